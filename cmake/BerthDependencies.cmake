@@ -1,0 +1,17 @@
+# The header-only libraries that berth is built with, as one target. Found by header, so that a folder of
+# headers named in CMAKE_PREFIX_PATH or CMAKE_INCLUDE_PATH does where no packages can be installed. They are compiled
+# in: an installed berth asks nothing of its users' machines but threads and, where it was found, zlib.
+add_library(berth_headers INTERFACE)
+target_compile_definitions(berth_headers INTERFACE FMT_HEADER_ONLY=1)
+foreach(header IN ITEMS fmt/format.h flatbuffers/flatbuffers.h xxhash.h nlohmann/json.hpp CLI/CLI.hpp)
+  string(MAKE_C_IDENTIFIER "BERTH_INCLUDE_${header}" variable)
+  find_path(${variable} ${header})
+  mark_as_advanced(${variable})
+  if(NOT ${variable})
+    message(FATAL_ERROR "berth needs the header <${header}>: run cmake/setup, which installs what is missing")
+  endif()
+  target_include_directories(berth_headers SYSTEM INTERFACE "${${variable}}")
+endforeach()
+
+find_package(Threads REQUIRED)
+find_package(ZLIB)  # reading gzip files; without it they are refused by name

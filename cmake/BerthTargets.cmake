@@ -1,0 +1,51 @@
+# How every target of berth is made: one function for a layer, one for its tests.
+
+# Warnings, sanitizers and the include root, private to berth's own targets.
+function(berth_configure_target target)
+  target_compile_features(${target} PUBLIC cxx_std_20)
+  target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}")
+  target_compile_options(${target} PRIVATE -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Wimplicit-fallthrough)
+  if(BERTH_WERROR)
+    target_compile_options(${target} PRIVATE -Werror)
+  endif()
+  if(BERTH_SANITIZE)
+    target_compile_options(${target} PRIVATE -fsanitize=${BERTH_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+    target_link_options(${target} PUBLIC -fsanitize=${BERTH_SANITIZE})
+  endif()
+  set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF POSITION_INDEPENDENT_CODE ON)
+endfunction()
+
+# berth_layer(NAME SOURCES a.cc b.cc [HEADERS <berth/x.h>...] [LINK berth::lower ...] [PRIVATE_LINK ...])
+#
+# One folder of csrc: the static library berth_NAME, alias berth::NAME. SOURCES are relative to
+# csrc/NAME, HEADERS (public ones) to include/.
+function(berth_layer name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;HEADERS;LINK;PRIVATE_LINK" ${ARGN})
+  set(target berth_${name})
+  add_library(${target} STATIC ${ARG_SOURCES})
+  add_library(berth::${name} ALIAS ${target})
+  if(ARG_HEADERS)
+    list(TRANSFORM ARG_HEADERS PREPEND "${PROJECT_SOURCE_DIR}/include/")
+    target_sources(${target} PUBLIC FILE_SET HEADERS BASE_DIRS "${PROJECT_SOURCE_DIR}/include" FILES ${ARG_HEADERS})
+    set_target_properties(${target} PROPERTIES VERIFY_INTERFACE_HEADER_SETS ON)
+  endif()
+  target_include_directories(${target} PUBLIC
+    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+  berth_configure_target(${target})
+  set_target_properties(${target} PROPERTIES EXPORT_NAME ${name})
+  target_link_libraries(${target} PUBLIC ${ARG_LINK} PRIVATE $<BUILD_INTERFACE:berth_headers> ${ARG_PRIVATE_LINK})
+  set_property(GLOBAL APPEND PROPERTY BERTH_LAYERS ${target})
+endfunction()
+
+# berth_test(NAME SOURCES a_test.cc ... LINK berth::layer ... [LABELS l])
+#
+# A Catch2 executable whose test cases are CTest entries.
+function(berth_test name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;LINK;LABELS" ${ARGN})
+  set(target berth_${name}_test)
+  add_executable(${target} ${ARG_SOURCES})
+  berth_configure_target(${target})
+  target_link_libraries(${target} PRIVATE berth_catch_main berth_headers ${ARG_LINK})
+  catch_discover_tests(${target} TEST_PREFIX "${name}: " EXTRA_ARGS --warn NoTests
+    PROPERTIES LABELS "${ARG_LABELS}")
+endfunction()

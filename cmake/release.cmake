@@ -1,0 +1,2 @@
+# cmake -B build/release -C cmake/release.cmake
+set(CMAKE_BUILD_TYPE Release CACHE STRING "")

@@ -1,0 +1,118 @@
+#include "csrc/core/file.h"
+
+#include "csrc/core/check.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+
+namespace berth {
+namespace {
+
+// Closes a descriptor at the end of its scope.
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) noexcept : fd_(fd) {}
+  ~Descriptor() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  [[nodiscard]] int get() const noexcept { return fd_; }
+  // Closes now and says whether the system accepted all that was written.
+  [[nodiscard]] bool close() noexcept {
+    const int result = ::close(fd_);
+    fd_ = -1;
+    return result == 0 || errno == EINTR;
+  }
+
+ private:
+  int fd_;
+};
+
+[[noreturn]] void fail(const char* what, const std::string& path) {
+  const int error = errno;
+  throw Error(ErrorKind::kSystem,
+              fmt::format("cannot {} '{}': {}", what, path, std::strerror(error)));
+}
+
+std::string folder_of(const std::string& path) {
+  const std::size_t slash = path.find_last_of('/');
+  if (slash == std::string::npos) return ".";
+  return slash == 0 ? "/" : path.substr(0, slash);
+}
+
+void write_all(int fd, std::span<const std::byte> data, const std::string& path) {
+  while (!data.empty()) {
+    const ssize_t written = ::write(fd, data.data(), data.size());
+    if (written < 0) {
+      if (errno == EINTR) continue;
+      fail("write", path);
+    }
+    data = data.subspan(static_cast<std::size_t>(written));
+  }
+}
+
+}  // namespace
+
+std::vector<std::byte> read_file(const std::string& path, Bytes limit) {
+  // O_NONBLOCK: opening a fifo must not wait for a writer; it is refused below.
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (file.get() < 0) {
+    throw Error(ErrorKind::kInput, fmt::format("cannot open '{}': {}", path, std::strerror(errno)));
+  }
+  struct stat info {};
+  if (::fstat(file.get(), &info) != 0) fail("stat", path);
+  BERTH_CHECK(S_ISREG(info.st_mode), kInput, "'{}' is not a regular file", path);
+  const Bytes size = static_cast<Bytes>(info.st_size);
+  BERTH_CHECK(size <= limit, kInput, "'{}' has {}, the limit is {}", path, format_bytes(size),
+              format_bytes(limit));
+  std::vector<std::byte> data(size);
+  std::size_t done = 0;
+  while (done < data.size()) {
+    const ssize_t got = ::read(file.get(), data.data() + done, data.size() - done);
+    if (got < 0) {
+      if (errno == EINTR) continue;
+      fail("read", path);
+    }
+    if (got == 0) break;  // it shrank while we read: what came is what there is
+    done += static_cast<std::size_t>(got);
+  }
+  data.resize(done);
+  return data;
+}
+
+void write_file_atomically(const std::string& path, std::span<const std::byte> data) {
+  static std::atomic<unsigned> counter{0};
+  std::string temporary;
+  int fd = -1;
+  for (int attempt = 0; attempt < 100 && fd < 0; ++attempt) {
+    temporary = fmt::format("{}.{}.{}.tmp", path, ::getpid(), counter.fetch_add(1));
+    fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (fd < 0 && errno != EEXIST) fail("create", temporary);
+  }
+  if (fd < 0) fail("create", temporary);
+  try {
+    Descriptor file(fd);
+    write_all(file.get(), data, temporary);
+    if (::fsync(file.get()) != 0) fail("fsync", temporary);
+    if (!file.close()) fail("close", temporary);
+    if (::rename(temporary.c_str(), path.c_str()) != 0) fail("rename to", path);
+  } catch (...) {
+    ::unlink(temporary.c_str());
+    throw;
+  }
+  const std::string folder = folder_of(path);
+  const Descriptor directory(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  // Some file systems refuse fsync of a folder; the rename itself already happened.
+  if (directory.get() >= 0 && ::fsync(directory.get()) != 0 && errno != EINVAL && errno != EROFS) {
+    fail("fsync", folder);
+  }
+}
+
+}  // namespace berth

@@ -1,0 +1,22 @@
+#pragma once
+
+#include "csrc/core/bytes.h"
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace berth {
+
+// Reads a whole regular file into private memory (no live mapping). Throws Error(kInput) for what
+// is no regular readable file or exceeds `limit`, Error(kSystem) where reading fails. Names the
+// path.
+[[nodiscard]] std::vector<std::byte> read_file(const std::string& path, Bytes limit);
+
+// Replaces the file at `path` atomically: a temporary file beside it (0600, O_EXCL), fsync, rename,
+// fsync of the folder. After a crash the file is the old one or the new one, whole. Throws
+// Error(kSystem) and removes the temporary file where anything fails.
+void write_file_atomically(const std::string& path, std::span<const std::byte> data);
+
+}  // namespace berth

@@ -1,0 +1,79 @@
+#pragma once
+
+#include "csrc/core/bytes.h"
+#include "csrc/core/check.h"
+
+#include <cstdint>
+#include <iterator>
+#include <map>
+#include <optional>
+#include <utility>
+
+namespace berth {
+
+// A half-open range of bytes, [first, last).
+struct ByteRange {
+  Bytes first = 0;
+  Bytes last = 0;
+
+  [[nodiscard]] constexpr Bytes size() const noexcept { return last - first; }
+  [[nodiscard]] constexpr bool touches(ByteRange other) const noexcept {
+    return first < other.last && other.first < last;
+  }
+  friend constexpr bool operator==(const ByteRange&, const ByteRange&) = default;
+};
+
+// Disjoint, non-empty byte ranges in address order, each with a value.
+//
+// insert, erase and look-ups are O(log n). Not thread-safe.
+template <class Value>
+class IntervalMap {
+ public:
+  using Map = std::map<Bytes, std::pair<Bytes, Value>>;  // first -> (last, value)
+  using const_iterator = typename Map::const_iterator;
+
+  // Adds a range. Returns false, and changes nothing, where it is empty or touches another one.
+  bool insert(ByteRange range, Value value) {
+    if (range.first >= range.last || find_touching(range)) return false;
+    map_.emplace(range.first, std::pair{range.last, std::move(value)});
+    return true;
+  }
+
+  // Removes the range that starts at `first`; returns its value, or nothing where none starts
+  // there.
+  std::optional<Value> erase(Bytes first) {
+    const auto it = map_.find(first);
+    if (it == map_.end()) return std::nullopt;
+    std::optional<Value> value(std::move(it->second.second));
+    map_.erase(it);
+    return value;
+  }
+
+  // The first range, in address order, that shares a byte with `range`.
+  [[nodiscard]] std::optional<ByteRange> find_touching(ByteRange range) const {
+    auto it = map_.upper_bound(range.first);
+    if (it != map_.begin()) {
+      const auto before = std::prev(it);
+      if (before->second.first > range.first) return ByteRange{before->first, before->second.first};
+    }
+    if (it != map_.end() && it->first < range.last) return ByteRange{it->first, it->second.first};
+    return std::nullopt;
+  }
+
+  // The value of the range that starts at `first`, or null.
+  [[nodiscard]] const Value* find(Bytes first) const {
+    const auto it = map_.find(first);
+    return it == map_.end() ? nullptr : &it->second.second;
+  }
+
+  [[nodiscard]] bool empty() const noexcept { return map_.empty(); }
+  [[nodiscard]] std::size_t size() const noexcept { return map_.size(); }
+  void clear() noexcept { map_.clear(); }
+  [[nodiscard]] const_iterator begin() const noexcept { return map_.begin(); }
+  [[nodiscard]] const_iterator end() const noexcept { return map_.end(); }
+
+ private:
+  Map map_;
+};
+
+}  // namespace berth

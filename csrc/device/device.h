@@ -1,0 +1,100 @@
+#pragma once
+
+#include "csrc/core/bytes.h"
+
+#include <cstdint>
+#include <string>
+
+namespace berth {
+
+// A stream of a device: the handle, or on the host a thread's number. Equal to trace::Lane::key of
+// its recorded lane.
+using LaneKey = std::uint64_t;
+
+// What a device call answered. Cheap to copy, never allocates: errors are met while freeing, too.
+class [[nodiscard]] Status {
+ public:
+  enum class Code : std::uint8_t {
+    kOk,
+    kOutOfMemory,  // the device has not got that much
+    kFailed,       // this call failed, the device is well
+    kSticky,       // earlier device work failed: every further call will say so
+    kGone,         // the driver is unloaded, or this is a forked child
+    kUnsupported,
+  };
+
+  constexpr Status() = default;
+  // `call` is a string literal: the system's or driver's function.
+  constexpr Status(Code code, const char* call, int number = 0) noexcept
+      : code_(code), number_(number), call_(call) {}
+
+  [[nodiscard]] constexpr bool ok() const noexcept { return code_ == Code::kOk; }
+  [[nodiscard]] constexpr Code code() const noexcept { return code_; }
+  [[nodiscard]] constexpr const char* call() const noexcept { return call_; }
+  [[nodiscard]] constexpr int number() const noexcept { return number_; }
+
+ private:
+  Code code_ = Code::kOk;
+  int number_ = 0;  // errno or the driver's error
+  const char* call_ = "";
+};
+
+// A point in the work of a lane. 0 is no event: complete.
+using DeviceEvent = std::uint64_t;
+
+struct DeviceProperties {
+  std::string name;         // "cpu"
+  Bytes total_bytes = 0;    // on the host the smaller of physical memory and the cgroup's limit
+  Bytes page_bytes = 4096;  // granularity of commit and decommit
+  bool maps_pages =
+      true;  // ranges may be larger than memory, pages committed and given back one by one
+  bool asynchronous = false;  // lanes run behind the host
+};
+
+// The only door to the memory of one device. Thread-safe. Every call says how it went; none throws.
+class Device {
+ public:
+  virtual ~Device() = default;
+
+  [[nodiscard]] virtual const DeviceProperties& properties() const noexcept = 0;
+  // Bytes that could still be committed now (the driver's word; on the host of the cgroup or the
+  // system).
+  virtual Status free_bytes(Bytes* free) noexcept = 0;
+  // A message for people about a status of this device.
+  [[nodiscard]] virtual std::string describe(const Status& status) const = 0;
+
+  // Address ranges. reserve() takes addresses only where the device maps pages; commit() backs them
+  // with memory. commit of committed pages and decommit of decommitted ones are no error. Sizes are
+  // multiples of page_bytes.
+  virtual Status reserve(Bytes size, Bytes alignment, void** base) noexcept = 0;
+  enum class Residency : std::uint8_t {
+    kOnDemand,
+    kResident
+  };  // kResident: no page fault at first use
+  virtual Status commit(void* base, Bytes size, Residency residency) noexcept = 0;
+  virtual Status decommit(void* base, Bytes size) noexcept = 0;
+  virtual Status release(void* base, Bytes size) noexcept = 0;
+
+  // Host memory that the device copies from and to.
+  virtual Status reserve_pinned(Bytes size, void** base) noexcept = 0;
+  virtual Status release_pinned(void* base, Bytes size) noexcept = 0;
+  // In the order of the lane; `done` may be null.
+  virtual Status copy(void* to, const void* from, Bytes size, LaneKey lane,
+                      DeviceEvent* done) noexcept = 0;
+
+  // Events. wait(): later work of the lane runs after the event; the host does not block. An event
+  // is destroyed once, by its owner, complete or not.
+  virtual Status record(LaneKey lane, DeviceEvent* event) noexcept = 0;
+  virtual Status query(DeviceEvent event, bool* complete) noexcept = 0;
+  virtual Status wait(LaneKey lane, DeviceEvent event) noexcept = 0;
+  virtual Status synchronize(DeviceEvent event) noexcept = 0;
+  virtual Status synchronize_all() noexcept = 0;
+  virtual void destroy(DeviceEvent event) noexcept = 0;
+  // Whether the lane's work is being captured into a graph.
+  virtual Status capturing(LaneKey lane, bool* capturing) noexcept = 0;
+
+  // Calls that reached the system or driver so far.
+  [[nodiscard]] virtual std::uint64_t driver_calls() const noexcept = 0;
+};
+
+}  // namespace berth

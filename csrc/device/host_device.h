@@ -1,0 +1,18 @@
+#pragma once
+
+#include "csrc/device/device.h"
+
+#include <memory>
+
+namespace berth {
+
+// The host's memory as a device: anonymous private mappings, aligned for transparent huge pages (2
+// MiB, where the range is that large), pages on demand. Its lanes are synchronous: events are
+// complete when recorded. A resident commit populates pages at once; a cgroup limit (v1 and v2)
+// counts as the total.
+//
+// `total_bytes` 0 asks the system; another value stands in for it, for tests and replays: then
+// commit counts against it and never populates.
+[[nodiscard]] std::unique_ptr<Device> make_host_device(Bytes total_bytes = 0);
+
+}  // namespace berth

@@ -1,0 +1,24 @@
+#pragma once
+
+#include "csrc/plan/plan.h"
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace berth {
+
+// Reads and verifies a plan file (format in `plans/README.md`): typed sections, an unknown required
+// one is refused, an unknown optional one ignored. Throws Error(kInput), naming path and reason,
+// for damage, a newer format, other rules of alignment or rounding, impossible counts, and every
+// violation that verify() finds. 1,000,000 slots take under a second.
+[[nodiscard]] Plan read_plan(const std::string& path);
+[[nodiscard]] Plan parse_plan(std::span<const std::byte> data, const std::string& name);
+
+// Writes atomically (temporary file, fsync, rename). Refuses, with Error(kUsage), a plan that
+// verify() refuses.
+void write_plan(const std::string& path, const Plan& plan);
+[[nodiscard]] std::vector<std::byte> serialize_plan(const Plan& plan);
+
+}  // namespace berth

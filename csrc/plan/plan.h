@@ -1,0 +1,87 @@
+#pragma once
+
+#include "csrc/core/bytes.h"
+#include "csrc/trace/trace.h"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace berth {
+
+// The place of one request of a step.
+//
+// Ticks are those of its lane (see StepRequest): the lifetime is the arc [birth, birth + length) on
+// the circle of `period` ticks. offset == kUnplanned: the request belongs to the sequence but is
+// served by the pool.
+struct Slot {
+  static constexpr Bytes kUnplanned = ~Bytes{0};
+
+  Bytes offset = 0;
+  Bytes requested = 0;  // bytes as asked: what a request is matched by
+  Bytes size = 0;       // reserved bytes, `requested` rounded up to the plan's alignment
+  std::uint32_t birth = 0;
+  std::uint32_t length = 0;
+  std::uint32_t origin = 0;  // index into Plan::strings: operator or module that asked; 0 unknown
+
+  [[nodiscard]] bool planned() const noexcept { return offset != kUnplanned; }
+  friend bool operator==(const Slot&, const Slot&) = default;
+};
+
+// The requests of one lane on one path of the step, in order.
+//
+// Sequences of one lane form a trie: a root (parent -1) holds the whole path; a branch leaves its
+// parent before tick `fork` of the parent and continues with its own slots, whose births start at
+// `fork`. Slots of two branches neither of which is on the other's path never live at one time, but
+// for those parts that wrap around into the next step: there every path may follow.
+struct Sequence {
+  std::uint32_t lane = 0;
+  std::int32_t parent = -1;
+  std::uint32_t fork = 0;
+  std::uint32_t period = 0;          // ticks of the whole path, prefix included
+  std::vector<std::uint32_t> marks;  // ticks of the path before which a step mark is expected
+  std::vector<Slot> slots;           // births ascend strictly, from `fork` on
+
+  friend bool operator==(const Sequence&, const Sequence&) = default;
+};
+
+// As StepEdge: proves an order between lanes, and so permits them to share bytes.
+struct PlanEdge {
+  std::uint32_t from_lane = 0, from_tick = 0;
+  std::uint32_t to_lane = 0, to_tick = 0;
+  std::uint32_t delta = 0;
+  friend bool operator==(const PlanEdge&, const PlanEdge&) = default;
+};
+
+// Assigns every request of one step a fixed offset in one arena, so that replaying the step neither
+// searches nor calls the driver.
+//
+// Invariants, checked by verify(): offsets are multiples of `alignment`; offset + size <=
+// arena_bytes; slots that can be alive together share no byte. Plain data; owns no device memory.
+struct Plan {
+  trace::Program program;                // who made it
+  Bytes alignment = 64;                  // of offsets, and the unit sizes are rounded up to
+  std::vector<std::uint64_t> lane_keys;  // trace::Lane::key of each lane
+  std::vector<Sequence> sequences;
+  std::vector<PlanEdge> edges;
+  std::vector<std::string> strings = {""};
+  Bytes arena_bytes = 0;  // high-water mark
+  Bytes lower_bound = 0;  // no plan of these requests is smaller
+  std::string engine;     // of the planner
+  std::uint64_t seed = 0;
+  double plan_seconds = 0;
+
+  [[nodiscard]] std::size_t slot_count() const noexcept {
+    std::size_t count = 0;
+    for (const Sequence& sequence : sequences) count += sequence.slots.size();
+    return count;
+  }
+  friend bool operator==(const Plan&, const Plan&) = default;
+};
+
+// Hash of the requests of a plan: sizes, lanes, order, branches. Two plans of equal requests are
+// equal in it.
+[[nodiscard]] std::uint64_t fingerprint(const Plan& plan) noexcept;
+
+}  // namespace berth

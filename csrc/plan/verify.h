@@ -1,0 +1,24 @@
+#pragma once
+
+#include "csrc/plan/plan.h"
+#include "csrc/trace/step.h"
+
+#include <optional>
+#include <string>
+
+namespace berth {
+
+// Whether a plan keeps its invariants whatever program follows it: alignment, bounds, legal arcs
+// and sequences, and disjoint bytes of all slots that can be alive together, over wrap-around
+// lifetimes, lanes (apart unless edges order both deaths before the other's births) and branches.
+// Returns the first violation, in one line that names the slots.
+//
+// A sweep over births and deaths with an address-ordered set: O(n log n) time, O(n) memory. Shares
+// no code with the planner.
+[[nodiscard]] std::optional<std::string> verify(const Plan& plan);
+
+// Also whether the plan covers this step: same requests in the same order and no slot that dies
+// before its request does.
+[[nodiscard]] std::optional<std::string> verify(const Plan& plan, const Step& step);
+
+}  // namespace berth

@@ -1,0 +1,107 @@
+#pragma once
+
+#include "csrc/device/device.h"
+#include "csrc/plan/plan.h"
+#include "csrc/trace/recorder.h"
+#include "csrc/trace/trace.h"
+
+#include <berth/config.h>
+#include <berth/error.h>
+#include <berth/stats.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace berth {
+
+// The allocator of one device: serves planned requests from one arena, all others from the pool;
+// records, learns, counts.
+//
+// Every pointer is aligned to Options::alignment. Thread-safe: one short lock covers arena and
+// pool. Nothing of the user's (sinks, observers) is called under it. A block may be freed by any
+// thread. Lanes are named by their key; see trace::Lane.
+class Allocator {
+ public:
+  struct Options {
+    Config config;
+    trace::Program program;     // of this process: fingerprint of traces and plans
+    Bytes alignment = 64;       // of blocks, and the unit sizes are rounded up to
+    int device_index = 0;       // for {device} in file names
+    bool start_threads = true;  // false: planning happens in mark_step(), for tests and replays
+  };
+
+  // `device` outlives the allocator. Mode serve loads Config::plan: a damaged or illegal file
+  // throws Error(kInput); a plan for another program is one warning ("plan-mismatch"). Mode record
+  // opens Config::trace.
+  Allocator(Device& device, Options options);
+  ~Allocator();
+  Allocator(const Allocator&) = delete;
+  Allocator& operator=(const Allocator&) = delete;
+
+  // A block for work on `lane`. Null for size 0. Throws OutOfMemory after every fallback,
+  // Error(kUsage) for a size beyond kMaxBytes.
+  [[nodiscard]] void* allocate(Bytes size, LaneKey lane, trace::Tag tag = 0);
+
+  enum class FreeOutcome {
+    kDone,
+    kUnknown,  // no live block starts there (never did, or freed before): nothing changed
+    kForeign,  // not in a range of this allocator: whose it is, the caller may know
+  };
+  // Takes the block back; its owner's lane may have it again at once, others after the events of
+  // its uses.
+  FreeOutcome free(void* pointer) noexcept;
+  // The same, when the free happens on another lane than the owner's (C ABI).
+  FreeOutcome free(void* pointer, LaneKey lane) noexcept;
+
+  // The block is used on `lane` too. Null, foreign and own-lane uses are ignored.
+  void record_use(const void* pointer, LaneKey lane) noexcept;
+
+  // A step of `lane` ends here. Binds the lane to the plan, learns, switches plans.
+  void mark_step(LaneKey lane) noexcept;
+
+  // Serves `plan` from the next request on; live blocks stay where they are. Throws Error(kInput)
+  // where verify() refuses it, Error(kSystem) or OutOfMemory where the arena cannot be had (the
+  // plan before it stays).
+  void load_plan(Plan plan);
+  // The plan being served, if any.
+  [[nodiscard]] std::optional<Plan> plan() const;
+
+  // The block that starts at `pointer`: bytes as asked and its id in the trace (0 when not
+  // recording); nothing where none is live there.
+  struct BlockInfo {
+    Bytes requested = 0;
+    trace::BlockId id = 0;
+    bool planned = false;
+  };
+  [[nodiscard]] std::optional<BlockInfo> find(const void* pointer) const noexcept;
+  [[nodiscard]] bool contains(const void* pointer) const noexcept;
+
+  // In mode record, for adapters that record more; null otherwise.
+  [[nodiscard]] Recorder* recorder() noexcept;
+
+  [[nodiscard]] Stats stats() const;
+
+  // Gives free memory of the pool back to the device.
+  Bytes trim() noexcept;
+
+  // Around fork(): the lock is held over it. In the child allocate() throws and free() does
+  // nothing.
+  void before_fork() noexcept;
+  void after_fork_in_parent() noexcept;
+  void after_fork_in_child() noexcept;
+
+  // Ends recording and planning, writes what is to be written. Blocks may still be freed
+  // afterwards. Idempotent.
+  void shut_down() noexcept;
+
+  // Walks everything; the first broken invariant in one line, empty where all is well. For tests.
+  [[nodiscard]] std::string is_valid() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace berth

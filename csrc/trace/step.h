@@ -1,0 +1,75 @@
+#pragma once
+
+#include "csrc/trace/trace.h"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace berth {
+
+// One request of a step, as the planner sees it.
+//
+// Time in a step is counted per lane in ticks, and a tick is the index of a request among those of
+// its lane: the k-th request of a lane is born at tick k, and a block freed after the k-th and
+// before the (k+1)-th request of its lane ends at tick k + 1. Time is a circle of
+// Step::Lane::period ticks.
+struct StepRequest {
+  Bytes bytes = 0;           // as asked
+  std::uint32_t lane = 0;    // index into Step::lanes
+  std::uint32_t birth = 0;   // tick of its lane
+  std::uint32_t length = 0;  // ticks, 1..period; the longest of all repeats seen
+  trace::Tag tag = 0;
+  bool planned = true;  // false: outlives a whole period (or is a resident): served by the pool
+  trace::BlockId block = 0;  // the block that it was in the step cut out
+};
+
+// All that `from_lane` did before its tick `from_tick` happens before all that `to_lane` does from
+// its tick `to_tick` on, `delta` steps later (0: in the same step). A trace proved it in every
+// repeat.
+struct StepEdge {
+  std::uint32_t from_lane = 0, from_tick = 0;
+  std::uint32_t to_lane = 0, to_tick = 0;
+  std::uint32_t delta = 0;
+};
+
+struct StepLane {
+  std::uint64_t key = 0;
+  std::uint32_t period = 0;  // requests of the lane in the step
+  std::vector<std::uint32_t>
+      marks;  // ticks before which a step mark is expected, ascending, in [0, period)
+};
+
+// A resident: alive at both ends of the step, never planned per step.
+struct Resident {
+  trace::BlockId block = 0;
+  Bytes bytes = 0;
+  std::uint32_t lane = 0;  // index into Trace::lanes
+};
+
+// One period of a run, cut out of its trace.
+struct Step {
+  std::vector<StepLane> lanes;
+  std::vector<StepRequest> requests;  // in the order of the run; of one lane, births ascend by one
+  std::vector<StepEdge> edges;
+  std::vector<Resident> residents;
+  trace::Tick first_tick = 0, last_tick = 0;  // of the trace, half-open
+  std::uint32_t repeats = 0;                  // how often the sequence was seen, at least 2
+  std::uint32_t marks_per_period = 1;         // 0 where the run has no marks
+};
+
+struct StepOptions {
+  // Repeats that must agree in sizes and lanes.
+  std::uint32_t min_repeats = 2;
+  // A step is unrolled up to this often where large blocks live longer than one period.
+  std::uint32_t max_unroll = 4;
+};
+
+// Cuts the steady step out of a trace: the last run of steps, between marks or found from the
+// request sequence itself where there are none, whose requests repeat. Nothing where nothing
+// repeats; `why_not` then says so in one line. O(entries).
+[[nodiscard]] std::optional<Step> extract_step(const Trace& trace, const StepOptions& options = {},
+                                               std::string* why_not = nullptr);
+
+}  // namespace berth

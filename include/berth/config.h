@@ -1,0 +1,46 @@
+#pragma once
+
+#include <berth/bytes.h>
+
+#include <cstdint>
+#include <string>
+
+namespace berth {
+
+enum class Mode {
+  kLearn,   // serve from the pool, record in place, plan when the step repeats, switch; the default
+  kRecord,  // serve from the pool and write a trace to `trace`
+  kServe,   // serve the plan in `plan`
+  kOff,     // do nothing: the allocator that was there stays
+};
+
+enum class RecordDetail {
+  kRequests,   // requests, frees, marks
+  kOperators,  // operators with their operands and times as well
+};
+
+enum class CheckLevel {
+  kNormal,  // what promise A asks
+  kFull,    // every hand-out against every live byte
+};
+
+// Settings of one allocator. Each has an environment variable of the same name in capitals after
+// BERTH_ and, where a command takes it, an option: `berth help settings` lists them. File names may
+// hold {rank}, {device} and {pid}.
+struct Config {
+  Mode mode = Mode::kLearn;           // BERTH_MODE
+  std::string trace = "berth.trace";  // BERTH_TRACE: written in record
+  std::string plan;  // BERTH_PLAN: read in serve; kept up to date in learn, where set
+  RecordDetail record = RecordDetail::kRequests;  // BERTH_RECORD
+  CheckLevel check = CheckLevel::kNormal;         // BERTH_CHECK
+  std::string stats;  // BERTH_STATS: statistics as JSON, written at exit, where set
+  std::string tag;    // BERTH_TAG: part of a plan's fingerprint
+  double plan_time_limit_seconds = 2;  // BERTH_PLAN_TIME_LIMIT: for planning in the background
+  Bytes memory_limit = 0;              // BERTH_MEMORY_LIMIT: 0 is the device's own
+
+  // Reads BERTH_ variables strictly: throws Error(kUsage) naming variable, value and the legal
+  // ones. Ignores them all in a set-user-id process.
+  [[nodiscard]] static Config from_environment();
+};
+
+}  // namespace berth

@@ -1,0 +1,114 @@
+#pragma once
+
+#include <berth/bytes.h>
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+// Dynamic storage allocation: lifetimes in, offsets and a proven bound out.
+namespace berth {
+
+// One buffer. Its lifetime is [birth, birth + length) in ticks of its lane; on a lane with a period
+// P it is an arc on the circle of P ticks: birth < P, 0 < length <= P. At one tick deaths come
+// before births.
+struct Buffer {
+  Bytes size = 0;
+  Bytes alignment = 1;  // a power of two; Problem::alignment where larger
+  std::uint64_t birth = 0;
+  std::uint64_t length = 0;
+  std::uint32_t lane = 0;
+  std::uint32_t branch = 0;     // index into Problem::branches
+  std::optional<Bytes> pinned;  // its offset is given
+};
+
+// Time of one lane: a line where period is 0, else a circle.
+struct PlaceLane {
+  std::uint64_t period = 0;
+};
+
+// All that `from_lane` did before its tick `from_tick` happens before all that `to_lane` does from
+// `to_tick` on, `delta` periods later. Without edges lanes never share bytes.
+struct PlaceEdge {
+  std::uint32_t from_lane = 0;
+  std::uint64_t from_tick = 0;
+  std::uint32_t to_lane = 0;
+  std::uint64_t to_tick = 0;
+  std::uint32_t delta = 0;
+};
+
+// Branches of one lane exclude each other, but for common prefixes: a buffer of `branch` is alive
+// together with those of its ancestors and descendants only; what wraps around into the next period
+// meets every branch. Branch 0 is the root.
+struct PlaceBranch {
+  std::uint32_t parent = 0;  // < its own index; the root names itself
+  std::uint64_t fork = 0;    // tick at which it leaves its parent
+};
+
+struct Problem {
+  std::vector<Buffer> buffers;
+  std::vector<PlaceLane> lanes = {PlaceLane{}};
+  std::vector<PlaceEdge> edges;
+  std::vector<PlaceBranch> branches = {PlaceBranch{}};
+  Bytes alignment = 1;  // of every offset; sizes are rounded up to it
+};
+
+struct PlaceProgress {
+  double seconds = 0;
+  Bytes high_water_mark = 0;  // best so far
+  Bytes lower_bound = 0;
+  std::string engine;
+  std::uint64_t iterations = 0;
+};
+
+struct PlaceOptions {
+  std::string engine = "auto";  // a name of place_engines()
+  double time_limit_seconds = 10;
+  std::uint64_t iteration_budget =
+      0;  // dives and search nodes; 0: no limit but time. With a budget and no time limit
+          // the result depends on the seed alone
+  std::uint64_t seed = 1;
+  unsigned threads = 1;
+  std::optional<Bytes> capacity;  // stop as soon as the high-water mark is at most this
+  const std::atomic<bool>* cancel =
+      nullptr;  // set by any thread; the best placement so far is returned
+  std::function<void(const PlaceProgress&)>
+      progress;                   // from the calling thread, at most every 50 ms
+  std::vector<Bytes> warm_start;  // offsets of an earlier placement, one a buffer, or empty
+};
+
+struct Placement {
+  std::vector<Bytes> offsets;  // one a buffer, in the order of the problem
+  Bytes high_water_mark = 0;
+  Bytes lower_bound = 0;
+  bool proven_optimal = false;     // high_water_mark is the optimum
+  bool proven_infeasible = false;  // no placement fits PlaceOptions::capacity
+  std::string engine;              // that found it
+  std::uint64_t iterations = 0;
+  double seconds = 0;
+
+  [[nodiscard]] double gap() const noexcept {
+    return lower_bound == 0
+               ? 0.0
+               : static_cast<double>(high_water_mark) / static_cast<double>(lower_bound) - 1.0;
+  }
+};
+
+// Places every buffer; always returns a legal placement (never worse than the best first fit),
+// improved until the time limit, the budget, a proof or a cancel. Re-entrant. Deterministic for
+// equal problem, options and an iteration budget. Throws Error(kUsage) naming the buffer for
+// illegal input (zero size, bad arc, alignment that is no power of two, pins that collide, sums
+// beyond kMaxBytes).
+[[nodiscard]] Placement place(const Problem& problem, const PlaceOptions& options = {});
+
+// The bound alone: the largest sum of rounded sizes alive at one tick, summed over lanes that no
+// edges join. O(n log n).
+[[nodiscard]] Bytes lower_bound(const Problem& problem);
+
+// Names for PlaceOptions::engine, "auto" first.
+[[nodiscard]] const std::vector<std::string>& place_engines();
+
+}  // namespace berth

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <berth/config.h>
+#include <berth/stats.h>
+
+#include <memory>
+
+// berth for C++ programs that use libtorch on the CPU.
+namespace berth::torch {
+
+// Makes berth the CPU allocator of libtorch, in the mode of `config` (from the environment where
+// none is given; learn by default). Call it once, before the first tensor, from the thread that
+// trains; blocks that were made earlier stay with the allocator that made them. A second call does
+// nothing. Mode off: does nothing. Throws Error(kUsage) for wrong settings, Error(kInput) for a
+// damaged plan named by BERTH_PLAN.
+void install();
+void install(const Config& config);
+
+[[nodiscard]] bool installed() noexcept;
+
+// Ends a step. Call it once a step from the thread that trains, or never: the steps are then found
+// from the requests.
+void mark_step() noexcept;
+
+// Counters so far; all zero where berth is not installed. Thread-safe.
+[[nodiscard]] Stats stats();
+
+// Ends a step at the end of its scope.
+class StepGuard {
+ public:
+  StepGuard() = default;
+  ~StepGuard() { mark_step(); }
+  StepGuard(const StepGuard&) = delete;
+  StepGuard& operator=(const StepGuard&) = delete;
+};
+
+// Gives the requests of this thread in its scope a name, which `berth show` reports and the pool
+// learns lifetimes by.
+class Scope {
+ public:
+  explicit Scope(const char* name) noexcept;
+  ~Scope();
+  Scope(const Scope&) = delete;
+  Scope& operator=(const Scope&) = delete;
+
+ private:
+  std::uint32_t previous_ = 0;
+};
+
+}  // namespace berth::torch

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+
+namespace berth {
+
+// Receives every warning of berth: a stable name ("plan-mismatch") and one line of text.
+// Called outside berth's locks, from the thread that noticed; may allocate.
+using WarningSink = std::function<void(std::string_view name, const std::string& text)>;
+
+// Replaces the sink; an empty one restores the default, which prints `berth: warning: TEXT [NAME]`
+// on standard error. Thread-safe.
+void set_warning_sink(WarningSink sink);
+
+// Reports a warning. Never throws; a sink that throws is ignored.
+void warn(std::string_view name, const std::string& text) noexcept;
+
+}  // namespace berth

@@ -1,0 +1,63 @@
+#include "csrc/core/file.h"
+
+#include "csrc/core/check.h"
+#include "tests/catch.h"
+#include "tests/support/temporary_folder.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+
+using namespace berth;
+
+namespace {
+std::vector<std::byte> bytes_of(const std::string& text) {
+  std::vector<std::byte> data(text.size());
+  for (std::size_t i = 0; i < text.size(); ++i) data[i] = static_cast<std::byte>(text[i]);
+  return data;
+}
+}  // namespace
+
+TEST_CASE("A file replaced atomically holds the new bytes and leaves nothing beside it", "[file]") {
+  const test::TemporaryFolder folder;
+  const std::string path = folder / "a.plan";
+  write_file_atomically(path, bytes_of("old"));
+  write_file_atomically(path, bytes_of("new and longer"));
+  REQUIRE(read_file(path, 1000) == bytes_of("new and longer"));
+  struct stat info {};
+  REQUIRE(::stat(path.c_str(), &info) == 0);
+  REQUIRE((info.st_mode & 0777) == 0600);
+  std::size_t files = 0;
+  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(folder.path()))
+    ++files;
+  REQUIRE(files == 1);
+}
+
+TEST_CASE("A replacement that cannot be written leaves the old file and names the path", "[file]") {
+  const test::TemporaryFolder folder;
+  REQUIRE_THROWS_WITH(
+      write_file_atomically(folder / "missing/a.plan", bytes_of("x")),
+      Catch::Matchers::Contains("missing/a.plan") && Catch::Matchers::Contains("No such file"));
+  // The target is a folder: the rename fails after the temporary file was written.
+  std::filesystem::create_directory(folder / "taken");
+  REQUIRE_THROWS_AS(write_file_atomically(folder / "taken", bytes_of("x")), Error);
+  std::size_t entries = 0;
+  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(folder.path()))
+    ++entries;
+  REQUIRE(entries == 1);
+}
+
+TEST_CASE("Only regular files within the limit are read", "[file]") {
+  const test::TemporaryFolder folder;
+  write_file_atomically(folder / "ten", bytes_of("0123456789"));
+  REQUIRE(read_file(folder / "ten", 10).size() == 10);
+  REQUIRE_THROWS_WITH(read_file(folder / "ten", 9), Catch::Matchers::Contains("limit"));
+  REQUIRE_THROWS_WITH(read_file(folder.path(), 9), Catch::Matchers::Contains("not a regular file"));
+  REQUIRE_THROWS_WITH(read_file(folder / "none", 9), Catch::Matchers::Contains("cannot open"));
+  REQUIRE(::mkfifo((folder / "fifo").c_str(), 0600) == 0);
+  REQUIRE_THROWS_WITH(read_file(folder / "fifo", 9),
+                      Catch::Matchers::Contains("not a regular file"));
+}
