@@ -65,7 +65,9 @@ class Device {
 
   // Address ranges. reserve() takes addresses only where the device maps pages; commit() backs them
   // with memory. commit of committed pages and decommit of decommitted ones are no error. Sizes are
-  // multiples of page_bytes.
+  // multiples of page_bytes. release() takes whole reservations. Pages are given back (decommit,
+  // release) only once the device's work on them is done. Where the device maps no pages, reserve()
+  // brings the memory, commit() does nothing and decommit() is kUnsupported.
   virtual Status reserve(Bytes size, Bytes alignment, void** base) noexcept = 0;
   enum class Residency : std::uint8_t {
     kOnDemand,

@@ -1,0 +1,492 @@
+#pragma once
+
+#include "csrc/core/interval_map.h"
+#include "csrc/device/device.h"
+#include "csrc/device/host_device.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <deque>
+#include <limits>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace berth::test {
+
+// Calls of a device that can be told to fail.
+enum class CallKind : std::uint8_t {
+  kFreeBytes,
+  kReserve,
+  kCommit,
+  kDecommit,
+  kRelease,
+  kReservePinned,
+  kReleasePinned,
+  kCopy,
+  kRecord,
+  kQuery,
+  kWait,
+  kSynchronize,
+  kSynchronizeAll,
+  kCapturing,
+};
+inline constexpr std::size_t kCallKinds = 14;
+
+// A device with lanes that run behind the host, for tests: host memory, and
+// - a scheduler: an event completes only when complete_some() (at random), synchronize() or
+//   synchronize_all() runs its lane up to it; copies move their bytes then;
+// - fault injection: the n-th call, of any kind or of one, fails with a status of choice;
+// - a happens-before checker with vector clocks (Lamport 1978; Mattern 1989): touch() says that
+// work
+//   queued on a lane uses bytes, hand_out() that bytes go to a request of a lane, which every
+//   earlier touch must happen before. Giving pages back checks the same for the host;
+// - a count of calls, and of events and ranges still held.
+// What goes wrong is a line in violations(). Thread-safe.
+class SimulatedDevice final : public Device {
+ public:
+  struct Options {
+    Bytes total_bytes = Bytes{1} << 30;  // committed pages and pinned ranges count against it
+    Bytes page_bytes = 4096;             // a multiple of the host's
+    bool maps_pages = true;
+  };
+
+  SimulatedDevice() : SimulatedDevice(Options{}) {}
+  explicit SimulatedDevice(const Options& options)
+      : options_(options), host_(make_host_device(options.total_bytes)) {
+    properties_ = host_->properties();
+    properties_.name = "simulated";
+    properties_.page_bytes = std::max(options.page_bytes, properties_.page_bytes);
+    properties_.maps_pages = options.maps_pages;
+    properties_.asynchronous = true;
+  }
+
+  // --- Faults
+  // -------------------------------------------------------------------------------------
+
+  // The n-th call from now (1 is the next) fails with `status`, once, or it and all later ones.
+  // Without a kind every kind counts.
+  void fail_call(std::uint64_t n, Status status, std::optional<CallKind> kind = {},
+                 bool all_later = false) {
+    const std::lock_guard lock(mutex_);
+    fault_ = Fault{n, status, kind, all_later, false};
+  }
+  void fail_none() {
+    const std::lock_guard lock(mutex_);
+    fault_.reset();
+  }
+  // Whether the injected fault was met.
+  [[nodiscard]] bool fault_met() const {
+    const std::lock_guard lock(mutex_);
+    return fault_ && fault_->met;
+  }
+  [[nodiscard]] std::uint64_t calls(CallKind kind) const {
+    const std::lock_guard lock(mutex_);
+    return calls_[static_cast<std::size_t>(kind)];
+  }
+
+  // --- Lanes
+  // --------------------------------------------------------------------------------------
+
+  // Runs some of the queued work, chosen by `random`: each lane in order, waits obeyed.
+  void complete_some(std::mt19937& random) {
+    const std::lock_guard lock(mutex_);
+    std::vector<LaneKey> keys;
+    for (const auto& [key, lane] : lanes_) keys.push_back(key);
+    if (keys.empty()) return;
+    for (unsigned steps = random() % (4 * static_cast<unsigned>(keys.size()) + 1); steps > 0;
+         --steps)
+      (void)run_next(keys[random() % keys.size()]);
+  }
+  // Whether the lane has work that has not run.
+  [[nodiscard]] bool busy(LaneKey lane) const {
+    const std::lock_guard lock(mutex_);
+    const auto it = lanes_.find(lane);
+    return it != lanes_.end() && it->second.done < it->second.queued;
+  }
+  void set_capturing(LaneKey lane, bool capturing) {
+    const std::lock_guard lock(mutex_);
+    lane_of(lane).capturing = capturing;
+  }
+
+  // --- Happens before
+  // -------------------------------------------------------------------------------
+
+  // Work queued now on `lane` uses these bytes.
+  void touch(LaneKey lane, const void* pointer, Bytes size) {
+    const std::lock_guard lock(mutex_);
+    const std::uint64_t now = tick(lane);
+    each_part(range_of(pointer, size), [&](Clock& touches) { touches[lane] = now; });
+    queue(lane, Work{});
+  }
+  // The bytes go to a request of `lane`: false, and a violation, unless every earlier touch happens
+  // before the work that `lane` queues from now on. Counts as a touch itself.
+  bool hand_out(LaneKey lane, const void* pointer, Bytes size) {
+    const std::lock_guard lock(mutex_);
+    const ByteRange range = range_of(pointer, size);
+    join(lane_of(lane).clock, host_clock_);
+    const bool ordered = check(range, lane_of(lane).clock, fmt::format("lane {}", lane));
+    const std::uint64_t now = tick(lane);
+    each_part(range, [&](Clock& touches) { touches = {{lane, now}}; });
+    queue(lane, Work{});
+    return ordered;
+  }
+  // Bytes that nobody hands out any more and whose history shall not count.
+  void forget(const void* pointer, Bytes size) {
+    const std::lock_guard lock(mutex_);
+    forget(range_of(pointer, size));
+  }
+  [[nodiscard]] std::vector<std::string> violations() const {
+    const std::lock_guard lock(mutex_);
+    return violations_;
+  }
+
+  // --- Leaks
+  // ----------------------------------------------------------------------------------------
+
+  [[nodiscard]] std::size_t live_events() const {
+    const std::lock_guard lock(mutex_);
+    return events_.size();
+  }
+  [[nodiscard]] std::size_t live_ranges() const {
+    const std::lock_guard lock(mutex_);
+    return ranges_.size() + pinned_.size();
+  }
+  // Committed pages and pinned ranges.
+  [[nodiscard]] Bytes committed() const {
+    Bytes free = 0;
+    (void)host_->free_bytes(&free);
+    return options_.total_bytes - free;
+  }
+
+  // --- Device
+  // ---------------------------------------------------------------------------------------
+
+  const DeviceProperties& properties() const noexcept override { return properties_; }
+  Status free_bytes(Bytes* free) noexcept override {
+    const std::lock_guard lock(mutex_);
+    if (const Status status = enter(CallKind::kFreeBytes); !status.ok()) return status;
+    return host_->free_bytes(free);
+  }
+  std::string describe(const Status& status) const override { return host_->describe(status); }
+
+  Status reserve(Bytes size, Bytes alignment, void** base) noexcept override {
+    const std::lock_guard lock(mutex_);
+    *base = nullptr;
+    if (const Status status = enter(CallKind::kReserve); !status.ok()) return status;
+    if (size % properties_.page_bytes != 0) return {Status::Code::kFailed, "reserve", 22};
+    if (const Status status =
+            host_->reserve(size, std::max(alignment, properties_.page_bytes), base);
+        !status.ok())
+      return status;
+    if (!options_.maps_pages) {
+      if (const Status status = host_->commit(*base, size, Residency::kOnDemand); !status.ok()) {
+        (void)host_->release(*base, size);
+        *base = nullptr;
+        return status;
+      }
+    }
+    ranges_.emplace(reinterpret_cast<Bytes>(*base), size);
+    return {};
+  }
+  Status commit(void* base, Bytes size, Residency residency) noexcept override {
+    const std::lock_guard lock(mutex_);
+    if (const Status status = enter(CallKind::kCommit); !status.ok()) return status;
+    if (!aligned(base, size)) return {Status::Code::kFailed, "commit", 22};
+    return options_.maps_pages ? host_->commit(base, size, residency) : Status();
+  }
+  Status decommit(void* base, Bytes size) noexcept override {
+    const std::lock_guard lock(mutex_);
+    if (const Status status = enter(CallKind::kDecommit); !status.ok()) return status;
+    if (!options_.maps_pages) return {Status::Code::kUnsupported, "decommit"};
+    if (!aligned(base, size)) return {Status::Code::kFailed, "decommit", 22};
+    check(range_of(base, size), host_clock_, "decommit");
+    forget(range_of(base, size));
+    return host_->decommit(base, size);
+  }
+  Status release(void* base, Bytes size) noexcept override {
+    const std::lock_guard lock(mutex_);
+    if (const Status status = enter(CallKind::kRelease); !status.ok()) return status;
+    check(range_of(base, size), host_clock_, "release");
+    const Status status = host_->release(base, size);
+    if (!status.ok()) return status;
+    forget(range_of(base, size));
+    ranges_.erase(reinterpret_cast<Bytes>(base));
+    return status;
+  }
+
+  Status reserve_pinned(Bytes size, void** base) noexcept override {
+    const std::lock_guard lock(mutex_);
+    *base = nullptr;
+    if (const Status status = enter(CallKind::kReservePinned); !status.ok()) return status;
+    const Status status = host_->reserve_pinned(size, base);
+    if (status.ok()) pinned_.insert(reinterpret_cast<Bytes>(*base));
+    return status;
+  }
+  Status release_pinned(void* base, Bytes size) noexcept override {
+    const std::lock_guard lock(mutex_);
+    if (const Status status = enter(CallKind::kReleasePinned); !status.ok()) return status;
+    check(range_of(base, size), host_clock_, "release_pinned");
+    const Status status = host_->release_pinned(base, size);
+    if (status.ok()) pinned_.erase(reinterpret_cast<Bytes>(base));
+    return status;
+  }
+
+  Status copy(void* to, const void* from, Bytes size, LaneKey lane,
+              DeviceEvent* done) noexcept override {
+    const std::lock_guard lock(mutex_);
+    if (const Status status = enter(CallKind::kCopy); !status.ok()) return status;
+    const std::uint64_t now = tick(lane);
+    each_part(range_of(to, size), [&](Clock& touches) { touches[lane] = now; });
+    each_part(range_of(from, size), [&](Clock& touches) { touches[lane] = now; });
+    queue(lane, Work{.copy_to = to, .copy_from = from, .copy_size = size});
+    if (done != nullptr) *done = make_event(lane);
+    return {};
+  }
+
+  Status record(LaneKey lane, DeviceEvent* event) noexcept override {
+    const std::lock_guard lock(mutex_);
+    *event = 0;
+    if (const Status status = enter(CallKind::kRecord); !status.ok()) return status;
+    *event = make_event(lane);
+    return {};
+  }
+  Status query(DeviceEvent event, bool* complete) noexcept override {
+    const std::lock_guard lock(mutex_);
+    if (const Status status = enter(CallKind::kQuery); !status.ok()) return status;
+    *complete = true;
+    if (event == 0) return {};
+    const Event* known = find_event(event, "query");
+    if (known == nullptr) return {Status::Code::kFailed, "query", 22};
+    if (lane_of(known->lane).capturing)
+      violations_.push_back(
+          fmt::format("query of an event of lane {}, which captures", known->lane));
+    *complete = lane_of(known->lane).done >= known->position;
+    if (*complete) join(host_clock_, known->clock);
+    return {};
+  }
+  Status wait(LaneKey lane, DeviceEvent event) noexcept override {
+    const std::lock_guard lock(mutex_);
+    if (const Status status = enter(CallKind::kWait); !status.ok()) return status;
+    if (event == 0) return {};
+    const Event* known = find_event(event, "wait");
+    if (known == nullptr) return {Status::Code::kFailed, "wait", 22};
+    join(lane_of(lane).clock, known->clock);
+    queue(lane, Work{.wait_lane = known->lane, .wait_position = known->position});
+    return {};
+  }
+  Status synchronize(DeviceEvent event) noexcept override {
+    const std::lock_guard lock(mutex_);
+    if (const Status status = enter(CallKind::kSynchronize); !status.ok()) return status;
+    if (event == 0) return {};
+    const Event* known = find_event(event, "synchronize");
+    if (known == nullptr) return {Status::Code::kFailed, "synchronize", 22};
+    run_until(known->lane, known->position);
+    join(host_clock_, known->clock);
+    return {};
+  }
+  Status synchronize_all() noexcept override {
+    const std::lock_guard lock(mutex_);
+    if (const Status status = enter(CallKind::kSynchronizeAll); !status.ok()) return status;
+    for (auto& [key, lane] : lanes_) {
+      run_until(key, lane.queued);
+      join(host_clock_, lane.clock);
+    }
+    return {};
+  }
+  void destroy(DeviceEvent event) noexcept override {
+    const std::lock_guard lock(mutex_);
+    if (event != 0 && find_event(event, "destroy") != nullptr) events_.erase(event);
+  }
+  Status capturing(LaneKey lane, bool* capturing) noexcept override {
+    const std::lock_guard lock(mutex_);
+    if (const Status status = enter(CallKind::kCapturing); !status.ok()) return status;
+    *capturing = lane_of(lane).capturing;
+    return {};
+  }
+  std::uint64_t driver_calls() const noexcept override {
+    const std::lock_guard lock(mutex_);
+    return entered_;
+  }
+
+ private:
+  using Clock = std::map<LaneKey, std::uint64_t>;
+
+  struct Fault {
+    std::uint64_t n = 0;
+    Status status;
+    std::optional<CallKind> kind;
+    bool all_later = false;
+    bool met = false;
+  };
+  struct Event {
+    LaneKey lane = 0;
+    std::uint64_t position = 0;  // the lane's work up to here
+    Clock clock;
+  };
+  // One piece of work: nothing to see, a copy, or a wait for another lane's work.
+  struct Work {
+    void* copy_to = nullptr;
+    const void* copy_from = nullptr;
+    Bytes copy_size = 0;
+    LaneKey wait_lane = 0;
+    std::uint64_t wait_position = 0;
+  };
+  struct Lane {
+    std::deque<Work> work;     // queued, not yet run
+    std::uint64_t queued = 0;  // positions: pieces of work ever queued, ever run
+    std::uint64_t done = 0;
+    bool capturing = false;
+    Clock clock;  // what happens before the next work of the lane
+  };
+
+  static ByteRange range_of(const void* pointer, Bytes size) {
+    const Bytes first = reinterpret_cast<Bytes>(pointer);
+    return {first, first + size};
+  }
+  static void join(Clock& into, const Clock& from) {
+    for (const auto& [lane, count] : from) into[lane] = std::max(into[lane], count);
+  }
+  [[nodiscard]] bool aligned(const void* base, Bytes size) const {
+    return reinterpret_cast<Bytes>(base) % properties_.page_bytes == 0 &&
+           size % properties_.page_bytes == 0;
+  }
+
+  Status enter(CallKind kind) {
+    ++entered_;
+    ++calls_[static_cast<std::size_t>(kind)];
+    if (!fault_ || (fault_->kind && *fault_->kind != kind)) return {};
+    if (fault_->n > 1) {
+      --fault_->n;
+      return {};
+    }
+    if (fault_->met && !fault_->all_later) return {};
+    fault_->met = true;
+    return fault_->status;
+  }
+
+  Lane& lane_of(LaneKey key) { return lanes_[key]; }
+  std::uint64_t tick(LaneKey key) {
+    Lane& lane = lane_of(key);
+    join(lane.clock, host_clock_);
+    return ++lane.clock[key];
+  }
+  void queue(LaneKey key, const Work& work) {
+    Lane& lane = lane_of(key);
+    lane.work.push_back(work);
+    ++lane.queued;
+  }
+  DeviceEvent make_event(LaneKey key) {
+    tick(key);
+    queue(key, Work{});
+    const Lane& lane = lane_of(key);
+    events_.emplace(++last_event_, Event{key, lane.queued, lane.clock});
+    return last_event_;
+  }
+  Event* find_event(DeviceEvent event, const char* call) {
+    const auto it = events_.find(event);
+    if (it != events_.end()) return &it->second;
+    violations_.push_back(fmt::format("{} of event {}, which is not there", call, event));
+    return nullptr;
+  }
+
+  // Runs the lane's next work unless it waits. Work of a lane only waits for what was queued
+  // before, so some lane can always run.
+  bool run_next(LaneKey key) {
+    Lane& lane = lane_of(key);
+    if (lane.work.empty()) return false;
+    const Work work = lane.work.front();
+    if (lane_of(work.wait_lane).done < work.wait_position) return false;
+    if (work.copy_size != 0) std::memmove(work.copy_to, work.copy_from, work.copy_size);
+    lane.work.pop_front();
+    ++lane.done;
+    return true;
+  }
+  void run_until(LaneKey key, std::uint64_t position) {
+    while (lane_of(key).done < position) {
+      const Work& work = lane_of(key).work.front();
+      run_until(work.wait_lane, work.wait_position);
+      (void)run_next(key);
+    }
+  }
+
+  // Cuts the history at the ends of `range` and calls `change` for each part inside; parts without
+  // history are made.
+  template <class Change>
+  void each_part(ByteRange range, const Change& change) {
+    if (range.size() == 0) return;
+    cut(range.first);
+    cut(range.last);
+    Bytes at = range.first;
+    for (auto it = history_.lower_bound(range.first); at < range.last;) {
+      if (it == history_.end() || it->first > at) {
+        const Bytes end = it == history_.end() ? range.last : std::min(it->first, range.last);
+        it = history_.emplace_hint(it, at, Touched{end, {}});
+      }
+      change(it->second.touches);
+      at = it->second.last;
+      ++it;
+    }
+  }
+  void cut(Bytes at) {
+    auto it = history_.lower_bound(at);
+    if (it == history_.begin()) return;
+    --it;
+    if (it->second.last <= at) return;
+    Touched right = it->second;
+    it->second.last = at;
+    history_.emplace(at, std::move(right));
+  }
+  void forget(ByteRange range) {
+    cut(range.first);
+    cut(range.last);
+    history_.erase(history_.lower_bound(range.first), history_.lower_bound(range.last));
+  }
+  bool check(ByteRange range, const Clock& clock, const std::string& who) {
+    cut(range.first);
+    for (auto it = history_.lower_bound(range.first);
+         it != history_.end() && it->first < range.last; ++it) {
+      for (const auto& [lane, count] : it->second.touches) {
+        const auto known = clock.find(lane);
+        if (known != clock.end() && known->second >= count) continue;
+        violations_.push_back(fmt::format("{} takes bytes {:#x}..{:#x} that lane {} may still use",
+                                          who, std::max(it->first, range.first),
+                                          std::min(it->second.last, range.last), lane));
+        return false;
+      }
+    }
+    return true;
+  }
+
+  struct Touched {
+    Bytes last = 0;
+    Clock touches;  // the last touch of each lane
+  };
+
+  mutable std::recursive_mutex mutex_;
+  Options options_;
+  DeviceProperties properties_;
+  std::unique_ptr<Device> host_;
+  std::optional<Fault> fault_;
+  std::array<std::uint64_t, kCallKinds> calls_{};
+  std::uint64_t entered_ = 0;
+  std::map<LaneKey, Lane> lanes_;
+  std::map<DeviceEvent, Event> events_;
+  DeviceEvent last_event_ = 0;
+  Clock host_clock_;
+  std::map<Bytes, Touched> history_;  // by first byte
+  std::map<Bytes, Bytes> ranges_;
+  std::set<Bytes> pinned_;
+  std::vector<std::string> violations_;
+};
+
+}  // namespace berth::test
