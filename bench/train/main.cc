@@ -1,0 +1,150 @@
+// Trains a model on the CPU and reports what each step cost: `train --model gpt --json run.json`.
+//
+// The same program for every allocator: berth is there in the mode that BERTH_MODE says ("off":
+// libtorch's own allocator, over glibc's or a preloaded malloc).
+#include "bench/train/process.h"
+#include "bench/train/workload.h"
+
+#include <berth/torch.h>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+#include <unistd.h>
+
+#include <bit>
+#include <chrono>
+#include <cstdio>
+#include <exception>
+#include <fstream>
+#include <thread>
+
+namespace berth::bench {
+
+namespace {
+
+struct Options {
+  std::string model;
+  WorkloadOptions workload{.data_folder = "build/data"};
+  int steps = 20;
+  int warmup = 3;
+  int threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  bool mark = true;
+  bool quiet = false;
+  std::string device = "cpu";
+  std::string json;
+};
+
+struct StepCost {
+  double ms = 0;
+  std::uint64_t minor_faults = 0;
+};
+
+// Progress goes to standard error: over one line on a terminal, else a line now and then.
+void report(const Options& options, int done, float loss, const StepCost& cost) {
+  const int total = options.warmup + options.steps;
+  const bool terminal = ::isatty(STDERR_FILENO) != 0;
+  const bool last = done == total;
+  if (options.quiet || (!terminal && !last && done % std::max(1, total / 5) != 0)) return;
+  fmt::print(stderr, "{}{} step {:3}/{}  loss {:.4f}  {:7.1f} ms  {:7} page faults{}",
+             terminal ? "\r" : "", options.model, done, total, loss, cost.ms, cost.minor_faults,
+             terminal && !last ? "" : "\n");
+  std::fflush(stderr);
+}
+
+nlohmann::json statistics() {
+  return berth::torch::installed() ? nlohmann::json::parse(berth::torch::stats().to_json())
+                                   : nlohmann::json();
+}
+
+void train(const Options& options) {
+  prepare_libtorch(options.workload.seed, options.threads);
+  std::unique_ptr<Workload> workload;
+  for (const WorkloadKind& kind : workload_kinds())
+    if (kind.name == options.model) workload = kind.make(options.workload);
+  if (!options.quiet)
+    fmt::print(stderr, "{}, {} threads\n", workload->description(), options.threads);
+
+  nlohmann::json steps = nlohmann::json::array(), losses = nlohmann::json::array(), warm;
+  for (int step = 0; step < options.warmup + options.steps; ++step) {
+    if (step == options.warmup) warm = statistics();
+    const std::uint64_t faults = minor_faults();
+    const auto start = std::chrono::steady_clock::now();
+    const float loss = workload->step();
+    if (options.mark) berth::torch::mark_step();
+    const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
+    const StepCost cost{took.count(), minor_faults() - faults};
+    losses.push_back(fmt::format("{:08x}", std::bit_cast<std::uint32_t>(loss)));
+    if (step >= options.warmup)
+      steps.push_back({{"ms", cost.ms}, {"minor_faults", cost.minor_faults}});
+    report(options, step + 1, loss, cost);
+  }
+  if (options.json.empty()) return;
+  const nlohmann::json result = {
+      {"model", options.model},
+      {"description", workload->description()},
+      {"seed", options.workload.seed},
+      {"threads", options.threads},
+      {"warmup", options.warmup},
+      {"steps", std::move(steps)},
+      {"losses_hex", std::move(losses)},
+      {"peak_rss_bytes", peak_resident_bytes()},
+      {"stats_after_warmup", std::move(warm)},
+      {"stats", statistics()},
+  };
+  std::ofstream file(options.json);
+  file << result.dump(1) << '\n';
+  file.close();
+  if (!file) throw std::runtime_error(fmt::format("{}: cannot be written", options.json));
+}
+
+int run(int argc, char** argv) {
+  Options options;
+  CLI::App app("Trains a model on the CPU and reports time, page faults and memory of each step.");
+  std::vector<std::string> names;
+  std::string models;
+  for (const WorkloadKind& kind : workload_kinds()) {
+    names.push_back(kind.name);
+    models += fmt::format("\n{}: {}", kind.name, kind.summary);
+  }
+  app.add_option("--model", options.model, "What to train:" + models)
+      ->required()
+      ->check(CLI::IsMember(names));
+  app.add_option("--steps", options.steps, "Steps to measure")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
+  app.add_option("--warmup", options.warmup, "Steps before them")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--seed", options.workload.seed, "Of weights and batches")->capture_default_str();
+  app.add_option("--threads", options.threads, "Of libtorch's operators")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
+  app.add_option("--batch", options.workload.batch, "Samples a step [the model's own]")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--data", options.workload.data_folder, "Folder of digits.csv and text.txt")
+      ->capture_default_str();
+  app.add_flag("--mark,!--no-mark", options.mark, "Mark the end of each step [yes]");
+  app.add_option("--device", options.device, "Where to train")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"cpu"}));
+  app.add_flag("--quiet", options.quiet, "No progress");
+  app.add_option("--json", options.json, "Write the result to this file");
+  CLI11_PARSE(app, argc, argv);
+  berth::torch::install();
+  train(options);
+  return 0;
+}
+
+}  // namespace
+
+}  // namespace berth::bench
+
+int main(int argc, char** argv) {
+  try {
+    return berth::bench::run(argc, argv);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "train: {}\n", error.what());
+    return 1;
+  }
+}

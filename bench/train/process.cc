@@ -1,0 +1,27 @@
+#include "bench/train/process.h"
+
+#include <sys/resource.h>
+
+#include <fstream>
+#include <sstream>
+#include <string>
+
+namespace berth::bench {
+
+std::uint64_t minor_faults() noexcept {
+  rusage usage{};
+  return ::getrusage(RUSAGE_SELF, &usage) == 0 ? static_cast<std::uint64_t>(usage.ru_minflt) : 0;
+}
+
+std::uint64_t peak_resident_bytes() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.rfind("VmHWM:", 0) != 0) continue;
+    std::uint64_t kib = 0;
+    std::istringstream(line.substr(6)) >> kib;
+    return kib * 1024;
+  }
+  return 0;
+}
+
+}  // namespace berth::bench

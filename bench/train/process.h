@@ -1,0 +1,14 @@
+#pragma once
+
+#include <cstdint>
+
+// What the kernel counts for this process.
+namespace berth::bench {
+
+// Page faults served without reading from disk, of all threads, since the start.
+[[nodiscard]] std::uint64_t minor_faults() noexcept;
+
+// The largest resident memory so far (VmHWM); 0 where the kernel does not say.
+[[nodiscard]] std::uint64_t peak_resident_bytes();
+
+}  // namespace berth::bench
