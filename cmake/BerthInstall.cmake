@@ -1,0 +1,43 @@
+# What `cmake --install` puts where, and the package that find_package(berth) finds there.
+#
+# Targets that link libtorch (named berth_torch...) are exported apart from the others, so that a program that uses only
+# the planner or the runtime asks for no libtorch.
+include(CMakePackageConfigHelpers)
+
+set(berth_package_folder "${CMAKE_INSTALL_LIBDIR}/cmake/berth")
+get_property(berth_installed_layers GLOBAL PROPERTY BERTH_LAYERS)
+list(REMOVE_ITEM berth_installed_layers berth_cli)  # the program's own
+set(berth_torch_layers "${berth_installed_layers}")
+list(FILTER berth_torch_layers INCLUDE REGEX "^berth_torch")
+list(FILTER berth_installed_layers EXCLUDE REGEX "^berth_torch")
+
+# berth_install_layers(EXPORT_SET TARGET...)
+function(berth_install_layers export_set)
+  foreach(target IN LISTS ARGN)
+    get_target_property(header_sets ${target} INTERFACE_HEADER_SETS)
+    set(headers "")
+    if(header_sets)
+      set(headers FILE_SET HEADERS DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
+    endif()
+    install(TARGETS ${target} EXPORT ${export_set}
+      ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}" OBJECTS DESTINATION "${CMAKE_INSTALL_LIBDIR}/berth" ${headers})
+  endforeach()
+  install(EXPORT ${export_set} NAMESPACE berth:: DESTINATION "${berth_package_folder}")
+endfunction()
+
+berth_install_layers(berthTargets ${berth_installed_layers})
+if(berth_torch_layers)
+  berth_install_layers(berthTorchTargets ${berth_torch_layers})
+  install(FILES "${CMAKE_CURRENT_LIST_DIR}/FindBerthTorch.cmake" "${CMAKE_CURRENT_LIST_DIR}/BerthTorchLocate.cmake"
+    "${CMAKE_CURRENT_LIST_DIR}/BerthTorchStubs.cmake" DESTINATION "${berth_package_folder}")
+endif()
+if(TARGET berth)
+  install(TARGETS berth RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
+endif()
+
+configure_package_config_file("${CMAKE_CURRENT_LIST_DIR}/berthConfig.cmake.in" "${PROJECT_BINARY_DIR}/berthConfig.cmake"
+  INSTALL_DESTINATION "${berth_package_folder}")
+# Before 1.0 every minor version may break its users.
+write_basic_package_version_file("${PROJECT_BINARY_DIR}/berthConfigVersion.cmake" COMPATIBILITY SameMinorVersion)
+install(FILES "${PROJECT_BINARY_DIR}/berthConfig.cmake" "${PROJECT_BINARY_DIR}/berthConfigVersion.cmake"
+  DESTINATION "${berth_package_folder}")

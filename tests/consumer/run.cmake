@@ -1,0 +1,18 @@
+# Installs a build of berth into a temporary prefix, then configures, builds and runs one small project against it, as a
+# user would: cmake -DBUILD=... -DPROJECT=planner|trainer -DSCRATCH=... -DTORCH=ROOT -P run.cmake
+file(REMOVE_RECURSE "${SCRATCH}")
+function(run what)
+  execute_process(COMMAND ${ARGN} RESULT_VARIABLE status OUTPUT_VARIABLE output ERROR_VARIABLE output)
+  if(NOT status EQUAL 0)
+    message(FATAL_ERROR "${what} failed (${status}):\n${output}")
+  endif()
+endfunction()
+run("installing" "${CMAKE_COMMAND}" --install "${BUILD}" --prefix "${SCRATCH}/prefix")
+# Without the build tree's own libtorch in sight, unless it is asked for.
+run("configuring" "${CMAKE_COMMAND}" -E env --unset=VIRTUAL_ENV --unset=CONDA_PREFIX --unset=Torch_DIR --unset=BERTH_PYTHON
+  "${CMAKE_COMMAND}" -G Ninja -S "${CMAKE_CURRENT_LIST_DIR}/${PROJECT}" -B "${SCRATCH}/build"
+  -DCMAKE_BUILD_TYPE=Debug "-DCMAKE_PREFIX_PATH=${SCRATCH}/prefix" "-DBERTH_TORCH_ROOT=${TORCH}"
+  "-DCMAKE_CXX_COMPILER=${COMPILER}" "-DCMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER}")
+run("building" "${CMAKE_COMMAND}" --build "${SCRATCH}/build" -j2)
+run("running" "${SCRATCH}/build/${PROJECT}")
+file(REMOVE_RECURSE "${SCRATCH}")

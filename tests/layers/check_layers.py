@@ -1,0 +1,94 @@
+#!/usr/bin/env python3
+"""Fails when a part of the house reaches for one that lies above it. Usage: check_layers.py [ROOT]
+
+Lowest first; a folder of csrc includes and links only those before it. What else must hold is said at each rule.
+"""
+
+import pathlib
+import re
+import sys
+
+ORDER = ["core", "trace", "plan", "place", "device", "pool", "runtime", "cuda", "capi", "torch", "cli", "standin"]
+WITHOUT_LIBTORCH = ORDER[: ORDER.index("cuda")] + ["capi", "cli"]
+SOURCES = {".h", ".cc", ".cu", ".cuh", ".in"}
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
+LIBTORCH = re.compile(r"^(torch|ATen|c10|caffe2)/")
+CUDA = re.compile(r"^(cuda|cuda_runtime|cuda_runtime_api|cublas|cudnn|nvtx3/.*)(\.h|\.hpp)?$")
+
+
+def includes(path):
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        match = INCLUDE.match(line)
+        if match:
+            yield number, match.group(1) == '"', match.group(2)
+
+
+def sources(folder):
+    return sorted(path for path in folder.rglob("*") if path.suffix in SOURCES and path.is_file())
+
+
+def folder_violations(root, folder):
+    """Violations of one folder of csrc."""
+    name = folder.name
+    if not (folder / "README.md").is_file():
+        yield f"csrc/{name}: has no README.md that says what it is for"
+    if name not in ORDER:
+        yield f"csrc/{name}: is not in the order of the layers: {' '.join(ORDER)}"
+        return
+    for path in sources(folder):
+        for number, quoted, target in includes(path):
+            where = f"{path.relative_to(root)}:{number}: includes {target}"
+            other = target.split("/")[1] if target.startswith("csrc/") else None
+            if other is not None:
+                if other != name and (other not in ORDER or ORDER.index(other) > ORDER.index(name)):
+                    yield f"{where}: {other} does not lie below {name}"
+                elif other == "torch" and name == "cli":
+                    yield f"{where}: the program links no libtorch"
+                elif other == "cuda" and name == "torch" and not path.name.startswith("cuda"):
+                    yield f"{where}: only the files cuda* of csrc/torch may, the CPU part builds without CUDA"
+            elif quoted and (path.parent / target).exists():
+                yield f"{where}: internal headers are included from the root, as csrc/{name}/{target}"
+            elif LIBTORCH.match(target) and name in WITHOUT_LIBTORCH:
+                yield f"{where}: {name} builds without libtorch"
+            elif CUDA.match(target) and name in ORDER[: ORDER.index("cuda")]:
+                yield f"{where}: {name} builds without CUDA"
+    build = folder / "CMakeLists.txt"
+    if build.is_file():
+        for number, line in enumerate(build.read_text(encoding="utf-8").splitlines(), 1):
+            for other in re.findall(r"\bberth(?:::|_)(\w+)", line.split("#")[0]):
+                if other in ORDER and other != name and ORDER.index(other) > ORDER.index(name):
+                    yield f"{build.relative_to(root)}:{number}: links {other}: it does not lie below {name}"
+                elif other == "torch" and name == "cli":
+                    yield f"{build.relative_to(root)}:{number}: links torch: the program links no libtorch"
+
+
+def violations(root):
+    """All violations below `root`, as texts that name file and line."""
+    folders = [folder for folder in sorted((root / "csrc").iterdir()) if folder.is_dir() and any(folder.iterdir())]
+    for folder in folders:
+        yield from folder_violations(root, folder)
+    for path in sources(root / "include"):
+        for number, quoted, target in includes(path):
+            if quoted or target.startswith("csrc/"):
+                yield f"{path.relative_to(root)}:{number}: includes {target}: public headers use only <berth/...> and the system's"
+            elif LIBTORCH.match(target) and not path.name.startswith(("torch", "cuda")):
+                yield f"{path.relative_to(root)}:{number}: includes {target}: only <berth/torch.h> and <berth/cuda.h> may"
+    for folder in folders:
+        for path in sources(folder):
+            for number, _, target in includes(path):
+                if target.startswith("csrc/standin/") and folder.name != "standin":
+                    yield f"{path.relative_to(root)}:{number}: includes {target}: nothing links the stand-in"
+
+
+def main():
+    root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ".").resolve()
+    if not (root / "csrc").is_dir():
+        sys.exit(f"check_layers: {root} holds no csrc")
+    found = sorted(set(violations(root)))
+    for violation in found:
+        print(violation)
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,74 @@
+"""The check of the layers finds what it is for, on small trees that break one rule each."""
+
+import pathlib
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from check_layers import violations  # noqa: E402
+
+
+class CheckLayers(unittest.TestCase):
+    def found(self, files):
+        """The violations of a tree of `files` (path: text); READMEs are added to folders of csrc that lack them."""
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder)
+            for name, text in {"csrc/core/bytes.h": "", **files}.items():
+                path = root / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(text)
+                if name.startswith("csrc/") and "no README" not in text:
+                    (path.parent / "README.md").write_text("what it is for")
+            return list(violations(root))
+
+    def assert_one(self, files, text):
+        found = self.found(files)
+        self.assertEqual(len(found), 1, found)
+        self.assertIn(text, found[0])
+
+    def test_a_folder_may_include_those_below_it_and_itself(self):
+        self.assertEqual(self.found({
+            "csrc/plan/plan.h": '#include "csrc/core/bytes.h"\n#include "csrc/trace/trace.h"\n',
+            "csrc/plan/plan.cc": '#include "csrc/plan/plan.h"\n#include <berth/bytes.h>\n#include <vector>\n',
+            "csrc/plan/CMakeLists.txt": "berth_layer(plan SOURCES plan.cc LINK berth::core berth::trace)\n",
+            "include/berth/plan.h": "#include <berth/bytes.h>\n"}), [])
+
+    def test_including_a_folder_above_is_found(self):
+        self.assert_one({"csrc/core/x.cc": '\n  #  include "csrc/plan/plan.h"\n'},
+                        "csrc/core/x.cc:2: includes csrc/plan/plan.h: plan does not lie below core")
+
+    def test_linking_a_folder_above_is_found(self):
+        self.assert_one({"csrc/device/CMakeLists.txt": "berth_layer(device\n  LINK berth::pool)\n"},
+                        "csrc/device/CMakeLists.txt:2: links pool")
+
+    def test_the_cpu_part_of_torch_may_not_include_cuda(self):
+        self.assert_one({"csrc/torch/cpu_allocator.cc": '#include "csrc/cuda/device.h"\n'}, "the CPU part builds without CUDA")
+        self.assertEqual(self.found({"csrc/torch/cuda_allocator.cc": '#include "csrc/cuda/device.h"\n'}), [])
+
+    def test_the_lower_layers_and_the_program_may_not_include_libtorch(self):
+        for folder in ("runtime", "cli", "core"):
+            self.assert_one({f"csrc/{folder}/x.cc": "#include <c10/core/Allocator.h>\n"}, "builds without libtorch")
+        self.assert_one({"csrc/cli/x.cc": '#include "csrc/torch/adapter.h"\n'}, "the program links no libtorch")
+
+    def test_the_lower_layers_may_not_include_cuda(self):
+        self.assert_one({"csrc/runtime/x.cc": "#include <cuda_runtime_api.h>\n"}, "builds without CUDA")
+
+    def test_a_public_header_may_not_include_csrc(self):
+        self.assert_one({"include/berth/plan.h": '#include "csrc/plan/plan.h"\n'}, "public headers use only")
+
+    def test_a_folder_without_a_readme_is_found(self):
+        self.assert_one({"csrc/pool/pool.h": "// no README\n"}, "csrc/pool: has no README.md")
+
+    def test_a_folder_that_the_order_lacks_is_found(self):
+        self.assert_one({"csrc/misc/x.h": ""}, "csrc/misc: is not in the order")
+
+    def test_nothing_includes_the_stand_in(self):
+        self.assertTrue(self.found({"csrc/torch/x.cc": '#include "csrc/standin/x.h"\n'}))
+
+    def test_an_include_relative_to_its_own_folder_is_found(self):
+        self.assert_one({"csrc/core/x.cc": '#include "bytes.h"\n'}, "from the root, as csrc/core/bytes.h")
+
+
+if __name__ == "__main__":
+    unittest.main()
