@@ -1,7 +1,9 @@
 #pragma once
 
+#include "csrc/core/bytes.h"
 #include "csrc/plan/plan.h"
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -11,9 +13,14 @@ namespace berth {
 // A plan, frozen into the tables that serving reads: built once at load, immutable, shared by
 // threads.
 //
-// Slots of all sequences are numbered 0..n-1, sequence by sequence, in order of birth. A cell is
-// one distinct offset of the arena: at most one live block starts there, so the state of serving is
-// one word a cell.
+// Slots of all sequences are numbered 0..n-1, sequence by sequence, in order of birth; every tick
+// is a request, so the slot that a sequence has at tick t of its own part is first_slot(sequence) +
+// t - fork. A cell is one distinct offset of the arena: at most one live block starts there, so the
+// state of serving is one word a cell. Cells are numbered as slots first use them, so that
+// neighbours in time are neighbours in that state.
+//
+// To build takes O(n) and a sort of the offsets where there are several lanes; 100 bytes a slot,
+// the plan included.
 class PlanLookup {
  public:
   using SlotIndex = std::uint32_t;
@@ -21,7 +28,7 @@ class PlanLookup {
   static constexpr std::uint32_t kNone = 0xFFFFFFFF;
 
   // What the hot path reads of a slot, in one half of a cache line.
-  struct Entry {
+  struct alignas(32) Entry {
     Bytes offset;  // Slot::kUnplanned where the pool serves it
     std::uint64_t requested;
     CellIndex cell;  // kNone where unplanned
@@ -29,44 +36,122 @@ class PlanLookup {
     std::uint32_t length;
     std::uint32_t shared;  // 1: another lane's slot has some of its bytes
   };
+  static_assert(sizeof(Entry) == 32);
 
-  // Requires verify(plan) == nullopt, unless a test bypasses the verifier on purpose.
+  // Throws Error(kUsage) where the plan is malformed (structure.h), so that every index below is in
+  // range whatever it says. Slots that overlap although they live together are not found here:
+  // verify() does that, and callers run it first unless a test bypasses it on purpose.
   explicit PlanLookup(Plan plan);
 
   [[nodiscard]] const Plan& plan() const noexcept { return plan_; }
   [[nodiscard]] std::size_t slot_count() const noexcept { return entries_.size(); }
   [[nodiscard]] std::size_t cell_count() const noexcept { return cell_offsets_.size(); }
   [[nodiscard]] const Entry& entry(SlotIndex slot) const noexcept { return entries_[slot]; }
-  [[nodiscard]] const Slot& slot(SlotIndex slot) const noexcept;
-  [[nodiscard]] std::uint32_t sequence_of(SlotIndex slot) const noexcept;
+  // All of the slot, size and origin included. Colder than entry().
+  [[nodiscard]] const Slot& slot(SlotIndex slot) const noexcept {
+    const std::uint32_t sequence = sequence_of(slot);
+    return plan_.sequences[sequence].slots[slot - first_slots_[sequence]];
+  }
+  [[nodiscard]] std::uint32_t sequence_of(SlotIndex slot) const noexcept {
+    return sequence_of_.empty() ? 0 : sequence_of_[slot];
+  }
   [[nodiscard]] Bytes cell_offset(CellIndex cell) const noexcept { return cell_offsets_[cell]; }
 
-  // The first slot of a sequence; its k-th own slot follows at + k.
+  // The first slot of a sequence; its k-th own slot follows at + k. first_slot(sequence count) is
+  // slot_count().
   [[nodiscard]] SlotIndex first_slot(std::uint32_t sequence) const noexcept {
     return first_slots_[sequence];
   }
 
-  // Slots of `sequence` whose lifetimes end at tick `tick` of its path (birth + length, modulo the
-  // period), tick in [0, period).
+  // Own planned slots of `sequence` whose lifetimes end at tick `tick` of its path (birth + length,
+  // modulo the period); none at ticks from the period on. O(1), but for ticks before the fork of a
+  // branch, where what wraps around is looked up by bisection.
+  //
+  // A lane that walks to tick t of a path passes, at each tick on the way, the ends of every
+  // sequence from the root to the path's own, and so hears of every slot born in this step or in
+  // the one before it on the same path (structure.h refuses prefixes whose ends would depend on the
+  // path). What was born on another path
+  // than the present one and is still live when the lane changes over is not heard of: changing the
+  // path is a jump.
   [[nodiscard]] std::span<const SlotIndex> ends_at(std::uint32_t sequence,
-                                                   std::uint32_t tick) const noexcept;
+                                                   std::uint32_t tick) const noexcept {
+    const std::uint32_t own = tick - forks_[sequence];  // wraps around where it lies before
+    const std::size_t first = first_slots_[sequence];
+    if (own >= first_slots_[sequence + 1] - first) [[unlikely]]
+      return ends_before_fork(sequence, tick);
+    return {ends_.data() + ends_begin_[first + own], ends_.data() + ends_begin_[first + own + 1]};
+  }
 
   // The cell at an offset, or kNone. O(1), a hash table whatever the arena's size.
-  [[nodiscard]] CellIndex cell_at(Bytes offset) const noexcept;
+  [[nodiscard]] CellIndex cell_at(Bytes offset) const noexcept {
+    // Empty keys are kUnplanned, which is no offset: it finds an empty place, whose cell is kNone.
+    for (std::size_t i = cell_hash(offset);; i = (i + 1) & cell_mask_) {
+      const CellKey& key = cell_table_[i];
+      if (key.offset == offset || key.offset == Slot::kUnplanned) return key.cell;
+    }
+  }
 
   // Where the request sizes `window` (oldest first) occur in a sequence: ticks after the last of
-  // them, ascending. The window is kWindow sizes long. For re-aligning after a large jump.
+  // them, ascending. The last is one of the sequence's own; those before it may lie before the
+  // fork, or, before tick 0, at the end of the same path one step earlier; the tick after the last
+  // one of the path is 0. For re-aligning after a large jump. O(1).
+  //
+  // Ticks are found by a hash of 64 bits: callers compare sizes again as they go on.
   static constexpr std::size_t kWindow = 4;
   [[nodiscard]] std::span<const std::uint32_t> positions_after(
       std::uint32_t sequence, std::span<const Bytes, kWindow> window) const noexcept;
 
  private:
+  struct CellKey {
+    Bytes offset = Slot::kUnplanned;
+    CellIndex cell = kNone;
+  };
+  // All places of one window in one sequence.
+  struct WindowKey {
+    std::uint64_t hash = 0;
+    std::uint32_t begin = 0;
+    std::uint32_t count = 0;  // 0: empty
+  };
+
+  void make_entries();
+  CellIndex add_cell(Bytes offset);
+  void grow_cells();
+  void find_shared();
+  void make_ends();
+  void make_windows();
+  [[nodiscard]] std::span<const SlotIndex> ends_before_fork(std::uint32_t sequence,
+                                                            std::uint32_t tick) const noexcept;
+
+  // Multiplicative hashing (Knuth, The Art of Computer Programming 3, 6.4): the top bits.
+  [[nodiscard]] std::size_t cell_hash(Bytes offset) const noexcept {
+    return static_cast<std::size_t>((offset >> cell_unit_) * 0x9E3779B97F4A7C15u >> cell_shift_);
+  }
+
   Plan plan_;
   std::vector<Entry> entries_;
-  std::vector<std::uint32_t> sequence_of_;
-  std::vector<SlotIndex> first_slots_;
+  std::vector<std::uint32_t> sequence_of_;  // empty where there is one sequence
+  std::vector<SlotIndex> first_slots_;      // one more than sequences
+  std::vector<std::uint32_t> forks_;
+
   std::vector<Bytes> cell_offsets_;
-  // (implementation tables: yours)
+  std::vector<CellKey> cell_table_;  // open addressing, linear, at most half full
+  std::size_t cell_mask_ = 0;
+  int cell_unit_ = 0;  // log2 of the alignment
+  int cell_shift_ = 63;
+
+  // Rows are own ticks of all sequences, numbered as slots are; row r is
+  // ends_[ends_begin_[r], ends_begin_[r + 1]). What wraps around to ticks before a fork comes
+  // behind all rows, sorted by (sequence, tick): wrapped_ends_ in parallel with the tail of ends_.
+  std::vector<std::uint32_t> ends_begin_;
+  std::vector<SlotIndex> ends_;
+  struct WrappedEnd {
+    std::uint32_t sequence = 0;
+    std::uint32_t tick = 0;
+  };
+  std::vector<WrappedEnd> wrapped_ends_;
+
+  std::vector<WindowKey> window_table_;  // open addressing, linear, at most half full
+  std::vector<std::uint32_t> window_ticks_;
 };
 
 }  // namespace berth

@@ -13,8 +13,8 @@ namespace berth {
 // The place of one request of a step.
 //
 // Ticks are those of its lane (see StepRequest): the lifetime is the arc [birth, birth + length) on
-// the circle of `period` ticks. offset == kUnplanned: the request belongs to the sequence but is
-// served by the pool.
+// the circle of `period` ticks, 0 < length <= period. offset == kUnplanned: the request belongs to
+// the sequence but is served by the pool; its length may be 0, then, for not known.
 struct Slot {
   static constexpr Bytes kUnplanned = ~Bytes{0};
 
@@ -31,22 +31,32 @@ struct Slot {
 
 // The requests of one lane on one path of the step, in order.
 //
-// Sequences of one lane form a trie: a root (parent -1) holds the whole path; a branch leaves its
-// parent before tick `fork` of the parent and continues with its own slots, whose births start at
-// `fork`. Slots of two branches neither of which is on the other's path never live at one time, but
-// for those parts that wrap around into the next step: there every path may follow.
+// Sequences of one lane form a trie: a root (parent -1, fork 0, one a lane) holds the whole path; a
+// branch leaves its parent, which comes before it in Plan::sequences, before tick `fork` of the
+// parent's own part (parent's fork <= fork <= parent's period) and goes on with its own slots.
+// Every tick is a request: the k-th own slot is born at tick fork + k, and the path has a period of
+// fork + slots.size() ticks.
+//
+// A lane runs one path after the other, any after any, and a slot lives for `length` ticks of what
+// it runs. So slots of two branches neither of which is on the other's path never live at one time,
+// but for what wraps around into the next step: there every path may follow. A slot on paths of
+// different periods may not wrap around, nor end with the shortest of them: birth + length < its
+// period.
 struct Sequence {
-  std::uint32_t lane = 0;
+  std::uint32_t lane = 0;  // index into Plan::lane_keys
   std::int32_t parent = -1;
   std::uint32_t fork = 0;
   std::uint32_t period = 0;          // ticks of the whole path, prefix included
-  std::vector<std::uint32_t> marks;  // ticks of the path before which a step mark is expected
-  std::vector<Slot> slots;           // births ascend strictly, from `fork` on
+  std::vector<std::uint32_t> marks;  // ticks of the path before which a step mark is expected,
+                                     // ascending, each below `period`
+  std::vector<Slot> slots;
 
   friend bool operator==(const Sequence&, const Sequence&) = default;
 };
 
-// As StepEdge: proves an order between lanes, and so permits them to share bytes.
+// As StepEdge: proves an order between lanes, and so permits them to share bytes. Ticks are at most
+// the period of their lane, which has one path (an edge of a lane with branches would not say on
+// which).
 struct PlanEdge {
   std::uint32_t from_lane = 0, from_tick = 0;
   std::uint32_t to_lane = 0, to_tick = 0;
@@ -60,15 +70,26 @@ struct PlanEdge {
 // Invariants, checked by verify(): offsets are multiples of `alignment`; offset + size <=
 // arena_bytes; slots that can be alive together share no byte. Plain data; owns no device memory.
 struct Plan {
+  // Caps, so that no file makes us allocate or search without end.
+  static constexpr std::size_t kMaxSlots = std::size_t{1} << 24;
+  static constexpr std::size_t kMaxLanes = 4096;
+  static constexpr std::size_t kMaxSequences = std::size_t{1} << 16;
+  static constexpr std::size_t kMaxDepth = 256;  // of the trie: sequences on one path
+  static constexpr std::size_t kMaxMarks = std::size_t{1} << 24;
+  static constexpr std::size_t kMaxEdges = std::size_t{1} << 20;
+  static constexpr std::size_t kMaxJoinedLanes = 64;  // lanes that edges name
+  static constexpr std::uint32_t kMaxDelta = 64;      // of an edge
+  static constexpr Bytes kMaxAlignment = Bytes{2} << 20;
+
   trace::Program program;                // who made it
   Bytes alignment = 64;                  // of offsets, and the unit sizes are rounded up to
-  std::vector<std::uint64_t> lane_keys;  // trace::Lane::key of each lane
+  std::vector<std::uint64_t> lane_keys;  // trace::Lane::key of each lane, all different
   std::vector<Sequence> sequences;
   std::vector<PlanEdge> edges;
-  std::vector<std::string> strings = {""};
-  Bytes arena_bytes = 0;  // high-water mark
-  Bytes lower_bound = 0;  // no plan of these requests is smaller
-  std::string engine;     // of the planner
+  std::vector<std::string> strings = {""};  // the first is empty
+  Bytes arena_bytes = 0;                    // high-water mark, exactly: max(offset + size)
+  Bytes lower_bound = 0;                    // no plan of these requests is smaller
+  std::string engine;                       // of the planner
   std::uint64_t seed = 0;
   double plan_seconds = 0;
 
@@ -80,8 +101,8 @@ struct Plan {
   friend bool operator==(const Plan&, const Plan&) = default;
 };
 
-// Hash of the requests of a plan: sizes, lanes, order, branches. Two plans of equal requests are
-// equal in it.
+// Hash of the requests of a plan: keys of lanes, branches, sizes as asked, their order. Plans of
+// equal requests are equal in it, wherever their slots are.
 [[nodiscard]] std::uint64_t fingerprint(const Plan& plan) noexcept;
 
 }  // namespace berth

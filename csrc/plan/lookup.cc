@@ -1,0 +1,247 @@
+#include "csrc/plan/lookup.h"
+
+#include "csrc/core/check.h"
+#include "csrc/core/checksum.h"
+#include "csrc/plan/structure.h"
+
+#include <algorithm>
+#include <bit>
+#include <numeric>
+#include <utility>
+
+namespace berth {
+namespace {
+
+std::uint64_t window_hash(std::uint32_t sequence, const Bytes* window) noexcept {
+  std::uint64_t hash = sequence;
+  for (std::size_t i = 0; i < PlanLookup::kWindow; ++i) hash = hash_combine(hash, window[i]);
+  return hash;
+}
+
+}  // namespace
+
+PlanLookup::PlanLookup(Plan plan) : plan_(std::move(plan)) {
+  const std::optional<std::string> bad = structure_violation(plan_);
+  BERTH_CHECK(!bad, kUsage, "a malformed plan: {}", *bad);
+  make_entries();
+  find_shared();
+  make_ends();
+  make_windows();
+}
+
+void PlanLookup::make_entries() {
+  const std::size_t count = plan_.slot_count();
+  entries_.reserve(count);
+  first_slots_.reserve(plan_.sequences.size() + 1);
+  forks_.reserve(plan_.sequences.size());
+  if (plan_.sequences.size() > 1) sequence_of_.reserve(count);
+  cell_unit_ = std::countr_zero(plan_.alignment);
+  grow_cells();
+  for (std::uint32_t s = 0; s < plan_.sequences.size(); ++s) {
+    const Sequence& sequence = plan_.sequences[s];
+    first_slots_.push_back(static_cast<SlotIndex>(entries_.size()));
+    forks_.push_back(sequence.fork);
+    if (plan_.sequences.size() > 1) {
+      sequence_of_.insert(sequence_of_.end(), sequence.slots.size(), s);
+    }
+    for (const Slot& slot : sequence.slots) {
+      entries_.push_back({.offset = slot.offset,
+                          .requested = slot.requested,
+                          .cell = slot.planned() ? add_cell(slot.offset) : kNone,
+                          .birth = slot.birth,
+                          .length = slot.length,
+                          .shared = 0});
+    }
+  }
+  first_slots_.push_back(static_cast<SlotIndex>(entries_.size()));
+}
+
+PlanLookup::CellIndex PlanLookup::add_cell(Bytes offset) {
+  std::size_t i = cell_hash(offset);
+  while (cell_table_[i].cell != kNone) {
+    if (cell_table_[i].offset == offset) return cell_table_[i].cell;
+    i = (i + 1) & cell_mask_;
+  }
+  const auto cell = static_cast<CellIndex>(cell_offsets_.size());
+  cell_offsets_.push_back(offset);
+  cell_table_[i] = {offset, cell};
+  if (2 * cell_offsets_.size() > cell_table_.size()) grow_cells();
+  return cell;
+}
+
+void PlanLookup::grow_cells() {
+  const std::size_t size = std::max<std::size_t>(8, 2 * cell_table_.size());
+  cell_table_.assign(size, CellKey{});
+  cell_mask_ = size - 1;
+  cell_shift_ = 64 - std::countr_zero(size);
+  for (CellIndex cell = 0; cell < cell_offsets_.size(); ++cell) {
+    std::size_t i = cell_hash(cell_offsets_[cell]);
+    while (cell_table_[i].cell != kNone) i = (i + 1) & cell_mask_;
+    cell_table_[i] = {cell_offsets_[cell], cell};
+  }
+}
+
+// In order of offset, what a slot touches behind itself is a run of slots: it is shared with
+// another lane where the next slot of another lane lies in that run. The other of such a pair is
+// found by the furthest ends before it, of two lanes.
+void PlanLookup::find_shared() {
+  if (plan_.lane_keys.size() < 2) return;
+  struct Range {
+    Bytes first, last;
+    std::uint32_t lane;
+    SlotIndex slot;
+  };
+  std::vector<Range> ranges;
+  ranges.reserve(entries_.size());
+  for (SlotIndex i = 0; i < entries_.size(); ++i) {
+    const Slot& of = slot(i);
+    if (!of.planned()) continue;
+    ranges.push_back({of.offset, of.offset + of.size, plan_.sequences[sequence_of(i)].lane, i});
+  }
+  std::sort(ranges.begin(), ranges.end(),
+            [](const Range& a, const Range& b) { return a.first < b.first; });
+
+  for (std::size_t i = ranges.size(), other = ranges.size(); i-- > 0;) {
+    if (i + 1 < ranges.size() && ranges[i + 1].lane != ranges[i].lane) other = i + 1;
+    if (other < ranges.size() && ranges[other].first < ranges[i].last) {
+      entries_[ranges[i].slot].shared = 1;
+    }
+  }
+  struct End {
+    Bytes last = 0;
+    std::uint32_t lane = kNone;
+  };
+  End furthest, second;  // of different lanes
+  for (const Range& range : ranges) {
+    const End& other = furthest.lane == range.lane ? second : furthest;
+    if (range.first < other.last) entries_[range.slot].shared = 1;
+    if (furthest.lane == range.lane) {
+      furthest.last = std::max(furthest.last, range.last);
+    } else if (range.last > furthest.last) {
+      second = std::exchange(furthest, End{range.last, range.lane});
+    } else if (range.last > second.last) {
+      second = {range.last, range.lane};
+    }
+  }
+}
+
+void PlanLookup::make_ends() {
+  const std::size_t count = entries_.size();
+  struct Wrapped {
+    WrappedEnd end;
+    SlotIndex slot;
+  };
+  std::vector<Wrapped> wrapped;
+  ends_begin_.assign(count + 2, 0);
+  // Calls visit(row, slot) for each planned slot that ends at an own tick of its sequence.
+  const auto for_each_end = [&](auto&& visit, auto&& visit_wrapped) {
+    for (std::uint32_t s = 0; s < plan_.sequences.size(); ++s) {
+      const std::uint32_t period = plan_.sequences[s].period;
+      for (SlotIndex i = first_slots_[s]; i < first_slots_[s + 1]; ++i) {
+        if (entries_[i].cell == kNone) continue;
+        std::uint32_t tick = entries_[i].birth + entries_[i].length;
+        if (tick >= period) tick -= period;
+        if (tick >= forks_[s]) {
+          visit(first_slots_[s] + (tick - forks_[s]), i);
+        } else {
+          visit_wrapped(Wrapped{{s, tick}, i});
+        }
+      }
+    }
+  };
+  // Counting sort: row r is counted at r + 2, so that the second pass leaves beginnings behind.
+  for_each_end([&](std::size_t row, SlotIndex) { ++ends_begin_[row + 2]; },
+               [&](const Wrapped& end) { wrapped.push_back(end); });
+  std::partial_sum(ends_begin_.begin(), ends_begin_.end(), ends_begin_.begin());
+  ends_.resize(ends_begin_.back() + wrapped.size());
+  for_each_end([&](std::size_t row, SlotIndex slot) { ends_[ends_begin_[row + 1]++] = slot; },
+               [](const Wrapped&) {});
+
+  std::sort(wrapped.begin(), wrapped.end(), [](const Wrapped& a, const Wrapped& b) {
+    return std::pair(a.end.sequence, a.end.tick) < std::pair(b.end.sequence, b.end.tick);
+  });
+  auto out = ends_.end() - static_cast<std::ptrdiff_t>(wrapped.size());
+  for (const Wrapped& end : wrapped) {
+    wrapped_ends_.push_back(end.end);
+    *out++ = end.slot;
+  }
+}
+
+std::span<const PlanLookup::SlotIndex> PlanLookup::ends_before_fork(
+    std::uint32_t sequence, std::uint32_t tick) const noexcept {
+  const auto less = [](const WrappedEnd& a, const WrappedEnd& b) {
+    return std::pair(a.sequence, a.tick) < std::pair(b.sequence, b.tick);
+  };
+  const auto [first, last] = std::equal_range(wrapped_ends_.begin(), wrapped_ends_.end(),
+                                              WrappedEnd{sequence, tick}, less);
+  const SlotIndex* tail = ends_.data() + (ends_.size() - wrapped_ends_.size());
+  return {tail + (first - wrapped_ends_.begin()), tail + (last - wrapped_ends_.begin())};
+}
+
+void PlanLookup::make_windows() {
+  window_table_.assign(std::bit_ceil(2 * entries_.size() + 2), WindowKey{});
+  const std::size_t mask = window_table_.size() - 1;
+  // One place of the table an own slot, or kNone where its path is too short.
+  std::vector<std::uint32_t> places(entries_.size(), kNone);
+  for (std::uint32_t s = 0; s < plan_.sequences.size(); ++s) {
+    const Sequence& sequence = plan_.sequences[s];
+    if (sequence.slots.empty() || sequence.period < kWindow) continue;
+    // The size at a tick of the path: the sequence on it that owns the tick is the deepest one
+    // whose fork is not behind it.
+    const auto requested_at = [&](std::uint32_t tick) {
+      const Sequence* owner = &sequence;
+      while (tick < owner->fork) owner = &plan_.sequences[static_cast<std::size_t>(owner->parent)];
+      return owner->slots[tick - owner->fork].requested;
+    };
+    Bytes window[kWindow] = {};
+    for (std::size_t i = 1; i < kWindow; ++i) {
+      const auto back = static_cast<std::uint32_t>(kWindow - i);
+      const std::uint32_t fork = sequence.fork;
+      window[i] = requested_at(fork >= back ? fork - back : fork + sequence.period - back);
+    }
+    for (std::size_t k = 0; k < sequence.slots.size(); ++k) {
+      std::copy(window + 1, window + kWindow, window);
+      window[kWindow - 1] = sequence.slots[k].requested;
+      const std::uint64_t hash = window_hash(s, window);
+      std::size_t place = hash & mask;
+      while (window_table_[place].count != 0 && window_table_[place].hash != hash) {
+        place = (place + 1) & mask;
+      }
+      window_table_[place].hash = hash;
+      ++window_table_[place].count;
+      places[first_slots_[s] + k] = static_cast<std::uint32_t>(place);
+    }
+  }
+  std::uint32_t begin = 0;
+  for (WindowKey& key : window_table_) {
+    key.begin = begin;
+    begin += std::exchange(key.count, 0);
+  }
+  window_ticks_.resize(begin);
+  for (std::uint32_t s = 0; s < plan_.sequences.size(); ++s) {
+    const Sequence& sequence = plan_.sequences[s];
+    // The last slot comes first: after it the path is at tick 0, and ticks ascend.
+    for (std::size_t k = 0; k < sequence.slots.size(); ++k) {
+      const std::size_t at = k == 0 ? sequence.slots.size() - 1 : k - 1;
+      const std::uint32_t place = places[first_slots_[s] + at];
+      if (place == kNone) continue;
+      WindowKey& key = window_table_[place];
+      const auto tick = static_cast<std::uint32_t>(sequence.fork + at + 1);
+      window_ticks_[key.begin + key.count++] = tick == sequence.period ? 0 : tick;
+    }
+  }
+}
+
+std::span<const std::uint32_t> PlanLookup::positions_after(
+    std::uint32_t sequence, std::span<const Bytes, kWindow> window) const noexcept {
+  const std::uint64_t hash = window_hash(sequence, window.data());
+  const std::size_t mask = window_table_.size() - 1;
+  for (std::size_t place = hash & mask; window_table_[place].count != 0;
+       place = (place + 1) & mask) {
+    const WindowKey& key = window_table_[place];
+    if (key.hash == hash) return {window_ticks_.data() + key.begin, key.count};
+  }
+  return {};
+}
+
+}  // namespace berth
