@@ -1,0 +1,146 @@
+#!/usr/bin/env python3
+"""Builds berth and runs all its tests, after set-up; closes with the line `N passed, N failed`.
+
+First build/release with everything, then build/asan and build/tsan (address and undefined behaviour, threads) with all
+that needs no libtorch. What cannot be built or counts no test is one failed test, named in the output.
+"""
+
+import argparse
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as xml
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+CONFIGURATIONS = {
+    "release": "everything",
+    "asan": "address and undefined behaviour sanitizers, without libtorch",
+    "tsan": "thread sanitizer, without libtorch",
+}
+
+
+class Runner:
+    def __init__(self, jobs):
+        self.jobs = jobs
+        self.start = time.monotonic()
+        self.passed, self.failures, self.skipped = 0, [], 0
+
+    def say(self, text):
+        seconds = int(time.monotonic() - self.start)
+        print(f"[{seconds // 60:2d}:{seconds % 60:02d}] {text}", flush=True)
+
+    @staticmethod
+    def prefix(name):
+        """The thread sanitizer cannot map its shadow memory where addresses are randomized by more than 28 bits."""
+        return ["setarch", "-R"] if name == "tsan" and shutil.which("setarch") else []
+
+    def fail(self, name, reason):
+        self.failures.append(name)
+        self.say(f"FAILED {name}: {reason}")
+
+    def command(self, arguments, log):
+        """Runs one command into the file `log`; True if it succeeded."""
+        with log.open("wb") as output:
+            status = subprocess.run(arguments, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=output,
+                                    stderr=subprocess.STDOUT).returncode
+        return status == 0
+
+    def tail(self, log, lines=60):
+        text = log.read_text(errors="replace").splitlines()
+        interesting = [line for line in text if re.search(r"error|FAILED|Error", line)][:20]
+        print("\n".join(["  " + line for line in interesting + ["..."] + text[-lines:]]), flush=True)
+
+    def build(self, name):
+        folder = ROOT / "build" / name
+        folder.mkdir(parents=True, exist_ok=True)
+        log = folder / "tests-run.log"
+        configure = ["cmake", "-S", ".", "-B", str(folder), "-G", "Ninja", "-C", f"cmake/{name}.cmake",
+                     f"-DBERTH_WERROR={'ON' if os.environ.get('CI') else 'OFF'}", "-DBERTH_BUILD_TESTS=ON"]
+        if shutil.which("ccache"):
+            configure += ["-DCMAKE_CXX_COMPILER_LAUNCHER=ccache", "-DCMAKE_C_COMPILER_LAUNCHER=ccache"]
+        self.say(f"{name}: configuring ({CONFIGURATIONS[name]})")
+        if not self.command(configure, log):
+            self.tail(log)
+            self.fail(f"{name}: configure", f"see {log.relative_to(ROOT)}")
+            return None
+        self.say(f"{name}: building")
+        # Goes on after an error, so that what was built is tested all the same.
+        ok = self.command(self.prefix(name) + ["cmake", "--build", str(folder), "-j", str(self.jobs), "--", "-k", "0"], log)
+        if not ok:
+            self.tail(log)
+            self.fail(f"{name}: build", f"see {log.relative_to(ROOT)}")
+        if name == "release":
+            log = folder / "tests-run-headers.log"
+            if self.command(["cmake", "--build", str(folder), "-j", str(self.jobs), "--target", "all_verify_interface_header_sets"], log):
+                self.passed += 1
+            else:
+                self.tail(log)
+                self.fail("release: every public header compiles alone", f"see {log.relative_to(ROOT)}")
+        return folder
+
+    def test(self, name, folder):
+        self.say(f"{name}: testing")
+        report = folder / "tests-run.xml"
+        report.unlink(missing_ok=True)
+        arguments = self.prefix(name) + ["ctest", "--test-dir", str(folder), "-j", str(self.jobs), "--no-tests=error", "--timeout", "900",
+                     "--output-junit", str(report)]
+        process = subprocess.Popen(arguments, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                   stderr=subprocess.STDOUT, text=True, errors="replace")
+        shown = 0
+        for line in process.stdout:
+            match = re.match(r"\s*(\d+)/(\d+) Test", line)
+            if match and time.monotonic() - shown > 10:
+                shown = time.monotonic()
+                self.say(f"{name}: {match.group(1)} of {match.group(2)} tests")
+        status = process.wait()
+        before = len(self.failures)
+        counted = self.count(name, report)
+        if counted == 0:
+            self.fail(f"{name}: tests", "no test ran")
+        elif status != 0 and len(self.failures) == before:
+            self.fail(f"{name}: ctest", f"ended with {status}")
+
+    def count(self, name, report):
+        if not report.is_file():
+            return 0
+        counted = 0
+        for case in xml.parse(report).getroot().iter("testcase"):
+            counted += 1
+            if case.get("status") == "run":
+                self.passed += 1
+            elif case.get("status") in ("notrun", "disabled") and case.find("skipped") is not None and \
+                    "SKIP_RETURN_CODE" in (case.find("skipped").get("message") or ""):
+                self.skipped += 1
+                self.say(f"skipped {name}: {case.get('name')}")
+            else:
+                output = case.findtext("system-out") or ""
+                print("\n".join("  " + line for line in output.splitlines()[-60:]), flush=True)
+                self.fail(f"{name}: {case.get('name')}", case.get("status"))
+        return counted
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="tests/run", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="without the sanitizer builds")
+    parser.add_argument("--no-setup", action="store_true", help="take the machine as it is")
+    parser.add_argument("-j", "--jobs", type=int, default=min(os.cpu_count() or 2, 8), help="default: %(default)s")
+    arguments = parser.parse_args()
+    runner = Runner(arguments.jobs)
+    for name in ["release"] if arguments.quick else CONFIGURATIONS:
+        folder = runner.build(name)
+        if folder is not None:
+            runner.test(name, folder)
+    runner.say("done")
+    for name in runner.failures:
+        print(f"FAILED {name}")
+    skipped = f", {runner.skipped} skipped" if runner.skipped else ""
+    print(f"{runner.passed} passed, {len(runner.failures)} failed{skipped}")
+    return 1 if runner.failures or runner.passed == 0 else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
