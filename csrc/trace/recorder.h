@@ -35,6 +35,9 @@ class Recorder {
   virtual std::uint32_t intern_shape(const std::int64_t* sizes, std::size_t count) = 0;
   virtual trace::LaneId lane(std::uint64_t key) = 0;
 
+  // The number that the calling thread's entries carry.
+  virtual trace::ThreadId thread() = 0;
+
   // Writes all that was recorded and closes the file. Later appends do nothing. Idempotent; never
   // throws.
   virtual void close() noexcept = 0;
