@@ -21,8 +21,8 @@ struct Buffer {
   std::uint64_t birth = 0;
   std::uint64_t length = 0;
   std::uint32_t lane = 0;
-  std::uint32_t branch = 0;     // index into Problem::branches
-  std::optional<Bytes> pinned;  // its offset is given
+  std::uint32_t branch = 0;          // index into Problem::branches
+  std::optional<Bytes> pinned = {};  // its offset is given
 };
 
 // Time of one lane: a line where period is 0, else a circle.
@@ -31,7 +31,8 @@ struct PlaceLane {
 };
 
 // All that `from_lane` did before its tick `from_tick` happens before all that `to_lane` does from
-// `to_tick` on, `delta` periods later. Without edges lanes never share bytes.
+// `to_tick` on, `delta` periods later. Without edges lanes never share bytes. Where branches fork,
+// only edges of the prefix that all paths share count.
 struct PlaceEdge {
   std::uint32_t from_lane = 0;
   std::uint64_t from_tick = 0;
@@ -40,18 +41,20 @@ struct PlaceEdge {
   std::uint32_t delta = 0;
 };
 
-// Branches of one lane exclude each other, but for common prefixes: a buffer of `branch` is alive
-// together with those of its ancestors and descendants only; what wraps around into the next period
-// meets every branch. Branch 0 is the root.
+// Branches are the paths that a step can take; one step takes one. A branch leaves its parent
+// before tick `fork` and goes on with its own buffers, born at `fork` or later; its parent's
+// buffers born before `fork` are on its path too. Buffers that lie on no common path never live at
+// one time, but for those parts that wrap around into the next period: there every path may follow.
 struct PlaceBranch {
-  std::uint32_t parent = 0;  // < its own index; the root names itself
-  std::uint64_t fork = 0;    // tick at which it leaves its parent
+  std::uint32_t parent = 0;  // < its own index; a root names itself
+  std::uint64_t fork = 0;    // not before the parent's
+  std::uint64_t period = 0;  // ticks of its path, on a circle; 0: the lane's period
 };
 
 struct Problem {
-  std::vector<Buffer> buffers;
+  std::vector<Buffer> buffers = {};
   std::vector<PlaceLane> lanes = {PlaceLane{}};
-  std::vector<PlaceEdge> edges;
+  std::vector<PlaceEdge> edges = {};
   std::vector<PlaceBranch> branches = {PlaceBranch{}};
   Bytes alignment = 1;  // of every offset; sizes are rounded up to it
 };
@@ -65,19 +68,19 @@ struct PlaceProgress {
 };
 
 struct PlaceOptions {
-  std::string engine = "auto";  // a name of place_engines()
-  double time_limit_seconds = 10;
-  std::uint64_t iteration_budget =
-      0;  // dives and search nodes; 0: no limit but time. With a budget and no time limit
-          // the result depends on the seed alone
+  std::string engine = "auto";     // a name of place_engines()
+  double time_limit_seconds = 10;  // infinity: none
+  // Dives and search nodes; 0: no limit but time. With a budget and no time limit the result
+  // depends on the seed alone, whatever the number of threads.
+  std::uint64_t iteration_budget = 0;
   std::uint64_t seed = 1;
-  unsigned threads = 1;
-  std::optional<Bytes> capacity;  // stop as soon as the high-water mark is at most this
-  const std::atomic<bool>* cancel =
-      nullptr;  // set by any thread; the best placement so far is returned
-  std::function<void(const PlaceProgress&)>
-      progress;                   // from the calling thread, at most every 50 ms
-  std::vector<Bytes> warm_start;  // offsets of an earlier placement, one a buffer, or empty
+  unsigned threads = 1;                // 0: one a core
+  std::optional<Bytes> capacity = {};  // stop as soon as the high-water mark is at most this
+  // Set by any thread; the best placement so far is returned.
+  const std::atomic<bool>* cancel = nullptr;
+  // Called from the calling thread, at most every 50 ms, and once at the end.
+  std::function<void(const PlaceProgress&)> progress = {};
+  std::vector<Bytes> warm_start = {};  // offsets of an earlier placement, one a buffer, or empty
 };
 
 struct Placement {

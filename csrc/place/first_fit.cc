@@ -1,0 +1,243 @@
+#include "csrc/place/first_fit.h"
+
+#include "csrc/core/bytes.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <tuple>
+#include <utility>
+
+namespace berth::packing {
+
+std::string_view order_name(Order order) noexcept {
+  switch (order) {
+    case Order::kBirth:
+      return "birth";
+    case Order::kSize:
+      return "size";
+    case Order::kLength:
+      return "length";
+    case Order::kArea:
+      return "area";
+    case Order::kLoad:
+      return "load";
+    case Order::kLoadArea:
+      return "load-area";
+    case Order::kLengthSize:
+      return "length-size";
+    case Order::kSizeBirth:
+      return "size-birth";
+  }
+  return "";
+}
+
+FirstFit::FirstFit(const Conflicts& conflicts) : conflicts_(conflicts) {
+  const Problem& problem = conflicts.problem();
+  std::vector<std::vector<Index>> buffers(problem.lanes.size());
+  for (Index i = 0; i < conflicts.size(); ++i) {
+    buffers[problem.buffers[i].lane].push_back(i);
+    has_pins_ |= problem.buffers[i].pinned.has_value();
+  }
+  lanes_of_group_.resize(conflicts.lanes().group_count());
+  lanes_.reserve(problem.lanes.size());
+  for (std::uint32_t lane = 0; lane < problem.lanes.size(); ++lane) {
+    lanes_of_group_[conflicts.lanes().group(lane)].push_back(lane);
+    lanes_.emplace_back(conflicts, std::move(buffers[lane]));
+  }
+}
+
+std::vector<Index> FirstFit::sorted(Order order, std::span<const Bytes> loads) const {
+  // Keys are sorted as integers, so that equal problems give equal orders on every machine.
+  using Area = unsigned __int128;
+  struct Key {
+    Area first;
+    Area second;
+    Index index;
+  };
+  std::vector<Key> keys;
+  keys.reserve(conflicts_.size());
+  constexpr Area kDescending = ~Area{0};
+  for (Index i = 0; i < conflicts_.size(); ++i) {
+    const Area size = conflicts_.bytes(i);
+    const Area length = conflicts_.problem().buffers[i].length;
+    const Area birth = conflicts_.lifetime(i).birth;
+    Key key{0, 0, i};
+    switch (order) {
+      case Order::kBirth:
+        key = {birth, kDescending - length, i};
+        break;
+      case Order::kSize:
+        key = {kDescending - size, kDescending - length, i};
+        break;
+      case Order::kLength:
+        key = {kDescending - length, kDescending - size, i};
+        break;
+      case Order::kArea:
+        key = {kDescending - size * length, 0, i};
+        break;
+      case Order::kLoad:
+        key = {kDescending - loads[i], kDescending - length, i};
+        break;
+      case Order::kLoadArea:
+        key = {kDescending - loads[i], kDescending - size * length, i};
+        break;
+      case Order::kLengthSize:
+        // Lifetimes of one magnitude count as equal.
+        for (Area rest = length; rest != 0; rest /= 2) ++key.first;
+        key = {kDescending - key.first, kDescending - size, i};
+        break;
+      case Order::kSizeBirth:
+        key = {kDescending - size, birth, i};
+        break;
+    }
+    keys.push_back(key);
+  }
+  std::sort(keys.begin(), keys.end(), [](const Key& a, const Key& b) {
+    return std::tie(a.first, a.second, a.index) < std::tie(b.first, b.second, b.index);
+  });
+  std::vector<Index> result;
+  result.reserve(keys.size());
+  for (const Key& key : keys) result.push_back(key.index);
+  return result;
+}
+
+void FirstFit::block_other_groups(std::uint32_t group, const Packing& packing) {
+  blocked_.clear();
+  std::vector<Span> all;
+  if (!has_pins_) {
+    if (packing.high_water_mark > 0) all.push_back({0, packing.high_water_mark});
+  } else if (lanes_of_group_.size() > 1) {
+    for (Index i = 0; i < conflicts_.size(); ++i) {
+      const std::uint32_t other = conflicts_.group(i);
+      if (other == group) continue;
+      if (other < group || conflicts_.problem().buffers[i].pinned) {
+        all.push_back({packing.offsets[i], packing.offsets[i] + conflicts_.bytes(i)});
+      }
+    }
+  }
+  std::sort(all.begin(), all.end(), [](Span a, Span b) { return a.first < b.first; });
+  for (const Span span : all) {
+    if (!blocked_.empty() && span.first <= blocked_.back().last) {
+      blocked_.back().last = std::max(blocked_.back().last, span.last);
+    } else {
+      blocked_.push_back(span);
+    }
+  }
+}
+
+template <class Visit>
+void FirstFit::for_each_conflict(Index i, Visit&& visit) const {
+  const std::uint32_t own = conflicts_.problem().buffers[i].lane;
+  const auto filtered = [&](Index j) {
+    if (conflicts_.conflict(i, j)) visit(j);
+  };
+  if (conflicts_.has_branches()) {
+    lanes_[own].for_each_near(i, filtered);
+  } else {
+    lanes_[own].for_each_near(i, visit);
+  }
+  for (const std::uint32_t lane : lanes_of_group_[conflicts_.lanes().group(own)]) {
+    if (lane != own) lanes_[lane].for_each(filtered);
+  }
+}
+
+std::optional<std::pair<Index, Index>> FirstFit::colliding_pins() {
+  if (!has_pins_) return std::nullopt;
+  const Problem& problem = conflicts_.problem();
+  for (TimeIndex& lane : lanes_) lane.clear();
+  std::optional<std::pair<Index, Index>> result;
+  const auto touch = [&](Index i, Index j) {
+    const Bytes a = *problem.buffers[i].pinned, b = *problem.buffers[j].pinned;
+    if (a < b + conflicts_.bytes(j) && b < a + conflicts_.bytes(i)) result = {j, i};
+  };
+  std::vector<Index> pins;
+  for (Index i = 0; i < conflicts_.size() && !result; ++i) {
+    if (!problem.buffers[i].pinned) continue;
+    for_each_conflict(i, [&](Index j) { touch(i, j); });
+    lanes_[problem.buffers[i].lane].add(i);
+    pins.push_back(i);
+  }
+  if (result || lanes_of_group_.size() == 1) return result;
+  // Pins of two groups may share no byte at all.
+  std::sort(pins.begin(), pins.end(), [&](Index i, Index j) {
+    return *problem.buffers[i].pinned < *problem.buffers[j].pinned;
+  });
+  // The two furthest ends below, of different groups.
+  Index first = 0, second = 0;
+  Bytes first_end = 0, second_end = 0;
+  for (const Index i : pins) {
+    const Bytes begin = *problem.buffers[i].pinned, end = begin + conflicts_.bytes(i);
+    if (first_end > begin && conflicts_.group(first) != conflicts_.group(i)) return {{first, i}};
+    if (second_end > begin && conflicts_.group(second) != conflicts_.group(i)) return {{second, i}};
+    if (end > first_end) {
+      if (first_end > 0 && conflicts_.group(first) != conflicts_.group(i)) {
+        second = first;
+        second_end = first_end;
+      }
+      first = i;
+      first_end = end;
+    } else if (end > second_end && conflicts_.group(first) != conflicts_.group(i)) {
+      second = i;
+      second_end = end;
+    }
+  }
+  return std::nullopt;
+}
+
+Bytes FirstFit::find_hole(Bytes size, Bytes unit, Fit fit) {
+  std::sort(spans_.begin(), spans_.end(), [](Span a, Span b) { return a.first < b.first; });
+  Bytes top = 0, best = 0, tightest = std::numeric_limits<Bytes>::max();
+  for (const Span span : spans_) {
+    if (span.first > top) {
+      const Bytes offset = align_up(top, unit);
+      if (offset <= span.first && span.first - offset >= size) {
+        if (fit == Fit::kFirst) return offset;
+        if (span.first - top < tightest) {
+          tightest = span.first - top;
+          best = offset;
+        }
+      }
+    }
+    top = std::max(top, span.last);
+  }
+  return tightest == std::numeric_limits<Bytes>::max() ? align_up(top, unit) : best;
+}
+
+std::optional<Packing> FirstFit::run(std::span<const Index> order, Fit fit, Bytes below,
+                                     const Budget* budget) {
+  const Problem& problem = conflicts_.problem();
+  Packing packing{std::vector<Bytes>(conflicts_.size()), 0};
+  offsets_.resize(conflicts_.size());
+  for (TimeIndex& lane : lanes_) lane.clear();
+  const auto place = [&](Index i, Bytes offset) {
+    offsets_[i] = packing.offsets[i] = offset;
+    packing.high_water_mark = std::max(packing.high_water_mark, offset + conflicts_.bytes(i));
+    return packing.high_water_mark < below;
+  };
+  for (const Index i : order) {
+    if (!problem.buffers[i].pinned) continue;
+    if (!place(i, *problem.buffers[i].pinned)) return std::nullopt;
+    lanes_[problem.buffers[i].lane].add(i);
+  }
+  std::uint32_t count = 0;
+  const auto groups = static_cast<std::uint32_t>(lanes_of_group_.size());
+  std::vector<std::vector<Index>> by_group(groups);
+  for (const Index i : order) by_group[conflicts_.group(i)].push_back(i);
+  for (std::uint32_t group = 0; group < groups; ++group) {
+    block_other_groups(group, packing);
+    for (const Index i : by_group[group]) {
+      if (problem.buffers[i].pinned) continue;
+      if (budget != nullptr && ++count % 64 == 0 && budget->expired()) return std::nullopt;
+      spans_ = blocked_;
+      for_each_conflict(i, [&](Index j) {
+        spans_.push_back({offsets_[j], offsets_[j] + conflicts_.bytes(j)});
+      });
+      if (!place(i, find_hole(conflicts_.bytes(i), conflicts_.unit(i), fit))) return std::nullopt;
+      lanes_[problem.buffers[i].lane].add(i);
+    }
+  }
+  return packing;
+}
+
+}  // namespace berth::packing

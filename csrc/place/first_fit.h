@@ -1,0 +1,70 @@
+#pragma once
+
+#include "csrc/place/budget.h"
+#include "csrc/place/conflicts.h"
+#include "csrc/place/time_index.h"
+
+#include <optional>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace berth::packing {
+
+// A hole to put a buffer in: the lowest that fits, or the tightest.
+enum class Fit { kFirst, kBest };
+
+// By what first fit takes the buffers, largest first but for births; ties by index.
+enum class Order { kBirth, kSize, kLength, kArea, kLoad, kLoadArea, kLengthSize, kSizeBirth };
+inline constexpr Order kOrders[] = {Order::kSize,       Order::kArea,     Order::kBirth,
+                                    Order::kLength,     Order::kLoad,     Order::kLoadArea,
+                                    Order::kLengthSize, Order::kSizeBirth};
+[[nodiscard]] std::string_view order_name(Order order) noexcept;
+
+// Offsets, one a buffer, and where they end.
+struct Packing {
+  std::vector<Bytes> offsets;
+  Bytes high_water_mark = 0;
+};
+
+// Puts buffers one by one into the lowest (or tightest) hole that what conflicts with them leaves:
+// legal for all that the interface knows. Pins first; groups of lanes that share nothing one after
+// the other, each in what the earlier left.
+//
+// A run is O(n log n + k log k) for k conflicts of placed buffers, O(n) memory; across lanes k
+// counts all of them.
+class FirstFit {
+ public:
+  explicit FirstFit(const Conflicts& conflicts);
+
+  // Places all in the order given (all indices; where pins stand in it does not matter). Nothing
+  // where the mark would not stay below `below`, or the budget (may be null) ends first.
+  [[nodiscard]] std::optional<Packing> run(std::span<const Index> order, Fit fit, Bytes below,
+                                           const Budget* budget);
+
+  // Two pinned buffers that can be alive together and share bytes.
+  [[nodiscard]] std::optional<std::pair<Index, Index>> colliding_pins();
+
+  // All buffers in one of the orders; `loads` from largest_loads(), one a buffer.
+  [[nodiscard]] std::vector<Index> sorted(Order order, std::span<const Bytes> loads) const;
+
+ private:
+  struct Span {
+    Bytes first, last;
+  };
+  template <class Visit>
+  void for_each_conflict(Index i, Visit&& visit) const;
+  [[nodiscard]] Bytes find_hole(Bytes size, Bytes unit, Fit fit);
+  void block_other_groups(std::uint32_t group, const Packing& packing);
+
+  const Conflicts& conflicts_;
+  std::vector<TimeIndex> lanes_;
+  std::vector<std::vector<std::uint32_t>> lanes_of_group_;
+  bool has_pins_ = false;
+  std::vector<Span> blocked_;  // bytes of other groups, merged
+  std::vector<Span> spans_;
+  std::vector<Bytes> offsets_;
+};
+
+}  // namespace berth::packing

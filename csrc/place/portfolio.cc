@@ -1,0 +1,100 @@
+#include "csrc/place/portfolio.h"
+
+#include "csrc/core/check.h"
+#include "csrc/place/bounds.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+namespace berth::packing {
+
+Portfolio::Portfolio(const Conflicts& conflicts, const PlaceOptions& options)
+    : conflicts_(conflicts), options_(options), budget_(options), first_fit_(conflicts) {
+  if (const auto pair = first_fit_.colliding_pins()) {
+    const auto& buffers = conflicts.problem().buffers;
+    const auto [i, j] = *pair;
+    throw Error(ErrorKind::kUsage,
+                fmt::format("buffers {} and {} are alive together and pinned to shared bytes: {} "
+                            "bytes at {} and {} bytes at {}",
+                            i, j, conflicts.bytes(i), *buffers[i].pinned, conflicts.bytes(j),
+                            *buffers[j].pinned));
+  }
+  best_.high_water_mark = std::numeric_limits<Bytes>::max();
+}
+
+Placement Portfolio::run() {
+  bound_ = max_load(conflicts_);
+  first_plan();
+  if (!done()) first_fits();
+  report(true);
+  Placement result;
+  result.offsets = std::move(best_.offsets);
+  result.high_water_mark = best_.high_water_mark;
+  result.lower_bound = bound_;
+  result.proven_optimal = best_.high_water_mark == bound_;
+  result.proven_infeasible = options_.capacity && *options_.capacity < bound_;
+  result.engine = engine_;
+  result.iterations = iterations_;
+  result.seconds = budget_.elapsed();
+  return result;
+}
+
+// Something legal, whatever the budget: from an earlier placement where there is one.
+void Portfolio::first_plan() {
+  std::vector<Index> order(conflicts_.size());
+  std::iota(order.begin(), order.end(), 0);
+  const auto& warm = options_.warm_start;
+  const auto& buffers = conflicts_.problem().buffers;
+  std::sort(order.begin(), order.end(), [&](Index i, Index j) {
+    if (!warm.empty() && warm[i] != warm[j]) return warm[i] < warm[j];
+    if (buffers[i].birth != buffers[j].birth) return buffers[i].birth < buffers[j].birth;
+    return i < j;
+  });
+  ++iterations_;
+  offer(*first_fit_.run(order, Fit::kFirst, std::numeric_limits<Bytes>::max(), nullptr),
+        warm.empty() ? "first_fit birth" : "first_fit warm");
+}
+
+void Portfolio::first_fits() {
+  const std::vector<Bytes> loads = largest_loads(conflicts_);
+  for (const Order order : kOrders) {
+    const std::vector<Index> sorted = first_fit_.sorted(order, loads);
+    for (const Fit fit : {Fit::kFirst, Fit::kBest}) {
+      if (done()) return;
+      ++iterations_;
+      auto packing = first_fit_.run(sorted, fit, best_.high_water_mark, &budget_);
+      if (packing) {
+        offer(
+            std::move(*packing),
+            fmt::format("{} {}", fit == Fit::kFirst ? "first_fit" : "best_fit", order_name(order)));
+      }
+      report(false);
+    }
+  }
+}
+
+void Portfolio::offer(Packing packing, const std::string& engine) {
+  if (packing.high_water_mark >= best_.high_water_mark) return;
+  best_ = std::move(packing);
+  engine_ = engine;
+}
+
+void Portfolio::report(bool last) {
+  if (!options_.progress) return;
+  const double now = budget_.elapsed();
+  if (!last && now - last_report_ < 0.05) return;
+  last_report_ = now;
+  options_.progress({now, best_.high_water_mark, bound_, engine_, iterations_});
+}
+
+bool Portfolio::done() const {
+  if (best_.high_water_mark <= bound_) return true;
+  if (options_.capacity && best_.high_water_mark <= *options_.capacity) return true;
+  return iterations_ >= budget_.iterations() || budget_.expired();
+}
+
+}  // namespace berth::packing

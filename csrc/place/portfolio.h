@@ -1,0 +1,40 @@
+#pragma once
+
+#include "csrc/place/budget.h"
+#include "csrc/place/conflicts.h"
+#include "csrc/place/first_fit.h"
+
+#include <berth/place.h>
+
+#include <string>
+
+namespace berth::packing {
+
+// Runs the engines on one problem and keeps the best placement they find.
+class Portfolio {
+ public:
+  Portfolio(const Conflicts& conflicts, const PlaceOptions& options);
+
+  [[nodiscard]] Placement run();
+
+ private:
+  void first_plan();
+  void first_fits();
+  // Takes a placement that is better than the best so far.
+  void offer(Packing packing, const std::string& engine);
+  void report(bool last);
+  // The best placement is good enough, or there is no time left.
+  [[nodiscard]] bool done() const;
+
+  const Conflicts& conflicts_;
+  const PlaceOptions& options_;
+  Budget budget_;
+  FirstFit first_fit_;
+  Packing best_;
+  Bytes bound_ = 0;
+  std::string engine_;
+  std::uint64_t iterations_ = 0;
+  double last_report_ = 0;
+};
+
+}  // namespace berth::packing
