@@ -1,0 +1,163 @@
+"""bench/allocators: step time, page faults and peak memory of training under each allocator, paired in one run.
+
+Every round runs each allocator once, in an order that changes from round to round; ratios are taken within a round. The
+program is the same binary for all: others are preloaded or set by their environment variables, with BERTH_MODE=off.
+Needs a quiet machine. Writes NAME.json and NAME.md.
+"""
+
+import argparse
+import datetime
+import json
+import pathlib
+import re
+import shlex
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+import training  # noqa: E402
+from training import Failure, Training, note  # noqa: E402
+
+# glibc caps the threshold at 32 MiB and ignores larger values; so one more form never maps at all.
+RAISED = {"MALLOC_MMAP_THRESHOLD_": str(32 << 20), "MALLOC_TRIM_THRESHOLD_": str(8 << 30), "MALLOC_TOP_PAD_": str(64 << 20)}
+UNMAPPED = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(8 << 30), "MALLOC_TOP_PAD_": str(64 << 20)}
+PRELOADED = {
+    "jemalloc": r"libjemalloc\.so\.2",
+    "tcmalloc": r"libtcmalloc_minimal\.so\.4",
+    "mimalloc": r"libmimalloc\.so\.[23]",
+}
+OTHERS = ["glibc", "glibc, raised thresholds", "glibc, no mapping", *PRELOADED]
+
+
+def library(pattern):
+    """The path of an installed shared library, or None."""
+    for loader in ("ldconfig", "/sbin/ldconfig"):
+        try:
+            cache = subprocess.run([loader, "-p"], capture_output=True, text=True).stdout
+        except FileNotFoundError:
+            continue
+        match = re.search(rf"^\s*{pattern}[.\d]* .*=> (\S+)$", cache, re.MULTILINE)
+        return match.group(1) if match else None
+    return None
+
+
+def environments(plan, only):
+    """Allocator -> environment; those that are not installed are named and left out."""
+    found = {
+        "glibc": {},
+        "glibc, raised thresholds": RAISED,
+        "glibc, no mapping": UNMAPPED,
+    }
+    for name, pattern in PRELOADED.items():
+        path = library(pattern)
+        if path:
+            found[name] = {"LD_PRELOAD": path}
+        else:
+            note(f"allocators: {name} is not installed and is left out; cmake/setup installs it")
+    found = {name: {"BERTH_MODE": "off", **extra} for name, extra in found.items()}
+    found["berth learn"] = {"BERTH_MODE": "learn"}
+    found["berth serve"] = {"BERTH_MODE": "serve", "BERTH_PLAN": str(plan)}
+    return {name: extra for name, extra in found.items() if not only or name in only or name == "glibc"}
+
+
+def measure(model, arguments, folder):
+    problem = Training(arguments.build_dir, model, arguments.steps, arguments.warmup, arguments.data, arguments.threads, arguments.batch)
+    note(f"allocators: {model}: record and plan")
+    plan, said, _ = problem.record_and_plan(folder, arguments.time_limit)
+    settings = environments(plan, arguments.only)
+    runs = {name: [] for name in settings}
+    names, start = list(settings), time.monotonic()
+    for turn in range(arguments.rounds):
+        shift = turn % len(names)
+        for name in names[shift:] + names[:shift]:
+            result = problem.run(settings[name])
+            runs[name].append(result)
+            note(f"allocators: {model}: round {turn + 1}/{arguments.rounds}: {name}: "
+                 f"{statistics.median(training.step_times([result])):.1f} ms ({time.monotonic() - start:.0f} s)")
+    others = [name for name in OTHERS if name in runs]
+    best = min(others, key=lambda name: training.summary(runs[name])["step_ms"]["median"])
+    answer = {"model": model, "description": runs["glibc"][0].get("description", model), "plan": said, "best_other": best,
+              "losses_agree": training.losses_agree([r for results in runs.values() for r in results]), "allocators": {}}
+    for name, results in runs.items():
+        ratios = {"glibc": training.paired_ratios(results, runs["glibc"]), "best_other": training.paired_ratios(results, runs[best])}
+        answer["allocators"][name] = {
+            **training.summary(results),
+            "median_step_ms_by_round": [statistics.median(training.step_times([r])) for r in results],
+            "speed_over": {key: {"median": statistics.median(value), "min": min(value), "max": max(value)} for key, value in ratios.items()},
+            "counts": results[-1]["counts"],
+            "arena_bytes": (results[-1]["stats"] or {}).get("arena"),
+            "arena_bound_bytes": (results[-1]["stats"] or {}).get("arena_bound"),
+        }
+    return answer
+
+
+def markdown(report):
+    parts = [f"Commit {report['commit']}, {report['date']}, {report['machine']['cpu']}, {report['machine']['cores']} cores, "
+             f"{report['machine']['memory_bytes'] / 2**30:.0f} GiB, {report['machine']['libc']}; `{report['command']}`"]
+    for answer in report["models"]:
+        rows = []
+        for name, one in answer["allocators"].items():
+            time_ms, over, best = one["step_ms"], one["speed_over"]["glibc"], one["speed_over"]["best_other"]
+            rows.append([
+                name, f"{time_ms['median']:.1f}", f"{time_ms['p25']:.1f}..{time_ms['p75']:.1f}",
+                f"{over['median']:.3f} ({over['min']:.3f}..{over['max']:.3f})",
+                f"{best['median']:.3f} ({best['min']:.3f}..{best['max']:.3f})",
+                f"{one['minor_faults_per_step']:,.0f}", training.mebibytes(one["peak_rss_bytes"])])
+        losses = "losses of all runs equal to the last bit" if answer["losses_agree"] else "LOSSES DIFFER"
+        parts.append(f"**{answer['model']}**: {answer['description']}; best other: {answer['best_other']}; {losses}\n\n" + training.table(
+            ["allocator", "step, ms", "quartiles", "speed over glibc", "speed over best other", "faults a step", "peak memory"], rows))
+    return "\n\n".join(parts) + "\n"
+
+
+def main(argv):
+    parser = argparse.ArgumentParser(prog="bench/allocators", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", action="append", help="may be repeated (default: gpt and resnet18)")
+    parser.add_argument("--steps", type=int, default=10, help="measured steps a run (default: %(default)s)")
+    parser.add_argument("--warmup", type=int, default=6, help="steps before them (default: %(default)s)")
+    parser.add_argument("--rounds", type=int, default=5, help="default: %(default)s")
+    parser.add_argument("--threads", type=int, help="of libtorch (default: one a core)")
+    parser.add_argument("--batch", type=int, help="samples a step (default: the model's own)")
+    parser.add_argument("--only", action="append", help="an allocator of the table; may be repeated; glibc always runs")
+    parser.add_argument("--time-limit", type=float, default=10, help="seconds for berth plan (default: %(default)s)")
+    parser.add_argument("--data", type=pathlib.Path, default=training.ROOT / "build/data")
+    parser.add_argument("--build-dir", type=pathlib.Path, default=training.ROOT / "build/release")
+    parser.add_argument("--output", type=pathlib.Path, default=training.ROOT / "bench/results/cpu-train", help="without suffix")
+    parser.add_argument("--smoke", action="store_true", help="the smallest form, for tests: writes nothing but --output where given")
+    arguments = parser.parse_args(argv)
+    known = [*OTHERS, "berth learn", "berth serve"]
+    for name in arguments.only or []:
+        if name not in known:
+            parser.error(f"--only '{name}': the allocators are {', '.join(known)}")
+    if arguments.smoke:
+        arguments.model, arguments.steps, arguments.warmup, arguments.rounds = ["mlp"], 2, 4, 1
+    arguments.build_dir, arguments.data = arguments.build_dir.resolve(), arguments.data.resolve()
+    with tempfile.TemporaryDirectory() as folder:
+        models = [measure(model, arguments, pathlib.Path(folder)) for model in arguments.model or ["gpt", "resnet18"]]
+    report = {
+        "command": shlex.join(["bench/allocators", *argv]),
+        "commit": training.commit(),
+        "date": datetime.date.today().isoformat(),
+        "machine": training.machine(),
+        "models": models,
+    }
+    text = markdown(report)
+    if not arguments.smoke or "--output" in argv:
+        arguments.output.parent.mkdir(parents=True, exist_ok=True)
+        arguments.output.with_suffix(".json").write_text(json.dumps(report, indent=1) + "\n")
+        arguments.output.with_suffix(".md").write_text(text)
+    print(text, end="")
+    if not all(answer["losses_agree"] for answer in models):
+        raise Failure("losses differ between allocators")
+    return 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except Failure as failure:
+        sys.exit(f"allocators: {failure}")
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -1,0 +1,29 @@
+"""bench/demo and bench/allocators in their smallest form, on the programs just built: smoke_test.py BUILD DATA."""
+
+import json
+import pathlib
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+BUILD, DATA = sys.argv[1:]
+
+
+def run(name, *arguments):
+    result = subprocess.run([ROOT / "bench" / name, "--smoke", "--build-dir", BUILD, "--data", DATA, *arguments],
+                            capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    print(result.stdout, result.stderr, sep="\n")
+    if result.returncode != 0:
+        sys.exit(f"bench/{name} ended with {result.returncode}")
+    return result.stdout
+
+
+model = json.loads(run("demo", "--json"))["models"][0]
+assert model["losses_agree"], "losses differ between allocators"
+for name in ("berth learn", "berth serve"):
+    counts = model["allocators"][name]["counts"]
+    assert counts["hits"] > 0, f"{name} served nothing from a plan: {counts}"
+serve = model["allocators"]["berth serve"]
+assert serve["counts"]["misses"] == 0, f"requests of a steady step missed the plan: {serve['counts']}"
+assert serve["arena_bytes"] >= serve["arena_bound_bytes"] > 0, serve
+assert "losses of all runs equal" in run("allocators")

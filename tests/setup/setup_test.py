@@ -1,0 +1,156 @@
+"""cmake/setup and the search for a libtorch, without installing anything."""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+NAMES = ("Torch_DIR", "CMAKE_PREFIX_PATH", "BERTH_PYTHON", "BERTH_TORCH_ROOT", "VIRTUAL_ENV", "CONDA_PREFIX")
+
+
+def environment(**extra):
+    return {**{name: value for name, value in os.environ.items() if name not in NAMES}, **extra}
+
+
+def make_libtorch(folder, version="2.11.0", hip="None"):
+    """What the search looks at of a libtorch."""
+    major, minor, patch = version.split(".")
+    header = "\n".join(f"#define TORCH_VERSION_{n} {v}" for n, v in (("MAJOR", major), ("MINOR", minor), ("PATCH", patch)))
+    for name, text in {"include/torch/csrc/api/include/torch/torch.h": "", "lib/libtorch_cpu.so": "",
+                       "include/torch/headeronly/version.h": header, "version.py": f"hip: Optional[str] = {hip}\n"}.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    (folder / "share/cmake/Torch").mkdir(parents=True, exist_ok=True)
+    return folder.resolve()
+
+
+class Folder(unittest.TestCase):
+    def setUp(self):
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.folder = pathlib.Path(temporary.name)
+
+
+class Locate(Folder):
+    def locate(self, **extra):
+        """What the search says in an empty folder."""
+        return subprocess.run(["cmake", "-P", ROOT / "cmake/BerthTorchLocate.cmake"], env=environment(**extra), cwd=self.folder,
+                              capture_output=True, text=True).stderr.strip()
+
+    def test_none_is_found_where_none_is(self):
+        self.assertEqual(self.locate(), "none no libtorch found: run cmake/setup, or name one by Torch_DIR, "
+                                        "CMAKE_PREFIX_PATH or BERTH_PYTHON")
+
+    def test_each_way_of_naming_one_is_taken(self):
+        root = make_libtorch(self.folder / "env/lib/python3.12/site-packages/torch")
+        found = f"{root} 2.11.0"
+        self.assertEqual(self.locate(BERTH_TORCH_ROOT=str(root)), found)
+        self.assertEqual(self.locate(Torch_DIR=str(root / "share/cmake/Torch")), found)
+        self.assertEqual(self.locate(CMAKE_PREFIX_PATH=f"/nowhere:{root}"), found)
+        self.assertEqual(self.locate(CMAKE_PREFIX_PATH=str(root / "share/cmake")), found)
+        self.assertEqual(self.locate(VIRTUAL_ENV=str(self.folder / "env")), found)
+        self.assertEqual(self.locate(CONDA_PREFIX=str(self.folder / "env")), found)
+
+    def test_the_torch_of_an_interpreter_is_taken_without_importing_it(self):
+        root = make_libtorch(self.folder / "packages/torch")
+        (root / "__init__.py").write_text("raise SystemError('imported')")
+        self.assertEqual(self.locate(BERTH_PYTHON=sys.executable, PYTHONPATH=str(root.parent)), f"{root} 2.11.0")
+
+    def test_one_that_is_named_wins_over_the_active_environment(self):
+        make_libtorch(self.folder / "env/lib/python3.12/site-packages/torch")
+        named = make_libtorch(self.folder / "libtorch", "2.12.1")
+        self.assertEqual(self.locate(VIRTUAL_ENV=str(self.folder / "env"), Torch_DIR=str(named)), f"{named} 2.12.1")
+
+    def test_a_name_that_holds_none_is_an_error_that_says_so(self):
+        self.assertIn("Torch_DIR is '/nowhere'", self.locate(Torch_DIR="/nowhere"))
+        self.assertIn("which has no torch", self.locate(BERTH_PYTHON="true"))
+
+    def test_old_versions_and_rocm_are_refused_by_name(self):
+        old = make_libtorch(self.folder / "old", "2.10.0")
+        self.assertEqual(self.locate(Torch_DIR=str(old)), f"none the libtorch in {old} is 2.10.0: berth supports 2.11 and newer")
+        rocm = make_libtorch(self.folder / "rocm", hip="'6.4'")
+        self.assertIn("is a ROCm build", self.locate(Torch_DIR=str(rocm)))
+
+    def test_a_libtorch_without_a_version_is_refused(self):
+        root = make_libtorch(self.folder / "x")
+        (root / "include/torch/headeronly/version.h").write_text("")
+        self.assertIn("states no version", self.locate(Torch_DIR=str(root)))
+
+
+class Setup(Folder):
+    """On a copy of the script, so that its answers do not depend on this checkout's .venv."""
+
+    def setUp(self):
+        super().setUp()
+        shutil.copytree(ROOT / "cmake", self.folder / "cmake")
+        self.tools = self.folder / "tools"
+        self.tools.mkdir()
+
+    def setup_script(self, *arguments, **extra):
+        return subprocess.run([self.folder / "cmake/setup", *arguments], env=environment(**extra), capture_output=True, text=True,
+                              stdin=subprocess.DEVNULL)
+
+    def tool(self, name, text):
+        (self.tools / name).write_text(f"#!/bin/sh\n{text}\n")
+        (self.tools / name).chmod(0o755)
+        return {"PATH": f"{self.tools}:{os.environ['PATH']}"}
+
+    def test_help_names_every_option(self):
+        result = self.setup_script("--help")
+        self.assertEqual(result.returncode, 0)
+        for option in ("--check", "--no-packages", "--no-torch", "--no-data"):
+            self.assertIn(option, result.stdout)
+
+    def test_an_unknown_option_is_wrong_usage(self):
+        result = self.setup_script("--fast")
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("unknown option '--fast'", result.stderr)
+
+    def test_a_check_lists_what_is_missing_and_installs_nothing(self):
+        tools = self.tool("dpkg-query", "echo installed g++")
+        self.tool("apt-get", "echo apt-get was called >&2; exit 1")
+        result = self.setup_script("--check", **tools)
+        self.assertEqual(result.returncode, 1)
+        for line in ("packages: missing cmake ninja-build", "torch: 2.11.0 is missing in .venv", "data: missing digits.csv text.txt"):
+            self.assertIn(line, result.stdout)
+        self.assertFalse((self.folder / ".venv").exists() or (self.folder / "build").exists())
+
+    def test_a_libtorch_that_is_there_is_used(self):
+        root = make_libtorch(self.folder / "libtorch", "2.12.1")
+        result = self.setup_script("--no-packages", "--no-data", Torch_DIR=str(root))
+        self.assertEqual(result.returncode, 0)
+        self.assertEqual(result.stdout, f"setup: torch: using libtorch 2.12.1 in {root}\n")
+        self.assertFalse((self.folder / ".venv").exists())
+
+    def test_a_libtorch_that_is_refused_ends_the_set_up(self):
+        root = make_libtorch(self.folder / "libtorch", "1.13.1")
+        result = self.setup_script("--no-packages", "--no-data", Torch_DIR=str(root))
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("is 1.13.1: berth supports 2.11 and newer", result.stderr)
+
+    def test_without_root_and_sudo_it_prints_what_to_install(self):
+        tools = self.tool("dpkg-query", "echo installed g++")
+        self.tool("apt-cache", "echo '  Candidate: 1.0'")
+        self.tool("id", "echo 1000")
+        self.tool("sudo", "exit 1")
+        result = self.setup_script("--no-torch", "--no-data", **tools)
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("Please run:", result.stderr)
+        self.assertIn("catch2 libfmt-dev", result.stderr)
+
+    def test_what_is_installed_already_is_not_installed_again(self):
+        tools = self.tool("dpkg-query", "for p in g++ cmake ninja-build ccache python3 python3-venv catch2 libfmt-dev libcli11-dev "
+                          "libflatbuffers-dev flatbuffers-compiler libxxhash-dev nlohmann-json3-dev zlib1g-dev libbenchmark-dev "
+                          "valgrind libjemalloc2 libtcmalloc-minimal4t64 libmimalloc3; do echo installed $p; done")
+        self.tool("apt-get", "exit 1")
+        result = self.setup_script("--no-torch", "--no-data", **tools)
+        self.assertEqual((result.returncode, result.stdout), (0, "setup: packages: all installed\n"), result.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=[sys.argv[0], "-q"])
