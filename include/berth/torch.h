@@ -3,7 +3,7 @@
 #include <berth/config.h>
 #include <berth/stats.h>
 
-#include <memory>
+#include <cstdint>
 
 // berth for C++ programs that use libtorch on the CPU.
 namespace berth::torch {
@@ -13,13 +13,19 @@ namespace berth::torch {
 // trains; blocks that were made earlier stay with the allocator that made them. A second call does
 // nothing. Mode off: does nothing. Throws Error(kUsage) for wrong settings, Error(kInput) for a
 // damaged plan named by BERTH_PLAN.
+//
+// Where memory is exhausted libtorch's operators throw c10::OutOfMemoryError from then on. A forked
+// child has the memory of its parent's tensors and makes its own with the system's allocator.
+//
+// A program that links the object library berth::torch_auto needs no call: that one installs berth
+// before main where BERTH_MODE is set, and else does nothing.
 void install();
 void install(const Config& config);
 
 [[nodiscard]] bool installed() noexcept;
 
 // Ends a step. Call it once a step from the thread that trains, or never: the steps are then found
-// from the requests.
+// from the ranges of PyTorch's optimizers (Python's have them, C++'s do not) or from the requests.
 void mark_step() noexcept;
 
 // Counters so far; all zero where berth is not installed. Thread-safe.
@@ -45,6 +51,7 @@ class Scope {
 
  private:
   std::uint32_t previous_ = 0;
+  std::uint64_t range_ = 0;
 };
 
 }  // namespace berth::torch

@@ -1,0 +1,28 @@
+#pragma once
+
+namespace berth::torch {
+
+class Installation;
+
+// BERTH_RECORD=operators: from now on, for the life of the process, every operator and autograd
+// node that libtorch runs goes into the trace with its operands and the roles of their blocks, from
+// whichever thread runs it.
+//
+// What the entries say:
+//   - An operator's begin is followed by its arguments, its end preceded by its results. Operators
+//     nest on their thread; a request belongs to the innermost one open there.
+//   - `sequence` is autograd's number: forward operators that share it with a backward node caused
+//     that node (the outermost of them is what the program called).
+//   - `bytes` of an operand is the span that its shape and strides reach over in the block.
+//   - An argument is kRead, in place kReadWrite, given as a place for the result kWrite. A result
+//   is
+//     kWrite, or kRead where it lies in an argument's block.
+//   - `random`: libtorch tags the operator as drawing from a generator. `changes_state`: its schema
+//     says that it writes an argument. What a schema does not say (batch norm's running statistics)
+//     is not seen.
+//
+// Tensors without memory of berth's have block 0. Requires the installation in mode record; costs
+// about a microsecond an operator.
+void record_operators(Installation& installation);
+
+}  // namespace berth::torch

@@ -1,0 +1,74 @@
+#include "csrc/core/checksum.h"
+#include "csrc/torch/cpu_allocator.h"
+#include "csrc/torch/installation.h"
+#include "csrc/torch/operator_recorder.h"
+#include "csrc/torch/range_numbers.h"
+#include "csrc/torch/range_observer.h"
+
+#include <berth/torch.h>
+
+#include <mutex>
+#include <span>
+#include <string_view>
+
+namespace berth::torch {
+
+namespace {
+
+std::atomic<bool> is_installed{false};
+
+// The same for equal names in every run, since plans carry it; never 0, which is no scope.
+trace::Tag tag_of(std::string_view name) noexcept {
+  const auto tag = static_cast<trace::Tag>(checksum(std::as_bytes(std::span(name))));
+  return tag != 0 ? tag : 1;
+}
+
+Recorder* live_recorder() noexcept {
+  Installation* const here = Installation::get();
+  return here != nullptr && !here->forked() ? here->allocator().recorder() : nullptr;
+}
+
+}  // namespace
+
+void install() { install(Config::from_environment()); }
+
+void install(const Config& config) {
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  if (config.mode == Mode::kOff || installed()) return;
+  Installation* here = Installation::get();
+  if (here == nullptr) here = &Installation::create(config);
+  set_cpu_allocator(*here);
+  observe_ranges();
+  if (config.record == RecordDetail::kOperators && here->allocator().recorder() != nullptr)
+    record_operators(*here);
+  is_installed.store(true, std::memory_order_release);
+}
+
+bool installed() noexcept { return is_installed.load(std::memory_order_acquire); }
+
+void mark_step() noexcept {
+  if (Installation* here = Installation::get()) here->mark_step_by_user();
+}
+
+Stats stats() {
+  Installation* const here = Installation::get();
+  return here != nullptr ? here->allocator().stats() : Stats{};
+}
+
+Scope::Scope(const char* name) noexcept : previous_(thread_tag()) {
+  thread_tag() = tag_of(name);
+  try {
+    if (Recorder* recorder = live_recorder())
+      range_ = begin_range(*recorder, name, trace::RangeKind::kUser);
+  } catch (...) {  // no memory for the name: the trace lacks this range
+  }
+}
+
+Scope::~Scope() {
+  thread_tag() = previous_;
+  if (range_ == 0) return;
+  if (Recorder* recorder = live_recorder()) recorder->append(trace::RangeEnd{.range = range_});
+}
+
+}  // namespace berth::torch
