@@ -74,9 +74,9 @@ struct Plan {
   static constexpr std::size_t kMaxSlots = std::size_t{1} << 24;
   static constexpr std::size_t kMaxLanes = 4096;
   static constexpr std::size_t kMaxSequences = std::size_t{1} << 16;
-  static constexpr std::size_t kMaxDepth = 256;  // of the trie: sequences on one path
+  static constexpr std::size_t kMaxDepth = 64;  // of the trie: sequences on one path
   static constexpr std::size_t kMaxMarks = std::size_t{1} << 24;
-  static constexpr std::size_t kMaxEdges = std::size_t{1} << 20;
+  static constexpr std::size_t kMaxEdges = std::size_t{1} << 18;
   static constexpr std::size_t kMaxJoinedLanes = 64;  // lanes that edges name
   static constexpr std::uint32_t kMaxDelta = 64;      // of an edge
   static constexpr Bytes kMaxAlignment = Bytes{2} << 20;

@@ -1,0 +1,102 @@
+#pragma once
+
+#include "csrc/core/bytes.h"
+#include "csrc/core/interval_map.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <vector>
+
+namespace berth {
+
+// For each byte of an arena, when the last block there ends: what a sweep over time asks at every
+// birth, "is anything that touches these bytes still alive?".
+//
+// An address-ordered tree over the ranges between given boundaries. Ends need never be removed: one
+// that is not later than the present is a block that has gone. raise() and max() are O(log n) after
+// the bisection that span() is.
+class EndTree {
+ public:
+  // An end and who ends then, ordered by end; 0 is nobody. Ends are below 2^40, slots below 2^24.
+  using Value = std::uint64_t;
+  static constexpr Value value(std::uint64_t end, std::uint32_t slot) noexcept {
+    return end << 24 | slot;
+  }
+  static constexpr std::uint64_t end_of(Value value) noexcept { return value >> 24; }
+  static constexpr std::uint32_t slot_of(Value value) noexcept {
+    return static_cast<std::uint32_t>(value & 0xFFFFFF);
+  }
+
+  // Some of the ranges between boundaries, [first, last).
+  struct Span {
+    std::size_t first = 0, last = 0;
+  };
+
+  // Ranges that are raised later begin and end at boundaries, in any order, as often as they come.
+  explicit EndTree(std::vector<Bytes> boundaries) : boundaries_(std::move(boundaries)) {
+    std::sort(boundaries_.begin(), boundaries_.end());
+    boundaries_.erase(std::unique(boundaries_.begin(), boundaries_.end()), boundaries_.end());
+    leaves_ = std::bit_ceil(std::max<std::size_t>(1, ranges()));
+    nodes_.resize(2 * leaves_);
+  }
+
+  // All that touches `range`.
+  [[nodiscard]] Span span(ByteRange range) const noexcept {
+    const auto begin = boundaries_.begin();
+    const auto first = std::upper_bound(begin, boundaries_.end(), range.first);
+    const auto last = std::lower_bound(first, boundaries_.end(), range.last);
+    return {first == begin ? 0 : static_cast<std::size_t>(first - begin) - 1,
+            std::min(static_cast<std::size_t>(last - begin), ranges())};
+  }
+
+  // The latest end in a span.
+  [[nodiscard]] Value max(Span span) const noexcept {
+    if (span.first >= span.last) return 0;
+    std::size_t low = span.first + leaves_, high = span.last + leaves_;
+    Value latest = 0;
+    // Ends that were raised over whole subtrees above the span.
+    for (std::size_t node = low >> 1; node != 0; node >>= 1)
+      latest = std::max(latest, nodes_[node].all);
+    for (std::size_t node = (high - 1) >> 1; node != 0; node >>= 1) {
+      latest = std::max(latest, nodes_[node].all);
+    }
+    for (; low < high; low >>= 1, high >>= 1) {
+      if (low & 1) latest = std::max(latest, nodes_[low++].any);
+      if (high & 1) latest = std::max(latest, nodes_[--high].any);
+    }
+    return latest;
+  }
+
+  // Nowhere in a span does the last block end before `to` from now on.
+  void raise(Span span, Value to) noexcept {
+    if (span.first >= span.last) return;
+    std::size_t low = span.first + leaves_, high = span.last + leaves_;
+    for (; low < high; low >>= 1, high >>= 1) {
+      if (low & 1) cover(low++, to);
+      if (high & 1) cover(--high, to);
+    }
+  }
+
+ private:
+  struct Node {
+    Value any = 0;  // latest end in the subtree
+    Value all = 0;  // raised over all of the subtree
+  };
+
+  [[nodiscard]] std::size_t ranges() const noexcept {
+    return boundaries_.empty() ? 0 : boundaries_.size() - 1;
+  }
+
+  void cover(std::size_t node, Value to) noexcept {
+    nodes_[node].all = std::max(nodes_[node].all, to);
+    // What is above knows of later ends already where one node of the way does.
+    for (; node != 0 && nodes_[node].any < to; node >>= 1) nodes_[node].any = to;
+  }
+
+  std::vector<Bytes> boundaries_;
+  std::size_t leaves_ = 1;
+  std::vector<Node> nodes_;
+};
+
+}  // namespace berth
