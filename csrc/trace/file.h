@@ -2,21 +2,63 @@
 
 #include "csrc/trace/trace.h"
 
+#include <cstdint>
+#include <span>
 #include <string>
+#include <vector>
 
 namespace berth {
 
-// Reads a trace: format 1 (`plans/README.md`), events CSV (`action,id,bytes,stream`) or lifetimes
-// CSV
-// (`id,lower,upper,size`), plain or gzip, told apart by their content. Trusts nothing: throws
-// Error(kInput) that names path, line or chunk, and the reason. A torn tail is cut and counted in
-// Trace::cut_bytes.
+// The forms that recorded requests come in, told apart by their content; each may be packed with
+// gzip.
+enum class TraceForm {
+  kTrace,      // format 1, `plans/README.md`
+  kEvents,     // CSV `action,id,bytes,stream`
+  kLifetimes,  // CSV `id,lower,upper,size`
+};
+
+// Throws Error(kInput) where the file is none of them. Looks at its beginning only.
+[[nodiscard]] TraceForm trace_form(const std::string& path);
+
+// Reads a trace of any form. Trusts nothing: throws Error(kInput) that names path, line or chunk,
+// and the reason. A torn tail is cut and counted in Trace::cut_bytes.
+//
+// Events: `alloc,ID,BYTES,STREAM`, `free,ID,,`, `free_old,,BYTES,` (a block from before the
+// recording), `step,,,`; other fields may be given. A stream is the key of a lane; a step without
+// one belongs to the lane of the request before it. Blocks are numbered ID + 1; alignment is 512,
+// as sizes of PyTorch's CUDA allocator are rounded.
+//
+// Lifetimes: the k-th row is block k; at one time deaths come before births; alignment is 1.
 [[nodiscard]] Trace read_trace(const std::string& path);
+[[nodiscard]] Trace parse_trace(std::span<const std::byte> data, const std::string& name);
 
 // Writes format 1, atomically.
 void write_trace(const std::string& path, const Trace& trace);
+[[nodiscard]] std::vector<std::byte> serialize_trace(const Trace& trace);
 
-// Writes the events form: `alloc`, `free`, `free_old`, `step`. Other entries have no place in it.
+// Writes the events form, atomically; packed with gzip where the path ends in ".gz". Other entries
+// than requests, frees and step marks have no place in it.
 void write_events_csv(const std::string& path, const Trace& trace);
+
+// One row of the lifetimes form: `size` bytes alive over [lower, upper), in any unit of time.
+struct Lifetime {
+  std::string id;
+  std::uint64_t lower = 0;
+  std::uint64_t upper = 0;
+  Bytes size = 0;
+  friend bool operator==(const Lifetime&, const Lifetime&) = default;
+};
+
+// Reads the rows in their order; a further column `offset` is ignored. Throws Error(kInput) naming
+// the line for no size, an empty or reversed lifetime, an id that was there before, and where the
+// sizes together exceed kMaxBytes.
+[[nodiscard]] std::vector<Lifetime> read_lifetimes(const std::string& path);
+[[nodiscard]] std::vector<Lifetime> parse_lifetimes(std::span<const std::byte> data,
+                                                    const std::string& name);
+
+// Writes the rows with a column `offset`, atomically; packed with gzip where the path ends in
+// ".gz". Requires as many offsets as rows.
+void write_lifetimes(const std::string& path, std::span<const Lifetime> rows,
+                     std::span<const Bytes> offsets);
 
 }  // namespace berth

@@ -15,6 +15,9 @@ namespace berth {
 // its lane: the k-th request of a lane is born at tick k, and a block freed after the k-th and
 // before the (k+1)-th request of its lane ends at tick k + 1. Time is a circle of
 // Step::Lane::period ticks.
+//
+// A request for no bytes is none: it makes no tick. Where most of what was alive longer than a
+// period lives a few of them, the step covers several periods of the program.
 struct StepRequest {
   Bytes bytes = 0;           // as asked
   std::uint32_t lane = 0;    // index into Step::lanes
@@ -25,9 +28,9 @@ struct StepRequest {
   trace::BlockId block = 0;  // the block that it was in the step cut out
 };
 
-// All that `from_lane` did before its tick `from_tick` happens before all that `to_lane` does from
-// its tick `to_tick` on, `delta` steps later (0: in the same step). A trace proved it in every
-// repeat.
+// All that `from_lane` did before its tick `from_tick`, in [0, period], happens before all that
+// `to_lane` does from its tick `to_tick`, in [0, period), on, `delta` (0 or 1) steps later. A trace
+// proved it in every repeat.
 struct StepEdge {
   std::uint32_t from_lane = 0, from_tick = 0;
   std::uint32_t to_lane = 0, to_tick = 0;
@@ -55,8 +58,9 @@ struct Step {
   std::vector<StepEdge> edges;
   std::vector<Resident> residents;
   trace::Tick first_tick = 0, last_tick = 0;  // of the trace, half-open
-  std::uint32_t repeats = 0;                  // how often the sequence was seen, at least 2
-  std::uint32_t marks_per_period = 1;         // 0 where the run has no marks
+  std::uint32_t repeats = 0;   // how often the shortest period was seen in a row, at least 2
+  std::uint32_t unrolled = 1;  // how many of those this step covers
+  std::uint32_t marks_per_period = 1;  // 0 where the step has no marks
 };
 
 struct StepOptions {
@@ -66,9 +70,17 @@ struct StepOptions {
   std::uint32_t max_unroll = 4;
 };
 
-// Cuts the steady step out of a trace: the last run of steps, between marks or found from the
-// request sequence itself where there are none, whose requests repeat. Nothing where nothing
-// repeats; `why_not` then says so in one line. O(entries).
+// Cuts the steady step out of a trace: the last long run of steps whose requests repeat, between
+// marks or, where those are missing or do not help, found from the requests themselves. What comes
+// before and after it, as the first step and the program's end, does not matter; who wants the
+// newest of several kinds of steps gives recent entries only. Lanes that do not repeat with the
+// others are left out. Nothing where nothing repeats; `why_not` then says so in one line.
+//
+// A slot lives as long as the longest repeat, since garbage collectors move frees; but where at
+// most one in ten outlives the period those do not count (an output kept now and then). `block`,
+// tags, marks and residents are those of the last whole repeat.
+//
+// O(entries) at marks, O(entries log entries) without.
 [[nodiscard]] std::optional<Step> extract_step(const Trace& trace, const StepOptions& options = {},
                                                std::string* why_not = nullptr);
 

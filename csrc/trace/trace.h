@@ -61,8 +61,10 @@ struct Synchronize {
   LaneId lane = kAllLanes;
 };
 
-// One step ends here.
-struct StepMark {};
+// A step of `lane` ends here: the lane that the mark binds to a plan.
+struct StepMark {
+  LaneId lane = 0;
+};
 
 enum class RangeKind : std::uint8_t { kModule = 0, kPhase = 1, kUser = 2 };
 
@@ -196,8 +198,9 @@ struct Program {
   friend bool operator==(const Program&, const Program&) = default;
 };
 
-// A recorded run. Entries are sorted by tick; every index (lane, string, shape) is in range: the
-// readers check that. Ids of blocks and operators are unique, but an id may lack its beginning.
+// A recorded run. The readers check all of this: entries are sorted by tick and no two share one;
+// every index (lane, string, shape) is in range; no size exceeds kMaxBytes; an id is requested at
+// most once and not after its free. A free, use, range end or operator end may lack its beginning.
 struct Trace {
   Program program;
   Bytes alignment = 64;  // of every block, and the unit that sizes are rounded up to, in the run
@@ -206,6 +209,7 @@ struct Trace {
   std::vector<std::vector<std::int64_t>> shapes = {{}};
   std::vector<Entry> entries;
   Bytes cut_bytes = 0;  // torn off the end of the file by a crash
+  bool closed = true;   // false: the recording did not end by itself; the last entries may be lost
 
   [[nodiscard]] std::string_view name(StringId id) const { return strings[id]; }
 };

@@ -1,0 +1,204 @@
+#include "csrc/trace/file.h"
+
+#include "csrc/core/check.h"
+#include "csrc/core/file.h"
+#include "csrc/trace/chunk_decoder.h"
+#include "csrc/trace/chunk_encoder.h"
+#include "csrc/trace/chunk_frame.h"
+#include "csrc/trace/csv.h"
+#include "csrc/trace/csv_forms.h"
+#include "csrc/trace/gzip.h"
+
+#include <cstring>
+
+namespace berth {
+namespace {
+
+constexpr Bytes kMaxFileBytes = Bytes{4} << 30;
+constexpr Bytes kMaxUnpackedBytes = Bytes{1} << 30;
+
+using Data = std::span<const std::byte>;
+
+std::string_view as_text(Data data) {
+  return {reinterpret_cast<const char*>(data.data()), data.size()};
+}
+
+bool begins_with(Data data, std::string_view text) {
+  std::string_view head = as_text(data);
+  if (head.starts_with("\xEF\xBB\xBF")) head.remove_prefix(3);
+  return head.starts_with(text);
+}
+
+TraceForm form_of(Data data, const std::string& name) {
+  BERTH_CHECK(!data.empty(), kInput, "'{}' is empty", name);
+  if (begins_with(data, trace_file::kFileMagic)) return TraceForm::kTrace;
+  if (begins_with(data, csv::kEventsHeader)) return TraceForm::kEvents;
+  if (begins_with(data, csv::kLifetimesHeader)) return TraceForm::kLifetimes;
+  const std::string_view text = as_text(data);
+  throw Error(ErrorKind::kInput,
+              fmt::format("'{}' is no trace: it begins with '{}', not with {} nor with a line '{}' "
+                          "or '{}'",
+                          name, csv::printable(text.substr(0, text.find_first_of("\r\n"))),
+                          trace_file::kFileMagic, csv::kEventsHeader, csv::kLifetimesHeader));
+}
+
+class FormatReader {
+ public:
+  FormatReader(Data file, const std::string& name) : file_(file), name_(name) {}
+
+  Trace read() {
+    const trace_file::FileHeaderResult header = trace_file::parse_file_header(file_);
+    BERTH_CHECK(header.problem != "version", kInput,
+                "'{}' is a trace of format {}, this berth reads format {}", name_, header.version,
+                trace_file::kFormatVersion);
+    BERTH_CHECK(header.problem.empty(), kInput, "'{}' is no whole trace: {}", name_,
+                header.problem);
+    trace_.closed = false;
+    std::size_t position = trace_file::kFileHeaderBytes;
+    for (std::uint64_t expected = 0; position < file_.size(); ++expected) {
+      std::string_view problem;
+      const auto chunk = trace_file::parse_chunk(file_, position, &problem);
+      if (!chunk) {
+        const auto next = trace_file::find_chunk(file_, position);
+        if (next)
+          damaged(expected, position,
+                  fmt::format("{}, though a chunk follows at byte {}", problem, *next));
+        trace_.cut_bytes = file_.size() - position;
+        break;
+      }
+      if (chunk->file_id != header.file_id)
+        damaged(expected, position,
+                fmt::format("it belongs to file {:016x}, not to this one, {:016x}", chunk->file_id,
+                            header.file_id));
+      if (chunk->sequence != expected)
+        damaged(expected, position,
+                fmt::format("it is number {}: {}", chunk->sequence,
+                            chunk->sequence < expected ? "chunks are repeated or reordered"
+                                                       : "chunks before it are missing"));
+      if (trace_.closed) damaged(expected, position, "it follows the end of the recording");
+      trace_file::DecodeResult decoded = trace_file::decode_chunk(chunk->payload, trace_);
+      if (decoded.problem.empty() && decoded.start != (expected == 0))
+        decoded.problem =
+            decoded.start ? "it starts the recording again" : "it does not say what was recorded";
+      if (!decoded.problem.empty()) damaged(expected, position, decoded.problem);
+      trace_.closed = decoded.end;
+      position += trace_file::kChunkHeaderBytes + chunk->payload.size();
+    }
+    const std::string problem = trace::sort_and_check(trace_);
+    BERTH_CHECK(problem.empty(), kInput, "'{}' is damaged: {}", name_, problem);
+    return std::move(trace_);
+  }
+
+ private:
+  [[noreturn]] void damaged(std::uint64_t chunk, std::size_t position, std::string_view problem) {
+    throw Error(ErrorKind::kInput, fmt::format("'{}' is damaged in chunk {} at byte {}: {}", name_,
+                                               chunk, position, problem));
+  }
+
+  Data file_;
+  const std::string& name_;
+  Trace trace_;
+};
+
+// Calls `use` with the file's content, unpacked where it is packed.
+template <class Use>
+auto with_content(Data data, const std::string& name, Use use) {
+  if (!is_gzip(data)) return use(data);
+  const std::vector<std::byte> unpacked = gunzip(data, kMaxUnpackedBytes, name);
+  return use(Data(unpacked));
+}
+
+void write_text(const std::string& path, const std::string& text) {
+  const Data data = std::as_bytes(std::span(text));
+  if (path.ends_with(".gz")) {
+    write_file_atomically(path, gzip(data, path));
+  } else {
+    write_file_atomically(path, data);
+  }
+}
+
+}  // namespace
+
+TraceForm trace_form(const std::string& path) {
+  constexpr std::size_t kHead = 256;
+  const std::vector<std::byte> data = read_file(path, kMaxFileBytes);
+  if (is_gzip(data)) return form_of(gunzip_head(data, kHead, path), path);
+  return form_of(data, path);
+}
+
+Trace parse_trace(Data packed, const std::string& name) {
+  return with_content(packed, name, [&](Data data) {
+    switch (form_of(data, name)) {
+      case TraceForm::kEvents:
+        return csv::parse_events(as_text(data), name);
+      case TraceForm::kLifetimes:
+        return csv::make_trace(csv::parse_lifetimes(as_text(data), name));
+      case TraceForm::kTrace:
+        break;
+    }
+    return FormatReader(data, name).read();
+  });
+}
+
+Trace read_trace(const std::string& path) {
+  return parse_trace(read_file(path, kMaxFileBytes), path);
+}
+
+std::vector<std::byte> serialize_trace(const Trace& trace) {
+  using namespace trace_file;
+  const std::uint64_t file_id = make_file_id();
+  const FileHeader header = make_file_header(file_id);
+  std::vector<std::byte> out(header.begin(), header.end());
+  std::uint64_t sequence = 0;
+  ChunkEncoder encoder;
+  const auto flush_at = [&](std::size_t more) {
+    if (encoder.bytes() + more > kChunkBytes - 1024)
+      append_chunk(out, file_id, sequence++, encoder.finish());
+  };
+  encoder.set_start(trace.program, trace.alignment);
+  for (std::size_t i = 1; i < trace.strings.size(); ++i) {
+    flush_at(trace.strings[i].size());
+    encoder.add_string(trace.strings[i]);
+  }
+  for (std::size_t i = 1; i < trace.shapes.size(); ++i) {
+    flush_at(trace.shapes[i].size() * sizeof(std::int64_t));
+    encoder.add_shape(trace.shapes[i]);
+  }
+  for (const trace::Lane& lane : trace.lanes) {
+    flush_at(sizeof lane.key);
+    encoder.add_lane(lane.key);
+  }
+  for (const trace::Entry& entry : trace.entries) {
+    flush_at(kMaxEntryBytes);
+    encoder.add(entry);
+  }
+  append_chunk(out, file_id, sequence, encoder.finish(/*end=*/trace.closed));
+  return out;
+}
+
+void write_trace(const std::string& path, const Trace& trace) {
+  write_file_atomically(path, serialize_trace(trace));
+}
+
+void write_events_csv(const std::string& path, const Trace& trace) {
+  write_text(path, csv::format_events(trace));
+}
+
+std::vector<Lifetime> parse_lifetimes(Data packed, const std::string& name) {
+  return with_content(packed, name, [&](Data data) {
+    BERTH_CHECK(form_of(data, name) == TraceForm::kLifetimes, kInput,
+                "'{}' has no lifetimes: its first line is not '{}'", name, csv::kLifetimesHeader);
+    return csv::parse_lifetimes(as_text(data), name);
+  });
+}
+
+std::vector<Lifetime> read_lifetimes(const std::string& path) {
+  return parse_lifetimes(read_file(path, kMaxFileBytes), path);
+}
+
+void write_lifetimes(const std::string& path, std::span<const Lifetime> rows,
+                     std::span<const Bytes> offsets) {
+  write_text(path, csv::format_lifetimes(rows, offsets));
+}
+
+}  // namespace berth
