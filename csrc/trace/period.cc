@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstddef>
 #include <vector>
 
@@ -99,24 +100,32 @@ Range byte_range(std::span<const LiveLoad> live) {
   return range;
 }
 
-// Whether what is alive returns with each period, on average to within a sixteenth of its swing.
+// Whether what is alive returns with each period: it grows or shrinks by less than a part of its
+// swing within one. Signed, so that late frees, which come and go, cancel.
 bool is_steady(std::span<const LiveLoad> live, const PeriodicRun& run) {
-  Range bytes, blocks;
-  double drift_bytes = 0, drift_blocks = 0;
-  for (std::size_t i = run.first + run.period; i < run.last; ++i) {
-    const LiveLoad& now = live[i];
-    const LiveLoad& before = live[i - run.period];
-    bytes.add(now.bytes);
-    blocks.add(now.blocks);
-    drift_bytes +=
-        static_cast<double>(std::max(now.bytes, before.bytes) - std::min(now.bytes, before.bytes));
-    drift_blocks += static_cast<double>(std::max(now.blocks, before.blocks) -
-                                        std::min(now.blocks, before.blocks));
+  constexpr double kPart = 32, kLeakedBlocks = 2;
+  const std::size_t periods = (run.last - run.first) / run.period;
+  double swing_bytes = 0, swing_blocks = 0;
+  for (std::size_t p = 0; p < periods; ++p) {
+    Range bytes, blocks;
+    for (const LiveLoad& load : live.subspan(run.first + p * run.period, run.period)) {
+      bytes.add(load.bytes);
+      blocks.add(load.blocks);
+    }
+    swing_bytes += static_cast<double>(bytes.width());
+    swing_blocks += static_cast<double>(blocks.width());
   }
-  const auto compared = static_cast<double>(run.last - run.first - run.period);
-  // A block or two a period may leak from every step.
-  return drift_bytes <= compared * static_cast<double>(bytes.width()) / 16 &&
-         drift_blocks <= compared * (2 + static_cast<double>(blocks.width()) / 16);
+  double growth_bytes = 0, growth_blocks = 0;  // summed over the phases of a period
+  for (std::size_t i = run.first; i < run.first + run.period; ++i) {
+    const LiveLoad& before = live[i];
+    const LiveLoad& after = live[i + (periods - 1) * run.period];
+    growth_bytes += static_cast<double>(after.bytes) - static_cast<double>(before.bytes);
+    growth_blocks += static_cast<double>(after.blocks) - static_cast<double>(before.blocks);
+  }
+  const auto compared = static_cast<double>((periods - 1) * run.period);
+  const auto swings = static_cast<double>(periods);
+  return std::abs(growth_bytes) / compared <= swing_bytes / swings / kPart &&
+         std::abs(growth_blocks) / compared <= kLeakedBlocks + swing_blocks / swings / kPart;
 }
 
 struct Candidate {

@@ -10,6 +10,10 @@
 
 namespace berth::trace {
 
+// The most steps, as marks tell them, that one step of berth covers: where they alternate, as with
+// a mark a micro-batch and an optimizer every so often.
+inline constexpr std::uint32_t kMaxPattern = 16;
+
 // Where a run is cut into equal steps: consecutive intervals of ticks, bounds[i] to bounds[i + 1],
 // in which the requests of lane `primary` repeat every `pattern` intervals. An interval is what
 // lies between two marks, or one period found in the requests.
@@ -25,7 +29,8 @@ struct StepCut {
 [[nodiscard]] std::optional<StepCut> cut_at_marks(const RunLog& log, const StepOptions& options,
                                                   std::string& why_not);
 
-// Cuts by the period of the requests themselves, where a run has no marks.
+// Cuts by the period of the requests themselves, where a run has no marks or they do not help. A
+// period has kMaxPattern marks at most: a long cycle of unequal steps is none.
 [[nodiscard]] std::optional<StepCut> cut_by_period(const RunLog& log, const StepOptions& options,
                                                    std::string& why_not);
 

@@ -23,9 +23,9 @@ class LifetimeEvidence {
       longest_ = std::max(longest_, length);
     }
   }
-  // It lived for more than `length` ticks, and nothing is known of its end.
+  // It lived for `length` ticks at least, and nothing is known of its end.
   void still_alive(std::uint64_t length) {
-    if (length < period_) return;  // other repeats know
+    if (length <= period_) return;  // other repeats know
     ++seen_;
     ++beyond_;
     at_least_ = std::max(at_least_, length);
@@ -73,9 +73,10 @@ std::optional<StepLaneLog> StepLaneLog::make(const LaneLog& log, LaneId lane, co
     LifetimeEvidence evidence(result.period_);
     for (std::uint32_t i = result.begin_ + k; i < end; i += result.period_) {
       const std::uint32_t death = requests[i].death;
-      // What is freed after the last request that repeats is so by the program's end, or by what
-      // comes instead of the next step.
-      if (death != LaneRequest::kAlive && death < known_to) {
+      // What is freed after the last request that repeats is so by the program's end or by what
+      // comes instead of the next step, unless it is of the last repeat and freed within that.
+      const bool in_last = requests[i].freed < result.bounds_.back() && i + result.period_ >= end;
+      if (death < known_to || (in_last && death == end)) {
         evidence.ended(death - i);
       } else {
         evidence.still_alive(known_to - i);

@@ -10,8 +10,6 @@
 namespace berth::trace {
 namespace {
 
-// Steps may alternate: a mark a micro-batch and an optimizer every so often.
-constexpr std::uint32_t kMaxPattern = 16;
 // Marks may lie where steps do not repeat but by chance; then they are not trusted.
 constexpr double kMinCoverage = 0.25;
 

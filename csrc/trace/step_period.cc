@@ -43,6 +43,18 @@ StepCut cut_run(const LaneLog& lane, LaneId id, Tick end, std::span<const LiveLo
   return cut;
 }
 
+// Of all lanes, in one period.
+std::size_t most_marks(const RunLog& log, const StepCut& cut) {
+  std::size_t most = 0;
+  for (const LaneLog& lane : log.lanes) {
+    most = std::max(most, static_cast<std::size_t>(std::count_if(
+                              lane.marks.begin(), lane.marks.end(), [&](const LaneMark& mark) {
+                                return mark.tick >= cut.bounds[0] && mark.tick < cut.bounds[1];
+                              })));
+  }
+  return most;
+}
+
 }  // namespace
 
 std::optional<StepCut> cut_by_period(const RunLog& log, const StepOptions& options,
@@ -70,7 +82,8 @@ std::optional<StepCut> cut_by_period(const RunLog& log, const StepOptions& optio
     if (!run) continue;
     run->first += static_cast<std::uint32_t>(first);
     run->last += static_cast<std::uint32_t>(first);
-    return cut_run(requests, lane, log.end, live, *run, min_repeats);
+    StepCut cut = cut_run(requests, lane, log.end, live, *run, min_repeats);
+    if (most_marks(log, cut) <= kMaxPattern) return cut;
   }
   why_not = fmt::format("no sequence of requests repeats {} times in a row over half of the run",
                         min_repeats);
