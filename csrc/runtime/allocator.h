@@ -30,6 +30,8 @@ class Allocator {
     Bytes alignment = 64;       // of blocks, and the unit sizes are rounded up to
     int device_index = 0;       // for {device} in file names
     bool start_threads = true;  // false: planning happens in mark_step(), for tests and replays
+    bool trust_plans =
+        false;  // true: plans are not verified; only to test what BERTH_CHECK=full stops
   };
 
   // `device` outlives the allocator. Mode serve loads Config::plan: a damaged or illegal file
@@ -101,6 +103,7 @@ class Allocator {
 
  private:
   struct State;
+  FreeOutcome free_block(void* pointer, std::optional<LaneKey> freeing) noexcept;
   std::unique_ptr<State> state_;
 };
 

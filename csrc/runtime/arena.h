@@ -1,0 +1,295 @@
+#pragma once
+
+#include "csrc/core/interval_map.h"
+#include "csrc/device/device.h"
+#include "csrc/plan/lookup.h"
+#include "csrc/runtime/lane.h"
+#include "csrc/runtime/path.h"
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace berth {
+
+// Where a request that the arena was asked for went.
+enum class Served : std::uint8_t {
+  kHit,        // at its planned offset
+  kMissSize,   // another request than the plan expects here
+  kMissBusy,   // its bytes are still in use, or could not be waited for
+  kMissLane,   // the lane has no sequence in the plan
+  kUnplanned,  // the plan leaves this request to the pool, or rests
+};
+
+// The range of one device that a plan is laid out in, and the rule by which it is served.
+//
+// A slot is handed out at its birth only if (1) it is not live itself, (2) nothing off schedule
+// touches its bytes, (3) no live slot of another lane shares them, (4) no captured graph pins them
+// and its lane has waited for every guard on them. Why that is enough, and which event changes
+// what, is in README.md; tests/runtime/arena_model_test.cc checks it.
+//
+// On the fast path this is one branch: `attention_` counts everything that (2) and (4) could meet,
+// a slot knows whether it is shared, and its cell whether it is live.
+//
+// Offsets and sizes are bytes. Not thread-safe: the allocator's lock covers it. Owns its address
+// range and the events of its guards; the device outlives it. allocate and free are O(1) while
+// nothing is off schedule, O(log n) else; a jump is O(cells).
+class Arena {
+ public:
+  Arena(Device& device, Bytes alignment);
+  ~Arena();
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+
+  struct Outcome {
+    Served served = Served::kUnplanned;
+    void* pointer = nullptr;  // set for a hit alone
+    Bytes size = 0;           // of the slot
+    bool realigned = false;   // a jump was made
+  };
+
+  // Serves the lane's next request, or says why not. `id` names the block in a recording, 0 for
+  // none.
+  [[nodiscard]] Outcome allocate(Bytes requested, LaneKey key, std::uint64_t id) {
+    if (key == fast_key_ && fast_lane_ != nullptr) [[likely]] {
+      Lane& lane = *fast_lane_;
+      if (lane.next < lane.end) [[likely]] {
+        const PlanLookup::Entry& entry = entries_[lane.next];
+        if (entry.requested == requested && entry.cell != PlanLookup::kNone) [[likely]] {
+          walk(lane, entry.birth);
+          Cell& cell = cells_[entry.cell];
+          if (((cell.slot ^ PlanLookup::kNone) | entry.shared | attention_) == 0) [[likely]] {
+            cell.slot = lane.next++;
+            cell.id = id;
+            const Bytes size = rounded(requested);
+            note_handed_out(size, requested);
+            return {Served::kHit, base_ + entry.offset, size, false};
+          }
+        }
+      }
+    }
+    return allocate_slowly(requested, key, id);
+  }
+
+  struct Freed {
+    bool found = false;
+    Bytes size = 0;
+    Bytes requested = 0;
+    std::uint64_t id = 0;
+    bool late = false;  // after its planned lifetime
+    bool device_error =
+        false;  // an event could not be recorded: the bytes wait for a synchronisation
+  };
+
+  // Takes back the live block that starts at `pointer`. `freeing` is the lane it is freed on, where
+  // that is known.
+  Freed free(void* pointer, std::optional<LaneKey> freeing = std::nullopt) noexcept {
+    const Bytes offset = static_cast<Bytes>(static_cast<std::byte*>(pointer) - base_);
+    if (lookup_) [[likely]] {
+      const PlanLookup::CellIndex index = lookup_->cell_at(offset);
+      if (index != PlanLookup::kNone) [[likely]] {
+        Cell& cell = cells_[index];
+        if (cell.slot < kOffSchedule && !entries_[cell.slot].shared && !freeing && uses_.empty())
+            [[likely]] {
+          const PlanLookup::Entry& entry = entries_[cell.slot];
+          cell.slot = PlanLookup::kNone;
+          const Bytes size = rounded(entry.requested);
+          note_taken_back(size, entry.requested);
+          return {true, size, entry.requested, cell.id, false, false};
+        }
+      }
+    }
+    return free_slowly(offset, freeing);
+  }
+
+  // Whether the address lies in the arena's range, live or not.
+  [[nodiscard]] bool contains(const void* pointer) const noexcept {
+    const auto* byte = static_cast<const std::byte*>(pointer);
+    return byte >= base_ && byte < base_ + range_bytes_;
+  }
+
+  struct Block {
+    Bytes requested = 0;
+    std::uint64_t id = 0;
+  };
+  [[nodiscard]] std::optional<Block> find(const void* pointer) const noexcept;
+
+  // The block is also used on `key`: its free will guard the bytes.
+  void record_use(const void* pointer, LaneKey key) noexcept;
+
+  // A step of the lane ends. Aligns the lane with the plan; with one lane in the plan, binds that
+  // lane to `key`. Polls guards. Returns whether the position had to jump.
+  bool mark(LaneKey key) noexcept;
+
+  // Serves `plan` from now on. Live blocks keep their bytes: they are off schedule. Every lane's
+  // earlier work guards the bytes against other lanes. Memory is committed at once, or, with
+  // `at_step_start`, when the lane next passes the start of its step. Requires an address range
+  // that is large enough (see ensure_range). Returns what the device said; on failure the plan
+  // before stays.
+  Status activate(std::shared_ptr<const PlanLookup> plan, bool at_step_start);
+
+  // Ends serving; live blocks stay, off schedule.
+  void rest() noexcept;
+
+  // Makes the range at least this large. Keeps the base where anything is live; fails then if the
+  // range is too small.
+  Status ensure_range(Bytes bytes) noexcept;
+
+  // Gives back the memory of an arena in which nothing is live and no plan is active. Returns bytes
+  // given back.
+  Bytes retire() noexcept;
+
+  // Forgets guards whose events are complete; with `synchronized`, all, since the device is done
+  // with everything.
+  void poll_guards(bool synchronized = false) noexcept;
+
+  // Bytes that a captured graph uses must not be handed out to anybody else.
+  void pin(ByteRange range);
+  void unpin(ByteRange range) noexcept;
+
+  [[nodiscard]] const std::shared_ptr<const PlanLookup>& plan() const noexcept { return lookup_; }
+  [[nodiscard]] Bytes committed() const noexcept { return committed_; }
+  [[nodiscard]] Bytes live() const noexcept { return live_; }
+  // The largest live() + beside at any time; `beside` is what is live elsewhere, as last told.
+  [[nodiscard]] Bytes live_peak() const noexcept { return live_peak_; }
+  void set_live_beside(Bytes beside) noexcept {
+    beside_ = beside;
+    if (live_ + beside_ > live_peak_) live_peak_ = live_ + beside_;
+  }
+  [[nodiscard]] Bytes requested() const noexcept { return requested_; }
+  // Requests of one period that the plan leaves to the pool.
+  [[nodiscard]] std::uint64_t slot_count() const noexcept {
+    return lookup_ ? lookup_->slot_count() : 0;
+  }
+  [[nodiscard]] std::size_t unplanned_slots() const noexcept { return unplanned_slots_; }
+  [[nodiscard]] std::size_t off_schedule() const noexcept { return strays_.size(); }
+  [[nodiscard]] std::uint64_t device_errors() const noexcept { return device_errors_; }
+  // Whether the lane follows the plan now (aligned, not searching).
+  [[nodiscard]] bool aligned(LaneKey key) const noexcept;
+
+  // Walks everything; the first broken invariant in one line, empty where all is well. For tests.
+  [[nodiscard]] std::string is_valid() const;
+
+ private:
+  // At most one live block starts at an offset of the plan. `slot` is kNone while none does;
+  // kOffSchedule is set in it while the block is in strays_ too.
+  static constexpr std::uint32_t kOffSchedule = 0x80000000;
+  struct Cell {
+    std::uint32_t slot = PlanLookup::kNone;
+    std::uint64_t id = 0;
+  };
+  // A block that is live in the arena and that the plan does not put there now (the set X).
+  struct Stray {
+    PlanLookup::CellIndex cell = PlanLookup::kNone;  // kNone: of an earlier plan
+    Bytes requested = 0;
+    LaneKey owner = 0;
+    std::uint64_t id = 0;
+    bool freed = false;  // freed, but no event could be recorded: waits for a synchronisation
+  };
+  // Work of `source` that may still use the bytes: other lanes wait for the event before they have
+  // them.
+  struct Guard {
+    ByteRange bytes;
+    DeviceEvent event = 0;
+    LaneKey source = 0;
+    bool shared_only = false;  // binds shared slots only: lanes that the plan lets share bytes
+    std::vector<LaneKey> waited;
+  };
+  struct Uses {
+    Bytes offset = 0;
+    std::vector<LaneKey> lanes;
+  };
+
+  [[nodiscard]] Bytes rounded(Bytes requested) const noexcept {
+    return (requested + alignment_ - 1) & ~(alignment_ - 1);
+  }
+  void note_handed_out(Bytes size, Bytes requested) noexcept {
+    live_ += size;
+    requested_ += requested;
+    if (live_ + beside_ > live_peak_) live_peak_ = live_ + beside_;
+  }
+  void note_taken_back(Bytes size, Bytes requested) noexcept {
+    live_ -= size;
+    requested_ -= requested;
+  }
+
+  // Moves the lane's position forward to `tick` of its path: slots that end on the way and are
+  // still live become strays.
+  void walk(Lane& lane, std::uint32_t tick) noexcept {
+    while (lane.position < tick) {
+      ++lane.position;
+      for (const std::uint32_t slot : lookup_->ends_at(lane.sequence, lane.position)) expire(slot);
+      if (lane.parent_ends) [[unlikely]]
+        expire_ancestors(lane);
+    }
+  }
+  void expire(PlanLookup::SlotIndex slot) noexcept {
+    const PlanLookup::CellIndex cell = entries_[slot].cell;
+    if (cell != PlanLookup::kNone && cells_[cell].slot == slot) [[unlikely]]
+      make_stray(cell);
+  }
+  void expire_ancestors(Lane& lane) noexcept;
+  void make_stray(PlanLookup::CellIndex cell) noexcept;
+
+  Outcome allocate_slowly(Bytes requested, LaneKey key, std::uint64_t id);
+  Outcome allocate_aligned(Lane& lane, Bytes requested, std::uint64_t id);
+  Outcome allocate_searching(Lane& lane, Bytes requested, std::uint64_t id);
+  Outcome allocate_resting(Lane& lane, Bytes requested, std::uint64_t id);
+  Outcome hand_out(Lane& lane, PlanLookup::SlotIndex slot, Bytes requested, std::uint64_t id);
+  bool may_have(const Lane& lane, const PlanLookup::Entry& entry, Bytes size);
+  bool wait_for_guards(LaneKey key, ByteRange bytes, bool shared);
+  Freed free_slowly(Bytes offset, std::optional<LaneKey> freeing) noexcept;
+  bool guard(ByteRange bytes, LaneKey source, bool shared_only) noexcept;
+  void recount() noexcept;
+
+  Lane& lane_of(LaneKey key);
+  void select(Lane& lane) noexcept;
+  void bind(Lane& lane, std::uint32_t plan_lane) noexcept;
+  [[nodiscard]] const Path& path(const Lane& lane) const noexcept { return paths_[lane.sequence]; }
+  [[nodiscard]] std::uint32_t root_of(std::uint32_t plan_lane) const noexcept {
+    return roots_[plan_lane];
+  }
+  bool take_branch(Lane& lane, Bytes requested) noexcept;
+  void expect(Lane& lane, std::uint32_t index) noexcept;
+  void pass_run_end(Lane& lane, Bytes requested) noexcept;
+  void pass_step_end(Lane& lane) noexcept;
+  void jump(Lane& lane, std::uint32_t sequence, std::uint32_t index) noexcept;
+  void rest_lane(Lane& lane, std::uint32_t run_needed) noexcept;
+  bool mark_lane(Lane& lane) noexcept;
+  void rebuild_strays(const Lane& lane) noexcept;
+  [[nodiscard]] bool on_schedule(const Lane& lane, PlanLookup::SlotIndex slot) const noexcept;
+  [[nodiscard]] bool commit_now() noexcept;
+
+  Device& device_;
+  const Bytes alignment_;
+  std::byte* base_ = nullptr;
+  Bytes range_bytes_ = 0;
+  Bytes committed_ = 0;
+
+  std::shared_ptr<const PlanLookup> lookup_;
+  const PlanLookup::Entry* entries_ = nullptr;
+  std::vector<Path> paths_;           // of each sequence
+  std::vector<std::uint32_t> roots_;  // the root sequence of each lane of the plan
+  std::vector<Cell> cells_;
+  std::size_t unplanned_slots_ = 0;
+  bool dormant_ = false;  // a plan is active, its memory is not committed yet
+
+  IntervalMap<Stray> strays_;
+  IntervalMap<std::uint32_t>
+      live_shared_;  // live shared slots, by offset: the plan lane that has them
+  IntervalMap<int> pins_;
+  std::vector<Guard> guards_;
+  std::vector<Uses> uses_;
+  std::uint32_t attention_ = 0;
+
+  std::vector<std::unique_ptr<Lane>> lanes_;
+  LaneKey fast_key_ = 0;
+  Lane* fast_lane_ = nullptr;
+
+  Bytes live_ = 0, live_peak_ = 0, requested_ = 0, beside_ = 0;
+  std::uint64_t device_errors_ = 0;
+};
+
+}  // namespace berth

@@ -1,0 +1,42 @@
+#pragma once
+
+#include "csrc/device/device.h"
+#include "csrc/plan/lookup.h"
+#include "csrc/runtime/aligner.h"
+
+#include <array>
+#include <cstdint>
+#include <optional>
+
+namespace berth {
+
+// How one lane stands to the plan that is served.
+struct Lane {
+  enum class Mode : std::uint8_t {
+    kUnbound,    // the plan has no sequence for it
+    kAligned,    // the next request is expected at `next`
+    kSearching,  // a request was not as expected: the aligner looks around
+    kResting,    // far off: waits for a mark, or for a run of requests that it knows
+  };
+
+  LaneKey key = 0;
+  Mode mode = Mode::kUnbound;
+  std::uint32_t plan_lane = 0;              // unless unbound
+  std::uint32_t sequence = 0;               // whose path it follows
+  std::uint32_t position = 0;               // tick of that path: all ends up to it were looked at
+  PlanLookup::SlotIndex next = 0, end = 0;  // slots expected, up to where their numbers have a gap
+  bool parent_ends = false;                 // the path has ancestors, whose slots end on it too
+
+  Aligner aligner;
+
+  // While resting: the slot that would be next if the last `run` requests were what they look like,
+  // and how long a run it takes to believe it.
+  std::array<Bytes, PlanLookup::kWindow> window{};
+  std::uint32_t seen = 0;  // requests in `window`
+  std::uint32_t guess_sequence = 0, guess = 0;
+  std::uint32_t run = 0, run_needed = 0;
+  bool entered = false;  // was aligned since the plan was loaded
+  std::uint64_t requests_without_mark = 0;
+};
+
+}  // namespace berth

@@ -1,0 +1,173 @@
+#include "csrc/runtime/settings.h"
+
+#include "csrc/core/bytes.h"
+#include "csrc/core/check.h"
+
+#include <berth/warnings.h>
+
+#include <sys/auxv.h>
+#include <unistd.h>
+
+#include <array>
+#include <charconv>
+#include <cstdlib>
+#include <optional>
+
+extern char** environ;
+
+namespace berth {
+namespace {
+
+constexpr std::array<Setting, 9> kSettings = {{
+    {"BERTH_MODE", "Config::mode", "", "learn, record, serve, off", "learn",
+     "learn: serve from the pool, plan when the step repeats, switch; record: write a trace; "
+     "serve: follow the plan; "
+     "off: leave the allocator alone"},
+    {"BERTH_TRACE", "Config::trace", "berth record -o",
+     "a file name, may hold {rank} {device} {pid}", "berth.trace",
+     "the trace that mode record writes"},
+    {"BERTH_PLAN", "Config::plan", "berth plan -o", "a file name, may hold {rank} {device} {pid}",
+     "",
+     "the plan that mode serve follows; mode learn starts from it where it exists and keeps it up "
+     "to date"},
+    {"BERTH_RECORD", "Config::record", "berth record --operators", "requests, operators",
+     "requests",
+     "what a trace holds: requests alone, or operators with operands and times as well"},
+    {"BERTH_CHECK", "Config::check", "", "normal, full", "normal",
+     "full: every hand-out is checked against every live byte; for tests and debugging"},
+    {"BERTH_STATS", "Config::stats", "", "a file name, may hold {rank} {device} {pid}", "",
+     "where the counters are written at exit, as JSON"},
+    {"BERTH_TAG", "Config::tag", "", "any text", "",
+     "part of the program's identity in traces and plans"},
+    {"BERTH_PLAN_TIME_LIMIT", "Config::plan_time_limit_seconds", "berth plan --time-limit",
+     "seconds, 0.001 to 86400", "2",
+     "how long learn may improve a plan in the background; the first plan comes sooner"},
+    {"BERTH_MEMORY_LIMIT", "Config::memory_limit", "", "a size such as 6GiB; 0: the device's own",
+     "0", "most memory that arena and pool take together"},
+}};
+
+const Setting& setting(std::string_view variable) {
+  for (const Setting& candidate : kSettings) {
+    if (candidate.variable == variable) return candidate;
+  }
+  throw Error(ErrorKind::kUsage, fmt::format("no setting {}", variable));
+}
+
+[[noreturn]] void refuse(std::string_view variable, std::string_view value) {
+  throw Error(ErrorKind::kUsage, fmt::format("{} is '{}', legal are: {}", variable, value,
+                                             setting(variable).legal_values));
+}
+
+std::optional<std::string> read(const char* variable) {
+  const char* value = std::getenv(variable);
+  if (value == nullptr) return std::nullopt;
+  return value;
+}
+
+template <class Value, std::size_t N>
+void choose(const char* variable, const std::array<std::pair<std::string_view, Value>, N>& choices,
+            Value& target) {
+  const std::optional<std::string> text = read(variable);
+  if (!text) return;
+  for (const auto& [name, value] : choices) {
+    if (*text == name) {
+      target = value;
+      return;
+    }
+  }
+  refuse(variable, *text);
+}
+
+// A misspelt name would be a setting silently lost.
+void warn_of_unknown_variables() {
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string_view text(*entry);
+    const std::string_view name = text.substr(0, text.find('='));
+    if (!name.starts_with("BERTH_")) continue;
+    bool known = false;
+    std::string names;
+    for (const Setting& candidate : kSettings) {
+      known |= candidate.variable == name;
+      names += (names.empty() ? "" : ", ") + std::string(candidate.variable);
+    }
+    if (!known)
+      warn("unknown-setting", fmt::format("{} is no setting of berth, there are: {}", name, names));
+  }
+}
+
+}  // namespace
+
+std::span<const Setting> settings() noexcept { return kSettings; }
+
+Config Config::from_environment() {
+  Config config;
+  if (::getauxval(AT_SECURE) != 0) return config;
+  warn_of_unknown_variables();
+  choose("BERTH_MODE",
+         std::array<std::pair<std::string_view, Mode>, 4>{{{"learn", Mode::kLearn},
+                                                           {"record", Mode::kRecord},
+                                                           {"serve", Mode::kServe},
+                                                           {"off", Mode::kOff}}},
+         config.mode);
+  choose("BERTH_RECORD",
+         std::array<std::pair<std::string_view, RecordDetail>, 2>{
+             {{"requests", RecordDetail::kRequests}, {"operators", RecordDetail::kOperators}}},
+         config.record);
+  choose("BERTH_CHECK",
+         std::array<std::pair<std::string_view, CheckLevel>, 2>{
+             {{"normal", CheckLevel::kNormal}, {"full", CheckLevel::kFull}}},
+         config.check);
+  config.trace = read("BERTH_TRACE").value_or(config.trace);
+  config.plan = read("BERTH_PLAN").value_or(config.plan);
+  config.stats = read("BERTH_STATS").value_or(config.stats);
+  config.tag = read("BERTH_TAG").value_or(config.tag);
+  if (const auto text = read("BERTH_PLAN_TIME_LIMIT")) {
+    double value = 0;
+    const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), value);
+    if (error != std::errc() || end != text->data() + text->size() ||
+        !(value >= 0.001 && value <= 86400)) {
+      refuse("BERTH_PLAN_TIME_LIMIT", *text);
+    }
+    config.plan_time_limit_seconds = value;
+  }
+  if (const auto text = read("BERTH_MEMORY_LIMIT")) {
+    const std::optional<Bytes> value = parse_bytes(*text);
+    if (!value) refuse("BERTH_MEMORY_LIMIT", *text);
+    config.memory_limit = *value;
+  }
+  BERTH_CHECK(config.mode != Mode::kServe || !config.plan.empty(), kUsage,
+              "BERTH_MODE is 'serve' and BERTH_PLAN names no plan: set it to a file that `berth "
+              "plan` wrote");
+  BERTH_CHECK(config.mode != Mode::kRecord || !config.trace.empty(), kUsage,
+              "BERTH_MODE is 'record' and BERTH_TRACE is empty: set it to the file to write");
+  return config;
+}
+
+std::string expand_file_name(std::string_view name, const trace::Program& program,
+                             int device_index) {
+  std::string expanded;
+  while (!name.empty()) {
+    const std::size_t open = name.find('{');
+    expanded += name.substr(0, open);
+    if (open == std::string_view::npos) break;
+    const std::size_t close = name.find('}', open);
+    const std::string_view word =
+        name.substr(open, close == std::string_view::npos ? close : close - open + 1);
+    if (word == "{rank}") {
+      expanded += std::to_string(program.rank);
+    } else if (word == "{device}") {
+      expanded += std::to_string(device_index);
+    } else if (word == "{pid}") {
+      expanded += std::to_string(::getpid());
+    } else {
+      throw Error(
+          ErrorKind::kUsage,
+          fmt::format("the file name '{}' holds {}, legal are {{rank}}, {{device}} and {{pid}}",
+                      name, word));
+    }
+    name.remove_prefix(open + word.size());
+  }
+  return expanded;
+}
+
+}  // namespace berth

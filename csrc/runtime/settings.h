@@ -1,0 +1,30 @@
+#pragma once
+
+#include "csrc/trace/trace.h"
+
+#include <berth/config.h>
+
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace berth {
+
+// One setting, for help and for error messages. All texts are for people.
+struct Setting {
+  std::string_view variable;      // BERTH_MODE
+  std::string_view field;         // Config::mode
+  std::string_view option;        // of the command line, empty where there is none
+  std::string_view legal_values;  // "learn, record, serve, off"
+  std::string_view default_value;
+  std::string_view meaning;
+};
+
+// Every setting, in the order of Config.
+[[nodiscard]] std::span<const Setting> settings() noexcept;
+
+// Replaces {rank}, {device} and {pid} in a file name. Throws Error(kUsage) naming any other {word}.
+[[nodiscard]] std::string expand_file_name(std::string_view name, const trace::Program& program,
+                                           int device_index);
+
+}  // namespace berth

@@ -1,0 +1,41 @@
+#include <berth/stats.h>
+
+#include <nlohmann/json.hpp>
+
+namespace berth {
+
+std::string Stats::to_json() const {
+  const nlohmann::ordered_json object = {
+      {"requests", requests},
+      {"frees", frees},
+      {"hits", hits},
+      {"misses_size", misses_size},
+      {"misses_busy", misses_busy},
+      {"misses_lane", misses_lane},
+      {"unplanned", unplanned},
+      {"realigned", realigned},
+      {"pool_low", pool_low},
+      {"pool_high", pool_high},
+      {"pool_resident", pool_resident},
+      {"steps", steps},
+      {"plans_learned", plans_learned},
+      {"plan_failures", plan_failures},
+      {"late_frees", late_frees},
+      {"misuses", misuses},
+      {"device_errors", device_errors},
+      {"driver_calls", driver_calls},
+      {"trace_entries_lost", trace_entries_lost},
+      {"requested", requested},
+      {"live", live},
+      {"live_peak", live_peak},
+      {"arena", arena},
+      {"arena_bound", arena_bound},
+      {"pool_reserved", pool_reserved},
+      {"pool_reserved_peak", pool_reserved_peak},
+      {"pool_live", pool_live},
+      {"reserved_peak", reserved_peak},
+  };
+  return object.dump(2);
+}
+
+}  // namespace berth

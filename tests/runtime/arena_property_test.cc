@@ -1,0 +1,171 @@
+// Random plans under random programs: whatever the program does, live blocks share no byte.
+
+#include "csrc/device/host_device.h"
+#include "csrc/plan/verify.h"
+#include "csrc/runtime/arena.h"
+#include "tests/catch.h"
+#include "tests/support/random_plan.h"
+
+#include <map>
+#include <memory>
+#include <random>
+
+using namespace berth;
+
+namespace {
+
+// Every live block by address; insertion fails where one would share a byte with another.
+class Ledger {
+ public:
+  bool add(void* pointer, Bytes size) {
+    const auto first = reinterpret_cast<Bytes>(pointer);
+    return blocks_.insert({first, first + size}, pointer);
+  }
+  void remove(void* pointer) { blocks_.erase(reinterpret_cast<Bytes>(pointer)); }
+
+ private:
+  IntervalMap<void*> blocks_;
+};
+
+struct Held {
+  void* pointer = nullptr;
+  std::uint64_t until = 0;
+};
+
+}  // namespace
+
+TEST_CASE(
+    "No two live blocks share a byte under late frees and jumps and early marks and new plans",
+    "[arena][property]") {
+  std::uint64_t hand_outs = 0, busy = 0, sizes = 0;
+  for (unsigned seed = 1; seed <= 150; ++seed) {
+    CAPTURE(seed);
+    std::mt19937 random(seed);
+    Plan plan = test::random_plan(60, 8, random);
+    REQUIRE(verify(plan) == std::nullopt);
+    const auto device = make_host_device(Bytes{1} << 30);
+    Arena arena(*device, 64);
+    REQUIRE(arena.activate(std::make_shared<const PlanLookup>(plan), false).ok());
+    arena.mark(0);
+    Ledger ledger;
+    std::multimap<std::uint64_t, void*> held;  // by the request at which the program frees it
+    std::uint32_t next = 0;
+    for (std::uint64_t now = 0; now < 2500; ++now) {
+      while (!held.empty() && held.begin()->first <= now) {
+        void* pointer = held.begin()->second;
+        REQUIRE(arena.free(pointer).found);
+        ledger.remove(pointer);
+        held.erase(held.begin());
+      }
+      const unsigned event = random() % 400;
+      if (event < 4) {
+        arena.mark(0);
+        next = event < 2 ? 0 : next;
+      } else if (event < 8) {
+        next = random() % 60;  // skips ahead or falls back
+      } else if (event == 8) {
+        plan = test::random_plan(60, 8, random);
+        REQUIRE(arena.activate(std::make_shared<const PlanLookup>(plan), false).ok());
+        arena.mark(0);
+        next = 0;
+      }
+      const Slot& slot = plan.sequences[0].slots[next];
+      Bytes size = slot.requested;
+      if (event >= 390) size = 1 + random() % 600;  // resized or inserted
+      if (event < 395) next = (next + 1) % 60;
+      const Arena::Outcome outcome = arena.allocate(size, 0, now + 1);
+      busy += outcome.served == Served::kMissBusy;
+      sizes += outcome.served == Served::kMissSize;
+      if (outcome.served == Served::kHit) {
+        ++hand_outs;
+        REQUIRE(outcome.size >= size);
+        REQUIRE(ledger.add(outcome.pointer, outcome.size));
+        const std::uint64_t overstay = random() % 20 == 0 ? random() % 100 : 0;
+        held.emplace(now + slot.length + overstay, outcome.pointer);
+      }
+      if (now % 50 == 0) REQUIRE(arena.is_valid() == "");
+    }
+  }
+  // The program diverges all the time; most is served all the same.
+  REQUIRE(hand_outs > 150000);
+  REQUIRE(busy > 1000);
+  REQUIRE(sizes > 100);
+}
+
+TEST_CASE("One inserted or removed or resized or swapped request costs a handful of misses",
+          "[arena][divergence]") {
+  // A step as models make them: layers alike, sizes repeated.
+  std::mt19937 random(7);
+  Plan plan;
+  plan.lane_keys = {0};
+  Sequence sequence;
+  const std::vector<Bytes> layer = {4096, 4096, 16384, 512,  16384, 4096,
+                                    64,   64,   8192,  4096, 16384, 512};
+  for (int repeat = 0; repeat < 12; ++repeat) {
+    for (const Bytes size : layer) {
+      Slot slot;
+      slot.birth = static_cast<std::uint32_t>(sequence.slots.size());
+      slot.size = slot.requested = size;
+      slot.length = 1 + random() % 10;
+      sequence.slots.push_back(slot);
+    }
+  }
+  sequence.period = static_cast<std::uint32_t>(sequence.slots.size());
+  sequence.marks = {0};
+  plan.arena_bytes = test::place_first_fit(sequence.slots, sequence.period, 0, random);
+  plan.sequences = {sequence};
+  REQUIRE(verify(plan) == std::nullopt);
+  const auto lookup = std::make_shared<const PlanLookup>(plan);
+
+  enum class Change { kInsert, kRemove, kResize, kSwap };
+  for (const Change change : {Change::kInsert, Change::kRemove, Change::kResize, Change::kSwap}) {
+    std::uint64_t total = 0, worst = 0;
+    for (std::uint32_t at = 0; at < sequence.period; ++at) {
+      const auto device = make_host_device(Bytes{1} << 30);
+      Arena arena(*device, 64);
+      REQUIRE(arena.activate(lookup, false).ok());
+      arena.mark(0);
+      std::vector<std::pair<Bytes, std::uint32_t>> requests;  // size, length
+      for (const Slot& slot : sequence.slots) requests.emplace_back(slot.requested, slot.length);
+      const auto position = requests.begin() + at;
+      switch (change) {
+        case Change::kInsert:
+          requests.insert(position, {at % 2 == 0 ? Bytes{777} : layer[at % layer.size()], 3});
+          break;
+        case Change::kRemove:
+          requests.erase(position);
+          break;
+        case Change::kResize:
+          position->first += 64;
+          break;
+        case Change::kSwap:
+          if (at + 1 < sequence.period) std::swap(*position, *(position + 1));
+          break;
+      }
+      std::multimap<std::size_t, void*> held;
+      std::uint64_t misses = 0;
+      for (int step = 0; step < 2; ++step) {
+        for (std::size_t i = 0; i < requests.size(); ++i) {
+          const std::size_t now = static_cast<std::size_t>(step) * requests.size() + i;
+          while (!held.empty() && held.begin()->first <= now) {
+            REQUIRE(arena.free(held.begin()->second).found);
+            held.erase(held.begin());
+          }
+          const Arena::Outcome outcome = arena.allocate(requests[i].first, 0, 0);
+          if (outcome.served == Served::kHit) {
+            held.emplace(now + requests[i].second, outcome.pointer);
+          } else {
+            ++misses;
+          }
+        }
+        arena.mark(0);
+      }
+      total += misses;
+      worst = std::max(worst, misses);
+    }
+    CAPTURE(static_cast<int>(change), worst, total);
+    // Two steps with the change in each.
+    CHECK(static_cast<double>(total) / sequence.period / 2 <= 5.0);
+    CHECK(worst <= 2 * 20);
+  }
+}

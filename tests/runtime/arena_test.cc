@@ -1,0 +1,368 @@
+#include "csrc/runtime/arena.h"
+
+#include "csrc/device/host_device.h"
+#include "csrc/plan/verify.h"
+#include "tests/catch.h"
+#include "tests/support/simulated_device.h"
+
+#include <memory>
+#include <stdexcept>
+#include <vector>
+
+using namespace berth;
+
+namespace {
+
+struct SlotSpec {
+  Bytes offset, size;
+  std::uint32_t length;
+};
+
+Sequence sequence_of(const std::vector<SlotSpec>& specs, std::uint32_t lane = 0) {
+  Sequence sequence;
+  sequence.lane = lane;
+  sequence.period = static_cast<std::uint32_t>(specs.size());
+  sequence.marks = {0};
+  for (std::uint32_t i = 0; i < specs.size(); ++i) {
+    sequence.slots.push_back({.offset = specs[i].offset,
+                              .requested = specs[i].size,
+                              .size = (specs[i].size + 63) / 64 * 64,
+                              .birth = i,
+                              .length = specs[i].length});
+  }
+  return sequence;
+}
+
+Plan plan_of(std::vector<Sequence> sequences, std::vector<PlanEdge> edges = {}) {
+  Plan plan;
+  plan.edges = std::move(edges);
+  for (const Sequence& sequence : sequences) {
+    if (sequence.parent < 0) plan.lane_keys.push_back(plan.lane_keys.size());
+    for (const Slot& slot : sequence.slots) {
+      if (slot.planned()) plan.arena_bytes = std::max(plan.arena_bytes, slot.offset + slot.size);
+    }
+  }
+  plan.sequences = std::move(sequences);
+  if (const auto violation = verify(plan)) throw std::logic_error(*violation);
+  return plan;
+}
+
+// An arena that serves a plan from its first slot on.
+struct Serving {
+  explicit Serving(const Plan& plan, Device& the_device) : device(the_device), arena(device, 64) {
+    load(plan);
+  }
+  void load(const Plan& plan) {
+    REQUIRE(arena.activate(std::make_shared<const PlanLookup>(plan), false).ok());
+    for (const LaneKey key : plan.lane_keys) (void)arena.mark(key);
+  }
+  void* hit(Bytes size, LaneKey lane = 0) {
+    const Arena::Outcome outcome = arena.allocate(size, lane, 0);
+    REQUIRE(arena.is_valid() == "");
+    REQUIRE(outcome.served == Served::kHit);
+    return outcome.pointer;
+  }
+  Served miss(Bytes size, LaneKey lane = 0) {
+    const Arena::Outcome outcome = arena.allocate(size, lane, 0);
+    REQUIRE(arena.is_valid() == "");
+    REQUIRE(outcome.pointer == nullptr);
+    return outcome.served;
+  }
+  bool free(void* pointer) {
+    const bool found = arena.free(pointer).found;
+    REQUIRE(arena.is_valid() == "");
+    return found;
+  }
+  Device& device;
+  Arena arena;
+};
+
+struct HostServing : private std::unique_ptr<Device>, Serving {
+  explicit HostServing(const Plan& plan)
+      : std::unique_ptr<Device>(make_host_device(Bytes{1} << 30)), Serving(plan, *get()) {}
+};
+
+// A: [0, 64) for ticks 0 and 1; B on the same bytes at tick 2; C again at tick 3; D beside them
+// all.
+const Plan kThreeOnOne = plan_of({sequence_of({{0, 64, 2}, {64, 128, 3}, {0, 60, 1}, {0, 50, 1}})});
+
+std::ptrdiff_t apart(void* a, void* b) {
+  return static_cast<std::byte*>(b) - static_cast<std::byte*>(a);
+}
+
+}  // namespace
+
+TEST_CASE("The k-th request is served at its planned offset in every step", "[arena]") {
+  HostServing serving(kThreeOnOne);
+  void* first = nullptr;
+  for (int step = 0; step < 3; ++step) {
+    void* a = serving.hit(64);
+    if (first == nullptr) first = a;
+    REQUIRE(a == first);
+    void* d = serving.hit(128);
+    REQUIRE(apart(a, d) == 64);
+    REQUIRE(serving.free(a));
+    void* b = serving.hit(60);
+    REQUIRE(b == a);
+    REQUIRE(serving.free(b));
+    void* c = serving.hit(50);
+    REQUIRE(c == a);
+    REQUIRE(serving.free(c));
+    REQUIRE(serving.free(d));
+    REQUIRE_FALSE(serving.arena.mark(0));
+    REQUIRE(serving.arena.off_schedule() == 0);
+  }
+}
+
+TEST_CASE("A block that overstays keeps its bytes although the tenant after it never came",
+          "[arena]") {
+  HostServing serving(kThreeOnOne);
+  void* a = serving.hit(64);
+  void* d = serving.hit(128);
+  REQUIRE(serving.miss(60) == Served::kMissBusy);  // B: A is still there
+  REQUIRE(serving.miss(50) == Served::kMissBusy);  // C: B is not in the arena, A is
+  REQUIRE(serving.arena.free(a).late);
+  serving.free(d);
+  serving.arena.mark(0);
+  REQUIRE(serving.hit(64) == a);
+}
+
+TEST_CASE("A slot that is still live when its step comes again is not handed out twice",
+          "[arena]") {
+  HostServing serving(plan_of({sequence_of({{0, 64, 2}, {64, 64, 2}})}));
+  void* a = serving.hit(64);
+  void* b = serving.hit(64);
+  REQUIRE(serving.miss(64) == Served::kMissBusy);
+  REQUIRE(serving.free(b));
+  REQUIRE(serving.hit(64) == b);
+  REQUIRE(serving.free(a));
+  REQUIRE(serving.hit(64) == a);
+}
+
+TEST_CASE("A lifetime may wrap around into the next step", "[arena]") {
+  // The second slot lives until after the first request of the next step.
+  HostServing serving(plan_of({sequence_of({{0, 64, 1}, {64, 64, 3}, {0, 64, 1}})}));
+  void* wrapped = nullptr;
+  for (int step = 0; step < 3; ++step) {
+    void* first = serving.hit(64);
+    if (wrapped != nullptr) REQUIRE_FALSE(serving.arena.free(wrapped).late);
+    serving.free(first);
+    wrapped = serving.hit(64);
+    serving.free(serving.hit(64));
+    serving.arena.mark(0);
+    REQUIRE(serving.arena.off_schedule() == 0);
+  }
+}
+
+TEST_CASE("Frees of what is not live are found", "[arena]") {
+  HostServing serving(kThreeOnOne);
+  auto* a = static_cast<std::byte*>(serving.hit(64));
+  REQUIRE_FALSE(serving.free(a + 64));
+  REQUIRE_FALSE(serving.free(a + 1));
+  REQUIRE_FALSE(serving.free(a + 4096));
+  REQUIRE(serving.free(a));
+  REQUIRE_FALSE(serving.free(a));
+}
+
+TEST_CASE("An early mark starts the step again and what is alive stays apart", "[arena]") {
+  HostServing serving(plan_of({sequence_of({{0, 64, 2}, {64, 64, 2}, {128, 128, 1}, {0, 64, 1}})}));
+  void* a = serving.hit(64);
+  void* b = serving.hit(64);
+  REQUIRE(serving.arena.mark(0));
+  REQUIRE(serving.miss(64) == Served::kMissBusy);
+  REQUIRE(serving.free(a));
+  REQUIRE(serving.miss(64) == Served::kMissBusy);
+  REQUIRE(serving.free(b));
+  REQUIRE(serving.arena.mark(0));
+  REQUIRE(serving.hit(64) == a);
+  REQUIRE(serving.hit(64) == b);
+}
+
+TEST_CASE("Without a mark the step starts again by itself", "[arena]") {
+  HostServing serving(kThreeOnOne);
+  for (int step = 0; step < 5; ++step) {
+    void* a = serving.hit(64);
+    void* d = serving.hit(128);
+    serving.free(a);
+    serving.free(serving.hit(60));
+    serving.free(serving.hit(50));
+    serving.free(d);
+  }
+}
+
+TEST_CASE("A slot that the plan leaves to the pool keeps its place in the sequence", "[arena]") {
+  Sequence sequence = sequence_of({{0, 64, 1}, {0, 64, 1}, {0, 128, 1}});
+  sequence.slots[1].offset = Slot::kUnplanned;
+  HostServing serving(plan_of({sequence}));
+  for (int step = 0; step < 2; ++step) {
+    serving.free(serving.hit(64));
+    REQUIRE(serving.miss(64) == Served::kUnplanned);
+    serving.free(serving.hit(128));
+  }
+}
+
+TEST_CASE(
+    "A lane that the plan does not know misses and binds at its mark when the plan has one lane",
+    "[arena]") {
+  HostServing serving(kThreeOnOne);
+  REQUIRE(serving.miss(64, 7) == Served::kMissLane);
+  serving.arena.mark(7);
+  serving.hit(64, 7);
+  REQUIRE(serving.miss(128, 0) == Served::kMissLane);
+}
+
+TEST_CASE("Blocks of one plan outlive it and keep their bytes under the next", "[arena]") {
+  HostServing serving(kThreeOnOne);
+  void* a = serving.hit(64);
+  const Plan next = plan_of({sequence_of({{0, 128, 2}, {128, 64, 2}})});
+  serving.load(next);
+  REQUIRE(serving.miss(128) == Served::kMissBusy);
+  void* other = serving.hit(64);
+  REQUIRE(apart(a, other) == 128);
+  REQUIRE(serving.free(a));
+  REQUIRE_FALSE(serving.free(a));
+  serving.free(other);
+  serving.arena.mark(0);
+  REQUIRE(serving.hit(128) == a);
+}
+
+TEST_CASE("A plan without a home serves nothing and leaves the one before it", "[arena]") {
+  const auto device = make_host_device(Bytes{1} << 20);
+  Arena arena(*device, 64);
+  REQUIRE(arena.activate(std::make_shared<const PlanLookup>(kThreeOnOne), false).ok());
+  arena.mark(0);
+  const Plan large = plan_of({sequence_of({{0, Bytes{1} << 30, 1}})});
+  REQUIRE_FALSE(arena.activate(std::make_shared<const PlanLookup>(large), false).ok());
+  REQUIRE(arena.plan()->plan() == kThreeOnOne);
+  arena.mark(0);
+  REQUIRE(arena.allocate(64, 0, 0).served == Served::kHit);
+}
+
+TEST_CASE("A branch of the step is followed where its first request tells it from the others",
+          "[arena]") {
+  // Common: two requests. Then the root goes on with 256 bytes, the branch with 512.
+  Sequence root = sequence_of({{0, 64, 2}, {64, 64, 1}, {64, 256, 1}});
+  Sequence branch;
+  branch.parent = 0;
+  branch.fork = 2;
+  branch.period = 4;
+  branch.marks = {0};
+  branch.slots = {{.offset = 64, .requested = 512, .size = 512, .birth = 2, .length = 1},
+                  {.offset = 64, .requested = 100, .size = 128, .birth = 3, .length = 1}};
+  HostServing serving(plan_of({root, branch}));
+  for (int step = 0; step < 4; ++step) {
+    void* common = serving.hit(64);
+    serving.free(serving.hit(64));
+    serving.free(common);
+    if (step % 2 == 0) {
+      serving.free(serving.hit(256));
+    } else {
+      void* taken = serving.hit(512);
+      REQUIRE(apart(common, taken) == 64);
+      serving.free(taken);
+      serving.free(serving.hit(100));
+    }
+    serving.arena.mark(0);
+  }
+}
+
+TEST_CASE("Bytes used on another lane are handed out after that lane's event", "[arena][lanes]") {
+  test::SimulatedDevice device;
+  Serving serving(kThreeOnOne, device);
+  void* a = serving.hit(64);
+  device.touch(0, a, 64);
+  serving.arena.record_use(a, 5);
+  device.touch(5, a, 64);
+  void* d = serving.hit(128);
+  serving.free(a);
+  void* b = serving.hit(60);
+  REQUIRE(b == a);
+  device.hand_out(0, b, 60);
+  REQUIRE(device.violations().empty());
+  serving.free(b);
+  serving.free(d);
+}
+
+TEST_CASE("A free on another lane than the owner's guards the bytes", "[arena][lanes]") {
+  test::SimulatedDevice device;
+  Serving serving(kThreeOnOne, device);
+  void* a = serving.hit(64);
+  serving.hit(128);
+  device.touch(9, a, 64);
+  REQUIRE(serving.arena.free(a, 9).found);
+  void* b = serving.hit(60);
+  device.hand_out(0, b, 60);
+  REQUIRE(device.violations().empty());
+}
+
+TEST_CASE("A free whose event cannot be recorded keeps the bytes until a synchronisation",
+          "[arena][lanes]") {
+  test::SimulatedDevice device;
+  Serving serving(kThreeOnOne, device);
+  void* a = serving.hit(64);
+  serving.arena.record_use(a, 5);
+  serving.hit(128);
+  device.fail_call(1, {Status::Code::kFailed, "record"}, test::CallKind::kRecord);
+  const Arena::Freed freed = serving.arena.free(a);
+  REQUIRE(freed.found);
+  REQUIRE(freed.device_error);
+  REQUIRE_FALSE(serving.free(a));
+  REQUIRE(serving.miss(60) == Served::kMissBusy);
+  REQUIRE(device.synchronize_all().ok());
+  serving.arena.poll_guards(true);
+  REQUIRE(serving.hit(50) == a);
+}
+
+TEST_CASE("A lane that cannot be made to wait misses", "[arena][lanes]") {
+  test::SimulatedDevice device;
+  Serving serving(kThreeOnOne, device);
+  void* a = serving.hit(64);
+  serving.arena.record_use(a, 5);
+  serving.hit(128);
+  serving.free(a);
+  device.fail_call(1, {Status::Code::kFailed, "wait"}, test::CallKind::kWait);
+  REQUIRE(serving.miss(60) == Served::kMissBusy);
+  REQUIRE(serving.hit(50) == a);
+}
+
+TEST_CASE("Lanes that share bytes by an edge wait for each other's events in every run",
+          "[arena][lanes]") {
+  // Lane 0 uses the bytes at its tick 0, lane 1 at its tick 1, with edges both ways.
+  const Plan plan = plan_of(
+      {sequence_of({{0, 64, 1}, {64, 64, 1}}, 0), sequence_of({{128, 64, 1}, {0, 64, 1}}, 1)},
+      {{.from_lane = 0, .from_tick = 1, .to_lane = 1, .to_tick = 1, .delta = 0},
+       {.from_lane = 1, .from_tick = 2, .to_lane = 0, .to_tick = 0, .delta = 1}});
+  test::SimulatedDevice device;
+  Serving serving(plan, device);
+  void* a = serving.hit(64, 0);
+  device.touch(0, a, 64);
+  serving.hit(64, 1);
+  SECTION("freed in time") {
+    serving.free(a);
+    void* b = serving.hit(64, 1);
+    REQUIRE(b == a);
+    device.hand_out(1, b, 64);
+    REQUIRE(device.violations().empty());
+  }
+  SECTION("still live: lanes drift, and the other lane's position proves nothing") {
+    REQUIRE(serving.miss(64, 1) == Served::kMissBusy);
+  }
+}
+
+TEST_CASE("Pinned bytes are nobody's", "[arena]") {
+  HostServing serving(kThreeOnOne);
+  serving.arena.pin({0, 64});
+  REQUIRE(serving.miss(64) == Served::kMissBusy);
+  serving.hit(128);
+  serving.arena.unpin({0, 64});
+  serving.hit(60);
+}
+
+TEST_CASE("An idle arena gives its memory back and serves no more", "[arena]") {
+  HostServing serving(kThreeOnOne);
+  void* a = serving.hit(64);
+  REQUIRE(serving.arena.retire() == 0);
+  serving.free(a);
+  REQUIRE(serving.arena.retire() >= 192);
+  REQUIRE(serving.miss(128) == Served::kUnplanned);
+}
