@@ -89,8 +89,8 @@ class PairSweep {
   Violation run(const LaneOrder::Clocks& of_lane, const LaneOrder::Clocks& of_shadowing) {
     make_shadows(of_lane, of_shadowing);
     const Sequence& sequence = plan_.sequences[sequence_];
-    EndTree slots(boundaries(sequence));
-    EndTree shadows(boundaries(plan_.sequences[shadowing_sequence_]));
+    EndTree slots(boundaries(sequence), plan_.alignment);
+    EndTree shadows(boundaries(plan_.sequences[shadowing_sequence_]), plan_.alignment);
     for (std::uint64_t turn = 0; turn < 2; ++turn) {
       const std::uint64_t start = turn * sequence.period;
       std::size_t next = 0;
@@ -103,7 +103,7 @@ class PairSweep {
             return violation(EndTree::slot_of(latest), shadow.slot);
           }
           if (shadow.length == 0) continue;
-          shadows.raise(shadows.span(bytes_of(slot_of(shadow))),
+          shadows.raise(shadows.own_span(bytes_of(slot_of(shadow))),
                         EndTree::value(start + shadow.begin + shadow.length, shadow.slot));
         }
         return std::nullopt;
@@ -114,7 +114,7 @@ class PairSweep {
         if (!slot.planned()) continue;
         const EndTree::Value latest = shadows.max(shadows.span(bytes_of(slot)));
         if (EndTree::end_of(latest) > start + k) return violation(k, EndTree::slot_of(latest));
-        slots.raise(slots.span(bytes_of(slot)), EndTree::value(start + k + slot.length, k));
+        slots.raise(slots.own_span(bytes_of(slot)), EndTree::value(start + k + slot.length, k));
       }
     }
     return std::nullopt;

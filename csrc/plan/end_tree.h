@@ -2,6 +2,7 @@
 
 #include "csrc/core/bytes.h"
 #include "csrc/core/interval_map.h"
+#include "csrc/plan/offset_table.h"
 
 #include <algorithm>
 #include <bit>
@@ -14,8 +15,7 @@ namespace berth {
 // birth, "is anything that touches these bytes still alive?".
 //
 // An address-ordered tree over the ranges between given boundaries. Ends need never be removed: one
-// that is not later than the present is a block that has gone. raise() and max() are O(log n) after
-// the bisection that span() is.
+// that is not later than the present is a block that has gone. raise() and max() are O(log n).
 class EndTree {
  public:
   // An end and who ends then, ordered by end; 0 is nobody. Ends are below 2^40, slots below 2^24.
@@ -33,15 +33,27 @@ class EndTree {
     std::size_t first = 0, last = 0;
   };
 
-  // Ranges that are raised later begin and end at boundaries, in any order, as often as they come.
-  explicit EndTree(std::vector<Bytes> boundaries) : boundaries_(std::move(boundaries)) {
+  // Boundaries are multiples of `alignment`, in any order, as often as they come.
+  EndTree(const std::vector<Bytes>& boundaries, Bytes alignment) : ranks_(alignment) {
+    for (const Bytes boundary : boundaries) {
+      ranks_.insert(boundary, 0);
+      if (ranks_.size() > boundaries_.size()) boundaries_.push_back(boundary);
+    }
     std::sort(boundaries_.begin(), boundaries_.end());
-    boundaries_.erase(std::unique(boundaries_.begin(), boundaries_.end()), boundaries_.end());
+    ranks_.for_each([&](Bytes boundary, std::uint32_t& rank) {
+      const auto at = std::lower_bound(boundaries_.begin(), boundaries_.end(), boundary);
+      rank = static_cast<std::uint32_t>(at - boundaries_.begin());
+    });
     leaves_ = std::bit_ceil(std::max<std::size_t>(1, ranges()));
     nodes_.resize(2 * leaves_);
   }
 
-  // All that touches `range`.
+  // A range that lies between two boundaries. O(1).
+  [[nodiscard]] Span own_span(ByteRange range) const noexcept {
+    return {ranks_.find(range.first), ranks_.find(range.last)};
+  }
+
+  // All that touches any range. O(log n).
   [[nodiscard]] Span span(ByteRange range) const noexcept {
     const auto begin = boundaries_.begin();
     const auto first = std::upper_bound(begin, boundaries_.end(), range.first);
@@ -55,12 +67,12 @@ class EndTree {
     if (span.first >= span.last) return 0;
     std::size_t low = span.first + leaves_, high = span.last + leaves_;
     Value latest = 0;
-    // Ends that were raised over whole subtrees above the span.
-    for (std::size_t node = low >> 1; node != 0; node >>= 1)
-      latest = std::max(latest, nodes_[node].all);
-    for (std::size_t node = (high - 1) >> 1; node != 0; node >>= 1) {
-      latest = std::max(latest, nodes_[node].all);
+    // Ends that were raised over whole subtrees above the span, on two ways that meet.
+    std::size_t left = low >> 1, right = (high - 1) >> 1;
+    for (; left != right; left >>= 1, right >>= 1) {
+      latest = std::max({latest, nodes_[left].all, nodes_[right].all});
     }
+    for (; left != 0; left >>= 1) latest = std::max(latest, nodes_[left].all);
     for (; low < high; low >>= 1, high >>= 1) {
       if (low & 1) latest = std::max(latest, nodes_[low++].any);
       if (high & 1) latest = std::max(latest, nodes_[--high].any);
@@ -94,6 +106,7 @@ class EndTree {
     for (; node != 0 && nodes_[node].any < to; node >>= 1) nodes_[node].any = to;
   }
 
+  OffsetTable ranks_;  // of boundaries
   std::vector<Bytes> boundaries_;
   std::size_t leaves_ = 1;
   std::vector<Node> nodes_;

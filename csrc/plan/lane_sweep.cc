@@ -21,7 +21,7 @@ std::uint64_t wrapped_end(const Sequence& sequence, const Slot& slot) noexcept {
   return end > sequence.period ? end - sequence.period : 0;
 }
 
-EndTree tree_of(const Sequence& sequence) {
+EndTree tree_of(const Sequence& sequence, Bytes alignment) {
   std::vector<Bytes> boundaries;
   boundaries.reserve(2 * sequence.slots.size());
   for (const Slot& slot : sequence.slots) {
@@ -29,7 +29,7 @@ EndTree tree_of(const Sequence& sequence) {
     boundaries.push_back(slot.offset);
     boundaries.push_back(slot.offset + slot.size);
   }
-  return EndTree(std::move(boundaries));
+  return EndTree(boundaries, alignment);
 }
 
 // A walk over all paths of all lanes, births in order. Each sequence on the present path has a tree
@@ -80,8 +80,8 @@ class LaneSweep {
         boundaries.push_back(slot.offset + slot.size);
       }
     }
-    EndTree tree(std::move(boundaries));
-    for (const auto& [range, end] : wrapped) tree.raise(tree.span(range), end);
+    EndTree tree(boundaries, plan_.alignment);
+    for (const auto& [range, end] : wrapped) tree.raise(tree.own_span(range), end);
     return tree;
   }
 
@@ -89,13 +89,13 @@ class LaneSweep {
   Violation sweep(std::uint32_t s) {
     const Sequence& sequence = plan_.sequences[s];
     const std::size_t level = trees_.size();
-    trees_.push_back(tree_of(sequence));
+    trees_.push_back(tree_of(sequence, plan_.alignment));
     if (sequence.parent < 0) {
       for (std::uint32_t k = 0; k < sequence.slots.size(); ++k) {
         const Slot& slot = sequence.slots[k];
         const std::uint64_t end = wrapped_end(sequence, slot);
         if (!slot.planned() || end == 0) continue;
-        trees_[level].raise(trees_[level].span(bytes_of(slot)),
+        trees_[level].raise(trees_[level].own_span(bytes_of(slot)),
                             EndTree::value(end, first_slots_[s] + k));
       }
     }
@@ -113,7 +113,7 @@ class LaneSweep {
         if (EndTree::end_of(latest) > slot.birth) return overlap(s, k, latest);
       }
       EndTree& own = trees_[level];
-      const EndTree::Span span = own.span(bytes);
+      const EndTree::Span span = own.own_span(bytes);
       const EndTree::Value latest = own.max(span);
       if (EndTree::end_of(latest) > slot.birth) return overlap(s, k, latest);
       own.raise(span, EndTree::value(std::uint64_t{slot.birth} + slot.length, first_slots_[s] + k));

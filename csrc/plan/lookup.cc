@@ -35,8 +35,7 @@ void PlanLookup::make_entries() {
   first_slots_.reserve(plan_.sequences.size() + 1);
   forks_.reserve(plan_.sequences.size());
   if (plan_.sequences.size() > 1) sequence_of_.reserve(count);
-  cell_unit_ = std::countr_zero(plan_.alignment);
-  grow_cells();
+  cells_ = OffsetTable(plan_.alignment);
   for (std::uint32_t s = 0; s < plan_.sequences.size(); ++s) {
     const Sequence& sequence = plan_.sequences[s];
     first_slots_.push_back(static_cast<SlotIndex>(entries_.size()));
@@ -45,40 +44,20 @@ void PlanLookup::make_entries() {
       sequence_of_.insert(sequence_of_.end(), sequence.slots.size(), s);
     }
     for (const Slot& slot : sequence.slots) {
+      CellIndex cell = kNone;
+      if (slot.planned()) {
+        cell = cells_.insert(slot.offset, static_cast<CellIndex>(cell_offsets_.size()));
+        if (cell == cell_offsets_.size()) cell_offsets_.push_back(slot.offset);
+      }
       entries_.push_back({.offset = slot.offset,
                           .requested = slot.requested,
-                          .cell = slot.planned() ? add_cell(slot.offset) : kNone,
+                          .cell = cell,
                           .birth = slot.birth,
                           .length = slot.length,
                           .shared = 0});
     }
   }
   first_slots_.push_back(static_cast<SlotIndex>(entries_.size()));
-}
-
-PlanLookup::CellIndex PlanLookup::add_cell(Bytes offset) {
-  std::size_t i = cell_hash(offset);
-  while (cell_table_[i].cell != kNone) {
-    if (cell_table_[i].offset == offset) return cell_table_[i].cell;
-    i = (i + 1) & cell_mask_;
-  }
-  const auto cell = static_cast<CellIndex>(cell_offsets_.size());
-  cell_offsets_.push_back(offset);
-  cell_table_[i] = {offset, cell};
-  if (2 * cell_offsets_.size() > cell_table_.size()) grow_cells();
-  return cell;
-}
-
-void PlanLookup::grow_cells() {
-  const std::size_t size = std::max<std::size_t>(8, 2 * cell_table_.size());
-  cell_table_.assign(size, CellKey{});
-  cell_mask_ = size - 1;
-  cell_shift_ = 64 - std::countr_zero(size);
-  for (CellIndex cell = 0; cell < cell_offsets_.size(); ++cell) {
-    std::size_t i = cell_hash(cell_offsets_[cell]);
-    while (cell_table_[i].cell != kNone) i = (i + 1) & cell_mask_;
-    cell_table_[i] = {cell_offsets_[cell], cell};
-  }
 }
 
 // In order of offset, what a slot touches behind itself is a run of slots: it is shared with

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "csrc/core/bytes.h"
+#include "csrc/plan/offset_table.h"
 #include "csrc/plan/plan.h"
 
 #include <cstddef>
@@ -25,7 +26,7 @@ class PlanLookup {
  public:
   using SlotIndex = std::uint32_t;
   using CellIndex = std::uint32_t;
-  static constexpr std::uint32_t kNone = 0xFFFFFFFF;
+  static constexpr std::uint32_t kNone = OffsetTable::kNone;
 
   // What the hot path reads of a slot, in one half of a cache line.
   struct alignas(32) Entry {
@@ -83,13 +84,7 @@ class PlanLookup {
   }
 
   // The cell at an offset, or kNone. O(1), a hash table whatever the arena's size.
-  [[nodiscard]] CellIndex cell_at(Bytes offset) const noexcept {
-    // Empty keys are kUnplanned, which is no offset: it finds an empty place, whose cell is kNone.
-    for (std::size_t i = cell_hash(offset);; i = (i + 1) & cell_mask_) {
-      const CellKey& key = cell_table_[i];
-      if (key.offset == offset || key.offset == Slot::kUnplanned) return key.cell;
-    }
-  }
+  [[nodiscard]] CellIndex cell_at(Bytes offset) const noexcept { return cells_.find(offset); }
 
   // Where the request sizes `window` (oldest first) occur in a sequence: ticks after the last of
   // them, ascending. The last is one of the sequence's own; those before it may lie before the
@@ -102,10 +97,6 @@ class PlanLookup {
       std::uint32_t sequence, std::span<const Bytes, kWindow> window) const noexcept;
 
  private:
-  struct CellKey {
-    Bytes offset = Slot::kUnplanned;
-    CellIndex cell = kNone;
-  };
   // All places of one window in one sequence.
   struct WindowKey {
     std::uint64_t hash = 0;
@@ -114,18 +105,11 @@ class PlanLookup {
   };
 
   void make_entries();
-  CellIndex add_cell(Bytes offset);
-  void grow_cells();
   void find_shared();
   void make_ends();
   void make_windows();
   [[nodiscard]] std::span<const SlotIndex> ends_before_fork(std::uint32_t sequence,
                                                             std::uint32_t tick) const noexcept;
-
-  // Multiplicative hashing (Knuth, The Art of Computer Programming 3, 6.4): the top bits.
-  [[nodiscard]] std::size_t cell_hash(Bytes offset) const noexcept {
-    return static_cast<std::size_t>((offset >> cell_unit_) * 0x9E3779B97F4A7C15u >> cell_shift_);
-  }
 
   Plan plan_;
   std::vector<Entry> entries_;
@@ -134,10 +118,7 @@ class PlanLookup {
   std::vector<std::uint32_t> forks_;
 
   std::vector<Bytes> cell_offsets_;
-  std::vector<CellKey> cell_table_;  // open addressing, linear, at most half full
-  std::size_t cell_mask_ = 0;
-  int cell_unit_ = 0;  // log2 of the alignment
-  int cell_shift_ = 63;
+  OffsetTable cells_;
 
   // Rows are own ticks of all sequences, numbered as slots are; row r is
   // ends_[ends_begin_[r], ends_begin_[r + 1]). What wraps around to ticks before a fork comes
