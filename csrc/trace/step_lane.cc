@@ -33,7 +33,7 @@ class LifetimeEvidence {
 
   [[nodiscard]] std::uint64_t length() const {
     if (longest_ != 0 && beyond_ * kTolerated <= seen_) return longest_;
-    return at_least_ >= longest_beyond_ ? StepLaneLog::Slot::kForEver : longest_beyond_;
+    return at_least_ > longest_beyond_ ? StepLaneLog::Slot::kForEver : longest_beyond_;
   }
 
  private:
