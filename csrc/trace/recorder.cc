@@ -104,7 +104,8 @@ class FileRecorder final : public Recorder {
 
   ~FileRecorder() override {
     close();
-    // In a forked child the thread does not exist, and its handle is only forgotten.
+    // In a forked child the thread does not exist: its handle cannot be joined, nor can what it
+    // waited on be destroyed. They are forgotten.
     if (in_child()) {
       (void)writer_.release();
       ::close(fd_);
@@ -144,16 +145,16 @@ class FileRecorder final : public Recorder {
   void close() noexcept override {
     if (in_child()) return;  // its locks may be held for ever, its file is the parent's
     const std::lock_guard closing(close_mutex_);
-    if (writer_ == nullptr) return;
+    if (closed_) return;
     State open = State::kOpen;
     state_.compare_exchange_strong(open, State::kClosed);
     {
-      const std::lock_guard lock(wake_mutex_);
-      stop_ = true;
+      const std::lock_guard lock(writer_->mutex);
+      writer_->stop = true;
     }
-    wake_.notify_one();
-    writer_->join();
-    writer_.reset();
+    writer_->wake.notify_one();
+    writer_->thread.join();
+    closed_ = true;
     ::close(fd_);
     state_.store(State::kClosed);
     alive_.reset();
@@ -235,7 +236,7 @@ class FileRecorder final : public Recorder {
     ::sigfillset(&all);
     ::pthread_sigmask(SIG_SETMASK, &all, &before);
     try {
-      writer_ = std::make_unique<std::thread>([this] { write_until_closed(); });
+      writer_->thread = std::thread([this] { write_until_closed(); });
     } catch (const std::system_error& e) {
       ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
       throw Error(ErrorKind::kSystem,
@@ -245,10 +246,10 @@ class FileRecorder final : public Recorder {
   }
 
   void write_until_closed() noexcept {
-    std::unique_lock lock(wake_mutex_);
-    while (!stop_) {
-      wake_.wait_for(lock, kFlushInterval);
-      const bool last = stop_;
+    std::unique_lock lock(writer_->mutex);
+    for (bool last = false; !last;) {
+      if (!writer_->stop) writer_->wake.wait_for(lock, kFlushInterval);
+      last = writer_->stop;
       lock.unlock();
       flush(last);
       lock.lock();
@@ -357,11 +358,15 @@ class FileRecorder final : public Recorder {
   std::mutex late_mutex_;
   std::shared_ptr<ThreadBuffer> late_;
 
-  std::mutex wake_mutex_;
-  std::condition_variable wake_;
-  bool stop_ = false;
+  struct Writer {
+    std::mutex mutex;
+    std::condition_variable wake;
+    bool stop = false;
+    std::thread thread;
+  };
+  std::unique_ptr<Writer> writer_ = std::make_unique<Writer>();
   std::mutex close_mutex_;
-  std::unique_ptr<std::thread> writer_;
+  bool closed_ = false;
 
   // The writing thread's own, but for the constructor.
   int fd_ = -1;
