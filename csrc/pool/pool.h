@@ -18,8 +18,8 @@ enum class Mobility : std::uint8_t {
   kResident,   // outlives steps: an area of its own
 };
 
-// A block that the pool handed out. The pool owns it; it is valid until its free. `id`, `requested`
-// and `tag` are the caller's.
+// A block that the pool handed out. The pool owns it; it is valid until its free. `requested` is
+// set to the size asked for; it, `id`, `born` and `tag` are the caller's.
 struct PoolBlock {
   void* pointer = nullptr;
   Bytes size = 0;  // rounded up to the pool's alignment
@@ -27,18 +27,22 @@ struct PoolBlock {
   LaneKey lane = 0;
   Mobility mobility = Mobility::kTemporary;
   std::uint64_t id = 0;
+  std::uint64_t born = 0;  // MobilityClassifier::now()
   std::uint32_t tag = 0;
 };
 
 struct PoolOptions {
+  // Of blocks, and the unit that sizes are rounded up to; a power of two.
   Bytes alignment = 64;
-  // Address range of the pool where the device maps pages. 0: twice the device's memory.
+  // Address range of the two ends, and of the residents' area, where the device maps pages. 0:
+  // twice the device's memory, less where the system has no addresses for that.
   Bytes range_bytes = 0;
-  // The range is committed in multiples of this, from both ends inwards.
+  // The range is committed, and given back by trim(), in multiples of this; rounded up to pages.
   Bytes growth_bytes = Bytes{2} << 20;
-  // Residents' area grows in multiples of this.
+  // Residents' area grows in multiples of this, or of growth_bytes where less is left.
   Bytes resident_growth_bytes = Bytes{32} << 20;
-  // Free pages are given back by trim() only.
+  // The most that the pool may have committed. 0: what the device has.
+  Bytes limit_bytes = 0;
 };
 
 struct PoolStats {
@@ -53,15 +57,23 @@ struct PoolStats {
 };
 
 // The fallback behind the plan: one address range with a low and a high end, and an area for
-// residents.
+// residents. Sizes are bytes.
 //
 // Movable blocks take the lowest hole that fits from the low end, temporary ones the highest from
-// the high end; one end never splits the other's holes; the gap between closes last. Holes belong
-// to the lane that freed them; a hole of another lane is taken after that lane's event. Committed
-// pages stay committed until trim(), so that the steady state takes no page faults. O(log n) a
-// call.
+// the high end, residents the smallest of their area; the gap between the ends closes last. A block
+// enters another end's holes only where the pool would have to grow otherwise, and grows the end
+// that needs fewer new pages. Committed pages stay committed until trim(), so that the steady state
+// takes no page faults. On a device that maps no pages each growth is a segment of its own.
 //
-// Not thread-safe: the runtime's lock covers it.
+// On an asynchronous device a hole belongs to the lane of the block that was freed; pages that no
+// lane has used since they were committed or the device was synchronised belong to nobody. A lane
+// takes its own holes and nobody's; before an allocation fails, another lane's, after an event
+// recorded on that lane, unless one of the two is being captured. Neighbouring holes coalesce where
+// one lane may take both. On a synchronous device all holes are nobody's.
+//
+// Owns its ranges, blocks and the events given to it. Not thread-safe: the runtime's lock covers
+// it. May be called while a lane is captured, trim() apart. allocate and free are O(log holes) and
+// call neither malloc nor the device in the steady state; find is O(1).
 class Pool {
  public:
   // Throws Error(kSystem) where no range can be reserved.
@@ -70,8 +82,9 @@ class Pool {
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
 
-  // Hands out a block, or null where the device refuses more memory (nothing changed then).
-  // Requires size > 0.
+  // Hands out a block, or null where the device or the limit refuses more memory, the size is 0 or
+  // beyond every range, or the host's memory is exhausted (nothing changed then). Polls the events
+  // of waiting blocks before it grows.
   [[nodiscard]] PoolBlock* allocate(Bytes size, LaneKey lane, Mobility mobility) noexcept;
 
   // The live block that starts at `pointer`, or null. O(1).
@@ -85,11 +98,18 @@ class Pool {
   void free(PoolBlock* block) noexcept;
   void free_after(PoolBlock* block, std::vector<DeviceEvent> events) noexcept;
 
-  // Moves blocks whose events are complete to the holes. Returns how many bytes came free.
+  // Moves blocks whose events are complete to the holes. Returns how many bytes came free. A block
+  // with an event that cannot be asked stays.
   Bytes process_events() noexcept;
 
-  // Gives whole free pages back to the device. Returns bytes given back.
+  // Gives whole free pages back to the device, in multiples of growth_bytes. Waits for all work of
+  // an asynchronous device before. Returns bytes given back; pages whose return failed stay
+  // committed.
   Bytes trim() noexcept;
+
+  // The most that may be committed from now on (0: what the device has). What is committed already
+  // stays.
+  void set_limit(Bytes limit) noexcept;
 
   [[nodiscard]] PoolStats stats() const noexcept;
   // Calls `visit(block)` for each live block, in address order.

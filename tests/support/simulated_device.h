@@ -70,8 +70,7 @@ class SimulatedDevice final : public Device {
     properties_.asynchronous = true;
   }
 
-  // --- Faults
-  // -------------------------------------------------------------------------------------
+  // --- Faults -----------------------------------------------------------------------------------
 
   // The n-th call from now (1 is the next) fails with `status`, once, or it and all later ones.
   // Without a kind every kind counts.
@@ -94,8 +93,7 @@ class SimulatedDevice final : public Device {
     return calls_[static_cast<std::size_t>(kind)];
   }
 
-  // --- Lanes
-  // --------------------------------------------------------------------------------------
+  // --- Lanes ------------------------------------------------------------------------------------
 
   // Runs some of the queued work, chosen by `random`: each lane in order, waits obeyed.
   void complete_some(std::mt19937& random) {
@@ -118,8 +116,7 @@ class SimulatedDevice final : public Device {
     lane_of(lane).capturing = capturing;
   }
 
-  // --- Happens before
-  // -------------------------------------------------------------------------------
+  // --- Happens before ---------------------------------------------------------------------------
 
   // Work queued now on `lane` uses these bytes.
   void touch(LaneKey lane, const void* pointer, Bytes size) {
@@ -150,8 +147,7 @@ class SimulatedDevice final : public Device {
     return violations_;
   }
 
-  // --- Leaks
-  // ----------------------------------------------------------------------------------------
+  // --- Leaks ------------------------------------------------------------------------------------
 
   [[nodiscard]] std::size_t live_events() const {
     const std::lock_guard lock(mutex_);
@@ -168,8 +164,7 @@ class SimulatedDevice final : public Device {
     return options_.total_bytes - free;
   }
 
-  // --- Device
-  // ---------------------------------------------------------------------------------------
+  // --- Device -----------------------------------------------------------------------------------
 
   const DeviceProperties& properties() const noexcept override { return properties_; }
   Status free_bytes(Bytes* free) noexcept override {

@@ -1,0 +1,96 @@
+#pragma once
+
+#include "csrc/pool/pool.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <new>
+#include <vector>
+
+namespace berth {
+
+struct LaneHoles;
+struct Segment;
+
+// A piece of a segment: a live block, a hole, a block that waits for events, or pages given back.
+// The chunks of a segment follow each other without a gap and form a list in address order.
+struct Chunk : PoolBlock {
+  enum class Kind : std::uint8_t {
+    kLive,
+    kHole,
+    kWaiting,
+    kReturned,  // no memory behind it: trim() gave its pages back
+  };
+
+  [[nodiscard]] Bytes first() const noexcept { return reinterpret_cast<Bytes>(pointer); }
+  [[nodiscard]] Bytes last() const noexcept { return first() + size; }
+
+  Chunk* previous = nullptr;  // in the segment
+  Chunk* next = nullptr;
+  Segment* segment = nullptr;
+  LaneHoles* owner = nullptr;  // of a hole: who may take it; of a block: who will own its hole
+  // Links of the one tree or list that the chunk is in, by its kind.
+  Chunk* left = nullptr;
+  Chunk* right = nullptr;
+  Chunk* parent = nullptr;
+  Bytes largest = 0;  // size of the largest hole of its subtree
+  std::uint32_t priority = 0;
+  Kind kind = Kind::kHole;
+  std::vector<DeviceEvent> events;  // of a waiting block
+};
+
+// Chunks by the slab, so that the steady state never calls malloc. Addresses are stable.
+class ChunkSlab {
+ public:
+  // Makes sure that `count` take() calls succeed. False where the host's memory is exhausted.
+  [[nodiscard]] bool prepare(std::size_t count) noexcept {
+    while (free_count_ < count)
+      if (!add_slab()) return false;
+    return true;
+  }
+  // Requires a chunk that prepare() made sure of.
+  [[nodiscard]] Chunk* take() noexcept {
+    Chunk* chunk = free_;
+    free_ = chunk->next;
+    --free_count_;
+    chunk->previous = chunk->next = chunk->left = chunk->right = chunk->parent = nullptr;
+    chunk->segment = nullptr;
+    chunk->owner = nullptr;
+    return chunk;
+  }
+  void give(Chunk* chunk) noexcept {
+    chunk->next = free_;
+    free_ = chunk;
+    ++free_count_;
+  }
+
+ private:
+  static constexpr std::size_t kSlab = 128;
+
+  bool add_slab() noexcept {
+    try {
+      slabs_.reserve(slabs_.size() + 1);
+      slabs_.push_back(std::make_unique<Chunk[]>(kSlab));
+    } catch (const std::bad_alloc&) {
+      return false;
+    }
+    for (std::size_t i = kSlab; i-- > 0;) {
+      Chunk& chunk = slabs_.back()[i];
+      // xorshift32 (Marsaglia 2003): priorities of a treap need no better randomness.
+      random_ ^= random_ << 13;
+      random_ ^= random_ >> 17;
+      random_ ^= random_ << 5;
+      chunk.priority = random_;
+      give(&chunk);
+    }
+    return true;
+  }
+
+  std::vector<std::unique_ptr<Chunk[]>> slabs_;
+  Chunk* free_ = nullptr;
+  std::size_t free_count_ = 0;
+  std::uint32_t random_ = 0x9E3779B9;
+};
+
+}  // namespace berth

@@ -1,0 +1,320 @@
+#include "csrc/core/check.h"
+#include "csrc/pool/state.h"
+
+#include <algorithm>
+#include <new>
+#include <utility>
+
+namespace berth {
+namespace {
+
+void* address(Bytes at) noexcept { return reinterpret_cast<void*>(at); }
+
+// The smallest multiple of `unit` that is not below `value`.
+Bytes round_up(Bytes value, Bytes unit) noexcept { return (value + unit - 1) / unit * unit; }
+
+// Twice the device's memory where nothing else is asked: holes may then lie anywhere without
+// addresses running out. x86-64 has 2^47.
+Bytes default_range(const Device& device) noexcept {
+  return 2 * std::min(device.properties().total_bytes, Bytes{1} << 44);
+}
+
+}  // namespace
+
+// --- Ranges -------------------------------------------------------------------------------------
+
+Pool::State::State(Device& the_device, const PoolOptions& the_options)
+    : device(the_device),
+      options(the_options),
+      maps(the_device.properties().maps_pages),
+      asynchronous(the_device.properties().asynchronous) {
+  const Bytes page = device.properties().page_bytes;
+  BERTH_CHECK(is_power_of_two(options.alignment) && options.alignment <= page, kUsage,
+              "the pool's alignment {} is no power of two up to the device's page of {}",
+              options.alignment, page);
+  BERTH_CHECK(options.growth_bytes <= kMaxBytes / 4 &&
+                  options.resident_growth_bytes <= kMaxBytes / 4 &&
+                  options.range_bytes <= kMaxBytes / 4,
+              kUsage, "the pool cannot grow by {} or {} in a range of {}",
+              format_bytes(options.growth_bytes), format_bytes(options.resident_growth_bytes),
+              format_bytes(options.range_bytes));
+  unit = std::max(round_up(options.growth_bytes, page), page);
+  options.resident_growth_bytes = std::max(round_up(options.resident_growth_bytes, unit), unit);
+  if (!maps) return;
+
+  for (Range* const range : {&ends, &residents}) {
+    Bytes size = round_up(
+        std::max(options.range_bytes == 0 ? default_range(device) : options.range_bytes, unit),
+        unit);
+    while (true) {
+      void* base = nullptr;
+      const Status status = device.reserve(size, page, &base);
+      if (status.ok()) {
+        *range = {reinterpret_cast<Bytes>(base), size};
+        break;
+      }
+      // A process whose addresses are limited (RLIMIT_AS) gets a smaller range.
+      if (options.range_bytes == 0 && size / 2 >= unit) {
+        size = round_up(size / 2, unit);
+        continue;
+      }
+      if (range == &residents) (void)device.release(address(ends.first), ends.size);
+      throw Error(ErrorKind::kSystem, fmt::format("the pool cannot reserve {} of addresses: {}",
+                                                  format_bytes(size), device.describe(status)));
+    }
+  }
+  const Bytes lows[kEnds] = {ends.first, ends.first + ends.size, residents.first};
+  for (int end = 0; end < kEnds; ++end) {
+    segments.push_back(std::make_unique<Segment>());
+    segments.back()->end = static_cast<End>(end);
+    segments.back()->first = segments.back()->last = lows[end];
+  }
+}
+
+Pool::State::~State() {
+  // Pages go back when the device is done with them; where it fails there is nothing to be done.
+  if (asynchronous) (void)device.synchronize_all();
+  for (Chunk* block = waiting; block != nullptr; block = block->right)
+    for (const DeviceEvent event : block->events) device.destroy(event);
+  if (maps) {
+    (void)device.release(address(ends.first), ends.size);
+    (void)device.release(address(residents.first), residents.size);
+  } else {
+    for (const auto& segment : segments)
+      (void)device.release(address(segment->first), segment->last - segment->first);
+  }
+}
+
+bool Pool::State::contains(Bytes at) const noexcept {
+  if (maps) return ends.contains(at) || residents.contains(at);
+  const auto after =
+      std::upper_bound(segments.begin(), segments.end(), at,
+                       [](Bytes key, const auto& segment) { return key < segment->first; });
+  return after != segments.begin() && at < (*std::prev(after))->last;
+}
+
+// --- Growth -------------------------------------------------------------------------------------
+
+Chunk* Pool::State::grow(End end, LaneHoles& mine, Bytes size, bool* fresh) noexcept {
+  if (!maps) return grow_segment(end, mine, size, fresh);
+  if (Chunk* const hole = grow_returned(end, mine, size, fresh)) return hole;
+  return grow_edge(end, mine, size, fresh);
+}
+
+Chunk* Pool::State::grow_returned(End end, LaneHoles& mine, Bytes size, bool* fresh) noexcept {
+  // Only after a trim() are there such pages; few, and this path ends in a system call anyway.
+  for (Chunk* gap = returned[static_cast<int>(end)].front(); gap != nullptr;
+       gap = HoleTree::after(gap)) {
+    Chunk* const before = may_take(gap->previous, mine) ? gap->previous : nullptr;
+    Chunk* const after = may_take(gap->next, mine) ? gap->next : nullptr;
+    const bool from_top = end == End::kHigh;
+    Chunk* const near = from_top ? after : before;
+    Chunk* const far = from_top ? before : after;
+    const Bytes have = near == nullptr ? 0 : near->size;
+    if (have + gap->size + (far == nullptr ? 0 : far->size) < size) continue;
+    const Bytes need = std::min(round_up(size - std::min(size, have), unit), gap->size);
+    if (need == 0 || !within_limit(need)) continue;
+    const Bytes at = from_top ? gap->last() - need : gap->first();
+    if (!device.commit(address(at), need, Device::Residency::kOnDemand).ok()) continue;
+    count_reserved(need);
+    *fresh = !(near != nullptr && near->owner == &mine) &&
+             !(need == gap->size && far != nullptr && far->owner == &mine);
+    HoleTree& tree = returned[static_cast<int>(end)];
+    tree.erase(gap);
+    Chunk* chunk = gap;
+    if (need != gap->size) {
+      chunk = slab.take();
+      chunk->pointer = address(at);
+      chunk->size = need;
+      gap->size -= need;
+      if (from_top) {
+        gap->segment->link_after(gap, chunk);
+      } else {
+        gap->pointer = address(at + need);
+        gap->segment->link_after(gap->previous, chunk);
+      }
+      tree.insert(gap);
+    }
+    chunk->owner = &mine;
+    return add_hole(chunk);
+  }
+  return nullptr;
+}
+
+Chunk* Pool::State::grow_edge(End end, LaneHoles& mine, Bytes size, bool* fresh) noexcept {
+  Segment& segment = mapped(end);
+  Chunk* const edge = may_take(segment.edge(), mine) ? segment.edge() : nullptr;
+  const Bytes have = edge == nullptr ? 0 : edge->size;
+  if (size > kMaxBytes / 2) return nullptr;
+  const Bytes least = round_up(size - std::min(size, have), unit);
+  const Bytes room = end == End::kResident ? residents.first + residents.size - segment.last
+                                           : mapped(End::kHigh).first - mapped(End::kLow).last;
+  const Bytes wish = end == End::kResident ? round_up(least, options.resident_growth_bytes) : least;
+  for (Bytes more = wish;; more = least) {
+    if (more <= room && within_limit(more)) {
+      const Bytes at = end == End::kHigh ? segment.first - more : segment.last;
+      if (device.commit(address(at), more, Device::Residency::kOnDemand).ok()) {
+        Chunk* const chunk = slab.take();
+        chunk->pointer = address(at);
+        chunk->size = more;
+        chunk->owner = &mine;
+        if (end == End::kHigh) {
+          segment.first = at;
+          segment.link_after(nullptr, chunk);
+        } else {
+          segment.last = at + more;
+          segment.link_after(segment.tail, chunk);
+        }
+        count_reserved(more);
+        *fresh = edge == nullptr || edge->owner != &mine;
+        return add_hole(chunk);
+      }
+    }
+    if (more == least) return nullptr;
+  }
+}
+
+Chunk* Pool::State::grow_segment(End end, LaneHoles& mine, Bytes size, bool* fresh) noexcept {
+  if (size > kMaxBytes / 2) return nullptr;
+  const Bytes least = round_up(size, unit);
+  const Bytes wish = end == End::kResident ? round_up(least, options.resident_growth_bytes) : least;
+  std::unique_ptr<Segment> segment;
+  try {
+    segment = std::make_unique<Segment>();
+    segments.reserve(segments.size() + 1);
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+  for (Bytes more = wish;; more = least) {
+    void* base = nullptr;
+    if (within_limit(more) && device.reserve(more, options.alignment, &base).ok()) {
+      segment->end = end;
+      segment->first = reinterpret_cast<Bytes>(base);
+      segment->last = segment->first + more;
+      Chunk* const chunk = slab.take();
+      chunk->pointer = base;
+      chunk->size = more;
+      chunk->owner = &mine;
+      segment->link_after(nullptr, chunk);
+      const auto place =
+          std::upper_bound(segments.begin(), segments.end(), segment,
+                           [](const auto& a, const auto& b) { return a->first < b->first; });
+      segments.insert(place, std::move(segment));
+      count_reserved(more);
+      *fresh = true;
+      return add_hole(chunk);
+    }
+    if (more == least) return nullptr;
+  }
+}
+
+// --- Giving back --------------------------------------------------------------------------------
+
+Bytes Pool::State::trim() noexcept {
+  if (asynchronous) {
+    if (!device.synchronize_all().ok()) return 0;
+    process_events();
+    // All work is done: nobody has to wait for any hole.
+    for (const auto& segment : segments) {
+      for (Chunk* chunk = segment->head; chunk != nullptr; chunk = chunk->next) {
+        if (chunk->kind != Chunk::Kind::kHole || chunk->owner == &nobody) continue;
+        disown(chunk);
+        chunk = add_hole(chunk);
+      }
+    }
+  }
+  if (!maps) return release_free_segments();
+  Bytes given = 0;
+  for (const auto& segment : segments) {
+    for (Chunk* chunk = segment->head; chunk != nullptr; chunk = chunk->next)
+      if (chunk->kind == Chunk::Kind::kHole) given += give_back(chunk);
+    shrink(*segment);
+  }
+  return given;
+}
+
+// Of a hole, its whole units: what is left at the sides stays a hole. The chunk stays where it is
+// in the list.
+Bytes Pool::State::give_back(Chunk* hole) noexcept {
+  const Bytes first = hole->first();
+  const Bytes last = hole->last();
+  const Bytes base = hole->segment->end == End::kResident ? residents.first : ends.first;
+  const Bytes low = base + round_up(first - base, unit);
+  const Bytes high = base + (last - base) / unit * unit;
+  if (low >= high || !slab.prepare(2)) return 0;
+  if (!device.decommit(address(low), high - low).ok()) return 0;
+  Segment& segment = *hole->segment;
+  LaneHoles* const owner = hole->owner;
+  owner->at(segment.end).erase(hole);
+  hole->pointer = address(low);
+  hole->size = high - low;
+  hole->kind = Chunk::Kind::kReturned;
+  if (low != first) {
+    Chunk* const rest = slab.take();
+    rest->pointer = address(first);
+    rest->size = low - first;
+    rest->owner = owner;
+    segment.link_after(hole->previous, rest);
+    add_hole(rest);
+  }
+  if (high != last) {
+    Chunk* const rest = slab.take();
+    rest->pointer = address(high);
+    rest->size = last - high;
+    rest->owner = owner;
+    segment.link_after(hole, rest);
+    add_hole(rest);
+  }
+  stats.reserved -= high - low;
+  coalesce_returned(hole);
+  return high - low;
+}
+
+void Pool::State::coalesce_returned(Chunk* chunk) noexcept {
+  Segment& segment = *chunk->segment;
+  HoleTree& tree = returned[static_cast<int>(segment.end)];
+  for (Chunk* const neighbour : {chunk->previous, chunk->next}) {
+    if (neighbour == nullptr || neighbour->kind != Chunk::Kind::kReturned) continue;
+    tree.erase(neighbour);
+    chunk->pointer = std::min(chunk->pointer, neighbour->pointer);
+    chunk->size += neighbour->size;
+    segment.unlink(neighbour);
+    slab.give(neighbour);
+  }
+  tree.insert(chunk);
+}
+
+// Pages given back at the edge go back to the gap between the ends.
+void Pool::State::shrink(Segment& segment) noexcept {
+  Chunk* const edge = segment.edge();
+  if (edge == nullptr || edge->kind != Chunk::Kind::kReturned) return;
+  if (segment.end == End::kHigh)
+    segment.first = edge->last();
+  else
+    segment.last = edge->first();
+  returned[static_cast<int>(segment.end)].erase(edge);
+  segment.unlink(edge);
+  slab.give(edge);
+}
+
+Bytes Pool::State::release_free_segments() noexcept {
+  Bytes given = 0;
+  for (auto it = segments.begin(); it != segments.end();) {
+    Segment& segment = **it;
+    const Bytes size = segment.last - segment.first;
+    Chunk* const only = segment.head;
+    if (only != segment.tail || only->kind != Chunk::Kind::kHole ||
+        !device.release(address(segment.first), size).ok()) {
+      ++it;
+      continue;
+    }
+    only->owner->at(segment.end).erase(only);
+    slab.give(only);
+    stats.reserved -= size;
+    given += size;
+    it = segments.erase(it);
+  }
+  return given;
+}
+
+}  // namespace berth

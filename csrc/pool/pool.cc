@@ -1,0 +1,292 @@
+#include "csrc/pool/pool.h"
+
+#include "csrc/core/check.h"
+#include "csrc/pool/state.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace berth {
+
+// --- Holes --------------------------------------------------------------------------------------
+
+LaneHoles* Pool::State::holes_of(LaneKey lane) noexcept {
+  if (!asynchronous) return &nobody;
+  if (last_lane != nullptr && last_lane->lane == lane) return last_lane;
+  try {
+    std::unique_ptr<LaneHoles>& holes = lanes[lane];
+    if (holes == nullptr) {
+      holes = std::make_unique<LaneHoles>();
+      holes->lane = lane;
+    }
+    return last_lane = holes.get();
+  } catch (const std::bad_alloc&) {
+    lanes.erase(lane);
+    return nullptr;
+  }
+}
+
+Chunk* Pool::State::find_hole(End end, LaneHoles& mine, Bytes size) noexcept {
+  const auto pick = [&](LaneHoles& holes) {
+    const HoleTree& tree = holes.at(end);
+    if (end == End::kLow) return tree.lowest(size);
+    if (end == End::kHigh) return tree.highest(size);
+    return tree.best(size);
+  };
+  Chunk* const own = pick(mine);
+  if (&mine == &nobody) return own;
+  Chunk* const free = pick(nobody);
+  if (own == nullptr || free == nullptr) return own == nullptr ? free : own;
+  if (end == End::kLow) return own->first() < free->first() ? own : free;
+  if (end == End::kHigh) return own->first() > free->first() ? own : free;
+  return own->size <= free->size ? own : free;
+}
+
+Chunk* Pool::State::find_hole_slowly(End end, LaneHoles& mine, Bytes size, bool* fresh) noexcept {
+  const bool resident = end == End::kResident;
+  const End other = end == End::kLow ? End::kHigh : End::kLow;
+  const auto find = [&]() {
+    Chunk* const hole = find_hole(end, mine, size);
+    return hole != nullptr || resident ? hole : find_hole(other, mine, size);
+  };
+  if (!resident)
+    if (Chunk* const hole = find_hole(other, mine, size)) return hole;
+  if (waiting != nullptr) {
+    bool capturing = false;  // no event may be asked then
+    if (device.capturing(mine.lane, &capturing).ok() && !capturing && process_events() != 0)
+      if (Chunk* const hole = find()) return hole;
+  }
+  if (Chunk* const hole = grow(end, mine, size, fresh)) return hole;
+  for (const End any : {End::kLow, End::kHigh, End::kResident})
+    if (Chunk* const hole = find_hole(any, mine, size)) return hole;
+  if (!asynchronous) return nullptr;
+  for (const End any : {end, other, resident ? End::kHigh : End::kResident})
+    if (Chunk* const hole = take_hole_of_another_lane(any, mine, size)) return hole;
+  return nullptr;
+}
+
+Chunk* Pool::State::take_hole_of_another_lane(End end, LaneHoles& mine, Bytes size) noexcept {
+  bool capturing = false;
+  if (!device.capturing(mine.lane, &capturing).ok() || capturing) return nullptr;
+  for (const auto& [lane, holes] : lanes) {
+    if (holes.get() == &mine) continue;
+    Chunk* const hole = find_hole(end, *holes, size);
+    if (hole == nullptr) continue;
+    if (!device.capturing(lane, &capturing).ok() || capturing) continue;
+    DeviceEvent event = 0;
+    if (!device.record(lane, &event).ok()) continue;
+    const Status status = device.wait(mine.lane, event);
+    device.destroy(event);
+    if (status.ok()) return hole;
+  }
+  return nullptr;
+}
+
+Chunk* Pool::State::cut(Chunk* hole, Bytes size) noexcept {
+  const End end = hole->segment->end;
+  HoleTree& tree = hole->owner->at(end);
+  Chunk* block = hole;
+  if (hole->size == size) {
+    tree.erase(hole);
+  } else {
+    // A hole in a tree by size must leave it before it changes; one by address keeps its place.
+    if (end == End::kResident) tree.erase(hole);
+    block = slab.take();
+    hole->size -= size;
+    if (end == End::kHigh) {
+      block->pointer = reinterpret_cast<void*>(hole->last());
+      hole->segment->link_after(hole, block);
+    } else {
+      block->pointer = hole->pointer;
+      hole->pointer = reinterpret_cast<void*>(hole->first() + size);
+      hole->segment->link_after(hole->previous, block);
+    }
+    if (end == End::kResident)
+      tree.insert(hole);
+    else
+      tree.resized(hole);
+  }
+  block->size = size;
+  block->kind = Chunk::Kind::kLive;
+  return block;
+}
+
+Chunk* Pool::State::add_hole(Chunk* chunk) noexcept {
+  Segment& segment = *chunk->segment;
+  const bool by_address = segment.end != End::kResident;
+  LaneHoles* owner = chunk->owner;
+  // Bytes that nobody owns may become a lane's, so that they coalesce.
+  const auto coalesces = [&](const Chunk* with) {
+    if (with == nullptr || with->kind != Chunk::Kind::kHole) return false;
+    if (with->owner != owner && with->owner != &nobody && owner != &nobody) return false;
+    if (owner == &nobody) owner = with->owner;
+    return true;
+  };
+  Chunk* const left = coalesces(chunk->previous) ? chunk->previous : nullptr;
+  Chunk* const right = coalesces(chunk->next) ? chunk->next : nullptr;
+  // A neighbour that is in the right tree at the right place only has to grow.
+  Chunk* keep = nullptr;
+  if (by_address && left != nullptr && left->owner == owner)
+    keep = left;
+  else if (by_address && right != nullptr && right->owner == owner)
+    keep = right;
+  Chunk* const hole = keep == nullptr ? chunk : keep;
+  void* const pointer = left == nullptr ? chunk->pointer : left->pointer;
+  Bytes size = chunk->size;
+  for (Chunk* const neighbour : {left, right}) {
+    if (neighbour == nullptr) continue;
+    size += neighbour->size;
+    if (neighbour == keep) continue;
+    neighbour->owner->at(segment.end).erase(neighbour);
+    segment.unlink(neighbour);
+    slab.give(neighbour);
+  }
+  if (hole != chunk) {
+    segment.unlink(chunk);
+    slab.give(chunk);
+  }
+  hole->pointer = pointer;
+  hole->size = size;
+  hole->kind = Chunk::Kind::kHole;
+  hole->owner = owner;
+  HoleTree& tree = owner->at(segment.end);
+  if (keep == nullptr)
+    tree.insert(hole);
+  else
+    tree.resized(hole);
+  return hole;
+}
+
+void Pool::State::disown(Chunk* hole) noexcept {
+  hole->owner->at(hole->segment->end).erase(hole);
+  hole->owner = &nobody;
+}
+
+// --- Blocks -------------------------------------------------------------------------------------
+
+PoolBlock* Pool::State::allocate(Bytes asked, LaneKey lane, Mobility mobility) noexcept {
+  if (asked == 0 || asked > kMaxBytes) return nullptr;
+  const Bytes size = align_up(asked, options.alignment);
+  // Host memory first: one chunk for new pages, one for what they were beside, one for the block.
+  if (!slab.prepare(4) || !table.prepare()) return nullptr;
+  LaneHoles* const mine = holes_of(lane);
+  if (mine == nullptr) return nullptr;
+  const End end = static_cast<End>(mobility);
+  bool fresh = false;
+  Chunk* hole = find_hole(end, *mine, size);
+  if (hole == nullptr) hole = find_hole_slowly(end, *mine, size, &fresh);
+  if (hole == nullptr) return nullptr;
+  Chunk* const block = cut(hole, size);
+  if (fresh && block != hole && mine != &nobody) {
+    disown(hole);
+    add_hole(hole);
+  }
+  block->owner = mine;
+  block->requested = asked;
+  block->lane = lane;
+  block->mobility = mobility;
+  block->id = 0;
+  block->born = 0;
+  block->tag = 0;
+  table.insert(block);
+  stats.live += size;
+  stats.live_peak = std::max(stats.live_peak, stats.live);
+  ++stats.blocks;
+  ++stats.allocations[static_cast<int>(mobility)];
+  return block;
+}
+
+void Pool::State::free_after(Chunk* block, std::vector<DeviceEvent> events) noexcept {
+  table.erase(block);
+  stats.live -= block->size;
+  --stats.blocks;
+  if (events.empty()) {
+    add_hole(block);
+    return;
+  }
+  block->kind = Chunk::Kind::kWaiting;
+  block->events = std::move(events);
+  stats.waiting += block->size;
+  block->left = nullptr;
+  block->right = waiting;
+  if (waiting != nullptr) waiting->left = block;
+  waiting = block;
+}
+
+Bytes Pool::State::process_events() noexcept {
+  Bytes freed = 0;
+  for (Chunk* block = waiting; block != nullptr;) {
+    Chunk* const next = block->right;
+    std::vector<DeviceEvent>& events = block->events;
+    while (!events.empty()) {
+      bool complete = false;
+      if (!device.query(events.back(), &complete).ok() || !complete) break;
+      device.destroy(events.back());
+      events.pop_back();
+    }
+    if (events.empty()) {
+      (block->left == nullptr ? waiting : block->left->right) = next;
+      if (next != nullptr) next->left = block->left;
+      freed += block->size;
+      stats.waiting -= block->size;
+      add_hole(block);
+    }
+    block = next;
+  }
+  return freed;
+}
+
+// --- Pool ---------------------------------------------------------------------------------------
+
+Pool::Pool(Device& device, const PoolOptions& options)
+    : state_(std::make_unique<State>(device, options)) {}
+
+Pool::~Pool() = default;
+
+PoolBlock* Pool::allocate(Bytes size, LaneKey lane, Mobility mobility) noexcept {
+  return state_->allocate(size, lane, mobility);
+}
+
+PoolBlock* Pool::find(const void* pointer) noexcept { return state_->table.find(pointer); }
+
+bool Pool::contains(const void* pointer) const noexcept {
+  return state_->contains(reinterpret_cast<Bytes>(pointer));
+}
+
+void Pool::free(PoolBlock* block) noexcept { free_after(block, {}); }
+
+void Pool::free_after(PoolBlock* block, std::vector<DeviceEvent> events) noexcept {
+  BERTH_ASSERT(find(block->pointer) == block, "{} is no live block", block->pointer);
+  state_->free_after(static_cast<Chunk*>(block), std::move(events));
+}
+
+Bytes Pool::process_events() noexcept { return state_->process_events(); }
+
+Bytes Pool::trim() noexcept { return state_->trim(); }
+
+void Pool::set_limit(Bytes limit) noexcept { state_->options.limit_bytes = limit; }
+
+PoolStats Pool::stats() const noexcept {
+  PoolStats stats = state_->stats;
+  const auto add = [&](LaneHoles& holes) {
+    stats.largest_low = std::max(stats.largest_low, holes.at(End::kLow).largest());
+    stats.largest_high = std::max(stats.largest_high, holes.at(End::kHigh).largest());
+  };
+  add(state_->nobody);
+  for (const auto& [lane, holes] : state_->lanes) add(*holes);
+  return stats;
+}
+
+void Pool::for_each_block(const std::function<void(const PoolBlock&)>& visit) const {
+  std::vector<const Segment*> ordered;
+  for (const auto& segment : state_->segments) ordered.push_back(segment.get());
+  std::sort(ordered.begin(), ordered.end(),
+            [](const Segment* a, const Segment* b) { return a->first < b->first; });
+  for (const Segment* segment : ordered)
+    for (const Chunk* chunk = segment->head; chunk != nullptr; chunk = chunk->next)
+      if (chunk->kind == Chunk::Kind::kLive) visit(*chunk);
+}
+
+std::string Pool::is_valid() const { return state_->is_valid(); }
+
+}  // namespace berth

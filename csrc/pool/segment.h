@@ -1,0 +1,48 @@
+#pragma once
+
+#include "csrc/pool/chunk.h"
+#include "csrc/pool/hole_tree.h"
+
+#include <cstdint>
+
+namespace berth {
+
+// Where a chunk lies. The first two values are those of the Mobility that goes there.
+enum class End : std::uint8_t { kLow = 0, kHigh = 1, kResident = 2 };
+inline constexpr int kEnds = 3;
+
+// Holes that one lane may take, by end.
+struct LaneHoles {
+  LaneKey lane = 0;
+  HoleTree trees[kEnds] = {HoleTree(), HoleTree(), HoleTree(HoleTree::Order::kSize)};
+
+  [[nodiscard]] HoleTree& at(End end) noexcept { return trees[static_cast<int>(end)]; }
+};
+
+// A stretch of addresses [first, last) covered by chunks without a gap: an end of the range, the
+// residents' area, or, where the device maps no pages, one reservation.
+struct Segment {
+  End end = End::kLow;
+  Bytes first = 0;
+  Bytes last = 0;
+  Chunk* head = nullptr;  // lowest address
+  Chunk* tail = nullptr;  // highest address
+
+  // The chunk at the side that grows.
+  [[nodiscard]] Chunk* edge() const noexcept { return end == End::kHigh ? head : tail; }
+
+  // Puts `chunk` into the list after `previous`, or first where that is null.
+  void link_after(Chunk* previous, Chunk* chunk) noexcept {
+    chunk->segment = this;
+    chunk->previous = previous;
+    chunk->next = previous == nullptr ? head : previous->next;
+    (chunk->previous == nullptr ? head : chunk->previous->next) = chunk;
+    (chunk->next == nullptr ? tail : chunk->next->previous) = chunk;
+  }
+  void unlink(Chunk* chunk) noexcept {
+    (chunk->previous == nullptr ? head : chunk->previous->next) = chunk->next;
+    (chunk->next == nullptr ? tail : chunk->next->previous) = chunk->previous;
+  }
+};
+
+}  // namespace berth

@@ -1,0 +1,102 @@
+#pragma once
+
+#include "csrc/pool/block_table.h"
+#include "csrc/pool/chunk.h"
+#include "csrc/pool/hole_tree.h"
+#include "csrc/pool/pool.h"
+#include "csrc/pool/segment.h"
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+namespace berth {
+
+// What a Pool is made of. Addresses are bytes from 0; `nobody` owns the holes that every lane may
+// take.
+struct Pool::State {
+  State(Device& the_device, const PoolOptions& the_options);
+  ~State();
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+
+  // --- pool.cc: holes and blocks
+  PoolBlock* allocate(Bytes asked, LaneKey lane, Mobility mobility) noexcept;
+  void free_after(Chunk* block, std::vector<DeviceEvent> events) noexcept;
+  Bytes process_events() noexcept;
+  LaneHoles* holes_of(LaneKey lane) noexcept;
+  // The hole of this end that `mine` or nobody owns and that the end's rule picks; null: none fits.
+  Chunk* find_hole(End end, LaneHoles& mine, Bytes size) noexcept;
+  // The rest of the ways to a hole, in order; `fresh` as grow() says.
+  Chunk* find_hole_slowly(End end, LaneHoles& mine, Bytes size, bool* fresh) noexcept;
+  Chunk* take_hole_of_another_lane(End end, LaneHoles& mine, Bytes size) noexcept;
+  // Cuts `size` bytes off a hole, at the side that the end's rule says. The block is not in the
+  // table yet.
+  Chunk* cut(Chunk* hole, Bytes size) noexcept;
+  // Makes a hole of a chunk that is in its segment's list and in no tree; coalesces. Returns the
+  // hole.
+  Chunk* add_hole(Chunk* chunk) noexcept;
+  // Takes a hole out of its tree and makes it nobody's; add_hole() puts it back.
+  void disown(Chunk* hole) noexcept;
+  // Whether this is a hole that `mine` may take without an event.
+  [[nodiscard]] bool may_take(const Chunk* chunk, const LaneHoles& mine) const noexcept {
+    return chunk != nullptr && chunk->kind == Chunk::Kind::kHole &&
+           (chunk->owner == &mine || chunk->owner == &nobody);
+  }
+
+  // --- pages.cc: committing and giving back
+  // A hole of at least `size` bytes on new pages, owned by `mine`; null, and nothing changed, where
+  // that cannot be. `fresh`: no lane has used any of it.
+  Chunk* grow(End end, LaneHoles& mine, Bytes size, bool* fresh) noexcept;
+  Chunk* grow_returned(End end, LaneHoles& mine, Bytes size, bool* fresh) noexcept;
+  Chunk* grow_edge(End end, LaneHoles& mine, Bytes size, bool* fresh) noexcept;
+  Chunk* grow_segment(End end, LaneHoles& mine, Bytes size, bool* fresh) noexcept;
+  Bytes trim() noexcept;
+  Bytes give_back(Chunk* hole) noexcept;
+  void coalesce_returned(Chunk* chunk) noexcept;
+  void shrink(Segment& segment) noexcept;
+  Bytes release_free_segments() noexcept;
+  [[nodiscard]] bool within_limit(Bytes more) const noexcept {
+    return options.limit_bytes == 0 ||
+           more <= options.limit_bytes - std::min(options.limit_bytes, stats.reserved);
+  }
+  void count_reserved(Bytes more) noexcept {
+    stats.reserved += more;
+    stats.reserved_peak = std::max(stats.reserved_peak, stats.reserved);
+  }
+  [[nodiscard]] Segment& mapped(End end) noexcept {
+    return *segments[static_cast<std::size_t>(end)];
+  }
+  [[nodiscard]] bool contains(Bytes address) const noexcept;
+
+  // --- check.cc
+  [[nodiscard]] std::string is_valid() const;
+
+  struct Range {
+    Bytes first = 0;
+    Bytes size = 0;
+    [[nodiscard]] bool contains(Bytes address) const noexcept { return address - first < size; }
+  };
+
+  Device& device;
+  PoolOptions options;
+  const bool maps;
+  const bool asynchronous;
+  Bytes unit = 0;  // of commits
+  Range ends;      // where the device maps pages
+  Range residents;
+  // Where the device maps pages three, by End; else one a reservation, in address order.
+  std::vector<std::unique_ptr<Segment>> segments;
+  ChunkSlab slab;
+  BlockTable table;
+  LaneHoles nobody;
+  std::unordered_map<LaneKey, std::unique_ptr<LaneHoles>> lanes;
+  LaneHoles* last_lane = nullptr;
+  HoleTree returned[kEnds];  // chunks without pages
+  Chunk* waiting = nullptr;  // list through left and right
+  PoolStats stats;
+};
+
+}  // namespace berth

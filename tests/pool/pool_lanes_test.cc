@@ -1,0 +1,377 @@
+#include "csrc/pool/pool.h"
+#include "tests/catch.h"
+#include "tests/support/simulated_device.h"
+
+#include <cstring>
+#include <map>
+#include <random>
+#include <vector>
+
+using namespace berth;
+using berth::test::CallKind;
+using berth::test::SimulatedDevice;
+
+namespace {
+
+constexpr Bytes kMiB = Bytes{1} << 20;
+const Status kFailure(Status::Code::kFailed, "test", 5);
+const Status kExhausted(Status::Code::kOutOfMemory, "test", 12);
+
+PoolBlock* hand_out(SimulatedDevice& device, Pool& pool, Bytes size, LaneKey lane,
+                    Mobility mobility = Mobility::kMovable) {
+  PoolBlock* const block = pool.allocate(size, lane, mobility);
+  if (block != nullptr) device.hand_out(lane, block->pointer, block->size);
+  CHECK(pool.is_valid() == "");
+  return block;
+}
+
+}  // namespace
+
+TEST_CASE("A lane leaves the holes of another alone while there is memory", "[pool][lanes]") {
+  SimulatedDevice device;
+  {
+    Pool pool(device, {});
+    PoolBlock* const first = hand_out(device, pool, 2 * kMiB, 1);
+    void* const pointer = first->pointer;
+    pool.free(first);
+    REQUIRE(hand_out(device, pool, 2 * kMiB, 2)->pointer != pointer);
+    REQUIRE(hand_out(device, pool, 2 * kMiB, 1)->pointer == pointer);
+    REQUIRE(device.calls(CallKind::kRecord) == 0);
+  }
+  REQUIRE(device.violations().empty());
+}
+
+TEST_CASE("Before it fails a lane takes the hole of another after its event", "[pool][lanes]") {
+  SimulatedDevice device({.total_bytes = 4 * kMiB});
+  {
+    Pool pool(device, {});
+    PoolBlock* const first = hand_out(device, pool, 4 * kMiB, 1);
+    device.touch(1, first->pointer, first->size);
+    pool.free(first);
+    PoolBlock* const second = hand_out(device, pool, 3 * kMiB, 2);
+    REQUIRE(second != nullptr);
+    REQUIRE(device.calls(CallKind::kWait) == 1);
+    // The rest is still the first lane's.
+    REQUIRE(hand_out(device, pool, kMiB, 1) != nullptr);
+    REQUIRE(device.calls(CallKind::kWait) == 1);
+    REQUIRE(hand_out(device, pool, 64, 3) == nullptr);
+  }
+  REQUIRE(device.violations().empty());
+  REQUIRE(device.live_events() == 0);
+}
+
+TEST_CASE("A lane that is captured neither waits for another nor is waited for",
+          "[pool][lanes][capture]") {
+  SimulatedDevice device({.total_bytes = 4 * kMiB});
+  Pool pool(device, {});
+  PoolBlock* const block = hand_out(device, pool, 4 * kMiB, 1);
+  pool.free(block);
+  for (const LaneKey captured : {LaneKey{1}, LaneKey{2}}) {
+    device.set_capturing(captured, true);
+    REQUIRE(hand_out(device, pool, kMiB, 2) == nullptr);
+    device.set_capturing(captured, false);
+  }
+  REQUIRE(hand_out(device, pool, kMiB, 2) != nullptr);
+}
+
+TEST_CASE("A block with events becomes a hole when the last is complete", "[pool][lanes]") {
+  SimulatedDevice device({.total_bytes = 4 * kMiB});
+  {
+    Pool pool(device, {});
+    PoolBlock* const block = hand_out(device, pool, 4 * kMiB, 1);
+    std::vector<DeviceEvent> events(2);
+    for (const LaneKey lane : {LaneKey{2}, LaneKey{3}}) {
+      device.touch(lane, block->pointer, 8);
+      REQUIRE(device.record(lane, &events[lane - 2]).ok());
+    }
+    const DeviceEvent first = events[0];
+    const DeviceEvent second = events[1];
+    void* const pointer = block->pointer;
+    pool.free_after(block, events);
+    REQUIRE(pool.is_valid() == "");
+    REQUIRE(pool.find(pointer) == nullptr);
+    REQUIRE(pool.stats().waiting == 4 * kMiB);
+    REQUIRE(pool.stats().live == 0);
+    REQUIRE(hand_out(device, pool, 64, 1) == nullptr);
+    REQUIRE(device.synchronize(first).ok());
+    REQUIRE(pool.process_events() == 0);
+    REQUIRE(device.synchronize(second).ok());
+    // Events are polled before the pool grows.
+    REQUIRE(hand_out(device, pool, 64, 1) != nullptr);
+    REQUIRE(pool.stats().waiting == 0);
+  }
+  REQUIRE(device.violations().empty());
+  REQUIRE(device.live_events() == 0);
+}
+
+TEST_CASE("An event that cannot be asked leaves its block waiting", "[pool][lanes]") {
+  SimulatedDevice device;
+  Pool pool(device, {});
+  PoolBlock* const block = hand_out(device, pool, kMiB, 1);
+  std::vector<DeviceEvent> events(1);
+  REQUIRE(device.record(2, events.data()).ok());
+  REQUIRE(device.synchronize(events[0]).ok());
+  pool.free_after(block, events);
+  device.fail_call(1, kFailure, CallKind::kQuery);
+  REQUIRE(pool.process_events() == 0);
+  REQUIRE(pool.stats().waiting == kMiB);
+  REQUIRE(pool.process_events() == kMiB);
+}
+
+TEST_CASE("A pool that goes destroys the events that blocks wait for", "[pool][lanes]") {
+  SimulatedDevice device;
+  {
+    Pool pool(device, {});
+    PoolBlock* const block = hand_out(device, pool, kMiB, 1);
+    std::vector<DeviceEvent> events(1);
+    device.touch(2, block->pointer, block->size);
+    REQUIRE(device.record(2, events.data()).ok());
+    pool.free_after(block, events);
+  }
+  REQUIRE(device.live_events() == 0);
+  REQUIRE(device.live_ranges() == 0);
+  REQUIRE(device.violations().empty());
+}
+
+TEST_CASE("Trimming waits for the device and then every lane may take every hole",
+          "[pool][lanes][trim]") {
+  SimulatedDevice device({.total_bytes = 8 * kMiB});
+  {
+    Pool pool(device, {});
+    std::vector<PoolBlock*> blocks;
+    for (LaneKey lane = 1; lane <= 4; ++lane) {
+      blocks.push_back(hand_out(device, pool, 2 * kMiB, lane));
+      device.touch(lane, blocks.back()->pointer, 2 * kMiB);
+    }
+    for (PoolBlock* const block : blocks) pool.free(block);
+    REQUIRE(hand_out(device, pool, 8 * kMiB, 5) == nullptr);
+    device.fail_call(1, kFailure, CallKind::kSynchronizeAll);
+    REQUIRE(pool.trim() == 0);
+    REQUIRE(pool.trim() == 8 * kMiB);
+    REQUIRE(hand_out(device, pool, 8 * kMiB, 5) != nullptr);
+  }
+  REQUIRE(device.violations().empty());
+}
+
+TEST_CASE("Pages whose return fails stay committed", "[pool][trim]") {
+  SimulatedDevice device;
+  Pool pool(device, {});
+  pool.free(hand_out(device, pool, 2 * kMiB, 1));
+  device.fail_call(1, kFailure, CallKind::kDecommit);
+  REQUIRE(pool.trim() == 0);
+  REQUIRE(pool.is_valid() == "");
+  REQUIRE(pool.stats().reserved == 2 * kMiB);
+  REQUIRE(device.committed() == 2 * kMiB);
+  REQUIRE(pool.trim() == 2 * kMiB);
+  REQUIRE(device.committed() == 0);
+}
+
+TEST_CASE("A device that maps no pages is asked for segments and gets whole ones back",
+          "[pool][segments]") {
+  SimulatedDevice device({.total_bytes = 64 * kMiB, .maps_pages = false});
+  {
+    Pool pool(device, {.alignment = 512, .growth_bytes = 4 * kMiB});
+    PoolBlock* const small = hand_out(device, pool, 1000, 1);
+    PoolBlock* const large = hand_out(device, pool, 10 * kMiB, 1);
+    PoolBlock* const resident = hand_out(device, pool, 1000, 1, Mobility::kResident);
+    REQUIRE(device.live_ranges() == 3);
+    REQUIRE(pool.stats().reserved == (4 + 12 + 32) * kMiB);
+    REQUIRE(device.committed() == pool.stats().reserved);
+    REQUIRE(pool.contains(large->pointer));
+    REQUIRE_FALSE(pool.contains(&pool));
+    // 32 MiB are no longer there, 4 are.
+    REQUIRE(hand_out(device, pool, 32 * kMiB, 1, Mobility::kResident) == nullptr);
+    void* const pointer = large->pointer;
+    pool.free(large);
+    REQUIRE(pool.trim() == 12 * kMiB);
+    REQUIRE_FALSE(pool.contains(pointer));
+    pool.free(small);
+    pool.free(resident);
+    REQUIRE(pool.trim() == 36 * kMiB);
+    REQUIRE(pool.is_valid() == "");
+    REQUIRE(device.live_ranges() == 0);
+    REQUIRE(hand_out(device, pool, 1000, 1) != nullptr);
+  }
+  REQUIRE(device.live_ranges() == 0);
+  REQUIRE(device.violations().empty());
+}
+
+namespace {
+
+// Random requests on several lanes beside a list that checks the pool: blocks are aligned and share
+// no byte, counters agree, holes are handed over in order.
+class Reference {
+ public:
+  Reference(SimulatedDevice& device, Pool& pool, const PoolOptions& options, unsigned seed)
+      : device_(device), pool_(pool), options_(options), random_(seed) {}
+
+  void step() {
+    switch (random_() % 16) {
+      case 0:
+        pool_.process_events();
+        break;
+      case 1:
+        if (random_() % 8 == 0) pool_.trim();
+        break;
+      case 2:
+      case 3:
+        device_.complete_some(random_);
+        break;
+      default:
+        if (live_.empty() || random_() % 100 < (phase_ ? 60u : 40u)) {
+          allocate();
+        } else {
+          free();
+        }
+        if (random_() % 64 == 0) phase_ = !phase_;
+    }
+    check();
+  }
+  void free_all() {
+    while (!live_.empty()) free();
+    check();
+  }
+
+ private:
+  void allocate() {
+    const LaneKey lane = random_() % 4;
+    const auto mobility = static_cast<Mobility>(random_() % 3);
+    const Bytes size = 1 + random_() % (random_() % 4 == 0 ? 3 * kMiB : 20000);
+    PoolBlock* const block = pool_.allocate(size, lane, mobility);
+    if (block == nullptr) return;
+    const Bytes first = reinterpret_cast<Bytes>(block->pointer);
+    REQUIRE(block->size == align_up(size, options_.alignment));
+    REQUIRE(block->requested == size);
+    REQUIRE(first % options_.alignment == 0);
+    REQUIRE(pool_.find(block->pointer) == block);
+    const auto after = live_.lower_bound(first);
+    REQUIRE((after == live_.end() || first + block->size <= after->first));
+    if (after != live_.begin())
+      REQUIRE(std::prev(after)->first + std::prev(after)->second->size <= first);
+    device_.hand_out(lane, block->pointer, block->size);
+    REQUIRE(device_.violations() == std::vector<std::string>{});
+    live_.emplace(first, block);
+    bytes_ += block->size;
+  }
+  void free() {
+    auto it = live_.begin();
+    std::advance(it, static_cast<std::ptrdiff_t>(random_() % live_.size()));
+    PoolBlock* const block = it->second;
+    live_.erase(it);
+    bytes_ -= block->size;
+    device_.touch(block->lane, block->pointer, block->size);
+    std::vector<DeviceEvent> events;
+    while (random_() % 3 == 0) {
+      const LaneKey lane = random_() % 4;
+      device_.touch(lane, block->pointer, 1);
+      DeviceEvent event = 0;
+      if (!device_.record(lane, &event).ok()) {
+        // The bytes must not come back without an event: as the runtime would, wait for all.
+        while (!device_.synchronize_all().ok()) {
+        }
+        continue;
+      }
+      events.push_back(event);
+    }
+    if (events.empty() && random_() % 2 == 0)
+      pool_.free(block);
+    else
+      pool_.free_after(block, std::move(events));
+  }
+  void check() {
+    REQUIRE(pool_.is_valid() == "");
+    const PoolStats stats = pool_.stats();
+    REQUIRE(stats.live == bytes_);
+    REQUIRE(stats.blocks == live_.size());
+    REQUIRE(stats.live + stats.waiting <= stats.reserved);
+    REQUIRE(stats.reserved == device_.committed());
+    REQUIRE((options_.limit_bytes == 0 || stats.reserved <= options_.limit_bytes));
+    if (random_() % 32 != 0) return;
+    std::vector<const PoolBlock*> visited;
+    pool_.for_each_block([&](const PoolBlock& block) { visited.push_back(&block); });
+    REQUIRE(visited.size() == live_.size());
+    std::size_t i = 0;
+    for (const auto& [first, block] : live_) REQUIRE(visited[i++] == block);
+  }
+
+  SimulatedDevice& device_;
+  Pool& pool_;
+  PoolOptions options_;
+  std::mt19937 random_;
+  std::map<Bytes, PoolBlock*> live_;
+  Bytes bytes_ = 0;
+  bool phase_ = true;
+};
+
+}  // namespace
+
+TEST_CASE("Random requests on several lanes agree with a plain list", "[pool][property]") {
+  for (const unsigned seed : {1u, 2u, 3u, 4u, 5u, 6u, 7u, 8u}) {
+    CAPTURE(seed);
+    const bool maps = seed % 4 != 0;
+    SimulatedDevice device({.total_bytes = (seed % 2 == 0 ? 24 : 200) * kMiB, .maps_pages = maps});
+    {
+      const PoolOptions options = {.alignment = seed % 3 == 0 ? Bytes{512} : Bytes{64},
+                                   .range_bytes = 64 * kMiB,
+                                   .growth_bytes = seed % 5 == 0 ? 3 * kMiB : kMiB,
+                                   .resident_growth_bytes = 4 * kMiB,
+                                   .limit_bytes = seed % 3 == 0 ? 16 * kMiB : 0};
+      Pool pool(device, options);
+      Reference reference(device, pool, options, seed);
+      for (int i = 0; i < 3000; ++i) reference.step();
+      reference.free_all();
+      pool.trim();
+      REQUIRE(pool.stats().reserved == 0);
+      REQUIRE(pool.stats().waiting == 0);
+      REQUIRE(pool.is_valid() == "");
+    }
+    REQUIRE(device.violations() == std::vector<std::string>{});
+    REQUIRE(device.live_events() == 0);
+    REQUIRE(device.live_ranges() == 0);
+  }
+}
+
+TEST_CASE("Whichever device call fails the pool stays whole and leaks nothing",
+          "[pool][fault_loop]") {
+  for (const bool maps : {true, false}) {
+    for (const bool all_later : {false, true}) {
+      bool met = true;
+      for (std::uint64_t n = 1; met; ++n) {
+        CAPTURE(maps, all_later, n);
+        SimulatedDevice device({.total_bytes = 12 * kMiB, .maps_pages = maps});
+        device.fail_call(n, n % 2 == 0 ? kFailure : kExhausted);
+        {
+          const PoolOptions options = {
+              .range_bytes = 64 * kMiB, .growth_bytes = kMiB, .resident_growth_bytes = 2 * kMiB};
+          std::unique_ptr<Pool> pool;
+          while (pool == nullptr) {
+            try {
+              pool = std::make_unique<Pool>(device, options);
+            } catch (const Error& error) {
+              REQUIRE(error.kind() == ErrorKind::kSystem);
+            }
+          }
+          Reference reference(device, *pool, options, 7);
+          // From here on, where everything fails, the reference cannot wait for the device.
+          for (int i = 0; i < 150; ++i) {
+            if (all_later && device.fault_met()) {
+              device.fail_none();
+              device.fail_call(1, kFailure, CallKind::kCommit, true);
+            }
+            reference.step();
+          }
+          met = device.fault_met();
+          device.fail_none();
+          reference.free_all();
+          pool->trim();
+          REQUIRE(pool->stats().reserved == 0);
+          // A fresh workload passes.
+          REQUIRE(hand_out(device, *pool, 8 * kMiB, 1, Mobility::kTemporary) != nullptr);
+        }
+        REQUIRE(device.violations() == std::vector<std::string>{});
+        REQUIRE(device.live_events() == 0);
+        REQUIRE(device.live_ranges() == 0);
+      }
+    }
+  }
+}

@@ -1,0 +1,270 @@
+#include "csrc/pool/pool.h"
+
+#include "csrc/device/host_device.h"
+#include "tests/catch.h"
+
+#include <berth/error.h>
+
+#include <cstring>
+#include <vector>
+
+using namespace berth;
+
+namespace {
+
+constexpr Bytes kMiB = Bytes{1} << 20;
+
+Bytes address(const PoolBlock* block) { return reinterpret_cast<Bytes>(block->pointer); }
+
+// A host device with a stand-in total, and a pool on it.
+struct Fixture {
+  explicit Fixture(const PoolOptions& options = {}, Bytes total = 256 * kMiB)
+      : device(make_host_device(total)), pool(*device, options) {}
+  ~Fixture() { CHECK(pool.is_valid() == ""); }
+
+  PoolBlock* allocate(Bytes size, Mobility mobility = Mobility::kMovable) {
+    PoolBlock* const block = pool.allocate(size, 0, mobility);
+    REQUIRE(block != nullptr);
+    REQUIRE(pool.is_valid() == "");
+    return block;
+  }
+
+  std::unique_ptr<Device> device;
+  Pool pool;
+};
+
+}  // namespace
+
+TEST_CASE("A block is as large as asked and aligned and knows its request", "[pool]") {
+  Fixture fixture({.alignment = 512});
+  PoolBlock* const block = fixture.pool.allocate(513, 7, Mobility::kTemporary);
+  REQUIRE(block != nullptr);
+  REQUIRE(block->size == 1024);
+  REQUIRE(block->requested == 513);
+  REQUIRE(block->lane == 7);
+  REQUIRE(block->mobility == Mobility::kTemporary);
+  REQUIRE(address(block) % 512 == 0);
+  std::memset(block->pointer, 1, block->size);
+  REQUIRE(fixture.pool.find(block->pointer) == block);
+  REQUIRE(fixture.pool.contains(block->pointer));
+  REQUIRE(fixture.pool.find(static_cast<char*>(block->pointer) + 64) == nullptr);
+  REQUIRE(fixture.pool.find(nullptr) == nullptr);
+  void* const pointer = block->pointer;
+  fixture.pool.free(block);
+  REQUIRE(fixture.pool.find(pointer) == nullptr);
+  REQUIRE(fixture.pool.contains(pointer));
+  REQUIRE_FALSE(fixture.pool.contains(&fixture));
+}
+
+TEST_CASE("Movable blocks take the lowest hole that fits and temporary ones the highest",
+          "[pool][mobility]") {
+  for (const Mobility mobility : {Mobility::kMovable, Mobility::kTemporary}) {
+    Fixture fixture;
+    PoolBlock* const first = fixture.allocate(256, mobility);
+    PoolBlock* const wall = fixture.allocate(64, mobility);
+    PoolBlock* const second = fixture.allocate(128, mobility);
+    PoolBlock* const end = fixture.allocate(64, mobility);
+    const bool low = mobility == Mobility::kMovable;
+    REQUIRE((address(wall) > address(first)) == low);
+    REQUIRE((address(end) > address(second)) == low);
+    const Bytes hole = low ? address(first) : address(first) + 128;
+    fixture.pool.free(first);
+    fixture.pool.free(second);
+    // The nearest hole to the end, though the other one fits to the byte.
+    PoolBlock* const again = fixture.allocate(128, mobility);
+    REQUIRE(address(again) == hole);
+  }
+}
+
+TEST_CASE("The two ends lie at the two ends of the range and residents apart", "[pool][mobility]") {
+  Fixture fixture({.range_bytes = 64 * kMiB, .resident_growth_bytes = 8 * kMiB});
+  PoolBlock* const low = fixture.allocate(2 * kMiB, Mobility::kMovable);
+  PoolBlock* const high = fixture.allocate(2 * kMiB, Mobility::kTemporary);
+  PoolBlock* const resident = fixture.allocate(2 * kMiB, Mobility::kResident);
+  REQUIRE(address(high) + 2 * kMiB - address(low) == 64 * kMiB);
+  const bool apart =
+      address(resident) < address(low) || address(resident) >= address(low) + 64 * kMiB;
+  REQUIRE(apart);
+  REQUIRE(fixture.pool.stats().reserved == (2 + 2 + 8) * kMiB);
+  REQUIRE(fixture.pool.stats().allocations[0] == 1);
+  REQUIRE(fixture.pool.stats().allocations[1] == 1);
+  REQUIRE(fixture.pool.stats().allocations[2] == 1);
+}
+
+TEST_CASE("Residents take the smallest hole that fits", "[pool][mobility]") {
+  Fixture fixture;
+  std::vector<PoolBlock*> blocks;
+  for (const Bytes size : {1024, 64, 256, 64, 512, 64})
+    blocks.push_back(fixture.allocate(size, Mobility::kResident));
+  const Bytes hole = address(blocks[2]);
+  for (const int i : {0, 2, 4}) fixture.pool.free(blocks[static_cast<std::size_t>(i)]);
+  REQUIRE(address(fixture.allocate(200, Mobility::kResident)) == hole);
+}
+
+TEST_CASE("One end takes the other's holes only where the pool would grow otherwise",
+          "[pool][mobility]") {
+  Fixture fixture;
+  PoolBlock* const high = fixture.allocate(8 * kMiB, Mobility::kTemporary);
+  const Bytes first = address(high);
+  fixture.pool.free(high);
+  PoolBlock* const grown = fixture.allocate(64, Mobility::kMovable);
+  REQUIRE(address(grown) >= first);  // there is no low end yet and the hole is there
+  REQUIRE(fixture.pool.stats().reserved == 8 * kMiB);
+  PoolBlock* const large = fixture.allocate(8 * kMiB, Mobility::kMovable);
+  REQUIRE(address(large) < first);
+  fixture.pool.free(large);
+  // Now the low end has holes of its own.
+  REQUIRE(address(fixture.allocate(64, Mobility::kMovable)) < first);
+}
+
+TEST_CASE("Freed neighbours become one hole", "[pool]") {
+  for (const Mobility mobility : {Mobility::kMovable, Mobility::kTemporary, Mobility::kResident}) {
+    Fixture fixture({.resident_growth_bytes = 2 * kMiB});
+    std::vector<PoolBlock*> blocks;
+    for (int i = 0; i < 4; ++i) blocks.push_back(fixture.allocate(kMiB / 2, mobility));
+    REQUIRE(fixture.pool.stats().reserved == 2 * kMiB);
+    for (const std::size_t i : {1u, 3u, 2u, 0u}) {
+      fixture.pool.free(blocks[i]);
+      REQUIRE(fixture.pool.is_valid() == "");
+    }
+    (void)fixture.allocate(2 * kMiB, mobility);
+    REQUIRE(fixture.pool.stats().reserved == 2 * kMiB);
+  }
+}
+
+TEST_CASE("The steady state calls neither the device nor touches the peak", "[pool]") {
+  Fixture fixture;
+  const auto step = [&] {
+    std::vector<PoolBlock*> blocks;
+    for (Bytes i = 1; i <= 50; ++i)
+      blocks.push_back(
+          fixture.allocate(i * 10000, i % 3 == 0 ? Mobility::kTemporary : Mobility::kMovable));
+    for (PoolBlock* const block : blocks) fixture.pool.free(block);
+  };
+  step();
+  const std::uint64_t calls = fixture.device->driver_calls();
+  const Bytes reserved = fixture.pool.stats().reserved_peak;
+  for (int i = 0; i < 3; ++i) step();
+  REQUIRE(fixture.device->driver_calls() == calls);
+  REQUIRE(fixture.pool.stats().reserved_peak == reserved);
+  REQUIRE(fixture.pool.stats().live == 0);
+}
+
+TEST_CASE("Trimming gives every whole free page back and what is left is used again",
+          "[pool][trim]") {
+  for (const Mobility mobility : {Mobility::kMovable, Mobility::kTemporary, Mobility::kResident}) {
+    Fixture fixture({.resident_growth_bytes = 2 * kMiB});
+    Pool& pool = fixture.pool;
+    std::vector<PoolBlock*> blocks;
+    for (int i = 0; i < 6; ++i) blocks.push_back(fixture.allocate(3 * kMiB, mobility));
+    REQUIRE(pool.stats().reserved == 18 * kMiB);
+    REQUIRE(pool.trim() == 0);
+    for (const std::size_t i : {1u, 2u, 4u, 5u}) pool.free(blocks[i]);
+    // 3..9 and 12..18 MiB are free: 4..8 and 12..18 are whole pages of 2 MiB.
+    REQUIRE(pool.trim() == 10 * kMiB);
+    REQUIRE(pool.is_valid() == "");
+    REQUIRE(pool.stats().reserved == 8 * kMiB);
+    REQUIRE(pool.trim() == 0);
+    // The gap inside is filled before the area grows at its edge, and only as far as needed.
+    PoolBlock* const part = fixture.allocate(2 * kMiB, mobility);
+    REQUIRE(pool.stats().reserved == 10 * kMiB);
+    PoolBlock* const rest = fixture.allocate(4 * kMiB, mobility);
+    REQUIRE(pool.stats().reserved == 12 * kMiB);
+    const Bytes low = std::min(address(blocks[0]), address(blocks[3]));
+    REQUIRE((address(part) > low && address(part) < low + 9 * kMiB));
+    REQUIRE((address(rest) > low && address(rest) < low + 9 * kMiB));
+    for (PoolBlock* const block : {part, rest, blocks[0], blocks[3]}) pool.free(block);
+    REQUIRE(pool.trim() == 12 * kMiB);
+    REQUIRE(pool.stats().reserved == 0);
+    REQUIRE(pool.is_valid() == "");
+    (void)fixture.allocate(2 * kMiB, mobility);
+  }
+}
+
+TEST_CASE("Exhaustion returns nothing and changes nothing and ends with a free", "[pool][limit]") {
+  for (const Mobility mobility : {Mobility::kMovable, Mobility::kTemporary, Mobility::kResident}) {
+    Fixture fixture({}, 16 * kMiB);
+    Pool& pool = fixture.pool;
+    PoolBlock* const large = fixture.allocate(12 * kMiB, mobility);
+    REQUIRE(pool.allocate(6 * kMiB, 0, mobility) == nullptr);
+    REQUIRE(pool.is_valid() == "");
+    REQUIRE(pool.stats().reserved <= 16 * kMiB);
+    REQUIRE(pool.stats().live == 12 * kMiB);
+    (void)fixture.allocate(2 * kMiB, mobility);
+    pool.free(large);
+    (void)fixture.allocate(8 * kMiB, mobility);
+  }
+}
+
+TEST_CASE("Before it fails a request takes any end's holes", "[pool][limit]") {
+  Fixture fixture({}, 16 * kMiB);
+  fixture.pool.free(fixture.allocate(16 * kMiB, Mobility::kTemporary));
+  PoolBlock* const resident = fixture.allocate(4 * kMiB, Mobility::kResident);
+  REQUIRE(fixture.pool.stats().reserved == 16 * kMiB);
+  fixture.pool.free(resident);
+  REQUIRE(fixture.pool.trim() == 16 * kMiB);
+  fixture.pool.free(fixture.allocate(16 * kMiB, Mobility::kResident));
+  (void)fixture.allocate(16 * kMiB, Mobility::kMovable);
+  REQUIRE(fixture.pool.allocate(64, 0, Mobility::kResident) == nullptr);
+}
+
+TEST_CASE("A limit holds and can be moved", "[pool][limit]") {
+  Fixture fixture({.limit_bytes = 4 * kMiB});
+  Pool& pool = fixture.pool;
+  REQUIRE(pool.allocate(5 * kMiB, 0, Mobility::kMovable) == nullptr);
+  PoolBlock* const block = fixture.allocate(3 * kMiB, Mobility::kResident);
+  REQUIRE(pool.stats().reserved == 4 * kMiB);
+  REQUIRE(pool.allocate(3 * kMiB, 0, Mobility::kTemporary) == nullptr);
+  pool.set_limit(8 * kMiB);
+  (void)fixture.allocate(3 * kMiB, Mobility::kTemporary);
+  pool.set_limit(kMiB);
+  REQUIRE(pool.allocate(3 * kMiB, 0, Mobility::kTemporary) == nullptr);
+  pool.free(block);
+  (void)fixture.allocate(3 * kMiB, Mobility::kTemporary);
+}
+
+TEST_CASE("Sizes that no range holds are refused and never wrap", "[pool]") {
+  Fixture fixture({.range_bytes = 64 * kMiB});
+  for (const Mobility mobility : {Mobility::kMovable, Mobility::kTemporary, Mobility::kResident})
+    for (const Bytes size :
+         {Bytes{0}, 65 * kMiB, kMaxBytes - 64, kMaxBytes - 1, kMaxBytes, kMaxBytes + 1, ~Bytes{0}})
+      REQUIRE(fixture.pool.allocate(size, 0, mobility) == nullptr);
+  REQUIRE(fixture.pool.stats().reserved == 0);
+}
+
+TEST_CASE("The two ends never meet", "[pool]") {
+  Fixture fixture({.range_bytes = 8 * kMiB});
+  for (int i = 0; i < 4; ++i)
+    (void)fixture.allocate(2 * kMiB, i % 2 == 0 ? Mobility::kMovable : Mobility::kTemporary);
+  REQUIRE(fixture.pool.allocate(64, 0, Mobility::kMovable) == nullptr);
+  REQUIRE(fixture.pool.allocate(64, 0, Mobility::kTemporary) == nullptr);
+}
+
+TEST_CASE("Blocks are visited in address order", "[pool]") {
+  Fixture fixture;
+  for (const Mobility mobility : {Mobility::kResident, Mobility::kTemporary, Mobility::kMovable})
+    for (int i = 0; i < 3; ++i) (void)fixture.allocate(1000, mobility);
+  std::vector<Bytes> seen;
+  fixture.pool.for_each_block([&](const PoolBlock& block) { seen.push_back(address(&block)); });
+  REQUIRE(seen.size() == 9);
+  REQUIRE(std::is_sorted(seen.begin(), seen.end()));
+}
+
+TEST_CASE("The largest hole of each end is reported", "[pool]") {
+  Fixture fixture;
+  (void)fixture.allocate(kMiB, Mobility::kMovable);
+  (void)fixture.allocate(3 * kMiB / 2, Mobility::kTemporary);
+  REQUIRE(fixture.pool.stats().largest_low == kMiB);
+  REQUIRE(fixture.pool.stats().largest_high == kMiB / 2);
+}
+
+TEST_CASE("Options that cannot be are refused by name", "[pool]") {
+  const auto device = make_host_device(kMiB);
+  REQUIRE_THROWS_WITH(Pool(*device, {.alignment = 48}),
+                      "the pool's alignment 48 is no power of two up to the device's page of 4096");
+  REQUIRE_THROWS_AS(Pool(*device, {.alignment = 0}), Error);
+  REQUIRE_THROWS_AS(Pool(*device, {.alignment = 8192}), Error);
+  REQUIRE_THROWS_AS(Pool(*device, {.growth_bytes = kMaxBytes}), Error);
+  REQUIRE_THROWS_WITH(Pool(*device, {.range_bytes = Bytes{1} << 59}),
+                      Catch::Contains("cannot reserve") && Catch::Contains("512.0 PiB"));
+}
