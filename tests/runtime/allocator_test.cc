@@ -227,6 +227,7 @@ TEST_CASE("A plan with another alignment is refused", "[allocator][serve]") {
   plan.lane_keys = {0};
   plan.sequences = {
       Sequence{.period = 1,
+               .marks = {},
                .slots = {{.offset = 0, .requested = 500, .size = 512, .birth = 0, .length = 1}}}};
   plan.arena_bytes = 512;
   write_plan(folder / "x.plan", plan);
