@@ -10,15 +10,21 @@
 namespace berth {
 
 // Reads and verifies a plan file (format in `plans/README.md`): typed sections, an unknown required
-// one is refused, an unknown optional one ignored. Throws Error(kInput), naming path and reason,
-// for damage, a newer format, other rules of alignment or rounding, impossible counts, and every
-// violation that verify() finds. 1,000,000 slots take under a second.
+// one is refused, an unknown optional one ignored. Trusts nothing: throws Error(kInput), naming
+// path and reason, for damage, another format, other rules of alignment or rounding, impossible
+// counts, and every violation that verify() finds. The file is copied once, before anything in it
+// is looked at. 1,000,000 slots take under a second.
 [[nodiscard]] Plan read_plan(const std::string& path);
+
+// The same for the bytes of a file, called `name` in messages.
 [[nodiscard]] Plan parse_plan(std::span<const std::byte> data, const std::string& name);
 
 // Writes atomically (temporary file, fsync, rename). Refuses, with Error(kUsage), a plan that
 // verify() refuses.
 void write_plan(const std::string& path, const Plan& plan);
+
+// The bytes of a plan's file: equal ones for equal plans. Refuses, with Error(kUsage), a malformed
+// plan (structure.h), of which a file could not hold all; whether slots overlap it does not ask.
 [[nodiscard]] std::vector<std::byte> serialize_plan(const Plan& plan);
 
 }  // namespace berth

@@ -79,6 +79,7 @@ struct Plan {
   static constexpr std::size_t kMaxEdges = std::size_t{1} << 18;
   static constexpr std::size_t kMaxJoinedLanes = 64;  // lanes that edges name
   static constexpr std::uint32_t kMaxDelta = 64;      // of an edge
+  static constexpr std::size_t kMaxStringBytes = std::size_t{1} << 26;  // all texts together
   static constexpr Bytes kMaxAlignment = Bytes{2} << 20;
 
   trace::Program program;                // who made it

@@ -41,6 +41,12 @@ Violation check_size(const Plan& plan) {
   if (marks > Plan::kMaxMarks) {
     return fmt::format("{} marks, the limit is {}", marks, Plan::kMaxMarks);
   }
+  std::size_t text = plan.program.torch_version.size() + plan.program.device_name.size() +
+                     plan.program.tag.size() + plan.engine.size();
+  for (const std::string& string : plan.strings) text += string.size() + 1;
+  if (text > Plan::kMaxStringBytes) {
+    return fmt::format("{} bytes of strings, the limit is {}", text, Plan::kMaxStringBytes);
+  }
   return std::nullopt;
 }
 

@@ -156,6 +156,8 @@ TEST_CASE("Each malformed plan is refused with its reason", "[plan][verify]") {
       {"262145 edges, the limit is 262144", [](Plan& p) { p.edges.resize(262145); }},
       {"16777217 marks, the limit is 16777216",
        [](Plan& p) { p.sequences[0].marks.resize(16777217); }},
+      {"67108868 bytes of strings, the limit is 67108864",
+       [](Plan& p) { p.engine = std::string(67108867, 'x'); }},
       {"sequence 1 is of lane 2, there are 2", [](Plan& p) { p.sequences[1].lane = 2; }},
       {"sequence 1 has parent -2", [](Plan& p) { p.sequences[1].parent = -2; }},
       {"sequence 1 has parent 1, which does not come before it",

@@ -1,0 +1,219 @@
+#include "csrc/plan/file.h"
+
+#include "csrc/core/check.h"
+#include "csrc/core/file.h"
+#include "csrc/plan/plan_generated.h"
+#include "csrc/plan/section_file.h"
+#include "csrc/plan/structure.h"
+#include "csrc/plan/verify.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+
+namespace berth {
+namespace {
+
+namespace fb = plan_file;
+
+std::string text(const flatbuffers::String* string) { return string ? string->str() : ""; }
+
+// The root table of a section, checked: nothing that it leads to lies outside.
+template <class Table>
+const Table& root(const std::vector<Section>& sections, SectionType type, const std::string& name) {
+  const auto section = std::find_if(sections.begin(), sections.end(),
+                                    [&](const Section& one) { return one.type == type; });
+  BERTH_CHECK(section != sections.end(), kInput, "'{}' is malformed: it has no section of type {}",
+              name, static_cast<std::uint32_t>(type));
+  const auto* data = reinterpret_cast<const std::uint8_t*>(section->content.data());
+  constexpr flatbuffers::uoffset_t kMaxTables = Plan::kMaxSequences + 1;
+  flatbuffers::Verifier verifier(data, section->content.size(), /*max_depth=*/64, kMaxTables);
+  BERTH_CHECK(verifier.VerifyBuffer<Table>(nullptr), kInput,
+              "'{}' is malformed: section of type {} does not hold together", name,
+              static_cast<std::uint32_t>(type));
+  return *flatbuffers::GetRoot<Table>(data);
+}
+
+// How many things a file may make us store: a few bytes of it can name the same vector again and
+// again.
+class Budget {
+ public:
+  Budget(const std::string& name, const char* what, std::size_t limit)
+      : name_(name), what_(what), limit_(limit) {}
+  void take(std::size_t count) {
+    BERTH_CHECK(count <= limit_ - used_, kInput,
+                "'{}' is malformed: {} {} or more, the limit is {}", name_, used_ + count, what_,
+                limit_);
+    used_ += count;
+  }
+
+ private:
+  const std::string& name_;
+  const char* what_;
+  std::size_t limit_;
+  std::size_t used_ = 0;
+};
+
+void read_summary(const fb::Summary& from, Plan& plan) {
+  plan.program = {.torch_version = text(from.torch_version()),
+                  .device_name = text(from.device_name()),
+                  .device_bytes = from.device_bytes(),
+                  .world_size = from.world_size(),
+                  .rank = from.rank(),
+                  .tag = text(from.tag())};
+  plan.alignment = from.alignment();
+  plan.arena_bytes = from.arena_bytes();
+  plan.lower_bound = from.lower_bound();
+  plan.engine = text(from.engine());
+  plan.seed = from.seed();
+  plan.plan_seconds = from.plan_seconds();
+}
+
+Sequence read_sequence(const fb::Sequence& from, Bytes alignment, Budget& slots, Budget& marks) {
+  Sequence sequence;
+  sequence.lane = from.lane();
+  sequence.parent = from.parent();
+  sequence.fork = from.fork();
+  if (from.marks()) {
+    marks.take(from.marks()->size());
+    sequence.marks.assign(from.marks()->begin(), from.marks()->end());
+  }
+  if (from.slots()) {
+    slots.take(from.slots()->size());
+    sequence.slots.reserve(from.slots()->size());
+    std::uint32_t birth = sequence.fork;
+    for (const fb::Slot* slot : *from.slots()) {
+      sequence.slots.push_back({.offset = slot->offset(),
+                                .requested = slot->requested(),
+                                .size = align_up(slot->requested(), alignment),
+                                .birth = birth++,
+                                .length = slot->length(),
+                                .origin = slot->origin()});
+    }
+  }
+  sequence.period = sequence.fork + static_cast<std::uint32_t>(sequence.slots.size());
+  return sequence;
+}
+
+void read_layout(const fb::Layout& from, const std::string& name, Plan& plan) {
+  Budget lanes(name, "lanes", Plan::kMaxLanes), sequences(name, "sequences", Plan::kMaxSequences),
+      edges(name, "edges", Plan::kMaxEdges), slots(name, "slots", Plan::kMaxSlots),
+      marks(name, "marks", Plan::kMaxMarks),
+      strings(name, "bytes of strings", Plan::kMaxStringBytes);
+  if (from.lanes()) {
+    lanes.take(from.lanes()->size());
+    plan.lane_keys.assign(from.lanes()->begin(), from.lanes()->end());
+  }
+  if (from.sequences()) {
+    sequences.take(from.sequences()->size());
+    plan.sequences.reserve(from.sequences()->size());
+    for (const fb::Sequence* sequence : *from.sequences()) {
+      plan.sequences.push_back(read_sequence(*sequence, plan.alignment, slots, marks));
+    }
+  }
+  if (from.edges()) {
+    edges.take(from.edges()->size());
+    plan.edges.reserve(from.edges()->size());
+    for (const fb::Edge* edge : *from.edges()) {
+      plan.edges.push_back(
+          {edge->from_lane(), edge->from_tick(), edge->to_lane(), edge->to_tick(), edge->delta()});
+    }
+  }
+  plan.strings.clear();
+  if (from.strings()) {
+    for (const flatbuffers::String* string : *from.strings()) {
+      strings.take(string->size() + 1);
+      plan.strings.push_back(string->str());
+    }
+  }
+}
+
+// The content of a finished builder. The builder keeps it.
+std::span<const std::byte> content(const flatbuffers::FlatBufferBuilder& builder) {
+  return {reinterpret_cast<const std::byte*>(builder.GetBufferPointer()), builder.GetSize()};
+}
+
+void write_summary(flatbuffers::FlatBufferBuilder& to, const Plan& plan) {
+  const auto torch_version = to.CreateString(plan.program.torch_version);
+  const auto device_name = to.CreateString(plan.program.device_name);
+  const auto tag = to.CreateString(plan.program.tag);
+  const auto engine = to.CreateString(plan.engine);
+  to.Finish(fb::CreateSummary(to, torch_version, device_name, plan.program.device_bytes,
+                              plan.program.world_size, plan.program.rank, tag, plan.alignment,
+                              plan.arena_bytes, plan.lower_bound, engine, plan.seed,
+                              plan.plan_seconds, fingerprint(plan)));
+}
+
+void write_layout(flatbuffers::FlatBufferBuilder& to, const Plan& plan) {
+  std::vector<flatbuffers::Offset<fb::Sequence>> sequences;
+  for (const Sequence& sequence : plan.sequences) {
+    fb::Slot* slot = nullptr;
+    const auto slots = to.CreateUninitializedVectorOfStructs(sequence.slots.size(), &slot);
+    for (const Slot& from : sequence.slots) {
+      *slot++ = fb::Slot(from.offset, from.requested, from.length, from.origin);
+    }
+    const auto marks = to.CreateVector(sequence.marks);
+    sequences.push_back(
+        fb::CreateSequence(to, sequence.lane, sequence.parent, sequence.fork, marks, slots));
+  }
+  fb::Edge* edge = nullptr;
+  const auto edges = to.CreateUninitializedVectorOfStructs(plan.edges.size(), &edge);
+  for (const PlanEdge& from : plan.edges) {
+    *edge++ = fb::Edge(from.from_lane, from.from_tick, from.to_lane, from.to_tick, from.delta);
+  }
+  const auto strings = to.CreateVectorOfStrings(plan.strings);
+  const auto lanes = to.CreateVector(plan.lane_keys);
+  const auto all_sequences = to.CreateVector(sequences);
+  to.Finish(fb::CreateLayout(to, lanes, all_sequences, edges, strings));
+}
+
+}  // namespace
+
+Plan read_plan(const std::string& path) {
+  return parse_plan(read_file(path, kMaxPlanFileBytes), path);
+}
+
+Plan parse_plan(std::span<const std::byte> data, const std::string& name) {
+  BERTH_CHECK(data.size() <= kMaxPlanFileBytes, kInput, "'{}' has {}, the limit is {}", name,
+              format_bytes(data.size()), format_bytes(kMaxPlanFileBytes));
+  // FlatBuffers reads numbers where they are: bytes that start anywhere go to a better place first.
+  std::vector<std::byte> aligned;
+  if (reinterpret_cast<std::uintptr_t>(data.data()) % alignof(std::uint64_t) != 0) {
+    aligned.assign(data.begin(), data.end());
+    data = aligned;
+  }
+  constexpr SectionType kKnown[] = {SectionType::kSummary, SectionType::kLayout};
+  const std::vector<Section> sections = read_sections(data, kKnown, name);
+  const auto& summary = root<fb::Summary>(sections, SectionType::kSummary, name);
+  const auto& layout = root<fb::Layout>(sections, SectionType::kLayout, name);
+  Plan plan;
+  read_summary(summary, plan);
+  read_layout(layout, name, plan);
+  const std::optional<std::string> violation = verify(plan);
+  BERTH_CHECK(!violation, kInput, "'{}' holds no legal plan: {}", name, *violation);
+  BERTH_CHECK(summary.fingerprint() == fingerprint(plan), kInput,
+              "'{}' is malformed: fingerprint {:016x}, its requests have {:016x}", name,
+              summary.fingerprint(), fingerprint(plan));
+  return plan;
+}
+
+void write_plan(const std::string& path, const Plan& plan) {
+  const std::optional<std::string> violation = verify(plan);
+  BERTH_CHECK(!violation, kUsage, "'{}' is not written, the plan is not legal: {}", path,
+              *violation);
+  write_file_atomically(path, serialize_plan(plan));
+}
+
+std::vector<std::byte> serialize_plan(const Plan& plan) {
+  const std::optional<std::string> violation = structure_violation(plan);
+  BERTH_CHECK(!violation, kUsage, "a malformed plan: {}", *violation);
+  flatbuffers::FlatBufferBuilder summary, layout;
+  write_summary(summary, plan);
+  write_layout(layout, plan);
+  return write_sections({{SectionType::kSummary, true, content(summary)},
+                         {SectionType::kLayout, true, content(layout)}});
+}
+
+}  // namespace berth
