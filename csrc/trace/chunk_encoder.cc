@@ -1,5 +1,6 @@
 #include "csrc/trace/chunk_encoder.h"
 
+#include <algorithm>
 #include <cstring>
 #include <type_traits>
 #include <utility>
@@ -137,8 +138,9 @@ std::span<const std::byte> ChunkEncoder::finish(bool end) {
   builder_.Finish(chunk);
 
   const std::size_t size = builder_.GetSize();
-  table_.assign((size + 7) / 8 * 8, std::byte{0});
+  table_.resize((size + 7) / 8 * 8);
   std::memcpy(table_.data(), builder_.GetBufferPointer(), size);
+  std::fill(table_.begin() + static_cast<std::ptrdiff_t>(size), table_.end(), std::byte{0});
 
   builder_.Clear();
   start_ = 0;

@@ -132,11 +132,19 @@ struct Candidate {
   std::uint32_t period = 0;
   std::vector<PeriodicRun> runs;
   std::size_t covered = 0;  // requests
+  std::size_t longest = 0;  // run
+
+  // Whether it explains the sequence clearly better than one with a smaller period: more of it, or
+  // as much in one piece of what the other has in many.
+  [[nodiscard]] bool beats(const Candidate& smaller) const noexcept {
+    return 19 * covered > 20 * smaller.covered ||
+           (20 * covered > 19 * smaller.covered && longest >= 2 * smaller.longest);
+  }
 };
 
 Candidate evaluate(std::span<const Bytes> sizes, std::span<const LiveLoad> live,
                    std::uint32_t period, std::uint32_t min_repeats) {
-  Candidate candidate{.period = period, .runs = {}, .covered = 0};
+  Candidate candidate{.period = period, .runs = {}, .covered = 0, .longest = 0};
   std::size_t first = 0;
   for (std::size_t i = period; i <= sizes.size(); ++i) {
     if (i < sizes.size() && sizes[i] == sizes[i - period]) continue;
@@ -146,6 +154,7 @@ Candidate evaluate(std::span<const Bytes> sizes, std::span<const LiveLoad> live,
       continue;
     const std::size_t before = candidate.runs.empty() ? 0 : candidate.runs.back().last;
     candidate.covered += run.last - std::max<std::size_t>(run.first, before);
+    candidate.longest = std::max<std::size_t>(candidate.longest, run.last - run.first);
     candidate.runs.push_back(run);
   }
   return candidate;
@@ -171,15 +180,13 @@ std::optional<PeriodicRun> find_period(std::span<const Bytes> sizes, std::span<c
     if (std::uint64_t{min_repeats} * period > sizes.size()) break;
     Candidate candidate = evaluate(sizes, live, period, min_repeats);
     if (!is_substantial(candidate, live, all)) continue;
-    // Candidates ascend: a longer period must explain clearly more.
-    if (!best || 19 * candidate.covered > 20 * best->covered) best = std::move(candidate);
+    // Candidates ascend.
+    if (!best || candidate.beats(*best)) best = std::move(candidate);
   }
   if (!best) return std::nullopt;
-  std::uint32_t longest = 0;
-  for (const PeriodicRun& run : best->runs) longest = std::max(longest, run.last - run.first);
   // The latest that is not short beside the longest.
   return *std::find_if(best->runs.rbegin(), best->runs.rend(), [&](const PeriodicRun& run) {
-    return 2 * std::uint64_t{run.last - run.first} >= longest;
+    return 2 * std::uint64_t{run.last - run.first} >= best->longest;
   });
 }
 

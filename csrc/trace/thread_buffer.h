@@ -85,7 +85,7 @@ class ThreadBuffer {
   }
 
  private:
-  static constexpr std::size_t kKeptBlocks = 8;
+  static constexpr std::size_t kKeptBlocks = 32;
 
   struct Block {
     Block() noexcept {}  // leaves the slots as they are
