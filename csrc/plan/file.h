@@ -16,8 +16,15 @@ namespace berth {
 // is looked at. 1,000,000 slots take under a second.
 [[nodiscard]] Plan read_plan(const std::string& path);
 
+// What parse_plan() refuses.
+enum class PlanCheck {
+  kAll,   // damage, and plans that are not legal
+  kFile,  // damage alone: for those who ask verify() themselves, and serve nothing of it before
+};
+
 // The same for the bytes of a file, called `name` in messages.
-[[nodiscard]] Plan parse_plan(std::span<const std::byte> data, const std::string& name);
+[[nodiscard]] Plan parse_plan(std::span<const std::byte> data, const std::string& name,
+                              PlanCheck check = PlanCheck::kAll);
 
 // Writes atomically (temporary file, fsync, rename). Refuses, with Error(kUsage), a plan that
 // verify() refuses.
