@@ -50,8 +50,10 @@ void free_block(void* block) noexcept {
     return;
   }
   const Allocator::FreeOutcome outcome = installation.allocator().free(block);
-  if (outcome != Allocator::FreeOutcome::kDone) [[unlikely]]
-    warn_of_misuse(outcome, block);
+  if (outcome == Allocator::FreeOutcome::kDone) [[likely]]
+    return;
+  if (outcome == Allocator::FreeOutcome::kForeign) installation.count_foreign_free();
+  warn_of_misuse(outcome, block);
 }
 
 [[noreturn]] void throw_as_libtorch(std::size_t bytes, const std::string& reason, bool exhausted) {

@@ -61,6 +61,12 @@ Installation& Installation::create(const Config& config) {
   return installation;
 }
 
+Stats Installation::stats() const {
+  Stats stats = allocator_->stats();
+  stats.misuses += foreign_frees_.load(std::memory_order_relaxed);
+  return stats;
+}
+
 void Installation::mark_step_by_user() noexcept {
   user_marks_.store(true, std::memory_order_relaxed);
   if (!forked()) allocator_->mark_step(thread_lane());

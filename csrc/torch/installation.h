@@ -29,6 +29,11 @@ class Installation {
   // Whether this process is a forked child of the one that made the installation.
   [[nodiscard]] bool forked() const noexcept { return forked_.load(std::memory_order_relaxed); }
 
+  // A pointer that no memory of berth holds was freed.
+  void count_foreign_free() noexcept { foreign_frees_.fetch_add(1, std::memory_order_relaxed); }
+  // The allocator's counters; foreign frees are misuses, too.
+  [[nodiscard]] Stats stats() const;
+
   // A step of the calling thread ends. Marks of the user's own silence those that are guessed from
   // ranges of optimizers.
   void mark_step_by_user() noexcept;
@@ -46,6 +51,7 @@ class Installation {
   std::unique_ptr<Allocator> allocator_;
   std::atomic<bool> forked_{false};
   std::atomic<bool> user_marks_{false};
+  std::atomic<std::uint64_t> foreign_frees_{0};
 };
 
 // The tag of the calling thread's requests, set by Scope.

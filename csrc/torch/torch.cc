@@ -53,7 +53,7 @@ void mark_step() noexcept {
 
 Stats stats() {
   Installation* const here = Installation::get();
-  return here != nullptr ? here->allocator().stats() : Stats{};
+  return here != nullptr ? here->stats() : Stats{};
 }
 
 Scope::Scope(const char* name) noexcept : previous_(thread_tag()) {
