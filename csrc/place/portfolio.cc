@@ -8,12 +8,18 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <thread>
 #include <utility>
 
 namespace berth::packing {
 
 Portfolio::Portfolio(const Conflicts& conflicts, const PlaceOptions& options)
-    : conflicts_(conflicts), options_(options), budget_(options), first_fit_(conflicts) {
+    : conflicts_(conflicts),
+      options_(options),
+      threads_(options.threads != 0 ? options.threads
+                                    : std::max(1u, std::thread::hardware_concurrency())),
+      budget_(options),
+      first_fit_(conflicts) {
   if (const auto pair = first_fit_.colliding_pins()) {
     const auto& buffers = conflicts.problem().buffers;
     const auto [i, j] = *pair;
@@ -29,7 +35,7 @@ Portfolio::Portfolio(const Conflicts& conflicts, const PlaceOptions& options)
 Placement Portfolio::run() {
   bound_ = max_load(conflicts_);
   first_plan();
-  if (!done()) first_fits();
+  if (!done()) improve();
   report(true);
   Placement result;
   result.offsets = std::move(best_.offsets);
@@ -45,18 +51,48 @@ Placement Portfolio::run() {
 
 // Something legal, whatever the budget: from an earlier placement where there is one.
 void Portfolio::first_plan() {
-  std::vector<Index> order(conflicts_.size());
-  std::iota(order.begin(), order.end(), 0);
-  const auto& warm = options_.warm_start;
-  const auto& buffers = conflicts_.problem().buffers;
-  std::sort(order.begin(), order.end(), [&](Index i, Index j) {
-    if (!warm.empty() && warm[i] != warm[j]) return warm[i] < warm[j];
-    if (buffers[i].birth != buffers[j].birth) return buffers[i].birth < buffers[j].birth;
-    return i < j;
-  });
-  ++iterations_;
-  offer(*first_fit_.run(order, Fit::kFirst, std::numeric_limits<Bytes>::max(), nullptr),
-        warm.empty() ? "first_fit birth" : "first_fit warm");
+  if (uses("dive")) {
+    if (auto strips = make_strips(conflicts_)) {
+      dive_search_.emplace(std::move(*strips), options_.seed, threads_);
+    }
+  }
+  const bool warm = !options_.warm_start.empty();
+  if (warm || !dive_search_) {
+    std::vector<Index> order(conflicts_.size());
+    std::iota(order.begin(), order.end(), 0);
+    const auto& buffers = conflicts_.problem().buffers;
+    std::sort(order.begin(), order.end(), [&](Index i, Index j) {
+      if (warm && options_.warm_start[i] != options_.warm_start[j])
+        return options_.warm_start[i] < options_.warm_start[j];
+      if (buffers[i].birth != buffers[j].birth) return buffers[i].birth < buffers[j].birth;
+      return i < j;
+    });
+    ++iterations_;
+    offer(*first_fit_.run(order, Fit::kFirst, std::numeric_limits<Bytes>::max(), nullptr),
+          warm ? "first_fit warm" : "first_fit birth");
+    if (!dive_search_ || done()) return;
+  }
+  dive_search_->first_dives();
+  take_dives();
+}
+
+void Portfolio::take_dives() {
+  iterations_ += dive_search_->dives() - dives_taken_;
+  dives_taken_ = dive_search_->dives();
+  offer(dive_search_->packing(conflicts_.size()), dive_search_->engine());
+  report(false);
+}
+
+void Portfolio::improve() {
+  // The ranks; then what first fit can do, at a fraction of a noisy search; then noise.
+  for (int wave = 1; wave < 3 && dive_search_ && !done(); ++wave) dive_wave();
+  if (uses("first_fit") && !done()) first_fits();
+  while (dive_search_ && !done() && !dive_search_->proven()) dive_wave();
+}
+
+void Portfolio::dive_wave() {
+  dive_search_->next_wave(budget_.iterations() - iterations_, budget_, [&] { report(false); });
+  take_dives();
 }
 
 void Portfolio::first_fits() {

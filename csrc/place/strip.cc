@@ -1,0 +1,143 @@
+#include "csrc/place/strip.h"
+
+#include "csrc/core/bytes.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace berth::packing {
+namespace {
+
+struct Event {
+  std::uint64_t tick;
+  bool birth;  // at one tick deaths come first
+  std::uint32_t arc;
+};
+
+}  // namespace
+
+Strip make_strip(const Conflicts& conflicts, std::span<const Arc> arcs, std::uint64_t period) {
+  Strip strip;
+  strip.ring = period != 0;
+  // What lives all around never dies.
+  std::vector<Event> events;
+  events.reserve(2 * arcs.size());
+  const auto count = static_cast<std::uint32_t>(arcs.size());
+  std::vector<std::uint32_t> always;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    if (period != 0 && arcs[i].length >= period) {
+      always.push_back(i);
+      continue;
+    }
+    const std::uint64_t end = arcs[i].birth + arcs[i].length;
+    events.push_back({arcs[i].birth, true, i});
+    events.push_back({period != 0 && end >= period ? end - period : end, false, i});
+  }
+  std::sort(events.begin(), events.end(), [](const Event& a, const Event& b) {
+    return a.tick != b.tick ? a.tick < b.tick : a.birth < b.birth;
+  });
+  if (period != 0) {
+    // Any birth that follows a death opens a section, so the first section may start there.
+    for (std::size_t e = 0; e < events.size(); ++e) {
+      const Event& before = events[e == 0 ? events.size() - 1 : e - 1];
+      if (events[e].birth && !before.birth) {
+        std::rotate(events.begin(), events.begin() + static_cast<std::ptrdiff_t>(e), events.end());
+        break;
+      }
+    }
+  }
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> spans(count);
+  std::uint32_t section = 0;
+  bool after_death = true;
+  for (const Event& event : events) {
+    if (event.birth) {
+      if (after_death) ++section;
+      after_death = false;
+      spans[event.arc].first = section - 1;
+    } else {
+      after_death = true;
+      spans[event.arc].second = section;  // of the current section, the end
+    }
+  }
+  strip.sections = std::max(section, 1u);
+  for (const Arc& arc : arcs) strip.unit = std::max(strip.unit, conflicts.unit(arc.buffer));
+  for (const std::uint32_t i : always) spans[i] = {0, strip.sections};
+
+  std::vector<std::uint32_t> whole;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    auto [first, last] = spans[i];
+    if (last <= first) last += strip.sections;
+    if (last - first == strip.sections) {
+      whole.push_back(i);
+      continue;
+    }
+    const Index b = arcs[i].buffer;
+    strip.items.push_back({first, last, b, arcs[i].length, conflicts.bytes(b), conflicts.unit(b)});
+  }
+  // Largest alignment first leaves no gaps but where sizes are odd.
+  std::stable_sort(whole.begin(), whole.end(), [&](std::uint32_t a, std::uint32_t b) {
+    return conflicts.unit(arcs[a].buffer) > conflicts.unit(arcs[b].buffer);
+  });
+  for (const std::uint32_t i : whole) {
+    const Index b = arcs[i].buffer;
+    strip.base = align_up(strip.base, conflicts.unit(b));
+    strip.bottom.emplace_back(b, strip.base);
+    strip.base += conflicts.bytes(b);
+  }
+  return strip;
+}
+
+std::optional<std::vector<Strip>> make_strips(const Conflicts& conflicts) {
+  const Problem& problem = conflicts.problem();
+  std::vector<bool> has_children(problem.branches.size(), false);
+  for (std::uint32_t b = 0; b < problem.branches.size(); ++b) {
+    if (problem.branches[b].parent != b) has_children[problem.branches[b].parent] = true;
+  }
+  constexpr std::uint32_t kNone = ~std::uint32_t{0};
+  struct Group {
+    std::uint32_t lane = kNone, branch = kNone;
+    std::vector<Arc> arcs;
+  };
+  std::vector<Group> groups(conflicts.lanes().group_count());
+  for (Index i = 0; i < conflicts.size(); ++i) {
+    const Buffer& buffer = problem.buffers[i];
+    Group& group = groups[conflicts.group(i)];
+    if (group.lane == kNone) {
+      group.lane = buffer.lane;
+      group.branch = buffer.branch;
+      if (problem.branches[buffer.branch].parent != buffer.branch || has_children[buffer.branch])
+        return std::nullopt;
+    }
+    if (buffer.pinned || group.lane != buffer.lane || group.branch != buffer.branch)
+      return std::nullopt;
+    group.arcs.push_back({i, buffer.birth, buffer.length});
+  }
+  std::vector<Strip> strips;
+  for (const Group& group : groups) {
+    if (group.arcs.empty()) continue;
+    const Buffer& any = problem.buffers[group.arcs.front().buffer];
+    strips.push_back(make_strip(conflicts, group.arcs, period_of(problem, any)));
+  }
+  return strips;
+}
+
+Bytes max_load(const Strip& strip) {
+  std::vector<Bytes> loads(std::size_t{strip.sections} + 1, 0);
+  for (const Strip::Item& item : strip.items) {
+    loads[item.first] += item.size;
+    if (item.last <= strip.sections) {
+      loads[item.last] -= item.size;
+    } else {
+      loads[0] += item.size;
+      loads[item.last - strip.sections] -= item.size;
+    }
+  }
+  Bytes most = 0, load = 0;
+  for (std::uint32_t x = 0; x < strip.sections; ++x) {
+    load += loads[x];
+    most = std::max(most, load);
+  }
+  return strip.base + most;
+}
+
+}  // namespace berth::packing

@@ -1,0 +1,55 @@
+#pragma once
+
+#include "csrc/place/conflicts.h"
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace berth::packing {
+
+// Buffers over sections: time with everything dropped but what conflicts.
+//
+// A section is a maximal clique; it opens at the first birth after a death. Item i covers
+// sections [first, last), on a ring modulo `sections` (then last may lie behind it, by at most one
+// round, and first < sections). Items conflict exactly where their sections intersect.
+struct Strip {
+  struct Item {
+    std::uint32_t first = 0;
+    std::uint32_t last = 0;
+    Index buffer = 0;
+    std::uint64_t length = 0;  // ticks
+    Bytes size = 0;
+    Bytes unit = 1;
+  };
+  std::uint32_t sections = 0;
+  bool ring = false;
+  std::vector<Item> items;
+  // Buffers alive in every section lie below all others, in this order, and end here.
+  std::vector<std::pair<Index, Bytes>> bottom;  // buffer and offset
+  Bytes base = 0;
+  Bytes unit = 1;  // largest alignment of all
+};
+
+// One buffer's time on a line or a circle.
+struct Arc {
+  Index buffer = 0;
+  std::uint64_t birth = 0;
+  std::uint64_t length = 0;
+};
+
+// The strip of arcs that conflict exactly where their ticks intersect, on a circle of `period`
+// ticks or a line (0). O(n log n).
+[[nodiscard]] Strip make_strip(const Conflicts& conflicts, std::span<const Arc> arcs,
+                               std::uint64_t period);
+
+// One strip a group of lanes, by group; nothing where the problem has pins, forks, or lanes that
+// edges join: strips cannot say who of those conflicts.
+[[nodiscard]] std::optional<std::vector<Strip>> make_strips(const Conflicts& conflicts);
+
+// The largest load over the sections, strip.base included: no placement of the strip is lower.
+[[nodiscard]] Bytes max_load(const Strip& strip);
+
+}  // namespace berth::packing
