@@ -1,4 +1,5 @@
 #include "csrc/plan/end_tree.h"
+#include "csrc/plan/lane_bytes.h"
 #include "csrc/plan/lane_order.h"
 #include "csrc/plan/sweep.h"
 
@@ -15,42 +16,13 @@ namespace {
 
 using Violation = std::optional<std::string>;
 
-// One planned slot, or bytes that a lane uses in some slot (a `last` beyond the slot's own then).
 struct Use {
-  ByteRange bytes;
   std::uint32_t lane = 0;
   std::uint32_t sequence = 0;
   std::uint32_t slot = 0;
 };
 
-// All that any slot of a lane uses, merged into disjoint ranges; of all lanes, by address.
-std::vector<Use> merged_uses(const Plan& plan) {
-  std::vector<std::vector<Use>> lanes(plan.lane_keys.size());
-  for (std::uint32_t s = 0; s < plan.sequences.size(); ++s) {
-    const Sequence& sequence = plan.sequences[s];
-    for (std::uint32_t k = 0; k < sequence.slots.size(); ++k) {
-      const Slot& slot = sequence.slots[k];
-      if (!slot.planned()) continue;
-      lanes[sequence.lane].push_back({{slot.offset, slot.offset + slot.size}, sequence.lane, s, k});
-    }
-  }
-  const auto by_address = [](const Use& a, const Use& b) { return a.bytes.first < b.bytes.first; };
-  std::vector<Use> merged;
-  for (std::vector<Use>& uses : lanes) {
-    std::sort(uses.begin(), uses.end(), by_address);
-    const std::size_t begin = merged.size();
-    for (const Use& use : uses) {
-      if (merged.size() > begin && use.bytes.first <= merged.back().bytes.last) {
-        merged.back().bytes.last = std::max(merged.back().bytes.last, use.bytes.last);
-      } else {
-        merged.push_back(use);
-      }
-    }
-    uses = {};
-  }
-  std::sort(merged.begin(), merged.end(), by_address);
-  return merged;
-}
+ByteRange bytes_of(const Slot& slot) noexcept { return {slot.offset, slot.offset + slot.size}; }
 
 // Some slot of a lane that touches `bytes`.
 Use find_use(const Plan& plan, std::uint32_t lane, ByteRange bytes) {
@@ -58,8 +30,7 @@ Use find_use(const Plan& plan, std::uint32_t lane, ByteRange bytes) {
     if (plan.sequences[s].lane != lane) continue;
     for (std::uint32_t k = 0; k < plan.sequences[s].slots.size(); ++k) {
       const Slot& slot = plan.sequences[s].slots[k];
-      const ByteRange own{slot.offset, slot.offset + slot.size};
-      if (slot.planned() && own.touches(bytes)) return {own, lane, s, k};
+      if (slot.planned() && bytes_of(slot).touches(bytes)) return {lane, s, k};
     }
   }
   return {};
@@ -89,32 +60,39 @@ class PairSweep {
   Violation run(const LaneOrder::Clocks& of_lane, const LaneOrder::Clocks& of_shadowing) {
     make_shadows(of_lane, of_shadowing);
     const Sequence& sequence = plan_.sequences[sequence_];
-    EndTree slots(boundaries(sequence), plan_.alignment);
-    EndTree shadows(boundaries(plan_.sequences[shadowing_sequence_]), plan_.alignment);
+    // Over the boundaries of both lanes, so that a span of one tree is a span of the other.
+    const std::vector<Bytes> boundaries = all_boundaries();
+    EndTree slots(boundaries, plan_.alignment);
+    EndTree shadows(boundaries, plan_.alignment);
+    std::uint64_t last_end = 0;
     for (std::uint64_t turn = 0; turn < 2; ++turn) {
       const std::uint64_t start = turn * sequence.period;
       std::size_t next = 0;
-      // Lengthless shadows lie between a tick and the one before it: before births.
-      const auto pass_shadows = [&](std::uint64_t tick) -> Violation {
-        for (; next < shadows_.size() && shadows_[next].begin <= tick; ++next) {
+      // What lives in the second turn was born in the first: the rest would be found twice.
+      for (std::uint32_t k = 0; k < sequence.slots.size() && (turn == 0 || start + k < last_end);
+           ++k) {
+        // Shadows first: one without length lies between a tick and the one before it.
+        for (; next < shadows_.size() && shadows_[next].begin == k; ++next) {
           const Shadow& shadow = shadows_[next];
-          const EndTree::Value latest = slots.max(slots.span(bytes_of(slot_of(shadow))));
-          if (EndTree::end_of(latest) > start + shadow.begin) {
+          const EndTree::Span span = slots.own_span(bytes_of(slot_of(shadow)));
+          const EndTree::Value latest = slots.max(span);
+          if (EndTree::end_of(latest) > start + k) {
             return violation(EndTree::slot_of(latest), shadow.slot);
           }
-          if (shadow.length == 0) continue;
-          shadows.raise(shadows.own_span(bytes_of(slot_of(shadow))),
-                        EndTree::value(start + shadow.begin + shadow.length, shadow.slot));
+          if (turn == 0 && shadow.length > 0) {
+            shadows.raise(span, EndTree::value(k + shadow.length, shadow.slot));
+            last_end = std::max(last_end, k + shadow.length);
+          }
         }
-        return std::nullopt;
-      };
-      for (std::uint32_t k = 0; k < sequence.slots.size(); ++k) {
-        if (Violation bad = pass_shadows(k)) return bad;
         const Slot& slot = sequence.slots[k];
         if (!slot.planned()) continue;
-        const EndTree::Value latest = shadows.max(shadows.span(bytes_of(slot)));
+        const EndTree::Span span = slots.own_span(bytes_of(slot));
+        const EndTree::Value latest = shadows.max(span);
         if (EndTree::end_of(latest) > start + k) return violation(k, EndTree::slot_of(latest));
-        slots.raise(slots.own_span(bytes_of(slot)), EndTree::value(start + k + slot.length, k));
+        if (turn == 0) {
+          slots.raise(span, EndTree::value(std::uint64_t{k} + slot.length, k));
+          last_end = std::max(last_end, std::uint64_t{k} + slot.length);
+        }
       }
     }
     return std::nullopt;
@@ -127,19 +105,18 @@ class PairSweep {
     std::uint32_t slot = 0;
   };
 
-  static ByteRange bytes_of(const Slot& slot) noexcept {
-    return {slot.offset, slot.offset + slot.size};
-  }
   const Slot& slot_of(const Shadow& shadow) const {
     return plan_.sequences[shadowing_sequence_].slots[shadow.slot];
   }
 
-  static std::vector<Bytes> boundaries(const Sequence& sequence) {
+  std::vector<Bytes> all_boundaries() const {
     std::vector<Bytes> result;
-    for (const Slot& slot : sequence.slots) {
-      if (!slot.planned()) continue;
-      result.push_back(slot.offset);
-      result.push_back(slot.offset + slot.size);
+    for (const std::uint32_t s : {sequence_, shadowing_sequence_}) {
+      for (const Slot& slot : plan_.sequences[s].slots) {
+        if (!slot.planned()) continue;
+        result.push_back(slot.offset);
+        result.push_back(slot.offset + slot.size);
+      }
     }
     return result;
   }
@@ -167,8 +144,7 @@ class PairSweep {
   }
 
   std::string violation(std::uint32_t slot, std::uint32_t shadow) const {
-    return not_ordered(plan_, {{}, lane_, sequence_, slot},
-                       {{}, shadowing_, shadowing_sequence_, shadow});
+    return not_ordered(plan_, {lane_, sequence_, slot}, {shadowing_, shadowing_sequence_, shadow});
   }
 
   const Plan& plan_;
@@ -189,19 +165,21 @@ std::optional<std::string> lanes_violation(const Plan& plan) {
 
   // Lanes that share bytes, by address. At one address at most those that edges join are open.
   std::set<std::pair<std::uint32_t, std::uint32_t>> sharing;
-  std::vector<Use> open;
+  std::vector<LaneBytes> open;
   if (plan.lane_keys.size() > 1) {
-    for (const Use& use : merged_uses(plan)) {
-      std::erase_if(open, [&](const Use& other) { return other.bytes.last <= use.bytes.first; });
-      for (const Use& other : open) {
-        if (!joined[use.lane] || !joined[other.lane]) {
-          const ByteRange both{use.bytes.first, std::min(use.bytes.last, other.bytes.last)};
+    for (const LaneBytes& lane : bytes_of_lanes(plan)) {
+      std::erase_if(open,
+                    [&](const LaneBytes& other) { return other.bytes.last <= lane.bytes.first; });
+      for (const LaneBytes& other : open) {
+        if (!joined[lane.lane] || !joined[other.lane]) {
+          const ByteRange both{lane.bytes.first, std::min(lane.bytes.last, other.bytes.last)};
           const Use a = find_use(plan, other.lane, both);
-          return not_ordered(plan, a, find_use(plan, use.lane, a.bytes));
+          const ByteRange bytes = bytes_of(plan.sequences[a.sequence].slots[a.slot]);
+          return not_ordered(plan, a, find_use(plan, lane.lane, bytes));
         }
-        sharing.emplace(std::minmax(use.lane, other.lane));
+        sharing.emplace(std::minmax(lane.lane, other.lane));
       }
-      open.push_back(use);
+      open.push_back(lane);
     }
   }
   std::map<std::uint32_t, LaneOrder::Clocks> clocks;  // of the present first lane, and of others

@@ -40,10 +40,9 @@ class EndTree {
       if (ranks_.size() > boundaries_.size()) boundaries_.push_back(boundary);
     }
     std::sort(boundaries_.begin(), boundaries_.end());
-    ranks_.for_each([&](Bytes boundary, std::uint32_t& rank) {
-      const auto at = std::lower_bound(boundaries_.begin(), boundaries_.end(), boundary);
-      rank = static_cast<std::uint32_t>(at - boundaries_.begin());
-    });
+    for (std::size_t rank = 0; rank < boundaries_.size(); ++rank) {
+      ranks_.renumber(boundaries_[rank], static_cast<std::uint32_t>(rank));
+    }
     leaves_ = std::bit_ceil(std::max<std::size_t>(1, ranges()));
     nodes_.resize(2 * leaves_);
   }

@@ -2,6 +2,7 @@
 
 #include "csrc/core/check.h"
 #include "csrc/core/checksum.h"
+#include "csrc/plan/lane_bytes.h"
 #include "csrc/plan/structure.h"
 
 #include <algorithm>
@@ -60,46 +61,18 @@ void PlanLookup::make_entries() {
   first_slots_.push_back(static_cast<SlotIndex>(entries_.size()));
 }
 
-// In order of offset, what a slot touches behind itself is a run of slots: it is shared with
-// another lane where the next slot of another lane lies in that run. The other of such a pair is
-// found by the furthest ends before it, of two lanes.
+// A slot is of a lane itself, so where more than one lane has some of its bytes another one has.
 void PlanLookup::find_shared() {
   if (plan_.lane_keys.size() < 2) return;
-  struct Range {
-    Bytes first, last;
-    std::uint32_t lane;
-    SlotIndex slot;
-  };
-  std::vector<Range> ranges;
-  ranges.reserve(entries_.size());
+  const std::vector<ByteRange> shared = shared_bytes(bytes_of_lanes(plan_));
+  if (shared.empty()) return;
   for (SlotIndex i = 0; i < entries_.size(); ++i) {
-    const Slot& of = slot(i);
-    if (!of.planned()) continue;
-    ranges.push_back({of.offset, of.offset + of.size, plan_.sequences[sequence_of(i)].lane, i});
-  }
-  std::sort(ranges.begin(), ranges.end(),
-            [](const Range& a, const Range& b) { return a.first < b.first; });
-
-  for (std::size_t i = ranges.size(), other = ranges.size(); i-- > 0;) {
-    if (i + 1 < ranges.size() && ranges[i + 1].lane != ranges[i].lane) other = i + 1;
-    if (other < ranges.size() && ranges[other].first < ranges[i].last) {
-      entries_[ranges[i].slot].shared = 1;
-    }
-  }
-  struct End {
-    Bytes last = 0;
-    std::uint32_t lane = kNone;
-  };
-  End furthest, second;  // of different lanes
-  for (const Range& range : ranges) {
-    const End& other = furthest.lane == range.lane ? second : furthest;
-    if (range.first < other.last) entries_[range.slot].shared = 1;
-    if (furthest.lane == range.lane) {
-      furthest.last = std::max(furthest.last, range.last);
-    } else if (range.last > furthest.last) {
-      second = std::exchange(furthest, End{range.last, range.lane});
-    } else if (range.last > second.last) {
-      second = {range.last, range.lane};
+    if (entries_[i].cell == kNone) continue;
+    const auto behind =
+        std::upper_bound(shared.begin(), shared.end(), entries_[i].offset,
+                         [](Bytes offset, const ByteRange& range) { return offset < range.last; });
+    if (behind != shared.end() && behind->first < entries_[i].offset + slot(i).size) {
+      entries_[i].shared = 1;
     }
   }
 }

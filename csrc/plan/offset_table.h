@@ -44,12 +44,11 @@ class OffsetTable {
     return number;
   }
 
-  // Calls visit(offset, number&) for each offset, in no order.
-  template <class Visit>
-  void for_each(Visit&& visit) {
-    for (Place& place : places_) {
-      if (place.number != kNone) visit(place.offset, place.number);
-    }
+  // Numbers an offset anew. Requires that it was inserted.
+  void renumber(Bytes offset, std::uint32_t number) noexcept {
+    std::size_t i = hash(offset);
+    while (places_[i].offset != offset || places_[i].number == kNone) i = (i + 1) & mask_;
+    places_[i].number = number;
   }
 
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
