@@ -17,7 +17,7 @@ enum class TraceForm {
   kLifetimes,  // CSV `id,lower,upper,size`
 };
 
-// Throws Error(kInput) where the file is none of them. Looks at its beginning only.
+// Throws Error(kInput) where the file is none of them. Reads it, but looks at its beginning only.
 [[nodiscard]] TraceForm trace_form(const std::string& path);
 
 // Reads a trace of any form. Trusts nothing: throws Error(kInput) that names path, line or chunk,

@@ -33,6 +33,15 @@ class EdgeWalk {
     for (std::uint32_t i = 0; i < lanes.size(); ++i) lane_index_[lanes[i].lane()] = i;
   }
 
+  // Of what comes before the first repeat only blocks matter: one may be freed within it.
+  void remember(const Event& event) {
+    if (const auto* request = std::get_if<Request>(&event)) {
+      if (lane_index_[request->lane] != kNoLane) lane_of_[request->id] = lane_index_[request->lane];
+    } else if (const auto* free = std::get_if<Free>(&event)) {
+      lane_of_.erase(free->id);
+    }
+  }
+
   void step(const Event& event) {
     if (const auto* request = std::get_if<Request>(&event)) {
       const std::uint32_t lane = lane_index_[request->lane];
@@ -154,7 +163,11 @@ std::vector<StepEdge> find_edges(const Trace& trace, std::span<const StepLaneLog
   const Tick first = lanes.front().ticks_of(0).first;
   const Tick last = lanes.front().ticks_of(repeats - 1).second;
   for (const Entry& entry : trace.entries) {
-    if (entry.tick >= first && entry.tick < last) walk.step(entry.event);
+    if (entry.tick < first) {
+      walk.remember(entry.event);
+    } else if (entry.tick < last) {
+      walk.step(entry.event);
+    }
   }
 
   struct Seen {

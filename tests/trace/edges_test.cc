@@ -82,6 +82,21 @@ TEST_CASE("A block freed after the record and before the next request is not beh
   REQUIRE(edges == std::set<Edge>{{0, 1, 1, 0, 0}});
 }
 
+TEST_CASE("A block of the step before counts when it is freed after the record",
+          "[trace][step][edges]") {
+  trace::BlockId kept = 0;
+  const auto edges = edges_of([&](TraceBuilder& t, int) {
+    brief(t, 0);
+    t.record(11, 0);
+    if (kept != 0) t.free(kept);
+    brief(t, 0);
+    kept = t.allocate(500, 0);
+    t.wait(11, 1);
+    brief(t, 1);
+  });
+  REQUIRE(edges == std::set<Edge>{{0, 0, 1, 0, 0}});
+}
+
 TEST_CASE("An event recorded in one step and waited for in the next has an edge between them",
           "[trace][step][edges]") {
   const auto edges = edges_of([](TraceBuilder& t, int i) {
