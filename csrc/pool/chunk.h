@@ -15,7 +15,9 @@ struct Segment;
 
 // A piece of a segment: a live block, a hole, a block that waits for events, or pages given back.
 // The chunks of a segment follow each other without a gap and form a list in address order.
-struct Chunk : PoolBlock {
+//
+// Laid out by cache lines: the block, the links and what a search reads, the rest.
+struct alignas(64) Chunk : PoolBlock {
   enum class Kind : std::uint8_t {
     kLive,
     kHole,
@@ -26,19 +28,21 @@ struct Chunk : PoolBlock {
   [[nodiscard]] Bytes first() const noexcept { return reinterpret_cast<Bytes>(pointer); }
   [[nodiscard]] Bytes last() const noexcept { return first() + size; }
 
-  Chunk* previous = nullptr;  // in the segment
-  Chunk* next = nullptr;
-  Segment* segment = nullptr;
-  LaneHoles* owner = nullptr;  // of a hole: who may take it; of a block: who will own its hole
   // Links of the one tree or list that the chunk is in, by its kind.
   Chunk* left = nullptr;
   Chunk* right = nullptr;
   Chunk* parent = nullptr;
-  Bytes largest = 0;  // size of the largest hole of its subtree
+  Bytes largest = 0;          // size of the largest hole of its subtree
+  Chunk* previous = nullptr;  // in the segment
+  Chunk* next = nullptr;
+  Segment* segment = nullptr;
+  LaneHoles* owner = nullptr;  // of a hole: who may take it; of a block: who will own its hole
   std::uint32_t priority = 0;
   Kind kind = Kind::kHole;
   std::vector<DeviceEvent> events;  // of a waiting block
 };
+
+static_assert(sizeof(Chunk) == 192 && sizeof(PoolBlock) == 64);
 
 // Chunks by the slab, so that the steady state never calls malloc. Addresses are stable.
 class ChunkSlab {

@@ -196,14 +196,14 @@ PoolBlock* Pool::State::allocate(Bytes asked, LaneKey lane, Mobility mobility) n
   return block;
 }
 
-void Pool::State::free_after(Chunk* block, std::vector<DeviceEvent> events) noexcept {
+void Pool::State::retire(Chunk* block) noexcept {
   table.erase(block);
   stats.live -= block->size;
   --stats.blocks;
-  if (events.empty()) {
-    add_hole(block);
-    return;
-  }
+}
+
+void Pool::State::free_after(Chunk* block, std::vector<DeviceEvent> events) noexcept {
+  retire(block);
   block->kind = Chunk::Kind::kWaiting;
   block->events = std::move(events);
   stats.waiting += block->size;
@@ -253,9 +253,14 @@ bool Pool::contains(const void* pointer) const noexcept {
   return state_->contains(reinterpret_cast<Bytes>(pointer));
 }
 
-void Pool::free(PoolBlock* block) noexcept { free_after(block, {}); }
+void Pool::free(PoolBlock* block) noexcept {
+  BERTH_ASSERT(find(block->pointer) == block, "{} is no live block", block->pointer);
+  state_->retire(static_cast<Chunk*>(block));
+  state_->add_hole(static_cast<Chunk*>(block));
+}
 
 void Pool::free_after(PoolBlock* block, std::vector<DeviceEvent> events) noexcept {
+  if (events.empty()) return free(block);
   BERTH_ASSERT(find(block->pointer) == block, "{} is no live block", block->pointer);
   state_->free_after(static_cast<Chunk*>(block), std::move(events));
 }

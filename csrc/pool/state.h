@@ -24,6 +24,8 @@ struct Pool::State {
 
   // --- pool.cc: holes and blocks
   PoolBlock* allocate(Bytes asked, LaneKey lane, Mobility mobility) noexcept;
+  // Takes a live block out of the table and the counters.
+  void retire(Chunk* block) noexcept;
   void free_after(Chunk* block, std::vector<DeviceEvent> events) noexcept;
   Bytes process_events() noexcept;
   LaneHoles* holes_of(LaneKey lane) noexcept;
