@@ -36,7 +36,7 @@ function(berth_layer name)
     $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
   berth_configure_target(${target})
   set_target_properties(${target} PROPERTIES EXPORT_NAME ${name})
-  target_link_libraries(${target} PUBLIC ${ARG_LINK} PRIVATE $<BUILD_INTERFACE:berth_headers> ${ARG_PRIVATE_LINK})
+  target_link_libraries(${target} PUBLIC ${ARG_LINK} PRIVATE $<BUILD_INTERFACE:berth_headers> ${BERTH_FMT} ${ARG_PRIVATE_LINK})
   set_property(GLOBAL APPEND PROPERTY BERTH_LAYERS ${target})
 endfunction()
 
