@@ -72,10 +72,16 @@ struct Allocator::State {
   void warn_of_other_program(const Plan& plan);
   std::shared_ptr<const PlanLookup> freeze(Plan plan) const;
 
+  void* allocate_slowly(Bytes size, LaneKey lane, trace::Tag tag, std::uint64_t id);
   void* allocate_elsewhere(Bytes size, LaneKey lane, trace::Tag tag, std::uint64_t id);
+  void watch_request(void* pointer, Bytes size, LaneKey lane, trace::Tag tag, std::uint64_t id);
+  void decide_watched() noexcept {
+    watched = full_check || learner.active() || recorder != nullptr;
+  }
   PoolBlock* search_everywhere(Bytes size, LaneKey lane, Mobility mobility);
   [[nodiscard]] std::string exhaustion(Bytes size, LaneKey lane);
   void check_hand_out(void* pointer, Bytes size, std::uint64_t id);
+  FreeOutcome free_slowly(void* pointer, std::optional<LaneKey> freeing) noexcept;
   void free_pool_block(PoolBlock* block, std::optional<LaneKey> freeing);
 
   void step_ended(LaneKey lane, Notes& notes);
@@ -94,6 +100,7 @@ struct Allocator::State {
   Planner planner;
   std::unique_ptr<Recorder> recorder;
   const bool full_check;
+  bool watched = false;  // full_check, or the learner or the recorder is at work
 
   Stats counters;
   std::uint64_t next_id = 0;  // of blocks; also counts requests
@@ -164,6 +171,7 @@ void Allocator::State::open() {
       break;
   }
   limit_pool();
+  decide_watched();
 }
 
 void Allocator::State::warn_of_other_program(const Plan& plan) {
@@ -191,6 +199,7 @@ void Allocator::shut_down() noexcept {
     if (state.recorder) state.counters.trace_entries_lost = state.recorder->counts().lost;
     stats_file = state.options.config.stats;
     recorder = std::move(state.recorder);
+    state.decide_watched();
   }
   if (recorder) recorder->close();
   if (stats_file.empty()) return;
@@ -216,41 +225,53 @@ void Allocator::State::limit_pool() {
 
 void* Allocator::allocate(Bytes size, LaneKey lane, trace::Tag tag) {
   if (size == 0) return nullptr;
-  BERTH_CHECK(size <= kMaxBytes, kUsage, "a block of {} bytes was asked for, the most is {}", size,
-              kMaxBytes);
   State& state = *state_;
   const std::lock_guard lock(state.mutex);
   const std::uint64_t id = ++state.next_id;
-  const Arena::Outcome outcome = state.arena.allocate(size, lane, id);
-  void* pointer = outcome.pointer;
-  if (outcome.served == Served::kHit) [[likely]] {
+  if (void* pointer = state.arena.serve(size, lane, id)) [[likely]] {
     ++state.counters.hits;
-    if (state.full_check) [[unlikely]]
-      state.check_hand_out(pointer, outcome.size, id);
-  } else {
-    switch (outcome.served) {
-      case Served::kMissSize:
-        ++state.counters.misses_size;
-        break;
-      case Served::kMissBusy:
-        ++state.counters.misses_busy;
-        break;
-      case Served::kMissLane:
-        ++state.counters.misses_lane;
-        break;
-      default:
-        ++state.counters.unplanned;
-        break;
-    }
-    pointer = state.allocate_elsewhere(size, lane, tag, id);
+    if (state.watched) [[unlikely]]
+      state.watch_request(pointer, size, lane, tag, id);
+    return pointer;
   }
-  state.counters.realigned += outcome.realigned;
-  if (state.learner.active()) [[unlikely]]
-    state.learner.request(id, size, lane, tag);
-  if (state.recorder) [[unlikely]] {
-    state.recorder->append(trace::Request{id, size, state.recorded_lane(lane), tag});
+  return state.allocate_slowly(size, lane, tag, id);
+}
+
+void* Allocator::State::allocate_slowly(Bytes size, LaneKey lane, trace::Tag tag,
+                                        std::uint64_t id) {
+  BERTH_CHECK(size <= kMaxBytes, kUsage, "a block of {} bytes was asked for, the most is {}", size,
+              kMaxBytes);
+  const Arena::Outcome outcome = arena.allocate(size, lane, id);
+  counters.realigned += outcome.realigned;
+  void* pointer = outcome.pointer;
+  switch (outcome.served) {
+    case Served::kHit:
+      ++counters.hits;
+      break;
+    case Served::kMissSize:
+      ++counters.misses_size;
+      break;
+    case Served::kMissBusy:
+      ++counters.misses_busy;
+      break;
+    case Served::kMissLane:
+      ++counters.misses_lane;
+      break;
+    case Served::kUnplanned:
+      ++counters.unplanned;
+      break;
   }
+  if (pointer == nullptr) pointer = allocate_elsewhere(size, lane, tag, id);
+  if (watched) watch_request(pointer, size, lane, tag, id);
   return pointer;
+}
+
+// What learns, records or checks hears of every request.
+void Allocator::State::watch_request(void* pointer, Bytes size, LaneKey lane, trace::Tag tag,
+                                     std::uint64_t id) {
+  if (full_check) check_hand_out(pointer, rounded(size), id);
+  if (learner.active()) learner.request(id, size, lane, tag);
+  if (recorder) recorder->append(trace::Request{id, size, recorded_lane(lane), tag});
 }
 
 void* Allocator::State::allocate_elsewhere(Bytes size, LaneKey lane, trace::Tag tag,
@@ -280,7 +301,6 @@ void* Allocator::State::allocate_elsewhere(Bytes size, LaneKey lane, trace::Tag 
       ++counters.pool_resident;
       break;
   }
-  if (full_check) check_hand_out(block->pointer, block->size, id);
   // Without marks, the sequence itself is searched now and then, and a plan is taken up as soon as
   // it is there.
   if (options.config.mode == Mode::kLearn && !shut) {
@@ -377,52 +397,50 @@ trace::LaneId Allocator::State::recorded_lane(LaneKey key) {
 
 // --- Frees --------------------------------------------------------------------------------------
 
-namespace {
-Allocator::FreeOutcome free_in(Allocator::FreeOutcome outcome, Stats& counters) {
-  if (outcome == Allocator::FreeOutcome::kDone) ++counters.frees;
-  if (outcome == Allocator::FreeOutcome::kUnknown) ++counters.misuses;
-  return outcome;
-}
-}  // namespace
-
 Allocator::FreeOutcome Allocator::free(void* pointer) noexcept {
-  return free_block(pointer, std::nullopt);
+  State& state = *state_;
+  const std::lock_guard lock(state.mutex);
+  if (!state.watched && state.arena.contains(pointer) && state.arena.take_back(pointer))
+      [[likely]] {
+    ++state.counters.frees;
+    return FreeOutcome::kDone;
+  }
+  return state.free_slowly(pointer, std::nullopt);
 }
 
 Allocator::FreeOutcome Allocator::free(void* pointer, LaneKey lane) noexcept {
-  return free_block(pointer, lane);
+  const std::lock_guard lock(state_->mutex);
+  return state_->free_slowly(pointer, lane);
 }
 
-Allocator::FreeOutcome Allocator::free_block(void* pointer,
-                                             std::optional<LaneKey> freeing) noexcept {
+Allocator::FreeOutcome Allocator::State::free_slowly(void* pointer,
+                                                     std::optional<LaneKey> freeing) noexcept {
   if (pointer == nullptr) return FreeOutcome::kDone;
-  State& state = *state_;
-  const std::lock_guard lock(state.mutex);
-  const bool planned = state.arena.contains(pointer);
-  if (!planned && !state.pool.contains(pointer)) return FreeOutcome::kForeign;
-  if (state.forked) return FreeOutcome::kDone;
+  const bool planned = arena.contains(pointer);
+  if (!planned && !pool.contains(pointer)) return FreeOutcome::kForeign;
+  if (forked) return FreeOutcome::kDone;
   std::uint64_t id = 0;
   PoolBlock* block = nullptr;
-  if (!planned) {
-    block = state.pool.find(pointer);
-    if (block == nullptr) return free_in(FreeOutcome::kUnknown, state.counters);
+  bool found = false;
+  if (planned) {
+    const Arena::Freed freed = arena.free(pointer, freeing);
+    found = freed.found;
+    id = freed.id;
+    counters.late_frees += freed.late;
+  } else if ((block = pool.find(pointer)) != nullptr) {
+    found = true;
     id = block->id;
   }
-  if (planned) {
-    const Arena::Freed freed = state.arena.free(pointer, freeing);
-    if (!freed.found) return free_in(FreeOutcome::kUnknown, state.counters);
-    state.counters.late_frees += freed.late;
-    id = freed.id;
+  if (!found) {
+    ++counters.misuses;
+    return FreeOutcome::kUnknown;
   }
-  if (state.full_check) [[unlikely]]
-    state.live_bytes.erase(reinterpret_cast<Bytes>(pointer));
-  if (state.learner.active()) [[unlikely]]
-    state.learner.free(id);
+  ++counters.frees;
+  if (full_check) live_bytes.erase(reinterpret_cast<Bytes>(pointer));
+  if (learner.active()) learner.free(id);
   // The entry comes before any other that could name the same bytes: the lock is still held.
-  if (state.recorder) [[unlikely]]
-    state.recorder->append(trace::Free{id});
-  if (block != nullptr) state.free_pool_block(block, freeing);
-  ++state.counters.frees;
+  if (recorder) recorder->append(trace::Free{id});
+  if (block != nullptr) free_pool_block(block, freeing);
   return FreeOutcome::kDone;
 }
 
@@ -532,6 +550,7 @@ void Allocator::State::adopt_plan(bool at_mark, Notes& notes) {
   ++counters.plans_learned;
   plan_has_marks = result->has_marks;
   learner.stop();
+  decide_watched();
   missing_steps = 0;
   limit_pool();
 }
@@ -555,6 +574,7 @@ void Allocator::State::watch_misses() {
   missing_steps = 0;
   relearn_after = std::uint64_t{8} << std::min(relearns++, 10u);
   learner.start();
+  decide_watched();
 }
 
 void Allocator::load_plan(Plan plan) {

@@ -103,7 +103,6 @@ class Allocator {
 
  private:
   struct State;
-  FreeOutcome free_block(void* pointer, std::optional<LaneKey> freeing) noexcept;
   std::unique_ptr<State> state_;
 };
 

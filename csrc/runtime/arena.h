@@ -50,26 +50,32 @@ class Arena {
     bool realigned = false;   // a jump was made
   };
 
-  // Serves the lane's next request, or says why not. `id` names the block in a recording, 0 for
-  // none.
+  // Serves the lane's next request where nothing is in the way: the plan expects it, and nothing in
+  // the arena needs a second look. Null else, and allocate() decides. `id` names the block in a
+  // recording.
+  [[nodiscard]] void* serve(Bytes requested, LaneKey key, std::uint64_t id) noexcept {
+    if (key != fast_key_ || fast_lane_ == nullptr) [[unlikely]]
+      return nullptr;
+    Lane& lane = *fast_lane_;
+    if (lane.next >= lane.end) [[unlikely]]
+      return nullptr;
+    const PlanLookup::Entry& entry = entries_[lane.next];
+    if (entry.requested != requested || entry.cell == PlanLookup::kNone) [[unlikely]]
+      return nullptr;
+    walk(lane, entry.birth);
+    Cell& cell = cells_[entry.cell];
+    if (((cell.slot ^ PlanLookup::kNone) | entry.shared | attention_) != 0) [[unlikely]]
+      return nullptr;
+    cell.slot = lane.next++;
+    cell.id = id;
+    note_handed_out(rounded(requested), requested);
+    return base_ + entry.offset;
+  }
+
+  // Serves the lane's next request, or says why not.
   [[nodiscard]] Outcome allocate(Bytes requested, LaneKey key, std::uint64_t id) {
-    if (key == fast_key_ && fast_lane_ != nullptr) [[likely]] {
-      Lane& lane = *fast_lane_;
-      if (lane.next < lane.end) [[likely]] {
-        const PlanLookup::Entry& entry = entries_[lane.next];
-        if (entry.requested == requested && entry.cell != PlanLookup::kNone) [[likely]] {
-          walk(lane, entry.birth);
-          Cell& cell = cells_[entry.cell];
-          if (((cell.slot ^ PlanLookup::kNone) | entry.shared | attention_) == 0) [[likely]] {
-            cell.slot = lane.next++;
-            cell.id = id;
-            const Bytes size = rounded(requested);
-            note_handed_out(size, requested);
-            return {Served::kHit, base_ + entry.offset, size, false};
-          }
-        }
-      }
-    }
+    if (void* pointer = serve(requested, key, id))
+      return {Served::kHit, pointer, rounded(requested), false};
     return allocate_slowly(requested, key, id);
   }
 
@@ -83,25 +89,30 @@ class Arena {
         false;  // an event could not be recorded: the bytes wait for a synchronisation
   };
 
+  // Takes back the live planned block that starts at `pointer`, where it is on schedule and was
+  // used on its own lane only. False else, and free() decides.
+  [[nodiscard]] bool take_back(void* pointer) noexcept {
+    if (lookup_ == nullptr || !uses_.empty()) [[unlikely]]
+      return false;
+    const PlanLookup::CellIndex index =
+        lookup_->cell_at(static_cast<Bytes>(static_cast<std::byte*>(pointer) - base_));
+    if (index == PlanLookup::kNone) [[unlikely]]
+      return false;
+    Cell& cell = cells_[index];
+    if (cell.slot >= kOffSchedule) [[unlikely]]
+      return false;
+    const PlanLookup::Entry& entry = entries_[cell.slot];
+    if (entry.shared) [[unlikely]]
+      return false;
+    cell.slot = PlanLookup::kNone;
+    note_taken_back(rounded(entry.requested), entry.requested);
+    return true;
+  }
+
   // Takes back the live block that starts at `pointer`. `freeing` is the lane it is freed on, where
   // that is known.
   Freed free(void* pointer, std::optional<LaneKey> freeing = std::nullopt) noexcept {
-    const Bytes offset = static_cast<Bytes>(static_cast<std::byte*>(pointer) - base_);
-    if (lookup_) [[likely]] {
-      const PlanLookup::CellIndex index = lookup_->cell_at(offset);
-      if (index != PlanLookup::kNone) [[likely]] {
-        Cell& cell = cells_[index];
-        if (cell.slot < kOffSchedule && !entries_[cell.slot].shared && !freeing && uses_.empty())
-            [[likely]] {
-          const PlanLookup::Entry& entry = entries_[cell.slot];
-          cell.slot = PlanLookup::kNone;
-          const Bytes size = rounded(entry.requested);
-          note_taken_back(size, entry.requested);
-          return {true, size, entry.requested, cell.id, false, false};
-        }
-      }
-    }
-    return free_slowly(offset, freeing);
+    return free_slowly(static_cast<Bytes>(static_cast<std::byte*>(pointer) - base_), freeing);
   }
 
   // Whether the address lies in the arena's range, live or not.
