@@ -6,6 +6,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
+#include <type_traits>
 #include <unordered_map>
 
 namespace berth::trace_file {
@@ -16,6 +18,15 @@ static_assert(static_cast<int>(Access::MAX) == static_cast<int>(trace::Access::k
 static_assert(static_cast<int>(RoleKind::MAX) == static_cast<int>(trace::RoleKind::kInput));
 static_assert(static_cast<int>(CopyDirection::MAX) ==
               static_cast<int>(trace::CopyDirection::kHostToHost));
+
+// An element of a vector, by value: the verifier does not ask that elements are aligned.
+template <class Element, class Stored>
+Element element(const flatbuffers::Vector<Stored>& vector, std::size_t index) {
+  static_assert(std::is_trivially_copyable_v<Element>);
+  Element value;
+  std::memcpy(&value, vector.Data() + index * sizeof value, sizeof value);
+  return value;
+}
 
 // Turns the structs of a chunk into entries; keeps the first thing that is wrong.
 class Reader {
@@ -28,11 +39,12 @@ class Reader {
   template <class Struct>
   void read(const flatbuffers::Vector<const Struct*>* structs) {
     if (structs == nullptr) return;
-    for (const Struct* s : *structs) {
-      tick_ = s->tick();
-      trace::Event event = convert(*s);
+    for (flatbuffers::uoffset_t i = 0; i < structs->size(); ++i) {
+      const Struct s = element<Struct>(*structs, i);
+      tick_ = s.tick();
+      trace::Event event = convert(s);
       if (!ok()) return;
-      trace_.entries.push_back({tick_, s->time(), s->thread(), event});
+      trace_.entries.push_back({tick_, s.time(), s.thread(), event});
     }
   }
 
@@ -160,14 +172,14 @@ std::string read_names(const Chunk& chunk, Trace& trace) {
     for (const std::size_t rank : *ranks) {
       if (rank > kMaxShapeDimensions || rank > given - used) return "a shape exceeds its sizes";
       std::vector<std::int64_t> shape(rank);
-      for (std::int64_t& size : shape)
-        size = chunk.shape_sizes()->Get(static_cast<flatbuffers::uoffset_t>(used++));
+      for (std::int64_t& size : shape) size = element<std::int64_t>(*chunk.shape_sizes(), used++);
       trace.shapes.push_back(std::move(shape));
     }
   }
   if (used != given) return fmt::format("{} sizes belong to no shape", given - used);
   if (const auto* lanes = chunk.lanes()) {
-    for (const std::uint64_t key : *lanes) trace.lanes.push_back({key});
+    for (std::size_t i = 0; i < lanes->size(); ++i)
+      trace.lanes.push_back({element<std::uint64_t>(*lanes, i)});
   }
   return {};
 }
@@ -176,6 +188,12 @@ std::string read_names(const Chunk& chunk, Trace& trace) {
 
 DecodeResult decode_chunk(std::span<const std::byte> table, Trace& trace) {
   DecodeResult result;
+  // Tables are read in place, so they must lie as they were written.
+  std::vector<std::byte> aligned;
+  if (reinterpret_cast<std::uintptr_t>(table.data()) % 8 != 0) {
+    aligned.assign(table.begin(), table.end());
+    table = aligned;
+  }
   const auto* data = reinterpret_cast<const std::uint8_t*>(table.data());
   flatbuffers::Verifier verifier(data, table.size(), /*max_depth=*/64, /*max_tables=*/64);
   if (table.size() < 8 || !VerifyChunkBuffer(verifier)) {

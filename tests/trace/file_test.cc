@@ -315,6 +315,16 @@ TEST_CASE("A table whose counts exceed its bytes is damage", "[trace][file][host
   REQUIRE(accepted > 100);  // times, ids and the like may be anything
 }
 
+TEST_CASE("A trace may lie anywhere in memory", "[trace][file]") {
+  const Trace before = test::random_trace(4, 300);
+  const Data file = serialize_trace(before);
+  for (std::size_t shift = 0; shift < 8; ++shift) {
+    Data moved(shift);
+    moved.insert(moved.end(), file.begin(), file.end());
+    REQUIRE(test::equal(before, parse_trace(std::span(moved).subspan(shift), "x")));
+  }
+}
+
 TEST_CASE("Thousands of forged chunk headers do not cost their product", "[trace][file][hostile]") {
   Data file = file_of_entries({});
   const Data chunk(file.begin() + trace_file::kFileHeaderBytes, file.end());
