@@ -26,32 +26,6 @@ namespace {
 
 using File = std::vector<std::byte>;
 
-// All that a plan can hold, small enough to flip every bit of. The golden file of format 1 is this
-// plan: it stays as it is for ever.
-Plan small_plan() {
-  Plan plan = plan_of({sequence(0, {{0, 100, 2}, {128, 64, 1}, {Slot::kUnplanned, 5000, 0}}),
-                       sequence(1, {{192, 1, 1}, {0, 64, 1}}),
-                       sequence(2, {{256, 64, 1}, {320, 64, 1}, {320, 64, 2}}),
-                       branch(2, 2, 1, {{320, 30, 1}, {320, 64, 2}})},
-                      {{0, 2, 1, 1, 0}, {1, 2, 0, 0, 1}});
-  plan.program = {.torch_version = "2.11.0",
-                  .device_name = "cpu",
-                  .device_bytes = Bytes{8} << 30,
-                  .world_size = 4,
-                  .rank = 3,
-                  .tag = "golden"};
-  plan.lane_keys = {0, 5, 77};
-  plan.sequences[0].marks = {0, 2};
-  plan.strings = {"", "aten::mm", "layer1"};
-  plan.sequences[0].slots[0].origin = 1;
-  plan.sequences[3].slots[1].origin = 2;
-  plan.lower_bound = 320;
-  plan.engine = "dive";
-  plan.seed = 42;
-  plan.plan_seconds = 0.25;
-  return plan;
-}
-
 std::string refusal(const File& file) {
   try {
     (void)parse_plan(file, "x.plan");
@@ -76,14 +50,14 @@ File repaired(File file) {
 }
 
 File with(std::size_t offset, std::uint32_t value) {
-  File file = serialize_plan(small_plan());
+  File file = serialize_plan(golden_plan());
   store(file, offset, value);
   return repaired(file);
 }
 
 // A file of the small plan's sections and more.
 File with_section(std::uint32_t type, bool required) {
-  const File file = serialize_plan(small_plan());
+  const File file = serialize_plan(golden_plan());
   const SectionType known[] = {SectionType::kSummary, SectionType::kLayout};
   std::vector<Section> sections = read_sections(file, known, "x.plan");
   sections.push_back({static_cast<SectionType>(type), required, std::span(file).first(100)});
@@ -92,7 +66,7 @@ File with_section(std::uint32_t type, bool required) {
 
 // A file whose layout is made by hand, as no plan of ours would be.
 File with_layout(const std::function<void(flatbuffers::FlatBufferBuilder&)>& make) {
-  const File file = serialize_plan(small_plan());
+  const File file = serialize_plan(golden_plan());
   const SectionType known[] = {SectionType::kSummary, SectionType::kLayout};
   std::vector<Section> sections = read_sections(file, known, "x.plan");
   flatbuffers::FlatBufferBuilder builder;
@@ -106,7 +80,7 @@ File with_layout(const std::function<void(flatbuffers::FlatBufferBuilder&)>& mak
 
 TEST_CASE("A plan is read back from its file as it was written", "[plan][file]") {
   const TemporaryFolder folder;
-  const Plan plan = small_plan();
+  const Plan plan = golden_plan();
   REQUIRE(verify(plan) == std::nullopt);
   write_plan(folder / "a.plan", plan);
   REQUIRE(read_plan(folder / "a.plan") == plan);
@@ -116,12 +90,12 @@ TEST_CASE("A plan is read back from its file as it was written", "[plan][file]")
 
 TEST_CASE("The golden file of plan format 1 is read and written to the byte", "[plan][file]") {
   const std::string path = std::string(BERTH_TEST_DATA) + "/format1.plan";
-  REQUIRE(read_plan(path) == small_plan());
-  REQUIRE(read_file(path, 10000) == serialize_plan(small_plan()));
+  REQUIRE(read_plan(path) == golden_plan());
+  REQUIRE(read_file(path, 10000) == serialize_plan(golden_plan()));
 }
 
 TEST_CASE("A plan file with any bit flipped is refused", "[plan][file]") {
-  const File good = serialize_plan(small_plan());
+  const File good = serialize_plan(golden_plan());
   REQUIRE(refusal(good) == "none");
   for (std::size_t bit = 0; bit < 8 * good.size(); ++bit) {
     File bad = good;
@@ -131,7 +105,7 @@ TEST_CASE("A plan file with any bit flipped is refused", "[plan][file]") {
 }
 
 TEST_CASE("A plan file cut anywhere or longer than it was is refused", "[plan][file]") {
-  const File good = serialize_plan(small_plan());
+  const File good = serialize_plan(golden_plan());
   for (std::size_t size = 0; size < good.size(); ++size) {
     const File cut(good.begin(), good.begin() + static_cast<std::ptrdiff_t>(size));
     if (refusal(cut) == "none") FAIL("cut at " << size);
@@ -145,10 +119,10 @@ TEST_CASE("A plan file cut anywhere or longer than it was is refused", "[plan][f
 TEST_CASE("What is no whole plan file is refused with its reason", "[plan][file]") {
   REQUIRE(refusal({}) == "'x.plan' is not a plan file");
   REQUIRE(refusal(File(100, std::byte{'{'})) == "'x.plan' is not a plan file");
-  File file = serialize_plan(small_plan());
+  File file = serialize_plan(golden_plan());
   file.resize(20);
   REQUIRE(refusal(file) == "'x.plan' is damaged: 20 bytes are less than a header");
-  file = serialize_plan(small_plan());
+  file = serialize_plan(golden_plan());
   file[200] ^= std::byte{1};
   REQUIRE(refusal(file) == "'x.plan' is damaged: its checksum differs");
 }
@@ -166,7 +140,7 @@ TEST_CASE("Other rules of alignment or rounding are refused", "[plan][file]") {
 
 TEST_CASE("An unknown section is ignored where optional and refused where required",
           "[plan][file]") {
-  REQUIRE(parse_plan(with_section(9, false), "x.plan") == small_plan());
+  REQUIRE(parse_plan(with_section(9, false), "x.plan") == golden_plan());
   REQUIRE(refusal(with_section(9, true)) ==
           "'x.plan' needs a newer berth: section 2 of type 9 is required and not known");
   // The reserved one, for actions at a tick.
@@ -229,7 +203,7 @@ TEST_CASE("Counts are refused before anything of their size is made", "[plan][fi
 
 TEST_CASE("A plan whose slots overlap is refused at load and at writing", "[plan][file]") {
   const TemporaryFolder folder;
-  Plan plan = small_plan();
+  Plan plan = golden_plan();
   plan.sequences[0].slots[1].offset = 64;
   const std::string reason =
       "slot 0 of sequence 0, 128 bytes at 0 over [0, 2), and slot 1 of sequence 0, 64 bytes at 64 "
@@ -242,15 +216,15 @@ TEST_CASE("A plan whose slots overlap is refused at load and at writing", "[plan
 }
 
 TEST_CASE("A malformed plan is not made into bytes", "[plan][file]") {
-  Plan plan = small_plan();
+  Plan plan = golden_plan();
   plan.sequences[0].slots[1].birth = 2;
   REQUIRE_THROWS_WITH(serialize_plan(plan),
                       "a malformed plan: slot 1 of sequence 0 is born at tick 2, its place is 1");
 }
 
 TEST_CASE("A file whose fingerprint is not that of its requests is refused", "[plan][file]") {
-  File file = serialize_plan(small_plan());
-  const std::uint64_t own = fingerprint(small_plan());
+  File file = serialize_plan(golden_plan());
+  const std::uint64_t own = fingerprint(golden_plan());
   std::size_t found = 0;
   for (std::size_t i = 0; i + 8 <= file.size(); ++i) {
     if (std::memcmp(file.data() + i, &own, 8) != 0) continue;
@@ -273,11 +247,11 @@ TEST_CASE("A file that is missing or above the limit is refused by name", "[plan
 }
 
 TEST_CASE("Bytes that start at any address are read", "[plan][file]") {
-  const File file = serialize_plan(small_plan());
+  const File file = serialize_plan(golden_plan());
   for (std::size_t shift = 1; shift < 8; ++shift) {
     File shifted(shift);
     shifted.insert(shifted.end(), file.begin(), file.end());
-    REQUIRE(parse_plan(std::span(shifted).subspan(shift), "x.plan") == small_plan());
+    REQUIRE(parse_plan(std::span(shifted).subspan(shift), "x.plan") == golden_plan());
   }
 }
 
@@ -285,7 +259,7 @@ TEST_CASE("Mutations behind a good checksum are refused or give a legal plan", "
   const unsigned seed = 11;
   CAPTURE(seed);
   std::mt19937 random(seed);
-  const File good = serialize_plan(small_plan());
+  const File good = serialize_plan(golden_plan());
   std::size_t refused = 0, legal = 0;
   for (int round = 0; round < 100'000; ++round) {
     File file = good;
@@ -312,7 +286,7 @@ TEST_CASE("Mutations behind a good checksum are refused or give a legal plan", "
 }
 
 TEST_CASE("A fingerprint names the requests and not their places", "[plan]") {
-  const Plan plan = small_plan();
+  const Plan plan = golden_plan();
   Plan other = plan;
   other.sequences[0].slots[0].offset = 512;
   other.sequences[0].slots[0].length = 1;

@@ -68,4 +68,30 @@ inline Plan plan_of(std::vector<Sequence> sequences, std::vector<PlanEdge> edges
   return fit(plan);
 }
 
+// All that a plan can hold, small enough to flip every bit of. The golden file of format 1 is this
+// plan: it stays as it is for ever.
+inline Plan golden_plan() {
+  Plan plan = plan_of({sequence(0, {{0, 100, 2}, {128, 64, 1}, {Slot::kUnplanned, 5000, 0}}),
+                       sequence(1, {{192, 1, 1}, {0, 64, 1}}),
+                       sequence(2, {{256, 64, 1}, {320, 64, 1}, {320, 64, 2}}),
+                       branch(2, 2, 1, {{320, 30, 1}, {320, 64, 2}})},
+                      {{0, 2, 1, 1, 0}, {1, 2, 0, 0, 1}});
+  plan.program = {.torch_version = "2.11.0",
+                  .device_name = "cpu",
+                  .device_bytes = Bytes{8} << 30,
+                  .world_size = 4,
+                  .rank = 3,
+                  .tag = "golden"};
+  plan.lane_keys = {0, 5, 77};
+  plan.sequences[0].marks = {0, 2};
+  plan.strings = {"", "aten::mm", "layer1"};
+  plan.sequences[0].slots[0].origin = 1;
+  plan.sequences[3].slots[1].origin = 2;
+  plan.lower_bound = 320;
+  plan.engine = "dive";
+  plan.seed = 42;
+  plan.plan_seconds = 0.25;
+  return plan;
+}
+
 }  // namespace berth::test

@@ -1,3 +1,4 @@
+#include "csrc/plan/lookup.h"
 #include "csrc/plan/verify.h"
 #include "tests/catch.h"
 #include "tests/plan/brute_force.h"
@@ -5,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <random>
 #include <string>
 #include <vector>
@@ -172,4 +174,51 @@ TEST_CASE("The verifier and a brute-force run agree on random plans", "[plan][ve
   REQUIRE(illegal > 50'000);
   REQUIRE(legal_by_edges > 5'000);
   REQUIRE(legal_with_branches > 5'000);
+}
+
+TEST_CASE("A walk along a path hears of every end of a slot on it", "[plan][lookup]") {
+  const unsigned seed = 8;
+  Random random(seed);
+  std::size_t walks = 0, ends = 0;
+  for (int round = 0; round < 20'000; ++round) {
+    const Plan plan = random_plan(random);
+    if (verify(plan)) continue;
+    const PlanLookup lookup(plan);
+    for (std::uint32_t last = 0; last < plan.sequences.size(); ++last) {
+      // Slots by tick of the path, and the sequences on it.
+      const std::uint32_t period = plan.sequences[last].period;
+      std::vector<PlanLookup::SlotIndex> slots(period);
+      std::vector<std::uint32_t> path;
+      std::uint32_t end = period;
+      for (auto s = static_cast<std::int32_t>(last); s >= 0;
+           s = plan.sequences[static_cast<std::size_t>(s)].parent) {
+        path.push_back(static_cast<std::uint32_t>(s));
+        const Sequence& of = plan.sequences[path.back()];
+        for (std::uint32_t tick = of.fork; tick < end; ++tick) {
+          slots[tick] = lookup.first_slot(path.back()) + (tick - of.fork);
+        }
+        end = std::min(end, of.fork);
+      }
+      // Three steps: every slot that was born must be heard of when its time is over, not later.
+      for (std::uint32_t now = 0; now < 3 * period; ++now) {
+        std::vector<PlanLookup::SlotIndex> heard;
+        for (const std::uint32_t s : path) {
+          const auto of = lookup.ends_at(s, now % period);
+          heard.insert(heard.end(), of.begin(), of.end());
+        }
+        for (std::uint32_t born = 0; born < now; ++born) {
+          const PlanLookup::Entry& entry = lookup.entry(slots[born % period]);
+          if (entry.cell == PlanLookup::kNone || born + entry.length != now) continue;
+          ++ends;
+          if (std::count(heard.begin(), heard.end(), slots[born % period]) == 1) continue;
+          CAPTURE(seed, drawing(plan), last, now, born);
+          FAIL("an end was not heard of");
+        }
+      }
+      ++walks;
+    }
+  }
+  CAPTURE(walks, ends);
+  REQUIRE(walks > 5'000);
+  REQUIRE(ends > 20'000);
 }
