@@ -72,8 +72,9 @@ struct Allocator::State {
   void warn_of_other_program(const Plan& plan);
   std::shared_ptr<const PlanLookup> freeze(Plan plan) const;
 
-  void* allocate_slowly(Bytes size, LaneKey lane, trace::Tag tag, std::uint64_t id);
-  void* allocate_elsewhere(Bytes size, LaneKey lane, trace::Tag tag, std::uint64_t id);
+  void* allocate_slowly(Bytes size, LaneKey lane, trace::Tag tag, std::uint64_t id, Notes& notes);
+  void* allocate_elsewhere(Bytes size, LaneKey lane, trace::Tag tag, std::uint64_t id,
+                           Notes& notes);
   void watch_request(void* pointer, Bytes size, LaneKey lane, trace::Tag tag, std::uint64_t id);
   void decide_watched() noexcept {
     watched = full_check || learner.active() || recorder != nullptr;
@@ -85,7 +86,9 @@ struct Allocator::State {
   void free_pool_block(PoolBlock* block, std::optional<LaneKey> freeing);
 
   void step_ended(LaneKey lane, Notes& notes);
-  void adopt_plan(bool at_mark, Notes& notes);
+  void adopt_plan(Notes& notes);
+  void commit_arena(Notes& notes);
+  void refuse_arena(Bytes wanted, const std::string& reason, Notes& notes);
   void watch_misses();
   void limit_pool();
   trace::LaneId recorded_lane(LaneKey key);
@@ -107,7 +110,6 @@ struct Allocator::State {
   Bytes pool_live = 0, pool_requested = 0;
   Bytes reserved_peak = 0;
   bool forked = false, shut = false;
-  bool plan_has_marks = true;
   bool arena_refused = false;  // said once that the arena does not fit
 
   std::uint64_t window_requests = 0, window_hits = 0;  // when the current step began
@@ -146,7 +148,8 @@ void Allocator::State::open() {
                   "the plan '{}' aligns to {} bytes, this allocator to {}: plan the trace again",
                   plan_file(), plan.alignment, options.alignment);
       warn_of_other_program(plan);
-      const Status status = arena.activate(freeze(std::move(plan)), false);
+      // The first steps need the pool; the arena takes its memory over at the first mark.
+      const Status status = arena.activate(freeze(std::move(plan)), true);
       if (!status.ok()) {
         warn("arena-memory",
              fmt::format("cannot reserve the arena of '{}', all goes to the pool: {}", plan_file(),
@@ -161,7 +164,6 @@ void Allocator::State::open() {
           Plan plan = read_plan(plan_file());
           if (plan.alignment == options.alignment) {
             warn_of_other_program(plan);
-            plan_has_marks = !plan.sequences.empty() && !plan.sequences.front().marks.empty();
             if (arena.activate(freeze(std::move(plan)), true).ok()) learner.stop();
           }
         } catch (const Error&) {
@@ -226,7 +228,7 @@ void Allocator::State::limit_pool() {
 void* Allocator::allocate(Bytes size, LaneKey lane, trace::Tag tag) {
   if (size == 0) return nullptr;
   State& state = *state_;
-  const std::lock_guard lock(state.mutex);
+  std::unique_lock lock(state.mutex);
   const std::uint64_t id = ++state.next_id;
   if (void* pointer = state.arena.serve(size, lane, id)) [[likely]] {
     ++state.counters.hits;
@@ -234,11 +236,13 @@ void* Allocator::allocate(Bytes size, LaneKey lane, trace::Tag tag) {
       state.watch_request(pointer, size, lane, tag, id);
     return pointer;
   }
-  return state.allocate_slowly(size, lane, tag, id);
+  Notes notes;
+  const std::unique_lock held(std::move(lock));  // let go before the notes go out
+  return state.allocate_slowly(size, lane, tag, id, notes);
 }
 
-void* Allocator::State::allocate_slowly(Bytes size, LaneKey lane, trace::Tag tag,
-                                        std::uint64_t id) {
+void* Allocator::State::allocate_slowly(Bytes size, LaneKey lane, trace::Tag tag, std::uint64_t id,
+                                        Notes& notes) {
   BERTH_CHECK(size <= kMaxBytes, kUsage, "a block of {} bytes was asked for, the most is {}", size,
               kMaxBytes);
   const Arena::Outcome outcome = arena.allocate(size, lane, id);
@@ -261,7 +265,8 @@ void* Allocator::State::allocate_slowly(Bytes size, LaneKey lane, trace::Tag tag
       ++counters.unplanned;
       break;
   }
-  if (pointer == nullptr) pointer = allocate_elsewhere(size, lane, tag, id);
+  if (arena.commit_due()) commit_arena(notes);
+  if (pointer == nullptr) pointer = allocate_elsewhere(size, lane, tag, id, notes);
   if (watched) watch_request(pointer, size, lane, tag, id);
   return pointer;
 }
@@ -275,7 +280,7 @@ void Allocator::State::watch_request(void* pointer, Bytes size, LaneKey lane, tr
 }
 
 void* Allocator::State::allocate_elsewhere(Bytes size, LaneKey lane, trace::Tag tag,
-                                           std::uint64_t id) {
+                                           std::uint64_t id, Notes& notes) {
   BERTH_CHECK(!forked, kUsage,
               "a block of {} was asked for in a forked child: berth serves the parent only",
               format_bytes(size));
@@ -308,10 +313,7 @@ void* Allocator::State::allocate_elsewhere(Bytes size, LaneKey lane, trace::Tag 
       learner.search_later();
       planner.submit(learner.snapshot(options.program));
     }
-    if (counters.steps == 0 && planner.ready()) {
-      Notes notes;
-      adopt_plan(false, notes);
-    }
+    if (counters.steps == 0 && planner.ready()) adopt_plan(notes);
     if (counters.steps == 0 &&
         next_id - window_requests >= std::max(kRequestsPerWindow, 2 * arena.slot_count())) {
       watch_misses();
@@ -521,38 +523,45 @@ void Allocator::State::step_ended(LaneKey lane, Notes& notes) {
     if (learner.active() && learner.mark(lane) && !planner.busy() && !planner.ready()) {
       planner.submit(learner.snapshot(options.program));
     }
-    if (planner.ready()) adopt_plan(true, notes);
+    if (planner.ready()) adopt_plan(notes);
   }
   counters.realigned += arena.mark(lane);
+  if (arena.commit_due()) commit_arena(notes);
   mobility.mark_step();
 }
 
 // Switches to the plan that the planner made. Blocks still alive stay where they are.
-void Allocator::State::adopt_plan(bool at_mark, Notes& notes) {
+void Allocator::State::adopt_plan(Notes& notes) {
   const std::optional<Planner::Result> result = planner.take();
-  if (!result || !result->plan) {
-    if (result) ++counters.plan_failures;
-    return;
-  }
-  // The arena takes what the pool does not need now: memory is not held twice.
-  if (at_mark) pool.trim();
-  const Status status = arena.activate(result->plan, !at_mark);
+  if (!result || !result->plan) return;  // nothing repeats yet
+  const Status status = arena.activate(result->plan, true);
   if (!status.ok()) {
-    ++counters.plan_failures;
-    if (!std::exchange(arena_refused, true)) {
-      notes.add(
-          "arena-memory",
-          fmt::format("an arena of {} cannot be had, all goes to the pool: {}",
-                      format_bytes(result->plan->plan().arena_bytes), device.describe(status)));
-    }
+    refuse_arena(result->plan->plan().arena_bytes, device.describe(status), notes);
     return;
   }
   ++counters.plans_learned;
-  plan_has_marks = result->has_marks;
   learner.stop();
   decide_watched();
   missing_steps = 0;
+}
+
+// Gives the arena its memory at the start of a step. It takes what the pool does not need now:
+// memory is not held twice.
+void Allocator::State::commit_arena(Notes& notes) {
+  pool.trim();
+  if (!arena.commit()) {
+    const Bytes wanted = arena.plan()->plan().arena_bytes;
+    arena.rest();
+    refuse_arena(wanted, "the device has not got that much", notes);
+  }
   limit_pool();
+}
+
+void Allocator::State::refuse_arena(Bytes wanted, const std::string& reason, Notes& notes) {
+  ++counters.plan_failures;
+  if (std::exchange(arena_refused, true)) return;
+  notes.add("arena-memory", fmt::format("an arena of {} cannot be had, all goes to the pool: {}",
+                                        format_bytes(wanted), reason));
 }
 
 // Learns again when the plan no longer describes the steps.

@@ -46,7 +46,8 @@ Status Arena::ensure_range(Bytes bytes) noexcept {
   return {};
 }
 
-bool Arena::commit_now() noexcept {
+bool Arena::commit() noexcept {
+  commit_due_ = false;
   const Bytes wanted = align_up(lookup_->plan().arena_bytes, device_.properties().page_bytes);
   if (wanted != 0 && !device_.commit(base_, wanted, Device::Residency::kResident).ok()) {
     ++device_errors_;
@@ -97,7 +98,7 @@ Status Arena::activate(std::shared_ptr<const PlanLookup> plan, bool at_step_star
     unplanned_slots_ += entries_[slot].cell == PlanLookup::kNone;
   }
   dormant_ = true;
-  if (!at_step_start && !commit_now()) {
+  if (!at_step_start && !commit()) {
     rest();
     if (before)
       (void)activate(before,
@@ -147,7 +148,7 @@ void Arena::rest() noexcept {
   roots_.clear();
   lookup_.reset();
   entries_ = nullptr;
-  dormant_ = false;
+  dormant_ = commit_due_ = false;
   fast_lane_ = nullptr;
   for (const auto& lane : lanes_) lane->mode = Lane::Mode::kUnbound;
   recount();
@@ -241,7 +242,7 @@ void Arena::pass_step_end(Lane& lane) noexcept {
   lane.position = 0;
   for (const PlanLookup::SlotIndex slot : lookup_->ends_at(root, 0)) expire(slot);
   expect(lane, 0);
-  if (dormant_) (void)commit_now();
+  commit_due_ = dormant_;
 }
 
 bool Arena::take_branch(Lane& lane, Bytes requested) noexcept {
@@ -671,12 +672,12 @@ bool Arena::mark_lane(Lane& lane) noexcept {
   }
   lane.entered = true;
   if (sure && next == target) {
-    if (target == 0 && dormant_) (void)commit_now();
+    commit_due_ = dormant_;
     return false;
   }
   lane.mode = Lane::Mode::kAligned;
   jump(lane, target == 0 ? root : lane.sequence, target);
-  if (dormant_) (void)commit_now();
+  commit_due_ = dormant_;
   return true;
 }
 

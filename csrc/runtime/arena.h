@@ -136,10 +136,16 @@ class Arena {
 
   // Serves `plan` from now on. Live blocks keep their bytes: they are off schedule. Every lane's
   // earlier work guards the bytes against other lanes. Memory is committed at once, or, with
-  // `at_step_start`, when the lane next passes the start of its step. Requires an address range
-  // that is large enough (see ensure_range). Returns what the device said; on failure the plan
-  // before stays.
+  // `at_step_start`, when commit() is called after a lane next passed the start of its step.
+  // Requires an address range that is large enough (see ensure_range). Returns what the device
+  // said; on failure the plan before stays.
   Status activate(std::shared_ptr<const PlanLookup> plan, bool at_step_start);
+
+  // Whether a plan was activated without memory and a lane has come to the start of its step;
+  // commit() then gives it its memory. Returns false where the device refuses; the plan goes on
+  // without, so rest().
+  [[nodiscard]] bool commit_due() const noexcept { return commit_due_; }
+  [[nodiscard]] bool commit() noexcept;
 
   // Ends serving; live blocks stay, off schedule.
   void rest() noexcept;
@@ -271,7 +277,6 @@ class Arena {
   bool mark_lane(Lane& lane) noexcept;
   void rebuild_strays(const Lane& lane) noexcept;
   [[nodiscard]] bool on_schedule(const Lane& lane, PlanLookup::SlotIndex slot) const noexcept;
-  [[nodiscard]] bool commit_now() noexcept;
 
   Device& device_;
   const Bytes alignment_;
@@ -285,6 +290,7 @@ class Arena {
   std::vector<std::uint32_t> roots_;  // the root sequence of each lane of the plan
   std::vector<Cell> cells_;
   std::size_t unplanned_slots_ = 0;
+  bool commit_due_ = false;
   bool dormant_ = false;  // a plan is active, its memory is not committed yet
 
   IntervalMap<Stray> strays_;

@@ -73,8 +73,7 @@ void Planner::plan(Trace trace) {
     place.cancel = &cancel_;
     place.time_limit_seconds = std::min(kFirstPlanSeconds, options_.time_limit_seconds);
     Plan best = plan_step(*step, trace, options_.alignment, place);
-    const bool has_marks = step->marks_per_period > 0;
-    publish({std::make_shared<const PlanLookup>(best), has_marks, false});
+    publish({std::make_shared<const PlanLookup>(best), false});
     if (best.arena_bytes > best.lower_bound && options_.time_limit_seconds > kFirstPlanSeconds &&
         !cancel_) {
       place.time_limit_seconds = options_.time_limit_seconds;
@@ -82,7 +81,7 @@ void Planner::plan(Trace trace) {
       if (static_cast<double>(better.arena_bytes) <
           static_cast<double>(best.arena_bytes) * (1 - kWorthSwitching)) {
         best = better;
-        publish({std::make_shared<const PlanLookup>(std::move(better)), has_marks, true});
+        publish({std::make_shared<const PlanLookup>(std::move(better)), true});
       }
     }
     if (!options_.plan_file.empty() && !cancel_) write_plan(options_.plan_file, best);

@@ -42,7 +42,6 @@ class Planner {
 
   struct Result {
     std::shared_ptr<const PlanLookup> plan;  // null: no plan came of it
-    bool has_marks = false;                  // the steps were cut at marks
     bool improved = false;                   // of the same requests as the one before
   };
   [[nodiscard]] std::optional<Result> take();
