@@ -55,7 +55,7 @@ std::vector<DiveSearch::Task> DiveSearch::tasks(const State& state, std::uint32_
     const std::uint32_t number = (wave - 3) * kNoiseTasks + t;
     settings.noise = kNoise[number % std::size(kNoise)];
     settings.look = kLooks[number / std::size(kNoise) % std::size(kLooks)];
-    const Bytes above = kAbove[wave % std::size(kAbove)];
+    const Bytes above = kAbove[(wave - 3) % std::size(kAbove)];
     // Not above what a better placement needs.
     settings.capacity =
         std::max(state.bound, std::min(state.bound + state.bound / 10000 * above, state.mark - 1));

@@ -84,8 +84,9 @@ void Portfolio::take_dives() {
 }
 
 void Portfolio::improve() {
-  // The ranks; then what first fit can do, at a fraction of a noisy search; then noise.
-  for (int wave = 1; wave < 3 && dive_search_ && !done(); ++wave) dive_wave();
+  // The ranks and the first noise; then the first fits, which take longer and rarely do better, but
+  // nothing may be worse than they are; then noise until the end.
+  for (int wave = 1; wave < 4 && dive_search_ && !done(); ++wave) dive_wave();
   if (uses("first_fit") && !done()) first_fits();
   while (dive_search_ && !done() && !dive_search_->proven()) dive_wave();
 }

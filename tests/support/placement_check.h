@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <numeric>
 #include <optional>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 // Independent of the planner: pair checks, simulated executions and exhaustive search for small
@@ -64,6 +66,49 @@ inline std::optional<std::string> check_placement(const Problem& problem,
         return "buffers " + std::to_string(i) + " and " + std::to_string(j) + " overlap";
     }
   }
+  return std::nullopt;
+}
+
+// The same by a sweep over time with the live ranges in address order, for one lane without
+// branches; a circle is gone round twice. O(n log n).
+inline std::optional<std::string> sweep_placement(const Problem& problem,
+                                                  const Placement& placement) {
+  struct Event {
+    std::uint64_t tick;
+    bool birth;
+    std::size_t buffer;
+  };
+  const std::uint64_t period = problem.lanes[0].period;
+  std::vector<Event> events;
+  for (std::size_t i = 0; i < problem.buffers.size(); ++i) {
+    const Buffer& buffer = problem.buffers[i];
+    for (std::uint64_t round = 0; round < (period == 0 ? 1u : 2u); ++round) {
+      events.push_back({buffer.birth + round * period, true, i});
+      events.push_back({buffer.birth + buffer.length + round * period, false, i});
+    }
+  }
+  std::sort(events.begin(), events.end(), [](const Event& a, const Event& b) {
+    return a.tick != b.tick ? a.tick < b.tick : a.birth < b.birth;
+  });
+  std::map<Bytes, std::pair<Bytes, std::size_t>> live;  // offset -> end, buffer
+  Bytes high_water_mark = 0;
+  for (const auto& [tick, birth, i] : events) {
+    const Bytes offset = placement.offsets[i];
+    const Bytes end = offset + rounded_size(problem, problem.buffers[i]);
+    high_water_mark = std::max(high_water_mark, end);
+    if (!birth) {
+      live.erase(offset);
+      continue;
+    }
+    auto beside = live.lower_bound(offset);
+    const bool above = beside != live.end() && beside->first < end;
+    if (!above && beside != live.begin()) --beside;
+    if (beside != live.end() && beside->first < end && beside->second.first > offset)
+      return "buffers " + std::to_string(beside->second.second) + " and " + std::to_string(i) +
+             " overlap at tick " + std::to_string(tick);
+    live.emplace(offset, std::pair{end, i});
+  }
+  if (high_water_mark != placement.high_water_mark) return "wrong high-water mark";
   return std::nullopt;
 }
 
