@@ -56,6 +56,15 @@ class Budget {
   std::size_t used_ = 0;
 };
 
+// FlatBuffers checks where vectors lie, not where their elements do; ours lie where they can be
+// read.
+template <class Element>
+void check_place(const flatbuffers::Vector<Element>& vector, const std::string& name) {
+  const auto place = reinterpret_cast<std::uintptr_t>(vector.Data());
+  BERTH_CHECK(vector.size() == 0 || place % alignof(std::uint64_t) == 0, kInput,
+              "'{}' is malformed: numbers of 64 bits at no multiple of 8", name);
+}
+
 void read_summary(const fb::Summary& from, Plan& plan) {
   plan.program = {.torch_version = text(from.torch_version()),
                   .device_name = text(from.device_name()),
@@ -71,7 +80,8 @@ void read_summary(const fb::Summary& from, Plan& plan) {
   plan.plan_seconds = from.plan_seconds();
 }
 
-Sequence read_sequence(const fb::Sequence& from, Bytes alignment, Budget& slots, Budget& marks) {
+Sequence read_sequence(const fb::Sequence& from, Bytes alignment, const std::string& name,
+                       Budget& slots, Budget& marks) {
   Sequence sequence;
   sequence.lane = from.lane();
   sequence.parent = from.parent();
@@ -82,6 +92,7 @@ Sequence read_sequence(const fb::Sequence& from, Bytes alignment, Budget& slots,
   }
   if (from.slots()) {
     slots.take(from.slots()->size());
+    check_place(*from.slots(), name);
     sequence.slots.reserve(from.slots()->size());
     std::uint32_t birth = sequence.fork;
     for (const fb::Slot* slot : *from.slots()) {
@@ -104,13 +115,14 @@ void read_layout(const fb::Layout& from, const std::string& name, Plan& plan) {
       strings(name, "bytes of strings", Plan::kMaxStringBytes);
   if (from.lanes()) {
     lanes.take(from.lanes()->size());
+    check_place(*from.lanes(), name);
     plan.lane_keys.assign(from.lanes()->begin(), from.lanes()->end());
   }
   if (from.sequences()) {
     sequences.take(from.sequences()->size());
     plan.sequences.reserve(from.sequences()->size());
     for (const fb::Sequence* sequence : *from.sequences()) {
-      plan.sequences.push_back(read_sequence(*sequence, plan.alignment, slots, marks));
+      plan.sequences.push_back(read_sequence(*sequence, plan.alignment, name, slots, marks));
     }
   }
   if (from.edges()) {

@@ -201,6 +201,17 @@ TEST_CASE("Counts are refused before anything of their size is made", "[plan][fi
           })) == "'x.plan' is malformed: 67200000 bytes of strings or more, the limit is 67108864");
 }
 
+TEST_CASE("A table whose numbers lie where they cannot be read is refused", "[plan][file]") {
+  namespace fb = berth::plan_file;
+  REQUIRE(refusal(with_layout([](flatbuffers::FlatBufferBuilder& to) {
+            // Two numbers of 64 bits that lie as numbers of 32 bits may.
+            const auto lanes = to.CreateVector(std::vector<std::uint32_t>{2, 0, 0, 0, 0});
+            fb::LayoutBuilder layout(to);
+            layout.add_lanes(flatbuffers::Offset<flatbuffers::Vector<std::uint64_t>>(lanes.o - 4));
+            to.Finish(layout.Finish());
+          })) == "'x.plan' is malformed: numbers of 64 bits at no multiple of 8");
+}
+
 TEST_CASE("A plan whose slots overlap is refused at load and at writing", "[plan][file]") {
   const TemporaryFolder folder;
   Plan plan = golden_plan();
