@@ -1,0 +1,23 @@
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace berth::cli {
+
+// How a child process ended.
+struct ChildExit {
+  int code = 0;    // its exit code, where signal is 0
+  int signal = 0;  // that ended it
+};
+
+// Runs `arguments` (a program, found in PATH, and its arguments) with `variables` added to our
+// environment, and waits for its end. Signals that reach us alone are passed on to it; those of the
+// terminal reach it by themselves, and never end us first. Throws Error(kSystem) where it cannot be
+// started. One at a time.
+[[nodiscard]] ChildExit run_child(
+    const std::vector<std::string>& arguments,
+    const std::vector<std::pair<std::string, std::string>>& variables);
+
+}  // namespace berth::cli

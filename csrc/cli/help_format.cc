@@ -1,0 +1,50 @@
+#include "csrc/cli/help_format.h"
+
+#include <algorithm>
+
+namespace berth::cli {
+namespace {
+
+constexpr std::size_t kMeaningColumn = 28;
+constexpr std::size_t kLineWidth = 100;
+
+}  // namespace
+
+std::string wrap(std::string_view text, std::size_t indent, std::size_t width) {
+  std::string wrapped;
+  while (!text.empty()) {
+    std::size_t end = text.size() <= width ? text.size() : text.rfind(' ', width);
+    if (end == std::string_view::npos || end == 0) end = std::min(text.size(), width);
+    if (!wrapped.empty()) wrapped += std::string(indent, ' ');
+    wrapped += text.substr(0, end);
+    wrapped += '\n';
+    text.remove_prefix(end);
+    while (text.starts_with(' ')) text.remove_prefix(1);
+  }
+  return wrapped;
+}
+
+std::string HelpFormat::make_usage(const CLI::App* app, std::string name) const {
+  if (usage_.empty()) return CLI::Formatter::make_usage(app, std::move(name));
+  return "Usage: " + usage_ + "\n";
+}
+
+std::string HelpFormat::make_option(const CLI::Option* option, bool is_positional) const {
+  std::string name = is_positional ? option->get_name(true) : option->get_name(false, true);
+  // "-o,--output" reads better with a space, and long options alone stand below each other.
+  if (const std::size_t comma = name.find(','); comma != std::string::npos)
+    name.insert(comma + 1, 1, ' ');
+  if (!is_positional && option->get_type_size() != 0) name += " " + option->get_type_name();
+  std::string meaning = option->get_description();
+  if (!option->get_default_str().empty()) meaning += " [" + option->get_default_str() + "]";
+  std::string line = "  " + name;
+  if (line.size() + 2 > kMeaningColumn) {
+    line += '\n';
+    line.append(kMeaningColumn, ' ');
+  } else {
+    line.append(kMeaningColumn - line.size(), ' ');
+  }
+  return line + wrap(meaning, kMeaningColumn, kLineWidth - kMeaningColumn);
+}
+
+}  // namespace berth::cli

@@ -1,0 +1,3 @@
+#include "csrc/cli/program.h"
+
+int main(int argc, char** argv) { return berth::cli::run_program(argc, argv); }

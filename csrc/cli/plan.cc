@@ -1,0 +1,265 @@
+#include "csrc/cli/command.h"
+#include "csrc/cli/exit_code.h"
+#include "csrc/cli/input.h"
+#include "csrc/cli/lifetimes.h"
+#include "csrc/cli/output.h"
+#include "csrc/core/check.h"
+#include "csrc/place/plan_step.h"
+#include "csrc/plan/file.h"
+#include "csrc/trace/file.h"
+#include "csrc/trace/step.h"
+
+#include <berth/place.h>
+
+#include <fmt/format.h>
+
+#include <atomic>
+#include <csignal>
+#include <limits>
+#include <memory>
+#include <optional>
+
+namespace berth::cli {
+namespace {
+
+struct Options {
+  std::string input, output;
+  std::optional<double> time_limit;
+  std::uint64_t iterations = 0;
+  std::uint64_t seed = 1;
+  std::string engine = "auto";
+  unsigned threads = 1;
+  std::string capacity, alignment;  // sizes as typed; empty: none
+  bool json = false;
+};
+
+std::atomic<bool> cancelled{false};
+static_assert(std::atomic<bool>::is_always_lock_free, "set in a signal handler");
+
+// Ctrl-C ends the search and keeps the best placement so far; the second one ends the program.
+class CancelOnInterrupt {
+ public:
+  CancelOnInterrupt() noexcept {
+    struct sigaction action {};
+    action.sa_handler = [](int) { cancelled.store(true); };
+    action.sa_flags = static_cast<int>(SA_RESETHAND);
+    ::sigaction(SIGINT, nullptr, &before_);
+    if (before_.sa_handler != SIG_IGN) ::sigaction(SIGINT, &action, nullptr);
+  }
+  ~CancelOnInterrupt() { ::sigaction(SIGINT, &before_, nullptr); }
+  CancelOnInterrupt(const CancelOnInterrupt&) = delete;
+  CancelOnInterrupt& operator=(const CancelOnInterrupt&) = delete;
+
+ private:
+  struct sigaction before_ {};
+};
+
+Bytes size_option(const char* name, const std::string& text) {
+  const auto size = parse_bytes(text);
+  BERTH_CHECK(size.has_value() && *size > 0, kUsage,
+              "{} is '{}': a size is wanted, such as 80GiB or 1048576", name, text);
+  return *size;
+}
+
+Bytes alignment_of(const Options& options, Bytes otherwise) {
+  if (options.alignment.empty()) return otherwise;
+  const Bytes alignment = size_option("--alignment", options.alignment);
+  BERTH_CHECK(is_power_of_two(alignment), kUsage, "--alignment is {}: a power of two is wanted",
+              alignment);
+  return alignment;
+}
+
+std::string describe(const PlaceProgress& progress) {
+  const double gap = progress.lower_bound == 0 ? 0
+                                               : static_cast<double>(progress.high_water_mark) /
+                                                         static_cast<double>(progress.lower_bound) -
+                                                     1;
+  return fmt::format("planning: best {}, bound {}, gap {}, {}, {:.1f} s",
+                     format_bytes(progress.high_water_mark), format_bytes(progress.lower_bound),
+                     format_percent(gap), progress.engine, progress.seconds);
+}
+
+PlaceOptions place_options(const Options& options, ProgressLine& line) {
+  PlaceOptions place;
+  place.engine = options.engine;
+  // A budget of tries alone makes the result depend on the seed and nothing else.
+  if (options.time_limit) {
+    place.time_limit_seconds = *options.time_limit;
+  } else if (options.iterations > 0) {
+    place.time_limit_seconds = std::numeric_limits<double>::infinity();
+  }
+  place.iteration_budget = options.iterations;
+  place.seed = options.seed;
+  place.threads = options.threads;
+  if (!options.capacity.empty()) place.capacity = size_option("--capacity", options.capacity);
+  place.cancel = &cancelled;
+  if (line.shown()) {
+    place.progress = [&line](const PlaceProgress& progress) { line.show(describe(progress)); };
+  }
+  return place;
+}
+
+// What `plan` says, whatever was planned.
+struct Outcome {
+  std::string unit;  // what was placed: "request", "buffer"
+  std::size_t buffers = 0;
+  Bytes arena = 0, bound = 0;
+  bool proven_optimal = false, proven_infeasible = false;
+  std::string engine;
+  double seconds = 0;
+};
+
+int report(const Options& options, const std::optional<Bytes>& capacity, const Outcome& outcome) {
+  const bool fits = !capacity || outcome.arena <= *capacity;
+  if (options.json) {
+    Json json = {{"buffers", outcome.buffers},
+                 {"arena_bytes", outcome.arena},
+                 {"lower_bound_bytes", outcome.bound},
+                 {"proven_optimal", outcome.proven_optimal},
+                 {"engine", outcome.engine},
+                 {"seconds", outcome.seconds},
+                 {"seed", options.seed},
+                 {"cancelled", cancelled.load()}};
+    if (capacity) {
+      json["capacity_bytes"] = *capacity;
+      json["fits"] = fits;
+      json["proven_infeasible"] = outcome.proven_infeasible;
+    }
+    print_json(json);
+    return fits ? kDone : kNo;
+  }
+  const double gap =
+      outcome.bound == 0
+          ? 0
+          : static_cast<double>(outcome.arena) / static_cast<double>(outcome.bound) - 1;
+  std::string text =
+      fmt::format("{}: {}\n", options.input, format_number_of(outcome.buffers, outcome.unit));
+  text += fmt::format("  arena        {}\n", format_exactly(outcome.arena));
+  text += fmt::format("  lower bound  {}\n", format_exactly(outcome.bound));
+  text += fmt::format("  gap          {}{}\n", format_percent(gap),
+                      outcome.proven_optimal ? ", proven optimal" : "");
+  text += fmt::format("  planned in   {:.3f} s by {}, seed {}{}\n", outcome.seconds, outcome.engine,
+                      options.seed, cancelled.load() ? ", stopped by you" : "");
+  if (capacity) {
+    text += fmt::format("  capacity     {}: {}\n", format_exactly(*capacity),
+                        fits                        ? "it fits"
+                        : outcome.proven_infeasible ? "it does not fit, proven"
+                                                    : "nothing that fits was found");
+  }
+  if (!options.output.empty() && fits) text += fmt::format("wrote {}\n", options.output);
+  print(printable(text));
+  return fits ? kDone : kNo;
+}
+
+int plan_lifetimes(const Options& options) {
+  const std::vector<Lifetime> rows = read_lifetimes(options.input);
+  const Problem problem = make_problem(rows, alignment_of(options, 1));
+  Placement placement;
+  std::optional<Bytes> capacity;
+  {
+    ProgressLine line;
+    const CancelOnInterrupt interrupt;
+    const PlaceOptions place_with = place_options(options, line);
+    capacity = place_with.capacity;
+    placement = place(problem, place_with);
+  }
+  const auto overlap = find_overlap(rows, placement.offsets);
+  BERTH_CHECK(!overlap, kUsage, "berth is wrong: its placement is not legal and is not written: {}",
+              *overlap);
+  const bool fits = !capacity || placement.high_water_mark <= *capacity;
+  if (!options.output.empty() && fits) write_lifetimes(options.output, rows, placement.offsets);
+  return report(
+      options, capacity,
+      {"buffer", rows.size(), placement.high_water_mark, placement.lower_bound,
+       placement.proven_optimal, placement.proven_infeasible, placement.engine, placement.seconds});
+}
+
+int plan_trace(const Options& options) {
+  const Trace trace = read_trace(options.input);
+  std::string why_not;
+  const auto step = extract_step(trace, {}, &why_not);
+  if (!step) {
+    print_error(fmt::format("'{}' has no step to plan: {}", options.input, why_not));
+    if (options.json) print_json(Json{{"repeats", false}, {"reason", why_not}});
+    return kNo;
+  }
+  Plan plan;
+  std::optional<Bytes> capacity;
+  {
+    ProgressLine line;
+    const CancelOnInterrupt interrupt;
+    const PlaceOptions place_with = place_options(options, line);
+    capacity = place_with.capacity;
+    plan = plan_step(*step, trace, alignment_of(options, trace.alignment), place_with);
+  }
+  const bool fits = !capacity || plan.arena_bytes <= *capacity;
+  if (!options.output.empty() && fits) write_output(options.output, serialize_plan(plan));
+  return report(options, capacity,
+                {"request", plan.slot_count(), plan.arena_bytes, plan.lower_bound,
+                 plan.arena_bytes == plan.lower_bound, capacity && plan.lower_bound > *capacity,
+                 plan.engine, plan.plan_seconds});
+}
+
+int plan(const Options& options) {
+  if (!options.output.empty()) check_output(options.output);
+  switch (identify(options.input)) {
+    case InputKind::kLifetimes:
+      return plan_lifetimes(options);
+    case InputKind::kTrace:
+      return plan_trace(options);
+    case InputKind::kPlan:
+      break;
+  }
+  throw Error(ErrorKind::kInput,
+              fmt::format("'{}' is a plan already: a trace or a CSV is wanted", options.input));
+}
+
+// CLI::Range would let "nan" through.
+std::string is_time_limit(const std::string& text) {
+  double seconds = 0;
+  const bool good = CLI::detail::lexical_cast(text, seconds) && seconds > 0 && seconds <= 1e9;
+  return good ? "" : fmt::format("'{}' is not a number of seconds above 0", text);
+}
+
+}  // namespace
+
+Command add_plan(CLI::App& program) {
+  CLI::App* app = program.add_subcommand("plan", "Place every request of a trace's step");
+  const auto options = std::make_shared<Options>();
+  app->add_option("input", options->input,
+                  "A trace, an events CSV or a lifetimes CSV, plain or gzip")
+      ->required();
+  app->add_option("-o,--output", options->output,
+                  "File for the plan; of a lifetimes CSV the same rows with a column offset");
+  app->add_option("--time-limit", options->time_limit,
+                  "Seconds after which the best so far is taken [10, or none with --iterations]")
+      ->check(is_time_limit)
+      ->type_name("SECONDS");
+  app->add_option("--iterations", options->iterations,
+                  "Tries after which it is taken: equal seeds then give equal plans")
+      ->check(CLI::NonNegativeNumber)
+      ->type_name("N");
+  app->add_option("--seed", options->seed, "Seed of the search")
+      ->check(CLI::NonNegativeNumber)
+      ->type_name("N")
+      ->capture_default_str();
+  app->add_option("--engine", options->engine, "How to search")
+      ->check(CLI::IsMember(place_engines()))
+      ->capture_default_str();
+  app->add_option("--threads", options->threads, "Threads to search with; 0: one a core")
+      ->check(CLI::Range(0u, 1024u))
+      ->type_name("N")
+      ->capture_default_str();
+  app->add_option(
+      "--capacity", options->capacity,
+      "Stop at the first placement that fits this, e.g. 8GiB; exit 1 where none is found");
+  app->add_option("--alignment", options->alignment,
+                  "Of offsets; sizes are rounded up to it (the trace's; 1 for lifetimes)");
+  app->add_flag("--json", options->json, "Print one JSON object");
+  app->footer(
+      "The best placement so far is shown on a terminal; Ctrl-C takes it. Without -o nothing is "
+      "written.\n\nExample:\n  berth plan gpt.trace -o gpt.plan --time-limit 5");
+  return {app, [options] { return plan(*options); }};
+}
+
+}  // namespace berth::cli

@@ -1,0 +1,98 @@
+#include "csrc/cli/program.h"
+
+#include "csrc/cli/command.h"
+#include "csrc/cli/exit_code.h"
+#include "csrc/cli/help_format.h"
+#include "csrc/cli/output.h"
+#include "csrc/cli/replay_child.h"
+#include "csrc/cli/spelling.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <exception>
+#include <new>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace berth::cli {
+namespace {
+
+int run(std::vector<std::string> arguments) {
+  // Only `record` takes another program's arguments.
+  std::vector<std::string> recorded;
+  if (!arguments.empty() && arguments[0] == "record") {
+    const auto mark = std::find(arguments.begin(), arguments.end(), "--");
+    if (mark != arguments.end()) {
+      recorded.assign(mark + 1, arguments.end());
+      arguments.erase(mark, arguments.end());
+    }
+  }
+  CLI::App program("berth keeps a place for every tensor before it is asked for.", "berth");
+  program.formatter(std::make_shared<HelpFormat>());  // the commands inherit it
+  program.set_version_flag("--version", "berth " BERTH_VERSION, "Print the version and stop");
+  program.set_help_flag("-h,--help", "Print this help and stop");
+  program.require_subcommand(1);
+  program.footer(
+      "Example:\n"
+      "  berth record -o gpt.trace -- ./train\n"
+      "  berth plan gpt.trace -o gpt.plan\n"
+      "  BERTH_MODE=serve BERTH_PLAN=gpt.plan ./train\n\n"
+      "Exit codes: 0 done, 1 the answer is no, 2 wrong usage, 3 unreadable or damaged input,\n"
+      "4 a system failure. `berth help settings` lists every setting.");
+  const std::vector<Command> commands = {add_record(program, std::move(recorded)),
+                                         add_plan(program),
+                                         add_show(program),
+                                         add_verify(program),
+                                         add_replay(program),
+                                         add_help(program)};
+
+  if (!arguments.empty() && !arguments[0].starts_with('-')) {
+    std::vector<std::string> names;
+    for (const Command& command : commands) names.push_back(command.app->get_name());
+    throw_if_unknown("command", arguments[0], names);
+  }
+  try {
+    std::reverse(arguments.begin(), arguments.end());  // as parse() wants them
+    program.parse(arguments);
+  } catch (const CLI::Success& wanted) {  // --help, --version
+    if (dynamic_cast<const CLI::CallForVersion*>(&wanted) != nullptr) {
+      print(std::string(wanted.what()) + "\n");
+    } else {
+      const auto chosen = program.get_subcommands();
+      print(chosen.empty() ? program.help() : chosen.front()->help());
+    }
+    return kDone;
+  } catch (const CLI::ParseError& error) {
+    const auto chosen = program.get_subcommands();
+    const std::string who = chosen.empty() ? "berth" : "berth " + chosen.front()->get_name();
+    throw Error(ErrorKind::kUsage, fmt::format("{} (see `{} --help`)", error.what(), who));
+  }
+  for (const Command& command : commands) {
+    if (command.app->parsed()) return command.run();
+  }
+  return kWrongUsage;  // not reached: parse() requires one
+}
+
+}  // namespace
+
+int run_program(int argc, char** argv) noexcept {
+  guard_standard_streams();
+  try {
+    // The child of `replay`, which runs under another malloc: before anything else allocates.
+    if (argc == 3 && std::string_view(argv[1]) == kReplayChild) return replay_child(argv[2]);
+    return run({argv + std::min(argc, 1), argv + argc});
+  } catch (const Error& error) {
+    print_error(error.what());
+    return exit_code(error.kind());
+  } catch (const std::bad_alloc&) {
+    print_error("out of memory");
+    return kSystemFailure;
+  } catch (const std::exception& error) {
+    print_error(error.what());
+    return kSystemFailure;
+  }
+}
+
+}  // namespace berth::cli

@@ -1,0 +1,170 @@
+#include "csrc/cli/child_process.h"
+#include "csrc/cli/command.h"
+#include "csrc/cli/exit_code.h"
+#include "csrc/cli/help_format.h"
+#include "csrc/cli/output.h"
+#include "csrc/core/check.h"
+#include "csrc/trace/file.h"
+#include "csrc/trace/step.h"
+
+#include <fmt/format.h>
+#include <glob.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <variant>
+
+namespace berth::cli {
+namespace {
+
+struct Options {
+  std::string trace = "berth.trace";
+  std::string record = "requests";
+  bool operators = false;
+  std::string check, stats, tag, memory_limit;
+  std::vector<std::string> program;  // and its arguments
+};
+
+// What tells a file written now from one that lay there before.
+struct Version {
+  ino_t inode = 0;
+  off_t size = 0;
+  struct timespec changed {};
+  friend bool operator==(const Version& a, const Version& b) {
+    return a.inode == b.inode && a.size == b.size && a.changed.tv_sec == b.changed.tv_sec &&
+           a.changed.tv_nsec == b.changed.tv_nsec;
+  }
+};
+
+// The files that a name stands for, {rank}, {device} and {pid} being anything.
+std::map<std::string, Version> files_of(const std::string& name) {
+  std::string pattern;
+  for (std::size_t i = 0; i < name.size(); ++i) {
+    const std::size_t close = name[i] == '{' ? name.find('}', i) : std::string::npos;
+    if (close != std::string::npos) {
+      pattern += '*';
+      i = close;
+    } else {
+      if (std::string_view("*?[\\").find(name[i]) != std::string_view::npos) pattern += '\\';
+      pattern += name[i];
+    }
+  }
+  std::map<std::string, Version> files;
+  glob_t found{};
+  if (::glob(pattern.c_str(), 0, nullptr, &found) == 0) {
+    for (std::size_t i = 0; i < found.gl_pathc; ++i) {
+      struct stat info {};
+      if (::stat(found.gl_pathv[i], &info) == 0 && S_ISREG(info.st_mode))
+        files[found.gl_pathv[i]] = {info.st_ino, info.st_size, info.st_mtim};
+    }
+  }
+  ::globfree(&found);
+  return files;
+}
+
+// Says what a trace holds. Returns its number of requests.
+std::size_t summarize(const std::string& path, off_t size) {
+  const Trace trace = read_trace(path);
+  std::size_t requests = 0, marks = 0;
+  for (const trace::Entry& entry : trace.entries) {
+    requests += std::holds_alternative<trace::Request>(entry.event) ? 1 : 0;
+    marks += std::holds_alternative<trace::StepMark>(entry.event) ? 1 : 0;
+  }
+  print_note(fmt::format("{}: {} entries, {}, {} marked, {}", path,
+                         format_count(trace.entries.size()), format_number_of(requests, "request"),
+                         format_number_of(marks, "step"), format_bytes(static_cast<Bytes>(size))));
+  if (trace.cut_bytes > 0) {
+    print_note(
+        fmt::format("{}: {} of a torn tail are left out", path, format_bytes(trace.cut_bytes)));
+  }
+  std::string why_not;
+  if (const auto step = extract_step(trace, {}, &why_not)) {
+    print_note(fmt::format("the step repeats: {}, seen {} times; next: berth plan {} -o {}",
+                           format_number_of(step->requests.size(), "request"), step->repeats, path,
+                           std::filesystem::path(path).replace_extension(".plan").string()));
+  } else if (requests > 0) {
+    print_note(fmt::format("no step that repeats was found: {}", why_not));
+  }
+  return requests;
+}
+
+int record(const Options& options) {
+  BERTH_CHECK(!options.program.empty(), kUsage,
+              "no program to record: write it after --, as in `berth record -- ./train`");
+  const std::string path = std::filesystem::absolute(options.trace).string();
+  std::vector<std::pair<std::string, std::string>> variables = {
+      {"BERTH_MODE", "record"},
+      {"BERTH_TRACE", path},
+      {"BERTH_RECORD", options.operators ? "operators" : options.record}};
+  if (!options.check.empty()) variables.emplace_back("BERTH_CHECK", options.check);
+  if (!options.stats.empty())
+    variables.emplace_back("BERTH_STATS", std::filesystem::absolute(options.stats).string());
+  if (!options.tag.empty()) variables.emplace_back("BERTH_TAG", options.tag);
+  if (!options.memory_limit.empty())
+    variables.emplace_back("BERTH_MEMORY_LIMIT", options.memory_limit);
+
+  const auto before = files_of(path);
+  const ChildExit ended = run_child(options.program, variables);
+  const int code = ended.signal != 0 ? 128 + ended.signal : ended.code;
+  if (ended.signal != 0)
+    print_note(fmt::format("'{}' was ended by signal {}", options.program[0], ended.signal));
+
+  std::size_t requests = 0, written = 0;
+  for (const auto& [file, version] : files_of(path)) {
+    const auto old = before.find(file);
+    if (old != before.end() && old->second == version) continue;
+    ++written;
+    try {
+      requests += summarize(file, version.size);
+    } catch (const Error& error) {
+      if (code == kDone) throw;
+      print_error(error.what());  // the program's own exit code says more
+    }
+  }
+  if (requests == 0) {
+    print_error(
+        written == 0
+            ? fmt::format("'{}' wrote no trace '{}': it is not linked to berth, or does not "
+                          "install it before its first tensor",
+                          options.program[0], options.trace)
+            : fmt::format("the trace '{}' holds no request: '{}' allocated nothing", options.trace,
+                          options.program[0]));
+    if (code == kDone) return kNo;
+  }
+  return code;
+}
+
+}  // namespace
+
+Command add_record(CLI::App& program, std::vector<std::string> arguments) {
+  CLI::App* app =
+      program.add_subcommand("record", "Run a program and write a trace of its requests");
+  const auto options = std::make_shared<Options>();
+  options->program = std::move(arguments);
+  app->formatter(std::make_shared<HelpFormat>("berth record [OPTIONS] -- PROGRAM [ARGUMENTS...]"));
+  app->add_option("-o,--trace", options->trace,
+                  "File to write; may hold {rank}, {device} and {pid}")
+      ->capture_default_str();
+  app->add_flag("--operators", options->operators, "The same as --record operators");
+  app->add_option("--record", options->record,
+                  "What to record: requests, or operators with operands too")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"requests", "operators"}));
+  app->add_option("--check", options->check, "How much to check: normal or full")
+      ->check(CLI::IsMember({"normal", "full"}));
+  app->add_option("--stats", options->stats, "File for the program's statistics, as JSON");
+  app->add_option("--tag", options->tag, "A text that plans of this trace carry");
+  app->add_option("--memory-limit", options->memory_limit,
+                  "Memory that the program may hold, e.g. 8GiB");
+  app->footer(
+      "The program is linked to berth; nothing of it changes. Its exit code is passed on: 1 where "
+      "it\n"
+      "wrote no trace, 128 and the signal's number where one ended it.\n\n"
+      "Example:\n  berth record -o gpt.trace -- ./train --steps 20");
+  return {app, [options] { return record(*options); }};
+}
+
+}  // namespace berth::cli

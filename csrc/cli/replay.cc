@@ -1,0 +1,213 @@
+#include "csrc/cli/command.h"
+#include "csrc/cli/exit_code.h"
+#include "csrc/cli/output.h"
+#include "csrc/cli/replay_berth.h"
+#include "csrc/cli/replay_child.h"
+#include "csrc/cli/spelling.h"
+#include "csrc/cli/workload.h"
+#include "csrc/core/check.h"
+#include "csrc/trace/file.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+namespace berth::cli {
+namespace {
+
+constexpr Bytes kLiveUnit = 512;  // what live sizes are rounded to, whoever serves them
+
+struct Options {
+  std::string input;
+  std::vector<std::string> allocators = {"planned", "pool", "glibc"};
+  std::vector<std::string> perturbations;
+  std::uint64_t seed = 1;
+  std::string memory_limit;
+  bool steps = false;
+  bool json = false;
+};
+
+std::vector<std::string> allocator_names() {
+  std::vector<std::string> names = {"planned", "pool"};
+  for (const MallocLibrary& library : malloc_libraries()) names.emplace_back(library.name);
+  return names;
+}
+
+ReplayResult replay_one(const std::string& name, const Workload& workload, const Options& options) {
+  if (name == "planned" || name == "pool") {
+    ReplayBerthOptions berth;
+    berth.planned = name == "planned";
+    berth.steps = options.steps;
+    if (!options.memory_limit.empty()) {
+      const auto limit = parse_bytes(options.memory_limit);
+      BERTH_CHECK(limit.has_value() && *limit > 0, kUsage,
+                  "--memory-limit is '{}': a size is wanted, such as 8GiB", options.memory_limit);
+      berth.memory_limit = *limit;
+    }
+    return replay_berth(workload, berth);
+  }
+  const auto& libraries = malloc_libraries();
+  return replay_malloc(
+      *std::find_if(libraries.begin(), libraries.end(),
+                    [&](const MallocLibrary& library) { return name == library.name; }),
+      workload);
+}
+
+template <class Value>
+Json or_null(const std::optional<Value>& value) {
+  return value ? Json(*value) : Json(nullptr);
+}
+
+Json to_json(const ReplayResult& result) {
+  Json json = {{"reserved_peak_bytes", or_null(result.reserved_peak)},
+               {"driver_calls", or_null(result.driver_calls)},
+               {"ns_per_operation", or_null(result.ns_per_operation)},
+               {"hits", or_null(result.hits)},
+               {"misses", or_null(result.misses)},
+               {"unplanned", or_null(result.unplanned)},
+               {"realigned", or_null(result.realigned)},
+               {"arena_bytes", or_null(result.arena)},
+               {"out_of_memory", result.out_of_memory}};
+  if (!result.problem.empty()) json["problem"] = result.problem;
+  if (!result.steps.empty()) {
+    Json steps = Json::array();
+    for (const ReplayStep& step : result.steps) {
+      steps.push_back({{"requests", step.requests},
+                       {"hits", step.hits},
+                       {"misses", step.misses},
+                       {"live_bytes", step.live},
+                       {"reserved_bytes", step.reserved}});
+    }
+    json["steps"] = steps;
+  }
+  return json;
+}
+
+std::string count_or_dash(const std::optional<std::uint64_t>& count) {
+  return count ? format_count(*count) : "-";
+}
+
+using Results = std::vector<std::pair<std::string, ReplayResult>>;
+
+std::string to_text(const Options& options, const Workload& workload, Bytes live_peak,
+                    const Results& results) {
+  std::string text = fmt::format(
+      "{}: {}, {}, live peak {}\n\n", options.input, format_number_of(workload.requests, "request"),
+      format_number_of(workload.steps, "step"), format_exactly(live_peak));
+  Table table({{"allocator", Table::Align::kLeft},
+               {"reserved peak"},
+               {"over live"},
+               {"hits"},
+               {"misses"},
+               {"driver calls"},
+               {"ns/operation"}});
+  for (const auto& [name, result] : results) {
+    const bool known = result.reserved_peak.has_value() && !result.out_of_memory;
+    table.add({name, known ? format_bytes(*result.reserved_peak) : "-",
+               known && live_peak > 0
+                   ? fmt::format("{:.3f}", static_cast<double>(*result.reserved_peak) /
+                                               static_cast<double>(live_peak))
+                   : "-",
+               count_or_dash(result.hits), count_or_dash(result.misses),
+               count_or_dash(result.driver_calls),
+               result.ns_per_operation ? fmt::format("{:.0f}", *result.ns_per_operation) : "-"});
+  }
+  text += table.to_string();
+  for (const auto& [name, result] : results) {
+    if (result.steps.empty()) continue;
+    text += fmt::format("\n{}, step by step\n", name);
+    Table steps({{"step"}, {"requests"}, {"hits"}, {"misses"}, {"live at its end"}, {"reserved"}});
+    for (std::size_t i = 0; i < result.steps.size(); ++i) {
+      const ReplayStep& step = result.steps[i];
+      steps.add({format_count(i + 1), format_count(step.requests), format_count(step.hits),
+                 format_count(step.misses), format_bytes(step.live), format_bytes(step.reserved)});
+    }
+    text += steps.to_string();
+  }
+  return text;
+}
+
+int replay(const Options& options) {
+  const std::vector<std::string> names = allocator_names();
+  for (const std::string& name : options.allocators) throw_if_unknown("allocator", name, names);
+  Perturbation perturbation;
+  for (const std::string& text : options.perturbations) add_perturbation(perturbation, text);
+  Workload workload = make_workload(read_trace(options.input));
+  if (!options.perturbations.empty()) workload = perturb(workload, perturbation, options.seed);
+
+  Results results;
+  {
+    ProgressLine line;
+    for (const std::string& name : options.allocators) {
+      line.show(fmt::format("replaying: {}", name));
+      if (std::none_of(results.begin(), results.end(),
+                       [&](const auto& r) { return r.first == name; }))
+        results.emplace_back(name, replay_one(name, workload, options));
+    }
+  }
+  const Bytes live_peak = workload.live_peak(kLiveUnit);
+  bool fits = true;
+  for (const auto& [name, result] : results) {
+    fits &= !result.out_of_memory;
+    if (!result.problem.empty()) print_note(fmt::format("{}: {}", name, result.problem));
+  }
+  if (options.json) {
+    Json allocators = Json::object();
+    for (const auto& [name, result] : results) allocators[name] = to_json(result);
+    print_json(Json{{"requests", workload.requests},
+                    {"frees", workload.frees},
+                    {"steps", workload.steps},
+                    {"live_peak_bytes", live_peak},
+                    {"lower_bound_bytes", workload.live_peak(workload.alignment)},
+                    {"allocators", allocators}});
+  } else {
+    print(printable(to_text(options, workload, live_peak, results)));
+  }
+  return fits ? kDone : kNo;
+}
+
+}  // namespace
+
+Command add_replay(CLI::App& program) {
+  CLI::App* app =
+      program.add_subcommand("replay", "Serve a trace's requests by several allocators");
+  const auto options = std::make_shared<Options>();
+  app->add_option("trace", options->input,
+                  "A trace, an events CSV or a lifetimes CSV, plain or gzip")
+      ->required();
+  app->add_option("--allocator", options->allocators,
+                  fmt::format("Which, with commas: {}", fmt::join(allocator_names(), ", ")))
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->type_name("NAMES")
+      ->capture_default_str();
+  app->add_option("--perturb", options->perturbations,
+                  "Change a share of the requests: insert:0.01, drop:, resize:, swap:, with commas")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->type_name("KIND:RATE");
+  app->add_option("--seed", options->seed, "Seed of the changes")
+      ->check(CLI::NonNegativeNumber)
+      ->type_name("N")
+      ->capture_default_str();
+  app->add_option("--memory-limit", options->memory_limit,
+                  "Memory that planned and pool may hold; exit 1 where it does not suffice");
+  app->add_flag("--steps", options->steps, "Say what each step took");
+  app->add_flag("--json", options->json, "Print one JSON object");
+  app->footer(
+      "planned   berth, learning in place over the run\n"
+      "pool      berth without a plan\n"
+      "glibc, jemalloc, tcmalloc, mimalloc   preloaded in a child process, equal operations\n\n"
+      "Memory is never touched. Reserved is what an allocator holds from the system, as it counts\n"
+      "itself: glibc arena + hblkhd, jemalloc stats.resident, tcmalloc heap_size - unmapped, "
+      "mimalloc\n"
+      "commit. Live sizes are rounded to 512 bytes. ns/operation is the median over stretches of "
+      "1,024\n"
+      "operations, planning apart.\n\n"
+      "Example:\n  berth replay gpt.trace --allocator planned,pool,glibc --perturb insert:0.01");
+  return {app, [options] { return replay(*options); }};
+}
+
+}  // namespace berth::cli

@@ -1,0 +1,92 @@
+#include "csrc/cli/replay_berth.h"
+
+#include "csrc/cli/replay_drive.h"
+#include "csrc/device/host_device.h"
+#include "csrc/runtime/allocator.h"
+
+#include <algorithm>
+#include <memory>
+
+namespace berth::cli {
+namespace {
+
+std::uint64_t misses_of(const Stats& stats) {
+  return stats.misses_size + stats.misses_busy + stats.misses_lane;
+}
+
+class BerthServer {
+ public:
+  BerthServer(Allocator& allocator, const Workload& workload, std::vector<ReplayStep>* steps)
+      : allocator_(allocator), workload_(workload), steps_(steps) {}
+
+  void* allocate(const Operation& operation) {
+    try {
+      return allocator_.allocate(operation.size, workload_.lane_keys[operation.lane]);
+    } catch (const OutOfMemory& error) {
+      problem_ = error.what();
+      return nullptr;
+    }
+  }
+  void free(void* pointer) { allocator_.free(pointer); }
+  void use(void* pointer, const Operation& operation) {
+    allocator_.record_use(pointer, workload_.lane_keys[operation.lane]);
+  }
+  void step(const Operation& operation) {
+    if (steps_ != nullptr) {
+      const Stats stats = allocator_.stats();
+      steps_->push_back({.requests = stats.requests - before_.requests,
+                         .hits = stats.hits - before_.hits,
+                         .misses = misses_of(stats) - misses_of(before_),
+                         .live = stats.live,
+                         .reserved = stats.arena + stats.pool_reserved});
+      before_ = stats;
+    }
+    allocator_.mark_step(workload_.lane_keys[operation.lane]);
+  }
+
+  [[nodiscard]] const std::string& problem() const noexcept { return problem_; }
+
+ private:
+  Allocator& allocator_;
+  const Workload& workload_;
+  std::vector<ReplayStep>* steps_;
+  Stats before_;
+  std::string problem_;
+};
+
+}  // namespace
+
+ReplayResult replay_berth(const Workload& workload, const ReplayBerthOptions& options) {
+  // Room for any fragmentation that is worth a replay.
+  const Bytes live_peak = workload.live_peak(workload.alignment);
+  const Bytes total = options.memory_limit != 0
+                          ? options.memory_limit
+                          : std::min<Bytes>(4 * std::min(live_peak, kMaxBytes / 8), kMaxBytes / 2) +
+                                (Bytes{1} << 30);
+  const std::unique_ptr<Device> device = make_host_device(total);
+  Allocator::Options allocator_options;
+  allocator_options.config.mode = options.planned ? Mode::kLearn : Mode::kOff;
+  allocator_options.alignment = workload.alignment;
+  allocator_options.start_threads = false;
+  Allocator allocator(*device, allocator_options);
+
+  ReplayResult result;
+  std::vector<void*> pointers(std::max<std::uint64_t>(workload.block_count, 1), nullptr);
+  BerthServer server(allocator, workload, options.steps ? &result.steps : nullptr);
+  const DriveResult driven = drive(workload.operations, pointers, server);
+  const Stats stats = allocator.stats();
+  result.reserved_peak = stats.reserved_peak;
+  result.driver_calls = stats.driver_calls;
+  result.ns_per_operation = driven.ns_per_operation;
+  result.hits = stats.hits;
+  result.misses = misses_of(stats);
+  result.unplanned = stats.unplanned;
+  result.realigned = stats.realigned;
+  if (options.planned) result.arena = stats.arena;
+  result.out_of_memory = !driven.complete;
+  result.problem = server.problem();
+  for (void* pointer : pointers) allocator.free(pointer);
+  return result;
+}
+
+}  // namespace berth::cli

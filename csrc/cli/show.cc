@@ -1,0 +1,83 @@
+#include "csrc/cli/command.h"
+#include "csrc/cli/exit_code.h"
+#include "csrc/cli/input.h"
+#include "csrc/cli/output.h"
+#include "csrc/cli/picture.h"
+#include "csrc/cli/plan_summary.h"
+#include "csrc/cli/trace_summary.h"
+#include "csrc/core/check.h"
+#include "csrc/plan/file.h"
+#include "csrc/trace/file.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+
+namespace berth::cli {
+namespace {
+
+struct Options {
+  std::string input, svg;
+  bool json = false;
+};
+
+int show(const Options& options) {
+  if (!options.svg.empty()) check_output(options.svg);
+  const std::string name = std::filesystem::path(options.input).filename().string();
+  std::optional<Picture> picture;
+  std::string text;
+  Json json;
+  switch (identify(options.input)) {
+    case InputKind::kPlan: {
+      const Plan plan = read_plan(options.input);
+      if (!options.svg.empty()) picture = picture_of(plan, name);
+      json = plan_to_json(plan);
+      text = plan_to_text(plan, options.input);
+      break;
+    }
+    case InputKind::kLifetimes: {
+      const std::vector<Lifetime> rows = read_lifetimes(options.input);
+      json = lifetimes_to_json(rows);
+      text = lifetimes_to_text(rows, options.input);
+      break;
+    }
+    case InputKind::kTrace: {
+      const TraceSummary summary = summarize(read_trace(options.input));
+      json = summary.to_json();
+      text = summary.to_text(options.input);
+      break;
+    }
+  }
+  if (!options.svg.empty()) {
+    BERTH_CHECK(picture.has_value(), kUsage, "--svg draws a plan, '{}' is none: see berth plan",
+                options.input);
+    write_output(options.svg, to_svg(*picture));
+    text += fmt::format("wrote {}\n", options.svg);
+  }
+  if (options.json) {
+    print_json(json);
+  } else {
+    print(printable(text));
+  }
+  return kDone;
+}
+
+}  // namespace
+
+Command add_show(CLI::App& program) {
+  CLI::App* app = program.add_subcommand("show", "Say what a trace or a plan holds, or draw it");
+  const auto options = std::make_shared<Options>();
+  app->add_option("input", options->input, "A trace, a plan or a CSV, plain or gzip")->required();
+  app->add_option("--svg", options->svg, "File for a picture of a plan: address over time");
+  app->add_flag("--json", options->json, "Print one JSON object");
+  app->footer(
+      "Of a trace: the peak, its tick and who holds it (recorded with --operators), residents "
+      "apart.\n"
+      "Of a plan: arena, lower bound, slots by size, lanes and branches.\n\n"
+      "Example:\n  berth show gpt.trace\n  berth show gpt.plan --svg gpt.svg");
+  return {app, [options] { return show(*options); }};
+}
+
+}  // namespace berth::cli

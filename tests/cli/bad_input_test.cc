@@ -1,0 +1,133 @@
+#include "csrc/trace/file.h"
+#include "tests/catch.h"
+#include "tests/cli/program.h"
+#include "tests/support/temporary_folder.h"
+
+#include <filesystem>
+
+using namespace berth::test;
+using Catch::Matchers::Contains;
+using Catch::Matchers::StartsWith;
+
+namespace {
+
+// Every command that reads a file, on that file.
+std::vector<std::vector<std::string>> readers(const std::string& path) {
+  return {
+      {"plan", path}, {"show", path}, {"verify", path}, {"replay", path, "--allocator", "pool"}};
+}
+
+void refuse(const std::string& path, const std::string& message) {
+  for (const auto& arguments : readers(path)) {
+    const Ran ran = run_berth(arguments);
+    INFO(arguments[0] << ": " << ran.err);
+    REQUIRE(ran.code == 3);
+    REQUIRE(ran.out.empty());
+    REQUIRE_THAT(ran.err, StartsWith("berth: error: "));
+    REQUIRE(std::count(ran.err.begin(), ran.err.end(), '\n') == 1);
+    if (arguments[0] != "verify") REQUIRE_THAT(ran.err, Contains(message));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("A file that is not there is unreadable input", "[cli][bad-input]") {
+  refuse("/nonexistent/x.trace", "cannot open '/nonexistent/x.trace'");
+}
+
+TEST_CASE("A folder is no input", "[cli][bad-input]") {
+  const TemporaryFolder folder;
+  refuse(folder.path(), "is not a regular file");
+}
+
+TEST_CASE("A pipe without a writer is refused and not waited for", "[cli][bad-input]") {
+  refuse("/dev/zero", "is not a regular file");
+}
+
+TEST_CASE("An empty file is refused as empty", "[cli][bad-input]") {
+  const TemporaryFolder folder;
+  write_text(folder / "empty", "");
+  refuse(folder / "empty", "empty");
+}
+
+TEST_CASE("A foreign file is refused as foreign", "[cli][bad-input]") {
+  const TemporaryFolder folder;
+  write_text(folder / "picture", "\x89PNG\r\n\x1a\n and so on");
+  refuse(folder / "picture", "picture'");
+  write_text(folder / "zeros", std::string(100'000, '\0'));
+  refuse(folder / "zeros", "zeros'");
+  write_text(folder / "wrong.csv", "name,size\na,1\n");
+  refuse(folder / "wrong.csv", "wrong.csv'");
+}
+
+TEST_CASE("A damaged gzip file is refused", "[cli][bad-input]") {
+  const TemporaryFolder folder;
+  write_text(folder / "x.csv.gz", std::string("\x1f\x8b\x08\0\0\0\0\0\0\x03rubbish", 17));
+  refuse(folder / "x.csv.gz", "x.csv.gz'");
+}
+
+TEST_CASE("A wrong line of a CSV is named", "[cli][bad-input]") {
+  const TemporaryFolder folder;
+  write_text(folder / "rows.csv", "id,lower,upper,size\na,0,4,100\nb,2,two,50\n");
+  refuse(folder / "rows.csv", "line 3");
+  write_text(folder / "run.csv", "action,id,bytes,stream\nalloc,0,64,0\nfree,7,,0\n");
+  refuse(folder / "run.csv", "line 3");
+  write_text(folder / "huge.csv", "id,lower,upper,size\na,0,4,99999999999999999999\n");
+  refuse(folder / "huge.csv", "line 2");
+}
+
+TEST_CASE("Every prefix of a plan is refused", "[cli][bad-input]") {
+  const TemporaryFolder folder;
+  write_text(folder / "run.csv", events_csv(4));
+  REQUIRE(run_berth({"plan", folder / "run.csv", "-o", folder / "whole.plan"}).code == 0);
+  const std::string whole = read_text(folder / "whole.plan");
+  for (const double share : {0.02, 0.3, 0.7, 0.99}) {
+    write_text(
+        folder / "cut.plan",
+        whole.substr(0, static_cast<std::size_t>(static_cast<double>(whole.size()) * share)));
+    for (const char* command : {"show", "verify"}) {
+      const Ran ran = run_berth({command, folder / "cut.plan"});
+      INFO(command << " at " << share << ": " << ran.err);
+      REQUIRE(ran.code == 3);
+    }
+  }
+}
+
+TEST_CASE("A flipped bit of a plan is found", "[cli][bad-input]") {
+  const TemporaryFolder folder;
+  write_text(folder / "run.csv", events_csv(4));
+  REQUIRE(run_berth({"plan", folder / "run.csv", "-o", folder / "whole.plan"}).code == 0);
+  const std::string whole = read_text(folder / "whole.plan");
+  for (std::size_t i = 0; i < whole.size(); i += whole.size() / 40 + 1) {
+    std::string damaged = whole;
+    damaged[i] = static_cast<char>(damaged[i] ^ 0x10);
+    write_text(folder / "bad.plan", damaged);
+    const Ran ran = run_berth({"verify", folder / "bad.plan"});
+    INFO("byte " << i << ": " << ran.err);
+    REQUIRE(ran.code == 3);
+  }
+}
+
+TEST_CASE("A torn trace is read up to the tear and the tear is said", "[cli][bad-input]") {
+  const TemporaryFolder folder;
+  write_text(folder / "run.csv", events_csv(40, 40));
+  berth::write_trace(folder / "whole.trace", berth::read_trace(folder / "run.csv"));
+  const std::string whole = read_text(folder / "whole.trace");
+  write_text(folder / "torn.trace", whole.substr(0, whole.size() - 10));
+  const nlohmann::json json = run_berth_json({"show", folder / "torn.trace"});
+  REQUIRE(json["cut_bytes"].get<std::uint64_t>() > 0);
+  REQUIRE_THAT(run_berth({"show", folder / "torn.trace"}).out, Contains("torn tail"));
+}
+
+TEST_CASE("A plan given to plan and a trace given to verify are refused by name",
+          "[cli][bad-input]") {
+  const TemporaryFolder folder;
+  write_text(folder / "run.csv", events_csv(4));
+  REQUIRE(run_berth({"plan", folder / "run.csv", "-o", folder / "run.plan"}).code == 0);
+  const Ran plan = run_berth({"plan", folder / "run.plan"});
+  REQUIRE(plan.code == 3);
+  REQUIRE_THAT(plan.err, Contains("is a plan already"));
+  const Ran verify = run_berth({"verify", folder / "run.csv"});
+  REQUIRE(verify.code == 3);
+  REQUIRE_THAT(verify.err, Contains("is not a plan file"));
+}

@@ -1,0 +1,182 @@
+#include "csrc/cli/lifetimes.h"
+#include "csrc/trace/file.h"
+#include "tests/catch.h"
+#include "tests/cli/program.h"
+#include "tests/support/temporary_folder.h"
+
+#include <algorithm>
+#include <sstream>
+
+using namespace berth::test;
+using Catch::Matchers::Contains;
+
+namespace {
+
+std::vector<std::vector<std::string>> rows_of(const std::string& csv) {
+  std::vector<std::vector<std::string>> rows;
+  std::istringstream lines(csv);
+  for (std::string line; std::getline(lines, line);) {
+    std::vector<std::string> fields;
+    std::istringstream text(line);
+    for (std::string field; std::getline(text, field, ',');) fields.push_back(field);
+    rows.push_back(fields);
+  }
+  return rows;
+}
+
+const char* const kRows =
+    "id,lower,upper,size\n"
+    "a,0,10,300\n"
+    "b,0,4,100\n"
+    "c,4,8,100\n"
+    "d,2,6,50\n";
+
+}  // namespace
+
+TEST_CASE("Planning lifetimes writes the same rows with a legal offset", "[cli][plan]") {
+  const TemporaryFolder folder;
+  write_text(folder / "rows.csv", kRows);
+  const nlohmann::json json =
+      run_berth_json({"plan", folder / "rows.csv", "-o", folder / "placed.csv"});
+  const auto before = rows_of(kRows);
+  const auto after = rows_of(read_text(folder / "placed.csv"));
+  REQUIRE(after.size() == before.size());
+  REQUIRE(after[0] == std::vector<std::string>{"id", "lower", "upper", "size", "offset"});
+  std::vector<berth::Bytes> offsets;
+  std::uint64_t mark = 0;
+  for (std::size_t i = 1; i < before.size(); ++i) {
+    REQUIRE(std::equal(before[i].begin(), before[i].end(), after[i].begin()));
+    offsets.push_back(std::stoull(after[i].at(4)));
+    mark = std::max<std::uint64_t>(mark, offsets.back() + std::stoull(after[i][3]));
+  }
+  const auto rows = berth::read_lifetimes(folder / "rows.csv");
+  REQUIRE(berth::cli::find_overlap(rows, offsets) == std::nullopt);
+  REQUIRE(json["arena_bytes"] == mark);
+  REQUIRE(json["lower_bound_bytes"] == 450);
+  REQUIRE(json["buffers"] == 4);
+}
+
+TEST_CASE("The JSON of a plan has the names that the design promises", "[cli][plan]") {
+  const TemporaryFolder folder;
+  write_text(folder / "rows.csv", kRows);
+  write_text(folder / "run.csv", events_csv(4));
+  for (const char* name : {"rows.csv", "run.csv"}) {
+    const nlohmann::json json = run_berth_json({"plan", folder / name, "--seed", "3"});
+    REQUIRE(json["buffers"].is_number_unsigned());
+    REQUIRE(json["arena_bytes"].is_number_unsigned());
+    REQUIRE(json["lower_bound_bytes"].is_number_unsigned());
+    REQUIRE(json["proven_optimal"].is_boolean());
+    REQUIRE(json["engine"].is_string());
+    REQUIRE(json["seconds"].is_number());
+    REQUIRE(json["seed"] == 3);
+    REQUIRE_FALSE(json.contains("fits"));
+  }
+}
+
+TEST_CASE("Planning a run writes a plan of its step that verifies", "[cli][plan]") {
+  const TemporaryFolder folder;
+  write_text(folder / "run.csv", events_csv(6));
+  const Ran ran = run_berth({"plan", folder / "run.csv", "-o", folder / "run.plan"});
+  INFO(ran.err);
+  REQUIRE(ran.code == 0);
+  REQUIRE_THAT(ran.out, Contains("proven optimal"));
+  REQUIRE_THAT(ran.out, Contains("wrote "));
+  REQUIRE(run_berth({"verify", folder / "run.plan", folder / "run.csv"}).code == 0);
+  const nlohmann::json json = run_berth_json({"show", folder / "run.plan"});
+  REQUIRE(json["slots"] == 16);
+  REQUIRE(json["arena_bytes"] == json["lower_bound_bytes"]);
+}
+
+TEST_CASE("A plan is the same from CSV and from gzip and from format 1", "[cli][plan]") {
+  const TemporaryFolder folder;
+  write_text(folder / "run.csv", events_csv(4));
+  const berth::Trace trace = berth::read_trace(folder / "run.csv");
+  berth::write_trace(folder / "run.trace", trace);
+  berth::write_events_csv(folder / "run.csv.gz", trace);
+  const auto arena = run_berth_json({"plan", folder / "run.csv"})["arena_bytes"];
+  REQUIRE(run_berth_json({"plan", folder / "run.trace"})["arena_bytes"] == arena);
+  REQUIRE(run_berth_json({"plan", folder / "run.csv.gz"})["arena_bytes"] == arena);
+}
+
+TEST_CASE("Nothing is written where no output is named", "[cli][plan]") {
+  const TemporaryFolder folder;
+  write_text(folder / "run.csv", events_csv(4));
+  RunOptions options;
+  options.folder = folder.path();
+  REQUIRE(run_berth({"plan", "run.csv"}, options).code == 0);
+  REQUIRE(std::distance(std::filesystem::directory_iterator(folder.path()),
+                        std::filesystem::directory_iterator()) == 1);
+}
+
+TEST_CASE("A capacity that suffices is a yes", "[cli][plan]") {
+  const TemporaryFolder folder;
+  write_text(folder / "rows.csv", kRows);
+  const nlohmann::json json = run_berth_json({"plan", folder / "rows.csv", "--capacity", "1KiB"});
+  REQUIRE(json["fits"] == true);
+  REQUIRE(json["proven_infeasible"] == false);
+  REQUIRE(json["capacity_bytes"] == 1024);
+}
+
+TEST_CASE("A capacity below the bound is a proven no and nothing is written", "[cli][plan]") {
+  const TemporaryFolder folder;
+  write_text(folder / "rows.csv", kRows);
+  write_text(folder / "run.csv", events_csv(4));
+  for (const char* name : {"rows.csv", "run.csv"}) {
+    const nlohmann::json json =
+        run_berth_json({"plan", folder / name, "--capacity", "449", "-o", folder / "none"}, 1);
+    REQUIRE(json["fits"] == false);
+    REQUIRE(json["proven_infeasible"] == true);
+    REQUIRE_FALSE(exists(folder / "none"));
+  }
+  const Ran ran = run_berth({"plan", folder / "rows.csv", "--capacity", "449"});
+  REQUIRE(ran.code == 1);
+  REQUIRE_THAT(ran.out, Contains("it does not fit, proven"));
+}
+
+TEST_CASE("A wrong capacity or alignment is wrong usage", "[cli][plan]") {
+  const TemporaryFolder folder;
+  write_text(folder / "rows.csv", kRows);
+  for (const auto& [option, value] :
+       std::vector<std::pair<std::string, std::string>>{{"--capacity", "much"},
+                                                        {"--capacity", "0"},
+                                                        {"--alignment", "48"},
+                                                        {"--alignment", "x"}}) {
+    const Ran ran = run_berth({"plan", folder / "rows.csv", option, value});
+    INFO(ran.err);
+    REQUIRE(ran.code == 2);
+    REQUIRE_THAT(ran.err, Contains(option));
+  }
+}
+
+TEST_CASE("An alignment rounds offsets and sizes", "[cli][plan]") {
+  const TemporaryFolder folder;
+  write_text(folder / "rows.csv", kRows);
+  const nlohmann::json json = run_berth_json(
+      {"plan", folder / "rows.csv", "--alignment", "256", "-o", folder / "placed.csv"});
+  REQUIRE(json["lower_bound_bytes"] == 1024);
+  for (const auto& row : rows_of(read_text(folder / "placed.csv"))) {
+    if (row[0] != "id") REQUIRE(std::stoull(row.at(4)) % 256 == 0);
+  }
+}
+
+TEST_CASE("A run whose steps do not repeat has no plan", "[cli][plan]") {
+  const TemporaryFolder folder;
+  write_text(folder / "one.csv", events_csv(1));
+  const Ran ran = run_berth({"plan", folder / "one.csv", "-o", folder / "one.plan"});
+  REQUIRE(ran.code == 1);
+  REQUIRE_THAT(ran.err, Contains("has no step to plan"));
+  REQUIRE_FALSE(exists(folder / "one.plan"));
+  const nlohmann::json json = run_berth_json({"plan", folder / "one.csv"}, 1);
+  REQUIRE(json["repeats"] == false);
+}
+
+TEST_CASE("A budget of tries and a seed decide the placement", "[cli][plan]") {
+  const TemporaryFolder folder;
+  write_text(folder / "rows.csv", kRows);
+  for (const char* output : {"first.csv", "second.csv"}) {
+    REQUIRE(run_berth({"plan", folder / "rows.csv", "--iterations", "50", "--seed", "9", "-o",
+                       folder / output})
+                .code == 0);
+  }
+  REQUIRE(read_text(folder / "first.csv") == read_text(folder / "second.csv"));
+}

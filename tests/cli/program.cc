@@ -1,0 +1,152 @@
+#include "tests/cli/program.h"
+
+#include "tests/catch.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <pty.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+#include <stdexcept>
+#include <thread>
+
+namespace berth::test {
+namespace {
+
+// Reads both descriptors to their ends.
+void read_both(int out, int err, Ran& ran) {
+  struct pollfd ends[2] = {{out, POLLIN, 0}, {err, POLLIN, 0}};
+  std::string* texts[2] = {&ran.out, &ran.err};
+  while (ends[0].fd >= 0 || ends[1].fd >= 0) {
+    if (::poll(ends, 2, 60'000) <= 0) throw std::runtime_error("berth says nothing for a minute");
+    for (int i = 0; i < 2; ++i) {
+      if (ends[i].fd < 0 || ends[i].revents == 0) continue;
+      char buffer[65536];
+      const ssize_t got = ::read(ends[i].fd, buffer, sizeof buffer);
+      if (got > 0) {
+        texts[i]->append(buffer, static_cast<std::size_t>(got));
+      } else if (got == 0 || errno != EINTR) {  // a terminal ends with EIO
+        ends[i].fd = -1;
+      }
+    }
+  }
+}
+
+struct Ends {
+  int ours = -1, theirs = -1;
+};
+
+Ends open_ends(Stream stream) {
+  int fds[2] = {-1, -1};
+  switch (stream) {
+    case Stream::kCaptured:
+      if (::pipe2(fds, O_CLOEXEC) != 0) throw std::runtime_error("pipe failed");
+      return {fds[0], fds[1]};
+    case Stream::kTerminal:
+      if (::openpty(&fds[0], &fds[1], nullptr, nullptr, nullptr) != 0)
+        throw std::runtime_error("openpty failed");
+      ::fcntl(fds[0], F_SETFD, FD_CLOEXEC);
+      ::fcntl(fds[1], F_SETFD, FD_CLOEXEC);
+      return {fds[0], fds[1]};
+    case Stream::kFull:
+      return {-1, ::open("/dev/full", O_WRONLY | O_CLOEXEC)};
+    case Stream::kClosed:
+      return {-1, -1};
+  }
+  return {};
+}
+
+}  // namespace
+
+Ran run_berth(const std::vector<std::string>& arguments, const RunOptions& options) {
+  const Ends out = open_ends(options.output);
+  const Ends err = open_ends(options.error);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const int null = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+    ::dup2(null, 0);
+    out.theirs < 0 ? ::close(1) : ::dup2(out.theirs, 1);
+    err.theirs < 0 ? ::close(2) : ::dup2(err.theirs, 2);
+    for (const auto& [name, value] : options.variables) ::setenv(name.c_str(), value.c_str(), 1);
+    if (!options.folder.empty() && ::chdir(options.folder.c_str()) != 0) ::_exit(126);
+    std::vector<char*> argv = {const_cast<char*>("berth")};
+    for (const std::string& argument : arguments)
+      argv.push_back(const_cast<char*>(argument.c_str()));
+    argv.push_back(nullptr);
+    ::execv(BERTH_PROGRAM, argv.data());
+    ::_exit(127);
+  }
+  ::close(out.theirs);
+  ::close(err.theirs);
+  std::thread sender;
+  if (options.signal != 0) {
+    sender = std::thread([&] {
+      for (int i = 0; i < 6000 && !exists(options.when_exists); ++i)
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      ::kill(child, options.signal);
+    });
+  }
+  Ran ran;
+  read_both(out.ours, err.ours, ran);
+  if (sender.joinable()) sender.join();
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  ran.code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+  ::close(out.ours);
+  ::close(err.ours);
+  return ran;
+}
+
+nlohmann::json run_berth_json(std::vector<std::string> arguments, int expected_code) {
+  arguments.emplace_back("--json");
+  const Ran ran = run_berth(arguments);
+  INFO(ran.err);
+  REQUIRE(ran.code == expected_code);
+  const nlohmann::json json = nlohmann::json::parse(ran.out);  // throws where more follows
+  REQUIRE(json.is_object());
+  return json;
+}
+
+void write_text(const std::string& path, const std::string& text) {
+  std::ofstream file(path, std::ios::binary);
+  file << text;
+  if (!file.flush()) throw std::runtime_error("cannot write " + path);
+}
+
+std::string read_text(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw std::runtime_error("cannot read " + path);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+bool exists(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }
+
+std::string events_csv(int steps, int requests) {
+  std::string text = "action,id,bytes,stream\n";
+  int id = 0;
+  for (int weight = 0; weight < 3; ++weight) text += fmt::format("alloc,{},1048576,0\n", id++);
+  for (int step = 0; step < steps; ++step) {
+    for (int i = 0; i < requests; ++i) {
+      text += fmt::format("alloc,{},{},0\n", id + 2 * i, 65536 * (i + 1));  // stays
+      text += fmt::format("alloc,{},4096,0\nfree,{},,0\n", id + 2 * i + 1, id + 2 * i + 1);
+    }
+    for (int i = requests - 1; i >= 0; --i) text += fmt::format("free,{},,0\n", id + 2 * i);
+    text += "step,,,0\n";
+    id += 2 * requests;
+  }
+  return text;
+}
+
+std::string recorded_program() { return BERTH_RECORDED_PROGRAM; }
+
+}  // namespace berth::test

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+// The built program, run as a person would.
+namespace berth::test {
+
+struct Ran {
+  int code = -1;    // exit code, 128 + the signal where one ended it
+  std::string out;  // standard output
+  std::string err;  // standard error
+};
+
+enum class Stream { kCaptured, kTerminal, kFull, kClosed };
+
+struct RunOptions {
+  std::vector<std::pair<std::string, std::string>> variables;
+  Stream output = Stream::kCaptured;
+  Stream error = Stream::kCaptured;  // captured or a terminal
+  int signal = 0;                    // sent to it alone,
+  std::string when_exists;           // once this file is there
+  std::string folder;                // where it runs
+};
+
+// Runs `berth ARGUMENTS...`.
+[[nodiscard]] Ran run_berth(const std::vector<std::string>& arguments,
+                            const RunOptions& options = {});
+
+// The same with --json: the one object on standard output.
+[[nodiscard]] nlohmann::json run_berth_json(std::vector<std::string> arguments,
+                                            int expected_code = 0);
+
+// Files to run it on.
+void write_text(const std::string& path, const std::string& text);
+[[nodiscard]] std::string read_text(const std::string& path);
+[[nodiscard]] bool exists(const std::string& path);
+
+// An events CSV of `steps` equal steps: weights of 1 MiB, then activations that die in reverse.
+[[nodiscard]] std::string events_csv(int steps, int requests = 8);
+
+// A small program that is linked to berth: see recorded_program.cc.
+[[nodiscard]] std::string recorded_program();
+
+}  // namespace berth::test

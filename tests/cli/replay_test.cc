@@ -1,0 +1,124 @@
+#include "tests/catch.h"
+#include "tests/cli/program.h"
+#include "tests/support/temporary_folder.h"
+
+using namespace berth::test;
+using Catch::Matchers::Contains;
+
+namespace {
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kSanitized = true;
+#else
+constexpr bool kSanitized = false;
+#endif
+
+}  // namespace
+
+TEST_CASE("Replaying says what each allocator held under the promised names", "[cli][replay]") {
+  const TemporaryFolder folder;
+  write_text(folder / "run.csv", events_csv(10));
+  const nlohmann::json json =
+      run_berth_json({"replay", folder / "run.csv", "--allocator", "planned,pool,glibc"});
+  // Weights of 3 MiB, 36 blocks of 64 KiB, one of 4 KiB.
+  const std::uint64_t live = 3 * 1048576 + 36 * 65536 + 4096;
+  REQUIRE(json["live_peak_bytes"] == live);
+  REQUIRE(json["lower_bound_bytes"] == live);
+  REQUIRE(json["steps"] == 10);
+  REQUIRE(json["allocators"].size() == 3);
+  for (const auto& [name, result] : json["allocators"].items()) {
+    INFO(name << result.dump());
+    for (const char* field :
+         {"reserved_peak_bytes", "driver_calls", "ns_per_operation", "hits", "misses"})
+      REQUIRE(result.contains(field));
+    if (name == "glibc" && kSanitized) continue;
+    REQUIRE(result["reserved_peak_bytes"].get<std::uint64_t>() >= live);
+    REQUIRE(result["ns_per_operation"].get<double>() > 0);
+  }
+  const auto& planned = json["allocators"]["planned"];
+  REQUIRE(planned["misses"] == 0);
+  REQUIRE(planned["hits"].get<std::uint64_t>() >= 6 * 16);
+  REQUIRE(planned["hits"].get<std::uint64_t>() + planned["unplanned"].get<std::uint64_t>() ==
+          json["requests"].get<std::uint64_t>());
+  REQUIRE(json["allocators"]["pool"]["hits"] == 0);
+  REQUIRE(json["allocators"]["glibc"]["driver_calls"].is_null());
+}
+
+TEST_CASE("A preloaded malloc is measured or said not to be there", "[cli][replay]") {
+  const TemporaryFolder folder;
+  write_text(folder / "run.csv", events_csv(10));
+  const nlohmann::json json =
+      run_berth_json({"replay", folder / "run.csv", "--allocator", "jemalloc,tcmalloc,mimalloc"});
+  for (const auto& [name, result] : json["allocators"].items()) {
+    INFO(name << result.dump());
+    if (result.contains("problem")) {
+      REQUIRE(result["reserved_peak_bytes"].is_null());
+    } else {
+      REQUIRE(result["reserved_peak_bytes"].get<std::uint64_t>() >=
+              json["live_peak_bytes"].get<std::uint64_t>());
+    }
+  }
+}
+
+TEST_CASE("A table tells the same to people", "[cli][replay]") {
+  const TemporaryFolder folder;
+  write_text(folder / "run.csv", events_csv(6));
+  const Ran ran =
+      run_berth({"replay", folder / "run.csv", "--allocator", "planned,pool", "--steps"});
+  REQUIRE(ran.code == 0);
+  REQUIRE_THAT(ran.out, Contains("reserved peak"));
+  REQUIRE_THAT(ran.out, Contains("planned, step by step"));
+  REQUIRE_THAT(ran.out, Contains("pool, step by step"));
+}
+
+TEST_CASE("An unknown allocator names the nearest one", "[cli][replay]") {
+  const TemporaryFolder folder;
+  write_text(folder / "run.csv", events_csv(4));
+  const Ran ran = run_berth({"replay", folder / "run.csv", "--allocator", "pool,jmalloc"});
+  REQUIRE(ran.code == 2);
+  REQUIRE_THAT(ran.err, Contains("did you mean 'jemalloc'?"));
+}
+
+TEST_CASE("Perturbed requests are the same for a seed and others for another", "[cli][replay]") {
+  const TemporaryFolder folder;
+  write_text(folder / "run.csv", events_csv(20));
+  const auto perturbed = [&](const char* seed) {
+    return run_berth_json({"replay", folder / "run.csv", "--allocator", "planned", "--perturb",
+                           "insert:0.05,drop:0.02,resize:0.05,swap:0.02", "--seed", seed});
+  };
+  const nlohmann::json one = perturbed("1"), again = perturbed("1"), other = perturbed("2");
+  for (const char* field : {"requests", "live_peak_bytes"}) REQUIRE(one[field] == again[field]);
+  for (const char* field : {"hits", "misses", "reserved_peak_bytes"})
+    REQUIRE(one["allocators"]["planned"][field] == again["allocators"]["planned"][field]);
+  REQUIRE(one["requests"] != 20 * 16 + 3);
+  REQUIRE(one != other);
+}
+
+TEST_CASE("A perturbation without a kind or rate is wrong usage", "[cli][replay]") {
+  const TemporaryFolder folder;
+  write_text(folder / "run.csv", events_csv(4));
+  for (const char* text :
+       {"insert", "insert:2", "insert:-1", "insert:x", "shuffle:0.1", "insert:nan"}) {
+    const Ran ran = run_berth({"replay", folder / "run.csv", "--perturb", text});
+    INFO(text << ": " << ran.err);
+    REQUIRE(ran.code == 2);
+  }
+}
+
+TEST_CASE("A run that exceeds the memory limit is a no", "[cli][replay]") {
+  const TemporaryFolder folder;
+  write_text(folder / "run.csv", events_csv(6));
+  const nlohmann::json json = run_berth_json(
+      {"replay", folder / "run.csv", "--allocator", "pool", "--memory-limit", "2MiB"}, 1);
+  REQUIRE(json["allocators"]["pool"]["out_of_memory"] == true);
+  REQUIRE(json["allocators"]["pool"]["problem"].get<std::string>().find("out of memory") !=
+          std::string::npos);
+}
+
+TEST_CASE("Lifetimes and an empty run replay too", "[cli][replay]") {
+  const TemporaryFolder folder;
+  write_text(folder / "rows.csv", "id,lower,upper,size\na,0,4,100000\nb,2,6,50000\n");
+  write_text(folder / "none.csv", "action,id,bytes,stream\n");
+  REQUIRE(run_berth_json({"replay", folder / "rows.csv"})["live_peak_bytes"] == 100352 + 50176);
+  REQUIRE(run_berth_json({"replay", folder / "none.csv"})["live_peak_bytes"] == 0);
+}

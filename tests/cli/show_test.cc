@@ -1,0 +1,167 @@
+#include "csrc/trace/file.h"
+#include "tests/catch.h"
+#include "tests/cli/program.h"
+#include "tests/support/temporary_folder.h"
+
+using namespace berth::test;
+namespace trace = berth::trace;
+using Catch::Matchers::Contains;
+using Catch::Matchers::StartsWith;
+
+namespace {
+
+// Three equal steps with ranges and operators: in each a forward operator of module "encoder" makes
+// 1 MiB, a backward one of "decoder" 3 MiB while the first is alive.
+trace::Trace operator_trace() {
+  trace::Trace run;
+  run.program.torch_version = "2.11.0";
+  run.program.device_name = "cpu";
+  run.lanes = {{0}};
+  run.strings = {"", "encoder", "decoder", "aten::addmm", "aten::empty", "aten::mm", "my scope"};
+  trace::Tick tick = 0;
+  const auto add = [&](const trace::Event& event) { run.entries.push_back({tick++, 0, 0, event}); };
+  std::uint64_t op = 1, range = 1;
+  trace::BlockId block = 1;
+  const trace::BlockId weights = block++;
+  add(trace::Request{weights, 1000, 0, 0});
+  for (int step = 0; step < 3; ++step) {
+    const auto forward = block++, backward = block++;
+    add(trace::RangeBegin{range, 1, trace::RangeKind::kModule});
+    add(trace::OperatorBegin{.op = op, .name = 3});
+    add(trace::OperatorBegin{.op = op + 1, .name = 4});
+    add(trace::Request{forward, 1 << 20, 0, 0});
+    add(trace::OperatorEnd{op + 1});
+    add(trace::OperatorEnd{op});
+    add(trace::RangeEnd{range});
+    add(trace::RangeBegin{range + 1, 2, trace::RangeKind::kModule});
+    add(trace::RangeBegin{range + 2, 6, trace::RangeKind::kUser});
+    add(trace::OperatorBegin{.op = op + 2, .name = 5, .backward = true});
+    add(trace::Request{backward, 3 << 20, 0, 0});
+    add(trace::OperatorEnd{op + 2});
+    add(trace::RangeEnd{range + 2});
+    add(trace::RangeEnd{range + 1});
+    add(trace::Free{forward});
+    add(trace::Free{backward});
+    add(trace::StepMark{});
+    op += 3;
+    range += 3;
+  }
+  return run;
+}
+
+}  // namespace
+
+TEST_CASE("The peak of a trace is told with its tick and its holders", "[cli][show]") {
+  const TemporaryFolder folder;
+  berth::write_trace(folder / "run.trace", operator_trace());
+  const nlohmann::json json = run_berth_json({"show", folder / "run.trace"});
+  REQUIRE(json["kind"] == "trace");
+  REQUIRE(json["requests"] == 7);
+  REQUIRE(json["peak_bytes"] == 1024 + (4 << 20));
+  REQUIRE(json["peak_tick"] == 11);
+  REQUIRE(json["resident_bytes"] == 1024);
+  const auto& holders = json["holders"];
+  REQUIRE(holders["module"][0]["name"] == "decoder");
+  REQUIRE(holders["module"][0]["bytes"] == 3 << 20);
+  REQUIRE(holders["module"][1]["name"] == "encoder");
+  REQUIRE(holders["operator"][0]["name"] == "aten::mm");
+  REQUIRE(holders["operator"][1]["name"] == "aten::addmm");
+  REQUIRE(holders["phase"][0]["name"] == "backward");
+  REQUIRE(holders["phase"][1]["name"] == "forward");
+  REQUIRE(holders["scope"][0]["name"] == "my scope");
+  REQUIRE(json["largest"].size() == 2);
+  REQUIRE(json["largest"][0]["operator"] == "aten::mm");
+  REQUIRE(json["steps"]["found"] == true);
+  REQUIRE(json["steps"]["requests"] == 2);
+  REQUIRE(json["steps"]["marked"] == 3);
+
+  const Ran ran = run_berth({"show", folder / "run.trace"});
+  REQUIRE(ran.code == 0);
+  for (const char* text :
+       {"decoder", "aten::mm", "backward", "my scope", "residents", "torch 2.11.0"})
+    REQUIRE_THAT(ran.out, Contains(text));
+}
+
+TEST_CASE("A trace without operators says what was not recorded", "[cli][show]") {
+  const TemporaryFolder folder;
+  write_text(folder / "run.csv", events_csv(4));
+  const Ran ran = run_berth({"show", folder / "run.csv"});
+  REQUIRE(ran.code == 0);
+  REQUIRE_THAT(ran.out, Contains("not recorded: phase, module, operator"));
+}
+
+TEST_CASE("A trace whose steps do not repeat says why", "[cli][show]") {
+  const TemporaryFolder folder;
+  write_text(folder / "one.csv", events_csv(1));
+  const nlohmann::json json = run_berth_json({"show", folder / "one.csv"});
+  REQUIRE(json["steps"]["found"] == false);
+  REQUIRE_FALSE(json["steps"]["reason"].get<std::string>().empty());
+}
+
+TEST_CASE("A trace of nothing is shown", "[cli][show]") {
+  const TemporaryFolder folder;
+  write_text(folder / "none.csv", "action,id,bytes,stream\n");
+  REQUIRE(run_berth({"show", folder / "none.csv"}).code == 0);
+  REQUIRE(run_berth_json({"show", folder / "none.csv"})["peak_bytes"] == 0);
+}
+
+TEST_CASE("A plan is shown with its slots by size and its lanes", "[cli][show]") {
+  const TemporaryFolder folder;
+  write_text(folder / "run.csv", events_csv(4));
+  REQUIRE(run_berth({"plan", folder / "run.csv", "-o", folder / "run.plan"}).code == 0);
+  const nlohmann::json json = run_berth_json({"show", folder / "run.plan"});
+  REQUIRE(json["kind"] == "plan");
+  REQUIRE(json["gap"] == 0.0);
+  REQUIRE(json["sequences"].size() == 1);
+  REQUIRE(json["sequences"][0]["period"] == 16);
+  std::uint64_t count = 0;
+  for (const auto& size_class : json["size_classes"])
+    count += size_class["count"].get<std::uint64_t>();
+  REQUIRE(count == 16);
+  const Ran ran = run_berth({"show", folder / "run.plan"});
+  REQUIRE_THAT(ran.out, Contains("lower bound"));
+  REQUIRE_THAT(ran.out, Contains("Slots by size"));
+}
+
+TEST_CASE("Lifetimes are shown with their bound", "[cli][show]") {
+  const TemporaryFolder folder;
+  write_text(folder / "rows.csv", "id,lower,upper,size\na,0,4,100\nb,2,6,50\nc,4,8,100\n");
+  const nlohmann::json json = run_berth_json({"show", folder / "rows.csv"});
+  REQUIRE(json["kind"] == "lifetimes");
+  REQUIRE(json["buffers"] == 3);
+  REQUIRE(json["lower_bound_bytes"] == 150);
+  REQUIRE(json["total_bytes"] == 250);
+}
+
+TEST_CASE("A plan is drawn as one self-contained picture", "[cli][show]") {
+  const TemporaryFolder folder;
+  write_text(folder / "run.csv", events_csv(4));
+  REQUIRE(run_berth({"plan", folder / "run.csv", "-o", folder / "run.plan"}).code == 0);
+  REQUIRE(run_berth({"show", folder / "run.plan", "--svg", folder / "run.svg"}).code == 0);
+  const std::string svg = read_text(folder / "run.svg");
+  REQUIRE_THAT(svg, StartsWith("<svg xmlns=\"http://www.w3.org/2000/svg\""));
+  REQUIRE_THAT(svg, Catch::Matchers::EndsWith("</svg>\n"));
+  REQUIRE_THAT(svg, Contains("lower bound"));
+  REQUIRE_THAT(svg, Contains("MiB"));
+  REQUIRE_THAT(svg, !Contains("href"));
+}
+
+TEST_CASE("What has no offsets cannot be drawn", "[cli][show]") {
+  const TemporaryFolder folder;
+  write_text(folder / "run.csv", events_csv(4));
+  const Ran ran = run_berth({"show", folder / "run.csv", "--svg", folder / "run.svg"});
+  REQUIRE(ran.code == 2);
+  REQUIRE_THAT(ran.err, Contains("--svg draws a plan"));
+  REQUIRE_FALSE(exists(folder / "run.svg"));
+}
+
+TEST_CASE("Names from a trace cannot speak to the terminal or break the JSON", "[cli][show]") {
+  const TemporaryFolder folder;
+  trace::Trace run = operator_trace();
+  run.strings[1] = "evil\033[2J\xff module";
+  berth::write_trace(folder / "run.trace", run);
+  const Ran ran = run_berth({"show", folder / "run.trace"});
+  REQUIRE(ran.code == 0);
+  REQUIRE_THAT(ran.out, !Contains("\033"));
+  REQUIRE(run_berth_json({"show", folder / "run.trace"})["holders"]["module"].size() == 2);
+}

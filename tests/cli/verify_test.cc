@@ -1,0 +1,44 @@
+#include "csrc/plan/file.h"
+#include "tests/catch.h"
+#include "tests/cli/program.h"
+#include "tests/support/temporary_folder.h"
+
+using namespace berth::test;
+using Catch::Matchers::Contains;
+
+TEST_CASE("A plan is legal alone and covers the step of its trace", "[cli][verify]") {
+  const TemporaryFolder folder;
+  write_text(folder / "run.csv", events_csv(4));
+  REQUIRE(run_berth({"plan", folder / "run.csv", "-o", folder / "run.plan"}).code == 0);
+  const Ran alone = run_berth({"verify", folder / "run.plan"});
+  REQUIRE(alone.code == 0);
+  REQUIRE_THAT(alone.out, Contains("legal"));
+  const nlohmann::json json = run_berth_json({"verify", folder / "run.plan", folder / "run.csv"});
+  REQUIRE(json["legal"] == true);
+  REQUIRE(json["violation"].is_null());
+}
+
+TEST_CASE("A plan for another program does not cover a trace", "[cli][verify]") {
+  const TemporaryFolder folder;
+  write_text(folder / "run.csv", events_csv(4));
+  write_text(folder / "other.csv", events_csv(4, 5));
+  REQUIRE(run_berth({"plan", folder / "run.csv", "-o", folder / "run.plan"}).code == 0);
+  const Ran ran = run_berth({"verify", folder / "run.plan", folder / "other.csv"});
+  REQUIRE(ran.code == 1);
+  REQUIRE(ran.out.empty());
+  REQUIRE_THAT(ran.err, Contains("berth: error: '"));
+  const nlohmann::json json =
+      run_berth_json({"verify", folder / "run.plan", folder / "other.csv"}, 1);
+  REQUIRE(json["legal"] == false);
+  REQUIRE_FALSE(json["violation"].get<std::string>().empty());
+}
+
+TEST_CASE("A trace without a step that repeats is covered by no plan", "[cli][verify]") {
+  const TemporaryFolder folder;
+  write_text(folder / "run.csv", events_csv(4));
+  write_text(folder / "one.csv", events_csv(1));
+  REQUIRE(run_berth({"plan", folder / "run.csv", "-o", folder / "run.plan"}).code == 0);
+  const Ran ran = run_berth({"verify", folder / "run.plan", folder / "one.csv"});
+  REQUIRE(ran.code == 1);
+  REQUIRE_THAT(ran.err, Contains("has no step"));
+}
