@@ -27,12 +27,12 @@ using trace::BlockId;
 struct Open : at::ObserverContext {
   std::uint64_t op = 0;
   BlockRoles::Operator roles;
-  bool backward_node = false;
+  bool backward = false;
   bool accumulates_gradient = false;
   c10::SmallVector<BlockId, 8> arguments;
 };
 
-// Backward nodes open on this thread, and those among them that store gradients.
+// Backward operators open on this thread, and those among them that store gradients.
 thread_local int backward_depth = 0;
 thread_local int accumulating_depth = 0;
 
@@ -62,13 +62,13 @@ class OperatorRecorder {
     const OperatorTraits& traits = traits_of(function, recorder_);
     auto open = std::make_unique<Open>();
     open->op = last_op_.fetch_add(1, std::memory_order_relaxed) + 1;
-    open->backward_node = function.scope() == at::RecordScope::BACKWARD_FUNCTION;
+    open->backward = traits.backward;
     open->accumulates_gradient = traits.accumulates_gradient;
     recorder_.append(trace::OperatorBegin{.op = open->op,
                                           .name = traits.name,
                                           .sequence = function.seqNr(),
                                           .forward_thread = forward_thread(function),
-                                          .backward = open->backward_node || backward_depth > 0,
+                                          .backward = open->backward || backward_depth > 0,
                                           .random = traits.random,
                                           .changes_state = traits.changes_state});
     std::size_t position = 0;
@@ -80,12 +80,12 @@ class OperatorRecorder {
       });
       ++position;
     }
-    if (open->backward_node)
+    if (open->backward)
       note_backward();
     else if (backward_depth == 0)
       find_roles_of_arguments(function, traits, *open);
     // Last, since a begin that throws has no end.
-    backward_depth += open->backward_node;
+    backward_depth += open->backward;
     accumulating_depth += open->accumulates_gradient;
     return open;
   }
@@ -99,7 +99,7 @@ class OperatorRecorder {
       ++position;
     }
     recorder_.append(trace::OperatorEnd{.op = open.op});
-    backward_depth -= open.backward_node;
+    backward_depth -= open.backward;
     accumulating_depth -= open.accumulates_gradient;
   }
 

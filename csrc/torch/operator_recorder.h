@@ -11,8 +11,9 @@ class Installation;
 // What the entries say:
 //   - An operator's begin is followed by its arguments, its end preceded by its results. Operators
 //     nest on their thread; a request belongs to the innermost one open there.
-//   - `sequence` is autograd's number: forward operators that share it with a backward node caused
-//     that node (the outermost of them is what the program called).
+//   - `sequence` is autograd's number. Forward operators that share it with a backward node ran one
+//     inside the other; the last of them to begin made the node. `backward` is set for nodes and
+//     all that runs in them, and for what the engine does around a node.
 //   - `bytes` of an operand is the span that its shape and strides reach over in the block.
 //   - An argument is kRead, in place kReadWrite, given as a place for the result kWrite. A result
 //   is

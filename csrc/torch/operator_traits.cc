@@ -27,8 +27,10 @@ trace::Access access(const c10::Argument& argument) {
 OperatorTraits make_traits(const at::RecordFunction& function, Recorder& recorder) {
   OperatorTraits traits;
   traits.name = recorder.intern(function.name());
-  traits.accumulates_gradient = function.scope() == at::RecordScope::BACKWARD_FUNCTION &&
-                                std::string_view(function.name()).ends_with("AccumulateGrad");
+  const std::string_view name = function.name();
+  const bool node = function.scope() == at::RecordScope::BACKWARD_FUNCTION;
+  traits.backward = node || name.starts_with("autograd::engine::evaluate_function");
+  traits.accumulates_gradient = node && name.ends_with("AccumulateGrad");
   if (const auto schema = function.operator_schema()) {
     for (const c10::Argument& argument : schema->arguments()) {
       traits.arguments.push_back(access(argument));

@@ -13,6 +13,7 @@ struct OperatorTraits {
   trace::StringId name = 0;
   bool random = false;
   bool changes_state = false;
+  bool backward = false;                 // an autograd node, or the engine around one
   bool accumulates_gradient = false;     // the node that stores a leaf's gradient
   std::vector<trace::Access> arguments;  // by position; past the end, or without a schema: read
 
