@@ -22,8 +22,9 @@ class Installation;
 //     says that it writes an argument. What a schema does not say (batch norm's running statistics)
 //     is not seen.
 //
-// Tensors without memory of berth's have block 0. Requires the installation in mode record; costs
-// about a microsecond an operator.
+// Tensors without memory of berth's have block 0. Requires the installation in mode record. Costs
+// about 5 us an operator (nested ones counted) with libtorch's own share: 3 % of a step of the GPT
+// of bench/train (4,500 operators), 11 % at a batch of 1.
 void record_operators(Installation& installation);
 
 }  // namespace berth::torch
