@@ -82,7 +82,7 @@ int help(const CLI::App& program, const Options& options) {
     topics.push_back(command->get_name());
   topics.push_back("settings");
   throw_if_unknown("topic", options.topic, topics);
-  print(program.get_subcommand(options.topic)->help());
+  print(program.get_subcommand(options.topic)->help("berth"));
   return kDone;
 }
 

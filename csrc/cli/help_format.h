@@ -13,6 +13,7 @@ class HelpFormat : public CLI::Formatter {
   explicit HelpFormat(std::string usage = "") : usage_(std::move(usage)) {}
 
   std::string make_usage(const CLI::App* app, std::string name) const override;
+  std::string make_subcommand(const CLI::App* command) const override;
   std::string make_option(const CLI::Option* option, bool is_positional) const override;
 
  private:

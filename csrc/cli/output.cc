@@ -129,13 +129,20 @@ std::string Table::to_string() const {
       *widest = std::max(kLeast, *widest - std::min(*widest, total - kLineWidth));
   }
 
+  // A column without a single cell says nothing.
+  std::vector<bool> filled(columns_.size(), false);
+  for (const auto& row : rows_) {
+    for (std::size_t i = 0; i < row.size(); ++i) filled[i] = filled[i] || !row[i].empty();
+  }
+
   std::string text;
   const auto add_line = [&](const auto& cell_of) {
     std::string line(indent_, ' ');
     for (std::size_t i = 0; i < columns_.size(); ++i) {
+      if (!filled[i]) continue;
       const std::string cell = cut(cell_of(i), widths[i]);
       const std::string padding(widths[i] - width_of(cell), ' ');
-      if (i > 0) line += "  ";
+      if (line.size() > indent_) line += "  ";
       line += columns_[i].align == Align::kLeft ? cell + padding : padding + cell;
     }
     line.erase(line.find_last_not_of(' ') + 1);

@@ -17,20 +17,21 @@ constexpr double kLeft = 92, kRight = 176, kTop = 64, kBottom = 58, kPanelGap = 
 constexpr std::size_t kMostBoxes = 40000;
 constexpr std::size_t kMostPanels = 6;
 
-// Lifetimes in five classes, the shortest first; colours of viridis (Smith and van der Walt 2015),
+// Lifetimes in seven classes, the shortest first; colours of viridis (Smith and van der Walt 2015),
 // legible in grey and to the colour-blind.
-constexpr std::array<const char*, 5> kColours = {"#f5d93a", "#6cc763", "#26948f", "#3f5a94",
-                                                 "#46186a"};
+constexpr std::array<const char*, 7> kColours = {"#f2d732", "#93cf46", "#37b678", "#21918c",
+                                                 "#31688e", "#453882", "#44125c"};
 
-// Class limits: powers that fit the period, so that every picture uses all colours.
-std::array<std::uint64_t, 4> class_limits(std::uint64_t longest) {
-  std::array<std::uint64_t, 4> limits{};
-  const double top = std::log(static_cast<double>(std::max<std::uint64_t>(longest, 32)));
-  const double bottom = std::log(2.0);
-  for (std::size_t i = 0; i < limits.size(); ++i) {
-    const double exact = std::exp(bottom + (top - bottom) * static_cast<double>(i) / 4);
-    const double digit = std::pow(10, std::floor(std::log10(exact)));
-    limits[i] = static_cast<std::uint64_t>(std::max(1.0, std::round(exact / digit) * digit));
+// Upper limits of all classes but the last: what is freed at once, then shares of the longest
+// lifetime. Activations of a training step live evenly long, so the shares are nearly even.
+std::array<std::uint64_t, kColours.size() - 1> class_limits(std::uint64_t longest) {
+  constexpr std::array<double, kColours.size() - 2> kShares = {0.02, 0.1, 0.25, 0.5, 0.75};
+  std::array<std::uint64_t, kColours.size() - 1> limits{2};
+  for (std::size_t i = 0; i < kShares.size(); ++i) {
+    const double exact = kShares[i] * static_cast<double>(longest);
+    const double digit = std::pow(10, std::floor(std::log10(std::max(exact, 10.0))) - 1);
+    limits[i + 1] =
+        std::max(limits[i] + 1, static_cast<std::uint64_t>(std::round(exact / digit) * digit));
   }
   return limits;
 }
@@ -299,12 +300,8 @@ class Drawing {
     add("<text x=\"{:.1f}\" y=\"{:.1f}\" font-weight=\"600\">alive for</text>\n", x, y);
     for (std::size_t i = 0; i < kColours.size(); ++i) {
       y += 22;
-      std::string label;
-      if (i == kColours.size() - 1) {
-        label = "more ticks";
-      } else {
-        label = fmt::format("to {} tick{}", format_count(limits_[i]), limits_[i] == 1 ? "" : "s");
-      }
+      const std::string label =
+          i < limits_.size() ? fmt::format("to {} ticks", format_count(limits_[i])) : "longer";
       add("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"16\" height=\"14\" fill=\"{}\"/>\n"
           "<text x=\"{:.1f}\" y=\"{:.1f}\">{}</text>\n",
           x, y - 11.5, kColours[i], x + 24, y, label);
@@ -328,7 +325,7 @@ class Drawing {
   }
 
   const Picture& picture_;
-  std::array<std::uint64_t, 4> limits_{};
+  std::array<std::uint64_t, kColours.size() - 1> limits_{};
   double least_area_ = -1;
   double top_bytes_ = 1;
   std::uint64_t left_out_ = 0;

@@ -230,7 +230,8 @@ Command add_plan(CLI::App& program) {
                   "A trace, an events CSV or a lifetimes CSV, plain or gzip")
       ->required();
   app->add_option("-o,--output", options->output,
-                  "File for the plan; of a lifetimes CSV the same rows with a column offset");
+                  "File for the plan; of a lifetimes CSV the same rows with a column offset")
+      ->type_name("FILE");
   app->add_option("--time-limit", options->time_limit,
                   "Seconds after which the best so far is taken [10, or none with --iterations]")
       ->check(is_time_limit)
@@ -251,10 +252,12 @@ Command add_plan(CLI::App& program) {
       ->type_name("N")
       ->capture_default_str();
   app->add_option(
-      "--capacity", options->capacity,
-      "Stop at the first placement that fits this, e.g. 8GiB; exit 1 where none is found");
+         "--capacity", options->capacity,
+         "Stop at the first placement that fits this, e.g. 8GiB; exit 1 where none is found")
+      ->type_name("SIZE");
   app->add_option("--alignment", options->alignment,
-                  "Of offsets; sizes are rounded up to it (the trace's; 1 for lifetimes)");
+                  "Of offsets; sizes are rounded up to it (the trace's; 1 for lifetimes)")
+      ->type_name("SIZE");
   app->add_flag("--json", options->json, "Print one JSON object");
   app->footer(
       "The best placement so far is shown on a terminal; Ctrl-C takes it. Without -o nothing is "

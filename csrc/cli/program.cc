@@ -61,7 +61,7 @@ int run(std::vector<std::string> arguments) {
       print(std::string(wanted.what()) + "\n");
     } else {
       const auto chosen = program.get_subcommands();
-      print(chosen.empty() ? program.help() : chosen.front()->help());
+      print(chosen.empty() ? program.help() : chosen.front()->help("berth"));
     }
     return kDone;
   } catch (const CLI::ParseError& error) {

@@ -147,6 +147,7 @@ Command add_record(CLI::App& program, std::vector<std::string> arguments) {
   app->formatter(std::make_shared<HelpFormat>("berth record [OPTIONS] -- PROGRAM [ARGUMENTS...]"));
   app->add_option("-o,--trace", options->trace,
                   "File to write; may hold {rank}, {device} and {pid}")
+      ->type_name("FILE")
       ->capture_default_str();
   app->add_flag("--operators", options->operators, "The same as --record operators");
   app->add_option("--record", options->record,
@@ -155,12 +156,14 @@ Command add_record(CLI::App& program, std::vector<std::string> arguments) {
       ->check(CLI::IsMember({"requests", "operators"}));
   app->add_option("--check", options->check, "How much to check: normal or full")
       ->check(CLI::IsMember({"normal", "full"}));
-  app->add_option("--stats", options->stats, "File for the program's statistics, as JSON");
+  app->add_option("--stats", options->stats, "File for the program's statistics, as JSON")
+      ->type_name("FILE");
   app->add_option("--tag", options->tag, "A text that plans of this trace carry");
   app->add_option("--memory-limit", options->memory_limit,
-                  "Memory that the program may hold, e.g. 8GiB");
+                  "Memory that the program may hold, e.g. 8GiB")
+      ->type_name("SIZE");
   app->footer(
-      "The program is linked to berth; nothing of it changes. Its exit code is passed on: 1 where "
+      "The program is linked to berth; nothing of it changes. Its exit code is passed on; 1 where "
       "it\n"
       "wrote no trace, 128 and the signal's number where one ended it.\n\n"
       "Example:\n  berth record -o gpt.trace -- ./train --steps 20");

@@ -182,18 +182,20 @@ Command add_replay(CLI::App& program) {
       ->delimiter(',')
       ->allow_extra_args(false)
       ->type_name("NAMES")
-      ->capture_default_str();
-  app->add_option("--perturb", options->perturbations,
-                  "Change a share of the requests: insert:0.01, drop:, resize:, swap:, with commas")
+      ->default_str("planned,pool,glibc");
+  app->add_option(
+         "--perturb", options->perturbations,
+         "Change a share of the requests, e.g. insert:0.01,drop:0.01,resize:0.01,swap:0.01")
       ->delimiter(',')
       ->allow_extra_args(false)
-      ->type_name("KIND:RATE");
+      ->type_name("CHANGES");
   app->add_option("--seed", options->seed, "Seed of the changes")
       ->check(CLI::NonNegativeNumber)
       ->type_name("N")
       ->capture_default_str();
   app->add_option("--memory-limit", options->memory_limit,
-                  "Memory that planned and pool may hold; exit 1 where it does not suffice");
+                  "Memory that planned and pool may hold; exit 1 where it does not suffice")
+      ->type_name("SIZE");
   app->add_flag("--steps", options->steps, "Say what each step took");
   app->add_flag("--json", options->json, "Print one JSON object");
   app->footer(
@@ -201,11 +203,9 @@ Command add_replay(CLI::App& program) {
       "pool      berth without a plan\n"
       "glibc, jemalloc, tcmalloc, mimalloc   preloaded in a child process, equal operations\n\n"
       "Memory is never touched. Reserved is what an allocator holds from the system, as it counts\n"
-      "itself: glibc arena + hblkhd, jemalloc stats.resident, tcmalloc heap_size - unmapped, "
-      "mimalloc\n"
-      "commit. Live sizes are rounded to 512 bytes. ns/operation is the median over stretches of "
-      "1,024\n"
-      "operations, planning apart.\n\n"
+      "itself: glibc arena + hblkhd, jemalloc stats.resident, tcmalloc heap_size - unmapped; of\n"
+      "mimalloc the process's private writable memory. Live sizes are rounded to 512 bytes.\n"
+      "ns/operation is the median over stretches of 1,024 operations, planning apart.\n\n"
       "Example:\n  berth replay gpt.trace --allocator planned,pool,glibc --perturb insert:0.01");
   return {app, [options] { return replay(*options); }};
 }

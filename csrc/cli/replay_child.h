@@ -19,11 +19,11 @@ struct MallocLibrary {
 
 // Replays requests and frees under another malloc, in a child process that preloads it: once for
 // time and once for memory. Blocks are aligned to 64 bytes, as libtorch's on the CPU are, and never
-// touched. Reserved is the library's own count of what it holds from the system, live or not:
+// touched. Reserved is what the library holds from the system, live or not:
 //   glibc     mallinfo2: arena + hblkhd
 //   jemalloc  mallctl: stats.resident
 //   tcmalloc  generic.heap_size - tcmalloc.pageheap_unmapped_bytes
-//   mimalloc  mi_process_info: current commit
+//   mimalloc  private writable memory of the process: its own count drifts
 // sampled at every new live peak, and after every request (of long runs every n-th). A library that
 // is not installed is a ReplayResult::problem. Throws Error(kSystem). `library` is one of
 // malloc_libraries().

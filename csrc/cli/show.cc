@@ -70,7 +70,8 @@ Command add_show(CLI::App& program) {
   CLI::App* app = program.add_subcommand("show", "Say what a trace or a plan holds, or draw it");
   const auto options = std::make_shared<Options>();
   app->add_option("input", options->input, "A trace, a plan or a CSV, plain or gzip")->required();
-  app->add_option("--svg", options->svg, "File for a picture of a plan: address over time");
+  app->add_option("--svg", options->svg, "File for a picture of a plan: address over time")
+      ->type_name("FILE");
   app->add_flag("--json", options->json, "Print one JSON object");
   app->footer(
       "Of a trace: the peak, its tick and who holds it (recorded with --operators), residents "

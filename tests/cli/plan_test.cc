@@ -4,7 +4,13 @@
 #include "tests/cli/program.h"
 #include "tests/support/temporary_folder.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <cmath>
+#include <csignal>
+#include <filesystem>
+#include <random>
 #include <sstream>
 
 using namespace berth::test;
@@ -179,4 +185,29 @@ TEST_CASE("A budget of tries and a seed decide the placement", "[cli][plan]") {
                 .code == 0);
   }
   REQUIRE(read_text(folder / "first.csv") == read_text(folder / "second.csv"));
+}
+
+TEST_CASE("An interrupt ends the search and keeps the best placement so far", "[cli][plan]") {
+  const TemporaryFolder folder;
+  // Sizes over four decades, of which no planner proves an optimum soon.
+  std::mt19937_64 random(1);
+  std::string csv = "id,lower,upper,size\n";
+  for (int i = 0; i < 2000; ++i) {
+    const auto lower = random() % 10'000, length = 1 + random() % 2'000;
+    csv += fmt::format(
+        "{},{},{},{}\n", i, lower, lower + length,
+        static_cast<std::uint64_t>(std::exp(static_cast<double>(random() % 1000) / 100)));
+  }
+  write_text(folder / "hard.csv", csv);
+  RunOptions options;
+  options.signal = SIGINT;
+  const Ran ran = run_berth(
+      {"plan", folder / "hard.csv", "--time-limit", "600", "--json", "-o", folder / "placed.csv"},
+      options);
+  INFO(ran.err);
+  REQUIRE(ran.code == 0);
+  const auto json = nlohmann::json::parse(ran.out);
+  REQUIRE(json["cancelled"] == true);
+  REQUIRE(json["seconds"].get<double>() < 300);
+  REQUIRE(rows_of(read_text(folder / "placed.csv")).size() == 2001);
 }

@@ -64,6 +64,21 @@ Ends open_ends(Stream stream) {
   return {};
 }
 
+// Whether `child` runs berth and has a handler for the signal.
+bool catches(pid_t child, int signal) {
+  char program[4096];
+  const ssize_t size =
+      ::readlink(fmt::format("/proc/{}/exe", child).c_str(), program, sizeof program);
+  if (size < 0 || std::string_view(program, static_cast<std::size_t>(size)) != BERTH_PROGRAM)
+    return false;
+  std::ifstream status(fmt::format("/proc/{}/status", child));
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("SigCgt:"))
+      return (std::stoull(line.substr(7), nullptr, 16) >> (signal - 1) & 1) != 0;
+  }
+  return false;
+}
+
 }  // namespace
 
 Ran run_berth(const std::vector<std::string>& arguments, const RunOptions& options) {
@@ -89,7 +104,11 @@ Ran run_berth(const std::vector<std::string>& arguments, const RunOptions& optio
   std::thread sender;
   if (options.signal != 0) {
     sender = std::thread([&] {
-      for (int i = 0; i < 6000 && !exists(options.when_exists); ++i)
+      const auto ready = [&] {
+        return options.when_exists.empty() ? catches(child, options.signal)
+                                           : exists(options.when_exists);
+      };
+      for (int i = 0; i < 6000 && !ready(); ++i)
         std::this_thread::sleep_for(std::chrono::milliseconds(10));
       ::kill(child, options.signal);
     });

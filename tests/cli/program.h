@@ -21,9 +21,9 @@ struct RunOptions {
   std::vector<std::pair<std::string, std::string>> variables;
   Stream output = Stream::kCaptured;
   Stream error = Stream::kCaptured;  // captured or a terminal
-  int signal = 0;                    // sent to it alone,
-  std::string when_exists;           // once this file is there
-  std::string folder;                // where it runs
+  int signal = 0;                    // sent to it alone
+  std::string when_exists;  // once this file is there, or, where empty, once the signal is caught
+  std::string folder;       // where it runs
 };
 
 // Runs `berth ARGUMENTS...`.

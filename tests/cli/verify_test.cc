@@ -42,3 +42,29 @@ TEST_CASE("A trace without a step that repeats is covered by no plan", "[cli][ve
   REQUIRE(ran.code == 1);
   REQUIRE_THAT(ran.err, Contains("has no step"));
 }
+
+TEST_CASE("A plan whose blocks overlap is a no that names the slots and damage is not",
+          "[cli][verify]") {
+  const TemporaryFolder folder;
+  berth::Plan plan;
+  plan.lane_keys = {0};
+  plan.arena_bytes = 128;
+  plan.lower_bound = 128;
+  berth::Sequence sequence;
+  sequence.period = 2;
+  // Both live at tick 1.
+  sequence.slots = {{.offset = 0, .requested = 128, .size = 128, .birth = 0, .length = 2},
+                    {.offset = 64, .requested = 64, .size = 64, .birth = 1, .length = 1}};
+  plan.sequences = {sequence};
+  const auto bytes = berth::serialize_plan(plan);
+  write_text(folder / "bad.plan",
+             std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
+  const Ran ran = run_berth({"verify", folder / "bad.plan"});
+  INFO(ran.err);
+  REQUIRE(ran.code == 1);
+  REQUIRE_THAT(ran.err, Contains("slot 0") && Contains("slot 1"));
+  const nlohmann::json json = run_berth_json({"verify", folder / "bad.plan"}, 1);
+  REQUIRE(json["legal"] == false);
+  // Every other command refuses to read it.
+  REQUIRE(run_berth({"show", folder / "bad.plan"}).code == 3);
+}
