@@ -1,44 +1,43 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
+#include <thread>
 
 namespace berth {
 
-// A mutex for sections of tens of nanoseconds: one atomic exchange where nobody waits, a few spins,
-// then sleep. Satisfies Lockable; works with std::lock_guard. Not recursive.
-//
-// States: 0 free, 1 held, 2 held and somebody may sleep (Drepper 2011, "Futexes Are Tricky",
-// mutex2).
+// A mutex for sections of tens of nanoseconds: one atomic exchange to lock, a plain store to
+// unlock. Who finds it held spins, then yields, then sleeps in short naps: sections that take long
+// (a plan's arena gets its memory) are rare, and nobody is woken by unlock(), which would cost
+// every unlock another locked instruction. Satisfies Lockable. Not recursive.
 class SpinMutex {
  public:
   void lock() noexcept {
-    int expected = 0;
-    if (state_.compare_exchange_strong(expected, 1, std::memory_order_acquire)) [[likely]]
-      return;
-    lock_slowly();
+    if (held_.exchange(true, std::memory_order_acquire)) [[unlikely]]
+      lock_slowly();
   }
   [[nodiscard]] bool try_lock() noexcept {
-    int expected = 0;
-    return state_.compare_exchange_strong(expected, 1, std::memory_order_acquire);
+    return !held_.exchange(true, std::memory_order_acquire);
   }
-  void unlock() noexcept {
-    if (state_.exchange(0, std::memory_order_release) == 2) [[unlikely]]
-      state_.notify_one();
-  }
+  void unlock() noexcept { held_.store(false, std::memory_order_release); }
 
  private:
   void lock_slowly() noexcept {
-    for (int spin = 0; spin < 100; ++spin) {
-      if (state_.load(std::memory_order_relaxed) == 0 && try_lock()) return;
+    for (unsigned attempt = 0;; ++attempt) {
+      if (!held_.load(std::memory_order_relaxed) && try_lock()) return;
+      if (attempt < 64) {
 #if defined(__x86_64__)
-      __builtin_ia32_pause();
+        __builtin_ia32_pause();
 #endif
+      } else if (attempt < 128) {
+        std::this_thread::yield();
+      } else {
+        std::this_thread::sleep_for(std::chrono::microseconds(50));
+      }
     }
-    while (state_.exchange(2, std::memory_order_acquire) != 0)
-      state_.wait(2, std::memory_order_relaxed);
   }
 
-  std::atomic<int> state_{0};
+  std::atomic<bool> held_{false};
 };
 
 }  // namespace berth
