@@ -13,7 +13,7 @@ namespace berth::cli {
 namespace {
 
 constexpr double kWidth = 1200, kHeight = 640;
-constexpr double kLeft = 92, kRight = 176, kTop = 64, kBottom = 58, kPanelGap = 18;
+constexpr double kLeft = 92, kRight = 176, kTop = 76, kBottom = 58, kPanelGap = 18;
 constexpr std::size_t kMostBoxes = 40000;
 constexpr std::size_t kMostPanels = 6;
 
@@ -136,13 +136,13 @@ class Drawing {
     return i;
   }
 
-  // The area that leaves kMostBoxes boxes.
+  // The area of the smallest of the kMostBoxes largest boxes.
   double area_limit() const {
     std::vector<double> areas;
     for (const Picture::Panel& panel : picture_.panels) {
       for (const Picture::Box& box : panel.boxes) areas.push_back(area(box));
     }
-    const auto cut = areas.begin() + static_cast<std::ptrdiff_t>(kMostBoxes);
+    const auto cut = areas.begin() + static_cast<std::ptrdiff_t>(kMostBoxes - 1);
     std::nth_element(areas.begin(), cut, areas.end(), std::greater<>());
     return *cut;
   }
@@ -163,7 +163,7 @@ class Drawing {
         picture_.bound == 0
             ? 0
             : static_cast<double>(picture_.arena) / static_cast<double>(picture_.bound) - 1;
-    add("<text x=\"{}\" y=\"48\" fill=\"#666\">arena {}{}</text>\n", kLeft,
+    add("<text x=\"{}\" y=\"49\" fill=\"#666\">arena {}{}</text>\n", kLeft,
         format_bytes(picture_.arena),
         picture_.arena == picture_.bound ? ", the lower bound: no smaller one exists"
                                          : fmt::format(", {:.2f} % above the lower bound of {}",
@@ -208,10 +208,11 @@ class Drawing {
                      bottom - h, w, h, w);
     };
     for (const Picture::Box& box : panel.boxes) {
-      if (area(box) <= least_area_) {
+      if (area(box) < least_area_ || drawn_ == kMostBoxes) {
         ++left_out_;
         continue;
       }
+      ++drawn_;
       const std::uint64_t end = box.birth + box.length;
       piece(box, box.birth, std::min(end, panel.period));
       if (end > panel.period) piece(box, 0, std::min(end - panel.period, panel.period));
@@ -232,6 +233,7 @@ class Drawing {
     const double step = std::max(1.0, nice_step(period, std::max(1.0, width / 110)));
     for (double tick = 0; tick <= period; tick += step) {
       const double at = x + tick * scale;
+      if (several && at > x + width - 14) break;  // the next panel begins at 0
       add("<path d=\"M{:.1f} {:.1f}v5\" stroke=\"#444\"/>\n"
           "<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"middle\">{}</text>\n",
           at, bottom, at, bottom + 19, format_count(static_cast<std::uint64_t>(tick)));
@@ -321,13 +323,14 @@ class Drawing {
     }
     if (!note.empty())
       add("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"end\" fill=\"#666\">{}</text>\n",
-          kWidth - kRight, 48.0, note);
+          kWidth - kRight, 49.0, note);
   }
 
   const Picture& picture_;
   std::array<std::uint64_t, kColours.size() - 1> limits_{};
-  double least_area_ = -1;
+  double least_area_ = 0;
   double top_bytes_ = 1;
+  std::size_t drawn_ = 0;
   std::uint64_t left_out_ = 0;
   std::string svg_;
 };

@@ -183,9 +183,9 @@ Command add_replay(CLI::App& program) {
       ->allow_extra_args(false)
       ->type_name("NAMES")
       ->default_str("planned,pool,glibc");
-  app->add_option(
-         "--perturb", options->perturbations,
-         "Change a share of the requests, e.g. insert:0.01,drop:0.01,resize:0.01,swap:0.01")
+  app->add_option("--perturb", options->perturbations,
+                  "Change a share of the requests from the fourth step on, e.g. "
+                  "insert:0.01,drop:0.01,resize:0.01,swap:0.01")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->type_name("CHANGES");

@@ -28,6 +28,16 @@ void count(Workload& workload) {
   }
 }
 
+// The first operation that may be changed: a plan must have been learned to be departed from.
+std::size_t first_to_change(const Workload& workload) {
+  constexpr std::uint64_t kLearning = 3;
+  if (workload.steps <= kLearning) return workload.operations.size() / 2;
+  std::uint64_t steps = 0;
+  std::size_t i = 0;
+  while (steps < kLearning) steps += workload.operations[i++].kind == Kind::kStep ? 1 : 0;
+  return i;
+}
+
 }  // namespace
 
 Bytes Workload::live_peak(Bytes unit) const {
@@ -125,7 +135,9 @@ Workload perturb(const Workload& workload, const Perturbation& perturbation, std
   std::vector<Operation> operations = workload.operations;
   std::vector<bool> dropped(workload.block_count, false);
   std::vector<bool> inserts(operations.size(), false);
+  const std::size_t first = first_to_change(workload);
   for (std::size_t k = 0; k < requests.size(); ++k) {
+    if (requests[k] < first) continue;
     Operation& here = operations[requests[k]];
     const bool swap = happens(perturbation.swap);
     const bool drop = happens(perturbation.drop);

@@ -65,6 +65,7 @@ Workload steps_workload() {
     for (std::uint64_t block = first; block < workload.block_count; ++block)
       workload.operations.push_back({Operation::Kind::kFree, 0, block, 0});
     workload.operations.push_back({Operation::Kind::kStep, 0, 0, 0});
+    ++workload.steps;
   }
   return workload;
 }
@@ -109,6 +110,18 @@ TEST_CASE("Any perturbation leaves a legal order of requests and frees", "[cli][
   }
 }
 
+TEST_CASE("A perturbation leaves the first three steps alone", "[cli][parts]") {
+  const Workload workload = steps_workload();
+  Perturbation perturbation;
+  perturbation.insert = perturbation.resize = 1;
+  const Workload perturbed = perturb(workload, perturbation, 3);
+  std::size_t same = 0;
+  while (perturbed.operations[same].kind == workload.operations[same].kind &&
+         perturbed.operations[same].size == workload.operations[same].size)
+    ++same;
+  REQUIRE(same == 3 * 21);
+}
+
 TEST_CASE("A perturbation of no rate changes nothing", "[cli][parts]") {
   const Workload workload = steps_workload();
   const Workload same = perturb(workload, Perturbation{}, 7);
@@ -150,10 +163,43 @@ TEST_CASE("A box over the end of the step is drawn in two pieces", "[cli][parts]
     sequence.slots.push_back(slot);
   }
   plan.sequences.push_back(sequence);
-  const std::string svg = to_svg(picture_of(plan, "<x&y>"));
+  const Picture picture = picture_of(plan, "<x&y>");
+  REQUIRE(picture.panels.size() == 1);
+  const std::string svg = to_svg(picture);
   REQUIRE_THAT(svg, Contains("&lt;x&amp;y&gt;"));
   const std::size_t fill = svg.find("stroke=\"#fff\" stroke-width=\".5\"");
   REQUIRE(fill != std::string::npos);
   const std::string path = svg.substr(svg.rfind("d=\"", fill), fill - svg.rfind("d=\"", fill));
   REQUIRE(std::count(path.begin(), path.end(), 'M') == 2);
+}
+
+TEST_CASE("A branch is drawn in a panel of its own with its prefix faded", "[cli][parts]") {
+  Plan plan;
+  plan.lane_keys = {0};
+  plan.arena_bytes = plan.lower_bound = 4096;
+  Sequence root, branch;
+  root.period = 3;
+  root.slots = {{0, 64, 64, 0, 1, 0}, {64, 64, 64, 1, 1, 0}, {128, 64, 64, 2, 1, 0}};
+  branch.parent = 0;
+  branch.fork = 1;
+  branch.period = 2;
+  branch.slots = {{256, 64, 64, 1, 1, 0}};
+  plan.sequences = {root, branch};
+  const Picture picture = picture_of(plan, "branches");
+  REQUIRE(picture.panels.size() == 2);
+  REQUIRE(picture.panels[0].boxes.size() == 3);
+  REQUIRE(picture.panels[1].boxes.size() == 2);  // one of its own, one of the prefix
+  REQUIRE_FALSE(picture.panels[1].boxes[0].faded);
+  REQUIRE(picture.panels[1].boxes[1].faded);
+  REQUIRE(picture.panels[1].period == 2);
+}
+
+TEST_CASE("Of very many boxes the smallest are left out and the picture says so", "[cli][parts]") {
+  Picture picture;
+  picture.arena = picture.bound = 1 << 20;
+  Picture::Panel panel;
+  panel.period = 50'000;
+  for (std::uint64_t i = 0; i < 50'000; ++i) panel.boxes.push_back({0, i + 1, i, 1, false});
+  picture.panels.push_back(panel);
+  REQUIRE_THAT(to_svg(picture), Contains("10,000 smallest boxes not drawn"));
 }

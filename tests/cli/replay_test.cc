@@ -94,6 +94,20 @@ TEST_CASE("Perturbed requests are the same for a seed and others for another", "
   REQUIRE(one != other);
 }
 
+TEST_CASE("Changed requests cost a handful of misses and not the plan", "[cli][replay]") {
+  const TemporaryFolder folder;
+  write_text(folder / "run.csv", events_csv(40, 100));
+  for (const char* change : {"insert:0.002", "drop:0.002", "resize:0.002", "swap:0.002"}) {
+    const auto planned = run_berth_json({"replay", folder / "run.csv", "--allocator", "planned",
+                                         "--perturb", change})["allocators"]["planned"];
+    INFO(change << planned.dump());
+    // About 15 changes in 37 steps of 200 requests.
+    REQUIRE(planned["hits"].get<int>() > 36 * 200 * 9 / 10);
+    REQUIRE(planned["misses"].get<int>() + planned["realigned"].get<int>() > 0);
+    REQUIRE(planned["misses"].get<int>() < 300);
+  }
+}
+
 TEST_CASE("A perturbation without a kind or rate is wrong usage", "[cli][replay]") {
   const TemporaryFolder folder;
   write_text(folder / "run.csv", events_csv(4));
