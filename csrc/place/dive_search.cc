@@ -147,13 +147,22 @@ bool DiveSearch::proven() const {
                      [](const State& state) { return state.mark <= state.bound; });
 }
 
+std::vector<Bytes> DiveSearch::own_offsets(std::size_t count) const {
+  std::vector<Bytes> offsets(count);
+  for (const State& state : states_) {
+    for (const auto& [buffer, offset] : state.strip.bottom) offsets[buffer] = offset;
+    for (std::size_t i = 0; i < state.strip.items.size(); ++i)
+      offsets[state.strip.items[i].buffer] = state.offsets[i];
+  }
+  return offsets;
+}
+
 Packing DiveSearch::packing(std::size_t count) const {
-  Packing packing{std::vector<Bytes>(count), 0};
+  Packing packing{own_offsets(count), 0};
   for (const State& state : states_) {
     const Bytes base = align_up(packing.high_water_mark, state.strip.unit);
-    for (const auto& [buffer, offset] : state.strip.bottom) packing.offsets[buffer] = base + offset;
-    for (std::size_t i = 0; i < state.strip.items.size(); ++i)
-      packing.offsets[state.strip.items[i].buffer] = base + state.offsets[i];
+    for (const auto& [buffer, offset] : state.strip.bottom) packing.offsets[buffer] += base;
+    for (const Strip::Item& item : state.strip.items) packing.offsets[item.buffer] += base;
     packing.high_water_mark = base + state.mark;
   }
   return packing;

@@ -35,6 +35,8 @@ class DiveSearch {
   [[nodiscard]] std::uint64_t dives() const noexcept { return dives_; }
   // The best of all strips, stacked, for a problem of `count` buffers.
   [[nodiscard]] Packing packing(std::size_t count) const;
+  // The same, every strip from offset 0 on.
+  [[nodiscard]] std::vector<Bytes> own_offsets(std::size_t count) const;
   // Of the largest strip's best.
   [[nodiscard]] const std::string& engine() const noexcept { return engine_; }
 

@@ -13,6 +13,18 @@
 
 namespace berth::packing {
 
+namespace {
+
+// The buffers by their keys; ties by index.
+std::vector<Index> ascending(const std::vector<Bytes>& keys) {
+  std::vector<Index> order(keys.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](Index i, Index j) { return keys[i] < keys[j]; });
+  return order;
+}
+
+}  // namespace
+
 Portfolio::Portfolio(const Conflicts& conflicts, const PlaceOptions& options)
     : conflicts_(conflicts),
       options_(options),
@@ -58,15 +70,11 @@ void Portfolio::first_plan() {
   }
   const bool warm = !options_.warm_start.empty();
   if (warm || !dive_search_) {
-    std::vector<Index> order(conflicts_.size());
-    std::iota(order.begin(), order.end(), 0);
-    const auto& buffers = conflicts_.problem().buffers;
-    std::sort(order.begin(), order.end(), [&](Index i, Index j) {
-      if (warm && options_.warm_start[i] != options_.warm_start[j])
-        return options_.warm_start[i] < options_.warm_start[j];
-      if (buffers[i].birth != buffers[j].birth) return buffers[i].birth < buffers[j].birth;
-      return i < j;
-    });
+    std::vector<Bytes> births;
+    if (!warm) {
+      for (const Buffer& buffer : conflicts_.problem().buffers) births.push_back(buffer.birth);
+    }
+    const auto order = ascending(warm ? options_.warm_start : births);
     ++iterations_;
     offer(*first_fit_.run(order, Fit::kFirst, std::numeric_limits<Bytes>::max(), nullptr),
           warm ? "first_fit warm" : "first_fit birth");
@@ -86,7 +94,8 @@ void Portfolio::take_dives() {
 void Portfolio::improve() {
   // The ranks and the first noise; then the first fits, which take longer and rarely do better, but
   // nothing may be worse than they are; then noise until the end.
-  for (int wave = 1; wave < 4 && dive_search_ && !done(); ++wave) dive_wave();
+  for (int wave = 1; wave < 4 && dive_search_ && !done() && !dive_search_->proven(); ++wave)
+    dive_wave();
   if (uses("first_fit") && !done()) first_fits();
   while (dive_search_ && !done() && !dive_search_->proven()) dive_wave();
 }
@@ -97,21 +106,25 @@ void Portfolio::dive_wave() {
 }
 
 void Portfolio::first_fits() {
+  // What the dives put side by side, interleaved as far as edges allow.
+  if (dive_search_) {
+    fit(ascending(dive_search_->own_offsets(conflicts_.size())), Fit::kFirst,
+        "dive then first_fit");
+  }
   const std::vector<Bytes> loads = largest_loads(conflicts_);
   for (const Order order : kOrders) {
     const std::vector<Index> sorted = first_fit_.sorted(order, loads);
-    for (const Fit fit : {Fit::kFirst, Fit::kBest}) {
-      if (done()) return;
-      ++iterations_;
-      auto packing = first_fit_.run(sorted, fit, best_.high_water_mark, &budget_);
-      if (packing) {
-        offer(
-            std::move(*packing),
-            fmt::format("{} {}", fit == Fit::kFirst ? "first_fit" : "best_fit", order_name(order)));
-      }
-      report(false);
-    }
+    fit(sorted, Fit::kFirst, fmt::format("first_fit {}", order_name(order)));
+    fit(sorted, Fit::kBest, fmt::format("best_fit {}", order_name(order)));
   }
+}
+
+void Portfolio::fit(const std::vector<Index>& order, Fit fit, const std::string& name) {
+  if (done()) return;
+  ++iterations_;
+  auto packing = first_fit_.run(order, fit, best_.high_water_mark, &budget_);
+  if (packing) offer(std::move(*packing), name);
+  report(false);
 }
 
 void Portfolio::offer(Packing packing, const std::string& engine) {

@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace berth::packing {
 
@@ -23,6 +24,7 @@ class Portfolio {
  private:
   void first_plan();
   void first_fits();
+  void fit(const std::vector<Index>& order, Fit fit, const std::string& name);
   void improve();
   void dive_wave();
   void take_dives();

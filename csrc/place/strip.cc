@@ -94,29 +94,27 @@ std::optional<std::vector<Strip>> make_strips(const Conflicts& conflicts) {
     if (problem.branches[b].parent != b) has_children[problem.branches[b].parent] = true;
   }
   constexpr std::uint32_t kNone = ~std::uint32_t{0};
-  struct Group {
-    std::uint32_t lane = kNone, branch = kNone;
+  struct Lane {
+    std::uint32_t branch = kNone;
     std::vector<Arc> arcs;
   };
-  std::vector<Group> groups(conflicts.lanes().group_count());
+  std::vector<Lane> lanes(problem.lanes.size());
   for (Index i = 0; i < conflicts.size(); ++i) {
     const Buffer& buffer = problem.buffers[i];
-    Group& group = groups[conflicts.group(i)];
-    if (group.lane == kNone) {
-      group.lane = buffer.lane;
-      group.branch = buffer.branch;
+    Lane& lane = lanes[buffer.lane];
+    if (lane.branch == kNone) {
+      lane.branch = buffer.branch;
       if (problem.branches[buffer.branch].parent != buffer.branch || has_children[buffer.branch])
         return std::nullopt;
     }
-    if (buffer.pinned || group.lane != buffer.lane || group.branch != buffer.branch)
-      return std::nullopt;
-    group.arcs.push_back({i, buffer.birth, buffer.length});
+    if (buffer.pinned || lane.branch != buffer.branch) return std::nullopt;
+    lane.arcs.push_back({i, buffer.birth, buffer.length});
   }
   std::vector<Strip> strips;
-  for (const Group& group : groups) {
-    if (group.arcs.empty()) continue;
-    const Buffer& any = problem.buffers[group.arcs.front().buffer];
-    strips.push_back(make_strip(conflicts, group.arcs, period_of(problem, any)));
+  for (const Lane& lane : lanes) {
+    if (lane.arcs.empty()) continue;
+    const Buffer& any = problem.buffers[lane.arcs.front().buffer];
+    strips.push_back(make_strip(conflicts, lane.arcs, period_of(problem, any)));
   }
   return strips;
 }

@@ -45,8 +45,9 @@ struct Arc {
 [[nodiscard]] Strip make_strip(const Conflicts& conflicts, std::span<const Arc> arcs,
                                std::uint64_t period);
 
-// One strip a group of lanes, by group; nothing where the problem has pins, forks, or lanes that
-// edges join: strips cannot say who of those conflicts.
+// One strip a lane; nothing where the problem has pins or forks: strips cannot say who of those
+// conflicts. Nor what edges between lanes allow: the strips side by side are legal, but may not be
+// the best.
 [[nodiscard]] std::optional<std::vector<Strip>> make_strips(const Conflicts& conflicts);
 
 // The largest load over the sections, strip.base included: no placement of the strip is lower.
