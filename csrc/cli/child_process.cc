@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include <array>
-#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
@@ -17,47 +16,52 @@
 namespace berth::cli {
 namespace {
 
+// What is passed on to the child.
 constexpr std::array<int, 6> kForwarded = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
 
-std::atomic<pid_t> forward_to{0};
-static_assert(std::atomic<pid_t>::is_always_lock_free, "read in a signal handler");
-
-void forward(int signal, siginfo_t* info, void* /*context*/) {
-  const int saved = errno;
-  const pid_t child = forward_to.load();
-  // The terminal sends to the child too, and what the child sends it has had.
-  if (child > 0 && info->si_code != SI_KERNEL && info->si_pid != child) ::kill(child, signal);
-  errno = saved;
-}
-
-// Forwards signals while it lives.
-class Forwarding {
+// While it lives, the signals that we pass on, and the end of a child, wait for us to ask for them:
+// no handler runs in between.
+class HeldSignals {
  public:
-  Forwarding() noexcept {
+  HeldSignals() noexcept {
+    ::sigemptyset(&held_);
+    ::sigaddset(&held_, SIGCHLD);
+    for (const int signal : kForwarded) ::sigaddset(&held_, signal);
+    ::sigprocmask(SIG_BLOCK, &held_, &mask_before_);
+    // Who ignores SIGCHLD, or made us do so, would lose the exit code.
     struct sigaction action {};
-    action.sa_sigaction = forward;
-    action.sa_flags = SA_SIGINFO | SA_RESTART;
-    ::sigemptyset(&action.sa_mask);
-    for (std::size_t i = 0; i < kForwarded.size(); ++i) {
-      ::sigaction(kForwarded[i], nullptr, &before_[i]);
-      // What nohup or a shell in the background made us ignore stays ignored, in the child too.
-      if (before_[i].sa_handler != SIG_IGN) ::sigaction(kForwarded[i], &action, nullptr);
-    }
+    action.sa_handler = SIG_DFL;
+    ::sigaction(SIGCHLD, &action, &action_before_);
   }
-  ~Forwarding() {
-    forward_to.store(0);
-    restore();
-  }
-  Forwarding(const Forwarding&) = delete;
-  Forwarding& operator=(const Forwarding&) = delete;
+  ~HeldSignals() { restore(); }
+  HeldSignals(const HeldSignals&) = delete;
+  HeldSignals& operator=(const HeldSignals&) = delete;
 
+  // In the child, too: it begins as we did.
   void restore() const noexcept {
-    for (std::size_t i = 0; i < kForwarded.size(); ++i)
-      ::sigaction(kForwarded[i], &before_[i], nullptr);
+    ::sigaction(SIGCHLD, &action_before_, nullptr);
+    ::sigprocmask(SIG_SETMASK, &mask_before_, nullptr);
+  }
+
+  // Passes signals on until the child ended. Returns its status as waitpid() does, -1 where that
+  // fails.
+  [[nodiscard]] int wait_for(pid_t child) const noexcept {
+    for (;;) {
+      int status = 0;
+      const pid_t ended = ::waitpid(child, &status, WNOHANG);
+      if (ended == child) return status;
+      if (ended < 0 && errno != EINTR) return -1;
+      siginfo_t info{};
+      const int signal = ::sigwaitinfo(&held_, &info);
+      // The terminal sends to the child too, and what the child sends it has had.
+      if (signal > 0 && signal != SIGCHLD && info.si_code != SI_KERNEL && info.si_pid != child)
+        ::kill(child, signal);
+    }
   }
 
  private:
-  std::array<struct sigaction, kForwarded.size()> before_{};
+  sigset_t held_{}, mask_before_{};
+  struct sigaction action_before_ {};
 };
 
 }  // namespace
@@ -75,10 +79,10 @@ ChildExit run_child(const std::vector<std::string>& arguments,
   ChildExit result;
   int exec_error = 0;
   {
-    const Forwarding forwarding;
+    const HeldSignals signals;
     const pid_t child = ::fork();
     if (child == 0) {
-      forwarding.restore();
+      signals.restore();
       for (const auto& [name, value] : variables) ::setenv(name.c_str(), value.c_str(), 1);
       ::execvp(argv[0], argv.data());
       const int error = errno;
@@ -91,17 +95,14 @@ ChildExit run_child(const std::vector<std::string>& arguments,
       ::close(pipe_ends[0]);
       throw Error(ErrorKind::kSystem, fmt::format("cannot fork: {}", std::strerror(fork_error)));
     }
-    forward_to.store(child);
     ssize_t got;
     while ((got = ::read(pipe_ends[0], &exec_error, sizeof exec_error)) < 0 && errno == EINTR) {
     }
     if (got != static_cast<ssize_t>(sizeof exec_error)) exec_error = 0;
     ::close(pipe_ends[0]);
-    int status = 0;
-    while (::waitpid(child, &status, 0) < 0) {
-      BERTH_CHECK(errno == EINTR, kSystem, "cannot wait for '{}': {}", arguments[0],
-                  std::strerror(errno));
-    }
+    const int status = signals.wait_for(child);
+    BERTH_CHECK(status != -1, kSystem, "cannot wait for '{}': {}", arguments[0],
+                std::strerror(errno));
     if (WIFSIGNALED(status)) {
       result.signal = WTERMSIG(status);
     } else {

@@ -21,12 +21,12 @@
 namespace berth::test {
 namespace {
 
-// Reads both descriptors to their ends.
-void read_both(int out, int err, Ran& ran) {
+// Reads both descriptors to their ends; false where nothing comes for a minute.
+bool read_both(int out, int err, Ran& ran) {
   struct pollfd ends[2] = {{out, POLLIN, 0}, {err, POLLIN, 0}};
   std::string* texts[2] = {&ran.out, &ran.err};
   while (ends[0].fd >= 0 || ends[1].fd >= 0) {
-    if (::poll(ends, 2, 60'000) <= 0) throw std::runtime_error("berth says nothing for a minute");
+    if (::poll(ends, 2, 60'000) <= 0) return false;
     for (int i = 0; i < 2; ++i) {
       if (ends[i].fd < 0 || ends[i].revents == 0) continue;
       char buffer[65536];
@@ -38,6 +38,7 @@ void read_both(int out, int err, Ran& ran) {
       }
     }
   }
+  return true;
 }
 
 struct Ends {
@@ -108,19 +109,21 @@ Ran run_berth(const std::vector<std::string>& arguments, const RunOptions& optio
         return options.when_exists.empty() ? catches(child, options.signal)
                                            : exists(options.when_exists);
       };
-      for (int i = 0; i < 6000 && !ready(); ++i)
+      for (int i = 0; i < 5000 && !ready(); ++i)
         std::this_thread::sleep_for(std::chrono::milliseconds(10));
       ::kill(child, options.signal);
     });
   }
   Ran ran;
-  read_both(out.ours, err.ours, ran);
+  const bool ended = read_both(out.ours, err.ours, ran);
+  if (!ended) ::kill(child, SIGKILL);
   if (sender.joinable()) sender.join();
   int status = 0;
   ::waitpid(child, &status, 0);
   ran.code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
   ::close(out.ours);
   ::close(err.ours);
+  if (!ended) throw std::runtime_error("berth said nothing for a minute: " + ran.err);
   return ran;
 }
 
