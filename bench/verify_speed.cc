@@ -11,6 +11,7 @@
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -137,7 +138,7 @@ int main(int argc, char** argv) {
   if (smoke) slots = 1000;
 
   const std::string path =
-      (std::filesystem::temp_directory_path() / fmt::format("verify_speed.{}.plan", std::clock()))
+      (std::filesystem::temp_directory_path() / fmt::format("verify_speed.{}.plan", ::getpid()))
           .string();
   fmt::print("{} slots; seconds, median of 5: wall (processor)\n\n", slots);
   fmt::print("| plan | file MiB | cells | read and verify | of it verify | freeze | total |\n");
