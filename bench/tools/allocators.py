@@ -133,6 +133,7 @@ def main(argv):
             parser.error(f"--only '{name}': the allocators are {', '.join(known)}")
     if arguments.smoke:
         arguments.model, arguments.steps, arguments.warmup, arguments.rounds = ["mlp"], 2, 4, 1
+        arguments.threads, arguments.batch = 1, 64  # two threads wait in busy loops where tests run side by side
     arguments.build_dir, arguments.data = arguments.build_dir.resolve(), arguments.data.resolve()
     with tempfile.TemporaryDirectory() as folder:
         models = [measure(model, arguments, pathlib.Path(folder)) for model in arguments.model or ["gpt", "resnet18"]]

@@ -43,6 +43,9 @@ def parse(argv):
             setattr(arguments, name, smoke if arguments.smoke else usual)
         if getattr(arguments, name) < (0 if name == "warmup" else 1):
             parser.error(f"--{name} is {getattr(arguments, name)}: it must be positive")
+    # One thread: two of them wait for each other in busy loops where tests run side by side.
+    if arguments.smoke and arguments.threads is None:
+        arguments.threads = 1
     for name in ("build_dir", "data"):
         setattr(arguments, name, getattr(arguments, name).resolve())
     for file in ("digits.csv", "text.txt"):
