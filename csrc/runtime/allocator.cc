@@ -41,6 +41,8 @@ class Notes {
   std::vector<std::pair<std::string_view, std::string>> notes_;
 };
 
+// Small, so that the pool gives back what lies between the weights when the arena takes over.
+constexpr Bytes kPoolGrowth = Bytes{64} << 10;
 // A plan is learned again when this share of a step's requests missed, in so many steps in a row.
 constexpr double kMissShare = 0.01;
 constexpr unsigned kMissingSteps = 3;
@@ -54,7 +56,7 @@ struct Allocator::State {
       : device(the_device),
         options(std::move(the_options)),
         arena(device, options.alignment),
-        pool(device, PoolOptions{.alignment = options.alignment}),
+        pool(device, PoolOptions{.alignment = options.alignment, .growth_bytes = kPoolGrowth}),
         learner(options.alignment),
         planner(Planner::Options{options.alignment, options.config.plan_time_limit_seconds,
                                  options.config.mode == Mode::kLearn ? plan_file() : std::string(),
