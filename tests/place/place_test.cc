@@ -117,6 +117,35 @@ TEST_CASE("Lanes share bytes where edges prove the order both ways", "[place][la
   }
 }
 
+TEST_CASE("Two lanes that take turns need little more than one", "[place][lane]") {
+  // Each lane has its large blocks while the other has small ones; they meet between turns.
+  Problem problem{.lanes = {{.period = 400}, {.period = 400}}};
+  std::mt19937_64 random(5);
+  for (std::uint64_t i = 0; i < 400; ++i) {
+    for (std::uint32_t lane = 0; lane < 2; ++lane) {
+      const std::uint64_t largest = (i / 20 + lane) % 2 == 0 ? 100 : 5;
+      const Bytes size = 64 * (1 + random() % largest);
+      const std::uint64_t length = 1 + random() % (20 - i % 20);
+      problem.buffers.push_back({.size = size, .birth = i, .length = length, .lane = lane});
+      if (i % 20 == 0) {
+        problem.edges.push_back(
+            {.from_lane = lane, .from_tick = i, .to_lane = 1 - lane, .to_tick = i});
+      }
+    }
+  }
+  for (std::uint32_t lane = 0; lane < 2; ++lane) {
+    problem.edges.push_back(
+        {.from_lane = lane, .from_tick = 400, .to_lane = 1 - lane, .to_tick = 0, .delta = 1});
+  }
+  const Placement joined = place(problem, {.iteration_budget = 60});
+  for (std::uint64_t run = 0; run < 4; ++run)
+    REQUIRE(Execution(problem, joined.offsets, run).run(3) == std::nullopt);
+  problem.edges.clear();
+  const Placement apart = place(problem, {.iteration_budget = 60});
+  REQUIRE(apart.high_water_mark == apart.lower_bound);
+  REQUIRE(joined.high_water_mark < apart.high_water_mark * 7 / 10);
+}
+
 TEST_CASE("Branches share bytes but for their prefix and what wraps around", "[place][branch]") {
   Problem problem{.buffers = {{.size = 2, .birth = 1, .length = 6},
                               {.size = 8, .birth = 5, .length = 3},
