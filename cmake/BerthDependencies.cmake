@@ -24,3 +24,5 @@ endforeach()
 
 find_package(Threads REQUIRED)
 find_package(ZLIB)  # reading gzip files; without it they are refused by name
+
+include(BerthHighs)  # the solver of integer programs; optional

@@ -2,6 +2,8 @@
 
 #include "csrc/core/check.h"
 #include "csrc/place/bounds.h"
+#include "csrc/place/ilp.h"
+#include "csrc/place/integer_program.h"
 
 #include <fmt/format.h>
 
@@ -45,6 +47,9 @@ Portfolio::Portfolio(const Conflicts& conflicts, const PlaceOptions& options)
 }
 
 Placement Portfolio::run() {
+  if (options_.engine.starts_with("ilp"))
+    BERTH_CHECK(!unavailable_solver(), kUsage, "engine '{}': {}", options_.engine,
+                *unavailable_solver());
   bound_ = max_load(conflicts_);
   first_plan();
   if (!done()) improve();
@@ -91,7 +96,38 @@ void Portfolio::take_dives() {
   report(false);
 }
 
+// Alone: an oracle for small problems, and what others use side by side.
+void Portfolio::integer_program() {
+  const bool tight = options_.engine == "ilp";
+  fit(pyramid_order(conflicts_, first_fit_), Fit::kFirst, "first_fit pyramid");
+  if (done()) return;
+  IlpSettings settings;
+  settings.form = tight ? IlpForm::kTight : IlpForm::kPyramid;
+  settings.seed = options_.seed;
+  settings.nodes = options_.iteration_budget == 0 ? 0 : budget_.iterations() - iterations_;
+  settings.seconds = options_.time_limit_seconds - budget_.elapsed();
+  settings.bound = bound_;
+  const Packing start = best_;
+  settings.best = &start;
+  const auto prove = [&](Bytes bound) {
+    bound_ = std::max(bound_, std::min(bound, best_.high_water_mark));
+  };
+  const IlpResult result = solve_ilp(conflicts_, first_fit_, settings,
+                                     {[&](Packing packing) {
+                                        offer(std::move(packing), options_.engine);
+                                        report(false);
+                                      },
+                                      [&](Bytes bound) {
+                                        prove(bound);
+                                        report(false);
+                                        return done();
+                                      }});
+  iterations_ += result.nodes;
+  prove(result.bound);
+}
+
 void Portfolio::improve() {
+  if (options_.engine == "ilp" || options_.engine == "ilp_pyramid") return integer_program();
   // The ranks and the first noise; then the first fits, which take longer and rarely do better, but
   // nothing may be worse than they are; then noise until the end.
   for (int wave = 1; wave < 4 && dive_search_ && !done() && !dive_search_->proven(); ++wave)

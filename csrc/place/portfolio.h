@@ -28,6 +28,7 @@ class Portfolio {
   void improve();
   void dive_wave();
   void take_dives();
+  void integer_program();
   [[nodiscard]] bool uses(std::string_view engine) const {
     return options_.engine == "auto" || options_.engine == engine;
   }
