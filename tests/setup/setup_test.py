@@ -9,7 +9,7 @@ import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-NAMES = ("Torch_DIR", "CMAKE_PREFIX_PATH", "BERTH_PYTHON", "BERTH_TORCH_ROOT", "VIRTUAL_ENV", "CONDA_PREFIX")
+NAMES = ("BERTH_HIGHS_ROOT", "Torch_DIR", "CMAKE_PREFIX_PATH", "BERTH_PYTHON", "BERTH_TORCH_ROOT", "VIRTUAL_ENV", "CONDA_PREFIX")
 
 
 def environment(**extra):
@@ -103,7 +103,7 @@ class Setup(Folder):
     def test_help_names_every_option(self):
         result = self.setup_script("--help")
         self.assertEqual(result.returncode, 0)
-        for option in ("--check", "--no-packages", "--no-torch", "--no-data"):
+        for option in ("--check", "--no-packages", "--no-torch", "--no-solver", "--no-data"):
             self.assertIn(option, result.stdout)
 
     def test_an_unknown_option_is_wrong_usage(self):
@@ -116,20 +116,28 @@ class Setup(Folder):
         self.tool("apt-get", "echo apt-get was called >&2; exit 1")
         result = self.setup_script("--check", **tools)
         self.assertEqual(result.returncode, 1)
-        for line in ("packages: missing cmake ninja-build", "torch: 2.11.0 is missing in .venv", "data: missing digits.csv text.txt"):
+        for line in ("packages: missing cmake ninja-build", "torch: 2.11.0 is missing in .venv",
+                     "solver: HiGHS 1.15.1 is missing in .venv", "data: missing digits.csv text.txt"):
             self.assertIn(line, result.stdout)
         self.assertFalse((self.folder / ".venv").exists() or (self.folder / "build").exists())
 
     def test_a_libtorch_that_is_there_is_used(self):
         root = make_libtorch(self.folder / "libtorch", "2.12.1")
-        result = self.setup_script("--no-packages", "--no-data", Torch_DIR=str(root))
+        result = self.setup_script("--no-packages", "--no-solver", "--no-data", Torch_DIR=str(root))
         self.assertEqual(result.returncode, 0)
         self.assertEqual(result.stdout, f"setup: torch: using libtorch 2.12.1 in {root}\n")
         self.assertFalse((self.folder / ".venv").exists())
 
+    def test_a_solver_that_is_there_is_used(self):
+        (self.folder / ".venv/lib/python3.12/site-packages/highsbox-1.15.1.dist-info").mkdir(parents=True)
+        arguments = "--no-packages", "--no-torch", "--no-data"
+        self.assertEqual(self.setup_script(*arguments).stdout, "setup: solver: HiGHS 1.15.1 is in .venv\n")
+        self.assertEqual(self.setup_script(*arguments, BERTH_HIGHS_ROOT="/opt/highs").stdout,
+                         "setup: solver: using HiGHS in /opt/highs\n")
+
     def test_a_libtorch_that_is_refused_ends_the_set_up(self):
         root = make_libtorch(self.folder / "libtorch", "1.13.1")
-        result = self.setup_script("--no-packages", "--no-data", Torch_DIR=str(root))
+        result = self.setup_script("--no-packages", "--no-solver", "--no-data", Torch_DIR=str(root))
         self.assertEqual(result.returncode, 1)
         self.assertIn("is 1.13.1: berth supports 2.11 and newer", result.stderr)
 
@@ -138,7 +146,7 @@ class Setup(Folder):
         self.tool("apt-cache", "echo '  Candidate: 1.0'")
         self.tool("id", "echo 1000")
         self.tool("sudo", "exit 1")
-        result = self.setup_script("--no-torch", "--no-data", **tools)
+        result = self.setup_script("--no-torch", "--no-solver", "--no-data", **tools)
         self.assertEqual(result.returncode, 1)
         self.assertIn("Please run:", result.stderr)
         self.assertIn("catch2 libfmt-dev", result.stderr)
@@ -148,7 +156,7 @@ class Setup(Folder):
                           "libflatbuffers-dev flatbuffers-compiler libxxhash-dev nlohmann-json3-dev zlib1g-dev libbenchmark-dev "
                           "valgrind libjemalloc2 libtcmalloc-minimal4t64 libmimalloc3; do echo installed $p; done")
         self.tool("apt-get", "exit 1")
-        result = self.setup_script("--no-torch", "--no-data", **tools)
+        result = self.setup_script("--no-torch", "--no-solver", "--no-data", **tools)
         self.assertEqual((result.returncode, result.stdout), (0, "setup: packages: all installed\n"), result.stderr)
 
 
