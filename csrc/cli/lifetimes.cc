@@ -1,5 +1,7 @@
 #include "csrc/cli/lifetimes.h"
 
+#include "csrc/core/bytes.h"
+#include "csrc/core/check.h"
 #include "csrc/core/interval_map.h"
 
 #include <fmt/format.h>
@@ -9,12 +11,42 @@
 #include <vector>
 
 namespace berth::cli {
+namespace {
+
+struct End {
+  std::uint64_t time;
+  bool birth;  // at one time deaths come first
+  std::size_t row;
+};
+
+// Beginnings and ends of lifetimes in the order of time.
+std::vector<End> sorted_ends(std::span<const Lifetime> rows) {
+  std::vector<End> ends;
+  ends.reserve(2 * rows.size());
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    ends.push_back({rows[i].lower, true, i});
+    ends.push_back({rows[i].upper, false, i});
+  }
+  std::sort(ends.begin(), ends.end(), [](const End& a, const End& b) {
+    return std::tie(a.time, a.birth, a.row) < std::tie(b.time, b.birth, b.row);
+  });
+  return ends;
+}
+
+}  // namespace
 
 Problem make_problem(std::span<const Lifetime> rows, Bytes alignment) {
   Problem problem;
   problem.alignment = alignment;
   problem.buffers.reserve(rows.size());
-  for (const Lifetime& row : rows) {
+  Bytes total = 0;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const Lifetime& row = rows[i];
+    const auto sum = checked_add(total, align_up(row.size, alignment));
+    BERTH_CHECK(sum, kUsage,
+                "line {}: {} bytes aligned to {} and the {} before them exceed 2^62 bytes",
+                line_of(i), row.size, alignment, total);
+    total = *sum;
     Buffer& buffer = problem.buffers.emplace_back();
     buffer.size = row.size;
     buffer.birth = row.lower;
@@ -25,22 +57,8 @@ Problem make_problem(std::span<const Lifetime> rows, Bytes alignment) {
 
 std::optional<std::string> find_overlap(std::span<const Lifetime> rows,
                                         std::span<const Bytes> offsets) {
-  struct End {
-    std::uint64_t time;
-    bool birth;  // at one time deaths come first
-    std::size_t row;
-  };
-  std::vector<End> ends;
-  ends.reserve(2 * rows.size());
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    ends.push_back({rows[i].lower, true, i});
-    ends.push_back({rows[i].upper, false, i});
-  }
-  std::sort(ends.begin(), ends.end(), [](const End& a, const End& b) {
-    return std::tie(a.time, a.birth, a.row) < std::tie(b.time, b.birth, b.row);
-  });
   IntervalMap<std::size_t> live;
-  for (const End& end : ends) {
+  for (const End& end : sorted_ends(rows)) {
     const ByteRange bytes{offsets[end.row], offsets[end.row] + rows[end.row].size};
     if (!end.birth) {
       live.erase(bytes.first);
@@ -52,6 +70,19 @@ std::optional<std::string> find_overlap(std::span<const Lifetime> rows,
     } else {
       live.insert(bytes, end.row);
     }
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> find_overload(std::span<const Lifetime> rows, Bytes alignment,
+                                         Bytes capacity) {
+  Bytes load = 0;
+  for (const End& end : sorted_ends(rows)) {
+    const Bytes size = align_up(rows[end.row].size, alignment);
+    load = end.birth ? load + size : load - size;
+    if (load > capacity)
+      return fmt::format("line {} ('{}', {} bytes) brings what is alive at time {} to {} bytes",
+                         line_of(end.row), rows[end.row].id, size, end.time, load);
   }
   return std::nullopt;
 }

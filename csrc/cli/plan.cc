@@ -107,6 +107,7 @@ struct Outcome {
   bool proven_optimal = false, proven_infeasible = false;
   std::string engine;
   double seconds = 0;
+  std::optional<std::string> overload = {};  // why the capacity cannot do
 };
 
 int report(const Options& options, const std::optional<Bytes>& capacity, const Outcome& outcome) {
@@ -121,6 +122,7 @@ int report(const Options& options, const std::optional<Bytes>& capacity, const O
                  {"seed", options.seed},
                  {"cancelled", cancelled.load()}};
     if (capacity) {
+      if (outcome.overload) json["reason"] = *outcome.overload;
       json["capacity_bytes"] = *capacity;
       json["fits"] = fits;
       json["proven_infeasible"] = outcome.proven_infeasible;
@@ -145,6 +147,7 @@ int report(const Options& options, const std::optional<Bytes>& capacity, const O
                         fits                        ? "it fits"
                         : outcome.proven_infeasible ? "it does not fit, proven"
                                                     : "nothing that fits was found");
+    if (outcome.overload) text += fmt::format("               {}\n", *outcome.overload);
   }
   if (!options.output.empty() && fits) text += fmt::format("wrote {}\n", options.output);
   print(printable(text));
@@ -171,7 +174,8 @@ int plan_lifetimes(const Options& options) {
   return report(
       options, capacity,
       {"buffer", rows.size(), placement.high_water_mark, placement.lower_bound,
-       placement.proven_optimal, placement.proven_infeasible, placement.engine, placement.seconds});
+       placement.proven_optimal, placement.proven_infeasible, placement.engine, placement.seconds,
+       capacity ? find_overload(rows, problem.alignment, *capacity) : std::nullopt});
 }
 
 int plan_trace(const Options& options) {

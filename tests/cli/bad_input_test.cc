@@ -76,6 +76,30 @@ TEST_CASE("A wrong line of a CSV is named", "[cli][bad-input]") {
   refuse(folder / "huge.csv", "line 2");
 }
 
+TEST_CASE("Every wrong row of lifetimes is named with its line", "[cli][bad-input]") {
+  const TemporaryFolder folder;
+  const std::string good = "id,lower,upper,size\na,0,4,4611686018427387000\n";
+  for (const auto& [row, message] : std::vector<std::pair<std::string, std::string>>{
+           {"b,0,4,0\n", "line 3 has size 0"},
+           {"b,4,4,1\n", "line 3 has the lifetime [4, 4), which is empty"},
+           {"b,4,2,1\n", "line 3 has the lifetime [4, 2), which is reversed"},
+           {"b,0,4,4611686018427387000\n", "line 3 brings the sum of sizes above the limit"},
+           {"a,0,4,1\n", "line 3 has the id 'a' again"},
+           {"b,0,4,18446744073709551616\n", "line 3"}}) {
+    write_text(folder / "rows.csv", good + row);
+    refuse(folder / "rows.csv", message);
+  }
+}
+
+TEST_CASE("An alignment that makes the sizes too large is refused with the line",
+          "[cli][bad-input]") {
+  const TemporaryFolder folder;
+  write_text(folder / "rows.csv", "id,lower,upper,size\na,0,4,100\nb,2,5,50\n");
+  const Ran ran = run_berth({"plan", folder / "rows.csv", "--alignment", "4611686018427387904"});
+  REQUIRE(ran.code == 2);
+  REQUIRE_THAT(ran.err, Contains("line 3: 50 bytes aligned to 4611686018427387904"));
+}
+
 TEST_CASE("Every prefix of a plan is refused", "[cli][bad-input]") {
   const TemporaryFolder folder;
   write_text(folder / "run.csv", events_csv(4));

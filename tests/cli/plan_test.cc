@@ -4,6 +4,8 @@
 #include "tests/cli/program.h"
 #include "tests/support/temporary_folder.h"
 
+#include <berth/place.h>
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -36,6 +38,11 @@ const char* const kRows =
     "b,0,4,100\n"
     "c,4,8,100\n"
     "d,2,6,50\n";
+
+// Of 6 bytes at most are alive at a time, yet 7 are needed.
+const char* const kAboveMaxLoad =
+    "id,lower,upper,size\n"
+    "a,0,1,4\nb,0,4,1\nc,2,3,2\nd,2,7,3\ne,3,10,1\nf,4,5,2\ng,7,8,4\n";
 
 }  // namespace
 
@@ -137,6 +144,45 @@ TEST_CASE("A capacity below the bound is a proven no and nothing is written", "[
   const Ran ran = run_berth({"plan", folder / "rows.csv", "--capacity", "449"});
   REQUIRE(ran.code == 1);
   REQUIRE_THAT(ran.out, Contains("it does not fit, proven"));
+}
+
+TEST_CASE("A capacity that one moment exceeds is refused with the line that does", "[cli][plan]") {
+  const TemporaryFolder folder;
+  write_text(folder / "rows.csv", kRows);
+  const std::string reason = "line 5 ('d', 50 bytes) brings what is alive at time 2 to 450 bytes";
+  const nlohmann::json json = run_berth_json({"plan", folder / "rows.csv", "--capacity", "449"}, 1);
+  REQUIRE(json["reason"] == reason);
+  REQUIRE_THAT(run_berth({"plan", folder / "rows.csv", "--capacity", "449"}).out, Contains(reason));
+}
+
+TEST_CASE("What was not found in time is told from what is proven not to be", "[cli][plan]") {
+  const TemporaryFolder folder;
+  write_text(folder / "rows.csv", kAboveMaxLoad);
+  const nlohmann::json json =
+      run_berth_json({"plan", folder / "rows.csv", "--capacity", "6", "--engine", "first_fit"}, 1);
+  REQUIRE(json["fits"] == false);
+  REQUIRE(json["proven_infeasible"] == false);
+  REQUIRE_FALSE(json.contains("reason"));
+  REQUIRE(json["arena_bytes"] == 7);
+  REQUIRE_THAT(
+      run_berth({"plan", folder / "rows.csv", "--capacity", "6", "--engine", "first_fit"}).out,
+      Contains("nothing that fits was found"));
+}
+
+TEST_CASE("Every engine plans and an unknown one is answered with their names", "[cli][plan]") {
+  const TemporaryFolder folder;
+  write_text(folder / "rows.csv", kAboveMaxLoad);
+  const Ran unknown = run_berth({"plan", folder / "rows.csv", "--engine", "magic"});
+  REQUIRE(unknown.code == 2);
+  for (const std::string& engine : berth::place_engines()) {
+    REQUIRE_THAT(unknown.err, Contains(engine));
+    const Ran ran = run_berth({"plan", folder / "rows.csv", "--engine", engine, "--json",
+                               "--time-limit", "0.05", "--threads", "2"});
+    INFO(engine << ": " << ran.err);
+    // The integer program needs a library that may be missing.
+    if (ran.code == 2) REQUIRE_THAT(ran.err, Contains("HiGHS"));
+    if (ran.code != 2) REQUIRE(nlohmann::json::parse(ran.out)["arena_bytes"] == 7);
+  }
 }
 
 TEST_CASE("A wrong capacity or alignment is wrong usage", "[cli][plan]") {
