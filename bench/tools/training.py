@@ -69,12 +69,12 @@ class Training:
         return result
 
     def counts(self, result):
-        """Per measured step: hits, misses (requests that an active plan did not serve), all requests."""
+        """Per measured step: hits, misses (requests that did not get the bytes that an active plan has for them), all requests."""
         after, before = result.get("stats"), result.get("stats_after_warmup")
         if not after or not before:
             return None
         per_step = lambda *names: sum(after[name] - before[name] for name in names) / len(result["steps"])  # noqa: E731
-        return {"hits": per_step("hits"), "misses": per_step("misses_size", "misses_busy", "misses_lane"),
+        return {"hits": per_step("hits"), "misses": per_step("lent", "misses_size", "misses_busy", "misses_lane"),
                 "unplanned": per_step("unplanned"), "requests": per_step("requests")}
 
     def record_and_plan(self, folder, time_limit, steps=6):

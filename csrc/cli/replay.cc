@@ -65,6 +65,7 @@ Json to_json(const ReplayResult& result) {
                {"driver_calls", or_null(result.driver_calls)},
                {"ns_per_operation", or_null(result.ns_per_operation)},
                {"hits", or_null(result.hits)},
+               {"lent", or_null(result.lent)},
                {"misses", or_null(result.misses)},
                {"unplanned", or_null(result.unplanned)},
                {"realigned", or_null(result.realigned)},
@@ -100,6 +101,7 @@ std::string to_text(const Options& options, const Workload& workload, Bytes live
                {"reserved peak"},
                {"over live"},
                {"hits"},
+               {"lent"},
                {"misses"},
                {"driver calls"},
                {"ns/operation"}});
@@ -110,7 +112,7 @@ std::string to_text(const Options& options, const Workload& workload, Bytes live
                    ? fmt::format("{:.3f}", static_cast<double>(*result.reserved_peak) /
                                                static_cast<double>(live_peak))
                    : "-",
-               count_or_dash(result.hits), count_or_dash(result.misses),
+               count_or_dash(result.hits), count_or_dash(result.lent), count_or_dash(result.misses),
                count_or_dash(result.driver_calls),
                result.ns_per_operation ? fmt::format("{:.0f}", *result.ns_per_operation) : "-"});
   }

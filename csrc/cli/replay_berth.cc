@@ -79,6 +79,7 @@ ReplayResult replay_berth(const Workload& workload, const ReplayBerthOptions& op
   result.driver_calls = stats.driver_calls;
   result.ns_per_operation = driven.ns_per_operation;
   result.hits = stats.hits;
+  result.lent = stats.lent;
   result.misses = misses_of(stats);
   result.unplanned = stats.unplanned;
   result.realigned = stats.realigned;

@@ -20,7 +20,7 @@ struct ReplayResult {
   std::optional<Bytes> reserved_peak;
   std::optional<std::uint64_t> driver_calls;
   std::optional<double> ns_per_operation;  // of allocations and frees; planning is not in it
-  std::optional<std::uint64_t> hits, misses, unplanned, realigned;
+  std::optional<std::uint64_t> hits, lent, misses, unplanned, realigned;
   std::optional<Bytes> arena;     // of the plan at the end
   std::vector<ReplayStep> steps;  // where they were asked for and are known
   bool out_of_memory = false;

@@ -254,6 +254,9 @@ void* Allocator::State::allocate_slowly(Bytes size, LaneKey lane, trace::Tag tag
     case Served::kHit:
       ++counters.hits;
       break;
+    case Served::kLent:
+      ++counters.lent;
+      break;
     case Served::kMissSize:
       ++counters.misses_size;
       break;

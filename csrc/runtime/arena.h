@@ -17,6 +17,7 @@ namespace berth {
 // Where a request that the arena was asked for went.
 enum class Served : std::uint8_t {
   kHit,        // at its planned offset
+  kLent,       // its own bytes are in use: at others that the plan needs for nobody now
   kMissSize,   // another request than the plan expects here
   kMissBusy,   // its bytes are still in use, or could not be waited for
   kMissLane,   // the lane has no sequence in the plan
@@ -45,7 +46,7 @@ class Arena {
 
   struct Outcome {
     Served served = Served::kUnplanned;
-    void* pointer = nullptr;  // set for a hit alone
+    void* pointer = nullptr;  // set where the arena serves: for a hit and what is lent
     Bytes size = 0;           // of the slot
     bool realigned = false;   // a jump was made
   };
@@ -218,6 +219,16 @@ class Arena {
     Bytes offset = 0;
     std::vector<LaneKey> lanes;
   };
+  // Bytes that no planned block of any lane has or will have while the position of `lane` is in
+  // [from, until) of `sequence`. A jump and the end of a step make them void.
+  struct Gaps {
+    const Lane* lane = nullptr;  // null: void
+    std::uint32_t sequence = 0;
+    std::uint32_t from = 0, until = 0;
+    std::vector<ByteRange> ranges;  // ascending
+    std::uint64_t walked = 0;       // slots that searches for gaps have looked at
+    std::uint64_t busy = 0;         // requests that asked for a gap
+  };
 
   [[nodiscard]] Bytes rounded(Bytes requested) const noexcept {
     return (requested + alignment_ - 1) & ~(alignment_ - 1);
@@ -256,6 +267,9 @@ class Arena {
   Outcome allocate_resting(Lane& lane, Bytes requested, std::uint64_t id);
   Outcome hand_out(Lane& lane, PlanLookup::SlotIndex slot, Bytes requested, std::uint64_t id);
   bool may_have(const Lane& lane, const PlanLookup::Entry& entry, Bytes size);
+  Outcome lend(Lane& lane, const PlanLookup::Entry& wanted, Bytes requested, std::uint64_t id);
+  [[nodiscard]] std::optional<ByteRange> unused_in(ByteRange gap, Bytes size) const;
+  [[nodiscard]] bool find_gaps(const Lane& lane, const PlanLookup::Entry& wanted);
   bool wait_for_guards(LaneKey key, ByteRange bytes, bool shared);
   Freed free_slowly(Bytes offset, std::optional<LaneKey> freeing) noexcept;
   bool guard(ByteRange bytes, LaneKey source, bool shared_only) noexcept;
@@ -294,6 +308,7 @@ class Arena {
   bool dormant_ = false;  // a plan is active, its memory is not committed yet
 
   IntervalMap<Stray> strays_;
+  Gaps gaps_;
   IntervalMap<std::uint32_t>
       live_shared_;  // live shared slots, by offset: the plan lane that has them
   IntervalMap<int> pins_;

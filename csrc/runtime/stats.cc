@@ -9,6 +9,7 @@ std::string Stats::to_json() const {
       {"requests", requests},
       {"frees", frees},
       {"hits", hits},
+      {"lent", lent},
       {"misses_size", misses_size},
       {"misses_busy", misses_busy},
       {"misses_lane", misses_lane},

@@ -10,10 +10,11 @@ namespace berth {
 // Counters of one allocator since its start. Sizes are bytes. `hits` and all `misses_`, and the
 // pool's, say why each request went where it went.
 struct Stats {
-  // Requests, each counted once under hits, a miss or `unplanned`.
+  // Requests, each counted once under hits, `lent`, a miss or `unplanned`.
   std::uint64_t requests = 0;
   std::uint64_t frees = 0;
   std::uint64_t hits = 0;         // served at the planned offset
+  std::uint64_t lent = 0;         // in the arena, at the bytes of a slot that stands empty
   std::uint64_t misses_size = 0;  // another request than the plan expects
   std::uint64_t misses_busy = 0;  // its bytes are still in use
   std::uint64_t misses_lane = 0;  // a stream or thread without a sequence

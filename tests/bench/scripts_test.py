@@ -24,7 +24,7 @@ off = mode == "off"
 losses = ["%08x" % (0x40000000 - i) for i in range(steps + warmup)]
 if os.environ.get("DIFFER_IN") == mode:
     losses[-1] = "7fc00000"
-stats = lambda n: None if off else {"hits": 10 * n, "misses_size": n, "misses_busy": 0, "misses_lane": 0,
+stats = lambda n: None if off else {"hits": 10 * n, "lent": 0, "misses_size": n, "misses_busy": 0, "misses_lane": 0,
                                     "unplanned": 0, "requests": 11 * n, "arena": 2048, "arena_bound": 1024}
 json.dump({"model": options["--model"], "description": "a fake", "losses_hex": losses,
            "steps": [{"ms": 20.0 if off else 10.0, "minor_faults": 5000 if off else 0}] * steps,

@@ -29,7 +29,7 @@ TEST_CASE("Replaying says what each allocator held under the promised names", "[
   for (const auto& [name, result] : json["allocators"].items()) {
     INFO(name << result.dump());
     for (const char* field :
-         {"reserved_peak_bytes", "driver_calls", "ns_per_operation", "hits", "misses"})
+         {"reserved_peak_bytes", "driver_calls", "ns_per_operation", "hits", "lent", "misses"})
       REQUIRE(result.contains(field));
     if (name == "glibc" && kSanitized) continue;
     REQUIRE(result["reserved_peak_bytes"].get<std::uint64_t>() >= live);
@@ -98,13 +98,17 @@ TEST_CASE("Changed requests cost a handful of misses and not the plan", "[cli][r
   const TemporaryFolder folder;
   write_text(folder / "run.csv", events_csv(40, 100));
   for (const char* change : {"insert:0.002", "drop:0.002", "resize:0.002", "swap:0.002"}) {
-    const auto planned = run_berth_json({"replay", folder / "run.csv", "--allocator", "planned",
-                                         "--perturb", change})["allocators"]["planned"];
+    const auto json = run_berth_json(
+        {"replay", folder / "run.csv", "--allocator", "planned", "--perturb", change});
+    const auto& planned = json["allocators"]["planned"];
     INFO(change << planned.dump());
     // About 15 changes in 37 steps of 200 requests.
     REQUIRE(planned["hits"].get<int>() > 36 * 200 * 9 / 10);
     REQUIRE(planned["misses"].get<int>() + planned["realigned"].get<int>() > 0);
     REQUIRE(planned["misses"].get<int>() < 300);
+    const auto counted = [&](const char* name) { return planned[name].get<std::uint64_t>(); };
+    REQUIRE(counted("hits") + counted("lent") + counted("misses") + counted("unplanned") ==
+            json["requests"].get<std::uint64_t>());
   }
 }
 

@@ -154,6 +154,39 @@ TEST_CASE("A lifetime may wrap around into the next step", "[arena]") {
   }
 }
 
+// A on [128, 192) at tick 0, B and C on [0, 64) at ticks 1 and 2, D on [64, 128) at tick 3.
+const Plan kTwoOnOne = plan_of({sequence_of({{128, 64, 1}, {0, 64, 1}, {0, 60, 1}, {64, 64, 1}})});
+
+TEST_CASE("A request whose bytes are in use is lent bytes that nobody needs until it ends",
+          "[arena]") {
+  HostServing serving(kTwoOnOne);
+  void* a = serving.hit(64);
+  REQUIRE(serving.free(a));
+  void* b = serving.hit(64);
+  const Arena::Outcome c = serving.arena.allocate(60, 0, 0);
+  REQUIRE(c.served == Served::kLent);
+  REQUIRE(c.pointer == a);  // D is to come
+  REQUIRE(serving.arena.is_valid() == "");
+  REQUIRE(serving.arena.off_schedule() == 2);
+  REQUIRE(serving.hit(64) != nullptr);
+  REQUIRE(serving.free(c.pointer));
+  REQUIRE_FALSE(serving.free(c.pointer));
+  REQUIRE(serving.free(b));
+  REQUIRE(serving.arena.off_schedule() == 0);
+}
+
+TEST_CASE("Bytes that were lent are not handed out while they are kept", "[arena]") {
+  HostServing serving(kTwoOnOne);
+  REQUIRE(serving.free(serving.hit(64)));
+  void* b = serving.hit(64);
+  void* lent = serving.arena.allocate(60, 0, 0).pointer;
+  REQUIRE(lent != nullptr);
+  void* d = serving.hit(64);
+  serving.arena.mark(0);
+  REQUIRE(serving.miss(64) == Served::kMissBusy);  // A: nothing else is left to lend either
+  for (void* pointer : {b, lent, d}) REQUIRE(serving.free(pointer));
+}
+
 TEST_CASE("Frees of what is not live are found", "[arena]") {
   HostServing serving(kThreeOnOne);
   auto* a = static_cast<std::byte*>(serving.hit(64));

@@ -1,0 +1,80 @@
+// What one change costs: a recorded run is learned, then replayed with one request of its last
+// steps inserted, dropped, resized or swapped with the next, at one place after the other. A table
+// of misses.
+
+#include "bench/one_change.h"
+#include "csrc/cli/replay_berth.h"
+#include "csrc/trace/file.h"
+
+#include <berth/error.h>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <numeric>
+#include <string>
+#include <vector>
+
+namespace {
+
+using namespace berth;
+using namespace berth::cli;
+
+void print(const std::string& file, const char* kind, std::vector<std::uint64_t> misses) {
+  if (misses.empty()) return;
+  std::sort(misses.begin(), misses.end());
+  const auto count = static_cast<double>(misses.size());
+  const double mean =
+      static_cast<double>(std::accumulate(misses.begin(), misses.end(), std::uint64_t{0})) / count;
+  const auto at = [&](double share) {
+    return misses[static_cast<std::size_t>(share * (count - 1))];
+  };
+  fmt::print("| {:<16} | {:<10} | {:>7} | {:>6.2f} | {:>6} | {:>6} | {:>6} |\n", file, kind,
+             misses.size(), mean, at(0.5), at(0.95), at(1.0));
+  std::fflush(stdout);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app(
+      "What one inserted, dropped, resized or swapped request costs once a run was learned");
+  std::vector<std::string> files;
+  std::size_t changes = 200;
+  app.add_option("FILE", files, "traces or event CSVs")->required();
+  app.add_option("--changes", changes, "places a kind, evenly over the learned part");
+  bool verbose = false;
+  app.add_flag("--verbose", verbose, "a line a change");
+  CLI11_PARSE(app, argc, argv);
+  try {
+    fmt::print("| {:<16} | {:<10} | {:>7} | {:>6} | {:>6} | {:>6} | {:>6} |\n", "run", "change",
+               "changes", "mean", "median", "95 %", "worst");
+    fmt::print("| --- | --- | ---: | ---: | ---: | ---: | ---: |\n");
+    for (const std::string& file : files) {
+      const Workload workload = make_workload(read_trace(file));
+      const auto misses = [](const Workload& run) {
+        return replay_berth(run, ReplayBerthOptions{.planned = true}).misses.value_or(0);
+      };
+      const std::uint64_t undisturbed = misses(workload);
+      const std::vector<std::size_t> places = bench::places_to_change(workload);
+      const std::size_t stride = std::max<std::size_t>(1, places.size() / changes);
+      const std::string name = std::filesystem::path(file).stem().stem().string();
+      for (const bench::Change& change : bench::kChanges) {
+        std::vector<std::uint64_t> costs;
+        for (std::size_t k = 0; k < places.size(); k += stride) {
+          Workload changed = workload;
+          if (!change.apply(changed, places[k])) continue;
+          const std::uint64_t now = misses(changed);
+          costs.push_back(now > undisturbed ? now - undisturbed : 0);
+          if (verbose) fmt::print("{} {} at {}: {}\n", name, change.name, k, costs.back());
+        }
+        print(name, change.name, std::move(costs));
+      }
+    }
+  } catch (const Error& error) {
+    fmt::print(stderr, "divergence: {}\n", error.what());
+    return 1;
+  }
+}

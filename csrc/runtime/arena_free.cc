@@ -1,0 +1,140 @@
+#include "csrc/runtime/arena.h"
+
+#include <algorithm>
+#include <utility>
+
+// How an arena takes blocks back, and what other lanes wait for before they have the bytes.
+namespace berth {
+
+Arena::Freed Arena::free_slowly(Bytes offset, std::optional<LaneKey> freeing) noexcept {
+  Freed freed;
+  LaneKey owner = 0;
+  bool shared = false;
+  const PlanLookup::CellIndex index = lookup_ ? lookup_->cell_at(offset) : PlanLookup::kNone;
+  if (index != PlanLookup::kNone && cells_[index].slot != PlanLookup::kNone) {
+    Cell& cell = cells_[index];
+    const PlanLookup::SlotIndex slot = cell.slot & ~kOffSchedule;
+    const PlanLookup::Entry& entry = entries_[slot];
+    freed.late = (cell.slot & kOffSchedule) != 0;
+    if (freed.late) strays_.erase(offset);
+    if (entry.shared) live_shared_.erase(offset);
+    shared = entry.shared != 0;
+    const std::uint32_t plan_lane = lookup_->plan().sequences[lookup_->sequence_of(slot)].lane;
+    for (const auto& lane : lanes_) {
+      if (lane->mode != Lane::Mode::kUnbound && lane->plan_lane == plan_lane) owner = lane->key;
+    }
+    freed.requested = entry.requested;
+    freed.id = cell.id;
+    cell.slot = PlanLookup::kNone;
+  } else {
+    const Stray* stray = strays_.find(offset);
+    if (stray == nullptr || stray->freed) return freed;
+    freed.requested = stray->requested;
+    freed.id = stray->id;
+    freed.late = true;
+    owner = stray->owner;
+    strays_.erase(offset);
+  }
+  freed.found = true;
+  freed.size = rounded(freed.requested);
+  note_taken_back(freed.size, freed.requested);
+
+  // Record first, let go after: the event must cover all work queued before the bytes count as
+  // free.
+  const ByteRange bytes{offset, offset + freed.size};
+  bool guarded = true;
+  if (freeing && *freeing != owner) guarded &= guard(bytes, *freeing, false);
+  for (std::size_t i = 0; i < uses_.size(); ++i) {
+    if (uses_[i].offset != offset) continue;
+    for (const LaneKey lane : uses_[i].lanes) guarded &= guard(bytes, lane, false);
+    uses_[i] = std::move(uses_.back());
+    uses_.pop_back();
+    break;
+  }
+  if (shared) guarded &= guard(bytes, owner, true);
+  if (!guarded) {
+    freed.device_error = true;
+    strays_.insert(bytes, Stray{PlanLookup::kNone, freed.requested, owner, freed.id, true});
+  }
+  recount();
+  return freed;
+}
+
+// Makes other lanes wait, before they have the bytes, for all that `source` has queued until now.
+bool Arena::guard(ByteRange bytes, LaneKey source, bool shared_only) noexcept {
+  if (!device_.properties().asynchronous) return true;
+  DeviceEvent event = 0;
+  if (!device_.record(source, &event).ok()) {
+    ++device_errors_;
+    return false;
+  }
+  if (event == 0) return true;
+  // A later event of the same lane covers an earlier one on the same bytes.
+  for (Guard& guard : guards_) {
+    if (guard.source != source || guard.bytes != bytes || guard.shared_only != shared_only)
+      continue;
+    device_.destroy(guard.event);
+    guard.event = event;
+    guard.waited.clear();
+    return true;
+  }
+  guards_.push_back(Guard{bytes, event, source, shared_only, {}});
+  if (!shared_only) ++attention_;
+  return true;
+}
+
+void Arena::poll_guards(bool synchronized) noexcept {
+  std::erase_if(guards_, [&](const Guard& guard) {
+    bool complete = synchronized;
+    if (!complete && !device_.query(guard.event, &complete).ok()) {
+      ++device_errors_;
+      complete = false;
+    }
+    if (complete) device_.destroy(guard.event);
+    return complete;
+  });
+  if (synchronized) {
+    std::vector<Bytes> done;
+    for (const auto& [offset, stray] : strays_) {
+      if (stray.second.freed) done.push_back(offset);
+    }
+    for (const Bytes offset : done) strays_.erase(offset);
+  }
+  recount();
+}
+
+void Arena::record_use(const void* pointer, LaneKey key) noexcept {
+  const Bytes offset = static_cast<Bytes>(static_cast<const std::byte*>(pointer) - base_);
+  const std::optional<Block> block = find(pointer);
+  if (!block) return;
+  for (Uses& uses : uses_) {
+    if (uses.offset != offset) continue;
+    if (std::find(uses.lanes.begin(), uses.lanes.end(), key) == uses.lanes.end())
+      uses.lanes.push_back(key);
+    return;
+  }
+  uses_.push_back({offset, {key}});
+}
+
+std::optional<Arena::Block> Arena::find(const void* pointer) const noexcept {
+  const Bytes offset = static_cast<Bytes>(static_cast<const std::byte*>(pointer) - base_);
+  const PlanLookup::CellIndex index = lookup_ ? lookup_->cell_at(offset) : PlanLookup::kNone;
+  if (index != PlanLookup::kNone && cells_[index].slot != PlanLookup::kNone) {
+    return Block{entries_[cells_[index].slot & ~kOffSchedule].requested, cells_[index].id};
+  }
+  const Stray* stray = strays_.find(offset);
+  if (stray == nullptr || stray->freed) return std::nullopt;
+  return Block{stray->requested, stray->id};
+}
+
+void Arena::pin(ByteRange range) {
+  pins_.insert(range, 0);
+  recount();
+}
+
+void Arena::unpin(ByteRange range) noexcept {
+  pins_.erase(range.first);
+  recount();
+}
+
+}  // namespace berth

@@ -1,0 +1,102 @@
+#include "csrc/runtime/arena.h"
+
+#include <algorithm>
+#include <new>
+#include <utility>
+
+// What an arena does for a request whose planned bytes are in use.
+namespace berth {
+
+// A block that overstays keeps every later tenant from its bytes: after one change in a run of
+// equal requests that can be a hundred, since a request that looks like the one before it is served
+// there, however long it then lives. Elsewhere in the arena there are bytes that the plan needs for
+// nobody while such a tenant lives: those of slots that stand empty, and those of times past or to
+// come.
+//
+// Sound by the rule: all that is live and on schedule now was live when the gaps were found or was
+// planned to be born since, so it lies outside of them; all else that is live is off schedule, and
+// looked up. What is lent is off schedule until it is freed.
+Arena::Outcome Arena::lend(Lane& lane, const PlanLookup::Entry& wanted, Bytes requested,
+                           std::uint64_t id) {
+  const Outcome miss{Served::kMissBusy, nullptr, 0, false};
+  const Bytes size = rounded(requested);
+  try {
+    if (!find_gaps(lane, wanted)) return miss;
+    for (const ByteRange gap : gaps_.ranges) {
+      const std::optional<ByteRange> bytes = unused_in(gap, size);
+      if (!bytes || !wait_for_guards(lane.key, *bytes, true)) continue;
+      strays_.insert(*bytes, Stray{PlanLookup::kNone, requested, lane.key, id, false});
+      ++attention_;
+      note_handed_out(size, requested);
+      return {Served::kLent, base_ + bytes->first, size, false};
+    }
+  } catch (const std::bad_alloc&) {
+    // Host memory is short: the pool may still have a block.
+  }
+  return miss;
+}
+
+// The first bytes of a gap that nothing off schedule and no captured graph has.
+std::optional<ByteRange> Arena::unused_in(ByteRange gap, Bytes size) const {
+  ByteRange bytes{gap.first, gap.first + size};
+  while (bytes.last <= gap.last) {
+    auto taken = strays_.find_touching(bytes);
+    if (!taken) taken = pins_.find_touching(bytes);
+    if (!taken) return bytes;
+    const Bytes first = align_up(taken->last, alignment_);
+    bytes = {first, first + size};
+  }
+  return std::nullopt;
+}
+
+// To look for gaps is a walk over the plan. They hold for a while, and a request that found its
+// bytes in use pays for a few slots of it only, so that a plan that no longer fits costs no more
+// for them.
+bool Arena::find_gaps(const Lane& lane, const PlanLookup::Entry& wanted) {
+  constexpr std::uint32_t kHold = 64;        // ticks
+  constexpr std::uint64_t kSlotsPaid = 256;  // by a request
+  constexpr std::uint64_t kWalksAtOnce = 16;
+  ++gaps_.busy;
+  const std::uint32_t period = lookup_->plan().sequences[lane.sequence].period;
+  const bool valid = gaps_.lane == &lane && gaps_.sequence == lane.sequence &&
+                     gaps_.from <= lane.position && lane.position < gaps_.until;
+  // The longer gaps hold, the smaller they are.
+  const std::uint32_t hold = std::max(kHold, 2 * std::min(wanted.length, period));
+  const std::uint32_t left = gaps_.until - lane.position;
+  const bool right = valid && (left >= wanted.length || gaps_.until == period) && left <= 2 * hold;
+  if (right || gaps_.walked > kWalksAtOnce * lookup_->slot_count() + kSlotsPaid * gaps_.busy)
+    return valid;
+  gaps_.walked += lookup_->slot_count();
+
+  const std::uint32_t from = lane.position;
+  const std::uint32_t until = std::min(period, from + hold);
+  std::vector<ByteRange> needed;
+  for (PlanLookup::SlotIndex slot = 0; slot < lookup_->slot_count(); ++slot) {
+    const PlanLookup::Entry& entry = entries_[slot];
+    if (entry.cell == PlanLookup::kNone) continue;
+    // Other lanes may be anywhere in their own step.
+    const bool own = lookup_->plan().sequences[lookup_->sequence_of(slot)].lane == lane.plan_lane;
+    const bool live = (cells_[entry.cell].slot & ~kOffSchedule) == slot;
+    const bool to_come = entry.birth > from && entry.birth < until;
+    if (!own || live || to_come)
+      needed.push_back({entry.offset, entry.offset + rounded(entry.requested)});
+  }
+  std::sort(needed.begin(), needed.end(),
+            [](ByteRange a, ByteRange b) { return a.first < b.first; });
+  std::vector<ByteRange> ranges;
+  Bytes first = 0;
+  for (const ByteRange range : needed) {
+    if (range.first > first) ranges.push_back({first, range.first});
+    first = std::max(first, range.last);
+  }
+  const Bytes last = lookup_->plan().arena_bytes;
+  if (first < last) ranges.push_back({first, last});
+  gaps_.lane = &lane;
+  gaps_.sequence = lane.sequence;
+  gaps_.from = from;
+  gaps_.until = until;
+  gaps_.ranges = std::move(ranges);
+  return true;
+}
+
+}  // namespace berth
