@@ -16,8 +16,8 @@ Placement place(const Problem& problem, const PlaceOptions& options) {
 Bytes lower_bound(const Problem& problem) { return packing::max_load(packing::Conflicts(problem)); }
 
 const std::vector<std::string>& place_engines() {
-  static const std::vector<std::string> kEngines = {"auto", "first_fit", "dive", "ilp",
-                                                    "ilp_pyramid"};
+  static const std::vector<std::string> kEngines = {"auto",  "first_fit", "dive",
+                                                    "exact", "ilp",       "ilp_pyramid"};
   return kEngines;
 }
 

@@ -68,13 +68,16 @@ Placement Portfolio::run() {
 
 // Something legal, whatever the budget: from an earlier placement where there is one.
 void Portfolio::first_plan() {
-  if (uses("dive")) {
-    if (auto strips = make_strips(conflicts_)) {
-      dive_search_.emplace(std::move(*strips), options_.seed, threads_);
-    }
+  StripSettings settings{.dives = uses("dive"),
+                         .exact = uses("exact"),
+                         .seed = options_.seed,
+                         .threads = threads_,
+                         .capacity = options_.capacity};
+  if (settings.dives || settings.exact) {
+    if (auto strips = make_strips(conflicts_)) strip_search_.emplace(std::move(*strips), settings);
   }
   const bool warm = !options_.warm_start.empty();
-  if (warm || !dive_search_) {
+  if (warm || !strip_search_) {
     std::vector<Bytes> births;
     if (!warm) {
       for (const Buffer& buffer : conflicts_.problem().buffers) births.push_back(buffer.birth);
@@ -83,16 +86,17 @@ void Portfolio::first_plan() {
     ++iterations_;
     offer(*first_fit_.run(order, Fit::kFirst, std::numeric_limits<Bytes>::max(), nullptr),
           warm ? "first_fit warm" : "first_fit birth");
-    if (!dive_search_ || done()) return;
+    if (!strip_search_ || done()) return;
   }
-  dive_search_->first_dives();
-  take_dives();
+  strip_search_->first_dives();
+  take_strips();
 }
 
-void Portfolio::take_dives() {
-  iterations_ += dive_search_->dives() - dives_taken_;
-  dives_taken_ = dive_search_->dives();
-  offer(dive_search_->packing(conflicts_.size()), dive_search_->engine());
+void Portfolio::take_strips() {
+  iterations_ += strip_search_->iterations() - strip_iterations_;
+  strip_iterations_ = strip_search_->iterations();
+  bound_ = std::max(bound_, strip_search_->bound());
+  offer(strip_search_->packing(conflicts_.size()), strip_search_->engine());
   report(false);
 }
 
@@ -130,21 +134,21 @@ void Portfolio::improve() {
   if (options_.engine == "ilp" || options_.engine == "ilp_pyramid") return integer_program();
   // The ranks and the first noise; then the first fits, which take longer and rarely do better, but
   // nothing may be worse than they are; then noise until the end.
-  for (int wave = 1; wave < 4 && dive_search_ && !done() && !dive_search_->proven(); ++wave)
-    dive_wave();
+  for (int wave = 1; wave < 4 && strip_search_ && !done() && !strip_search_->proven(); ++wave)
+    strip_wave();
   if (uses("first_fit") && !done()) first_fits();
-  while (dive_search_ && !done() && !dive_search_->proven()) dive_wave();
+  while (strip_search_ && !done() && !strip_search_->proven()) strip_wave();
 }
 
-void Portfolio::dive_wave() {
-  dive_search_->next_wave(budget_.iterations() - iterations_, budget_, [&] { report(false); });
-  take_dives();
+void Portfolio::strip_wave() {
+  strip_search_->next_wave(budget_.iterations() - iterations_, budget_, [&] { report(false); });
+  take_strips();
 }
 
 void Portfolio::first_fits() {
   // What the dives put side by side, interleaved as far as edges allow.
-  if (dive_search_) {
-    fit(ascending(dive_search_->own_offsets(conflicts_.size())), Fit::kFirst,
+  if (strip_search_) {
+    fit(ascending(strip_search_->own_offsets(conflicts_.size())), Fit::kFirst,
         "dive then first_fit");
   }
   const std::vector<Bytes> loads = largest_loads(conflicts_);

@@ -2,8 +2,8 @@
 
 #include "csrc/place/budget.h"
 #include "csrc/place/conflicts.h"
-#include "csrc/place/dive_search.h"
 #include "csrc/place/first_fit.h"
+#include "csrc/place/strip_search.h"
 
 #include <berth/place.h>
 
@@ -26,8 +26,8 @@ class Portfolio {
   void first_fits();
   void fit(const std::vector<Index>& order, Fit fit, const std::string& name);
   void improve();
-  void dive_wave();
-  void take_dives();
+  void strip_wave();
+  void take_strips();
   void integer_program();
   [[nodiscard]] bool uses(std::string_view engine) const {
     return options_.engine == "auto" || options_.engine == engine;
@@ -43,12 +43,12 @@ class Portfolio {
   unsigned threads_;
   Budget budget_;
   FirstFit first_fit_;
-  std::optional<DiveSearch> dive_search_;
+  std::optional<StripSearch> strip_search_;
   Packing best_;
   Bytes bound_ = 0;
   std::string engine_;
   std::uint64_t iterations_ = 0;
-  std::uint64_t dives_taken_ = 0;
+  std::uint64_t strip_iterations_ = 0;
   double last_report_ = 0;
 };
 

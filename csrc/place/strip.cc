@@ -63,24 +63,19 @@ Strip make_strip(const Conflicts& conflicts, std::span<const Arc> arcs, std::uin
   for (const Arc& arc : arcs) strip.unit = std::max(strip.unit, conflicts.unit(arc.buffer));
   for (const std::uint32_t i : always) spans[i] = {0, strip.sections};
 
-  std::vector<std::uint32_t> whole;
+  std::vector<Index> whole;
   for (std::uint32_t i = 0; i < count; ++i) {
     auto [first, last] = spans[i];
     if (last <= first) last += strip.sections;
-    if (last - first == strip.sections) {
-      whole.push_back(i);
+    const Index b = arcs[i].buffer;
+    // Below all others is best for what shifts them by whole alignments.
+    if (last - first == strip.sections && conflicts.bytes(b) % strip.unit == 0) {
+      whole.push_back(b);
       continue;
     }
-    const Index b = arcs[i].buffer;
     strip.items.push_back({first, last, b, arcs[i].length, conflicts.bytes(b), conflicts.unit(b)});
   }
-  // Largest alignment first leaves no gaps but where sizes are odd.
-  std::stable_sort(whole.begin(), whole.end(), [&](std::uint32_t a, std::uint32_t b) {
-    return conflicts.unit(arcs[a].buffer) > conflicts.unit(arcs[b].buffer);
-  });
-  for (const std::uint32_t i : whole) {
-    const Index b = arcs[i].buffer;
-    strip.base = align_up(strip.base, conflicts.unit(b));
+  for (const Index b : whole) {
     strip.bottom.emplace_back(b, strip.base);
     strip.base += conflicts.bytes(b);
   }
@@ -115,6 +110,7 @@ std::optional<std::vector<Strip>> make_strips(const Conflicts& conflicts) {
     if (lane.arcs.empty()) continue;
     const Buffer& any = problem.buffers[lane.arcs.front().buffer];
     strips.push_back(make_strip(conflicts, lane.arcs, period_of(problem, any)));
+    strips.back().group = conflicts.lanes().group(any.lane);
   }
   return strips;
 }

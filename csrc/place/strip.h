@@ -24,10 +24,20 @@ struct Strip {
     Bytes size = 0;
     Bytes unit = 1;
   };
+  // Bytes that are taken in some sections: those of a section are apart.
+  struct Block {
+    std::uint32_t first = 0;
+    std::uint32_t last = 0;
+    Bytes begin = 0;
+    Bytes end = 0;
+  };
   std::uint32_t sections = 0;
   bool ring = false;
+  std::uint32_t group = 0;  // of its lane: strips of two groups share no byte
   std::vector<Item> items;
-  // Buffers alive in every section lie below all others, in this order, and end here.
+  std::vector<Block> blocks;
+  // Buffers alive in every section lie below all others, in this order, and end here; but those
+  // that would shift the others off their alignment are among the items.
   std::vector<std::pair<Index, Bytes>> bottom;  // buffer and offset
   Bytes base = 0;
   Bytes unit = 1;  // largest alignment of all

@@ -1,4 +1,4 @@
-#include "csrc/place/dive_search.h"
+#include "csrc/place/strip_search.h"
 
 #include "csrc/core/bytes.h"
 #include "csrc/core/checksum.h"
@@ -9,6 +9,7 @@
 #include <atomic>
 #include <exception>
 #include <limits>
+#include <map>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -20,71 +21,148 @@ constexpr double kNoise[] = {0.01, 0.03, 0.1, 0.2, 0.3};
 // Capacities to aim at, above the bound, in 1/10,000 of it.
 constexpr Bytes kAbove[] = {0, 5, 10, 20, 40, 100};
 constexpr unsigned kLooks[] = {32, 300};
+constexpr std::uint32_t kRankWaves = 3;
 constexpr std::uint32_t kNoiseTasks = 10;  // of a wave
+// Exact search: nodes of a wave at the bound and at each capacity above, how many of these, and
+// from which wave on.
+constexpr std::uint64_t kNodes = 1000, kSideNodes = 400;
+constexpr Bytes kSides = 3;
+constexpr std::uint32_t kSideWave = 20;
+// Strips with more items are not even looked at: few of them fall into small parts.
+constexpr std::size_t kMaxExactItems = 20000;
+
+Bytes mark_of(const Strip& strip, const std::vector<Bytes>& offsets) {
+  Bytes mark = strip.base;
+  for (std::size_t i = 0; i < offsets.size(); ++i)
+    mark = std::max(mark, offsets[i] + strip.items[i].size);
+  return mark;
+}
 
 }  // namespace
 
-DiveSearch::DiveSearch(std::vector<Strip> strips, std::uint64_t seed, unsigned threads)
-    : seed_(seed), threads_(threads) {
+StripSearch::StripSearch(std::vector<Strip> strips, const StripSettings& settings)
+    : settings_(settings) {
+  if (strips.size() != 1) settings_.capacity.reset();
   for (Strip& strip : strips) {
     State state;
     state.strip = std::move(strip);
     state.bound = max_load(state.strip);
     state.mark = std::numeric_limits<Bytes>::max();
+    state.within_reach = settings.exact && state.strip.items.size() <= kMaxExactItems;
     states_.push_back(std::move(state));
   }
-  for (State& state : states_) state.divers.resize(threads_);
+  for (State& state : states_) state.divers.resize(settings_.threads);
 }
 
-std::vector<DiveSearch::Task> DiveSearch::tasks(const State& state, std::uint32_t wave) const {
+StripSearch::Task StripSearch::dive_task(State& state, const DiveSettings& settings,
+                                         std::string name) {
+  return {std::move(name), 1,
+          [&state, settings](unsigned thread, std::uint64_t, const Budget* budget) {
+            auto& diver = state.divers[thread];
+            if (!diver) diver = std::make_unique<Dive>(state.strip);
+            return Outcome{diver->run(settings, budget), 0, 1};
+          }};
+}
+
+std::vector<StripSearch::Task> StripSearch::next_tasks(State& state) const {
   std::vector<Task> tasks;
-  DiveSettings settings;
-  settings.capacity = state.bound;
-  settings.below = state.mark;
-  if (wave < 3) {
+  if (state.wave < kRankWaves && (settings_.dives || state.wave == 0)) {
+    DiveSettings settings;
+    settings.capacity = state.bound;
+    settings.below = state.mark;
     // The first alone, so that something legal is there soon.
-    settings.look = wave < 2 ? kLooks[0] : kLooks[1];
-    for (std::size_t r = wave == 1 ? 1 : 0; r < (wave == 0 ? 1 : std::size(kRanks)); ++r) {
+    settings.look = state.wave < 2 ? kLooks[0] : kLooks[1];
+    for (std::size_t r = state.wave == 1 ? 1 : 0; r < (state.wave == 0 ? 1 : std::size(kRanks));
+         ++r) {
       settings.rank = kRanks[r];
-      tasks.push_back({settings, fmt::format("dive {}", rank_name(settings.rank))});
+      tasks.push_back(dive_task(state, settings, fmt::format("dive {}", rank_name(kRanks[r]))));
     }
-    return tasks;
+  } else {
+    if (settings_.dives) add_noise(state, tasks);
+    if (state.within_reach) add_exact(state, tasks);
   }
-  settings.rank = Rank::kWAT;
-  for (std::uint32_t t = 0; t < kNoiseTasks; ++t) {
-    const std::uint32_t number = (wave - 3) * kNoiseTasks + t;
-    settings.noise = kNoise[number % std::size(kNoise)];
-    settings.look = kLooks[number / std::size(kNoise) % std::size(kLooks)];
-    const Bytes above = kAbove[(wave - 3) % std::size(kAbove)];
-    // Not above what a better placement needs.
-    settings.capacity =
-        std::max(state.bound, std::min(state.bound + state.bound / 10000 * above, state.mark - 1));
-    settings.seed = hash_combine(hash_combine(seed_, number), state.strip.items.size());
-    tasks.push_back({settings, fmt::format("dive noise {}", settings.noise)});
-  }
+  ++state.wave;
   return tasks;
 }
 
-void DiveSearch::run(State& state, const std::vector<Task>& tasks, const Budget* budget,
-                     const std::function<void()>& idle) {
-  std::vector<std::optional<std::vector<Bytes>>> results(tasks.size());
+void StripSearch::add_noise(State& state, std::vector<Task>& tasks) const {
+  const std::uint32_t wave = state.wave - kRankWaves;
+  DiveSettings settings;
+  settings.below = state.mark;
+  for (std::uint32_t t = 0; t < kNoiseTasks; ++t) {
+    const std::uint32_t number = wave * kNoiseTasks + t;
+    settings.noise = kNoise[number % std::size(kNoise)];
+    settings.look = kLooks[number / std::size(kNoise) % std::size(kLooks)];
+    const Bytes above = kAbove[wave % std::size(kAbove)];
+    // Not above what a better placement needs.
+    settings.capacity =
+        std::max(state.bound, std::min(state.bound + state.bound / 10000 * above, state.mark - 1));
+    settings.seed = hash_combine(hash_combine(settings_.seed, number), state.strip.items.size());
+    tasks.push_back(dive_task(state, settings, fmt::format("dive noise {}", settings.noise)));
+  }
+}
+
+// Always one search at the bound; later some between it and the incumbent, side by side: a looser
+// capacity can be the harder one.
+void StripSearch::choose_capacities(State& state) const {
+  auto& exact = state.exact;
+  std::erase_if(exact, [&](const auto& search) {
+    return search->capacity() >= state.mark || search->capacity() < state.bound;
+  });
+  const auto add = [&](Bytes capacity) {
+    exact.push_back(std::make_unique<ExactSearch>(state.strip, capacity, settings_.seed));
+    if (exact.back()->within_reach()) return true;
+    exact.pop_back();
+    return false;
+  };
+  if (exact.empty() || exact.front()->capacity() != state.bound) {
+    exact.clear();
+    state.within_reach = add(state.bound);
+    if (!state.within_reach) return;
+  }
+  if (exact.size() > 1) return;
+  if (settings_.capacity && *settings_.capacity > state.bound && *settings_.capacity < state.mark)
+    add(*settings_.capacity);
+  if (state.wave < kSideWave) return;
+  const Bytes gap = state.mark - 1 - state.bound;
+  for (Bytes k = 1; k <= kSides; ++k) {
+    const Bytes capacity = state.bound + (gap >> k);
+    if (capacity > exact.front()->least_mark()) add(capacity);
+  }
+}
+
+void StripSearch::add_exact(State& state, std::vector<Task>& tasks) const {
+  choose_capacities(state);
+  for (std::size_t s = 0; s < state.exact.size(); ++s) {
+    ExactSearch& search = *state.exact[s];
+    tasks.push_back({"exact", s == 0 ? kNodes : kSideNodes,
+                     [&search](unsigned, std::uint64_t iterations, const Budget* budget) {
+                       Outcome outcome;
+                       std::uint64_t left = iterations;
+                       const Answer answer = search.run(left, budget);
+                       outcome.iterations = iterations - left;
+                       if (answer == Answer::kFits) outcome.offsets = search.offsets();
+                       if (answer == Answer::kRefuted) outcome.bound = search.least_mark();
+                       return outcome;
+                     }});
+  }
+}
+
+void StripSearch::run(State& state, const std::vector<Task>& tasks, const Budget* budget,
+                      const std::function<void()>& idle) {
+  std::vector<Outcome> outcomes(tasks.size());
   std::vector<Bytes> marks(tasks.size(), std::numeric_limits<Bytes>::max());
   std::atomic<std::size_t> next{0};
   std::atomic<std::size_t> solved{tasks.size()};  // least task that reached the bound
-  std::vector<std::exception_ptr> errors(threads_);
+  std::vector<std::exception_ptr> errors(settings_.threads);
   const auto work = [&](unsigned thread) {
     try {
       for (std::size_t t = next++; t < tasks.size() && t < solved; t = next++) {
-        if (!state.divers[thread]) state.divers[thread] = std::make_unique<Dive>(state.strip);
-        auto offsets = state.divers[thread]->run(tasks[t].settings, budget);
-        if (offsets) {
-          Bytes mark = state.strip.base;
-          for (std::size_t i = 0; i < offsets->size(); ++i)
-            mark = std::max(mark, (*offsets)[i] + state.strip.items[i].size);
-          marks[t] = mark;
-          results[t] = std::move(offsets);
+        outcomes[t] = tasks[t].run(thread, tasks[t].iterations, budget);
+        if (outcomes[t].offsets) {
+          marks[t] = mark_of(state.strip, *outcomes[t].offsets);
           std::size_t least = solved;
-          while (mark <= state.bound && t < least && !solved.compare_exchange_weak(least, t)) {
+          while (marks[t] <= state.bound && t < least && !solved.compare_exchange_weak(least, t)) {
           }
         }
         if (thread == 0 && idle) idle();
@@ -95,7 +173,8 @@ void DiveSearch::run(State& state, const std::vector<Task>& tasks, const Budget*
       next = tasks.size();
     }
   };
-  const auto workers = static_cast<unsigned>(std::min<std::size_t>(threads_, tasks.size()));
+  const auto workers =
+      static_cast<unsigned>(std::min<std::size_t>(settings_.threads, tasks.size()));
   std::vector<std::thread> threads;
   for (unsigned thread = 1; thread < workers; ++thread) threads.emplace_back(work, thread);
   work(0);
@@ -103,18 +182,23 @@ void DiveSearch::run(State& state, const std::vector<Task>& tasks, const Budget*
   for (const std::exception_ptr& error : errors) {
     if (error) std::rethrow_exception(error);
   }
+  // Tasks behind the one that solved it may have run or not.
+  const std::size_t end = std::min(tasks.size(), solved + 1);
+  for (std::size_t t = 0; t < end; ++t) {
+    iterations_ += outcomes[t].iterations;
+    state.bound = std::max(state.bound, outcomes[t].bound);
+  }
   const std::size_t best =
       static_cast<std::size_t>(std::min_element(marks.begin(), marks.end()) - marks.begin());
-  dives_ += std::min(tasks.size(), solved + 1);
-  if (best < tasks.size() && results[best] && marks[best] < state.mark) {
+  if (best < tasks.size() && marks[best] < state.mark) {
     state.mark = marks[best];
-    state.offsets = std::move(*results[best]);
+    state.offsets = std::move(*outcomes[best].offsets);
     state.engine = tasks[best].name;
     note_engine();
   }
 }
 
-void DiveSearch::note_engine() {
+void StripSearch::note_engine() {
   Bytes largest = 0;
   for (const State& state : states_) {
     if (state.offsets.empty() && !state.strip.items.empty()) continue;
@@ -125,29 +209,45 @@ void DiveSearch::note_engine() {
   }
 }
 
-void DiveSearch::first_dives() {
-  for (State& state : states_) run(state, tasks(state, state.wave++), nullptr, nullptr);
+void StripSearch::first_dives() {
+  for (State& state : states_) run(state, next_tasks(state), nullptr, nullptr);
 }
 
-void DiveSearch::next_wave(std::uint64_t dives, const Budget& budget,
-                           const std::function<void()>& idle) {
-  const std::uint64_t end = dives > std::numeric_limits<std::uint64_t>::max() - dives_
-                                ? ~std::uint64_t{0}
-                                : dives_ + dives;
+void StripSearch::next_wave(std::uint64_t iterations, const Budget& budget,
+                            const std::function<void()>& idle) {
+  constexpr std::uint64_t kMax = std::numeric_limits<std::uint64_t>::max();
+  const std::uint64_t end = iterations > kMax - iterations_ ? kMax : iterations_ + iterations;
   for (State& state : states_) {
-    if (state.mark <= state.bound || budget.expired() || dives_ >= end) continue;
-    std::vector<Task> list = tasks(state, state.wave++);
-    if (list.size() > end - dives_) list.resize(end - dives_);
-    run(state, list, &budget, idle);
+    if (state.mark <= state.bound || budget.expired()) continue;
+    std::vector<Task> tasks = next_tasks(state);
+    std::uint64_t left = end - iterations_;
+    std::size_t count = 0;
+    for (; count < tasks.size() && left > 0; ++count) {
+      tasks[count].iterations = std::min(tasks[count].iterations, left);
+      left -= tasks[count].iterations;
+    }
+    tasks.resize(count);
+    if (count > 0) run(state, tasks, &budget, idle);
   }
 }
 
-bool DiveSearch::proven() const {
+bool StripSearch::proven() const {
   return std::all_of(states_.begin(), states_.end(),
                      [](const State& state) { return state.mark <= state.bound; });
 }
 
-std::vector<Bytes> DiveSearch::own_offsets(std::size_t count) const {
+Bytes StripSearch::bound() const {
+  std::map<std::uint32_t, Bytes> of_group;
+  for (const State& state : states_) {
+    Bytes& most = of_group[state.strip.group];
+    most = std::max(most, state.bound);
+  }
+  Bytes sum = 0;
+  for (const auto& [group, most] : of_group) sum += most;
+  return sum;
+}
+
+std::vector<Bytes> StripSearch::own_offsets(std::size_t count) const {
   std::vector<Bytes> offsets(count);
   for (const State& state : states_) {
     for (const auto& [buffer, offset] : state.strip.bottom) offsets[buffer] = offset;
@@ -157,7 +257,7 @@ std::vector<Bytes> DiveSearch::own_offsets(std::size_t count) const {
   return offsets;
 }
 
-Packing DiveSearch::packing(std::size_t count) const {
+Packing StripSearch::packing(std::size_t count) const {
   Packing packing{own_offsets(count), 0};
   for (const State& state : states_) {
     const Bytes base = align_up(packing.high_water_mark, state.strip.unit);

@@ -2,37 +2,49 @@
 
 #include "csrc/place/budget.h"
 #include "csrc/place/dive.h"
+#include "csrc/place/exact_search.h"
 #include "csrc/place/first_fit.h"
 #include "csrc/place/strip.h"
 
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 namespace berth::packing {
 
-// Dives over the strips of a problem, in waves: first the five ranks at max load, then noise and
-// other capacities.
+struct StripSettings {
+  bool dives = true;  // else the first alone
+  bool exact = true;
+  std::uint64_t seed = 1;
+  unsigned threads = 1;
+  std::optional<Bytes> capacity = {};  // what is enough for a single strip
+};
+
+// Searches over the strips of a problem, in waves: first dives of the five ranks at max load, then
+// dives with noise and other capacities, beside exact search where a strip is small enough.
 //
 // A wave is a fixed list of tasks that all see the incumbent from before it, and the best of a wave
 // is the least (mark, task number): so the threads decide nothing but the time. Strips stand side
 // by side in the placement.
-class DiveSearch {
+class StripSearch {
  public:
-  // Strips stay valid and unchanged. `seed` drives the noise.
-  DiveSearch(std::vector<Strip> strips, std::uint64_t seed, unsigned threads);
+  StripSearch(std::vector<Strip> strips, const StripSettings& settings);
 
   // One dive a strip, whatever the budget: after this packing() is legal.
   void first_dives();
-  // Runs the next wave of every strip that is not proven optimal, at most `dives` of them. `idle`
-  // is called between dives, by this thread. An expired budget leaves the best so far.
-  void next_wave(std::uint64_t dives, const Budget& budget, const std::function<void()>& idle);
+  // Runs the next wave of every strip that is not proven optimal, within `iterations`. `idle` is
+  // called between tasks, by this thread. An expired budget leaves the best so far.
+  void next_wave(std::uint64_t iterations, const Budget& budget, const std::function<void()>& idle);
 
   // All strips are at their bound.
   [[nodiscard]] bool proven() const;
-  [[nodiscard]] std::uint64_t dives() const noexcept { return dives_; }
+  // No placement of the problem has a lower mark: over groups of strips the sum, in each the most.
+  [[nodiscard]] Bytes bound() const;
+  // Dives and nodes.
+  [[nodiscard]] std::uint64_t iterations() const noexcept { return iterations_; }
   // The best of all strips, stacked, for a problem of `count` buffers.
   [[nodiscard]] Packing packing(std::size_t count) const;
   // The same, every strip from offset 0 on.
@@ -49,20 +61,33 @@ class DiveSearch {
     std::string engine;
     std::uint32_t wave = 0;                     // the next
     std::vector<std::unique_ptr<Dive>> divers;  // one a thread
+    bool within_reach = true;                   // of exact search
+    // At the bound (the first), and above.
+    std::vector<std::unique_ptr<ExactSearch>> exact;
+  };
+  // What a task found.
+  struct Outcome {
+    std::optional<std::vector<Bytes>> offsets;
+    Bytes bound = 0;  // proven
+    std::uint64_t iterations = 0;
   };
   struct Task {
-    DiveSettings settings;
     std::string name;
+    std::uint64_t iterations;  // at most
+    std::function<Outcome(unsigned thread, std::uint64_t iterations, const Budget*)> run;
   };
-  [[nodiscard]] std::vector<Task> tasks(const State& state, std::uint32_t wave) const;
+  [[nodiscard]] static Task dive_task(State& state, const DiveSettings& settings, std::string name);
+  void add_noise(State& state, std::vector<Task>& tasks) const;
+  void add_exact(State& state, std::vector<Task>& tasks) const;
+  void choose_capacities(State& state) const;
+  [[nodiscard]] std::vector<Task> next_tasks(State& state) const;
   void run(State& state, const std::vector<Task>& tasks, const Budget* budget,
            const std::function<void()>& idle);
   void note_engine();
 
   std::vector<State> states_;
-  std::uint64_t seed_;
-  unsigned threads_;
-  std::uint64_t dives_ = 0;
+  StripSettings settings_;
+  std::uint64_t iterations_ = 0;
   std::string engine_;
 };
 
