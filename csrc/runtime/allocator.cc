@@ -41,6 +41,8 @@ class Notes {
   std::vector<std::pair<std::string_view, std::string>> notes_;
 };
 
+// In the first step of an arena the pool gives pages back when so much was freed.
+constexpr Bytes kTrimEvery = Bytes{4} << 20;
 // Small, so that the pool gives back what lies between the weights when the arena takes over.
 constexpr Bytes kPoolGrowth = Bytes{64} << 10;
 // A plan is learned again when this share of a step's requests missed, in so many steps in a row.
@@ -90,6 +92,7 @@ struct Allocator::State {
   void step_ended(LaneKey lane, Notes& notes);
   void adopt_plan(Notes& notes);
   void commit_arena(Notes& notes);
+  void settle();
   void refuse_arena(Bytes wanted, const std::string& reason, Notes& notes);
   void watch_misses();
   void limit_pool();
@@ -112,7 +115,9 @@ struct Allocator::State {
   Bytes pool_live = 0, pool_requested = 0;
   Bytes reserved_peak = 0;
   bool forked = false, shut = false;
-  bool arena_refused = false;  // said once that the arena does not fit
+  bool arena_refused = false;    // said once that the arena does not fit
+  std::uint64_t settled_at = 0;  // the request at which the arena's first step is over; 0: it is
+  Bytes freed_unsettled = 0;     // by the pool since it last gave pages back in that step
 
   std::uint64_t window_requests = 0, window_hits = 0;  // when the current step began
   unsigned missing_steps = 0;
@@ -271,6 +276,7 @@ void* Allocator::State::allocate_slowly(Bytes size, LaneKey lane, trace::Tag tag
       break;
   }
   if (arena.commit_due()) commit_arena(notes);
+  if (settled_at != 0 && next_id >= settled_at && counters.steps == 0) settle();
   if (pointer == nullptr) pointer = allocate_elsewhere(size, lane, tag, id, notes);
   if (watched) watch_request(pointer, size, lane, tag, id);
   return pointer;
@@ -452,7 +458,8 @@ Allocator::FreeOutcome Allocator::State::free_slowly(void* pointer,
 }
 
 void Allocator::State::free_pool_block(PoolBlock* block, std::optional<LaneKey> freeing) {
-  pool_live -= block->size;
+  const Bytes size = block->size;
+  pool_live -= size;
   pool_requested -= block->requested;
   arena.set_live_beside(pool_live);
   mobility.learn(block->requested, block->lane, block->tag, block->born);
@@ -467,6 +474,10 @@ void Allocator::State::free_pool_block(PoolBlock* block, std::optional<LaneKey> 
   }
   if (lanes.empty() || !device.properties().asynchronous) {
     pool.free(block);
+    if (settled_at != 0 && (freed_unsettled += size) >= kTrimEvery) {
+      freed_unsettled = 0;
+      pool.trim();
+    }
     return;
   }
   std::vector<DeviceEvent> events;
@@ -531,6 +542,7 @@ void Allocator::State::step_ended(LaneKey lane, Notes& notes) {
     if (planner.ready()) adopt_plan(notes);
   }
   counters.realigned += arena.mark(lane);
+  if (settled_at != 0 && next_id >= settled_at) settle();
   if (arena.commit_due()) commit_arena(notes);
   mobility.mark_step();
 }
@@ -552,14 +564,29 @@ void Allocator::State::adopt_plan(Notes& notes) {
 
 // Gives the arena its memory at the start of a step. It takes what the pool does not need now:
 // memory is not held twice.
+//
+// Where pages come by themselves the arena's come as its first step touches them: what the step
+// before left in the pool (gradients) goes in that step, and its pages go back at once. At that
+// step's end all that is left is made resident.
 void Allocator::State::commit_arena(Notes& notes) {
+  const DeviceProperties& properties = device.properties();
+  const bool gradually = properties.maps_pages && !properties.asynchronous;
   pool.trim();
-  if (!arena.commit()) {
+  if (arena.commit(gradually ? Device::Residency::kOnDemand : Device::Residency::kResident)) {
+    settled_at = gradually ? next_id + arena.slot_count() - arena.slot_count() / 8 : 0;
+    freed_unsettled = 0;
+  } else {
     const Bytes wanted = arena.plan()->plan().arena_bytes;
     arena.rest();
     refuse_arena(wanted, "the device has not got that much", notes);
   }
   limit_pool();
+}
+
+void Allocator::State::settle() {
+  settled_at = 0;
+  pool.trim();
+  arena.make_resident();
 }
 
 void Allocator::State::refuse_arena(Bytes wanted, const std::string& reason, Notes& notes) {

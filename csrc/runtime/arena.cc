@@ -46,10 +46,16 @@ Status Arena::ensure_range(Bytes bytes) noexcept {
   return {};
 }
 
-bool Arena::commit() noexcept {
+bool Arena::commit(Device::Residency residency) noexcept {
   commit_due_ = false;
   const Bytes wanted = align_up(lookup_->plan().arena_bytes, device_.properties().page_bytes);
-  if (wanted != 0 && !device_.commit(base_, wanted, Device::Residency::kResident).ok()) {
+  // What is touched later must be there all the same: a program that touches more than there is, is
+  // killed.
+  Bytes free = 0;
+  const bool enough = residency == Device::Residency::kResident || wanted <= committed_ ||
+                      !device_.free_bytes(&free).ok() || wanted - committed_ <= free;
+  if (!enough) return false;
+  if (wanted != 0 && !device_.commit(base_, wanted, residency).ok()) {
     ++device_errors_;
     return false;
   }
@@ -60,6 +66,11 @@ bool Arena::commit() noexcept {
   dormant_ = false;
   recount();
   return true;
+}
+
+void Arena::make_resident() noexcept {
+  if (dormant_ || committed_ == 0) return;
+  if (!device_.commit(base_, committed_, Device::Residency::kResident).ok()) ++device_errors_;
 }
 
 Bytes Arena::retire() noexcept {
@@ -98,7 +109,7 @@ Status Arena::activate(std::shared_ptr<const PlanLookup> plan, bool at_step_star
     unplanned_slots_ += entries_[slot].cell == PlanLookup::kNone;
   }
   dormant_ = true;
-  if (!at_step_start && !commit()) {
+  if (!at_step_start && !commit(Device::Residency::kResident)) {
     rest();
     if (before)
       (void)activate(before,

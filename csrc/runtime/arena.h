@@ -146,7 +146,9 @@ class Arena {
   // commit() then gives it its memory. Returns false where the device refuses; the plan goes on
   // without, so rest().
   [[nodiscard]] bool commit_due() const noexcept { return commit_due_; }
-  [[nodiscard]] bool commit() noexcept;
+  [[nodiscard]] bool commit(Device::Residency residency) noexcept;
+  // Makes resident what was committed on demand: no page fault from here on.
+  void make_resident() noexcept;
 
   // Ends serving; live blocks stay, off schedule.
   void rest() noexcept;

@@ -108,6 +108,35 @@ TEST_CASE("A block kept over the switch stays whole", "[learn]") {
 }
 
 TEST_CASE(
+    "What the step before the switch leaves in the pool gives its pages back when it is freed",
+    "[learn]") {
+  Run run;
+  constexpr Bytes kGradient = Bytes{1} << 20;
+  void* weights = run.allocate(kGradient);
+  std::vector<void*> gradients;
+  const auto step = test::training_step(20);
+  bool switched = false;
+  for (int i = 0; i < 6; ++i) {
+    const bool first = !switched && run.allocator.stats().arena != 0;
+    // As a program does that clears its gradients at the start of a step.
+    for (void* gradient : gradients) run.free(gradient);
+    gradients.clear();
+    if (first) {
+      switched = true;
+      REQUIRE(run.allocator.stats().hits == 0);
+      REQUIRE(run.allocator.stats().pool_reserved < 5 * kGradient);
+    }
+    test::run_step(step, run);
+    for (int k = 0; k < 16; ++k) gradients.push_back(run.allocate(kGradient));
+    run.allocator.mark_step(0);
+  }
+  REQUIRE(switched);
+  REQUIRE(run.allocator.stats().hits > 0);
+  for (void* gradient : gradients) run.free(gradient);
+  run.free(weights);
+}
+
+TEST_CASE(
     "A learned plan is written where a plan is named and serves the next run from its first mark",
     "[learn]") {
   const test::TemporaryFolder folder;
