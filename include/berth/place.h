@@ -107,6 +107,36 @@ struct Placement {
 // beyond kMaxBytes).
 [[nodiscard]] Placement place(const Problem& problem, const PlaceOptions& options = {});
 
+// A placement that is in use, of a problem that has changed since. Refers to what it is given.
+struct PlacedBefore {
+  static constexpr std::uint32_t kNew = ~std::uint32_t{0};
+
+  const Problem& problem;             // as it was
+  const std::vector<Bytes>& offsets;  // legal for it, as place() makes them
+  // For each buffer of the new problem its index in the old one, kNew where it was not there, each
+  // at most once; empty: the same buffers in the same order.
+  std::vector<std::uint32_t> origin = {};
+};
+
+struct Replanned {
+  Placement placement;
+  std::size_t changed = 0;  // buffers that are new, have grown, or live on other ticks
+  std::size_t moved = 0;    // the others whose offset is not the old one
+};
+
+// Places a changed problem with as few moves as can be: to fit comes first, then the fewest moved
+// buffers, then the mark. To fit is to stay within options.capacity; without one, within the old
+// mark, or 1 % above the new lower bound where that is more.
+//
+// All that did not change stay where they were, and the changed take the holes; where one finds
+// none, up to 1, 2, then 4 others make room for it and move to holes. Where that does not fit, all
+// but pins is planned anew by place(). Blocks that are in use are pinned by the caller.
+//
+// A hole is looked for in O(n) for n up to 2^15, else in the conflicts of the changed buffer.
+// Re-entrant and deterministic as place() is. Throws Error(kUsage) for illegal input.
+[[nodiscard]] Replanned replan(const Problem& problem, const PlacedBefore& before,
+                               const PlaceOptions& options = {});
+
 // The bound alone: the largest sum of rounded sizes alive at one tick, summed over lanes that no
 // edges join. O(n log n).
 [[nodiscard]] Bytes lower_bound(const Problem& problem);

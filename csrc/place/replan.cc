@@ -1,0 +1,378 @@
+#include "csrc/place/replan.h"
+
+#include "csrc/core/bytes.h"
+#include "csrc/core/check.h"
+#include "csrc/place/bounds.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+namespace berth {
+namespace packing {
+namespace {
+
+constexpr Bytes kUnlimited = std::numeric_limits<Bytes>::max();
+constexpr std::size_t kWindows = 16;  // that are tried for one buffer and radius
+
+}  // namespace
+
+Rearrangement::Rearrangement(const Conflicts& conflicts, std::size_t scan)
+    : conflicts_(conflicts), scan_(conflicts.size() <= scan), placed_(conflicts.size(), false) {
+  if (scan_) return;
+  const Problem& problem = conflicts.problem();
+  std::vector<std::vector<Index>> buffers(problem.lanes.size());
+  for (Index i = 0; i < conflicts.size(); ++i) buffers[problem.buffers[i].lane].push_back(i);
+  for (auto& lane : buffers) {
+    TimeIndex& index = lanes_.emplace_back(conflicts, lane);
+    for (const Index i : lane) index.add(i);
+  }
+}
+
+void Rearrangement::start(std::vector<Bytes> offsets, std::span<const Index> placed) {
+  offsets_ = std::move(offsets);
+  for (const Index i : placed) {
+    placed_[i] = true;
+    if (scan_) blocks_.push_back({offsets_[i], offsets_[i] + conflicts_.bytes(i), i});
+  }
+  std::sort(blocks_.begin(), blocks_.end());
+}
+
+void Rearrangement::put(Index i, Bytes offset) {
+  placed_[i] = true;
+  offsets_[i] = offset;
+  const Block block{offset, offset + conflicts_.bytes(i), i};
+  if (scan_) blocks_.insert(std::lower_bound(blocks_.begin(), blocks_.end(), block), block);
+}
+
+void Rearrangement::take(Index i) {
+  placed_[i] = false;
+  const Block block{offsets_[i], offsets_[i] + conflicts_.bytes(i), i};
+  if (scan_) blocks_.erase(std::lower_bound(blocks_.begin(), blocks_.end(), block));
+}
+
+// A superset of what is alive together with `i`, ascending.
+std::span<const Rearrangement::Block> Rearrangement::near(Index i) {
+  if (scan_) return blocks_;
+  found_.clear();
+  const auto visit = [&](Index j) {
+    if (placed_[j]) found_.push_back({offsets_[j], offsets_[j] + conflicts_.bytes(j), j});
+  };
+  const std::uint32_t own = conflicts_.problem().buffers[i].lane;
+  for (std::uint32_t lane = 0; lane < lanes_.size(); ++lane) {
+    if (lane == own) {
+      lanes_[lane].for_each_near(i, visit);
+    } else {
+      lanes_[lane].for_each(visit);
+    }
+  }
+  std::sort(found_.begin(), found_.end());
+  return found_;
+}
+
+std::optional<Bytes> Rearrangement::find_place(Index i, std::optional<Bytes> preferred,
+                                               Bytes capacity) {
+  const Bytes size = conflicts_.bytes(i), unit = conflicts_.unit(i);
+  bool stays = preferred && *preferred % unit == 0 && *preferred + size <= capacity;
+  Bytes top = 0;
+  std::optional<Bytes> hole;
+  for (const Block& block : near(i)) {
+    const bool touches = stays && block.first < *preferred + size && *preferred < block.last;
+    if ((block.last <= top && !touches) || block.buffer == i ||
+        !conflicts_.conflict(i, block.buffer))
+      continue;
+    stays = stays && !touches;
+    if (!hole && block.first >= size && align_up(top, unit) <= block.first - size)
+      hole = align_up(top, unit);
+    top = std::max(top, block.last);
+    if (hole && !stays) break;
+  }
+  if (stays) return preferred;
+  if (!hole) hole = align_up(top, unit);
+  return *hole + size <= capacity ? hole : std::nullopt;
+}
+
+std::vector<Index> Rearrangement::in_the_way(Index i, Bytes offset) {
+  std::vector<Index> result;
+  for (const Block& block : near(i)) {
+    if (block.first >= offset + conflicts_.bytes(i)) break;
+    if (block.last <= offset || block.buffer == i || !conflicts_.conflict(i, block.buffer))
+      continue;
+    // Found by time a buffer may come several times, side by side.
+    if (result.empty() || result.back() != block.buffer) result.push_back(block.buffer);
+  }
+  return result;
+}
+
+// Offsets for `i` at either end of a buffer that is alive with it, where at most `radius` buffers
+// are in the way; the fewest first, then the lowest.
+std::vector<Bytes> Rearrangement::windows(Index i, unsigned radius, Bytes capacity) {
+  const Bytes size = conflicts_.bytes(i), unit = conflicts_.unit(i);
+  std::vector<Bytes> firsts, lasts;
+  Index before = i;
+  for (const Block& block : near(i)) {
+    if (block.buffer == before || !conflicts_.conflict(i, block.buffer)) continue;
+    before = block.buffer;
+    firsts.push_back(block.first);
+    lasts.push_back(block.last);
+  }
+  std::sort(lasts.begin(), lasts.end());
+  struct Window {
+    std::ptrdiff_t others;
+    Bytes offset;
+  };
+  std::vector<Window> found;
+  const auto add = [&](Bytes offset) {
+    if (offset + size > capacity) return;
+    // What begins before its end, but for what ends before it.
+    const auto others =
+        (std::lower_bound(firsts.begin(), firsts.end(), offset + size) - firsts.begin()) -
+        (std::upper_bound(lasts.begin(), lasts.end(), offset) - lasts.begin());
+    if (others <= static_cast<std::ptrdiff_t>(radius)) found.push_back({others, offset});
+  };
+  add(0);
+  for (const Bytes last : lasts) add(align_up(last, unit));
+  for (const Bytes first : firsts) {
+    if (first >= size) add(align_down(first - size, unit));
+  }
+  if (capacity >= size && capacity != kUnlimited) add(align_down(capacity - size, unit));
+  std::sort(found.begin(), found.end(), [](const Window& a, const Window& b) {
+    return a.others != b.others ? a.others < b.others : a.offset < b.offset;
+  });
+  std::vector<Bytes> result;
+  for (const Window& window : found) {
+    if (result.size() == kWindows) break;
+    if (result.empty() || result.back() != window.offset) result.push_back(window.offset);
+  }
+  return result;
+}
+
+std::optional<std::vector<Index>> Rearrangement::make_room(Index i, unsigned radius,
+                                                           Bytes capacity) {
+  const auto& buffers = conflicts_.problem().buffers;
+  for (const Bytes offset : windows(i, radius, capacity)) {
+    std::vector<Index> others = in_the_way(i, offset);
+    if (std::any_of(others.begin(), others.end(),
+                    [&](Index j) { return buffers[j].pinned.has_value(); }))
+      continue;
+    std::stable_sort(others.begin(), others.end(),
+                     [&](Index a, Index b) { return conflicts_.bytes(a) > conflicts_.bytes(b); });
+    std::vector<Bytes> old;
+    for (const Index j : others) {
+      old.push_back(offsets_[j]);
+      take(j);
+    }
+    put(i, offset);
+    std::size_t settled = 0;
+    while (settled < others.size()) {
+      const auto place = find_place(others[settled], std::nullopt, capacity);
+      if (!place) break;
+      put(others[settled++], *place);
+    }
+    if (settled == others.size()) return others;
+    while (settled > 0) take(others[--settled]);
+    take(i);
+    for (std::size_t k = 0; k < others.size(); ++k) put(others[k], old[k]);
+  }
+  return std::nullopt;
+}
+
+Bytes Rearrangement::high_water_mark() const noexcept {
+  Bytes mark = 0;
+  for (Index i = 0; i < conflicts_.size(); ++i)
+    mark = std::max(mark, offsets_[i] + conflicts_.bytes(i));
+  return mark;
+}
+
+namespace {
+
+constexpr std::size_t kFew = 16;  // may change of any problem, else a quarter
+
+bool same_time(const Problem& a, const Problem& b) {
+  const auto equal = [](const auto& x, const auto& y, auto&& same) {
+    return std::equal(x.begin(), x.end(), y.begin(), y.end(), same);
+  };
+  return a.alignment == b.alignment &&
+         equal(a.lanes, b.lanes,
+               [](const PlaceLane& x, const PlaceLane& y) { return x.period == y.period; }) &&
+         equal(a.edges, b.edges,
+               [](const PlaceEdge& x, const PlaceEdge& y) {
+                 return x.from_lane == y.from_lane && x.from_tick == y.from_tick &&
+                        x.to_lane == y.to_lane && x.to_tick == y.to_tick && x.delta == y.delta;
+               }) &&
+         equal(a.branches, b.branches, [](const PlaceBranch& x, const PlaceBranch& y) {
+           return x.parent == y.parent && x.fork == y.fork && x.period == y.period;
+         });
+}
+
+// One call of replan().
+class Replanner {
+ public:
+  Replanner(const Problem& problem, const PlacedBefore& before, const PlaceOptions& options)
+      : problem_(problem), before_(before), options_(options), conflicts_(problem) {
+    check_origin();
+    old_.resize(conflicts_.size());
+    changed_.resize(conflicts_.size());
+    const bool same = same_time(before.problem, problem);
+    for (Index i = 0; i < conflicts_.size(); ++i) {
+      const std::uint32_t origin = before.origin.empty() ? i : before.origin[i];
+      if (origin != PlacedBefore::kNew) old_[i] = before.offsets[origin];
+      changed_[i] = !same || !old_[i] || has_changed(i, before.problem.buffers[origin]);
+    }
+    bound_ = max_load(conflicts_);
+    for (std::size_t i = 0; i < before.offsets.size(); ++i) {
+      old_mark_ = std::max(old_mark_, before.offsets[i] + align_up(before.problem.buffers[i].size,
+                                                                   before.problem.alignment));
+    }
+    capacity_ = options.capacity.value_or(std::max(old_mark_, bound_ + bound_ / 100));
+  }
+
+  Replanned run() {
+    std::optional<Rearrangement> arranged = rearrange();
+    if (arranged && arranged->high_water_mark() <= capacity_)
+      return result(arranged->offsets(), arranged->high_water_mark());
+    PlaceOptions anew = options_;
+    anew.warm_start.clear();
+    Placement placement = place(problem_, anew);
+    if (arranged && placement.high_water_mark > capacity_ &&
+        placement.high_water_mark >= arranged->high_water_mark())
+      return result(arranged->offsets(), arranged->high_water_mark());
+    placement.seconds = elapsed();
+    const std::size_t count = moved(placement.offsets);
+    return {std::move(placement), changed(), count};
+  }
+
+ private:
+  void check_origin() const {
+    const std::size_t count = before_.problem.buffers.size();
+    BERTH_CHECK(before_.offsets.size() == count, kUsage,
+                "an earlier placement of {} offsets for {} buffers", before_.offsets.size(), count);
+    if (before_.origin.empty()) {
+      BERTH_CHECK(problem_.buffers.size() == count, kUsage,
+                  "{} buffers are re-planned from {} without saying which is which",
+                  problem_.buffers.size(), count);
+      return;
+    }
+    BERTH_CHECK(before_.origin.size() == problem_.buffers.size(), kUsage,
+                "{} origins for {} buffers", before_.origin.size(), problem_.buffers.size());
+    std::vector<bool> seen(count, false);
+    for (std::size_t i = 0; i < before_.origin.size(); ++i) {
+      const std::uint32_t origin = before_.origin[i];
+      if (origin == PlacedBefore::kNew) continue;
+      BERTH_CHECK(origin < count && !seen[origin], kUsage, "buffer {}: its origin {} is {}", i,
+                  origin,
+                  origin < count ? "another's too" : fmt::format("not among {} buffers", count));
+      seen[origin] = true;
+    }
+  }
+
+  // Whether it may not do at its old offset. What shrank may stay.
+  [[nodiscard]] bool has_changed(Index i, const Buffer& was) const {
+    const Buffer& is = problem_.buffers[i];
+    return conflicts_.bytes(i) > align_up(was.size, problem_.alignment) || is.birth != was.birth ||
+           is.length != was.length || is.lane != was.lane || is.branch != was.branch ||
+           *old_[i] % conflicts_.unit(i) != 0;
+  }
+
+  // Everything at its old place but what cannot be; nothing where that is much, and where pins
+  // collide, which place() says better.
+  std::optional<Rearrangement> rearrange() {
+    std::vector<Bytes> offsets(conflicts_.size());
+    std::vector<Index> kept, homeless, pinned;
+    for (Index i = 0; i < conflicts_.size(); ++i) {
+      const std::optional<Bytes>& pin = problem_.buffers[i].pinned;
+      offsets[i] = pin ? *pin : old_[i].value_or(0);
+      if (pin && (changed_[i] || *pin != *old_[i])) {
+        pinned.push_back(i);
+      } else {
+        (changed_[i] ? homeless : kept).push_back(i);
+      }
+    }
+    if (homeless.size() + pinned.size() > kFew + conflicts_.size() / 4) return std::nullopt;
+    Rearrangement arranged(conflicts_);
+    arranged.start(std::move(offsets), kept);
+    for (const Index i : pinned) {
+      const Bytes pin = *problem_.buffers[i].pinned;
+      for (const Index j : arranged.in_the_way(i, pin)) {
+        if (problem_.buffers[j].pinned) return std::nullopt;
+        arranged.take(j);
+        homeless.push_back(j);
+      }
+      arranged.put(i, pin);
+    }
+    settle(arranged, std::move(homeless));
+    return arranged;
+  }
+
+  void settle(Rearrangement& arranged, std::vector<Index> homeless) {
+    std::stable_sort(homeless.begin(), homeless.end(),
+                     [&](Index a, Index b) { return conflicts_.bytes(a) > conflicts_.bytes(b); });
+    engine_ = "replan holes";
+    std::vector<Index> rest;
+    for (const Index i : homeless) {
+      if (const auto offset = arranged.find_place(i, old_[i], capacity_)) {
+        arranged.put(i, *offset);
+      } else {
+        rest.push_back(i);
+      }
+    }
+    for (const unsigned radius : {1u, 2u, 4u}) {
+      if (rest.empty()) return;
+      engine_ = fmt::format("replan radius {}", radius);
+      std::erase_if(rest,
+                    [&](Index i) { return arranged.make_room(i, radius, capacity_).has_value(); });
+    }
+    // Above the capacity, where planning anew has to beat it.
+    for (const Index i : rest) arranged.put(i, *arranged.find_place(i, old_[i], kUnlimited));
+  }
+
+  [[nodiscard]] std::size_t changed() const {
+    return static_cast<std::size_t>(std::count(changed_.begin(), changed_.end(), true));
+  }
+  [[nodiscard]] std::size_t moved(const std::vector<Bytes>& offsets) const {
+    std::size_t count = 0;
+    for (Index i = 0; i < conflicts_.size(); ++i) count += !changed_[i] && offsets[i] != *old_[i];
+    return count;
+  }
+  [[nodiscard]] double elapsed() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  }
+
+  Replanned result(const std::vector<Bytes>& offsets, Bytes mark) const {
+    Replanned replanned;
+    replanned.placement.offsets = offsets;
+    replanned.placement.high_water_mark = mark;
+    replanned.placement.lower_bound = bound_;
+    replanned.placement.proven_optimal = mark == bound_;
+    replanned.placement.proven_infeasible = options_.capacity && *options_.capacity < bound_;
+    replanned.placement.engine = engine_;
+    replanned.placement.seconds = elapsed();
+    replanned.changed = changed();
+    replanned.moved = moved(offsets);
+    return replanned;
+  }
+
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  const Problem& problem_;
+  const PlacedBefore& before_;
+  const PlaceOptions& options_;
+  Conflicts conflicts_;
+  std::vector<std::optional<Bytes>> old_;  // offsets
+  std::vector<bool> changed_;
+  Bytes bound_ = 0, old_mark_ = 0, capacity_ = 0;
+  std::string engine_;
+};
+
+}  // namespace
+}  // namespace packing
+
+Replanned replan(const Problem& problem, const PlacedBefore& before, const PlaceOptions& options) {
+  packing::check_options(problem, options);
+  return packing::Replanner(problem, before, options).run();
+}
+
+}  // namespace berth

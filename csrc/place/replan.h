@@ -1,0 +1,65 @@
+#pragma once
+
+#include "csrc/place/conflicts.h"
+#include "csrc/place/first_fit.h"
+#include "csrc/place/time_index.h"
+
+#include <berth/place.h>
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+namespace berth::packing {
+
+// A placement in which single buffers are taken out and put elsewhere.
+//
+// What is placed is kept in address order, so that a hole is found in one pass over it. Beyond
+// kScan buffers the pass goes over those alive together with the one to place only, found by time
+// and then sorted.
+class Rearrangement {
+ public:
+  static constexpr std::size_t kScan = std::size_t{1} << 15;
+
+  explicit Rearrangement(const Conflicts& conflicts, std::size_t scan = kScan);
+
+  // Many at once: `offsets` one a buffer, of which those in `placed` count.
+  void start(std::vector<Bytes> offsets, std::span<const Index> placed);
+  void put(Index i, Bytes offset);
+  void take(Index i);
+
+  // `preferred` where it is free, else the lowest hole that ends at `capacity` or below.
+  [[nodiscard]] std::optional<Bytes> find_place(Index i, std::optional<Bytes> preferred,
+                                                Bytes capacity);
+  // Makes room for `i`: at most `radius` others, none of them pinned, move to holes, and it takes
+  // their bytes. All that moved but `i`; nothing, and no change, where that fails.
+  [[nodiscard]] std::optional<std::vector<Index>> make_room(Index i, unsigned radius,
+                                                            Bytes capacity);
+  // Those alive together with `i` that share a byte with [offset, offset + its size).
+  [[nodiscard]] std::vector<Index> in_the_way(Index i, Bytes offset);
+
+  [[nodiscard]] const std::vector<Bytes>& offsets() const noexcept { return offsets_; }
+  [[nodiscard]] Bytes high_water_mark() const noexcept;
+
+ private:
+  struct Block {
+    Bytes first, last;
+    Index buffer;
+    bool operator<(const Block& other) const noexcept {
+      return first != other.first ? first < other.first : buffer < other.buffer;
+    }
+  };
+  [[nodiscard]] std::span<const Block> near(Index i);
+  [[nodiscard]] std::vector<Bytes> windows(Index i, unsigned radius, Bytes capacity);
+
+  const Conflicts& conflicts_;
+  bool scan_;
+  std::vector<TimeIndex> lanes_;  // where not scan_
+  std::vector<bool> placed_;
+  std::vector<Bytes> offsets_;
+  std::vector<Block> blocks_;  // placed, ascending; where scan_
+  std::vector<Block> found_;
+};
+
+}  // namespace berth::packing
