@@ -3,11 +3,13 @@
 #include "csrc/core/bytes.h"
 #include "csrc/core/check.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <iterator>
 #include <map>
 #include <optional>
 #include <utility>
+#include <vector>
 
 namespace berth {
 
@@ -25,7 +27,8 @@ struct ByteRange {
 
 // Disjoint, non-empty byte ranges in address order, each with a value.
 //
-// insert, erase and look-ups are O(log n). Not thread-safe.
+// insert, erase and look-ups are O(log n). reserve() makes inserts that cannot fail for want of
+// memory. Not thread-safe.
 template <class Value>
 class IntervalMap {
  public:
@@ -35,8 +38,26 @@ class IntervalMap {
   // Adds a range. Returns false, and changes nothing, where it is empty or touches another one.
   bool insert(ByteRange range, Value value) {
     if (range.first >= range.last || find_touching(range)) return false;
-    map_.emplace(range.first, std::pair{range.last, std::move(value)});
+    if (spare_.empty()) {
+      map_.emplace(range.first, std::pair{range.last, std::move(value)});
+      return true;
+    }
+    typename Map::node_type node = std::move(spare_.back());
+    spare_.pop_back();
+    node.key() = range.first;
+    node.mapped() = std::pair{range.last, std::move(value)};
+    map_.insert(std::move(node));
     return true;
+  }
+
+  // Until so many ranges are held at one time, insert() asks for no memory. Throws std::bad_alloc.
+  void reserve(std::size_t ranges) {
+    spare_.reserve(std::max(ranges, map_.size() + spare_.size()));
+    while (map_.size() + spare_.size() < ranges) {
+      Map one;
+      one.try_emplace(0);
+      spare_.push_back(one.extract(one.begin()));
+    }
   }
 
   // Removes the range that starts at `first`; returns its value, or nothing where none starts
@@ -45,7 +66,11 @@ class IntervalMap {
     const auto it = map_.find(first);
     if (it == map_.end()) return std::nullopt;
     std::optional<Value> value(std::move(it->second.second));
-    map_.erase(it);
+    if (spare_.size() < spare_.capacity()) {
+      spare_.push_back(map_.extract(it));
+    } else {
+      map_.erase(it);
+    }
     return value;
   }
 
@@ -68,12 +93,14 @@ class IntervalMap {
 
   [[nodiscard]] bool empty() const noexcept { return map_.empty(); }
   [[nodiscard]] std::size_t size() const noexcept { return map_.size(); }
+  // Of what was reserved, what the ranges held is gone with them.
   void clear() noexcept { map_.clear(); }
   [[nodiscard]] const_iterator begin() const noexcept { return map_.begin(); }
   [[nodiscard]] const_iterator end() const noexcept { return map_.end(); }
 
  private:
   Map map_;
+  std::vector<typename Map::node_type> spare_;  // as many as reserve() still owes
 };
 
 }  // namespace berth

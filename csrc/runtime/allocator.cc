@@ -21,6 +21,7 @@
 #include <algorithm>
 #include <map>
 #include <mutex>
+#include <new>
 #include <span>
 #include <unordered_map>
 #include <utility>
@@ -450,7 +451,15 @@ Allocator::FreeOutcome Allocator::State::free_slowly(void* pointer,
   }
   ++counters.frees;
   if (full_check) live_bytes.erase(reinterpret_cast<Bytes>(pointer));
-  if (learner.active()) learner.free(id);
+  if (learner.active()) {
+    try {
+      learner.free(id);
+    } catch (const std::bad_alloc&) {
+      learner.stop();  // what it has heard is not whole any more
+      ++counters.plan_failures;
+      decide_watched();
+    }
+  }
   // The entry comes before any other that could name the same bytes: the lock is still held.
   if (recorder) recorder->append(trace::Free{id});
   if (block != nullptr) free_pool_block(block, freeing);
@@ -494,7 +503,7 @@ void Allocator::State::free_pool_block(PoolBlock* block, std::optional<LaneKey> 
   pool.free_after(block, std::move(events));
 }
 
-void Allocator::record_use(const void* pointer, LaneKey lane) noexcept {
+void Allocator::record_use(const void* pointer, LaneKey lane) {
   if (pointer == nullptr) return;
   State& state = *state_;
   const std::lock_guard lock(state.mutex);

@@ -57,8 +57,9 @@ class Allocator {
   // The same, when the free happens on another lane than the owner's (C ABI).
   FreeOutcome free(void* pointer, LaneKey lane) noexcept;
 
-  // The block is used on `lane` too. Null, foreign and own-lane uses are ignored.
-  void record_use(const void* pointer, LaneKey lane) noexcept;
+  // The block is used on `lane` too. Null, foreign and own-lane uses are ignored. Throws
+  // std::bad_alloc, and then does not know of the use.
+  void record_use(const void* pointer, LaneKey lane);
 
   // A step of `lane` ends here. Binds the lane to the plan, learns, switches plans.
   void mark_step(LaneKey lane) noexcept;

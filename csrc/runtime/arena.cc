@@ -96,6 +96,7 @@ Status Arena::activate(std::shared_ptr<const PlanLookup> plan, bool at_step_star
     if (plan->plan().sequences[s].parent < 0) roots[plan->plan().sequences[s].lane] = s;
   }
   std::vector<Cell> cells(plan->cell_count());
+  strays_.reserve(strays_.size() + cells_.size() + cells.size());
   const std::shared_ptr<const PlanLookup> before = lookup_;
 
   rest();
@@ -138,7 +139,6 @@ Status Arena::activate(std::shared_ptr<const PlanLookup> plan, bool at_step_star
 void Arena::rest() noexcept {
   if (!lookup_) return;
   // Live blocks of the plan go on as byte ranges: a range outlives its plan.
-  std::vector<std::pair<PlanLookup::CellIndex, Stray>> live;
   for (PlanLookup::CellIndex index = 0; index < cells_.size(); ++index) {
     const Cell& cell = cells_[index];
     if (cell.slot == PlanLookup::kNone) continue;

@@ -128,12 +128,13 @@ class Arena {
   };
   [[nodiscard]] std::optional<Block> find(const void* pointer) const noexcept;
 
-  // The block is also used on `key`: its free will guard the bytes.
-  void record_use(const void* pointer, LaneKey key) noexcept;
+  // The block is also used on `key`: its free will guard the bytes. Throws std::bad_alloc, and then
+  // does not know of the use.
+  void record_use(const void* pointer, LaneKey key);
 
   // A step of the lane ends. Aligns the lane with the plan; with one lane in the plan, binds that
   // lane to `key`. Polls guards. Returns whether the position had to jump.
-  bool mark(LaneKey key) noexcept;
+  bool mark(LaneKey key);
 
   // Serves `plan` from now on. Live blocks keep their bytes: they are off schedule. Every lane's
   // earlier work guards the bytes against other lanes. Memory is committed at once, or, with

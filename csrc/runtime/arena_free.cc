@@ -1,6 +1,7 @@
 #include "csrc/runtime/arena.h"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 // How an arena takes blocks back, and what other lanes wait for before they have the bytes.
@@ -78,7 +79,12 @@ bool Arena::guard(ByteRange bytes, LaneKey source, bool shared_only) noexcept {
     guard.waited.clear();
     return true;
   }
-  guards_.push_back(Guard{bytes, event, source, shared_only, {}});
+  try {
+    guards_.push_back(Guard{bytes, event, source, shared_only, {}});
+  } catch (const std::bad_alloc&) {
+    device_.destroy(event);  // as if there had been none: only a synchronisation helps
+    return false;
+  }
   if (!shared_only) ++attention_;
   return true;
 }
@@ -94,16 +100,17 @@ void Arena::poll_guards(bool synchronized) noexcept {
     return complete;
   });
   if (synchronized) {
-    std::vector<Bytes> done;
-    for (const auto& [offset, stray] : strays_) {
-      if (stray.second.freed) done.push_back(offset);
+    for (auto it = strays_.begin(); it != strays_.end();) {
+      const Bytes offset = it->first;
+      const bool done = it->second.second.freed;
+      ++it;
+      if (done) strays_.erase(offset);
     }
-    for (const Bytes offset : done) strays_.erase(offset);
   }
   recount();
 }
 
-void Arena::record_use(const void* pointer, LaneKey key) noexcept {
+void Arena::record_use(const void* pointer, LaneKey key) {
   const Bytes offset = static_cast<Bytes>(static_cast<const std::byte*>(pointer) - base_);
   const std::optional<Block> block = find(pointer);
   if (!block) return;

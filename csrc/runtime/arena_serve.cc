@@ -339,7 +339,7 @@ void Arena::make_stray(PlanLookup::CellIndex index) noexcept {
 
 // --- Marks --------------------------------------------------------------------------------------
 
-bool Arena::mark(LaneKey key) noexcept {
+bool Arena::mark(LaneKey key) {
   if (!lookup_) return false;
   poll_guards();
   Lane& marking = lane_of(key);

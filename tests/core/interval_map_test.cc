@@ -2,6 +2,9 @@
 
 #include "tests/catch.h"
 
+#include <array>
+#include <cstddef>
+#include <memory>
 #include <random>
 #include <vector>
 
@@ -34,6 +37,7 @@ TEST_CASE("Look-ups agree with a plain list under random operations", "[interval
   CAPTURE(seed);
   std::mt19937 random(seed);
   IntervalMap<unsigned> map;
+  map.reserve(8);
   std::vector<std::pair<ByteRange, unsigned>> list;
   for (unsigned i = 0; i < 20000; ++i) {
     const Bytes first = random() % 500;
@@ -50,4 +54,22 @@ TEST_CASE("Look-ups agree with a plain list under random operations", "[interval
       list.erase(list.begin() + static_cast<std::ptrdiff_t>(victim));
     }
   }
+}
+
+TEST_CASE("A reserved map takes and keeps its own nodes", "[interval]") {
+  IntervalMap<int> map;
+  map.reserve(1);
+  REQUIRE(map.empty());
+  REQUIRE(map.insert({0, 64}, 1));
+  const int* const node = map.find(0);
+  REQUIRE(map.erase(0) == 1);
+  const auto elsewhere =
+      std::make_unique<std::array<std::byte, 64>>();  // would take a freed node's place
+  REQUIRE(map.insert({64, 128}, 2));
+  REQUIRE(map.find(64) == node);
+  REQUIRE(map.insert({128, 192}, 3));  // beyond what was reserved
+  REQUIRE(map.size() == 2);
+  map.reserve(10);
+  map.clear();
+  REQUIRE(map.insert({0, 64}, 4));
 }
