@@ -1,4 +1,4 @@
-"""bench/demo and bench/allocators in their smallest form, on the programs just built: smoke_test.py BUILD DATA."""
+"""bench/demo, bench/allocators and bench/recording in their smallest form, on the programs just built: smoke_test.py BUILD DATA."""
 
 import json
 import pathlib
@@ -27,3 +27,4 @@ serve = model["allocators"]["berth serve"]
 assert serve["counts"]["misses"] == 0, f"requests of a steady step missed the plan: {serve['counts']}"
 assert serve["arena_bytes"] >= serve["arena_bound_bytes"] > 0, serve
 assert "losses of all runs equal" in run("allocators")
+assert "time over pool" in run("recording")
