@@ -7,6 +7,7 @@
 #   what the last configuration of this build directory found
 #   VIRTUAL_ENV, CONDA_PREFIX
 #   .venv                  beside the top-level CMakeLists.txt, where cmake/setup puts it
+#   BERTH_TORCH_BUILT_WITH in a project that uses an installed berth: what that was built with
 #
 # Each is a CMake variable or an environment variable. As a script, `cmake -P cmake/BerthTorchLocate.cmake` prints
 # "ROOT VERSION" on standard error, or "none REASON".
@@ -73,7 +74,7 @@ function(_berth_torch_find_root variable)
     _berth_torch_search("${BERTH_TORCH_LAST_ROOT}" root)
   endif()
   if(NOT root)
-    _berth_torch_search("$ENV{VIRTUAL_ENV};$ENV{CONDA_PREFIX};${CMAKE_SOURCE_DIR}/.venv" root)
+    _berth_torch_search("$ENV{VIRTUAL_ENV};$ENV{CONDA_PREFIX};${CMAKE_SOURCE_DIR}/.venv;${BERTH_TORCH_BUILT_WITH}" root)
   endif()
   set(${variable} "${root}" PARENT_SCOPE)
 endfunction()
