@@ -18,6 +18,8 @@ namespace {
 
 constexpr Bytes kUnlimited = std::numeric_limits<Bytes>::max();
 constexpr std::size_t kWindows = 16;  // that are tried for one buffer and radius
+constexpr unsigned kDepth = 2;        // how often what is pushed out pushes others out
+constexpr std::size_t kTries = 32;    // windows, for one buffer and radius with all it pushes out
 
 }  // namespace
 
@@ -35,24 +37,33 @@ Rearrangement::Rearrangement(const Conflicts& conflicts, std::size_t scan)
 
 void Rearrangement::start(std::vector<Bytes> offsets, std::span<const Index> placed) {
   offsets_ = std::move(offsets);
+  fixed_.resize(conflicts_.size());
+  for (Index i = 0; i < conflicts_.size(); ++i)
+    fixed_[i] = conflicts_.problem().buffers[i].pinned.has_value();
   for (const Index i : placed) {
     placed_[i] = true;
-    if (scan_) blocks_.push_back({offsets_[i], offsets_[i] + conflicts_.bytes(i), i});
+    if (scan_) blocks_.push_back(block_of(i));
   }
   std::sort(blocks_.begin(), blocks_.end());
+}
+
+Rearrangement::Block Rearrangement::block_of(Index i) const noexcept {
+  const Lifetime& life = conflicts_.lifetime(i);
+  const bool plain = life.wrapped == 0 && conflicts_.problem().lanes.size() == 1;
+  return {offsets_[i], offsets_[i] + conflicts_.bytes(i), plain ? life.birth : 0,
+          plain ? life.end : ~std::uint64_t{0}, i};
 }
 
 void Rearrangement::put(Index i, Bytes offset) {
   placed_[i] = true;
   offsets_[i] = offset;
-  const Block block{offset, offset + conflicts_.bytes(i), i};
+  const Block block = block_of(i);
   if (scan_) blocks_.insert(std::lower_bound(blocks_.begin(), blocks_.end(), block), block);
 }
 
 void Rearrangement::take(Index i) {
   placed_[i] = false;
-  const Block block{offsets_[i], offsets_[i] + conflicts_.bytes(i), i};
-  if (scan_) blocks_.erase(std::lower_bound(blocks_.begin(), blocks_.end(), block));
+  if (scan_) blocks_.erase(std::lower_bound(blocks_.begin(), blocks_.end(), block_of(i)));
 }
 
 // A superset of what is alive together with `i`, ascending.
@@ -60,7 +71,7 @@ std::span<const Rearrangement::Block> Rearrangement::near(Index i) {
   if (scan_) return blocks_;
   found_.clear();
   const auto visit = [&](Index j) {
-    if (placed_[j]) found_.push_back({offsets_[j], offsets_[j] + conflicts_.bytes(j), j});
+    if (placed_[j]) found_.push_back(block_of(j));
   };
   const std::uint32_t own = conflicts_.problem().buffers[i].lane;
   for (std::uint32_t lane = 0; lane < lanes_.size(); ++lane) {
@@ -78,9 +89,11 @@ std::optional<Bytes> Rearrangement::find_place(Index i, std::optional<Bytes> pre
                                                Bytes capacity) {
   const Bytes size = conflicts_.bytes(i), unit = conflicts_.unit(i);
   bool stays = preferred && *preferred % unit == 0 && *preferred + size <= capacity;
+  const Block own = block_of(i);
   Bytes top = 0;
   std::optional<Bytes> hole;
   for (const Block& block : near(i)) {
+    if (!block.meets(own)) continue;
     const bool touches = stays && block.first < *preferred + size && *preferred < block.last;
     if ((block.last <= top && !touches) || block.buffer == i ||
         !conflicts_.conflict(i, block.buffer))
@@ -97,10 +110,12 @@ std::optional<Bytes> Rearrangement::find_place(Index i, std::optional<Bytes> pre
 }
 
 std::vector<Index> Rearrangement::in_the_way(Index i, Bytes offset) {
+  const Block own = block_of(i);
   std::vector<Index> result;
   for (const Block& block : near(i)) {
     if (block.first >= offset + conflicts_.bytes(i)) break;
-    if (block.last <= offset || block.buffer == i || !conflicts_.conflict(i, block.buffer))
+    if (block.last <= offset || !block.meets(own) || block.buffer == i ||
+        !conflicts_.conflict(i, block.buffer))
       continue;
     // Found by time a buffer may come several times, side by side.
     if (result.empty() || result.back() != block.buffer) result.push_back(block.buffer);
@@ -109,76 +124,103 @@ std::vector<Index> Rearrangement::in_the_way(Index i, Bytes offset) {
 }
 
 // Offsets for `i` at either end of a buffer that is alive with it, where at most `radius` buffers
-// are in the way; the fewest first, then the lowest.
+// are in the way; those with the fewest bytes first, which find holes most easily.
 std::vector<Bytes> Rearrangement::windows(Index i, unsigned radius, Bytes capacity) {
   const Bytes size = conflicts_.bytes(i), unit = conflicts_.unit(i);
-  std::vector<Bytes> firsts, lasts;
+  // Ends in order, with the count and the bytes up to each.
+  std::vector<std::pair<Bytes, Bytes>> firsts, lasts;
+  const Block own = block_of(i);
   Index before = i;
   for (const Block& block : near(i)) {
-    if (block.buffer == before || !conflicts_.conflict(i, block.buffer)) continue;
+    if (!block.meets(own) || block.buffer == before || !conflicts_.conflict(i, block.buffer))
+      continue;
     before = block.buffer;
-    firsts.push_back(block.first);
-    lasts.push_back(block.last);
+    firsts.emplace_back(block.first, block.last - block.first);
+    lasts.emplace_back(block.last, block.last - block.first);
   }
   std::sort(lasts.begin(), lasts.end());
+  for (auto* ends : {&firsts, &lasts}) {
+    Bytes sum = 0;
+    for (auto& [end, bytes] : *ends) bytes = sum += bytes;
+  }
   struct Window {
-    std::ptrdiff_t others;
+    Bytes bytes;
     Bytes offset;
+    auto operator<=>(const Window&) const = default;
   };
   std::vector<Window> found;
+  const auto up_to = [](const auto& ends, Bytes offset) {
+    const auto count =
+        std::upper_bound(ends.begin(), ends.end(), std::pair{offset, kUnlimited}) - ends.begin();
+    return std::pair{count, count == 0 ? 0 : ends[static_cast<std::size_t>(count) - 1].second};
+  };
   const auto add = [&](Bytes offset) {
     if (offset + size > capacity) return;
     // What begins before its end, but for what ends before it.
-    const auto others =
-        (std::lower_bound(firsts.begin(), firsts.end(), offset + size) - firsts.begin()) -
-        (std::upper_bound(lasts.begin(), lasts.end(), offset) - lasts.begin());
-    if (others <= static_cast<std::ptrdiff_t>(radius)) found.push_back({others, offset});
+    const auto [begun, begun_bytes] = up_to(firsts, offset + size - 1);
+    const auto [ended, ended_bytes] = up_to(lasts, offset);
+    if (begun - ended <= static_cast<std::ptrdiff_t>(radius))
+      found.push_back({begun_bytes - ended_bytes, offset});
   };
   add(0);
-  for (const Bytes last : lasts) add(align_up(last, unit));
-  for (const Bytes first : firsts) {
+  for (const auto& [last, bytes] : lasts) add(align_up(last, unit));
+  for (const auto& [first, bytes] : firsts) {
     if (first >= size) add(align_down(first - size, unit));
   }
   if (capacity >= size && capacity != kUnlimited) add(align_down(capacity - size, unit));
-  std::sort(found.begin(), found.end(), [](const Window& a, const Window& b) {
-    return a.others != b.others ? a.others < b.others : a.offset < b.offset;
-  });
+  std::sort(found.begin(), found.end());
+  found.erase(std::unique(found.begin(), found.end()), found.end());
   std::vector<Bytes> result;
-  for (const Window& window : found) {
-    if (result.size() == kWindows) break;
-    if (result.empty() || result.back() != window.offset) result.push_back(window.offset);
-  }
+  for (std::size_t k = 0; k < found.size() && k < kWindows; ++k) result.push_back(found[k].offset);
   return result;
+}
+
+bool Rearrangement::push_in(Index i, unsigned radius, Bytes capacity, unsigned depth) {
+  const std::size_t before = moves_.size();
+  for (const Bytes offset : windows(i, radius, capacity)) {
+    std::vector<Index> others = in_the_way(i, offset);
+    if (tries_ == 0) return false;
+    if (std::any_of(others.begin(), others.end(), [&](Index j) { return fixed_[j]; })) continue;
+    --tries_;
+    std::stable_sort(others.begin(), others.end(),
+                     [&](Index a, Index b) { return conflicts_.bytes(a) > conflicts_.bytes(b); });
+    for (const Index j : others) {
+      moves_.push_back({j, offsets_[j]});
+      take(j);
+    }
+    put(i, offset);
+    fixed_[i] = true;
+    const bool settled = std::all_of(others.begin(), others.end(), [&](Index j) {
+      if (const auto hole = find_place(j, std::nullopt, capacity)) {
+        put(j, *hole);
+        return true;
+      }
+      return depth > 1 && push_in(j, radius, capacity, depth - 1);
+    });
+    fixed_[i] = false;
+    if (settled) return true;
+    take(i);
+    // Back in any order: what is taken twice is put back to its first offset last.
+    while (moves_.size() > before) {
+      const Move move = moves_.back();
+      moves_.pop_back();
+      if (placed_[move.buffer]) take(move.buffer);
+      put(move.buffer, move.from);
+    }
+  }
+  return false;
 }
 
 std::optional<std::vector<Index>> Rearrangement::make_room(Index i, unsigned radius,
                                                            Bytes capacity) {
-  const auto& buffers = conflicts_.problem().buffers;
-  for (const Bytes offset : windows(i, radius, capacity)) {
-    std::vector<Index> others = in_the_way(i, offset);
-    if (std::any_of(others.begin(), others.end(),
-                    [&](Index j) { return buffers[j].pinned.has_value(); }))
-      continue;
-    std::stable_sort(others.begin(), others.end(),
-                     [&](Index a, Index b) { return conflicts_.bytes(a) > conflicts_.bytes(b); });
-    std::vector<Bytes> old;
-    for (const Index j : others) {
-      old.push_back(offsets_[j]);
-      take(j);
-    }
-    put(i, offset);
-    std::size_t settled = 0;
-    while (settled < others.size()) {
-      const auto place = find_place(others[settled], std::nullopt, capacity);
-      if (!place) break;
-      put(others[settled++], *place);
-    }
-    if (settled == others.size()) return others;
-    while (settled > 0) take(others[--settled]);
-    take(i);
-    for (std::size_t k = 0; k < others.size(); ++k) put(others[k], old[k]);
-  }
-  return std::nullopt;
+  moves_.clear();
+  tries_ = kTries;
+  if (!push_in(i, radius, capacity, kDepth)) return std::nullopt;
+  std::vector<Index> moved;
+  for (const Move& move : moves_) moved.push_back(move.buffer);
+  std::sort(moved.begin(), moved.end());
+  moved.erase(std::unique(moved.begin(), moved.end()), moved.end());
+  return moved;
 }
 
 Bytes Rearrangement::high_water_mark() const noexcept {
@@ -190,6 +232,7 @@ Bytes Rearrangement::high_water_mark() const noexcept {
 
 namespace {
 
+constexpr unsigned kMaxRadius = 8;
 constexpr std::size_t kFew = 16;  // may change of any problem, else a quarter
 
 bool same_time(const Problem& a, const Problem& b) {
@@ -309,8 +352,12 @@ class Replanner {
   }
 
   void settle(Rearrangement& arranged, std::vector<Index> homeless) {
+    // What lives long finds a hole least easily.
+    const auto area = [&](Index i) {
+      return static_cast<unsigned __int128>(conflicts_.bytes(i)) * problem_.buffers[i].length;
+    };
     std::stable_sort(homeless.begin(), homeless.end(),
-                     [&](Index a, Index b) { return conflicts_.bytes(a) > conflicts_.bytes(b); });
+                     [&](Index a, Index b) { return area(a) > area(b); });
     engine_ = "replan holes";
     std::vector<Index> rest;
     for (const Index i : homeless) {
@@ -320,11 +367,16 @@ class Replanner {
         rest.push_back(i);
       }
     }
-    for (const unsigned radius : {1u, 2u, 4u}) {
-      if (rest.empty()) return;
+    // As long as that moves less than planning anew is worth.
+    std::size_t moves = kFew + conflicts_.size() / 100;
+    for (unsigned radius = 1; radius <= kMaxRadius && !rest.empty(); radius *= 2) {
       engine_ = fmt::format("replan radius {}", radius);
-      std::erase_if(rest,
-                    [&](Index i) { return arranged.make_room(i, radius, capacity_).has_value(); });
+      std::erase_if(rest, [&](Index i) {
+        if (radius > moves) return false;
+        const auto others = arranged.make_room(i, radius, capacity_);
+        if (others) moves -= std::min(moves, others->size());
+        return others.has_value();
+      });
     }
     // Above the capacity, where planning anew has to beat it.
     for (const Index i : rest) arranged.put(i, *arranged.find_place(i, old_[i], kUnlimited));

@@ -32,8 +32,9 @@ class Rearrangement {
   // `preferred` where it is free, else the lowest hole that ends at `capacity` or below.
   [[nodiscard]] std::optional<Bytes> find_place(Index i, std::optional<Bytes> preferred,
                                                 Bytes capacity);
-  // Makes room for `i`: at most `radius` others, none of them pinned, move to holes, and it takes
-  // their bytes. All that moved but `i`; nothing, and no change, where that fails.
+  // Makes room for `i`: at most `radius` others, none of them pinned, move to holes, or in their
+  // turn make as many others move, and it takes their bytes. All that moved but `i`, ascending;
+  // nothing, and no change, where that fails.
   [[nodiscard]] std::optional<std::vector<Index>> make_room(Index i, unsigned radius,
                                                             Bytes capacity);
   // Those alive together with `i` that share a byte with [offset, offset + its size).
@@ -45,12 +46,22 @@ class Rearrangement {
  private:
   struct Block {
     Bytes first, last;
+    std::uint64_t birth, end;  // of the buffer; all of time where it wraps around or lanes are many
     Index buffer;
+    [[nodiscard]] bool meets(const Block& other) const noexcept {
+      return birth < other.end && other.birth < end;
+    }
     bool operator<(const Block& other) const noexcept {
       return first != other.first ? first < other.first : buffer < other.buffer;
     }
   };
+  [[nodiscard]] Block block_of(Index i) const noexcept;
   [[nodiscard]] std::span<const Block> near(Index i);
+  struct Move {
+    Index buffer;
+    Bytes from;
+  };
+  [[nodiscard]] bool push_in(Index i, unsigned radius, Bytes capacity, unsigned depth);
   [[nodiscard]] std::vector<Bytes> windows(Index i, unsigned radius, Bytes capacity);
 
   const Conflicts& conflicts_;
@@ -60,6 +71,9 @@ class Rearrangement {
   std::vector<Bytes> offsets_;
   std::vector<Block> blocks_;  // placed, ascending; where scan_
   std::vector<Block> found_;
+  std::vector<bool> fixed_;  // pinned, or pushing others out
+  std::vector<Move> moves_;  // since make_room() began
+  std::size_t tries_ = 0;    // left
 };
 
 }  // namespace berth::packing

@@ -129,8 +129,8 @@ struct Replanned {
 // mark, or 1 % above the new lower bound where that is more.
 //
 // All that did not change stay where they were, and the changed take the holes; where one finds
-// none, up to 1, 2, then 4 others make room for it and move to holes. Where that does not fit, all
-// but pins is planned anew by place(). Blocks that are in use are pinned by the caller.
+// none, up to 1, 2, 4, then 8 others make room for it and move to holes. Where that does not fit,
+// all but pins is planned anew by place(). Blocks that are in use are pinned by the caller.
 //
 // A hole is looked for in O(n) for n up to 2^15, else in the conflicts of the changed buffer.
 // Re-entrant and deterministic as place() is. Throws Error(kUsage) for illegal input.
