@@ -5,21 +5,16 @@ program is the same binary for all: others are preloaded or set by their environ
 Needs a quiet machine. Writes NAME.json and NAME.md.
 """
 
-import argparse
-import datetime
-import json
 import pathlib
 import re
-import shlex
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import training  # noqa: E402
-from training import Failure, Training, note  # noqa: E402
+from training import Failure, Report, Training, note  # noqa: E402
 
 # glibc caps the threshold at 32 MiB and ignores larger values; so one more form never maps at all.
 RAISED = {"MALLOC_MMAP_THRESHOLD_": str(32 << 20), "MALLOC_TRIM_THRESHOLD_": str(8 << 30), "MALLOC_TOP_PAD_": str(64 << 20)}
@@ -94,71 +89,34 @@ def measure(model, arguments, folder):
     return answer
 
 
-def markdown(report):
-    parts = [f"Commit {report['commit']}, {report['date']}, {report['machine']['cpu']}, {report['machine']['cores']} cores, "
-             f"{report['machine']['memory_bytes'] / 2**30:.0f} GiB, {report['machine']['libc']}; `{report['command']}`"]
-    for answer in report["models"]:
-        rows = []
-        for name, one in answer["allocators"].items():
-            time_ms, over, best = one["step_ms"], one["speed_over"]["glibc"], one["speed_over"]["best_other"]
-            rows.append([
-                name, f"{time_ms['median']:.1f}", f"{time_ms['p25']:.1f}..{time_ms['p75']:.1f}",
-                f"{over['median']:.3f} ({over['min']:.3f}..{over['max']:.3f})",
-                f"{best['median']:.3f} ({best['min']:.3f}..{best['max']:.3f})",
-                f"{one['minor_faults_per_step']:,.0f}", training.mebibytes(one["peak_rss_bytes"])])
-        losses = "losses of all runs equal to the last bit" if answer["losses_agree"] else "LOSSES DIFFER"
-        parts.append(f"**{answer['model']}**: {answer['description']}; best other: {answer['best_other']}; {losses}\n\n" + training.table(
-            ["allocator", "step, ms", "quartiles", "speed over glibc", "speed over best other", "faults a step", "peak memory"], rows))
-    return "\n\n".join(parts) + "\n"
+def section(answer):
+    rows = []
+    for name, one in answer["allocators"].items():
+        time_ms, over, best = one["step_ms"], one["speed_over"]["glibc"], one["speed_over"]["best_other"]
+        rows.append([
+            name, f"{time_ms['median']:.1f}", f"{time_ms['p25']:.1f}..{time_ms['p75']:.1f}",
+            f"{over['median']:.3f} ({over['min']:.3f}..{over['max']:.3f})",
+            f"{best['median']:.3f} ({best['min']:.3f}..{best['max']:.3f})",
+            f"{one['minor_faults_per_step']:,.0f}", training.mebibytes(one["peak_rss_bytes"])])
+    losses = "losses of all runs equal to the last bit" if answer["losses_agree"] else "LOSSES DIFFER"
+    return f"**{answer['model']}**: {answer['description']}; best other: {answer['best_other']}; {losses}\n\n" + training.table(
+        ["allocator", "step, ms", "quartiles", "speed over glibc", "speed over best other", "faults a step", "peak memory"], rows)
 
 
 def main(argv):
-    parser = argparse.ArgumentParser(prog="bench/allocators", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", action="append", help="may be repeated (default: gpt and resnet18)")
-    parser.add_argument("--steps", type=int, default=10, help="measured steps a run (default: %(default)s)")
-    parser.add_argument("--warmup", type=int, default=6, help="steps before them (default: %(default)s)")
-    parser.add_argument("--rounds", type=int, default=5, help="default: %(default)s")
-    parser.add_argument("--threads", type=int, help="of libtorch (default: one a core)")
-    parser.add_argument("--batch", type=int, help="samples a step (default: the model's own)")
-    parser.add_argument("--only", action="append", help="an allocator of the table; may be repeated; glibc always runs")
-    parser.add_argument("--time-limit", type=float, default=10, help="seconds for berth plan (default: %(default)s)")
-    parser.add_argument("--data", type=pathlib.Path, default=training.ROOT / "build/data")
-    parser.add_argument("--build-dir", type=pathlib.Path, default=training.ROOT / "build/release")
-    parser.add_argument("--output", type=pathlib.Path, default=training.ROOT / "bench/results/cpu-train", help="without suffix")
-    parser.add_argument("--smoke", action="store_true", help="the smallest form, for tests: writes nothing but --output where given")
-    arguments = parser.parse_args(argv)
+    report = Report("allocators", __doc__, ["gpt", "resnet18"], steps=10, warmup=6, rounds=5, output="cpu-allocators")
+    report.parser.add_argument("--only", action="append", help="an allocator of the table; may be repeated; glibc always runs")
+    report.parser.add_argument("--time-limit", type=float, default=10, help="seconds for berth plan (default: %(default)s)")
+    arguments = report.parse(argv)
     known = [*OTHERS, "berth learn", "berth serve"]
     for name in arguments.only or []:
         if name not in known:
-            parser.error(f"--only '{name}': the allocators are {', '.join(known)}")
-    if arguments.smoke:
-        arguments.model, arguments.steps, arguments.warmup, arguments.rounds = ["mlp"], 2, 4, 1
-        arguments.threads, arguments.batch = 1, 64  # two threads wait in busy loops where tests run side by side
-    arguments.build_dir, arguments.data = arguments.build_dir.resolve(), arguments.data.resolve()
-    with tempfile.TemporaryDirectory() as folder:
-        models = [measure(model, arguments, pathlib.Path(folder)) for model in arguments.model or ["gpt", "resnet18"]]
-    report = {
-        "command": shlex.join(["bench/allocators", *argv]),
-        "commit": training.commit(),
-        "date": datetime.date.today().isoformat(),
-        "machine": training.machine(),
-        "models": models,
-    }
-    text = markdown(report)
-    if not arguments.smoke or "--output" in argv:
-        arguments.output.parent.mkdir(parents=True, exist_ok=True)
-        arguments.output.with_suffix(".json").write_text(json.dumps(report, indent=1) + "\n")
-        arguments.output.with_suffix(".md").write_text(text)
-    print(text, end="")
-    if not all(answer["losses_agree"] for answer in models):
+            report.parser.error(f"--only '{name}': the allocators are {', '.join(known)}")
+    answers = report.make(arguments, argv, measure, section)
+    if not all(answer["losses_agree"] for answer in answers):
         raise Failure("losses differ between allocators")
     return 0
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main(sys.argv[1:]))
-    except Failure as failure:
-        sys.exit(f"allocators: {failure}")
-    except KeyboardInterrupt:
-        sys.exit(130)
+    training.run_main("allocators", main)

@@ -136,9 +136,4 @@ def main(argv):
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main(sys.argv[1:]))
-    except Failure as failure:
-        sys.exit(f"demo: {failure}")
-    except KeyboardInterrupt:
-        sys.exit(130)
+    training.run_main("demo", main)

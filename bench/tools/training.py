@@ -1,10 +1,13 @@
-"""Runs bench/train under one allocator after another and reads what it says. Used by bench/demo and bench/allocators."""
+"""Runs bench/train under one allocator after another and reads what it says. Used by the scripts beside it."""
 
+import argparse
+import datetime
 import json
 import os
 import pathlib
 import platform
 import re
+import shlex
 import statistics
 import subprocess
 import sys
@@ -154,3 +157,57 @@ def table(header, rows):
 
 def note(text):
     print(text, file=sys.stderr, flush=True)
+
+
+class Report:
+    """What bench/allocators and bench/recording have in common: options, a report of one answer a model, the two files it is kept in."""
+
+    def __init__(self, name, doc, models, steps, warmup, rounds, output):
+        self.name, self.models = name, models
+        self.parser = argparse.ArgumentParser(prog=f"bench/{name}", description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+        add = self.parser.add_argument
+        add("--model", action="append", help=f"may be repeated (default: {' and '.join(models)})")
+        add("--steps", type=int, default=steps, help="measured steps a run (default: %(default)s)")
+        add("--warmup", type=int, default=warmup, help="steps before them (default: %(default)s)")
+        add("--rounds", type=int, default=rounds, help="default: %(default)s")
+        add("--threads", type=int, help="of libtorch (default: one a core)")
+        add("--batch", type=int, help="samples a step (default: the model's own)")
+        add("--data", type=pathlib.Path, default=ROOT / "build/data")
+        add("--build-dir", type=pathlib.Path, default=ROOT / "build/release")
+        add("--output", type=pathlib.Path, default=ROOT / "bench/results" / output, help="without suffix")
+        add("--smoke", action="store_true", help="the smallest form, for tests: writes nothing but --output where given")
+
+    def parse(self, argv):
+        arguments = self.parser.parse_args(argv)
+        if arguments.smoke:
+            arguments.model, arguments.steps, arguments.warmup, arguments.rounds = ["mlp"], 2, 4, 1
+            arguments.threads, arguments.batch = 1, 64  # two threads wait in busy loops where tests run side by side
+        arguments.build_dir, arguments.data = arguments.build_dir.resolve(), arguments.data.resolve()
+        return arguments
+
+    def make(self, arguments, argv, measure, section):
+        """measure(model, arguments, folder) gives a model's answer, section(answer) its markdown. Prints and keeps both; returns the answers."""
+        with tempfile.TemporaryDirectory() as folder:
+            answers = [measure(model, arguments, pathlib.Path(folder)) for model in arguments.model or self.models]
+        report = {"command": shlex.join([f"bench/{self.name}", *argv]), "commit": commit(), "date": datetime.date.today().isoformat(),
+                  "machine": machine(), "models": answers}
+        host = report["machine"]
+        heading = (f"Commit {report['commit']}, {report['date']}, {host['cpu']}, {host['cores']} cores, "
+                   f"{host['memory_bytes'] / 2**30:.0f} GiB, {host['libc']}; `{report['command']}`")
+        text = "\n\n".join([heading, *map(section, answers)]) + "\n"
+        if not arguments.smoke or "--output" in argv:
+            arguments.output.parent.mkdir(parents=True, exist_ok=True)
+            arguments.output.with_suffix(".json").write_text(json.dumps(report, indent=1) + "\n")
+            arguments.output.with_suffix(".md").write_text(text)
+        print(text, end="")
+        return answers
+
+
+def run_main(name, main):
+    """main(argv) as a program: failures in one line."""
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except Failure as failure:
+        sys.exit(f"{name}: {failure}")
+    except KeyboardInterrupt:
+        sys.exit(130)
