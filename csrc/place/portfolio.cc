@@ -52,7 +52,7 @@ Placement Portfolio::run() {
                 *unavailable_solver());
   bound_ = max_load(conflicts_);
   first_plan();
-  if (!done()) improve();
+  if (!done() || options_.engine == "ilp_pyramid") improve();
   report(true);
   Placement result;
   result.offsets = std::move(best_.offsets);
@@ -100,19 +100,22 @@ void Portfolio::take_strips() {
   report(false);
 }
 
-// Alone: an oracle for small problems, and what others use side by side.
+// Alone: an oracle for small problems, and what others use side by side. As published it gets no
+// help, so what is known counts only where it finds nothing.
 void Portfolio::integer_program() {
   const bool tight = options_.engine == "ilp";
-  fit(pyramid_order(conflicts_, first_fit_), Fit::kFirst, "first_fit pyramid");
-  if (done()) return;
+  if (tight) fit(pyramid_order(conflicts_, first_fit_), Fit::kFirst, "first_fit pyramid");
+  if (tight && done()) return;
+  Packing known = best_;
+  const std::string known_engine = engine_;
+  if (!tight) best_.high_water_mark = std::numeric_limits<Bytes>::max();
   IlpSettings settings;
   settings.form = tight ? IlpForm::kTight : IlpForm::kPyramid;
   settings.seed = options_.seed;
   settings.nodes = options_.iteration_budget == 0 ? 0 : budget_.iterations() - iterations_;
   settings.seconds = options_.time_limit_seconds - budget_.elapsed();
   settings.bound = bound_;
-  const Packing start = best_;
-  settings.best = &start;
+  settings.best = &known;
   const auto prove = [&](Bytes bound) {
     bound_ = std::max(bound_, std::min(bound, best_.high_water_mark));
   };
@@ -123,11 +126,15 @@ void Portfolio::integer_program() {
                                       },
                                       [&](Bytes bound) {
                                         prove(bound);
-                                        report(false);
+                                        if (tight) report(false);
                                         return done();
                                       }});
   iterations_ += result.nodes;
   prove(result.bound);
+  if (best_.high_water_mark == std::numeric_limits<Bytes>::max()) {
+    best_ = std::move(known);
+    engine_ = known_engine;
+  }
 }
 
 void Portfolio::improve() {

@@ -209,6 +209,21 @@ TEST_CASE("Fixing the pyramid can cut off the optimum and then proves nothing", 
   REQUIRE_FALSE(fixed.proven_optimal);
 }
 
+TEST_CASE("As published the integer program gets no help and gives its own answer",
+          "[place][ilp]") {
+  if (no_solver()) return;
+  const Problem problem{
+      .buffers = {{.size = 4, .birth = 0, .length = 2}, {.size = 2, .birth = 1, .length = 2}}};
+  REQUIRE(place(problem, by("first_fit")).proven_optimal);
+  const Placement placement = place(problem, by("ilp_pyramid"));
+  REQUIRE(placement.engine == "ilp_pyramid");
+  REQUIRE(placement.proven_optimal);
+  // Where it finds nothing in time there is a placement all the same.
+  PlaceOptions none = by("ilp_pyramid");
+  none.time_limit_seconds = 0;
+  REQUIRE(check_placement(problem, place(problem, none)).value_or("") == "");
+}
+
 TEST_CASE("The integer program stops at its limits with something legal", "[place][ilp][cancel]") {
   if (no_solver()) return;
   std::mt19937_64 random(1);
