@@ -6,19 +6,16 @@ A block that outlives the requests looked at lives to their end. Time is what ea
 at --time-limit; one that gives up, or is refused for its size, is not tried on longer pieces of that step.
 """
 
-import argparse
 import csv
-import datetime
 import gzip
 import pathlib
-import shlex
 import sys
 import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import peers  # noqa: E402
 import training  # noqa: E402
-from training import ROOT, Failure, note  # noqa: E402
+from training import Failure, note  # noqa: E402
 
 ENGINES = ["ilp_pyramid", "ilp", "auto"]
 
@@ -98,17 +95,13 @@ def measure(name, requests, arguments, berth):
 
 
 def main(argv):
-    parser = argparse.ArgumentParser(prog="bench/olla", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    add = parser.add_argument
+    report = peers.Report("olla", __doc__)
+    add = report.parser.add_argument
     add("traces", nargs="*", type=pathlib.Path, help="recorded runs: events CSV, plain or gzip")
     add("--first", type=int, default=8, help="requests of the shortest piece (default: %(default)s)")
-    add("--time-limit", type=float, default=60, help="seconds a program (default: %(default)s)")
-    add("--build-dir", type=pathlib.Path, default=ROOT / "build/release")
-    add("--output", type=pathlib.Path, default=ROOT / "bench/results/olla", help="without suffix")
-    add("--smoke", action="store_true", help="a step of its own, for tests: writes nothing but --output where given")
-    arguments = parser.parse_args(argv)
+    arguments = report.parser.parse_args(argv)
     if not arguments.traces and not arguments.smoke:
-        parser.error("name a recorded run")
+        report.parser.error("name a recorded run")
     berth = training.program(arguments.build_dir.resolve(), "berth")
     rows = []
     if arguments.smoke:
@@ -116,16 +109,9 @@ def main(argv):
         rows += measure("smoke", [[i, 31 - i, 512 * (1 + i * 7919 % 9)] for i in range(15)], arguments, berth)
     for path in arguments.traces:
         rows += measure(path.name.split(".")[0], step_of(path), arguments, berth)
-    host = training.machine()
     header = ["step", "requests", "pairs alive together"] + [f"{engine}: {what}" for engine in ENGINES for what in ("gap, %", "s")]
-    text = (f"# bench/olla\n\nCommit {training.commit()}, {datetime.date.today().isoformat()}, {host['cpu']}, {host['cores']} cores, "
-            f"{host['libc']}; `{shlex.join(['bench/olla', *peers.without_folders(argv)])}`.\nGap: peak over the bound, less 1; sizes are multiples of 512 bytes, as "
-            f"PyTorch's. A program has {arguments.time_limit:g} s; an empty cell is a longer piece than one it gave up on.\n\n"
-            f"{training.table(header, rows)}\n")
-    if not arguments.smoke or "--output" in argv:
-        arguments.output.parent.mkdir(parents=True, exist_ok=True)
-        arguments.output.with_suffix(".md").write_text(text)
-    print(text, end="")
+    report.keep(argv, arguments, "Gap: peak over the bound, less 1; sizes are multiples of 512 bytes, as PyTorch's. A program has "
+                f"{arguments.time_limit:g} s; an empty cell is a longer piece than one it gave up on.", header, rows)
     return 0
 
 

@@ -1,17 +1,21 @@
 """Placements by berth and by other planners, each a process of its own. Used by the scripts beside it."""
 
+import argparse
 import bisect
 import csv
+import datetime
 import json
 import os
 import pathlib
 import re
 import resource
+import shlex
 import subprocess
 import tempfile
 import time
 
-from training import Failure
+import training
+from training import ROOT, Failure
 
 
 class Run:
@@ -45,9 +49,28 @@ class Run:
         self.memory_bytes = usage.ru_maxrss * 1024
 
 
-def without_folders(argv):
-    """A command line as it may be kept: files and folders by their names only."""
-    return [pathlib.Path(part).name if os.sep in part else part for part in map(str, argv)]
+class Report:
+    """What the comparisons have in common: options, and a table that is printed and kept."""
+
+    def __init__(self, name, doc):
+        self.name = name
+        self.parser = argparse.ArgumentParser(prog=f"bench/{name}", description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+        add = self.parser.add_argument
+        add("--time-limit", type=float, default=60, help="seconds a file and planner (default: %(default)s)")
+        add("--build-dir", type=pathlib.Path, default=ROOT / "build/release")
+        add("--output", type=pathlib.Path, default=ROOT / "bench/results" / name, help="without suffix")
+        add("--smoke", action="store_true", help="an instance of its own, for tests: writes nothing but --output where given")
+
+    def keep(self, argv, arguments, remarks, header, rows):
+        host = training.machine()
+        # Files and folders by their names only.
+        words = [f"bench/{self.name}", *(pathlib.Path(word).name if os.sep in word else word for word in map(str, argv))]
+        text = (f"# bench/{self.name}\n\nCommit {training.commit()}, {datetime.date.today().isoformat()}, {host['cpu']}, {host['cores']} "
+                f"cores, {host['libc']}; `{shlex.join(words)}`.\n{remarks}\n\n{training.table(header, rows)}\n")
+        if not arguments.smoke or "--output" in argv:
+            arguments.output.parent.mkdir(parents=True, exist_ok=True)
+            arguments.output.with_suffix(".md").write_text(text)
+        print(text, end="")
 
 
 def read_lifetimes(path):

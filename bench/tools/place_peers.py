@@ -7,18 +7,15 @@ keeps its own to itself. The other planners are named by their program or by a c
 README says; those that are not named are left out.
 """
 
-import argparse
-import datetime
 import os
 import pathlib
-import shlex
 import sys
 import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import peers  # noqa: E402
 import training  # noqa: E402
-from training import ROOT, Failure, note  # noqa: E402
+from training import Failure, note  # noqa: E402
 
 PROGRAMS = {"minimalloc": ["minimalloc", "build/minimalloc", "build/release/minimalloc"], "idealloc": ["target/release/idealloc"]}
 
@@ -71,23 +68,19 @@ def row(name, one):
 
 
 def main(argv):
-    parser = argparse.ArgumentParser(prog="bench/place_peers", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    add = parser.add_argument
+    report = peers.Report("place_peers", __doc__)
+    add = report.parser.add_argument
     add("paths", nargs="*", type=pathlib.Path, help="lifetimes CSVs (id,lower,upper,size), or folders of them")
     add("--minimalloc", type=pathlib.Path, help="the program or its checkout")
     add("--idealloc", type=pathlib.Path, help="the program or its checkout")
     add("--only", default="", help="files whose name holds this")
-    add("--time-limit", type=float, default=60, help="seconds a file and planner (default: %(default)s)")
     add("--tries", type=int, default=20, help="of idealloc, beside a run of one (default: %(default)s)")
-    add("--build-dir", type=pathlib.Path, default=ROOT / "build/release")
-    add("--output", type=pathlib.Path, default=ROOT / "bench/results/place_peers", help="without suffix")
-    add("--smoke", action="store_true", help="an instance of its own, for tests: writes nothing but --output where given")
-    arguments = parser.parse_args(argv)
+    arguments = report.parser.parse_args(argv)
     if not arguments.paths and not arguments.smoke:
-        parser.error("name a file or a folder")
+        report.parser.error("name a file or a folder")
     for path in arguments.paths:
         if not path.exists():
-            parser.error(f"there is no '{path}'")
+            report.parser.error(f"there is no '{path}'")
     programs = {"berth": training.program(arguments.build_dir.resolve(), "berth"),
                 "minimalloc": find_program("minimalloc", arguments.minimalloc), "idealloc": find_program("idealloc", arguments.idealloc)}
     rows, header = [], None
@@ -98,15 +91,8 @@ def main(argv):
         rows.append(row(name, one))
     if not rows:
         raise Failure("none of the files is a lifetimes CSV")
-    host = training.machine()
-    command = shlex.join(["bench/place_peers", *peers.without_folders(argv)])
-    text = (f"# bench/place_peers\n\nCommit {training.commit()}, {datetime.date.today().isoformat()}, {host['cpu']}, {host['cores']} cores, "
-            f"{host['libc']}; `{command}`.\nGap: peak over max load, less 1. MiniMalloc is asked for the max load; where "
-            f"it finds nothing in {arguments.time_limit:g} s it has no peak.\n\n{training.table(header, rows)}\n")
-    if not arguments.smoke or "--output" in argv:
-        arguments.output.parent.mkdir(parents=True, exist_ok=True)
-        arguments.output.with_suffix(".md").write_text(text)
-    print(text, end="")
+    report.keep(argv, arguments, "Gap: peak over max load, less 1. MiniMalloc is asked for the max load; where it finds nothing in "
+                f"{arguments.time_limit:g} s it has no peak.", header, rows)
     return 0
 
 
