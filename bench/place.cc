@@ -3,7 +3,7 @@
 // `first` is what a run without time to improve takes. Every placement is checked.
 //
 //   build/release/bench/place FOLDER|FILE... [--known KNOWN.csv] [--time-limit S] [--fold K]
-//   [--smoke]
+//   [--copies N] [--smoke]
 
 #include "csrc/place/plan_step.h"
 #include "csrc/plan/build.h"
@@ -15,6 +15,7 @@
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <ctime>
@@ -51,6 +52,21 @@ Problem problem_of(const std::vector<Lifetime>& rows, std::uint64_t fold) {
     problem.buffers.push_back({.size = row.size,
                                .birth = period == 0 ? row.lower : row.lower % period,
                                .length = length});
+  }
+  return problem;
+}
+
+// Copies of a line one after the other, each 0.9 of its length behind the one before.
+Problem repeat(const Problem& line, std::uint64_t copies) {
+  std::uint64_t end = 0;
+  for (const Buffer& buffer : line.buffers) end = std::max(end, buffer.birth + buffer.length);
+  Problem problem = line;
+  problem.buffers.clear();
+  for (std::uint64_t copy = 0; copy < copies; ++copy) {
+    for (Buffer buffer : line.buffers) {
+      buffer.birth += copy * (end * 9 / 10);
+      problem.buffers.push_back(buffer);
+    }
   }
   return problem;
 }
@@ -114,7 +130,7 @@ int main(int argc, char** argv) {
   CLI::App app{"Places instances and prints how close to the bound they come"};
   std::vector<std::string> paths;
   std::string known_path, only;
-  std::uint64_t fold = 0;
+  std::uint64_t fold = 0, copies = 1;
   bool smoke = false;
   PlaceOptions options;
   app.add_option("paths", paths, "folders or files")->check(CLI::ExistingPath);
@@ -126,6 +142,7 @@ int main(int argc, char** argv) {
   app.add_option("--seed", options.seed, "of the noise");
   app.add_option("--threads", options.threads, "0: one a core");
   app.add_option("--fold", fold, "fold lifetimes this often onto a circle");
+  app.add_option("--copies", copies, "of a line, each 0.9 of its length later");
   app.add_flag("--smoke", smoke, "a small instance of its own");
   CLI11_PARSE(app, argc, argv);
 
@@ -144,7 +161,8 @@ int main(int argc, char** argv) {
     if (name == "KNOWN.csv" || name.find(only) == std::string::npos) continue;
     try {
       if (trace_form(path.string()) == TraceForm::kLifetimes) {
-        instances.emplace_back(name, problem_of(read_lifetimes(path.string()), fold));
+        const Problem problem = problem_of(read_lifetimes(path.string()), fold);
+        instances.emplace_back(name, copies > 1 ? repeat(problem, copies) : problem);
         continue;
       }
       const Trace trace = read_trace(path.string());
@@ -183,7 +201,7 @@ int main(int argc, char** argv) {
     all_legal &= legal;
     const auto it = known.find(name);
     const std::string known_gap =
-        it == known.end() || fold != 0
+        it == known.end() || fold != 0 || copies > 1
             ? ""
             : fmt::format("{:.4f}", 100 * (static_cast<double>(it->second) /
                                                static_cast<double>(best.lower_bound) -
@@ -193,5 +211,8 @@ int main(int argc, char** argv) {
                known_gap, middle - start, end - middle, best.seconds, best.iterations, best.engine,
                legal ? "" : " ILLEGAL");
   }
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  fmt::print("memory: at most {} MiB\n", usage.ru_maxrss / 1024);
   return all_legal ? 0 : 1;
 }

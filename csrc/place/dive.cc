@@ -8,6 +8,11 @@
 #include <utility>
 
 namespace berth::packing {
+namespace {
+
+constexpr std::int64_t kNoBlock = std::int64_t{1} << 61;  // where no block begins
+
+}  // namespace
 
 std::string_view rank_name(Rank rank) noexcept {
   switch (rank) {
@@ -43,6 +48,7 @@ Dive::Dive(const Strip& strip) : strip_(strip) {
   }
   for (std::size_t x = 1; x < load_.size(); ++x) load_[x] += load_[x - 1];
   load_.pop_back();
+  set_blocks();
   spans_.build(spans, strip.ring ? strip.sections : 0);
   need_.reset(load_);
   largest_.reserve(count);
@@ -52,6 +58,72 @@ Dive::Dive(const Strip& strip) : strip_(strip) {
   previous_.resize(count);
   waits_for_.resize(count);
   offsets_.resize(count);
+}
+
+void Dive::set_blocks() {
+  if (strip_.blocks.empty()) return;
+  const std::uint32_t m = strip_.sections;
+  std::vector<std::vector<Block>> of_section(m);
+  for (const Strip::Block& block : strip_.blocks) {
+    for (std::uint32_t x = block.first; x < block.last; ++x) {
+      of_section[wrap(x)].push_back({static_cast<Value>(block.begin - strip_.base),
+                                     static_cast<Value>(block.end - strip_.base)});
+    }
+  }
+  for (std::uint32_t x = 0; x < m; ++x) {
+    auto& blocks = of_section[x];
+    std::sort(blocks.begin(), blocks.end(),
+              [](const Block& a, const Block& b) { return a.begin < b.begin; });
+    first_block_.push_back(static_cast<std::uint32_t>(blocks_.size()));
+    first_begins_.push_back(blocks.empty() ? -kNoBlock : -blocks.front().begin);
+    for (const Block& block : blocks) {
+      load_[x] += block.end - block.begin;
+      if (blocks_.size() > first_block_.back() && blocks_.back().end == block.begin) {
+        blocks_.back().end = block.end;
+      } else {
+        blocks_.push_back(block);
+      }
+    }
+  }
+  first_block_.push_back(static_cast<std::uint32_t>(blocks_.size()));
+}
+
+// The first section of the range whose next block begins below `top`, or kNone.
+std::uint32_t Dive::first_block_below(std::uint32_t first, std::uint32_t last,
+                                      Value top) const noexcept {
+  const std::uint32_t m = strip_.sections;
+  if (first >= m) {
+    first -= m;
+    last -= m;
+  }
+  std::uint32_t x = begins_.next_above(first, -top);
+  if (x < std::min(last, m)) return x;
+  if (last <= m) return kNone;
+  x = begins_.next_above(0, -top);
+  return x < last - m ? x : kNone;
+}
+
+// The plateau's floor has met the block that is next in section x: there the floor goes on above
+// it, as far as the neighbours have the same end.
+void Dive::jump_blocks(const Skyline::Plateau& plateau, std::uint32_t x) {
+  std::uint32_t at = x < plateau.first ? x + strip_.sections : x;
+  const std::uint32_t first = at;
+  const Value end = blocks_[next_block_[x]].end;
+  for (; at < plateau.last; ++at) {
+    const std::uint32_t y = wrap(at);
+    std::uint32_t& next = next_block_[y];
+    if (next == first_block_[y + 1] || blocks_[next].begin != plateau.floor ||
+        blocks_[next].end != end)
+      break;
+    add_need(y, y + 1, plateau.floor - end);
+    ++next;
+    const Value begin = next == first_block_[y + 1] ? kNoBlock : blocks_[next].begin;
+    begins_.add(y, y + 1, plateau.floor - begin);
+  }
+  const bool round = strip_.ring && skyline_.flat() && first >= strip_.sections;
+  const std::uint32_t shift = round ? strip_.sections : 0;
+  skyline_.raise(plateau, first - shift, at - shift, end);
+  wake_sections(wrap(first), wrap(first) + (at - first));
 }
 
 Dive::Value Dive::max_need(std::uint32_t first, std::uint32_t last) const noexcept {
@@ -128,6 +200,10 @@ void Dive::start(const DiveSettings& settings) {
   deferred_ = 0;
   spans_.open_all(ranks_);
   need_.reset(load_);
+  if (!blocks_.empty()) {
+    next_block_.assign(first_block_.begin(), first_block_.end() - 1);
+    begins_.reset(first_begins_);
+  }
   skyline_.reset(strip_.sections, strip_.ring);
   witness_.assign(strip_.sections, kNone);
   head_.assign(strip_.sections, kNone);
@@ -156,20 +232,29 @@ std::optional<std::vector<Bytes>> Dive::run(const DiveSettings& settings, const 
     if (mark >= below_) return std::nullopt;
     const Skyline::Plateau plateau = skyline_.lowest();
     const bool flat = skyline_.flat();
+    if (!blocks_.empty()) {
+      const std::uint32_t met = first_block_below(plateau.first, plateau.last, plateau.floor + 1);
+      if (met != kNone) {
+        jump_blocks(plateau, met);
+        continue;
+      }
+    }
     const std::uint32_t i =
         flat ? spans_.best(0, 2 * strip_.sections) : spans_.best(plateau.first, plateau.last);
     if (i == kNone) {
-      if (flat) {
-        force_ = true;
-        wake_all();
-      } else if (!close_plateau(plateau)) {
-        return std::nullopt;
-      }
+      if (!close_plateau(plateau, flat)) return std::nullopt;
       continue;
     }
     const Value offset = aligned(i, plateau.floor);
     const Value top = offset + static_cast<Value>(strip_.items[i].size);
     std::uint32_t blocker = kNone;
+    if (!blocks_.empty()) {
+      blocker = first_block_below(strip_.items[i].first, strip_.items[i].last, top);
+      if (blocker != kNone) {
+        defer(i, blocker);
+        continue;
+      }
+    }
     if (!force_ && !((offset == plateau.floor || fits_aligned(i, offset, blocker)) &&
                      is_safe(i, top, blocker))) {
       defer(i, blocker);
@@ -190,10 +275,23 @@ std::optional<std::vector<Bytes>> Dive::run(const DiveSettings& settings, const 
 }
 
 // Nothing open fits on the plateau: lift it, or let in what waits.
-bool Dive::close_plateau(const Skyline::Plateau& plateau) {
-  const Value neighbour = skyline_.lower_neighbour(plateau);
+bool Dive::close_plateau(const Skyline::Plateau& plateau, bool flat) {
+  if (flat && deferred_ > 0 && !force_) {
+    force_ = true;
+    wake_all();
+    return true;
+  }
+  Value lift = flat ? kNoBlock : skyline_.lower_neighbour(plateau);
+  if (!blocks_.empty()) {
+    const std::uint32_t m = strip_.sections;
+    Value begin = begins_.max(wrap(plateau.first),
+                              std::min(wrap(plateau.first) + (plateau.last - plateau.first), m));
+    if (plateau.last > m && plateau.first < m)
+      begin = std::max(begin, begins_.max(0, plateau.last - m));
+    lift = std::min(lift, -begin);
+  }
   const Value need = max_need(plateau.first, plateau.last);
-  if (need > 0 && neighbour + need > capacity_) {
+  if (need > 0 && lift + need > capacity_) {
     if (!force_ && deferred_ > 0) {
       std::uint32_t i = spans_.any_deferred(plateau.first, plateau.last);
       if (i != kNone) {
@@ -202,9 +300,9 @@ bool Dive::close_plateau(const Skyline::Plateau& plateau) {
         return true;
       }
     }
-    if (!aim_at(neighbour + need) || capacity_ >= below_) return false;
+    if (!aim_at(lift + need) || capacity_ >= below_) return false;
   }
-  skyline_.raise(plateau, plateau.first, plateau.last, neighbour);
+  skyline_.raise(plateau, plateau.first, plateau.last, lift);
   return true;
 }
 

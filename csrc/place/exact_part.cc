@@ -212,8 +212,9 @@ ExactParts make_exact_parts(const Strip& strip, Bytes capacity, const ExactRules
                          static_cast<Value>(std::max<Bytes>(item.unit / unit, 1))});
   }
   for (const Strip::Block& block : strip.blocks) {
-    all.walls.push_back({block.first, block.last, static_cast<Value>(block.begin / unit),
-                         static_cast<Value>(block.end / unit)});
+    const auto begin = static_cast<Value>(block.begin / unit);
+    const auto end = std::min(static_cast<Value>(block.end / unit), all.capacity);
+    if (begin < end) all.walls.push_back({block.first, block.last, begin, end});
   }
   std::stable_sort(all.items.begin(), all.items.end(),
                    [](const auto& a, const auto& b) { return a.first < b.first; });

@@ -43,8 +43,47 @@ FirstFit::FirstFit(const Conflicts& conflicts) : conflicts_(conflicts) {
   lanes_.reserve(problem.lanes.size());
   for (std::uint32_t lane = 0; lane < problem.lanes.size(); ++lane) {
     lanes_of_group_[conflicts.lanes().group(lane)].push_back(lane);
-    lanes_.emplace_back(conflicts, std::move(buffers[lane]));
+    if (!is_single() || has_pins_) lanes_.emplace_back(conflicts, std::move(buffers[lane]));
   }
+}
+
+void FirstFit::make_single() {
+  single_ = std::make_unique<Single>();
+  const Problem& problem = conflicts_.problem();
+  std::vector<Arc> arcs;
+  for (Index i = 0; i < conflicts_.size(); ++i)
+    arcs.push_back({i, problem.buffers[i].birth, problem.buffers[i].length});
+  const std::uint64_t period = arcs.empty() ? 0 : period_of(problem, problem.buffers.front());
+  single_->strip = make_strip(conflicts_, arcs, period, true);
+  single_->items.resize(conflicts_.size());
+  for (std::uint32_t k = 0; k < single_->strip.items.size(); ++k)
+    single_->items[single_->strip.items[k].buffer] = k;
+  single_->fit.emplace(single_->strip);
+}
+
+std::optional<Packing> FirstFit::run_single(std::span<const Index> order, Fit fit, Bytes below,
+                                            const Budget* budget) {
+  if (!single_) make_single();
+  const auto& buffers = conflicts_.problem().buffers;
+  Packing packing{std::vector<Bytes>(conflicts_.size()), 0};
+  const auto put = [&](Index i, Bytes offset) {
+    packing.offsets[i] = offset;
+    packing.high_water_mark = std::max(packing.high_water_mark, offset + conflicts_.bytes(i));
+  };
+  std::vector<std::uint32_t> items;
+  for (const Index i : order) {
+    if (buffers[i].pinned) {
+      put(i, *buffers[i].pinned);
+    } else {
+      items.push_back(single_->items[i]);
+    }
+  }
+  if (packing.high_water_mark >= below) return std::nullopt;
+  const auto offsets = single_->fit->run(items, fit, below, budget);
+  if (!offsets) return std::nullopt;
+  for (std::size_t k = 0; k < offsets->size(); ++k)
+    put(single_->strip.items[k].buffer, (*offsets)[k]);
+  return packing;
 }
 
 std::vector<Index> FirstFit::sorted(Order order, std::span<const Bytes> loads) const {
@@ -206,6 +245,7 @@ Bytes FirstFit::find_hole(Bytes size, Bytes unit, Fit fit) {
 
 std::optional<Packing> FirstFit::run(std::span<const Index> order, Fit fit, Bytes below,
                                      const Budget* budget) {
+  if (is_single()) return run_single(order, fit, below, budget);
   const Problem& problem = conflicts_.problem();
   Packing packing{std::vector<Bytes>(conflicts_.size()), 0};
   offsets_.resize(conflicts_.size());

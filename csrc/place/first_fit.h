@@ -2,8 +2,11 @@
 
 #include "csrc/place/budget.h"
 #include "csrc/place/conflicts.h"
+#include "csrc/place/fit.h"
+#include "csrc/place/strip_fit.h"
 #include "csrc/place/time_index.h"
 
+#include <memory>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -11,9 +14,6 @@
 #include <vector>
 
 namespace berth::packing {
-
-// A hole to put a buffer in: the lowest that fits, or the tightest.
-enum class Fit { kFirst, kBest };
 
 // By what first fit takes the buffers, largest first but for births; ties by index.
 enum class Order { kBirth, kSize, kLength, kArea, kLoad, kLoadArea, kLengthSize, kSizeBirth };
@@ -32,8 +32,8 @@ struct Packing {
 // legal for all that the interface knows. Pins first; groups of lanes that share nothing one after
 // the other, each in what the earlier left.
 //
-// A run is O(n log n + k log k) for k conflicts of placed buffers, O(n) memory; across lanes k
-// counts all of them.
+// A single lane without forks goes through StripFit. Elsewhere a run is O(n log n + k log k) for k
+// conflicts of placed buffers, O(n) memory; across lanes k counts all of them.
 class FirstFit {
  public:
   explicit FirstFit(const Conflicts& conflicts);
@@ -53,13 +53,26 @@ class FirstFit {
   struct Span {
     Bytes first, last;
   };
+  // A single lane without forks, as a strip.
+  struct Single {
+    Strip strip;
+    std::optional<StripFit> fit;
+    std::vector<std::uint32_t> items;  // of each buffer
+  };
+  [[nodiscard]] bool is_single() const noexcept {
+    return conflicts_.problem().lanes.size() == 1 && !conflicts_.has_branches();
+  }
+  void make_single();
+  [[nodiscard]] std::optional<Packing> run_single(std::span<const Index> order, Fit fit,
+                                                  Bytes below, const Budget* budget);
   template <class Visit>
   void for_each_conflict(Index i, Visit&& visit) const;
   [[nodiscard]] Bytes find_hole(Bytes size, Bytes unit, Fit fit);
   void block_other_groups(std::uint32_t group, const Packing& packing);
 
   const Conflicts& conflicts_;
-  std::vector<TimeIndex> lanes_;
+  std::vector<TimeIndex> lanes_;  // none of a single lane without pins
+  std::unique_ptr<Single> single_;
   std::vector<std::vector<std::uint32_t>> lanes_of_group_;
   bool has_pins_ = false;
   std::vector<Span> blocked_;  // bytes of other groups, merged

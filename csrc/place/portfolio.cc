@@ -169,7 +169,11 @@ void Portfolio::first_fits() {
 void Portfolio::fit(const std::vector<Index>& order, Fit fit, const std::string& name) {
   if (done()) return;
   ++iterations_;
-  auto packing = first_fit_.run(order, fit, best_.high_water_mark, &budget_);
+  // Orders are improved even where dives are better than they are.
+  const bool keeps = strip_search_ && fit == Fit::kFirst;
+  const Bytes below = keeps ? std::numeric_limits<Bytes>::max() : best_.high_water_mark;
+  auto packing = first_fit_.run(order, fit, below, &budget_);
+  if (packing && keeps) strip_search_->offer(*packing, order, name);
   if (packing) offer(std::move(*packing), name);
   report(false);
 }

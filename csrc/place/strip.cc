@@ -16,7 +16,8 @@ struct Event {
 
 }  // namespace
 
-Strip make_strip(const Conflicts& conflicts, std::span<const Arc> arcs, std::uint64_t period) {
+Strip make_strip(const Conflicts& conflicts, std::span<const Arc> arcs, std::uint64_t period,
+                 bool keep_whole) {
   Strip strip;
   strip.ring = period != 0;
   // What lives all around never dies.
@@ -63,13 +64,19 @@ Strip make_strip(const Conflicts& conflicts, std::span<const Arc> arcs, std::uin
   for (const Arc& arc : arcs) strip.unit = std::max(strip.unit, conflicts.unit(arc.buffer));
   for (const std::uint32_t i : always) spans[i] = {0, strip.sections};
 
+  const std::vector<Buffer>& buffers = conflicts.problem().buffers;
+  for (const Arc& arc : arcs) keep_whole |= buffers[arc.buffer].pinned.has_value();
   std::vector<Index> whole;
   for (std::uint32_t i = 0; i < count; ++i) {
     auto [first, last] = spans[i];
     if (last <= first) last += strip.sections;
     const Index b = arcs[i].buffer;
+    if (const auto& pin = buffers[b].pinned) {
+      strip.blocks.push_back({first, last, *pin, *pin + conflicts.bytes(b), b});
+      continue;
+    }
     // Below all others is best for what shifts them by whole alignments.
-    if (last - first == strip.sections && conflicts.bytes(b) % strip.unit == 0) {
+    if (!keep_whole && last - first == strip.sections && conflicts.bytes(b) % strip.unit == 0) {
       whole.push_back(b);
       continue;
     }
@@ -102,7 +109,8 @@ std::optional<std::vector<Strip>> make_strips(const Conflicts& conflicts) {
       if (problem.branches[buffer.branch].parent != buffer.branch || has_children[buffer.branch])
         return std::nullopt;
     }
-    if (buffer.pinned || lane.branch != buffer.branch) return std::nullopt;
+    if (lane.branch != buffer.branch) return std::nullopt;
+    if (buffer.pinned && problem.lanes.size() > 1) return std::nullopt;
     lane.arcs.push_back({i, buffer.birth, buffer.length});
   }
   std::vector<Strip> strips;
@@ -117,21 +125,25 @@ std::optional<std::vector<Strip>> make_strips(const Conflicts& conflicts) {
 
 Bytes max_load(const Strip& strip) {
   std::vector<Bytes> loads(std::size_t{strip.sections} + 1, 0);
-  for (const Strip::Item& item : strip.items) {
-    loads[item.first] += item.size;
-    if (item.last <= strip.sections) {
-      loads[item.last] -= item.size;
+  const auto add = [&](const auto& span, Bytes size) {
+    loads[span.first] += size;
+    if (span.last <= strip.sections) {
+      loads[span.last] -= size;
     } else {
-      loads[0] += item.size;
-      loads[item.last - strip.sections] -= item.size;
+      loads[0] += size;
+      loads[span.last - strip.sections] -= size;
     }
-  }
+  };
+  for (const Strip::Item& item : strip.items) add(item, item.size);
+  for (const Strip::Block& block : strip.blocks) add(block, block.end - block.begin);
   Bytes most = 0, load = 0;
   for (std::uint32_t x = 0; x < strip.sections; ++x) {
     load += loads[x];
     most = std::max(most, load);
   }
-  return strip.base + most;
+  most += strip.base;
+  for (const Strip::Block& block : strip.blocks) most = std::max(most, block.end);
+  return most;
 }
 
 }  // namespace berth::packing

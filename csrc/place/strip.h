@@ -24,12 +24,13 @@ struct Strip {
     Bytes size = 0;
     Bytes unit = 1;
   };
-  // Bytes that are taken in some sections: those of a section are apart.
+  // A pinned buffer: bytes that are taken in some sections.
   struct Block {
     std::uint32_t first = 0;
     std::uint32_t last = 0;
     Bytes begin = 0;
     Bytes end = 0;
+    Index buffer = 0;
   };
   std::uint32_t sections = 0;
   bool ring = false;
@@ -51,16 +52,18 @@ struct Arc {
 };
 
 // The strip of arcs that conflict exactly where their ticks intersect, on a circle of `period`
-// ticks or a line (0). O(n log n).
+// ticks or a line (0). Pinned buffers are blocks. Where there are any, or on `keep_whole`, those
+// alive in every section are items. O(n log n).
 [[nodiscard]] Strip make_strip(const Conflicts& conflicts, std::span<const Arc> arcs,
-                               std::uint64_t period);
+                               std::uint64_t period, bool keep_whole = false);
 
-// One strip a lane; nothing where the problem has pins or forks: strips cannot say who of those
-// conflicts. Nor what edges between lanes allow: the strips side by side are legal, but may not be
-// the best.
+// One strip a lane; nothing where the problem has forks, or pins in one of several lanes: strips
+// cannot say who of those conflicts. Nor what edges between lanes allow: the strips side by side
+// are legal, but may not be the best.
 [[nodiscard]] std::optional<std::vector<Strip>> make_strips(const Conflicts& conflicts);
 
-// The largest load over the sections, strip.base included: no placement of the strip is lower.
+// The largest load over the sections, strip.base included, and where blocks end: no placement of
+// the strip is lower.
 [[nodiscard]] Bytes max_load(const Strip& strip);
 
 }  // namespace berth::packing

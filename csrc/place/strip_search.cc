@@ -28,6 +28,9 @@ constexpr std::uint32_t kNoiseTasks = 10;  // of a wave
 constexpr std::uint64_t kNodes = 1000, kSideNodes = 400;
 constexpr Bytes kSides = 3;
 constexpr std::uint32_t kSideWave = 20;
+// First fits with orders that get better: chains of a wave, and runs of a chain.
+constexpr std::uint32_t kChains = 4;
+constexpr std::uint64_t kChainRuns = 4;
 // Strips with more items are not even looked at: few of them fall into small parts.
 constexpr std::size_t kMaxExactItems = 20000;
 
@@ -35,6 +38,7 @@ Bytes mark_of(const Strip& strip, const std::vector<Bytes>& offsets) {
   Bytes mark = strip.base;
   for (std::size_t i = 0; i < offsets.size(); ++i)
     mark = std::max(mark, offsets[i] + strip.items[i].size);
+  for (const Strip::Block& block : strip.blocks) mark = std::max(mark, block.end);
   return mark;
 }
 
@@ -51,7 +55,10 @@ StripSearch::StripSearch(std::vector<Strip> strips, const StripSettings& setting
     state.within_reach = settings.exact && state.strip.items.size() <= kMaxExactItems;
     states_.push_back(std::move(state));
   }
-  for (State& state : states_) state.divers.resize(settings_.threads);
+  for (State& state : states_) {
+    state.divers.resize(settings_.threads);
+    state.order_searches.resize(settings_.threads);
+  }
 }
 
 StripSearch::Task StripSearch::dive_task(State& state, const DiveSettings& settings,
@@ -77,6 +84,8 @@ std::vector<StripSearch::Task> StripSearch::next_tasks(State& state) const {
       settings.rank = kRanks[r];
       tasks.push_back(dive_task(state, settings, fmt::format("dive {}", rank_name(kRanks[r]))));
     }
+  } else if (state.wave % 2 == 0 && settings_.dives && !state.within_reach) {
+    add_orders(state, tasks);
   } else {
     if (settings_.dives) add_noise(state, tasks);
     if (state.within_reach) add_exact(state, tasks);
@@ -99,6 +108,34 @@ void StripSearch::add_noise(State& state, std::vector<Task>& tasks) const {
         std::max(state.bound, std::min(state.bound + state.bound / 10000 * above, state.mark - 1));
     settings.seed = hash_combine(hash_combine(settings_.seed, number), state.strip.items.size());
     tasks.push_back(dive_task(state, settings, fmt::format("dive noise {}", settings.noise)));
+  }
+}
+
+// Half of the chains from the best order known, unless dives are far ahead of it; the others from
+// the incumbent's.
+void StripSearch::add_orders(State& state, std::vector<Task>& tasks) const {
+  const bool behind =
+      state.order.order.empty() || state.order.mark - state.bound > 2 * (state.mark - state.bound);
+  for (std::uint32_t c = 0; c < kChains; ++c) {
+    const std::uint64_t seed = hash_combine(hash_combine(settings_.seed, state.wave), c);
+    const bool from_best = behind || c % 2 == 1;
+    tasks.push_back({"orders", kChainRuns,
+                     [&state, seed, from_best](unsigned thread, std::uint64_t iterations,
+                                               const Budget* budget) {
+                       auto& search = state.order_searches[thread];
+                       if (!search) search = std::make_unique<OrderSearch>(state.strip);
+                       OrderSearch::Chain chain =
+                           from_best ? search->run(order_of(state.offsets), state.offsets,
+                                                   state.bound, seed, iterations, budget)
+                                     : search->run(state.order.order, state.order.offsets,
+                                                   state.bound, seed, iterations, budget);
+                       Outcome outcome;
+                       outcome.iterations = chain.runs;
+                       if (chain.offsets.empty()) return outcome;
+                       outcome.offsets = std::move(chain.offsets);
+                       outcome.order = std::move(chain.order);
+                       return outcome;
+                     }});
   }
 }
 
@@ -190,6 +227,10 @@ void StripSearch::run(State& state, const std::vector<Task>& tasks, const Budget
   }
   const std::size_t best =
       static_cast<std::size_t>(std::min_element(marks.begin(), marks.end()) - marks.begin());
+  if (best < tasks.size() && !outcomes[best].order.empty() &&
+      (state.order.order.empty() || marks[best] <= state.order.mark)) {
+    state.order = {outcomes[best].order, *outcomes[best].offsets, marks[best], 0};
+  }
   if (best < tasks.size() && marks[best] < state.mark) {
     state.mark = marks[best];
     state.offsets = std::move(*outcomes[best].offsets);
@@ -231,6 +272,42 @@ void StripSearch::next_wave(std::uint64_t iterations, const Budget& budget,
   }
 }
 
+void StripSearch::offer(const Packing& packing, std::span<const Index> order,
+                        const std::string& engine) {
+  if (states_.size() != 1) return;
+  State& state = states_.front();
+  const Strip& strip = state.strip;
+  // What lies at the bottom here may lie anywhere there; what lies above it comes down.
+  std::vector<std::pair<Bytes, Bytes>> whole;  // offset and size
+  for (std::size_t k = 0; k < strip.bottom.size(); ++k) {
+    const Bytes end = k + 1 < strip.bottom.size() ? strip.bottom[k + 1].second : strip.base;
+    whole.emplace_back(packing.offsets[strip.bottom[k].first], end - strip.bottom[k].second);
+  }
+  std::sort(whole.begin(), whole.end());
+  for (std::size_t k = 1; k < whole.size(); ++k) whole[k].second += whole[k - 1].second;
+  std::vector<std::uint32_t> item_of(packing.offsets.size(), ~std::uint32_t{0});
+  OrderSearch::Chain chain;
+  for (std::uint32_t i = 0; i < strip.items.size(); ++i) {
+    const Bytes offset = packing.offsets[strip.items[i].buffer];
+    const auto above = std::partition_point(
+        whole.begin(), whole.end(), [&](const auto& entry) { return entry.first <= offset; });
+    const Bytes below = above == whole.begin() ? 0 : std::prev(above)->second;
+    chain.offsets.push_back(strip.base + offset - below);
+    item_of[strip.items[i].buffer] = i;
+  }
+  for (const Index b : order) {
+    if (item_of[b] != ~std::uint32_t{0}) chain.order.push_back(item_of[b]);
+  }
+  chain.mark = mark_of(strip, chain.offsets);
+  if (chain.mark < state.mark) {
+    state.mark = chain.mark;
+    state.offsets = chain.offsets;
+    state.engine = engine;
+    note_engine();
+  }
+  if (state.order.order.empty() || chain.mark < state.order.mark) state.order = std::move(chain);
+}
+
 bool StripSearch::proven() const {
   return std::all_of(states_.begin(), states_.end(),
                      [](const State& state) { return state.mark <= state.bound; });
@@ -251,6 +328,7 @@ std::vector<Bytes> StripSearch::own_offsets(std::size_t count) const {
   std::vector<Bytes> offsets(count);
   for (const State& state : states_) {
     for (const auto& [buffer, offset] : state.strip.bottom) offsets[buffer] = offset;
+    for (const Strip::Block& block : state.strip.blocks) offsets[block.buffer] = block.begin;
     for (std::size_t i = 0; i < state.strip.items.size(); ++i)
       offsets[state.strip.items[i].buffer] = state.offsets[i];
   }

@@ -4,12 +4,14 @@
 #include "csrc/place/dive.h"
 #include "csrc/place/exact_search.h"
 #include "csrc/place/first_fit.h"
+#include "csrc/place/order_search.h"
 #include "csrc/place/strip.h"
 
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -24,7 +26,8 @@ struct StripSettings {
 };
 
 // Searches over the strips of a problem, in waves: first dives of the five ranks at max load, then
-// dives with noise and other capacities, beside exact search where a strip is small enough.
+// dives with noise and other capacities, beside exact search where a strip is small enough, else in
+// turn with better orders for first fit.
 //
 // A wave is a fixed list of tasks that all see the incumbent from before it, and the best of a wave
 // is the least (mark, task number): so the threads decide nothing but the time. Strips stand side
@@ -38,6 +41,10 @@ class StripSearch {
   // Runs the next wave of every strip that is not proven optimal, within `iterations`. `idle` is
   // called between tasks, by this thread. An expired budget leaves the best so far.
   void next_wave(std::uint64_t iterations, const Budget& budget, const std::function<void()>& idle);
+
+  // Takes over what first fit made of an order (of all buffers), for a single strip: as its best
+  // where it is, and to improve the order.
+  void offer(const Packing& packing, std::span<const Index> order, const std::string& engine);
 
   // All strips are at their bound.
   [[nodiscard]] bool proven() const;
@@ -64,12 +71,16 @@ class StripSearch {
     bool within_reach = true;                   // of exact search
     // At the bound (the first), and above.
     std::vector<std::unique_ptr<ExactSearch>> exact;
+    // The best order known for first fit, and its placement; empty at first.
+    OrderSearch::Chain order;
+    std::vector<std::unique_ptr<OrderSearch>> order_searches;  // one a thread
   };
   // What a task found.
   struct Outcome {
     std::optional<std::vector<Bytes>> offsets;
     Bytes bound = 0;  // proven
     std::uint64_t iterations = 0;
+    std::vector<std::uint32_t> order = {};  // of a first fit
   };
   struct Task {
     std::string name;
@@ -80,6 +91,8 @@ class StripSearch {
   void add_noise(State& state, std::vector<Task>& tasks) const;
   void add_exact(State& state, std::vector<Task>& tasks) const;
   void choose_capacities(State& state) const;
+  void add_orders(State& state, std::vector<Task>& tasks) const;
+  [[nodiscard]] static bool orders_are_behind(const State& state);
   [[nodiscard]] std::vector<Task> next_tasks(State& state) const;
   void run(State& state, const std::vector<Task>& tasks, const Budget* budget,
            const std::function<void()>& idle);
