@@ -1,4 +1,4 @@
-"""bench/place_peers and bench/olla, on stand-ins for berth and the other planners."""
+"""bench/place_peers, bench/olla and bench/scaling, on stand-ins for berth and the other planners."""
 
 import gzip
 import pathlib
@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import xml.dom.minidom
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "bench/tools"))
@@ -52,12 +53,20 @@ print(f"Makespan:\t{stack(path)[1]} bytes")
 '''
 
 
+SCALING = r'''#!/usr/bin/env python3
+import sys
+options = dict(zip(sys.argv[1::2], sys.argv[2::2]))
+n = int(options["--buffers"])
+print('{"buffers": %d, "family": "%s", "seconds": %f, "gap": 0.01, "bytes_a_buffer": 200}' % (n, options["--family"], n * 1e-6))
+'''
+
+
 class Scripts(unittest.TestCase):
     def setUp(self):
         temporary = tempfile.TemporaryDirectory()
         self.addCleanup(temporary.cleanup)
         self.folder = pathlib.Path(temporary.name)
-        for name, text in {"build/berth": BERTH, "mini/build/minimalloc": MINIMALLOC, "ideal/target/release/idealloc": IDEALLOC}.items():
+        for name, text in {"build/berth": BERTH, "build/bench/scaling": SCALING, "mini/build/minimalloc": MINIMALLOC, "ideal/target/release/idealloc": IDEALLOC}.items():
             path = self.folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
@@ -129,6 +138,15 @@ class Scripts(unittest.TestCase):
     def test_a_program_that_is_refused_is_said_to_be(self):
         result = self.run_script("olla", self.trace(), REFUSE="ilp")
         self.assertEqual(self.cells(result.stdout)[2][5], "refused")
+
+    def test_growth_is_a_table_and_a_picture(self):
+        result = self.run_script("scaling", "--most", 30000)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        rows = self.cells(result.stdout)[2:]
+        self.assertEqual([row[1] for row in rows], ["1,000", "3,000", "10,000", "30,000"] * 2)
+        self.assertEqual(rows[2][2:], ["0.0100", "75.3", "1.0000", "200"])
+        picture = xml.dom.minidom.parse(str(self.folder / "table.svg"))
+        self.assertEqual(len(picture.getElementsByTagName("circle")), 8)
 
     def test_without_the_solver_the_comparison_says_what_is_missing(self):
         result = self.run_script("olla", self.trace(), MISSING="1")
