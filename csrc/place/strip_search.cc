@@ -28,8 +28,9 @@ constexpr std::uint32_t kNoiseTasks = 10;  // of a wave
 constexpr std::uint64_t kNodes = 1000, kSideNodes = 400;
 constexpr Bytes kSides = 3;
 constexpr std::uint32_t kSideWave = 20;
-// First fits with orders that get better: chains of a wave, and runs of a chain.
-constexpr std::uint32_t kChains = 4;
+// First fits with orders that get better: chains of a wave, runs of a chain, and every how many
+// waves where dives are far ahead.
+constexpr std::uint32_t kChains = 4, kRareOrders = 16;
 constexpr std::uint64_t kChainRuns = 4;
 // Strips with more items are not even looked at: few of them fall into small parts.
 constexpr std::size_t kMaxExactItems = 20000;
@@ -84,7 +85,8 @@ std::vector<StripSearch::Task> StripSearch::next_tasks(State& state) const {
       settings.rank = kRanks[r];
       tasks.push_back(dive_task(state, settings, fmt::format("dive {}", rank_name(kRanks[r]))));
     }
-  } else if (state.wave % 2 == 0 && settings_.dives && !state.within_reach) {
+  } else if (settings_.dives && !state.within_reach &&
+             state.wave % (orders_are_behind(state) ? kRareOrders : 2) == 0) {
     add_orders(state, tasks);
   } else {
     if (settings_.dives) add_noise(state, tasks);
@@ -111,11 +113,16 @@ void StripSearch::add_noise(State& state, std::vector<Task>& tasks) const {
   }
 }
 
+// Dives are far ahead of the best first fit.
+bool StripSearch::orders_are_behind(const State& state) {
+  return state.order.order.empty() ||
+         state.order.mark - state.bound > 2 * (state.mark - state.bound);
+}
+
 // Half of the chains from the best order known, unless dives are far ahead of it; the others from
 // the incumbent's.
 void StripSearch::add_orders(State& state, std::vector<Task>& tasks) const {
-  const bool behind =
-      state.order.order.empty() || state.order.mark - state.bound > 2 * (state.mark - state.bound);
+  const bool behind = orders_are_behind(state);
   for (std::uint32_t c = 0; c < kChains; ++c) {
     const std::uint64_t seed = hash_combine(hash_combine(settings_.seed, state.wave), c);
     const bool from_best = behind || c % 2 == 1;
