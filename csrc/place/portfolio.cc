@@ -50,7 +50,6 @@ Placement Portfolio::run() {
   if (options_.engine.starts_with("ilp"))
     BERTH_CHECK(!unavailable_solver(), kUsage, "engine '{}': {}", options_.engine,
                 *unavailable_solver());
-  bound_ = max_load(conflicts_);
   first_plan();
   if (!done() || options_.engine == "ilp_pyramid") improve();
   report(true);
@@ -76,6 +75,7 @@ void Portfolio::first_plan() {
   if (settings.dives || settings.exact) {
     if (auto strips = make_strips(conflicts_)) strip_search_.emplace(std::move(*strips), settings);
   }
+  bound_ = strip_search_ ? strip_search_->bound() : max_load(conflicts_);
   const bool warm = !options_.warm_start.empty();
   if (warm || !strip_search_) {
     std::vector<Bytes> births;

@@ -9,7 +9,7 @@ namespace berth::packing {
 namespace {
 
 // Items that begin in half of the shortest ranges, about; of large strips more, for memory.
-constexpr std::size_t kItems = 256, kItemsOfLarge = 512;
+constexpr std::size_t kItems = 256, kItemsOfLarge = 1024;
 constexpr std::size_t kLarge = 200'000;
 
 }  // namespace

@@ -32,6 +32,8 @@ constexpr std::uint32_t kSideWave = 20;
 // waves where dives are far ahead.
 constexpr std::uint32_t kChains = 4, kRareOrders = 16;
 constexpr std::uint64_t kChainRuns = 4;
+// Lists of larger strips take too much memory, and their first fits too long.
+constexpr std::size_t kMaxOrderItems = 200'000;
 // Strips with more items are not even looked at: few of them fall into small parts.
 constexpr std::size_t kMaxExactItems = 20000;
 
@@ -85,7 +87,7 @@ std::vector<StripSearch::Task> StripSearch::next_tasks(State& state) const {
       settings.rank = kRanks[r];
       tasks.push_back(dive_task(state, settings, fmt::format("dive {}", rank_name(kRanks[r]))));
     }
-  } else if (settings_.dives && !state.within_reach &&
+  } else if (settings_.dives && !state.within_reach && state.strip.items.size() <= kMaxOrderItems &&
              state.wave % (orders_are_behind(state) ? kRareOrders : 2) == 0) {
     add_orders(state, tasks);
   } else {
