@@ -50,15 +50,16 @@ std::optional<ByteRange> Arena::unused_in(ByteRange gap, Bytes size) const {
   return std::nullopt;
 }
 
-// To look for gaps is a walk over the plan. They hold for a while, and a request that found its
-// bytes in use pays for a few slots of it only, so that a plan that no longer fits costs no more
-// for them.
+// To look for gaps is a walk over what is live and what is born soon. They hold for a while, and a
+// request that found its bytes in use pays for a part of the walk only, so that a plan that no
+// longer fits costs no more for them.
 bool Arena::find_gaps(const Lane& lane, const PlanLookup::Entry& wanted) {
   constexpr std::uint32_t kHold = 64;        // ticks
   constexpr std::uint64_t kSlotsPaid = 256;  // by a request
   constexpr std::uint64_t kWalksAtOnce = 16;
   ++gaps_.busy;
-  const std::uint32_t period = lookup_->plan().sequences[lane.sequence].period;
+  const std::vector<Sequence>& sequences = lookup_->plan().sequences;
+  const std::uint32_t period = sequences[lane.sequence].period;
   const bool valid = gaps_.lane == &lane && gaps_.sequence == lane.sequence &&
                      gaps_.from <= lane.position && lane.position < gaps_.until;
   // The longer gaps hold, the smaller they are.
@@ -67,20 +68,28 @@ bool Arena::find_gaps(const Lane& lane, const PlanLookup::Entry& wanted) {
   const bool right = valid && (left >= wanted.length || gaps_.until == period) && left <= 2 * hold;
   if (right || gaps_.walked > kWalksAtOnce * lookup_->slot_count() + kSlotsPaid * gaps_.busy)
     return valid;
-  gaps_.walked += lookup_->slot_count();
 
   const std::uint32_t from = lane.position;
   const std::uint32_t until = std::min(period, from + hold);
   std::vector<ByteRange> needed;
-  for (PlanLookup::SlotIndex slot = 0; slot < lookup_->slot_count(); ++slot) {
+  const auto add = [&](PlanLookup::SlotIndex slot) {
     const PlanLookup::Entry& entry = entries_[slot];
-    if (entry.cell == PlanLookup::kNone) continue;
-    // Other lanes may be anywhere in their own step.
-    const bool own = lookup_->plan().sequences[lookup_->sequence_of(slot)].lane == lane.plan_lane;
-    const bool live = (cells_[entry.cell].slot & ~kOffSchedule) == slot;
-    const bool to_come = entry.birth > from && entry.birth < until;
-    if (!own || live || to_come)
-      needed.push_back({entry.offset, entry.offset + rounded(entry.requested)});
+    if (entry.cell == PlanLookup::kNone) return;
+    needed.push_back({entry.offset, entry.offset + rounded(entry.requested)});
+  };
+  for (const Cell& cell : cells_) {
+    if (cell.slot != PlanLookup::kNone) add(cell.slot & ~kOffSchedule);
+  }
+  gaps_.walked += cells_.size();
+  for (std::uint32_t s = 0; s < sequences.size(); ++s) {
+    // The k-th own slot is born at tick fork + k. Other lanes may be anywhere in their own step.
+    const bool own = sequences[s].lane == lane.plan_lane;
+    const std::uint32_t fork = sequences[s].fork, end = sequences[s].period;
+    const std::uint32_t first_tick = own ? std::max(from + 1, fork) : fork;
+    const std::uint32_t last_tick = own ? std::min(until, end) : end;
+    for (std::uint32_t tick = first_tick; tick < last_tick; ++tick)
+      add(lookup_->first_slot(s) + tick - fork);
+    gaps_.walked += last_tick > first_tick ? last_tick - first_tick : 0;
   }
   std::sort(needed.begin(), needed.end(),
             [](ByteRange a, ByteRange b) { return a.first < b.first; });
