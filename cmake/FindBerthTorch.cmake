@@ -1,4 +1,5 @@
-# Makes the imported target berth_libtorch::torch_cpu of the libtorch in a PyTorch wheel or a libtorch archive.
+# Makes the imported target berth_libtorch::torch_cpu of the libtorch in a PyTorch wheel or a libtorch archive, and
+# berth_libtorch::torch_cuda where that is built for CUDA.
 # BerthTorchLocate.cmake says where it is searched. The wheel's own TorchConfig.cmake is not used: for a CUDA build of
 # PyTorch it insists on a CUDA toolkit.
 #
@@ -34,4 +35,12 @@ if(BerthTorch_FOUND AND NOT TARGET berth_libtorch::torch_cpu)
   target_link_options(berth_libtorch::torch_cpu INTERFACE "LINKER:--allow-shlib-undefined" "LINKER:--no-as-needed")
   berth_torch_stubs("${BerthTorch_ROOT}/lib/libtorch_cpu.so" _berth_torch_stub_targets)
   target_link_libraries(berth_libtorch::torch_cpu INTERFACE berth_libtorch::c10 ${_berth_torch_stub_targets})
+  # A program that links this wants NVIDIA's libraries when it runs, or the stand-in's launcher.
+  if(EXISTS "${BerthTorch_ROOT}/lib/libtorch_cuda.so")
+    add_library(berth_libtorch::c10_cuda SHARED IMPORTED GLOBAL)
+    set_target_properties(berth_libtorch::c10_cuda PROPERTIES IMPORTED_LOCATION "${BerthTorch_ROOT}/lib/libc10_cuda.so")
+    add_library(berth_libtorch::torch_cuda SHARED IMPORTED GLOBAL)
+    set_target_properties(berth_libtorch::torch_cuda PROPERTIES IMPORTED_LOCATION "${BerthTorch_ROOT}/lib/libtorch_cuda.so")
+    target_link_libraries(berth_libtorch::torch_cuda INTERFACE berth_libtorch::c10_cuda berth_libtorch::torch_cpu)
+  endif()
 endif()

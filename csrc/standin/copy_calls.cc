@@ -1,0 +1,196 @@
+#include "csrc/standin/entry.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+namespace berth::standin {
+namespace {
+
+using Kind = Accesses::Kind;
+
+std::uintptr_t address_of(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer); }
+
+// Where one end of a copy is: known to the runtime, or memory of the program that it knows nothing
+// of.
+struct End {
+  bool known = false;
+  bool on_device = false;
+  bool fits = true;
+};
+
+End end_of(const Machine& machine, const void* pointer, std::size_t size) {
+  const Allocation* found = machine.space.holding(address_of(pointer));
+  if (found == nullptr) return {};
+  // Neighbouring pieces of one virtual range may be mapped one by one.
+  std::uintptr_t reached = found->end();
+  while (reached < address_of(pointer) + size && found->kind == Allocation::Kind::kMapped) {
+    found = machine.space.at(reached);
+    if (found == nullptr) break;
+    reached = found->end();
+  }
+  return {true, found == nullptr || found->on_device(), reached >= address_of(pointer) + size};
+}
+
+bool wants_device(int kind, bool destination) {
+  return kind == kDeviceToDevice || kind == (destination ? kHostToDevice : kDeviceToHost);
+}
+
+// One rectangle of bytes, a row for a plain copy.
+struct Rectangle {
+  std::byte* to;
+  std::size_t to_pitch;
+  const std::byte* from;
+  std::size_t from_pitch;
+  std::size_t width, height;
+
+  [[nodiscard]] std::size_t span(std::size_t pitch) const {
+    return height == 0 ? 0 : pitch * (height - 1) + width;
+  }
+
+  void move() const {
+    for (std::size_t row = 0; row < height; ++row)
+      std::memmove(to + row * to_pitch, from + row * from_pitch, width);
+  }
+};
+
+// Queues a copy. Pageable memory of the host is read before the call returns, and written before it
+// returns; only pinned memory is copied asynchronously.
+Status copy(Entry& entry, StreamHandle handle, Rectangle area, int kind, bool synchronous) {
+  Machine& machine = entry.machine;
+  const std::shared_ptr<Stream> stream = machine.stream_of(handle);
+  if (!stream) return kInvalidResourceHandle;
+  if (kind < kHostToHost || kind > kByAddress) return kInvalidValue;
+  if (synchronous) {
+    if (const Status status = machine.refuse_during_capture(); status != kSuccess) return status;
+  }
+  const std::size_t to_span = area.span(area.to_pitch);
+  const std::size_t from_span = area.span(area.from_pitch);
+  if (to_span == 0) return kSuccess;
+  machine.use(stream->device);
+  const End to = end_of(machine, area.to, to_span);
+  const End from = end_of(machine, area.from, from_span);
+  const bool wrong = (to.known && !to.fits) || (from.known && !from.fits) ||
+                     (wants_device(kind, true) && !to.known) ||
+                     (wants_device(kind, false) && !from.known);
+  if (wrong) return kInvalidValue;
+
+  Operation operation{.kind = Operation::Kind::kCopy, .name = "cudaMemcpy"};
+  if (from.known) operation.accesses.push_back({address_of(area.from), from_span, Kind::kRead});
+  if (to.known) operation.accesses.push_back({address_of(area.to), to_span, Kind::kWrite});
+  if (area.width * area.height <= machine.options.copy_limit) {
+    if (!from.known && to.known && !stream->capture) {
+      auto staged = std::make_shared<std::vector<std::byte>>(area.from, area.from + from_span);
+      operation.work = [area, staged]() mutable {
+        area.from = staged->data();
+        area.move();
+      };
+    } else {
+      operation.work = [area] { area.move(); };
+    }
+  }
+  const Status status = machine.enqueue(entry.lock, *stream, std::move(operation));
+  if (status != kSuccess || stream->capture) return status;
+  if (synchronous || !to.known) {
+    const VectorClock clock = stream->clock;
+    machine.drain(entry.lock, *stream, stream->enqueued);
+    machine.host_knows(clock);
+  }
+  return kSuccess;
+}
+
+Status fill(Entry& entry, StreamHandle handle, void* pointer, int value, std::size_t size) {
+  Machine& machine = entry.machine;
+  const std::shared_ptr<Stream> stream = machine.stream_of(handle);
+  if (!stream) return kInvalidResourceHandle;
+  if (size == 0) return kSuccess;
+  const End to = end_of(machine, pointer, size);
+  if (!to.known || !to.fits) return kInvalidValue;
+  Operation operation{.kind = Operation::Kind::kMemset, .name = "cudaMemset"};
+  operation.accesses.push_back({address_of(pointer), size, Kind::kWrite});
+  if (size <= machine.options.copy_limit) {
+    operation.work = [pointer, value, size] { std::memset(pointer, value, size); };
+  }
+  return machine.enqueue(entry.lock, *stream, std::move(operation));
+}
+
+Rectangle row(void* to, const void* from, std::size_t size) {
+  return {static_cast<std::byte*>(to), size, static_cast<const std::byte*>(from), size, size, 1};
+}
+
+}  // namespace
+
+extern "C" {
+
+int cudaMemcpy(void* to, const void* from, std::size_t size, int kind) {
+  BERTH_STANDIN_ENTER();
+  Entry entry;
+  return remember(copy(entry, kDefaultStream, row(to, from, size), kind, true));
+}
+
+int cudaMemcpyAsync(void* to, const void* from, std::size_t size, int kind, StreamHandle stream) {
+  BERTH_STANDIN_ENTER();
+  Entry entry;
+  return remember(copy(entry, stream, row(to, from, size), kind, false));
+}
+
+int cudaMemcpyPeerAsync(void* to, int to_device, const void* from, int from_device,
+                        std::size_t size, StreamHandle stream) {
+  BERTH_STANDIN_ENTER();
+  Entry entry;
+  if (!entry.machine.valid_device(to_device) || !entry.machine.valid_device(from_device))
+    return remember(kInvalidDevice);
+  return remember(copy(entry, stream, row(to, from, size), kDeviceToDevice, false));
+}
+
+int cudaMemcpy2DAsync(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch,
+                      std::size_t width, std::size_t height, int kind, StreamHandle stream) {
+  BERTH_STANDIN_ENTER();
+  Entry entry;
+  if (width > to_pitch || width > from_pitch) return remember(kInvalidValue);
+  const Rectangle area{static_cast<std::byte*>(to),
+                       to_pitch,
+                       static_cast<const std::byte*>(from),
+                       from_pitch,
+                       width,
+                       height};
+  return remember(copy(entry, stream, area, kind, false));
+}
+
+int cudaMemset(void* pointer, int value, std::size_t size) {
+  BERTH_STANDIN_ENTER();
+  Entry entry;
+  return remember(fill(entry, kDefaultStream, pointer, value, size));
+}
+
+int cudaMemsetAsync(void* pointer, int value, std::size_t size, StreamHandle stream) {
+  BERTH_STANDIN_ENTER();
+  Entry entry;
+  return remember(fill(entry, stream, pointer, value, size));
+}
+
+int cuMemsetD32Async(std::uintptr_t address, unsigned value, std::size_t count,
+                     StreamHandle handle) {
+  BERTH_STANDIN_ENTER();
+  Entry entry;
+  Machine& machine = entry.machine;
+  const std::shared_ptr<Stream> stream = machine.stream_of(handle);
+  if (!stream) return kInvalidResourceHandle;
+  auto* words = reinterpret_cast<unsigned*>(address);
+  const End to = end_of(machine, words, count * sizeof(unsigned));
+  if (!to.known || !to.fits) return kInvalidValue;
+  Operation operation{.kind = Operation::Kind::kMemset, .name = "cuMemsetD32Async"};
+  operation.accesses.push_back({address, count * sizeof(unsigned), Kind::kWrite});
+  if (count * sizeof(unsigned) <= machine.options.copy_limit) {
+    operation.work = [words, value, count] { std::fill_n(words, count, value); };
+  }
+  return machine.enqueue(entry.lock, *stream, std::move(operation));
+}
+
+int cuStreamWriteValue32_v2(StreamHandle stream, std::uintptr_t address, unsigned value,
+                            unsigned /*flags*/) {
+  return cuMemsetD32Async(address, value, 1, stream);
+}
+
+}  // extern "C"
+}  // namespace berth::standin

@@ -1,0 +1,186 @@
+// The driver's own entry points, and how programs find them.
+
+#include "csrc/standin/entry.h"
+
+#include <cstring>
+#include <string_view>
+
+namespace berth::standin {
+namespace {
+
+// A context per device: its address is the handle.
+int contexts[16];
+
+struct Named {
+  std::string_view name;
+  void* function;
+};
+
+}  // namespace
+
+extern "C" {
+
+int cuInit(unsigned /*flags*/) {
+  BERTH_STANDIN_ENTER();
+  return Machine::get().devices.empty() ? static_cast<Status>(100) : kSuccess;
+}
+
+int cuDriverGetVersion(int* version) {
+  BERTH_STANDIN_ENTER();
+  *version = 13000;
+  return kSuccess;
+}
+
+int cuGetErrorName(int status, const char** text) {
+  *text = status_name(status);
+  return kSuccess;
+}
+
+int cuGetErrorString(int status, const char** text) {
+  *text = status_text(status);
+  return kSuccess;
+}
+
+int cuDeviceGetCount(int* count) {
+  BERTH_STANDIN_ENTER();
+  *count = static_cast<int>(Machine::get().devices.size());
+  return kSuccess;
+}
+
+int cuDeviceGet(int* device, int number) {
+  BERTH_STANDIN_ENTER();
+  if (!Machine::get().valid_device(number)) return kInvalidDevice;
+  *device = number;
+  return kSuccess;
+}
+
+int cuDeviceGetAttribute(int* value, int attribute, int device) {
+  BERTH_STANDIN_ENTER();
+  const Machine& machine = Machine::get();
+  if (!machine.valid_device(device)) return kInvalidDevice;
+  *value = attribute_of(machine.gpu, device, attribute);
+  return kSuccess;
+}
+
+int cuDevicePrimaryCtxGetState(int device, unsigned* flags, int* active) {
+  BERTH_STANDIN_ENTER();
+  Entry entry;
+  if (!entry.machine.valid_device(device)) return kInvalidDevice;
+  *flags = 0;
+  *active = entry.machine.device(device).context ? 1 : 0;
+  return kSuccess;
+}
+
+int cuDevicePrimaryCtxRetain(Opaque* context, int device) {
+  BERTH_STANDIN_ENTER();
+  Entry entry;
+  if (!entry.machine.valid_device(device)) return kInvalidDevice;
+  entry.machine.use(device);
+  *context = &contexts[device];
+  return kSuccess;
+}
+
+int cuDevicePrimaryCtxRelease_v2(int /*device*/) {
+  BERTH_STANDIN_ENTER();
+  return kSuccess;
+}
+
+int cuCtxGetCurrent(Opaque* context) {
+  BERTH_STANDIN_ENTER();
+  Entry entry;
+  const int device = Machine::current_device();
+  *context = entry.machine.valid_device(device) && entry.machine.device(device).context
+                 ? &contexts[device]
+                 : nullptr;
+  return kSuccess;
+}
+
+int cuCtxSetCurrent(Opaque context) {
+  BERTH_STANDIN_ENTER();
+  if (context == nullptr) return kSuccess;
+  const auto* chosen = static_cast<const int*>(context);
+  if (chosen < contexts || chosen >= contexts + 16) return 201;  // CUDA_ERROR_INVALID_CONTEXT
+  Machine::current_device() = static_cast<int>(chosen - contexts);
+  return kSuccess;
+}
+
+int cuPointerGetAttribute(void* value, int attribute, std::uintptr_t address) {
+  BERTH_STANDIN_ENTER();
+  Entry entry;
+  const Allocation* found = entry.machine.space.holding(address);
+  if (found == nullptr) return kInvalidValue;
+  switch (attribute) {
+    case 1:
+      *static_cast<Opaque*>(value) = &contexts[found->device];
+      return kSuccess;  // context
+    case 2:
+      *static_cast<unsigned*>(value) = found->on_device() ? 2 : 1;
+      return kSuccess;  // memory type
+    case 3:
+    case 4:
+      *static_cast<std::uintptr_t*>(value) = address;
+      return kSuccess;  // device, host pointer
+    case 7:
+      *static_cast<std::uint64_t*>(value) = found->begin;
+      return kSuccess;  // buffer id
+    case 9:
+      *static_cast<int*>(value) = found->device;
+      return kSuccess;  // ordinal
+    case 11:
+      *static_cast<std::uintptr_t*>(value) = found->begin;
+      return kSuccess;  // start of range
+    case 12:
+      *static_cast<std::size_t*>(value) = found->size;
+      return kSuccess;  // its size
+    default:
+      return kNotSupported;
+  }
+}
+
+// Looks a driver function up among those the stand-in has; one of an old interface by its newer
+// name.
+int cudaGetDriverEntryPointByVersion(const char* name, void** function, unsigned /*version*/,
+                                     unsigned long long /*flags*/, int* result) {
+  BERTH_STANDIN_ENTER();
+  const Named known[] = {
+      {"cuInit", reinterpret_cast<void*>(cuInit)},
+      {"cuDriverGetVersion", reinterpret_cast<void*>(cuDriverGetVersion)},
+      {"cuGetErrorName", reinterpret_cast<void*>(cuGetErrorName)},
+      {"cuGetErrorString", reinterpret_cast<void*>(cuGetErrorString)},
+      {"cuDeviceGet", reinterpret_cast<void*>(cuDeviceGet)},
+      {"cuDeviceGetCount", reinterpret_cast<void*>(cuDeviceGetCount)},
+      {"cuDeviceGetAttribute", reinterpret_cast<void*>(cuDeviceGetAttribute)},
+      {"cuDevicePrimaryCtxGetState", reinterpret_cast<void*>(cuDevicePrimaryCtxGetState)},
+      {"cuDevicePrimaryCtxRetain", reinterpret_cast<void*>(cuDevicePrimaryCtxRetain)},
+      {"cuCtxGetCurrent", reinterpret_cast<void*>(cuCtxGetCurrent)},
+      {"cuCtxSetCurrent", reinterpret_cast<void*>(cuCtxSetCurrent)},
+      {"cuPointerGetAttribute", reinterpret_cast<void*>(cuPointerGetAttribute)},
+      {"cuMemAddressReserve", reinterpret_cast<void*>(cuMemAddressReserve)},
+      {"cuMemAddressFree", reinterpret_cast<void*>(cuMemAddressFree)},
+      {"cuMemCreate", reinterpret_cast<void*>(cuMemCreate)},
+      {"cuMemRelease", reinterpret_cast<void*>(cuMemRelease)},
+      {"cuMemMap", reinterpret_cast<void*>(cuMemMap)},
+      {"cuMemUnmap", reinterpret_cast<void*>(cuMemUnmap)},
+      {"cuMemSetAccess", reinterpret_cast<void*>(cuMemSetAccess)},
+      {"cuMemGetAllocationGranularity", reinterpret_cast<void*>(cuMemGetAllocationGranularity)},
+      {"cuMemGetAllocationPropertiesFromHandle",
+       reinterpret_cast<void*>(cuMemGetAllocationPropertiesFromHandle)},
+      {"cuMemRetainAllocationHandle", reinterpret_cast<void*>(cuMemRetainAllocationHandle)},
+      {"cuMemExportToShareableHandle", reinterpret_cast<void*>(cuMemExportToShareableHandle)},
+      {"cuMemImportFromShareableHandle", reinterpret_cast<void*>(cuMemImportFromShareableHandle)},
+      {"cuMemGetAddressRange", reinterpret_cast<void*>(cuMemGetAddressRange_v2)},
+      {"cuMemGetAddressRange_v2", reinterpret_cast<void*>(cuMemGetAddressRange_v2)},
+      {"cuMemsetD32Async", reinterpret_cast<void*>(cuMemsetD32Async)},
+      {"cuStreamWriteValue32", reinterpret_cast<void*>(cuStreamWriteValue32_v2)},
+      {"cuStreamWriteValue32_v2", reinterpret_cast<void*>(cuStreamWriteValue32_v2)},
+  };
+  *function = nullptr;
+  for (const Named& entry : known) {
+    if (entry.name == name) *function = entry.function;
+  }
+  if (result != nullptr) *result = *function != nullptr ? 0 : 1;  // found, or no such symbol
+  return kSuccess;
+}
+
+}  // extern "C"
+}  // namespace berth::standin

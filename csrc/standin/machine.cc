@@ -1,0 +1,93 @@
+#include "csrc/standin/machine.h"
+
+#include "csrc/standin/pool.h"
+
+#include <pthread.h>
+#include <sys/mman.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+namespace berth::standin {
+
+Machine::Machine()
+    : options(Options::from_environment()),
+      gpu(*find_gpu(options.gpu)),
+      pace_(options.pace),
+      random_(options.seed) {
+  const std::size_t total = options.memory != 0 ? options.memory : gpu.total_memory;
+  for (int device = 0; device < options.devices; ++device) {
+    auto state = std::make_unique<DeviceState>(total);
+    state->legacy = make_stream(device, 0, 0);
+    state->legacy->legacy = true;
+    state->default_pool = state->pool = std::make_shared<Pool>();
+    state->pool->device = device;
+    pools[state->default_pool.get()] = state->default_pool;
+    devices.push_back(std::move(state));
+  }
+  if (!fail_calls_by_text(options.fail)) {
+    std::fprintf(stderr,
+                 "berth stand-in: BERTH_STANDIN_FAIL is '%s', wanted NAME:N:ERROR[:COUNT],...\n",
+                 options.fail.c_str());
+    std::_Exit(2);
+  }
+  if (!options.log.empty() && !log_calls_to(options.log.c_str())) {
+    std::fprintf(stderr, "berth stand-in: cannot write BERTH_STANDIN_LOG '%s'\n",
+                 options.log.c_str());
+    std::_Exit(2);
+  }
+}
+
+Machine& Machine::get() {
+  static Machine& machine = [&]() -> Machine& {
+    auto* made = new Machine;
+    // As with a real driver, a child that was forked afterwards gets nothing but errors.
+    pthread_atfork([] { get().mutex.lock(); }, [] { get().mutex.unlock(); },
+                   [] {
+                     get().mutex.unlock();
+                     mark_forked();
+                   });
+    return *made;
+  }();
+  return machine;
+}
+
+int& Machine::current_device() {
+  thread_local int device = 0;
+  return device;
+}
+
+void Machine::use(int number) {
+  DeviceState& state = device(number);
+  if (state.context) return;
+  state.context = true;
+  // A total that was set is what the program gets, so that a test can fill it to the byte.
+  if (options.memory == 0) state.memory.allocate(kContextBytes);
+}
+
+Status Machine::allocate(int number, std::size_t size, Allocation::Kind kind, Allocation& made) {
+  use(number);
+  DeviceState& state = device(number);
+  const std::size_t counted = counted_bytes(size);
+  if (counted < size) return kMemoryAllocation;
+  const auto offset = state.memory.allocate(counted);
+  if (!offset) return kMemoryAllocation;
+  void* address = map_file(state.memory.file(), *offset, counted);
+  if (address == nullptr) {
+    state.memory.release(*offset, counted);
+    return kMemoryAllocation;
+  }
+  made = {reinterpret_cast<std::uintptr_t>(address), size, counted, kind, number, *offset, 0};
+  space.add(made);
+  return kSuccess;
+}
+
+void Machine::release(Allocation allocation) {
+  space.remove(allocation.begin);
+  munmap(reinterpret_cast<void*>(allocation.begin), allocation.mapped);
+  if (allocation.on_device() && allocation.kind != Allocation::Kind::kImported) {
+    device(allocation.device).memory.release(allocation.offset, allocation.mapped);
+  }
+}
+
+}  // namespace berth::standin

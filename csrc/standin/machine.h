@@ -1,0 +1,165 @@
+#pragma once
+
+#include "csrc/standin/abi.h"
+#include "csrc/standin/accesses.h"
+#include "csrc/standin/calls.h"
+#include "csrc/standin/capture.h"
+#include "csrc/standin/gpu.h"
+#include "csrc/standin/memory.h"
+#include "csrc/standin/options.h"
+#include "csrc/standin/stream.h"
+
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <set>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+namespace berth::standin {
+
+struct Pool;
+
+struct DeviceState {
+  explicit DeviceState(std::size_t total) : memory(total) {}
+
+  DeviceMemory memory;
+  std::shared_ptr<Stream> legacy;
+  std::set<int> peers;  // whose memory this one may reach
+  std::shared_ptr<Pool> default_pool;
+  std::shared_ptr<Pool> pool;  // of cudaMallocAsync
+  bool context = false;        // somebody used the device, and its context took memory
+};
+
+// All GPUs of the stand-in: their memory, their streams, and the scheduler that runs queued work.
+//
+// One per process, made at the first call and never destroyed. Every member function wants `mutex`
+// held, through the `Lock` it is given where it may let it go: host functions run without it, and
+// may call back.
+//
+// Happens-before. Each stream is a component of the vector clocks. An operation comes after those
+// queued before it in its stream, after what its stream waited for, after what the legacy default
+// stream's rules order, and after all that any thread of the host has seen to be over: the host
+// counts as one thread, so a missing lock between threads of the program is not found.
+class Machine {
+ public:
+  using Lock = std::unique_lock<std::mutex>;
+
+  static Machine& get();
+
+  std::mutex mutex;
+  const Options options;
+  const Gpu& gpu;
+  std::vector<std::unique_ptr<DeviceState>> devices;
+  AddressSpace space;
+  Accesses accesses;
+
+  // --- streams (scheduler.cc) ---
+  std::shared_ptr<Stream> make_stream(int device, unsigned flags, int priority);
+  static StreamHandle handle_of(const Stream& stream) {
+    return reinterpret_cast<StreamHandle>(const_cast<Stream*>(&stream));
+  }
+  // The stream of a handle in the calling thread; null for one that is unknown or destroyed.
+  std::shared_ptr<Stream> stream_of(StreamHandle handle);
+  Status destroy_stream(StreamHandle handle);
+
+  // Queues an operation, or notes it in the stream's capture.
+  Status enqueue(Lock& lock, Stream& stream, Operation operation);
+  // Lets the scheduler run some of what is ready.
+  void advance(Lock& lock, bool queried);
+  // Runs at most `count` operations that are ready, the same ones for the same seed.
+  std::size_t run(Lock& lock, std::size_t count);
+  // Runs until the stream got to `position`, the record is done, or a device has nothing left.
+  void drain(Lock& lock, Stream& stream, std::uint64_t position);
+  void drain(Lock& lock, EventRecord& record);
+  void drain_device(Lock& lock, int device);
+  [[nodiscard]] std::uint64_t now_us() const { return clock_us_; }
+
+  // --- events (event.cc) ---
+  std::shared_ptr<Event> event_of(EventHandle handle);
+  EventHandle add_event(std::shared_ptr<Event> event);
+  bool remove_event(EventHandle handle);
+  Status record_event(Lock& lock, Stream& stream, const std::shared_ptr<Event>& event,
+                      unsigned flags);
+  Status wait_event(Lock& lock, Stream& stream, const std::shared_ptr<Event>& event,
+                    unsigned flags);
+
+  // --- captures (capture.cc) ---
+  Status begin_capture(Stream& stream, const std::shared_ptr<Stream>& owner, CaptureMode mode);
+  Status end_capture(Stream& stream, std::shared_ptr<Graph>& graph);
+  Status capture_operation(Stream& stream, Operation operation);
+  static void invalidate(Capture& capture) { capture.invalidated = true; }
+  // A call that no capture in progress may meet: memory from the driver, queries, synchronisation.
+  Status refuse_during_capture();
+  Status refuse_during_capture(Stream& stream);
+  static CaptureMode& thread_capture_mode();
+  Status launch(Lock& lock, Stream& stream, const std::shared_ptr<Graph>& graph);
+  [[nodiscard]] std::size_t open_captures() const { return captures_.size(); }
+
+  // --- happens-before (checker.cc) ---
+  // What the host has seen to be over.
+  void host_knows(const VectorClock& clock) { host_clock_.join(clock); }
+  void note_accesses(Stream& stream, const Operation& operation);
+  // A block is handed out on a stream: all its last uses must happen before that stream's next
+  // operation.
+  bool hand_out(Stream& stream, std::uintptr_t begin, std::size_t size, std::string_view what);
+  // Memory goes back to the driver: all its uses must be over for the host.
+  void give_back(std::uintptr_t begin, std::size_t size, std::string_view what, bool check);
+  std::vector<std::string> violations;
+
+  // --- memory (machine.cc) ---
+  DeviceState& device(int number) { return *devices[static_cast<std::size_t>(number)]; }
+  // Makes the context of a device where it is missing.
+  void use(int number);
+  // New memory of a device at a new address; kMemoryAllocation where it has not that much left.
+  Status allocate(int number, std::size_t size, Allocation::Kind kind, Allocation& made);
+  // Drops an allocation that nothing uses any more.
+  void release(Allocation allocation);
+
+  [[nodiscard]] bool valid_device(int device) const {
+    return device >= 0 && device < static_cast<int>(devices.size());
+  }
+  static int& current_device();
+
+  // Graphs, executables, pools by handle.
+  std::unordered_map<Opaque, std::shared_ptr<Graph>> graphs;
+  std::unordered_map<Opaque, std::shared_ptr<GraphExecutable>> executables;
+  std::unordered_map<Opaque, std::shared_ptr<Pool>> pools;
+
+  void set_pace(Pace pace) { pace_ = pace; }
+  void seed(std::uint64_t seed) { random_.seed(seed); }
+
+ private:
+  Machine();
+
+  [[nodiscard]] bool ready(const Stream& stream) const;
+  std::shared_ptr<Stream> pick();
+  void execute(Lock& lock, const std::shared_ptr<Stream>& stream);
+  void drain_until(Lock& lock, const std::function<bool()>& done);
+  void report(std::string text);
+  void describe_history(const Stream& stream, std::string& text) const;
+  [[nodiscard]] std::string describe(const Accesses::Access& access) const;
+
+  Pace pace_;
+  std::mt19937_64 random_;
+  std::uint64_t clock_us_ = 0;
+  std::uint64_t next_stream_ = 1;
+  std::uint64_t next_capture_ = 1;
+  std::vector<std::shared_ptr<Stream>> streams_;  // not destroyed, or with work left
+  std::unordered_map<StreamHandle, std::shared_ptr<Stream>> stream_handles_;
+  std::map<std::pair<std::thread::id, int>, std::shared_ptr<Stream>> thread_streams_;
+  std::unordered_map<EventHandle, std::shared_ptr<Event>> events_;
+  std::vector<std::shared_ptr<Capture>> captures_;  // open ones
+  std::vector<std::weak_ptr<Stream>> components_;   // by number, for messages
+  std::vector<std::string> component_labels_;
+  VectorClock host_clock_;
+  std::condition_variable host_function_over_;
+};
+
+}  // namespace berth::standin

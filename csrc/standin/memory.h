@@ -1,0 +1,96 @@
+#pragma once
+
+#include "csrc/standin/abi.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <vector>
+
+namespace berth::standin {
+
+// The memory of one device: pages of one sparse anonymous file, which cost the host something only
+// once they are written to. What is allocated counts against a total.
+//
+// Places in the file are never used twice, so nothing here fragments; freed pages are given back to
+// the host. The file is what lets two mappings, of one process or of two, show the same bytes.
+class DeviceMemory {
+ public:
+  explicit DeviceMemory(std::size_t total);
+
+  // A piece of the file of `size` bytes; nothing where the total does not allow it.
+  std::optional<std::uint64_t> allocate(std::size_t size);
+  void release(std::uint64_t offset, std::size_t size) noexcept;
+
+  [[nodiscard]] int file() const { return file_; }
+  [[nodiscard]] std::size_t total() const { return total_; }
+  [[nodiscard]] std::size_t used() const { return used_; }
+  [[nodiscard]] std::size_t peak() const { return peak_; }
+
+  // What another process takes, as it seems.
+  void take_elsewhere(std::size_t bytes) { elsewhere_ = bytes; }
+  [[nodiscard]] std::size_t free() const;
+
+ private:
+  int file_ = -1;
+  std::size_t total_;
+  std::size_t used_ = 0;
+  std::size_t peak_ = 0;
+  std::size_t elsewhere_ = 0;
+  std::uint64_t next_offset_ = 0;
+};
+
+// What an address belongs to.
+struct Allocation {
+  enum class Kind { kDevice, kPool, kImported, kHost, kRegistered, kReserved, kMapped };
+
+  std::uintptr_t begin = 0;
+  std::size_t size = 0;    // as the program asked
+  std::size_t mapped = 0;  // as it counts
+  Kind kind = Kind::kDevice;
+  int device = 0;
+  std::uint64_t offset = 0;  // in the device's file
+  std::uint64_t handle = 0;  // kMapped: the physical memory; kPool: the pool
+
+  [[nodiscard]] std::uintptr_t end() const { return begin + mapped; }
+  [[nodiscard]] bool on_device() const {
+    return kind != Kind::kHost && kind != Kind::kRegistered && kind != Kind::kReserved;
+  }
+};
+
+// All ranges that the stand-in handed out, by address. A reserved range holds mapped ones, so it is
+// kept apart.
+class AddressSpace {
+ public:
+  void add(const Allocation& allocation);
+  bool remove(std::uintptr_t begin);
+
+  // The allocation that starts at or holds the address, or null.
+  [[nodiscard]] const Allocation* at(std::uintptr_t begin) const;
+  [[nodiscard]] const Allocation* holding(std::uintptr_t address) const;
+  [[nodiscard]] bool overlaps(std::uintptr_t begin, std::uintptr_t end) const;
+
+  // Reservations of virtual memory.
+  void add_reservation(std::uintptr_t begin, std::size_t size) { reserved_[begin] = size; }
+  bool remove_reservation(std::uintptr_t begin, std::size_t size);
+  [[nodiscard]] bool reserved(std::uintptr_t begin, std::size_t size) const;
+
+  [[nodiscard]] std::vector<Allocation> all() const;
+
+ private:
+  std::map<std::uintptr_t, Allocation> allocations_;
+  std::map<std::uintptr_t, std::size_t> reserved_;
+};
+
+// How much an allocation of `size` bytes counts: small ones share pages of 2 MiB.
+std::size_t counted_bytes(std::size_t size);
+
+inline constexpr std::size_t kGranularity = std::size_t{2} << 20;
+
+// Maps a piece of a device's file, anywhere or at `address`. Null where the host refuses.
+void* map_file(int file, std::uint64_t offset, std::size_t size, void* address = nullptr);
+// Takes the pages of a range away; the addresses stay reserved.
+void unmap_to_reserved(void* address, std::size_t size) noexcept;
+
+}  // namespace berth::standin

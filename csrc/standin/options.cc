@@ -1,0 +1,70 @@
+#include "csrc/standin/options.h"
+
+#include "csrc/standin/gpu.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+
+namespace berth::standin {
+namespace {
+
+[[noreturn]] void refuse(const char* name, const char* value, const char* wanted) {
+  std::fprintf(stderr, "berth stand-in: %s is '%s', wanted %s\n", name, value, wanted);
+  std::_Exit(2);
+}
+
+void read_number(const char* name, std::uint64_t low, std::uint64_t high, auto& number) {
+  const char* text = std::getenv(name);
+  if (text == nullptr) return;
+  char* end = nullptr;
+  const unsigned long long value = std::strtoull(text, &end, 10);
+  if (*text < '0' || *text > '9' || *end != '\0' || value < low || value > high)
+    refuse(name, text, "a whole number in range");
+  number = static_cast<std::remove_reference_t<decltype(number)>>(value);
+}
+
+// The value of the row whose name the variable holds.
+template <typename T, std::size_t N>
+void read_choice(const char* name, const std::pair<std::string_view, T> (&choices)[N],
+                 const char* wanted, T& value) {
+  const char* text = std::getenv(name);
+  if (text == nullptr) return;
+  for (const auto& [choice, meaning] : choices) {
+    if (choice == text) {
+      value = meaning;
+      return;
+    }
+  }
+  refuse(name, text, wanted);
+}
+
+}  // namespace
+
+Options Options::from_environment() {
+  Options options;
+  if (const char* gpu = std::getenv("BERTH_STANDIN_GPU")) {
+    if (find_gpu(gpu) == nullptr) {
+      refuse("BERTH_STANDIN_GPU", gpu, "A100-40, A100-80, H100-80, H200-141, L4-24 or RTX4090-24");
+    }
+    options.gpu = gpu;
+  }
+  read_number("BERTH_STANDIN_DEVICES", 0, 16, options.devices);
+  read_number("BERTH_STANDIN_MEMORY", 1, std::uint64_t{1} << 44, options.memory);
+  read_number("BERTH_STANDIN_SEED", 0, UINT64_MAX, options.seed);
+  read_number("BERTH_STANDIN_COPY_LIMIT", 0, SIZE_MAX, options.copy_limit);
+  read_choice("BERTH_STANDIN_PACE",
+              {{"random", Pace::kRandom}, {"lazy", Pace::kLazy}, {"eager", Pace::kEager}},
+              "random, lazy or eager", options.pace);
+  read_choice("BERTH_STANDIN_CHECK",
+              {{"off", Check::kOff}, {"report", Check::kReport}, {"abort", Check::kAbort}},
+              "off, report or abort", options.check);
+  if (const char* fail = std::getenv("BERTH_STANDIN_FAIL")) options.fail = fail;
+  if (const char* log = std::getenv("BERTH_STANDIN_LOG")) options.log = log;
+  return options;
+}
+
+}  // namespace berth::standin

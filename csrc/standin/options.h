@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace berth::standin {
+
+// How soon queued work runs: `random` is a seeded scheduler that runs some of it at each call,
+// `lazy` runs nothing until somebody synchronises, `eager` everything at once.
+enum class Pace { kRandom, kLazy, kEager };
+
+// The settings, read once from the environment.
+//
+//   BERTH_STANDIN_GPU         H100-80     a row of the table in gpu.cc
+//   BERTH_STANDIN_DEVICES     1           how many of it
+//   BERTH_STANDIN_MEMORY      the GPU's   bytes in total, of each
+//   BERTH_STANDIN_SEED        1           of the scheduler
+//   BERTH_STANDIN_PACE        random      or lazy, eager
+//   BERTH_STANDIN_COPY_LIMIT  none        copies and memsets of more bytes move nothing
+//   BERTH_STANDIN_CHECK       report      violations of happens-before are printed; off; abort
+//   BERTH_STANDIN_FAIL        none        NAME:N:ERROR[:COUNT], separated by commas
+//   BERTH_STANDIN_LOG         none        a file that gets one line a call; - is standard error
+//
+// A value that cannot be read ends the process with a message: a test that runs otherwise than it
+// was told to would prove nothing.
+struct Options {
+  enum class Check { kOff, kReport, kAbort };
+
+  std::string gpu = "H100-80";
+  int devices = 1;
+  std::size_t memory = 0;  // 0: what the GPU has
+  std::uint64_t seed = 1;
+  Pace pace = Pace::kRandom;
+  std::size_t copy_limit = SIZE_MAX;
+  Check check = Check::kReport;
+  std::string fail;
+  std::string log;
+
+  static Options from_environment();
+};
+
+}  // namespace berth::standin
