@@ -34,6 +34,8 @@ constexpr std::uint32_t kChains = 4, kRareOrders = 16;
 constexpr std::uint64_t kChainRuns = 4;
 // Lists of larger strips take too much memory, and their first fits too long.
 constexpr std::size_t kMaxOrderItems = 200'000;
+constexpr std::pair<Rank, Bytes> kLargeDives[] = {
+    {Rank::kTWA, 0}, {Rank::kTWA, 400}, {Rank::kTAW, 200}, {Rank::kTWA, 100}};
 // Strips with more items are not even looked at: few of them fall into small parts.
 constexpr std::size_t kMaxExactItems = 20000;
 
@@ -76,10 +78,18 @@ StripSearch::Task StripSearch::dive_task(State& state, const DiveSettings& setti
 
 std::vector<StripSearch::Task> StripSearch::next_tasks(State& state) const {
   std::vector<Task> tasks;
-  if (state.wave < kRankWaves && (settings_.dives || state.wave == 0)) {
-    DiveSettings settings;
-    settings.capacity = state.bound;
-    settings.below = state.mark;
+  DiveSettings settings;
+  settings.capacity = state.bound;
+  settings.below = state.mark;
+  if (state.wave == 1 && settings_.dives && state.strip.items.size() > kMaxOrderItems) {
+    // A dive takes seconds: those that are best where max load cannot be reached come early.
+    for (const auto& [rank, above] : kLargeDives) {
+      settings.rank = rank;
+      settings.capacity = std::max(
+          state.bound, std::min(state.bound + state.bound / 10000 * above, state.mark - 1));
+      tasks.push_back(dive_task(state, settings, fmt::format("dive {}", rank_name(rank))));
+    }
+  } else if (state.wave < kRankWaves && (settings_.dives || state.wave == 0)) {
     // The first alone, so that something legal is there soon.
     settings.look = state.wave < 2 ? kLooks[0] : kLooks[1];
     for (std::size_t r = state.wave == 1 ? 1 : 0; r < (state.wave == 0 ? 1 : std::size(kRanks));
