@@ -2,6 +2,7 @@
 
 #include <charconv>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -68,6 +69,25 @@ bool read_number(std::string_view text, std::uint64_t& number) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   return error == std::errc{} && end == text.data() + text.size();
 }
+
+// Before the first call, so that it can be the one to fail.
+const bool configured = [] {
+  const char* faults = std::getenv("BERTH_STANDIN_FAIL");
+  if (faults != nullptr && !fail_calls_by_text(faults)) {
+    std::fprintf(stderr,
+                 "berth stand-in: BERTH_STANDIN_FAIL is '%s', wanted NAME:N:ERROR[:COUNT],...\n",
+                 faults);
+    std::_Exit(2);
+  }
+  const char* log = std::getenv("BERTH_STANDIN_LOG");
+  if (log != nullptr && !log_calls_to(log)) {
+    std::fprintf(stderr,
+                 "berth stand-in: BERTH_STANDIN_LOG is '%s', wanted a file that can be written\n",
+                 log);
+    std::_Exit(2);
+  }
+  return true;
+}();
 
 }  // namespace
 

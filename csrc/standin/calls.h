@@ -53,9 +53,17 @@ void mark_forked() noexcept;
 
 }  // namespace berth::standin
 
-// At the start of an entry point: counts it by its own name and returns an injected failure.
+// At the start of an entry point: counts it by its own name and returns an injected failure. Of the
+// runtime's functions, whose failures are the thread's last error, and of the driver's, whose are
+// not.
 #define BERTH_STANDIN_ENTER()                                  \
   static ::berth::standin::CallSite berth_call_site(__func__); \
   if (const auto berth_injected = berth_call_site.enter();     \
       berth_injected != ::berth::standin::kSuccess)            \
   return ::berth::standin::remember(berth_injected)
+
+#define BERTH_STANDIN_ENTER_DRIVER()                           \
+  static ::berth::standin::CallSite berth_call_site(__func__); \
+  if (const auto berth_injected = berth_call_site.enter();     \
+      berth_injected != ::berth::standin::kSuccess)            \
+  return berth_injected

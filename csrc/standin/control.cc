@@ -1,6 +1,7 @@
 #include "csrc/standin/control.h"
 
 #include "csrc/standin/entry.h"
+#include "csrc/standin/library_handle.h"
 
 #include <algorithm>
 #include <cstring>
@@ -97,6 +98,11 @@ int berth_standin_library_work(StreamHandle handle, const char* name) {
   if (!stream) return kInvalidResourceHandle;
   return entry.machine.enqueue(entry.lock, *stream,
                                {.kind = Operation::Kind::kKernel, .name = name});
+}
+
+int berth_standin_handle_work(const void* handle, const char* name) {
+  if (const int status = berth_standin_enter(name); status != kSuccess) return status;
+  return berth_standin_library_work(static_cast<const LibraryHandle*>(handle)->stream, name);
 }
 
 }  // extern "C"

@@ -64,6 +64,8 @@ void berth_standin_unload();
 // For the other libraries of the stand-in: count a call, and queue its work. A Status.
 int berth_standin_enter(const char* name);
 int berth_standin_library_work(StreamHandle stream, const char* name);
+// The same for a generated function whose first argument is a LibraryHandle.
+int berth_standin_handle_work(const void* handle, const char* name);
 
 }  // extern "C"
 }  // namespace berth::standin

@@ -171,7 +171,7 @@ int cudaMemsetAsync(void* pointer, int value, std::size_t size, StreamHandle str
 
 int cuMemsetD32Async(std::uintptr_t address, unsigned value, std::size_t count,
                      StreamHandle handle) {
-  BERTH_STANDIN_ENTER();
+  BERTH_STANDIN_ENTER_DRIVER();
   Entry entry;
   Machine& machine = entry.machine;
   const std::shared_ptr<Stream> stream = machine.stream_of(handle);

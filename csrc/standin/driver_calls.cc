@@ -21,12 +21,12 @@ struct Named {
 extern "C" {
 
 int cuInit(unsigned /*flags*/) {
-  BERTH_STANDIN_ENTER();
+  BERTH_STANDIN_ENTER_DRIVER();
   return Machine::get().devices.empty() ? static_cast<Status>(100) : kSuccess;
 }
 
 int cuDriverGetVersion(int* version) {
-  BERTH_STANDIN_ENTER();
+  BERTH_STANDIN_ENTER_DRIVER();
   *version = 13000;
   return kSuccess;
 }
@@ -42,20 +42,20 @@ int cuGetErrorString(int status, const char** text) {
 }
 
 int cuDeviceGetCount(int* count) {
-  BERTH_STANDIN_ENTER();
+  BERTH_STANDIN_ENTER_DRIVER();
   *count = static_cast<int>(Machine::get().devices.size());
   return kSuccess;
 }
 
 int cuDeviceGet(int* device, int number) {
-  BERTH_STANDIN_ENTER();
+  BERTH_STANDIN_ENTER_DRIVER();
   if (!Machine::get().valid_device(number)) return kInvalidDevice;
   *device = number;
   return kSuccess;
 }
 
 int cuDeviceGetAttribute(int* value, int attribute, int device) {
-  BERTH_STANDIN_ENTER();
+  BERTH_STANDIN_ENTER_DRIVER();
   const Machine& machine = Machine::get();
   if (!machine.valid_device(device)) return kInvalidDevice;
   *value = attribute_of(machine.gpu, device, attribute);
@@ -63,7 +63,7 @@ int cuDeviceGetAttribute(int* value, int attribute, int device) {
 }
 
 int cuDevicePrimaryCtxGetState(int device, unsigned* flags, int* active) {
-  BERTH_STANDIN_ENTER();
+  BERTH_STANDIN_ENTER_DRIVER();
   Entry entry;
   if (!entry.machine.valid_device(device)) return kInvalidDevice;
   *flags = 0;
@@ -72,7 +72,7 @@ int cuDevicePrimaryCtxGetState(int device, unsigned* flags, int* active) {
 }
 
 int cuDevicePrimaryCtxRetain(Opaque* context, int device) {
-  BERTH_STANDIN_ENTER();
+  BERTH_STANDIN_ENTER_DRIVER();
   Entry entry;
   if (!entry.machine.valid_device(device)) return kInvalidDevice;
   entry.machine.use(device);
@@ -81,12 +81,12 @@ int cuDevicePrimaryCtxRetain(Opaque* context, int device) {
 }
 
 int cuDevicePrimaryCtxRelease_v2(int /*device*/) {
-  BERTH_STANDIN_ENTER();
+  BERTH_STANDIN_ENTER_DRIVER();
   return kSuccess;
 }
 
 int cuCtxGetCurrent(Opaque* context) {
-  BERTH_STANDIN_ENTER();
+  BERTH_STANDIN_ENTER_DRIVER();
   Entry entry;
   const int device = Machine::current_device();
   *context = entry.machine.valid_device(device) && entry.machine.device(device).context
@@ -96,7 +96,7 @@ int cuCtxGetCurrent(Opaque* context) {
 }
 
 int cuCtxSetCurrent(Opaque context) {
-  BERTH_STANDIN_ENTER();
+  BERTH_STANDIN_ENTER_DRIVER();
   if (context == nullptr) return kSuccess;
   const auto* chosen = static_cast<const int*>(context);
   if (chosen < contexts || chosen >= contexts + 16) return 201;  // CUDA_ERROR_INVALID_CONTEXT
@@ -105,7 +105,7 @@ int cuCtxSetCurrent(Opaque context) {
 }
 
 int cuPointerGetAttribute(void* value, int attribute, std::uintptr_t address) {
-  BERTH_STANDIN_ENTER();
+  BERTH_STANDIN_ENTER_DRIVER();
   Entry entry;
   const Allocation* found = entry.machine.space.holding(address);
   if (found == nullptr) return kInvalidValue;

@@ -58,7 +58,7 @@ extern "C" {
 
 int cuMemAddressReserve(std::uintptr_t* address, std::size_t size, std::size_t /*alignment*/,
                         std::uintptr_t /*wanted*/, unsigned long long /*flags*/) {
-  BERTH_STANDIN_ENTER();
+  BERTH_STANDIN_ENTER_DRIVER();
   Entry entry;
   if (address == nullptr || !multiple(size)) return kInvalidValue;
   // Room to start at a multiple of the granularity.
@@ -75,7 +75,7 @@ int cuMemAddressReserve(std::uintptr_t* address, std::size_t size, std::size_t /
 }
 
 int cuMemAddressFree(std::uintptr_t address, std::size_t size) {
-  BERTH_STANDIN_ENTER();
+  BERTH_STANDIN_ENTER_DRIVER();
   Entry entry;
   if (!entry.machine.space.remove_reservation(address, size)) return kInvalidValue;
   munmap(reinterpret_cast<void*>(address), size);
@@ -84,7 +84,7 @@ int cuMemAddressFree(std::uintptr_t address, std::size_t size) {
 
 int cuMemCreate(std::uint64_t* handle, std::size_t size, const AllocationProperties* properties,
                 unsigned long long /*flags*/) {
-  BERTH_STANDIN_ENTER();
+  BERTH_STANDIN_ENTER_DRIVER();
   Entry entry;
   Machine& machine = entry.machine;
   if (handle == nullptr || properties == nullptr || !multiple(size)) return kInvalidValue;
@@ -102,7 +102,7 @@ int cuMemCreate(std::uint64_t* handle, std::size_t size, const AllocationPropert
 }
 
 int cuMemRelease(std::uint64_t handle) {
-  BERTH_STANDIN_ENTER();
+  BERTH_STANDIN_ENTER_DRIVER();
   Entry entry;
   const auto found = physical().find(handle);
   if (found == physical().end() || found->second.references == 0) return kInvalidValue;
@@ -113,7 +113,7 @@ int cuMemRelease(std::uint64_t handle) {
 
 int cuMemMap(std::uintptr_t address, std::size_t size, std::size_t offset, std::uint64_t handle,
              unsigned long long flags) {
-  BERTH_STANDIN_ENTER();
+  BERTH_STANDIN_ENTER_DRIVER();
   Entry entry;
   Machine& machine = entry.machine;
   const auto found = physical().find(handle);
@@ -139,7 +139,7 @@ int cuMemMap(std::uintptr_t address, std::size_t size, std::size_t offset, std::
 // Takes whole mappings away, one or several neighbours. The device's work must be over: the real
 // driver does not wait for it.
 int cuMemUnmap(std::uintptr_t address, std::size_t size) {
-  BERTH_STANDIN_ENTER();
+  BERTH_STANDIN_ENTER_DRIVER();
   Entry entry;
   Machine& machine = entry.machine;
   std::vector<Allocation> pieces;
@@ -164,7 +164,7 @@ int cuMemUnmap(std::uintptr_t address, std::size_t size) {
 
 int cuMemSetAccess(std::uintptr_t address, std::size_t size, const AccessDescription* accesses,
                    std::size_t count) {
-  BERTH_STANDIN_ENTER();
+  BERTH_STANDIN_ENTER_DRIVER();
   Entry entry;
   Machine& machine = entry.machine;
   for (std::uintptr_t reached = address; reached < address + size;) {
@@ -186,13 +186,13 @@ int cuMemSetAccess(std::uintptr_t address, std::size_t size, const AccessDescrip
 
 int cuMemGetAllocationGranularity(std::size_t* granularity,
                                   const AllocationProperties* /*properties*/, int /*option*/) {
-  BERTH_STANDIN_ENTER();
+  BERTH_STANDIN_ENTER_DRIVER();
   *granularity = kGranularity;
   return kSuccess;
 }
 
 int cuMemGetAllocationPropertiesFromHandle(AllocationProperties* properties, std::uint64_t handle) {
-  BERTH_STANDIN_ENTER();
+  BERTH_STANDIN_ENTER_DRIVER();
   Entry entry;
   const auto found = physical().find(handle);
   if (found == physical().end()) return kInvalidValue;
@@ -201,7 +201,7 @@ int cuMemGetAllocationPropertiesFromHandle(AllocationProperties* properties, std
 }
 
 int cuMemRetainAllocationHandle(std::uint64_t* handle, void* address) {
-  BERTH_STANDIN_ENTER();
+  BERTH_STANDIN_ENTER_DRIVER();
   Entry entry;
   const Allocation* piece = entry.machine.space.holding(reinterpret_cast<std::uintptr_t>(address));
   if (piece == nullptr || piece->kind != Allocation::Kind::kMapped) return kInvalidValue;
@@ -213,7 +213,7 @@ int cuMemRetainAllocationHandle(std::uint64_t* handle, void* address) {
 // The descriptor is of a small file that says where the pages are; who may open that may map them.
 int cuMemExportToShareableHandle(void* shareable, std::uint64_t handle, int type,
                                  unsigned long long /*flags*/) {
-  BERTH_STANDIN_ENTER();
+  BERTH_STANDIN_ENTER_DRIVER();
   Entry entry;
   const auto found = physical().find(handle);
   if (found == physical().end() || shareable == nullptr) return kInvalidValue;
@@ -232,7 +232,7 @@ int cuMemExportToShareableHandle(void* shareable, std::uint64_t handle, int type
 }
 
 int cuMemImportFromShareableHandle(std::uint64_t* handle, void* shareable, int type) {
-  BERTH_STANDIN_ENTER();
+  BERTH_STANDIN_ENTER_DRIVER();
   Entry entry;
   if (handle == nullptr || type != 1) return kInvalidValue;
   const int descriptor = static_cast<int>(reinterpret_cast<std::intptr_t>(shareable));
@@ -258,7 +258,7 @@ int cuMemImportFromShareableHandle(std::uint64_t* handle, void* shareable, int t
 }
 
 int cuMemGetAddressRange_v2(std::uintptr_t* base, std::size_t* size, std::uintptr_t address) {
-  BERTH_STANDIN_ENTER();
+  BERTH_STANDIN_ENTER_DRIVER();
   Entry entry;
   const Allocation* found = entry.machine.space.holding(address);
   if (found == nullptr) return kInvalidValue;

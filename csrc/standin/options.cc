@@ -62,8 +62,6 @@ Options Options::from_environment() {
   read_choice("BERTH_STANDIN_CHECK",
               {{"off", Check::kOff}, {"report", Check::kReport}, {"abort", Check::kAbort}},
               "off, report or abort", options.check);
-  if (const char* fail = std::getenv("BERTH_STANDIN_FAIL")) options.fail = fail;
-  if (const char* log = std::getenv("BERTH_STANDIN_LOG")) options.log = log;
   return options;
 }
 

@@ -19,8 +19,9 @@ enum class Pace { kRandom, kLazy, kEager };
 //   BERTH_STANDIN_PACE        random      or lazy, eager
 //   BERTH_STANDIN_COPY_LIMIT  none        copies and memsets of more bytes move nothing
 //   BERTH_STANDIN_CHECK       report      violations of happens-before are printed; off; abort
-//   BERTH_STANDIN_FAIL        none        NAME:N:ERROR[:COUNT], separated by commas
-//   BERTH_STANDIN_LOG         none        a file that gets one line a call; - is standard error
+//   BERTH_STANDIN_FAIL        none        NAME:N:ERROR[:COUNT], separated by commas (read by
+//   calls.cc) BERTH_STANDIN_LOG         none        a file that gets one line a call; - is standard
+//   error (the same)
 //
 // A value that cannot be read ends the process with a message: a test that runs otherwise than it
 // was told to would prove nothing.
@@ -34,8 +35,6 @@ struct Options {
   Pace pace = Pace::kRandom;
   std::size_t copy_limit = SIZE_MAX;
   Check check = Check::kReport;
-  std::string fail;
-  std::string log;
 
   static Options from_environment();
 };

@@ -1,0 +1,39 @@
+// cuBLAS: handles that know their stream. Matrix products are generated: kernels that do nothing.
+
+#include "csrc/standin/control.h"
+#include "csrc/standin/library_handle.h"
+
+namespace berth::standin {
+
+extern "C" {
+
+int cublasCreate_v2(LibraryHandle** handle) {
+  if (const int status = berth_standin_enter(__func__); status != kSuccess) return status;
+  *handle = new LibraryHandle;
+  return 0;
+}
+
+int cublasDestroy_v2(LibraryHandle* handle) {
+  if (const int status = berth_standin_enter(__func__); status != kSuccess) return status;
+  delete handle;
+  return 0;
+}
+
+int cublasSetStream_v2(LibraryHandle* handle, StreamHandle stream) {
+  if (const int status = berth_standin_enter(__func__); status != kSuccess) return status;
+  handle->stream = stream;
+  return 0;
+}
+
+int cublasGetMathMode(LibraryHandle* /*handle*/, int* mode) {
+  *mode = 0;
+  return 0;
+}
+
+int cublasGetPointerMode_v2(LibraryHandle* /*handle*/, int* mode) {
+  *mode = 0;
+  return 0;
+}
+
+}  // extern "C"
+}  // namespace berth::standin
