@@ -143,6 +143,11 @@ void Dive::add_need(std::uint32_t first, std::uint32_t last, Value value) noexce
   }
 }
 
+double noise_factor(double amplitude, std::uint64_t seed, std::uint32_t i) noexcept {
+  const std::uint64_t bits = hash_combine(seed, i) >> 11;
+  return 1 + amplitude * (static_cast<double>(bits) * 0x1p-52 - 1);
+}
+
 void Dive::set_ranks(const DiveSettings& settings) {
   struct Key {
     std::array<double, 3> keys;
@@ -152,11 +157,9 @@ void Dive::set_ranks(const DiveSettings& settings) {
   keys.reserve(strip_.items.size());
   for (std::uint32_t i = 0; i < strip_.items.size(); ++i) {
     const Strip::Item& item = strip_.items[i];
-    double factor = 1;
-    if (settings.noise > 0) {
-      const std::uint64_t bits = hash_combine(settings.seed, i) >> 11;
-      factor += settings.noise * (static_cast<double>(bits) * 0x1p-52 - 1);
-    }
+    const double factor = !settings.factors.empty() ? settings.factors[i]
+                          : settings.noise > 0      ? noise_factor(settings.noise, settings.seed, i)
+                                                    : 1;
     const double w = factor * static_cast<double>(item.length);
     const double z = factor * static_cast<double>(item.size);
     const double a = w * static_cast<double>(item.size);

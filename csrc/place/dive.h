@@ -15,6 +15,9 @@
 
 namespace berth::packing {
 
+// The factor by which noise of an amplitude scales the keys of buffer i.
+[[nodiscard]] double noise_factor(double amplitude, std::uint64_t seed, std::uint32_t i) noexcept;
+
 // By what a dive prefers a buffer, largest first, key by key; ties by index. W: lifetime in ticks,
 // A: W times size, Z: size, T: the largest load in its span.
 enum class Rank { kWAT, kTAW, kTWA, kAWT, kZWT };
@@ -26,6 +29,8 @@ struct DiveSettings {
   // Each buffer's keys are scaled by 1 + noise * u, u uniform in [-1, 1] from `seed`; 0: not.
   double noise = 0;
   std::uint64_t seed = 0;
+  // Where not empty, a factor for each buffer instead, none negative.
+  std::span<const double> factors = {};
   Bytes capacity = 0;  // what to aim at
   bool hard = false;   // give up where it cannot be kept, instead of aiming higher
   Bytes below = 0;     // give up where the mark would not stay below

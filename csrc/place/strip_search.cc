@@ -23,6 +23,8 @@ constexpr Bytes kAbove[] = {0, 5, 10, 20, 40, 100};
 constexpr unsigned kLooks[] = {32, 300};
 constexpr std::uint32_t kRankWaves = 3;
 constexpr std::uint32_t kNoiseTasks = 10;  // of a wave
+// Shares of the factors of the best dive with noise that another one changes.
+constexpr double kShares[] = {0.3, 0.1, 0.03, 0.01, 0.003};
 // Exact search: nodes of a wave at the bound and at each capacity above, how many of these, and
 // from which wave on.
 constexpr std::uint64_t kNodes = 1000, kSideNodes = 400;
@@ -108,20 +110,46 @@ std::vector<StripSearch::Task> StripSearch::next_tasks(State& state) const {
   return tasks;
 }
 
+// Noise on all factors (share 1), or on some of those of the best dive with noise.
+StripSearch::Task StripSearch::noise_task(State& state, const DiveSettings& settings, double share,
+                                          std::string name) {
+  return {std::move(name), 1,
+          [&state, settings, share](unsigned thread, std::uint64_t, const Budget* budget) {
+            auto& diver = state.divers[thread];
+            if (!diver) diver = std::make_unique<Dive>(state.strip);
+            const std::size_t count = state.strip.items.size();
+            std::vector<double> factors =
+                share < 1 ? state.factors : std::vector<double>(count, 1.0);
+            const std::uint64_t choice = hash_combine(settings.seed, count);
+            for (std::uint32_t i = 0; i < count; ++i) {
+              if (static_cast<double>(hash_combine(choice, i) >> 11) * 0x1p-53 < share)
+                factors[i] = noise_factor(settings.noise, settings.seed, i);
+            }
+            DiveSettings own = settings;
+            own.factors = factors;
+            Outcome outcome{diver->run(own, budget), 0, 1};
+            if (outcome.offsets) outcome.factors = std::move(factors);
+            return outcome;
+          }};
+}
+
 void StripSearch::add_noise(State& state, std::vector<Task>& tasks) const {
   const std::uint32_t wave = state.wave - kRankWaves;
   DiveSettings settings;
-  settings.below = state.mark;
   for (std::uint32_t t = 0; t < kNoiseTasks; ++t) {
     const std::uint32_t number = wave * kNoiseTasks + t;
     settings.noise = kNoise[number % std::size(kNoise)];
     settings.look = kLooks[number / std::size(kNoise) % std::size(kLooks)];
     const Bytes above = kAbove[wave % std::size(kAbove)];
+    const bool evolve = settings_.evolve && t % 2 == 1 && !state.factors.empty();
+    settings.below = evolve ? state.factors_mark : state.mark;
     // Not above what a better placement needs.
-    settings.capacity =
-        std::max(state.bound, std::min(state.bound + state.bound / 10000 * above, state.mark - 1));
+    settings.capacity = std::max(
+        state.bound, std::min(state.bound + state.bound / 10000 * above, settings.below - 1));
     settings.seed = hash_combine(hash_combine(settings_.seed, number), state.strip.items.size());
-    tasks.push_back(dive_task(state, settings, fmt::format("dive noise {}", settings.noise)));
+    const double share = evolve ? kShares[number / 2 % std::size(kShares)] : 1;
+    tasks.push_back(
+        noise_task(state, settings, share, fmt::format("dive noise {}", settings.noise)));
   }
 }
 
@@ -243,6 +271,12 @@ void StripSearch::run(State& state, const std::vector<Task>& tasks, const Budget
   for (std::size_t t = 0; t < end; ++t) {
     iterations_ += outcomes[t].iterations;
     state.bound = std::max(state.bound, outcomes[t].bound);
+  }
+  for (std::size_t t = 0; t < end; ++t) {
+    if (outcomes[t].factors.empty() || (!state.factors.empty() && marks[t] >= state.factors_mark))
+      continue;
+    state.factors = std::move(outcomes[t].factors);
+    state.factors_mark = marks[t];
   }
   const std::size_t best =
       static_cast<std::size_t>(std::min_element(marks.begin(), marks.end()) - marks.begin());

@@ -20,6 +20,7 @@ namespace berth::packing {
 struct StripSettings {
   bool dives = true;  // else the first alone
   bool exact = true;
+  bool evolve = true;  // noise on a part of the best dive's factors, beside noise drawn anew
   std::uint64_t seed = 1;
   unsigned threads = 1;
   std::optional<Bytes> capacity = {};  // what is enough for a single strip
@@ -68,7 +69,10 @@ class StripSearch {
     std::string engine;
     std::uint32_t wave = 0;                     // the next
     std::vector<std::unique_ptr<Dive>> divers;  // one a thread
-    bool within_reach = true;                   // of exact search
+    // Of the best dive with noise: factors, mark, what it aimed at, how far it looked.
+    std::vector<double> factors;
+    Bytes factors_mark = 0;
+    bool within_reach = true;  // of exact search
     // At the bound (the first), and above.
     std::vector<std::unique_ptr<ExactSearch>> exact;
     // The best order known for first fit, and its placement; empty at first.
@@ -81,6 +85,7 @@ class StripSearch {
     Bytes bound = 0;  // proven
     std::uint64_t iterations = 0;
     std::vector<std::uint32_t> order = {};  // of a first fit
+    std::vector<double> factors = {};       // of a dive with noise
   };
   struct Task {
     std::string name;
@@ -88,6 +93,8 @@ class StripSearch {
     std::function<Outcome(unsigned thread, std::uint64_t iterations, const Budget*)> run;
   };
   [[nodiscard]] static Task dive_task(State& state, const DiveSettings& settings, std::string name);
+  [[nodiscard]] static Task noise_task(State& state, const DiveSettings& settings, double share,
+                                       std::string name);
   void add_noise(State& state, std::vector<Task>& tasks) const;
   void add_exact(State& state, std::vector<Task>& tasks) const;
   void choose_capacities(State& state) const;
