@@ -79,6 +79,8 @@ int cudaEventRecordWithFlags(EventHandle event, StreamHandle stream, unsigned fl
 int cudaEventQuery(EventHandle event);
 int cudaEventSynchronize(EventHandle event);
 int cudaEventElapsedTime(float* ms, EventHandle start, EventHandle end);
+int cudaIpcGetEventHandle(IpcHandle* handle, EventHandle event);
+int cudaIpcOpenEventHandle(EventHandle* event, IpcHandle handle);
 
 // Capture and graphs (graph_calls.cc).
 int cudaStreamBeginCapture(StreamHandle stream, int mode);

@@ -4,7 +4,7 @@
 #include "csrc/standin/control.h"
 
 #include <cstdint>
-#include <cstring>
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -14,6 +14,9 @@ inline constexpr int kRandomPace = 0;
 inline constexpr int kLazyPace = 1;
 inline constexpr int kEagerPace = 2;
 
+// Two devices, whatever the environment says. Before the first call, as that reads it.
+inline const bool two_devices = setenv("BERTH_STANDIN_DEVICES", "2", 1) == 0;
+
 // The stand-in as a fresh process would find it, as far as one process can: nothing injected,
 // nothing queued.
 struct Fixture {
@@ -22,15 +25,21 @@ struct Fixture {
     berth_standin_set_pace(pace);
     berth_standin_seed(1);
     cudaSetDevice(0);
-    cudaDeviceSynchronize();
+    settle();
     cudaGetLastError();
     berth_standin_forget_violations();
     berth_standin_reset_calls();
   }
   ~Fixture() {
     berth_standin_clear_faults();
-    berth_standin_set_pace(kEagerPace);
-    cudaDeviceSynchronize();
+    settle();
+  }
+  // Nothing queued on either device, device 0 the current one.
+  static void settle() {
+    for (const int device : {1, 0}) {
+      cudaSetDevice(device);
+      cudaDeviceSynchronize();
+    }
   }
   Fixture(const Fixture&) = delete;
   Fixture& operator=(const Fixture&) = delete;

@@ -30,10 +30,10 @@ TEST_CASE("The first device is the one of the table that was asked for", "[devic
   REQUIRE(properties.warp_size == 32);
   int count = 0, value = 0;
   REQUIRE(cudaGetDeviceCount(&count) == kSuccess);
-  REQUIRE(count == 1);
+  REQUIRE(count == 2);
   REQUIRE(cudaDeviceGetAttribute(&value, 97, 0) == kSuccess);
   REQUIRE(static_cast<std::size_t>(value) == properties.shared_memory_per_block_optin);
-  REQUIRE(cudaSetDevice(1) == kInvalidDevice);
+  REQUIRE(cudaSetDevice(2) == kInvalidDevice);
   REQUIRE(cudaGetLastError() == kInvalidDevice);
   REQUIRE(cudaGetLastError() == kSuccess);
 }
