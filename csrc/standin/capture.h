@@ -21,8 +21,6 @@ struct GraphNode {
 struct Graph {
   int device = 0;
   std::vector<std::unique_ptr<GraphNode>> nodes;
-  // Memory that the captured work allocated from pools; given back with the last owner.
-  std::vector<std::shared_ptr<void>> resources;
 };
 
 // An executable graph shares the nodes of the graph it was made from.

@@ -43,7 +43,7 @@ class DeviceMemory {
 
 // What an address belongs to.
 struct Allocation {
-  enum class Kind { kDevice, kPool, kImported, kHost, kRegistered, kReserved, kMapped };
+  enum class Kind { kDevice, kPool, kImported, kHost, kRegistered, kMapped };
 
   std::uintptr_t begin = 0;
   std::size_t size = 0;    // as the program asked
@@ -54,9 +54,7 @@ struct Allocation {
   std::uint64_t handle = 0;  // kMapped: the physical memory; kPool: the pool
 
   [[nodiscard]] std::uintptr_t end() const { return begin + mapped; }
-  [[nodiscard]] bool on_device() const {
-    return kind != Kind::kHost && kind != Kind::kRegistered && kind != Kind::kReserved;
-  }
+  [[nodiscard]] bool on_device() const { return kind != Kind::kHost && kind != Kind::kRegistered; }
 };
 
 // All ranges that the stand-in handed out, by address. A reserved range holds mapped ones, so it is

@@ -10,13 +10,12 @@
 namespace berth::standin {
 
 // Memory of cudaMallocAsync. A freed block is kept, by size, and serves its own stream at once and
-// others when the free has run. What is kept beyond the release threshold goes back at the next
-// synchronisation.
+// others when the free has run. What is kept beyond the release threshold goes back at a later
+// free.
 struct Pool {
   struct Block {
     std::uintptr_t begin = 0;
     std::size_t size = 0;
-    std::uint64_t offset = 0;
     std::uint64_t stream = 0;  // that freed it
     bool free_has_run = false;
     VectorClock clock;  // what the free comes after

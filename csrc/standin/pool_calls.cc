@@ -97,7 +97,6 @@ Status free_to_pool(Entry& entry, const std::shared_ptr<Stream>& stream, void* p
   auto block = std::make_shared<Pool::Block>();
   block->begin = found->begin;
   block->size = found->mapped;
-  block->offset = found->offset;
   block->stream = stream->id;
   Operation operation{.kind = Operation::Kind::kFree, .name = "cudaFreeAsync"};
   operation.accesses.push_back({block->begin, block->size, Accesses::Kind::kWrite});
