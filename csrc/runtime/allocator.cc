@@ -86,6 +86,8 @@ struct Allocator::State {
   }
   PoolBlock* search_everywhere(Bytes size, LaneKey lane, Mobility mobility);
   [[nodiscard]] std::string exhaustion(Bytes size, LaneKey lane);
+  void give_back(void* pointer);
+  void stop_learning() noexcept;
   void check_hand_out(void* pointer, Bytes size, std::uint64_t id);
   FreeOutcome free_slowly(void* pointer, std::optional<LaneKey> freeing) noexcept;
   void free_pool_block(PoolBlock* block, std::optional<LaneKey> freeing);
@@ -94,6 +96,7 @@ struct Allocator::State {
   void adopt_plan(Notes& notes);
   void commit_arena(Notes& notes);
   void settle();
+  [[nodiscard]] bool arena_is_allowed(Bytes wanted) const noexcept;
   void refuse_arena(Bytes wanted, const std::string& reason, Notes& notes);
   void watch_misses();
   void limit_pool();
@@ -287,7 +290,13 @@ void* Allocator::State::allocate_slowly(Bytes size, LaneKey lane, trace::Tag tag
 void Allocator::State::watch_request(void* pointer, Bytes size, LaneKey lane, trace::Tag tag,
                                      std::uint64_t id) {
   if (full_check) check_hand_out(pointer, rounded(size), id);
-  if (learner.active()) learner.request(id, size, lane, tag);
+  if (learner.active()) {
+    try {
+      learner.request(id, size, lane, tag);
+    } catch (const std::bad_alloc&) {
+      stop_learning();
+    }
+  }
   if (recorder) recorder->append(trace::Request{id, size, recorded_lane(lane), tag});
 }
 
@@ -321,11 +330,15 @@ void* Allocator::State::allocate_elsewhere(Bytes size, LaneKey lane, trace::Tag 
   // Without marks, the sequence itself is searched now and then, and a plan is taken up as soon as
   // it is there.
   if (options.config.mode == Mode::kLearn && !shut) {
-    if (learner.worth_searching() && !planner.busy()) {
-      learner.search_later();
-      planner.submit(learner.snapshot(options.program));
+    try {  // the request is served, whatever becomes of the plan
+      if (learner.worth_searching() && !planner.busy()) {
+        learner.search_later();
+        planner.submit(learner.snapshot(options.program));
+      }
+      if (counters.steps == 0 && planner.ready()) adopt_plan(notes);
+    } catch (const std::exception&) {
+      ++counters.plan_failures;
     }
-    if (counters.steps == 0 && planner.ready()) adopt_plan(notes);
     if (counters.steps == 0 &&
         next_id - window_requests >= std::max(kRequestsPerWindow, 2 * arena.slot_count())) {
       watch_misses();
@@ -383,21 +396,38 @@ std::string Allocator::State::exhaustion(Bytes size, LaneKey lane) {
       most.second.second, format_bytes(most.first));
 }
 
+// A block that its asker never gets.
+void Allocator::State::give_back(void* pointer) {
+  if (arena.contains(pointer)) {
+    arena.free(pointer);
+  } else {
+    free_pool_block(pool.find(pointer), std::nullopt);
+  }
+}
+
+// What the learner has heard is not whole: host memory is short.
+void Allocator::State::stop_learning() noexcept {
+  learner.stop();
+  ++counters.plan_failures;
+  decide_watched();
+}
+
 // Promise A, the slow way.
 void Allocator::State::check_hand_out(void* pointer, Bytes size, std::uint64_t id) {
   const auto address = reinterpret_cast<Bytes>(pointer);
   const ByteRange bytes{address, address + size};
-  if (live_bytes.insert(bytes, id)) return;
+  try {
+    if (live_bytes.insert(bytes, id)) return;
+  } catch (const std::bad_alloc&) {
+    give_back(pointer);
+    throw;
+  }
   const auto other = live_bytes.find_touching(bytes);
   const std::string text =
       fmt::format("block {} of {} at {:#x} would share bytes with live block {} at {:#x}: stopped",
                   id, format_bytes(size), address, *live_bytes.find(other->first), other->first);
   // The block is not handed out; the one it would have hit is untouched.
-  if (arena.contains(pointer)) {
-    arena.free(pointer);
-  } else {
-    pool.free(pool.find(pointer));
-  }
+  give_back(pointer);
   throw Error(ErrorKind::kInput, text);
 }
 
@@ -455,9 +485,7 @@ Allocator::FreeOutcome Allocator::State::free_slowly(void* pointer,
     try {
       learner.free(id);
     } catch (const std::bad_alloc&) {
-      learner.stop();  // what it has heard is not whole any more
-      ++counters.plan_failures;
-      decide_watched();
+      stop_learning();
     }
   }
   // The entry comes before any other that could name the same bytes: the lock is still held.
@@ -531,6 +559,7 @@ void Allocator::mark_step(LaneKey lane) noexcept {
   Notes notes;
   State& state = *state_;
   const std::lock_guard lock(state.mutex);
+  if (state.forked) return;
   try {
     state.step_ended(lane, notes);
   } catch (const std::exception& error) {
@@ -581,7 +610,8 @@ void Allocator::State::commit_arena(Notes& notes) {
   const DeviceProperties& properties = device.properties();
   const bool gradually = properties.maps_pages && !properties.asynchronous;
   pool.trim();
-  if (arena.commit(gradually ? Device::Residency::kOnDemand : Device::Residency::kResident)) {
+  if (arena_is_allowed(arena.plan()->plan().arena_bytes) &&
+      arena.commit(gradually ? Device::Residency::kOnDemand : Device::Residency::kResident)) {
     settled_at = gradually ? next_id + arena.slot_count() - arena.slot_count() / 8 : 0;
     freed_unsettled = 0;
   } else {
@@ -590,6 +620,12 @@ void Allocator::State::commit_arena(Notes& notes) {
     refuse_arena(wanted, "the device has not got that much", notes);
   }
   limit_pool();
+}
+
+// Whether the limit that the user set leaves room for an arena beside the pool.
+bool Allocator::State::arena_is_allowed(Bytes wanted) const noexcept {
+  const Bytes limit = options.config.memory_limit;
+  return limit == 0 || (wanted <= limit && pool.stats().reserved <= limit - wanted);
 }
 
 void Allocator::State::settle() {
@@ -639,6 +675,12 @@ void Allocator::load_plan(Plan plan) {
   std::shared_ptr<const PlanLookup> lookup = state.freeze(std::move(plan));
   const Bytes wanted = lookup->plan().arena_bytes;
   const std::lock_guard lock(state.mutex);
+  if (!state.arena_is_allowed(wanted)) {
+    throw Error(ErrorKind::kSystem,
+                fmt::format("an arena of {} cannot be had: the limit is {}, the pool has {}",
+                            format_bytes(wanted), format_bytes(state.options.config.memory_limit),
+                            format_bytes(state.pool.stats().reserved)));
+  }
   const Status status = state.arena.activate(std::move(lookup), false);
   if (!status.ok()) {
     throw Error(ErrorKind::kSystem,
@@ -716,6 +758,7 @@ void Allocator::after_fork_in_parent() noexcept { state_->mutex.unlock(); }
 void Allocator::after_fork_in_child() noexcept {
   State& state = *state_;
   state.forked = true;
+  state.settled_at = 0;
   state.arena.rest();
   state.mutex.unlock();
 }

@@ -20,14 +20,27 @@ Arena::~Arena() {
 
 Status Arena::ensure_range(Bytes bytes) noexcept {
   if (bytes <= range_bytes_) return {};
-  const DeviceProperties& properties = device_.properties();
   if (base_ != nullptr) {
     if (live_ != 0 || !strays_.empty()) return {Status::Code::kFailed, "arena in use"};
+    if (device_.properties().asynchronous && !device_.synchronize_all().ok())
+      return {Status::Code::kFailed, "synchronize"};
+    const Bytes before = range_bytes_;
     const Status released = device_.release(base_, range_bytes_);
     if (!released.ok()) return released;
     base_ = nullptr;
     range_bytes_ = committed_ = 0;
+    Status status = reserve_range(bytes);
+    // The plan that is served needs its range again: without one it must rest.
+    if (!status.ok() && (!reserve_range(before).ok() ||
+                         (lookup_ && !dormant_ && !commit(Device::Residency::kResident))))
+      rest();
+    return status;
   }
+  return reserve_range(bytes);
+}
+
+Status Arena::reserve_range(Bytes bytes) noexcept {
+  const DeviceProperties& properties = device_.properties();
   // Addresses cost nothing where pages are mapped one by one: take as many as any later plan may
   // need.
   Bytes range = align_up(bytes, properties.page_bytes);
@@ -59,7 +72,9 @@ bool Arena::commit(Device::Residency residency) noexcept {
     ++device_errors_;
     return false;
   }
-  if (wanted < committed_ && !strays_.find_touching({wanted, committed_})) {
+  if (wanted < committed_ && !strays_.find_touching({wanted, committed_}) &&
+      !pins_.find_touching({wanted, committed_}) &&
+      (!device_.properties().asynchronous || device_.synchronize_all().ok())) {
     if (device_.decommit(base_ + wanted, committed_ - wanted).ok()) committed_ = wanted;
   }
   committed_ = std::max(committed_, wanted);
@@ -74,12 +89,14 @@ void Arena::make_resident() noexcept {
 }
 
 Bytes Arena::retire() noexcept {
-  if (live_ != 0 || !strays_.empty() || committed_ == 0) return 0;
-  if (lookup_ && !dormant_) rest();
+  if (live_ != 0 || !strays_.empty() || committed_ == 0 || !pins_.empty()) return 0;
+  if (device_.properties().asynchronous && !device_.synchronize_all().ok()) return 0;
   if (!device_.decommit(base_, committed_).ok()) {
     ++device_errors_;
     return 0;
   }
+  dormant_ = lookup_ != nullptr;
+  recount();
   return std::exchange(committed_, 0);
 }
 
@@ -90,7 +107,7 @@ Status Arena::activate(std::shared_ptr<const PlanLookup> plan, bool at_step_star
   if (!ranged.ok()) return ranged;
   // All that may throw comes first.
   std::vector<Path> paths;
-  std::vector<std::uint32_t> roots(plan->plan().lane_keys.size());
+  std::vector<std::uint32_t> roots(plan->plan().lane_keys.size(), PlanLookup::kNone);
   for (std::uint32_t s = 0; s < plan->plan().sequences.size(); ++s) {
     paths.emplace_back(*plan, s);
     if (plan->plan().sequences[s].parent < 0) roots[plan->plan().sequences[s].lane] = s;
@@ -98,6 +115,7 @@ Status Arena::activate(std::shared_ptr<const PlanLookup> plan, bool at_step_star
   std::vector<Cell> cells(plan->cell_count());
   strays_.reserve(strays_.size() + cells_.size() + cells.size());
   const std::shared_ptr<const PlanLookup> before = lookup_;
+  const bool was_dormant = dormant_;
 
   rest();
   lookup_ = std::move(plan);
@@ -112,9 +130,10 @@ Status Arena::activate(std::shared_ptr<const PlanLookup> plan, bool at_step_star
   dormant_ = true;
   if (!at_step_start && !commit(Device::Residency::kResident)) {
     rest();
-    if (before)
-      (void)activate(before,
-                     false);  // its memory is still committed: nothing is asked of the device
+    if (before && activate(before, true).ok()) {  // its memory is as it was
+      dormant_ = was_dormant;
+      recount();
+    }
     return {Status::Code::kOutOfMemory, "commit"};
   }
   // Other lanes than the one that had them wait for what was queued on these bytes before.
@@ -144,11 +163,7 @@ void Arena::rest() noexcept {
     if (cell.slot == PlanLookup::kNone) continue;
     const PlanLookup::SlotIndex slot = cell.slot & ~kOffSchedule;
     const PlanLookup::Entry& entry = entries_[slot];
-    const std::uint32_t plan_lane = lookup_->plan().sequences[lookup_->sequence_of(slot)].lane;
-    LaneKey owner = lookup_->plan().lane_keys[plan_lane];
-    for (const auto& lane : lanes_) {
-      if (lane->mode != Lane::Mode::kUnbound && lane->plan_lane == plan_lane) owner = lane->key;
-    }
+    const LaneKey owner = owner_of(slot);
     if (cell.slot & kOffSchedule) strays_.erase(entry.offset);
     strays_.insert({entry.offset, entry.offset + rounded(entry.requested)},
                    Stray{PlanLookup::kNone, entry.requested, owner, cell.id, false});

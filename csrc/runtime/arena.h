@@ -158,8 +158,8 @@ class Arena {
   // range is too small.
   Status ensure_range(Bytes bytes) noexcept;
 
-  // Gives back the memory of an arena in which nothing is live and no plan is active. Returns bytes
-  // given back.
+  // Gives back the memory of an arena in which nothing is live and no graph pins anything. A plan
+  // that is served asks for it again at the start of a step (commit_due). Returns bytes given back.
   Bytes retire() noexcept;
 
   // Forgets guards whose events are complete; with `synchronized`, all, since the device is done
@@ -278,6 +278,8 @@ class Arena {
   bool guard(ByteRange bytes, LaneKey source, bool shared_only) noexcept;
   void recount() noexcept;
 
+  Status reserve_range(Bytes bytes) noexcept;
+  [[nodiscard]] LaneKey owner_of(PlanLookup::SlotIndex slot) const noexcept;
   Lane& lane_of(LaneKey key);
   void select(Lane& lane) noexcept;
   void bind(Lane& lane, std::uint32_t plan_lane) noexcept;

@@ -10,7 +10,7 @@ namespace berth {
 Arena::Freed Arena::free_slowly(Bytes offset, std::optional<LaneKey> freeing) noexcept {
   Freed freed;
   LaneKey owner = 0;
-  bool shared = false;
+  bool shared = false, unplanned = false;
   const PlanLookup::CellIndex index = lookup_ ? lookup_->cell_at(offset) : PlanLookup::kNone;
   if (index != PlanLookup::kNone && cells_[index].slot != PlanLookup::kNone) {
     Cell& cell = cells_[index];
@@ -20,10 +20,7 @@ Arena::Freed Arena::free_slowly(Bytes offset, std::optional<LaneKey> freeing) no
     if (freed.late) strays_.erase(offset);
     if (entry.shared) live_shared_.erase(offset);
     shared = entry.shared != 0;
-    const std::uint32_t plan_lane = lookup_->plan().sequences[lookup_->sequence_of(slot)].lane;
-    for (const auto& lane : lanes_) {
-      if (lane->mode != Lane::Mode::kUnbound && lane->plan_lane == plan_lane) owner = lane->key;
-    }
+    owner = owner_of(slot);
     freed.requested = entry.requested;
     freed.id = cell.id;
     cell.slot = PlanLookup::kNone;
@@ -34,6 +31,7 @@ Arena::Freed Arena::free_slowly(Bytes offset, std::optional<LaneKey> freeing) no
     freed.id = stray->id;
     freed.late = true;
     owner = stray->owner;
+    unplanned = true;  // of an earlier plan, or lent: any lane may be next to have the bytes
     strays_.erase(offset);
   }
   freed.found = true;
@@ -52,6 +50,7 @@ Arena::Freed Arena::free_slowly(Bytes offset, std::optional<LaneKey> freeing) no
     uses_.pop_back();
     break;
   }
+  if (unplanned) guarded &= guard(bytes, owner, false);
   if (shared) guarded &= guard(bytes, owner, true);
   if (!guarded) {
     freed.device_error = true;
@@ -91,7 +90,9 @@ bool Arena::guard(ByteRange bytes, LaneKey source, bool shared_only) noexcept {
 
 void Arena::poll_guards(bool synchronized) noexcept {
   std::erase_if(guards_, [&](const Guard& guard) {
-    bool complete = synchronized;
+    bool complete = synchronized, capturing = false;
+    // To query an event of a lane that captures would void the capture.
+    if (!complete && (!device_.capturing(guard.source, &capturing).ok() || capturing)) return false;
     if (!complete && !device_.query(guard.event, &complete).ok()) {
       ++device_errors_;
       complete = false;
@@ -110,8 +111,22 @@ void Arena::poll_guards(bool synchronized) noexcept {
   recount();
 }
 
+// The lane that serves the slot's requests now, or, where none does, the one that they were
+// recorded on.
+LaneKey Arena::owner_of(PlanLookup::SlotIndex slot) const noexcept {
+  const std::uint32_t plan_lane = lookup_->plan().sequences[lookup_->sequence_of(slot)].lane;
+  for (const auto& lane : lanes_) {
+    if (lane->mode != Lane::Mode::kUnbound && lane->plan_lane == plan_lane) return lane->key;
+  }
+  return lookup_->plan().lane_keys[plan_lane];
+}
+
 void Arena::record_use(const void* pointer, LaneKey key) {
   const Bytes offset = static_cast<Bytes>(static_cast<const std::byte*>(pointer) - base_);
+  const PlanLookup::CellIndex cell = lookup_ ? lookup_->cell_at(offset) : PlanLookup::kNone;
+  if (cell != PlanLookup::kNone && cells_[cell].slot != PlanLookup::kNone &&
+      owner_of(cells_[cell].slot & ~kOffSchedule) == key)
+    return;
   const std::optional<Block> block = find(pointer);
   if (!block) return;
   for (Uses& uses : uses_) {

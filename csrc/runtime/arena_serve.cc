@@ -18,7 +18,11 @@ Lane& Arena::lane_of(LaneKey key) {
   if (lookup_) {
     const auto& keys = lookup_->plan().lane_keys;
     const auto it = std::find(keys.begin(), keys.end(), key);
-    if (it != keys.end()) bind(lane, static_cast<std::uint32_t>(it - keys.begin()));
+    const auto plan_lane = static_cast<std::uint32_t>(it - keys.begin());
+    const bool taken = std::any_of(lanes_.begin(), lanes_.end(), [&](const auto& other) {
+      return other->mode != Lane::Mode::kUnbound && other->plan_lane == plan_lane;
+    });
+    if (it != keys.end() && !taken) bind(lane, plan_lane);
   }
   return lane;
 }
@@ -30,6 +34,7 @@ void Arena::select(Lane& lane) noexcept {
 }
 
 void Arena::bind(Lane& lane, std::uint32_t plan_lane) noexcept {
+  if (root_of(plan_lane) == PlanLookup::kNone || paths_[root_of(plan_lane)].size() == 0) return;
   lane.plan_lane = plan_lane;
   lane.sequence = root_of(plan_lane);
   lane.position = 0;
@@ -102,6 +107,8 @@ bool Arena::take_branch(Lane& lane, Bytes requested) noexcept {
         branch.slots.empty() || branch.slots.front().requested != requested) {
       continue;
     }
+    // After a jump to the fork, the slot left aside may be live as if it was born now.
+    if (lane.next < lane.end) expire(lane.next);
     lane.sequence = child;
     lane.parent_ends = true;
     expect(lane, path(lane).index(lookup_->first_slot(child)));
@@ -345,6 +352,17 @@ bool Arena::mark(LaneKey key) {
   Lane& marking = lane_of(key);
   if (marking.mode == Lane::Mode::kUnbound && lookup_->plan().lane_keys.size() == 1) {
     // The step moved to another thread than it was recorded on.
+    // What the thread before left live or queued is not this one's: as after a change of plan.
+    const bool taken_over = std::any_of(lanes_.begin(), lanes_.end(), [](const auto& lane) {
+      return lane->mode != Lane::Mode::kUnbound;
+    });
+    if (taken_over) {
+      const bool dormant = dormant_;
+      const Status again = activate(std::shared_ptr<const PlanLookup>(lookup_), true);
+      if (!again.ok()) return false;
+      dormant_ = dormant;
+      recount();
+    }
     for (const auto& lane : lanes_) lane->mode = Lane::Mode::kUnbound;
     bind(marking, 0);
   }

@@ -4,48 +4,17 @@
 #include "csrc/plan/verify.h"
 #include "tests/catch.h"
 #include "tests/support/simulated_device.h"
+#include "tests/support/small_plan.h"
 
 #include <memory>
 #include <stdexcept>
 #include <vector>
 
 using namespace berth;
+using berth::test::plan_of;
+using berth::test::sequence_of;
 
 namespace {
-
-struct SlotSpec {
-  Bytes offset, size;
-  std::uint32_t length;
-};
-
-Sequence sequence_of(const std::vector<SlotSpec>& specs, std::uint32_t lane = 0) {
-  Sequence sequence;
-  sequence.lane = lane;
-  sequence.period = static_cast<std::uint32_t>(specs.size());
-  sequence.marks = {0};
-  for (std::uint32_t i = 0; i < specs.size(); ++i) {
-    sequence.slots.push_back({.offset = specs[i].offset,
-                              .requested = specs[i].size,
-                              .size = (specs[i].size + 63) / 64 * 64,
-                              .birth = i,
-                              .length = specs[i].length});
-  }
-  return sequence;
-}
-
-Plan plan_of(std::vector<Sequence> sequences, std::vector<PlanEdge> edges = {}) {
-  Plan plan;
-  plan.edges = std::move(edges);
-  for (const Sequence& sequence : sequences) {
-    if (sequence.parent < 0) plan.lane_keys.push_back(plan.lane_keys.size());
-    for (const Slot& slot : sequence.slots) {
-      if (slot.planned()) plan.arena_bytes = std::max(plan.arena_bytes, slot.offset + slot.size);
-    }
-  }
-  plan.sequences = std::move(sequences);
-  if (const auto violation = verify(plan)) throw std::logic_error(*violation);
-  return plan;
-}
 
 // An arena that serves a plan from its first slot on.
 struct Serving {
