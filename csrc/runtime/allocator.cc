@@ -2,19 +2,9 @@
 
 #include "csrc/core/check.h"
 #include "csrc/core/file.h"
-#include "csrc/core/interval_map.h"
-#include "csrc/core/spin_mutex.h"
 #include "csrc/plan/file.h"
 #include "csrc/plan/program.h"
-#include "csrc/plan/verify.h"
-#include "csrc/pool/mobility.h"
-#include "csrc/pool/pool.h"
-#include "csrc/runtime/arena.h"
-#include "csrc/runtime/learner.h"
-#include "csrc/runtime/planner.h"
-#include "csrc/runtime/settings.h"
-
-#include <berth/warnings.h>
+#include "csrc/runtime/allocator_state.h"
 
 #include <fmt/format.h>
 
@@ -23,115 +13,18 @@
 #include <mutex>
 #include <new>
 #include <span>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
 namespace berth {
 namespace {
 
-// Warnings that came up under the lock; they go out when it is free.
-class Notes {
- public:
-  ~Notes() {
-    for (const auto& [name, text] : notes_) warn(name, text);
-  }
-  void add(std::string_view name, std::string text) { notes_.emplace_back(name, std::move(text)); }
-
- private:
-  std::vector<std::pair<std::string_view, std::string>> notes_;
-};
-
 // In the first step of an arena the pool gives pages back when so much was freed.
 constexpr Bytes kTrimEvery = Bytes{4} << 20;
-// Small, so that the pool gives back what lies between the weights when the arena takes over.
-constexpr Bytes kPoolGrowth = Bytes{64} << 10;
-// A plan is learned again when this share of a step's requests missed, in so many steps in a row.
-constexpr double kMissShare = 0.01;
-constexpr unsigned kMissingSteps = 3;
 // Without marks, so many requests stand for a step.
 constexpr std::uint64_t kRequestsPerWindow = 4096;
 
 }  // namespace
-
-struct Allocator::State {
-  State(Device& the_device, Options the_options)
-      : device(the_device),
-        options(std::move(the_options)),
-        arena(device, options.alignment),
-        pool(device, PoolOptions{.alignment = options.alignment, .growth_bytes = kPoolGrowth}),
-        learner(options.alignment),
-        planner(Planner::Options{options.alignment, options.config.plan_time_limit_seconds,
-                                 options.config.mode == Mode::kLearn ? plan_file() : std::string(),
-                                 !options.start_threads}),
-        full_check(options.config.check == CheckLevel::kFull) {}
-
-  [[nodiscard]] std::string plan_file() const {
-    return expand_file_name(options.config.plan, options.program, options.device_index);
-  }
-  [[nodiscard]] Bytes rounded(Bytes size) const noexcept {
-    return align_up(size, options.alignment);
-  }
-
-  void open();
-  void warn_of_other_program(const Plan& plan);
-  std::shared_ptr<const PlanLookup> freeze(Plan plan) const;
-
-  void* allocate_slowly(Bytes size, LaneKey lane, trace::Tag tag, std::uint64_t id, Notes& notes);
-  void* allocate_elsewhere(Bytes size, LaneKey lane, trace::Tag tag, std::uint64_t id,
-                           Notes& notes);
-  void watch_request(void* pointer, Bytes size, LaneKey lane, trace::Tag tag, std::uint64_t id);
-  void decide_watched() noexcept {
-    watched = full_check || learner.active() || recorder != nullptr;
-  }
-  PoolBlock* search_everywhere(Bytes size, LaneKey lane, Mobility mobility);
-  [[nodiscard]] std::string exhaustion(Bytes size, LaneKey lane);
-  void give_back(void* pointer);
-  void stop_learning() noexcept;
-  void check_hand_out(void* pointer, Bytes size, std::uint64_t id);
-  FreeOutcome free_slowly(void* pointer, std::optional<LaneKey> freeing) noexcept;
-  void free_pool_block(PoolBlock* block, std::optional<LaneKey> freeing);
-
-  void step_ended(LaneKey lane, Notes& notes);
-  void adopt_plan(Notes& notes);
-  void commit_arena(Notes& notes);
-  void settle();
-  [[nodiscard]] bool arena_is_allowed(Bytes wanted) const noexcept;
-  void refuse_arena(Bytes wanted, const std::string& reason, Notes& notes);
-  void watch_misses();
-  void limit_pool();
-  trace::LaneId recorded_lane(LaneKey key);
-
-  Device& device;
-  const Options options;
-  mutable SpinMutex mutex;
-  Arena arena;
-  Pool pool;
-  MobilityClassifier mobility;
-  Learner learner;
-  Planner planner;
-  std::unique_ptr<Recorder> recorder;
-  const bool full_check;
-  bool watched = false;  // full_check, or the learner or the recorder is at work
-
-  Stats counters;
-  std::uint64_t next_id = 0;  // of blocks; also counts requests
-  Bytes pool_live = 0, pool_requested = 0;
-  Bytes reserved_peak = 0;
-  bool forked = false, shut = false;
-  bool arena_refused = false;    // said once that the arena does not fit
-  std::uint64_t settled_at = 0;  // the request at which the arena's first step is over; 0: it is
-  Bytes freed_unsettled = 0;     // by the pool since it last gave pages back in that step
-
-  std::uint64_t window_requests = 0, window_hits = 0;  // when the current step began
-  unsigned missing_steps = 0;
-  std::uint64_t relearn_after = 0;  // steps to wait before learning again
-  unsigned relearns = 0;
-
-  std::unordered_map<PoolBlock*, std::vector<LaneKey>> pool_uses;
-  std::vector<std::pair<LaneKey, trace::LaneId>> recorded_lanes;
-  IntervalMap<std::uint64_t> live_bytes;  // under BERTH_CHECK=full: every live block, by address
-};
 
 // --- Start and end ------------------------------------------------------------------------------
 
@@ -551,149 +444,6 @@ void Allocator::record_use(const void* pointer, LaneKey lane) {
   }
   if (state.learner.active()) state.learner.use(id, lane);
   if (state.recorder) state.recorder->append(trace::Use{id, state.recorded_lane(lane)});
-}
-
-// --- Steps and plans ----------------------------------------------------------------------------
-
-void Allocator::mark_step(LaneKey lane) noexcept {
-  Notes notes;
-  State& state = *state_;
-  const std::lock_guard lock(state.mutex);
-  if (state.forked) return;
-  try {
-    state.step_ended(lane, notes);
-  } catch (const std::exception& error) {
-    ++state.counters.plan_failures;
-    notes.add("plan-failed", error.what());
-  }
-}
-
-void Allocator::State::step_ended(LaneKey lane, Notes& notes) {
-  ++counters.steps;
-  pool.process_events();
-  if (recorder) recorder->append(trace::StepMark{recorded_lane(lane)});
-  if (options.config.mode == Mode::kLearn && !shut) {
-    watch_misses();
-    if (learner.active() && learner.mark(lane) && !planner.busy() && !planner.ready()) {
-      planner.submit(learner.snapshot(options.program));
-    }
-    if (planner.ready()) adopt_plan(notes);
-  }
-  counters.realigned += arena.mark(lane);
-  if (settled_at != 0 && next_id >= settled_at) settle();
-  if (arena.commit_due()) commit_arena(notes);
-  mobility.mark_step();
-}
-
-// Switches to the plan that the planner made. Blocks still alive stay where they are.
-void Allocator::State::adopt_plan(Notes& notes) {
-  const std::optional<Planner::Result> result = planner.take();
-  if (!result || !result->plan) return;  // nothing repeats yet
-  const Status status = arena.activate(result->plan, true);
-  if (!status.ok()) {
-    refuse_arena(result->plan->plan().arena_bytes, device.describe(status), notes);
-    return;
-  }
-  ++counters.plans_learned;
-  learner.stop();
-  decide_watched();
-  missing_steps = 0;
-}
-
-// Gives the arena its memory at the start of a step. It takes what the pool does not need now:
-// memory is not held twice.
-//
-// Where pages come by themselves the arena's come as its first step touches them: what the step
-// before left in the pool (gradients) goes in that step, and its pages go back at once. At that
-// step's end all that is left is made resident.
-void Allocator::State::commit_arena(Notes& notes) {
-  const DeviceProperties& properties = device.properties();
-  const bool gradually = properties.maps_pages && !properties.asynchronous;
-  pool.trim();
-  if (arena_is_allowed(arena.plan()->plan().arena_bytes) &&
-      arena.commit(gradually ? Device::Residency::kOnDemand : Device::Residency::kResident)) {
-    settled_at = gradually ? next_id + arena.slot_count() - arena.slot_count() / 8 : 0;
-    freed_unsettled = 0;
-  } else {
-    const Bytes wanted = arena.plan()->plan().arena_bytes;
-    arena.rest();
-    refuse_arena(wanted, "the device has not got that much", notes);
-  }
-  limit_pool();
-}
-
-// Whether the limit that the user set leaves room for an arena beside the pool.
-bool Allocator::State::arena_is_allowed(Bytes wanted) const noexcept {
-  const Bytes limit = options.config.memory_limit;
-  return limit == 0 || (wanted <= limit && pool.stats().reserved <= limit - wanted);
-}
-
-void Allocator::State::settle() {
-  settled_at = 0;
-  pool.trim();
-  arena.make_resident();
-}
-
-void Allocator::State::refuse_arena(Bytes wanted, const std::string& reason, Notes& notes) {
-  ++counters.plan_failures;
-  if (std::exchange(arena_refused, true)) return;
-  notes.add("arena-memory", fmt::format("an arena of {} cannot be had, all goes to the pool: {}",
-                                        format_bytes(wanted), reason));
-}
-
-// Learns again when the plan no longer describes the steps.
-void Allocator::State::watch_misses() {
-  const std::uint64_t requests = next_id - window_requests;
-  const std::uint64_t hits = counters.hits - window_hits;
-  window_requests = next_id;
-  window_hits = counters.hits;
-  if (!arena.plan() || learner.active() || requests == 0) return;
-  if (relearn_after > 0) {
-    --relearn_after;
-    return;
-  }
-  const auto unplanned = static_cast<double>(arena.unplanned_slots());
-  const double missed = static_cast<double>(requests) - static_cast<double>(hits) - unplanned;
-  missing_steps =
-      missed > std::max(2.0, kMissShare * static_cast<double>(requests)) ? missing_steps + 1 : 0;
-  if (missing_steps < kMissingSteps) return;
-  missing_steps = 0;
-  relearn_after = std::uint64_t{8} << std::min(relearns++, 10u);
-  learner.start();
-  decide_watched();
-}
-
-void Allocator::load_plan(Plan plan) {
-  State& state = *state_;
-  if (!state.options.trust_plans) {
-    const std::optional<std::string> violation = verify(plan);
-    BERTH_CHECK(!violation, kInput, "the plan is refused: {}", *violation);
-  }
-  BERTH_CHECK(plan.alignment == state.options.alignment, kInput,
-              "the plan aligns to {} bytes, this allocator to {}: plan the trace again",
-              plan.alignment, state.options.alignment);
-  std::shared_ptr<const PlanLookup> lookup = state.freeze(std::move(plan));
-  const Bytes wanted = lookup->plan().arena_bytes;
-  const std::lock_guard lock(state.mutex);
-  if (!state.arena_is_allowed(wanted)) {
-    throw Error(ErrorKind::kSystem,
-                fmt::format("an arena of {} cannot be had: the limit is {}, the pool has {}",
-                            format_bytes(wanted), format_bytes(state.options.config.memory_limit),
-                            format_bytes(state.pool.stats().reserved)));
-  }
-  const Status status = state.arena.activate(std::move(lookup), false);
-  if (!status.ok()) {
-    throw Error(ErrorKind::kSystem,
-                fmt::format("an arena of {} cannot be had: {}", format_bytes(wanted),
-                            state.device.describe(status)));
-  }
-  state.limit_pool();
-}
-
-std::optional<Plan> Allocator::plan() const {
-  const std::lock_guard lock(state_->mutex);
-  if (!state_->arena.plan()) return std::nullopt;
-  return state_->arena.plan()->plan();
 }
 
 // --- Queries ------------------------------------------------------------------------------------

@@ -1,0 +1,122 @@
+#pragma once
+
+#include "csrc/core/interval_map.h"
+#include "csrc/core/spin_mutex.h"
+#include "csrc/pool/mobility.h"
+#include "csrc/pool/pool.h"
+#include "csrc/runtime/allocator.h"
+#include "csrc/runtime/arena.h"
+#include "csrc/runtime/learner.h"
+#include "csrc/runtime/planner.h"
+#include "csrc/runtime/settings.h"
+
+#include <berth/warnings.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+// What allocator.cc and allocator_steps.cc share; nobody else includes it.
+namespace berth {
+
+// Warnings that came up under the lock; they go out when it is free.
+class Notes {
+ public:
+  ~Notes() {
+    for (const auto& [name, text] : notes_) warn(name, text);
+  }
+  void add(std::string_view name, std::string text) { notes_.emplace_back(name, std::move(text)); }
+
+ private:
+  std::vector<std::pair<std::string_view, std::string>> notes_;
+};
+
+// Small, so that the pool gives back what lies between the weights when the arena takes over.
+inline constexpr Bytes kPoolGrowth = Bytes{64} << 10;
+
+// All that the lock covers.
+struct Allocator::State {
+  State(Device& the_device, Options the_options)
+      : device(the_device),
+        options(std::move(the_options)),
+        arena(device, options.alignment),
+        pool(device, PoolOptions{.alignment = options.alignment, .growth_bytes = kPoolGrowth}),
+        learner(options.alignment),
+        planner(Planner::Options{options.alignment, options.config.plan_time_limit_seconds,
+                                 options.config.mode == Mode::kLearn ? plan_file() : std::string(),
+                                 !options.start_threads}),
+        full_check(options.config.check == CheckLevel::kFull) {}
+
+  [[nodiscard]] std::string plan_file() const {
+    return expand_file_name(options.config.plan, options.program, options.device_index);
+  }
+  [[nodiscard]] Bytes rounded(Bytes size) const noexcept {
+    return align_up(size, options.alignment);
+  }
+
+  void open();
+  void warn_of_other_program(const Plan& plan);
+  std::shared_ptr<const PlanLookup> freeze(Plan plan) const;
+
+  void* allocate_slowly(Bytes size, LaneKey lane, trace::Tag tag, std::uint64_t id, Notes& notes);
+  void* allocate_elsewhere(Bytes size, LaneKey lane, trace::Tag tag, std::uint64_t id,
+                           Notes& notes);
+  void watch_request(void* pointer, Bytes size, LaneKey lane, trace::Tag tag, std::uint64_t id);
+  void decide_watched() noexcept {
+    watched = full_check || learner.active() || recorder != nullptr;
+  }
+  PoolBlock* search_everywhere(Bytes size, LaneKey lane, Mobility mobility);
+  [[nodiscard]] std::string exhaustion(Bytes size, LaneKey lane);
+  void give_back(void* pointer);
+  void stop_learning() noexcept;
+  void check_hand_out(void* pointer, Bytes size, std::uint64_t id);
+  FreeOutcome free_slowly(void* pointer, std::optional<LaneKey> freeing) noexcept;
+  void free_pool_block(PoolBlock* block, std::optional<LaneKey> freeing);
+
+  void step_ended(LaneKey lane, Notes& notes);
+  void adopt_plan(Notes& notes);
+  void commit_arena(Notes& notes);
+  void settle();
+  [[nodiscard]] bool arena_is_allowed(Bytes wanted) const noexcept;
+  void refuse_arena(Bytes wanted, const std::string& reason, Notes& notes);
+  void watch_misses();
+  void limit_pool();
+  trace::LaneId recorded_lane(LaneKey key);
+
+  Device& device;
+  const Options options;
+  mutable SpinMutex mutex;
+  Arena arena;
+  Pool pool;
+  MobilityClassifier mobility;
+  Learner learner;
+  Planner planner;
+  std::unique_ptr<Recorder> recorder;
+  const bool full_check;
+  bool watched = false;  // full_check, or the learner or the recorder is at work
+
+  Stats counters;
+  std::uint64_t next_id = 0;  // of blocks; also counts requests
+  Bytes pool_live = 0, pool_requested = 0;
+  Bytes reserved_peak = 0;
+  bool forked = false, shut = false;
+  bool arena_refused = false;    // said once that the arena does not fit
+  std::uint64_t settled_at = 0;  // the request at which the arena's first step is over; 0: it is
+  Bytes freed_unsettled = 0;     // by the pool since it last gave pages back in that step
+
+  std::uint64_t window_requests = 0, window_hits = 0;  // when the current step began
+  unsigned missing_steps = 0;
+  std::uint64_t relearn_after = 0;  // steps to wait before learning again
+  unsigned relearns = 0;
+
+  std::unordered_map<PoolBlock*, std::vector<LaneKey>> pool_uses;
+  std::vector<std::pair<LaneKey, trace::LaneId>> recorded_lanes;
+  IntervalMap<std::uint64_t> live_bytes;  // under BERTH_CHECK=full: every live block, by address
+};
+
+}  // namespace berth

@@ -1,0 +1,163 @@
+// Steps and plans: marks, the switch to a plan, learning again.
+
+#include "csrc/core/check.h"
+#include "csrc/plan/verify.h"
+#include "csrc/runtime/allocator_state.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <mutex>
+#include <utility>
+
+namespace berth {
+namespace {
+
+// A plan is learned again when this share of a step's requests missed, in so many steps in a row.
+constexpr double kMissShare = 0.01;
+constexpr unsigned kMissingSteps = 3;
+
+}  // namespace
+
+void Allocator::mark_step(LaneKey lane) noexcept {
+  Notes notes;
+  State& state = *state_;
+  const std::lock_guard lock(state.mutex);
+  if (state.forked) return;
+  try {
+    state.step_ended(lane, notes);
+  } catch (const std::exception& error) {
+    ++state.counters.plan_failures;
+    notes.add("plan-failed", error.what());
+  }
+}
+
+void Allocator::State::step_ended(LaneKey lane, Notes& notes) {
+  ++counters.steps;
+  pool.process_events();
+  if (recorder) recorder->append(trace::StepMark{recorded_lane(lane)});
+  if (options.config.mode == Mode::kLearn && !shut) {
+    watch_misses();
+    if (learner.active() && learner.mark(lane) && !planner.busy() && !planner.ready()) {
+      planner.submit(learner.snapshot(options.program));
+    }
+    if (planner.ready()) adopt_plan(notes);
+  }
+  counters.realigned += arena.mark(lane);
+  if (settled_at != 0 && next_id >= settled_at) settle();
+  if (arena.commit_due()) commit_arena(notes);
+  mobility.mark_step();
+}
+
+// Switches to the plan that the planner made. Blocks still alive stay where they are.
+void Allocator::State::adopt_plan(Notes& notes) {
+  const std::optional<Planner::Result> result = planner.take();
+  if (!result || !result->plan) return;  // nothing repeats yet
+  const Status status = arena.activate(result->plan, true);
+  if (!status.ok()) {
+    refuse_arena(result->plan->plan().arena_bytes, device.describe(status), notes);
+    return;
+  }
+  ++counters.plans_learned;
+  learner.stop();
+  decide_watched();
+  missing_steps = 0;
+}
+
+// Gives the arena its memory at the start of a step. It takes what the pool does not need now:
+// memory is not held twice.
+//
+// Where pages come by themselves the arena's come as its first step touches them: what the step
+// before left in the pool (gradients) goes in that step, and its pages go back at once. At that
+// step's end all that is left is made resident.
+void Allocator::State::commit_arena(Notes& notes) {
+  const DeviceProperties& properties = device.properties();
+  const bool gradually = properties.maps_pages && !properties.asynchronous;
+  pool.trim();
+  if (arena_is_allowed(arena.plan()->plan().arena_bytes) &&
+      arena.commit(gradually ? Device::Residency::kOnDemand : Device::Residency::kResident)) {
+    settled_at = gradually ? next_id + arena.slot_count() - arena.slot_count() / 8 : 0;
+    freed_unsettled = 0;
+  } else {
+    const Bytes wanted = arena.plan()->plan().arena_bytes;
+    arena.rest();
+    refuse_arena(wanted, "the device has not got that much", notes);
+  }
+  limit_pool();
+}
+
+// Whether the limit that the user set leaves room for an arena beside the pool.
+bool Allocator::State::arena_is_allowed(Bytes wanted) const noexcept {
+  const Bytes limit = options.config.memory_limit;
+  return limit == 0 || (wanted <= limit && pool.stats().reserved <= limit - wanted);
+}
+
+void Allocator::State::settle() {
+  settled_at = 0;
+  pool.trim();
+  arena.make_resident();
+}
+
+void Allocator::State::refuse_arena(Bytes wanted, const std::string& reason, Notes& notes) {
+  ++counters.plan_failures;
+  if (std::exchange(arena_refused, true)) return;
+  notes.add("arena-memory", fmt::format("an arena of {} cannot be had, all goes to the pool: {}",
+                                        format_bytes(wanted), reason));
+}
+
+// Learns again when the plan no longer describes the steps.
+void Allocator::State::watch_misses() {
+  const std::uint64_t requests = next_id - window_requests;
+  const std::uint64_t hits = counters.hits - window_hits;
+  window_requests = next_id;
+  window_hits = counters.hits;
+  if (!arena.plan() || learner.active() || requests == 0) return;
+  if (relearn_after > 0) {
+    --relearn_after;
+    return;
+  }
+  const auto unplanned = static_cast<double>(arena.unplanned_slots());
+  const double missed = static_cast<double>(requests) - static_cast<double>(hits) - unplanned;
+  missing_steps =
+      missed > std::max(2.0, kMissShare * static_cast<double>(requests)) ? missing_steps + 1 : 0;
+  if (missing_steps < kMissingSteps) return;
+  missing_steps = 0;
+  relearn_after = std::uint64_t{8} << std::min(relearns++, 10u);
+  learner.start();
+  decide_watched();
+}
+
+void Allocator::load_plan(Plan plan) {
+  State& state = *state_;
+  if (!state.options.trust_plans) {
+    const std::optional<std::string> violation = verify(plan);
+    BERTH_CHECK(!violation, kInput, "the plan is refused: {}", *violation);
+  }
+  BERTH_CHECK(plan.alignment == state.options.alignment, kInput,
+              "the plan aligns to {} bytes, this allocator to {}: plan the trace again",
+              plan.alignment, state.options.alignment);
+  std::shared_ptr<const PlanLookup> lookup = state.freeze(std::move(plan));
+  const Bytes wanted = lookup->plan().arena_bytes;
+  const std::lock_guard lock(state.mutex);
+  if (!state.arena_is_allowed(wanted)) {
+    throw Error(ErrorKind::kSystem,
+                fmt::format("an arena of {} cannot be had: the limit is {}, the pool has {}",
+                            format_bytes(wanted), format_bytes(state.options.config.memory_limit),
+                            format_bytes(state.pool.stats().reserved)));
+  }
+  const Status status = state.arena.activate(std::move(lookup), false);
+  if (!status.ok()) {
+    throw Error(ErrorKind::kSystem,
+                fmt::format("an arena of {} cannot be had: {}", format_bytes(wanted),
+                            state.device.describe(status)));
+  }
+  state.limit_pool();
+}
+
+std::optional<Plan> Allocator::plan() const {
+  const std::lock_guard lock(state_->mutex);
+  if (!state_->arena.plan()) return std::nullopt;
+  return state_->arena.plan()->plan();
+}
+
+}  // namespace berth
