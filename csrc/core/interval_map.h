@@ -52,7 +52,9 @@ class IntervalMap {
 
   // Until so many ranges are held at one time, insert() asks for no memory. Throws std::bad_alloc.
   void reserve(std::size_t ranges) {
-    spare_.reserve(std::max(ranges, map_.size() + spare_.size()));
+    if (map_.size() + spare_.size() >= ranges) return;
+    ranges += ranges / 8;  // so that growing by one is rare
+    spare_.reserve(ranges);
     while (map_.size() + spare_.size() < ranges) {
       Map one;
       one.try_emplace(0);

@@ -130,8 +130,11 @@ Status Arena::activate(std::shared_ptr<const PlanLookup> plan, bool at_step_star
   dormant_ = true;
   if (!at_step_start && !commit(Device::Residency::kResident)) {
     rest();
-    if (before && activate(before, true).ok()) {  // its memory is as it was
-      dormant_ = was_dormant;
+    if (before && activate(before, true).ok() && !was_dormant) {
+      // Its memory is as it was, unless a larger range took its place; else it waits for a step's
+      // start.
+      const bool whole = committed_ >= before->plan().arena_bytes;
+      if (whole || commit(Device::Residency::kResident)) dormant_ = false;
       recount();
     }
     return {Status::Code::kOutOfMemory, "commit"};

@@ -228,7 +228,7 @@ class Arena {
     const Lane* lane = nullptr;  // null: void
     std::uint32_t sequence = 0;
     std::uint32_t from = 0, until = 0;
-    std::vector<ByteRange> ranges;  // ascending
+    std::vector<ByteRange> ranges;  // largest first
     std::uint64_t walked = 0;       // slots that searches for gaps have looked at
     std::uint64_t busy = 0;         // requests that asked for a gap
   };

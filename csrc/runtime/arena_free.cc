@@ -63,6 +63,13 @@ Arena::Freed Arena::free_slowly(Bytes offset, std::optional<LaneKey> freeing) no
 // Makes other lanes wait, before they have the bytes, for all that `source` has queued until now.
 bool Arena::guard(ByteRange bytes, LaneKey source, bool shared_only) noexcept {
   if (!device_.properties().asynchronous) return true;
+  // An event recorded in a capture is one of the graph's: nobody outside may wait for it.
+  bool capturing = false;
+  if (!device_.capturing(source, &capturing).ok()) {
+    ++device_errors_;
+    return false;
+  }
+  if (capturing) return false;
   DeviceEvent event = 0;
   if (!device_.record(source, &event).ok()) {
     ++device_errors_;

@@ -6,6 +6,12 @@
 
 // What an arena does for a request whose planned bytes are in use.
 namespace berth {
+namespace {
+
+// Gaps, and blocks within one, that a request looks at.
+constexpr std::size_t kMostTries = 64;
+
+}  // namespace
 
 // A block that overstays keeps every later tenant from its bytes: after one change in a run of
 // equal requests that can be a hundred, since a request that looks like the one before it is served
@@ -22,7 +28,9 @@ Arena::Outcome Arena::lend(Lane& lane, const PlanLookup::Entry& wanted, Bytes re
   const Bytes size = rounded(requested);
   try {
     if (!find_gaps(lane, wanted)) return miss;
+    std::size_t tries = 0;
     for (const ByteRange gap : gaps_.ranges) {
+      if (gap.size() < size || ++tries > kMostTries) break;
       const std::optional<ByteRange> bytes = unused_in(gap, size);
       if (!bytes || !wait_for_guards(lane.key, *bytes, true)) continue;
       strays_.reserve(strays_.size() + cells_.size() + 1);  // every cell may still become one
@@ -40,7 +48,7 @@ Arena::Outcome Arena::lend(Lane& lane, const PlanLookup::Entry& wanted, Bytes re
 // The first bytes of a gap that nothing off schedule and no captured graph has.
 std::optional<ByteRange> Arena::unused_in(ByteRange gap, Bytes size) const {
   ByteRange bytes{gap.first, gap.first + size};
-  while (bytes.last <= gap.last) {
+  for (std::size_t tries = 0; bytes.last <= gap.last && tries < kMostTries; ++tries) {
     auto taken = strays_.find_touching(bytes);
     if (!taken) taken = pins_.find_touching(bytes);
     if (!taken) return bytes;
@@ -101,6 +109,10 @@ bool Arena::find_gaps(const Lane& lane, const PlanLookup::Entry& wanted) {
   }
   const Bytes last = lookup_->plan().arena_bytes;
   if (first < last) ranges.push_back({first, last});
+  // The largest first: a request looks at a few.
+  std::sort(ranges.begin(), ranges.end(), [](ByteRange a, ByteRange b) {
+    return a.size() != b.size() ? a.size() > b.size() : a.first < b.first;
+  });
   gaps_.lane = &lane;
   gaps_.sequence = lane.sequence;
   gaps_.from = from;

@@ -409,3 +409,32 @@ TEST_CASE("A branch taken where a jump ended shares no byte with the slot that i
   CHECK(b.pointer != static_cast<std::byte*>(kept) + 64);
   CHECK(arena.is_valid() == "");
 }
+
+TEST_CASE("The plan before is served from memory that is committed", "[arena][lanes]") {
+  test::SimulatedDevice device(test::SimulatedDevice::Options{.total_bytes = 1 << 20});
+  const Plan one = plan_of({sequence_of({{0, 64, 1}, {64, 64, 1}})});
+  const Plan large = plan_of({sequence_of({{0, Bytes{1} << 30, 1}})});
+  Arena arena(device, 64);
+  REQUIRE(arena.activate(look(one), false).ok());
+  arena.mark(0);
+  REQUIRE_FALSE(arena.activate(look(large), false).ok());
+  arena.mark(0);
+  const bool hit = arena.allocate(64, 0, 1).pointer != nullptr;
+  CHECK((!hit || arena.committed() >= 128));
+  CHECK((!hit || device.committed() >= 128));
+}
+
+TEST_CASE("A free while a stream that used the block captures records no event in the capture",
+          "[arena][lanes]") {
+  test::SimulatedDevice device;
+  const Plan plan = plan_of({sequence_of({{0, 128, 1}, {128, 64, 1}})});
+  Arena arena(device, 64);
+  REQUIRE(arena.activate(look(plan), false).ok());
+  arena.mark(0);
+  void* p = arena.allocate(128, 0, 1).pointer;
+  arena.record_use(p, 3);
+  device.set_capturing(3, true);
+  const auto before = device.calls(test::CallKind::kRecord);
+  arena.free(p);
+  CHECK(device.calls(test::CallKind::kRecord) == before);
+}
