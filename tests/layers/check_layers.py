@@ -9,7 +9,7 @@ import re
 import sys
 
 ORDER = ["core", "trace", "plan", "place", "device", "pool", "runtime", "cuda", "capi", "torch", "cli", "standin"]
-WITHOUT_LIBTORCH = ORDER[: ORDER.index("cuda")] + ["capi", "cli"]
+WITHOUT_LIBTORCH = ORDER[: ORDER.index("torch")] + ["cli"]
 SOURCES = {".h", ".cc", ".cu", ".cuh", ".in"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 LIBTORCH = re.compile(r"^(torch|ATen|c10|caffe2)/")

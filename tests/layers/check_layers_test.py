@@ -47,12 +47,13 @@ class CheckLayers(unittest.TestCase):
         self.assertEqual(self.found({"csrc/torch/cuda_allocator.cc": '#include "csrc/cuda/device.h"\n'}), [])
 
     def test_the_lower_layers_and_the_program_may_not_include_libtorch(self):
-        for folder in ("runtime", "cli", "core"):
+        for folder in ("runtime", "cuda", "cli", "core"):
             self.assert_one({f"csrc/{folder}/x.cc": "#include <c10/core/Allocator.h>\n"}, "builds without libtorch")
         self.assert_one({"csrc/cli/x.cc": '#include "csrc/torch/adapter.h"\n'}, "the program links no libtorch")
 
     def test_the_lower_layers_may_not_include_cuda(self):
         self.assert_one({"csrc/runtime/x.cc": "#include <cuda_runtime_api.h>\n"}, "builds without CUDA")
+        self.assertEqual(self.found({"csrc/cuda/x.cc": "#include <cuda_runtime_api.h>\n#include <cuda.h>\n"}), [])
 
     def test_a_public_header_may_not_include_csrc(self):
         self.assert_one({"include/berth/plan.h": '#include "csrc/plan/plan.h"\n'}, "public headers use only")

@@ -9,7 +9,7 @@ import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-NAMES = ("BERTH_HIGHS_ROOT", "Torch_DIR", "CMAKE_PREFIX_PATH", "BERTH_PYTHON", "BERTH_TORCH_ROOT", "VIRTUAL_ENV", "CONDA_PREFIX")
+NAMES = ("BERTH_HIGHS_ROOT", "CUDAToolkit_ROOT", "CUDA_HOME", "CUDA_PATH", "Torch_DIR", "CMAKE_PREFIX_PATH", "BERTH_PYTHON", "BERTH_TORCH_ROOT", "VIRTUAL_ENV", "CONDA_PREFIX")
 
 
 def environment(**extra):
@@ -26,6 +26,15 @@ def make_libtorch(folder, version="2.11.0", hip="None"):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     (folder / "share/cmake/Torch").mkdir(parents=True, exist_ok=True)
+    return folder.resolve()
+
+
+def make_cuda(folder, version=13000, crt=True):
+    """What the search looks at of CUDA's headers."""
+    (folder / "include/crt").mkdir(parents=True)
+    (folder / "include/cuda_runtime_api.h").write_text(f"#define CUDART_VERSION  {version}\n")
+    if crt:
+        (folder / "include/crt/host_defines.h").write_text("")
     return folder.resolve()
 
 
@@ -82,12 +91,47 @@ class Locate(Folder):
         self.assertIn("states no version", self.locate(Torch_DIR=str(root)))
 
 
-class Setup(Folder):
-    """On a copy of the script, so that its answers do not depend on this checkout's .venv."""
+def copy_scripts(folder):
+    """On a copy of the scripts answers do not depend on this checkout's .venv, nor on a toolkit of this machine."""
+    shutil.copytree(ROOT / "cmake", folder / "cmake")
+    locate = folder / "cmake/BerthCudaLocate.cmake"
+    locate.write_text(locate.read_text().replace("/usr/local/cuda", f"{folder}/local/cuda"))
 
+
+class LocateCuda(Folder):
+    def locate(self, *arguments, **extra):
+        if not (self.folder / "cmake").exists():
+            copy_scripts(self.folder)
+        return subprocess.run(["cmake", *arguments, "-P", "cmake/BerthCudaLocate.cmake"], env=environment(**extra),
+                              cwd=self.folder, capture_output=True, text=True).stderr.strip()
+
+    def test_none_is_found_where_none_is(self):
+        self.assertEqual(self.locate(), "none no headers of CUDA 13 found: run cmake/setup, or name a toolkit by CUDAToolkit_ROOT")
+
+    def test_each_place_is_searched(self):
+        toolkit = make_cuda(self.folder / "toolkit", 13020)
+        for name in ("CUDAToolkit_ROOT", "CUDA_HOME", "CUDA_PATH"):
+            self.assertEqual(self.locate(**{name: str(toolkit)}), f"{toolkit}/include 13.2")
+        packages = make_cuda(self.folder / "packages/nvidia/cu13")
+        (self.folder / "packages/torch").mkdir()
+        self.assertEqual(self.locate(f"-DBerthTorch_ROOT={self.folder}/packages/torch"), f"{packages}/include 13.0")
+        own = make_cuda(self.folder / ".venv/cuda")
+        self.assertEqual(self.locate(), f"{own}/include 13.0")
+        system = make_cuda(self.folder / "local/cuda")
+        self.assertEqual(self.locate(), f"{system}/include 13.0")
+
+    def test_another_major_version_and_headers_without_crt_are_passed_over(self):
+        old = make_cuda(self.folder / "old", 12080)
+        self.assertIn(f"({old} has 12.8)", self.locate(CUDA_HOME=str(old)))
+        bare = make_cuda(self.folder / "bare", crt=False)
+        own = make_cuda(self.folder / ".venv/cuda")
+        self.assertEqual(self.locate(CUDA_HOME=str(old), CUDA_PATH=str(bare)), f"{own}/include 13.0")
+
+
+class Setup(Folder):
     def setUp(self):
         super().setUp()
-        shutil.copytree(ROOT / "cmake", self.folder / "cmake")
+        copy_scripts(self.folder)
         self.tools = self.folder / "tools"
         self.tools.mkdir()
 
@@ -103,7 +147,7 @@ class Setup(Folder):
     def test_help_names_every_option(self):
         result = self.setup_script("--help")
         self.assertEqual(result.returncode, 0)
-        for option in ("--check", "--no-packages", "--no-torch", "--no-solver", "--no-data"):
+        for option in ("--check", "--no-packages", "--no-torch", "--no-cuda", "--no-solver", "--no-data"):
             self.assertIn(option, result.stdout)
 
     def test_an_unknown_option_is_wrong_usage(self):
@@ -117,7 +161,7 @@ class Setup(Folder):
         result = self.setup_script("--check", **tools)
         self.assertEqual(result.returncode, 1)
         for line in ("packages: missing cmake ninja-build", "torch: 2.11.0 is missing in .venv",
-                     "solver: HiGHS 1.15.1 is missing in .venv", "data: missing digits.csv text.txt"):
+                     "cuda: headers of CUDA 13 are missing in .venv/cuda", "solver: HiGHS 1.15.1 is missing in .venv", "data: missing digits.csv text.txt"):
             self.assertIn(line, result.stdout)
         self.assertFalse((self.folder / ".venv").exists() or (self.folder / "build").exists())
 
@@ -125,15 +169,23 @@ class Setup(Folder):
         root = make_libtorch(self.folder / "libtorch", "2.12.1")
         result = self.setup_script("--no-packages", "--no-solver", "--no-data", Torch_DIR=str(root))
         self.assertEqual(result.returncode, 0)
-        self.assertEqual(result.stdout, f"setup: torch: using libtorch 2.12.1 in {root}\n")
+        self.assertEqual(result.stdout, f"setup: torch: using libtorch 2.12.1 in {root}\n"
+                                        f"setup: cuda: no headers needed, the libtorch in {root} is built without CUDA\n")
         self.assertFalse((self.folder / ".venv").exists())
 
     def test_a_solver_that_is_there_is_used(self):
         (self.folder / ".venv/lib/python3.12/site-packages/highsbox-1.15.1.dist-info").mkdir(parents=True)
-        arguments = "--no-packages", "--no-torch", "--no-data"
+        arguments = "--no-packages", "--no-torch", "--no-cuda", "--no-data"
         self.assertEqual(self.setup_script(*arguments).stdout, "setup: solver: HiGHS 1.15.1 is in .venv\n")
         self.assertEqual(self.setup_script(*arguments, BERTH_HIGHS_ROOT="/opt/highs").stdout,
                          "setup: solver: using HiGHS in /opt/highs\n")
+
+    def test_headers_of_cuda_that_are_there_are_used(self):
+        root = make_libtorch(self.folder / "libtorch")
+        (root / "lib/libtorch_cuda.so").write_text("")
+        toolkit = make_cuda(self.folder / "toolkit")
+        result = self.setup_script("--no-packages", "--no-torch", "--no-solver", "--no-data", Torch_DIR=str(root), CUDA_HOME=str(toolkit))
+        self.assertEqual((result.returncode, result.stdout), (0, f"setup: cuda: headers of CUDA 13.0 are in {toolkit}/include\n"))
 
     def test_a_libtorch_that_is_refused_ends_the_set_up(self):
         root = make_libtorch(self.folder / "libtorch", "1.13.1")
@@ -146,7 +198,7 @@ class Setup(Folder):
         self.tool("apt-cache", "echo '  Candidate: 1.0'")
         self.tool("id", "echo 1000")
         self.tool("sudo", "exit 1")
-        result = self.setup_script("--no-torch", "--no-solver", "--no-data", **tools)
+        result = self.setup_script("--no-torch", "--no-cuda", "--no-solver", "--no-data", **tools)
         self.assertEqual(result.returncode, 1)
         self.assertIn("Please run:", result.stderr)
         self.assertIn("catch2 libfmt-dev", result.stderr)
@@ -156,7 +208,7 @@ class Setup(Folder):
                           "libflatbuffers-dev flatbuffers-compiler libxxhash-dev nlohmann-json3-dev zlib1g-dev libbenchmark-dev "
                           "valgrind libjemalloc2 libtcmalloc-minimal4t64 libmimalloc3; do echo installed $p; done")
         self.tool("apt-get", "exit 1")
-        result = self.setup_script("--no-torch", "--no-solver", "--no-data", **tools)
+        result = self.setup_script("--no-torch", "--no-cuda", "--no-solver", "--no-data", **tools)
         self.assertEqual((result.returncode, result.stdout), (0, "setup: packages: all installed\n"), result.stderr)
 
 
