@@ -13,8 +13,9 @@ namespace berth {
 struct LaneHoles;
 struct Segment;
 
-// A piece of a segment: a live block, a hole, a block that waits for events, or pages given back.
-// The chunks of a segment follow each other without a gap and form a list in address order.
+// A piece of a segment: a live block, a hole, a block that waits for events or to be let go, or
+// pages given back. The chunks of a segment follow each other without a gap and form a list in
+// address order.
 //
 // Laid out by cache lines: the block, the links and what a search reads, the rest.
 struct alignas(64) Chunk : PoolBlock {
@@ -22,6 +23,7 @@ struct alignas(64) Chunk : PoolBlock {
     kLive,
     kHole,
     kWaiting,
+    kHeld,      // freed, and waits for its owner's let_go()
     kReturned,  // no memory behind it: trim() gave its pages back
   };
 

@@ -181,19 +181,75 @@ PoolBlock* Pool::State::allocate(Bytes asked, LaneKey lane, Mobility mobility) n
     disown(hole);
     add_hole(hole);
   }
+  block->mobility = mobility;
+  hand_out(block, asked, lane, mine);
+  return block;
+}
+
+void Pool::State::hand_out(Chunk* block, Bytes asked, LaneKey lane, LaneHoles* mine) noexcept {
   block->owner = mine;
   block->requested = asked;
   block->lane = lane;
-  block->mobility = mobility;
   block->id = 0;
   block->born = 0;
   block->tag = 0;
   table.insert(block);
-  stats.live += size;
+  stats.live += block->size;
   stats.live_peak = std::max(stats.live_peak, stats.live);
   ++stats.blocks;
-  ++stats.allocations[static_cast<int>(mobility)];
-  return block;
+  ++stats.allocations[static_cast<int>(block->mobility)];
+}
+
+PoolBlock* Pool::State::allocate_at(Bytes first, Bytes size, LaneKey lane) noexcept {
+  if (size == 0 || !slab.prepare(4) || !table.prepare()) return nullptr;
+  LaneHoles* const mine = holes_of(lane);
+  const auto segment =
+      std::find_if(segments.begin(), segments.end(), [&](const std::unique_ptr<Segment>& one) {
+        return first >= one->first && first < one->last;
+      });
+  if (mine == nullptr || segment == segments.end()) return nullptr;
+  Chunk* const left = [&] {
+    Chunk* chunk = (*segment)->head;
+    while (chunk->last() <= first) chunk = chunk->next;
+    return chunk;
+  }();
+  Chunk* right = left;
+  while (right != nullptr && right->kind == Chunk::Kind::kHole && right->last() < first + size)
+    right = right->next;
+  if (right == nullptr || right->kind != Chunk::Kind::kHole) return nullptr;
+
+  const End end = (*segment)->end;
+  const Bytes from = left->first(), until = right->last();
+  LaneHoles* const left_owner = left->owner;
+  LaneHoles* const right_owner = right->owner;
+  // One chunk of all of them, then what is over at its sides.
+  for (Chunk* chunk = left; chunk != nullptr;) {
+    Chunk* const next = chunk == right ? nullptr : chunk->next;
+    chunk->owner->at(end).erase(chunk);
+    if (chunk != left) {
+      (*segment)->unlink(chunk);
+      slab.give(chunk);
+    }
+    chunk = next;
+  }
+  const auto leave = [&](Chunk* previous, Bytes at, Bytes limit, LaneHoles* owner) {
+    if (at == limit) return;
+    Chunk* const rest = slab.take();
+    rest->pointer = reinterpret_cast<void*>(at);
+    rest->size = limit - at;
+    rest->owner = owner;
+    rest->kind = Chunk::Kind::kHole;
+    (*segment)->link_after(previous, rest);
+    owner->at(end).insert(rest);
+  };
+  left->pointer = reinterpret_cast<void*>(first);
+  left->size = size;
+  leave(left->previous, from, first, left_owner);
+  leave(left, first + size, until, right_owner);
+  left->mobility = static_cast<Mobility>(end);  // its hole goes back to this end
+  left->kind = Chunk::Kind::kLive;
+  hand_out(left, size, lane, mine);
+  return left;
 }
 
 void Pool::State::retire(Chunk* block) noexcept {
@@ -202,8 +258,7 @@ void Pool::State::retire(Chunk* block) noexcept {
   --stats.blocks;
 }
 
-void Pool::State::free_after(Chunk* block, std::vector<DeviceEvent> events) noexcept {
-  retire(block);
+void Pool::State::wait_for(Chunk* block, std::vector<DeviceEvent> events) noexcept {
   block->kind = Chunk::Kind::kWaiting;
   block->events = std::move(events);
   stats.waiting += block->size;
@@ -229,6 +284,7 @@ Bytes Pool::State::process_events() noexcept {
       if (next != nullptr) next->left = block->left;
       freed += block->size;
       stats.waiting -= block->size;
+      if (options.completed) options.completed(*block);
       add_hole(block);
     }
     block = next;
@@ -262,7 +318,29 @@ void Pool::free(PoolBlock* block) noexcept {
 void Pool::free_after(PoolBlock* block, std::vector<DeviceEvent> events) noexcept {
   if (events.empty()) return free(block);
   BERTH_ASSERT(find(block->pointer) == block, "{} is no live block", block->pointer);
-  state_->free_after(static_cast<Chunk*>(block), std::move(events));
+  auto* const chunk = static_cast<Chunk*>(block);
+  state_->retire(chunk);
+  state_->wait_for(chunk, std::move(events));
+}
+
+void Pool::hold(PoolBlock* block) noexcept {
+  BERTH_ASSERT(find(block->pointer) == block, "{} is no live block", block->pointer);
+  auto* const chunk = static_cast<Chunk*>(block);
+  state_->retire(chunk);
+  chunk->kind = Chunk::Kind::kHeld;
+  state_->held += chunk->size;
+}
+
+void Pool::let_go(PoolBlock* block, std::vector<DeviceEvent> events) noexcept {
+  auto* const chunk = static_cast<Chunk*>(block);
+  state_->held -= chunk->size;
+  if (!events.empty()) return state_->wait_for(chunk, std::move(events));
+  if (state_->options.completed) state_->options.completed(*block);
+  state_->add_hole(chunk);
+}
+
+PoolBlock* Pool::allocate_at(void* pointer, Bytes size, LaneKey lane) noexcept {
+  return state_->allocate_at(reinterpret_cast<Bytes>(pointer), size, lane);
 }
 
 Bytes Pool::process_events() noexcept { return state_->process_events(); }
@@ -273,6 +351,7 @@ void Pool::set_limit(Bytes limit) noexcept { state_->options.limit_bytes = limit
 
 PoolStats Pool::stats() const noexcept {
   PoolStats stats = state_->stats;
+  stats.waiting += state_->held;
   const auto add = [&](LaneHoles& holes) {
     stats.largest_low = std::max(stats.largest_low, holes.at(End::kLow).largest());
     stats.largest_high = std::max(stats.largest_high, holes.at(End::kHigh).largest());
@@ -290,6 +369,33 @@ void Pool::for_each_block(const std::function<void(const PoolBlock&)>& visit) co
   for (const Segment* segment : ordered)
     for (const Chunk* chunk = segment->head; chunk != nullptr; chunk = chunk->next)
       if (chunk->kind == Chunk::Kind::kLive) visit(*chunk);
+}
+
+void Pool::for_each_stretch(const std::function<void(const PoolStretch&)>& visit) const {
+  PoolStretch stretch;
+  const auto finish = [&] {
+    if (!stretch.pieces.empty()) visit(stretch);
+    stretch = {};
+  };
+  for (const auto& segment : state_->segments) {
+    for (const Chunk* chunk = segment->head; chunk != nullptr; chunk = chunk->next) {
+      if (chunk->kind == Chunk::Kind::kReturned) {
+        finish();
+        continue;
+      }
+      if (stretch.pieces.empty()) stretch.base = chunk->pointer;
+      stretch.size += chunk->size;
+      PoolStretch::Piece piece{.pointer = chunk->pointer, .size = chunk->size};
+      if (chunk->kind != Chunk::Kind::kHole) {
+        piece.requested = chunk->requested;
+        piece.lane = chunk->lane;
+        piece.kind = chunk->kind == Chunk::Kind::kLive ? PoolStretch::Piece::Kind::kLive
+                                                       : PoolStretch::Piece::Kind::kWaiting;
+      }
+      stretch.pieces.push_back(piece);
+    }
+    finish();
+  }
 }
 
 std::string Pool::is_valid() const { return state_->is_valid(); }

@@ -43,6 +43,24 @@ struct PoolOptions {
   Bytes resident_growth_bytes = Bytes{32} << 20;
   // The most that the pool may have committed. 0: what the device has.
   Bytes limit_bytes = 0;
+  // Hears of each waiting block whose events are complete, when its bytes become a hole. Must not
+  // throw or call the pool.
+  std::function<void(const PoolBlock&)> completed = {};
+};
+
+// A stretch of memory that the pool has: what lies in it, in address order and without a gap.
+struct PoolStretch {
+  struct Piece {
+    enum class Kind : std::uint8_t { kLive, kWaiting, kHole };
+    const void* pointer = nullptr;
+    Bytes size = 0;
+    Bytes requested = 0;  // of a block
+    LaneKey lane = 0;     // of a block
+    Kind kind = Kind::kHole;
+  };
+  const void* base = nullptr;
+  Bytes size = 0;
+  std::vector<Piece> pieces;
 };
 
 struct PoolStats {
@@ -98,6 +116,16 @@ class Pool {
   void free(PoolBlock* block) noexcept;
   void free_after(PoolBlock* block, std::vector<DeviceEvent> events) noexcept;
 
+  // Takes a block back that nobody may have before the caller lets go of it: its events cannot be
+  // recorded yet. let_go() follows, once, with the events, or none.
+  void hold(PoolBlock* block) noexcept;
+  void let_go(PoolBlock* block, std::vector<DeviceEvent> events) noexcept;
+
+  // Hands out exactly these bytes, whichever lanes' holes they lie in; null where a block or no
+  // page is in the way. The caller vouches that earlier work on them is over or ordered before.
+  // Both are multiples of the alignment. O(chunks).
+  [[nodiscard]] PoolBlock* allocate_at(void* pointer, Bytes size, LaneKey lane) noexcept;
+
   // Moves blocks whose events are complete to the holes. Returns how many bytes came free. A block
   // with an event that cannot be asked stays.
   Bytes process_events() noexcept;
@@ -114,6 +142,8 @@ class Pool {
   [[nodiscard]] PoolStats stats() const noexcept;
   // Calls `visit(block)` for each live block, in address order.
   void for_each_block(const std::function<void(const PoolBlock&)>& visit) const;
+  // Calls `visit(stretch)` for each stretch of committed memory, in no order.
+  void for_each_stretch(const std::function<void(const PoolStretch&)>& visit) const;
 
   // Walks everything; the first broken invariant in one line, empty where all is well. For tests.
   [[nodiscard]] std::string is_valid() const;

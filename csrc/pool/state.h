@@ -26,7 +26,9 @@ struct Pool::State {
   PoolBlock* allocate(Bytes asked, LaneKey lane, Mobility mobility) noexcept;
   // Takes a live block out of the table and the counters.
   void retire(Chunk* block) noexcept;
-  void free_after(Chunk* block, std::vector<DeviceEvent> events) noexcept;
+  void wait_for(Chunk* block, std::vector<DeviceEvent> events) noexcept;
+  PoolBlock* allocate_at(Bytes first, Bytes size, LaneKey lane) noexcept;
+  void hand_out(Chunk* block, Bytes asked, LaneKey lane, LaneHoles* mine) noexcept;
   Bytes process_events() noexcept;
   LaneHoles* holes_of(LaneKey lane) noexcept;
   // The hole of this end that `mine` or nobody owns and that the end's rule picks; null: none fits.
@@ -98,6 +100,7 @@ struct Pool::State {
   LaneHoles* last_lane = nullptr;
   HoleTree returned[kEnds];  // chunks without pages
   Chunk* waiting = nullptr;  // list through left and right
+  Bytes held = 0;            // of blocks between hold() and let_go()
   PoolStats stats;
 };
 

@@ -268,3 +268,77 @@ TEST_CASE("Options that cannot be are refused by name", "[pool]") {
   REQUIRE_THROWS_WITH(Pool(*device, {.range_bytes = Bytes{1} << 59}),
                       Catch::Contains("cannot reserve") && Catch::Contains("512.0 PiB"));
 }
+
+TEST_CASE("Exactly the bytes that are asked for are handed out where they are free", "[pool]") {
+  Fixture fixture({.alignment = 512});
+  std::vector<PoolBlock*> blocks;
+  for (int i = 0; i < 4; ++i) blocks.push_back(fixture.allocate(1024));
+  auto* const base = static_cast<std::byte*>(blocks[0]->pointer);
+  const Bytes live = fixture.pool.stats().live;
+  CHECK(fixture.pool.allocate_at(base, 1024, 0) == nullptr);  // in use
+  for (PoolBlock* block : {blocks[0], blocks[1], blocks[2]}) fixture.pool.free(block);
+  PoolBlock* const middle = fixture.pool.allocate_at(base + 512, 1536, 0);
+  REQUIRE(middle != nullptr);
+  CHECK(middle->pointer == base + 512);
+  CHECK(middle->size == 1536);
+  CHECK(fixture.pool.is_valid() == "");
+  CHECK(fixture.pool.find(base + 512) == middle);
+  // What is left at its sides is free, and no more.
+  CHECK(fixture.allocate(512)->pointer == base);
+  CHECK(fixture.pool.allocate_at(base + 2048, 1536, 0) == nullptr);
+  CHECK(fixture.allocate(1024)->pointer == base + 2048);
+  CHECK(fixture.pool.stats().live == live);
+}
+
+TEST_CASE("Memory outside of what the pool has is never handed out by address", "[pool]") {
+  Fixture fixture({.alignment = 512});
+  PoolBlock* const block = fixture.allocate(1024);
+  auto* const base = static_cast<std::byte*>(block->pointer);
+  CHECK(fixture.pool.allocate_at(base + Bytes{128} * kMiB, 512, 0) == nullptr);  // no pages there
+  int outside = 0;
+  CHECK(fixture.pool.allocate_at(&outside, 512, 0) == nullptr);
+  CHECK(fixture.pool.allocate_at(base + 1024, 0, 0) == nullptr);
+}
+
+TEST_CASE("A held block is nobody's until it is let go", "[pool]") {
+  Fixture fixture;
+  PoolBlock* const block = fixture.allocate(1024);
+  void* const pointer = block->pointer;
+  fixture.pool.hold(block);
+  CHECK(fixture.pool.find(pointer) == nullptr);
+  CHECK(fixture.pool.stats().live == 0);
+  CHECK(fixture.pool.stats().waiting == 1024);
+  CHECK(fixture.allocate(1024)->pointer != pointer);
+  fixture.pool.let_go(block, {});
+  CHECK(fixture.pool.stats().waiting == 0);
+  CHECK(fixture.pool.is_valid() == "");
+  CHECK(fixture.allocate(1024)->pointer == pointer);
+}
+
+TEST_CASE("The stretches tile all memory that the pool has", "[pool]") {
+  Fixture fixture({.alignment = 512});
+  PoolBlock* const low = fixture.allocate(1000);
+  fixture.allocate(5 * kMiB, Mobility::kTemporary);
+  fixture.allocate(512, Mobility::kResident);
+  PoolBlock* const held = fixture.allocate(2048);
+  fixture.pool.free(low);
+  fixture.pool.hold(held);
+  Bytes total = 0, live = 0, waiting = 0, requested = 0;
+  fixture.pool.for_each_stretch([&](const PoolStretch& stretch) {
+    const auto* at = static_cast<const std::byte*>(stretch.base);
+    for (const PoolStretch::Piece& piece : stretch.pieces) {
+      CHECK(piece.pointer == at);
+      at += piece.size;
+      using Kind = PoolStretch::Piece::Kind;
+      if (piece.kind == Kind::kLive) live += piece.size, requested += piece.requested;
+      if (piece.kind == Kind::kWaiting) waiting += piece.size;
+    }
+    CHECK(at == static_cast<const std::byte*>(stretch.base) + stretch.size);
+    total += stretch.size;
+  });
+  CHECK(total == fixture.pool.stats().reserved);
+  CHECK(live == 5 * kMiB + 512);
+  CHECK(requested == live);
+  CHECK(waiting == 2048);
+  fixture.pool.let_go(held, {});
+}

@@ -1,0 +1,233 @@
+#include "csrc/device/metered_device.h"
+
+#include <algorithm>
+#include <iterator>
+#include <new>
+#include <utility>
+
+namespace berth {
+namespace {
+
+Bytes number(const void* pointer) noexcept { return reinterpret_cast<Bytes>(pointer); }
+void* address(Bytes at) noexcept { return reinterpret_cast<void*>(at); }
+
+}  // namespace
+
+MeteredDevice::MeteredDevice(Device& device, Watcher* watcher)
+    : device_(device), watcher_(watcher) {}
+
+void MeteredDevice::set_limit(Bytes limit) noexcept { limit_ = limit; }
+
+Bytes MeteredDevice::limit() const noexcept { return limit_; }
+
+Bytes MeteredDevice::held() const noexcept { return held_; }
+
+std::uint64_t MeteredDevice::refusals() const noexcept { return refusals_; }
+
+// --- Memory -------------------------------------------------------------------------------------
+
+Status MeteredDevice::take(Bytes size) noexcept {
+  if (limit_ != 0 && size > limit_ - std::min(limit_, held_)) {
+    ++refusals_;
+    return {Status::Code::kOutOfMemory, "memory limit"};
+  }
+  held_ += size;
+  return {};
+}
+
+void MeteredDevice::give(Bytes size) noexcept { held_ -= size; }
+
+Status MeteredDevice::reserve(Bytes size, Bytes alignment, void** base) noexcept {
+  if (properties().maps_pages) return device_.reserve(size, alignment, base);
+  if (const Status status = take(size); !status.ok()) return status;
+  const Status status = device_.reserve(size, alignment, base);
+  if (!status.ok()) {
+    give(size);
+  } else if (watcher_ != nullptr) {
+    watcher_->came(*base, size, true);
+  }
+  return status;
+}
+
+Status MeteredDevice::release(void* base, Bytes size) noexcept {
+  if (!properties().maps_pages) {
+    if (watcher_ != nullptr) watcher_->goes(base, size, true);
+    const Status status = device_.release(base, size);
+    if (status.ok()) {
+      give(size);
+    } else if (watcher_ != nullptr) {
+      watcher_->came(base, size, true);
+    }
+    return status;
+  }
+  const Bytes end = number(base) + size;
+  for (Stretch held = next(number(base), end, true); held.first != held.last;
+       held = next(held.last, end, true)) {
+    if (watcher_ != nullptr) watcher_->goes(address(held.first), held.last - held.first, false);
+  }
+  const Status status = device_.release(base, size);
+  for (Stretch held = next(number(base), end, true); held.first != held.last;) {
+    if (!status.ok()) {
+      if (watcher_ != nullptr) watcher_->came(address(held.first), held.last - held.first, false);
+      held = next(held.last, end, true);
+      continue;
+    }
+    give(held.last - held.first);
+    remove(held.first, held.last);
+    held = next(number(base), end, true);
+  }
+  return status;
+}
+
+Status MeteredDevice::commit(void* base, Bytes size, Residency residency) noexcept {
+  if (!properties().maps_pages) return device_.commit(base, size, residency);
+  const Bytes first = number(base), last = first + size;
+  Bytes missing = 0;
+  for (Stretch hole = next(first, last, false); hole.first != hole.last;
+       hole = next(hole.last, last, false))
+    missing += hole.last - hole.first;
+  // Where nothing is missing the pages may still have to be made resident.
+  if (missing == 0) return device_.commit(base, size, residency);
+  if (const Status status = take(missing); !status.ok()) return status;
+  Status status = device_.commit(base, size, residency);
+  if (status.ok()) {
+    for (Stretch hole = next(first, last, false); hole.first != hole.last;
+         hole = next(hole.last, last, false)) {
+      if (watcher_ != nullptr) watcher_->came(address(hole.first), hole.last - hole.first, false);
+    }
+    try {
+      add(first, last);
+      return status;
+    } catch (const std::bad_alloc&) {
+      status = {Status::Code::kFailed, "host memory"};
+      for (Stretch hole = next(first, last, false); hole.first != hole.last;
+           hole = next(hole.last, last, false)) {
+        if (watcher_ != nullptr) watcher_->goes(address(hole.first), hole.last - hole.first, false);
+        (void)device_.decommit(address(hole.first), hole.last - hole.first);
+      }
+    }
+  }
+  give(missing);
+  return status;
+}
+
+Status MeteredDevice::decommit(void* base, Bytes size) noexcept {
+  if (!properties().maps_pages) return device_.decommit(base, size);
+  const Bytes first = number(base), last = first + size;
+  try {
+    // Cutting a stretch in two takes a node; nothing has happened yet.
+    if (const auto inside = committed_.upper_bound(first); inside != committed_.begin()) {
+      const auto stretch = std::prev(inside);
+      if (stretch->first < first && stretch->second > last) {
+        committed_.emplace(last, stretch->second);
+        stretch->second = last;
+      }
+    }
+  } catch (const std::bad_alloc&) {
+    return {Status::Code::kFailed, "host memory"};
+  }
+  for (Stretch held = next(first, last, true); held.first != held.last;
+       held = next(held.last, last, true)) {
+    if (watcher_ != nullptr) watcher_->goes(address(held.first), held.last - held.first, false);
+  }
+  const Status status = device_.decommit(base, size);
+  for (Stretch held = next(first, last, true); held.first != held.last;) {
+    if (!status.ok()) {
+      if (watcher_ != nullptr) watcher_->came(address(held.first), held.last - held.first, false);
+      held = next(held.last, last, true);
+      continue;
+    }
+    give(held.last - held.first);
+    remove(held.first, held.last);
+    held = next(held.last, last, true);
+  }
+  return status;
+}
+
+MeteredDevice::Stretch MeteredDevice::next(Bytes first, Bytes last, bool committed) const noexcept {
+  auto it = committed_.upper_bound(first);
+  const bool inside = it != committed_.begin() && std::prev(it)->second > first;
+  if (committed) {
+    if (inside) return {first, std::min(last, std::prev(it)->second)};
+    if (it == committed_.end() || it->first >= last) return {last, last};
+    return {it->first, std::min(last, it->second)};
+  }
+  if (inside) {
+    first = std::prev(it)->second;
+    // Stretches that were cut may touch.
+    while (it != committed_.end() && it->first == first) first = (it++)->second;
+  }
+  if (first >= last) return {last, last};
+  return {first, it == committed_.end() ? last : std::min(last, it->first)};
+}
+
+void MeteredDevice::add(Bytes first, Bytes last) {
+  auto it = committed_.upper_bound(last);
+  while (it != committed_.begin() && std::prev(it)->second >= first) {
+    --it;
+    first = std::min(first, it->first);
+    last = std::max(last, it->second);
+    it = committed_.erase(it);
+  }
+  committed_.emplace(first, last);
+}
+
+// Of stretches that reach beyond the range at one side only: decommit() has cut those that do at
+// both.
+void MeteredDevice::remove(Bytes first, Bytes last) {
+  auto it = committed_.upper_bound(first);
+  if (it != committed_.begin() && std::prev(it)->second > first) --it;
+  while (it != committed_.end() && it->first < last) {
+    const Bytes from = it->first, until = it->second;
+    if (until > last) {
+      auto node = committed_.extract(it);
+      node.key() = last;
+      committed_.insert(std::move(node));
+      return;
+    }
+    if (from < first) {
+      it->second = first;
+      ++it;
+    } else {
+      it = committed_.erase(it);
+    }
+  }
+}
+
+// --- All else goes through ----------------------------------------------------------------------
+
+const DeviceProperties& MeteredDevice::properties() const noexcept { return device_.properties(); }
+Status MeteredDevice::free_bytes(Bytes* free) noexcept {
+  const Status status = device_.free_bytes(free);
+  if (status.ok() && limit_ != 0) *free = std::min(*free, limit_ - std::min(limit_, held_));
+  return status;
+}
+std::string MeteredDevice::describe(const Status& status) const { return device_.describe(status); }
+Status MeteredDevice::reserve_pinned(Bytes size, void** base) noexcept {
+  return device_.reserve_pinned(size, base);
+}
+Status MeteredDevice::release_pinned(void* base, Bytes size) noexcept {
+  return device_.release_pinned(base, size);
+}
+Status MeteredDevice::copy(void* to, const void* from, Bytes size, LaneKey lane,
+                           DeviceEvent* done) noexcept {
+  return device_.copy(to, from, size, lane, done);
+}
+Status MeteredDevice::record(LaneKey lane, DeviceEvent* event) noexcept {
+  return device_.record(lane, event);
+}
+Status MeteredDevice::query(DeviceEvent event, bool* complete) noexcept {
+  return device_.query(event, complete);
+}
+Status MeteredDevice::wait(LaneKey lane, DeviceEvent event) noexcept {
+  return device_.wait(lane, event);
+}
+Status MeteredDevice::synchronize(DeviceEvent event) noexcept { return device_.synchronize(event); }
+Status MeteredDevice::synchronize_all() noexcept { return device_.synchronize_all(); }
+void MeteredDevice::destroy(DeviceEvent event) noexcept { device_.destroy(event); }
+Status MeteredDevice::capturing(LaneKey lane, bool* capturing) noexcept {
+  return device_.capturing(lane, capturing);
+}
+std::uint64_t MeteredDevice::driver_calls() const noexcept { return device_.driver_calls(); }
+
+}  // namespace berth

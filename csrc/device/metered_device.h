@@ -1,0 +1,80 @@
+#pragma once
+
+#include "csrc/device/device.h"
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+namespace berth {
+
+// A device with its memory counted and limited: what several allocators hold of one device
+// together. All other calls go through.
+//
+// Counts memory, not addresses: what reserve() brings where the device maps no pages, else what is
+// committed. Pages that are committed already are not asked for again. A request above the limit is
+// Code::kOutOfMemory, and the device never hears of it.
+//
+// Not thread-safe where memory comes and goes: one lock covers all allocators on it. The device
+// outlives it.
+class MeteredDevice final : public Device {
+ public:
+  // Hears of memory that comes and goes. Called inside the allocator's calls, so under its lock: it
+  // must not call an allocator on this device.
+  class Watcher {
+   public:
+    virtual ~Watcher() = default;
+    // `whole`: a reservation of its own, not pages in a range.
+    virtual void came(void* base, Bytes size, bool whole) noexcept = 0;
+    // Before the device takes it back, which may still fail: then came() follows.
+    virtual void goes(void* base, Bytes size, bool whole) noexcept = 0;
+  };
+
+  explicit MeteredDevice(Device& device, Watcher* watcher = nullptr);
+
+  // The most that may be held; what is held already stays. 0 is no limit.
+  void set_limit(Bytes limit) noexcept;
+  [[nodiscard]] Bytes limit() const noexcept;
+  [[nodiscard]] Bytes held() const noexcept;
+  [[nodiscard]] std::uint64_t refusals() const noexcept;  // by the limit
+
+  [[nodiscard]] const DeviceProperties& properties() const noexcept override;
+  Status free_bytes(Bytes* free) noexcept override;
+  [[nodiscard]] std::string describe(const Status& status) const override;
+  Status reserve(Bytes size, Bytes alignment, void** base) noexcept override;
+  Status commit(void* base, Bytes size, Residency residency) noexcept override;
+  Status decommit(void* base, Bytes size) noexcept override;
+  Status release(void* base, Bytes size) noexcept override;
+  Status reserve_pinned(Bytes size, void** base) noexcept override;
+  Status release_pinned(void* base, Bytes size) noexcept override;
+  Status copy(void* to, const void* from, Bytes size, LaneKey lane,
+              DeviceEvent* done) noexcept override;
+  Status record(LaneKey lane, DeviceEvent* event) noexcept override;
+  Status query(DeviceEvent event, bool* complete) noexcept override;
+  Status wait(LaneKey lane, DeviceEvent event) noexcept override;
+  Status synchronize(DeviceEvent event) noexcept override;
+  Status synchronize_all() noexcept override;
+  void destroy(DeviceEvent event) noexcept override;
+  Status capturing(LaneKey lane, bool* capturing) noexcept override;
+  [[nodiscard]] std::uint64_t driver_calls() const noexcept override;
+
+ private:
+  // Takes `size` from what the limit leaves, or says why not.
+  Status take(Bytes size) noexcept;
+  void give(Bytes size) noexcept;
+  // The first stretch of [first, last) that has pages, or that has none; empty where there is none.
+  struct Stretch {
+    Bytes first = 0, last = 0;
+  };
+  [[nodiscard]] Stretch next(Bytes first, Bytes last, bool committed) const noexcept;
+  void add(Bytes first, Bytes last);
+  void remove(Bytes first, Bytes last);
+
+  Device& device_;
+  Watcher* const watcher_;
+  Bytes limit_ = 0, held_ = 0;
+  std::uint64_t refusals_ = 0;
+  std::map<Bytes, Bytes> committed_;  // first -> last; stretches that touch are one
+};
+
+}  // namespace berth
