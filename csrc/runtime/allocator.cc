@@ -33,7 +33,27 @@ Allocator::Allocator(Device& device, Options options)
   state_->open();
 }
 
-Allocator::~Allocator() { shut_down(); }
+Allocator::~Allocator() {
+  shut_down();
+  // Its memory goes back under the lock that it shares with others.
+  if (SpinMutex* const shared = state_->options.lock) {
+    const std::lock_guard lock(*shared);
+    state_.reset();
+  }
+}
+
+PoolOptions Allocator::State::pool_options() {
+  PoolOptions result{.alignment = options.alignment,
+                     .range_bytes = options.range_bytes,
+                     .growth_bytes = options.growth_bytes,
+                     .resident_growth_bytes = options.resident_growth_bytes};
+  if (BlockListener* const listener = options.listener) {
+    result.completed = [listener](const PoolBlock& block) {
+      listener->completed({block.pointer, block.requested, block.size, block.lane});
+    };
+  }
+  return result;
+}
 
 void Allocator::State::open() {
   limit_pool();
@@ -138,6 +158,7 @@ void* Allocator::allocate(Bytes size, LaneKey lane, trace::Tag tag) {
     ++state.counters.hits;
     if (state.watched) [[unlikely]]
       state.watch_request(pointer, size, lane, tag, id);
+    state.tell_served(pointer, size, lane);
     return pointer;
   }
   Notes notes;
@@ -176,6 +197,7 @@ void* Allocator::State::allocate_slowly(Bytes size, LaneKey lane, trace::Tag tag
   if (settled_at != 0 && next_id >= settled_at && counters.steps == 0) settle();
   if (pointer == nullptr) pointer = allocate_elsewhere(size, lane, tag, id, notes);
   if (watched) watch_request(pointer, size, lane, tag, id);
+  tell_served(pointer, size, lane);
   return pointer;
 }
 
@@ -198,6 +220,7 @@ void* Allocator::State::allocate_elsewhere(Bytes size, LaneKey lane, trace::Tag 
   BERTH_CHECK(!forked, kUsage,
               "a block of {} was asked for in a forked child: berth serves the parent only",
               format_bytes(size));
+  if (!held.empty()) let_go_of_held();
   const Mobility kind = mobility.classify(size, lane, tag);
   PoolBlock* block = pool.allocate(size, lane, kind);
   if (block == nullptr) block = search_everywhere(size, lane, kind);
@@ -253,6 +276,7 @@ PoolBlock* Allocator::State::search_everywhere(Bytes size, LaneKey lane, Mobilit
     if (PoolBlock* block = pool.allocate(size, lane, kind)) return block;
   }
   if (device.synchronize_all().ok()) {
+    let_go_of_held(true);
     arena.poll_guards(true);
     pool.process_events();
     return pool.allocate(size, lane, kind);
@@ -262,7 +286,7 @@ PoolBlock* Allocator::State::search_everywhere(Bytes size, LaneKey lane, Mobilit
 }
 
 std::string Allocator::State::exhaustion(Bytes size, LaneKey lane) {
-  const PoolStats held = pool.stats();
+  const PoolStats in_pool = pool.stats();
   Bytes free = 0;
   if (!device.free_bytes(&free).ok()) ++counters.device_errors;
   // What holds the most, by size of request.
@@ -282,10 +306,10 @@ std::string Allocator::State::exhaustion(Bytes size, LaneKey lane) {
       "low {} and high {}, {} free on the device; the pool holds most in {} blocks of {}",
       device.properties().name, format_bytes(size), lane, format_bytes(arena.live() + pool_live),
       format_bytes(arena.live()), format_bytes(pool_live),
-      format_bytes(arena.committed() + held.reserved),
+      format_bytes(arena.committed() + in_pool.reserved),
       format_bytes(options.config.memory_limit != 0 ? options.config.memory_limit
                                                     : device.properties().total_bytes),
-      format_bytes(held.largest_low), format_bytes(held.largest_high), format_bytes(free),
+      format_bytes(in_pool.largest_low), format_bytes(in_pool.largest_high), format_bytes(free),
       most.second.second, format_bytes(most.first));
 }
 
@@ -294,7 +318,9 @@ void Allocator::State::give_back(void* pointer) {
   if (arena.contains(pointer)) {
     arena.free(pointer);
   } else {
-    free_pool_block(pool.find(pointer), std::nullopt);
+    PoolBlock* const block = pool.find(pointer);
+    tell_served(pointer, block->requested, block->lane);  // so that it hears of both
+    free_pool_block(block, std::nullopt);
   }
 }
 
@@ -337,9 +363,12 @@ trace::LaneId Allocator::State::recorded_lane(LaneKey key) {
 Allocator::FreeOutcome Allocator::free(void* pointer) noexcept {
   State& state = *state_;
   const std::lock_guard lock(state.mutex);
-  if (!state.watched && state.arena.contains(pointer) && state.arena.take_back(pointer))
+  Arena::Freed freed;
+  if (!state.watched && state.arena.contains(pointer) && state.arena.take_back(pointer, &freed))
       [[likely]] {
     ++state.counters.frees;
+    if (BlockListener* const listener = state.options.listener)
+      listener->freed({pointer, freed.requested, freed.size, freed.owner}, false);
     return FreeOutcome::kDone;
   }
   return state.free_slowly(pointer, std::nullopt);
@@ -364,6 +393,8 @@ Allocator::FreeOutcome Allocator::State::free_slowly(void* pointer,
     found = freed.found;
     id = freed.id;
     counters.late_frees += freed.late;
+    if (found && options.listener != nullptr)
+      options.listener->freed({pointer, freed.requested, freed.size, freed.owner}, false);
   } else if ((block = pool.find(pointer)) != nullptr) {
     found = true;
     id = block->id;
@@ -387,22 +418,20 @@ Allocator::FreeOutcome Allocator::State::free_slowly(void* pointer,
   return FreeOutcome::kDone;
 }
 
-void Allocator::State::free_pool_block(PoolBlock* block, std::optional<LaneKey> freeing) {
+void Allocator::State::free_pool_block(PoolBlock* block, std::optional<LaneKey> freeing) noexcept {
   const Bytes size = block->size;
   pool_live -= size;
   pool_requested -= block->requested;
   arena.set_live_beside(pool_live);
   mobility.learn(block->requested, block->lane, block->tag, block->born);
-  std::vector<LaneKey> lanes;
-  if (freeing && *freeing != block->lane) lanes.push_back(*freeing);
-  if (!pool_uses.empty()) {
-    const auto uses = pool_uses.find(block);
-    if (uses != pool_uses.end()) {
-      lanes.insert(lanes.end(), uses->second.begin(), uses->second.end());
-      pool_uses.erase(uses);
-    }
-  }
-  if (lanes.empty() || !device.properties().asynchronous) {
+  const bool freed_elsewhere = freeing && *freeing != block->lane;
+  const auto uses = pool_uses.empty() ? pool_uses.end() : pool_uses.find(block);
+  const bool waits =
+      device.properties().asynchronous && (freed_elsewhere || uses != pool_uses.end());
+  if (options.listener != nullptr)
+    options.listener->freed({block->pointer, block->requested, size, block->lane}, waits);
+  if (!waits) {
+    if (uses != pool_uses.end()) pool_uses.erase(uses);
     pool.free(block);
     if (settled_at != 0 && (freed_unsettled += size) >= kTrimEvery) {
       freed_unsettled = 0;
@@ -410,18 +439,84 @@ void Allocator::State::free_pool_block(PoolBlock* block, std::optional<LaneKey> 
     }
     return;
   }
+  pool.hold(block);
+  try {
+    std::vector<LaneKey> lanes;
+    if (uses != pool_uses.end()) {
+      lanes = std::move(uses->second);
+      pool_uses.erase(uses);
+    }
+    if (freed_elsewhere) lanes.push_back(*freeing);
+    held.push_back({block, std::move(lanes)});
+    if (wait_for_uses(block, held.back().lanes)) held.pop_back();
+  } catch (const std::bad_alloc&) {
+    // Without memory for events only a synchronisation tells; where it fails the bytes stay
+    // reserved, unused.
+    std::erase_if(held, [&](const Held& one) { return one.block == block; });
+    if (device.synchronize_all().ok()) pool.let_go(block, {});
+  }
+}
+
+// Lets go of a held block behind events of these lanes. False where one of them is being captured,
+// or no proof can be had now: then it stays held.
+bool Allocator::State::wait_for_uses(PoolBlock* block, std::vector<LaneKey> lanes) {
+  for (const LaneKey lane : lanes) {
+    bool capturing = false;
+    if (!device.capturing(lane, &capturing).ok()) {
+      ++counters.device_errors;
+      return false;
+    }
+    if (capturing) return false;
+  }
   std::vector<DeviceEvent> events;
+  events.reserve(lanes.size());
   for (const LaneKey lane : lanes) {
     DeviceEvent event = 0;
-    if (!device.record(lane, &event).ok()) {
-      // No event, no proof: only a synchronisation gives one.
-      ++counters.device_errors;
-      if (!device.synchronize_all().ok()) return;  // the bytes stay reserved, unused
-      continue;
+    const Status status = device.record(lane, &event);
+    if (!status.ok()) {
+      // No event, no proof: only a synchronisation gives one. A stream of somebody else's may be
+      // gone, and is no reason to wait: the block stays held until there is one.
+      if (status.code() != Status::Code::kUnsupported) ++counters.device_errors;
+      if (status.code() != Status::Code::kUnsupported && device.synchronize_all().ok()) continue;
+      for (const DeviceEvent recorded : events) device.destroy(recorded);
+      return false;
     }
-    events.push_back(event);
+    if (event != 0) events.push_back(event);
   }
-  pool.free_after(block, std::move(events));
+  pool.let_go(block, std::move(events));
+  return true;
+}
+
+void Allocator::State::let_go_of_held(bool synchronized) noexcept {
+  std::erase_if(held, [&](const Held& one) {
+    try {
+      if (!synchronized) return wait_for_uses(one.block, one.lanes);
+      for (const LaneKey lane : one.lanes) {
+        bool capturing = false;
+        if (!device.capturing(lane, &capturing).ok()) continue;  // what was queued is over
+        if (capturing) return false;
+      }
+      pool.let_go(one.block, {});
+      return true;
+    } catch (const std::bad_alloc&) {
+      return false;
+    }
+  });
+}
+
+bool Allocator::allocate_at(void* pointer, Bytes size, LaneKey lane) noexcept {
+  State& state = *state_;
+  const std::lock_guard lock(state.mutex);
+  PoolBlock* const block = state.pool.allocate_at(pointer, state.rounded(size), lane);
+  if (block == nullptr) return false;
+  block->requested = size;
+  block->id = ++state.next_id;
+  block->born = state.mobility.now();
+  state.pool_live += block->size;
+  state.pool_requested += size;
+  state.arena.set_live_beside(state.pool_live);
+  state.tell_served(pointer, size, lane);
+  return true;
 }
 
 void Allocator::record_use(const void* pointer, LaneKey lane) {
@@ -494,9 +589,32 @@ Stats Allocator::stats() const {
 }
 
 Bytes Allocator::trim() noexcept {
+  State& state = *state_;
+  const std::lock_guard lock(state.mutex);
+  if (!state.held.empty() && state.device.synchronize_all().ok()) state.let_go_of_held(true);
+  state.pool.process_events();
+  return state.pool.trim();
+}
+
+Bytes Allocator::retire_arena() noexcept {
   const std::lock_guard lock(state_->mutex);
+  const Bytes given = state_->arena.retire();
+  if (given != 0) state_->limit_pool();
+  return given;
+}
+
+void Allocator::process_events() noexcept {
+  const std::lock_guard lock(state_->mutex);
+  state_->let_go_of_held();
   state_->pool.process_events();
-  return state_->pool.trim();
+  state_->arena.poll_guards();
+}
+
+void Allocator::for_each_stretch(
+    const std::function<void(const PoolStretch&, bool arena)>& visit) const {
+  const std::lock_guard lock(state_->mutex);
+  state_->pool.for_each_stretch([&](const PoolStretch& stretch) { visit(stretch, false); });
+  if (state_->arena.committed() != 0) visit(state_->arena.stretch(), true);
 }
 
 // --- Fork ---------------------------------------------------------------------------------------

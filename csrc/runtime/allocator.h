@@ -1,7 +1,9 @@
 #pragma once
 
+#include "csrc/core/spin_mutex.h"
 #include "csrc/device/device.h"
 #include "csrc/plan/plan.h"
+#include "csrc/pool/pool.h"
 #include "csrc/trace/recorder.h"
 #include "csrc/trace/trace.h"
 
@@ -9,12 +11,30 @@
 #include <berth/error.h>
 #include <berth/stats.h>
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 
 namespace berth {
+
+// Hears of every block of an allocator, in order, under its lock: for counters and histories that
+// must be exact. It must neither throw nor call an allocator that has the same lock.
+class BlockListener {
+ public:
+  struct Block {
+    void* pointer = nullptr;
+    Bytes requested = 0;
+    Bytes size = 0;    // rounded
+    LaneKey lane = 0;  // that it was asked for on
+  };
+  virtual ~BlockListener() = default;
+  virtual void served(const Block& block) noexcept = 0;
+  // `waiting`: its bytes come free only when other lanes are done with them; completed() follows.
+  virtual void freed(const Block& block, bool waiting) noexcept = 0;
+  virtual void completed(const Block& block) noexcept = 0;
+};
 
 // The allocator of one device: serves planned requests from one arena, all others from the pool;
 // records, learns, counts.
@@ -32,6 +52,14 @@ class Allocator {
     bool start_threads = true;  // false: planning happens in mark_step(), for tests and replays
     bool trust_plans =
         false;  // true: plans are not verified; only to test what BERTH_CHECK=full stops
+    // The pool grows by these; see PoolOptions. Small, so that the pool gives back what lies
+    // between the weights when an arena takes over.
+    Bytes growth_bytes = Bytes{64} << 10;
+    Bytes resident_growth_bytes = Bytes{32} << 20;
+    Bytes range_bytes = 0;              // of addresses of the pool; see PoolOptions
+    BlockListener* listener = nullptr;  // outlives the allocator
+    // Allocators that share a device may share a lock, which outlives them; else each has its own.
+    SpinMutex* lock = nullptr;
   };
 
   // `device` outlives the allocator. Mode serve loads Config::plan: a damaged or illegal file
@@ -64,6 +92,10 @@ class Allocator {
   // A step of `lane` ends here. Binds the lane to the plan, learns, switches plans.
   void mark_step(LaneKey lane) noexcept;
 
+  // Hands out exactly these bytes of the pool, whoever had them; false where they are not free. See
+  // Pool::allocate_at().
+  [[nodiscard]] bool allocate_at(void* pointer, Bytes size, LaneKey lane) noexcept;
+
   // Serves `plan` from the next request on; live blocks stay where they are. Throws Error(kInput)
   // where verify() refuses it, Error(kSystem) or OutOfMemory where the arena cannot be had (the
   // plan before it stays).
@@ -86,8 +118,17 @@ class Allocator {
 
   [[nodiscard]] Stats stats() const;
 
-  // Gives free memory of the pool back to the device.
+  // Gives free memory of the pool back to the device. Waits for its work.
   Bytes trim() noexcept;
+  // Gives back the arena too, where nothing lives in it; the plan asks for it again at the start of
+  // a step.
+  Bytes retire_arena() noexcept;
+  // Blocks that other lanes are done with come free.
+  void process_events() noexcept;
+
+  // Calls `visit` for each stretch of memory that is held: those of the pool in no order, then,
+  // with `arena` set, the arena's. Under the lock: `visit` must not call the allocator.
+  void for_each_stretch(const std::function<void(const PoolStretch&, bool arena)>& visit) const;
 
   // Around fork(): the lock is held over it. In the child allocate() throws and free() does
   // nothing.

@@ -36,16 +36,14 @@ class Notes {
   std::vector<std::pair<std::string_view, std::string>> notes_;
 };
 
-// Small, so that the pool gives back what lies between the weights when the arena takes over.
-inline constexpr Bytes kPoolGrowth = Bytes{64} << 10;
-
 // All that the lock covers.
 struct Allocator::State {
   State(Device& the_device, Options the_options)
       : device(the_device),
         options(std::move(the_options)),
+        mutex(options.lock != nullptr ? *options.lock : own_mutex),
         arena(device, options.alignment),
-        pool(device, PoolOptions{.alignment = options.alignment, .growth_bytes = kPoolGrowth}),
+        pool(device, pool_options()),
         learner(options.alignment),
         planner(Planner::Options{options.alignment, options.config.plan_time_limit_seconds,
                                  options.config.mode == Mode::kLearn ? plan_file() : std::string(),
@@ -55,6 +53,7 @@ struct Allocator::State {
   [[nodiscard]] std::string plan_file() const {
     return expand_file_name(options.config.plan, options.program, options.device_index);
   }
+  [[nodiscard]] PoolOptions pool_options();
   [[nodiscard]] Bytes rounded(Bytes size) const noexcept {
     return align_up(size, options.alignment);
   }
@@ -76,7 +75,12 @@ struct Allocator::State {
   void stop_learning() noexcept;
   void check_hand_out(void* pointer, Bytes size, std::uint64_t id);
   FreeOutcome free_slowly(void* pointer, std::optional<LaneKey> freeing) noexcept;
-  void free_pool_block(PoolBlock* block, std::optional<LaneKey> freeing);
+  void free_pool_block(PoolBlock* block, std::optional<LaneKey> freeing) noexcept;
+  bool wait_for_uses(PoolBlock* block, std::vector<LaneKey> lanes);
+  void let_go_of_held(bool synchronized = false) noexcept;
+  void tell_served(void* pointer, Bytes size, LaneKey lane) noexcept {
+    if (options.listener != nullptr) options.listener->served({pointer, size, rounded(size), lane});
+  }
 
   void step_ended(LaneKey lane, Notes& notes);
   void adopt_plan(Notes& notes);
@@ -90,7 +94,8 @@ struct Allocator::State {
 
   Device& device;
   const Options options;
-  mutable SpinMutex mutex;
+  SpinMutex own_mutex;
+  SpinMutex& mutex;
   Arena arena;
   Pool pool;
   MobilityClassifier mobility;
@@ -115,6 +120,13 @@ struct Allocator::State {
   unsigned relearns = 0;
 
   std::unordered_map<PoolBlock*, std::vector<LaneKey>> pool_uses;
+  // Freed blocks whose other lanes give no event now: they are being captured, or not ours to
+  // touch.
+  struct Held {
+    PoolBlock* block = nullptr;
+    std::vector<LaneKey> lanes;
+  };
+  std::vector<Held> held;
   std::vector<std::pair<LaneKey, trace::LaneId>> recorded_lanes;
   IntervalMap<std::uint64_t> live_bytes;  // under BERTH_CHECK=full: every live block, by address
 };

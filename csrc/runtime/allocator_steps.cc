@@ -34,6 +34,7 @@ void Allocator::mark_step(LaneKey lane) noexcept {
 
 void Allocator::State::step_ended(LaneKey lane, Notes& notes) {
   ++counters.steps;
+  let_go_of_held();
   pool.process_events();
   if (recorder) recorder->append(trace::StepMark{recorded_lane(lane)});
   if (options.config.mode == Mode::kLearn && !shut) {

@@ -3,6 +3,7 @@
 #include "csrc/core/interval_map.h"
 #include "csrc/device/device.h"
 #include "csrc/plan/lookup.h"
+#include "csrc/pool/pool.h"
 #include "csrc/runtime/lane.h"
 #include "csrc/runtime/path.h"
 
@@ -85,14 +86,15 @@ class Arena {
     Bytes size = 0;
     Bytes requested = 0;
     std::uint64_t id = 0;
+    LaneKey owner = 0;  // whose request it was
     bool late = false;  // after its planned lifetime
     bool device_error =
         false;  // an event could not be recorded: the bytes wait for a synchronisation
   };
 
   // Takes back the live planned block that starts at `pointer`, where it is on schedule and was
-  // used on its own lane only. False else, and free() decides.
-  [[nodiscard]] bool take_back(void* pointer) noexcept {
+  // used on its own lane only, and says what it was. False else, and free() decides.
+  [[nodiscard]] bool take_back(void* pointer, Freed* freed) noexcept {
     if (lookup_ == nullptr || !uses_.empty()) [[unlikely]]
       return false;
     const PlanLookup::CellIndex index =
@@ -105,8 +107,11 @@ class Arena {
     const PlanLookup::Entry& entry = entries_[cell.slot];
     if (entry.shared) [[unlikely]]
       return false;
+    freed->requested = entry.requested;
+    freed->size = rounded(entry.requested);
+    freed->owner = lanes_.size() == 1 ? lanes_.front()->key : owner_of(cell.slot);
     cell.slot = PlanLookup::kNone;
-    note_taken_back(rounded(entry.requested), entry.requested);
+    note_taken_back(freed->size, entry.requested);
     return true;
   }
 
@@ -127,6 +132,8 @@ class Arena {
     std::uint64_t id = 0;
   };
   [[nodiscard]] std::optional<Block> find(const void* pointer) const noexcept;
+  // All committed memory, with what lives in it and, as waiting, what guards or lost events keep.
+  [[nodiscard]] PoolStretch stretch() const;
 
   // The block is also used on `key`: its free will guard the bytes. Throws std::bad_alloc, and then
   // does not know of the use.

@@ -35,6 +35,7 @@ Arena::Freed Arena::free_slowly(Bytes offset, std::optional<LaneKey> freeing) no
     strays_.erase(offset);
   }
   freed.found = true;
+  freed.owner = owner;
   freed.size = rounded(freed.requested);
   note_taken_back(freed.size, freed.requested);
 
@@ -154,6 +155,39 @@ std::optional<Arena::Block> Arena::find(const void* pointer) const noexcept {
   const Stray* stray = strays_.find(offset);
   if (stray == nullptr || stray->freed) return std::nullopt;
   return Block{stray->requested, stray->id};
+}
+
+PoolStretch Arena::stretch() const {
+  using Piece = PoolStretch::Piece;
+  std::vector<Piece> blocks;
+  const auto add = [&](Bytes offset, Bytes requested, LaneKey lane, bool live) {
+    blocks.push_back({base_ + offset, rounded(requested), requested, lane,
+                      live ? Piece::Kind::kLive : Piece::Kind::kWaiting});
+  };
+  for (const Cell& cell : cells_) {
+    if (cell.slot == PlanLookup::kNone) continue;
+    const PlanLookup::SlotIndex slot = cell.slot & ~kOffSchedule;
+    add(entries_[slot].offset, entries_[slot].requested, owner_of(slot), true);
+  }
+  for (const auto& [offset, stray] : strays_) {
+    const Stray& block = stray.second;
+    if (block.cell == PlanLookup::kNone) add(offset, block.requested, block.owner, !block.freed);
+  }
+  std::sort(blocks.begin(), blocks.end(),
+            [](const Piece& a, const Piece& b) { return a.pointer < b.pointer; });
+  PoolStretch result{base_, committed_, {}};
+  const std::byte* at = base_;
+  const auto hole = [&](const std::byte* until) {
+    if (at < until)
+      result.pieces.push_back({at, static_cast<Bytes>(until - at), 0, 0, Piece::Kind::kHole});
+  };
+  for (const Piece& block : blocks) {
+    hole(static_cast<const std::byte*>(block.pointer));
+    result.pieces.push_back(block);
+    at = static_cast<const std::byte*>(block.pointer) + block.size;
+  }
+  hole(base_ + committed_);
+  return result;
 }
 
 void Arena::pin(ByteRange range) {
