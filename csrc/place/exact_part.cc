@@ -198,6 +198,7 @@ ExactParts make_exact_parts(const Strip& strip, Bytes capacity, const ExactRules
   } else {
     result.unit = std::gcd(natural, aligns);
   }
+  if (!rules.units) result.unit = 1;
   const Bytes unit = result.unit;
   ExactPart all;
   all.sections = strip.sections;

@@ -15,6 +15,7 @@ struct ExactRules {
   bool twins = true;       // equal buffers in one order
   bool look_ahead = true;  // what was passed over must be lifted by something that can still come
   bool failed = true;      // remember what was refuted
+  bool units = true;       // count in the greatest common divisor, not in bytes
 };
 
 // What the exact search works on: buffers of one strip that hang together, in units such that all

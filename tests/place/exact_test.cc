@@ -4,6 +4,7 @@
 #include "csrc/place/strip.h"
 #include "tests/catch.h"
 #include "tests/support/placement_check.h"
+#include "tests/support/problem_families.h"
 
 #include <berth/place.h>
 
@@ -14,46 +15,31 @@
 
 using namespace berth;
 using namespace berth::packing;
+using berth::test::above_max_load;
 using berth::test::check_placement;
+using berth::test::filled_problem;
+using berth::test::line;
 using berth::test::optimal_high_water_mark;
 
 namespace {
 
 constexpr double kForever = std::numeric_limits<double>::infinity();
 
-// Rows are lower, upper, size.
-Problem line(std::initializer_list<std::array<std::uint64_t, 3>> rows) {
-  Problem problem;
-  for (const auto& [lower, upper, size] : rows)
-    problem.buffers.push_back({.size = size, .birth = lower, .length = upper - lower});
-  return problem;
-}
-
-// Every section is filled to the same load: such problems exceed it most often.
-Problem filled_problem(std::uint64_t seed, std::uint64_t ticks, Bytes load) {
-  std::mt19937_64 random(seed);
-  Problem problem;
-  std::vector<Bytes> left(ticks, load);
-  for (std::uint64_t t = 0; t < ticks; ++t) {
-    while (left[t] > 0) {
-      std::uint64_t end = t + 1;
-      Bytes room = left[t];
-      const std::uint64_t length = 1 + random() % (ticks / 2);
-      while (end < ticks && end - t < length && left[end] > 0) room = std::min(room, left[end++]);
-      const Bytes size = random() % 3 == 0 ? room : 1 + random() % room;
-      for (std::uint64_t x = t; x < end; ++x) left[x] -= size;
-      problem.buffers.push_back({.size = size, .birth = t, .length = end - t});
-    }
-  }
-  std::shuffle(problem.buffers.begin(), problem.buffers.end(), random);
-  return problem;
-}
-
 struct Run {
   Answer answer = Answer::kOpen;
   std::uint64_t nodes = 0;
   std::optional<Placement> placement = {};
 };
+
+// The strip of a problem of one line, with what is alive all the time among the items if asked for.
+Strip strip_of(const Conflicts& conflicts, bool keep_whole = false) {
+  std::vector<Arc> arcs;
+  for (Index i = 0; i < conflicts.size(); ++i) {
+    const Buffer& buffer = conflicts.problem().buffers[i];
+    arcs.push_back({i, buffer.birth, buffer.length});
+  }
+  return make_strip(conflicts, arcs, 0, keep_whole);
+}
 
 // Exact search alone at a capacity; what fits is checked.
 Run search(const Problem& problem, Bytes capacity, const ExactRules& rules = {},
@@ -97,8 +83,7 @@ Bytes optimum(const Problem& problem, const ExactRules& rules = {}) {
 }  // namespace
 
 TEST_CASE("The optimum may exceed max load and is proven", "[place][exact]") {
-  const Problem problem =
-      line({{0, 1, 4}, {0, 4, 1}, {2, 3, 2}, {2, 7, 3}, {3, 10, 1}, {4, 5, 2}, {7, 8, 4}});
+  const Problem problem = above_max_load();
   REQUIRE(lower_bound(problem) == 6);
   const Placement placement = place(problem, {.time_limit_seconds = kForever});
   REQUIRE(check_placement(problem, placement).value_or("") == "");
@@ -172,7 +157,7 @@ TEST_CASE("Without any of its rules exact search finds the same optimum",
     for (const ExactRules& rules :
          {ExactRules{.peel = false}, ExactRules{.split = false}, ExactRules{.twins = false},
           ExactRules{.look_ahead = false}, ExactRules{.failed = false},
-          ExactRules{false, false, false, false, false}})
+          ExactRules{false, false, false, false, false, false}})
       REQUIRE(optimum(problem, rules) == best);
   }
   REQUIRE(above > 3);
@@ -212,4 +197,67 @@ TEST_CASE("Every rule of exact search saves nodes", "[place][exact]") {
   }
   CAPTURE(with, all);
   REQUIRE(with < all);
+}
+
+TEST_CASE("Exact search in common units refutes up to the next unit at once", "[place][exact]") {
+  Problem problem = above_max_load();
+  for (Buffer& buffer : problem.buffers) buffer.size *= 12;
+  const Conflicts conflicts(problem);
+  const Strip strip = strip_of(conflicts);
+  for (const bool units : {true, false}) {
+    std::uint64_t nodes = 1'000'000;
+    ExactSearch exact(strip, 6 * 12, 1, {.units = units});
+    REQUIRE(exact.run(nodes, nullptr) == Answer::kRefuted);
+    REQUIRE(exact.least_mark() == (units ? 7 * 12 : 6 * 12 + 1));
+  }
+  REQUIRE(optimum(problem) == 7 * 12);
+  REQUIRE(optimum(problem, {.units = false}) == 7 * 12);
+}
+
+TEST_CASE("Exact search in common units sees what fits whatever the others do", "[place][exact]") {
+  // Any byte that is free is part of a free unit, and all have one.
+  const Problem problem = line({{0, 4, 64}, {2, 8, 64}, {3, 6, 64}});
+  const Conflicts conflicts(problem);
+  const Strip strip = strip_of(conflicts, true);
+  REQUIRE(make_exact_parts(strip, 3 * 64, {}).peeled.size() == 3);
+  REQUIRE(make_exact_parts(strip, 3 * 64, {.units = false}).peeled.empty());
+}
+
+TEST_CASE("Exact search never passes over what nothing can lift", "[place][exact]") {
+  // Sixteen that meet nobody, beside what does not fit: only the latter is worth a choice.
+  Problem problem = above_max_load();
+  for (std::uint64_t t = 10; t < 26; ++t)
+    problem.buffers.push_back({.size = 1 + t % 3, .birth = t, .length = 1});
+  const ExactRules rules{.peel = false, .split = false, .failed = false};
+  ExactRules blind = rules;
+  blind.look_ahead = false;
+  const Run with = search(problem, 6, rules), without = search(problem, 6, blind);
+  REQUIRE(with.answer == Answer::kRefuted);
+  REQUIRE(without.answer != Answer::kFits);
+  CAPTURE(with.nodes, without.nodes);
+  REQUIRE(with.nodes * 10 < without.nodes);
+}
+
+TEST_CASE("Buffers alive all the time cost exact search nothing", "[place][exact][whole life]") {
+  std::uint64_t below = 0, among = 0;
+  for (std::uint64_t seed = 1; seed <= 400; ++seed) {
+    CAPTURE(seed);
+    std::mt19937_64 random(seed);
+    Problem problem = filled_problem(seed, 12, 20);
+    for (int i = 0; i < 2; ++i)
+      problem.buffers.push_back({.size = 1 + random() % 9, .birth = 0, .length = 12});
+    const Conflicts conflicts(problem);
+    std::vector<Answer> answers;
+    for (const bool keep_whole : {false, true}) {
+      const Strip strip = strip_of(conflicts, keep_whole);
+      REQUIRE(strip.bottom.empty() == keep_whole);
+      ExactSearch exact(strip, lower_bound(problem), 1);
+      std::uint64_t nodes = 1'000'000;
+      answers.push_back(exact.run(nodes, nullptr));
+      (keep_whole ? among : below) += 1'000'000 - nodes;
+    }
+    REQUIRE(answers[0] == answers[1]);
+  }
+  CAPTURE(below, among);
+  REQUIRE(below < among);
 }

@@ -176,56 +176,6 @@ TEST_CASE("Reversed time and shuffled rows and scaled units keep the bound", "[p
   }
 }
 
-TEST_CASE("Pyramids and staircases and crumbs are placed at max load", "[place][adversarial]") {
-  Problem problem;
-  SECTION("a pyramid") {
-    for (std::uint64_t i = 0; i < 300; ++i)
-      problem.buffers.push_back({.size = 1 + i % 7, .birth = i, .length = 2 * (300 - i)});
-  }
-  SECTION("a pyramid upside down") {
-    for (std::uint64_t i = 0; i < 300; ++i)
-      problem.buffers.push_back({.size = 300 - i, .birth = i, .length = 2 * (300 - i)});
-  }
-  SECTION("a staircase") {
-    for (std::uint64_t i = 0; i < 300; ++i)
-      problem.buffers.push_back({.size = 64, .birth = i, .length = 10});
-  }
-  SECTION("all alive at once") {
-    for (std::uint64_t i = 0; i < 300; ++i)
-      problem.buffers.push_back({.size = 1 + i * i, .birth = i % 3, .length = 10});
-  }
-  SECTION("equal sizes") {
-    std::mt19937_64 random(3);
-    for (int i = 0; i < 400; ++i)
-      problem.buffers.push_back(
-          {.size = 512, .birth = random() % 1000, .length = 1 + random() % 200});
-  }
-  SECTION("large blocks and crumbs") {
-    std::mt19937_64 random(4);
-    for (int i = 0; i < 600; ++i)
-      problem.buffers.push_back({.size = i % 20 == 0 ? Bytes{1} << 20 : 4,
-                                 .birth = random() % 1000,
-                                 .length = 1 + random() % 100});
-  }
-  SECTION("sums past 2 to the 53") {
-    for (std::uint64_t i = 0; i < 100; ++i)
-      problem.buffers.push_back({.size = (Bytes{1} << 55) + i, .birth = i, .length = 20});
-  }
-  const Placement placement = place_and_check(problem, budget(60));
-  REQUIRE(placement.high_water_mark == placement.lower_bound);
-}
-
-TEST_CASE("Arcs of a whole circle and all but one tick and one tick are placed",
-          "[place][adversarial][arc]") {
-  Problem problem{.lanes = {{.period = 16}}};
-  for (std::uint64_t i = 0; i < 16; ++i) {
-    for (const std::uint64_t length : {16u, 15u, 1u})
-      problem.buffers.push_back({.size = 1 + i % 5, .birth = i, .length = length});
-  }
-  const Placement placement = place_and_check(problem, budget(60));
-  REQUIRE(placement.high_water_mark >= placement.lower_bound);
-}
-
 TEST_CASE("Slots become buffers and sequences become branches", "[place][plan]") {
   Plan plan;
   plan.alignment = 64;
