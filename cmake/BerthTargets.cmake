@@ -40,15 +40,23 @@ function(berth_layer name)
   set_property(GLOBAL APPEND PROPERTY BERTH_LAYERS ${target})
 endfunction()
 
-# berth_test(NAME SOURCES a_test.cc ... LINK berth::layer ... [LABELS l])
+# berth_test(NAME SOURCES a_test.cc ... LINK berth::layer ... [LABELS l] [SKIPPED_WHERE regex])
 #
-# A Catch2 executable whose test cases are CTest entries.
+# A Catch2 executable whose test cases are CTest entries; one whose output has the expression counts as skipped.
 function(berth_test name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;LINK;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "" "SKIPPED_WHERE" "SOURCES;LINK;LABELS" ${ARGN})
   set(target berth_${name}_test)
+  # No empty values: they are lost on the way, and the next word becomes one.
+  set(properties "")
+  if(ARG_LABELS)
+    list(APPEND properties LABELS "${ARG_LABELS}")
+  endif()
+  if(ARG_SKIPPED_WHERE)
+    list(APPEND properties SKIP_REGULAR_EXPRESSION "${ARG_SKIPPED_WHERE}")
+  endif()
   add_executable(${target} ${ARG_SOURCES})
   berth_configure_target(${target})
   target_link_libraries(${target} PRIVATE berth_catch_main berth_headers ${ARG_LINK})
   catch_discover_tests(${target} TEST_PREFIX "${name}: " EXTRA_ARGS --warn NoTests
-    PROPERTIES LABELS "${ARG_LABELS}")
+    PROPERTIES ${properties})
 endfunction()

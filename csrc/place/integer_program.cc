@@ -75,7 +75,7 @@ Loaded load() {
   if (handle == nullptr) {
     loaded.error = fmt::format(
         "integer programs need the library HiGHS, which was there when berth was built "
-        "and cannot be loaded now: {}",
+        "and cannot be loaded now (cmake/setup installs it): {}",
         why);
     return loaded;
   }
