@@ -140,6 +140,9 @@ int cuGetErrorString(int status, const char** text);
 int cuDeviceGet(int* device, int number);
 int cuDeviceGetCount(int* count);
 int cuDeviceGetAttribute(int* value, int attribute, int device);
+int cuDevicePrimaryCtxRetain(Opaque* context, int device);
+int cuCtxPushCurrent_v2(Opaque context);
+int cuCtxPopCurrent_v2(Opaque* context);
 int cuMemAddressReserve(std::uintptr_t* address, std::size_t size, std::size_t alignment,
                         std::uintptr_t wanted, unsigned long long flags);
 int cuMemAddressFree(std::uintptr_t address, std::size_t size);

@@ -4,12 +4,17 @@
 
 #include <cstring>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 namespace berth::standin {
 namespace {
 
 // A context per device: its address is the handle.
 int contexts[16];
+
+// The devices that were current before the contexts that the thread has pushed.
+thread_local std::vector<int> pushed;
 
 struct Named {
   std::string_view name;
@@ -104,6 +109,24 @@ int cuCtxSetCurrent(Opaque context) {
   return kSuccess;
 }
 
+// Makes no context of its own, and popping makes none on what was current before.
+int cuCtxPushCurrent_v2(Opaque context) {
+  BERTH_STANDIN_ENTER_DRIVER();
+  const auto* chosen = static_cast<const int*>(context);
+  if (chosen < contexts || chosen >= contexts + 16) return 201;  // CUDA_ERROR_INVALID_CONTEXT
+  pushed.push_back(std::exchange(Machine::current_device(), static_cast<int>(chosen - contexts)));
+  return kSuccess;
+}
+
+int cuCtxPopCurrent_v2(Opaque* context) {
+  BERTH_STANDIN_ENTER_DRIVER();
+  if (pushed.empty()) return 201;
+  if (context != nullptr) *context = &contexts[Machine::current_device()];
+  Machine::current_device() = pushed.back();
+  pushed.pop_back();
+  return kSuccess;
+}
+
 int cuPointerGetAttribute(void* value, int attribute, std::uintptr_t address) {
   BERTH_STANDIN_ENTER_DRIVER();
   Entry entry;
@@ -154,6 +177,8 @@ int cudaGetDriverEntryPointByVersion(const char* name, void** function, unsigned
       {"cuDevicePrimaryCtxRetain", reinterpret_cast<void*>(cuDevicePrimaryCtxRetain)},
       {"cuCtxGetCurrent", reinterpret_cast<void*>(cuCtxGetCurrent)},
       {"cuCtxSetCurrent", reinterpret_cast<void*>(cuCtxSetCurrent)},
+      {"cuCtxPushCurrent", reinterpret_cast<void*>(cuCtxPushCurrent_v2)},
+      {"cuCtxPopCurrent", reinterpret_cast<void*>(cuCtxPopCurrent_v2)},
       {"cuPointerGetAttribute", reinterpret_cast<void*>(cuPointerGetAttribute)},
       {"cuMemAddressReserve", reinterpret_cast<void*>(cuMemAddressReserve)},
       {"cuMemAddressFree", reinterpret_cast<void*>(cuMemAddressFree)},

@@ -2,6 +2,7 @@
 
 #include "csrc/device/page_bitmap.h"
 #include "tests/catch.h"
+#include "tests/support/device_contract.h"
 
 #include <sys/mman.h>
 
@@ -13,6 +14,7 @@
 
 using namespace berth;
 using Residency = Device::Residency;
+using test::free_of;
 
 namespace {
 
@@ -27,13 +29,12 @@ Bytes resident_bytes(void* base, Bytes size) {
   return resident;
 }
 
-Bytes free_of(Device& device) {
-  Bytes free = 0;
-  REQUIRE(device.free_bytes(&free).ok());
-  return free;
-}
-
 }  // namespace
+
+TEST_CASE("The host keeps the contract of devices", "[device][contract]") {
+  const auto device = make_host_device(64 * kMiB);
+  test::check_device_contract(*device, 3, 4);
+}
 
 TEST_CASE("Committed memory reads as zero and keeps what is written", "[device]") {
   const auto device = make_host_device();

@@ -148,3 +148,20 @@ TEST_CASE("Driver functions are found by name", "[driver]") {
   REQUIRE(result == 1);
   REQUIRE(function == nullptr);
 }
+
+TEST_CASE("A pushed context makes its device current until it is popped", "[driver]") {
+  const Fixture fixture;
+  Opaque second = nullptr;
+  REQUIRE(cuDevicePrimaryCtxRetain(&second, 1) == kSuccess);
+  int device = -1;
+  REQUIRE(cuCtxPushCurrent_v2(second) == kSuccess);
+  REQUIRE(cudaGetDevice(&device) == kSuccess);
+  REQUIRE(device == 1);
+  Opaque popped = nullptr;
+  REQUIRE(cuCtxPopCurrent_v2(&popped) == kSuccess);
+  REQUIRE(popped == second);
+  REQUIRE(cudaGetDevice(&device) == kSuccess);
+  REQUIRE(device == 0);
+  REQUIRE(cuCtxPopCurrent_v2(&popped) != kSuccess);
+  REQUIRE(cuCtxPushCurrent_v2(&device) != kSuccess);
+}

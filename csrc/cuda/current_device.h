@@ -1,0 +1,53 @@
+#pragma once
+
+#include "csrc/cuda/calls.h"
+
+#include <atomic>
+
+namespace berth {
+
+// A GPU's primary context, made when first needed and kept: its memory lives in it.
+struct CudaPrimary {
+  int index = 0;
+  std::atomic<CUcontext> context{nullptr};
+};
+
+// Makes a GPU the calling thread's current one while it lives.
+//
+// By pushing its context, not by cudaSetDevice(): setting the former device again would make a
+// context on it where it had none.
+class CudaCurrentDevice {
+ public:
+  CudaCurrentDevice(const CudaCalls& calls, CudaPrimary& primary) noexcept;
+  ~CudaCurrentDevice();
+  CudaCurrentDevice(const CudaCurrentDevice&) = delete;
+  CudaCurrentDevice& operator=(const CudaCurrentDevice&) = delete;
+
+  // Where this is no success the device is not current, and nothing is to be begun.
+  [[nodiscard]] const Status& status() const noexcept { return status_; }
+
+ private:
+  const CudaCalls& calls_;
+  Status status_;
+  int before_ = 0;
+  bool pushed_ = false;
+};
+
+// Lets the calling thread make calls that would void a capture which another thread, or this one,
+// has open in the default mode: memory from the driver, queries of events.
+class CudaCaptureAside {
+ public:
+  explicit CudaCaptureAside(const CudaCalls& calls) noexcept;
+  ~CudaCaptureAside();
+  CudaCaptureAside(const CudaCaptureAside&) = delete;
+  CudaCaptureAside& operator=(const CudaCaptureAside&) = delete;
+
+  [[nodiscard]] const Status& status() const noexcept { return status_; }
+
+ private:
+  const CudaCalls& calls_;
+  cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
+  Status status_;
+};
+
+}  // namespace berth

@@ -1,0 +1,135 @@
+#include "csrc/cuda/device_memory.h"
+#include "csrc/cuda/shared_memory.h"
+
+#include <map>
+#include <mutex>
+#include <new>
+
+namespace berth {
+namespace {
+
+// What PyTorch's users count on as an alignment, and the unit of sizes.
+constexpr Bytes kPage = 512;
+
+class PlainMemory final : public CudaDeviceMemory {
+ public:
+  PlainMemory(const CudaCalls& calls, CudaPrimary& primary) : calls_(calls), primary_(primary) {}
+
+  ~PlainMemory() override {
+    for (const auto& [base, range] : ranges_) (void)calls_.cudaFree(range.allocation);
+  }
+
+  Bytes page_bytes() const noexcept override { return kPage; }
+
+  Status reserve(Bytes size, Bytes alignment, void** base) noexcept override {
+    *base = nullptr;
+    if (size == 0 || size > kMaxBytes || size % kPage != 0 || alignment > kMaxBytes ||
+        (alignment != 0 && !is_power_of_two(alignment)))
+      return {Status::Code::kFailed, "reserve", cudaErrorInvalidValue};
+    void* memory = nullptr;
+    if (const Status status = allocate(size, &memory); !status.ok()) return status;
+    Bytes address = reinterpret_cast<Bytes>(memory);
+    if (alignment != 0 && address % alignment != 0) {
+      // The driver promises 256 bytes only and takes no wish.
+      (void)free(memory);
+      if (const Status status = allocate(size + alignment, &memory); !status.ok()) return status;
+      address = align_up(reinterpret_cast<Bytes>(memory), alignment);
+    }
+    const std::lock_guard lock(mutex_);
+    try {
+      ranges_.emplace(address, Range{memory, size});
+    } catch (const std::bad_alloc&) {
+      (void)free(memory);
+      return {Status::Code::kOutOfMemory, "malloc", cudaErrorMemoryAllocation};
+    }
+    *base = reinterpret_cast<void*>(address);
+    return {};
+  }
+
+  Status commit(void* base, Bytes size) noexcept override {
+    const std::lock_guard lock(mutex_);
+    if (size == 0 || find(base, size) == ranges_.end())
+      return {Status::Code::kFailed, "commit", cudaErrorInvalidValue};
+    return {};
+  }
+
+  Status decommit(void*, Bytes) noexcept override {
+    return {Status::Code::kUnsupported, "decommit", cudaErrorNotSupported};
+  }
+
+  Status release(void* base, Bytes size) noexcept override {
+    const std::lock_guard lock(mutex_);
+    const auto it = ranges_.find(reinterpret_cast<Bytes>(base));
+    if (it == ranges_.end() || it->second.size != size)
+      return {Status::Code::kFailed, "release", cudaErrorInvalidValue};
+    const Status status = free(it->second.allocation);
+    if (status.ok()) ranges_.erase(it);
+    return status;
+  }
+
+  // The runtime's own memory is reached by every GPU whose context may reach this one's.
+  Status add_peer(int) noexcept override { return {}; }
+
+  Status share(const void* pointer, Bytes size, CudaSharedMemory* shared) override {
+    const std::lock_guard lock(mutex_);
+    const auto it = find(pointer, size);
+    if (it == ranges_.end()) return {Status::Code::kFailed, "share", cudaErrorInvalidValue};
+    const CudaCurrentDevice current(calls_, primary_);
+    if (!current.status().ok()) return current.status();
+    cudaIpcMemHandle_t handle;
+    const Status status = calls_.cudaIpcGetMemHandle(&handle, it->second.allocation);
+    if (!status.ok()) return status;
+    shared->handle = shared_plain_handle(handle);
+    shared->offset =
+        reinterpret_cast<Bytes>(pointer) - reinterpret_cast<Bytes>(it->second.allocation);
+    return {};
+  }
+
+  Bytes retained_bytes() const noexcept override { return 0; }
+
+ private:
+  struct Range {
+    void* allocation = nullptr;  // what cudaMalloc gave, at most an alignment below
+    Bytes size = 0;
+  };
+  using Ranges = std::map<Bytes, Range>;
+
+  Status allocate(Bytes size, void** memory) noexcept {
+    const CudaCurrentDevice current(calls_, primary_);
+    if (!current.status().ok()) return current.status();
+    const CudaCaptureAside aside(calls_);
+    if (!aside.status().ok()) return aside.status();
+    return calls_.cudaMalloc(memory, size);
+  }
+
+  Status free(void* memory) noexcept {
+    const CudaCurrentDevice current(calls_, primary_);
+    if (!current.status().ok()) return current.status();
+    const CudaCaptureAside aside(calls_);
+    if (!aside.status().ok()) return aside.status();
+    return calls_.cudaFree(memory);
+  }
+
+  // The range that holds all of [pointer, pointer + size).
+  Ranges::iterator find(const void* pointer, Bytes size) noexcept {
+    const Bytes address = reinterpret_cast<Bytes>(pointer);
+    auto it = ranges_.upper_bound(address);
+    if (it == ranges_.begin()) return ranges_.end();
+    --it;
+    const Bytes offset = address - it->first;
+    return offset < it->second.size && size <= it->second.size - offset ? it : ranges_.end();
+  }
+
+  const CudaCalls& calls_;
+  CudaPrimary& primary_;
+  std::mutex mutex_;
+  Ranges ranges_;  // by base
+};
+
+}  // namespace
+
+std::unique_ptr<CudaDeviceMemory> make_plain_memory(const CudaCalls& calls, CudaPrimary& primary) {
+  return std::make_unique<PlainMemory>(calls, primary);
+}
+
+}  // namespace berth

@@ -1,0 +1,356 @@
+#include "csrc/core/check.h"
+#include "csrc/cuda/device_memory.h"
+#include "csrc/cuda/shared_memory.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <mutex>
+#include <new>
+#include <vector>
+
+namespace berth {
+namespace {
+
+// One mapping: physical memory of its own, since the driver cannot give a part of one back.
+struct Page {
+  enum class State : std::uint8_t {
+    kNone,
+    kFresh,   // mapped by the commit that is under way
+    kMapped,  // mapped without access, or the driver would not take it back: counted as retained
+    kReady,
+  };
+  CUmemGenericAllocationHandle handle = 0;
+  State state = State::kNone;
+};
+
+struct Range {
+  Bytes reserved = 0;  // what cuMemAddressReserve gave, at most an alignment below
+  Bytes reserved_size = 0;
+  Bytes size = 0;
+  std::vector<Page> pages;
+  std::map<std::size_t, int> descriptors;  // of pages that were shared
+  bool released = false;                   // but the driver would not take all of it back
+};
+
+// The most GPUs that reach one's memory: this one and its peers.
+constexpr std::size_t kMaxAccesses = 64;
+
+class VirtualMemory final : public CudaDeviceMemory {
+ public:
+  VirtualMemory(const CudaCalls& calls, CudaPrimary& primary, const CUmemAllocationProp& property,
+                Bytes page)
+      : calls_(calls), primary_(primary), property_(property), page_(page) {
+    accesses_[0] = access_of(primary.index);
+  }
+
+  ~VirtualMemory() override {
+    for (auto& [base, range] : ranges_) {
+      (void)unmap(range, base, 0, range.pages.size());
+      (void)calls_.cuMemAddressFree(range.reserved, range.reserved_size);
+    }
+  }
+
+  Bytes page_bytes() const noexcept override { return page_; }
+
+  Status reserve(Bytes size, Bytes alignment, void** base) noexcept override {
+    *base = nullptr;
+    if (size == 0 || size > kMaxBytes || size % page_ != 0 || alignment > kMaxBytes ||
+        (alignment != 0 && !is_power_of_two(alignment)))
+      return {Status::Code::kFailed, "reserve", cudaErrorInvalidValue};
+    const Bytes asked_alignment = alignment > page_ ? alignment : 0;
+    const std::lock_guard lock(mutex_);
+    try {
+      Range range;
+      range.size = range.reserved_size = size;
+      range.pages.resize(size / page_);
+      CUdeviceptr address = 0;
+      Status status = calls_.cuMemAddressReserve(&address, size, asked_alignment, 0, 0);
+      if (status.ok() && asked_alignment != 0 && address % asked_alignment != 0) {
+        (void)calls_.cuMemAddressFree(address, size);
+        range.reserved_size = size + asked_alignment;
+        status = calls_.cuMemAddressReserve(&address, range.reserved_size, 0, 0, 0);
+      }
+      if (!status.ok()) return status;
+      range.reserved = address;
+      if (asked_alignment != 0) address = align_up(address, asked_alignment);
+      try {
+        ranges_.emplace(address, std::move(range));
+      } catch (const std::bad_alloc&) {
+        (void)calls_.cuMemAddressFree(range.reserved, range.reserved_size);
+        throw;
+      }
+      *base = reinterpret_cast<void*>(address);
+      return {};
+    } catch (const std::bad_alloc&) {
+      return {Status::Code::kOutOfMemory, "malloc", cudaErrorMemoryAllocation};
+    }
+  }
+
+  Status commit(void* base, Bytes size) noexcept override {
+    const std::lock_guard lock(mutex_);
+    Pages pages;
+    if (!find(base, size, &pages)) return {Status::Code::kFailed, "commit", cudaErrorInvalidValue};
+    std::vector<Page>& all = pages.range->pages;
+    if (std::all_of(all.begin() + pages.first, all.begin() + pages.last,
+                    [](const Page& page) { return page.state == Page::State::kReady; }))
+      return {};
+    // Access is given to a context's device.
+    const CudaCurrentDevice current(calls_, primary_);
+    if (!current.status().ok()) return current.status();
+    Status status;
+    for (std::size_t i = pages.first; i < pages.last && status.ok(); ++i)
+      if (all[i].state == Page::State::kNone) status = map(all[i], pages.base + i * page_);
+    for (std::size_t i = pages.first; i < pages.last && status.ok();) {
+      if (all[i].state == Page::State::kReady) {
+        ++i;
+        continue;
+      }
+      std::size_t end = i;
+      while (end < pages.last && all[end].state != Page::State::kReady) ++end;
+      status = calls_.cuMemSetAccess(pages.base + i * page_, (end - i) * page_, accesses_.data(),
+                                     access_count_);
+      i = end;
+    }
+    if (!status.ok()) {
+      undo(pages);
+      return status;
+    }
+    for (std::size_t i = pages.first; i < pages.last; ++i) {
+      if (all[i].state == Page::State::kMapped) retained_ -= page_;
+      all[i].state = Page::State::kReady;
+    }
+    return {};
+  }
+
+  Status decommit(void* base, Bytes size) noexcept override {
+    const std::lock_guard lock(mutex_);
+    Pages pages;
+    if (!find(base, size, &pages))
+      return {Status::Code::kFailed, "decommit", cudaErrorInvalidValue};
+    return unmap(*pages.range, pages.base, pages.first, pages.last);
+  }
+
+  Status release(void* base, Bytes size) noexcept override {
+    const std::lock_guard lock(mutex_);
+    const auto it = ranges_.find(reinterpret_cast<Bytes>(base));
+    if (it == ranges_.end() || it->second.size != size || it->second.released)
+      return {Status::Code::kFailed, "release", cudaErrorInvalidValue};
+    Range& range = it->second;
+    const bool was_empty = empty(range);
+    const Status unmapped = unmap(range, it->first, 0, range.pages.size());
+    if (!unmapped.ok()) return unmapped;
+    if (empty(range)) {
+      const Status status = calls_.cuMemAddressFree(range.reserved, range.reserved_size);
+      if (status.ok()) ranges_.erase(it);
+      if (status.ok() || was_empty) return status;
+    }
+    // Memory of it is gone, so nobody may go on with it: its addresses stay, unused.
+    range.released = true;
+    return {};
+  }
+
+  Status add_peer(int other) noexcept override {
+    const std::lock_guard lock(mutex_);
+    const CUmemAccessDesc access = access_of(other);
+    for (std::size_t i = 0; i < access_count_; ++i)
+      if (accesses_[i].location.id == other) return {};
+    if (access_count_ == kMaxAccesses)
+      return {Status::Code::kUnsupported, "enable_peer", cudaErrorTooManyPeers};
+    for (auto& [base, range] : ranges_) {
+      for (std::size_t i = 0; i < range.pages.size();) {
+        std::size_t end = i;
+        while (end < range.pages.size() && range.pages[end].state == Page::State::kReady) ++end;
+        if (end != i) {
+          const Status status =
+              calls_.cuMemSetAccess(base + i * page_, (end - i) * page_, &access, 1);
+          if (!status.ok()) return status;
+        }
+        i = end + 1;
+      }
+    }
+    accesses_[access_count_++] = access;
+    return {};
+  }
+
+  Status share(const void* pointer, Bytes size, CudaSharedMemory* shared) override {
+    const std::lock_guard lock(mutex_);
+    const Bytes first = align_down(reinterpret_cast<Bytes>(pointer), page_);
+    const Bytes end = reinterpret_cast<Bytes>(pointer) + size;
+    Pages pages;
+    if (size == 0 || size > kMaxBytes || end < first ||
+        !find(reinterpret_cast<void*>(first), align_up(end, page_) - first, &pages))
+      return {Status::Code::kFailed, "share", cudaErrorInvalidValue};
+    std::vector<int> descriptors;
+    for (std::size_t i = pages.first; i < pages.last; ++i) {
+      const Page& page = pages.range->pages[i];
+      if (page.state != Page::State::kReady)
+        return {Status::Code::kFailed, "share", cudaErrorInvalidValue};
+      const auto [it, fresh] = pages.range->descriptors.try_emplace(i, -1);
+      if (it->second < 0) {
+        const Status status = calls_.cuMemExportToShareableHandle(
+            &it->second, page.handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+        if (!status.ok()) {
+          pages.range->descriptors.erase(it);
+          return status;
+        }
+      }
+      descriptors.push_back(it->second);
+    }
+    shared->handle = shared_virtual_handle(page_, descriptors);
+    shared->offset = reinterpret_cast<Bytes>(pointer) - first;
+    return {};
+  }
+
+  Bytes retained_bytes() const noexcept override {
+    const std::lock_guard lock(mutex_);
+    return retained_;
+  }
+
+ private:
+  // Page numbers [first, last) of the range at `base`.
+  struct Pages {
+    Bytes base = 0;
+    Range* range = nullptr;
+    std::size_t first = 0;
+    std::size_t last = 0;
+  };
+
+  static CUmemAccessDesc access_of(int index) noexcept {
+    CUmemAccessDesc access{};
+    access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    access.location.id = index;
+    access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    return access;
+  }
+
+  static bool empty(const Range& range) noexcept {
+    return std::all_of(range.pages.begin(), range.pages.end(),
+                       [](const Page& page) { return page.state == Page::State::kNone; });
+  }
+
+  bool find(void* base, Bytes size, Pages* pages) noexcept {
+    const Bytes address = reinterpret_cast<Bytes>(base);
+    auto it = ranges_.upper_bound(address);
+    if (size == 0 || size % page_ != 0 || it == ranges_.begin()) return false;
+    --it;
+    const Bytes offset = address - it->first;
+    if (it->second.released || offset % page_ != 0 || offset > it->second.size ||
+        size > it->second.size - offset)
+      return false;
+    *pages = {it->first, &it->second, offset / page_, (offset + size) / page_};
+    return true;
+  }
+
+  Status map(Page& page, CUdeviceptr address) noexcept {
+    const Status created = calls_.cuMemCreate(&page.handle, page_, &property_, 0);
+    if (!created.ok()) return created;
+    const Status mapped = calls_.cuMemMap(address, page_, 0, page.handle, 0);
+    if (mapped.ok())
+      page.state = Page::State::kFresh;
+    else if (!calls_.cuMemRelease(page.handle).ok())
+      retained_ += page_;
+    return mapped;
+  }
+
+  Status unmap(Page& page, CUdeviceptr address) noexcept {
+    const Status status = calls_.cuMemUnmap(address, page_);
+    if (!status.ok()) return status;
+    if (!calls_.cuMemRelease(page.handle).ok()) retained_ += page_;
+    page = {};
+    return status;
+  }
+
+  // Of a commit that failed: the newest first.
+  void undo(const Pages& pages) noexcept {
+    for (std::size_t i = pages.last; i-- > pages.first;) {
+      Page& page = pages.range->pages[i];
+      if (page.state != Page::State::kFresh || unmap(page, pages.base + i * page_).ok()) continue;
+      page.state = Page::State::kMapped;
+      retained_ += page_;
+    }
+  }
+
+  // Gives pages back. Where the driver refuses all, nothing changed and that is said; where it
+  // refuses some, those are retained, and the next commit has them.
+  Status unmap(Range& range, Bytes base, std::size_t first, std::size_t last) noexcept {
+    Status failure;
+    bool any = false;
+    for (std::size_t i = first; i < last; ++i) {
+      Page& page = range.pages[i];
+      if (page.state == Page::State::kNone) continue;
+      const bool was_retained = page.state == Page::State::kMapped;
+      const Status status = unmap(page, base + i * page_);
+      if (!status.ok()) {
+        failure = status;
+        if (status.code() == Status::Code::kSticky || status.code() == Status::Code::kGone) break;
+        continue;
+      }
+      any = true;
+      if (was_retained) retained_ -= page_;
+      if (const auto shared = range.descriptors.find(i); shared != range.descriptors.end()) {
+        close(shared->second);
+        range.descriptors.erase(shared);
+      }
+    }
+    if (failure.ok() || !any) return failure;
+    for (std::size_t i = first; i < last; ++i) {
+      if (range.pages[i].state != Page::State::kReady) continue;
+      range.pages[i].state = Page::State::kMapped;
+      retained_ += page_;
+    }
+    return {};
+  }
+
+  const CudaCalls& calls_;
+  CudaPrimary& primary_;
+  const CUmemAllocationProp property_;
+  const Bytes page_;
+  mutable std::mutex mutex_;       // covers all below
+  std::map<Bytes, Range> ranges_;  // by base
+  std::array<CUmemAccessDesc, kMaxAccesses> accesses_{};
+  std::size_t access_count_ = 1;
+  Bytes retained_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<CudaDeviceMemory> make_virtual_memory(const CudaCalls& calls, CudaPrimary& primary,
+                                                      Bytes page_bytes) {
+  const auto check = [&](const Status& status) {
+    BERTH_CHECK(status.ok(), kSystem, "{} failed on cuda:{}: {}", status.call(), primary.index,
+                calls.text(status.number()));
+  };
+  CUdevice device = 0;
+  check(calls.cuDeviceGet(&device, primary.index));
+  const auto has = [&](CUdevice_attribute attribute) {
+    int value = 0;
+    check(calls.cuDeviceGetAttribute(&value, attribute, device));
+    return value != 0;
+  };
+  if (calls.cuMemAddressReserve.pointer == nullptr ||
+      !has(CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED))
+    return nullptr;
+  CUmemAllocationProp property{};
+  property.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  property.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  property.location.id = primary.index;
+  if (has(CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED))
+    property.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  if (has(CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED))
+    property.allocFlags.gpuDirectRDMACapable = 1;
+  std::size_t granularity = 0;
+  check(calls.cuMemGetAllocationGranularity(&granularity, &property,
+                                            CU_MEM_ALLOC_GRANULARITY_MINIMUM));
+  BERTH_CHECK(is_power_of_two(granularity) && page_bytes <= kMaxBytes, kSystem,
+              "pages of {} bytes on cuda:{}, whose driver maps in units of {}", page_bytes,
+              primary.index, granularity);
+  Bytes page = granularity;
+  while (page < page_bytes) page *= 2;
+  return std::make_unique<VirtualMemory>(calls, primary, property, page);
+}
+
+}  // namespace berth
