@@ -8,8 +8,10 @@
 namespace berth::packing {
 namespace {
 
-// Items that begin in half of the shortest ranges, about; of large strips more, for memory.
+// Items that begin in half of the shortest ranges, about, and how much longer the next ones are; of
+// large strips more, for memory.
 constexpr std::size_t kItems = 256, kItemsOfLarge = 1024;
+constexpr std::int64_t kStep = 2, kStepOfLarge = 4;
 constexpr std::size_t kLarge = 200'000;
 
 }  // namespace
@@ -20,15 +22,17 @@ StripFit::StripFit(const Strip& strip) : strip_(strip) {
     longest = std::max<std::int64_t>(longest, item.last - item.first);
   const std::size_t count = std::max<std::size_t>(strip.items.size(), 1);
   const std::size_t items = count > kLarge ? kItemsOfLarge : kItems;
+  const std::int64_t step = count > kLarge ? kStepOfLarge : kStep;
   std::int64_t width = static_cast<std::int64_t>(items * strip.sections / count);
   std::size_t lists = 0;
-  for (width = std::max<std::int64_t>(width, 1); 4 * width < strip.sections; width *= 2) {
+  for (width = std::max<std::int64_t>(width, 1); 4 * width < strip.sections; width *= step) {
     const auto ranges = static_cast<std::size_t>((strip.sections + width - 1) / width);
     levels_.push_back({width, lists, ranges});
     lists += ranges;
     if (width >= longest) break;
   }
-  lists_.resize(lists + 1);
+  has_whole_ = levels_.empty() || levels_.back().width < longest;
+  lists_.resize(lists + (has_whole_ ? 1 : 0));
 }
 
 void StripFit::clear() {
@@ -81,7 +85,7 @@ void StripFit::enter(std::int64_t first, std::int64_t last, Bytes begin, Bytes e
     const std::int64_t f = first + shift, l = last + shift;
     if (l <= 0 || f >= 2 * round) continue;
     const Entry entry{begin, end, static_cast<std::int32_t>(f), static_cast<std::int32_t>(l)};
-    insert(lists_.back(), entry);
+    if (has_whole_) insert(lists_.back(), entry);
     for (const Level& level : levels_) {
       // Range r covers [r w, (r + 2) w).
       const std::int64_t from = std::max<std::int64_t>(f / level.width - 1, 0);

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <span>
 #include <vector>
@@ -18,8 +19,8 @@ namespace berth::packing {
 // What is placed stands in lists in the order of offsets, one for each of some ranges of sections:
 // ranges of one length overlap by half, so that a range no longer than two of its own length holds
 // every short item. An item goes through one list, upwards, until a hole is found; it is entered
-// into all whose ranges it meets. Memory and time are O(n) lists' worth: an item of l sections
-// costs its scan and O(l / w) entries for the shortest ranges of w sections. One thread at a time.
+// into all whose ranges it meets. An item of l sections costs its scan and O(l / w) entries for the
+// shortest ranges of w sections; a million take some 300 bytes each. One thread at a time.
 class StripFit {
  public:
   // The strip must outlive it.
@@ -59,8 +60,9 @@ class StripFit {
 
   const Strip& strip_;
   std::vector<Level> levels_;  // shortest ranges first
-  std::vector<List> lists_;    // the last holds everything
-  std::vector<Chunk> pool_;
+  std::vector<List> lists_;
+  bool has_whole_ = false;  // the last of them holds everything, for what fits no range
+  std::deque<Chunk> pool_;  // grows without a second copy
   std::uint32_t used_ = 0;  // chunks
 };
 

@@ -90,6 +90,27 @@ TEST_CASE("First fit of a single lane is that of any lanes", "[place][first_fit]
   }
 }
 
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // minutes
+TEST_CASE("First fit of a single lane of many buffers is that of any lanes", "[place][first_fit]") {
+  // So many that the lists are laid out for memory.
+  std::mt19937_64 random(1);
+  Problem problem;
+  for (std::uint64_t i = 0; i < 201'000; ++i) {
+    problem.buffers.push_back({.size = 1 + random() % 1000,
+                               .birth = i,
+                               .length = 1 + random() % (i % 1000 == 0 ? 5'000 : 10)});
+  }
+  Problem more = problem;
+  more.lanes.push_back({});
+  const Conflicts single(problem), any(more);
+  FirstFit first(single), second(any);
+  const std::vector<Index> sorted = first.sorted(Order::kSize, {});
+  const auto a = first.run(sorted, Fit::kFirst, kMaxBytes, nullptr);
+  const auto b = second.run(sorted, Fit::kFirst, kMaxBytes, nullptr);
+  REQUIRE(a->offsets == b->offsets);
+}
+#endif
+
 TEST_CASE("First fit in the order of offsets puts nothing higher", "[place][order][property]") {
   for (std::uint64_t seed = 1; seed <= 100; ++seed) {
     CAPTURE(seed);
