@@ -14,7 +14,7 @@ void* address(Bytes at) noexcept { return reinterpret_cast<void*>(at); }
 }  // namespace
 
 MeteredDevice::MeteredDevice(Device& device, Watcher* watcher)
-    : device_(device), watcher_(watcher) {}
+    : ForwardingDevice(device), watcher_(watcher) {}
 
 void MeteredDevice::set_limit(Bytes limit) noexcept { limit_ = limit; }
 
@@ -194,40 +194,10 @@ void MeteredDevice::remove(Bytes first, Bytes last) {
   }
 }
 
-// --- All else goes through ----------------------------------------------------------------------
-
-const DeviceProperties& MeteredDevice::properties() const noexcept { return device_.properties(); }
 Status MeteredDevice::free_bytes(Bytes* free) noexcept {
   const Status status = device_.free_bytes(free);
   if (status.ok() && limit_ != 0) *free = std::min(*free, limit_ - std::min(limit_, held_));
   return status;
 }
-std::string MeteredDevice::describe(const Status& status) const { return device_.describe(status); }
-Status MeteredDevice::reserve_pinned(Bytes size, void** base) noexcept {
-  return device_.reserve_pinned(size, base);
-}
-Status MeteredDevice::release_pinned(void* base, Bytes size) noexcept {
-  return device_.release_pinned(base, size);
-}
-Status MeteredDevice::copy(void* to, const void* from, Bytes size, LaneKey lane,
-                           DeviceEvent* done) noexcept {
-  return device_.copy(to, from, size, lane, done);
-}
-Status MeteredDevice::record(LaneKey lane, DeviceEvent* event) noexcept {
-  return device_.record(lane, event);
-}
-Status MeteredDevice::query(DeviceEvent event, bool* complete) noexcept {
-  return device_.query(event, complete);
-}
-Status MeteredDevice::wait(LaneKey lane, DeviceEvent event) noexcept {
-  return device_.wait(lane, event);
-}
-Status MeteredDevice::synchronize(DeviceEvent event) noexcept { return device_.synchronize(event); }
-Status MeteredDevice::synchronize_all() noexcept { return device_.synchronize_all(); }
-void MeteredDevice::destroy(DeviceEvent event) noexcept { device_.destroy(event); }
-Status MeteredDevice::capturing(LaneKey lane, bool* capturing) noexcept {
-  return device_.capturing(lane, capturing);
-}
-std::uint64_t MeteredDevice::driver_calls() const noexcept { return device_.driver_calls(); }
 
 }  // namespace berth

@@ -1,10 +1,9 @@
 #pragma once
 
-#include "csrc/device/device.h"
+#include "csrc/device/forwarding_device.h"
 
 #include <cstdint>
 #include <map>
-#include <string>
 
 namespace berth {
 
@@ -17,7 +16,7 @@ namespace berth {
 //
 // Not thread-safe where memory comes and goes: one lock covers all allocators on it. The device
 // outlives it.
-class MeteredDevice final : public Device {
+class MeteredDevice final : public ForwardingDevice {
  public:
   // Hears of memory that comes and goes. Called inside the allocator's calls, so under its lock: it
   // must not call an allocator on this device.
@@ -38,25 +37,11 @@ class MeteredDevice final : public Device {
   [[nodiscard]] Bytes held() const noexcept;
   [[nodiscard]] std::uint64_t refusals() const noexcept;  // by the limit
 
-  [[nodiscard]] const DeviceProperties& properties() const noexcept override;
   Status free_bytes(Bytes* free) noexcept override;
-  [[nodiscard]] std::string describe(const Status& status) const override;
   Status reserve(Bytes size, Bytes alignment, void** base) noexcept override;
   Status commit(void* base, Bytes size, Residency residency) noexcept override;
   Status decommit(void* base, Bytes size) noexcept override;
   Status release(void* base, Bytes size) noexcept override;
-  Status reserve_pinned(Bytes size, void** base) noexcept override;
-  Status release_pinned(void* base, Bytes size) noexcept override;
-  Status copy(void* to, const void* from, Bytes size, LaneKey lane,
-              DeviceEvent* done) noexcept override;
-  Status record(LaneKey lane, DeviceEvent* event) noexcept override;
-  Status query(DeviceEvent event, bool* complete) noexcept override;
-  Status wait(LaneKey lane, DeviceEvent event) noexcept override;
-  Status synchronize(DeviceEvent event) noexcept override;
-  Status synchronize_all() noexcept override;
-  void destroy(DeviceEvent event) noexcept override;
-  Status capturing(LaneKey lane, bool* capturing) noexcept override;
-  [[nodiscard]] std::uint64_t driver_calls() const noexcept override;
 
  private:
   // Takes `size` from what the limit leaves, or says why not.
@@ -70,7 +55,6 @@ class MeteredDevice final : public Device {
   void add(Bytes first, Bytes last);
   void remove(Bytes first, Bytes last);
 
-  Device& device_;
   Watcher* const watcher_;
   Bytes limit_ = 0, held_ = 0;
   std::uint64_t refusals_ = 0;
