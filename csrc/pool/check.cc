@@ -85,7 +85,7 @@ std::string Pool::State::is_valid() const {
       bytes += chunk->size;
     }
     const auto& [want_count, want_bytes] = expected[{owner, end}];
-    if (count == want_count && bytes == want_bytes) return {};
+    if (count == want_count && bytes == want_bytes && count == tree.size()) return {};
     return fmt::format("a tree holds {} holes of {} B, its segments {} of {} B", count, bytes,
                        want_count, want_bytes);
   };

@@ -52,6 +52,7 @@ void HoleTree::rotate_up(Chunk* chunk) noexcept {
 }
 
 void HoleTree::insert(Chunk* chunk) noexcept {
+  ++size_;
   chunk->left = chunk->right = nullptr;
   chunk->largest = chunk->size;
   Chunk* parent = nullptr;
@@ -67,6 +68,7 @@ void HoleTree::insert(Chunk* chunk) noexcept {
 }
 
 void HoleTree::erase(Chunk* chunk) noexcept {
+  --size_;
   while (chunk->left != nullptr && chunk->right != nullptr)
     rotate_up(chunk->left->priority > chunk->right->priority ? chunk->left : chunk->right);
   Chunk* const parent = chunk->parent;

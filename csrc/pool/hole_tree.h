@@ -2,6 +2,7 @@
 
 #include "csrc/pool/chunk.h"
 
+#include <cstddef>
 #include <string>
 
 namespace berth {
@@ -32,6 +33,7 @@ class HoleTree {
   [[nodiscard]] Chunk* front() const noexcept;
   [[nodiscard]] static Chunk* after(const Chunk* chunk) noexcept;
 
+  [[nodiscard]] std::size_t size() const noexcept { return size_; }
   [[nodiscard]] Bytes largest() const noexcept { return root_ == nullptr ? 0 : root_->largest; }
   // The first broken invariant, empty where all is well.
   [[nodiscard]] std::string is_valid() const;
@@ -45,6 +47,7 @@ class HoleTree {
   void replace(Chunk* parent, Chunk* old_child, Chunk* child) noexcept;
 
   Chunk* root_ = nullptr;
+  std::size_t size_ = 0;
   Order order_;
 };
 

@@ -353,6 +353,7 @@ PoolStats Pool::stats() const noexcept {
   PoolStats stats = state_->stats;
   stats.waiting += state_->held;
   const auto add = [&](LaneHoles& holes) {
+    for (const HoleTree& tree : holes.trees) stats.holes += tree.size();
     stats.largest_low = std::max(stats.largest_low, holes.at(End::kLow).largest());
     stats.largest_high = std::max(stats.largest_high, holes.at(End::kHigh).largest());
   };

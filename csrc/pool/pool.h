@@ -71,6 +71,7 @@ struct PoolStats {
   Bytes waiting = 0;                        // freed, waiting for events
   Bytes largest_low = 0, largest_high = 0;  // largest hole at each end
   std::uint64_t blocks = 0;
+  std::uint64_t holes = 0;
   std::uint64_t allocations[3] = {0, 0, 0};  // by Mobility
 };
 

@@ -610,6 +610,11 @@ void Allocator::process_events() noexcept {
   state_->arena.poll_guards();
 }
 
+std::uint64_t Allocator::holes() const noexcept {
+  const std::lock_guard lock(state_->mutex);
+  return state_->pool.stats().holes;
+}
+
 void Allocator::for_each_stretch(
     const std::function<void(const PoolStretch&, bool arena)>& visit) const {
   const std::lock_guard lock(state_->mutex);

@@ -126,6 +126,9 @@ class Allocator {
   // Blocks that other lanes are done with come free.
   void process_events() noexcept;
 
+  // Free pieces of the pool's memory between blocks.
+  [[nodiscard]] std::uint64_t holes() const noexcept;
+
   // Calls `visit` for each stretch of memory that is held: those of the pool in no order, then,
   // with `arena` set, the arena's. Under the lock: `visit` must not call the allocator.
   void for_each_stretch(const std::function<void(const PoolStretch&, bool arena)>& visit) const;

@@ -83,7 +83,7 @@ void warn_of_unknown_variables() {
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
     const std::string_view text(*entry);
     const std::string_view name = text.substr(0, text.find('='));
-    if (!name.starts_with("BERTH_")) continue;
+    if (!name.starts_with("BERTH_") || name.starts_with("BERTH_STANDIN_")) continue;
     bool known = false;
     std::string names;
     for (const Setting& candidate : kSettings) {

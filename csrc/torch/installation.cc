@@ -2,14 +2,12 @@
 
 #include "csrc/core/check.h"
 #include "csrc/device/host_device.h"
+#include "csrc/torch/program.h"
 #include "csrc/torch/thread_lane.h"
 
 #include <pthread.h>
-#include <torch/headeronly/version.h>
 
-#include <charconv>
 #include <cstdlib>
-#include <string_view>
 
 namespace berth::torch {
 
@@ -17,26 +15,6 @@ namespace {
 
 // libtorch's promise to kernels (c10::gAlignment).
 constexpr Bytes kAlignment = 64;
-
-// A number that a launcher (torchrun) put into the environment, or `otherwise`.
-std::uint32_t launcher_number(const char* variable, std::uint32_t otherwise) {
-  const char* text = std::getenv(variable);
-  if (text == nullptr) return otherwise;
-  const std::string_view digits(text);
-  std::uint32_t number = 0;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
-  return error == std::errc() && end == digits.data() + digits.size() ? number : otherwise;
-}
-
-trace::Program this_program(const Config& config, const DeviceProperties& device) {
-  return {.torch_version = fmt::format("{}.{}.{}", TORCH_VERSION_MAJOR, TORCH_VERSION_MINOR,
-                                       TORCH_VERSION_PATCH),
-          .device_name = device.name,
-          .device_bytes = device.total_bytes,
-          .world_size = launcher_number("WORLD_SIZE", 1),
-          .rank = launcher_number("RANK", 0),
-          .tag = config.tag};
-}
 
 }  // namespace
 
@@ -58,6 +36,7 @@ Installation& Installation::create(const Config& config) {
   claim_first_lane();
   Installation& installation = *made.release();
   instance_.store(&installation, std::memory_order_release);
+  add_backend(installation);
   return installation;
 }
 
@@ -67,15 +46,7 @@ Stats Installation::stats() const {
   return stats;
 }
 
-void Installation::mark_step_by_user() noexcept {
-  user_marks_.store(true, std::memory_order_relaxed);
-  if (!forked()) allocator_->mark_step(thread_lane());
-}
-
-void Installation::mark_step_by_optimizer() noexcept {
-  if (!user_marks_.load(std::memory_order_relaxed) && !forked())
-    allocator_->mark_step(thread_lane());
-}
+void Installation::mark_step() noexcept { allocator_->mark_step(thread_lane()); }
 
 // A child of a child needs no handlers any more: nothing of berth runs in either.
 void Installation::before_fork() noexcept {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "csrc/runtime/allocator.h"
+#include "csrc/torch/backend.h"
 
 #include <atomic>
 #include <memory>
@@ -14,7 +15,7 @@ namespace berth::torch {
 // handed out and taken back afterwards. In a forked child the arena is another process's plan of
 // this memory: requests go to the system's allocator, and blocks from before the fork stay where
 // they are until the child ends.
-class Installation {
+class Installation final : public Backend {
  public:
   // The one of this process; null before create().
   [[nodiscard]] static Installation* get() noexcept {
@@ -34,10 +35,8 @@ class Installation {
   // The allocator's counters; foreign frees are misuses, too.
   [[nodiscard]] Stats stats() const;
 
-  // A step of the calling thread ends. Marks of the user's own silence those that are guessed from
-  // ranges of optimizers.
-  void mark_step_by_user() noexcept;
-  void mark_step_by_optimizer() noexcept;
+  [[nodiscard]] Recorder* recorder() noexcept override { return allocator_->recorder(); }
+  void mark_step() noexcept override;
 
  private:
   explicit Installation(const Config& config);
@@ -50,7 +49,6 @@ class Installation {
   std::unique_ptr<Device> device_;
   std::unique_ptr<Allocator> allocator_;
   std::atomic<bool> forked_{false};
-  std::atomic<bool> user_marks_{false};
   std::atomic<std::uint64_t> foreign_frees_{0};
 };
 

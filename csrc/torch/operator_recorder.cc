@@ -1,7 +1,7 @@
 #include "csrc/torch/operator_recorder.h"
 
+#include "csrc/torch/backend.h"
 #include "csrc/torch/block_roles.h"
-#include "csrc/torch/installation.h"
 #include "csrc/torch/operator_traits.h"
 
 #include <ATen/EmptyTensor.h>
@@ -10,6 +10,7 @@
 #include <ATen/record_function.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <map>
 #include <mutex>
@@ -233,23 +234,41 @@ class OperatorRecorder {
   std::unordered_map<std::uint64_t, trace::ThreadId> threads_;  // by libtorch's number
 };
 
-// Never destroyed: operators may run in static destructors.
-OperatorRecorder* the_recorder = nullptr;
+// One an allocator. Never destroyed: operators may run in static destructors.
+std::array<std::atomic<OperatorRecorder*>, kMaxBackends> recorders{};
+
+struct Opens : at::ObserverContext {
+  std::array<std::unique_ptr<at::ObserverContext>, kMaxBackends> of;
+};
 
 std::unique_ptr<at::ObserverContext> begin(const at::RecordFunction& function) {
-  if (Installation::get()->forked()) return nullptr;
-  return the_recorder->begin(function);
+  if (in_forked_child()) return nullptr;
+  auto opens = std::make_unique<Opens>();
+  for (std::size_t n = 0; n < recorders.size(); ++n)
+    if (OperatorRecorder* const one = recorders[n].load(std::memory_order_acquire))
+      opens->of[n] = one->begin(function);
+  return opens;
 }
 
 void end(const at::RecordFunction& function, at::ObserverContext* context) {
-  if (context != nullptr) the_recorder->end(function, static_cast<const Open&>(*context));
+  if (context == nullptr) return;
+  const auto& opens = static_cast<const Opens&>(*context);
+  for (std::size_t n = 0; n < recorders.size(); ++n)
+    if (opens.of[n] != nullptr)
+      recorders[n].load()->end(function, static_cast<const Open&>(*opens.of[n]));
 }
 
 }  // namespace
 
-void record_operators(Installation& installation) {
-  the_recorder =
-      new OperatorRecorder(installation.allocator(), *installation.allocator().recorder());
+void record_operators(Allocator& allocator) {
+  auto* const added = new OperatorRecorder(allocator, *allocator.recorder());
+  bool first = true;
+  for (auto& one : recorders) {
+    OperatorRecorder* none = nullptr;
+    if (one.compare_exchange_strong(none, added)) break;
+    first = false;
+  }
+  if (!first) return;
   at::addGlobalCallback(
       at::RecordFunctionCallback(begin, end)
           .needsInputs(true)

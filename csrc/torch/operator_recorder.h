@@ -1,8 +1,8 @@
 #pragma once
 
-namespace berth::torch {
+#include "csrc/runtime/allocator.h"
 
-class Installation;
+namespace berth::torch {
 
 // BERTH_RECORD=operators: from now on, for the life of the process, every operator and autograd
 // node that libtorch runs goes into the trace with its operands and the roles of their blocks, from
@@ -22,9 +22,10 @@ class Installation;
 //     says that it writes an argument. What a schema does not say (batch norm's running statistics)
 //     is not seen.
 //
-// Tensors without memory of berth's have block 0. Requires the installation in mode record. Costs
+// Tensors without memory of berth's have block 0. Requires an allocator in mode record, at
+// most kMaxBackends of them. Costs
 // about 5 us an operator (nested ones counted) with libtorch's own share: 3 % of a step of the GPT
 // of bench/train (4,500 operators), 11 % at a batch of 1.
-void record_operators(Installation& installation);
+void record_operators(Allocator& allocator);
 
 }  // namespace berth::torch

@@ -1,10 +1,12 @@
 #include "csrc/torch/range_observer.h"
 
-#include "csrc/torch/installation.h"
+#include "csrc/torch/backend.h"
 #include "csrc/torch/range_numbers.h"
 
 #include <ATen/record_function.h>
 
+#include <array>
+#include <atomic>
 #include <string_view>
 
 namespace berth::torch {
@@ -12,39 +14,46 @@ namespace berth::torch {
 namespace {
 
 struct Range : at::ObserverContext {
-  std::uint64_t number = 0;
+  std::array<std::uint64_t, kMaxBackends> numbers{};  // in each backend's trace; 0: not in it
   bool optimizer_step = false;
 };
 
 std::unique_ptr<at::ObserverContext> begin(const at::RecordFunction& function) {
-  Installation& installation = *Installation::get();
-  if (installation.forked()) return nullptr;
+  if (in_forked_child()) return nullptr;
   const std::string_view name = function.name();
   // PyTorch's name for one call of an optimizer's step(), whichever optimizer it is.
   const bool optimizer_step = name.starts_with("Optimizer.step#");
-  Recorder* recorder = installation.allocator().recorder();
-  if (recorder == nullptr && !optimizer_step) return nullptr;
-  auto range = std::make_unique<Range>();
-  range->optimizer_step = optimizer_step;
-  if (recorder != nullptr)
-    range->number = begin_range(
+  std::unique_ptr<Range> range;
+  if (optimizer_step) range = std::make_unique<Range>();
+  for (int n = 0; n < kMaxBackends; ++n) {
+    Backend* const one = backend(n);
+    Recorder* const recorder = one == nullptr ? nullptr : one->recorder();
+    if (recorder == nullptr) continue;
+    if (range == nullptr) range = std::make_unique<Range>();
+    range->numbers[static_cast<std::size_t>(n)] = begin_range(
         *recorder, name, optimizer_step ? trace::RangeKind::kPhase : trace::RangeKind::kUser);
+  }
+  if (range != nullptr) range->optimizer_step = optimizer_step;
   return range;
 }
 
 void end(const at::RecordFunction&, at::ObserverContext* context) {
   if (context == nullptr) return;
   const auto& range = static_cast<const Range&>(*context);
-  Installation& installation = *Installation::get();
-  if (range.number != 0)
-    if (Recorder* recorder = installation.allocator().recorder())
-      recorder->append(trace::RangeEnd{.range = range.number});
-  if (range.optimizer_step) installation.mark_step_by_optimizer();
+  for (int n = 0; n < kMaxBackends; ++n) {
+    const std::uint64_t number = range.numbers[static_cast<std::size_t>(n)];
+    if (number == 0) continue;
+    if (Recorder* const recorder = backend(n)->recorder())
+      recorder->append(trace::RangeEnd{.range = number});
+  }
+  if (range.optimizer_step) mark_step_by_optimizer();
 }
 
 }  // namespace
 
 void observe_ranges() {
+  static std::atomic_flag done;
+  if (done.test_and_set()) return;
   at::addGlobalCallback(
       at::RecordFunctionCallback(begin, end).scopes({at::RecordScope::USER_SCOPE}));
 }

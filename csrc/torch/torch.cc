@@ -41,15 +41,13 @@ void install(const Config& config) {
   set_cpu_allocator(*here);
   observe_ranges();
   if (config.record == RecordDetail::kOperators && here->allocator().recorder() != nullptr)
-    record_operators(*here);
+    record_operators(here->allocator());
   is_installed.store(true, std::memory_order_release);
 }
 
 bool installed() noexcept { return is_installed.load(std::memory_order_acquire); }
 
-void mark_step() noexcept {
-  if (Installation* here = Installation::get()) here->mark_step_by_user();
-}
+void mark_step() noexcept { mark_step_by_user(); }
 
 Stats stats() {
   Installation* const here = Installation::get();

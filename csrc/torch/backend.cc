@@ -1,0 +1,54 @@
+#include "csrc/torch/backend.h"
+
+#include "csrc/core/check.h"
+
+#include <pthread.h>
+
+#include <array>
+#include <atomic>
+
+namespace berth::torch {
+namespace {
+
+std::array<std::atomic<Backend*>, kMaxBackends> backends{};
+std::atomic<bool> user_marks{false};
+std::atomic<bool> forked{false};
+
+void mark_all() noexcept {
+  if (in_forked_child()) return;
+  for (const auto& one : backends)
+    if (Backend* const here = one.load(std::memory_order_acquire)) here->mark_step();
+}
+
+}  // namespace
+
+void add_backend(Backend& added) {
+  [[maybe_unused]] static const bool registered = [] {
+    BERTH_CHECK(::pthread_atfork(
+                    nullptr, nullptr, +[] { forked.store(true); }) == 0,
+                kSystem, "pthread_atfork has no memory left to register berth's handlers");
+    return true;
+  }();
+  for (auto& one : backends) {
+    Backend* none = nullptr;
+    if (one.compare_exchange_strong(none, &added)) return;
+  }
+}
+
+Backend* backend(int n) noexcept {
+  return n < kMaxBackends ? backends[static_cast<std::size_t>(n)].load(std::memory_order_acquire)
+                          : nullptr;
+}
+
+void mark_step_by_user() noexcept {
+  user_marks.store(true, std::memory_order_relaxed);
+  mark_all();
+}
+
+void mark_step_by_optimizer() noexcept {
+  if (!user_marks.load(std::memory_order_relaxed)) mark_all();
+}
+
+bool in_forked_child() noexcept { return forked.load(std::memory_order_relaxed); }
+
+}  // namespace berth::torch

@@ -1,0 +1,33 @@
+#pragma once
+
+#include "csrc/trace/recorder.h"
+
+namespace berth::torch {
+
+// One installed allocator, the CPU's or CUDA's, as those see it who listen to libtorch: ranges,
+// optimizers, the program's own marks. Thread-safe.
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  // Where its trace goes; null unless it records.
+  [[nodiscard]] virtual Recorder* recorder() noexcept = 0;
+  // A step of the calling thread ends.
+  virtual void mark_step() noexcept = 0;
+};
+
+inline constexpr int kMaxBackends = 2;
+
+// Adds one for the life of the process. At most kMaxBackends.
+void add_backend(Backend& backend);
+// The n-th added, or null.
+[[nodiscard]] Backend* backend(int n) noexcept;
+
+// A step ends, for all of them. Marks of the user's own silence those that are guessed from ranges
+// of optimizers.
+void mark_step_by_user() noexcept;
+void mark_step_by_optimizer() noexcept;
+
+// Whether this is a forked child of a process that installed berth: nothing of berth runs in it.
+[[nodiscard]] bool in_forked_child() noexcept;
+
+}  // namespace berth::torch

@@ -1,0 +1,429 @@
+#include "csrc/torch/cuda/cuda_allocator.h"
+
+#include <berth/error.h>
+#include <berth/warnings.h>
+
+#include <c10/core/AllocatorConfig.h>
+#include <c10/cuda/CUDAAllocatorConfig.h>
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAFunctions.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace berth::torch {
+namespace {
+
+using c10::CachingAllocator::AcceleratorAllocatorConfig;
+using c10::CachingDeviceAllocator::DeviceStats;
+using c10::cuda::CUDACachingAllocator::AllocatorConfigInfo;
+using c10::cuda::CUDACachingAllocator::AllocatorState;
+using c10::cuda::CUDACachingAllocator::CheckpointDelta;
+using c10::cuda::CUDACachingAllocator::ShareableHandle;
+using c10::cuda::CUDACachingAllocator::SnapshotInfo;
+using c10::cuda::CUDACachingAllocator::StreamSegmentSize;
+
+constexpr std::size_t kMaxAnnotations = 10000;
+
+void check(const CudaDevice& device, const Status& status, const char* what) {
+  TORCH_CHECK(status.ok(), "berth: ", what, ": ", device.describe(status));
+}
+
+}  // namespace
+
+std::atomic<CudaAllocator*> CudaAllocator::instance_{nullptr};
+
+CudaAllocator::CudaAllocator(Config config) : config_(std::move(config)) {}
+
+// --- GPUs ---------------------------------------------------------------------------------------
+
+Gpu& CudaAllocator::gpu(c10::DeviceIndex device) {
+  TORCH_CHECK(device >= 0 && device < device_count_.load() && device < kMaxGpus,
+              "Invalid device argument ", static_cast<int>(device), ": did you call init?");
+  auto& slot = gpus_[static_cast<std::size_t>(device)];
+  if (Gpu* const made = slot.load(std::memory_order_acquire)) [[likely]]
+    return *made;
+  const std::lock_guard lock(mutex_);
+  if (Gpu* const made = slot.load()) return *made;
+  try {
+    auto made = std::make_unique<Gpu>(
+        device, config_, [this](std::int64_t index, Bytes asked, Bytes total, Bytes free) {
+          std::vector<c10::cuda::CUDACachingAllocator::OutOfMemoryObserver> observers;
+          {
+            const std::lock_guard held(mutex_);
+            observers = observers_;
+          }
+          for (const auto& observer : observers) observer(index, asked, total, free);
+        });
+    make_ready(*made);
+    slot.store(made.get(), std::memory_order_release);
+    return *made.release();
+  } catch (const Error& error) {
+    TORCH_CHECK(false, "berth: ", error.what());
+  }
+}
+
+// What was set before the GPU was used.
+void CudaAllocator::make_ready(Gpu& gpu) {
+  gpu.set_caching(caching_.load());
+  if (history_.enabled) gpu.set_history(history_);
+  for (const History::Tracker& tracker : trackers_) gpu.attach_tracker(tracker);
+  const double fraction =
+      c10::cuda::CUDACachingAllocator::CUDAAllocatorConfig::per_process_memory_fraction();
+  if (fraction < 1.0) gpu.set_memory_fraction(fraction);
+}
+
+std::vector<Gpu*> CudaAllocator::gpus() const noexcept {
+  std::vector<Gpu*> made;
+  for (int index = 0; index < device_count_.load(); ++index)
+    if (Gpu* const one = gpus_[static_cast<std::size_t>(index)].load()) made.push_back(one);
+  return made;
+}
+
+Gpu& CudaAllocator::current_gpu(c10::DeviceIndex* device) {
+  C10_CUDA_CHECK(c10::cuda::GetDevice(device));
+  return gpu(*device);
+}
+
+Gpu* CudaAllocator::owner_of(const void* address) const {
+  for (int index = 0; index < device_count_.load(); ++index) {
+    Gpu* const one = gpus_[static_cast<std::size_t>(index)].load(std::memory_order_acquire);
+    if (one != nullptr && one->contains(address)) return one;
+  }
+  return nullptr;
+}
+
+void CudaAllocator::mark_step() noexcept {
+  if (forked()) return;
+  for (Gpu* const one : gpus()) {
+    try {
+      one->mark_step(
+          c10::cuda::getCurrentCUDAStream(static_cast<c10::DeviceIndex>(one->device().index())));
+    } catch (...) {  // no current stream: no step
+    }
+  }
+}
+
+void CudaAllocator::init(int device_count) {
+  const std::lock_guard lock(mutex_);
+  if (device_count > kMaxGpus)
+    warn("too-many-gpus",
+         fmt::format("{} GPUs are there, berth serves the first {}", device_count, kMaxGpus));
+  device_count_.store(std::max(device_count_.load(), std::min(device_count, kMaxGpus)));
+}
+
+bool CudaAllocator::initialized() { return device_count_.load() > 0; }
+
+// --- Blocks -------------------------------------------------------------------------------------
+
+c10::DataPtr CudaAllocator::allocate(std::size_t size) {
+  c10::DeviceIndex device = 0;
+  Gpu& here = current_gpu(&device);
+  TORCH_CHECK(!forked(), "berth: CUDA memory was asked for in a forked child");
+  void* const block =
+      size == 0 ? nullptr : here.allocate(size, c10::cuda::getCurrentCUDAStream(device));
+  return {block, block, &delete_block, c10::Device(c10::DeviceType::CUDA, device)};
+}
+
+c10::DeleterFnPtr CudaAllocator::raw_deleter() const { return &delete_block; }
+
+void CudaAllocator::delete_block(void* block) noexcept {
+  if (block == nullptr) return;
+  CudaAllocator& here = *get();
+  if (here.take_back(block)) return;
+  static std::atomic<bool> warned{false};
+  if (warned.exchange(true)) return;
+  try {
+    warn("unknown-pointer",
+         fmt::format("{} was freed, which lies in no memory of berth; berth leaves it alone and "
+                     "counts further ones",
+                     block));
+  } catch (...) {  // no memory for the text
+  }
+}
+
+bool CudaAllocator::take_back(void* block) noexcept {
+  if (forked()) return true;  // the parent's
+  for (int index = 0; index < device_count_.load(std::memory_order_relaxed); ++index) {
+    Gpu* const one = gpus_[static_cast<std::size_t>(index)].load(std::memory_order_acquire);
+    if (one != nullptr && one->free(block)) return true;
+  }
+  return false;
+}
+
+void* CudaAllocator::raw_alloc(std::size_t size) {
+  if (size == 0) return nullptr;
+  c10::DeviceIndex device = 0;
+  Gpu& here = current_gpu(&device);
+  TORCH_CHECK(!forked(), "berth: CUDA memory was asked for in a forked child");
+  return here.allocate(size, c10::cuda::getCurrentCUDAStream(device));
+}
+
+void* CudaAllocator::raw_alloc_with_stream(std::size_t size, cudaStream_t stream) {
+  if (size == 0) return nullptr;
+  c10::DeviceIndex device = 0;
+  Gpu& here = current_gpu(&device);
+  TORCH_CHECK(!forked(), "berth: CUDA memory was asked for in a forked child");
+  return here.allocate(size, stream);
+}
+
+void CudaAllocator::raw_delete(void* block) {
+  if (block == nullptr) return;
+  TORCH_CHECK(take_back(block), "invalid device pointer: ", block, " lies in no memory of berth");
+}
+
+void CudaAllocator::recordStream(const c10::DataPtr& block, c10::cuda::CUDAStream stream) {
+  // Memory of other allocators (shared by another process, of a MemPool's own) is none of ours.
+  if (!block.get() || block.get_deleter() != &delete_block) return;
+  for (Gpu* const one : gpus())
+    if (one->record_use(block.get(), stream)) return;
+}
+
+void CudaAllocator::copy_data(void* to, const void* from, std::size_t size) const {
+  if (size == 0) return;
+  Gpu* const here = owner_of(to);
+  TORCH_CHECK(here != nullptr, "berth: ", to, " lies in no memory of berth");
+  const int index = here->device().index();
+  const auto stream = c10::cuda::getCurrentCUDAStream(static_cast<c10::DeviceIndex>(index));
+  check(here->device(),
+        here->device().copy_peer(to, index, from, index, size, stream.stream(), true),
+        "cannot copy a block");
+}
+
+// --- Statistics and limits ----------------------------------------------------------------------
+
+void CudaAllocator::emptyCache(c10::MempoolId_t pool) {
+  for (Gpu* const one : gpus()) one->empty_cache(pool);
+}
+
+DeviceStats CudaAllocator::getDeviceStats(c10::DeviceIndex device) {
+  TORCH_CHECK(device >= 0 && device < device_count_.load(), "Invalid device argument.");
+  Gpu* const one = gpus_[static_cast<std::size_t>(device)].load();
+  return one == nullptr ? Statistics().get(0) : one->statistics();
+}
+
+void CudaAllocator::resetAccumulatedStats(c10::DeviceIndex device) {
+  gpu(device).reset_accumulated();
+}
+
+void CudaAllocator::resetPeakStats(c10::DeviceIndex device) { gpu(device).reset_peak(); }
+
+std::pair<std::size_t, std::size_t> CudaAllocator::getMemoryInfo(c10::DeviceIndex device) {
+  Gpu& one = gpu(device);
+  Bytes free = 0;
+  check(one.device(), one.device().free_bytes(&free), "cannot ask how much memory is free");
+  return {free, one.total()};
+}
+
+double CudaAllocator::getMemoryFraction(c10::DeviceIndex device) {
+  return gpu(device).memory_fraction();
+}
+
+void CudaAllocator::setMemoryFraction(double fraction, c10::DeviceIndex device) {
+  TORCH_CHECK(0 <= fraction && fraction <= 1, "invalid fraction:", fraction,
+              ". Please set within [0, 1].");
+  gpu(device).set_memory_fraction(fraction);
+}
+
+// The pools' ranges belong to no stream, so there is nothing to say of a stream's.
+std::vector<StreamSegmentSize> CudaAllocator::getExpandableSegmentSizes(c10::DeviceIndex) {
+  return {};
+}
+
+void CudaAllocator::enable(bool value) {
+  caching_.store(value);
+  for (Gpu* const one : gpus()) one->set_caching(value);
+}
+
+void CudaAllocator::cacheInfo(c10::DeviceIndex device, std::size_t* largest) {
+  Gpu& one = gpu(device);
+  // A zero asks for a guess from what the device has.
+  if (*largest == 0) *largest = one.free_bytes();
+  *largest = std::max<std::size_t>(*largest, one.largest_block());
+}
+
+void* CudaAllocator::getBaseAllocation(void* block, std::size_t* size) {
+  Gpu* const one = owner_of(block);
+  TORCH_CHECK(one != nullptr, "invalid device pointer: ", block);
+  return one->base_of(block, size);
+}
+
+// --- Snapshots and history ----------------------------------------------------------------------
+
+SnapshotInfo CudaAllocator::snapshot(c10::MempoolId_t pool, bool include_traces) {
+  SnapshotInfo result;
+  const auto to_ns = clock_.makeConverter();
+  const bool one_pool = pool != c10::MempoolId_t{0, 0};
+  for (int index = 0; index < device_count_.load(); ++index) {
+    Gpu* const one = gpus_[static_cast<std::size_t>(index)].load();
+    if (one == nullptr) {
+      if (include_traces) result.device_traces.emplace_back();
+      continue;
+    }
+    one->note_snapshot();
+    one->add_segments(one_pool ? std::optional(pool) : std::nullopt, &result.segments);
+    if (!include_traces) continue;
+    result.device_traces.push_back(one->history_entries());
+    for (History::Entry& entry : result.device_traces.back())
+      entry.time_.t_ = to_ns(entry.time_.approx_t_) / 1000;
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    result.external_annotations = annotations_;
+  }
+  for (auto& annotation : result.external_annotations)
+    annotation.time_.t_ = to_ns(annotation.time_.approx_t_) / 1000;
+  AllocatorConfigInfo& info = result.config_metadata;
+  info = {};
+  info.garbage_collection_threshold = AcceleratorAllocatorConfig::garbage_collection_threshold();
+  info.max_split_size = AcceleratorAllocatorConfig::max_split_size();
+  info.expandable_segments = AcceleratorAllocatorConfig::use_expandable_segments();
+  info.last_allocator_settings = AcceleratorAllocatorConfig::last_allocator_settings();
+  info.roundup_power2_divisions = AcceleratorAllocatorConfig::roundup_power2_divisions();
+  using Settings = c10::cuda::CUDACachingAllocator::CUDAAllocatorConfig;
+  info.pinned_num_register_threads = Settings::pinned_num_register_threads();
+  info.pinned_use_host_register = Settings::pinned_use_cuda_host_register();
+  info.release_lock_on_malloc = Settings::release_lock_on_cudamalloc();
+  info.graph_capture_record_stream_reuse = Settings::graph_capture_record_stream_reuse();
+  return result;
+}
+
+bool CudaAllocator::isHistoryEnabled() {
+  c10::DeviceIndex device = 0;
+  C10_CUDA_CHECK(c10::cuda::GetDevice(&device));
+  const std::lock_guard lock(mutex_);
+  return history_.enabled;
+}
+
+void CudaAllocator::recordHistory(bool enabled,
+                                  c10::CachingDeviceAllocator::CreateContextFn create_context,
+                                  std::size_t max_entries,
+                                  c10::CachingDeviceAllocator::RecordContext when, bool clear,
+                                  const std::vector<std::string>& skip_actions) {
+  History::Settings settings;
+  settings.enabled = enabled;
+  if (enabled) {
+    settings.create_context = create_context;
+    settings.max_entries = max_entries;
+    settings.when = when;
+    settings.skip_actions = skip_actions;
+  }
+  settings.clear = clear;
+  const std::lock_guard lock(mutex_);
+  history_ = settings;
+  if (!enabled || clear) annotations_.clear();
+  for (Gpu* const one : gpus()) one->set_history(settings);
+}
+
+void CudaAllocator::recordAnnotation(
+    const std::vector<std::pair<std::string, std::string>>& pairs) {
+  c10::DeviceIndex device = 0;
+  C10_CUDA_CHECK(c10::cuda::GetDevice(&device));
+  c10::CachingDeviceAllocator::AnnotationEntry entry(device, c10::getApproximateTime());
+  for (const auto& [key, value] : pairs) entry.recordUserMetadata(key, value);
+  const std::lock_guard lock(mutex_);
+  if (annotations_.size() == kMaxAnnotations) annotations_.erase(annotations_.begin());
+  annotations_.push_back(std::move(entry));
+}
+
+void CudaAllocator::pushCompileContext(std::string& name) { compile_contexts().push_back(name); }
+
+void CudaAllocator::popCompileContext() {
+  if (!compile_contexts().empty()) compile_contexts().pop_back();
+}
+
+void CudaAllocator::setUserMetadata(const std::string& metadata) { user_metadata() = metadata; }
+
+std::string CudaAllocator::getUserMetadata() { return user_metadata(); }
+
+void CudaAllocator::attachOutOfMemoryObserver(
+    c10::cuda::CUDACachingAllocator::OutOfMemoryObserver observer) {
+  const std::lock_guard lock(mutex_);
+  observers_.push_back(std::move(observer));
+}
+
+void CudaAllocator::attachAllocatorTraceTracker(
+    c10::CachingDeviceAllocator::AllocatorTraceTracker tracker) {
+  const std::lock_guard lock(mutex_);
+  for (Gpu* const one : gpus()) one->attach_tracker(tracker);
+  trackers_.push_back(std::move(tracker));
+}
+
+// --- Private pools ------------------------------------------------------------------------------
+
+void CudaAllocator::beginAllocateToPool(c10::DeviceIndex device, c10::MempoolId_t pool,
+                                        std::function<bool(cudaStream_t)> filter) {
+  gpu(device).begin_pool(pool, std::move(filter));
+}
+
+void CudaAllocator::endAllocateToPool(c10::DeviceIndex device, c10::MempoolId_t pool) {
+  gpu(device).end_pool(pool);
+}
+
+void CudaAllocator::releasePool(c10::DeviceIndex device, c10::MempoolId_t pool) {
+  gpu(device).release_pool(pool);
+}
+
+int CudaAllocator::getPoolUseCount(c10::DeviceIndex device, c10::MempoolId_t pool) {
+  return gpu(device).pool_uses(pool);
+}
+
+void CudaAllocator::createOrIncrefPool(c10::DeviceIndex device, c10::MempoolId_t pool,
+                                       std::shared_ptr<CUDAAllocator> source) {
+  gpu(device).create_or_use_pool(pool, std::move(source));
+}
+
+void CudaAllocator::setUseOnOOM(c10::DeviceIndex device, c10::MempoolId_t pool, bool use_on_oom) {
+  gpu(device).set_use_on_oom(pool, use_on_oom);
+}
+
+void CudaAllocator::setNoSplit(c10::DeviceIndex, c10::MempoolId_t) {}
+
+bool CudaAllocator::checkPoolLiveAllocations(c10::DeviceIndex device, c10::MempoolId_t pool,
+                                             const std::unordered_set<void*>& expected) {
+  return gpu(device).pool_blocks_are(pool, expected);
+}
+
+std::shared_ptr<AllocatorState> CudaAllocator::getCheckpointState(c10::DeviceIndex device,
+                                                                  c10::MempoolId_t pool) {
+  return gpu(device).pool_state(pool);
+}
+
+CheckpointDelta CudaAllocator::setCheckpointPoolState(c10::DeviceIndex device,
+                                                      std::shared_ptr<AllocatorState> state) {
+  TORCH_CHECK(state != nullptr, "berth: no state of a memory pool was given");
+  return gpu(device).restore_pool(*state, &delete_block);
+}
+
+// --- Other processes and GPUs -------------------------------------------------------------------
+
+ShareableHandle CudaAllocator::shareIpcHandle(void* block) {
+  Gpu* const one = owner_of(block);
+  TORCH_CHECK(one != nullptr, "invalid device pointer: ", block);
+  CudaSharedMemory shared = one->share(block);
+  return {static_cast<std::ptrdiff_t>(shared.offset), std::move(shared.handle)};
+}
+
+std::shared_ptr<void> CudaAllocator::getIpcDevPtr(std::string handle) {
+  c10::DeviceIndex device = 0;
+  Gpu& here = current_gpu(&device);
+  std::shared_ptr<void> base;
+  check(here.device(), here.device().open_shared(handle, &base),
+        "cannot map memory that another process shared");
+  return base;
+}
+
+void CudaAllocator::enablePeerAccess(c10::DeviceIndex device, c10::DeviceIndex reached) {
+  Gpu& one = gpu(reached);
+  check(one.device(), one.device().enable_peer(device), "cannot let another GPU reach this one");
+}
+
+cudaError_t CudaAllocator::memcpyAsync(void* to, int to_device, const void* from, int from_device,
+                                       std::size_t size, cudaStream_t stream, bool p2p_enabled) {
+  Gpu& here = gpu(static_cast<c10::DeviceIndex>(to_device));
+  return CudaDevice::error_of(here.device().copy_peer(
+      to, to_device, from, from_device, size, stream, p2p_enabled || to_device == from_device));
+}
+
+}  // namespace berth::torch

@@ -1,0 +1,165 @@
+#include "csrc/core/check.h"
+#include "csrc/cuda/cuda_device.h"
+#include "csrc/plan/file.h"
+#include "csrc/torch/backend.h"
+#include "csrc/torch/cuda/cuda_allocator.h"
+#include "csrc/torch/range_observer.h"
+
+#include <berth/torch_cuda.h>
+#include <berth/warnings.h>
+
+#include <c10/core/AllocatorConfig.h>
+#include <c10/core/DeviceType.h>
+#include <fmt/format.h>
+#include <pthread.h>
+#include <torch/csrc/cuda/CUDAPluggableAllocator.h>
+#include <torch/headeronly/version.h>
+
+#include <cstdlib>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+
+// Of libtorch_cpu: its version, major and minor in the two highest bytes (torch/csrc/inductor/
+// aoti_torch/c/shim.h).
+extern "C" std::uint64_t aoti_torch_abi_version();
+
+namespace berth::torch {
+namespace {
+
+std::atomic<bool> is_installed{false};
+
+// CUDA as those see it who listen to libtorch.
+class CudaBackend final : public Backend {
+ public:
+  explicit CudaBackend(CudaAllocator& allocator) : allocator_(allocator) {}
+  // Of the first GPU that was used: a process that trains on several writes a trace each, and
+  // ranges go into one.
+  [[nodiscard]] Recorder* recorder() noexcept override {
+    const auto gpus = allocator_.gpus();
+    return gpus.empty() ? nullptr : gpus.front()->planned().recorder();
+  }
+  void mark_step() noexcept override { allocator_.mark_step(); }
+
+ private:
+  CudaAllocator& allocator_;
+};
+
+void check_libtorch() {
+  const std::uint64_t loaded = aoti_torch_abi_version() >> 48;
+  constexpr std::uint64_t built = (std::uint64_t{TORCH_VERSION_MAJOR} << 8) | TORCH_VERSION_MINOR;
+  BERTH_CHECK(loaded == built, kUsage,
+              "berth was built for libtorch {}.{}, {}.{} is loaded: build it with that one",
+              TORCH_VERSION_MAJOR, TORCH_VERSION_MINOR, loaded >> 8, loaded & 0xff);
+}
+
+void check_door() {
+  const auto* const current = c10::cuda::CUDACachingAllocator::allocator.load();
+  BERTH_CHECK(
+      current == nullptr ||
+          !const_cast<c10::cuda::CUDACachingAllocator::CUDAAllocator*>(current)->initialized(),
+      kUsage,
+      "CUDA is in use already, so its allocator cannot be replaced any more. Move "
+      "berth::torch::install_cuda() (Python: berth.install()) before the first call that "
+      "initialises CUDA: set_device, current_device, get_device_name, is_bf16_supported, "
+      "synchronize, mem_get_info, any CUDA tensor, pin_memory, _record_memory_history, an "
+      "out-of-memory observer, set_per_process_memory_fraction, reset_peak_memory_stats, MemPool, "
+      "get_rng_state");
+}
+
+// Settings of PyTorch that berth has no use for.
+void name_ignored_settings() {
+  const char* text = std::getenv("PYTORCH_ALLOC_CONF");
+  if (text == nullptr) text = std::getenv("PYTORCH_CUDA_ALLOC_CONF");
+  if (text == nullptr) return;
+  const std::string_view settings(text);
+  std::string ignored;
+  for (const std::string_view name : {"max_split_size_mb", "garbage_collection_threshold",
+                                      "max_non_split_rounding_mb", "large_segment_size_mb"}) {
+    if (settings.find(name) == std::string_view::npos) continue;
+    ignored += ignored.empty() ? "" : ", ";
+    ignored += name;
+  }
+  if (settings.find("backend") != std::string_view::npos)
+    ignored += ignored.empty() ? "backend" : ", backend";
+  if (!ignored.empty())
+    warn("settings-ignored",
+         fmt::format("PYTORCH_ALLOC_CONF asks for {}, which berth's CUDA allocator does not have",
+                     ignored));
+}
+
+// A plan that cannot be read is better known now than at the first request.
+void check_plan(const Config& config) {
+  if (config.mode != Mode::kServe || config.plan.find('{') != std::string::npos) return;
+  (void)read_plan(config.plan);
+}
+
+void before_fork() noexcept {
+  if (CudaAllocator* const here = CudaAllocator::get(); here != nullptr && !here->forked())
+    for (Gpu* const gpu : here->gpus()) gpu->before_fork();
+}
+void after_fork_in_parent() noexcept {
+  if (CudaAllocator* const here = CudaAllocator::get(); here != nullptr && !here->forked())
+    for (Gpu* const gpu : here->gpus()) gpu->after_fork_in_parent();
+}
+void after_fork_in_child() noexcept {
+  CudaAllocator* const here = CudaAllocator::get();
+  if (here == nullptr || here->forked()) return;
+  for (Gpu* const gpu : here->gpus()) gpu->after_fork_in_child();
+  here->set_forked();
+}
+
+// The driver may go before the last tensor does.
+void at_exit() noexcept {
+  CudaAllocator* const here = CudaAllocator::get();
+  if (here == nullptr || here->forked()) return;
+  for (Gpu* const gpu : here->gpus()) gpu->shut_down();
+  set_cuda_over(true);
+}
+
+void make_installation(const Config& config) {
+  check_libtorch();
+  check_door();
+  check_plan(config);
+  name_ignored_settings();
+  BERTH_CHECK(::pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child) == 0,
+              kSystem, "pthread_atfork has no memory left to register berth's handlers");
+  BERTH_CHECK(std::atexit(+[] { at_exit(); }) == 0, kSystem,
+              "atexit has no memory left to register berth's shutdown");
+  auto allocator = std::make_shared<CudaAllocator>(config);
+  if (std::getenv("PYTORCH_NO_CUDA_MEMORY_CACHING") != nullptr) allocator->enable(false);
+  allocator->become_instance();
+  // Never destroyed: storages and deleters go on after main. libtorch's own reference is a static.
+  static auto* const kept = new std::shared_ptr<CudaAllocator>(allocator);
+  static auto* const backend = new CudaBackend(**kept);
+  ::torch::cuda::CUDAPluggableAllocator::changeCurrentAllocator(*kept);
+  // What torch.accelerator asks.
+  c10::SetAllocator(c10::kCUDA, kept->get(), 1);
+  add_backend(*backend);
+  observe_ranges();
+}
+
+}  // namespace
+
+void install_cuda() { install_cuda(Config::from_environment()); }
+
+void install_cuda(const Config& config) {
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  if (config.mode == Mode::kOff || cuda_installed()) return;
+  make_installation(config);
+  is_installed.store(true, std::memory_order_release);
+}
+
+bool cuda_installed() noexcept { return is_installed.load(std::memory_order_acquire); }
+
+Stats cuda_stats(int device) {
+  CudaAllocator* const here = CudaAllocator::get();
+  if (here == nullptr) return {};
+  for (Gpu* const gpu : here->gpus())
+    if (gpu->device().index() == device) return gpu->planned().stats();
+  return {};
+}
+
+}  // namespace berth::torch

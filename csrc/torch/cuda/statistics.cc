@@ -1,0 +1,121 @@
+#include "csrc/torch/cuda/statistics.h"
+
+#include "csrc/pool/mobility.h"
+
+#include <array>
+#include <cstddef>
+#include <limits>
+
+namespace berth::torch {
+namespace {
+
+using c10::CachingAllocator::Stat;
+using c10::CachingAllocator::StatArray;
+using c10::CachingAllocator::StatType;
+
+constexpr std::size_t index(StatType type) noexcept { return static_cast<std::size_t>(type); }
+
+std::size_t type_of(Bytes size) noexcept {
+  return index(size <= MobilityClassifier::kSmall ? StatType::SMALL_POOL : StatType::LARGE_POOL);
+}
+
+void increase(StatArray& stat, std::size_t type, Bytes amount) noexcept {
+  stat[index(StatType::AGGREGATE)].increase(amount);
+  stat[type].increase(amount);
+}
+
+void decrease(StatArray& stat, std::size_t type, Bytes amount) noexcept {
+  stat[index(StatType::AGGREGATE)].decrease(amount);
+  stat[type].decrease(amount);
+}
+
+constexpr std::size_t kLarge = index(StatType::LARGE_POOL);
+
+constexpr StatArray c10::CachingDeviceAllocator::DeviceStats::*kArrays[] = {
+    &c10::CachingDeviceAllocator::DeviceStats::allocation,
+    &c10::CachingDeviceAllocator::DeviceStats::segment,
+    &c10::CachingDeviceAllocator::DeviceStats::active,
+    &c10::CachingDeviceAllocator::DeviceStats::inactive_split,
+    &c10::CachingDeviceAllocator::DeviceStats::allocated_bytes,
+    &c10::CachingDeviceAllocator::DeviceStats::reserved_bytes,
+    &c10::CachingDeviceAllocator::DeviceStats::active_bytes,
+    &c10::CachingDeviceAllocator::DeviceStats::inactive_split_bytes,
+    &c10::CachingDeviceAllocator::DeviceStats::requested_bytes,
+};
+
+}  // namespace
+
+void Statistics::served(const BlockListener::Block& block) noexcept {
+  const std::size_t type = type_of(block.requested);
+  increase(stats_.allocation, type, 1);
+  increase(stats_.allocated_bytes, type, block.size);
+  increase(stats_.active, type, 1);
+  increase(stats_.active_bytes, type, block.size);
+  increase(stats_.requested_bytes, type, block.requested);
+  decrease(stats_.inactive_split_bytes, kLarge, block.size);
+}
+
+void Statistics::freed(const BlockListener::Block& block, bool waiting) noexcept {
+  const std::size_t type = type_of(block.requested);
+  decrease(stats_.allocation, type, 1);
+  decrease(stats_.allocated_bytes, type, block.size);
+  if (!waiting) completed(block);
+}
+
+void Statistics::completed(const BlockListener::Block& block) noexcept {
+  const std::size_t type = type_of(block.requested);
+  decrease(stats_.active, type, 1);
+  decrease(stats_.active_bytes, type, block.size);
+  decrease(stats_.requested_bytes, type, block.requested);
+  increase(stats_.inactive_split_bytes, kLarge, block.size);
+}
+
+void Statistics::came(Bytes size) noexcept {
+  ++stats_.num_device_alloc;
+  increase(stats_.segment, kLarge, 1);
+  increase(stats_.reserved_bytes, kLarge, size);
+  increase(stats_.inactive_split_bytes, kLarge, size);
+}
+
+void Statistics::goes(Bytes size) noexcept {
+  ++stats_.num_device_free;
+  decrease(stats_.segment, kLarge, 1);
+  decrease(stats_.reserved_bytes, kLarge, size);
+  decrease(stats_.inactive_split_bytes, kLarge, size);
+}
+
+c10::CachingDeviceAllocator::DeviceStats Statistics::get(std::uint64_t holes) noexcept {
+  for (const std::size_t type : {index(StatType::AGGREGATE), kLarge}) {
+    Stat& stat = stats_.inactive_split[type];
+    if (const auto now = static_cast<std::int64_t>(holes); now >= stat.current) {
+      stat.increase(static_cast<std::size_t>(now - stat.current));
+    } else {
+      stat.decrease(static_cast<std::size_t>(stat.current - now));
+    }
+  }
+  // Blocks of every size are split.
+  stats_.max_split_size = std::numeric_limits<std::int64_t>::max();
+  return stats_;
+}
+
+Bytes Statistics::allocated() const noexcept {
+  return static_cast<Bytes>(stats_.allocated_bytes[index(StatType::AGGREGATE)].current);
+}
+
+Bytes Statistics::reserved() const noexcept {
+  return static_cast<Bytes>(stats_.reserved_bytes[index(StatType::AGGREGATE)].current);
+}
+
+void Statistics::reset_accumulated() noexcept {
+  for (const auto array : kArrays)
+    for (Stat& stat : stats_.*array) stat.reset_accumulated();
+  stats_.num_alloc_retries = stats_.num_ooms = stats_.num_sync_all_streams = 0;
+  stats_.num_device_alloc = stats_.num_device_free = 0;
+}
+
+void Statistics::reset_peak() noexcept {
+  for (const auto array : kArrays)
+    for (Stat& stat : stats_.*array) stat.reset_peak();
+}
+
+}  // namespace berth::torch

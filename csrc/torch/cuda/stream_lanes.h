@@ -1,0 +1,67 @@
+#pragma once
+
+#include "csrc/core/spin_mutex.h"
+#include "csrc/cuda/cuda_device.h"
+#include "csrc/device/forwarding_device.h"
+
+#include <c10/cuda/CUDAStream.h>
+
+#include <atomic>
+#include <vector>
+
+namespace berth::torch {
+
+// Names the lanes of one GPU by what is the same in every run, since plans carry the names.
+//
+// A stream of PyTorch's pools is keyed by its c10::StreamId, the default stream by 0. Streams of
+// somebody else's are keyed by the CUDA device's lane and a bit. The device below knows all of them
+// by other keys, which this layer translates. Thread-safe.
+class StreamLanes final : public ForwardingDevice {
+ public:
+  explicit StreamLanes(CudaDevice& device) : ForwardingDevice(device), cuda_(device) {}
+
+  [[nodiscard]] LaneKey lane_of(const c10::cuda::CUDAStream& stream) noexcept {
+    const auto id = static_cast<LaneKey>(stream.id());
+    if (id == known_.load(std::memory_order_relaxed)) [[likely]]
+      return id;
+    return lane_slowly(stream);
+  }
+  // A stream by its handle: one of PyTorch's that was seen before, or somebody else's.
+  [[nodiscard]] LaneKey lane_of(cudaStream_t stream) noexcept;
+  // Null for the default stream and for lanes that are not known.
+  [[nodiscard]] cudaStream_t stream_of(LaneKey lane) const noexcept;
+  // Whether the stream is somebody else's, so that it must be held by a CudaStreamScope.
+  [[nodiscard]] static bool foreign(LaneKey lane) noexcept { return (lane & kForeign) != 0; }
+
+  Status copy(void* to, const void* from, Bytes size, LaneKey lane,
+              DeviceEvent* done) noexcept override {
+    return device_.copy(to, from, size, below(lane), done);
+  }
+  Status record(LaneKey lane, DeviceEvent* event) noexcept override {
+    return device_.record(below(lane), event);
+  }
+  Status wait(LaneKey lane, DeviceEvent event) noexcept override {
+    return device_.wait(below(lane), event);
+  }
+  Status capturing(LaneKey lane, bool* capturing) noexcept override {
+    return device_.capturing(below(lane), capturing);
+  }
+
+ private:
+  static constexpr LaneKey kForeign = LaneKey{1} << 63;
+
+  LaneKey lane_slowly(const c10::cuda::CUDAStream& stream) noexcept;
+  [[nodiscard]] LaneKey below(LaneKey lane) const noexcept;
+
+  struct Lane {
+    LaneKey id = 0;
+    cudaStream_t stream = nullptr;
+  };
+
+  CudaDevice& cuda_;
+  mutable SpinMutex mutex_;
+  std::vector<Lane> lanes_;        // streams of PyTorch's pools
+  std::atomic<LaneKey> known_{0};  // the last one asked for that is in `lanes_`, or 0
+};
+
+}  // namespace berth::torch

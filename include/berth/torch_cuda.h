@@ -1,0 +1,34 @@
+#pragma once
+
+#include <berth/config.h>
+#include <berth/stats.h>
+
+// berth for C++ programs that use libtorch on CUDA. Link berth::torch_cuda.
+namespace berth::torch {
+
+// Makes berth the CUDA allocator of libtorch on all GPUs of this process, in the mode of `config`
+// (from the environment where none is given; learn by default). Call it once, before CUDA is used:
+// before the first tensor on a GPU, torch::cuda::synchronize(), set_device(), pin_memory() and all
+// else that initialises CUDA; after it the call throws Error(kUsage) that names these. Asking
+// is_available() or device_count(), manual_seed(), and making streams, events and graphs is
+// harmless. A second call does nothing. Mode off: does nothing. Throws Error(kUsage) for wrong
+// settings or where the libtorch that is loaded is not the one that berth was built for,
+// Error(kInput) for a plan that cannot be read.
+//
+// Memory of the CPU stays with libtorch's allocator, or with what install() of <berth/torch.h> put
+// in its place. mark_step(), StepGuard and Scope of that header serve both. One plan and one trace
+// a GPU: their file names may hold {device} and {rank}; without it the second GPU's get ".1".
+//
+// Settings of PyTorch (PYTORCH_ALLOC_CONF): roundup_power2_divisions and
+// per_process_memory_fraction are followed; expandable_segments is what berth does anyway; others
+// are named in one warning.
+void install_cuda();
+void install_cuda(const Config& config);
+
+[[nodiscard]] bool cuda_installed() noexcept;
+
+// Counters of one GPU so far, private pools not counted; all zero where it was not used.
+// Thread-safe.
+[[nodiscard]] Stats cuda_stats(int device = 0);
+
+}  // namespace berth::torch
