@@ -8,6 +8,7 @@
 #include <pthread.h>
 
 #include <mutex>
+#include <type_traits>
 
 namespace berth {
 namespace {
@@ -91,18 +92,9 @@ Status cuda_failure(const char* name, int error,
 }
 
 CudaCalls::CudaCalls() {
-  const auto get_last_error = ::berth::find<decltype(&::cudaGetLastError)>("cudaGetLastError");
-  get_error_name_ = ::berth::find<decltype(&::cudaGetErrorName)>("cudaGetErrorName");
-  get_error_string_ = ::berth::find<decltype(&::cudaGetErrorString)>("cudaGetErrorString");
-#define BERTH_CUDA_FIND(function) \
-  function = {#function, ::berth::find<decltype(&::function)>(#function), nullptr, get_last_error};
-  BERTH_CUDA_THREAD_CALLS(BERTH_CUDA_FIND)
-#undef BERTH_CUDA_FIND
-#define BERTH_CUDA_FIND(function) \
-  function = {#function, ::berth::find<decltype(&::function)>(#function), &made, get_last_error};
-  BERTH_CUDA_RUNTIME_CALLS(BERTH_CUDA_FIND)
-#undef BERTH_CUDA_FIND
-
+  const auto get_last_error = find<decltype(&::cudaGetLastError)>("cudaGetLastError");
+  get_error_name_ = find<decltype(&::cudaGetErrorName)>("cudaGetErrorName");
+  get_error_string_ = find<decltype(&::cudaGetErrorString)>("cudaGetErrorString");
   // Before any call: a child that is forked from now on must make none.
   static std::once_flag once;
   std::call_once(once, [] {
@@ -110,12 +102,24 @@ CudaCalls::CudaCalls() {
     BERTH_CHECK(error == 0, kSystem, "pthread_atfork failed with error {}", error);
   });
 
+  const auto find_in_runtime = [&](auto& function, const char* name, auto* count) {
+    function = {name, find<std::decay_t<decltype(function.pointer)>>(name), count, get_last_error};
+  };
+  // The version first: another one may lack some of the others.
+  find_in_runtime(cudaRuntimeGetVersion, "cudaRuntimeGetVersion", &made);
   int version = 0;
   const Status asked = cudaRuntimeGetVersion(&version);
   BERTH_CHECK(asked.ok(), kSystem, "cudaRuntimeGetVersion failed: {}", text(asked.number()));
   BERTH_CHECK(version / 1000 == kMajor, kSystem,
-              "the CUDA runtime of this process is {}.{}, this berth was built for {}",
+              "the CUDA runtime of this process is {}.{}, this berth was built for CUDA {}",
               version / 1000, version % 1000 / 10, kMajor);
+  std::atomic<std::uint64_t>* const uncounted = nullptr;
+#define BERTH_CUDA_FIND(function) find_in_runtime(function, #function, uncounted);
+  BERTH_CUDA_THREAD_CALLS(BERTH_CUDA_FIND)
+#undef BERTH_CUDA_FIND
+#define BERTH_CUDA_FIND(function) find_in_runtime(function, #function, &made);
+  BERTH_CUDA_RUNTIME_CALLS(BERTH_CUDA_FIND)
+#undef BERTH_CUDA_FIND
 
   const auto find_in_driver = [this](auto& function, const char* name) {
     void* found = nullptr;

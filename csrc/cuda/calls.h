@@ -17,7 +17,6 @@
   X(cudaThreadExchangeStreamCaptureMode)
 
 #define BERTH_CUDA_RUNTIME_CALLS(X) \
-  X(cudaRuntimeGetVersion)          \
   X(cudaGetDeviceCount)             \
   X(cudaGetDeviceProperties)        \
   X(cudaMemGetInfo)                 \
@@ -98,6 +97,7 @@ struct CudaCalls {
   BERTH_CUDA_RUNTIME_CALLS(BERTH_CUDA_MEMBER)
   BERTH_CUDA_DRIVER_CALLS(BERTH_CUDA_MEMBER)
 #undef BERTH_CUDA_MEMBER
+  CudaFunction<decltype(&::cudaRuntimeGetVersion)> cudaRuntimeGetVersion;
 
   std::atomic<std::uint64_t> made{0};  // calls that reached the system or the driver
 

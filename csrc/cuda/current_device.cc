@@ -1,5 +1,7 @@
 #include "csrc/cuda/current_device.h"
 
+#include <optional>
+
 namespace berth {
 
 CudaCurrentDevice::CudaCurrentDevice(const CudaCalls& calls, CudaPrimary& primary) noexcept
@@ -26,15 +28,26 @@ CudaCurrentDevice::~CudaCurrentDevice() {
   if (!calls_.cuCtxPopCurrent(&context).ok()) (void)calls_.cudaSetDevice(before_);
 }
 
+namespace {
+
+// Where a thread's own mode could not be set again: what it is.
+thread_local std::optional<cudaStreamCaptureMode> owed;
+
+}  // namespace
+
 CudaCaptureAside::CudaCaptureAside(const CudaCalls& calls) noexcept : calls_(calls) {
   status_ = calls_.cudaThreadExchangeStreamCaptureMode(&mode_);
+  if (status_.ok() && owed) mode_ = *owed;
 }
 
 CudaCaptureAside::~CudaCaptureAside() {
   if (!status_.ok()) return;
-  // A thread that stayed relaxed could void a capture of its own later on: try again once.
-  if (!calls_.cudaThreadExchangeStreamCaptureMode(&mode_).ok())
-    (void)calls_.cudaThreadExchangeStreamCaptureMode(&mode_);
+  cudaStreamCaptureMode mode = mode_;
+  owed.reset();
+  // A thread that stays relaxed would not notice how it voids a capture: try again, now and later.
+  if (!calls_.cudaThreadExchangeStreamCaptureMode(&mode).ok() &&
+      !calls_.cudaThreadExchangeStreamCaptureMode(&mode).ok())
+    owed = mode_;
 }
 
 }  // namespace berth

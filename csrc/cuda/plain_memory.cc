@@ -1,6 +1,7 @@
 #include "csrc/cuda/device_memory.h"
 #include "csrc/cuda/shared_memory.h"
 
+#include <algorithm>
 #include <map>
 #include <mutex>
 #include <new>
@@ -26,14 +27,14 @@ class PlainMemory final : public CudaDeviceMemory {
     if (size == 0 || size > kMaxBytes || size % kPage != 0 || alignment > kMaxBytes ||
         (alignment != 0 && !is_power_of_two(alignment)))
       return {Status::Code::kFailed, "reserve", cudaErrorInvalidValue};
+    // The driver takes no wish. It promises 256 bytes and gives the page that we promise.
+    const Bytes spare = alignment > kPage ? alignment : 0;
     void* memory = nullptr;
-    if (const Status status = allocate(size, &memory); !status.ok()) return status;
-    Bytes address = reinterpret_cast<Bytes>(memory);
-    if (alignment != 0 && address % alignment != 0) {
-      // The driver promises 256 bytes only and takes no wish.
+    if (const Status status = allocate(size + spare, &memory); !status.ok()) return status;
+    const Bytes address = align_up(reinterpret_cast<Bytes>(memory), std::max(alignment, kPage));
+    if (address - reinterpret_cast<Bytes>(memory) > spare) {
       (void)free(memory);
-      if (const Status status = allocate(size + alignment, &memory); !status.ok()) return status;
-      address = align_up(reinterpret_cast<Bytes>(memory), alignment);
+      return {Status::Code::kFailed, "cudaMalloc", cudaErrorMisalignedAddress};
     }
     const std::lock_guard lock(mutex_);
     try {

@@ -19,9 +19,11 @@ namespace {
 struct Page {
   enum class State : std::uint8_t {
     kNone,
-    kFresh,   // mapped by the commit that is under way
-    kMapped,  // mapped without access, or the driver would not take it back: counted as retained
+    kFresh,  // mapped by the commit that is under way
     kReady,
+    // What the driver would not take back, counted as retained; the next commit has it.
+    kMapped,  // perhaps without access
+    kHeld,    // not mapped
   };
   CUmemGenericAllocationHandle handle = 0;
   State state = State::kNone;
@@ -42,8 +44,12 @@ constexpr std::size_t kMaxAccesses = 64;
 class VirtualMemory final : public CudaDeviceMemory {
  public:
   VirtualMemory(const CudaCalls& calls, CudaPrimary& primary, const CUmemAllocationProp& property,
-                Bytes page)
-      : calls_(calls), primary_(primary), property_(property), page_(page) {
+                Bytes granularity, Bytes page)
+      : calls_(calls),
+        primary_(primary),
+        property_(property),
+        granularity_(granularity),
+        page_(page) {
     accesses_[0] = access_of(primary.index);
   }
 
@@ -61,22 +67,21 @@ class VirtualMemory final : public CudaDeviceMemory {
     if (size == 0 || size > kMaxBytes || size % page_ != 0 || alignment > kMaxBytes ||
         (alignment != 0 && !is_power_of_two(alignment)))
       return {Status::Code::kFailed, "reserve", cudaErrorInvalidValue};
-    const Bytes asked_alignment = alignment > page_ ? alignment : 0;
+    // The driver aligns to its own granularity; addresses for more than that cost nothing.
+    alignment = std::max(alignment, page_);
+    const Bytes spare = alignment > granularity_ ? alignment : 0;
     const std::lock_guard lock(mutex_);
+    finish_releases();
     try {
       Range range;
-      range.size = range.reserved_size = size;
+      range.size = size;
+      range.reserved_size = size + spare;
       range.pages.resize(size / page_);
       CUdeviceptr address = 0;
-      Status status = calls_.cuMemAddressReserve(&address, size, asked_alignment, 0, 0);
-      if (status.ok() && asked_alignment != 0 && address % asked_alignment != 0) {
-        (void)calls_.cuMemAddressFree(address, size);
-        range.reserved_size = size + asked_alignment;
-        status = calls_.cuMemAddressReserve(&address, range.reserved_size, 0, 0, 0);
-      }
+      const Status status = calls_.cuMemAddressReserve(&address, range.reserved_size, 0, 0, 0);
       if (!status.ok()) return status;
       range.reserved = address;
-      if (asked_alignment != 0) address = align_up(address, asked_alignment);
+      address = align_up(address, alignment);
       try {
         ranges_.emplace(address, std::move(range));
       } catch (const std::bad_alloc&) {
@@ -103,7 +108,7 @@ class VirtualMemory final : public CudaDeviceMemory {
     if (!current.status().ok()) return current.status();
     Status status;
     for (std::size_t i = pages.first; i < pages.last && status.ok(); ++i)
-      if (all[i].state == Page::State::kNone) status = map(all[i], pages.base + i * page_);
+      if (!mapped(all[i])) status = map(all[i], pages.base + i * page_);
     for (std::size_t i = pages.first; i < pages.last && status.ok();) {
       if (all[i].state == Page::State::kReady) {
         ++i;
@@ -119,10 +124,7 @@ class VirtualMemory final : public CudaDeviceMemory {
       undo(pages);
       return status;
     }
-    for (std::size_t i = pages.first; i < pages.last; ++i) {
-      if (all[i].state == Page::State::kMapped) retained_ -= page_;
-      all[i].state = Page::State::kReady;
-    }
+    for (std::size_t i = pages.first; i < pages.last; ++i) set(all[i], Page::State::kReady);
     return {};
   }
 
@@ -143,13 +145,14 @@ class VirtualMemory final : public CudaDeviceMemory {
     const bool was_empty = empty(range);
     const Status unmapped = unmap(range, it->first, 0, range.pages.size());
     if (!unmapped.ok()) return unmapped;
-    if (empty(range)) {
-      const Status status = calls_.cuMemAddressFree(range.reserved, range.reserved_size);
-      if (status.ok()) ranges_.erase(it);
-      if (status.ok() || was_empty) return status;
+    const Status freed = free_addresses(range);
+    if (freed.ok()) {
+      ranges_.erase(it);
+    } else if (was_empty) {
+      return freed;
+    } else {
+      range.released = true;  // memory of it is gone, so nobody may go on with it
     }
-    // Memory of it is gone, so nobody may go on with it: its addresses stay, unused.
-    range.released = true;
     return {};
   }
 
@@ -232,6 +235,24 @@ class VirtualMemory final : public CudaDeviceMemory {
                        [](const Page& page) { return page.state == Page::State::kNone; });
   }
 
+  // Fails where the driver still has pages of it.
+  Status free_addresses(const Range& range) noexcept {
+    if (!empty(range)) return {Status::Code::kFailed, "cuMemUnmap", cudaErrorNotPermitted};
+    return calls_.cuMemAddressFree(range.reserved, range.reserved_size);
+  }
+
+  // Of ranges that their owners have released, what the driver would not take back then.
+  void finish_releases() noexcept {
+    for (auto it = ranges_.begin(); it != ranges_.end();) {
+      const auto next = std::next(it);
+      if (it->second.released) {
+        (void)unmap(it->second, it->first, 0, it->second.pages.size());
+        if (free_addresses(it->second).ok()) ranges_.erase(it);
+      }
+      it = next;
+    }
+  }
+
   bool find(void* base, Bytes size, Pages* pages) noexcept {
     const Bytes address = reinterpret_cast<Bytes>(base);
     auto it = ranges_.upper_bound(address);
@@ -245,44 +266,59 @@ class VirtualMemory final : public CudaDeviceMemory {
     return true;
   }
 
-  Status map(Page& page, CUdeviceptr address) noexcept {
-    const Status created = calls_.cuMemCreate(&page.handle, page_, &property_, 0);
-    if (!created.ok()) return created;
-    const Status mapped = calls_.cuMemMap(address, page_, 0, page.handle, 0);
-    if (mapped.ok())
-      page.state = Page::State::kFresh;
-    else if (!calls_.cuMemRelease(page.handle).ok())
-      retained_ += page_;
-    return mapped;
+  static bool mapped(const Page& page) noexcept {
+    return page.state != Page::State::kNone && page.state != Page::State::kHeld;
   }
 
-  Status unmap(Page& page, CUdeviceptr address) noexcept {
-    const Status status = calls_.cuMemUnmap(address, page_);
-    if (!status.ok()) return status;
-    if (!calls_.cuMemRelease(page.handle).ok()) retained_ += page_;
-    page = {};
+  void set(Page& page, Page::State state) noexcept {
+    const auto retained = [](Page::State of) {
+      return of == Page::State::kMapped || of == Page::State::kHeld;
+    };
+    if (retained(page.state)) retained_ -= page_;
+    if (retained(state)) retained_ += page_;
+    page.state = state;
+  }
+
+  Status map(Page& page, CUdeviceptr address) noexcept {
+    if (page.state == Page::State::kNone) {
+      const Status status = calls_.cuMemCreate(&page.handle, page_, &property_, 0);
+      if (!status.ok()) return status;
+    }
+    const Status status = calls_.cuMemMap(address, page_, 0, page.handle, 0);
+    if (status.ok())
+      set(page, Page::State::kFresh);
+    else
+      set(page, calls_.cuMemRelease(page.handle).ok() ? Page::State::kNone : Page::State::kHeld);
     return status;
+  }
+
+  // Fails where the page stays mapped, and is as it was.
+  Status unmap(Page& page, CUdeviceptr address) noexcept {
+    if (mapped(page)) {
+      const Status status = calls_.cuMemUnmap(address, page_);
+      if (!status.ok()) return status;
+    }
+    set(page, calls_.cuMemRelease(page.handle).ok() ? Page::State::kNone : Page::State::kHeld);
+    return {};
   }
 
   // Of a commit that failed: the newest first.
   void undo(const Pages& pages) noexcept {
     for (std::size_t i = pages.last; i-- > pages.first;) {
       Page& page = pages.range->pages[i];
-      if (page.state != Page::State::kFresh || unmap(page, pages.base + i * page_).ok()) continue;
-      page.state = Page::State::kMapped;
-      retained_ += page_;
+      if (page.state == Page::State::kFresh && !unmap(page, pages.base + i * page_).ok())
+        set(page, Page::State::kMapped);
     }
   }
 
-  // Gives pages back. Where the driver refuses all, nothing changed and that is said; where it
-  // refuses some, those are retained, and the next commit has them.
+  // Gives pages back. Where the driver unmaps none, nothing changed and that is said; where it
+  // unmaps some, the others are retained.
   Status unmap(Range& range, Bytes base, std::size_t first, std::size_t last) noexcept {
     Status failure;
     bool any = false;
     for (std::size_t i = first; i < last; ++i) {
       Page& page = range.pages[i];
       if (page.state == Page::State::kNone) continue;
-      const bool was_retained = page.state == Page::State::kMapped;
       const Status status = unmap(page, base + i * page_);
       if (!status.ok()) {
         failure = status;
@@ -290,24 +326,21 @@ class VirtualMemory final : public CudaDeviceMemory {
         continue;
       }
       any = true;
-      if (was_retained) retained_ -= page_;
       if (const auto shared = range.descriptors.find(i); shared != range.descriptors.end()) {
         close(shared->second);
         range.descriptors.erase(shared);
       }
     }
     if (failure.ok() || !any) return failure;
-    for (std::size_t i = first; i < last; ++i) {
-      if (range.pages[i].state != Page::State::kReady) continue;
-      range.pages[i].state = Page::State::kMapped;
-      retained_ += page_;
-    }
+    for (std::size_t i = first; i < last; ++i)
+      if (range.pages[i].state == Page::State::kReady) set(range.pages[i], Page::State::kMapped);
     return {};
   }
 
   const CudaCalls& calls_;
   CudaPrimary& primary_;
   const CUmemAllocationProp property_;
+  const Bytes granularity_;  // the driver's
   const Bytes page_;
   mutable std::mutex mutex_;       // covers all below
   std::map<Bytes, Range> ranges_;  // by base
@@ -350,7 +383,7 @@ std::unique_ptr<CudaDeviceMemory> make_virtual_memory(const CudaCalls& calls, Cu
               primary.index, granularity);
   Bytes page = granularity;
   while (page < page_bytes) page *= 2;
-  return std::make_unique<VirtualMemory>(calls, primary, property, page);
+  return std::make_unique<VirtualMemory>(calls, primary, property, granularity, page);
 }
 
 }  // namespace berth

@@ -35,6 +35,7 @@ struct DeviceState {
   std::shared_ptr<Pool> default_pool;
   std::shared_ptr<Pool> pool;  // of cudaMallocAsync
   bool context = false;        // somebody used the device, and its context took memory
+  VectorClock gone;            // of streams that are destroyed and have nothing left
 };
 
 // All GPUs of the stand-in: their memory, their streams, and the scheduler that runs queued work.
@@ -141,6 +142,8 @@ class Machine {
   [[nodiscard]] bool ready(const Stream& stream) const;
   std::shared_ptr<Stream> pick();
   void execute(Lock& lock, const std::shared_ptr<Stream>& stream);
+  // A destroyed stream has nothing left.
+  void drop(const std::shared_ptr<Stream>& stream);
   void drain_until(Lock& lock, const std::function<bool()>& done);
   void report(std::string text);
   void describe_history(const Stream& stream, std::string& text) const;

@@ -71,8 +71,14 @@ Status Machine::destroy_stream(StreamHandle handle) {
   // Work that is left is still done.
   stream->destroyed = true;
   stream_handles_.erase(handle);
-  if (stream->queue.empty() && !stream->running) std::erase(streams_, stream);
+  if (stream->queue.empty() && !stream->running) drop(stream);
   return kSuccess;
+}
+
+void Machine::drop(const std::shared_ptr<Stream>& stream) {
+  // Who synchronises the device later knows of its work, too.
+  device(stream->device).gone.join(stream->clock);
+  std::erase(streams_, stream);
 }
 
 Status Machine::enqueue(Lock& lock, Stream& stream, Operation operation) {
@@ -171,7 +177,7 @@ void Machine::execute(Lock& lock, const std::shared_ptr<Stream>& stream) {
     operation.record->time_us = clock_us_;
   }
   ++stream->completed;
-  if (stream->destroyed && stream->queue.empty()) std::erase(streams_, stream);
+  if (stream->destroyed && stream->queue.empty()) drop(stream);
 }
 
 std::size_t Machine::run(Lock& lock, std::size_t count) {
@@ -226,6 +232,7 @@ void Machine::drain_device(Lock& lock, int device) {
   for (const auto& stream : streams_) {
     if (stream->device == device) host_knows(stream->clock);
   }
+  host_knows(this->device(device).gone);
 }
 
 }  // namespace berth::standin

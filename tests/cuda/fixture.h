@@ -50,6 +50,13 @@ inline std::unique_ptr<CudaDevice> make_gpu(CudaOptions::Memory kind, int index 
   return make_cuda_device({.index = index, .memory = kind});
 }
 
+inline std::string first_violation() {
+  if (berth_standin_violations() == 0) return {};
+  std::string text(4096, '\0');
+  text.resize(berth_standin_violation(0, text.data(), text.size()));
+  return text;
+}
+
 // The stand-in as a fresh process would find it, as far as one process can, before and after.
 struct Standin {
   explicit Standin(int pace = kLazyPace) {
@@ -59,10 +66,10 @@ struct Standin {
     berth_standin_forget_violations();
   }
   ~Standin() {
+    CHECK(cudaPeekAtLastError() == cudaSuccess);  // the program never meets an error of ours
     settle();
-    CHECK(berth_standin_violations() == 0);
+    CHECK(first_violation() == "");
     CHECK(berth_standin_live_allocations() == 0);
-    CHECK(cudaPeekAtLastError() == cudaSuccess);
   }
   Standin(const Standin&) = delete;
   Standin& operator=(const Standin&) = delete;
@@ -70,6 +77,7 @@ struct Standin {
   static void settle() {
     berth_standin_clear_faults();
     set_cuda_over(false);
+    (void)cudaGetLastError();
     for (const int device : {1, 0}) {
       cudaSetDevice(device);
       cudaDeviceSynchronize();
@@ -106,14 +114,7 @@ inline void use(cudaStream_t stream, const void* pointer, Bytes size, bool write
 }
 
 inline bool hand_out(cudaStream_t stream, const void* pointer, Bytes size) {
-  return berth_standin_hand_out(pointer, size, standin_handle(stream)) == 0;
-}
-
-inline std::string first_violation() {
-  if (berth_standin_violations() == 0) return {};
-  std::string text(4096, '\0');
-  text.resize(berth_standin_violation(0, text.data(), text.size()));
-  return text;
+  return berth_standin_hand_out(pointer, size, standin_handle(stream)) != 0;
 }
 
 }  // namespace berth::test

@@ -51,6 +51,20 @@ TEST_CASE("An event orders the uses of a block before its next owner", "[checker
   for (const StreamHandle stream : {first, second, third}) cudaStreamDestroy(stream);
 }
 
+TEST_CASE("Synchronising the device covers the work of streams that are destroyed", "[checker]") {
+  const Fixture fixture;
+  const StreamHandle first = make_stream(), second = make_stream();
+  char* block = device_memory(4096);
+  writes(first, block, 4096);
+  cudaStreamDestroy(first);
+  REQUIRE(berth_standin_hand_out(block, 4096, second) == 0);
+  berth_standin_forget_violations();
+  cudaDeviceSynchronize();
+  REQUIRE(berth_standin_hand_out(block, 4096, second) == 1);
+  cudaFree(block);
+  cudaStreamDestroy(second);
+}
+
 TEST_CASE("An event recorded before the last use orders nothing", "[checker]") {
   const Fixture fixture;
   const StreamHandle first = make_stream(), second = make_stream();

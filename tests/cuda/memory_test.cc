@@ -1,0 +1,210 @@
+// Memory of both kinds: growing, giving back, running out, peers.
+
+#include "tests/cuda/fixture.h"
+
+#include <cuda.h>
+
+#include <cstddef>
+#include <vector>
+
+using namespace berth;
+using namespace berth::test;
+using Memory = CudaOptions::Memory;
+constexpr auto kOnDemand = Device::Residency::kOnDemand;
+
+namespace {
+
+std::byte* reserved(Device& device, Bytes size) {
+  void* base = nullptr;
+  REQUIRE(device.reserve(size, 0, &base).ok());
+  return static_cast<std::byte*>(base);
+}
+
+}  // namespace
+
+TEST_CASE("A range grows page by page and holds what is committed, no more", "[cuda][memory]") {
+  const Standin standin;
+  const auto device = make_gpu(Memory::kVirtual);
+  const Bytes page = device->properties().page_bytes;
+  REQUIRE(page == 2 * kMiB);
+  std::byte* const base = reserved(*device, 4096 * page);  // far more than the GPU has
+  REQUIRE(berth_standin_used(0) == 0);
+  REQUIRE(device->commit(base, 3 * page, kOnDemand).ok());
+  REQUIRE(berth_standin_used(0) == 3 * page);
+  REQUIRE(device->commit(base + 2 * page, 2 * page, kOnDemand).ok());
+  REQUIRE(berth_standin_used(0) == 4 * page);
+  // A hole in the middle, filled again.
+  REQUIRE(device->decommit(base + page, 2 * page).ok());
+  REQUIRE(berth_standin_used(0) == 2 * page);
+  REQUIRE(device->commit(base, 4 * page, kOnDemand).ok());
+  REQUIRE(cudaMemset(base, 1, 4 * page) == cudaSuccess);
+  REQUIRE(cudaMemset(base, 1, 4 * page + 1) != cudaSuccess);
+  (void)cudaGetLastError();
+  cudaDeviceSynchronize();
+  REQUIRE(device->release(base, 4096 * page).ok());
+  REQUIRE(berth_standin_used(0) == 0);
+}
+
+TEST_CASE("Access to neighbouring pages is set in one call", "[cuda][memory]") {
+  const Standin standin;
+  const auto device = make_gpu(Memory::kVirtual);
+  const Bytes page = device->properties().page_bytes;
+  std::byte* const base = reserved(*device, 16 * page);
+  std::uint64_t before = berth_standin_calls("cuMemSetAccess");
+  REQUIRE(device->commit(base + 4 * page, 2 * page, kOnDemand).ok());
+  REQUIRE(berth_standin_calls("cuMemSetAccess") == before + 1);
+  before = berth_standin_calls("cuMemSetAccess");
+  REQUIRE(device->commit(base, 16 * page, kOnDemand).ok());  // on both sides of the two
+  REQUIRE(berth_standin_calls("cuMemSetAccess") == before + 2);
+  before = berth_standin_calls("*");
+  REQUIRE(device->commit(base, 16 * page, kOnDemand).ok());
+  REQUIRE(berth_standin_calls("*") == before);
+  REQUIRE(device->release(base, 16 * page).ok());
+}
+
+TEST_CASE("Larger pages cost fewer driver calls", "[cuda][memory]") {
+  const Standin standin;
+  const auto device = make_cuda_device({.page_bytes = 5 * kMiB});
+  REQUIRE(device->properties().page_bytes == 8 * kMiB);
+  std::byte* const base = reserved(*device, 32 * kMiB);
+  const std::uint64_t before = berth_standin_calls("cuMemMap");
+  REQUIRE(device->commit(base, 32 * kMiB, kOnDemand).ok());
+  REQUIRE(berth_standin_calls("cuMemMap") == before + 4);
+  REQUIRE(device->release(base, 32 * kMiB).ok());
+}
+
+TEST_CASE("A commit that runs out in the middle is undone", "[cuda][memory][oom]") {
+  const Standin standin;
+  const auto device = make_gpu(Memory::kVirtual);
+  const Bytes page = device->properties().page_bytes;
+  std::byte* const base = reserved(*device, 2 * kTotal);
+  REQUIRE(device->commit(base + 4 * page, 2 * page, kOnDemand).ok());
+  const Status status = device->commit(base, kTotal + page, kOnDemand);
+  REQUIRE(status.code() == Status::Code::kOutOfMemory);
+  REQUIRE(device->describe(status) ==
+          "cuMemCreate failed on cuda:0: out of memory (cudaErrorMemoryAllocation, 2)");
+  REQUIRE(berth_standin_used(0) == 2 * page);
+  // What was there before is there still.
+  REQUIRE(cudaMemset(base + 4 * page, 1, 2 * page) == cudaSuccess);
+  cudaDeviceSynchronize();
+  REQUIRE(device->retained_bytes() == 0);
+  REQUIRE(device->commit(base, kTotal, kOnDemand).ok());
+  REQUIRE(device->release(base, 2 * kTotal).ok());
+}
+
+TEST_CASE("A page that the driver does not take back is retained and used again",
+          "[cuda][memory][faults]") {
+  const Standin standin;
+  const auto device = make_gpu(Memory::kVirtual);
+  const Bytes page = device->properties().page_bytes;
+  std::byte* const base = reserved(*device, 4 * page);
+  REQUIRE(device->commit(base, 4 * page, kOnDemand).ok());
+
+  SECTION("One of several: the others are given back") {
+    berth_standin_fail("cuMemUnmap", 2, cudaErrorInvalidValue, 1);
+    REQUIRE(device->decommit(base, 4 * page).ok());
+    REQUIRE(device->retained_bytes() == page);
+    REQUIRE(berth_standin_used(0) == page);
+    const std::uint64_t before = berth_standin_calls("cuMemCreate");
+    REQUIRE(device->commit(base, 4 * page, kOnDemand).ok());
+    REQUIRE(berth_standin_calls("cuMemCreate") == before + 3);
+    REQUIRE(device->retained_bytes() == 0);
+    REQUIRE(cudaMemset(base, 1, 4 * page) == cudaSuccess);
+    cudaDeviceSynchronize();
+  }
+  SECTION("All: nothing changed, and that is said") {
+    berth_standin_fail("cuMemUnmap", 1, cudaErrorInvalidValue, 4);
+    REQUIRE(device->decommit(base, 4 * page).code() == Status::Code::kFailed);
+    REQUIRE(device->retained_bytes() == 0);
+    REQUIRE(berth_standin_used(0) == 4 * page);
+  }
+  SECTION("At a release: the range is gone for its owner") {
+    berth_standin_fail("cuMemUnmap", 2, cudaErrorInvalidValue, 1);
+    REQUIRE(device->release(base, 4 * page).ok());
+    REQUIRE(device->retained_bytes() == page);
+    REQUIRE_FALSE(device->commit(base, page, kOnDemand).ok());
+    REQUIRE_FALSE(device->release(base, 4 * page).ok());
+  }
+}
+
+TEST_CASE("A plain reservation brings its memory and gives it back whole", "[cuda][memory]") {
+  const Standin standin;
+  const auto device = make_gpu(Memory::kPlain);
+  REQUIRE_FALSE(device->properties().maps_pages);
+  std::byte* const base = reserved(*device, 10 * kMiB);
+  REQUIRE(berth_standin_used(0) == 10 * kMiB);
+  REQUIRE(device->commit(base + kMiB, kMiB, kOnDemand).ok());
+  void* none = base;
+  const Status refused = device->reserve(kTotal, 0, &none);
+  REQUIRE(refused.code() == Status::Code::kOutOfMemory);
+  REQUIRE(none == nullptr);
+  REQUIRE(device->describe(refused) ==
+          "cudaMalloc failed on cuda:0: out of memory (cudaErrorMemoryAllocation, 2)");
+  REQUIRE(cudaPeekAtLastError() == cudaSuccess);
+  REQUIRE(device->release(base, 10 * kMiB).ok());
+  REQUIRE(berth_standin_used(0) == 0);
+}
+
+TEST_CASE("What is still held goes with the device", "[cuda][memory]") {
+  const Standin standin;
+  for (const Memory kind : kKinds) {
+    const auto device = make_gpu(kind);
+    std::byte* const base = reserved(*device, 8 * kMiB);
+    REQUIRE(device->commit(base, 8 * kMiB, kOnDemand).ok());
+    void* pinned = nullptr;
+    REQUIRE(device->reserve_pinned(kMiB, &pinned).ok());
+  }
+  REQUIRE(berth_standin_live_allocations() == 0);
+  REQUIRE(berth_standin_used(0) == 0);
+}
+
+TEST_CASE("A peer reaches memory that was there and memory that comes later", "[cuda][peers]") {
+  const Standin standin;
+  const auto device = make_gpu(Memory::kVirtual);
+  const Bytes page = device->properties().page_bytes;
+  std::byte* const base = reserved(*device, 8 * page);
+  REQUIRE(device->commit(base, page, kOnDemand).ok());
+  REQUIRE(device->commit(base + 2 * page, page, kOnDemand).ok());
+  std::uint64_t before = berth_standin_calls("cuMemSetAccess");
+  REQUIRE(device->enable_peer(1).ok());
+  REQUIRE(berth_standin_calls("cuMemSetAccess") == before + 2);
+  REQUIRE(device->enable_peer(1).ok());  // enabled already is success
+  REQUIRE(berth_standin_calls("cuMemSetAccess") == before + 2);
+  REQUIRE(cudaPeekAtLastError() == cudaSuccess);
+  before = berth_standin_calls("cuMemSetAccess");
+  REQUIRE(device->commit(base + page, page, kOnDemand).ok());
+  REQUIRE(berth_standin_calls("cuMemSetAccess") == before + 1);
+  int current = -1;
+  cudaGetDevice(&current);
+  REQUIRE(current == 0);
+  REQUIRE_FALSE(device->enable_peer(0).ok());
+  REQUIRE_FALSE(device->enable_peer(7).ok());
+  REQUIRE(device->release(base, 8 * page).ok());
+}
+
+TEST_CASE("Memory of two GPUs is copied with access and without", "[cuda][peers]") {
+  const Standin standin;
+  for (const Memory kind : kKinds) {
+    const auto first = make_gpu(kind, 0);
+    const auto second = make_gpu(kind, 1);
+    const Stream stream(0);
+    std::byte* const from = reserved(*first, 2 * kMiB);
+    std::byte* const to = reserved(*second, 2 * kMiB);
+    REQUIRE(first->commit(from, 2 * kMiB, kOnDemand).ok());
+    REQUIRE(second->commit(to, 2 * kMiB, kOnDemand).ok());
+    for (const bool mapped : {false, true}) {
+      const std::uint64_t before = berth_standin_calls("cudaMemcpyPeerAsync");
+      if (mapped) REQUIRE(second->enable_peer(0).ok());
+      cudaMemsetAsync(from, mapped ? 2 : 1, 2 * kMiB, stream);
+      REQUIRE(first->copy_peer(to, 1, from, 0, 2 * kMiB, stream, mapped).ok());
+      REQUIRE(berth_standin_calls("cudaMemcpyPeerAsync") == before + (mapped ? 0 : 1));
+      cudaStreamSynchronize(stream);
+      std::vector<std::byte> bytes(2 * kMiB);
+      cudaMemcpy(bytes.data(), to, bytes.size(), cudaMemcpyDeviceToHost);
+      REQUIRE(bytes[0] == std::byte(mapped ? 2 : 1));
+      REQUIRE(bytes.back() == bytes[0]);
+    }
+    REQUIRE(first->release(from, 2 * kMiB).ok());
+    REQUIRE(second->release(to, 2 * kMiB).ok());
+  }
+}

@@ -1,0 +1,164 @@
+// Memory that two processes share.
+
+#include "tests/cuda/fixture.h"
+#include "tests/support/run_program.h"
+
+#include <fmt/format.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <random>
+#include <vector>
+
+using namespace berth;
+using namespace berth::test;
+using Memory = CudaOptions::Memory;
+
+namespace {
+
+std::string to_hex(const std::string& bytes) {
+  std::string hex;
+  for (const char byte : bytes) hex += fmt::format("{:02x}", static_cast<unsigned char>(byte));
+  return hex;
+}
+
+// A committed range of 8 MiB.
+struct Range {
+  explicit Range(Memory kind) : device(make_gpu(kind)) {
+    void* reserved = nullptr;
+    REQUIRE(device->reserve(8 * kMiB, 0, &reserved).ok());
+    REQUIRE(device->commit(reserved, 8 * kMiB, Device::Residency::kOnDemand).ok());
+    base = static_cast<std::byte*>(reserved);
+  }
+  std::unique_ptr<CudaDevice> device;
+  std::byte* base = nullptr;
+};
+
+template <typename T>
+T at(const std::string& text, std::size_t offset) {
+  T value;
+  std::memcpy(&value, text.data() + offset, sizeof value);
+  return value;
+}
+
+}  // namespace
+
+TEST_CASE("Another process reads and writes what was shared", "[cuda][ipc]") {
+  const Standin standin;
+  // Where the system lets a process reach for the descriptors of its descendants only.
+  prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);
+  const Memory kind = GENERATE(Memory::kVirtual, Memory::kPlain);
+  CAPTURE(name_of(kind));
+  const Range range(kind);
+  // From the middle of one page to that of another.
+  std::byte* const pointer = range.base + 3 * kMiB;
+  const Bytes size = 2 * kMiB;
+  cudaMemset(range.base, 0, 8 * kMiB);
+  cudaMemset(pointer, 1, size);
+  cudaDeviceSynchronize();
+  CudaSharedMemory shared;
+  REQUIRE(range.device->share(pointer, size, &shared).ok());
+  const ProgramResult result = run_program({BERTH_CUDA_PROGRAM, "open", to_hex(shared.handle),
+                                            std::to_string(shared.offset), std::to_string(size)},
+                                           {{"BERTH_STANDIN_MEMORY", std::to_string(kTotal)}});
+  INFO(result.out << result.err);
+  REQUIRE(result.exit_code == 0);
+  std::vector<std::byte> bytes(8 * kMiB);
+  cudaMemcpy(bytes.data(), range.base, bytes.size(), cudaMemcpyDeviceToHost);
+  REQUIRE(bytes[3 * kMiB - 1] == std::byte{0});
+  REQUIRE(std::all_of(bytes.begin() + 3 * kMiB, bytes.begin() + 5 * kMiB,
+                      [](std::byte byte) { return byte == std::byte{2}; }));
+  REQUIRE(bytes[5 * kMiB] == std::byte{0});
+}
+
+TEST_CASE("A plain range is one handle whatever its pointer", "[cuda][ipc]") {
+  const Standin standin;
+  const Range range(Memory::kPlain);
+  CudaSharedMemory first, second;
+  REQUIRE(range.device->share(range.base, 512, &first).ok());
+  REQUIRE(range.device->share(range.base + 5 * kMiB, kMiB, &second).ok());
+  REQUIRE(first.handle == second.handle);
+  REQUIRE(first.offset == 0);
+  REQUIRE(second.offset == 5 * kMiB);
+  // As PyTorch writes it: version 2, type, the runtime's own 64 bytes.
+  REQUIRE(first.handle.size() == 66);
+  REQUIRE(first.handle.substr(0, 2) == "\2c");
+}
+
+TEST_CASE("The pages of a virtual range are named by their descriptors", "[cuda][ipc]") {
+  const Standin standin;
+  const Range range(Memory::kVirtual);
+  CudaSharedMemory shared, again;
+  REQUIRE(range.device->share(range.base + 3 * kMiB, 2 * kMiB, &shared).ok());
+  REQUIRE(shared.offset == kMiB);
+  REQUIRE(shared.handle.size() == 2 + 24 + 2 * 4);
+  REQUIRE(shared.handle.substr(0, 2) == "\2e");
+  REQUIRE(at<std::int32_t>(shared.handle, 2) == getpid());
+  REQUIRE(at<std::int32_t>(shared.handle, 6) == 0);
+  REQUIRE(at<std::uint64_t>(shared.handle, 10) == 2 * kMiB);
+  REQUIRE(at<std::uint64_t>(shared.handle, 18) == 2);
+  // The same pages have the same name, and no descriptor more.
+  REQUIRE(range.device->share(range.base + 2 * kMiB, 4 * kMiB, &again).ok());
+  REQUIRE(again.handle == shared.handle);
+  const int descriptor = at<std::int32_t>(shared.handle, 26);
+  REQUIRE(dup2(descriptor, descriptor) == descriptor);
+  REQUIRE(range.device->decommit(range.base, 8 * kMiB).ok());
+  REQUIRE(dup2(descriptor, descriptor) == -1);
+}
+
+TEST_CASE("Memory that is not the device's or not committed is not shared", "[cuda][ipc][misuse]") {
+  const Standin standin;
+  const Memory kind = GENERATE(Memory::kVirtual, Memory::kPlain);
+  const Range range(kind);
+  CudaSharedMemory shared;
+  REQUIRE_FALSE(range.device->share(&shared, 8, &shared).ok());
+  REQUIRE_FALSE(range.device->share(range.base + 7 * kMiB, 2 * kMiB, &shared).ok());
+  REQUIRE_FALSE(range.device->share(range.base + 9 * kMiB, 8, &shared).ok());
+  REQUIRE_FALSE(range.device->share(range.base, kMaxBytes, &shared).ok());
+  if (kind == Memory::kVirtual) {
+    REQUIRE(range.device->decommit(range.base, 2 * kMiB).ok());
+    REQUIRE_FALSE(range.device->share(range.base + kMiB, 2 * kMiB, &shared).ok());
+  }
+  REQUIRE(shared.handle.empty());
+}
+
+TEST_CASE("Handles that are damaged, foreign or too new are refused", "[cuda][ipc][misuse]") {
+  const Standin standin;
+  const Range range(Memory::kVirtual);
+  CudaSharedMemory shared;
+  REQUIRE(range.device->share(range.base, 4 * kMiB, &shared).ok());
+  CudaDevice& device = *range.device;
+  std::shared_ptr<void> base;
+  for (std::size_t length = 0; length < shared.handle.size(); ++length)
+    REQUIRE_FALSE(device.open_shared(shared.handle.substr(0, length), &base).ok());
+  REQUIRE_FALSE(device.open_shared(shared.handle + "x", &base).ok());
+
+  std::string newer = shared.handle;
+  newer[0] = 3;
+  REQUIRE(device.open_shared(newer, &base).code() == Status::Code::kUnsupported);
+  std::string typed = shared.handle;
+  typed[1] = 'x';
+  REQUIRE(device.open_shared(typed, &base).code() == Status::Code::kFailed);
+  // Of a process that is gone.
+  const pid_t child = fork();
+  if (child == 0) _exit(0);
+  waitpid(child, nullptr, 0);
+  std::string orphan = shared.handle;
+  std::memcpy(orphan.data() + 2, &child, sizeof child);
+  const Status gone = device.open_shared(orphan, &base);
+  REQUIRE(device.describe(gone) == "pidfd_open failed on cuda:0: No such process");
+
+  std::mt19937 random(7);
+  for (int i = 0; i < 2000; ++i) {
+    std::string text = shared.handle;
+    for (unsigned flips = 1 + random() % 3; flips > 0; --flips)
+      text[2 + random() % (text.size() - 2)] ^= static_cast<char>(1U << random() % 8);
+    // Some name memory all the same; what matters is that nothing is left behind.
+    (void)device.open_shared(text, &base);
+    base.reset();
+  }
+  REQUIRE(berth_standin_live_allocations() == 4);  // the range's pages
+}
