@@ -119,6 +119,9 @@ int cudaLaunchKernel(const void* function, Dim3 grid, Dim3 block, void** argumen
                      std::size_t shared, StreamHandle stream);
 int cudaLaunchCooperativeKernel(const void* function, Dim3 grid, Dim3 block, void** arguments,
                                 std::size_t shared, StreamHandle stream);
+void __cudaRegisterFunction(void** handle, const char* function, char* device_function,
+                            const char* name, int thread_limit, void* thread, void* block,
+                            void* block_size, void* grid, int* warp_size);
 int cudaLaunchKernelExC(const LaunchConfig* config, const void* function, void** arguments);
 int cudaFuncGetAttributes(FunctionAttributes* attributes, const void* function);
 int cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const void* function, int block,

@@ -1,21 +1,41 @@
-// Kernels do nothing: they are counted and take their place in the stream.
+// Kernels do nothing: they are counted and take their place in the stream. Those that pass time do.
 
 #include "csrc/standin/control.h"
 #include "csrc/standin/entry.h"
 
 #include <algorithm>
+#include <chrono>
+#include <cstdint>
 #include <map>
+#include <set>
+#include <string_view>
 #include <utility>
 
 namespace berth::standin {
 namespace {
 
-Status launch(StreamHandle handle, const char* name) {
+Status launch(StreamHandle handle, const char* name, std::chrono::nanoseconds spin) {
   Entry entry;
   const std::shared_ptr<Stream> stream = entry.machine.stream_of(handle);
   if (!stream) return kInvalidResourceHandle;
   return entry.machine.enqueue(entry.lock, *stream,
-                               {.kind = Operation::Kind::kKernel, .name = name});
+                               {.kind = Operation::Kind::kKernel, .name = name, .spin = spin});
+}
+
+// The kernels that only pass time, by the address that stands for them: torch.cuda._sleep(), with
+// which programs and tests keep a stream busy. They are known by their name.
+std::set<const void*>& spin_kernels() {
+  static std::set<const void*> kernels;
+  return kernels;
+}
+
+// How long a launch keeps its stream busy: cycles of a clock of 1 GHz.
+std::chrono::nanoseconds spin_of(const void* function, void** arguments) {
+  const std::set<const void*>& kernels = spin_kernels();
+  if (arguments == nullptr || kernels.find(function) == kernels.end())
+    return std::chrono::nanoseconds(0);
+  return std::chrono::nanoseconds(
+      std::max<std::int64_t>(0, *static_cast<const std::int64_t*>(arguments[0])));
 }
 
 // What <<<...>>> put aside for the launch that follows.
@@ -34,13 +54,13 @@ std::vector<CallConfiguration>& call_configurations() {
 
 extern "C" {
 
-int cudaLaunchKernel(const void* /*function*/, Dim3 grid, Dim3 block, void** /*arguments*/,
+int cudaLaunchKernel(const void* function, Dim3 grid, Dim3 block, void** arguments,
                      std::size_t /*shared*/, StreamHandle stream) {
   BERTH_STANDIN_ENTER();
   if (grid.x == 0 || grid.y == 0 || grid.z == 0 || block.x == 0 || block.y == 0 || block.z == 0) {
     return remember(static_cast<Status>(9));  // cudaErrorInvalidConfiguration
   }
-  return remember(launch(stream, "kernel"));
+  return remember(launch(stream, "kernel", spin_of(function, arguments)));
 }
 
 int cudaLaunchCooperativeKernel(const void* function, Dim3 grid, Dim3 block, void** arguments,
@@ -89,8 +109,10 @@ void** __cudaRegisterFatBinary(void* /*binary*/) {
 void __cudaRegisterFatBinaryEnd(void** /*handle*/) {}
 void __cudaUnregisterFatBinary(void** /*handle*/) {}
 char __cudaInitModule(void** /*handle*/) { return 1; }
-void __cudaRegisterFunction(void**, const char*, char*, const char*, int, void*, void*, void*,
-                            void*, int*) {}
+void __cudaRegisterFunction(void**, const char* function, char*, const char* name, int, void*,
+                            void*, void*, void*, int*) {
+  if (std::string_view(name).ends_with("spin_kernelEl")) spin_kernels().insert(function);
+}
 void __cudaRegisterVar(void**, char*, char*, const char*, int, std::size_t, int, int) {}
 
 int cudaFuncGetAttributes(FunctionAttributes* attributes, const void* /*function*/) {

@@ -139,7 +139,8 @@ class Machine {
  private:
   Machine();
 
-  [[nodiscard]] bool ready(const Stream& stream) const;
+  // Whether the stream's next operation may run. Starts the clock of one that takes time.
+  bool ready(Stream& stream);
   std::shared_ptr<Stream> pick();
   void execute(Lock& lock, const std::shared_ptr<Stream>& stream);
   // A destroyed stream has nothing left.

@@ -130,18 +130,23 @@ Status Machine::enqueue(Lock& lock, Stream& stream, Operation operation) {
   if (stream.history.size() > kHistory) stream.history.pop_front();
   note_accesses(stream, operation);
   stream.queue.push_back(std::move(operation));
+  ready(stream);
   advance(lock, false);
   return kSuccess;
 }
 
-bool Machine::ready(const Stream& stream) const {
+bool Machine::ready(Stream& stream) {
   if (stream.queue.empty() || stream.running) return false;
-  const Operation& head = stream.queue.front();
+  Operation& head = stream.queue.front();
   for (const auto& [weak, position] : head.after) {
     const auto other = weak.lock();
     if (other && other->completed < position) return false;
   }
-  return head.kind != Operation::Kind::kWait || !head.record || head.record->done;
+  if (head.kind == Operation::Kind::kWait && head.record && !head.record->done) return false;
+  if (head.spin.count() == 0) return true;
+  const auto now = std::chrono::steady_clock::now();
+  if (head.over == std::chrono::steady_clock::time_point{}) head.over = now + head.spin;
+  return head.over <= now;
 }
 
 // A stream whose next operation may run, any of them, by the seed.
@@ -158,7 +163,9 @@ std::shared_ptr<Stream> Machine::pick() {
 void Machine::execute(Lock& lock, const std::shared_ptr<Stream>& stream) {
   Operation operation = std::move(stream->queue.front());
   stream->queue.pop_front();
-  ++clock_us_;
+  clock_us_ +=
+      1 + static_cast<std::uint64_t>(
+              std::chrono::duration_cast<std::chrono::microseconds>(operation.spin).count());
   if (operation.work) {
     if (operation.kind == Operation::Kind::kHost) {
       // The program's function may take its own locks, so it never runs under ours.
@@ -207,6 +214,16 @@ void Machine::drain_until(Lock& lock, const std::function<bool()>& done) {
   while (!done()) {
     if (const std::shared_ptr<Stream> stream = pick()) {
       execute(lock, stream);
+      continue;
+    }
+    auto next = std::chrono::steady_clock::time_point::max();  // end of a kernel that takes time
+    for (const auto& stream : streams_) {
+      if (!stream->queue.empty() && stream->queue.front().spin.count() != 0 &&
+          stream->queue.front().over != std::chrono::steady_clock::time_point{})
+        next = std::min(next, stream->queue.front().over);
+    }
+    if (next != std::chrono::steady_clock::time_point::max()) {
+      host_function_over_.wait_until(lock, next);
     } else if (std::ranges::any_of(streams_, [](const auto& other) { return other->running; })) {
       host_function_over_.wait(lock);
     } else {

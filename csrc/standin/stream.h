@@ -5,6 +5,7 @@
 #include "csrc/standin/vector_clock.h"
 
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -55,6 +56,9 @@ struct Operation {
   std::shared_ptr<Event> event = {};         // of an external record or wait inside a graph
   std::vector<std::pair<std::weak_ptr<Stream>, std::uint64_t>> after =
       {};  // positions of other streams to wait for
+  // A kernel that waits: its stream stands still for this long after the operation's turn came.
+  std::chrono::nanoseconds spin{0};
+  std::chrono::steady_clock::time_point over = {};  // zero: its turn has not come
 };
 
 // One line of a stream's history, for messages.

@@ -208,13 +208,15 @@ int cudaEventSynchronize(EventHandle handle) {
   return kSuccess;
 }
 
-// Counts a microsecond for each operation that ran in between.
+// Counts a microsecond for each operation that ran in between, and what the kernels that pass time
+// took.
 int cudaEventElapsedTime(float* ms, EventHandle start_handle, EventHandle end_handle) {
   BERTH_STANDIN_ENTER();
   Entry entry;
   const std::shared_ptr<Event> start = entry.machine.event_of(start_handle);
   const std::shared_ptr<Event> end = entry.machine.event_of(end_handle);
-  if (!start || !end || !start->record || !end->record || !start->timing || !end->timing) {
+  if (!start || !end || !start->record || !end->record || !start->timing || !end->timing ||
+      start->device != end->device) {
     return remember(kInvalidResourceHandle);
   }
   if (!start->record->done || !end->record->done) return remember(kNotReady);

@@ -2,6 +2,8 @@
 #include "tests/standin/fixture.h"
 
 #include <algorithm>
+#include <chrono>
+#include <cstdint>
 #include <thread>
 #include <utility>
 
@@ -217,4 +219,45 @@ TEST_CASE("Elapsed time counts the work in between", "[event]") {
   REQUIRE(cudaEventElapsedTime(&ms, start, untimed) == kInvalidResourceHandle);
   for (const EventHandle event : {start, end, untimed}) cudaEventDestroy(event);
   cudaStreamDestroy(stream);
+}
+
+TEST_CASE("Events of two devices have no time between them", "[event]") {
+  const Fixture fixture(kEagerPace);
+  const EventHandle here = make_event(0);
+  REQUIRE(cudaEventRecord(here, nullptr) == kSuccess);
+  REQUIRE(cudaSetDevice(1) == kSuccess);
+  const EventHandle there = make_event(0);
+  REQUIRE(cudaEventRecord(there, nullptr) == kSuccess);
+  float ms = 0;
+  REQUIRE(cudaEventElapsedTime(&ms, here, there) == kInvalidResourceHandle);
+  for (const EventHandle event : {here, there}) cudaEventDestroy(event);
+}
+
+TEST_CASE("A kernel that passes time keeps its stream busy for that long, and no other stream",
+          "[order]") {
+  static const char function = 0;
+  __cudaRegisterFunction(nullptr, &function, nullptr, "_ZN2at4cuda11spin_kernelEl", -1, nullptr,
+                         nullptr, nullptr, nullptr, nullptr);
+  const Fixture fixture(kEagerPace);
+  const StreamHandle busy = make_stream();
+  const StreamHandle idle = make_stream();
+  const EventHandle start = make_event(0);
+  const EventHandle end = make_event(0);
+  std::int64_t cycles = 50'000'000;
+  void* arguments[] = {&cycles};
+  REQUIRE(cudaEventRecord(start, busy) == kSuccess);
+  const auto before = std::chrono::steady_clock::now();
+  REQUIRE(cudaLaunchKernel(&function, {1, 1, 1}, {1, 1, 1}, arguments, 0, busy) == kSuccess);
+  REQUIRE(cudaEventRecord(end, busy) == kSuccess);
+  REQUIRE(cudaEventQuery(end) == kNotReady);
+  REQUIRE(cudaStreamQuery(idle) == kSuccess);
+  REQUIRE(cudaEventSynchronize(end) == kSuccess);
+  REQUIRE(std::chrono::steady_clock::now() - before >= std::chrono::milliseconds(50));
+  REQUIRE(cudaStreamQuery(busy) == kSuccess);
+  float ms = 0;
+  REQUIRE(cudaEventElapsedTime(&ms, start, end) == kSuccess);
+  REQUIRE(ms >= 50);
+  REQUIRE(ms < 51);
+  for (const EventHandle event : {start, end}) cudaEventDestroy(event);
+  for (const StreamHandle stream : {busy, idle}) cudaStreamDestroy(stream);
 }

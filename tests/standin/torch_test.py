@@ -151,6 +151,20 @@ class TorchOnTheStandin(unittest.TestCase):
         self.assertEqual(calls("cudaLaunchKernel"), kernels)
         del graph, y
 
+    def test_sleep_keeps_its_stream_busy(self):
+        stream, event = torch.cuda.Stream(), torch.cuda.Event()
+        with torch.cuda.stream(stream):
+            torch.cuda._sleep(50_000_000)
+            event.record()
+        self.assertFalse(event.query())
+        event.synchronize()
+        self.assertTrue(stream.query())
+
+    def test_the_profiler_runs_without_one_of_the_device(self):
+        with torch.profiler.profile(profile_memory=True, acc_events=True) as profile:
+            torch.empty(MIB, device="cuda")
+        self.assertTrue(any(event.name == "aten::empty" for event in profile.events()))
+
     def test_running_out_of_memory_is_torchs_own_error(self):
         with self.assertRaisesRegex(torch.OutOfMemoryError, "out of memory"):
             torch.empty(200 << 30, dtype=torch.uint8, device="cuda")
