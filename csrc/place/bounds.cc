@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <bit>
+#include <functional>
 #include <span>
+#include <utility>
 
 namespace berth::packing {
 namespace {
@@ -45,14 +47,13 @@ Bytes max_load_of_path(const Conflicts& conflicts, std::span<const Index> buffer
 // Steps of work over paths after which the rest of the paths is not looked at.
 constexpr std::size_t kMaxPathWork = std::size_t{1} << 25;
 
-Bytes max_load_of_lane(const Conflicts& conflicts, std::uint32_t lane,
-                       const std::vector<Index>& buffers, std::vector<Change>& changes) {
+// Calls visit(buffers, period) for the path of each branch.
+template <class Visit>
+void for_each_path(const Conflicts& conflicts, std::uint32_t lane,
+                   const std::vector<Index>& buffers, Visit&& visit) {
   const Problem& problem = conflicts.problem();
-  if (!conflicts.has_branches())
-    return max_load_of_path(conflicts, buffers, problem.lanes[lane].period, changes);
   std::vector<std::vector<Index>> of_branch(problem.branches.size());
   for (const Index i : buffers) of_branch[problem.buffers[i].branch].push_back(i);
-  Bytes most = 0;
   std::size_t work = 0;
   std::vector<Index> path;
   for (std::uint32_t leaf = 0; leaf < problem.branches.size() && work < kMaxPathWork; ++leaf) {
@@ -68,9 +69,72 @@ Bytes max_load_of_lane(const Conflicts& conflicts, std::uint32_t lane,
     work += path.size() + 1;
     const std::uint64_t own = problem.branches[leaf].period;
     const std::uint64_t period = problem.lanes[lane].period;
-    most = std::max(
-        most, max_load_of_path(conflicts, path, period == 0 || own == 0 ? period : own, changes));
+    visit(path, period == 0 || own == 0 ? period : own);
   }
+}
+
+// The most that one path's step leaves alive in the next one, tick by tick: a step of any path may
+// follow a step of any other.
+class Leftovers {
+ public:
+  void add(const Conflicts& conflicts, std::span<const Index> path, std::uint64_t period) {
+    std::vector<std::pair<std::uint64_t, Bytes>> ends;
+    for (const Index i : path) {
+      const Lifetime& life = conflicts.lifetime(i);
+      // What would meet its own next birth counts once.
+      if (life.birth < period && life.end > period && life.end - period <= life.birth)
+        ends.emplace_back(life.end - period, conflicts.bytes(i));
+    }
+    std::sort(ends.begin(), ends.end(), std::greater<>());
+    Bytes sum = 0;
+    for (const auto& [end, size] : ends) most_.emplace_back(end, sum += size);
+  }
+
+  void finish() {
+    std::sort(most_.begin(), most_.end(), std::greater<>());
+    Bytes most = 0;
+    for (auto& [end, size] : most_) size = most = std::max(most, size);
+  }
+
+  // Of buffers alive together, these and those of the path: the most bytes.
+  [[nodiscard]] Bytes with(const Conflicts& conflicts, std::span<const Index> path,
+                           std::vector<Change>& changes) const {
+    changes.clear();
+    for (const Index i : path) {
+      const Lifetime& life = conflicts.lifetime(i);
+      changes.push_back({life.birth, true, conflicts.bytes(i)});
+      changes.push_back({life.end, false, conflicts.bytes(i)});
+    }
+    std::sort(changes.begin(), changes.end());
+    Bytes most = most_.empty() ? 0 : most_.back().second, load = 0;
+    std::size_t left = most_.size();  // those that end later are a prefix
+    for (const Change& change : changes) {
+      load = change.birth ? load + change.size : load - change.size;
+      while (left > 0 && most_[left - 1].first <= change.tick) --left;
+      most = std::max(most, load + (left > 0 ? most_[left - 1].second : 0));
+    }
+    return most;
+  }
+
+ private:
+  std::vector<std::pair<std::uint64_t, Bytes>> most_;  // until which tick, how much
+};
+
+Bytes max_load_of_lane(const Conflicts& conflicts, std::uint32_t lane,
+                       const std::vector<Index>& buffers, std::vector<Change>& changes) {
+  const std::uint64_t period = conflicts.problem().lanes[lane].period;
+  if (!conflicts.has_branches()) return max_load_of_path(conflicts, buffers, period, changes);
+  Bytes most = 0;
+  Leftovers leftovers;
+  for_each_path(conflicts, lane, buffers, [&](std::span<const Index> path, std::uint64_t own) {
+    most = std::max(most, max_load_of_path(conflicts, path, own, changes));
+    if (period != 0) leftovers.add(conflicts, path, own);
+  });
+  if (period == 0) return most;
+  leftovers.finish();
+  for_each_path(conflicts, lane, buffers, [&](std::span<const Index> path, std::uint64_t) {
+    most = std::max(most, leftovers.with(conflicts, path, changes));
+  });
   return most;
 }
 

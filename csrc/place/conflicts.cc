@@ -125,6 +125,37 @@ bool Conflicts::conflict_across_lanes(Index u, Index v) const noexcept {
   return !(uv && vu && *uv + *vu <= 1);
 }
 
+Conflicts::Shadow Conflicts::shadow(Index i, std::uint32_t lane) const noexcept {
+  const std::uint32_t own = problem_.buffers[i].lane;
+  const std::uint64_t period = problem_.lanes[lane].period;
+  const std::uint64_t birth = lifetimes_[i].birth;
+  constexpr std::uint64_t kAlways = std::uint64_t{1} << 62;
+  if (lanes_.group(own) != lanes_.group(lane)) return {0, period == 0 ? kAlways : period};
+  const Moment seen = lanes_.seen(own, death(i), lane);
+  if (period == 0) {
+    // All that dies by `first` came before.
+    std::uint64_t first = lanes_.known(lane, 0, own, birth).value_or(0);
+    const std::uint64_t last = seen == LaneOrder::kNever ? kAlways : seen.tick;
+    if (last == 0) return {0, 0};
+    first = std::min(first, last - 1);
+    return {first, last - first};
+  }
+  const Shadow whole{0, period};
+  if (seen == LaneOrder::kNever || seen.step > 1) return whole;
+  std::uint64_t back = 0;
+  auto first = lanes_.known(lane, 0, own, birth);
+  if (!first) first = lanes_.known(lane, back = 1, own, birth);
+  if (!first || seen.step + back > 1) return whole;
+  if (seen.step + back == 1) {
+    if (seen.tick >= *first) return whole;
+    if (seen.tick == 0 && *first == period) return {period - 1, 1};
+    return {*first % period, period + seen.tick - *first};
+  }
+  if (seen.tick == 0) return {period - 1, 1};
+  const std::uint64_t begin = std::min(*first, seen.tick - 1);
+  return {begin, seen.tick - begin};
+}
+
 bool Conflicts::conflict(Index u, Index v) const noexcept {
   return problem_.buffers[u].lane == problem_.buffers[v].lane ? conflict_in_lane(u, v)
                                                               : conflict_across_lanes(u, v);

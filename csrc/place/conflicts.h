@@ -45,6 +45,15 @@ class Conflicts {
   // the logarithm of the number of edges.
   [[nodiscard]] bool conflict(Index u, Index v) const noexcept;
 
+  // The ticks of another lane at which buffer i may be alive: a buffer of that lane conflicts with
+  // i exactly where it lives at one of them (in rare cases of edges that touch, fewer do). On a
+  // circle an arc. For problems without branches.
+  struct Shadow {
+    std::uint64_t birth = 0;
+    std::uint64_t length = 0;
+  };
+  [[nodiscard]] Shadow shadow(Index i, std::uint32_t lane) const noexcept;
+
   // The moment of the buffer's death, in its own lane.
   [[nodiscard]] Moment death(Index i) const noexcept;
 

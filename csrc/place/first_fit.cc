@@ -33,18 +33,8 @@ std::string_view order_name(Order order) noexcept {
 }
 
 FirstFit::FirstFit(const Conflicts& conflicts) : conflicts_(conflicts) {
-  const Problem& problem = conflicts.problem();
-  std::vector<std::vector<Index>> buffers(problem.lanes.size());
-  for (Index i = 0; i < conflicts.size(); ++i) {
-    buffers[problem.buffers[i].lane].push_back(i);
-    has_pins_ |= problem.buffers[i].pinned.has_value();
-  }
-  lanes_of_group_.resize(conflicts.lanes().group_count());
-  lanes_.reserve(problem.lanes.size());
-  for (std::uint32_t lane = 0; lane < problem.lanes.size(); ++lane) {
-    lanes_of_group_[conflicts.lanes().group(lane)].push_back(lane);
-    if (!is_single() || has_pins_) lanes_.emplace_back(conflicts, std::move(buffers[lane]));
-  }
+  for (const Buffer& buffer : conflicts.problem().buffers) has_pins_ |= buffer.pinned.has_value();
+  if (!is_single() || has_pins_) placed_.emplace(conflicts);
 }
 
 void FirstFit::make_single() {
@@ -52,7 +42,8 @@ void FirstFit::make_single() {
   const Problem& problem = conflicts_.problem();
   std::vector<Arc> arcs;
   for (Index i = 0; i < conflicts_.size(); ++i)
-    arcs.push_back({i, problem.buffers[i].birth, problem.buffers[i].length});
+    arcs.push_back(
+        {i, problem.buffers[i].birth, problem.buffers[i].length, problem.buffers[i].pinned});
   const std::uint64_t period = arcs.empty() ? 0 : period_of(problem, problem.buffers.front());
   single_->strip = make_strip(conflicts_, arcs, period, true);
   single_->items.resize(conflicts_.size());
@@ -146,7 +137,7 @@ void FirstFit::block_other_groups(std::uint32_t group, const Packing& packing) {
   std::vector<Span> all;
   if (!has_pins_) {
     if (packing.high_water_mark > 0) all.push_back({0, packing.high_water_mark});
-  } else if (lanes_of_group_.size() > 1) {
+  } else if (conflicts_.lanes().group_count() > 1) {
     for (Index i = 0; i < conflicts_.size(); ++i) {
       const std::uint32_t other = conflicts_.group(i);
       if (other == group) continue;
@@ -165,26 +156,10 @@ void FirstFit::block_other_groups(std::uint32_t group, const Packing& packing) {
   }
 }
 
-template <class Visit>
-void FirstFit::for_each_conflict(Index i, Visit&& visit) const {
-  const std::uint32_t own = conflicts_.problem().buffers[i].lane;
-  const auto filtered = [&](Index j) {
-    if (conflicts_.conflict(i, j)) visit(j);
-  };
-  if (conflicts_.has_branches()) {
-    lanes_[own].for_each_near(i, filtered);
-  } else {
-    lanes_[own].for_each_near(i, visit);
-  }
-  for (const std::uint32_t lane : lanes_of_group_[conflicts_.lanes().group(own)]) {
-    if (lane != own) lanes_[lane].for_each(filtered);
-  }
-}
-
 std::optional<std::pair<Index, Index>> FirstFit::colliding_pins() {
   if (!has_pins_) return std::nullopt;
   const Problem& problem = conflicts_.problem();
-  for (TimeIndex& lane : lanes_) lane.clear();
+  placed_->clear();
   std::optional<std::pair<Index, Index>> result;
   const auto touch = [&](Index i, Index j) {
     const Bytes a = *problem.buffers[i].pinned, b = *problem.buffers[j].pinned;
@@ -193,11 +168,11 @@ std::optional<std::pair<Index, Index>> FirstFit::colliding_pins() {
   std::vector<Index> pins;
   for (Index i = 0; i < conflicts_.size() && !result; ++i) {
     if (!problem.buffers[i].pinned) continue;
-    for_each_conflict(i, [&](Index j) { touch(i, j); });
-    lanes_[problem.buffers[i].lane].add(i);
+    placed_->for_each(i, [&](Index j) { touch(i, j); });
+    placed_->add(i);
     pins.push_back(i);
   }
-  if (result || lanes_of_group_.size() == 1) return result;
+  if (result || conflicts_.lanes().group_count() == 1) return result;
   // Pins of two groups may share no byte at all.
   std::sort(pins.begin(), pins.end(), [&](Index i, Index j) {
     return *problem.buffers[i].pinned < *problem.buffers[j].pinned;
@@ -249,7 +224,7 @@ std::optional<Packing> FirstFit::run(std::span<const Index> order, Fit fit, Byte
   const Problem& problem = conflicts_.problem();
   Packing packing{std::vector<Bytes>(conflicts_.size()), 0};
   offsets_.resize(conflicts_.size());
-  for (TimeIndex& lane : lanes_) lane.clear();
+  placed_->clear();
   const auto place = [&](Index i, Bytes offset) {
     offsets_[i] = packing.offsets[i] = offset;
     packing.high_water_mark = std::max(packing.high_water_mark, offset + conflicts_.bytes(i));
@@ -258,10 +233,10 @@ std::optional<Packing> FirstFit::run(std::span<const Index> order, Fit fit, Byte
   for (const Index i : order) {
     if (!problem.buffers[i].pinned) continue;
     if (!place(i, *problem.buffers[i].pinned)) return std::nullopt;
-    lanes_[problem.buffers[i].lane].add(i);
+    placed_->add(i);
   }
   std::uint32_t count = 0;
-  const auto groups = static_cast<std::uint32_t>(lanes_of_group_.size());
+  const std::uint32_t groups = conflicts_.lanes().group_count();
   std::vector<std::vector<Index>> by_group(groups);
   for (const Index i : order) by_group[conflicts_.group(i)].push_back(i);
   for (std::uint32_t group = 0; group < groups; ++group) {
@@ -270,11 +245,11 @@ std::optional<Packing> FirstFit::run(std::span<const Index> order, Fit fit, Byte
       if (problem.buffers[i].pinned) continue;
       if (budget != nullptr && ++count % 64 == 0 && budget->expired()) return std::nullopt;
       spans_ = blocked_;
-      for_each_conflict(i, [&](Index j) {
+      placed_->for_each(i, [&](Index j) {
         spans_.push_back({offsets_[j], offsets_[j] + conflicts_.bytes(j)});
       });
       if (!place(i, find_hole(conflicts_.bytes(i), conflicts_.unit(i), fit))) return std::nullopt;
-      lanes_[problem.buffers[i].lane].add(i);
+      placed_->add(i);
     }
   }
   return packing;

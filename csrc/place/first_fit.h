@@ -1,10 +1,10 @@
 #pragma once
 
 #include "csrc/place/budget.h"
+#include "csrc/place/conflict_index.h"
 #include "csrc/place/conflicts.h"
 #include "csrc/place/fit.h"
 #include "csrc/place/strip_fit.h"
-#include "csrc/place/time_index.h"
 
 #include <memory>
 #include <optional>
@@ -33,7 +33,7 @@ struct Packing {
 // the other, each in what the earlier left.
 //
 // A single lane without forks goes through StripFit. Elsewhere a run is O(n log n + k log k) for k
-// conflicts of placed buffers, O(n) memory; across lanes k counts all of them.
+// conflicts of placed buffers, O(n) memory; across lanes with branches k counts all of them.
 class FirstFit {
  public:
   explicit FirstFit(const Conflicts& conflicts);
@@ -65,15 +65,12 @@ class FirstFit {
   void make_single();
   [[nodiscard]] std::optional<Packing> run_single(std::span<const Index> order, Fit fit,
                                                   Bytes below, const Budget* budget);
-  template <class Visit>
-  void for_each_conflict(Index i, Visit&& visit) const;
   [[nodiscard]] Bytes find_hole(Bytes size, Bytes unit, Fit fit);
   void block_other_groups(std::uint32_t group, const Packing& packing);
 
   const Conflicts& conflicts_;
-  std::vector<TimeIndex> lanes_;  // none of a single lane without pins
+  std::optional<ConflictIndex> placed_;  // not of a single lane without pins
   std::unique_ptr<Single> single_;
-  std::vector<std::vector<std::uint32_t>> lanes_of_group_;
   bool has_pins_ = false;
   std::vector<Span> blocked_;  // bytes of other groups, merged
   std::vector<Span> spans_;

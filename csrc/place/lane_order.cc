@@ -175,4 +175,21 @@ Moment LaneOrder::seen(std::uint32_t from, Moment moment, std::uint32_t to) cons
   return result;
 }
 
+std::optional<std::uint64_t> LaneOrder::known(std::uint32_t of, std::uint64_t steps,
+                                              std::uint32_t by, std::uint64_t tick) const noexcept {
+  if (joined_[of] == kNotJoined || joined_[by] == kNotJoined) return std::nullopt;
+  // Labels do not fall along a lane's edges.
+  std::size_t low = first_edges_[of], high = first_edges_[of + 1];
+  while (low < high) {
+    const std::size_t middle = low + (high - low) / 2;
+    if (label(middle, by) <= Moment{steps, tick}) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  if (low == first_edges_[of]) return std::nullopt;
+  return edges_[low - 1].from_tick;
+}
+
 }  // namespace berth::packing

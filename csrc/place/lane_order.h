@@ -3,6 +3,7 @@
 #include "csrc/place/problem.h"
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 namespace berth::packing {
@@ -36,6 +37,12 @@ class LaneOrder {
 
   // The earliest moment of lane `to` that has seen all that `from` did before `moment`, or kNever.
   [[nodiscard]] Moment seen(std::uint32_t from, Moment moment, std::uint32_t to) const noexcept;
+
+  // The latest tick of lane `of`, `steps` periods back, that lane `by` has seen all before at its
+  // own tick; nothing where there is none.
+  [[nodiscard]] std::optional<std::uint64_t> known(std::uint32_t of, std::uint64_t steps,
+                                                   std::uint32_t by,
+                                                   std::uint64_t tick) const noexcept;
 
  private:
   struct Edge {

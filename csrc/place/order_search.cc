@@ -1,6 +1,7 @@
 #include "csrc/place/order_search.h"
 
 #include <algorithm>
+#include <memory>
 #include <numeric>
 #include <random>
 #include <utility>
@@ -26,6 +27,15 @@ std::vector<std::uint32_t> order_of(std::span<const Bytes> offsets) {
   return order;
 }
 
+OrderSearch::OrderSearch(const Strip& strip) : base_(strip.base) {
+  sizes_.reserve(strip.items.size());
+  for (const Strip::Item& item : strip.items) sizes_.push_back(item.size);
+  first_fit_ = [fit = std::make_shared<StripFit>(strip)](std::span<const std::uint32_t> order,
+                                                         Bytes below, const Budget* budget) {
+    return fit->run(order, Fit::kFirst, below, budget);
+  };
+}
+
 OrderSearch::Chain OrderSearch::run(std::span<const std::uint32_t> order,
                                     std::span<const Bytes> offsets, Bytes bound, std::uint64_t seed,
                                     std::uint64_t runs, const Budget* budget) {
@@ -33,7 +43,7 @@ OrderSearch::Chain OrderSearch::run(std::span<const std::uint32_t> order,
   Chain chain;
   chain.order.assign(order.begin(), order.end());
   std::vector<Bytes> current(offsets.begin(), offsets.end());
-  const auto end_of = [&](std::uint32_t i) { return current[i] + strip_.items[i].size; };
+  const auto end_of = [&](std::uint32_t i) { return current[i] + sizes_[i]; };
   for (std::uint32_t i = 0; i < current.size(); ++i) chain.mark = std::max(chain.mark, end_of(i));
   std::vector<std::pair<double, std::uint32_t>> keys(order.size());
   std::vector<std::uint32_t> next(order.size());
@@ -53,7 +63,7 @@ OrderSearch::Chain OrderSearch::run(std::span<const std::uint32_t> order,
                      [](const auto& a, const auto& b) { return a.first < b.first; });
     for (std::size_t k = 0; k < keys.size(); ++k) next[k] = keys[k].second;
     ++chain.runs;
-    auto found = fit_.run(next, Fit::kFirst, chain.mark + 1, budget);
+    auto found = first_fit_(next, chain.mark + 1, budget);
     if (!found) {
       if (budget != nullptr && budget->expired()) break;
       continue;
@@ -63,7 +73,7 @@ OrderSearch::Chain OrderSearch::run(std::span<const std::uint32_t> order,
     chain.offsets = current;
     chain.mark = 0;
     for (std::uint32_t i = 0; i < current.size(); ++i) chain.mark = std::max(chain.mark, end_of(i));
-    chain.mark = std::max(chain.mark, strip_.base);
+    chain.mark = std::max(chain.mark, base_);
   }
   return chain;
 }

@@ -4,13 +4,15 @@
 #include "csrc/place/strip_fit.h"
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace berth::packing {
 
-// Improves the order in which first fit places a strip: those that end above a target come earlier
+// Improves the order in which first fit places items: those that end above a target come earlier
 // the next time, some of them and by a random way (squeaky wheel optimisation, Joslin and Clements
 // 1999). Where dives leave a gap on large problems this closes most of it.
 //
@@ -24,8 +26,15 @@ class OrderSearch {
     std::uint64_t runs = 0;
   };
 
-  // The strip must outlive it.
-  explicit OrderSearch(const Strip& strip) : strip_(strip), fit_(strip) {}
+  // Offsets from an order; nothing where the mark would not stay below.
+  using FirstFit = std::function<std::optional<std::vector<Bytes>>(
+      std::span<const std::uint32_t> order, Bytes below, const Budget* budget)>;
+
+  // Items of these sizes; no mark is below `base`.
+  OrderSearch(std::vector<Bytes> sizes, Bytes base, FirstFit first_fit)
+      : sizes_(std::move(sizes)), base_(base), first_fit_(std::move(first_fit)) {}
+  // The items of a strip, which must outlive it.
+  explicit OrderSearch(const Strip& strip);
 
   // From an order and the placement that goes with it: at most `runs` first fits. `bound`: no mark
   // is lower.
@@ -34,8 +43,9 @@ class OrderSearch {
                           const Budget* budget);
 
  private:
-  const Strip& strip_;
-  StripFit fit_;
+  std::vector<Bytes> sizes_;
+  Bytes base_;
+  FirstFit first_fit_;
 };
 
 // Items by their offsets: first fit in this order puts none higher.

@@ -76,8 +76,15 @@ void Portfolio::first_plan() {
     if (auto strips = make_strips(conflicts_)) strip_search_.emplace(std::move(*strips), settings);
   }
   bound_ = strip_search_ ? strip_search_->bound() : max_load(conflicts_);
+  const bool joined = conflicts_.lanes().group_count() < conflicts_.problem().lanes.size();
+  if (settings.dives && (!strip_search_ || joined)) {
+    staged_search_ = StagedSearch::make(
+        conflicts_,
+        {.exact = settings.exact, .seed = options_.seed, .threads = threads_, .bound = bound_});
+    if (staged_search_) strip_search_.reset();
+  }
   const bool warm = !options_.warm_start.empty();
-  if (warm || !strip_search_) {
+  if (warm || (!strip_search_ && !staged_search_)) {
     std::vector<Bytes> births;
     if (!warm) {
       for (const Buffer& buffer : conflicts_.problem().buffers) births.push_back(buffer.birth);
@@ -86,15 +93,27 @@ void Portfolio::first_plan() {
     ++iterations_;
     offer(*first_fit_.run(order, Fit::kFirst, std::numeric_limits<Bytes>::max(), nullptr),
           warm ? "first_fit warm" : "first_fit birth");
-    if (!strip_search_ || done()) return;
+    if ((!strip_search_ && !staged_search_) || done()) return;
+  }
+  if (staged_search_) {
+    staged_search_->first();
+    if (warm) staged_search_->offer(best_, engine_);
+    return take_stages();
   }
   strip_search_->first_dives();
   take_strips();
 }
 
+void Portfolio::take_stages() {
+  iterations_ += staged_search_->iterations() - search_iterations_;
+  search_iterations_ = staged_search_->iterations();
+  offer(staged_search_->packing(), staged_search_->engine());
+  report(false);
+}
+
 void Portfolio::take_strips() {
-  iterations_ += strip_search_->iterations() - strip_iterations_;
-  strip_iterations_ = strip_search_->iterations();
+  iterations_ += strip_search_->iterations() - search_iterations_;
+  search_iterations_ = strip_search_->iterations();
   bound_ = std::max(bound_, strip_search_->bound());
   offer(strip_search_->packing(conflicts_.size()), strip_search_->engine());
   report(false);
@@ -143,8 +162,16 @@ void Portfolio::improve() {
   // nothing may be worse than they are; then noise until the end.
   for (int wave = 1; wave < 4 && strip_search_ && !done() && !strip_search_->proven(); ++wave)
     strip_wave();
+  if (staged_search_ && !done()) staged_wave();
+  if (staged_search_ && !done()) bound_ = std::max(bound_, staged_search_->raise_bound());
   if (uses("first_fit") && !done()) first_fits();
   while (strip_search_ && !done() && !strip_search_->proven()) strip_wave();
+  while (staged_search_ && !done()) staged_wave();
+}
+
+void Portfolio::staged_wave() {
+  staged_search_->next_wave(budget_.iterations() - iterations_, budget_, [&] { report(false); });
+  take_stages();
 }
 
 void Portfolio::strip_wave() {
@@ -174,6 +201,7 @@ void Portfolio::fit(const std::vector<Index>& order, Fit fit, const std::string&
   const Bytes below = keeps ? std::numeric_limits<Bytes>::max() : best_.high_water_mark;
   auto packing = first_fit_.run(order, fit, below, &budget_);
   if (packing && keeps) strip_search_->offer(*packing, order, name);
+  if (packing && staged_search_) staged_search_->offer(*packing, name);
   if (packing) offer(std::move(*packing), name);
   report(false);
 }

@@ -3,10 +3,12 @@
 #include "csrc/place/budget.h"
 #include "csrc/place/conflicts.h"
 #include "csrc/place/first_fit.h"
+#include "csrc/place/staged_search.h"
 #include "csrc/place/strip_search.h"
 
 #include <berth/place.h>
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -28,6 +30,8 @@ class Portfolio {
   void improve();
   void strip_wave();
   void take_strips();
+  void staged_wave();
+  void take_stages();
   void integer_program();
   [[nodiscard]] bool uses(std::string_view engine) const {
     return options_.engine == "auto" || options_.engine == engine;
@@ -44,11 +48,12 @@ class Portfolio {
   Budget budget_;
   FirstFit first_fit_;
   std::optional<StripSearch> strip_search_;
+  std::unique_ptr<StagedSearch> staged_search_;  // where strips do not say what conflicts
   Packing best_;
   Bytes bound_ = 0;
   std::string engine_;
   std::uint64_t iterations_ = 0;
-  std::uint64_t strip_iterations_ = 0;
+  std::uint64_t search_iterations_ = 0;  // of these
   double last_report_ = 0;
 };
 

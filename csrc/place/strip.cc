@@ -3,6 +3,7 @@
 #include "csrc/core/bytes.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <utility>
 
 namespace berth::packing {
@@ -64,15 +65,14 @@ Strip make_strip(const Conflicts& conflicts, std::span<const Arc> arcs, std::uin
   for (const Arc& arc : arcs) strip.unit = std::max(strip.unit, conflicts.unit(arc.buffer));
   for (const std::uint32_t i : always) spans[i] = {0, strip.sections};
 
-  const std::vector<Buffer>& buffers = conflicts.problem().buffers;
-  for (const Arc& arc : arcs) keep_whole |= buffers[arc.buffer].pinned.has_value();
+  for (const Arc& arc : arcs) keep_whole |= arc.fixed.has_value();
   std::vector<Index> whole;
   for (std::uint32_t i = 0; i < count; ++i) {
     auto [first, last] = spans[i];
     if (last <= first) last += strip.sections;
     const Index b = arcs[i].buffer;
-    if (const auto& pin = buffers[b].pinned) {
-      strip.blocks.push_back({first, last, *pin, *pin + conflicts.bytes(b), b});
+    if (const auto& fixed = arcs[i].fixed) {
+      strip.blocks.push_back({first, last, *fixed, *fixed + conflicts.bytes(b), b});
       continue;
     }
     // Below all others is best for what shifts them by whole alignments.
@@ -86,6 +86,99 @@ Strip make_strip(const Conflicts& conflicts, std::span<const Arc> arcs, std::uin
     strip.bottom.emplace_back(b, strip.base);
     strip.base += conflicts.bytes(b);
   }
+  return strip;
+}
+
+namespace {
+
+// The bytes that blocks take together in each section, upwards.
+class TakenBytes {
+ public:
+  struct Span {
+    Bytes begin, end;
+    friend bool operator==(const Span&, const Span&) = default;
+  };
+
+  TakenBytes(const Strip& strip, std::vector<Strip::Block> blocks)
+      : firsts_(std::size_t{strip.sections} + 1, 0) {
+    std::sort(blocks.begin(), blocks.end(),
+              [](const auto& a, const auto& b) { return a.begin < b.begin; });
+    std::vector<Bytes> ends(strip.sections, 0);
+    std::vector<std::uint32_t> counts(strip.sections, 0);
+    // Twice: to count the spans, then to fill them in.
+    for (const bool fill : {false, true}) {
+      for (const Strip::Block& block : blocks) {
+        for (std::uint32_t at = block.first; at < block.last; ++at) {
+          const std::uint32_t x = at < strip.sections ? at : at - strip.sections;
+          if (counts[x] == 0 || block.begin > ends[x]) {
+            ++counts[x];
+            ends[x] = block.end;
+            if (fill) spans_[firsts_[x] + counts[x] - 1].begin = block.begin;
+          }
+          ends[x] = std::max(ends[x], block.end);
+          if (fill) spans_[firsts_[x] + counts[x] - 1].end = ends[x];
+        }
+      }
+      if (fill) break;
+      for (std::uint32_t x = 0; x < strip.sections; ++x) firsts_[x + 1] = firsts_[x] + counts[x];
+      spans_.resize(firsts_.back());
+      std::fill(counts.begin(), counts.end(), 0);
+    }
+  }
+
+  [[nodiscard]] std::span<const Span> of(std::uint32_t x) const {
+    return {spans_.data() + firsts_[x], firsts_[x + 1] - firsts_[x]};
+  }
+
+ private:
+  std::vector<std::size_t> firsts_;
+  std::vector<Span> spans_;
+};
+
+// Disjoint blocks that take the same bytes: those of one section that go on in the next are one.
+void merge_blocks(Strip& strip) {
+  const TakenBytes taken(strip, std::move(strip.blocks));
+  strip.blocks.clear();
+  std::vector<Strip::Block> open, still;
+  for (std::uint32_t x = 0; x < strip.sections; ++x) {
+    still.clear();
+    auto it = open.begin();
+    for (const TakenBytes::Span& span : taken.of(x)) {
+      for (; it != open.end() && it->begin < span.begin; ++it) strip.blocks.push_back(*it);
+      if (it != open.end() && it->begin == span.begin && it->end == span.end) {
+        still.push_back(*it++);
+        still.back().last = x + 1;
+      } else {
+        still.push_back({x, x + 1, span.begin, span.end, Strip::Block::kMerged});
+      }
+    }
+    strip.blocks.insert(strip.blocks.end(), it, open.end());
+    std::swap(open, still);
+  }
+  strip.blocks.insert(strip.blocks.end(), open.begin(), open.end());
+}
+
+}  // namespace
+
+Strip make_strip_around(const Conflicts& conflicts, std::vector<Arc> arcs, std::uint64_t period) {
+  if (period == 0) {
+    std::uint64_t first = ~std::uint64_t{0}, last = 0;
+    for (const Arc& arc : arcs) {
+      if (arc.fixed) continue;
+      first = std::min(first, arc.birth);
+      last = std::max(last, arc.birth + arc.length);
+    }
+    std::erase_if(arcs, [&](Arc& arc) {
+      const std::uint64_t begin = std::max(arc.birth, first);
+      const std::uint64_t end = std::min(arc.birth + arc.length, last);
+      if (begin >= end) return true;
+      arc.birth = begin;
+      arc.length = end - begin;
+      return false;
+    });
+  }
+  Strip strip = make_strip(conflicts, arcs, period);
+  if (!strip.blocks.empty()) merge_blocks(strip);
   return strip;
 }
 
@@ -111,7 +204,7 @@ std::optional<std::vector<Strip>> make_strips(const Conflicts& conflicts) {
     }
     if (lane.branch != buffer.branch) return std::nullopt;
     if (buffer.pinned && problem.lanes.size() > 1) return std::nullopt;
-    lane.arcs.push_back({i, buffer.birth, buffer.length});
+    lane.arcs.push_back({i, buffer.birth, buffer.length, buffer.pinned});
   }
   std::vector<Strip> strips;
   for (const Lane& lane : lanes) {

@@ -24,8 +24,10 @@ struct Strip {
     Bytes size = 0;
     Bytes unit = 1;
   };
-  // A pinned buffer: bytes that are taken in some sections.
+  // A pinned buffer: bytes that are taken in some sections. No two blocks share a byte in a
+  // section.
   struct Block {
+    static constexpr Index kMerged = ~Index{0};  // of what several fixed arcs take
     std::uint32_t first = 0;
     std::uint32_t last = 0;
     Bytes begin = 0;
@@ -44,18 +46,24 @@ struct Strip {
   Bytes unit = 1;  // largest alignment of all
 };
 
-// One buffer's time on a line or a circle.
+// One buffer's time on a line or a circle, and where it is if it may not move.
 struct Arc {
   Index buffer = 0;
   std::uint64_t birth = 0;
   std::uint64_t length = 0;
+  std::optional<Bytes> fixed = {};
 };
 
 // The strip of arcs that conflict exactly where their ticks intersect, on a circle of `period`
-// ticks or a line (0). Pinned buffers are blocks. Where there are any, or on `keep_whole`, those
+// ticks or a line (0). Fixed arcs are blocks. Where there are any, or on `keep_whole`, those
 // alive in every section are items. O(n log n).
 [[nodiscard]] Strip make_strip(const Conflicts& conflicts, std::span<const Arc> arcs,
                                std::uint64_t period, bool keep_whole = false);
+
+// The same where fixed arcs may share ticks and bytes: what they take together becomes blocks.
+// Ticks in which nothing else lives are dropped. O(n log n) and the sections of all blocks.
+[[nodiscard]] Strip make_strip_around(const Conflicts& conflicts, std::vector<Arc> arcs,
+                                      std::uint64_t period);
 
 // One strip a lane; nothing where the problem has forks, or pins in one of several lanes: strips
 // cannot say who of those conflicts. Nor what edges between lanes allow: the strips side by side

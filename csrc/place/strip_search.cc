@@ -57,7 +57,7 @@ StripSearch::StripSearch(std::vector<Strip> strips, const StripSettings& setting
   for (Strip& strip : strips) {
     State state;
     state.strip = std::move(strip);
-    state.bound = max_load(state.strip);
+    state.bound = std::max(max_load(state.strip), settings.enough);
     state.mark = std::numeric_limits<Bytes>::max();
     state.within_reach = settings.exact && state.strip.items.size() <= kMaxExactItems;
     states_.push_back(std::move(state));
@@ -381,7 +381,9 @@ std::vector<Bytes> StripSearch::own_offsets(std::size_t count) const {
   std::vector<Bytes> offsets(count);
   for (const State& state : states_) {
     for (const auto& [buffer, offset] : state.strip.bottom) offsets[buffer] = offset;
-    for (const Strip::Block& block : state.strip.blocks) offsets[block.buffer] = block.begin;
+    for (const Strip::Block& block : state.strip.blocks) {
+      if (block.buffer != Strip::Block::kMerged) offsets[block.buffer] = block.begin;
+    }
     for (std::size_t i = 0; i < state.strip.items.size(); ++i)
       offsets[state.strip.items[i].buffer] = state.offsets[i];
   }

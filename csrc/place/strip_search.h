@@ -24,6 +24,7 @@ struct StripSettings {
   std::uint64_t seed = 1;
   unsigned threads = 1;
   std::optional<Bytes> capacity = {};  // what is enough for a single strip
+  Bytes enough = 0;  // no strip needs to get lower than this, whatever its own bound
 };
 
 // Searches over the strips of a problem, in waves: first dives of the five ranks at max load, then
@@ -49,7 +50,8 @@ class StripSearch {
 
   // All strips are at their bound.
   [[nodiscard]] bool proven() const;
-  // No placement of the problem has a lower mark: over groups of strips the sum, in each the most.
+  // No placement of the problem has a lower mark (or StripSettings::enough, where that is more):
+  // over groups of strips the sum, in each the most.
   [[nodiscard]] Bytes bound() const;
   // Dives and nodes.
   [[nodiscard]] std::uint64_t iterations() const noexcept { return iterations_; }

@@ -27,6 +27,11 @@ class TimeIndex {
     query(life.birth, life.end, visit);
     if (life.wrapped > 0) query(0, life.wrapped, visit);
   }
+  // The same for those that may live at some tick of [first, last).
+  template <class Visit>
+  void for_each_in(std::uint64_t first, std::uint64_t last, Visit&& visit) const {
+    if (first < last) query(first, last, visit);
+  }
   // Calls `visit` with all that were added.
   template <class Visit>
   void for_each(Visit&& visit) const {

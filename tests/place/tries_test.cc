@@ -1,0 +1,63 @@
+// Steps that can go several ways, made from public instances and recorded runs.
+
+#include "tests/place/tries.h"
+
+#include "csrc/place/conflicts.h"
+#include "tests/catch.h"
+#include "tests/place/instances.h"
+
+#include <limits>
+#include <string>
+
+using namespace berth;
+using berth::test::instance;
+using berth::test::make_try;
+using berth::test::TryShape;
+
+namespace {
+
+// Pair by pair, so for a few thousand buffers.
+bool is_legal(const Problem& problem, const Placement& placement) {
+  const packing::Conflicts conflicts(problem);
+  for (packing::Index i = 0; i < conflicts.size(); ++i) {
+    for (packing::Index j = 0; j < i; ++j) {
+      const Bytes a = placement.offsets[i], b = placement.offsets[j];
+      if (a < b + conflicts.bytes(j) && b < a + conflicts.bytes(i) && conflicts.conflict(i, j))
+        return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+TEST_CASE("Steps that can go several ways are packed close to their bound",
+          "[place][branch][tries]") {
+  const TryShape shapes[] = {
+      {.branches = 8, .fork = 0},                                  // shapes vary from the start
+      {.branches = 4, .fork = 0.3},                                // within the forward pass
+      {.branches = 4, .fork = 0.9, .least = 0.8},                  // after most of the step
+      {.branches = 4, .fork = 0.3, .turn = 0.4},                   // much wraps around
+      {.branches = 4, .fork = 0.1, .spread = 0.15, .least = 0.9},  // branches of branches
+      {.branches = 3, .fork = 0.2, .spread = 0.2, .least = 0.9, .turn = 0.3}};
+  double packed = 0, greedy = 0;
+  for (const char* name : {"somas_resnet50", "iopddl_G_1", "minimalloc_K.1048576"}) {
+    for (std::size_t s = 0; s < std::size(shapes); ++s) {
+      CAPTURE(name, s);
+      const Problem problem = make_try(instance(name), shapes[s], 1);
+      PlaceOptions options{.time_limit_seconds = std::numeric_limits<double>::infinity(),
+                           .iteration_budget = 150};
+      const Placement placement = place(problem, options);
+      REQUIRE(is_legal(problem, placement));
+      CHECK(placement.gap() < 0.006);
+      packed += placement.gap();
+      options.engine = "first_fit";
+      options.iteration_budget = 17;
+      greedy += place(problem, options).high_water_mark * 1.0 /
+                    static_cast<double>(placement.lower_bound) -
+                1;
+    }
+  }
+  CAPTURE(packed, greedy);
+  REQUIRE(packed < greedy / 20);
+}
