@@ -1,5 +1,7 @@
 #include "csrc/place/bounds.h"
 
+#include "csrc/place/lane_cut.h"
+
 #include <algorithm>
 #include <bit>
 #include <functional>
@@ -157,8 +159,17 @@ Bytes max_load(const Conflicts& conflicts) {
     Bytes& most = of_group[conflicts.lanes().group(lane)];
     most = std::max(most, max_load_of_lane(conflicts, lane, of_lane[lane], changes));
   }
+  std::vector<std::vector<std::uint32_t>> lanes_of_group(of_group.size());
+  for (std::uint32_t lane = 0; lane < problem.lanes.size(); ++lane) {
+    if (!of_lane[lane].empty()) lanes_of_group[conflicts.lanes().group(lane)].push_back(lane);
+  }
   Bytes sum = 0;
-  for (const Bytes most : of_group) sum += most;
+  for (std::size_t group = 0; group < of_group.size(); ++group) {
+    Bytes most = of_group[group];
+    if (lanes_of_group[group].size() > 1 && !conflicts.has_branches())
+      most = std::max(most, heaviest_cut(conflicts, lanes_of_group[group]));
+    sum += most;
+  }
   return std::max(sum, pins);
 }
 

@@ -75,8 +75,9 @@ void Portfolio::first_plan() {
   if (settings.dives || settings.exact) {
     if (auto strips = make_strips(conflicts_)) strip_search_.emplace(std::move(*strips), settings);
   }
-  bound_ = strip_search_ ? strip_search_->bound() : max_load(conflicts_);
   const bool joined = conflicts_.lanes().group_count() < conflicts_.problem().lanes.size();
+  if (strip_search_) bound_ = strip_search_->bound();
+  if (!strip_search_ || joined) bound_ = std::max(bound_, max_load(conflicts_));
   if (settings.dives && (!strip_search_ || joined)) {
     staged_search_ = StagedSearch::make(
         conflicts_,

@@ -137,8 +137,8 @@ struct Replanned {
 [[nodiscard]] Replanned replan(const Problem& problem, const PlacedBefore& before,
                                const PlaceOptions& options = {});
 
-// The bound alone: the largest sum of rounded sizes alive at one tick, summed over lanes that no
-// edges join. O(n log n).
+// The bound alone: the largest sum of rounded sizes alive at one tick, or at a cut through lanes that
+// edges join, summed over lanes that none join. O(n log n) as a rule.
 [[nodiscard]] Bytes lower_bound(const Problem& problem);
 
 // Names for PlaceOptions::engine, "auto" first.
