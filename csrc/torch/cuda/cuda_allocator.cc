@@ -261,12 +261,13 @@ SnapshotInfo CudaAllocator::snapshot(c10::MempoolId_t pool, bool include_traces)
       if (include_traces) result.device_traces.emplace_back();
       continue;
     }
-    one->note_snapshot();
+    if (include_traces) {
+      result.device_traces.push_back(one->history_entries());
+      for (History::Entry& entry : result.device_traces.back())
+        entry.time_.t_ = to_ns(entry.time_.approx_t_) / 1000;
+    }
     one->add_segments(one_pool ? std::optional(pool) : std::nullopt, &result.segments);
-    if (!include_traces) continue;
-    result.device_traces.push_back(one->history_entries());
-    for (History::Entry& entry : result.device_traces.back())
-      entry.time_.t_ = to_ns(entry.time_.approx_t_) / 1000;
+    one->note_snapshot();  // which the next one shows
   }
   {
     const std::lock_guard lock(mutex_);

@@ -7,6 +7,7 @@
 #include <berth/warnings.h>
 
 #include <c10/core/AllocatorConfig.h>
+#include <c10/core/impl/GPUTrace.h>
 #include <c10/cuda/CUDAException.h>
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
@@ -119,10 +120,15 @@ void* Gpu::allocate_on(std::size_t asked, LaneKey lane, cudaStream_t stream) {
     block = allocate_in(main_, size, lane);
   }
   report(block, static_cast<std::int64_t>(asked));
+  if (const c10::impl::PyInterpreter* const python = c10::impl::GPUTrace::get_trace()) [[unlikely]]
+    (*python)->trace_gpu_memory_allocation(c10::kCUDA, reinterpret_cast<std::uintptr_t>(block));
   return block;
 }
 
 void* Gpu::allocate_in(PrivatePool& pool, Bytes size, LaneKey lane) {
+  // PyTorch's own words.
+  TORCH_CHECK_WITH(OutOfMemoryError, size <= Bytes{1} << 60,
+                   "CUDA out of memory. Tried to allocate more than 1EB memory.");
   if (history_.active()) [[unlikely]]
     pending_context = history_.gather(History::When::STATE);
   void* block = nullptr;
@@ -255,6 +261,10 @@ void Gpu::deliver() noexcept {
 // --- Frees and uses -----------------------------------------------------------------------------
 
 bool Gpu::free(void* block) noexcept {
+  // Before the address can be handed out again.
+  if (const c10::impl::PyInterpreter* const python = c10::impl::GPUTrace::get_trace()) [[unlikely]]
+    if (contains(block))
+      (*python)->trace_gpu_memory_deallocation(c10::kCUDA, reinterpret_cast<std::uintptr_t>(block));
   std::int64_t size = 0;
   if (c10::memoryProfilingEnabled()) [[unlikely]] {
     if (const PoolPointer pool = pool_with(block)) {
@@ -366,7 +376,7 @@ History::Entry Gpu::entry(Action action, std::size_t address, std::size_t size, 
           lanes_.stream_of(lane),
           pool,
           c10::getApproximateTime(),
-          std::move(context),
+          history_.for_entries() ? std::move(context) : nullptr,
           regions.empty() ? "N/A" : regions.back(),
           user_metadata()};
 }
@@ -460,6 +470,8 @@ Bytes Gpu::largest_block() {
 }
 
 void Gpu::empty_cache(c10::MempoolId_t id) {
+  if (history_.active()) [[unlikely]]
+    pending_context = history_.gather(History::When::ALL);
   if (id == c10::MempoolId_t{0, 0}) {
     (void)main_.allocator().trim();
     (void)release_unused_pools();
@@ -467,6 +479,7 @@ void Gpu::empty_cache(c10::MempoolId_t id) {
     (void)pool->allocator().trim();
     (void)release_unused_pools();
   }
+  pending_context.reset();
   deliver();
 }
 

@@ -87,6 +87,8 @@ void Gpu::create_or_use_pool(c10::MempoolId_t id, PrivatePool::Source source) {
 }
 
 void Gpu::begin_pool(c10::MempoolId_t id, Filter filter) {
+  // If a capture begins now it is this stream's, which then must be known (StreamLanes).
+  (void)lanes_.lane_of(c10::cuda::getCurrentCUDAStream(static_cast<c10::DeviceIndex>(index_)));
   create_or_use_pool(id);
   const std::lock_guard lock(pools_mutex_);
   const bool in_use =

@@ -45,6 +45,10 @@ class History {
     const auto create = create_context_.load(std::memory_order_relaxed);
     return create == nullptr ? nullptr : create();
   }
+  // Whether entries hold contexts, as from ALLOC on; below that live blocks alone do.
+  [[nodiscard]] bool for_entries() const noexcept {
+    return when_.load(std::memory_order_relaxed) >= When::ALLOC;
+  }
   // Whether anybody wants to know: else add() need not be called.
   [[nodiscard]] bool active() const noexcept { return active_.load(std::memory_order_relaxed); }
   [[nodiscard]] bool enabled() const noexcept { return enabled_.load(std::memory_order_relaxed); }

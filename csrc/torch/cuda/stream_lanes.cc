@@ -49,6 +49,24 @@ cudaStream_t StreamLanes::stream_of(LaneKey lane) const noexcept {
   return nullptr;
 }
 
+Status StreamLanes::synchronize_all() noexcept {
+  try {
+    std::vector<LaneKey> lanes = {0};
+    {
+      const std::lock_guard lock(mutex_);
+      for (const Lane& one : lanes_) lanes.push_back(one.id);
+    }
+    for (const LaneKey lane : lanes) {
+      bool captured = false;
+      if (capturing(lane, &captured).ok() && captured)
+        return {Status::Code::kUnsupported, "synchronize"};
+    }
+  } catch (...) {
+    return {Status::Code::kUnsupported, "synchronize"};
+  }
+  return device_.synchronize_all();
+}
+
 LaneKey StreamLanes::below(LaneKey lane) const noexcept {
   if (lane == 0) return 0;
   if (foreign(lane)) return lane & ~kForeign;

@@ -46,6 +46,9 @@ class StreamLanes final : public ForwardingDevice {
   Status capturing(LaneKey lane, bool* capturing) noexcept override {
     return device_.capturing(below(lane), capturing);
   }
+  // Refused while a stream that is known here is captured: the driver would refuse as well, and
+  // void the capture.
+  Status synchronize_all() noexcept override;
 
  private:
   static constexpr LaneKey kForeign = LaneKey{1} << 63;
