@@ -41,6 +41,15 @@ class Launcher(unittest.TestCase):
             self.assertEqual(log.read_text().splitlines()[-1], "cudaMemGetInfo")
             self.assertIn("cudaGetDeviceCount = ", log.read_text())
 
+    def test_a_library_can_be_put_after_the_stand_ins(self):
+        with tempfile.TemporaryDirectory() as folder:
+            library, source = pathlib.Path(folder) / "more.so", pathlib.Path(folder) / "more.c"
+            source.write_text("int cudaGetDeviceCount(int*); int more(int* count) { return cudaGetDeviceCount(count); }\n")
+            subprocess.run([COMPILER, "-shared", "-fPIC", "-o", library, source], check=True)
+            uses = "import ctypes; n = ctypes.c_int(); print(ctypes.CDLL(None).more(ctypes.byref(n)), n.value)"
+            done = launch("--devices", "2", "--preload", str(library), "--", sys.executable, "-c", uses)
+            self.assertEqual((done.stdout, done.returncode), ("0 2\n", 0), done.stderr)
+
     def test_the_programs_exit_code_is_passed_on(self):
         self.assertEqual(launch("--", sys.executable, "-c", "raise SystemExit(7)").returncode, 7)
 
@@ -48,6 +57,7 @@ class Launcher(unittest.TestCase):
         for arguments, message in (
             (["--gpu"], "--gpu wants a value"),
             (["--gp", "x"], "unknown option '--gp'"),
+            (["--preload", "nowhere.so", "true"], "there is no nowhere.so"),
             ([], "no program given"),
         ):
             done = launch(*arguments)
