@@ -143,16 +143,19 @@ class Suite:
         environment.update(PYTHONPATH=str(self.packages), PYTHONDONTWRITEBYTECODE="1", PYTORCH_PRINT_REPRO_ON_FAILURE="0")
         environment["LD_LIBRARY_PATH"] = ":".join(filter(None, (str(self.torch_library), environment.get("LD_LIBRARY_PATH"))))
         if allocator == "berth":
-            environment.update(LD_PRELOAD=str(self.berth), BERTH_MODE=self.options.mode)
+            environment["BERTH_MODE"] = self.options.mode
+            if not self.standin:
+                environment["LD_PRELOAD"] = str(self.berth)
         if self.standin:
-            environment["BERTH_CONFORMANCE_VALUES"] = "ignored"
+            environment["CONFORMANCE_VALUES"] = "ignored"
         return environment
 
     def target(self, part, allocator, folder):
         command = []
         if self.standin:
             command = [str(self.options.build / "standin" / "berth-standin"), "--devices", str(part.devices),
-                       "--pace", part.pace, "--copy-limit", str(64 << 20), "--"]
+                       "--pace", part.pace, "--copy-limit", str(64 << 20),
+                       *(["--preload", str(self.berth)] if allocator == "berth" else []), "--"]
         if part.program:
             kind, file = supervisor.Program, self.options.programs and self.options.programs / part.file
         else:

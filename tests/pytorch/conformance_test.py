@@ -69,7 +69,7 @@ class Conformance(unittest.TestCase):
         site = self.folder / "site"
         self.write("site/torch/__init__.py", TORCH)
         self.write("site/torch/cuda/__init__.py", CUDA)
-        self.write("site/torch/cuda/_memory_viz.py", "")
+        self.write("site/torch/cuda/_memory_viz.py", "def format_flamegraph(flamegraph_lines, flamegraph_script=None): pass\n")
         self.write("site/torch/version.py", "__version__ = '2.11.0+fake'\n")
         for name in ("expecttest", "hypothesis", "psutil"):
             self.write(f"site/{name}.py", "")
