@@ -21,6 +21,8 @@ from training import ROOT, Failure
 class Run:
     """A process run to its end: its text, seconds and memory. `timed_out` where the limit ended it."""
 
+    under = []  # a command that all are run by
+
     def __init__(self, command, limit):
         def unlimited_stack():  # MiniMalloc recurses once a buffer
             hard = resource.getrlimit(resource.RLIMIT_STACK)[1]
@@ -28,7 +30,7 @@ class Run:
 
         start = time.monotonic()
         with tempfile.TemporaryFile("w+", errors="replace") as output:
-            process = subprocess.Popen([str(part) for part in command], stdin=subprocess.DEVNULL, stdout=output,
+            process = subprocess.Popen([str(part) for part in [*self.under, *command]], stdin=subprocess.DEVNULL, stdout=output,
                                        stderr=subprocess.STDOUT, preexec_fn=unlimited_stack)
             self.timed_out = False
             while True:
@@ -62,11 +64,14 @@ class Report:
         add("--smoke", action="store_true", help="an instance of its own, for tests: writes nothing but --output where given")
 
     def keep(self, argv, arguments, remarks, header, rows):
+        self.keep_text(argv, arguments, f"{remarks}\n\n{training.table(header, rows)}")
+
+    def keep_text(self, argv, arguments, body):
         host = training.machine()
         # Files and folders by their names only.
         words = [f"bench/{self.name}", *(pathlib.Path(word).name if os.sep in word else word for word in map(str, argv))]
         text = (f"# bench/{self.name}\n\nCommit {training.commit()}, {datetime.date.today().isoformat()}, {host['cpu']}, {host['cores']} "
-                f"cores, {host['libc']}; `{shlex.join(words)}`.\n{remarks}\n\n{training.table(header, rows)}\n")
+                f"cores, {host['libc']}; `{shlex.join(words)}`.\n{body}\n")
         if not arguments.smoke or "--output" in argv:
             arguments.output.parent.mkdir(parents=True, exist_ok=True)
             arguments.output.with_suffix(".md").write_text(text)

@@ -263,6 +263,36 @@ TEST_CASE("Every illegal problem is refused with the buffer that is wrong", "[pl
     problem.buffers[1].pinned = 4;
     expected = "buffer 1: pin 4 is no multiple of its alignment 8";
   }
+  SECTION("pin too high") {
+    problem.buffers[1].pinned = kMaxBytes + 1;
+    expected = "buffer 1: pin 4611686018427387905 exceeds 2^62 bytes";
+  }
+  SECTION("sums above a pin") {
+    problem.buffers[0].pinned = kMaxBytes - 4;
+    expected = "buffer 1: 8 bytes above a pin at 4611686018427387900 exceed 2^62 bytes";
+  }
+  SECTION("sums of what alignment rounds up") {
+    problem.alignment = kMaxBytes / 2;
+    problem.buffers.push_back(problem.buffers[1]);
+    expected = "buffer 2: 2305843009213693952 bytes aligned to 2305843009213693952 and the";
+  }
+  SECTION("a period too long") {
+    problem.lanes[0].period = (std::uint64_t{1} << 62) + 1;
+    expected = "lane 0: a period of 4611686018427387905 ticks exceeds 2^62";
+  }
+  SECTION("a root that forks") {
+    problem.branches[0].fork = 2;
+    expected = "branch 0: a root forks at tick 0, not at 2";
+  }
+  SECTION("a fork before the parent's") {
+    problem.branches = {{}, {.parent = 0, .fork = 4}, {.parent = 1, .fork = 3}};
+    expected = "branch 2: forks at tick 3, before its parent 1 does at 4";
+  }
+  SECTION("periods later on a line") {
+    problem.lanes = {{}, {}};
+    problem.edges = {{.to_lane = 1, .delta = 1}};
+    expected = "edge 0: 1 periods later, but lane 0 has no period";
+  }
   SECTION("no lane") {
     problem.lanes.clear();
     expected = "a problem has 1 to";
