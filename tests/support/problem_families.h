@@ -259,7 +259,8 @@ inline Problem cut_rectangle(std::uint64_t count, std::uint64_t seed) {
   return problem;
 }
 
-// The smallest problem above max load, again and again; the end of one meets the next.
+// The smallest problem above max load, again and again; the end of one meets the next. Each
+// needs 7.
 inline Problem sevens(std::uint64_t count, std::uint64_t) {
   Problem problem;
   const Problem seven = above_max_load();
@@ -292,7 +293,7 @@ inline const std::vector<ProblemFamily>& problem_families() {
       {"every section full, large buffers", 0, families::filled_large},
       {"every section full, small buffers", 0, families::filled_small},
       {"a rectangle cut at random", 1, families::cut_rectangle},
-      {"seven buffers above max load", 0, families::sevens}};
+      {"seven buffers above max load", 7.0 / 6, families::sevens}};
   return families;
 }
 
