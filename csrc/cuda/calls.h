@@ -113,7 +113,7 @@ struct CudaCalls {
 template <typename Pointer>
 template <typename... Arguments>
 Status CudaFunction<Pointer>::operator()(Arguments... arguments) const noexcept {
-  if (cuda_is_over()) return {Status::Code::kGone, name};
+  if (cuda_is_over()) return {Status::Code::kGone, name, cudaErrorCudartUnloading};
   if (pointer == nullptr) return {Status::Code::kUnsupported, name, cudaErrorNotSupported};
   if (count != nullptr) count->fetch_add(1, std::memory_order_relaxed);
   const auto error = static_cast<int>(pointer(arguments...));

@@ -25,7 +25,7 @@ constexpr LaneKey kForeignBit = 1;
 constexpr LaneKey kThreadTag = 2;
 constexpr LaneKey kTagMask = 3;
 // Foreign lanes of streams that the driver does not know; its ids count up from the other end.
-constexpr LaneKey kUnknownBit = LaneKey{1} << 63;
+constexpr LaneKey kUnknownBit = LaneKey{1} << 62;
 
 thread_local const CudaStreamScope* innermost = nullptr;
 
@@ -127,7 +127,9 @@ class Gpu final : public CudaDevice {
   static cudaEvent_t handle_of(DeviceEvent event) noexcept {
     return reinterpret_cast<cudaEvent_t>(event);
   }
-  static Status gone(const char* call) noexcept { return {Status::Code::kGone, call}; }
+  static Status gone(const char* call) noexcept {
+    return {Status::Code::kGone, call, cudaErrorCudartUnloading};
+  }
 
   const std::shared_ptr<CudaGpu> gpu_;
   const CudaCalls& calls_;

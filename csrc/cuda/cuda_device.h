@@ -42,7 +42,7 @@ struct CudaSharedMemory {
 // thread. Anybody else's stream is keyed by its CUDA id, odd, since handles return while old work
 // runs; such a stream may be destroyed at any time, so that calls on its lane are kUnsupported and
 // leave it alone, but inside a CudaStreamScope of it. So are calls on the per-thread lane of
-// another thread, whose handle is ours here.
+// another thread, whose handle is ours here. No key has the highest bit set.
 //
 // Events are cudaEvent_t without timing, recycled. They belong to the device that recorded them,
 // which destroys them; lanes of other devices may wait for them.
@@ -89,7 +89,7 @@ class CudaDevice : public Device {
   // Bytes that a decommit or release was to give back and the driver did not take: mapped still, or
   // lost to the process.
   [[nodiscard]] virtual Bytes retained_bytes() const noexcept = 0;
-  // The cudaError_t behind a status, for those who throw PyTorch's errors.
+  // The cudaError_t behind the status of a call of CUDA's, for those who throw PyTorch's errors.
   [[nodiscard]] static cudaError_t error_of(const Status& status) noexcept {
     return static_cast<cudaError_t>(status.number());
   }

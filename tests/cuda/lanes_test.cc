@@ -111,6 +111,7 @@ TEST_CASE("A foreign stream that the driver does not know shares no lane",
   const LaneKey second = device->lane_of(stream, true);
   REQUIRE(first != second);
   REQUIRE(first % 2 == 1);
+  REQUIRE(first >> 63 == 0);
   REQUIRE(device->stream_of(first) == nullptr);
   DeviceEvent event = 0;
   REQUIRE_FALSE(device->record(first, &event).ok());

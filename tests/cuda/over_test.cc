@@ -46,7 +46,9 @@ std::string first_that_is_not_gone(CudaDevice& device, void* base, void* pinned,
   device.forget_stream(nullptr);
   (void)device.lane_of(reinterpret_cast<cudaStream_t>(64), true);
   for (const auto& [name, status] : answers) {
-    if (status.code() != Status::Code::kGone) return name;
+    if (status.code() != Status::Code::kGone ||
+        CudaDevice::error_of(status) != cudaErrorCudartUnloading)
+      return name;
     if (device.describe(status).find("the driver is unloaded, or this is a forked child") ==
         std::string::npos)
       return "describe";
