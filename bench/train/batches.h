@@ -1,6 +1,7 @@
 #pragma once
 
 #include "bench/train/data.h"
+#include "bench/train/workload.h"
 
 #include <torch/torch.h>
 
@@ -12,7 +13,23 @@ namespace berth::bench {
 
 struct Batch {
   torch::Tensor input, target;
+
+  [[nodiscard]] Batch to(torch::Device device) const {
+    return {input.to(device), target.to(device)};
+  }
 };
+
+// A module, moved to the device.
+template <class Module>
+Module on(torch::Device device, Module module) {
+  module->to(device);
+  return module;
+}
+
+// Where a workload trains.
+[[nodiscard]] inline torch::Device device_of(const WorkloadOptions& options) {
+  return options.cuda ? torch::kCUDA : torch::kCPU;
+}
 
 // Digits as images of `channels` x `side` x `side`, float, scaled up bilinearly.
 class DigitBatches {

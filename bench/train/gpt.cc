@@ -74,7 +74,7 @@ struct GptImpl : nn::Module {
   }
   // Logits of the next character at every place.
   torch::Tensor forward(const torch::Tensor& text) {
-    torch::Tensor x = token(text) + position(torch::arange(text.size(1)));
+    torch::Tensor x = token(text) + position(torch::arange(text.size(1), text.options()));
     for (Layer& layer : layers) x = layer(x);
     return torch::linear(norm(x), token->weight);
   }
@@ -89,12 +89,13 @@ class GptTraining final : public Workload {
  public:
   explicit GptTraining(const WorkloadOptions& options)
       : batch_(options.batch != 0 ? options.batch : 4),
+        device_(device_of(options)),
         data_(options.data_folder + "/text.txt", kContext, options.seed),
-        model_(data_.alphabet()),
+        model_(on(device_, Gpt(data_.alphabet()))),
         optimizer_(model_->parameters(), torch::optim::AdamWOptions(1e-3).weight_decay(0.1)) {}
 
   float step() override {
-    const Batch batch = data_.next(batch_);
+    const Batch batch = data_.next(batch_).to(device_);
     optimizer_.zero_grad();
     const torch::Tensor logits = model_->forward(batch.input);
     const torch::Tensor loss =
@@ -112,6 +113,7 @@ class GptTraining final : public Workload {
 
  private:
   std::int64_t batch_;
+  torch::Device device_;
   CharacterBatches data_;
   Gpt model_;
   torch::optim::AdamW optimizer_;

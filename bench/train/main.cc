@@ -1,8 +1,9 @@
-// Trains a model on the CPU and reports what each step cost: `train --model gpt --json run.json`.
+// Trains a model and reports what each step cost: `train --model gpt --json run.json`.
 //
 // The same program for every allocator: berth is there in the mode that BERTH_MODE says ("off":
 // libtorch's own allocator, over glibc's or a preloaded malloc).
 #include "bench/train/process.h"
+#include "bench/train/target.h"
 #include "bench/train/workload.h"
 
 #include <berth/torch.h>
@@ -52,11 +53,6 @@ void report(const Options& options, int done, float loss, const StepCost& cost) 
   std::fflush(stderr);
 }
 
-nlohmann::json statistics() {
-  return berth::torch::installed() ? nlohmann::json::parse(berth::torch::stats().to_json())
-                                   : nlohmann::json();
-}
-
 void train(const Options& options) {
   prepare_libtorch(options.workload.seed, options.threads);
   std::unique_ptr<Workload> workload;
@@ -67,7 +63,10 @@ void train(const Options& options) {
 
   nlohmann::json steps = nlohmann::json::array(), losses = nlohmann::json::array(), warm;
   for (int step = 0; step < options.warmup + options.steps; ++step) {
-    if (step == options.warmup) warm = statistics();
+    if (step == options.warmup) {
+      warm = statistics();
+      reset_memory();
+    }
     const std::uint64_t faults = minor_faults();
     const auto start = std::chrono::steady_clock::now();
     const float loss = workload->step();
@@ -91,6 +90,8 @@ void train(const Options& options) {
       {"peak_rss_bytes", peak_resident_bytes()},
       {"stats_after_warmup", std::move(warm)},
       {"stats", statistics()},
+      {"device", options.device},
+      {"memory", memory()},
   };
   std::ofstream file(options.json);
   file << result.dump(1) << '\n';
@@ -100,7 +101,7 @@ void train(const Options& options) {
 
 int run(int argc, char** argv) {
   Options options;
-  CLI::App app("Trains a model on the CPU and reports time, page faults and memory of each step.");
+  CLI::App app("Trains a model and reports time, page faults and memory of each step.");
   std::vector<std::string> names;
   std::string models;
   for (const WorkloadKind& kind : workload_kinds()) {
@@ -127,11 +128,13 @@ int run(int argc, char** argv) {
   app.add_flag("--mark,!--no-mark", options.mark, "Mark the end of each step [yes]");
   app.add_option("--device", options.device, "Where to train")
       ->capture_default_str()
-      ->check(CLI::IsMember({"cpu"}));
+      ->check(CLI::IsMember({"cpu", "cuda"}));
   app.add_flag("--quiet", options.quiet, "No progress");
   app.add_option("--json", options.json, "Write the result to this file");
   CLI11_PARSE(app, argc, argv);
-  berth::torch::install();
+  options.workload.cuda = options.device == "cuda";
+  if (options.device != kTarget) run_program_for(options.device, argv);
+  install();
   train(options);
   return 0;
 }

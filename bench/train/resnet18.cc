@@ -60,13 +60,14 @@ class ResNet18 final : public Workload {
  public:
   explicit ResNet18(const WorkloadOptions& options)
       : batch_(options.batch != 0 ? options.batch : 16),
+        device_(device_of(options)),
         data_(options.data_folder + "/digits.csv", 3, kSide, options.seed),
-        net_(resnet18(10)),
+        net_(on(device_, resnet18(10))),
         optimizer_(net_->parameters(),
                    torch::optim::SGDOptions(0.02).momentum(0.9).weight_decay(1e-4)) {}
 
   float step() override {
-    const Batch batch = data_.next(batch_);
+    const Batch batch = data_.next(batch_).to(device_);
     optimizer_.zero_grad();
     const torch::Tensor loss = torch::cross_entropy_loss(net_->forward(batch.input), batch.target);
     loss.backward();
@@ -81,6 +82,7 @@ class ResNet18 final : public Workload {
  private:
   static constexpr std::int64_t kSide = 160;
   std::int64_t batch_;
+  torch::Device device_;
   DigitBatches data_;
   nn::Sequential net_;
   torch::optim::SGD optimizer_;

@@ -29,12 +29,13 @@ class LstmTraining final : public Workload {
  public:
   explicit LstmTraining(const WorkloadOptions& options)
       : batch_(options.batch != 0 ? options.batch : 32),
+        device_(device_of(options)),
         data_(options.data_folder + "/text.txt", kContext, options.seed),
-        model_(data_.alphabet(), kWidth),
+        model_(on(device_, LstmNet(data_.alphabet(), kWidth))),
         optimizer_(model_->parameters(), torch::optim::AdamOptions(2e-3)) {}
 
   float step() override {
-    const Batch batch = data_.next(batch_);
+    const Batch batch = data_.next(batch_).to(device_);
     optimizer_.zero_grad();
     const torch::Tensor logits = model_->forward(batch.input);
     const torch::Tensor loss =
@@ -52,6 +53,7 @@ class LstmTraining final : public Workload {
  private:
   static constexpr std::int64_t kContext = 64, kWidth = 256;
   std::int64_t batch_;
+  torch::Device device_;
   CharacterBatches data_;
   LstmNet model_;
   torch::optim::Adam optimizer_;
@@ -61,14 +63,15 @@ class MlpTraining final : public Workload {
  public:
   explicit MlpTraining(const WorkloadOptions& options)
       : batch_(options.batch != 0 ? options.batch : 512),
+        device_(device_of(options)),
         data_(options.data_folder + "/digits.csv", 1, Digits::kSide, options.seed),
         net_(nn::Flatten(), nn::Linear(Digits::kSide * Digits::kSide, kWidth), nn::ReLU(),
              nn::Dropout(0.1), nn::Linear(kWidth, kWidth), nn::ReLU(), nn::Dropout(0.1),
              nn::Linear(kWidth, 10)),
-        optimizer_(net_->parameters(), torch::optim::AdamOptions(1e-3)) {}
+        optimizer_(on(device_, net_)->parameters(), torch::optim::AdamOptions(1e-3)) {}
 
   float step() override {
-    const Batch batch = data_.next(batch_);
+    const Batch batch = data_.next(batch_).to(device_);
     optimizer_.zero_grad();
     const torch::Tensor loss = torch::cross_entropy_loss(net_->forward(batch.input), batch.target);
     loss.backward();
@@ -84,6 +87,7 @@ class MlpTraining final : public Workload {
  private:
   static constexpr std::int64_t kWidth = 1024;
   std::int64_t batch_;
+  torch::Device device_;
   DigitBatches data_;
   nn::Sequential net_;
   torch::optim::Adam optimizer_;

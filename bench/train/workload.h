@@ -14,6 +14,7 @@ struct WorkloadOptions {
   std::string data_folder;  // digits.csv and text.txt
   std::int64_t batch = 0;   // samples a step; 0: the workload's own
   std::uint64_t seed = 1;
+  bool cuda = false;  // on the current GPU
 };
 
 // A model with its optimizer and its data. Equal options and thread counts make equal losses, bit

@@ -1,0 +1,267 @@
+#include "csrc/capi/devices.h"
+#include "csrc/core/check.h"
+#include "csrc/plan/file.h"
+#include "csrc/runtime/settings.h"
+
+#include <berth/berth.h>
+#include <berth/error.h>
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace berth::capi {
+namespace {
+
+std::string& last_error() noexcept {
+  thread_local std::string text;
+  return text;
+}
+
+void note_error(const char* text) noexcept {
+  try {
+    last_error() = text;
+  } catch (...) {  // no memory for the text
+  }
+}
+
+berth_status status_of(ErrorKind kind) noexcept {
+  switch (kind) {
+    case ErrorKind::kUsage:
+      return BERTH_USAGE;
+    case ErrorKind::kInput:
+      return BERTH_INPUT;
+    case ErrorKind::kSystem:
+      return BERTH_SYSTEM;
+    case ErrorKind::kOutOfMemory:
+      return BERTH_OUT_OF_MEMORY;
+  }
+  return BERTH_SYSTEM;
+}
+
+// What `act` throws becomes a code and a text.
+template <class Act>
+berth_status guarded(Act act) noexcept {
+  try {
+    return act();
+  } catch (const Error& error) {
+    note_error(error.what());
+    return status_of(error.kind());
+  } catch (const std::bad_alloc&) {
+    note_error("the host has no memory left");
+    return BERTH_OUT_OF_MEMORY;
+  } catch (const std::exception& error) {
+    note_error(error.what());
+    return BERTH_SYSTEM;
+  }
+}
+
+void* allocate(std::size_t size, int index, void* stream) {
+  if (size == 0) return nullptr;
+  BERTH_CHECK(!in_forked_child(), kUsage,
+              "a block of {} bytes was asked for in a forked child: berth serves the parent only",
+              size);
+  DeviceOfProcess& here = device(index);
+  const auto held = here.hold(stream);
+  return here.allocator().allocate(size, here.lane_of(stream));
+}
+
+berth_status release(void* block, std::size_t size, int index, void* stream) {
+  if (block == nullptr || in_forked_child()) return BERTH_OK;
+  DeviceOfProcess* const here = existing_device(index);
+  BERTH_CHECK(here != nullptr, kUsage, "{} was freed on device {}, which has handed out nothing",
+              block, index);
+  if (size != 0) {
+    if (const auto info = here->allocator().find(block)) {
+      BERTH_CHECK(info->requested == size, kUsage,
+                  "{} was freed as a block of {} bytes, it has {}: it stays", block, size,
+                  info->requested);
+    }
+  }
+  const auto held = here->hold(stream);
+  switch (here->allocator().free(block, here->lane_of(stream))) {
+    case Allocator::FreeOutcome::kDone:
+      return BERTH_OK;
+    case Allocator::FreeOutcome::kUnknown:
+      throw Error(ErrorKind::kUsage,
+                  fmt::format("{} was freed, but no live block of device {} starts there: it was "
+                              "freed before or never handed out",
+                              block, index));
+    case Allocator::FreeOutcome::kForeign:
+      break;
+  }
+  throw Error(ErrorKind::kUsage,
+              fmt::format("{} was freed, which lies in no memory of device {}", block, index));
+}
+
+Mode mode_of(const char* text) {
+  const std::string_view name = text == nullptr ? "learn" : text;
+  for (const auto& [known, mode] : {std::pair<std::string_view, Mode>{"learn", Mode::kLearn},
+                                    {"record", Mode::kRecord},
+                                    {"serve", Mode::kServe},
+                                    {"off", Mode::kOff}})
+    if (name == known) return mode;
+  throw Error(
+      ErrorKind::kUsage,
+      fmt::format("the mode '{}' was asked for: there are learn, record, serve, off", name));
+}
+
+Settings settings_of(const berth_options* options) {
+  if (options == nullptr) return {Config::from_environment(), false};
+  BERTH_CHECK(options->size >= sizeof(berth_options), kUsage,
+              "berth_options.size is {}, its first version has {} bytes", options->size,
+              sizeof(berth_options));
+  Settings settings;
+  settings.config.mode = mode_of(options->mode);
+  if (options->plan != nullptr) settings.config.plan = options->plan;
+  if (options->trace != nullptr) settings.config.trace = options->trace;
+  settings.config.memory_limit = options->memory_limit;
+  settings.streams_may_end = options->streams_may_end != 0;
+  BERTH_CHECK(settings.config.mode != Mode::kServe || options->plan != nullptr, kUsage,
+              "the mode is serve, and no plan is given");
+  return settings;
+}
+
+}  // namespace
+}  // namespace berth::capi
+
+using namespace berth;
+using namespace berth::capi;
+
+extern "C" {
+
+uint32_t berth_abi_version(void) { return (BERTH_ABI_MAJOR << 16) | BERTH_ABI_MINOR; }
+
+const char* berth_last_error(void) { return last_error().c_str(); }
+
+berth_status berth_init(const berth_options* options) {
+  return guarded([&] {
+    configure(settings_of(options));
+    return BERTH_OK;
+  });
+}
+
+void* berth_malloc(size_t size, int index, void* stream) {
+  void* block = nullptr;
+  (void)guarded([&] {
+    block = allocate(size, index, stream);
+    return BERTH_OK;
+  });
+  return block;
+}
+
+void* berth_malloc_or_throw(size_t size, int index, void* stream) {
+  return allocate(size, index, stream);
+}
+
+void berth_free(void* block, size_t size, int index, void* stream) {
+  (void)berth_release(block, size, index, stream);
+}
+
+berth_status berth_release(void* block, size_t size, int index, void* stream) {
+  return guarded([&] { return release(block, size, index, stream); });
+}
+
+berth_status berth_record_stream(void* block, int index, void* stream) {
+  return guarded([&] {
+    DeviceOfProcess* const here = existing_device(index);
+    if (block == nullptr || here == nullptr || !here->allocator().find(block)) return BERTH_NO;
+    const auto held = here->hold(stream);
+    here->allocator().record_use(block, here->lane_of(stream));
+    return BERTH_OK;
+  });
+}
+
+berth_status berth_forget_stream(int index, void* stream) {
+  return guarded([&] {
+    DeviceOfProcess* const here = existing_device(index);
+    if (here == nullptr) return BERTH_NO;
+    here->forget(stream);
+    return BERTH_OK;
+  });
+}
+
+berth_status berth_mark_step(int index, void* stream) {
+  return guarded([&] {
+    DeviceOfProcess* const here = existing_device(index);
+    if (here == nullptr || in_forked_child()) return BERTH_NO;
+    const auto held = here->hold(stream);
+    here->allocator().mark_step(here->lane_of(stream));
+    return BERTH_OK;
+  });
+}
+
+berth_status berth_load_plan(int index, const char* path) {
+  return guarded([&] {
+    BERTH_CHECK(path != nullptr, kUsage, "berth_load_plan was given no file");
+    device(index).allocator().load_plan(read_plan(path));
+    return BERTH_OK;
+  });
+}
+
+berth_status berth_save_plan(int index, const char* path) {
+  return guarded([&] {
+    BERTH_CHECK(path != nullptr, kUsage, "berth_save_plan was given no file");
+    DeviceOfProcess* const here = existing_device(index);
+    const std::optional<Plan> plan = here == nullptr ? std::nullopt : here->allocator().plan();
+    if (!plan) return BERTH_NO;
+    write_plan(path, *plan);
+    return BERTH_OK;
+  });
+}
+
+berth_status berth_get_statistics(int index, berth_statistics* statistics) {
+  return guarded([&] {
+    BERTH_CHECK(statistics != nullptr && statistics->size >= sizeof(std::size_t), kUsage,
+                "berth_statistics.size is not set");
+    DeviceOfProcess* const here = existing_device(index);
+    const Stats stats = here == nullptr ? Stats{} : here->allocator().stats();
+    berth_statistics all{};
+    all.size = std::min(statistics->size, sizeof all);
+    all.requests = stats.requests;
+    all.frees = stats.frees;
+    all.hits = stats.hits;
+    all.misses = stats.misses_size + stats.misses_busy + stats.misses_lane;
+    all.live_bytes = stats.live;
+    all.live_peak_bytes = stats.live_peak;
+    all.reserved_bytes = stats.pool_reserved + stats.arena;
+    all.reserved_peak_bytes = stats.reserved_peak;
+    all.arena_bytes = stats.arena;
+    all.arena_bound_bytes = stats.arena_bound;
+    all.steps = stats.steps;
+    all.plans_learned = stats.plans_learned;
+    all.driver_calls = stats.driver_calls;
+    all.misuses = stats.misuses;
+    std::memcpy(statistics, &all, all.size);
+    return here == nullptr ? BERTH_NO : BERTH_OK;
+  });
+}
+
+berth_status berth_statistics_json(int index, char* text, size_t size, size_t* needed) {
+  return guarded([&] {
+    DeviceOfProcess* const here = existing_device(index);
+    const std::string all = (here == nullptr ? Stats{} : here->allocator().stats()).to_json();
+    if (needed != nullptr) *needed = all.size() + 1;
+    if (size != 0) {
+      BERTH_CHECK(text != nullptr, kUsage, "berth_statistics_json was given no buffer");
+      const std::size_t length = std::min(all.size(), size - 1);
+      std::memcpy(text, all.data(), length);
+      text[length] = '\0';
+    }
+    return here == nullptr ? BERTH_NO : BERTH_OK;
+  });
+}
+
+berth_status berth_trim(int index) {
+  return guarded([&] {
+    DeviceOfProcess* const here = existing_device(index);
+    if (here == nullptr) return BERTH_NO;
+    (void)here->allocator().trim();
+    return BERTH_OK;
+  });
+}
+
+}  // extern "C"

@@ -1,0 +1,67 @@
+#include "csrc/capi/cuda_device_of_process.h"
+
+#include "csrc/cuda/cuda_device.h"
+
+namespace berth::capi {
+namespace {
+
+class CudaStreams final : public StreamNumbers {
+ public:
+  CudaStreams(CudaDevice& device, bool foreign)
+      : StreamNumbers(device), cuda_(device), foreign_(foreign) {}
+
+ protected:
+  LaneKey key_of(std::uint64_t stream) noexcept override {
+    return cuda_.lane_of(reinterpret_cast<cudaStream_t>(stream), foreign_);
+  }
+
+ private:
+  CudaDevice& cuda_;
+  const bool foreign_;
+};
+
+class Cuda final : public DeviceOfProcess {
+ public:
+  Cuda(const Settings& settings, int index)
+      : foreign_(settings.streams_may_end),
+        device_(make_cuda_device({.index = index})),
+        streams_(*device_, foreign_),
+        allocator_(streams_, allocator_options(settings, *device_, index)) {}
+  Allocator& allocator() noexcept override { return allocator_; }
+  LaneKey lane_of(void* stream) override {
+    const auto handle = reinterpret_cast<std::uint64_t>(stream);
+    return streams_.number_of(handle == 1 ? 0 : handle);  // cudaStreamLegacy is the default stream
+  }
+  void forget(void* stream) noexcept override {
+    device_->forget_stream(static_cast<cudaStream_t>(stream));
+    streams_.forget(reinterpret_cast<std::uint64_t>(stream));
+  }
+  std::unique_ptr<Hold> hold(void* stream) override {
+    if (!foreign_) return nullptr;
+    return std::make_unique<Held>(*device_, static_cast<cudaStream_t>(stream));
+  }
+
+ private:
+  class Held final : public Hold {
+   public:
+    Held(CudaDevice& device, cudaStream_t stream) : scope_(device, stream) {}
+
+   private:
+    CudaStreamScope scope_;
+  };
+
+  const bool foreign_;
+  std::unique_ptr<CudaDevice> device_;
+  CudaStreams streams_;
+  Allocator allocator_;
+};
+
+}  // namespace
+
+std::unique_ptr<DeviceOfProcess> make_cuda_device_of_process(const Settings& settings, int index) {
+  return std::make_unique<Cuda>(settings, index);
+}
+
+void end_cuda() noexcept { set_cuda_over(true); }
+
+}  // namespace berth::capi

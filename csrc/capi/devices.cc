@@ -1,0 +1,129 @@
+#include "csrc/capi/devices.h"
+
+#include "csrc/capi/cuda_device_of_process.h"
+#include "csrc/core/check.h"
+#include "csrc/device/host_device.h"
+
+#include <pthread.h>
+
+#include <array>
+#include <cstdlib>
+#include <mutex>
+#include <utility>
+
+namespace berth::capi {
+namespace {
+
+constexpr int kMaxDevices = 64;
+
+std::array<std::atomic<DeviceOfProcess*>, kMaxDevices + 1> devices{};  // the host first
+std::atomic<bool> forked{false};
+std::mutex making;
+Settings settings_of_process;
+bool configured = false;
+
+class Host final : public DeviceOfProcess {
+ public:
+  explicit Host(const Settings& settings)
+      : device_(make_host_device()),
+        streams_(*device_),
+        allocator_(streams_, allocator_options(settings, *device_, -1)) {}
+  Allocator& allocator() noexcept override { return allocator_; }
+  LaneKey lane_of(void* stream) override {
+    return streams_.number_of(reinterpret_cast<std::uint64_t>(stream));
+  }
+  void forget(void* stream) noexcept override {
+    streams_.forget(reinterpret_cast<std::uint64_t>(stream));
+  }
+  std::unique_ptr<Hold> hold(void*) override { return nullptr; }
+
+ private:
+  std::unique_ptr<Device> device_;
+  StreamNumbers streams_;
+  Allocator allocator_;
+};
+
+template <class Act>
+void each(Act act) noexcept {
+  for (auto& one : devices)
+    if (DeviceOfProcess* const made = one.load(std::memory_order_acquire)) act(*made);
+}
+
+void prepare_process() {
+  static const bool done = [] {
+    BERTH_CHECK(::pthread_atfork(
+                    +[] {
+                      if (!forked)
+                        each([](DeviceOfProcess& one) { one.allocator().before_fork(); });
+                    },
+                    +[] {
+                      if (!forked)
+                        each([](DeviceOfProcess& one) { one.allocator().after_fork_in_parent(); });
+                    },
+                    +[] {
+                      if (forked.exchange(true)) return;
+                      each([](DeviceOfProcess& one) { one.allocator().after_fork_in_child(); });
+                    }) == 0,
+                kSystem, "pthread_atfork has no memory left to register berth's handlers");
+    BERTH_CHECK(std::atexit(+[] {
+                  if (forked) return;
+                  each([](DeviceOfProcess& one) { one.allocator().shut_down(); });
+                  end_cuda();
+                }) == 0,
+                kSystem, "atexit has no memory left to register berth's shutdown");
+    return true;
+  }();
+  (void)done;
+}
+
+}  // namespace
+
+Allocator::Options allocator_options(const Settings& settings, const Device& device, int index) {
+  Allocator::Options options;
+  options.config = settings.config;
+  options.program.device_name = device.properties().name;
+  options.program.device_bytes = device.properties().total_bytes;
+  options.program.tag = settings.config.tag;
+  options.alignment = 512;
+  options.device_index = index < 0 ? 0 : index;
+  options.growth_bytes = std::max<Bytes>(options.growth_bytes, device.properties().page_bytes);
+  return options;
+}
+
+void configure(Settings settings) {
+  const std::lock_guard lock(making);
+  bool any = false;
+  each([&](DeviceOfProcess&) { any = true; });
+  BERTH_CHECK(!any, kUsage, "berth_init comes before the first block: a device is in use already");
+  settings_of_process = std::move(settings);
+  configured = true;
+}
+
+DeviceOfProcess* existing_device(int index) noexcept {
+  if (index < -1 || index >= kMaxDevices) return nullptr;
+  return devices[static_cast<std::size_t>(index + 1)].load(std::memory_order_acquire);
+}
+
+DeviceOfProcess& device(int index) {
+  if (DeviceOfProcess* const made = existing_device(index)) [[likely]]
+    return *made;
+  BERTH_CHECK(index >= -1 && index < kMaxDevices, kUsage,
+              "device {} was asked for: there are -1, the host, and 0 to {}", index,
+              kMaxDevices - 1);
+  const std::lock_guard lock(making);
+  if (DeviceOfProcess* const made = existing_device(index)) return *made;
+  if (!configured) {
+    settings_of_process = {Config::from_environment(), false};
+    configured = true;
+  }
+  prepare_process();
+  std::unique_ptr<DeviceOfProcess> made =
+      index == -1 ? std::make_unique<Host>(settings_of_process)
+                  : make_cuda_device_of_process(settings_of_process, index);
+  devices[static_cast<std::size_t>(index + 1)].store(made.get(), std::memory_order_release);
+  return *made.release();
+}
+
+bool in_forked_child() noexcept { return forked.load(std::memory_order_relaxed); }
+
+}  // namespace berth::capi

@@ -1,0 +1,47 @@
+#pragma once
+
+#include "csrc/capi/stream_numbers.h"
+#include "csrc/runtime/allocator.h"
+
+#include <berth/config.h>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+
+namespace berth::capi {
+
+// How the devices of this process are made.
+struct Settings {
+  Config config;
+  bool streams_may_end = false;
+};
+
+// One device of this process: made at its first use, never destroyed, since blocks are freed by
+// static destructors too.
+class DeviceOfProcess {
+ public:
+  virtual ~DeviceOfProcess() = default;
+  [[nodiscard]] virtual Allocator& allocator() noexcept = 0;
+  // The lane of a stream.
+  [[nodiscard]] virtual LaneKey lane_of(void* stream) = 0;
+  virtual void forget(void* stream) noexcept = 0;
+  // While it lives the calling thread holds the stream: calls on its lane work.
+  class Hold {
+   public:
+    virtual ~Hold() = default;
+  };
+  [[nodiscard]] virtual std::unique_ptr<Hold> hold(void* stream) = 0;
+};
+
+// Sets what devices are made with. Throws Error(kUsage) where one is made already.
+void configure(Settings settings);
+
+// The device, made where it is not there; index -1 is the host. Throws Error.
+[[nodiscard]] DeviceOfProcess& device(int index);
+// Null where it was not used yet.
+[[nodiscard]] DeviceOfProcess* existing_device(int index) noexcept;
+
+[[nodiscard]] bool in_forked_child() noexcept;
+
+}  // namespace berth::capi

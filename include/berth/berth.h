@@ -1,0 +1,109 @@
+/* berth for C, and for other frameworks: planned memory of a GPU or of the host without libtorch.
+ *
+ * The pair berth_malloc / berth_free has the signature of torch.cuda.memory.CUDAPluggableAllocator;
+ * use berth_malloc_or_throw there, since PyTorch does not look at a null. The complete allocator
+ * for PyTorch is <berth/torch_cuda.h>.
+ *
+ * Link berth::capi, or load libberth.so. All functions are thread-safe and none throws, but for
+ * berth_malloc_or_throw. Sizes are bytes. A device is a CUDA device's index, or BERTH_HOST. A
+ * stream is a cudaStream_t; null is the default stream; on the host it is any number that names the
+ * order of requests. Lanes of plans are numbered by when their streams are first seen, so equal
+ * runs agree.
+ *
+ * A function that fails says why in berth_last_error() of its thread. */
+#ifndef BERTH_BERTH_H_
+#define BERTH_BERTH_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Of this header. A library serves headers of its own major version up to its own minor version. */
+#define BERTH_ABI_MAJOR 1
+#define BERTH_ABI_MINOR 0
+
+/* Major version in the upper 16 bits. */
+uint32_t berth_abi_version(void);
+
+enum {
+  BERTH_HOST = -1 /* as a device */
+};
+
+typedef enum berth_status {
+  BERTH_OK = 0,
+  BERTH_NO = 1,            /* the answer is no: nothing there, nothing done */
+  BERTH_USAGE = 2,         /* a wrong argument, or a call out of order */
+  BERTH_INPUT = 3,         /* an unreadable, damaged or illegal file */
+  BERTH_SYSTEM = 4,        /* a failing system or driver call */
+  BERTH_OUT_OF_MEMORY = 5, /* after every fallback */
+  BERTH_UNSUPPORTED = 6    /* this library was built without it */
+} berth_status;
+
+/* The last failure of a call on this thread, in one line; "" before any. Valid until the next one.
+ */
+const char* berth_last_error(void);
+
+/* What every device is made with, at its first use. Zeros are the defaults. */
+typedef struct berth_options {
+  size_t size;       /* sizeof(berth_options), so that later versions may add */
+  const char* mode;  /* learn (default), record, serve, off: as BERTH_MODE */
+  const char* plan;  /* file to serve, or to keep up to date while learning */
+  const char* trace; /* file to record to */
+  size_t memory_limit;
+  int streams_may_end; /* 1: streams are destroyed while blocks used on them live; costs waiting */
+} berth_options;
+
+/* Optional, before the first use of any device: else the environment (BERTH_MODE, ...) decides.
+ * Null takes the environment, and reads it now. */
+berth_status berth_init(const berth_options* options);
+
+/* A block for work on the stream, aligned to 512 bytes. Null for size 0 and where it fails. */
+void* berth_malloc(size_t size, int device, void* stream);
+/* The same for callers in C++: throws berth::Error, a std::runtime_error. */
+void* berth_malloc_or_throw(size_t size, int device, void* stream);
+
+/* Takes a block back. The stream is the one that it is freed on; where that is not the one it was
+ * asked for on, its bytes wait for what both have queued. The size is checked against what was
+ * asked for, 0 is not. Frees after the process began to exit, and in a forked child, do nothing. */
+void berth_free(void* block, size_t size, int device, void* stream);
+/* The same, and says how it went. */
+berth_status berth_release(void* block, size_t size, int device, void* stream);
+
+/* The block is used on this stream too: its free waits for what is queued there by then. */
+berth_status berth_record_stream(void* block, int device, void* stream);
+/* A stream is going to be destroyed: its handle may come back as another one. */
+berth_status berth_forget_stream(int device, void* stream);
+
+/* A step of the stream ends. */
+berth_status berth_mark_step(int device, void* stream);
+
+/* Serves this plan from the next request on; live blocks stay where they are. */
+berth_status berth_load_plan(int device, const char* path);
+/* Writes the plan that is being served. BERTH_NO where there is none yet. */
+berth_status berth_save_plan(int device, const char* path);
+
+typedef struct berth_statistics {
+  size_t size; /* sizeof(berth_statistics), set by the caller */
+  uint64_t requests, frees, hits, misses;
+  uint64_t live_bytes, live_peak_bytes, reserved_bytes, reserved_peak_bytes;
+  uint64_t arena_bytes, arena_bound_bytes;
+  uint64_t steps, plans_learned, driver_calls, misuses;
+} berth_statistics;
+
+/* `statistics->size` says how much of it to fill. */
+berth_status berth_get_statistics(int device, berth_statistics* statistics);
+/* All counters as one JSON object. At most `size` bytes with the end are written; `*needed`, where
+ * it is not null, is what all of it takes. */
+berth_status berth_statistics_json(int device, char* text, size_t size, size_t* needed);
+
+/* Free memory goes back to the device. Waits for its work. */
+berth_status berth_trim(int device);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
