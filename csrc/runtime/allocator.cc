@@ -21,6 +21,8 @@ namespace {
 
 // In the first step of an arena the pool gives pages back when so much was freed.
 constexpr Bytes kTrimEvery = Bytes{4} << 20;
+// The same where that waits for the device.
+constexpr Bytes kTrimEveryWaiting = Bytes{16} << 20;
 // Without marks, so many requests stand for a step.
 constexpr std::uint64_t kRequestsPerWindow = 4096;
 
@@ -265,6 +267,7 @@ void* Allocator::State::allocate_elsewhere(Bytes size, LaneKey lane, trace::Tag 
 
 // The pool is exhausted: events, the arena where it idles, cached memory, a synchronisation.
 PoolBlock* Allocator::State::search_everywhere(Bytes size, LaneKey lane, Mobility kind) {
+  if (captured()) return nullptr;
   if (pool.process_events() != 0) {
     if (PoolBlock* block = pool.allocate(size, lane, kind)) return block;
   }
@@ -433,7 +436,8 @@ void Allocator::State::free_pool_block(PoolBlock* block, std::optional<LaneKey> 
   if (!waits) {
     if (uses != pool_uses.end()) pool_uses.erase(uses);
     pool.free(block);
-    if (settled_at != 0 && (freed_unsettled += size) >= kTrimEvery) {
+    const Bytes enough = device.properties().asynchronous ? kTrimEveryWaiting : kTrimEvery;
+    if (settled_at != 0 && !captured() && (freed_unsettled += size) >= enough) {
       freed_unsettled = 0;
       pool.trim();
     }
@@ -591,6 +595,7 @@ Stats Allocator::stats() const {
 Bytes Allocator::trim() noexcept {
   State& state = *state_;
   const std::lock_guard lock(state.mutex);
+  if (state.captured()) return 0;
   if (!state.held.empty() && state.device.synchronize_all().ok()) state.let_go_of_held(true);
   state.pool.process_events();
   return state.pool.trim();
@@ -598,6 +603,7 @@ Bytes Allocator::trim() noexcept {
 
 Bytes Allocator::retire_arena() noexcept {
   const std::lock_guard lock(state_->mutex);
+  if (state_->captured()) return 0;
   const Bytes given = state_->arena.retire();
   if (given != 0) state_->limit_pool();
   return given;
@@ -605,6 +611,7 @@ Bytes Allocator::retire_arena() noexcept {
 
 void Allocator::process_events() noexcept {
   const std::lock_guard lock(state_->mutex);
+  if (state_->captured()) return;
   state_->let_go_of_held();
   state_->pool.process_events();
   state_->arena.poll_guards();

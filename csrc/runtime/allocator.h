@@ -11,6 +11,7 @@
 #include <berth/error.h>
 #include <berth/stats.h>
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -58,6 +59,9 @@ class Allocator {
     Bytes resident_growth_bytes = Bytes{32} << 20;
     Bytes range_bytes = 0;              // of addresses of the pool; see PoolOptions
     BlockListener* listener = nullptr;  // outlives the allocator
+    // How many graphs are being captured on the device, where somebody counts: meanwhile nothing is
+    // given back, no step ends, no event is asked and nothing waits for the device.
+    const std::atomic<int>* captures = nullptr;
     // Allocators that share a device may share a lock, which outlives them; else each has its own.
     SpinMutex* lock = nullptr;
   };

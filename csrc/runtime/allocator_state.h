@@ -77,6 +77,9 @@ struct Allocator::State {
   FreeOutcome free_slowly(void* pointer, std::optional<LaneKey> freeing) noexcept;
   void free_pool_block(PoolBlock* block, std::optional<LaneKey> freeing) noexcept;
   bool wait_for_uses(PoolBlock* block, std::vector<LaneKey> lanes);
+  [[nodiscard]] bool captured() const noexcept {
+    return options.captures != nullptr && options.captures->load(std::memory_order_relaxed) != 0;
+  }
   void let_go_of_held(bool synchronized = false) noexcept;
   void tell_served(void* pointer, Bytes size, LaneKey lane) noexcept {
     if (options.listener != nullptr) options.listener->served({pointer, size, rounded(size), lane});

@@ -34,6 +34,7 @@ void Allocator::mark_step(LaneKey lane) noexcept {
 
 void Allocator::State::step_ended(LaneKey lane, Notes& notes) {
   ++counters.steps;
+  if (captured()) return;  // no event may be asked, no memory given back
   let_go_of_held();
   pool.process_events();
   if (recorder) recorder->append(trace::StepMark{recorded_lane(lane)});
@@ -46,6 +47,7 @@ void Allocator::State::step_ended(LaneKey lane, Notes& notes) {
   }
   counters.realigned += arena.mark(lane);
   if (settled_at != 0 && next_id >= settled_at) settle();
+  if (settled_at == 0 && arena.filling()) arena.make_resident();
   if (arena.commit_due()) commit_arena(notes);
   mobility.mark_step();
 }
@@ -68,12 +70,11 @@ void Allocator::State::adopt_plan(Notes& notes) {
 // Gives the arena its memory at the start of a step. It takes what the pool does not need now:
 // memory is not held twice.
 //
-// Where pages come by themselves the arena's come as its first step touches them: what the step
-// before left in the pool (gradients) goes in that step, and its pages go back at once. At that
-// step's end all that is left is made resident.
+// Where pages come one by one the arena's come as its first step needs them: what the step before
+// left in the pool (gradients) goes in that step, and its pages go back at once. At that step's end
+// all that is left is made resident.
 void Allocator::State::commit_arena(Notes& notes) {
-  const DeviceProperties& properties = device.properties();
-  const bool gradually = properties.maps_pages && !properties.asynchronous;
+  const bool gradually = device.properties().maps_pages;
   pool.trim();
   if (arena_is_allowed(arena.plan()->plan().arena_bytes) &&
       arena.commit(gradually ? Device::Residency::kOnDemand : Device::Residency::kResident)) {
@@ -94,9 +95,11 @@ bool Allocator::State::arena_is_allowed(Bytes wanted) const noexcept {
 }
 
 void Allocator::State::settle() {
+  if (captured()) return;
   settled_at = 0;
   pool.trim();
   arena.make_resident();
+  limit_pool();
 }
 
 void Allocator::State::refuse_arena(Bytes wanted, const std::string& reason, Notes& notes) {

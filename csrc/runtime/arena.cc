@@ -29,6 +29,7 @@ Status Arena::ensure_range(Bytes bytes) noexcept {
     if (!released.ok()) return released;
     base_ = nullptr;
     range_bytes_ = committed_ = 0;
+    filling_ = false;
     Status status = reserve_range(bytes);
     // The plan that is served needs its range again: without one it must rest.
     if (!status.ok() && (!reserve_range(before).ok() ||
@@ -61,7 +62,19 @@ Status Arena::reserve_range(Bytes bytes) noexcept {
 
 bool Arena::commit(Device::Residency residency) noexcept {
   commit_due_ = false;
-  const Bytes wanted = align_up(lookup_->plan().arena_bytes, device_.properties().page_bytes);
+  const DeviceProperties& properties = device_.properties();
+  const Bytes wanted = align_up(lookup_->plan().arena_bytes, properties.page_bytes);
+  if (residency == Device::Residency::kOnDemand && properties.asynchronous &&
+      properties.maps_pages) {
+    if (wanted > committed_) {
+      pages_.assign(wanted / properties.page_bytes, false);  // reserved by activate()
+      std::fill_n(pages_.begin(), committed_ / properties.page_bytes, true);
+      filling_ = true;
+    }
+    dormant_ = false;
+    recount();
+    return true;
+  }
   // What is touched later must be there all the same: a program that touches more than there is, is
   // killed.
   Bytes free = 0;
@@ -83,18 +96,51 @@ bool Arena::commit(Device::Residency residency) noexcept {
   return true;
 }
 
+// While the arena fills: the pages under these bytes.
+bool Arena::ensure_pages(ByteRange bytes) noexcept {
+  if (!filling_) return true;
+  const Bytes page = device_.properties().page_bytes;
+  const std::size_t last = (bytes.last + page - 1) / page;
+  for (std::size_t first = bytes.first / page; first < last;) {
+    if (pages_[first]) {
+      ++first;
+      continue;
+    }
+    std::size_t end = first + 1;
+    while (end < last && !pages_[end]) ++end;
+    const Bytes size = (end - first) * page;
+    if (!device_.commit(base_ + first * page, size, Device::Residency::kResident).ok())
+      return false;
+    std::fill(pages_.begin() + static_cast<std::ptrdiff_t>(first),
+              pages_.begin() + static_cast<std::ptrdiff_t>(end), true);
+    committed_ += size;
+    first = end;
+  }
+  return true;
+}
+
 void Arena::make_resident() noexcept {
-  if (dormant_ || committed_ == 0) return;
-  if (!device_.commit(base_, committed_, Device::Residency::kResident).ok()) ++device_errors_;
+  if (dormant_) return;
+  const Bytes wanted = filling_ ? pages_.size() * device_.properties().page_bytes : committed_;
+  if (wanted == 0) return;
+  if (!device_.commit(base_, wanted, Device::Residency::kResident).ok()) {
+    ++device_errors_;
+    return;  // where it fills, it goes on to
+  }
+  committed_ = wanted;
+  filling_ = false;
+  recount();
 }
 
 Bytes Arena::retire() noexcept {
   if (live_ != 0 || !strays_.empty() || committed_ == 0 || !pins_.empty()) return 0;
   if (device_.properties().asynchronous && !device_.synchronize_all().ok()) return 0;
-  if (!device_.decommit(base_, committed_).ok()) {
+  const Bytes reach = filling_ ? pages_.size() * device_.properties().page_bytes : committed_;
+  if (!device_.decommit(base_, reach).ok()) {
     ++device_errors_;
     return 0;
   }
+  filling_ = false;
   dormant_ = lookup_ != nullptr;
   recount();
   return std::exchange(committed_, 0);
@@ -114,6 +160,11 @@ Status Arena::activate(std::shared_ptr<const PlanLookup> plan, bool at_step_star
   }
   std::vector<Cell> cells(plan->cell_count());
   strays_.reserve(strays_.size() + cells_.size() + cells.size());
+  // What a plan before this one had only in part becomes whole, so that a prefix says what is
+  // there.
+  if (filling_) make_resident();
+  if (filling_) return {Status::Code::kOutOfMemory, "commit"};
+  pages_.reserve(plan->plan().arena_bytes / device_.properties().page_bytes + 1);
   const std::shared_ptr<const PlanLookup> before = lookup_;
   const bool was_dormant = dormant_;
 
@@ -187,8 +238,8 @@ void Arena::rest() noexcept {
 void Arena::recount() noexcept {
   std::uint32_t guards = 0;
   for (const Guard& guard : guards_) guards += guard.shared_only ? 0 : 1;
-  attention_ =
-      static_cast<std::uint32_t>(strays_.size() + pins_.size()) + guards + (dormant_ ? 1 : 0);
+  attention_ = static_cast<std::uint32_t>(strays_.size() + pins_.size()) + guards +
+               (dormant_ ? 1 : 0) + (filling_ ? 1 : 0);
 }
 
 // --- Self-check ---------------------------------------------------------------------------------
@@ -227,7 +278,8 @@ std::string Arena::is_valid() const {
   if (live != live_) return fmt::format("live is {}, a walk finds {}", live_, live);
   std::uint32_t guards = 0;
   for (const Guard& guard : guards_) guards += guard.shared_only ? 0 : 1;
-  const std::size_t attention = strays_.size() + pins_.size() + guards + (dormant_ ? 1 : 0);
+  const std::size_t attention =
+      strays_.size() + pins_.size() + guards + (dormant_ ? 1 : 0) + (filling_ ? 1 : 0);
   if (attention != attention_)
     return fmt::format("attention is {}, a walk finds {}", attention_, attention);
   return {};

@@ -155,8 +155,12 @@ class Arena {
   // without, so rest().
   [[nodiscard]] bool commit_due() const noexcept { return commit_due_; }
   [[nodiscard]] bool commit(Device::Residency residency) noexcept;
-  // Makes resident what was committed on demand: no page fault from here on.
+  // Makes resident what was committed on demand: no page fault, and no call of the device, from
+  // here on.
   void make_resident() noexcept;
+  // Whether pages still come with the first block on them: commit() on demand, on a device whose
+  // own work cannot fault them in.
+  [[nodiscard]] bool filling() const noexcept { return filling_; }
 
   // Ends serving; live blocks stay, off schedule.
   void rest() noexcept;
@@ -276,6 +280,7 @@ class Arena {
   Outcome allocate_searching(Lane& lane, Bytes requested, std::uint64_t id);
   Outcome allocate_resting(Lane& lane, Bytes requested, std::uint64_t id);
   Outcome hand_out(Lane& lane, PlanLookup::SlotIndex slot, Bytes requested, std::uint64_t id);
+  bool ensure_pages(ByteRange bytes) noexcept;
   bool may_have(const Lane& lane, const PlanLookup::Entry& entry, Bytes size);
   Outcome lend(Lane& lane, const PlanLookup::Entry& wanted, Bytes requested, std::uint64_t id);
   [[nodiscard]] std::optional<ByteRange> unused_in(ByteRange gap, Bytes size) const;
@@ -318,6 +323,8 @@ class Arena {
   std::size_t unplanned_slots_ = 0;
   bool commit_due_ = false;
   bool dormant_ = false;  // a plan is active, its memory is not committed yet
+  bool filling_ = false;  // its pages are committed one by one; `pages_` says which are
+  std::vector<bool> pages_;
 
   IntervalMap<Stray> strays_;
   Gaps gaps_;

@@ -175,7 +175,9 @@ PoolStretch Arena::stretch() const {
   }
   std::sort(blocks.begin(), blocks.end(),
             [](const Piece& a, const Piece& b) { return a.pointer < b.pointer; });
-  PoolStretch result{base_, committed_, {}};
+  // While it fills, a page more or less is not worth telling.
+  const Bytes reach = filling_ ? pages_.size() * device_.properties().page_bytes : committed_;
+  PoolStretch result{base_, reach, {}};
   const std::byte* at = base_;
   const auto hole = [&](const std::byte* until) {
     if (at < until)
@@ -186,7 +188,7 @@ PoolStretch Arena::stretch() const {
     result.pieces.push_back(block);
     at = static_cast<const std::byte*>(block.pointer) + block.size;
   }
-  hole(base_ + committed_);
+  hole(base_ + reach);
   return result;
 }
 

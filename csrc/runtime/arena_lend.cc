@@ -32,7 +32,7 @@ Arena::Outcome Arena::lend(Lane& lane, const PlanLookup::Entry& wanted, Bytes re
     for (const ByteRange gap : gaps_.ranges) {
       if (gap.size() < size || ++tries > kMostTries) break;
       const std::optional<ByteRange> bytes = unused_in(gap, size);
-      if (!bytes || !wait_for_guards(lane.key, *bytes, true)) continue;
+      if (!bytes || !wait_for_guards(lane.key, *bytes, true) || !ensure_pages(*bytes)) continue;
       strays_.reserve(strays_.size() + cells_.size() + 1);  // every cell may still become one
       strays_.insert(*bytes, Stray{PlanLookup::kNone, requested, lane.key, id, false});
       ++attention_;

@@ -297,6 +297,8 @@ Arena::Outcome Arena::hand_out(Lane& lane, PlanLookup::SlotIndex slot, Bytes req
   if (dormant_) return {Served::kUnplanned, nullptr, 0, false};
   const Bytes size = rounded(requested);
   if (!may_have(lane, entry, size)) return lend(lane, entry, requested, id);
+  if (!ensure_pages({entry.offset, entry.offset + size}))
+    return {Served::kMissBusy, nullptr, 0, false};
   if (entry.shared) live_shared_.insert({entry.offset, entry.offset + size}, lane.plan_lane);
   cells_[entry.cell].slot = slot;
   cells_[entry.cell].id = id;

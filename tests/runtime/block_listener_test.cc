@@ -3,6 +3,7 @@
 #include "tests/support/simulated_device.h"
 #include "tests/support/small_plan.h"
 
+#include <atomic>
 #include <map>
 #include <random>
 
@@ -174,4 +175,26 @@ TEST_CASE("The stretches show all that is live in pool and arena", "[runtime]") 
   for (const auto& [pointer, block] : ledger.live)
     CHECK(seen.at(pointer).requested == block.requested);
   for (void* block : {blocks[0], blocks[1], blocks[3]}) (void)allocator.free(block);
+}
+
+TEST_CASE("While a graph is captured nothing is given back and no step ends",
+          "[runtime][capture]") {
+  test::SimulatedDevice device;
+  Ledger ledger;
+  std::atomic<int> captures{0};
+  Allocator::Options with = options(ledger);
+  with.captures = &captures;
+  Allocator allocator(device, with);
+  void* const block = allocator.allocate(kMiB, 0);
+  (void)allocator.free(block);
+  captures = 1;
+  const auto waits = device.calls(test::CallKind::kSynchronizeAll);
+  CHECK(allocator.trim() == 0);
+  CHECK(allocator.retire_arena() == 0);
+  allocator.mark_step(0);
+  allocator.process_events();
+  CHECK(device.calls(test::CallKind::kSynchronizeAll) == waits);
+  CHECK(device.calls(test::CallKind::kQuery) == 0);
+  captures = 0;
+  CHECK(allocator.trim() > 0);
 }

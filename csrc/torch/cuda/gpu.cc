@@ -78,6 +78,7 @@ Allocator::Options Gpu::options(const Config& config, bool main) {
   options.alignment = kAlignment;
   options.device_index = index_;
   options.lock = &mutex_;
+  options.captures = &captures_;
   const DeviceProperties& properties = meter_.properties();
   options.growth_bytes = std::max(properties.page_bytes, Bytes{2} << 20);
   if (!main) {

@@ -146,6 +146,7 @@ class Gpu final : PoolEvents {
   mutable SpinMutex mutex_;
   Statistics statistics_;
   History history_;
+  std::atomic<int> captures_{0};  // of graphs, and uses of MemPools
   PrivatePool main_;
 
   mutable std::mutex pools_mutex_;

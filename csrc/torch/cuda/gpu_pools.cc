@@ -96,19 +96,17 @@ void Gpu::begin_pool(c10::MempoolId_t id, Filter filter) {
   TORCH_CHECK(!in_use, "beginAllocateToPool: already recording to this memory pool");
   used_.push_back({id, std::move(filter)});
   pools_in_use_.store(true);
+  captures_.store(static_cast<int>(used_.size()));
 }
 
 void Gpu::end_pool(c10::MempoolId_t id) {
-  PoolPointer pool;
-  {
-    const std::lock_guard lock(pools_mutex_);
-    const auto it = std::find_if(used_.begin(), used_.end(),
-                                 [&](const UsedPool& one) { return one.pool == id; });
-    TORCH_CHECK(it != used_.end(), "endAllocatePool: not currently recording to this memory pool");
-    used_.erase(it);
-    pools_in_use_.store(!used_.empty());
-    if (const auto found = pools_.find(id); found != pools_.end()) pool = found->second;
-  }
+  const std::lock_guard lock(pools_mutex_);
+  const auto it =
+      std::find_if(used_.begin(), used_.end(), [&](const UsedPool& one) { return one.pool == id; });
+  TORCH_CHECK(it != used_.end(), "endAllocatePool: not currently recording to this memory pool");
+  used_.erase(it);
+  pools_in_use_.store(!used_.empty());
+  captures_.store(static_cast<int>(used_.size()));
 }
 
 void Gpu::release_pool(c10::MempoolId_t id) {

@@ -1,0 +1,113 @@
+#include "csrc/runtime/arena.h"
+#include "tests/catch.h"
+#include "tests/support/simulated_device.h"
+#include "tests/support/small_plan.h"
+
+using namespace berth;
+using test::look;
+using test::plan_of;
+using test::sequence_of;
+
+namespace {
+
+constexpr Bytes kPage = Bytes{64} << 10;
+
+test::SimulatedDevice make_device() {
+  return test::SimulatedDevice({.total_bytes = 64 << 20, .page_bytes = kPage});
+}
+
+// Four slots, each on pages of its own.
+Plan wide_plan() {
+  return plan_of({sequence_of(
+      {{0, kPage, 1}, {kPage, 2 * kPage, 2}, {3 * kPage, kPage / 2, 1}, {4 * kPage, kPage, 1}})});
+}
+
+}  // namespace
+
+TEST_CASE("On a device whose work cannot fault pages in they come with their first blocks",
+          "[arena][filling]") {
+  auto device = make_device();
+  Arena arena(device, 64);
+  REQUIRE(arena.activate(look(wide_plan()), true).ok());
+  arena.mark(0);
+  REQUIRE(arena.commit_due());
+  REQUIRE(arena.commit(Device::Residency::kOnDemand));
+  CHECK(arena.filling());
+  CHECK(arena.committed() == 0);
+  CHECK(device.committed() == 0);
+
+  void* const a = arena.allocate(kPage, 0, 1).pointer;
+  REQUIRE(a != nullptr);
+  CHECK(arena.committed() == kPage);
+  void* const b = arena.allocate(2 * kPage, 0, 2).pointer;
+  REQUIRE(b != nullptr);
+  CHECK(arena.committed() == 3 * kPage);
+  CHECK(device.committed() == 3 * kPage);
+  CHECK(arena.is_valid() == "");
+  (void)arena.free(a);
+
+  arena.make_resident();
+  CHECK_FALSE(arena.filling());
+  CHECK(arena.committed() == 5 * kPage);
+  CHECK(arena.is_valid() == "");
+  const auto calls = device.driver_calls();
+  CHECK(arena.allocate(kPage / 2, 0, 3).served == Served::kHit);
+  CHECK(arena.allocate(kPage, 0, 4).served == Served::kHit);
+  CHECK(device.driver_calls() == calls);
+}
+
+TEST_CASE("A page that cannot be had is a miss and is asked for again", "[arena][filling]") {
+  auto device = make_device();
+  Arena arena(device, 64);
+  REQUIRE(arena.activate(look(wide_plan()), true).ok());
+  arena.mark(0);
+  REQUIRE(arena.commit(Device::Residency::kOnDemand));
+  device.fail_call(1, {Status::Code::kOutOfMemory, "injected"}, test::CallKind::kCommit);
+  CHECK(arena.allocate(kPage, 0, 1).pointer == nullptr);
+  CHECK(arena.committed() == 0);
+  CHECK(arena.is_valid() == "");
+  CHECK(arena.allocate(2 * kPage, 0, 2).served == Served::kHit);
+  device.fail_call(1, {Status::Code::kOutOfMemory, "injected"}, test::CallKind::kCommit);
+  arena.make_resident();
+  CHECK(arena.filling());  // and serves on
+  CHECK(arena.allocate(kPage / 2, 0, 3).served == Served::kHit);
+  arena.make_resident();
+  CHECK_FALSE(arena.filling());
+  CHECK(arena.committed() == 5 * kPage);
+}
+
+TEST_CASE("An arena that fills is given back whole", "[arena][filling]") {
+  auto device = make_device();
+  Arena arena(device, 64);
+  REQUIRE(arena.activate(look(wide_plan()), true).ok());
+  arena.mark(0);
+  REQUIRE(arena.commit(Device::Residency::kOnDemand));
+  void* const b = [&] {
+    (void)arena.free(arena.allocate(kPage, 0, 1).pointer);
+    return arena.allocate(2 * kPage, 0, 2).pointer;
+  }();
+  CHECK(arena.retire() == 0);  // something lives in it
+  (void)arena.free(b);
+  CHECK(arena.retire() == 3 * kPage);
+  CHECK(device.committed() == 0);
+  CHECK_FALSE(arena.filling());
+  CHECK(arena.is_valid() == "");
+}
+
+TEST_CASE("Another plan takes over from an arena that fills", "[arena][filling]") {
+  auto device = make_device();
+  Arena arena(device, 64);
+  REQUIRE(arena.activate(look(wide_plan()), true).ok());
+  arena.mark(0);
+  REQUIRE(arena.commit(Device::Residency::kOnDemand));
+  void* const kept = arena.allocate(kPage, 0, 1).pointer;
+  REQUIRE(
+      arena.activate(look(plan_of({sequence_of({{0, 2 * kPage, 1}, {0, kPage, 1}})})), true).ok());
+  CHECK(arena.committed() == 5 * kPage);
+  arena.mark(0);
+  REQUIRE(arena.commit(Device::Residency::kOnDemand));
+  CHECK_FALSE(arena.filling());                                   // its pages are there
+  CHECK(arena.allocate(2 * kPage, 0, 2).served != Served::kHit);  // on bytes that are kept
+  (void)arena.free(kept);
+  CHECK(arena.is_valid() == "");
+}
