@@ -11,6 +11,11 @@ namespace berth::packing {
 namespace {
 
 constexpr std::int64_t kNoBlock = std::int64_t{1} << 61;  // where no block begins
+// Deferrals after which a dive no longer looks ahead: those of real problems are less than one an
+// item; long staircases of mixed sizes wake all that waits again and again, 60 times an item.
+std::uint64_t most_deferrals(std::size_t items) {
+  return (items > 200'000 ? 8 : 32) * items + 20'000;
+}
 
 }  // namespace
 
@@ -183,6 +188,7 @@ void Dive::set_ranks(const DiveSettings& settings) {
     }
   }
   std::sort(keys.begin(), keys.end(), [](const Key& a, const Key& b) {
+    if (a.keys[0] != b.keys[0]) return a.keys[0] > b.keys[0];
     return a.keys != b.keys ? a.keys > b.keys : a.item < b.item;
   });
   for (std::uint32_t rank = 0; rank < keys.size(); ++rank) ranks_[keys[rank].item] = rank;
@@ -201,6 +207,7 @@ void Dive::start(const DiveSettings& settings) {
   force_ = false;
   left_ = static_cast<std::uint32_t>(strip_.items.size());
   deferred_ = 0;
+  deferrals_ = 0;
   spans_.open_all(ranks_);
   need_.reset(load_);
   if (!blocks_.empty()) {
@@ -416,6 +423,7 @@ void Dive::put(std::uint32_t i, const Skyline::Plateau& plateau, Value offset) {
 void Dive::defer(std::uint32_t i, std::uint32_t section) {
   spans_.defer(i);
   ++deferred_;
+  if (++deferrals_ > most_deferrals(strip_.items.size())) look_ = 0;
   waits_for_[i] = section;
   next_[i] = head_[section];
   previous_[i] = kNone;

@@ -47,8 +47,10 @@ struct DiveSettings {
 // fit below the next block of some section waits for that. need[x] counts the blocks above
 // floor[x].
 //
-// Needs a strip, and works on its own copy of the state: one a thread. O(n log^2 n) as a rule,
-// memory O(n + sections + blocks in each section), kept from dive to dive.
+// Needs a strip, and works on its own copy of the state: one a thread. O(n log^2 n) as a rule: so
+// often an item is put off that it looks ahead for so many times n only; worst O(sqrt n) a query
+// for the best item of a plateau (a plateau that none fits on is seen in O(log n)). Memory O(n +
+// sections + blocks in each section), kept from dive to dive.
 class Dive {
  public:
   explicit Dive(const Strip& strip);
@@ -109,6 +111,7 @@ class Dive {
   std::vector<Value> offsets_;
   std::uint32_t left_ = 0;  // items unplaced
   std::uint32_t deferred_ = 0;
+  std::uint64_t deferrals_ = 0;  // so far
   Value capacity_ = 0, below_ = 0;
   bool hard_ = false;
   bool force_ = false;  // the next placement need not be safe

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -84,22 +83,15 @@ class NeedTree {
 
   // From leaf p towards the side that `side` is not: 0 looks right, 1 looks left.
   [[nodiscard]] std::uint32_t search(std::size_t p, Value value, std::size_t side) const noexcept {
-    // What the value is, seen from inside each node on the way up.
-    std::array<Value, 64> inside;
-    const int depth = std::bit_width(p) - 1;
+    // What the value is, seen from inside the leaf, then inside each node on the way up.
     Value rest = value;
-    for (int h = depth; h > 0; --h) {
-      rest -= nodes_[p >> h].added;
-      inside[static_cast<std::size_t>(h)] = rest;
-    }
-    std::size_t h = 0;
+    for (std::size_t q = p / 2; q > 0; q /= 2) rest -= nodes_[q].added;
     if (nodes_[p].most <= rest) {
       for (;; p /= 2) {
         if (p == 1) return kNone;
-        ++h;
-        if (p % 2 == side && nodes_[p ^ 1].most > inside[h]) break;
+        if (p % 2 == side && nodes_[p ^ 1].most > rest) break;
+        rest += nodes_[p / 2].added;
       }
-      rest = inside[h];
       p ^= 1;
     }
     while (p < leaves_) {

@@ -21,7 +21,7 @@ class SpanSet {
   // `ring`: sections of a round, 0 on a line.
   void build(std::span<const std::pair<std::uint32_t, std::uint32_t>> spans, std::uint32_t ring);
 
-  // Opens all spans, with these ranks, one a span, below kNone.
+  // Opens all spans, with these ranks, one a span, each of [0, spans) once.
   void open_all(std::span<const std::uint32_t> ranks);
 
   void defer(std::uint32_t span) { change(span, kDeferred); }
@@ -39,13 +39,18 @@ class SpanSet {
 
  private:
   enum State : std::uint8_t { kGone = 0, kOpen = 1, kDeferred = 2 };
+  // What a query looks at lies side by side: a point with its span's rank and state, a node with
+  // its box, and two siblings in one cache line.
   struct Point {
     std::uint32_t first, last, span;
+    std::uint32_t open_rank;  // kNone where it is not open
+    State state;
   };
   struct Box {
     std::uint32_t first_min, first_max, last_min, last_max;
   };
-  struct Node {
+  struct alignas(32) Node {
+    Box box;
     std::uint32_t least_open;  // rank
     std::uint8_t states;       // those that occur below, or-ed
   };
@@ -55,17 +60,29 @@ class SpanSet {
   void split(std::size_t node, std::size_t first, std::size_t last, bool by_first);
   void change(std::uint32_t span, State state);
   void refresh_leaf(std::size_t node) noexcept;
+  // Whether any span is open with first >= begin and last <= end: half of all that best() is asked
+  // for is not there.
+  [[nodiscard]] bool has_open(std::uint32_t begin, std::uint32_t end) const noexcept;
   // First span of `state` bits with ranges of first and last as given (inclusive).
   [[nodiscard]] std::uint32_t any(std::uint8_t states, Box range) const;
 
   unsigned depth_ = 0;
   std::vector<Point> points_;
-  std::vector<Box> boxes_;
   std::vector<Node> nodes_;
-  std::vector<std::uint32_t> leaves_;  // of each span; two a span on a ring
+  struct Place {
+    std::uint32_t point, leaf;
+    std::uint32_t order;  // by first
+  };
+  std::vector<Place> places_;  // of each span; two a span on a ring
   std::size_t copies_ = 1;
-  std::vector<std::uint8_t> states_;
+  std::vector<State> states_;
   std::vector<std::uint32_t> ranks_;
+  std::vector<std::uint32_t> of_rank_;  // spans by rank
+  // The least last of open points, a tree over the points by first; and how many begin before each
+  // position.
+  std::vector<std::uint32_t> least_last_;
+  std::size_t least_last_leaves_ = 1;
+  std::vector<std::uint32_t> before_;
 };
 
 }  // namespace berth::packing

@@ -9,10 +9,14 @@
 namespace berth::packing {
 namespace {
 
+// A birth or a death. Ticks are less than 2^63, and at one tick deaths come first.
 struct Event {
-  std::uint64_t tick;
-  bool birth;  // at one tick deaths come first
+  std::uint64_t key;
   std::uint32_t arc;
+
+  Event(std::uint64_t tick, bool birth, std::uint32_t i)
+      : key(2 * tick + (birth ? 1 : 0)), arc(i) {}
+  [[nodiscard]] bool birth() const noexcept { return key % 2 == 1; }
 };
 
 }  // namespace
@@ -32,17 +36,16 @@ Strip make_strip(const Conflicts& conflicts, std::span<const Arc> arcs, std::uin
       continue;
     }
     const std::uint64_t end = arcs[i].birth + arcs[i].length;
-    events.push_back({arcs[i].birth, true, i});
-    events.push_back({period != 0 && end >= period ? end - period : end, false, i});
+    events.emplace_back(arcs[i].birth, true, i);
+    events.emplace_back(period != 0 && end >= period ? end - period : end, false, i);
   }
-  std::sort(events.begin(), events.end(), [](const Event& a, const Event& b) {
-    return a.tick != b.tick ? a.tick < b.tick : a.birth < b.birth;
-  });
+  std::sort(events.begin(), events.end(),
+            [](const Event& a, const Event& b) { return a.key < b.key; });
   if (period != 0) {
     // Any birth that follows a death opens a section, so the first section may start there.
     for (std::size_t e = 0; e < events.size(); ++e) {
       const Event& before = events[e == 0 ? events.size() - 1 : e - 1];
-      if (events[e].birth && !before.birth) {
+      if (events[e].birth() && !before.birth()) {
         std::rotate(events.begin(), events.begin() + static_cast<std::ptrdiff_t>(e), events.end());
         break;
       }
@@ -52,7 +55,7 @@ Strip make_strip(const Conflicts& conflicts, std::span<const Arc> arcs, std::uin
   std::uint32_t section = 0;
   bool after_death = true;
   for (const Event& event : events) {
-    if (event.birth) {
+    if (event.birth()) {
       if (after_death) ++section;
       after_death = false;
       spans[event.arc].first = section - 1;
