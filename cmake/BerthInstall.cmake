@@ -31,6 +31,12 @@ if(berth_torch_layers)
   install(FILES "${CMAKE_CURRENT_LIST_DIR}/FindBerthTorch.cmake" "${CMAKE_CURRENT_LIST_DIR}/BerthTorchLocate.cmake"
     "${CMAKE_CURRENT_LIST_DIR}/BerthTorchStubs.cmake" DESTINATION "${berth_package_folder}")
 endif()
+# What programs load: libberth.so, and libtorch's CUDA allocator by LD_PRELOAD.
+foreach(library IN ITEMS berth_shared berth_torch_cuda_preload)
+  if(TARGET ${library})
+    install(TARGETS ${library} LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+  endif()
+endforeach()
 if(TARGET berth)
   install(TARGETS berth RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
 endif()

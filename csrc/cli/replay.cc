@@ -3,6 +3,7 @@
 #include "csrc/cli/output.h"
 #include "csrc/cli/replay_berth.h"
 #include "csrc/cli/replay_child.h"
+#include "csrc/cli/replay_torch.h"
 #include "csrc/cli/spelling.h"
 #include "csrc/cli/workload.h"
 #include "csrc/core/check.h"
@@ -31,6 +32,7 @@ struct Options {
 
 std::vector<std::string> allocator_names() {
   std::vector<std::string> names = {"planned", "pool"};
+  names.insert(names.end(), torch_allocators().begin(), torch_allocators().end());
   for (const MallocLibrary& library : malloc_libraries()) names.emplace_back(library.name);
   return names;
 }
@@ -48,6 +50,9 @@ ReplayResult replay_one(const std::string& name, const Workload& workload, const
     }
     return replay_berth(workload, berth);
   }
+  const auto& torch = torch_allocators();
+  if (std::find(torch.begin(), torch.end(), name) != torch.end())
+    return replay_torch(name, workload);
   const auto& libraries = malloc_libraries();
   return replay_malloc(
       *std::find_if(libraries.begin(), libraries.end(),
@@ -203,6 +208,9 @@ Command add_replay(CLI::App& program) {
   app->footer(
       "planned   berth, learning in place over the run\n"
       "pool      berth without a plan\n"
+      "caching, expandable   PyTorch's CUDA allocator, without and with expandable segments: the "
+      "real\n"
+      "          one on a stand-in runtime, in a child process\n"
       "glibc, jemalloc, tcmalloc, mimalloc   preloaded in a child process, equal operations\n\n"
       "Memory is never touched. Reserved is what an allocator holds from the system, as it counts\n"
       "itself: glibc arena + hblkhd, jemalloc stats.resident, tcmalloc heap_size - unmapped; of\n"

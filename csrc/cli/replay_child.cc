@@ -1,19 +1,17 @@
 #include "csrc/cli/replay_child.h"
 
-#include "csrc/cli/child_process.h"
 #include "csrc/cli/replay_drive.h"
+#include "csrc/cli/replay_memory.h"
 #include "csrc/core/check.h"
 
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <malloc.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -28,47 +26,6 @@ constexpr bool kSanitized = true;  // the sanitizer is the malloc, and no other 
 #else
 constexpr bool kSanitized = false;
 #endif
-
-// At the start of the memory that parent and child share; the operations follow.
-struct Header {
-  std::uint64_t operations = 0, blocks = 0;
-  std::uint64_t library = 0;  // index into malloc_libraries()
-  std::uint64_t measure = 0;  // 1: memory, 0: time
-  // The answer.
-  std::uint64_t loaded = 0, complete = 0, known = 0;
-  std::uint64_t reserved_peak = 0;
-  double ns_per_operation = -1;
-};
-
-// Memory without a name that a child can inherit.
-class SharedMemory {
- public:
-  explicit SharedMemory(std::size_t size) : size_(size), fd_(::memfd_create("berth-replay", 0)) {
-    BERTH_CHECK(fd_ >= 0, kSystem, "cannot make shared memory: {}", std::strerror(errno));
-    if (::ftruncate(fd_, static_cast<off_t>(size)) == 0)
-      data_ = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd_, 0);
-    if (data_ == MAP_FAILED) {
-      const int error = errno;
-      ::close(fd_);
-      throw Error(ErrorKind::kSystem, fmt::format("cannot map {} of shared memory: {}",
-                                                  format_bytes(size), std::strerror(error)));
-    }
-  }
-  ~SharedMemory() {
-    ::munmap(data_, size_);
-    ::close(fd_);
-  }
-  SharedMemory(const SharedMemory&) = delete;
-  SharedMemory& operator=(const SharedMemory&) = delete;
-
-  [[nodiscard]] int fd() const noexcept { return fd_; }
-  [[nodiscard]] std::byte* data() const noexcept { return static_cast<std::byte*>(data_); }
-
- private:
-  std::size_t size_;
-  int fd_;
-  void* data_ = MAP_FAILED;
-};
 
 // --- The child: what a library says it holds from the system
 // --------------------------------------
@@ -173,14 +130,6 @@ class MallocServer {
   std::uint64_t live_ = 0, live_peak_ = 0, peak_ = 0;
 };
 
-// Shared, so that it does not count as a malloc's.
-void* map_anonymous(std::size_t size) {
-  void* data = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  BERTH_CHECK(data != MAP_FAILED, kSystem, "cannot map {}: {}", format_bytes(size),
-              std::strerror(errno));
-  return data;
-}
-
 // --- The parent ----------------------------------------------------------------------------------
 
 // Folders that the dynamic linker looks in.
@@ -216,29 +165,17 @@ std::string find_library(const std::vector<const char*>& file_names) {
   return "";
 }
 
-// One run in a child. Returns what it wrote over its header.
-Header run(const MallocLibrary& library, const std::string& preload, const Workload& workload,
-           bool measure) {
-  const std::size_t operations_size = workload.operations.size() * sizeof(Operation);
-  const SharedMemory memory(sizeof(Header) + operations_size);
-  Header header;
-  header.operations = workload.operations.size();
-  header.blocks = workload.block_count;
+ReplayHeader run(const MallocLibrary& library, const std::string& preload, const Workload& workload,
+                 bool measure) {
+  ReplayHeader header;
   header.library = static_cast<std::uint64_t>(&library - malloc_libraries().data());
   header.measure = measure ? 1 : 0;
-  std::memcpy(memory.data(), &header, sizeof header);
-  if (operations_size > 0)
-    std::memcpy(memory.data() + sizeof header, workload.operations.data(), operations_size);
-  const ChildExit ended = run_child(
-      {"/proc/self/exe", std::string(kReplayChild), std::to_string(memory.fd())},
+  return run_replay(
+      {"/proc/self/exe", std::string(kReplayChild)},
       {{"LD_PRELOAD", preload},
        // It would report every block of a gigabyte on standard error.
-       {"TCMALLOC_LARGE_ALLOC_REPORT_THRESHOLD", std::to_string(std::uint64_t{1} << 62)}});
-  BERTH_CHECK(ended.code == 0 && ended.signal == 0, kSystem,
-              "the replay under {} failed: exit code {}, signal {}", library.name, ended.code,
-              ended.signal);
-  std::memcpy(&header, memory.data(), sizeof header);
-  return header;
+       {"TCMALLOC_LARGE_ALLOC_REPORT_THRESHOLD", std::to_string(std::uint64_t{1} << 62)}},
+      workload, header, library.name);
 }
 
 }  // namespace
@@ -270,13 +207,13 @@ ReplayResult replay_malloc(const MallocLibrary& library, const Workload& workloa
       return result;
     }
   }
-  const Header timed = run(library, preload, workload, false);
+  const ReplayHeader timed = run(library, preload, workload, false);
   if (timed.loaded == 0) {
     result.problem = fmt::format("'{}' could not be preloaded", preload);
     return result;
   }
   if (timed.ns_per_operation >= 0) result.ns_per_operation = timed.ns_per_operation;
-  const Header measured = run(library, preload, workload, true);
+  const ReplayHeader measured = run(library, preload, workload, true);
   result.reserved_peak = measured.reserved_peak;
   if (timed.complete == 0 || measured.complete == 0) {
     result.out_of_memory = true;
@@ -286,38 +223,21 @@ ReplayResult replay_malloc(const MallocLibrary& library, const Workload& workloa
 }
 
 int replay_child(const char* memory_fd) {
-  int fd = -1;
-  const char* end = memory_fd + std::strlen(memory_fd);
-  const auto [stop, error] = std::from_chars(memory_fd, end, fd);
-  BERTH_CHECK(error == std::errc{} && stop == end, kUsage, "'{}' is no descriptor", memory_fd);
-  const off_t size = ::lseek(fd, 0, SEEK_END);
-  BERTH_CHECK(size >= static_cast<off_t>(sizeof(Header)), kUsage, "descriptor {} is no replay", fd);
-  void* data =
-      ::mmap(nullptr, static_cast<std::size_t>(size), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-  BERTH_CHECK(data != MAP_FAILED, kSystem, "cannot map the replay: {}", std::strerror(errno));
-  auto* header = static_cast<Header*>(data);
-  BERTH_CHECK(
-      static_cast<std::size_t>(size) == sizeof(Header) + header->operations * sizeof(Operation) &&
-          header->library < malloc_libraries().size(),
-      kUsage, "descriptor {} is no replay", fd);
-  const std::span<const Operation> operations(
-      reinterpret_cast<const Operation*>(static_cast<const std::byte*>(data) + sizeof(Header)),
-      header->operations);
-  const std::size_t blocks = std::max<std::uint64_t>(header->blocks, 1);
-  const std::span<void*> pointers(static_cast<void**>(map_anonymous(blocks * sizeof(void*))),
-                                  blocks);
-
-  const Reserved reserved = find_reserved(malloc_libraries()[header->library].name);
-  header->loaded = reserved != nullptr ? 1 : 0;
+  const ReplayInChild replay(memory_fd);
+  ReplayHeader& header = replay.header();
+  BERTH_CHECK(header.library < malloc_libraries().size(), kUsage, "descriptor {} is no replay",
+              memory_fd);
+  const Reserved reserved = find_reserved(malloc_libraries()[header.library].name);
+  header.loaded = reserved != nullptr ? 1 : 0;
   if (reserved == nullptr) return 0;
-  MallocServer server(header->measure != 0 ? reserved : nullptr, operations);
-  const DriveResult driven = drive(operations, pointers, server);
-  if (header->measure != 0) {
+  MallocServer server(header.measure != 0 ? reserved : nullptr, replay.operations());
+  const DriveResult driven = drive(replay.operations(), replay.pointers(), server);
+  if (header.measure != 0) {
     server.sample();
-    header->reserved_peak = server.peak();
+    header.reserved_peak = server.peak();
   }
-  header->complete = driven.complete ? 1 : 0;
-  header->ns_per_operation = driven.ns_per_operation.value_or(-1);
+  header.complete = driven.complete ? 1 : 0;
+  header.ns_per_operation = driven.ns_per_operation.value_or(-1);
   return 0;
 }
 

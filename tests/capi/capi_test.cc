@@ -98,6 +98,10 @@ TEST_CASE("A step that repeats is learned and served through the C ABI", "[capi]
 }
 
 TEST_CASE("Statistics are cut to what the caller knows", "[capi]") {
+  berth_statistics none{};
+  none.size = sizeof none;
+  CHECK(berth_get_statistics(BERTH_HOST - 1, &none) == BERTH_NO);
+  berth_free(berth_malloc(8, BERTH_HOST, nullptr), 8, BERTH_HOST, nullptr);
   struct {
     berth_statistics known;
     unsigned char beyond[8];

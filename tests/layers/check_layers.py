@@ -44,11 +44,11 @@ def folder_violations(root, folder):
                     yield f"{where}: {other} does not lie below {name}"
                 elif other == "torch" and name == "cli":
                     yield f"{where}: the program links no libtorch"
-                elif other == "cuda" and name == "torch" and not path.name.startswith("cuda"):
-                    yield f"{where}: only the files cuda* of csrc/torch may, the CPU part builds without CUDA"
+                elif name == "torch" and path.parent.name != "cuda" and (other == "cuda" or target.startswith("csrc/torch/cuda/")):
+                    yield f"{where}: only csrc/torch/cuda may, the CPU part builds without CUDA"
             elif quoted and (path.parent / target).exists():
                 yield f"{where}: internal headers are included from the root, as csrc/{name}/{target}"
-            elif LIBTORCH.match(target) and name in WITHOUT_LIBTORCH:
+            elif LIBTORCH.match(target) and name in WITHOUT_LIBTORCH and path.parent.name != "children":
                 yield f"{where}: {name} builds without libtorch"
             elif CUDA.match(target) and name in ORDER[: ORDER.index("cuda")]:
                 yield f"{where}: {name} builds without CUDA"
