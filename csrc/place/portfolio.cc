@@ -163,6 +163,10 @@ void Portfolio::improve() {
   // nothing may be worse than they are; then noise until the end.
   for (int wave = 1; wave < 4 && strip_search_ && !done() && !strip_search_->proven(); ++wave)
     strip_wave();
+  if (strip_search_ && !done()) {
+    strip_search_->raise_bounds();
+    bound_ = std::max(bound_, strip_search_->bound());
+  }
   if (staged_search_ && !done()) staged_wave();
   if (staged_search_ && !done()) bound_ = std::max(bound_, staged_search_->raise_bound());
   if (uses("first_fit") && !done()) first_fits();

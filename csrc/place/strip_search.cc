@@ -2,6 +2,7 @@
 
 #include "csrc/core/bytes.h"
 #include "csrc/core/checksum.h"
+#include "csrc/place/arc_clique.h"
 
 #include <fmt/format.h>
 
@@ -38,6 +39,8 @@ constexpr std::uint64_t kChainRuns = 4;
 constexpr std::size_t kMaxOrderItems = 200'000;
 constexpr std::pair<Rank, Bytes> kLargeDives[] = {
     {Rank::kTWA, 0}, {Rank::kTWA, 400}, {Rank::kTAW, 200}, {Rank::kTWA, 100}};
+// Looks at arcs in the search for their heaviest clique: a tenth of a second.
+constexpr std::uint64_t kCliqueWork = 10'000'000;
 // Strips with more items are not even looked at: few of them fall into small parts.
 constexpr std::size_t kMaxExactItems = 20000;
 
@@ -359,6 +362,13 @@ void StripSearch::offer(const Packing& packing, std::span<const Index> order,
     note_engine();
   }
   if (state.order.order.empty() || chain.mark < state.order.mark) state.order = std::move(chain);
+}
+
+void StripSearch::raise_bounds() {
+  for (State& state : states_) {
+    if (state.mark > state.bound)
+      state.bound = heaviest_arc_clique(state.strip, state.bound, kCliqueWork);
+  }
 }
 
 bool StripSearch::proven() const {

@@ -48,6 +48,9 @@ class StripSearch {
   // where it is, and to improve the order.
   void offer(const Packing& packing, std::span<const Index> order, const std::string& engine);
 
+  // Looks for cliques of arcs that no section shows, on rings that are not at their bound.
+  void raise_bounds();
+
   // All strips are at their bound.
   [[nodiscard]] bool proven() const;
   // No placement of the problem has a lower mark (or StripSettings::enough, where that is more):
