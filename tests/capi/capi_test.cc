@@ -81,7 +81,8 @@ TEST_CASE("Misuse of the C ABI is a code and a text that names it", "[capi][misu
 }
 
 TEST_CASE("A step that repeats is learned and served through the C ABI", "[capi][learn]") {
-  berth::test::TemporaryFolder folder;
+  const berth::test::TemporaryFolder folder;
+  step();
   for (int i = 0; i < 200 && statistics().hits == 0; ++i) {
     step();
     if (i > 20) std::this_thread::sleep_for(std::chrono::milliseconds(10));
