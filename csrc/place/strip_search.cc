@@ -3,6 +3,7 @@
 #include "csrc/core/bytes.h"
 #include "csrc/core/checksum.h"
 #include "csrc/place/arc_clique.h"
+#include "csrc/place/pin_load.h"
 
 #include <fmt/format.h>
 
@@ -41,6 +42,8 @@ constexpr std::pair<Rank, Bytes> kLargeDives[] = {
     {Rank::kTWA, 0}, {Rank::kTWA, 400}, {Rank::kTAW, 200}, {Rank::kTWA, 100}};
 // Looks at arcs in the search for their heaviest clique: a tenth of a second.
 constexpr std::uint64_t kCliqueWork = 10'000'000;
+// Looks at items and words of bit sets in the search for what pins leave room for: the same.
+constexpr std::uint64_t kPinWork = 50'000'000;
 // Strips with more items are not even looked at: few of them fall into small parts.
 constexpr std::size_t kMaxExactItems = 20000;
 
@@ -366,8 +369,9 @@ void StripSearch::offer(const Packing& packing, std::span<const Index> order,
 
 void StripSearch::raise_bounds() {
   for (State& state : states_) {
-    if (state.mark > state.bound)
-      state.bound = heaviest_arc_clique(state.strip, state.bound, kCliqueWork);
+    if (state.mark <= state.bound) continue;
+    state.bound = heaviest_arc_clique(state.strip, state.bound, kCliqueWork);
+    state.bound = load_around_blocks(state.strip, state.bound, kPinWork);
   }
 }
 

@@ -48,7 +48,8 @@ class StripSearch {
   // where it is, and to improve the order.
   void offer(const Packing& packing, std::span<const Index> order, const std::string& engine);
 
-  // Looks for cliques of arcs that no section shows, on rings that are not at their bound.
+  // Where strips are not at their bound: looks for cliques of arcs that no section shows, and for
+  // gaps between blocks that no items fill.
   void raise_bounds();
 
   // All strips are at their bound.

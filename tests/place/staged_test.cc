@@ -3,6 +3,7 @@
 #include "csrc/place/bounds.h"
 #include "csrc/place/conflict_graph.h"
 #include "csrc/place/first_fit.h"
+#include "csrc/place/pin_load.h"
 #include "csrc/place/staged_search.h"
 #include "tests/catch.h"
 #include "tests/support/placement_check.h"
@@ -318,4 +319,49 @@ TEST_CASE("A segment is placed anew while all else stays", "[place][branch]") {
     closed += search->packing().high_water_mark < first ? 1 : 0;
   }
   REQUIRE(closed > 10);
+}
+
+TEST_CASE("Gaps between pins that no buffers fill raise the bound",
+          "[place][bound][pin][property]") {
+  int higher = 0, reached = 0;
+  for (std::uint64_t seed = 1; seed <= 2000; ++seed) {
+    CAPTURE(seed);
+    std::mt19937_64 random(seed);
+    Problem problem{.lanes = {{.period = seed % 2 == 0 ? 8u : 0u}}};
+    const Bytes unit = 1 + random() % 3;
+    for (std::size_t i = 0; i < 2 + random() % 4; ++i)
+      problem.buffers.push_back(
+          {.size = unit * (2 + random() % 6), .birth = random() % 8, .length = 1 + random() % 8});
+    Bytes at = random() % 9;
+    for (std::size_t i = 0; i < 1 + random() % 2; ++i) {
+      problem.buffers.push_back({.size = 1 + random() % 4,
+                                 .birth = random() % 3,
+                                 .length = 1 + random() % 5,
+                                 .pinned = at});
+      at += problem.buffers.back().size + random() % 9;
+    }
+    const Conflicts conflicts(problem);
+    const Strip strip = make_strips(conflicts)->front();
+    const Bytes load = max_load(strip), bound = load_around_blocks(strip, load, 1'000'000);
+    const Bytes best = optimum(problem);
+    REQUIRE(bound <= best);
+    REQUIRE(bound >= load);
+    higher += bound > load ? 1 : 0;
+    reached += bound > load && bound == best ? 1 : 0;
+  }
+  CAPTURE(higher, reached);
+  REQUIRE(higher > 300);
+  REQUIRE(reached > higher / 2);
+}
+
+TEST_CASE("A pin above a gap that is too small for anything is proven to lie below all",
+          "[place][bound][pin]") {
+  // 5 bytes below the pin, and only blocks of 8.
+  Problem problem{.buffers = {{.size = 3, .birth = 0, .length = 9, .pinned = 5}}};
+  for (int i = 0; i < 4; ++i) problem.buffers.push_back({.size = 8, .birth = 0, .length = 9});
+  const Placement placement =
+      place(problem, {.engine = "dive", .time_limit_seconds = kForever, .iteration_budget = 100});
+  REQUIRE(lower_bound(problem) == 35);
+  REQUIRE(placement.high_water_mark == 40);
+  REQUIRE(placement.proven_optimal);
 }
