@@ -56,4 +56,29 @@ inline Problem make_try(const Problem& line, const TryShape& shape, std::uint64_
   return problem;
 }
 
+// A line as a step of two lanes that edges join both ways at so many points, and at its end.
+// `share` percent of the buffers are the second lane's: of all mixed, or of the time between two
+// points, so that the lanes take turns.
+inline Problem make_joined(const Problem& line, std::uint64_t points, std::uint64_t share,
+                           bool turns) {
+  std::uint64_t end = 0;
+  for (const Buffer& b : line.buffers) end = std::max(end, b.birth + b.length + 1);
+  Problem problem{.buffers = line.buffers, .lanes = {{.period = end}, {.period = end}}};
+  std::mt19937_64 random(1);
+  for (Buffer& buffer : problem.buffers) {
+    const std::uint64_t turn = buffer.birth * points / end;
+    buffer.lane = (turns ? turn * 2654435761 : random()) % 100 < share ? 1 : 0;
+  }
+  for (const std::uint32_t lane : {0u, 1u}) {
+    for (std::uint64_t k = 0; k < points; ++k)
+      problem.edges.push_back({.from_lane = lane,
+                               .from_tick = end * k / points,
+                               .to_lane = 1 - lane,
+                               .to_tick = end * k / points});
+    problem.edges.push_back(
+        {.from_lane = lane, .from_tick = end, .to_lane = 1 - lane, .to_tick = 0, .delta = 1});
+  }
+  return problem;
+}
+
 }  // namespace berth::test

@@ -11,6 +11,7 @@
 
 using namespace berth;
 using berth::test::instance;
+using berth::test::make_joined;
 using berth::test::make_try;
 using berth::test::TryShape;
 
@@ -72,4 +73,31 @@ TEST_CASE("A folded instance whose largest load is too low is proven by a clique
   REQUIRE(placement.proven_optimal);
   REQUIRE(placement.high_water_mark == 589037676);
   REQUIRE(lower_bound(problem) < placement.high_water_mark * 97 / 100);
+}
+
+TEST_CASE("Lanes that edges join are packed close to their heaviest cut", "[place][lane][tries]") {
+  double packed = 0, greedy = 0;
+  int proven = 0;
+  for (const char* name : {"somas_resnet50", "minimalloc_K.1048576"}) {
+    for (const std::uint64_t points : {4u, 32u}) {
+      for (const bool turns : {false, true}) {
+        CAPTURE(name, points, turns);
+        const Problem problem = make_joined(instance(name), points, turns ? 10 : 33, turns);
+        PlaceOptions options{.time_limit_seconds = std::numeric_limits<double>::infinity(),
+                             .iteration_budget = 120};
+        const Placement placement = place(problem, options);
+        REQUIRE(is_legal(problem, placement));
+        packed += placement.gap();
+        proven += placement.proven_optimal ? 1 : 0;
+        options.engine = "first_fit";
+        options.iteration_budget = 17;
+        greedy += static_cast<double>(place(problem, options).high_water_mark) /
+                      static_cast<double>(placement.lower_bound) -
+                  1;
+      }
+    }
+  }
+  CAPTURE(packed, greedy, proven);
+  REQUIRE(proven >= 5);
+  REQUIRE(packed < greedy / 20);
 }
