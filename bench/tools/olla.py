@@ -68,14 +68,15 @@ def cells(result, bound):
 
 def measure(name, requests, arguments, berth):
     rows, gave_up = [], set()
-    count = min(arguments.first, len(requests))
+    longest = min(arguments.last or len(requests), len(requests))
+    count = min(arguments.first, longest)
     while True:
         lifetimes = first(requests, count)
         row = [name, f"{count:,}", f"{pairs(lifetimes):,}"]
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder) / "rows.csv"
             peers.write_lifetimes(path, lifetimes)
-            for engine in ENGINES:
+            for engine in arguments.engines:
                 if engine in gave_up:
                     row += ["", ""]
                     continue
@@ -89,9 +90,9 @@ def measure(name, requests, arguments, berth):
                 bound = result.get("bound") or peers.max_load(lifetimes)
                 row += cells(result, bound)
         rows.append(row)
-        if count == len(requests):
+        if count == longest:
             return rows
-        count = min(2 * count, len(requests))
+        count = min(2 * count, longest)
 
 
 def main(argv):
@@ -99,6 +100,8 @@ def main(argv):
     add = report.parser.add_argument
     add("traces", nargs="*", type=pathlib.Path, help="recorded runs: events CSV, plain or gzip")
     add("--first", type=int, default=8, help="requests of the shortest piece (default: %(default)s)")
+    add("--last", type=int, help="requests of the longest piece (default: all)")
+    add("--engines", nargs="+", choices=ENGINES, default=ENGINES, help="which to run (default: all)")
     arguments = report.parser.parse_args(argv)
     if not arguments.traces and not arguments.smoke:
         report.parser.error("name a recorded run")
@@ -109,7 +112,7 @@ def main(argv):
         rows += measure("smoke", [[i, 31 - i, 512 * (1 + i * 7919 % 9)] for i in range(15)], arguments, berth)
     for path in arguments.traces:
         rows += measure(path.name.split(".")[0], step_of(path), arguments, berth)
-    header = ["step", "requests", "pairs alive together"] + [f"{engine}: {what}" for engine in ENGINES for what in ("gap, %", "s")]
+    header = ["step", "requests", "pairs alive together"] + [f"{engine}: {what}" for engine in arguments.engines for what in ("gap, %", "s")]
     report.keep(argv, arguments, "Gap: peak over the bound, less 1; sizes are multiples of 512 bytes, as PyTorch's. A program has "
                 f"{arguments.time_limit:g} s; an empty cell is a longer piece than one it gave up on.", header, rows)
     return 0

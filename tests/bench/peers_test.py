@@ -180,6 +180,12 @@ class Scripts(unittest.TestCase):
         self.assertEqual([row[3] for row in rows], ["0.000", "", ""])
         self.assertEqual([row[7] for row in rows], ["0.000, proven"] * 3)
 
+    def test_pieces_and_engines_can_be_chosen(self):
+        result = self.run_script("olla", self.trace(), "--first", 3, "--last", 6, "--engines", "auto")
+        header, _, *rows = self.cells(result.stdout)
+        self.assertEqual([row[1] for row in rows], ["3", "6"])
+        self.assertEqual(header[3:], ["auto: gap, %", "auto: s"])
+
     def test_a_program_that_is_refused_is_said_to_be(self):
         result = self.run_script("olla", self.trace(), REFUSE="ilp")
         self.assertEqual(self.cells(result.stdout)[2][5], "refused")
