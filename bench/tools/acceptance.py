@@ -159,6 +159,7 @@ def measure(bench, table):
 def main(argv):
     report = peers.Report("acceptance", __doc__)
     add = report.parser.add_argument
+    report.parser.set_defaults(output=training.ROOT / "bench/results/place")
     add("folder", type=pathlib.Path, help="of the instances")
     add("--minimalloc", type=pathlib.Path, help="the program")
     add("--minimalloc-limit", type=float, default=20, help="seconds it may take (default: %(default)s)")
