@@ -1,6 +1,7 @@
 """What a run of the conformance suite says: on the terminal, as JSON, as a page."""
 
 import collections
+import re
 import time
 
 START = time.monotonic()
@@ -22,7 +23,8 @@ def print_list(run):
 
 
 def last_line(detail):
-    """The line that says most: of a traceback the error, else the last one."""
+    """The line that says most: of a traceback the error, else the last one. Files are named without their folders."""
+    detail = re.sub(r"(?:/[^\s/:'\"()]+)+/([^\s/:'\"()]+)", r"\1", detail)
     lines = [line.strip() for line in detail.splitlines() if line.strip()]
     errors = [line for line in lines if ("Error" in line.split(":")[0] or line.startswith("Exception")) and not line.startswith("File")]
     if lines and lines[0].startswith(("signal", "exit code")):
@@ -97,8 +99,8 @@ def markdown(result):
         f"{result['checkout'] or '-'}, device: {result['device']}, {result['date']}.", "",
         "| part | allocator | passed | skipped by PyTorch | failed | left out |", "| --- | --- | --- | --- | --- | --- |",
     ]
-    rows = [(part, allocator, counts) for part, by_allocator in sorted(result["counts"].items())
-            for allocator, counts in by_allocator.items()]
+    rows = [(part, allocator, by_allocator[allocator]) for part, by_allocator in sorted(result["counts"].items())
+            for allocator in result["allocators"] if allocator in by_allocator]
     rows += [("**all**", allocator, counts) for allocator, counts in totals(result).items()]
     for part, allocator, counts in rows:
         failed = sum(number for status, number in counts.items() if status not in (*GOOD, "left out"))

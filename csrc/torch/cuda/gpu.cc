@@ -156,6 +156,7 @@ void* Gpu::search_everywhere(PrivatePool& pool, Bytes size, LaneKey lane,
   {
     const std::lock_guard lock(mutex_);
     statistics_.retried();
+    statistics_.synchronized();
   }
   deliver();
   const auto again = [&]() -> void* {
@@ -175,8 +176,6 @@ void* Gpu::search_everywhere(PrivatePool& pool, Bytes size, LaneKey lane,
     freed |= main_.allocator().trim() != 0;
     freed |= main_.allocator().retire_arena() != 0;
   }
-  for (const PoolPointer& other : all_pools())
-    if (other.get() != &pool) freed |= other->allocator().trim() != 0;
   if (freed)
     if (void* const block = again()) return block;
   for (const PoolPointer& other : all_pools()) {
@@ -396,11 +395,12 @@ void Gpu::freed(c10::MempoolId_t pool, const BlockListener::Block& block, bool w
   if (!history_.active()) [[likely]]
     return;
   const auto address = reinterpret_cast<std::size_t>(block.pointer);
-  history_.add(
-      entry(Action::FREE_REQUESTED, address, block.requested, block.lane, pool, pending_context));
+  // Of the free where that is gathered, else of the request.
+  const History::Context context =
+      pending_context != nullptr ? pending_context : history_.context_of(block.pointer);
+  history_.add(entry(Action::FREE_REQUESTED, address, block.requested, block.lane, pool, context));
   if (waiting) return;
-  history_.add(
-      entry(Action::FREE_COMPLETED, address, block.requested, block.lane, pool, pending_context));
+  history_.add(entry(Action::FREE_COMPLETED, address, block.requested, block.lane, pool, context));
   (void)history_.forget_context(block.pointer);
 }
 
@@ -409,8 +409,7 @@ void Gpu::completed(c10::MempoolId_t pool, const BlockListener::Block& block) no
   if (!history_.active()) [[likely]]
     return;
   history_.add(entry(Action::FREE_COMPLETED, reinterpret_cast<std::size_t>(block.pointer),
-                     block.requested, block.lane, pool, nullptr));
-  (void)history_.forget_context(block.pointer);
+                     block.requested, block.lane, pool, history_.forget_context(block.pointer)));
 }
 
 void Gpu::came(c10::MempoolId_t pool, void* base, Bytes size, bool whole) noexcept {
@@ -475,11 +474,12 @@ void Gpu::empty_cache(c10::MempoolId_t id) {
     pending_context = history_.gather(History::When::ALL);
   if (id == c10::MempoolId_t{0, 0}) {
     (void)main_.allocator().trim();
-    (void)release_unused_pools();
-  } else if (const PoolPointer pool = find_pool(id)) {
-    (void)pool->allocator().trim();
-    (void)release_unused_pools();
+    for (const PoolPointer& pool : all_pools()) pool->allocator().process_events();
+    const std::lock_guard lock(mutex_);
+    statistics_.synchronized();
   }
+  // What is free in a pool that is in use stays: replays of captured graphs use it.
+  (void)release_unused_pools();
   pending_context.reset();
   deliver();
 }

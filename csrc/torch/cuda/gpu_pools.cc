@@ -100,13 +100,19 @@ void Gpu::begin_pool(c10::MempoolId_t id, Filter filter) {
 }
 
 void Gpu::end_pool(c10::MempoolId_t id) {
-  const std::lock_guard lock(pools_mutex_);
-  const auto it =
-      std::find_if(used_.begin(), used_.end(), [&](const UsedPool& one) { return one.pool == id; });
-  TORCH_CHECK(it != used_.end(), "endAllocatePool: not currently recording to this memory pool");
-  used_.erase(it);
-  pools_in_use_.store(!used_.empty());
-  captures_.store(static_cast<int>(used_.size()));
+  PoolPointer pool;
+  {
+    const std::lock_guard lock(pools_mutex_);
+    const auto it = std::find_if(used_.begin(), used_.end(),
+                                 [&](const UsedPool& one) { return one.pool == id; });
+    TORCH_CHECK(it != used_.end(), "endAllocatePool: not currently recording to this memory pool");
+    used_.erase(it);
+    pools_in_use_.store(!used_.empty());
+    captures_.store(static_cast<int>(used_.size()));
+    if (const auto found = pools_.find(id); found != pools_.end()) pool = found->second;
+  }
+  // The capture is over: what was freed in it on several streams can be followed now.
+  if (pool != nullptr) pool->allocator().process_events();
 }
 
 void Gpu::release_pool(c10::MempoolId_t id) {

@@ -1,0 +1,340 @@
+#!/usr/bin/env python3
+"""Pools of memory of their own: torch.cuda.MemPool, allocators of users behind one, and the pools of captured graphs.
+
+Usage: cuda_pools_test.py COMPILER [unittest's arguments]
+"""
+
+import ctypes
+import gc
+import pathlib
+import subprocess
+import sys
+import tempfile
+import threading
+import unittest
+
+import torch
+from cuda_support import ALLOCATOR, GIB, MIB, CudaCase, empty, runtime, stat
+
+COMPILER = sys.argv.pop(1)
+
+USERS_ALLOCATOR = """
+#include <stddef.h>
+extern int cudaMalloc(void**, size_t);
+extern int cudaFree(void*);
+int made, freed;
+size_t made_bytes, freed_bytes;
+void* users_alloc(size_t size, int device, void* stream) {
+  void* pointer = NULL;
+  if (device != 0 || cudaMalloc(&pointer, size) != 0) return NULL;
+  ++made;
+  made_bytes += size;
+  return pointer;
+}
+void users_free(void* pointer, size_t size, int device, void* stream) {
+  ++freed;
+  freed_bytes += size;
+  cudaFree(pointer);
+}
+"""
+
+
+def pool_of(tensor):
+    """The id of the pool whose segment holds the tensor."""
+    where = tensor.data_ptr()
+    ids = [tuple(segment["segment_pool_id"]) for segment in torch.cuda.memory_snapshot()
+           if segment["address"] <= where < segment["address"] + segment["total_size"]]
+    assert len(ids) == 1, ids
+    return ids[0]
+
+
+def bytes_of(pool_id):
+    return sum(segment["total_size"] for segment in torch.cuda.memory_snapshot() if tuple(segment["segment_pool_id"]) == tuple(pool_id))
+
+
+class MemPools(CudaCase):
+    def test_a_pool_serves_what_is_asked_for_in_it(self):
+        pool = torch.cuda.MemPool()
+        before = empty(2 * MIB)
+        self.assertEqual(pool.use_count(), 1)
+        with torch.cuda.use_mem_pool(pool):
+            self.assertEqual(pool.use_count(), 2)
+            inside = [empty(1000), empty(2 * MIB)]
+        self.assertEqual(pool.use_count(), 1)
+        after = empty(2 * MIB)
+        self.assertEqual([pool_of(tensor) for tensor in inside], [tuple(pool.id)] * 2)
+        self.assertEqual([pool_of(tensor) for tensor in (before, after)], [(0, 0)] * 2)
+        sizes = sorted(block["requested_size"] for segment in pool.snapshot() for block in segment["blocks"]
+                       if block["state"] == "active_allocated")
+        self.assertEqual(sizes, [1000, 2 * MIB])
+        self.assertEqual({tuple(segment["segment_pool_id"]) for segment in pool.snapshot()}, {tuple(pool.id)})
+        del inside, before, after
+
+    def test_a_pool_reuses_its_memory_and_gives_it_to_nobody_else(self):
+        pool = torch.cuda.MemPool()
+        with torch.cuda.use_mem_pool(pool):
+            kept = empty(30 * MIB)
+        del kept
+        reserved = bytes_of(pool.id)
+        self.assertGreaterEqual(reserved, 30 * MIB)
+        outside = empty(30 * MIB)
+        self.assertEqual(pool_of(outside), (0, 0))
+        with torch.cuda.use_mem_pool(pool):
+            again = empty(30 * MIB)
+        self.assertEqual((pool_of(again), bytes_of(pool.id)), (tuple(pool.id), reserved))
+        del again, outside
+
+    def test_a_pool_that_goes_gives_its_memory_back(self):
+        reserved = torch.cuda.memory_reserved()
+        pool = torch.cuda.MemPool()
+        with torch.cuda.use_mem_pool(pool):
+            kept = empty(30 * MIB)
+        self.assertGreaterEqual(torch.cuda.memory_reserved() - reserved, 30 * MIB)
+        del kept, pool
+        torch.cuda.empty_cache()
+        self.assertEqual(torch.cuda.memory_reserved(), reserved)
+
+    def test_a_tensor_outlives_its_pool(self):
+        reserved = torch.cuda.memory_reserved()
+        pool = torch.cuda.MemPool()
+        with torch.cuda.use_mem_pool(pool):
+            kept = empty(30 * MIB)
+        where = kept.data_ptr()
+        del pool
+        torch.cuda.empty_cache()
+        others = [empty(20 * MIB) for _ in range(4)]
+        for other in others:
+            self.assertFalse(where < other.data_ptr() + 20 * MIB and other.data_ptr() < where + 30 * MIB)
+        del kept, others, other
+        torch.cuda.empty_cache()
+        self.assertEqual(torch.cuda.memory_reserved(), reserved)
+
+    def test_pools_nest_and_are_of_their_thread(self):
+        outer, inner = torch.cuda.MemPool(), torch.cuda.MemPool()
+        self.assertNotEqual(tuple(outer.id), tuple(inner.id))
+        seen = {}
+
+        def other_thread():
+            seen["thread"] = empty(MIB)
+
+        with torch.cuda.use_mem_pool(outer):
+            seen["outer"] = empty(MIB)
+            with torch.cuda.use_mem_pool(inner):
+                seen["inner"] = empty(MIB)
+                thread = threading.Thread(target=other_thread)
+                thread.start()
+                thread.join()
+            seen["again"] = empty(MIB)
+        self.assertEqual({name: pool_of(tensor) for name, tensor in seen.items()},
+                         {"outer": tuple(outer.id), "inner": tuple(inner.id), "again": tuple(outer.id), "thread": (0, 0)})
+        seen.clear()
+
+    def test_emptying_the_cache_inside_a_pool_leaves_its_memory(self):
+        pool = torch.cuda.MemPool()
+        with torch.cuda.use_mem_pool(pool):
+            empty(30 * MIB)
+            reserved = bytes_of(pool.id)
+            torch.cuda.empty_cache()
+            self.assertEqual(bytes_of(pool.id), reserved)
+
+    @unittest.skipIf(ALLOCATOR == "berth", "berth's pool gives its own pages back to serve what is larger than its holes")
+    def test_a_pool_may_be_used_when_all_else_is_out(self):
+        kept = []
+        pool = torch.cuda.MemPool(use_on_oom=True)
+        private = torch.cuda.MemPool()
+        for one in (pool, private):
+            with torch.cuda.use_mem_pool(one):
+                kept.append(empty(20 * GIB))
+        rest = empty(30 * GIB)
+        where = kept[0].data_ptr()
+        kept.clear()
+        with self.assertRaises(torch.OutOfMemoryError):
+            empty(25 * GIB)
+        borrowed = empty(18 * GIB)
+        self.assertTrue(where <= borrowed.data_ptr() < where + 20 * GIB)
+        with self.assertRaises(torch.OutOfMemoryError):
+            empty(18 * GIB)  # the other pool is not for that
+        del borrowed, rest
+
+
+class UsersAllocator(CudaCase):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(cls.folder.cleanup)
+        source, cls.library = pathlib.Path(cls.folder.name) / "users.c", pathlib.Path(cls.folder.name) / "users.so"
+        source.write_text(USERS_ALLOCATOR)
+        subprocess.run([COMPILER, "-shared", "-fPIC", "-o", cls.library, source], check=True)
+        cls.users = ctypes.CDLL(str(cls.library))
+
+    def count(self, name, kind=ctypes.c_int):
+        return kind.in_dll(self.users, name).value
+
+    def test_a_pool_takes_its_memory_from_the_users_allocator(self):
+        made, freed = self.count("made"), self.count("freed")
+        allocator = torch.cuda.memory.CUDAPluggableAllocator(str(self.library), "users_alloc", "users_free")
+        pool = torch.cuda.MemPool(allocator.allocator())
+        with torch.cuda.use_mem_pool(pool):
+            kept = empty(3 * MIB)
+            second = empty(100)
+        self.assertEqual({pool_of(kept), pool_of(second)}, {tuple(pool.id)})
+        self.assertGreater(self.count("made"), made)
+        self.assertGreaterEqual(self.count("made_bytes", ctypes.c_size_t), 3 * MIB + 100)
+        outside = self.count("made")
+        empty(50 * MIB)
+        self.assertEqual(self.count("made"), outside)
+        self.assertEqual(self.count("freed"), freed)
+        del kept, second, pool
+        torch.cuda.empty_cache()
+        self.assertEqual(self.count("freed") - freed, self.count("made") - made)
+        self.assertEqual(self.count("freed_bytes", ctypes.c_size_t), self.count("made_bytes", ctypes.c_size_t))
+
+    def test_a_tensor_outlives_the_users_allocator(self):
+        freed = self.count("freed")
+        allocator = torch.cuda.memory.CUDAPluggableAllocator(str(self.library), "users_alloc", "users_free")
+        pool = torch.cuda.MemPool(allocator.allocator())
+        with torch.cuda.use_mem_pool(pool):
+            kept = empty(100)
+        del pool, allocator
+        gc.collect()
+        self.assertEqual(self.count("freed"), freed)
+        del kept
+        torch.cuda.empty_cache()
+        self.assertEqual(self.count("made"), self.count("freed"))
+
+
+class Graphs(CudaCase):
+    def capture(self, work, **options):
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, **options):
+            result = work()
+        return graph, result
+
+    def test_a_graphs_memory_is_nobody_elses_while_it_lives(self):
+        def work():
+            temporary = torch.zeros(8 * MIB, dtype=torch.uint8, device="cuda")
+            return temporary + 1
+
+        graph, result = self.capture(work)
+        pool = graph.pool()
+        self.assertEqual(pool_of(result), tuple(pool))
+        del result
+        others = [torch.zeros(8 * MIB, dtype=torch.uint8, device="cuda") for _ in range(4)]
+        self.assertEqual({pool_of(other) for other in others}, {(0, 0)})
+        torch.cuda.empty_cache()
+        self.assertGreaterEqual(bytes_of(pool), 16 * MIB)
+        graph.replay()
+        torch.cuda.synchronize()
+        del others
+        graph.reset()
+        self.settle()
+        self.assertEqual(bytes_of(pool), 0)
+
+    def test_a_graph_keeps_its_memory_where_others_run_out(self):
+        def work():
+            return torch.zeros(64 * MIB, dtype=torch.uint8, device="cuda")[:512] + 1
+
+        graph, result = self.capture(work)
+        held = bytes_of(graph.pool())
+        self.assertGreaterEqual(held, 64 * MIB)
+        with self.assertRaises(torch.OutOfMemoryError):
+            empty(200 * GIB)
+        torch.cuda.empty_cache()
+        self.assertEqual(bytes_of(graph.pool()), held)
+        graph.replay()
+        torch.cuda.synchronize()
+        del result
+
+    def test_graphs_share_a_pool(self):
+        def work():
+            return (torch.zeros(16 * MIB, dtype=torch.uint8, device="cuda") + 1)[:512].clone()
+
+        first, one = self.capture(work)
+        reserved = bytes_of(first.pool())
+        second, two = self.capture(work, pool=first.pool())
+        self.assertEqual(tuple(first.pool()), tuple(second.pool()))
+        self.assertLess(bytes_of(first.pool()), reserved + 16 * MIB)
+        first.reset()
+        self.settle()
+        self.assertGreater(bytes_of(second.pool()), 0)
+        second.replay()
+        del one, two
+
+    def test_running_out_in_a_capture_is_that_error_and_the_next_capture_works(self):
+        with self.assertRaisesRegex(torch.OutOfMemoryError, "out of memory"):
+            self.capture(lambda: empty(200 * GIB))
+        graph, result = self.capture(lambda: torch.zeros(100, device="cuda"))
+        graph.replay()
+        del result
+
+    def test_recorded_memory_of_a_capture_comes_back_after_it(self):
+        side = torch.cuda.Stream()
+
+        def work():
+            shared = torch.zeros(8 * MIB, dtype=torch.uint8, device="cuda")
+            side.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(side):
+                result = shared + 1
+            shared.record_stream(side)
+            del shared
+            torch.cuda.current_stream().wait_stream(side)
+            return result
+
+        graph, result = self.capture(work)
+        graph.replay()
+        self.settle()
+        self.assertEqual(stat("active.all.current"), stat("allocation.all.current"))
+        del result
+
+    def test_memory_asked_for_outside_during_a_capture_is_no_graphs(self):
+        seen = {}
+
+        def other_thread():
+            with torch.cuda.stream(torch.cuda.Stream()):
+                seen["outside"] = empty(MIB)
+
+        def work():
+            thread = threading.Thread(target=other_thread)
+            thread.start()
+            thread.join()
+            return torch.zeros(MIB, dtype=torch.uint8, device="cuda")
+
+        graph, result = self.capture(work, capture_error_mode="thread_local")
+        self.assertEqual((pool_of(seen["outside"]), pool_of(result)), ((0, 0), tuple(graph.pool())))
+        del result, graph
+
+    def test_the_state_of_a_pool_can_be_restored(self):
+        graph, result = self.capture(lambda: [torch.zeros(size, dtype=torch.uint8, device="cuda") for size in (512, 4 * MIB)])
+        pool, device = graph.pool(), 0
+        live = {tensor.data_ptr() for tensor in result}
+        self.assertTrue(torch._C._cuda_checkPoolLiveAllocations(device, pool, live))
+        self.assertFalse(torch._C._cuda_checkPoolLiveAllocations(device, pool, set()))
+        state = torch._C._cuda_getCheckpointState(device, pool)
+        second, more = self.capture(lambda: [torch.zeros(2 * MIB, dtype=torch.uint8, device="cuda") for _ in range(3)], pool=pool)
+        self.assertTrue(torch._C._cuda_checkPoolLiveAllocations(device, pool, live | {tensor.data_ptr() for tensor in more}))
+        stale = [tensor.untyped_storage()._cdata for tensor in more]
+        torch._C._cuda_setCheckpointPoolState(device, state, stale, [])
+        self.assertTrue(torch._C._cuda_checkPoolLiveAllocations(device, pool, live))
+        del more
+        third, again = self.capture(lambda: [torch.zeros(2 * MIB, dtype=torch.uint8, device="cuda") for _ in range(3)], pool=pool)
+        for tensor in again:
+            for other in result:
+                self.assertTrue(tensor.data_ptr() + 2 * MIB <= other.data_ptr() or
+                                other.data_ptr() + other.numel() <= tensor.data_ptr())
+        del again, tensor, other, result
+
+    def test_callables_become_graphs(self):
+        torch.autograd.graph.set_warn_on_accumulate_grad_stream_mismatch(False)
+        module = torch.nn.Linear(64, 64).cuda()
+        x = torch.zeros(8, 64, device="cuda", requires_grad=True)
+        graphed = torch.cuda.make_graphed_callables(module, (x,))
+        for _ in range(3):
+            graphed(x).sum().backward()
+        torch.cuda.synchronize()
+        del graphed
+
+
+if __name__ == "__main__":
+    print("allocator:", ALLOCATOR, "stand-in:", runtime.berth_standin_version())
+    unittest.main(verbosity=2)
