@@ -275,7 +275,7 @@ PoolBlock* Allocator::State::search_everywhere(Bytes size, LaneKey lane, Mobilit
     limit_pool();
     if (PoolBlock* block = pool.allocate(size, lane, kind)) return block;
   }
-  if (pool.trim() != 0) {
+  if (options.trims_when_exhausted && pool.trim() != 0) {
     if (PoolBlock* block = pool.allocate(size, lane, kind)) return block;
   }
   if (device.synchronize_all().ok()) {

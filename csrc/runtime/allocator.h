@@ -57,7 +57,10 @@ class Allocator {
     // between the weights when an arena takes over.
     Bytes growth_bytes = Bytes{64} << 10;
     Bytes resident_growth_bytes = Bytes{32} << 20;
-    Bytes range_bytes = 0;              // of addresses of the pool; see PoolOptions
+    Bytes range_bytes = 0;  // of addresses of the pool; see PoolOptions
+    // Whether a request that finds no memory gives back the pool's free pages to have others. Not
+    // where captured graphs use them: a replay comes back to them without asking.
+    bool trims_when_exhausted = true;
     BlockListener* listener = nullptr;  // outlives the allocator
     // How many graphs are being captured on the device, where somebody counts: meanwhile nothing is
     // given back, no step ends, no event is asked and nothing waits for the device.

@@ -83,6 +83,7 @@ Allocator::Options Gpu::options(const Config& config, bool main) {
   options.growth_bytes = std::max(properties.page_bytes, Bytes{2} << 20);
   if (!main) {
     options.config.mode = Mode::kOff;
+    options.trims_when_exhausted = false;
     options.resident_growth_bytes = options.growth_bytes;
     options.range_bytes = properties.total_bytes;  // addresses: twice what it could ever hold
   }
