@@ -59,6 +59,8 @@ class Dive {
   // null.
   [[nodiscard]] std::optional<std::vector<Bytes>> run(const DiveSettings& settings,
                                                       const Budget* budget);
+  // How often an item had to wait in the last run.
+  [[nodiscard]] std::uint64_t deferrals() const noexcept { return deferrals_; }
 
  private:
   static constexpr std::uint32_t kNone = ~std::uint32_t{0};
