@@ -1,7 +1,7 @@
 #pragma once
 
 #include "csrc/core/spin_mutex.h"
-#include "csrc/device/forwarding_device.h"
+#include "csrc/device/lane_naming_device.h"
 
 #include <cstdint>
 #include <vector>
@@ -12,27 +12,13 @@ namespace berth {
 // same in every run of a program, where the streams' handles are not. Lane 0 is the default stream
 // (0).
 //
-// Thread-safe. `below` says how the device knows a stream.
-class StreamNumbers : public ForwardingDevice {
+// Thread-safe.
+class StreamNumbers : public LaneNamingDevice {
  public:
-  using ForwardingDevice::ForwardingDevice;
+  using LaneNamingDevice::LaneNamingDevice;
 
   [[nodiscard]] LaneKey number_of(std::uint64_t stream);
   void forget(std::uint64_t stream) noexcept;
-
-  Status copy(void* to, const void* from, Bytes size, LaneKey lane,
-              DeviceEvent* done) noexcept override {
-    return device_.copy(to, from, size, below(lane), done);
-  }
-  Status record(LaneKey lane, DeviceEvent* event) noexcept override {
-    return device_.record(below(lane), event);
-  }
-  Status wait(LaneKey lane, DeviceEvent event) noexcept override {
-    return device_.wait(below(lane), event);
-  }
-  Status capturing(LaneKey lane, bool* capturing) noexcept override {
-    return device_.capturing(below(lane), capturing);
-  }
 
  protected:
   // The device's own key of a stream.
@@ -44,7 +30,7 @@ class StreamNumbers : public ForwardingDevice {
     LaneKey key = 0;
     bool gone = false;
   };
-  [[nodiscard]] LaneKey below(LaneKey lane) const noexcept;
+  [[nodiscard]] LaneKey below(LaneKey lane) const noexcept override;
 
   mutable SpinMutex mutex_;
   std::vector<Stream> streams_ = {Stream{}};

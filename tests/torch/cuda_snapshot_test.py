@@ -3,6 +3,7 @@
 
 import pickle
 import tempfile
+import threading
 import time
 import unittest
 import unittest.mock
@@ -126,6 +127,25 @@ class History(CudaCase):
         entry, = (entry for entry in trace() if entry["action"] == "oom")
         self.assertEqual(entry["size"], 200 * GIB)
         self.assertLess(entry["device_free"], 80 * GIB)
+
+    def test_running_out_waits_for_nobody_who_asks_meanwhile(self):
+        # A context takes Python's lock, which the other thread has while it asks for the counters.
+        history(context="all")
+        over = threading.Event()
+
+        def ask():
+            while not over.is_set():
+                torch.cuda.memory_allocated()
+
+        asking = threading.Thread(target=ask, daemon=True)
+        asking.start()
+        for _ in range(300):
+            with self.assertRaises(torch.OutOfMemoryError):
+                empty(200 * GIB)
+        over.set()
+        asking.join(20)
+        self.assertFalse(asking.is_alive())
+        self.assertTrue([entry for entry in trace() if entry["action"] == "oom"][-1]["frames"])
 
     def test_the_stream_of_an_entry_is_its_handle(self):
         history()

@@ -97,7 +97,7 @@ void* Gpu::allocate(std::size_t size, const c10::cuda::CUDAStream& stream) {
   const LaneKey lane = lanes_.lane_of(stream);
   // The handle costs a look-up: only who routes by it, or must hold the stream, needs it.
   const bool needs_stream =
-      pools_in_use_.load(std::memory_order_relaxed) || StreamLanes::foreign(lane);
+      captures_.load(std::memory_order_relaxed) != 0 || StreamLanes::foreign(lane);
   return allocate_on(size, lane, needs_stream ? stream.stream() : nullptr);
 }
 
@@ -115,7 +115,7 @@ void* Gpu::allocate_on(std::size_t asked, LaneKey lane, cudaStream_t stream) {
   if (StreamLanes::foreign(lane)) [[unlikely]]
     scope.emplace(*cuda_, stream);
   void* block = nullptr;
-  if (pools_in_use_.load(std::memory_order_relaxed)) [[unlikely]] {
+  if (captures_.load(std::memory_order_relaxed) != 0) [[unlikely]] {
     const PoolPointer pool = pool_for(stream);
     block = allocate_in(pool == nullptr ? main_ : *pool, size, lane);
   } else {
@@ -186,7 +186,6 @@ void* Gpu::search_everywhere(PrivatePool& pool, Bytes size, LaneKey lane,
     } catch (const OutOfMemory&) {
     }
   }
-  pending_context.reset();
   throw_out_of_memory(size, reason);
 }
 
@@ -199,8 +198,7 @@ void Gpu::throw_out_of_memory(Bytes size, const std::string& reason) {
     allocated = statistics_.allocated();
     reserved = statistics_.reserved();
     if (history_.active())
-      history_.add(
-          entry(Action::OOM, free, size, 0, {0, 0}, history_.gather(History::When::NEVER)));
+      history_.add(entry(Action::OOM, free, size, 0, {0, 0}, std::move(pending_context)));
   }
   deliver();
   const c10::Device device(c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(index_));

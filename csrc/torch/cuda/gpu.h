@@ -90,7 +90,6 @@ class Gpu final : PoolEvents {
   void note_snapshot();
   void set_history(History::Settings settings);
   void attach_tracker(History::Tracker tracker);
-  [[nodiscard]] bool history_enabled() const noexcept { return history_.enabled(); }
 
   // --- Other processes and GPUs
   [[nodiscard]] CudaDevice& device() noexcept { return *cuda_; }
@@ -146,13 +145,12 @@ class Gpu final : PoolEvents {
   mutable SpinMutex mutex_;
   Statistics statistics_;
   History history_;
-  std::atomic<int> captures_{0};  // of graphs, and uses of MemPools
+  std::atomic<int> captures_{0};  // of graphs, and uses of MemPools: what `used_` holds
   PrivatePool main_;
 
   mutable std::mutex pools_mutex_;
   std::unordered_map<c10::MempoolId_t, PoolPointer, c10::MempoolIdHash> pools_;
   std::vector<UsedPool> used_;                  // newest last
-  std::atomic<bool> pools_in_use_{false};       // `used_` holds any
   std::atomic<bool> has_private_pools_{false};  // `pools_` ever held one
 
   std::atomic<bool> caching_{true};

@@ -95,7 +95,6 @@ void Gpu::begin_pool(c10::MempoolId_t id, Filter filter) {
       std::any_of(used_.begin(), used_.end(), [&](const UsedPool& one) { return one.pool == id; });
   TORCH_CHECK(!in_use, "beginAllocateToPool: already recording to this memory pool");
   used_.push_back({id, std::move(filter)});
-  pools_in_use_.store(true);
   captures_.store(static_cast<int>(used_.size()));
 }
 
@@ -107,8 +106,7 @@ void Gpu::end_pool(c10::MempoolId_t id) {
                                  [&](const UsedPool& one) { return one.pool == id; });
     TORCH_CHECK(it != used_.end(), "endAllocatePool: not currently recording to this memory pool");
     used_.erase(it);
-    pools_in_use_.store(!used_.empty());
-    captures_.store(static_cast<int>(used_.size()));
+      captures_.store(static_cast<int>(used_.size()));
     if (const auto found = pools_.find(id); found != pools_.end()) pool = found->second;
   }
   // The capture is over: what was freed in it on several streams can be followed now.

@@ -51,7 +51,6 @@ class History {
   }
   // Whether anybody wants to know: else add() need not be called.
   [[nodiscard]] bool active() const noexcept { return active_.load(std::memory_order_relaxed); }
-  [[nodiscard]] bool enabled() const noexcept { return enabled_.load(std::memory_order_relaxed); }
 
   // --- Under the GPU's lock
 

@@ -39,7 +39,6 @@ class PrivatePool final : BlockListener, MeteredDevice::Watcher {
   [[nodiscard]] const Allocator& allocator() const noexcept { return allocator_; }
   // Whether its memory is pages of one range, mapped and given back one by one.
   [[nodiscard]] bool maps_pages() const noexcept { return meter_.properties().maps_pages; }
-  [[nodiscard]] bool has_source() const noexcept { return source_device_ != nullptr; }
 
   const c10::MempoolId_t id;
   int uses = 1;

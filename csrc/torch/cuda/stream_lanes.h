@@ -2,7 +2,7 @@
 
 #include "csrc/core/spin_mutex.h"
 #include "csrc/cuda/cuda_device.h"
-#include "csrc/device/forwarding_device.h"
+#include "csrc/device/lane_naming_device.h"
 
 #include <c10/cuda/CUDAStream.h>
 
@@ -16,9 +16,9 @@ namespace berth::torch {
 // A stream of PyTorch's pools is keyed by its c10::StreamId, the default stream by 0. Streams of
 // somebody else's are keyed by the CUDA device's lane and a bit. The device below knows all of them
 // by other keys, which this layer translates. Thread-safe.
-class StreamLanes final : public ForwardingDevice {
+class StreamLanes final : public LaneNamingDevice {
  public:
-  explicit StreamLanes(CudaDevice& device) : ForwardingDevice(device), cuda_(device) {}
+  explicit StreamLanes(CudaDevice& device) : LaneNamingDevice(device), cuda_(device) {}
 
   [[nodiscard]] LaneKey lane_of(const c10::cuda::CUDAStream& stream) noexcept {
     const auto id = static_cast<LaneKey>(stream.id());
@@ -33,19 +33,6 @@ class StreamLanes final : public ForwardingDevice {
   // Whether the stream is somebody else's, so that it must be held by a CudaStreamScope.
   [[nodiscard]] static bool foreign(LaneKey lane) noexcept { return (lane & kForeign) != 0; }
 
-  Status copy(void* to, const void* from, Bytes size, LaneKey lane,
-              DeviceEvent* done) noexcept override {
-    return device_.copy(to, from, size, below(lane), done);
-  }
-  Status record(LaneKey lane, DeviceEvent* event) noexcept override {
-    return device_.record(below(lane), event);
-  }
-  Status wait(LaneKey lane, DeviceEvent event) noexcept override {
-    return device_.wait(below(lane), event);
-  }
-  Status capturing(LaneKey lane, bool* capturing) noexcept override {
-    return device_.capturing(below(lane), capturing);
-  }
   // Refused while a stream that is known here is captured: the driver would refuse as well, and
   // void the capture.
   Status synchronize_all() noexcept override;
@@ -54,7 +41,7 @@ class StreamLanes final : public ForwardingDevice {
   static constexpr LaneKey kForeign = LaneKey{1} << 63;
 
   LaneKey lane_slowly(const c10::cuda::CUDAStream& stream) noexcept;
-  [[nodiscard]] LaneKey below(LaneKey lane) const noexcept;
+  [[nodiscard]] LaneKey below(LaneKey lane) const noexcept override;
 
   struct Lane {
     LaneKey id = 0;
