@@ -366,11 +366,12 @@ trace::LaneId Allocator::State::recorded_lane(LaneKey key) {
 Allocator::FreeOutcome Allocator::free(void* pointer) noexcept {
   State& state = *state_;
   const std::lock_guard lock(state.mutex);
-  Arena::Freed freed;
-  if (!state.watched && state.arena.contains(pointer) && state.arena.take_back(pointer, &freed))
-      [[likely]] {
+  BlockListener* const listener = state.options.listener;
+  Arena::Freed freed;  // whose it was costs a look at the lanes: only for who asks
+  if (!state.watched && state.arena.contains(pointer) &&
+      state.arena.take_back(pointer, listener != nullptr ? &freed : nullptr)) [[likely]] {
     ++state.counters.frees;
-    if (BlockListener* const listener = state.options.listener)
+    if (listener != nullptr)
       listener->freed({pointer, freed.requested, freed.size, freed.owner}, false);
     return FreeOutcome::kDone;
   }
@@ -463,7 +464,7 @@ void Allocator::State::free_pool_block(PoolBlock* block, std::optional<LaneKey> 
 
 // Lets go of a held block behind events of these lanes. False where one of them is being captured,
 // or no proof can be had now: then it stays held.
-bool Allocator::State::wait_for_uses(PoolBlock* block, std::vector<LaneKey> lanes) {
+bool Allocator::State::wait_for_uses(PoolBlock* block, const std::vector<LaneKey>& lanes) {
   for (const LaneKey lane : lanes) {
     bool capturing = false;
     if (!device.capturing(lane, &capturing).ok()) {

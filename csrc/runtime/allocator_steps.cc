@@ -34,10 +34,10 @@ void Allocator::mark_step(LaneKey lane) noexcept {
 
 void Allocator::State::step_ended(LaneKey lane, Notes& notes) {
   ++counters.steps;
+  if (recorder) recorder->append(trace::StepMark{recorded_lane(lane)});
   if (captured()) return;  // no event may be asked, no memory given back
   let_go_of_held();
   pool.process_events();
-  if (recorder) recorder->append(trace::StepMark{recorded_lane(lane)});
   if (options.config.mode == Mode::kLearn && !shut) {
     watch_misses();
     if (learner.active() && learner.mark(lane) && !planner.busy() && !planner.ready()) {
@@ -46,8 +46,7 @@ void Allocator::State::step_ended(LaneKey lane, Notes& notes) {
     if (planner.ready()) adopt_plan(notes);
   }
   counters.realigned += arena.mark(lane);
-  if (settled_at != 0 && next_id >= settled_at) settle();
-  if (settled_at == 0 && arena.filling()) arena.make_resident();
+  if ((settled_at != 0 || arena.filling()) && next_id >= settled_at) settle();
   if (arena.commit_due()) commit_arena(notes);
   mobility.mark_step();
 }

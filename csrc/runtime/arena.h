@@ -93,8 +93,9 @@ class Arena {
   };
 
   // Takes back the live planned block that starts at `pointer`, where it is on schedule and was
-  // used on its own lane only, and says what it was. False else, and free() decides.
-  [[nodiscard]] bool take_back(void* pointer, Freed* freed) noexcept {
+  // used on its own lane only; `freed`, where it is not null, then says what it was. False else,
+  // and free() decides.
+  [[nodiscard]] bool take_back(void* pointer, Freed* freed = nullptr) noexcept {
     if (lookup_ == nullptr || !uses_.empty()) [[unlikely]]
       return false;
     const PlanLookup::CellIndex index =
@@ -107,11 +108,13 @@ class Arena {
     const PlanLookup::Entry& entry = entries_[cell.slot];
     if (entry.shared) [[unlikely]]
       return false;
-    freed->requested = entry.requested;
-    freed->size = rounded(entry.requested);
-    freed->owner = lanes_.size() == 1 ? lanes_.front()->key : owner_of(cell.slot);
+    if (freed != nullptr) {
+      freed->requested = entry.requested;
+      freed->size = rounded(entry.requested);
+      freed->owner = lanes_.size() == 1 ? lanes_.front()->key : owner_of(cell.slot);
+    }
     cell.slot = PlanLookup::kNone;
-    note_taken_back(freed->size, entry.requested);
+    note_taken_back(rounded(entry.requested), entry.requested);
     return true;
   }
 

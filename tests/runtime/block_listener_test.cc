@@ -1,11 +1,15 @@
 #include "csrc/runtime/allocator.h"
+#include "csrc/trace/file.h"
 #include "tests/catch.h"
 #include "tests/support/simulated_device.h"
 #include "tests/support/small_plan.h"
+#include "tests/support/temporary_folder.h"
 
+#include <algorithm>
 #include <atomic>
 #include <map>
 #include <random>
+#include <variant>
 
 using namespace berth;
 
@@ -197,4 +201,24 @@ TEST_CASE("While a graph is captured nothing is given back and no step ends",
   CHECK(device.calls(test::CallKind::kQuery) == 0);
   captures = 0;
   CHECK(allocator.trim() > 0);
+}
+
+TEST_CASE("A step that ends while a graph is captured is in the trace", "[runtime][capture]") {
+  const test::TemporaryFolder folder;
+  test::SimulatedDevice device;
+  Ledger ledger;
+  const std::atomic<int> captures{1};
+  Allocator::Options with = options(ledger);
+  with.captures = &captures;
+  with.config.mode = Mode::kRecord;
+  with.config.trace = folder / "run.trace";
+  {
+    Allocator allocator(device, with);
+    (void)allocator.free(allocator.allocate(kMiB, 0));
+    allocator.mark_step(0);
+  }
+  const Trace trace = read_trace(with.config.trace);
+  CHECK(std::any_of(trace.entries.begin(), trace.entries.end(), [](const trace::Entry& entry) {
+    return std::holds_alternative<trace::StepMark>(entry.event);
+  }));
 }

@@ -339,17 +339,21 @@ void Gpu::mark_step(const c10::cuda::CUDAStream& stream) noexcept {
 // --- Without caching ----------------------------------------------------------------------------
 
 void* Gpu::allocate_uncached(Bytes size) {
-  const std::lock_guard lock(pools_mutex_);
-  if (uncached_device_ == nullptr)
-    uncached_device_ = make_cuda_device({.index = index_, .memory = CudaOptions::Memory::kPlain});
-  const Bytes rounded = align_up(size, uncached_device_->properties().page_bytes);
-  void* block = nullptr;
-  const Status status = uncached_device_->reserve(rounded, kAlignment, &block);
-  if (!status.ok())
-    throw_out_of_memory(size, "caching is off, and " + uncached_device_->describe(status));
-  uncached_.emplace(block, rounded);
-  uncached_count_.fetch_add(1);
-  return block;
+  Status status;
+  {
+    const std::lock_guard lock(pools_mutex_);
+    if (uncached_device_ == nullptr)
+      uncached_device_ = make_cuda_device({.index = index_, .memory = CudaOptions::Memory::kPlain});
+    const Bytes rounded = align_up(size, uncached_device_->properties().page_bytes);
+    void* block = nullptr;
+    status = uncached_device_->reserve(rounded, kAlignment, &block);
+    if (status.ok()) {
+      uncached_.emplace(block, rounded);
+      uncached_count_.fetch_add(1);
+      return block;
+    }
+  }
+  throw_out_of_memory(size, "caching is off, and " + uncached_device_->describe(status));
 }
 
 bool Gpu::free_uncached(void* block) noexcept {

@@ -82,7 +82,8 @@ void Gpu::create_or_use_pool(c10::MempoolId_t id, PrivatePool::Source source) {
   auto pool = std::make_shared<PrivatePool>(id, meter_, options(config_, false),
                                             static_cast<PoolEvents&>(*this), std::move(source));
   const std::lock_guard lock(pools_mutex_);
-  pools_.emplace(id, std::move(pool));
+  const auto [it, added] = pools_.emplace(id, std::move(pool));
+  if (!added) ++it->second->uses;  // another thread was first
   has_private_pools_.store(true);
 }
 
@@ -106,7 +107,7 @@ void Gpu::end_pool(c10::MempoolId_t id) {
                                  [&](const UsedPool& one) { return one.pool == id; });
     TORCH_CHECK(it != used_.end(), "endAllocatePool: not currently recording to this memory pool");
     used_.erase(it);
-      captures_.store(static_cast<int>(used_.size()));
+    captures_.store(static_cast<int>(used_.size()));
     if (const auto found = pools_.find(id); found != pools_.end()) pool = found->second;
   }
   // The capture is over: what was freed in it on several streams can be followed now.
@@ -136,7 +137,7 @@ bool Gpu::release_unused_pools() {
 
 int Gpu::pool_uses(c10::MempoolId_t id) {
   const PoolPointer pool = find_pool(id);
-  return pool == nullptr ? 0 : pool->uses;
+  return pool == nullptr ? 0 : pool->uses.load();
 }
 
 void Gpu::set_use_on_oom(c10::MempoolId_t id, bool on) {

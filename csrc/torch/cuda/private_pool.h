@@ -7,6 +7,7 @@
 
 #include <c10/cuda/CUDACachingAllocator.h>
 
+#include <atomic>
 #include <memory>
 
 namespace berth::torch {
@@ -41,8 +42,8 @@ class PrivatePool final : BlockListener, MeteredDevice::Watcher {
   [[nodiscard]] bool maps_pages() const noexcept { return meter_.properties().maps_pages; }
 
   const c10::MempoolId_t id;
-  int uses = 1;
-  bool use_on_oom = false;
+  std::atomic<int> uses{1};
+  std::atomic<bool> use_on_oom{false};
 
  private:
   void served(const Block& block) noexcept override { events_.served(id, block); }
