@@ -366,13 +366,9 @@ trace::LaneId Allocator::State::recorded_lane(LaneKey key) {
 Allocator::FreeOutcome Allocator::free(void* pointer) noexcept {
   State& state = *state_;
   const std::lock_guard lock(state.mutex);
-  BlockListener* const listener = state.options.listener;
-  Arena::Freed freed;  // whose it was costs a look at the lanes: only for who asks
-  if (!state.watched && state.arena.contains(pointer) &&
-      state.arena.take_back(pointer, listener != nullptr ? &freed : nullptr)) [[likely]] {
+  if (!state.watched && state.arena.contains(pointer) && state.take_back_quickly(pointer))
+      [[likely]] {
     ++state.counters.frees;
-    if (listener != nullptr)
-      listener->freed({pointer, freed.requested, freed.size, freed.owner}, false);
     return FreeOutcome::kDone;
   }
   return state.free_slowly(pointer, std::nullopt);
