@@ -47,6 +47,11 @@ def run(command, environment=None, show=False):
     return result.stdout
 
 
+def settling(environment):
+    """Arguments of bench/train: who learns in place warms up until the plan serves, however busy the machine is."""
+    return ["--settle", 1000] if environment.get("BERTH_MODE") == "learn" else []
+
+
 class Training:
     """One training problem: the same steps on the same data, whatever the allocator."""
 
@@ -66,7 +71,7 @@ class Training:
         """One run; what bench/train wrote, with the hits and misses of a measured step."""
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder) / "run.json"
-            run(self.command(path), environment)
+            run([*self.command(path), *settling(environment)], environment)
             result = json.loads(path.read_text())
         result["counts"] = self.counts(result)
         return result

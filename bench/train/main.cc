@@ -19,6 +19,7 @@
 #include <exception>
 #include <fstream>
 #include <thread>
+#include <utility>
 
 namespace berth::bench {
 
@@ -29,6 +30,7 @@ struct Options {
   WorkloadOptions workload{.data_folder = "build/data"};
   int steps = 20;
   int warmup = 3;
+  int settle = 0;
   int threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   bool mark = true;
   bool quiet = false;
@@ -53,7 +55,16 @@ void report(const Options& options, int done, float loss, const StepCost& cost) 
   std::fflush(stderr);
 }
 
-void train(const Options& options) {
+// Whether most of what was asked for between two readings of the counters came from a plan.
+bool planned(const nlohmann::json& before, const nlohmann::json& after) {
+  if (!before.is_object() || !after.is_object()) return false;
+  const auto more = [&](const char* name) {
+    return after.at(name).get<std::uint64_t>() - before.at(name).get<std::uint64_t>();
+  };
+  return more("hits") * 2 > more("requests");
+}
+
+void train(Options options) {
   prepare_libtorch(options.workload.seed, options.threads);
   std::unique_ptr<Workload> workload;
   for (const WorkloadKind& kind : workload_kinds())
@@ -61,7 +72,7 @@ void train(const Options& options) {
   if (!options.quiet)
     fmt::print(stderr, "{}, {} threads\n", workload->description(), options.threads);
 
-  nlohmann::json steps = nlohmann::json::array(), losses = nlohmann::json::array(), warm;
+  nlohmann::json steps = nlohmann::json::array(), losses = nlohmann::json::array(), warm, before;
   for (int step = 0; step < options.warmup + options.steps; ++step) {
     if (step == options.warmup) {
       warm = statistics();
@@ -77,6 +88,13 @@ void train(const Options& options) {
     if (step >= options.warmup)
       steps.push_back({{"ms", cost.ms}, {"minor_faults", cost.minor_faults}});
     report(options, step + 1, loss, cost);
+    if (options.settle > 0 && step + 1 == options.warmup) {
+      const nlohmann::json now = statistics();
+      if (!planned(std::exchange(before, now), now)) {
+        ++options.warmup;
+        --options.settle;
+      }
+    }
   }
   if (options.json.empty()) return;
   const nlohmann::json result = {
@@ -115,6 +133,10 @@ int run(int argc, char** argv) {
       ->capture_default_str()
       ->check(CLI::PositiveNumber);
   app.add_option("--warmup", options.warmup, "Steps before them")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--settle", options.settle,
+                 "At most this many more, until a step comes from a plan")
       ->capture_default_str()
       ->check(CLI::NonNegativeNumber);
   app.add_option("--seed", options.workload.seed, "Of weights and batches")->capture_default_str();
