@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <string>
 
 namespace {
 
@@ -33,6 +34,18 @@ extern "C" {
 int berth_torch_install_cuda(char* message, std::size_t size) { return install(message, size); }
 
 void berth_torch_mark_step() { berth::torch::mark_step(); }
+
+// Counters of a GPU as a JSON object, cut to `size` bytes with the end; returns the bytes of all of
+// it, 0 where there is no memory for it.
+std::size_t berth_torch_cuda_stats(int device, char* text, std::size_t size) {
+  try {
+    const std::string all = berth::torch::cuda_stats(device).to_json();
+    if (size > 0) std::snprintf(text, size, "%s", all.c_str());
+    return all.size();
+  } catch (const std::exception&) {
+    return 0;
+  }
+}
 
 }  // extern "C"
 
