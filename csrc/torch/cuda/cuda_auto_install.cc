@@ -28,6 +28,7 @@ int install(char* message, std::size_t size) noexcept {
 
 }  // namespace
 
+#pragma GCC visibility push(default)
 extern "C" {
 
 // 0, or an exit code of berth's and a message of at most `size` bytes with its end.
@@ -48,6 +49,7 @@ std::size_t berth_torch_cuda_stats(int device, char* text, std::size_t size) {
 }
 
 }  // extern "C"
+#pragma GCC visibility pop
 
 namespace {
 
