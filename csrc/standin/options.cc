@@ -52,7 +52,7 @@ Options Options::from_environment() {
     }
     options.gpu = gpu;
   }
-  read_number("BERTH_STANDIN_DEVICES", 0, 16, options.devices);
+  read_number("BERTH_STANDIN_DEVICES", 0, 64, options.devices);
   read_number("BERTH_STANDIN_MEMORY", 1, std::uint64_t{1} << 44, options.memory);
   read_number("BERTH_STANDIN_SEED", 0, UINT64_MAX, options.seed);
   read_number("BERTH_STANDIN_COPY_LIMIT", 0, SIZE_MAX, options.copy_limit);

@@ -310,16 +310,17 @@ void Gpu::warn_of_misuse(const void* block) noexcept {
 }
 
 bool Gpu::record_use(const void* block, const c10::cuda::CUDAStream& stream) {
-  const LaneKey lane = lanes_.lane_of(stream);
-  std::optional<CudaStreamScope> scope;
-  if (StreamLanes::foreign(lane)) scope.emplace(*cuda_, stream.stream());
-  if (main_.allocator().contains(block)) {
-    main_.allocator().record_use(block, lane);
-    return true;
+  const bool planned = main_.allocator().contains(block);
+  const PoolPointer pool = planned ? nullptr : pool_with(block);
+  if (!planned && pool == nullptr) return false;
+  try {
+    const LaneKey lane = lanes_.lane_of_user(stream);
+    std::optional<CudaStreamScope> scope;
+    if (StreamLanes::foreign(lane)) scope.emplace(*cuda_, stream.stream());
+    (planned ? main_ : *pool).allocator().record_use(block, lane);
+  } catch (const Error& error) {
+    TORCH_CHECK(false, "berth: ", error.what());
   }
-  const PoolPointer pool = pool_with(block);
-  if (pool == nullptr) return false;
-  pool->allocator().record_use(block, lane);
   return true;
 }
 

@@ -2,6 +2,7 @@
 
 #include <mutex>
 #include <new>
+#include <utility>
 
 namespace berth::torch {
 
@@ -40,6 +41,93 @@ LaneKey StreamLanes::lane_of(cudaStream_t stream) noexcept {
   return kForeign | cuda_.lane_of(stream, true);
 }
 
+// --- Streams of other GPUs ----------------------------------------------------------------------
+
+namespace {
+
+constexpr int kIndexShift = 48;  // of a GPU's number in a lane: ids of PyTorch's streams are short
+
+}  // namespace
+
+LaneKey StreamLanes::lane_of_user(const c10::cuda::CUDAStream& stream) {
+  const int index = stream.device_index();
+  if (index == cuda_.index()) return lane_of(stream);
+  const LaneKey lane = other_gpu(index).lane_of(stream);
+  // Somebody else's stream gives no event here either: a synchronisation of its GPU proves its end.
+  if (foreign(lane)) return lane;
+  return kElsewhere | LaneKey{static_cast<unsigned>(index)} << kIndexShift | lane;
+}
+
+StreamLanes& StreamLanes::other_gpu(int index) {
+  const auto find = [&]() -> StreamLanes* {
+    for (const Other& other : others_)
+      if (other.index == index) return other.lanes.get();
+    return nullptr;
+  };
+  {
+    const std::lock_guard lock(mutex_);
+    if (StreamLanes* const known = find()) return *known;
+  }
+  Other made{index, make_cuda_device({.index = index}), nullptr};
+  made.lanes = std::make_unique<StreamLanes>(*made.device);
+  const std::lock_guard lock(mutex_);
+  if (StreamLanes* const known = find()) return *known;
+  return *others_.emplace_back(std::move(made)).lanes;
+}
+
+StreamLanes* StreamLanes::elsewhere(LaneKey* lane) const noexcept {
+  if (foreign(*lane) || (*lane & kElsewhere) == 0) return nullptr;
+  const auto index = static_cast<int>((*lane & ~kElsewhere) >> kIndexShift);
+  *lane &= (LaneKey{1} << kIndexShift) - 1;
+  const std::lock_guard lock(mutex_);
+  for (const Other& other : others_)
+    if (other.index == index) return other.lanes.get();
+  return nullptr;
+}
+
+Status StreamLanes::record(LaneKey lane, DeviceEvent* event) noexcept {
+  StreamLanes* const other = elsewhere(&lane);
+  if (other == nullptr) return LaneNamingDevice::record(lane, event);
+  const Status status = other->record(lane, event);
+  if (!status.ok() || *event == 0) return status;
+  try {
+    const std::lock_guard lock(mutex_);
+    events_elsewhere_.emplace(*event, other);
+    event_count_elsewhere_.store(events_elsewhere_.size(), std::memory_order_release);
+    return status;
+  } catch (const std::bad_alloc&) {
+    other->destroy(std::exchange(*event, 0));
+    return {Status::Code::kOutOfMemory, "malloc", cudaErrorMemoryAllocation};
+  }
+}
+
+Status StreamLanes::wait(LaneKey lane, DeviceEvent event) noexcept {
+  StreamLanes* const other = elsewhere(&lane);
+  return other == nullptr ? LaneNamingDevice::wait(lane, event) : other->wait(lane, event);
+}
+
+Status StreamLanes::capturing(LaneKey lane, bool* capturing) noexcept {
+  StreamLanes* const other = elsewhere(&lane);
+  return other == nullptr ? LaneNamingDevice::capturing(lane, capturing)
+                          : other->capturing(lane, capturing);
+}
+
+void StreamLanes::destroy(DeviceEvent event) noexcept {
+  if (event_count_elsewhere_.load(std::memory_order_acquire) != 0) [[unlikely]] {
+    StreamLanes* other = nullptr;
+    {
+      const std::lock_guard lock(mutex_);
+      if (const auto it = events_elsewhere_.find(event); it != events_elsewhere_.end()) {
+        other = it->second;
+        events_elsewhere_.erase(it);
+        event_count_elsewhere_.store(events_elsewhere_.size(), std::memory_order_release);
+      }
+    }
+    if (other != nullptr) return other->destroy(event);
+  }
+  LaneNamingDevice::destroy(event);
+}
+
 cudaStream_t StreamLanes::stream_of(LaneKey lane) const noexcept {
   if (lane == 0) return nullptr;
   if (foreign(lane)) return cuda_.stream_of(lane & ~kForeign);
@@ -50,11 +138,13 @@ cudaStream_t StreamLanes::stream_of(LaneKey lane) const noexcept {
 }
 
 Status StreamLanes::synchronize_all() noexcept {
+  std::vector<StreamLanes*> others;
   try {
     std::vector<LaneKey> lanes = {0};
     {
       const std::lock_guard lock(mutex_);
       for (const Lane& one : lanes_) lanes.push_back(one.id);
+      for (const Other& one : others_) others.push_back(one.lanes.get());
     }
     for (const LaneKey lane : lanes) {
       bool captured = false;
@@ -64,6 +154,8 @@ Status StreamLanes::synchronize_all() noexcept {
   } catch (...) {
     return {Status::Code::kUnsupported, "synchronize"};
   }
+  for (StreamLanes* const other : others)
+    if (const Status status = other->synchronize_all(); !status.ok()) return status;
   return device_.synchronize_all();
 }
 
