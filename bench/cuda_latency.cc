@@ -3,7 +3,9 @@
 // The same step again and again: requests of a transformer's sizes, half of them freed in the
 // reverse order at the end, the others at once, so that both a planned allocator and a caching one
 // find their blocks ready. The allocator is libtorch's own where BERTH_MODE is off, else berth;
-// nothing runs on the device. One process measures one allocator, bench/cuda_latency.py pairs them.
+// nothing runs on the device. Also what it takes to install the allocator and make one request,
+// which loads the plan where there is one. One process measures one allocator, bench/cuda pairs
+// them.
 #include <berth/torch.h>
 #include <berth/torch_cuda.h>
 
@@ -30,6 +32,7 @@ using Clock = std::chrono::steady_clock;
 struct Options {
   int requests = 1000;  // a step
   int steps = 200;
+  int warmup = 100;
   int threads = 1;
   std::string json;
 };
@@ -62,7 +65,7 @@ std::vector<double> measure(const Options& options, int thread, bool mark) {
   std::vector<c10::DataPtr> kept;
   kept.reserve(64);
   std::vector<double> times;
-  for (int i = -100; i < options.steps; ++i) {
+  for (int i = -options.warmup; i < options.steps; ++i) {
     const auto start = Clock::now();
     step(sizes, kept);
     const std::chrono::duration<double, std::nano> took = Clock::now() - start;
@@ -79,18 +82,25 @@ int run(int argc, char** argv) {
   app.add_option("--requests", options.requests, "A step")
       ->capture_default_str()
       ->check(CLI::PositiveNumber);
-  app.add_option("--steps", options.steps, "To measure, after 100")
+  app.add_option("--steps", options.steps, "To measure")
       ->capture_default_str()
       ->check(CLI::PositiveNumber);
+  app.add_option("--warmup", options.warmup, "Steps before them")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber);
   app.add_option("--threads", options.threads, "Each on a stream of its own")
       ->capture_default_str()
       ->check(CLI::Range(1, 16));
   app.add_option("--json", options.json, "Write the result to this file");
   CLI11_PARSE(app, argc, argv);
+  (void)c10::cuda::device_count();  // the driver's own start is nobody's
+  const auto start = Clock::now();
   berth::torch::install_cuda();
   (void)c10::cuda::current_device();
   // What CUDA's first tensor does.
   c10::cuda::CUDACachingAllocator::init(c10::cuda::device_count());
+  (void)c10::cuda::CUDACachingAllocator::get()->allocate(512);
+  const std::chrono::duration<double, std::milli> started = Clock::now() - start;
 
   std::vector<std::vector<double>> times(static_cast<std::size_t>(options.threads));
   std::vector<std::thread> threads;
@@ -109,6 +119,7 @@ int run(int argc, char** argv) {
       {"requests", options.requests},
       {"median_ns", all[all.size() / 2]},
       {"best_ns", all.front()},
+      {"start_ms", started.count()},
       {"hits", stats.hits},
       {"berth_requests", stats.requests},
   };

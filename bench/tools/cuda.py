@@ -4,13 +4,15 @@ Memory: each model trains under the caching allocator, the same with expandable 
 plan of that recording and berth learning in place. Peaks are over the whole process, the first steps and the switch included; the ratio is to the
 largest sum of requests rounded to 512 bytes. Memory calls are cudaMalloc, cudaFree and cuMem* in the measured steps.
 Time: bench/cuda_latency, one allocation and its free, in paired runs of the caching allocator and berth learning. On the stand-in
-the driver costs nothing, which favours neither: both are measured after their last call of it. Writes NAME.json and NAME.md.
+the driver costs nothing, which favours neither: both are measured after their last call of it.
+Start: what installing berth and loading a plan of 10,000 slots adds, in new processes. Writes NAME.json and NAME.md.
 """
 
 import json
 import pathlib
 import statistics
 import sys
+import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import training  # noqa: E402
@@ -80,6 +82,24 @@ def latency(arguments, threads):
             "ratio": {"median": statistics.median(ratios), "min": min(ratios), "max": max(ratios)}}
 
 
+def startup(arguments):
+    """What installing berth and loading a plan of many slots adds to the first request, in paired runs of new processes."""
+    program, requests = arguments.build_dir / "bench/cuda_latency", 500 if arguments.smoke else 10000
+    with tempfile.TemporaryDirectory() as folder:
+        trace, plan = pathlib.Path(folder) / "run.trace", pathlib.Path(folder) / "run.plan"
+        command = [*launcher(arguments), program, "--requests", requests, "--steps", 1]
+        run([*command, "--warmup", 5], {"BERTH_MODE": "record", "BERTH_TRACE": str(trace)})
+        said = json.loads(run([training.program(arguments.build_dir, "berth"), "plan", trace, "-o", plan, "--time-limit", 2, "--json"]))
+        modes = {"caching": {"BERTH_MODE": "off"}, "berth": {"BERTH_MODE": "serve", "BERTH_PLAN": str(plan)}}
+        times = {name: [] for name in modes}
+        for turn in range(arguments.rounds):
+            for name in list(modes)[:: 1 if turn % 2 == 0 else -1]:
+                times[name].append(json.loads(run([*command, "--warmup", 0], modes[name]))["start_ms"])
+    added = [ours - theirs for ours, theirs in zip(times["berth"], times["caching"])]
+    return {"slots": said["buffers"], "caching_ms": statistics.median(times["caching"]), "berth_ms": statistics.median(times["berth"]),
+            "added_ms": {"median": statistics.median(added), "min": min(added), "max": max(added)}}
+
+
 def main(argv):
     report = Report("cuda", __doc__, ["gpt", "resnet18", "mlp"], steps=10, warmup=10, rounds=7, output="cuda")
     report.parser.add_argument("--gpu", action="store_true", help="on a real GPU, without the stand-in")
@@ -87,10 +107,13 @@ def main(argv):
     if arguments.smoke:
         arguments.warmup = 8
     latencies = [latency(arguments, threads) for threads in ((1,) if arguments.smoke else (1, 2, 4))]
+    start = startup(arguments)
     rows = [[f"{one['threads']}", f"{one['caching_ns']:.0f}", f"{one['berth_ns']:.0f}", "{median:.3f} ({min:.3f}..{max:.3f})".format(**one["ratio"])]
             for one in latencies]
     times = "**Allocate + free**, ns, each thread on a stream of its own\n\n" + training.table(
         ["threads", "caching", "berth", "berth / caching"], rows)
+    times += "\n\n**Start**: installing berth and loading a plan of {slots:,} slots takes {median:.1f} ms ({min:.1f}..{max:.1f}) more up to the first " \
+        "request: {berth_ms:.1f} ms beside {caching_ms:.1f}".format(**start, **start["added_ms"])
     first = [True]
 
     def section_with_times(answer):
@@ -99,7 +122,7 @@ def main(argv):
         return text
 
     def measure_with_times(model, given, folder):
-        return {**measure(model, given, folder), "latencies": latencies}
+        return {**measure(model, given, folder), "latencies": latencies, "start": start}
 
     report.make(arguments, argv, measure_with_times, section_with_times)
     return 0
