@@ -30,7 +30,9 @@ def train(model, arguments, folder, environment):
         raise Failure(f"{program} is missing: it needs a libtorch for CUDA and CUDA's headers (cmake/setup)")
     run([*launcher(arguments), program, "--device", "cuda", "--model", model, "--data", arguments.data, "--steps", arguments.steps,
          "--warmup", arguments.warmup, "--threads", arguments.threads or 1, "--quiet", "--json", path, *training.settling(environment),
-         *(["--batch", arguments.batch] if arguments.batch else [])], environment)
+         *(["--batch", arguments.batch] if arguments.batch else []),
+         # The stand-in's cuDNN has no recurrent layers.
+         *(["--no-cudnn"] if model == "lstm" and not arguments.gpu else [])], environment)
     return json.loads(path.read_text())
 
 
@@ -101,7 +103,7 @@ def startup(arguments):
 
 
 def main(argv):
-    report = Report("cuda", __doc__, ["gpt", "resnet18", "mlp"], steps=10, warmup=10, rounds=7, output="cuda")
+    report = Report("cuda", __doc__, ["gpt", "resnet18", "lstm", "mlp"], steps=10, warmup=10, rounds=7, output="cuda")
     report.parser.add_argument("--gpu", action="store_true", help="on a real GPU, without the stand-in")
     arguments = report.parse(argv)
     if arguments.smoke:

@@ -33,6 +33,7 @@ struct Options {
   int settle = 0;
   int threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   bool mark = true;
+  bool cudnn = true;
   bool quiet = false;
   std::string device = "cpu";
   std::string json;
@@ -65,7 +66,7 @@ bool planned(const nlohmann::json& before, const nlohmann::json& after) {
 }
 
 void train(Options options) {
-  prepare_libtorch(options.workload.seed, options.threads);
+  prepare_libtorch(options.workload.seed, options.threads, options.cudnn);
   std::unique_ptr<Workload> workload;
   for (const WorkloadKind& kind : workload_kinds())
     if (kind.name == options.model) workload = kind.make(options.workload);
@@ -148,6 +149,7 @@ int run(int argc, char** argv) {
   app.add_option("--data", options.workload.data_folder, "Folder of digits.csv and text.txt")
       ->capture_default_str();
   app.add_flag("--mark,!--no-mark", options.mark, "Mark the end of each step [yes]");
+  app.add_flag("--cudnn,!--no-cudnn", options.cudnn, "Let libtorch use cuDNN on CUDA [yes]");
   app.add_option("--device", options.device, "Where to train")
       ->capture_default_str()
       ->check(CLI::IsMember({"cpu", "cuda"}));

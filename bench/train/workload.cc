@@ -14,7 +14,8 @@ const std::vector<WorkloadKind>& workload_kinds() {
   return kinds;
 }
 
-void prepare_libtorch(std::uint64_t seed, int threads) {
+void prepare_libtorch(std::uint64_t seed, int threads, bool cudnn) {
+  at::globalContext().setUserEnabledCuDNN(cudnn);
   torch::manual_seed(seed);
   // One thread pool for operators; the number between operators stays at libtorch's default, since
   // nothing here forks work.

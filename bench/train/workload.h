@@ -36,7 +36,7 @@ struct WorkloadKind {
 [[nodiscard]] const std::vector<WorkloadKind>& workload_kinds();
 
 // Seeds libtorch and fixes its thread count; call once, before a workload is made.
-void prepare_libtorch(std::uint64_t seed, int threads);
+void prepare_libtorch(std::uint64_t seed, int threads, bool cudnn);
 
 std::unique_ptr<Workload> make_gpt(const WorkloadOptions& options);
 std::unique_ptr<Workload> make_resnet18(const WorkloadOptions& options);
