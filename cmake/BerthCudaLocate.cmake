@@ -4,6 +4,7 @@
 #   CUDAToolkit_ROOT, CUDA_HOME, CUDA_PATH   a toolkit, each a CMake variable or an environment variable
 #   /usr/local/cuda
 #   beside libtorch                          the headers in NVIDIA's Python packages
+#   nvcc                                     the toolkit of the one in PATH
 #   .venv/cuda                               beside the top-level CMakeLists.txt, where cmake/setup puts them
 #
 # As a script, `cmake [-DBerthTorch_ROOT=...] -P cmake/BerthCudaLocate.cmake` prints "INCLUDE_FOLDER VERSION" on standard
@@ -17,8 +18,15 @@ function(berth_locate_cuda)
   set(include "")
   set(version "")
   set(others "")
+  find_program(nvcc nvcc NO_CACHE NO_CMAKE_PATH NO_CMAKE_SYSTEM_PATH)
+  set(toolkit "")
+  if(nvcc)
+    get_filename_component(nvcc "${nvcc}" REALPATH)
+    get_filename_component(toolkit "${nvcc}/../.." ABSOLUTE)
+  endif()
   foreach(folder IN ITEMS "${CUDAToolkit_ROOT}" "$ENV{CUDAToolkit_ROOT}" "${CUDA_HOME}" "$ENV{CUDA_HOME}" "${CUDA_PATH}"
-      "$ENV{CUDA_PATH}" "/usr/local/cuda" "${BerthTorch_ROOT}/../nvidia/cu${BERTH_CUDA_MAJOR}" "${CMAKE_SOURCE_DIR}/.venv/cuda")
+      "$ENV{CUDA_PATH}" "/usr/local/cuda" "${BerthTorch_ROOT}/../nvidia/cu${BERTH_CUDA_MAJOR}" "${toolkit}"
+      "${CMAKE_SOURCE_DIR}/.venv/cuda")
     # crt comes in a package of its own.
     if(NOT folder OR NOT EXISTS "${folder}/include/cuda_runtime_api.h" OR NOT EXISTS "${folder}/include/crt/host_defines.h")
       continue()

@@ -95,7 +95,8 @@ def copy_scripts(folder):
     """On a copy of the scripts answers do not depend on this checkout's .venv, nor on a toolkit of this machine."""
     shutil.copytree(ROOT / "cmake", folder / "cmake")
     locate = folder / "cmake/BerthCudaLocate.cmake"
-    locate.write_text(locate.read_text().replace("/usr/local/cuda", f"{folder}/local/cuda"))
+    text = locate.read_text().replace("/usr/local/cuda", f"{folder}/local/cuda")
+    locate.write_text(text.replace("find_program(nvcc nvcc", f'find_program(nvcc nvcc PATHS "{folder}/path" NO_DEFAULT_PATH'))
 
 
 class LocateCuda(Folder):
@@ -117,6 +118,13 @@ class LocateCuda(Folder):
         self.assertEqual(self.locate(f"-DBerthTorch_ROOT={self.folder}/packages/torch"), f"{packages}/include 13.0")
         own = make_cuda(self.folder / ".venv/cuda")
         self.assertEqual(self.locate(), f"{own}/include 13.0")
+        compilers = make_cuda(self.folder / "compilers")
+        (compilers / "bin").mkdir()
+        (compilers / "bin/nvcc").write_text("")
+        (compilers / "bin/nvcc").chmod(0o755)
+        (self.folder / "path").mkdir()
+        (self.folder / "path/nvcc").symlink_to(compilers / "bin/nvcc")
+        self.assertEqual(self.locate(), f"{compilers}/include 13.0")
         system = make_cuda(self.folder / "local/cuda")
         self.assertEqual(self.locate(), f"{system}/include 13.0")
 

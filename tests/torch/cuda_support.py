@@ -1,7 +1,8 @@
 """What the tests of a CUDA allocator under torch share. They run on the stand-in, under the allocator that is installed.
 
 TEST_ALLOCATOR names it: native or berth. What they say holds for every allocator that PyTorch's users may count on,
-so the native one shows that the tests are right.
+so the native one shows that the tests are right. On a GPU, one with 80 GB as the stand-in's, bench/gpu runs them: uses are then real
+kernels behind a pause of their stream, and no checker looks on.
 """
 
 import ctypes
@@ -15,10 +16,37 @@ KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 ALLOCATOR = os.environ["TEST_ALLOCATOR"]
 RANDOM, LAZY, EAGER = 0, 1, 2
 
+
+
+class Gpu:
+    """In place of the stand-in's functions where there is a real runtime."""
+
+    pace = EAGER
+
+    def berth_standin_used(self, device):
+        free, total = torch.cuda.mem_get_info(device)
+        return total - free
+
+    def berth_standin_violations(self):
+        return 0
+
+    def berth_standin_version(self):
+        return 0
+
+    def berth_standin_set_pace(self, pace):
+        self.pace = pace
+
+    def __getattr__(self, name):
+        raise unittest.SkipTest(f"{name} is the stand-in's")
+
+
 runtime = ctypes.CDLL(None)
-runtime.berth_standin_used.restype = ctypes.c_size_t
-runtime.berth_standin_violations.restype = ctypes.c_size_t
-runtime.berth_standin_calls.restype = ctypes.c_uint64
+if hasattr(runtime, "berth_standin_version"):
+    runtime.berth_standin_used.restype = ctypes.c_size_t
+    runtime.berth_standin_violations.restype = ctypes.c_size_t
+    runtime.berth_standin_calls.restype = ctypes.c_uint64
+else:
+    runtime = Gpu()
 
 
 class Access(ctypes.Structure):
@@ -27,6 +55,12 @@ class Access(ctypes.Structure):
 
 def use(tensor, stream, writes=True):
     """A kernel on `stream` that uses all of the tensor, and that the stand-in's checker knows of."""
+    if isinstance(runtime, Gpu):
+        with torch.cuda.stream(stream):
+            torch.cuda._sleep({EAGER: 1, RANDOM: 50_000, LAZY: 50_000_000}[runtime.pace])  # cycles: LAZY outlasts what the host does next
+            if writes:
+                tensor.fill_(1)
+        return
     access = Access(tensor.data_ptr(), tensor.untyped_storage().nbytes(), int(writes))
     assert runtime.berth_standin_launch(ctypes.c_void_p(stream.cuda_stream), b"use", ctypes.byref(access), ctypes.c_size_t(1)) == 0
 
