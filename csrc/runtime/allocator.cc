@@ -549,11 +549,11 @@ std::optional<Allocator::BlockInfo> Allocator::find(const void* pointer) const n
   if (state_->arena.contains(pointer)) {
     const auto block = state_->arena.find(pointer);
     if (!block) return std::nullopt;
-    return BlockInfo{block->requested, block->id, true};
+    return BlockInfo{block->requested, block->id, block->lane, true};
   }
   const PoolBlock* block = state_->pool.find(pointer);
   if (block == nullptr) return std::nullopt;
-  return BlockInfo{block->requested, block->id, false};
+  return BlockInfo{block->requested, block->id, block->lane, false};
 }
 
 bool Allocator::contains(const void* pointer) const noexcept {

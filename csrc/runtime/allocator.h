@@ -110,11 +110,12 @@ class Allocator {
   // The plan being served, if any.
   [[nodiscard]] std::optional<Plan> plan() const;
 
-  // The block that starts at `pointer`: bytes as asked and its id in the trace (0 when not
-  // recording); nothing where none is live there.
+  // The block that starts at `pointer`: bytes as asked, its id in the trace (0 when not recording)
+  // and its owner's lane; nothing where none is live there.
   struct BlockInfo {
     Bytes requested = 0;
     trace::BlockId id = 0;
+    LaneKey lane = 0;
     bool planned = false;
   };
   [[nodiscard]] std::optional<BlockInfo> find(const void* pointer) const noexcept;

@@ -133,6 +133,7 @@ class Arena {
   struct Block {
     Bytes requested = 0;
     std::uint64_t id = 0;
+    LaneKey lane = 0;
   };
   [[nodiscard]] std::optional<Block> find(const void* pointer) const noexcept;
   // All committed memory, with what lives in it and, as waiting, what guards or lost events keep.

@@ -150,11 +150,12 @@ std::optional<Arena::Block> Arena::find(const void* pointer) const noexcept {
   const Bytes offset = static_cast<Bytes>(static_cast<const std::byte*>(pointer) - base_);
   const PlanLookup::CellIndex index = lookup_ ? lookup_->cell_at(offset) : PlanLookup::kNone;
   if (index != PlanLookup::kNone && cells_[index].slot != PlanLookup::kNone) {
-    return Block{entries_[cells_[index].slot & ~kOffSchedule].requested, cells_[index].id};
+    const PlanLookup::SlotIndex slot = cells_[index].slot & ~kOffSchedule;
+    return Block{entries_[slot].requested, cells_[index].id, owner_of(slot)};
   }
   const Stray* stray = strays_.find(offset);
   if (stray == nullptr || stray->freed) return std::nullopt;
-  return Block{stray->requested, stray->id};
+  return Block{stray->requested, stray->id, stray->owner};
 }
 
 PoolStretch Arena::stretch() const {

@@ -1,12 +1,18 @@
 """cmake/setup and the search for a libtorch, without installing anything."""
 
+import contextlib
+import http.server
+import io
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import unittest
+import zipfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 NAMES = ("BERTH_HIGHS_ROOT", "CUDAToolkit_ROOT", "CUDA_HOME", "CUDA_PATH", "Torch_DIR", "CMAKE_PREFIX_PATH", "BERTH_PYTHON", "BERTH_TORCH_ROOT", "VIRTUAL_ENV", "CONDA_PREFIX")
@@ -155,7 +161,7 @@ class Setup(Folder):
     def test_help_names_every_option(self):
         result = self.setup_script("--help")
         self.assertEqual(result.returncode, 0)
-        for option in ("--check", "--no-packages", "--no-torch", "--no-cuda", "--no-solver", "--no-data"):
+        for option in ("--check", "--no-packages", "--no-torch", "--no-cuda", "--no-next-torch", "--no-solver", "--no-data"):
             self.assertIn(option, result.stdout)
 
     def test_an_unknown_option_is_wrong_usage(self):
@@ -169,7 +175,8 @@ class Setup(Folder):
         result = self.setup_script("--check", **tools)
         self.assertEqual(result.returncode, 1)
         for line in ("packages: missing cmake ninja-build", "torch: 2.11.0 is missing in .venv",
-                     "cuda: headers of CUDA 13 are missing in .venv/cuda", "solver: HiGHS 1.15.1 is missing in .venv", "data: missing digits.csv text.txt"):
+                     "cuda: headers of CUDA 13 are missing in .venv/cuda",
+                     "next-torch: headers of torch 2.15.0 are missing in .venv/torch-2.15", "solver: HiGHS 1.15.1 is missing in .venv", "data: missing digits.csv text.txt"):
             self.assertIn(line, result.stdout)
         self.assertFalse((self.folder / ".venv").exists() or (self.folder / "build").exists())
 
@@ -178,12 +185,13 @@ class Setup(Folder):
         result = self.setup_script("--no-packages", "--no-solver", "--no-data", Torch_DIR=str(root))
         self.assertEqual(result.returncode, 0)
         self.assertEqual(result.stdout, f"setup: torch: using libtorch 2.12.1 in {root}\n"
-                                        f"setup: cuda: no headers needed, the libtorch in {root} is built without CUDA\n")
+                                        f"setup: cuda: no headers needed, the libtorch in {root} is built without CUDA\n"
+                                        f"setup: next-torch: no headers needed, the libtorch in {root} is built without CUDA\n")
         self.assertFalse((self.folder / ".venv").exists())
 
     def test_a_solver_that_is_there_is_used(self):
         (self.folder / ".venv/lib/python3.12/site-packages/highsbox-1.15.1.dist-info").mkdir(parents=True)
-        arguments = "--no-packages", "--no-torch", "--no-cuda", "--no-data"
+        arguments = "--no-packages", "--no-torch", "--no-cuda", "--no-next-torch", "--no-data"
         self.assertEqual(self.setup_script(*arguments).stdout, "setup: solver: HiGHS 1.15.1 is in .venv\n")
         self.assertEqual(self.setup_script(*arguments, BERTH_HIGHS_ROOT="/opt/highs").stdout,
                          "setup: solver: using HiGHS in /opt/highs\n")
@@ -192,8 +200,15 @@ class Setup(Folder):
         root = make_libtorch(self.folder / "libtorch")
         (root / "lib/libtorch_cuda.so").write_text("")
         toolkit = make_cuda(self.folder / "toolkit")
-        result = self.setup_script("--no-packages", "--no-torch", "--no-solver", "--no-data", Torch_DIR=str(root), CUDA_HOME=str(toolkit))
+        result = self.setup_script("--no-packages", "--no-torch", "--no-next-torch", "--no-solver", "--no-data", Torch_DIR=str(root), CUDA_HOME=str(toolkit))
         self.assertEqual((result.returncode, result.stdout), (0, f"setup: cuda: headers of CUDA 13.0 are in {toolkit}/include\n"))
+
+    def test_headers_of_the_next_torch_that_are_there_are_used(self):
+        root = make_libtorch(self.folder / "libtorch")
+        (root / "lib/libtorch_cuda.so").write_text("")
+        (self.folder / ".venv/torch-2.15/include").mkdir(parents=True)
+        result = self.setup_script("--no-packages", "--no-torch", "--no-cuda", "--no-solver", "--no-data", Torch_DIR=str(root))
+        self.assertEqual((result.returncode, result.stdout), (0, "setup: next-torch: headers of torch 2.15.0 are in .venv/torch-2.15\n"))
 
     def test_a_libtorch_that_is_refused_ends_the_set_up(self):
         root = make_libtorch(self.folder / "libtorch", "1.13.1")
@@ -206,7 +221,7 @@ class Setup(Folder):
         self.tool("apt-cache", "echo '  Candidate: 1.0'")
         self.tool("id", "echo 1000")
         self.tool("sudo", "exit 1")
-        result = self.setup_script("--no-torch", "--no-cuda", "--no-solver", "--no-data", **tools)
+        result = self.setup_script("--no-torch", "--no-cuda", "--no-next-torch", "--no-solver", "--no-data", **tools)
         self.assertEqual(result.returncode, 1)
         self.assertIn("Please run:", result.stderr)
         self.assertIn("catch2 libfmt-dev", result.stderr)
@@ -216,8 +231,71 @@ class Setup(Folder):
                           "libflatbuffers-dev flatbuffers-compiler libxxhash-dev nlohmann-json3-dev zlib1g-dev libbenchmark-dev "
                           "valgrind libjemalloc2 libtcmalloc-minimal4t64 libmimalloc3; do echo installed $p; done")
         self.tool("apt-get", "exit 1")
-        result = self.setup_script("--no-torch", "--no-cuda", "--no-solver", "--no-data", **tools)
+        result = self.setup_script("--no-torch", "--no-cuda", "--no-next-torch", "--no-solver", "--no-data", **tools)
         self.assertEqual((result.returncode, result.stdout), (0, "setup: packages: all installed\n"), result.stderr)
+
+
+class WheelServer(http.server.BaseHTTPRequestHandler):
+    """One file, of which it gives ranges where `ranges` is set."""
+
+    data, ranges, sent = b"", True, 0
+
+    def do_GET(self):
+        wanted = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", "")) if self.ranges else None
+        first, last = (int(wanted[1]), min(int(wanted[2]), len(self.data) - 1)) if wanted else (0, len(self.data) - 1)
+        self.send_response(206 if wanted else 200)
+        if wanted:
+            self.send_header("Content-Range", f"bytes {first}-{last}/{len(self.data)}")
+        self.send_header("Content-Length", str(last - first + 1))
+        self.end_headers()
+        with contextlib.suppress(OSError):  # who wants ranges hangs up
+            self.wfile.write(self.data[first:last + 1])
+        type(self).sent += last - first + 1
+
+    def log_message(self, *arguments):
+        pass
+
+
+class TorchHeaders(Folder):
+    """cmake/torch_headers.py with a pip that names a wheel of ours."""
+
+    def fetch(self, ranges):
+        wheel = io.BytesIO()
+        with zipfile.ZipFile(wheel, "w") as archive:
+            archive.writestr("torch/lib/libtorch.so", os.urandom(20 << 20))
+            archive.writestr("torch/include/c10/a.h", "int a;")
+            archive.writestr("torch/include/c10/a.txt", "no header")
+            archive.writestr("torch/include/ATen/b.cuh", "int b;")
+        handler = type("Handler", (WheelServer,), {"data": wheel.getvalue(), "ranges": ranges})
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        self.addCleanup(server.server_close)
+        self.addCleanup(server.shutdown)
+        pip = self.folder / "packages/pip"
+        pip.mkdir(parents=True)
+        pip.joinpath("__main__.py").write_text(
+            "import json, sys\n"
+            "if 'install' in sys.argv:\n"
+            f"    info = {{'url': 'http://127.0.0.1:{server.server_port}/torch.whl'}}\n"
+            "    open(sys.argv[sys.argv.index('--report') + 1], 'w').write(json.dumps({'install': [{'download_info': info}]}))\n")
+        pip.joinpath("__init__.py").write_text("")
+        result = subprocess.run([sys.executable, "-B", ROOT / "cmake/torch_headers.py", "9.9.0", self.folder / "headers"],
+                                env=environment(PYTHONPATH=str(self.folder / "packages"), no_proxy="127.0.0.1"),
+                                capture_output=True, text=True)
+        return result, handler.sent
+
+    def test_only_headers_are_fetched_and_unpacked(self):
+        result, sent = self.fetch(ranges=True)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        files = {str(path.relative_to(self.folder / "headers")) for path in (self.folder / "headers").rglob("*") if path.is_file()}
+        self.assertEqual(files, {"include/c10/a.h", "include/ATen/b.cuh"})
+        self.assertLess(sent, 12 << 20)
+
+    def test_a_server_without_ranges_is_named_and_leaves_nothing(self):
+        result, _ = self.fetch(ranges=False)
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("answers no range requests", result.stderr)
+        self.assertFalse((self.folder / "headers").exists())
 
 
 if __name__ == "__main__":

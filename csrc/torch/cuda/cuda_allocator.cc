@@ -48,14 +48,7 @@ Gpu& CudaAllocator::gpu(c10::DeviceIndex device) {
   if (Gpu* const made = slot.load()) return *made;
   try {
     auto made = std::make_unique<Gpu>(
-        device, config_, [this](std::int64_t index, Bytes asked, Bytes total, Bytes free) {
-          std::vector<c10::cuda::CUDACachingAllocator::OutOfMemoryObserver> observers;
-          {
-            const std::lock_guard held(mutex_);
-            observers = observers_;
-          }
-          for (const auto& observer : observers) observer(index, asked, total, free);
-        });
+        device, config_, [this](const Gpu::Exhaustion& what) { tell_observers(what); });
     make_ready(*made);
     slot.store(made.get(), std::memory_order_release);
     return *made.release();
@@ -72,6 +65,19 @@ void CudaAllocator::make_ready(Gpu& gpu) {
   const double fraction =
       c10::cuda::CUDACachingAllocator::CUDAAllocatorConfig::per_process_memory_fraction();
   if (fraction < 1.0) gpu.set_memory_fraction(fraction);
+}
+
+void CudaAllocator::tell_observers(const Gpu::Exhaustion& what) {
+  std::vector<c10::cuda::CUDACachingAllocator::OutOfMemoryObserver> observers;
+  std::vector<RefusalObserver> refusal_observers;
+  {
+    const std::lock_guard lock(mutex_);
+    observers = observers_;
+    if (what.refused) refusal_observers = refusal_observers_;
+  }
+  for (const auto& observer : refusal_observers)
+    observer(what.device, what.asked, what.held, what.total);
+  for (const auto& observer : observers) observer(what.device, what.asked, what.total, what.free);
 }
 
 std::vector<Gpu*> CudaAllocator::gpus() const noexcept {
@@ -123,6 +129,14 @@ c10::DataPtr CudaAllocator::allocate(std::size_t size) {
   TORCH_CHECK(!forked(), "berth: CUDA memory was asked for in a forked child");
   void* const block =
       size == 0 ? nullptr : here.allocate(size, c10::cuda::getCurrentCUDAStream(device));
+  return {block, block, &delete_block, c10::Device(c10::DeviceType::CUDA, device)};
+}
+
+c10::DataPtr CudaAllocator::allocate_at(std::size_t size, void* address) {
+  c10::DeviceIndex device = 0;
+  Gpu& here = current_gpu(&device);
+  TORCH_CHECK(!forked(), "berth: CUDA memory was asked for in a forked child");
+  void* const block = here.allocate_at(address, size, c10::cuda::getCurrentCUDAStream(device));
   return {block, block, &delete_block, c10::Device(c10::DeviceType::CUDA, device)};
 }
 
@@ -287,6 +301,7 @@ SnapshotInfo CudaAllocator::snapshot(c10::MempoolId_t pool, bool include_traces)
   info.pinned_use_host_register = Settings::pinned_use_cuda_host_register();
   info.release_lock_on_malloc = Settings::release_lock_on_cudamalloc();
   info.graph_capture_record_stream_reuse = Settings::graph_capture_record_stream_reuse();
+  add_newer_settings(&info);
   return result;
 }
 
@@ -351,6 +366,22 @@ void CudaAllocator::attachAllocatorTraceTracker(
   trackers_.push_back(std::move(tracker));
 }
 
+void CudaAllocator::observe_refusals(RefusalObserver observer) {
+  const std::lock_guard lock(mutex_);
+  refusal_observers_.push_back(std::move(observer));
+}
+
+std::shared_ptr<c10::GatheredContext> CudaAllocator::context_of(const void* block) {
+  Gpu* const one = owner_of(block);
+  return one == nullptr ? nullptr : one->context_of(block);
+}
+
+void CudaAllocator::annotate(const void* block, const std::string& text) {
+  Gpu* const one = owner_of(block);
+  TORCH_CHECK(one != nullptr, "invalid device pointer: ", block);
+  one->annotate(block, text);
+}
+
 // --- Private pools ------------------------------------------------------------------------------
 
 void CudaAllocator::beginAllocateToPool(c10::DeviceIndex device, c10::MempoolId_t pool,
@@ -360,6 +391,10 @@ void CudaAllocator::beginAllocateToPool(c10::DeviceIndex device, c10::MempoolId_
 
 void CudaAllocator::endAllocateToPool(c10::DeviceIndex device, c10::MempoolId_t pool) {
   gpu(device).end_pool(pool);
+}
+
+void CudaAllocator::note_capture(c10::DeviceIndex device, bool ended) {
+  gpu(device).note_capture(ended);
 }
 
 void CudaAllocator::releasePool(c10::DeviceIndex device, c10::MempoolId_t pool) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "csrc/torch/cuda/gpu.h"
+#include "csrc/torch/cuda/newer_libtorch.h"
 
 #include <berth/config.h>
 
@@ -25,10 +26,11 @@ namespace berth::torch {
 // Gpu a device.
 //
 // Derives from CUDAAllocator itself, so that a pure virtual that another libtorch adds is a compile
-// error. Blocks are aligned to 512 bytes; a freed block serves its own stream at once and others
-// after events. A Gpu is made at the first request on its device, since that needs a context. Never
-// destroyed: storages keep a pointer to their allocator. Thread-safe.
-class CudaAllocator final : public c10::cuda::CUDACachingAllocator::CUDAAllocator {
+// error; those that newer ones added are in newer_libtorch.h. Blocks are aligned to 512 bytes; a
+// freed block serves its own stream at once and others after events. A Gpu is made at the first
+// request on its device, since that needs a context. Never destroyed: storages keep a pointer to
+// their allocator. Thread-safe.
+class CudaAllocator final : public CudaInterface {
  public:
   explicit CudaAllocator(Config config);
 
@@ -116,6 +118,13 @@ class CudaAllocator final : public c10::cuda::CUDACachingAllocator::CUDAAllocato
       std::shared_ptr<c10::cuda::CUDACachingAllocator::AllocatorState> state) override;
   std::string name() override { return "berth"; }
 
+  // --- NewerMethods
+  void observe_refusals(RefusalObserver observer) override;
+  std::shared_ptr<c10::GatheredContext> context_of(const void* block) override;
+  c10::DataPtr allocate_at(std::size_t size, void* address) override;
+  void note_capture(c10::DeviceIndex device, bool ended) override;
+  void annotate(const void* block, const std::string& text) override;
+
  private:
   static constexpr int kMaxGpus = 64;
 
@@ -123,6 +132,7 @@ class CudaAllocator final : public c10::cuda::CUDACachingAllocator::CUDAAllocato
   // The GPU whose memory the address lies in, or null.
   [[nodiscard]] Gpu* owner_of(const void* address) const;
   void make_ready(Gpu& gpu);
+  void tell_observers(const Gpu::Exhaustion& what);
   bool take_back(void* block) noexcept;
   static void delete_block(void* block) noexcept;
 
@@ -136,6 +146,7 @@ class CudaAllocator final : public c10::cuda::CUDACachingAllocator::CUDAAllocato
   History::Settings history_;
   std::vector<History::Tracker> trackers_;
   std::vector<c10::cuda::CUDACachingAllocator::OutOfMemoryObserver> observers_;
+  std::vector<RefusalObserver> refusal_observers_;
   std::vector<c10::CachingDeviceAllocator::AnnotationEntry> annotations_;
   // Made early: one made just before use has no two readings to go by.
   c10::ApproximateClockToUnixTimeConverter clock_;

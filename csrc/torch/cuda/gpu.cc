@@ -1,5 +1,6 @@
 #include "csrc/torch/cuda/gpu.h"
 
+#include "csrc/torch/cuda/newer_libtorch.h"
 #include "csrc/torch/installation.h"
 #include "csrc/torch/program.h"
 
@@ -62,7 +63,7 @@ std::string& user_metadata() noexcept {
   return metadata;
 }
 
-Gpu::Gpu(int index, const Config& config, Observers on_out_of_memory)
+Gpu::Gpu(int index, const Config& config, Observer on_out_of_memory)
     : index_(index),
       config_(config_for(config, index)),
       on_out_of_memory_(std::move(on_out_of_memory)),
@@ -97,7 +98,7 @@ void* Gpu::allocate(std::size_t size, const c10::cuda::CUDAStream& stream) {
   const LaneKey lane = lanes_.lane_of(stream);
   // The handle costs a look-up: only who routes by it, or must hold the stream, needs it.
   const bool needs_stream =
-      captures_.load(std::memory_order_relaxed) != 0 || StreamLanes::foreign(lane);
+      routes_.load(std::memory_order_relaxed) != 0 || StreamLanes::foreign(lane);
   return allocate_on(size, lane, needs_stream ? stream.stream() : nullptr);
 }
 
@@ -115,7 +116,7 @@ void* Gpu::allocate_on(std::size_t asked, LaneKey lane, cudaStream_t stream) {
   if (StreamLanes::foreign(lane)) [[unlikely]]
     scope.emplace(*cuda_, stream);
   void* block = nullptr;
-  if (captures_.load(std::memory_order_relaxed) != 0) [[unlikely]] {
+  if (routes_.load(std::memory_order_relaxed) != 0) [[unlikely]] {
     const PoolPointer pool = pool_for(stream);
     block = allocate_in(pool == nullptr ? main_ : *pool, size, lane);
   } else {
@@ -125,6 +126,28 @@ void* Gpu::allocate_on(std::size_t asked, LaneKey lane, cudaStream_t stream) {
   if (const c10::impl::PyInterpreter* const python = c10::impl::GPUTrace::get_trace()) [[unlikely]]
     (*python)->trace_gpu_memory_allocation(c10::kCUDA, reinterpret_cast<std::uintptr_t>(block));
   return block;
+}
+
+void* Gpu::allocate_at(void* address, std::size_t size, const c10::cuda::CUDAStream& stream) {
+  if (size == 0) return nullptr;
+  TORCH_CHECK(size <= kMaxBytes && reinterpret_cast<std::uintptr_t>(address) % kAlignment == 0,
+              "berth: ", size, " bytes at ", address, ": no block can be there");
+  const LaneKey lane = lanes_.lane_of(stream);
+  const PoolPointer routed = routes_.load() != 0 ? pool_for(stream.stream()) : nullptr;
+  Allocator& allocator = (routed == nullptr ? main_ : *routed).allocator();
+  // Whoever had these bytes before may still use them.
+  const Status idle = lanes_.synchronize_all();
+  TORCH_CHECK(idle.ok(), "berth: cannot wait for GPU ", index_,
+              " to be done with memory that is asked for by its address: ", cuda_->describe(idle));
+  allocator.process_events();
+  if (history_.active()) pending_context = history_.gather(History::When::STATE);
+  const bool served = allocator.allocate_at(address, size, lane);
+  pending_context.reset();
+  deliver();
+  TORCH_CHECK(served, "berth: ", size, " bytes at ", address, " are not free in the pool of GPU ",
+              index_);
+  report(address, static_cast<std::int64_t>(size));
+  return address;
 }
 
 void* Gpu::allocate_in(PrivatePool& pool, Bytes size, LaneKey lane) {
@@ -192,9 +215,13 @@ void* Gpu::search_everywhere(PrivatePool& pool, Bytes size, LaneKey lane,
 void Gpu::throw_out_of_memory(Bytes size, const std::string& reason) {
   const Bytes free = free_bytes();
   Bytes allocated = 0, reserved = 0;
+  bool refused = false;
   {
     const std::lock_guard lock(mutex_);
-    statistics_.exhausted();
+    const Bytes limit = meter_.limit(), page = meter_.properties().page_bytes;
+    refused = size > kMaxBytes ||
+              (limit != 0 && align_up(size, page) > limit - std::min(limit, meter_.held()));
+    statistics_.exhausted(refused);
     allocated = statistics_.allocated();
     reserved = statistics_.reserved();
     if (history_.active())
@@ -203,7 +230,7 @@ void Gpu::throw_out_of_memory(Bytes size, const std::string& reason) {
   deliver();
   const c10::Device device(c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(index_));
   c10::reportOutOfMemoryToProfiler(static_cast<std::int64_t>(size), allocated, reserved, device);
-  on_out_of_memory_(index_, size, total(), free);
+  on_out_of_memory_({index_, size, reserved, total(), free, refused});
   using c10::CachingAllocator::format_size;
   const double fraction = memory_fraction();
   const std::string allowed =
@@ -266,12 +293,7 @@ bool Gpu::free(void* block) noexcept {
       (*python)->trace_gpu_memory_deallocation(c10::kCUDA, reinterpret_cast<std::uintptr_t>(block));
   std::int64_t size = 0;
   if (c10::memoryProfilingEnabled()) [[unlikely]] {
-    if (const PoolPointer pool = pool_with(block)) {
-      if (const auto info = pool->allocator().find(block))
-        size = static_cast<std::int64_t>(info->requested);
-    } else if (const auto info = main_.allocator().find(block)) {
-      size = static_cast<std::int64_t>(info->requested);
-    }
+    if (const auto info = find(block)) size = static_cast<std::int64_t>(info->requested);
   }
   if (history_.active()) [[unlikely]] {
     try {
@@ -417,14 +439,14 @@ void Gpu::completed(c10::MempoolId_t pool, const BlockListener::Block& block) no
 }
 
 void Gpu::came(c10::MempoolId_t pool, void* base, Bytes size, bool whole) noexcept {
-  statistics_.came(size);
+  statistics_.came(pool, size);
   if (history_.active())
     history_.add(entry(whole ? Action::SEGMENT_ALLOC : Action::SEGMENT_MAP,
                        reinterpret_cast<std::size_t>(base), size, 0, pool, pending_context));
 }
 
 void Gpu::goes(c10::MempoolId_t pool, void* base, Bytes size, bool whole) noexcept {
-  statistics_.goes(size);
+  statistics_.goes(pool, size);
   if (history_.active())
     history_.add_and_tell(entry(whole ? Action::SEGMENT_FREE : Action::SEGMENT_UNMAP,
                                 reinterpret_cast<std::size_t>(base), size, 0, pool,
@@ -503,8 +525,7 @@ void* Gpu::base_of(const void* address, std::size_t* size) {
 }
 
 CudaSharedMemory Gpu::share(const void* block) {
-  const PoolPointer pool = pool_with(block);
-  const auto info = pool == nullptr ? main_.allocator().find(block) : pool->allocator().find(block);
+  const auto info = find(block);
   TORCH_CHECK(info, "berth: ", block, " is no live block of GPU ", index_);
   CudaSharedMemory shared;
   const Status status = cuda_->share(block, info->requested, &shared);

@@ -32,16 +32,24 @@ namespace berth::torch {
 // requests look at only while a graph is captured or a MemPool is in use.
 class Gpu final : PoolEvents {
  public:
-  using OutOfMemoryObserver = c10::cuda::CUDACachingAllocator::OutOfMemoryObserver;
-  using Observers = std::function<void(std::int64_t device, Bytes asked, Bytes total, Bytes free)>;
+  // A request that fails: what this process holds, and what the device has in all and still free.
+  struct Exhaustion {
+    std::int64_t device;
+    Bytes asked, held, total, free;
+    bool refused;  // and the driver was not asked
+  };
+  using Observer = std::function<void(const Exhaustion&)>;
 
   // Throws what Allocator's constructor throws. `on_out_of_memory` is called with no lock held.
-  Gpu(int index, const Config& config, Observers on_out_of_memory);
+  Gpu(int index, const Config& config, Observer on_out_of_memory);
 
   // A block for work on `stream`, of this GPU. Throws c10::OutOfMemoryError after every fallback.
   [[nodiscard]] void* allocate(std::size_t size, const c10::cuda::CUDAStream& stream);
   // The stream by its handle.
   [[nodiscard]] void* allocate(std::size_t size, cudaStream_t stream);
+  // At exactly this address; see NewerMethods::allocate_at().
+  [[nodiscard]] void* allocate_at(void* address, std::size_t size,
+                                  const c10::cuda::CUDAStream& stream);
   // Whether the block is one of this GPU's, and then takes it back. Never throws: misuse is one
   // warning.
   bool free(void* block) noexcept;
@@ -73,6 +81,8 @@ class Gpu final : PoolEvents {
   void create_or_use_pool(c10::MempoolId_t pool, PrivatePool::Source source = nullptr);
   void begin_pool(c10::MempoolId_t pool, Filter filter);
   void end_pool(c10::MempoolId_t pool);
+  // Counts the captures that libtorch tells of.
+  void note_capture(bool ended);
   void release_pool(c10::MempoolId_t pool);
   [[nodiscard]] int pool_uses(c10::MempoolId_t pool);
   void set_use_on_oom(c10::MempoolId_t pool, bool on);
@@ -90,6 +100,8 @@ class Gpu final : PoolEvents {
   void note_snapshot();
   void set_history(History::Settings settings);
   void attach_tracker(History::Tracker tracker);
+  [[nodiscard]] History::Context context_of(const void* block);
+  void annotate(const void* block, const std::string& text);
 
   // --- Other processes and GPUs
   [[nodiscard]] CudaDevice& device() noexcept { return *cuda_; }
@@ -123,8 +135,10 @@ class Gpu final : PoolEvents {
   [[nodiscard]] PoolPointer pool_for(cudaStream_t stream);
   [[nodiscard]] PoolPointer find_pool(c10::MempoolId_t pool);
   [[nodiscard]] PoolPointer pool_with(const void* block);
+  [[nodiscard]] std::optional<Allocator::BlockInfo> find(const void* block);
   [[nodiscard]] std::vector<PoolPointer> all_pools() const;
   bool release_unused_pools();
+  void note_routes();
 
   void served(c10::MempoolId_t pool, const BlockListener::Block& block) noexcept override;
   void freed(c10::MempoolId_t pool, const BlockListener::Block& block,
@@ -138,14 +152,15 @@ class Gpu final : PoolEvents {
 
   const int index_;
   const Config config_;
-  const Observers on_out_of_memory_;
+  const Observer on_out_of_memory_;
   const std::unique_ptr<CudaDevice> cuda_;
   StreamLanes lanes_;
   MeteredDevice meter_;  // of all pools together: the memory fraction
   mutable SpinMutex mutex_;
   Statistics statistics_;
   History history_;
-  std::atomic<int> captures_{0};  // of graphs, and uses of MemPools: what `used_` holds
+  std::atomic<int> routes_{0};    // captures of graphs and uses of MemPools: what `used_` holds
+  std::atomic<int> captures_{0};  // the same, but captures alone where libtorch tells them apart
   PrivatePool main_;
 
   mutable std::mutex pools_mutex_;

@@ -1,4 +1,5 @@
 #include "csrc/torch/cuda/gpu.h"
+#include "csrc/torch/cuda/newer_libtorch.h"
 
 #include <c10/util/Exception.h>
 
@@ -55,6 +56,11 @@ Gpu::PoolPointer Gpu::pool_with(const void* block) {
   return nullptr;
 }
 
+std::optional<Allocator::BlockInfo> Gpu::find(const void* block) {
+  const PoolPointer pool = pool_with(block);
+  return (pool == nullptr ? main_ : *pool).allocator().find(block);
+}
+
 // The newest pool whose filter takes the stream. Filters ask the driver or look at the thread, so
 // they are called without our lock.
 Gpu::PoolPointer Gpu::pool_for(cudaStream_t stream) {
@@ -96,7 +102,7 @@ void Gpu::begin_pool(c10::MempoolId_t id, Filter filter) {
       std::any_of(used_.begin(), used_.end(), [&](const UsedPool& one) { return one.pool == id; });
   TORCH_CHECK(!in_use, "beginAllocateToPool: already recording to this memory pool");
   used_.push_back({id, std::move(filter)});
-  captures_.store(static_cast<int>(used_.size()));
+  note_routes();
 }
 
 void Gpu::end_pool(c10::MempoolId_t id) {
@@ -107,11 +113,26 @@ void Gpu::end_pool(c10::MempoolId_t id) {
                                  [&](const UsedPool& one) { return one.pool == id; });
     TORCH_CHECK(it != used_.end(), "endAllocatePool: not currently recording to this memory pool");
     used_.erase(it);
-    captures_.store(static_cast<int>(used_.size()));
+    note_routes();
     if (const auto found = pools_.find(id); found != pools_.end()) pool = found->second;
   }
   // The capture is over: what was freed in it on several streams can be followed now.
   if (pool != nullptr) pool->allocator().process_events();
+}
+
+void Gpu::note_routes() {
+  routes_.store(static_cast<int>(used_.size()));
+  if constexpr (!kMarksCaptures) captures_.store(static_cast<int>(used_.size()));
+}
+
+void Gpu::note_capture(bool ended) {
+  {
+    const std::lock_guard lock(pools_mutex_);
+    captures_.store(std::max(captures_.load() + (ended ? -1 : 1), 0));
+  }
+  if (!ended) return;
+  main_.allocator().process_events();
+  for (const PoolPointer& pool : all_pools()) pool->allocator().process_events();
 }
 
 void Gpu::release_pool(c10::MempoolId_t id) {

@@ -1,4 +1,7 @@
 #include "csrc/torch/cuda/gpu.h"
+#include "csrc/torch/cuda/newer_libtorch.h"
+
+#include <c10/util/Exception.h>
 
 #include <utility>
 
@@ -60,6 +63,26 @@ void Gpu::note_snapshot() {
 void Gpu::set_history(History::Settings settings) {
   const std::lock_guard lock(mutex_);
   history_.set(std::move(settings));
+}
+
+History::Context Gpu::context_of(const void* block) {
+  const std::lock_guard lock(mutex_);
+  return history_.context_of(block);
+}
+
+void Gpu::annotate(const void* block, const std::string& text) {
+  const auto info = find(block);
+  TORCH_CHECK(info, "berth: ", block, " is no live block of GPU ", index_);
+  if (!history_.active() || !annotate_action()) return;
+  const History::Context context = history_.gather(History::When::ALL);
+  {
+    const std::lock_guard lock(mutex_);
+    History::Entry note = entry(*annotate_action(), reinterpret_cast<std::size_t>(block),
+                                info->requested, info->lane, {0, 0}, context);
+    note.user_metadata_ = text;
+    history_.add(std::move(note));
+  }
+  deliver();
 }
 
 void Gpu::attach_tracker(History::Tracker tracker) {

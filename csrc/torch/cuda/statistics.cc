@@ -1,6 +1,7 @@
 #include "csrc/torch/cuda/statistics.h"
 
 #include "csrc/pool/mobility.h"
+#include "csrc/torch/cuda/newer_libtorch.h"
 
 #include <array>
 #include <cstddef>
@@ -43,6 +44,17 @@ constexpr StatArray c10::CachingDeviceAllocator::DeviceStats::*kArrays[] = {
     &c10::CachingDeviceAllocator::DeviceStats::requested_bytes,
 };
 
+// Where libtorch counts what private pools hold.
+template <class Act>
+void in_private_pool(c10::CachingDeviceAllocator::DeviceStats* stats, c10::MempoolId_t pool,
+                     Act act) noexcept {
+  if (pool == c10::MempoolId_t{0, 0}) return;
+  try {
+    for_private_pools(stats, &pool, act);
+  } catch (...) {  // no memory for another pool's counters
+  }
+}
+
 }  // namespace
 
 void Statistics::served(const BlockListener::Block& block) noexcept {
@@ -70,18 +82,25 @@ void Statistics::completed(const BlockListener::Block& block) noexcept {
   increase(stats_.inactive_split_bytes, kLarge, block.size);
 }
 
-void Statistics::came(Bytes size) noexcept {
+void Statistics::came(c10::MempoolId_t pool, Bytes size) noexcept {
   ++stats_.num_device_alloc;
   increase(stats_.segment, kLarge, 1);
   increase(stats_.reserved_bytes, kLarge, size);
+  in_private_pool(&stats_, pool, [size](StatArray& stat) { increase(stat, kLarge, size); });
   increase(stats_.inactive_split_bytes, kLarge, size);
 }
 
-void Statistics::goes(Bytes size) noexcept {
+void Statistics::goes(c10::MempoolId_t pool, Bytes size) noexcept {
   ++stats_.num_device_free;
   decrease(stats_.segment, kLarge, 1);
   decrease(stats_.reserved_bytes, kLarge, size);
+  in_private_pool(&stats_, pool, [size](StatArray& stat) { decrease(stat, kLarge, size); });
   decrease(stats_.inactive_split_bytes, kLarge, size);
+}
+
+void Statistics::exhausted(bool refused) noexcept {
+  ++stats_.num_ooms;
+  if (refused) count_refusal(&stats_);
 }
 
 c10::CachingDeviceAllocator::DeviceStats Statistics::get(std::uint64_t holes) noexcept {
@@ -109,6 +128,10 @@ Bytes Statistics::reserved() const noexcept {
 void Statistics::reset_accumulated() noexcept {
   for (const auto array : kArrays)
     for (Stat& stat : stats_.*array) stat.reset_accumulated();
+  for_private_pools(&stats_, nullptr, [](StatArray& pool) {
+    for (Stat& stat : pool) stat.reset_accumulated();
+  });
+  reset_refusals(&stats_);
   stats_.num_alloc_retries = stats_.num_ooms = stats_.num_sync_all_streams = 0;
   stats_.num_device_alloc = stats_.num_device_free = 0;
 }
@@ -116,6 +139,9 @@ void Statistics::reset_accumulated() noexcept {
 void Statistics::reset_peak() noexcept {
   for (const auto array : kArrays)
     for (Stat& stat : stats_.*array) stat.reset_peak();
+  for_private_pools(&stats_, nullptr, [](StatArray& pool) {
+    for (Stat& stat : pool) stat.reset_peak();
+  });
 }
 
 }  // namespace berth::torch

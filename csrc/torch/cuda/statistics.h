@@ -16,10 +16,12 @@ class Statistics {
   void served(const BlockListener::Block& block) noexcept;
   void freed(const BlockListener::Block& block, bool waiting) noexcept;
   void completed(const BlockListener::Block& block) noexcept;
-  void came(Bytes size) noexcept;
-  void goes(Bytes size) noexcept;
+  // `pool`: of a private one, else {0, 0}.
+  void came(c10::MempoolId_t pool, Bytes size) noexcept;
+  void goes(c10::MempoolId_t pool, Bytes size) noexcept;
   void retried() noexcept { ++stats_.num_alloc_retries; }
-  void exhausted() noexcept { ++stats_.num_ooms; }
+  // `refused`: the driver was not asked.
+  void exhausted(bool refused) noexcept;
   void synchronized() noexcept { ++stats_.num_sync_all_streams; }
 
   // `holes`: how many there are now.
