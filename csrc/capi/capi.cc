@@ -42,6 +42,14 @@ berth_status status_of(ErrorKind kind) noexcept {
   return BERTH_SYSTEM;
 }
 
+// False where no live block starts there.
+bool record_use(DeviceOfProcess& here, void* block, void* stream) {
+  if (block == nullptr || !here.allocator().find(block)) return false;
+  const auto held = here.hold(stream);
+  here.allocator().record_use(block, here.lane_of(stream));
+  return true;
+}
+
 // What `act` throws becomes a code and a text.
 template <class Act>
 berth_status guarded(Act act) noexcept {
@@ -168,9 +176,14 @@ berth_status berth_release(void* block, size_t size, int index, void* stream) {
 berth_status berth_record_stream(void* block, int index, void* stream) {
   return guarded([&] {
     DeviceOfProcess* const here = existing_device(index);
-    if (block == nullptr || here == nullptr || !here->allocator().find(block)) return BERTH_NO;
-    const auto held = here->hold(stream);
-    here->allocator().record_use(block, here->lane_of(stream));
+    return here != nullptr && record_use(*here, block, stream) ? BERTH_OK : BERTH_NO;
+  });
+}
+
+void berth_use_on_stream(void* block, void* stream) {
+  (void)guarded([&] {
+    for (DeviceOfProcess* const here : existing_devices())
+      if (record_use(*here, block, stream)) break;
     return BERTH_OK;
   });
 }
@@ -260,6 +273,13 @@ berth_status berth_trim(int index) {
     DeviceOfProcess* const here = existing_device(index);
     if (here == nullptr) return BERTH_NO;
     (void)here->allocator().trim();
+    return BERTH_OK;
+  });
+}
+
+void berth_trim_all(void) {
+  (void)guarded([] {
+    for (DeviceOfProcess* const here : existing_devices()) (void)here->allocator().trim();
     return BERTH_OK;
   });
 }

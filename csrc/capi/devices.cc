@@ -104,6 +104,13 @@ DeviceOfProcess* existing_device(int index) noexcept {
   return devices[static_cast<std::size_t>(index + 1)].load(std::memory_order_acquire);
 }
 
+std::vector<DeviceOfProcess*> existing_devices() {
+  std::vector<DeviceOfProcess*> made;
+  for (auto& one : devices)
+    if (DeviceOfProcess* const device = one.load(std::memory_order_acquire)) made.push_back(device);
+  return made;
+}
+
 DeviceOfProcess& device(int index) {
   if (DeviceOfProcess* const made = existing_device(index)) [[likely]]
     return *made;

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 namespace berth::capi {
 
@@ -41,6 +42,9 @@ void configure(Settings settings);
 [[nodiscard]] DeviceOfProcess& device(int index);
 // Null where it was not used yet.
 [[nodiscard]] DeviceOfProcess* existing_device(int index) noexcept;
+
+// Those that were used so far.
+[[nodiscard]] std::vector<DeviceOfProcess*> existing_devices();
 
 [[nodiscard]] bool in_forked_child() noexcept;
 

@@ -1,8 +1,8 @@
 /* berth for C, and for other frameworks: planned memory of a GPU or of the host without libtorch.
  *
  * The pair berth_malloc / berth_free has the signature of torch.cuda.memory.CUDAPluggableAllocator;
- * use berth_malloc_or_throw there, since PyTorch does not look at a null. The complete allocator
- * for PyTorch is <berth/torch_cuda.h>.
+ * use berth_malloc_or_throw there, since PyTorch does not look at a null. csrc/capi/README.md has
+ * the lines in Python. The complete allocator for PyTorch is <berth/torch_cuda.h>.
  *
  * Link berth::capi, or load libberth.so. All functions are thread-safe and none throws, but for
  * berth_malloc_or_throw. Sizes are bytes. A device is a CUDA device's index, or BERTH_HOST. A
@@ -23,7 +23,7 @@ extern "C" {
 
 /* Of this header. A library serves headers of its own major version up to its own minor version. */
 #define BERTH_ABI_MAJOR 1
-#define BERTH_ABI_MINOR 0
+#define BERTH_ABI_MINOR 1
 
 /* Major version in the upper 16 bits. */
 uint32_t berth_abi_version(void);
@@ -74,6 +74,9 @@ berth_status berth_release(void* block, size_t size, int device, void* stream);
 
 /* The block is used on this stream too: its free waits for what is queued there by then. */
 berth_status berth_record_stream(void* block, int device, void* stream);
+/* The same for callers who do not know the device, as PyTorch's set_record_stream_fn() wants it.
+ * Ignored where no live block starts there. Since 1.1. */
+void berth_use_on_stream(void* block, void* stream);
 /* A stream is going to be destroyed: its handle may come back as another one. */
 berth_status berth_forget_stream(int device, void* stream);
 
@@ -101,6 +104,9 @@ berth_status berth_statistics_json(int device, char* text, size_t size, size_t* 
 
 /* Free memory goes back to the device. Waits for its work. */
 berth_status berth_trim(int device);
+/* The same of all devices, as PyTorch's set_reset_fn() wants it: torch.cuda.empty_cache() calls it.
+ * Since 1.1. */
+void berth_trim_all(void);
 
 #ifdef __cplusplus
 }

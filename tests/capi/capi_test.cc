@@ -133,11 +133,13 @@ TEST_CASE("Threads and lanes share the C ABI", "[capi][threads]") {
         void* const block = berth_malloc(100 * t + i % 7, BERTH_HOST, lane(t));
         std::memset(block, static_cast<int>(t), 100);
         if (i % 3 == 0) (void)berth_record_stream(block, BERTH_HOST, lane(t + 1));
+        if (i % 3 == 1) berth_use_on_stream(block, lane(t + 1));
         berth_free(block, 0, BERTH_HOST, lane(i % 2 == 0 ? t : t + 1));
       }
     });
   }
   for (std::thread& thread : threads) thread.join();
+  berth_trim_all();
   CHECK(statistics().live_bytes == 0);
   CHECK(berth_trim(BERTH_HOST) == BERTH_OK);
 }

@@ -59,6 +59,10 @@ def parse(arguments):
     parser.add_argument("--no-install", action="store_true", help="say which packages are missing instead of installing them")
     parser.add_argument("--output", metavar="FILE", type=pathlib.Path, help="write FILE.json and FILE.md")
     options = parser.parse_args(arguments)
+    # Tests run in folders of their own.
+    for name in ("pytorch", "programs", "build"):
+        if getattr(options, name) is not None:
+            setattr(options, name, getattr(options, name).resolve())
     options.allocators = options.allocator.split(",")
     if not set(options.allocators) <= set(ALLOCATORS) or not options.allocators[0]:
         parser.error(f"--allocator is '{options.allocator}', wanted {' or '.join(ALLOCATORS)}, or both with a comma")
@@ -78,7 +82,7 @@ class Suite:
 
     def __init__(self, options):
         self.options = options
-        self.packages = options.build.resolve().parent / "conformance" / "packages"
+        self.packages = options.build.parent / "conformance" / "packages"
         self.torch, self.torch_library = self.find_torch()
         self.standin = self.needs_standin()
         self.berth = options.build / BERTH_LIBRARY

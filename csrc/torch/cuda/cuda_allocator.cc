@@ -208,17 +208,26 @@ void CudaAllocator::copy_data(void* to, const void* from, std::size_t size) cons
 // --- Statistics and limits ----------------------------------------------------------------------
 
 void CudaAllocator::emptyCache(c10::MempoolId_t pool) {
+  if (pool == c10::MempoolId_t{0, 0}) {
+    const std::lock_guard lock(mutex_);
+    for (int index = 0; index < device_count_.load(); ++index)
+      if (gpus_[static_cast<std::size_t>(index)].load() == nullptr)
+        ++emptied_unused_[static_cast<std::size_t>(index)];
+  }
   for (Gpu* const one : gpus()) one->empty_cache(pool);
 }
 
 DeviceStats CudaAllocator::getDeviceStats(c10::DeviceIndex device) {
   TORCH_CHECK(device >= 0 && device < device_count_.load(), "Invalid device argument.");
   Gpu* const one = gpus_[static_cast<std::size_t>(device)].load();
-  return one == nullptr ? Statistics().get(0) : one->statistics();
+  DeviceStats stats = one == nullptr ? Statistics().get(0) : one->statistics();
+  stats.num_sync_all_streams += emptied_unused_[static_cast<std::size_t>(device)].load();
+  return stats;
 }
 
 void CudaAllocator::resetAccumulatedStats(c10::DeviceIndex device) {
   gpu(device).reset_accumulated();
+  emptied_unused_[static_cast<std::size_t>(device)].store(0);
 }
 
 void CudaAllocator::resetPeakStats(c10::DeviceIndex device) { gpu(device).reset_peak(); }

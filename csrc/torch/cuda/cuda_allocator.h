@@ -142,6 +142,8 @@ class CudaAllocator final : public CudaInterface {
   mutable std::mutex mutex_;  // of what follows
   std::atomic<int> device_count_{0};
   std::array<std::atomic<Gpu*>, kMaxGpus> gpus_{};
+  // How often the cache of a GPU was emptied that had none yet: PyTorch's counters count it.
+  std::array<std::atomic<std::int64_t>, kMaxGpus> emptied_unused_{};
   std::atomic<bool> caching_{true}, forked_{false};
   History::Settings history_;
   std::vector<History::Tracker> trackers_;
