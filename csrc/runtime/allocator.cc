@@ -21,8 +21,9 @@ namespace {
 
 // In the first step of an arena the pool gives pages back when so much was freed.
 constexpr Bytes kTrimEvery = Bytes{4} << 20;
-// The same where that waits for the device.
+// The same where that waits for the device: a small part of the arena, and no more than this.
 constexpr Bytes kTrimEveryWaiting = Bytes{16} << 20;
+constexpr Bytes kTrimPart = 256;
 // Without marks, so many requests stand for a step.
 constexpr std::uint64_t kRequestsPerWindow = 4096;
 
@@ -433,11 +434,8 @@ void Allocator::State::free_pool_block(PoolBlock* block, std::optional<LaneKey> 
   if (!waits) {
     if (uses != pool_uses.end()) pool_uses.erase(uses);
     pool.free(block);
-    const Bytes enough = device.properties().asynchronous ? kTrimEveryWaiting : kTrimEvery;
-    if (settled_at != 0 && !captured() && (freed_unsettled += size) >= enough) {
-      freed_unsettled = 0;
-      pool.trim();
-    }
+    if (settled_at != 0 && !captured()) [[unlikely]]
+      trim_in_first_step(size);
     return;
   }
   pool.hold(block);
@@ -456,6 +454,17 @@ void Allocator::State::free_pool_block(PoolBlock* block, std::optional<LaneKey> 
     std::erase_if(held, [&](const Held& one) { return one.block == block; });
     if (device.synchronize_all().ok()) pool.let_go(block, {});
   }
+}
+
+// The pages of what the step before left go back as it is freed, since the arena's are coming.
+void Allocator::State::trim_in_first_step(Bytes freed) noexcept {
+  Bytes enough = kTrimEvery;
+  if (device.properties().asynchronous && arena.plan() != nullptr)
+    enough = std::clamp(arena.plan()->plan().arena_bytes / kTrimPart,
+                        device.properties().page_bytes, kTrimEveryWaiting);
+  if ((freed_unsettled += freed) < enough) return;
+  freed_unsettled = 0;
+  pool.trim();
 }
 
 // Lets go of a held block behind events of these lanes. False where one of them is being captured,

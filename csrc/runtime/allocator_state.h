@@ -76,6 +76,7 @@ struct Allocator::State {
   void check_hand_out(void* pointer, Bytes size, std::uint64_t id);
   FreeOutcome free_slowly(void* pointer, std::optional<LaneKey> freeing) noexcept;
   void free_pool_block(PoolBlock* block, std::optional<LaneKey> freeing) noexcept;
+  void trim_in_first_step(Bytes freed) noexcept;
   bool wait_for_uses(PoolBlock* block, const std::vector<LaneKey>& lanes);
   [[nodiscard]] bool captured() const noexcept {
     return options.captures != nullptr && options.captures->load(std::memory_order_relaxed) != 0;

@@ -177,7 +177,7 @@ TEST_CASE("Every engine plans and an unknown one is answered with their names", 
   for (const std::string& engine : berth::place_engines()) {
     REQUIRE_THAT(unknown.err, Contains(engine));
     const Ran ran = run_berth({"plan", folder / "rows.csv", "--engine", engine, "--json",
-                               "--time-limit", "0.05", "--threads", "2"});
+                               "--iterations", "100", "--threads", "2"});
     INFO(engine << ": " << ran.err);
     // The integer program needs a library that may be missing.
     if (ran.code == 2) REQUIRE_THAT(ran.err, Contains("HiGHS"));

@@ -3,6 +3,7 @@
 #include "csrc/device/host_device.h"
 #include "csrc/runtime/allocator.h"
 #include "tests/catch.h"
+#include "tests/support/simulated_device.h"
 #include "tests/support/small_step.h"
 #include "tests/support/temporary_folder.h"
 
@@ -14,8 +15,9 @@ using namespace berth;
 namespace {
 
 struct Run {
-  explicit Run(Config config = {})
-      : device(make_host_device(Bytes{1} << 30)), allocator(*device, options(config)) {}
+  explicit Run(Config config = {}) : Run(make_host_device(Bytes{1} << 30), config) {}
+  explicit Run(std::unique_ptr<Device> on, Config config = {})
+      : device(std::move(on)), allocator(*device, options(config)) {}
   static Allocator::Options options(const Config& config) {
     Allocator::Options options;
     options.config = config;
@@ -110,7 +112,8 @@ TEST_CASE("A block kept over the switch stays whole", "[learn]") {
 TEST_CASE(
     "What the step before the switch leaves in the pool gives its pages back when it is freed",
     "[learn]") {
-  Run run;
+  const bool waits = GENERATE(false, true);
+  Run run(waits ? std::make_unique<test::SimulatedDevice>() : make_host_device(Bytes{1} << 30));
   constexpr Bytes kGradient = Bytes{1} << 20;
   void* weights = run.allocate(kGradient);
   std::vector<void*> gradients;
@@ -127,7 +130,7 @@ TEST_CASE(
       REQUIRE(run.allocator.stats().pool_reserved < 5 * kGradient);
     }
     test::run_step(step, run);
-    for (int k = 0; k < 16; ++k) gradients.push_back(run.allocate(kGradient));
+    for (int k = 0; k < 12; ++k) gradients.push_back(run.allocate(kGradient));
     run.allocator.mark_step(0);
   }
   REQUIRE(switched);
