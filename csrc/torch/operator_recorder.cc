@@ -47,17 +47,10 @@ void for_each_tensor(const c10::IValue& value, const Visit& visit) {
   }
 }
 
-// Whether the tensor is plain memory of the CPU, whose sizes are known.
-bool is_plain(const at::Tensor& tensor) {
-  return tensor.defined() && tensor.device().is_cpu() && tensor.has_storage() &&
-         tensor.layout() == at::kStrided &&
-         !tensor.unsafeGetTensorImpl()->has_symbolic_sizes_strides();
-}
-
 class OperatorRecorder {
  public:
-  OperatorRecorder(Allocator& allocator, Recorder& recorder)
-      : allocator_(allocator), recorder_(recorder) {}
+  OperatorRecorder(Allocator& allocator, Recorder& recorder, c10::Device device)
+      : allocator_(allocator), recorder_(recorder), device_(device) {}
 
   std::unique_ptr<Open> begin(const at::RecordFunction& function) {
     const OperatorTraits& traits = traits_of(function, recorder_);
@@ -105,6 +98,13 @@ class OperatorRecorder {
   }
 
  private:
+  // Whether the tensor is plain memory of the device, whose sizes are known.
+  bool is_plain(const at::Tensor& tensor) const {
+    return tensor.defined() && tensor.device() == device_ && tensor.has_storage() &&
+           tensor.layout() == at::kStrided &&
+           !tensor.unsafeGetTensorImpl()->has_symbolic_sizes_strides();
+  }
+
   BlockId block_of(const at::Tensor& tensor) const {
     const auto block = allocator_.find(tensor.storage().data());
     return block ? block->id : 0;
@@ -178,7 +178,7 @@ class OperatorRecorder {
   }
 
   template <typename Visit>
-  static void for_each_argument(const at::RecordFunction& function, const Visit& visit) {
+  void for_each_argument(const at::RecordFunction& function, const Visit& visit) const {
     std::size_t position = 0;
     for (const c10::IValue& value : function.inputs()) {
       for_each_tensor(value, [&](const at::Tensor& tensor) {
@@ -227,6 +227,7 @@ class OperatorRecorder {
 
   Allocator& allocator_;
   Recorder& recorder_;
+  const c10::Device device_;
   std::atomic<std::uint64_t> last_op_{0};
   std::mutex mutex_;  // covers what follows
   bool in_backward_ = false;
@@ -260,8 +261,8 @@ void end(const at::RecordFunction& function, at::ObserverContext* context) {
 
 }  // namespace
 
-void record_operators(Allocator& allocator) {
-  auto* const added = new OperatorRecorder(allocator, *allocator.recorder());
+void record_operators(Allocator& allocator, c10::Device device) {
+  auto* const added = new OperatorRecorder(allocator, *allocator.recorder(), device);
   bool first = true;
   for (auto& one : recorders) {
     OperatorRecorder* none = nullptr;

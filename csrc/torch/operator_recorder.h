@@ -2,6 +2,8 @@
 
 #include "csrc/runtime/allocator.h"
 
+#include <c10/core/Device.h>
+
 namespace berth::torch {
 
 // BERTH_RECORD=operators: from now on, for the life of the process, every operator and autograd
@@ -22,10 +24,10 @@ namespace berth::torch {
 //     says that it writes an argument. What a schema does not say (batch norm's running statistics)
 //     is not seen.
 //
-// Tensors without memory of berth's have block 0. Requires an allocator in mode record, at
-// most kMaxBackends of them. Costs
+// Tensors without memory of berth's have block 0; operands are those on `device`, the allocator's.
+// Requires an allocator in mode record, at most kMaxBackends of them. Costs
 // about 5 us an operator (nested ones counted) with libtorch's own share: 3 % of a step of the GPT
 // of bench/train (4,500 operators), 11 % at a batch of 1.
-void record_operators(Allocator& allocator);
+void record_operators(Allocator& allocator, c10::Device device);
 
 }  // namespace berth::torch

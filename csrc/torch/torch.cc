@@ -41,7 +41,7 @@ void install(const Config& config) {
   set_cpu_allocator(*here);
   observe_ranges();
   if (config.record == RecordDetail::kOperators && here->allocator().recorder() != nullptr)
-    record_operators(here->allocator());
+    record_operators(here->allocator(), c10::kCPU);
   is_installed.store(true, std::memory_order_release);
 }
 

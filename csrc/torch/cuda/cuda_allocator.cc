@@ -1,5 +1,7 @@
 #include "csrc/torch/cuda/cuda_allocator.h"
 
+#include "csrc/torch/operator_recorder.h"
+
 #include <berth/error.h>
 #include <berth/warnings.h>
 
@@ -50,6 +52,10 @@ Gpu& CudaAllocator::gpu(c10::DeviceIndex device) {
     auto made = std::make_unique<Gpu>(
         device, config_, [this](const Gpu::Exhaustion& what) { tell_observers(what); });
     make_ready(*made);
+    // Ranges and operators go into the trace of the first GPU that is used.
+    if (config_.record == RecordDetail::kOperators && gpus().empty() &&
+        made->planned().recorder() != nullptr)
+      record_operators(made->planned(), c10::Device(c10::DeviceType::CUDA, device));
     slot.store(made.get(), std::memory_order_release);
     return *made.release();
   } catch (const Error& error) {
