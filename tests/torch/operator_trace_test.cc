@@ -65,14 +65,12 @@ Trace record_gpt() {
 #else
   std::vector<std::string> command = {BERTH_TEST_TRAIN};
 #endif
-  command.insert(command.end(), {"--model", "gpt", "--batch", "1", "--steps",
-                                 std::to_string(kSteps), "--warmup", "0", "--threads", "1",
-                                 "--data", folder.path(), "--quiet"});
-  const auto run = berth::test::run_program(
-      command,
-      {{"BERTH_MODE", "record"},
-       {"BERTH_RECORD", "operators"},
-       {"BERTH_TRACE", folder / "gpt.trace"}});
+  command.insert(command.end(),
+                 {"--model", "gpt", "--batch", "1", "--steps", std::to_string(kSteps), "--warmup",
+                  "0", "--threads", "1", "--data", folder.path(), "--quiet"});
+  const auto run = berth::test::run_program(command, {{"BERTH_MODE", "record"},
+                                                      {"BERTH_RECORD", "operators"},
+                                                      {"BERTH_TRACE", folder / "gpt.trace"}});
   REQUIRE(run.err == "");
   REQUIRE(run.exit_code == 0);
   return berth::read_trace(folder / "gpt.trace");
