@@ -1,5 +1,6 @@
 # Installs a build of berth into a temporary prefix, then configures, builds and runs one small project against it, as a
-# user would: cmake -DBUILD=... -DPROJECT=planner|trainer -DSCRATCH=... [-DWITHOUT_TORCH=ON] -P run.cmake
+# user would: cmake -DBUILD=... -DPROJECT=planner|trainer|trainer_cuda -DSCRATCH=... [-DWITHOUT_TORCH=ON]
+# [-DBEFORE=a launcher of the program] -P run.cmake
 file(REMOVE_RECURSE "${SCRATCH}")
 set(torch "")
 if(WITHOUT_TORCH)
@@ -19,5 +20,5 @@ run("configuring" "${CMAKE_COMMAND}" -E env --unset=VIRTUAL_ENV --unset=CONDA_PR
   -DCMAKE_BUILD_TYPE=Debug "-DCMAKE_PREFIX_PATH=${SCRATCH}/prefix" ${torch} -DBERTH_TORCH_STUBS=ALWAYS
   "-DCMAKE_CXX_COMPILER=${COMPILER}" "-DCMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER}")
 run("building" "${CMAKE_COMMAND}" --build "${SCRATCH}/build" -j2)
-run("running" "${SCRATCH}/build/${PROJECT}")
+run("running" ${BEFORE} "${SCRATCH}/build/${PROJECT}")
 file(REMOVE_RECURSE "${SCRATCH}")
