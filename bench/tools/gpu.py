@@ -150,11 +150,11 @@ class Bench:
         command, environment = self.launch(command, environment, **options)
         return self.run(command, environment, accept=accept)
 
-    def child(self, name, *arguments, environment=None, devices=1):
-        """One of gpu_children under an allocator; what it wrote as JSON."""
+    def child(self, name, *arguments, environment=None, **options):
+        """One of gpu_children under an allocator; what it wrote as JSON. Options are those of launch()."""
         path = self.folder / "child.json"
         path.unlink(missing_ok=True)
-        self.cuda([self.python, "-B", CHILDREN / f"{name}.py", "--json", path, *arguments], environment, devices=devices)
+        self.cuda([self.python, "-B", CHILDREN / f"{name}.py", "--json", path, *arguments], environment, **options)
         if not path.is_file():
             raise Failure(f"{name}.py wrote no result\n{self.last_errors[-2000:]}")
         return json.loads(path.read_text())
@@ -260,11 +260,11 @@ def run_part(bench, part, results, argv, stop):
                                                           "tail": str(reason).splitlines()[-30:]})))
         began = True
         results.put(part.name, row.name, found)
+        write_part(bench, part, results, argv)  # now: the next row may be the machine's last
         print(f"{found['outcome']:8} {part.name}/{row.name}: {found['text']}", flush=True)
         if found["outcome"] == "fail":
             print("".join(f"         | {line}\n" for line in found.get("tail", [])), end="", flush=True)
     bench.deadline = None
-    write_part(bench, part, results, argv)
     return complete
 
 

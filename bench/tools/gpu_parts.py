@@ -129,7 +129,7 @@ for topic in ("streams", "pools", "statistics", "snapshot"):
 @tests.row("plug", "libberth.so as PyTorch's pluggable allocator: losses beside the native allocator's")
 def plug(bench):
     steps = ["--steps", 4 if bench.smoke else 30, *size(bench)]
-    ours = bench.child("plug", "--library", bench.program("libberth.so"), *steps, environment={"BERTH_MODE": "off"})
+    ours = bench.child("plug", "--library", bench.program("libberth.so"), *steps, environment={"BERTH_MODE": "learn"}, installs=True)
     theirs = bench.child("plug", *steps, environment={"BERTH_MODE": "off"})
     return decided(bench, ours["losses_hex"] == theirs["losses_hex"], f"{len(ours['losses_hex'])} losses of an MLP under '{ours['allocator']}'",
                    losses_equal=None if bench.standin else ours["losses_hex"] == theirs["losses_hex"])
@@ -294,6 +294,23 @@ for count in (1, 2, 4):
     latency.row(f"{count} thread{'s' if count > 1 else ''}", "allocate + free, each thread on a stream of its own", point=6, smoke=count == 1)(latencies(count))
 
 
+@latency.row("startup", "what installing berth and loading a plan of many slots adds to the first request, the mapping of the arena included", point=6)
+def startup(bench):
+    program, requests = bench.program("bench/cuda_latency"), 500 if bench.smoke else 10000
+    trace, plan = bench.folder / "run.trace", bench.folder / "run.plan"
+    command = [program, "--requests", requests, "--steps", 1]
+    bench.cuda([*command, "--warmup", 5], {"BERTH_MODE": "record", "BERTH_TRACE": trace}, installs=True)
+    said = json.loads(bench.run([bench.program("berth"), "plan", trace, "-o", plan, "--time-limit", 2, "--json"]))
+    modes = {"caching": {"BERTH_MODE": "off"}, "berth": {"BERTH_MODE": "serve", "BERTH_PLAN": plan}}
+    times = {name: [] for name in modes}
+    for turn in range(1 if bench.smoke else 7):
+        for name in list(modes)[:: 1 if turn % 2 == 0 else -1]:
+            times[name].append(json.loads(bench.cuda([*command, "--warmup", 0], modes[name], installs=True))["start_ms"])
+    added = [ours - theirs for ours, theirs in zip(times["berth"], times["caching"])]
+    return measured(f"{statistics.median(added):.1f} ms ({min(added):.1f} to {max(added):.1f}) with {said['buffers']} slots, arena "
+                    f"{mebibytes(said['arena_bytes'])}", start_ms=times, slots=said["buffers"], arena_bytes=said["arena_bytes"])
+
+
 @latency.row("wait", "a stream waits for an event that is over, between two small kernels", point=3)
 def wait(bench):
     found = bench.child("wait_cost", *(["--pairs", 50] if bench.smoke else []), environment={"BERTH_MODE": "off"})
@@ -374,8 +391,6 @@ programs_part = part("train-cpp", "the C++ programs of bench/train on the GPU: m
 
 def cpp(model):
     def run(bench):
-        if bench.standin and model == "lstm":
-            raise Skip("the stand-in has no recurrent networks of cuDNN")
         data_folder = next((folder for folder in (ROOT / "build/data", ROOT / ".carry/data") if (folder / "text.txt").is_file()), None)
         if data_folder is None:
             raise Skip("no data: cmake/setup fetches it into build/data, and cmake/carry takes it along")
@@ -387,7 +402,7 @@ def cpp(model):
                 path = bench.folder / "run.json"
                 bench.cuda([bench.program("bench/train/train_cuda"), "--device", "cuda", "--model", model, "--data", data_folder, "--steps",
                             3 if bench.smoke else 20, "--warmup", 8 if bench.smoke else 20, "--threads", 1, "--quiet", "--json", path,
-                            *training.settling(ALLOCATORS[name])], ALLOCATORS[name], installs=True)
+                            *training.settling(ALLOCATORS[name]), *(["--no-cudnn"] if bench.standin and model == "lstm" else [])], ALLOCATORS[name], installs=True)
                 result = json.loads(path.read_text())
                 one[name] = {"step_ms": statistics.median(step["ms"] for step in result["steps"]), **result["memory"], "losses": result["losses_hex"]}
             found["rounds"].append(one)

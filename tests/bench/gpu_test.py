@@ -75,6 +75,15 @@ class OnTheStandin(unittest.TestCase):
         self.assertIsNone(rows["numerics/gpt2"]["equal"], "losses were compared where they mean nothing")
         self.assertGreater(rows["soak/berth"]["stats"]["hits"], 0)
 
+    def test_what_a_machine_lacks_is_carried(self):
+        result = subprocess.run([ROOT / "cmake/carry", self.folder / "carry"], capture_output=True, text=True, stdin=subprocess.DEVNULL)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        for name in ("include/fmt/format.h", "include/CLI/CLI.hpp", "include/flatbuffers/flatbuffers.h", "include/xxhash.h", "include/nlohmann/json.hpp",
+                     "include/catch2", "cuda/include/cuda_runtime_api.h", "cuda/include/crt/host_defines.h", "commit"):
+            self.assertTrue((self.folder / "carry" / name).exists(), name)
+        self.assertTrue(list((self.folder / "carry").glob("**/Catch2Config.cmake")))
+        self.assertLess(sum(path.stat().st_size for path in self.folder.rglob("*") if path.is_file()), 40 << 20)
+
     def test_it_goes_on_where_it_was_and_repeats_nothing(self):
         # Nothing is built here, so rows end at once.
         (self.folder / "build").mkdir()
