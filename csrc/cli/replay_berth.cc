@@ -68,6 +68,9 @@ ReplayResult replay_berth(const Workload& workload, const ReplayBerthOptions& op
   allocator_options.config.mode = options.planned ? Mode::kLearn : Mode::kOff;
   allocator_options.alignment = workload.alignment;
   allocator_options.start_threads = false;
+  // As on a GPU.
+  allocator_options.saves_pages = options.planned;
+  allocator_options.growth_bytes = Bytes{2} << 20;
   Allocator allocator(*device, allocator_options);
 
   ReplayResult result;

@@ -210,6 +210,18 @@ Chunk* Pool::State::grow_segment(End end, LaneHoles& mine, Bytes size, bool* fre
 
 // --- Giving back --------------------------------------------------------------------------------
 
+bool Pool::State::save_pages(Bytes size) noexcept {
+  const Bytes idle = stats.reserved - stats.live - stats.waiting - held;
+  if (!maps || thrift == 0 || idle < std::max(thrift_least, unit) ||
+      stats.reserved + round_up(size, unit) <= stats.reserved_peak)
+    return false;
+  --thrift;
+  const Bytes given = trim();
+  // What is free in pieces below a page cannot be had: not again before there is twice as much.
+  thrift_least = given < idle / 8 ? 2 * idle : stats.reserved / 512;
+  return given != 0;
+}
+
 Bytes Pool::State::trim() noexcept {
   if (asynchronous) {
     if (!device.synchronize_all().ok()) return 0;

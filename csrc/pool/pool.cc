@@ -174,6 +174,10 @@ PoolBlock* Pool::State::allocate(Bytes asked, LaneKey lane, Mobility mobility) n
   const End end = static_cast<End>(mobility);
   bool fresh = false;
   Chunk* hole = find_hole(end, *mine, size);
+  if (hole == nullptr && thrift != 0 && save_pages(size)) {
+    if (!slab.prepare(4)) return nullptr;
+    hole = find_hole(end, *mine, size);
+  }
   if (hole == nullptr) hole = find_hole_slowly(end, *mine, size, &fresh);
   if (hole == nullptr) return nullptr;
   Chunk* const block = cut(hole, size);
@@ -346,6 +350,11 @@ PoolBlock* Pool::allocate_at(void* pointer, Bytes size, LaneKey lane) noexcept {
 Bytes Pool::process_events() noexcept { return state_->process_events(); }
 
 Bytes Pool::trim() noexcept { return state_->trim(); }
+
+void Pool::set_thrift(unsigned trims) noexcept {
+  state_->thrift = trims;
+  state_->thrift_least = 0;
+}
 
 void Pool::set_limit(Bytes limit) noexcept { state_->options.limit_bytes = limit; }
 

@@ -136,6 +136,11 @@ class Pool {
   // committed.
   Bytes trim() noexcept;
 
+  // Up to so many times from now on the pool trims itself before it commits more than it ever had:
+  // a hole's pages go where they are needed. Costs a wait for the device and pages anew each time,
+  // so it is for the few steps before a plan. 0: not at all, as at first.
+  void set_thrift(unsigned trims) noexcept;
+
   // The most that may be committed from now on (0: what the device has). What is committed already
   // stays.
   void set_limit(Bytes limit) noexcept;

@@ -57,6 +57,8 @@ struct Pool::State {
   Chunk* grow_returned(End end, LaneHoles& mine, Bytes size, bool* fresh) noexcept;
   Chunk* grow_edge(End end, LaneHoles& mine, Bytes size, bool* fresh) noexcept;
   Chunk* grow_segment(End end, LaneHoles& mine, Bytes size, bool* fresh) noexcept;
+  // Whether a request for which no hole was found is to be looked for again after a trim().
+  bool save_pages(Bytes size) noexcept;
   Bytes trim() noexcept;
   Bytes give_back(Chunk* hole) noexcept;
   void coalesce_returned(Chunk* chunk) noexcept;
@@ -101,6 +103,8 @@ struct Pool::State {
   HoleTree returned[kEnds];  // chunks without pages
   Chunk* waiting = nullptr;  // list through left and right
   Bytes held = 0;            // of blocks between hold() and let_go()
+  unsigned thrift = 0;       // see set_thrift()
+  Bytes thrift_least = 0;    // free bytes for which a trim() is worth while
   PoolStats stats;
 };
 

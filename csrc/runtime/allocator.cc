@@ -24,6 +24,8 @@ constexpr Bytes kTrimEvery = Bytes{4} << 20;
 // The same where that waits for the device: a small part of the arena, and no more than this.
 constexpr Bytes kTrimEveryWaiting = Bytes{16} << 20;
 constexpr Bytes kTrimPart = 256;
+// How often the pool may give pages back before a plan serves; never where nothing repeats.
+constexpr unsigned kThrift = 256;
 // Without marks, so many requests stand for a step.
 constexpr std::uint64_t kRequestsPerWindow = 4096;
 
@@ -99,6 +101,8 @@ void Allocator::State::open() {
       }
       break;
   }
+  if (options.saves_pages && (config.mode == Mode::kServe || config.mode == Mode::kLearn))
+    pool.set_thrift(kThrift);
   limit_pool();
   decide_watched();
 }

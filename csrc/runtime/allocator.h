@@ -61,6 +61,9 @@ class Allocator {
     // Whether a request that finds no memory gives back the pool's free pages to have others. Not
     // where captured graphs use them: a replay comes back to them without asking.
     bool trims_when_exhausted = true;
+    // Whether the pool moves its free pages to where they are needed until a plan serves, instead
+    // of growing; see Pool::set_thrift(). The steps before are slower for it.
+    bool saves_pages = false;
     BlockListener* listener = nullptr;  // outlives the allocator
     // How many graphs are being captured on the device, where somebody counts: meanwhile nothing is
     // given back, no step ends, no event is asked and nothing waits for the device.

@@ -74,6 +74,7 @@ void Allocator::State::adopt_plan(Notes& notes) {
 // all that is left is made resident.
 void Allocator::State::commit_arena(Notes& notes) {
   const bool gradually = device.properties().maps_pages;
+  pool.set_thrift(0);
   pool.trim();
   if (arena_is_allowed(arena.plan()->plan().arena_bytes) &&
       arena.commit(gradually ? Device::Residency::kOnDemand : Device::Residency::kResident)) {

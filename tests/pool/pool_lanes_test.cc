@@ -153,6 +153,32 @@ TEST_CASE("Trimming waits for the device and then every lane may take every hole
   REQUIRE(device.violations().empty());
 }
 
+TEST_CASE("A thrifty pool takes pages from holes that do not fit before it grows", "[pool][trim]") {
+  SimulatedDevice device;
+  const PoolOptions options = {.growth_bytes = kMiB};
+  for (const unsigned thrift : {0u, 1u, 2u}) {
+    CAPTURE(thrift);
+    Pool pool(device, options);
+    pool.set_thrift(thrift);
+    // Two rounds, each of which needs a block larger than any hole that the small ones leave.
+    std::vector<PoolBlock*> kept;
+    const auto fragment = [&](Bytes size) {
+      std::vector<PoolBlock*> blocks;
+      for (int i = 0; i < 8; ++i) blocks.push_back(hand_out(device, pool, size, 1));
+      for (std::size_t i = 0; i < blocks.size(); ++i)
+        i % 2 == 0 ? pool.free(blocks[i]) : kept.push_back(blocks[i]);
+      for (PoolBlock* block : kept) device.touch(1, block->pointer, block->size);
+      kept.push_back(hand_out(device, pool, 4 * size, 1));
+      return pool.stats().reserved_peak;
+    };
+    REQUIRE(fragment(2 * kMiB) == (thrift > 0 ? 16 : 24) * kMiB);
+    const Bytes peak = fragment(4 * kMiB), live = pool.stats().live_peak;
+    if (thrift == 2) REQUIRE(peak == live);
+    if (thrift < 2) REQUIRE(peak > live + 8 * kMiB);
+  }
+  REQUIRE(device.violations().empty());
+}
+
 TEST_CASE("Pages whose return fails stay committed", "[pool][trim]") {
   SimulatedDevice device;
   Pool pool(device, {});
@@ -317,6 +343,7 @@ TEST_CASE("Random requests on several lanes agree with a plain list", "[pool][pr
                                    .resident_growth_bytes = 4 * kMiB,
                                    .limit_bytes = seed % 3 == 0 ? 16 * kMiB : 0};
       Pool pool(device, options);
+      pool.set_thrift(seed > 4 ? 100 : 0);
       Reference reference(device, pool, options, seed);
       for (int i = 0; i < 3000; ++i) reference.step();
       reference.free_all();
@@ -351,6 +378,7 @@ TEST_CASE("Whichever device call fails the pool stays whole and leaks nothing",
               REQUIRE(error.kind() == ErrorKind::kSystem);
             }
           }
+          pool->set_thrift(n % 3 == 0 ? 100 : 0);
           Reference reference(device, *pool, options, 7);
           met = false;
           for (int i = 0; i < 150; ++i) {

@@ -82,6 +82,7 @@ Allocator::Options Gpu::options(const Config& config, bool main) {
   options.captures = &captures_;
   const DeviceProperties& properties = meter_.properties();
   options.growth_bytes = std::max(properties.page_bytes, Bytes{2} << 20);
+  options.saves_pages = main;
   if (!main) {
     options.config.mode = Mode::kOff;
     options.trims_when_exhausted = false;
