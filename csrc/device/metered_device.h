@@ -37,6 +37,11 @@ class MeteredDevice final : public ForwardingDevice {
   [[nodiscard]] Bytes held() const noexcept;
   [[nodiscard]] std::uint64_t refusals() const noexcept;  // by the limit
 
+  // Memory of the device that others asked for, on behalf of these allocators: takes `size` from
+  // what the limit leaves, or says why not; gives it back.
+  Status take(Bytes size) noexcept;
+  void give(Bytes size) noexcept;
+
   Status free_bytes(Bytes* free) noexcept override;
   Status reserve(Bytes size, Bytes alignment, void** base) noexcept override;
   Status commit(void* base, Bytes size, Residency residency) noexcept override;
@@ -44,9 +49,6 @@ class MeteredDevice final : public ForwardingDevice {
   Status release(void* base, Bytes size) noexcept override;
 
  private:
-  // Takes `size` from what the limit leaves, or says why not.
-  Status take(Bytes size) noexcept;
-  void give(Bytes size) noexcept;
   // The first stretch of [first, last) that has pages, or that has none; empty where there is none.
   struct Stretch {
     Bytes first = 0, last = 0;

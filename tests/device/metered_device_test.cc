@@ -114,3 +114,18 @@ TEST_CASE("Random commits and returns that also fail are counted as a page map c
   REQUIRE(meter.release(base, kPages * kPage).ok());
   CHECK(meter.held() == 0);
 }
+
+TEST_CASE("Memory of others counts and is refused above the limit", "[device][meter]") {
+  auto device = make_device(false);
+  MeteredDevice meter(device);
+  meter.set_limit(10 * kPage);
+  REQUIRE(meter.take(8 * kPage).ok());
+  void* base = nullptr;
+  CHECK(meter.reserve(4 * kPage, kPage, &base).code() == Status::Code::kOutOfMemory);
+  CHECK(meter.take(4 * kPage).code() == Status::Code::kOutOfMemory);
+  CHECK(meter.held() == 8 * kPage);
+  CHECK(meter.refusals() == 2);
+  meter.give(8 * kPage);
+  REQUIRE(meter.reserve(4 * kPage, kPage, &base).ok());
+  CHECK(meter.held() == 4 * kPage);
+}

@@ -137,6 +137,22 @@ class MemPools(CudaCase):
             torch.cuda.empty_cache()
             self.assertEqual(bytes_of(pool.id), reserved)
 
+    def test_threads_that_empty_the_cache_leave_each_others_pools(self):
+        pools = [torch.cuda.MemPool() for _ in range(4)]
+
+        def use(pool):
+            with torch.cuda.use_mem_pool(pool):
+                empty(100)
+                torch.cuda.empty_cache()
+
+        threads = [threading.Thread(target=use, args=(pool,)) for pool in pools]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        for pool in pools:
+            self.assertEqual(len(pool.snapshot()), 1)
+
     def test_a_pool_may_be_used_when_all_else_is_out(self):
         kept = []
         pool = torch.cuda.MemPool(use_on_oom=True)
@@ -201,6 +217,50 @@ class UsersAllocator(CudaCase):
         del kept
         torch.cuda.empty_cache()
         self.assertEqual(self.count("made"), self.count("freed"))
+
+
+    def test_the_users_memory_counts_against_the_fraction(self):
+        allocator = torch.cuda.memory.CUDAPluggableAllocator(str(self.library), "users_alloc", "users_free")
+        private = torch.cuda.MemPool(allocator.allocator())
+        lending = torch.cuda.MemPool(allocator.allocator(), use_on_oom=True)
+        _, total = torch.cuda.mem_get_info()
+        torch.cuda.set_per_process_memory_fraction((torch.cuda.memory_reserved() + 160 * MIB) / total)
+        self.addCleanup(torch.cuda.set_per_process_memory_fraction, 1.0)
+        with torch.cuda.use_mem_pool(private):
+            first = empty(80 * MIB)
+        with torch.cuda.use_mem_pool(lending):
+            second = empty(80 * MIB)
+            with self.assertRaises(torch.OutOfMemoryError):
+                empty(80 * MIB)
+        with self.assertRaises(torch.OutOfMemoryError):
+            empty(80 * MIB)
+        del first, second
+        borrowed = empty(60 * MIB)
+        self.assertEqual(pool_of(borrowed), tuple(lending.id))
+        with self.assertRaises(torch.OutOfMemoryError):
+            empty(60 * MIB)  # the other pool is not for that
+        del borrowed, private, lending
+        gc.collect()
+        torch.cuda.empty_cache()
+        empty(150 * MIB)
+
+    def test_pools_that_are_gone_lend_nothing(self):
+        allocator = torch.cuda.memory.CUDAPluggableAllocator(str(self.library), "users_alloc", "users_free")
+        _, total = torch.cuda.mem_get_info()
+        torch.cuda.set_per_process_memory_fraction((torch.cuda.memory_reserved() + 80 * MIB) / total)
+        self.addCleanup(torch.cuda.set_per_process_memory_fraction, 1.0)
+        for _ in range(5):
+            pool = torch.cuda.MemPool(allocator.allocator(), use_on_oom=True)
+            with torch.cuda.use_mem_pool(pool):
+                empty(80 * MIB)
+            identity = tuple(pool.id)
+            del pool
+        pool = torch.cuda.MemPool(allocator.allocator(), use_on_oom=True)
+        with torch.cuda.use_mem_pool(pool):
+            empty(80 * MIB)
+        borrowed = [empty(40 * MIB), empty(40 * MIB)]
+        self.assertEqual({pool_of(tensor) for tensor in borrowed}, {tuple(pool.id)})
+        self.assertNotEqual(tuple(pool.id), identity)
 
 
 class Graphs(CudaCase):

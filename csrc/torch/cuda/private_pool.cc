@@ -8,24 +8,30 @@ namespace {
 // The GPU, with memory from a user's allocator.
 class SourceDevice final : public ForwardingDevice {
  public:
-  SourceDevice(Device& device, PrivatePool::Source source)
-      : ForwardingDevice(device), source_(std::move(source)), properties_(device.properties()) {
+  SourceDevice(MeteredDevice& device, PrivatePool::Source source)
+      : ForwardingDevice(device),
+        gpu_(device),
+        source_(std::move(source)),
+        properties_(device.properties()) {
     properties_.maps_pages = false;
   }
 
   [[nodiscard]] const DeviceProperties& properties() const noexcept override { return properties_; }
   Status reserve(Bytes size, Bytes, void** base) noexcept override {
+    if (const Status status = gpu_.take(size); !status.ok()) return status;
     try {
       *base = source_->raw_alloc(size);
     } catch (const std::exception&) {
       *base = nullptr;
     }
-    if (*base == nullptr) return {Status::Code::kOutOfMemory, "raw_alloc of the pool's allocator"};
-    return {};
+    if (*base != nullptr) return {};
+    gpu_.give(size);
+    return {Status::Code::kOutOfMemory, "raw_alloc of the pool's allocator"};
   }
-  Status release(void* base, Bytes) noexcept override {
+  Status release(void* base, Bytes size) noexcept override {
     try {
       source_->raw_delete(base);
+      gpu_.give(size);
       return {};
     } catch (const std::exception&) {
       return {Status::Code::kFailed, "raw_delete of the pool's allocator"};
@@ -37,14 +43,15 @@ class SourceDevice final : public ForwardingDevice {
   }
 
  private:
+  MeteredDevice& gpu_;
   const PrivatePool::Source source_;
   DeviceProperties properties_;
 };
 
 }  // namespace
 
-PrivatePool::PrivatePool(c10::MempoolId_t pool_id, Device& device, Allocator::Options options,
-                         PoolEvents& events, Source source)
+PrivatePool::PrivatePool(c10::MempoolId_t pool_id, MeteredDevice& device,
+                         Allocator::Options options, PoolEvents& events, Source source)
     : id(pool_id),
       events_(events),
       source_device_(source == nullptr ? nullptr

@@ -28,12 +28,12 @@ class PoolEvents {
 // others are what CUDA graphs and torch.cuda.MemPool ask for, and never touch the plan's arena.
 //
 // Its allocator shares the GPU's lock. A pool with a source takes its memory from that allocator
-// (ncclMemAlloc and the like), one segment at a time.
+// (ncclMemAlloc and the like), one segment at a time; it counts as the GPU's all the same.
 class PrivatePool final : BlockListener, MeteredDevice::Watcher {
  public:
   using Source = std::shared_ptr<c10::cuda::CUDACachingAllocator::CUDAAllocator>;
 
-  PrivatePool(c10::MempoolId_t pool_id, Device& device, Allocator::Options options,
+  PrivatePool(c10::MempoolId_t pool_id, MeteredDevice& device, Allocator::Options options,
               PoolEvents& events, Source source = nullptr);
 
   [[nodiscard]] Allocator& allocator() noexcept { return allocator_; }
