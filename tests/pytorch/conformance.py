@@ -59,10 +59,6 @@ def parse(arguments):
     parser.add_argument("--no-install", action="store_true", help="say which packages are missing instead of installing them")
     parser.add_argument("--output", metavar="FILE", type=pathlib.Path, help="write FILE.json and FILE.md")
     options = parser.parse_args(arguments)
-    # Tests run in folders of their own.
-    for name in ("pytorch", "programs", "build"):
-        if getattr(options, name) is not None:
-            setattr(options, name, getattr(options, name).resolve())
     options.allocators = options.allocator.split(",")
     if not set(options.allocators) <= set(ALLOCATORS) or not options.allocators[0]:
         parser.error(f"--allocator is '{options.allocator}', wanted {' or '.join(ALLOCATORS)}, or both with a comma")
@@ -72,6 +68,10 @@ def parse(arguments):
         parser.error(f"--pytorch is '{options.pytorch}', which holds no test/test_cuda.py")
     if options.programs is not None and not options.programs.is_dir():
         parser.error(f"--programs is '{options.programs}', which is no folder")
+    # Tests run in folders of their own.
+    for name in ("pytorch", "programs", "build"):
+        if getattr(options, name) is not None:
+            setattr(options, name, getattr(options, name).resolve())
     if options.jobs < 1 or options.timeout <= 0:
         parser.error("--jobs and --timeout are at least 1")
     return options
