@@ -229,6 +229,7 @@ void* Allocator::State::allocate_elsewhere(Bytes size, LaneKey lane, trace::Tag 
               format_bytes(size));
   if (!held.empty()) let_go_of_held();
   const Mobility kind = mobility.classify(size, lane, tag);
+  if (captured()) pool.set_thrift(0);  // it waits for the device, which would void the capture
   PoolBlock* block = pool.allocate(size, lane, kind);
   if (block == nullptr) block = search_everywhere(size, lane, kind);
   if (block == nullptr) throw OutOfMemory(exhaustion(size, lane));
