@@ -232,9 +232,13 @@ def write_part(bench, part, results, argv):
     rows = [{"name": row.name, **results.get(part.name)[row.name]} for row in part.rows if row.name in results.get(part.name)]
     if bench.output is None or not rows:
         return
+    standin = "(stand-in)" in bench.machine().get("gpu", "")
+    if standin and bench.output == ROOT / "bench/results":
+        print("gpu: the driver here is the stand-in's: nothing is written to bench/results", file=sys.stderr)
+        return
     report = {"part": part.name, "command": shlex.join(["bench/gpu", *argv]), "commit": commit(), "date": datetime.date.today().isoformat(),
-              "standin": bench.standin, "smoke": bench.smoke, "complete": len(rows) == len(part.rows), "machine": bench.machine(), "rows": rows}
-    if bench.standin:
+              "standin": standin, "smoke": bench.smoke, "complete": len(rows) == len(part.rows), "machine": bench.machine(), "rows": rows}
+    if standin:
         report["note"] = "On the stand-in: kernels do nothing and take no time. Values and times mean nothing; that it ran, addresses and counts do."
     bench.output.mkdir(parents=True, exist_ok=True)
     (bench.output / f"gpu-{part.name}.json").write_text(without_places(json.dumps(report, indent=1)) + "\n")

@@ -26,6 +26,11 @@ def decided(bench, good, text, **data):
     return passed(text, **data) if good else failed(text, **data)
 
 
+def trial(bench):
+    """Whether only the script is tried: then what is compared with, where nothing is compared, is left out."""
+    return bench.smoke and bench.standin
+
+
 def size(bench):
     return ["--size", "small"] if bench.smoke else []
 
@@ -88,7 +93,7 @@ tests = part("tests", "what the tests say on the stand-in, said again on the dri
 def device(bench):
     root = bench.torch_root()
     libraries = [root.parent / "nvidia/cu13/lib", pathlib.Path("/usr/local/cuda/lib64")]
-    path = ":".join([*(str(folder) for folder in libraries if folder.is_dir()), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])])
+    path = ":".join([*filter(None, [os.environ.get("LD_LIBRARY_PATH")]), *(str(folder) for folder in libraries if folder.is_dir())])
     said = bench.cuda([bench.program("tests/cuda/berth_cuda_gpu_test"), "--durations", "yes"], {"BERTH_MODE": "off", "LD_LIBRARY_PATH": path},
                       copies=True, accept=(0, 77))
     if bench.last_code == 77:
@@ -193,13 +198,13 @@ def numbers(model, *how):
         trace, plan = bench.folder / "run.trace", bench.folder / "run.plan"
         train = lambda **environment: bench.child("train", *given, environment=environment)  # noqa: E731
         runs = {"native": train(BERTH_MODE="off")}
-        if not bench.smoke:
+        if not trial(bench):
             runs["native again"] = train(BERTH_MODE="off")
         runs["berth record"] = train(BERTH_MODE="record", BERTH_TRACE=trace)
         planned = json.loads(bench.run([bench.program("berth"), "plan", trace, "-o", plan, "--json"]))
         bench.run([bench.program("berth"), "verify", plan, trace])
         runs["berth serve"] = train(BERTH_MODE="serve", BERTH_PLAN=plan)
-        if not bench.smoke:
+        if not trial(bench):
             runs["berth learn"] = train(BERTH_MODE="learn")
         native = runs["native"]
         equal = {name: run["losses_hex"] == native["losses_hex"] and run["weights_sha256"] == native["weights_sha256"] for name, run in runs.items()}
@@ -257,7 +262,7 @@ for name, how in {
     repeats.row(name, " ".join(map(str, how)), point=2, wants=60)(repeated(*how))
 
 
-@repeats.row("snapshot", "a real snapshot of an MLP's memory, kept beside the results for the readers' tests", point=2, wants=30, smoke=True)
+@repeats.row("snapshot", "a real snapshot of an MLP's memory, kept beside the results for the readers' tests", point=2, wants=30)
 def snapshot(bench):
     path = bench.folder / "gpu-snapshot-mlp.pickle"
     found = bench.child("snapshot", "--pickle", path, environment={"BERTH_MODE": "off"})
@@ -382,7 +387,7 @@ def beside(model, how, rounds):
 
 for group, model, how, text in GROUPS:
     rows = part(group, f"reserved memory and step time of {text} under every allocator, in rounds")
-    rows.row("rounds", "caching, expandable segments, cudaMallocAsync, berth learn, berth serve", wants=240, smoke=model == "gpt2")(beside(model, how, 2 if model == "llama" else 3))
+    rows.row("rounds", "caching, expandable segments, cudaMallocAsync, berth learn, berth serve", wants=240)(beside(model, how, 2 if model == "llama" else 3))
     if model == "resnet50":
         rows.row("benchmark", "the same where cuDNN tries its algorithms", wants=200)(beside(model, (*how, "--benchmark"), 1))
 
@@ -426,7 +431,7 @@ def result_text(model):
 
 
 for model in ("gpt", "resnet18", "lstm", "mlp"):
-    programs_part.row(model, f"bench/train's {result_text(model)} under every allocator", wants=60)(cpp(model))
+    programs_part.row(model, f"bench/train's {result_text(model)} under every allocator", wants=60, smoke=model == "mlp")(cpp(model))
 
 # --------------------------------------------------------------------------------------------------------------- graphs
 
@@ -444,7 +449,7 @@ def graphed(how):
                 raise Skip("triton's kernels do not load on the stand-in")
         given = ["--how", how, "--steps", 6 if bench.smoke else 30, *size(bench)]
         ours = bench.child("graphs", *given, environment={"BERTH_MODE": "learn"})
-        theirs = bench.child("graphs", *given, environment={"BERTH_MODE": "off"}) if not bench.smoke else ours
+        theirs = bench.child("graphs", *given, environment={"BERTH_MODE": "off"}) if not trial(bench) else ours
         same = ours["losses_hex"] == theirs["losses_hex"]
         return decided(bench, same, f"{len(ours['losses_hex'])} losses {'not compared' if bench.standin else 'equal' if same else 'DIFFER'}; reserved "
                        f"{mebibytes(ours['reserved_peak_bytes'])} under berth, {mebibytes(theirs['reserved_peak_bytes'])} under the native allocator",

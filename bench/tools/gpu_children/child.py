@@ -6,7 +6,17 @@ import json
 import os
 import pathlib
 
-STANDIN = "BERTH_STANDIN_LAUNCHED" in os.environ
+
+
+def on_standin():
+    """Whether the driver is the stand-in's, by the launcher or in another way. Asked before torch is imported or after."""
+    try:
+        return hasattr(ctypes.CDLL("libcuda.so.1"), "berth_standin_version")
+    except OSError:
+        return "BERTH_STANDIN_LAUNCHED" in os.environ
+
+
+STANDIN = on_standin()
 
 
 def parser(doc):
