@@ -12,7 +12,13 @@ class CudaStreams final : public StreamNumbers {
 
  protected:
   LaneKey key_of(std::uint64_t stream) noexcept override {
+    // A thread's default stream comes as its lane; handles are pointers.
+    if (stream % 4 != 0) return stream;
     return cuda_.lane_of(reinterpret_cast<cudaStream_t>(stream), foreign_);
+  }
+  // A foreign key is the stream's own; a handle may be another stream's by now.
+  LaneKey key_when_gone(LaneKey key) const noexcept override {
+    return foreign_ ? key : CudaDevice::kGoneLane;
   }
 
  private:
@@ -29,8 +35,10 @@ class Cuda final : public DeviceOfProcess {
         allocator_(streams_, allocator_options(settings, *device_, index)) {}
   Allocator& allocator() noexcept override { return allocator_; }
   LaneKey lane_of(void* stream) override {
-    const auto handle = reinterpret_cast<std::uint64_t>(stream);
-    return streams_.number_of(handle == 1 ? 0 : handle);  // cudaStreamLegacy is the default stream
+    auto handle = reinterpret_cast<std::uint64_t>(stream);
+    // Two handles are the legacy default stream, and one is another stream in each thread.
+    if (handle <= 2) handle = CudaDevice::lane_of(static_cast<cudaStream_t>(stream));
+    return streams_.number_of(handle);
   }
   void forget(void* stream) noexcept override {
     device_->forget_stream(static_cast<cudaStream_t>(stream));

@@ -21,8 +21,11 @@ LaneKey StreamNumbers::number_of(std::uint64_t stream) {
 
 void StreamNumbers::forget(std::uint64_t stream) noexcept {
   const std::lock_guard lock(mutex_);
-  for (std::size_t n = 1; n < streams_.size(); ++n)
-    if (streams_[n].handle == stream) streams_[n].gone = true;
+  for (std::size_t n = 1; n < streams_.size(); ++n) {
+    if (streams_[n].handle != stream || streams_[n].gone) continue;
+    streams_[n].gone = true;
+    streams_[n].key = key_when_gone(streams_[n].key);
+  }
 }
 
 LaneKey StreamNumbers::below(LaneKey lane) const noexcept {

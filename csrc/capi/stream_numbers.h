@@ -23,6 +23,8 @@ class StreamNumbers : public LaneNamingDevice {
  protected:
   // The device's own key of a stream.
   [[nodiscard]] virtual LaneKey key_of(std::uint64_t stream) noexcept { return stream; }
+  // What the device is told of it once it was forgotten.
+  [[nodiscard]] virtual LaneKey key_when_gone(LaneKey key) const noexcept { return key; }
 
  private:
   struct Stream {

@@ -48,6 +48,9 @@ struct CudaSharedMemory {
 // which destroys them; lanes of other devices may wait for them.
 class CudaDevice : public Device {
  public:
+  // Of a stream that is gone: every call on it is kUnsupported, as on a foreign one's.
+  static constexpr LaneKey kGoneLane = ~LaneKey{0} >> 1;
+
   [[nodiscard]] virtual int index() const noexcept = 0;
   [[nodiscard]] virtual CudaOptions::Memory memory() const noexcept = 0;
 
