@@ -200,7 +200,7 @@ void* Allocator::State::allocate_slowly(Bytes size, LaneKey lane, trace::Tag tag
       ++counters.unplanned;
       break;
   }
-  if (arena.commit_due()) commit_arena(notes);
+  if (arena.commit_due() && !captured()) commit_arena(notes);
   if (settled_at != 0 && next_id >= settled_at && counters.steps == 0) settle();
   if (pointer == nullptr) pointer = allocate_elsewhere(size, lane, tag, id, notes);
   if (watched) watch_request(pointer, size, lane, tag, id);
@@ -259,7 +259,7 @@ void* Allocator::State::allocate_elsewhere(Bytes size, LaneKey lane, trace::Tag 
         learner.search_later();
         planner.submit(learner.snapshot(options.program));
       }
-      if (counters.steps == 0 && planner.ready()) adopt_plan(notes);
+      if (counters.steps == 0 && !captured() && planner.ready()) adopt_plan(notes);
     } catch (const std::exception&) {
       ++counters.plan_failures;
     }

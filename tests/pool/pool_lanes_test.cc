@@ -104,6 +104,22 @@ TEST_CASE("A block with events becomes a hole when the last is complete", "[pool
   REQUIRE(device.live_events() == 0);
 }
 
+TEST_CASE("A lane that is captured grows the pool without asking for events",
+          "[pool][lanes][capture]") {
+  SimulatedDevice device({.total_bytes = 4 * kMiB});
+  Pool pool(device, {});
+  PoolBlock* const block = hand_out(device, pool, 4 * kMiB, 1);
+  std::vector<DeviceEvent> events(1);
+  REQUIRE(device.record(2, events.data()).ok());
+  REQUIRE(device.synchronize(events[0]).ok());
+  pool.free_after(block, events);
+  device.set_capturing(1, true);
+  REQUIRE(hand_out(device, pool, kMiB, 1) == nullptr);
+  REQUIRE(device.calls(CallKind::kQuery) == 0);
+  device.set_capturing(1, false);
+  REQUIRE(hand_out(device, pool, kMiB, 1) != nullptr);
+}
+
 TEST_CASE("An event that cannot be asked leaves its block waiting", "[pool][lanes]") {
   SimulatedDevice device;
   Pool pool(device, {});
