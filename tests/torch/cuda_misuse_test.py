@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """berth under torch where a program, a plan or a machine is not what it should be: one message each, and all goes on.
 
-cuda_misuse_test.py BERTH LIBRARY runs the tests, with the program `berth` and libberth_torch_cuda.so; cuda_misuse_test.py
-SCENARIO .. is how they start a process of its own.
+cuda_misuse_test.py BERTH LIBRARY COMPILER runs the tests, with the program `berth`, libberth_torch_cuda.so and a C compiler;
+cuda_misuse_test.py SCENARIO .. is how they start a process of its own.
 """
 
 import builtins
@@ -296,6 +296,14 @@ class Processes(unittest.TestCase):
             self.assertIn(name, output)
         self.assertEqual(output.splitlines()[0], "2")
 
+    def test_another_libtorch_is_refused_by_its_version(self):
+        source, stub = self.folder / "stub.c", self.folder / "stub.so"
+        # What a libtorch says of itself: 2.15.
+        source.write_text("unsigned long long aoti_torch_abi_version(void) { return (2ULL << 56) | (15ULL << 48); }\n")
+        subprocess.run([COMPILER, "-shared", "-fPIC", "-o", stub, source], check=True)
+        _, errors = child(__file__, "run_steps", 1, 1, exit_code=2, LD_PRELOAD=f"{stub}:{os.environ['LD_PRELOAD']}")
+        self.assertRegex(errors, r"built for libtorch 2\.\d+, 2\.15 is loaded")
+
     def test_settings_of_pytorchs_that_berth_lacks_are_one_warning(self):
         _, errors = child(__file__, "run_steps", 3, 1, PYTORCH_ALLOC_CONF="max_split_size_mb:128,garbage_collection_threshold:0.8")
         warnings = warnings_in(errors)
@@ -387,5 +395,5 @@ if __name__ == "__main__":
     if sys.argv[1] in globals():
         globals()[sys.argv[1]](*sys.argv[2:])
     else:
-        BERTH, LIBRARY = sys.argv[1:3]
-        unittest.main(argv=[sys.argv[0], *sys.argv[3:]], verbosity=2)
+        BERTH, LIBRARY, COMPILER = sys.argv[1:4]
+        unittest.main(argv=[sys.argv[0], *sys.argv[4:]], verbosity=2)
