@@ -134,6 +134,28 @@ TEST_CASE("Pinned bytes are handed out again once their graph has gone", "[arena
   serving.hit(60);
 }
 
+TEST_CASE("A slot that shares a part of another lane's bytes is not handed out while they are live",
+          "[arena][streams]") {
+  // Lane 0 has [0, 128) at its tick 0, lane 1 [64, 128) at its tick 1, with edges both ways.
+  Serving serving(plan_of(
+      {sequence_of({{0, 128, 1}, {128, 64, 1}}, 0), sequence_of({{192, 64, 1}, {64, 64, 1}}, 1)},
+      {{.from_lane = 0, .from_tick = 1, .to_lane = 1, .to_tick = 1, .delta = 0},
+       {.from_lane = 1, .from_tick = 2, .to_lane = 0, .to_tick = 0, .delta = 1}}));
+  (void)serving.arena.mark(1);
+  auto* const block = static_cast<std::byte*>(serving.hit(128));
+  REQUIRE(serving.arena.allocate(64, 1, 0).served == Served::kHit);
+  SECTION("freed in time: handed out after its event") {
+    REQUIRE(serving.arena.free(block).found);
+    const Arena::Outcome next = serving.arena.allocate(64, 1, 0);
+    REQUIRE(next.pointer == block + 64);
+    CHECK(serving.device.hand_out(1, next.pointer, 64));
+  }
+  SECTION("still live") {
+    CHECK(serving.arena.allocate(64, 1, 0).pointer != block + 64);
+    CHECK(serving.arena.is_valid() == "");
+  }
+}
+
 TEST_CASE("A pool block that was freed on another lane waits for what is queued there",
           "[runtime][streams]") {
   test::SimulatedDevice device;
@@ -219,7 +241,30 @@ TEST_CASE("Without marks a plan is taken up and gets its memory while no graph i
   CHECK(device.calls(CallKind::kCommit) == commits);
   CHECK(allocator.stats().hits == 0);
   captures = 0;
+  while (allocator.stats().hits == 0 && requests < kMany) request(allocator);
+  REQUIRE(allocator.stats().hits == 1);
+
+  // Nor is anything given back at the end of the arena's first step, or in it.
+  captures = 1;
+  const std::uint64_t trims = device.calls(CallKind::kSynchronizeAll);
   for (int i = 0; i < 100; ++i) request(allocator);
-  CHECK(allocator.stats().hits > 0);
+  (void)allocator.free(allocator.allocate(kMiB, 3));
+  CHECK(device.calls(CallKind::kSynchronizeAll) == trims);
+  captures = 0;
+  (void)allocator.free(allocator.allocate(kMiB, 3));
+  CHECK(device.calls(CallKind::kSynchronizeAll) > trims);
   CHECK(allocator.is_valid() == "");
+}
+
+TEST_CASE("A range that goes for a larger one goes when work on it is done", "[arena][streams]") {
+  test::SimulatedDevice device({.maps_pages = false});
+  Arena arena(device, 64);
+  REQUIRE(arena.activate(test::look(kInTurn), false).ok());
+  (void)arena.mark(0);
+  void* const block = arena.allocate(64, 0, 0).pointer;
+  REQUIRE(block != nullptr);
+  device.hand_out(0, block, 64);
+  REQUIRE(arena.free(block).found);
+  REQUIRE(arena.activate(test::look(plan_of({sequence_of({{kMiB, 64, 1}})})), false).ok());
+  CHECK(device.violations().empty());
 }

@@ -1,0 +1,239 @@
+"""The mutants: for each rule of serving and of streams, pieces of source text whose loss a test must notice.
+
+The names of the rules are those of the notes on reliability; csrc/runtime/README.md has section 2 ("The rule") in full.
+"""
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True)
+class Mutant:
+    name: str
+    rule: str
+    what: str  # is removed or changed
+    file: str
+    old: str  # occurs exactly once in the file
+    new: str
+    tests: tuple  # (program, Catch2's filter), in this order until one fails
+
+
+RUNTIME, POOL, CUDA, CAPI = "berth_runtime_test", "berth_pool_test", "berth_cuda_test", "berth_capi_cuda_test"
+
+ARENA = ((RUNTIME, "[arena]~[divergence]"),)
+SERVING = ARENA + ((RUNTIME, "[runtime],[allocator]"), (CUDA, "[streams]"))
+LANES_OF_POOL = ((POOL, "[lanes]"),)
+BLOCKS_OF_POOL = ((RUNTIME, "[runtime]"), (POOL, "[lanes]"), (CUDA, "[streams]"))
+LANES_OF_GPU = ((CUDA, "[lanes],[events]"), (CUDA, "[streams]"))
+C_ABI = ((CAPI, "[capi]"),)
+
+HEADER, MEMORY = "csrc/runtime/arena.h", "csrc/runtime/arena.cc"
+SERVE, FREE, LEND = "csrc/runtime/arena_serve.cc", "csrc/runtime/arena_free.cc", "csrc/runtime/arena_lend.cc"
+ALLOCATOR, STEPS = "csrc/runtime/allocator.cc", "csrc/runtime/allocator_steps.cc"
+BLOCKS, PAGES = "csrc/pool/pool.cc", "csrc/pool/pages.cc"
+GPU, GPU_HEADER, EVENTS = "csrc/cuda/cuda_device.cc", "csrc/cuda/cuda_device.h", "csrc/cuda/event_pool.cc"
+ABI, PROCESS, NUMBERS = "csrc/capi/capi.cc", "csrc/capi/cuda_device_of_process.cc", "csrc/capi/stream_numbers.cc"
+
+# Rules without code that these tests could reach, and why.
+WITHOUT = {
+    "S3": "a start-up check of the hook for record_stream has no place: berth's own CUDA allocator implements recordStream() as a "
+          "virtual function that the compiler demands, and of PyTorch's pluggable allocator the C ABI sees no hook, set or not; "
+          "csrc/capi/README.md names the line that sets it",
+}
+
+# The condition of the fast path, part by part.
+FAST = "if (((cell.slot ^ PlanLookup::kNone) | entry.shared | attention_) != 0) [[unlikely]]"
+
+MUTANTS = (
+    # --- Section 2: a slot is handed out at its birth only if ...
+    Mutant("itself-fast", "2.1", "the fast path does not look whether the slot itself is live", HEADER,
+           FAST, "if ((entry.shared | attention_) != 0) [[unlikely]]", ARENA),
+    Mutant("itself-slow", "2.1", "the slow path does not look whether the slot itself is live", SERVE,
+           "if (cells_[entry.cell].slot != PlanLookup::kNone) return false;", "", ARENA),
+    Mutant("x-fast", "2.2", "the fast path does not look at what is off schedule", HEADER,
+           FAST, "if (((cell.slot ^ PlanLookup::kNone) | entry.shared) != 0) [[unlikely]]", ARENA),
+    Mutant("x-slow", "2.2", "the slow path does not look at what is off schedule", SERVE,
+           "if (strays_.find_touching(bytes)) return false;", "", ARENA),
+    Mutant("x-lent", "2.2", "bytes are lent that something off schedule has", LEND,
+           "auto taken = strays_.find_touching(bytes);", "std::optional<ByteRange> taken;", ARENA),
+    Mutant("x-jump", "2.2", "a jump does not rebuild what is off schedule", SERVE,
+           "  rebuild_strays(lane);\n}", "}", ARENA),
+    Mutant("x-new-plan", "2.2", "live blocks of the plan before are forgotten at a change of plan", MEMORY,
+           "    strays_.insert({entry.offset, entry.offset + rounded(entry.requested)},\n"
+           "                   Stray{PlanLookup::kNone, entry.requested, owner, cell.id, false});\n", "    (void)owner;\n", ARENA),
+    Mutant("x-left-branch", "2.2", "the slot that a branch leaves aside stays on schedule", SERVE,
+           "if (lane.next < lane.end) expire(lane.next);", "", ARENA),
+    Mutant("shared-fast", "2.3", "the fast path does not look whether the slot is shared", HEADER,
+           FAST, "if (((cell.slot ^ PlanLookup::kNone) | attention_) != 0) [[unlikely]]", ARENA),
+    Mutant("shared-slow", "2.3", "the slow path does not look at the live shared slots of other lanes", SERVE,
+           "if (entry.shared && live_shared_.find_touching(bytes)) return false;", "", ARENA),
+    Mutant("shared-noted", "2.3", "a shared slot that is handed out is not noted", SERVE,
+           "if (entry.shared) live_shared_.insert({entry.offset, entry.offset + size}, lane.plan_lane);", "", ARENA),
+    Mutant("pins", "2.4", "a slot is handed out whose bytes a captured graph pins", SERVE,
+           "if (pins_.find_touching(bytes)) return false;", "", ARENA),
+    Mutant("pins-lent", "2.4", "bytes are lent that a captured graph pins", LEND,
+           "if (!taken) taken = pins_.find_touching(bytes);", "", ARENA),
+    Mutant("guards", "2.4", "a slot is handed out without waiting for the guards on its bytes", SERVE,
+           "return wait_for_guards(lane.key, bytes, entry.shared != 0);", "return true;", ARENA),
+    Mutant("guards-lent", "2.4", "bytes are lent without waiting for the guards on them", LEND,
+           "!wait_for_guards(lane.key, *bytes, true) || ", "", ARENA),
+    Mutant("guards-fast", "2.4", "guards do not lead off the fast path", MEMORY,
+           "  attention_ = static_cast<std::uint32_t>(strays_.size() + pins_.size()) + guards +\n",
+           "  attention_ = static_cast<std::uint32_t>(strays_.size() + pins_.size()) +\n", ARENA),
+    Mutant("ends-walk", "ends", "the walk passes an end a tick late: ends as <", HEADER,
+           "      ++lane.position;\n      for (const std::uint32_t slot : lookup_->ends_at(lane.sequence, lane.position)) expire(slot);\n",
+           "      for (const std::uint32_t slot : lookup_->ends_at(lane.sequence, lane.position)) expire(slot);\n      ++lane.position;\n",
+           ARENA),
+    Mutant("ends-jump", "ends", "a jump takes a slot that ends at its target for one on schedule: ends as <", SERVE,
+           "return age < entry.length;", "return age <= entry.length;", ARENA),
+    Mutant("ends-circle", "ends", "the ends before the step's end are not passed", SERVE,
+           "      for (const PlanLookup::SlotIndex slot : lookup_->ends_at(sequence, tick)) expire(slot);\n", "", ARENA),
+    Mutant("ends-zero", "ends", "the ends at tick 0 are not passed", SERVE,
+           "  for (const PlanLookup::SlotIndex slot : lookup_->ends_at(root, 0)) expire(slot);\n", "", ARENA),
+
+    # --- Section 3: streams
+    Mutant("s1-arena", "S1", "the free of a planned block records nothing on the lanes that used it", FREE,
+           "for (const LaneKey lane : uses_[i].lanes) guarded &= guard(bytes, lane, false);", "", ARENA),
+    Mutant("s1-fast-free", "S1", "the fast free does not look for uses on other lanes", HEADER,
+           "if (lookup_ == nullptr || !uses_.empty()) [[unlikely]]", "if (lookup_ == nullptr) [[unlikely]]", SERVING),
+    Mutant("s1-pool", "S1", "the free of a pool block records nothing on the lanes that used it", ALLOCATOR,
+           "      lanes = std::move(uses->second);\n", "", BLOCKS_OF_POOL),
+    Mutant("s1-pool-waits", "S1", "a pool block that was used on another lane does not wait", ALLOCATOR,
+           "(freed_elsewhere || uses != pool_uses.end());", "freed_elsewhere;", BLOCKS_OF_POOL),
+    Mutant("s1-early", "S1", "a second event of a lane on the same bytes is dropped for the first", FREE,
+           "    device_.destroy(guard.event);\n    guard.event = event;\n    guard.waited.clear();\n",
+           "    device_.destroy(event);\n", ARENA),
+    Mutant("s1-waited", "S1", "lanes that waited for an event need not wait for its successor", FREE,
+           "    guard.waited.clear();\n", "", ARENA),
+    Mutant("s1-capi", "S1", "the C ABI does not pass a use on another stream on", ABI,
+           "  here.allocator().record_use(block, here.lane_of(stream));\n", "", C_ABI),
+    Mutant("s2-device", "S2", "the device uses a stream that is not PyTorch's and that nobody holds", GPU,
+           "stream_ = CudaStreamScope::held(lane);", "stream_ = gpu.stream_of(lane);", LANES_OF_GPU),
+    Mutant("s2-arena", "S2", "planned bytes without an event do not wait for a synchronisation", FREE,
+           "    strays_.insert(bytes, Stray{PlanLookup::kNone, freed.requested, owner, freed.id, true});\n", "", ARENA),
+    Mutant("s2-arena-poll", "S2", "a poll without a synchronisation gives such bytes back", FREE,
+           "  if (synchronized) {\n", "  {\n", ARENA),
+    Mutant("s2-pool", "S2", "pool bytes without an event do not wait for a synchronisation", ALLOCATOR,
+           "      for (const DeviceEvent recorded : events) device.destroy(recorded);\n      return false;\n", "      continue;\n",
+           BLOCKS_OF_POOL),
+    Mutant("s2-capi", "S2", "the C ABI names a stream that was forgotten to the device", NUMBERS,
+           "    streams_[n].key = key_when_gone(streams_[n].key);\n", "", C_ABI),
+    Mutant("s4-event", "S4", "the free of a shared slot records no event", FREE,
+           "  if (shared) guarded &= guard(bytes, owner, true);\n", "", ARENA),
+    Mutant("s4-wait", "S4", "a shared slot does not wait for what binds shared slots", SERVE,
+           "(guard.shared_only && !shared))", "guard.shared_only)", ARENA),
+    Mutant("s5-lent", "S5", "the free of what was lent, or of an earlier plan, records no event on its own lane", FREE,
+           "  if (unplanned) guarded &= guard(bytes, owner, false);\n", "", ARENA),
+    Mutant("s5-new-plan", "S5", "a new plan does not wait for what the lanes have queued on the arena", MEMORY,
+           "if (!guard({0, range_bytes_}, lane->key, false)) {", "if (false) {", ARENA),
+    Mutant("s5-pages", "S5", "pages of an idle arena are given back under queued work", MEMORY,
+           "  if (device_.properties().asynchronous && !device_.synchronize_all().ok()) return 0;\n", "", ARENA),
+    Mutant("s5-smaller", "S5", "a smaller plan gives pages back under queued work", MEMORY,
+           "(!device_.properties().asynchronous || device_.synchronize_all().ok())) {", "true) {", ARENA),
+    Mutant("s5-range", "S5", "the range goes for a larger one under queued work", MEMORY,
+           "    if (device_.properties().asynchronous && !device_.synchronize_all().ok())\n"
+           "      return {Status::Code::kFailed, \"synchronize\"};\n", "", ARENA),
+    Mutant("s5-moved", "S5", "a step that moves to another stream takes the bytes over as they are", SERVE,
+           "    if (taken_over) {\n", "    if (false) {\n", ARENA),
+    Mutant("s5-trim", "S5", "the pool gives pages back under queued work", PAGES,
+           "    if (!device.synchronize_all().ok()) return 0;\n", "", LANES_OF_POOL),
+    Mutant("s5-hole", "S5", "the pool takes another lane's hole without waiting for that lane", BLOCKS,
+           "const Status status = device.wait(mine.lane, event);", "const Status status;", LANES_OF_POOL),
+    Mutant("s5-neighbour", "S5", "holes of two lanes become one", BLOCKS,
+           "    if (with->owner != owner && with->owner != &nobody && owner != &nobody) return false;\n", "", LANES_OF_POOL),
+    Mutant("s6-arena", "S6", "the free of a planned block on another stream leaves no guard", FREE,
+           "if (freeing && *freeing != owner) guarded &= guard(bytes, *freeing, false);", "(void)freeing;", ARENA),
+    Mutant("s6-pool", "S6", "the free of a pool block on another stream records nothing there", ALLOCATOR,
+           "    if (freed_elsewhere) lanes.push_back(*freeing);\n", "", BLOCKS_OF_POOL),
+    Mutant("s6-capi", "S6", "the C ABI does not say on which stream a block is freed", ABI,
+           "switch (here->allocator().free(block, here->lane_of(stream))) {", "switch (here->allocator().free(block)) {", C_ABI),
+    Mutant("s7-let-go", "S7", "a pool block is free before the events that were recorded for it", ALLOCATOR,
+           "  pool.let_go(block, std::move(events));\n  return true;\n",
+           "  for (const DeviceEvent event : events) device.destroy(event);\n  pool.let_go(block, {});\n  return true;\n", BLOCKS_OF_POOL),
+    Mutant("s7-held", "S7", "a block whose events cannot be recorded now is let go all the same", ALLOCATOR,
+           "    if (wait_for_uses(block, held.back().lanes)) held.pop_back();\n",
+           "    if (!wait_for_uses(block, held.back().lanes)) pool.let_go(block, {});\n    held.pop_back();\n", BLOCKS_OF_POOL),
+    Mutant("s7-complete", "S7", "a waiting block becomes a hole though its event is not complete", BLOCKS,
+           "if (!device.query(events.back(), &complete).ok() || !complete) break;", "if (!device.query(events.back(), &complete).ok()) break;",
+           LANES_OF_POOL),
+    Mutant("s7-guard", "S7", "a guard goes though its event is not complete", FREE,
+           "    if (complete) device_.destroy(guard.event);\n    return complete;\n",
+           "    device_.destroy(guard.event);\n    return true;\n", ARENA),
+    Mutant("s8-handles", "S8", "the two handles of the legacy default stream are two lanes", GPU_HEADER,
+           "return handle < 2 ? 0 : thread_lane();", "return handle < 2 ? handle : thread_lane();", LANES_OF_GPU),
+    Mutant("s8-foreign", "S8", "the legacy default stream of a foreign program is a foreign stream", GPU,
+           "if (!foreign || reinterpret_cast<LaneKey>(stream) <= 2) return lane_of(stream);", "if (!foreign) return lane_of(stream);",
+           LANES_OF_GPU),
+    Mutant("s8-capi", "S8", "the C ABI numbers the two handles of the legacy default stream apart",
+           PROCESS, "if (handle <= 2) handle = ", "if (handle == 2) handle = ", C_ABI),
+    Mutant("s8-edge", "S8", "the legacy default stream needs no event of another lane: its implicit wait is an edge", SERVE,
+           "if (guard.source == key || ", "if (guard.source == key || key == 0 || ", ARENA),
+    Mutant("s9-thread", "S9", "the per-thread default stream is one lane for all threads", GPU,
+           "thread_local const LaneKey lane = next.fetch_add(1)", "static const LaneKey lane = next.fetch_add(1)", LANES_OF_GPU),
+    Mutant("s9-other-thread", "S9", "the handle of another thread's default stream is used", GPU,
+           "if (lane != lane_of(cudaStreamPerThread)) {", "if (false) {", LANES_OF_GPU),
+    Mutant("s9-capi", "S9", "the C ABI takes the per-thread default streams of all threads for one lane", PROCESS,
+           "if (handle <= 2) handle = ", "if (handle <= 1) handle = ", C_ABI),
+    Mutant("s10-id", "S10", "a foreign stream is keyed by its handle", GPU,
+           "  if (!calls_.cudaStreamGetId(stream, &id).ok()) {\n", "  id = reinterpret_cast<LaneKey>(stream);\n  if (id == 0) {\n",
+           LANES_OF_GPU),
+    Mutant("s10-capi", "S10", "the C ABI does not forget a stream that is destroyed", NUMBERS,
+           "    streams_[n].gone = true;\n", "", C_ABI),
+    Mutant("s11-events", "S11", "an event is made on whatever device is current", EVENTS,
+           "  const CudaCurrentDevice current(calls_, primary_);\n  if (!current.status().ok()) return current.status();\n", "",
+           LANES_OF_GPU),
+    Mutant("s12-mark", "S12", "guards are not polled at marks", SERVE,
+           "  if (!lookup_) return false;\n  poll_guards();\n", "  if (!lookup_) return false;\n", ARENA),
+    Mutant("s12-path", "S12", "guards are polled at each request", SERVE,
+           "  if (guards_.empty()) return true;\n", "  poll_guards();\n  if (guards_.empty()) return true;\n", ARENA),
+    Mutant("s12-growth", "S12", "the pool grows without asking for events", BLOCKS,
+           "if (device.capturing(mine.lane, &capturing).ok() && !capturing && process_events() != 0)", "if (capturing)", LANES_OF_POOL),
+    Mutant("s13-search", "S13", "an exhausted pool gives memory back and waits while a graph is captured", ALLOCATOR,
+           "  if (captured()) return nullptr;\n", "", BLOCKS_OF_POOL),
+    Mutant("s13-step", "S13", "a step ends while a graph is captured", STEPS,
+           "  if (captured()) return;  // no event may be asked, no memory given back\n", "", BLOCKS_OF_POOL),
+    Mutant("s13-trim", "S13", "memory is given back while a graph is captured", ALLOCATOR,
+           "  if (state.captured()) return 0;\n  if (!state.held.empty()", "  if (!state.held.empty()", BLOCKS_OF_POOL),
+    Mutant("s13-retire", "S13", "the arena is given back while a graph is captured", ALLOCATOR,
+           "  if (state_->captured()) return 0;\n", "", BLOCKS_OF_POOL),
+    Mutant("s13-events", "S13", "events are asked while a graph is captured", ALLOCATOR,
+           "  if (state_->captured()) return;\n", "", BLOCKS_OF_POOL),
+    Mutant("s13-commit", "S13", "without marks an arena takes its memory while a graph is captured", ALLOCATOR,
+           "if (arena.commit_due() && !captured())", "if (arena.commit_due())", BLOCKS_OF_POOL),
+    Mutant("s13-adopt", "S13", "without marks a plan is taken up while a graph is captured", ALLOCATOR,
+           "if (counters.steps == 0 && !captured() && planner.ready())", "if (counters.steps == 0 && planner.ready())", BLOCKS_OF_POOL),
+    Mutant("s13-settle", "S13", "the arena's first step ends while a graph is captured", STEPS,
+           "  if (captured()) return;\n  settled_at = 0;\n", "  settled_at = 0;\n", BLOCKS_OF_POOL),
+    Mutant("s13-first-step", "S13", "pages of the step before are given back while a graph is captured", ALLOCATOR,
+           "if (settled_at != 0 && !captured()) [[unlikely]]", "if (settled_at != 0) [[unlikely]]", BLOCKS_OF_POOL),
+    Mutant("s13-thrift", "S13", "pages are moved to where they are needed while a graph is captured", ALLOCATOR,
+           "  if (captured()) pool.set_thrift(0);", "", BLOCKS_OF_POOL),
+    Mutant("s13-poll", "S13", "a guard of a lane that is captured is asked", FREE,
+           "if (!complete && (!device_.capturing(guard.source, &capturing).ok() || capturing)) return false;", "", ARENA),
+    Mutant("s13-record", "S13", "the free of a planned block records an event in a capture", FREE,
+           "  if (capturing) return false;\n", "", ARENA),
+    Mutant("s13-deferred", "S13", "the free of a pool block records an event in a capture", ALLOCATOR,
+           "    if (capturing) return false;\n  }\n  std::vector<DeviceEvent> events;", "  }\n  std::vector<DeviceEvent> events;",
+           BLOCKS_OF_POOL),
+    Mutant("s13-pool", "S13", "the pool asks for events while its lane is captured", BLOCKS,
+           "if (device.capturing(mine.lane, &capturing).ok() && !capturing && process_events() != 0)",
+           "if (device.capturing(mine.lane, &capturing).ok() && process_events() != 0)", LANES_OF_POOL),
+    Mutant("s13-aside", "S13", "a query of the device voids another thread's capture", GPU,
+           "  const CudaCaptureAside aside(calls_);\n  if (!aside.status().ok()) return aside.status();\n"
+           "  const Status status = calls_.cudaEventQuery(handle_of(event));\n",
+           "  const Status status = calls_.cudaEventQuery(handle_of(event));\n", ((CUDA, "[capture]"),)),
+    Mutant("s14-arena", "S14", "a capturing lane waits for a guard", SERVE,
+           "    if (capturing) return false;  // waiting for outside work voids a capture\n", "", ARENA),
+    Mutant("s14-pool", "S14", "a capturing lane takes another lane's hole", BLOCKS,
+           "  if (!device.capturing(mine.lane, &capturing).ok() || capturing) return nullptr;\n", "", LANES_OF_POOL),
+    Mutant("s14-source", "S14", "a lane takes the hole of one that is captured", BLOCKS,
+           "    if (!device.capturing(lane, &capturing).ok() || capturing) continue;\n", "", LANES_OF_POOL),
+    Mutant("s15-retire", "S15", "an arena is given back whose bytes a graph pins", MEMORY,
+           " || !pins_.empty()) return 0;", ") return 0;", ARENA),
+    Mutant("s15-smaller", "S15", "a smaller plan gives pages back that a graph pins", MEMORY,
+           "      !pins_.find_touching({wanted, committed_}) &&\n", "", ARENA),
+    Mutant("s15-fast", "S15", "pins do not lead off the fast path", MEMORY,
+           "  attention_ = static_cast<std::uint32_t>(strays_.size() + pins_.size()) + guards +\n",
+           "  attention_ = static_cast<std::uint32_t>(strays_.size()) + guards +\n", ARENA),
+    Mutant("s15-unpin", "S15", "bytes stay pinned when their graph has gone", FREE,
+           "  pins_.erase(range.first);\n", "  (void)range;\n", ARENA),
+)
