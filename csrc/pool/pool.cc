@@ -180,7 +180,7 @@ PoolBlock* Pool::State::allocate(Bytes asked, LaneKey lane, Mobility mobility) n
   }
   if (hole == nullptr) hole = find_hole_slowly(end, *mine, size, &fresh);
   if (hole == nullptr) return nullptr;
-  Chunk* const block = cut(hole, size);
+  Chunk* const block = cut(hole, options.splits ? size : hole->size);
   if (fresh && block != hole && mine != &nobody) {
     disown(hole);
     add_hole(hole);

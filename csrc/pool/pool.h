@@ -43,6 +43,8 @@ struct PoolOptions {
   Bytes resident_growth_bytes = Bytes{32} << 20;
   // The most that the pool may have committed. 0: what the device has.
   Bytes limit_bytes = 0;
+  // Whether a block leaves the rest of its hole to others. Else it takes the whole of it.
+  bool splits = true;
   // Hears of each waiting block whose events are complete, when its bytes become a hole. Must not
   // throw or call the pool.
   std::function<void(const PoolBlock&)> completed = {};

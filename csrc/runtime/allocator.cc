@@ -51,7 +51,8 @@ PoolOptions Allocator::State::pool_options() {
   PoolOptions result{.alignment = options.alignment,
                      .range_bytes = options.range_bytes,
                      .growth_bytes = options.growth_bytes,
-                     .resident_growth_bytes = options.resident_growth_bytes};
+                     .resident_growth_bytes = options.resident_growth_bytes,
+                     .splits = options.splits};
   if (BlockListener* const listener = options.listener) {
     result.completed = [listener](const PoolBlock& block) {
       listener->completed({block.pointer, block.requested, block.size, block.lane});

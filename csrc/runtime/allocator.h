@@ -58,6 +58,7 @@ class Allocator {
     Bytes growth_bytes = Bytes{64} << 10;
     Bytes resident_growth_bytes = Bytes{32} << 20;
     Bytes range_bytes = 0;  // of addresses of the pool; see PoolOptions
+    bool splits = true;     // see PoolOptions
     // Whether a request that finds no memory gives back the pool's free pages to have others. Not
     // where captured graphs use them: a replay comes back to them without asking.
     bool trims_when_exhausted = true;

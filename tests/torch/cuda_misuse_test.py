@@ -310,6 +310,12 @@ class Processes(unittest.TestCase):
         self.assertEqual(len(warnings), 1, errors)
         self.assertIn("max_split_size_mb, garbage_collection_threshold", warnings[0])
 
+    def test_a_setting_that_comes_later_is_heard_of(self):
+        _, errors = child(__file__, "set_later")
+        warnings = warnings_in(errors)
+        self.assertEqual(len(warnings), 1, errors)
+        self.assertIn("graph_capture_record_stream_reuse", warnings[0])
+
     def test_what_is_honoured_is_no_warning(self):
         settings = "expandable_segments:True,roundup_power2_divisions:4,per_process_memory_fraction:0.5"
         _, errors = child(__file__, "run_steps", 3, 1, PYTORCH_ALLOC_CONF=settings)
@@ -323,6 +329,15 @@ def run_steps(count, devices):
     for device in range(int(devices)):
         steps(device, int(count))
     print(json.dumps([berth_stats(device) for device in range(int(devices))]))
+
+
+def set_later():
+    empty(MIB)
+    torch._C._accelerator_setAllocatorSettings("graph_capture_record_stream_reuse:True")
+    for _ in range(2):
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            empty(MIB)
 
 
 def run_in_the_rest(left):

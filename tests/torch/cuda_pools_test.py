@@ -94,6 +94,24 @@ class MemPools(CudaCase):
         torch.cuda.empty_cache()
         self.assertEqual(torch.cuda.memory_reserved(), reserved)
 
+    def test_a_pool_that_is_left_unsplit_has_a_block_a_segment(self):
+        pools = {False: torch.cuda.MemPool(), True: torch.cuda.MemPool(no_split=True)}
+        kept = []
+        for _ in range(2):
+            for pool in pools.values():
+                with torch.cuda.use_mem_pool(pool):
+                    kept.append(empty(4 * MIB))
+        segments = pools[True].snapshot()
+        self.assertEqual([len(segment["blocks"]) for segment in segments], [1, 1])
+        self.assertGreater(len(segments), len(pools[False].snapshot()))
+        where = {tensor.data_ptr() for tensor in kept}
+        del kept[1]
+        with torch.cuda.use_mem_pool(pools[True]):
+            kept.append(empty(3 * MIB))  # all of a segment that came free
+        self.assertIn(kept[-1].data_ptr(), where)
+        self.assertEqual([len(segment["blocks"]) for segment in pools[True].snapshot()], [1, 1])
+        kept.clear()
+
     def test_a_tensor_outlives_its_pool(self):
         reserved = torch.cuda.memory_reserved()
         pool = torch.cuda.MemPool()

@@ -429,7 +429,9 @@ void CudaAllocator::setUseOnOOM(c10::DeviceIndex device, c10::MempoolId_t pool, 
   gpu(device).set_use_on_oom(pool, use_on_oom);
 }
 
-void CudaAllocator::setNoSplit(c10::DeviceIndex, c10::MempoolId_t) {}
+void CudaAllocator::setNoSplit(c10::DeviceIndex device, c10::MempoolId_t pool) {
+  gpu(device).set_no_split(pool);
+}
 
 bool CudaAllocator::checkPoolLiveAllocations(c10::DeviceIndex device, c10::MempoolId_t pool,
                                              const std::unordered_set<void*>& expected) {

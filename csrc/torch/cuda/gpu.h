@@ -86,6 +86,8 @@ class Gpu final : PoolEvents {
   void release_pool(c10::MempoolId_t pool);
   [[nodiscard]] int pool_uses(c10::MempoolId_t pool);
   void set_use_on_oom(c10::MempoolId_t pool, bool on);
+  // One block a segment from now on, for a pool that has had no memory yet.
+  void set_no_split(c10::MempoolId_t pool);
   [[nodiscard]] bool pool_blocks_are(c10::MempoolId_t pool,
                                      const std::unordered_set<void*>& expected);
   [[nodiscard]] std::shared_ptr<c10::cuda::CUDACachingAllocator::AllocatorState> pool_state(

@@ -1,9 +1,13 @@
 #include "csrc/torch/cuda/gpu.h"
 #include "csrc/torch/cuda/newer_libtorch.h"
 
+#include <berth/warnings.h>
+
+#include <c10/cuda/CUDAAllocatorConfig.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
+#include <atomic>
 #include <utility>
 
 // Private pools of one GPU: memory of CUDA graphs and of torch.cuda.MemPool.
@@ -35,6 +39,20 @@ std::vector<PoolState::Block> live_blocks(const Allocator& allocator) {
 }
 
 }  // namespace
+
+void Gpu::set_no_split(c10::MempoolId_t id) {
+  const PoolPointer now = find_pool(id);
+  TORCH_CHECK(now != nullptr, "berth: there is no such memory pool to be left unsplit");
+  if (now->whole_segments) return;
+  TORCH_CHECK(now->allocator().stats().pool_reserved_peak == 0,
+              "berth: a memory pool that has had memory cannot be left unsplit from now on");
+  auto pool = std::make_shared<PrivatePool>(id, meter_, options(config_, false),
+                                            static_cast<PoolEvents&>(*this), now->source, true);
+  pool->uses = now->uses.load();
+  pool->use_on_oom = now->use_on_oom.load();
+  const std::lock_guard lock(pools_mutex_);
+  pools_[id] = std::move(pool);
+}
 
 Gpu::PoolPointer Gpu::find_pool(c10::MempoolId_t id) {
   const std::lock_guard lock(pools_mutex_);
@@ -94,6 +112,12 @@ void Gpu::create_or_use_pool(c10::MempoolId_t id, PrivatePool::Source source) {
 }
 
 void Gpu::begin_pool(c10::MempoolId_t id, Filter filter) {
+  static std::atomic<bool> warned{false};
+  using Settings = c10::cuda::CUDACachingAllocator::CUDAAllocatorConfig;
+  if (Settings::graph_capture_record_stream_reuse() && !warned.exchange(true))
+    warn("settings-ignored",
+         "PYTORCH_ALLOC_CONF asks for graph_capture_record_stream_reuse, which berth's CUDA "
+         "allocator does not have: what other streams used comes back after the capture");
   // If a capture begins now it is this stream's, which then must be known (StreamLanes).
   (void)lanes_.lane_of(c10::cuda::getCurrentCUDAStream(static_cast<c10::DeviceIndex>(index_)));
   create_or_use_pool(id);

@@ -1,5 +1,6 @@
 #include "csrc/torch/cuda/private_pool.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace berth::torch {
@@ -48,15 +49,48 @@ class SourceDevice final : public ForwardingDevice {
   DeviceProperties properties_;
 };
 
+// The GPU, a mapping a segment.
+class SegmentDevice final : public ForwardingDevice {
+ public:
+  explicit SegmentDevice(Device& device)
+      : ForwardingDevice(device), properties_(device.properties()) {
+    properties_.maps_pages = false;
+  }
+
+  [[nodiscard]] const DeviceProperties& properties() const noexcept override { return properties_; }
+  Status reserve(Bytes size, Bytes alignment, void** base) noexcept override {
+    Status status = device_.reserve(size, std::max(alignment, properties_.page_bytes), base);
+    if (!status.ok() || !device_.properties().maps_pages) return status;
+    status = device_.commit(*base, size, Residency::kResident);
+    if (!status.ok()) (void)device_.release(std::exchange(*base, nullptr), size);
+    return status;
+  }
+  Status commit(void*, Bytes, Residency) noexcept override { return {}; }
+  Status decommit(void*, Bytes) noexcept override {
+    return {Status::Code::kUnsupported, "decommit"};
+  }
+
+ private:
+  DeviceProperties properties_;
+};
+
+std::unique_ptr<Device> segments_of(MeteredDevice& device, const PrivatePool::Source& source,
+                                    bool whole) {
+  if (source != nullptr) return std::make_unique<SourceDevice>(device, source);
+  return whole ? std::make_unique<SegmentDevice>(device) : nullptr;
+}
+
 }  // namespace
 
 PrivatePool::PrivatePool(c10::MempoolId_t pool_id, MeteredDevice& device,
-                         Allocator::Options options, PoolEvents& events, Source source)
+                         Allocator::Options options, PoolEvents& events, Source the_source,
+                         bool whole)
     : id(pool_id),
+      source(std::move(the_source)),
+      whole_segments(whole),
       events_(events),
-      source_device_(source == nullptr ? nullptr
-                                       : std::make_unique<SourceDevice>(device, std::move(source))),
-      meter_(source_device_ == nullptr ? device : *source_device_, this),
+      segments_(segments_of(device, source, whole)),
+      meter_(segments_ == nullptr ? device : *segments_, this),
       allocator_(meter_, with_listener(std::move(options))) {}
 
 }  // namespace berth::torch

@@ -28,13 +28,14 @@ class PoolEvents {
 // others are what CUDA graphs and torch.cuda.MemPool ask for, and never touch the plan's arena.
 //
 // Its allocator shares the GPU's lock. A pool with a source takes its memory from that allocator
-// (ncclMemAlloc and the like), one segment at a time; it counts as the GPU's all the same.
+// (ncclMemAlloc and the like), one segment at a time; it counts as the GPU's all the same. One of
+// whole segments (MemPool's no_split) has one block in each.
 class PrivatePool final : BlockListener, MeteredDevice::Watcher {
  public:
   using Source = std::shared_ptr<c10::cuda::CUDACachingAllocator::CUDAAllocator>;
 
   PrivatePool(c10::MempoolId_t pool_id, MeteredDevice& device, Allocator::Options options,
-              PoolEvents& events, Source source = nullptr);
+              PoolEvents& events, Source source = nullptr, bool whole_segments = false);
 
   [[nodiscard]] Allocator& allocator() noexcept { return allocator_; }
   [[nodiscard]] const Allocator& allocator() const noexcept { return allocator_; }
@@ -42,6 +43,8 @@ class PrivatePool final : BlockListener, MeteredDevice::Watcher {
   [[nodiscard]] bool maps_pages() const noexcept { return meter_.properties().maps_pages; }
 
   const c10::MempoolId_t id;
+  const Source source;
+  const bool whole_segments;
   std::atomic<int> uses{1};
   std::atomic<bool> use_on_oom{false};
 
@@ -59,11 +62,12 @@ class PrivatePool final : BlockListener, MeteredDevice::Watcher {
   }
   [[nodiscard]] Allocator::Options with_listener(Allocator::Options options) noexcept {
     options.listener = this;
+    options.splits = !whole_segments;
     return options;
   }
 
   PoolEvents& events_;
-  std::unique_ptr<Device> source_device_;
+  const std::unique_ptr<Device> segments_;  // where memory does not come as pages of a range
   MeteredDevice meter_;
   Allocator allocator_;
 };
