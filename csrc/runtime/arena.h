@@ -287,7 +287,9 @@ class Arena {
   bool ensure_pages(ByteRange bytes) noexcept;
   bool may_have(const Lane& lane, const PlanLookup::Entry& entry, Bytes size);
   Outcome lend(Lane& lane, const PlanLookup::Entry& wanted, Bytes requested, std::uint64_t id);
-  [[nodiscard]] std::optional<ByteRange> unused_in(ByteRange gap, Bytes size) const;
+  Outcome lend_idle(const Lane& lane, Bytes requested, std::uint64_t id, Outcome miss);
+  [[nodiscard]] std::optional<ByteRange> unused_in(ByteRange gap, Bytes size,
+                                                   std::size_t most_tries) const;
   [[nodiscard]] bool find_gaps(const Lane& lane, const PlanLookup::Entry& wanted);
   bool wait_for_guards(LaneKey key, ByteRange bytes, bool shared);
   Freed free_slowly(Bytes offset, std::optional<LaneKey> freeing) noexcept;
@@ -332,6 +334,7 @@ class Arena {
 
   IntervalMap<Stray> strays_;
   Gaps gaps_;
+  bool all_astray_ = false;  // the plan's only lane rests, and every live block is in strays_
   IntervalMap<std::uint32_t>
       live_shared_;  // live shared slots, by offset: the plan lane that has them
   IntervalMap<int> pins_;

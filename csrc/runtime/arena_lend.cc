@@ -10,6 +10,10 @@ namespace {
 
 // Gaps, and blocks within one, that a request looks at.
 constexpr std::size_t kMostTries = 64;
+// Blocks that a request of a lane that rests looks at; smaller ones go to the pool, where they cost
+// little memory.
+constexpr std::size_t kMostTriesIdle = 256;
+constexpr Bytes kLeastIdle = Bytes{1} << 20;
 
 }  // namespace
 
@@ -31,7 +35,7 @@ Arena::Outcome Arena::lend(Lane& lane, const PlanLookup::Entry& wanted, Bytes re
     std::size_t tries = 0;
     for (const ByteRange gap : gaps_.ranges) {
       if (gap.size() < size || ++tries > kMostTries) break;
-      const std::optional<ByteRange> bytes = unused_in(gap, size);
+      const std::optional<ByteRange> bytes = unused_in(gap, size, kMostTries);
       if (!bytes || !wait_for_guards(lane.key, *bytes, true) || !ensure_pages(*bytes)) continue;
       strays_.reserve(strays_.size() + cells_.size() + 1);  // every cell may still become one
       strays_.insert(*bytes, Stray{PlanLookup::kNone, requested, lane.key, id, false});
@@ -45,10 +49,38 @@ Arena::Outcome Arena::lend(Lane& lane, const PlanLookup::Entry& wanted, Bytes re
   return miss;
 }
 
+// A step of another kind (an evaluation, another batch) would need its memory beside an arena that
+// lies idle. While the plan's only lane rests no slot is handed out, so all bytes serve that are
+// not live now, whatever the plan wants them for; slots that come to want them miss until they are
+// freed.
+//
+// Sound by the rule: all that is live here is off schedule from now on, and what is lent is, too.
+Arena::Outcome Arena::lend_idle(const Lane& lane, Bytes requested, std::uint64_t id, Outcome miss) {
+  const Bytes size = rounded(requested);
+  if (requested < kLeastIdle || !lane.entered || dormant_ || filling_ ||
+      lookup_->plan().lane_keys.size() != 1 || size > committed_)
+    return miss;
+  try {
+    strays_.reserve(strays_.size() + cells_.size() + 1);  // every cell may still become one
+    if (!std::exchange(all_astray_, true)) {
+      for (PlanLookup::CellIndex index = 0; index < cells_.size(); ++index) make_stray(index);
+    }
+    const Bytes last = std::min(committed_, lookup_->plan().arena_bytes);
+    const std::optional<ByteRange> bytes = unused_in({0, last}, size, kMostTriesIdle);
+    if (!bytes || !wait_for_guards(lane.key, *bytes, true)) return miss;
+    strays_.insert(*bytes, Stray{PlanLookup::kNone, requested, lane.key, id, false});
+    ++attention_;
+    note_handed_out(size, requested);
+    return {Served::kLent, base_ + bytes->first, size, false};
+  } catch (const std::bad_alloc&) {
+    return miss;
+  }
+}
+
 // The first bytes of a gap that nothing off schedule and no captured graph has.
-std::optional<ByteRange> Arena::unused_in(ByteRange gap, Bytes size) const {
+std::optional<ByteRange> Arena::unused_in(ByteRange gap, Bytes size, std::size_t most_tries) const {
   ByteRange bytes{gap.first, gap.first + size};
-  for (std::size_t tries = 0; bytes.last <= gap.last && tries < kMostTries; ++tries) {
+  for (std::size_t tries = 0; bytes.last <= gap.last && tries < most_tries; ++tries) {
     auto taken = strays_.find_touching(bytes);
     if (!taken) taken = pins_.find_touching(bytes);
     if (!taken) return bytes;

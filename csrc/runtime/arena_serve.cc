@@ -50,6 +50,7 @@ void Arena::rest_lane(Lane& lane, std::uint32_t run_needed) noexcept {
   lane.mode = Lane::Mode::kResting;
   lane.seen = 0;
   lane.run = 0;
+  all_astray_ = false;
   lane.run_needed = std::max<std::uint32_t>(run_needed, PlanLookup::kWindow);
   if (fast_lane_ == &lane) fast_lane_ = nullptr;
 }
@@ -175,6 +176,8 @@ Arena::Outcome Arena::allocate_slowly(Bytes requested, LaneKey key, std::uint64_
       outcome = allocate_resting(lane, requested, id);
       break;
   }
+  if (lane.mode == Lane::Mode::kResting && outcome.served == Served::kMissSize)
+    outcome = lend_idle(lane, requested, id, outcome);
   select(lane);
   return outcome;
 }

@@ -156,6 +156,35 @@ TEST_CASE("Bytes that were lent are not handed out while they are kept", "[arena
   for (void* pointer : {b, lent, d}) REQUIRE(serving.free(pointer));
 }
 
+// Large enough to be lent where the plan rests.
+constexpr Bytes kLarge = Bytes{1} << 20;
+
+TEST_CASE("A step of another kind has the idle arena for its large requests", "[arena]") {
+  // Kept from the step before; then slots that the other step never asks for.
+  HostServing serving(plan_of({sequence_of(
+      {{0, kLarge, 3}, {kLarge, 2 * kLarge, 1}, {3 * kLarge, 64, 1}, {kLarge, 2 * kLarge, 1}})}));
+  void* const kept = serving.hit(kLarge);
+  std::vector<void*> lent;
+  Bytes odd = 3 * kLarge / 2;
+  for (int i = 0; i < 200 && lent.size() < 1; ++i) {  // until the lane is lost
+    const Arena::Outcome outcome = serving.arena.allocate(odd, 0, 0);
+    REQUIRE(serving.arena.is_valid() == "");
+    if (outcome.served == Served::kLent) lent.push_back(outcome.pointer);
+  }
+  REQUIRE(lent.size() == 1);
+  REQUIRE(apart(kept, lent[0]) >= static_cast<std::ptrdiff_t>(kLarge));
+  REQUIRE(serving.miss(2 * kLarge) == Served::kMissSize);  // no room beside the two
+  REQUIRE(serving.miss(100) == Served::kMissSize);         // small ones go to the pool
+  // The plan's own step again: slots on lent bytes miss until they are free.
+  REQUIRE(serving.free(kept));
+  serving.arena.mark(0);
+  REQUIRE(serving.hit(kLarge) == kept);
+  REQUIRE(serving.miss(2 * kLarge) == Served::kMissBusy);
+  REQUIRE(serving.free(lent[0]));
+  REQUIRE(serving.hit(64) != nullptr);
+  REQUIRE(serving.hit(2 * kLarge) == lent[0]);
+}
+
 TEST_CASE("Frees of what is not live are found", "[arena]") {
   HostServing serving(kThreeOnOne);
   auto* a = static_cast<std::byte*>(serving.hit(64));
