@@ -6,6 +6,7 @@
 #include "tests/catch.h"
 #include "tests/support/random_plan.h"
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <random>
@@ -96,6 +97,75 @@ TEST_CASE(
   REQUIRE(lent > 1000);
   REQUIRE(busy > 1000);
   REQUIRE(sizes > 100);
+}
+
+TEST_CASE("No two live blocks share a byte where steps of another kind come in between",
+          "[arena][property]") {
+  constexpr Bytes kScale = Bytes{1} << 14;  // so that the idle arena is lent
+  std::uint64_t hits = 0, lent = 0, lent_idle = 0;
+  for (unsigned seed = 1; seed <= 60; ++seed) {
+    CAPTURE(seed);
+    std::mt19937 random(seed);
+    const std::uint32_t count = seed % 5 == 0 ? 300 : 60;
+    const auto make_plan = [&] {
+      Plan plan = test::random_plan(count, 8, random);
+      plan.arena_bytes = 0;
+      for (Slot& slot : plan.sequences[0].slots) {
+        slot.offset *= kScale;
+        slot.requested *= kScale;
+        slot.size = slot.requested;
+        plan.arena_bytes = std::max(plan.arena_bytes, slot.offset + slot.size);
+      }
+      REQUIRE(verify(plan) == std::nullopt);
+      return plan;
+    };
+    Plan plan = make_plan();
+    const auto device = make_host_device(Bytes{1} << 40);
+    Arena arena(*device, 64);
+    REQUIRE(arena.activate(std::make_shared<const PlanLookup>(plan), false).ok());
+    arena.mark(0);
+    Ledger ledger;
+    std::multimap<std::uint64_t, void*> held;
+    std::uint32_t next = 0, other = 0;  // requests of another kind that are still to come
+    for (std::uint64_t now = 0; now < 3000; ++now) {
+      while (!held.empty() && held.begin()->first <= now) {
+        void* pointer = held.begin()->second;
+        REQUIRE(arena.free(pointer).found);
+        ledger.remove(pointer);
+        held.erase(held.begin());
+      }
+      if (next == 0 && other == 0 && random() % 4 == 0) other = 40 + random() % 100;
+      if (random() % 1000 == 0) {
+        plan = make_plan();
+        REQUIRE(arena.activate(std::make_shared<const PlanLookup>(plan), false).ok());
+        arena.mark(0);
+        next = 0;
+      }
+      const bool of_plan = other == 0;
+      const Slot& slot = plan.sequences[0].slots[next];
+      const Bytes size = of_plan ? slot.requested : (1 + random() % 600) * kScale;
+      const std::uint32_t length = of_plan ? slot.length : 1 + random() % 30;
+      const Arena::Outcome outcome = arena.allocate(size, 0, now + 1);
+      hits += outcome.served == Served::kHit;
+      lent += outcome.served == Served::kLent;
+      lent_idle += !of_plan && outcome.served == Served::kLent;
+      if (outcome.pointer != nullptr) {
+        REQUIRE(ledger.add(outcome.pointer, outcome.size));
+        const std::uint64_t overstay = random() % 20 == 0 ? random() % 100 : 0;
+        held.emplace(now + length + overstay, outcome.pointer);
+      }
+      if (now % 20 == 0) REQUIRE(arena.is_valid() == "");
+      if (of_plan) {
+        next = (next + 1) % count;
+        if (next == 0 && random() % 10 != 0) arena.mark(0);
+      } else if (--other == 0 && random() % 4 != 0) {
+        arena.mark(0);
+      }
+    }
+  }
+  REQUIRE(hits > 20000);
+  REQUIRE(lent > 1000);
+  REQUIRE(lent_idle > 1000);
 }
 
 TEST_CASE("One inserted or removed or resized or swapped request costs a handful of misses",
