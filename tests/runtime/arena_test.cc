@@ -185,6 +185,27 @@ TEST_CASE("A step of another kind has the idle arena for its large requests", "[
   REQUIRE(serving.hit(2 * kLarge) == lent[0]);
 }
 
+TEST_CASE("An idle arena's bytes are lent after the other streams that used them", "[arena]") {
+  test::SimulatedDevice device;
+  Serving serving(
+      plan_of({sequence_of({{0, kLarge, 1}, {kLarge, kLarge, 1}, {2 * kLarge, 64, 1}})}), device);
+  void* const used = serving.hit(kLarge);
+  serving.arena.record_use(used, 7);
+  device.touch(7, used, kLarge);
+  REQUIRE(serving.free(used));
+  for (int i = 0; i < 200; ++i) {  // until the lane is lost
+    const Arena::Outcome outcome = serving.arena.allocate(kLarge + 64, 0, 0);
+    if (outcome.served != Served::kLent) continue;
+    REQUIRE(outcome.pointer == used);
+    device.hand_out(0, outcome.pointer, outcome.size);
+    REQUIRE(device.calls(test::CallKind::kWait) == 1);
+    REQUIRE(device.violations().empty());
+    REQUIRE(serving.free(outcome.pointer));
+    return;
+  }
+  FAIL("nothing was lent");
+}
+
 TEST_CASE("Frees of what is not live are found", "[arena]") {
   HostServing serving(kThreeOnOne);
   auto* a = static_cast<std::byte*>(serving.hit(64));
