@@ -30,7 +30,7 @@ enum class Served : std::uint8_t {
 // A slot is handed out at its birth only if (1) it is not live itself, (2) nothing off schedule
 // touches its bytes, (3) no live slot of another lane shares them, (4) no captured graph pins them
 // and its lane has waited for every guard on them. Why that is enough, and which event changes
-// what, is in README.md; tests/runtime/arena_model_test.cc checks it.
+// what, is in README.md; tests/runtime/rule_model_test.cc checks it.
 //
 // On the fast path this is one branch: `attention_` counts everything that (2) and (4) could meet,
 // a slot knows whether it is shared, and its cell whether it is live.

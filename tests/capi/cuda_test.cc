@@ -132,23 +132,19 @@ TEST_CASE("A handle that comes back after its stream was forgotten is another la
   release(next, stream);
 }
 
-TEST_CASE("The driver is not asked about a stream that was forgotten", "[capi][cuda]") {
+TEST_CASE("A handle whose stream was forgotten proves nothing about that stream's work",
+          "[capi][cuda]") {
   const Process process;
-  const Stream own;
   constexpr Bytes kMost = 96 * kMiB;
-  {
-    const Stream gone;
-    void* const block = request(gone, kMost);
-    use(gone, block, kMost);
-    release(block, gone);
-    REQUIRE(berth_forget_stream(0, gone) == BERTH_OK);
-  }  // destroyed with its work queued
+  const Stream own, gone;  // the latter's handle stands for that of a later stream, too
+  void* const block = request(gone, kMost);
+  use(gone, block, kMost);
+  release(block, gone);
+  REQUIRE(berth_forget_stream(0, gone) == BERTH_OK);
   const std::uint64_t records = berth_standin_calls("cudaEventRecord");
-  const std::uint64_t captures = berth_standin_calls("cudaStreamIsCapturing");
   // There is no other memory: it comes after a wait for the whole device.
   void* const next = request(own, kMost);
   CHECK(hand_out(own, next, kMost));
   CHECK(berth_standin_calls("cudaEventRecord") == records);
-  CHECK(berth_standin_calls("cudaStreamIsCapturing") - captures <= 4);  // of the own stream only
   release(next, own);
 }

@@ -143,7 +143,9 @@ TEST_CASE("A slot that shares a part of another lane's bytes is not handed out w
        {.from_lane = 1, .from_tick = 2, .to_lane = 0, .to_tick = 0, .delta = 1}}));
   (void)serving.arena.mark(1);
   auto* const block = static_cast<std::byte*>(serving.hit(128));
-  REQUIRE(serving.arena.allocate(64, 1, 0).served == Served::kHit);
+  const Arena::Outcome first = serving.arena.allocate(64, 1, 0);
+  REQUIRE(first.served == Served::kHit);
+  REQUIRE(serving.arena.free(first.pointer).found);
   SECTION("freed in time: handed out after its event") {
     REQUIRE(serving.arena.free(block).found);
     const Arena::Outcome next = serving.arena.allocate(64, 1, 0);
@@ -164,6 +166,19 @@ TEST_CASE("A pool block that was freed on another lane waits for what is queued 
   device.hand_out(0, block, kMiB);
   device.touch(1, block, kMiB);
   REQUIRE(allocator.free(block, 1) == Allocator::FreeOutcome::kDone);
+  CHECK(device.hand_out(0, allocator.allocate(kMiB, 0), kMiB));
+}
+
+TEST_CASE("A pool block whose event cannot be had now is nobody's until it can",
+          "[runtime][streams]") {
+  test::SimulatedDevice device;
+  Allocator allocator(device, options());
+  void* const block = allocator.allocate(kMiB, 0);
+  device.hand_out(0, block, kMiB);
+  allocator.record_use(block, 1);
+  device.touch(1, block, kMiB);
+  device.fail_call(1, {Status::Code::kUnsupported, "record"}, CallKind::kRecord);
+  REQUIRE(allocator.free(block) == Allocator::FreeOutcome::kDone);
   CHECK(device.hand_out(0, allocator.allocate(kMiB, 0), kMiB));
 }
 
