@@ -141,10 +141,10 @@ TEST_CASE("A handle whose stream was forgotten proves nothing about that stream'
   use(gone, block, kMost);
   release(block, gone);
   REQUIRE(berth_forget_stream(0, gone) == BERTH_OK);
-  const std::uint64_t records = berth_standin_calls("cudaEventRecord");
+  const std::uint64_t waits = berth_standin_calls("cudaStreamWaitEvent");
   // There is no other memory: it comes after a wait for the whole device.
   void* const next = request(own, kMost);
   CHECK(hand_out(own, next, kMost));
-  CHECK(berth_standin_calls("cudaEventRecord") == records);
+  CHECK(berth_standin_calls("cudaStreamWaitEvent") == waits);
   release(next, own);
 }
