@@ -288,6 +288,7 @@ class Arena {
   bool may_have(const Lane& lane, const PlanLookup::Entry& entry, Bytes size);
   Outcome lend(Lane& lane, const PlanLookup::Entry& wanted, Bytes requested, std::uint64_t id);
   Outcome lend_idle(const Lane& lane, Bytes requested, std::uint64_t id, Outcome miss);
+  Outcome hand_out_lent(const Lane& lane, ByteRange bytes, Bytes requested, std::uint64_t id);
   [[nodiscard]] std::optional<ByteRange> unused_in(ByteRange gap, Bytes size,
                                                    std::size_t most_tries) const;
   [[nodiscard]] bool find_gaps(const Lane& lane, const PlanLookup::Entry& wanted);

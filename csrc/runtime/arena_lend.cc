@@ -38,10 +38,7 @@ Arena::Outcome Arena::lend(Lane& lane, const PlanLookup::Entry& wanted, Bytes re
       const std::optional<ByteRange> bytes = unused_in(gap, size, kMostTries);
       if (!bytes || !wait_for_guards(lane.key, *bytes, true) || !ensure_pages(*bytes)) continue;
       strays_.reserve(strays_.size() + cells_.size() + 1);  // every cell may still become one
-      strays_.insert(*bytes, Stray{PlanLookup::kNone, requested, lane.key, id, false});
-      ++attention_;
-      note_handed_out(size, requested);
-      return {Served::kLent, base_ + bytes->first, size, false};
+      return hand_out_lent(lane, *bytes, requested, id);
     }
   } catch (const std::bad_alloc&) {
     // Host memory is short: the pool may still have a block.
@@ -68,13 +65,19 @@ Arena::Outcome Arena::lend_idle(const Lane& lane, Bytes requested, std::uint64_t
     const Bytes last = std::min(committed_, lookup_->plan().arena_bytes);
     const std::optional<ByteRange> bytes = unused_in({0, last}, size, kMostTriesIdle);
     if (!bytes || !wait_for_guards(lane.key, *bytes, true)) return miss;
-    strays_.insert(*bytes, Stray{PlanLookup::kNone, requested, lane.key, id, false});
-    ++attention_;
-    note_handed_out(size, requested);
-    return {Served::kLent, base_ + bytes->first, size, false};
+    return hand_out_lent(lane, *bytes, requested, id);
   } catch (const std::bad_alloc&) {
     return miss;
   }
+}
+
+// strays_ has room for one more.
+Arena::Outcome Arena::hand_out_lent(const Lane& lane, ByteRange bytes, Bytes requested,
+                                    std::uint64_t id) {
+  strays_.insert(bytes, Stray{PlanLookup::kNone, requested, lane.key, id, false});
+  ++attention_;
+  note_handed_out(bytes.size(), requested);
+  return {Served::kLent, base_ + bytes.first, bytes.size(), false};
 }
 
 // The first bytes of a gap that nothing off schedule and no captured graph has.
