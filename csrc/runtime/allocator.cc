@@ -135,7 +135,11 @@ void Allocator::shut_down() noexcept {
     recorder = std::move(state.recorder);
     state.decide_watched();
   }
-  if (recorder) recorder->close();
+  if (recorder) {
+    recorder->close();
+    const std::lock_guard lock(state.mutex);
+    state.closed_recorder = std::move(recorder);
+  }
   if (stats_file.empty()) return;
   try {
     const std::string text = stats().to_json() + "\n";

@@ -126,6 +126,7 @@ class Allocator {
   [[nodiscard]] bool contains(const void* pointer) const noexcept;
 
   // In mode record, for adapters that record more; null otherwise.
+  // Lives as long as the allocator; after shut_down() it takes nothing more.
   [[nodiscard]] Recorder* recorder() noexcept;
 
   [[nodiscard]] Stats stats() const;

@@ -116,6 +116,7 @@ struct Allocator::State {
   Learner learner;
   Planner planner;
   std::unique_ptr<Recorder> recorder;
+  std::unique_ptr<Recorder> closed_recorder;  // whoever had it may still append, to no effect
   const bool full_check;
   bool watched = false;  // full_check, or the learner or the recorder is at work
 

@@ -315,3 +315,20 @@ TEST_CASE("Blocks may be freed after the allocator was shut down", "[allocator]"
   const std::string json(reinterpret_cast<const char*>(text.data()), text.size());
   REQUIRE_THAT(json, Catch::Matchers::Contains("\"requests\": 1"));
 }
+
+TEST_CASE("A recorder outlives the end of recording, for those who listen elsewhere",
+          "[runtime][record]") {
+  const test::TemporaryFolder folder;
+  const auto device = make_host_device(Bytes{1} << 30);
+  Allocator::Options options;
+  options.config.mode = Mode::kRecord;
+  options.config.trace = folder / "run.trace";
+  Allocator allocator(*device, options);
+  Recorder* const recorder = allocator.recorder();
+  REQUIRE(recorder != nullptr);
+  allocator.shut_down();
+  REQUIRE(allocator.recorder() == nullptr);
+  recorder->append(trace::RangeEnd{.range = 1});  // as an operator on another thread does
+  for (const trace::Entry& entry : read_trace(options.config.trace).entries)
+    REQUIRE_FALSE(std::holds_alternative<trace::RangeEnd>(entry.event));
+}
