@@ -92,6 +92,10 @@ class IntervalMap {
     const auto it = map_.find(first);
     return it == map_.end() ? nullptr : &it->second.second;
   }
+  [[nodiscard]] Value* find(Bytes first) {
+    const auto it = map_.find(first);
+    return it == map_.end() ? nullptr : &it->second.second;
+  }
 
   [[nodiscard]] bool empty() const noexcept { return map_.empty(); }
   [[nodiscard]] std::size_t size() const noexcept { return map_.size(); }

@@ -437,8 +437,10 @@ void Allocator::State::free_pool_block(PoolBlock* block, std::optional<LaneKey> 
   mobility.learn(block->requested, block->lane, block->tag, block->born);
   const bool freed_elsewhere = freeing && *freeing != block->lane;
   const auto uses = pool_uses.empty() ? pool_uses.end() : pool_uses.find(block);
-  const bool waits =
+  const auto pin = pinned.empty() ? pinned.end() : pinned.find(block->pointer);
+  const bool used_elsewhere =
       device.properties().asynchronous && (freed_elsewhere || uses != pool_uses.end());
+  const bool waits = used_elsewhere || pin != pinned.end();
   if (options.listener != nullptr)
     options.listener->freed({block->pointer, block->requested, size, block->lane}, waits);
   if (!waits) {
@@ -456,14 +458,57 @@ void Allocator::State::free_pool_block(PoolBlock* block, std::optional<LaneKey> 
       pool_uses.erase(uses);
     }
     if (freed_elsewhere) lanes.push_back(*freeing);
+    if (pin != pinned.end()) {
+      pin->second.freed = true;
+      pin->second.lanes = std::move(lanes);
+      return;
+    }
     held.push_back({block, std::move(lanes)});
     if (wait_for_uses(block, held.back().lanes)) held.pop_back();
   } catch (const std::bad_alloc&) {
     // Without memory for events only a synchronisation tells; where it fails the bytes stay
     // reserved, unused.
     std::erase_if(held, [&](const Held& one) { return one.block == block; });
-    if (device.synchronize_all().ok()) pool.let_go(block, {});
+    if (!device.synchronize_all().ok()) return;
+    if (pin != pinned.end()) {
+      pin->second.freed = true;
+    } else {
+      pool.let_go(block, {});
+    }
   }
+}
+
+bool Allocator::pin(const void* pointer) {
+  State& state = *state_;
+  const std::lock_guard lock(state.mutex);
+  if (state.arena.contains(pointer)) return state.arena.pin(pointer);
+  PoolBlock* const block = state.pool.find(pointer);
+  if (block == nullptr) return false;
+  State::Pinned& pin = state.pinned[pointer];
+  pin.block = block;
+  ++pin.times;
+  return true;
+}
+
+bool Allocator::unpin(const void* pointer) noexcept {
+  State& state = *state_;
+  const std::lock_guard lock(state.mutex);
+  if (state.forked) return false;
+  if (state.arena.contains(pointer)) return state.arena.unpin(pointer);
+  const auto found = state.pinned.find(pointer);
+  if (found == state.pinned.end()) return false;
+  if (--found->second.times != 0) return true;
+  const State::Pinned pin = std::move(found->second);
+  state.pinned.erase(found);
+  if (!pin.freed) return true;
+  try {
+    state.held.push_back({pin.block, pin.lanes});
+    if (state.wait_for_uses(pin.block, pin.lanes)) state.held.pop_back();
+  } catch (const std::bad_alloc&) {
+    std::erase_if(state.held, [&](const State::Held& one) { return one.block == pin.block; });
+    if (state.device.synchronize_all().ok()) state.pool.let_go(pin.block, {});
+  }
+  return true;
 }
 
 // The pages of what the step before left go back as it is freed, since the arena's are coming.

@@ -100,6 +100,15 @@ class Allocator {
   // std::bad_alloc, and then does not know of the use.
   void record_use(const void* pointer, LaneKey lane);
 
+  // The live block that starts at `pointer` is used by a captured graph, which comes back to its
+  // bytes without asking: nobody else has them, freed or not, until unpin() was called as often
+  // as pin(). False where no live block starts there. Throws std::bad_alloc, and then nothing is
+  // pinned. Makes no call of the device, so it is legal while a graph is captured.
+  bool pin(const void* pointer);
+  // The graph is gone, or its capture failed. The caller vouches that its work is over or ordered
+  // before all that comes. False where nothing is pinned that starts there.
+  bool unpin(const void* pointer) noexcept;
+
   // A step of `lane` ends here. Binds the lane to the plan, learns, switches plans.
   void mark_step(LaneKey lane) noexcept;
 

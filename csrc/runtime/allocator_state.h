@@ -142,6 +142,14 @@ struct Allocator::State {
     std::vector<LaneKey> lanes;
   };
   std::vector<Held> held;
+  // Blocks of the pool that captured graphs use, by address.
+  struct Pinned {
+    PoolBlock* block = nullptr;
+    std::uint32_t times = 0;
+    bool freed = false;          // and held: it comes back when it is unpinned,
+    std::vector<LaneKey> lanes;  // behind events of these
+  };
+  std::unordered_map<const void*, Pinned> pinned;
   std::vector<std::pair<LaneKey, trace::LaneId>> recorded_lanes;
   IntervalMap<std::uint64_t> live_bytes;  // under BERTH_CHECK=full: every live block, by address
 };

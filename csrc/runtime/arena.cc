@@ -21,7 +21,8 @@ Arena::~Arena() {
 Status Arena::ensure_range(Bytes bytes) noexcept {
   if (bytes <= range_bytes_) return {};
   if (base_ != nullptr) {
-    if (live_ != 0 || !strays_.empty()) return {Status::Code::kFailed, "arena in use"};
+    if (live_ != 0 || !strays_.empty() || !pins_.empty())
+      return {Status::Code::kFailed, "arena in use"};
     if (device_.properties().asynchronous && !device_.synchronize_all().ok())
       return {Status::Code::kFailed, "synchronize"};
     const Bytes before = range_bytes_;

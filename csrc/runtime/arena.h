@@ -181,9 +181,13 @@ class Arena {
   // with everything.
   void poll_guards(bool synchronized = false) noexcept;
 
-  // Bytes that a captured graph uses must not be handed out to anybody else.
-  void pin(ByteRange range);
-  void unpin(ByteRange range) noexcept;
+  // The live block that starts at `pointer` is used by a captured graph: its bytes are handed out
+  // to nobody until unpin() was called as often, whenever it is freed. False where none starts
+  // there. Throws std::bad_alloc, and then nothing is pinned.
+  bool pin(const void* pointer);
+  // False where nothing is pinned that starts there. Work of the graph is over or ordered before
+  // all that comes.
+  bool unpin(const void* pointer) noexcept;
 
   [[nodiscard]] const std::shared_ptr<const PlanLookup>& plan() const noexcept { return lookup_; }
   [[nodiscard]] Bytes committed() const noexcept { return committed_; }
@@ -337,8 +341,8 @@ class Arena {
   Gaps gaps_;
   bool all_astray_ = false;  // the plan's only lane rests, and every live block is in strays_
   IntervalMap<std::uint32_t>
-      live_shared_;  // live shared slots, by offset: the plan lane that has them
-  IntervalMap<int> pins_;
+      live_shared_;                  // live shared slots, by offset: the plan lane that has them
+  IntervalMap<std::uint32_t> pins_;  // how often
   std::vector<Guard> guards_;
   std::vector<Uses> uses_;
   std::uint32_t attention_ = 0;

@@ -193,14 +193,28 @@ PoolStretch Arena::stretch() const {
   return result;
 }
 
-void Arena::pin(ByteRange range) {
-  pins_.insert(range, 0);
+bool Arena::pin(const void* pointer) {
+  const std::optional<Block> block = find(pointer);
+  if (!block) return false;
+  const Bytes offset = static_cast<Bytes>(static_cast<const std::byte*>(pointer) - base_);
+  if (std::uint32_t* const times = pins_.find(offset)) {
+    ++*times;
+    return true;
+  }
+  // What is pinned is nobody else's, so that pins are as disjoint as live blocks are.
+  pins_.insert({offset, offset + rounded(block->requested)}, 1);
   recount();
+  return true;
 }
 
-void Arena::unpin(ByteRange range) noexcept {
-  pins_.erase(range.first);
+bool Arena::unpin(const void* pointer) noexcept {
+  const Bytes offset = static_cast<Bytes>(static_cast<const std::byte*>(pointer) - base_);
+  std::uint32_t* const times = pins_.find(offset);
+  if (times == nullptr) return false;
+  if (--*times != 0) return true;
+  pins_.erase(offset);
   recount();
+  return true;
 }
 
 }  // namespace berth

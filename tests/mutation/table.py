@@ -239,5 +239,11 @@ MUTANTS = (
            "  attention_ = static_cast<std::uint32_t>(strays_.size() + pins_.size()) + guards +\n",
            "  attention_ = static_cast<std::uint32_t>(strays_.size()) + guards +\n", ARENA),
     Mutant("s15-unpin", "S15", "bytes stay pinned when their graph has gone", FREE,
-           "  pins_.erase(range.first);\n", "  (void)range;\n", ARENA),
+           "  if (--*times != 0) return true;\n  pins_.erase(offset);\n", "  if (--*times != 0) return true;\n", ARENA),
+    Mutant("s15-twice", "S15", "bytes that two graphs pin come back with the first of them", FREE,
+           "  if (--*times != 0) return true;\n  pins_.erase(offset);\n", "  pins_.erase(offset);\n", ARENA),
+    Mutant("s15-range", "S15", "the range goes for a larger one though a graph pins bytes in it", MEMORY,
+           "!strays_.empty() || !pins_.empty())\n      return", "!strays_.empty())\n      return", ARENA),
+    Mutant("s15-pool", "S15", "a pool block that a graph pins comes back when it is freed", ALLOCATOR,
+           "pinned.empty() ? pinned.end() : pinned.find(block->pointer);", "pinned.end();", BLOCKS_OF_POOL),
 )

@@ -221,7 +221,11 @@ TEST_CASE("Pages that a captured graph pins are not given back", "[arena][lanes]
   const Plan small = plan_of({sequence_of({{0, 64, 1}})});
   Arena arena(device, 64);
   REQUIRE(arena.activate(look(big), false).ok());
-  arena.pin({4096, 8192});
+  arena.mark(0);
+  (void)arena.free(arena.allocate(64, 0, 1).pointer);
+  void* const used = arena.allocate(4096, 0, 2).pointer;
+  REQUIRE(arena.pin(used));
+  REQUIRE(arena.free(used).found);
   REQUIRE(arena.activate(look(small), false).ok());
   CHECK(arena.committed() == 8192);
   CHECK(arena.retire() == 0);

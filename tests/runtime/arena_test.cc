@@ -403,11 +403,18 @@ TEST_CASE("Lanes that share bytes by an edge wait for each other's events in eve
 
 TEST_CASE("Pinned bytes are nobody's", "[arena]") {
   HostServing serving(kThreeOnOne);
-  serving.arena.pin({0, 64});
-  REQUIRE(serving.miss(64) == Served::kMissBusy);
+  void* const used = serving.hit(64);
+  REQUIRE(serving.arena.pin(used));
+  REQUIRE(serving.arena.pin(used));  // by two graphs
   serving.hit(128);
-  serving.arena.unpin({0, 64});
-  serving.hit(60);
+  REQUIRE(serving.free(used));
+  REQUIRE_FALSE(serving.arena.pin(used));  // no block any more
+  REQUIRE(serving.miss(60) == Served::kMissBusy);
+  REQUIRE(serving.arena.unpin(used));
+  REQUIRE(serving.miss(50) == Served::kMissBusy);
+  REQUIRE(serving.arena.unpin(used));
+  REQUIRE_FALSE(serving.arena.unpin(used));
+  REQUIRE(serving.hit(64) == used);
 }
 
 TEST_CASE("An idle arena gives its memory back and serves no more", "[arena]") {

@@ -120,18 +120,73 @@ TEST_CASE("Bytes that a captured graph pins are not lent", "[arena][streams]") {
   // 64 to 192 belong to nobody.
   Serving serving(plan_of({sequence_of({{0, 64, 1}, {0, 60, 1}, {192, 64, 1}})}));
   auto* const kept = static_cast<std::byte*>(serving.hit(64));
-  serving.arena.pin({64, 128});
-  const Arena::Outcome lent = serving.arena.allocate(60, 0, 0);
+  const Arena::Outcome pinned = serving.arena.allocate(60, 0, 0);
+  REQUIRE(pinned.served == Served::kLent);
+  REQUIRE(pinned.pointer == kept + 64);
+  REQUIRE(serving.arena.pin(pinned.pointer));
+  REQUIRE(serving.arena.free(pinned.pointer).found);
+  serving.hit(64);
+  const Arena::Outcome lent = serving.arena.allocate(64, 0, 0);
   REQUIRE(lent.served == Served::kLent);
   CHECK(lent.pointer == kept + 128);
 }
 
 TEST_CASE("Pinned bytes are handed out again once their graph has gone", "[arena][streams]") {
   Serving serving;
-  serving.arena.pin({0, 64});
-  CHECK(serving.served(64) == Served::kMissBusy);
-  serving.arena.unpin({0, 64});
-  serving.hit(60);
+  void* const used = serving.hit(64);
+  REQUIRE(serving.arena.pin(used));
+  REQUIRE(serving.arena.free(used).found);
+  CHECK(serving.served(60) == Served::kMissBusy);
+  REQUIRE(serving.arena.unpin(used));
+  serving.hit(50);
+}
+
+TEST_CASE("A larger range takes no bytes from under a captured graph", "[arena][streams]") {
+  test::SimulatedDevice device({.maps_pages = false});
+  Arena arena(device, 64);
+  REQUIRE(arena.activate(test::look(kInTurn), false).ok());
+  (void)arena.mark(0);
+  void* const used = arena.allocate(64, 0, 0).pointer;
+  REQUIRE(arena.pin(used));
+  REQUIRE(arena.free(used).found);
+  const Plan larger = plan_of({sequence_of({{kMiB, 64, 1}})});
+  CHECK_FALSE(arena.activate(test::look(larger), false).ok());
+  REQUIRE(arena.unpin(used));
+  CHECK(arena.activate(test::look(larger), false).ok());
+}
+
+TEST_CASE("A block that a captured graph uses comes back when the graph has gone",
+          "[runtime][streams][capture]") {
+  test::SimulatedDevice device;
+  Allocator allocator(device, options());
+  void* const block = allocator.allocate(kMiB, 0);
+  REQUIRE(allocator.pin(block));
+  REQUIRE(allocator.free(block) == Allocator::FreeOutcome::kDone);
+  REQUIRE_FALSE(allocator.pin(block));
+  void* const other = allocator.allocate(kMiB, 0);
+  CHECK(other != block);
+  REQUIRE(allocator.free(other) == Allocator::FreeOutcome::kDone);
+  allocator.process_events();
+  (void)allocator.trim();
+  CHECK(allocator.is_valid() == "");
+  REQUIRE(allocator.unpin(block));
+  REQUIRE_FALSE(allocator.unpin(block));
+  CHECK(allocator.allocate(2 * kMiB, 0) != nullptr);
+  CHECK(allocator.is_valid() == "");
+}
+
+TEST_CASE("A pinned block that was used on another lane waits for it after its graph",
+          "[runtime][streams][capture]") {
+  test::SimulatedDevice device;
+  Allocator allocator(device, options());
+  void* const block = allocator.allocate(kMiB, 0);
+  device.hand_out(0, block, kMiB);
+  allocator.record_use(block, 1);
+  device.touch(1, block, kMiB);
+  REQUIRE(allocator.pin(block));
+  REQUIRE(allocator.free(block) == Allocator::FreeOutcome::kDone);
+  REQUIRE(allocator.unpin(block));
+  CHECK(device.hand_out(0, allocator.allocate(kMiB, 0), kMiB));
 }
 
 TEST_CASE("A slot that shares a part of another lane's bytes is not handed out while they are live",
