@@ -23,7 +23,7 @@ namespace {
 struct Options {
   std::string trace = "berth.trace";
   std::string record = "requests";
-  bool operators = false;
+  bool operators = false, verbose = false;
   std::string check, stats, tag, memory_limit;
   std::vector<std::string> program;  // and its arguments
 };
@@ -102,6 +102,7 @@ int record(const Options& options) {
   if (!options.check.empty()) variables.emplace_back("BERTH_CHECK", options.check);
   if (!options.stats.empty())
     variables.emplace_back("BERTH_STATS", std::filesystem::absolute(options.stats).string());
+  if (options.verbose) variables.emplace_back("BERTH_VERBOSE", "1");
   if (!options.tag.empty()) variables.emplace_back("BERTH_TAG", options.tag);
   if (!options.memory_limit.empty())
     variables.emplace_back("BERTH_MEMORY_LIMIT", options.memory_limit);
@@ -158,6 +159,7 @@ Command add_record(CLI::App& program, std::vector<std::string> arguments) {
       ->check(CLI::IsMember({"normal", "full"}));
   app->add_option("--stats", options->stats, "File for the program's statistics, as JSON")
       ->type_name("FILE");
+  app->add_flag("--verbose", options->verbose, "One line at the program's exit: how it went");
   app->add_option("--tag", options->tag, "A text that plans of this trace carry");
   app->add_option("--memory-limit", options->memory_limit,
                   "Memory that the program may hold, e.g. 8GiB")

@@ -18,6 +18,22 @@ SinkHolder& holder() {
   return *instance;
 }
 
+// False where the user has set none. A warning must never become a failure: what the sink throws is
+// dropped.
+bool give_to_sink(std::string_view name, const std::string& text) noexcept {
+  std::shared_ptr<const WarningSink> sink;
+  {
+    const std::lock_guard lock(holder().mutex);
+    sink = holder().sink;
+  }
+  if (!sink) return false;
+  try {
+    (*sink)(name, text);
+  } catch (...) {
+  }
+  return true;
+}
+
 }  // namespace
 
 void set_warning_sink(WarningSink sink) {
@@ -27,21 +43,14 @@ void set_warning_sink(WarningSink sink) {
 }
 
 void warn(std::string_view name, const std::string& text) noexcept {
-  try {
-    std::shared_ptr<const WarningSink> sink;
-    {
-      const std::lock_guard lock(holder().mutex);
-      sink = holder().sink;
-    }
-    if (sink) {
-      (*sink)(name, text);
-    } else {
-      std::fprintf(stderr, "berth: warning: %s [%.*s]\n", text.c_str(),
-                   static_cast<int>(name.size()), name.data());
-    }
-  } catch (...) {
-    // A warning must never become a failure.
-  }
+  if (give_to_sink(name, text)) return;
+  std::fprintf(stderr, "berth: warning: %s [%.*s]\n", text.c_str(), static_cast<int>(name.size()),
+               name.data());
+}
+
+void report(std::string_view name, const std::string& text) noexcept {
+  if (give_to_sink(name, text)) return;
+  std::fprintf(stderr, "berth: %s\n", text.c_str());
 }
 
 }  // namespace berth

@@ -140,6 +140,7 @@ void Allocator::shut_down() noexcept {
     const std::lock_guard lock(state.mutex);
     state.closed_recorder = std::move(recorder);
   }
+  if (state.options.config.verbose) report_summary();
   if (stats_file.empty()) return;
   try {
     const std::string text = stats().to_json() + "\n";
@@ -148,6 +149,16 @@ void Allocator::shut_down() noexcept {
         std::as_bytes(std::span(text)));
   } catch (const std::exception& error) {
     warn("stats-write", error.what());
+  }
+}
+
+// How a user sees that it works.
+void Allocator::report_summary() const noexcept {
+  try {
+    const Options& options = state_->options;
+    report("summary", fmt::format("{} {}: {}", state_->device.properties().name,
+                                  options.device_index, stats().to_line()));
+  } catch (const std::bad_alloc&) {  // no memory for the text
   }
 }
 

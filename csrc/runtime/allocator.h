@@ -170,6 +170,8 @@ class Allocator {
 
  private:
   struct State;
+  void report_summary() const noexcept;
+
   std::unique_ptr<State> state_;
 };
 

@@ -18,7 +18,7 @@ extern char** environ;
 namespace berth {
 namespace {
 
-constexpr std::array<Setting, 9> kSettings = {{
+constexpr std::array<Setting, 10> kSettings = {{
     {"BERTH_MODE", "Config::mode", "", "learn, record, serve, off", "learn",
      "learn: serve from the pool, plan when the step repeats, switch; record: write a trace; "
      "serve: follow the plan; "
@@ -37,6 +37,8 @@ constexpr std::array<Setting, 9> kSettings = {{
      "full: every hand-out is checked against every live byte; for tests and debugging"},
     {"BERTH_STATS", "Config::stats", "", "a file name, may hold {rank} {device} {pid}", "",
      "where the counters are written at exit, as JSON"},
+    {"BERTH_VERBOSE", "Config::verbose", "", "0, 1", "0",
+     "1: one line at exit says how it went: steps, hits, misses, arena and its bound, memory"},
     {"BERTH_TAG", "Config::tag", "", "any text", "",
      "part of the program's identity in traces and plans"},
     {"BERTH_PLAN_TIME_LIMIT", "Config::plan_time_limit_seconds", "berth plan --time-limit",
@@ -117,6 +119,9 @@ Config Config::from_environment() {
          std::array<std::pair<std::string_view, CheckLevel>, 2>{
              {{"normal", CheckLevel::kNormal}, {"full", CheckLevel::kFull}}},
          config.check);
+  choose("BERTH_VERBOSE",
+         std::array<std::pair<std::string_view, bool>, 2>{{{"0", false}, {"1", true}}},
+         config.verbose);
   config.trace = read("BERTH_TRACE").value_or(config.trace);
   config.plan = read("BERTH_PLAN").value_or(config.plan);
   config.stats = read("BERTH_STATS").value_or(config.stats);

@@ -1,5 +1,8 @@
+#include "csrc/core/bytes.h"
+
 #include <berth/stats.h>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 namespace berth {
@@ -37,6 +40,20 @@ std::string Stats::to_json() const {
       {"reserved_peak", reserved_peak},
   };
   return object.dump(2);
+}
+
+std::string Stats::to_line() const {
+  const std::uint64_t misses = misses_size + misses_busy + misses_lane;
+  const double share =
+      requests == 0 ? 0 : 100 * static_cast<double>(hits) / static_cast<double>(requests);
+  const std::string in_arena = arena == 0 ? "no plan"
+                                          : fmt::format("arena {} / bound {}", format_bytes(arena),
+                                                        format_bytes(arena_bound));
+  return fmt::format(
+      "{} steps, {} requests: {} hits ({:.1f} %), {} misses ({} size, {} busy, {} lane), {} lent, "
+      "{} unplanned; {}; reserved {} at the peak",
+      steps, requests, hits, share, misses, misses_size, misses_busy, misses_lane, lent, unplanned,
+      in_arena, format_bytes(reserved_peak));
 }
 
 }  // namespace berth

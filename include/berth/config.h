@@ -33,8 +33,9 @@ struct Config {
   std::string plan;  // BERTH_PLAN: read in serve; kept up to date in learn, where set
   RecordDetail record = RecordDetail::kRequests;  // BERTH_RECORD
   CheckLevel check = CheckLevel::kNormal;         // BERTH_CHECK
-  std::string stats;  // BERTH_STATS: statistics as JSON, written at exit, where set
-  std::string tag;    // BERTH_TAG: part of a plan's fingerprint
+  std::string stats;     // BERTH_STATS: statistics as JSON, written at exit, where set
+  bool verbose = false;  // BERTH_VERBOSE: what became of the requests, in one line at exit
+  std::string tag;       // BERTH_TAG: part of a plan's fingerprint
   double plan_time_limit_seconds = 2;  // BERTH_PLAN_TIME_LIMIT: for planning in the background
   Bytes memory_limit = 0;              // BERTH_MEMORY_LIMIT: 0 is the device's own
 

@@ -39,6 +39,8 @@ struct Stats {
 
   // One JSON object with these names.
   [[nodiscard]] std::string to_json() const;
+  // One line for people: how the requests were served, and what memory that took.
+  [[nodiscard]] std::string to_line() const;
 };
 
 }  // namespace berth

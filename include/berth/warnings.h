@@ -6,7 +6,7 @@
 
 namespace berth {
 
-// Receives every warning of berth: a stable name ("plan-mismatch") and one line of text.
+// Receives every warning and report of berth: a stable name ("plan-mismatch") and one line of text.
 // Called outside berth's locks, from the thread that noticed; may allocate.
 using WarningSink = std::function<void(std::string_view name, const std::string& text)>;
 
@@ -16,5 +16,9 @@ void set_warning_sink(WarningSink sink);
 
 // Reports a warning. Never throws; a sink that throws is ignored.
 void warn(std::string_view name, const std::string& text) noexcept;
+
+// Reports what was asked for and is no warning ("summary", under BERTH_VERBOSE=1), to the same
+// sink; the default one prints `berth: TEXT`. Never throws.
+void report(std::string_view name, const std::string& text) noexcept;
 
 }  // namespace berth

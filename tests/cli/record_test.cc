@@ -122,11 +122,11 @@ TEST_CASE("Recording nothing is wrong usage", "[cli][record]") {
 
 TEST_CASE("Options of record reach the program as variables", "[cli][record]") {
   const TemporaryFolder folder;
-  const Ran ran =
-      run_berth({"record", "--operators", "--check", "full", "--tag", "mine", "--memory-limit",
-                 "1GiB", "--stats", folder / "s.json", "-o", folder / "run.trace", "--", "sh", "-c",
-                 "echo $BERTH_MODE $BERTH_RECORD $BERTH_CHECK $BERTH_TAG "
-                 "$BERTH_MEMORY_LIMIT; basename $BERTH_TRACE $BERTH_STATS"});
+  const Ran ran = run_berth(
+      {"record", "--operators", "--check", "full", "--tag", "mine", "--memory-limit", "1GiB",
+       "--verbose", "--stats", folder / "s.json", "-o", folder / "run.trace", "--", "sh", "-c",
+       "echo $BERTH_MODE $BERTH_RECORD $BERTH_CHECK $BERTH_TAG $BERTH_VERBOSE "
+       "$BERTH_MEMORY_LIMIT; basename $BERTH_TRACE $BERTH_STATS"});
   REQUIRE(ran.code == 1);
-  REQUIRE_THAT(ran.out, Contains("record operators full mine 1GiB\n"));
+  REQUIRE_THAT(ran.out, Contains("record operators full mine 1 1GiB\n"));
 }

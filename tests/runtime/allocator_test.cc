@@ -316,6 +316,31 @@ TEST_CASE("Blocks may be freed after the allocator was shut down", "[allocator]"
   REQUIRE_THAT(json, Catch::Matchers::Contains("\"requests\": 1"));
 }
 
+TEST_CASE("A verbose allocator says in one line at exit how its requests went", "[allocator]") {
+  Config config;
+  config.verbose = true;
+  Warnings warnings;
+  Fixture fixture(config);
+  for (int i = 0; i < 10; ++i) fixture.step(test::training_step(4));
+  fixture.allocator.shut_down();
+  fixture.allocator.shut_down();
+  const Stats stats = fixture.allocator.stats();
+  REQUIRE(warnings.names == std::vector<std::string>{"summary"});
+  REQUIRE(warnings.texts[0] == "cpu 0: " + stats.to_line());
+  REQUIRE_THAT(stats.to_line(),
+               Catch::Matchers::Contains("10 steps") &&
+                   Catch::Matchers::Contains(std::to_string(stats.hits) + " hits") &&
+                   Catch::Matchers::Contains(" 0 misses (0 size, 0 busy, 0 lane)") &&
+                   Catch::Matchers::Contains("arena " + format_bytes(stats.arena) + " / bound ") &&
+                   Catch::Matchers::Contains("reserved "));
+}
+
+TEST_CASE("An allocator that is not verbose says nothing at exit", "[allocator]") {
+  Warnings warnings;
+  { Fixture fixture; }
+  REQUIRE(warnings.names.empty());
+}
+
 TEST_CASE("A recorder outlives the end of recording, for those who listen elsewhere",
           "[runtime][record]") {
   const test::TemporaryFolder folder;

@@ -35,7 +35,8 @@ TEST_CASE("Every variable reaches its field", "[settings]") {
   const Variable mode("BERTH_MODE", "serve"), plan("BERTH_PLAN", "a.plan"),
       trace("BERTH_TRACE", "a.trace"), record("BERTH_RECORD", "operators"),
       check("BERTH_CHECK", "full"), stats("BERTH_STATS", "s.json"), tag("BERTH_TAG", "nightly"),
-      limit("BERTH_PLAN_TIME_LIMIT", "0.5"), memory("BERTH_MEMORY_LIMIT", "6GiB");
+      verbose("BERTH_VERBOSE", "1"), limit("BERTH_PLAN_TIME_LIMIT", "0.5"),
+      memory("BERTH_MEMORY_LIMIT", "6GiB");
   const Config config = Config::from_environment();
   REQUIRE(config.mode == Mode::kServe);
   REQUIRE(config.plan == "a.plan");
@@ -44,9 +45,10 @@ TEST_CASE("Every variable reaches its field", "[settings]") {
   REQUIRE(config.check == CheckLevel::kFull);
   REQUIRE(config.stats == "s.json");
   REQUIRE(config.tag == "nightly");
+  REQUIRE(config.verbose);
   REQUIRE(config.plan_time_limit_seconds == 0.5);
   REQUIRE(config.memory_limit == Bytes{6} << 30);
-  REQUIRE(settings().size() == 9);
+  REQUIRE(settings().size() == 10);
 }
 
 TEST_CASE("An unknown value is refused with the legal ones", "[settings]") {
@@ -55,6 +57,7 @@ TEST_CASE("An unknown value is refused with the legal ones", "[settings]") {
       {"BERTH_RECORD", "all"},          {"BERTH_CHECK", "1"},
       {"BERTH_PLAN_TIME_LIMIT", "2s"},  {"BERTH_PLAN_TIME_LIMIT", "-1"},
       {"BERTH_PLAN_TIME_LIMIT", "nan"}, {"BERTH_MEMORY_LIMIT", "lots"},
+      {"BERTH_VERBOSE", "yes"},
   };
   for (const auto& [name, value] : wrong) {
     const Variable variable(name, value);

@@ -85,6 +85,7 @@ Allocator::Options Gpu::options(const Config& config, bool main) {
   options.saves_pages = main;
   if (!main) {
     options.config.mode = Mode::kOff;
+    options.config.verbose = false;  // the line at exit is the main allocator's
     options.trims_when_exhausted = false;
     options.resident_growth_bytes = options.growth_bytes;
     options.range_bytes = properties.total_bytes;  // addresses: twice what it could ever hold
