@@ -2,7 +2,7 @@
 
 #include "csrc/core/check.h"
 #include "csrc/core/file.h"
-#include "csrc/plan/plan_generated.h"
+#include "csrc/plan/generated/plan_generated.h"
 #include "csrc/plan/section_file.h"
 #include "csrc/plan/structure.h"
 #include "csrc/plan/verify.h"

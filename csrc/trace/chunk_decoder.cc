@@ -1,7 +1,7 @@
 #include "csrc/trace/chunk_decoder.h"
 
 #include "csrc/trace/chunk_encoder.h"
-#include "csrc/trace/trace_generated.h"
+#include "csrc/trace/generated/trace_generated.h"
 
 #include <fmt/format.h>
 

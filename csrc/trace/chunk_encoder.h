@@ -1,7 +1,7 @@
 #pragma once
 
+#include "csrc/trace/generated/trace_generated.h"
 #include "csrc/trace/trace.h"
-#include "csrc/trace/trace_generated.h"
 
 #include <flatbuffers/flatbuffers.h>
 

@@ -2,8 +2,8 @@
 
 #include "csrc/core/checksum.h"
 #include "csrc/core/file.h"
+#include "csrc/plan/generated/plan_generated.h"
 #include "csrc/plan/lookup.h"
-#include "csrc/plan/plan_generated.h"
 #include "csrc/plan/section_file.h"
 #include "csrc/plan/verify.h"
 #include "tests/catch.h"

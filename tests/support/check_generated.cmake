@@ -1,6 +1,6 @@
 # Makes the C++ header of a FlatBuffers schema again and compares it with the committed one.
 #
-#   cmake -D FLATC=flatc -D SCHEMA=plans/x.fbs -D HEADER=csrc/x/x_generated.h -P check_generated.cmake
+#   cmake -D FLATC=flatc -D SCHEMA=plans/x.fbs -D HEADER=csrc/x/generated/x_generated.h -P check_generated.cmake
 #
 # Other versions of flatc write other code: they print SKIPPED, which the test takes for a skip.
 set(expected_version "2.0.8")
