@@ -83,6 +83,7 @@ Step build(const Trace& trace, const RunLog& log, const StepCut& cut, const Step
     const StepLaneLog& lane = lanes[index];
     const trace::LaneLog& lane_log = log.lanes[lane.lane()];
     const std::uint32_t period = step.unrolled * lane.period();
+    if (lane.lane() == cut.primary) step.primary = index;
     StepLane& step_lane = step.lanes.emplace_back();
     step_lane.key = trace.lanes[lane.lane()].key;
     step_lane.period = period;
@@ -135,7 +136,10 @@ std::optional<Step> extract_step(const Trace& trace, const StepOptions& options,
   const RunLog log = trace::make_run_log(trace);
   std::string at_marks, by_period;
   std::optional<StepCut> cut = cut_at_marks(log, options, at_marks);
-  if (!cut) cut = cut_by_period(log, options, by_period);
+  if (!cut || log.lanes[cut->primary].marks.empty()) {
+    std::optional<StepCut> period = cut_by_period(log, options, by_period);
+    if (!cut || (period && period->bytes > cut->bytes)) cut = std::move(period);
+  }
   if (cut) return build(trace, log, *cut, options);
   if (why_not != nullptr) *why_not = fmt::format("{}; {}", at_marks, by_period);
   return std::nullopt;

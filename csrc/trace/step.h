@@ -54,6 +54,7 @@ struct Resident {
 // One period of a run, cut out of its trace.
 struct Step {
   std::vector<StepLane> lanes;
+  std::uint32_t primary = 0;          // index into lanes: the one whose repeats the step was cut by
   std::vector<StepRequest> requests;  // in the order of the run; of one lane, births ascend by one
   std::vector<StepEdge> edges;
   std::vector<Resident> residents;
@@ -73,8 +74,9 @@ struct StepOptions {
 // Cuts the steady step out of a trace: the last long run of steps whose requests repeat, between
 // marks or, where those are missing or do not help, found from the requests themselves. What comes
 // before and after it, as the first step and the program's end, does not matter; who wants the
-// newest of several kinds of steps gives recent entries only. Lanes that do not repeat with the
-// others are left out. Nothing where nothing repeats; `why_not` then says so in one line.
+// newest of several kinds of steps gives recent entries only. The lane that decides is a marked one
+// that repeats between marks, else the one that repeats and asks for most; lanes that do not repeat
+// with it are left out. Nothing where nothing repeats; `why_not` then says so in one line.
 //
 // A slot lives as long as the longest repeat, since garbage collectors move frees; but where at
 // most one in ten outlives the period those do not count (an output kept now and then). `block`,

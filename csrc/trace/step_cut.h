@@ -19,6 +19,7 @@ inline constexpr std::uint32_t kMaxPattern = 16;
 // lies between two marks, or one period found in the requests.
 struct StepCut {
   LaneId primary = 0;
+  Bytes bytes = 0;           // that it asks for in them
   std::vector<Tick> bounds;  // ascending, at least 2 * pattern + 1
   std::uint32_t pattern = 1;
   bool at_marks = false;
@@ -26,6 +27,7 @@ struct StepCut {
 
 // Cuts at the marks of the lane that has most of them. Accepts what covers a quarter of the
 // intervals or more; of several, the latest that covers at least half of what the best one does.
+// Marked lanes win over others, of equal ones that which asks for most.
 [[nodiscard]] std::optional<StepCut> cut_at_marks(const RunLog& log, const StepOptions& options,
                                                   std::string& why_not);
 

@@ -116,7 +116,10 @@ std::optional<StepCut> cut_at_marks(const RunLog& log, const StepOptions& option
 
   const std::uint32_t min_repeats = std::max(2u, options.min_repeats);
   std::optional<StepCut> cut;
-  Bytes most = 0;
+  // A data loader's lane may repeat throughout while the training's does so epoch by epoch.
+  const auto marked_then_bytes = [&](LaneId lane, Bytes bytes) {
+    return std::pair(!log.lanes[lane].marks.empty(), bytes);
+  };
   for (LaneId lane = 0; lane < log.lanes.size(); ++lane) {
     const std::vector<Interval> intervals = intervals_of(log.lanes[lane], bounds);
     const std::vector<Group> groups = find_groups(intervals, min_repeats);
@@ -131,9 +134,10 @@ std::optional<StepCut> cut_at_marks(const RunLog& log, const StepOptions& option
     for (std::uint32_t i = log.lanes[lane].position_at(bounds[run.first]);
          i < log.lanes[lane].position_at(bounds[run.last]); ++i)
       bytes += requests[i].bytes;
-    if (cut && bytes <= most) continue;
-    most = bytes;
+    if (cut && marked_then_bytes(lane, bytes) <= marked_then_bytes(cut->primary, cut->bytes))
+      continue;
     cut = StepCut{.primary = lane,
+                  .bytes = bytes,
                   .bounds = {bounds.begin() + static_cast<std::ptrdiff_t>(run.first),
                              bounds.begin() + static_cast<std::ptrdiff_t>(run.last) + 1},
                   .pattern = group->pattern,

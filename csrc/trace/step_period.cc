@@ -37,9 +37,13 @@ StepCut cut_run(const LaneLog& lane, LaneId id, Tick end, std::span<const LiveLo
   for (std::uint32_t i = run.first; i <= last_start; ++i) {
     if (live[i].bytes < live[start].bytes) start = i;
   }
-  StepCut cut{.primary = id, .bounds = {}, .pattern = 1, .at_marks = false};
-  for (std::uint32_t i = start; i <= run.last; i += run.period)
+  StepCut cut{.primary = id, .bytes = 0, .bounds = {}, .pattern = 1, .at_marks = false};
+  std::uint32_t last = start;
+  for (std::uint32_t i = start; i <= run.last; i += run.period) {
     cut.bounds.push_back(i < lane.requests.size() ? lane.requests[i].tick : end);
+    last = i;
+  }
+  for (std::uint32_t i = start; i < last; ++i) cut.bytes += lane.requests[i].bytes;
   return cut;
 }
 

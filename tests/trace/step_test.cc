@@ -351,6 +351,47 @@ TEST_CASE("A lane that does not repeat with the others is left out", "[trace][st
   CHECK(step->lanes[0].period == 10);
 }
 
+TEST_CASE("The marked lane is the step's though a data loader's repeats more",
+          "[trace][step][lanes]") {
+  TraceBuilder t;
+  Model model;
+  for (int epoch = 0; epoch < 6; ++epoch) {
+    for (int i = 0; i < 5; ++i) {
+      for (int image = 0; image < 4; ++image) t.free(t.allocate(60000, 5));
+      model.step(t);
+    }
+    for (int image = 0; image < 4; ++image) t.free(t.allocate(60000, 5));
+    const auto last_batch = t.allocate(100 + epoch);  // smaller, so an epoch ends otherwise
+    t.free(last_batch);
+    t.mark();
+  }
+  const auto step = extract_step(t.trace());
+  REQUIRE(step);
+  REQUIRE(step->lanes.size() == 2);
+  CHECK(step->lanes[step->primary].key == 0);
+  CHECK(step->lanes[step->primary].period == 10);
+}
+
+TEST_CASE("Where marks do not help the lane of most bytes is cut and not what repeats between them",
+          "[trace][step][lanes]") {
+  TraceBuilder t;
+  Model model;
+  std::mt19937_64 random(3);
+  for (int i = 0; i < 12; ++i) {
+    model.step(t, false);
+    t.free(t.allocate(500, 5));  // a data loader's
+    const std::uint64_t marked = random() % 3;
+    for (std::uint64_t k = 0; k < 3; ++k) {
+      if (k == marked) t.mark();
+      t.free(t.allocate(400 + k));
+    }
+  }
+  const auto step = extract_step(t.trace());
+  REQUIRE(step);
+  CHECK(step->lanes[step->primary].key == 0);
+  CHECK(step->lanes[step->primary].period == 13);
+}
+
 TEST_CASE("Lanes that repeat together are cut together", "[trace][step][lanes]") {
   const bool marks = GENERATE(true, false);
   TraceBuilder t;
