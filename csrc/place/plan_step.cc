@@ -5,6 +5,7 @@
 #include "csrc/plan/verify.h"
 
 #include <chrono>
+#include <utility>
 
 namespace berth {
 
@@ -35,10 +36,9 @@ Problem make_problem(const Plan& plan) {
   return problem;
 }
 
-Plan plan_step(const Step& step, const Trace& trace, Bytes alignment, const PlaceOptions& options) {
-  const auto start = std::chrono::steady_clock::now();
-  Plan plan = skeleton(step, trace, alignment);
-  const Placement placement = place(make_problem(plan), options);
+Plan with_placement(Plan skeleton, const Step& step, const Placement& placement,
+                    const PlaceOptions& options) {
+  Plan plan = std::move(skeleton);
   std::size_t next = 0;
   for (Sequence& sequence : plan.sequences) {
     for (Slot& slot : sequence.slots) {
@@ -49,11 +49,20 @@ Plan plan_step(const Step& step, const Trace& trace, Bytes alignment, const Plac
   plan.lower_bound = placement.lower_bound;
   plan.engine = placement.engine;
   plan.seed = options.seed;
-  plan.plan_seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  plan.plan_seconds = placement.seconds;
   if (const auto violation = verify(plan, step)) {
     throw Error(ErrorKind::kUsage, "the planner made an illegal plan: " + *violation);
   }
+  return plan;
+}
+
+Plan plan_step(const Step& step, const Trace& trace, Bytes alignment, const PlaceOptions& options) {
+  const auto start = std::chrono::steady_clock::now();
+  Plan frame = skeleton(step, trace, alignment);
+  const Placement placement = place(make_problem(frame), options);
+  Plan plan = with_placement(std::move(frame), step, placement, options);
+  plan.plan_seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return plan;
 }
 

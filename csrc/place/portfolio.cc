@@ -52,9 +52,14 @@ Placement Portfolio::run() {
                 *unavailable_solver());
   first_plan();
   if (!done() || options_.engine == "ilp_pyramid") improve();
+  announce();
   report(true);
+  return placement(std::move(best_.offsets));
+}
+
+Placement Portfolio::placement(std::vector<Bytes> offsets) const {
   Placement result;
-  result.offsets = std::move(best_.offsets);
+  result.offsets = std::move(offsets);
   result.high_water_mark = best_.high_water_mark;
   result.lower_bound = bound_;
   result.proven_optimal = best_.high_water_mark == bound_;
@@ -215,6 +220,14 @@ void Portfolio::offer(Packing packing, const std::string& engine) {
   if (packing.high_water_mark >= best_.high_water_mark) return;
   best_ = std::move(packing);
   engine_ = engine;
+  // What the integer program as published begins from is not its answer.
+  if (options_.engine != "ilp_pyramid") announce();
+}
+
+void Portfolio::announce() {
+  if (!options_.improved || best_.high_water_mark >= announced_) return;
+  announced_ = best_.high_water_mark;
+  options_.improved(placement(best_.offsets));
 }
 
 void Portfolio::report(bool last) {

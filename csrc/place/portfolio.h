@@ -8,6 +8,7 @@
 
 #include <berth/place.h>
 
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -38,7 +39,10 @@ class Portfolio {
   }
   // Takes a placement that is better than the best so far.
   void offer(Packing packing, const std::string& engine);
+  // Hands the best placement to PlaceOptions::improved, unless it has had one as low.
+  void announce();
   void report(bool last);
+  [[nodiscard]] Placement placement(std::vector<Bytes> offsets) const;
   // The best placement is good enough, or there is no time left.
   [[nodiscard]] bool done() const;
 
@@ -50,6 +54,7 @@ class Portfolio {
   std::optional<StripSearch> strip_search_;
   std::unique_ptr<StagedSearch> staged_search_;  // where strips do not say what conflicts
   Packing best_;
+  Bytes announced_ = std::numeric_limits<Bytes>::max();  // the last mark that improved() was told
   Bytes bound_ = 0;
   std::string engine_;
   std::uint64_t iterations_ = 0;

@@ -280,6 +280,7 @@ class Replanner {
       return result(arranged->offsets(), arranged->high_water_mark());
     PlaceOptions anew = options_;
     anew.warm_start.clear();
+    anew.improved = nullptr;  // what is arranged may yet be the answer
     Placement placement = place(problem_, anew);
     if (arranged && placement.high_water_mark > capacity_ &&
         placement.high_water_mark >= arranged->high_water_mark())

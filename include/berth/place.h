@@ -67,22 +67,6 @@ struct PlaceProgress {
   std::uint64_t iterations = 0;
 };
 
-struct PlaceOptions {
-  std::string engine = "auto";     // a name of place_engines()
-  double time_limit_seconds = 10;  // infinity: none
-  // Dives and search nodes; 0: no limit but time. With a budget and no time limit the result
-  // depends on the seed alone, whatever the number of threads.
-  std::uint64_t iteration_budget = 0;
-  std::uint64_t seed = 1;
-  unsigned threads = 1;                // 0: one a core
-  std::optional<Bytes> capacity = {};  // stop as soon as the high-water mark is at most this
-  // Set by any thread; the best placement so far is returned.
-  const std::atomic<bool>* cancel = nullptr;
-  // Called from the calling thread, at most every 50 ms, and once at the end.
-  std::function<void(const PlaceProgress&)> progress = {};
-  std::vector<Bytes> warm_start = {};  // offsets of an earlier placement, one a buffer, or empty
-};
-
 struct Placement {
   std::vector<Bytes> offsets;  // one a buffer, in the order of the problem
   Bytes high_water_mark = 0;
@@ -98,6 +82,26 @@ struct Placement {
                ? 0.0
                : static_cast<double>(high_water_mark) / static_cast<double>(lower_bound) - 1.0;
   }
+};
+
+struct PlaceOptions {
+  std::string engine = "auto";     // a name of place_engines()
+  double time_limit_seconds = 10;  // infinity: none
+  // Dives and search nodes; 0: no limit but time. With a budget and no time limit the result
+  // depends on the seed alone, whatever the number of threads.
+  std::uint64_t iteration_budget = 0;
+  std::uint64_t seed = 1;
+  unsigned threads = 1;                // 0: one a core
+  std::optional<Bytes> capacity = {};  // stop as soon as the high-water mark is at most this
+  // Set by any thread; the best placement so far is returned.
+  const std::atomic<bool>* cancel = nullptr;
+  // Called from the calling thread, at most every 50 ms, and once at the end.
+  std::function<void(const PlaceProgress&)> progress = {};
+  // Called from the calling thread with every legal placement whose mark is below the last one's,
+  // the first at once and the one that place() returns (by ilp_pyramid, that one alone). What it
+  // throws comes out of place(). replan() does not call it.
+  std::function<void(const Placement&)> improved = {};
+  std::vector<Bytes> warm_start = {};  // offsets of an earlier placement, one a buffer, or empty
 };
 
 // Places every buffer; always returns a legal placement (never worse than the best first fit),
@@ -137,8 +141,8 @@ struct Replanned {
 [[nodiscard]] Replanned replan(const Problem& problem, const PlacedBefore& before,
                                const PlaceOptions& options = {});
 
-// The bound alone: the largest sum of rounded sizes alive at one tick, or at a cut through lanes that
-// edges join, summed over lanes that none join. O(n log n) as a rule.
+// The bound alone: the largest sum of rounded sizes alive at one tick, or at a cut through lanes
+// that edges join, summed over lanes that none join. O(n log n) as a rule.
 [[nodiscard]] Bytes lower_bound(const Problem& problem);
 
 // Names for PlaceOptions::engine, "auto" first.

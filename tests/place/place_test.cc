@@ -8,7 +8,9 @@
 #include <atomic>
 #include <limits>
 #include <random>
+#include <stdexcept>
 #include <string>
+#include <vector>
 
 using namespace berth;
 using berth::test::check_placement;
@@ -27,6 +29,17 @@ Problem random_problem(std::mt19937_64& random, std::size_t count, std::uint64_t
     buffer.length = 1 + random() % longest;
     if (period != 0) buffer.length = std::min(buffer.length, period);
     problem.buffers.push_back(buffer);
+  }
+  return problem;
+}
+
+// Of which the first dive leaves a gap: sizes beside the load.
+Problem hard_problem() {
+  std::mt19937_64 random(2);
+  Problem problem;
+  for (std::size_t i = 0; i < 200; ++i) {
+    problem.buffers.push_back(
+        {.size = 1 + random() % 100, .birth = random() % 400, .length = 1 + random() % 40});
   }
   return problem;
 }
@@ -469,4 +482,38 @@ TEST_CASE("Progress is reported at the end with the result", "[place][progress]"
   REQUIRE(last.high_water_mark == placement.high_water_mark);
   REQUIRE(last.lower_bound == placement.lower_bound);
   REQUIRE(last.engine == placement.engine);
+}
+
+TEST_CASE("Every better placement is handed out while the search goes on, the last one at last",
+          "[place][progress]") {
+  const Problem problem = hard_problem();
+  std::vector<Placement> found;
+  PlaceOptions options{.iteration_budget = 200};
+  options.improved = [&](const Placement& placement) { found.push_back(placement); };
+  const Placement placement = place(problem, options);
+  REQUIRE(found.size() > 1);
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    CAPTURE(i, found[i].high_water_mark, found[i].engine);
+    REQUIRE(check_placement(problem, found[i]).value_or("") == "");
+    REQUIRE(found[i].lower_bound <= placement.lower_bound);
+    if (i > 0) REQUIRE(found[i].high_water_mark < found[i - 1].high_water_mark);
+  }
+  REQUIRE(found.back().offsets == placement.offsets);
+  REQUIRE(found.back().engine == placement.engine);
+}
+
+TEST_CASE("What is told of better placements cancels the search or throws out of it",
+          "[place][progress]") {
+  const Problem problem = hard_problem();
+  std::atomic<bool> cancel{false};
+  std::size_t found = 0;
+  PlaceOptions options{.iteration_budget = 200, .cancel = &cancel};
+  options.improved = [&](const Placement&) {
+    ++found;
+    cancel = true;
+  };
+  REQUIRE(check_placement(problem, place(problem, options)) == std::nullopt);
+  REQUIRE(found == 1);
+  options.improved = [](const Placement&) { throw std::runtime_error("enough"); };
+  REQUIRE_THROWS_WITH(place(problem, options), "enough");
 }
