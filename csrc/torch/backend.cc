@@ -12,10 +12,9 @@ namespace {
 
 std::array<std::atomic<Backend*>, kMaxBackends> backends{};
 std::atomic<bool> user_marks{false};
-std::atomic<bool> forked{false};
+std::atomic<std::uint32_t> forks{0};
 
 void mark_all() noexcept {
-  if (in_forked_child()) return;
   for (const auto& one : backends)
     if (Backend* const here = one.load(std::memory_order_acquire)) here->mark_step();
 }
@@ -25,7 +24,7 @@ void mark_all() noexcept {
 void add_backend(Backend& added) {
   [[maybe_unused]] static const bool registered = [] {
     BERTH_CHECK(::pthread_atfork(
-                    nullptr, nullptr, +[] { forked.store(true); }) == 0,
+                    nullptr, nullptr, +[] { forks.fetch_add(1); }) == 0,
                 kSystem, "pthread_atfork has no memory left to register berth's handlers");
     return true;
   }();
@@ -49,6 +48,6 @@ void mark_step_by_optimizer() noexcept {
   if (!user_marks.load(std::memory_order_relaxed)) mark_all();
 }
 
-bool in_forked_child() noexcept { return forked.load(std::memory_order_relaxed); }
+std::uint32_t fork_count() noexcept { return forks.load(std::memory_order_relaxed); }
 
 }  // namespace berth::torch

@@ -2,10 +2,16 @@
 
 #include "csrc/trace/recorder.h"
 
+#include <cstdint>
+
 namespace berth::torch {
 
 // One installed allocator, the CPU's or CUDA's, as those see it who listen to libtorch: ranges,
 // optimizers, the program's own marks. Thread-safe.
+//
+// In a forked child in which the allocator does not serve, nothing of it may be touched: it has no
+// recorder there, and a mark does nothing. The CPU's serves in none; CUDA's in a child of a process
+// that had not used CUDA.
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -27,7 +33,8 @@ void add_backend(Backend& backend);
 void mark_step_by_user() noexcept;
 void mark_step_by_optimizer() noexcept;
 
-// Whether this is a forked child of a process that installed berth: nothing of berth runs in it.
-[[nodiscard]] bool in_forked_child() noexcept;
+// How many forks lie between the process that installed berth and this one. What was made at
+// another count is another process's.
+[[nodiscard]] std::uint32_t fork_count() noexcept;
 
 }  // namespace berth::torch

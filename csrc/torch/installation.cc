@@ -46,7 +46,9 @@ Stats Installation::stats() const {
   return stats;
 }
 
-void Installation::mark_step() noexcept { allocator_->mark_step(thread_lane()); }
+void Installation::mark_step() noexcept {
+  if (!forked()) allocator_->mark_step(thread_lane());
+}
 
 // A child of a child needs no handlers any more: nothing of berth runs in either.
 void Installation::before_fork() noexcept {

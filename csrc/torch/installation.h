@@ -35,7 +35,9 @@ class Installation final : public Backend {
   // The allocator's counters; foreign frees are misuses, too.
   [[nodiscard]] Stats stats() const;
 
-  [[nodiscard]] Recorder* recorder() noexcept override { return allocator_->recorder(); }
+  [[nodiscard]] Recorder* recorder() noexcept override {
+    return forked() ? nullptr : allocator_->recorder();
+  }
   void mark_step() noexcept override;
 
  private:

@@ -52,6 +52,10 @@ class OperatorRecorder {
   OperatorRecorder(Allocator& allocator, Recorder& recorder, c10::Device device)
       : allocator_(allocator), recorder_(recorder), device_(device) {}
 
+  // Whether another process made it, which this one was forked from: its locks may be held for
+  // ever.
+  [[nodiscard]] bool of_parent() const noexcept { return fork_count() != forks_; }
+
   std::unique_ptr<Open> begin(const at::RecordFunction& function) {
     const OperatorTraits& traits = traits_of(function, recorder_);
     auto open = std::make_unique<Open>();
@@ -228,6 +232,7 @@ class OperatorRecorder {
   Allocator& allocator_;
   Recorder& recorder_;
   const c10::Device device_;
+  const std::uint32_t forks_ = fork_count();
   std::atomic<std::uint64_t> last_op_{0};
   std::mutex mutex_;  // covers what follows
   bool in_backward_ = false;
@@ -243,11 +248,10 @@ struct Opens : at::ObserverContext {
 };
 
 std::unique_ptr<at::ObserverContext> begin(const at::RecordFunction& function) {
-  if (in_forked_child()) return nullptr;
   auto opens = std::make_unique<Opens>();
   for (std::size_t n = 0; n < recorders.size(); ++n)
     if (OperatorRecorder* const one = recorders[n].load(std::memory_order_acquire))
-      opens->of[n] = one->begin(function);
+      if (!one->of_parent()) opens->of[n] = one->begin(function);
   return opens;
 }
 

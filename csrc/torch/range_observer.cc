@@ -19,7 +19,6 @@ struct Range : at::ObserverContext {
 };
 
 std::unique_ptr<at::ObserverContext> begin(const at::RecordFunction& function) {
-  if (in_forked_child()) return nullptr;
   const std::string_view name = function.name();
   // PyTorch's name for one call of an optimizer's step(), whichever optimizer it is.
   const bool optimizer_step = name.starts_with("Optimizer.step#");

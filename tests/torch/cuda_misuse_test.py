@@ -281,6 +281,12 @@ class Processes(unittest.TestCase):
             output, _ = child(__file__, "fork", BERTH_MODE=mode, BERTH_TRACE=trace)
             self.assertEqual(json.loads(output), {"child": 0, "hits": 5 if mode == "learn" else 0})
 
+    def test_children_of_a_parent_that_has_not_used_cuda_train(self):
+        output, errors = child(__file__, "fork_before_cuda")
+        self.assertEqual(errors, "")
+        self.assertEqual(json.loads(output), {
+            "children": [{"hits": 5, "grandchild": "refused"}] * 2, "parent": {"hits": 5, "grandchild": "refused"}})
+
     def test_tensors_that_live_at_exit_are_no_trouble(self):
         for mode in ("learn", "record"):
             _, errors = child(__file__, "exit_with_tensors", BERTH_MODE=mode, BERTH_TRACE=self.folder / "exit.trace")
@@ -390,6 +396,39 @@ def fork():
     _, status = os.waitpid(process, 0)
     assert torch.cuda.memory_allocated() == 3 * MIB
     print(json.dumps({"child": os.waitstatus_to_exitcode(status), "hits": hits_of_a_step()}))
+
+
+def in_a_child(act):
+    """What `act` answers in a forked child."""
+    reader, writer = os.pipe()
+    process = os.fork()
+    if process == 0:
+        os.write(writer, json.dumps(act()).encode())
+        os._exit(0)
+    os.close(writer)
+    _, status = os.waitpid(process, 0)
+    assert status == 0, status
+    with os.fdopen(reader) as answer:
+        return json.load(answer)
+
+
+def refusal():
+    try:
+        torch._C._cuda_cudaCachingAllocator_raw_alloc(MIB, 0)  # which Python does not refuse before
+    except RuntimeError as problem:
+        return "refused" if "in a forked child of a process that had used it" in str(problem) else str(problem)
+    return "served"
+
+
+def train_and_fork():
+    learn()
+    return {"hits": hits_of_a_step(), "grandchild": in_a_child(refusal)}
+
+
+def fork_before_cuda():
+    torch.ones(10).is_pinned()  # and makes no context
+    children = [in_a_child(train_and_fork) for _ in range(2)]
+    print(json.dumps({"children": children, "parent": train_and_fork()}))
 
 
 def exit_with_tensors():

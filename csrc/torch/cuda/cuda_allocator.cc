@@ -94,6 +94,8 @@ std::vector<Gpu*> CudaAllocator::gpus() const noexcept {
 }
 
 Gpu& CudaAllocator::current_gpu(c10::DeviceIndex* device) {
+  TORCH_CHECK(!forked(),
+              "berth: CUDA was asked for in a forked child of a process that had used it");
   C10_CUDA_CHECK(c10::cuda::GetDevice(device));
   return gpu(*device);
 }
@@ -117,6 +119,26 @@ void CudaAllocator::mark_step() noexcept {
   }
 }
 
+// --- Fork ---------------------------------------------------------------------------------------
+
+void CudaAllocator::before_fork() noexcept {
+  mutex_.lock();  // no GPU is made from here on
+  for (const auto& slot : gpus_)
+    if (Gpu* const one = slot.load()) one->before_fork();
+}
+
+void CudaAllocator::after_fork_in_parent() noexcept {
+  for (const auto& slot : gpus_)
+    if (Gpu* const one = slot.load()) one->after_fork();
+  mutex_.unlock();
+}
+
+void CudaAllocator::after_fork_in_child() noexcept {
+  // The driver serves no child of a process that it has served.
+  if (initialized()) forked_.store(true);
+  after_fork_in_parent();
+}
+
 void CudaAllocator::init(int device_count) {
   const std::lock_guard lock(mutex_);
   if (device_count > kMaxGpus)
@@ -132,7 +154,6 @@ bool CudaAllocator::initialized() { return device_count_.load() > 0; }
 c10::DataPtr CudaAllocator::allocate(std::size_t size) {
   c10::DeviceIndex device = 0;
   Gpu& here = current_gpu(&device);
-  TORCH_CHECK(!forked(), "berth: CUDA memory was asked for in a forked child");
   void* const block =
       size == 0 ? nullptr : here.allocate(size, c10::cuda::getCurrentCUDAStream(device));
   return {block, block, &delete_block, c10::Device(c10::DeviceType::CUDA, device)};
@@ -141,7 +162,6 @@ c10::DataPtr CudaAllocator::allocate(std::size_t size) {
 c10::DataPtr CudaAllocator::allocate_at(std::size_t size, void* address) {
   c10::DeviceIndex device = 0;
   Gpu& here = current_gpu(&device);
-  TORCH_CHECK(!forked(), "berth: CUDA memory was asked for in a forked child");
   void* const block = here.allocate_at(address, size, c10::cuda::getCurrentCUDAStream(device));
   return {block, block, &delete_block, c10::Device(c10::DeviceType::CUDA, device)};
 }
@@ -176,7 +196,6 @@ void* CudaAllocator::raw_alloc(std::size_t size) {
   if (size == 0) return nullptr;
   c10::DeviceIndex device = 0;
   Gpu& here = current_gpu(&device);
-  TORCH_CHECK(!forked(), "berth: CUDA memory was asked for in a forked child");
   return here.allocate(size, c10::cuda::getCurrentCUDAStream(device));
 }
 
@@ -184,7 +203,6 @@ void* CudaAllocator::raw_alloc_with_stream(std::size_t size, cudaStream_t stream
   if (size == 0) return nullptr;
   c10::DeviceIndex device = 0;
   Gpu& here = current_gpu(&device);
-  TORCH_CHECK(!forked(), "berth: CUDA memory was asked for in a forked child");
   return here.allocate(size, stream);
 }
 

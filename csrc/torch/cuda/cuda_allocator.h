@@ -45,8 +45,15 @@ class CudaAllocator final : public CudaInterface {
   [[nodiscard]] Gpu& gpu(c10::DeviceIndex device);
   // A step of the current stream of each GPU ends.
   void mark_step() noexcept;
-  void set_forked() noexcept { forked_.store(true); }
+  // Whether this is a forked child of a process that had used CUDA: requests are refused then, and
+  // frees do nothing. A child of a process that had not is like any other process.
   [[nodiscard]] bool forked() const noexcept { return forked_.load(std::memory_order_relaxed); }
+
+  // Around fork(): all locks are held over it, so that the child finds them free and nothing half
+  // done.
+  void before_fork() noexcept;
+  void after_fork_in_parent() noexcept;
+  void after_fork_in_child() noexcept;
 
   // --- c10::Allocator
   c10::DataPtr allocate(std::size_t size) override;
@@ -127,6 +134,7 @@ class CudaAllocator final : public CudaInterface {
  private:
   static constexpr int kMaxGpus = 64;
 
+  // The GPU that is current, for a request. Throws c10::Error in a forked child.
   [[nodiscard]] Gpu& current_gpu(c10::DeviceIndex* device);
   // The GPU whose memory the address lies in, or null.
   [[nodiscard]] Gpu* owner_of(const void* address) const;

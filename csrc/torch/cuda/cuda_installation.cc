@@ -28,6 +28,7 @@ extern "C" std::uint64_t aoti_torch_abi_version();
 namespace berth::torch {
 namespace {
 
+std::mutex installing;
 std::atomic<bool> is_installed{false};
 
 // CUDA as those see it who listen to libtorch.
@@ -37,6 +38,7 @@ class CudaBackend final : public Backend {
   // Of the first GPU that was used: a process that trains on several writes a trace each, and
   // ranges go into one.
   [[nodiscard]] Recorder* recorder() noexcept override {
+    if (allocator_.forked()) return nullptr;
     const auto gpus = allocator_.gpus();
     return gpus.empty() ? nullptr : gpus.front()->planned().recorder();
   }
@@ -95,19 +97,18 @@ void check_plan(const Config& config) {
   (void)read_plan(config.plan);
 }
 
+// The first lock is held over the fork as well, so that all three see the same allocator.
 void before_fork() noexcept {
-  if (CudaAllocator* const here = CudaAllocator::get(); here != nullptr && !here->forked())
-    for (Gpu* const gpu : here->gpus()) gpu->before_fork();
+  installing.lock();
+  if (CudaAllocator* const here = CudaAllocator::get()) here->before_fork();
 }
 void after_fork_in_parent() noexcept {
-  if (CudaAllocator* const here = CudaAllocator::get(); here != nullptr && !here->forked())
-    for (Gpu* const gpu : here->gpus()) gpu->after_fork_in_parent();
+  if (CudaAllocator* const here = CudaAllocator::get()) here->after_fork_in_parent();
+  installing.unlock();
 }
 void after_fork_in_child() noexcept {
-  CudaAllocator* const here = CudaAllocator::get();
-  if (here == nullptr || here->forked()) return;
-  for (Gpu* const gpu : here->gpus()) gpu->after_fork_in_child();
-  here->set_forked();
+  if (CudaAllocator* const here = CudaAllocator::get()) here->after_fork_in_child();
+  installing.unlock();
 }
 
 // The driver may go before the last tensor does.
@@ -145,8 +146,7 @@ void make_installation(const Config& config) {
 void install_cuda() { install_cuda(Config::from_environment()); }
 
 void install_cuda(const Config& config) {
-  static std::mutex mutex;
-  const std::lock_guard lock(mutex);
+  const std::lock_guard lock(installing);
   if (config.mode == Mode::kOff || cuda_installed()) return;
   make_installation(config);
   is_installed.store(true, std::memory_order_release);

@@ -455,6 +455,20 @@ void Gpu::goes(c10::MempoolId_t pool, void* base, Bytes size, bool whole) noexce
                                 pending_context));
 }
 
+// --- Fork ---------------------------------------------------------------------------------------
+
+void Gpu::before_fork() noexcept {
+  pools_mutex_.lock();
+  mutex_.lock();
+  lanes_.before_fork();
+}
+
+void Gpu::after_fork() noexcept {
+  lanes_.after_fork();
+  mutex_.unlock();
+  pools_mutex_.unlock();
+}
+
 // --- Statistics and limits ----------------------------------------------------------------------
 
 c10::CachingDeviceAllocator::DeviceStats Gpu::statistics() {

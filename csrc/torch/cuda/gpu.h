@@ -111,9 +111,9 @@ class Gpu final : PoolEvents {
   [[nodiscard]] void* base_of(const void* address, std::size_t* size);
   [[nodiscard]] CudaSharedMemory share(const void* block);
 
-  void before_fork() noexcept { mutex_.lock(); }
-  void after_fork_in_parent() noexcept { mutex_.unlock(); }
-  void after_fork_in_child() noexcept { mutex_.unlock(); }
+  // Holds all locks; after_fork() lets go of them, in the parent and in the child.
+  void before_fork() noexcept;
+  void after_fork() noexcept;
   void shut_down() noexcept { main_.allocator().shut_down(); }
 
  private:

@@ -137,6 +137,16 @@ cudaStream_t StreamLanes::stream_of(LaneKey lane) const noexcept {
   return nullptr;
 }
 
+void StreamLanes::before_fork() noexcept {
+  mutex_.lock();
+  for (const Other& other : others_) other.lanes->before_fork();
+}
+
+void StreamLanes::after_fork() noexcept {
+  for (const Other& other : others_) other.lanes->after_fork();
+  mutex_.unlock();
+}
+
 Status StreamLanes::synchronize_all() noexcept {
   std::vector<StreamLanes*> others;
   try {

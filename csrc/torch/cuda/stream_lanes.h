@@ -45,6 +45,10 @@ class StreamLanes final : public LaneNamingDevice {
   Status wait(LaneKey lane, DeviceEvent event) noexcept override;
   Status capturing(LaneKey lane, bool* capturing) noexcept override;
   void destroy(DeviceEvent event) noexcept override;
+  // Around fork(), with those of other GPUs: the lock is held over it.
+  void before_fork() noexcept;
+  void after_fork() noexcept;
+
   // With every other GPU that a user's stream belongs to. Refused while a stream that is known here
   // is captured: the driver would refuse as well, and void the capture.
   Status synchronize_all() noexcept override;
