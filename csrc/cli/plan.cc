@@ -3,6 +3,7 @@
 #include "csrc/cli/input.h"
 #include "csrc/cli/lifetimes.h"
 #include "csrc/cli/output.h"
+#include "csrc/cli/step_summary.h"
 #include "csrc/core/check.h"
 #include "csrc/place/plan_step.h"
 #include "csrc/plan/file.h"
@@ -108,6 +109,7 @@ struct Outcome {
   std::string engine;
   double seconds = 0;
   std::optional<std::string> overload = {};  // why the capacity cannot do
+  std::optional<StepSummary> step = {};      // of a trace
 };
 
 int report(const Options& options, const std::optional<Bytes>& capacity, const Outcome& outcome) {
@@ -121,6 +123,7 @@ int report(const Options& options, const std::optional<Bytes>& capacity, const O
                  {"seconds", outcome.seconds},
                  {"seed", options.seed},
                  {"cancelled", cancelled.load()}};
+    if (outcome.step) outcome.step->add_to(json);
     if (capacity) {
       if (outcome.overload) json["reason"] = *outcome.overload;
       json["capacity_bytes"] = *capacity;
@@ -136,6 +139,10 @@ int report(const Options& options, const std::optional<Bytes>& capacity, const O
           : static_cast<double>(outcome.arena) / static_cast<double>(outcome.bound) - 1;
   std::string text =
       fmt::format("{}: {}\n", options.input, format_number_of(outcome.buffers, outcome.unit));
+  if (outcome.step) {
+    text += fmt::format("  step         {}\n", outcome.step->whose());
+    text += fmt::format("  covers       {}\n", outcome.step->covers());
+  }
   text += fmt::format("  arena        {}\n", format_exactly(outcome.arena));
   text += fmt::format("  lower bound  {}\n", format_exactly(outcome.bound));
   text += fmt::format("  gap          {}{}\n", format_percent(gap),
@@ -187,6 +194,8 @@ int plan_trace(const Options& options) {
     if (options.json) print_json(Json{{"repeats", false}, {"reason", why_not}});
     return kNo;
   }
+  const StepSummary summary(trace, *step);
+  if (const auto warning = summary.warning()) print_note("warning: " + *warning);
   Plan plan;
   std::optional<Bytes> capacity;
   {
@@ -201,7 +210,7 @@ int plan_trace(const Options& options) {
   return report(options, capacity,
                 {"request", plan.slot_count(), plan.arena_bytes, plan.lower_bound,
                  plan.arena_bytes == plan.lower_bound, capacity && plan.lower_bound > *capacity,
-                 plan.engine, plan.plan_seconds});
+                 plan.engine, plan.plan_seconds, std::nullopt, summary});
 }
 
 int plan(const Options& options) {

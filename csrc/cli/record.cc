@@ -3,6 +3,7 @@
 #include "csrc/cli/exit_code.h"
 #include "csrc/cli/help_format.h"
 #include "csrc/cli/output.h"
+#include "csrc/cli/step_summary.h"
 #include "csrc/core/check.h"
 #include "csrc/trace/file.h"
 #include "csrc/trace/step.h"
@@ -85,6 +86,8 @@ std::size_t summarize(const std::string& path, off_t size) {
     print_note(fmt::format("the step repeats: {}, seen {} times; next: berth plan {} -o {}",
                            format_number_of(step->requests.size(), "request"), step->repeats, path,
                            std::filesystem::path(path).replace_extension(".plan").string()));
+    if (const auto warning = StepSummary(trace, *step).warning())
+      print_note("warning: " + *warning);
   } else if (requests > 0) {
     print_note(fmt::format("no step that repeats was found: {}", why_not));
   }

@@ -47,6 +47,9 @@ int show(const Options& options) {
       const TraceSummary summary = summarize(read_trace(options.input));
       json = summary.to_json();
       text = summary.to_text(options.input);
+      if (summary.coverage) {
+        if (const auto warning = summary.coverage->warning()) print_note("warning: " + *warning);
+      }
       break;
     }
   }

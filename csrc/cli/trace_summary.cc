@@ -225,6 +225,7 @@ TraceSummary summarize(const Trace& trace) {
   summary.program = trace.program;
   const Walk walk(trace, summary);
   summary.step = extract_step(trace, {}, &summary.why_no_step);
+  if (summary.step) summary.coverage.emplace(trace, *summary.step);
 
   std::unordered_set<trace::BlockId> residents;
   if (summary.step) {
@@ -276,6 +277,7 @@ Json TraceSummary::to_json() const {
     steps["first_tick"] = step->first_tick;
     steps["last_tick"] = step->last_tick;
     steps["residents"] = step->residents.size();
+    coverage->add_to(steps);
   } else {
     steps["reason"] = why_no_step;
   }
@@ -337,6 +339,8 @@ std::string TraceSummary::to_text(const std::string& path) const {
         fmt::format("  steps      {} marked; {} repeat {} times, ticks {} to {}\n",
                     format_count(marks), format_number_of(step->requests.size(), "request"),
                     step->repeats, format_count(step->first_tick), format_count(step->last_tick));
+    text += fmt::format("  step of    {}\n", coverage->whose());
+    text += fmt::format("  covers     {}\n", coverage->covers());
   } else {
     text += fmt::format("  steps      {} marked; none found that repeats: {}\n",
                         format_count(marks), why_no_step);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "csrc/cli/output.h"
+#include "csrc/cli/step_summary.h"
 #include "csrc/trace/step.h"
 #include "csrc/trace/trace.h"
 
@@ -47,6 +48,7 @@ struct TraceSummary {
   std::vector<PeakBlock> largest;                                  // ten
 
   std::optional<Step> step;
+  std::optional<StepSummary> coverage;  // of the step
   std::string why_no_step;
 
   [[nodiscard]] Json to_json() const;

@@ -35,8 +35,9 @@ struct Workload {
 
 [[nodiscard]] Workload make_workload(const Trace& trace);
 
-// How a workload is made unlike itself, to see what that costs once a plan was learned. Rates are shares
-// of the requests after the third step, or of the second half where so many steps are not marked.
+// How a workload is made unlike itself, to see what that costs once a plan was learned. Rates are
+// shares of the requests after the third step, or of the second half where so many steps are not
+// marked.
 struct Perturbation {
   double insert = 0;  // extra requests, of a size that occurs, freed soon after
   double drop = 0;    // requests that are not made

@@ -100,6 +100,43 @@ TEST_CASE("Planning a run writes a plan of its step that verifies", "[cli][plan]
   REQUIRE(json["arena_bytes"] == json["lower_bound_bytes"]);
 }
 
+TEST_CASE("The lane of the step and its share of the run are named", "[cli][plan]") {
+  const TemporaryFolder folder;
+  write_text(folder / "run.csv", events_csv(6));
+  const Ran ran = run_berth({"plan", folder / "run.csv"});
+  REQUIRE_THAT(ran.out, Contains("lane 0 (thread 0, 6 marks), seen 5 times in a row"));
+  REQUIRE_THAT(ran.out, Contains(" of 99 requests, "));
+  REQUIRE_THAT(ran.err, !Contains("warning"));
+  const nlohmann::json json = run_berth_json({"plan", folder / "run.csv"});
+  REQUIRE(json["lane"] == 0);
+  REQUIRE(json["thread"] == 0);
+  REQUIRE(json["covered_requests"] == Approx(96.0 / 99));
+  REQUIRE(json["covered_bytes"].is_number());
+  REQUIRE(json["warning"].is_null());
+}
+
+TEST_CASE("A step that covers little of its run is planned with a warning that says why",
+          "[cli][plan]") {
+  const TemporaryFolder folder;
+  std::string csv = events_csv(6);
+  // Another stream asks for more, each time for something else.
+  for (int i = 0; i < 200; ++i) {
+    csv += fmt::format("alloc,{},{},7\n", 10000 + i, 5000000 + 4096 * i * i);
+    csv += fmt::format("free,{},,\n", 10000 + i);
+  }
+  write_text(folder / "run.csv", csv);
+  for (const char* command : {"plan", "show"}) {
+    const Ran ran = run_berth({command, folder / "run.csv"});
+    CAPTURE(ran.err);
+    REQUIRE(ran.code == 0);
+    REQUIRE_THAT(ran.err, Contains("warning: the step of lane 0 (thread 0, 6 marks)"));
+    REQUIRE_THAT(ran.err, Contains("covers only 32.11 % of 299 requests"));
+    REQUIRE_THAT(ran.err, Contains("lane 7 (thread 0, 0 marks) makes 200 requests of"));
+  }
+  REQUIRE(run_berth_json({"plan", folder / "run.csv"})["warning"].is_string());
+  REQUIRE(run_berth_json({"show", folder / "run.csv"})["steps"]["warning"].is_string());
+}
+
 TEST_CASE("A plan is the same from CSV and from gzip and from format 1", "[cli][plan]") {
   const TemporaryFolder folder;
   write_text(folder / "run.csv", events_csv(4));
