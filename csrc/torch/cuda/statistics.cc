@@ -17,7 +17,7 @@ using c10::CachingAllocator::StatType;
 constexpr std::size_t index(StatType type) noexcept { return static_cast<std::size_t>(type); }
 
 std::size_t type_of(Bytes size) noexcept {
-  return index(size <= MobilityClassifier::kSmall ? StatType::SMALL_POOL : StatType::LARGE_POOL);
+  return index(is_small(size) ? StatType::SMALL_POOL : StatType::LARGE_POOL);
 }
 
 void increase(StatArray& stat, std::size_t type, Bytes amount) noexcept {
