@@ -240,7 +240,7 @@ berth_status berth_get_statistics(int index, berth_statistics* statistics) {
     all.misses = stats.misses_size + stats.misses_busy + stats.misses_lane;
     all.live_bytes = stats.live;
     all.live_peak_bytes = stats.live_peak;
-    all.reserved_bytes = stats.pool_reserved + stats.arena;
+    all.reserved_bytes = stats.reserved;
     all.reserved_peak_bytes = stats.reserved_peak;
     all.arena_bytes = stats.arena;
     all.arena_bound_bytes = stats.arena_bound;

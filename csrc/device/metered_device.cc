@@ -37,46 +37,38 @@ Status MeteredDevice::take(Bytes size) noexcept {
 
 void MeteredDevice::give(Bytes size) noexcept { held_ -= size; }
 
-void MeteredDevice::tell_reserved(void* base, Bytes size, Holding holding) noexcept {
-  if (watcher_ != nullptr) watcher_->reserved(base, size, holding);
-}
-
-void MeteredDevice::tell_releasing(void* base, Bytes size, Holding holding) noexcept {
-  if (watcher_ != nullptr) watcher_->releasing(base, size, holding);
-}
-
 Status MeteredDevice::reserve(Bytes size, Bytes alignment, void** base) noexcept {
   if (properties().maps_pages) return device_.reserve(size, alignment, base);
   if (const Status status = take(size); !status.ok()) return status;
   const Status status = device_.reserve(size, alignment, base);
   if (!status.ok()) {
     give(size);
-  } else {
-    tell_reserved(*base, size, Holding::kReservation);
+  } else if (watcher_ != nullptr) {
+    watcher_->came(*base, size, true);
   }
   return status;
 }
 
 Status MeteredDevice::release(void* base, Bytes size) noexcept {
   if (!properties().maps_pages) {
-    tell_releasing(base, size, Holding::kReservation);
+    if (watcher_ != nullptr) watcher_->goes(base, size, true);
     const Status status = device_.release(base, size);
     if (status.ok()) {
       give(size);
-    } else {
-      tell_reserved(base, size, Holding::kReservation);
+    } else if (watcher_ != nullptr) {
+      watcher_->came(base, size, true);
     }
     return status;
   }
   const Bytes end = number(base) + size;
   for (Stretch held = next(number(base), end, true); held.first != held.last;
        held = next(held.last, end, true)) {
-    tell_releasing(address(held.first), held.last - held.first, Holding::kPages);
+    if (watcher_ != nullptr) watcher_->goes(address(held.first), held.last - held.first, false);
   }
   const Status status = device_.release(base, size);
   for (Stretch held = next(number(base), end, true); held.first != held.last;) {
     if (!status.ok()) {
-      tell_reserved(address(held.first), held.last - held.first, Holding::kPages);
+      if (watcher_ != nullptr) watcher_->came(address(held.first), held.last - held.first, false);
       held = next(held.last, end, true);
       continue;
     }
@@ -101,7 +93,7 @@ Status MeteredDevice::commit(void* base, Bytes size, Residency residency) noexce
   if (status.ok()) {
     for (Stretch hole = next(first, last, false); hole.first != hole.last;
          hole = next(hole.last, last, false)) {
-      tell_reserved(address(hole.first), hole.last - hole.first, Holding::kPages);
+      if (watcher_ != nullptr) watcher_->came(address(hole.first), hole.last - hole.first, false);
     }
     try {
       add(first, last);
@@ -110,7 +102,7 @@ Status MeteredDevice::commit(void* base, Bytes size, Residency residency) noexce
       status = {Status::Code::kFailed, "host memory"};
       for (Stretch hole = next(first, last, false); hole.first != hole.last;
            hole = next(hole.last, last, false)) {
-        tell_releasing(address(hole.first), hole.last - hole.first, Holding::kPages);
+        if (watcher_ != nullptr) watcher_->goes(address(hole.first), hole.last - hole.first, false);
         (void)device_.decommit(address(hole.first), hole.last - hole.first);
       }
     }
@@ -136,12 +128,12 @@ Status MeteredDevice::decommit(void* base, Bytes size) noexcept {
   }
   for (Stretch held = next(first, last, true); held.first != held.last;
        held = next(held.last, last, true)) {
-    tell_releasing(address(held.first), held.last - held.first, Holding::kPages);
+    if (watcher_ != nullptr) watcher_->goes(address(held.first), held.last - held.first, false);
   }
   const Status status = device_.decommit(base, size);
   for (Stretch held = next(first, last, true); held.first != held.last;) {
     if (!status.ok()) {
-      tell_reserved(address(held.first), held.last - held.first, Holding::kPages);
+      if (watcher_ != nullptr) watcher_->came(address(held.first), held.last - held.first, false);
       held = next(held.last, last, true);
       continue;
     }

@@ -155,7 +155,7 @@ class PairSweep {
 
 }  // namespace
 
-std::optional<std::string> overlap_across_lanes(const Plan& plan) {
+std::optional<std::string> lanes_violation(const Plan& plan) {
   const LaneOrder order(plan);
   if (const auto lane = order.contradiction()) {
     return fmt::format("edges make lane {} wait for itself", *lane);

@@ -142,7 +142,7 @@ class LaneSweep {
 
 }  // namespace
 
-std::optional<std::string> overlap_in_lane(const Plan& plan) { return LaneSweep(plan).run(); }
+std::optional<std::string> lane_violation(const Plan& plan) { return LaneSweep(plan).run(); }
 
 std::string slot_text(const Plan& plan, std::uint32_t sequence, std::size_t slot) {
   const Slot& of = plan.sequences[sequence].slots[slot];

@@ -12,10 +12,10 @@ namespace berth {
 
 // Slots of one lane: on one path, or around the end of a step on any. O(n log n), times the depth
 // of the trie where there are branches; O(n) memory.
-[[nodiscard]] std::optional<std::string> overlap_in_lane(const Plan& plan);
+[[nodiscard]] std::optional<std::string> lane_violation(const Plan& plan);
 
 // Slots of different lanes. O(n log n), times the number of lanes that share bytes, if any do.
-[[nodiscard]] std::optional<std::string> overlap_across_lanes(const Plan& plan);
+[[nodiscard]] std::optional<std::string> lanes_violation(const Plan& plan);
 
 // "slot 3 of sequence 1, 128 bytes at 64 over [3, 7)", for messages.
 [[nodiscard]] std::string slot_text(const Plan& plan, std::uint32_t sequence, std::size_t slot);

@@ -56,7 +56,7 @@ Violation path_difference(const Plan& plan, std::uint32_t last, const StepLane& 
 }  // namespace
 
 std::optional<std::string> verify(const Plan& plan) {
-  for (const auto check : {structure_violation, overlap_in_lane, overlap_across_lanes}) {
+  for (const auto check : {structure_violation, lane_violation, lanes_violation}) {
     if (Violation bad = check(plan)) return bad;
   }
   return std::nullopt;

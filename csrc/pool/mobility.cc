@@ -18,7 +18,7 @@ Mobility MobilityClassifier::classify(Bytes size, LaneKey lane, std::uint32_t ta
   } else if (kind.freed ? kind.outlived >= 2 : kind.first_step != steps_) {
     return Mobility::kResident;
   }
-  return is_small(size) ? Mobility::kMovable : Mobility::kTemporary;
+  return size < kSmall ? Mobility::kMovable : Mobility::kTemporary;
 }
 
 void MobilityClassifier::learn(Bytes size, LaneKey lane, std::uint32_t tag,

@@ -8,10 +8,6 @@
 
 namespace berth {
 
-// The border between small and large blocks, that of PyTorch's statistics too.
-inline constexpr Bytes kLargestSmall = Bytes{1} << 20;
-[[nodiscard]] constexpr bool is_small(Bytes size) noexcept { return size <= kLargestSmall; }
-
 // Tells a request's mobility from its size and from how long earlier blocks of the same size, lane
 // and tag stayed.
 //
@@ -25,6 +21,8 @@ inline constexpr Bytes kLargestSmall = Bytes{1} << 20;
 // allocation. Not thread-safe.
 class MobilityClassifier {
  public:
+  static constexpr Bytes kSmall = Bytes{1} << 20;
+
   // Where a request should go.
   [[nodiscard]] Mobility classify(Bytes size, LaneKey lane, std::uint32_t tag) noexcept;
   // Step marks so far: the birth, for learn(), of the block just classified.

@@ -358,6 +358,8 @@ void Pool::set_thrift(unsigned trims) noexcept {
 
 void Pool::set_limit(Bytes limit) noexcept { state_->options.limit_bytes = limit; }
 
+Bytes Pool::reserved() const noexcept { return state_->stats.reserved; }
+
 PoolStats Pool::stats() const noexcept {
   PoolStats stats = state_->stats;
   stats.waiting += state_->held;

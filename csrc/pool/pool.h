@@ -147,6 +147,9 @@ class Pool {
   // stays.
   void set_limit(Bytes limit) noexcept;
 
+  // What is committed. O(1).
+  [[nodiscard]] Bytes reserved() const noexcept;
+  // O(lanes that the pool has served).
   [[nodiscard]] PoolStats stats() const noexcept;
   // Calls `visit(block)` for each live block, in address order.
   void for_each_block(const std::function<void(const PoolBlock&)>& visit) const;

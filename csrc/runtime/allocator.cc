@@ -167,7 +167,7 @@ void Allocator::State::limit_pool() {
   Bytes limit = device.properties().total_bytes;
   if (options.config.memory_limit != 0) limit = std::min(limit, options.config.memory_limit);
   pool.set_limit(limit > arena.committed() ? limit - arena.committed() : 1);
-  reserved_peak = std::max(reserved_peak, arena.committed() + pool.stats().reserved);
+  note_held();
 }
 
 // --- Requests -----------------------------------------------------------------------------------
@@ -179,6 +179,7 @@ void* Allocator::allocate(Bytes size, LaneKey lane, trace::Tag tag) {
   const std::uint64_t id = ++state.next_id;
   if (void* pointer = state.arena.serve(size, lane, id)) [[likely]] {
     ++state.counters.hits;
+    state.counters.handed_out(state.rounded(size), size);
     if (state.watched) [[unlikely]]
       state.watch_request(pointer, size, lane, tag, id);
     state.tell_served(pointer, size, lane);
@@ -191,37 +192,32 @@ void* Allocator::allocate(Bytes size, LaneKey lane, trace::Tag tag) {
 
 void* Allocator::State::allocate_slowly(Bytes size, LaneKey lane, trace::Tag tag, std::uint64_t id,
                                         Notes& notes) {
+  const NotesHeld notes_held{*this};
+  const Arena::Outcome outcome = ask_arena(size, lane, id);
   BERTH_CHECK(size <= kMaxBytes, kUsage, "a block of {} bytes was asked for, the most is {}", size,
               kMaxBytes);
-  const Arena::Outcome outcome = arena.allocate(size, lane, id);
-  counters.realigned += outcome.realigned;
-  void* pointer = outcome.pointer;
-  switch (outcome.served) {
-    case Served::kHit:
-      ++counters.hits;
-      break;
-    case Served::kLent:
-      ++counters.lent;
-      break;
-    case Served::kMissSize:
-      ++counters.misses_size;
-      break;
-    case Served::kMissBusy:
-      ++counters.misses_busy;
-      break;
-    case Served::kMissLane:
-      ++counters.misses_lane;
-      break;
-    case Served::kUnplanned:
-      ++counters.unplanned;
-      break;
-  }
   if (arena.commit_due() && !captured()) commit_arena(notes);
   if (settled_at != 0 && next_id >= settled_at && counters.steps == 0) settle();
-  if (pointer == nullptr) pointer = allocate_elsewhere(size, lane, tag, id, notes);
+  void* const pointer =
+      outcome.pointer != nullptr ? outcome.pointer : allocate_elsewhere(size, lane, tag, id, notes);
   if (watched) watch_request(pointer, size, lane, tag, id);
   tell_served(pointer, size, lane);
   return pointer;
+}
+
+// Every request has one outcome, whatever its asker gets: it is counted before anything may fail.
+Arena::Outcome Allocator::State::ask_arena(Bytes size, LaneKey lane, std::uint64_t id) noexcept {
+  Arena::Outcome outcome;
+  try {
+    if (size <= kMaxBytes) outcome = arena.serve_slowly(size, lane, id);
+  } catch (const std::bad_alloc&) {
+    // Host memory is short: the pool may still have a block.
+  }
+  counters.count(outcome.served);
+  if (outcome.pointer != nullptr) counters.handed_out(outcome.size, size);
+  counters.realigned += outcome.realigned;
+  note_held();  // the arena may have taken pages
+  return outcome;
 }
 
 // What learns, records or checks hears of every request.
@@ -252,21 +248,8 @@ void* Allocator::State::allocate_elsewhere(Bytes size, LaneKey lane, trace::Tag 
   block->id = id;
   block->born = mobility.now();
   block->tag = tag;
-  pool_live += block->size;
-  pool_requested += size;
-  arena.set_live_beside(pool_live);
-  reserved_peak = std::max(reserved_peak, arena.committed() + pool.stats().reserved);
-  switch (kind) {
-    case Mobility::kMovable:
-      ++counters.pool_low;
-      break;
-    case Mobility::kTemporary:
-      ++counters.pool_high;
-      break;
-    case Mobility::kResident:
-      ++counters.pool_resident;
-      break;
-  }
+  counters.handed_out_by_pool(block->size, size);
+  counters.count(kind);
   // Without marks, the sequence itself is searched now and then, and a plan is taken up as soon as
   // it is there.
   if (options.config.mode == Mode::kLearn && !shut) {
@@ -329,8 +312,8 @@ std::string Allocator::State::exhaustion(Bytes size, LaneKey lane) {
       "out of memory on {}: asked {} for lane {}; live {} (planned {}, pool {}), reserved {} of "
       "{}, largest free block "
       "low {} and high {}, {} free on the device; the pool holds most in {} blocks of {}",
-      device.properties().name, format_bytes(size), lane, format_bytes(arena.live() + pool_live),
-      format_bytes(arena.live()), format_bytes(pool_live),
+      device.properties().name, format_bytes(size), lane, format_bytes(counters.live),
+      format_bytes(counters.planned_live()), format_bytes(counters.pool_live),
       format_bytes(arena.committed() + in_pool.reserved),
       format_bytes(options.config.memory_limit != 0 ? options.config.memory_limit
                                                     : device.properties().total_bytes),
@@ -341,7 +324,8 @@ std::string Allocator::State::exhaustion(Bytes size, LaneKey lane) {
 // A block that its asker never gets.
 void Allocator::State::give_back(void* pointer) {
   if (arena.contains(pointer)) {
-    arena.free(pointer);
+    const Arena::Freed freed = arena.free(pointer);
+    counters.taken_back(freed.size, freed.requested);
   } else {
     PoolBlock* const block = pool.find(pointer);
     tell_served(pointer, block->requested, block->lane);  // so that it hears of both
@@ -389,10 +373,8 @@ Allocator::FreeOutcome Allocator::free(void* pointer) noexcept {
   State& state = *state_;
   const std::lock_guard lock(state.mutex);
   if (!state.watched && state.arena.contains(pointer) && state.take_back_quickly(pointer))
-      [[likely]] {
-    ++state.counters.frees;
+      [[likely]]
     return FreeOutcome::kDone;
-  }
   return state.free_slowly(pointer, std::nullopt);
 }
 
@@ -414,6 +396,7 @@ Allocator::FreeOutcome Allocator::State::free_slowly(void* pointer,
     const Arena::Freed freed = arena.free(pointer, freeing);
     found = freed.found;
     id = freed.id;
+    counters.taken_back(freed.size, freed.requested);
     counters.late_frees += freed.late;
     if (found && options.listener != nullptr)
       options.listener->freed({pointer, freed.requested, freed.size, freed.owner}, false);
@@ -442,9 +425,7 @@ Allocator::FreeOutcome Allocator::State::free_slowly(void* pointer,
 
 void Allocator::State::free_pool_block(PoolBlock* block, std::optional<LaneKey> freeing) noexcept {
   const Bytes size = block->size;
-  pool_live -= size;
-  pool_requested -= block->requested;
-  arena.set_live_beside(pool_live);
+  counters.taken_back_by_pool(size, block->requested);
   mobility.learn(block->requested, block->lane, block->tag, block->born);
   const bool freed_elsewhere = freeing && *freeing != block->lane;
   const auto uses = pool_uses.empty() ? pool_uses.end() : pool_uses.find(block);
@@ -531,6 +512,7 @@ void Allocator::State::trim_in_first_step(Bytes freed) noexcept {
   if ((freed_unsettled += freed) < enough) return;
   freed_unsettled = 0;
   pool.trim();
+  note_held();
 }
 
 // Lets go of a held block behind events of these lanes. False where one of them is being captured,
@@ -588,9 +570,9 @@ bool Allocator::allocate_at(void* pointer, Bytes size, LaneKey lane) noexcept {
   block->requested = size;
   block->id = ++state.next_id;
   block->born = state.mobility.now();
-  state.pool_live += block->size;
-  state.pool_requested += size;
-  state.arena.set_live_beside(state.pool_live);
+  state.counters.handed_out_by_pool(block->size, size);
+  state.counters.count(Served::kUnplanned);
+  state.counters.count(block->mobility);
   state.tell_served(pointer, size, lane);
   return true;
 }
@@ -645,22 +627,14 @@ Stats Allocator::stats() const {
   const State& state = *state_;
   const std::lock_guard lock(state.mutex);
   Stats stats = state.counters;
-  const PoolStats pool = state.pool.stats();
   stats.requests = state.next_id;
   stats.device_errors += state.arena.device_errors();
   stats.driver_calls = state.device.driver_calls();
   if (state.recorder) stats.trace_entries_lost = state.recorder->counts().lost;
-  stats.requested = state.arena.requested() + state.pool_requested;
-  stats.live = state.arena.live() + state.pool_live;
-  stats.live_peak = state.arena.live_peak();
   if (state.arena.plan()) {
     stats.arena = state.arena.plan()->plan().arena_bytes;
     stats.arena_bound = state.arena.plan()->plan().lower_bound;
   }
-  stats.pool_reserved = pool.reserved;
-  stats.pool_reserved_peak = pool.reserved_peak;
-  stats.pool_live = state.pool_live;
-  stats.reserved_peak = std::max(state.reserved_peak, state.arena.committed() + pool.reserved);
   return stats;
 }
 
@@ -668,6 +642,7 @@ Bytes Allocator::trim() noexcept {
   State& state = *state_;
   const std::lock_guard lock(state.mutex);
   if (state.captured()) return 0;
+  const State::NotesHeld notes_held{state};
   if (!state.held.empty() && state.device.synchronize_all().ok()) state.let_go_of_held(true);
   state.pool.process_events();
   return state.pool.trim();
@@ -721,9 +696,16 @@ std::string Allocator::is_valid() const {
   if (std::string broken = state.arena.is_valid(); !broken.empty()) return "arena: " + broken;
   if (std::string broken = state.pool.is_valid(); !broken.empty()) return "pool: " + broken;
   const PoolStats pool = state.pool.stats();
-  if (pool.live != state.pool_live) {
-    return fmt::format("pool_live is {}, the pool says {}", state.pool_live, pool.live);
-  }
+  const Accounts& counted = state.counters;
+  if (pool.live != counted.pool_live)
+    return fmt::format("pool_live is {}, the pool says {}", counted.pool_live, pool.live);
+  if (const Bytes live = state.arena.live(); live != counted.planned_live())
+    return fmt::format("live of the arena is {}, a walk finds {}", counted.planned_live(), live);
+  if (pool.reserved != counted.pool_reserved)
+    return fmt::format("pool_reserved is {}, the pool says {}", counted.pool_reserved,
+                       pool.reserved);
+  if (const Bytes held = pool.reserved + state.arena.committed(); held != counted.reserved)
+    return fmt::format("reserved is {}, arena and pool hold {}", counted.reserved, held);
   return {};
 }
 

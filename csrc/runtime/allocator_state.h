@@ -4,6 +4,7 @@
 #include "csrc/core/spin_mutex.h"
 #include "csrc/pool/mobility.h"
 #include "csrc/pool/pool.h"
+#include "csrc/runtime/accounts.h"
 #include "csrc/runtime/allocator.h"
 #include "csrc/runtime/arena.h"
 #include "csrc/runtime/learner.h"
@@ -63,6 +64,7 @@ struct Allocator::State {
   std::shared_ptr<const PlanLookup> freeze(Plan plan) const;
 
   void* allocate_slowly(Bytes size, LaneKey lane, trace::Tag tag, std::uint64_t id, Notes& notes);
+  Arena::Outcome ask_arena(Bytes size, LaneKey lane, std::uint64_t id) noexcept;
   void* allocate_elsewhere(Bytes size, LaneKey lane, trace::Tag tag, std::uint64_t id,
                            Notes& notes);
   void watch_request(void* pointer, Bytes size, LaneKey lane, trace::Tag tag, std::uint64_t id);
@@ -88,11 +90,16 @@ struct Allocator::State {
 
   // Arena::take_back(). Whose the block was costs a look at the lanes: only for who asks.
   [[nodiscard]] bool take_back_quickly(void* pointer) noexcept {
-    if (options.listener == nullptr) [[likely]]
-      return arena.take_back(pointer);
-    Arena::Freed freed;
-    if (!arena.take_back(pointer, &freed)) return false;
-    options.listener->freed({pointer, freed.requested, freed.size, freed.owner}, false);
+    Bytes asked = 0;
+    LaneKey owner = 0;
+    if (options.listener == nullptr) [[likely]] {
+      if (!arena.take_back(pointer, &asked)) return false;
+    } else {
+      if (!arena.take_back(pointer, &asked, &owner)) return false;
+      options.listener->freed({pointer, asked, rounded(asked), owner}, false);
+    }
+    ++counters.frees;
+    counters.taken_back(rounded(asked), asked);
     return true;
   }
 
@@ -104,12 +111,19 @@ struct Allocator::State {
   void refuse_arena(Bytes wanted, const std::string& reason, Notes& notes);
   void watch_misses();
   void limit_pool();
+  void note_held() noexcept { counters.hold(arena.committed(), pool.reserved()); }
+  // Notes at the end of a call, however it ends.
+  struct NotesHeld {
+    State& state;
+    ~NotesHeld() { state.note_held(); }
+  };
   trace::LaneId recorded_lane(LaneKey key);
 
   Device& device;
   const Options options;
   SpinMutex own_mutex;
   SpinMutex& mutex;
+  Accounts counters;
   Arena arena;
   Pool pool;
   MobilityClassifier mobility;
@@ -120,10 +134,7 @@ struct Allocator::State {
   const bool full_check;
   bool watched = false;  // full_check, or the learner or the recorder is at work
 
-  Stats counters;
   std::uint64_t next_id = 0;  // of blocks; also counts requests
-  Bytes pool_live = 0, pool_requested = 0;
-  Bytes reserved_peak = 0;
   bool forked = false, shut = false;
   bool arena_refused = false;    // said once that the arena does not fit
   std::uint64_t settled_at = 0;  // the request at which the arena's first step is over; 0: it is

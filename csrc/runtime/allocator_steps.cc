@@ -24,6 +24,7 @@ void Allocator::mark_step(LaneKey lane) noexcept {
   State& state = *state_;
   const std::lock_guard lock(state.mutex);
   if (state.forked) return;
+  const State::NotesHeld notes_held{state};
   try {
     state.step_ended(lane, notes);
   } catch (const std::exception& error) {
@@ -91,7 +92,7 @@ void Allocator::State::commit_arena(Notes& notes) {
 // Whether the limit that the user set leaves room for an arena beside the pool.
 bool Allocator::State::arena_is_allowed(Bytes wanted) const noexcept {
   const Bytes limit = options.config.memory_limit;
-  return limit == 0 || (wanted <= limit && pool.stats().reserved <= limit - wanted);
+  return limit == 0 || (wanted <= limit && pool.reserved() <= limit - wanted);
 }
 
 void Allocator::State::settle() {
@@ -143,11 +144,12 @@ void Allocator::load_plan(Plan plan) {
   std::shared_ptr<const PlanLookup> lookup = state.freeze(std::move(plan));
   const Bytes wanted = lookup->plan().arena_bytes;
   const std::lock_guard lock(state.mutex);
+  const State::NotesHeld notes_held{state};
   if (!state.arena_is_allowed(wanted)) {
     throw Error(ErrorKind::kSystem,
                 fmt::format("an arena of {} cannot be had: the limit is {}, the pool has {}",
                             format_bytes(wanted), format_bytes(state.options.config.memory_limit),
-                            format_bytes(state.pool.stats().reserved)));
+                            format_bytes(state.pool.reserved())));
   }
   const Status status = state.arena.activate(std::move(lookup), false);
   if (!status.ok()) {

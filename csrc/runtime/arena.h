@@ -4,6 +4,7 @@
 #include "csrc/device/device.h"
 #include "csrc/plan/lookup.h"
 #include "csrc/pool/pool.h"
+#include "csrc/runtime/accounts.h"
 #include "csrc/runtime/lane.h"
 #include "csrc/runtime/path.h"
 
@@ -14,16 +15,6 @@
 #include <vector>
 
 namespace berth {
-
-// Where a request that the arena was asked for went.
-enum class Served : std::uint8_t {
-  kHit,        // at its planned offset
-  kLent,       // its own bytes are in use: at others that the plan needs for nobody now
-  kMissSize,   // another request than the plan expects here
-  kMissBusy,   // its bytes are still in use, or could not be waited for
-  kMissLane,   // the lane has no sequence in the plan
-  kUnplanned,  // the plan leaves this request to the pool, or rests
-};
 
 // The range of one device that a plan is laid out in, and the rule by which it is served.
 //
@@ -36,8 +27,8 @@ enum class Served : std::uint8_t {
 // a slot knows whether it is shared, and its cell whether it is live.
 //
 // Offsets and sizes are bytes. Not thread-safe: the allocator's lock covers it. Owns its address
-// range and the events of its guards; the device outlives it. allocate and free are O(1) while
-// nothing is off schedule, O(log n) else; a jump is O(cells).
+// range and the events of its guards; the device outlives it. allocate and free are O(1)
+// while nothing is off schedule, O(log n) else; a jump is O(cells).
 class Arena {
  public:
   Arena(Device& device, Bytes alignment);
@@ -70,15 +61,17 @@ class Arena {
       return nullptr;
     cell.slot = lane.next++;
     cell.id = id;
-    note_handed_out(rounded(requested), requested);
     return base_ + entry.offset;
   }
 
-  // Serves the lane's next request, or says why not.
+  // What becomes of a request that serve() has nothing for. Throws std::bad_alloc, and then nothing
+  // was handed out.
+  [[nodiscard]] Outcome serve_slowly(Bytes requested, LaneKey key, std::uint64_t id);
+  // Both: serves the lane's next request, or says why not.
   [[nodiscard]] Outcome allocate(Bytes requested, LaneKey key, std::uint64_t id) {
     if (void* pointer = serve(requested, key, id))
       return {Served::kHit, pointer, rounded(requested), false};
-    return allocate_slowly(requested, key, id);
+    return serve_slowly(requested, key, id);
   }
 
   struct Freed {
@@ -93,9 +86,9 @@ class Arena {
   };
 
   // Takes back the live planned block that starts at `pointer`, where it is on schedule and was
-  // used on its own lane only; `freed`, where it is not null, then says what it was. False else,
-  // and free() decides.
-  [[nodiscard]] bool take_back(void* pointer, Freed* freed = nullptr) noexcept {
+  // used on its own lane only, and says what was asked for. `owner`, where it is not null, is set
+  // to whose it was. False else, and free() decides.
+  [[nodiscard]] bool take_back(void* pointer, Bytes* asked, LaneKey* owner = nullptr) noexcept {
     if (lookup_ == nullptr || !uses_.empty()) [[unlikely]]
       return false;
     const PlanLookup::CellIndex index =
@@ -108,13 +101,9 @@ class Arena {
     const PlanLookup::Entry& entry = entries_[cell.slot];
     if (entry.shared) [[unlikely]]
       return false;
-    if (freed != nullptr) {
-      freed->requested = entry.requested;
-      freed->size = rounded(entry.requested);
-      freed->owner = lanes_.size() == 1 ? lanes_.front()->key : owner_of(cell.slot);
-    }
+    if (owner != nullptr) *owner = lanes_.size() == 1 ? lanes_.front()->key : owner_of(cell.slot);
     cell.slot = PlanLookup::kNone;
-    note_taken_back(rounded(entry.requested), entry.requested);
+    *asked = entry.requested;
     return true;
   }
 
@@ -191,14 +180,8 @@ class Arena {
 
   [[nodiscard]] const std::shared_ptr<const PlanLookup>& plan() const noexcept { return lookup_; }
   [[nodiscard]] Bytes committed() const noexcept { return committed_; }
-  [[nodiscard]] Bytes live() const noexcept { return live_; }
-  // The largest live() + beside at any time; `beside` is what is live elsewhere, as last told.
-  [[nodiscard]] Bytes live_peak() const noexcept { return live_peak_; }
-  void set_live_beside(Bytes beside) noexcept {
-    beside_ = beside;
-    if (live_ + beside_ > live_peak_) live_peak_ = live_ + beside_;
-  }
-  [[nodiscard]] Bytes requested() const noexcept { return requested_; }
+  // Bytes that are handed out, rounded. O(cells + strays).
+  [[nodiscard]] Bytes live() const noexcept;
   // Requests of one period that the plan leaves to the pool.
   [[nodiscard]] std::uint64_t slot_count() const noexcept {
     return lookup_ ? lookup_->slot_count() : 0;
@@ -255,15 +238,6 @@ class Arena {
   [[nodiscard]] Bytes rounded(Bytes requested) const noexcept {
     return (requested + alignment_ - 1) & ~(alignment_ - 1);
   }
-  void note_handed_out(Bytes size, Bytes requested) noexcept {
-    live_ += size;
-    requested_ += requested;
-    if (live_ + beside_ > live_peak_) live_peak_ = live_ + beside_;
-  }
-  void note_taken_back(Bytes size, Bytes requested) noexcept {
-    live_ -= size;
-    requested_ -= requested;
-  }
 
   // Moves the lane's position forward to `tick` of its path: slots that end on the way and are
   // still live become strays.
@@ -283,7 +257,6 @@ class Arena {
   void expire_ancestors(Lane& lane) noexcept;
   void make_stray(PlanLookup::CellIndex cell) noexcept;
 
-  Outcome allocate_slowly(Bytes requested, LaneKey key, std::uint64_t id);
   Outcome allocate_aligned(Lane& lane, Bytes requested, std::uint64_t id);
   Outcome allocate_searching(Lane& lane, Bytes requested, std::uint64_t id);
   Outcome allocate_resting(Lane& lane, Bytes requested, std::uint64_t id);
@@ -351,7 +324,6 @@ class Arena {
   LaneKey fast_key_ = 0;
   Lane* fast_lane_ = nullptr;
 
-  Bytes live_ = 0, live_peak_ = 0, requested_ = 0, beside_ = 0;
   std::uint64_t device_errors_ = 0;
 };
 

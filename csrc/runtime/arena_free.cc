@@ -37,7 +37,6 @@ Arena::Freed Arena::free_slowly(Bytes offset, std::optional<LaneKey> freeing) no
   freed.found = true;
   freed.owner = owner;
   freed.size = rounded(freed.requested);
-  note_taken_back(freed.size, freed.requested);
 
   // Record first, let go after: the event must cover all work queued before the bytes count as
   // free.

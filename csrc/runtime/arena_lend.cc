@@ -76,7 +76,6 @@ Arena::Outcome Arena::hand_out_lent(const Lane& lane, ByteRange bytes, Bytes req
                                     std::uint64_t id) {
   strays_.insert(bytes, Stray{PlanLookup::kNone, requested, lane.key, id, false});
   ++attention_;
-  note_handed_out(bytes.size(), requested);
   return {Served::kLent, base_ + bytes.first, bytes.size(), false};
 }
 

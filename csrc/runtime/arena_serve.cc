@@ -158,7 +158,7 @@ void Arena::jump(Lane& lane, std::uint32_t sequence, std::uint32_t index) noexce
 
 // --- Requests -----------------------------------------------------------------------------------
 
-Arena::Outcome Arena::allocate_slowly(Bytes requested, LaneKey key, std::uint64_t id) {
+Arena::Outcome Arena::serve_slowly(Bytes requested, LaneKey key, std::uint64_t id) {
   if (!lookup_) return {};
   Lane& lane = lane_of(key);
   Outcome outcome;
@@ -305,7 +305,6 @@ Arena::Outcome Arena::hand_out(Lane& lane, PlanLookup::SlotIndex slot, Bytes req
   if (entry.shared) live_shared_.insert({entry.offset, entry.offset + size}, lane.plan_lane);
   cells_[entry.cell].slot = slot;
   cells_[entry.cell].id = id;
-  note_handed_out(size, requested);
   return {Served::kHit, base_ + entry.offset, size, false};
 }
 

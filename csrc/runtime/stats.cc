@@ -37,6 +37,7 @@ std::string Stats::to_json() const {
       {"pool_reserved", pool_reserved},
       {"pool_reserved_peak", pool_reserved_peak},
       {"pool_live", pool_live},
+      {"reserved", reserved},
       {"reserved_peak", reserved_peak},
   };
   return object.dump(2);

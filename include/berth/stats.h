@@ -32,10 +32,10 @@ struct Stats {
   std::uint64_t driver_calls = 0;
   std::uint64_t trace_entries_lost = 0;
   // Memory.
-  Bytes requested = 0, live = 0, live_peak = 0;  // live: rounded, arena and pool
+  Bytes live = 0, live_peak = 0, requested = 0;  // live: rounded, arena and pool
   Bytes arena = 0, arena_bound = 0;              // of the active plan
   Bytes pool_reserved = 0, pool_reserved_peak = 0, pool_live = 0;
-  Bytes reserved_peak = 0;  // arena and pool together
+  Bytes reserved = 0, reserved_peak = 0;  // held by arena and pool together
 
   // One JSON object with these names.
   [[nodiscard]] std::string to_json() const;

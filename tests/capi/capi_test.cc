@@ -1,4 +1,5 @@
 #include "tests/catch.h"
+#include "tests/support/run_program.h"
 #include "tests/support/temporary_folder.h"
 
 #include <berth/berth.h>
@@ -24,6 +25,11 @@ berth_statistics statistics() {
   berth_statistics result{};
   result.size = sizeof result;
   REQUIRE(berth_get_statistics(BERTH_HOST, &result) == BERTH_OK);
+  CHECK(result.hits + result.misses <= result.requests);
+  CHECK(result.frees <= result.requests);
+  CHECK(result.live_bytes <= result.live_peak_bytes);
+  CHECK(result.live_bytes <= result.reserved_bytes);
+  CHECK(result.reserved_bytes <= result.reserved_peak_bytes);
   return result;
 }
 
@@ -96,6 +102,20 @@ TEST_CASE("A step that repeats is learned and served through the C ABI", "[capi]
   const std::string file = folder / "step.plan";
   REQUIRE(berth_save_plan(BERTH_HOST, file.c_str()) == BERTH_OK);
   CHECK(berth_load_plan(BERTH_HOST, file.c_str()) == BERTH_OK);
+
+  const auto served = berth::test::run_program({"/proc/self/exe", "[.served]"},
+                                               {{"BERTH_MODE", "serve"}, {"BERTH_PLAN", file}});
+  INFO(served.out);
+  CHECK(served.exit_code == 0);
+}
+
+// Its own process: the case before this one runs it with a plan to serve.
+TEST_CASE("Before the first mark an arena that is planned is not counted as held", "[.served]") {
+  void* const block = berth_malloc(4096, BERTH_HOST, nullptr);
+  const berth_statistics unmarked = statistics();
+  CHECK(unmarked.arena_bytes > 0);
+  CHECK(unmarked.reserved_bytes < unmarked.arena_bytes + 4096);
+  CHECK(berth_release(block, 0, BERTH_HOST, nullptr) == BERTH_OK);
 }
 
 TEST_CASE("Statistics are cut to what the caller knows", "[capi]") {

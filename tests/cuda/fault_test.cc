@@ -4,6 +4,7 @@
 #include "csrc/cuda/calls.h"
 #include "csrc/runtime/allocator.h"
 #include "tests/cuda/fixture.h"
+#include "tests/support/checked_allocator.h"
 
 #include <cstring>
 #include <random>
@@ -151,7 +152,7 @@ TEST_CASE("Whichever call fails, an allocator on a GPU stays consistent", "[cuda
       options.start_threads = false;
       options.range_bytes = kTotal;
       options.config.plan_time_limit_seconds = 0.01;
-      Allocator allocator(*device, options);
+      test::CheckedAllocator allocator(*device, options);
       const auto workload = [&](unsigned seed) {
         std::mt19937 random(seed);
         std::vector<std::pair<void*, const Stream*>> live;

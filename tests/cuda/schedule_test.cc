@@ -3,6 +3,7 @@
 
 #include "csrc/runtime/allocator.h"
 #include "tests/cuda/fixture.h"
+#include "tests/support/checked_allocator.h"
 
 #include <random>
 #include <set>
@@ -106,7 +107,7 @@ TEST_CASE("Blocks of several streams are handed out in an order the device keeps
     berth_standin_seed(seed);
     const auto device = make_gpu(kind);
     {
-      Allocator allocator(*device, options());
+      test::CheckedAllocator allocator(*device, options());
       Program program(allocator, seed);
       for (int step = 0; step < 24; ++step) program.step(step % 6 != 5);
       const Stats stats = allocator.stats();
@@ -138,7 +139,7 @@ TEST_CASE("Blocks of a foreign stream wait for the device and not for the stream
   const Standin standin(kLazyPace);
   const auto device = make_gpu(GENERATE(Memory::kVirtual, Memory::kPlain));
   {
-    Allocator allocator(*device, options());
+    test::CheckedAllocator allocator(*device, options());
     const Stream own;
     void* block = allocator.allocate(96 * kMiB, own.lane());
     use(own, block, 96 * kMiB);

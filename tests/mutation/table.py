@@ -196,7 +196,7 @@ MUTANTS = (
     Mutant("s13-step", "S13", "a step ends while a graph is captured", STEPS,
            "  if (captured()) return;  // no event may be asked, no memory given back\n", "", BLOCKS_OF_POOL),
     Mutant("s13-trim", "S13", "memory is given back while a graph is captured", ALLOCATOR,
-           "  if (state.captured()) return 0;\n  if (!state.held.empty()", "  if (!state.held.empty()", BLOCKS_OF_POOL),
+           "  if (state.captured()) return 0;\n  const State::NotesHeld", "  const State::NotesHeld", BLOCKS_OF_POOL),
     Mutant("s13-retire", "S13", "the arena is given back while a graph is captured", ALLOCATOR,
            "  if (state_->captured()) return 0;\n", "", BLOCKS_OF_POOL),
     Mutant("s13-events", "S13", "events are asked while a graph is captured", ALLOCATOR,

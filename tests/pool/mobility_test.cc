@@ -13,11 +13,10 @@ constexpr Bytes kLarge = Bytes{8} << 20;
 
 }  // namespace
 
-TEST_CASE("Blocks up to 1 MiB are movable and larger ones temporary until more is known",
-          "[mobility]") {
+TEST_CASE("Small blocks are movable and large ones temporary until more is known", "[mobility]") {
   const auto classifier = std::make_unique<MobilityClassifier>();
-  REQUIRE(classifier->classify(Bytes{1} << 20, 0, 0) == Mobility::kMovable);
-  REQUIRE(classifier->classify((Bytes{1} << 20) + 1, 0, 0) == Mobility::kTemporary);
+  REQUIRE(classifier->classify(MobilityClassifier::kSmall - 1, 0, 0) == Mobility::kMovable);
+  REQUIRE(classifier->classify(MobilityClassifier::kSmall, 0, 0) == Mobility::kTemporary);
   REQUIRE(classifier->classify(kLarge, 0, 0) == Mobility::kTemporary);
 }
 
@@ -68,7 +67,7 @@ TEST_CASE("More kinds than the table holds displace each other and do no harm", 
     const Bytes size = 1 + random() % (Bytes{4} << 20);
     const Mobility mobility = classifier->classify(size, random() % 3, 0);
     if (mobility != Mobility::kResident)
-      REQUIRE((mobility == Mobility::kMovable) == is_small(size));
+      REQUIRE((mobility == Mobility::kMovable) == (size < MobilityClassifier::kSmall));
     classifier->learn(size, random() % 3, 0, classifier->now());
     if (i % 1000 == 0) classifier->mark_step();
   }

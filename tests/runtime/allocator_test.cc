@@ -7,6 +7,8 @@
 #include "csrc/plan/file.h"
 #include "csrc/trace/file.h"
 #include "tests/catch.h"
+#include "tests/support/checked_allocator.h"
+#include "tests/support/simulated_device.h"
 #include "tests/support/small_step.h"
 #include "tests/support/temporary_folder.h"
 
@@ -42,7 +44,7 @@ struct Fixture {
   }
 
   std::unique_ptr<Device> device;
-  Allocator allocator;
+  test::CheckedAllocator allocator;
 };
 
 class Warnings {
@@ -104,6 +106,48 @@ TEST_CASE("Double frees and interior pointers and foreign ones are told apart",
 TEST_CASE("A size beyond the largest is refused by name", "[allocator][misuse]") {
   Fixture fixture;
   REQUIRE_THROWS_WITH(fixture.allocate(kMaxBytes + 1), Catch::Matchers::Contains("the most is"));
+}
+
+TEST_CASE("A request that is refused is counted under one outcome as any other",
+          "[allocator][statistics]") {
+  Fixture fixture;
+  CHECK_THROWS_AS(fixture.allocate(kMaxBytes + 1), Error);
+  CHECK(test::inconsistency(fixture.allocator.stats()) == "");
+  CHECK_THROWS_AS(fixture.allocate(Bytes{4} << 30), OutOfMemory);
+  CHECK(test::inconsistency(fixture.allocator.stats()) == "");
+}
+
+TEST_CASE("The reserved peak stays when an arena that filled is given back",
+          "[allocator][statistics]") {
+  test::SimulatedDevice device;
+  test::CheckedAllocator allocator(device, Fixture::options({}));
+  const auto step = test::training_step(20, 64 << 10);
+  struct Memory {
+    Allocator& allocator;
+    void* allocate(Bytes size) { return allocator.allocate(size, 0); }
+    void free(void* block) { (void)allocator.free(block); }
+  } memory{allocator};
+  while (allocator.stats().hits == 0) {
+    test::run_step(step, memory);
+    allocator.mark_step(0);
+  }
+  // No mark any more: the arena goes on to take pages as requests come to them.
+  test::run_step(step, memory);
+  const Stats full = allocator.stats();
+  REQUIRE(allocator.retire_arena() > 0);
+  CHECK(allocator.stats().reserved_peak >= full.reserved);
+}
+
+TEST_CASE("Bytes that are taken where somebody else wants them count as a request",
+          "[allocator][statistics]") {
+  test::SimulatedDevice device;
+  test::CheckedAllocator allocator(device, Fixture::options({}));
+  void* const block = allocator.allocate(4096, 0);
+  REQUIRE(allocator.free(block) == Allocator::FreeOutcome::kDone);
+  REQUIRE(allocator.allocate_at(block, 4096, 0));
+  const Stats stats = allocator.stats();
+  CHECK(stats.requests == 2);
+  CHECK(test::inconsistency(stats) == "");
 }
 
 TEST_CASE("Exhaustion says asked and had and limit and leaves the allocator well", "[allocator]") {
@@ -213,7 +257,7 @@ TEST_CASE("A plan for another program is one warning and the requests decide",
   Allocator::Options options = Fixture::options(config);
   options.program.torch_version = "2.11";
   const auto device = make_host_device(Bytes{1} << 30);
-  Allocator allocator(*device, options);
+  test::CheckedAllocator allocator(*device, options);
   REQUIRE(warnings.names == std::vector<std::string>{"plan-mismatch"});
   REQUIRE_THAT(warnings.texts[0],
                Catch::Matchers::Contains("1.0") && Catch::Matchers::Contains("2.11"));
@@ -248,7 +292,7 @@ TEST_CASE("A missing or damaged plan is an input error", "[allocator][serve]") {
 
 TEST_CASE("Threads may allocate and free each other's blocks", "[allocator][threads]") {
   const auto device = make_host_device(Bytes{1} << 30);
-  Allocator allocator(*device, {});
+  test::CheckedAllocator allocator(*device, {});
   std::vector<std::vector<void*>> handed(4);
   const auto work = [&](std::size_t thread) {
     std::mt19937 random(static_cast<unsigned>(thread));
@@ -348,7 +392,7 @@ TEST_CASE("A recorder outlives the end of recording, for those who listen elsewh
   Allocator::Options options;
   options.config.mode = Mode::kRecord;
   options.config.trace = folder / "run.trace";
-  Allocator allocator(*device, options);
+  test::CheckedAllocator allocator(*device, options);
   Recorder* const recorder = allocator.recorder();
   REQUIRE(recorder != nullptr);
   allocator.shut_down();

@@ -5,6 +5,7 @@
 #include "csrc/runtime/allocator.h"
 #include "csrc/runtime/arena.h"
 #include "tests/catch.h"
+#include "tests/support/checked_allocator.h"
 #include "tests/support/simulated_device.h"
 #include "tests/support/small_plan.h"
 
@@ -252,7 +253,7 @@ TEST_CASE("A mark in a forked child makes no driver call", "[arena][lanes]") {
   test::SimulatedDevice device;
   Allocator::Options options;
   options.start_threads = false;
-  Allocator allocator(device, options);
+  test::CheckedAllocator allocator(device, options);
   void* p = allocator.allocate(1000, 1);
   void* q = allocator.allocate(1000, 1);
   allocator.record_use(q, 2);
@@ -269,7 +270,7 @@ TEST_CASE("A request in a forked child makes no driver call", "[arena][lanes]") 
   Allocator::Options options;
   options.start_threads = false;
   options.config.mode = Mode::kLearn;
-  Allocator allocator(*device, options);
+  test::CheckedAllocator allocator(*device, options);
   // no marks: steps of 8 requests
   std::uint64_t n = 0;
   while (!allocator.plan() && n < 100000) {
@@ -304,10 +305,11 @@ TEST_CASE("A use on the own lane is ignored", "[arena][lanes]") {
   arena.mark(0);
   void* p = arena.allocate(128, 0, 1).pointer;
   arena.record_use(p, 0);
-  Arena::Freed freed;
-  REQUIRE(arena.take_back(p, &freed));
-  CHECK(freed.size == 128);
-  CHECK(freed.owner == 0);
+  Bytes asked = 0;
+  LaneKey owner = 1;
+  REQUIRE(arena.take_back(p, &asked, &owner));
+  CHECK(asked == 128);
+  CHECK(owner == 0);
   CHECK(device.calls(test::CallKind::kRecord) == 0);
 }
 
@@ -316,7 +318,7 @@ TEST_CASE("A pool exhausted between steps does not cost the plan", "[arena][lane
   Allocator::Options options;
   options.start_threads = false;
   options.config.mode = Mode::kLearn;
-  Allocator allocator(*device, options);
+  test::CheckedAllocator allocator(*device, options);
   auto step = [&] {
     for (int i = 0; i < 8; ++i) allocator.free(allocator.allocate(32768 * (1 + i % 8), 1));
     allocator.mark_step(1);
@@ -339,7 +341,7 @@ TEST_CASE("The arena keeps to the memory limit", "[arena][lanes]") {
   options.start_threads = false;
   options.config.mode = Mode::kOff;
   options.config.memory_limit = 1 << 20;
-  Allocator allocator(*device, options);
+  test::CheckedAllocator allocator(*device, options);
   const Plan plan = plan_of({sequence_of({{0, 64 << 20, 1}})});
   try {
     allocator.load_plan(plan);

@@ -1,6 +1,7 @@
 #include "csrc/runtime/allocator.h"
 #include "csrc/trace/file.h"
 #include "tests/catch.h"
+#include "tests/support/checked_allocator.h"
 #include "tests/support/simulated_device.h"
 #include "tests/support/small_plan.h"
 #include "tests/support/temporary_folder.h"
@@ -59,7 +60,7 @@ TEST_CASE("A listener hears of every block in plan and pool and on every lane",
   std::mt19937 random(seed);
   test::SimulatedDevice device;
   Ledger ledger;
-  Allocator allocator(device, options(ledger));
+  test::CheckedAllocator allocator(device, options(ledger));
   allocator.load_plan(
       test::plan_of({test::sequence_of({{0, 128, 2}, {128, 64, 1}, {192, 256, 2}})}));
   std::vector<std::pair<void*, LaneKey>> blocks;
@@ -94,7 +95,7 @@ TEST_CASE("A block used by a captured lane is nobody's before the capture is ove
           "[runtime][capture]") {
   test::SimulatedDevice device;
   Ledger ledger;
-  Allocator allocator(device, options(ledger));
+  test::CheckedAllocator allocator(device, options(ledger));
   void* const block = allocator.allocate(kMiB, 0);
   allocator.record_use(block, 1);
   device.set_capturing(1, true);
@@ -120,7 +121,7 @@ TEST_CASE("Allocators that share a lock and a device keep apart", "[runtime]") {
   test::SimulatedDevice device;
   Ledger ledger;
   SpinMutex lock;
-  auto first = std::make_unique<Allocator>(device, options(ledger, &lock));
+  auto first = std::make_unique<test::CheckedAllocator>(device, options(ledger, &lock));
   Allocator second(device, options(ledger, &lock));
   void* const a = first->allocate(kMiB, 0);
   void* const b = second.allocate(kMiB, 0);
@@ -136,7 +137,7 @@ TEST_CASE("Allocators that share a lock and a device keep apart", "[runtime]") {
 TEST_CASE("Blocks can be made again where they were", "[runtime]") {
   test::SimulatedDevice device;
   Ledger ledger;
-  Allocator allocator(device, options(ledger));
+  test::CheckedAllocator allocator(device, options(ledger));
   void* const a = allocator.allocate(kMiB, 0);
   void* const b = allocator.allocate(2 * kMiB, 1);
   CHECK_FALSE(allocator.allocate_at(a, kMiB, 0));
@@ -154,7 +155,7 @@ TEST_CASE("Blocks can be made again where they were", "[runtime]") {
 TEST_CASE("The stretches show all that is live in pool and arena", "[runtime]") {
   test::SimulatedDevice device;
   Ledger ledger;
-  Allocator allocator(device, options(ledger));
+  test::CheckedAllocator allocator(device, options(ledger));
   allocator.load_plan(
       test::plan_of({test::sequence_of({{0, 128, 2}, {128, 64, 1}, {192, 256, 1}})}));
   allocator.mark_step(0);
@@ -190,7 +191,7 @@ TEST_CASE("While a graph is captured nothing is given back and no step ends",
   with.captures = &captures;
   with.saves_pages = true;
   with.config.mode = Mode::kLearn;
-  Allocator allocator(device, with);
+  test::CheckedAllocator allocator(device, with);
   void* const block = allocator.allocate(kMiB, 0);
   (void)allocator.free(block);
   captures = 1;
@@ -216,7 +217,7 @@ TEST_CASE("A step that ends while a graph is captured is in the trace", "[runtim
   with.config.mode = Mode::kRecord;
   with.config.trace = folder / "run.trace";
   {
-    Allocator allocator(device, with);
+    test::CheckedAllocator allocator(device, with);
     (void)allocator.free(allocator.allocate(kMiB, 0));
     allocator.mark_step(0);
   }

@@ -4,6 +4,7 @@
 #include "csrc/device/host_device.h"
 #include "csrc/runtime/allocator.h"
 #include "tests/catch.h"
+#include "tests/support/checked_allocator.h"
 #include "tests/support/small_plan.h"
 
 #include <pthread.h>
@@ -32,7 +33,7 @@ TEST_CASE("A planning thread that cannot start costs no request", "[arena][lanes
   const auto device = make_host_device(Bytes{1} << 30);
   Allocator::Options options;
   options.config.mode = Mode::kLearn;
-  Allocator allocator(*device, options);
+  test::CheckedAllocator allocator(*device, options);
   std::string thrown;
   Bytes live = 0;
   for (int i = 0; i < 200000 && thrown.empty(); ++i) {
@@ -55,7 +56,7 @@ TEST_CASE("A request that fails for want of host memory leaves nothing live", "[
       options.start_threads = false;
       options.config.mode = served ? Mode::kOff : Mode::kLearn;
       options.config.check = CheckLevel::kFull;
-      Allocator allocator(*device, options);
+      test::CheckedAllocator allocator(*device, options);
       if (served) {
         allocator.load_plan(plan_of({sequence_of({{0, 128, 2}, {128, 64, 1}})}));
         allocator.mark_step(0);

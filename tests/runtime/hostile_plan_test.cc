@@ -5,6 +5,7 @@
 #include "csrc/plan/verify.h"
 #include "csrc/runtime/allocator.h"
 #include "tests/catch.h"
+#include "tests/support/checked_allocator.h"
 #include "tests/support/random_plan.h"
 
 #include <map>
@@ -31,7 +32,7 @@ Plan overlapping_plan() {
 
 TEST_CASE("A plan whose blocks overlap is refused at load", "[hostile]") {
   const auto device = make_host_device(Bytes{1} << 30);
-  Allocator allocator(*device, {});
+  test::CheckedAllocator allocator(*device, {});
   REQUIRE_THROWS_WITH(
       allocator.load_plan(overlapping_plan()),
       Catch::Matchers::Contains("refused") && Catch::Matchers::Contains("share bytes"));
@@ -44,7 +45,7 @@ TEST_CASE("Full checking stops an overlap at hand-out although the verifier was 
   Allocator::Options options;
   options.config.check = CheckLevel::kFull;
   options.trust_plans = true;
-  Allocator allocator(*device, options);
+  test::CheckedAllocator allocator(*device, options);
   allocator.load_plan(overlapping_plan());
   allocator.mark_step(0);
   void* first = allocator.allocate(256, 0);
@@ -64,7 +65,7 @@ TEST_CASE("Plans for other programs never make live blocks share a byte", "[host
     options.config.check = CheckLevel::kFull;  // throws on the first shared byte
     options.start_threads = false;
     options.config.plan_time_limit_seconds = 0.01;  // it learns again now and then, in place
-    Allocator allocator(*device, options);
+    test::CheckedAllocator allocator(*device, options);
     const Plan mine = test::random_plan(40, 6, random);
     const Plan other = test::random_plan(50, 6, random);
     allocator.load_plan(seed % 2 == 0 ? mine : other);

@@ -3,6 +3,7 @@
 #include "csrc/device/host_device.h"
 #include "csrc/runtime/allocator.h"
 #include "tests/catch.h"
+#include "tests/support/checked_allocator.h"
 #include "tests/support/simulated_device.h"
 #include "tests/support/small_step.h"
 #include "tests/support/temporary_folder.h"
@@ -36,7 +37,7 @@ struct Run {
            static_cast<double>(after.requests - before.requests);
   }
   std::unique_ptr<Device> device;
-  Allocator allocator;
+  test::CheckedAllocator allocator;
 };
 
 }  // namespace
@@ -158,7 +159,7 @@ TEST_CASE(
 
 TEST_CASE("Learning with threads ends in the same plan", "[learn][threads]") {
   const auto device = make_host_device(Bytes{1} << 30);
-  Allocator allocator(*device, {});
+  test::CheckedAllocator allocator(*device, {});
   struct Memory {
     Allocator& allocator;
     void* allocate(Bytes size) { return allocator.allocate(size, 0); }

@@ -4,6 +4,7 @@
 #include "csrc/runtime/allocator.h"
 #include "csrc/runtime/arena.h"
 #include "tests/catch.h"
+#include "tests/support/checked_allocator.h"
 #include "tests/support/simulated_device.h"
 #include "tests/support/small_plan.h"
 
@@ -158,7 +159,7 @@ TEST_CASE("A larger range takes no bytes from under a captured graph", "[arena][
 TEST_CASE("A block that a captured graph uses comes back when the graph has gone",
           "[runtime][streams][capture]") {
   test::SimulatedDevice device;
-  Allocator allocator(device, options());
+  test::CheckedAllocator allocator(device, options());
   void* const block = allocator.allocate(kMiB, 0);
   REQUIRE(allocator.pin(block));
   REQUIRE(allocator.free(block) == Allocator::FreeOutcome::kDone);
@@ -178,7 +179,7 @@ TEST_CASE("A block that a captured graph uses comes back when the graph has gone
 TEST_CASE("A pinned block that was used on another lane waits for it after its graph",
           "[runtime][streams][capture]") {
   test::SimulatedDevice device;
-  Allocator allocator(device, options());
+  test::CheckedAllocator allocator(device, options());
   void* const block = allocator.allocate(kMiB, 0);
   device.hand_out(0, block, kMiB);
   allocator.record_use(block, 1);
@@ -216,7 +217,7 @@ TEST_CASE("A slot that shares a part of another lane's bytes is not handed out w
 TEST_CASE("A pool block that was freed on another lane waits for what is queued there",
           "[runtime][streams]") {
   test::SimulatedDevice device;
-  Allocator allocator(device, options());
+  test::CheckedAllocator allocator(device, options());
   void* const block = allocator.allocate(kMiB, 0);
   device.hand_out(0, block, kMiB);
   device.touch(1, block, kMiB);
@@ -227,7 +228,7 @@ TEST_CASE("A pool block that was freed on another lane waits for what is queued 
 TEST_CASE("A pool block whose event cannot be had now is nobody's until it can",
           "[runtime][streams]") {
   test::SimulatedDevice device;
-  Allocator allocator(device, options());
+  test::CheckedAllocator allocator(device, options());
   void* const block = allocator.allocate(kMiB, 0);
   device.hand_out(0, block, kMiB);
   allocator.record_use(block, 1);
@@ -241,7 +242,7 @@ TEST_CASE("An exhausted allocator waits for nothing while a graph is captured",
           "[runtime][streams][capture]") {
   test::SimulatedDevice device({.total_bytes = 4 * kMiB});
   std::atomic<int> captures{0};
-  Allocator allocator(device, options(&captures));
+  test::CheckedAllocator allocator(device, options(&captures));
   void* const all = allocator.allocate(4 * kMiB, 0);
   captures = 1;
   CHECK_THROWS_AS(allocator.allocate(kMiB, 0), OutOfMemory);
@@ -256,7 +257,7 @@ TEST_CASE("While a graph is captured no event is asked and an idle arena stays",
           "[runtime][streams][capture]") {
   test::SimulatedDevice device;
   std::atomic<int> captures{0};
-  Allocator allocator(device, options(&captures));
+  test::CheckedAllocator allocator(device, options(&captures));
   allocator.load_plan(kInTurn);
   void* const block = allocator.allocate(kMiB, 0);
   allocator.record_use(block, 1);
@@ -289,11 +290,11 @@ TEST_CASE("Without marks a plan is taken up and gets its memory while no graph i
     REQUIRE(allocator.free(allocator.allocate(size, 0)) == Allocator::FreeOutcome::kDone);
   };
   {
-    Allocator allocator(device, learning);
+    test::CheckedAllocator allocator(device, learning);
     while (!allocator.plan() && requests < kMany) request(allocator);
     REQUIRE(allocator.plan());
   }
-  Allocator allocator(device, learning);
+  test::CheckedAllocator allocator(device, learning);
   const int enough = requests + 100;
   requests = 0;
   captures = 1;

@@ -440,23 +440,19 @@ void Gpu::completed(c10::MempoolId_t pool, const BlockListener::Block& block) no
                      block.requested, block.lane, pool, history_.forget_context(block.pointer)));
 }
 
-void Gpu::reserved(c10::MempoolId_t pool, void* base, Bytes size,
-                   MeteredDevice::Holding holding) noexcept {
-  statistics_.reserved(pool, size);
+void Gpu::came(c10::MempoolId_t pool, void* base, Bytes size, bool whole) noexcept {
+  statistics_.came(pool, size);
   if (history_.active())
-    history_.add(entry(holding == MeteredDevice::Holding::kReservation ? Action::SEGMENT_ALLOC
-                                                                       : Action::SEGMENT_MAP,
+    history_.add(entry(whole ? Action::SEGMENT_ALLOC : Action::SEGMENT_MAP,
                        reinterpret_cast<std::size_t>(base), size, 0, pool, pending_context));
 }
 
-void Gpu::releasing(c10::MempoolId_t pool, void* base, Bytes size,
-                    MeteredDevice::Holding holding) noexcept {
-  statistics_.releasing(pool, size);
+void Gpu::goes(c10::MempoolId_t pool, void* base, Bytes size, bool whole) noexcept {
+  statistics_.goes(pool, size);
   if (history_.active())
-    history_.add_and_tell(
-        entry(holding == MeteredDevice::Holding::kReservation ? Action::SEGMENT_FREE
-                                                              : Action::SEGMENT_UNMAP,
-              reinterpret_cast<std::size_t>(base), size, 0, pool, pending_context));
+    history_.add_and_tell(entry(whole ? Action::SEGMENT_FREE : Action::SEGMENT_UNMAP,
+                                reinterpret_cast<std::size_t>(base), size, 0, pool,
+                                pending_context));
 }
 
 // --- Fork ---------------------------------------------------------------------------------------

@@ -146,10 +146,8 @@ class Gpu final : PoolEvents {
   void freed(c10::MempoolId_t pool, const BlockListener::Block& block,
              bool waiting) noexcept override;
   void completed(c10::MempoolId_t pool, const BlockListener::Block& block) noexcept override;
-  void reserved(c10::MempoolId_t pool, void* base, Bytes size,
-                MeteredDevice::Holding holding) noexcept override;
-  void releasing(c10::MempoolId_t pool, void* base, Bytes size,
-                 MeteredDevice::Holding holding) noexcept override;
+  void came(c10::MempoolId_t pool, void* base, Bytes size, bool whole) noexcept override;
+  void goes(c10::MempoolId_t pool, void* base, Bytes size, bool whole) noexcept override;
   [[nodiscard]] History::Entry entry(History::Entry::Action action, std::size_t address,
                                      std::size_t size, LaneKey lane, c10::MempoolId_t pool,
                                      History::Context context) const;

@@ -20,10 +20,8 @@ class PoolEvents {
   virtual void freed(c10::MempoolId_t pool, const BlockListener::Block& block,
                      bool waiting) noexcept = 0;
   virtual void completed(c10::MempoolId_t pool, const BlockListener::Block& block) noexcept = 0;
-  virtual void reserved(c10::MempoolId_t pool, void* base, Bytes size,
-                        MeteredDevice::Holding holding) noexcept = 0;
-  virtual void releasing(c10::MempoolId_t pool, void* base, Bytes size,
-                         MeteredDevice::Holding holding) noexcept = 0;
+  virtual void came(c10::MempoolId_t pool, void* base, Bytes size, bool whole) noexcept = 0;
+  virtual void goes(c10::MempoolId_t pool, void* base, Bytes size, bool whole) noexcept = 0;
 };
 
 // Memory of one GPU with an allocator of its own: the main one, with the plan, has the id {0, 0};
@@ -56,11 +54,11 @@ class PrivatePool final : BlockListener, MeteredDevice::Watcher {
     events_.freed(id, block, waiting);
   }
   void completed(const Block& block) noexcept override { events_.completed(id, block); }
-  void reserved(void* base, Bytes size, MeteredDevice::Holding holding) noexcept override {
-    events_.reserved(id, base, size, holding);
+  void came(void* base, Bytes size, bool whole) noexcept override {
+    events_.came(id, base, size, whole);
   }
-  void releasing(void* base, Bytes size, MeteredDevice::Holding holding) noexcept override {
-    events_.releasing(id, base, size, holding);
+  void goes(void* base, Bytes size, bool whole) noexcept override {
+    events_.goes(id, base, size, whole);
   }
   [[nodiscard]] Allocator::Options with_listener(Allocator::Options options) noexcept {
     options.listener = this;

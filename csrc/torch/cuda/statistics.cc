@@ -17,7 +17,7 @@ using c10::CachingAllocator::StatType;
 constexpr std::size_t index(StatType type) noexcept { return static_cast<std::size_t>(type); }
 
 std::size_t type_of(Bytes size) noexcept {
-  return index(is_small(size) ? StatType::SMALL_POOL : StatType::LARGE_POOL);
+  return index(size <= MobilityClassifier::kSmall ? StatType::SMALL_POOL : StatType::LARGE_POOL);
 }
 
 void increase(StatArray& stat, std::size_t type, Bytes amount) noexcept {
@@ -82,7 +82,7 @@ void Statistics::completed(const BlockListener::Block& block) noexcept {
   increase(stats_.inactive_split_bytes, kLarge, block.size);
 }
 
-void Statistics::reserved(c10::MempoolId_t pool, Bytes size) noexcept {
+void Statistics::came(c10::MempoolId_t pool, Bytes size) noexcept {
   ++stats_.num_device_alloc;
   increase(stats_.segment, kLarge, 1);
   increase(stats_.reserved_bytes, kLarge, size);
@@ -90,7 +90,7 @@ void Statistics::reserved(c10::MempoolId_t pool, Bytes size) noexcept {
   increase(stats_.inactive_split_bytes, kLarge, size);
 }
 
-void Statistics::releasing(c10::MempoolId_t pool, Bytes size) noexcept {
+void Statistics::goes(c10::MempoolId_t pool, Bytes size) noexcept {
   ++stats_.num_device_free;
   decrease(stats_.segment, kLarge, 1);
   decrease(stats_.reserved_bytes, kLarge, size);
