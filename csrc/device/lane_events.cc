@@ -1,4 +1,4 @@
-#include "csrc/runtime/lane_events.h"
+#include "csrc/device/lane_events.h"
 
 #include <algorithm>
 #include <limits>

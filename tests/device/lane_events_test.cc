@@ -1,4 +1,4 @@
-#include "csrc/runtime/lane_events.h"
+#include "csrc/device/lane_events.h"
 
 #include "tests/catch.h"
 #include "tests/support/simulated_device.h"
