@@ -1,9 +1,10 @@
 #include "csrc/torch/thread_lane.h"
 
+#include <array>
+#include <atomic>
+#include <bit>
+#include <cstdint>
 #include <limits>
-#include <mutex>
-#include <queue>
-#include <vector>
 
 namespace berth::torch {
 
@@ -11,16 +12,32 @@ namespace {
 
 constexpr LaneKey kNone = std::numeric_limits<LaneKey>::max();
 
-struct Numbers {
-  std::mutex mutex;
-  std::priority_queue<LaneKey, std::vector<LaneKey>, std::greater<>> free;
-  LaneKey next = 1;
-};
+// Bit i of word w: lane 64 w + i + 1 is a living thread's. No lock, since a forked child would find
+// it held by a thread that it does not have; and nothing to destroy, since threads end after main's
+// statics do.
+constexpr std::size_t kWords = 1024;
+constinit std::array<std::atomic<std::uint64_t>, kWords> taken{};
 
-// Never destroyed: threads end after main's statics do.
-Numbers& numbers() {
-  static Numbers* const all = new Numbers;
-  return *all;
+// Beyond that many threads at a time: numbers that never come back.
+constinit std::atomic<LaneKey> next_beyond{64 * kWords + 1};
+
+LaneKey take_number() noexcept {
+  for (std::size_t w = 0; w < kWords; ++w) {
+    std::uint64_t word = taken[w].load(std::memory_order_relaxed);
+    while (word != ~std::uint64_t{0}) {
+      const int free = std::countr_one(word);
+      if (taken[w].compare_exchange_weak(word, word | std::uint64_t{1} << free,
+                                         std::memory_order_relaxed))
+        return 64 * w + static_cast<LaneKey>(free) + 1;
+    }
+  }
+  return next_beyond.fetch_add(1, std::memory_order_relaxed);
+}
+
+void give_back(LaneKey key) noexcept {
+  const LaneKey bit = key - 1;
+  if (bit < 64 * kWords)
+    taken[bit / 64].fetch_and(~(std::uint64_t{1} << bit % 64), std::memory_order_relaxed);
 }
 
 // Without a destructor, so that it can be read while the thread's other objects are destroyed.
@@ -31,23 +48,11 @@ struct Returner {
   LaneKey key = kNone;
   ~Returner() {
     if (key == kNone) return;
-    try {
-      const std::lock_guard lock(numbers().mutex);
-      numbers().free.push(key);
-    } catch (...) {  // no memory to remember it: the number is never used again
-    }
+    give_back(key);
     current = kNone;
   }
 };
 thread_local Returner returner;
-
-LaneKey take_number() noexcept {
-  const std::lock_guard lock(numbers().mutex);
-  if (numbers().free.empty()) return numbers().next++;
-  const LaneKey key = numbers().free.top();
-  numbers().free.pop();
-  return key;
-}
 
 }  // namespace
 
