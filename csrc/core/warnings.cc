@@ -1,30 +1,33 @@
 #include <berth/warnings.h>
 
+#include <pthread.h>
+
 #include <cstdio>
 #include <memory>
 #include <mutex>
+#include <utility>
 
 namespace berth {
 namespace {
 
-struct SinkHolder {
-  std::mutex mutex;
-  std::shared_ptr<const WarningSink> sink;
-};
+using Sink = std::shared_ptr<const WarningSink>;
 
-// Never destroyed: warnings may come from static destructors.
-SinkHolder& holder() {
-  static SinkHolder* const instance = new SinkHolder;
-  return *instance;
-}
+// Never destroyed, since warnings may come from static destructors.
+constinit std::mutex mutex;
+constinit const Sink* current = nullptr;  // null: the default
+
+// Held over forks, so that a child may warn. Registered before main, while there is one thread: no
+// fork comes between.
+[[maybe_unused]] const int registered =
+    ::pthread_atfork([] { mutex.lock(); }, [] { mutex.unlock(); }, [] { mutex.unlock(); });
 
 // False where the user has set none. A warning must never become a failure: what the sink throws is
 // dropped.
 bool give_to_sink(std::string_view name, const std::string& text) noexcept {
-  std::shared_ptr<const WarningSink> sink;
+  Sink sink;
   {
-    const std::lock_guard lock(holder().mutex);
-    sink = holder().sink;
+    const std::lock_guard lock(mutex);
+    if (current != nullptr) sink = *current;
   }
   if (!sink) return false;
   try {
@@ -37,9 +40,13 @@ bool give_to_sink(std::string_view name, const std::string& text) noexcept {
 }  // namespace
 
 void set_warning_sink(WarningSink sink) {
-  auto replacement = sink ? std::make_shared<const WarningSink>(std::move(sink)) : nullptr;
-  const std::lock_guard lock(holder().mutex);
-  holder().sink = std::move(replacement);
+  const Sink* replaced = nullptr;
+  if (sink) replaced = new Sink(std::make_shared<const WarningSink>(std::move(sink)));
+  {
+    const std::lock_guard lock(mutex);
+    std::swap(current, replaced);
+  }
+  delete replaced;
 }
 
 void warn(std::string_view name, const std::string& text) noexcept {
