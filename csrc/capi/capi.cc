@@ -69,9 +69,6 @@ berth_status guarded(Act act) noexcept {
 
 void* allocate(std::size_t size, int index, void* stream) {
   if (size == 0) return nullptr;
-  BERTH_CHECK(!in_forked_child(), kUsage,
-              "a block of {} bytes was asked for in a forked child: berth serves the parent only",
-              size);
   DeviceOfProcess& here = device(index);
   const auto held = here.hold(stream);
   return here.allocator().allocate(size, here.lane_of(stream));
@@ -200,7 +197,7 @@ berth_status berth_forget_stream(int index, void* stream) {
 berth_status berth_mark_step(int index, void* stream) {
   return guarded([&] {
     DeviceOfProcess* const here = existing_device(index);
-    if (here == nullptr || in_forked_child()) return BERTH_NO;
+    if (here == nullptr) return BERTH_NO;
     const auto held = here->hold(stream);
     here->allocator().mark_step(here->lane_of(stream));
     return BERTH_OK;

@@ -1,7 +1,7 @@
 #include "csrc/capi/devices.h"
 
 #include "csrc/capi/cuda_device_of_process.h"
-#include "csrc/core/check.h"
+#include "csrc/core/setup_mutex.h"
 #include "csrc/device/host_device.h"
 
 #include <pthread.h>
@@ -18,9 +18,9 @@ constexpr int kMaxDevices = 64;
 
 std::array<std::atomic<DeviceOfProcess*>, kMaxDevices + 1> devices{};  // the host first
 std::atomic<bool> forked{false};
-std::mutex making;
+SetupMutex making;  // covers what follows, and stores to `devices`
 Settings settings_of_process;
-bool configured = false;
+bool configured = false, prepared = false;
 
 class Host final : public DeviceOfProcess {
  public:
@@ -44,36 +44,25 @@ class Host final : public DeviceOfProcess {
 };
 
 template <class Act>
-void each(Act act) noexcept {
+void each(Act act) {
   for (auto& one : devices)
     if (DeviceOfProcess* const made = one.load(std::memory_order_acquire)) act(*made);
 }
 
+// Requires `making`.
 void prepare_process() {
-  static const bool done = [] {
-    BERTH_CHECK(::pthread_atfork(
-                    +[] {
-                      if (!forked)
-                        each([](DeviceOfProcess& one) { one.allocator().before_fork(); });
-                    },
-                    +[] {
-                      if (!forked)
-                        each([](DeviceOfProcess& one) { one.allocator().after_fork_in_parent(); });
-                    },
-                    +[] {
-                      if (forked.exchange(true)) return;
-                      each([](DeviceOfProcess& one) { one.allocator().after_fork_in_child(); });
-                    }) == 0,
-                kSystem, "pthread_atfork has no memory left to register berth's handlers");
-    BERTH_CHECK(std::atexit(+[] {
-                  if (forked) return;
-                  each([](DeviceOfProcess& one) { one.allocator().shut_down(); });
-                  end_cuda();
-                }) == 0,
-                kSystem, "atexit has no memory left to register berth's shutdown");
-    return true;
-  }();
-  (void)done;
+  if (prepared) return;
+  // Nothing is held over a fork, since the child asks nothing of berth: see existing_device().
+  BERTH_CHECK(::pthread_atfork(
+                  nullptr, nullptr, +[] { forked = true; }) == 0,
+              kSystem, "pthread_atfork has no memory left to register berth's handler");
+  BERTH_CHECK(std::atexit(+[] {
+                if (forked) return;
+                each([](DeviceOfProcess& one) { one.allocator().shut_down(); });
+                end_cuda();
+              }) == 0,
+              kSystem, "atexit has no memory left to register berth's shutdown");
+  prepared = true;
 }
 
 }  // namespace
@@ -91,6 +80,8 @@ Allocator::Options allocator_options(const Settings& settings, const Device& dev
 }
 
 void configure(Settings settings) {
+  BERTH_CHECK(!in_forked_child(), kUsage,
+              "berth_init was called in a forked child: berth serves the parent only");
   const std::lock_guard lock(making);
   bool any = false;
   each([&](DeviceOfProcess&) { any = true; });
@@ -100,14 +91,15 @@ void configure(Settings settings) {
 }
 
 DeviceOfProcess* existing_device(int index) noexcept {
-  if (index < -1 || index >= kMaxDevices) return nullptr;
+  // What a forked child has is a copy in which any lock may be held for ever.
+  if (in_forked_child() || index < -1 || index >= kMaxDevices) return nullptr;
   return devices[static_cast<std::size_t>(index + 1)].load(std::memory_order_acquire);
 }
 
 std::vector<DeviceOfProcess*> existing_devices() {
   std::vector<DeviceOfProcess*> made;
-  for (auto& one : devices)
-    if (DeviceOfProcess* const device = one.load(std::memory_order_acquire)) made.push_back(device);
+  if (in_forked_child()) return made;
+  each([&](DeviceOfProcess& device) { made.push_back(&device); });
   return made;
 }
 
@@ -117,6 +109,8 @@ DeviceOfProcess& device(int index) {
   BERTH_CHECK(index >= -1 && index < kMaxDevices, kUsage,
               "device {} was asked for: there are -1, the host, and 0 to {}", index,
               kMaxDevices - 1);
+  BERTH_CHECK(!in_forked_child(), kUsage,
+              "device {} was asked for in a forked child: berth serves the parent only", index);
   const std::lock_guard lock(making);
   if (DeviceOfProcess* const made = existing_device(index)) return *made;
   if (!configured) {

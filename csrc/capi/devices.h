@@ -38,9 +38,10 @@ class DeviceOfProcess {
 // Sets what devices are made with. Throws Error(kUsage) where one is made already.
 void configure(Settings settings);
 
-// The device, made where it is not there; index -1 is the host. Throws Error.
+// The device, made where it is not there; index -1 is the host. Throws Error, also in a forked
+// child of a process that has made one.
 [[nodiscard]] DeviceOfProcess& device(int index);
-// Null where it was not used yet.
+// Null where it was not used yet, and in a forked child.
 [[nodiscard]] DeviceOfProcess* existing_device(int index) noexcept;
 
 // Those that were used so far.

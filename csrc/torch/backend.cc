@@ -12,6 +12,7 @@ namespace {
 
 std::array<std::atomic<Backend*>, kMaxBackends> backends{};
 std::atomic<bool> user_marks{false};
+std::atomic<bool> counting_forks{false};
 std::atomic<std::uint32_t> forks{0};
 
 void mark_all() noexcept {
@@ -22,12 +23,10 @@ void mark_all() noexcept {
 }  // namespace
 
 void add_backend(Backend& added) {
-  [[maybe_unused]] static const bool registered = [] {
+  if (!counting_forks.exchange(true))
     BERTH_CHECK(::pthread_atfork(
                     nullptr, nullptr, +[] { forks.fetch_add(1); }) == 0,
                 kSystem, "pthread_atfork has no memory left to register berth's handlers");
-    return true;
-  }();
   for (auto& one : backends) {
     Backend* none = nullptr;
     if (one.compare_exchange_strong(none, &added)) return;

@@ -8,6 +8,7 @@
 #include <pthread.h>
 
 #include <cstdlib>
+#include <utility>
 
 namespace berth::torch {
 
@@ -15,6 +16,10 @@ namespace {
 
 // libtorch's promise to kernels (c10::gAlignment).
 constexpr Bytes kAlignment = 64;
+
+// Whose lock the calling thread's fork holds: an installation may be made between two of its
+// handlers.
+constinit thread_local Installation* held_over_fork = nullptr;
 
 }  // namespace
 
@@ -52,12 +57,14 @@ void Installation::mark_step() noexcept {
 
 // A child of a child needs no handlers any more: nothing of berth runs in either.
 void Installation::before_fork() noexcept {
-  if (Installation* here = get(); here != nullptr && !here->forked())
-    here->allocator_->before_fork();
+  Installation* const here = get();
+  if (here == nullptr || here->forked()) return;
+  here->allocator_->before_fork();
+  held_over_fork = here;
 }
 
 void Installation::after_fork_in_parent() noexcept {
-  if (Installation* here = get(); here != nullptr && !here->forked())
+  if (Installation* const here = std::exchange(held_over_fork, nullptr))
     here->allocator_->after_fork_in_parent();
 }
 

@@ -259,8 +259,10 @@ void end(const at::RecordFunction& function, at::ObserverContext* context) {
   if (context == nullptr) return;
   const auto& opens = static_cast<const Opens&>(*context);
   for (std::size_t n = 0; n < recorders.size(); ++n)
-    if (opens.of[n] != nullptr)
-      recorders[n].load()->end(function, static_cast<const Open&>(*opens.of[n]));
+    // A fork in the middle of an operator leaves one open in the child.
+    if (OperatorRecorder* const one = recorders[n].load();
+        opens.of[n] != nullptr && !one->of_parent())
+      one->end(function, static_cast<const Open&>(*opens.of[n]));
 }
 
 }  // namespace

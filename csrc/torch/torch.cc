@@ -1,4 +1,5 @@
 #include "csrc/core/checksum.h"
+#include "csrc/core/setup_mutex.h"
 #include "csrc/torch/cpu_allocator.h"
 #include "csrc/torch/installation.h"
 #include "csrc/torch/operator_recorder.h"
@@ -33,7 +34,7 @@ Recorder* live_recorder() noexcept {
 void install() { install(Config::from_environment()); }
 
 void install(const Config& config) {
-  static std::mutex mutex;
+  static constinit SetupMutex mutex;
   const std::lock_guard lock(mutex);
   if (config.mode == Mode::kOff || installed()) return;
   Installation* here = Installation::get();

@@ -34,11 +34,8 @@ constexpr auto kFlushInterval = 25ms;
 // Counts the forks that led to this process, so that a recorder knows when it is in a child.
 std::atomic<std::uint32_t> forks{0};
 
-void count_forks() {
-  static const int registered =
-      ::pthread_atfork(nullptr, nullptr, [] { forks.fetch_add(1, std::memory_order_relaxed); });
-  (void)registered;
-}
+[[maybe_unused]] const int counting =
+    ::pthread_atfork(nullptr, nullptr, [] { forks.fetch_add(1, std::memory_order_relaxed); });
 
 // The buffer that this thread used last, and that of which recorder. Trivially destructible: blocks
 // are freed, and recorded, in destructors that run after all others of the thread.
@@ -82,7 +79,6 @@ class FileRecorder final : public Recorder {
  public:
   FileRecorder(const std::string& path, const trace::Program& program, Bytes alignment)
       : path_(path) {
-    count_forks();
     forks_ = forks.load(std::memory_order_relaxed);
     names_.lane(0);  // the default lane is lane 0 in every recording
     fd_ = create_file(path);
