@@ -100,6 +100,12 @@ bool LaneEvents::ordered(LaneKey waiter, Point point) const noexcept {
 
 bool LaneEvents::wait(LaneKey waiter, Point point) noexcept {
   if (ordered(waiter, point)) return true;
+  bool capturing = false;
+  if (!device_.capturing(waiter, &capturing).ok()) {
+    ++device_errors_;
+    return false;
+  }
+  if (capturing) return false;
   Lane& lane = *lanes_.find(point.lane)->second;
   const auto event =
       std::lower_bound(lane.events.begin(), lane.events.end(), point.number,

@@ -63,7 +63,7 @@ class LaneEvents {
   [[nodiscard]] bool ordered(LaneKey waiter, Point point) const noexcept;
 
   // Makes later work of `waiter` run after the point; the host does not wait. False where the
-  // device refuses. Requires that `waiter` is not being captured.
+  // device refuses, or where `waiter` is being captured: to wait for outside work would void that.
   [[nodiscard]] bool wait(LaneKey waiter, Point point) noexcept;
 
   // Asks for the oldest points of some lanes, at most `most` times, lanes in turn.

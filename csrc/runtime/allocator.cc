@@ -285,7 +285,7 @@ PoolBlock* Allocator::State::search_everywhere(Bytes size, LaneKey lane, Mobilit
   }
   if (device.synchronize_all().ok()) {
     let_go_of_held(true);
-    arena.poll_guards(true);
+    arena.synchronized();
     pool.process_events();
     return pool.allocate(size, lane, kind);
   }
@@ -628,7 +628,7 @@ Stats Allocator::stats() const {
   const std::lock_guard lock(state.mutex);
   Stats stats = state.counters;
   stats.requests = state.next_id;
-  stats.device_errors += state.arena.device_errors();
+  stats.device_errors += state.arena.device_errors() + state.lane_events.device_errors();
   stats.driver_calls = state.device.driver_calls();
   if (state.recorder) stats.trace_entries_lost = state.recorder->counts().lost;
   if (state.arena.plan()) {

@@ -2,6 +2,7 @@
 
 #include "csrc/core/interval_map.h"
 #include "csrc/core/spin_mutex.h"
+#include "csrc/device/lane_events.h"
 #include "csrc/pool/mobility.h"
 #include "csrc/pool/pool.h"
 #include "csrc/runtime/accounts.h"
@@ -43,7 +44,8 @@ struct Allocator::State {
       : device(the_device),
         options(std::move(the_options)),
         mutex(options.lock != nullptr ? *options.lock : own_mutex),
-        arena(device, options.alignment),
+        lane_events(device, options.captures),
+        arena(device, lane_events, options.alignment),
         pool(device, pool_options()),
         learner(options.alignment),
         planner(Planner::Options{options.alignment, options.config.plan_time_limit_seconds,
@@ -124,6 +126,7 @@ struct Allocator::State {
   SpinMutex own_mutex;
   SpinMutex& mutex;
   Accounts counters;
+  LaneEvents lane_events;  // that arena and pool wait for
   Arena arena;
   Pool pool;
   MobilityClassifier mobility;

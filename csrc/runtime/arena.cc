@@ -9,10 +9,10 @@
 
 namespace berth {
 
-Arena::Arena(Device& device, Bytes alignment) : device_(device), alignment_(alignment) {}
+Arena::Arena(Device& device, LaneEvents& events, Bytes alignment)
+    : device_(device), events_(events), alignment_(alignment) {}
 
 Arena::~Arena() {
-  for (const Guard& guard : guards_) device_.destroy(guard.event);
   if (base_ != nullptr && !device_.release(base_, range_bytes_).ok()) ++device_errors_;
 }
 
@@ -194,7 +194,7 @@ Status Arena::activate(std::shared_ptr<const PlanLookup> plan, bool at_step_star
   // Other lanes than the one that had them wait for what was queued on these bytes before.
   if (device_.properties().asynchronous) {
     for (const auto& lane : lanes_) {
-      if (!guard({0, range_bytes_}, lane->key, false)) {
+      if (!guards_.add({0, range_bytes_}, lane->key, Guards::Binds::kAll)) {
         const Status drained = device_.synchronize_all();
         if (!drained.ok()) ++device_errors_;
       }
@@ -237,9 +237,7 @@ void Arena::rest() noexcept {
 }
 
 void Arena::recount() noexcept {
-  std::uint32_t guards = 0;
-  for (const Guard& guard : guards_) guards += guard.shared_only ? 0 : 1;
-  attention_ = static_cast<std::uint32_t>(strays_.size() + pins_.size()) + guards +
+  attention_ = static_cast<std::uint32_t>(strays_.size() + pins_.size() + guards_.binding_all()) +
                (dormant_ ? 1 : 0) + (filling_ ? 1 : 0);
 }
 
@@ -285,10 +283,8 @@ std::string Arena::is_valid() const {
       return fmt::format("stray at {} overlaps a live block", offset);
   }
   if (planned_strays != 0) return "strays name cells that hold none";
-  std::uint32_t guards = 0;
-  for (const Guard& guard : guards_) guards += guard.shared_only ? 0 : 1;
-  const std::size_t attention =
-      strays_.size() + pins_.size() + guards + (dormant_ ? 1 : 0) + (filling_ ? 1 : 0);
+  const std::size_t attention = strays_.size() + pins_.size() + guards_.binding_all() +
+                                (dormant_ ? 1 : 0) + (filling_ ? 1 : 0);
   if (attention != attention_)
     return fmt::format("attention is {}, a walk finds {}", attention_, attention);
   return {};

@@ -2,9 +2,11 @@
 
 #include "csrc/core/interval_map.h"
 #include "csrc/device/device.h"
+#include "csrc/device/lane_events.h"
 #include "csrc/plan/lookup.h"
 #include "csrc/pool/pool.h"
 #include "csrc/runtime/accounts.h"
+#include "csrc/runtime/guards.h"
 #include "csrc/runtime/lane.h"
 #include "csrc/runtime/path.h"
 
@@ -12,6 +14,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 namespace berth {
@@ -27,11 +30,11 @@ namespace berth {
 // a slot knows whether it is shared, and its cell whether it is live.
 //
 // Offsets and sizes are bytes. Not thread-safe: the allocator's lock covers it. Owns its address
-// range and the events of its guards; the device outlives it. allocate and free are O(1)
-// while nothing is off schedule, O(log n) else; a jump is O(cells).
+// range; the device and the events outlive it. allocate and free are O(1) while nothing is off
+// schedule, O(log n) else; a jump is O(cells).
 class Arena {
  public:
-  Arena(Device& device, Bytes alignment);
+  Arena(Device& device, LaneEvents& events, Bytes alignment);
   ~Arena();
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
@@ -166,9 +169,10 @@ class Arena {
   // that is served asks for it again at the start of a step (commit_due). Returns bytes given back.
   Bytes retire() noexcept;
 
-  // Forgets guards whose events are complete; with `synchronized`, all, since the device is done
-  // with everything.
-  void poll_guards(bool synchronized = false) noexcept;
+  // Asks for all events, and forgets guards that are over.
+  void poll_guards() noexcept;
+  // The device is done with everything that was queued until now (Device::synchronize_all()).
+  void synchronized() noexcept;
 
   // The live block that starts at `pointer` is used by a captured graph: its bytes are handed out
   // to nobody until unpin() was called as often, whenever it is freed. False where none starts
@@ -188,6 +192,7 @@ class Arena {
   }
   [[nodiscard]] std::size_t unplanned_slots() const noexcept { return unplanned_slots_; }
   [[nodiscard]] std::size_t off_schedule() const noexcept { return strays_.size(); }
+  [[nodiscard]] std::size_t guards() const noexcept { return guards_.size(); }
   [[nodiscard]] std::uint64_t device_errors() const noexcept { return device_errors_; }
   // Whether the lane follows the plan now (aligned, not searching).
   [[nodiscard]] bool aligned(LaneKey key) const noexcept;
@@ -210,19 +215,6 @@ class Arena {
     LaneKey owner = 0;
     std::uint64_t id = 0;
     bool freed = false;  // freed, but no event could be recorded: waits for a synchronisation
-  };
-  // Work of `source` that may still use the bytes: other lanes wait for the event before they have
-  // them.
-  struct Guard {
-    ByteRange bytes;
-    DeviceEvent event = 0;
-    LaneKey source = 0;
-    bool shared_only = false;  // binds shared slots only: lanes that the plan lets share bytes
-    std::vector<LaneKey> waited;
-  };
-  struct Uses {
-    Bytes offset = 0;
-    std::vector<LaneKey> lanes;
   };
   // Bytes that no planned block of any lane has or will have while the position of `lane` is in
   // [from, until) of `sequence`. A jump and the end of a step make them void.
@@ -269,9 +261,8 @@ class Arena {
   [[nodiscard]] std::optional<ByteRange> unused_in(ByteRange gap, Bytes size,
                                                    std::size_t most_tries) const;
   [[nodiscard]] bool find_gaps(const Lane& lane, const PlanLookup::Entry& wanted);
-  bool wait_for_guards(LaneKey key, ByteRange bytes, bool shared);
+  void tend_guards() noexcept;
   Freed free_slowly(Bytes offset, std::optional<LaneKey> freeing) noexcept;
-  bool guard(ByteRange bytes, LaneKey source, bool shared_only) noexcept;
   void recount() noexcept;
 
   Status reserve_range(Bytes bytes) noexcept;
@@ -294,6 +285,7 @@ class Arena {
   [[nodiscard]] bool on_schedule(const Lane& lane, PlanLookup::SlotIndex slot) const noexcept;
 
   Device& device_;
+  LaneEvents& events_;
   const Bytes alignment_;
   std::byte* base_ = nullptr;
   Bytes range_bytes_ = 0;
@@ -316,8 +308,8 @@ class Arena {
   IntervalMap<std::uint32_t>
       live_shared_;                  // live shared slots, by offset: the plan lane that has them
   IntervalMap<std::uint32_t> pins_;  // how often
-  std::vector<Guard> guards_;
-  std::vector<Uses> uses_;
+  Guards guards_{events_};
+  std::unordered_map<Bytes, std::vector<LaneKey>> uses_;  // of live blocks, on lanes not their own
   std::uint32_t attention_ = 0;
 
   std::vector<std::unique_ptr<Lane>> lanes_;

@@ -42,16 +42,14 @@ Arena::Freed Arena::free_slowly(Bytes offset, std::optional<LaneKey> freeing) no
   // free.
   const ByteRange bytes{offset, offset + freed.size};
   bool guarded = true;
-  if (freeing && *freeing != owner) guarded &= guard(bytes, *freeing, false);
-  for (std::size_t i = 0; i < uses_.size(); ++i) {
-    if (uses_[i].offset != offset) continue;
-    for (const LaneKey lane : uses_[i].lanes) guarded &= guard(bytes, lane, false);
-    uses_[i] = std::move(uses_.back());
-    uses_.pop_back();
-    break;
+  if (freeing && *freeing != owner) guarded &= guards_.add(bytes, *freeing, Guards::Binds::kAll);
+  if (const auto uses = uses_.find(offset); uses != uses_.end()) {
+    for (const LaneKey lane : uses->second)
+      guarded &= guards_.add(bytes, lane, Guards::Binds::kAll);
+    uses_.erase(uses);
   }
-  if (unplanned) guarded &= guard(bytes, owner, false);
-  if (shared) guarded &= guard(bytes, owner, true);
+  if (unplanned) guarded &= guards_.add(bytes, owner, Guards::Binds::kAll);
+  if (shared) guarded &= guards_.add(bytes, owner, Guards::Binds::kShared);
   if (!guarded) {
     freed.device_error = true;
     strays_.insert(bytes, Stray{PlanLookup::kNone, freed.requested, owner, freed.id, true});
@@ -60,61 +58,29 @@ Arena::Freed Arena::free_slowly(Bytes offset, std::optional<LaneKey> freeing) no
   return freed;
 }
 
-// Makes other lanes wait, before they have the bytes, for all that `source` has queued until now.
-bool Arena::guard(ByteRange bytes, LaneKey source, bool shared_only) noexcept {
-  if (!device_.properties().asynchronous) return true;
-  // An event recorded in a capture is one of the graph's: nobody outside may wait for it.
-  bool capturing = false;
-  if (!device_.capturing(source, &capturing).ok()) {
-    ++device_errors_;
-    return false;
-  }
-  if (capturing) return false;
-  DeviceEvent event = 0;
-  if (!device_.record(source, &event).ok()) {
-    ++device_errors_;
-    return false;
-  }
-  if (event == 0) return true;
-  // A later event of the same lane covers an earlier one on the same bytes.
-  for (Guard& guard : guards_) {
-    if (guard.source != source || guard.bytes != bytes || guard.shared_only != shared_only)
-      continue;
-    device_.destroy(guard.event);
-    guard.event = event;
-    guard.waited.clear();
-    return true;
-  }
-  try {
-    guards_.push_back(Guard{bytes, event, source, shared_only, {}});
-  } catch (const std::bad_alloc&) {
-    device_.destroy(event);  // as if there had been none: only a synchronisation helps
-    return false;
-  }
-  if (!shared_only) ++attention_;
-  return true;
+void Arena::poll_guards() noexcept {
+  events_.poll_all();
+  guards_.let_go();
+  recount();
 }
 
-void Arena::poll_guards(bool synchronized) noexcept {
-  std::erase_if(guards_, [&](const Guard& guard) {
-    bool complete = synchronized, capturing = false;
-    // To query an event of a lane that captures would void the capture.
-    if (!complete && (!device_.capturing(guard.source, &capturing).ok() || capturing)) return false;
-    if (!complete && !device_.query(guard.event, &complete).ok()) {
-      ++device_errors_;
-      complete = false;
-    }
-    if (complete) device_.destroy(guard.event);
-    return complete;
-  });
-  if (synchronized) {
-    for (auto it = strays_.begin(); it != strays_.end();) {
-      const Bytes offset = it->first;
-      const bool done = it->second.second.freed;
-      ++it;
-      if (done) strays_.erase(offset);
-    }
+void Arena::synchronized() noexcept {
+  events_.all_reached();
+  guards_.let_go();
+  for (auto it = strays_.begin(); it != strays_.end();) {
+    const Bytes offset = it->first;
+    const bool done = it->second.second.freed;
+    ++it;
+    if (done) strays_.erase(offset);
   }
+  recount();
+}
+
+// Where no mark comes guards go by the requests that they slow down, a few at each.
+void Arena::tend_guards() noexcept {
+  if (guards_.empty()) return;
+  events_.poll_for_request();
+  guards_.let_go_of_some();
   recount();
 }
 
@@ -136,13 +102,8 @@ void Arena::record_use(const void* pointer, LaneKey key) {
     return;
   const std::optional<Block> block = find(pointer);
   if (!block) return;
-  for (Uses& uses : uses_) {
-    if (uses.offset != offset) continue;
-    if (std::find(uses.lanes.begin(), uses.lanes.end(), key) == uses.lanes.end())
-      uses.lanes.push_back(key);
-    return;
-  }
-  uses_.push_back({offset, {key}});
+  std::vector<LaneKey>& lanes = uses_[offset];
+  if (std::find(lanes.begin(), lanes.end(), key) == lanes.end()) lanes.push_back(key);
 }
 
 std::optional<Arena::Block> Arena::find(const void* pointer) const noexcept {

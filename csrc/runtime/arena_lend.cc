@@ -36,7 +36,9 @@ Arena::Outcome Arena::lend(Lane& lane, const PlanLookup::Entry& wanted, Bytes re
     for (const ByteRange gap : gaps_.ranges) {
       if (gap.size() < size || ++tries > kMostTries) break;
       const std::optional<ByteRange> bytes = unused_in(gap, size, kMostTries);
-      if (!bytes || !wait_for_guards(lane.key, *bytes, true) || !ensure_pages(*bytes)) continue;
+      if (!bytes || !guards_.wait(lane.key, *bytes, Guards::Binds::kShared) ||
+          !ensure_pages(*bytes))
+        continue;
       strays_.reserve(strays_.size() + cells_.size() + 1);  // every cell may still become one
       return hand_out_lent(lane, *bytes, requested, id);
     }
@@ -64,7 +66,7 @@ Arena::Outcome Arena::lend_idle(const Lane& lane, Bytes requested, std::uint64_t
     }
     const Bytes last = std::min(committed_, lookup_->plan().arena_bytes);
     const std::optional<ByteRange> bytes = unused_in({0, last}, size, kMostTriesIdle);
-    if (!bytes || !wait_for_guards(lane.key, *bytes, true)) return miss;
+    if (!bytes || !guards_.wait(lane.key, *bytes, Guards::Binds::kShared)) return miss;
     return hand_out_lent(lane, *bytes, requested, id);
   } catch (const std::bad_alloc&) {
     return miss;

@@ -160,6 +160,7 @@ void Arena::jump(Lane& lane, std::uint32_t sequence, std::uint32_t index) noexce
 
 Arena::Outcome Arena::serve_slowly(Bytes requested, LaneKey key, std::uint64_t id) {
   if (!lookup_) return {};
+  tend_guards();
   Lane& lane = lane_of(key);
   Outcome outcome;
   if (lane.mode != Lane::Mode::kUnbound) ++lane.requests_without_mark;
@@ -314,28 +315,7 @@ bool Arena::may_have(const Lane& lane, const PlanLookup::Entry& entry, Bytes siz
   if (strays_.find_touching(bytes)) return false;
   if (entry.shared && live_shared_.find_touching(bytes)) return false;
   if (pins_.find_touching(bytes)) return false;
-  return wait_for_guards(lane.key, bytes, entry.shared != 0);
-}
-
-bool Arena::wait_for_guards(LaneKey key, ByteRange bytes, bool shared) {
-  if (guards_.empty()) return true;
-  bool capturing = false;
-  if (!device_.capturing(key, &capturing).ok()) {
-    ++device_errors_;
-    return false;
-  }
-  for (Guard& guard : guards_) {
-    if (guard.source == key || !guard.bytes.touches(bytes) || (guard.shared_only && !shared))
-      continue;
-    if (std::find(guard.waited.begin(), guard.waited.end(), key) != guard.waited.end()) continue;
-    if (capturing) return false;  // waiting for outside work voids a capture
-    if (!device_.wait(key, guard.event).ok()) {
-      ++device_errors_;
-      return false;
-    }
-    guard.waited.push_back(key);
-  }
-  return true;
+  return guards_.wait(lane.key, bytes, entry.shared ? Guards::Binds::kShared : Guards::Binds::kAll);
 }
 
 void Arena::make_stray(PlanLookup::CellIndex index) noexcept {
@@ -351,8 +331,8 @@ void Arena::make_stray(PlanLookup::CellIndex index) noexcept {
 // --- Marks --------------------------------------------------------------------------------------
 
 bool Arena::mark(LaneKey key) {
-  if (!lookup_) return false;
   poll_guards();
+  if (!lookup_) return false;
   Lane& marking = lane_of(key);
   if (marking.mode == Lane::Mode::kUnbound && lookup_->plan().lane_keys.size() == 1) {
     // The step moved to another thread than it was recorded on.

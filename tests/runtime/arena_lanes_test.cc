@@ -6,6 +6,7 @@
 #include "csrc/runtime/arena.h"
 #include "tests/catch.h"
 #include "tests/support/checked_allocator.h"
+#include "tests/support/lone_arena.h"
 #include "tests/support/simulated_device.h"
 #include "tests/support/small_plan.h"
 
@@ -33,7 +34,7 @@ TEST_CASE("A lane whose root has no requests is not served", "[arena][lanes]") {
   };
   const Plan plan = plan_of({root, branch(1), branch(30)});
   const auto device = make_host_device(Bytes{1} << 30);
-  Arena arena(*device, 64);
+  test::LoneArena arena(*device, 64);
   REQUIRE(arena.activate(look(plan), false).ok());
   for (int step = 0; step < 6; ++step)
     for (Bytes i = 0; i < 6; ++i) {
@@ -50,7 +51,7 @@ TEST_CASE("A lane of the plan without a sequence is not served", "[arena][lanes]
   const Plan plan =
       plan_of({sequence_of({{0, 128, 1}, {128, 64, 1}, {64, 64, 1}, {128, 50, 1}})}, {}, 2);
   const auto device = make_host_device(Bytes{1} << 30);
-  Arena arena(*device, 64);
+  test::LoneArena arena(*device, 64);
   REQUIRE(arena.activate(look(plan), false).ok());
   (void)arena.allocate(7, 1, 0);  // lane 1 exists
   arena.mark(0);
@@ -71,7 +72,7 @@ TEST_CASE("A lane of the plan without a sequence is not served", "[arena][lanes]
 TEST_CASE("One lane of the plan serves one thread", "[arena][lanes]") {
   const Plan plan = plan_of({sequence_of({{0, 128, 1}, {128, 64, 1}, {64, 64, 1}, {128, 50, 1}})});
   const auto device = make_host_device(Bytes{1} << 30);
-  Arena arena(*device, 64);
+  test::LoneArena arena(*device, 64);
   REQUIRE(arena.activate(look(plan), false).ok());
   arena.mark(5);                  // the step runs on lane 5 here
   (void)arena.allocate(7, 0, 9);  // now the recorded key asks for something
@@ -99,7 +100,7 @@ TEST_CASE("A step that moves to another stream waits for what the one before has
           "[arena][lanes]") {
   test::SimulatedDevice device;
   const Plan plan = plan_of({sequence_of({{0, 128, 1}, {128, 64, 1}})});
-  Arena arena(device, 64);
+  test::LoneArena arena(device, 64);
   REQUIRE(arena.activate(look(plan), false).ok());
   arena.mark(0);
   auto step = [&](LaneKey lane) {
@@ -119,7 +120,7 @@ TEST_CASE("A step that moves to another stream waits for what the one before has
 TEST_CASE("A block of the stream before the move is guarded when it is freed", "[arena][lanes]") {
   test::SimulatedDevice device;
   const Plan plan = plan_of({sequence_of({{0, 128, 2}, {128, 64, 1}})});
-  Arena arena(device, 64);
+  test::LoneArena arena(device, 64);
   REQUIRE(arena.activate(look(plan), false).ok());
   arena.mark(0);
   auto a = arena.allocate(128, 0, 1);
@@ -140,7 +141,7 @@ TEST_CASE("The free of a block of an earlier plan guards its bytes", "[arena][la
       plan_of({sequence_of({{0, 128, 1}, {128, 64, 1}}), sequence_of({{192, 64, 1}}, 1)});
   const Plan two =
       plan_of({sequence_of({{128, 64, 1}, {192, 64, 1}}), sequence_of({{0, 64, 1}}, 1)});
-  Arena arena(device, 64);
+  test::LoneArena arena(device, 64);
   REQUIRE(arena.activate(look(one), false).ok());
   arena.mark(0);
   arena.mark(1);
@@ -166,7 +167,7 @@ TEST_CASE("Bytes lent to two lanes in turn are guarded", "[arena][lanes]") {
   test::SimulatedDevice device;
   const Plan plan = plan_of(
       {sequence_of({{0, 64, 1}, {0, 60, 1}}), sequence_of({{192, 64, 1}, {192, 60, 1}}, 1)});
-  Arena arena(device, 64);  // 64..192 belong to nobody
+  test::LoneArena arena(device, 64);  // 64..192 belong to nobody
   REQUIRE(arena.activate(look(plan), false).ok());
   arena.mark(0);
   arena.mark(1);
@@ -189,7 +190,7 @@ TEST_CASE("A smaller plan gives pages back when work on them is done", "[arena][
   test::SimulatedDevice device;
   const Plan big = plan_of({sequence_of({{0, 64, 1}, {4096, 4096, 1}})});
   const Plan small = plan_of({sequence_of({{0, 64, 1}})});
-  Arena arena(device, 64);
+  test::LoneArena arena(device, 64);
   REQUIRE(arena.activate(look(big), false).ok());
   arena.mark(0);
   (void)arena.allocate(64, 0, 1);
@@ -205,7 +206,7 @@ TEST_CASE("A smaller plan gives pages back when work on them is done", "[arena][
 TEST_CASE("An idle arena gives pages back when work on them is done", "[arena][lanes]") {
   test::SimulatedDevice device;
   const Plan plan = plan_of({sequence_of({{0, 4096, 1}})});
-  Arena arena(device, 64);
+  test::LoneArena arena(device, 64);
   REQUIRE(arena.activate(look(plan), false).ok());
   arena.mark(0);
   auto a = arena.allocate(4096, 0, 1);
@@ -220,7 +221,7 @@ TEST_CASE("Pages that a captured graph pins are not given back", "[arena][lanes]
   test::SimulatedDevice device;
   const Plan big = plan_of({sequence_of({{0, 64, 1}, {4096, 4096, 1}})});
   const Plan small = plan_of({sequence_of({{0, 64, 1}})});
-  Arena arena(device, 64);
+  test::LoneArena arena(device, 64);
   REQUIRE(arena.activate(look(big), false).ok());
   arena.mark(0);
   (void)arena.free(arena.allocate(64, 0, 1).pointer);
@@ -238,7 +239,7 @@ TEST_CASE("A larger range that is refused leaves no plan on memory that is gone"
   test::SimulatedDevice device(test::SimulatedDevice::Options{.maps_pages = false});
   const Plan one = plan_of({sequence_of({{0, 64, 1}, {64, 64, 1}})});
   const Plan two = plan_of({sequence_of({{0, 64, 1}, {1 << 20, 64, 1}})});
-  Arena arena(device, 64);
+  test::LoneArena arena(device, 64);
   REQUIRE(arena.activate(look(one), false).ok());
   arena.mark(0);
   device.fail_call(1, {Status::Code::kOutOfMemory, "reserve"}, test::CallKind::kReserve, true);
@@ -300,7 +301,7 @@ TEST_CASE("A request in a forked child makes no driver call", "[arena][lanes]") 
 TEST_CASE("A use on the own lane is ignored", "[arena][lanes]") {
   test::SimulatedDevice device;
   const Plan plan = plan_of({sequence_of({{0, 128, 1}, {128, 64, 1}})});
-  Arena arena(device, 64);
+  test::LoneArena arena(device, 64);
   REQUIRE(arena.activate(look(plan), false).ok());
   arena.mark(0);
   void* p = arena.allocate(128, 0, 1).pointer;
@@ -354,7 +355,7 @@ TEST_CASE("A plan without memory stays so when another is refused", "[arena][lan
   test::SimulatedDevice device;
   const Plan one = plan_of({sequence_of({{0, 1 << 20, 1}, {1 << 20, 64, 1}})});
   const Plan two = plan_of({sequence_of({{0, 64, 1}, {2 << 20, 64, 1}})});
-  Arena arena(device, 64);
+  test::LoneArena arena(device, 64);
   REQUIRE(arena.activate(look(one), true).ok());
   REQUIRE(arena.committed() == 0);
   device.fail_call(1, {Status::Code::kOutOfMemory, "commit"}, test::CallKind::kCommit, true);
@@ -368,7 +369,7 @@ TEST_CASE("An active plan stays when another is refused and the device goes on f
   test::SimulatedDevice device;
   const Plan one = plan_of({sequence_of({{0, 1 << 20, 1}, {1 << 20, 64, 1}})});
   const Plan two = plan_of({sequence_of({{0, 64, 1}, {2 << 20, 64, 1}})});
-  Arena arena(device, 64);
+  test::LoneArena arena(device, 64);
   REQUIRE(arena.activate(look(one), false).ok());
   device.fail_call(1, {Status::Code::kOutOfMemory, "commit"}, test::CallKind::kCommit, true);
   REQUIRE(!arena.activate(look(two), false).ok());
@@ -378,7 +379,7 @@ TEST_CASE("An active plan stays when another is refused and the device goes on f
 TEST_CASE("A mark during a capture queries no event of the capturing lane", "[arena][lanes]") {
   test::SimulatedDevice device;
   const Plan plan = plan_of({sequence_of({{0, 128, 1}, {128, 64, 1}})});
-  Arena arena(device, 64);
+  test::LoneArena arena(device, 64);
   REQUIRE(arena.activate(look(plan), false).ok());
   arena.mark(0);
   void* p = arena.allocate(128, 0, 1).pointer;
@@ -404,7 +405,7 @@ TEST_CASE("A branch taken where a jump ended shares no byte with the slot that i
   branch.slots.push_back({.offset = 64, .requested = 63, .size = 64, .birth = 3, .length = 1});
   const Plan plan = plan_of({root, branch});
   const auto device = make_host_device(Bytes{1} << 30);
-  Arena arena(*device, 64);
+  test::LoneArena arena(*device, 64);
   REQUIRE(arena.activate(look(plan), false).ok());
   arena.mark(0);
   for (Bytes s : {64, 60, 61}) REQUIRE(arena.free(arena.allocate(s, 0, 1).pointer).found);
@@ -423,7 +424,7 @@ TEST_CASE("The plan before is served from memory that is committed", "[arena][la
   test::SimulatedDevice device(test::SimulatedDevice::Options{.total_bytes = 1 << 20});
   const Plan one = plan_of({sequence_of({{0, 64, 1}, {64, 64, 1}})});
   const Plan large = plan_of({sequence_of({{0, Bytes{1} << 30, 1}})});
-  Arena arena(device, 64);
+  test::LoneArena arena(device, 64);
   REQUIRE(arena.activate(look(one), false).ok());
   arena.mark(0);
   REQUIRE_FALSE(arena.activate(look(large), false).ok());
@@ -437,7 +438,7 @@ TEST_CASE("A free while a stream that used the block captures records no event i
           "[arena][lanes]") {
   test::SimulatedDevice device;
   const Plan plan = plan_of({sequence_of({{0, 128, 1}, {128, 64, 1}})});
-  Arena arena(device, 64);
+  test::LoneArena arena(device, 64);
   REQUIRE(arena.activate(look(plan), false).ok());
   arena.mark(0);
   void* p = arena.allocate(128, 0, 1).pointer;

@@ -4,6 +4,7 @@
 #include "csrc/plan/verify.h"
 #include "csrc/runtime/arena.h"
 #include "tests/catch.h"
+#include "tests/support/lone_arena.h"
 #include "tests/support/random_plan.h"
 
 #include <algorithm>
@@ -47,7 +48,7 @@ TEST_CASE(
     Plan plan = test::random_plan(count, 8, random);
     REQUIRE(verify(plan) == std::nullopt);
     const auto device = make_host_device(Bytes{1} << 30);
-    Arena arena(*device, 64);
+    test::LoneArena arena(*device, 64);
     REQUIRE(arena.activate(std::make_shared<const PlanLookup>(plan), false).ok());
     arena.mark(0);
     Ledger ledger;
@@ -121,7 +122,7 @@ TEST_CASE("No two live blocks share a byte where steps of another kind come in b
     };
     Plan plan = make_plan();
     const auto device = make_host_device(Bytes{1} << 40);
-    Arena arena(*device, 64);
+    test::LoneArena arena(*device, 64);
     REQUIRE(arena.activate(std::make_shared<const PlanLookup>(plan), false).ok());
     arena.mark(0);
     Ledger ledger;
@@ -198,7 +199,7 @@ TEST_CASE("One inserted or removed or resized or swapped request costs a handful
     std::uint64_t total = 0, worst = 0;
     for (std::uint32_t at = 0; at < sequence.period; ++at) {
       const auto device = make_host_device(Bytes{1} << 30);
-      Arena arena(*device, 64);
+      test::LoneArena arena(*device, 64);
       REQUIRE(arena.activate(lookup, false).ok());
       arena.mark(0);
       std::vector<std::pair<Bytes, std::uint32_t>> requests;  // size, length

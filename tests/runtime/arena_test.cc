@@ -3,6 +3,7 @@
 #include "csrc/device/host_device.h"
 #include "csrc/plan/verify.h"
 #include "tests/catch.h"
+#include "tests/support/lone_arena.h"
 #include "tests/support/simulated_device.h"
 #include "tests/support/small_plan.h"
 
@@ -43,7 +44,7 @@ struct Serving {
     return found;
   }
   Device& device;
-  Arena arena;
+  test::LoneArena arena;
 };
 
 struct HostServing : private std::unique_ptr<Device>, Serving {
@@ -280,7 +281,7 @@ TEST_CASE("Blocks of one plan outlive it and keep their bytes under the next", "
 
 TEST_CASE("A plan without a home serves nothing and leaves the one before it", "[arena]") {
   const auto device = make_host_device(Bytes{1} << 20);
-  Arena arena(*device, 64);
+  test::LoneArena arena(*device, 64);
   REQUIRE(arena.activate(std::make_shared<const PlanLookup>(kThreeOnOne), false).ok());
   arena.mark(0);
   const Plan large = plan_of({sequence_of({{0, Bytes{1} << 30, 1}})});
@@ -361,7 +362,7 @@ TEST_CASE("A free whose event cannot be recorded keeps the bytes until a synchro
   REQUIRE_FALSE(serving.free(a));
   REQUIRE(serving.miss(60) == Served::kMissBusy);
   REQUIRE(device.synchronize_all().ok());
-  serving.arena.poll_guards(true);
+  serving.arena.synchronized();
   REQUIRE(serving.hit(50) == a);
 }
 

@@ -1,5 +1,6 @@
 #include "csrc/runtime/arena.h"
 #include "tests/catch.h"
+#include "tests/support/lone_arena.h"
 #include "tests/support/simulated_device.h"
 #include "tests/support/small_plan.h"
 
@@ -27,7 +28,7 @@ Plan wide_plan() {
 TEST_CASE("On a device whose work cannot fault pages in they come with their first blocks",
           "[arena][filling]") {
   auto device = make_device();
-  Arena arena(device, 64);
+  test::LoneArena arena(device, 64);
   REQUIRE(arena.activate(look(wide_plan()), true).ok());
   arena.mark(0);
   REQUIRE(arena.commit_due());
@@ -58,7 +59,7 @@ TEST_CASE("On a device whose work cannot fault pages in they come with their fir
 
 TEST_CASE("A page that cannot be had is a miss and is asked for again", "[arena][filling]") {
   auto device = make_device();
-  Arena arena(device, 64);
+  test::LoneArena arena(device, 64);
   REQUIRE(arena.activate(look(wide_plan()), true).ok());
   arena.mark(0);
   REQUIRE(arena.commit(Device::Residency::kOnDemand));
@@ -78,7 +79,7 @@ TEST_CASE("A page that cannot be had is a miss and is asked for again", "[arena]
 
 TEST_CASE("An arena that fills is given back whole", "[arena][filling]") {
   auto device = make_device();
-  Arena arena(device, 64);
+  test::LoneArena arena(device, 64);
   REQUIRE(arena.activate(look(wide_plan()), true).ok());
   arena.mark(0);
   REQUIRE(arena.commit(Device::Residency::kOnDemand));
@@ -96,7 +97,7 @@ TEST_CASE("An arena that fills is given back whole", "[arena][filling]") {
 
 TEST_CASE("Another plan takes over from an arena that fills", "[arena][filling]") {
   auto device = make_device();
-  Arena arena(device, 64);
+  test::LoneArena arena(device, 64);
   REQUIRE(arena.activate(look(wide_plan()), true).ok());
   arena.mark(0);
   REQUIRE(arena.commit(Device::Residency::kOnDemand));
