@@ -34,15 +34,11 @@ class Cuda final : public DeviceOfProcess {
         streams_(*device_, foreign_),
         allocator_(streams_, allocator_options(settings, *device_, index)) {}
   Allocator& allocator() noexcept override { return allocator_; }
-  LaneKey lane_of(void* stream) override {
-    auto handle = reinterpret_cast<std::uint64_t>(stream);
-    // Two handles are the legacy default stream, and one is another stream in each thread.
-    if (handle <= 2) handle = CudaDevice::lane_of(static_cast<cudaStream_t>(stream));
-    return streams_.number_of(handle);
-  }
-  void forget(void* stream) noexcept override {
+  LaneKey lane_of(void* stream) override { return streams_.number_of(handle_of(stream)); }
+  void forget(void* stream) override {
+    const auto held = hold(stream);
+    streams_.forget(handle_of(stream));
     device_->forget_stream(static_cast<cudaStream_t>(stream));
-    streams_.forget(reinterpret_cast<std::uint64_t>(stream));
   }
   std::unique_ptr<Hold> hold(void* stream) override {
     if (!foreign_) return nullptr;
@@ -50,6 +46,12 @@ class Cuda final : public DeviceOfProcess {
   }
 
  private:
+  // Two handles are the legacy default stream, and one is another stream in each thread.
+  static std::uint64_t handle_of(void* stream) noexcept {
+    const auto handle = reinterpret_cast<std::uint64_t>(stream);
+    return handle <= 2 ? CudaDevice::lane_of(static_cast<cudaStream_t>(stream)) : handle;
+  }
+
   class Held final : public Hold {
    public:
     Held(CudaDevice& device, cudaStream_t stream) : scope_(device, stream) {}

@@ -32,9 +32,7 @@ class Host final : public DeviceOfProcess {
   LaneKey lane_of(void* stream) override {
     return streams_.number_of(reinterpret_cast<std::uint64_t>(stream));
   }
-  void forget(void* stream) noexcept override {
-    streams_.forget(reinterpret_cast<std::uint64_t>(stream));
-  }
+  void forget(void* stream) override { streams_.forget(reinterpret_cast<std::uint64_t>(stream)); }
   std::unique_ptr<Hold> hold(void*) override { return nullptr; }
 
  private:

@@ -26,7 +26,8 @@ class DeviceOfProcess {
   [[nodiscard]] virtual Allocator& allocator() noexcept = 0;
   // The lane of a stream.
   [[nodiscard]] virtual LaneKey lane_of(void* stream) = 0;
-  virtual void forget(void* stream) noexcept = 0;
+  // The stream is there still. Throws std::bad_alloc, and then nothing is forgotten.
+  virtual void forget(void* stream) = 0;
   // While it lives the calling thread holds the stream: calls on its lane work.
   class Hold {
    public:

@@ -4,6 +4,7 @@
 #include "csrc/device/lane_naming_device.h"
 
 #include <cstdint>
+#include <unordered_map>
 #include <vector>
 
 namespace berth {
@@ -12,12 +13,20 @@ namespace berth {
 // same in every run of a program, where the streams' handles are not. Lane 0 is the default stream
 // (0).
 //
-// Thread-safe.
+// The number of a forgotten stream is given to a later one once the device is done with all that
+// the forgotten one had queued: what is left on the lane (free blocks, waits) then asks nothing of
+// the new stream. So there are as many numbers as streams at a time, and those that are not done.
+//
+// Thread-safe. A known stream costs one look-up in a table.
 class StreamNumbers : public LaneNamingDevice {
  public:
   using LaneNamingDevice::LaneNamingDevice;
+  ~StreamNumbers() override;
 
+  // Throws std::bad_alloc.
   [[nodiscard]] LaneKey number_of(std::uint64_t stream);
+  // Records an event on the stream, which is still there. Where the device gives none, the number
+  // is not given again.
   void forget(std::uint64_t stream) noexcept;
 
  protected:
@@ -27,15 +36,19 @@ class StreamNumbers : public LaneNamingDevice {
   [[nodiscard]] virtual LaneKey key_when_gone(LaneKey key) const noexcept { return key; }
 
  private:
-  struct Stream {
-    std::uint64_t handle = 0;
-    LaneKey key = 0;
-    bool gone = false;
+  // The number of a forgotten stream, and the end of its work.
+  struct Forgotten {
+    LaneKey number = 0;
+    DeviceEvent done = 0;
   };
   [[nodiscard]] LaneKey below(LaneKey lane) const noexcept override;
+  [[nodiscard]] LaneKey take_done_number() noexcept;
+  void add_forgotten(Forgotten one) noexcept;
 
-  mutable SpinMutex mutex_;
-  std::vector<Stream> streams_ = {Stream{}};
+  mutable SpinMutex mutex_;                             // covers all below
+  std::unordered_map<std::uint64_t, LaneKey> numbers_;  // by handle
+  std::vector<LaneKey> keys_ = {0};                     // the device's, by number
+  std::vector<Forgotten> forgotten_;  // a heap, the lowest number first; room for all numbers
 };
 
 }  // namespace berth

@@ -77,7 +77,8 @@ berth_status berth_record_stream(void* block, int device, void* stream);
 /* The same for callers who do not know the device, as PyTorch's set_record_stream_fn() wants it.
  * Ignored where no live block starts there. Since 1.1. */
 void berth_use_on_stream(void* block, void* stream);
-/* A stream is going to be destroyed: its handle may come back as another one. */
+/* A stream is going to be destroyed, and is still there: its handle may come back as another one.
+ * The blocks that it left are served to others once its work is done. */
 berth_status berth_forget_stream(int device, void* stream);
 
 /* A step of the stream ends. */

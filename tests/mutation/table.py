@@ -26,6 +26,7 @@ LANES_OF_POOL = ((POOL, "[lanes]"),)
 BLOCKS_OF_POOL = ((RUNTIME, "[runtime]"), (POOL, "[lanes]"), (CUDA, "[streams]"))
 LANES_OF_GPU = ((CUDA, "[lanes],[events]"), (CUDA, "[streams]"))
 C_ABI = ((CAPI, "[capi]"),)
+STREAMS_OF_ABI = (("berth_capi_test", "[streams]"),)
 
 HEADER, MEMORY = "csrc/runtime/arena.h", "csrc/runtime/arena.cc"
 SERVE, FREE, LEND = "csrc/runtime/arena_serve.cc", "csrc/runtime/arena_free.cc", "csrc/runtime/arena_lend.cc"
@@ -127,7 +128,7 @@ MUTANTS = (
            "      for (const DeviceEvent recorded : events) device.destroy(recorded);\n      return false;\n", "      continue;\n",
            BLOCKS_OF_POOL),
     Mutant("s2-capi", "S2", "the C ABI names a stream that was forgotten to the device", NUMBERS,
-           "    streams_[n].key = key_when_gone(streams_[n].key);\n", "", C_ABI),
+           "  keys_[number] = key_when_gone(key);\n", "", C_ABI),
     Mutant("s4-event", "S4", "the free of a shared slot records no event", FREE,
            "  if (shared) guarded &= guards_.add(bytes, owner, Guards::Binds::kShared);\n", "", ARENA),
     Mutant("s4-wait", "S4", "a shared slot does not wait for what binds shared slots", GUARDS,
@@ -176,7 +177,7 @@ MUTANTS = (
            "if (!foreign || reinterpret_cast<LaneKey>(stream) <= 2) return lane_of(stream);", "if (!foreign) return lane_of(stream);",
            LANES_OF_GPU),
     Mutant("s8-capi", "S8", "the C ABI numbers the two handles of the legacy default stream apart",
-           PROCESS, "if (handle <= 2) handle = ", "if (handle == 2) handle = ", C_ABI),
+           PROCESS, "return handle <= 2 ? CudaDevice", "return handle == 2 ? CudaDevice", C_ABI),
     Mutant("s8-edge", "S8", "the legacy default stream needs no event of another lane: its implicit wait is an edge", POINTS,
            "if (waiter == point.lane || reached(point)) return true;", "if (waiter == point.lane || waiter == 0 || reached(point)) return true;",
            ARENA),
@@ -185,12 +186,14 @@ MUTANTS = (
     Mutant("s9-other-thread", "S9", "the handle of another thread's default stream is used", GPU,
            "if (lane != lane_of(cudaStreamPerThread)) {", "if (false) {", LANES_OF_GPU),
     Mutant("s9-capi", "S9", "the C ABI takes the per-thread default streams of all threads for one lane", PROCESS,
-           "if (handle <= 2) handle = ", "if (handle <= 1) handle = ", C_ABI),
+           "return handle <= 2 ? CudaDevice", "return handle <= 1 ? CudaDevice", C_ABI),
     Mutant("s10-id", "S10", "a foreign stream is keyed by its handle", GPU,
            "  if (!calls_.cudaStreamGetId(stream, &id).ok()) {\n", "  id = reinterpret_cast<LaneKey>(stream);\n  if (id == 0) {\n",
            LANES_OF_GPU),
     Mutant("s10-capi", "S10", "the C ABI does not forget a stream that is destroyed", NUMBERS,
-           "    streams_[n].gone = true;\n", "", C_ABI),
+           "    numbers_.erase(known);\n", "", C_ABI),
+    Mutant("s10-number", "S10", "the C ABI gives a forgotten stream's number on while its work goes on", NUMBERS,
+           "if (device_.query(one.done, &done).ok() && done) {", "if (device_.query(one.done, &done).ok()) {", STREAMS_OF_ABI),
     Mutant("s11-events", "S11", "an event is made on whatever device is current", EVENTS,
            "  const CudaCurrentDevice current(calls_, primary_);\n  if (!current.status().ok()) return current.status();\n", "",
            LANES_OF_GPU),
