@@ -72,6 +72,7 @@ struct CudaSharedMappings::Mapping {
   Mapping& operator=(const Mapping&) = delete;
 
   ~Mapping() {
+    if (cuda_is_over()) return;  // in a forked child another thread may have held the lock
     if (listed) {
       const std::lock_guard lock(listed->mutex);
       const auto it = listed->open.find(name);

@@ -39,6 +39,10 @@ Allocator::Allocator(Device& device, Options options)
 }
 
 Allocator::~Allocator() {
+  if (state_->forked) {
+    (void)state_.release();  // its planner's thread, which cannot be joined, is the parent's
+    return;
+  }
   shut_down();
   // Its memory goes back under the lock that it shares with others.
   if (SpinMutex* const shared = state_->options.lock) {
@@ -122,13 +126,14 @@ std::shared_ptr<const PlanLookup> Allocator::State::freeze(Plan plan) const {
 
 void Allocator::shut_down() noexcept {
   State& state = *state_;
+  if (state.forked) return;  // set while there is one thread only
   // The planner's thread may need no lock of ours, but it must be gone before anything else is.
   state.planner.stop();
   std::unique_ptr<Recorder> recorder;
   std::string stats_file;
   {
     const std::lock_guard lock(state.mutex);
-    if (std::exchange(state.shut, true) || state.forked) return;
+    if (std::exchange(state.shut, true)) return;
     state.learner.stop();
     if (state.recorder) state.counters.trace_entries_lost = state.recorder->counts().lost;
     stats_file = state.options.config.stats;

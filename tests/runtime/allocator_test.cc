@@ -346,6 +346,37 @@ TEST_CASE("A forked child gets no blocks and frees nothing and the parent goes o
   fixture.free(block);
 }
 
+TEST_CASE("A forked child may take its copy of an allocator with a planner down",
+          "[allocator][fork]") {
+  const auto device = make_host_device(Bytes{1} << 30);
+  Allocator::Options options;
+  options.start_threads = true;
+  auto allocator = std::make_unique<Allocator>(*device, options);
+  struct {
+    Allocator& allocator;
+    void* allocate(Bytes size) { return allocator.allocate(size, 0); }
+    void free(void* block) { (void)allocator.free(block); }
+  } memory{*allocator};
+  // A plan comes from the planner's thread, which then stands by.
+  while (allocator->stats().plans_learned == 0) {
+    test::run_step(test::training_step(4), memory);
+    allocator->mark_step(0);
+  }
+  allocator->before_fork();
+  const pid_t child = ::fork();
+  if (child == 0) {
+    allocator->after_fork_in_child();
+    ::alarm(20);  // ends it where it waits for a thread that it does not have
+    allocator->shut_down();
+    allocator.reset();
+    ::_exit(0);
+  }
+  allocator->after_fork_in_parent();
+  int status = -1;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  REQUIRE(status == 0);
+}
+
 TEST_CASE("Blocks may be freed after the allocator was shut down", "[allocator]") {
   const test::TemporaryFolder folder;
   Config config;

@@ -1,0 +1,87 @@
+"""Every lock of berth's and how fork treats it: a child finds a lock that another thread of its parent held locked for ever.
+
+A row is a declaration in csrc: a mutex, or a static of a function whose initialisation threads wait for. `text` is the
+source that makes it so, and must be in `where`.
+"""
+
+import dataclasses
+import enum
+
+
+class Fork(enum.Enum):
+    HELD = "is held over the fork, by `text`"
+    INSIDE = "is only ever taken under a lock that is held over the fork, named by `text`"
+    UNUSED = "is not taken in a child, which `text` sees to"
+    REFUSED = "is refused by an error in a child that finds it locked, by `text`"
+
+
+@dataclasses.dataclass(frozen=True)
+class Lock:
+    file: str
+    name: str
+    fork: Fork
+    where: str
+    text: str
+    why: str
+
+
+ALLOCATOR = ("csrc/runtime/allocator.cc", "void Allocator::before_fork() noexcept { state_->mutex.lock(); }")
+GONE = ("csrc/cuda/calls.h", "bool cuda_is_over() noexcept;")
+GPU_CALLS = ("csrc/cuda/cuda_device.cc", "if (cuda_is_over()) return gone(")
+IN_CHILD = ("csrc/trace/recorder.cc", "[[nodiscard]] bool in_child() const noexcept {")
+MAKES_GPUS = ("csrc/torch/cuda/cuda_allocator.cc", "mutex_.lock();  // no GPU is made from here on")
+HOLDS_GPU = ("csrc/torch/cuda/gpu.cc", "void Gpu::before_fork() noexcept {")
+NO_DEVICES = ("csrc/capi/devices.cc", "if (in_forked_child() || index < -1 || index >= kMaxDevices) return nullptr;")
+ONE_RESULT = "made once, by the first that needs it"
+
+LOCKS = (
+    Lock("csrc/core/warnings.cc", "mutex", Fork.HELD, "csrc/core/warnings.cc", "::pthread_atfork([] { mutex.lock(); }",
+         "a child may warn"),
+    Lock("csrc/trace/name_table.h", "mutex_", Fork.UNUSED, *IN_CHILD, "a recorder does nothing in a child"),
+    Lock("csrc/trace/recorder.cc", "buffers_mutex_", Fork.UNUSED, *IN_CHILD, "a recorder does nothing in a child"),
+    Lock("csrc/trace/recorder.cc", "late_mutex_", Fork.UNUSED, *IN_CHILD, "a recorder does nothing in a child"),
+    Lock("csrc/trace/recorder.cc", "mutex", Fork.UNUSED, *IN_CHILD, "the writing thread's, which a child does not have"),
+    Lock("csrc/trace/recorder.cc", "wake", Fork.UNUSED, *IN_CHILD, "the writing thread's; a child forgets it undestroyed"),
+    Lock("csrc/trace/recorder.cc", "close_mutex_", Fork.UNUSED, *IN_CHILD, "a recorder does nothing in a child"),
+    Lock("csrc/place/place.cc", "kEngines", Fork.UNUSED, "csrc/place/place.cc", "place_engines() {",
+         "names for the program `berth`"),
+    Lock("csrc/place/integer_program.cc", "kLoaded", Fork.UNUSED, "csrc/place/integer_program.cc", "const Loaded& loaded() {",
+         "the engine ilp, which the program `berth` has and the runtime's planner does not ask for"),
+    Lock("csrc/place/integer_program.cc", "kMissing", Fork.UNUSED, "csrc/place/integer_program.cc", "unavailable_solver()",
+         "as kLoaded"),
+    Lock("csrc/device/host_device.cc", "mutex_", Fork.INSIDE, *ALLOCATOR, "allocators alone call a device, each under its lock"),
+    Lock("csrc/runtime/allocator_state.h", "own_mutex", Fork.HELD, *ALLOCATOR, "the CPU's child asks what is the parent's"),
+    Lock("csrc/runtime/planner.h", "mutex_", Fork.UNUSED, "csrc/runtime/allocator.cc",
+         "if (state.forked) return;  // set while there is one thread only", "the planner's thread is the parent's"),
+    Lock("csrc/runtime/planner.h", "wake_", Fork.UNUSED, "csrc/runtime/allocator.cc",
+         "(void)state_.release();  // its planner's thread, which cannot be joined, is the parent's", "not even destroyed"),
+    Lock("csrc/cuda/calls.cc", "name", Fork.UNUSED, *MAKES_GPUS, ONE_RESULT + ", while a GPU is made"),
+    Lock("csrc/cuda/calls.cc", "library", Fork.UNUSED, *MAKES_GPUS, ONE_RESULT + ", while a GPU is made"),
+    Lock("csrc/cuda/calls.cc", "once", Fork.UNUSED, *MAKES_GPUS, ONE_RESULT + ", while a GPU is made"),
+    Lock("csrc/cuda/cuda_device.cc", "mutex_", Fork.UNUSED, *GPU_CALLS, "no driver call in a child"),
+    Lock("csrc/cuda/event_pool.h", "mutex_", Fork.UNUSED, *GPU_CALLS, "no driver call in a child"),
+    Lock("csrc/cuda/plain_memory.cc", "mutex_", Fork.UNUSED, *GPU_CALLS, "no driver call in a child"),
+    Lock("csrc/cuda/virtual_memory.cc", "mutex_", Fork.UNUSED, *GPU_CALLS, "no driver call in a child"),
+    Lock("csrc/cuda/shared_memory.h", "mutex", Fork.UNUSED, "csrc/cuda/shared_memory.cc",
+         "if (cuda_is_over()) return;  // in a forked child another thread may have held the lock", "mappings are the parent's"),
+    Lock("csrc/capi/devices.cc", "making", Fork.REFUSED, "csrc/core/setup_mutex.h", "this process was forked while another thread",
+         "devices are made under it"),
+    Lock("csrc/capi/stream_numbers.h", "mutex_", Fork.UNUSED, *NO_DEVICES, "a child has no devices"),
+    Lock("csrc/torch/torch.cc", "mutex", Fork.REFUSED, "csrc/core/setup_mutex.h", "this process was forked while another thread",
+         "libtorch's locks are taken under it"),
+    Lock("csrc/torch/range_observer.cc", "done", Fork.UNUSED, "csrc/torch/range_observer.cc", "if (done.test_and_set()) return;",
+         "nobody waits for it"),
+    Lock("csrc/torch/operator_recorder.cc", "mutex_", Fork.UNUSED, "csrc/torch/operator_recorder.cc",
+         "opens.of[n] != nullptr && !one->of_parent())", "the parent's recorder hears nothing in a child"),
+    Lock("csrc/torch/cuda/cuda_installation.cc", "installing", Fork.HELD, "csrc/torch/cuda/cuda_installation.cc",
+         "installing.lock();", "a child of a process that has not used CUDA may install"),
+    Lock("csrc/torch/cuda/cuda_installation.cc", "kept", Fork.INSIDE, "csrc/torch/cuda/cuda_installation.cc", "installing.lock();",
+         "made under `installing`"),
+    Lock("csrc/torch/cuda/cuda_installation.cc", "backend", Fork.INSIDE, "csrc/torch/cuda/cuda_installation.cc",
+         "installing.lock();", "made under `installing`"),
+    Lock("csrc/torch/cuda/cuda_allocator.h", "mutex_", Fork.HELD, *MAKES_GPUS, "a child may use CUDA where its parent had not"),
+    Lock("csrc/torch/cuda/gpu.h", "mutex_", Fork.HELD, *HOLDS_GPU, "a child reads statistics"),
+    Lock("csrc/torch/cuda/gpu.h", "pools_mutex_", Fork.HELD, *HOLDS_GPU, "a child lets go of graphs"),
+    Lock("csrc/torch/cuda/stream_lanes.h", "mutex_", Fork.HELD, "csrc/torch/cuda/stream_lanes.cc",
+         "void StreamLanes::before_fork() noexcept {", "with those of the GPU"),
+)
