@@ -240,7 +240,10 @@ void Portfolio::report(bool last) {
 
 bool Portfolio::done() const {
   if (best_.high_water_mark <= bound_) return true;
-  if (options_.capacity && best_.high_water_mark <= *options_.capacity) return true;
+  // It fits, or nothing does.
+  if (options_.capacity &&
+      (best_.high_water_mark <= *options_.capacity || bound_ > *options_.capacity))
+    return true;
   return iterations_ >= budget_.iterations() || budget_.expired();
 }
 

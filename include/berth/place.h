@@ -91,8 +91,9 @@ struct PlaceOptions {
   // depends on the seed alone, whatever the number of threads.
   std::uint64_t iteration_budget = 0;
   std::uint64_t seed = 1;
-  unsigned threads = 1;                // 0: one a core
-  std::optional<Bytes> capacity = {};  // stop as soon as the high-water mark is at most this
+  unsigned threads = 1;  // 0: one a core
+  // Stop as soon as the high-water mark is at most this, or the lower bound above it.
+  std::optional<Bytes> capacity = {};
   // Set by any thread; the best placement so far is returned.
   const std::atomic<bool>* cancel = nullptr;
   // Called from the calling thread, at most every 50 ms, and once at the end.

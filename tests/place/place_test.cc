@@ -472,6 +472,28 @@ TEST_CASE("A capacity below the bound is proven not to fit", "[place][capacity]"
   REQUIRE_FALSE(place(problem, {.capacity = 16}).proven_infeasible);
 }
 
+TEST_CASE("A capacity below the bound ends the search at once", "[place][capacity]") {
+  // Of 6 bytes at most are alive at a time, yet 7 are needed: dives alone never reach the bound.
+  const Problem problem{.buffers = {{.size = 4, .birth = 0, .length = 1},
+                                    {.size = 1, .birth = 0, .length = 4},
+                                    {.size = 2, .birth = 2, .length = 1},
+                                    {.size = 3, .birth = 2, .length = 5},
+                                    {.size = 1, .birth = 3, .length = 7},
+                                    {.size = 2, .birth = 4, .length = 1},
+                                    {.size = 4, .birth = 7, .length = 1}}};
+  const PlaceOptions options{.engine = "dive",
+                             .time_limit_seconds = std::numeric_limits<double>::infinity(),
+                             .iteration_budget = 1000};
+  PlaceOptions hopeless = options, tight = options;
+  hopeless.capacity = 5;
+  tight.capacity = 6;
+  REQUIRE(place(problem, tight).iterations >= 1000);
+  const Placement placement = place(problem, hopeless);
+  REQUIRE(placement.proven_infeasible);
+  REQUIRE(placement.iterations < 100);
+  REQUIRE(check_placement(problem, placement) == std::nullopt);
+}
+
 TEST_CASE("Progress is reported at the end with the result", "[place][progress]") {
   std::mt19937_64 random(1);
   const Problem problem = random_problem(random, 50, 0);
