@@ -58,27 +58,36 @@ void write_all(int fd, std::span<const std::byte> data, const std::string& path)
   }
 }
 
-}  // namespace
-
-std::vector<std::byte> read_file(const std::string& path, Bytes limit) {
+// A regular file, open for reading.
+class InputFile {
+ public:
   // O_NONBLOCK: opening a fifo must not wait for a writer; it is refused below.
-  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (file.get() < 0) {
-    throw Error(ErrorKind::kInput, fmt::format("cannot open '{}': {}", path, std::strerror(errno)));
+  explicit InputFile(const std::string& path)
+      : path_(path), file_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
+    BERTH_CHECK(file_.get() >= 0, kInput, "cannot open '{}': {}", path, std::strerror(errno));
+    struct stat info {};
+    if (::fstat(file_.get(), &info) != 0) fail("stat", path);
+    BERTH_CHECK(S_ISREG(info.st_mode), kInput, "'{}' is not a regular file", path);
+    size_ = static_cast<Bytes>(info.st_size);
   }
-  struct stat info {};
-  if (::fstat(file.get(), &info) != 0) fail("stat", path);
-  BERTH_CHECK(S_ISREG(info.st_mode), kInput, "'{}' is not a regular file", path);
-  const Bytes size = static_cast<Bytes>(info.st_size);
-  BERTH_CHECK(size <= limit, kInput, "'{}' has {}, the limit is {}", path, format_bytes(size),
-              format_bytes(limit));
-  std::vector<std::byte> data(size);
+  [[nodiscard]] Bytes size() const noexcept { return size_; }
+  // Its first `count` bytes.
+  [[nodiscard]] std::vector<std::byte> read(std::size_t count) const;
+
+ private:
+  const std::string& path_;
+  Descriptor file_;
+  Bytes size_ = 0;
+};
+
+std::vector<std::byte> InputFile::read(std::size_t count) const {
+  std::vector<std::byte> data(count);
   std::size_t done = 0;
   while (done < data.size()) {
-    const ssize_t got = ::read(file.get(), data.data() + done, data.size() - done);
+    const ssize_t got = ::read(file_.get(), data.data() + done, data.size() - done);
     if (got < 0) {
       if (errno == EINTR) continue;
-      fail("read", path);
+      fail("read", path_);
     }
     if (got == 0) break;  // it shrank while we read: what came is what there is
     done += static_cast<std::size_t>(got);
@@ -87,7 +96,24 @@ std::vector<std::byte> read_file(const std::string& path, Bytes limit) {
   return data;
 }
 
+}  // namespace
+
+std::vector<std::byte> read_file(const std::string& path, Bytes limit) {
+  const InputFile file(path);
+  BERTH_CHECK(file.size() <= limit, kInput, "'{}' has {}, the limit is {}", path,
+              format_bytes(file.size()), format_bytes(limit));
+  return file.read(file.size());
+}
+
+std::vector<std::byte> read_file_head(const std::string& path, std::size_t count) {
+  return InputFile(path).read(count);
+}
+
 void write_file_atomically(const std::string& path, std::span<const std::byte> data) {
+  write_file_atomically_with(path, [&](int fd) { write_all(fd, data, path); });
+}
+
+void write_file_atomically_with(const std::string& path, const std::function<void(int)>& write) {
   static std::atomic<unsigned> counter{0};
   std::string temporary;
   int fd = -1;
@@ -99,7 +125,7 @@ void write_file_atomically(const std::string& path, std::span<const std::byte> d
   if (fd < 0) fail("create", temporary);
   try {
     Descriptor file(fd);
-    write_all(file.get(), data, temporary);
+    write(file.get());
     if (::fsync(file.get()) != 0) fail("fsync", temporary);
     if (!file.close()) fail("close", temporary);
     if (::rename(temporary.c_str(), path.c_str()) != 0) fail("rename to", path);

@@ -3,6 +3,7 @@
 #include "csrc/core/bytes.h"
 
 #include <cstddef>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -14,9 +15,14 @@ namespace berth {
 // path.
 [[nodiscard]] std::vector<std::byte> read_file(const std::string& path, Bytes limit);
 
+// The first `count` bytes of a regular file, fewer where it is shorter. Throws as read_file() does.
+[[nodiscard]] std::vector<std::byte> read_file_head(const std::string& path, std::size_t count);
+
 // Replaces the file at `path` atomically: a temporary file beside it (0600, O_EXCL), fsync, rename,
 // fsync of the folder. After a crash the file is the old one or the new one, whole. Throws
 // Error(kSystem) and removes the temporary file where anything fails.
 void write_file_atomically(const std::string& path, std::span<const std::byte> data);
+// The same with what `write` writes to the descriptor that it is given, and throws where it cannot.
+void write_file_atomically_with(const std::string& path, const std::function<void(int)>& write);
 
 }  // namespace berth

@@ -100,18 +100,16 @@ class FormatReader {
   Trace trace_;
 };
 
-// Calls `use` with the file's content, unpacked where it is packed.
-template <class Use>
-auto with_content(Data data, const std::string& name, Use use) {
-  if (!is_gzip(data)) return use(data);
-  const std::vector<std::byte> unpacked = gunzip(data, kMaxUnpackedBytes, name);
-  return use(Data(unpacked));
+// The file's content, unpacked where it is packed.
+std::vector<std::byte> read_content(const std::string& path) {
+  if (is_gzip(read_file_head(path, 2))) return gunzip(path, kMaxUnpackedBytes);
+  return read_file(path, kMaxFileBytes);
 }
 
 void write_text(const std::string& path, const std::string& text) {
   const Data data = std::as_bytes(std::span(text));
   if (path.ends_with(".gz")) {
-    write_file_atomically(path, gzip(data, path));
+    write_gzip(path, data);
   } else {
     write_file_atomically(path, data);
   }
@@ -121,28 +119,23 @@ void write_text(const std::string& path, const std::string& text) {
 
 TraceForm trace_form(const std::string& path) {
   constexpr std::size_t kHead = 256;
-  const std::vector<std::byte> data = read_file(path, kMaxFileBytes);
-  if (is_gzip(data)) return form_of(gunzip_head(data, kHead, path), path);
-  return form_of(data, path);
+  const std::vector<std::byte> head = read_file_head(path, kHead);
+  return form_of(is_gzip(head) ? gunzip_head(path, kHead) : head, path);
 }
 
-Trace parse_trace(Data packed, const std::string& name) {
-  return with_content(packed, name, [&](Data data) {
-    switch (form_of(data, name)) {
-      case TraceForm::kEvents:
-        return csv::parse_events(as_text(data), name);
-      case TraceForm::kLifetimes:
-        return csv::make_trace(csv::parse_lifetimes(as_text(data), name));
-      case TraceForm::kTrace:
-        break;
-    }
-    return FormatReader(data, name).read();
-  });
+Trace parse_trace(Data data, const std::string& name) {
+  switch (form_of(data, name)) {
+    case TraceForm::kEvents:
+      return csv::parse_events(as_text(data), name);
+    case TraceForm::kLifetimes:
+      return csv::make_trace(csv::parse_lifetimes(as_text(data), name));
+    case TraceForm::kTrace:
+      break;
+  }
+  return FormatReader(data, name).read();
 }
 
-Trace read_trace(const std::string& path) {
-  return parse_trace(read_file(path, kMaxFileBytes), path);
-}
+Trace read_trace(const std::string& path) { return parse_trace(read_content(path), path); }
 
 std::vector<std::byte> serialize_trace(const Trace& trace) {
   using namespace trace_file;
@@ -184,16 +177,14 @@ void write_events_csv(const std::string& path, const Trace& trace) {
   write_text(path, csv::format_events(trace));
 }
 
-std::vector<Lifetime> parse_lifetimes(Data packed, const std::string& name) {
-  return with_content(packed, name, [&](Data data) {
-    BERTH_CHECK(form_of(data, name) == TraceForm::kLifetimes, kInput,
-                "'{}' has no lifetimes: its first line is not '{}'", name, csv::kLifetimesHeader);
-    return csv::parse_lifetimes(as_text(data), name);
-  });
+std::vector<Lifetime> parse_lifetimes(Data data, const std::string& name) {
+  BERTH_CHECK(form_of(data, name) == TraceForm::kLifetimes, kInput,
+              "'{}' has no lifetimes: its first line is not '{}'", name, csv::kLifetimesHeader);
+  return csv::parse_lifetimes(as_text(data), name);
 }
 
 std::vector<Lifetime> read_lifetimes(const std::string& path) {
-  return parse_lifetimes(read_file(path, kMaxFileBytes), path);
+  return parse_lifetimes(read_content(path), path);
 }
 
 void write_lifetimes(const std::string& path, std::span<const Lifetime> rows,

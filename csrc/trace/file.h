@@ -9,19 +9,19 @@
 
 namespace berth {
 
-// The forms that recorded requests come in, told apart by their content; each may be packed with
-// gzip.
+// The forms that recorded requests come in, told apart by their content; a file of each may be
+// packed with gzip, and then unpacks to 1 GiB at most.
 enum class TraceForm {
   kTrace,      // format 1, `plans/README.md`
   kEvents,     // CSV `action,id,bytes,stream`
   kLifetimes,  // CSV `id,lower,upper,size`
 };
 
-// Throws Error(kInput) where the file is none of them. Reads it, but looks at its beginning only.
+// Throws Error(kInput) where the file is none of them. Reads its beginning only.
 [[nodiscard]] TraceForm trace_form(const std::string& path);
 
-// Reads a trace of any form. Trusts nothing: throws Error(kInput) that names path, line or chunk,
-// and the reason. A torn tail is cut and counted in Trace::cut_bytes.
+// Reads a trace of any form (parse_trace: not packed). Trusts nothing: throws Error(kInput) that
+// names path, line or chunk, and the reason. A torn tail is cut and counted in Trace::cut_bytes.
 //
 // Events: `alloc,ID,BYTES,STREAM`, `free,ID,,`, `free_old,,BYTES,` (a block from before the
 // recording), `step,,,`; other fields may be given. A stream is the key of a lane; a step without

@@ -7,20 +7,23 @@
 #include <string>
 #include <vector>
 
+// Files packed with gzip, by zlib. All throw Error(kInput), or kUsage where they write, that names
+// the file where berth was built without zlib.
 namespace berth {
 
-[[nodiscard]] bool is_gzip(std::span<const std::byte> data) noexcept;
+// Whether a file that begins so is packed.
+[[nodiscard]] bool is_gzip(std::span<const std::byte> head) noexcept;
 
-// Unpacks gzip data (one member or several). Throws Error(kInput) naming `name` where it is
-// damaged, ends early or unpacks to more than `limit`, and where berth was built without zlib.
-[[nodiscard]] std::vector<std::byte> gunzip(std::span<const std::byte> data, Bytes limit,
-                                            const std::string& name);
+// What a file unpacks to, of one member or several; as with gzip, what follows the last one and is
+// none is left out. It is read twice and only counted the first time, so that one which unpacks to
+// more than `limit` takes no memory. Throws Error(kInput) for that, and where it is damaged or ends
+// early.
+[[nodiscard]] std::vector<std::byte> gunzip(const std::string& path, Bytes limit);
 
-// The first bytes of what `data` unpacks to: at most `count`, fewer where it is damaged.
-[[nodiscard]] std::vector<std::byte> gunzip_head(std::span<const std::byte> data, std::size_t count,
-                                                 const std::string& name);
+// The first bytes of it: at most `count`.
+[[nodiscard]] std::vector<std::byte> gunzip_head(const std::string& path, std::size_t count);
 
-// Packs data. Throws Error(kUsage) naming `name` where berth was built without zlib.
-[[nodiscard]] std::vector<std::byte> gzip(std::span<const std::byte> data, const std::string& name);
+// Writes a packed file, atomically. Throws Error(kSystem).
+void write_gzip(const std::string& path, std::span<const std::byte> data);
 
 }  // namespace berth

@@ -1,4 +1,5 @@
 #include "csrc/trace/file.h"
+#include "csrc/trace/gzip.h"
 #include "tests/catch.h"
 #include "tests/cli/program.h"
 #include "tests/support/temporary_folder.h"
@@ -10,6 +11,16 @@ using Catch::Matchers::Contains;
 using Catch::Matchers::StartsWith;
 
 namespace {
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kSanitized = true;
+#else
+constexpr bool kSanitized = false;
+#endif
+
+std::span<const std::byte> bytes_of(const std::string& text) {
+  return std::as_bytes(std::span(text));
+}
 
 // Every command that reads a file, on that file.
 std::vector<std::vector<std::string>> readers(const std::string& path) {
@@ -65,6 +76,27 @@ TEST_CASE("A damaged gzip file is refused", "[cli][bad-input]") {
   write_text(folder / "x.csv.gz", std::string("\x1f\x8b\x08\0\0\0\0\0\0\x03rubbish", 17));
   refuse(folder / "x.csv.gz", "x.csv.gz'");
 }
+
+#ifdef BERTH_TEST_ZLIB
+TEST_CASE("A small file that unpacks to gigabytes is refused without the memory for them",
+          "[cli][bad-input]") {
+  if (kSanitized) return;  // sanitizers take all addresses
+  const TemporaryFolder folder;
+  berth::write_gzip(folder / "head", bytes_of("action,id,bytes,stream\n"));
+  std::string steps;
+  for (int i = 0; i < 1 << 20; ++i) steps += "step,,,\n";
+  berth::write_gzip(folder / "steps", bytes_of(steps));
+  std::string bomb = read_text(folder / "head");
+  for (int i = 0; i < 129; ++i) bomb += read_text(folder / "steps");
+  write_text(folder / "bomb.gz", bomb);
+  REQUIRE(bomb.size() < 3 << 20);
+  RunOptions options;
+  options.memory = 256 << 20;
+  const Ran ran = run_berth({"plan", folder / "bomb.gz"}, options);
+  REQUIRE(ran.code == 3);
+  REQUIRE_THAT(ran.err, Contains("bomb.gz' unpacks to more than the limit of 1.0 GiB"));
+}
+#endif
 
 TEST_CASE("A wrong line of a CSV is named", "[cli][bad-input]") {
   const TemporaryFolder folder;
@@ -143,7 +175,7 @@ TEST_CASE("A torn trace is read up to the tear and the tear is said", "[cli][bad
   REQUIRE_THAT(run_berth({"show", folder / "torn.trace"}).out, Contains("torn tail"));
 }
 
-TEST_CASE("A plan given to plan and a trace given to verify are refused by name",
+TEST_CASE("A plan where a trace is wanted and a trace where a plan is are refused by name",
           "[cli][bad-input]") {
   const TemporaryFolder folder;
   write_text(folder / "run.csv", events_csv(4));
@@ -151,6 +183,13 @@ TEST_CASE("A plan given to plan and a trace given to verify are refused by name"
   const Ran plan = run_berth({"plan", folder / "run.plan"});
   REQUIRE(plan.code == 3);
   REQUIRE_THAT(plan.err, Contains("is a plan already"));
+  for (const std::vector<std::string>& arguments : std::vector<std::vector<std::string>>{
+           {"replay", folder / "run.plan"}, {"verify", folder / "run.plan", folder / "run.plan"}}) {
+    const Ran ran = run_berth(arguments);
+    REQUIRE(ran.code == 3);
+    REQUIRE_THAT(ran.err, Contains("run.plan' is a plan: a trace or a CSV is wanted"));
+    REQUIRE_THAT(ran.err, !Contains("?"));
+  }
   const Ran verify = run_berth({"verify", folder / "run.csv"});
   REQUIRE(verify.code == 3);
   REQUIRE_THAT(verify.err, Contains("is not a plan file"));

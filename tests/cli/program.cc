@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <pty.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -93,6 +94,8 @@ Ran run_berth(const std::vector<std::string>& arguments, const RunOptions& optio
     err.theirs < 0 ? ::close(2) : ::dup2(err.theirs, 2);
     for (const auto& [name, value] : options.variables) ::setenv(name.c_str(), value.c_str(), 1);
     if (!options.folder.empty() && ::chdir(options.folder.c_str()) != 0) ::_exit(126);
+    const struct rlimit addresses { options.memory, options.memory };
+    if (options.memory != 0) ::setrlimit(RLIMIT_AS, &addresses);
     std::vector<char*> argv = {const_cast<char*>("berth")};
     for (const std::string& argument : arguments)
       argv.push_back(const_cast<char*>(argument.c_str()));

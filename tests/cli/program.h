@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,8 +23,9 @@ struct RunOptions {
   Stream output = Stream::kCaptured;
   Stream error = Stream::kCaptured;  // captured or a terminal
   int signal = 0;                    // sent to it alone
-  std::string when_exists;  // once this file is there, or, where empty, once the signal is caught
-  std::string folder;       // where it runs
+  std::string when_exists;   // once this file is there, or, where empty, once the signal is caught
+  std::string folder;        // where it runs
+  std::uint64_t memory = 0;  // addresses that it may take, 0: as many as it likes
 };
 
 // Runs `berth ARGUMENTS...`.

@@ -54,10 +54,14 @@ TEST_CASE("Only regular files within the limit are read", "[file]") {
   const test::TemporaryFolder folder;
   write_file_atomically(folder / "ten", bytes_of("0123456789"));
   REQUIRE(read_file(folder / "ten", 10).size() == 10);
+  REQUIRE(read_file_head(folder / "ten", 4).size() == 4);
+  REQUIRE(read_file_head(folder / "ten", 40).size() == 10);
   REQUIRE_THROWS_WITH(read_file(folder / "ten", 9), Catch::Matchers::Contains("limit"));
   REQUIRE_THROWS_WITH(read_file(folder.path(), 9), Catch::Matchers::Contains("not a regular file"));
   REQUIRE_THROWS_WITH(read_file(folder / "none", 9), Catch::Matchers::Contains("cannot open"));
   REQUIRE(::mkfifo((folder / "fifo").c_str(), 0600) == 0);
   REQUIRE_THROWS_WITH(read_file(folder / "fifo", 9),
+                      Catch::Matchers::Contains("not a regular file"));
+  REQUIRE_THROWS_WITH(read_file_head(folder / "fifo", 9),
                       Catch::Matchers::Contains("not a regular file"));
 }

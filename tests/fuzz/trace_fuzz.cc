@@ -1,4 +1,4 @@
-// The readers of traces: format 1, both CSV forms, gzip, and what is made of what they accept.
+// The readers of traces: format 1, both CSV forms, and what is made of what they accept.
 #include "csrc/core/check.h"
 #include "csrc/trace/chunk_frame.h"
 #include "csrc/trace/file.h"

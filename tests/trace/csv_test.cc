@@ -9,6 +9,7 @@
 
 using namespace berth;
 using Catch::Matchers::Contains;
+using test::TemporaryFolder;
 
 namespace {
 
@@ -112,7 +113,7 @@ TEST_CASE("Events written from a trace read back as the same requests", "[trace]
   });
   // Blocks from before the recording.
   before.entries.push_back({100000, 0, 0, trace::Free{99999}});
-  const test::TemporaryFolder folder;
+  const TemporaryFolder folder;
   const std::string path = folder / GENERATE("a.csv", "a.csv.gz");
   write_events_csv(path, before);
   const Trace after = read_trace(path);
@@ -149,7 +150,7 @@ TEST_CASE("At one time lifetimes end before others begin", "[trace][csv]") {
 }
 
 TEST_CASE("Lifetimes keep their rows and order and are written with offsets", "[trace][csv]") {
-  const test::TemporaryFolder folder;
+  const TemporaryFolder folder;
   const std::string path = folder / GENERATE("a.csv", "a.csv.gz");
   const std::vector<Lifetime> rows = {{"b1", 3, 9, 100}, {"0", 0, 4, 7}};
   write_lifetimes(path, rows, std::vector<Bytes>{0, 128});
@@ -184,28 +185,36 @@ TEST_CASE("Every bad line of lifetimes is named with its number", "[trace][csv][
 
 #ifdef BERTH_TEST_ZLIB
 TEST_CASE("Packed data unpacks to what it was over several members", "[trace][gzip]") {
-  const std::string text = lifetimes("a,0,5,10\n");
-  std::vector<std::byte> packed = gzip(bytes_of(text), "x");
-  const std::vector<std::byte> more = gzip(bytes_of("b,0,5,10\n"), "x");
+  const TemporaryFolder folder;
+  write_gzip(folder / "first", bytes_of(lifetimes("a,0,5,10\n")));
+  write_gzip(folder / "second", bytes_of("b,0,5,10\n"));
+  std::vector<std::byte> packed = read_file(folder / "first", kMaxBytes);
+  const std::vector<std::byte> more = read_file(folder / "second", kMaxBytes);
   packed.insert(packed.end(), more.begin(), more.end());
   REQUIRE(is_gzip(packed));
-  REQUIRE(parse_lifetimes(packed, "x").size() == 2);
+  write_file_atomically(folder / "both", packed);
+  REQUIRE(trace_form(folder / "both") == TraceForm::kLifetimes);
+  REQUIRE(read_lifetimes(folder / "both").size() == 2);
 }
 
 TEST_CASE("Packed data cut or flipped anywhere is refused", "[trace][gzip][hostile]") {
+  const TemporaryFolder folder;
   std::string text = lifetimes("");
   for (int i = 0; i < 50; ++i) text += fmt::format("{},0,5,10\n", i * 7919);
-  const std::vector<std::byte> packed = gzip(bytes_of(text), "x");
+  write_gzip(folder / "x", bytes_of(text));
+  const std::vector<std::byte> packed = read_file(folder / "x", kMaxBytes);
   for (std::size_t size = 2; size < packed.size(); ++size) {
     CAPTURE(size);
-    REQUIRE_THROWS_AS(parse_lifetimes(std::span(packed).first(size), "x"), Error);
+    write_file_atomically(folder / "cut", std::span(packed).first(size));
+    REQUIRE_THROWS_AS(read_lifetimes(folder / "cut"), Error);
   }
   std::size_t accepted = 0;
   for (std::size_t at = 10; at < packed.size(); ++at) {  // after the header, which may say anything
     std::vector<std::byte> damaged = packed;
     damaged[at] ^= std::byte{4};
+    write_file_atomically(folder / "damaged", damaged);
     try {
-      (void)parse_lifetimes(damaged, "x");
+      (void)read_lifetimes(folder / "damaged");
       ++accepted;
     } catch (const Error&) {
     }
@@ -213,13 +222,13 @@ TEST_CASE("Packed data cut or flipped anywhere is refused", "[trace][gzip][hosti
   REQUIRE(accepted == 0);
 }
 
-TEST_CASE("Packed data that unpacks to more than the limit is refused early",
-          "[trace][gzip][hostile]") {
-  const std::vector<std::byte> zeros(8 << 20);
-  const std::vector<std::byte> packed = gzip(zeros, "bomb.gz");
-  REQUIRE(packed.size() < 20000);
-  REQUIRE(gunzip(packed, 8 << 20, "bomb.gz").size() == 8 << 20);
-  REQUIRE_THROWS_WITH(gunzip(packed, (8 << 20) - 1, "bomb.gz"),
-                      Contains("'bomb.gz' unpacks to more than the limit of 8.0 MiB"));
+TEST_CASE("Packed data that unpacks to more than the limit is refused", "[trace][gzip][hostile]") {
+  const TemporaryFolder folder;
+  const std::string bomb = folder / "bomb.gz";
+  write_gzip(bomb, std::vector<std::byte>(8 << 20));
+  REQUIRE(read_file(bomb, kMaxBytes).size() < 20000);
+  REQUIRE(gunzip(bomb, 8 << 20).size() == 8 << 20);
+  REQUIRE_THROWS_WITH(gunzip(bomb, (8 << 20) - 1),
+                      Contains("bomb.gz' unpacks to more than the limit of 8.0 MiB"));
 }
 #endif
