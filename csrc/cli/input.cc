@@ -6,39 +6,67 @@
 #include "csrc/trace/file.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 
 namespace berth::cli {
 
-bool is_plan_file(const std::string& path) {
-  // What is no regular file is left to the readers, which say so.
-  std::error_code ignored;
-  if (!std::filesystem::is_regular_file(path, ignored)) return false;
-  std::ifstream file(path, std::ios::binary);
-  std::string head(kPlanMagic.size(), '\0');
-  file.read(head.data(), static_cast<std::streamsize>(head.size()));
-  return file.good() && head == kPlanMagic;
+namespace {
+
+// Atomic replacement and recording both make a new file, so the folder must take one.
+void check_folder(const std::string& path) {
+  std::string probe = std::filesystem::path(path).parent_path().string();
+  probe = (probe.empty() ? "." : probe) + "/.berth-XXXXXX";
+  const int fd = ::mkstemp(probe.data());
+  BERTH_CHECK(fd >= 0, kSystem, "cannot write '{}': {}", path, std::strerror(errno));
+  ::close(fd);
+  ::unlink(probe.c_str());
 }
 
+bool begins_as_plan(const std::string& path) {
+  const std::vector<std::byte> head = read_file_head(path, kPlanMagic.size());
+  return std::ranges::equal(head, std::as_bytes(std::span(kPlanMagic)));
+}
+
+}  // namespace
+
 InputKind identify(const std::string& path) {
-  if (is_plan_file(path)) return InputKind::kPlan;
+  if (begins_as_plan(path)) return InputKind::kPlan;
   return trace_form(path) == TraceForm::kLifetimes ? InputKind::kLifetimes : InputKind::kTrace;
 }
 
+Trace read_trace_input(const std::string& path) {
+  BERTH_CHECK(identify(path) != InputKind::kPlan, kInput,
+              "'{}' is a plan: a trace or a CSV is wanted", path);
+  return read_trace(path);
+}
+
 void check_output(const std::string& path) {
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
   std::error_code ignored;
   BERTH_CHECK(!std::filesystem::is_directory(path, ignored), kUsage,
               "cannot write '{}': it is a folder", path);
-  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
   BERTH_CHECK(folder.empty() || std::filesystem::is_directory(folder, ignored), kUsage,
               "cannot write '{}': there is no folder '{}'", path, folder.string());
+  // A pipe or a device is written to, not replaced.
+  const std::filesystem::file_status there = std::filesystem::status(path, ignored);
+  if (!std::filesystem::exists(there) || std::filesystem::is_regular_file(there))
+    check_folder(path);
+}
+
+void check_trace_output(const std::string& path) {
+  if (std::filesystem::path(path).parent_path().string().find('{') != std::string::npos) return;
+  check_output(path);
+  std::error_code ignored;
+  const std::filesystem::file_status there = std::filesystem::symlink_status(path, ignored);
+  BERTH_CHECK(!std::filesystem::exists(there) || std::filesystem::is_regular_file(there), kUsage,
+              "cannot record to '{}': it is no regular file", path);
 }
 
 void write_output(const std::string& path, std::span<const std::byte> data) {

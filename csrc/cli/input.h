@@ -1,5 +1,7 @@
 #pragma once
 
+#include "csrc/trace/trace.h"
+
 #include <span>
 #include <string>
 #include <string_view>
@@ -13,15 +15,20 @@ enum class InputKind {
   kLifetimes,
 };
 
-// Whether a file begins as a plan does.
-[[nodiscard]] bool is_plan_file(const std::string& path);
-
 // Throws Error(kInput) for what cannot be read and for what is none of these.
 [[nodiscard]] InputKind identify(const std::string& path);
 
-// Throws Error(kUsage) where no file of ours can come to stand at `path`: it is a folder, or in
-// none. To be asked before work is done for it.
+// Reads a trace, or lifetimes as one. Throws Error(kInput), for a plan too.
+[[nodiscard]] Trace read_trace_input(const std::string& path);
+
+// Throws where no file of ours can come to stand at `path`: Error(kUsage) where it is a folder or
+// in none, Error(kSystem) where its folder takes no new file. To be asked before work is done for
+// it.
 void check_output(const std::string& path);
+
+// The same of a trace that another program is to write: the name may hold {rank} and the like, and
+// what is there must be a regular file.
+void check_trace_output(const std::string& path);
 
 // Writes a file atomically; what is there and is no regular file (a pipe, /dev/stdout) is written
 // to, not replaced. Throws Error(kSystem).

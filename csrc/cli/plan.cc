@@ -2,6 +2,7 @@
 #include "csrc/cli/exit_code.h"
 #include "csrc/cli/input.h"
 #include "csrc/cli/lifetimes.h"
+#include "csrc/cli/option_values.h"
 #include "csrc/cli/output.h"
 #include "csrc/cli/step_summary.h"
 #include "csrc/core/check.h"
@@ -54,13 +55,6 @@ class CancelOnInterrupt {
  private:
   struct sigaction before_ {};
 };
-
-Bytes size_option(const char* name, const std::string& text) {
-  const auto size = parse_bytes(text);
-  BERTH_CHECK(size.has_value() && *size > 0, kUsage,
-              "{} is '{}': a size is wanted, such as 80GiB or 1048576", name, text);
-  return *size;
-}
 
 Bytes alignment_of(const Options& options, Bytes otherwise) {
   if (options.alignment.empty()) return otherwise;
@@ -227,13 +221,6 @@ int plan(const Options& options) {
               fmt::format("'{}' is a plan already: a trace or a CSV is wanted", options.input));
 }
 
-// CLI::Range would let "nan" through.
-std::string is_time_limit(const std::string& text) {
-  double seconds = 0;
-  const bool good = CLI::detail::lexical_cast(text, seconds) && seconds > 0 && seconds <= 1e9;
-  return good ? "" : fmt::format("'{}' is not a number of seconds above 0", text);
-}
-
 }  // namespace
 
 Command add_plan(CLI::App& program) {
@@ -251,10 +238,10 @@ Command add_plan(CLI::App& program) {
       ->type_name("SECONDS");
   app->add_option("--iterations", options->iterations,
                   "Tries after which it is taken: equal seeds then give equal plans")
-      ->check(CLI::NonNegativeNumber)
+      ->check(is_whole_number)
       ->type_name("N");
   app->add_option("--seed", options->seed, "Seed of the search")
-      ->check(CLI::NonNegativeNumber)
+      ->check(is_whole_number)
       ->type_name("N")
       ->capture_default_str();
   app->add_option("--engine", options->engine, "How to search")

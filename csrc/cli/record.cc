@@ -2,6 +2,7 @@
 #include "csrc/cli/command.h"
 #include "csrc/cli/exit_code.h"
 #include "csrc/cli/help_format.h"
+#include "csrc/cli/input.h"
 #include "csrc/cli/output.h"
 #include "csrc/cli/step_summary.h"
 #include "csrc/core/check.h"
@@ -97,6 +98,7 @@ std::size_t summarize(const std::string& path, off_t size) {
 int record(const Options& options) {
   BERTH_CHECK(!options.program.empty(), kUsage,
               "no program to record: write it after --, as in `berth record -- ./train`");
+  check_trace_output(options.trace);
   const std::string path = std::filesystem::absolute(options.trace).string();
   std::vector<std::pair<std::string, std::string>> variables = {
       {"BERTH_MODE", "record"},

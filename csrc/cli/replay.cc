@@ -1,13 +1,13 @@
 #include "csrc/cli/command.h"
 #include "csrc/cli/exit_code.h"
+#include "csrc/cli/input.h"
+#include "csrc/cli/option_values.h"
 #include "csrc/cli/output.h"
 #include "csrc/cli/replay_berth.h"
 #include "csrc/cli/replay_child.h"
 #include "csrc/cli/replay_torch.h"
 #include "csrc/cli/spelling.h"
 #include "csrc/cli/workload.h"
-#include "csrc/core/check.h"
-#include "csrc/trace/file.h"
 
 #include <fmt/format.h>
 
@@ -42,12 +42,8 @@ ReplayResult replay_one(const std::string& name, const Workload& workload, const
     ReplayBerthOptions berth;
     berth.planned = name == "planned";
     berth.steps = options.steps;
-    if (!options.memory_limit.empty()) {
-      const auto limit = parse_bytes(options.memory_limit);
-      BERTH_CHECK(limit.has_value() && *limit > 0, kUsage,
-                  "--memory-limit is '{}': a size is wanted, such as 8GiB", options.memory_limit);
-      berth.memory_limit = *limit;
-    }
+    if (!options.memory_limit.empty())
+      berth.memory_limit = size_option("--memory-limit", options.memory_limit);
     return replay_berth(workload, berth);
   }
   const auto& torch = torch_allocators();
@@ -141,7 +137,7 @@ int replay(const Options& options) {
   for (const std::string& name : options.allocators) throw_if_unknown("allocator", name, names);
   Perturbation perturbation;
   for (const std::string& text : options.perturbations) add_perturbation(perturbation, text);
-  Workload workload = make_workload(read_trace(options.input));
+  Workload workload = make_workload(read_trace_input(options.input));
   if (!options.perturbations.empty()) workload = perturb(workload, perturbation, options.seed);
 
   Results results;
@@ -197,7 +193,7 @@ Command add_replay(CLI::App& program) {
       ->allow_extra_args(false)
       ->type_name("CHANGES");
   app->add_option("--seed", options->seed, "Seed of the changes")
-      ->check(CLI::NonNegativeNumber)
+      ->check(is_whole_number)
       ->type_name("N")
       ->capture_default_str();
   app->add_option("--memory-limit", options->memory_limit,

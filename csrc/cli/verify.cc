@@ -8,7 +8,6 @@
 #include "csrc/core/file.h"
 #include "csrc/plan/file.h"
 #include "csrc/plan/section_file.h"
-#include "csrc/trace/file.h"
 #include "csrc/trace/step.h"
 
 #include <fmt/format.h>
@@ -24,35 +23,39 @@ struct Options {
   bool json = false;
 };
 
-// The first thing that is wrong, or nothing.
-std::optional<std::string> find_violation(const Plan& plan, const std::string& trace_path) {
-  if (auto violation = verify(plan)) return violation;
-  if (trace_path.empty()) return std::nullopt;
-  const Trace trace = read_trace(trace_path);
+// Why a legal plan does not serve the step of a trace, or nothing.
+std::optional<std::string> find_mismatch(const Plan& plan, const std::string& path) {
+  const Trace trace = read_trace_input(path);
   std::string why_not;
   const auto step = extract_step(trace, {}, &why_not);
-  if (!step) return fmt::format("'{}' has no step to compare with: {}", trace_path, why_not);
-  return verify(plan, *step);
+  if (!step) return fmt::format("'{}' has no step to serve: {}", path, why_not);
+  const auto violation = verify(plan, *step);
+  if (!violation) return std::nullopt;
+  return fmt::format("does not serve the step of '{}': {}", path, *violation);
 }
 
 int verify(const Options& options) {
   const Plan plan =
       parse_plan(read_file(options.plan, kMaxPlanFileBytes), options.plan, PlanCheck::kFile);
-  const auto violation = find_violation(plan, options.trace);
+  const bool compares = !options.trace.empty();
+  const auto violation = verify(plan);
+  const auto mismatch = compares && !violation ? find_mismatch(plan, options.trace) : std::nullopt;
   if (options.json) {
     print_json(Json{{"legal", !violation},
                     {"violation", violation ? Json(*violation) : Json(nullptr)},
+                    {"serves", compares && !violation ? Json(!mismatch) : Json(nullptr)},
+                    {"mismatch", mismatch ? Json(*mismatch) : Json(nullptr)},
                     {"slots", plan.slot_count()},
                     {"arena_bytes", plan.arena_bytes}});
-  } else if (!violation) {
-    print(printable(
-        fmt::format("{}: legal, {} in {}{}\n", options.plan,
-                    format_number_of(plan.slot_count(), "slot"), format_bytes(plan.arena_bytes),
-                    options.trace.empty() ? "" : ", and covers the step of " + options.trace)));
+  } else if (!violation && !mismatch) {
+    print(printable(fmt::format("{}: legal, {} in {}{}\n", options.plan,
+                                format_number_of(plan.slot_count(), "slot"),
+                                format_bytes(plan.arena_bytes),
+                                compares ? ", and serves the step of " + options.trace : "")));
   }
-  if (!violation) return kDone;
-  print_error(fmt::format("'{}' is not legal: {}", options.plan, *violation));
-  return kNo;
+  if (violation) print_error(fmt::format("'{}' is not legal: {}", options.plan, *violation));
+  if (mismatch) print_error(fmt::format("'{}' is legal, but {}", options.plan, *mismatch));
+  return violation || mismatch ? kNo : kDone;
 }
 
 }  // namespace
@@ -66,8 +69,9 @@ Command add_verify(CLI::App& program) {
   app->add_flag("--json", options->json, "Print one JSON object");
   app->footer(
       "Exit code 0: no two blocks that live together share a byte, whatever program follows the "
-      "plan.\n"
-      "1: they do; the first violation is said.\n\n"
+      "plan,\n"
+      "and the plan has a slot for each request of the trace's step. 1: the first that is wrong is "
+      "said.\n\n"
       "Example:\n  berth verify gpt.plan gpt.trace");
   return {app, [options] { return verify(*options); }};
 }

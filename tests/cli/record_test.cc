@@ -88,6 +88,24 @@ TEST_CASE("A program that is not linked to berth wrote no trace", "[cli][record]
   REQUIRE_THAT(ran.err, Contains("it is not linked to berth"));
 }
 
+TEST_CASE("A trace that cannot be written is told before the program runs", "[cli][record]") {
+  const TemporaryFolder folder;
+  const auto refuse = [&](const std::string& path, int code, const std::string& reason) {
+    const Ran ran = run_berth({"record", "-o", path, "--", recorded_program(), "echo=it ran"});
+    INFO(ran.err);
+    REQUIRE(ran.code == code);
+    REQUIRE(ran.out.empty());
+    REQUIRE_THAT(ran.err, Contains(path) && Contains(reason));
+    REQUIRE_THAT(ran.err, !Contains("linked"));
+    REQUIRE(std::count(ran.err.begin(), ran.err.end(), '\n') == 1);
+  };
+  refuse(folder / "none/x.trace", 2, "there is no folder '" + folder / "none'");
+  refuse(folder / "none/{pid}.trace", 2, "there is no folder");
+  refuse(folder.path(), 2, "it is a folder");
+  refuse("/dev/null", 2, "it is no regular file");
+  refuse("/proc/x.trace", 4, "No such file or directory");
+}
+
 TEST_CASE("An old trace is not taken for a new one", "[cli][record]") {
   const TemporaryFolder folder;
   REQUIRE(run_berth({"record", "-o", folder / "run.trace", "--", recorded_program()}).code == 0);

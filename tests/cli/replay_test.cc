@@ -47,8 +47,8 @@ TEST_CASE("Replaying says what each allocator held under the promised names", "[
 TEST_CASE("Another allocator is measured or said not to be there", "[cli][replay]") {
   const TemporaryFolder folder;
   write_text(folder / "run.csv", events_csv(10));
-  const nlohmann::json json = run_berth_json(
-      {"replay", folder / "run.csv", "--allocator", "jemalloc,tcmalloc,mimalloc,caching,expandable"});
+  const nlohmann::json json = run_berth_json({"replay", folder / "run.csv", "--allocator",
+                                              "jemalloc,tcmalloc,mimalloc,caching,expandable"});
   REQUIRE(json["allocators"].size() == 5);
   for (const auto& [name, result] : json["allocators"].items()) {
     INFO(name << result.dump());

@@ -74,6 +74,9 @@ TEST_CASE("Wrong arguments are one line that says where to look", "[cli][usage]"
       {"plan", "a", "--nonsense"},
       {"plan", "a", "--seed", "many"},
       {"plan", "a", "--seed", "-1"},
+      {"plan", "a", "--seed", "18446744073709551616"},
+      {"plan", "a", "--iterations", "1.5"},
+      {"replay", "a", "--seed", "-1"},
       {"plan", "a", "--time-limit", "0"},
       {"plan", "a", "--time-limit", "nan"},
       {"plan", "a", "--engine", "magic"},
@@ -92,6 +95,11 @@ TEST_CASE("Wrong arguments are one line that says where to look", "[cli][usage]"
     REQUIRE_THAT(ran.err, Contains("berth " + arguments[0] + " --help"));
     REQUIRE(std::count(ran.err.begin(), ran.err.end(), '\n') == 1);
   }
+}
+
+TEST_CASE("A number out of range is told with its range", "[cli][usage]") {
+  const Ran ran = run_berth({"plan", "a", "--seed", "-1"});
+  REQUIRE_THAT(ran.err, Contains("--seed: '-1' is no whole number from 0 to 18446744073709551615"));
 }
 
 TEST_CASE("Help on settings lists every variable with field and values", "[cli][usage]") {

@@ -16,9 +16,12 @@ TEST_CASE("A plan is legal alone and covers the step of its trace", "[cli][verif
   const nlohmann::json json = run_berth_json({"verify", folder / "run.plan", folder / "run.csv"});
   REQUIRE(json["legal"] == true);
   REQUIRE(json["violation"].is_null());
+  REQUIRE(json["serves"] == true);
+  REQUIRE(json["mismatch"].is_null());
+  REQUIRE(run_berth_json({"verify", folder / "run.plan"})["serves"].is_null());
 }
 
-TEST_CASE("A plan for another program does not cover a trace", "[cli][verify]") {
+TEST_CASE("A plan for another program is legal but does not serve a trace", "[cli][verify]") {
   const TemporaryFolder folder;
   write_text(folder / "run.csv", events_csv(4));
   write_text(folder / "other.csv", events_csv(4, 5));
@@ -26,11 +29,14 @@ TEST_CASE("A plan for another program does not cover a trace", "[cli][verify]") 
   const Ran ran = run_berth({"verify", folder / "run.plan", folder / "other.csv"});
   REQUIRE(ran.code == 1);
   REQUIRE(ran.out.empty());
-  REQUIRE_THAT(ran.err, Contains("berth: error: '"));
+  REQUIRE_THAT(ran.err, Contains("is legal, but does not serve the step of '"));
+  REQUIRE_THAT(ran.err, !Contains("not legal"));
   const nlohmann::json json =
       run_berth_json({"verify", folder / "run.plan", folder / "other.csv"}, 1);
-  REQUIRE(json["legal"] == false);
-  REQUIRE_FALSE(json["violation"].get<std::string>().empty());
+  REQUIRE(json["legal"] == true);
+  REQUIRE(json["violation"].is_null());
+  REQUIRE(json["serves"] == false);
+  REQUIRE_FALSE(json["mismatch"].get<std::string>().empty());
 }
 
 TEST_CASE("A trace without a step that repeats is covered by no plan", "[cli][verify]") {
@@ -40,7 +46,8 @@ TEST_CASE("A trace without a step that repeats is covered by no plan", "[cli][ve
   REQUIRE(run_berth({"plan", folder / "run.csv", "-o", folder / "run.plan"}).code == 0);
   const Ran ran = run_berth({"verify", folder / "run.plan", folder / "one.csv"});
   REQUIRE(ran.code == 1);
-  REQUIRE_THAT(ran.err, Contains("has no step"));
+  REQUIRE_THAT(ran.err, Contains("is legal, but '") && Contains("has no step to serve"));
+  REQUIRE_THAT(ran.err, !Contains("not legal"));
 }
 
 TEST_CASE("A plan whose blocks overlap is a no that names the slots and damage is not",

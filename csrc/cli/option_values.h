@@ -1,0 +1,18 @@
+#pragma once
+
+#include "csrc/core/bytes.h"
+
+#include <string>
+
+// What options take that CLI11 does not read by itself, and reads it that it would let through or
+// refuse in words of its own.
+namespace berth::cli {
+
+// "8GiB", above 0. Throws Error(kUsage) that names the option.
+[[nodiscard]] Bytes size_option(const char* name, const std::string& text);
+
+// Checks for CLI::Option::check(): what is wrong with a text, or nothing.
+[[nodiscard]] std::string is_whole_number(const std::string& text);  // of 64 bits, from 0 on
+[[nodiscard]] std::string is_time_limit(const std::string& text);    // seconds, above 0
+
+}  // namespace berth::cli
