@@ -77,8 +77,11 @@ int create_file(const std::string& path) {
 
 class FileRecorder final : public Recorder {
  public:
-  FileRecorder(const std::string& path, const trace::Program& program, Bytes alignment)
-      : path_(path) {
+  FileRecorder(const std::string& path, const trace::Program& program, Bytes alignment,
+               Bytes max_waiting)
+      : path_(path),
+        max_waiting_(max_waiting),
+        budget_(std::make_shared<ThreadBuffer::Budget>(max_waiting)) {
     forks_ = forks.load(std::memory_order_relaxed);
     names_.lane(0);  // the default lane is lane 0 in every recording
     fd_ = create_file(path);
@@ -272,6 +275,7 @@ class FileRecorder final : public Recorder {
       }
       draining_.clear();
       if (pending_ != 0 || last) emit(last);
+      warn_of_lost();
     } catch (const std::bad_alloc&) {
       fail("out of memory");
     }
@@ -317,6 +321,16 @@ class FileRecorder final : public Recorder {
     return 0;
   }
 
+  void warn_of_lost() {
+    const std::uint64_t lost = lost_.load(std::memory_order_relaxed);
+    if (lost == 0 || warned_ || std::exchange(warned_of_lost_, true)) return;
+    warn("trace-lost",
+         fmt::format("the trace '{}' loses entries, {} so far: they come faster than they are "
+                     "written and more than {} of them wait, the limit, or memory is short. The "
+                     "program goes on; a step with a gap is no step to plan",
+                     path_, lost, format_bytes(max_waiting_)));
+  }
+
   void fail(std::string_view why) noexcept {
     State open = State::kOpen;
     state_.compare_exchange_strong(open, State::kFailed);
@@ -331,6 +345,7 @@ class FileRecorder final : public Recorder {
   }
 
   const std::string path_;
+  const Bytes max_waiting_;
   const std::uint64_t id_ = [] {
     static std::atomic<std::uint64_t> next{1};
     return next.fetch_add(1);
@@ -342,7 +357,7 @@ class FileRecorder final : public Recorder {
   // Gone when the recorder is closed, so that threads let go of their buffers.
   std::shared_ptr<const void> alive_ = std::make_shared<int>(0);
   const std::weak_ptr<const void> alive_weak_ = alive_;
-  const std::shared_ptr<ThreadBuffer::Budget> budget_ = std::make_shared<ThreadBuffer::Budget>();
+  const std::shared_ptr<ThreadBuffer::Budget> budget_;
   trace::NameTable names_;
 
   alignas(64) std::atomic<trace::Tick> next_tick_{0};
@@ -370,6 +385,7 @@ class FileRecorder final : public Recorder {
   Bytes good_bytes_ = 0;
   std::uint64_t pending_ = 0;  // entries in the encoder
   bool warned_ = false;
+  bool warned_of_lost_ = false;
   std::vector<std::shared_ptr<ThreadBuffer>> draining_;
   trace_file::ChunkEncoder encoder_;
   trace_file::ChunkEncoder names_encoder_;
@@ -379,10 +395,10 @@ class FileRecorder final : public Recorder {
 }  // namespace
 
 std::unique_ptr<Recorder> Recorder::open(const std::string& path, const trace::Program& program,
-                                         Bytes alignment) {
+                                         Bytes alignment, Bytes max_waiting) {
   BERTH_CHECK(is_power_of_two(alignment), kUsage, "alignment {} of a recording is no power of two",
               alignment);
-  return std::make_unique<FileRecorder>(path, program, alignment);
+  return std::make_unique<FileRecorder>(path, program, alignment, max_waiting);
 }
 
 }  // namespace berth

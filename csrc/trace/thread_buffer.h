@@ -23,13 +23,17 @@ namespace berth::trace {
 class ThreadBuffer {
  public:
   static_assert(std::is_trivially_copyable_v<Entry> && std::is_trivially_destructible_v<Entry>);
-  static constexpr std::size_t kBlockBytes = 64 * 1024;
+  // Small, since every live thread has one or two.
+  static constexpr std::size_t kBlockBytes = 8 * 1024;
+  static constexpr std::size_t kOwnBlocks = 2;
   static constexpr std::size_t kBlockEntries = kBlockBytes / sizeof(Entry) - 1;
 
-  // How many blocks all buffers of a recorder have, and may have. Outlives them.
+  // How many blocks all buffers of a recorder have, and may have, beyond the own ones of each: so
+  // neither many threads nor those that made most of it keep another from recording. Outlives them.
   struct Budget {
+    explicit Budget(Bytes bytes) noexcept : limit(bytes / kBlockBytes) {}
     std::atomic<std::size_t> blocks{0};
-    std::size_t limit = 1024;
+    const std::size_t limit;
   };
 
   ThreadBuffer(ThreadId thread, std::shared_ptr<Budget> budget) noexcept
@@ -46,7 +50,8 @@ class ThreadBuffer {
 
   [[nodiscard]] ThreadId thread() const noexcept { return thread_; }
 
-  // Producer: stores an entry; false where memory is short and the entry is lost.
+  // Producer: stores an entry; false where memory is short or the budget used up, and the entry is
+  // lost. The own blocks serve again once they are drained.
   [[nodiscard]] bool push(Tick tick, std::uint64_t time_ns, const Event& event) noexcept {
     if (filled_ == kBlockEntries) [[unlikely]] {
       if (!grow()) return false;
@@ -85,7 +90,7 @@ class ThreadBuffer {
   }
 
  private:
-  static constexpr std::size_t kKeptBlocks = 32;
+  static constexpr std::size_t kKeptBlocks = 2;  // of one drain
 
   struct Block {
     Block() noexcept {}  // leaves the slots as they are
@@ -107,13 +112,10 @@ class ThreadBuffer {
       block->count.store(0, std::memory_order_relaxed);
       block->next.store(nullptr, std::memory_order_relaxed);
     } else {
-      if (budget_->blocks.fetch_add(1, std::memory_order_relaxed) >= budget_->limit) {
-        budget_->blocks.fetch_sub(1, std::memory_order_relaxed);
-        return false;
-      }
+      if (!take_from_budget()) return false;
       block = new (std::nothrow) Block;
       if (block == nullptr) {
-        budget_->blocks.fetch_sub(1, std::memory_order_relaxed);
+        return_to_budget();
         return false;
       }
     }
@@ -132,11 +134,24 @@ class ThreadBuffer {
 
   void destroy(Block* block) noexcept {
     delete block;
-    budget_->blocks.fetch_sub(1, std::memory_order_relaxed);
+    return_to_budget();
+  }
+
+  // Each block beyond the own ones is taken once and returned once, whichever goes first.
+  bool take_from_budget() noexcept {
+    if (blocks_.fetch_add(1, std::memory_order_relaxed) < kOwnBlocks) return true;
+    if (budget_->blocks.fetch_add(1, std::memory_order_relaxed) < budget_->limit) return true;
+    return_to_budget();
+    return false;
+  }
+  void return_to_budget() noexcept {
+    if (blocks_.fetch_sub(1, std::memory_order_relaxed) > kOwnBlocks)
+      budget_->blocks.fetch_sub(1, std::memory_order_relaxed);
   }
 
   const ThreadId thread_;
   const std::shared_ptr<Budget> budget_;
+  std::atomic<std::size_t> blocks_{0};
   std::atomic<Block*> head_{nullptr};
   std::atomic<bool> finished_{false};
   // Producer's. A line apart: both sides write all the time.

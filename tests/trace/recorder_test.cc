@@ -4,6 +4,7 @@
 #include "csrc/core/file.h"
 #include "csrc/trace/chunk_frame.h"
 #include "csrc/trace/file.h"
+#include "csrc/trace/thread_buffer.h"
 #include "tests/catch.h"
 #include "tests/support/temporary_folder.h"
 
@@ -19,6 +20,7 @@
 #include <chrono>
 #include <csignal>
 #include <filesystem>
+#include <latch>
 #include <map>
 #include <mutex>
 #include <set>
@@ -380,6 +382,77 @@ TEST_CASE("Where the disk is full the program goes on with one warning and a rea
   for (std::size_t i = 0; i < trace.entries.size(); ++i) REQUIRE(trace.entries[i].tick == i);
 }
 #endif
+
+TEST_CASE("Of more than a thousand threads that live at once no entry is lost",
+          "[trace][recorder][threads]") {
+  constexpr std::size_t kThreads = 1200;
+  const test::TemporaryFolder folder;
+  const auto recorder = open(folder / "a.trace");
+  std::latch all_recorded(kThreads);
+  std::vector<std::thread> threads;
+  for (std::size_t i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&, i] {
+      for (trace::BlockId id = 3 * i + 1; id <= 3 * i + 3; ++id)
+        (void)recorder->append(trace::Request{id, 64, 0, 0});
+      all_recorded.arrive_and_wait();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  recorder->close();
+  CHECK(recorder->counts().lost == 0);
+  const Trace trace = read_trace(folder / "a.trace");
+  REQUIRE(trace.entries.size() == 3 * kThreads);
+  std::set<trace::ThreadId> seen;
+  for (const trace::Entry& entry : trace.entries) seen.insert(entry.thread);
+  REQUIRE(seen.size() == kThreads);
+}
+
+TEST_CASE("A thread for which no room is left records again after each drain",
+          "[trace][recorder]") {
+  trace::ThreadBuffer buffer(0, std::make_shared<trace::ThreadBuffer::Budget>(0));
+  for (int round = 0; round < 3; ++round) {
+    std::size_t pushed = 0, drained = 0;
+    while (buffer.push(pushed, 0, trace::Free{1})) ++pushed;
+    buffer.drain([&](const trace::Entry&) { ++drained; });
+    REQUIRE(pushed >= trace::ThreadBuffer::kBlockEntries);
+    REQUIRE(drained == pushed);
+  }
+}
+
+TEST_CASE("Room that a burst took is another thread's after it is drained", "[trace][recorder]") {
+  using trace::ThreadBuffer;
+  const auto budget = std::make_shared<ThreadBuffer::Budget>(4 * ThreadBuffer::kBlockBytes);
+  const auto fill = [](ThreadBuffer& buffer) {
+    std::size_t pushed = 0;
+    while (buffer.push(pushed, 0, trace::Free{1})) ++pushed;
+    return pushed / ThreadBuffer::kBlockEntries;
+  };
+  ThreadBuffer first(0, budget), second(1, budget);
+  REQUIRE(fill(first) == 2 + 4);
+  REQUIRE(fill(second) == 2);  // its own
+  first.drain([](const trace::Entry&) {});
+  REQUIRE(fill(second) >= 3);
+}
+
+TEST_CASE("Entries that are lost are counted and warned of once", "[trace][recorder]") {
+  static std::atomic<int> warnings{0}, named{0};
+  warnings = named = 0;
+  set_warning_sink([](std::string_view name, const std::string& text) {
+    ++warnings;
+    if (name == "trace-lost" && text.find("a.trace' loses entries") != std::string::npos) ++named;
+  });
+  const test::TemporaryFolder folder;
+  const auto recorder = Recorder::open(folder / "a.trace", {}, 64, 0);
+  std::uint64_t appended = 0;
+  while (recorder->counts().lost < 1000) (void)recorder->append(trace::Free{++appended});
+  recorder->close();
+  set_warning_sink({});
+  const Recorder::Counts counts = recorder->counts();
+  REQUIRE(counts.recorded + counts.lost == appended);
+  REQUIRE(read_trace(folder / "a.trace").entries.size() == counts.recorded);
+  REQUIRE(warnings == 1);
+  REQUIRE(named == 1);
+}
 
 TEST_CASE("The recorder's chunks keep to 64 KiB", "[trace][recorder]") {
   const test::TemporaryFolder folder;
