@@ -7,6 +7,17 @@
 
 namespace berth {
 
+namespace {
+
+// A stream of somebody else's that may be gone is no failure.
+LaneEvents::Recorded refusal(const Status& status, std::uint64_t* errors) noexcept {
+  if (status.code() == Status::Code::kUnsupported) return LaneEvents::Recorded::kUnsupported;
+  ++*errors;
+  return LaneEvents::Recorded::kFailed;
+}
+
+}  // namespace
+
 LaneEvents::~LaneEvents() { all_reached(); }
 
 const LaneEvents::Lane* LaneEvents::find(LaneKey key) const noexcept {
@@ -43,18 +54,12 @@ LaneEvents::Recorded LaneEvents::record(LaneKey key, Point* point) noexcept {
   *point = {};
   if (!device_.properties().asynchronous) return Recorded::kYes;
   bool capturing = false;
-  if (!device_.capturing(key, &capturing).ok()) {
-    ++device_errors_;
-    return Recorded::kFailed;
-  }
+  if (const Status status = device_.capturing(key, &capturing); !status.ok())
+    return refusal(status, &device_errors_);
   if (capturing) return Recorded::kCapturing;
   DeviceEvent event = 0;
-  const Status status = device_.record(key, &event);
-  if (!status.ok()) {
-    if (status.code() == Status::Code::kUnsupported) return Recorded::kUnsupported;
-    ++device_errors_;
-    return Recorded::kFailed;
-  }
+  if (const Status status = device_.record(key, &event); !status.ok())
+    return refusal(status, &device_errors_);
   if (event == 0) return Recorded::kYes;
   try {
     Lane& lane = add(key);
@@ -146,7 +151,7 @@ std::size_t LaneEvents::ask(Lane& lane, std::size_t most) noexcept {
 }
 
 void LaneEvents::poll(std::size_t most) noexcept {
-  if (captures_ != nullptr && captures_->load(std::memory_order_relaxed) != 0) return;
+  if (captured()) return;
   std::size_t lanes = in_turn_.size();
   for (std::size_t asked = 0; lanes > 0 && asked < most; --lanes) {
     if (next_in_turn_ >= in_turn_.size()) next_in_turn_ = 0;
@@ -176,6 +181,16 @@ void LaneEvents::all_reached() noexcept {
   lanes_.clear();
   in_turn_.clear();
   held_ = 0;
+  ++synchronizations_;
+}
+
+bool LaneEvents::synchronize() noexcept {
+  if (!device_.synchronize_all().ok()) {
+    ++device_errors_;
+    return false;
+  }
+  all_reached();
+  return true;
 }
 
 }  // namespace berth

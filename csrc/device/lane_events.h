@@ -74,6 +74,16 @@ class LaneEvents {
   void poll_all() noexcept;
   // The device is done with everything (Device::synchronize_all()).
   void all_reached() noexcept;
+  // Waits for the device: then all points are reached, and what has none is proven, too. False
+  // where the device refuses. Not while somebody captures.
+  [[nodiscard]] bool synchronize() noexcept;
+  // How often the device was done with everything.
+  [[nodiscard]] std::uint64_t synchronizations() const noexcept { return synchronizations_; }
+
+  // Whether a graph is being captured, where somebody counts them.
+  [[nodiscard]] bool captured() const noexcept {
+    return captures_ != nullptr && captures_->load(std::memory_order_relaxed) != 0;
+  }
 
   // Lanes with points that are not known to be reached, and events held for them.
   [[nodiscard]] std::size_t lanes() const noexcept { return lanes_.size(); }
@@ -110,6 +120,7 @@ class LaneEvents {
   std::uint64_t last_number_ = 0;
   std::size_t held_ = 0;
   unsigned requests_to_pass_ = 0;
+  std::uint64_t synchronizations_ = 0;
   std::uint64_t device_errors_ = 0;
 };
 

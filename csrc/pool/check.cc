@@ -10,7 +10,6 @@ namespace berth {
 std::string Pool::State::is_valid() const {
   Bytes live = 0;
   Bytes waits = 0;
-  Bytes kept = 0;
   Bytes committed = 0;
   std::uint64_t blocks = 0;
   // By owner (null: no pages) and end: how many chunks and bytes its tree must hold.
@@ -42,10 +41,9 @@ std::string Pool::State::is_valid() const {
           break;
         case Chunk::Kind::kWaiting:
           waits += chunk->size;
-          if (chunk->events.empty()) return name() + " waits for nothing";
-          break;
-        case Chunk::Kind::kHeld:
-          kept += chunk->size;
+          if (chunk->points.empty() && chunk->proof <= events.synchronizations() &&
+              chunk->pins == 0)
+            return name() + " waits for nothing";
           break;
         case Chunk::Kind::kHole: {
           if (previous != nullptr && previous->kind == Chunk::Kind::kHole &&
@@ -98,12 +96,13 @@ std::string Pool::State::is_valid() const {
       if (auto error = check(holes.get(), static_cast<End>(end), holes->trees[end]); !error.empty())
         return error;
   }
-  Bytes listed = 0;
-  for (const Chunk* block = waiting; block != nullptr; block = block->right) listed += block->size;
+  Bytes listed = waiting.walk();
+  for (const auto& [pointer, chunk] : pinned) {
+    if (chunk->kind == Chunk::Kind::kWaiting) listed += chunk->size;
+  }
   if (listed != waits || waits != stats.waiting)
     return fmt::format("{} B wait, {} B are listed, {} B are counted", waits, listed,
                        stats.waiting);
-  if (kept != held) return fmt::format("{} B are held, {} B are counted", kept, held);
   if (live != stats.live || blocks != stats.blocks || blocks != table.size())
     return fmt::format("{} blocks of {} B are live, {} of {} B are counted, {} are in the table",
                        blocks, live, stats.blocks, stats.live, table.size());

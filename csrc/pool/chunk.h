@@ -1,5 +1,6 @@
 #pragma once
 
+#include "csrc/device/lane_events.h"
 #include "csrc/pool/pool.h"
 
 #include <cstddef>
@@ -13,7 +14,7 @@ namespace berth {
 struct LaneHoles;
 struct Segment;
 
-// A piece of a segment: a live block, a hole, a block that waits for events or to be let go, or
+// A piece of a segment: a live block, a hole, a block that waits for other lanes or is pinned, or
 // pages given back. The chunks of a segment follow each other without a gap and form a list in
 // address order.
 //
@@ -22,8 +23,7 @@ struct alignas(64) Chunk : PoolBlock {
   enum class Kind : std::uint8_t {
     kLive,
     kHole,
-    kWaiting,
-    kHeld,      // freed, and waits for its owner's let_go()
+    kWaiting,   // freed
     kReturned,  // no memory behind it: trim() gave its pages back
   };
 
@@ -41,7 +41,9 @@ struct alignas(64) Chunk : PoolBlock {
   LaneHoles* owner = nullptr;  // of a hole: who may take it; of a block: who will own its hole
   std::uint32_t priority = 0;
   Kind kind = Kind::kHole;
-  std::vector<DeviceEvent> events;  // of a waiting block
+  std::uint64_t proof = 0;  // of a waiting block: comes with this synchronisation of the device
+  std::uint32_t pins = 0;   // of a block: by captured graphs
+  std::vector<LaneEvents::Point> points;  // of a block: other lanes that use it; see WaitingChunks
 };
 
 static_assert(sizeof(Chunk) == 192 && sizeof(PoolBlock) == 64);

@@ -23,11 +23,13 @@ Bytes default_range(const Device& device) noexcept {
 
 // --- Ranges -------------------------------------------------------------------------------------
 
-Pool::State::State(Device& the_device, const PoolOptions& the_options)
+Pool::State::State(Device& the_device, LaneEvents& the_events, const PoolOptions& the_options)
     : device(the_device),
+      events(the_events),
       options(the_options),
       maps(the_device.properties().maps_pages),
-      asynchronous(the_device.properties().asynchronous) {
+      asynchronous(the_device.properties().asynchronous),
+      waiting(the_events) {
   const Bytes page = device.properties().page_bytes;
   BERTH_CHECK(is_power_of_two(options.alignment) && options.alignment <= page, kUsage,
               "the pool's alignment {} is no power of two up to the device's page of {}",
@@ -74,8 +76,6 @@ Pool::State::State(Device& the_device, const PoolOptions& the_options)
 Pool::State::~State() {
   // Pages go back when the device is done with them; where it fails there is nothing to be done.
   if (asynchronous) (void)device.synchronize_all();
-  for (Chunk* block = waiting; block != nullptr; block = block->right)
-    for (const DeviceEvent event : block->events) device.destroy(event);
   if (maps) {
     (void)device.release(address(ends.first), ends.size);
     (void)device.release(address(residents.first), residents.size);
@@ -211,7 +211,7 @@ Chunk* Pool::State::grow_segment(End end, LaneHoles& mine, Bytes size, bool* fre
 // --- Giving back --------------------------------------------------------------------------------
 
 bool Pool::State::save_pages(Bytes size) noexcept {
-  const Bytes idle = stats.reserved - stats.live - stats.waiting - held;
+  const Bytes idle = stats.reserved - stats.live - stats.waiting;
   if (!maps || thrift == 0 || idle < std::max(thrift_least, unit) ||
       stats.reserved + round_up(size, unit) <= stats.reserved_peak)
     return false;
@@ -224,8 +224,8 @@ bool Pool::State::save_pages(Bytes size) noexcept {
 
 Bytes Pool::State::trim() noexcept {
   if (asynchronous) {
-    if (!device.synchronize_all().ok()) return 0;
-    process_events();
+    if (!events.synchronize()) return 0;
+    free_ready(kAllLanes);
     // All work is done: nobody has to wait for any hole.
     for (const auto& segment : segments) {
       for (Chunk* chunk = segment->head; chunk != nullptr; chunk = chunk->next) {

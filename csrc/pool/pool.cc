@@ -51,11 +51,9 @@ Chunk* Pool::State::find_hole_slowly(End end, LaneHoles& mine, Bytes size, bool*
   };
   if (!resident)
     if (Chunk* const hole = find_hole(other, mine, size)) return hole;
-  if (waiting != nullptr) {
-    bool capturing = false;  // no event may be asked then
-    if (device.capturing(mine.lane, &capturing).ok() && !capturing && process_events() != 0)
-      if (Chunk* const hole = find()) return hole;
-  }
+  // No event may be asked while the lane is captured.
+  if (!waiting.empty() && !is_captured(mine.lane) && process_some_events() != 0)
+    if (Chunk* const hole = find()) return hole;
   if (Chunk* const hole = grow(end, mine, size, fresh)) return hole;
   for (const End any : {End::kLow, End::kHigh, End::kResident})
     if (Chunk* const hole = find_hole(any, mine, size)) return hole;
@@ -66,18 +64,14 @@ Chunk* Pool::State::find_hole_slowly(End end, LaneHoles& mine, Bytes size, bool*
 }
 
 Chunk* Pool::State::take_hole_of_another_lane(End end, LaneHoles& mine, Bytes size) noexcept {
-  bool capturing = false;
-  if (!device.capturing(mine.lane, &capturing).ok() || capturing) return nullptr;
+  if (is_captured(mine.lane)) return nullptr;
   for (const auto& [lane, holes] : lanes) {
     if (holes.get() == &mine) continue;
     Chunk* const hole = find_hole(end, *holes, size);
     if (hole == nullptr) continue;
-    if (!device.capturing(lane, &capturing).ok() || capturing) continue;
-    DeviceEvent event = 0;
-    if (!device.record(lane, &event).ok()) continue;
-    const Status status = device.wait(mine.lane, event);
-    device.destroy(event);
-    if (status.ok()) return hole;
+    LaneEvents::Point point;
+    if (events.record(lane, &point) != LaneEvents::Recorded::kYes) continue;
+    if (events.wait(mine.lane, point)) return hole;
   }
   return nullptr;
 }
@@ -171,6 +165,8 @@ PoolBlock* Pool::State::allocate(Bytes asked, LaneKey lane, Mobility mobility) n
   if (!slab.prepare(4) || !table.prepare()) return nullptr;
   LaneHoles* const mine = holes_of(lane);
   if (mine == nullptr) return nullptr;
+  if (waiting.unproven() > kMostUnproven && !is_captured(lane)) [[unlikely]]
+    synchronize_for_unproven();
   const End end = static_cast<End>(mobility);
   bool fresh = false;
   Chunk* hole = find_hole(end, *mine, size);
@@ -197,6 +193,7 @@ void Pool::State::hand_out(Chunk* block, Bytes asked, LaneKey lane, LaneHoles* m
   block->id = 0;
   block->born = 0;
   block->tag = 0;
+  block->proof = 0;
   table.insert(block);
   stats.live += block->size;
   stats.live_peak = std::max(stats.live_peak, stats.live);
@@ -256,50 +253,92 @@ PoolBlock* Pool::State::allocate_at(Bytes first, Bytes size, LaneKey lane) noexc
   return left;
 }
 
-void Pool::State::retire(Chunk* block) noexcept {
+void Pool::State::record_use(Chunk* block, LaneKey lane) {
+  if (lane == block->lane) return;
+  for (const LaneEvents::Point& point : block->points)
+    if (point.lane == lane) return;
+  block->points.push_back({lane, WaitingChunks::kUnrecorded});
+}
+
+void Pool::State::free(Chunk* block, std::optional<LaneKey> freeing) noexcept {
+  const bool must_wait = waits(block, freeing);
   table.erase(block);
   stats.live -= block->size;
   --stats.blocks;
-}
-
-void Pool::State::wait_for(Chunk* block, std::vector<DeviceEvent> events) noexcept {
+  if (!must_wait) {
+    block->points.clear();
+    add_hole(block);
+    return;
+  }
   block->kind = Chunk::Kind::kWaiting;
-  block->events = std::move(events);
   stats.waiting += block->size;
-  block->left = nullptr;
-  block->right = waiting;
-  if (waiting != nullptr) waiting->left = block;
-  waiting = block;
+  try {
+    if (freeing) record_use(block, *freeing);
+  } catch (const std::bad_alloc&) {
+    block->proof = events.synchronizations() + 1;
+  }
+  if (block->pins == 0) wait_for_lanes(block);
 }
 
-Bytes Pool::State::process_events() noexcept {
+void Pool::State::wait_for_lanes(Chunk* block) noexcept {
+  if (!waiting.add(block)) end_wait(block);
+}
+
+void Pool::State::end_wait(Chunk* block) noexcept {
+  stats.waiting -= block->size;
+  block->points.clear();
+  if (options.completed) options.completed(*block);
+  add_hole(block);
+}
+
+bool Pool::State::unpin(const void* pointer) noexcept {
+  const auto found = pinned.find(pointer);
+  if (found == pinned.end()) return false;
+  Chunk* const block = found->second;
+  if (--block->pins != 0) return true;
+  pinned.erase(found);
+  if (block->kind == Chunk::Kind::kWaiting) wait_for_lanes(block);
+  return true;
+}
+
+Bytes Pool::State::free_ready(std::size_t lanes_at_most) noexcept {
   Bytes freed = 0;
-  for (Chunk* block = waiting; block != nullptr;) {
+  for (Chunk* block = waiting.take_ready(lanes_at_most); block != nullptr;) {
     Chunk* const next = block->right;
-    std::vector<DeviceEvent>& events = block->events;
-    while (!events.empty()) {
-      bool complete = false;
-      if (!device.query(events.back(), &complete).ok() || !complete) break;
-      device.destroy(events.back());
-      events.pop_back();
-    }
-    if (events.empty()) {
-      (block->left == nullptr ? waiting : block->left->right) = next;
-      if (next != nullptr) next->left = block->left;
-      freed += block->size;
-      stats.waiting -= block->size;
-      if (options.completed) options.completed(*block);
-      add_hole(block);
-    }
+    freed += block->size;
+    end_wait(block);
     block = next;
   }
   return freed;
 }
 
+Bytes Pool::State::process_events() noexcept {
+  if (waiting.empty()) return 0;
+  events.poll_all();
+  const Bytes freed = free_ready(kAllLanes);
+  return waiting.unproven() > kMostUnproven ? freed + synchronize_for_unproven() : freed;
+}
+
+Bytes Pool::State::process_some_events() noexcept {
+  events.poll(kAskedToGrow);
+  return free_ready(kAskedToGrow);
+}
+
+Bytes Pool::State::synchronize_for_unproven() noexcept {
+  const Bytes most = std::max(stats.reserved / kUnprovenPart, unproven_least);
+  if (waiting.unproven() <= most || events.captured()) return 0;
+  if (!events.synchronize()) {
+    unproven_least = 2 * waiting.unproven();
+    return 0;
+  }
+  unproven_least = 0;
+  return free_ready(kAllLanes);
+}
+
 // --- Pool ---------------------------------------------------------------------------------------
 
-Pool::Pool(Device& device, const PoolOptions& options)
-    : state_(std::make_unique<State>(device, options)) {}
+Pool::Pool(Device& device, LaneEvents& events, const PoolOptions& options)
+    : state_(std::make_unique<State>(device, events, options)) {}
 
 Pool::~Pool() = default;
 
@@ -313,35 +352,26 @@ bool Pool::contains(const void* pointer) const noexcept {
   return state_->contains(reinterpret_cast<Bytes>(pointer));
 }
 
-void Pool::free(PoolBlock* block) noexcept {
-  BERTH_ASSERT(find(block->pointer) == block, "{} is no live block", block->pointer);
-  state_->retire(static_cast<Chunk*>(block));
-  state_->add_hole(static_cast<Chunk*>(block));
+void Pool::record_use(PoolBlock* block, LaneKey lane) {
+  state_->record_use(static_cast<Chunk*>(block), lane);
 }
 
-void Pool::free_after(PoolBlock* block, std::vector<DeviceEvent> events) noexcept {
-  if (events.empty()) return free(block);
-  BERTH_ASSERT(find(block->pointer) == block, "{} is no live block", block->pointer);
-  auto* const chunk = static_cast<Chunk*>(block);
-  state_->retire(chunk);
-  state_->wait_for(chunk, std::move(events));
+bool Pool::waits(const PoolBlock* block, std::optional<LaneKey> freeing) const noexcept {
+  return state_->waits(static_cast<const Chunk*>(block), freeing);
 }
 
-void Pool::hold(PoolBlock* block) noexcept {
+void Pool::free(PoolBlock* block, std::optional<LaneKey> freeing) noexcept {
   BERTH_ASSERT(find(block->pointer) == block, "{} is no live block", block->pointer);
-  auto* const chunk = static_cast<Chunk*>(block);
-  state_->retire(chunk);
-  chunk->kind = Chunk::Kind::kHeld;
-  state_->held += chunk->size;
+  state_->free(static_cast<Chunk*>(block), freeing);
 }
 
-void Pool::let_go(PoolBlock* block, std::vector<DeviceEvent> events) noexcept {
+void Pool::pin(PoolBlock* block) {
   auto* const chunk = static_cast<Chunk*>(block);
-  state_->held -= chunk->size;
-  if (!events.empty()) return state_->wait_for(chunk, std::move(events));
-  if (state_->options.completed) state_->options.completed(*block);
-  state_->add_hole(chunk);
+  state_->pinned.try_emplace(block->pointer, chunk);
+  ++chunk->pins;
 }
+
+bool Pool::unpin(const void* pointer) noexcept { return state_->unpin(pointer); }
 
 PoolBlock* Pool::allocate_at(void* pointer, Bytes size, LaneKey lane) noexcept {
   return state_->allocate_at(reinterpret_cast<Bytes>(pointer), size, lane);
@@ -362,7 +392,6 @@ Bytes Pool::reserved() const noexcept { return state_->stats.reserved; }
 
 PoolStats Pool::stats() const noexcept {
   PoolStats stats = state_->stats;
-  stats.waiting += state_->held;
   const auto add = [&](LaneHoles& holes) {
     for (const HoleTree& tree : holes.trees) stats.holes += tree.size();
     stats.largest_low = std::max(stats.largest_low, holes.at(End::kLow).largest());

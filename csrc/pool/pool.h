@@ -2,10 +2,12 @@
 
 #include "csrc/core/bytes.h"
 #include "csrc/device/device.h"
+#include "csrc/device/lane_events.h"
 
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -45,8 +47,7 @@ struct PoolOptions {
   Bytes limit_bytes = 0;
   // Whether a block leaves the rest of its hole to others. Else it takes the whole of it.
   bool splits = true;
-  // Hears of each waiting block whose events are complete, when its bytes become a hole. Must not
-  // throw or call the pool.
+  // Hears of each block that waited, when its bytes become a hole. Must not throw or call the pool.
   std::function<void(const PoolBlock&)> completed = {};
 };
 
@@ -70,7 +71,7 @@ struct PoolStats {
   Bytes live_peak = 0;
   Bytes reserved = 0;  // committed
   Bytes reserved_peak = 0;
-  Bytes waiting = 0;                        // freed, waiting for events
+  Bytes waiting = 0;                        // freed, and pinned or waiting for lanes
   Bytes largest_low = 0, largest_high = 0;  // largest hole at each end
   std::uint64_t blocks = 0;
   std::uint64_t holes = 0;
@@ -92,13 +93,13 @@ struct PoolStats {
 // recorded on that lane, unless one of the two is being captured. Neighbouring holes coalesce where
 // one lane may take both. On a synchronous device all holes are nobody's.
 //
-// Owns its ranges, blocks and the events given to it. Not thread-safe: the runtime's lock covers
-// it. May be called while a lane is captured, trim() apart. allocate and free are O(log holes) and
-// call neither malloc nor the device in the steady state; find is O(1).
+// Owns its ranges and blocks; the device and the events outlive it. Not thread-safe: the runtime's
+// lock covers it. May be called while a lane is captured, trim() apart. allocate and free are O(log
+// holes) and call neither malloc nor the device in the steady state; find is O(1).
 class Pool {
  public:
   // Throws Error(kSystem) where no range can be reserved.
-  Pool(Device& device, const PoolOptions& options);
+  Pool(Device& device, LaneEvents& events, const PoolOptions& options);
   ~Pool();
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
@@ -114,24 +115,37 @@ class Pool {
   // Whether the address lies in the pool's ranges, live or not.
   [[nodiscard]] bool contains(const void* pointer) const noexcept;
 
-  // Takes a block back: at once, or, with events of other lanes, once they are complete. Owns the
-  // events from then on.
-  void free(PoolBlock* block) noexcept;
-  void free_after(PoolBlock* block, std::vector<DeviceEvent> events) noexcept;
+  // The block is used on `lane` too. Own-lane uses are ignored. Throws std::bad_alloc, and then
+  // does not know of the use. O(lanes of the block).
+  void record_use(PoolBlock* block, LaneKey lane);
 
-  // Takes a block back that nobody may have before the caller lets go of it: its events cannot be
-  // recorded yet. let_go() follows, once, with the events, or none.
-  void hold(PoolBlock* block) noexcept;
-  void let_go(PoolBlock* block, std::vector<DeviceEvent> events) noexcept;
+  // Takes a block back: at once, or, where waits() says so, once the lanes that used it, and the
+  // one it is freed on where that is another, are done with what they have queued. Needs no host
+  // memory.
+  void free(PoolBlock* block, std::optional<LaneKey> freeing = std::nullopt) noexcept;
+  [[nodiscard]] bool waits(const PoolBlock* block,
+                           std::optional<LaneKey> freeing = std::nullopt) const noexcept;
+
+  // A captured graph uses the live block: its bytes are nobody's until unpin() was called as often,
+  // whenever it is freed. Throws std::bad_alloc. unpin() is false where no block is pinned there.
+  void pin(PoolBlock* block);
+  bool unpin(const void* pointer) noexcept;
 
   // Hands out exactly these bytes, whichever lanes' holes they lie in; null where a block or no
   // page is in the way. The caller vouches that earlier work on them is over or ordered before.
   // Both are multiples of the alignment. O(chunks).
   [[nodiscard]] PoolBlock* allocate_at(void* pointer, Bytes size, LaneKey lane) noexcept;
 
-  // Moves blocks whose events are complete to the holes. Returns how many bytes came free. A block
-  // with an event that cannot be asked stays.
+  // Blocks that all lanes are done with become holes, as far as their events tell. Returns how many
+  // bytes came free.
+  //
+  // What no event can cover (see WaitingChunks) comes free with any synchronisation of the device.
+  // Where more than kMostUnproven of it waits, and more than a kUnprovenPart-th of what is
+  // committed, this call and the next allocation synchronise for it; after a refusal not before
+  // twice as much waits. Never while a graph is captured.
   Bytes process_events() noexcept;
+  static constexpr Bytes kMostUnproven = Bytes{64} << 20;
+  static constexpr Bytes kUnprovenPart = 16;
 
   // Gives whole free pages back to the device, in multiples of growth_bytes. Waits for all work of
   // an asynchronous device before. Returns bytes given back; pages whose return failed stay

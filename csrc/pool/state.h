@@ -5,9 +5,11 @@
 #include "csrc/pool/hole_tree.h"
 #include "csrc/pool/pool.h"
 #include "csrc/pool/segment.h"
+#include "csrc/pool/waiting.h"
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -17,19 +19,35 @@ namespace berth {
 // What a Pool is made of. Addresses are bytes from 0; `nobody` owns the holes that every lane may
 // take.
 struct Pool::State {
-  State(Device& the_device, const PoolOptions& the_options);
+  State(Device& the_device, LaneEvents& the_events, const PoolOptions& the_options);
   ~State();
   State(const State&) = delete;
   State& operator=(const State&) = delete;
 
   // --- pool.cc: holes and blocks
   PoolBlock* allocate(Bytes asked, LaneKey lane, Mobility mobility) noexcept;
-  // Takes a live block out of the table and the counters.
-  void retire(Chunk* block) noexcept;
-  void wait_for(Chunk* block, std::vector<DeviceEvent> events) noexcept;
+  void record_use(Chunk* block, LaneKey lane);
+  [[nodiscard]] bool waits(const Chunk* block, std::optional<LaneKey> freeing) const noexcept {
+    return block->pins != 0 ||
+           (asynchronous && (!block->points.empty() || (freeing && *freeing != block->lane)));
+  }
+  void free(Chunk* block, std::optional<LaneKey> freeing) noexcept;
+  bool unpin(const void* pointer) noexcept;
+  // A freed block waits, unless its lanes are done.
+  void wait_for_lanes(Chunk* block) noexcept;
+  // What waits no more, of the queues of so many lanes, becomes holes. Returns its bytes.
+  Bytes free_ready(std::size_t lanes) noexcept;
+  void end_wait(Chunk* block) noexcept;
+  Bytes synchronize_for_unproven() noexcept;
+  [[nodiscard]] bool is_captured(LaneKey lane) const noexcept {
+    bool capturing = false;
+    return !device.capturing(lane, &capturing).ok() || capturing;
+  }
   PoolBlock* allocate_at(Bytes first, Bytes size, LaneKey lane) noexcept;
   void hand_out(Chunk* block, Bytes asked, LaneKey lane, LaneHoles* mine) noexcept;
   Bytes process_events() noexcept;
+  // The same for a request that would grow the pool: a look at a few lanes, in turn.
+  Bytes process_some_events() noexcept;
   LaneHoles* holes_of(LaneKey lane) noexcept;
   // The hole of this end that `mine` or nobody owns and that the end's rule picks; null: none fits.
   Chunk* find_hole(End end, LaneHoles& mine, Bytes size) noexcept;
@@ -80,6 +98,9 @@ struct Pool::State {
   // --- check.cc
   [[nodiscard]] std::string is_valid() const;
 
+  static constexpr std::size_t kAllLanes = ~std::size_t{0};
+  static constexpr std::size_t kAskedToGrow = 64;
+
   struct Range {
     Bytes first = 0;
     Bytes size = 0;
@@ -87,6 +108,7 @@ struct Pool::State {
   };
 
   Device& device;
+  LaneEvents& events;
   PoolOptions options;
   const bool maps;
   const bool asynchronous;
@@ -101,10 +123,11 @@ struct Pool::State {
   std::unordered_map<LaneKey, std::unique_ptr<LaneHoles>> lanes;
   LaneHoles* last_lane = nullptr;
   HoleTree returned[kEnds];  // chunks without pages
-  Chunk* waiting = nullptr;  // list through left and right
-  Bytes held = 0;            // of blocks between hold() and let_go()
-  unsigned thrift = 0;       // see set_thrift()
-  Bytes thrift_least = 0;    // free bytes for which a trim() is worth while
+  WaitingChunks waiting;
+  Bytes unproven_least = 0;                        // see synchronize_for_unproven()
+  std::unordered_map<const void*, Chunk*> pinned;  // live or waiting
+  unsigned thrift = 0;                             // see set_thrift()
+  Bytes thrift_least = 0;                          // free bytes for which a trim() is worth while
   PoolStats stats;
 };
 

@@ -175,6 +175,15 @@ void Allocator::State::limit_pool() {
   note_held();
 }
 
+// Whoever synchronised the device in this call: what the arena keeps for that comes free, too.
+void Allocator::State::note_held() noexcept {
+  if (synchronizations != lane_events.synchronizations()) {
+    arena.synchronized();
+    synchronizations = lane_events.synchronizations();
+  }
+  counters.hold(arena.committed(), pool.reserved());
+}
+
 // --- Requests -----------------------------------------------------------------------------------
 
 void* Allocator::allocate(Bytes size, LaneKey lane, trace::Tag tag) {
@@ -244,7 +253,6 @@ void* Allocator::State::allocate_elsewhere(Bytes size, LaneKey lane, trace::Tag 
   BERTH_CHECK(!forked, kUsage,
               "a block of {} was asked for in a forked child: berth serves the parent only",
               format_bytes(size));
-  if (!held.empty()) let_go_of_held();
   const Mobility kind = mobility.classify(size, lane, tag);
   if (captured()) pool.set_thrift(0);  // it waits for the device, which would void the capture
   PoolBlock* block = pool.allocate(size, lane, kind);
@@ -288,14 +296,9 @@ PoolBlock* Allocator::State::search_everywhere(Bytes size, LaneKey lane, Mobilit
   if (options.trims_when_exhausted && pool.trim() != 0) {
     if (PoolBlock* block = pool.allocate(size, lane, kind)) return block;
   }
-  if (device.synchronize_all().ok()) {
-    let_go_of_held(true);
-    arena.synchronized();
-    pool.process_events();
-    return pool.allocate(size, lane, kind);
-  }
-  ++counters.device_errors;
-  return nullptr;
+  if (!lane_events.synchronize()) return nullptr;
+  pool.process_events();
+  return pool.allocate(size, lane, kind);
 }
 
 std::string Allocator::State::exhaustion(Bytes size, LaneKey lane) {
@@ -432,47 +435,12 @@ void Allocator::State::free_pool_block(PoolBlock* block, std::optional<LaneKey> 
   const Bytes size = block->size;
   counters.taken_back_by_pool(size, block->requested);
   mobility.learn(block->requested, block->lane, block->tag, block->born);
-  const bool freed_elsewhere = freeing && *freeing != block->lane;
-  const auto uses = pool_uses.empty() ? pool_uses.end() : pool_uses.find(block);
-  const auto pin = pinned.empty() ? pinned.end() : pinned.find(block->pointer);
-  const bool used_elsewhere =
-      device.properties().asynchronous && (freed_elsewhere || uses != pool_uses.end());
-  const bool waits = used_elsewhere || pin != pinned.end();
+  const bool waits = pool.waits(block, freeing);
   if (options.listener != nullptr)
     options.listener->freed({block->pointer, block->requested, size, block->lane}, waits);
-  if (!waits) {
-    if (uses != pool_uses.end()) pool_uses.erase(uses);
-    pool.free(block);
-    if (settled_at != 0 && !captured()) [[unlikely]]
-      trim_in_first_step(size);
-    return;
-  }
-  pool.hold(block);
-  try {
-    std::vector<LaneKey> lanes;
-    if (uses != pool_uses.end()) {
-      lanes = std::move(uses->second);
-      pool_uses.erase(uses);
-    }
-    if (freed_elsewhere) lanes.push_back(*freeing);
-    if (pin != pinned.end()) {
-      pin->second.freed = true;
-      pin->second.lanes = std::move(lanes);
-      return;
-    }
-    held.push_back({block, std::move(lanes)});
-    if (wait_for_uses(block, held.back().lanes)) held.pop_back();
-  } catch (const std::bad_alloc&) {
-    // Without memory for events only a synchronisation tells; where it fails the bytes stay
-    // reserved, unused.
-    std::erase_if(held, [&](const Held& one) { return one.block == block; });
-    if (!device.synchronize_all().ok()) return;
-    if (pin != pinned.end()) {
-      pin->second.freed = true;
-    } else {
-      pool.let_go(block, {});
-    }
-  }
+  pool.free(block, freeing);
+  if (!waits && settled_at != 0 && !captured()) [[unlikely]]
+    trim_in_first_step(size);
 }
 
 bool Allocator::pin(const void* pointer) {
@@ -481,9 +449,7 @@ bool Allocator::pin(const void* pointer) {
   if (state.arena.contains(pointer)) return state.arena.pin(pointer);
   PoolBlock* const block = state.pool.find(pointer);
   if (block == nullptr) return false;
-  State::Pinned& pin = state.pinned[pointer];
-  pin.block = block;
-  ++pin.times;
+  state.pool.pin(block);
   return true;
 }
 
@@ -492,20 +458,7 @@ bool Allocator::unpin(const void* pointer) noexcept {
   const std::lock_guard lock(state.mutex);
   if (state.forked) return false;
   if (state.arena.contains(pointer)) return state.arena.unpin(pointer);
-  const auto found = state.pinned.find(pointer);
-  if (found == state.pinned.end()) return false;
-  if (--found->second.times != 0) return true;
-  const State::Pinned pin = std::move(found->second);
-  state.pinned.erase(found);
-  if (!pin.freed) return true;
-  try {
-    state.held.push_back({pin.block, pin.lanes});
-    if (state.wait_for_uses(pin.block, pin.lanes)) state.held.pop_back();
-  } catch (const std::bad_alloc&) {
-    std::erase_if(state.held, [&](const State::Held& one) { return one.block == pin.block; });
-    if (state.device.synchronize_all().ok()) state.pool.let_go(pin.block, {});
-  }
-  return true;
+  return state.pool.unpin(pointer);
 }
 
 // The pages of what the step before left go back as it is freed, since the arena's are coming.
@@ -518,53 +471,6 @@ void Allocator::State::trim_in_first_step(Bytes freed) noexcept {
   freed_unsettled = 0;
   pool.trim();
   note_held();
-}
-
-// Lets go of a held block behind events of these lanes. False where one of them is being captured,
-// or no proof can be had now: then it stays held.
-bool Allocator::State::wait_for_uses(PoolBlock* block, const std::vector<LaneKey>& lanes) {
-  for (const LaneKey lane : lanes) {
-    bool capturing = false;
-    if (!device.capturing(lane, &capturing).ok()) {
-      ++counters.device_errors;
-      return false;
-    }
-    if (capturing) return false;
-  }
-  std::vector<DeviceEvent> events;
-  events.reserve(lanes.size());
-  for (const LaneKey lane : lanes) {
-    DeviceEvent event = 0;
-    const Status status = device.record(lane, &event);
-    if (!status.ok()) {
-      // No event, no proof: only a synchronisation gives one. A stream of somebody else's may be
-      // gone, and is no reason to wait: the block stays held until there is one.
-      if (status.code() != Status::Code::kUnsupported) ++counters.device_errors;
-      if (status.code() != Status::Code::kUnsupported && device.synchronize_all().ok()) continue;
-      for (const DeviceEvent recorded : events) device.destroy(recorded);
-      return false;
-    }
-    if (event != 0) events.push_back(event);
-  }
-  pool.let_go(block, std::move(events));
-  return true;
-}
-
-void Allocator::State::let_go_of_held(bool synchronized) noexcept {
-  std::erase_if(held, [&](const Held& one) {
-    try {
-      if (!synchronized) return wait_for_uses(one.block, one.lanes);
-      for (const LaneKey lane : one.lanes) {
-        bool capturing = false;
-        if (!device.capturing(lane, &capturing).ok()) continue;  // what was queued is over
-        if (capturing) return false;
-      }
-      pool.let_go(one.block, {});
-      return true;
-    } catch (const std::bad_alloc&) {
-      return false;
-    }
-  });
 }
 
 bool Allocator::allocate_at(void* pointer, Bytes size, LaneKey lane) noexcept {
@@ -595,8 +501,7 @@ void Allocator::record_use(const void* pointer, LaneKey lane) {
   } else if (PoolBlock* block = state.pool.find(pointer)) {
     if (block->lane == lane) return;
     id = block->id;
-    std::vector<LaneKey>& lanes = state.pool_uses[block];
-    if (std::find(lanes.begin(), lanes.end(), lane) == lanes.end()) lanes.push_back(lane);
+    state.pool.record_use(block, lane);
   } else {
     return;
   }
@@ -648,7 +553,6 @@ Bytes Allocator::trim() noexcept {
   const std::lock_guard lock(state.mutex);
   if (state.captured()) return 0;
   const State::NotesHeld notes_held{state};
-  if (!state.held.empty() && state.device.synchronize_all().ok()) state.let_go_of_held(true);
   state.pool.process_events();
   return state.pool.trim();
 }
@@ -664,7 +568,7 @@ Bytes Allocator::retire_arena() noexcept {
 void Allocator::process_events() noexcept {
   const std::lock_guard lock(state_->mutex);
   if (state_->captured()) return;
-  state_->let_go_of_held();
+  const State::NotesHeld notes_held{*state_};
   state_->pool.process_events();
   state_->arena.poll_guards();
 }

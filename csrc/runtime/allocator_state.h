@@ -19,7 +19,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -46,7 +45,7 @@ struct Allocator::State {
         mutex(options.lock != nullptr ? *options.lock : own_mutex),
         lane_events(device, options.captures),
         arena(device, lane_events, options.alignment),
-        pool(device, pool_options()),
+        pool(device, lane_events, pool_options()),
         learner(options.alignment),
         planner(Planner::Options{options.alignment, options.config.plan_time_limit_seconds,
                                  options.config.mode == Mode::kLearn ? plan_file() : std::string(),
@@ -81,11 +80,9 @@ struct Allocator::State {
   FreeOutcome free_slowly(void* pointer, std::optional<LaneKey> freeing) noexcept;
   void free_pool_block(PoolBlock* block, std::optional<LaneKey> freeing) noexcept;
   void trim_in_first_step(Bytes freed) noexcept;
-  bool wait_for_uses(PoolBlock* block, const std::vector<LaneKey>& lanes);
   [[nodiscard]] bool captured() const noexcept {
     return options.captures != nullptr && options.captures->load(std::memory_order_relaxed) != 0;
   }
-  void let_go_of_held(bool synchronized = false) noexcept;
   void tell_served(void* pointer, Bytes size, LaneKey lane) noexcept {
     if (options.listener != nullptr) options.listener->served({pointer, size, rounded(size), lane});
   }
@@ -113,7 +110,7 @@ struct Allocator::State {
   void refuse_arena(Bytes wanted, const std::string& reason, Notes& notes);
   void watch_misses();
   void limit_pool();
-  void note_held() noexcept { counters.hold(arena.committed(), pool.reserved()); }
+  void note_held() noexcept;
   // Notes at the end of a call, however it ends.
   struct NotesHeld {
     State& state;
@@ -126,7 +123,8 @@ struct Allocator::State {
   SpinMutex own_mutex;
   SpinMutex& mutex;
   Accounts counters;
-  LaneEvents lane_events;  // that arena and pool wait for
+  LaneEvents lane_events;              // that arena and pool wait for
+  std::uint64_t synchronizations = 0;  // of the device, that the arena has heard of
   Arena arena;
   Pool pool;
   MobilityClassifier mobility;
@@ -148,22 +146,6 @@ struct Allocator::State {
   std::uint64_t relearn_after = 0;  // steps to wait before learning again
   unsigned relearns = 0;
 
-  std::unordered_map<PoolBlock*, std::vector<LaneKey>> pool_uses;
-  // Freed blocks whose other lanes give no event now: they are being captured, or not ours to
-  // touch.
-  struct Held {
-    PoolBlock* block = nullptr;
-    std::vector<LaneKey> lanes;
-  };
-  std::vector<Held> held;
-  // Blocks of the pool that captured graphs use, by address.
-  struct Pinned {
-    PoolBlock* block = nullptr;
-    std::uint32_t times = 0;
-    bool freed = false;          // and held: it comes back when it is unpinned,
-    std::vector<LaneKey> lanes;  // behind events of these
-  };
-  std::unordered_map<const void*, Pinned> pinned;
   std::vector<std::pair<LaneKey, trace::LaneId>> recorded_lanes;
   IntervalMap<std::uint64_t> live_bytes;  // under BERTH_CHECK=full: every live block, by address
 };

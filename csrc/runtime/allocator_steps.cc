@@ -37,7 +37,6 @@ void Allocator::State::step_ended(LaneKey lane, Notes& notes) {
   ++counters.steps;
   if (recorder) recorder->append(trace::StepMark{recorded_lane(lane)});
   if (captured()) return;  // no event may be asked, no memory given back
-  let_go_of_held();
   pool.process_events();
   if (options.config.mode == Mode::kLearn && !shut) {
     watch_misses();

@@ -8,7 +8,7 @@ import pathlib
 import re
 import sys
 
-ORDER = ["core", "trace", "plan", "place", "device", "pool", "runtime", "cuda", "capi", "replay", "torch", "cli", "standin"]
+ORDER = ["core", "trace", "plan", "place", "device", "pool", "runtime", "cuda", "capi", "torch", "cli", "standin"]
 WITHOUT_LIBTORCH = ORDER[: ORDER.index("torch")] + ["cli"]
 SOURCES = {".h", ".cc", ".cu", ".cuh", ".in"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')

@@ -1,5 +1,6 @@
 #include "csrc/pool/pool.h"
 #include "tests/catch.h"
+#include "tests/support/lone_pool.h"
 #include "tests/support/simulated_device.h"
 
 #include <cstring>
@@ -25,12 +26,20 @@ PoolBlock* hand_out(SimulatedDevice& device, Pool& pool, Bytes size, LaneKey lan
   return block;
 }
 
+// All that is queued on the lane runs.
+void complete(SimulatedDevice& device, LaneKey lane) {
+  DeviceEvent event = 0;
+  REQUIRE(device.record(lane, &event).ok());
+  REQUIRE(device.synchronize(event).ok());
+  device.destroy(event);
+}
+
 }  // namespace
 
 TEST_CASE("A lane leaves the holes of another alone while there is memory", "[pool][lanes]") {
   SimulatedDevice device;
   {
-    Pool pool(device, {});
+    test::LonePool pool(device, {});
     PoolBlock* const first = hand_out(device, pool, 2 * kMiB, 1);
     void* const pointer = first->pointer;
     pool.free(first);
@@ -44,7 +53,7 @@ TEST_CASE("A lane leaves the holes of another alone while there is memory", "[po
 TEST_CASE("Before it fails a lane takes the hole of another after its event", "[pool][lanes]") {
   SimulatedDevice device({.total_bytes = 4 * kMiB});
   {
-    Pool pool(device, {});
+    test::LonePool pool(device, {});
     PoolBlock* const first = hand_out(device, pool, 4 * kMiB, 1);
     device.touch(1, first->pointer, first->size);
     pool.free(first);
@@ -63,7 +72,7 @@ TEST_CASE("Before it fails a lane takes the hole of another after its event", "[
 TEST_CASE("A lane that is captured neither waits for another nor is waited for",
           "[pool][lanes][capture]") {
   SimulatedDevice device({.total_bytes = 4 * kMiB});
-  Pool pool(device, {});
+  test::LonePool pool(device, {});
   PoolBlock* const block = hand_out(device, pool, 4 * kMiB, 1);
   pool.free(block);
   for (const LaneKey captured : {LaneKey{1}, LaneKey{2}}) {
@@ -77,25 +86,22 @@ TEST_CASE("A lane that is captured neither waits for another nor is waited for",
 TEST_CASE("A block with events becomes a hole when the last is complete", "[pool][lanes]") {
   SimulatedDevice device({.total_bytes = 4 * kMiB});
   {
-    Pool pool(device, {});
+    test::LonePool pool(device, {});
     PoolBlock* const block = hand_out(device, pool, 4 * kMiB, 1);
-    std::vector<DeviceEvent> events(2);
     for (const LaneKey lane : {LaneKey{2}, LaneKey{3}}) {
       device.touch(lane, block->pointer, 8);
-      REQUIRE(device.record(lane, &events[lane - 2]).ok());
+      pool.record_use(block, lane);
     }
-    const DeviceEvent first = events[0];
-    const DeviceEvent second = events[1];
     void* const pointer = block->pointer;
-    pool.free_after(block, events);
+    pool.free(block);
     REQUIRE(pool.is_valid() == "");
     REQUIRE(pool.find(pointer) == nullptr);
     REQUIRE(pool.stats().waiting == 4 * kMiB);
     REQUIRE(pool.stats().live == 0);
     REQUIRE(hand_out(device, pool, 64, 1) == nullptr);
-    REQUIRE(device.synchronize(first).ok());
+    complete(device, 2);
     REQUIRE(pool.process_events() == 0);
-    REQUIRE(device.synchronize(second).ok());
+    complete(device, 3);
     // Events are polled before the pool grows.
     REQUIRE(hand_out(device, pool, 64, 1) != nullptr);
     REQUIRE(pool.stats().waiting == 0);
@@ -107,12 +113,11 @@ TEST_CASE("A block with events becomes a hole when the last is complete", "[pool
 TEST_CASE("A lane that is captured grows the pool without asking for events",
           "[pool][lanes][capture]") {
   SimulatedDevice device({.total_bytes = 4 * kMiB});
-  Pool pool(device, {});
+  test::LonePool pool(device, {});
   PoolBlock* const block = hand_out(device, pool, 4 * kMiB, 1);
-  std::vector<DeviceEvent> events(1);
-  REQUIRE(device.record(2, events.data()).ok());
-  REQUIRE(device.synchronize(events[0]).ok());
-  pool.free_after(block, events);
+  pool.record_use(block, 2);
+  pool.free(block);
+  complete(device, 2);
   device.set_capturing(1, true);
   REQUIRE(hand_out(device, pool, kMiB, 1) == nullptr);
   REQUIRE(device.calls(CallKind::kQuery) == 0);
@@ -122,12 +127,11 @@ TEST_CASE("A lane that is captured grows the pool without asking for events",
 
 TEST_CASE("An event that cannot be asked leaves its block waiting", "[pool][lanes]") {
   SimulatedDevice device;
-  Pool pool(device, {});
+  test::LonePool pool(device, {});
   PoolBlock* const block = hand_out(device, pool, kMiB, 1);
-  std::vector<DeviceEvent> events(1);
-  REQUIRE(device.record(2, events.data()).ok());
-  REQUIRE(device.synchronize(events[0]).ok());
-  pool.free_after(block, events);
+  pool.record_use(block, 2);
+  pool.free(block);
+  complete(device, 2);
   device.fail_call(1, kFailure, CallKind::kQuery);
   REQUIRE(pool.process_events() == 0);
   REQUIRE(pool.stats().waiting == kMiB);
@@ -137,12 +141,11 @@ TEST_CASE("An event that cannot be asked leaves its block waiting", "[pool][lane
 TEST_CASE("A pool that goes destroys the events that blocks wait for", "[pool][lanes]") {
   SimulatedDevice device;
   {
-    Pool pool(device, {});
+    test::LonePool pool(device, {});
     PoolBlock* const block = hand_out(device, pool, kMiB, 1);
-    std::vector<DeviceEvent> events(1);
     device.touch(2, block->pointer, block->size);
-    REQUIRE(device.record(2, events.data()).ok());
-    pool.free_after(block, events);
+    pool.record_use(block, 2);
+    pool.free(block);
   }
   REQUIRE(device.live_events() == 0);
   REQUIRE(device.live_ranges() == 0);
@@ -153,7 +156,7 @@ TEST_CASE("Trimming waits for the device and then every lane may take every hole
           "[pool][lanes][trim]") {
   SimulatedDevice device({.total_bytes = 8 * kMiB});
   {
-    Pool pool(device, {});
+    test::LonePool pool(device, {});
     std::vector<PoolBlock*> blocks;
     for (LaneKey lane = 1; lane <= 4; ++lane) {
       blocks.push_back(hand_out(device, pool, 2 * kMiB, lane));
@@ -174,7 +177,7 @@ TEST_CASE("A thrifty pool takes pages from holes that do not fit before it grows
   const PoolOptions options = {.growth_bytes = kMiB};
   for (const unsigned thrift : {0u, 1u, 2u}) {
     CAPTURE(thrift);
-    Pool pool(device, options);
+    test::LonePool pool(device, options);
     pool.set_thrift(thrift);
     // Two rounds, each of which needs a block larger than any hole that the small ones leave.
     std::vector<PoolBlock*> kept;
@@ -197,7 +200,7 @@ TEST_CASE("A thrifty pool takes pages from holes that do not fit before it grows
 
 TEST_CASE("Pages whose return fails stay committed", "[pool][trim]") {
   SimulatedDevice device;
-  Pool pool(device, {});
+  test::LonePool pool(device, {});
   pool.free(hand_out(device, pool, 2 * kMiB, 1));
   device.fail_call(1, kFailure, CallKind::kDecommit);
   REQUIRE(pool.trim() == 0);
@@ -212,7 +215,7 @@ TEST_CASE("A device that maps no pages is asked for segments and gets whole ones
           "[pool][segments]") {
   SimulatedDevice device({.total_bytes = 64 * kMiB, .maps_pages = false});
   {
-    Pool pool(device, {.alignment = 512, .growth_bytes = 4 * kMiB});
+    test::LonePool pool(device, {.alignment = 512, .growth_bytes = 4 * kMiB});
     PoolBlock* const small = hand_out(device, pool, 1000, 1);
     PoolBlock* const large = hand_out(device, pool, 10 * kMiB, 1);
     PoolBlock* const resident = hand_out(device, pool, 1000, 1, Mobility::kResident);
@@ -245,7 +248,9 @@ namespace {
 class Reference {
  public:
   Reference(SimulatedDevice& device, Pool& pool, const PoolOptions& options, unsigned seed)
-      : device_(device), pool_(pool), options_(options), random_(seed) {}
+      : device_(device), pool_(pool), options_(options), random_(seed) {
+    device_.set_foreign(kForeign);
+  }
 
   void step() {
     switch (random_() % 16) {
@@ -302,23 +307,18 @@ class Reference {
     live_.erase(it);
     bytes_ -= block->size;
     device_.touch(block->lane, block->pointer, block->size);
-    std::vector<DeviceEvent> events;
     while (random_() % 3 == 0) {
+      const LaneKey lane = random_() % 8 == 0 ? kForeign : random_() % 4;
+      device_.touch(lane, block->pointer, 1);
+      pool_.record_use(block, lane);
+    }
+    if (random_() % 8 == 0) {
       const LaneKey lane = random_() % 4;
       device_.touch(lane, block->pointer, 1);
-      DeviceEvent event = 0;
-      if (!device_.record(lane, &event).ok()) {
-        // The bytes must not come back without an event: as the runtime would, wait for all.
-        while (!device_.synchronize_all().ok()) {
-        }
-        continue;
-      }
-      events.push_back(event);
-    }
-    if (events.empty() && random_() % 2 == 0)
+      pool_.free(block, lane);
+    } else {
       pool_.free(block);
-    else
-      pool_.free_after(block, std::move(events));
+    }
   }
   void check() {
     REQUIRE(pool_.is_valid() == "");
@@ -335,6 +335,8 @@ class Reference {
     std::size_t i = 0;
     for (const auto& [first, block] : live_) REQUIRE(visited[i++] == block);
   }
+
+  static constexpr LaneKey kForeign = 9;
 
   SimulatedDevice& device_;
   Pool& pool_;
@@ -358,7 +360,7 @@ TEST_CASE("Random requests on several lanes agree with a plain list", "[pool][pr
                                    .growth_bytes = seed % 5 == 0 ? 3 * kMiB : kMiB,
                                    .resident_growth_bytes = 4 * kMiB,
                                    .limit_bytes = seed % 3 == 0 ? 16 * kMiB : 0};
-      Pool pool(device, options);
+      test::LonePool pool(device, options);
       pool.set_thrift(seed > 4 ? 100 : 0);
       Reference reference(device, pool, options, seed);
       for (int i = 0; i < 3000; ++i) reference.step();
@@ -386,10 +388,10 @@ TEST_CASE("Whichever device call fails the pool stays whole and leaks nothing",
         {
           const PoolOptions options = {
               .range_bytes = 64 * kMiB, .growth_bytes = kMiB, .resident_growth_bytes = 2 * kMiB};
-          std::unique_ptr<Pool> pool;
+          std::unique_ptr<test::LonePool> pool;
           while (pool == nullptr) {
             try {
-              pool = std::make_unique<Pool>(device, options);
+              pool = std::make_unique<test::LonePool>(device, options);
             } catch (const Error& error) {
               REQUIRE(error.kind() == ErrorKind::kSystem);
             }

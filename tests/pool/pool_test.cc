@@ -2,6 +2,7 @@
 
 #include "csrc/device/host_device.h"
 #include "tests/catch.h"
+#include "tests/support/lone_pool.h"
 
 #include <berth/error.h>
 
@@ -30,7 +31,7 @@ struct Fixture {
   }
 
   std::unique_ptr<Device> device;
-  Pool pool;
+  test::LonePool pool;
 };
 
 }  // namespace
@@ -260,12 +261,12 @@ TEST_CASE("The largest hole of each end is reported", "[pool]") {
 
 TEST_CASE("Options that cannot be are refused by name", "[pool]") {
   const auto device = make_host_device(kMiB);
-  REQUIRE_THROWS_WITH(Pool(*device, {.alignment = 48}),
+  REQUIRE_THROWS_WITH(test::LonePool(*device, {.alignment = 48}),
                       "the pool's alignment 48 is no power of two up to the device's page of 4096");
-  REQUIRE_THROWS_AS(Pool(*device, {.alignment = 0}), Error);
-  REQUIRE_THROWS_AS(Pool(*device, {.alignment = 8192}), Error);
-  REQUIRE_THROWS_AS(Pool(*device, {.growth_bytes = kMaxBytes}), Error);
-  REQUIRE_THROWS_WITH(Pool(*device, {.range_bytes = Bytes{1} << 59}),
+  REQUIRE_THROWS_AS(test::LonePool(*device, {.alignment = 0}), Error);
+  REQUIRE_THROWS_AS(test::LonePool(*device, {.alignment = 8192}), Error);
+  REQUIRE_THROWS_AS(test::LonePool(*device, {.growth_bytes = kMaxBytes}), Error);
+  REQUIRE_THROWS_WITH(test::LonePool(*device, {.range_bytes = Bytes{1} << 59}),
                       Catch::Contains("cannot reserve") && Catch::Contains("512.0 PiB"));
 }
 
@@ -300,16 +301,22 @@ TEST_CASE("Memory outside of what the pool has is never handed out by address", 
   CHECK(fixture.pool.allocate_at(base + 1024, 0, 0) == nullptr);
 }
 
-TEST_CASE("A held block is nobody's until it is let go", "[pool]") {
+TEST_CASE("A pinned block that is freed is nobody's until it is unpinned as often", "[pool]") {
   Fixture fixture;
   PoolBlock* const block = fixture.allocate(1024);
   void* const pointer = block->pointer;
-  fixture.pool.hold(block);
+  fixture.pool.pin(block);
+  fixture.pool.pin(block);
+  CHECK(fixture.pool.waits(block));
+  fixture.pool.free(block);
   CHECK(fixture.pool.find(pointer) == nullptr);
   CHECK(fixture.pool.stats().live == 0);
   CHECK(fixture.pool.stats().waiting == 1024);
   CHECK(fixture.allocate(1024)->pointer != pointer);
-  fixture.pool.let_go(block, {});
+  CHECK(fixture.pool.unpin(pointer));
+  CHECK(fixture.pool.stats().waiting == 1024);
+  CHECK(fixture.pool.unpin(pointer));
+  CHECK_FALSE(fixture.pool.unpin(pointer));
   CHECK(fixture.pool.stats().waiting == 0);
   CHECK(fixture.pool.is_valid() == "");
   CHECK(fixture.allocate(1024)->pointer == pointer);
@@ -320,9 +327,10 @@ TEST_CASE("The stretches tile all memory that the pool has", "[pool]") {
   PoolBlock* const low = fixture.allocate(1000);
   fixture.allocate(5 * kMiB, Mobility::kTemporary);
   fixture.allocate(512, Mobility::kResident);
-  PoolBlock* const held = fixture.allocate(2048);
+  PoolBlock* const pinned = fixture.allocate(2048);
   fixture.pool.free(low);
-  fixture.pool.hold(held);
+  fixture.pool.pin(pinned);
+  fixture.pool.free(pinned);
   Bytes total = 0, live = 0, waiting = 0, requested = 0;
   fixture.pool.for_each_stretch([&](const PoolStretch& stretch) {
     const auto* at = static_cast<const std::byte*>(stretch.base);
@@ -340,5 +348,4 @@ TEST_CASE("The stretches tile all memory that the pool has", "[pool]") {
   CHECK(live == 5 * kMiB + 512);
   CHECK(requested == live);
   CHECK(waiting == 2048);
-  fixture.pool.let_go(held, {});
 }

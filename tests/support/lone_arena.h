@@ -1,14 +1,9 @@
 #pragma once
 
-#include "csrc/device/lane_events.h"
 #include "csrc/runtime/arena.h"
+#include "tests/support/lone_events.h"
 
 namespace berth::test {
-
-struct LoneEvents {
-  explicit LoneEvents(Device& device) : events(device) {}
-  LaneEvents events;
-};
 
 // An arena that waits for lanes by itself, without an allocator around it.
 struct LoneArena : private LoneEvents, public Arena {

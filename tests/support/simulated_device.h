@@ -115,6 +115,11 @@ class SimulatedDevice final : public Device {
     const std::lock_guard lock(mutex_);
     lane_of(lane).capturing = capturing;
   }
+  // A stream of somebody else's, that may be gone: calls on it are kUnsupported.
+  void set_foreign(LaneKey lane) {
+    const std::lock_guard lock(mutex_);
+    lane_of(lane).foreign = true;
+  }
 
   // --- Happens before ---------------------------------------------------------------------------
 
@@ -252,6 +257,7 @@ class SimulatedDevice final : public Device {
     const std::lock_guard lock(mutex_);
     *event = 0;
     if (const Status status = enter(CallKind::kRecord); !status.ok()) return status;
+    if (lane_of(lane).foreign) return kForeign;
     *event = make_event(lane);
     return {};
   }
@@ -272,6 +278,7 @@ class SimulatedDevice final : public Device {
   Status wait(LaneKey lane, DeviceEvent event) noexcept override {
     const std::lock_guard lock(mutex_);
     if (const Status status = enter(CallKind::kWait); !status.ok()) return status;
+    if (lane_of(lane).foreign) return kForeign;
     if (event == 0) return {};
     const Event* known = find_event(event, "wait");
     if (known == nullptr) return {Status::Code::kFailed, "wait", 22};
@@ -306,7 +313,7 @@ class SimulatedDevice final : public Device {
     const std::lock_guard lock(mutex_);
     if (const Status status = enter(CallKind::kCapturing); !status.ok()) return status;
     *capturing = lane_of(lane).capturing;
-    return {};
+    return lane_of(lane).foreign ? kForeign : Status();
   }
   std::uint64_t driver_calls() const noexcept override {
     const std::lock_guard lock(mutex_);
@@ -315,6 +322,7 @@ class SimulatedDevice final : public Device {
 
  private:
   using Clock = std::map<LaneKey, std::uint64_t>;
+  static constexpr Status kForeign{Status::Code::kUnsupported, "a stream of somebody else's"};
 
   struct Fault {
     std::uint64_t n = 0;
@@ -341,6 +349,7 @@ class SimulatedDevice final : public Device {
     std::uint64_t queued = 0;  // positions: pieces of work ever queued, ever run
     std::uint64_t done = 0;
     bool capturing = false;
+    bool foreign = false;
     Clock clock;  // what happens before the next work of the lane
   };
 

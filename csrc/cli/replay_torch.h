@@ -1,12 +1,12 @@
 #pragma once
 
-#include "csrc/replay/result.h"
-#include "csrc/replay/workload.h"
+#include "csrc/cli/replay_result.h"
+#include "csrc/cli/workload.h"
 
 #include <string>
 #include <vector>
 
-namespace berth::replay {
+namespace berth::cli {
 
 // PyTorch's own CUDA allocators that `replay` compares with: "caching" and "expandable", the first
 // with expandable segments.
@@ -15,7 +15,7 @@ namespace berth::replay {
 // Replays requests and frees under one of them: the real libtorch_cuda on the stand-in runtime, in
 // a child process (berth-replay-torch beside this program), lanes as streams. Reserved is its own
 // count, driver calls those that bring or return memory. Where the child was not built that is a
-// Result::problem. Throws Error(kSystem).
-[[nodiscard]] Result through_torch(const std::string& name, const Workload& workload);
+// ReplayResult::problem. Throws Error(kSystem).
+[[nodiscard]] ReplayResult replay_torch(const std::string& name, const Workload& workload);
 
-}  // namespace berth::replay
+}  // namespace berth::cli

@@ -1,4 +1,4 @@
-#include "csrc/replay/child_process.h"
+#include "csrc/cli/child_process.h"
 
 #include "csrc/core/check.h"
 
@@ -13,7 +13,7 @@
 #include <cstdlib>
 #include <cstring>
 
-namespace berth::replay {
+namespace berth::cli {
 namespace {
 
 // What is passed on to the child.
@@ -114,4 +114,4 @@ ChildExit run_child(const std::vector<std::string>& arguments,
   return result;
 }
 
-}  // namespace berth::replay
+}  // namespace berth::cli

@@ -1,0 +1,162 @@
+// Blocks of the pool that were freed while other lanes may still use them.
+
+#include "csrc/runtime/allocator.h"
+#include "tests/catch.h"
+#include "tests/support/checked_allocator.h"
+#include "tests/support/simulated_device.h"
+
+#include <algorithm>
+#include <atomic>
+#include <vector>
+
+using namespace berth;
+using berth::test::CallKind;
+
+namespace {
+
+constexpr Bytes kMiB = Bytes{1} << 20;
+constexpr LaneKey kForeign = 9;
+
+struct Waiting {
+  Waiting() { device.set_foreign(kForeign); }
+  ~Waiting() { CHECK(device.violations().empty()); }
+  Waiting(const Waiting&) = delete;
+  Waiting& operator=(const Waiting&) = delete;
+
+  [[nodiscard]] Allocator::Options options() const {
+    Allocator::Options options;
+    options.start_threads = false;
+    options.captures = &captures;
+    options.config.mode = Mode::kOff;
+    return options;
+  }
+  // A block of lane 0 that `user` uses too.
+  void* use(Bytes size, LaneKey user) {
+    void* const block = allocator.allocate(size, 0);
+    CHECK(device.hand_out(0, block, size));
+    allocator.record_use(block, user);
+    device.touch(user, block, size);
+    return block;
+  }
+  void free(void* block) { REQUIRE(allocator.free(block) == Allocator::FreeOutcome::kDone); }
+  // Calls that ask about lanes.
+  [[nodiscard]] std::uint64_t asked() const {
+    return device.calls(CallKind::kCapturing) + device.calls(CallKind::kRecord) +
+           device.calls(CallKind::kQuery);
+  }
+  [[nodiscard]] Bytes idle() const {
+    const Stats stats = allocator.stats();
+    return stats.reserved - stats.live;
+  }
+
+  std::atomic<int> captures{0};
+  test::SimulatedDevice device;
+  test::CheckedAllocator allocator{device, options()};
+};
+
+}  // namespace
+
+TEST_CASE("What blocks that no event can cover cost a miss does not grow with their number",
+          "[runtime][streams][foreign]") {
+  Waiting waiting;
+  std::vector<void*> blocks;
+  for (int i = 0; i < 1000; ++i) blocks.push_back(waiting.use(4096, kForeign));
+  for (void* const block : blocks) waiting.free(block);
+  const std::uint64_t before = waiting.asked();
+  for (int i = 0; i < 100; ++i) waiting.free(waiting.allocator.allocate(8192, 0));
+  CHECK(waiting.asked() - before <= 100);
+  CHECK(waiting.allocator.stats().device_errors == 0);
+}
+
+TEST_CASE("Blocks that no event can cover come free before memory runs out",
+          "[runtime][streams][foreign]") {
+  Waiting waiting;
+  const bool marks = GENERATE(true, false);
+  CAPTURE(marks);
+  Bytes most = 0;
+  for (int i = 0; i < 400; ++i) {
+    waiting.free(waiting.use(kMiB, kForeign));
+    if (marks && i % 10 == 0) waiting.allocator.mark_step(0);
+    most = std::max(most, waiting.idle());
+  }
+  CHECK(most <= 80 * kMiB);
+  CHECK(waiting.device.calls(CallKind::kSynchronizeAll) <= 10);
+}
+
+TEST_CASE("Blocks that no event can cover come free where the pool need not grow",
+          "[runtime][streams][foreign]") {
+  Waiting waiting;
+  std::vector<void*> blocks;
+  for (int i = 0; i < 80; ++i) blocks.push_back(waiting.use(kMiB, kForeign));
+  void* const hole = waiting.allocator.allocate(kMiB, 0);
+  for (void* const block : blocks) waiting.free(block);
+  waiting.free(hole);
+  const Bytes reserved = waiting.allocator.stats().reserved;
+  for (int i = 0; i < 81; ++i) (void)waiting.allocator.allocate(kMiB, 0);
+  CHECK(waiting.allocator.stats().reserved == reserved);
+  CHECK(waiting.device.calls(CallKind::kSynchronizeAll) == 1);
+}
+
+TEST_CASE("While a graph is captured nothing waits for the device to have blocks back",
+          "[runtime][streams][foreign]") {
+  Waiting waiting;
+  waiting.captures = 1;
+  for (int i = 0; i < 100; ++i) waiting.free(waiting.use(kMiB, kForeign));
+  CHECK(waiting.device.calls(CallKind::kSynchronizeAll) == 0);
+  waiting.captures = 0;
+  (void)waiting.use(kMiB, kForeign);
+  CHECK(waiting.device.calls(CallKind::kSynchronizeAll) == 1);
+  CHECK(waiting.idle() <= 99 * kMiB);
+}
+
+TEST_CASE("A device that refuses to synchronise is not asked at each request",
+          "[runtime][streams][foreign]") {
+  Waiting waiting;
+  waiting.device.fail_call(1, {Status::Code::kFailed, "test"}, CallKind::kSynchronizeAll, true);
+  for (int i = 0; i < 200; ++i) waiting.free(waiting.use(kMiB, kForeign));
+  CHECK(waiting.device.calls(CallKind::kSynchronizeAll) == 2);
+  waiting.device.fail_none();
+}
+
+TEST_CASE("A synchronisation for another reason frees what no event can cover",
+          "[runtime][streams][foreign]") {
+  Waiting waiting;
+  waiting.free(waiting.use(kMiB, kForeign));
+  (void)waiting.allocator.trim();
+  CHECK(waiting.idle() == 0);
+}
+
+TEST_CASE("No event of a lane is asked while that lane is captured",
+          "[runtime][streams][capture]") {
+  Waiting waiting;
+  void* const block = waiting.use(kMiB, 5);
+  waiting.free(block);
+  waiting.device.set_capturing(5, true);
+  (void)waiting.allocator.allocate(8 * kMiB, 0);  // the pool grows, and looks what is over before
+  waiting.allocator.mark_step(0);
+  waiting.allocator.process_events();
+  CHECK(waiting.device.violations().empty());
+  waiting.device.set_capturing(5, false);
+  (void)waiting.device.synchronize_all();
+  waiting.allocator.process_events();
+  CHECK(waiting.allocator.allocate(kMiB, 0) == block);
+}
+
+TEST_CASE("A block that is freed while its user is captured waits until the capture is over",
+          "[runtime][streams][capture]") {
+  Waiting waiting;
+  std::vector<void*> blocks;
+  for (int i = 0; i < 100; ++i) blocks.push_back(waiting.use(4096, 5));
+  waiting.device.set_capturing(5, true);
+  for (void* const block : blocks) waiting.free(block);
+  const std::uint64_t before = waiting.asked();
+  for (int i = 0; i < 100; ++i) waiting.free(waiting.allocator.allocate(kMiB + 4096 * Bytes(i), 0));
+  CHECK(waiting.asked() - before <= 300);
+  CHECK(waiting.device.calls(CallKind::kRecord) == 0);
+  waiting.device.set_capturing(5, false);
+  waiting.allocator.process_events();
+  CHECK(waiting.device.calls(CallKind::kRecord) > 0);
+  (void)waiting.device.synchronize_all();
+  waiting.allocator.process_events();
+  CHECK(waiting.device.live_events() == 0);
+}
