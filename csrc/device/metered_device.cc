@@ -37,38 +37,46 @@ Status MeteredDevice::take(Bytes size) noexcept {
 
 void MeteredDevice::give(Bytes size) noexcept { held_ -= size; }
 
+void MeteredDevice::tell_reserved(void* base, Bytes size, Holding holding) noexcept {
+  if (watcher_ != nullptr) watcher_->reserved(base, size, holding);
+}
+
+void MeteredDevice::tell_releasing(void* base, Bytes size, Holding holding) noexcept {
+  if (watcher_ != nullptr) watcher_->releasing(base, size, holding);
+}
+
 Status MeteredDevice::reserve(Bytes size, Bytes alignment, void** base) noexcept {
   if (properties().maps_pages) return device_.reserve(size, alignment, base);
   if (const Status status = take(size); !status.ok()) return status;
   const Status status = device_.reserve(size, alignment, base);
   if (!status.ok()) {
     give(size);
-  } else if (watcher_ != nullptr) {
-    watcher_->came(*base, size, true);
+  } else {
+    tell_reserved(*base, size, Holding::kReservation);
   }
   return status;
 }
 
 Status MeteredDevice::release(void* base, Bytes size) noexcept {
   if (!properties().maps_pages) {
-    if (watcher_ != nullptr) watcher_->goes(base, size, true);
+    tell_releasing(base, size, Holding::kReservation);
     const Status status = device_.release(base, size);
     if (status.ok()) {
       give(size);
-    } else if (watcher_ != nullptr) {
-      watcher_->came(base, size, true);
+    } else {
+      tell_reserved(base, size, Holding::kReservation);
     }
     return status;
   }
   const Bytes end = number(base) + size;
   for (Stretch held = next(number(base), end, true); held.first != held.last;
        held = next(held.last, end, true)) {
-    if (watcher_ != nullptr) watcher_->goes(address(held.first), held.last - held.first, false);
+    tell_releasing(address(held.first), held.last - held.first, Holding::kPages);
   }
   const Status status = device_.release(base, size);
   for (Stretch held = next(number(base), end, true); held.first != held.last;) {
     if (!status.ok()) {
-      if (watcher_ != nullptr) watcher_->came(address(held.first), held.last - held.first, false);
+      tell_reserved(address(held.first), held.last - held.first, Holding::kPages);
       held = next(held.last, end, true);
       continue;
     }
@@ -93,7 +101,7 @@ Status MeteredDevice::commit(void* base, Bytes size, Residency residency) noexce
   if (status.ok()) {
     for (Stretch hole = next(first, last, false); hole.first != hole.last;
          hole = next(hole.last, last, false)) {
-      if (watcher_ != nullptr) watcher_->came(address(hole.first), hole.last - hole.first, false);
+      tell_reserved(address(hole.first), hole.last - hole.first, Holding::kPages);
     }
     try {
       add(first, last);
@@ -102,7 +110,7 @@ Status MeteredDevice::commit(void* base, Bytes size, Residency residency) noexce
       status = {Status::Code::kFailed, "host memory"};
       for (Stretch hole = next(first, last, false); hole.first != hole.last;
            hole = next(hole.last, last, false)) {
-        if (watcher_ != nullptr) watcher_->goes(address(hole.first), hole.last - hole.first, false);
+        tell_releasing(address(hole.first), hole.last - hole.first, Holding::kPages);
         (void)device_.decommit(address(hole.first), hole.last - hole.first);
       }
     }
@@ -128,12 +136,12 @@ Status MeteredDevice::decommit(void* base, Bytes size) noexcept {
   }
   for (Stretch held = next(first, last, true); held.first != held.last;
        held = next(held.last, last, true)) {
-    if (watcher_ != nullptr) watcher_->goes(address(held.first), held.last - held.first, false);
+    tell_releasing(address(held.first), held.last - held.first, Holding::kPages);
   }
   const Status status = device_.decommit(base, size);
   for (Stretch held = next(first, last, true); held.first != held.last;) {
     if (!status.ok()) {
-      if (watcher_ != nullptr) watcher_->came(address(held.first), held.last - held.first, false);
+      tell_reserved(address(held.first), held.last - held.first, Holding::kPages);
       held = next(held.last, last, true);
       continue;
     }

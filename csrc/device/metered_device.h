@@ -18,15 +18,18 @@ namespace berth {
 // outlives it.
 class MeteredDevice final : public ForwardingDevice {
  public:
+  // What memory is held as: a reservation of its own, or pages in one that maps them.
+  enum class Holding { kReservation, kPages };
+
   // Hears of memory that comes and goes. Called inside the allocator's calls, so under its lock: it
   // must not call an allocator on this device.
   class Watcher {
    public:
     virtual ~Watcher() = default;
-    // `whole`: a reservation of its own, not pages in a range.
-    virtual void came(void* base, Bytes size, bool whole) noexcept = 0;
-    // Before the device takes it back, which may still fail: then came() follows.
-    virtual void goes(void* base, Bytes size, bool whole) noexcept = 0;
+    // It is held from now on.
+    virtual void reserved(void* base, Bytes size, Holding holding) noexcept = 0;
+    // Before the device takes it back, which may still fail: then reserved() follows.
+    virtual void releasing(void* base, Bytes size, Holding holding) noexcept = 0;
   };
 
   explicit MeteredDevice(Device& device, Watcher* watcher = nullptr);
@@ -54,6 +57,8 @@ class MeteredDevice final : public ForwardingDevice {
     Bytes first = 0, last = 0;
   };
   [[nodiscard]] Stretch next(Bytes first, Bytes last, bool committed) const noexcept;
+  void tell_reserved(void* base, Bytes size, Holding holding) noexcept;
+  void tell_releasing(void* base, Bytes size, Holding holding) noexcept;
   void add(Bytes first, Bytes last);
   void remove(Bytes first, Bytes last);
 

@@ -14,11 +14,11 @@ constexpr Bytes kPage = Bytes{64} << 10;
 
 // What came and did not go.
 struct Ledger final : MeteredDevice::Watcher {
-  void came(void* base, Bytes size, bool) noexcept override {
+  void reserved(void* base, Bytes size, MeteredDevice::Holding) noexcept override {
     bytes += size;
     last = base;
   }
-  void goes(void* base, Bytes size, bool) noexcept override {
+  void releasing(void* base, Bytes size, MeteredDevice::Holding) noexcept override {
     bytes -= size;
     last = base;
   }

@@ -81,7 +81,8 @@ LOCKS = (
          "installing.lock();", "made under `installing`"),
     Lock("csrc/torch/cuda/cuda_allocator.h", "mutex_", Fork.HELD, *MAKES_GPUS, "a child may use CUDA where its parent had not"),
     Lock("csrc/torch/cuda/gpu.h", "mutex_", Fork.HELD, *HOLDS_GPU, "a child reads statistics"),
-    Lock("csrc/torch/cuda/gpu.h", "pools_mutex_", Fork.HELD, *HOLDS_GPU, "a child lets go of graphs"),
+    Lock("csrc/torch/cuda/private_pools.h", "mutex_", Fork.HELD, *HOLDS_GPU, "a child lets go of graphs"),
+    Lock("csrc/torch/cuda/uncached_blocks.h", "mutex_", Fork.HELD, *HOLDS_GPU, "with those of the GPU"),
     Lock("csrc/torch/cuda/stream_lanes.h", "mutex_", Fork.HELD, "csrc/torch/cuda/stream_lanes.cc",
          "void StreamLanes::before_fork() noexcept {", "with those of the GPU"),
 )

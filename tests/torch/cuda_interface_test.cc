@@ -13,9 +13,14 @@
 #include <dlfcn.h>
 
 #include <chrono>
+#include <cstdint>
 #include <cstdlib>
+#include <functional>
+#include <future>
+#include <memory>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 // libtorch has one of its own.
@@ -203,6 +208,42 @@ TEST_CASE("A tracker that asks for memory while memory goes gets an error", "[be
   asks = false;
   CHECK(refused);
   CHECK(bytes(512).defined());
+}
+
+TEST_CASE("A free waits for no lock of another GPU", "[berth]") {
+  static std::function<void()> under_the_lock;  // of GPU 0
+  CudaAllocator::get()->attachAllocatorTraceTracker([](const Entry& entry) {
+    const bool goes = entry.action_ == Entry::SEGMENT_UNMAP || entry.action_ == Entry::SEGMENT_FREE;
+    if (goes && entry.device_ == 0)
+      if (const auto act = std::exchange(under_the_lock, nullptr)) act();
+  });
+  { const at::Tensor block = bytes(64 * kMiB, 0); }
+  at::Tensor other = bytes(kMiB, 1);
+  std::future<void> freed;
+  bool freed_in_time = false;
+  under_the_lock = [&] {
+    freed = std::async(std::launch::async, [&] { other.reset(); });
+    freed_in_time = freed.wait_for(std::chrono::seconds(20)) == std::future_status::ready;
+  };
+  allocator::emptyCache();
+  freed.get();
+  CHECK(freed_in_time);
+}
+
+TEST_CASE("Addresses are known by the GPU whose memory came there last", "[berth]") {
+  auto const table = std::make_unique<berth::torch::AddressTable>();
+  const auto at = [](std::uintptr_t address) { return reinterpret_cast<const void*>(address); };
+  constexpr std::uintptr_t kFar = std::uintptr_t{1} << 46;
+  table->note(at(kFar), 10 * kMiB, 3);
+  table->note(at(kFar + 6 * kMiB), 1, 0);
+  CHECK(table->find(at(kFar - 1)) == berth::torch::AddressTable::kNone);
+  CHECK(table->find(at(kFar)) == 3);
+  CHECK(table->find(at(kFar + 6 * kMiB)) == 0);
+  CHECK(table->find(at(kFar + 10 * kMiB - 1)) == 3);
+  CHECK(table->find(at(kFar + 10 * kMiB)) == berth::torch::AddressTable::kNone);
+  table->note(at(~std::uintptr_t{0} - kMiB), kMiB, 1);  // no address that a GPU has
+  CHECK(table->find(at(~std::uintptr_t{0} - kMiB)) == berth::torch::AddressTable::kNone);
+  CHECK(table->find(nullptr) == berth::torch::AddressTable::kNone);
 }
 
 TEST_CASE("A request that the memory fraction refuses is told apart from the driver's",

@@ -1,5 +1,6 @@
 #include "csrc/torch/cuda/cuda_allocator.h"
 
+#include "csrc/torch/cuda/pool_state.h"
 #include "csrc/torch/operator_recorder.h"
 
 #include <berth/error.h>
@@ -50,7 +51,7 @@ Gpu& CudaAllocator::gpu(c10::DeviceIndex device) {
   if (Gpu* const made = slot.load()) return *made;
   try {
     auto made = std::make_unique<Gpu>(
-        device, config_, [this](const Gpu::Exhaustion& what) { tell_observers(what); });
+        device, config_, addresses_, [this](const Gpu::Exhaustion& what) { tell_observers(what); });
     make_ready(*made);
     // Ranges and operators go into the trace of the first GPU that is used.
     if (config_.record == RecordDetail::kOperators && gpus().empty() &&
@@ -66,8 +67,8 @@ Gpu& CudaAllocator::gpu(c10::DeviceIndex device) {
 // What was set before the GPU was used.
 void CudaAllocator::make_ready(Gpu& gpu) {
   gpu.set_caching(caching_.load());
-  if (history_.enabled) gpu.set_history(history_);
-  for (const History::Tracker& tracker : trackers_) gpu.attach_tracker(tracker);
+  if (history_.enabled) gpu.reports().set_history(history_);
+  for (const History::Tracker& tracker : trackers_) gpu.reports().attach_tracker(tracker);
   const double fraction =
       c10::cuda::CUDACachingAllocator::CUDAAllocatorConfig::per_process_memory_fraction();
   if (fraction < 1.0) gpu.set_memory_fraction(fraction);
@@ -100,12 +101,24 @@ Gpu& CudaAllocator::current_gpu(c10::DeviceIndex* device) {
   return gpu(*device);
 }
 
-Gpu* CudaAllocator::owner_of(const void* address) const {
-  for (int index = 0; index < device_count_.load(); ++index) {
-    Gpu* const one = gpus_[static_cast<std::size_t>(index)].load(std::memory_order_acquire);
-    if (one != nullptr && one->contains(address)) return one;
-  }
+Gpu* CudaAllocator::made_gpu(int index) const noexcept {
+  return index < 0 ? nullptr
+                   : gpus_[static_cast<std::size_t>(index)].load(std::memory_order_acquire);
+}
+
+template <class Asked>
+Gpu* CudaAllocator::ask_for(const void* address, Asked asked) const {
+  const int likely = addresses_.find(address);
+  if (Gpu* const one = made_gpu(likely); one != nullptr && asked(*one)) [[likely]]
+    return one;
+  for (int index = 0; index < device_count_.load(); ++index)
+    if (Gpu* const one = made_gpu(index); one != nullptr && index != likely && asked(*one))
+      return one;
   return nullptr;
+}
+
+Gpu* CudaAllocator::owner_of(const void* address) const {
+  return ask_for(address, [&](Gpu& one) { return one.contains(address); });
 }
 
 void CudaAllocator::mark_step() noexcept {
@@ -185,11 +198,7 @@ void CudaAllocator::delete_block(void* block) noexcept {
 
 bool CudaAllocator::take_back(void* block) noexcept {
   if (forked()) return true;  // the parent's
-  for (int index = 0; index < device_count_.load(std::memory_order_relaxed); ++index) {
-    Gpu* const one = gpus_[static_cast<std::size_t>(index)].load(std::memory_order_acquire);
-    if (one != nullptr && one->free(block)) return true;
-  }
-  return false;
+  return ask_for(block, [&](Gpu& one) { return one.free(block); }) != nullptr;
 }
 
 void* CudaAllocator::raw_alloc(std::size_t size) {
@@ -214,8 +223,7 @@ void CudaAllocator::raw_delete(void* block) {
 void CudaAllocator::recordStream(const c10::DataPtr& block, c10::cuda::CUDAStream stream) {
   // Memory of other allocators (shared by another process, of a MemPool's own) is none of ours.
   if (!block.get() || block.get_deleter() != &delete_block) return;
-  for (Gpu* const one : gpus())
-    if (one->record_use(block.get(), stream)) return;
+  if (Gpu* const one = owner_of(block.get())) one->record_use(block.get(), stream);
 }
 
 void CudaAllocator::copy_data(void* to, const void* from, std::size_t size) const {
@@ -250,11 +258,11 @@ DeviceStats CudaAllocator::getDeviceStats(c10::DeviceIndex device) {
 }
 
 void CudaAllocator::resetAccumulatedStats(c10::DeviceIndex device) {
-  gpu(device).reset_accumulated();
+  gpu(device).reports().reset_accumulated();
   emptied_unused_[static_cast<std::size_t>(device)].store(0);
 }
 
-void CudaAllocator::resetPeakStats(c10::DeviceIndex device) { gpu(device).reset_peak(); }
+void CudaAllocator::resetPeakStats(c10::DeviceIndex device) { gpu(device).reports().reset_peak(); }
 
 std::pair<std::size_t, std::size_t> CudaAllocator::getMemoryInfo(c10::DeviceIndex device) {
   Gpu& one = gpu(device);
@@ -309,12 +317,12 @@ SnapshotInfo CudaAllocator::snapshot(c10::MempoolId_t pool, bool include_traces)
       continue;
     }
     if (include_traces) {
-      result.device_traces.push_back(one->history_entries());
+      result.device_traces.push_back(one->reports().history_entries());
       for (History::Entry& entry : result.device_traces.back())
         entry.time_.t_ = to_ns(entry.time_.approx_t_) / 1000;
     }
     one->add_segments(one_pool ? std::optional(pool) : std::nullopt, &result.segments);
-    one->note_snapshot();  // which the next one shows
+    one->reports().note_snapshot();  // which the next one shows
   }
   {
     const std::lock_guard lock(mutex_);
@@ -362,7 +370,7 @@ void CudaAllocator::recordHistory(bool enabled,
   const std::lock_guard lock(mutex_);
   history_ = settings;
   if (!enabled || clear) annotations_.clear();
-  for (Gpu* const one : gpus()) one->set_history(settings);
+  for (Gpu* const one : gpus()) one->reports().set_history(settings);
 }
 
 void CudaAllocator::recordAnnotation(
@@ -395,7 +403,7 @@ void CudaAllocator::attachOutOfMemoryObserver(
 void CudaAllocator::attachAllocatorTraceTracker(
     c10::CachingDeviceAllocator::AllocatorTraceTracker tracker) {
   const std::lock_guard lock(mutex_);
-  for (Gpu* const one : gpus()) one->attach_tracker(tracker);
+  for (Gpu* const one : gpus()) one->reports().attach_tracker(tracker);
   trackers_.push_back(std::move(tracker));
 }
 
@@ -406,7 +414,7 @@ void CudaAllocator::observe_refusals(RefusalObserver observer) {
 
 std::shared_ptr<c10::GatheredContext> CudaAllocator::context_of(const void* block) {
   Gpu* const one = owner_of(block);
-  return one == nullptr ? nullptr : one->context_of(block);
+  return one == nullptr ? nullptr : one->reports().context_of(block);
 }
 
 void CudaAllocator::annotate(const void* block, const std::string& text) {
@@ -423,7 +431,7 @@ void CudaAllocator::beginAllocateToPool(c10::DeviceIndex device, c10::MempoolId_
 }
 
 void CudaAllocator::endAllocateToPool(c10::DeviceIndex device, c10::MempoolId_t pool) {
-  gpu(device).end_pool(pool);
+  gpu(device).pools().end(pool);
 }
 
 void CudaAllocator::note_capture(c10::DeviceIndex device, bool ended) {
@@ -431,34 +439,38 @@ void CudaAllocator::note_capture(c10::DeviceIndex device, bool ended) {
 }
 
 void CudaAllocator::releasePool(c10::DeviceIndex device, c10::MempoolId_t pool) {
-  gpu(device).release_pool(pool);
+  gpu(device).pools().release(pool);
 }
 
 int CudaAllocator::getPoolUseCount(c10::DeviceIndex device, c10::MempoolId_t pool) {
-  return gpu(device).pool_uses(pool);
+  return gpu(device).pools().uses(pool);
 }
 
 void CudaAllocator::createOrIncrefPool(c10::DeviceIndex device, c10::MempoolId_t pool,
                                        std::shared_ptr<CUDAAllocator> source) {
-  gpu(device).create_or_use_pool(pool, std::move(source));
+  gpu(device).pools().create_or_use(pool, std::move(source));
 }
 
 void CudaAllocator::setUseOnOOM(c10::DeviceIndex device, c10::MempoolId_t pool, bool use_on_oom) {
-  gpu(device).set_use_on_oom(pool, use_on_oom);
+  gpu(device).pools().set_use_on_oom(pool, use_on_oom);
 }
 
 void CudaAllocator::setNoSplit(c10::DeviceIndex device, c10::MempoolId_t pool) {
-  gpu(device).set_no_split(pool);
+  gpu(device).pools().set_no_split(pool);
 }
 
 bool CudaAllocator::checkPoolLiveAllocations(c10::DeviceIndex device, c10::MempoolId_t pool,
                                              const std::unordered_set<void*>& expected) {
-  return gpu(device).pool_blocks_are(pool, expected);
+  const auto there = gpu(device).pools().find(pool);
+  TORCH_CHECK(there != nullptr, "Could not find pool of id");
+  return blocks_are(*there, expected);
 }
 
 std::shared_ptr<AllocatorState> CudaAllocator::getCheckpointState(c10::DeviceIndex device,
                                                                   c10::MempoolId_t pool) {
-  return gpu(device).pool_state(pool);
+  const auto there = gpu(device).pools().find(pool);
+  TORCH_CHECK(there != nullptr, "berth: no memory pool has this id");
+  return state_of(*there);
 }
 
 CheckpointDelta CudaAllocator::setCheckpointPoolState(c10::DeviceIndex device,

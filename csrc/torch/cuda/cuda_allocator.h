@@ -1,5 +1,6 @@
 #pragma once
 
+#include "csrc/torch/cuda/address_table.h"
 #include "csrc/torch/cuda/gpu.h"
 #include "csrc/torch/cuda/newer_libtorch.h"
 
@@ -133,9 +134,16 @@ class CudaAllocator final : public CudaInterface {
 
  private:
   static constexpr int kMaxGpus = 64;
+  static_assert(kMaxGpus <= AddressTable::kMaxGpus);
 
   // The GPU that is current, for a request. Throws c10::Error in a forked child.
   [[nodiscard]] Gpu& current_gpu(c10::DeviceIndex* device);
+  // Null where none is made.
+  [[nodiscard]] Gpu* made_gpu(int index) const noexcept;
+  // The GPU that says yes, or null. The one whose memory the address seems to lie in is asked
+  // first, and is the only one unless the address is nobody's.
+  template <class Asked>
+  [[nodiscard]] Gpu* ask_for(const void* address, Asked asked) const;
   // The GPU whose memory the address lies in, or null.
   [[nodiscard]] Gpu* owner_of(const void* address) const;
   void make_ready(Gpu& gpu);
@@ -146,6 +154,7 @@ class CudaAllocator final : public CudaInterface {
   static std::atomic<CudaAllocator*> instance_;
 
   const Config config_;
+  AddressTable addresses_;
   mutable std::mutex mutex_;  // of what follows
   std::atomic<int> device_count_{0};
   std::array<std::atomic<Gpu*>, kMaxGpus> gpus_{};

@@ -1,6 +1,7 @@
 #include "csrc/torch/cuda/gpu.h"
 
-#include "csrc/torch/cuda/newer_libtorch.h"
+#include "csrc/torch/cuda/pool_state.h"
+#include "csrc/torch/cuda/segments.h"
 #include "csrc/torch/installation.h"
 #include "csrc/torch/program.h"
 
@@ -9,24 +10,24 @@
 
 #include <c10/core/AllocatorConfig.h>
 #include <c10/core/impl/GPUTrace.h>
-#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAAllocatorConfig.h>
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <bit>
+#include <mutex>
 #include <utility>
 
 namespace berth::torch {
 namespace {
 
+using c10::cuda::CUDACachingAllocator::AllocatorState;
+using c10::cuda::CUDACachingAllocator::CheckpointDelta;
+using PoolPointer = PrivatePools::PoolPointer;
+
 // What PyTorch's users may count on.
 constexpr Bytes kAlignment = 512;
-
-using Action = History::Entry::Action;
-
-// The context of the request or free that the thread is about to make.
-thread_local History::Context pending_context;
 
 // PyTorch's setting roundup_power2_divisions: sizes in so many steps between powers of two.
 Bytes round_to_division(Bytes size) {
@@ -53,24 +54,20 @@ Config config_for(Config config, int index) {
 
 }  // namespace
 
-std::vector<std::string>& compile_contexts() noexcept {
-  thread_local std::vector<std::string> contexts;
-  return contexts;
-}
-
-std::string& user_metadata() noexcept {
-  thread_local std::string metadata;
-  return metadata;
-}
-
-Gpu::Gpu(int index, const Config& config, Observer on_out_of_memory)
+Gpu::Gpu(int index, const Config& config, AddressTable& addresses, Observer on_out_of_memory)
     : index_(index),
       config_(config_for(config, index)),
       on_out_of_memory_(std::move(on_out_of_memory)),
       cuda_(make_cuda_device({.index = index})),
       lanes_(*cuda_),
       meter_(lanes_),
-      main_({0, 0}, meter_, options(config_, true), *this) {}
+      reports_(index, mutex_, lanes_, addresses),
+      pools_([this](c10::MempoolId_t id, PrivatePool::Source source, bool whole) {
+        return std::make_shared<PrivatePool>(id, meter_, options(config_, false), reports_,
+                                             std::move(source), whole);
+      }),
+      main_({0, 0}, meter_, options(config_, true), reports_),
+      uncached_(index, kAlignment, addresses) {}
 
 Allocator::Options Gpu::options(const Config& config, bool main) {
   Allocator::Options options;
@@ -79,7 +76,7 @@ Allocator::Options Gpu::options(const Config& config, bool main) {
   options.alignment = kAlignment;
   options.device_index = index_;
   options.lock = &mutex_;
-  options.captures = &captures_;
+  options.captures = &pools_.captures();
   const DeviceProperties& properties = meter_.properties();
   options.growth_bytes = std::max(properties.page_bytes, Bytes{2} << 20);
   options.saves_pages = main;
@@ -99,8 +96,7 @@ void* Gpu::allocate(std::size_t size, const c10::cuda::CUDAStream& stream) {
   if (size == 0) return nullptr;
   const LaneKey lane = lanes_.lane_of(stream);
   // The handle costs a look-up: only who routes by it, or must hold the stream, needs it.
-  const bool needs_stream =
-      routes_.load(std::memory_order_relaxed) != 0 || StreamLanes::foreign(lane);
+  const bool needs_stream = pools_.routed() || StreamLanes::foreign(lane);
   return allocate_on(size, lane, needs_stream ? stream.stream() : nullptr);
 }
 
@@ -111,20 +107,23 @@ void* Gpu::allocate(std::size_t size, cudaStream_t stream) {
 void* Gpu::allocate_on(std::size_t asked, LaneKey lane, cudaStream_t stream) {
   TORCH_CHECK(!History::inside_tracker(),
               "berth: a tracker of allocations asked for memory on the GPU that it was told of");
-  if (!caching_.load(std::memory_order_relaxed)) [[unlikely]]
-    return allocate_uncached(asked);
+  if (!caching_.load(std::memory_order_relaxed)) [[unlikely]] {
+    std::string reason;
+    if (void* const block = uncached_.allocate(asked, &reason)) return block;
+    throw_out_of_memory(asked, "caching is off, and " + reason);
+  }
   const Bytes size = asked > kMaxBytes ? asked : round_to_division(asked);
   std::optional<CudaStreamScope> scope;
   if (StreamLanes::foreign(lane)) [[unlikely]]
     scope.emplace(*cuda_, stream);
   void* block = nullptr;
-  if (routes_.load(std::memory_order_relaxed) != 0) [[unlikely]] {
-    const PoolPointer pool = pool_for(stream);
+  if (pools_.routed()) [[unlikely]] {
+    const PoolPointer pool = pools_.routed_for(stream);
     block = allocate_in(pool == nullptr ? main_ : *pool, size, lane);
   } else {
     block = allocate_in(main_, size, lane);
   }
-  report(block, static_cast<std::int64_t>(asked));
+  reports_.tell_profiler(block, static_cast<std::int64_t>(asked));
   if (const c10::impl::PyInterpreter* const python = c10::impl::GPUTrace::get_trace()) [[unlikely]]
     (*python)->trace_gpu_memory_allocation(c10::kCUDA, reinterpret_cast<std::uintptr_t>(block));
   return block;
@@ -135,20 +134,19 @@ void* Gpu::allocate_at(void* address, std::size_t size, const c10::cuda::CUDAStr
   TORCH_CHECK(size <= kMaxBytes && reinterpret_cast<std::uintptr_t>(address) % kAlignment == 0,
               "berth: ", size, " bytes at ", address, ": no block can be there");
   const LaneKey lane = lanes_.lane_of(stream);
-  const PoolPointer routed = routes_.load() != 0 ? pool_for(stream.stream()) : nullptr;
+  const PoolPointer routed = pools_.routed() ? pools_.routed_for(stream.stream()) : nullptr;
   Allocator& allocator = (routed == nullptr ? main_ : *routed).allocator();
   // Whoever had these bytes before may still use them.
   const Status idle = lanes_.synchronize_all();
   TORCH_CHECK(idle.ok(), "berth: cannot wait for GPU ", index_,
               " to be done with memory that is asked for by its address: ", cuda_->describe(idle));
   allocator.process_events();
-  if (history_.active()) pending_context = history_.gather(History::When::STATE);
-  const bool served = allocator.allocate_at(address, size, lane);
-  pending_context.reset();
-  deliver();
-  TORCH_CHECK(served, "berth: ", size, " bytes at ", address, " are not free in the pool of GPU ",
-              index_);
-  report(address, static_cast<std::int64_t>(size));
+  {
+    const Reports::Call call(reports_, Reports::When::STATE);
+    TORCH_CHECK(allocator.allocate_at(address, size, lane), "berth: ", size, " bytes at ", address,
+                " are not free in the pool of GPU ", index_);
+  }
+  reports_.tell_profiler(address, static_cast<std::int64_t>(size));
   return address;
 }
 
@@ -156,38 +154,25 @@ void* Gpu::allocate_in(PrivatePool& pool, Bytes size, LaneKey lane) {
   // PyTorch's own words.
   TORCH_CHECK_WITH(OutOfMemoryError, size <= Bytes{1} << 60,
                    "CUDA out of memory. Tried to allocate more than 1EB memory.");
-  if (history_.active()) [[unlikely]]
-    pending_context = history_.gather(History::When::STATE);
-  void* block = nullptr;
-  if (size > kMaxBytes) {
-    throw_out_of_memory(size, "no device has that much");
-  } else {
-    try {
-      block = pool.allocator().allocate(size, lane, thread_tag());
-    } catch (const OutOfMemory& error) {
-      block = search_everywhere(pool, size, lane, error.what());
-    } catch (const Error& error) {
-      pending_context.reset();
-      TORCH_CHECK(false, "berth: ", error.what());
-    }
+  const Reports::Call call(reports_, Reports::When::STATE);
+  if (size > kMaxBytes) throw_out_of_memory(size, "no device has that much");
+  try {
+    return pool.allocator().allocate(size, lane, thread_tag());
+  } catch (const OutOfMemory& error) {
+    return search_everywhere(pool, size, lane, error.what());
+  } catch (const Error& error) {
+    TORCH_CHECK(false, "berth: ", error.what());
   }
-  pending_context.reset();
-  deliver();
-  return block;
 }
 
 // The pool and the driver have nothing left: what others keep free comes next.
 void* Gpu::search_everywhere(PrivatePool& pool, Bytes size, LaneKey lane,
                              const std::string& reason) {
-  {
-    const std::lock_guard lock(mutex_);
-    statistics_.retried();
-    statistics_.synchronized();
-  }
-  deliver();
-  const auto again = [&]() -> void* {
+  reports_.retried();
+  reports_.deliver();
+  const auto ask = [&](PrivatePool& asked) -> void* {
     try {
-      return pool.allocator().allocate(size, lane, thread_tag());
+      return asked.allocator().allocate(size, lane, thread_tag());
     } catch (const OutOfMemory&) {
       return nullptr;
     }
@@ -196,43 +181,33 @@ void* Gpu::search_everywhere(PrivatePool& pool, Bytes size, LaneKey lane,
   for (const auto& name : c10::FreeCudaMemoryCallbacksRegistry()->Keys())
     freed |= c10::FreeCudaMemoryCallbacksRegistry()->Create(name)->Execute();
   if (freed)
-    if (void* const block = again()) return block;
-  freed = release_unused_pools();
+    if (void* const block = ask(pool)) return block;
+  freed = pools_.release_unused();
   if (&pool != &main_) {
     freed |= main_.allocator().trim() != 0;
     freed |= main_.allocator().retire_arena() != 0;
   }
   if (freed)
-    if (void* const block = again()) return block;
-  for (const PoolPointer& other : all_pools()) {
-    if (!other->use_on_oom || other.get() == &pool) continue;
-    try {
-      return other->allocator().allocate(size, lane, thread_tag());
-    } catch (const OutOfMemory&) {
-    }
-  }
+    if (void* const block = ask(pool)) return block;
+  for (const PoolPointer& other : pools_.all())
+    if (other->use_on_oom && other.get() != &pool)
+      if (void* const block = ask(*other)) return block;
   throw_out_of_memory(size, reason);
 }
 
 void Gpu::throw_out_of_memory(Bytes size, const std::string& reason) {
   const Bytes free = free_bytes();
-  Bytes allocated = 0, reserved = 0;
-  bool refused = false;
-  {
+  const bool refused = size > kMaxBytes || [&] {
     const std::lock_guard lock(mutex_);
     const Bytes limit = meter_.limit(), page = meter_.properties().page_bytes;
-    refused = size > kMaxBytes ||
-              (limit != 0 && align_up(size, page) > limit - std::min(limit, meter_.held()));
-    statistics_.exhausted(refused);
-    allocated = statistics_.allocated();
-    reserved = statistics_.reserved();
-    if (history_.active())
-      history_.add(entry(Action::OOM, free, size, 0, {0, 0}, std::move(pending_context)));
-  }
-  deliver();
+    return limit != 0 && align_up(size, page) > limit - std::min(limit, meter_.held());
+  }();
+  const Reports::Totals totals = reports_.exhausted(size, free, refused);
+  reports_.deliver();
   const c10::Device device(c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(index_));
-  c10::reportOutOfMemoryToProfiler(static_cast<std::int64_t>(size), allocated, reserved, device);
-  on_out_of_memory_({index_, size, reserved, total(), free, refused});
+  c10::reportOutOfMemoryToProfiler(static_cast<std::int64_t>(size), totals.allocated,
+                                   totals.reserved, device);
+  on_out_of_memory_({index_, size, totals.reserved, total(), free, refused});
   using c10::CachingAllocator::format_size;
   const double fraction = memory_fraction();
   const std::string allowed =
@@ -243,52 +218,16 @@ void Gpu::throw_out_of_memory(Bytes size, const std::string& reason) {
   TORCH_CHECK_WITH(OutOfMemoryError, false, "CUDA out of memory. Tried to allocate ",
                    format_size(size), ". GPU ", index_, " has a total capacity of ",
                    format_size(total()), " of which ", format_size(free), " is free. ", allowed,
-                   "Of the memory that berth has, ", format_size(allocated), " is allocated and ",
-                   format_size(reserved - std::min(reserved, allocated)),
+                   "Of the memory that berth has, ", format_size(totals.allocated),
+                   " is allocated and ",
+                   format_size(totals.reserved - std::min(totals.reserved, totals.allocated)),
                    " is reserved and free. berth: ", reason);
-}
-
-void Gpu::report(void* block, std::int64_t size) noexcept {
-  if (!c10::memoryProfilingEnabled()) [[likely]]
-    return;
-  Bytes allocated = 0, reserved = 0;
-  {
-    const std::lock_guard lock(mutex_);
-    allocated = statistics_.allocated();
-    reserved = statistics_.reserved();
-  }
-  try {
-    c10::reportMemoryUsageToProfiler(
-        block, size, allocated, reserved,
-        c10::Device(c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(index_)));
-  } catch (...) {  // the profiler's loss
-  }
-}
-
-// Trackers hear of what happened, with no lock held.
-void Gpu::deliver() noexcept {
-  if (!history_.undelivered()) [[likely]]
-    return;
-  History::Trackers trackers;
-  std::vector<History::Entry> entries;
-  {
-    const std::lock_guard lock(mutex_);
-    entries = history_.take_undelivered(&trackers);
-  }
-  if (trackers == nullptr) return;
-  for (const History::Entry& one : entries) {
-    for (const History::Tracker& tracker : *trackers) {
-      try {
-        tracker(one);
-      } catch (...) {  // a tracker's own failure
-      }
-    }
-  }
 }
 
 // --- Frees and uses -----------------------------------------------------------------------------
 
 bool Gpu::free(void* block) noexcept {
+  using Outcome = Allocator::FreeOutcome;
   // Before the address can be handed out again.
   if (const c10::impl::PyInterpreter* const python = c10::impl::GPUTrace::get_trace()) [[unlikely]]
     if (contains(block))
@@ -297,26 +236,18 @@ bool Gpu::free(void* block) noexcept {
   if (c10::memoryProfilingEnabled()) [[unlikely]] {
     if (const auto info = find(block)) size = static_cast<std::int64_t>(info->requested);
   }
-  if (history_.active()) [[unlikely]] {
-    try {
-      pending_context = history_.gather(History::When::ALL);
-    } catch (...) {
-    }
+  Outcome outcome = Outcome::kForeign;
+  {
+    const Reports::Call call(reports_, Reports::When::ALL);
+    outcome = main_.allocator().free(block);
+    if (outcome == Outcome::kForeign) [[unlikely]]
+      if (const PoolPointer pool = pools_.with(block)) outcome = pool->allocator().free(block);
   }
-  Allocator::FreeOutcome outcome = main_.allocator().free(block);
-  if (outcome == Allocator::FreeOutcome::kForeign && has_private_pools_.load()) {
-    for (const PoolPointer& pool : all_pools()) {
-      outcome = pool->allocator().free(block);
-      if (outcome != Allocator::FreeOutcome::kForeign) break;
-    }
-  }
-  pending_context.reset();
-  deliver();
-  if (outcome == Allocator::FreeOutcome::kForeign) return free_uncached(block);
-  if (outcome == Allocator::FreeOutcome::kUnknown) {
+  if (outcome == Outcome::kForeign) return uncached_.free(block);
+  if (outcome == Outcome::kUnknown) {
     warn_of_misuse(block);
   } else {
-    report(block, -size);
+    reports_.tell_profiler(block, -size);
   }
   return true;
 }
@@ -333,160 +264,33 @@ void Gpu::warn_of_misuse(const void* block) noexcept {
   }
 }
 
-bool Gpu::record_use(const void* block, const c10::cuda::CUDAStream& stream) {
-  const bool planned = main_.allocator().contains(block);
-  const PoolPointer pool = planned ? nullptr : pool_with(block);
-  if (!planned && pool == nullptr) return false;
+void Gpu::record_use(const void* block, const c10::cuda::CUDAStream& stream) {
+  const PoolPointer pool = main_.allocator().contains(block) ? nullptr : pools_.with(block);
   try {
     const LaneKey lane = lanes_.lane_of_user(stream);
     std::optional<CudaStreamScope> scope;
     if (StreamLanes::foreign(lane)) scope.emplace(*cuda_, stream.stream());
-    (planned ? main_ : *pool).allocator().record_use(block, lane);
+    (pool == nullptr ? main_ : *pool).allocator().record_use(block, lane);
   } catch (const Error& error) {
     TORCH_CHECK(false, "berth: ", error.what());
   }
-  return true;
 }
 
 bool Gpu::contains(const void* address) const {
-  if (main_.allocator().contains(address)) return true;
-  if (!has_private_pools_.load()) return false;
-  const auto pools = all_pools();
-  return std::any_of(pools.begin(), pools.end(),
-                     [&](const PoolPointer& pool) { return pool->allocator().contains(address); });
+  return main_.allocator().contains(address) || pools_.with(address) != nullptr;
+}
+
+std::optional<Allocator::BlockInfo> Gpu::find(const void* block) {
+  const PoolPointer pool = pools_.with(block);
+  return (pool == nullptr ? main_ : *pool).allocator().find(block);
 }
 
 void Gpu::mark_step(const c10::cuda::CUDAStream& stream) noexcept {
   main_.allocator().mark_step(lanes_.lane_of(stream));
-  deliver();
+  reports_.deliver();
 }
 
-// --- Without caching ----------------------------------------------------------------------------
-
-void* Gpu::allocate_uncached(Bytes size) {
-  Status status;
-  {
-    const std::lock_guard lock(pools_mutex_);
-    if (uncached_device_ == nullptr)
-      uncached_device_ = make_cuda_device({.index = index_, .memory = CudaOptions::Memory::kPlain});
-    const Bytes rounded = align_up(size, uncached_device_->properties().page_bytes);
-    void* block = nullptr;
-    status = uncached_device_->reserve(rounded, kAlignment, &block);
-    if (status.ok()) {
-      uncached_.emplace(block, rounded);
-      uncached_count_.fetch_add(1);
-      return block;
-    }
-  }
-  throw_out_of_memory(size, "caching is off, and " + uncached_device_->describe(status));
-}
-
-bool Gpu::free_uncached(void* block) noexcept {
-  if (uncached_count_.load() == 0) return false;
-  const std::lock_guard lock(pools_mutex_);
-  const auto it = uncached_.find(block);
-  if (it == uncached_.end()) return false;
-  (void)uncached_device_->release(block, it->second);
-  uncached_.erase(it);
-  uncached_count_.fetch_sub(1);
-  return true;
-}
-
-// --- What the pools tell, under the lock --------------------------------------------------------
-
-History::Entry Gpu::entry(Action action, std::size_t address, std::size_t size, LaneKey lane,
-                          c10::MempoolId_t pool, History::Context context) const {
-  const std::vector<std::string>& regions = compile_contexts();
-  return {action,
-          static_cast<c10::DeviceIndex>(index_),
-          address,
-          size,
-          lanes_.stream_of(lane),
-          pool,
-          c10::getApproximateTime(),
-          history_.for_entries() ? std::move(context) : nullptr,
-          regions.empty() ? "N/A" : regions.back(),
-          user_metadata()};
-}
-
-void Gpu::served(c10::MempoolId_t pool, const BlockListener::Block& block) noexcept {
-  statistics_.served(block);
-  if (!history_.active()) [[likely]]
-    return;
-  history_.keep_context(block.pointer, pending_context);
-  history_.add(entry(Action::ALLOC, reinterpret_cast<std::size_t>(block.pointer), block.requested,
-                     block.lane, pool, pending_context));
-}
-
-void Gpu::freed(c10::MempoolId_t pool, const BlockListener::Block& block, bool waiting) noexcept {
-  statistics_.freed(block, waiting);
-  if (!history_.active()) [[likely]]
-    return;
-  const auto address = reinterpret_cast<std::size_t>(block.pointer);
-  // Of the free where that is gathered, else of the request.
-  const History::Context context =
-      pending_context != nullptr ? pending_context : history_.context_of(block.pointer);
-  history_.add(entry(Action::FREE_REQUESTED, address, block.requested, block.lane, pool, context));
-  if (waiting) return;
-  history_.add(entry(Action::FREE_COMPLETED, address, block.requested, block.lane, pool, context));
-  (void)history_.forget_context(block.pointer);
-}
-
-void Gpu::completed(c10::MempoolId_t pool, const BlockListener::Block& block) noexcept {
-  statistics_.completed(block);
-  if (!history_.active()) [[likely]]
-    return;
-  history_.add(entry(Action::FREE_COMPLETED, reinterpret_cast<std::size_t>(block.pointer),
-                     block.requested, block.lane, pool, history_.forget_context(block.pointer)));
-}
-
-void Gpu::came(c10::MempoolId_t pool, void* base, Bytes size, bool whole) noexcept {
-  statistics_.came(pool, size);
-  if (history_.active())
-    history_.add(entry(whole ? Action::SEGMENT_ALLOC : Action::SEGMENT_MAP,
-                       reinterpret_cast<std::size_t>(base), size, 0, pool, pending_context));
-}
-
-void Gpu::goes(c10::MempoolId_t pool, void* base, Bytes size, bool whole) noexcept {
-  statistics_.goes(pool, size);
-  if (history_.active())
-    history_.add_and_tell(entry(whole ? Action::SEGMENT_FREE : Action::SEGMENT_UNMAP,
-                                reinterpret_cast<std::size_t>(base), size, 0, pool,
-                                pending_context));
-}
-
-// --- Fork ---------------------------------------------------------------------------------------
-
-void Gpu::before_fork() noexcept {
-  pools_mutex_.lock();
-  mutex_.lock();
-  lanes_.before_fork();
-}
-
-void Gpu::after_fork() noexcept {
-  lanes_.after_fork();
-  mutex_.unlock();
-  pools_mutex_.unlock();
-}
-
-// --- Statistics and limits ----------------------------------------------------------------------
-
-c10::CachingDeviceAllocator::DeviceStats Gpu::statistics() {
-  std::uint64_t holes = main_.allocator().holes();
-  for (const PoolPointer& pool : all_pools()) holes += pool->allocator().holes();
-  const std::lock_guard lock(mutex_);
-  return statistics_.get(holes);
-}
-
-void Gpu::reset_accumulated() {
-  const std::lock_guard lock(mutex_);
-  statistics_.reset_accumulated();
-}
-
-void Gpu::reset_peak() {
-  const std::lock_guard lock(mutex_);
-  statistics_.reset_peak();
-}
+// --- Limits -------------------------------------------------------------------------------------
 
 void Gpu::set_memory_fraction(double fraction) {
   fraction_.store(fraction, std::memory_order_relaxed);
@@ -503,28 +307,78 @@ Bytes Gpu::free_bytes() noexcept {
 
 Bytes Gpu::largest_block() {
   Bytes largest = 0;
-  const auto look = [&](const PoolStretch& stretch, bool) {
+  main_.allocator().for_each_stretch([&](const PoolStretch& stretch, bool) {
     for (const PoolStretch::Piece& piece : stretch.pieces)
       if (piece.kind == PoolStretch::Piece::Kind::kHole) largest = std::max(largest, piece.size);
-  };
-  main_.allocator().for_each_stretch(look);
+  });
   return largest;
 }
 
 void Gpu::empty_cache(c10::MempoolId_t id) {
-  if (history_.active()) [[unlikely]]
-    pending_context = history_.gather(History::When::ALL);
+  const Reports::Call call(reports_, Reports::When::ALL);
   if (id == c10::MempoolId_t{0, 0}) {
     (void)main_.allocator().trim();
-    for (const PoolPointer& pool : all_pools()) pool->allocator().process_events();
-    const std::lock_guard lock(mutex_);
-    statistics_.synchronized();
+    for (const PoolPointer& pool : pools_.all()) pool->allocator().process_events();
+    reports_.synchronized();
   }
   // What is free in a pool that is in use stays: replays of captured graphs use it.
-  (void)release_unused_pools();
-  pending_context.reset();
-  deliver();
+  (void)pools_.release_unused();
 }
+
+// --- Private pools ------------------------------------------------------------------------------
+
+void Gpu::begin_pool(c10::MempoolId_t id, PrivatePools::Filter filter) {
+  static std::atomic<bool> warned{false};
+  using Settings = c10::cuda::CUDACachingAllocator::CUDAAllocatorConfig;
+  if (Settings::graph_capture_record_stream_reuse() && !warned.exchange(true))
+    warn("settings-ignored",
+         "PYTORCH_ALLOC_CONF asks for graph_capture_record_stream_reuse, which berth's CUDA "
+         "allocator does not have: what other streams used comes back after the capture");
+  // If a capture begins now it is this stream's, which then must be known (StreamLanes).
+  (void)lanes_.lane_of(c10::cuda::getCurrentCUDAStream(static_cast<c10::DeviceIndex>(index_)));
+  pools_.begin(id, std::move(filter));
+}
+
+void Gpu::note_capture(bool ended) {
+  pools_.note_capture(ended);
+  if (ended) main_.allocator().process_events();
+}
+
+CheckpointDelta Gpu::restore_pool(const AllocatorState& state, c10::DeleterFnPtr deleter) {
+  const PoolPointer pool = pools_.find(pool_of(state));
+  TORCH_CHECK(pool != nullptr, "berth: the memory pool of this state is gone");
+  CheckpointDelta delta =
+      restore(*pool, state,
+              c10::Device(c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(index_)), deleter);
+  reports_.deliver();
+  return delta;
+}
+
+// --- What is told -------------------------------------------------------------------------------
+
+c10::CachingDeviceAllocator::DeviceStats Gpu::statistics() {
+  std::uint64_t holes = main_.allocator().holes();
+  for (const PoolPointer& pool : pools_.all()) holes += pool->allocator().holes();
+  return reports_.statistics(holes);
+}
+
+void Gpu::add_segments(std::optional<c10::MempoolId_t> wanted,
+                       std::vector<c10::CachingDeviceAllocator::SegmentInfo>* segments) {
+  const auto add = [&](const PrivatePool& pool) {
+    if (!wanted || *wanted == pool.id)
+      berth::torch::add_segments(pool, index_, lanes_, reports_, segments);
+  };
+  add(main_);
+  for (const PoolPointer& pool : pools_.all()) add(*pool);
+}
+
+void Gpu::annotate(const void* block, const std::string& text) {
+  const auto info = find(block);
+  TORCH_CHECK(info, "berth: ", block, " is no live block of GPU ", index_);
+  reports_.annotate(block, info->requested, info->lane, text);
+}
+
+// --- Other processes ----------------------------------------------------------------------------
 
 void* Gpu::base_of(const void* address, std::size_t* size) {
   void* base = nullptr;
@@ -536,7 +390,7 @@ void* Gpu::base_of(const void* address, std::size_t* size) {
   };
   main_.allocator().for_each_stretch(look);
   if (base == nullptr)
-    for (const PoolPointer& pool : all_pools()) pool->allocator().for_each_stretch(look);
+    if (const PoolPointer pool = pools_.with(address)) pool->allocator().for_each_stretch(look);
   return base;
 }
 
@@ -548,6 +402,20 @@ CudaSharedMemory Gpu::share(const void* block) {
   TORCH_CHECK(status.ok(), "berth: cannot share a block of GPU ", index_,
               " with another process: ", cuda_->describe(status));
   return shared;
+}
+
+void Gpu::before_fork() noexcept {
+  uncached_.before_fork();
+  pools_.before_fork();
+  mutex_.lock();
+  lanes_.before_fork();
+}
+
+void Gpu::after_fork() noexcept {
+  lanes_.after_fork();
+  mutex_.unlock();
+  pools_.after_fork();
+  uncached_.after_fork();
 }
 
 }  // namespace berth::torch

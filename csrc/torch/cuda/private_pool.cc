@@ -1,5 +1,7 @@
 #include "csrc/torch/cuda/private_pool.h"
 
+#include "csrc/device/forwarding_device.h"
+
 #include <algorithm>
 #include <utility>
 
@@ -80,17 +82,23 @@ std::unique_ptr<Device> segments_of(MeteredDevice& device, const PrivatePool::So
   return whole ? std::make_unique<SegmentDevice>(device) : nullptr;
 }
 
+Allocator::Options with_listener(Allocator::Options options, PoolListener& listener, bool whole) {
+  options.listener = &listener;
+  options.splits = !whole;
+  return options;
+}
+
 }  // namespace
 
 PrivatePool::PrivatePool(c10::MempoolId_t pool_id, MeteredDevice& device,
-                         Allocator::Options options, PoolEvents& events, Source the_source,
+                         Allocator::Options options, Reports& reports, Source the_source,
                          bool whole)
     : id(pool_id),
       source(std::move(the_source)),
       whole_segments(whole),
-      events_(events),
+      listener_(reports, pool_id),
       segments_(segments_of(device, source, whole)),
-      meter_(segments_ == nullptr ? device : *segments_, this),
-      allocator_(meter_, with_listener(std::move(options))) {}
+      meter_(segments_ == nullptr ? device : *segments_, &listener_),
+      allocator_(meter_, with_listener(std::move(options), listener_, whole)) {}
 
 }  // namespace berth::torch

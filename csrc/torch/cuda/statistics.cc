@@ -82,7 +82,7 @@ void Statistics::completed(const BlockListener::Block& block) noexcept {
   increase(stats_.inactive_split_bytes, kLarge, block.size);
 }
 
-void Statistics::came(c10::MempoolId_t pool, Bytes size) noexcept {
+void Statistics::reserved(c10::MempoolId_t pool, Bytes size) noexcept {
   ++stats_.num_device_alloc;
   increase(stats_.segment, kLarge, 1);
   increase(stats_.reserved_bytes, kLarge, size);
@@ -90,7 +90,7 @@ void Statistics::came(c10::MempoolId_t pool, Bytes size) noexcept {
   increase(stats_.inactive_split_bytes, kLarge, size);
 }
 
-void Statistics::goes(c10::MempoolId_t pool, Bytes size) noexcept {
+void Statistics::releasing(c10::MempoolId_t pool, Bytes size) noexcept {
   ++stats_.num_device_free;
   decrease(stats_.segment, kLarge, 1);
   decrease(stats_.reserved_bytes, kLarge, size);

@@ -17,8 +17,8 @@ class Statistics {
   void freed(const BlockListener::Block& block, bool waiting) noexcept;
   void completed(const BlockListener::Block& block) noexcept;
   // `pool`: of a private one, else {0, 0}.
-  void came(c10::MempoolId_t pool, Bytes size) noexcept;
-  void goes(c10::MempoolId_t pool, Bytes size) noexcept;
+  void reserved(c10::MempoolId_t pool, Bytes size) noexcept;
+  void releasing(c10::MempoolId_t pool, Bytes size) noexcept;
   void retried() noexcept { ++stats_.num_alloc_retries; }
   // `refused`: the driver was not asked.
   void exhausted(bool refused) noexcept;

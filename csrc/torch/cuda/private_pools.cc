@@ -1,0 +1,149 @@
+#include "csrc/torch/cuda/private_pools.h"
+
+#include "csrc/torch/cuda/newer_libtorch.h"
+
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace berth::torch {
+
+// --- The table ----------------------------------------------------------------------------------
+
+PrivatePools::PoolPointer PrivatePools::find(Id id) const {
+  const std::lock_guard lock(mutex_);
+  const auto it = pools_.find(id);
+  return it == pools_.end() ? nullptr : it->second;
+}
+
+std::vector<PrivatePools::PoolPointer> PrivatePools::all() const {
+  std::vector<PoolPointer> pools;
+  if (!has_any_.load()) return pools;
+  const std::lock_guard lock(mutex_);
+  for (const auto& [id, pool] : pools_) pools.push_back(pool);
+  return pools;
+}
+
+PrivatePools::PoolPointer PrivatePools::with(const void* address) const {
+  if (!has_any_.load()) return nullptr;
+  const std::lock_guard lock(mutex_);
+  for (const auto& [id, pool] : pools_)
+    if (pool->allocator().contains(address)) return pool;
+  return nullptr;
+}
+
+void PrivatePools::create_or_use(Id id, PrivatePool::Source source) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto it = pools_.find(id); it != pools_.end()) {
+      TORCH_CHECK(source == nullptr || it->second->uses == 0,
+                  "berth: a memory pool that exists cannot be given another allocator");
+      ++it->second->uses;
+      return;
+    }
+  }
+  // Its constructor reserves addresses, under the GPU's lock.
+  PoolPointer pool = make_(id, std::move(source), false);
+  const std::lock_guard lock(mutex_);
+  const auto [it, added] = pools_.emplace(id, std::move(pool));
+  if (!added) ++it->second->uses;  // another thread was first
+  has_any_.store(true);
+}
+
+void PrivatePools::release(Id id) {
+  const std::lock_guard lock(mutex_);
+  const auto it = pools_.find(id);
+  TORCH_CHECK(it != pools_.end() && it->second->uses > 0, "releasePool: the pool is not in use");
+  --it->second->uses;
+}
+
+int PrivatePools::uses(Id id) const {
+  const PoolPointer pool = find(id);
+  return pool == nullptr ? 0 : pool->uses.load();
+}
+
+void PrivatePools::set_use_on_oom(Id id, bool on) {
+  if (const PoolPointer pool = find(id)) pool->use_on_oom = on;
+}
+
+void PrivatePools::set_no_split(Id id) {
+  const PoolPointer now = find(id);
+  TORCH_CHECK(now != nullptr, "berth: there is no such memory pool to be left unsplit");
+  if (now->whole_segments) return;
+  TORCH_CHECK(now->allocator().stats().pool_reserved_peak == 0,
+              "berth: a memory pool that has had memory cannot be left unsplit from now on");
+  PoolPointer pool = make_(id, now->source, true);
+  pool->uses = now->uses.load();
+  pool->use_on_oom = now->use_on_oom.load();
+  const std::lock_guard lock(mutex_);
+  pools_[id] = std::move(pool);
+}
+
+bool PrivatePools::release_unused() {
+  bool freed = false;
+  for (const PoolPointer& pool : all()) {
+    if (pool->uses > 0) continue;
+    freed |= pool->allocator().trim() != 0;
+    const Stats stats = pool->allocator().stats();
+    if (stats.live != 0 || stats.pool_reserved != 0) continue;
+    const std::lock_guard lock(mutex_);
+    if (pool->uses == 0) pools_.erase(pool->id);
+  }
+  return freed;
+}
+
+// --- Who is routed to ---------------------------------------------------------------------------
+
+// Filters ask the driver or look at the thread, so they are called without our lock.
+PrivatePools::PoolPointer PrivatePools::routed_for(cudaStream_t stream) const {
+  std::vector<Route> used;
+  {
+    const std::lock_guard lock(mutex_);
+    used = used_;
+  }
+  for (auto it = used.rbegin(); it != used.rend(); ++it)
+    if (it->filter(stream)) return find(it->pool);
+  return nullptr;
+}
+
+void PrivatePools::begin(Id id, Filter filter) {
+  create_or_use(id);
+  const std::lock_guard lock(mutex_);
+  const bool in_use =
+      std::any_of(used_.begin(), used_.end(), [&](const Route& one) { return one.pool == id; });
+  TORCH_CHECK(!in_use, "beginAllocateToPool: already recording to this memory pool");
+  used_.push_back({id, std::move(filter)});
+  note_routes();
+}
+
+void PrivatePools::end(Id id) {
+  PoolPointer pool;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto it =
+        std::find_if(used_.begin(), used_.end(), [&](const Route& one) { return one.pool == id; });
+    TORCH_CHECK(it != used_.end(), "endAllocatePool: not currently recording to this memory pool");
+    used_.erase(it);
+    note_routes();
+    if (const auto found = pools_.find(id); found != pools_.end()) pool = found->second;
+  }
+  // The capture is over: what was freed in it on several streams can be followed now.
+  if (pool != nullptr) pool->allocator().process_events();
+}
+
+void PrivatePools::note_routes() {
+  routes_.store(static_cast<int>(used_.size()));
+  if constexpr (!kMarksCaptures) captures_.store(static_cast<int>(used_.size()));
+}
+
+void PrivatePools::note_capture(bool ended) {
+  {
+    const std::lock_guard lock(mutex_);
+    captures_.store(std::max(captures_.load() + (ended ? -1 : 1), 0));
+  }
+  if (!ended) return;
+  for (const PoolPointer& pool : all()) pool->allocator().process_events();
+}
+
+}  // namespace berth::torch

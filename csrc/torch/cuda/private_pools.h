@@ -1,0 +1,87 @@
+#pragma once
+
+#include "csrc/torch/cuda/private_pool.h"
+
+#include <c10/cuda/CUDACachingAllocator.h>
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+namespace berth::torch {
+
+// The private pools of one GPU: memory of CUDA graphs and of torch.cuda.MemPool.
+//
+// A pool is routed to from begin() to end(): requests of the streams that its filter takes are its
+// own then, those of a captured stream for example. So a graph finds nobody else's blocks in the
+// memory that it comes back to at each replay, and nobody else gets it: what is free in a pool
+// stays there while the pool is used. Thread-safe. Filters are called with no lock held.
+class PrivatePools {
+ public:
+  using Id = c10::MempoolId_t;
+  using Filter = std::function<bool(cudaStream_t)>;
+  using PoolPointer = std::shared_ptr<PrivatePool>;
+  // Makes the pool with this id; `source` and `whole`: see PrivatePool.
+  using Make = std::function<PoolPointer(Id id, PrivatePool::Source source, bool whole)>;
+
+  explicit PrivatePools(Make make) : make_(std::move(make)) {}
+
+  void create_or_use(Id id, PrivatePool::Source source = nullptr);
+  // Gives up one use. Throws where it has none.
+  void release(Id id);
+  [[nodiscard]] int uses(Id id) const;
+  void set_use_on_oom(Id id, bool on);
+  // One block a segment from now on, for a pool that has had no memory yet.
+  void set_no_split(Id id);
+
+  // Counts a use.
+  void begin(Id id, Filter filter);
+  void end(Id id);
+  // Whether any pool is routed to: else no request needs to look.
+  [[nodiscard]] bool routed() const noexcept {
+    return routes_.load(std::memory_order_relaxed) != 0;
+  }
+  // The newest that is routed to and whose filter takes the stream, or null.
+  [[nodiscard]] PoolPointer routed_for(cudaStream_t stream) const;
+
+  // A capture that libtorch tells of begins or ends.
+  void note_capture(bool ended);
+  // How many graphs are being captured; where libtorch does not tell, how many pools are routed to.
+  [[nodiscard]] const std::atomic<int>& captures() const noexcept { return captures_; }
+
+  // Null where there is none.
+  [[nodiscard]] PoolPointer find(Id id) const;
+  // The one whose memory the address lies in.
+  [[nodiscard]] PoolPointer with(const void* address) const;
+  [[nodiscard]] std::vector<PoolPointer> all() const;
+
+  // What nobody uses any more gives its memory back, and goes where nothing lives in it. Whether
+  // any memory went back.
+  bool release_unused();
+
+  // Around fork(): the lock is held over it.
+  void before_fork() noexcept { mutex_.lock(); }
+  void after_fork() noexcept { mutex_.unlock(); }
+
+ private:
+  struct Route {
+    Id pool;
+    Filter filter;
+  };
+
+  void note_routes();
+
+  const Make make_;
+  std::atomic<int> routes_{0};    // captures of graphs and uses of MemPools: what `used_` holds
+  std::atomic<int> captures_{0};  // the same, but captures alone where libtorch tells them apart
+  std::atomic<bool> has_any_{false};  // `pools_` ever held one
+  mutable std::mutex mutex_;          // covers what follows
+  std::unordered_map<Id, PoolPointer, c10::MempoolIdHash> pools_;
+  std::vector<Route> used_;  // newest last
+};
+
+}  // namespace berth::torch

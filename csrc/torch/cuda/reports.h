@@ -1,0 +1,136 @@
+#pragma once
+
+#include "csrc/core/spin_mutex.h"
+#include "csrc/device/metered_device.h"
+#include "csrc/runtime/allocator.h"
+#include "csrc/torch/cuda/address_table.h"
+#include "csrc/torch/cuda/history.h"
+#include "csrc/torch/cuda/statistics.h"
+#include "csrc/torch/cuda/stream_lanes.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace berth::torch {
+
+// What one GPU tells of its memory: the counters of torch.cuda.memory_stats(), the history, and
+// those who hear of it (trackers, profilers).
+//
+// Each pool of the GPU has a PoolListener, whose calls come under the GPU's lock; so counters and
+// history are exact at any time. Trackers hear of most things later, with no lock held: a thread
+// that asks, frees or trims does so inside a Call, which tells them at its end. Thread-safe.
+class Reports {
+ public:
+  using When = History::When;
+
+  // `mutex` is the GPU's lock, which the allocators of its pools share.
+  Reports(int index, SpinMutex& mutex, const StreamLanes& lanes, AddressTable& addresses) noexcept
+      : index_(index), mutex_(mutex), lanes_(lanes), addresses_(addresses) {}
+
+  // What a thread does now: on the stack, around calls of the GPU's allocators, with no lock held.
+  // Gathers where it comes from, if that is wanted at this level, since that may take Python's
+  // lock. Its end tells trackers.
+  class Call {
+   public:
+    Call(Reports& reports, When level) noexcept
+        : reports_(reports), gathered_(reports.history_.active()) {
+      if (gathered_) [[unlikely]]
+        reports.gather(level);
+    }
+    ~Call() {
+      if (gathered_) [[unlikely]]
+        forget_gathered();
+      reports_.deliver();
+    }
+    Call(const Call&) = delete;
+    Call& operator=(const Call&) = delete;
+
+   private:
+    static void forget_gathered() noexcept;
+
+    Reports& reports_;
+    const bool gathered_;
+  };
+
+  // Tells trackers what they have not heard of yet. For who goes on inside a Call.
+  void deliver() noexcept {
+    if (history_.undelivered()) [[unlikely]]
+      tell_trackers();
+  }
+  // A block came (its size) or went (the same below zero).
+  void tell_profiler(void* block, std::int64_t size) noexcept;
+
+  struct Totals {
+    Bytes allocated = 0, reserved = 0;
+  };
+  void retried();
+  // A request failed; `refused`: and the driver was not asked.
+  Totals exhausted(Bytes asked, Bytes free, bool refused);
+  void synchronized();
+
+  // `holes`: how many there are now.
+  [[nodiscard]] c10::CachingDeviceAllocator::DeviceStats statistics(std::uint64_t holes);
+  void reset_accumulated();
+  void reset_peak();
+
+  [[nodiscard]] std::vector<History::Entry> history_entries();
+  void note_snapshot();
+  void set_history(History::Settings settings);
+  void attach_tracker(History::Tracker tracker);
+  // An entry for this live block, where this libtorch has such ones.
+  void annotate(const void* block, Bytes requested, LaneKey lane, const std::string& text);
+  [[nodiscard]] History::Context context_of(const void* block);
+  // The same under the GPU's lock.
+  [[nodiscard]] History::Context context_locked(const void* block) const noexcept {
+    return history_.context_of(block);
+  }
+
+ private:
+  friend class PoolListener;
+
+  // Under the GPU's lock.
+  void served(c10::MempoolId_t pool, const BlockListener::Block& block) noexcept;
+  void freed(c10::MempoolId_t pool, const BlockListener::Block& block, bool waiting) noexcept;
+  void completed(c10::MempoolId_t pool, const BlockListener::Block& block) noexcept;
+  void reserved(c10::MempoolId_t pool, void* base, Bytes size,
+                MeteredDevice::Holding holding) noexcept;
+  void releasing(c10::MempoolId_t pool, void* base, Bytes size,
+                 MeteredDevice::Holding holding) noexcept;
+  [[nodiscard]] History::Entry entry(History::Entry::Action action, std::size_t address,
+                                     std::size_t size, LaneKey lane, c10::MempoolId_t pool,
+                                     History::Context context) const;
+
+  void gather(When level) noexcept;
+  void tell_trackers() noexcept;
+
+  const int index_;
+  SpinMutex& mutex_;  // covers what follows
+  const StreamLanes& lanes_;
+  AddressTable& addresses_;
+  Statistics statistics_;
+  History history_;
+};
+
+// Hears of one pool's blocks and of its memory, and reports them with the pool's id.
+class PoolListener final : public BlockListener, public MeteredDevice::Watcher {
+ public:
+  PoolListener(Reports& reports, c10::MempoolId_t pool) noexcept : reports_(reports), pool_(pool) {}
+
+  void served(const Block& block) noexcept override;
+  void freed(const Block& block, bool waiting) noexcept override;
+  void completed(const Block& block) noexcept override;
+  void reserved(void* base, Bytes size, MeteredDevice::Holding holding) noexcept override;
+  void releasing(void* base, Bytes size, MeteredDevice::Holding holding) noexcept override;
+
+ private:
+  Reports& reports_;
+  const c10::MempoolId_t pool_;
+};
+
+// What a thread says of its requests (torch.cuda.memory): the innermost compiled region, and
+// metadata of the user's.
+[[nodiscard]] std::vector<std::string>& compile_contexts() noexcept;
+[[nodiscard]] std::string& user_metadata() noexcept;
+
+}  // namespace berth::torch

@@ -1,0 +1,41 @@
+#include "csrc/torch/cuda/segments.h"
+
+#include <utility>
+
+namespace berth::torch {
+
+using c10::CachingDeviceAllocator::SegmentInfo;
+
+void add_segments(const PrivatePool& pool, int device, const StreamLanes& lanes,
+                  const Reports& reports, std::vector<SegmentInfo>* segments) {
+  pool.allocator().for_each_stretch([&](const PoolStretch& stretch, bool) {
+    SegmentInfo segment;
+    segment.device = static_cast<c10::DeviceIndex>(device);
+    segment.address = reinterpret_cast<std::size_t>(stretch.base);
+    segment.total_size = stretch.size;
+    segment.is_large = true;
+    segment.is_expandable = pool.maps_pages();
+    segment.owner_private_pool_id = pool.id;
+    bool named = false;
+    for (const PoolStretch::Piece& piece : stretch.pieces) {
+      using Kind = PoolStretch::Piece::Kind;
+      c10::CachingDeviceAllocator::BlockInfo block;
+      block.size = piece.size;
+      block.allocated = piece.kind == Kind::kLive;
+      block.active = piece.kind != Kind::kHole;
+      if (block.active) {
+        block.requested_size = piece.requested;
+        block.context_when_allocated = reports.context_locked(piece.pointer);
+        segment.active_size += piece.size;
+        segment.requested_size += piece.requested;
+        // Of the streams whose blocks lie in it the first.
+        if (!std::exchange(named, true)) segment.stream = lanes.stream_of(piece.lane);
+      }
+      if (block.allocated) segment.allocated_size += piece.size;
+      segment.blocks.push_back(std::move(block));
+    }
+    segments->push_back(std::move(segment));
+  });
+}
+
+}  // namespace berth::torch

@@ -1,0 +1,42 @@
+#pragma once
+
+#include "csrc/core/bytes.h"
+#include "csrc/cuda/cuda_device.h"
+#include "csrc/torch/cuda/address_table.h"
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+
+namespace berth::torch {
+
+// Blocks of one GPU straight from the driver, as PYTORCH_NO_CUDA_MEMORY_CACHING asks: each free
+// goes back at once. In no statistics and no history. Thread-safe; its lock is held during the
+// driver's calls.
+class UncachedBlocks {
+ public:
+  UncachedBlocks(int index, Bytes alignment, AddressTable& addresses)
+      : index_(index), alignment_(alignment), addresses_(addresses) {}
+
+  // Null where the driver refuses, and then why.
+  [[nodiscard]] void* allocate(Bytes size, std::string* reason);
+  // False where no such block starts there.
+  bool free(void* block) noexcept;
+
+  // Around fork(): the lock is held over it.
+  void before_fork() noexcept { mutex_.lock(); }
+  void after_fork() noexcept { mutex_.unlock(); }
+
+ private:
+  const int index_;
+  const Bytes alignment_;
+  AddressTable& addresses_;
+  std::atomic<std::size_t> count_{0};
+  std::mutex mutex_;  // covers what follows
+  std::unique_ptr<CudaDevice> device_;
+  std::unordered_map<void*, Bytes> blocks_;  // what each holds
+};
+
+}  // namespace berth::torch
