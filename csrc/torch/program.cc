@@ -1,5 +1,7 @@
 #include "csrc/torch/program.h"
 
+#include "csrc/core/check.h"
+
 #include <fmt/format.h>
 #include <torch/headeronly/version.h>
 
@@ -8,6 +10,10 @@
 #include <cstdlib>
 #include <string_view>
 #include <system_error>
+
+// Of libtorch_cpu: its version, major and minor in the two highest bytes (torch/csrc/inductor/
+// aoti_torch/c/shim.h).
+extern "C" std::uint64_t aoti_torch_abi_version();
 
 namespace berth::torch {
 namespace {
@@ -32,6 +38,14 @@ trace::Program this_program(const Config& config, const DeviceProperties& device
           .world_size = launcher_number("WORLD_SIZE", 1),
           .rank = launcher_number("RANK", 0),
           .tag = config.tag};
+}
+
+void check_libtorch() {
+  const std::uint64_t loaded = aoti_torch_abi_version() >> 48;
+  constexpr std::uint64_t built = (std::uint64_t{TORCH_VERSION_MAJOR} << 8) | TORCH_VERSION_MINOR;
+  BERTH_CHECK(loaded == built, kUsage,
+              "berth was built for libtorch {}.{}, {}.{} is loaded: build it with that one",
+              TORCH_VERSION_MAJOR, TORCH_VERSION_MINOR, loaded >> 8, loaded & 0xff);
 }
 
 }  // namespace berth::torch

@@ -11,4 +11,8 @@ namespace berth::torch {
 // and rank as a launcher (torchrun) put them into the environment, the user's tag.
 [[nodiscard]] trace::Program this_program(const Config& config, const DeviceProperties& device);
 
+// Throws Error(kUsage) where the libtorch of this process is not of the version that berth was
+// built for: its classes may be laid out otherwise.
+void check_libtorch();
+
 }  // namespace berth::torch

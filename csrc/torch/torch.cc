@@ -3,6 +3,7 @@
 #include "csrc/torch/cpu_allocator.h"
 #include "csrc/torch/installation.h"
 #include "csrc/torch/operator_recorder.h"
+#include "csrc/torch/program.h"
 #include "csrc/torch/range_numbers.h"
 #include "csrc/torch/range_observer.h"
 
@@ -37,6 +38,7 @@ void install(const Config& config) {
   static constinit SetupMutex mutex;
   const std::lock_guard lock(mutex);
   if (config.mode == Mode::kOff || installed()) return;
+  check_libtorch();
   Installation* here = Installation::get();
   if (here == nullptr) here = &Installation::create(config);
   set_cpu_allocator(*here);

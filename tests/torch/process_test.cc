@@ -51,6 +51,16 @@ TEST_CASE("A plan that is none ends the program at the install with its name",
   REQUIRE_THAT(run.err, Contains("broken.plan"));
 }
 
+TEST_CASE("A libtorch of another version than berth was built for is refused by name",
+          "[process][errors]") {
+  const std::map<std::string, std::string> other = {{"BERTH_MODE", "learn"},
+                                                    {"LD_PRELOAD", BERTH_TEST_OTHER_LIBTORCH}};
+  const auto run = probe_auto("installed", other);
+  REQUIRE(run.exit_code == 2);
+  REQUIRE_THAT(run.err, Contains("built for libtorch 2.") && Contains(", 2.15 is loaded"));
+  REQUIRE(probe("outlive", other).exit_code != 0);
+}
+
 TEST_CASE("Blocks older than berth go back to the allocator that made them", "[process]") {
   const auto run = probe("older-blocks");
   REQUIRE(run.err == "");

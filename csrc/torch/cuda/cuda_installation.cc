@@ -3,6 +3,7 @@
 #include "csrc/plan/file.h"
 #include "csrc/torch/backend.h"
 #include "csrc/torch/cuda/cuda_allocator.h"
+#include "csrc/torch/program.h"
 #include "csrc/torch/range_observer.h"
 
 #include <berth/torch_cuda.h>
@@ -13,17 +14,12 @@
 #include <fmt/format.h>
 #include <pthread.h>
 #include <torch/csrc/cuda/CUDAPluggableAllocator.h>
-#include <torch/headeronly/version.h>
 
 #include <cstdlib>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <string_view>
-
-// Of libtorch_cpu: its version, major and minor in the two highest bytes (torch/csrc/inductor/
-// aoti_torch/c/shim.h).
-extern "C" std::uint64_t aoti_torch_abi_version();
 
 namespace berth::torch {
 namespace {
@@ -47,14 +43,6 @@ class CudaBackend final : public Backend {
  private:
   CudaAllocator& allocator_;
 };
-
-void check_libtorch() {
-  const std::uint64_t loaded = aoti_torch_abi_version() >> 48;
-  constexpr std::uint64_t built = (std::uint64_t{TORCH_VERSION_MAJOR} << 8) | TORCH_VERSION_MINOR;
-  BERTH_CHECK(loaded == built, kUsage,
-              "berth was built for libtorch {}.{}, {}.{} is loaded: build it with that one",
-              TORCH_VERSION_MAJOR, TORCH_VERSION_MINOR, loaded >> 8, loaded & 0xff);
-}
 
 void check_door() {
   const auto* const current = c10::cuda::CUDACachingAllocator::allocator.load();
