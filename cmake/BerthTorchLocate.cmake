@@ -9,6 +9,9 @@
 #   .venv                  beside the top-level CMakeLists.txt, where cmake/setup puts it
 #   BERTH_TORCH_BUILT_WITH in a project that uses an installed berth: what that was built with
 #
+# Such a project says in BERTH_TORCH_BUILT_VERSION what version that was: another one is refused, since libtorch keeps
+# neither the layout of its classes nor the names of its functions from one minor version to the next.
+#
 # Each is a CMake variable or an environment variable. As a script, `cmake -P cmake/BerthTorchLocate.cmake` prints
 # "ROOT VERSION" on standard error, or "none REASON".
 
@@ -101,6 +104,14 @@ function(_berth_torch_read_version root)
     set(reason "the libtorch in ${root} states no version: its headers lack torch/headeronly/version.h")
   elseif(version VERSION_LESS 2.11)
     set(reason "the libtorch in ${root} is ${version}: berth supports 2.11 and newer")
+  elseif(BERTH_TORCH_BUILT_VERSION)
+    string(REGEX MATCH "^[0-9]+\\.[0-9]+" minor "${version}")
+    string(REGEX MATCH "^[0-9]+\\.[0-9]+" built_minor "${BERTH_TORCH_BUILT_VERSION}")
+    if(NOT minor STREQUAL built_minor)
+      set(reason "the libtorch in ${root} is ${version}, and this berth was built with ${BERTH_TORCH_BUILT_VERSION}: build "
+                 "berth with that libtorch, or name one of version ${built_minor} by Torch_DIR, CMAKE_PREFIX_PATH or BERTH_PYTHON")
+      string(CONCAT reason ${reason})
+    endif()
   elseif(version VERSION_GREATER_EQUAL 2.16)
     message(WARNING "libtorch ${version} in ${root} is newer than what berth was tested with: 2.11 to 2.15")
   endif()
