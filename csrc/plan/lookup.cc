@@ -26,6 +26,7 @@ PlanLookup::PlanLookup(Plan plan) : plan_(std::move(plan)) {
   BERTH_CHECK(!bad, kUsage, "a malformed plan: {}", *bad);
   make_entries();
   find_shared();
+  find_covered();
   make_ends();
   make_windows();
 }
@@ -73,6 +74,25 @@ void PlanLookup::find_shared() {
                          [](Bytes offset, const ByteRange& range) { return offset < range.last; });
     if (behind != shared.end() && behind->first < entries_[i].offset + slot(i).size) {
       entries_[i].shared = 1;
+    }
+  }
+}
+
+void PlanLookup::find_covered() {
+  std::vector<ByteRange> cells;  // each with its largest slot
+  cells.reserve(cell_offsets_.size());
+  for (const Bytes offset : cell_offsets_) cells.push_back({offset, offset});
+  for (const Entry& entry : entries_) {
+    if (entry.cell == kNone) continue;
+    Bytes& last = cells[entry.cell].last;
+    last = std::max(last, entry.offset + align_up(entry.requested, plan_.alignment));
+  }
+  std::sort(cells.begin(), cells.end(), [](ByteRange a, ByteRange b) { return a.first < b.first; });
+  for (const ByteRange cell : cells) {
+    if (!covered_.empty() && cell.first < covered_.back().last + kLeastHole) {
+      covered_.back().last = std::max(covered_.back().last, cell.last);
+    } else {
+      covered_.push_back(cell);
     }
   }
 }

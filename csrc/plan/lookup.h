@@ -1,6 +1,7 @@
 #pragma once
 
 #include "csrc/core/bytes.h"
+#include "csrc/core/interval_map.h"
 #include "csrc/plan/offset_table.h"
 #include "csrc/plan/plan.h"
 
@@ -58,6 +59,11 @@ class PlanLookup {
   }
   [[nodiscard]] Bytes cell_offset(CellIndex cell) const noexcept { return cell_offsets_[cell]; }
 
+  // The stretches of the arena that slots cover, ascending and disjoint. Holes of less than
+  // kLeastHole belong to the stretch around them.
+  static constexpr Bytes kLeastHole = Bytes{256} << 10;
+  [[nodiscard]] const std::vector<ByteRange>& covered() const noexcept { return covered_; }
+
   // The first slot of a sequence; its k-th own slot follows at + k. first_slot(sequence count) is
   // slot_count().
   [[nodiscard]] SlotIndex first_slot(std::uint32_t sequence) const noexcept {
@@ -106,6 +112,7 @@ class PlanLookup {
 
   void make_entries();
   void find_shared();
+  void find_covered();
   void make_ends();
   void make_windows();
   [[nodiscard]] std::span<const SlotIndex> ends_before_fork(std::uint32_t sequence,
@@ -118,6 +125,7 @@ class PlanLookup {
   std::vector<std::uint32_t> forks_;
 
   std::vector<Bytes> cell_offsets_;
+  std::vector<ByteRange> covered_;
   OffsetTable cells_;
 
   // Rows are own ticks of all sequences, numbered as slots are; row r is

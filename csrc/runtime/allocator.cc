@@ -19,11 +19,8 @@
 namespace berth {
 namespace {
 
-// In the first step of an arena the pool gives pages back when so much was freed.
-constexpr Bytes kTrimEvery = Bytes{4} << 20;
-// The same where that waits for the device: a small part of the arena, and no more than this.
-constexpr Bytes kTrimEveryWaiting = Bytes{16} << 20;
-constexpr Bytes kTrimPart = 256;
+// An arena that is so many times as large as its bound is worth a warning.
+constexpr Bytes kLooseArena = 2;
 // How often the pool may give pages back before a plan serves; never where nothing repeats.
 constexpr unsigned kThrift = 256;
 // Without marks, so many requests stand for a step.
@@ -66,7 +63,7 @@ PoolOptions Allocator::State::pool_options() {
 }
 
 void Allocator::State::open() {
-  limit_pool();
+  share_memory();
   const Config& config = options.config;
   switch (config.mode) {
     case Mode::kOff:
@@ -83,7 +80,7 @@ void Allocator::State::open() {
                   plan_file(), plan.alignment, options.alignment);
       warn_of_other_program(plan);
       // The first steps need the pool; the arena takes its memory over at the first mark.
-      const Status status = arena.activate(freeze(std::move(plan)), true);
+      const Status status = arena.activate(freeze(std::move(plan)), Arena::Commit::kAtStepStart);
       if (!status.ok()) {
         warn("arena-memory",
              fmt::format("cannot reserve the arena of '{}', all goes to the pool: {}", plan_file(),
@@ -98,7 +95,8 @@ void Allocator::State::open() {
           Plan plan = read_plan(plan_file());
           if (plan.alignment == options.alignment) {
             warn_of_other_program(plan);
-            if (arena.activate(freeze(std::move(plan)), true).ok()) learner.stop();
+            if (arena.activate(freeze(std::move(plan)), Arena::Commit::kAtStepStart).ok())
+              learner.stop();
           }
         } catch (const Error&) {
           // No plan yet, or one that is no good: it will be written anew.
@@ -108,7 +106,7 @@ void Allocator::State::open() {
   }
   if (options.saves_pages && (config.mode == Mode::kServe || config.mode == Mode::kLearn))
     pool.set_thrift(kThrift);
-  limit_pool();
+  share_memory();
   decide_watched();
 }
 
@@ -120,7 +118,13 @@ void Allocator::State::warn_of_other_program(const Plan& plan) {
   }
 }
 
+// A plan that is legal may still be a poor one: made by hand, or for another alignment.
 std::shared_ptr<const PlanLookup> Allocator::State::freeze(Plan plan) const {
+  if (plan.lower_bound != 0 && plan.arena_bytes > kLooseArena * plan.lower_bound) {
+    warn("arena-loose",
+         fmt::format("the plan's arena is {}, its bound {}: plan the trace again",
+                     format_bytes(plan.arena_bytes), format_bytes(plan.lower_bound)));
+  }
   return std::make_shared<const PlanLookup>(std::move(plan));
 }
 
@@ -167,14 +171,6 @@ void Allocator::report_summary() const noexcept {
   }
 }
 
-// What the arena holds, the pool must not take.
-void Allocator::State::limit_pool() {
-  Bytes limit = device.properties().total_bytes;
-  if (options.config.memory_limit != 0) limit = std::min(limit, options.config.memory_limit);
-  pool.set_limit(limit > arena.committed() ? limit - arena.committed() : 1);
-  note_held();
-}
-
 // Whoever synchronised the device in this call: what the arena keeps for that comes free, too.
 void Allocator::State::note_held() noexcept {
   if (synchronizations != lane_events.synchronizations()) {
@@ -211,7 +207,7 @@ void* Allocator::State::allocate_slowly(Bytes size, LaneKey lane, trace::Tag tag
   BERTH_CHECK(size <= kMaxBytes, kUsage, "a block of {} bytes was asked for, the most is {}", size,
               kMaxBytes);
   if (arena.commit_due() && !captured()) commit_arena(notes);
-  if (settled_at != 0 && next_id >= settled_at && counters.steps == 0) settle();
+  takeover.request_came(next_id);
   void* const pointer =
       outcome.pointer != nullptr ? outcome.pointer : allocate_elsewhere(size, lane, tag, id, notes);
   if (watched) watch_request(pointer, size, lane, tag, id);
@@ -223,7 +219,9 @@ void* Allocator::State::allocate_slowly(Bytes size, LaneKey lane, trace::Tag tag
 Arena::Outcome Allocator::State::ask_arena(Bytes size, LaneKey lane, std::uint64_t id) noexcept {
   Arena::Outcome outcome;
   try {
+    takeover.share();
     if (size <= kMaxBytes) outcome = arena.serve_slowly(size, lane, id);
+    takeover.share();
   } catch (const std::bad_alloc&) {
     // Host memory is short: the pool may still have a block.
   }
@@ -289,8 +287,11 @@ PoolBlock* Allocator::State::search_everywhere(Bytes size, LaneKey lane, Mobilit
   if (pool.process_events() != 0) {
     if (PoolBlock* block = pool.allocate(size, lane, kind)) return block;
   }
+  if (takeover.share_what_is_to_come()) {
+    if (PoolBlock* block = pool.allocate(size, lane, kind)) return block;
+  }
   if (arena.retire() != 0) {
-    limit_pool();
+    takeover.share();
     if (PoolBlock* block = pool.allocate(size, lane, kind)) return block;
   }
   if (options.trims_when_exhausted && pool.trim() != 0) {
@@ -439,8 +440,9 @@ void Allocator::State::free_pool_block(PoolBlock* block, std::optional<LaneKey> 
   if (options.listener != nullptr)
     options.listener->freed({block->pointer, block->requested, size, block->lane}, waits);
   pool.free(block, freeing);
-  if (!waits && settled_at != 0 && !captured()) [[unlikely]]
-    trim_in_first_step(size);
+  if (waits) return;
+  takeover.pool_freed(size, next_id);
+  note_held();
 }
 
 bool Allocator::pin(const void* pointer) {
@@ -459,18 +461,6 @@ bool Allocator::unpin(const void* pointer) noexcept {
   if (state.forked) return false;
   if (state.arena.contains(pointer)) return state.arena.unpin(pointer);
   return state.pool.unpin(pointer);
-}
-
-// The pages of what the step before left go back as it is freed, since the arena's are coming.
-void Allocator::State::trim_in_first_step(Bytes freed) noexcept {
-  Bytes enough = kTrimEvery;
-  if (device.properties().asynchronous && arena.plan() != nullptr)
-    enough = std::clamp(arena.plan()->plan().arena_bytes / kTrimPart,
-                        device.properties().page_bytes, kTrimEveryWaiting);
-  if ((freed_unsettled += freed) < enough) return;
-  freed_unsettled = 0;
-  pool.trim();
-  note_held();
 }
 
 bool Allocator::allocate_at(void* pointer, Bytes size, LaneKey lane) noexcept {
@@ -561,7 +551,7 @@ Bytes Allocator::retire_arena() noexcept {
   const std::lock_guard lock(state_->mutex);
   if (state_->captured()) return 0;
   const Bytes given = state_->arena.retire();
-  if (given != 0) state_->limit_pool();
+  if (given != 0) state_->share_memory();
   return given;
 }
 
@@ -582,7 +572,7 @@ void Allocator::for_each_stretch(
     const std::function<void(const PoolStretch&, bool arena)>& visit) const {
   const std::lock_guard lock(state_->mutex);
   state_->pool.for_each_stretch([&](const PoolStretch& stretch) { visit(stretch, false); });
-  if (state_->arena.committed() != 0) visit(state_->arena.stretch(), true);
+  for (const PoolStretch& stretch : state_->arena.stretches()) visit(stretch, true);
 }
 
 // --- Fork ---------------------------------------------------------------------------------------
@@ -594,7 +584,7 @@ void Allocator::after_fork_in_parent() noexcept { state_->mutex.unlock(); }
 void Allocator::after_fork_in_child() noexcept {
   State& state = *state_;
   state.forked = true;
-  state.settled_at = 0;
+  state.takeover.stop();
   state.arena.rest();
   state.mutex.unlock();
 }

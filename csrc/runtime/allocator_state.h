@@ -11,6 +11,7 @@
 #include "csrc/runtime/learner.h"
 #include "csrc/runtime/planner.h"
 #include "csrc/runtime/settings.h"
+#include "csrc/runtime/takeover.h"
 
 #include <berth/warnings.h>
 
@@ -46,6 +47,7 @@ struct Allocator::State {
         lane_events(device, options.captures),
         arena(device, lane_events, options.alignment),
         pool(device, lane_events, pool_options()),
+        takeover(device, arena, pool, options.config.memory_limit, options.captures),
         learner(options.alignment),
         planner(Planner::Options{options.alignment, options.config.plan_time_limit_seconds,
                                  options.config.mode == Mode::kLearn ? plan_file() : std::string(),
@@ -79,7 +81,6 @@ struct Allocator::State {
   void check_hand_out(void* pointer, Bytes size, std::uint64_t id);
   FreeOutcome free_slowly(void* pointer, std::optional<LaneKey> freeing) noexcept;
   void free_pool_block(PoolBlock* block, std::optional<LaneKey> freeing) noexcept;
-  void trim_in_first_step(Bytes freed) noexcept;
   [[nodiscard]] bool captured() const noexcept {
     return options.captures != nullptr && options.captures->load(std::memory_order_relaxed) != 0;
   }
@@ -105,11 +106,13 @@ struct Allocator::State {
   void step_ended(LaneKey lane, Notes& notes);
   void adopt_plan(Notes& notes);
   void commit_arena(Notes& notes);
-  void settle();
-  [[nodiscard]] bool arena_is_allowed(Bytes wanted) const noexcept;
+  [[nodiscard]] std::string over_limit() const;
   void refuse_arena(Bytes wanted, const std::string& reason, Notes& notes);
   void watch_misses();
-  void limit_pool();
+  void share_memory() noexcept {
+    takeover.share();
+    note_held();
+  }
   void note_held() noexcept;
   // Notes at the end of a call, however it ends.
   struct NotesHeld {
@@ -127,6 +130,7 @@ struct Allocator::State {
   std::uint64_t synchronizations = 0;  // of the device, that the arena has heard of
   Arena arena;
   Pool pool;
+  Takeover takeover;
   MobilityClassifier mobility;
   Learner learner;
   Planner planner;
@@ -137,9 +141,7 @@ struct Allocator::State {
 
   std::uint64_t next_id = 0;  // of blocks; also counts requests
   bool forked = false, shut = false;
-  bool arena_refused = false;    // said once that the arena does not fit
-  std::uint64_t settled_at = 0;  // the request at which the arena's first step is over; 0: it is
-  Bytes freed_unsettled = 0;     // by the pool since it last gave pages back in that step
+  bool arena_refused = false;  // said once that the arena does not fit
 
   std::uint64_t window_requests = 0, window_hits = 0;  // when the current step began
   unsigned missing_steps = 0;

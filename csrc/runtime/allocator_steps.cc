@@ -46,7 +46,7 @@ void Allocator::State::step_ended(LaneKey lane, Notes& notes) {
     if (planner.ready()) adopt_plan(notes);
   }
   counters.realigned += arena.mark(lane);
-  if ((settled_at != 0 || arena.filling()) && next_id >= settled_at) settle();
+  takeover.step_ended(next_id);
   if (arena.commit_due()) commit_arena(notes);
   mobility.mark_step();
 }
@@ -55,7 +55,7 @@ void Allocator::State::step_ended(LaneKey lane, Notes& notes) {
 void Allocator::State::adopt_plan(Notes& notes) {
   const std::optional<Planner::Result> result = planner.take();
   if (!result || !result->plan) return;  // nothing repeats yet
-  const Status status = arena.activate(result->plan, true);
+  const Status status = arena.activate(result->plan, Arena::Commit::kAtStepStart);
   if (!status.ok()) {
     refuse_arena(result->plan->plan().arena_bytes, device.describe(status), notes);
     return;
@@ -66,40 +66,24 @@ void Allocator::State::adopt_plan(Notes& notes) {
   missing_steps = 0;
 }
 
-// Gives the arena its memory at the start of a step. It takes what the pool does not need now:
-// memory is not held twice.
-//
-// Where pages come one by one the arena's come as its first step needs them: what the step before
-// left in the pool (gradients) goes in that step, and its pages go back at once. At that step's end
-// all that is left is made resident.
+// Gives the arena its memory at the start of a step, which takes what the pool does not need now.
 void Allocator::State::commit_arena(Notes& notes) {
-  const bool gradually = device.properties().maps_pages;
   pool.set_thrift(0);
   pool.trim();
-  if (arena_is_allowed(arena.plan()->plan().arena_bytes) &&
-      arena.commit(gradually ? Device::Residency::kOnDemand : Device::Residency::kResident)) {
-    settled_at = gradually ? next_id + arena.slot_count() - arena.slot_count() / 8 : 0;
-    freed_unsettled = 0;
-  } else {
-    const Bytes wanted = arena.plan()->plan().arena_bytes;
+  const Bytes needed = takeover.needed(*arena.plan());
+  if (!takeover.allows(needed)) {
     arena.rest();
-    refuse_arena(wanted, "the device has not got that much", notes);
+    refuse_arena(needed, over_limit(), notes);
+  } else if (!takeover.begin(next_id)) {
+    arena.rest();
+    refuse_arena(needed, "the device has not got that much", notes);
   }
-  limit_pool();
+  share_memory();
 }
 
-// Whether the limit that the user set leaves room for an arena beside the pool.
-bool Allocator::State::arena_is_allowed(Bytes wanted) const noexcept {
-  const Bytes limit = options.config.memory_limit;
-  return limit == 0 || (wanted <= limit && pool.reserved() <= limit - wanted);
-}
-
-void Allocator::State::settle() {
-  if (captured()) return;
-  settled_at = 0;
-  pool.trim();
-  arena.make_resident();
-  limit_pool();
+std::string Allocator::State::over_limit() const {
+  return fmt::format("BERTH_MEMORY_LIMIT is {}, the pool has {}",
+                     format_bytes(options.config.memory_limit), format_bytes(pool.reserved()));
 }
 
 void Allocator::State::refuse_arena(Bytes wanted, const std::string& reason, Notes& notes) {
@@ -141,22 +125,20 @@ void Allocator::load_plan(Plan plan) {
               "the plan aligns to {} bytes, this allocator to {}: plan the trace again",
               plan.alignment, state.options.alignment);
   std::shared_ptr<const PlanLookup> lookup = state.freeze(std::move(plan));
-  const Bytes wanted = lookup->plan().arena_bytes;
+  const Bytes needed = state.takeover.needed(*lookup);
   const std::lock_guard lock(state.mutex);
   const State::NotesHeld notes_held{state};
-  if (!state.arena_is_allowed(wanted)) {
-    throw Error(ErrorKind::kSystem,
-                fmt::format("an arena of {} cannot be had: the limit is {}, the pool has {}",
-                            format_bytes(wanted), format_bytes(state.options.config.memory_limit),
-                            format_bytes(state.pool.reserved())));
+  if (!state.takeover.allows(needed)) {
+    throw Error(ErrorKind::kSystem, fmt::format("an arena of {} cannot be had: {}",
+                                                format_bytes(needed), state.over_limit()));
   }
-  const Status status = state.arena.activate(std::move(lookup), false);
+  const Status status = state.arena.activate(std::move(lookup), Arena::Commit::kNow);
   if (!status.ok()) {
     throw Error(ErrorKind::kSystem,
-                fmt::format("an arena of {} cannot be had: {}", format_bytes(wanted),
+                fmt::format("an arena of {} cannot be had: {}", format_bytes(needed),
                             state.device.describe(status)));
   }
-  state.limit_pool();
+  state.share_memory();
 }
 
 std::optional<Plan> Allocator::plan() const {

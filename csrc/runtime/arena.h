@@ -6,6 +6,7 @@
 #include "csrc/plan/lookup.h"
 #include "csrc/pool/pool.h"
 #include "csrc/runtime/accounts.h"
+#include "csrc/runtime/arena_memory.h"
 #include "csrc/runtime/guards.h"
 #include "csrc/runtime/lane.h"
 #include "csrc/runtime/path.h"
@@ -64,7 +65,7 @@ class Arena {
       return nullptr;
     cell.slot = lane.next++;
     cell.id = id;
-    return base_ + entry.offset;
+    return memory_.base() + entry.offset;
   }
 
   // What becomes of a request that serve() has nothing for. Throws std::bad_alloc, and then nothing
@@ -94,8 +95,7 @@ class Arena {
   [[nodiscard]] bool take_back(void* pointer, Bytes* asked, LaneKey* owner = nullptr) noexcept {
     if (lookup_ == nullptr || !uses_.empty()) [[unlikely]]
       return false;
-    const PlanLookup::CellIndex index =
-        lookup_->cell_at(static_cast<Bytes>(static_cast<std::byte*>(pointer) - base_));
+    const PlanLookup::CellIndex index = lookup_->cell_at(offset_of(pointer));
     if (index == PlanLookup::kNone) [[unlikely]]
       return false;
     Cell& cell = cells_[index];
@@ -113,13 +113,12 @@ class Arena {
   // Takes back the live block that starts at `pointer`. `freeing` is the lane it is freed on, where
   // that is known.
   Freed free(void* pointer, std::optional<LaneKey> freeing = std::nullopt) noexcept {
-    return free_slowly(static_cast<Bytes>(static_cast<std::byte*>(pointer) - base_), freeing);
+    return free_slowly(offset_of(pointer), freeing);
   }
 
   // Whether the address lies in the arena's range, live or not.
   [[nodiscard]] bool contains(const void* pointer) const noexcept {
-    const auto* byte = static_cast<const std::byte*>(pointer);
-    return byte >= base_ && byte < base_ + range_bytes_;
+    return offset_of(pointer) < memory_.range_bytes();
   }
 
   struct Block {
@@ -129,7 +128,7 @@ class Arena {
   };
   [[nodiscard]] std::optional<Block> find(const void* pointer) const noexcept;
   // All committed memory, with what lives in it and, as waiting, what guards or lost events keep.
-  [[nodiscard]] PoolStretch stretch() const;
+  [[nodiscard]] std::vector<PoolStretch> stretches() const;
 
   // The block is also used on `key`: its free will guard the bytes. Throws std::bad_alloc, and then
   // does not know of the use.
@@ -140,23 +139,31 @@ class Arena {
   bool mark(LaneKey key);
 
   // Serves `plan` from now on. Live blocks keep their bytes: they are off schedule. Every lane's
-  // earlier work guards the bytes against other lanes. Memory is committed at once, or, with
-  // `at_step_start`, when commit() is called after a lane next passed the start of its step.
-  // Requires an address range that is large enough (see ensure_range). Returns what the device
-  // said; on failure the plan before stays.
-  Status activate(std::shared_ptr<const PlanLookup> plan, bool at_step_start);
+  // earlier work guards the bytes against other lanes. Returns what the device said; on failure the
+  // plan before stays.
+  enum class Commit : std::uint8_t {
+    kNow,
+    kAtStepStart,  // when commit() is called after a lane next passed the start of its step
+  };
+  Status activate(std::shared_ptr<const PlanLookup> plan, Commit when);
 
   // Whether a plan was activated without memory and a lane has come to the start of its step;
   // commit() then gives it its memory. Returns false where the device refuses; the plan goes on
   // without, so rest().
-  [[nodiscard]] bool commit_due() const noexcept { return commit_due_; }
+  [[nodiscard]] bool commit_due() const noexcept {
+    return memory_.state() == ArenaMemory::State::kDue;
+  }
   [[nodiscard]] bool commit(Device::Residency residency) noexcept;
   // Makes resident what was committed on demand: no page fault, and no call of the device, from
   // here on.
   void make_resident() noexcept;
   // Whether pages still come with the first block on them: commit() on demand, on a device whose
   // own work cannot fault them in.
-  [[nodiscard]] bool filling() const noexcept { return filling_; }
+  [[nodiscard]] bool filling() const noexcept {
+    return memory_.state() == ArenaMemory::State::kFilling;
+  }
+  // No more than so much is committed page by page, or by make_resident().
+  void set_page_limit(Bytes limit) noexcept { memory_.set_limit(limit); }
 
   // Ends serving; live blocks stay, off schedule.
   void rest() noexcept;
@@ -183,7 +190,9 @@ class Arena {
   bool unpin(const void* pointer) noexcept;
 
   [[nodiscard]] const std::shared_ptr<const PlanLookup>& plan() const noexcept { return lookup_; }
-  [[nodiscard]] Bytes committed() const noexcept { return committed_; }
+  // Bytes that it has, and, with those that are still to come while it fills.
+  [[nodiscard]] Bytes committed() const noexcept { return memory_.committed(); }
+  [[nodiscard]] Bytes pledged() const noexcept { return memory_.pledged(); }
   // Bytes that are handed out, rounded. O(cells + strays).
   [[nodiscard]] Bytes live() const noexcept;
   // Requests of one period that the plan leaves to the pool.
@@ -193,7 +202,9 @@ class Arena {
   [[nodiscard]] std::size_t unplanned_slots() const noexcept { return unplanned_slots_; }
   [[nodiscard]] std::size_t off_schedule() const noexcept { return strays_.size(); }
   [[nodiscard]] std::size_t guards() const noexcept { return guards_.size(); }
-  [[nodiscard]] std::uint64_t device_errors() const noexcept { return device_errors_; }
+  [[nodiscard]] std::uint64_t device_errors() const noexcept {
+    return device_errors_ + memory_.device_errors();
+  }
   // Whether the lane follows the plan now (aligned, not searching).
   [[nodiscard]] bool aligned(LaneKey key) const noexcept;
 
@@ -227,6 +238,10 @@ class Arena {
     std::uint64_t busy = 0;         // requests that asked for a gap
   };
 
+  // Beyond the range where the pointer lies before it.
+  [[nodiscard]] Bytes offset_of(const void* pointer) const noexcept {
+    return reinterpret_cast<Bytes>(pointer) - reinterpret_cast<Bytes>(memory_.base());
+  }
   [[nodiscard]] Bytes rounded(Bytes requested) const noexcept {
     return (requested + alignment_ - 1) & ~(alignment_ - 1);
   }
@@ -253,7 +268,6 @@ class Arena {
   Outcome allocate_searching(Lane& lane, Bytes requested, std::uint64_t id);
   Outcome allocate_resting(Lane& lane, Bytes requested, std::uint64_t id);
   Outcome hand_out(Lane& lane, PlanLookup::SlotIndex slot, Bytes requested, std::uint64_t id);
-  bool ensure_pages(ByteRange bytes) noexcept;
   bool may_have(const Lane& lane, const PlanLookup::Entry& entry, Bytes size);
   Outcome lend(Lane& lane, const PlanLookup::Entry& wanted, Bytes requested, std::uint64_t id);
   Outcome lend_idle(const Lane& lane, Bytes requested, std::uint64_t id, Outcome miss);
@@ -265,7 +279,6 @@ class Arena {
   Freed free_slowly(Bytes offset, std::optional<LaneKey> freeing) noexcept;
   void recount() noexcept;
 
-  Status reserve_range(Bytes bytes) noexcept;
   [[nodiscard]] LaneKey owner_of(PlanLookup::SlotIndex slot) const noexcept;
   Lane& lane_of(LaneKey key);
   void select(Lane& lane) noexcept;
@@ -287,9 +300,7 @@ class Arena {
   Device& device_;
   LaneEvents& events_;
   const Bytes alignment_;
-  std::byte* base_ = nullptr;
-  Bytes range_bytes_ = 0;
-  Bytes committed_ = 0;
+  ArenaMemory memory_;
 
   std::shared_ptr<const PlanLookup> lookup_;
   const PlanLookup::Entry* entries_ = nullptr;
@@ -297,10 +308,6 @@ class Arena {
   std::vector<std::uint32_t> roots_;  // the root sequence of each lane of the plan
   std::vector<Cell> cells_;
   std::size_t unplanned_slots_ = 0;
-  bool commit_due_ = false;
-  bool dormant_ = false;  // a plan is active, its memory is not committed yet
-  bool filling_ = false;  // its pages are committed one by one; `pages_` says which are
-  std::vector<bool> pages_;
 
   IntervalMap<Stray> strays_;
   Gaps gaps_;

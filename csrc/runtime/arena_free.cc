@@ -95,7 +95,7 @@ LaneKey Arena::owner_of(PlanLookup::SlotIndex slot) const noexcept {
 }
 
 void Arena::record_use(const void* pointer, LaneKey key) {
-  const Bytes offset = static_cast<Bytes>(static_cast<const std::byte*>(pointer) - base_);
+  const Bytes offset = offset_of(pointer);
   const PlanLookup::CellIndex cell = lookup_ ? lookup_->cell_at(offset) : PlanLookup::kNone;
   if (cell != PlanLookup::kNone && cells_[cell].slot != PlanLookup::kNone &&
       owner_of(cells_[cell].slot & ~kOffSchedule) == key)
@@ -107,7 +107,7 @@ void Arena::record_use(const void* pointer, LaneKey key) {
 }
 
 std::optional<Arena::Block> Arena::find(const void* pointer) const noexcept {
-  const Bytes offset = static_cast<Bytes>(static_cast<const std::byte*>(pointer) - base_);
+  const Bytes offset = offset_of(pointer);
   const PlanLookup::CellIndex index = lookup_ ? lookup_->cell_at(offset) : PlanLookup::kNone;
   if (index != PlanLookup::kNone && cells_[index].slot != PlanLookup::kNone) {
     const PlanLookup::SlotIndex slot = cells_[index].slot & ~kOffSchedule;
@@ -118,11 +118,11 @@ std::optional<Arena::Block> Arena::find(const void* pointer) const noexcept {
   return Block{stray->requested, stray->id, stray->owner};
 }
 
-PoolStretch Arena::stretch() const {
+std::vector<PoolStretch> Arena::stretches() const {
   using Piece = PoolStretch::Piece;
   std::vector<Piece> blocks;
   const auto add = [&](Bytes offset, Bytes requested, LaneKey lane, bool live) {
-    blocks.push_back({base_ + offset, rounded(requested), requested, lane,
+    blocks.push_back({memory_.base() + offset, rounded(requested), requested, lane,
                       live ? Piece::Kind::kLive : Piece::Kind::kWaiting});
   };
   for (const Cell& cell : cells_) {
@@ -136,27 +136,31 @@ PoolStretch Arena::stretch() const {
   }
   std::sort(blocks.begin(), blocks.end(),
             [](const Piece& a, const Piece& b) { return a.pointer < b.pointer; });
-  // While it fills, a page more or less is not worth telling.
-  const Bytes reach = filling_ ? pages_.size() * device_.properties().page_bytes : committed_;
-  PoolStretch result{base_, reach, {}};
-  const std::byte* at = base_;
-  const auto hole = [&](const std::byte* until) {
-    if (at < until)
-      result.pieces.push_back({at, static_cast<Bytes>(until - at), 0, 0, Piece::Kind::kHole});
-  };
-  for (const Piece& block : blocks) {
-    hole(static_cast<const std::byte*>(block.pointer));
-    result.pieces.push_back(block);
-    at = static_cast<const std::byte*>(block.pointer) + block.size;
+  std::vector<PoolStretch> result;
+  auto block = blocks.begin();
+  for (const ByteRange bytes : memory_.stretches()) {
+    PoolStretch stretch{memory_.base() + bytes.first, bytes.size(), {}};
+    const std::byte* at = memory_.base() + bytes.first;
+    const std::byte* const end = memory_.base() + bytes.last;
+    const auto hole = [&](const std::byte* until) {
+      if (at < until)
+        stretch.pieces.push_back({at, static_cast<Bytes>(until - at), 0, 0, Piece::Kind::kHole});
+    };
+    for (; block != blocks.end() && block->pointer < end; ++block) {
+      hole(static_cast<const std::byte*>(block->pointer));
+      stretch.pieces.push_back(*block);
+      at = static_cast<const std::byte*>(block->pointer) + block->size;
+    }
+    hole(end);
+    result.push_back(std::move(stretch));
   }
-  hole(base_ + reach);
   return result;
 }
 
 bool Arena::pin(const void* pointer) {
   const std::optional<Block> block = find(pointer);
   if (!block) return false;
-  const Bytes offset = static_cast<Bytes>(static_cast<const std::byte*>(pointer) - base_);
+  const Bytes offset = offset_of(pointer);
   if (std::uint32_t* const times = pins_.find(offset)) {
     ++*times;
     return true;
@@ -168,7 +172,7 @@ bool Arena::pin(const void* pointer) {
 }
 
 bool Arena::unpin(const void* pointer) noexcept {
-  const Bytes offset = static_cast<Bytes>(static_cast<const std::byte*>(pointer) - base_);
+  const Bytes offset = offset_of(pointer);
   std::uint32_t* const times = pins_.find(offset);
   if (times == nullptr) return false;
   if (--*times != 0) return true;

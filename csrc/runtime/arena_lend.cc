@@ -37,7 +37,7 @@ Arena::Outcome Arena::lend(Lane& lane, const PlanLookup::Entry& wanted, Bytes re
       if (gap.size() < size || ++tries > kMostTries) break;
       const std::optional<ByteRange> bytes = unused_in(gap, size, kMostTries);
       if (!bytes || !guards_.wait(lane.key, *bytes, Guards::Binds::kShared) ||
-          !ensure_pages(*bytes))
+          !memory_.ensure(*bytes))
         continue;
       strays_.reserve(strays_.size() + cells_.size() + 1);  // every cell may still become one
       return hand_out_lent(lane, *bytes, requested, id);
@@ -56,16 +56,18 @@ Arena::Outcome Arena::lend(Lane& lane, const PlanLookup::Entry& wanted, Bytes re
 // Sound by the rule: all that is live here is off schedule from now on, and what is lent is, too.
 Arena::Outcome Arena::lend_idle(const Lane& lane, Bytes requested, std::uint64_t id, Outcome miss) {
   const Bytes size = rounded(requested);
-  if (requested < kLeastIdle || !lane.entered || dormant_ || filling_ ||
-      lookup_->plan().lane_keys.size() != 1 || size > committed_)
+  if (requested < kLeastIdle || !lane.entered || !memory_.ready() ||
+      lookup_->plan().lane_keys.size() != 1)
     return miss;
   try {
     strays_.reserve(strays_.size() + cells_.size() + 1);  // every cell may still become one
     if (!std::exchange(all_astray_, true)) {
       for (PlanLookup::CellIndex index = 0; index < cells_.size(); ++index) make_stray(index);
     }
-    const Bytes last = std::min(committed_, lookup_->plan().arena_bytes);
-    const std::optional<ByteRange> bytes = unused_in({0, last}, size, kMostTriesIdle);
+    std::optional<ByteRange> bytes;
+    for (const ByteRange covered : lookup_->covered()) {
+      if (!bytes) bytes = unused_in(covered, size, kMostTriesIdle);
+    }
     if (!bytes || !guards_.wait(lane.key, *bytes, Guards::Binds::kShared)) return miss;
     return hand_out_lent(lane, *bytes, requested, id);
   } catch (const std::bad_alloc&) {
@@ -78,7 +80,7 @@ Arena::Outcome Arena::hand_out_lent(const Lane& lane, ByteRange bytes, Bytes req
                                     std::uint64_t id) {
   strays_.insert(bytes, Stray{PlanLookup::kNone, requested, lane.key, id, false});
   ++attention_;
-  return {Served::kLent, base_ + bytes.first, bytes.size(), false};
+  return {Served::kLent, memory_.base() + bytes.first, bytes.size(), false};
 }
 
 // The first bytes of a gap that nothing off schedule and no captured graph has.

@@ -94,7 +94,7 @@ void Arena::pass_step_end(Lane& lane) noexcept {
   lane.position = 0;
   for (const PlanLookup::SlotIndex slot : lookup_->ends_at(root, 0)) expire(slot);
   expect(lane, 0);
-  commit_due_ = dormant_;
+  memory_.step_starts();
 }
 
 bool Arena::take_branch(Lane& lane, Bytes requested) noexcept {
@@ -298,15 +298,15 @@ Arena::Outcome Arena::hand_out(Lane& lane, PlanLookup::SlotIndex slot, Bytes req
   walk(lane, entry.birth);
   lane.next = slot + 1;
   if (entry.cell == PlanLookup::kNone) return {Served::kUnplanned, nullptr, 0, false};
-  if (dormant_) return {Served::kUnplanned, nullptr, 0, false};
+  if (memory_.asleep()) return {Served::kUnplanned, nullptr, 0, false};
   const Bytes size = rounded(requested);
   if (!may_have(lane, entry, size)) return lend(lane, entry, requested, id);
-  if (!ensure_pages({entry.offset, entry.offset + size}))
+  if (filling() && !memory_.ensure({entry.offset, entry.offset + size}))
     return {Served::kMissBusy, nullptr, 0, false};
   if (entry.shared) live_shared_.insert({entry.offset, entry.offset + size}, lane.plan_lane);
   cells_[entry.cell].slot = slot;
   cells_[entry.cell].id = id;
-  return {Served::kHit, base_ + entry.offset, size, false};
+  return {Served::kHit, memory_.base() + entry.offset, size, false};
 }
 
 bool Arena::may_have(const Lane& lane, const PlanLookup::Entry& entry, Bytes size) {
@@ -341,11 +341,11 @@ bool Arena::mark(LaneKey key) {
       return lane->mode != Lane::Mode::kUnbound;
     });
     if (taken_over) {
-      const bool dormant = dormant_;
-      const Status again = activate(std::shared_ptr<const PlanLookup>(lookup_), true);
+      const bool asleep = memory_.asleep();
+      const Status again =
+          activate(std::shared_ptr<const PlanLookup>(lookup_), Commit::kAtStepStart);
       if (!again.ok()) return false;
-      dormant_ = dormant;
-      recount();
+      if (!asleep) (void)commit(Device::Residency::kOnDemand);
     }
     for (const auto& lane : lanes_) lane->mode = Lane::Mode::kUnbound;
     bind(marking, 0);
@@ -387,13 +387,10 @@ bool Arena::mark_lane(Lane& lane) noexcept {
     }
   }
   lane.entered = true;
-  if (sure && next == target) {
-    commit_due_ = dormant_;
-    return false;
-  }
+  memory_.step_starts();
+  if (sure && next == target) return false;
   lane.mode = Lane::Mode::kAligned;
   jump(lane, target == 0 ? root : lane.sequence, target);
-  commit_due_ = dormant_;
   return true;
 }
 

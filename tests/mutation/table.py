@@ -33,6 +33,7 @@ SERVE, FREE, LEND = "csrc/runtime/arena_serve.cc", "csrc/runtime/arena_free.cc",
 ALLOCATOR, STEPS = "csrc/runtime/allocator.cc", "csrc/runtime/allocator_steps.cc"
 BLOCKS, PAGES = "csrc/pool/pool.cc", "csrc/pool/pages.cc"
 POOL_STATE, WAITING_BLOCKS = "csrc/pool/state.h", "csrc/pool/waiting.cc"
+PAGES_OF_ARENA, TAKEOVER = "csrc/runtime/arena_memory.cc", "csrc/runtime/takeover.cc"
 GUARDS, POINTS = "csrc/runtime/guards.cc", "csrc/device/lane_events.cc"
 GPU, GPU_HEADER, EVENTS = "csrc/cuda/cuda_device.cc", "csrc/cuda/cuda_device.h", "csrc/cuda/event_pool.cc"
 ABI, PROCESS, NUMBERS = "csrc/capi/capi.cc", "csrc/capi/cuda_device_of_process.cc", "csrc/capi/stream_numbers.cc"
@@ -139,14 +140,14 @@ MUTANTS = (
     Mutant("s5-lent", "S5", "the free of what was lent, or of an earlier plan, records no event on its own lane", FREE,
            "  if (unplanned) guarded &= guards_.add(bytes, owner, Guards::Binds::kAll);\n", "", ARENA),
     Mutant("s5-new-plan", "S5", "a new plan does not wait for what the lanes have queued on the arena", MEMORY,
-           "if (!guards_.add({0, range_bytes_}, lane->key, Guards::Binds::kAll)) {", "if (false) {", ARENA),
+           "if (!guards_.add({0, memory_.range_bytes()}, lane->key, Guards::Binds::kAll)) {", "if (false) {", ARENA),
     Mutant("s5-pages", "S5", "pages of an idle arena are given back under queued work", MEMORY,
            "  if (device_.properties().asynchronous && !device_.synchronize_all().ok()) return 0;\n", "", ARENA),
-    Mutant("s5-smaller", "S5", "a smaller plan gives pages back under queued work", MEMORY,
-           "(!device_.properties().asynchronous || device_.synchronize_all().ok())) {", "true) {", ARENA),
+    Mutant("s5-smaller", "S5", "a smaller plan gives pages back under queued work", PAGES_OF_ARENA,
+           "if (!drained && !device_.synchronize_all().ok()) return;", "", ARENA),
     Mutant("s5-range", "S5", "the range goes for a larger one under queued work", MEMORY,
-           "    if (device_.properties().asynchronous && !device_.synchronize_all().ok())\n"
-           "      return {Status::Code::kFailed, \"synchronize\"};\n", "", ARENA),
+           "  if (device_.properties().asynchronous && !device_.synchronize_all().ok())\n"
+           "    return {Status::Code::kFailed, \"synchronize\"};\n", "", ARENA),
     Mutant("s5-moved", "S5", "a step that moves to another stream takes the bytes over as they are", SERVE,
            "    if (taken_over) {\n", "    if (false) {\n", ARENA),
     Mutant("s5-trim", "S5", "the pool gives pages back under queued work", PAGES,
@@ -223,10 +224,10 @@ MUTANTS = (
            "if (arena.commit_due() && !captured())", "if (arena.commit_due())", BLOCKS_OF_POOL),
     Mutant("s13-adopt", "S13", "without marks a plan is taken up while a graph is captured", ALLOCATOR,
            "if (counters.steps == 0 && !captured() && planner.ready())", "if (counters.steps == 0 && planner.ready())", BLOCKS_OF_POOL),
-    Mutant("s13-settle", "S13", "the arena's first step ends while a graph is captured", STEPS,
-           "  if (captured()) return;\n  settled_at = 0;\n", "  settled_at = 0;\n", BLOCKS_OF_POOL),
-    Mutant("s13-first-step", "S13", "pages of the step before are given back while a graph is captured", ALLOCATOR,
-           "if (!waits && settled_at != 0 && !captured()) [[unlikely]]", "if (!waits && settled_at != 0) [[unlikely]]", BLOCKS_OF_POOL),
+    Mutant("s13-settle", "S13", "the arena's first step ends while a graph is captured", TAKEOVER,
+           "  if (captured()) return;\n  settle_at_ = 0;\n", "  settle_at_ = 0;\n", BLOCKS_OF_POOL),
+    Mutant("s13-first-step", "S13", "pages of the step before are given back while a graph is captured", TAKEOVER,
+           "if (settle_at_ == 0 || captured()) return;", "if (settle_at_ == 0) return;", BLOCKS_OF_POOL),
     Mutant("s13-thrift", "S13", "pages are moved to where they are needed while a graph is captured", ALLOCATOR,
            "  if (captured()) pool.set_thrift(0);", "", BLOCKS_OF_POOL),
     Mutant("s13-poll", "S13", "an event of a lane that is captured is asked for", POINTS,
@@ -254,7 +255,9 @@ MUTANTS = (
     Mutant("s15-retire", "S15", "an arena is given back whose bytes a graph pins", MEMORY,
            " || !pins_.empty()) return 0;", ") return 0;", ARENA),
     Mutant("s15-smaller", "S15", "a smaller plan gives pages back that a graph pins", MEMORY,
-           "      !pins_.find_touching({wanted, committed_}) &&\n", "", ARENA),
+           "return strays_.find_touching(bytes) || pins_.find_touching(bytes);", "return strays_.find_touching(bytes).has_value();", ARENA),
+    Mutant("x-smaller", "2.2", "a smaller plan gives pages back that something off schedule lies on", MEMORY,
+           "return strays_.find_touching(bytes) || pins_.find_touching(bytes);", "return pins_.find_touching(bytes).has_value();", ARENA),
     Mutant("s15-fast", "S15", "pins do not lead off the fast path", MEMORY,
            "(strays_.size() + pins_.size() + guards_.binding_all()) +\n", "(strays_.size() + guards_.binding_all()) +\n", ARENA),
     Mutant("s15-unpin", "S15", "bytes stay pinned when their graph has gone", FREE,
@@ -262,7 +265,7 @@ MUTANTS = (
     Mutant("s15-twice", "S15", "bytes that two graphs pin come back with the first of them", FREE,
            "  if (--*times != 0) return true;\n  pins_.erase(offset);\n", "  pins_.erase(offset);\n", ARENA),
     Mutant("s15-range", "S15", "the range goes for a larger one though a graph pins bytes in it", MEMORY,
-           "!strays_.empty() || !pins_.empty())\n      return", "!strays_.empty())\n      return", ARENA),
+           "  if (live() != 0 || !strays_.empty() || !pins_.empty())\n    return {", "  if (live() != 0 || !strays_.empty())\n    return {", ARENA),
     Mutant("s15-pool", "S15", "a pool block that a graph pins comes back when it is freed", BLOCKS,
            "  if (block->pins == 0) wait_for_lanes(block);\n", "  wait_for_lanes(block);\n", BLOCKS_OF_POOL),
 )

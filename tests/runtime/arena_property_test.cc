@@ -49,7 +49,7 @@ TEST_CASE(
     REQUIRE(verify(plan) == std::nullopt);
     const auto device = make_host_device(Bytes{1} << 30);
     test::LoneArena arena(*device, 64);
-    REQUIRE(arena.activate(std::make_shared<const PlanLookup>(plan), false).ok());
+    REQUIRE(arena.activate(std::make_shared<const PlanLookup>(plan), Arena::Commit::kNow).ok());
     arena.mark(0);
     Ledger ledger;
     std::multimap<std::uint64_t, void*> held;  // by the request at which the program frees it
@@ -69,7 +69,7 @@ TEST_CASE(
         next = random() % count;  // skips ahead or falls back
       } else if (event == 8) {
         plan = test::random_plan(count, 8, random);
-        REQUIRE(arena.activate(std::make_shared<const PlanLookup>(plan), false).ok());
+        REQUIRE(arena.activate(std::make_shared<const PlanLookup>(plan), Arena::Commit::kNow).ok());
         arena.mark(0);
         next = 0;
       }
@@ -123,7 +123,7 @@ TEST_CASE("No two live blocks share a byte where steps of another kind come in b
     Plan plan = make_plan();
     const auto device = make_host_device(Bytes{1} << 40);
     test::LoneArena arena(*device, 64);
-    REQUIRE(arena.activate(std::make_shared<const PlanLookup>(plan), false).ok());
+    REQUIRE(arena.activate(std::make_shared<const PlanLookup>(plan), Arena::Commit::kNow).ok());
     arena.mark(0);
     Ledger ledger;
     std::multimap<std::uint64_t, void*> held;
@@ -138,7 +138,7 @@ TEST_CASE("No two live blocks share a byte where steps of another kind come in b
       if (next == 0 && other == 0 && random() % 4 == 0) other = 40 + random() % 100;
       if (random() % 1000 == 0) {
         plan = make_plan();
-        REQUIRE(arena.activate(std::make_shared<const PlanLookup>(plan), false).ok());
+        REQUIRE(arena.activate(std::make_shared<const PlanLookup>(plan), Arena::Commit::kNow).ok());
         arena.mark(0);
         next = 0;
       }
@@ -200,7 +200,7 @@ TEST_CASE("One inserted or removed or resized or swapped request costs a handful
     for (std::uint32_t at = 0; at < sequence.period; ++at) {
       const auto device = make_host_device(Bytes{1} << 30);
       test::LoneArena arena(*device, 64);
-      REQUIRE(arena.activate(lookup, false).ok());
+      REQUIRE(arena.activate(lookup, Arena::Commit::kNow).ok());
       arena.mark(0);
       std::vector<std::pair<Bytes, std::uint32_t>> requests;  // size, length
       for (const Slot& slot : sequence.slots) requests.emplace_back(slot.requested, slot.length);

@@ -23,7 +23,7 @@ struct Serving {
     load(plan);
   }
   void load(const Plan& plan) {
-    REQUIRE(arena.activate(std::make_shared<const PlanLookup>(plan), false).ok());
+    REQUIRE(arena.activate(std::make_shared<const PlanLookup>(plan), Arena::Commit::kNow).ok());
     for (const LaneKey key : plan.lane_keys) (void)arena.mark(key);
   }
   void* hit(Bytes size, LaneKey lane = 0) {
@@ -282,10 +282,12 @@ TEST_CASE("Blocks of one plan outlive it and keep their bytes under the next", "
 TEST_CASE("A plan without a home serves nothing and leaves the one before it", "[arena]") {
   const auto device = make_host_device(Bytes{1} << 20);
   test::LoneArena arena(*device, 64);
-  REQUIRE(arena.activate(std::make_shared<const PlanLookup>(kThreeOnOne), false).ok());
+  REQUIRE(
+      arena.activate(std::make_shared<const PlanLookup>(kThreeOnOne), Arena::Commit::kNow).ok());
   arena.mark(0);
   const Plan large = plan_of({sequence_of({{0, Bytes{1} << 30, 1}})});
-  REQUIRE_FALSE(arena.activate(std::make_shared<const PlanLookup>(large), false).ok());
+  REQUIRE_FALSE(
+      arena.activate(std::make_shared<const PlanLookup>(large), Arena::Commit::kNow).ok());
   REQUIRE(arena.plan()->plan() == kThreeOnOne);
   arena.mark(0);
   REQUIRE(arena.allocate(64, 0, 0).served == Served::kHit);

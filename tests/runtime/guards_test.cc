@@ -96,3 +96,22 @@ TEST_CASE("A slot on the bytes of many guards of a lane waits for it once", "[ar
   CHECK(device.hand_out(0, all, 6400));
   CHECK(device.calls(CallKind::kWait) == 1);
 }
+
+TEST_CASE("A guard that a later one of its lane touches and does not cover stays",
+          "[arena][guards]") {
+  test::SimulatedDevice device;
+  Allocator::Options options;
+  options.start_threads = false;
+  options.config.mode = Mode::kOff;
+  Allocator allocator(device, options);
+  allocator.load_plan(plan_of({sequence_of({{0, 128, 1}, {64, 120, 1}, {0, 64, 1}})}));
+  allocator.mark_step(0);
+  for (const Bytes size : {128, 120}) {
+    void* const block = allocator.allocate(size, 0);
+    allocator.record_use(block, 5);
+    device.touch(5, block, size);
+    (void)allocator.free(block);
+  }
+  // Behind the first guard, and not behind the second.
+  CHECK(device.hand_out(0, allocator.allocate(64, 0), 64));
+}

@@ -28,7 +28,7 @@ const Plan kInTurn = plan_of({sequence_of({{0, 64, 1}, {0, 60, 1}, {0, 50, 1}})}
 
 struct Serving {
   explicit Serving(const Plan& plan = kInTurn) : arena(device, 64) {
-    REQUIRE(arena.activate(test::look(plan), false).ok());
+    REQUIRE(arena.activate(test::look(plan), Arena::Commit::kNow).ok());
     (void)arena.mark(0);
   }
   ~Serving() {
@@ -154,15 +154,15 @@ TEST_CASE("Pinned bytes are handed out again once their graph has gone", "[arena
 TEST_CASE("A larger range takes no bytes from under a captured graph", "[arena][streams]") {
   test::SimulatedDevice device({.maps_pages = false});
   test::LoneArena arena(device, 64);
-  REQUIRE(arena.activate(test::look(kInTurn), false).ok());
+  REQUIRE(arena.activate(test::look(kInTurn), Arena::Commit::kNow).ok());
   (void)arena.mark(0);
   void* const used = arena.allocate(64, 0, 0).pointer;
   REQUIRE(arena.pin(used));
   REQUIRE(arena.free(used).found);
   const Plan larger = plan_of({sequence_of({{kMiB, 64, 1}})});
-  CHECK_FALSE(arena.activate(test::look(larger), false).ok());
+  CHECK_FALSE(arena.activate(test::look(larger), Arena::Commit::kNow).ok());
   REQUIRE(arena.unpin(used));
-  CHECK(arena.activate(test::look(larger), false).ok());
+  CHECK(arena.activate(test::look(larger), Arena::Commit::kNow).ok());
 }
 
 TEST_CASE("A block that a captured graph uses comes back when the graph has gone",
@@ -339,12 +339,13 @@ TEST_CASE("Without marks a plan is taken up and gets its memory while no graph i
 TEST_CASE("A range that goes for a larger one goes when work on it is done", "[arena][streams]") {
   test::SimulatedDevice device({.maps_pages = false});
   test::LoneArena arena(device, 64);
-  REQUIRE(arena.activate(test::look(kInTurn), false).ok());
+  REQUIRE(arena.activate(test::look(kInTurn), Arena::Commit::kNow).ok());
   (void)arena.mark(0);
   void* const block = arena.allocate(64, 0, 0).pointer;
   REQUIRE(block != nullptr);
   device.hand_out(0, block, 64);
   REQUIRE(arena.free(block).found);
-  REQUIRE(arena.activate(test::look(plan_of({sequence_of({{kMiB, 64, 1}})})), false).ok());
+  REQUIRE(arena.activate(test::look(plan_of({sequence_of({{kMiB, 64, 1}})})), Arena::Commit::kNow)
+              .ok());
   CHECK(device.violations().empty());
 }

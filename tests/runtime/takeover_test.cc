@@ -1,0 +1,192 @@
+// How an arena takes its memory over from the pool: within the limit, and once.
+
+#include "csrc/plan/file.h"
+#include "csrc/runtime/allocator.h"
+#include "tests/catch.h"
+#include "tests/support/simulated_device.h"
+#include "tests/support/small_plan.h"
+#include "tests/support/temporary_folder.h"
+
+#include <berth/error.h>
+#include <berth/warnings.h>
+
+#include <string>
+#include <vector>
+
+using namespace berth;
+using test::CallKind;
+using test::plan_of;
+using test::sequence_of;
+
+namespace {
+
+constexpr Bytes kMiB = Bytes{1} << 20;
+constexpr Bytes kFar = Bytes{256} << 20;
+
+// `count` slots of 1 MiB beside each other, all of them alive at the step's end.
+Plan side_by_side(std::uint32_t count) {
+  std::vector<test::SlotSpec> slots;
+  for (std::uint32_t i = 0; i < count; ++i) slots.push_back({kMiB * i, kMiB - i, count - i});
+  return plan_of({sequence_of(slots)});
+}
+
+// Serves a plan from a file, as a program does that starts.
+struct Served {
+  Served(Device& device, const Plan& plan, Bytes limit = 0) {
+    write_plan(folder / "step.plan", plan);
+    Allocator::Options options;
+    options.start_threads = false;
+    options.config.mode = Mode::kServe;
+    options.config.plan = folder / "step.plan";
+    options.config.memory_limit = limit;
+    allocator = std::make_unique<Allocator>(device, options);
+  }
+  void free(void* block) { REQUIRE(allocator->free(block) == Allocator::FreeOutcome::kDone); }
+
+  test::TemporaryFolder folder;
+  std::unique_ptr<Allocator> allocator;
+};
+
+}  // namespace
+
+TEST_CASE("Where no mark comes the arena settles by requests", "[runtime][takeover]") {
+  test::SimulatedDevice device;
+  Served served(device, side_by_side(8));
+  for (int i = 0; i < 8; ++i) served.free(served.allocator->allocate(kMiB, 0));
+  served.allocator->mark_step(0);  // commits the arena, and is the last one
+  const auto step = [&] {
+    std::vector<void*> blocks;
+    for (Bytes i = 0; i < 8; ++i) blocks.push_back(served.allocator->allocate(kMiB - i, 0));
+    served.free(served.allocator->allocate(12 * kMiB, 7));
+    for (void* const block : blocks) served.free(block);
+  };
+  for (int i = 0; i < 3; ++i) step();
+  const std::uint64_t calls = device.driver_calls();
+  for (int i = 0; i < 100; ++i) step();
+  CHECK(device.driver_calls() == calls);
+  CHECK(served.allocator->is_valid() == "");
+}
+
+TEST_CASE("An arena that fills and the pool keep to the limit together", "[runtime][takeover]") {
+  test::SimulatedDevice device;
+  Served served(device, side_by_side(40), 64 * kMiB);
+  served.allocator->mark_step(0);
+  std::vector<void*> blocks;
+  for (Bytes i = 0; i < 40; ++i) {
+    for (const LaneKey lane : {7, 0}) {
+      try {
+        blocks.push_back(served.allocator->allocate(kMiB - i, lane));
+      } catch (const OutOfMemory&) {
+      }
+      REQUIRE(device.committed() <= 64 * kMiB);
+      REQUIRE(served.allocator->stats().reserved_peak <= 64 * kMiB);
+    }
+  }
+  CHECK(blocks.size() == 64);
+  for (void* const block : blocks) served.free(block);
+  served.allocator->mark_step(0);
+  served.allocator->mark_step(0);
+  CHECK(device.committed() <= 64 * kMiB);
+  CHECK(served.allocator->is_valid() == "");
+}
+
+TEST_CASE("What an arena has not taken yet serves the pool before memory is out",
+          "[runtime][takeover]") {
+  test::SimulatedDevice device;
+  Served served(device, side_by_side(40), 64 * kMiB);
+  served.allocator->mark_step(0);
+  std::vector<void*> blocks;
+  for (int i = 0; i < 62; ++i) blocks.push_back(served.allocator->allocate(kMiB, 7));
+  CHECK(device.committed() <= 64 * kMiB);
+  for (void* const block : blocks) served.free(block);
+}
+
+TEST_CASE("Only bytes under slots are committed", "[runtime][takeover]") {
+  const Plan plan = plan_of({sequence_of({{0, kMiB, 2}, {kFar, kMiB, 1}})});
+  SECTION("by a plan that is loaded") {
+    test::SimulatedDevice device;
+    Allocator::Options options;
+    options.start_threads = false;
+    options.config.mode = Mode::kOff;
+    Allocator allocator(device, options);
+    allocator.load_plan(plan);
+    CHECK(device.committed() == 2 * kMiB);
+    CHECK(allocator.stats().reserved_peak <= 3 * kMiB);
+    allocator.mark_step(0);
+    void* const first = allocator.allocate(kMiB, 0);
+    void* const second = allocator.allocate(kMiB, 0);
+    CHECK(static_cast<std::byte*>(second) - static_cast<std::byte*>(first) == kFar);
+    CHECK(allocator.is_valid() == "");
+    (void)allocator.free(first);
+    (void)allocator.free(second);
+    CHECK(allocator.retire_arena() == 2 * kMiB);
+    CHECK(device.committed() == 0);
+  }
+  SECTION("by one that takes its memory over") {
+    test::SimulatedDevice device;
+    Served served(device, plan);
+    for (int i = 0; i < 3; ++i) {
+      served.allocator->mark_step(0);
+      served.free(served.allocator->allocate(kMiB, 0));
+      served.free(served.allocator->allocate(kMiB, 0));
+    }
+    served.allocator->mark_step(0);
+    CHECK(served.allocator->stats().hits >= 4);
+    CHECK(device.committed() <= 3 * kMiB);
+  }
+}
+
+TEST_CASE("The message for an arena beyond the limit names the limit", "[runtime][takeover]") {
+  std::vector<std::string> texts;
+  set_warning_sink([&](std::string_view name, const std::string& text) {
+    if (name == "arena-memory") texts.push_back(text);
+  });
+  test::SimulatedDevice device;
+  Served served(device, side_by_side(40), 32 * kMiB);
+  served.allocator->mark_step(0);
+  set_warning_sink(nullptr);
+  REQUIRE(texts.size() == 1);
+  CHECK(texts[0].find("BERTH_MEMORY_LIMIT") != std::string::npos);
+  CHECK(texts[0].find("32") != std::string::npos);
+}
+
+TEST_CASE("An arena far above its bound is one warning", "[runtime][takeover]") {
+  std::vector<std::string> texts;
+  set_warning_sink([&](std::string_view name, const std::string& text) {
+    if (name == "arena-loose") texts.push_back(text);
+  });
+  test::SimulatedDevice device;
+  Plan plan = plan_of({sequence_of({{0, kMiB, 2}, {kFar, kMiB, 1}})});
+  plan.lower_bound = 2 * kMiB;
+  { Served served(device, plan); }
+  CHECK(texts.size() == 1);
+  plan = side_by_side(40);
+  plan.lower_bound = 36 * kMiB;
+  { Served served(device, plan); }
+  set_warning_sink(nullptr);
+  CHECK(texts.size() == 1);
+}
+
+TEST_CASE("An arena that cannot settle serves on and tries again", "[runtime][takeover]") {
+  test::SimulatedDevice device;
+  Served served(device, side_by_side(8));
+  served.allocator->mark_step(0);
+  // The last two slots are not asked for, so that their pages do not come by themselves.
+  const auto step = [&] {
+    std::vector<void*> blocks;
+    for (Bytes i = 0; i < 6; ++i) blocks.push_back(served.allocator->allocate(kMiB - i, 0));
+    for (void* const block : blocks) served.free(block);
+    served.allocator->mark_step(0);
+  };
+  step();
+  device.fail_call(1, {Status::Code::kOutOfMemory, "test"}, CallKind::kCommit, true);
+  for (int i = 0; i < 3; ++i) step();
+  CHECK(device.fault_met());
+  device.fail_none();
+  CHECK(device.committed() < 8 * kMiB);
+  for (int i = 0; i < 1000; ++i) step();
+  CHECK(device.committed() >= 8 * kMiB);
+  const std::uint64_t calls = device.driver_calls();
+  for (int i = 0; i < 100; ++i) step();
+  CHECK(device.driver_calls() == calls);
+}
