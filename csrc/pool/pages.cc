@@ -44,6 +44,11 @@ Pool::State::State(Device& the_device, LaneEvents& the_events, const PoolOptions
   options.resident_growth_bytes = std::max(round_up(options.resident_growth_bytes, unit), unit);
   if (!maps) return;
 
+  // Host memory first: where it is short no range is left behind.
+  for (int end = 0; end < kEnds; ++end) {
+    segments.push_back(std::make_unique<Segment>());
+    segments.back()->end = static_cast<End>(end);
+  }
   for (Range* const range : {&ends, &residents}) {
     Bytes size = round_up(
         std::max(options.range_bytes == 0 ? default_range(device) : options.range_bytes, unit),
@@ -66,11 +71,7 @@ Pool::State::State(Device& the_device, LaneEvents& the_events, const PoolOptions
     }
   }
   const Bytes lows[kEnds] = {ends.first, ends.first + ends.size, residents.first};
-  for (int end = 0; end < kEnds; ++end) {
-    segments.push_back(std::make_unique<Segment>());
-    segments.back()->end = static_cast<End>(end);
-    segments.back()->first = segments.back()->last = lows[end];
-  }
+  for (int end = 0; end < kEnds; ++end) segments[end]->first = segments[end]->last = lows[end];
 }
 
 Pool::State::~State() {

@@ -134,13 +134,11 @@ void Allocator::shut_down() noexcept {
   // The planner's thread may need no lock of ours, but it must be gone before anything else is.
   state.planner.stop();
   std::unique_ptr<Recorder> recorder;
-  std::string stats_file;
   {
     const std::lock_guard lock(state.mutex);
     if (std::exchange(state.shut, true)) return;
     state.learner.stop();
     if (state.recorder) state.counters.trace_entries_lost = state.recorder->counts().lost;
-    stats_file = state.options.config.stats;
     recorder = std::move(state.recorder);
     state.decide_watched();
   }
@@ -150,14 +148,16 @@ void Allocator::shut_down() noexcept {
     state.closed_recorder = std::move(recorder);
   }
   if (state.options.config.verbose) report_summary();
+  const std::string& stats_file = state.options.config.stats;
   if (stats_file.empty()) return;
+  Notes notes;
   try {
     const std::string text = stats().to_json() + "\n";
     write_file_atomically(
         expand_file_name(stats_file, state.options.program, state.options.device_index),
         std::as_bytes(std::span(text)));
   } catch (const std::exception& error) {
-    warn("stats-write", error.what());
+    notes.add("stats-write", [&] { return error.what(); });
   }
 }
 
@@ -235,7 +235,14 @@ Arena::Outcome Allocator::State::ask_arena(Bytes size, LaneKey lane, std::uint64
 // What learns, records or checks hears of every request.
 void Allocator::State::watch_request(void* pointer, Bytes size, LaneKey lane, trace::Tag tag,
                                      std::uint64_t id) {
-  if (full_check) check_hand_out(pointer, rounded(size), id);
+  trace::LaneId recorded = 0;
+  try {  // what may fail comes before anybody has heard of the block
+    if (recorder) recorded = recorded_lane(lane);
+    if (full_check) check_hand_out(pointer, rounded(size), id);
+  } catch (...) {
+    give_back(pointer);
+    throw;
+  }
   if (learner.active()) {
     try {
       learner.request(id, size, lane, tag);
@@ -243,7 +250,7 @@ void Allocator::State::watch_request(void* pointer, Bytes size, LaneKey lane, tr
       stop_learning();
     }
   }
-  if (recorder) recorder->append(trace::Request{id, size, recorded_lane(lane), tag});
+  if (recorder) recorder->append(trace::Request{id, size, recorded, tag});
 }
 
 void* Allocator::State::allocate_elsewhere(Bytes size, LaneKey lane, trace::Tag tag,
@@ -353,18 +360,12 @@ void Allocator::State::stop_learning() noexcept {
 void Allocator::State::check_hand_out(void* pointer, Bytes size, std::uint64_t id) {
   const auto address = reinterpret_cast<Bytes>(pointer);
   const ByteRange bytes{address, address + size};
-  try {
-    if (live_bytes.insert(bytes, id)) return;
-  } catch (const std::bad_alloc&) {
-    give_back(pointer);
-    throw;
-  }
+  if (live_bytes.insert(bytes, id)) return;
   const auto other = live_bytes.find_touching(bytes);
   const std::string text =
       fmt::format("block {} of {} at {:#x} would share bytes with live block {} at {:#x}: stopped",
                   id, format_bytes(size), address, *live_bytes.find(other->first), other->first);
   // The block is not handed out; the one it would have hit is untouched.
-  give_back(pointer);
   throw Error(ErrorKind::kInput, text);
 }
 
@@ -483,6 +484,7 @@ void Allocator::record_use(const void* pointer, LaneKey lane) {
   State& state = *state_;
   const std::lock_guard lock(state.mutex);
   std::uint64_t id = 0;
+  const trace::LaneId recorded = state.recorder ? state.recorded_lane(lane) : 0;
   if (state.arena.contains(pointer)) {
     const auto block = state.arena.find(pointer);
     if (!block) return;
@@ -495,8 +497,14 @@ void Allocator::record_use(const void* pointer, LaneKey lane) {
   } else {
     return;
   }
-  if (state.learner.active()) state.learner.use(id, lane);
-  if (state.recorder) state.recorder->append(trace::Use{id, state.recorded_lane(lane)});
+  if (state.learner.active()) {
+    try {
+      state.learner.use(id, lane);
+    } catch (const std::bad_alloc&) {
+      state.stop_learning();
+    }
+  }
+  if (state.recorder) state.recorder->append(trace::Use{id, recorded});
 }
 
 // --- Queries ------------------------------------------------------------------------------------

@@ -15,8 +15,11 @@
 
 #include <berth/warnings.h>
 
+#include <fmt/format.h>
+
 #include <cstdint>
 #include <memory>
+#include <new>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -26,13 +29,21 @@
 // What allocator.cc and allocator_steps.cc share; nobody else includes it.
 namespace berth {
 
-// Warnings that came up under the lock; they go out when it is free.
+// Warnings that came up under the lock; they go out when it is free. Where host memory is short a
+// warning is lost, and no more.
 class Notes {
  public:
   ~Notes() {
     for (const auto& [name, text] : notes_) warn(name, text);
   }
-  void add(std::string_view name, std::string text) { notes_.emplace_back(name, std::move(text)); }
+  // `text()` is what is said.
+  template <class Text>
+  void add(std::string_view name, const Text& text) noexcept {
+    try {
+      notes_.emplace_back(name, text());
+    } catch (const std::bad_alloc&) {
+    }
+  }
 
  private:
   std::vector<std::pair<std::string_view, std::string>> notes_;
@@ -107,7 +118,16 @@ struct Allocator::State {
   void adopt_plan(Notes& notes);
   void commit_arena(Notes& notes);
   [[nodiscard]] std::string over_limit() const;
-  void refuse_arena(Bytes wanted, const std::string& reason, Notes& notes);
+  // `reason()` is said.
+  template <class Reason>
+  void refuse_arena(Bytes wanted, const Reason& reason, Notes& notes) noexcept {
+    ++counters.plan_failures;
+    if (std::exchange(arena_refused, true)) return;
+    notes.add("arena-memory", [&] {
+      return fmt::format("an arena of {} cannot be had, all goes to the pool: {}",
+                         format_bytes(wanted), reason());
+    });
+  }
   void watch_misses();
   void share_memory() noexcept {
     takeover.share();

@@ -29,7 +29,7 @@ void Allocator::mark_step(LaneKey lane) noexcept {
     state.step_ended(lane, notes);
   } catch (const std::exception& error) {
     ++state.counters.plan_failures;
-    notes.add("plan-failed", error.what());
+    notes.add("plan-failed", [&] { return error.what(); });
   }
 }
 
@@ -57,7 +57,8 @@ void Allocator::State::adopt_plan(Notes& notes) {
   if (!result || !result->plan) return;  // nothing repeats yet
   const Status status = arena.activate(result->plan, Arena::Commit::kAtStepStart);
   if (!status.ok()) {
-    refuse_arena(result->plan->plan().arena_bytes, device.describe(status), notes);
+    refuse_arena(
+        result->plan->plan().arena_bytes, [&] { return device.describe(status); }, notes);
     return;
   }
   ++counters.plans_learned;
@@ -73,10 +74,12 @@ void Allocator::State::commit_arena(Notes& notes) {
   const Bytes needed = takeover.needed(*arena.plan());
   if (!takeover.allows(needed)) {
     arena.rest();
-    refuse_arena(needed, over_limit(), notes);
+    refuse_arena(
+        needed, [&] { return over_limit(); }, notes);
   } else if (!takeover.begin(next_id)) {
     arena.rest();
-    refuse_arena(needed, "the device has not got that much", notes);
+    refuse_arena(
+        needed, [] { return "the device has not got that much"; }, notes);
   }
   share_memory();
 }
@@ -84,13 +87,6 @@ void Allocator::State::commit_arena(Notes& notes) {
 std::string Allocator::State::over_limit() const {
   return fmt::format("BERTH_MEMORY_LIMIT is {}, the pool has {}",
                      format_bytes(options.config.memory_limit), format_bytes(pool.reserved()));
-}
-
-void Allocator::State::refuse_arena(Bytes wanted, const std::string& reason, Notes& notes) {
-  ++counters.plan_failures;
-  if (std::exchange(arena_refused, true)) return;
-  notes.add("arena-memory", fmt::format("an arena of {} cannot be had, all goes to the pool: {}",
-                                        format_bytes(wanted), reason));
 }
 
 // Learns again when the plan no longer describes the steps.
