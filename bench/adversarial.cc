@@ -5,8 +5,8 @@
 //
 //   build/release/bench/adversarial [--time-limit S] [--counts N,N,...] [--refuted N] [--smoke]
 
-#include "csrc/place/exact_search.h"
-#include "csrc/place/strip.h"
+#include "csrc/place/exact/exact_search.h"
+#include "csrc/place/problem/strip.h"
 #include "tests/support/placement_check.h"
 #include "tests/support/problem_families.h"
 
@@ -44,7 +44,7 @@ bool print_families(const std::vector<std::uint64_t>& counts, const PlaceOptions
       if (problem.buffers.size() == last) continue;
       last = problem.buffers.size();
       const Bytes load = lower_bound(problem);
-      const Placement best = place(problem, options);
+      const Placement best = place_buffers(problem, options);
       const auto violation = test::sweep_placement(problem, best);
       all_legal &= !violation;
       fmt::print("| {} | {} | {} | {} | {:.4f} | {} | {:.4f} | {} | {:.3f} | {}{} |\n", family.name,
@@ -70,13 +70,13 @@ void print_refuted(std::uint64_t count) {
         const Problem problem = test::filled_problem(seed, ticks, load);
         if (problem.buffers.size() > kMost) continue;
         ++all;
-        const packing::Conflicts conflicts(problem);
-        const auto strips = packing::make_strips(conflicts);
-        packing::ExactSearch exact(strips->front(), packing::max_load(strips->front()), 1);
+        const place::Conflicts conflicts(problem);
+        const auto strips = place::make_strips(conflicts);
+        place::ExactSearch exact(strips->front(), place::max_load(strips->front()), 1);
         std::uint64_t nodes = 1'000'000;
-        const packing::Answer answer = exact.run(nodes, nullptr);
-        open += answer == packing::Answer::kOpen ? 1 : 0;
-        if (answer != packing::Answer::kRefuted) continue;
+        const place::Answer answer = exact.run(nodes, nullptr);
+        open += answer == place::Answer::kOpen ? 1 : 0;
+        if (answer != place::Answer::kRefuted) continue;
         ++refuted;
         least = std::min(least, problem.buffers.size());
         most = std::max(most, problem.buffers.size());

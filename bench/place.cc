@@ -192,9 +192,9 @@ int main(int argc, char** argv) {
     PlaceOptions quick = options;
     quick.time_limit_seconds = 0;
     const double start = processor_seconds();
-    const Placement first = place(problem, quick);
+    const Placement first = place_buffers(problem, quick);
     const double middle = processor_seconds();
-    const Placement best = place(problem, options);
+    const Placement best = place_buffers(problem, options);
     const double end = processor_seconds();
     const bool simple = problem.lanes.size() == 1 && problem.branches.size() == 1;
     const bool legal = !simple || (is_legal(problem, first) && is_legal(problem, best));

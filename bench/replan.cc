@@ -112,7 +112,7 @@ int main(int argc, char** argv) {
   first.iteration_budget = 1;  // the least that planning anew can take
   bool all_legal = true;
   for (const auto& [name, problem] : instances) {
-    const Placement before = place(problem, first);
+    const Placement before = place_buffers(problem, first);
     std::vector<double> anew_ms, ms, time, moved, peak;
     std::map<std::string, std::size_t> engines;
     std::size_t changed = 0;
@@ -125,7 +125,7 @@ int main(int argc, char** argv) {
         Bytes& size = after.buffers[random() % after.buffers.size()].size;
         size = std::max<Bytes>(1, size / 2 + size / 1000 * (random() % 1001));
       }
-      const Placement anew = place(after, first);
+      const Placement anew = place_buffers(after, first);
       const Replanned replanned = replan(after, {problem, before.offsets}, first);
       all_legal &= is_legal(after, replanned.placement.offsets);
       changed = std::max(changed, count);

@@ -12,6 +12,7 @@
 #include "csrc/trace/step.h"
 
 #include <berth/place.h>
+#include <berth/place_ilp.h>
 
 #include <fmt/format.h>
 
@@ -165,7 +166,7 @@ int plan_lifetimes(const Options& options) {
     const CancelOnInterrupt interrupt;
     const PlaceOptions place_with = place_options(options, line);
     capacity = place_with.capacity;
-    placement = place(problem, place_with);
+    placement = place_buffers(problem, place_with);
   }
   const auto overlap = find_overlap(rows, placement.offsets);
   BERTH_CHECK(!overlap, kUsage, "berth is wrong: its placement is not legal and is not written: {}",
@@ -208,6 +209,7 @@ int plan_trace(const Options& options) {
 }
 
 int plan(const Options& options) {
+  use_ilp();
   if (!options.output.empty()) check_output(options.output);
   switch (identify(options.input)) {
     case InputKind::kLifetimes:

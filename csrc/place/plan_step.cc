@@ -59,7 +59,7 @@ Plan with_placement(Plan skeleton, const Step& step, const Placement& placement,
 Plan plan_step(const Step& step, const Trace& trace, Bytes alignment, const PlaceOptions& options) {
   const auto start = std::chrono::steady_clock::now();
   Plan frame = skeleton(step, trace, alignment);
-  const Placement placement = place(make_problem(frame), options);
+  const Placement placement = place_buffers(make_problem(frame), options);
   Plan plan = with_placement(std::move(frame), step, placement, options);
   plan.plan_seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

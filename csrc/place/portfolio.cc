@@ -1,9 +1,13 @@
 #include "csrc/place/portfolio.h"
 
 #include "csrc/core/check.h"
-#include "csrc/place/bounds.h"
-#include "csrc/place/ilp.h"
-#include "csrc/place/integer_program.h"
+#include "csrc/place/bounds/bounds.h"
+#include "csrc/place/fits/order_search.h"
+#include "csrc/place/fits/pyramid.h"
+#include "csrc/place/ilp_engine.h"
+#include "csrc/place/stages/birth_fit.h"
+#include "csrc/place/stages/staged_search.h"
+#include "csrc/place/stages/strip_search.h"
 
 #include <fmt/format.h>
 
@@ -13,19 +17,7 @@
 #include <thread>
 #include <utility>
 
-namespace berth::packing {
-
-namespace {
-
-// The buffers by their keys; ties by index.
-std::vector<Index> ascending(const std::vector<Bytes>& keys) {
-  std::vector<Index> order(keys.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](Index i, Index j) { return keys[i] < keys[j]; });
-  return order;
-}
-
-}  // namespace
+namespace berth::place {
 
 Portfolio::Portfolio(const Conflicts& conflicts, const PlaceOptions& options)
     : conflicts_(conflicts),
@@ -47,9 +39,10 @@ Portfolio::Portfolio(const Conflicts& conflicts, const PlaceOptions& options)
 }
 
 Placement Portfolio::run() {
-  if (options_.engine.starts_with("ilp"))
-    BERTH_CHECK(!unavailable_solver(), kUsage, "engine '{}': {}", options_.engine,
-                *unavailable_solver());
+  if (options_.engine.starts_with("ilp")) {
+    const auto& missing = ilp_engine().unavailable();
+    BERTH_CHECK(!missing, kUsage, "engine '{}': {}", options_.engine, *missing);
+  }
   first_plan();
   if (!done() || options_.engine == "ilp_pyramid") improve();
   announce();
@@ -70,58 +63,51 @@ Placement Portfolio::placement(std::vector<Bytes> offsets) const {
   return result;
 }
 
-// Something legal, whatever the budget: from an earlier placement where there is one.
-void Portfolio::first_plan() {
-  StripSettings settings{.dives = uses("dive"),
-                         .exact = uses("exact"),
-                         .seed = options_.seed,
-                         .threads = threads_,
-                         .capacity = options_.capacity};
+std::unique_ptr<Search> Portfolio::make_search() {
+  const StripSettings settings{.dives = uses("dive"),
+                               .exact = uses("exact"),
+                               .seed = options_.seed,
+                               .threads = threads_,
+                               .capacity = options_.capacity};
+  std::unique_ptr<StripSearch> strip_search;
   if (settings.dives || settings.exact) {
-    if (auto strips = make_strips(conflicts_)) strip_search_.emplace(std::move(*strips), settings);
+    if (auto strips = make_strips(conflicts_))
+      strip_search = std::make_unique<StripSearch>(std::move(*strips), conflicts_.size(), settings);
   }
   const bool joined = conflicts_.lanes().group_count() < conflicts_.problem().lanes.size();
-  if (strip_search_) bound_ = strip_search_->bound();
-  if (!strip_search_ || joined) bound_ = std::max(bound_, max_load(conflicts_));
-  if (settings.dives && (!strip_search_ || joined)) {
-    staged_search_ = StagedSearch::make(
-        conflicts_,
-        {.exact = settings.exact, .seed = options_.seed, .threads = threads_, .bound = bound_});
-    if (staged_search_) strip_search_.reset();
+  if (strip_search) bound_ = strip_search->bound();
+  if (!strip_search || joined) bound_ = std::max(bound_, max_load(conflicts_));
+  if (settings.dives && (!strip_search || joined)) {
+    // Where strips do not say what conflicts.
+    if (auto stages = StagedSearch::make(
+            conflicts_,
+            {.exact = settings.exact, .seed = options_.seed, .threads = threads_, .bound = bound_}))
+      return stages;
   }
+  if (strip_search) return strip_search;
+  return std::make_unique<BirthFit>(conflicts_.problem(), first_fit_);
+}
+
+// Something legal, whatever the budget: from an earlier placement where there is one.
+void Portfolio::first_plan() {
+  search_ = make_search();
   const bool warm = !options_.warm_start.empty();
-  if (warm || (!strip_search_ && !staged_search_)) {
-    std::vector<Bytes> births;
-    if (!warm) {
-      for (const Buffer& buffer : conflicts_.problem().buffers) births.push_back(buffer.birth);
-    }
-    const auto order = ascending(warm ? options_.warm_start : births);
+  if (warm) {
     ++iterations_;
-    offer(*first_fit_.run(order, Fit::kFirst, std::numeric_limits<Bytes>::max(), nullptr),
-          warm ? "first_fit warm" : "first_fit birth");
-    if ((!strip_search_ && !staged_search_) || done()) return;
+    offer(*first_fit_.run(order_of(options_.warm_start), Fit::kFirst,
+                          std::numeric_limits<Bytes>::max(), nullptr),
+          "first_fit warm");
+    if (done()) return;
   }
-  if (staged_search_) {
-    staged_search_->first();
-    if (warm) staged_search_->offer(best_, engine_);
-    return take_stages();
-  }
-  strip_search_->first_dives();
-  take_strips();
+  search_->start(warm ? &best_ : nullptr, engine_);
+  take();
 }
 
-void Portfolio::take_stages() {
-  iterations_ += staged_search_->iterations() - search_iterations_;
-  search_iterations_ = staged_search_->iterations();
-  offer(staged_search_->packing(), staged_search_->engine());
-  report(false);
-}
-
-void Portfolio::take_strips() {
-  iterations_ += strip_search_->iterations() - search_iterations_;
-  search_iterations_ = strip_search_->iterations();
-  bound_ = std::max(bound_, strip_search_->bound());
-  offer(strip_search_->packing(conflicts_.size()), strip_search_->engine());
+void Portfolio::take() {
+  iterations_ += search_->iterations() - search_iterations_;
+  search_iterations_ = search_->iterations();
+  bound_ = std::max(bound_, search_->bound());
+  offer(search_->packing(), search_->engine());
   report(false);
 }
 
@@ -144,16 +130,16 @@ void Portfolio::integer_program() {
   const auto prove = [&](Bytes bound) {
     bound_ = std::max(bound_, std::min(bound, best_.high_water_mark));
   };
-  const IlpResult result = solve_ilp(conflicts_, first_fit_, settings,
-                                     {[&](Packing packing) {
-                                        offer(std::move(packing), options_.engine);
-                                        report(false);
-                                      },
-                                      [&](Bytes bound) {
-                                        prove(bound);
-                                        if (tight) report(false);
-                                        return done();
-                                      }});
+  const IlpResult result = ilp_engine().solve(conflicts_, first_fit_, settings,
+                                              {[&](Packing packing) {
+                                                 offer(std::move(packing), options_.engine);
+                                                 report(false);
+                                               },
+                                               [&](Bytes bound) {
+                                                 prove(bound);
+                                                 if (tight) report(false);
+                                                 return done();
+                                               }});
   iterations_ += result.nodes;
   prove(result.bound);
   if (best_.high_water_mark == std::numeric_limits<Bytes>::max()) {
@@ -164,37 +150,28 @@ void Portfolio::integer_program() {
 
 void Portfolio::improve() {
   if (options_.engine == "ilp" || options_.engine == "ilp_pyramid") return integer_program();
-  // The ranks and the first noise; then the first fits, which take longer and rarely do better, but
-  // nothing may be worse than they are; then noise until the end.
-  for (int wave = 1; wave < 4 && strip_search_ && !done() && !strip_search_->proven(); ++wave)
-    strip_wave();
-  if (strip_search_ && !done()) {
-    strip_search_->raise_bounds();
-    bound_ = std::max(bound_, strip_search_->bound());
+  // First fits come in between: they take longer than early waves and rarely do better, but nothing
+  // may be worse than they are.
+  for (std::uint32_t wave = 0; wave < search_->early_waves() && !done() && !search_->exhausted();
+       ++wave)
+    next_wave();
+  if (!done()) {
+    search_->raise_bound();
+    bound_ = std::max(bound_, search_->bound());
   }
-  if (staged_search_ && !done()) staged_wave();
-  if (staged_search_ && !done()) bound_ = std::max(bound_, staged_search_->raise_bound());
   if (uses("first_fit") && !done()) first_fits();
-  while (strip_search_ && !done() && !strip_search_->proven()) strip_wave();
-  while (staged_search_ && !done()) staged_wave();
+  while (!done() && !search_->exhausted()) next_wave();
 }
 
-void Portfolio::staged_wave() {
-  staged_search_->next_wave(budget_.iterations() - iterations_, budget_, [&] { report(false); });
-  take_stages();
-}
-
-void Portfolio::strip_wave() {
-  strip_search_->next_wave(budget_.iterations() - iterations_, budget_, [&] { report(false); });
-  take_strips();
+void Portfolio::next_wave() {
+  search_->next_wave(budget_.iterations() - iterations_, budget_, [&] { report(false); });
+  take();
 }
 
 void Portfolio::first_fits() {
-  // What the dives put side by side, interleaved as far as edges allow.
-  if (strip_search_) {
-    fit(ascending(strip_search_->own_offsets(conflicts_.size())), Fit::kFirst,
-        "dive then first_fit");
-  }
+  // What is placed side by side, interleaved as far as edges allow.
+  if (const auto keys = search_->keys_to_interleave(); !keys.empty())
+    fit(order_of(keys), Fit::kFirst, "dive then first_fit");
   const std::vector<Bytes> loads = largest_loads(conflicts_);
   for (const Order order : kOrders) {
     const std::vector<Index> sorted = first_fit_.sorted(order, loads);
@@ -207,12 +184,14 @@ void Portfolio::fit(const std::vector<Index>& order, Fit fit, const std::string&
   if (done()) return;
   ++iterations_;
   // Orders are improved even where dives are better than they are.
-  const bool keeps = strip_search_ && fit == Fit::kFirst;
-  const Bytes below = keeps ? std::numeric_limits<Bytes>::max() : best_.high_water_mark;
+  const bool first = fit == Fit::kFirst;
+  const Bytes below = first && search_->improves_orders() ? std::numeric_limits<Bytes>::max()
+                                                          : best_.high_water_mark;
   auto packing = first_fit_.run(order, fit, below, &budget_);
-  if (packing && keeps) strip_search_->offer(*packing, order, name);
-  if (packing && staged_search_) staged_search_->offer(*packing, name);
-  if (packing) offer(std::move(*packing), name);
+  if (packing) {
+    search_->offer(*packing, first ? order : std::vector<Index>{}, name);
+    offer(std::move(*packing), name);
+  }
   report(false);
 }
 
@@ -247,4 +226,4 @@ bool Portfolio::done() const {
   return iterations_ >= budget_.iterations() || budget_.expired();
 }
 
-}  // namespace berth::packing
+}  // namespace berth::place

@@ -1,10 +1,10 @@
 #pragma once
 
-#include "csrc/place/budget.h"
-#include "csrc/place/conflicts.h"
-#include "csrc/place/first_fit.h"
-#include "csrc/place/staged_search.h"
-#include "csrc/place/strip_search.h"
+#include "csrc/place/fits/first_fit.h"
+#include "csrc/place/problem/budget.h"
+#include "csrc/place/problem/conflicts.h"
+#include "csrc/place/problem/packing.h"
+#include "csrc/place/stages/search.h"
 
 #include <berth/place.h>
 
@@ -15,7 +15,7 @@
 #include <string_view>
 #include <vector>
 
-namespace berth::packing {
+namespace berth::place {
 
 // Runs the engines on one problem and keeps the best placement they find.
 class Portfolio {
@@ -25,18 +25,19 @@ class Portfolio {
   [[nodiscard]] Placement run();
 
  private:
+  // What suits the problem and the engine that was asked for. Sets the bound.
+  [[nodiscard]] std::unique_ptr<Search> make_search();
   void first_plan();
+  void improve();
+  void next_wave();
   void first_fits();
   void fit(const std::vector<Index>& order, Fit fit, const std::string& name);
-  void improve();
-  void strip_wave();
-  void take_strips();
-  void staged_wave();
-  void take_stages();
   void integer_program();
   [[nodiscard]] bool uses(std::string_view engine) const {
     return options_.engine == "auto" || options_.engine == engine;
   }
+  // Takes over what the search has found and proven.
+  void take();
   // Takes a placement that is better than the best so far.
   void offer(Packing packing, const std::string& engine);
   // Hands the best placement to PlaceOptions::improved, unless it has had one as low.
@@ -51,8 +52,7 @@ class Portfolio {
   unsigned threads_;
   Budget budget_;
   FirstFit first_fit_;
-  std::optional<StripSearch> strip_search_;
-  std::unique_ptr<StagedSearch> staged_search_;  // where strips do not say what conflicts
+  std::unique_ptr<Search> search_;
   Packing best_;
   Bytes announced_ = std::numeric_limits<Bytes>::max();  // the last mark that improved() was told
   Bytes bound_ = 0;
@@ -62,4 +62,4 @@ class Portfolio {
   double last_report_ = 0;
 };
 
-}  // namespace berth::packing
+}  // namespace berth::place

@@ -2,7 +2,7 @@
 
 #include "csrc/core/bytes.h"
 #include "csrc/core/check.h"
-#include "csrc/place/bounds.h"
+#include "csrc/place/bounds/bounds.h"
 
 #include <fmt/format.h>
 
@@ -13,7 +13,7 @@
 #include <utility>
 
 namespace berth {
-namespace packing {
+namespace place {
 namespace {
 
 constexpr Bytes kUnlimited = std::numeric_limits<Bytes>::max();
@@ -281,7 +281,7 @@ class Replanner {
     PlaceOptions anew = options_;
     anew.warm_start.clear();
     anew.improved = nullptr;  // what is arranged may yet be the answer
-    Placement placement = place(problem_, anew);
+    Placement placement = place_buffers(problem_, anew);
     if (arranged && placement.high_water_mark > capacity_ &&
         placement.high_water_mark >= arranged->high_water_mark())
       return result(arranged->offsets(), arranged->high_water_mark());
@@ -323,7 +323,7 @@ class Replanner {
   }
 
   // Everything at its old place but what cannot be; nothing where that is much, and where pins
-  // collide, which place() says better.
+  // collide, which place_buffers() says better.
   std::optional<Rearrangement> rearrange() {
     std::vector<Bytes> offsets(conflicts_.size());
     std::vector<Index> kept, homeless, pinned;
@@ -421,11 +421,11 @@ class Replanner {
 };
 
 }  // namespace
-}  // namespace packing
+}  // namespace place
 
 Replanned replan(const Problem& problem, const PlacedBefore& before, const PlaceOptions& options) {
-  packing::check_options(problem, options);
-  return packing::Replanner(problem, before, options).run();
+  place::check_options(problem, options);
+  return place::Replanner(problem, before, options).run();
 }
 
 }  // namespace berth

@@ -1,8 +1,8 @@
 #pragma once
 
-#include "csrc/place/conflicts.h"
-#include "csrc/place/first_fit.h"
-#include "csrc/place/time_index.h"
+#include "csrc/place/fits/first_fit.h"
+#include "csrc/place/problem/conflicts.h"
+#include "csrc/place/problem/time_index.h"
 
 #include <berth/place.h>
 
@@ -11,7 +11,7 @@
 #include <span>
 #include <vector>
 
-namespace berth::packing {
+namespace berth::place {
 
 // A placement in which single buffers are taken out and put elsewhere.
 //
@@ -76,4 +76,4 @@ class Rearrangement {
   std::size_t tries_ = 0;    // left
 };
 
-}  // namespace berth::packing
+}  // namespace berth::place

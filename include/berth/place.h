@@ -99,8 +99,8 @@ struct PlaceOptions {
   // Called from the calling thread, at most every 50 ms, and once at the end.
   std::function<void(const PlaceProgress&)> progress = {};
   // Called from the calling thread with every legal placement whose mark is below the last one's,
-  // the first at once and the one that place() returns (by ilp_pyramid, that one alone). What it
-  // throws comes out of place(). replan() does not call it.
+  // the first at once and the one that place_buffers() returns (by ilp_pyramid, that one alone).
+  // What it throws comes out of place_buffers(). replan() does not call it.
   std::function<void(const Placement&)> improved = {};
   std::vector<Bytes> warm_start = {};  // offsets of an earlier placement, one a buffer, or empty
 };
@@ -110,14 +110,14 @@ struct PlaceOptions {
 // equal problem, options and an iteration budget. Throws Error(kUsage) naming the buffer for
 // illegal input (zero size, bad arc, alignment that is no power of two, pins that collide, sums
 // beyond kMaxBytes).
-[[nodiscard]] Placement place(const Problem& problem, const PlaceOptions& options = {});
+[[nodiscard]] Placement place_buffers(const Problem& problem, const PlaceOptions& options = {});
 
 // A placement that is in use, of a problem that has changed since. Refers to what it is given.
 struct PlacedBefore {
   static constexpr std::uint32_t kNew = ~std::uint32_t{0};
 
   const Problem& problem;             // as it was
-  const std::vector<Bytes>& offsets;  // legal for it, as place() makes them
+  const std::vector<Bytes>& offsets;  // legal for it, as place_buffers() makes them
   // For each buffer of the new problem its index in the old one, kNew where it was not there, each
   // at most once; empty: the same buffers in the same order.
   std::vector<std::uint32_t> origin = {};
@@ -135,10 +135,10 @@ struct Replanned {
 //
 // All that did not change stay where they were, and the changed take the holes; where one finds
 // none, up to 1, 2, 4, then 8 others make room for it and move to holes. Where that does not fit,
-// all but pins is planned anew by place(). Blocks that are in use are pinned by the caller.
+// all but pins is planned anew by place_buffers(). Blocks that are in use are pinned by the caller.
 //
 // A hole is looked for in O(n) for n up to 2^15, else in the conflicts of the changed buffer.
-// Re-entrant and deterministic as place() is. Throws Error(kUsage) for illegal input.
+// Re-entrant and deterministic as place_buffers() is. Throws Error(kUsage) for illegal input.
 [[nodiscard]] Replanned replan(const Problem& problem, const PlacedBefore& before,
                                const PlaceOptions& options = {});
 

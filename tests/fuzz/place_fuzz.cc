@@ -73,7 +73,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   options.engine = engines[in.next() % std::size(engines)];
   const Problem problem = read_problem(in);
   try {
-    require(test::check_placement(problem, place(problem, options)));
+    require(test::check_placement(problem, place_buffers(problem, options)));
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::kUsage) require(std::string("refusals are usage errors"));
   }

@@ -9,6 +9,8 @@ import re
 import sys
 
 ORDER = ["core", "trace", "plan", "place", "device", "pool", "runtime", "cuda", "capi", "torch", "cli", "standin"]
+# The folders of a folder, lowest first; "" is what lies in none of them.
+FLOORS = {"place": ["problem", "bounds", "fits", "dives", "exact", "stages", "", "oracle"]}
 WITHOUT_LIBTORCH = ORDER[: ORDER.index("torch")] + ["cli"]
 SOURCES = {".h", ".cc", ".cu", ".cuh", ".in"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
@@ -27,6 +29,25 @@ def sources(folder):
     return sorted(path for path in folder.rglob("*") if path.suffix in SOURCES and path.is_file())
 
 
+def floor_of(path):
+    """The folder within a folder of csrc, of a path below that; "" for none."""
+    return path.parts[0] if len(path.parts) > 1 else ""
+
+
+def floor_violation(folder, path, target):
+    """What is wrong with a file of csrc/`folder` that includes another of it; None: nothing."""
+    floors = FLOORS.get(folder.name)
+    if floors is None:
+        return None
+    own, other = floor_of(path.relative_to(folder)), floor_of(pathlib.PurePath(*pathlib.PurePath(target).parts[2:]))
+    for floor in (own, other):
+        if floor not in floors:
+            return f"csrc/{folder.name}/{floor} is not in the order of the floors: {' '.join(filter(None, floors))}"
+    if floors.index(other) > floors.index(own):
+        return f"{other or folder.name} does not lie below {own or folder.name}"
+    return None
+
+
 def folder_violations(root, folder):
     """Violations of one folder of csrc."""
     name = folder.name
@@ -40,7 +61,10 @@ def folder_violations(root, folder):
             where = f"{path.relative_to(root)}:{number}: includes {target}"
             other = target.split("/")[1] if target.startswith("csrc/") else None
             if other is not None:
-                if other != name and (other not in ORDER or ORDER.index(other) > ORDER.index(name)):
+                floor = floor_violation(folder, path, target) if other == name else None
+                if floor is not None:
+                    yield f"{where}: {floor}"
+                elif other != name and (other not in ORDER or ORDER.index(other) > ORDER.index(name)):
                     yield f"{where}: {other} does not lie below {name}"
                 elif other == "torch" and name == "cli":
                     yield f"{where}: the program links no libtorch"

@@ -38,6 +38,20 @@ class CheckLayers(unittest.TestCase):
         self.assert_one({"csrc/core/x.cc": '\n  #  include "csrc/plan/plan.h"\n'},
                         "csrc/core/x.cc:2: includes csrc/plan/plan.h: plan does not lie below core")
 
+    def test_including_a_floor_above_is_found(self):
+        below = {"csrc/place/README.md": "", "csrc/place/exact/x.cc": '#include "csrc/place/dives/dive.h"\n',
+                 "csrc/place/place.cc": '#include "csrc/place/stages/search.h"\n',
+                 "csrc/place/oracle/ilp.cc": '#include "csrc/place/ilp_engine.h"\n'}
+        self.assertEqual(self.found(below), [])
+        self.assert_one({**below, "csrc/place/dives/x.cc": '#include "csrc/place/exact/x.h"\n'},
+                        "csrc/place/dives/x.cc:1: includes csrc/place/exact/x.h: exact does not lie below dives")
+        self.assert_one({**below, "csrc/place/stages/x.cc": '#include "csrc/place/portfolio.h"\n'},
+                        "place does not lie below stages")
+        self.assert_one({**below, "csrc/place/x.cc": '#include "csrc/place/oracle/ilp.h"\n'},
+                        "oracle does not lie below place")
+        self.assert_one({**below, "csrc/place/attic/x.cc": '#include "csrc/place/place.h"\n'},
+                        "csrc/place/attic is not in the order of the floors")
+
     def test_linking_a_folder_above_is_found(self):
         self.assert_one({"csrc/device/CMakeLists.txt": "berth_layer(device\n  LINK berth::pool)\n"},
                         "csrc/device/CMakeLists.txt:2: links pool")

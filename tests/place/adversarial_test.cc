@@ -22,7 +22,7 @@ namespace {
 constexpr double kForever = std::numeric_limits<double>::infinity();
 
 Placement place_and_check(const Problem& problem, const PlaceOptions& options) {
-  Placement placement = place(problem, options);
+  Placement placement = place_buffers(problem, options);
   REQUIRE(sweep_placement(problem, placement).value_or("") == "");
   REQUIRE(check_placement(problem, placement).value_or("") == "");
   return placement;
@@ -80,7 +80,7 @@ TEST_CASE("Adversarial families are placed alike by any number of threads",
     const Placement one = place_and_check(problem, options);
     for (const unsigned threads : {2u, 8u}) {
       options.threads = threads;
-      const Placement more = place(problem, options);
+      const Placement more = place_buffers(problem, options);
       REQUIRE(more.offsets == one.offsets);
       REQUIRE(more.lower_bound == one.lower_bound);
       REQUIRE(more.engine == one.engine);

@@ -1,10 +1,10 @@
 // Lower bounds: none lies above the optimum, and each closes a gap that max load leaves.
 
-#include "csrc/place/bounds.h"
+#include "csrc/place/bounds/bounds.h"
 
-#include "csrc/place/arc_clique.h"
-#include "csrc/place/lane_cut.h"
-#include "csrc/place/max_flow.h"
+#include "csrc/place/bounds/arc_clique.h"
+#include "csrc/place/bounds/lane_cut.h"
+#include "csrc/place/bounds/max_flow.h"
 #include "tests/catch.h"
 
 #include <berth/place.h>
@@ -15,7 +15,7 @@
 #include <vector>
 
 using namespace berth;
-using namespace berth::packing;
+using namespace berth::place;
 
 namespace {
 
@@ -122,7 +122,7 @@ TEST_CASE("A cut through joined lanes proves what the load of no lane does",
                         .lanes = {{}, {}},
                         .edges = {{.from_lane = 0, .from_tick = 1, .to_lane = 1, .to_tick = 3},
                                   {.from_lane = 1, .from_tick = 5, .to_lane = 0, .to_tick = 9}}};
-  const Placement placement = place(problem, {.time_limit_seconds = 0});
+  const Placement placement = place_buffers(problem, {.time_limit_seconds = 0});
   REQUIRE(placement.high_water_mark == 13);
   REQUIRE(placement.proven_optimal);
 }
@@ -157,8 +157,8 @@ TEST_CASE("Three arcs that go around together are proven to lie on each other",
     problem.buffers.push_back({.size = 1000, .birth = birth, .length = 2000});
   for (std::uint64_t i = 0; i < 1000; ++i)
     problem.buffers.push_back({.size = 1, .birth = 3 * i, .length = 3});
-  const Placement placement =
-      place(problem, {.engine = "dive", .time_limit_seconds = 20, .iteration_budget = 1000});
+  const Placement placement = place_buffers(
+      problem, {.engine = "dive", .time_limit_seconds = 20, .iteration_budget = 1000});
   REQUIRE(placement.lower_bound == 3001);
   REQUIRE(placement.high_water_mark == 3001);
   REQUIRE(placement.iterations < 1000);

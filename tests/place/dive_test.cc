@@ -1,8 +1,8 @@
-#include "csrc/place/dive.h"
+#include "csrc/place/dives/dive.h"
 
-#include "csrc/place/bounds.h"
-#include "csrc/place/budget.h"
-#include "csrc/place/strip.h"
+#include "csrc/place/bounds/bounds.h"
+#include "csrc/place/problem/budget.h"
+#include "csrc/place/problem/strip.h"
 #include "tests/catch.h"
 #include "tests/place/instances.h"
 #include "tests/support/placement_check.h"
@@ -12,7 +12,7 @@
 #include <vector>
 
 using namespace berth;
-using namespace berth::packing;
+using namespace berth::place;
 using berth::test::check_placement;
 using berth::test::instance;
 

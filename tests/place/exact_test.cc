@@ -1,7 +1,8 @@
 // Exact search against exhaustive search, and what each of its rules is good for.
 
-#include "csrc/place/exact_search.h"
-#include "csrc/place/strip.h"
+#include "csrc/place/exact/exact_search.h"
+#include "csrc/place/problem/strip.h"
+#include "csrc/place/stages/strip_search.h"
 #include "tests/catch.h"
 #include "tests/support/placement_check.h"
 #include "tests/support/problem_families.h"
@@ -14,7 +15,7 @@
 #include <vector>
 
 using namespace berth;
-using namespace berth::packing;
+using namespace berth::place;
 using berth::test::above_max_load;
 using berth::test::check_placement;
 using berth::test::filled_problem;
@@ -85,13 +86,13 @@ Bytes optimum(const Problem& problem, const ExactRules& rules = {}) {
 TEST_CASE("The optimum may exceed max load and is proven", "[place][exact]") {
   const Problem problem = above_max_load();
   REQUIRE(lower_bound(problem) == 6);
-  const Placement placement = place(problem, {.time_limit_seconds = kForever});
+  const Placement placement = place_buffers(problem, {.time_limit_seconds = kForever});
   REQUIRE(check_placement(problem, placement).value_or("") == "");
   REQUIRE(placement.high_water_mark == 7);
   REQUIRE(placement.lower_bound == 7);
   REQUIRE(placement.proven_optimal);
   SECTION("so is that a capacity is too small") {
-    const Placement refuted = place(problem, {.capacity = 6});
+    const Placement refuted = place_buffers(problem, {.capacity = 6});
     REQUIRE(refuted.proven_infeasible);
     REQUIRE(refuted.high_water_mark == 7);
   }
@@ -103,7 +104,7 @@ TEST_CASE("Three arcs of two thirds of a circle are proven to need three places"
                                     {.size = 1, .birth = 2, .length = 4},
                                     {.size = 1, .birth = 4, .length = 4}},
                         .lanes = {{.period = 6}}};
-  const Placement placement = place(problem, {.time_limit_seconds = kForever});
+  const Placement placement = place_buffers(problem, {.time_limit_seconds = kForever});
   REQUIRE(placement.high_water_mark == 3);
   REQUIRE(placement.proven_optimal);
 }
@@ -124,7 +125,7 @@ TEST_CASE("Small problems are placed at the optimum of exhaustive search",
       problem.buffers.push_back(buffer);
     }
     if (seed % 5 == 0) problem.alignment = 4;
-    const Placement placement = place(problem, {.time_limit_seconds = kForever});
+    const Placement placement = place_buffers(problem, {.time_limit_seconds = kForever});
     REQUIRE(check_placement(problem, placement).value_or("") == "");
     REQUIRE(placement.high_water_mark == optimal_high_water_mark(problem));
     REQUIRE(placement.proven_optimal);
@@ -260,4 +261,22 @@ TEST_CASE("Buffers alive all the time cost exact search nothing", "[place][exact
   }
   CAPTURE(below, among);
   REQUIRE(below < among);
+}
+
+TEST_CASE("Exact search by itself ends at once where all is beyond its reach", "[place][exact]") {
+  std::mt19937_64 random(1);
+  Problem problem;
+  for (std::size_t i = 0; i < 21000; ++i) {
+    problem.buffers.push_back(
+        {.size = 1 + random() % 1000, .birth = random() % 6000, .length = 1 + random() % 600});
+  }
+  const Conflicts conflicts(problem);
+  StripSearch search(*make_strips(conflicts), problem.buffers.size(), {.dives = false});
+  search.start(nullptr, "");
+  REQUIRE(search.packing().high_water_mark > search.bound());
+  REQUIRE(search.exhausted());
+  const Placement placement =
+      place_buffers(problem, {.engine = "exact", .time_limit_seconds = kForever});
+  REQUIRE(check_placement(problem, placement).value_or("") == "");
+  REQUIRE(placement.iterations == 1);
 }

@@ -1,12 +1,12 @@
-#include "csrc/place/ilp.h"
-
-#include "csrc/place/integer_program.h"
+#include "csrc/place/fits/pyramid.h"
+#include "csrc/place/oracle/integer_program.h"
 #include "tests/catch.h"
 #include "tests/support/placement_check.h"
 #include "tests/support/problem_families.h"
 
 #include <berth/error.h>
 #include <berth/place.h>
+#include <berth/place_ilp.h>
 
 #include <algorithm>
 #include <atomic>
@@ -85,12 +85,13 @@ Problem tight_problem(std::mt19937_64& random, std::uint64_t ticks, Bytes load =
 
 // Whether the tests of this file can run: their one answer elsewhere is the error.
 bool no_solver() {
-  if (!packing::unavailable_solver()) return false;
-  WARN("skipped: " << *packing::unavailable_solver());  // CTest counts it by this word
+  if (!place::unavailable_solver()) return false;
+  WARN("skipped: " << *place::unavailable_solver());  // CTest counts it by this word
   return true;
 }
 
 PlaceOptions by(const std::string& engine) {
+  use_ilp();
   PlaceOptions options;
   options.engine = engine;
   options.time_limit_seconds = std::numeric_limits<double>::infinity();  // however busy the machine
@@ -100,9 +101,9 @@ PlaceOptions by(const std::string& engine) {
 }  // namespace
 
 TEST_CASE("Without the solver the engine says what is missing", "[place][ilp]") {
-  if (!packing::unavailable_solver()) return;
+  if (!place::unavailable_solver()) return;
   for (const char* engine : {"ilp", "ilp_pyramid"}) {
-    REQUIRE_THROWS_WITH(place(above_max_load(), by(engine)),
+    REQUIRE_THROWS_WITH(place_buffers(above_max_load(), by(engine)),
                         Contains("HiGHS") && Contains("cmake/setup"));
   }
 }
@@ -111,7 +112,7 @@ TEST_CASE("The integer program proves an optimum above max load", "[place][ilp]"
   if (no_solver()) return;
   // Units of 12 bytes: sizes are divided by what divides them all.
   const Problem problem = above_max_load(12);
-  const Placement placement = place(problem, by("ilp"));
+  const Placement placement = place_buffers(problem, by("ilp"));
   REQUIRE(check_placement(problem, placement).value_or("") == "");
   REQUIRE(placement.high_water_mark == 7 * 12);
   REQUIRE(placement.lower_bound == 7 * 12);
@@ -126,7 +127,7 @@ TEST_CASE("The integer program finds the optimum of random problems", "[place][i
     Problem problem = random_problem(random, 5 + random() % 5, seed % 2 == 0 ? 8 : 0);
     if (seed % 3 == 0) problem.alignment = 4;
     if (seed % 5 == 0) problem.buffers[0].alignment = 8;
-    const Placement placement = place(problem, by("ilp"));
+    const Placement placement = place_buffers(problem, by("ilp"));
     REQUIRE(check_placement(problem, placement).value_or("") == "");
     REQUIRE(placement.high_water_mark == optimal_high_water_mark(problem));
     REQUIRE(placement.proven_optimal);
@@ -141,7 +142,7 @@ TEST_CASE("The integer program finds the optimum where every section is full",
     std::mt19937_64 random(seed);
     const Problem problem = tight_problem(random, 5);
     if (problem.buffers.size() > 9) continue;
-    const Placement placement = place(problem, by("ilp"));
+    const Placement placement = place_buffers(problem, by("ilp"));
     REQUIRE(check_placement(problem, placement).value_or("") == "");
     REQUIRE(placement.high_water_mark == optimal_high_water_mark(problem));
     REQUIRE(placement.proven_optimal);
@@ -153,7 +154,8 @@ TEST_CASE("The integer program and exact search agree on up to 14 buffers",
   if (no_solver()) return;
   int above = 0;
   const auto agree = [&](const Problem& problem) {
-    const Placement searched = place(problem, by("exact")), solved = place(problem, by("ilp"));
+    const Placement searched = place_buffers(problem, by("exact")),
+                    solved = place_buffers(problem, by("ilp"));
     REQUIRE(check_placement(problem, searched).value_or("") == "");
     REQUIRE(check_placement(problem, solved).value_or("") == "");
     REQUIRE(searched.proven_optimal);
@@ -173,7 +175,7 @@ TEST_CASE("The integer program and exact search agree on up to 14 buffers",
       agree(aligned);
       Problem pinned = aligned;
       // Where a placement has them, so that they do not collide.
-      const Placement placement = place(pinned, by("first_fit"));
+      const Placement placement = place_buffers(pinned, by("first_fit"));
       for (std::size_t i = 0; i < 3; ++i)
         pinned.buffers[i].pinned = placement.offsets[i] + 8 * (seed % 2);
       agree(pinned);
@@ -184,7 +186,7 @@ TEST_CASE("The integer program and exact search agree on up to 14 buffers",
     const Problem problem = test::filled_problem(seed, 8 + seed % 3 * 4, 8);
     if (problem.buffers.size() > 14) continue;
     PlaceOptions options = by("exact");
-    if (place(problem, options).high_water_mark > lower_bound(problem)) agree(problem);
+    if (place_buffers(problem, options).high_water_mark > lower_bound(problem)) agree(problem);
   }
   CAPTURE(above);
   REQUIRE(above > 20);
@@ -198,7 +200,7 @@ TEST_CASE("The integer program keeps pins and is optimal around them", "[place][
     Problem problem = random_problem(random, 6, seed % 2 == 0 ? 8 : 0);
     problem.buffers[1].alignment = 2;
     problem.buffers[0].pinned = random() % 5;
-    const Placement placement = place(problem, by("ilp"));
+    const Placement placement = place_buffers(problem, by("ilp"));
     REQUIRE(check_placement(problem, placement).value_or("") == "");
     REQUIRE(placement.high_water_mark == optimum_by_grid(problem));
     REQUIRE(placement.proven_optimal);
@@ -210,7 +212,7 @@ TEST_CASE("Lanes without edges never share bytes in the integer program", "[plac
   Problem problem = above_max_load();
   problem.lanes.resize(2);
   problem.buffers.push_back({.size = 5, .birth = 20, .length = 1, .lane = 1});
-  const Placement placement = place(problem, by("ilp"));
+  const Placement placement = place_buffers(problem, by("ilp"));
   REQUIRE(check_placement(problem, placement).value_or("") == "");
   REQUIRE(placement.high_water_mark == 12);
   REQUIRE(placement.proven_optimal);
@@ -222,7 +224,7 @@ TEST_CASE("A pyramid is nested lifetimes from the longest on", "[place][ilp]") {
                                     {.size = 1, .birth = 1, .length = 6},
                                     {.size = 1, .birth = 5, .length = 5},
                                     {.size = 1, .birth = 6, .length = 1}}};
-  REQUIRE(packing::pyramid(packing::Conflicts(problem)) == std::vector<packing::Index>{1, 2, 0});
+  REQUIRE(place::pyramid(place::Conflicts(problem)) == std::vector<place::Index>{1, 2, 0});
 }
 
 TEST_CASE("On a circle a pyramid may cross the seam", "[place][ilp][arc]") {
@@ -231,7 +233,7 @@ TEST_CASE("On a circle a pyramid may cross the seam", "[place][ilp][arc]") {
                                     {.size = 1, .birth = 0, .length = 4},
                                     {.size = 1, .birth = 3, .length = 10}},
                         .lanes = {{.period = 10}}};
-  REQUIRE(packing::pyramid(packing::Conflicts(problem)) == std::vector<packing::Index>{3, 0, 1});
+  REQUIRE(place::pyramid(place::Conflicts(problem)) == std::vector<place::Index>{3, 0, 1});
 }
 
 TEST_CASE("Fixing the pyramid can cut off the optimum and then proves nothing", "[place][ilp]") {
@@ -242,8 +244,8 @@ TEST_CASE("Fixing the pyramid can cut off the optimum and then proves nothing", 
            {0, 2, 4}, {0, 3, 4}, {2, 4, 3}, {2, 7, 1}, {3, 7, 3}, {3, 4, 1}, {4, 7, 4}}) {
     problem.buffers.push_back({.size = size, .birth = lower, .length = upper - lower});
   }
-  REQUIRE(place(problem, by("ilp")).high_water_mark == 8);
-  const Placement fixed = place(problem, by("ilp_pyramid"));
+  REQUIRE(place_buffers(problem, by("ilp")).high_water_mark == 8);
+  const Placement fixed = place_buffers(problem, by("ilp_pyramid"));
   REQUIRE(check_placement(problem, fixed).value_or("") == "");
   REQUIRE(fixed.high_water_mark == 9);
   REQUIRE_FALSE(fixed.proven_optimal);
@@ -254,14 +256,14 @@ TEST_CASE("As published the integer program gets no help and gives its own answe
   if (no_solver()) return;
   const Problem problem{
       .buffers = {{.size = 4, .birth = 0, .length = 2}, {.size = 2, .birth = 1, .length = 2}}};
-  REQUIRE(place(problem, by("first_fit")).proven_optimal);
-  const Placement placement = place(problem, by("ilp_pyramid"));
+  REQUIRE(place_buffers(problem, by("first_fit")).proven_optimal);
+  const Placement placement = place_buffers(problem, by("ilp_pyramid"));
   REQUIRE(placement.engine == "ilp_pyramid");
   REQUIRE(placement.proven_optimal);
   // Where it finds nothing in time there is a placement all the same.
   PlaceOptions none = by("ilp_pyramid");
   none.time_limit_seconds = 0;
-  REQUIRE(check_placement(problem, place(problem, none)).value_or("") == "");
+  REQUIRE(check_placement(problem, place_buffers(problem, none)).value_or("") == "");
 }
 
 TEST_CASE("The integer program stops at its limits with something legal", "[place][ilp][cancel]") {
@@ -281,7 +283,7 @@ TEST_CASE("The integer program stops at its limits with something legal", "[plac
   }
   SECTION("at the capacity") { options.capacity = 2 * lower_bound(problem); }
   // To the end it would take hours.
-  const Placement placement = place(problem, options);
+  const Placement placement = place_buffers(problem, options);
   REQUIRE(check_placement(problem, placement).value_or("") == "");
 }
 
@@ -292,23 +294,23 @@ TEST_CASE("What progress throws comes out of the integer program", "[place][ilp]
     if (progress.seconds > 0.05) throw std::runtime_error("enough");
   };
   std::mt19937_64 random(1);
-  REQUIRE_THROWS_WITH(place(tight_problem(random, 40, 1000), options), "enough");
+  REQUIRE_THROWS_WITH(place_buffers(tight_problem(random, 40, 1000), options), "enough");
 }
 
 TEST_CASE("Too many pairs for an integer program are refused with the limit", "[place][ilp]") {
   if (no_solver()) return;
   Problem problem = above_max_load(1 << 20);
   for (int i = 0; i < 1500; ++i) problem.buffers.push_back({.size = 1, .birth = 100, .length = 1});
-  REQUIRE_THROWS_WITH(place(problem, by("ilp")), Contains("at most 1000000 pairs"));
+  REQUIRE_THROWS_WITH(place_buffers(problem, by("ilp")), Contains("at most 1000000 pairs"));
 }
 
 TEST_CASE("A solver takes columns and rows and gives the optimum and its bound", "[place][ilp]") {
   if (no_solver()) return;
-  packing::IntegerProgram program;
+  place::IntegerProgram program;
   const auto x = program.add_column(-3, 0, 10), y = program.add_column(-2, 0, 10);
-  program.add_row(-packing::IntegerProgram::kInfinity, 7.5, {{x, 1}, {y, 1}});
-  program.add_row(-packing::IntegerProgram::kInfinity, 5, {{x, 2}, {y, -1}});
-  const packing::SolverResult result = packing::solve(program, {});
+  program.add_row(-place::IntegerProgram::kInfinity, 7.5, {{x, 1}, {y, 1}});
+  program.add_row(-place::IntegerProgram::kInfinity, 5, {{x, 2}, {y, -1}});
+  const place::SolverResult result = place::solve(program, {});
   REQUIRE(result.complete);
   REQUIRE(result.values.at(0) == Approx(4));
   REQUIRE(result.values.at(1) == Approx(3));
@@ -317,10 +319,10 @@ TEST_CASE("A solver takes columns and rows and gives the optimum and its bound",
 
 TEST_CASE("A program without a solution has none", "[place][ilp]") {
   if (no_solver()) return;
-  packing::IntegerProgram program;
+  place::IntegerProgram program;
   const auto x = program.add_column(1, 0, 10);
   program.add_row(11, 12, {{x, 1}});
-  const packing::SolverResult result = packing::solve(program, {});
+  const place::SolverResult result = place::solve(program, {});
   REQUIRE(result.complete);
   REQUIRE(result.values.empty());
 }

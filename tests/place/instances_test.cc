@@ -25,7 +25,7 @@ namespace {
 constexpr double kForever = std::numeric_limits<double>::infinity();
 
 Placement place_and_check(const Problem& problem, const PlaceOptions& options) {
-  const Placement placement = place(problem, options);
+  const Placement placement = place_buffers(problem, options);
   REQUIRE(sweep_placement(problem, placement).value_or("") == "");
   if (problem.buffers.size() <= 2000)
     REQUIRE(check_placement(problem, placement).value_or("") == "");
@@ -100,10 +100,10 @@ TEST_CASE("The result depends on the seed and not on the number of threads", "[p
     CAPTURE(name);
     const Problem problem = instance(name);
     PlaceOptions options = budget(iterations);
-    const Placement one = place(problem, options);
+    const Placement one = place_buffers(problem, options);
     for (const unsigned threads : {2u, 8u}) {
       options.threads = threads;
-      const Placement more = place(problem, options);
+      const Placement more = place_buffers(problem, options);
       REQUIRE(more.offsets == one.offsets);
       REQUIRE(more.iterations == one.iterations);
       REQUIRE(more.lower_bound == one.lower_bound);
@@ -111,7 +111,7 @@ TEST_CASE("The result depends on the seed and not on the number of threads", "[p
     }
     options.threads = 1;
     options.seed = 7;
-    different += place(problem, options).offsets != one.offsets ? 1 : 0;
+    different += place_buffers(problem, options).offsets != one.offsets ? 1 : 0;
   }
   REQUIRE(different >= 2);
 }
@@ -132,7 +132,7 @@ TEST_CASE("A run that may take longer only gets better", "[place]") {
     const Problem problem = instance(name);
     Bytes last = std::numeric_limits<Bytes>::max();
     for (const std::uint64_t iterations : {1u, 5u, 10u, 30u, 60u, 100u}) {
-      const Placement placement = place(problem, budget(iterations));
+      const Placement placement = place_buffers(problem, budget(iterations));
       REQUIRE(placement.iterations <= iterations);
       REQUIRE(placement.high_water_mark <= last);
       last = placement.high_water_mark;
@@ -144,7 +144,7 @@ TEST_CASE("Search stops at the capacity that was asked for", "[place][capacity]"
   const Problem problem = instance("minimalloc_A.1048576");
   PlaceOptions options = budget(100);
   options.capacity = 1352704;
-  const Placement placement = place(problem, options);
+  const Placement placement = place_buffers(problem, options);
   REQUIRE(placement.high_water_mark <= 1352704);
   REQUIRE(placement.iterations < 100);
   REQUIRE_FALSE(placement.proven_infeasible);
@@ -207,5 +207,5 @@ TEST_CASE("Slots become buffers and sequences become branches", "[place][plan]")
   REQUIRE(problem.branches[1].parent == 1);
   REQUIRE(problem.lanes[0].period == 2);
   REQUIRE(problem.edges.size() == 1);
-  REQUIRE(place(problem).high_water_mark == 192);
+  REQUIRE(place_buffers(problem).high_water_mark == 192);
 }

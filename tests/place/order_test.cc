@@ -1,11 +1,11 @@
 // First fit as it is run again and again, and orders that get better.
 
-#include "csrc/place/bounds.h"
-#include "csrc/place/dive.h"
-#include "csrc/place/exact_search.h"
-#include "csrc/place/first_fit.h"
-#include "csrc/place/order_search.h"
-#include "csrc/place/strip_search.h"
+#include "csrc/place/bounds/bounds.h"
+#include "csrc/place/dives/dive.h"
+#include "csrc/place/exact/exact_search.h"
+#include "csrc/place/fits/first_fit.h"
+#include "csrc/place/fits/order_search.h"
+#include "csrc/place/stages/strip_search.h"
 #include "tests/catch.h"
 #include "tests/support/placement_check.h"
 
@@ -17,7 +17,7 @@
 #include <vector>
 
 using namespace berth;
-using namespace berth::packing;
+using namespace berth::place;
 using berth::test::check_placement;
 
 namespace {
@@ -38,7 +38,7 @@ Problem random_problem(std::uint64_t seed, std::size_t count, bool pins) {
   // Where first fit puts a few of them.
   Problem few = problem;
   few.buffers.resize(count / 4);
-  const Placement fixed = place(few, {.engine = "first_fit", .iteration_budget = 1});
+  const Placement fixed = place_buffers(few, {.engine = "first_fit", .iteration_budget = 1});
   for (std::size_t i = 0; i < few.buffers.size(); ++i)
     problem.buffers[i].pinned = 2 * 16 + fixed.offsets[i];
   return problem;
@@ -192,11 +192,12 @@ TEST_CASE("Changing a part of the best dive's noise gets lower than noise drawn 
     }
     const Conflicts conflicts(problem);
     for (const bool evolve : {false, true}) {
-      StripSearch search({strip_of(conflicts)}, {.exact = false, .evolve = evolve, .seed = seed});
-      search.first_dives();
+      StripSearch search({strip_of(conflicts)}, problem.buffers.size(),
+                         {.exact = false, .evolve = evolve, .seed = seed});
+      search.start(nullptr, "");
       const Budget budget(PlaceOptions{.time_limit_seconds = 1e9});
-      while (!search.proven() && search.iterations() < 3000) search.next_wave(3000, budget, {});
-      const Packing packing = search.packing(problem.buffers.size());
+      while (!search.exhausted() && search.iterations() < 3000) search.next_wave(3000, budget, {});
+      const Packing packing = search.packing();
       (evolve ? changed : anew) +=
           static_cast<double>(packing.high_water_mark) / static_cast<double>(search.bound()) - 1;
     }

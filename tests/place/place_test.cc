@@ -16,6 +16,7 @@ using namespace berth;
 using berth::test::check_placement;
 using berth::test::Execution;
 using berth::test::optimal_high_water_mark;
+using Catch::Matchers::Contains;
 
 namespace {
 
@@ -49,14 +50,14 @@ Problem hard_problem() {
 TEST_CASE("A buffer may start where one that died at the same tick ended", "[place]") {
   const Problem problem{
       .buffers = {{.size = 8, .birth = 0, .length = 7}, {.size = 8, .birth = 7, .length = 2}}};
-  const Placement placement = place(problem);
+  const Placement placement = place_buffers(problem);
   REQUIRE(check_placement(problem, placement).value_or("") == "");
   REQUIRE(placement.high_water_mark == 8);
   REQUIRE(placement.proven_optimal);
 }
 
 TEST_CASE("A problem without buffers has an empty placement and it is optimal", "[place]") {
-  const Placement placement = place(Problem{});
+  const Placement placement = place_buffers(Problem{});
   REQUIRE(placement.offsets.empty());
   REQUIRE(placement.high_water_mark == 0);
   REQUIRE(placement.proven_optimal);
@@ -69,7 +70,7 @@ TEST_CASE("An arc that wraps around meets those born at the start of the period"
                                     {.size = 4, .birth = 3, .length = 5}},
                         .lanes = {{.period = 10}}};
   REQUIRE(lower_bound(problem) == 8);
-  const Placement placement = place(problem);
+  const Placement placement = place_buffers(problem);
   REQUIRE(check_placement(problem, placement).value_or("") == "");
   REQUIRE(placement.high_water_mark == 8);
 }
@@ -80,7 +81,7 @@ TEST_CASE("Three arcs of two thirds of a circle need three places", "[place][arc
                                     {.size = 1, .birth = 4, .length = 4}},
                         .lanes = {{.period = 6}}};
   REQUIRE(lower_bound(problem) == 2);
-  const Placement placement = place(problem, {.iteration_budget = 100});
+  const Placement placement = place_buffers(problem, {.iteration_budget = 100});
   REQUIRE(check_placement(problem, placement).value_or("") == "");
   REQUIRE(placement.high_water_mark == 3);
 }
@@ -91,7 +92,7 @@ TEST_CASE("Offsets are multiples of the larger alignment and sizes of the proble
                                     {.size = 5, .alignment = 32, .birth = 0, .length = 2},
                                     {.size = 9, .alignment = 2, .birth = 1, .length = 2}},
                         .alignment = 8};
-  const Placement placement = place(problem);
+  const Placement placement = place_buffers(problem);
   REQUIRE(check_placement(problem, placement).value_or("") == "");
   REQUIRE(placement.lower_bound == 8 + 8 + 16);
 }
@@ -100,7 +101,7 @@ TEST_CASE("Lanes without edges never share bytes", "[place][lane]") {
   const Problem problem{.buffers = {{.size = 8, .birth = 0, .length = 1},
                                     {.size = 4, .birth = 5, .length = 1, .lane = 1}},
                         .lanes = {{.period = 10}, {.period = 10}}};
-  const Placement placement = place(problem);
+  const Placement placement = place_buffers(problem);
   REQUIRE(check_placement(problem, placement).value_or("") == "");
   REQUIRE(placement.high_water_mark == 12);
   REQUIRE(placement.lower_bound == 12);
@@ -111,22 +112,24 @@ TEST_CASE("Lanes share bytes where edges prove the order both ways", "[place][la
                               {.size = 8, .birth = 4, .length = 2, .lane = 1}},
                   .lanes = {{.period = 10}, {.period = 10}},
                   .edges = {{.from_lane = 0, .from_tick = 2, .to_lane = 1, .to_tick = 4}}};
-  SECTION("one edge orders one step only") { REQUIRE(place(problem).high_water_mark == 16); }
+  SECTION("one edge orders one step only") {
+    REQUIRE(place_buffers(problem).high_water_mark == 16);
+  }
   SECTION("with the way back they share") {
     problem.edges.push_back(
         {.from_lane = 1, .from_tick = 6, .to_lane = 0, .to_tick = 0, .delta = 1});
-    const Placement placement = place(problem);
+    const Placement placement = place_buffers(problem);
     REQUIRE(placement.high_water_mark == 8);
     REQUIRE(Execution(problem, placement.offsets, 1).run(8) == std::nullopt);
   }
   SECTION("an edge before the death proves nothing") {
     problem.edges = {{.from_lane = 0, .from_tick = 1, .to_lane = 1, .to_tick = 4},
                      {.from_lane = 1, .from_tick = 6, .to_lane = 0, .to_tick = 0, .delta = 1}};
-    REQUIRE(place(problem).high_water_mark == 16);
+    REQUIRE(place_buffers(problem).high_water_mark == 16);
   }
   SECTION("on lines one edge is enough") {
     problem.lanes = {{}, {}};
-    REQUIRE(place(problem).high_water_mark == 8);
+    REQUIRE(place_buffers(problem).high_water_mark == 8);
   }
 }
 
@@ -150,11 +153,11 @@ TEST_CASE("Two lanes that take turns need little more than one", "[place][lane]"
     problem.edges.push_back(
         {.from_lane = lane, .from_tick = 400, .to_lane = 1 - lane, .to_tick = 0, .delta = 1});
   }
-  const Placement joined = place(problem, {.iteration_budget = 60});
+  const Placement joined = place_buffers(problem, {.iteration_budget = 60});
   for (std::uint64_t run = 0; run < 4; ++run)
     REQUIRE(Execution(problem, joined.offsets, run).run(3) == std::nullopt);
   problem.edges.clear();
-  const Placement apart = place(problem, {.iteration_budget = 60});
+  const Placement apart = place_buffers(problem, {.iteration_budget = 60});
   REQUIRE(apart.high_water_mark == apart.lower_bound);
   REQUIRE(joined.high_water_mark < apart.high_water_mark * 7 / 10);
 }
@@ -166,14 +169,14 @@ TEST_CASE("Branches share bytes but for their prefix and what wraps around", "[p
                   .lanes = {{.period = 10}},
                   .branches = {{}, {.parent = 0, .fork = 4, .period = 8}}};
   SECTION("exclusive parts share, the prefix stays apart") {
-    const Placement placement = place(problem);
+    const Placement placement = place_buffers(problem);
     REQUIRE(placement.high_water_mark == 10);
     REQUIRE(placement.offsets[0] != placement.offsets[1]);
     REQUIRE(Execution(problem, placement.offsets, 1).run(20) == std::nullopt);
   }
   SECTION("what wraps around meets every branch") {
     problem.buffers.push_back({.size = 16, .birth = 7, .length = 8, .branch = 1});
-    const Placement placement = place(problem);
+    const Placement placement = place_buffers(problem);
     REQUIRE(Execution(problem, placement.offsets, 1).run(20) == std::nullopt);
     REQUIRE(placement.high_water_mark == 26);
   }
@@ -183,7 +186,7 @@ TEST_CASE("Pinned buffers stay and others go around them", "[place][pin]") {
   const Problem problem{.buffers = {{.size = 4, .birth = 0, .length = 4, .pinned = 4},
                                     {.size = 4, .birth = 0, .length = 4},
                                     {.size = 2, .birth = 1, .length = 1}}};
-  const Placement placement = place(problem);
+  const Placement placement = place_buffers(problem);
   REQUIRE(check_placement(problem, placement).value_or("") == "");
   REQUIRE(placement.offsets[0] == 4);
   REQUIRE(placement.high_water_mark == 10);
@@ -193,7 +196,7 @@ TEST_CASE("Pins of lanes that share nothing are kept clear by all lanes", "[plac
   const Problem problem{.buffers = {{.size = 4, .birth = 0, .length = 1},
                                     {.size = 4, .birth = 5, .length = 1, .lane = 1, .pinned = 0}},
                         .lanes = {{}, {}}};
-  const Placement placement = place(problem);
+  const Placement placement = place_buffers(problem);
   REQUIRE(check_placement(problem, placement).value_or("") == "");
   REQUIRE(placement.offsets[0] == 4);
 }
@@ -331,7 +334,7 @@ TEST_CASE("Every illegal problem is refused with the buffer that is wrong", "[pl
     expected = "edges contradict each other: tick 2 of lane 0 would come before itself";
   }
   try {
-    (void)place(problem);
+    (void)place_buffers(problem);
     FAIL("accepted");
   } catch (const Error& error) {
     REQUIRE(error.kind() == ErrorKind::kUsage);
@@ -349,7 +352,7 @@ TEST_CASE("Every illegal option is refused", "[place][bad input]") {
   SECTION("negative time limit") { options.time_limit_seconds = -1; }
   SECTION("too many threads") { options.threads = 100000; }
   SECTION("warm start of another problem") { options.warm_start = {0, 0}; }
-  REQUIRE_THROWS_AS(place(problem, options), Error);
+  REQUIRE_THROWS_AS(place_buffers(problem, options), Error);
 }
 
 TEST_CASE("Random problems are placed legally and not below the optimum", "[place][property]") {
@@ -360,7 +363,7 @@ TEST_CASE("Random problems are placed legally and not below the optimum", "[plac
     Problem problem = random_problem(random, count, seed % 2 == 0 ? 12 : 0);
     if (seed % 3 == 0) problem.alignment = 4;
     if (seed % 5 == 0) problem.buffers[0].alignment = 16;
-    const Placement placement = place(problem, {.iteration_budget = 40});
+    const Placement placement = place_buffers(problem, {.iteration_budget = 40});
     REQUIRE(check_placement(problem, placement).value_or("") == "");
     const Bytes optimum = optimal_high_water_mark(problem);
     REQUIRE(placement.lower_bound <= optimum);
@@ -397,7 +400,7 @@ TEST_CASE("Whatever paths a program takes, live buffers of branches share no byt
       buffer.length = 1 + random() % shortest;
       problem.buffers.push_back(buffer);
     }
-    const Placement placement = place(problem, {.iteration_budget = 40});
+    const Placement placement = place_buffers(problem, {.iteration_budget = 40});
     for (std::uint64_t run = 0; run < 4; ++run)
       REQUIRE(Execution(problem, placement.offsets, seed + run).run(200) == std::nullopt);
   }
@@ -432,7 +435,7 @@ TEST_CASE("However lanes drift, live buffers of lanes with edges share no byte",
       }
       problem.edges.push_back(edge);
     }
-    const Placement placement = place(problem, {.iteration_budget = 40});
+    const Placement placement = place_buffers(problem, {.iteration_budget = 40});
     for (std::uint64_t run = 0; run < 4; ++run)
       REQUIRE(Execution(problem, placement.offsets, seed + run).run(40) == std::nullopt);
     REQUIRE(placement.lower_bound <= placement.high_water_mark);
@@ -448,8 +451,9 @@ TEST_CASE("A warm start is never made worse", "[place][warm start]") {
     CAPTURE(seed);
     std::mt19937_64 random(seed);
     const Problem problem = random_problem(random, 40, 20);
-    const Placement cold = place(problem, {.iteration_budget = 60});
-    const Placement warm = place(problem, {.iteration_budget = 1, .warm_start = cold.offsets});
+    const Placement cold = place_buffers(problem, {.iteration_budget = 60});
+    const Placement warm =
+        place_buffers(problem, {.iteration_budget = 1, .warm_start = cold.offsets});
     REQUIRE(check_placement(problem, warm).value_or("") == "");
     REQUIRE(warm.high_water_mark <= cold.high_water_mark);
   }
@@ -459,17 +463,17 @@ TEST_CASE("A cancelled or timed-out run still returns a legal placement", "[plac
   std::mt19937_64 random(1);
   const Problem problem = random_problem(random, 300, 40);
   std::atomic<bool> cancel{true};
-  const Placement cancelled = place(problem, {.cancel = &cancel});
+  const Placement cancelled = place_buffers(problem, {.cancel = &cancel});
   REQUIRE(check_placement(problem, cancelled) == std::nullopt);
-  const Placement timed_out = place(problem, {.time_limit_seconds = 0});
+  const Placement timed_out = place_buffers(problem, {.time_limit_seconds = 0});
   REQUIRE(check_placement(problem, timed_out) == std::nullopt);
 }
 
 TEST_CASE("A capacity below the bound is proven not to fit", "[place][capacity]") {
   const Problem problem{
       .buffers = {{.size = 8, .birth = 0, .length = 2}, {.size = 8, .birth = 1, .length = 2}}};
-  REQUIRE(place(problem, {.capacity = 15}).proven_infeasible);
-  REQUIRE_FALSE(place(problem, {.capacity = 16}).proven_infeasible);
+  REQUIRE(place_buffers(problem, {.capacity = 15}).proven_infeasible);
+  REQUIRE_FALSE(place_buffers(problem, {.capacity = 16}).proven_infeasible);
 }
 
 TEST_CASE("A capacity below the bound ends the search at once", "[place][capacity]") {
@@ -487,8 +491,8 @@ TEST_CASE("A capacity below the bound ends the search at once", "[place][capacit
   PlaceOptions hopeless = options, tight = options;
   hopeless.capacity = 5;
   tight.capacity = 6;
-  REQUIRE(place(problem, tight).iterations >= 1000);
-  const Placement placement = place(problem, hopeless);
+  REQUIRE(place_buffers(problem, tight).iterations >= 1000);
+  const Placement placement = place_buffers(problem, hopeless);
   REQUIRE(placement.proven_infeasible);
   REQUIRE(placement.iterations < 100);
   REQUIRE(check_placement(problem, placement) == std::nullopt);
@@ -500,7 +504,7 @@ TEST_CASE("Progress is reported at the end with the result", "[place][progress]"
   PlaceProgress last;
   PlaceOptions options;
   options.progress = [&](const PlaceProgress& progress) { last = progress; };
-  const Placement placement = place(problem, options);
+  const Placement placement = place_buffers(problem, options);
   REQUIRE(last.high_water_mark == placement.high_water_mark);
   REQUIRE(last.lower_bound == placement.lower_bound);
   REQUIRE(last.engine == placement.engine);
@@ -512,7 +516,7 @@ TEST_CASE("Every better placement is handed out while the search goes on, the la
   std::vector<Placement> found;
   PlaceOptions options{.iteration_budget = 200};
   options.improved = [&](const Placement& placement) { found.push_back(placement); };
-  const Placement placement = place(problem, options);
+  const Placement placement = place_buffers(problem, options);
   REQUIRE(found.size() > 1);
   for (std::size_t i = 0; i < found.size(); ++i) {
     CAPTURE(i, found[i].high_water_mark, found[i].engine);
@@ -534,8 +538,21 @@ TEST_CASE("What is told of better placements cancels the search or throws out of
     ++found;
     cancel = true;
   };
-  REQUIRE(check_placement(problem, place(problem, options)) == std::nullopt);
+  REQUIRE(check_placement(problem, place_buffers(problem, options)) == std::nullopt);
   REQUIRE(found == 1);
   options.improved = [](const Placement&) { throw std::runtime_error("enough"); };
-  REQUIRE_THROWS_WITH(place(problem, options), "enough");
+  REQUIRE_THROWS_WITH(place_buffers(problem, options), "enough");
+}
+
+TEST_CASE("A program without the integer program says how to get it", "[place][ilp]") {
+  for (const char* engine : {"ilp", "ilp_pyramid"}) {
+    const Problem problem{.buffers = {{.size = 8, .birth = 0, .length = 2}}};
+    try {
+      (void)place_buffers(problem, {.engine = engine});
+      FAIL("placed");
+    } catch (const Error& error) {
+      REQUIRE(error.kind() == ErrorKind::kUsage);
+      REQUIRE_THAT(error.what(), Contains("berth::place_ilp") && Contains("berth::use_ilp()"));
+    }
+  }
 }

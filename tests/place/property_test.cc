@@ -25,7 +25,7 @@ constexpr double kForever = std::numeric_limits<double>::infinity();
 
 // Proven, and checked pair by pair.
 Bytes optimum(const Problem& problem) {
-  const Placement placement = place(problem, {.time_limit_seconds = kForever});
+  const Placement placement = place_buffers(problem, {.time_limit_seconds = kForever});
   REQUIRE(check_placement(problem, placement).value_or("") == "");
   REQUIRE(sweep_placement(problem, placement).value_or("") == "");
   REQUIRE(placement.proven_optimal);
@@ -123,7 +123,7 @@ TEST_CASE("The verifier of plans and a check of every pair agree when an offset 
     Plan plan = berth::test::random_plan(20 + seed, 9, random);
     const Problem problem = make_problem(plan);
     const Placement placement =
-        place(problem, {.time_limit_seconds = kForever, .iteration_budget = 50});
+        place_buffers(problem, {.time_limit_seconds = kForever, .iteration_budget = 50});
     std::vector<Slot>& slots = plan.sequences.front().slots;
     REQUIRE(problem.buffers.size() == slots.size());
     for (std::size_t i = 0; i < slots.size(); ++i) slots[i].offset = placement.offsets[i];

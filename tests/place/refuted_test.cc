@@ -1,8 +1,8 @@
 // Problems whose optimum lies above max load: every section is filled to one load, and exact search
 // refutes it. The brief's family; random problems hardly ever are of it.
 
-#include "csrc/place/exact_search.h"
-#include "csrc/place/strip.h"
+#include "csrc/place/exact/exact_search.h"
+#include "csrc/place/problem/strip.h"
 #include "tests/catch.h"
 #include "tests/support/placement_check.h"
 #include "tests/support/problem_families.h"
@@ -14,7 +14,7 @@
 #include <vector>
 
 using namespace berth;
-using namespace berth::packing;
+using namespace berth::place;
 using berth::test::check_placement;
 using berth::test::filled_problem;
 using berth::test::line;
@@ -129,9 +129,9 @@ TEST_CASE("Full problems above max load are proven to be and no engine goes belo
       CAPTURE(engine);
       const bool proves = engine == "auto" || engine == "exact";
       const Placement placement =
-          place(problem, {.engine = engine,
-                          .time_limit_seconds = kForever,
-                          .iteration_budget = proves ? std::uint64_t{10'000'000} : 200});
+          place_buffers(problem, {.engine = engine,
+                                  .time_limit_seconds = kForever,
+                                  .iteration_budget = proves ? std::uint64_t{10'000'000} : 200});
       REQUIRE(check_placement(problem, placement).value_or("") == "");
       REQUIRE(placement.high_water_mark >= refuted.optimum);
       REQUIRE(placement.lower_bound <= refuted.optimum);
@@ -166,11 +166,11 @@ TEST_CASE("What exact search refutes of full problems no other engine finds",
     REQUIRE(answer != Answer::kOpen);
     if (answer == Answer::kFits) continue;
     ++refuted;
-    const Placement placement =
-        place(problem, {.engine = "dive", .time_limit_seconds = kForever, .iteration_budget = 100});
+    const Placement placement = place_buffers(
+        problem, {.engine = "dive", .time_limit_seconds = kForever, .iteration_budget = 100});
     REQUIRE(check_placement(problem, placement).value_or("") == "");
     REQUIRE(placement.high_water_mark > load);
-    const Placement proven = place(problem, {.time_limit_seconds = kForever});
+    const Placement proven = place_buffers(problem, {.time_limit_seconds = kForever});
     REQUIRE(check_placement(problem, proven).value_or("") == "");
     REQUIRE(proven.proven_optimal);
     REQUIRE(proven.high_water_mark > load);

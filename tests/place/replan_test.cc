@@ -169,7 +169,7 @@ TEST_CASE("Re-planned problems are legal and what stayed is counted", "[place][r
     CAPTURE(seed);
     std::mt19937_64 random(seed);
     const Problem before = random_problem(random, 20 + random() % 60, seed % 2 == 0 ? 40 : 0);
-    const Placement placed = place(before, quick());
+    const Placement placed = place_buffers(before, quick());
     Problem after = before;
     PlacedBefore old{before, placed.offsets};
     for (std::size_t k = 0; k < 1 + seed % 5; ++k) {
@@ -214,16 +214,16 @@ TEST_CASE("Holes found by time are those found in address order", "[place][repla
       problem.lanes.resize(2, problem.lanes[0]);
       for (Buffer& buffer : problem.buffers) buffer.lane = random() % 2;
     }
-    const packing::Conflicts conflicts(problem);
-    const Placement placed = place(problem, quick());
-    packing::Rearrangement scanned(conflicts), stabbed(conflicts, 0);
-    std::vector<packing::Index> kept;
-    for (packing::Index i = 0; i < problem.buffers.size(); ++i) {
+    const place::Conflicts conflicts(problem);
+    const Placement placed = place_buffers(problem, quick());
+    place::Rearrangement scanned(conflicts), stabbed(conflicts, 0);
+    std::vector<place::Index> kept;
+    for (place::Index i = 0; i < problem.buffers.size(); ++i) {
       if (i % 4 != 0) kept.push_back(i);
     }
     scanned.start(placed.offsets, kept);
     stabbed.start(placed.offsets, kept);
-    for (packing::Index i = 0; i < problem.buffers.size(); i += 4) {
+    for (place::Index i = 0; i < problem.buffers.size(); i += 4) {
       const Bytes capacity = placed.high_water_mark * (90 + random() % 20) / 100;
       REQUIRE(scanned.in_the_way(i, i) == stabbed.in_the_way(i, i));
       const auto hole = scanned.find_place(i, placed.offsets[i], capacity);

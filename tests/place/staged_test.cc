@@ -1,10 +1,11 @@
 // Forks, lanes that edges join, pins in one of several lanes: where one strip is not enough.
 
-#include "csrc/place/bounds.h"
-#include "csrc/place/conflict_graph.h"
-#include "csrc/place/first_fit.h"
-#include "csrc/place/pin_load.h"
-#include "csrc/place/staged_search.h"
+#include "csrc/place/bounds/bounds.h"
+#include "csrc/place/bounds/pin_load.h"
+#include "csrc/place/fits/first_fit.h"
+#include "csrc/place/fits/graph_fit.h"
+#include "csrc/place/problem/conflict_graph.h"
+#include "csrc/place/stages/staged_search.h"
 #include "tests/catch.h"
 #include "tests/support/placement_check.h"
 
@@ -16,7 +17,7 @@
 #include <vector>
 
 using namespace berth;
-using namespace berth::packing;
+using namespace berth::place;
 using berth::test::Execution;
 
 namespace {
@@ -77,7 +78,7 @@ Problem random_mix(std::uint64_t seed, const Mix& mix) {
   // Where first fit puts a few of them.
   Problem few = problem;
   few.buffers.resize(mix.buffers / 4);
-  const Placement fixed = place(few, {.engine = "first_fit", .iteration_budget = 1});
+  const Placement fixed = place_buffers(few, {.engine = "first_fit", .iteration_budget = 1});
   for (std::size_t i = 0; i < few.buffers.size(); ++i)
     problem.buffers[i].pinned = 4 * (seed % 3) + fixed.offsets[i];
   return problem;
@@ -218,10 +219,10 @@ TEST_CASE("The conflict graph lists what conflicts and its first fit is the firs
     std::iota(order.begin(), order.end(), 0);
     std::shuffle(order.begin(), order.end(), std::mt19937(static_cast<unsigned>(seed)));
     const auto expected = fit.run(order, Fit::kFirst, kMaxBytes, nullptr);
-    const auto found = graph->first_fit(order, kMaxBytes, nullptr);
+    const auto found = first_fit(*graph, order, kMaxBytes, nullptr);
     REQUIRE(found);
     REQUIRE(*found == expected->offsets);
-    REQUIRE_FALSE(graph->first_fit(order, expected->high_water_mark, nullptr));
+    REQUIRE_FALSE(first_fit(*graph, order, expected->high_water_mark, nullptr));
   }
 }
 
@@ -231,12 +232,12 @@ TEST_CASE("However lanes and branches and edges and pins mix, live buffers share
     CAPTURE(seed);
     const Problem problem = random_mix(seed, mix_of(seed));
     PlaceOptions options{.time_limit_seconds = kForever, .iteration_budget = 70, .seed = seed};
-    const Placement placement = place(problem, options);
+    const Placement placement = place_buffers(problem, options);
     check(problem, placement, seed);
     REQUIRE(placement.iterations <= 70);
     if (seed % 10 != 0) continue;
     options.threads = 3;
-    const Placement more = place(problem, options);
+    const Placement more = place_buffers(problem, options);
     REQUIRE(more.offsets == placement.offsets);
     REQUIRE(more.iterations == placement.iterations);
     REQUIRE(more.engine == placement.engine);
@@ -252,8 +253,8 @@ TEST_CASE("What lanes and branches and pins allow is not beaten and mostly found
     Mix mix = mix_of(seed);
     mix.buffers = 3 + seed % 4;
     const Problem problem = random_mix(seed, mix);
-    const Placement placement =
-        place(problem, {.time_limit_seconds = kForever, .iteration_budget = 70, .seed = seed});
+    const Placement placement = place_buffers(
+        problem, {.time_limit_seconds = kForever, .iteration_budget = 70, .seed = seed});
     const Bytes best = optimum(problem);
     REQUIRE(lower_bound(problem) <= best);
     REQUIRE(placement.lower_bound <= best);
@@ -283,7 +284,8 @@ TEST_CASE("Pins in one of several lanes are planned around by dives", "[place][p
     const PlaceOptions options{.time_limit_seconds = kForever, .iteration_budget = 60};
     PlaceOptions fits = options;
     fits.engine = "first_fit";
-    const Placement placement = place(problem, options), greedy = place(problem, fits);
+    const Placement placement = place_buffers(problem, options),
+                    greedy = place_buffers(problem, fits);
     check(problem, placement, seed);
     better += placement.high_water_mark < greedy.high_water_mark ? 1 : 0;
     worse += placement.high_water_mark > greedy.high_water_mark ? 1 : 0;
@@ -311,7 +313,7 @@ TEST_CASE("A segment is placed anew while all else stays", "[place][branch]") {
     const Conflicts conflicts(problem);
     const auto search = StagedSearch::make(conflicts, {.bound = max_load(conflicts)});
     REQUIRE(search);
-    search->first();
+    search->start(nullptr, "");
     const Bytes first = search->packing().high_water_mark;
     const Budget budget(PlaceOptions{.time_limit_seconds = 1e9});
     for (int wave = 0; wave < 9; ++wave) search->next_wave(100, budget, {});
@@ -359,8 +361,8 @@ TEST_CASE("A pin above a gap that is too small for anything is proven to lie bel
   // 5 bytes below the pin, and only blocks of 8.
   Problem problem{.buffers = {{.size = 3, .birth = 0, .length = 9, .pinned = 5}}};
   for (int i = 0; i < 4; ++i) problem.buffers.push_back({.size = 8, .birth = 0, .length = 9});
-  const Placement placement =
-      place(problem, {.engine = "dive", .time_limit_seconds = kForever, .iteration_budget = 100});
+  const Placement placement = place_buffers(
+      problem, {.engine = "dive", .time_limit_seconds = kForever, .iteration_budget = 100});
   REQUIRE(lower_bound(problem) == 35);
   REQUIRE(placement.high_water_mark == 40);
   REQUIRE(placement.proven_optimal);

@@ -1,9 +1,9 @@
 // The data structures of the dive, each against plain loops.
 
-#include "csrc/place/bit_set.h"
-#include "csrc/place/need_tree.h"
-#include "csrc/place/skyline.h"
-#include "csrc/place/span_set.h"
+#include "csrc/place/dives/bit_set.h"
+#include "csrc/place/dives/need_tree.h"
+#include "csrc/place/dives/skyline.h"
+#include "csrc/place/dives/span_set.h"
 #include "tests/catch.h"
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-using namespace berth::packing;
+using namespace berth::place;
 
 TEST_CASE("A bit set finds neighbours as an ordered set does", "[place][structures]") {
   for (const std::uint32_t size : {1u, 63u, 64u, 65u, 5000u, 300000u}) {

@@ -2,7 +2,7 @@
 
 #include "tests/place/tries.h"
 
-#include "csrc/place/conflicts.h"
+#include "csrc/place/problem/conflicts.h"
 #include "tests/catch.h"
 #include "tests/place/instances.h"
 
@@ -19,9 +19,9 @@ namespace {
 
 // Pair by pair, so for a few thousand buffers.
 bool is_legal(const Problem& problem, const Placement& placement) {
-  const packing::Conflicts conflicts(problem);
-  for (packing::Index i = 0; i < conflicts.size(); ++i) {
-    for (packing::Index j = 0; j < i; ++j) {
+  const place::Conflicts conflicts(problem);
+  for (place::Index i = 0; i < conflicts.size(); ++i) {
+    for (place::Index j = 0; j < i; ++j) {
       const Bytes a = placement.offsets[i], b = placement.offsets[j];
       if (a < b + conflicts.bytes(j) && b < a + conflicts.bytes(i) && conflicts.conflict(i, j))
         return false;
@@ -48,13 +48,13 @@ TEST_CASE("Steps that can go several ways are packed close to their bound",
       const Problem problem = make_try(instance(name), shapes[s], 1);
       PlaceOptions options{.time_limit_seconds = std::numeric_limits<double>::infinity(),
                            .iteration_budget = 150};
-      const Placement placement = place(problem, options);
+      const Placement placement = place_buffers(problem, options);
       REQUIRE(is_legal(problem, placement));
       CHECK(placement.gap() < 0.006);
       packed += placement.gap();
       options.engine = "first_fit";
       options.iteration_budget = 17;
-      greedy += place(problem, options).high_water_mark * 1.0 /
+      greedy += place_buffers(problem, options).high_water_mark * 1.0 /
                     static_cast<double>(placement.lower_bound) -
                 1;
     }
@@ -66,7 +66,7 @@ TEST_CASE("Steps that can go several ways are packed close to their bound",
 TEST_CASE("A folded instance whose largest load is too low is proven by a clique of arcs",
           "[place][bound][arc]") {
   const Problem problem = berth::test::fold(instance("somas_tiny_bert"), 16);
-  const Placement placement = place(
+  const Placement placement = place_buffers(
       problem,
       {.time_limit_seconds = std::numeric_limits<double>::infinity(), .iteration_budget = 60});
   REQUIRE(is_legal(problem, placement));
@@ -85,13 +85,13 @@ TEST_CASE("Lanes that edges join are packed close to their heaviest cut", "[plac
         const Problem problem = make_joined(instance(name), points, turns ? 10 : 33, turns);
         PlaceOptions options{.time_limit_seconds = std::numeric_limits<double>::infinity(),
                              .iteration_budget = 120};
-        const Placement placement = place(problem, options);
+        const Placement placement = place_buffers(problem, options);
         REQUIRE(is_legal(problem, placement));
         packed += placement.gap();
         proven += placement.proven_optimal ? 1 : 0;
         options.engine = "first_fit";
         options.iteration_budget = 17;
-        greedy += static_cast<double>(place(problem, options).high_water_mark) /
+        greedy += static_cast<double>(place_buffers(problem, options).high_water_mark) /
                       static_cast<double>(placement.lower_bound) -
                   1;
       }
