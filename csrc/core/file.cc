@@ -9,6 +9,7 @@
 
 #include <atomic>
 #include <cerrno>
+#include <climits>
 #include <cstring>
 
 namespace berth {
@@ -45,6 +46,20 @@ std::string folder_of(const std::string& path) {
   const std::size_t slash = path.find_last_of('/');
   if (slash == std::string::npos) return ".";
   return slash == 0 ? "/" : path.substr(0, slash);
+}
+
+// Where a chain of symbolic links leads, whether a file is there or not.
+std::string end_of_links(std::string path) {
+  constexpr int kMostLinks = 40;  // as Linux has it
+  for (int links = 0; links <= kMostLinks; ++links) {
+    std::string target(PATH_MAX, '\0');
+    const ssize_t length = ::readlink(path.c_str(), target.data(), target.size());
+    if (length < 0) return path;  // no link; what else may be wrong, its writer finds
+    target.resize(static_cast<std::size_t>(length));
+    path = target.starts_with('/') ? target : folder_of(path) + "/" + target;
+  }
+  errno = ELOOP;
+  fail("follow", path);
 }
 
 void write_all(int fd, std::span<const std::byte> data, const std::string& path) {
@@ -109,11 +124,19 @@ std::vector<std::byte> read_file_head(const std::string& path, std::size_t count
   return InputFile(path).read(count);
 }
 
+bool is_there(const std::string& path) {
+  struct stat info {};
+  if (::stat(path.c_str(), &info) == 0) return true;
+  if (errno != ENOENT && errno != ENOTDIR) fail("look for", path);
+  return false;
+}
+
 void write_file_atomically(const std::string& path, std::span<const std::byte> data) {
   write_file_atomically_with(path, [&](int fd) { write_all(fd, data, path); });
 }
 
-void write_file_atomically_with(const std::string& path, const std::function<void(int)>& write) {
+void write_file_atomically_with(const std::string& name, const std::function<void(int)>& write) {
+  const std::string path = end_of_links(name);
   static std::atomic<unsigned> counter{0};
   std::string temporary;
   int fd = -1;

@@ -18,9 +18,15 @@ namespace berth {
 // The first `count` bytes of a regular file, fewer where it is shorter. Throws as read_file() does.
 [[nodiscard]] std::vector<std::byte> read_file_head(const std::string& path, std::size_t count);
 
+// Whether a file of any kind is at `path`; of a symbolic link, at its end. Throws Error(kSystem)
+// where that cannot be told.
+[[nodiscard]] bool is_there(const std::string& path);
+
 // Replaces the file at `path` atomically: a temporary file beside it (0600, O_EXCL), fsync, rename,
-// fsync of the folder. After a crash the file is the old one or the new one, whole. Throws
-// Error(kSystem) and removes the temporary file where anything fails.
+// fsync of the folder. Where `path` is a symbolic link the file at its end is replaced, and the
+// link stays. After a crash the file is the old one or the new one, whole; of several processes
+// that write it at a time one has written it in the end. Throws Error(kSystem) and removes the
+// temporary file where anything fails.
 void write_file_atomically(const std::string& path, std::span<const std::byte> data);
 // The same with what `write` writes to the descriptor that it is given, and throws where it cannot.
 void write_file_atomically_with(const std::string& path, const std::function<void(int)>& write);

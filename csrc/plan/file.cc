@@ -187,6 +187,11 @@ Plan read_plan(const std::string& path) {
   return parse_plan(read_file(path, kMaxPlanFileBytes), path);
 }
 
+std::optional<Plan> read_plan_if_there(const std::string& path) {
+  if (!is_there(path)) return std::nullopt;
+  return read_plan(path);
+}
+
 Plan parse_plan(std::span<const std::byte> data, const std::string& name, PlanCheck check) {
   BERTH_CHECK(data.size() <= kMaxPlanFileBytes, kInput, "'{}' has {}, the limit is {}", name,
               format_bytes(data.size()), format_bytes(kMaxPlanFileBytes));

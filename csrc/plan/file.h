@@ -3,6 +3,7 @@
 #include "csrc/plan/plan.h"
 
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -15,6 +16,9 @@ namespace berth {
 // counts, and every violation that verify() finds. The file is copied once, before anything in it
 // is looked at. 1,000,000 slots take under a second.
 [[nodiscard]] Plan read_plan(const std::string& path);
+
+// The same where a file is at `path`, and nothing where none is.
+[[nodiscard]] std::optional<Plan> read_plan_if_there(const std::string& path);
 
 // What parse_plan() refuses.
 enum class PlanCheck {

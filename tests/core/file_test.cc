@@ -65,3 +65,26 @@ TEST_CASE("Only regular files within the limit are read", "[file]") {
   REQUIRE_THROWS_WITH(read_file_head(folder / "fifo", 9),
                       Catch::Matchers::Contains("not a regular file"));
 }
+
+TEST_CASE("A symbolic link stays and the file at its end is replaced", "[file]") {
+  const test::TemporaryFolder folder;
+  std::filesystem::create_directory(folder / "there");
+  std::filesystem::create_symlink("there/second", folder / "first");
+  std::filesystem::create_symlink(folder / "there/file", folder / "there/second");
+  REQUIRE_FALSE(is_there(folder / "first"));
+  for (const char* text : {"new", "newer"}) {
+    write_file_atomically(folder / "first", bytes_of(text));
+    REQUIRE(read_file(folder / "there/file", 10) == bytes_of(text));
+  }
+  REQUIRE(is_there(folder / "first"));
+  REQUIRE(std::filesystem::is_symlink(folder / "first"));
+  REQUIRE(std::filesystem::is_symlink(folder / "there/second"));
+}
+
+TEST_CASE("Symbolic links that lead nowhere are an error by name", "[file]") {
+  const test::TemporaryFolder folder;
+  std::filesystem::create_symlink("b", folder / "a");
+  std::filesystem::create_symlink("a", folder / "b");
+  REQUIRE_THROWS_WITH(write_file_atomically(folder / "a", bytes_of("x")),
+                      Catch::Matchers::Contains("cannot follow"));
+}
