@@ -46,8 +46,13 @@ class WindowHashes {
   std::vector<std::uint64_t> prefix_, power_;
 };
 
+bool is_set(const std::atomic<bool>* flag) noexcept {
+  return flag != nullptr && flag->load(std::memory_order_relaxed);
+}
+
 // Distances that windows of some length recur at, most frequent first for each length.
-std::vector<std::uint32_t> candidate_periods(std::span<const Bytes> sizes) {
+std::vector<std::uint32_t> candidate_periods(std::span<const Bytes> sizes,
+                                             const std::atomic<bool>* cancel) {
   const std::size_t n = sizes.size();
   const WindowHashes hashes(sizes);
   struct Last {
@@ -57,7 +62,7 @@ std::vector<std::uint32_t> candidate_periods(std::span<const Bytes> sizes) {
   std::vector<Last> table(std::bit_ceil(2 * n));
   std::vector<std::uint32_t> frequency(n, 0);
   std::vector<std::uint32_t> seen, candidates;
-  for (std::size_t length = 1; 2 * length <= n; length *= 2) {
+  for (std::size_t length = 1; 2 * length <= n && !is_set(cancel); length *= 2) {
     std::fill(table.begin(), table.end(), Last{});
     for (std::size_t i = 0; i + length <= n; ++i) {
       const std::uint64_t hash = hashes.at(i, length);
@@ -173,10 +178,11 @@ bool is_substantial(const Candidate& candidate, std::span<const LiveLoad> live, 
 }  // namespace
 
 std::optional<PeriodicRun> find_period(std::span<const Bytes> sizes, std::span<const LiveLoad> live,
-                                       std::uint32_t min_repeats) {
+                                       std::uint32_t min_repeats, const std::atomic<bool>* cancel) {
   const Range all = byte_range(live);
   std::optional<Candidate> best;
-  for (const std::uint32_t period : candidate_periods(sizes)) {
+  for (const std::uint32_t period : candidate_periods(sizes, cancel)) {
+    if (is_set(cancel)) return std::nullopt;
     if (std::uint64_t{min_repeats} * period > sizes.size()) break;
     Candidate candidate = evaluate(sizes, live, period, min_repeats);
     if (!is_substantial(candidate, live, all)) continue;

@@ -2,6 +2,7 @@
 
 #include "csrc/core/bytes.h"
 
+#include <atomic>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -34,9 +35,10 @@ struct PeriodicRun {
 //
 // Candidates are distances to the previous occurrence of the same window of requests, over windows
 // of 1, 2, 4, .. requests: one longer than an inner loop only recurs with the step. O(n log n) time
-// and O(n) memory.
+// and O(n) memory. Finds none soon after `cancel` was set.
 [[nodiscard]] std::optional<PeriodicRun> find_period(std::span<const Bytes> sizes,
                                                      std::span<const LiveLoad> live,
-                                                     std::uint32_t min_repeats);
+                                                     std::uint32_t min_repeats,
+                                                     const std::atomic<bool>* cancel = nullptr);
 
 }  // namespace berth::trace

@@ -2,6 +2,7 @@
 
 #include "csrc/trace/trace.h"
 
+#include <atomic>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -69,6 +70,14 @@ struct StepOptions {
   std::uint32_t min_repeats = 2;
   // A step is unrolled up to this often where large blocks live longer than one period.
   std::uint32_t max_unroll = 4;
+  // Of a period that was found in the requests: with more it is a long cycle of unequal steps.
+  std::uint32_t most_marks = 16;
+  // Set by any thread: the search ends soon, and may say that nothing repeats.
+  const std::atomic<bool>* cancel = nullptr;
+
+  [[nodiscard]] bool cancelled() const noexcept {
+    return cancel != nullptr && cancel->load(std::memory_order_relaxed);
+  }
 };
 
 // Cuts the steady step out of a trace: the last long run of steps whose requests repeat, between

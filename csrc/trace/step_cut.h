@@ -32,7 +32,7 @@ struct StepCut {
                                                   std::string& why_not);
 
 // Cuts by the period of the requests themselves, where a run has no marks or they do not help. A
-// period has kMaxPattern marks at most: a long cycle of unequal steps is none.
+// period has StepOptions::most_marks at most: a long cycle of unequal steps is none.
 [[nodiscard]] std::optional<StepCut> cut_by_period(const RunLog& log, const StepOptions& options,
                                                    std::string& why_not);
 

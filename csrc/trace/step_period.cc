@@ -75,6 +75,7 @@ std::optional<StepCut> cut_by_period(const RunLog& log, const StepOptions& optio
   if (lanes.size() > kMaxLanes) lanes.resize(kMaxLanes);
   const std::uint32_t min_repeats = std::max(2u, options.min_repeats);
   for (const auto& [bytes, lane] : lanes) {
+    if (options.cancelled()) break;
     const LaneLog& requests = log.lanes[lane];
     const std::size_t count = requests.requests.size();
     const std::size_t first = count - std::min(count, kMaxHistory);
@@ -82,12 +83,12 @@ std::optional<StepCut> cut_by_period(const RunLog& log, const StepOptions& optio
     std::vector<Bytes> sizes;
     for (std::size_t i = first; i < count; ++i) sizes.push_back(requests.requests[i].bytes);
     std::optional<PeriodicRun> run =
-        find_period(sizes, std::span(live).subspan(first), min_repeats);
+        find_period(sizes, std::span(live).subspan(first), min_repeats, options.cancel);
     if (!run) continue;
     run->first += static_cast<std::uint32_t>(first);
     run->last += static_cast<std::uint32_t>(first);
     StepCut cut = cut_run(requests, lane, log.end, live, *run, min_repeats);
-    if (most_marks(log, cut) <= kMaxPattern) return cut;
+    if (most_marks(log, cut) <= options.most_marks) return cut;
   }
   why_not = fmt::format("no sequence of requests repeats {} times in a row over half of the run",
                         min_repeats);
