@@ -23,8 +23,6 @@ namespace {
 constexpr Bytes kLooseArena = 2;
 // How often the pool may give pages back before a plan serves; never where nothing repeats.
 constexpr unsigned kThrift = 256;
-// Without marks, so many requests stand for a step.
-constexpr std::uint64_t kRequestsPerWindow = 4096;
 
 }  // namespace
 
@@ -33,6 +31,7 @@ constexpr std::uint64_t kRequestsPerWindow = 4096;
 Allocator::Allocator(Device& device, Options options)
     : state_(std::make_unique<State>(device, std::move(options))) {
   state_->open();
+  state_->learning.run_errands(state_->mutex);
 }
 
 Allocator::~Allocator() {
@@ -46,6 +45,19 @@ Allocator::~Allocator() {
     const std::lock_guard lock(*shared);
     state_.reset();
   }
+}
+
+Learning::Options Allocator::State::learning_options() {
+  const bool learns = options.config.mode == Mode::kLearn;
+  return {.learns = learns,
+          .planner = {.alignment = options.alignment,
+                      .time_limit_seconds = options.config.plan_time_limit_seconds,
+                      .plan_file = learns ? plan_file() : std::string(),
+                      .program = options.program,
+                      .in_place = !options.start_threads},
+          .has_room = [this](const PlanLookup& plan) {
+            return takeover.has_room(takeover.needed(plan));
+          }};
 }
 
 PoolOptions Allocator::State::pool_options() {
@@ -63,6 +75,7 @@ PoolOptions Allocator::State::pool_options() {
 }
 
 void Allocator::State::open() {
+  Notes notes;
   share_memory();
   const Config& config = options.config;
   switch (config.mode) {
@@ -80,29 +93,19 @@ void Allocator::State::open() {
                   plan_file(), plan.alignment, options.alignment);
       warn_of_other_program(plan);
       // The first steps need the pool; the arena takes its memory over at the first mark.
-      const Status status = arena.activate(freeze(std::move(plan)), Arena::Commit::kAtStepStart);
-      if (!status.ok()) {
-        warn("arena-memory",
-             fmt::format("cannot reserve the arena of '{}', all goes to the pool: {}", plan_file(),
-                         device.describe(status)));
-      }
+      learning.serve_given(freeze(std::move(plan)), notes);
       break;
     }
-    case Mode::kLearn:
-      learner.start();
-      if (!config.plan.empty()) {
-        try {
-          Plan plan = read_plan(plan_file());
-          if (plan.alignment == options.alignment) {
-            warn_of_other_program(plan);
-            if (arena.activate(freeze(std::move(plan)), Arena::Commit::kAtStepStart).ok())
-              learner.stop();
-          }
-        } catch (const Error&) {
-          // No plan yet, or one that is no good: it will be written anew.
-        }
-      }
+    case Mode::kLearn: {
+      learning.start();
+      if (config.plan.empty()) break;
+      // It will be written anew: what is no plan is none of ours to replace, and is refused here.
+      std::optional<Plan> plan = read_plan_if_there(plan_file());
+      if (!plan || plan->alignment != options.alignment) break;
+      warn_of_other_program(*plan);
+      learning.serve_given(freeze(std::move(*plan)), notes);
       break;
+    }
   }
   if (options.saves_pages && (config.mode == Mode::kServe || config.mode == Mode::kLearn))
     pool.set_thrift(kThrift);
@@ -132,16 +135,17 @@ void Allocator::shut_down() noexcept {
   State& state = *state_;
   if (state.forked) return;  // set while there is one thread only
   // The planner's thread may need no lock of ours, but it must be gone before anything else is.
-  state.planner.stop();
+  state.learning.stop_planner();
   std::unique_ptr<Recorder> recorder;
   {
     const std::lock_guard lock(state.mutex);
     if (std::exchange(state.shut, true)) return;
-    state.learner.stop();
+    state.learning.stop();
     if (state.recorder) state.counters.trace_entries_lost = state.recorder->counts().lost;
     recorder = std::move(state.recorder);
     state.decide_watched();
   }
+  state.learning.run_errands(state.mutex);
   if (recorder) {
     recorder->close();
     const std::lock_guard lock(state.mutex);
@@ -190,11 +194,17 @@ void* Allocator::allocate(Bytes size, LaneKey lane, trace::Tag tag) {
   if (void* pointer = state.arena.serve(size, lane, id)) [[likely]] {
     ++state.counters.hits;
     state.counters.handed_out(state.rounded(size), size);
-    if (state.watched) [[unlikely]]
+    if (state.watched) [[unlikely]] {
+      const Errands errands(state.learning, state.mutex);
+      const std::unique_lock held(std::move(lock));
       state.watch_request(pointer, size, lane, tag, id);
+      state.tell_served(pointer, size, lane);
+      return pointer;
+    }
     state.tell_served(pointer, size, lane);
     return pointer;
   }
+  const Errands errands(state.learning, state.mutex);
   Notes notes;
   const std::unique_lock held(std::move(lock));  // let go before the notes go out
   return state.allocate_slowly(size, lane, tag, id, notes);
@@ -243,13 +253,7 @@ void Allocator::State::watch_request(void* pointer, Bytes size, LaneKey lane, tr
     give_back(pointer);
     throw;
   }
-  if (learner.active()) {
-    try {
-      learner.request(id, size, lane, tag);
-    } catch (const std::bad_alloc&) {
-      stop_learning();
-    }
-  }
+  if (learning.listens()) learning.request(id, size, lane, tag);
   if (recorder) recorder->append(trace::Request{id, size, recorded, tag});
 }
 
@@ -270,20 +274,13 @@ void* Allocator::State::allocate_elsewhere(Bytes size, LaneKey lane, trace::Tag 
   counters.count(kind);
   // Without marks, the sequence itself is searched now and then, and a plan is taken up as soon as
   // it is there.
-  if (options.config.mode == Mode::kLearn && !shut) {
+  if (!captured()) {
     try {  // the request is served, whatever becomes of the plan
-      if (learner.worth_searching() && !planner.busy()) {
-        learner.search_later();
-        planner.submit(learner.snapshot(options.program));
-      }
-      if (counters.steps == 0 && !captured() && planner.ready()) adopt_plan(notes);
+      learning.missed(next_id, notes);
     } catch (const std::exception&) {
       ++counters.plan_failures;
     }
-    if (counters.steps == 0 &&
-        next_id - window_requests >= std::max(kRequestsPerWindow, 2 * arena.slot_count())) {
-      watch_misses();
-    }
+    decide_watched();
   }
   return block->pointer;
 }
@@ -349,13 +346,6 @@ void Allocator::State::give_back(void* pointer) {
   }
 }
 
-// What the learner has heard is not whole: host memory is short.
-void Allocator::State::stop_learning() noexcept {
-  learner.stop();
-  ++counters.plan_failures;
-  decide_watched();
-}
-
 // Promise A, the slow way.
 void Allocator::State::check_hand_out(void* pointer, Bytes size, std::uint64_t id) {
   const auto address = reinterpret_cast<Bytes>(pointer);
@@ -381,14 +371,20 @@ trace::LaneId Allocator::State::recorded_lane(LaneKey key) {
 
 Allocator::FreeOutcome Allocator::free(void* pointer) noexcept {
   State& state = *state_;
-  const std::lock_guard lock(state.mutex);
-  if (!state.watched && state.arena.contains(pointer) && state.take_back_quickly(pointer))
-      [[likely]]
-    return FreeOutcome::kDone;
-  return state.free_slowly(pointer, std::nullopt);
+  FreeOutcome outcome;
+  {
+    const std::lock_guard lock(state.mutex);
+    if (!state.watched && state.arena.contains(pointer) && state.take_back_quickly(pointer))
+        [[likely]]
+      return FreeOutcome::kDone;
+    outcome = state.free_slowly(pointer, std::nullopt);
+  }
+  state.learning.run_errands(state.mutex);
+  return outcome;
 }
 
 Allocator::FreeOutcome Allocator::free(void* pointer, LaneKey lane) noexcept {
+  const Errands errands(state_->learning, state_->mutex);
   const std::lock_guard lock(state_->mutex);
   return state_->free_slowly(pointer, lane);
 }
@@ -420,13 +416,7 @@ Allocator::FreeOutcome Allocator::State::free_slowly(void* pointer,
   }
   ++counters.frees;
   if (full_check) live_bytes.erase(reinterpret_cast<Bytes>(pointer));
-  if (learner.active()) {
-    try {
-      learner.free(id);
-    } catch (const std::bad_alloc&) {
-      stop_learning();
-    }
-  }
+  if (learning.listens()) learning.free(id);
   // The entry comes before any other that could name the same bytes: the lock is still held.
   if (recorder) recorder->append(trace::Free{id});
   if (block != nullptr) free_pool_block(block, freeing);
@@ -482,6 +472,7 @@ bool Allocator::allocate_at(void* pointer, Bytes size, LaneKey lane) noexcept {
 void Allocator::record_use(const void* pointer, LaneKey lane) {
   if (pointer == nullptr) return;
   State& state = *state_;
+  const Errands errands(state.learning, state.mutex);
   const std::lock_guard lock(state.mutex);
   std::uint64_t id = 0;
   const trace::LaneId recorded = state.recorder ? state.recorded_lane(lane) : 0;
@@ -497,13 +488,7 @@ void Allocator::record_use(const void* pointer, LaneKey lane) {
   } else {
     return;
   }
-  if (state.learner.active()) {
-    try {
-      state.learner.use(id, lane);
-    } catch (const std::bad_alloc&) {
-      state.stop_learning();
-    }
-  }
+  if (state.learning.listens()) state.learning.use(id, lane);
   if (state.recorder) state.recorder->append(trace::Use{id, recorded});
 }
 
@@ -593,6 +578,7 @@ void Allocator::after_fork_in_child() noexcept {
   State& state = *state_;
   state.forked = true;
   state.takeover.stop();
+  state.learning.abandon();
   state.arena.rest();
   state.mutex.unlock();
 }

@@ -8,14 +8,10 @@
 #include "csrc/runtime/accounts.h"
 #include "csrc/runtime/allocator.h"
 #include "csrc/runtime/arena.h"
-#include "csrc/runtime/learner.h"
-#include "csrc/runtime/planner.h"
+#include "csrc/runtime/learning.h"
+#include "csrc/runtime/notes.h"
 #include "csrc/runtime/settings.h"
 #include "csrc/runtime/takeover.h"
-
-#include <berth/warnings.h>
-
-#include <fmt/format.h>
 
 #include <cstdint>
 #include <memory>
@@ -29,26 +25,6 @@
 // What allocator.cc and allocator_steps.cc share; nobody else includes it.
 namespace berth {
 
-// Warnings that came up under the lock; they go out when it is free. Where host memory is short a
-// warning is lost, and no more.
-class Notes {
- public:
-  ~Notes() {
-    for (const auto& [name, text] : notes_) warn(name, text);
-  }
-  // `text()` is what is said.
-  template <class Text>
-  void add(std::string_view name, const Text& text) noexcept {
-    try {
-      notes_.emplace_back(name, text());
-    } catch (const std::bad_alloc&) {
-    }
-  }
-
- private:
-  std::vector<std::pair<std::string_view, std::string>> notes_;
-};
-
 // All that the lock covers.
 struct Allocator::State {
   State(Device& the_device, Options the_options)
@@ -59,16 +35,14 @@ struct Allocator::State {
         arena(device, lane_events, options.alignment),
         pool(device, lane_events, pool_options()),
         takeover(device, arena, pool, options.config.memory_limit, options.captures),
-        learner(options.alignment),
-        planner(Planner::Options{options.alignment, options.config.plan_time_limit_seconds,
-                                 options.config.mode == Mode::kLearn ? plan_file() : std::string(),
-                                 !options.start_threads}),
-        full_check(options.config.check == CheckLevel::kFull) {}
+        full_check(options.config.check == CheckLevel::kFull),
+        learning(learning_options(), arena, device, counters) {}
 
   [[nodiscard]] std::string plan_file() const {
     return expand_file_name(options.config.plan, options.program, options.device_index);
   }
   [[nodiscard]] PoolOptions pool_options();
+  [[nodiscard]] Learning::Options learning_options();
   [[nodiscard]] Bytes rounded(Bytes size) const noexcept {
     return align_up(size, options.alignment);
   }
@@ -83,12 +57,11 @@ struct Allocator::State {
                            Notes& notes);
   void watch_request(void* pointer, Bytes size, LaneKey lane, trace::Tag tag, std::uint64_t id);
   void decide_watched() noexcept {
-    watched = full_check || learner.active() || recorder != nullptr;
+    watched = full_check || learning.listens() || recorder != nullptr;
   }
   PoolBlock* search_everywhere(Bytes size, LaneKey lane, Mobility mobility);
   [[nodiscard]] std::string exhaustion(Bytes size, LaneKey lane);
   void give_back(void* pointer);
-  void stop_learning() noexcept;
   void check_hand_out(void* pointer, Bytes size, std::uint64_t id);
   FreeOutcome free_slowly(void* pointer, std::optional<LaneKey> freeing) noexcept;
   void free_pool_block(PoolBlock* block, std::optional<LaneKey> freeing) noexcept;
@@ -115,20 +88,16 @@ struct Allocator::State {
   }
 
   void step_ended(LaneKey lane, Notes& notes);
-  void adopt_plan(Notes& notes);
   void commit_arena(Notes& notes);
   [[nodiscard]] std::string over_limit() const;
   // `reason()` is said.
   template <class Reason>
-  void refuse_arena(Bytes wanted, const Reason& reason, Notes& notes) noexcept {
-    ++counters.plan_failures;
-    if (std::exchange(arena_refused, true)) return;
-    notes.add("arena-memory", [&] {
-      return fmt::format("an arena of {} cannot be had, all goes to the pool: {}",
-                         format_bytes(wanted), reason());
-    });
+  void refuse_arena(const Reason& reason, Notes& notes) noexcept {
+    const std::shared_ptr<const PlanLookup> plan = arena.plan();
+    arena.rest();
+    learning.refused(plan, reason, notes);
+    decide_watched();
   }
-  void watch_misses();
   void share_memory() noexcept {
     takeover.share();
     note_held();
@@ -152,21 +121,14 @@ struct Allocator::State {
   Pool pool;
   Takeover takeover;
   MobilityClassifier mobility;
-  Learner learner;
-  Planner planner;
   std::unique_ptr<Recorder> recorder;
   std::unique_ptr<Recorder> closed_recorder;  // whoever had it may still append, to no effect
   const bool full_check;
-  bool watched = false;  // full_check, or the learner or the recorder is at work
+  bool watched = false;  // full_check, or learning listens, or the recorder is at work
 
+  Learning learning;
   std::uint64_t next_id = 0;  // of blocks; also counts requests
   bool forked = false, shut = false;
-  bool arena_refused = false;  // said once that the arena does not fit
-
-  std::uint64_t window_requests = 0, window_hits = 0;  // when the current step began
-  unsigned missing_steps = 0;
-  std::uint64_t relearn_after = 0;  // steps to wait before learning again
-  unsigned relearns = 0;
 
   std::vector<std::pair<LaneKey, trace::LaneId>> recorded_lanes;
   IntervalMap<std::uint64_t> live_bytes;  // under BERTH_CHECK=full: every live block, by address

@@ -11,17 +11,11 @@
 #include <utility>
 
 namespace berth {
-namespace {
-
-// A plan is learned again when this share of a step's requests missed, in so many steps in a row.
-constexpr double kMissShare = 0.01;
-constexpr unsigned kMissingSteps = 3;
-
-}  // namespace
 
 void Allocator::mark_step(LaneKey lane) noexcept {
-  Notes notes;
   State& state = *state_;
+  const Errands errands(state.learning, state.mutex);
+  Notes notes;
   const std::lock_guard lock(state.mutex);
   if (state.forked) return;
   const State::NotesHeld notes_held{state};
@@ -38,33 +32,12 @@ void Allocator::State::step_ended(LaneKey lane, Notes& notes) {
   if (recorder) recorder->append(trace::StepMark{recorded_lane(lane)});
   if (captured()) return;  // no event may be asked, no memory given back
   pool.process_events();
-  if (options.config.mode == Mode::kLearn && !shut) {
-    watch_misses();
-    if (learner.active() && learner.mark(lane) && !planner.busy() && !planner.ready()) {
-      planner.submit(learner.snapshot(options.program));
-    }
-    if (planner.ready()) adopt_plan(notes);
-  }
+  learning.step_ended(lane, next_id, notes);
   counters.realigned += arena.mark(lane);
   takeover.step_ended(next_id);
   if (arena.commit_due()) commit_arena(notes);
   mobility.mark_step();
-}
-
-// Switches to the plan that the planner made. Blocks still alive stay where they are.
-void Allocator::State::adopt_plan(Notes& notes) {
-  const std::optional<Planner::Result> result = planner.take();
-  if (!result || !result->plan) return;  // nothing repeats yet
-  const Status status = arena.activate(result->plan, Arena::Commit::kAtStepStart);
-  if (!status.ok()) {
-    refuse_arena(
-        result->plan->plan().arena_bytes, [&] { return device.describe(status); }, notes);
-    return;
-  }
-  ++counters.plans_learned;
-  learner.stop();
   decide_watched();
-  missing_steps = 0;
 }
 
 // Gives the arena its memory at the start of a step, which takes what the pool does not need now.
@@ -73,13 +46,9 @@ void Allocator::State::commit_arena(Notes& notes) {
   pool.trim();
   const Bytes needed = takeover.needed(*arena.plan());
   if (!takeover.allows(needed)) {
-    arena.rest();
-    refuse_arena(
-        needed, [&] { return over_limit(); }, notes);
+    refuse_arena([&] { return over_limit(); }, notes);
   } else if (!takeover.begin(next_id)) {
-    arena.rest();
-    refuse_arena(
-        needed, [] { return "the device has not got that much"; }, notes);
+    refuse_arena([] { return "the device has not got that much"; }, notes);
   }
   share_memory();
 }
@@ -87,28 +56,6 @@ void Allocator::State::commit_arena(Notes& notes) {
 std::string Allocator::State::over_limit() const {
   return fmt::format("BERTH_MEMORY_LIMIT is {}, the pool has {}",
                      format_bytes(options.config.memory_limit), format_bytes(pool.reserved()));
-}
-
-// Learns again when the plan no longer describes the steps.
-void Allocator::State::watch_misses() {
-  const std::uint64_t requests = next_id - window_requests;
-  const std::uint64_t hits = counters.hits - window_hits;
-  window_requests = next_id;
-  window_hits = counters.hits;
-  if (!arena.plan() || learner.active() || requests == 0) return;
-  if (relearn_after > 0) {
-    --relearn_after;
-    return;
-  }
-  const auto unplanned = static_cast<double>(arena.unplanned_slots());
-  const double missed = static_cast<double>(requests) - static_cast<double>(hits) - unplanned;
-  missing_steps =
-      missed > std::max(2.0, kMissShare * static_cast<double>(requests)) ? missing_steps + 1 : 0;
-  if (missing_steps < kMissingSteps) return;
-  missing_steps = 0;
-  relearn_after = std::uint64_t{8} << std::min(relearns++, 10u);
-  learner.start();
-  decide_watched();
 }
 
 void Allocator::load_plan(Plan plan) {
@@ -134,6 +81,7 @@ void Allocator::load_plan(Plan plan) {
                 fmt::format("an arena of {} cannot be had: {}", format_bytes(needed),
                             state.device.describe(status)));
   }
+  state.learning.plan_given();
   state.share_memory();
 }
 

@@ -76,6 +76,7 @@ Status Arena::activate(std::shared_ptr<const PlanLookup> plan, Commit when) {
   memory_.plan(std::move(pages));
   lookup_ = std::move(plan);
   entries_ = &lookup_->entry(0);
+  first_surprise_.reset();
   paths_ = std::move(paths);
   roots_ = std::move(roots);
   cells_ = std::move(cells);

@@ -205,6 +205,15 @@ class Arena {
   [[nodiscard]] std::uint64_t device_errors() const noexcept {
     return device_errors_ + memory_.device_errors();
   }
+  // The first request since the plan was activated that it did not expect, `index` requests into
+  // the step.
+  struct Surprise {
+    std::uint32_t index = 0;
+    Bytes expected = 0, came = 0;
+  };
+  [[nodiscard]] const std::optional<Surprise>& first_surprise() const noexcept {
+    return first_surprise_;
+  }
   // Whether the lane follows the plan now (aligned, not searching).
   [[nodiscard]] bool aligned(LaneKey key) const noexcept;
 
@@ -308,6 +317,7 @@ class Arena {
   std::vector<std::uint32_t> roots_;  // the root sequence of each lane of the plan
   std::vector<Cell> cells_;
   std::size_t unplanned_slots_ = 0;
+  std::optional<Surprise> first_surprise_;
 
   IntervalMap<Stray> strays_;
   Gaps gaps_;

@@ -200,7 +200,9 @@ Arena::Outcome Arena::allocate_aligned(Lane& lane, Bytes requested, std::uint64_
     return hand_out(lane, lane.next, requested, id);
   }
   lane.mode = Lane::Mode::kSearching;
-  lane.aligner.start(path(lane).index(lane.next), path(lane).size());
+  const std::uint32_t index = path(lane).index(lane.next);
+  if (!first_surprise_) first_surprise_ = {index, entries_[lane.next].requested, requested};
+  lane.aligner.start(index, path(lane).size());
   return allocate_searching(lane, requested, id);
 }
 

@@ -6,100 +6,191 @@
 
 namespace berth {
 
-void Learner::start() {
-  stop();
-  items_.reserve(4096);
-  active_ = true;
-}
-
-void Learner::stop() noexcept {
-  active_ = false;
-  items_ = {};
-  lane_hashes_.clear();
-  previous_hashes_.clear();
-  lanes_.clear();
-  mark_positions_.clear();
-  marks_ = 0;
+void Learner::start() noexcept {
+  if (state_ == State::kOff) lane_count_ = last_lane_ = marking_count_ = 0;
+  state_ = State::kRecords;
+  start_again();
   next_search_ = kFirstSearch;
+  searches_ = vain_at_marks_ = 0;
+  marks_without_repeat_ = repeats_to_wait_ = 0;
 }
 
-std::uint32_t Learner::lane_index(LaneKey key) {
-  const auto it = std::find(lanes_.begin(), lanes_.end(), key);
-  if (it != lanes_.end()) return static_cast<std::uint32_t>(it - lanes_.begin());
-  lanes_.push_back(key);
-  lane_hashes_.push_back(0);
-  previous_hashes_.push_back(0);
-  return static_cast<std::uint32_t>(lanes_.size() - 1);
+void Learner::stop() noexcept { state_ = State::kOff; }
+
+void Learner::watch() noexcept {
+  fall_silent();
+  const MarkHistory* most = nullptr;
+  for (std::uint32_t i = 0; i < marking_count_; ++i) {
+    const MarkHistory& history = marking_[i].history;
+    if (most == nullptr || history.marks() > most->marks()) most = &history;
+  }
+  if (most == nullptr) return;
+  const std::uint64_t count = std::min<std::uint64_t>(known_.size(), most->kept());
+  for (std::uint64_t back = 1; back <= count; ++back) known_[back - 1] = most->hash(back);
 }
 
-void Learner::add(Item item) {
-  if (items_.size() >= kMostItems) drop_old();
-  items_.push_back(item);
+void Learner::fall_silent() noexcept {
+  state_ = State::kWatches;
+  known_.fill(0);
+  sizes_.start();
+  deaf_ = silences_ == 0 ? 0 : kShortestDeaf << std::min(silences_ - 1, kMostDoublings);
+  ++silences_;
 }
 
-void Learner::drop_old() {
-  std::size_t cut = items_.size() / 2;
-  if (mark_positions_.size() > kKeptSteps)
-    cut = mark_positions_[mark_positions_.size() - kKeptSteps - 1];
-  items_.erase(items_.begin(), items_.begin() + static_cast<std::ptrdiff_t>(cut));
-  std::erase_if(mark_positions_, [&](std::size_t position) { return position < cut; });
-  for (std::size_t& position : mark_positions_) position -= cut;
-  next_search_ = std::min(next_search_, kMostItems);
+// What lies behind is not whole any more: an entry was lost, or nothing was recorded before.
+void Learner::start_again() noexcept {
+  record_.drop_before(record_.end());
+  began_ = record_.end();
+  for (std::uint32_t i = 0; i < lane_count_; ++i) {
+    Lane& lane = lanes_[i];
+    lane.began = lane.hash == 0 ? began_ : kNotRecorded;
+  }
+  for (std::uint32_t i = 0; i < marking_count_; ++i) marking_[i].whole = 0;
 }
 
-void Learner::request(trace::BlockId id, Bytes bytes, LaneKey lane, trace::Tag tag) {
-  const std::uint32_t index = lane_index(lane);
-  lane_hashes_[index] = hash_combine(lane_hashes_[index], bytes);
-  add({id, bytes, index, tag, Kind::kRequest});
+std::uint32_t Learner::lane_index(LaneKey key) noexcept {
+  if (last_lane_ < lane_count_ && lanes_[last_lane_].key == key) return last_lane_;
+  const auto end = lanes_.begin() + lane_count_;
+  const auto it =
+      std::find_if(lanes_.begin(), end, [&](const Lane& one) { return one.key == key; });
+  if (it == end) {
+    if (lane_count_ == kMostLanes) {  // threads or streams that come and go
+      lane_count_ = marking_count_ = 0;
+      start_again();
+      if (records() && ++searches_ > kMostSearches) fall_silent();
+    }
+    lanes_[lane_count_++] = {key, 0, began_};
+    return last_lane_ = lane_count_ - 1;
+  }
+  return last_lane_ = static_cast<std::uint32_t>(it - lanes_.begin());
 }
 
-void Learner::free(trace::BlockId id) { add({id, 0, 0, 0, Kind::kFree}); }
-
-void Learner::use(trace::BlockId id, LaneKey lane) {
-  add({id, 0, lane_index(lane), 0, Kind::kUse});
+Learner::MarkingLane* Learner::marking_lane(std::uint32_t lane) noexcept {
+  for (std::uint32_t i = 0; i < marking_count_; ++i) {
+    if (marking_[i].lane == lane) return &marking_[i];
+  }
+  if (marking_count_ == kMostMarkingLanes) return nullptr;
+  marking_[marking_count_] = {lane, 0, {}};
+  return &marking_[marking_count_++];
 }
 
-bool Learner::mark(LaneKey lane) {
-  const std::uint32_t index = lane_index(lane);
-  ++marks_;
-  const bool repeats =
-      marks_ >= 2 && lane_hashes_[index] != 0 && lane_hashes_[index] == previous_hashes_[index];
-  previous_hashes_ = lane_hashes_;
-  std::fill(lane_hashes_.begin(), lane_hashes_.end(), 0);
-  add({0, 0, index, 0, Kind::kMark});
-  mark_positions_.push_back(items_.size() - 1);
-  // Steps that do not repeat must not fill the memory.
-  if (mark_positions_.size() > 8 * kKeptSteps) drop_old();
-  return repeats;
+void Learner::add(const RunRecord::Entry& entry) noexcept {
+  if (!records() || record_.add(entry)) return;
+  const bool gap = record_.end() != began_;
+  start_again();
+  // A run that is faster than its chunks come is not searched without end.
+  if (gap && ++searches_ > kMostSearches) fall_silent();
 }
 
-Trace Learner::snapshot(const trace::Program& program) const {
+void Learner::request(trace::BlockId id, Bytes bytes, LaneKey key, trace::Tag tag) noexcept {
+  const std::uint32_t index = lane_index(key);
+  Lane& lane = lanes_[index];
+  lane.hash = hash_combine(lane.hash, bytes);
+  if (records()) {
+    add({id, bytes, index, tag, RunRecord::Kind::kRequest});
+    return;
+  }
+  if (deaf_ != 0) {
+    --deaf_;
+  } else if (sizes_.changed_at(bytes)) {
+    start();
+  }
+}
+
+void Learner::free(trace::BlockId id) noexcept { add({id, 0, 0, 0, RunRecord::Kind::kFree}); }
+
+void Learner::use(trace::BlockId id, LaneKey lane) noexcept {
+  add({id, 0, lane_index(lane), 0, RunRecord::Kind::kUse});
+}
+
+std::optional<std::uint64_t> Learner::mark(LaneKey key) noexcept {
+  const std::uint32_t index = lane_index(key);
+  Lane& lane = lanes_[index];
+  const bool first = marking_count_ == 0;
+  MarkingLane* const marking = marking_lane(index);
+  add({0, 0, index, 0, RunRecord::Kind::kMark});
+  if (marking != nullptr) {
+    marking->whole = lane.began == kNotRecorded ? 0 : marking->whole + 1;
+    marking->history.mark(lane.hash, lane.began);
+  }
+  lane.hash = 0;
+  lane.began = records() ? record_.end() : kNotRecorded;
+  if (marking == nullptr) return std::nullopt;
+
+  const std::uint32_t pattern = marking->history.pattern();
+  if (records()) {
+    if (pattern != 0) return repeats(*marking, pattern);
+    ++marks_without_repeat_;
+  } else if (deaf_ == 0 || known_[0] != 0) {
+    const bool news =
+        std::find(known_.begin(), known_.end(), marking->history.hash(1)) == known_.end();
+    if (first || (pattern != 0 && news)) start();
+  }
+  return std::nullopt;
+}
+
+// The steps that repeat, and as many before them: what is kept from step to step shows.
+std::optional<std::uint64_t> Learner::repeats(const MarkingLane& marking,
+                                              std::uint32_t pattern) noexcept {
+  marks_without_repeat_ = 0;
+  if (repeats_to_wait_ != 0) {
+    --repeats_to_wait_;
+    return std::nullopt;
+  }
+  std::uint64_t back =
+      std::min({std::uint64_t{4} * pattern, marking.whole, marking.history.kept()});
+  while (back != 0 && marking.history.began(back) < record_.begin()) --back;
+  if (back < std::uint64_t{2} * pattern) return std::nullopt;
+  return marking.history.began(back);
+}
+
+void Learner::searching(Search search) noexcept {
+  last_search_ = search;
+  if (search == Search::kAtMarks) return;
+  next_search_ = 2 * (record_.end() - began_);
+  ++searches_;
+}
+
+void Learner::in_vain() noexcept {
+  if (!records()) return;
+  if (last_search_ == Search::kAtMarks) {
+    repeats_to_wait_ = std::uint64_t{1} << std::min(vain_at_marks_++, 16u);
+  } else if (searches_ >= kMostSearches) {
+    fall_silent();
+  }
+}
+
+void Learner::excerpt(std::uint64_t from, Excerpt& into) noexcept {
+  record_.share(from, into.share);
+  for (std::uint32_t i = 0; i < lane_count_; ++i) into.lanes[i] = lanes_[i].key;
+  into.lanes.resize(lane_count_);
+}
+
+Trace Learner::Excerpt::trace(const trace::Program& program, Bytes alignment) const {
   Trace result;
   result.program = program;
-  result.alignment = alignment_;
-  for (const LaneKey key : lanes_) result.lanes.push_back({key});
-  result.entries.reserve(items_.size());
-  trace::Tick tick = 0;
-  for (const Item& item : items_) {
-    trace::Entry entry;
-    entry.tick = tick++;
-    entry.thread = item.lane;
-    switch (item.kind) {
-      case Kind::kRequest:
-        entry.event = trace::Request{item.id, item.bytes, item.lane, item.tag};
+  result.alignment = alignment;
+  for (const LaneKey key : lanes) result.lanes.push_back({key});
+  result.entries.reserve(share.size());
+  share.for_each([&](const RunRecord::Entry& entry) {
+    trace::Entry& to = result.entries.emplace_back();
+    to.tick = result.entries.size() - 1;
+    to.thread = entry.lane;
+    switch (entry.kind) {
+      case RunRecord::Kind::kRequest:
+        to.event = trace::Request{entry.id, entry.bytes, entry.lane, entry.tag};
         break;
-      case Kind::kFree:
-        entry.event = trace::Free{item.id};
+      case RunRecord::Kind::kFree:
+        to.event = trace::Free{entry.id};
         break;
-      case Kind::kUse:
-        entry.event = trace::Use{item.id, item.lane};
+      case RunRecord::Kind::kUse:
+        to.event = trace::Use{entry.id, entry.lane};
         break;
-      case Kind::kMark:
-        entry.event = trace::StepMark{item.lane};
+      case RunRecord::Kind::kMark:
+        to.event = trace::StepMark{entry.lane};
         break;
     }
-    result.entries.push_back(std::move(entry));
-  }
+  });
   return result;
 }
 

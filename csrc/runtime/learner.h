@@ -1,70 +1,136 @@
 #pragma once
 
 #include "csrc/device/device.h"
+#include "csrc/runtime/mark_history.h"
+#include "csrc/runtime/run_record.h"
+#include "csrc/runtime/size_watch.h"
 #include "csrc/trace/trace.h"
 
+#include <array>
 #include <cstdint>
+#include <memory>
+#include <optional>
+#include <utility>
 #include <vector>
 
 namespace berth {
 
-// Remembers what a run asks for, until a step repeats: the recording of mode learn, in memory.
+// Listens to what a run asks for, and says when its record is worth searching for a step: when the
+// requests between the marks of a lane repeat, or, for runs without marks that help, whenever twice
+// as much is known as at the search before.
 //
-// An entry takes 32 bytes; what lies further back than a few steps is dropped. Not thread-safe: the
-// allocator's lock covers it.
+// A search may be in vain. At marks the next one then waits for 1, 2, 4, .. repeats more; after
+// kMostSearches of the other kind it gives up: it records nothing and only watches for a change
+// (steps between marks that repeat and did not before, the first mark of all, other sizes: see
+// size_watch.h), and records from there on. Each time that it gave up it is deaf for longer; where
+// it knows steps that are no news (see watch()), other ones are heard at once.
+//
+// Keeps the record (run_record.h: 32 MiB at most) and 30 KiB beside it, whatever comes; where a
+// chunk does not come in time, or there are more than kMostLanes, the record starts again. Nothing
+// allocates or throws but an Excerpt, which is made without the lock. Not thread-safe: the
+// allocator's lock covers it. O(1) a request, O(lanes) where the lane is another than before.
 class Learner {
  public:
-  explicit Learner(Bytes alignment) : alignment_(alignment) {}
+  static constexpr std::size_t kMostLanes = 256, kMostMarkingLanes = 8;
+  static constexpr unsigned kMostSearches = 12;
 
-  void start();
+  // Records from here on.
+  void start() noexcept;
+  // Neither records nor watches.
   void stop() noexcept;
-  [[nodiscard]] bool active() const noexcept { return active_; }
+  // Records no more, and watches for other steps than the last ones.
+  void watch() noexcept;
 
-  void request(trace::BlockId id, Bytes bytes, LaneKey lane, trace::Tag tag);
-  void free(trace::BlockId id);
-  void use(trace::BlockId id, LaneKey lane);
+  [[nodiscard]] bool records() const noexcept { return state_ == State::kRecords; }
+  // Whether it wants to hear of requests.
+  [[nodiscard]] bool listens() const noexcept { return state_ != State::kOff; }
 
-  // A step ends. Returns whether the marking lane asked for the same in the last two steps.
-  [[nodiscard]] bool mark(LaneKey lane);
+  void request(trace::BlockId id, Bytes bytes, LaneKey lane, trace::Tag tag) noexcept;
+  void free(trace::BlockId id) noexcept;
+  void use(trace::BlockId id, LaneKey lane) noexcept;
+  // A step of the lane ends. Returns the position of the record from which on a step that repeats
+  // is to be looked for; nothing where none does.
+  [[nodiscard]] std::optional<std::uint64_t> mark(LaneKey lane) noexcept;
 
-  // Whether there are no marks and so much has come since the last look that the sequence itself is
-  // worth searching for its period.
+  // Whether enough has come since the last search to look for a period in the requests themselves.
   [[nodiscard]] bool worth_searching() const noexcept {
-    return active_ && marks_ == 0 && items_.size() >= next_search_;
+    return records() && record_.end() - began_ >= next_search_;
   }
-  // A search or a plan is under way or was in vain: look again when twice as much is known.
-  void search_later() noexcept { next_search_ = 2 * items_.size(); }
+  // Whether the marks that come may yet show a step: not so many came without a repeat, nor were
+  // searches where they repeat in vain so often.
+  [[nodiscard]] bool marks_may_help() const noexcept {
+    return marks_without_repeat_ < 2 * MarkHistory::kMostPattern &&
+           vain_at_marks_ < kMostVainAtMarks;
+  }
+  // A search begins.
+  enum class Search : std::uint8_t { kAtMarks, kByPeriod };
+  void searching(Search search) noexcept;
+  // No plan came of the last search.
+  void in_vain() noexcept;
 
-  // What was remembered, as a trace.
-  [[nodiscard]] Trace snapshot(const trace::Program& program) const;
+  // The record from a position on, and the lanes that it names.
+  struct Excerpt {
+    RunRecord::Share share;
+    std::vector<LaneKey> lanes = std::vector<LaneKey>(kMostLanes);
+    [[nodiscard]] Trace trace(const trace::Program& program, Bytes alignment) const;
+  };
+  void excerpt(std::uint64_t from, Excerpt& into) noexcept;
+  [[nodiscard]] const RunRecord& record() const noexcept { return record_; }
+
+  [[nodiscard]] bool wants_chunk() const noexcept { return records() && record_.wants_chunk(); }
+  void supply(std::shared_ptr<RunRecord::Chunk>& chunk) noexcept {
+    if (wants_chunk()) record_.supply(chunk);
+  }
+  // A record that is not needed any more, to be destroyed without the lock.
+  [[nodiscard]] bool has_waste() const noexcept { return !records() && record_.chunk_count() != 0; }
+  [[nodiscard]] RunRecord take_waste() noexcept { return std::exchange(record_, RunRecord()); }
 
  private:
-  enum class Kind : std::uint8_t { kRequest, kFree, kUse, kMark };
-  struct Item {
-    trace::BlockId id = 0;
-    Bytes bytes = 0;
-    std::uint32_t lane = 0;
-    trace::Tag tag = 0;
-    Kind kind = Kind::kRequest;
+  enum class State : std::uint8_t { kOff, kRecords, kWatches };
+  static constexpr std::uint64_t kNotRecorded = ~std::uint64_t{0};
+  struct Lane {
+    LaneKey key = 0;
+    std::uint64_t hash = 0;              // of its requests since its last mark
+    std::uint64_t began = kNotRecorded;  // position of the record after that mark
   };
-  static_assert(sizeof(Item) == 32);
-  static constexpr std::size_t kFirstSearch = 1024;
-  static constexpr std::size_t kMostItems = std::size_t{1} << 20;
-  static constexpr std::size_t kKeptSteps = 4;
+  struct MarkingLane {
+    std::uint32_t lane = 0;
+    std::uint64_t whole = 0;  // of the last intervals, so many are recorded
+    MarkHistory history;
+  };
+  static constexpr std::uint64_t kFirstSearch = 1024;      // entries
+  static constexpr std::uint64_t kShortestDeaf = 1 << 16;  // requests
+  static constexpr unsigned kMostDoublings = 6;
+  static constexpr unsigned kMostVainAtMarks = 4;
 
-  std::uint32_t lane_index(LaneKey key);
-  void add(Item item);
-  void drop_old();
+  [[nodiscard]] std::uint32_t lane_index(LaneKey key) noexcept;
+  [[nodiscard]] MarkingLane* marking_lane(std::uint32_t lane) noexcept;
+  void add(const RunRecord::Entry& entry) noexcept;
+  void start_again() noexcept;
+  void fall_silent() noexcept;
+  [[nodiscard]] std::optional<std::uint64_t> repeats(const MarkingLane& marking,
+                                                     std::uint32_t pattern) noexcept;
 
-  const Bytes alignment_;
-  bool active_ = false;
-  std::vector<Item> items_;
-  std::vector<LaneKey> lanes_;
-  std::vector<std::uint64_t> lane_hashes_;      // of the requests since the last mark
-  std::vector<std::uint64_t> previous_hashes_;  // of those between the last two marks
-  std::vector<std::size_t> mark_positions_;     // in items_
-  std::size_t marks_ = 0;
-  std::size_t next_search_ = kFirstSearch;
+  State state_ = State::kOff;
+  RunRecord record_;
+  std::array<Lane, kMostLanes> lanes_;
+  std::uint32_t lane_count_ = 0, last_lane_ = 0;
+  std::array<MarkingLane, kMostMarkingLanes> marking_;
+  std::uint32_t marking_count_ = 0;
+
+  std::uint64_t began_ = 0;                   // position of the record where it started (again)
+  std::uint64_t next_search_ = kFirstSearch;  // entries since then
+  unsigned searches_ = 0;                     // by period
+  std::uint64_t marks_without_repeat_ = 0;
+  unsigned vain_at_marks_ = 0;
+  std::uint64_t repeats_to_wait_ = 0;
+  Search last_search_ = Search::kAtMarks;
+
+  std::array<std::uint64_t, MarkHistory::kMostPattern>
+      known_{};  // hashes of steps that are no news
+  SizeWatch sizes_;
+  std::uint64_t deaf_ = 0;  // requests to come in which nothing is a change
+  unsigned silences_ = 0;
 };
 
 }  // namespace berth

@@ -1,23 +1,35 @@
 #include "csrc/runtime/planner.h"
 
 #include "csrc/place/plan_step.h"
+#include "csrc/plan/build.h"
 #include "csrc/plan/file.h"
 #include "csrc/trace/step.h"
 
 #include <berth/place.h>
 #include <berth/warnings.h>
 
-#include <algorithm>
 #include <exception>
+#include <limits>
 #include <utility>
 
 namespace berth {
 namespace {
 
-// Long enough for a first legal plan of 5,000 requests, short beside a step.
-constexpr double kFirstPlanSeconds = 0.05;
-// A better plan is worth a switch from this share of the arena on.
-constexpr double kWorthSwitching = 0.001;
+// A plan that is better by this share of the arena is worth a switch: while the search goes on, and
+// in the end.
+constexpr double kWorthSwitching = 0.01, kWorthSwitchingInTheEnd = 0.001;
+
+std::optional<Step> find_step(const Trace& trace, Learner::Search search,
+                              const std::atomic<bool>* cancel) {
+  StepOptions options;
+  options.cancel = cancel;
+  std::optional<Step> step = extract_step(trace, options);
+  if (step || search == Learner::Search::kAtMarks) return step;
+  // Marks did not help: a period of the requests is one however many there are in it, as it would
+  // be without any.
+  options.most_marks = std::numeric_limits<std::uint32_t>::max();
+  return extract_step(trace, options);
+}
 
 }  // namespace
 
@@ -25,17 +37,17 @@ Planner::Planner(Options options) : options_(std::move(options)) {}
 
 Planner::~Planner() { stop(); }
 
-void Planner::submit(Trace trace) {
+void Planner::submit(Learner::Excerpt excerpt, Learner::Search search) {
   std::unique_lock lock(mutex_);
   if (stopped_) return;
   busy_.store(true, std::memory_order_release);
   if (options_.in_place) {
     lock.unlock();
-    plan(std::move(trace));
+    plan({std::move(excerpt), search});
     busy_.store(false, std::memory_order_release);
     return;
   }
-  job_ = std::move(trace);
+  job_ = Job{std::move(excerpt), search};
   if (!thread_.joinable()) {
     try {
       thread_ = std::thread([this] { run(); });
@@ -53,47 +65,54 @@ void Planner::run() {
   while (true) {
     wake_.wait(lock, [this] { return job_ || stopped_; });
     if (stopped_) return;
-    Trace trace = std::move(*job_);
+    Job job = std::move(*job_);
     job_.reset();
     lock.unlock();
-    plan(std::move(trace));
+    plan(std::move(job));
     busy_.store(false, std::memory_order_release);
     lock.lock();
   }
 }
 
-void Planner::plan(Trace trace) {
+void Planner::plan(Job job) {
   try {
-    const std::optional<Step> step = extract_step(trace);
-    if (!step || step->requests.empty()) {
-      publish({});
-      return;
-    }
-    PlaceOptions place;
-    place.cancel = &cancel_;
-    place.time_limit_seconds = std::min(kFirstPlanSeconds, options_.time_limit_seconds);
-    Plan best = plan_step(*step, trace, options_.alignment, place);
-    publish({std::make_shared<const PlanLookup>(best), false});
-    if (best.arena_bytes > best.lower_bound && options_.time_limit_seconds > kFirstPlanSeconds &&
-        !cancel_) {
-      place.time_limit_seconds = options_.time_limit_seconds;
-      Plan better = plan_step(*step, trace, options_.alignment, place);
-      if (static_cast<double>(better.arena_bytes) <
-          static_cast<double>(best.arena_bytes) * (1 - kWorthSwitching)) {
-        best = better;
-        publish({std::make_shared<const PlanLookup>(std::move(better)), true});
-      }
-    }
-    if (!options_.plan_file.empty() && !cancel_) write_plan(options_.plan_file, best);
+    Trace trace = job.excerpt.trace(options_.program, options_.alignment);
+    job.excerpt.share = {};  // the learner may write its chunks anew
+    const std::optional<Step> step = find_step(trace, job.search, &cancel_);
+    if (!step || step->requests.empty()) return publish(nullptr);
+    double worth = std::numeric_limits<double>::infinity();  // bytes of an arena worth a switch
+    const auto offer = [&](const Plan& plan, double share) {
+      if (static_cast<double>(plan.arena_bytes) > worth * (1 - share)) return;
+      worth = static_cast<double>(plan.arena_bytes);
+      publish(std::make_shared<const PlanLookup>(plan));
+    };
+    const Plan frame = skeleton(*step, trace, options_.alignment);
+    trace = {};
+    PlaceOptions options;
+    options.cancel = &cancel_;
+    options.time_limit_seconds = options_.time_limit_seconds;
+    options.improved = [&](const Placement& better) {
+      offer(with_placement(frame, *step, better, options), kWorthSwitching);
+    };
+    const Plan best =
+        with_placement(frame, *step, place_buffers(make_problem(frame), options), options);
+    offer(best, kWorthSwitchingInTheEnd);
+    if (!options_.plan_file.empty()) write(best);
   } catch (const std::exception& error) {
     warn("plan-failed", error.what());
-    if (!ready()) publish({});
+    if (!ready()) publish(nullptr);
   }
 }
 
-void Planner::publish(Result result) {
+// What is there now may be another file than the one that was looked at in the beginning.
+void Planner::write(const Plan& plan) const {
+  (void)read_plan_if_there(options_.plan_file);
+  write_plan(options_.plan_file, plan);
+}
+
+void Planner::publish(std::shared_ptr<const PlanLookup> plan) {
   const std::lock_guard lock(mutex_);
-  result_ = std::move(result);
+  result_ = Result{std::move(plan)};
   ready_.store(true, std::memory_order_release);
 }
 

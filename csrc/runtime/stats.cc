@@ -26,6 +26,7 @@ std::string Stats::to_json() const {
       {"pool_high", pool_high},
       {"pool_resident", pool_resident},
       {"steps", steps},
+      {"plan_searches", plan_searches},
       {"plans_learned", plans_learned},
       {"plan_failures", plan_failures},
       {"late_frees", late_frees},

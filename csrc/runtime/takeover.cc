@@ -36,6 +36,14 @@ bool Takeover::allows(Bytes needed) const noexcept {
          (needed <= memory_limit_ && pool_.reserved() <= memory_limit_ - needed);
 }
 
+bool Takeover::has_room(Bytes needed) const noexcept {
+  const Bytes live_in_pool = pool_.stats().live;
+  if (needed > limit() || live_in_pool > limit() - needed) return false;
+  Bytes free = 0;
+  return device_.free_bytes(&free).ok() &&
+         free + arena_.committed() + pool_.reserved() - live_in_pool >= needed;
+}
+
 bool Takeover::begin(std::uint64_t request) noexcept {
   const bool gradually = device_.properties().maps_pages;
   if (!arena_.commit(gradually ? Device::Residency::kOnDemand : Device::Residency::kResident))

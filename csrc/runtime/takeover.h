@@ -37,6 +37,9 @@ class Takeover {
   // Whether the limit that the user set leaves room for so much beside the pool.
   [[nodiscard]] bool allows(Bytes needed) const noexcept;
 
+  // Whether so much may be had now, with what the pool and the arena have to give.
+  [[nodiscard]] bool has_room(Bytes needed) const noexcept;
+
   // A step starts, and the arena's plan takes its memory. False where the device refuses.
   [[nodiscard]] bool begin(std::uint64_t request) noexcept;
   // A mark; a request that the fast path did not serve; a block of the pool that was freed.

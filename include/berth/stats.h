@@ -24,6 +24,7 @@ struct Stats {
   std::uint64_t pool_low = 0, pool_high = 0, pool_resident = 0;
   // Steps and plans.
   std::uint64_t steps = 0;          // marks seen
+  std::uint64_t plan_searches = 0;  // looks for a step in what was recorded
   std::uint64_t plans_learned = 0;  // switches to a plan learned in place
   std::uint64_t plan_failures = 0;  // plans dropped (planner or arena failed)
   std::uint64_t late_frees = 0;     // planned blocks freed after their planned lifetime

@@ -1,6 +1,6 @@
-"""The mutants: for each rule of serving and of streams, pieces of source text whose loss a test must notice.
+"""The mutants: for each rule of serving, of streams, of learning and of planning in the background, pieces of source text whose loss a test must notice.
 
-The names of the rules are those of the notes on reliability; csrc/runtime/README.md has section 2 ("The rule") in full.
+The names of the rules of serving and of streams are those of the notes on reliability; csrc/runtime/README.md has section 2 ("The rule") in full.
 """
 
 import dataclasses
@@ -25,6 +25,7 @@ SERVING = ARENA + ((RUNTIME, "[runtime],[allocator]"), (CUDA, "[streams]"))
 LANES_OF_POOL = ((POOL, "[lanes]"),)
 BLOCKS_OF_POOL = ((RUNTIME, "[runtime]"), (POOL, "[lanes]"), (CUDA, "[streams]"))
 LANES_OF_GPU = ((CUDA, "[lanes],[events]"), (CUDA, "[streams]"))
+LEARNS = ((RUNTIME, "[learn]~[threads]"),)
 C_ABI = ((CAPI, "[capi]"),)
 STREAMS_OF_ABI = (("berth_capi_test", "[streams]"),)
 
@@ -36,6 +37,8 @@ POOL_STATE, WAITING_BLOCKS = "csrc/pool/state.h", "csrc/pool/waiting.cc"
 PAGES_OF_ARENA, TAKEOVER = "csrc/runtime/arena_memory.cc", "csrc/runtime/takeover.cc"
 GUARDS, POINTS = "csrc/runtime/guards.cc", "csrc/device/lane_events.cc"
 GPU, GPU_HEADER, EVENTS = "csrc/cuda/cuda_device.cc", "csrc/cuda/cuda_device.h", "csrc/cuda/event_pool.cc"
+LEARNING, LEARNER = "csrc/runtime/learning.cc", "csrc/runtime/learner.cc"
+RECORD, PLANNER = "csrc/runtime/run_record.cc", "csrc/runtime/planner.cc"
 ABI, PROCESS, NUMBERS = "csrc/capi/capi.cc", "csrc/capi/cuda_device_of_process.cc", "csrc/capi/stream_numbers.cc"
 
 # Rules without code that these tests could reach, and why.
@@ -223,7 +226,7 @@ MUTANTS = (
     Mutant("s13-commit", "S13", "without marks an arena takes its memory while a graph is captured", ALLOCATOR,
            "if (arena.commit_due() && !captured())", "if (arena.commit_due())", BLOCKS_OF_POOL),
     Mutant("s13-adopt", "S13", "without marks a plan is taken up while a graph is captured", ALLOCATOR,
-           "if (counters.steps == 0 && !captured() && planner.ready())", "if (counters.steps == 0 && planner.ready())", BLOCKS_OF_POOL),
+           "  if (!captured()) {\n    try {", "  {\n    try {", BLOCKS_OF_POOL),
     Mutant("s13-settle", "S13", "the arena's first step ends while a graph is captured", TAKEOVER,
            "  if (captured()) return;\n  settle_at_ = 0;\n", "  settle_at_ = 0;\n", BLOCKS_OF_POOL),
     Mutant("s13-first-step", "S13", "pages of the step before are given back while a graph is captured", TAKEOVER,
@@ -268,4 +271,35 @@ MUTANTS = (
            "  if (live() != 0 || !strays_.empty() || !pins_.empty())\n    return {", "  if (live() != 0 || !strays_.empty())\n    return {", ARENA),
     Mutant("s15-pool", "S15", "a pool block that a graph pins comes back when it is freed", BLOCKS,
            "  if (block->pins == 0) wait_for_lanes(block);\n", "  wait_for_lanes(block);\n", BLOCKS_OF_POOL),
+
+    # --- Learning and planning in the background
+    Mutant("learn-repeats", "learning", "a mark always says that the step repeats", LEARNER,
+           "if (pattern != 0) return repeats(*marking, pattern);", "return repeats(*marking, std::max(pattern, 1u));", LEARNS),
+    Mutant("learn-pattern", "learning", "steps that alternate do not repeat", "csrc/runtime/mark_history.h",
+           "2 * p <= kept() && p <= kMostPattern;", "2 * p <= kept() && p <= 1;", LEARNS),
+    Mutant("learn-whole", "learning", "steps are searched whose beginning was not recorded", LEARNER,
+           "if (back < std::uint64_t{2} * pattern) return std::nullopt;", "if (back == 0) return std::nullopt;", LEARNS),
+    Mutant("learn-recent", "learning", "all that was recorded is searched where marks repeat", LEARNER,
+           "std::uint64_t{4} * pattern, ", "", LEARNS),
+    Mutant("learn-vain", "learning", "searches at marks that are in vain do not wait", LEARNER,
+           "repeats_to_wait_ = std::uint64_t{1} <<", "repeats_to_wait_ = std::uint64_t{0} <<", LEARNS),
+    Mutant("learn-silence", "learning", "searches for a period never end", LEARNER,
+           "} else if (searches_ >= kMostSearches) {", "} else if (false) {", LEARNS),
+    Mutant("learn-gap", "learning", "a record goes on after it lost an entry", LEARNER,
+           "  const bool gap = record_.end() != began_;\n  start_again();\n", "  const bool gap = false;\n", LEARNS),
+    Mutant("learn-limit", "learning", "at the limit no chunk is written anew", RECORD,
+           "while (spare_ < kSpareChunks && used_ + spare_ == kMostChunks) drop_oldest();", "", LEARNS),
+    Mutant("learn-shared", "learning", "a chunk that a search reads is written anew", RECORD,
+           "  if (oldest.shared) return;\n", "", LEARNS),
+    Mutant("learn-refused", "learning", "steps whose arena was refused are planned again and again", LEARNING,
+           "if (options_.learns && !arena_.plan()) learner_.watch();", "if (options_.learns && !arena_.plan()) learner_.start();", LEARNS),
+    Mutant("learn-try-again", "learning", "an arena that was refused is never asked for again", LEARNING,
+           "  try_again(notes);\n  if", "  if", LEARNS),
+    Mutant("plan-cancel", "planning", "a planner that is stopped goes on", PLANNER,
+           "    cancel_.store(true);\n", "", ((RUNTIME, "A planner that is stopped gives up what is under way"),)),
+    Mutant("plan-publish", "planning", "plans that get better are not published", PLANNER,
+           "offer(with_placement(frame, *step, better, options), kWorthSwitching);", "",
+           ((RUNTIME, "A planner publishes plans as they get better*"),)),
+    Mutant("plan-overwrite", "planning", "a file that took the plan's place is overwritten", PLANNER,
+           "  (void)read_plan_if_there(options_.plan_file);\n", "", LEARNS),
 )

@@ -1,6 +1,8 @@
 // Learning in place, over the ways in which steps come and go.
 
+#include "csrc/core/file.h"
 #include "csrc/device/host_device.h"
+#include "csrc/plan/file.h"
 #include "csrc/runtime/allocator.h"
 #include "tests/catch.h"
 #include "tests/support/checked_allocator.h"
@@ -8,8 +10,19 @@
 #include "tests/support/small_step.h"
 #include "tests/support/temporary_folder.h"
 
+#include <berth/error.h>
+#include <berth/warnings.h>
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
 #include <map>
 #include <random>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
 
 using namespace berth;
 
@@ -39,6 +52,23 @@ struct Run {
   std::unique_ptr<Device> device;
   test::CheckedAllocator allocator;
 };
+
+// Warnings of its scope, by name and text.
+struct Warnings {
+  Warnings() {
+    set_warning_sink([this](std::string_view name, const std::string& text) {
+      names.emplace_back(name);
+      texts.push_back(text);
+    });
+  }
+  ~Warnings() { set_warning_sink({}); }
+  std::vector<std::string> names, texts;
+};
+
+std::string content(const std::string& path) {
+  const auto bytes = read_file(path, 1 << 20);
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
 
 }  // namespace
 
@@ -176,4 +206,239 @@ TEST_CASE("Learning with threads ends in the same plan", "[learn][threads]") {
   const Stats before = allocator.stats();
   test::run_step(step, memory);
   REQUIRE(allocator.stats().hits - before.hits == 90);
+}
+
+TEST_CASE("Steps that never repeat are not searched for one", "[learn]") {
+  Run run;
+  for (std::size_t i = 0; i < 30; ++i) run.step(test::training_step(5 + i));
+  REQUIRE(run.allocator.stats().plan_searches == 0);
+}
+
+TEST_CASE("Requests without marks and without a period are searched a few times only", "[learn]") {
+  Run run;
+  std::mt19937 random(5);
+  for (int i = 0; i < 40'000; ++i) run.free(run.allocate(1 + random() % 100'000));
+  // At 1,024 entries, and whenever twice as many are known.
+  REQUIRE(run.allocator.stats().plan_searches == 7);
+}
+
+TEST_CASE("Steps that alternate are served with a mark after each", "[learn]") {
+  Run run;
+  const auto discriminator = test::training_step(20), generator = test::training_step(31, 8192);
+  for (int round = 0; round < 4; ++round) {
+    run.step(discriminator);
+    run.step(generator);
+  }
+  double share = 1;
+  for (int round = 0; round < 20; ++round) {
+    share = std::min(share, run.step(discriminator));
+    share = std::min(share, run.step(generator));
+  }
+  REQUIRE(share == 1.0);
+  REQUIRE(run.allocator.stats().plans_learned == 1);
+}
+
+TEST_CASE("A cycle of many marked steps is served as it would be without marks", "[learn]") {
+  Run run;
+  double share = 0;
+  for (int cycle = 0; cycle < 12; ++cycle) {
+    share = 1;
+    for (std::size_t i = 0; i < 20; ++i)
+      share = std::min(share, run.step(test::training_step(15 + i)));
+  }
+  REQUIRE(share == 1.0);
+}
+
+TEST_CASE("Steps are learned from their requests when marks come no more", "[learn]") {
+  Run run;
+  for (std::size_t i = 0; i < 10; ++i) run.step(test::training_step(5 + i));
+  double share = 0;
+  for (int i = 0; i < 900; ++i) share = run.step(test::training_step(30), false);
+  REQUIRE(share == 1.0);
+}
+
+TEST_CASE("An arena that was refused is asked for again, at growing distances", "[learn]") {
+  auto made = std::make_unique<test::SimulatedDevice>(
+      test::SimulatedDevice::Options{.total_bytes = Bytes{1} << 28, .maps_pages = false});
+  test::SimulatedDevice& device = *made;
+  Run run(std::move(made));
+  Warnings warnings;
+  const auto step = test::training_step(20);
+  run.step(step);
+  device.fail_call(1, {Status::Code::kOutOfMemory, "reserve"}, test::CallKind::kReserve, true);
+  for (int i = 0; i < 200; ++i) run.step(step);
+  REQUIRE(warnings.names == std::vector<std::string>{"arena-memory"});
+  // After 4, 8, 16, 32 and 64 steps more.
+  REQUIRE(run.allocator.stats().plan_failures == 6);
+  REQUIRE(run.allocator.stats().plan_searches == 1);
+
+  SECTION("and is served when there is memory for it") {
+    device.fail_none();
+    double share = 0;
+    for (int i = 0; i < 200; ++i) share = run.step(step);
+    REQUIRE(share == 1.0);
+    REQUIRE(run.allocator.stats().plan_searches == 1);
+  }
+  SECTION("and other steps are learned meanwhile") {
+    const auto other = test::training_step(7);
+    for (int i = 0; i < 10; ++i) run.step(other);
+    REQUIRE(run.allocator.stats().plan_searches == 2);
+    device.fail_none();
+    double share = 0;
+    for (int i = 0; i < 200; ++i) share = run.step(other);
+    REQUIRE(share == 1.0);
+  }
+}
+
+TEST_CASE("A plan that hardly serves the program is one warning that says what to do", "[learn]") {
+  const test::TemporaryFolder folder;
+  Config config;
+  config.plan = folder / "other.plan";
+  {
+    Run run(config);
+    for (int i = 0; i < 4; ++i) run.step(test::training_step(20));
+  }
+  config.mode = Mode::kServe;
+  Run run(config);
+  Warnings warnings;
+  SECTION("with marks") {
+    for (int i = 0; i < 10; ++i) run.step(test::training_step(31, 8192));
+    REQUIRE_THAT(warnings.texts.at(0), Catch::Matchers::Contains("of the last 279 requests"));
+  }
+  SECTION("without") {
+    for (int i = 0; i < 100; ++i) run.step(test::training_step(31, 8192), false);
+  }
+  REQUIRE(warnings.names == std::vector<std::string>{"plan-misfit"});
+  REQUIRE_THAT(warnings.texts[0], Catch::Matchers::Contains("BERTH_MODE=learn"));
+}
+
+TEST_CASE("A plan that serves its program but for another step now and then is no misfit",
+          "[learn]") {
+  const test::TemporaryFolder folder;
+  Config config;
+  config.plan = folder / "kept.plan";
+  {
+    Run run(config);
+    for (int i = 0; i < 4; ++i) run.step(test::training_step(20));
+  }
+  config.mode = Mode::kServe;
+  Run run(config);
+  Warnings warnings;
+  for (int i = 0; i < 100; ++i) run.step(test::training_step(i % 10 == 9 ? 31 : 20));
+  REQUIRE(warnings.names.empty());
+}
+
+TEST_CASE("A file that is no plan is refused and stays as it is", "[learn]") {
+  const test::TemporaryFolder folder;
+  Config config;
+  config.plan = folder / "notes.txt";
+  const std::string notes = GENERATE(std::string("buy milk\n"), std::string());
+  write_file_atomically(config.plan, std::as_bytes(std::span(notes)));
+  REQUIRE_THROWS_AS(Run(config), Error);
+  REQUIRE(content(config.plan) == notes);
+}
+
+TEST_CASE("A damaged plan is refused in mode learn and stays as it is", "[learn]") {
+  const test::TemporaryFolder folder;
+  Config config;
+  config.plan = folder / "kept.plan";
+  {
+    Run run(config);
+    for (int i = 0; i < 4; ++i) run.step(test::training_step(20));
+  }
+  std::string damaged = content(config.plan);
+  damaged[damaged.size() / 2] ^= 1;
+  write_file_atomically(config.plan, std::as_bytes(std::span(damaged)));
+  REQUIRE_THROWS_AS(Run(config), Error);
+  REQUIRE(content(config.plan) == damaged);
+}
+
+TEST_CASE("A plan file that cannot be opened is an error in mode learn", "[learn]") {
+  const test::TemporaryFolder folder;
+  Config config;
+  config.plan = folder.path();
+  REQUIRE_THROWS_AS(Run(config), Error);
+}
+
+TEST_CASE("A file that takes the plan's place while it is made is not overwritten", "[learn]") {
+  const test::TemporaryFolder folder;
+  Config config;
+  config.plan = folder / "kept.plan";
+  Run run(config);
+  Warnings warnings;
+  const std::string notes = "buy milk\n";
+  run.step(test::training_step(20));
+  write_file_atomically(config.plan, std::as_bytes(std::span(notes)));
+  for (int i = 0; i < 4; ++i) run.step(test::training_step(20));
+  REQUIRE(content(config.plan) == notes);
+  REQUIRE(warnings.names == std::vector<std::string>{"plan-failed"});
+}
+
+TEST_CASE("A plan is written to the end of a symbolic link", "[learn]") {
+  const test::TemporaryFolder folder;
+  std::filesystem::create_directory(folder / "plans");
+  std::filesystem::create_symlink("plans/kept.plan", folder / "link.plan");
+  Config config;
+  config.plan = folder / "link.plan";
+  Run run(config);
+  for (int i = 0; i < 4; ++i) run.step(test::training_step(20));
+  REQUIRE(std::filesystem::is_symlink(folder / "link.plan"));
+  REQUIRE(read_plan(folder / "plans/kept.plan").sequences.size() == 1);
+}
+
+TEST_CASE("Processes that learn to one file leave a whole plan", "[learn]") {
+  const test::TemporaryFolder folder;
+  Config config;
+  config.plan = folder / "kept.plan";
+  std::vector<pid_t> children;
+  for (std::size_t process = 0; process < 4; ++process) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      try {
+        for (int again = 0; again < 5; ++again) {
+          Run run(config);
+          for (int i = 0; i < 12; ++i) run.step(test::training_step(20 + process));
+        }
+        ::_exit(0);
+      } catch (...) {
+        ::_exit(1);
+      }
+    }
+    children.push_back(child);
+  }
+  for (const pid_t child : children) {
+    int status = 1;
+    REQUIRE(::waitpid(child, &status, 0) == child);
+    REQUIRE(status == 0);
+  }
+  REQUIRE(read_plan(config.plan).sequences.size() == 1);
+  std::size_t files = 0;
+  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(folder.path()))
+    ++files;
+  REQUIRE(files == 1);
+}
+
+TEST_CASE("A forked child may end an allocator that plans in the background", "[learn][fork]") {
+  const auto device = make_host_device(Bytes{1} << 30);
+  auto allocator = std::make_unique<Allocator>(*device, Allocator::Options());
+  struct Memory {
+    Allocator& allocator;
+    void* allocate(Bytes size) { return allocator.allocate(size, 0); }
+    void free(void* pointer) { allocator.free(pointer); }
+  } memory{*allocator};
+  while (allocator->stats().plans_learned == 0) {
+    test::run_step(test::training_step(30), memory);
+    allocator->mark_step(0);
+  }
+  allocator->before_fork();
+  const pid_t child = ::fork();
+  if (child == 0) {
+    allocator->after_fork_in_child();
+    allocator.reset();
+    ::_exit(0);
+  }
+  allocator->after_fork_in_parent();
+  int status = 1;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  REQUIRE(status == 0);
 }

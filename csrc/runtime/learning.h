@@ -1,0 +1,163 @@
+#pragma once
+
+#include "csrc/core/spin_mutex.h"
+#include "csrc/device/device.h"
+#include "csrc/runtime/arena.h"
+#include "csrc/runtime/learner.h"
+#include "csrc/runtime/notes.h"
+#include "csrc/runtime/planner.h"
+
+#include <berth/stats.h>
+
+#include <fmt/format.h>
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <utility>
+
+namespace berth {
+
+// How an allocator comes to its plan and keeps one that fits: what was recorded is searched for a
+// step when that is worth it (learner.h), planned in the background (planner.h) and switched to;
+// where misses persist it is learned again, at growing distances; an arena that was refused is
+// asked for again, at growing distances, where memory may be there.
+//
+// Steps are those between marks; where none came for long (kUnmarkedRequests), windows of requests
+// stand for them. All is called under the allocator's lock but run_errands(): what allocates, frees
+// much or starts threads waits for it. The arena outlives it. O(1) a request and O(marks) a step,
+// beside the switch itself and a search (O(chunks) under the lock).
+class Learning {
+ public:
+  struct Options {
+    bool learns = false;  // else plans are only given: load_plan() and mode serve
+    Planner::Options planner;
+    // Whether the memory of its arena may be there now.
+    std::function<bool(const PlanLookup& plan)> has_room;
+  };
+  // `counters` outlives it: hits are read there, plans counted.
+  Learning(Options options, Arena& arena, Device& device, Stats& counters);
+
+  // Whether it wants to hear of every request, free and use.
+  [[nodiscard]] bool listens() const noexcept { return learner_.listens(); }
+  void request(trace::BlockId id, Bytes bytes, LaneKey lane, trace::Tag tag) noexcept {
+    learner_.request(id, bytes, lane, tag);
+    note_errands();
+  }
+  void free(trace::BlockId id) noexcept {
+    learner_.free(id);
+    note_errands();
+  }
+  void use(trace::BlockId id, LaneKey lane) noexcept {
+    learner_.use(id, lane);
+    note_errands();
+  }
+
+  // Starts learning.
+  void start() noexcept;
+  // Serves a plan that was not learned here, from the next start of a step on; false where its
+  // arena cannot be reserved.
+  bool serve_given(std::shared_ptr<const PlanLookup> plan, Notes& notes);
+  // The arena serves a plan that was not learned here.
+  void plan_given() noexcept;
+
+  // A step of the lane ends; so many requests were made in all. May switch plans.
+  void step_ended(LaneKey lane, std::uint64_t requests, Notes& notes);
+  // So many requests were made in all, and the last one missed. May switch plans, where steps are
+  // not marked. Not while a graph is captured.
+  void missed(std::uint64_t requests, Notes& notes);
+  // The plan's arena cannot be had, as `reason()` says, and the arena rests.
+  template <class Reason>
+  void refused(const std::shared_ptr<const PlanLookup>& plan, const Reason& reason,
+               Notes& notes) noexcept {
+    note_refused(plan);
+    if (std::exchange(said_refused_, true)) return;
+    notes.add("arena-memory", [&] {
+      return fmt::format("an arena of {} cannot be had, all goes to the pool until it can: {}",
+                         format_bytes(plan->plan().arena_bytes), reason());
+    });
+  }
+
+  // Does what waits until the lock is free: call it without the lock after anything above.
+  void run_errands(SpinMutex& mutex) noexcept {
+    if (errands_.load(std::memory_order_relaxed)) [[unlikely]]
+      run_waiting_errands(mutex);
+  }
+
+  // Cancels planning and waits for its end. Without the lock.
+  void stop_planner() noexcept;
+  // Ends learning.
+  void stop() noexcept;
+  // In a forked child: the planner's thread is not there, and nothing of it may be touched.
+  void abandon() noexcept;
+
+ private:
+  struct Search {
+    std::uint64_t from = 0;
+    Learner::Search kind = Learner::Search::kAtMarks;
+  };
+  // A plan that fits the steps, but not the memory that there was.
+  struct Refused {
+    std::shared_ptr<const PlanLookup> plan;
+    unsigned times = 0;
+    std::uint64_t wait = 0;  // steps
+  };
+
+  void run_waiting_errands(SpinMutex& mutex) noexcept;
+  void note_errands() noexcept {
+    const bool wanted = search_.has_value() || learner_.wants_chunk() || learner_.has_waste();
+    errands_.store(wanted, std::memory_order_relaxed);
+  }
+  [[nodiscard]] bool unmarked(std::uint64_t requests) const noexcept;
+  [[nodiscard]] bool planner_idle() const noexcept {
+    return !search_ && !planner_->busy() && !planner_->ready();
+  }
+  void search(Search search);
+  void adopt(Notes& notes);
+  bool serve(const std::shared_ptr<const PlanLookup>& plan, Notes& notes);
+  void note_refused(const std::shared_ptr<const PlanLookup>& plan) noexcept;
+  void end_window(std::uint64_t requests, Notes& notes);
+  void try_again(Notes& notes);
+  void watch_fit(std::uint64_t requests, std::uint64_t hits, Notes& notes);
+  void watch_misses(std::uint64_t requests, std::uint64_t hits);
+
+  const Options options_;
+  Arena& arena_;
+  Device& device_;
+  Stats& counters_;
+  Learner learner_;
+  std::unique_ptr<Planner> planner_;
+  std::optional<Search> search_;  // waits for run_errands()
+  std::atomic<bool> errands_{false};
+
+  std::uint64_t marks_ = 0, requests_at_mark_ = 0, longest_step_ = 0;
+  std::uint64_t window_requests_ = 0, window_hits_ = 0;  // when the current window began
+  unsigned missing_steps_ = 0;
+  std::uint64_t relearn_after_ = 0;  // windows to wait before learning again
+  unsigned relearns_ = 0;
+
+  Refused refused_;
+  bool said_refused_ = false;
+
+  // Of a plan that was given: windows in a row that it hardly served.
+  bool given_ = false, said_misfit_ = false;
+  unsigned misfits_ = 0;
+  std::uint64_t misfit_requests_ = 0, misfit_hits_ = 0;
+};
+
+// Runs the errands of a section under the lock at its end, when the lock is free again.
+class Errands {
+ public:
+  Errands(Learning& learning, SpinMutex& mutex) noexcept : learning_(learning), mutex_(mutex) {}
+  ~Errands() { learning_.run_errands(mutex_); }
+  Errands(const Errands&) = delete;
+  Errands& operator=(const Errands&) = delete;
+
+ private:
+  Learning& learning_;
+  SpinMutex& mutex_;
+};
+
+}  // namespace berth
