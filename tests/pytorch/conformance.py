@@ -8,7 +8,7 @@ result of the test that it happened in; a test that does not pass beside others 
 
 C++ tests are run from --programs, a folder with the test programs of PyTorch's own build of that tag (build/bin).
 
-Exit code: 0 where PyTorch's allocator passes all that is run and berth does too; 1 otherwise; 2 for wrong usage; 3
+Exit code: 0 where PyTorch's allocator passes all that is run and berth does too; 1 otherwise, and where nothing is run; 2 for wrong usage; 3
 where something is missing.
 """
 
@@ -19,6 +19,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -68,10 +69,14 @@ def parse(arguments):
         parser.error(f"--pytorch is '{options.pytorch}', which holds no test/test_cuda.py")
     if options.programs is not None and not options.programs.is_dir():
         parser.error(f"--programs is '{options.programs}', which is no folder")
-    # Tests run in folders of their own.
+    # Tests run in folders of their own. The interpreter of a virtual environment is a link, and is not that any more behind it.
     for name in ("pytorch", "programs", "build"):
         if getattr(options, name) is not None:
             setattr(options, name, getattr(options, name).resolve())
+    python = shutil.which(options.python)
+    if python is None:
+        parser.error(f"--python is '{options.python}', which is no program")
+    options.python = os.path.abspath(python)
     if options.jobs < 1 or options.timeout <= 0:
         parser.error("--jobs and --timeout are at least 1")
     return options

@@ -86,11 +86,11 @@ class Conformance(unittest.TestCase):
             path.chmod(0o755)
         return path
 
-    def run_suite(self, *arguments, **environment):
+    def run_suite(self, *arguments, cwd=None, **environment):
         done = subprocess.run(
             [HERE.parent / "conformance", "--pytorch", self.folder / "checkout", "--build", self.folder / "build", "--python", self.python,
              "--timeout", "2", "--no-install", "--output", self.folder / "result", *arguments],
-            capture_output=True, text=True, timeout=100, env={**os.environ, **environment})
+            capture_output=True, text=True, timeout=100, cwd=cwd, env={**os.environ, **environment})
         file = self.folder / "result.json"
         return done, json.loads(file.read_text()) if file.is_file() else None
 
@@ -134,6 +134,18 @@ class Conformance(unittest.TestCase):
         self.assertEqual(result["differences"], ["c++ streams:Streams.Two"])
         self.assertEqual(self.statuses(result, "berth"), {"One": "passed", "Two": "crashed"})
 
+    def test_an_interpreter_may_be_named_from_where_one_is(self):
+        done, result = self.run_suite("--only", "pools:TestMemPool.test_a", "--python", "./python", cwd=self.folder)
+        self.assertEqual((done.returncode, self.statuses(result, "berth")), (0, {"test_a_passes": "passed"}), done.stderr)
+
+    def test_a_run_of_nothing_is_a_failure(self):
+        self.write("checkout/test/test_cuda.py", "raise ImportError('no such module')")
+        for only in ("pools:", "of no such name"):
+            done, result = self.run_suite("--only", only)
+            self.assertEqual((done.returncode, result["idle"]), (1, ["native", "berth"]), done.stderr)
+            self.assertIn("Nothing was run under native or berth", done.stdout)
+            self.assertNotIn("0 differences", done.stdout)
+
     def test_a_list_runs_nothing(self):
         done, result = self.run_suite("--list", "--only", "pools:")
         self.assertEqual((done.returncode, result), (0, None), done.stderr)
@@ -143,6 +155,7 @@ class Conformance(unittest.TestCase):
         for change, arguments, code, message in (
             (lambda: None, ["--allocator", "nativ"], 2, "--allocator is 'nativ'"),
             (lambda: None, ["--pytorch", "nowhere"], 2, "--pytorch is 'nowhere'"),
+            (lambda: None, ["--python", "./nowhere"], 2, "--python is './nowhere'"),
             (lambda: self.write("checkout/version.txt", "2.12.0\n"), [], 3, "the checkout is of version 2.12.0, torch is 2.11.0+fake"),
             (lambda: (self.folder / "site/psutil.py").unlink(), ["--any-version"], 3, "are missing: psutil"),
             (lambda: (self.folder / "build/libberth_torch_cuda.so").unlink(), [], 3, "berth's CUDA allocator is not built"),

@@ -57,9 +57,11 @@ def result(run, facts):
         for allocator in reasons:
             counts.setdefault(test.split(":")[0], {}).setdefault(allocator, collections.Counter())["left out"] += 1
     broken = [{"part": part, "allocator": allocator, "why": why} for (part, allocator), why in sorted(run.broken.items())]
+    # A run of nothing shows nothing.
+    idle = [allocator for allocator in facts["allocators"] if not any(allocator in by_allocator for by_allocator in tests.values())]
     return {**facts, "tests": tests, "left_out": run.excluded, "broken": broken, "counts": counts,
             "native_failures": failures, "differences": differences,
-            "as_wanted": bool(tests) and not failures and not differences}
+            "idle": idle, "as_wanted": not idle and not failures and not differences}
 
 
 def totals(result):
@@ -80,7 +82,9 @@ def print_result(result):
         print("\nPyTorch's own allocator does not pass, and the table of exclusions does not say why:")
         for test in result["native_failures"]:
             print(f"  {test}: {result['tests'][test]['native']['status']}: {result['tests'][test]['native'].get('detail', '')}")
-    if "berth" in result["allocators"]:
+    if result["idle"]:
+        print(f"\nNothing was run under {' or '.join(result['idle'])}, which shows nothing.")
+    elif "berth" in result["allocators"]:
         print(f"\n{len(result['differences'])} differences" + (":" if result["differences"] else "."))
         for test in result["differences"]:
             print(f"  {test}")
@@ -108,7 +112,9 @@ def markdown(result):
         lines.append(f"| {part} | {allocator} | {passed} | {counts.get('skipped', 0)} | {failed} | {counts.get('left out', 0)} |")
     for broken in result["broken"]:
         lines += ["", f"Not run: {broken['part']} ({broken['allocator']}): {cell(last_line(broken['why']))}"]
-    if "berth" in result["allocators"]:
+    if result["idle"]:
+        lines += ["", f"**Nothing was run under {' or '.join(result['idle'])}, which shows nothing.**"]
+    elif "berth" in result["allocators"]:
         lines += ["", "## Differences", ""]
         if not result["differences"]:
             lines.append("None.")
