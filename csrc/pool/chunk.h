@@ -65,6 +65,7 @@ class ChunkSlab {
     chunk->previous = chunk->next = chunk->left = chunk->right = chunk->parent = nullptr;
     chunk->segment = nullptr;
     chunk->owner = nullptr;
+    chunk->requested = 0;
     return chunk;
   }
   void give(Chunk* chunk) noexcept {

@@ -127,6 +127,7 @@ Chunk* Pool::State::add_hole(Chunk* chunk) noexcept {
   Chunk* const hole = keep == nullptr ? chunk : keep;
   void* const pointer = left == nullptr ? chunk->pointer : left->pointer;
   Bytes size = chunk->size;
+  const Bytes requested = chunk->requested;
   for (Chunk* const neighbour : {left, right}) {
     if (neighbour == nullptr) continue;
     size += neighbour->size;
@@ -141,6 +142,7 @@ Chunk* Pool::State::add_hole(Chunk* chunk) noexcept {
   }
   hole->pointer = pointer;
   hole->size = size;
+  hole->requested = requested;
   hole->kind = Chunk::Kind::kHole;
   hole->owner = owner;
   HoleTree& tree = owner->at(segment.end);
@@ -426,9 +428,9 @@ void Pool::for_each_stretch(const std::function<void(const PoolStretch&)>& visit
       }
       if (stretch.pieces.empty()) stretch.base = chunk->pointer;
       stretch.size += chunk->size;
-      PoolStretch::Piece piece{.pointer = chunk->pointer, .size = chunk->size};
+      PoolStretch::Piece piece{
+          .pointer = chunk->pointer, .size = chunk->size, .requested = chunk->requested};
       if (chunk->kind != Chunk::Kind::kHole) {
-        piece.requested = chunk->requested;
         piece.lane = chunk->lane;
         piece.kind = chunk->kind == Chunk::Kind::kLive ? PoolStretch::Piece::Kind::kLive
                                                        : PoolStretch::Piece::Kind::kWaiting;

@@ -57,7 +57,7 @@ struct PoolStretch {
     enum class Kind : std::uint8_t { kLive, kWaiting, kHole };
     const void* pointer = nullptr;
     Bytes size = 0;
-    Bytes requested = 0;  // of a block
+    Bytes requested = 0;  // of a block; of a hole, that of the block freed there last, or 0
     LaneKey lane = 0;     // of a block
     Kind kind = Kind::kHole;
   };

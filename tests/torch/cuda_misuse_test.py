@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import unittest
 
 import torch
@@ -309,6 +310,19 @@ class Processes(unittest.TestCase):
         _, errors = child(__file__, "run_steps", 1, 1, exit_code=2, LD_PRELOAD=f"{stub}:{os.environ['LD_PRELOAD']}")
         self.assertRegex(errors, r"built for libtorch 2\.\d+, 2\.15 is loaded")
 
+    def test_another_backend_of_pytorchs_is_refused_by_both_names(self):
+        for backend in ("cudaMallocAsync", "native"):
+            output, errors = child(__file__, "run_steps", 3, 1, exit_code=2, PYTORCH_ALLOC_CONF=f"expandable_segments:True, backend:{backend}")
+            self.assertEqual((output, len(errors.splitlines())), ("", 1), errors)
+            self.assertIn(f"PYTORCH_ALLOC_CONF asks for backend:{backend}, and berth is to be the allocator", errors)
+
+    def test_planned_blocks_count_what_was_asked_for_where_sizes_are_rounded(self):
+        output, errors = child(__file__, "learn_rounded", PYTORCH_ALLOC_CONF="roundup_power2_divisions:4")
+        self.assertEqual(warnings_in(errors), [])
+        found = json.loads(output)
+        self.assertEqual(found["requested"], [3 * MIB + 5000, 0])
+        self.assertEqual(found["freed"], found["allocated"])
+
     def test_settings_of_pytorchs_that_berth_lacks_are_one_warning(self):
         _, errors = child(__file__, "run_steps", 3, 1, PYTORCH_ALLOC_CONF="max_split_size_mb:128,garbage_collection_threshold:0.8")
         warnings = warnings_in(errors)
@@ -334,6 +348,25 @@ def run_steps(count, devices):
     for device in range(int(devices)):
         steps(device, int(count))
     print(json.dumps([berth_stats(device) for device in range(int(devices))]))
+
+
+def learn_rounded():
+    names = ("requested_bytes.all.current", "requested_bytes.all.allocated", "requested_bytes.all.freed")
+    empty(1)
+    for _ in range(500):
+        hits = berth_stats()["hits"]
+        before = {name: stat(name) for name in names}
+        kept = empty(3 * MIB + 5000)
+        during = stat(names[0]) - before[names[0]]
+        hit = berth_stats()["hits"] > hits
+        del kept
+        after = {name: stat(name) - before[name] for name in names}
+        mark_step()
+        if hit:
+            break
+        time.sleep(0.001)
+    assert hit
+    print(json.dumps({"requested": [during, after[names[0]]], "allocated": after[names[1]], "freed": after[names[2]]}))
 
 
 def set_later():

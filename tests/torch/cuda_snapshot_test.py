@@ -11,7 +11,7 @@ import unittest.mock
 import torch
 import torch.cuda._gpu_trace as gpu_trace
 import torch.cuda._memory_viz as viz
-from cuda_support import ALLOCATOR, GIB, MIB, CudaCase, empty, stat
+from cuda_support import ALLOCATOR, GIB, MIB, CudaCase, empty, rounding, stat
 
 STATES = {"active_allocated", "active_pending_free", "inactive"}
 NO_NETWORK = (lambda flamegraph_lines, flamegraph_script=None: flamegraph_lines).__code__
@@ -33,8 +33,12 @@ def trace():
     return torch.cuda.memory._snapshot()["device_traces"][0]
 
 
+def blocks():
+    return [block for segment in torch.cuda.memory_snapshot() for block in segment["blocks"]]
+
+
 def blocks_at(address):
-    return [block for segment in torch.cuda.memory_snapshot() for block in segment["blocks"] if block["address"] == address]
+    return [block for block in blocks() if block["address"] == address]
 
 
 class Segments(CudaCase):
@@ -68,6 +72,26 @@ class Segments(CudaCase):
         block, = blocks_at(kept.data_ptr())
         self.assertEqual((block["requested_size"], block["state"]), (1234, "active_allocated"))
         self.assertGreaterEqual(block["size"], 1234)
+
+    def test_a_freed_block_keeps_the_size_that_was_asked_for(self):
+        for divisions, size in ((1, 3 * MIB + 1234), (4, 6 * MIB)):  # of a power of two: nothing is rounded
+            with rounding(divisions):
+                kept = empty(size)
+                where = kept.data_ptr()
+                del kept
+            freed, = [block for block in blocks() if block["address"] <= where < block["address"] + block["size"]]
+            self.assertEqual((freed["requested_size"], freed["state"]), (size, "inactive"))
+
+    def test_snapshots_and_history_say_what_was_asked_for_where_sizes_are_rounded(self):
+        history()
+        with rounding(4):
+            kept = empty(3 * MIB + 5000)
+            block, = blocks_at(kept.data_ptr())
+            where = kept.data_ptr()
+            del kept
+        self.assertEqual((block["requested_size"], block["size"]), (3 * MIB + 5000, 3 * MIB + MIB // 2))
+        self.assertEqual([entry["size"] for entry in trace() if entry["addr"] == where and "segment" not in entry["action"]],
+                         [3 * MIB + 5000] * 3)
 
     def test_a_block_that_waits_for_a_stream_is_pending(self):
         side = torch.cuda.Stream()
@@ -252,10 +276,13 @@ class Listeners(CudaCase):
     def test_the_profiler_hears_of_each_block(self):
         # Through kineto only where there is a profiler of the device; the legacy one asks the allocator.
         with torch.autograd.profiler.profile(use_kineto=True, profile_memory=True, use_device=None) as profile:
-            kept = empty(3 * MIB)
+            kept = empty(3 * MIB + 5000)
             del kept
+            with rounding(4):
+                kept = empty(3 * MIB + 5000)
+                del kept
         told = [event.device_memory_usage for event in profile.function_events if event.device_memory_usage != 0]
-        self.assertIn(3 * MIB, told)
+        self.assertEqual(told, [3 * MIB + 5120, -3 * MIB - 5120, 3 * MIB + MIB // 2, -3 * MIB - MIB // 2])
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ import ctypes
 import unittest
 
 import torch
-from cuda_support import ALLOCATOR, GIB, MIB, CudaCase, driver_bytes, empty, runtime, stat
+from cuda_support import ALLOCATOR, GIB, MIB, CudaCase, driver_bytes, empty, rounding, runtime, stat
 
 TOTAL = torch.cuda.get_device_properties(0).total_memory
 
@@ -37,6 +37,19 @@ class Statistics(CudaCase):
         self.assertEqual(change["requested_bytes.all.freed"], 1000 + 3 * MIB)
         self.assertEqual(change["allocated_bytes.all.freed"], 3 * MIB + 1024)
         self.assertEqual(change["active.all.current"], -2)
+
+    def test_requested_bytes_are_what_was_asked_for_where_sizes_are_rounded(self):
+        names = ["requested_bytes.all.current", "requested_bytes.all.freed", "requested_bytes.large_pool.current", "allocated_bytes.all.current"]
+        asked = 3 * MIB + 5000
+        rounded = 3 * MIB + MIB // 2
+        with rounding(4):
+            kept, change = self.changes(names, lambda: [empty(asked)])
+            self.assertEqual(list(change.values()), [asked, 0, asked, rounded])
+            _, change = self.changes(names, kept.clear)
+            self.assertEqual(list(change.values()), [-asked, asked, -asked, -rounded])
+
+    def test_the_largest_block_that_is_split_is_the_settings(self):
+        self.assertEqual(torch.cuda.memory_stats()["max_split_size"], -1)  # none, as PyTorch says it
 
     def test_small_and_large_add_up_to_all(self):
         kept = [empty(size) for size in (1, 512, MIB, MIB + 1, 5 * MIB, 30 * MIB)]

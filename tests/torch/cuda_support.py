@@ -5,6 +5,7 @@ so the native one shows that the tests are right. On a GPU, one with 80 GB as th
 kernels behind a pause of their stream, and no checker looks on.
 """
 
+import contextlib
 import ctypes
 import gc
 import os
@@ -76,6 +77,16 @@ def overlap(one, other):
 
 def driver_bytes(device=0):
     return runtime.berth_standin_used(device)
+
+
+@contextlib.contextmanager
+def rounding(divisions):
+    """Sizes in so many steps between powers of two."""
+    torch._C._accelerator_setAllocatorSettings(f"roundup_power2_divisions:{divisions}")
+    try:
+        yield
+    finally:
+        torch._C._accelerator_setAllocatorSettings("roundup_power2_divisions:1")
 
 
 def stat(name):

@@ -6,6 +6,7 @@
 #include "csrc/torch/program.h"
 #include "csrc/torch/range_observer.h"
 
+#include <berth/error.h>
 #include <berth/torch_cuda.h>
 #include <berth/warnings.h>
 
@@ -15,6 +16,7 @@
 #include <pthread.h>
 #include <torch/csrc/cuda/CUDAPluggableAllocator.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <memory>
 #include <mutex>
@@ -58,12 +60,32 @@ void check_door() {
       "get_rng_state");
 }
 
-// Settings of PyTorch that berth has no use for.
-void name_ignored_settings() {
+// PyTorch's own settings of its allocator, as text.
+std::string_view settings_of_pytorch() {
   const char* text = std::getenv("PYTORCH_ALLOC_CONF");
   if (text == nullptr) text = std::getenv("PYTORCH_CUDA_ALLOC_CONF");
-  if (text == nullptr) return;
-  const std::string_view settings(text);
+  return text == nullptr ? std::string_view() : text;
+}
+
+// PyTorch would compare it with the name of the allocator that there is, at the first use of CUDA.
+void check_backend() {
+  constexpr std::string_view kName = "backend";
+  const std::string_view settings = settings_of_pytorch();
+  const std::size_t at = settings.find(kName);
+  if (at == std::string_view::npos) return;
+  std::string_view value = settings.substr(at + kName.size());
+  value = value.substr(0, value.find(','));
+  value.remove_prefix(std::min(value.find_first_not_of(" :"), value.size()));
+  throw Error(ErrorKind::kUsage,
+              fmt::format("PYTORCH_ALLOC_CONF asks for backend:{}, and berth is to be the "
+                          "allocator: take the backend out of it, or turn berth off "
+                          "(BERTH_MODE=off)",
+                          value));
+}
+
+// Settings of PyTorch that berth has no use for.
+void name_ignored_settings() {
+  const std::string_view settings = settings_of_pytorch();
   std::string ignored;
   for (const std::string_view name : {"max_split_size_mb", "garbage_collection_threshold",
                                       "max_non_split_rounding_mb", "large_segment_size_mb"}) {
@@ -71,8 +93,6 @@ void name_ignored_settings() {
     ignored += ignored.empty() ? "" : ", ";
     ignored += name;
   }
-  if (settings.find("backend") != std::string_view::npos)
-    ignored += ignored.empty() ? "backend" : ", backend";
   if (!ignored.empty())
     warn("settings-ignored",
          fmt::format("PYTORCH_ALLOC_CONF asks for {}, which berth's CUDA allocator does not have",
@@ -110,6 +130,7 @@ void at_exit() noexcept {
 void make_installation(const Config& config) {
   check_libtorch();
   check_door();
+  check_backend();
   check_plan(config);
   name_ignored_settings();
   BERTH_CHECK(::pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child) == 0,

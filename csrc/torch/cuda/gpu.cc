@@ -31,6 +31,7 @@ constexpr Bytes kAlignment = 512;
 
 // PyTorch's setting roundup_power2_divisions: sizes in so many steps between powers of two.
 Bytes round_to_division(Bytes size) {
+  if (size > kMaxBytes) return size;
   const std::size_t divisions =
       c10::CachingAllocator::AcceleratorAllocatorConfig::roundup_power2_divisions(size);
   if (divisions <= 1 || size <= kAlignment * divisions) return size;
@@ -112,18 +113,17 @@ void* Gpu::allocate_on(std::size_t asked, LaneKey lane, cudaStream_t stream) {
     if (void* const block = uncached_.allocate(asked, &reason)) return block;
     throw_out_of_memory(asked, "caching is off, and " + reason);
   }
-  const Bytes size = asked > kMaxBytes ? asked : round_to_division(asked);
   std::optional<CudaStreamScope> scope;
   if (StreamLanes::foreign(lane)) [[unlikely]]
     scope.emplace(*cuda_, stream);
   void* block = nullptr;
   if (pools_.routed()) [[unlikely]] {
     const PoolPointer pool = pools_.routed_for(stream);
-    block = allocate_in(pool == nullptr ? main_ : *pool, size, lane);
+    block = allocate_in(pool == nullptr ? main_ : *pool, asked, lane);
   } else {
-    block = allocate_in(main_, size, lane);
+    block = allocate_in(main_, asked, lane);
   }
-  reports_.tell_profiler(block, static_cast<std::int64_t>(asked));
+  reports_.tell_profiler(block, profiled_size(block));
   if (const c10::impl::PyInterpreter* const python = c10::impl::GPUTrace::get_trace()) [[unlikely]]
     (*python)->trace_gpu_memory_allocation(c10::kCUDA, reinterpret_cast<std::uintptr_t>(block));
   return block;
@@ -146,15 +146,16 @@ void* Gpu::allocate_at(void* address, std::size_t size, const c10::cuda::CUDAStr
     TORCH_CHECK(allocator.allocate_at(address, size, lane), "berth: ", size, " bytes at ", address,
                 " are not free in the pool of GPU ", index_);
   }
-  reports_.tell_profiler(address, static_cast<std::int64_t>(size));
+  reports_.tell_profiler(address, profiled_size(address));
   return address;
 }
 
-void* Gpu::allocate_in(PrivatePool& pool, Bytes size, LaneKey lane) {
+void* Gpu::allocate_in(PrivatePool& pool, Bytes asked, LaneKey lane) {
   // PyTorch's own words.
-  TORCH_CHECK_WITH(OutOfMemoryError, size <= Bytes{1} << 60,
+  TORCH_CHECK_WITH(OutOfMemoryError, asked <= Bytes{1} << 60,
                    "CUDA out of memory. Tried to allocate more than 1EB memory.");
-  const Reports::Call call(reports_, Reports::When::STATE);
+  const Bytes size = round_to_division(asked);
+  const Reports::Call call(reports_, Reports::When::STATE, size == asked ? 0 : asked);
   if (size > kMaxBytes) throw_out_of_memory(size, "no device has that much");
   try {
     return pool.allocator().allocate(size, lane, thread_tag());
@@ -232,10 +233,7 @@ bool Gpu::free(void* block) noexcept {
   if (const c10::impl::PyInterpreter* const python = c10::impl::GPUTrace::get_trace()) [[unlikely]]
     if (contains(block))
       (*python)->trace_gpu_memory_deallocation(c10::kCUDA, reinterpret_cast<std::uintptr_t>(block));
-  std::int64_t size = 0;
-  if (c10::memoryProfilingEnabled()) [[unlikely]] {
-    if (const auto info = find(block)) size = static_cast<std::int64_t>(info->requested);
-  }
+  const std::int64_t size = profiled_size(block);
   Outcome outcome = Outcome::kForeign;
   {
     const Reports::Call call(reports_, Reports::When::ALL);
@@ -250,6 +248,14 @@ bool Gpu::free(void* block) noexcept {
     reports_.tell_profiler(block, -size);
   }
   return true;
+}
+
+// Of a live block, where a profiler listens; else 0.
+std::int64_t Gpu::profiled_size(const void* block) noexcept {
+  if (!c10::memoryProfilingEnabled()) [[likely]]
+    return 0;
+  const auto info = find(block);
+  return info ? static_cast<std::int64_t>(align_up(info->requested, kAlignment)) : 0;
 }
 
 void Gpu::warn_of_misuse(const void* block) noexcept {

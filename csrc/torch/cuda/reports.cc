@@ -6,6 +6,7 @@
 #include <c10/util/ApproximateClock.h>
 
 #include <mutex>
+#include <new>
 #include <utility>
 
 namespace berth::torch {
@@ -13,8 +14,9 @@ namespace {
 
 using Action = History::Entry::Action;
 
-// The context of the call that the thread is in.
+// Of the call that the thread is in: where it comes from, and what it asks for (0: what it says).
 thread_local History::Context pending_context;
+thread_local Bytes pending_asked = 0;
 
 std::size_t number_of(const void* address) noexcept {
   return reinterpret_cast<std::size_t>(address);
@@ -34,14 +36,20 @@ std::string& user_metadata() noexcept {
 
 // --- Calls of the program -----------------------------------------------------------------------
 
-void Reports::gather(When level) noexcept {
+void Reports::attend(When level, Bytes asked) noexcept {
+  pending_asked = asked;
+  if (asked != 0) rounds_.store(true, std::memory_order_relaxed);
+  if (!history_.active()) return;
   try {
     pending_context = history_.gather(level);
   } catch (...) {  // the entry has none
   }
 }
 
-void Reports::Call::forget_gathered() noexcept { pending_context.reset(); }
+void Reports::Call::forget() noexcept {
+  pending_context.reset();
+  pending_asked = 0;
+}
 
 void Reports::tell_trackers() noexcept {
   History::Trackers trackers;
@@ -139,8 +147,8 @@ void Reports::annotate(const void* block, Bytes requested, LaneKey lane, const s
   if (!history_.active() || !annotate_action()) return;
   const Call call(*this, When::ALL);
   const std::lock_guard lock(mutex_);
-  History::Entry note =
-      entry(*annotate_action(), number_of(block), requested, lane, {0, 0}, pending_context);
+  History::Entry note = entry(*annotate_action(), number_of(block), asked_locked(block, requested),
+                              lane, {0, 0}, pending_context);
   note.user_metadata_ = text;
   history_.add(std::move(note));
 }
@@ -167,7 +175,41 @@ History::Entry Reports::entry(Action action, std::size_t address, std::size_t si
           user_metadata()};
 }
 
+// Sizes are rounded in few programs: only those look for what was asked for.
 void Reports::served(c10::MempoolId_t pool, const BlockListener::Block& block) noexcept {
+  if (!rounds_.load(std::memory_order_relaxed)) [[likely]]
+    return note_served(pool, block);
+  keep_asked(block.pointer);
+  note_served(pool, as_asked(block));
+}
+
+void Reports::freed(c10::MempoolId_t pool, const BlockListener::Block& block,
+                    bool waiting) noexcept {
+  if (!rounds_.load(std::memory_order_relaxed)) [[likely]]
+    return note_freed(pool, block, waiting);
+  note_freed(pool, as_asked(block), waiting);
+  if (!waiting) asked_.erase(block.pointer);
+}
+
+void Reports::completed(c10::MempoolId_t pool, const BlockListener::Block& block) noexcept {
+  note_completed(pool, as_asked(block));
+  asked_.erase(block.pointer);
+}
+
+void Reports::keep_asked(const void* block) noexcept {
+  if (pending_asked == 0) return;
+  try {
+    asked_.insert_or_assign(block, pending_asked);
+  } catch (const std::bad_alloc&) {  // it counts as rounded
+  }
+}
+
+BlockListener::Block Reports::as_asked(BlockListener::Block block) const noexcept {
+  block.requested = asked_locked(block.pointer, block.requested);
+  return block;
+}
+
+void Reports::note_served(c10::MempoolId_t pool, const BlockListener::Block& block) noexcept {
   statistics_.served(block);
   if (!history_.active()) [[likely]]
     return;
@@ -176,8 +218,8 @@ void Reports::served(c10::MempoolId_t pool, const BlockListener::Block& block) n
                      pending_context));
 }
 
-void Reports::freed(c10::MempoolId_t pool, const BlockListener::Block& block,
-                    bool waiting) noexcept {
+void Reports::note_freed(c10::MempoolId_t pool, const BlockListener::Block& block,
+                         bool waiting) noexcept {
   statistics_.freed(block, waiting);
   if (!history_.active()) [[likely]]
     return;
@@ -191,7 +233,7 @@ void Reports::freed(c10::MempoolId_t pool, const BlockListener::Block& block,
   (void)history_.forget_context(block.pointer);
 }
 
-void Reports::completed(c10::MempoolId_t pool, const BlockListener::Block& block) noexcept {
+void Reports::note_completed(c10::MempoolId_t pool, const BlockListener::Block& block) noexcept {
   statistics_.completed(block);
   if (!history_.active()) [[likely]]
     return;

@@ -8,8 +8,10 @@
 #include "csrc/torch/cuda/statistics.h"
 #include "csrc/torch/cuda/stream_lanes.h"
 
+#include <atomic>
 #include <cstdint>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 namespace berth::torch {
@@ -33,24 +35,25 @@ class Reports {
   // lock. Its end tells trackers.
   class Call {
    public:
-    Call(Reports& reports, When level) noexcept
-        : reports_(reports), gathered_(reports.history_.active()) {
-      if (gathered_) [[unlikely]]
-        reports.gather(level);
+    // `asked`: what the program asked for, where the allocator is asked for more; else 0.
+    Call(Reports& reports, When level, Bytes asked = 0) noexcept
+        : reports_(reports), attended_(reports.history_.active() || asked != 0) {
+      if (attended_) [[unlikely]]
+        reports.attend(level, asked);
     }
     ~Call() {
-      if (gathered_) [[unlikely]]
-        forget_gathered();
+      if (attended_) [[unlikely]]
+        forget();
       reports_.deliver();
     }
     Call(const Call&) = delete;
     Call& operator=(const Call&) = delete;
 
    private:
-    static void forget_gathered() noexcept;
+    static void forget() noexcept;
 
     Reports& reports_;
-    const bool gathered_;
+    const bool attended_;
   };
 
   // Tells trackers what they have not heard of yet. For who goes on inside a Call.
@@ -81,9 +84,14 @@ class Reports {
   // An entry for this live block, where this libtorch has such ones.
   void annotate(const void* block, Bytes requested, LaneKey lane, const std::string& text);
   [[nodiscard]] History::Context context_of(const void* block);
-  // The same under the GPU's lock.
+  // Under the GPU's lock: the same; and what the program asked for of a live block, where that was
+  // rounded to `requested`, else `requested`.
   [[nodiscard]] History::Context context_locked(const void* block) const noexcept {
     return history_.context_of(block);
+  }
+  [[nodiscard]] Bytes asked_locked(const void* block, Bytes requested) const noexcept {
+    const auto it = asked_.find(block);
+    return it == asked_.end() ? requested : it->second;
   }
 
  private:
@@ -101,7 +109,13 @@ class Reports {
                                      std::size_t size, LaneKey lane, c10::MempoolId_t pool,
                                      History::Context context) const;
 
-  void gather(When level) noexcept;
+  void note_served(c10::MempoolId_t pool, const BlockListener::Block& block) noexcept;
+  void note_freed(c10::MempoolId_t pool, const BlockListener::Block& block, bool waiting) noexcept;
+  void note_completed(c10::MempoolId_t pool, const BlockListener::Block& block) noexcept;
+  void keep_asked(const void* block) noexcept;
+  [[nodiscard]] BlockListener::Block as_asked(BlockListener::Block block) const noexcept;
+
+  void attend(When level, Bytes asked) noexcept;
   void tell_trackers() noexcept;
 
   const int index_;
@@ -110,6 +124,8 @@ class Reports {
   AddressTable& addresses_;
   Statistics statistics_;
   History history_;
+  std::atomic<bool> rounds_{false};               // some block's size was ever rounded
+  std::unordered_map<const void*, Bytes> asked_;  // of live blocks whose size was rounded
 };
 
 // Hears of one pool's blocks and of its memory, and reports them with the pool's id.

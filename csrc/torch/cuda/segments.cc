@@ -23,11 +23,11 @@ void add_segments(const PrivatePool& pool, int device, const StreamLanes& lanes,
       block.size = piece.size;
       block.allocated = piece.kind == Kind::kLive;
       block.active = piece.kind != Kind::kHole;
+      block.requested_size = reports.asked_locked(piece.pointer, piece.requested);
       if (block.active) {
-        block.requested_size = piece.requested;
         block.context_when_allocated = reports.context_locked(piece.pointer);
         segment.active_size += piece.size;
-        segment.requested_size += piece.requested;
+        segment.requested_size += block.requested_size;
         // Of the streams whose blocks lie in it the first.
         if (!std::exchange(named, true)) segment.stream = lanes.stream_of(piece.lane);
       }

@@ -3,9 +3,11 @@
 #include "csrc/pool/mobility.h"
 #include "csrc/torch/cuda/newer_libtorch.h"
 
+#include <c10/core/AllocatorConfig.h>
+
 #include <array>
 #include <cstddef>
-#include <limits>
+#include <cstdint>
 
 namespace berth::torch {
 namespace {
@@ -112,8 +114,9 @@ c10::CachingDeviceAllocator::DeviceStats Statistics::get(std::uint64_t holes) no
       stat.decrease(static_cast<std::size_t>(stat.current - now));
     }
   }
-  // Blocks of every size are split.
-  stats_.max_split_size = std::numeric_limits<std::int64_t>::max();
+  // Blocks of every size are split; PyTorch says the setting, and all bits where there is none.
+  stats_.max_split_size = static_cast<std::int64_t>(
+      c10::CachingAllocator::AcceleratorAllocatorConfig::max_split_size());
   return stats_;
 }
 
