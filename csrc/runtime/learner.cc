@@ -12,6 +12,7 @@ void Learner::start() noexcept {
   start_again();
   next_search_ = kFirstSearch;
   searches_ = vain_at_marks_ = 0;
+  searched_all_ = false;
   marks_without_repeat_ = repeats_to_wait_ = 0;
 }
 
@@ -147,15 +148,17 @@ std::optional<std::uint64_t> Learner::repeats(const MarkingLane& marking,
 void Learner::searching(Search search) noexcept {
   last_search_ = search;
   if (search == Search::kAtMarks) return;
-  next_search_ = 2 * (record_.end() - began_);
+  const std::uint64_t known = record_.end() - began_;
+  next_search_ = 2 * known;
   ++searches_;
+  searched_all_ = known >= RunRecord::kMostEntries;
 }
 
 void Learner::in_vain() noexcept {
   if (!records()) return;
   if (last_search_ == Search::kAtMarks) {
     repeats_to_wait_ = std::uint64_t{1} << std::min(vain_at_marks_++, 16u);
-  } else if (searches_ >= kMostSearches) {
+  } else if (searched_all_ || searches_ >= kMostSearches) {
     fall_silent();
   }
 }

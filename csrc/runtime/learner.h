@@ -19,11 +19,12 @@ namespace berth {
 // requests between the marks of a lane repeat, or, for runs without marks that help, whenever twice
 // as much is known as at the search before.
 //
-// A search may be in vain. At marks the next one then waits for 1, 2, 4, .. repeats more; after
-// kMostSearches of the other kind it gives up: it records nothing and only watches for a change
-// (steps between marks that repeat and did not before, the first mark of all, other sizes: see
-// size_watch.h), and records from there on. Each time that it gave up it is deaf for longer; where
-// it knows steps that are no news (see watch()), other ones are heard at once.
+// A search may be in vain. At marks the next one then waits for 1, 2, 4, .. repeats more; of the
+// other kind there are kMostSearches at most, and none after one of a record in its whole length.
+// Then it gives up: it records nothing and only watches for a change (steps between marks that
+// repeat and did not before, the first mark of all, other sizes: see size_watch.h), and records
+// from there on. Each time that it gave up it is deaf for longer; where it knows steps that are no
+// news (see watch()), other ones are heard at once.
 //
 // Keeps the record (run_record.h: 32 MiB at most) and 30 KiB beside it, whatever comes; where a
 // chunk does not come in time, or there are more than kMostLanes, the record starts again. Nothing
@@ -32,7 +33,7 @@ namespace berth {
 class Learner {
  public:
   static constexpr std::size_t kMostLanes = 256, kMostMarkingLanes = 8;
-  static constexpr unsigned kMostSearches = 12;
+  static constexpr unsigned kMostSearches = 11;
 
   // Records from here on.
   void start() noexcept;
@@ -121,6 +122,7 @@ class Learner {
   std::uint64_t began_ = 0;                   // position of the record where it started (again)
   std::uint64_t next_search_ = kFirstSearch;  // entries since then
   unsigned searches_ = 0;                     // by period
+  bool searched_all_ = false;                 // the last of them had a record in its whole length
   std::uint64_t marks_without_repeat_ = 0;
   unsigned vain_at_marks_ = 0;
   std::uint64_t repeats_to_wait_ = 0;

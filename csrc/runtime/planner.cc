@@ -8,6 +8,10 @@
 #include <berth/place.h>
 #include <berth/warnings.h>
 
+#if defined(__GLIBC__)
+#include <malloc.h>
+#endif
+
 #include <exception>
 #include <limits>
 #include <utility>
@@ -18,6 +22,15 @@ namespace {
 // A plan that is better by this share of the arena is worth a switch: while the search goes on, and
 // in the end.
 constexpr double kWorthSwitching = 0.01, kWorthSwitchingInTheEnd = 0.001;
+
+// What a search took, the C library keeps for this thread: 150 MiB for the longest record. Only a
+// few searches are so large before none follows.
+constexpr std::size_t kLargeExcerpt = std::size_t{1} << 17;
+void give_memory_back() noexcept {
+#if defined(__GLIBC__)
+  (void)::malloc_trim(0);
+#endif
+}
 
 std::optional<Step> find_step(const Trace& trace, Learner::Search search,
                               const std::atomic<bool>* cancel) {
@@ -68,7 +81,9 @@ void Planner::run() {
     Job job = std::move(*job_);
     job_.reset();
     lock.unlock();
+    const bool large = job.excerpt.share.size() >= kLargeExcerpt;
     plan(std::move(job));
+    if (large) give_memory_back();
     busy_.store(false, std::memory_order_release);
     lock.lock();
   }

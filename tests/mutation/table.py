@@ -284,7 +284,7 @@ MUTANTS = (
     Mutant("learn-vain", "learning", "searches at marks that are in vain do not wait", LEARNER,
            "repeats_to_wait_ = std::uint64_t{1} <<", "repeats_to_wait_ = std::uint64_t{0} <<", LEARNS),
     Mutant("learn-silence", "learning", "searches for a period never end", LEARNER,
-           "} else if (searches_ >= kMostSearches) {", "} else if (false) {", LEARNS),
+           "} else if (searched_all_ || searches_ >= kMostSearches) {", "} else if (false) {", LEARNS),
     Mutant("learn-gap", "learning", "a record goes on after it lost an entry", LEARNER,
            "  const bool gap = record_.end() != began_;\n  start_again();\n", "  const bool gap = false;\n", LEARNS),
     Mutant("learn-limit", "learning", "at the limit no chunk is written anew", RECORD,

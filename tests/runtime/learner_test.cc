@@ -81,6 +81,15 @@ TEST_CASE("A run without marks and without a period is searched a few times and 
   REQUIRE_FALSE(run.learner.records());
 }
 
+TEST_CASE("A record that was searched in its whole length in vain is not searched again", "[learn]") {
+  FedLearner run;
+  for (std::uint64_t i = 0; i < RunRecord::kMostEntries; ++i) run.request(1 + i);
+  run.learner.searching(Learner::Search::kByPeriod);
+  REQUIRE(run.learner.records());
+  run.learner.in_vain();
+  REQUIRE_FALSE(run.learner.records());
+}
+
 TEST_CASE("A run that was left alone is listened to again when something changes", "[learn]") {
   FedLearner run;
   run.search_in_vain(10'000'000);
