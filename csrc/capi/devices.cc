@@ -73,7 +73,8 @@ Allocator::Options allocator_options(const Settings& settings, const Device& dev
   options.program.tag = settings.config.tag;
   options.alignment = 512;
   options.device_index = index < 0 ? 0 : index;
-  options.growth_bytes = std::max<Bytes>(options.growth_bytes, device.properties().page_bytes);
+  options.pool.growth_bytes =
+      std::max<Bytes>(options.pool.growth_bytes, device.properties().page_bytes);
   return options;
 }
 

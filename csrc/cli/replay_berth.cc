@@ -69,8 +69,8 @@ ReplayResult replay_berth(const Workload& workload, const ReplayBerthOptions& op
   allocator_options.alignment = workload.alignment;
   allocator_options.start_threads = false;
   // As on a GPU.
-  allocator_options.saves_pages = options.planned;
-  allocator_options.growth_bytes = Bytes{2} << 20;
+  if (options.planned) allocator_options.free_pages = Allocator::FreePages::kMove;
+  allocator_options.pool.growth_bytes = Bytes{2} << 20;
   Allocator allocator(*device, allocator_options);
 
   ReplayResult result;

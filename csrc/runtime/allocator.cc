@@ -61,11 +61,8 @@ Learning::Options Allocator::State::learning_options() {
 }
 
 PoolOptions Allocator::State::pool_options() {
-  PoolOptions result{.alignment = options.alignment,
-                     .range_bytes = options.range_bytes,
-                     .growth_bytes = options.growth_bytes,
-                     .resident_growth_bytes = options.resident_growth_bytes,
-                     .splits = options.splits};
+  PoolOptions result = options.pool;
+  result.alignment = options.alignment;
   if (BlockListener* const listener = options.listener) {
     result.completed = [listener](const PoolBlock& block) {
       listener->completed({block.pointer, block.requested, block.size, block.lane});
@@ -107,7 +104,8 @@ void Allocator::State::open() {
       break;
     }
   }
-  if (options.saves_pages && (config.mode == Mode::kServe || config.mode == Mode::kLearn))
+  if (options.free_pages == FreePages::kMove &&
+      (config.mode == Mode::kServe || config.mode == Mode::kLearn))
     pool.set_thrift(kThrift);
   share_memory();
   decide_watched();
@@ -298,7 +296,7 @@ PoolBlock* Allocator::State::search_everywhere(Bytes size, LaneKey lane, Mobilit
     takeover.share();
     if (PoolBlock* block = pool.allocate(size, lane, kind)) return block;
   }
-  if (options.trims_when_exhausted && pool.trim() != 0) {
+  if (options.free_pages != FreePages::kStay && pool.trim() != 0) {
     if (PoolBlock* block = pool.allocate(size, lane, kind)) return block;
   }
   if (!lane_events.synchronize()) return nullptr;

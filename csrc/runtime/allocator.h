@@ -12,6 +12,7 @@
 #include <berth/stats.h>
 
 #include <atomic>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -19,6 +20,11 @@
 #include <string_view>
 
 namespace berth {
+
+class PlanLookup;
+namespace test {
+struct UnverifiedPlan;
+}
 
 // Hears of every block of an allocator, in order, under its lock: for counters and histories that
 // must be exact. It must neither throw nor call an allocator that has the same lock.
@@ -45,26 +51,24 @@ class BlockListener {
 // thread. Lanes are named by their key; see trace::Lane.
 class Allocator {
  public:
+  // What becomes of the pages that lie free in the pool.
+  enum class FreePages : std::uint8_t {
+    kStay,             // captured graphs use them: a replay comes back to them without asking
+    kGoWhenExhausted,  // a request that finds no memory gives them back, to have others
+    kMove,             // and until a plan serves they go where they are needed before the pool
+                       // grows, for steps that are slower; see Pool::set_thrift()
+  };
+
   struct Options {
     Config config;
     trace::Program program;     // of this process: fingerprint of traces and plans
     Bytes alignment = 64;       // of blocks, and the unit sizes are rounded up to
     int device_index = 0;       // for {device} in file names
     bool start_threads = true;  // false: planning happens in mark_step(), for tests and replays
-    bool trust_plans =
-        false;  // true: plans are not verified; only to test what BERTH_CHECK=full stops
-    // The pool grows by these; see PoolOptions. Small, so that the pool gives back what lies
-    // between the weights when an arena takes over.
-    Bytes growth_bytes = Bytes{64} << 10;
-    Bytes resident_growth_bytes = Bytes{32} << 20;
-    Bytes range_bytes = 0;  // of addresses of the pool; see PoolOptions
-    bool splits = true;     // see PoolOptions
-    // Whether a request that finds no memory gives back the pool's free pages to have others. Not
-    // where captured graphs use them: a replay comes back to them without asking.
-    bool trims_when_exhausted = true;
-    // Whether the pool moves its free pages to where they are needed until a plan serves, instead
-    // of growing; see Pool::set_thrift(). The steps before are slower for it.
-    bool saves_pages = false;
+    // Alignment, limit and what hears of waiting blocks are the allocator's. Grows by little, so
+    // that the pool gives back what lies between the weights when an arena takes over.
+    PoolOptions pool{.growth_bytes = Bytes{64} << 10};
+    FreePages free_pages = FreePages::kGoWhenExhausted;
     BlockListener* listener = nullptr;  // outlives the allocator
     // How many graphs are being captured on the device, where somebody counts: meanwhile nothing is
     // given back, no step ends, no event is asked and nothing waits for the device.
@@ -170,6 +174,10 @@ class Allocator {
 
  private:
   struct State;
+  friend struct test::UnverifiedPlan;  // serves plans past verify(), to show what else stops them
+
+  // load_plan() of one that is verified.
+  void serve(std::shared_ptr<const PlanLookup> plan);
   void report_summary() const noexcept;
 
   std::unique_ptr<State> state_;

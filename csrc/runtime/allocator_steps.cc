@@ -59,23 +59,24 @@ std::string Allocator::State::over_limit() const {
 }
 
 void Allocator::load_plan(Plan plan) {
-  State& state = *state_;
-  if (!state.options.trust_plans) {
-    const std::optional<std::string> violation = verify(plan);
-    BERTH_CHECK(!violation, kInput, "the plan is refused: {}", *violation);
-  }
-  BERTH_CHECK(plan.alignment == state.options.alignment, kInput,
+  const std::optional<std::string> violation = verify(plan);
+  BERTH_CHECK(!violation, kInput, "the plan is refused: {}", *violation);
+  BERTH_CHECK(plan.alignment == state_->options.alignment, kInput,
               "the plan aligns to {} bytes, this allocator to {}: plan the trace again",
-              plan.alignment, state.options.alignment);
-  std::shared_ptr<const PlanLookup> lookup = state.freeze(std::move(plan));
-  const Bytes needed = state.takeover.needed(*lookup);
+              plan.alignment, state_->options.alignment);
+  serve(state_->freeze(std::move(plan)));
+}
+
+void Allocator::serve(std::shared_ptr<const PlanLookup> plan) {
+  State& state = *state_;
+  const Bytes needed = state.takeover.needed(*plan);
   const std::lock_guard lock(state.mutex);
   const State::NotesHeld notes_held{state};
   if (!state.takeover.allows(needed)) {
     throw Error(ErrorKind::kSystem, fmt::format("an arena of {} cannot be had: {}",
                                                 format_bytes(needed), state.over_limit()));
   }
-  const Status status = state.arena.activate(std::move(lookup), Arena::Commit::kNow);
+  const Status status = state.arena.activate(std::move(plan), Arena::Commit::kNow);
   if (!status.ok()) {
     throw Error(ErrorKind::kSystem,
                 fmt::format("an arena of {} cannot be had: {}", format_bytes(needed),

@@ -45,6 +45,11 @@ class Arena {
     void* pointer = nullptr;  // set where the arena serves: for a hit and what is lent
     Bytes size = 0;           // of the slot
     bool realigned = false;   // a jump was made
+
+    static Outcome handed_out(Served served, void* pointer, Bytes size) noexcept {
+      return {served, pointer, size, false};
+    }
+    static Outcome missed(Served why) noexcept { return {why, nullptr, 0, false}; }
   };
 
   // Serves the lane's next request where nothing is in the way: the plan expects it, and nothing in
@@ -74,7 +79,7 @@ class Arena {
   // Both: serves the lane's next request, or says why not.
   [[nodiscard]] Outcome allocate(Bytes requested, LaneKey key, std::uint64_t id) {
     if (void* pointer = serve(requested, key, id))
-      return {Served::kHit, pointer, rounded(requested), false};
+      return Outcome::handed_out(Served::kHit, pointer, rounded(requested));
     return serve_slowly(requested, key, id);
   }
 

@@ -28,7 +28,7 @@ constexpr Bytes kLeastIdle = Bytes{1} << 20;
 // looked up. What is lent is off schedule until it is freed.
 Arena::Outcome Arena::lend(Lane& lane, const PlanLookup::Entry& wanted, Bytes requested,
                            std::uint64_t id) {
-  const Outcome miss{Served::kMissBusy, nullptr, 0, false};
+  const Outcome miss = Outcome::missed(Served::kMissBusy);
   const Bytes size = rounded(requested);
   try {
     if (!find_gaps(lane, wanted)) return miss;
@@ -80,7 +80,7 @@ Arena::Outcome Arena::hand_out_lent(const Lane& lane, ByteRange bytes, Bytes req
                                     std::uint64_t id) {
   strays_.insert(bytes, Stray{PlanLookup::kNone, requested, lane.key, id, false});
   ++attention_;
-  return {Served::kLent, memory_.base() + bytes.first, bytes.size(), false};
+  return Outcome::handed_out(Served::kLent, memory_.base() + bytes.first, bytes.size());
 }
 
 // The first bytes of a gap that nothing off schedule and no captured graph has.

@@ -166,7 +166,7 @@ Arena::Outcome Arena::serve_slowly(Bytes requested, LaneKey key, std::uint64_t i
   if (lane.mode != Lane::Mode::kUnbound) ++lane.requests_without_mark;
   switch (lane.mode) {
     case Lane::Mode::kUnbound:
-      return {Served::kMissLane, nullptr, 0, false};
+      return Outcome::missed(Served::kMissLane);
     case Lane::Mode::kAligned:
       outcome = allocate_aligned(lane, requested, id);
       break;
@@ -218,7 +218,7 @@ Arena::Outcome Arena::allocate_searching(Lane& lane, Bytes requested, std::uint6
   const std::optional<std::uint32_t> found = lane.aligner.feed(requested, *lookup_, path(lane));
   if (!found) {
     if (lane.aligner.lost()) rest_lane(lane, PlanLookup::kWindow);
-    return {Served::kMissSize, nullptr, 0, false};
+    return Outcome::missed(Served::kMissSize);
   }
   const bool moved = *found != expected;
   if (moved) {
@@ -233,7 +233,7 @@ Arena::Outcome Arena::allocate_searching(Lane& lane, Bytes requested, std::uint6
       expect(lane, *found);
     } else {
       rest_lane(lane, PlanLookup::kWindow);
-      return {Served::kMissSize, nullptr, 0, false};
+      return Outcome::missed(Served::kMissSize);
     }
   }
   if (lane.aligner.settled()) lane.mode = Lane::Mode::kAligned;
@@ -243,7 +243,7 @@ Arena::Outcome Arena::allocate_searching(Lane& lane, Bytes requested, std::uint6
 }
 
 Arena::Outcome Arena::allocate_resting(Lane& lane, Bytes requested, std::uint64_t id) {
-  const Outcome miss{lane.entered ? Served::kMissSize : Served::kUnplanned, nullptr, 0, false};
+  const Outcome miss = Outcome::missed(lane.entered ? Served::kMissSize : Served::kUnplanned);
   if (lane.seen == PlanLookup::kWindow) {
     std::move(lane.window.begin() + 1, lane.window.end(), lane.window.begin());
     --lane.seen;
@@ -299,16 +299,16 @@ Arena::Outcome Arena::hand_out(Lane& lane, PlanLookup::SlotIndex slot, Bytes req
   const PlanLookup::Entry& entry = entries_[slot];
   walk(lane, entry.birth);
   lane.next = slot + 1;
-  if (entry.cell == PlanLookup::kNone) return {Served::kUnplanned, nullptr, 0, false};
-  if (memory_.asleep()) return {Served::kUnplanned, nullptr, 0, false};
+  if (entry.cell == PlanLookup::kNone) return Outcome::missed(Served::kUnplanned);
+  if (memory_.asleep()) return Outcome::missed(Served::kUnplanned);
   const Bytes size = rounded(requested);
   if (!may_have(lane, entry, size)) return lend(lane, entry, requested, id);
   if (filling() && !memory_.ensure({entry.offset, entry.offset + size}))
-    return {Served::kMissBusy, nullptr, 0, false};
+    return Outcome::missed(Served::kMissBusy);
   if (entry.shared) live_shared_.insert({entry.offset, entry.offset + size}, lane.plan_lane);
   cells_[entry.cell].slot = slot;
   cells_[entry.cell].id = id;
-  return {Served::kHit, memory_.base() + entry.offset, size, false};
+  return Outcome::handed_out(Served::kHit, memory_.base() + entry.offset, size);
 }
 
 bool Arena::may_have(const Lane& lane, const PlanLookup::Entry& entry, Bytes size) {

@@ -150,7 +150,7 @@ TEST_CASE("Whichever call fails, an allocator on a GPU stays consistent", "[cuda
       Allocator::Options options;
       options.alignment = 512;
       options.start_threads = false;
-      options.range_bytes = kTotal;
+      options.pool.range_bytes = kTotal;
       options.config.plan_time_limit_seconds = 0.01;
       test::CheckedAllocator allocator(*device, options);
       const auto workload = [&](unsigned seed) {

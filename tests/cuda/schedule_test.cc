@@ -90,7 +90,7 @@ Allocator::Options options() {
   Allocator::Options options;
   options.alignment = 512;
   options.start_threads = false;  // planning in mark_step(), so that a seed gives one run
-  options.range_bytes = 4 * kTotal;
+  options.pool.range_bytes = 4 * kTotal;
   options.config.plan_time_limit_seconds = 0.02;
   return options;
 }

@@ -189,7 +189,7 @@ TEST_CASE("While a graph is captured nothing is given back and no step ends",
   std::atomic<int> captures{0};
   Allocator::Options with = options(ledger);
   with.captures = &captures;
-  with.saves_pages = true;
+  with.free_pages = Allocator::FreePages::kMove;
   with.config.mode = Mode::kLearn;
   test::CheckedAllocator allocator(device, with);
   void* const block = allocator.allocate(kMiB, 0);

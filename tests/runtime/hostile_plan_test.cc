@@ -7,6 +7,7 @@
 #include "tests/catch.h"
 #include "tests/support/checked_allocator.h"
 #include "tests/support/random_plan.h"
+#include "tests/support/unverified_plan.h"
 
 #include <map>
 #include <random>
@@ -44,9 +45,8 @@ TEST_CASE("Full checking stops an overlap at hand-out although the verifier was 
   const auto device = make_host_device(Bytes{1} << 30);
   Allocator::Options options;
   options.config.check = CheckLevel::kFull;
-  options.trust_plans = true;
   test::CheckedAllocator allocator(*device, options);
-  allocator.load_plan(overlapping_plan());
+  test::UnverifiedPlan::serve(allocator, overlapping_plan());
   allocator.mark_step(0);
   void* first = allocator.allocate(256, 0);
   REQUIRE_THROWS_WITH(allocator.allocate(256, 0),

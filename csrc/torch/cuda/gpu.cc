@@ -79,14 +79,13 @@ Allocator::Options Gpu::options(const Config& config, bool main) {
   options.lock = &mutex_;
   options.captures = &pools_.captures();
   const DeviceProperties& properties = meter_.properties();
-  options.growth_bytes = std::max(properties.page_bytes, Bytes{2} << 20);
-  options.saves_pages = main;
+  options.pool.growth_bytes = std::max(properties.page_bytes, Bytes{2} << 20);
+  options.free_pages = main ? Allocator::FreePages::kMove : Allocator::FreePages::kStay;
   if (!main) {
     options.config.mode = Mode::kOff;
     options.config.verbose = false;  // the line at exit is the main allocator's
-    options.trims_when_exhausted = false;
-    options.resident_growth_bytes = options.growth_bytes;
-    options.range_bytes = properties.total_bytes;  // addresses: twice what it could ever hold
+    options.pool.resident_growth_bytes = options.pool.growth_bytes;
+    options.pool.range_bytes = properties.total_bytes;  // addresses: twice what it could ever hold
   }
   return options;
 }

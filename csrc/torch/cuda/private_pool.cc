@@ -84,7 +84,7 @@ std::unique_ptr<Device> segments_of(MeteredDevice& device, const PrivatePool::So
 
 Allocator::Options with_listener(Allocator::Options options, PoolListener& listener, bool whole) {
   options.listener = &listener;
-  options.splits = !whole;
+  options.pool.splits = !whole;
   return options;
 }
 
