@@ -39,7 +39,7 @@ def size(bench):
 
 build = part("build", "configures and builds what the other parts run")
 TARGETS = ["berth", "berth_torch_cuda_preload", "berth_shared", "cuda_latency", "berth_bench_train_cuda", "berth_cuda_gpu_test"]
-BUILT = ["berth", "libberth_torch_cuda.so", "libberth.so", "bench/cuda_latency", "bench/train/train_cuda", "tests/cuda/berth_cuda_gpu_test"]
+BUILT = ["berth", "libberth_torch_cuda.so", "libberth_torch_cuda_allocator.so", "libberth.so", "bench/cuda_latency", "bench/train/train_cuda", "tests/cuda/berth_cuda_gpu_test"]
 
 
 @build.row("configure", "CMake, with the headers of .carry where that folder is there", wants=10, smoke=True)

@@ -26,6 +26,40 @@ int main(void) {
 }
 """
 
+MAPPED = """
+def mapped(name):
+    with open("/proc/self/maps") as maps:
+        return any(name in line for line in maps)
+"""
+PYTHON_PROGRAM = MAPPED + """
+import ctypes, json
+print("before torch:", "libtorch" if mapped("libtorch_cpu") else "no libtorch")
+import torch
+blocks = [torch.zeros(1000, device="cuda") for _ in range(3)]
+berth = ctypes.CDLL(None)
+berth.berth_torch_cuda_stats.restype = ctypes.c_size_t
+text = ctypes.create_string_buffer(1 << 16)
+assert berth.berth_torch_cuda_stats(0, text, len(text)) > 0
+print("requests:", json.loads(text.value)["requests"])
+"""
+CUDA_PROGRAM = """
+#include <ATen/ATen.h>
+#include <dlfcn.h>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <vector>
+int main() {
+  std::vector<at::Tensor> blocks;
+  for (int i = 0; i < 3; ++i) blocks.push_back(at::empty({1000}, at::kCUDA));
+  using Ask = std::size_t (*)(int, char*, std::size_t);
+  const auto ask = reinterpret_cast<Ask>(dlsym(RTLD_DEFAULT, "berth_torch_cuda_stats"));
+  static char text[1 << 16];
+  if (ask == nullptr || ask(0, text, sizeof text) == 0) return 1;
+  std::printf("requests: %d\\n", std::atoi(std::strstr(text, "requests") + 11));
+}
+"""
+
 
 def cache(name):
     """A variable of the build's cache."""
@@ -188,6 +222,41 @@ class Installed(unittest.TestCase):
             "find_package(Torch", f"set(Torch_DIR {other})\nfind_package(Torch"))
         self.assertIn(f"find_package(Torch) found the libtorch in {other.parent.parent.parent.resolve()}, and berth uses the one in {TORCH}",
                       self.refused(folder))
+
+
+    # --- The library that is preloaded
+
+    def preloaded(self, *program, **extra):
+        """A program on the stand-in under the installed allocator."""
+        (library,) = self.prefix.rglob("libberth_torch_cuda.so")
+        return run(LAUNCHER, "--preload", library, "--", *program, extra={"BERTH_MODE": "learn"} | extra)
+
+    @unittest.skipUnless(PYTHON, "there is no torch with CUDA")
+    def test_the_preloaded_library_finds_the_libtorch_of_the_program(self):
+        ran = self.preloaded(PYTHON, "-c", PYTHON_PROGRAM)
+        self.assertEqual((ran.returncode, ran.stdout), (0, "before torch: no libtorch\nrequests: 3\n"), ran.stderr)
+
+    @unittest.skipUnless(PYTHON, "there is no torch with CUDA")
+    def test_the_preloaded_library_serves_a_program_that_is_linked_to_libtorch(self):
+        folder = self.project("find_package(berth CONFIG REQUIRED COMPONENTS torch_cuda)\nadd_executable(user user.cc)\n"
+                              "target_link_libraries(user PRIVATE berth_libtorch::torch_cuda ${CMAKE_DL_LIBS})", user_cc=CUDA_PROGRAM)
+        ran = self.preloaded(self.built(folder) / "user")
+        self.assertEqual((ran.returncode, ran.stdout), (0, "requests: 3\n"), ran.stderr)
+
+    @unittest.skipUnless(PYTHON, "there is no torch with CUDA")
+    def test_the_preloaded_library_refuses_another_libtorch_by_its_version(self):
+        stub = self.folder / "stub.so"
+        (self.folder / "stub.c").write_text("unsigned long long aoti_torch_abi_version(void) { return (2ULL << 56) | (15ULL << 48); }\n")
+        self.assertEqual(run(CC, "-shared", "-fPIC", "-o", stub, self.folder / "stub.c").returncode, 0)
+        ran = self.preloaded(PYTHON, "-c", PYTHON_PROGRAM, LD_PRELOAD=str(stub))
+        self.assertEqual(ran.returncode, 2, ran.stderr)
+        self.assertRegex(ran.stderr, r"berth: berth was built for libtorch 2\.\d+, 2\.15 is loaded")
+
+    @unittest.skipUnless(PYTHON, "there is no torch with CUDA")
+    def test_the_preloaded_library_leaves_a_program_alone_without_a_mode(self):
+        ran = self.preloaded(PYTHON, "-c", "import torch; assert torch.cuda.memory.memory_allocated() == 0\n" + MAPPED +
+                             "print(mapped('libberth_torch_cuda_allocator'))", BERTH_MODE="off")
+        self.assertEqual((ran.returncode, ran.stdout), (0, "False\n"), ran.stderr)
 
 
 if __name__ == "__main__":
