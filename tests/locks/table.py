@@ -32,6 +32,7 @@ IN_CHILD = ("csrc/trace/recorder.cc", "[[nodiscard]] bool in_child() const noexc
 MAKES_GPUS = ("csrc/torch/cuda/cuda_allocator.cc", "mutex_.lock();  // no GPU is made from here on")
 HOLDS_GPU = ("csrc/torch/cuda/gpu.cc", "void Gpu::before_fork() noexcept {")
 NO_DEVICES = ("csrc/capi/devices.cc", "if (in_forked_child() || index < -1 || index >= kMaxDevices) return nullptr;")
+ILP_ASKED = ("csrc/place/portfolio.cc", 'if (options_.engine.starts_with("ilp")) {')
 ONE_RESULT = "made once, by the first that needs it"
 
 LOCKS = (
@@ -45,10 +46,10 @@ LOCKS = (
     Lock("csrc/trace/recorder.cc", "close_mutex_", Fork.UNUSED, *IN_CHILD, "a recorder does nothing in a child"),
     Lock("csrc/place/place.cc", "kEngines", Fork.UNUSED, "csrc/place/place.cc", "place_engines() {",
          "names for the program `berth`"),
-    Lock("csrc/place/integer_program.cc", "kLoaded", Fork.UNUSED, "csrc/place/integer_program.cc", "const Loaded& loaded() {",
-         "the engine ilp, which the program `berth` has and the runtime's planner does not ask for"),
-    Lock("csrc/place/integer_program.cc", "kMissing", Fork.UNUSED, "csrc/place/integer_program.cc", "unavailable_solver()",
-         "as kLoaded"),
+    Lock("csrc/place/ilp_engine.cc", "mutex", Fork.UNUSED, *ILP_ASKED, "the runtime's planner asks for no integer program"),
+    Lock("csrc/place/ilp_engine.cc", "kReason", Fork.UNUSED, *ILP_ASKED, "as its mutex"),
+    Lock("csrc/place/oracle/integer_program.cc", "kLoaded", Fork.UNUSED, *ILP_ASKED, "as the mutex of ilp_engine.cc"),
+    Lock("csrc/place/oracle/integer_program.cc", "kMissing", Fork.UNUSED, *ILP_ASKED, "as the mutex of ilp_engine.cc"),
     Lock("csrc/device/host_device.cc", "mutex_", Fork.INSIDE, *ALLOCATOR, "allocators alone call a device, each under its lock"),
     Lock("csrc/runtime/allocator_state.h", "own_mutex", Fork.HELD, *ALLOCATOR, "the CPU's child asks what is the parent's"),
     Lock("csrc/runtime/planner.h", "mutex_", Fork.UNUSED, "csrc/runtime/allocator.cc",
