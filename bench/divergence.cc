@@ -3,7 +3,7 @@
 // of misses.
 
 #include "bench/one_change.h"
-#include "csrc/cli/replay_berth.h"
+#include "csrc/replay/through_berth.h"
 #include "csrc/trace/file.h"
 
 #include <berth/error.h>
@@ -20,7 +20,7 @@
 namespace {
 
 using namespace berth;
-using namespace berth::cli;
+using namespace berth::replay;
 
 void print(const std::string& file, const char* kind, std::vector<std::uint64_t> misses) {
   if (misses.empty()) return;
@@ -55,7 +55,7 @@ int main(int argc, char** argv) {
     for (const std::string& file : files) {
       const Workload workload = make_workload(read_trace(file));
       const auto misses = [](const Workload& run) {
-        return replay_berth(run, ReplayBerthOptions{.planned = true}).misses.value_or(0);
+        return through_berth(run, BerthOptions{.planned = true}).misses.value_or(0);
       };
       const std::uint64_t undisturbed = misses(workload);
       const std::vector<std::size_t> places = bench::places_to_change(workload);

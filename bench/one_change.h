@@ -1,6 +1,6 @@
 #pragma once
 
-#include "csrc/cli/workload.h"
+#include "csrc/replay/workload.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -10,8 +10,8 @@
 // A recorded run with one request changed, to see what one change costs once the run was learned.
 namespace berth::bench {
 
-using cli::Operation;
-using cli::Workload;
+using replay::Operation;
+using replay::Workload;
 using Kind = Operation::Kind;
 
 struct Change {

@@ -6,7 +6,7 @@ include(CMakePackageConfigHelpers)
 
 set(berth_package_folder "${CMAKE_INSTALL_LIBDIR}/cmake/berth")
 get_property(berth_installed_layers GLOBAL PROPERTY BERTH_LAYERS)
-list(REMOVE_ITEM berth_installed_layers berth_cli)  # the program's own
+list(REMOVE_ITEM berth_installed_layers berth_replay berth_cli)  # the program's own
 set(berth_torch_layers "${berth_installed_layers}")
 list(FILTER berth_torch_layers INCLUDE REGEX "^berth_torch")
 set(berth_torch_cuda_layers "${berth_torch_layers}")

@@ -1,5 +1,6 @@
 #include "csrc/cli/option_values.h"
 
+#include "csrc/cli/spelling.h"
 #include "csrc/core/check.h"
 
 #include <fmt/format.h>
@@ -7,6 +8,8 @@
 #include <charconv>
 #include <cstdint>
 #include <limits>
+#include <map>
+#include <vector>
 
 namespace berth::cli {
 namespace {
@@ -26,6 +29,25 @@ Bytes size_option(const char* name, const std::string& text) {
   BERTH_CHECK(size.has_value() && *size > 0, kUsage,
               "{} is '{}': a size is wanted, such as 80GiB or 1048576", name, text);
   return *size;
+}
+
+void add_perturbation(replay::Perturbation& perturbation, const std::string& text) {
+  const std::map<std::string, double replay::Perturbation::*> kinds = {
+      {"insert", &replay::Perturbation::insert},
+      {"drop", &replay::Perturbation::drop},
+      {"resize", &replay::Perturbation::resize},
+      {"swap", &replay::Perturbation::swap},
+  };
+  std::vector<std::string> names;
+  for (const auto& [name, member] : kinds) names.push_back(name);
+  const std::size_t colon = text.find(':');
+  const std::string kind = text.substr(0, colon);
+  throw_if_unknown("perturbation", kind, names);
+  double rate = -1;
+  if (colon == std::string::npos || !read(text.substr(colon + 1), rate)) rate = -1;
+  BERTH_CHECK(rate >= 0 && rate <= 1, kUsage,
+              "perturbation '{}' has no rate from 0 to 1: write it as {}:0.01", text, kind);
+  perturbation.*kinds.at(kind) = rate;
 }
 
 std::string is_whole_number(const std::string& text) {

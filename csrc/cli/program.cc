@@ -4,8 +4,8 @@
 #include "csrc/cli/exit_code.h"
 #include "csrc/cli/help_format.h"
 #include "csrc/cli/output.h"
-#include "csrc/cli/replay_child.h"
 #include "csrc/cli/spelling.h"
+#include "csrc/replay/through_malloc.h"
 
 #include <fmt/format.h>
 
@@ -81,7 +81,8 @@ int run_program(int argc, char** argv) noexcept {
   guard_standard_streams();
   try {
     // The child of `replay`, which runs under another malloc: before anything else allocates.
-    if (argc == 3 && std::string_view(argv[1]) == kReplayChild) return replay_child(argv[2]);
+    if (argc == 3 && std::string_view(argv[1]) == replay::kMallocChild)
+      return replay::malloc_child(argv[2]);
     return run({argv + std::min(argc, 1), argv + argc});
   } catch (const Error& error) {
     print_error(error.what());

@@ -1,4 +1,3 @@
-#include "csrc/cli/child_process.h"
 #include "csrc/cli/command.h"
 #include "csrc/cli/exit_code.h"
 #include "csrc/cli/help_format.h"
@@ -6,6 +5,7 @@
 #include "csrc/cli/output.h"
 #include "csrc/cli/step_summary.h"
 #include "csrc/core/check.h"
+#include "csrc/replay/child_process.h"
 #include "csrc/trace/file.h"
 #include "csrc/trace/step.h"
 
@@ -113,7 +113,7 @@ int record(const Options& options) {
     variables.emplace_back("BERTH_MEMORY_LIMIT", options.memory_limit);
 
   const auto before = files_of(path);
-  const ChildExit ended = run_child(options.program, variables);
+  const replay::ChildExit ended = replay::run_child(options.program, variables);
   const int code = ended.signal != 0 ? 128 + ended.signal : ended.code;
   if (ended.signal != 0)
     print_note(fmt::format("'{}' was ended by signal {}", options.program[0], ended.signal));

@@ -3,11 +3,11 @@
 #include "csrc/cli/input.h"
 #include "csrc/cli/option_values.h"
 #include "csrc/cli/output.h"
-#include "csrc/cli/replay_berth.h"
-#include "csrc/cli/replay_child.h"
-#include "csrc/cli/replay_torch.h"
 #include "csrc/cli/spelling.h"
-#include "csrc/cli/workload.h"
+#include "csrc/replay/through_berth.h"
+#include "csrc/replay/through_malloc.h"
+#include "csrc/replay/through_torch.h"
+#include "csrc/replay/workload.h"
 
 #include <fmt/format.h>
 
@@ -32,27 +32,29 @@ struct Options {
 
 std::vector<std::string> allocator_names() {
   std::vector<std::string> names = {"planned", "pool"};
-  names.insert(names.end(), torch_allocators().begin(), torch_allocators().end());
-  for (const MallocLibrary& library : malloc_libraries()) names.emplace_back(library.name);
+  names.insert(names.end(), replay::torch_allocators().begin(), replay::torch_allocators().end());
+  for (const replay::MallocLibrary& library : replay::malloc_libraries())
+    names.emplace_back(library.name);
   return names;
 }
 
-ReplayResult replay_one(const std::string& name, const Workload& workload, const Options& options) {
+replay::Result replay_one(const std::string& name, const replay::Workload& workload,
+                          const Options& options) {
   if (name == "planned" || name == "pool") {
-    ReplayBerthOptions berth;
+    replay::BerthOptions berth;
     berth.planned = name == "planned";
     berth.steps = options.steps;
     if (!options.memory_limit.empty())
       berth.memory_limit = size_option("--memory-limit", options.memory_limit);
-    return replay_berth(workload, berth);
+    return replay::through_berth(workload, berth);
   }
-  const auto& torch = torch_allocators();
+  const auto& torch = replay::torch_allocators();
   if (std::find(torch.begin(), torch.end(), name) != torch.end())
-    return replay_torch(name, workload);
-  const auto& libraries = malloc_libraries();
-  return replay_malloc(
+    return replay::through_torch(name, workload);
+  const auto& libraries = replay::malloc_libraries();
+  return replay::through_malloc(
       *std::find_if(libraries.begin(), libraries.end(),
-                    [&](const MallocLibrary& library) { return name == library.name; }),
+                    [&](const replay::MallocLibrary& library) { return name == library.name; }),
       workload);
 }
 
@@ -61,7 +63,7 @@ Json or_null(const std::optional<Value>& value) {
   return value ? Json(*value) : Json(nullptr);
 }
 
-Json to_json(const ReplayResult& result) {
+Json to_json(const replay::Result& result) {
   Json json = {{"reserved_peak_bytes", or_null(result.reserved_peak)},
                {"driver_calls", or_null(result.driver_calls)},
                {"ns_per_operation", or_null(result.ns_per_operation)},
@@ -75,7 +77,7 @@ Json to_json(const ReplayResult& result) {
   if (!result.problem.empty()) json["problem"] = result.problem;
   if (!result.steps.empty()) {
     Json steps = Json::array();
-    for (const ReplayStep& step : result.steps) {
+    for (const replay::StepResult& step : result.steps) {
       steps.push_back({{"requests", step.requests},
                        {"hits", step.hits},
                        {"misses", step.misses},
@@ -91,9 +93,9 @@ std::string count_or_dash(const std::optional<std::uint64_t>& count) {
   return count ? format_count(*count) : "-";
 }
 
-using Results = std::vector<std::pair<std::string, ReplayResult>>;
+using Results = std::vector<std::pair<std::string, replay::Result>>;
 
-std::string to_text(const Options& options, const Workload& workload, Bytes live_peak,
+std::string to_text(const Options& options, const replay::Workload& workload, Bytes live_peak,
                     const Results& results) {
   std::string text = fmt::format(
       "{}: {}, {}, live peak {}\n\n", options.input, format_number_of(workload.requests, "request"),
@@ -123,7 +125,7 @@ std::string to_text(const Options& options, const Workload& workload, Bytes live
     text += fmt::format("\n{}, step by step\n", name);
     Table steps({{"step"}, {"requests"}, {"hits"}, {"misses"}, {"live at its end"}, {"reserved"}});
     for (std::size_t i = 0; i < result.steps.size(); ++i) {
-      const ReplayStep& step = result.steps[i];
+      const replay::StepResult& step = result.steps[i];
       steps.add({format_count(i + 1), format_count(step.requests), format_count(step.hits),
                  format_count(step.misses), format_bytes(step.live), format_bytes(step.reserved)});
     }
@@ -135,10 +137,11 @@ std::string to_text(const Options& options, const Workload& workload, Bytes live
 int replay(const Options& options) {
   const std::vector<std::string> names = allocator_names();
   for (const std::string& name : options.allocators) throw_if_unknown("allocator", name, names);
-  Perturbation perturbation;
+  replay::Perturbation perturbation;
   for (const std::string& text : options.perturbations) add_perturbation(perturbation, text);
-  Workload workload = make_workload(read_trace_input(options.input));
-  if (!options.perturbations.empty()) workload = perturb(workload, perturbation, options.seed);
+  replay::Workload workload = replay::make_workload(read_trace_input(options.input));
+  if (!options.perturbations.empty())
+    workload = replay::perturb(workload, perturbation, options.seed);
 
   Results results;
   {

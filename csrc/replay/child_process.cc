@@ -1,4 +1,4 @@
-#include "csrc/cli/child_process.h"
+#include "csrc/replay/child_process.h"
 
 #include "csrc/core/check.h"
 
@@ -13,7 +13,7 @@
 #include <cstdlib>
 #include <cstring>
 
-namespace berth::cli {
+namespace berth::replay {
 namespace {
 
 // What is passed on to the child.
@@ -114,4 +114,4 @@ ChildExit run_child(const std::vector<std::string>& arguments,
   return result;
 }
 
-}  // namespace berth::cli
+}  // namespace berth::replay

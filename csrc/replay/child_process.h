@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-namespace berth::cli {
+namespace berth::replay {
 
 // How a child process ended.
 struct ChildExit {
@@ -20,4 +20,4 @@ struct ChildExit {
     const std::vector<std::string>& arguments,
     const std::vector<std::pair<std::string, std::string>>& variables);
 
-}  // namespace berth::cli
+}  // namespace berth::replay

@@ -7,24 +7,24 @@
 #include <string>
 #include <vector>
 
-namespace berth::cli {
+namespace berth::replay {
 
 // What one step of a replay needed.
-struct ReplayStep {
+struct StepResult {
   std::uint64_t requests = 0, hits = 0, misses = 0;
   Bytes live = 0, reserved = 0;  // at its end
 };
 
 // How one allocator served a workload. What it cannot tell is empty.
-struct ReplayResult {
+struct Result {
   std::optional<Bytes> reserved_peak;
   std::optional<std::uint64_t> driver_calls;
   std::optional<double> ns_per_operation;  // of allocations and frees; planning is not in it
   std::optional<std::uint64_t> hits, lent, misses, unplanned, realigned;
   std::optional<Bytes> arena;     // of the plan at the end
-  std::vector<ReplayStep> steps;  // where they were asked for and are known
+  std::vector<StepResult> steps;  // where they were asked for and are known
   bool out_of_memory = false;
   std::string problem;  // why it did not run, or not to its end
 };
 
-}  // namespace berth::cli
+}  // namespace berth::replay

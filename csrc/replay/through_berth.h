@@ -1,20 +1,19 @@
 #pragma once
 
-#include "csrc/cli/replay_result.h"
-#include "csrc/cli/workload.h"
+#include "csrc/replay/result.h"
+#include "csrc/replay/workload.h"
 
-namespace berth::cli {
+namespace berth::replay {
 
-struct ReplayBerthOptions {
+struct BerthOptions {
   bool planned = true;     // learn in place, as a user would have it; else all goes to the pool
-  bool steps = false;      // fill ReplayResult::steps
+  bool steps = false;      // fill Result::steps
   Bytes memory_limit = 0;  // 0: more than the run can need
 };
 
 // Replays a workload on berth's allocator over a stand-in host device, whose memory is never
 // touched. Planning happens at the marks, in place, so a replay is the same every time but for the
 // clock. Throws Error(kSystem) where no address range can be had.
-[[nodiscard]] ReplayResult replay_berth(const Workload& workload,
-                                        const ReplayBerthOptions& options);
+[[nodiscard]] Result through_berth(const Workload& workload, const BerthOptions& options);
 
-}  // namespace berth::cli
+}  // namespace berth::replay

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "csrc/cli/workload.h"
+#include "csrc/replay/workload.h"
 
 #include <algorithm>
 #include <chrono>
@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-namespace berth::cli {
+namespace berth::replay {
 
 // How a drive went.
 struct DriveResult {
@@ -81,4 +81,4 @@ DriveResult drive(std::span<const Operation> operations, std::span<void*> pointe
   return result;
 }
 
-}  // namespace berth::cli
+}  // namespace berth::replay

@@ -1,7 +1,7 @@
 // berth-replay-torch DESCRIPTOR: replays a workload under libtorch's own CUDA allocator. `berth
 // replay` starts it on the stand-in runtime; a program of its own, since `berth` links no libtorch.
-#include "csrc/cli/replay_drive.h"
-#include "csrc/cli/replay_memory.h"
+#include "csrc/replay/drive.h"
+#include "csrc/replay/shared_workload.h"
 
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
@@ -13,7 +13,7 @@
 #include <exception>
 #include <vector>
 
-namespace berth::cli {
+namespace berth::replay {
 namespace {
 
 class CudaServer {
@@ -54,8 +54,8 @@ class CudaServer {
 };
 
 int run(const char* memory_fd) {
-  const ReplayInChild replay(memory_fd);
-  ReplayHeader& header = replay.header();
+  const SharedWorkload replay(memory_fd);
+  SharedHeader& header = replay.header();
   c10::cuda::CUDACachingAllocator::init(c10::cuda::device_count());
   CudaServer server(replay.operations());
   const DriveResult driven = drive(replay.operations(), replay.pointers(), server);
@@ -69,7 +69,7 @@ int run(const char* memory_fd) {
 }
 
 }  // namespace
-}  // namespace berth::cli
+}  // namespace berth::replay
 
 int main(int argc, char** argv) {
   if (argc != 2) {
@@ -77,7 +77,7 @@ int main(int argc, char** argv) {
     return 2;
   }
   try {
-    return berth::cli::run(argv[1]);
+    return berth::replay::run(argv[1]);
   } catch (const std::exception& error) {
     fmt::print(stderr, "berth-replay-torch: {}\n", error.what());
     return 4;

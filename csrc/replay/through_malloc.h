@@ -1,12 +1,12 @@
 #pragma once
 
-#include "csrc/cli/replay_result.h"
-#include "csrc/cli/workload.h"
+#include "csrc/replay/result.h"
+#include "csrc/replay/workload.h"
 
 #include <string_view>
 #include <vector>
 
-namespace berth::cli {
+namespace berth::replay {
 
 // A malloc that `replay` compares with.
 struct MallocLibrary {
@@ -25,12 +25,14 @@ struct MallocLibrary {
 //   tcmalloc  generic.heap_size - tcmalloc.pageheap_unmapped_bytes
 //   mimalloc  private writable memory of the process: its own count drifts
 // sampled at every new live peak, and after every request (of long runs every n-th). A library that
-// is not installed is a ReplayResult::problem. Throws Error(kSystem). `library` is one of
+// is not installed is a Result::problem. Throws Error(kSystem). `library` is one of
 // malloc_libraries().
-[[nodiscard]] ReplayResult replay_malloc(const MallocLibrary& library, const Workload& workload);
+[[nodiscard]] Result through_malloc(const MallocLibrary& library, const Workload& workload);
 
-// The child: `berth KIND DESCRIPTOR`. Its standard streams are ours and unused.
-inline constexpr std::string_view kReplayChild = "replay-under-preloaded-malloc";
-[[nodiscard]] int replay_child(const char* memory_fd);
+// The child is this program, started as `PROGRAM kMallocChild DESCRIPTOR`: its main() returns
+// malloc_child(DESCRIPTOR) before anything else allocates. Its standard streams are ours and
+// unused.
+inline constexpr std::string_view kMallocChild = "replay-under-preloaded-malloc";
+[[nodiscard]] int malloc_child(const char* memory_fd);
 
-}  // namespace berth::cli
+}  // namespace berth::replay

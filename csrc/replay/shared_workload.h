@@ -1,6 +1,6 @@
 #pragma once
 
-#include "csrc/cli/workload.h"
+#include "csrc/replay/workload.h"
 
 #include <cstdint>
 #include <span>
@@ -8,11 +8,11 @@
 #include <utility>
 #include <vector>
 
-namespace berth::cli {
+namespace berth::replay {
 
 // What parent and child of a replay tell each other, at the start of memory that they share; the
 // operations follow.
-struct ReplayHeader {
+struct SharedHeader {
   std::uint64_t operations = 0, blocks = 0;
   std::uint64_t library = 0;  // the child's own number of what it replays under
   std::uint64_t measure = 0;  // 1: memory, 0: time
@@ -24,24 +24,24 @@ struct ReplayHeader {
 
 // Runs `command` with the descriptor of the shared memory as its last argument and waits for it.
 // Returns what it wrote over its header. `name` is for messages. Throws Error(kSystem).
-[[nodiscard]] ReplayHeader run_replay(
+[[nodiscard]] SharedHeader run_in_child(
     std::vector<std::string> command,
     const std::vector<std::pair<std::string, std::string>>& environment, const Workload& workload,
-    ReplayHeader header, const std::string& name);
+    SharedHeader header, const std::string& name);
 
 // The child's side. Throws Error(kUsage) for what is no replay's descriptor.
-class ReplayInChild {
+class SharedWorkload {
  public:
-  explicit ReplayInChild(const char* memory_fd);
-  [[nodiscard]] ReplayHeader& header() const noexcept { return *header_; }
+  explicit SharedWorkload(const char* memory_fd);
+  [[nodiscard]] SharedHeader& header() const noexcept { return *header_; }
   [[nodiscard]] std::span<const Operation> operations() const noexcept { return operations_; }
   // One null a block, in memory that counts as nobody's malloc.
   [[nodiscard]] std::span<void*> pointers() const noexcept { return pointers_; }
 
  private:
-  ReplayHeader* header_ = nullptr;
+  SharedHeader* header_ = nullptr;
   std::span<const Operation> operations_;
   std::span<void*> pointers_;
 };
 
-}  // namespace berth::cli
+}  // namespace berth::replay

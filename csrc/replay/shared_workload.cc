@@ -1,7 +1,7 @@
-#include "csrc/cli/replay_memory.h"
+#include "csrc/replay/shared_workload.h"
 
-#include "csrc/cli/child_process.h"
 #include "csrc/core/check.h"
+#include "csrc/replay/child_process.h"
 
 #include <fmt/format.h>
 #include <sys/mman.h>
@@ -12,7 +12,7 @@
 #include <charconv>
 #include <cstring>
 
-namespace berth::cli {
+namespace berth::replay {
 namespace {
 
 // Memory without a name that a child can inherit.
@@ -55,9 +55,9 @@ void* map_anonymous(std::size_t size) {
 
 }  // namespace
 
-ReplayHeader run_replay(std::vector<std::string> command,
-                        const std::vector<std::pair<std::string, std::string>>& environment,
-                        const Workload& workload, ReplayHeader header, const std::string& name) {
+SharedHeader run_in_child(std::vector<std::string> command,
+                          const std::vector<std::pair<std::string, std::string>>& environment,
+                          const Workload& workload, SharedHeader header, const std::string& name) {
   const std::size_t operations_size = workload.operations.size() * sizeof(Operation);
   const SharedMemory memory(sizeof header + operations_size);
   header.operations = workload.operations.size();
@@ -74,26 +74,26 @@ ReplayHeader run_replay(std::vector<std::string> command,
   return header;
 }
 
-ReplayInChild::ReplayInChild(const char* memory_fd) {
+SharedWorkload::SharedWorkload(const char* memory_fd) {
   int fd = -1;
   const char* end = memory_fd + std::strlen(memory_fd);
   const auto [stop, error] = std::from_chars(memory_fd, end, fd);
   BERTH_CHECK(error == std::errc{} && stop == end, kUsage, "'{}' is no descriptor", memory_fd);
   const off_t size = ::lseek(fd, 0, SEEK_END);
-  BERTH_CHECK(size >= static_cast<off_t>(sizeof(ReplayHeader)), kUsage,
+  BERTH_CHECK(size >= static_cast<off_t>(sizeof(SharedHeader)), kUsage,
               "descriptor {} is no replay", fd);
   void* data =
       ::mmap(nullptr, static_cast<std::size_t>(size), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   BERTH_CHECK(data != MAP_FAILED, kSystem, "cannot map the replay: {}", std::strerror(errno));
-  header_ = static_cast<ReplayHeader*>(data);
+  header_ = static_cast<SharedHeader*>(data);
   BERTH_CHECK(static_cast<std::size_t>(size) ==
-                  sizeof(ReplayHeader) + header_->operations * sizeof(Operation),
+                  sizeof(SharedHeader) + header_->operations * sizeof(Operation),
               kUsage, "descriptor {} is no replay", fd);
   operations_ = {reinterpret_cast<const Operation*>(static_cast<const std::byte*>(data) +
-                                                    sizeof(ReplayHeader)),
+                                                    sizeof(SharedHeader)),
                  header_->operations};
   const std::size_t blocks = std::max<std::uint64_t>(header_->blocks, 1);
   pointers_ = {static_cast<void**>(map_anonymous(blocks * sizeof(void*))), blocks};
 }
 
-}  // namespace berth::cli
+}  // namespace berth::replay

@@ -1,12 +1,12 @@
 #pragma once
 
-#include "csrc/cli/replay_result.h"
-#include "csrc/cli/workload.h"
+#include "csrc/replay/result.h"
+#include "csrc/replay/workload.h"
 
 #include <string>
 #include <vector>
 
-namespace berth::cli {
+namespace berth::replay {
 
 // PyTorch's own CUDA allocators that `replay` compares with: "caching" and "expandable", the first
 // with expandable segments.
@@ -15,7 +15,7 @@ namespace berth::cli {
 // Replays requests and frees under one of them: the real libtorch_cuda on the stand-in runtime, in
 // a child process (berth-replay-torch beside this program), lanes as streams. Reserved is its own
 // count, driver calls those that bring or return memory. Where the child was not built that is a
-// ReplayResult::problem. Throws Error(kSystem).
-[[nodiscard]] ReplayResult replay_torch(const std::string& name, const Workload& workload);
+// Result::problem. Throws Error(kSystem).
+[[nodiscard]] Result through_torch(const std::string& name, const Workload& workload);
 
-}  // namespace berth::cli
+}  // namespace berth::replay

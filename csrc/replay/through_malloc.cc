@@ -1,8 +1,8 @@
-#include "csrc/cli/replay_child.h"
+#include "csrc/replay/through_malloc.h"
 
-#include "csrc/cli/replay_drive.h"
-#include "csrc/cli/replay_memory.h"
 #include "csrc/core/check.h"
+#include "csrc/replay/drive.h"
+#include "csrc/replay/shared_workload.h"
 
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -18,7 +18,7 @@
 #include <fstream>
 #include <span>
 
-namespace berth::cli {
+namespace berth::replay {
 namespace {
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -165,13 +165,13 @@ std::string find_library(const std::vector<const char*>& file_names) {
   return "";
 }
 
-ReplayHeader run(const MallocLibrary& library, const std::string& preload, const Workload& workload,
+SharedHeader run(const MallocLibrary& library, const std::string& preload, const Workload& workload,
                  bool measure) {
-  ReplayHeader header;
+  SharedHeader header;
   header.library = static_cast<std::uint64_t>(&library - malloc_libraries().data());
   header.measure = measure ? 1 : 0;
-  return run_replay(
-      {"/proc/self/exe", std::string(kReplayChild)},
+  return run_in_child(
+      {"/proc/self/exe", std::string(kMallocChild)},
       {{"LD_PRELOAD", preload},
        // It would report every block of a gigabyte on standard error.
        {"TCMALLOC_LARGE_ALLOC_REPORT_THRESHOLD", std::to_string(std::uint64_t{1} << 62)}},
@@ -192,8 +192,8 @@ const std::vector<MallocLibrary>& malloc_libraries() {
   return kLibraries;
 }
 
-ReplayResult replay_malloc(const MallocLibrary& library, const Workload& workload) {
-  ReplayResult result;
+Result through_malloc(const MallocLibrary& library, const Workload& workload) {
+  Result result;
   if (kSanitized) {
     result.problem = "not measured: this berth is built with a sanitizer";
     return result;
@@ -207,13 +207,13 @@ ReplayResult replay_malloc(const MallocLibrary& library, const Workload& workloa
       return result;
     }
   }
-  const ReplayHeader timed = run(library, preload, workload, false);
+  const SharedHeader timed = run(library, preload, workload, false);
   if (timed.loaded == 0) {
     result.problem = fmt::format("'{}' could not be preloaded", preload);
     return result;
   }
   if (timed.ns_per_operation >= 0) result.ns_per_operation = timed.ns_per_operation;
-  const ReplayHeader measured = run(library, preload, workload, true);
+  const SharedHeader measured = run(library, preload, workload, true);
   result.reserved_peak = measured.reserved_peak;
   if (timed.complete == 0 || measured.complete == 0) {
     result.out_of_memory = true;
@@ -222,9 +222,9 @@ ReplayResult replay_malloc(const MallocLibrary& library, const Workload& workloa
   return result;
 }
 
-int replay_child(const char* memory_fd) {
-  const ReplayInChild replay(memory_fd);
-  ReplayHeader& header = replay.header();
+int malloc_child(const char* memory_fd) {
+  const SharedWorkload replay(memory_fd);
+  SharedHeader& header = replay.header();
   BERTH_CHECK(header.library < malloc_libraries().size(), kUsage, "descriptor {} is no replay",
               memory_fd);
   const Reserved reserved = find_reserved(malloc_libraries()[header.library].name);
@@ -241,4 +241,4 @@ int replay_child(const char* memory_fd) {
   return 0;
 }
 
-}  // namespace berth::cli
+}  // namespace berth::replay

@@ -1,13 +1,13 @@
-#include "csrc/cli/replay_berth.h"
+#include "csrc/replay/through_berth.h"
 
-#include "csrc/cli/replay_drive.h"
 #include "csrc/device/host_device.h"
+#include "csrc/replay/drive.h"
 #include "csrc/runtime/allocator.h"
 
 #include <algorithm>
 #include <memory>
 
-namespace berth::cli {
+namespace berth::replay {
 namespace {
 
 std::uint64_t misses_of(const Stats& stats) {
@@ -16,7 +16,7 @@ std::uint64_t misses_of(const Stats& stats) {
 
 class BerthServer {
  public:
-  BerthServer(Allocator& allocator, const Workload& workload, std::vector<ReplayStep>* steps)
+  BerthServer(Allocator& allocator, const Workload& workload, std::vector<StepResult>* steps)
       : allocator_(allocator), workload_(workload), steps_(steps) {}
 
   void* allocate(const Operation& operation) {
@@ -49,14 +49,14 @@ class BerthServer {
  private:
   Allocator& allocator_;
   const Workload& workload_;
-  std::vector<ReplayStep>* steps_;
+  std::vector<StepResult>* steps_;
   Stats before_;
   std::string problem_;
 };
 
 }  // namespace
 
-ReplayResult replay_berth(const Workload& workload, const ReplayBerthOptions& options) {
+Result through_berth(const Workload& workload, const BerthOptions& options) {
   // Room for any fragmentation that is worth a replay.
   const Bytes live_peak = workload.live_peak(workload.alignment);
   const Bytes total = options.memory_limit != 0
@@ -73,7 +73,7 @@ ReplayResult replay_berth(const Workload& workload, const ReplayBerthOptions& op
   allocator_options.pool.growth_bytes = Bytes{2} << 20;
   Allocator allocator(*device, allocator_options);
 
-  ReplayResult result;
+  Result result;
   std::vector<void*> pointers(std::max<std::uint64_t>(workload.block_count, 1), nullptr);
   BerthServer server(allocator, workload, options.steps ? &result.steps : nullptr);
   const DriveResult driven = drive(workload.operations, pointers, server);
@@ -93,4 +93,4 @@ ReplayResult replay_berth(const Workload& workload, const ReplayBerthOptions& op
   return result;
 }
 
-}  // namespace berth::cli
+}  // namespace berth::replay

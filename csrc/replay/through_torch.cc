@@ -1,20 +1,20 @@
-#include "csrc/cli/replay_torch.h"
+#include "csrc/replay/through_torch.h"
 
-#include "csrc/cli/replay_memory.h"
 #include "csrc/core/check.h"
+#include "csrc/replay/shared_workload.h"
 
 #include <algorithm>
 #include <filesystem>
 
-namespace berth::cli {
+namespace berth::replay {
 
 const std::vector<std::string>& torch_allocators() {
   static const std::vector<std::string> kNames = {"caching", "expandable"};
   return kNames;
 }
 
-ReplayResult replay_torch(const std::string& name, const Workload& workload) {
-  ReplayResult result;
+Result through_torch(const std::string& name, const Workload& workload) {
+  Result result;
   std::error_code ignored;
   const std::filesystem::path folder =
       std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path();
@@ -30,7 +30,7 @@ ReplayResult replay_torch(const std::string& name, const Workload& workload) {
   constexpr Bytes kLeast = Bytes{80} << 30;
   const Bytes total = std::max(kLeast, 4 * workload.live_peak(512));
   const bool expandable = name == "expandable";
-  const ReplayHeader answer = run_replay(
+  const SharedHeader answer = run_in_child(
       {launcher.string(), "--memory", std::to_string(total), "--check", "off", "--",
        program.string()},
       {{"PYTORCH_ALLOC_CONF", expandable ? "expandable_segments:True" : ""}}, workload, {}, name);
@@ -44,4 +44,4 @@ ReplayResult replay_torch(const std::string& name, const Workload& workload) {
   return result;
 }
 
-}  // namespace berth::cli
+}  // namespace berth::replay

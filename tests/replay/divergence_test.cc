@@ -1,14 +1,14 @@
 // What one changed request costs in recorded runs of real models.
 
 #include "bench/one_change.h"
-#include "csrc/cli/replay_berth.h"
+#include "csrc/replay/through_berth.h"
 #include "csrc/trace/file.h"
 #include "tests/catch.h"
 
 #include <string>
 
 using namespace berth;
-using namespace berth::cli;
+using namespace berth::replay;
 
 TEST_CASE("One changed request of a real step costs five misses on average and twenty at worst",
           "[replay][divergence]") {
@@ -23,7 +23,7 @@ TEST_CASE("One changed request of a real step costs five misses on average and t
       for (std::size_t k = 6; k < places.size(); k += stride) {
         Workload changed = workload;
         if (!change.apply(changed, places[k])) continue;
-        const ReplayResult result = replay_berth(changed, ReplayBerthOptions{.planned = true});
+        const Result result = through_berth(changed, BerthOptions{.planned = true});
         REQUIRE_FALSE(result.out_of_memory);
         REQUIRE(result.hits > workload.requests / 5);
         total += *result.misses;
