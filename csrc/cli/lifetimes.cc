@@ -3,37 +3,11 @@
 #include "csrc/core/bytes.h"
 #include "csrc/core/check.h"
 #include "csrc/core/interval_map.h"
+#include "csrc/trace/lifetime_ends.h"
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <tuple>
-#include <vector>
-
 namespace berth::cli {
-namespace {
-
-struct End {
-  std::uint64_t time;
-  bool birth;  // at one time deaths come first
-  std::size_t row;
-};
-
-// Beginnings and ends of lifetimes in the order of time.
-std::vector<End> sorted_ends(std::span<const Lifetime> rows) {
-  std::vector<End> ends;
-  ends.reserve(2 * rows.size());
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    ends.push_back({rows[i].lower, true, i});
-    ends.push_back({rows[i].upper, false, i});
-  }
-  std::sort(ends.begin(), ends.end(), [](const End& a, const End& b) {
-    return std::tie(a.time, a.birth, a.row) < std::tie(b.time, b.birth, b.row);
-  });
-  return ends;
-}
-
-}  // namespace
 
 Problem make_problem(std::span<const Lifetime> rows, Bytes alignment) {
   Problem problem;
@@ -58,7 +32,7 @@ Problem make_problem(std::span<const Lifetime> rows, Bytes alignment) {
 std::optional<std::string> find_overlap(std::span<const Lifetime> rows,
                                         std::span<const Bytes> offsets) {
   IntervalMap<std::size_t> live;
-  for (const End& end : sorted_ends(rows)) {
+  for (const LifetimeEnd& end : sorted_ends(rows)) {
     const ByteRange bytes{offsets[end.row], offsets[end.row] + rows[end.row].size};
     if (!end.birth) {
       live.erase(bytes.first);
@@ -77,7 +51,7 @@ std::optional<std::string> find_overlap(std::span<const Lifetime> rows,
 std::optional<std::string> find_overload(std::span<const Lifetime> rows, Bytes alignment,
                                          Bytes capacity) {
   Bytes load = 0;
-  for (const End& end : sorted_ends(rows)) {
+  for (const LifetimeEnd& end : sorted_ends(rows)) {
     const Bytes size = align_up(rows[end.row].size, alignment);
     load = end.birth ? load + size : load - size;
     if (load > capacity)

@@ -1,5 +1,7 @@
 #include "csrc/cli/trace_summary.h"
 
+#include "csrc/trace/operator_names.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -25,17 +27,12 @@ struct Origin {
   Phase phase = Phase::kUnknown;
 };
 
-struct Block {
+struct TracedBlock {
   trace::BlockId id = 0;
   Bytes requested = 0, bytes = 0;
   trace::Tick born = 0, freed = kNever;
   Origin origin;
 };
-
-// Operators that only allocate say nothing about who needs the memory.
-bool only_allocates(std::string_view name) {
-  return name.starts_with("aten::empty") || name.starts_with("aten::resize");
-}
 
 // What is open on one thread.
 class ThreadState {
@@ -72,7 +69,7 @@ class ThreadState {
     bool backward = false;
     for (const trace::OperatorBegin& op : operators_) {
       backward |= op.backward;
-      if (origin.op == 0 || !only_allocates(trace.name(op.name))) origin.op = op.name;
+      if (origin.op == 0 || !trace::only_allocates(trace.name(op.name))) origin.op = op.name;
     }
     if (origin.phase == Phase::kUnknown && !operators_.empty())
       origin.phase = backward ? Phase::kBackward : Phase::kForward;
@@ -108,7 +105,7 @@ class Walk {
     summary_.threads = threads_.size();
   }
 
-  [[nodiscard]] const std::vector<Block>& blocks() const noexcept { return blocks_; }
+  [[nodiscard]] const std::vector<TracedBlock>& blocks() const noexcept { return blocks_; }
 
  private:
   void see(const trace::Entry& entry, const trace::Request& request) {
@@ -131,7 +128,7 @@ class Walk {
     ++summary_.frees;
     const auto it = index_.find(free.id);
     if (it == index_.end()) return;  // from before the recording
-    Block& block = blocks_[it->second];
+    TracedBlock& block = blocks_[it->second];
     if (block.freed != kNever) return;
     block.freed = entry.tick;
     live_ -= block.bytes;
@@ -154,7 +151,7 @@ class Walk {
   TraceSummary& summary_;
   std::unordered_map<trace::ThreadId, ThreadState> threads_;
   std::unordered_map<trace::BlockId, std::size_t> index_;
-  std::vector<Block> blocks_;
+  std::vector<TracedBlock> blocks_;
   Bytes live_ = 0;
 };
 
@@ -232,8 +229,8 @@ TraceSummary summarize(const Trace& trace) {
     for (const Resident& resident : summary.step->residents) residents.insert(resident.block);
   }
   Sums modules, operators, phases, scopes;
-  std::vector<const Block*> held;
-  for (const Block& block : walk.blocks()) {
+  std::vector<const TracedBlock*> held;
+  for (const TracedBlock& block : walk.blocks()) {
     if (block.born > summary.peak_tick || block.freed <= summary.peak_tick) continue;
     if (residents.contains(block.id)) {
       summary.resident_bytes += block.bytes;
@@ -251,9 +248,9 @@ TraceSummary summarize(const Trace& trace) {
   summary.by_phase = phases.take();
   summary.by_scope = scopes.take();
   std::stable_sort(held.begin(), held.end(),
-                   [](const Block* a, const Block* b) { return a->bytes > b->bytes; });
+                   [](const TracedBlock* a, const TracedBlock* b) { return a->bytes > b->bytes; });
   held.resize(std::min(held.size(), kLargest));
-  for (const Block* block : held) {
+  for (const TracedBlock* block : held) {
     summary.largest.push_back(
         {.id = block->id,
          .requested = block->requested,

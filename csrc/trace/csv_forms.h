@@ -12,7 +12,6 @@ inline constexpr std::string_view kEventsHeader = "action,id,bytes,stream";
 inline constexpr std::string_view kLifetimesHeader = "id,lower,upper,size";
 
 [[nodiscard]] Trace parse_events(std::string_view text, const std::string& name);
-[[nodiscard]] std::string format_events(const Trace& trace);
 
 [[nodiscard]] std::vector<Lifetime> parse_lifetimes(std::string_view text, const std::string& name);
 [[nodiscard]] std::string format_lifetimes(std::span<const Lifetime> rows,

@@ -133,29 +133,4 @@ Trace parse_events(std::string_view text, const std::string& name) {
   return EventsParser(text, name).parse();
 }
 
-std::string format_events(const Trace& trace) {
-  std::string text = fmt::format("{}\n", kEventsHeader);
-  const auto out = std::back_inserter(text);
-  std::unordered_map<trace::BlockId, std::uint64_t> stream_of;
-  for (const trace::Entry& entry : trace.entries) {
-    if (const auto* request = std::get_if<trace::Request>(&entry.event)) {
-      const std::uint64_t stream = trace.lanes[request->lane].key;
-      stream_of.emplace(request->id, stream);
-      fmt::format_to(out, "alloc,{},{},{}\n", request->id - 1, request->bytes, stream);
-    } else if (const auto* free = std::get_if<trace::Free>(&entry.event)) {
-      const auto it = stream_of.find(free->id);
-      if (it != stream_of.end()) {
-        fmt::format_to(out, "free,{},,{}\n", free->id - 1, it->second);
-      } else if (free->id == kAnyNumber || free->id == 0) {
-        fmt::format_to(out, "free_old,,,\n");
-      } else {
-        fmt::format_to(out, "free_old,{},,\n", free->id - 1);
-      }
-    } else if (const auto* mark = std::get_if<trace::StepMark>(&entry.event)) {
-      fmt::format_to(out, "step,,,{}\n", trace.lanes[mark->lane].key);
-    }
-  }
-  return text;
-}
-
 }  // namespace berth::csv

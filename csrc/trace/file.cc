@@ -3,13 +3,10 @@
 #include "csrc/core/check.h"
 #include "csrc/core/file.h"
 #include "csrc/trace/chunk_decoder.h"
-#include "csrc/trace/chunk_encoder.h"
 #include "csrc/trace/chunk_frame.h"
 #include "csrc/trace/csv.h"
 #include "csrc/trace/csv_forms.h"
 #include "csrc/trace/gzip.h"
-
-#include <cstring>
 
 namespace berth {
 namespace {
@@ -136,46 +133,6 @@ Trace parse_trace(Data data, const std::string& name) {
 }
 
 Trace read_trace(const std::string& path) { return parse_trace(read_content(path), path); }
-
-std::vector<std::byte> serialize_trace(const Trace& trace) {
-  using namespace trace_file;
-  const std::uint64_t file_id = make_file_id();
-  const FileHeader header = make_file_header(file_id);
-  std::vector<std::byte> out(header.begin(), header.end());
-  std::uint64_t sequence = 0;
-  ChunkEncoder encoder;
-  const auto flush_at = [&](std::size_t more) {
-    if (encoder.bytes() + more > kChunkBytes - 1024)
-      append_chunk(out, file_id, sequence++, encoder.finish());
-  };
-  encoder.set_start(trace.program, trace.alignment);
-  for (std::size_t i = 1; i < trace.strings.size(); ++i) {
-    flush_at(trace.strings[i].size());
-    encoder.add_string(trace.strings[i]);
-  }
-  for (std::size_t i = 1; i < trace.shapes.size(); ++i) {
-    flush_at(trace.shapes[i].size() * sizeof(std::int64_t));
-    encoder.add_shape(trace.shapes[i]);
-  }
-  for (const trace::Lane& lane : trace.lanes) {
-    flush_at(sizeof lane.key);
-    encoder.add_lane(lane.key);
-  }
-  for (const trace::Entry& entry : trace.entries) {
-    flush_at(kMaxEntryBytes);
-    encoder.add(entry);
-  }
-  append_chunk(out, file_id, sequence, encoder.finish(/*end=*/trace.closed));
-  return out;
-}
-
-void write_trace(const std::string& path, const Trace& trace) {
-  write_file_atomically(path, serialize_trace(trace));
-}
-
-void write_events_csv(const std::string& path, const Trace& trace) {
-  write_text(path, csv::format_events(trace));
-}
 
 std::vector<Lifetime> parse_lifetimes(Data data, const std::string& name) {
   BERTH_CHECK(form_of(data, name) == TraceForm::kLifetimes, kInput,

@@ -32,14 +32,6 @@ enum class TraceForm {
 [[nodiscard]] Trace read_trace(const std::string& path);
 [[nodiscard]] Trace parse_trace(std::span<const std::byte> data, const std::string& name);
 
-// Writes format 1, atomically.
-void write_trace(const std::string& path, const Trace& trace);
-[[nodiscard]] std::vector<std::byte> serialize_trace(const Trace& trace);
-
-// Writes the events form, atomically; packed with gzip where the path ends in ".gz". Other entries
-// than requests, frees and step marks have no place in it.
-void write_events_csv(const std::string& path, const Trace& trace);
-
 // One row of the lifetimes form: `size` bytes alive over [lower, upper), in any unit of time.
 struct Lifetime {
   std::string id;

@@ -1,6 +1,7 @@
 #include "csrc/core/check.h"
 #include "csrc/trace/csv.h"
 #include "csrc/trace/csv_forms.h"
+#include "csrc/trace/lifetime_ends.h"
 
 #include <fmt/format.h>
 
@@ -63,25 +64,12 @@ std::string format_lifetimes(std::span<const Lifetime> rows, std::span<const Byt
 }
 
 Trace make_trace(std::span<const Lifetime> rows) {
-  struct End {
-    std::uint64_t time;
-    bool birth;
-    std::size_t row;
-  };
-  std::vector<End> ends;
-  ends.reserve(2 * rows.size());
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    ends.push_back({rows[i].lower, true, i});
-    ends.push_back({rows[i].upper, false, i});
-  }
-  std::sort(ends.begin(), ends.end(), [](const End& a, const End& b) {
-    return std::tie(a.time, a.birth, a.row) < std::tie(b.time, b.birth, b.row);
-  });
+  const std::vector<LifetimeEnd> ends = sorted_ends(rows);
   Trace trace;
   trace.alignment = 1;
   trace.lanes.push_back({0});
   trace.entries.reserve(ends.size());
-  for (const End& end : ends) {
+  for (const LifetimeEnd& end : ends) {
     const trace::BlockId block = end.row + 1;
     const trace::Tick tick = trace.entries.size();
     if (end.birth) {

@@ -90,7 +90,7 @@ std::vector<std::uint32_t> candidate_periods(std::span<const Bytes> sizes,
   return candidates;
 }
 
-struct Range {
+struct Spread {
   Bytes low = ~Bytes{0}, high = 0;
   void add(Bytes x) noexcept {
     low = std::min(low, x);
@@ -99,10 +99,10 @@ struct Range {
   [[nodiscard]] Bytes width() const noexcept { return high < low ? 0 : high - low; }
 };
 
-Range byte_range(std::span<const LiveLoad> live) {
-  Range range;
-  for (const LiveLoad& load : live) range.add(load.bytes);
-  return range;
+Spread byte_spread(std::span<const LiveLoad> live) {
+  Spread spread;
+  for (const LiveLoad& load : live) spread.add(load.bytes);
+  return spread;
 }
 
 // Whether what is alive returns with each period: it grows or shrinks by less than a part of its
@@ -112,7 +112,7 @@ bool is_steady(std::span<const LiveLoad> live, const PeriodicRun& run) {
   const std::size_t periods = (run.last - run.first) / run.period;
   double swing_bytes = 0, swing_blocks = 0;
   for (std::size_t p = 0; p < periods; ++p) {
-    Range bytes, blocks;
+    Spread bytes, blocks;
     for (const LiveLoad& load : live.subspan(run.first + p * run.period, run.period)) {
       bytes.add(load.bytes);
       blocks.add(load.blocks);
@@ -165,12 +165,12 @@ Candidate evaluate(std::span<const Bytes> sizes, std::span<const LiveLoad> live,
   return candidate;
 }
 
-bool is_substantial(const Candidate& candidate, std::span<const LiveLoad> live, const Range& all) {
+bool is_substantial(const Candidate& candidate, std::span<const LiveLoad> live, const Spread& all) {
   const std::size_t n = live.size() - 1;
   if (candidate.runs.empty()) return false;
   if (2 * candidate.covered >= n) return true;
   const PeriodicRun& first = candidate.runs.front();
-  const Range own = byte_range(live.subspan(first.first, first.period));
+  const Spread own = byte_spread(live.subspan(first.first, first.period));
   return 2 * candidate.covered >= n - first.first && 8 * candidate.covered >= n &&
          10 * static_cast<double>(own.width()) >= static_cast<double>(all.width());
 }
@@ -179,7 +179,7 @@ bool is_substantial(const Candidate& candidate, std::span<const LiveLoad> live, 
 
 std::optional<PeriodicRun> find_period(std::span<const Bytes> sizes, std::span<const LiveLoad> live,
                                        std::uint32_t min_repeats, const std::atomic<bool>* cancel) {
-  const Range all = byte_range(live);
+  const Spread all = byte_spread(live);
   std::optional<Candidate> best;
   for (const std::uint32_t period : candidate_periods(sizes, cancel)) {
     if (is_set(cancel)) return std::nullopt;

@@ -3,6 +3,7 @@
 #include "tests/catch.h"
 #include "tests/cli/program.h"
 #include "tests/support/temporary_folder.h"
+#include "tests/support/trace_files.h"
 
 #include <berth/place.h>
 
@@ -141,8 +142,8 @@ TEST_CASE("A plan is the same from CSV and from gzip and from format 1", "[cli][
   const TemporaryFolder folder;
   write_text(folder / "run.csv", events_csv(4));
   const berth::Trace trace = berth::read_trace(folder / "run.csv");
-  berth::write_trace(folder / "run.trace", trace);
-  berth::write_events_csv(folder / "run.csv.gz", trace);
+  write_trace(folder / "run.trace", trace);
+  write_events_csv(folder / "run.csv.gz", trace);
   const auto arena = run_berth_json({"plan", folder / "run.csv"})["arena_bytes"];
   REQUIRE(run_berth_json({"plan", folder / "run.trace"})["arena_bytes"] == arena);
   REQUIRE(run_berth_json({"plan", folder / "run.csv.gz"})["arena_bytes"] == arena);

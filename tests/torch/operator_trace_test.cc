@@ -1,8 +1,8 @@
 // The operator graph of a GPT's training step, rebuilt from its trace: which operator made, read,
 // changed and last used each block. Once on the CPU and once on CUDA, on the stand-in.
 #include "csrc/trace/file.h"
-#include "csrc/trace/operator_graph.h"
 #include "tests/catch.h"
+#include "tests/support/operator_graph.h"
 #include "tests/support/run_program.h"
 #include "tests/support/temporary_folder.h"
 
@@ -16,7 +16,7 @@ using berth::Trace;
 
 namespace {
 
-using Graph = OperatorGraph;
+using Graph = berth::test::OperatorGraph;
 
 constexpr int kLayers = 4, kSteps = 4;
 // Per layer two norms, four projections, each with a bias; two embeddings, the last norm.

@@ -4,6 +4,7 @@
 #include "csrc/trace/gzip.h"
 #include "tests/catch.h"
 #include "tests/support/temporary_folder.h"
+#include "tests/support/trace_files.h"
 #include "tests/trace/equal_traces.h"
 #include "tests/trace/random_trace.h"
 
@@ -115,7 +116,7 @@ TEST_CASE("Events written from a trace read back as the same requests", "[trace]
   before.entries.push_back({100000, 0, 0, trace::Free{99999}});
   const TemporaryFolder folder;
   const std::string path = folder / GENERATE("a.csv", "a.csv.gz");
-  write_events_csv(path, before);
+  test::write_events_csv(path, before);
   const Trace after = read_trace(path);
   REQUIRE(after.entries.size() == before.entries.size());
   for (std::size_t i = 0; i < after.entries.size(); ++i) {

@@ -1,14 +1,14 @@
-#include "csrc/trace/operator_graph.h"
+#include "tests/support/operator_graph.h"
 
 #include "tests/catch.h"
 #include "tests/support/trace_builder.h"
 #include "tests/trace/random_trace.h"
 
 using namespace berth;
+using test::OperatorGraph;
 using test::TraceBuilder;
 using trace::Access;
 using trace::BlockId;
-using trace::OperatorGraph;
 
 namespace {
 

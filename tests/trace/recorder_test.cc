@@ -414,18 +414,18 @@ TEST_CASE("A thread for which no room is left records again after each drain",
     std::size_t pushed = 0, drained = 0;
     while (buffer.push(pushed, 0, trace::Free{1})) ++pushed;
     buffer.drain([&](const trace::Entry&) { ++drained; });
-    REQUIRE(pushed >= trace::ThreadBuffer::kBlockEntries);
+    REQUIRE(pushed >= trace::ThreadBuffer::kBatchEntries);
     REQUIRE(drained == pushed);
   }
 }
 
 TEST_CASE("Room that a burst took is another thread's after it is drained", "[trace][recorder]") {
   using trace::ThreadBuffer;
-  const auto budget = std::make_shared<ThreadBuffer::Budget>(4 * ThreadBuffer::kBlockBytes);
+  const auto budget = std::make_shared<ThreadBuffer::Budget>(4 * ThreadBuffer::kBatchBytes);
   const auto fill = [](ThreadBuffer& buffer) {
     std::size_t pushed = 0;
     while (buffer.push(pushed, 0, trace::Free{1})) ++pushed;
-    return pushed / ThreadBuffer::kBlockEntries;
+    return pushed / ThreadBuffer::kBatchEntries;
   };
   ThreadBuffer first(0, budget), second(1, budget);
   REQUIRE(fill(first) == 2 + 4);

@@ -1,15 +1,11 @@
-#include "csrc/trace/operator_graph.h"
+#include "tests/support/operator_graph.h"
 
 #include "csrc/core/checksum.h"
+#include "csrc/trace/operator_names.h"
 
 #include <algorithm>
 
-namespace berth::trace {
-
-bool only_allocates(std::string_view name) noexcept {
-  return name.starts_with("aten::empty") || name.starts_with("aten::new_empty") ||
-         name.starts_with("aten::resize");
-}
+namespace berth::test {
 
 class OperatorGraphBuilder {
  public:
@@ -18,7 +14,7 @@ class OperatorGraphBuilder {
   using Block = OperatorGraph::Block;
 
   OperatorGraphBuilder(const Trace& trace, OperatorGraph& graph) : trace_(trace), graph_(graph) {
-    for (const Entry& entry : trace.entries) {
+    for (const trace::Entry& entry : trace.entries) {
       std::visit([&](const auto& event) { see(entry, event); }, entry.event);
     }
     for (Block& block : graph_.blocks_) finish(block);
@@ -28,7 +24,7 @@ class OperatorGraphBuilder {
   // What a forward operator is known by to the backward ones that it caused. Several may share it:
   // the number is that of the next node of the thread, and the last one to begin makes the node.
   struct Cause {
-    ThreadId thread;
+    trace::ThreadId thread;
     std::int64_t sequence;
     bool operator==(const Cause&) const = default;
   };
@@ -38,28 +34,30 @@ class OperatorGraphBuilder {
     }
   };
 
-  Block& block_of(BlockId id) {
+  Block& block_of(trace::BlockId id) {
     const auto next = static_cast<OperatorGraph::BlockIndex>(graph_.blocks_.size());
     const auto [it, unknown] = graph_.block_index_.emplace(id, next);
     if (unknown) graph_.blocks_.emplace_back().id = id;
     return graph_.blocks_[it->second];
   }
 
-  std::optional<OperatorIndex> innermost(ThreadId thread) {
+  std::optional<OperatorIndex> innermost(trace::ThreadId thread) {
     const auto& stack = open_[thread];
     return stack.empty() ? std::nullopt : std::optional(stack.back());
   }
 
-  void see(const Entry& entry, const Request& request) {
+  void see(const trace::Entry& entry, const trace::Request& request) {
     Block& block = block_of(request.id);
     block.bytes = request.bytes;
     block.born = entry.tick;
     block.requested_in = innermost(entry.thread);
   }
-  void see(const Entry& entry, const Free& free) { block_of(free.id).freed = entry.tick; }
-  void see(const Entry&, const Role& role) { block_of(role.id).role = role.role; }
+  void see(const trace::Entry& entry, const trace::Free& free) {
+    block_of(free.id).freed = entry.tick;
+  }
+  void see(const trace::Entry&, const trace::Role& role) { block_of(role.id).role = role.role; }
 
-  void see(const Entry& entry, const OperatorBegin& begin) {
+  void see(const trace::Entry& entry, const trace::OperatorBegin& begin) {
     const auto index = static_cast<OperatorIndex>(graph_.operators_.size());
     graph_.operator_index_.emplace(begin.op, index);
     Operator& op = graph_.operators_.emplace_back();
@@ -89,7 +87,7 @@ class OperatorGraphBuilder {
     graph_.operators_[it->second].backward.push_back(index);
   }
 
-  void see(const Entry& entry, const OperatorEnd& end) {
+  void see(const trace::Entry& entry, const trace::OperatorEnd& end) {
     const auto it = graph_.operator_index_.find(end.op);
     if (it == graph_.operator_index_.end()) return;
     graph_.operators_[it->second].last_tick = entry.tick;
@@ -99,7 +97,7 @@ class OperatorGraphBuilder {
     if (open != stack.rend()) stack.erase(std::next(open).base());
   }
 
-  void see(const Entry&, const Operand& operand) {
+  void see(const trace::Entry&, const trace::Operand& operand) {
     const auto it = graph_.operator_index_.find(operand.op);
     if (it == graph_.operator_index_.end()) return;
     const OperatorIndex index = it->second;
@@ -107,21 +105,22 @@ class OperatorGraphBuilder {
     (operand.output ? op.results : op.arguments).push_back(operand);
     if (operand.block == 0) return;
     Block& block = block_of(operand.block);
-    const bool allocates = only_allocates(trace_.name(op.begin.name));
-    const bool writes = operand.access != Access::kRead && !allocates;
+    const bool allocates = trace::only_allocates(trace_.name(op.begin.name));
+    const bool writes = operand.access != trace::Access::kRead && !allocates;
     // Results of inner operators come before those of outer ones. What was there before the
     // recording has no maker.
     const bool makes = writes && !block.made_by && (block.born || operand.output);
     if (makes) block.made_by = index;
     if (operand.output) return;
     // What fills a new block in place sees nothing of it.
-    if (operand.access != Access::kWrite && !allocates && !makes) block.read_by.push_back(index);
+    if (operand.access != trace::Access::kWrite && !allocates && !makes)
+      block.read_by.push_back(index);
     if (writes && block.made_by != index) block.changed_by.push_back(index);
     block.last_used_by = index;
   }
 
   template <class Other>
-  void see(const Entry&, const Other&) {}
+  void see(const trace::Entry&, const Other&) {}
 
   static void finish(Block& block) {
     const auto tidy = [](std::vector<OperatorIndex>& list) {
@@ -137,7 +136,7 @@ class OperatorGraphBuilder {
 
   const Trace& trace_;
   OperatorGraph& graph_;
-  std::unordered_map<ThreadId, std::vector<OperatorIndex>> open_;
+  std::unordered_map<trace::ThreadId, std::vector<OperatorIndex>> open_;
   std::unordered_map<Cause, OperatorIndex, CauseHash> causes_;
 };
 
@@ -148,9 +147,9 @@ const OperatorGraph::Operator* OperatorGraph::find_operator(std::uint64_t op) co
   return it == operator_index_.end() ? nullptr : &operators_[it->second];
 }
 
-const OperatorGraph::Block* OperatorGraph::find_block(BlockId id) const noexcept {
+const OperatorGraph::Block* OperatorGraph::find_block(trace::BlockId id) const noexcept {
   const auto it = block_index_.find(id);
   return it == block_index_.end() ? nullptr : &blocks_[it->second];
 }
 
-}  // namespace berth::trace
+}  // namespace berth::test
