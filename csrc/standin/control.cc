@@ -93,11 +93,10 @@ int berth_standin_enter(const char* name) {
 }
 
 int berth_standin_library_work(StreamHandle handle, const char* name) {
-  Entry entry;
-  const std::shared_ptr<Stream> stream = entry.machine.stream_of(handle);
-  if (!stream) return kInvalidResourceHandle;
-  return entry.machine.enqueue(entry.lock, *stream,
-                               {.kind = Operation::Kind::kKernel, .name = name});
+  return on_stream(handle, [&](Entry& entry, const StreamPointer& stream) {
+    return entry.machine.enqueue(entry.lock, *stream,
+                                 {.kind = Operation::Kind::kKernel, .name = name});
+  });
 }
 
 int berth_standin_handle_work(const void* handle, const char* name) {

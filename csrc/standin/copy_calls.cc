@@ -56,10 +56,8 @@ struct Rectangle {
 
 // Queues a copy. Pageable memory of the host is read before the call returns, and written before it
 // returns; only pinned memory is copied asynchronously.
-Status copy(Entry& entry, StreamHandle handle, Rectangle area, int kind, bool synchronous) {
+Status copy(Entry& entry, const StreamPointer& stream, Rectangle area, int kind, bool synchronous) {
   Machine& machine = entry.machine;
-  const std::shared_ptr<Stream> stream = machine.stream_of(handle);
-  if (!stream) return kInvalidResourceHandle;
   if (kind < kHostToHost || kind > kByAddress) return kInvalidValue;
   if (synchronous) {
     if (const Status status = machine.refuse_during_capture(); status != kSuccess) return status;
@@ -99,19 +97,30 @@ Status copy(Entry& entry, StreamHandle handle, Rectangle area, int kind, bool sy
   return kSuccess;
 }
 
-Status fill(Entry& entry, StreamHandle handle, void* pointer, int value, std::size_t size) {
-  Machine& machine = entry.machine;
-  const std::shared_ptr<Stream> stream = machine.stream_of(handle);
-  if (!stream) return kInvalidResourceHandle;
-  if (size == 0) return kSuccess;
-  const End to = end_of(machine, pointer, size);
-  if (!to.known || !to.fits) return kInvalidValue;
-  Operation operation{.kind = Operation::Kind::kMemset, .name = "cudaMemset"};
-  operation.accesses.push_back({address_of(pointer), size, Kind::kWrite});
-  if (size <= machine.options.copy_limit) {
-    operation.work = [pointer, value, size] { std::memset(pointer, value, size); };
-  }
-  return machine.enqueue(entry.lock, *stream, std::move(operation));
+// Queues what `set` does to `size` bytes.
+template <class Set>
+Status fill(StreamHandle handle, const char* name, const void* pointer, std::size_t size, Set set) {
+  return on_stream(handle, [&](Entry& entry, const StreamPointer& stream) {
+    Machine& machine = entry.machine;
+    if (size == 0) return kSuccess;
+    const End to = end_of(machine, pointer, size);
+    if (!to.known || !to.fits) return kInvalidValue;
+    Operation operation{.kind = Operation::Kind::kMemset, .name = name};
+    operation.accesses.push_back({address_of(pointer), size, Kind::kWrite});
+    if (size <= machine.options.copy_limit) operation.work = set;
+    return machine.enqueue(entry.lock, *stream, std::move(operation));
+  });
+}
+
+int fill_bytes(StreamHandle stream, void* pointer, int value, std::size_t size) {
+  return remember(
+      fill(stream, "cudaMemset", pointer, size, [=] { std::memset(pointer, value, size); }));
+}
+
+int copy_bytes(StreamHandle handle, Rectangle area, int kind, bool synchronous) {
+  return call_on_stream(handle, [&](Entry& entry, const StreamPointer& stream) {
+    return copy(entry, stream, area, kind, synchronous);
+  });
 }
 
 Rectangle row(void* to, const void* from, std::size_t size) {
@@ -124,29 +133,27 @@ extern "C" {
 
 int cudaMemcpy(void* to, const void* from, std::size_t size, int kind) {
   BERTH_STANDIN_ENTER();
-  Entry entry;
-  return remember(copy(entry, kDefaultStream, row(to, from, size), kind, true));
+  return copy_bytes(kDefaultStream, row(to, from, size), kind, true);
 }
 
 int cudaMemcpyAsync(void* to, const void* from, std::size_t size, int kind, StreamHandle stream) {
   BERTH_STANDIN_ENTER();
-  Entry entry;
-  return remember(copy(entry, stream, row(to, from, size), kind, false));
+  return copy_bytes(stream, row(to, from, size), kind, false);
 }
 
 int cudaMemcpyPeerAsync(void* to, int to_device, const void* from, int from_device,
-                        std::size_t size, StreamHandle stream) {
+                        std::size_t size, StreamHandle handle) {
   BERTH_STANDIN_ENTER();
-  Entry entry;
-  if (!entry.machine.valid_device(to_device) || !entry.machine.valid_device(from_device))
-    return remember(kInvalidDevice);
-  return remember(copy(entry, stream, row(to, from, size), kDeviceToDevice, false));
+  return call_on_stream(handle, [&](Entry& entry, const StreamPointer& stream) {
+    if (!entry.machine.valid_device(to_device) || !entry.machine.valid_device(from_device))
+      return kInvalidDevice;
+    return copy(entry, stream, row(to, from, size), kDeviceToDevice, false);
+  });
 }
 
 int cudaMemcpy2DAsync(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch,
                       std::size_t width, std::size_t height, int kind, StreamHandle stream) {
   BERTH_STANDIN_ENTER();
-  Entry entry;
   if (width > to_pitch || width > from_pitch) return remember(kInvalidValue);
   const Rectangle area{static_cast<std::byte*>(to),
                        to_pitch,
@@ -154,37 +161,25 @@ int cudaMemcpy2DAsync(void* to, std::size_t to_pitch, const void* from, std::siz
                        from_pitch,
                        width,
                        height};
-  return remember(copy(entry, stream, area, kind, false));
+  return copy_bytes(stream, area, kind, false);
 }
 
 int cudaMemset(void* pointer, int value, std::size_t size) {
   BERTH_STANDIN_ENTER();
-  Entry entry;
-  return remember(fill(entry, kDefaultStream, pointer, value, size));
+  return fill_bytes(kDefaultStream, pointer, value, size);
 }
 
 int cudaMemsetAsync(void* pointer, int value, std::size_t size, StreamHandle stream) {
   BERTH_STANDIN_ENTER();
-  Entry entry;
-  return remember(fill(entry, stream, pointer, value, size));
+  return fill_bytes(stream, pointer, value, size);
 }
 
 int cuMemsetD32Async(std::uintptr_t address, unsigned value, std::size_t count,
-                     StreamHandle handle) {
+                     StreamHandle stream) {
   BERTH_STANDIN_ENTER_DRIVER();
-  Entry entry;
-  Machine& machine = entry.machine;
-  const std::shared_ptr<Stream> stream = machine.stream_of(handle);
-  if (!stream) return kInvalidResourceHandle;
   auto* words = reinterpret_cast<unsigned*>(address);
-  const End to = end_of(machine, words, count * sizeof(unsigned));
-  if (!to.known || !to.fits) return kInvalidValue;
-  Operation operation{.kind = Operation::Kind::kMemset, .name = "cuMemsetD32Async"};
-  operation.accesses.push_back({address, count * sizeof(unsigned), Kind::kWrite});
-  if (count * sizeof(unsigned) <= machine.options.copy_limit) {
-    operation.work = [words, value, count] { std::fill_n(words, count, value); };
-  }
-  return machine.enqueue(entry.lock, *stream, std::move(operation));
+  return fill(stream, "cuMemsetD32Async", words, count * sizeof(unsigned),
+              [=] { std::fill_n(words, count, value); });
 }
 
 int cuStreamWriteValue32_v2(StreamHandle stream, std::uintptr_t address, unsigned value,

@@ -10,62 +10,58 @@ extern "C" {
 
 int cudaStreamBeginCapture(StreamHandle handle, int mode) {
   BERTH_STANDIN_ENTER();
-  Entry entry;
-  const std::shared_ptr<Stream> stream = entry.machine.stream_of(handle);
-  if (!stream) return remember(kInvalidResourceHandle);
-  if (mode < kCaptureGlobal || mode > kCaptureRelaxed) return remember(kInvalidValue);
-  return remember(entry.machine.begin_capture(*stream, stream, static_cast<CaptureMode>(mode)));
+  return call_on_stream(handle, [&](Entry& entry, const StreamPointer& stream) {
+    if (mode < kCaptureGlobal || mode > kCaptureRelaxed) return kInvalidValue;
+    return entry.machine.begin_capture(*stream, stream, static_cast<CaptureMode>(mode));
+  });
 }
 
 int cudaStreamEndCapture(StreamHandle handle, Opaque* graph) {
   BERTH_STANDIN_ENTER();
-  Entry entry;
-  const std::shared_ptr<Stream> stream = entry.machine.stream_of(handle);
-  if (!stream) return remember(kInvalidResourceHandle);
-  std::shared_ptr<Graph> made;
-  const Status status = entry.machine.end_capture(*stream, made);
-  if (graph != nullptr) *graph = made.get();
-  if (made) entry.machine.graphs.emplace(made.get(), made);
-  return remember(status);
+  return call_on_stream(handle, [&](Entry& entry, const StreamPointer& stream) {
+    std::shared_ptr<Graph> made;
+    const Status status = entry.machine.end_capture(*stream, made);
+    if (graph != nullptr) *graph = made.get();
+    if (made) entry.machine.graphs.emplace(made.get(), made);
+    return status;
+  });
 }
 
 int cudaStreamIsCapturing(StreamHandle handle, int* status) {
   BERTH_STANDIN_ENTER();
-  Entry entry;
   *status = kCaptureNone;
-  const std::shared_ptr<Stream> stream = entry.machine.stream_of(handle);
-  if (!stream) return remember(kInvalidResourceHandle);
-  if (stream->capture)
-    *status = stream->capture->invalidated ? kCaptureInvalidated : kCaptureActive;
-  return kSuccess;
+  return call_on_stream(handle, [&](Entry&, const StreamPointer& stream) {
+    if (stream->capture)
+      *status = stream->capture->invalidated ? kCaptureInvalidated : kCaptureActive;
+    return kSuccess;
+  });
 }
 
 int cudaStreamGetCaptureInfo(StreamHandle handle, int* status, unsigned long long* id,
                              Opaque* graph, const Opaque** dependencies, const void** edges,
                              std::size_t* count) {
   BERTH_STANDIN_ENTER();
-  Entry entry;
   *status = kCaptureNone;
-  const std::shared_ptr<Stream> stream = entry.machine.stream_of(handle);
-  if (!stream) return remember(kInvalidResourceHandle);
-  if (!stream->capture) return kSuccess;
-  const Capture& capture = *stream->capture;
-  *status = capture.invalidated ? kCaptureInvalidated : kCaptureActive;
-  if (id != nullptr) *id = capture.id;
-  if (graph != nullptr) *graph = capture.graph.get();
-  if (edges != nullptr) *edges = nullptr;
-  if (count != nullptr) *count = stream->capture_nodes.size();
-  if (dependencies != nullptr) {
-    // Valid until the next call of the thread, which is as long as the documentation promises.
-    thread_local std::vector<Opaque> nodes;
-    nodes.clear();
-    for (const std::size_t node : stream->capture_nodes)
-      nodes.push_back(capture.graph->nodes[node].get());
-    *dependencies = nodes.data();
-  }
-  // The graph of an open capture can be asked for its nodes.
-  entry.machine.graphs.emplace(capture.graph.get(), capture.graph);
-  return kSuccess;
+  return call_on_stream(handle, [&](Entry& entry, const StreamPointer& stream) {
+    if (!stream->capture) return kSuccess;
+    const Capture& capture = *stream->capture;
+    *status = capture.invalidated ? kCaptureInvalidated : kCaptureActive;
+    if (id != nullptr) *id = capture.id;
+    if (graph != nullptr) *graph = capture.graph.get();
+    if (edges != nullptr) *edges = nullptr;
+    if (count != nullptr) *count = stream->capture_nodes.size();
+    if (dependencies != nullptr) {
+      // Valid until the next call of the thread, which is as long as the documentation promises.
+      thread_local std::vector<Opaque> nodes;
+      nodes.clear();
+      for (const std::size_t node : stream->capture_nodes)
+        nodes.push_back(capture.graph->nodes[node].get());
+      *dependencies = nodes.data();
+    }
+    // The graph of an open capture can be asked for its nodes.
+    entry.machine.graphs.emplace(capture.graph.get(), capture.graph);
+    return kSuccess;
+  });
 }
 
 int cudaThreadExchangeStreamCaptureMode(int* mode) {
@@ -95,12 +91,11 @@ int cudaGraphInstantiate(Opaque* executable, Opaque graph, unsigned long long fl
 // All nodes run in the launching stream, in the order of their capture.
 int cudaGraphLaunch(Opaque executable, StreamHandle handle) {
   BERTH_STANDIN_ENTER();
-  Entry entry;
-  const auto found = entry.machine.executables.find(executable);
-  const std::shared_ptr<Stream> stream = entry.machine.stream_of(handle);
-  if (found == entry.machine.executables.end()) return remember(kInvalidValue);
-  if (!stream) return remember(kInvalidResourceHandle);
-  return remember(entry.machine.launch(entry.lock, *stream, found->second->graph));
+  return call_on_stream(handle, [&](Entry& entry, const StreamPointer& stream) {
+    const auto found = entry.machine.executables.find(executable);
+    if (found == entry.machine.executables.end()) return kInvalidValue;
+    return entry.machine.launch(entry.lock, *stream, found->second->graph);
+  });
 }
 
 int cudaGraphExecDestroy(Opaque executable) {

@@ -15,11 +15,10 @@ namespace berth::standin {
 namespace {
 
 Status launch(StreamHandle handle, const char* name, std::chrono::nanoseconds spin) {
-  Entry entry;
-  const std::shared_ptr<Stream> stream = entry.machine.stream_of(handle);
-  if (!stream) return kInvalidResourceHandle;
-  return entry.machine.enqueue(entry.lock, *stream,
-                               {.kind = Operation::Kind::kKernel, .name = name, .spin = spin});
+  return on_stream(handle, [&](Entry& entry, const StreamPointer& stream) {
+    return entry.machine.enqueue(entry.lock, *stream,
+                                 {.kind = Operation::Kind::kKernel, .name = name, .spin = spin});
+  });
 }
 
 // The kernels that only pass time, by the address that stands for them: torch.cuda._sleep(), with
@@ -172,16 +171,15 @@ int cudaMemcpyToSymbol(const void* symbol, const void* from, std::size_t size, s
 int berth_standin_launch(StreamHandle handle, const char* name, const BerthStandinAccess* accesses,
                          std::size_t count) {
   BERTH_STANDIN_ENTER();
-  Entry entry;
-  const std::shared_ptr<Stream> stream = entry.machine.stream_of(handle);
-  if (!stream) return remember(kInvalidResourceHandle);
-  Operation operation{.kind = Operation::Kind::kKernel, .name = name};
-  for (std::size_t i = 0; i < count; ++i) {
-    operation.accesses.push_back(
-        {reinterpret_cast<std::uintptr_t>(accesses[i].pointer), accesses[i].size,
-         accesses[i].writes != 0 ? Accesses::Kind::kWrite : Accesses::Kind::kRead});
-  }
-  return remember(entry.machine.enqueue(entry.lock, *stream, std::move(operation)));
+  return call_on_stream(handle, [&](Entry& entry, const StreamPointer& stream) {
+    Operation operation{.kind = Operation::Kind::kKernel, .name = name};
+    for (std::size_t i = 0; i < count; ++i) {
+      operation.accesses.push_back(
+          {reinterpret_cast<std::uintptr_t>(accesses[i].pointer), accesses[i].size,
+           accesses[i].writes != 0 ? Accesses::Kind::kWrite : Accesses::Kind::kRead});
+    }
+    return entry.machine.enqueue(entry.lock, *stream, std::move(operation));
+  });
 }
 
 }  // extern "C"

@@ -53,8 +53,8 @@ std::shared_ptr<Pool::Block> take_kept(Pool& pool, const Stream& stream, std::si
   return nullptr;
 }
 
-Status allocate_from(Entry& entry, Pool& pool, const std::shared_ptr<Stream>& stream,
-                     std::size_t size, void** pointer) {
+Status allocate_from(Entry& entry, Pool& pool, const StreamPointer& stream, std::size_t size,
+                     void** pointer) {
   Machine& machine = entry.machine;
   const std::size_t counted = counted_bytes(size);
   std::uintptr_t begin = 0;
@@ -83,7 +83,7 @@ Status allocate_from(Entry& entry, Pool& pool, const std::shared_ptr<Stream>& st
   return kSuccess;
 }
 
-Status free_to_pool(Entry& entry, const std::shared_ptr<Stream>& stream, void* pointer) {
+Status free_to_pool(Entry& entry, const StreamPointer& stream, void* pointer) {
   Machine& machine = entry.machine;
   const Allocation* found = machine.space.at(reinterpret_cast<std::uintptr_t>(pointer));
   if (found == nullptr || found->kind != Allocation::Kind::kPool) return kInvalidValue;
@@ -112,16 +112,15 @@ Status free_to_pool(Entry& entry, const std::shared_ptr<Stream>& stream, void* p
 }
 
 int allocate_async(void** pointer, std::size_t size, Opaque handle, StreamHandle stream_handle) {
-  Entry entry;
   if (pointer == nullptr) return remember(kInvalidValue);
   *pointer = nullptr;
-  const std::shared_ptr<Stream> stream = entry.machine.stream_of(stream_handle);
-  if (!stream) return remember(kInvalidResourceHandle);
-  const std::shared_ptr<Pool> pool = handle == nullptr ? entry.machine.device(stream->device).pool
-                                                       : pool_of(entry.machine, handle);
-  if (!pool) return remember(kInvalidValue);
-  if (size == 0) return kSuccess;
-  return remember(allocate_from(entry, *pool, stream, size, pointer));
+  return call_on_stream(stream_handle, [&](Entry& entry, const StreamPointer& stream) {
+    const std::shared_ptr<Pool> pool = handle == nullptr ? entry.machine.device(stream->device).pool
+                                                         : pool_of(entry.machine, handle);
+    if (!pool) return kInvalidValue;
+    if (size == 0) return kSuccess;
+    return allocate_from(entry, *pool, stream, size, pointer);
+  });
 }
 
 }  // namespace
@@ -142,10 +141,9 @@ int cudaMallocFromPoolAsync(void** pointer, std::size_t size, Opaque pool, Strea
 int cudaFreeAsync(void* pointer, StreamHandle handle) {
   BERTH_STANDIN_ENTER();
   if (pointer == nullptr) return kSuccess;
-  Entry entry;
-  const std::shared_ptr<Stream> stream = entry.machine.stream_of(handle);
-  if (!stream) return remember(kInvalidResourceHandle);
-  return remember(free_to_pool(entry, stream, pointer));
+  return call_on_stream(handle, [&](Entry& entry, const StreamPointer& stream) {
+    return free_to_pool(entry, stream, pointer);
+  });
 }
 
 int cudaDeviceGetDefaultMemPool(Opaque* pool, int device) {

@@ -7,10 +7,8 @@ namespace berth::standin {
 namespace {
 
 // A stream is asked for: the answer, and what the asker knows after it.
-Status query(Entry& entry, StreamHandle handle) {
+Status query(Entry& entry, const StreamPointer& stream) {
   Machine& machine = entry.machine;
-  const std::shared_ptr<Stream> stream = machine.stream_of(handle);
-  if (!stream) return kInvalidResourceHandle;
   if (const Status status = machine.refuse_during_capture(*stream); status != kSuccess)
     return status;
   machine.advance(entry.lock, true);
@@ -56,89 +54,81 @@ int cudaStreamDestroy(StreamHandle stream) {
 
 int cudaStreamQuery(StreamHandle stream) {
   BERTH_STANDIN_ENTER();
-  Entry entry;
-  return remember(query(entry, stream));
+  return call_on_stream(stream, query);
 }
 
 int cudaStreamSynchronize(StreamHandle handle) {
   BERTH_STANDIN_ENTER();
-  Entry entry;
-  const std::shared_ptr<Stream> stream = entry.machine.stream_of(handle);
-  if (!stream) return remember(kInvalidResourceHandle);
-  if (const Status status = entry.machine.refuse_during_capture(*stream); status != kSuccess)
-    return remember(status);
-  const VectorClock clock = stream->clock;
-  entry.machine.drain(entry.lock, *stream, stream->enqueued);
-  entry.machine.host_knows(clock);
-  return kSuccess;
+  return call_on_stream(handle, [&](Entry& entry, const StreamPointer& stream) {
+    if (const Status status = entry.machine.refuse_during_capture(*stream); status != kSuccess)
+      return status;
+    const VectorClock clock = stream->clock;
+    entry.machine.drain(entry.lock, *stream, stream->enqueued);
+    entry.machine.host_knows(clock);
+    return kSuccess;
+  });
 }
 
 int cudaStreamWaitEvent(StreamHandle handle, EventHandle event_handle, unsigned flags) {
   BERTH_STANDIN_ENTER();
-  Entry entry;
-  const std::shared_ptr<Stream> stream = entry.machine.stream_of(handle);
-  const std::shared_ptr<Event> event = entry.machine.event_of(event_handle);
-  if (!stream || !event) return remember(kInvalidResourceHandle);
-  return remember(entry.machine.wait_event(entry.lock, *stream, event, flags));
+  return call_on_stream(handle, [&](Entry& entry, const StreamPointer& stream) {
+    const std::shared_ptr<Event> event = entry.machine.event_of(event_handle);
+    if (!event) return kInvalidResourceHandle;
+    return entry.machine.wait_event(entry.lock, *stream, event, flags);
+  });
 }
 
 int cudaStreamGetPriority(StreamHandle handle, int* priority) {
   BERTH_STANDIN_ENTER();
-  Entry entry;
-  const std::shared_ptr<Stream> stream = entry.machine.stream_of(handle);
-  if (!stream) return remember(kInvalidResourceHandle);
-  *priority = stream->priority;
-  return kSuccess;
+  return call_on_stream(handle, [&](Entry&, const StreamPointer& stream) {
+    *priority = stream->priority;
+    return kSuccess;
+  });
 }
 
 int cudaStreamGetFlags(StreamHandle handle, unsigned* flags) {
   BERTH_STANDIN_ENTER();
-  Entry entry;
-  const std::shared_ptr<Stream> stream = entry.machine.stream_of(handle);
-  if (!stream) return remember(kInvalidResourceHandle);
-  *flags = stream->flags;
-  return kSuccess;
+  return call_on_stream(handle, [&](Entry&, const StreamPointer& stream) {
+    *flags = stream->flags;
+    return kSuccess;
+  });
 }
 
 int cudaStreamGetId(StreamHandle handle, unsigned long long* id) {
   BERTH_STANDIN_ENTER();
-  Entry entry;
-  const std::shared_ptr<Stream> stream = entry.machine.stream_of(handle);
-  if (!stream) return remember(kInvalidResourceHandle);
-  *id = stream->id;
-  return kSuccess;
+  return call_on_stream(handle, [&](Entry&, const StreamPointer& stream) {
+    *id = stream->id;
+    return kSuccess;
+  });
 }
 
 int cudaStreamGetDevice(StreamHandle handle, int* device) {
   BERTH_STANDIN_ENTER();
-  Entry entry;
-  const std::shared_ptr<Stream> stream = entry.machine.stream_of(handle);
-  if (!stream) return remember(kInvalidResourceHandle);
-  *device = stream->device;
-  return kSuccess;
+  return call_on_stream(handle, [&](Entry&, const StreamPointer& stream) {
+    *device = stream->device;
+    return kSuccess;
+  });
 }
 
 int cudaStreamAddCallback(StreamHandle handle, void (*callback)(StreamHandle, int, void*),
                           void* data, unsigned /*flags*/) {
   BERTH_STANDIN_ENTER();
-  Entry entry;
-  const std::shared_ptr<Stream> stream = entry.machine.stream_of(handle);
-  if (!stream) return remember(kInvalidResourceHandle);
-  if (const Status status = entry.machine.refuse_during_capture(*stream); status != kSuccess)
-    return remember(status);
-  Operation operation{.kind = Operation::Kind::kHost, .name = "cudaStreamAddCallback"};
-  operation.work = [=] { callback(handle, kSuccess, data); };
-  return remember(entry.machine.enqueue(entry.lock, *stream, std::move(operation)));
+  return call_on_stream(handle, [&](Entry& entry, const StreamPointer& stream) {
+    if (const Status status = entry.machine.refuse_during_capture(*stream); status != kSuccess)
+      return status;
+    Operation operation{.kind = Operation::Kind::kHost, .name = "cudaStreamAddCallback"};
+    operation.work = [=] { callback(handle, kSuccess, data); };
+    return entry.machine.enqueue(entry.lock, *stream, std::move(operation));
+  });
 }
 
 int cudaLaunchHostFunc(StreamHandle handle, void (*function)(void*), void* data) {
   BERTH_STANDIN_ENTER();
-  Entry entry;
-  const std::shared_ptr<Stream> stream = entry.machine.stream_of(handle);
-  if (!stream) return remember(kInvalidResourceHandle);
-  Operation operation{.kind = Operation::Kind::kHost, .name = "cudaLaunchHostFunc"};
-  operation.work = [=] { function(data); };
-  return remember(entry.machine.enqueue(entry.lock, *stream, std::move(operation)));
+  return call_on_stream(handle, [&](Entry& entry, const StreamPointer& stream) {
+    Operation operation{.kind = Operation::Kind::kHost, .name = "cudaLaunchHostFunc"};
+    operation.work = [=] { function(data); };
+    return entry.machine.enqueue(entry.lock, *stream, std::move(operation));
+  });
 }
 
 int cudaEventCreate(EventHandle* event) { return cudaEventCreateWithFlags(event, 0); }
@@ -171,11 +161,11 @@ int cudaEventRecord(EventHandle event, StreamHandle stream) {
 
 int cudaEventRecordWithFlags(EventHandle event_handle, StreamHandle handle, unsigned flags) {
   BERTH_STANDIN_ENTER();
-  Entry entry;
-  const std::shared_ptr<Stream> stream = entry.machine.stream_of(handle);
-  const std::shared_ptr<Event> event = entry.machine.event_of(event_handle);
-  if (!stream || !event) return remember(kInvalidResourceHandle);
-  return remember(entry.machine.record_event(entry.lock, *stream, event, flags));
+  return call_on_stream(handle, [&](Entry& entry, const StreamPointer& stream) {
+    const std::shared_ptr<Event> event = entry.machine.event_of(event_handle);
+    if (!event) return kInvalidResourceHandle;
+    return entry.machine.record_event(entry.lock, *stream, event, flags);
+  });
 }
 
 int cudaEventQuery(EventHandle handle) {
