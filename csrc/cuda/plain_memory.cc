@@ -17,7 +17,7 @@ class PlainMemory final : public CudaDeviceMemory {
   PlainMemory(const CudaCalls& calls, CudaPrimary& primary) : calls_(calls), primary_(primary) {}
 
   ~PlainMemory() override {
-    for (const auto& [base, range] : ranges_) (void)calls_.cudaFree(range.allocation);
+    for (const auto& [base, range] : allocations_) (void)calls_.cudaFree(range.allocation);
   }
 
   Bytes page_bytes() const noexcept override { return kPage; }
@@ -38,7 +38,7 @@ class PlainMemory final : public CudaDeviceMemory {
     }
     const std::lock_guard lock(mutex_);
     try {
-      ranges_.emplace(address, Range{memory, size});
+      allocations_.emplace(address, Allocation{memory, size});
     } catch (const std::bad_alloc&) {
       (void)free(memory);
       return {Status::Code::kOutOfMemory, "malloc", cudaErrorMemoryAllocation};
@@ -49,7 +49,7 @@ class PlainMemory final : public CudaDeviceMemory {
 
   Status commit(void* base, Bytes size) noexcept override {
     const std::lock_guard lock(mutex_);
-    if (size == 0 || find(base, size) == ranges_.end())
+    if (size == 0 || find(base, size) == allocations_.end())
       return {Status::Code::kFailed, "commit", cudaErrorInvalidValue};
     return {};
   }
@@ -60,11 +60,11 @@ class PlainMemory final : public CudaDeviceMemory {
 
   Status release(void* base, Bytes size) noexcept override {
     const std::lock_guard lock(mutex_);
-    const auto it = ranges_.find(reinterpret_cast<Bytes>(base));
-    if (it == ranges_.end() || it->second.size != size)
+    const auto it = allocations_.find(reinterpret_cast<Bytes>(base));
+    if (it == allocations_.end() || it->second.size != size)
       return {Status::Code::kFailed, "release", cudaErrorInvalidValue};
     const Status status = free(it->second.allocation);
-    if (status.ok()) ranges_.erase(it);
+    if (status.ok()) allocations_.erase(it);
     return status;
   }
 
@@ -74,7 +74,7 @@ class PlainMemory final : public CudaDeviceMemory {
   Status share(const void* pointer, Bytes size, CudaSharedMemory* shared) override {
     const std::lock_guard lock(mutex_);
     const auto it = find(pointer, size);
-    if (it == ranges_.end()) return {Status::Code::kFailed, "share", cudaErrorInvalidValue};
+    if (it == allocations_.end()) return {Status::Code::kFailed, "share", cudaErrorInvalidValue};
     const CudaCurrentDevice current(calls_, primary_);
     if (!current.status().ok()) return current.status();
     cudaIpcMemHandle_t handle;
@@ -89,11 +89,11 @@ class PlainMemory final : public CudaDeviceMemory {
   Bytes retained_bytes() const noexcept override { return 0; }
 
  private:
-  struct Range {
+  struct Allocation {
     void* allocation = nullptr;  // what cudaMalloc gave, at most an alignment below
     Bytes size = 0;
   };
-  using Ranges = std::map<Bytes, Range>;
+  using Allocations = std::map<Bytes, Allocation>;
 
   Status allocate(Bytes size, void** memory) noexcept {
     const CudaCurrentDevice current(calls_, primary_);
@@ -112,19 +112,19 @@ class PlainMemory final : public CudaDeviceMemory {
   }
 
   // The range that holds all of [pointer, pointer + size).
-  Ranges::iterator find(const void* pointer, Bytes size) noexcept {
+  Allocations::iterator find(const void* pointer, Bytes size) noexcept {
     const Bytes address = reinterpret_cast<Bytes>(pointer);
-    auto it = ranges_.upper_bound(address);
-    if (it == ranges_.begin()) return ranges_.end();
+    auto it = allocations_.upper_bound(address);
+    if (it == allocations_.begin()) return allocations_.end();
     --it;
     const Bytes offset = address - it->first;
-    return offset < it->second.size && size <= it->second.size - offset ? it : ranges_.end();
+    return offset < it->second.size && size <= it->second.size - offset ? it : allocations_.end();
   }
 
   const CudaCalls& calls_;
   CudaPrimary& primary_;
   std::mutex mutex_;
-  Ranges ranges_;  // by base
+  Allocations allocations_;  // by base
 };
 
 }  // namespace

@@ -29,7 +29,7 @@ struct Page {
   State state = State::kNone;
 };
 
-struct Range {
+struct Reservation {
   Bytes reserved = 0;  // what cuMemAddressReserve gave, at most an alignment below
   Bytes reserved_size = 0;
   Bytes size = 0;
@@ -54,7 +54,7 @@ class VirtualMemory final : public CudaDeviceMemory {
   }
 
   ~VirtualMemory() override {
-    for (auto& [base, range] : ranges_) {
+    for (auto& [base, range] : reservations_) {
       (void)unmap(range, base, 0, range.pages.size());
       (void)calls_.cuMemAddressFree(range.reserved, range.reserved_size);
     }
@@ -73,7 +73,7 @@ class VirtualMemory final : public CudaDeviceMemory {
     const std::lock_guard lock(mutex_);
     finish_releases();
     try {
-      Range range;
+      Reservation range;
       range.size = size;
       range.reserved_size = size + spare;
       range.pages.resize(size / page_);
@@ -83,7 +83,7 @@ class VirtualMemory final : public CudaDeviceMemory {
       range.reserved = address;
       address = align_up(address, alignment);
       try {
-        ranges_.emplace(address, std::move(range));
+        reservations_.emplace(address, std::move(range));
       } catch (const std::bad_alloc&) {
         (void)calls_.cuMemAddressFree(range.reserved, range.reserved_size);
         throw;
@@ -138,16 +138,16 @@ class VirtualMemory final : public CudaDeviceMemory {
 
   Status release(void* base, Bytes size) noexcept override {
     const std::lock_guard lock(mutex_);
-    const auto it = ranges_.find(reinterpret_cast<Bytes>(base));
-    if (it == ranges_.end() || it->second.size != size || it->second.released)
+    const auto it = reservations_.find(reinterpret_cast<Bytes>(base));
+    if (it == reservations_.end() || it->second.size != size || it->second.released)
       return {Status::Code::kFailed, "release", cudaErrorInvalidValue};
-    Range& range = it->second;
+    Reservation& range = it->second;
     const bool was_empty = empty(range);
     const Status unmapped = unmap(range, it->first, 0, range.pages.size());
     if (!unmapped.ok()) return unmapped;
     const Status freed = free_addresses(range);
     if (freed.ok()) {
-      ranges_.erase(it);
+      reservations_.erase(it);
     } else if (was_empty) {
       return freed;
     } else {
@@ -163,7 +163,7 @@ class VirtualMemory final : public CudaDeviceMemory {
       if (accesses_[i].location.id == other) return {};
     if (access_count_ == kMaxAccesses)
       return {Status::Code::kUnsupported, "enable_peer", cudaErrorTooManyPeers};
-    for (auto& [base, range] : ranges_) {
+    for (auto& [base, range] : reservations_) {
       for (std::size_t i = 0; i < range.pages.size();) {
         std::size_t end = i;
         while (end < range.pages.size() && range.pages[end].state == Page::State::kReady) ++end;
@@ -217,7 +217,7 @@ class VirtualMemory final : public CudaDeviceMemory {
   // Page numbers [first, last) of the range at `base`.
   struct Pages {
     Bytes base = 0;
-    Range* range = nullptr;
+    Reservation* range = nullptr;
     std::size_t first = 0;
     std::size_t last = 0;
   };
@@ -230,24 +230,24 @@ class VirtualMemory final : public CudaDeviceMemory {
     return access;
   }
 
-  static bool empty(const Range& range) noexcept {
+  static bool empty(const Reservation& range) noexcept {
     return std::all_of(range.pages.begin(), range.pages.end(),
                        [](const Page& page) { return page.state == Page::State::kNone; });
   }
 
   // Fails where the driver still has pages of it.
-  Status free_addresses(const Range& range) noexcept {
+  Status free_addresses(const Reservation& range) noexcept {
     if (!empty(range)) return {Status::Code::kFailed, "cuMemUnmap", cudaErrorNotPermitted};
     return calls_.cuMemAddressFree(range.reserved, range.reserved_size);
   }
 
   // Of ranges that their owners have released, what the driver would not take back then.
   void finish_releases() noexcept {
-    for (auto it = ranges_.begin(); it != ranges_.end();) {
+    for (auto it = reservations_.begin(); it != reservations_.end();) {
       const auto next = std::next(it);
       if (it->second.released) {
         (void)unmap(it->second, it->first, 0, it->second.pages.size());
-        if (free_addresses(it->second).ok()) ranges_.erase(it);
+        if (free_addresses(it->second).ok()) reservations_.erase(it);
       }
       it = next;
     }
@@ -255,8 +255,8 @@ class VirtualMemory final : public CudaDeviceMemory {
 
   bool find(void* base, Bytes size, Pages* pages) noexcept {
     const Bytes address = reinterpret_cast<Bytes>(base);
-    auto it = ranges_.upper_bound(address);
-    if (size == 0 || size % page_ != 0 || it == ranges_.begin()) return false;
+    auto it = reservations_.upper_bound(address);
+    if (size == 0 || size % page_ != 0 || it == reservations_.begin()) return false;
     --it;
     const Bytes offset = address - it->first;
     if (it->second.released || offset % page_ != 0 || offset > it->second.size ||
@@ -313,7 +313,7 @@ class VirtualMemory final : public CudaDeviceMemory {
 
   // Gives pages back. Where the driver unmaps none, nothing changed and that is said; where it
   // unmaps some, the others are retained.
-  Status unmap(Range& range, Bytes base, std::size_t first, std::size_t last) noexcept {
+  Status unmap(Reservation& range, Bytes base, std::size_t first, std::size_t last) noexcept {
     Status failure;
     bool any = false;
     for (std::size_t i = first; i < last; ++i) {
@@ -342,8 +342,8 @@ class VirtualMemory final : public CudaDeviceMemory {
   const CUmemAllocationProp property_;
   const Bytes granularity_;  // the driver's
   const Bytes page_;
-  mutable std::mutex mutex_;       // covers all below
-  std::map<Bytes, Range> ranges_;  // by base
+  mutable std::mutex mutex_;                   // covers all below
+  std::map<Bytes, Reservation> reservations_;  // by base
   std::array<CUmemAccessDesc, kMaxAccesses> accesses_{};
   std::size_t access_count_ = 1;
   Bytes retained_ = 0;

@@ -33,7 +33,7 @@ constexpr Bytes kHugePage = Bytes{2} << 20;
 //
 // Huge pages are advised for exactly those aligned 2 MiB that are committed whole: neither a first
 // touch nor khugepaged then makes pages resident that nobody committed.
-struct Range {
+struct Reservation {
   Bytes size = 0;
   PageBitmap committed;
 };
@@ -53,7 +53,8 @@ class HostDevice final : public Device {
   }
 
   ~HostDevice() override {
-    for (const auto& [base, range] : ranges_) munmap(reinterpret_cast<void*>(base), range.size);
+    for (const auto& [base, range] : reservations_)
+      munmap(reinterpret_cast<void*>(base), range.size);
     for (const auto& [base, size] : pinned_) munmap(reinterpret_cast<void*>(base), size);
   }
 
@@ -87,14 +88,14 @@ class HostDevice final : public Device {
         (alignment != 0 && !is_power_of_two(alignment)) || alignment > kMaxBytes)
       return {Status::Code::kFailed, "reserve", EINVAL};
     alignment = std::max({alignment, page, size >= kHugePage ? kHugePage : page});
-    Range range{size, PageBitmap(size / page)};
+    Reservation range{size, PageBitmap(size / page)};
     void* memory = nullptr;
     if (!range.committed.valid()) return {Status::Code::kOutOfMemory, "mmap", ENOMEM};
     if (const Status status = map(size, alignment, MAP_NORESERVE, &memory); !status.ok())
       return status;
     const std::lock_guard lock(mutex_);
     try {
-      ranges_.emplace(reinterpret_cast<Bytes>(memory), std::move(range));
+      reservations_.emplace(reinterpret_cast<Bytes>(memory), std::move(range));
     } catch (const std::bad_alloc&) {
       munmap(memory, size);
       return {Status::Code::kOutOfMemory, "malloc", ENOMEM};
@@ -154,14 +155,14 @@ class HostDevice final : public Device {
 
   Status release(void* base, Bytes size) noexcept override {
     const std::lock_guard lock(mutex_);
-    const auto it = ranges_.find(reinterpret_cast<Bytes>(base));
-    if (it == ranges_.end() || it->second.size != size)
+    const auto it = reservations_.find(reinterpret_cast<Bytes>(base));
+    if (it == reservations_.end() || it->second.size != size)
       return {Status::Code::kFailed, "release", EINVAL};
     count_call();
     if (munmap(base, size) != 0) return {Status::Code::kFailed, "munmap", errno};
     committed_ -=
         it->second.committed.count(0, size / properties_.page_bytes) * properties_.page_bytes;
-    ranges_.erase(it);
+    reservations_.erase(it);
     return {};
   }
 
@@ -233,7 +234,7 @@ class HostDevice final : public Device {
   // Page indices [first, last) of the range at `base`.
   struct Pages {
     Bytes base = 0;
-    Range* range = nullptr;
+    Reservation* range = nullptr;
     Bytes first = 0;
     Bytes last = 0;
   };
@@ -263,8 +264,8 @@ class HostDevice final : public Device {
   bool find_pages(void* base, Bytes size, Pages* pages) noexcept {
     const Bytes address = reinterpret_cast<Bytes>(base);
     const Bytes page = properties_.page_bytes;
-    auto it = ranges_.upper_bound(address);
-    if (size == 0 || size % page != 0 || it == ranges_.begin()) return false;
+    auto it = reservations_.upper_bound(address);
+    if (size == 0 || size % page != 0 || it == reservations_.begin()) return false;
     --it;
     const Bytes offset = address - it->first;
     if (offset % page != 0 || offset > it->second.size || size > it->second.size - offset)
@@ -331,9 +332,9 @@ class HostDevice final : public Device {
 
   const bool stand_in_;
   DeviceProperties properties_;
-  std::optional<HostMemory> memory_;  // unless stand_in_
-  std::mutex mutex_;                  // covers all below
-  std::map<Bytes, Range> ranges_;     // by address
+  std::optional<HostMemory> memory_;           // unless stand_in_
+  std::mutex mutex_;                           // covers all below
+  std::map<Bytes, Reservation> reservations_;  // by address
   std::map<Bytes, Bytes> pinned_;
   Bytes committed_ = 0;
   std::atomic<std::uint64_t> calls_{0};

@@ -42,12 +42,12 @@ void Rearrangement::start(std::vector<Bytes> offsets, std::span<const Index> pla
     fixed_[i] = conflicts_.problem().buffers[i].pinned.has_value();
   for (const Index i : placed) {
     placed_[i] = true;
-    if (scan_) blocks_.push_back(block_of(i));
+    if (scan_) by_address_.push_back(placed_buffer(i));
   }
-  std::sort(blocks_.begin(), blocks_.end());
+  std::sort(by_address_.begin(), by_address_.end());
 }
 
-Rearrangement::Block Rearrangement::block_of(Index i) const noexcept {
+Rearrangement::PlacedBuffer Rearrangement::placed_buffer(Index i) const noexcept {
   const Lifetime& life = conflicts_.lifetime(i);
   const bool plain = life.wrapped == 0 && conflicts_.problem().lanes.size() == 1;
   return {offsets_[i], offsets_[i] + conflicts_.bytes(i), plain ? life.birth : 0,
@@ -57,21 +57,23 @@ Rearrangement::Block Rearrangement::block_of(Index i) const noexcept {
 void Rearrangement::put(Index i, Bytes offset) {
   placed_[i] = true;
   offsets_[i] = offset;
-  const Block block = block_of(i);
-  if (scan_) blocks_.insert(std::lower_bound(blocks_.begin(), blocks_.end(), block), block);
+  const PlacedBuffer placed = placed_buffer(i);
+  if (scan_)
+    by_address_.insert(std::lower_bound(by_address_.begin(), by_address_.end(), placed), placed);
 }
 
 void Rearrangement::take(Index i) {
   placed_[i] = false;
-  if (scan_) blocks_.erase(std::lower_bound(blocks_.begin(), blocks_.end(), block_of(i)));
+  if (scan_)
+    by_address_.erase(std::lower_bound(by_address_.begin(), by_address_.end(), placed_buffer(i)));
 }
 
 // A superset of what is alive together with `i`, ascending.
-std::span<const Rearrangement::Block> Rearrangement::near(Index i) {
-  if (scan_) return blocks_;
+std::span<const Rearrangement::PlacedBuffer> Rearrangement::near(Index i) {
+  if (scan_) return by_address_;
   found_.clear();
   const auto visit = [&](Index j) {
-    if (placed_[j]) found_.push_back(block_of(j));
+    if (placed_[j]) found_.push_back(placed_buffer(j));
   };
   const std::uint32_t own = conflicts_.problem().buffers[i].lane;
   for (std::uint32_t lane = 0; lane < lanes_.size(); ++lane) {
@@ -89,19 +91,19 @@ std::optional<Bytes> Rearrangement::find_place(Index i, std::optional<Bytes> pre
                                                Bytes capacity) {
   const Bytes size = conflicts_.bytes(i), unit = conflicts_.unit(i);
   bool stays = preferred && *preferred % unit == 0 && *preferred + size <= capacity;
-  const Block own = block_of(i);
+  const PlacedBuffer own = placed_buffer(i);
   Bytes top = 0;
   std::optional<Bytes> hole;
-  for (const Block& block : near(i)) {
-    if (!block.meets(own)) continue;
-    const bool touches = stays && block.first < *preferred + size && *preferred < block.last;
-    if ((block.last <= top && !touches) || block.buffer == i ||
-        !conflicts_.conflict(i, block.buffer))
+  for (const PlacedBuffer& placed : near(i)) {
+    if (!placed.meets(own)) continue;
+    const bool touches = stays && placed.first < *preferred + size && *preferred < placed.last;
+    if ((placed.last <= top && !touches) || placed.buffer == i ||
+        !conflicts_.conflict(i, placed.buffer))
       continue;
     stays = stays && !touches;
-    if (!hole && block.first >= size && align_up(top, unit) <= block.first - size)
+    if (!hole && placed.first >= size && align_up(top, unit) <= placed.first - size)
       hole = align_up(top, unit);
-    top = std::max(top, block.last);
+    top = std::max(top, placed.last);
     if (hole && !stays) break;
   }
   if (stays) return preferred;
@@ -110,15 +112,15 @@ std::optional<Bytes> Rearrangement::find_place(Index i, std::optional<Bytes> pre
 }
 
 std::vector<Index> Rearrangement::in_the_way(Index i, Bytes offset) {
-  const Block own = block_of(i);
+  const PlacedBuffer own = placed_buffer(i);
   std::vector<Index> result;
-  for (const Block& block : near(i)) {
-    if (block.first >= offset + conflicts_.bytes(i)) break;
-    if (block.last <= offset || !block.meets(own) || block.buffer == i ||
-        !conflicts_.conflict(i, block.buffer))
+  for (const PlacedBuffer& placed : near(i)) {
+    if (placed.first >= offset + conflicts_.bytes(i)) break;
+    if (placed.last <= offset || !placed.meets(own) || placed.buffer == i ||
+        !conflicts_.conflict(i, placed.buffer))
       continue;
     // Found by time a buffer may come several times, side by side.
-    if (result.empty() || result.back() != block.buffer) result.push_back(block.buffer);
+    if (result.empty() || result.back() != placed.buffer) result.push_back(placed.buffer);
   }
   return result;
 }
@@ -129,14 +131,14 @@ std::vector<Bytes> Rearrangement::windows(Index i, unsigned radius, Bytes capaci
   const Bytes size = conflicts_.bytes(i), unit = conflicts_.unit(i);
   // Ends in order, with the count and the bytes up to each.
   std::vector<std::pair<Bytes, Bytes>> firsts, lasts;
-  const Block own = block_of(i);
+  const PlacedBuffer own = placed_buffer(i);
   Index before = i;
-  for (const Block& block : near(i)) {
-    if (!block.meets(own) || block.buffer == before || !conflicts_.conflict(i, block.buffer))
+  for (const PlacedBuffer& placed : near(i)) {
+    if (!placed.meets(own) || placed.buffer == before || !conflicts_.conflict(i, placed.buffer))
       continue;
-    before = block.buffer;
-    firsts.emplace_back(block.first, block.last - block.first);
-    lasts.emplace_back(block.last, block.last - block.first);
+    before = placed.buffer;
+    firsts.emplace_back(placed.first, placed.last - placed.first);
+    lasts.emplace_back(placed.last, placed.last - placed.first);
   }
   std::sort(lasts.begin(), lasts.end());
   for (auto* ends : {&firsts, &lasts}) {

@@ -44,19 +44,19 @@ class Rearrangement {
   [[nodiscard]] Bytes high_water_mark() const noexcept;
 
  private:
-  struct Block {
+  struct PlacedBuffer {
     Bytes first, last;
     std::uint64_t birth, end;  // of the buffer; all of time where it wraps around or lanes are many
     Index buffer;
-    [[nodiscard]] bool meets(const Block& other) const noexcept {
+    [[nodiscard]] bool meets(const PlacedBuffer& other) const noexcept {
       return birth < other.end && other.birth < end;
     }
-    bool operator<(const Block& other) const noexcept {
+    bool operator<(const PlacedBuffer& other) const noexcept {
       return first != other.first ? first < other.first : buffer < other.buffer;
     }
   };
-  [[nodiscard]] Block block_of(Index i) const noexcept;
-  [[nodiscard]] std::span<const Block> near(Index i);
+  [[nodiscard]] PlacedBuffer placed_buffer(Index i) const noexcept;
+  [[nodiscard]] std::span<const PlacedBuffer> near(Index i);
   struct Move {
     Index buffer;
     Bytes from;
@@ -69,8 +69,8 @@ class Rearrangement {
   std::vector<TimeIndex> lanes_;  // where not scan_
   std::vector<bool> placed_;
   std::vector<Bytes> offsets_;
-  std::vector<Block> blocks_;  // placed, ascending; where scan_
-  std::vector<Block> found_;
+  std::vector<PlacedBuffer> by_address_;  // ascending; where scan_
+  std::vector<PlacedBuffer> found_;
   std::vector<bool> fixed_;  // pinned, or pushing others out
   std::vector<Move> moves_;  // since make_room() began
   std::size_t tries_ = 0;    // left

@@ -49,7 +49,7 @@ Pool::State::State(Device& the_device, LaneEvents& the_events, const PoolOptions
     segments.push_back(std::make_unique<Segment>());
     segments.back()->end = static_cast<End>(end);
   }
-  for (Range* const range : {&ends, &residents}) {
+  for (AddressRange* const range : {&ends, &residents}) {
     Bytes size = round_up(
         std::max(options.range_bytes == 0 ? default_range(device) : options.range_bytes, unit),
         unit);

@@ -101,7 +101,7 @@ struct Pool::State {
   static constexpr std::size_t kAllLanes = ~std::size_t{0};
   static constexpr std::size_t kAskedToGrow = 64;
 
-  struct Range {
+  struct AddressRange {
     Bytes first = 0;
     Bytes size = 0;
     [[nodiscard]] bool contains(Bytes address) const noexcept { return address - first < size; }
@@ -112,9 +112,9 @@ struct Pool::State {
   PoolOptions options;
   const bool maps;
   const bool asynchronous;
-  Bytes unit = 0;  // of commits
-  Range ends;      // where the device maps pages
-  Range residents;
+  Bytes unit = 0;     // of commits
+  AddressRange ends;  // where the device maps pages
+  AddressRange residents;
   // Where the device maps pages three, by End; else one a reservation, in address order.
   std::vector<std::unique_ptr<Segment>> segments;
   ChunkSlab slab;

@@ -32,7 +32,7 @@ Accesses::Ranges::iterator Accesses::split(std::uintptr_t address) {
   if (next == ranges_.begin()) return next;
   auto before = std::prev(next);
   if (before->second.end <= address) return next;
-  Range tail = before->second;
+  AccessedRange tail = before->second;
   before->second.end = address;
   return ranges_.emplace_hint(next, address, std::move(tail));
 }
@@ -43,13 +43,13 @@ void Accesses::add(std::uintptr_t begin, std::uintptr_t end, Access access,
   if (access.kind == Kind::kWrite) {
     // Whoever is ordered after this write is ordered after all that it covers.
     erase(begin, end);
-    ranges_.emplace(begin, Range{end, {access}});
+    ranges_.emplace(begin, AccessedRange{end, {access}});
     return;
   }
   auto it = split(begin);
   split(end);
   std::uintptr_t reached = begin;
-  const auto note = [&](Range& range) {
+  const auto note = [&](AccessedRange& range) {
     std::erase_if(range.accesses, [&](const Access& earlier) {
       return earlier.kind == Kind::kRead && clock.covers(earlier.epoch);
     });
@@ -58,7 +58,7 @@ void Accesses::add(std::uintptr_t begin, std::uintptr_t end, Access access,
   while (reached < end) {
     if (it == ranges_.end() || it->first > reached) {
       const std::uintptr_t gap_end = it == ranges_.end() ? end : std::min(end, it->first);
-      it = ranges_.emplace_hint(it, reached, Range{gap_end, {}});
+      it = ranges_.emplace_hint(it, reached, AccessedRange{gap_end, {}});
     }
     note(it->second);
     reached = it->second.end;

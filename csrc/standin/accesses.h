@@ -45,11 +45,11 @@ class Accesses {
   [[nodiscard]] std::size_t range_count() const { return ranges_.size(); }
 
  private:
-  struct Range {
+  struct AccessedRange {
     std::uintptr_t end = 0;
     std::vector<Access> accesses;
   };
-  using Ranges = std::map<std::uintptr_t, Range>;
+  using Ranges = std::map<std::uintptr_t, AccessedRange>;
 
   Ranges::iterator split(std::uintptr_t address);
   [[nodiscard]] Ranges::const_iterator first_touching(std::uintptr_t address) const;

@@ -13,7 +13,7 @@ namespace berth::standin {
 // others when the free has run. What is kept beyond the release threshold goes back at a later
 // free.
 struct Pool {
-  struct Block {
+  struct KeptBlock {
     std::uintptr_t begin = 0;
     std::size_t size = 0;
     std::uint64_t stream = 0;  // that freed it
@@ -26,7 +26,7 @@ struct Pool {
   std::size_t reserved = 0, reserved_high = 0;
   std::size_t used = 0, used_high = 0;
   std::uint64_t reuse_flags[3] = {1, 1, 1};
-  std::multimap<std::size_t, std::shared_ptr<Block>> kept;
+  std::multimap<std::size_t, std::shared_ptr<KeptBlock>> kept;
 };
 
 }  // namespace berth::standin

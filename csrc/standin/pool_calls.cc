@@ -26,7 +26,7 @@ std::shared_ptr<Pool> pool_of(const Machine& machine, Opaque handle) {
 // Gives kept blocks back whose free has run, until the pool holds at most `keep` bytes.
 void trim(Machine& machine, Pool& pool, std::size_t keep) {
   for (auto it = pool.kept.begin(); it != pool.kept.end() && pool.reserved > keep;) {
-    const Pool::Block& block = *it->second;
+    const Pool::KeptBlock& block = *it->second;
     if (!block.free_has_run) {
       ++it;
       continue;
@@ -40,10 +40,10 @@ void trim(Machine& machine, Pool& pool, std::size_t keep) {
 }
 
 // A kept block of exactly this size that the stream may take, or null.
-std::shared_ptr<Pool::Block> take_kept(Pool& pool, const Stream& stream, std::size_t size) {
+std::shared_ptr<Pool::KeptBlock> take_kept(Pool& pool, const Stream& stream, std::size_t size) {
   auto [it, end] = pool.kept.equal_range(size);
   for (; it != end; ++it) {
-    const Pool::Block& block = *it->second;
+    const Pool::KeptBlock& block = *it->second;
     const bool ordered = block.stream == stream.id || block.free_has_run;
     if (!ordered) continue;
     auto taken = std::move(it->second);
@@ -94,7 +94,7 @@ Status free_to_pool(Entry& entry, const StreamPointer& stream, void* pointer) {
     Operation node{.kind = Operation::Kind::kFree, .name = "cudaFreeAsync"};
     return machine.enqueue(entry.lock, *stream, std::move(node));
   }
-  auto block = std::make_shared<Pool::Block>();
+  auto block = std::make_shared<Pool::KeptBlock>();
   block->begin = found->begin;
   block->size = found->mapped;
   block->stream = stream->id;

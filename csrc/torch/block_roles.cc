@@ -30,14 +30,14 @@ void BlockRoles::begin_backward() {
   std::erase_if(blocks_, [&](const auto& entry) { return entry.second.last_pass + 2 < pass_; });
 }
 
-BlockRoles::Block& BlockRoles::see(BlockId block) {
+BlockRoles::SeenBlock& BlockRoles::see(BlockId block) {
   const auto [found, first] = blocks_.try_emplace(block);
   if (first) found->second.first_pass = pass_;
   found->second.last_pass = pass_;
   return found->second;
 }
 
-BlockRoles::News BlockRoles::set(Block& block, RoleKind role) {
+BlockRoles::News BlockRoles::set(SeenBlock& block, RoleKind role) {
   if (strength(role) <= strength(block.role)) return std::nullopt;
   block.role = role;
   return role;
@@ -61,7 +61,7 @@ bool BlockRoles::derives(BlockId block) const {
 BlockRoles::News BlockRoles::argument(BlockId block, const Operator& op, bool requires_gradient,
                                       bool written) {
   if (!op.differentiated && !op.derived) return std::nullopt;
-  Block& seen = see(block);
+  SeenBlock& seen = see(block);
   if (op.differentiated)
     return !requires_gradient && seen.role == RoleKind::kUnknown ? set(seen, RoleKind::kInput)
                                                                  : std::nullopt;
@@ -74,7 +74,7 @@ BlockRoles::News BlockRoles::argument(BlockId block, const Operator& op, bool re
 
 BlockRoles::News BlockRoles::result(BlockId block, const Operator& op) {
   if (!op.differentiated && !op.derived) return std::nullopt;
-  Block& seen = see(block);
+  SeenBlock& seen = see(block);
   if (op.differentiated)
     return seen.role == RoleKind::kUnknown ? set(seen, RoleKind::kActivation) : std::nullopt;
   if (seen.role == RoleKind::kUnknown && !seen.candidate) {

@@ -49,15 +49,15 @@ class BlockRoles {
   [[nodiscard]] std::size_t size() const noexcept { return blocks_.size(); }
 
  private:
-  struct Block {
+  struct SeenBlock {
     trace::RoleKind role = trace::RoleKind::kUnknown;
     bool candidate = false;  // may be optimizer state
     std::uint64_t first_pass = 0, last_pass = 0;
   };
-  Block& see(trace::BlockId block);
-  News set(Block& block, trace::RoleKind role);
+  SeenBlock& see(trace::BlockId block);
+  News set(SeenBlock& block, trace::RoleKind role);
 
-  std::unordered_map<trace::BlockId, Block> blocks_;
+  std::unordered_map<trace::BlockId, SeenBlock> blocks_;
   std::uint64_t pass_ = 0;  // backward passes so far
 };
 

@@ -13,7 +13,7 @@ namespace berth::torch {
 
 namespace {
 
-struct Range : at::ObserverContext {
+struct ObservedRange : at::ObserverContext {
   std::array<std::uint64_t, kMaxBackends> numbers{};  // in each backend's trace; 0: not in it
   bool optimizer_step = false;
 };
@@ -22,13 +22,13 @@ std::unique_ptr<at::ObserverContext> begin(const at::RecordFunction& function) {
   const std::string_view name = function.name();
   // PyTorch's name for one call of an optimizer's step(), whichever optimizer it is.
   const bool optimizer_step = name.starts_with("Optimizer.step#");
-  std::unique_ptr<Range> range;
-  if (optimizer_step) range = std::make_unique<Range>();
+  std::unique_ptr<ObservedRange> range;
+  if (optimizer_step) range = std::make_unique<ObservedRange>();
   for (int n = 0; n < kMaxBackends; ++n) {
     Backend* const one = backend(n);
     Recorder* const recorder = one == nullptr ? nullptr : one->recorder();
     if (recorder == nullptr) continue;
-    if (range == nullptr) range = std::make_unique<Range>();
+    if (range == nullptr) range = std::make_unique<ObservedRange>();
     range->numbers[static_cast<std::size_t>(n)] = begin_range(
         *recorder, name, optimizer_step ? trace::RangeKind::kPhase : trace::RangeKind::kUser);
   }
@@ -38,7 +38,7 @@ std::unique_ptr<at::ObserverContext> begin(const at::RecordFunction& function) {
 
 void end(const at::RecordFunction&, at::ObserverContext* context) {
   if (context == nullptr) return;
-  const auto& range = static_cast<const Range&>(*context);
+  const auto& range = static_cast<const ObservedRange&>(*context);
   for (int n = 0; n < kMaxBackends; ++n) {
     const std::uint64_t number = range.numbers[static_cast<std::size_t>(n)];
     if (number == 0) continue;

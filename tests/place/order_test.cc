@@ -55,7 +55,8 @@ Bytes checked_mark(const Problem& problem, const Strip& strip, const std::vector
   Placement placement;
   placement.offsets.resize(problem.buffers.size());
   for (const auto& [buffer, offset] : strip.bottom) placement.offsets[buffer] = offset;
-  for (const Strip::Block& block : strip.blocks) placement.offsets[block.buffer] = block.begin;
+  for (const Strip::Obstacle& obstacle : strip.obstacles)
+    placement.offsets[obstacle.buffer] = obstacle.begin;
   for (std::size_t i = 0; i < offsets.size(); ++i)
     placement.offsets[strip.items[i].buffer] = offsets[i];
   for (std::size_t i = 0; i < problem.buffers.size(); ++i)
@@ -156,7 +157,7 @@ TEST_CASE("Dives and exact search go around pins", "[place][pin][property]") {
     const Problem problem = random_problem(seed, 4 + seed % 12, true);
     const Conflicts conflicts(problem);
     const Strip strip = strip_of(conflicts);
-    REQUIRE_FALSE(strip.blocks.empty());
+    REQUIRE_FALSE(strip.obstacles.empty());
     Dive dive(strip);
     const auto offsets = dive.run({.capacity = max_load(strip), .below = kMaxBytes}, nullptr);
     REQUIRE(offsets);

@@ -134,7 +134,7 @@ TEST_CASE("Lanes share bytes where edges prove the order both ways", "[place][la
 }
 
 TEST_CASE("Two lanes that take turns need little more than one", "[place][lane]") {
-  // Each lane has its large blocks while the other has small ones; they meet between turns.
+  // Each lane has its large obstacles while the other has small ones; they meet between turns.
   Problem problem{.lanes = {{.period = 400}, {.period = 400}}};
   std::mt19937_64 random(5);
   for (std::uint64_t i = 0; i < 400; ++i) {

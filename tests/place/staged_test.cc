@@ -344,7 +344,7 @@ TEST_CASE("Gaps between pins that no buffers fill raise the bound",
     }
     const Conflicts conflicts(problem);
     const Strip strip = make_strips(conflicts)->front();
-    const Bytes load = max_load(strip), bound = load_around_blocks(strip, load, 1'000'000);
+    const Bytes load = max_load(strip), bound = load_around_obstacles(strip, load, 1'000'000);
     const Bytes best = optimum(problem);
     REQUIRE(bound <= best);
     REQUIRE(bound >= load);
@@ -358,7 +358,7 @@ TEST_CASE("Gaps between pins that no buffers fill raise the bound",
 
 TEST_CASE("A pin above a gap that is too small for anything is proven to lie below all",
           "[place][bound][pin]") {
-  // 5 bytes below the pin, and only blocks of 8.
+  // 5 bytes below the pin, and only obstacles of 8.
   Problem problem{.buffers = {{.size = 3, .birth = 0, .length = 9, .pinned = 5}}};
   for (int i = 0; i < 4; ++i) problem.buffers.push_back({.size = 8, .birth = 0, .length = 9});
   const Placement placement = place_buffers(

@@ -104,7 +104,7 @@ TEST_CASE("A skyline keeps the floors of all sections on lines and rings", "[pla
         REQUIRE(skyline.highest(a, b) == highest);
         const std::uint32_t x = a + random() % (b - a);
         const Skyline::Floor limit = floors[x % m] + random() % 3;
-        const Skyline::Range range = skyline.low_around(x, a, b, limit);
+        const Skyline::Stretch range = skyline.low_around(x, a, b, limit);
         std::uint32_t first = x, last = x + 1;
         while (first > a && floors[(first - 1) % m] <= limit) --first;
         while (last < b && floors[last % m] <= limit) ++last;

@@ -17,8 +17,8 @@ std::vector<RingArc> arcs_of(const Strip& strip) {
   std::vector<RingArc> arcs;
   for (const Strip::Item& item : strip.items)
     arcs.push_back({item.first, item.last - item.first, item.size});
-  for (const Strip::Block& block : strip.blocks)
-    arcs.push_back({block.first, block.last - block.first, block.end - block.begin});
+  for (const Strip::Obstacle& obstacle : strip.obstacles)
+    arcs.push_back({obstacle.first, obstacle.last - obstacle.first, obstacle.end - obstacle.begin});
   return arcs;
 }
 

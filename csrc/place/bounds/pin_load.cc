@@ -47,17 +47,17 @@ Bytes largest_sum(const std::vector<Bytes>& sizes, Bytes room, std::uint64_t& wo
 
 }  // namespace
 
-Bytes load_around_blocks(const Strip& strip, Bytes known, std::uint64_t work) {
-  if (strip.blocks.empty()) return known;
+Bytes load_around_obstacles(const Strip& strip, Bytes known, std::uint64_t work) {
+  if (strip.obstacles.empty()) return known;
   std::vector<std::pair<Bytes, Bytes>> taken;
   std::vector<Bytes> sizes;
   for (std::uint32_t x = 0; x < strip.sections; ++x) {
-    const std::size_t looks = strip.items.size() + strip.blocks.size();
+    const std::size_t looks = strip.items.size() + strip.obstacles.size();
     if (work <= looks) break;
     work -= looks;
     taken.clear();
-    for (const Strip::Block& block : strip.blocks) {
-      if (covers(block, x, strip.sections)) taken.emplace_back(block.begin, block.end);
+    for (const Strip::Obstacle& obstacle : strip.obstacles) {
+      if (covers(obstacle, x, strip.sections)) taken.emplace_back(obstacle.begin, obstacle.end);
     }
     if (taken.empty()) continue;
     std::sort(taken.begin(), taken.end());
@@ -68,9 +68,9 @@ Bytes load_around_blocks(const Strip& strip, Bytes known, std::uint64_t work) {
     const Bytes all = std::accumulate(sizes.begin(), sizes.end(), Bytes{0});
     if (taken.back().second + all <= known) continue;
     Bytes filled = 0, end = 0;
-    for (const auto& [begin, block_end] : taken) {
+    for (const auto& [begin, obstacle_end] : taken) {
       if (begin > end) filled += largest_sum(sizes, begin - end, work);
-      end = block_end;
+      end = obstacle_end;
     }
     known = std::max(known, end + all - std::min(all, filled));
   }

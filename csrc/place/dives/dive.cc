@@ -10,7 +10,7 @@
 namespace berth::place {
 namespace {
 
-constexpr std::int64_t kNoBlock = std::int64_t{1} << 61;  // where no block begins
+constexpr std::int64_t kNoObstacle = std::int64_t{1} << 61;  // where no obstacle begins
 // Deferrals after which a dive no longer looks ahead: those of real problems are less than one an
 // item; long staircases of mixed sizes wake all that waits again and again, 60 times an item.
 std::uint64_t most_deferrals(std::size_t items) {
@@ -53,7 +53,7 @@ Dive::Dive(const Strip& strip) : strip_(strip) {
   }
   for (std::size_t x = 1; x < load_.size(); ++x) load_[x] += load_[x - 1];
   load_.pop_back();
-  set_blocks();
+  set_obstacles();
   spans_.build(spans, strip.ring ? strip.sections : 0);
   need_.reset(load_);
   largest_.reserve(count);
@@ -65,37 +65,37 @@ Dive::Dive(const Strip& strip) : strip_(strip) {
   offsets_.resize(count);
 }
 
-void Dive::set_blocks() {
-  if (strip_.blocks.empty()) return;
+void Dive::set_obstacles() {
+  if (strip_.obstacles.empty()) return;
   const std::uint32_t m = strip_.sections;
-  std::vector<std::vector<Block>> of_section(m);
-  for (const Strip::Block& block : strip_.blocks) {
-    for (std::uint32_t x = block.first; x < block.last; ++x) {
-      of_section[wrap(x)].push_back({static_cast<Value>(block.begin - strip_.base),
-                                     static_cast<Value>(block.end - strip_.base)});
+  std::vector<std::vector<Obstacle>> of_section(m);
+  for (const Strip::Obstacle& obstacle : strip_.obstacles) {
+    for (std::uint32_t x = obstacle.first; x < obstacle.last; ++x) {
+      of_section[wrap(x)].push_back({static_cast<Value>(obstacle.begin - strip_.base),
+                                     static_cast<Value>(obstacle.end - strip_.base)});
     }
   }
   for (std::uint32_t x = 0; x < m; ++x) {
-    auto& blocks = of_section[x];
-    std::sort(blocks.begin(), blocks.end(),
-              [](const Block& a, const Block& b) { return a.begin < b.begin; });
-    first_block_.push_back(static_cast<std::uint32_t>(blocks_.size()));
-    first_begins_.push_back(blocks.empty() ? -kNoBlock : -blocks.front().begin);
-    for (const Block& block : blocks) {
-      load_[x] += block.end - block.begin;
-      if (blocks_.size() > first_block_.back() && blocks_.back().end == block.begin) {
-        blocks_.back().end = block.end;
+    auto& obstacles = of_section[x];
+    std::sort(obstacles.begin(), obstacles.end(),
+              [](const Obstacle& a, const Obstacle& b) { return a.begin < b.begin; });
+    first_obstacle_.push_back(static_cast<std::uint32_t>(obstacles_.size()));
+    first_begins_.push_back(obstacles.empty() ? -kNoObstacle : -obstacles.front().begin);
+    for (const Obstacle& obstacle : obstacles) {
+      load_[x] += obstacle.end - obstacle.begin;
+      if (obstacles_.size() > first_obstacle_.back() && obstacles_.back().end == obstacle.begin) {
+        obstacles_.back().end = obstacle.end;
       } else {
-        blocks_.push_back(block);
+        obstacles_.push_back(obstacle);
       }
     }
   }
-  first_block_.push_back(static_cast<std::uint32_t>(blocks_.size()));
+  first_obstacle_.push_back(static_cast<std::uint32_t>(obstacles_.size()));
 }
 
-// The first section of the range whose next block begins below `top`, or kNone.
-std::uint32_t Dive::first_block_below(std::uint32_t first, std::uint32_t last,
-                                      Value top) const noexcept {
+// The first section of the range whose next obstacle begins below `top`, or kNone.
+std::uint32_t Dive::first_obstacle_below(std::uint32_t first, std::uint32_t last,
+                                         Value top) const noexcept {
   const std::uint32_t m = strip_.sections;
   if (first >= m) {
     first -= m;
@@ -108,21 +108,21 @@ std::uint32_t Dive::first_block_below(std::uint32_t first, std::uint32_t last,
   return x < last - m ? x : kNone;
 }
 
-// The plateau's floor has met the block that is next in section x: there the floor goes on above
+// The plateau's floor has met the obstacle that is next in section x: there the floor goes on above
 // it, as far as the neighbours have the same end.
-void Dive::jump_blocks(const Skyline::Plateau& plateau, std::uint32_t x) {
+void Dive::jump_obstacles(const Skyline::Plateau& plateau, std::uint32_t x) {
   std::uint32_t at = x < plateau.first ? x + strip_.sections : x;
   const std::uint32_t first = at;
-  const Value end = blocks_[next_block_[x]].end;
+  const Value end = obstacles_[next_obstacle_[x]].end;
   for (; at < plateau.last; ++at) {
     const std::uint32_t y = wrap(at);
-    std::uint32_t& next = next_block_[y];
-    if (next == first_block_[y + 1] || blocks_[next].begin != plateau.floor ||
-        blocks_[next].end != end)
+    std::uint32_t& next = next_obstacle_[y];
+    if (next == first_obstacle_[y + 1] || obstacles_[next].begin != plateau.floor ||
+        obstacles_[next].end != end)
       break;
     add_need(y, y + 1, plateau.floor - end);
     ++next;
-    const Value begin = next == first_block_[y + 1] ? kNoBlock : blocks_[next].begin;
+    const Value begin = next == first_obstacle_[y + 1] ? kNoObstacle : obstacles_[next].begin;
     begins_.add(y, y + 1, plateau.floor - begin);
   }
   const bool round = strip_.ring && skyline_.flat() && first >= strip_.sections;
@@ -210,8 +210,8 @@ void Dive::start(const DiveSettings& settings) {
   deferrals_ = 0;
   spans_.open_all(ranks_);
   need_.reset(load_);
-  if (!blocks_.empty()) {
-    next_block_.assign(first_block_.begin(), first_block_.end() - 1);
+  if (!obstacles_.empty()) {
+    next_obstacle_.assign(first_obstacle_.begin(), first_obstacle_.end() - 1);
     begins_.reset(first_begins_);
   }
   skyline_.reset(strip_.sections, strip_.ring);
@@ -242,10 +242,11 @@ std::optional<std::vector<Bytes>> Dive::run(const DiveSettings& settings, const 
     if (mark >= below_) return std::nullopt;
     const Skyline::Plateau plateau = skyline_.lowest();
     const bool flat = skyline_.flat();
-    if (!blocks_.empty()) {
-      const std::uint32_t met = first_block_below(plateau.first, plateau.last, plateau.floor + 1);
+    if (!obstacles_.empty()) {
+      const std::uint32_t met =
+          first_obstacle_below(plateau.first, plateau.last, plateau.floor + 1);
       if (met != kNone) {
-        jump_blocks(plateau, met);
+        jump_obstacles(plateau, met);
         continue;
       }
     }
@@ -258,8 +259,8 @@ std::optional<std::vector<Bytes>> Dive::run(const DiveSettings& settings, const 
     const Value offset = aligned(i, plateau.floor);
     const Value top = offset + static_cast<Value>(strip_.items[i].size);
     std::uint32_t blocker = kNone;
-    if (!blocks_.empty()) {
-      blocker = first_block_below(strip_.items[i].first, strip_.items[i].last, top);
+    if (!obstacles_.empty()) {
+      blocker = first_obstacle_below(strip_.items[i].first, strip_.items[i].last, top);
       if (blocker != kNone) {
         defer(i, blocker);
         continue;
@@ -291,8 +292,8 @@ bool Dive::close_plateau(const Skyline::Plateau& plateau, bool flat) {
     wake_all();
     return true;
   }
-  Value lift = flat ? kNoBlock : skyline_.lower_neighbour(plateau);
-  if (!blocks_.empty()) {
+  Value lift = flat ? kNoObstacle : skyline_.lower_neighbour(plateau);
+  if (!obstacles_.empty()) {
     const std::uint32_t m = strip_.sections;
     Value begin = begins_.max(wrap(plateau.first),
                               std::min(wrap(plateau.first) + (plateau.last - plateau.first), m));
@@ -398,7 +399,7 @@ bool Dive::can_start_low(std::uint32_t i, std::uint32_t x, std::uint32_t begin, 
         skyline_.highest(item.first, item.last) <= limit)
       return true;
   }
-  const Skyline::Range range = skyline_.low_around(x, begin, end, limit);
+  const Skyline::Stretch range = skyline_.low_around(x, begin, end, limit);
   if (range.first > x || range.last <= x) return false;
   const std::uint32_t found = spans_.any_over(x, range.first, range.last);
   if (found == kNone) return false;

@@ -43,14 +43,14 @@ struct DiveSettings {
 //   floor[x] + need[x] <= C   holds for every section x as long as buffers are put on the floor;
 //                             only lifting a plateau to its neighbour can break it.
 //
-// Blocks are stepped over: a section's floor that meets the next block jumps it, and what does not
-// fit below the next block of some section waits for that. need[x] counts the blocks above
-// floor[x].
+// Obstacles are stepped over: a section's floor that meets the next obstacle jumps it, and what
+// does not fit below the next obstacle of some section waits for that. need[x] counts the obstacles
+// above floor[x].
 //
 // Needs a strip, and works on its own copy of the state: one a thread. O(n log^2 n) as a rule: so
 // often an item is put off that it looks ahead for so many times n only; worst O(sqrt n) a query
 // for the best item of a plateau (a plateau that none fits on is seen in O(log n)). Memory O(n +
-// sections + blocks in each section), kept from dive to dive.
+// sections + obstacles in each section), kept from dive to dive.
 class Dive {
  public:
   explicit Dive(const Strip& strip);
@@ -68,10 +68,10 @@ class Dive {
 
   void start(const DiveSettings& settings);
   void set_ranks(const DiveSettings& settings);
-  void set_blocks();
-  void jump_blocks(const Skyline::Plateau& plateau, std::uint32_t x);
-  [[nodiscard]] std::uint32_t first_block_below(std::uint32_t first, std::uint32_t last,
-                                                Value top) const noexcept;
+  void set_obstacles();
+  void jump_obstacles(const Skyline::Plateau& plateau, std::uint32_t x);
+  [[nodiscard]] std::uint32_t first_obstacle_below(std::uint32_t first, std::uint32_t last,
+                                                   Value top) const noexcept;
   bool close_plateau(const Skyline::Plateau& plateau, bool flat);
   [[nodiscard]] bool fits_aligned(std::uint32_t i, Value floor, std::uint32_t& blocker) const;
   [[nodiscard]] bool is_safe(std::uint32_t i, Value top, std::uint32_t& blocker);
@@ -101,13 +101,13 @@ class Dive {
   // Deferred items of each section: doubly linked lists.
   std::vector<std::uint32_t> head_, next_, previous_, waits_for_;
   BitSet waited_for_;
-  // Blocks of each section, upwards, one behind another; which one is next; and a tree of where
+  // Obstacles of each section, upwards, one behind another; which one is next; and a tree of where
   // these begin, negated. All empty where there are none.
-  struct Block {
+  struct Obstacle {
     Value begin, end;
   };
-  std::vector<Block> blocks_;
-  std::vector<std::uint32_t> first_block_, next_block_;
+  std::vector<Obstacle> obstacles_;
+  std::vector<std::uint32_t> first_obstacle_, next_obstacle_;
   std::vector<Value> first_begins_;
   NeedTree begins_;
   std::vector<Value> offsets_;

@@ -165,12 +165,12 @@ std::uint32_t Skyline::previous_start_above(std::uint32_t x, Floor limit) const 
   return static_cast<std::uint32_t>(p - leaves_);
 }
 
-Skyline::Range Skyline::low_around(std::uint32_t x, std::uint32_t begin, std::uint32_t end,
-                                   Floor limit) const noexcept {
+Skyline::Stretch Skyline::low_around(std::uint32_t x, std::uint32_t begin, std::uint32_t end,
+                                     Floor limit) const noexcept {
   // Sections count from x's own round, `shift` from the first.
   const std::uint32_t shift = x >= sections_ ? sections_ : 0;
   const std::uint32_t at = x - shift;
-  Range range{begin, end};
+  Stretch range{begin, end};
   std::uint32_t high = next_start_above(at, limit);
   if (high != BitSet::kNone) {
     range.last = std::min(end, high + shift);

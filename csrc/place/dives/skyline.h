@@ -33,11 +33,11 @@ class Skyline {
   void raise(const Plateau& plateau, std::uint32_t first, std::uint32_t last, Floor floor);
 
   // The largest range around x inside [begin, end) whose floors are at most `limit`, x's included.
-  struct Range {
+  struct Stretch {
     std::uint32_t first, last;
   };
-  [[nodiscard]] Range low_around(std::uint32_t x, std::uint32_t begin, std::uint32_t end,
-                                 Floor limit) const noexcept;
+  [[nodiscard]] Stretch low_around(std::uint32_t x, std::uint32_t begin, std::uint32_t end,
+                                   Floor limit) const noexcept;
   // The highest floor of [first, last).
   [[nodiscard]] Floor highest(std::uint32_t first, std::uint32_t last) const noexcept;
 

@@ -186,8 +186,8 @@ ExactParts make_exact_parts(const Strip& strip, Bytes capacity, const ExactRules
   // Alignments that sizes keep by themselves need no care.
   Bytes sizes = 0, bounds = 0, aligns = 0;
   for (const auto& item : strip.items) sizes = std::gcd(sizes, item.size);
-  for (const auto& block : strip.blocks)
-    bounds = std::gcd(bounds, std::gcd(block.begin, block.end));
+  for (const auto& obstacle : strip.obstacles)
+    bounds = std::gcd(bounds, std::gcd(obstacle.begin, obstacle.end));
   const Bytes natural = std::gcd(std::gcd(sizes, bounds), strip.base);
   for (const auto& item : strip.items) {
     if (natural % item.unit != 0) aligns = std::gcd(aligns, item.unit);
@@ -212,10 +212,10 @@ ExactParts make_exact_parts(const Strip& strip, Bytes capacity, const ExactRules
                          static_cast<Value>(item.size / unit),
                          static_cast<Value>(std::max<Bytes>(item.unit / unit, 1))});
   }
-  for (const Strip::Block& block : strip.blocks) {
-    const auto begin = static_cast<Value>(block.begin / unit);
-    const auto end = std::min(static_cast<Value>(block.end / unit), all.capacity);
-    if (begin < end) all.walls.push_back({block.first, block.last, begin, end});
+  for (const Strip::Obstacle& obstacle : strip.obstacles) {
+    const auto begin = static_cast<Value>(obstacle.begin / unit);
+    const auto end = std::min(static_cast<Value>(obstacle.end / unit), all.capacity);
+    if (begin < end) all.walls.push_back({obstacle.first, obstacle.last, begin, end});
   }
   std::stable_sort(all.items.begin(), all.items.end(),
                    [](const auto& a, const auto& b) { return a.first < b.first; });
@@ -279,7 +279,7 @@ void put_back_peeled(const Strip& strip, const ExactParts& parts, std::vector<By
     for (std::size_t j = 0; j < strip.items.size(); ++j) {
       if (placed[j]) take(strip.items[j], offsets[j], offsets[j] + strip.items[j].size);
     }
-    for (const auto& block : strip.blocks) take(block, block.begin, block.end);
+    for (const auto& obstacle : strip.obstacles) take(obstacle, obstacle.begin, obstacle.end);
     std::sort(taken.begin(), taken.end());
     Bytes at = align_up(strip.base, own.unit);
     for (const auto& [begin, end] : taken) {

@@ -153,8 +153,8 @@ Bytes StripFit::tightest_hole(const List& list, const Strip::Item& item) const {
 std::optional<std::vector<Bytes>> StripFit::run(std::span<const std::uint32_t> order, Fit fit,
                                                 Bytes below, const Budget* budget) {
   clear();
-  for (const Strip::Block& block : strip_.blocks)
-    enter(block.first, block.last, block.begin, block.end);
+  for (const Strip::Obstacle& obstacle : strip_.obstacles)
+    enter(obstacle.first, obstacle.last, obstacle.begin, obstacle.end);
   std::vector<Bytes> offsets(strip_.items.size());
   std::uint32_t count = 0;
   for (const std::uint32_t i : order) {

@@ -13,7 +13,7 @@
 
 namespace berth::place {
 
-// First (or best) fit of a strip in a given order, blocks first, fast enough to be run again and
+// First (or best) fit of a strip in a given order, obstacles first, fast enough to be run again and
 // again.
 //
 // What is placed stands in lists in the order of offsets, one for each of some ranges of sections:

@@ -75,7 +75,7 @@ Strip make_strip(const Conflicts& conflicts, std::span<const Arc> arcs, std::uin
     if (last <= first) last += strip.sections;
     const Index b = arcs[i].buffer;
     if (const auto& fixed = arcs[i].fixed) {
-      strip.blocks.push_back({first, last, *fixed, *fixed + conflicts.bytes(b), b});
+      strip.obstacles.push_back({first, last, *fixed, *fixed + conflicts.bytes(b), b});
       continue;
     }
     // Below all others is best for what shifts them by whole alignments.
@@ -94,7 +94,7 @@ Strip make_strip(const Conflicts& conflicts, std::span<const Arc> arcs, std::uin
 
 namespace {
 
-// The bytes that blocks take together in each section, upwards.
+// The bytes that obstacles take together in each section, upwards.
 class TakenBytes {
  public:
   struct Span {
@@ -102,23 +102,23 @@ class TakenBytes {
     friend bool operator==(const Span&, const Span&) = default;
   };
 
-  TakenBytes(const Strip& strip, std::vector<Strip::Block> blocks)
+  TakenBytes(const Strip& strip, std::vector<Strip::Obstacle> obstacles)
       : firsts_(std::size_t{strip.sections} + 1, 0) {
-    std::sort(blocks.begin(), blocks.end(),
+    std::sort(obstacles.begin(), obstacles.end(),
               [](const auto& a, const auto& b) { return a.begin < b.begin; });
     std::vector<Bytes> ends(strip.sections, 0);
     std::vector<std::uint32_t> counts(strip.sections, 0);
     // Twice: to count the spans, then to fill them in.
     for (const bool fill : {false, true}) {
-      for (const Strip::Block& block : blocks) {
-        for (std::uint32_t at = block.first; at < block.last; ++at) {
+      for (const Strip::Obstacle& obstacle : obstacles) {
+        for (std::uint32_t at = obstacle.first; at < obstacle.last; ++at) {
           const std::uint32_t x = at < strip.sections ? at : at - strip.sections;
-          if (counts[x] == 0 || block.begin > ends[x]) {
+          if (counts[x] == 0 || obstacle.begin > ends[x]) {
             ++counts[x];
-            ends[x] = block.end;
-            if (fill) spans_[firsts_[x] + counts[x] - 1].begin = block.begin;
+            ends[x] = obstacle.end;
+            if (fill) spans_[firsts_[x] + counts[x] - 1].begin = obstacle.begin;
           }
-          ends[x] = std::max(ends[x], block.end);
+          ends[x] = std::max(ends[x], obstacle.end);
           if (fill) spans_[firsts_[x] + counts[x] - 1].end = ends[x];
         }
       }
@@ -138,27 +138,27 @@ class TakenBytes {
   std::vector<Span> spans_;
 };
 
-// Disjoint blocks that take the same bytes: those of one section that go on in the next are one.
-void merge_blocks(Strip& strip) {
-  const TakenBytes taken(strip, std::move(strip.blocks));
-  strip.blocks.clear();
-  std::vector<Strip::Block> open, still;
+// Disjoint obstacles that take the same bytes: those of one section that go on in the next are one.
+void merge_obstacles(Strip& strip) {
+  const TakenBytes taken(strip, std::move(strip.obstacles));
+  strip.obstacles.clear();
+  std::vector<Strip::Obstacle> open, still;
   for (std::uint32_t x = 0; x < strip.sections; ++x) {
     still.clear();
     auto it = open.begin();
     for (const TakenBytes::Span& span : taken.of(x)) {
-      for (; it != open.end() && it->begin < span.begin; ++it) strip.blocks.push_back(*it);
+      for (; it != open.end() && it->begin < span.begin; ++it) strip.obstacles.push_back(*it);
       if (it != open.end() && it->begin == span.begin && it->end == span.end) {
         still.push_back(*it++);
         still.back().last = x + 1;
       } else {
-        still.push_back({x, x + 1, span.begin, span.end, Strip::Block::kMerged});
+        still.push_back({x, x + 1, span.begin, span.end, Strip::Obstacle::kMerged});
       }
     }
-    strip.blocks.insert(strip.blocks.end(), it, open.end());
+    strip.obstacles.insert(strip.obstacles.end(), it, open.end());
     std::swap(open, still);
   }
-  strip.blocks.insert(strip.blocks.end(), open.begin(), open.end());
+  strip.obstacles.insert(strip.obstacles.end(), open.begin(), open.end());
 }
 
 }  // namespace
@@ -181,7 +181,7 @@ Strip make_strip_around(const Conflicts& conflicts, std::vector<Arc> arcs, std::
     });
   }
   Strip strip = make_strip(conflicts, arcs, period);
-  if (!strip.blocks.empty()) merge_blocks(strip);
+  if (!strip.obstacles.empty()) merge_obstacles(strip);
   return strip;
 }
 
@@ -231,14 +231,15 @@ Bytes max_load(const Strip& strip) {
     }
   };
   for (const Strip::Item& item : strip.items) add(item, item.size);
-  for (const Strip::Block& block : strip.blocks) add(block, block.end - block.begin);
+  for (const Strip::Obstacle& obstacle : strip.obstacles)
+    add(obstacle, obstacle.end - obstacle.begin);
   Bytes most = 0, load = 0;
   for (std::uint32_t x = 0; x < strip.sections; ++x) {
     load += loads[x];
     most = std::max(most, load);
   }
   most += strip.base;
-  for (const Strip::Block& block : strip.blocks) most = std::max(most, block.end);
+  for (const Strip::Obstacle& obstacle : strip.obstacles) most = std::max(most, obstacle.end);
   return most;
 }
 

@@ -24,9 +24,9 @@ struct Strip {
     Bytes size = 0;
     Bytes unit = 1;
   };
-  // A pinned buffer: bytes that are taken in some sections. No two blocks share a byte in a
+  // A pinned buffer: bytes that are taken in some sections. No two obstacles share a byte in a
   // section.
-  struct Block {
+  struct Obstacle {
     static constexpr Index kMerged = ~Index{0};  // of what several fixed arcs take
     std::uint32_t first = 0;
     std::uint32_t last = 0;
@@ -38,7 +38,7 @@ struct Strip {
   bool ring = false;
   std::uint32_t group = 0;  // of its lane: strips of two groups share no byte
   std::vector<Item> items;
-  std::vector<Block> blocks;
+  std::vector<Obstacle> obstacles;
   // Buffers alive in every section lie below all others, in this order, and end here; but those
   // that would shift the others off their alignment are among the items.
   std::vector<std::pair<Index, Bytes>> bottom;  // buffer and offset
@@ -55,13 +55,13 @@ struct Arc {
 };
 
 // The strip of arcs that conflict exactly where their ticks intersect, on a circle of `period`
-// ticks or a line (0). Fixed arcs are blocks. Where there are any, or on `keep_whole`, those
+// ticks or a line (0). Fixed arcs are obstacles. Where there are any, or on `keep_whole`, those
 // alive in every section are items. O(n log n).
 [[nodiscard]] Strip make_strip(const Conflicts& conflicts, std::span<const Arc> arcs,
                                std::uint64_t period, bool keep_whole = false);
 
-// The same where fixed arcs may share ticks and bytes: what they take together becomes blocks.
-// Ticks in which nothing else lives are dropped. O(n log n) and the sections of all blocks.
+// The same where fixed arcs may share ticks and bytes: what they take together becomes obstacles.
+// Ticks in which nothing else lives are dropped. O(n log n) and the sections of all obstacles.
 [[nodiscard]] Strip make_strip_around(const Conflicts& conflicts, std::vector<Arc> arcs,
                                       std::uint64_t period);
 
@@ -70,7 +70,7 @@ struct Arc {
 // are legal, but may not be the best.
 [[nodiscard]] std::optional<std::vector<Strip>> make_strips(const Conflicts& conflicts);
 
-// The largest load over the sections, strip.base included, and where blocks end: no placement of
+// The largest load over the sections, strip.base included, and where obstacles end: no placement of
 // the strip is lower.
 [[nodiscard]] Bytes max_load(const Strip& strip);
 

@@ -183,8 +183,9 @@ void StagedSearch::set_part() {
       if (std::none_of(part.buffers.begin(), part.buffers.end(), at_mark)) continue;
       if (max_load(strip) >= best_.high_water_mark) continue;
       for (const Index i : part.buffers) own.offsets[i] = best_.offsets[i];
-      for (const Strip::Block& block : strip.blocks)
-        if (block.buffer != Strip::Block::kMerged) own.offsets[block.buffer] = block.begin;
+      for (const Strip::Obstacle& obstacle : strip.obstacles)
+        if (obstacle.buffer != Strip::Obstacle::kMerged)
+          own.offsets[obstacle.buffer] = obstacle.begin;
       const StripSettings settings{.exact = settings_.exact,
                                    .seed = hash_combine(settings_.seed, wave_),
                                    .threads = settings_.threads,

@@ -51,7 +51,7 @@ Bytes mark_of(const Strip& strip, const std::vector<Bytes>& offsets) {
   Bytes mark = strip.base;
   for (std::size_t i = 0; i < offsets.size(); ++i)
     mark = std::max(mark, offsets[i] + strip.items[i].size);
-  for (const Strip::Block& block : strip.blocks) mark = std::max(mark, block.end);
+  for (const Strip::Obstacle& obstacle : strip.obstacles) mark = std::max(mark, obstacle.end);
   return mark;
 }
 
@@ -372,7 +372,7 @@ void StripSearch::raise_bound() {
   for (State& state : states_) {
     if (state.mark <= state.bound) continue;
     state.bound = heaviest_arc_clique(state.strip, state.bound, kCliqueWork);
-    state.bound = load_around_blocks(state.strip, state.bound, kPinWork);
+    state.bound = load_around_obstacles(state.strip, state.bound, kPinWork);
   }
 }
 
@@ -397,8 +397,8 @@ std::vector<Bytes> StripSearch::keys_to_interleave() const {
   std::vector<Bytes> offsets(count_);
   for (const State& state : states_) {
     for (const auto& [buffer, offset] : state.strip.bottom) offsets[buffer] = offset;
-    for (const Strip::Block& block : state.strip.blocks) {
-      if (block.buffer != Strip::Block::kMerged) offsets[block.buffer] = block.begin;
+    for (const Strip::Obstacle& obstacle : state.strip.obstacles) {
+      if (obstacle.buffer != Strip::Obstacle::kMerged) offsets[obstacle.buffer] = obstacle.begin;
     }
     for (std::size_t i = 0; i < state.strip.items.size(); ++i)
       offsets[state.strip.items[i].buffer] = state.offsets[i];

@@ -53,7 +53,7 @@ class StripSearch final : public Search {
   [[nodiscard]] std::vector<Bytes> keys_to_interleave() const override;
 
   // Where strips are not at their bound: looks for cliques of arcs that no section shows, and for
-  // gaps between blocks that no items fill.
+  // gaps between obstacles that no items fill.
   void raise_bound() override;
   // No placement of the problem has a lower mark (or StripSettings::enough, where that is more):
   // over groups of strips the sum, in each the most.

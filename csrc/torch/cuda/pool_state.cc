@@ -11,7 +11,7 @@ namespace {
 using c10::cuda::CUDACachingAllocator::AllocatorState;
 using c10::cuda::CUDACachingAllocator::CheckpointDelta;
 
-struct Block {
+struct LiveBlock {
   void* pointer;
   Bytes requested;
   LaneKey lane;
@@ -19,7 +19,7 @@ struct Block {
 
 struct PoolState final : AllocatorState {
   c10::MempoolId_t pool{0, 0};
-  std::vector<Block> blocks;
+  std::vector<LiveBlock> blocks;
 };
 
 const PoolState& ours(const AllocatorState& state) {
@@ -28,8 +28,8 @@ const PoolState& ours(const AllocatorState& state) {
   return *known;
 }
 
-std::vector<Block> live_blocks(const Allocator& allocator) {
-  std::vector<Block> blocks;
+std::vector<LiveBlock> live_blocks(const Allocator& allocator) {
+  std::vector<LiveBlock> blocks;
   allocator.for_each_stretch([&](const PoolStretch& stretch, bool) {
     for (const PoolStretch::Piece& piece : stretch.pieces)
       if (piece.kind == PoolStretch::Piece::Kind::kLive)
@@ -54,11 +54,11 @@ CheckpointDelta restore(PrivatePool& pool, const AllocatorState& state, c10::Dev
   CheckpointDelta delta;
   Allocator& allocator = pool.allocator();
   allocator.process_events();
-  for (const Block& block : live_blocks(allocator)) {
+  for (const LiveBlock& block : live_blocks(allocator)) {
     delta.ptrs_freed.push_back(block.pointer);
     (void)allocator.free(block.pointer);
   }
-  for (const Block& block : ours(state).blocks) {
+  for (const LiveBlock& block : ours(state).blocks) {
     TORCH_CHECK(allocator.allocate_at(block.pointer, block.requested, block.lane),
                 "berth: a block of the saved state of a memory pool cannot be made again at ",
                 block.pointer);
@@ -71,7 +71,7 @@ bool blocks_are(const PrivatePool& pool, const std::unordered_set<void*>& expect
   const auto blocks = live_blocks(pool.allocator());
   return blocks.size() == expected.size() &&
          std::all_of(blocks.begin(), blocks.end(),
-                     [&](const Block& block) { return expected.contains(block.pointer); });
+                     [&](const LiveBlock& block) { return expected.contains(block.pointer); });
 }
 
 }  // namespace berth::torch
