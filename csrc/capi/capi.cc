@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -47,6 +48,7 @@ bool record_use(DeviceOfProcess& here, void* block, void* stream) {
   if (block == nullptr || !here.allocator().find(block)) return false;
   const auto held = here.hold(stream);
   here.allocator().record_use(block, here.lane_of(stream));
+  here.graphs().note_use(block, stream);
   return true;
 }
 
@@ -71,7 +73,7 @@ void* allocate(std::size_t size, int index, void* stream) {
   if (size == 0) return nullptr;
   DeviceOfProcess& here = device(index);
   const auto held = here.hold(stream);
-  return here.allocator().allocate(size, here.lane_of(stream));
+  return here.graphs().allocate(here.allocator(), size, here.lane_of(stream), stream);
 }
 
 berth_status release(void* block, std::size_t size, int index, void* stream) {
@@ -86,6 +88,7 @@ berth_status release(void* block, std::size_t size, int index, void* stream) {
                   info->requested);
     }
   }
+  if (here->graphs().keep(block, stream)) return BERTH_OK;
   const auto held = here->hold(stream);
   switch (here->allocator().free(block, here->lane_of(stream))) {
     case Allocator::FreeOutcome::kDone:
@@ -100,6 +103,23 @@ berth_status release(void* block, std::size_t size, int index, void* stream) {
   }
   throw Error(ErrorKind::kUsage,
               fmt::format("{} was freed, which lies in no memory of device {}", block, index));
+}
+
+// Made by this library, not PyTorch's.
+Graphs::Id own_graph(std::uint64_t number) noexcept { return {~std::uint64_t{0}, number}; }
+
+berth_status end_capture(int index, Graphs::Id id) {
+  DeviceOfProcess* const here = existing_device(index);
+  if (here == nullptr) return BERTH_NO;
+  here->graphs().end(id, here->allocator(), here->device());
+  return BERTH_OK;
+}
+
+berth_status release_graph(int index, Graphs::Id id) {
+  DeviceOfProcess* const here = existing_device(index);
+  if (here == nullptr) return BERTH_NO;
+  here->graphs().release(id, here->allocator(), here->device());
+  return BERTH_OK;
 }
 
 Mode mode_of(const char* text) {
@@ -202,6 +222,39 @@ berth_status berth_mark_step(int index, void* stream) {
     here->allocator().mark_step(here->lane_of(stream));
     return BERTH_OK;
   });
+}
+
+berth_status berth_begin_capture(int index, void* stream, uint64_t* graph) {
+  return guarded([&] {
+    BERTH_CHECK(graph != nullptr, kUsage, "berth_begin_capture was given no place for the graph");
+    BERTH_CHECK(index != BERTH_HOST, kUsage, "a capture was begun on the host, which has none");
+    Graphs& graphs = device(index).graphs();
+    const Graphs::Id id = *graph == 0 ? graphs.make_id() : own_graph(*graph);
+    graphs.begin(id, [stream](void* asked) { return asked == stream; });
+    *graph = id.second;
+    return BERTH_OK;
+  });
+}
+
+berth_status berth_end_capture(int index, uint64_t graph) {
+  return guarded([&] { return end_capture(index, own_graph(graph)); });
+}
+
+berth_status berth_release_graph(int index, uint64_t graph) {
+  return guarded([&] { return release_graph(index, own_graph(graph)); });
+}
+
+void berth_begin_pool(int index, berth_pool_id pool, const void* takes) {
+  device(index).graphs().begin({pool.first, pool.second},
+                               *static_cast<const Graphs::Takes*>(takes));
+}
+
+void berth_end_pool(int index, berth_pool_id pool) {
+  (void)end_capture(index, {pool.first, pool.second});
+}
+
+void berth_release_pool(int index, berth_pool_id pool) {
+  (void)release_graph(index, {pool.first, pool.second});
 }
 
 berth_status berth_load_plan(int index, const char* path) {

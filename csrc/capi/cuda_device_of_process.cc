@@ -32,8 +32,9 @@ class Cuda final : public DeviceOfProcess {
       : foreign_(settings.streams_may_end),
         device_(make_cuda_device({.index = index})),
         streams_(*device_, foreign_),
-        allocator_(streams_, allocator_options(settings, *device_, index)) {}
+        allocator_(streams_, options(settings, *device_, index)) {}
   Allocator& allocator() noexcept override { return allocator_; }
+  Device& device() noexcept override { return *device_; }
   LaneKey lane_of(void* stream) override { return streams_.number_of(handle_of(stream)); }
   void forget(void* stream) override {
     const auto held = hold(stream);

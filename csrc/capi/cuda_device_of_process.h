@@ -13,7 +13,4 @@ namespace berth::capi {
 // The process exits: no driver call from now on.
 void end_cuda() noexcept;
 
-[[nodiscard]] Allocator::Options allocator_options(const Settings& settings, const Device& device,
-                                                   int index);
-
 }  // namespace berth::capi

@@ -27,8 +27,9 @@ class Host final : public DeviceOfProcess {
   explicit Host(const Settings& settings)
       : device_(make_host_device()),
         streams_(*device_),
-        allocator_(streams_, allocator_options(settings, *device_, -1)) {}
+        allocator_(streams_, options(settings, *device_, -1)) {}
   Allocator& allocator() noexcept override { return allocator_; }
+  Device& device() noexcept override { return *device_; }
   LaneKey lane_of(void* stream) override {
     return streams_.number_of(reinterpret_cast<std::uint64_t>(stream));
   }
@@ -65,7 +66,8 @@ void prepare_process() {
 
 }  // namespace
 
-Allocator::Options allocator_options(const Settings& settings, const Device& device, int index) {
+Allocator::Options DeviceOfProcess::options(const Settings& settings, const Device& device,
+                                            int index) const {
   Allocator::Options options;
   options.config = settings.config;
   options.program.device_name = device.properties().name;
@@ -73,6 +75,7 @@ Allocator::Options allocator_options(const Settings& settings, const Device& dev
   options.program.tag = settings.config.tag;
   options.alignment = 512;
   options.device_index = index < 0 ? 0 : index;
+  options.captures = &graphs_.captures();
   options.pool.growth_bytes =
       std::max<Bytes>(options.pool.growth_bytes, device.properties().page_bytes);
   return options;

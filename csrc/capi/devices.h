@@ -1,5 +1,6 @@
 #pragma once
 
+#include "csrc/capi/graphs.h"
 #include "csrc/capi/stream_numbers.h"
 #include "csrc/runtime/allocator.h"
 
@@ -24,6 +25,8 @@ class DeviceOfProcess {
  public:
   virtual ~DeviceOfProcess() = default;
   [[nodiscard]] virtual Allocator& allocator() noexcept = 0;
+  [[nodiscard]] virtual Device& device() noexcept = 0;
+  [[nodiscard]] Graphs& graphs() noexcept { return graphs_; }
   // The lane of a stream.
   [[nodiscard]] virtual LaneKey lane_of(void* stream) = 0;
   // The stream is there still. Throws std::bad_alloc, and then nothing is forgotten.
@@ -34,6 +37,14 @@ class DeviceOfProcess {
     virtual ~Hold() = default;
   };
   [[nodiscard]] virtual std::unique_ptr<Hold> hold(void* stream) = 0;
+
+ protected:
+  // Of the device's allocator.
+  [[nodiscard]] Allocator::Options options(const Settings& settings, const Device& device,
+                                           int index) const;
+
+ private:
+  Graphs graphs_;
 };
 
 // Sets what devices are made with. Throws Error(kUsage) where one is made already.

@@ -5,7 +5,7 @@
  * the lines in Python. The complete allocator for PyTorch is <berth/torch_cuda.h>.
  *
  * Link berth::capi, or load libberth.so. All functions are thread-safe and none throws, but for
- * berth_malloc_or_throw. Sizes are bytes. A device is a CUDA device's index, or BERTH_HOST. A
+ * berth_malloc_or_throw and the three for PyTorch's pools. Sizes are bytes. A device is a CUDA device's index, or BERTH_HOST. A
  * stream is a cudaStream_t; null is the default stream; on the host it is any number that names the
  * order of requests. Lanes of plans are numbered by when their streams are first seen, so equal
  * runs agree.
@@ -23,7 +23,7 @@ extern "C" {
 
 /* Of this header. A library serves headers of its own major version up to its own minor version. */
 #define BERTH_ABI_MAJOR 1
-#define BERTH_ABI_MINOR 1
+#define BERTH_ABI_MINOR 2
 
 /* Major version in the upper 16 bits. */
 uint32_t berth_abi_version(void);
@@ -83,6 +83,32 @@ berth_status berth_forget_stream(int device, void* stream);
 
 /* A step of the stream ends. */
 berth_status berth_mark_step(int device, void* stream);
+
+/* A graph is captured. Replays come back to the bytes of its blocks without asking: every block that
+ * is asked for on the stream from here to berth_end_capture() keeps them from everybody else, freed
+ * or not, until berth_release_graph(). In the capture itself a block that was freed serves the next
+ * request of its size on its stream. What the graph uses beside them, the caller keeps alive. Call
+ * it before the driver's capture begins.
+ *
+ * `*graph` is 0 for a graph of its own, and becomes its number; else one that is there: another
+ * stream of the same capture, or a later capture whose replays come in order with the others'.
+ * Since 1.2. */
+berth_status berth_begin_capture(int device, void* stream, uint64_t* graph);
+/* The driver's capture has ended, well or not, on all streams. Since 1.2. */
+berth_status berth_end_capture(int device, uint64_t graph);
+/* The graph and all that was instantiated of it are destroyed; once for each berth_begin_capture().
+ * Waits for the device, or leaves that to the end of a capture that is open. Since 1.2. */
+berth_status berth_release_graph(int device, uint64_t graph);
+
+/* The same as PyTorch's set_begin_allocate_to_pool(), set_end_allocate_to_pool_fn() and
+ * set_release_pool() want it: `takes` is a std::function<bool(cudaStream_t)>*, passed as C++ does.
+ * They throw as berth_malloc_or_throw does. Since 1.2. */
+typedef struct berth_pool_id {
+  uint64_t first, second;
+} berth_pool_id;
+void berth_begin_pool(int device, berth_pool_id pool, const void* takes);
+void berth_end_pool(int device, berth_pool_id pool);
+void berth_release_pool(int device, berth_pool_id pool);
 
 /* Serves this plan from the next request on; live blocks stay where they are. */
 berth_status berth_load_plan(int device, const char* path);

@@ -4,6 +4,8 @@
 
 #include <berth/berth.h>
 
+#include <cstdint>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -52,6 +54,25 @@ void release(void* block, cudaStream_t stream) {
   REQUIRE(berth_release(block, 0, 0, stream) == BERTH_OK);
 }
 
+// A capture of a stream from here to end(), which gives what replays it.
+class Capture {
+ public:
+  explicit Capture(cudaStream_t stream) : stream_(stream) {
+    REQUIRE(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal) == cudaSuccess);
+  }
+  [[nodiscard]] cudaGraphExec_t end() const {
+    cudaGraph_t graph = nullptr;
+    REQUIRE(cudaStreamEndCapture(stream_, &graph) == cudaSuccess);
+    cudaGraphExec_t replay = nullptr;
+    REQUIRE(cudaGraphInstantiate(&replay, graph, 0) == cudaSuccess);
+    REQUIRE(cudaGraphDestroy(graph) == cudaSuccess);
+    return replay;
+  }
+
+ private:
+  cudaStream_t stream_;
+};
+
 // Work of `later` comes after what `earlier` has queued.
 void order(cudaStream_t earlier, cudaStream_t later) {
   cudaEvent_t event = nullptr;
@@ -90,6 +111,118 @@ TEST_CASE("A block that was used on another stream waits for what is queued ther
   void* const next = request(own);
   CHECK(hand_out(own, next, kSize));
   release(next, own);
+}
+
+TEST_CASE("A replay meets no byte that is reused while its graph is there", "[capi][cuda][graph]") {
+  const Process process;
+  const Stream own, other, replays;
+  std::uint64_t graph = 0;
+  REQUIRE(berth_begin_capture(0, own, &graph) == BERTH_OK);
+  REQUIRE(graph != 0);
+  const Capture capture(own);
+  void* const freed_inside = request(own);
+  use(own, freed_inside, kSize);
+  release(freed_inside, own);
+  void* const freed_later = request(own);
+  use(own, freed_later, kSize);
+  void* const beside = request(other);  // another stream's, which is not captured
+  cudaGraphExec_t const replay = capture.end();
+  REQUIRE(berth_end_capture(0, graph) == BERTH_OK);
+  release(freed_later, own);
+  release(beside, other);
+  for (int i = 0; i < 8; ++i) {
+    void* const next = request(i % 2 == 0 ? own : other);
+    CHECK((next != freed_inside && next != freed_later));
+    use(i % 2 == 0 ? own : other, next, kSize);
+    REQUIRE(cudaGraphLaunch(replay, replays) == cudaSuccess);
+    release(next, i % 2 == 0 ? own : other);
+    if (i == 4) berth_trim_all();
+  }
+  const std::size_t held = berth_standin_used(0);
+  REQUIRE(cudaGraphExecDestroy(replay) == cudaSuccess);
+  REQUIRE(berth_release_graph(0, graph) == BERTH_OK);
+  void* const again[] = {request(own), request(own)};
+  CHECK(berth_standin_used(0) == held);  // the graph's bytes serve others again
+  for (void* const block : again) {
+    CHECK(hand_out(own, block, kSize));
+    release(block, own);
+  }
+}
+
+TEST_CASE("A capture uses the bytes of its own freed blocks again, in the order of a stream",
+          "[capi][cuda][graph]") {
+  const Process process;
+  const Stream own, side;
+  std::uint64_t graph = 0;
+  REQUIRE(berth_begin_capture(0, own, &graph) == BERTH_OK);
+  REQUIRE(berth_begin_capture(0, side, &graph) == BERTH_OK);
+  void* const first = request(own);
+  release(first, own);
+  CHECK(berth_release(first, 0, 0, own) == BERTH_USAGE);  // twice
+  CHECK(request(own) == first);
+  release(first, own);
+  void* const elsewhere = request(side);
+  CHECK(elsewhere != first);
+  void* const other_size = request(own, 2 * kSize);
+  CHECK(other_size != first);
+  CHECK(request(own) == first);
+  REQUIRE(berth_record_stream(first, 0, side) == BERTH_OK);
+  release(first, own);
+  void* const next = request(own);  // what another stream used does not come back
+  CHECK(next != first);
+  REQUIRE(berth_end_capture(0, graph) == BERTH_OK);
+  for (void* const block : {elsewhere, other_size, next}) release(block, own);
+  void* const later = request(own);
+  CHECK((later != first && later != elsewhere && later != next));
+  release(later, own);
+  REQUIRE(berth_release_graph(0, graph) == BERTH_OK);
+  REQUIRE(berth_release_graph(0, graph) == BERTH_OK);  // as often as it was begun
+}
+
+TEST_CASE("A graph that is released while another is captured goes when that capture has ended",
+          "[capi][cuda][graph]") {
+  const Process process;
+  const Stream own;
+  std::uint64_t first = 0, second = 0;
+  REQUIRE(berth_begin_capture(0, own, &first) == BERTH_OK);
+  cudaGraphExec_t replay = nullptr;
+  {
+    const Capture capture(own);
+    release(request(own), own);
+    replay = capture.end();
+  }
+  REQUIRE(berth_end_capture(0, first) == BERTH_OK);
+  REQUIRE(berth_begin_capture(0, own, &second) == BERTH_OK);
+  {
+    const Capture capture(own);
+    REQUIRE(cudaGraphExecDestroy(replay) == cudaSuccess);
+    REQUIRE(berth_release_graph(0, first) == BERTH_OK);
+    cudaGraphExecDestroy(capture.end());  // and no capture is void
+  }
+  REQUIRE(berth_end_capture(0, second) == BERTH_OK);
+  REQUIRE(berth_release_graph(0, second) == BERTH_OK);
+  const std::size_t held = berth_standin_used(0);
+  release(request(own), own);
+  CHECK(berth_standin_used(0) == held);
+}
+
+TEST_CASE("Misuse of captures is named", "[capi][cuda][graph][misuse]") {
+  const Process process;
+  const Stream own;
+  std::uint64_t graph = 0;
+  CHECK(berth_begin_capture(0, own, nullptr) == BERTH_USAGE);
+  CHECK(berth_begin_capture(BERTH_HOST, nullptr, &graph) == BERTH_USAGE);
+  CHECK(berth_end_capture(0, 77) == BERTH_USAGE);
+  CHECK(std::string(berth_last_error()).find("graph 77, which is not being captured") !=
+        std::string::npos);
+  CHECK(berth_release_graph(0, 77) == BERTH_USAGE);
+  CHECK(berth_release_graph(5, 77) == BERTH_NO);
+  REQUIRE(berth_begin_capture(0, own, &graph) == BERTH_OK);
+  CHECK(berth_release_graph(0, graph) == BERTH_USAGE);
+  REQUIRE(berth_end_capture(0, graph) == BERTH_OK);
+  CHECK(berth_end_capture(0, graph) == BERTH_USAGE);
+  REQUIRE(berth_release_graph(0, graph) == BERTH_OK);
+  CHECK(berth_release_graph(0, graph) == BERTH_USAGE);
 }
 
 TEST_CASE("The two handles of the legacy default stream are one lane of the C ABI",

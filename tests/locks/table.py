@@ -67,6 +67,7 @@ LOCKS = (
          "if (cuda_is_over()) return;  // in a forked child another thread may have held the lock", "mappings are the parent's"),
     Lock("csrc/capi/devices.cc", "making", Fork.REFUSED, "csrc/core/setup_mutex.h", "this process was forked while another thread",
          "devices are made under it"),
+    Lock("csrc/capi/graphs.h", "mutex_", Fork.UNUSED, *NO_DEVICES, "a child has no devices"),
     Lock("csrc/capi/stream_numbers.h", "mutex_", Fork.UNUSED, *NO_DEVICES, "a child has no devices"),
     Lock("csrc/torch/torch.cc", "mutex", Fork.REFUSED, "csrc/core/setup_mutex.h", "this process was forked while another thread",
          "libtorch's locks are taken under it"),

@@ -180,6 +180,24 @@ class Captures(CudaCase):
         seen = self.elsewhere(lambda: empty(300 * MIB))
         self.assertEqual(seen["result"].numel(), 300 * MIB)
 
+    def test_a_graph_has_no_byte_of_the_plan(self):
+        side, replays = torch.cuda.Stream(), torch.cuda.Stream()
+        with torch.cuda.stream(side):
+            learn()
+        runtime.berth_standin_set_pace(RANDOM)
+        hits = berth_stats()["hits"]
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, stream=side):
+            for size in (MIB, 2 * MIB, 5 * MIB):  # of the step, on the stream of the step
+                use(empty(size), side)
+        self.assertEqual(berth_stats()["hits"], hits)
+        for _ in range(5):
+            with torch.cuda.stream(replays):
+                graph.replay()
+            with torch.cuda.stream(side):
+                self.assertEqual(hits_of_a_step(), 5)
+        self.settle()  # and no use of the one races with one of the other
+
     def test_running_out_voids_no_capture(self):
         seen = self.elsewhere(lambda: empty(200 * GIB))
         self.assertIsInstance(seen["error"], torch.OutOfMemoryError)

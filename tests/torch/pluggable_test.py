@@ -10,6 +10,7 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 OK, USAGE, INPUT = 0, 2, 3
@@ -32,6 +33,9 @@ class Berth:
         hooks, address = pluggable.allocator(), lambda function: ctypes.cast(function, ctypes.c_void_p).value
         hooks.set_record_stream_fn(address(self.abi.berth_use_on_stream))
         hooks.set_reset_fn(address(self.abi.berth_trim_all))
+        hooks.set_begin_allocate_to_pool(address(self.abi.berth_begin_pool))
+        hooks.set_end_allocate_to_pool_fn(address(self.abi.berth_end_pool))
+        hooks.set_release_pool(address(self.abi.berth_release_pool))
         torch.cuda.memory.change_current_allocator(pluggable)
         self.abi.berth_last_error.restype = ctypes.c_char_p
         self.abi.berth_malloc.restype = ctypes.c_void_p
@@ -133,6 +137,55 @@ def streams(library):
     assert berth.statistics()["reserved_bytes"] == 0
 
 
+def graphs(library):
+    berth = Berth(library)
+    torch, runtime = berth.torch, ctypes.CDLL(None)
+    import cuda_support as support
+    side, replays = torch.cuda.Stream(), torch.cuda.Stream()
+    sizes = [support.MIB, 3 * support.MIB, 300 * support.KIB, 5 * support.MIB]
+
+    def step():
+        """The blocks of one, each freed before the next but for the last, which the caller may keep."""
+        blocks = []
+        for size in sizes:
+            tensor = support.empty(size)
+            support.use(tensor, side)
+            blocks.append((tensor.data_ptr(), size))
+        return blocks, tensor
+
+    def hits_of_a_step():
+        before = berth.statistics()["hits"]
+        with torch.cuda.stream(side):
+            blocks, _ = step()
+            berth.mark_step()
+        return blocks, berth.statistics()["hits"] - before
+
+    for _ in range(500):
+        if hits_of_a_step()[1] == len(sizes):
+            break
+        time.sleep(0.001)
+    else:
+        raise AssertionError(f"nothing was learned: {berth.statistics()}")
+    runtime.berth_standin_set_pace(support.RANDOM)
+    for _ in range(2):  # the second graph after the first one is gone
+        graph = torch.cuda.CUDAGraph()
+        before = berth.statistics()["hits"]
+        with torch.cuda.graph(graph, stream=side):
+            captured, kept = step()
+        assert berth.statistics()["hits"] > before  # bytes of the plan are the graph's
+        del kept
+        for _ in range(5):
+            with torch.cuda.stream(replays):
+                graph.replay()
+            for address, size in hits_of_a_step()[0]:
+                assert all(address + size <= first or first + length <= address for first, length in captured)
+            torch.cuda.empty_cache()
+        graph.reset()
+        assert hits_of_a_step()[1] == len(sizes)
+    torch.cuda.synchronize()
+    assert runtime.berth_standin_violations() == 0
+
+
 class Pluggable(unittest.TestCase):
     def setUp(self):
         temporary = tempfile.TemporaryDirectory()
@@ -176,9 +229,12 @@ class Pluggable(unittest.TestCase):
     def test_a_recorded_stream_is_waited_for_and_the_cache_can_be_emptied(self):
         self.child("streams", BERTH_MODE="learn")
 
+    def test_a_replay_meets_no_byte_that_is_reused(self):
+        self.child("graphs", BERTH_MODE="learn")
+
 
 if __name__ == "__main__":
-    if sys.argv[1] in ("train", "misuse", "streams"):
+    if sys.argv[1] in ("train", "misuse", "streams", "graphs"):
         globals()[sys.argv[1]](*sys.argv[2:])
     else:
         LIBRARY, PROGRAM = sys.argv[1:]
