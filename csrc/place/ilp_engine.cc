@@ -2,7 +2,7 @@
 
 #include "csrc/core/check.h"
 
-#include <mutex>
+#include <atomic>
 
 namespace berth::place {
 namespace {
@@ -18,19 +18,13 @@ IlpResult refuse(const Conflicts&, FirstFit&, const IlpSettings&, const IlpEvent
   throw Error(ErrorKind::kUsage, *not_linked());
 }
 
-std::mutex mutex;
-IlpEngine current{not_linked, refuse};
+constexpr IlpEngine kNone{not_linked, refuse};
+std::atomic<const IlpEngine*> current{&kNone};
 
 }  // namespace
 
-void set_ilp_engine(const IlpEngine& engine) {
-  const std::lock_guard lock(mutex);
-  current = engine;
-}
+void set_ilp_engine(const IlpEngine& engine) noexcept { current = &engine; }
 
-IlpEngine ilp_engine() {
-  const std::lock_guard lock(mutex);
-  return current;
-}
+const IlpEngine& ilp_engine() noexcept { return *current; }
 
 }  // namespace berth::place

@@ -63,10 +63,11 @@ struct IlpEngine {
                      const IlpEvents& events);
 };
 
-// From now on the integer program's engines are this. Any thread, any number of times.
-void set_ilp_engine(const IlpEngine& engine);
+// From now on the integer program's engines are this, which stays for ever. Any thread, any number
+// of times.
+void set_ilp_engine(const IlpEngine& engine) noexcept;
 
-// The one that was set, whose `unavailable` names what is missing where none was.
-[[nodiscard]] IlpEngine ilp_engine();
+// The one that was set, else one whose unavailable() says how to get it.
+[[nodiscard]] const IlpEngine& ilp_engine() noexcept;
 
 }  // namespace berth::place

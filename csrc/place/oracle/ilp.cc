@@ -219,9 +219,11 @@ IlpResult solve_placement(const Conflicts& conflicts, FirstFit& first_fit,
   return {model.proven(solved.bound), solved.nodes};
 }
 
+constexpr IlpEngine kEngine{unavailable_solver, solve_placement};
+
 }  // namespace
 }  // namespace place
 
-void use_ilp() { place::set_ilp_engine({place::unavailable_solver, place::solve_placement}); }
+void use_ilp() { place::set_ilp_engine(place::kEngine); }
 
 }  // namespace berth
