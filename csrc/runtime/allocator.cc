@@ -79,9 +79,8 @@ void Allocator::State::open() {
     case Mode::kOff:
       break;
     case Mode::kRecord:
-      recorder =
-          Recorder::open(expand_file_name(config.trace, options.program, options.device_index),
-                         options.program, options.alignment);
+      recording.open(expand_file_name(config.trace, options.program, options.device_index),
+                     options.program, options.alignment);
       break;
     case Mode::kServe: {
       Plan plan = read_plan(plan_file());
@@ -134,21 +133,16 @@ void Allocator::shut_down() noexcept {
   if (state.forked) return;  // set while there is one thread only
   // The planner's thread may need no lock of ours, but it must be gone before anything else is.
   state.learning.stop_planner();
-  std::unique_ptr<Recorder> recorder;
+  Recorder* closing = nullptr;
   {
     const std::lock_guard lock(state.mutex);
     if (std::exchange(state.shut, true)) return;
     state.learning.stop();
-    if (state.recorder) state.counters.trace_entries_lost = state.recorder->counts().lost;
-    recorder = std::move(state.recorder);
+    closing = state.recording.end();
     state.decide_watched();
   }
   state.learning.run_errands(state.mutex);
-  if (recorder) {
-    recorder->close();
-    const std::lock_guard lock(state.mutex);
-    state.closed_recorder = std::move(recorder);
-  }
+  if (closing != nullptr) closing->close();
   if (state.options.config.verbose) report_summary();
   const std::string& stats_file = state.options.config.stats;
   if (stats_file.empty()) return;
@@ -245,14 +239,14 @@ void Allocator::State::watch_request(void* pointer, Bytes size, LaneKey lane, tr
                                      std::uint64_t id) {
   trace::LaneId recorded = 0;
   try {  // what may fail comes before anybody has heard of the block
-    if (recorder) recorded = recorded_lane(lane);
-    if (full_check) check_hand_out(pointer, rounded(size), id);
+    recorded = recording.lane(lane);
+    if (overlap_check) overlap_check->add(pointer, rounded(size), id);
   } catch (...) {
     give_back(pointer);
     throw;
   }
   if (learning.listens()) learning.request(id, size, lane, tag);
-  if (recorder) recorder->append(trace::Request{id, size, recorded, tag});
+  recording.append(trace::Request{id, size, recorded, tag});
 }
 
 void* Allocator::State::allocate_elsewhere(Bytes size, LaneKey lane, trace::Tag tag,
@@ -260,16 +254,7 @@ void* Allocator::State::allocate_elsewhere(Bytes size, LaneKey lane, trace::Tag 
   BERTH_CHECK(!forked, kUsage,
               "a block of {} was asked for in a forked child: berth serves the parent only",
               format_bytes(size));
-  const Mobility kind = mobility.classify(size, lane, tag);
-  if (captured()) pool.set_thrift(0);  // it waits for the device, which would void the capture
-  PoolBlock* block = pool.allocate(size, lane, kind);
-  if (block == nullptr) block = search_everywhere(size, lane, kind);
-  if (block == nullptr) throw OutOfMemory(exhaustion(size, lane));
-  block->id = id;
-  block->born = mobility.now();
-  block->tag = tag;
-  counters.handed_out_by_pool(block->size, size);
-  counters.count(kind);
+  PoolBlock* const block = fallback.allocate(size, lane, tag, id);
   // Without marks, the sequence itself is searched now and then, and a plan is taken up as soon as
   // it is there.
   if (!captured()) {
@@ -283,55 +268,6 @@ void* Allocator::State::allocate_elsewhere(Bytes size, LaneKey lane, trace::Tag 
   return block->pointer;
 }
 
-// The pool is exhausted: events, the arena where it idles, cached memory, a synchronisation.
-PoolBlock* Allocator::State::search_everywhere(Bytes size, LaneKey lane, Mobility kind) {
-  if (captured()) return nullptr;
-  if (pool.process_events() != 0) {
-    if (PoolBlock* block = pool.allocate(size, lane, kind)) return block;
-  }
-  if (takeover.share_what_is_to_come()) {
-    if (PoolBlock* block = pool.allocate(size, lane, kind)) return block;
-  }
-  if (arena.retire() != 0) {
-    takeover.share();
-    if (PoolBlock* block = pool.allocate(size, lane, kind)) return block;
-  }
-  if (options.free_pages != FreePages::kStay && pool.trim() != 0) {
-    if (PoolBlock* block = pool.allocate(size, lane, kind)) return block;
-  }
-  if (!lane_events.synchronize()) return nullptr;
-  pool.process_events();
-  return pool.allocate(size, lane, kind);
-}
-
-std::string Allocator::State::exhaustion(Bytes size, LaneKey lane) {
-  const PoolStats in_pool = pool.stats();
-  Bytes free = 0;
-  if (!device.free_bytes(&free).ok()) ++counters.device_errors;
-  // What holds the most, by size of request.
-  std::map<Bytes, std::pair<Bytes, std::uint64_t>> by_size;
-  pool.for_each_block([&](const PoolBlock& block) {
-    auto& [bytes, count] = by_size[block.requested];
-    bytes += block.size;
-    ++count;
-  });
-  std::pair<Bytes, std::pair<Bytes, std::uint64_t>> most{};
-  for (const auto& entry : by_size) {
-    if (entry.second.first > most.second.first) most = entry;
-  }
-  return fmt::format(
-      "out of memory on {}: asked {} for lane {}; live {} (planned {}, pool {}), reserved {} of "
-      "{}, largest free block "
-      "low {} and high {}, {} free on the device; the pool holds most in {} blocks of {}",
-      device.properties().name, format_bytes(size), lane, format_bytes(counters.live),
-      format_bytes(counters.planned_live()), format_bytes(counters.pool_live),
-      format_bytes(arena.committed() + in_pool.reserved),
-      format_bytes(options.config.memory_limit != 0 ? options.config.memory_limit
-                                                    : device.properties().total_bytes),
-      format_bytes(in_pool.largest_low), format_bytes(in_pool.largest_high), format_bytes(free),
-      most.second.second, format_bytes(most.first));
-}
-
 // A block that its asker never gets.
 void Allocator::State::give_back(void* pointer) {
   if (arena.contains(pointer)) {
@@ -340,29 +276,8 @@ void Allocator::State::give_back(void* pointer) {
   } else {
     PoolBlock* const block = pool.find(pointer);
     tell_served(pointer, block->requested, block->lane);  // so that it hears of both
-    free_pool_block(block, std::nullopt);
+    fallback.free(block, std::nullopt, next_id);
   }
-}
-
-// Promise A, the slow way.
-void Allocator::State::check_hand_out(void* pointer, Bytes size, std::uint64_t id) {
-  const auto address = reinterpret_cast<Bytes>(pointer);
-  const ByteRange bytes{address, address + size};
-  if (live_bytes.insert(bytes, id)) return;
-  const auto other = live_bytes.find_touching(bytes);
-  const std::string text =
-      fmt::format("block {} of {} at {:#x} would share bytes with live block {} at {:#x}: stopped",
-                  id, format_bytes(size), address, *live_bytes.find(other->first), other->first);
-  // The block is not handed out; the one it would have hit is untouched.
-  throw Error(ErrorKind::kInput, text);
-}
-
-trace::LaneId Allocator::State::recorded_lane(LaneKey key) {
-  for (const auto& [known, id] : recorded_lanes) {
-    if (known == key) return id;
-  }
-  recorded_lanes.emplace_back(key, recorder->lane(key));
-  return recorded_lanes.back().second;
 }
 
 // --- Frees --------------------------------------------------------------------------------------
@@ -413,25 +328,15 @@ Allocator::FreeOutcome Allocator::State::free_slowly(void* pointer,
     return FreeOutcome::kUnknown;
   }
   ++counters.frees;
-  if (full_check) live_bytes.erase(reinterpret_cast<Bytes>(pointer));
+  if (overlap_check) overlap_check->remove(pointer);
   if (learning.listens()) learning.free(id);
   // The entry comes before any other that could name the same bytes: the lock is still held.
-  if (recorder) recorder->append(trace::Free{id});
-  if (block != nullptr) free_pool_block(block, freeing);
+  recording.append(trace::Free{id});
+  if (block != nullptr) {
+    fallback.free(block, freeing, next_id);
+    note_held();
+  }
   return FreeOutcome::kDone;
-}
-
-void Allocator::State::free_pool_block(PoolBlock* block, std::optional<LaneKey> freeing) noexcept {
-  const Bytes size = block->size;
-  counters.taken_back_by_pool(size, block->requested);
-  mobility.learn(block->requested, block->lane, block->tag, block->born);
-  const bool waits = pool.waits(block, freeing);
-  if (options.listener != nullptr)
-    options.listener->freed({block->pointer, block->requested, size, block->lane}, waits);
-  pool.free(block, freeing);
-  if (waits) return;
-  takeover.pool_freed(size, next_id);
-  note_held();
 }
 
 bool Allocator::pin(const void* pointer) {
@@ -455,14 +360,9 @@ bool Allocator::unpin(const void* pointer) noexcept {
 bool Allocator::allocate_at(void* pointer, Bytes size, LaneKey lane) noexcept {
   State& state = *state_;
   const std::lock_guard lock(state.mutex);
-  PoolBlock* const block = state.pool.allocate_at(pointer, state.rounded(size), lane);
-  if (block == nullptr) return false;
-  block->requested = size;
-  block->id = ++state.next_id;
-  block->born = state.mobility.now();
-  state.counters.handed_out_by_pool(block->size, size);
+  if (state.fallback.allocate_at(pointer, size, lane, state.next_id + 1) == nullptr) return false;
+  ++state.next_id;
   state.counters.count(Served::kUnplanned);
-  state.counters.count(block->mobility);
   state.tell_served(pointer, size, lane);
   return true;
 }
@@ -473,7 +373,7 @@ void Allocator::record_use(const void* pointer, LaneKey lane) {
   const Errands errands(state.learning, state.mutex);
   const std::lock_guard lock(state.mutex);
   std::uint64_t id = 0;
-  const trace::LaneId recorded = state.recorder ? state.recorded_lane(lane) : 0;
+  const trace::LaneId recorded = state.recording.lane(lane);
   if (state.arena.contains(pointer)) {
     const auto block = state.arena.find(pointer);
     if (!block) return;
@@ -487,7 +387,7 @@ void Allocator::record_use(const void* pointer, LaneKey lane) {
     return;
   }
   if (state.learning.listens()) state.learning.use(id, lane);
-  if (state.recorder) state.recorder->append(trace::Use{id, recorded});
+  state.recording.append(trace::Use{id, recorded});
 }
 
 // --- Queries ------------------------------------------------------------------------------------
@@ -511,7 +411,7 @@ bool Allocator::contains(const void* pointer) const noexcept {
 
 Recorder* Allocator::recorder() noexcept {
   const std::lock_guard lock(state_->mutex);
-  return state_->recorder.get();
+  return state_->recording.recorder();
 }
 
 Stats Allocator::stats() const {
@@ -521,7 +421,7 @@ Stats Allocator::stats() const {
   stats.requests = state.next_id;
   stats.device_errors += state.arena.device_errors() + state.lane_events.device_errors();
   stats.driver_calls = state.device.driver_calls();
-  if (state.recorder) stats.trace_entries_lost = state.recorder->counts().lost;
+  stats.trace_entries_lost = state.recording.lost();
   if (state.arena.plan()) {
     stats.arena = state.arena.plan()->plan().arena_bytes;
     stats.arena_bound = state.arena.plan()->plan().lower_bound;

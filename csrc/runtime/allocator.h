@@ -4,6 +4,7 @@
 #include "csrc/device/device.h"
 #include "csrc/plan/plan.h"
 #include "csrc/pool/pool.h"
+#include "csrc/runtime/block_listener.h"
 #include "csrc/trace/recorder.h"
 #include "csrc/trace/trace.h"
 
@@ -25,23 +26,6 @@ class PlanLookup;
 namespace test {
 struct UnverifiedPlan;
 }
-
-// Hears of every block of an allocator, in order, under its lock: for counters and histories that
-// must be exact. It must neither throw nor call an allocator that has the same lock.
-class BlockListener {
- public:
-  struct Block {
-    void* pointer = nullptr;
-    Bytes requested = 0;
-    Bytes size = 0;    // rounded
-    LaneKey lane = 0;  // that it was asked for on
-  };
-  virtual ~BlockListener() = default;
-  virtual void served(const Block& block) noexcept = 0;
-  // `waiting`: its bytes come free only when other lanes are done with them; completed() follows.
-  virtual void freed(const Block& block, bool waiting) noexcept = 0;
-  virtual void completed(const Block& block) noexcept = 0;
-};
 
 // The allocator of one device: serves planned requests from one arena, all others from the pool;
 // records, learns, counts.

@@ -1,26 +1,24 @@
 #pragma once
 
-#include "csrc/core/interval_map.h"
 #include "csrc/core/spin_mutex.h"
 #include "csrc/device/lane_events.h"
-#include "csrc/pool/mobility.h"
 #include "csrc/pool/pool.h"
 #include "csrc/runtime/accounts.h"
 #include "csrc/runtime/allocator.h"
 #include "csrc/runtime/arena.h"
+#include "csrc/runtime/fallback.h"
 #include "csrc/runtime/learning.h"
 #include "csrc/runtime/notes.h"
+#include "csrc/runtime/overlap_check.h"
+#include "csrc/runtime/recording.h"
 #include "csrc/runtime/settings.h"
 #include "csrc/runtime/takeover.h"
 
 #include <cstdint>
 #include <memory>
-#include <new>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <utility>
-#include <vector>
 
 // What allocator.cc and allocator_steps.cc share; nobody else includes it.
 namespace berth {
@@ -35,8 +33,10 @@ struct Allocator::State {
         arena(device, lane_events, options.alignment),
         pool(device, lane_events, pool_options()),
         takeover(device, arena, pool, options.config.memory_limit, options.captures),
-        full_check(options.config.check == CheckLevel::kFull),
-        learning(learning_options(), arena, device, counters) {}
+        fallback(options, device, lane_events, arena, pool, takeover, counters),
+        learning(learning_options(), arena, device, counters) {
+    if (options.config.check == CheckLevel::kFull) overlap_check.emplace();
+  }
 
   [[nodiscard]] std::string plan_file() const {
     return expand_file_name(options.config.plan, options.program, options.device_index);
@@ -57,17 +57,11 @@ struct Allocator::State {
                            Notes& notes);
   void watch_request(void* pointer, Bytes size, LaneKey lane, trace::Tag tag, std::uint64_t id);
   void decide_watched() noexcept {
-    watched = full_check || learning.listens() || recorder != nullptr;
+    watched = overlap_check || learning.listens() || recording.active();
   }
-  PoolBlock* search_everywhere(Bytes size, LaneKey lane, Mobility mobility);
-  [[nodiscard]] std::string exhaustion(Bytes size, LaneKey lane);
   void give_back(void* pointer);
-  void check_hand_out(void* pointer, Bytes size, std::uint64_t id);
   FreeOutcome free_slowly(void* pointer, std::optional<LaneKey> freeing) noexcept;
-  void free_pool_block(PoolBlock* block, std::optional<LaneKey> freeing) noexcept;
-  [[nodiscard]] bool captured() const noexcept {
-    return options.captures != nullptr && options.captures->load(std::memory_order_relaxed) != 0;
-  }
+  [[nodiscard]] bool captured() const noexcept { return lane_events.captured(); }
   void tell_served(void* pointer, Bytes size, LaneKey lane) noexcept {
     if (options.listener != nullptr) options.listener->served({pointer, size, rounded(size), lane});
   }
@@ -108,7 +102,6 @@ struct Allocator::State {
     State& state;
     ~NotesHeld() { state.note_held(); }
   };
-  trace::LaneId recorded_lane(LaneKey key);
 
   Device& device;
   const Options options;
@@ -120,18 +113,14 @@ struct Allocator::State {
   Arena arena;
   Pool pool;
   Takeover takeover;
-  MobilityClassifier mobility;
-  std::unique_ptr<Recorder> recorder;
-  std::unique_ptr<Recorder> closed_recorder;  // whoever had it may still append, to no effect
-  const bool full_check;
-  bool watched = false;  // full_check, or learning listens, or the recorder is at work
+  Fallback fallback;
+  Recording recording;
+  std::optional<OverlapCheck> overlap_check;  // under BERTH_CHECK=full
+  bool watched = false;  // one of those that hear of all requests and frees is at work
 
   Learning learning;
   std::uint64_t next_id = 0;  // of blocks; also counts requests
   bool forked = false, shut = false;
-
-  std::vector<std::pair<LaneKey, trace::LaneId>> recorded_lanes;
-  IntervalMap<std::uint64_t> live_bytes;  // under BERTH_CHECK=full: every live block, by address
 };
 
 }  // namespace berth

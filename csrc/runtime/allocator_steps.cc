@@ -29,14 +29,14 @@ void Allocator::mark_step(LaneKey lane) noexcept {
 
 void Allocator::State::step_ended(LaneKey lane, Notes& notes) {
   ++counters.steps;
-  if (recorder) recorder->append(trace::StepMark{recorded_lane(lane)});
+  recording.append(trace::StepMark{recording.lane(lane)});
   if (captured()) return;  // no event may be asked, no memory given back
   pool.process_events();
   learning.step_ended(lane, next_id, notes);
   counters.realigned += arena.mark(lane);
   takeover.step_ended(next_id);
   if (arena.commit_due()) commit_arena(notes);
-  mobility.mark_step();
+  fallback.mark_step();
   decide_watched();
 }
 

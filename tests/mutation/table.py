@@ -32,6 +32,7 @@ STREAMS_OF_ABI = (("berth_capi_test", "[streams]"),)
 HEADER, MEMORY = "csrc/runtime/arena.h", "csrc/runtime/arena.cc"
 SERVE, FREE, LEND = "csrc/runtime/arena_serve.cc", "csrc/runtime/arena_free.cc", "csrc/runtime/arena_lend.cc"
 ALLOCATOR, STEPS = "csrc/runtime/allocator.cc", "csrc/runtime/allocator_steps.cc"
+FALLBACK = "csrc/runtime/fallback.cc"
 BLOCKS, PAGES = "csrc/pool/pool.cc", "csrc/pool/pages.cc"
 POOL_STATE, WAITING_BLOCKS = "csrc/pool/state.h", "csrc/pool/waiting.cc"
 PAGES_OF_ARENA, TAKEOVER = "csrc/runtime/arena_memory.cc", "csrc/runtime/takeover.cc"
@@ -213,8 +214,8 @@ MUTANTS = (
            "requests_to_pass_ = kRequestsBetween;", "requests_to_pass_ = 0;", WAITING),
     Mutant("s12-growth", "S12", "the pool grows without asking for events", BLOCKS,
            "!is_captured(mine.lane) && process_some_events() != 0)", "false)", LANES_OF_POOL),
-    Mutant("s13-search", "S13", "an exhausted pool gives memory back and waits while a graph is captured", ALLOCATOR,
-           "  if (captured()) return nullptr;\n", "", BLOCKS_OF_POOL),
+    Mutant("s13-search", "S13", "an exhausted pool gives memory back and waits while a graph is captured", FALLBACK,
+           "  if (events_.captured()) return nullptr;\n", "", BLOCKS_OF_POOL),
     Mutant("s13-step", "S13", "a step ends while a graph is captured", STEPS,
            "  if (captured()) return;  // no event may be asked, no memory given back\n", "", BLOCKS_OF_POOL),
     Mutant("s13-trim", "S13", "memory is given back while a graph is captured", ALLOCATOR,
@@ -231,8 +232,8 @@ MUTANTS = (
            "  if (captured()) return;\n  settle_at_ = 0;\n", "  settle_at_ = 0;\n", BLOCKS_OF_POOL),
     Mutant("s13-first-step", "S13", "pages of the step before are given back while a graph is captured", TAKEOVER,
            "if (settle_at_ == 0 || captured()) return;", "if (settle_at_ == 0) return;", BLOCKS_OF_POOL),
-    Mutant("s13-thrift", "S13", "pages are moved to where they are needed while a graph is captured", ALLOCATOR,
-           "  if (captured()) pool.set_thrift(0);", "", BLOCKS_OF_POOL),
+    Mutant("s13-thrift", "S13", "pages are moved to where they are needed while a graph is captured", FALLBACK,
+           "  if (events_.captured()) pool_.set_thrift(0);", "", BLOCKS_OF_POOL),
     Mutant("s13-poll", "S13", "an event of a lane that is captured is asked for", POINTS,
            "if (!device_.capturing(lane.key, &capturing).ok() || capturing) return 1;", "(void)capturing;", WAITING),
     Mutant("s13-anybody", "S13", "events are asked for while a graph is captured", POINTS,

@@ -1,0 +1,60 @@
+#pragma once
+
+#include "csrc/device/lane_events.h"
+#include "csrc/pool/mobility.h"
+#include "csrc/pool/pool.h"
+#include "csrc/runtime/accounts.h"
+#include "csrc/runtime/allocator.h"
+#include "csrc/runtime/arena.h"
+#include "csrc/runtime/takeover.h"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace berth {
+
+// Where a request goes that the arena does not serve: to the pool, at the end that its mobility
+// picks, and before it is refused to all that may still have memory: blocks whose lanes are done,
+// pages that the arena has no block on yet, an idle arena, cached pages, and what comes free when
+// the device is done with everything. While a graph is captured only the pool is asked.
+//
+// All that it is made of outlives it. Not thread-safe. O(log holes) while the pool has memory.
+class Fallback {
+ public:
+  Fallback(const Allocator::Options& options, Device& device, LaneEvents& events, Arena& arena,
+           Pool& pool, Takeover& takeover, Accounts& counters) noexcept
+      : options_(options),
+        device_(device),
+        events_(events),
+        arena_(arena),
+        pool_(pool),
+        takeover_(takeover),
+        counters_(counters) {}
+
+  // A block for the request. Throws OutOfMemory.
+  [[nodiscard]] PoolBlock* allocate(Bytes size, LaneKey lane, trace::Tag tag, std::uint64_t id);
+  // One at these bytes; null where they are not free.
+  [[nodiscard]] PoolBlock* allocate_at(void* pointer, Bytes size, LaneKey lane,
+                                       std::uint64_t id) noexcept;
+  // Takes a block back, and says so to the listener; so many requests were made in all.
+  void free(PoolBlock* block, std::optional<LaneKey> freeing, std::uint64_t requests) noexcept;
+
+  void mark_step() noexcept { mobility_.mark_step(); }
+
+ private:
+  PoolBlock* search_everywhere(Bytes size, LaneKey lane, Mobility mobility) noexcept;
+  [[nodiscard]] std::string exhaustion(Bytes size, LaneKey lane);
+  void hand_out(PoolBlock* block, Bytes size, trace::Tag tag, std::uint64_t id) noexcept;
+
+  const Allocator::Options& options_;
+  Device& device_;
+  LaneEvents& events_;
+  Arena& arena_;
+  Pool& pool_;
+  Takeover& takeover_;
+  Accounts& counters_;
+  MobilityClassifier mobility_;
+};
+
+}  // namespace berth
