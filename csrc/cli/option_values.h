@@ -5,8 +5,8 @@
 
 #include <string>
 
-// What options take that CLI11 does not read by itself, and reads it that it would let through or
-// refuse in words of its own.
+// Values of options: those that CLI11 cannot read, and checks whose words say what was typed and
+// what is wanted.
 namespace berth::cli {
 
 // "8GiB", above 0. Throws Error(kUsage) that names the option.

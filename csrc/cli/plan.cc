@@ -263,7 +263,9 @@ Command add_plan(CLI::App& program) {
   app->add_flag("--json", options->json, "Print one JSON object");
   app->footer(
       "The best placement so far is shown on a terminal; Ctrl-C takes it. Without -o nothing is "
-      "written.\n\nExample:\n  berth plan gpt.trace -o gpt.plan --time-limit 5");
+      "written.\n"
+      "\"covers\" is the share of the run that lies in whole repeats of the step: about what "
+      "serving hits.\n\nExample:\n  berth plan gpt.trace -o gpt.plan --time-limit 5");
   return {app, [options] { return plan(*options); }};
 }
 
