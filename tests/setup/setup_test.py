@@ -51,6 +51,22 @@ class Folder(unittest.TestCase):
         self.folder = pathlib.Path(temporary.name)
 
 
+class Configure(Folder):
+    def test_a_plain_configuration_without_a_libtorch_says_so_and_leaves_its_adapter_out(self):
+        clone = self.folder / "clone"
+        clone.mkdir()
+        for part in ROOT.iterdir():
+            if part.name not in (".venv", ".git", "build"):
+                (clone / part.name).symlink_to(part)
+        done = subprocess.run(["cmake", "-B", "build"], env=environment(), cwd=clone, capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("berth: no libtorch adapter: no libtorch found: run cmake/setup", done.stdout)
+        insisted = subprocess.run(["cmake", "-B", "build", "-DBERTH_WITH_TORCH=ON"], env=environment(), cwd=clone,
+                                  capture_output=True, text=True)
+        self.assertNotEqual(insisted.returncode, 0)
+        self.assertIn("no libtorch found: run cmake/setup", " ".join(insisted.stderr.split()))
+
+
 class Locate(Folder):
     def locate(self, **extra):
         """What the search says in an empty folder."""
