@@ -28,6 +28,7 @@ PlanLookup::PlanLookup(Plan plan) : plan_(std::move(plan)) {
   find_shared();
   find_covered();
   make_ends();
+  make_alive();
   make_windows();
 }
 
@@ -51,6 +52,7 @@ void PlanLookup::make_entries() {
         cell = cells_.insert(slot.offset, static_cast<CellIndex>(cell_offsets_.size()));
         if (cell == cell_offsets_.size()) cell_offsets_.push_back(slot.offset);
       }
+      unplanned_slots_ += cell == kNone;
       entries_.push_back({.offset = slot.offset,
                           .requested = slot.requested,
                           .cell = cell,
@@ -148,6 +150,30 @@ std::span<const PlanLookup::SlotIndex> PlanLookup::ends_before_fork(
                                               WrappedEnd{sequence, tick}, less);
   const SlotIndex* tail = ends_.data() + (ends_.size() - wrapped_ends_.size());
   return {tail + (first - wrapped_ends_.begin()), tail + (last - wrapped_ends_.begin())};
+}
+
+void PlanLookup::make_alive() {
+  alive_.resize(plan_.sequences.size());
+  for (std::uint32_t s = 0; s < plan_.sequences.size(); ++s) {
+    if (plan_.sequences[s].parent >= 0) continue;
+    const SlotIndex first = first_slots_[s];
+    const std::uint32_t period = plan_.sequences[s].period;
+    std::vector<std::uint32_t> wrapped;
+    for (std::uint32_t slot = 0; slot < period; ++slot) {
+      const Entry& entry = entries_[first + slot];
+      if (entry.cell != kNone && std::uint64_t{slot} + entry.length > period)
+        wrapped.push_back(slot);
+    }
+    std::vector<std::uint32_t> ends;
+    alive_[s] = AliveIndex(
+        period, wrapped,
+        [&](std::uint32_t tick) -> const std::vector<std::uint32_t>& {
+          ends.clear();
+          for (const SlotIndex slot : ends_at(s, tick)) ends.push_back(slot - first);
+          return ends;
+        },
+        [&](std::uint32_t slot) { return entries_[first + slot].cell != kNone; });
+  }
 }
 
 void PlanLookup::make_windows() {

@@ -2,6 +2,7 @@
 
 #include "csrc/core/bytes.h"
 #include "csrc/core/interval_map.h"
+#include "csrc/plan/alive_index.h"
 #include "csrc/plan/offset_table.h"
 #include "csrc/plan/plan.h"
 
@@ -47,6 +48,8 @@ class PlanLookup {
 
   [[nodiscard]] const Plan& plan() const noexcept { return plan_; }
   [[nodiscard]] std::size_t slot_count() const noexcept { return entries_.size(); }
+  // Slots that the plan leaves to the pool.
+  [[nodiscard]] std::size_t unplanned_slots() const noexcept { return unplanned_slots_; }
   [[nodiscard]] std::size_t cell_count() const noexcept { return cell_offsets_.size(); }
   [[nodiscard]] const Entry& entry(SlotIndex slot) const noexcept { return entries_[slot]; }
   // All of the slot, size and origin included. Colder than entry().
@@ -89,6 +92,16 @@ class PlanLookup {
     return {ends_.data() + ends_begin_[first + own], ends_.data() + ends_begin_[first + own + 1]};
   }
 
+  // Calls visit(slot) for each planned slot of a sequence without a parent that the plan has alive
+  // at tick `tick`, and for some others; see AliveIndex.
+  template <class Visit>
+  void visit_alive(std::uint32_t sequence, std::uint32_t tick, Visit&& visit) const {
+    const SlotIndex first = first_slots_[sequence], count = first_slots_[sequence + 1] - first;
+    alive_[sequence].visit(tick, [&](std::uint32_t slot) {
+      if (slot < count) visit(first + slot);
+    });
+  }
+
   // The cell at an offset, or kNone. O(1), a hash table whatever the arena's size.
   [[nodiscard]] CellIndex cell_at(Bytes offset) const noexcept { return cells_.find(offset); }
 
@@ -114,12 +127,14 @@ class PlanLookup {
   void find_shared();
   void find_covered();
   void make_ends();
+  void make_alive();
   void make_windows();
   [[nodiscard]] std::span<const SlotIndex> ends_before_fork(std::uint32_t sequence,
                                                             std::uint32_t tick) const noexcept;
 
   Plan plan_;
   std::vector<Entry> entries_;
+  std::size_t unplanned_slots_ = 0;
   std::vector<std::uint32_t> sequence_of_;  // empty where there is one sequence
   std::vector<SlotIndex> first_slots_;      // one more than sequences
   std::vector<std::uint32_t> forks_;
@@ -138,6 +153,7 @@ class PlanLookup {
     std::uint32_t tick = 0;
   };
   std::vector<WrappedEnd> wrapped_ends_;
+  std::vector<AliveIndex> alive_;  // by sequence; empty for branches
 
   std::vector<WindowKey> window_table_;  // open addressing, linear, at most half full
   std::vector<std::uint32_t> window_ticks_;

@@ -414,8 +414,8 @@ void Pool::for_each_block(const std::function<void(const PoolBlock&)>& visit) co
       if (chunk->kind == Chunk::Kind::kLive) visit(*chunk);
 }
 
-void Pool::for_each_stretch(const std::function<void(const PoolStretch&)>& visit) const {
-  PoolStretch stretch;
+void Pool::for_each_stretch(const std::function<void(const Stretch&)>& visit) const {
+  Stretch stretch;
   const auto finish = [&] {
     if (!stretch.pieces.empty()) visit(stretch);
     stretch = {};
@@ -428,12 +428,12 @@ void Pool::for_each_stretch(const std::function<void(const PoolStretch&)>& visit
       }
       if (stretch.pieces.empty()) stretch.base = chunk->pointer;
       stretch.size += chunk->size;
-      PoolStretch::Piece piece{
+      Stretch::Piece piece{
           .pointer = chunk->pointer, .size = chunk->size, .requested = chunk->requested};
       if (chunk->kind != Chunk::Kind::kHole) {
         piece.lane = chunk->lane;
-        piece.kind = chunk->kind == Chunk::Kind::kLive ? PoolStretch::Piece::Kind::kLive
-                                                       : PoolStretch::Piece::Kind::kWaiting;
+        piece.kind = chunk->kind == Chunk::Kind::kLive ? Stretch::Piece::Kind::kLive
+                                                       : Stretch::Piece::Kind::kWaiting;
       }
       stretch.pieces.push_back(piece);
     }

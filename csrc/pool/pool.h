@@ -3,6 +3,7 @@
 #include "csrc/core/bytes.h"
 #include "csrc/device/device.h"
 #include "csrc/device/lane_events.h"
+#include "csrc/device/stretch.h"
 
 #include <cstdint>
 #include <functional>
@@ -49,21 +50,6 @@ struct PoolOptions {
   bool splits = true;
   // Hears of each block that waited, when its bytes become a hole. Must not throw or call the pool.
   std::function<void(const PoolBlock&)> completed = {};
-};
-
-// A stretch of memory that the pool has: what lies in it, in address order and without a gap.
-struct PoolStretch {
-  struct Piece {
-    enum class Kind : std::uint8_t { kLive, kWaiting, kHole };
-    const void* pointer = nullptr;
-    Bytes size = 0;
-    Bytes requested = 0;  // of a block; of a hole, that of the block freed there last, or 0
-    LaneKey lane = 0;     // of a block
-    Kind kind = Kind::kHole;
-  };
-  const void* base = nullptr;
-  Bytes size = 0;
-  std::vector<Piece> pieces;
 };
 
 struct PoolStats {
@@ -168,7 +154,7 @@ class Pool {
   // Calls `visit(block)` for each live block, in address order.
   void for_each_block(const std::function<void(const PoolBlock&)>& visit) const;
   // Calls `visit(stretch)` for each stretch of committed memory, in no order.
-  void for_each_stretch(const std::function<void(const PoolStretch&)>& visit) const;
+  void for_each_stretch(const std::function<void(const Stretch&)>& visit) const;
 
   // Walks everything; the first broken invariant in one line, empty where all is well. For tests.
   [[nodiscard]] std::string is_valid() const;

@@ -460,10 +460,10 @@ std::uint64_t Allocator::holes() const noexcept {
 }
 
 void Allocator::for_each_stretch(
-    const std::function<void(const PoolStretch&, bool arena)>& visit) const {
+    const std::function<void(const Stretch&, bool arena)>& visit) const {
   const std::lock_guard lock(state_->mutex);
-  state_->pool.for_each_stretch([&](const PoolStretch& stretch) { visit(stretch, false); });
-  for (const PoolStretch& stretch : state_->arena.stretches()) visit(stretch, true);
+  state_->pool.for_each_stretch([&](const Stretch& stretch) { visit(stretch, false); });
+  for (const Stretch& stretch : state_->arena.stretches()) visit(stretch, true);
 }
 
 // --- Fork ---------------------------------------------------------------------------------------

@@ -141,7 +141,7 @@ class Allocator {
 
   // Calls `visit` for each stretch of memory that is held: those of the pool in no order, then,
   // with `arena` set, the arena's. Under the lock: `visit` must not call the allocator.
-  void for_each_stretch(const std::function<void(const PoolStretch&, bool arena)>& visit) const;
+  void for_each_stretch(const std::function<void(const Stretch&, bool arena)>& visit) const;
 
   // Around fork(): the lock is held over it. In the child allocate() throws and free() does
   // nothing.

@@ -1,194 +1,205 @@
 #include "csrc/runtime/arena.h"
 
-#include "csrc/core/check.h"
-
-#include <fmt/format.h>
-
 #include <algorithm>
+#include <new>
 #include <utility>
 
+// How an arena serves requests and takes blocks back. Plans, marks and memory are in arena_plan.cc.
 namespace berth {
+namespace {
 
-Arena::Arena(Device& device, LaneEvents& events, Bytes alignment)
-    : device_(device), events_(events), alignment_(alignment), memory_(device, alignment) {}
+// A request of a lane that rests is lent nothing below this: in the pool it costs little memory.
+constexpr Bytes kLeastIdle = Bytes{1} << 20;
 
-Arena::~Arena() = default;
+}  // namespace
 
-// --- Memory -------------------------------------------------------------------------------------
+// --- Requests -----------------------------------------------------------------------------------
 
-Status Arena::ensure_range(Bytes bytes) noexcept {
-  if (bytes <= memory_.range_bytes()) return {};
-  if (memory_.base() == nullptr) return memory_.reserve(bytes);
-  if (live() != 0 || !strays_.empty() || !pins_.empty())
-    return {Status::Code::kFailed, "arena in use"};
-  if (device_.properties().asynchronous && !device_.synchronize_all().ok())
-    return {Status::Code::kFailed, "synchronize"};
-  const Bytes before = memory_.range_bytes();
-  const bool there = lookup_ && !memory_.asleep();
-  const Status status = memory_.reserve(bytes);
-  // The plan that is served needs its range again: without one it must rest.
-  if (!status.ok() && memory_.base() == nullptr &&
-      (!memory_.reserve(before).ok() || (there && !commit(Device::Residency::kResident))))
-    rest();
-  return status;
+Arena::Outcome Arena::serve_slowly(Bytes requested, LaneKey key, std::uint64_t id) {
+  if (!lookup_) return {};
+  tend_guards();
+  Lane* const lane = lanes_.find(key);
+  if (lane == nullptr) return Outcome::missed(Served::kMissLane);
+  lane->used = true;
+  const std::uint64_t step_ends = walk_.step_ends();
+  const Walk::Step step = walk_.next(*lane, requested);
+  if (walk_.step_ends() != step_ends) memory_.step_starts();
+  Outcome outcome;
+  if (step.slot) {
+    outcome = hand_out(*lane, *step.slot, id);
+  } else if (step.known) {
+    outcome.served = Served::kMissSize;
+    if (lane->mode == Lane::Mode::kResting) outcome = lend_idle(*lane, requested, id, outcome);
+  }
+  outcome.realigned = step.realigned;
+  select(*lane);
+  return outcome;
 }
 
-bool Arena::commit(Device::Residency residency) noexcept {
-  const bool committed = memory_.commit(residency, [this](ByteRange bytes) {
-    return strays_.find_touching(bytes) || pins_.find_touching(bytes);
-  });
+// A lane that is aligned is served on the fast path until another lane asks.
+void Arena::select(Lane& lane) noexcept {
+  fast_key_ = lane.key;
+  fast_lane_ = lane.mode == Lane::Mode::kAligned ? &lane : nullptr;
+}
+
+Arena::Outcome Arena::hand_out(Lane& lane, PlanLookup::SlotIndex slot, std::uint64_t id) {
+  const PlanLookup::Entry& entry = entries_[slot];
+  walk_.advance(lane, entry.birth);
+  if (entry.cell == PlanLookup::kNone || memory_.asleep())
+    return Outcome::missed(Served::kUnplanned);
+  const Bytes size = occupancy_.rounded(entry.requested);
+  if (!may_have(lane, entry, size)) return lend(lane, entry, id);
+  if (filling() && !memory_.ensure({entry.offset, entry.offset + size}))
+    return Outcome::missed(Served::kMissBusy);
+  occupancy_.put(slot, size, id);
+  return Outcome::handed_out(Served::kHit, memory_.base() + entry.offset, size);
+}
+
+// The rule.
+bool Arena::may_have(const Lane& lane, const PlanLookup::Entry& entry, Bytes size) {
+  const ByteRange bytes{entry.offset, entry.offset + size};
+  if (!occupancy_.is_free(entry, size)) return false;
+  if (pins_.touching(bytes)) return false;
+  return guards_.wait(lane.key, bytes, entry.shared ? Guards::Binds::kShared : Guards::Binds::kAll);
+}
+
+// --- Lending
+// --------------------------------------------------------------------------------------
+
+// Other bytes for a request whose own are in use.
+Arena::Outcome Arena::lend(const Lane& lane, const PlanLookup::Entry& wanted, std::uint64_t id) {
+  const Outcome miss = Outcome::missed(Served::kMissBusy);
+  try {
+    const std::optional<ByteRange> bytes =
+        lending_.find(lane, wanted, occupancy_.rounded(wanted.requested),
+                      [&](ByteRange range) { return may_borrow(lane, range); });
+    return bytes ? hand_out_lent(lane, *bytes, wanted.requested, id) : miss;
+  } catch (const std::bad_alloc&) {
+    return miss;  // host memory is short: the pool may still have a block
+  }
+}
+
+// A step of another kind (an evaluation, another batch) would need its memory beside an arena that
+// lies idle. While the plan's only lane rests no slot is handed out, so all bytes serve that are
+// not live now, whatever the plan wants them for; slots that come to want them miss until they are
+// freed.
+//
+// Sound by the rule: all that is live here is off schedule from now on, and what is lent is, too.
+Arena::Outcome Arena::lend_idle(Lane& lane, Bytes requested, std::uint64_t id, Outcome miss) {
+  if (requested < kLeastIdle || !lane.entered || !memory_.ready() || lanes_.lone() == nullptr)
+    return miss;
+  try {
+    occupancy_.reserve(occupancy_.cells().size() + 1);
+    if (!std::exchange(lane.all_astray, true)) walk_.leave_schedule(lane);
+    const std::optional<ByteRange> bytes = lending_.find_idle(
+        occupancy_.rounded(requested), [&](ByteRange range) { return may_borrow(lane, range); });
+    return bytes ? hand_out_lent(lane, *bytes, requested, id) : miss;
+  } catch (const std::bad_alloc&) {
+    return miss;
+  }
+}
+
+bool Arena::may_borrow(const Lane& lane, ByteRange bytes) noexcept {
+  return guards_.wait(lane.key, bytes, Guards::Binds::kShared) && memory_.ensure(bytes);
+}
+
+Arena::Outcome Arena::hand_out_lent(const Lane& lane, ByteRange bytes, Bytes requested,
+                                    std::uint64_t id) {
+  occupancy_.reserve(occupancy_.cells().size() + 1);  // every cell may still come off schedule
+  occupancy_.lend(bytes, {requested, id, lane.key});
+  return Outcome::handed_out(Served::kLent, memory_.base() + bytes.first, bytes.size());
+}
+
+// --- Frees
+// ----------------------------------------------------------------------------------------
+
+Arena::Freed Arena::free(void* pointer, std::optional<LaneKey> freeing) noexcept {
+  using Binds = Guards::Binds;
+  const Bytes offset = offset_of(pointer);
+  const Occupancy::Taken taken = occupancy_.take(offset, owner());
+  Freed freed;
+  if (!taken.found) return freed;
+  freed.found = true;
+  freed.late = taken.off_schedule;
+  freed.requested = taken.block.requested;
+  freed.size = occupancy_.rounded(taken.block.requested);
+  freed.id = taken.block.id;
+  freed.owner = taken.block.lane;
+
+  // Record first, let go after: the points must cover all work queued before the bytes count as
+  // free.
+  const ByteRange bytes{offset, offset + freed.size};
+  bool guarded = true;
+  if (freeing && *freeing != freed.owner) guarded &= guards_.add(bytes, *freeing, Binds::kAll);
+  if (const auto uses = uses_.find(offset); uses != uses_.end()) {
+    for (const LaneKey lane : uses->second) guarded &= guards_.add(bytes, lane, Binds::kAll);
+    uses_.erase(uses);
+  }
+  // Of an earlier plan, or lent: any lane may be next to have the bytes.
+  if (!taken.planned) guarded &= guards_.add(bytes, freed.owner, Binds::kAll);
+  if (taken.shared) guarded &= guards_.add(bytes, freed.owner, Binds::kShared);
+  if (!guarded) {
+    freed.device_error = true;
+    occupancy_.lose(bytes, taken.block);
+  }
   recount();
-  return committed;
+  return freed;
 }
 
-void Arena::make_resident() noexcept {
-  memory_.make_resident();
+std::optional<Arena::Block> Arena::find(const void* pointer) const noexcept {
+  return occupancy_.find(offset_of(pointer), owner());
+}
+
+void Arena::record_use(const void* pointer, LaneKey key) {
+  const std::optional<Block> block = find(pointer);
+  if (!block || block->lane == key) return;
+  std::vector<LaneKey>& lanes = uses_[offset_of(pointer)];
+  if (std::find(lanes.begin(), lanes.end(), key) == lanes.end()) lanes.push_back(key);
+}
+
+bool Arena::pin(const void* pointer) {
+  const std::optional<Block> block = find(pointer);
+  if (!block) return false;
+  const Bytes offset = offset_of(pointer);
+  pins_.pin({offset, offset + occupancy_.rounded(block->requested)});
+  recount();
+  return true;
+}
+
+bool Arena::unpin(const void* pointer) noexcept {
+  const bool pinned = pins_.unpin(offset_of(pointer));
+  recount();
+  return pinned;
+}
+
+// --- What waits
+// -----------------------------------------------------------------------------------
+
+void Arena::poll_guards() noexcept {
+  events_.poll_all();
+  guards_.let_go();
   recount();
 }
 
-Bytes Arena::retire() noexcept {
-  if (live() != 0 || !strays_.empty() || memory_.committed() == 0 || !pins_.empty()) return 0;
-  if (device_.properties().asynchronous && !device_.synchronize_all().ok()) return 0;
-  const Bytes given = memory_.retire();
+void Arena::synchronized() noexcept {
+  events_.all_reached();
+  guards_.let_go();
+  occupancy_.synchronized();
   recount();
-  return given;
 }
 
-// --- Plans --------------------------------------------------------------------------------------
-
-Status Arena::activate(std::shared_ptr<const PlanLookup> plan, Commit when) {
-  const Status ranged = ensure_range(plan->plan().arena_bytes);
-  if (!ranged.ok()) return ranged;
-  // All that may throw comes first.
-  std::vector<Path> paths;
-  std::vector<std::uint32_t> roots(plan->plan().lane_keys.size(), PlanLookup::kNone);
-  for (std::uint32_t s = 0; s < plan->plan().sequences.size(); ++s) {
-    paths.emplace_back(*plan, s);
-    if (plan->plan().sequences[s].parent < 0) roots[plan->plan().sequences[s].lane] = s;
-  }
-  std::vector<Cell> cells(plan->cell_count());
-  std::vector<ByteRange> pages = memory_.pages_under(plan->covered());
-  strays_.reserve(strays_.size() + cells_.size() + cells.size());
-  const std::shared_ptr<const PlanLookup> before = lookup_;
-  const bool was_asleep = memory_.asleep();
-
-  rest();
-  memory_.plan(std::move(pages));
-  lookup_ = std::move(plan);
-  entries_ = &lookup_->entry(0);
-  first_surprise_.reset();
-  paths_ = std::move(paths);
-  roots_ = std::move(roots);
-  cells_ = std::move(cells);
-  unplanned_slots_ = 0;
-  for (PlanLookup::SlotIndex slot = 0; slot < lookup_->slot_count(); ++slot) {
-    unplanned_slots_ += entries_[slot].cell == PlanLookup::kNone;
-  }
-  if (when == Commit::kNow && !commit(Device::Residency::kResident)) {
-    rest();
-    // Its memory is as it was, unless a larger range took its place; where that cannot be had it
-    // waits for a step's start.
-    if (before && activate(before, Commit::kAtStepStart).ok() && !was_asleep)
-      (void)commit(Device::Residency::kResident);
-    return {Status::Code::kOutOfMemory, "commit"};
-  }
-  // Other lanes than the one that had them wait for what was queued on these bytes before.
-  if (device_.properties().asynchronous) {
-    for (const auto& lane : lanes_) {
-      if (!guards_.add({0, memory_.range_bytes()}, lane->key, Guards::Binds::kAll)) {
-        const Status drained = device_.synchronize_all();
-        if (!drained.ok()) ++device_errors_;
-      }
-    }
-  }
-  for (const auto& lane : lanes_) {
-    lane->mode = Lane::Mode::kUnbound;
-    const auto& keys = lookup_->plan().lane_keys;
-    const auto key = std::find(keys.begin(), keys.end(), lane->key);
-    if (key != keys.end()) bind(*lane, static_cast<std::uint32_t>(key - keys.begin()));
-  }
-  recount();
-  return {};
-}
-
-void Arena::rest() noexcept {
-  if (!lookup_) return;
-  // Live blocks of the plan go on as byte ranges: a range outlives its plan.
-  for (PlanLookup::CellIndex index = 0; index < cells_.size(); ++index) {
-    const Cell& cell = cells_[index];
-    if (cell.slot == PlanLookup::kNone) continue;
-    const PlanLookup::SlotIndex slot = cell.slot & ~kOffSchedule;
-    const PlanLookup::Entry& entry = entries_[slot];
-    const LaneKey owner = owner_of(slot);
-    if (cell.slot & kOffSchedule) strays_.erase(entry.offset);
-    strays_.insert({entry.offset, entry.offset + rounded(entry.requested)},
-                   Stray{PlanLookup::kNone, entry.requested, owner, cell.id, false});
-  }
-  cells_.clear();
-  live_shared_.clear();
-  paths_.clear();
-  roots_.clear();
-  lookup_.reset();
-  entries_ = nullptr;
-  gaps_ = {};
-  memory_.forget_plan();
-  fast_lane_ = nullptr;
-  for (const auto& lane : lanes_) lane->mode = Lane::Mode::kUnbound;
+// Where no mark comes guards go by the requests that they slow down, a few at each.
+void Arena::tend_guards() noexcept {
+  if (guards_.empty()) return;
+  events_.poll_for_request();
+  guards_.let_go_of_some();
   recount();
 }
 
 void Arena::recount() noexcept {
-  attention_ = static_cast<std::uint32_t>(strays_.size() + pins_.size() + guards_.binding_all()) +
-               (memory_.ready() ? 0 : 1);
-}
-
-// --- Self-check ---------------------------------------------------------------------------------
-
-Bytes Arena::live() const noexcept {
-  Bytes live = 0;
-  for (const Cell& cell : cells_) {
-    if (cell.slot != PlanLookup::kNone)
-      live += rounded(entries_[cell.slot & ~kOffSchedule].requested);
-  }
-  for (const auto& [offset, stray] : strays_) {
-    if (stray.second.cell == PlanLookup::kNone && !stray.second.freed) live += stray.first - offset;
-  }
-  return live;
-}
-
-std::string Arena::is_valid() const {
-  std::size_t planned_strays = 0;
-  IntervalMap<int> all;
-  for (PlanLookup::CellIndex index = 0; index < cells_.size(); ++index) {
-    const Cell& cell = cells_[index];
-    if (cell.slot == PlanLookup::kNone) continue;
-    const PlanLookup::SlotIndex slot = cell.slot & ~kOffSchedule;
-    const PlanLookup::Entry& entry = entries_[slot];
-    if (entry.cell != index)
-      return fmt::format("cell {} holds slot {} of cell {}", index, slot, entry.cell);
-    const ByteRange bytes{entry.offset, entry.offset + rounded(entry.requested)};
-    if (!all.insert(bytes, 0))
-      return fmt::format("slot {} at {} overlaps another live block", slot, bytes.first);
-    const Stray* stray = strays_.find(entry.offset);
-    const bool off = (cell.slot & kOffSchedule) != 0;
-    if (off != (stray != nullptr && stray->cell == index))
-      return fmt::format("slot {} and the strays disagree", slot);
-    planned_strays += off;
-  }
-  for (const auto& [offset, stray] : strays_) {
-    if (stray.second.cell != PlanLookup::kNone) {
-      --planned_strays;
-      continue;
-    }
-    if (!all.insert({offset, stray.first}, 0))
-      return fmt::format("stray at {} overlaps a live block", offset);
-  }
-  if (planned_strays != 0) return "strays name cells that hold none";
-  const std::size_t attention =
-      strays_.size() + pins_.size() + guards_.binding_all() + (memory_.ready() ? 0 : 1);
-  if (attention != attention_)
-    return fmt::format("attention is {}, a walk finds {}", attention_, attention);
-  return {};
+  attention_ =
+      static_cast<std::uint32_t>(occupancy_.off_schedule() + pins_.size() + guards_.binding_all()) +
+      (memory_.ready() ? 0 : 1);
 }
 
 }  // namespace berth

@@ -3,13 +3,16 @@
 #include "csrc/core/interval_map.h"
 #include "csrc/device/device.h"
 #include "csrc/device/lane_events.h"
+#include "csrc/device/stretch.h"
 #include "csrc/plan/lookup.h"
-#include "csrc/pool/pool.h"
 #include "csrc/runtime/accounts.h"
 #include "csrc/runtime/arena_memory.h"
 #include "csrc/runtime/guards.h"
-#include "csrc/runtime/lane.h"
-#include "csrc/runtime/path.h"
+#include "csrc/runtime/lanes.h"
+#include "csrc/runtime/lending.h"
+#include "csrc/runtime/occupancy.h"
+#include "csrc/runtime/pins.h"
+#include "csrc/runtime/walk.h"
 
 #include <cstdint>
 #include <memory>
@@ -30,13 +33,28 @@ namespace berth {
 // On the fast path this is one branch: `attention_` counts everything that (2) and (4) could meet,
 // a slot knows whether it is shared, and its cell whether it is live.
 //
+//   a request: serve()                       as planned, and nothing in the way
+//                Walk::advance()               the slots that end before it
+//              serve_slowly()                all others
+//                tend_guards()                 asks for a few events
+//                Walk::next()                  which slot it is
+//                hand_out()                    the rule
+//                  Occupancy::is_free()          (1), (2), (3)
+//                  Pins, Guards::wait()          (4)
+//                  ArenaMemory::ensure()         its pages, while they come one by one
+//                  lend()                        its bytes are in use: others
+//                lend_idle()                   the lane rests: any that are not live
+//   a free:    take_back()                   as planned, on its own lane
+//              free()                        all others
+//                Occupancy::take()             whose it was
+//                Guards::add()                 for each lane that may still use it
+//
 // Offsets and sizes are bytes. Not thread-safe: the allocator's lock covers it. Owns its address
 // range; the device and the events outlive it. allocate and free are O(1) while nothing is off
-// schedule, O(log n) else; a jump is O(cells).
+// schedule, O(log n) else; a jump is O(what the plan has alive and what is off schedule).
 class Arena {
  public:
   Arena(Device& device, LaneEvents& events, Bytes alignment);
-  ~Arena();
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
@@ -64,8 +82,8 @@ class Arena {
     const PlanLookup::Entry& entry = entries_[lane.next];
     if (entry.requested != requested || entry.cell == PlanLookup::kNone) [[unlikely]]
       return nullptr;
-    walk(lane, entry.birth);
-    Cell& cell = cells_[entry.cell];
+    walk_.advance(lane, entry.birth);
+    Occupancy::Cell& cell = occupancy_.cell(entry.cell);
     if (((cell.slot ^ PlanLookup::kNone) | entry.shared | attention_) != 0) [[unlikely]]
       return nullptr;
     cell.slot = lane.next++;
@@ -79,7 +97,7 @@ class Arena {
   // Both: serves the lane's next request, or says why not.
   [[nodiscard]] Outcome allocate(Bytes requested, LaneKey key, std::uint64_t id) {
     if (void* pointer = serve(requested, key, id))
-      return Outcome::handed_out(Served::kHit, pointer, rounded(requested));
+      return Outcome::handed_out(Served::kHit, pointer, occupancy_.rounded(requested));
     return serve_slowly(requested, key, id);
   }
 
@@ -103,13 +121,13 @@ class Arena {
     const PlanLookup::CellIndex index = lookup_->cell_at(offset_of(pointer));
     if (index == PlanLookup::kNone) [[unlikely]]
       return false;
-    Cell& cell = cells_[index];
-    if (cell.slot >= kOffSchedule) [[unlikely]]
+    Occupancy::Cell& cell = occupancy_.cell(index);
+    if (cell.slot >= Occupancy::kOffSchedule) [[unlikely]]
       return false;
     const PlanLookup::Entry& entry = entries_[cell.slot];
     if (entry.shared) [[unlikely]]
       return false;
-    if (owner != nullptr) *owner = lanes_.size() == 1 ? lanes_.front()->key : owner_of(cell.slot);
+    if (owner != nullptr) *owner = owner_of(cell.slot);
     cell.slot = PlanLookup::kNone;
     *asked = entry.requested;
     return true;
@@ -117,30 +135,24 @@ class Arena {
 
   // Takes back the live block that starts at `pointer`. `freeing` is the lane it is freed on, where
   // that is known.
-  Freed free(void* pointer, std::optional<LaneKey> freeing = std::nullopt) noexcept {
-    return free_slowly(offset_of(pointer), freeing);
-  }
+  Freed free(void* pointer, std::optional<LaneKey> freeing = std::nullopt) noexcept;
 
   // Whether the address lies in the arena's range, live or not.
   [[nodiscard]] bool contains(const void* pointer) const noexcept {
     return offset_of(pointer) < memory_.range_bytes();
   }
 
-  struct Block {
-    Bytes requested = 0;
-    std::uint64_t id = 0;
-    LaneKey lane = 0;
-  };
+  using Block = Occupancy::Block;
   [[nodiscard]] std::optional<Block> find(const void* pointer) const noexcept;
   // All committed memory, with what lives in it and, as waiting, what guards or lost events keep.
-  [[nodiscard]] std::vector<PoolStretch> stretches() const;
+  [[nodiscard]] std::vector<Stretch> stretches() const;
 
   // The block is also used on `key`: its free will guard the bytes. Throws std::bad_alloc, and then
   // does not know of the use.
   void record_use(const void* pointer, LaneKey key);
 
-  // A step of the lane ends. Aligns the lane with the plan; with one lane in the plan, binds that
-  // lane to `key`. Polls guards. Returns whether the position had to jump.
+  // A step of the lane ends. Aligns all lanes with the plan; a plan with one lane is served to
+  // `key` from here on. Asks for guards. Returns whether a position had to jump.
   bool mark(LaneKey key);
 
   // Serves `plan` from now on. Live blocks keep their bytes: they are off schedule. Every lane's
@@ -198,26 +210,24 @@ class Arena {
   // Bytes that it has, and, with those that are still to come while it fills.
   [[nodiscard]] Bytes committed() const noexcept { return memory_.committed(); }
   [[nodiscard]] Bytes pledged() const noexcept { return memory_.pledged(); }
-  // Bytes that are handed out, rounded. O(cells + strays).
-  [[nodiscard]] Bytes live() const noexcept;
+  // Bytes that are handed out, rounded. O(cells + off_schedule()).
+  [[nodiscard]] Bytes live() const noexcept { return occupancy_.live(); }
   // Requests of one period that the plan leaves to the pool.
   [[nodiscard]] std::uint64_t slot_count() const noexcept {
     return lookup_ ? lookup_->slot_count() : 0;
   }
-  [[nodiscard]] std::size_t unplanned_slots() const noexcept { return unplanned_slots_; }
-  [[nodiscard]] std::size_t off_schedule() const noexcept { return strays_.size(); }
+  [[nodiscard]] std::size_t unplanned_slots() const noexcept {
+    return lookup_ ? lookup_->unplanned_slots() : 0;
+  }
+  [[nodiscard]] std::size_t off_schedule() const noexcept { return occupancy_.off_schedule(); }
   [[nodiscard]] std::size_t guards() const noexcept { return guards_.size(); }
   [[nodiscard]] std::uint64_t device_errors() const noexcept {
     return device_errors_ + memory_.device_errors();
   }
-  // The first request since the plan was activated that it did not expect, `index` requests into
-  // the step.
-  struct Surprise {
-    std::uint32_t index = 0;
-    Bytes expected = 0, came = 0;
-  };
+  // The first request since the plan was activated that it did not expect.
+  using Surprise = Walk::Surprise;
   [[nodiscard]] const std::optional<Surprise>& first_surprise() const noexcept {
-    return first_surprise_;
+    return walk_.first_surprise();
   }
   // Whether the lane follows the plan now (aligned, not searching).
   [[nodiscard]] bool aligned(LaneKey key) const noexcept;
@@ -226,118 +236,46 @@ class Arena {
   [[nodiscard]] std::string is_valid() const;
 
  private:
-  // At most one live block starts at an offset of the plan. `slot` is kNone while none does;
-  // kOffSchedule is set in it while the block is in strays_ too.
-  static constexpr std::uint32_t kOffSchedule = 0x80000000;
-  struct Cell {
-    std::uint32_t slot = PlanLookup::kNone;
-    std::uint64_t id = 0;
-  };
-  // A block that is live in the arena and that the plan does not put there now (the set X).
-  struct Stray {
-    PlanLookup::CellIndex cell = PlanLookup::kNone;  // kNone: of an earlier plan
-    Bytes requested = 0;
-    LaneKey owner = 0;
-    std::uint64_t id = 0;
-    bool freed = false;  // freed, but no event could be recorded: waits for a synchronisation
-  };
-  // Bytes that no planned block of any lane has or will have while the position of `lane` is in
-  // [from, until) of `sequence`. A jump and the end of a step make them void.
-  struct Gaps {
-    const Lane* lane = nullptr;  // null: void
-    std::uint32_t sequence = 0;
-    std::uint32_t from = 0, until = 0;
-    std::vector<ByteRange> ranges;  // largest first
-    std::uint64_t walked = 0;       // slots that searches for gaps have looked at
-    std::uint64_t busy = 0;         // requests that asked for a gap
-  };
-
   // Beyond the range where the pointer lies before it.
   [[nodiscard]] Bytes offset_of(const void* pointer) const noexcept {
     return reinterpret_cast<Bytes>(pointer) - reinterpret_cast<Bytes>(memory_.base());
   }
-  [[nodiscard]] Bytes rounded(Bytes requested) const noexcept {
-    return (requested + alignment_ - 1) & ~(alignment_ - 1);
+  // Whose request a slot is.
+  [[nodiscard]] LaneKey owner_of(PlanLookup::SlotIndex slot) const noexcept {
+    return lanes_.of_plan(lookup_->plan().sequences[lookup_->sequence_of(slot)].lane).key;
+  }
+  [[nodiscard]] auto owner() const noexcept {
+    return [this](PlanLookup::SlotIndex slot) { return owner_of(slot); };
   }
 
-  // Moves the lane's position forward to `tick` of its path: slots that end on the way and are
-  // still live become strays.
-  void walk(Lane& lane, std::uint32_t tick) noexcept {
-    while (lane.position < tick) {
-      ++lane.position;
-      for (const std::uint32_t slot : lookup_->ends_at(lane.sequence, lane.position)) expire(slot);
-      if (lane.parent_ends) [[unlikely]]
-        expire_ancestors(lane);
-    }
-  }
-  void expire(PlanLookup::SlotIndex slot) noexcept {
-    const PlanLookup::CellIndex cell = entries_[slot].cell;
-    if (cell != PlanLookup::kNone && cells_[cell].slot == slot) [[unlikely]]
-      make_stray(cell);
-  }
-  void expire_ancestors(Lane& lane) noexcept;
-  void make_stray(PlanLookup::CellIndex cell) noexcept;
-
-  Outcome allocate_aligned(Lane& lane, Bytes requested, std::uint64_t id);
-  Outcome allocate_searching(Lane& lane, Bytes requested, std::uint64_t id);
-  Outcome allocate_resting(Lane& lane, Bytes requested, std::uint64_t id);
-  Outcome hand_out(Lane& lane, PlanLookup::SlotIndex slot, Bytes requested, std::uint64_t id);
-  bool may_have(const Lane& lane, const PlanLookup::Entry& entry, Bytes size);
-  Outcome lend(Lane& lane, const PlanLookup::Entry& wanted, Bytes requested, std::uint64_t id);
-  Outcome lend_idle(const Lane& lane, Bytes requested, std::uint64_t id, Outcome miss);
+  Outcome hand_out(Lane& lane, PlanLookup::SlotIndex slot, std::uint64_t id);
+  [[nodiscard]] bool may_have(const Lane& lane, const PlanLookup::Entry& entry, Bytes size);
+  [[nodiscard]] bool may_borrow(const Lane& lane, ByteRange bytes) noexcept;
+  Outcome lend(const Lane& lane, const PlanLookup::Entry& wanted, std::uint64_t id);
+  Outcome lend_idle(Lane& lane, Bytes requested, std::uint64_t id, Outcome miss);
   Outcome hand_out_lent(const Lane& lane, ByteRange bytes, Bytes requested, std::uint64_t id);
-  [[nodiscard]] std::optional<ByteRange> unused_in(ByteRange gap, Bytes size,
-                                                   std::size_t most_tries) const;
-  [[nodiscard]] bool find_gaps(const Lane& lane, const PlanLookup::Entry& wanted);
   void tend_guards() noexcept;
-  Freed free_slowly(Bytes offset, std::optional<LaneKey> freeing) noexcept;
-  void recount() noexcept;
-
-  [[nodiscard]] LaneKey owner_of(PlanLookup::SlotIndex slot) const noexcept;
-  Lane& lane_of(LaneKey key);
   void select(Lane& lane) noexcept;
-  void bind(Lane& lane, std::uint32_t plan_lane) noexcept;
-  [[nodiscard]] const Path& path(const Lane& lane) const noexcept { return paths_[lane.sequence]; }
-  [[nodiscard]] std::uint32_t root_of(std::uint32_t plan_lane) const noexcept {
-    return roots_[plan_lane];
-  }
-  bool take_branch(Lane& lane, Bytes requested) noexcept;
-  void expect(Lane& lane, std::uint32_t index) noexcept;
-  void pass_run_end(Lane& lane, Bytes requested) noexcept;
-  void pass_step_end(Lane& lane) noexcept;
-  void jump(Lane& lane, std::uint32_t sequence, std::uint32_t index) noexcept;
-  void rest_lane(Lane& lane, std::uint32_t run_needed) noexcept;
-  bool mark_lane(Lane& lane) noexcept;
-  void rebuild_strays(const Lane& lane) noexcept;
-  [[nodiscard]] bool on_schedule(const Lane& lane, PlanLookup::SlotIndex slot) const noexcept;
+  void fence(const Lane& lane) noexcept;
+  Lane& take_over(LaneKey key);
+  void recount() noexcept;
 
   Device& device_;
   LaneEvents& events_;
-  const Bytes alignment_;
-  ArenaMemory memory_;
-
   std::shared_ptr<const PlanLookup> lookup_;
   const PlanLookup::Entry* entries_ = nullptr;
-  std::vector<Path> paths_;           // of each sequence
-  std::vector<std::uint32_t> roots_;  // the root sequence of each lane of the plan
-  std::vector<Cell> cells_;
-  std::size_t unplanned_slots_ = 0;
-  std::optional<Surprise> first_surprise_;
-
-  IntervalMap<Stray> strays_;
-  Gaps gaps_;
-  bool all_astray_ = false;  // the plan's only lane rests, and every live block is in strays_
-  IntervalMap<std::uint32_t>
-      live_shared_;                  // live shared slots, by offset: the plan lane that has them
-  IntervalMap<std::uint32_t> pins_;  // how often
-  Guards guards_{events_};
-  std::unordered_map<Bytes, std::vector<LaneKey>> uses_;  // of live blocks, on lanes not their own
+  LaneKey fast_key_ = 0;  // whose requests serve() may serve
+  Lane* fast_lane_ = nullptr;
   std::uint32_t attention_ = 0;
 
-  std::vector<std::unique_ptr<Lane>> lanes_;
-  LaneKey fast_key_ = 0;
-  Lane* fast_lane_ = nullptr;
-
+  ArenaMemory memory_;
+  Occupancy occupancy_;
+  Walk walk_{occupancy_};
+  Lanes lanes_;
+  Pins pins_;
+  Guards guards_{events_};
+  Lending lending_;
+  std::unordered_map<Bytes, std::vector<LaneKey>> uses_;  // of live blocks, on lanes not their own
   std::uint64_t device_errors_ = 0;
 };
 

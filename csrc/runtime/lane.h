@@ -13,15 +13,14 @@ namespace berth {
 // How one lane stands to the plan that is served.
 struct Lane {
   enum class Mode : std::uint8_t {
-    kUnbound,    // the plan has no sequence for it
     kAligned,    // the next request is expected at `next`
     kSearching,  // a request was not as expected: the aligner looks around
     kResting,    // far off: waits for a mark, or for a run of requests that it knows
   };
 
   LaneKey key = 0;
-  Mode mode = Mode::kUnbound;
-  std::uint32_t plan_lane = 0;              // unless unbound
+  Mode mode = Mode::kResting;
+  std::uint32_t plan_lane = 0;
   std::uint32_t sequence = 0;               // whose path it follows
   std::uint32_t position = 0;               // tick of that path: all ends up to it were looked at
   PlanLookup::SlotIndex next = 0, end = 0;  // slots expected, up to where their numbers have a gap
@@ -35,7 +34,9 @@ struct Lane {
   std::uint32_t seen = 0;  // requests in `window`
   std::uint32_t guess_sequence = 0, guess = 0;
   std::uint32_t run = 0, run_needed = 0;
-  bool entered = false;  // was aligned since the plan was loaded
+  bool used = false;        // asked for something, or ended a step
+  bool entered = false;     // was aligned since the plan was loaded
+  bool all_astray = false;  // all it has live is off schedule: it rests, and was lent bytes
   std::uint64_t requests_without_mark = 0;
 };
 

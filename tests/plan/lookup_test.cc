@@ -5,6 +5,7 @@
 
 #include <berth/error.h>
 
+#include <algorithm>
 #include <array>
 #include <map>
 #include <random>
@@ -170,5 +171,40 @@ TEST_CASE("Every table of random plans says what a search of the slots says", "[
       }
     }
     REQUIRE(lookup.first_slot(static_cast<std::uint32_t>(plan.sequences.size())) == index);
+  }
+}
+
+TEST_CASE("What a plan has alive at a tick is found by a look at about as many slots", "[lookup]") {
+  std::mt19937 random(11);
+  constexpr std::uint32_t kSlots = 20000;
+  for (const std::uint32_t longest : {4u, 300u, kSlots}) {
+    Plan plan;
+    plan.lane_keys = {0};
+    plan.arena_bytes = 64 * kSlots;
+    Sequence sequence;
+    sequence.period = kSlots;
+    for (std::uint32_t i = 0; i < kSlots; ++i)
+      sequence.slots.push_back({.offset = i % 5 == 0 ? Slot::kUnplanned : 64 * Bytes{i},
+                                .requested = 64,
+                                .size = 64,
+                                .birth = i,
+                                .length = 1 + static_cast<std::uint32_t>(random() % longest)});
+    plan.sequences = {sequence};
+    const PlanLookup lookup(plan);
+    for (int look = 0; look < 200; ++look) {
+      const std::uint32_t tick = random() % kSlots;
+      std::set<std::uint32_t> alive, visited;
+      std::size_t visits = 0;
+      for (std::uint32_t i = 0; i < kSlots; ++i) {
+        const std::uint32_t age = (tick + kSlots - i) % kSlots;
+        if (sequence.slots[i].planned() && age < sequence.slots[i].length) alive.insert(i);
+      }
+      lookup.visit_alive(0, tick, [&](std::uint32_t slot) {
+        visited.insert(slot);
+        ++visits;
+      });
+      REQUIRE(std::includes(visited.begin(), visited.end(), alive.begin(), alive.end()));
+      REQUIRE(visits <= 128 + 4 * alive.size());
+    }
   }
 }

@@ -332,12 +332,12 @@ TEST_CASE("The stretches tile all memory that the pool has", "[pool]") {
   fixture.pool.pin(pinned);
   fixture.pool.free(pinned);
   Bytes total = 0, live = 0, waiting = 0, requested = 0;
-  fixture.pool.for_each_stretch([&](const PoolStretch& stretch) {
+  fixture.pool.for_each_stretch([&](const Stretch& stretch) {
     const auto* at = static_cast<const std::byte*>(stretch.base);
-    for (const PoolStretch::Piece& piece : stretch.pieces) {
+    for (const Stretch::Piece& piece : stretch.pieces) {
       CHECK(piece.pointer == at);
       at += piece.size;
-      using Kind = PoolStretch::Piece::Kind;
+      using Kind = Stretch::Piece::Kind;
       if (piece.kind == Kind::kLive) live += piece.size, requested += piece.requested;
       if (piece.kind == Kind::kWaiting) waiting += piece.size;
     }

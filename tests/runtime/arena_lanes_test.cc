@@ -117,6 +117,23 @@ TEST_CASE("A step that moves to another stream waits for what the one before has
   step(7);
   CHECK(device.violations().empty());
 }
+TEST_CASE("A step that alternates between two streams is served on both", "[arena][lanes]") {
+  test::SimulatedDevice device;
+  const Plan plan = plan_of({sequence_of({{0, 128, 2}, {128, 64, 2}, {192, 60, 1}})});
+  test::LoneArena arena(device, 64);
+  REQUIRE(arena.activate(look(plan), Arena::Commit::kNow).ok());
+  for (int i = 0; i < 10; ++i) {
+    const LaneKey lane = 3 + static_cast<LaneKey>(i % 2);
+    arena.mark(lane);
+    for (Bytes s : {128, 64, 60}) {
+      const auto o = arena.allocate(s, lane, 1);
+      REQUIRE(o.served == Served::kHit);
+      CHECK(device.hand_out(lane, o.pointer, o.size));
+      REQUIRE(arena.free(o.pointer).found);
+    }
+  }
+  CHECK(device.violations().empty());
+}
 TEST_CASE("A block of the stream before the move is guarded when it is freed", "[arena][lanes]") {
   test::SimulatedDevice device;
   const Plan plan = plan_of({sequence_of({{0, 128, 2}, {128, 64, 1}})});
@@ -202,6 +219,21 @@ TEST_CASE("A smaller plan gives pages back when work on them is done", "[arena][
   REQUIRE(arena.activate(look(small), Arena::Commit::kNow).ok());
   CHECK(arena.committed() == 4096);
   CHECK(device.violations().empty());
+}
+TEST_CASE("A smaller plan keeps pages that a block of the plan before lies on", "[arena][lanes]") {
+  test::SimulatedDevice device;
+  const Plan big = plan_of({sequence_of({{0, 64, 1}, {4096, 4096, 1}})});
+  const Plan small = plan_of({sequence_of({{0, 64, 1}})});
+  test::LoneArena arena(device, 64);
+  REQUIRE(arena.activate(look(big), Arena::Commit::kNow).ok());
+  arena.mark(0);
+  (void)arena.allocate(64, 0, 1);
+  void* const kept = arena.allocate(4096, 0, 1).pointer;
+  REQUIRE(kept != nullptr);
+  REQUIRE(arena.activate(look(small), Arena::Commit::kNow).ok());
+  CHECK(arena.committed() == 8192);
+  REQUIRE(arena.free(kept).found);
+  CHECK(arena.is_valid() == "");
 }
 TEST_CASE("An idle arena gives pages back when work on them is done", "[arena][lanes]") {
   test::SimulatedDevice device;

@@ -163,15 +163,15 @@ TEST_CASE("The stretches show all that is live in pool and arena", "[runtime]") 
   for (const Bytes size : {Bytes{128}, Bytes{60}, Bytes{256}, 3 * kMiB})
     blocks.push_back(allocator.allocate(size, 0));
   (void)allocator.free(blocks[2]);
-  std::map<const void*, PoolStretch::Piece> seen;
+  std::map<const void*, Stretch::Piece> seen;
   Bytes committed = 0;
-  allocator.for_each_stretch([&](const PoolStretch& stretch, bool) {
+  allocator.for_each_stretch([&](const Stretch& stretch, bool) {
     committed += stretch.size;
     const auto* at = static_cast<const std::byte*>(stretch.base);
-    for (const PoolStretch::Piece& piece : stretch.pieces) {
+    for (const Stretch::Piece& piece : stretch.pieces) {
       CHECK(piece.pointer == at);
       at += piece.size;
-      if (piece.kind == PoolStretch::Piece::Kind::kLive) seen[piece.pointer] = piece;
+      if (piece.kind == Stretch::Piece::Kind::kLive) seen[piece.pointer] = piece;
     }
     CHECK(at == static_cast<const std::byte*>(stretch.base) + stretch.size);
   });

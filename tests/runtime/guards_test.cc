@@ -1,5 +1,7 @@
 // What blocks that other lanes use cost, and that nothing of them stays.
 
+#include "csrc/runtime/guards.h"
+
 #include "csrc/device/lane_events.h"
 #include "csrc/runtime/allocator.h"
 #include "tests/catch.h"
@@ -100,18 +102,24 @@ TEST_CASE("A slot on the bytes of many guards of a lane waits for it once", "[ar
 TEST_CASE("A guard that a later one of its lane touches and does not cover stays",
           "[arena][guards]") {
   test::SimulatedDevice device;
-  Allocator::Options options;
-  options.start_threads = false;
-  options.config.mode = Mode::kOff;
-  Allocator allocator(device, options);
-  allocator.load_plan(plan_of({sequence_of({{0, 128, 1}, {64, 120, 1}, {0, 64, 1}})}));
-  allocator.mark_step(0);
-  for (const Bytes size : {128, 120}) {
-    void* const block = allocator.allocate(size, 0);
-    allocator.record_use(block, 5);
-    device.touch(5, block, size);
-    (void)allocator.free(block);
-  }
-  // Behind the first guard, and not behind the second.
-  CHECK(device.hand_out(0, allocator.allocate(64, 0), 64));
+  LaneEvents events(device);
+  Guards guards(events);
+  REQUIRE(guards.add({0, 128}, 5, Guards::Binds::kAll));
+  REQUIRE(guards.add({64, 192}, 5, Guards::Binds::kAll));
+  CHECK(guards.size() == 2);
+  REQUIRE(guards.wait(0, {0, 64}, Guards::Binds::kAll));
+  CHECK(device.calls(CallKind::kWait) == 1);
+  REQUIRE(guards.add({0, 192}, 5, Guards::Binds::kAll));  // covers both
+  CHECK(guards.size() == 1);
+}
+
+TEST_CASE("The guards of a lane are bounded", "[arena][guards]") {
+  test::SimulatedDevice device;
+  LaneEvents events(device);
+  Guards guards(events);
+  for (Bytes i = 0; i <= Guards::kMostALane; ++i)
+    REQUIRE(guards.add({128 * i, 128 * i + 64}, 5, Guards::Binds::kAll));
+  CHECK(guards.size() == 1);
+  REQUIRE(guards.wait(0, {64, 128}, Guards::Binds::kAll));  // which nothing had guarded
+  CHECK(device.calls(CallKind::kWait) == 1);
 }

@@ -238,7 +238,7 @@ const Scenario kScenarios[] = {
        try {
          if (block != nullptr && program.allocator->pin(block))
            (void)program.allocator->unpin(block);
-         program.allocator->for_each_stretch([](const PoolStretch&, bool) {});
+         program.allocator->for_each_stretch([](const Stretch&, bool) {});
        } catch (const std::bad_alloc&) {
        }
      }},

@@ -312,9 +312,9 @@ Bytes Gpu::free_bytes() noexcept {
 
 Bytes Gpu::largest_block() {
   Bytes largest = 0;
-  main_.allocator().for_each_stretch([&](const PoolStretch& stretch, bool) {
-    for (const PoolStretch::Piece& piece : stretch.pieces)
-      if (piece.kind == PoolStretch::Piece::Kind::kHole) largest = std::max(largest, piece.size);
+  main_.allocator().for_each_stretch([&](const Stretch& stretch, bool) {
+    for (const Stretch::Piece& piece : stretch.pieces)
+      if (piece.kind == Stretch::Piece::Kind::kHole) largest = std::max(largest, piece.size);
   });
   return largest;
 }
@@ -387,7 +387,7 @@ void Gpu::annotate(const void* block, const std::string& text) {
 
 void* Gpu::base_of(const void* address, std::size_t* size) {
   void* base = nullptr;
-  const auto look = [&](const PoolStretch& stretch, bool) {
+  const auto look = [&](const Stretch& stretch, bool) {
     const auto* first = static_cast<const std::byte*>(stretch.base);
     if (address < first || address >= first + stretch.size) return;
     base = const_cast<void*>(stretch.base);

@@ -30,9 +30,9 @@ const PoolState& ours(const AllocatorState& state) {
 
 std::vector<LiveBlock> live_blocks(const Allocator& allocator) {
   std::vector<LiveBlock> blocks;
-  allocator.for_each_stretch([&](const PoolStretch& stretch, bool) {
-    for (const PoolStretch::Piece& piece : stretch.pieces)
-      if (piece.kind == PoolStretch::Piece::Kind::kLive)
+  allocator.for_each_stretch([&](const Stretch& stretch, bool) {
+    for (const Stretch::Piece& piece : stretch.pieces)
+      if (piece.kind == Stretch::Piece::Kind::kLive)
         blocks.push_back({const_cast<void*>(piece.pointer), piece.requested, piece.lane});
   });
   return blocks;

@@ -8,7 +8,7 @@ using c10::CachingDeviceAllocator::SegmentInfo;
 
 void add_segments(const PrivatePool& pool, int device, const StreamLanes& lanes,
                   const Reports& reports, std::vector<SegmentInfo>* segments) {
-  pool.allocator().for_each_stretch([&](const PoolStretch& stretch, bool) {
+  pool.allocator().for_each_stretch([&](const Stretch& stretch, bool) {
     SegmentInfo segment;
     segment.device = static_cast<c10::DeviceIndex>(device);
     segment.address = reinterpret_cast<std::size_t>(stretch.base);
@@ -17,8 +17,8 @@ void add_segments(const PrivatePool& pool, int device, const StreamLanes& lanes,
     segment.is_expandable = pool.maps_pages();
     segment.owner_private_pool_id = pool.id;
     bool named = false;
-    for (const PoolStretch::Piece& piece : stretch.pieces) {
-      using Kind = PoolStretch::Piece::Kind;
+    for (const Stretch::Piece& piece : stretch.pieces) {
+      using Kind = Stretch::Piece::Kind;
       c10::CachingDeviceAllocator::BlockInfo block;
       block.size = piece.size;
       block.allocated = piece.kind == Kind::kLive;

@@ -1,0 +1,202 @@
+#include "csrc/runtime/arena.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+// How an arena takes up plans, passes marks and comes by its memory.
+namespace berth {
+
+Arena::Arena(Device& device, LaneEvents& events, Bytes alignment)
+    : device_(device),
+      events_(events),
+      memory_(device, alignment),
+      occupancy_(alignment, attention_),
+      lending_(occupancy_, pins_, walk_, alignment) {}
+
+// --- Plans
+// ----------------------------------------------------------------------------------------
+
+Status Arena::activate(std::shared_ptr<const PlanLookup> plan, Commit when) {
+  const Status ranged = ensure_range(plan->plan().arena_bytes);
+  if (!ranged.ok()) return ranged;
+  // All that may throw comes first.
+  Walk::Paths paths(*plan);
+  Lanes lanes(*plan);
+  std::vector<Occupancy::Cell> cells(plan->cell_count());
+  std::vector<ByteRange> pages = memory_.pages_under(plan->covered());
+  occupancy_.reserve(occupancy_.cells().size() + cells.size());
+  const std::shared_ptr<const PlanLookup> before = lookup_;
+  const bool was_asleep = memory_.asleep();
+
+  rest();
+  lookup_ = std::move(plan);
+  entries_ = &lookup_->entry(0);
+  memory_.plan(std::move(pages));
+  occupancy_.follow(*lookup_, std::move(cells));
+  walk_.follow(*lookup_, std::move(paths));
+  lending_.follow(*lookup_);
+  if (when == Commit::kNow && !commit(Device::Residency::kResident)) {
+    rest();
+    // Its memory is as it was, unless a larger range took its place; where that cannot be had it
+    // waits for a step's start.
+    if (before && activate(before, Commit::kAtStepStart).ok() && !was_asleep)
+      (void)commit(Device::Residency::kResident);
+    return {Status::Code::kOutOfMemory, "commit"};
+  }
+  for (const auto& [key, lane] : lanes_.all()) fence(*lane);
+  lanes_ = std::move(lanes);
+  for (const auto& [key, lane] : lanes_.all()) walk_.start(*lane);
+  recount();
+  return {};
+}
+
+// Other lanes than the one that had them wait for what was queued on these bytes before.
+void Arena::fence(const Lane& lane) noexcept {
+  if (!lane.used || !device_.properties().asynchronous) return;
+  if (guards_.add({0, memory_.range_bytes()}, lane.key, Guards::Binds::kAll)) return;
+  if (!device_.synchronize_all().ok()) ++device_errors_;
+}
+
+void Arena::rest() noexcept {
+  if (!lookup_) return;
+  // Live blocks of the plan go on as byte ranges: a range outlives its plan.
+  occupancy_.leave(owner());
+  walk_.leave();
+  memory_.forget_plan();
+  lookup_.reset();
+  entries_ = nullptr;
+  fast_lane_ = nullptr;
+  recount();
+}
+
+// --- Marks
+// ----------------------------------------------------------------------------------------
+
+bool Arena::mark(LaneKey key) {
+  poll_guards();
+  if (!lookup_) return false;
+  Lane* marking = lanes_.find(key);
+  if (marking == nullptr && lanes_.lone() != nullptr) marking = &take_over(key);
+  bool jumped = false;
+  for (const auto& [other, lane] : lanes_.all()) {
+    jumped |= walk_.mark(*lane);
+    memory_.step_starts();
+  }
+  if (marking != nullptr) {
+    marking->used = true;
+    select(*marking);
+  }
+  return jumped;
+}
+
+// The step moved to another thread or stream than it was served to. What that one left live or
+// queued is not this one's: as after a change of plan.
+Lane& Arena::take_over(LaneKey key) {
+  Lane& lane = *lanes_.lone();
+  occupancy_.reserve(occupancy_.cells().size());
+  const Lane before = lane;
+  lanes_.serve_to(lane, key);
+  fence(before);
+  occupancy_.hand_over(before.sequence, before.position, before.key);
+  walk_.start(lane);
+  fast_lane_ = nullptr;
+  recount();
+  return lane;
+}
+
+bool Arena::aligned(LaneKey key) const noexcept {
+  const Lane* const lane = lookup_ ? lanes_.find(key) : nullptr;
+  return lane != nullptr && lane->mode == Lane::Mode::kAligned;
+}
+
+// --- Memory -------------------------------------------------------------------------------------
+
+Status Arena::ensure_range(Bytes bytes) noexcept {
+  if (bytes <= memory_.range_bytes()) return {};
+  if (memory_.base() == nullptr) return memory_.reserve(bytes);
+  if (!occupancy_.empty() || !pins_.empty()) return {Status::Code::kFailed, "arena in use"};
+  if (device_.properties().asynchronous && !device_.synchronize_all().ok())
+    return {Status::Code::kFailed, "synchronize"};
+  const Bytes before = memory_.range_bytes();
+  const bool there = lookup_ && !memory_.asleep();
+  const Status status = memory_.reserve(bytes);
+  // The plan that is served needs its range again: without one it must rest.
+  if (!status.ok() && memory_.base() == nullptr &&
+      (!memory_.reserve(before).ok() || (there && !commit(Device::Residency::kResident))))
+    rest();
+  return status;
+}
+
+bool Arena::commit(Device::Residency residency) noexcept {
+  const bool committed = memory_.commit(residency, [this](ByteRange bytes) {
+    return occupancy_.touching(bytes) || pins_.touching(bytes);
+  });
+  recount();
+  return committed;
+}
+
+void Arena::make_resident() noexcept {
+  memory_.make_resident();
+  recount();
+}
+
+Bytes Arena::retire() noexcept {
+  if (memory_.committed() == 0 || !occupancy_.empty() || !pins_.empty()) return 0;
+  if (device_.properties().asynchronous && !device_.synchronize_all().ok()) return 0;
+  const Bytes given = memory_.retire();
+  recount();
+  return given;
+}
+
+std::vector<Stretch> Arena::stretches() const {
+  using Piece = Stretch::Piece;
+  std::vector<Piece> blocks;
+  occupancy_.for_each_block(owner(), [&](ByteRange bytes, const Block& block, bool live) {
+    blocks.push_back({memory_.base() + bytes.first, bytes.size(), block.requested, block.lane,
+                      live ? Piece::Kind::kLive : Piece::Kind::kWaiting});
+  });
+  std::sort(blocks.begin(), blocks.end(),
+            [](const Piece& a, const Piece& b) { return a.pointer < b.pointer; });
+  std::vector<Stretch> result;
+  auto block = blocks.begin();
+  for (const ByteRange bytes : memory_.stretches()) {
+    Stretch stretch{memory_.base() + bytes.first, bytes.size(), {}};
+    const std::byte* at = memory_.base() + bytes.first;
+    const std::byte* const end = memory_.base() + bytes.last;
+    const auto hole = [&](const std::byte* until) {
+      if (at < until)
+        stretch.pieces.push_back({at, static_cast<Bytes>(until - at), 0, 0, Piece::Kind::kHole});
+    };
+    for (; block != blocks.end() && block->pointer < end; ++block) {
+      hole(static_cast<const std::byte*>(block->pointer));
+      stretch.pieces.push_back(*block);
+      at = static_cast<const std::byte*>(block->pointer) + block->size;
+    }
+    hole(end);
+    result.push_back(std::move(stretch));
+  }
+  return result;
+}
+
+// --- Self-check ---------------------------------------------------------------------------------
+
+std::string Arena::is_valid() const {
+  if (std::string broken = occupancy_.is_valid(); !broken.empty()) return broken;
+  for (const Occupancy::Cell& cell : occupancy_.cells()) {
+    if (cell.slot >= Occupancy::kOffSchedule) continue;
+    const Lane& lane =
+        lanes_.of_plan(lookup_->plan().sequences[lookup_->sequence_of(cell.slot)].lane);
+    if (lookup_->plan().sequences[lane.sequence].parent < 0 && !walk_.on_schedule(lane, cell.slot))
+      return fmt::format("slot {} is live at tick {} and not off schedule", cell.slot,
+                         lane.position);
+  }
+  const std::size_t attention =
+      occupancy_.off_schedule() + pins_.size() + guards_.binding_all() + (memory_.ready() ? 0 : 1);
+  if (attention != attention_)
+    return fmt::format("attention is {}, a walk finds {}", attention_, attention);
+  return {};
+}
+
+}  // namespace berth

@@ -1,0 +1,28 @@
+#include "csrc/runtime/lanes.h"
+
+namespace berth {
+
+Lanes::Lanes(const PlanLookup& lookup) {
+  const Plan& plan = lookup.plan();
+  for (std::uint32_t i = 0; i < plan.lane_keys.size(); ++i) {
+    lanes_.push_back(std::make_unique<Lane>());
+    lanes_.back()->key = plan.lane_keys[i];
+    lanes_.back()->plan_lane = i;
+  }
+  for (const Sequence& sequence : plan.sequences) {
+    Lane* const lane = lanes_[sequence.lane].get();
+    if (sequence.parent < 0 && !sequence.slots.empty()) by_key_.emplace(lane->key, lane);
+  }
+}
+
+void Lanes::serve_to(Lane& lane, LaneKey key) {
+  const LaneKey before = lane.key;
+  const std::uint32_t plan_lane = lane.plan_lane;
+  by_key_.emplace(key, &lane);
+  by_key_.erase(before);
+  lane = Lane{};
+  lane.key = key;
+  lane.plan_lane = plan_lane;
+}
+
+}  // namespace berth

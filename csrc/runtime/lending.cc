@@ -1,0 +1,122 @@
+#include "csrc/runtime/lending.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace berth {
+namespace {
+
+// Gaps, and blocks within one, that a request looks at.
+constexpr std::size_t kMostTries = 64;
+// Blocks that a request of a lane that rests looks at.
+constexpr std::size_t kMostTriesIdle = 256;
+
+}  // namespace
+
+void Lending::follow(const PlanLookup& lookup) noexcept {
+  lookup_ = &lookup;
+  gaps_ = {};
+}
+
+std::optional<ByteRange> Lending::find(const Lane& lane, const PlanLookup::Entry& wanted,
+                                       Bytes size, const MayHave& may_have) {
+  if (!find_gaps(lane, wanted)) return std::nullopt;
+  std::size_t tries = 0;
+  for (const ByteRange gap : gaps_.ranges) {
+    if (gap.size() < size || ++tries > kMostTries) break;
+    const std::optional<ByteRange> bytes = unused_in(gap, size, kMostTries);
+    if (bytes && may_have(*bytes)) return bytes;
+  }
+  return std::nullopt;
+}
+
+std::optional<ByteRange> Lending::find_idle(Bytes size, const MayHave& may_have) const {
+  for (const ByteRange covered : lookup_->covered()) {
+    const std::optional<ByteRange> bytes = unused_in(covered, size, kMostTriesIdle);
+    if (bytes) return may_have(*bytes) ? bytes : std::nullopt;
+  }
+  return std::nullopt;
+}
+
+// The first bytes of a gap that nothing off schedule and no captured graph has.
+std::optional<ByteRange> Lending::unused_in(ByteRange gap, Bytes size,
+                                            std::size_t most_tries) const {
+  ByteRange bytes{gap.first, gap.first + size};
+  for (std::size_t tries = 0; bytes.last <= gap.last && tries < most_tries; ++tries) {
+    auto taken = occupancy_.touching(bytes);
+    if (!taken) taken = pins_.touching(bytes);
+    if (!taken) return bytes;
+    const Bytes first = align_up(taken->last, alignment_);
+    bytes = {first, first + size};
+  }
+  return std::nullopt;
+}
+
+bool Lending::find_gaps(const Lane& lane, const PlanLookup::Entry& wanted) {
+  constexpr std::uint32_t kHold = 64;        // ticks
+  constexpr std::uint64_t kSlotsPaid = 256;  // by a request
+  constexpr std::uint64_t kWalksAtOnce = 16;
+  ++gaps_.busy;
+  const std::uint32_t period = lookup_->plan().sequences[lane.sequence].period;
+  const bool valid = gaps_.lane == &lane && gaps_.turns == turns() &&
+                     gaps_.sequence == lane.sequence && gaps_.from <= lane.position &&
+                     lane.position < gaps_.until;
+  // The longer gaps hold, the smaller they are.
+  const std::uint32_t hold = std::max(kHold, 2 * std::min(wanted.length, period));
+  const std::uint32_t left = gaps_.until - lane.position;
+  const bool right = valid && (left >= wanted.length || gaps_.until == period) && left <= 2 * hold;
+  if (right || gaps_.walked > kWalksAtOnce * lookup_->slot_count() + kSlotsPaid * gaps_.busy)
+    return valid;
+
+  const std::uint32_t until = std::min(period, lane.position + hold);
+  std::vector<ByteRange> taken = needed(lane, until);
+  std::sort(taken.begin(), taken.end(), [](ByteRange a, ByteRange b) { return a.first < b.first; });
+  std::vector<ByteRange> ranges;
+  Bytes first = 0;
+  for (const ByteRange range : taken) {
+    if (range.first > first) ranges.push_back({first, range.first});
+    first = std::max(first, range.last);
+  }
+  const Bytes last = lookup_->plan().arena_bytes;
+  if (first < last) ranges.push_back({first, last});
+  // The largest first: a request looks at a few.
+  std::sort(ranges.begin(), ranges.end(), [](ByteRange a, ByteRange b) {
+    return a.size() != b.size() ? a.size() > b.size() : a.first < b.first;
+  });
+  gaps_.lane = &lane;
+  gaps_.turns = turns();
+  gaps_.sequence = lane.sequence;
+  gaps_.from = lane.position;
+  gaps_.until = until;
+  gaps_.ranges = std::move(ranges);
+  return true;
+}
+
+// What is live, and what is born before the lane's tick `until`. Other lanes may be anywhere in
+// their own step.
+std::vector<ByteRange> Lending::needed(const Lane& lane, std::uint32_t until) {
+  std::vector<ByteRange> result;
+  const auto add = [&](PlanLookup::SlotIndex slot) {
+    const PlanLookup::Entry& entry = lookup_->entry(slot);
+    if (entry.cell == PlanLookup::kNone) return;
+    result.push_back({entry.offset, entry.offset + occupancy_.rounded(entry.requested)});
+  };
+  for (const Occupancy::Cell& cell : occupancy_.cells()) {
+    if (cell.slot != PlanLookup::kNone) add(cell.slot & ~Occupancy::kOffSchedule);
+  }
+  gaps_.walked += occupancy_.cells().size();
+  const std::vector<Sequence>& sequences = lookup_->plan().sequences;
+  for (std::uint32_t s = 0; s < sequences.size(); ++s) {
+    // The k-th own slot is born at tick fork + k.
+    const bool own = sequences[s].lane == lane.plan_lane;
+    const std::uint32_t fork = sequences[s].fork, end = sequences[s].period;
+    const std::uint32_t first_tick = own ? std::max(lane.position + 1, fork) : fork;
+    const std::uint32_t last_tick = own ? std::min(until, end) : end;
+    for (std::uint32_t tick = first_tick; tick < last_tick; ++tick)
+      add(lookup_->first_slot(s) + tick - fork);
+    gaps_.walked += last_tick > first_tick ? last_tick - first_tick : 0;
+  }
+  return result;
+}
+
+}  // namespace berth

@@ -1,0 +1,78 @@
+#pragma once
+
+#include "csrc/core/interval_map.h"
+#include "csrc/plan/lookup.h"
+#include "csrc/runtime/lane.h"
+#include "csrc/runtime/occupancy.h"
+#include "csrc/runtime/pins.h"
+#include "csrc/runtime/walk.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <vector>
+
+namespace berth {
+
+// Finds other bytes of an arena for a request whose planned bytes are in use.
+//
+// A block that overstays keeps every later tenant from its bytes: after one change in a run of
+// equal requests that can be a hundred, since a request that looks like the one before it is served
+// there, however long it then lives. Elsewhere in the arena there are bytes that the plan needs for
+// nobody while such a tenant lives: those of slots that stand empty, and those of times past or to
+// come.
+//
+// Sound by the rule: all that is live and on schedule now was live when the gaps were found or was
+// planned to be born since, so it lies outside of them; all else that is live is off schedule, and
+// looked up. What is lent is off schedule until it is freed.
+//
+// To look for gaps is a walk over what is live and what is born soon. They hold for some ticks, and
+// a request that found its bytes in use pays for a part of the walk only (kSlotsPaid), so that a
+// plan that no longer fits costs no more for them. Not thread-safe. Throws std::bad_alloc.
+class Lending {
+ public:
+  Lending(const Occupancy& occupancy, const Pins& pins, const Walk& walk, Bytes alignment) noexcept
+      : occupancy_(occupancy), pins_(pins), walk_(walk), alignment_(alignment) {}
+  Lending(const Lending&) = delete;
+  Lending& operator=(const Lending&) = delete;
+
+  void follow(const PlanLookup& lookup) noexcept;
+
+  // Whether the lane may have bytes that nobody uses; where it may, they are the result.
+  using MayHave = std::function<bool(ByteRange)>;
+  // Bytes that no birth in the next ticks needs, while the lane has what was `wanted` for it.
+  [[nodiscard]] std::optional<ByteRange> find(const Lane& lane, const PlanLookup::Entry& wanted,
+                                              Bytes size, const MayHave& may_have);
+  // Any bytes under slots that are not live. Requires that no slot is handed out before they are
+  // off schedule.
+  [[nodiscard]] std::optional<ByteRange> find_idle(Bytes size, const MayHave& may_have) const;
+
+ private:
+  // Bytes that no planned block of any lane has or will have while the position of `lane` is in
+  // [from, until) of `sequence`. A jump and the end of a step make them void.
+  struct Gaps {
+    const Lane* lane = nullptr;  // null: void
+    std::uint64_t turns = 0;     // jumps and step ends before
+    std::uint32_t sequence = 0;
+    std::uint32_t from = 0, until = 0;
+    std::vector<ByteRange> ranges;  // largest first
+    std::uint64_t walked = 0;       // slots that searches for gaps have looked at
+    std::uint64_t busy = 0;         // requests that asked for a gap
+  };
+
+  [[nodiscard]] std::uint64_t turns() const noexcept { return walk_.jumps() + walk_.step_ends(); }
+  [[nodiscard]] bool find_gaps(const Lane& lane, const PlanLookup::Entry& wanted);
+  [[nodiscard]] std::vector<ByteRange> needed(const Lane& lane, std::uint32_t until);
+  [[nodiscard]] std::optional<ByteRange> unused_in(ByteRange gap, Bytes size,
+                                                   std::size_t most_tries) const;
+
+  const Occupancy& occupancy_;
+  const Pins& pins_;
+  const Walk& walk_;
+  const Bytes alignment_;
+  const PlanLookup* lookup_ = nullptr;
+  Gaps gaps_;
+};
+
+}  // namespace berth
