@@ -29,12 +29,12 @@ constexpr LaneKey kUnknownBit = LaneKey{1} << 62;
 
 thread_local const CudaStreamScope* innermost = nullptr;
 
-class Gpu final : public CudaDevice {
+class CudaRuntimeDevice final : public CudaDevice {
  public:
-  Gpu(std::shared_ptr<CudaGpu> gpu, const CudaOptions& options);
+  CudaRuntimeDevice(std::shared_ptr<CudaGpu> gpu, const CudaOptions& options);
 
   // Waits for the device, then gives back what is still held.
-  ~Gpu() override {
+  ~CudaRuntimeDevice() override {
     (void)synchronize_all();
     for (const auto& [base, size] : pinned_)
       (void)calls_.cudaFreeHost(reinterpret_cast<void*>(base));
@@ -114,7 +114,7 @@ class Gpu final : public CudaDevice {
   // A lane's stream, and its device current where the handle says too little.
   class OnLane {
    public:
-    OnLane(Gpu& gpu, LaneKey lane) noexcept;
+    OnLane(CudaRuntimeDevice& gpu, LaneKey lane) noexcept;
     [[nodiscard]] const Status& status() const noexcept { return status_; }
     [[nodiscard]] cudaStream_t stream() const noexcept { return stream_; }
 
@@ -144,7 +144,7 @@ class Gpu final : public CudaDevice {
   std::unordered_map<LaneKey, cudaStream_t> foreign_;  // to name them
 };
 
-Gpu::Gpu(std::shared_ptr<CudaGpu> gpu, const CudaOptions& options)
+CudaRuntimeDevice::CudaRuntimeDevice(std::shared_ptr<CudaGpu> gpu, const CudaOptions& options)
     : gpu_(std::move(gpu)),
       calls_(gpu_->calls),
       primary_(gpu_->primary),
@@ -168,7 +168,7 @@ Gpu::Gpu(std::shared_ptr<CudaGpu> gpu, const CudaOptions& options)
   properties_.asynchronous = true;
 }
 
-std::string Gpu::describe(const Status& status) const {
+std::string CudaRuntimeDevice::describe(const Status& status) const {
   if (status.ok()) return "no error";
   const std::string what = fmt::format("{} failed on cuda:{}", status.call(), primary_.index);
   if (status.code() == Status::Code::kGone)
@@ -182,7 +182,7 @@ std::string Gpu::describe(const Status& status) const {
 
 // --- Pinned memory and copies -------------------------------------------------------------------
 
-Status Gpu::reserve_pinned(Bytes size, void** base) noexcept {
+Status CudaRuntimeDevice::reserve_pinned(Bytes size, void** base) noexcept {
   *base = nullptr;
   if (cuda_is_over()) return gone("reserve_pinned");
   if (size == 0 || size > kMaxBytes)
@@ -206,7 +206,7 @@ Status Gpu::reserve_pinned(Bytes size, void** base) noexcept {
   return {};
 }
 
-Status Gpu::release_pinned(void* base, Bytes size) noexcept {
+Status CudaRuntimeDevice::release_pinned(void* base, Bytes size) noexcept {
   if (cuda_is_over()) return gone("release_pinned");
   const std::lock_guard lock(mutex_);
   const auto it = pinned_.find(reinterpret_cast<Bytes>(base));
@@ -221,7 +221,8 @@ Status Gpu::release_pinned(void* base, Bytes size) noexcept {
   return status;
 }
 
-Status Gpu::copy(void* to, const void* from, Bytes size, LaneKey lane, DeviceEvent* done) noexcept {
+Status CudaRuntimeDevice::copy(void* to, const void* from, Bytes size, LaneKey lane,
+                               DeviceEvent* done) noexcept {
   if (done != nullptr) *done = 0;
   if (cuda_is_over()) return gone("copy");
   const OnLane on(*this, lane);
@@ -248,7 +249,7 @@ Status Gpu::copy(void* to, const void* from, Bytes size, LaneKey lane, DeviceEve
 
 // --- Lanes and events ---------------------------------------------------------------------------
 
-Gpu::OnLane::OnLane(Gpu& gpu, LaneKey lane) noexcept {
+CudaRuntimeDevice::OnLane::OnLane(CudaRuntimeDevice& gpu, LaneKey lane) noexcept {
   if ((lane & kForeignBit) != 0) {
     stream_ = CudaStreamScope::held(lane);
     if (stream_ == nullptr)
@@ -272,7 +273,7 @@ Gpu::OnLane::OnLane(Gpu& gpu, LaneKey lane) noexcept {
   status_ = current_->status();
 }
 
-Status Gpu::record(LaneKey lane, DeviceEvent* event) noexcept {
+Status CudaRuntimeDevice::record(LaneKey lane, DeviceEvent* event) noexcept {
   *event = 0;
   if (cuda_is_over()) return gone("record");
   const OnLane on(*this, lane);
@@ -288,7 +289,7 @@ Status Gpu::record(LaneKey lane, DeviceEvent* event) noexcept {
   return status;
 }
 
-Status Gpu::query(DeviceEvent event, bool* complete) noexcept {
+Status CudaRuntimeDevice::query(DeviceEvent event, bool* complete) noexcept {
   *complete = false;
   if (cuda_is_over()) return gone("query");
   if (event == 0) {
@@ -302,7 +303,7 @@ Status Gpu::query(DeviceEvent event, bool* complete) noexcept {
   return status.number() == cudaErrorNotReady ? Status() : status;
 }
 
-Status Gpu::wait(LaneKey lane, DeviceEvent event) noexcept {
+Status CudaRuntimeDevice::wait(LaneKey lane, DeviceEvent event) noexcept {
   if (cuda_is_over()) return gone("wait");
   if (event == 0) return {};
   const OnLane on(*this, lane);
@@ -310,7 +311,7 @@ Status Gpu::wait(LaneKey lane, DeviceEvent event) noexcept {
   return calls_.cudaStreamWaitEvent(on.stream(), handle_of(event), cudaEventWaitDefault);
 }
 
-Status Gpu::synchronize(DeviceEvent event) noexcept {
+Status CudaRuntimeDevice::synchronize(DeviceEvent event) noexcept {
   if (cuda_is_over()) return gone("synchronize");
   if (event == 0) return {};
   const CudaCaptureAside aside(calls_);
@@ -319,13 +320,13 @@ Status Gpu::synchronize(DeviceEvent event) noexcept {
 }
 
 // Not while a capture is open: the driver refuses, and voids the capture.
-Status Gpu::synchronize_all() noexcept {
+Status CudaRuntimeDevice::synchronize_all() noexcept {
   const CudaCurrentDevice current(calls_, primary_);
   if (!current.status().ok()) return current.status();
   return calls_.cudaDeviceSynchronize();
 }
 
-Status Gpu::capturing(LaneKey lane, bool* capturing) noexcept {
+Status CudaRuntimeDevice::capturing(LaneKey lane, bool* capturing) noexcept {
   *capturing = false;
   if (cuda_is_over()) return gone("capturing");
   const OnLane on(*this, lane);
@@ -338,7 +339,7 @@ Status Gpu::capturing(LaneKey lane, bool* capturing) noexcept {
   return implicit ? Status() : status;
 }
 
-LaneKey Gpu::lane_of(cudaStream_t stream, bool foreign) noexcept {
+LaneKey CudaRuntimeDevice::lane_of(cudaStream_t stream, bool foreign) noexcept {
   if (!foreign || reinterpret_cast<LaneKey>(stream) <= 2) return lane_of(stream);
   unsigned long long id = 0;
   if (!calls_.cudaStreamGetId(stream, &id).ok()) {
@@ -354,7 +355,7 @@ LaneKey Gpu::lane_of(cudaStream_t stream, bool foreign) noexcept {
   return lane;
 }
 
-cudaStream_t Gpu::stream_of(LaneKey lane) const noexcept {
+cudaStream_t CudaRuntimeDevice::stream_of(LaneKey lane) const noexcept {
   if ((lane & kForeignBit) != 0) {
     if (cuda_is_over()) return nullptr;
     const std::lock_guard lock(mutex_);
@@ -365,7 +366,7 @@ cudaStream_t Gpu::stream_of(LaneKey lane) const noexcept {
                                          : reinterpret_cast<cudaStream_t>(lane);
 }
 
-void Gpu::forget_stream(cudaStream_t stream) noexcept {
+void CudaRuntimeDevice::forget_stream(cudaStream_t stream) noexcept {
   if (cuda_is_over()) return;
   const std::lock_guard lock(mutex_);
   std::erase_if(foreign_, [&](const auto& known) { return known.second == stream; });
@@ -373,7 +374,7 @@ void Gpu::forget_stream(cudaStream_t stream) noexcept {
 
 // --- Peers and other processes ------------------------------------------------------------------
 
-Status Gpu::enable_peer(int other) noexcept {
+Status CudaRuntimeDevice::enable_peer(int other) noexcept {
   if (cuda_is_over()) return gone("enable_peer");
   CudaPrimary peer{other};
   {
@@ -385,8 +386,8 @@ Status Gpu::enable_peer(int other) noexcept {
   return memory_->add_peer(other);
 }
 
-Status Gpu::copy_peer(void* to, int to_device, const void* from, int from_device, Bytes size,
-                      cudaStream_t stream, bool mapped) noexcept {
+Status CudaRuntimeDevice::copy_peer(void* to, int to_device, const void* from, int from_device,
+                                    Bytes size, cudaStream_t stream, bool mapped) noexcept {
   // Virtual memory of two GPUs, neither of which may reach the other's, takes the call that says
   // whose is whose.
   if (mapped || to_device == from_device)
@@ -394,7 +395,8 @@ Status Gpu::copy_peer(void* to, int to_device, const void* from, int from_device
   return calls_.cudaMemcpyPeerAsync(to, to_device, from, from_device, size, stream);
 }
 
-Status Gpu::share(const void* pointer, Bytes size, CudaSharedMemory* shared) noexcept {
+Status CudaRuntimeDevice::share(const void* pointer, Bytes size,
+                                CudaSharedMemory* shared) noexcept {
   if (cuda_is_over()) return gone("share");
   try {
     return memory_->share(pointer, size, shared);
@@ -403,7 +405,8 @@ Status Gpu::share(const void* pointer, Bytes size, CudaSharedMemory* shared) noe
   }
 }
 
-Status Gpu::open_shared(const std::string& handle, std::shared_ptr<void>* base) noexcept {
+Status CudaRuntimeDevice::open_shared(const std::string& handle,
+                                      std::shared_ptr<void>* base) noexcept {
   base->reset();
   if (cuda_is_over()) return gone("open_shared");
   try {
@@ -444,7 +447,7 @@ int cuda_device_count() {
 std::unique_ptr<CudaDevice> make_cuda_device(const CudaOptions& options) {
   auto gpu = std::make_shared<CudaGpu>();
   gpu->primary.index = options.index;
-  return std::make_unique<Gpu>(std::move(gpu), options);
+  return std::make_unique<CudaRuntimeDevice>(std::move(gpu), options);
 }
 
 }  // namespace berth

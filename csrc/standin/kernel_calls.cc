@@ -116,7 +116,7 @@ void __cudaRegisterVar(void**, char*, char*, const char*, int, std::size_t, int,
 
 int cudaFuncGetAttributes(FunctionAttributes* attributes, const void* /*function*/) {
   BERTH_STANDIN_ENTER();
-  const Gpu& gpu = Machine::get().gpu;
+  const GpuModel& gpu = Machine::get().gpu;
   *attributes = {};
   attributes->max_threads_per_block = 1024;
   attributes->registers = 32;
@@ -129,7 +129,7 @@ int cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const void* /*fun
                                                   std::size_t /*shared*/) {
   BERTH_STANDIN_ENTER();
   if (block <= 0) return remember(kInvalidValue);
-  const Gpu& gpu = Machine::get().gpu;
+  const GpuModel& gpu = Machine::get().gpu;
   *blocks =
       std::max(1, std::min(gpu.blocks_per_multiprocessor, gpu.threads_per_multiprocessor / block));
   return kSuccess;

@@ -4,7 +4,7 @@
 #include "csrc/standin/accesses.h"
 #include "csrc/standin/calls.h"
 #include "csrc/standin/capture.h"
-#include "csrc/standin/gpu.h"
+#include "csrc/standin/gpu_model.h"
 #include "csrc/standin/memory.h"
 #include "csrc/standin/options.h"
 #include "csrc/standin/stream.h"
@@ -56,7 +56,7 @@ class Machine {
 
   std::mutex mutex;
   const Options options;
-  const Gpu& gpu;
+  const GpuModel& gpu;
   std::vector<std::unique_ptr<DeviceState>> devices;
   AddressSpace space;
   Accesses accesses;

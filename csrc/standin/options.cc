@@ -1,6 +1,6 @@
 #include "csrc/standin/options.h"
 
-#include "csrc/standin/gpu.h"
+#include "csrc/standin/gpu_model.h"
 
 #include <cstdio>
 #include <cstdlib>

@@ -9,7 +9,7 @@
 namespace berth::standin {
 
 // One model of a real GPU, as its driver reports it. Sizes are bytes.
-struct Gpu {
+struct GpuModel {
   std::string_view short_name;  // H100-80
   std::string_view name;        // NVIDIA H100 80GB HBM3
   std::size_t total_memory;
@@ -27,16 +27,16 @@ struct Gpu {
 // What a context takes before the first allocation of the program.
 inline constexpr std::size_t kContextBytes = std::size_t{512} << 20;
 
-const std::vector<Gpu>& gpus();
+const std::vector<GpuModel>& gpus();
 
 // The GPU of a short name, or null.
-const Gpu* find_gpu(std::string_view short_name);
+const GpuModel* find_gpu(std::string_view short_name);
 
 // As cudaGetDeviceProperties fills it, for device number `device` with `total_memory` bytes.
-DeviceProperties properties_of(const Gpu& gpu, int device, std::size_t total_memory);
+DeviceProperties properties_of(const GpuModel& gpu, int device, std::size_t total_memory);
 
 // As cudaDeviceGetAttribute and cuDeviceGetAttribute answer; 0 for an attribute of which the
 // stand-in has no opinion.
-int attribute_of(const Gpu& gpu, int device, int attribute);
+int attribute_of(const GpuModel& gpu, int device, int attribute);
 
 }  // namespace berth::standin

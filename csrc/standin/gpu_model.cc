@@ -1,4 +1,4 @@
-#include "csrc/standin/gpu.h"
+#include "csrc/standin/gpu_model.h"
 
 #include <algorithm>
 #include <cstring>
@@ -11,8 +11,8 @@ constexpr int kMiB = 1024 * 1024;
 
 }  // namespace
 
-const std::vector<Gpu>& gpus() {
-  static const std::vector<Gpu> table = {
+const std::vector<GpuModel>& gpus() {
+  static const std::vector<GpuModel> table = {
       {"A100-40", "NVIDIA A100-SXM4-40GB", 42'297'786'368, 8, 0, 108, 2048, 32, 164 * kKiB,
        163 * kKiB, 40 * kMiB, 5120, true},
       {"A100-80", "NVIDIA A100-SXM4-80GB", 84'986'691'584, 8, 0, 108, 2048, 32, 164 * kKiB,
@@ -29,12 +29,12 @@ const std::vector<Gpu>& gpus() {
   return table;
 }
 
-const Gpu* find_gpu(std::string_view short_name) {
-  const auto found = std::ranges::find(gpus(), short_name, &Gpu::short_name);
+const GpuModel* find_gpu(std::string_view short_name) {
+  const auto found = std::ranges::find(gpus(), short_name, &GpuModel::short_name);
   return found == gpus().end() ? nullptr : &*found;
 }
 
-DeviceProperties properties_of(const Gpu& gpu, int device, std::size_t total_memory) {
+DeviceProperties properties_of(const GpuModel& gpu, int device, std::size_t total_memory) {
   DeviceProperties p{};
   gpu.name.copy(p.name, sizeof p.name - 1);
   std::memcpy(p.uuid.bytes, "berth stand-in ", 15);
@@ -88,7 +88,7 @@ DeviceProperties properties_of(const Gpu& gpu, int device, std::size_t total_mem
   return p;
 }
 
-int attribute_of(const Gpu& gpu, int device, int attribute) {
+int attribute_of(const GpuModel& gpu, int device, int attribute) {
   switch (attribute) {
     case 1:
       return 1024;  // threads per block
