@@ -42,6 +42,7 @@ GPU, GPU_HEADER, EVENTS = "csrc/cuda/cuda_device.cc", "csrc/cuda/cuda_device.h",
 LEARNING, LEARNER = "csrc/runtime/learning.cc", "csrc/runtime/learner.cc"
 RECORD, PLANNER = "csrc/runtime/run_record.cc", "csrc/runtime/planner.cc"
 ABI, PROCESS, NUMBERS = "csrc/capi/capi.cc", "csrc/capi/cuda_device_of_process.cc", "csrc/capi/stream_numbers.cc"
+GRAPHS = "csrc/capi/graphs.cc"
 
 # Rules without code that these tests could reach, and why.
 WITHOUT = {
@@ -274,6 +275,14 @@ MUTANTS = (
            "    if (--*times == 0) ranges_.erase(first);\n", "    ranges_.erase(first);\n", ARENA),
     Mutant("s15-range", "S15", "the range goes for a larger one though a graph pins bytes in it", ARENA_PLAN,
            "  if (!occupancy_.empty() || !pins_.empty()) return {", "  if (!occupancy_.empty()) return {", ARENA),
+    Mutant("s15-abi-pin", "S15", "what is asked for in a capture of the C ABI is not pinned", GRAPHS,
+           "      (void)allocator.pin(block);\n", "", C_ABI),
+    Mutant("s15-abi-wait", "S15", "the C ABI does not wait for the replays of a graph that is released", GRAPHS,
+           " || !device.synchronize_all().ok()) return;", ") return;", C_ABI),
+    Mutant("s15-abi-open", "S15", "the C ABI waits for the device while another graph is captured", GRAPHS,
+           "if (captures_.load() != 0 || released_", "if (released_", C_ABI),
+    Mutant("s15-abi-order", "S15", "a capture uses a freed block again that another stream used", GRAPHS,
+           "if (there->used_elsewhere || there->stream != stream) return false;", "", C_ABI),
     Mutant("s15-pool", "S15", "a pool block that a graph pins comes back when it is freed", BLOCKS,
            "  if (block->pins == 0) wait_for_lanes(block);\n", "  wait_for_lanes(block);\n", BLOCKS_OF_POOL),
 

@@ -39,9 +39,10 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         # The CUDA side as one file: each of its sources takes as long as all of them.
         together = pathlib.Path(folder, "cuda.cc")
-        sources = sorted((ROOT / "csrc/torch/cuda").glob("*.cc"))
+        alone = ROOT / "csrc/torch/cuda/preload.cc"  # a library of its own, with functions of the same names
+        sources = sorted(set((ROOT / "csrc/torch/cuda").glob("*.cc")) - {alone})
         together.write_text("".join(f'#include "{path.relative_to(ROOT)}"\n' for path in sources) + FOUND)
-        files = [together, *sorted((ROOT / "csrc/torch").glob("*.cc"))]
+        files = [together, alone, *sorted((ROOT / "csrc/torch").glob("*.cc"))]
 
         def compile(file):
             done = subprocess.run([compiler, *flags, file], stdin=subprocess.DEVNULL, capture_output=True, text=True)
