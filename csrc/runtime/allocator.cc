@@ -477,7 +477,7 @@ void Allocator::after_fork_in_child() noexcept {
   state.forked = true;
   state.takeover.stop();
   state.learning.abandon();
-  state.arena.rest();
+  state.arena.deactivate();
   state.mutex.unlock();
 }
 

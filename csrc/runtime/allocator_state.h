@@ -88,7 +88,7 @@ struct Allocator::State {
   template <class Reason>
   void refuse_arena(const Reason& reason, Notes& notes) noexcept {
     const std::shared_ptr<const PlanLookup> plan = arena.plan();
-    arena.rest();
+    arena.deactivate();
     learning.refused(plan, reason, notes);
     decide_watched();
   }

@@ -166,7 +166,7 @@ class Arena {
 
   // Whether a plan was activated without memory and a lane has come to the start of its step;
   // commit() then gives it its memory. Returns false where the device refuses; the plan goes on
-  // without, so rest().
+  // without, so deactivate().
   [[nodiscard]] bool commit_due() const noexcept {
     return memory_.state() == ArenaMemory::State::kDue;
   }
@@ -183,7 +183,7 @@ class Arena {
   void set_page_limit(Bytes limit) noexcept { memory_.set_limit(limit); }
 
   // Ends serving; live blocks stay, off schedule.
-  void rest() noexcept;
+  void deactivate() noexcept;
 
   // Makes the range at least this large. Keeps the base where anything is live; fails then if the
   // range is too small.

@@ -30,7 +30,7 @@ Status Arena::activate(std::shared_ptr<const PlanLookup> plan, Commit when) {
   const std::shared_ptr<const PlanLookup> before = lookup_;
   const bool was_asleep = memory_.asleep();
 
-  rest();
+  deactivate();
   lookup_ = std::move(plan);
   entries_ = &lookup_->entry(0);
   memory_.plan(std::move(pages));
@@ -38,7 +38,7 @@ Status Arena::activate(std::shared_ptr<const PlanLookup> plan, Commit when) {
   walk_.follow(*lookup_, std::move(paths));
   lending_.follow(*lookup_);
   if (when == Commit::kNow && !commit(Device::Residency::kResident)) {
-    rest();
+    deactivate();
     // Its memory is as it was, unless a larger range took its place; where that cannot be had it
     // waits for a step's start.
     if (before && activate(before, Commit::kAtStepStart).ok() && !was_asleep)
@@ -59,7 +59,7 @@ void Arena::fence(const Lane& lane) noexcept {
   if (!device_.synchronize_all().ok()) ++device_errors_;
 }
 
-void Arena::rest() noexcept {
+void Arena::deactivate() noexcept {
   if (!lookup_) return;
   // Live blocks of the plan go on as byte ranges: a range outlives its plan.
   occupancy_.leave(owner());
@@ -122,10 +122,10 @@ Status Arena::ensure_range(Bytes bytes) noexcept {
   const Bytes before = memory_.range_bytes();
   const bool there = lookup_ && !memory_.asleep();
   const Status status = memory_.reserve(bytes);
-  // The plan that is served needs its range again: without one it must rest.
+  // The plan that is served needs its range again: without one nothing is served.
   if (!status.ok() && memory_.base() == nullptr &&
       (!memory_.reserve(before).ok() || (there && !commit(Device::Residency::kResident))))
-    rest();
+    deactivate();
   return status;
 }
 

@@ -68,7 +68,7 @@ class Learning {
   // So many requests were made in all, and the last one missed. May switch plans, where steps are
   // not marked. Not while a graph is captured.
   void missed(std::uint64_t requests, Notes& notes);
-  // The plan's arena cannot be had, as `reason()` says, and the arena rests.
+  // The plan's arena cannot be had, as `reason()` says, and nothing is served from it.
   template <class Reason>
   void refused(const std::shared_ptr<const PlanLookup>& plan, const Reason& reason,
                Notes& notes) noexcept {
