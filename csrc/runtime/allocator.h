@@ -61,9 +61,10 @@ class Allocator {
     SpinMutex* lock = nullptr;
   };
 
-  // `device` outlives the allocator. Mode serve loads Config::plan: a damaged or illegal file
-  // throws Error(kInput); a plan for another program is one warning ("plan-mismatch"). Mode record
-  // opens Config::trace.
+  // `device` outlives the allocator. Mode serve loads Config::plan, and so does mode learn where it
+  // is there: a damaged or illegal file throws Error(kInput); a plan for another program is one
+  // warning ("plan-mismatch"), and in mode serve so is one that then hardly serves the program
+  // ("plan-misfit"). Mode record opens Config::trace.
   Allocator(Device& device, Options options);
   ~Allocator();
   Allocator(const Allocator&) = delete;

@@ -30,7 +30,8 @@ enum class CheckLevel {
 struct Config {
   Mode mode = Mode::kLearn;           // BERTH_MODE
   std::string trace = "berth.trace";  // BERTH_TRACE: written in record
-  std::string plan;  // BERTH_PLAN: read in serve; kept up to date in learn, where set
+  // BERTH_PLAN: read in serve; kept up to date in learn, where set, unless another file is there.
+  std::string plan;
   RecordDetail record = RecordDetail::kRequests;  // BERTH_RECORD
   CheckLevel check = CheckLevel::kNormal;         // BERTH_CHECK
   std::string stats;     // BERTH_STATS: statistics as JSON, written at exit, where set

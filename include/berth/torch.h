@@ -11,8 +11,9 @@ namespace berth::torch {
 // Makes berth the CPU allocator of libtorch, in the mode of `config` (from the environment where
 // none is given; learn by default). Call it once, before the first tensor, from the thread that
 // trains; blocks that were made earlier stay with the allocator that made them. A second call does
-// nothing. Mode off: does nothing. Throws Error(kUsage) for wrong settings, Error(kInput) for a
-// damaged plan named by BERTH_PLAN.
+// nothing. Mode off: does nothing. Throws Error(kUsage) for wrong settings, Error(kInput) where
+// BERTH_PLAN names a file that is there and is no whole plan, in mode learn too: it is not
+// overwritten.
 //
 // Where memory is exhausted libtorch's operators throw c10::OutOfMemoryError from then on. A forked
 // child has the memory of its parent's tensors and makes its own with the system's allocator.

@@ -5,6 +5,7 @@
 #include "csrc/runtime/allocator.h"
 #include "tests/catch.h"
 #include "tests/support/checked_allocator.h"
+#include "tests/support/fed_learner.h"
 #include "tests/support/host_faults.h"
 #include "tests/support/simulated_device.h"
 #include "tests/support/small_plan.h"
@@ -330,4 +331,19 @@ TEST_CASE("A planning thread that cannot start costs no request", "[arena][lanes
   g_no_threads = false;
   CHECK(thrown == "");
   CHECK(allocator.stats().live == live);
+}
+
+TEST_CASE("What learning hears of takes no host memory", "[learn]") {
+  FedLearner run;
+  HostFaults::arm(1, true);
+  for (trace::BlockId id = 1; id <= 4000; ++id) {
+    const LaneKey lane = id % 300;
+    run.learner.request(id, 64 * id, lane, 0);
+    run.learner.use(id, lane + 1);
+    run.learner.free(id);
+    (void)run.learner.mark(lane);
+  }
+  run.learner.watch();
+  run.learner.start();
+  REQUIRE_FALSE(HostFaults::disarm());
 }

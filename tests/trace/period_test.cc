@@ -3,6 +3,7 @@
 #include "tests/catch.h"
 
 #include <algorithm>
+#include <atomic>
 #include <random>
 #include <vector>
 
@@ -117,4 +118,14 @@ TEST_CASE("As many repeats as asked for are needed", "[trace][period]") {
   const auto sizes = repeat(unit, 3);
   REQUIRE(find_period(sizes, loads(sizes.size(), 30), 3));
   REQUIRE_FALSE(find_period(sizes, loads(sizes.size(), 30), 4));
+}
+
+TEST_CASE("A search that is cancelled finds no period", "[trace][period]") {
+  std::vector<Bytes> unit;
+  for (Bytes i = 0; i < 30; ++i) unit.push_back(500 + i);
+  const auto sizes = repeat(unit, 4);
+  std::atomic<bool> cancel{false};
+  REQUIRE(find_period(sizes, loads(sizes.size(), 30), 2, &cancel));
+  cancel = true;
+  REQUIRE_FALSE(find_period(sizes, loads(sizes.size(), 30), 2, &cancel));
 }
