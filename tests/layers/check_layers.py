@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Fails when a part of the house reaches for one that lies above it. Usage: check_layers.py [ROOT]
+"""Fails when a part of the house reaches for one that lies above it, or a README is too wide. Usage: check_layers.py [ROOT]
 
 Lowest first; a folder of csrc includes and links only those before it. What else must hold is said at each rule.
 """
@@ -12,6 +12,7 @@ ORDER = ["core", "trace", "plan", "place", "device", "pool", "runtime", "cuda", 
 # The folders of a folder, lowest first; "" is what lies in none of them.
 FLOORS = {"place": ["problem", "bounds", "fits", "dives", "exact", "stages", "", "oracle"]}
 WITHOUT_LIBTORCH = ORDER[: ORDER.index("torch")] + ["cli"]
+WIDEST = 100  # columns of a README
 SOURCES = {".h", ".cc", ".cu", ".cuh", ".in"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 LIBTORCH = re.compile(r"^(torch|ATen|c10|caffe2)/")
@@ -104,11 +105,21 @@ def violations(root):
                     yield f"{path.relative_to(root)}:{number}: includes {target}: nothing links the stand-in"
 
 
+def wide_lines(root):
+    """Lines of READMEs that are wider than a reader's window."""
+    for path in sorted(root.rglob("README.md")):
+        if any(part.startswith(".") or part == "build" for part in path.relative_to(root).parts):
+            continue
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            if len(line) > WIDEST:
+                yield f"{path.relative_to(root)}:{number}: is {len(line)} columns wide, the most is {WIDEST}"
+
+
 def main():
     root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ".").resolve()
     if not (root / "csrc").is_dir():
         sys.exit(f"check_layers: {root} holds no csrc")
-    found = sorted(set(violations(root)))
+    found = sorted({*violations(root), *wide_lines(root)})
     for violation in found:
         print(violation)
     return 1 if found else 0

@@ -6,7 +6,7 @@ import tempfile
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from check_layers import violations  # noqa: E402
+from check_layers import violations, wide_lines  # noqa: E402
 
 
 class CheckLayers(unittest.TestCase):
@@ -87,6 +87,16 @@ class CheckLayers(unittest.TestCase):
 
     def test_an_include_relative_to_its_own_folder_is_found(self):
         self.assert_one({"csrc/core/x.cc": '#include "bytes.h"\n'}, "from the root, as csrc/core/bytes.h")
+
+    def test_a_line_of_a_readme_that_is_too_wide_is_found(self):
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder)
+            (root / "build").mkdir()
+            (root / "build" / "README.md").write_text("x" * 101)
+            (root / "README.md").write_text("x" * 100 + "\n" + "\u00fc" * 100)
+            self.assertEqual(list(wide_lines(root)), [])
+            (root / "README.md").write_text("\n" + "x" * 101)
+            self.assertEqual(list(wide_lines(root)), ["README.md:2: is 101 columns wide, the most is 100"])
 
 
 if __name__ == "__main__":
