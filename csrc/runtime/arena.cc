@@ -140,6 +140,7 @@ Arena::Freed Arena::free(void* pointer, std::optional<LaneKey> freeing) noexcept
   if (taken.shared) guarded &= guards_.add(bytes, freed.owner, Binds::kShared);
   if (!guarded) {
     freed.device_error = true;
+    unproven_ += freed.size;
     occupancy_.lose(bytes, taken.block);
   }
   recount();
@@ -185,6 +186,7 @@ void Arena::synchronized() noexcept {
   events_.all_reached();
   guards_.let_go();
   occupancy_.synchronized();
+  unproven_ = 0;
   recount();
 }
 

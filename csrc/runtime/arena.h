@@ -197,6 +197,8 @@ class Arena {
   void poll_guards() noexcept;
   // The device is done with everything that was queued until now (Device::synchronize_all()).
   void synchronized() noexcept;
+  // Freed bytes that no event covers: they come back with that.
+  [[nodiscard]] Bytes unproven() const noexcept { return unproven_; }
 
   // The live block that starts at `pointer` is used by a captured graph: its bytes are handed out
   // to nobody until unpin() was called as often, whenever it is freed. False where none starts
@@ -267,6 +269,7 @@ class Arena {
   LaneKey fast_key_ = 0;  // whose requests serve() may serve
   Lane* fast_lane_ = nullptr;
   std::uint32_t attention_ = 0;
+  Bytes unproven_ = 0;
 
   ArenaMemory memory_;
   Occupancy occupancy_;

@@ -3,6 +3,7 @@
 #include "csrc/place/plan_step.h"
 #include "csrc/plan/build.h"
 #include "csrc/plan/file.h"
+#include "csrc/runtime/notes.h"
 #include "csrc/trace/step.h"
 
 #include <berth/place.h>
@@ -114,7 +115,7 @@ void Planner::plan(Job job) {
     offer(best, kWorthSwitchingInTheEnd);
     if (!options_.plan_file.empty()) write(best);
   } catch (const std::exception& error) {
-    warn("plan-failed", error.what());
+    Notes().add("plan-failed", [&] { return error.what(); });
     if (!ready()) publish(nullptr);
   }
 }

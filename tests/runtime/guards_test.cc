@@ -5,6 +5,7 @@
 #include "csrc/device/lane_events.h"
 #include "csrc/runtime/allocator.h"
 #include "tests/catch.h"
+#include "tests/support/checked_allocator.h"
 #include "tests/support/simulated_device.h"
 #include "tests/support/small_plan.h"
 
@@ -25,7 +26,7 @@ struct Steps {
     Allocator::Options options;
     options.start_threads = false;
     options.config.mode = Mode::kOff;
-    allocator = std::make_unique<Allocator>(device, options);
+    allocator = std::make_unique<test::CheckedAllocator>(device, options);
     std::vector<test::SlotSpec> slots;
     for (int i = 0; i < kBlocks; ++i)
       slots.push_back(
@@ -44,7 +45,7 @@ struct Steps {
   }
 
   test::SimulatedDevice device;
-  std::unique_ptr<Allocator> allocator;
+  std::unique_ptr<test::CheckedAllocator> allocator;
   std::vector<void*> blocks = std::vector<void*>(kBlocks);
 };
 
@@ -79,7 +80,7 @@ TEST_CASE("A slot on the bytes of many guards of a lane waits for it once", "[ar
   Allocator::Options options;
   options.start_threads = false;
   options.config.mode = Mode::kOff;
-  Allocator allocator(device, options);
+  test::CheckedAllocator allocator(device, options);
   std::vector<test::SlotSpec> slots;
   for (std::uint32_t i = 0; i < 100; ++i)
     slots.push_back({Bytes(i) * 64, 64 - Bytes(i % 7), 100 - i});

@@ -18,11 +18,13 @@
 
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 using namespace berth;
@@ -310,6 +312,23 @@ TEST_CASE("Whichever host allocation fails the allocator stays whole and leaks n
     }
   }
   set_warning_sink({});
+}
+
+TEST_CASE("A planning thread without host memory makes no plan and ends nothing",
+          "[runtime][fault_loop]") {
+  HostFaults::others_fail(true);
+  {
+    Program program;
+    program.start([](Allocator::Options& options) { options.start_threads = true; });
+    for (int i = 0; i < 50; ++i) {
+      program.step();
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    CHECK(program.allocator->stats().plans_learned == 0);
+    program.free_all();
+    CHECK(program.allocator->is_valid() == "");
+  }
+  HostFaults::others_fail(false);
 }
 
 TEST_CASE("A planning thread that cannot start costs no request", "[arena][lanes]") {

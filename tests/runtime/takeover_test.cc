@@ -3,6 +3,7 @@
 #include "csrc/plan/file.h"
 #include "csrc/runtime/allocator.h"
 #include "tests/catch.h"
+#include "tests/support/checked_allocator.h"
 #include "tests/support/simulated_device.h"
 #include "tests/support/small_plan.h"
 #include "tests/support/temporary_folder.h"
@@ -39,12 +40,12 @@ struct Served {
     options.config.mode = Mode::kServe;
     options.config.plan = folder / "step.plan";
     options.config.memory_limit = limit;
-    allocator = std::make_unique<Allocator>(device, options);
+    allocator = std::make_unique<test::CheckedAllocator>(device, options);
   }
   void free(void* block) { REQUIRE(allocator->free(block) == Allocator::FreeOutcome::kDone); }
 
   test::TemporaryFolder folder;
-  std::unique_ptr<Allocator> allocator;
+  std::unique_ptr<test::CheckedAllocator> allocator;
 };
 
 }  // namespace
@@ -108,7 +109,7 @@ TEST_CASE("Only bytes under slots are committed", "[runtime][takeover]") {
     Allocator::Options options;
     options.start_threads = false;
     options.config.mode = Mode::kOff;
-    Allocator allocator(device, options);
+    test::CheckedAllocator allocator(device, options);
     allocator.load_plan(plan);
     CHECK(device.committed() == 2 * kMiB);
     CHECK(allocator.stats().reserved_peak <= 3 * kMiB);

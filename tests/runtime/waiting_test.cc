@@ -4,6 +4,7 @@
 #include "tests/catch.h"
 #include "tests/support/checked_allocator.h"
 #include "tests/support/simulated_device.h"
+#include "tests/support/small_plan.h"
 
 #include <algorithm>
 #include <atomic>
@@ -95,6 +96,24 @@ TEST_CASE("Blocks that no event can cover come free where the pool need not grow
   for (int i = 0; i < 81; ++i) (void)waiting.allocator.allocate(kMiB, 0);
   CHECK(waiting.allocator.stats().reserved == reserved);
   CHECK(waiting.device.calls(CallKind::kSynchronizeAll) == 1);
+}
+
+TEST_CASE("Planned bytes that no event can cover are served again after a while",
+          "[runtime][streams][foreign]") {
+  Waiting waiting;
+  const bool marks = GENERATE(true, false);
+  CAPTURE(marks);
+  waiting.allocator.load_plan(
+      test::plan_of({test::sequence_of({{0, 80 * kMiB, 1}, {80 * kMiB, 64, 1}})}));
+  waiting.allocator.mark_step(0);
+  for (int step = 0; step < 20; ++step) {
+    waiting.free(waiting.use(80 * kMiB, kForeign));
+    waiting.free(waiting.allocator.allocate(64, 0));
+    if (marks) waiting.allocator.mark_step(0);
+  }
+  CHECK(waiting.allocator.stats().hits >= (marks ? 40 : 28));
+  CHECK(waiting.device.calls(CallKind::kSynchronizeAll) <= 20);
+  CHECK(waiting.allocator.stats().reserved <= 320 * kMiB);
 }
 
 TEST_CASE("While a graph is captured nothing waits for the device to have blocks back",

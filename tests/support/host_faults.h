@@ -2,6 +2,7 @@
 
 #include "csrc/device/forwarding_device.h"
 
+#include <atomic>
 #include <cstdlib>
 #include <new>
 
@@ -21,6 +22,11 @@ class HostFaults {
     left_ = 0;
     return met_;
   }
+  // All allocations of other threads than this one fail, or none.
+  static void others_fail(bool fail) noexcept {
+    spared_ = true;
+    others_fail_ = fail;
+  }
   static void* allocate(std::size_t size, std::size_t alignment) {
     if (fails()) throw std::bad_alloc();
     void* block = nullptr;
@@ -39,6 +45,7 @@ class HostFaults {
 
  private:
   static bool fails() noexcept {
+    if (others_fail_ && !spared_) return true;
     if (paused_ != 0 || left_ == 0) return false;
     if (left_ > 1) {
       --left_;
@@ -52,6 +59,8 @@ class HostFaults {
   static inline thread_local long left_ = 0;  // 1: the next one fails; 0: none does
   static inline thread_local bool all_later_ = false, met_ = false;
   static inline thread_local int paused_ = 0;
+  static inline thread_local bool spared_ = false;
+  static inline std::atomic<bool> others_fail_{false};
 };
 
 // A device that has host memory of its own.
