@@ -122,7 +122,8 @@ void* Gpu::allocate_on(std::size_t asked, LaneKey lane, cudaStream_t stream) {
   } else {
     block = allocate_in(main_, asked, lane);
   }
-  reports_.tell_profiler(block, profiled_size(block));
+  if (c10::memoryProfilingEnabled()) [[unlikely]]
+    reports_.tell_profiler(block, size_of(block));
   if (const c10::impl::PyInterpreter* const python = c10::impl::GPUTrace::get_trace()) [[unlikely]]
     (*python)->trace_gpu_memory_allocation(c10::kCUDA, reinterpret_cast<std::uintptr_t>(block));
   return block;
@@ -145,7 +146,7 @@ void* Gpu::allocate_at(void* address, std::size_t size, const c10::cuda::CUDAStr
     TORCH_CHECK(allocator.allocate_at(address, size, lane), "berth: ", size, " bytes at ", address,
                 " are not free in the pool of GPU ", index_);
   }
-  reports_.tell_profiler(address, profiled_size(address));
+  if (c10::memoryProfilingEnabled()) reports_.tell_profiler(address, size_of(address));
   return address;
 }
 
@@ -232,7 +233,8 @@ bool Gpu::free(void* block) noexcept {
   if (const c10::impl::PyInterpreter* const python = c10::impl::GPUTrace::get_trace()) [[unlikely]]
     if (contains(block))
       (*python)->trace_gpu_memory_deallocation(c10::kCUDA, reinterpret_cast<std::uintptr_t>(block));
-  const std::int64_t size = profiled_size(block);
+  const bool profiled = c10::memoryProfilingEnabled();
+  const std::int64_t size = profiled ? size_of(block) : 0;
   Outcome outcome = Outcome::kForeign;
   {
     const Reports::Call call(reports_, Reports::When::ALL);
@@ -243,16 +245,14 @@ bool Gpu::free(void* block) noexcept {
   if (outcome == Outcome::kForeign) return uncached_.free(block);
   if (outcome == Outcome::kUnknown) {
     warn_of_misuse(block);
-  } else {
+  } else if (profiled) {
     reports_.tell_profiler(block, -size);
   }
   return true;
 }
 
-// Of a live block, where a profiler listens; else 0.
-std::int64_t Gpu::profiled_size(const void* block) noexcept {
-  if (!c10::memoryProfilingEnabled()) [[likely]]
-    return 0;
+// What a live block takes; 0 of what is none.
+std::int64_t Gpu::size_of(const void* block) noexcept {
   const auto info = find(block);
   return info ? static_cast<std::int64_t>(align_up(info->requested, kAlignment)) : 0;
 }

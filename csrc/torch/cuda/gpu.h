@@ -108,7 +108,7 @@ class Gpu {
   void* allocate_in(PrivatePool& pool, Bytes asked, LaneKey lane);
   void* search_everywhere(PrivatePool& pool, Bytes size, LaneKey lane, const std::string& reason);
   [[noreturn]] void throw_out_of_memory(Bytes size, const std::string& reason);
-  [[nodiscard]] std::int64_t profiled_size(const void* block) noexcept;
+  [[nodiscard]] std::int64_t size_of(const void* block) noexcept;
   void warn_of_misuse(const void* block) noexcept;
   [[nodiscard]] std::optional<Allocator::BlockInfo> find(const void* block);
   [[nodiscard]] Allocator::Options options(const Config& config, bool main);

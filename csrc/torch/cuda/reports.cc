@@ -70,8 +70,6 @@ void Reports::tell_trackers() noexcept {
 }
 
 void Reports::tell_profiler(void* block, std::int64_t size) noexcept {
-  if (!c10::memoryProfilingEnabled()) [[likely]]
-    return;
   Totals totals;
   {
     const std::lock_guard lock(mutex_);

@@ -61,7 +61,8 @@ class Reports {
     if (history_.undelivered()) [[unlikely]]
       tell_trackers();
   }
-  // A block came (its size) or went (the same below zero).
+  // A block came (its size) or went (the same below zero). Whether anybody listens costs much to
+  // ask, so who calls asks c10::memoryProfilingEnabled() once.
   void tell_profiler(void* block, std::int64_t size) noexcept;
 
   struct Totals {
