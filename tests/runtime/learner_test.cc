@@ -81,7 +81,8 @@ TEST_CASE("A run without marks and without a period is searched a few times and 
   REQUIRE_FALSE(run.learner.records());
 }
 
-TEST_CASE("A record that was searched in its whole length in vain is not searched again", "[learn]") {
+TEST_CASE("A record that was searched in its whole length in vain is not searched again",
+          "[learn]") {
   FedLearner run;
   for (std::uint64_t i = 0; i < RunRecord::kMostEntries; ++i) run.request(1 + i);
   run.learner.searching(Learner::Search::kByPeriod);
