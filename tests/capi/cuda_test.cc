@@ -209,6 +209,7 @@ TEST_CASE("A graph that is released while another is captured goes when that cap
 TEST_CASE("Misuse of captures is named", "[capi][cuda][graph][misuse]") {
   const Process process;
   const Stream own;
+  release(request(own), own);  // so that the device is there
   std::uint64_t graph = 0;
   CHECK(berth_begin_capture(0, own, nullptr) == BERTH_USAGE);
   CHECK(berth_begin_capture(BERTH_HOST, nullptr, &graph) == BERTH_USAGE);
