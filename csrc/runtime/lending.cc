@@ -21,28 +21,31 @@ void Lending::follow(const PlanLookup& lookup) noexcept {
 std::optional<ByteRange> Lending::find(const Lane& lane, const PlanLookup::Entry& wanted,
                                        Bytes size, const MayHave& may_have) {
   if (!find_gaps(lane, wanted)) return std::nullopt;
-  std::size_t tries = 0;
+  std::size_t gaps = 0;
   for (const ByteRange gap : gaps_.ranges) {
-    if (gap.size() < size || ++tries > kMostTries) break;
-    const std::optional<ByteRange> bytes = unused_in(gap, size, kMostTries);
+    if (gap.size() < size || ++gaps > kMostTries) break;
+    std::size_t tries = kMostTries;
+    const std::optional<ByteRange> bytes = unused_in(gap, size, &tries);
     if (bytes && may_have(*bytes)) return bytes;
   }
   return std::nullopt;
 }
 
 std::optional<ByteRange> Lending::find_idle(Bytes size, const MayHave& may_have) const {
+  std::size_t tries = kMostTriesIdle;
   for (const ByteRange covered : lookup_->covered()) {
-    const std::optional<ByteRange> bytes = unused_in(covered, size, kMostTriesIdle);
+    if (tries == 0) break;
+    const std::optional<ByteRange> bytes = unused_in(covered, size, &tries);
     if (bytes) return may_have(*bytes) ? bytes : std::nullopt;
   }
   return std::nullopt;
 }
 
-// The first bytes of a gap that nothing off schedule and no captured graph has.
-std::optional<ByteRange> Lending::unused_in(ByteRange gap, Bytes size,
-                                            std::size_t most_tries) const {
+// The first bytes of a gap that nothing off schedule and no captured graph has; looks at `tries`
+// places at most, and takes them off.
+std::optional<ByteRange> Lending::unused_in(ByteRange gap, Bytes size, std::size_t* tries) const {
   ByteRange bytes{gap.first, gap.first + size};
-  for (std::size_t tries = 0; bytes.last <= gap.last && tries < most_tries; ++tries) {
+  for (; bytes.last <= gap.last && *tries > 0; --*tries) {
     auto taken = occupancy_.touching(bytes);
     if (!taken) taken = pins_.touching(bytes);
     if (!taken) return bytes;
@@ -72,13 +75,16 @@ bool Lending::find_gaps(const Lane& lane, const PlanLookup::Entry& wanted) {
   std::vector<ByteRange> taken = needed(lane, until);
   std::sort(taken.begin(), taken.end(), [](ByteRange a, ByteRange b) { return a.first < b.first; });
   std::vector<ByteRange> ranges;
-  Bytes first = 0;
-  for (const ByteRange range : taken) {
-    if (range.first > first) ranges.push_back({first, range.first});
-    first = std::max(first, range.last);
+  // Where the plan has no slots there are no pages either.
+  auto next = taken.begin();
+  for (const ByteRange covered : lookup_->covered()) {
+    Bytes first = covered.first;
+    for (; next != taken.end() && next->first < covered.last; ++next) {
+      if (next->first > first) ranges.push_back({first, next->first});
+      first = std::max(first, next->last);
+    }
+    if (first < covered.last) ranges.push_back({first, covered.last});
   }
-  const Bytes last = lookup_->plan().arena_bytes;
-  if (first < last) ranges.push_back({first, last});
   // The largest first: a request looks at a few.
   std::sort(ranges.begin(), ranges.end(), [](ByteRange a, ByteRange b) {
     return a.size() != b.size() ? a.size() > b.size() : a.first < b.first;

@@ -65,7 +65,7 @@ class Lending {
   [[nodiscard]] bool find_gaps(const Lane& lane, const PlanLookup::Entry& wanted);
   [[nodiscard]] std::vector<ByteRange> needed(const Lane& lane, std::uint32_t until);
   [[nodiscard]] std::optional<ByteRange> unused_in(ByteRange gap, Bytes size,
-                                                   std::size_t most_tries) const;
+                                                   std::size_t* tries) const;
 
   const Occupancy& occupancy_;
   const Pins& pins_;

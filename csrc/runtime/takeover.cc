@@ -15,10 +15,15 @@ constexpr std::uint64_t kTryAgain = 4096;
 
 }  // namespace
 
-Bytes Takeover::limit() const noexcept {
-  const Bytes total = device_.properties().total_bytes;
-  return memory_limit_ == 0 ? total : std::min(total, memory_limit_);
-}
+Takeover::Takeover(Device& device, Arena& arena, Pool& pool, Bytes memory_limit,
+                   const std::atomic<int>* captures) noexcept
+    : device_(device),
+      arena_(arena),
+      pool_(pool),
+      memory_limit_(memory_limit),
+      limit_(memory_limit == 0 ? device.properties().total_bytes
+                               : std::min(memory_limit, device.properties().total_bytes)),
+      captures_(captures) {}
 
 Bytes Takeover::needed(const PlanLookup& plan) const noexcept {
   const Bytes page = device_.properties().page_bytes;
@@ -38,7 +43,7 @@ bool Takeover::allows(Bytes needed) const noexcept {
 
 bool Takeover::has_room(Bytes needed) const noexcept {
   const Bytes live_in_pool = pool_.stats().live;
-  if (needed > limit() || live_in_pool > limit() - needed) return false;
+  if (needed > limit_ || live_in_pool > limit_ - needed) return false;
   Bytes free = 0;
   return device_.free_bytes(&free).ok() &&
          free + arena_.committed() + pool_.reserved() - live_in_pool >= needed;
@@ -91,13 +96,13 @@ void Takeover::pool_freed(Bytes size, std::uint64_t request) noexcept {
 }
 
 void Takeover::share() noexcept {
-  pool_.set_limit(std::max<Bytes>(limit() - std::min(limit(), arena_.pledged()), 1));
-  arena_.set_page_limit(limit() - std::min(limit(), pool_.reserved()));
+  pool_.set_limit(std::max<Bytes>(limit_ - std::min(limit_, arena_.pledged()), 1));
+  arena_.set_page_limit(limit_ - std::min(limit_, pool_.reserved()));
 }
 
 bool Takeover::share_what_is_to_come() noexcept {
   if (arena_.pledged() == arena_.committed()) return false;
-  pool_.set_limit(std::max<Bytes>(limit() - std::min(limit(), arena_.committed()), 1));
+  pool_.set_limit(std::max<Bytes>(limit_ - std::min(limit_, arena_.committed()), 1));
   return true;
 }
 

@@ -25,12 +25,7 @@ class Takeover {
   // `memory_limit`: of arena and pool together, 0: what the device has. `captures`: see
   // Allocator::Options.
   Takeover(Device& device, Arena& arena, Pool& pool, Bytes memory_limit,
-           const std::atomic<int>* captures) noexcept
-      : device_(device),
-        arena_(arena),
-        pool_(pool),
-        memory_limit_(memory_limit),
-        captures_(captures) {}
+           const std::atomic<int>* captures) noexcept;
 
   // Bytes of the pages under the slots of a plan.
   [[nodiscard]] Bytes needed(const PlanLookup& plan) const noexcept;
@@ -56,7 +51,6 @@ class Takeover {
   [[nodiscard]] bool share_what_is_to_come() noexcept;
 
  private:
-  [[nodiscard]] Bytes limit() const noexcept;
   [[nodiscard]] bool captured() const noexcept {
     return captures_ != nullptr && captures_->load(std::memory_order_relaxed) != 0;
   }
@@ -66,6 +60,7 @@ class Takeover {
   Arena& arena_;
   Pool& pool_;
   const Bytes memory_limit_;
+  const Bytes limit_;  // of both together
   const std::atomic<int>* const captures_;
   std::uint64_t settle_at_ = 0;  // the request at which the arena is to settle; 0: it has
   std::uint64_t again_ = 0;  // requests until it is tried again where it could not; 0: it was not

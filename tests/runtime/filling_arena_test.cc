@@ -114,3 +114,15 @@ TEST_CASE("Another plan takes over from an arena that fills", "[arena][filling]"
   (void)arena.free(kept);
   CHECK(arena.is_valid() == "");
 }
+
+TEST_CASE("What is lent takes no pages where the plan has no slots", "[arena][filling]") {
+  auto device = make_device();
+  test::LoneArena arena(device, 64);
+  const Plan plan = plan_of({sequence_of({{0, 64, 1}, {0, 60, 1}, {Bytes{32} << 20, 64, 1}})});
+  REQUIRE(arena.activate(look(plan), Arena::Commit::kNow).ok());
+  arena.mark(0);
+  REQUIRE(arena.allocate(64, 0, 1).served == Served::kHit);  // overstays
+  CHECK(arena.allocate(60, 0, 2).served == Served::kMissBusy);
+  CHECK(arena.committed() == 2 * kPage);
+  CHECK(device.committed() == 2 * kPage);
+}
