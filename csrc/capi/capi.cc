@@ -199,8 +199,10 @@ berth_status berth_record_stream(void* block, int index, void* stream) {
 
 void berth_use_on_stream(void* block, void* stream) {
   (void)guarded([&] {
+    DeviceOfProcess* const likely = likely_device(block);
+    if (likely != nullptr && record_use(*likely, block, stream)) return BERTH_OK;
     for (DeviceOfProcess* const here : existing_devices())
-      if (record_use(*here, block, stream)) break;
+      if (here != likely && record_use(*here, block, stream)) break;
     return BERTH_OK;
   });
 }

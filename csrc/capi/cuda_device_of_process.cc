@@ -7,8 +7,9 @@ namespace {
 
 class CudaStreams final : public StreamNumbers {
  public:
-  CudaStreams(CudaDevice& device, bool foreign)
-      : StreamNumbers(device), cuda_(device), foreign_(foreign) {}
+  // `below` is the GPU, or a layer over it.
+  CudaStreams(Device& below, CudaDevice& device, bool foreign)
+      : StreamNumbers(below), cuda_(device), foreign_(foreign) {}
 
  protected:
   LaneKey key_of(std::uint64_t stream) noexcept override {
@@ -31,7 +32,8 @@ class Cuda final : public DeviceOfProcess {
   Cuda(const Settings& settings, int index)
       : foreign_(settings.streams_may_end),
         device_(make_cuda_device({.index = index})),
-        streams_(*device_, foreign_),
+        noting_(noting(*device_, index)),
+        streams_(noting_, *device_, foreign_),
         allocator_(streams_, options(settings, *device_, index)) {}
   Allocator& allocator() noexcept override { return allocator_; }
   Device& device() noexcept override { return *device_; }
@@ -63,6 +65,7 @@ class Cuda final : public DeviceOfProcess {
 
   const bool foreign_;
   std::unique_ptr<CudaDevice> device_;
+  NotingDevice noting_;
   CudaStreams streams_;
   Allocator allocator_;
 };

@@ -17,6 +17,14 @@ namespace {
 constexpr int kMaxDevices = 64;
 
 std::array<std::atomic<DeviceOfProcess*>, kMaxDevices + 1> devices{};  // the host first
+// Numbers as in `devices`. Never destroyed: blocks are used as late as by static destructors.
+union Addresses {
+  constexpr Addresses() : table() {}
+  ~Addresses() {}
+  AddressTable table;
+};
+constinit Addresses addresses;
+
 std::atomic<bool> forked{false};
 SetupMutex making;  // covers what follows, and stores to `devices`
 Settings settings_of_process;
@@ -26,7 +34,8 @@ class Host final : public DeviceOfProcess {
  public:
   explicit Host(const Settings& settings)
       : device_(make_host_device()),
-        streams_(*device_),
+        noting_(noting(*device_, -1)),
+        streams_(noting_),
         allocator_(streams_, options(settings, *device_, -1)) {}
   Allocator& allocator() noexcept override { return allocator_; }
   Device& device() noexcept override { return *device_; }
@@ -38,6 +47,7 @@ class Host final : public DeviceOfProcess {
 
  private:
   std::unique_ptr<Device> device_;
+  NotingDevice noting_;
   StreamNumbers streams_;
   Allocator allocator_;
 };
@@ -65,6 +75,10 @@ void prepare_process() {
 }
 
 }  // namespace
+
+NotingDevice DeviceOfProcess::noting(Device& device, int index) {
+  return {device, addresses.table, index + 1};
+}
 
 Allocator::Options DeviceOfProcess::options(const Settings& settings, const Device& device,
                                             int index) const {
@@ -96,6 +110,11 @@ DeviceOfProcess* existing_device(int index) noexcept {
   // What a forked child has is a copy in which any lock may be held for ever.
   if (in_forked_child() || index < -1 || index >= kMaxDevices) return nullptr;
   return devices[static_cast<std::size_t>(index + 1)].load(std::memory_order_acquire);
+}
+
+DeviceOfProcess* likely_device(const void* address) noexcept {
+  const int number = addresses.table.find(address);
+  return number == AddressTable::kNone ? nullptr : existing_device(number - 1);
 }
 
 std::vector<DeviceOfProcess*> existing_devices() {

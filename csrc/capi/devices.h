@@ -2,6 +2,7 @@
 
 #include "csrc/capi/graphs.h"
 #include "csrc/capi/stream_numbers.h"
+#include "csrc/device/noting_device.h"
 #include "csrc/runtime/allocator.h"
 
 #include <berth/config.h>
@@ -39,6 +40,8 @@ class DeviceOfProcess {
   [[nodiscard]] virtual std::unique_ptr<Hold> hold(void* stream) = 0;
 
  protected:
+  // A layer that makes the device's memory known to likely_device().
+  [[nodiscard]] static NotingDevice noting(Device& device, int index);
   // Of the device's allocator.
   [[nodiscard]] Allocator::Options options(const Settings& settings, const Device& device,
                                            int index) const;
@@ -55,6 +58,9 @@ void configure(Settings settings);
 [[nodiscard]] DeviceOfProcess& device(int index);
 // Null where it was not used yet, and in a forked child.
 [[nodiscard]] DeviceOfProcess* existing_device(int index) noexcept;
+
+// The device whose memory the address probably lies in; null where none is known. Takes no lock.
+[[nodiscard]] DeviceOfProcess* likely_device(const void* address) noexcept;
 
 // Those that were used so far.
 [[nodiscard]] std::vector<DeviceOfProcess*> existing_devices();

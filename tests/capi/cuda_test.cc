@@ -1,5 +1,6 @@
 // The C ABI on a GPU, the stand-in's: which streams are one lane, and what a block waits for.
 
+#include "csrc/capi/devices.h"
 #include "tests/cuda/fixture.h"
 
 #include <berth/berth.h>
@@ -281,4 +282,15 @@ TEST_CASE("A handle whose stream was forgotten proves nothing about that stream'
   CHECK(hand_out(own, next, kMost));
   CHECK(berth_standin_calls("cudaStreamWaitEvent") == waits);
   release(next, own);
+}
+
+TEST_CASE("The device of a block of the C ABI is known by its address", "[capi][cuda]") {
+  const Process process;
+  void* const on_gpu = request(nullptr);
+  void* const on_host = berth_malloc(kSize, BERTH_HOST, nullptr);
+  CHECK(capi::likely_device(on_gpu) == capi::existing_device(0));
+  CHECK(capi::likely_device(on_host) == capi::existing_device(BERTH_HOST));
+  CHECK(capi::likely_device(&on_host) == nullptr);
+  berth_free(on_host, kSize, BERTH_HOST, nullptr);
+  release(on_gpu, nullptr);
 }

@@ -230,22 +230,6 @@ TEST_CASE("A free waits for no lock of another GPU", "[berth]") {
   CHECK(freed_in_time);
 }
 
-TEST_CASE("Addresses are known by the GPU whose memory came there last", "[berth]") {
-  auto const table = std::make_unique<berth::torch::AddressTable>();
-  const auto at = [](std::uintptr_t address) { return reinterpret_cast<const void*>(address); };
-  constexpr std::uintptr_t kFar = std::uintptr_t{1} << 46;
-  table->note(at(kFar), 10 * kMiB, 3);
-  table->note(at(kFar + 6 * kMiB), 1, 0);
-  CHECK(table->find(at(kFar - 1)) == berth::torch::AddressTable::kNone);
-  CHECK(table->find(at(kFar)) == 3);
-  CHECK(table->find(at(kFar + 6 * kMiB)) == 0);
-  CHECK(table->find(at(kFar + 10 * kMiB - 1)) == 3);
-  CHECK(table->find(at(kFar + 10 * kMiB)) == berth::torch::AddressTable::kNone);
-  table->note(at(~std::uintptr_t{0} - kMiB), kMiB, 1);  // no address that a GPU has
-  CHECK(table->find(at(~std::uintptr_t{0} - kMiB)) == berth::torch::AddressTable::kNone);
-  CHECK(table->find(nullptr) == berth::torch::AddressTable::kNone);
-}
-
 TEST_CASE("A request that the memory fraction refuses is told apart from the driver's",
           "[berth][newer]") {
   struct Refusal {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "csrc/torch/cuda/address_table.h"
+#include "csrc/device/address_table.h"
 #include "csrc/torch/cuda/gpu.h"
 #include "csrc/torch/cuda/newer_libtorch.h"
 
@@ -134,7 +134,7 @@ class CudaAllocator final : public CudaInterface {
 
  private:
   static constexpr int kMaxGpus = 64;
-  static_assert(kMaxGpus <= AddressTable::kMaxGpus);
+  static_assert(kMaxGpus <= AddressTable::kMaxDevices);
 
   // The GPU that is current, for a request. Throws c10::Error in a forked child.
   [[nodiscard]] Gpu& current_gpu(c10::DeviceIndex* device);

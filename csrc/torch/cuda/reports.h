@@ -1,9 +1,9 @@
 #pragma once
 
 #include "csrc/core/spin_mutex.h"
+#include "csrc/device/address_table.h"
 #include "csrc/device/metered_device.h"
 #include "csrc/runtime/allocator.h"
-#include "csrc/torch/cuda/address_table.h"
 #include "csrc/torch/cuda/history.h"
 #include "csrc/torch/cuda/statistics.h"
 #include "csrc/torch/cuda/stream_lanes.h"

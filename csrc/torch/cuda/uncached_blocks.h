@@ -2,7 +2,7 @@
 
 #include "csrc/core/bytes.h"
 #include "csrc/cuda/cuda_device.h"
-#include "csrc/torch/cuda/address_table.h"
+#include "csrc/device/address_table.h"
 
 #include <atomic>
 #include <memory>

@@ -1,23 +1,24 @@
-#include "csrc/torch/cuda/address_table.h"
+#include "csrc/device/address_table.h"
 
 #include <algorithm>
 #include <new>
 
-namespace berth::torch {
+namespace berth {
 
 AddressTable::~AddressTable() {
   for (const auto& leaf : root_) delete leaf.load();
 }
 
-void AddressTable::note(const void* base, Bytes size, int gpu) noexcept {
-  if (size == 0 || gpu < 0 || gpu >= kMaxGpus) return;
+void AddressTable::note(const void* base, Bytes size, int device) noexcept {
+  if (size == 0 || device < 0 || device >= kMaxDevices) return;
   const std::size_t first = granule_of(base);
   const std::size_t last = granule_of(static_cast<const std::byte*>(base) + size - 1);
   for (std::size_t granule = first; granule <= last; ++granule) {
     if (granule / kLeaf >= kRoot) return;
     Leaf* const here = leaf(granule / kLeaf);
     if (here == nullptr) return;
-    (*here)[granule % kLeaf].store(static_cast<std::uint8_t>(gpu + 1), std::memory_order_relaxed);
+    (*here)[granule % kLeaf].store(static_cast<std::uint8_t>(device + 1),
+                                   std::memory_order_relaxed);
   }
 }
 
@@ -30,4 +31,4 @@ AddressTable::Leaf* AddressTable::leaf(std::size_t index) noexcept {
   return there;
 }
 
-}  // namespace berth::torch
+}  // namespace berth

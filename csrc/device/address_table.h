@@ -7,30 +7,30 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace berth::torch {
+namespace berth {
 
-// Which GPU's memory an address lies in, without a lock: so that a free asks one GPU and not each
-// in turn.
+// Which device's memory an address lies in, without a lock: so that a free asks one device and not
+// each in turn. Devices are numbers of the owner's.
 //
-// A guess, to be confirmed by that GPU: granules are 2 MiB, the last who noted one has it, and
-// memory that went back to the driver is not taken out. On GPUs memory comes in pages of that size,
-// so the guess is right for all that lives. Thread-safe; find() is two loads. Host memory: 128 KiB,
-// and 8 KiB for each 16 GiB of addresses in which there ever was memory.
+// A guess, to be confirmed by that device: granules are 2 MiB, the last who noted one has it, and
+// memory that went back is not taken out. On GPUs memory comes in pages of that size, so the guess
+// is right for all that lives. Thread-safe; find() is two loads. Host memory: 128 KiB, and 8 KiB
+// for each 16 GiB of addresses in which there ever was memory.
 class AddressTable {
  public:
   static constexpr int kNone = -1;
-  static constexpr int kMaxGpus = 255;
+  static constexpr int kMaxDevices = 255;
 
   AddressTable() = default;
   ~AddressTable();
   AddressTable(const AddressTable&) = delete;
   AddressTable& operator=(const AddressTable&) = delete;
 
-  // Memory of this GPU begins at `base`. Does nothing where the host's memory is exhausted or the
+  // This memory is the device's. Does nothing where the host's memory is exhausted or the
   // address is beyond 2^48.
-  void note(const void* base, Bytes size, int gpu) noexcept;
+  void note(const void* base, Bytes size, int device) noexcept;
 
-  // The GPU, or kNone.
+  // The device, or kNone.
   [[nodiscard]] int find(const void* address) const noexcept {
     const std::size_t granule = granule_of(address);
     if (granule / kLeaf >= kRoot) return kNone;
@@ -43,7 +43,7 @@ class AddressTable {
   static constexpr unsigned kGranuleBits = 21, kAddressBits = 48;
   static constexpr std::size_t kLeaf = 8192;
   static constexpr std::size_t kRoot = (std::size_t{1} << (kAddressBits - kGranuleBits)) / kLeaf;
-  using Leaf = std::array<std::atomic<std::uint8_t>, kLeaf>;  // a GPU's number and 1
+  using Leaf = std::array<std::atomic<std::uint8_t>, kLeaf>;  // a device's number and 1
 
   [[nodiscard]] static std::size_t granule_of(const void* address) noexcept {
     return reinterpret_cast<std::uintptr_t>(address) >> kGranuleBits;
@@ -53,4 +53,4 @@ class AddressTable {
   std::array<std::atomic<Leaf*>, kRoot> root_{};
 };
 
-}  // namespace berth::torch
+}  // namespace berth
