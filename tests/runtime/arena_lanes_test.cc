@@ -179,6 +179,26 @@ TEST_CASE("The free of a block of an earlier plan guards its bytes", "[arena][la
   CHECK(device.violations().empty());
 }
 
+TEST_CASE("A lane of a new plan waits for what another has queued on its bytes", "[arena][lanes]") {
+  test::SimulatedDevice device;
+  const Plan one =
+      plan_of({sequence_of({{0, 128, 1}, {128, 64, 1}}), sequence_of({{192, 64, 1}}, 1)});
+  const Plan two =
+      plan_of({sequence_of({{128, 64, 1}, {192, 64, 1}}), sequence_of({{0, 64, 1}}, 1)});
+  test::LoneArena arena(device, 64);
+  REQUIRE(arena.activate(look(one), Arena::Commit::kNow).ok());
+  arena.mark(0);
+  const auto a = arena.allocate(128, 0, 1);
+  REQUIRE(a.pointer);
+  device.hand_out(0, a.pointer, a.size);
+  REQUIRE(arena.free(a.pointer).found);  // on its own lane: leaves no guard
+  REQUIRE(arena.activate(look(two), Arena::Commit::kNow).ok());
+  arena.mark(1);
+  const auto b = arena.allocate(64, 1, 2);
+  REQUIRE(b.pointer == a.pointer);
+  CHECK(device.hand_out(1, b.pointer, b.size));
+}
+
 // bytes that no slot has, lent to one lane and then to another.
 TEST_CASE("Bytes lent to two lanes in turn are guarded", "[arena][lanes]") {
   test::SimulatedDevice device;
