@@ -8,14 +8,12 @@
 #include "csrc/trace/file.h"
 #include "tests/catch.h"
 #include "tests/support/checked_allocator.h"
+#include "tests/support/forked_child.h"
 #include "tests/support/simulated_device.h"
 #include "tests/support/small_step.h"
 #include "tests/support/temporary_folder.h"
 
 #include <berth/warnings.h>
-
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <cstring>
 #include <random>
@@ -326,23 +324,15 @@ TEST_CASE("A forked child gets no blocks and frees nothing and the parent goes o
           "[allocator][fork]") {
   Fixture fixture;
   void* block = fixture.allocate(1000);
-  fixture.allocator.before_fork();
-  const pid_t child = ::fork();
-  if (child == 0) {
-    fixture.allocator.after_fork_in_child();
+  REQUIRE(test::holds_in_forked_child(fixture.allocator, [&] {
     bool refused = false;
     try {
       (void)fixture.allocator.allocate(100, 0);
     } catch (const Error&) {
       refused = true;
     }
-    const bool freed = fixture.allocator.free(block) == Allocator::FreeOutcome::kDone;
-    ::_exit(refused && freed ? 0 : 1);
-  }
-  fixture.allocator.after_fork_in_parent();
-  int status = 0;
-  REQUIRE(::waitpid(child, &status, 0) == child);
-  REQUIRE(status == 0);
+    return refused && fixture.allocator.free(block) == Allocator::FreeOutcome::kDone;
+  }));
   fixture.free(block);
 }
 
@@ -362,19 +352,11 @@ TEST_CASE("A forked child may take its copy of an allocator with a planner down"
     test::run_step(test::training_step(4), memory);
     allocator->mark_step(0);
   }
-  allocator->before_fork();
-  const pid_t child = ::fork();
-  if (child == 0) {
-    allocator->after_fork_in_child();
-    ::alarm(20);  // ends it where it waits for a thread that it does not have
+  REQUIRE(test::holds_in_forked_child(*allocator, [&] {
     allocator->shut_down();
     allocator.reset();
-    ::_exit(0);
-  }
-  allocator->after_fork_in_parent();
-  int status = -1;
-  REQUIRE(::waitpid(child, &status, 0) == child);
-  REQUIRE(status == 0);
+    return true;
+  }));
 }
 
 TEST_CASE("Blocks may be freed after the allocator was shut down", "[allocator]") {

@@ -6,6 +6,7 @@
 #include "csrc/runtime/arena.h"
 #include "tests/catch.h"
 #include "tests/support/checked_allocator.h"
+#include "tests/support/forked_child.h"
 #include "tests/support/lone_arena.h"
 #include "tests/support/simulated_device.h"
 #include "tests/support/small_plan.h"
@@ -312,12 +313,13 @@ TEST_CASE("A mark in a forked child makes no driver call", "[arena][lanes]") {
   allocator.record_use(q, 2);
   allocator.free(q);  // an event in the pool
   (void)p;
-  allocator.before_fork();
-  allocator.after_fork_in_child();  // as if this was the child
-  const auto before = device.driver_calls();
-  allocator.mark_step(1);
-  CHECK(device.driver_calls() == before);
+  CHECK(test::holds_in_forked_child(allocator, [&] {
+    const auto before = device.driver_calls();
+    allocator.mark_step(1);
+    return device.driver_calls() == before;
+  }));
 }
+
 TEST_CASE("A request in a forked child makes no driver call", "[arena][lanes]") {
   const auto device = make_host_device(Bytes{1} << 30);
   Allocator::Options options;
@@ -338,16 +340,16 @@ TEST_CASE("A request in a forked child makes no driver call", "[arena][lanes]") 
     ++n;
   }
   REQUIRE(allocator.stats().hits == 1);
-  allocator.before_fork();
-  allocator.after_fork_in_child();
-  const auto before = device->driver_calls();
-  for (int i = 0; i < 20; ++i) {
-    try {
-      (void)allocator.allocate(64, 1);
-    } catch (const Error&) {
+  CHECK(test::holds_in_forked_child(allocator, [&] {
+    const auto before = device->driver_calls();
+    for (int i = 0; i < 20; ++i) {
+      try {
+        (void)allocator.allocate(64, 1);
+      } catch (const Error&) {
+      }
     }
-  }
-  CHECK(device->driver_calls() == before);
+    return device->driver_calls() == before;
+  }));
 }
 
 TEST_CASE("A use on the own lane is ignored", "[arena][lanes]") {

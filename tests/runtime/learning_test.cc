@@ -417,28 +417,3 @@ TEST_CASE("Processes that learn to one file leave a whole plan", "[learn]") {
     ++files;
   REQUIRE(files == 1);
 }
-
-TEST_CASE("A forked child may end an allocator that plans in the background", "[learn][fork]") {
-  const auto device = make_host_device(Bytes{1} << 30);
-  auto allocator = std::make_unique<Allocator>(*device, Allocator::Options());
-  struct Memory {
-    Allocator& allocator;
-    void* allocate(Bytes size) { return allocator.allocate(size, 0); }
-    void free(void* pointer) { allocator.free(pointer); }
-  } memory{*allocator};
-  while (allocator->stats().plans_learned == 0) {
-    test::run_step(test::training_step(30), memory);
-    allocator->mark_step(0);
-  }
-  allocator->before_fork();
-  const pid_t child = ::fork();
-  if (child == 0) {
-    allocator->after_fork_in_child();
-    allocator.reset();
-    ::_exit(0);
-  }
-  allocator->after_fork_in_parent();
-  int status = 1;
-  REQUIRE(::waitpid(child, &status, 0) == child);
-  REQUIRE(status == 0);
-}
