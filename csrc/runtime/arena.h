@@ -258,8 +258,8 @@ class Arena {
   Outcome hand_out_lent(const Lane& lane, ByteRange bytes, Bytes requested, std::uint64_t id);
   void tend_guards() noexcept;
   void select(Lane& lane) noexcept;
-  void fence(const Lane& lane) noexcept;
-  Lane& take_over(LaneKey key);
+  [[nodiscard]] bool fence(const Lane& lane) noexcept;
+  [[nodiscard]] Lane* take_over(LaneKey key);
   void recount() noexcept;
 
   Device& device_;

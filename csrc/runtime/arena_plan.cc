@@ -19,14 +19,17 @@ Arena::Arena(Device& device, LaneEvents& events, Bytes alignment)
 // ----------------------------------------------------------------------------------------
 
 Status Arena::activate(std::shared_ptr<const PlanLookup> plan, Commit when) {
-  const Status ranged = ensure_range(plan->plan().arena_bytes);
-  if (!ranged.ok()) return ranged;
-  // All that may throw comes first.
+  // All that may throw comes first, then what may fail.
   Walk::Paths paths(*plan);
   Lanes lanes(*plan);
   std::vector<Occupancy::Cell> cells(plan->cell_count());
   std::vector<ByteRange> pages = memory_.pages_under(plan->covered());
   occupancy_.reserve(occupancy_.cells().size() + cells.size());
+  for (const auto& [key, lane] : lanes_.all()) {
+    if (!fence(*lane)) return {Status::Code::kFailed, "synchronize"};
+  }
+  const Status ranged = ensure_range(plan->plan().arena_bytes);
+  if (!ranged.ok()) return ranged;
   const std::shared_ptr<const PlanLookup> before = lookup_;
   const bool was_asleep = memory_.asleep();
 
@@ -45,18 +48,22 @@ Status Arena::activate(std::shared_ptr<const PlanLookup> plan, Commit when) {
       (void)commit(Device::Residency::kResident);
     return {Status::Code::kOutOfMemory, "commit"};
   }
-  for (const auto& [key, lane] : lanes_.all()) fence(*lane);
   lanes_ = std::move(lanes);
   for (const auto& [key, lane] : lanes_.all()) walk_.start(*lane);
   recount();
   return {};
 }
 
-// Other lanes than the one that had them wait for what was queued on these bytes before.
-void Arena::fence(const Lane& lane) noexcept {
-  if (!lane.used || !device_.properties().asynchronous) return;
-  if (guards_.add({0, memory_.range_bytes()}, lane.key, Guards::Binds::kAll)) return;
-  if (!device_.synchronize_all().ok()) ++device_errors_;
+// Other lanes than the one that had them wait for what was queued on these bytes before. False
+// where that cannot be known: then they stay that one's.
+bool Arena::fence(const Lane& lane) noexcept {
+  if (!lane.used || !device_.properties().asynchronous) return true;
+  const bool guarded = guards_.add({0, memory_.range_bytes()}, lane.key, Guards::Binds::kAll);
+  recount();
+  if (guarded) return true;
+  if (device_.synchronize_all().ok()) return true;
+  ++device_errors_;
+  return false;
 }
 
 void Arena::deactivate() noexcept {
@@ -78,7 +85,7 @@ bool Arena::mark(LaneKey key) {
   poll_guards();
   if (!lookup_) return false;
   Lane* marking = lanes_.find(key);
-  if (marking == nullptr && lanes_.lone() != nullptr) marking = &take_over(key);
+  if (marking == nullptr && lanes_.lone() != nullptr) marking = take_over(key);
   bool jumped = false;
   for (const auto& [other, lane] : lanes_.all()) {
     jumped |= walk_.mark(*lane);
@@ -92,18 +99,19 @@ bool Arena::mark(LaneKey key) {
 }
 
 // The step moved to another thread or stream than it was served to. What that one left live or
-// queued is not this one's: as after a change of plan.
-Lane& Arena::take_over(LaneKey key) {
+// queued is not this one's: as after a change of plan. Null where the device fails: then the step
+// stays that one's.
+Lane* Arena::take_over(LaneKey key) {
   Lane& lane = *lanes_.lone();
   occupancy_.reserve(occupancy_.cells().size());
   const Lane before = lane;
+  if (!fence(before)) return nullptr;
   lanes_.serve_to(lane, key);
-  fence(before);
   occupancy_.hand_over(before.sequence, before.position, before.key);
   walk_.start(lane);
   fast_lane_ = nullptr;
   recount();
-  return lane;
+  return &lane;
 }
 
 bool Arena::aligned(LaneKey key) const noexcept {

@@ -7,6 +7,7 @@
 #include "tests/support/checked_allocator.h"
 #include "tests/support/fed_learner.h"
 #include "tests/support/host_faults.h"
+#include "tests/support/lone_arena.h"
 #include "tests/support/simulated_device.h"
 #include "tests/support/small_plan.h"
 #include "tests/support/temporary_folder.h"
@@ -312,6 +313,34 @@ TEST_CASE("Whichever host allocation fails the allocator stays whole and leaks n
     }
   }
   set_warning_sink({});
+}
+
+TEST_CASE("A larger plan that there is no host memory for takes nothing from the one before",
+          "[arena][fault_loop]") {
+  const auto small = look(plan_of({sequence_of({{0, 64, 1}})}));
+  const auto larger = look(plan_of({sequence_of({{kMiB, 64, 1}})}));
+  bool met = true;
+  for (long n = 1; met; ++n) {
+    SimulatedDevice simulated;
+    UnfailingDevice device(simulated);
+    LoneArena arena(device);
+    simulated.fail_call(1, {Status::Code::kOutOfMemory, "test"}, CallKind::kReserve);
+    REQUIRE(arena.activate(small, Arena::Commit::kNow).ok());  // in a range of its own size
+    (void)arena.mark(0);
+    HostFaults::arm(n, false);
+    bool short_of_memory = false;
+    try {
+      (void)arena.activate(larger, Arena::Commit::kNow);
+    } catch (const std::bad_alloc&) {
+      short_of_memory = true;
+    }
+    met = HostFaults::disarm();
+    if (!short_of_memory) continue;
+    CAPTURE(n);
+    REQUIRE(arena.allocate(64, 0, 0).served == Served::kHit);
+    REQUIRE(arena.committed() != 0);
+    REQUIRE(arena.is_valid() == "");
+  }
 }
 
 TEST_CASE("A planning thread without host memory makes no plan and ends nothing",

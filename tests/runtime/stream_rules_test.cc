@@ -199,6 +199,32 @@ TEST_CASE("A pinned block that was used on another lane waits for it after its g
   CHECK(device.hand_out(0, allocator.allocate(kMiB, 0), kMiB));
 }
 
+TEST_CASE("A step stays where it was while nobody can wait for what it has queued",
+          "[arena][streams]") {
+  Serving serving;
+  REQUIRE(serving.arena.free(serving.hit(64)).found);
+  serving.device.fail_call(1, kFailure, {}, true);
+  (void)serving.arena.mark(1);
+  serving.device.fail_none();
+  CHECK(serving.arena.allocate(64, 1, 0).served == Served::kMissLane);
+  (void)serving.arena.mark(1);
+  const Arena::Outcome moved = serving.arena.allocate(64, 1, 0);
+  REQUIRE(moved.served == Served::kHit);
+  CHECK(serving.device.hand_out(1, moved.pointer, 64));
+}
+
+TEST_CASE("A plan stays while nobody can wait for what its lanes have queued", "[arena][streams]") {
+  Serving serving;
+  REQUIRE(serving.arena.free(serving.hit(64)).found);
+  const auto before = serving.arena.plan();
+  serving.device.fail_call(1, kFailure, {}, true);
+  const Plan other = plan_of({sequence_of({{0, 64, 1}}, 1)}, {}, 2);
+  CHECK_FALSE(serving.arena.activate(test::look(other), Arena::Commit::kAtStepStart).ok());
+  serving.device.fail_none();
+  CHECK(serving.arena.plan() == before);
+  serving.hit(60);
+}
+
 TEST_CASE("A slot that shares a part of another lane's bytes is not handed out while they are live",
           "[arena][streams]") {
   // Lane 0 has [0, 128) at its tick 0, lane 1 [64, 128) at its tick 1, with edges both ways.
