@@ -106,8 +106,8 @@ class Allocator {
   [[nodiscard]] bool allocate_at(void* pointer, Bytes size, LaneKey lane) noexcept;
 
   // Serves `plan` from the next request on; live blocks stay where they are. Throws Error(kInput)
-  // where verify() refuses it, Error(kSystem) or OutOfMemory where the arena cannot be had (the
-  // plan before it stays).
+  // where verify() refuses it, Error(kUsage) while a graph is captured, Error(kSystem) or
+  // OutOfMemory where the arena cannot be had (the plan before it stays).
   void load_plan(Plan plan);
   // The plan being served, if any.
   [[nodiscard]] std::optional<Plan> plan() const;

@@ -73,6 +73,9 @@ void Allocator::serve(std::shared_ptr<const PlanLookup> plan) {
   State& state = *state_;
   const Bytes needed = state.takeover.needed(*plan);
   const std::lock_guard lock(state.mutex);
+  BERTH_CHECK(
+      !state.captured(), kUsage,
+      "a plan was loaded while a graph is being captured: its arena would void the capture");
   const State::NotesHeld notes_held{state};
   if (!state.takeover.allows(needed)) {
     throw Error(ErrorKind::kSystem, fmt::format("an arena of {} cannot be had: {}",

@@ -110,7 +110,8 @@ void berth_begin_pool(int device, berth_pool_id pool, const void* takes);
 void berth_end_pool(int device, berth_pool_id pool);
 void berth_release_pool(int device, berth_pool_id pool);
 
-/* Serves this plan from the next request on; live blocks stay where they are. */
+/* Serves this plan from the next request on; live blocks stay where they are. Refused while a graph
+   is captured: its memory would void the capture. */
 berth_status berth_load_plan(int device, const char* path);
 /* Writes the plan that is being served. BERTH_NO where there is none yet. */
 berth_status berth_save_plan(int device, const char* path);

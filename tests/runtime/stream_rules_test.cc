@@ -273,6 +273,24 @@ TEST_CASE("A pool block whose event cannot be had now is nobody's until it can",
   CHECK(device.hand_out(0, allocator.allocate(kMiB, 0), kMiB));
 }
 
+TEST_CASE("No plan is loaded while a graph is captured", "[runtime][streams][capture]") {
+  test::SimulatedDevice device;
+  std::atomic<int> captures{0};
+  test::CheckedAllocator allocator(device, options(&captures));
+  allocator.load_plan(plan_of({sequence_of({{kMiB, kMiB, 1}})}));
+  const auto calls = [&] {
+    return device.calls(CallKind::kSynchronizeAll) + device.calls(CallKind::kDecommit) +
+           device.calls(CallKind::kCommit);
+  };
+  const std::uint64_t before = calls();
+  captures = 1;
+  CHECK_THROWS_AS(allocator.load_plan(kInTurn), Error);
+  CHECK(calls() == before);
+  captures = 0;
+  allocator.load_plan(kInTurn);
+  CHECK(allocator.plan() == kInTurn);
+}
+
 TEST_CASE("An exhausted allocator waits for nothing while a graph is captured",
           "[runtime][streams][capture]") {
   test::SimulatedDevice device({.total_bytes = 4 * kMiB});
