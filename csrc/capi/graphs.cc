@@ -3,6 +3,7 @@
 #include "csrc/core/check.h"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 namespace berth::capi {
@@ -14,10 +15,14 @@ Graphs::Id Graphs::make_id() noexcept {
 
 void Graphs::begin(Id id, Takes takes) {
   const std::lock_guard lock(mutex_);
-  Graph* graph = find(id);
-  if (graph == nullptr) graph = &graphs_.emplace_back(Graph{id, 0, {}, {}, {}});
-  graph->takes.push_back(std::move(takes));
-  ++graph->uses;
+  if (Graph* const graph = find(id); graph != nullptr) {
+    graph->takes.push_back(std::move(takes));
+    ++graph->uses;
+  } else {
+    Graph fresh{id, 1, {}, {}, {}};
+    fresh.takes.push_back(std::move(takes));
+    graphs_.push_back(std::move(fresh));
+  }
   captures_.fetch_add(1, std::memory_order_relaxed);
 }
 
@@ -108,7 +113,11 @@ bool Graphs::keep_in_capture(void* block, void* stream) {
   if (there == nullptr) return false;
   BERTH_CHECK(!there->kept, kUsage, "{} was freed before, in the capture that it is of", block);
   if (there->used_elsewhere || there->stream != stream) return false;
-  graph->kept[{there->stream, there->size}].push_back(block);
+  try {
+    graph->kept[{there->stream, there->size}].push_back(block);
+  } catch (const std::bad_alloc&) {
+    return false;  // it is freed as any other, and stays pinned
+  }
   there->kept = true;
   return true;
 }
