@@ -448,7 +448,6 @@ Bytes Allocator::retire_arena() noexcept {
 
 void Allocator::process_events() noexcept {
   const std::lock_guard lock(state_->mutex);
-  if (state_->captured()) return;
   const State::NotesHeld notes_held{*state_};
   state_->pool.process_events();
   state_->arena.poll_guards();

@@ -78,6 +78,7 @@ TEST_CASE("A lane that is captured neither waits for another nor is waited for",
   for (const LaneKey captured : {LaneKey{1}, LaneKey{2}}) {
     device.set_capturing(captured, true);
     REQUIRE(hand_out(device, pool, kMiB, 2) == nullptr);
+    REQUIRE(device.calls(test::CallKind::kRecord) == 0);
     device.set_capturing(captured, false);
   }
   REQUIRE(hand_out(device, pool, kMiB, 2) != nullptr);

@@ -330,6 +330,25 @@ TEST_CASE("While a graph is captured no event is asked and an idle arena stays",
   CHECK(allocator.retire_arena() > 0);
 }
 
+TEST_CASE("A mark takes up no plan while a graph is captured", "[runtime][streams][capture]") {
+  test::SimulatedDevice device;
+  std::atomic<int> captures{1};
+  Allocator::Options learning = options(&captures);
+  learning.config.mode = Mode::kLearn;
+  test::CheckedAllocator allocator(device, learning);
+  const auto make_steps = [&] {
+    for (int i = 0; i < 20; ++i) {
+      for (const Bytes size : {Bytes{64}, kMiB}) (void)allocator.free(allocator.allocate(size, 0));
+      allocator.mark_step(0);
+    }
+  };
+  make_steps();
+  CHECK_FALSE(allocator.plan());
+  captures = 0;
+  make_steps();
+  CHECK(allocator.plan());
+}
+
 TEST_CASE("Without marks a plan is taken up and gets its memory while no graph is captured",
           "[runtime][streams][capture]") {
   constexpr int kMany = 100000;
