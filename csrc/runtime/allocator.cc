@@ -475,7 +475,7 @@ void Allocator::after_fork_in_child() noexcept {
   State& state = *state_;
   state.forked = true;
   state.takeover.stop();
-  state.learning.abandon();
+  state.learning.stop();
   state.arena.deactivate();
   state.mutex.unlock();
 }

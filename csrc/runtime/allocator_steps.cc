@@ -31,9 +31,9 @@ void Allocator::State::step_ended(LaneKey lane, Notes& notes) {
   ++counters.steps;
   recording.append(trace::StepMark{recording.lane(lane)});
   if (captured()) return;  // no event may be asked, no memory given back
-  pool.process_events();
   // As the pool does for its own: what no event covers is not kept until memory runs out.
   if (arena.unproven() > Pool::kMostUnproven && lane_events.synchronize()) note_held();
+  pool.process_events();
   learning.step_ended(lane, next_id, notes);
   counters.realigned += arena.mark(lane);
   takeover.step_ended(next_id);

@@ -31,7 +31,7 @@ Learning::Learning(Options options, Arena& arena, Device& device, Stats& counter
       arena_(arena),
       device_(device),
       counters_(counters),
-      planner_(std::make_unique<Planner>(options_.planner)) {}
+      planner_(options_.planner) {}
 
 // --- Searches -----------------------------------------------------------------------------------
 
@@ -44,13 +44,13 @@ void Learning::start() noexcept {
 void Learning::search(Search search) {
   learner_.searching(search.kind);
   ++counters_.plan_searches;
-  if (!planner_->in_place()) {
+  if (!planner_.in_place()) {
     search_ = search;
     return;
   }
   Learner::Excerpt excerpt;
   learner_.excerpt(search.from, excerpt);
-  planner_->submit(std::move(excerpt), search.kind);
+  planner_.submit(std::move(excerpt), search.kind);
 }
 
 void Learning::run_waiting_errands(SpinMutex& mutex) noexcept {
@@ -73,7 +73,7 @@ void Learning::run_waiting_errands(SpinMutex& mutex) noexcept {
       lock.lock();
       learner_.excerpt(search->from, excerpt);
       lock.unlock();
-      planner_->submit(std::move(excerpt), search->kind);
+      planner_.submit(std::move(excerpt), search->kind);
       lock.lock();
     }
   } catch (const std::exception&) {  // no memory, no thread
@@ -98,7 +98,7 @@ void Learning::step_ended(LaneKey lane, std::uint64_t requests, Notes& notes) {
     const std::optional<std::uint64_t> from = learner_.mark(lane);
     if (from && planner_idle()) search({*from, Learner::Search::kAtMarks});
   }
-  if (planner_->ready()) adopt(notes);
+  if (planner_.ready()) adopt(notes);
   note_errands();
 }
 
@@ -108,7 +108,7 @@ void Learning::missed(std::uint64_t requests, Notes& notes) {
   if (learner_.worth_searching() && (no_marks || !learner_.marks_may_help()) && planner_idle())
     search({learner_.record().begin(), Learner::Search::kByPeriod});
   if (no_marks) {
-    if (planner_->ready()) adopt(notes);
+    if (planner_.ready()) adopt(notes);
     const std::uint64_t window = given_ ? kRequestsPerGivenWindow : kRequestsPerWindow;
     if (requests - window_requests_ >= std::max(window, 2 * arena_.slot_count()))
       end_window(requests, notes);
@@ -120,7 +120,7 @@ void Learning::missed(std::uint64_t requests, Notes& notes) {
 
 // Switches to the plan that the planner made. Blocks still alive stay where they are.
 void Learning::adopt(Notes& notes) {
-  const std::optional<Planner::Result> result = planner_->take();
+  const std::optional<Planner::Result> result = planner_.take();
   if (!result) return;
   if (!result->plan) {
     learner_.in_vain();
@@ -246,19 +246,12 @@ void Learning::watch_fit(std::uint64_t requests, std::uint64_t hits, Notes& note
 
 // --- End ----------------------------------------------------------------------------------------
 
-void Learning::stop_planner() noexcept {
-  if (planner_) planner_->stop();
-}
+void Learning::stop_planner() noexcept { planner_.stop(); }
 
 void Learning::stop() noexcept {
   learner_.stop();
   search_.reset();
   note_errands();
-}
-
-void Learning::abandon() noexcept {
-  stop();
-  (void)planner_.release();  // its thread waits on it in the parent alone
 }
 
 }  // namespace berth

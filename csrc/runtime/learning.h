@@ -90,8 +90,6 @@ class Learning {
   void stop_planner() noexcept;
   // Ends learning.
   void stop() noexcept;
-  // In a forked child: the planner's thread is not there, and nothing of it may be touched.
-  void abandon() noexcept;
 
  private:
   struct Search {
@@ -112,7 +110,7 @@ class Learning {
   }
   [[nodiscard]] bool unmarked(std::uint64_t requests) const noexcept;
   [[nodiscard]] bool planner_idle() const noexcept {
-    return !search_ && !planner_->busy() && !planner_->ready();
+    return !search_ && !planner_.busy() && !planner_.ready();
   }
   void search(Search search);
   void adopt(Notes& notes);
@@ -128,7 +126,7 @@ class Learning {
   Device& device_;
   Stats& counters_;
   Learner learner_;
-  std::unique_ptr<Planner> planner_;
+  Planner planner_;
   std::optional<Search> search_;  // waits for run_errands()
   std::atomic<bool> errands_{false};
 
