@@ -6,6 +6,9 @@
 // nothing runs on the device. Also what it takes to install the allocator and make one request,
 // which loads the plan where there is one. One process measures one allocator, bench/cuda pairs
 // them.
+//
+// `--vary` makes each step another order of the same requests, which no plan knows. `--each` times
+// each pair by itself, for the slow ones among them; the clock's own cost is in them.
 #include <berth/torch.h>
 #include <berth/torch_cuda.h>
 
@@ -35,6 +38,7 @@ struct Options {
   int steps = 200;
   int warmup = 100;
   int threads = 1;
+  bool vary = false, each = false;
   std::string json;
 };
 
@@ -47,26 +51,48 @@ std::vector<std::size_t> sizes_of_step(int requests, unsigned seed) {
   return sizes;
 }
 
-// One step; the number of pairs.
+// One request; its free where it is not kept.
+void pair(c10::Allocator* allocator, const std::vector<std::size_t>& sizes, std::size_t i,
+          std::vector<c10::DataPtr>& kept) {
+  c10::DataPtr block = allocator->allocate(sizes[i]);
+  if (i % 2 == 0 && kept.size() < 64) kept.push_back(std::move(block));
+}
+
 void step(const std::vector<std::size_t>& sizes, std::vector<c10::DataPtr>& kept) {
   c10::Allocator* const allocator = c10::cuda::CUDACachingAllocator::get();
+  for (std::size_t i = 0; i < sizes.size(); ++i) pair(allocator, sizes, i, kept);
+  while (!kept.empty()) kept.pop_back();
+}
+
+// The same, and the nanoseconds of each pair.
+void step_of_pairs(const std::vector<std::size_t>& sizes, std::vector<c10::DataPtr>& kept,
+                   std::vector<double>& pairs) {
+  c10::Allocator* const allocator = c10::cuda::CUDACachingAllocator::get();
   for (std::size_t i = 0; i < sizes.size(); ++i) {
-    c10::DataPtr block = allocator->allocate(sizes[i]);
-    if (i % 2 == 0 && kept.size() < 64) kept.push_back(std::move(block));
+    const auto start = Clock::now();
+    pair(allocator, sizes, i, kept);
+    pairs.push_back(std::chrono::duration<double, std::nano>(Clock::now() - start).count());
   }
   while (!kept.empty()) kept.pop_back();
 }
 
-// Nanoseconds a pair, of each step.
+// Nanoseconds a pair, of each step; with --each of each pair.
 std::vector<double> measure(const Options& options, int thread, bool mark) {
   const c10::cuda::CUDAStream stream =
       thread == 0 ? c10::cuda::getDefaultCUDAStream() : c10::cuda::getStreamFromPool();
   c10::cuda::setCurrentCUDAStream(stream);
-  const auto sizes = sizes_of_step(options.requests, static_cast<unsigned>(thread + 1));
+  auto sizes = sizes_of_step(options.requests, static_cast<unsigned>(thread + 1));
+  std::mt19937 random(static_cast<unsigned>(thread + 1));
   std::vector<c10::DataPtr> kept;
   kept.reserve(64);
   std::vector<double> times;
   for (int i = -options.warmup; i < options.steps; ++i) {
+    if (options.vary) std::shuffle(sizes.begin(), sizes.end(), random);
+    if (options.each && i >= 0) {
+      step_of_pairs(sizes, kept, times);
+      if (mark) berth::torch::mark_step();
+      continue;
+    }
     const auto start = Clock::now();
     step(sizes, kept);
     const std::chrono::duration<double, std::nano> took = Clock::now() - start;
@@ -92,6 +118,8 @@ int run(int argc, char** argv) {
   app.add_option("--threads", options.threads, "Each on a stream of its own")
       ->capture_default_str()
       ->check(CLI::Range(1, 16));
+  app.add_flag("--vary", options.vary, "Each step has another order");
+  app.add_flag("--each", options.each, "Time each pair by itself");
   app.add_option("--json", options.json, "Write the result to this file");
   CLI11_PARSE(app, argc, argv);
   (void)c10::cuda::device_count();  // the driver's own start is nobody's
@@ -123,6 +151,7 @@ int run(int argc, char** argv) {
       {"median_ns", all[all.size() / 2]},
       {"mean_ns", mean},  // several threads: with all their waiting
       {"best_ns", all.front()},
+      {"p999_ns", all[all.size() * 999 / 1000]},
       {"start_ms", started.count()},
       {"hits", stats.hits},
       {"berth_requests", stats.requests},

@@ -1,5 +1,5 @@
-// What one planned allocate + free costs on the host device, beside posix_memalign + free on the
-// same requests.
+// What one allocate + free costs on the host device, by plan and from the pool alone, beside
+// posix_memalign + free on the same requests.
 //
 //   build/release/bench/serve_latency                      # times
 //   LD_PRELOAD=libtcmalloc_minimal.so.4 build/release/bench/serve_latency --benchmark_filter=malloc
@@ -64,10 +64,12 @@ void run_step(const std::vector<Operation>& step, std::vector<void*>& blocks, Al
   }
 }
 
-// An allocator that serves the step by plan.
+// An allocator that serves the step: by plan, or in mode off from its pool.
 struct Served {
-  Served() : device(make_host_device(Bytes{4} << 30)), step(training_step(kLayers)) {
+  explicit Served(Mode mode = Mode::kLearn)
+      : device(make_host_device(Bytes{4} << 30)), step(training_step(kLayers)) {
     Allocator::Options options;
+    options.config.mode = mode;
     options.start_threads = false;
     allocator = std::make_unique<Allocator>(*device, options);
     for (int i = 0; i < 5; ++i) run();
@@ -86,6 +88,12 @@ struct Served {
 
 [[gnu::noinline]] void planned_steps(Served& served, int steps) {
   for (int i = 0; i < steps; ++i) served.run();
+}
+
+// Told from the function above by what it does at its end, else they would be one.
+[[gnu::noinline]] void pool_steps(Served& served, int steps) {
+  for (int i = 0; i < steps; ++i) served.run();
+  served.allocator->process_events();
 }
 
 struct Malloc {
@@ -117,6 +125,13 @@ void planned(benchmark::State& state) {
       static_cast<double>(stats.misses_size + stats.misses_busy + stats.misses_lane);
 }
 
+void pooled(benchmark::State& state) {
+  Served served(Mode::kOff);
+  for (auto _ : state) pool_steps(served, 1);
+  state.counters["ns_per_pair"] = benchmark::Counter(
+      kPairs * 1e-9, benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
+}
+
 void malloc_pair(benchmark::State& state) {
   Malloc memory;
   for (int i = 0; i < 5; ++i) memory.run();
@@ -126,16 +141,20 @@ void malloc_pair(benchmark::State& state) {
 }
 
 BENCHMARK(planned)->Name("planned");
+BENCHMARK(pooled)->Name("pool");
 BENCHMARK(malloc_pair)->Name("malloc");
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  // For callgrind: 100 steps of one of the two, collected between function entry and exit.
+  // For callgrind: 100 steps of one of them, collected between function entry and exit.
   if (argc == 3 && std::string_view(argv[1]) == "--instructions") {
     if (std::string_view(argv[2]) == "planned") {
       Served served;
       planned_steps(served, 100);
+    } else if (std::string_view(argv[2]) == "pool") {
+      Served served(Mode::kOff);
+      pool_steps(served, 100);
     } else {
       Malloc memory;
       for (int i = 0; i < 5; ++i) memory.run();

@@ -4,7 +4,8 @@ Memory: each model trains under the caching allocator, the same with expandable 
 plan of that recording and berth learning in place. Peaks are over the whole process, the first steps and the switch included; the ratio is to the
 largest sum of requests rounded to 512 bytes. Memory calls are cudaMalloc, cudaFree and cuMem* in the measured steps.
 Time: bench/cuda_latency, one allocation and its free, in paired runs of the caching allocator and berth learning. On the stand-in
-the driver costs nothing, which favours neither: both are measured after their last call of it.
+the driver costs nothing, which favours neither: both are measured after their last call of it. Also of requests in an order that changes, which no
+plan knows, with the slowest in a thousand.
 Start: what installing berth and loading a plan of 10,000 slots adds, in new processes. Writes NAME.json and NAME.md.
 """
 
@@ -84,6 +85,18 @@ def latency(arguments, threads):
             "ratio": {"median": statistics.median(ratios), "min": min(ratios), "max": max(ratios)}}
 
 
+def unplanned(arguments):
+    """The same where the order of the requests changes every step: each allocator's median, and the 99.9th percentile of single pairs."""
+    program, modes = arguments.build_dir / "bench/cuda_latency", {"caching": "off", "berth": "learn"}
+    found = {name: {"median_ns": [], "p999_ns": []} for name in modes}
+    for turn in range(arguments.rounds):
+        for name in list(modes)[:: 1 if turn % 2 == 0 else -1]:
+            for what, extra in (("median_ns", []), ("p999_ns", ["--each"])):
+                said = run([*launcher(arguments), program, "--vary", *extra, "--steps", 20 if arguments.smoke else 200], {"BERTH_MODE": modes[name]})
+                found[name][what].append(json.loads(said)[what])
+    return {name: {what: statistics.median(values) for what, values in one.items()} for name, one in found.items()}
+
+
 def startup(arguments):
     """What installing berth and loading a plan of many slots adds to the first request, in paired runs of new processes."""
     program, requests = arguments.build_dir / "bench/cuda_latency", 500 if arguments.smoke else 10000
@@ -110,10 +123,14 @@ def main(argv):
         arguments.warmup = 8
     latencies = [latency(arguments, threads) for threads in ((1,) if arguments.smoke else (1, 2, 4))]
     start = startup(arguments)
+    without = unplanned(arguments)
     rows = [[f"{one['threads']}", f"{one['caching_ns']:.0f}", f"{one['berth_ns']:.0f}", "{median:.3f} ({min:.3f}..{max:.3f})".format(**one["ratio"])]
             for one in latencies]
     times = "**Allocate + free**, ns, each thread on a stream of its own; of several threads the mean, with their waiting\n\n" + training.table(
         ["threads", "caching", "berth", "berth / caching"], rows)
+    times += "\n\n**Without a plan**, the same requests in another order each step: median of a pair {:.0f} ns under berth beside {:.0f}, one in a " \
+        "thousand above {:.0f} beside {:.0f} (medians; the second with the clock's own cost)".format(
+            *(without[name][what] for what in ("median_ns", "p999_ns") for name in ("berth", "caching")))
     times += "\n\n**Start**: installing berth and loading a plan of {slots:,} slots takes {median:.1f} ms ({min:.1f}..{max:.1f}) more up to the first " \
         "request: {berth_ms:.1f} ms beside {caching_ms:.1f}".format(**start, **start["added_ms"])
     first = [True]
@@ -124,7 +141,7 @@ def main(argv):
         return text
 
     def measure_with_times(model, given, folder):
-        return {**measure(model, given, folder), "latencies": latencies, "start": start}
+        return {**measure(model, given, folder), "latencies": latencies, "unplanned": without, "start": start}
 
     report.make(arguments, argv, measure_with_times, section_with_times)
     return 0

@@ -38,8 +38,8 @@ def size(bench):
 # ---------------------------------------------------------------------------------------------------------------- build
 
 build = part("build", "configures and builds what the other parts run")
-TARGETS = ["berth", "berth_torch_cuda_preload", "berth_shared", "cuda_latency", "berth_bench_train_cuda", "berth_cuda_gpu_test"]
-BUILT = ["berth", "libberth_torch_cuda.so", "libberth_torch_cuda_allocator.so", "libberth.so", "bench/cuda_latency", "bench/train/train_cuda", "tests/cuda/berth_cuda_gpu_test"]
+TARGETS = ["berth", "berth_torch_cuda_preload", "berth_shared", "cuda_latency", "page_costs", "berth_bench_train_cuda", "berth_cuda_gpu_test"]
+BUILT = ["berth", "libberth_torch_cuda.so", "libberth_torch_cuda_allocator.so", "libberth.so", "bench/cuda_latency", "bench/page_costs", "bench/train/train_cuda", "tests/cuda/berth_cuda_gpu_test"]
 
 
 @build.row("configure", "CMake, with the headers of .carry where that folder is there", wants=10, smoke=True)
@@ -71,7 +71,7 @@ def configure(bench):
     return passed(f"with {'the headers of .carry' if carried.is_dir() else 'the headers of this machine, there is no .carry'}")
 
 
-@build.row("programs", "berth, the libraries, cuda_latency, train_cuda, the test of the device", wants=10, smoke=True)
+@build.row("programs", "berth, the libraries, cuda_latency, page_costs, train_cuda, the test of the device", wants=10, smoke=True)
 def programs(bench):
     if not bench.arguments.build_dir:
         targets = TARGETS + (["berth_standin_libraries"] if bench.standin else [])
@@ -89,13 +89,17 @@ def programs(bench):
 tests = part("tests", "what the tests say on the stand-in, said again on the driver: the device, and the promises of CUDA memory")
 
 
-@tests.row("device", "the contract of devices on virtual and plain memory, mapping in a capture, what a page costs to map", point=4, smoke=True)
-def device(bench):
-    root = bench.torch_root()
-    libraries = [root.parent / "nvidia/cu13/lib", pathlib.Path("/usr/local/cuda/lib64")]
+def finding_cuda(bench):
+    """For a program that links no libtorch: where it finds CUDA's runtime."""
+    libraries = [bench.torch_root().parent / "nvidia/cu13/lib", pathlib.Path("/usr/local/cuda/lib64")]
     path = ":".join([*filter(None, [os.environ.get("LD_LIBRARY_PATH")]), *(str(folder) for folder in libraries if folder.is_dir())])
-    said = bench.cuda([bench.program("tests/cuda/berth_cuda_gpu_test"), "--durations", "yes"], {"BERTH_MODE": "off", "LD_LIBRARY_PATH": path},
-                      copies=True, accept=(0, 77))
+    return {"BERTH_MODE": "off", "LD_LIBRARY_PATH": path}
+
+
+@tests.row("device", "the contract of devices on virtual and plain memory, pages with two addresses, mapping in a capture, what a page costs to map",
+           point=4, smoke=True)
+def device(bench):
+    said = bench.cuda([bench.program("tests/cuda/berth_cuda_gpu_test"), "--durations", "yes"], finding_cuda(bench), copies=True, accept=(0, 77))
     if bench.last_code == 77:
         raise Failure(f"the test finds no GPU: {bench.last_errors.strip() or said.strip()}")
     figures = [line.removeprefix("figure: ") for line in said.splitlines() if line.startswith("figure: ")]
@@ -322,6 +326,23 @@ def wait(bench):
     waits, alone = found["wait for what is over"], found["kernel alone"]
     return measured(f"host {waits['host_us'] - alone['host_us']:.2f} us, device {waits['device_us'] - alone['device_us']:.2f} us over a kernel alone "
                     f"({alone['device_us']:.2f} us)", **found)
+
+
+# --------------------------------------------------------------------------------------------------------------- pages
+
+pages = part("pages", "what it costs to move pages: to map, give access, alias, unmap; events; what of it waits for the device")
+
+
+@pages.row("costs", "1 to 512 pages at once: the driver's calls and those of Device; the same for one page while the device copies", point=7, smoke=True)
+def page_costs(bench):
+    found = json.loads(bench.cuda([bench.program("bench/page_costs"), *(["--smoke"] if bench.smoke else [])], finding_cuda(bench)))
+    most = max(map(int, found["us"]["alias"]))
+    each = ", ".join(f"{call} {found['us'][call]['1']:.1f} us alone, {found['us'][call][str(most)] / most:.2f} us a page of {most}"
+                     for call in ("commit", "alias", "decommit"))
+    waits = [name for name, one in found["busy"]["calls"].items() if one["waited"] > found["rounds"] / 2]
+    event = "event: {record:.2f} us to record, {query:.2f} us to ask, {wait:.1f} us to wait".format(**found["event_us"])
+    waiting = "" if bench.standin else f"; these wait for the device: {', '.join(waits) or 'none'}"
+    return measured(f"{each}; {event}{waiting}", **found)
 
 
 # -------------------------------------------------------------------------------------------- step time and memory

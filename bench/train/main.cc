@@ -107,6 +107,7 @@ void train(Options options) {
       {"steps", std::move(steps)},
       {"losses_hex", std::move(losses)},
       {"peak_rss_bytes", peak_resident_bytes()},
+      {"system_seconds", system_seconds()},
       {"stats_after_warmup", std::move(warm)},
       {"stats", statistics()},
       {"device", options.device},

@@ -10,6 +10,7 @@ const std::vector<WorkloadKind>& workload_kinds() {
       {"gpt", "a 4-layer GPT on the characters of an English text", make_gpt},
       {"lstm", "a 2-layer LSTM on the same text", make_lstm},
       {"mlp", "full layers on the digits", make_mlp},
+      {"mixer", "a 6-layer MLP-Mixer on the digits", make_mixer},
   };
   return kinds;
 }

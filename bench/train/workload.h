@@ -42,5 +42,6 @@ std::unique_ptr<Workload> make_gpt(const WorkloadOptions& options);
 std::unique_ptr<Workload> make_resnet18(const WorkloadOptions& options);
 std::unique_ptr<Workload> make_lstm(const WorkloadOptions& options);
 std::unique_ptr<Workload> make_mlp(const WorkloadOptions& options);
+std::unique_ptr<Workload> make_mixer(const WorkloadOptions& options);
 
 }  // namespace berth::bench

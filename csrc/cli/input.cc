@@ -14,6 +14,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <span>
+#include <string_view>
 
 namespace berth::cli {
 
@@ -34,16 +36,28 @@ bool begins_as_plan(const std::string& path) {
   return std::ranges::equal(head, std::as_bytes(std::span(kPlanMagic)));
 }
 
+// A JSON object; nothing else that is read begins so.
+bool begins_as_json(const std::string& path) {
+  for (const std::byte byte : read_file_head(path, 64)) {
+    const char letter = static_cast<char>(byte);
+    if (std::string_view(" \t\r\n").find(letter) == std::string_view::npos) return letter == '{';
+  }
+  return false;
+}
+
 }  // namespace
 
 InputKind identify(const std::string& path) {
   if (begins_as_plan(path)) return InputKind::kPlan;
+  if (begins_as_json(path)) return InputKind::kStatistics;
   return trace_form(path) == TraceForm::kLifetimes ? InputKind::kLifetimes : InputKind::kTrace;
 }
 
 Trace read_trace_input(const std::string& path) {
-  BERTH_CHECK(identify(path) != InputKind::kPlan, kInput,
-              "'{}' is a plan: a trace or a CSV is wanted", path);
+  const InputKind kind = identify(path);
+  BERTH_CHECK(kind != InputKind::kPlan, kInput, "'{}' is a plan: a trace or a CSV is wanted", path);
+  BERTH_CHECK(kind != InputKind::kStatistics, kInput,
+              "'{}' is a JSON object: a trace or a CSV is wanted", path);
   return read_trace(path);
 }
 

@@ -13,12 +13,13 @@ enum class InputKind {
   kPlan,
   kTrace,  // format 1 or events CSV
   kLifetimes,
+  kStatistics,  // JSON that a run wrote
 };
 
 // Throws Error(kInput) for what cannot be read and for what is none of these.
 [[nodiscard]] InputKind identify(const std::string& path);
 
-// Reads a trace, or lifetimes as one. Throws Error(kInput), for a plan too.
+// Reads a trace, or lifetimes as one. Throws Error(kInput), for all else too.
 [[nodiscard]] Trace read_trace_input(const std::string& path);
 
 // Throws where no file of ours can come to stand at `path`: Error(kUsage) where it is a folder or

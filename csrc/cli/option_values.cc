@@ -31,23 +31,32 @@ Bytes size_option(const char* name, const std::string& text) {
   return *size;
 }
 
-void add_perturbation(replay::Perturbation& perturbation, const std::string& text) {
+void add_perturbation(PerturbationOption& option, const std::string& text) {
   const std::map<std::string, double replay::Perturbation::*> kinds = {
       {"insert", &replay::Perturbation::insert},
       {"drop", &replay::Perturbation::drop},
       {"resize", &replay::Perturbation::resize},
       {"swap", &replay::Perturbation::swap},
   };
-  std::vector<std::string> names;
+  std::vector<std::string> names = {"seed"};
   for (const auto& [name, member] : kinds) names.push_back(name);
-  const std::size_t colon = text.find(':');
-  const std::string kind = text.substr(0, colon);
+  const std::size_t separator = text.find_first_of("=:");
+  const std::string kind = text.substr(0, separator);
   throw_if_unknown("perturbation", kind, names);
+  std::string value = separator == std::string::npos ? "" : text.substr(separator + 1);
+  if (kind == "seed") {
+    BERTH_CHECK(read(value, option.seed), kUsage, "--perturb: {}", is_whole_number(value));
+    return;
+  }
+  const bool percent = value.ends_with('%');
+  if (percent) value.pop_back();
   double rate = -1;
-  if (colon == std::string::npos || !read(text.substr(colon + 1), rate)) rate = -1;
+  if (!read(value, rate)) rate = -1;
+  if (percent) rate /= 100;
   BERTH_CHECK(rate >= 0 && rate <= 1, kUsage,
-              "perturbation '{}' has no rate from 0 to 1: write it as {}:0.01", text, kind);
-  perturbation.*kinds.at(kind) = rate;
+              "perturbation '{}' has no rate from 0 to 1: write it as {}=1% or {}=0.01", text, kind,
+              kind);
+  option.perturbation.*kinds.at(kind) = rate;
 }
 
 std::string is_whole_number(const std::string& text) {

@@ -8,8 +8,11 @@
 #include "csrc/core/check.h"
 #include "csrc/place/plan_step.h"
 #include "csrc/plan/file.h"
+#include "csrc/plan/folder.h"
 #include "csrc/trace/file.h"
 #include "csrc/trace/step.h"
+#include "csrc/trace/step_coverage.h"
+#include "csrc/trace/step_kinds.h"
 
 #include <berth/place.h>
 #include <berth/place_ilp.h>
@@ -21,6 +24,7 @@
 #include <limits>
 #include <memory>
 #include <optional>
+#include <span>
 
 namespace berth::cli {
 namespace {
@@ -105,6 +109,7 @@ struct Outcome {
   double seconds = 0;
   std::optional<std::string> overload = {};  // why the capacity cannot do
   std::optional<StepSummary> step = {};      // of a trace
+  std::span<const StepKind> kinds = {};      // of steps, where these are planned instead
 };
 
 int report(const Options& options, const std::optional<Bytes>& capacity, const Outcome& outcome) {
@@ -119,6 +124,7 @@ int report(const Options& options, const std::optional<Bytes>& capacity, const O
                  {"seed", options.seed},
                  {"cancelled", cancelled.load()}};
     if (outcome.step) outcome.step->add_to(json);
+    if (!outcome.kinds.empty()) json["kinds"] = outcome.kinds.size();
     if (capacity) {
       if (outcome.overload) json["reason"] = *outcome.overload;
       json["capacity_bytes"] = *capacity;
@@ -137,6 +143,11 @@ int report(const Options& options, const std::optional<Bytes>& capacity, const O
   if (outcome.step) {
     text += fmt::format("  step         {}\n", outcome.step->whose());
     text += fmt::format("  covers       {}\n", outcome.step->covers());
+  }
+  for (const StepKind& kind : outcome.kinds) {
+    text += fmt::format("  kind         {} of lane {}, seen {} times{}\n",
+                        format_number_of(kind.requests.size(), "request"), kind.lane, kind.seen,
+                        kind.bucket() ? ", of many lengths" : "");
   }
   text += fmt::format("  arena        {}\n", format_exactly(outcome.arena));
   text += fmt::format("  lower bound  {}\n", format_exactly(outcome.bound));
@@ -180,17 +191,45 @@ int plan_lifetimes(const Options& options) {
        capacity ? find_overload(rows, problem.alignment, *capacity) : std::nullopt});
 }
 
+// Into a folder it goes under a name of the folder's.
+void write_plan_to(const std::string& output, const Plan& plan) {
+  if (!PlanFolder::is_named_by(output)) {
+    write_output(output, serialize_plan(plan));
+    return;
+  }
+  PlanFolder(output, plan.program, plan.alignment, PlanFolder::Access::kWrite).keep(plan);
+}
+
+// Whether the steps of a run are of several kinds that come in any turns, rather than those of one
+// cycle: together they cover clearly more of it.
+bool comes_in_turns(const Trace& trace, const std::optional<Step>& step, const StepKinds& kinds) {
+  constexpr double kClearly = 0.01;
+  if (kinds.kinds().empty() || (step && kinds.are_steps_of(*step))) return false;
+  if (!step) return true;
+  std::uint64_t covered = 0, all = 0;
+  for (const StepKind& kind : kinds.kinds()) covered += kind.seen * kind.requests.size();
+  for (const auto& lane : coverage_of(trace, *step).lanes) all += lane.requests;
+  return static_cast<double>(covered) >
+         (coverage_of(trace, *step).share_of_requests() + kClearly) * static_cast<double>(all);
+}
+
 int plan_trace(const Options& options) {
   const Trace trace = read_trace(options.input);
   std::string why_not;
   const auto step = extract_step(trace, {}, &why_not);
-  if (!step) {
+  StepKinds kinds;
+  kinds.learn(trace);
+  const bool in_turns = comes_in_turns(trace, step, kinds);
+  if (!step && !in_turns) {
     print_error(fmt::format("'{}' has no step to plan: {}", options.input, why_not));
     if (options.json) print_json(Json{{"repeats", false}, {"reason", why_not}});
     return kNo;
   }
-  const StepSummary summary(trace, *step);
-  if (const auto warning = summary.warning()) print_note("warning: " + *warning);
+  std::optional<StepSummary> summary;
+  if (!in_turns) {
+    summary.emplace(trace, *step);
+    if (const auto warning = summary->warning()) print_note("warning: " + *warning);
+  }
   Plan plan;
   std::optional<Bytes> capacity;
   {
@@ -198,29 +237,36 @@ int plan_trace(const Options& options) {
     const CancelOnInterrupt interrupt;
     const PlaceOptions place_with = place_options(options, line);
     capacity = place_with.capacity;
-    plan = plan_step(*step, trace, alignment_of(options, trace.alignment), place_with);
+    const Bytes alignment = alignment_of(options, trace.alignment);
+    plan = in_turns ? plan_kinds(kinds.kinds(), trace.program, alignment, place_with)
+                    : plan_step(*step, trace, alignment, place_with);
   }
   const bool fits = !capacity || plan.arena_bytes <= *capacity;
-  if (!options.output.empty() && fits) write_output(options.output, serialize_plan(plan));
+  if (!options.output.empty() && fits) write_plan_to(options.output, plan);
   return report(options, capacity,
                 {"request", plan.slot_count(), plan.arena_bytes, plan.lower_bound,
                  plan.arena_bytes == plan.lower_bound, capacity && plan.lower_bound > *capacity,
-                 plan.engine, plan.plan_seconds, std::nullopt, summary});
+                 plan.engine, plan.plan_seconds, std::nullopt, summary,
+                 in_turns ? kinds.kinds() : std::span<const StepKind>()});
 }
 
 int plan(const Options& options) {
   use_ilp();
-  if (!options.output.empty()) check_output(options.output);
-  switch (identify(options.input)) {
+  const InputKind kind = identify(options.input);
+  const bool to_folder = kind == InputKind::kTrace && PlanFolder::is_named_by(options.output);
+  if (!options.output.empty() && !to_folder) check_output(options.output);
+  switch (kind) {
     case InputKind::kLifetimes:
       return plan_lifetimes(options);
     case InputKind::kTrace:
       return plan_trace(options);
     case InputKind::kPlan:
+    case InputKind::kStatistics:
       break;
   }
   throw Error(ErrorKind::kInput,
-              fmt::format("'{}' is a plan already: a trace or a CSV is wanted", options.input));
+              fmt::format("'{}' is {}: a trace or a CSV is wanted", options.input,
+                          kind == InputKind::kPlan ? "a plan already" : "a JSON object"));
 }
 
 }  // namespace
@@ -232,7 +278,8 @@ Command add_plan(CLI::App& program) {
                   "A trace, an events CSV or a lifetimes CSV, plain or gzip")
       ->required();
   app->add_option("-o,--output", options->output,
-                  "File for the plan; of a lifetimes CSV the same rows with a column offset")
+                  "File for the plan, or folder of plans for BERTH_PLAN; of a lifetimes CSV the "
+                  "same rows with a column offset")
       ->type_name("FILE");
   app->add_option("--time-limit", options->time_limit,
                   "Seconds after which the best so far is taken [10, or none with --iterations]")

@@ -4,6 +4,7 @@
 #include "csrc/cli/option_values.h"
 #include "csrc/cli/output.h"
 #include "csrc/cli/spelling.h"
+#include "csrc/cli/stats_summary.h"
 #include "csrc/replay/through_berth.h"
 #include "csrc/replay/through_malloc.h"
 #include "csrc/replay/through_torch.h"
@@ -74,6 +75,7 @@ Json to_json(const replay::Result& result) {
                {"realigned", or_null(result.realigned)},
                {"arena_bytes", or_null(result.arena)},
                {"out_of_memory", result.out_of_memory}};
+  if (result.stats) json["statistics"] = StatsSummary(*result.stats).to_json();
   if (!result.problem.empty()) json["problem"] = result.problem;
   if (!result.steps.empty()) {
     Json steps = Json::array();
@@ -121,6 +123,11 @@ std::string to_text(const Options& options, const replay::Workload& workload, By
   }
   text += table.to_string();
   for (const auto& [name, result] : results) {
+    if (!result.stats || !result.arena) continue;
+    const StatsSummary summary(*result.stats);
+    text += fmt::format("\n{}\n{}{}", name, summary.outcomes(), summary.reasons());
+  }
+  for (const auto& [name, result] : results) {
     if (result.steps.empty()) continue;
     text += fmt::format("\n{}, step by step\n", name);
     Table steps({{"step"}, {"requests"}, {"hits"}, {"misses"}, {"live at its end"}, {"reserved"}});
@@ -137,11 +144,11 @@ std::string to_text(const Options& options, const replay::Workload& workload, By
 int replay(const Options& options) {
   const std::vector<std::string> names = allocator_names();
   for (const std::string& name : options.allocators) throw_if_unknown("allocator", name, names);
-  replay::Perturbation perturbation;
-  for (const std::string& text : options.perturbations) add_perturbation(perturbation, text);
+  PerturbationOption perturb{.seed = options.seed};
+  for (const std::string& text : options.perturbations) add_perturbation(perturb, text);
   replay::Workload workload = replay::make_workload(read_trace_input(options.input));
   if (!options.perturbations.empty())
-    workload = replay::perturb(workload, perturbation, options.seed);
+    workload = replay::perturb(workload, perturb.perturbation, perturb.seed);
 
   Results results;
   {
@@ -191,11 +198,11 @@ Command add_replay(CLI::App& program) {
       ->default_str("planned,pool,glibc");
   app->add_option("--perturb", options->perturbations,
                   "Change a share of the requests from the fourth step on, e.g. "
-                  "insert:0.01,drop:0.01,resize:0.01,swap:0.01")
+                  "insert=0.1%,drop=0.1%,resize=0.1%,swap=0.1%,seed=7; insert:0.001 says the same")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->type_name("CHANGES");
-  app->add_option("--seed", options->seed, "Seed of the changes")
+  app->add_option("--seed", options->seed, "Seed of the changes, where --perturb names none")
       ->check(is_whole_number)
       ->type_name("N")
       ->capture_default_str();
@@ -215,7 +222,7 @@ Command add_replay(CLI::App& program) {
       "itself: glibc arena + hblkhd, jemalloc stats.resident, tcmalloc heap_size - unmapped; of\n"
       "mimalloc the process's private writable memory. Live sizes are rounded to 512 bytes.\n"
       "ns/operation is the median over stretches of 1,024 operations, planning apart.\n\n"
-      "Example:\n  berth replay gpt.trace --allocator planned,pool,glibc --perturb insert:0.01");
+      "Example:\n  berth replay gpt.trace --allocator planned,pool,glibc --perturb insert=1%");
   return {app, [options] { return replay(*options); }};
 }
 

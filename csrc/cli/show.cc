@@ -4,9 +4,12 @@
 #include "csrc/cli/output.h"
 #include "csrc/cli/picture.h"
 #include "csrc/cli/plan_summary.h"
+#include "csrc/cli/stats_summary.h"
 #include "csrc/cli/trace_summary.h"
 #include "csrc/core/check.h"
 #include "csrc/plan/file.h"
+#include "csrc/replay/through_berth.h"
+#include "csrc/replay/workload.h"
 #include "csrc/trace/file.h"
 
 #include <fmt/format.h>
@@ -19,11 +22,25 @@ namespace berth::cli {
 namespace {
 
 struct Options {
-  std::string input, svg;
+  std::string input, svg, plan;
   bool json = false;
 };
 
+// How a plan would serve the run of a trace.
+int show_served(const Options& options) {
+  const replay::Workload workload = replay::make_workload(read_trace_input(options.input));
+  const replay::Result result = replay::through_berth(workload, {.plan = read_plan(options.plan)});
+  const StatsSummary summary(*result.stats);
+  if (options.json) {
+    print_json(summary.to_json());
+  } else {
+    print(printable(summary.to_text(fmt::format("{} under {}", options.input, options.plan))));
+  }
+  return kDone;
+}
+
 int show(const Options& options) {
+  if (!options.plan.empty()) return show_served(options);
   if (!options.svg.empty()) check_output(options.svg);
   const std::string name = std::filesystem::path(options.input).filename().string();
   std::optional<Picture> picture;
@@ -41,6 +58,12 @@ int show(const Options& options) {
       const std::vector<Lifetime> rows = read_lifetimes(options.input);
       json = lifetimes_to_json(rows);
       text = lifetimes_to_text(rows, options.input);
+      break;
+    }
+    case InputKind::kStatistics: {
+      const StatsSummary summary = StatsSummary::read(options.input);
+      json = summary.to_json();
+      text = summary.to_text(options.input);
       break;
     }
     case InputKind::kTrace: {
@@ -70,17 +93,25 @@ int show(const Options& options) {
 }  // namespace
 
 Command add_show(CLI::App& program) {
-  CLI::App* app = program.add_subcommand("show", "Say what a trace or a plan holds, or draw it");
+  CLI::App* app =
+      program.add_subcommand("show", "Say what a trace, a plan or statistics hold, or draw it");
   const auto options = std::make_shared<Options>();
-  app->add_option("input", options->input, "A trace, a plan or a CSV, plain or gzip")->required();
+  app->add_option("input", options->input,
+                  "A trace, a plan, a run's statistics (BERTH_STATS) or a CSV, plain or gzip")
+      ->required();
   app->add_option("--svg", options->svg, "File for a picture of a plan: address over time")
+      ->type_name("FILE");
+  app->add_option("--plan", options->plan,
+                  "Of a trace: how this plan would serve the run, which requests miss and why")
       ->type_name("FILE");
   app->add_flag("--json", options->json, "Print one JSON object");
   app->footer(
       "Of a trace: the peak, its tick and who holds it (recorded with --operators), residents "
       "apart.\n"
-      "Of a plan: arena, lower bound, slots by size, lanes and branches.\n\n"
-      "Example:\n  berth show gpt.trace\n  berth show gpt.plan --svg gpt.svg");
+      "Of a plan: arena, lower bound, slots by size, lanes and branches.\n"
+      "Of statistics: how requests were served, which missed and why, and what to do.\n\n"
+      "Example:\n  berth show gpt.trace\n  berth show gpt.plan --svg gpt.svg\n"
+      "  BERTH_STATS=run.json ./train; berth show run.json");
   return {app, [options] { return show(*options); }};
 }
 

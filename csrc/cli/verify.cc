@@ -9,6 +9,7 @@
 #include "csrc/plan/file.h"
 #include "csrc/plan/section_file.h"
 #include "csrc/trace/step.h"
+#include "csrc/trace/step_kinds.h"
 
 #include <fmt/format.h>
 
@@ -26,6 +27,13 @@ struct Options {
 // Why a legal plan does not serve the step of a trace, or nothing.
 std::optional<std::string> find_mismatch(const Plan& plan, const std::string& path) {
   const Trace trace = read_trace_input(path);
+  if (plan.sequences.size() > plan.lane_keys.size()) {
+    StepKinds kinds;
+    kinds.learn(trace);
+    const auto violation = verify(plan, kinds.kinds());
+    if (!violation) return std::nullopt;
+    return fmt::format("does not serve the steps of '{}': {}", path, *violation);
+  }
   std::string why_not;
   const auto step = extract_step(trace, {}, &why_not);
   if (!step) return fmt::format("'{}' has no step to serve: {}", path, why_not);
@@ -51,7 +59,7 @@ int verify(const Options& options) {
     print(printable(fmt::format("{}: legal, {} in {}{}\n", options.plan,
                                 format_number_of(plan.slot_count(), "slot"),
                                 format_bytes(plan.arena_bytes),
-                                compares ? ", and serves the step of " + options.trace : "")));
+                                compares ? ", and serves " + options.trace : "")));
   }
   if (violation) print_error(fmt::format("'{}' is not legal: {}", options.plan, *violation));
   if (mismatch) print_error(fmt::format("'{}' is legal, but {}", options.plan, *mismatch));

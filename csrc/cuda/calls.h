@@ -53,6 +53,7 @@
   X(cuMemAddressFree)              \
   X(cuMemCreate)                   \
   X(cuMemRelease)                  \
+  X(cuMemRetainAllocationHandle)   \
   X(cuMemMap)                      \
   X(cuMemUnmap)                    \
   X(cuMemSetAccess)                \

@@ -75,6 +75,10 @@ class CudaRuntimeDevice final : public CudaDevice {
     if (cuda_is_over()) return gone("release");
     return memory_->release(base, size);
   }
+  Status alias(void* to, const void* const* from, std::size_t pages) noexcept override {
+    if (cuda_is_over()) return gone("alias");
+    return memory_->alias(to, from, pages);
+  }
   Bytes retained_bytes() const noexcept override {
     return cuda_is_over() ? 0 : memory_->retained_bytes();
   }
@@ -166,6 +170,7 @@ CudaRuntimeDevice::CudaRuntimeDevice(std::shared_ptr<CudaGpu> gpu, const CudaOpt
   properties_.total_bytes = asked.totalGlobalMem;
   properties_.page_bytes = memory_->page_bytes();
   properties_.asynchronous = true;
+  properties_.aliases = properties_.maps_pages;
 }
 
 std::string CudaRuntimeDevice::describe(const Status& status) const {

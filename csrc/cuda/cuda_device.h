@@ -90,7 +90,7 @@ class CudaDevice : public Device {
   virtual Status open_shared(const std::string& handle, std::shared_ptr<void>* base) noexcept = 0;
 
   // Bytes that a decommit or release was to give back and the driver did not take: mapped still, or
-  // lost to the process.
+  // lost to the process. Memory with several addresses counts at each that was to go.
   [[nodiscard]] virtual Bytes retained_bytes() const noexcept = 0;
   // The cudaError_t behind the status of a call of CUDA's, for those who throw PyTorch's errors.
   [[nodiscard]] static cudaError_t error_of(const Status& status) noexcept {

@@ -3,6 +3,7 @@
 #include "csrc/cuda/cuda_device.h"
 #include "csrc/cuda/current_device.h"
 
+#include <cstddef>
 #include <memory>
 
 namespace berth {
@@ -18,6 +19,7 @@ class CudaDeviceMemory {
   virtual Status commit(void* base, Bytes size) noexcept = 0;
   virtual Status decommit(void* base, Bytes size) noexcept = 0;
   virtual Status release(void* base, Bytes size) noexcept = 0;
+  virtual Status alias(void* to, const void* const* from, std::size_t pages) noexcept = 0;
 
   // GPU `other`, which may reach this one's context already, gets access to ranges, those to come
   // included. After a failure some of them may have it already.

@@ -58,6 +58,10 @@ class PlainMemory final : public CudaDeviceMemory {
     return {Status::Code::kUnsupported, "decommit", cudaErrorNotSupported};
   }
 
+  Status alias(void*, const void* const*, std::size_t) noexcept override {
+    return {Status::Code::kUnsupported, "alias", cudaErrorNotSupported};
+  }
+
   Status release(void* base, Bytes size) noexcept override {
     const std::lock_guard lock(mutex_);
     const auto it = allocations_.find(reinterpret_cast<Bytes>(base));

@@ -15,18 +15,21 @@
 namespace berth {
 namespace {
 
-// One mapping: physical memory of its own, since the driver cannot give a part of one back.
+// One mapping: physical memory of a page, since the driver cannot give a part of one back. Its
+// handle is one reference of the driver's to the memory, whose other addresses have theirs.
 struct Page {
   enum class State : std::uint8_t {
     kNone,
-    kFresh,  // mapped by the commit that is under way
+    kFresh,  // mapped by the call that is under way
     kReady,
-    // What the driver would not take back, counted as retained; the next commit has it.
+    // What the driver would not take back, counted as retained; the next commit has it, unless it
+    // is aliased.
     kMapped,  // perhaps without access
     kHeld,    // not mapped
   };
   CUmemGenericAllocationHandle handle = 0;
   State state = State::kNone;
+  bool aliased = false;  // the memory has or had another address
 };
 
 struct Reservation {
@@ -108,7 +111,7 @@ class VirtualMemory final : public CudaDeviceMemory {
     if (!current.status().ok()) return current.status();
     Status status;
     for (std::size_t i = pages.first; i < pages.last && status.ok(); ++i)
-      if (!mapped(all[i])) status = map(all[i], pages.base + i * page_);
+      if (all[i].state != Page::State::kReady) status = bring(all[i], pages.base + i * page_);
     for (std::size_t i = pages.first; i < pages.last && status.ok();) {
       if (all[i].state == Page::State::kReady) {
         ++i;
@@ -153,6 +156,39 @@ class VirtualMemory final : public CudaDeviceMemory {
     } else {
       range.released = true;  // memory of it is gone, so nobody may go on with it
     }
+    return {};
+  }
+
+  Status alias(void* to, const void* const* from, std::size_t count) noexcept override {
+    const std::lock_guard lock(mutex_);
+    constexpr Status invalid(Status::Code::kFailed, "alias", cudaErrorInvalidValue);
+    Pages pages;
+    if (count > kMaxBytes / page_ || !find(to, count * page_, &pages)) return invalid;
+    // Access is given to a context's device.
+    const CudaCurrentDevice current(calls_, primary_);
+    if (!current.status().ok()) return current.status();
+    Status status;
+    for (std::size_t i = pages.first; i < pages.last && status.ok(); ++i) {
+      Page& page = pages.range->pages[i];
+      Pages source;
+      if (page.state == Page::State::kReady ||
+          !find(const_cast<void*>(from[i - pages.first]), page_, &source) ||
+          source.range->pages[source.first].state != Page::State::kReady) {
+        status = invalid;
+      } else {
+        status = map_again(page, pages.base + i * page_, source.range->pages[source.first],
+                           source.base + source.first * page_);
+      }
+    }
+    if (status.ok())
+      status = calls_.cuMemSetAccess(pages.base + pages.first * page_, count * page_,
+                                     accesses_.data(), access_count_);
+    if (!status.ok()) {
+      undo(pages);
+      return status;
+    }
+    for (std::size_t i = pages.first; i < pages.last; ++i)
+      set(pages.range->pages[i], Page::State::kReady);
     return {};
   }
 
@@ -279,16 +315,34 @@ class VirtualMemory final : public CudaDeviceMemory {
     page.state = state;
   }
 
-  Status map(Page& page, CUdeviceptr address) noexcept {
+  // Memory of its own at a page that has none to use: new, or what it retains.
+  Status bring(Page& page, CUdeviceptr address) noexcept {
+    // Other addresses may have what it retains.
+    if (page.aliased)
+      if (const Status status = clear(page, address); !status.ok()) return status;
+    if (page.state == Page::State::kMapped) return {};
     if (page.state == Page::State::kNone) {
       const Status status = calls_.cuMemCreate(&page.handle, page_, &property_, 0);
       if (!status.ok()) return status;
     }
+    return map(page, address);
+  }
+
+  // The memory of a page that is ready at another one, too.
+  Status map_again(Page& page, CUdeviceptr address, Page& source, CUdeviceptr at) noexcept {
+    if (const Status status = clear(page, address); !status.ok()) return status;
+    const Status status =
+        calls_.cuMemRetainAllocationHandle(&page.handle, reinterpret_cast<void*>(at));
+    if (!status.ok()) return status;
+    page.aliased = source.aliased = true;
+    return map(page, address);
+  }
+
+  // The memory whose handle the page has. After a failure the page has none, or retains it.
+  Status map(Page& page, CUdeviceptr address) noexcept {
     const Status status = calls_.cuMemMap(address, page_, 0, page.handle, 0);
-    if (status.ok())
-      set(page, Page::State::kFresh);
-    else
-      set(page, calls_.cuMemRelease(page.handle).ok() ? Page::State::kNone : Page::State::kHeld);
+    set(page, status.ok() ? Page::State::kFresh : Page::State::kHeld);
+    if (!status.ok()) (void)let_go(page);
     return status;
   }
 
@@ -298,11 +352,29 @@ class VirtualMemory final : public CudaDeviceMemory {
       const Status status = calls_.cuMemUnmap(address, page_);
       if (!status.ok()) return status;
     }
-    set(page, calls_.cuMemRelease(page.handle).ok() ? Page::State::kNone : Page::State::kHeld);
+    set(page, Page::State::kHeld);
+    (void)let_go(page);
     return {};
   }
 
-  // Of a commit that failed: the newest first.
+  // Of a page that is not mapped.
+  Status let_go(Page& page) noexcept {
+    const Status status = calls_.cuMemRelease(page.handle);
+    if (status.ok()) {
+      page.aliased = false;
+      set(page, Page::State::kNone);
+    }
+    return status;
+  }
+
+  // Nothing is retained afterwards.
+  Status clear(Page& page, CUdeviceptr address) noexcept {
+    if (page.state == Page::State::kNone) return {};
+    if (const Status status = unmap(page, address); !status.ok()) return status;
+    return page.state == Page::State::kNone ? Status() : let_go(page);
+  }
+
+  // Of a call that failed: the newest first.
   void undo(const Pages& pages) noexcept {
     for (std::size_t i = pages.last; i-- > pages.first;) {
       Page& page = pages.range->pages[i];

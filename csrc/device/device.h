@@ -2,6 +2,7 @@
 
 #include "csrc/core/bytes.h"
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
@@ -49,6 +50,7 @@ struct DeviceProperties {
   bool maps_pages =
       true;  // ranges may be larger than memory, pages committed and given back one by one
   bool asynchronous = false;  // lanes run behind the host
+  bool aliases = false;       // the memory of a page may be behind several addresses
 };
 
 // The only door to the memory of one device. Thread-safe. Every call says how it went; none throws.
@@ -76,6 +78,15 @@ class Device {
   virtual Status commit(void* base, Bytes size, Residency residency) noexcept = 0;
   virtual Status decommit(void* base, Bytes size) noexcept = 0;
   virtual Status release(void* base, Bytes size) noexcept = 0;
+
+  // The memory behind the page at from[i] is behind the page at `to` + i * page_bytes as well, for
+  // `pages` pages: several calls of the driver to map, one to give access. Each from[i] is
+  // committed and aligned to pages; at `to` are addresses of a reservation of this device, without
+  // memory. The memory goes back to the device when the last address that has it is decommitted or
+  // released. After a failure nothing is mapped at `to`. What work writes through one address other
+  // work sees through another once it is ordered behind it (by its lane or an event). kUnsupported
+  // where !aliases.
+  virtual Status alias(void* to, const void* const* from, std::size_t pages) noexcept = 0;
 
   // Host memory that the device copies from and to.
   virtual Status reserve_pinned(Bytes size, void** base) noexcept = 0;

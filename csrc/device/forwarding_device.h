@@ -2,6 +2,7 @@
 
 #include "csrc/device/device.h"
 
+#include <cstddef>
 #include <string>
 
 namespace berth {
@@ -27,6 +28,9 @@ class ForwardingDevice : public Device {
   }
   Status decommit(void* base, Bytes size) noexcept override { return device_.decommit(base, size); }
   Status release(void* base, Bytes size) noexcept override { return device_.release(base, size); }
+  Status alias(void* to, const void* const* from, std::size_t pages) noexcept override {
+    return device_.alias(to, from, pages);
+  }
   Status reserve_pinned(Bytes size, void** base) noexcept override {
     return device_.reserve_pinned(size, base);
   }

@@ -166,6 +166,11 @@ class HostDevice final : public Device {
     return {};
   }
 
+  // Anonymous private memory has one address.
+  Status alias(void*, const void* const*, std::size_t) noexcept override {
+    return {Status::Code::kUnsupported, "alias", ENOTSUP};
+  }
+
   Status reserve_pinned(Bytes size, void** base) noexcept override {
     *base = nullptr;
     if (size == 0 || size > kMaxBytes) return {Status::Code::kFailed, "reserve_pinned", EINVAL};

@@ -12,7 +12,7 @@ namespace berth {
 // a tick is at the checkpoint before it, or was born since. So the index holds no more entries than
 // the sequence has ticks, and a look-up visits about twice what is alive then, 64 at least.
 //
-// Slots are named by their birth. Immutable once built.
+// Slots are named by their birth, ticks count from the first. Immutable once built.
 class AliveIndex {
  public:
   AliveIndex() = default;

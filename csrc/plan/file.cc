@@ -65,13 +65,17 @@ void check_place(const flatbuffers::Vector<Element>& vector, const std::string& 
               "'{}' is malformed: numbers of 64 bits at no multiple of 8", name);
 }
 
+trace::Program read_program(const fb::Summary& from) {
+  return {.torch_version = text(from.torch_version()),
+          .device_name = text(from.device_name()),
+          .device_bytes = from.device_bytes(),
+          .world_size = from.world_size(),
+          .rank = from.rank(),
+          .tag = text(from.tag())};
+}
+
 void read_summary(const fb::Summary& from, Plan& plan) {
-  plan.program = {.torch_version = text(from.torch_version()),
-                  .device_name = text(from.device_name()),
-                  .device_bytes = from.device_bytes(),
-                  .world_size = from.world_size(),
-                  .rank = from.rank(),
-                  .tag = text(from.tag())};
+  plan.program = read_program(from);
   plan.alignment = from.alignment();
   plan.arena_bytes = from.arena_bytes();
   plan.lower_bound = from.lower_bound();
@@ -102,6 +106,13 @@ Sequence read_sequence(const fb::Sequence& from, Bytes alignment, const std::str
                                 .birth = birth++,
                                 .length = slot->length(),
                                 .origin = slot->origin()});
+    }
+    if (from.least()) {
+      BERTH_CHECK(from.least()->size() == sequence.slots.size(), kInput,
+                  "'{}' has {} least sizes for {} slots of a sequence", name, from.least()->size(),
+                  sequence.slots.size());
+      for (std::uint32_t k = 0; k < sequence.slots.size(); ++k)
+        sequence.slots[k].least = from.least()->Get(k);
     }
   }
   sequence.period = sequence.fork + static_cast<std::uint32_t>(sequence.slots.size());
@@ -147,15 +158,53 @@ std::span<const std::byte> content(const flatbuffers::FlatBufferBuilder& builder
   return {reinterpret_cast<const std::byte*>(builder.GetBufferPointer()), builder.GetSize()};
 }
 
-void write_summary(flatbuffers::FlatBufferBuilder& to, const Plan& plan) {
+std::optional<PlanHead> read_head(const fb::Summary& from, const std::string& name) {
+  if (from.heads() == nullptr) return std::nullopt;
+  PlanHead head{.program = read_program(from),
+                .alignment = from.alignment(),
+                .arena_bytes = from.arena_bytes(),
+                .fingerprint = from.fingerprint(),
+                .kinds = {},
+                .kind_count = from.kind_count(),
+                .cycle = from.cycle()};
+  Budget kinds(name, "kinds of steps in its head", PlanHead::kMostKinds);
+  Budget requests(name, "requests in its head", PlanHead::kMostKinds * PlanHead::kMostFirst);
+  kinds.take(from.heads()->size());
+  for (const fb::KindHead* kind : *from.heads()) {
+    PlanHead::Kind& to = head.kinds.emplace_back();
+    to.lane_key = kind->lane();
+    to.requests = kind->requests();
+    to.hash = kind->hash();
+    if (kind->first() == nullptr) continue;
+    requests.take(kind->first()->size());
+    check_place(*kind->first(), name);
+    to.first.assign(kind->first()->begin(), kind->first()->end());
+  }
+  return head;
+}
+
+flatbuffers::Offset<flatbuffers::Vector<flatbuffers::Offset<fb::KindHead>>> write_head(
+    flatbuffers::FlatBufferBuilder& to, const PlanHead& head) {
+  std::vector<flatbuffers::Offset<fb::KindHead>> kinds;
+  for (const PlanHead::Kind& kind : head.kinds) {
+    const auto first = to.CreateVector(kind.first);
+    kinds.push_back(fb::CreateKindHead(to, kind.lane_key, kind.requests, kind.hash, first));
+  }
+  return to.CreateVector(kinds);
+}
+
+void write_summary(flatbuffers::FlatBufferBuilder& to, const Plan& plan, const PlanHead* head) {
   const auto torch_version = to.CreateString(plan.program.torch_version);
   const auto device_name = to.CreateString(plan.program.device_name);
   const auto tag = to.CreateString(plan.program.tag);
   const auto engine = to.CreateString(plan.engine);
-  to.Finish(fb::CreateSummary(to, torch_version, device_name, plan.program.device_bytes,
-                              plan.program.world_size, plan.program.rank, tag, plan.alignment,
-                              plan.arena_bytes, plan.lower_bound, engine, plan.seed,
-                              plan.plan_seconds, fingerprint(plan)));
+  flatbuffers::Offset<flatbuffers::Vector<flatbuffers::Offset<fb::KindHead>>> heads;
+  if (head != nullptr) heads = write_head(to, *head);
+  to.Finish(fb::CreateSummary(
+      to, torch_version, device_name, plan.program.device_bytes, plan.program.world_size,
+      plan.program.rank, tag, plan.alignment, plan.arena_bytes, plan.lower_bound, engine, plan.seed,
+      plan.plan_seconds, fingerprint(plan), heads, head != nullptr ? head->kind_count : 0,
+      head != nullptr && head->cycle));
 }
 
 void write_layout(flatbuffers::FlatBufferBuilder& to, const Plan& plan) {
@@ -167,8 +216,15 @@ void write_layout(flatbuffers::FlatBufferBuilder& to, const Plan& plan) {
       *slot++ = fb::Slot(from.offset, from.requested, from.length, from.origin);
     }
     const auto marks = to.CreateVector(sequence.marks);
+    flatbuffers::Offset<flatbuffers::Vector<std::uint64_t>> least;
+    if (std::any_of(sequence.slots.begin(), sequence.slots.end(),
+                    [](const Slot& one) { return one.bucket(); })) {
+      std::uint64_t* bytes = nullptr;
+      least = to.CreateUninitializedVector(sequence.slots.size(), &bytes);
+      for (const Slot& from : sequence.slots) *bytes++ = from.least;
+    }
     sequences.push_back(
-        fb::CreateSequence(to, sequence.lane, sequence.parent, sequence.fork, marks, slots));
+        fb::CreateSequence(to, sequence.lane, sequence.parent, sequence.fork, marks, slots, least));
   }
   fb::Edge* edge = nullptr;
   const auto edges = to.CreateUninitializedVectorOfStructs(plan.edges.size(), &edge);
@@ -225,11 +281,19 @@ void write_plan(const std::string& path, const Plan& plan) {
   write_file_atomically(path, serialize_plan(plan));
 }
 
-std::vector<std::byte> serialize_plan(const Plan& plan) {
+std::optional<PlanHead> read_plan_head(const std::string& path) {
+  const std::vector<std::byte> head = read_file_head(path, kPlanHeadBytes);
+  constexpr SectionType kKnown[] = {SectionType::kSummary};
+  const std::vector<Section> sections = read_first_sections(head, kKnown, path);
+  if (sections.empty()) return std::nullopt;  // texts that are longer than that
+  return read_head(root<fb::Summary>(sections, SectionType::kSummary, path), path);
+}
+
+std::vector<std::byte> serialize_plan(const Plan& plan, const PlanHead* head) {
   const std::optional<std::string> violation = structure_violation(plan);
   BERTH_CHECK(!violation, kUsage, "a malformed plan: {}", *violation);
   flatbuffers::FlatBufferBuilder summary, layout;
-  write_summary(summary, plan);
+  write_summary(summary, plan, head);
   write_layout(layout, plan);
   return write_sections({{SectionType::kSummary, true, content(summary)},
                          {SectionType::kLayout, true, content(layout)}});

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "csrc/plan/head.h"
 #include "csrc/plan/plan.h"
 
 #include <cstddef>
@@ -36,6 +37,14 @@ void write_plan(const std::string& path, const Plan& plan);
 
 // The bytes of a plan's file: equal ones for equal plans. Refuses, with Error(kUsage), a malformed
 // plan (structure.h), of which a file could not hold all; whether slots overlap it does not ask.
-[[nodiscard]] std::vector<std::byte> serialize_plan(const Plan& plan);
+// `head` is that of the plan, where the file is for a folder of plans.
+[[nodiscard]] std::vector<std::byte> serialize_plan(const Plan& plan,
+                                                    const PlanHead* head = nullptr);
+
+// The head of a plan file that has one, from its first kPlanHeadBytes; nothing where it has none.
+// Throws Error(kInput) for what is no plan file and where the head cannot be read. The rest of the
+// file may be damaged.
+inline constexpr Bytes kPlanHeadBytes = Bytes{16} << 10;
+[[nodiscard]] std::optional<PlanHead> read_plan_head(const std::string& path);
 
 }  // namespace berth

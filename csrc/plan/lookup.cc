@@ -52,7 +52,6 @@ void PlanLookup::make_entries() {
         cell = cells_.insert(slot.offset, static_cast<CellIndex>(cell_offsets_.size()));
         if (cell == cell_offsets_.size()) cell_offsets_.push_back(slot.offset);
       }
-      unplanned_slots_ += cell == kNone;
       entries_.push_back({.offset = slot.offset,
                           .requested = slot.requested,
                           .cell = cell,
@@ -62,6 +61,33 @@ void PlanLookup::make_entries() {
     }
   }
   first_slots_.push_back(static_cast<SlotIndex>(entries_.size()));
+  count_unplanned();
+  for (SlotIndex i = 0; i < count; ++i) {
+    if (!slot(i).bucket()) continue;
+    buckets_.resize(count);
+    buckets_[i] = true;
+  }
+}
+
+void PlanLookup::count_unplanned() {
+  // Before each own slot of each sequence, on its path.
+  std::vector<std::size_t> before(entries_.size() + plan_.sequences.size());
+  const auto place = [&](std::uint32_t s, std::uint32_t tick) {
+    return first_slots_[s] + s + (tick - forks_[s]);
+  };
+  for (std::uint32_t s = 0; s < plan_.sequences.size(); ++s) {
+    const Sequence& sequence = plan_.sequences[s];
+    std::size_t count =
+        sequence.parent < 0
+            ? 0
+            : before[place(static_cast<std::uint32_t>(sequence.parent), sequence.fork)];
+    for (const Slot& slot : sequence.slots) {
+      before[place(s, slot.birth)] = count;
+      count += !slot.planned();
+    }
+    before[place(s, sequence.period)] = count;
+    unplanned_slots_ = std::max(unplanned_slots_, count);
+  }
 }
 
 // A slot is of a lane itself, so where more than one lane has some of its bytes another one has.
@@ -153,23 +179,24 @@ std::span<const PlanLookup::SlotIndex> PlanLookup::ends_before_fork(
 }
 
 void PlanLookup::make_alive() {
-  alive_.resize(plan_.sequences.size());
+  alive_.reserve(plan_.sequences.size());
   for (std::uint32_t s = 0; s < plan_.sequences.size(); ++s) {
-    if (plan_.sequences[s].parent >= 0) continue;
     const SlotIndex first = first_slots_[s];
-    const std::uint32_t period = plan_.sequences[s].period;
+    const std::uint32_t count = first_slots_[s + 1] - first;
     std::vector<std::uint32_t> wrapped;
-    for (std::uint32_t slot = 0; slot < period; ++slot) {
+    for (std::uint32_t slot = 0; slot < count; ++slot) {
       const Entry& entry = entries_[first + slot];
-      if (entry.cell != kNone && std::uint64_t{slot} + entry.length > period)
+      if (plan_.sequences[s].parent < 0 && entry.cell != kNone &&
+          std::uint64_t{entry.birth} + entry.length > plan_.sequences[s].period)
         wrapped.push_back(slot);
     }
     std::vector<std::uint32_t> ends;
-    alive_[s] = AliveIndex(
-        period, wrapped,
-        [&](std::uint32_t tick) -> const std::vector<std::uint32_t>& {
+    alive_.emplace_back(
+        count, wrapped,
+        [&](std::uint32_t own_tick) -> const std::vector<std::uint32_t>& {
           ends.clear();
-          for (const SlotIndex slot : ends_at(s, tick)) ends.push_back(slot - first);
+          for (const SlotIndex slot : ends_at(s, forks_[s] + own_tick))
+            ends.push_back(slot - first);
           return ends;
         },
         [&](std::uint32_t slot) { return entries_[first + slot].cell != kNone; });

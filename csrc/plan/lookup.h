@@ -48,7 +48,7 @@ class PlanLookup {
 
   [[nodiscard]] const Plan& plan() const noexcept { return plan_; }
   [[nodiscard]] std::size_t slot_count() const noexcept { return entries_.size(); }
-  // Slots that the plan leaves to the pool.
+  // Slots that the plan leaves to the pool, on the path that has most of them.
   [[nodiscard]] std::size_t unplanned_slots() const noexcept { return unplanned_slots_; }
   [[nodiscard]] std::size_t cell_count() const noexcept { return cell_offsets_.size(); }
   [[nodiscard]] const Entry& entry(SlotIndex slot) const noexcept { return entries_[slot]; }
@@ -66,6 +66,11 @@ class PlanLookup {
   // kLeastHole belong to the stretch around them.
   static constexpr Bytes kLeastHole = Bytes{256} << 10;
   [[nodiscard]] const std::vector<ByteRange>& covered() const noexcept { return covered_; }
+
+  // Whether a slot serves requests that are smaller than itself.
+  [[nodiscard]] bool is_bucket(SlotIndex slot) const noexcept {
+    return !buckets_.empty() && buckets_[slot];
+  }
 
   // The first slot of a sequence; its k-th own slot follows at + k. first_slot(sequence count) is
   // slot_count().
@@ -92,14 +97,15 @@ class PlanLookup {
     return {ends_.data() + ends_begin_[first + own], ends_.data() + ends_begin_[first + own + 1]};
   }
 
-  // Calls visit(slot) for each planned slot of a sequence without a parent that the plan has alive
-  // at tick `tick`, and for some others; see AliveIndex.
+  // Calls visit(slot) for each own planned slot of a sequence that the plan has alive at tick
+  // `tick` of a path that it is on, and for some others; see AliveIndex. What wraps around is there
+  // for roots only.
   template <class Visit>
   void visit_alive(std::uint32_t sequence, std::uint32_t tick, Visit&& visit) const {
     const SlotIndex first = first_slots_[sequence], count = first_slots_[sequence + 1] - first;
-    alive_[sequence].visit(tick, [&](std::uint32_t slot) {
-      if (slot < count) visit(first + slot);
-    });
+    const std::uint32_t own = tick - forks_[sequence];  // wraps around where it lies before
+    if (own >= count) return;
+    alive_[sequence].visit(own, [&](std::uint32_t slot) { visit(first + slot); });
   }
 
   // The cell at an offset, or kNone. O(1), a hash table whatever the arena's size.
@@ -124,6 +130,7 @@ class PlanLookup {
   };
 
   void make_entries();
+  void count_unplanned();
   void find_shared();
   void find_covered();
   void make_ends();
@@ -136,6 +143,7 @@ class PlanLookup {
   std::vector<Entry> entries_;
   std::size_t unplanned_slots_ = 0;
   std::vector<std::uint32_t> sequence_of_;  // empty where there is one sequence
+  std::vector<bool> buckets_;               // of slots; empty where there is none
   std::vector<SlotIndex> first_slots_;      // one more than sequences
   std::vector<std::uint32_t> forks_;
 
@@ -153,7 +161,7 @@ class PlanLookup {
     std::uint32_t tick = 0;
   };
   std::vector<WrappedEnd> wrapped_ends_;
-  std::vector<AliveIndex> alive_;  // by sequence; empty for branches
+  std::vector<AliveIndex> alive_;  // of the own slots of each sequence, by own tick
 
   std::vector<WindowKey> window_table_;  // open addressing, linear, at most half full
   std::vector<std::uint32_t> window_ticks_;

@@ -24,7 +24,11 @@ struct Slot {
   std::uint32_t birth = 0;
   std::uint32_t length = 0;
   std::uint32_t origin = 0;  // index into Plan::strings: operator or module that asked; 0 unknown
+  // Of a bucket the least that was asked here of the steps that it was made for; at most
+  // `requested`. 0: the slot serves requests of `requested` bytes only.
+  Bytes least = 0;
 
+  [[nodiscard]] bool bucket() const noexcept { return least != 0; }
   [[nodiscard]] bool planned() const noexcept { return offset != kUnplanned; }
   friend bool operator==(const Slot&, const Slot&) = default;
 };
@@ -40,8 +44,8 @@ struct Slot {
 // A lane runs one path after the other, any after any, and a slot lives for `length` ticks of what
 // it runs. So slots of two branches neither of which is on the other's path never live at one time,
 // but for what wraps around into the next step: there every path may follow. A slot on paths of
-// different periods may not wrap around, nor end with the shortest of them: birth + length < its
-// period.
+// different periods may not wrap around: birth + length is at most its own sequence's period, and
+// less where one of them is longer than that. On a path that is shorter it lives to the end.
 struct Sequence {
   std::uint32_t lane = 0;  // index into Plan::lane_keys
   std::int32_t parent = -1;

@@ -80,8 +80,10 @@ std::vector<std::byte> write_sections(const std::vector<Section>& sections) {
   return file;
 }
 
-std::vector<Section> read_sections(std::span<const std::byte> file,
-                                   std::span<const SectionType> known, const std::string& name) {
+namespace {
+
+// What a file says of itself before its content: a plan file of this format.
+Header read_header(std::span<const std::byte> file, const std::string& name) {
   constexpr std::size_t kFormatEnd = kPlanMagic.size() + sizeof(std::uint32_t);
   BERTH_CHECK(file.size() >= kFormatEnd &&
                   std::memcmp(file.data(), kPlanMagic.data(), kPlanMagic.size()) == 0,
@@ -92,13 +94,10 @@ std::vector<Section> read_sections(std::span<const std::byte> file,
               name, format, kPlanFormat);
   BERTH_CHECK(file.size() >= sizeof(Header) + kChecksumBytes, kInput,
               "'{}' is damaged: {} bytes are less than a header", name, file.size());
-  const auto header = load<Header>(file, 0);
-  BERTH_CHECK(header.file_bytes == file.size(), kInput,
-              "'{}' is damaged: it has {} bytes and should have {}", name, file.size(),
-              header.file_bytes);
-  const Bytes end = file.size() - kChecksumBytes;
-  BERTH_CHECK(load<std::uint64_t>(file, end) == checksum(file.first(end)), kInput,
-              "'{}' is damaged: its checksum differs", name);
+  return load<Header>(file, 0);
+}
+
+void check_rules(const Header& header, const std::string& name) {
   BERTH_CHECK(header.alignment_rule == kAlignmentRule, kInput,
               "'{}' was made under alignment rule {}, this berth has rule {}", name,
               header.alignment_rule, kAlignmentRule);
@@ -108,11 +107,17 @@ std::vector<Section> read_sections(std::span<const std::byte> file,
   BERTH_CHECK(header.section_count <= kMaxSections, kInput,
               "'{}' is malformed: {} sections, the limit is {}", name, header.section_count,
               kMaxSections);
-  Bytes free = sizeof(Header) + header.section_count * sizeof(SectionEntry);
-  BERTH_CHECK(free <= end, kInput, "'{}' is malformed: {} sections in {} bytes", name,
-              header.section_count, file.size());
+}
 
-  std::vector<Section> sections;
+// Calls visit(index, entry) for each section of a file of `size` bytes, of which `file` are the
+// first.
+template <class Visit>
+void for_each_section(std::span<const std::byte> file, const Header& header, Bytes size,
+                      const std::string& name, const Visit& visit) {
+  const Bytes end = size - kChecksumBytes;
+  Bytes free = sizeof(Header) + header.section_count * sizeof(SectionEntry);
+  BERTH_CHECK(free <= end && free <= file.size(), kInput,
+              "'{}' is malformed: {} sections in {} bytes", name, header.section_count, size);
   for (std::uint32_t i = 0; i < header.section_count; ++i) {
     const auto entry = load<SectionEntry>(file, sizeof(Header) + i * sizeof(SectionEntry));
     BERTH_CHECK(entry.offset >= free && entry.offset % kSectionAlignment == 0 &&
@@ -120,20 +125,61 @@ std::vector<Section> read_sections(std::span<const std::byte> file,
                 kInput, "'{}' is malformed: section {} has {} bytes at {}, free are [{}, {})", name,
                 i, entry.bytes, entry.offset, free, end);
     free = entry.offset + entry.bytes;
-    const auto type = static_cast<SectionType>(entry.type);
-    const bool required = (entry.flags & kRequired) != 0;
-    if (std::find(known.begin(), known.end(), type) == known.end()) {
-      BERTH_CHECK(!required, kInput,
-                  "'{}' needs a newer berth: section {} of type {} is required and not known", name,
-                  i, entry.type);
-      continue;
-    }
-    for (const Section& other : sections) {
-      BERTH_CHECK(other.type != type, kInput, "'{}' is malformed: two sections of type {}", name,
-                  entry.type);
-    }
-    sections.push_back({type, required, file.subspan(entry.offset, entry.bytes)});
+    visit(i, entry);
   }
+}
+
+bool is_known(std::span<const SectionType> known, std::uint32_t type) {
+  return std::find(known.begin(), known.end(), static_cast<SectionType>(type)) != known.end();
+}
+
+}  // namespace
+
+std::vector<Section> read_sections(std::span<const std::byte> file,
+                                   std::span<const SectionType> known, const std::string& name) {
+  const Header header = read_header(file, name);
+  BERTH_CHECK(header.file_bytes == file.size(), kInput,
+              "'{}' is damaged: it has {} bytes and should have {}", name, file.size(),
+              header.file_bytes);
+  const Bytes end = file.size() - kChecksumBytes;
+  BERTH_CHECK(load<std::uint64_t>(file, end) == checksum(file.first(end)), kInput,
+              "'{}' is damaged: its checksum differs", name);
+  check_rules(header, name);
+  std::vector<Section> sections;
+  for_each_section(
+      file, header, file.size(), name, [&](std::uint32_t index, const SectionEntry& entry) {
+        const bool required = (entry.flags & kRequired) != 0;
+        const auto type = static_cast<SectionType>(entry.type);
+        if (!is_known(known, entry.type)) {
+          BERTH_CHECK(!required, kInput,
+                      "'{}' needs a newer berth: section {} of type {} is required and not known",
+                      name, index, entry.type);
+          return;
+        }
+        for (const Section& other : sections) {
+          BERTH_CHECK(other.type != type, kInput, "'{}' is malformed: two sections of type {}",
+                      name, entry.type);
+        }
+        sections.push_back({type, required, file.subspan(entry.offset, entry.bytes)});
+      });
+  return sections;
+}
+
+std::vector<Section> read_first_sections(std::span<const std::byte> head,
+                                         std::span<const SectionType> known,
+                                         const std::string& name) {
+  const Header header = read_header(head, name);
+  check_rules(header, name);
+  BERTH_CHECK(header.file_bytes >= head.size() && header.file_bytes <= kMaxPlanFileBytes, kInput,
+              "'{}' is damaged: it has {} bytes and should have {}", name, head.size(),
+              header.file_bytes);
+  std::vector<Section> sections;
+  for_each_section(
+      head, header, header.file_bytes, name, [&](std::uint32_t, const SectionEntry& entry) {
+        if (!is_known(known, entry.type) || entry.offset + entry.bytes > head.size()) return;
+        sections.push_back({static_cast<SectionType>(entry.type), (entry.flags & kRequired) != 0,
+                            head.subspan(entry.offset, entry.bytes)});
+      });
   return sections;
 }
 

@@ -43,4 +43,10 @@ struct Section {
                                                  std::span<const SectionType> known,
                                                  const std::string& name);
 
+// Of those the ones that lie whole within the first bytes of a file. Whether the file is damaged is
+// not known: for what is only a hint until all of it is read.
+[[nodiscard]] std::vector<Section> read_first_sections(std::span<const std::byte> head,
+                                                       std::span<const SectionType> known,
+                                                       const std::string& name);
+
 }  // namespace berth

@@ -149,6 +149,10 @@ Violation check_slot(const Plan& plan, const Sequence& sequence, std::uint32_t s
                        slot.size, slot.requested, plan.alignment,
                        align_up(slot.requested, plan.alignment));
   }
+  if (slot.least > slot.requested) {
+    return fmt::format("{} is for {} bytes at most and {} at least", slot_name(s, k),
+                       slot.requested, slot.least);
+  }
   if (slot.origin >= plan.strings.size()) {
     return fmt::format("{} has origin {}, there are {} strings", slot_name(s, k), slot.origin,
                        plan.strings.size());
@@ -160,12 +164,13 @@ Violation check_slot(const Plan& plan, const Sequence& sequence, std::uint32_t s
     }
     return std::nullopt;
   }
-  if (slot.length == 0 || slot.length > paths.shortest) {
-    return fmt::format("{} lives for {} ticks, the shortest path through it has {}",
-                       slot_name(s, k), slot.length, paths.shortest);
+  if (slot.length == 0 || slot.length > sequence.period) {
+    return fmt::format("{} lives for {} of {} ticks", slot_name(s, k), slot.length,
+                       sequence.period);
   }
-  if (paths.shortest != paths.longest &&
-      std::uint64_t{slot.birth} + slot.length >= paths.shortest) {
+  const std::uint64_t last = std::uint64_t{slot.birth} + slot.length;
+  if (paths.shortest != paths.longest && last >= sequence.period &&
+      (last > sequence.period || paths.longest > sequence.period)) {
     return fmt::format("{} lives over [{}, {}), on paths of {} to {} ticks it cannot wrap around",
                        slot_name(s, k), slot.birth, std::uint64_t{slot.birth} + slot.length,
                        paths.shortest, paths.longest);
@@ -174,12 +179,12 @@ Violation check_slot(const Plan& plan, const Sequence& sequence, std::uint32_t s
     return fmt::format("{} is at {}, no multiple of {}", slot_name(s, k), slot.offset,
                        plan.alignment);
   }
-  const std::optional<Bytes> last = checked_add(slot.offset, slot.size);
-  if (!last || *last > plan.arena_bytes) {
+  const std::optional<Bytes> end = checked_add(slot.offset, slot.size);
+  if (!end || *end > plan.arena_bytes) {
     return fmt::format("{} of {} bytes at {} is out of bounds, the arena has {}", slot_name(s, k),
                        slot.size, slot.offset, plan.arena_bytes);
   }
-  high_water_mark = std::max(high_water_mark, *last);
+  high_water_mark = std::max(high_water_mark, *end);
   return std::nullopt;
 }
 

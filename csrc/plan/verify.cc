@@ -93,4 +93,36 @@ std::optional<std::string> verify(const Plan& plan, const Step& step) {
   return std::nullopt;
 }
 
+std::optional<std::string> verify(const Plan& plan, std::span<const StepKind> kinds) {
+  if (Violation bad = verify(plan)) return bad;
+  for (std::size_t k = 0; k < kinds.size(); ++k) {
+    const StepKind& kind = kinds[k];
+    bool has_path = false;
+    for (std::uint32_t s = 0; s < plan.sequences.size() && !has_path; ++s) {
+      const Sequence& last = plan.sequences[s];
+      if (plan.lane_keys[last.lane] != kind.lane || last.period < kind.requests.size()) continue;
+      const Sequence* own = &last;
+      auto tick = static_cast<std::uint32_t>(kind.requests.size());
+      while (tick > 0) {
+        while (tick - 1 < own->fork) own = &plan.sequences[static_cast<std::size_t>(own->parent)];
+        const Slot& slot = own->slots[tick - 1 - own->fork];
+        const StepKind::Request& request = kind.requests[tick - 1];
+        const bool fits = slot.bucket()
+                              ? request.bytes <= slot.requested
+                              : request.bytes == slot.requested && request.least == slot.requested;
+        if (!fits) break;
+        --tick;
+      }
+      has_path = tick == 0;
+    }
+    if (!has_path) {
+      return fmt::format(
+          "kind {} of the steps of lane {}, of {} requests and seen {} times, is on "
+          "no path",
+          k, kind.lane, kind.requests.size(), kind.seen);
+    }
+  }
+  return std::nullopt;
+}
+
 }  // namespace berth

@@ -2,8 +2,10 @@
 
 #include "csrc/plan/plan.h"
 #include "csrc/trace/step.h"
+#include "csrc/trace/step_kinds.h"
 
 #include <optional>
+#include <span>
 #include <string>
 
 namespace berth {
@@ -20,5 +22,9 @@ namespace berth {
 // Also whether the plan covers this step: same requests in the same order and no slot that dies
 // before its request does.
 [[nodiscard]] std::optional<std::string> verify(const Plan& plan, const Step& step);
+
+// Also whether each kind of step has a path: same requests in the same order, or, of a bucket,
+// slots that are as large.
+[[nodiscard]] std::optional<std::string> verify(const Plan& plan, std::span<const StepKind> kinds);
 
 }  // namespace berth

@@ -11,6 +11,7 @@ std::string Pool::State::is_valid() const {
   Bytes live = 0;
   Bytes waits = 0;
   Bytes committed = 0;
+  Bytes in_pieces = 0, in_moved = 0;
   std::uint64_t blocks = 0;
   // By owner (null: no pages) and end: how many chunks and bytes its tree must hold.
   std::map<std::pair<const LaneHoles*, End>, std::pair<std::uint64_t, Bytes>> expected;
@@ -55,6 +56,12 @@ std::string Pool::State::is_valid() const {
           bytes += chunk->size;
           break;
         }
+        case Chunk::Kind::kStitched:
+          in_pieces += chunk->size;
+          break;
+        case Chunk::Kind::kMoved:
+          in_moved += chunk->size;
+          break;
         case Chunk::Kind::kReturned: {
           if (previous != nullptr && previous->kind == Chunk::Kind::kReturned)
             return name() + " could coalesce with the one before";
@@ -65,13 +72,37 @@ std::string Pool::State::is_valid() const {
           break;
         }
       }
-      if (chunk->kind != Chunk::Kind::kReturned) committed += chunk->size;
+      if (chunk->has_bytes() || chunk->kind == Chunk::Kind::kStitched) committed += chunk->size;
       previous = chunk;
     }
     if (segment->tail != previous || at != segment->last)
       return fmt::format("the segment at {:#x} ends at {:#x}, not {:#x}", segment->first, at,
                          segment->last);
   }
+  for (const Stitch& stitch : stitches.live()) {
+    const Chunk* const block = stitch.block;
+    const auto name = [&] {
+      return fmt::format("the stitched block at {} of {} B", block->pointer, block->size);
+    };
+    Bytes has = 0;
+    for (const Chunk* piece : stitch.pieces) {
+      if (piece->kind != Chunk::Kind::kStitched) return name() + " has a piece that is not its own";
+      has += piece->size;
+      in_pieces -= piece->size;
+    }
+    if (stitch.lent.empty() ? has != block->size : has >= block->size)
+      return fmt::format("{} has {} B", name(), has);
+    if (block->kind == Chunk::Kind::kLive) {
+      live += block->size;
+      ++blocks;
+      if (table.find(block->pointer) != block) return name() + " is live and not in the table";
+    } else {
+      waits += block->size;
+    }
+  }
+  if (in_pieces != 0) return fmt::format("{} B of pieces are in no block", in_pieces);
+  for (const Moved& entry : moved) in_moved -= entry.chunk->size;
+  if (in_moved != 0) return fmt::format("{} B moved, and nobody knows", in_moved);
   const auto check = [&](const LaneHoles* owner, End end, const HoleTree& tree) -> std::string {
     if (std::string error = tree.is_valid(); !error.empty()) return error;
     std::uint64_t count = 0;

@@ -13,10 +13,11 @@ namespace berth {
 
 struct LaneHoles;
 struct Segment;
+struct Stitch;
 
-// A piece of a segment: a live block, a hole, a block that waits for other lanes or is pinned, or
-// pages given back. The chunks of a segment follow each other without a gap and form a list in
-// address order.
+// A piece of a segment: a live block, a hole, a block that waits for other lanes or is pinned, a
+// piece of a stitched block, or addresses without pages. The chunks of a segment follow each other
+// without a gap and form a list in address order. A stitched block lies in no segment.
 //
 // Laid out by cache lines: the block, the links and what a search reads, the rest.
 struct alignas(64) Chunk : PoolBlock {
@@ -24,9 +25,15 @@ struct alignas(64) Chunk : PoolBlock {
     kLive,
     kHole,
     kWaiting,   // freed
-    kReturned,  // no memory behind it: trim() gave its pages back
+    kStitched,  // a stitched block has it
+    kMoved,     // its pages are somewhere else; its addresses are still to be unmapped
+    kReturned,  // no memory behind it
   };
 
+  // Whether its addresses are those of memory that is nobody else's.
+  [[nodiscard]] bool has_bytes() const noexcept {
+    return kind == Kind::kLive || kind == Kind::kHole || kind == Kind::kWaiting;
+  }
   [[nodiscard]] Bytes first() const noexcept { return reinterpret_cast<Bytes>(pointer); }
   [[nodiscard]] Bytes last() const noexcept { return first() + size; }
 
@@ -39,10 +46,12 @@ struct alignas(64) Chunk : PoolBlock {
   Chunk* next = nullptr;
   Segment* segment = nullptr;
   LaneHoles* owner = nullptr;  // of a hole: who may take it; of a block: who will own its hole
+  Stitch* stitch = nullptr;    // of a stitched block
   std::uint32_t priority = 0;
   Kind kind = Kind::kHole;
   std::uint64_t proof = 0;  // of a waiting block: comes with this synchronisation of the device
   std::uint32_t pins = 0;   // of a block: by captured graphs
+  std::uint32_t epoch = 0;  // of a hole: in which the last of its bytes came free; see LaneHoles
   std::vector<LaneEvents::Point> points;  // of a block: other lanes that use it; see WaitingChunks
 };
 
@@ -64,6 +73,7 @@ class ChunkSlab {
     --free_count_;
     chunk->previous = chunk->next = chunk->left = chunk->right = chunk->parent = nullptr;
     chunk->segment = nullptr;
+    chunk->stitch = nullptr;
     chunk->owner = nullptr;
     chunk->requested = 0;
     return chunk;

@@ -60,7 +60,7 @@ void HoleTree::insert(Chunk* chunk) noexcept {
   while (*link != nullptr) {
     parent = *link;
     parent->largest = std::max(parent->largest, chunk->size);
-    link = before(chunk, parent) ? &parent->left : &parent->right;
+    link = chunk->first() < parent->first() ? &parent->left : &parent->right;
   }
   *link = chunk;
   chunk->parent = parent;
@@ -107,17 +107,11 @@ Chunk* HoleTree::highest(Bytes size) const noexcept {
   }
 }
 
-Chunk* HoleTree::best(Bytes size) const noexcept {
-  Chunk* found = nullptr;
-  for (Chunk* chunk = root_; chunk != nullptr;) {
-    if (chunk->size >= size) {
-      found = chunk;
-      chunk = chunk->left;
-    } else {
-      chunk = chunk->right;
-    }
-  }
-  return found;
+Chunk* HoleTree::around(Bytes address) const noexcept {
+  Chunk* chunk = root_;
+  while (chunk != nullptr && (address < chunk->first() || address >= chunk->last()))
+    chunk = address < chunk->first() ? chunk->left : chunk->right;
+  return chunk;
 }
 
 Chunk* HoleTree::front() const noexcept {
@@ -139,7 +133,7 @@ Chunk* HoleTree::after(const Chunk* chunk) noexcept {
 std::string HoleTree::is_valid() const {
   const Chunk* previous = nullptr;
   for (const Chunk* chunk = front(); chunk != nullptr; chunk = after(chunk)) {
-    if (previous != nullptr && !before(previous, chunk))
+    if (previous != nullptr && previous->first() >= chunk->first())
       return fmt::format("tree of holes: {} stands before {}", previous->pointer, chunk->pointer);
     for (const Chunk* child : {chunk->left, chunk->right}) {
       if (child == nullptr) continue;

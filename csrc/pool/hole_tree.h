@@ -7,28 +7,30 @@
 
 namespace berth {
 
-// Holes in address order, with the largest size of every subtree, or in order of size and then
-// address.
+// Holes in address order, with the largest size of every subtree.
 //
 // A treap (Seidel and Aragon 1996) through the links of the chunks: O(log n) expected a call, no
 // allocation. A chunk's address and size stay as they are while it is in a tree, but for resized().
 class HoleTree {
  public:
-  enum class Order { kAddress, kSize };
-  explicit HoleTree(Order order = Order::kAddress) noexcept : order_(order) {}
-
   [[nodiscard]] bool empty() const noexcept { return root_ == nullptr; }
   void insert(Chunk* chunk) noexcept;
   void erase(Chunk* chunk) noexcept;
-  // The chunk's bounds changed, but not its place among the others. Order kAddress only.
+  // The chunk's bounds changed, but not its place among the others.
   void resized(Chunk* chunk) noexcept;
 
-  // Of the holes with at least `size` bytes the one with the lowest (highest) address; order
-  // kAddress only. Null where there is none.
+  // Of the holes with at least `size` bytes the one with the lowest (highest) address. Null where
+  // there is none.
   [[nodiscard]] Chunk* lowest(Bytes size) const noexcept;
   [[nodiscard]] Chunk* highest(Bytes size) const noexcept;
-  // Of the holes with at least `size` bytes the smallest; order kSize only.
-  [[nodiscard]] Chunk* best(Bytes size) const noexcept;
+  // The hole that has the byte at an address; null where none does.
+  [[nodiscard]] Chunk* around(Bytes address) const noexcept;
+  // Calls visit(chunk) for each hole with at least `size` bytes, in order of addresses. O(such
+  // holes * log n).
+  template <class Visit>
+  void for_each(Bytes size, Visit&& visit) const {
+    for_each_below(root_, size, visit);
+  }
   // In order: the first chunk, and the one after a chunk; null at the end.
   [[nodiscard]] Chunk* front() const noexcept;
   [[nodiscard]] static Chunk* after(const Chunk* chunk) noexcept;
@@ -39,16 +41,18 @@ class HoleTree {
   [[nodiscard]] std::string is_valid() const;
 
  private:
-  [[nodiscard]] bool before(const Chunk* a, const Chunk* b) const noexcept {
-    if (order_ == Order::kSize && a->size != b->size) return a->size < b->size;
-    return a->first() < b->first();
+  template <class Visit>
+  static void for_each_below(Chunk* chunk, Bytes size, Visit& visit) {
+    if (chunk == nullptr || chunk->largest < size) return;
+    for_each_below(chunk->left, size, visit);
+    if (chunk->size >= size) visit(chunk);
+    for_each_below(chunk->right, size, visit);
   }
   void rotate_up(Chunk* chunk) noexcept;
   void replace(Chunk* parent, Chunk* old_child, Chunk* child) noexcept;
 
   Chunk* root_ = nullptr;
   std::size_t size_ = 0;
-  Order order_;
 };
 
 }  // namespace berth

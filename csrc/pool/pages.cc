@@ -29,8 +29,10 @@ Pool::State::State(Device& the_device, LaneEvents& the_events, const PoolOptions
       options(the_options),
       maps(the_device.properties().maps_pages),
       asynchronous(the_device.properties().asynchronous),
+      stitching(options.stitches && the_device.properties().aliases),
+      page(the_device.properties().page_bytes),
+      stitches(the_device, the_events),
       waiting(the_events) {
-  const Bytes page = device.properties().page_bytes;
   BERTH_CHECK(is_power_of_two(options.alignment) && options.alignment <= page, kUsage,
               "the pool's alignment {} is no power of two up to the device's page of {}",
               options.alignment, page);
@@ -41,6 +43,8 @@ Pool::State::State(Device& the_device, LaneEvents& the_events, const PoolOptions
               format_bytes(options.growth_bytes), format_bytes(options.resident_growth_bytes),
               format_bytes(options.range_bytes));
   unit = std::max(round_up(options.growth_bytes, page), page);
+  grain = stitching ? page : unit;
+  if (stitching) options.resident_growth_bytes = 0;
   options.resident_growth_bytes = std::max(round_up(options.resident_growth_bytes, unit), unit);
   if (!maps) return;
 
@@ -87,7 +91,7 @@ Pool::State::~State() {
 }
 
 bool Pool::State::contains(Bytes at) const noexcept {
-  if (maps) return ends.contains(at) || residents.contains(at);
+  if (maps) return is_home(at) || stitches.contains(at);
   const auto after =
       std::upper_bound(segments.begin(), segments.end(), at,
                        [](Bytes key, const auto& segment) { return key < segment->first; });
@@ -114,7 +118,7 @@ Chunk* Pool::State::grow_returned(End end, LaneHoles& mine, Bytes size, bool* fr
     const Bytes have = near == nullptr ? 0 : near->size;
     if (have + gap->size + (far == nullptr ? 0 : far->size) < size) continue;
     const Bytes need = std::min(round_up(size - std::min(size, have), unit), gap->size);
-    if (need == 0 || !within_limit(need)) continue;
+    if (need == 0) continue;
     const Bytes at = from_top ? gap->last() - need : gap->first();
     if (!device.commit(address(at), need, Device::Residency::kOnDemand).ok()) continue;
     count_reserved(need);
@@ -152,7 +156,7 @@ Chunk* Pool::State::grow_edge(End end, LaneHoles& mine, Bytes size, bool* fresh)
                                            : mapped(End::kHigh).first - mapped(End::kLow).last;
   const Bytes wish = end == End::kResident ? round_up(least, options.resident_growth_bytes) : least;
   for (Bytes more = wish;; more = least) {
-    if (more <= room && within_limit(more)) {
+    if (more <= room) {
       const Bytes at = end == End::kHigh ? segment.first - more : segment.last;
       if (device.commit(address(at), more, Device::Residency::kOnDemand).ok()) {
         Chunk* const chunk = slab.take();
@@ -188,7 +192,7 @@ Chunk* Pool::State::grow_segment(End end, LaneHoles& mine, Bytes size, bool* fre
   }
   for (Bytes more = wish;; more = least) {
     void* base = nullptr;
-    if (within_limit(more) && device.reserve(more, options.alignment, &base).ok()) {
+    if (device.reserve(more, options.alignment, &base).ok()) {
       segment->end = end;
       segment->first = reinterpret_cast<Bytes>(base);
       segment->last = segment->first + more;
@@ -211,22 +215,12 @@ Chunk* Pool::State::grow_segment(End end, LaneHoles& mine, Bytes size, bool* fre
 
 // --- Giving back --------------------------------------------------------------------------------
 
-bool Pool::State::save_pages(Bytes size) noexcept {
-  const Bytes idle = stats.reserved - stats.live - stats.waiting;
-  if (!maps || thrift == 0 || idle < std::max(thrift_least, unit) ||
-      stats.reserved + round_up(size, unit) <= stats.reserved_peak)
-    return false;
-  --thrift;
-  const Bytes given = trim();
-  // What is free in pieces below a page cannot be had: not again before there is twice as much.
-  thrift_least = given < idle / 8 ? 2 * idle : stats.reserved / 512;
-  return given != 0;
-}
-
 Bytes Pool::State::trim() noexcept {
   if (asynchronous) {
     if (!events.synchronize()) return 0;
     free_ready(kAllLanes);
+    stitches.drop();
+    unmap_moved();
     // All work is done: nobody has to wait for any hole.
     for (const auto& segment : segments) {
       for (Chunk* chunk = segment->head; chunk != nullptr; chunk = chunk->next) {
@@ -246,44 +240,26 @@ Bytes Pool::State::trim() noexcept {
   return given;
 }
 
-// Of a hole, its whole units: what is left at the sides stays a hole. The chunk stays where it is
+ByteRange Pool::State::whole_grains(const Chunk* hole) const noexcept {
+  const Bytes base = hole->segment->end == End::kResident ? residents.first : ends.first;
+  return {base + round_up(hole->first() - base, grain),
+          base + (hole->last() - base) / grain * grain};
+}
+
+// Of a hole, its whole grains: what is left at the sides stays a hole. The chunk stays where it is
 // in the list.
 Bytes Pool::State::give_back(Chunk* hole) noexcept {
-  const Bytes first = hole->first();
-  const Bytes last = hole->last();
-  const Bytes base = hole->segment->end == End::kResident ? residents.first : ends.first;
-  const Bytes low = base + round_up(first - base, unit);
-  const Bytes high = base + (last - base) / unit * unit;
-  if (low >= high || !slab.prepare(2)) return 0;
+  const auto [low, high] = whole_grains(hole);
+  if (low >= high || stitches.map({low, high}) || !slab.prepare(2)) return 0;
   if (!device.decommit(address(low), high - low).ok()) return 0;
-  Segment& segment = *hole->segment;
-  LaneHoles* const owner = hole->owner;
-  owner->at(segment.end).erase(hole);
-  hole->pointer = address(low);
-  hole->size = high - low;
-  hole->kind = Chunk::Kind::kReturned;
-  if (low != first) {
-    Chunk* const rest = slab.take();
-    rest->pointer = address(first);
-    rest->size = low - first;
-    rest->owner = owner;
-    segment.link_after(hole->previous, rest);
-    add_hole(rest);
-  }
-  if (high != last) {
-    Chunk* const rest = slab.take();
-    rest->pointer = address(high);
-    rest->size = last - high;
-    rest->owner = owner;
-    segment.link_after(hole, rest);
-    add_hole(rest);
-  }
+  Chunk* const chunk = take_out(hole, {low, high}, Chunk::Kind::kReturned);
   stats.reserved -= high - low;
-  coalesce_returned(hole);
+  end_pages(chunk);
   return high - low;
 }
 
-void Pool::State::coalesce_returned(Chunk* chunk) noexcept {
+void Pool::State::end_pages(Chunk* chunk) noexcept {
+  chunk->kind = Chunk::Kind::kReturned;
   Segment& segment = *chunk->segment;
   HoleTree& tree = returned[static_cast<int>(segment.end)];
   for (Chunk* const neighbour : {chunk->previous, chunk->next}) {

@@ -29,17 +29,13 @@ LaneHoles* Pool::State::holes_of(LaneKey lane) noexcept {
 Chunk* Pool::State::find_hole(End end, LaneHoles& mine, Bytes size) noexcept {
   const auto pick = [&](LaneHoles& holes) {
     const HoleTree& tree = holes.at(end);
-    if (end == End::kLow) return tree.lowest(size);
-    if (end == End::kHigh) return tree.highest(size);
-    return tree.best(size);
+    return end == End::kHigh ? tree.highest(size) : tree.lowest(size);
   };
   Chunk* const own = pick(mine);
   if (&mine == &nobody) return own;
   Chunk* const free = pick(nobody);
   if (own == nullptr || free == nullptr) return own == nullptr ? free : own;
-  if (end == End::kLow) return own->first() < free->first() ? own : free;
-  if (end == End::kHigh) return own->first() > free->first() ? own : free;
-  return own->size <= free->size ? own : free;
+  return (own->first() < free->first()) == (end != End::kHigh) ? own : free;
 }
 
 Chunk* Pool::State::find_hole_slowly(End end, LaneHoles& mine, Bytes size, bool* fresh) noexcept {
@@ -54,13 +50,54 @@ Chunk* Pool::State::find_hole_slowly(End end, LaneHoles& mine, Bytes size, bool*
   // No event may be asked while the lane is captured.
   if (!waiting.empty() && !is_captured(mine.lane) && process_some_events() != 0)
     if (Chunk* const hole = find()) return hole;
+  if (lanes.size() > 1 && !is_captured(mine.lane) && prove_holes(&mine))
+    if (Chunk* const hole = find()) return hole;
+  if (Chunk* const block = stitch_again(mine, size)) return block;
+  if (size >= page)
+    if (Chunk* const block = stitch(end, mine, size, false)) return block;
   if (Chunk* const hole = grow(end, mine, size, fresh)) return hole;
   for (const End any : {End::kLow, End::kHigh, End::kResident})
     if (Chunk* const hole = find_hole(any, mine, size)) return hole;
   if (!asynchronous) return nullptr;
   for (const End any : {end, other, resident ? End::kHigh : End::kResident})
     if (Chunk* const hole = take_hole_of_another_lane(any, mine, size)) return hole;
-  return nullptr;
+  return is_captured(mine.lane) ? nullptr : stitch(end, mine, size, true);
+}
+
+bool Pool::State::prove_holes(const LaneHoles* mine) noexcept {
+  if (lanes.size() < 2 || events.captured()) return false;
+  bool proven = false;
+  std::size_t left = kAskedToGrow;
+  for (const auto& [lane, holes] : lanes) {
+    if (holes.get() == mine || holes->empty()) continue;
+    if (left-- == 0) break;
+    if (holes->ended && events.reached(holes->end_of_epoch)) {
+      proven |= disown_until(*holes, holes->epoch - 1);
+      holes->ended = false;
+    }
+    if (!holes->ended && !holes->empty() &&
+        events.record(lane, &holes->end_of_epoch) == LaneEvents::Recorded::kYes) {
+      holes->ended = true;
+      ++holes->epoch;
+    }
+  }
+  return proven;
+}
+
+bool Pool::State::disown_until(LaneHoles& holes, std::uint32_t epoch) noexcept {
+  bool any = false;
+  for (HoleTree& tree : holes.trees) {
+    for (Chunk* hole = tree.front(); hole != nullptr;) {
+      Chunk* const next = HoleTree::after(hole);
+      if (hole->epoch <= epoch) {
+        disown(hole);
+        add_hole(hole);
+        any = true;
+      }
+      hole = next;
+    }
+  }
+  return any;
 }
 
 Chunk* Pool::State::take_hole_of_another_lane(End end, LaneHoles& mine, Bytes size) noexcept {
@@ -83,8 +120,6 @@ Chunk* Pool::State::cut(Chunk* hole, Bytes size) noexcept {
   if (hole->size == size) {
     tree.erase(hole);
   } else {
-    // A hole in a tree by size must leave it before it changes; one by address keeps its place.
-    if (end == End::kResident) tree.erase(hole);
     block = slab.take();
     hole->size -= size;
     if (end == End::kHigh) {
@@ -95,10 +130,7 @@ Chunk* Pool::State::cut(Chunk* hole, Bytes size) noexcept {
       hole->pointer = reinterpret_cast<void*>(hole->first() + size);
       hole->segment->link_after(hole->previous, block);
     }
-    if (end == End::kResident)
-      tree.insert(hole);
-    else
-      tree.resized(hole);
+    tree.resized(hole);
   }
   block->size = size;
   block->kind = Chunk::Kind::kLive;
@@ -107,7 +139,6 @@ Chunk* Pool::State::cut(Chunk* hole, Bytes size) noexcept {
 
 Chunk* Pool::State::add_hole(Chunk* chunk) noexcept {
   Segment& segment = *chunk->segment;
-  const bool by_address = segment.end != End::kResident;
   LaneHoles* owner = chunk->owner;
   // Bytes that nobody owns may become a lane's, so that they coalesce.
   const auto coalesces = [&](const Chunk* with) {
@@ -120,9 +151,9 @@ Chunk* Pool::State::add_hole(Chunk* chunk) noexcept {
   Chunk* const right = coalesces(chunk->next) ? chunk->next : nullptr;
   // A neighbour that is in the right tree at the right place only has to grow.
   Chunk* keep = nullptr;
-  if (by_address && left != nullptr && left->owner == owner)
+  if (left != nullptr && left->owner == owner)
     keep = left;
-  else if (by_address && right != nullptr && right->owner == owner)
+  else if (right != nullptr && right->owner == owner)
     keep = right;
   Chunk* const hole = keep == nullptr ? chunk : keep;
   void* const pointer = left == nullptr ? chunk->pointer : left->pointer;
@@ -145,11 +176,37 @@ Chunk* Pool::State::add_hole(Chunk* chunk) noexcept {
   hole->requested = requested;
   hole->kind = Chunk::Kind::kHole;
   hole->owner = owner;
+  hole->epoch = owner->epoch;
   HoleTree& tree = owner->at(segment.end);
   if (keep == nullptr)
     tree.insert(hole);
   else
     tree.resized(hole);
+  return hole;
+}
+
+void Pool::State::leave_hole(Chunk* previous, ByteRange bytes, LaneHoles* owner,
+                             std::uint32_t epoch, Segment& segment) noexcept {
+  if (bytes.size() == 0) return;
+  Chunk* const rest = slab.take();
+  rest->pointer = reinterpret_cast<void*>(bytes.first);
+  rest->size = bytes.size();
+  rest->owner = owner;
+  rest->epoch = epoch;
+  rest->kind = Chunk::Kind::kHole;
+  segment.link_after(previous, rest);
+  owner->at(segment.end).insert(rest);
+}
+
+Chunk* Pool::State::take_out(Chunk* hole, ByteRange bytes, Chunk::Kind kind) noexcept {
+  Segment& segment = *hole->segment;
+  LaneHoles* const owner = hole->owner;
+  owner->at(segment.end).erase(hole);
+  leave_hole(hole->previous, {hole->first(), bytes.first}, owner, hole->epoch, segment);
+  leave_hole(hole, {bytes.last, hole->last()}, owner, hole->epoch, segment);
+  hole->pointer = reinterpret_cast<void*>(bytes.first);
+  hole->size = bytes.size();
+  hole->kind = kind;
   return hole;
 }
 
@@ -159,6 +216,21 @@ void Pool::State::disown(Chunk* hole) noexcept {
 }
 
 // --- Blocks -------------------------------------------------------------------------------------
+
+void Pool::State::end_use(Chunk* block) noexcept {
+  Stitch* const stitch = block->stitch;
+  if (stitch == nullptr) {
+    add_hole(block);
+    return;
+  }
+  for (Chunk* const piece : stitch->pieces) {
+    piece->owner = block->owner;
+    add_hole(piece);
+  }
+  for (const Bytes first : stitch->lent) lender->take_back(first);
+  stitches.give(*stitch, block->lane);
+  slab.give(block);
+}
 
 PoolBlock* Pool::State::allocate(Bytes asked, LaneKey lane, Mobility mobility) noexcept {
   if (asked == 0 || asked > kMaxBytes) return nullptr;
@@ -172,13 +244,10 @@ PoolBlock* Pool::State::allocate(Bytes asked, LaneKey lane, Mobility mobility) n
   const End end = static_cast<End>(mobility);
   bool fresh = false;
   Chunk* hole = find_hole(end, *mine, size);
-  if (hole == nullptr && thrift != 0 && save_pages(size)) {
-    if (!slab.prepare(4)) return nullptr;
-    hole = find_hole(end, *mine, size);
-  }
   if (hole == nullptr) hole = find_hole_slowly(end, *mine, size, &fresh);
   if (hole == nullptr) return nullptr;
-  Chunk* const block = cut(hole, options.splits ? size : hole->size);
+  Chunk* const block =
+      hole->stitch != nullptr ? hole : cut(hole, options.splits ? size : hole->size);
   if (fresh && block != hole && mine != &nobody) {
     disown(hole);
     add_hole(hole);
@@ -222,10 +291,10 @@ PoolBlock* Pool::State::allocate_at(Bytes first, Bytes size, LaneKey lane) noexc
   if (right == nullptr || right->kind != Chunk::Kind::kHole) return nullptr;
 
   const End end = (*segment)->end;
-  const Bytes from = left->first(), until = right->last();
+  // One chunk of all of them, then what is over at its sides.
   LaneHoles* const left_owner = left->owner;
   LaneHoles* const right_owner = right->owner;
-  // One chunk of all of them, then what is over at its sides.
+  const Bytes from = left->first(), until = right->last();
   for (Chunk* chunk = left; chunk != nullptr;) {
     Chunk* const next = chunk == right ? nullptr : chunk->next;
     chunk->owner->at(end).erase(chunk);
@@ -235,20 +304,10 @@ PoolBlock* Pool::State::allocate_at(Bytes first, Bytes size, LaneKey lane) noexc
     }
     chunk = next;
   }
-  const auto leave = [&](Chunk* previous, Bytes at, Bytes limit, LaneHoles* owner) {
-    if (at == limit) return;
-    Chunk* const rest = slab.take();
-    rest->pointer = reinterpret_cast<void*>(at);
-    rest->size = limit - at;
-    rest->owner = owner;
-    rest->kind = Chunk::Kind::kHole;
-    (*segment)->link_after(previous, rest);
-    owner->at(end).insert(rest);
-  };
+  leave_hole(left->previous, {from, first}, left_owner, left_owner->epoch, **segment);
   left->pointer = reinterpret_cast<void*>(first);
   left->size = size;
-  leave(left->previous, from, first, left_owner);
-  leave(left, first + size, until, right_owner);
+  leave_hole(left, {first + size, until}, right_owner, right_owner->epoch, **segment);
   left->mobility = static_cast<Mobility>(end);  // its hole goes back to this end
   left->kind = Chunk::Kind::kLive;
   hand_out(left, size, lane, mine);
@@ -269,7 +328,7 @@ void Pool::State::free(Chunk* block, std::optional<LaneKey> freeing) noexcept {
   --stats.blocks;
   if (!must_wait) {
     block->points.clear();
-    add_hole(block);
+    end_use(block);
     return;
   }
   block->kind = Chunk::Kind::kWaiting;
@@ -290,7 +349,7 @@ void Pool::State::end_wait(Chunk* block) noexcept {
   stats.waiting -= block->size;
   block->points.clear();
   if (options.completed) options.completed(*block);
-  add_hole(block);
+  end_use(block);
 }
 
 bool Pool::State::unpin(const void* pointer) noexcept {
@@ -315,8 +374,11 @@ Bytes Pool::State::free_ready(std::size_t lanes_at_most) noexcept {
 }
 
 Bytes Pool::State::process_events() noexcept {
-  if (waiting.empty()) return 0;
+  if (waiting.empty() && moved.empty() && !stitches.waits() && lanes.size() < 2) return 0;
   events.poll_all();
+  (void)prove_holes(nullptr);
+  unmap_moved();
+  stitches.unmap();
   const Bytes freed = free_ready(kAllLanes);
   return waiting.unproven() > kMostUnproven ? freed + synchronize_for_unproven() : freed;
 }
@@ -383,12 +445,11 @@ Bytes Pool::process_events() noexcept { return state_->process_events(); }
 
 Bytes Pool::trim() noexcept { return state_->trim(); }
 
-void Pool::set_thrift(unsigned trims) noexcept {
-  state_->thrift = trims;
-  state_->thrift_least = 0;
+std::size_t Pool::move_pages(void* to, std::size_t count, LaneKey lane, bool others) noexcept {
+  return state_->move_pages(to, count, lane, others);
 }
 
-void Pool::set_limit(Bytes limit) noexcept { state_->options.limit_bytes = limit; }
+void Pool::borrow_from(PageLender* lender) noexcept { state_->lender = lender; }
 
 Bytes Pool::reserved() const noexcept { return state_->stats.reserved; }
 
@@ -401,42 +462,47 @@ PoolStats Pool::stats() const noexcept {
   };
   add(state_->nobody);
   for (const auto& [lane, holes] : state_->lanes) add(*holes);
+  stats.stitches_made = state_->stitches.made();
   return stats;
 }
 
 void Pool::for_each_block(const std::function<void(const PoolBlock&)>& visit) const {
-  std::vector<const Segment*> ordered;
-  for (const auto& segment : state_->segments) ordered.push_back(segment.get());
-  std::sort(ordered.begin(), ordered.end(),
-            [](const Segment* a, const Segment* b) { return a->first < b->first; });
-  for (const Segment* segment : ordered)
+  for (const auto& segment : state_->segments)
     for (const Chunk* chunk = segment->head; chunk != nullptr; chunk = chunk->next)
       if (chunk->kind == Chunk::Kind::kLive) visit(*chunk);
+  for (const Stitch& stitch : state_->stitches.live())
+    if (stitch.block->kind == Chunk::Kind::kLive) visit(*stitch.block);
 }
 
 void Pool::for_each_stretch(const std::function<void(const Stretch&)>& visit) const {
   Stretch stretch;
+  const auto add = [&](const Chunk& chunk) {
+    if (stretch.pieces.empty()) stretch.base = chunk.pointer;
+    stretch.size += chunk.size;
+    Stretch::Piece piece{
+        .pointer = chunk.pointer, .size = chunk.size, .requested = chunk.requested};
+    if (chunk.kind != Chunk::Kind::kHole) {
+      piece.lane = chunk.lane;
+      piece.kind = chunk.kind == Chunk::Kind::kLive ? Stretch::Piece::Kind::kLive
+                                                    : Stretch::Piece::Kind::kWaiting;
+    }
+    stretch.pieces.push_back(piece);
+  };
   const auto finish = [&] {
     if (!stretch.pieces.empty()) visit(stretch);
     stretch = {};
   };
   for (const auto& segment : state_->segments) {
     for (const Chunk* chunk = segment->head; chunk != nullptr; chunk = chunk->next) {
-      if (chunk->kind == Chunk::Kind::kReturned) {
+      if (chunk->has_bytes())
+        add(*chunk);
+      else
         finish();
-        continue;
-      }
-      if (stretch.pieces.empty()) stretch.base = chunk->pointer;
-      stretch.size += chunk->size;
-      Stretch::Piece piece{
-          .pointer = chunk->pointer, .size = chunk->size, .requested = chunk->requested};
-      if (chunk->kind != Chunk::Kind::kHole) {
-        piece.lane = chunk->lane;
-        piece.kind = chunk->kind == Chunk::Kind::kLive ? Stretch::Piece::Kind::kLive
-                                                       : Stretch::Piece::Kind::kWaiting;
-      }
-      stretch.pieces.push_back(piece);
     }
+    finish();
+  }
+  for (const Stitch& stitch : state_->stitches.live()) {
+    add(*stitch.block);
     finish();
   }
 }

@@ -3,6 +3,7 @@
 #include "csrc/core/bytes.h"
 #include "csrc/device/device.h"
 #include "csrc/device/lane_events.h"
+#include "csrc/device/page_sharing.h"
 #include "csrc/device/stretch.h"
 
 #include <cstdint>
@@ -44,8 +45,9 @@ struct PoolOptions {
   Bytes growth_bytes = Bytes{2} << 20;
   // Residents' area grows in multiples of this, or of growth_bytes where less is left.
   Bytes resident_growth_bytes = Bytes{32} << 20;
-  // The most that the pool may have committed. 0: what the device has.
-  Bytes limit_bytes = 0;
+  // Whether blocks may be stitched where the device has pages behind several addresses. Else a
+  // block lies where its memory is, so that allocate_at() finds it again.
+  bool stitches = true;
   // Whether a block leaves the rest of its hole to others. Else it takes the whole of it.
   bool splits = true;
   // Hears of each block that waited, when its bytes become a hole. Must not throw or call the pool.
@@ -62,6 +64,8 @@ struct PoolStats {
   std::uint64_t blocks = 0;
   std::uint64_t holes = 0;
   std::uint64_t allocations[3] = {0, 0, 0};  // by Mobility
+  std::uint64_t stitched = 0;                // blocks, and
+  std::uint64_t stitches_made = 0;           // those for which the device was called
 };
 
 // The fallback behind the plan: one address range with a low and a high end, and an area for
@@ -73,6 +77,11 @@ struct PoolStats {
 // that needs fewer new pages. Committed pages stay committed until trim(), so that the steady state
 // takes no page faults. On a device that maps no pages each growth is a segment of its own.
 //
+// Where a page may be behind several addresses (DeviceProperties::aliases), the pool grows only by
+// what is missing in all holes that the lane may take: the block is *stitched* of whole pages of
+// several holes, at addresses where they follow each other (stitches.h). Freed, its pieces are
+// holes again.
+//
 // On an asynchronous device a hole belongs to the lane of the block that was freed; pages that no
 // lane has used since they were committed or the device was synchronised belong to nobody. A lane
 // takes its own holes and nobody's; before an allocation fails, another lane's, after an event
@@ -82,11 +91,11 @@ struct PoolStats {
 // Owns its ranges and blocks; the device and the events outlive it. Not thread-safe: the runtime's
 // lock covers it. May be called while a lane is captured, trim() apart. allocate and free are O(log
 // holes) and call neither malloc nor the device in the steady state; find is O(1).
-class Pool {
+class Pool : public PageSource {
  public:
   // Throws Error(kSystem) where no range can be reserved.
   Pool(Device& device, LaneEvents& events, const PoolOptions& options);
-  ~Pool();
+  ~Pool() override;
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
 
@@ -136,22 +145,19 @@ class Pool {
   // Gives whole free pages back to the device, in multiples of growth_bytes. Waits for all work of
   // an asynchronous device before. Returns bytes given back; pages whose return failed stay
   // committed.
-  Bytes trim() noexcept;
+  Bytes trim() noexcept override;
 
-  // Up to so many times from now on the pool trims itself before it commits more than it ever had:
-  // a hole's pages go where they are needed. Costs a wait for the device and pages anew each time,
-  // so it is for the few steps before a plan. 0: not at all, as at first.
-  void set_thrift(unsigned trims) noexcept;
-
-  // The most that may be committed from now on (0: what the device has). What is committed already
-  // stays.
-  void set_limit(Bytes limit) noexcept;
+  // See PageSource. O(holes of a page).
+  [[nodiscard]] std::size_t move_pages(void* to, std::size_t count, LaneKey lane,
+                                       bool others) noexcept override;
+  // Whose bytes blocks may be stitched of, too; outlives the pool's last call.
+  void borrow_from(PageLender* lender) noexcept;
 
   // What is committed. O(1).
   [[nodiscard]] Bytes reserved() const noexcept;
   // O(lanes that the pool has served).
   [[nodiscard]] PoolStats stats() const noexcept;
-  // Calls `visit(block)` for each live block, in address order.
+  // Calls `visit(block)` for each live block, in no order.
   void for_each_block(const std::function<void(const PoolBlock&)>& visit) const;
   // Calls `visit(stretch)` for each stretch of committed memory, in no order.
   void for_each_stretch(const std::function<void(const Stretch&)>& visit) const;

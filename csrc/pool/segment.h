@@ -12,10 +12,19 @@ enum class End : std::uint8_t { kLow = 0, kHigh = 1, kResident = 2 };
 inline constexpr int kEnds = 3;
 
 // Holes that one lane may take, by end.
+//
+// The lane's frees are counted by epochs, which end with a point in its work. When that is reached
+// all holes of the epoch and of those before are nobody's: any lane may take them without an event.
 struct LaneHoles {
   LaneKey lane = 0;
-  HoleTree trees[kEnds] = {HoleTree(), HoleTree(), HoleTree(HoleTree::Order::kSize)};
+  std::uint32_t epoch = 1;  // now
+  bool ended = false;       // the epoch before now waits for:
+  LaneEvents::Point end_of_epoch;
+  HoleTree trees[kEnds];
 
+  [[nodiscard]] bool empty() const noexcept {
+    return trees[0].empty() && trees[1].empty() && trees[2].empty();
+  }
   [[nodiscard]] HoleTree& at(End end) noexcept { return trees[static_cast<int>(end)]; }
 };
 

@@ -5,6 +5,7 @@
 #include "csrc/pool/hole_tree.h"
 #include "csrc/pool/pool.h"
 #include "csrc/pool/segment.h"
+#include "csrc/pool/stitches.h"
 #include "csrc/pool/waiting.h"
 
 #include <algorithm>
@@ -38,6 +39,8 @@ struct Pool::State {
   // What waits no more, of the queues of so many lanes, becomes holes. Returns its bytes.
   Bytes free_ready(std::size_t lanes) noexcept;
   void end_wait(Chunk* block) noexcept;
+  // A block is gone, and nobody waits for its bytes: they are holes.
+  void end_use(Chunk* block) noexcept;
   Bytes synchronize_for_unproven() noexcept;
   [[nodiscard]] bool is_captured(LaneKey lane) const noexcept {
     bool capturing = false;
@@ -51,12 +54,22 @@ struct Pool::State {
   LaneHoles* holes_of(LaneKey lane) noexcept;
   // The hole of this end that `mine` or nobody owns and that the end's rule picks; null: none fits.
   Chunk* find_hole(End end, LaneHoles& mine, Bytes size) noexcept;
-  // The rest of the ways to a hole, in order; `fresh` as grow() says.
+  // The rest of the ways to a hole, or to a stitched block, in order; `fresh` as grow() says.
   Chunk* find_hole_slowly(End end, LaneHoles& mine, Bytes size, bool* fresh) noexcept;
+  // Holes of lanes that are past the epoch in which they came free become nobody's; lanes that have
+  // others end an epoch. Looks at kAskedToGrow lanes at most, and not at `mine`. Returns whether
+  // any did.
+  bool prove_holes(const LaneHoles* mine) noexcept;
+  bool disown_until(LaneHoles& holes, std::uint32_t epoch) noexcept;
   Chunk* take_hole_of_another_lane(End end, LaneHoles& mine, Bytes size) noexcept;
   // Cuts `size` bytes off a hole, at the side that the end's rule says. The block is not in the
   // table yet.
   Chunk* cut(Chunk* hole, Bytes size) noexcept;
+  // Takes [first, last) out of a hole: a chunk in no tree; what is left at the sides stays a hole.
+  // Takes two chunks of the slab.
+  Chunk* take_out(Chunk* hole, ByteRange bytes, Chunk::Kind kind) noexcept;
+  void leave_hole(Chunk* previous, ByteRange bytes, LaneHoles* owner, std::uint32_t epoch,
+                  Segment& segment) noexcept;
   // Makes a hole of a chunk that is in its segment's list and in no tree; coalesces. Returns the
   // hole.
   Chunk* add_hole(Chunk* chunk) noexcept;
@@ -75,17 +88,14 @@ struct Pool::State {
   Chunk* grow_returned(End end, LaneHoles& mine, Bytes size, bool* fresh) noexcept;
   Chunk* grow_edge(End end, LaneHoles& mine, Bytes size, bool* fresh) noexcept;
   Chunk* grow_segment(End end, LaneHoles& mine, Bytes size, bool* fresh) noexcept;
-  // Whether a request for which no hole was found is to be looked for again after a trim().
-  bool save_pages(Bytes size) noexcept;
   Bytes trim() noexcept;
   Bytes give_back(Chunk* hole) noexcept;
-  void coalesce_returned(Chunk* chunk) noexcept;
+  // The part of a hole that may go; empty where it ends before it begins.
+  [[nodiscard]] ByteRange whole_grains(const Chunk* hole) const noexcept;
+  // The pages of a chunk in no tree are gone.
+  void end_pages(Chunk* chunk) noexcept;
   void shrink(Segment& segment) noexcept;
   Bytes release_free_segments() noexcept;
-  [[nodiscard]] bool within_limit(Bytes more) const noexcept {
-    return options.limit_bytes == 0 ||
-           more <= options.limit_bytes - std::min(options.limit_bytes, stats.reserved);
-  }
   void count_reserved(Bytes more) noexcept {
     stats.reserved += more;
     stats.reserved_peak = std::max(stats.reserved_peak, stats.reserved);
@@ -94,6 +104,32 @@ struct Pool::State {
     return *segments[static_cast<std::size_t>(end)];
   }
   [[nodiscard]] bool contains(Bytes address) const noexcept;
+
+  // --- pieces.cc: whole pages of holes
+  // A live block of whole pages of several holes, or null: those of a stitch that lies idle; a new
+  // one, for which the pool may grow by what is missing.
+  Chunk* stitch_again(LaneHoles& mine, Bytes size) noexcept;
+  Chunk* stitch(End end, LaneHoles& mine, Bytes size, bool others) noexcept;
+  Chunk* live_on(Stitch& stitch, LaneHoles& mine, Bytes size) noexcept;
+  // Whole pages of holes that the lane may have, or anybody; of each hole one stretch. And what
+  // lies behind them, in the page where the hole ends.
+  struct FreePages {
+    std::vector<ByteRange> stretches, tails;
+    Bytes bytes = 0;  // of the stretches
+  };
+  [[nodiscard]] FreePages free_pages(const LaneHoles& mine, bool others);
+  // The pages behind a block of so many bytes, of fewest stretches.
+  [[nodiscard]] static std::vector<ByteRange> choose(FreePages& free, Bytes size, Bytes page);
+  // Makes the lane's later work run after what others have queued that own holes over these.
+  [[nodiscard]] bool order_after_owners(const LaneHoles& mine, const std::vector<ByteRange>& bytes);
+  // The hole that `mine` or nobody owns, or, where `mine` is null, anybody, around an address.
+  [[nodiscard]] Chunk* hole_around(Bytes address, const LaneHoles* mine) noexcept;
+  std::size_t move_pages(void* to, std::size_t count, LaneKey lane, bool others) noexcept;
+  // Addresses whose pages moved are unmapped, as far as events tell.
+  void unmap_moved() noexcept;
+  [[nodiscard]] bool is_home(Bytes address) const noexcept {
+    return ends.contains(address) || residents.contains(address);
+  }
 
   // --- check.cc
   [[nodiscard]] std::string is_valid() const;
@@ -112,7 +148,10 @@ struct Pool::State {
   PoolOptions options;
   const bool maps;
   const bool asynchronous;
-  Bytes unit = 0;     // of commits
+  const bool stitching;
+  const Bytes page;
+  Bytes unit = 0;   // of commits
+  Bytes grain = 0;  // of what goes: no smaller than what comes, where a call costs more than pages
   AddressRange ends;  // where the device maps pages
   AddressRange residents;
   // Where the device maps pages three, by End; else one a reservation, in address order.
@@ -123,11 +162,18 @@ struct Pool::State {
   std::unordered_map<LaneKey, std::unique_ptr<LaneHoles>> lanes;
   LaneHoles* last_lane = nullptr;
   HoleTree returned[kEnds];  // chunks without pages
+  Stitches stitches;
+  PageLender* lender = nullptr;  // see borrow_from()
+  // Chunks whose pages moved, and when their addresses may be unmapped.
+  struct Moved {
+    Chunk* chunk = nullptr;
+    LaneEvents::Point point;
+    std::uint64_t proof = 0;
+  };
+  std::vector<Moved> moved;
   WaitingChunks waiting;
   Bytes unproven_least = 0;                        // see synchronize_for_unproven()
   std::unordered_map<const void*, Chunk*> pinned;  // live or waiting
-  unsigned thrift = 0;                             // see set_thrift()
-  Bytes thrift_least = 0;                          // free bytes for which a trim() is worth while
   PoolStats stats;
 };
 

@@ -2,6 +2,8 @@
 
 #include "csrc/core/bytes.h"
 
+#include <berth/stats.h>
+
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -22,6 +24,7 @@ struct Result {
   std::optional<double> ns_per_operation;  // of allocations and frees; planning is not in it
   std::optional<std::uint64_t> hits, lent, misses, unplanned, realigned;
   std::optional<Bytes> arena;     // of the plan at the end
+  std::optional<Stats> stats;     // all counters, of berth
   std::vector<StepResult> steps;  // where they were asked for and are known
   bool out_of_memory = false;
   std::string problem;  // why it did not run, or not to its end

@@ -1,7 +1,7 @@
 #include "csrc/replay/through_berth.h"
 
-#include "csrc/device/host_device.h"
 #include "csrc/replay/drive.h"
+#include "csrc/replay/paper_device.h"
 #include "csrc/runtime/allocator.h"
 
 #include <algorithm>
@@ -63,15 +63,15 @@ Result through_berth(const Workload& workload, const BerthOptions& options) {
                           ? options.memory_limit
                           : std::min<Bytes>(4 * std::min(live_peak, kMaxBytes / 8), kMaxBytes / 2) +
                                 (Bytes{1} << 30);
-  const std::unique_ptr<Device> device = make_host_device(total);
+  const std::unique_ptr<Device> device = make_paper_device(total);
   Allocator::Options allocator_options;
-  allocator_options.config.mode = options.planned ? Mode::kLearn : Mode::kOff;
+  const bool learns = options.planned && !options.plan;
+  allocator_options.config.mode = learns ? Mode::kLearn : Mode::kOff;
   allocator_options.alignment = workload.alignment;
   allocator_options.start_threads = false;
-  // As on a GPU.
-  if (options.planned) allocator_options.free_pages = Allocator::FreePages::kMove;
   allocator_options.pool.growth_bytes = Bytes{2} << 20;
   Allocator allocator(*device, allocator_options);
+  if (options.plan) allocator.load_plan(*options.plan);
 
   Result result;
   std::vector<void*> pointers(std::max<std::uint64_t>(workload.block_count, 1), nullptr);
@@ -87,6 +87,7 @@ Result through_berth(const Workload& workload, const BerthOptions& options) {
   result.unplanned = stats.unplanned;
   result.realigned = stats.realigned;
   if (options.planned) result.arena = stats.arena;
+  result.stats = stats;
   result.out_of_memory = !driven.complete;
   result.problem = server.problem();
   for (void* pointer : pointers) allocator.free(pointer);

@@ -1,7 +1,10 @@
 #pragma once
 
+#include "csrc/plan/plan.h"
 #include "csrc/replay/result.h"
 #include "csrc/replay/workload.h"
+
+#include <optional>
 
 namespace berth::replay {
 
@@ -9,11 +12,14 @@ struct BerthOptions {
   bool planned = true;     // learn in place, as a user would have it; else all goes to the pool
   bool steps = false;      // fill Result::steps
   Bytes memory_limit = 0;  // 0: more than the run can need
+  // Served from the start, instead of what would be learned.
+  std::optional<Plan> plan = {};
 };
 
 // Replays a workload on berth's allocator over a stand-in host device, whose memory is never
 // touched. Planning happens at the marks, in place, so a replay is the same every time but for the
-// clock. Throws Error(kSystem) where no address range can be had.
+// clock. Throws Error(kSystem) where no address range can be had, Error(kInput) for a plan that is
+// not legal or of another alignment.
 [[nodiscard]] Result through_berth(const Workload& workload, const BerthOptions& options);
 
 }  // namespace berth::replay

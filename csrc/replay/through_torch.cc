@@ -16,8 +16,9 @@ const std::vector<std::string>& torch_allocators() {
 Result through_torch(const std::string& name, const Workload& workload) {
   Result result;
   std::error_code ignored;
-  const std::filesystem::path folder =
+  std::filesystem::path folder =
       std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path();
+  if (folder.filename() == "bench") folder = folder.parent_path();
   const std::filesystem::path program = folder / "berth-replay-torch";
   const std::filesystem::path launcher = folder / "standin" / "berth-standin";
   if (!std::filesystem::exists(program, ignored) || !std::filesystem::exists(launcher, ignored)) {

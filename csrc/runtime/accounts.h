@@ -13,6 +13,7 @@ namespace berth {
 // Where a request went.
 enum class Served : std::uint8_t {
   kHit,        // at its planned offset
+  kBucket,     // there, and smaller than the slot
   kLent,       // its own bytes are in use: at others that the plan needs for nobody now
   kMissSize,   // another request than the plan expects here
   kMissBusy,   // its bytes are still in use, or could not be waited for
@@ -28,7 +29,7 @@ enum class Served : std::uint8_t {
 struct Accounts : Stats {
   // Where a request went, and of those that came to the pool to which end.
   void count(Served served) noexcept {
-    std::uint64_t* const outcomes[] = {&hits,        &lent,        &misses_size,
+    std::uint64_t* const outcomes[] = {&hits,        &hits_bucket, &lent,     &misses_size,
                                        &misses_busy, &misses_lane, &unplanned};
     ++*outcomes[static_cast<std::size_t>(served)];
   }

@@ -29,9 +29,8 @@ std::optional<std::uint32_t> Aligner::feed(Bytes requested, const PlanLookup& lo
     std::uint16_t cost =
         static_cast<std::uint16_t>(std::min<unsigned>(row_[i] + 1u, kFar));  // an inserted request
     if (i > 0) {
-      const bool equal =
-          lookup.entry(path.slot(wrap(low_ + static_cast<std::int64_t>(i) - 1))).requested ==
-          requested;
+      const PlanLookup::SlotIndex slot = path.slot(wrap(low_ + static_cast<std::int64_t>(i) - 1));
+      const bool equal = lookup.entry(slot).requested == requested || lookup.is_bucket(slot);
       const std::uint16_t diagonal = static_cast<std::uint16_t>(row_[i - 1] + (equal ? 0u : 1u));
       if (diagonal < cost || (equal && diagonal == cost)) {
         cost = diagonal;

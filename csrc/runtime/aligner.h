@@ -18,7 +18,8 @@ namespace berth {
 // (requests inserted, removed or resized) that explains what came since: one row of the edit
 // distance (Wagner and Fischer 1974), moved on with each request, O(kReach) a request. A request is
 // served at the position that matches it with the fewest edits. When kSettled requests in a row
-// matched one after the other, the position is sure again.
+// matched one after the other, the position is sure again. A slot of a bucket matches any size: in
+// such a step the requests that are the same always tell where it is.
 //
 // Positions are indices of a Path, modulo its size. Holds no reference to the path; callers pass
 // the same one until the next start().
@@ -28,6 +29,7 @@ class Aligner {
   static constexpr std::uint32_t kSettled = 4;
   // So many misses without settling: the plan does not describe this part of the run.
   static constexpr std::uint32_t kGiveUp = 24;
+  static constexpr std::uint32_t kHopeful = 4;
 
   // The next request expected was the one at `next`.
   void start(std::uint32_t next, std::uint32_t path_size) noexcept;
@@ -40,6 +42,8 @@ class Aligner {
   [[nodiscard]] std::uint32_t next() const noexcept { return wrap(best_); }
   [[nodiscard]] bool settled() const noexcept { return run_ >= kSettled; }
   [[nodiscard]] bool lost() const noexcept { return misses_ >= kGiveUp; }
+  // One change explains what came so far, or hardly more.
+  [[nodiscard]] bool hopeful() const noexcept { return misses_ < kHopeful; }
 
  private:
   static constexpr std::size_t kWidth = 2 * kReach + 1;

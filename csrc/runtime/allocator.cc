@@ -21,8 +21,6 @@ namespace {
 
 // An arena that is so many times as large as its bound is worth a warning.
 constexpr Bytes kLooseArena = 2;
-// How often the pool may give pages back before a plan serves; never where nothing repeats.
-constexpr unsigned kThrift = 256;
 
 }  // namespace
 
@@ -49,15 +47,26 @@ Allocator::~Allocator() {
 
 Learning::Options Allocator::State::learning_options() {
   const bool learns = options.config.mode == Mode::kLearn;
+  std::shared_ptr<PlanFolder> folder = plan_folder();
   return {.learns = learns,
           .planner = {.alignment = options.alignment,
                       .time_limit_seconds = options.config.plan_time_limit_seconds,
-                      .plan_file = learns ? plan_file() : std::string(),
+                      .plan_file = learns && !folder ? plan_file() : std::string(),
+                      .folder = folder,
                       .program = options.program,
                       .in_place = !options.start_threads},
-          .has_room = [this](const PlanLookup& plan) {
-            return takeover.has_room(takeover.needed(plan));
-          }};
+          .has_room = [this](const PlanLookup& plan) { return has_room(plan); }};
+}
+
+// Null where BERTH_PLAN names none, or no plan is asked for.
+std::shared_ptr<PlanFolder> Allocator::State::plan_folder() const {
+  const Mode mode = options.config.mode;
+  if (mode != Mode::kLearn && mode != Mode::kServe) return nullptr;
+  const std::string path = plan_file();
+  if (!PlanFolder::is_named_by(path)) return nullptr;
+  return std::make_shared<PlanFolder>(
+      path, options.program, options.alignment,
+      mode == Mode::kLearn ? PlanFolder::Access::kWrite : PlanFolder::Access::kRead);
 }
 
 PoolOptions Allocator::State::pool_options() {
@@ -73,7 +82,6 @@ PoolOptions Allocator::State::pool_options() {
 
 void Allocator::State::open() {
   Notes notes;
-  share_memory();
   const Config& config = options.config;
   switch (config.mode) {
     case Mode::kOff:
@@ -83,17 +91,24 @@ void Allocator::State::open() {
                      options.program, options.alignment);
       break;
     case Mode::kServe: {
+      if (learning.folder() != nullptr) {
+        open_folder();
+        break;
+      }
       Plan plan = read_plan(plan_file());
       BERTH_CHECK(plan.alignment == options.alignment, kInput,
                   "the plan '{}' aligns to {} bytes, this allocator to {}: plan the trace again",
                   plan_file(), plan.alignment, options.alignment);
       warn_of_other_program(plan);
-      // The first steps need the pool; the arena takes its memory over at the first mark.
       learning.serve_given(freeze(std::move(plan)), notes);
       break;
     }
     case Mode::kLearn: {
       learning.start();
+      if (learning.folder() != nullptr) {
+        open_folder();
+        break;
+      }
       if (config.plan.empty()) break;
       // It will be written anew: what is no plan is none of ours to replace, and is refused here.
       std::optional<Plan> plan = read_plan_if_there(plan_file());
@@ -103,11 +118,32 @@ void Allocator::State::open() {
       break;
     }
   }
-  if (options.free_pages == FreePages::kMove &&
-      (config.mode == Mode::kServe || config.mode == Mode::kLearn))
-    pool.set_thrift(kThrift);
-  share_memory();
+  note_held();
   decide_watched();
+}
+
+// Which of its plans is this run's, its first requests tell. What is wrong in the folder is a
+// warning, and the run goes on without; only who is to serve from it needs it.
+void Allocator::State::open_folder() {
+  const bool learns = options.config.mode == Mode::kLearn;
+  PlanFolder::Listing listing;
+  try {
+    listing = learning.folder()->list();
+  } catch (const Error& error) {
+    if (!learns) throw;
+    warn("plan-folder", error.what());
+  }
+  if (!listing.problems.empty())
+    warn("plan-folder",
+         fmt::format("{} of the plans in '{}' cannot be read, the first: {}",
+                     listing.problems.size(), learning.folder()->path(), listing.problems.front()));
+  if (!learns && listing.plans.empty())
+    warn("plan-misfit",
+         fmt::format("'{}' holds no plan of this program (torch '{}', device '{}', tag '{}'): all "
+                     "goes to the pool",
+                     learning.folder()->path(), options.program.torch_version,
+                     options.program.device_name, options.program.tag));
+  if (!listing.plans.empty()) learning.look_among(std::move(listing.plans));
 }
 
 void Allocator::State::warn_of_other_program(const Plan& plan) {
@@ -205,11 +241,10 @@ void* Allocator::allocate(Bytes size, LaneKey lane, trace::Tag tag) {
 void* Allocator::State::allocate_slowly(Bytes size, LaneKey lane, trace::Tag tag, std::uint64_t id,
                                         Notes& notes) {
   const NotesHeld notes_held{*this};
-  const Arena::Outcome outcome = ask_arena(size, lane, id);
+  const Arena::Outcome outcome = ask_arena(size, lane, tag, id);
   BERTH_CHECK(size <= kMaxBytes, kUsage, "a block of {} bytes was asked for, the most is {}", size,
               kMaxBytes);
-  if (arena.commit_due() && !captured()) commit_arena(notes);
-  takeover.request_came(next_id);
+  if (arena.missing() != 0 && next_id >= fill_at) fill_arena();
   void* const pointer =
       outcome.pointer != nullptr ? outcome.pointer : allocate_elsewhere(size, lane, tag, id, notes);
   if (watched) watch_request(pointer, size, lane, tag, id);
@@ -218,20 +253,36 @@ void* Allocator::State::allocate_slowly(Bytes size, LaneKey lane, trace::Tag tag
 }
 
 // Every request has one outcome, whatever its asker gets: it is counted before anything may fail.
-Arena::Outcome Allocator::State::ask_arena(Bytes size, LaneKey lane, std::uint64_t id) noexcept {
+Arena::Outcome Allocator::State::ask_arena(Bytes size, LaneKey lane, trace::Tag tag,
+                                           std::uint64_t id) noexcept {
   Arena::Outcome outcome;
   try {
-    takeover.share();
     if (size <= kMaxBytes) outcome = arena.serve_slowly(size, lane, id);
-    takeover.share();
   } catch (const std::bad_alloc&) {
     // Host memory is short: the pool may still have a block.
   }
   counters.count(outcome.served);
   if (outcome.pointer != nullptr) counters.handed_out(outcome.size, size);
   counters.realigned += outcome.realigned;
+  if (outcome.pointer == nullptr && outcome.served != Served::kUnplanned)
+    note_miss(outcome.served, size, lane, tag);
   note_held();  // the arena may have taken pages
   return outcome;
+}
+
+void Allocator::State::note_miss(Served missed, Bytes size, LaneKey lane, trace::Tag tag) noexcept {
+  using Reason = Miss::Reason;
+  Miss miss{.reason = Reason::kLane, .lane = lane, .came = size, .tag = tag};
+  if (const std::optional<Walk::Expected> expected = arena.expected(lane, missed)) {
+    miss.reason = missed == Served::kMissBusy ? Reason::kBusy
+                  : expected->size == 0       ? Reason::kLost
+                                              : Reason::kSize;
+    miss.kind = expected->kind;
+    miss.position = expected->index;
+    miss.requests = expected->requests;
+    miss.expected = expected->size;
+  }
+  misses.add(miss, arena.plan().get());
 }
 
 // What learns, records or checks hears of every request.
@@ -276,7 +327,7 @@ void Allocator::State::give_back(void* pointer) {
   } else {
     PoolBlock* const block = pool.find(pointer);
     tell_served(pointer, block->requested, block->lane);  // so that it hears of both
-    fallback.free(block, std::nullopt, next_id);
+    fallback.free(block, std::nullopt);
   }
 }
 
@@ -333,7 +384,7 @@ Allocator::FreeOutcome Allocator::State::free_slowly(void* pointer,
   // The entry comes before any other that could name the same bytes: the lock is still held.
   recording.append(trace::Free{id});
   if (block != nullptr) {
-    fallback.free(block, freeing, next_id);
+    fallback.free(block, freeing);
     note_held();
   }
   return FreeOutcome::kDone;
@@ -421,7 +472,10 @@ Stats Allocator::stats() const {
   stats.requests = state.next_id;
   stats.device_errors += state.arena.device_errors() + state.lane_events.device_errors();
   stats.driver_calls = state.device.driver_calls();
+  stats.stitched = state.pool.stats().stitched;
+  stats.pages_moved = state.arena.pages_moved();
   stats.trace_entries_lost = state.recording.lost();
+  stats.misses = state.misses.most();
   if (state.arena.plan()) {
     stats.arena = state.arena.plan()->plan().arena_bytes;
     stats.arena_bound = state.arena.plan()->plan().lower_bound;
@@ -435,15 +489,8 @@ Bytes Allocator::trim() noexcept {
   if (state.captured()) return 0;
   const State::NotesHeld notes_held{state};
   state.pool.process_events();
-  return state.pool.trim();
-}
-
-Bytes Allocator::retire_arena() noexcept {
-  const std::lock_guard lock(state_->mutex);
-  if (state_->captured()) return 0;
-  const Bytes given = state_->arena.retire();
-  if (given != 0) state_->share_memory();
-  return given;
+  const Bytes given = state.arena.give_back();
+  return given + state.pool.trim();
 }
 
 void Allocator::process_events() noexcept {
@@ -474,7 +521,6 @@ void Allocator::after_fork_in_parent() noexcept { state_->mutex.unlock(); }
 void Allocator::after_fork_in_child() noexcept {
   State& state = *state_;
   state.forked = true;
-  state.takeover.stop();
   state.learning.stop();
   state.arena.deactivate();
   state.mutex.unlock();

@@ -2,6 +2,7 @@
 
 #include "csrc/core/spin_mutex.h"
 #include "csrc/device/device.h"
+#include "csrc/device/page_store.h"
 #include "csrc/plan/plan.h"
 #include "csrc/pool/pool.h"
 #include "csrc/runtime/block_listener.h"
@@ -39,8 +40,6 @@ class Allocator {
   enum class FreePages : std::uint8_t {
     kStay,             // captured graphs use them: a replay comes back to them without asking
     kGoWhenExhausted,  // a request that finds no memory gives them back, to have others
-    kMove,             // and until a plan serves they go where they are needed before the pool
-                       // grows, for steps that are slower; see Pool::set_thrift()
   };
 
   struct Options {
@@ -53,7 +52,8 @@ class Allocator {
     // that the pool gives back what lies between the weights when an arena takes over.
     PoolOptions pool{.growth_bytes = Bytes{64} << 10};
     FreePages free_pages = FreePages::kGoWhenExhausted;
-    BlockListener* listener = nullptr;  // outlives the allocator
+    BlockListener* listener = nullptr;           // outlives the allocator
+    PageStore::Watcher* page_watcher = nullptr;  // outlives it, too
     // How many graphs are being captured on the device, where somebody counts: meanwhile nothing is
     // given back, no step ends, no event is asked and nothing waits for the device.
     const std::atomic<int>* captures = nullptr;
@@ -129,11 +129,9 @@ class Allocator {
 
   [[nodiscard]] Stats stats() const;
 
-  // Gives free memory of the pool back to the device. Waits for its work.
+  // Gives all pages on which nothing lives back to the device; those of a plan come back with the
+  // next blocks on them. Waits for the device's work. Returns bytes given back.
   Bytes trim() noexcept;
-  // Gives back the arena too, where nothing lives in it; the plan asks for it again at the start of
-  // a step.
-  Bytes retire_arena() noexcept;
   // Blocks that other lanes are done with come free.
   void process_events() noexcept;
 

@@ -2,17 +2,18 @@
 
 #include "csrc/core/spin_mutex.h"
 #include "csrc/device/lane_events.h"
+#include "csrc/device/page_store.h"
 #include "csrc/pool/pool.h"
 #include "csrc/runtime/accounts.h"
 #include "csrc/runtime/allocator.h"
 #include "csrc/runtime/arena.h"
 #include "csrc/runtime/fallback.h"
 #include "csrc/runtime/learning.h"
+#include "csrc/runtime/miss_table.h"
 #include "csrc/runtime/notes.h"
 #include "csrc/runtime/overlap_check.h"
 #include "csrc/runtime/recording.h"
 #include "csrc/runtime/settings.h"
-#include "csrc/runtime/takeover.h"
 
 #include <cstdint>
 #include <memory>
@@ -29,12 +30,14 @@ struct Allocator::State {
       : device(the_device),
         options(std::move(the_options)),
         mutex(options.lock != nullptr ? *options.lock : own_mutex),
-        lane_events(device, options.captures),
-        arena(device, lane_events, options.alignment),
-        pool(device, lane_events, pool_options()),
-        takeover(device, arena, pool, options.config.memory_limit, options.captures),
-        fallback(options, device, lane_events, arena, pool, takeover, counters),
-        learning(learning_options(), arena, device, counters) {
+        store(the_device, options.page_watcher),
+        lane_events(store, options.captures),
+        pool(store, lane_events, pool_options()),
+        arena(store, lane_events, options.alignment, &pool),
+        fallback(options, store, lane_events, arena, pool, counters),
+        learning(learning_options(), arena, store, counters) {
+    store.set_limit(options.config.memory_limit);
+    pool.borrow_from(&arena);
     if (options.config.check == CheckLevel::kFull) overlap_check.emplace();
   }
 
@@ -43,16 +46,19 @@ struct Allocator::State {
   }
   [[nodiscard]] PoolOptions pool_options();
   [[nodiscard]] Learning::Options learning_options();
+  [[nodiscard]] std::shared_ptr<PlanFolder> plan_folder() const;
   [[nodiscard]] Bytes rounded(Bytes size) const noexcept {
     return align_up(size, options.alignment);
   }
 
   void open();
+  void open_folder();
   void warn_of_other_program(const Plan& plan);
   std::shared_ptr<const PlanLookup> freeze(Plan plan) const;
 
   void* allocate_slowly(Bytes size, LaneKey lane, trace::Tag tag, std::uint64_t id, Notes& notes);
-  Arena::Outcome ask_arena(Bytes size, LaneKey lane, std::uint64_t id) noexcept;
+  Arena::Outcome ask_arena(Bytes size, LaneKey lane, trace::Tag tag, std::uint64_t id) noexcept;
+  void note_miss(Served missed, Bytes size, LaneKey lane, trace::Tag tag) noexcept;
   void* allocate_elsewhere(Bytes size, LaneKey lane, trace::Tag tag, std::uint64_t id,
                            Notes& notes);
   void watch_request(void* pointer, Bytes size, LaneKey lane, trace::Tag tag, std::uint64_t id);
@@ -82,20 +88,9 @@ struct Allocator::State {
   }
 
   void step_ended(LaneKey lane, Notes& notes);
-  void commit_arena(Notes& notes);
-  [[nodiscard]] std::string over_limit() const;
-  // `reason()` is said.
-  template <class Reason>
-  void refuse_arena(const Reason& reason, Notes& notes) noexcept {
-    const std::shared_ptr<const PlanLookup> plan = arena.plan();
-    arena.deactivate();
-    learning.refused(plan, reason, notes);
-    decide_watched();
-  }
-  void share_memory() noexcept {
-    takeover.share();
-    note_held();
-  }
+  // The pages that the arena still needs, as far as that raises no peak.
+  void fill_arena() noexcept;
+  [[nodiscard]] bool has_room(const PlanLookup& plan) noexcept;
   void note_held() noexcept;
   // Notes at the end of a call, however it ends.
   struct NotesHeld {
@@ -108,11 +103,12 @@ struct Allocator::State {
   SpinMutex own_mutex;
   SpinMutex& mutex;
   Accounts counters;
-  LaneEvents lane_events;              // that arena and pool wait for
+  MissTable misses;
+  PageStore store;                     // of what arena and pool hold
+  LaneEvents lane_events;              // that they wait for
   std::uint64_t synchronizations = 0;  // of the device, that the arena has heard of
-  Arena arena;
   Pool pool;
-  Takeover takeover;
+  Arena arena;
   Fallback fallback;
   Recording recording;
   std::optional<OverlapCheck> overlap_check;  // under BERTH_CHECK=full
@@ -120,6 +116,8 @@ struct Allocator::State {
 
   Learning learning;
   std::uint64_t next_id = 0;  // of blocks; also counts requests
+  unsigned fills = 0;         // tries to fill the arena
+  std::uint64_t fill_at = 0;  // the request at which the arena is filled where no mark comes
   bool forked = false, shut = false;
 };
 

@@ -11,6 +11,13 @@
 #include <utility>
 
 namespace berth {
+namespace {
+
+// So many steps the pages of a plan come with its blocks only, where more would have to be held for
+// them than ever was.
+constexpr unsigned kPatience = 16;
+
+}  // namespace
 
 void Allocator::mark_step(LaneKey lane) noexcept {
   State& state = *state_;
@@ -36,28 +43,23 @@ void Allocator::State::step_ended(LaneKey lane, Notes& notes) {
   pool.process_events();
   learning.step_ended(lane, next_id, notes);
   counters.realigned += arena.mark(lane);
-  takeover.step_ended(next_id);
-  if (arena.commit_due()) commit_arena(notes);
+  if (arena.missing() != 0) fill_arena();
   fallback.mark_step();
   decide_watched();
 }
 
-// Gives the arena its memory at the start of a step, which takes what the pool does not need now.
-void Allocator::State::commit_arena(Notes& notes) {
-  pool.set_thrift(0);
-  pool.trim();
-  const Bytes needed = takeover.needed(*arena.plan());
-  if (!takeover.allows(needed)) {
-    refuse_arena([&] { return over_limit(); }, notes);
-  } else if (!takeover.begin(next_id)) {
-    refuse_arena([] { return "the device has not got that much"; }, notes);
-  }
-  share_memory();
+void Allocator::State::fill_arena() noexcept {
+  if (captured()) return;
+  fill_at = next_id + arena.slot_count();
+  // What the plan asks for is asked for sooner or later: then no request should have to look.
+  const bool patient = ++fills < kPatience && store.held() + arena.missing() > store.peak();
+  if (arena.fill(!patient)) fills = 0;
 }
 
-std::string Allocator::State::over_limit() const {
-  return fmt::format("BERTH_MEMORY_LIMIT is {}, the pool has {}",
-                     format_bytes(options.config.memory_limit), format_bytes(pool.reserved()));
+bool Allocator::State::has_room(const PlanLookup& plan) noexcept {
+  Bytes free = 0;
+  return store.free_bytes(&free).ok() &&
+         free + arena.committed() + pool.reserved() - pool.stats().live >= arena.needed(plan);
 }
 
 void Allocator::load_plan(Plan plan) {
@@ -71,24 +73,22 @@ void Allocator::load_plan(Plan plan) {
 
 void Allocator::serve(std::shared_ptr<const PlanLookup> plan) {
   State& state = *state_;
-  const Bytes needed = state.takeover.needed(*plan);
   const std::lock_guard lock(state.mutex);
   BERTH_CHECK(
       !state.captured(), kUsage,
       "a plan was loaded while a graph is being captured: its arena would void the capture");
   const State::NotesHeld notes_held{state};
-  if (!state.takeover.allows(needed)) {
-    throw Error(ErrorKind::kSystem, fmt::format("an arena of {} cannot be had: {}",
-                                                format_bytes(needed), state.over_limit()));
-  }
-  const Status status = state.arena.activate(std::move(plan), Arena::Commit::kNow);
+  const Bytes needed = state.arena.needed(*plan);
+  const Status status = state.arena.activate(std::move(plan), Arena::Pages::kNow);
   if (!status.ok()) {
-    throw Error(ErrorKind::kSystem,
-                fmt::format("an arena of {} cannot be had: {}", format_bytes(needed),
-                            state.device.describe(status)));
+    throw Error(
+        ErrorKind::kSystem,
+        fmt::format("an arena of {} cannot be had: {}; {} are held, BERTH_MEMORY_LIMIT is {}",
+                    format_bytes(needed), state.device.describe(status),
+                    format_bytes(state.store.held()),
+                    format_bytes(state.options.config.memory_limit)));
   }
   state.learning.plan_given();
-  state.share_memory();
 }
 
 std::optional<Plan> Allocator::plan() const {

@@ -1,5 +1,7 @@
 #include "csrc/runtime/arena.h"
 
+#include "csrc/core/byte_ranges.h"
+
 #include <algorithm>
 #include <new>
 #include <utility>
@@ -21,12 +23,12 @@ Arena::Outcome Arena::serve_slowly(Bytes requested, LaneKey key, std::uint64_t i
   Lane* const lane = lanes_.find(key);
   if (lane == nullptr) return Outcome::missed(Served::kMissLane);
   lane->used = true;
-  const std::uint64_t step_ends = walk_.step_ends();
   const Walk::Step step = walk_.next(*lane, requested);
-  if (walk_.step_ends() != step_ends) memory_.step_starts();
   Outcome outcome;
   if (step.slot) {
-    outcome = hand_out(*lane, *step.slot, id);
+    outcome = entries_[*step.slot].requested == requested
+                  ? hand_out(*lane, *step.slot, id)
+                  : hand_out_bucket(*lane, *step.slot, requested, id);
   } else if (step.known) {
     outcome.served = Served::kMissSize;
     if (lane->mode == Lane::Mode::kResting) outcome = lend_idle(*lane, requested, id, outcome);
@@ -45,22 +47,66 @@ void Arena::select(Lane& lane) noexcept {
 Arena::Outcome Arena::hand_out(Lane& lane, PlanLookup::SlotIndex slot, std::uint64_t id) {
   const PlanLookup::Entry& entry = entries_[slot];
   walk_.advance(lane, entry.birth);
-  if (entry.cell == PlanLookup::kNone || memory_.asleep())
-    return Outcome::missed(Served::kUnplanned);
+  if (entry.cell == PlanLookup::kNone) return Outcome::missed(Served::kUnplanned);
+  if (may_have(lane, entry)) return hand_out_planned(lane.key, slot, id);
+  // What is in the way tells kinds of steps apart that begin alike: after one of them, blocks live
+  // on that the other has freed.
+  const auto other = walk_.other_way(
+      lane, slot, [&](PlanLookup::SlotIndex there) { return occupancy_.is_free(entries_[there]); });
+  if (!other) return lend(lane, entry, id);
+  if (may_have(lane, entries_[*other])) return hand_out_planned(lane.key, *other, id);
+  return lend(lane, entries_[*other], id);
+}
+
+Arena::Outcome Arena::hand_out_planned(LaneKey key, PlanLookup::SlotIndex slot, std::uint64_t id) {
+  const PlanLookup::Entry& entry = entries_[slot];
   const Bytes size = occupancy_.rounded(entry.requested);
-  if (!may_have(lane, entry, size)) return lend(lane, entry, id);
-  if (filling() && !memory_.ensure({entry.offset, entry.offset + size}))
+  if (!memory_.ready() && !ensure({entry.offset, entry.offset + size}, key))
     return Outcome::missed(Served::kMissBusy);
   occupancy_.put(slot, size, id);
   return Outcome::handed_out(Served::kHit, memory_.base() + entry.offset, size);
 }
 
+// A smaller block than the slot has only its own bytes, and is off schedule until it is freed: so
+// the rule holds whatever else is served there.
+Arena::Outcome Arena::hand_out_bucket(Lane& lane, PlanLookup::SlotIndex slot, Bytes requested,
+                                      std::uint64_t id) {
+  const PlanLookup::Entry& entry = entries_[slot];
+  walk_.advance(lane, entry.birth);
+  if (entry.cell == PlanLookup::kNone) return Outcome::missed(Served::kUnplanned);
+  if (requested > entry.requested) {
+    note_growth(lane, slot, requested);
+    return Outcome::missed(Served::kMissSize);
+  }
+  const ByteRange bytes{entry.offset, entry.offset + occupancy_.rounded(requested)};
+  if (entry.shared || !may_have(lane, entry)) return Outcome::missed(Served::kMissBusy);
+  if (!memory_.ready() && !ensure(bytes, lane.key)) return Outcome::missed(Served::kMissBusy);
+  occupancy_.reserve(occupancy_.cells().size() + 1);  // every cell may still come off schedule
+  occupancy_.put_within(bytes, {requested, id, lane.key});
+  return Outcome::handed_out(Served::kBucket, memory_.base() + bytes.first, bytes.size());
+}
+
+void Arena::note_growth(const Lane& lane, PlanLookup::SlotIndex slot, Bytes requested) {
+  if (growth_.size() == kMostGrowth) return;
+  const auto [index, size] = walk_.place(lane, slot);
+  growth_.push_back({lookup_->plan().lane_keys[lane.plan_lane], size, index, requested});
+}
+
 // The rule.
-bool Arena::may_have(const Lane& lane, const PlanLookup::Entry& entry, Bytes size) {
-  const ByteRange bytes{entry.offset, entry.offset + size};
-  if (!occupancy_.is_free(entry, size)) return false;
+bool Arena::may_have(const Lane& lane, const PlanLookup::Entry& entry) {
+  const ByteRange bytes{entry.offset, entry.offset + occupancy_.rounded(entry.requested)};
+  if (!occupancy_.is_free(entry)) return false;
   if (pins_.touching(bytes)) return false;
   return guards_.wait(lane.key, bytes, entry.shared ? Guards::Binds::kShared : Guards::Binds::kAll);
+}
+
+// The pages under bytes that the lane may have.
+bool Arena::ensure(ByteRange bytes, LaneKey key) noexcept {
+  if (events_.captured()) return false;  // what moves is ordered by events
+  const ArenaMemory::Brought brought = memory_.ensure(bytes, key);
+  guard_moved(brought, key);
+  recount();
+  return brought.all;
 }
 
 // --- Lending
@@ -86,11 +132,9 @@ Arena::Outcome Arena::lend(const Lane& lane, const PlanLookup::Entry& wanted, st
 //
 // Sound by the rule: all that is live here is off schedule from now on, and what is lent is, too.
 Arena::Outcome Arena::lend_idle(Lane& lane, Bytes requested, std::uint64_t id, Outcome miss) {
-  if (requested < kLeastIdle || !lane.entered || !memory_.ready() || lanes_.lone() == nullptr)
-    return miss;
+  if (requested < kLeastIdle || !lane.entered || lanes_.lone() == nullptr) return miss;
   try {
-    occupancy_.reserve(occupancy_.cells().size() + 1);
-    if (!std::exchange(lane.all_astray, true)) walk_.leave_schedule(lane);
+    leave_schedule(lane);
     const std::optional<ByteRange> bytes = lending_.find_idle(
         occupancy_.rounded(requested), [&](ByteRange range) { return may_borrow(lane, range); });
     return bytes ? hand_out_lent(lane, *bytes, requested, id) : miss;
@@ -99,8 +143,13 @@ Arena::Outcome Arena::lend_idle(Lane& lane, Bytes requested, std::uint64_t id, O
   }
 }
 
+void Arena::leave_schedule(Lane& lane) {
+  occupancy_.reserve(occupancy_.cells().size() + 1);
+  if (!std::exchange(lane.all_astray, true)) walk_.leave_schedule(lane);
+}
+
 bool Arena::may_borrow(const Lane& lane, ByteRange bytes) noexcept {
-  return guards_.wait(lane.key, bytes, Guards::Binds::kShared) && memory_.ensure(bytes);
+  return guards_.wait(lane.key, bytes, Guards::Binds::kShared) && ensure(bytes, lane.key);
 }
 
 Arena::Outcome Arena::hand_out_lent(const Lane& lane, ByteRange bytes, Bytes requested,
@@ -120,7 +169,7 @@ Arena::Freed Arena::free(void* pointer, std::optional<LaneKey> freeing) noexcept
   Freed freed;
   if (!taken.found) return freed;
   freed.found = true;
-  freed.late = taken.off_schedule;
+  freed.late = taken.off_schedule && !taken.within;
   freed.requested = taken.block.requested;
   freed.size = occupancy_.rounded(taken.block.requested);
   freed.id = taken.block.id;
@@ -136,7 +185,7 @@ Arena::Freed Arena::free(void* pointer, std::optional<LaneKey> freeing) noexcept
     uses_.erase(uses);
   }
   // Of an earlier plan, or lent: any lane may be next to have the bytes.
-  if (!taken.planned) guarded &= guards_.add(bytes, freed.owner, Binds::kAll);
+  if (!taken.planned && !taken.within) guarded &= let_go(bytes, freed.owner);
   if (taken.shared) guarded &= guards_.add(bytes, freed.owner, Binds::kShared);
   if (!guarded) {
     freed.device_error = true;
@@ -145,6 +194,14 @@ Arena::Freed Arena::free(void* pointer, std::optional<LaneKey> freeing) noexcept
   }
   recount();
   return freed;
+}
+
+// Whoever has the bytes next waits for what `key` has queued; where that is the plan's only lane,
+// it does so by itself, and whom the bytes are lent to, or who takes the lane over, waits for it.
+bool Arena::let_go(ByteRange bytes, LaneKey key) noexcept {
+  const Lane* const lone = lookup_ ? lanes_.lone() : nullptr;
+  if (lone != nullptr && lone->key == key && lone->used) return true;
+  return guards_.add(bytes, key, Guards::Binds::kAll);
 }
 
 std::optional<Arena::Block> Arena::find(const void* pointer) const noexcept {
@@ -171,6 +228,59 @@ bool Arena::unpin(const void* pointer) noexcept {
   const bool pinned = pins_.unpin(offset_of(pointer));
   recount();
   return pinned;
+}
+
+// --- What is lent to others
+// -------------------------------------------------------------------------
+
+void Arena::offer(bool pressed, std::vector<ByteRange>* free) {
+  if (memory_.committed() == 0) return;
+  // While a lane follows the plan its slots are needed: what no slot has is offered.
+  bool aligned = false;
+  for (const auto& [key, lane] : lanes_.all()) aligned |= lane->mode == Lane::Mode::kAligned;
+  std::vector<ByteRange> used = bytes_in_use();
+  if (!pressed)
+    for (const auto& [key, lane] : lanes_.all())
+      if (lane->mode == Lane::Mode::kSearching) lending_.add_needed_soon(*lane, &used);
+  used = united(std::move(used));
+  const Bytes page = device_.properties().page_bytes;
+  const Bytes base = reinterpret_cast<Bytes>(memory_.base());
+  for (const ByteRange bytes :
+       without(pressed || !aligned ? memory_.stretches() : memory_.unneeded(), used)) {
+    const Bytes first = align_up(bytes.first, page), last = align_down(bytes.last, page);
+    if (first < last) free->push_back({base + first, base + last});
+  }
+}
+
+bool Arena::lend(LaneKey key, ByteRange bytes) noexcept {
+  const Bytes first = offset_of(reinterpret_cast<void*>(bytes.first));
+  const ByteRange here{first, first + bytes.size()};
+  try {
+    occupancy_.reserve(occupancy_.cells().size() + 1);
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+  for (const auto& [other, lane] : lanes_.all()) {
+    if (other == key || !lane->used || !device_.properties().asynchronous) continue;
+    LaneEvents::Point point;
+    if (events_.record(other, &point) != LaneEvents::Recorded::kYes || !events_.wait(key, point))
+      return false;
+  }
+  if (!guards_.wait(key, here, Guards::Binds::kShared)) return false;
+  occupancy_.give_away(here, key);
+  recount();
+  return true;
+}
+
+void Arena::take_back(Bytes address) noexcept {
+  const Bytes first = offset_of(reinterpret_cast<void*>(address));
+  const std::optional<Occupancy::Away> away = occupancy_.take_away_back(first);
+  if (!away) return;
+  if (!let_go({first, away->last}, away->lane)) {
+    unproven_ += away->last - first;
+    occupancy_.lose({first, away->last}, {away->last - first, 0, away->lane});
+  }
+  recount();
 }
 
 // --- What waits

@@ -3,6 +3,7 @@
 #include "csrc/core/interval_map.h"
 #include "csrc/device/device.h"
 #include "csrc/device/lane_events.h"
+#include "csrc/device/page_sharing.h"
 #include "csrc/device/stretch.h"
 #include "csrc/plan/lookup.h"
 #include "csrc/runtime/accounts.h"
@@ -19,6 +20,7 @@
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 namespace berth {
@@ -41,8 +43,10 @@ namespace berth {
 //                hand_out()                    the rule
 //                  Occupancy::is_free()          (1), (2), (3)
 //                  Pins, Guards::wait()          (4)
+//                  Walk::other_way()             its bytes are in use: a path that begins alike
 //                  ArenaMemory::ensure()         its pages, while they come one by one
 //                  lend()                        its bytes are in use: others
+//              hand_out_bucket()             it is smaller than the slot that stands for it
 //                lend_idle()                   the lane rests: any that are not live
 //   a free:    take_back()                   as planned, on its own lane
 //              free()                        all others
@@ -52,9 +56,10 @@ namespace berth {
 // Offsets and sizes are bytes. Not thread-safe: the allocator's lock covers it. Owns its address
 // range; the device and the events outlive it. allocate and free are O(1) while nothing is off
 // schedule, O(log n) else; a jump is O(what the plan has alive and what is off schedule).
-class Arena {
+class Arena : public PageLender {
  public:
-  Arena(Device& device, LaneEvents& events, Bytes alignment);
+  // Takes pages from `source` where it has free ones.
+  Arena(Device& device, LaneEvents& events, Bytes alignment, PageSource* source = nullptr);
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
@@ -144,7 +149,8 @@ class Arena {
 
   using Block = Occupancy::Block;
   [[nodiscard]] std::optional<Block> find(const void* pointer) const noexcept;
-  // All committed memory, with what lives in it and, as waiting, what guards or lost events keep.
+  // All committed memory that is not lent by lend(), with what lives in it and, as waiting, what
+  // guards or lost events keep.
   [[nodiscard]] std::vector<Stretch> stretches() const;
 
   // The block is also used on `key`: its free will guard the bytes. Throws std::bad_alloc, and then
@@ -158,29 +164,19 @@ class Arena {
   // Serves `plan` from now on. Live blocks keep their bytes: they are off schedule. Every lane's
   // earlier work guards the bytes against other lanes. Returns what the device said; on failure the
   // plan before stays.
-  enum class Commit : std::uint8_t {
+  enum class Pages : std::uint8_t {
     kNow,
-    kAtStepStart,  // when commit() is called after a lane next passed the start of its step
+    kAsUsed,  // each comes with the first block on it
   };
-  Status activate(std::shared_ptr<const PlanLookup> plan, Commit when);
+  Status activate(std::shared_ptr<const PlanLookup> plan, Pages when);
 
-  // Whether a plan was activated without memory and a lane has come to the start of its step;
-  // commit() then gives it its memory. Returns false where the device refuses; the plan goes on
-  // without, so deactivate().
-  [[nodiscard]] bool commit_due() const noexcept {
-    return memory_.state() == ArenaMemory::State::kDue;
-  }
-  [[nodiscard]] bool commit(Device::Residency residency) noexcept;
-  // Makes resident what was committed on demand: no page fault, and no call of the device, from
-  // here on.
-  void make_resident() noexcept;
-  // Whether pages still come with the first block on them: commit() on demand, on a device whose
-  // own work cannot fault them in.
-  [[nodiscard]] bool filling() const noexcept {
-    return memory_.state() == ArenaMemory::State::kFilling;
-  }
-  // No more than so much is committed page by page, or by make_resident().
-  void set_page_limit(Bytes limit) noexcept { memory_.set_limit(limit); }
+  // All pages that the plan needs and does not have: those that lie free elsewhere, and, where
+  // `may_grow`, the device's. False where that is not all.
+  bool fill(bool may_grow) noexcept;
+  // Bytes of pages that the plan needs and that come with the next block on them.
+  [[nodiscard]] Bytes missing() const noexcept { return memory_.missing(); }
+  // Bytes of the pages under the slots of a plan.
+  [[nodiscard]] Bytes needed(const PlanLookup& plan) const;
 
   // Ends serving; live blocks stay, off schedule.
   void deactivate() noexcept;
@@ -189,9 +185,14 @@ class Arena {
   // range is too small.
   Status ensure_range(Bytes bytes) noexcept;
 
-  // Gives back the memory of an arena in which nothing is live and no graph pins anything. A plan
-  // that is served asks for it again at the start of a step (commit_due). Returns bytes given back.
-  Bytes retire() noexcept;
+  // Gives back all pages on which nothing lives and no graph pins anything; those that a plan needs
+  // come back with the next blocks on them. Waits for the device. Returns bytes given back.
+  Bytes give_back() noexcept;
+
+  // See PageLender. Bytes that are lent are off schedule until they are taken back.
+  void offer(bool pressed, std::vector<ByteRange>* free) override;
+  [[nodiscard]] bool lend(LaneKey lane, ByteRange bytes) noexcept override;
+  void take_back(Bytes first) noexcept override;
 
   // Asks for all events, and forgets guards that are over.
   void poll_guards() noexcept;
@@ -211,7 +212,6 @@ class Arena {
   [[nodiscard]] const std::shared_ptr<const PlanLookup>& plan() const noexcept { return lookup_; }
   // Bytes that it has, and, with those that are still to come while it fills.
   [[nodiscard]] Bytes committed() const noexcept { return memory_.committed(); }
-  [[nodiscard]] Bytes pledged() const noexcept { return memory_.pledged(); }
   // Bytes that are handed out, rounded. O(cells + off_schedule()).
   [[nodiscard]] Bytes live() const noexcept { return occupancy_.live(); }
   // Requests of one period that the plan leaves to the pool.
@@ -223,14 +223,31 @@ class Arena {
   }
   [[nodiscard]] std::size_t off_schedule() const noexcept { return occupancy_.off_schedule(); }
   [[nodiscard]] std::size_t guards() const noexcept { return guards_.size(); }
-  [[nodiscard]] std::uint64_t device_errors() const noexcept {
-    return device_errors_ + memory_.device_errors();
-  }
+  [[nodiscard]] std::uint64_t device_errors() const noexcept { return memory_.device_errors(); }
+  // Pages that came from the source.
+  [[nodiscard]] std::uint64_t pages_moved() const noexcept { return memory_.pages_moved(); }
   // The first request since the plan was activated that it did not expect.
   using Surprise = Walk::Surprise;
   [[nodiscard]] const std::optional<Surprise>& first_surprise() const noexcept {
     return walk_.first_surprise();
   }
+  // What the plan expected where it just missed; nothing of a lane that it does not know.
+  [[nodiscard]] std::optional<Walk::Expected> expected(LaneKey key, Served missed) const noexcept {
+    const Lane* const lane = lookup_ ? lanes_.find(key) : nullptr;
+    if (lane == nullptr) return std::nullopt;
+    return walk_.expected(*lane, missed == Served::kMissBusy);
+  }
+  // Requests that were larger than the slot of a bucket that stands for them, since the plan was
+  // activated or this was asked; kMostGrowth at most.
+  struct Growth {
+    LaneKey lane = 0;            // as the plan has it
+    std::uint32_t requests = 0;  // of the step
+    std::uint32_t index = 0;     // of this one
+    Bytes bytes = 0;
+  };
+  static constexpr std::size_t kMostGrowth = 1 << 16;
+  [[nodiscard]] bool wants_growth() const noexcept { return !growth_.empty(); }
+  [[nodiscard]] std::vector<Growth> take_growth() noexcept { return std::exchange(growth_, {}); }
   // Whether the lane follows the plan now (aligned, not searching).
   [[nodiscard]] bool aligned(LaneKey key) const noexcept;
 
@@ -251,11 +268,22 @@ class Arena {
   }
 
   Outcome hand_out(Lane& lane, PlanLookup::SlotIndex slot, std::uint64_t id);
-  [[nodiscard]] bool may_have(const Lane& lane, const PlanLookup::Entry& entry, Bytes size);
+  Outcome hand_out_planned(LaneKey key, PlanLookup::SlotIndex slot, std::uint64_t id);
+  Outcome hand_out_bucket(Lane& lane, PlanLookup::SlotIndex slot, Bytes requested,
+                          std::uint64_t id);
+  void note_growth(const Lane& lane, PlanLookup::SlotIndex slot, Bytes requested);
+  [[nodiscard]] bool may_have(const Lane& lane, const PlanLookup::Entry& entry);
   [[nodiscard]] bool may_borrow(const Lane& lane, ByteRange bytes) noexcept;
   Outcome lend(const Lane& lane, const PlanLookup::Entry& wanted, std::uint64_t id);
   Outcome lend_idle(Lane& lane, Bytes requested, std::uint64_t id, Outcome miss);
   Outcome hand_out_lent(const Lane& lane, ByteRange bytes, Bytes requested, std::uint64_t id);
+  [[nodiscard]] bool ensure(ByteRange bytes, LaneKey key) noexcept;
+  void guard_moved(const ArenaMemory::Brought& brought, LaneKey key) noexcept;
+  [[nodiscard]] std::vector<ByteRange> bytes_in_use() const;
+  Bytes give_back(const std::vector<ByteRange>& stretches);
+  void give_back_unneeded() noexcept;
+  void leave_schedule(Lane& lane);
+  [[nodiscard]] bool let_go(ByteRange bytes, LaneKey key) noexcept;
   void tend_guards() noexcept;
   void select(Lane& lane) noexcept;
   [[nodiscard]] bool fence(const Lane& lane) noexcept;
@@ -279,7 +307,7 @@ class Arena {
   Guards guards_{events_};
   Lending lending_;
   std::unordered_map<Bytes, std::vector<LaneKey>> uses_;  // of live blocks, on lanes not their own
-  std::uint64_t device_errors_ = 0;
+  std::vector<Growth> growth_;
 };
 
 }  // namespace berth

@@ -4,9 +4,26 @@
 #include <utility>
 
 namespace berth {
+namespace {
+
+// What comes at one time where a page of the device is small, so that few calls do.
+constexpr Bytes kLeastUnit = Bytes{2} << 20;
+
+}  // namespace
+
+ArenaMemory::ArenaMemory(Device& device, PageSource* source, Bytes alignment) noexcept
+    : device_(device),
+      source_(source),
+      alignment_(alignment),
+      unit_(device.properties().aliases
+                ? 1
+                : std::max<Bytes>(kLeastUnit / device.properties().page_bytes, 1)) {}
 
 ArenaMemory::~ArenaMemory() {
-  if (base_ != nullptr) (void)device_.release(base_, range_bytes_);
+  if (base_ == nullptr) return;
+  // Where that fails there is nothing to be done.
+  if (device_.properties().asynchronous) (void)device_.synchronize_all();
+  (void)device_.release(base_, range_bytes_);
 }
 
 Status ArenaMemory::reserve(Bytes bytes) noexcept {
@@ -14,9 +31,9 @@ Status ArenaMemory::reserve(Bytes bytes) noexcept {
   if (base_ != nullptr) {
     if (const Status status = device_.release(base_, range_bytes_); !status.ok()) return status;
     base_ = nullptr;
-    range_bytes_ = committed_ = pages_end_ = to_come_ = 0;
+    range_bytes_ = committed_ = pages_end_ = 0;
     pages_ = PageBitmap();
-    if (state_ == State::kFilling) state_ = State::kThere;
+    count_missing();
   }
   // Addresses cost nothing where pages are mapped one by one: take as many as any later plan may
   // need.
@@ -29,6 +46,12 @@ Status ArenaMemory::reserve(Bytes bytes) noexcept {
     if (status.ok()) range = roomy;
   }
   if (base == nullptr) status = device_.reserve(range, std::max<Bytes>(alignment_, page()), &base);
+  Bytes free = 0;
+  if (!status.ok() && !properties.maps_pages && source_ != nullptr &&
+      device_.free_bytes(&free).ok() && free < range) {
+    (void)source_->trim();
+    status = device_.reserve(range, std::max<Bytes>(alignment_, page()), &base);
+  }
   if (!status.ok()) return status;
   PageBitmap bits(range / page());
   if (!bits.valid()) {
@@ -38,6 +61,7 @@ Status ArenaMemory::reserve(Bytes bytes) noexcept {
   base_ = static_cast<std::byte*>(base);
   range_bytes_ = range;
   pages_ = std::move(bits);
+  if (!properties.maps_pages) note_committed({0, range / page()});
   return {};
 }
 
@@ -59,21 +83,15 @@ std::vector<ByteRange> ArenaMemory::pages_under(const std::vector<ByteRange>& us
 
 void ArenaMemory::plan(std::vector<ByteRange> pages) noexcept {
   needed_ = std::move(pages);
-  to_come_ = 0;
-  state_ = State::kAsleep;
+  count_missing();
 }
 
-void ArenaMemory::forget_plan() noexcept {
-  needed_.clear();
-  to_come_ = 0;
-  state_ = State::kThere;
-}
-
-Bytes ArenaMemory::missing() const noexcept {
-  Bytes pages = 0;
-  for (const ByteRange range : needed_)
-    pages += range.size() - pages_.count(range.first, range.last);
-  return pages * page();
+void ArenaMemory::count_missing() noexcept {
+  missing_ = 0;
+  for (const ByteRange range : needed_) {
+    const Bytes there = pages_.valid() ? pages_.count(range.first, range.last) : 0;
+    missing_ += (range.size() - there) * page();
+  }
 }
 
 std::vector<ByteRange> ArenaMemory::stretches() const {
@@ -86,117 +104,140 @@ std::vector<ByteRange> ArenaMemory::stretches() const {
   return result;
 }
 
-Status ArenaMemory::commit_pages(ByteRange pages, Device::Residency residency) noexcept {
-  return device_.commit(base_ + pages.first * page(), pages.size() * page(), residency);
+std::vector<ByteRange> ArenaMemory::unneeded() const {
+  std::vector<ByteRange> result;
+  for (Bytes at = pages_.next_set(0, pages_end_); at < pages_end_;) {
+    const Bytes last = pages_.next_clear(at, pages_end_);
+    auto needed = std::upper_bound(needed_.begin(), needed_.end(), at,
+                                   [](Bytes first, ByteRange range) { return first < range.last; });
+    for (; needed != needed_.end() && needed->first < last; ++needed) {
+      if (at < needed->first) result.push_back({at * page(), needed->first * page()});
+      at = needed->last;
+    }
+    if (at < last) result.push_back({at * page(), last * page()});
+    at = pages_.next_set(std::max(at, last), pages_end_);
+  }
+  return result;
 }
 
-Status ArenaMemory::decommit_pages(ByteRange pages) noexcept {
-  const Status status = device_.decommit(base_ + pages.first * page(), pages.size() * page());
-  if (status.ok()) committed_ -= pages_.clear(pages.first, pages.last) * page();
-  return status;
+bool ArenaMemory::needs(ByteRange bytes) const noexcept {
+  const ByteRange pages = page_numbers(bytes);
+  const auto needed =
+      std::upper_bound(needed_.begin(), needed_.end(), pages.first,
+                       [](Bytes first, ByteRange range) { return first < range.last; });
+  return needed != needed_.end() && needed->first < pages.last;
+}
+
+bool ArenaMemory::has(ByteRange bytes) const noexcept {
+  const ByteRange pages = page_numbers(bytes);
+  return pages.last <= pages_end_ && pages_.next_clear(pages.first, pages.last) == pages.last;
 }
 
 void ArenaMemory::note_committed(ByteRange pages) noexcept {
+  auto needed = std::upper_bound(needed_.begin(), needed_.end(), pages.first,
+                                 [](Bytes at, ByteRange range) { return at < range.last; });
+  for (; needed != needed_.end() && needed->first < pages.last; ++needed) {
+    const Bytes first = std::max(needed->first, pages.first);
+    const Bytes last = std::min(needed->last, pages.last);
+    missing_ -= (last - first - pages_.count(first, last)) * page();
+  }
   committed_ += pages_.set(pages.first, pages.last) * page();
   pages_end_ = std::max(pages_end_, pages.last);
 }
 
-bool ArenaMemory::commit(Device::Residency residency, const InUse& in_use) noexcept {
-  if (asleep()) state_ = State::kAsleep;
-  const DeviceProperties& properties = device_.properties();
-  const bool on_demand = residency == Device::Residency::kOnDemand;
-  if (on_demand && properties.asynchronous && properties.maps_pages) {
-    to_come_ = missing();
-    state_ = to_come_ == 0 ? State::kThere : State::kFilling;
-    give_back_unneeded(in_use);
-    return true;
+// --- Pages that come ----------------------------------------------------------------------------
+
+ArenaMemory::Brought ArenaMemory::ensure(ByteRange bytes, LaneKey lane) noexcept {
+  Brought brought;
+  const ByteRange wanted = page_numbers(bytes);
+  if (pages_.next_clear(wanted.first, wanted.last) == wanted.last) return brought;
+  const ByteRange pages = whole_units(wanted);
+  // What is beside the bytes comes along where there is memory.
+  bring(wanted, lane, true, &brought);
+  if (brought.all && pages != wanted) {
+    Brought beside;
+    bring(pages, lane, true, &beside);
   }
-  // What is touched later must be there all the same: a program that touches more than there is, is
-  // killed.
-  Bytes free = 0;
-  if (on_demand && missing() != 0 && device_.free_bytes(&free).ok() && missing() > free)
-    return false;
-  if (!commit_needed(residency)) return false;
-  give_back_unneeded(in_use);
-  to_come_ = 0;
-  state_ = State::kThere;
-  return true;
+  return brought;
 }
 
-bool ArenaMemory::commit_needed(Device::Residency residency) noexcept {
-  for (std::size_t i = 0; i < needed_.size(); ++i) {
-    if (commit_pages(needed_[i], residency).ok()) continue;
-    ++device_errors_;
-    // What this call brought goes: nobody has used it.
-    for (std::size_t j = 0; j < i; ++j) {
-      const ByteRange range = needed_[j];
-      for (Bytes first = pages_.next_clear(range.first, range.last); first < range.last;) {
-        const Bytes last = pages_.next_set(first, range.last);
-        (void)device_.decommit(base_ + first * page(), (last - first) * page());
-        first = pages_.next_clear(last, range.last);
-      }
-    }
-    return false;
-  }
-  for (const ByteRange pages : needed_) note_committed(pages);
-  return true;
+ArenaMemory::Brought ArenaMemory::fill(LaneKey lane, bool may_grow) noexcept {
+  Brought brought;
+  for (const ByteRange pages : needed_) bring(pages, lane, may_grow, &brought);
+  return brought;
 }
 
-void ArenaMemory::give_back_unneeded(const InUse& in_use) noexcept {
-  bool drained = !device_.properties().asynchronous;
-  const auto give_back = [&](Bytes first, Bytes last) {
-    for (Bytes from = pages_.next_set(first, last); from < last;) {
-      const Bytes to = pages_.next_clear(from, last);
-      if (!in_use({from * page(), to * page()})) {
-        if (!drained && !device_.synchronize_all().ok()) return;
-        drained = true;
-        (void)decommit_pages({from, to});
-      }
-      from = pages_.next_set(to, last);
-    }
-  };
-  Bytes at = 0;
-  for (const ByteRange pages : needed_) {
-    give_back(at, pages.first);
-    at = pages.last;
-  }
-  give_back(at, pages_end_);
+// Whole units around the pages, as far as the plan needs them.
+ByteRange ArenaMemory::whole_units(ByteRange pages) const noexcept {
+  const auto after = std::upper_bound(needed_.begin(), needed_.end(), pages.first,
+                                      [](Bytes at, ByteRange range) { return at < range.first; });
+  if (unit_ == 1 || after == needed_.begin() || std::prev(after)->last < pages.last) return pages;
+  const ByteRange around = *std::prev(after);
+  return {std::max(around.first, pages.first / unit_ * unit_),
+          std::min(around.last, (pages.last + unit_ - 1) / unit_ * unit_)};
 }
 
-bool ArenaMemory::ensure(ByteRange bytes) noexcept {
-  const ByteRange pages = page_numbers(bytes);
+void ArenaMemory::bring(ByteRange pages, LaneKey lane, bool may_grow, Brought* brought) noexcept {
   for (Bytes first = pages_.next_clear(pages.first, pages.last); first < pages.last;) {
-    const ByteRange run{first, pages_.next_set(first, pages.last)};
-    if (run.size() * page() > limit_ - std::min(limit_, committed_)) return false;
-    if (!commit_pages(run, Device::Residency::kResident).ok()) return false;
-    note_committed(run);
-    if (state_ == State::kFilling) to_come_ = missing();
-    first = pages_.next_clear(run.last, pages.last);
-  }
-  return true;
-}
-
-void ArenaMemory::make_resident() noexcept {
-  if (asleep() || missing() > limit_ - std::min(limit_, committed_)) return;
-  if (!commit_needed(Device::Residency::kResident)) return;
-  to_come_ = 0;
-  state_ = State::kThere;
-}
-
-Bytes ArenaMemory::retire() noexcept {
-  const Bytes before = committed_;
-  for (Bytes first = pages_.next_set(0, pages_end_); first < pages_end_;) {
-    const Bytes last = pages_.next_clear(first, pages_end_);
-    if (!decommit_pages({first, last}).ok()) {
-      ++device_errors_;
-      break;
+    ByteRange run{first, pages_.next_set(first, pages.last)};
+    const ByteRange whole = run;
+    move_pages(&run, lane, false, brought);
+    if (run.size() != 0 && !(may_grow && commit(run))) {
+      move_pages(&run, lane, true, brought);
+      if (run.size() != 0) {
+        brought->all = false;
+        return;
+      }
     }
-    first = pages_.next_set(last, pages_end_);
+    first = pages_.next_clear(whole.last, pages.last);
   }
-  if (committed_ != before && !needed_.empty()) {
-    to_come_ = 0;
-    state_ = State::kAsleep;
+}
+
+// Takes those that came off `pages`.
+void ArenaMemory::move_pages(ByteRange* pages, LaneKey lane, bool others,
+                             Brought* brought) noexcept {
+  if (source_ == nullptr || pages->size() == 0) return;
+  const Bytes count =
+      source_->move_pages(base_ + pages->first * page(), pages->size(), lane, others);
+  if (count == 0) return;
+  const ByteRange came{pages->first, pages->first + count};
+  pages_moved_ += count;
+  if (device_.properties().aliases) {
+    note_committed(came);
+  } else if (!commit(came)) {
+    return;  // they went back to the device, and somebody else was faster
   }
+  const ByteRange bytes{came.first * page(), came.last * page()};
+  brought->moved = brought->moved.size() == 0
+                       ? bytes
+                       : ByteRange{std::min(brought->moved.first, bytes.first),
+                                   std::max(brought->moved.last, bytes.last)};
+  pages->first += count;
+}
+
+bool ArenaMemory::commit(ByteRange pages) noexcept {
+  const Status status = device_.commit(base_ + pages.first * page(), pages.size() * page(),
+                                       Device::Residency::kResident);
+  if (status.ok()) note_committed(pages);
+  return status.ok();
+}
+
+// --- Pages that go ------------------------------------------------------------------------------
+
+Bytes ArenaMemory::give_back(ByteRange bytes) noexcept {
+  if (!device_.properties().maps_pages) return 0;
+  const Bytes before = committed_;
+  const Bytes begin = align_up(bytes.first, page()) / page(), end = bytes.last / page();
+  if (begin >= end) return 0;
+  for (Bytes first = pages_.next_set(begin, end); first < end;) {
+    const Bytes last = pages_.next_clear(first, end);
+    if (device_.decommit(base_ + first * page(), (last - first) * page()).ok())
+      committed_ -= pages_.clear(first, last) * page();
+    else
+      ++device_errors_;
+    first = pages_.next_set(last, end);
+  }
+  count_missing();
   return before - committed_;
 }
 

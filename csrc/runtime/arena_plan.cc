@@ -1,3 +1,4 @@
+#include "csrc/core/byte_ranges.h"
 #include "csrc/runtime/arena.h"
 
 #include <fmt/format.h>
@@ -8,17 +9,17 @@
 // How an arena takes up plans, passes marks and comes by its memory.
 namespace berth {
 
-Arena::Arena(Device& device, LaneEvents& events, Bytes alignment)
+Arena::Arena(Device& device, LaneEvents& events, Bytes alignment, PageSource* source)
     : device_(device),
       events_(events),
-      memory_(device, alignment),
+      memory_(device, source, alignment),
       occupancy_(alignment, attention_),
       lending_(occupancy_, pins_, walk_, alignment) {}
 
 // --- Plans
 // ----------------------------------------------------------------------------------------
 
-Status Arena::activate(std::shared_ptr<const PlanLookup> plan, Commit when) {
+Status Arena::activate(std::shared_ptr<const PlanLookup> plan, Pages when) {
   // All that may throw comes first, then what may fail.
   Walk::Paths paths(*plan);
   Lanes lanes(*plan);
@@ -31,7 +32,6 @@ Status Arena::activate(std::shared_ptr<const PlanLookup> plan, Commit when) {
   const Status ranged = ensure_range(plan->plan().arena_bytes);
   if (!ranged.ok()) return ranged;
   const std::shared_ptr<const PlanLookup> before = lookup_;
-  const bool was_asleep = memory_.asleep();
 
   deactivate();
   lookup_ = std::move(plan);
@@ -40,17 +40,16 @@ Status Arena::activate(std::shared_ptr<const PlanLookup> plan, Commit when) {
   occupancy_.follow(*lookup_, std::move(cells));
   walk_.follow(*lookup_, std::move(paths));
   lending_.follow(*lookup_);
-  if (when == Commit::kNow && !commit(Device::Residency::kResident)) {
-    deactivate();
-    // Its memory is as it was, unless a larger range took its place; where that cannot be had it
-    // waits for a step's start.
-    if (before && activate(before, Commit::kAtStepStart).ok() && !was_asleep)
-      (void)commit(Device::Residency::kResident);
-    return {Status::Code::kOutOfMemory, "commit"};
-  }
   lanes_ = std::move(lanes);
   for (const auto& [key, lane] : lanes_.all()) walk_.start(*lane);
+  // Elsewhere they are lent to whoever needs them.
+  if (!device_.properties().aliases) give_back_unneeded();
   recount();
+  if (when == Pages::kNow && !fill(true)) {
+    deactivate();
+    if (before) (void)activate(before, Pages::kAsUsed);
+    return {Status::Code::kOutOfMemory, "commit"};
+  }
   return {};
 }
 
@@ -60,10 +59,7 @@ bool Arena::fence(const Lane& lane) noexcept {
   if (!lane.used || !device_.properties().asynchronous) return true;
   const bool guarded = guards_.add({0, memory_.range_bytes()}, lane.key, Guards::Binds::kAll);
   recount();
-  if (guarded) return true;
-  if (device_.synchronize_all().ok()) return true;
-  ++device_errors_;
-  return false;
+  return guarded || events_.synchronize();
 }
 
 void Arena::deactivate() noexcept {
@@ -71,6 +67,7 @@ void Arena::deactivate() noexcept {
   // Live blocks of the plan go on as byte ranges: a range outlives its plan.
   occupancy_.leave(owner());
   walk_.leave();
+  growth_.clear();
   memory_.forget_plan();
   lookup_.reset();
   entries_ = nullptr;
@@ -89,7 +86,6 @@ bool Arena::mark(LaneKey key) {
   bool jumped = false;
   for (const auto& [other, lane] : lanes_.all()) {
     jumped |= walk_.mark(*lane);
-    memory_.step_starts();
   }
   if (marking != nullptr) {
     marking->used = true;
@@ -107,7 +103,7 @@ Lane* Arena::take_over(LaneKey key) {
   const Lane before = lane;
   if (!fence(before)) return nullptr;
   lanes_.serve_to(lane, key);
-  occupancy_.hand_over(before.sequence, before.position, before.key);
+  occupancy_.hand_over(walk_.sequences(before), before.position, before.key);
   walk_.start(lane);
   fast_lane_ = nullptr;
   recount();
@@ -125,51 +121,91 @@ Status Arena::ensure_range(Bytes bytes) noexcept {
   if (bytes <= memory_.range_bytes()) return {};
   if (memory_.base() == nullptr) return memory_.reserve(bytes);
   if (!occupancy_.empty() || !pins_.empty()) return {Status::Code::kFailed, "arena in use"};
-  if (device_.properties().asynchronous && !device_.synchronize_all().ok())
+  if (device_.properties().asynchronous && !events_.synchronize())
     return {Status::Code::kFailed, "synchronize"};
   const Bytes before = memory_.range_bytes();
-  const bool there = lookup_ && !memory_.asleep();
   const Status status = memory_.reserve(bytes);
   // The plan that is served needs its range again: without one nothing is served.
-  if (!status.ok() && memory_.base() == nullptr &&
-      (!memory_.reserve(before).ok() || (there && !commit(Device::Residency::kResident))))
-    deactivate();
+  if (!status.ok() && memory_.base() == nullptr && !memory_.reserve(before).ok()) deactivate();
+  recount();
   return status;
 }
 
-bool Arena::commit(Device::Residency residency) noexcept {
-  const bool committed = memory_.commit(residency, [this](ByteRange bytes) {
-    return occupancy_.touching(bytes) || pins_.touching(bytes);
-  });
+bool Arena::fill(bool may_grow) noexcept {
+  if (memory_.ready()) return true;
+  // Whose work comes next; others wait for it.
+  const Lane* const lane = fast_lane_ != nullptr ? fast_lane_ : lanes_.lone();
+  const LaneKey key = lane != nullptr ? lane->key : fast_key_;
+  const ArenaMemory::Brought brought = memory_.fill(key, may_grow);
+  guard_moved(brought, key);
   recount();
-  return committed;
+  return brought.all;
 }
 
-void Arena::make_resident() noexcept {
-  memory_.make_resident();
-  recount();
+// Pages that came for one lane: the others wait for what that one waits for.
+void Arena::guard_moved(const ArenaMemory::Brought& brought, LaneKey key) noexcept {
+  if (brought.moved.size() == 0 || !device_.properties().asynchronous) return;
+  if (const Lane* const lone = lanes_.lone(); lone != nullptr && lone->key == key) return;
+  if (!guards_.add(brought.moved, key, Guards::Binds::kAll)) (void)events_.synchronize();
 }
 
-Bytes Arena::retire() noexcept {
-  if (memory_.committed() == 0 || !occupancy_.empty() || !pins_.empty()) return 0;
-  if (device_.properties().asynchronous && !device_.synchronize_all().ok()) return 0;
-  const Bytes given = memory_.retire();
+Bytes Arena::needed(const PlanLookup& plan) const {
+  Bytes pages = 0;
+  for (const ByteRange range : memory_.pages_under(plan.covered())) pages += range.size();
+  return pages * device_.properties().page_bytes;
+}
+
+Bytes Arena::give_back() noexcept {
+  try {
+    return give_back(memory_.stretches());
+  } catch (const std::bad_alloc&) {
+    return 0;
+  }
+}
+
+void Arena::give_back_unneeded() noexcept {
+  try {
+    (void)give_back(memory_.unneeded());
+  } catch (const std::bad_alloc&) {  // then they stay
+  }
+}
+
+Bytes Arena::give_back(const std::vector<ByteRange>& stretches) {
+  if (stretches.empty()) return 0;
+  if (device_.properties().asynchronous && !events_.synchronize()) return 0;
+  synchronized();
+  Bytes given = 0;
+  for (const ByteRange bytes : without(stretches, bytes_in_use()))
+    given += memory_.give_back(bytes);
   recount();
   return given;
+}
+
+std::vector<ByteRange> Arena::bytes_in_use() const {
+  std::vector<ByteRange> used;
+  occupancy_.for_each_block(
+      owner(), [&](ByteRange bytes, const Block&, Occupancy::Use) { used.push_back(bytes); });
+  pins_.for_each([&](ByteRange bytes) { used.push_back(bytes); });
+  return united(std::move(used));
 }
 
 std::vector<Stretch> Arena::stretches() const {
   using Piece = Stretch::Piece;
   std::vector<Piece> blocks;
-  occupancy_.for_each_block(owner(), [&](ByteRange bytes, const Block& block, bool live) {
-    blocks.push_back({memory_.base() + bytes.first, bytes.size(), block.requested, block.lane,
-                      live ? Piece::Kind::kLive : Piece::Kind::kWaiting});
+  using Use = Occupancy::Use;
+  std::vector<ByteRange> away;
+  occupancy_.for_each_block(owner(), [&](ByteRange bytes, const Block& block, Use use) {
+    if (use == Use::kAway)
+      away.push_back(bytes);
+    else
+      blocks.push_back({memory_.base() + bytes.first, bytes.size(), block.requested, block.lane,
+                        use == Use::kLive ? Piece::Kind::kLive : Piece::Kind::kWaiting});
   });
   std::sort(blocks.begin(), blocks.end(),
             [](const Piece& a, const Piece& b) { return a.pointer < b.pointer; });
   std::vector<Stretch> result;
   auto block = blocks.begin();
-  for (const ByteRange bytes : memory_.stretches()) {
+  for (const ByteRange bytes : without(memory_.stretches(), united(std::move(away)))) {
     Stretch stretch{memory_.base() + bytes.first, bytes.size(), {}};
     const std::byte* at = memory_.base() + bytes.first;
     const std::byte* const end = memory_.base() + bytes.last;

@@ -1,17 +1,13 @@
 #include "csrc/runtime/fallback.h"
 
+#include "csrc/runtime/exhaustion.h"
+
 #include <berth/error.h>
-
-#include <fmt/format.h>
-
-#include <map>
-#include <utility>
 
 namespace berth {
 
 PoolBlock* Fallback::allocate(Bytes size, LaneKey lane, trace::Tag tag, std::uint64_t id) {
   const Mobility kind = mobility_.classify(size, lane, tag);
-  if (events_.captured()) pool_.set_thrift(0);  // it waits for the device: that voids the capture
   PoolBlock* block = pool_.allocate(size, lane, kind);
   if (block == nullptr) block = search_everywhere(size, lane, kind);
   if (block == nullptr) throw OutOfMemory(exhaustion(size, lane));
@@ -36,8 +32,7 @@ void Fallback::hand_out(PoolBlock* block, Bytes size, trace::Tag tag, std::uint6
   counters_.count(block->mobility);
 }
 
-void Fallback::free(PoolBlock* block, std::optional<LaneKey> freeing,
-                    std::uint64_t requests) noexcept {
+void Fallback::free(PoolBlock* block, std::optional<LaneKey> freeing) noexcept {
   const Bytes size = block->size;
   counters_.taken_back_by_pool(size, block->requested);
   mobility_.learn(block->requested, block->lane, block->tag, block->born);
@@ -45,56 +40,42 @@ void Fallback::free(PoolBlock* block, std::optional<LaneKey> freeing,
   if (options_.listener != nullptr)
     options_.listener->freed({block->pointer, block->requested, size, block->lane}, waits);
   pool_.free(block, freeing);
-  if (!waits) takeover_.pool_freed(size, requests);
 }
 
-// The pool is exhausted: events, the arena where it idles, cached memory, a synchronisation.
+// The pool is exhausted: events, a synchronisation, and memory that is nobody's at the device.
 PoolBlock* Fallback::search_everywhere(Bytes size, LaneKey lane, Mobility kind) noexcept {
   if (events_.captured()) return nullptr;
   if (pool_.process_events() != 0) {
     if (PoolBlock* block = pool_.allocate(size, lane, kind)) return block;
   }
-  if (takeover_.share_what_is_to_come()) {
-    if (PoolBlock* block = pool_.allocate(size, lane, kind)) return block;
-  }
-  if (arena_.retire() != 0) {
-    takeover_.share();
-    if (PoolBlock* block = pool_.allocate(size, lane, kind)) return block;
-  }
-  if (options_.free_pages != Allocator::FreePages::kStay && pool_.trim() != 0) {
-    if (PoolBlock* block = pool_.allocate(size, lane, kind)) return block;
-  }
   if (!events_.synchronize()) return nullptr;
+  arena_.synchronized();
   pool_.process_events();
-  return pool_.allocate(size, lane, kind);
+  if (PoolBlock* block = pool_.allocate(size, lane, kind)) return block;
+  Bytes given = arena_.give_back();
+  if (options_.free_pages != Allocator::FreePages::kStay) given += pool_.trim();
+  return given == 0 ? nullptr : pool_.allocate(size, lane, kind);
 }
 
 std::string Fallback::exhaustion(Bytes size, LaneKey lane) {
-  const PoolStats in_pool = pool_.stats();
-  Bytes free = 0;
-  if (!device_.free_bytes(&free).ok()) ++counters_.device_errors;
-  // What holds the most, by size of request.
-  std::map<Bytes, std::pair<Bytes, std::uint64_t>> by_size;
-  pool_.for_each_block([&](const PoolBlock& block) {
-    auto& [bytes, count] = by_size[block.requested];
-    bytes += block.size;
-    ++count;
-  });
-  std::pair<Bytes, std::pair<Bytes, std::uint64_t>> most{};
-  for (const auto& entry : by_size) {
-    if (entry.second.first > most.second.first) most = entry;
-  }
-  return fmt::format(
-      "out of memory on {}: asked {} for lane {}; live {} (planned {}, pool {}), reserved {} of "
-      "{}, largest free block "
-      "low {} and high {}, {} free on the device; the pool holds most in {} blocks of {}",
-      device_.properties().name, format_bytes(size), lane, format_bytes(counters_.live),
-      format_bytes(counters_.planned_live()), format_bytes(counters_.pool_live),
-      format_bytes(arena_.committed() + in_pool.reserved),
-      format_bytes(options_.config.memory_limit != 0 ? options_.config.memory_limit
-                                                     : device_.properties().total_bytes),
-      format_bytes(in_pool.largest_low), format_bytes(in_pool.largest_high), format_bytes(free),
-      most.second.second, format_bytes(most.first));
+  const DeviceProperties& device = device_.properties();
+  Exhaustion report(device.page_bytes);
+  report.asked = size;
+  report.lane = lane;
+  report.device = device.name;
+  report.limit =
+      options_.config.memory_limit != 0 ? options_.config.memory_limit : device.total_bytes;
+  report.reserved = arena_.committed() + pool_.reserved();
+  report.live = counters_.live;
+  report.planned_live = counters_.planned_live();
+  report.plan_arena = arena_.plan() ? arena_.plan()->plan().arena_bytes : 0;
+  report.arena_held = arena_.committed();
+  if (!device_.free_bytes(&report.free_on_device).ok()) ++counters_.device_errors;
+  pool_.for_each_block(
+      [&](const PoolBlock& block) { report.add_block(block.size, block.requested, block.tag); });
+  pool_.for_each_stretch([&](const Stretch& stretch) { report.add(stretch, false); });
+  for (const Stretch& stretch : arena_.stretches()) report.add(stretch, true);
+  return report.text();
 }
 
 }  // namespace berth

@@ -6,7 +6,6 @@
 #include "csrc/runtime/accounts.h"
 #include "csrc/runtime/allocator.h"
 #include "csrc/runtime/arena.h"
-#include "csrc/runtime/takeover.h"
 
 #include <cstdint>
 #include <optional>
@@ -16,20 +15,19 @@ namespace berth {
 
 // Where a request goes that the arena does not serve: to the pool, at the end that its mobility
 // picks, and before it is refused to all that may still have memory: blocks whose lanes are done,
-// pages that the arena has no block on yet, an idle arena, cached pages, and what comes free when
-// the device is done with everything. While a graph is captured only the pool is asked.
+// what comes free when the device is done with everything, and pages that can be had only by giving
+// others back. While a graph is captured only the pool is asked.
 //
 // All that it is made of outlives it. Not thread-safe. O(log holes) while the pool has memory.
 class Fallback {
  public:
   Fallback(const Allocator::Options& options, Device& device, LaneEvents& events, Arena& arena,
-           Pool& pool, Takeover& takeover, Accounts& counters) noexcept
+           Pool& pool, Accounts& counters) noexcept
       : options_(options),
         device_(device),
         events_(events),
         arena_(arena),
         pool_(pool),
-        takeover_(takeover),
         counters_(counters) {}
 
   // A block for the request. Throws OutOfMemory.
@@ -37,8 +35,8 @@ class Fallback {
   // One at these bytes; null where they are not free.
   [[nodiscard]] PoolBlock* allocate_at(void* pointer, Bytes size, LaneKey lane,
                                        std::uint64_t id) noexcept;
-  // Takes a block back, and says so to the listener; so many requests were made in all.
-  void free(PoolBlock* block, std::optional<LaneKey> freeing, std::uint64_t requests) noexcept;
+  // Takes a block back, and says so to the listener.
+  void free(PoolBlock* block, std::optional<LaneKey> freeing) noexcept;
 
   void mark_step() noexcept { mobility_.mark_step(); }
 
@@ -52,7 +50,6 @@ class Fallback {
   LaneEvents& events_;
   Arena& arena_;
   Pool& pool_;
-  Takeover& takeover_;
   Accounts& counters_;
   MobilityClassifier mobility_;
 };

@@ -27,6 +27,7 @@ struct Lane {
   bool parent_ends = false;                 // the path has ancestors, whose slots end on it too
 
   Aligner aligner;
+  std::uint32_t aligned_path = 0;  // the sequence whose path the aligner looks at
 
   // While resting: the slot that would be next if the last `run` requests were what they look like,
   // and how long a run it takes to believe it.

@@ -7,13 +7,37 @@
 namespace berth {
 
 void Learner::start() noexcept {
+  record_again();
+  beside_plan_ = false;
+  seen_.forget_plan();
+}
+
+void Learner::look_for_kinds() noexcept {
+  record_again();
+  beside_plan_ = true;
+}
+
+void Learner::plan_taken(std::span<const KnownKind> kinds, bool cycle) noexcept {
+  // Of several kinds it is still to be seen what crosses the marks between each two of them.
+  others_ = seen_.plan_has(kinds) || (!cycle && kinds.size() > 1);
+  if (last_search_ == Search::kKinds && !seen_.knows_news()) in_vain();
+}
+
+void Learner::plan_serves() noexcept {
+  marks_without_news_ = 0;
+  beside_plan_ = true;
+  if (!others_) stop();
+}
+
+void Learner::record_again() noexcept {
   if (state_ == State::kOff) lane_count_ = last_lane_ = marking_count_ = 0;
   state_ = State::kRecords;
   start_again();
+  marks_without_news_ = 0;
   next_search_ = kFirstSearch;
   searches_ = vain_at_marks_ = 0;
   searched_all_ = false;
-  marks_without_repeat_ = repeats_to_wait_ = 0;
+  marks_without_repeat_ = marks_to_wait_ = 0;
 }
 
 void Learner::stop() noexcept { state_ = State::kOff; }
@@ -47,6 +71,7 @@ void Learner::start_again() noexcept {
     lane.began = lane.hash == 0 ? began_ : kNotRecorded;
   }
   for (std::uint32_t i = 0; i < marking_count_; ++i) marking_[i].whole = 0;
+  seen_.forget_seen();
 }
 
 std::uint32_t Learner::lane_index(LaneKey key) noexcept {
@@ -60,7 +85,7 @@ std::uint32_t Learner::lane_index(LaneKey key) noexcept {
       start_again();
       if (records() && ++searches_ > kMostSearches) fall_silent();
     }
-    lanes_[lane_count_++] = {key, 0, began_};
+    lanes_[lane_count_++] = {key, 0, 0, began_};
     return last_lane_ = lane_count_ - 1;
   }
   return last_lane_ = static_cast<std::uint32_t>(it - lanes_.begin());
@@ -86,7 +111,8 @@ void Learner::add(const RunRecord::Entry& entry) noexcept {
 void Learner::request(trace::BlockId id, Bytes bytes, LaneKey key, trace::Tag tag) noexcept {
   const std::uint32_t index = lane_index(key);
   Lane& lane = lanes_[index];
-  lane.hash = hash_combine(lane.hash, bytes);
+  lane.hash = kind_hash(lane.hash, bytes);
+  ++lane.requests;
   if (records()) {
     add({id, bytes, index, tag, RunRecord::Kind::kRequest});
     return;
@@ -104,7 +130,7 @@ void Learner::use(trace::BlockId id, LaneKey lane) noexcept {
   add({id, 0, lane_index(lane), 0, RunRecord::Kind::kUse});
 }
 
-std::optional<std::uint64_t> Learner::mark(LaneKey key) noexcept {
+std::optional<Learner::Find> Learner::mark(LaneKey key, bool missed) noexcept {
   const std::uint32_t index = lane_index(key);
   Lane& lane = lanes_[index];
   const bool first = marking_count_ == 0;
@@ -112,16 +138,33 @@ std::optional<std::uint64_t> Learner::mark(LaneKey key) noexcept {
   add({0, 0, index, 0, RunRecord::Kind::kMark});
   if (marking != nullptr) {
     marking->whole = lane.began == kNotRecorded ? 0 : marking->whole + 1;
-    marking->history.mark(lane.hash, lane.began);
+    marking->history.mark(lane.hash, lane.requests, lane.began);
   }
-  lane.hash = 0;
+  const KnownKind step{key, lane.hash, lane.requests};
+  lane.hash = lane.requests = 0;
   lane.began = records() ? record_.end() : kNotRecorded;
   if (marking == nullptr) return std::nullopt;
 
   const std::uint32_t pattern = marking->history.pattern();
   if (records()) {
-    if (pattern != 0) return repeats(*marking, pattern);
-    ++marks_without_repeat_;
+    const std::optional<std::uint64_t> kind = new_kind(*marking, step);
+    const bool repeating = pattern != 0 && !known(*marking, pattern);
+    const bool help = pattern != 0 || kind || seen_.knows(step);
+    marks_without_repeat_ = help ? 0 : marks_without_repeat_ + 1;
+    if (beside_plan_ && ++marks_without_news_ > kPatience) stop();
+    if (marks_to_wait_ != 0) {
+      --marks_to_wait_;
+      return std::nullopt;
+    }
+    if (repeating) {
+      if (const auto from = repeats(*marking, pattern)) return Find{*from, Search::kAtMarks};
+    }
+    if (kind) return Find{*kind, Search::kKinds};
+    // What crosses its marks may be other than it was when its kind was learned.
+    if (missed && marking->whole > 1 && seen_.knows(step) && ++missed_known_ >= search_missed_) {
+      search_missed_ = 2 * missed_known_;
+      return Find{oldest_step(*marking, marking->whole), Search::kKinds};
+    }
   } else if (deaf_ == 0 || known_[0] != 0) {
     const bool news =
         std::find(known_.begin(), known_.end(), marking->history.hash(1)) == known_.end();
@@ -130,14 +173,35 @@ std::optional<std::uint64_t> Learner::mark(LaneKey key) noexcept {
   return std::nullopt;
 }
 
+// Whether the plan has the last `pattern` steps.
+bool Learner::known(const MarkingLane& marking, std::uint32_t pattern) const noexcept {
+  for (std::uint32_t back = 1; back <= pattern; ++back) {
+    const KnownKind step{lanes_[marking.lane].key, marking.history.hash(back),
+                         marking.history.requests(back)};
+    if (!seen_.knows(step)) return false;
+  }
+  return true;
+}
+
+// Where the oldest of the last steps begins that are recorded, `most` of them.
+std::uint64_t Learner::oldest_step(const MarkingLane& marking, std::uint64_t most) const noexcept {
+  std::uint64_t back = std::min({most, marking.whole, marking.history.kept()});
+  while (back > 1 && marking.history.began(back) < record_.begin()) --back;
+  return back == 0 ? record_.end() : marking.history.began(back);
+}
+
+// Where a search for kinds should begin, with the two steps before the first one of the new kind:
+// what they leave alive shows there.
+std::optional<std::uint64_t> Learner::new_kind(const MarkingLane& marking,
+                                               const KnownKind& step) noexcept {
+  if (marking.whole == 0 || step.requests == 0) return std::nullopt;
+  return seen_.saw(step, oldest_step(marking, 3), record_.begin(),
+                   beside_plan_ ? kEnoughBesidePlan : kEnough);
+}
+
 // The steps that repeat, and as many before them: what is kept from step to step shows.
 std::optional<std::uint64_t> Learner::repeats(const MarkingLane& marking,
-                                              std::uint32_t pattern) noexcept {
-  marks_without_repeat_ = 0;
-  if (repeats_to_wait_ != 0) {
-    --repeats_to_wait_;
-    return std::nullopt;
-  }
+                                              std::uint32_t pattern) const noexcept {
   std::uint64_t back =
       std::min({std::uint64_t{4} * pattern, marking.whole, marking.history.kept()});
   while (back != 0 && marking.history.began(back) < record_.begin()) --back;
@@ -147,7 +211,12 @@ std::optional<std::uint64_t> Learner::repeats(const MarkingLane& marking,
 
 void Learner::searching(Search search) noexcept {
   last_search_ = search;
-  if (search == Search::kAtMarks) return;
+  marks_without_news_ = 0;
+  // Of so many kinds the plan keeps those that serve most; a search for one more is rarely worth
+  // it.
+  if (search == Search::kKinds && ++kind_searches_ > kFreeKindSearches)
+    marks_to_wait_ = std::uint64_t{8} << std::min(kind_searches_ - kFreeKindSearches, 10u);
+  if (search != Search::kByPeriod) return;
   const std::uint64_t known = record_.end() - began_;
   next_search_ = 2 * known;
   ++searches_;
@@ -156,8 +225,8 @@ void Learner::searching(Search search) noexcept {
 
 void Learner::in_vain() noexcept {
   if (!records()) return;
-  if (last_search_ == Search::kAtMarks) {
-    repeats_to_wait_ = std::uint64_t{1} << std::min(vain_at_marks_++, 16u);
+  if (last_search_ != Search::kByPeriod) {
+    marks_to_wait_ = std::uint64_t{1} << std::min(vain_at_marks_++, 16u);
   } else if (searched_all_ || searches_ >= kMostSearches) {
     fall_silent();
   }

@@ -3,6 +3,7 @@
 #include "csrc/device/device.h"
 #include "csrc/runtime/mark_history.h"
 #include "csrc/runtime/run_record.h"
+#include "csrc/runtime/seen_kinds.h"
 #include "csrc/runtime/size_watch.h"
 #include "csrc/trace/trace.h"
 
@@ -10,14 +11,16 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
 namespace berth {
 
 // Listens to what a run asks for, and says when its record is worth searching for a step: when the
-// requests between the marks of a lane repeat, or, for runs without marks that help, whenever twice
-// as much is known as at the search before.
+// requests between the marks of a lane repeat, when a kind of step came twice that the plan has not
+// got, or, for runs without marks that help, whenever twice as much is known as at the search
+// before.
 //
 // A search may be in vain. At marks the next one then waits for 1, 2, 4, .. repeats more; of the
 // other kind there are kMostSearches at most, and none after one of a record in its whole length.
@@ -26,7 +29,10 @@ namespace berth {
 // from there on. Each time that it gave up it is deaf for longer; where it knows steps that are no
 // news (see watch()), other ones are heard at once.
 //
-// Keeps the record (run_record.h: 32 MiB at most) and 30 KiB beside it, whatever comes; where a
+// While a plan serves it records what comes beside the plan's kinds of steps, until kPatience steps
+// brought nothing new.
+//
+// Keeps the record (run_record.h: 32 MiB at most) and 50 KiB beside it, whatever comes; where a
 // chunk does not come in time, or there are more than kMostLanes, the record starts again. Nothing
 // allocates or throws but an Excerpt, which is made without the lock. Not thread-safe: the
 // allocator's lock covers it. O(1) a request, O(lanes) where the lane is another than before.
@@ -35,8 +41,14 @@ class Learner {
   static constexpr std::size_t kMostLanes = 256, kMostMarkingLanes = 8;
   static constexpr unsigned kMostSearches = 11;
 
-  // Records from here on.
+  // Records from here on, and takes what comes for news, whatever a plan has.
   void start() noexcept;
+  // Records from here on what a plan does not have.
+  void look_for_kinds() noexcept;
+  // A plan that has these kinds, in turns or in a cycle, came of the last search.
+  void plan_taken(std::span<const KnownKind> kinds, bool cycle) noexcept;
+  // It serves. Goes on recording where other kinds may come again, or there are several.
+  void plan_serves() noexcept;
   // Neither records nor watches.
   void stop() noexcept;
   // Records no more, and watches for other steps than the last ones.
@@ -49,9 +61,19 @@ class Learner {
   void request(trace::BlockId id, Bytes bytes, LaneKey lane, trace::Tag tag) noexcept;
   void free(trace::BlockId id) noexcept;
   void use(trace::BlockId id, LaneKey lane) noexcept;
-  // A step of the lane ends. Returns the position of the record from which on a step that repeats
-  // is to be looked for; nothing where none does.
-  [[nodiscard]] std::optional<std::uint64_t> mark(LaneKey lane) noexcept;
+  enum class Search : std::uint8_t {
+    kAtMarks,   // for the steps that repeat in the end
+    kKinds,     // for kinds of steps
+    kByPeriod,  // for a period of the requests
+  };
+  // A step of the lane ends, of which the plan served less than it should. Returns what is to be
+  // looked for, and the position of the record from which on it is to be; nothing where nothing is
+  // worth it.
+  struct Find {
+    std::uint64_t from = 0;
+    Search search = Search::kAtMarks;
+  };
+  [[nodiscard]] std::optional<Find> mark(LaneKey lane, bool missed = false) noexcept;
 
   // Whether enough has come since the last search to look for a period in the requests themselves.
   [[nodiscard]] bool worth_searching() const noexcept {
@@ -64,7 +86,6 @@ class Learner {
            vain_at_marks_ < kMostVainAtMarks;
   }
   // A search begins.
-  enum class Search : std::uint8_t { kAtMarks, kByPeriod };
   void searching(Search search) noexcept;
   // No plan came of the last search.
   void in_vain() noexcept;
@@ -92,6 +113,7 @@ class Learner {
   struct Lane {
     LaneKey key = 0;
     std::uint64_t hash = 0;              // of its requests since its last mark
+    std::uint64_t requests = 0;          // so many
     std::uint64_t began = kNotRecorded;  // position of the record after that mark
   };
   struct MarkingLane {
@@ -103,14 +125,25 @@ class Learner {
   static constexpr std::uint64_t kShortestDeaf = 1 << 16;  // requests
   static constexpr unsigned kMostDoublings = 6;
   static constexpr unsigned kMostVainAtMarks = 4;
+  static constexpr std::uint64_t kPatience = 256;  // steps
+  // How often a kind is seen before it is planned: a cycle of steps shows as soon as all of it came
+  // twice, and lets what crosses its marks be planned better.
+  static constexpr std::uint32_t kEnough = 3, kEnoughBesidePlan = 2;
+  static constexpr unsigned kFreeKindSearches = StepKinds::kMostKinds;
 
   [[nodiscard]] std::uint32_t lane_index(LaneKey key) noexcept;
   [[nodiscard]] MarkingLane* marking_lane(std::uint32_t lane) noexcept;
   void add(const RunRecord::Entry& entry) noexcept;
   void start_again() noexcept;
   void fall_silent() noexcept;
+  void record_again() noexcept;
+  [[nodiscard]] std::optional<std::uint64_t> new_kind(const MarkingLane& marking,
+                                                      const KnownKind& step) noexcept;
+  [[nodiscard]] std::uint64_t oldest_step(const MarkingLane& marking,
+                                          std::uint64_t most) const noexcept;
+  [[nodiscard]] bool known(const MarkingLane& marking, std::uint32_t pattern) const noexcept;
   [[nodiscard]] std::optional<std::uint64_t> repeats(const MarkingLane& marking,
-                                                     std::uint32_t pattern) noexcept;
+                                                     std::uint32_t pattern) const noexcept;
 
   State state_ = State::kOff;
   RunRecord record_;
@@ -125,8 +158,15 @@ class Learner {
   bool searched_all_ = false;                 // the last of them had a record in its whole length
   std::uint64_t marks_without_repeat_ = 0;
   unsigned vain_at_marks_ = 0;
-  std::uint64_t repeats_to_wait_ = 0;
+  std::uint64_t marks_to_wait_ = 0;
   Search last_search_ = Search::kAtMarks;
+
+  SeenKinds seen_;
+  bool beside_plan_ = false;  // what it records is beside a plan
+  bool others_ = false;       // there may be more to learn beside the plan
+  std::uint64_t marks_without_news_ = 0;
+  unsigned kind_searches_ = 0;
+  std::uint64_t missed_known_ = 0, search_missed_ = 1;  // steps of the plan's kinds
 
   std::array<std::uint64_t, MarkHistory::kMostPattern>
       known_{};  // hashes of steps that are no news

@@ -23,6 +23,8 @@ constexpr std::uint64_t kUnmarkedRequests = 16384, kUnmarkedSteps = 8;
 // Steps to wait before what failed is tried again, doubled each time.
 constexpr std::uint64_t kRelearnAfter = 8, kTryAgainAfter = 4;
 constexpr unsigned kMostDoublings = 10;
+// Steps in which a plan of the folder is found, if there is one.
+constexpr std::uint64_t kFindingSteps = 8;
 
 }  // namespace
 
@@ -40,25 +42,40 @@ void Learning::start() noexcept {
   note_errands();
 }
 
+void Learning::look_among(std::vector<PlanFolder::Found> plans) {
+  finder_ = std::make_shared<PlanFinder>(std::move(plans));
+  note_errands();
+}
+
 // Planned in place, it is there when this returns.
 void Learning::search(Search search) {
   learner_.searching(search.kind);
   ++counters_.plan_searches;
   if (!planner_.in_place()) {
-    search_ = search;
+    search_ = std::move(search);
     return;
   }
   Learner::Excerpt excerpt;
   learner_.excerpt(search.from, excerpt);
-  planner_.submit(std::move(excerpt), search.kind);
+  planner_.submit(std::move(excerpt), search.kind, std::move(search.growth));
 }
 
 void Learning::run_waiting_errands(SpinMutex& mutex) noexcept {
   RunRecord waste;  // frees its chunks when the lock is free
+  std::shared_ptr<PlanFinder> finder;
   std::unique_lock lock(mutex, std::defer_lock);
   try {
     lock.lock();
-    const std::optional<Search> search = std::exchange(search_, std::nullopt);
+    if (finder_ && finder_->over()) {
+      finder = std::move(finder_);
+    } else if (may_read()) {
+      finder = finder_;
+      reading_ = true;  // and so what it found stays as it is
+      lock.unlock();
+      planner_.read(*finder->found());
+      lock.lock();
+    }
+    std::optional<Search> search = std::exchange(search_, std::nullopt);
     if (learner_.has_waste()) waste = learner_.take_waste();
     while (learner_.wants_chunk()) {
       lock.unlock();
@@ -73,13 +90,14 @@ void Learning::run_waiting_errands(SpinMutex& mutex) noexcept {
       lock.lock();
       learner_.excerpt(search->from, excerpt);
       lock.unlock();
-      planner_.submit(std::move(excerpt), search->kind);
+      planner_.submit(std::move(excerpt), search->kind, std::move(search->growth));
       lock.lock();
     }
   } catch (const std::exception&) {  // no memory, no thread
     if (!lock.owns_lock()) lock.lock();
     ++counters_.plan_failures;
     learner_.in_vain();
+    if (std::exchange(reading_, false)) finder->stop();
   }
   note_errands();
 }
@@ -93,17 +111,22 @@ bool Learning::unmarked(std::uint64_t requests) const noexcept {
 void Learning::step_ended(LaneKey lane, std::uint64_t requests, Notes& notes) {
   if (marks_++ != 0) longest_step_ = std::max(longest_step_, requests - requests_at_mark_);
   requests_at_mark_ = requests;
+  if (looks()) finder_->mark();
+  watch_finder(requests, notes);
   end_window(requests, notes);
   if (learner_.listens()) {
-    const std::optional<std::uint64_t> from = learner_.mark(lane);
-    if (from && planner_idle()) search({*from, Learner::Search::kAtMarks});
+    const std::optional<Learner::Find> find = learner_.mark(lane, astray_);
+    if (find && planner_idle()) search({find->from, find->search});
   }
+  if (options_.learns && arena_.wants_growth() && planner_idle() && !given_)
+    search({learner_.record().end(), Learner::Search::kKinds, arena_.take_growth()});
   if (planner_.ready()) adopt(notes);
   note_errands();
 }
 
 void Learning::missed(std::uint64_t requests, Notes& notes) {
-  if (!options_.learns && !given_ && !refused_.plan) return;
+  if (!options_.learns && !given_ && !refused_.plan && !finder_) return;
+  watch_finder(requests, notes);
   const bool no_marks = unmarked(requests);
   if (learner_.worth_searching() && (no_marks || !learner_.marks_may_help()) && planner_idle())
     search({learner_.record().begin(), Learner::Search::kByPeriod});
@@ -122,32 +145,50 @@ void Learning::missed(std::uint64_t requests, Notes& notes) {
 void Learning::adopt(Notes& notes) {
   const std::optional<Planner::Result> result = planner_.take();
   if (!result) return;
+  if (result->read) {
+    adopt_read(result->plan, notes);
+    return;
+  }
   if (!result->plan) {
     learner_.in_vain();
     return;
   }
+  learner_.plan_taken(result->kinds, result->cycle);
   if (!serve(result->plan, notes)) return;
+  learner_.plan_serves();
+  cycle_ = result->cycle;
+  looks_ = 0;
   ++counters_.plans_learned;
   given_ = false;
+  if (finder_) finder_->stop();
+}
+
+// Serves the plan that the planner read from the folder, if it could.
+void Learning::adopt_read(std::shared_ptr<const PlanLookup> plan, Notes& notes) {
+  reading_ = false;
+  if (!looks()) return;
+  if (!plan) {
+    finder_->refuse_found();
+  } else if (serve_given(std::move(plan), notes)) {
+    ++counters_.plans_found;
+  }
 }
 
 bool Learning::serve(const std::shared_ptr<const PlanLookup>& plan, Notes& notes) {
-  const Status status = arena_.activate(plan, Arena::Commit::kAtStepStart);
+  const Status status = arena_.activate(plan, Arena::Pages::kAsUsed);
   if (!status.ok()) {
     refused(
         plan, [&] { return device_.describe(status); }, notes);
     return false;
   }
-  if (refused_.plan != plan) {
-    refused_ = {};
-    learner_.stop();
-  }
+  if (refused_.plan != plan) refused_ = {};
   missing_steps_ = 0;
   return true;
 }
 
 bool Learning::serve_given(std::shared_ptr<const PlanLookup> plan, Notes& notes) {
   if (!serve(plan, notes)) return false;
+  learner_.stop();
   plan_given();
   return true;
 }
@@ -156,6 +197,7 @@ void Learning::plan_given() noexcept {
   given_ = true;
   said_misfit_ = false;
   misfits_ = 0;
+  if (finder_) finder_->stop();
 }
 
 void Learning::note_refused(const std::shared_ptr<const PlanLookup>& plan) noexcept {
@@ -185,9 +227,13 @@ void Learning::try_again(Notes& notes) {
 
 void Learning::end_window(std::uint64_t requests, Notes& notes) {
   const std::uint64_t made = requests - window_requests_;
-  const std::uint64_t hits = counters_.hits - window_hits_;
+  const std::uint64_t hits = counters_.hits + counters_.hits_bucket - window_hits_;
+  const std::uint64_t all_astray =
+      counters_.misses_size + counters_.misses_busy + counters_.misses_lane + counters_.lent;
+  const std::uint64_t astray = all_astray - window_astray_;
   window_requests_ = requests;
-  window_hits_ = counters_.hits;
+  window_hits_ = counters_.hits + counters_.hits_bucket;
+  window_astray_ = all_astray;
   if (made == 0) return;
   if (hits != 0 && arena_.plan() == refused_.plan) refused_ = {};
   try_again(notes);
@@ -195,24 +241,33 @@ void Learning::end_window(std::uint64_t requests, Notes& notes) {
   // A change of steps is seen from the misses now.
   if (hits != 0 && learner_.listens() && !learner_.records()) learner_.stop();
   watch_fit(made, hits, notes);
-  if (options_.learns) watch_misses(made, hits);
+  if (options_.learns) watch_misses(made, hits, astray);
 }
 
-// Learns again when the plan no longer describes the steps.
-void Learning::watch_misses(std::uint64_t requests, std::uint64_t hits) {
-  if (learner_.records()) return;
-  if (relearn_after_ > 0) {
-    --relearn_after_;
-    return;
-  }
+// Looks for other kinds of steps when one missed, and learns again when the plan no longer
+// describes those that it has.
+void Learning::watch_misses(std::uint64_t requests, std::uint64_t hits, std::uint64_t astray) {
+  if (relearn_after_ > 0) --relearn_after_;
+  if (look_after_ > 0) --look_after_;
+  const double few = std::max(2.0, kMissShare * static_cast<double>(requests));
+  astray_ = static_cast<double>(astray) > few;
   const auto unplanned = static_cast<double>(arena_.unplanned_slots());
   const double missed = static_cast<double>(requests) - static_cast<double>(hits) - unplanned;
-  missing_steps_ =
-      missed > std::max(2.0, kMissShare * static_cast<double>(requests)) ? missing_steps_ + 1 : 0;
-  if (missing_steps_ < kMissingSteps) return;
-  missing_steps_ = 0;
-  relearn_after_ = kRelearnAfter << std::min(relearns_++, kMostDoublings);
-  learner_.start();
+  missing_steps_ = missed > few ? missing_steps_ + 1 : 0;
+  if (missing_steps_ >= kMissingSteps && relearn_after_ == 0 && !learner_.records()) {
+    missing_steps_ = 0;
+    relearn_after_ = kRelearnAfter << std::min(relearns_++, kMostDoublings);
+    learner_.start();
+  } else if (astray_ && cycle_ && planner_idle()) {
+    // Its steps come in other turns: each of them is known.
+    cycle_ = false;
+    learner_.look_for_kinds();
+    search({learner_.record().end(), Learner::Search::kKinds});
+  } else if (astray_ && !learner_.records() && look_after_ == 0 && marks_ != 0) {
+    look_after_ = looks_ == 0 ? 0 : kRelearnAfter << std::min(looks_ - 1, kMostDoublings);
+    ++looks_;
+    learner_.look_for_kinds();
+  }
 }
 
 // Says so, once, where a plan that was given hardly serves the program.
@@ -234,13 +289,26 @@ void Learning::watch_fit(std::uint64_t requests, std::uint64_t hits, Notes& note
     std::string difference = "its lanes never came to the plan's requests";
     if (const std::optional<Arena::Surprise>& first = arena_.first_surprise())
       difference =
-          fmt::format("first, request {} of the step: {} came, the plan expects {}", first->index,
-                      format_bytes(first->came), format_bytes(first->expected));
+          fmt::format("first, request {} of the step: {} came, the plan expects {}",
+                      first->index + 1, format_bytes(first->came), format_bytes(first->expected));
     return fmt::format(
         "the plan served {} of the last {} requests ({} %), the program makes others: {}; record "
         "and plan this program again (`berth record`, `berth plan`), or let it learn "
         "(BERTH_MODE=learn)",
         misfit_hits_, misfit_requests_, 100 * misfit_hits_ / misfit_requests_, difference);
+  });
+}
+
+// Says so, once, where none of a folder's plans is this program's and it learns none.
+void Learning::watch_finder(std::uint64_t requests, Notes& notes) {
+  if (!looks() || reading_ || options_.learns || said_misfit_) return;
+  if (marks_ < kFindingSteps && (marks_ != 0 || requests < kUnmarkedRequests)) return;
+  said_misfit_ = true;
+  notes.add("plan-misfit", [&] {
+    return fmt::format(
+        "none of {} plans of this program in '{}' begins as its steps do: let it learn there once "
+        "(BERTH_MODE=learn), or record and plan it (`berth record`, `berth plan -o` the folder)",
+        finder_->plan_count(), options_.planner.folder->path());
   });
 }
 

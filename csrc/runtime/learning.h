@@ -5,6 +5,7 @@
 #include "csrc/runtime/arena.h"
 #include "csrc/runtime/learner.h"
 #include "csrc/runtime/notes.h"
+#include "csrc/runtime/plan_finder.h"
 #include "csrc/runtime/planner.h"
 
 #include <berth/stats.h>
@@ -17,13 +18,15 @@
 #include <memory>
 #include <optional>
 #include <utility>
+#include <vector>
 
 namespace berth {
 
 // How an allocator comes to its plan and keeps one that fits: what was recorded is searched for a
 // step when that is worth it (learner.h), planned in the background (planner.h) and switched to;
 // where misses persist it is learned again, at growing distances; an arena that was refused is
-// asked for again, at growing distances, where memory may be there.
+// asked for again, at growing distances, where memory may be there. A plan of a folder that begins
+// as the run does (plan_finder.h) is read in the background and served like a given one.
 //
 // Steps are those between marks; where none came for long (kUnmarkedRequests), windows of requests
 // stand for them. All is called under the allocator's lock but run_errands(): what allocates, frees
@@ -41,9 +44,10 @@ class Learning {
   Learning(Options options, Arena& arena, Device& device, Stats& counters);
 
   // Whether it wants to hear of every request, free and use.
-  [[nodiscard]] bool listens() const noexcept { return learner_.listens(); }
+  [[nodiscard]] bool listens() const noexcept { return learner_.listens() || looks(); }
   void request(trace::BlockId id, Bytes bytes, LaneKey lane, trace::Tag tag) noexcept {
-    learner_.request(id, bytes, lane, tag);
+    if (learner_.listens()) learner_.request(id, bytes, lane, tag);
+    if (looks()) finder_->request(lane, bytes);
     note_errands();
   }
   void free(trace::BlockId id) noexcept {
@@ -57,6 +61,10 @@ class Learning {
 
   // Starts learning.
   void start() noexcept;
+  // The planner's; null where there is none.
+  [[nodiscard]] PlanFolder* folder() const noexcept { return options_.planner.folder.get(); }
+  // Looks among its plans for that of this run, until one serves.
+  void look_among(std::vector<PlanFolder::Found> plans);
   // Serves a plan that was not learned here, from the next start of a step on; false where its
   // arena cannot be reserved.
   bool serve_given(std::shared_ptr<const PlanLookup> plan, Notes& notes);
@@ -95,6 +103,7 @@ class Learning {
   struct Search {
     std::uint64_t from = 0;
     Learner::Search kind = Learner::Search::kAtMarks;
+    std::vector<Arena::Growth> growth = {};
   };
   // A plan that fits the steps, but not the memory that there was.
   struct Refused {
@@ -105,21 +114,28 @@ class Learning {
 
   void run_waiting_errands(SpinMutex& mutex) noexcept;
   void note_errands() noexcept {
-    const bool wanted = search_.has_value() || learner_.wants_chunk() || learner_.has_waste();
+    const bool wanted = search_.has_value() || learner_.wants_chunk() || learner_.has_waste() ||
+                        may_read() || (finder_ && finder_->over());
     errands_.store(wanted, std::memory_order_relaxed);
   }
   [[nodiscard]] bool unmarked(std::uint64_t requests) const noexcept;
+  [[nodiscard]] bool looks() const noexcept { return finder_ && !finder_->over(); }
+  [[nodiscard]] bool may_read() const noexcept {
+    return looks() && finder_->found() != nullptr && planner_idle();
+  }
   [[nodiscard]] bool planner_idle() const noexcept {
-    return !search_ && !planner_.busy() && !planner_.ready();
+    return !search_ && !reading_ && !planner_.busy() && !planner_.ready();
   }
   void search(Search search);
   void adopt(Notes& notes);
+  void adopt_read(std::shared_ptr<const PlanLookup> plan, Notes& notes);
+  void watch_finder(std::uint64_t requests, Notes& notes);
   bool serve(const std::shared_ptr<const PlanLookup>& plan, Notes& notes);
   void note_refused(const std::shared_ptr<const PlanLookup>& plan) noexcept;
   void end_window(std::uint64_t requests, Notes& notes);
   void try_again(Notes& notes);
   void watch_fit(std::uint64_t requests, std::uint64_t hits, Notes& notes);
-  void watch_misses(std::uint64_t requests, std::uint64_t hits);
+  void watch_misses(std::uint64_t requests, std::uint64_t hits, std::uint64_t astray);
 
   const Options options_;
   Arena& arena_;
@@ -127,14 +143,21 @@ class Learning {
   Stats& counters_;
   Learner learner_;
   Planner planner_;
-  std::optional<Search> search_;  // waits for run_errands()
+  std::optional<Search> search_;        // waits for run_errands()
+  std::shared_ptr<PlanFinder> finder_;  // null: there is no folder, or it is over
+  bool reading_ = false;                // what it found
   std::atomic<bool> errands_{false};
 
   std::uint64_t marks_ = 0, requests_at_mark_ = 0, longest_step_ = 0;
-  std::uint64_t window_requests_ = 0, window_hits_ = 0;  // when the current window began
+  // When the current window began.
+  std::uint64_t window_requests_ = 0, window_hits_ = 0, window_astray_ = 0;
+  bool astray_ = false;  // in the window before some missed that the plan could have
   unsigned missing_steps_ = 0;
   std::uint64_t relearn_after_ = 0;  // windows to wait before learning again
   unsigned relearns_ = 0;
+  std::uint64_t look_after_ = 0;  // windows to wait before looking for kinds again
+  unsigned looks_ = 0;            // for kinds, in vain
+  bool cycle_ = false;            // the plan has steps in the same turns always
 
   Refused refused_;
   bool said_refused_ = false;

@@ -8,6 +8,8 @@ namespace {
 
 // Gaps, and blocks within one, that a request looks at.
 constexpr std::size_t kMostTries = 64;
+// Ticks ahead for which nothing is lent to others.
+constexpr std::uint32_t kSoon = 64;
 // Blocks that a request of a lane that rests looks at.
 constexpr std::size_t kMostTriesIdle = 256;
 
@@ -39,6 +41,21 @@ std::optional<ByteRange> Lending::find_idle(Bytes size, const MayHave& may_have)
     if (bytes) return may_have(*bytes) ? bytes : std::nullopt;
   }
   return std::nullopt;
+}
+
+void Lending::add_needed_soon(const Lane& lane, std::vector<ByteRange>* bytes) const {
+  // After one change the step goes on as planned, and all of it is needed. A short one is over
+  // soon.
+  const std::uint32_t period = lookup_->plan().sequences[lane.sequence].period;
+  const std::uint32_t first = lookup_->first_slot(lane.sequence);
+  const std::uint32_t fork = lookup_->plan().sequences[lane.sequence].fork;
+  const std::uint32_t soon = lane.aligner.hopeful() ? period : std::min(kSoon, period / 16);
+  const std::uint32_t until = std::min(period, lane.position + soon);
+  for (std::uint32_t tick = std::max(lane.position + 1, fork); tick < until; ++tick) {
+    const PlanLookup::Entry& entry = lookup_->entry(first + tick - fork);
+    if (entry.cell == PlanLookup::kNone) continue;
+    bytes->push_back({entry.offset, entry.offset + occupancy_.rounded(entry.requested)});
+  }
 }
 
 // The first bytes of a gap that nothing off schedule and no captured graph has; looks at `tries`

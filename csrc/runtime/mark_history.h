@@ -8,21 +8,24 @@ namespace berth {
 // What one lane asked for between its step marks, and whether that repeats: the same in the last p
 // intervals as in the p before, for p up to kMostPattern (a mark after each of several optimizers).
 //
-// An interval is told by a hash of its requests. O(kMostPattern^2) a mark at worst, 1.5 KiB.
+// An interval is told by a hash of its requests. O(kMostPattern^2) a mark at worst, 2 KiB.
 class MarkHistory {
  public:
   static constexpr std::uint32_t kMostPattern = 16;
 
-  // The lane's next mark: the interval that it ends has this hash and began at this position of the
-  // record.
-  void mark(std::uint64_t hash, std::uint64_t began) noexcept {
-    intervals_[marks_ % kKept] = {hash, began};
+  // The lane's next mark: the interval that it ends has so many requests of this hash, and began at
+  // this position of the record.
+  void mark(std::uint64_t hash, std::uint64_t requests, std::uint64_t began) noexcept {
+    intervals_[marks_ % kKept] = {hash, requests, began};
     ++marks_;
   }
   [[nodiscard]] std::uint64_t marks() const noexcept { return marks_; }
   // Of the `back`-th interval before the last mark, 1 is the newest. Requires: back <= kept().
   [[nodiscard]] std::uint64_t hash(std::uint64_t back) const noexcept {
     return intervals_[(marks_ - back) % kKept].hash;
+  }
+  [[nodiscard]] std::uint64_t requests(std::uint64_t back) const noexcept {
+    return intervals_[(marks_ - back) % kKept].requests;
   }
   [[nodiscard]] std::uint64_t began(std::uint64_t back) const noexcept {
     return intervals_[(marks_ - back) % kKept].began;
@@ -46,7 +49,7 @@ class MarkHistory {
  private:
   static constexpr std::uint64_t kKept = 4 * kMostPattern;
   struct Interval {
-    std::uint64_t hash = 0, began = 0;
+    std::uint64_t hash = 0, requests = 0, began = 0;
   };
   std::array<Interval, kKept> intervals_{};
   std::uint64_t marks_ = 0;

@@ -13,6 +13,7 @@ void Occupancy::follow(const PlanLookup& lookup, std::vector<Cell> cells) noexce
 }
 
 void Occupancy::forget_plan() noexcept {
+  for (const auto& [first, stray] : strays_) strays_.find(first)->within = false;
   cells_.clear();
   live_shared_.clear();
   lookup_ = nullptr;
@@ -29,7 +30,8 @@ void Occupancy::make_stray(CellIndex index) noexcept {
   Cell& cell = cells_[index];
   if (cell.slot & kOffSchedule) return;
   const PlanLookup::Entry& entry = entries_[cell.slot];
-  strays_.insert({entry.offset, entry.offset + rounded(entry.requested)}, Stray{index, {}, false});
+  strays_.insert({entry.offset, entry.offset + rounded(entry.requested)},
+                 Stray{index, {}, Use::kLive});
   cell.slot |= kOffSchedule;
   ++attention_;
 }
@@ -44,25 +46,19 @@ void Occupancy::outlive(CellIndex index, LaneKey owner) noexcept {
   Cell& cell = cells_[index];
   make_stray(index);
   const PlanLookup::Entry& entry = entries_[cell.slot & ~kOffSchedule];
-  *strays_.find(entry.offset) = Stray{PlanLookup::kNone, {entry.requested, cell.id, owner}, false};
+  *strays_.find(entry.offset) =
+      Stray{PlanLookup::kNone, {entry.requested, cell.id, owner}, Use::kLive};
   if (entry.shared) live_shared_.erase(entry.offset);
   cell.slot = PlanLookup::kNone;
 }
 
-void Occupancy::hand_over(std::uint32_t sequence, std::uint32_t position, LaneKey owner) noexcept {
-  if (lookup_->plan().sequences[sequence].parent >= 0) {
-    for (CellIndex index = 0; index < cells_.size(); ++index) {
-      if (cells_[index].slot != PlanLookup::kNone) outlive(index, owner);
-    }
-    return;
-  }
+void Occupancy::hand_over(const std::vector<std::uint32_t>& sequences, std::uint32_t position,
+                          LaneKey owner) noexcept {
   for (const auto& [first, stray] : strays_) {
     if (stray.second.cell != PlanLookup::kNone) outlive(stray.second.cell, owner);
+    strays_.find(first)->within = false;
   }
-  lookup_->visit_alive(sequence, position, [&](SlotIndex slot) {
-    const CellIndex index = entries_[slot].cell;
-    if (index != PlanLookup::kNone && cells_[index].slot == slot) outlive(index, owner);
-  });
+  for_each_alive(sequences, position, [&](CellIndex index) { outlive(index, owner); });
 }
 
 Occupancy::Taken Occupancy::take_found(Bytes offset, const Block& block) noexcept {
@@ -70,6 +66,7 @@ Occupancy::Taken Occupancy::take_found(Bytes offset, const Block& block) noexcep
   const CellIndex index = cell_at(offset);
   taken.planned = index != PlanLookup::kNone;
   taken.off_schedule = !taken.planned || (cells_[index].slot & kOffSchedule) != 0;
+  if (!taken.planned) taken.within = strays_.find(offset)->within;
   if (taken.off_schedule) remove_stray(offset);
   if (taken.planned) {
     taken.shared = entries_[cells_[index].slot & ~kOffSchedule].shared != 0;
@@ -79,20 +76,38 @@ Occupancy::Taken Occupancy::take_found(Bytes offset, const Block& block) noexcep
   return taken;
 }
 
-void Occupancy::lend(ByteRange bytes, const Block& block) noexcept {
-  strays_.insert(bytes, Stray{PlanLookup::kNone, block, false});
+void Occupancy::put_within(ByteRange bytes, const Block& block) noexcept {
+  strays_.insert(bytes, Stray{PlanLookup::kNone, block, Use::kLive, true});
   ++attention_;
 }
 
+void Occupancy::lend(ByteRange bytes, const Block& block) noexcept {
+  strays_.insert(bytes, Stray{PlanLookup::kNone, block, Use::kLive});
+  ++attention_;
+}
+
+void Occupancy::give_away(ByteRange bytes, LaneKey lane) noexcept {
+  strays_.insert(bytes, Stray{PlanLookup::kNone, {bytes.size(), 0, lane}, Use::kAway});
+  ++attention_;
+}
+
+std::optional<Occupancy::Away> Occupancy::take_away_back(Bytes first) noexcept {
+  const Stray* const stray = strays_.find(first);
+  if (stray == nullptr || stray->use != Use::kAway) return std::nullopt;
+  const Away away{first + stray->block.requested, stray->block.lane};
+  remove_stray(first);
+  return away;
+}
+
 void Occupancy::lose(ByteRange bytes, const Block& block) {
-  strays_.insert(bytes, Stray{PlanLookup::kNone, block, true});
+  strays_.insert(bytes, Stray{PlanLookup::kNone, block, Use::kLost});
   ++attention_;
 }
 
 void Occupancy::synchronized() noexcept {
   for (auto it = strays_.begin(); it != strays_.end();) {
     const Bytes offset = it->first;
-    const bool lost = it->second.second.lost;
+    const bool lost = it->second.second.use == Use::kLost;
     ++it;
     if (lost) remove_stray(offset);
   }
@@ -100,9 +115,10 @@ void Occupancy::synchronized() noexcept {
 
 Bytes Occupancy::live() const noexcept {
   Bytes bytes = 0;
-  for_each_block(
-      [](SlotIndex) { return LaneKey{0}; },
-      [&](ByteRange range, const Block&, bool live) { bytes += live ? range.size() : 0; });
+  for_each_block([](SlotIndex) { return LaneKey{0}; },
+                 [&](ByteRange range, const Block&, Use use) {
+                   bytes += use == Use::kLive ? range.size() : 0;
+                 });
   return bytes;
 }
 

@@ -70,8 +70,9 @@ class Occupancy {
   [[nodiscard]] Cell& cell(CellIndex index) noexcept { return cells_[index]; }
   [[nodiscard]] const std::vector<Cell>& cells() const noexcept { return cells_; }
   // Tests 1 to 3 of the rule.
-  [[nodiscard]] bool is_free(const PlanLookup::Entry& entry, Bytes size) const {
-    const ByteRange bytes{entry.offset, entry.offset + size};
+  [[nodiscard]] bool is_free(const PlanLookup::Entry& entry) const {
+    if (entry.cell == PlanLookup::kNone) return false;
+    const ByteRange bytes{entry.offset, entry.offset + rounded(entry.requested)};
     if (cells_[entry.cell].slot != PlanLookup::kNone) return false;
     if (strays_.find_touching(bytes)) return false;
     return !entry.shared || !live_shared_.find_touching(bytes);
@@ -86,32 +87,23 @@ class Occupancy {
       make_stray(index);
   }
 
-  // After a jump of the lane that stood at `position` of `sequence`, a root: X has what
-  // `on_schedule(slot)` denies of the lane's planned blocks, and what the plan did not put there.
-  // O(|X| + what the plan has alive there).
+  // After a jump of the lane that stood at tick `position` of a path through `sequences`: X has
+  // what `on_schedule(slot)` denies of the lane's planned blocks, and what the plan did not put
+  // there. O(|X| + what the plan has alive there).
   template <class OnSchedule>
-  void rebuild(std::uint32_t sequence, std::uint32_t position, OnSchedule&& on_schedule) noexcept {
-    const std::uint32_t lane = lane_of(sequence);
+  void rebuild(const std::vector<std::uint32_t>& sequences, std::uint32_t position,
+               OnSchedule&& on_schedule) noexcept {
+    const std::uint32_t lane = lane_of(sequences.front());
     for (auto it = strays_.begin(); it != strays_.end();) {
       const CellIndex index = (it++)->second.second.cell;
       if (index != PlanLookup::kNone) settle(index, lane, on_schedule);
     }
-    lookup_->visit_alive(sequence, position, [&](SlotIndex slot) {
-      const CellIndex index = entries_[slot].cell;
-      if (index != PlanLookup::kNone && cells_[index].slot == slot)
-        settle(index, lane, on_schedule);
-    });
+    for_each_alive(sequences, position, [&](CellIndex index) { settle(index, lane, on_schedule); });
   }
-  // The same where the lane stood on a branch. O(cells).
-  template <class OnSchedule>
-  void rebuild_all(std::uint32_t sequence, OnSchedule&& on_schedule) noexcept {
-    for (CellIndex index = 0; index < cells_.size(); ++index) {
-      if (cells_[index].slot != PlanLookup::kNone) settle(index, lane_of(sequence), on_schedule);
-    }
-  }
-  // The plan's only lane, which stands at `position` of its root, is another stream's from here on:
-  // what it has live goes on as byte ranges of `owner`. Requires reserve(cells).
-  void hand_over(std::uint32_t sequence, std::uint32_t position, LaneKey owner) noexcept;
+  // The plan's only lane, which stands at `position`, is another stream's from here on: what it has
+  // live goes on as byte ranges of `owner`. Requires reserve(cells).
+  void hand_over(const std::vector<std::uint32_t>& sequences, std::uint32_t position,
+                 LaneKey owner) noexcept;
 
   // --- Blocks, planned or not
 
@@ -123,7 +115,7 @@ class Occupancy {
       return Block{entries_[slot].requested, cells_[index].id, owner_of(slot)};
     }
     const Stray* const stray = strays_.find(offset);
-    if (stray == nullptr || stray->lost) return std::nullopt;
+    if (stray == nullptr || stray->use != Use::kLive) return std::nullopt;
     return stray->block;
   }
   // Takes it back.
@@ -132,6 +124,7 @@ class Occupancy {
     bool off_schedule = false;
     bool planned = false;  // by the plan that is followed; then `shared` and the block's lane hold
     bool shared = false;
+    bool within = false;  // put_within(), by the plan that is followed
     Block block;
   };
   template <class OwnerOf>
@@ -143,6 +136,18 @@ class Occupancy {
   // Bytes that nothing live touches, and that no slot has: off schedule until they are freed. There
   // is room for one more (see reserve()).
   void lend(ByteRange bytes, const Block& block) noexcept;
+  // Bytes of a slot that may be handed out, for a block that is smaller than it: off schedule until
+  // it is freed, and while its plan is followed its own lane's alone. There is room for one more.
+  void put_within(ByteRange bytes, const Block& block) noexcept;
+  // The same for somebody who has blocks of his own there, and gives them back by take_away_back().
+  // They are no live block of the arena.
+  void give_away(ByteRange bytes, LaneKey lane) noexcept;
+  // Where they end, and the lane that they were given away for; nothing where none start there.
+  struct Away {
+    Bytes last = 0;
+    LaneKey lane = 0;
+  };
+  std::optional<Away> take_away_back(Bytes first) noexcept;
   // Bytes that were freed, and whose last use only a synchronisation of the device can tell.
   void lose(ByteRange bytes, const Block& block);
   // The device is done with everything.
@@ -153,21 +158,31 @@ class Occupancy {
     return strays_.find_touching(bytes);
   }
   [[nodiscard]] std::size_t off_schedule() const noexcept { return strays_.size(); }
+  // Calls visit(bytes, slot) for all of X; the slot is kNone for what is no block of the plan's.
+  template <class Visit>
+  void for_each_off_schedule(Visit&& visit) const noexcept {
+    for (const auto& [first, stray] : strays_) {
+      const CellIndex cell = stray.second.cell;
+      visit(ByteRange{first, stray.first},
+            cell == PlanLookup::kNone ? cell : cells_[cell].slot & ~kOffSchedule);
+    }
+  }
   [[nodiscard]] bool empty() const noexcept { return off_schedule() == 0 && live() == 0; }
   // Bytes that are handed out, rounded. O(cells + |X|).
   [[nodiscard]] Bytes live() const noexcept;
-  // Calls visit(bytes, block, live) for what is live and what is lost, in no order.
+  // Calls visit(bytes, block, use) for what is live, lost, or given away, in no order.
+  enum class Use : std::uint8_t { kLive, kLost, kAway };
   template <class OwnerOf, class Visit>
   void for_each_block(OwnerOf&& owner_of, Visit&& visit) const {
     for (const Cell& cell : cells_) {
       if (cell.slot == PlanLookup::kNone) continue;
       const PlanLookup::Entry& entry = entries_[cell.slot & ~kOffSchedule];
       visit(ByteRange{entry.offset, entry.offset + rounded(entry.requested)},
-            Block{entry.requested, cell.id, owner_of(cell.slot & ~kOffSchedule)}, true);
+            Block{entry.requested, cell.id, owner_of(cell.slot & ~kOffSchedule)}, Use::kLive);
     }
     for (const auto& [first, stray] : strays_) {
       if (stray.second.cell == PlanLookup::kNone)
-        visit(ByteRange{first, stray.first}, stray.second.block, !stray.second.lost);
+        visit(ByteRange{first, stray.first}, stray.second.block, stray.second.use);
     }
   }
 
@@ -178,7 +193,8 @@ class Occupancy {
   struct Stray {
     CellIndex cell = PlanLookup::kNone;  // of the planned block; else kNone
     Block block;                         // else
-    bool lost = false;
+    Use use = Use::kLive;
+    bool within = false;  // a slot of the plan that is followed
   };
 
   // The cell at an offset where a planned block is live, or kNone.
@@ -190,6 +206,17 @@ class Occupancy {
   }
   [[nodiscard]] std::uint32_t lane_of(std::uint32_t sequence) const noexcept {
     return lookup_->plan().sequences[sequence].lane;
+  }
+  // Cells of what is live and on schedule at a tick of a path, and of some other live blocks.
+  template <class Visit>
+  void for_each_alive(const std::vector<std::uint32_t>& sequences, std::uint32_t position,
+                      Visit&& visit) const noexcept {
+    for (const std::uint32_t sequence : sequences) {
+      lookup_->visit_alive(sequence, position, [&](SlotIndex slot) {
+        const CellIndex index = entries_[slot].cell;
+        if (index != PlanLookup::kNone && cells_[index].slot == slot) visit(index);
+      });
+    }
   }
   template <class OnSchedule>
   void settle(CellIndex index, std::uint32_t lane, OnSchedule&& on_schedule) noexcept {

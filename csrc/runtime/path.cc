@@ -6,26 +6,25 @@ namespace berth {
 
 Path::Path(const PlanLookup& lookup, std::uint32_t sequence) {
   const Plan& plan = lookup.plan();
+  std::vector<std::uint32_t> line;  // of ancestors, and this one
   for (std::int64_t s = sequence; s >= 0; s = plan.sequences[static_cast<std::size_t>(s)].parent) {
-    sequences_.push_back(static_cast<std::uint32_t>(s));
+    line.push_back(static_cast<std::uint32_t>(s));
   }
-  std::reverse(sequences_.begin(), sequences_.end());
-  for (std::size_t i = 0; i < sequences_.size(); ++i) {
-    const Sequence& own = plan.sequences[sequences_[i]];
+  std::reverse(line.begin(), line.end());
+  for (std::size_t i = 0; i < line.size(); ++i) {
+    const Sequence& own = plan.sequences[line[i]];
     std::uint32_t count = static_cast<std::uint32_t>(own.slots.size());
-    if (i + 1 < sequences_.size()) {
-      // Only what comes before the fork.
-      const std::uint32_t fork = plan.sequences[sequences_[i + 1]].fork;
-      const auto cut =
-          std::lower_bound(own.slots.begin(), own.slots.end(), fork,
-                           [](const Slot& slot, std::uint32_t tick) { return slot.birth < tick; });
-      count = static_cast<std::uint32_t>(cut - own.slots.begin());
-    }
-    if (count == 0 && sequences_.size() > 1) continue;
-    segments_.push_back({size_, lookup.first_slot(sequences_[i]), count});
+    // Only what comes before the fork.
+    if (i + 1 < line.size()) count = std::min(count, plan.sequences[line[i + 1]].fork - own.fork);
+    if (count == 0) continue;
+    sequences_.push_back(line[i]);
+    segments_.push_back({size_, lookup.first_slot(line[i]), count});
     size_ += count;
   }
-  if (segments_.empty()) segments_.push_back({0, lookup.first_slot(sequence), 0});
+  if (segments_.empty()) {
+    sequences_.push_back(sequence);
+    segments_.push_back({0, lookup.first_slot(sequence), 0});
+  }
   for (const std::uint32_t tick : plan.sequences[sequence].marks) {
     // The first slot that is born at the mark's tick or later.
     std::uint32_t low = 0, high = size_;
@@ -41,6 +40,25 @@ Path::Path(const PlanLookup& lookup, std::uint32_t sequence) {
   }
   std::sort(marks_.begin(), marks_.end());
   marks_.erase(std::unique(marks_.begin(), marks_.end()), marks_.end());
+}
+
+void Path::find_covered(const PlanLookup& lookup) {
+  std::vector<ByteRange> ranges;
+  for (std::uint32_t i = 0; i < size_; ++i) {
+    const PlanLookup::Entry& entry = lookup.entry(slot(i));
+    if (entry.cell == PlanLookup::kNone) continue;
+    const Bytes size = align_up(entry.requested, lookup.plan().alignment);
+    ranges.push_back({entry.offset, entry.offset + size});
+  }
+  std::sort(ranges.begin(), ranges.end(),
+            [](ByteRange a, ByteRange b) { return a.first < b.first; });
+  for (const ByteRange range : ranges) {
+    if (covered_.empty() || range.first > covered_.back().last) {
+      covered_.push_back(range);
+    } else {
+      covered_.back().last = std::max(covered_.back().last, range.last);
+    }
+  }
 }
 
 std::uint32_t Path::index(SlotIndex slot) const noexcept {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "csrc/core/interval_map.h"
 #include "csrc/plan/lookup.h"
 
 #include <cstdint>
@@ -25,8 +26,13 @@ class Path {
   [[nodiscard]] std::uint32_t index(SlotIndex slot) const noexcept;
   // One past the last slot that follows `slot` without a gap in numbering.
   [[nodiscard]] SlotIndex run_end(std::uint32_t index) const noexcept;
-  // Sequences on the path, root first.
+  // Sequences that have slots on the path, root first; of an empty one the last.
   [[nodiscard]] const std::vector<std::uint32_t>& sequences() const noexcept { return sequences_; }
+  // The bytes of its slots, ascending and disjoint. Where paths are very long altogether
+  // (kMostCovered slots) this is empty.
+  [[nodiscard]] const std::vector<ByteRange>& covered() const noexcept { return covered_; }
+  void find_covered(const PlanLookup& lookup);
+  static constexpr std::size_t kMostCovered = std::size_t{1} << 22;
   // Indices before which a step mark is expected, ascending; 0 stands for the end of the path, too.
   [[nodiscard]] const std::vector<std::uint32_t>& marks() const noexcept { return marks_; }
 
@@ -39,6 +45,7 @@ class Path {
   std::vector<Segment> segments_;
   std::vector<std::uint32_t> sequences_;
   std::vector<std::uint32_t> marks_;
+  std::vector<ByteRange> covered_;
   std::uint32_t size_ = 0;
 };
 

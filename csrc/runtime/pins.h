@@ -35,6 +35,10 @@ class Pins {
   [[nodiscard]] std::optional<ByteRange> touching(ByteRange bytes) const {
     return ranges_.find_touching(bytes);
   }
+  template <class Visit>
+  void for_each(Visit&& visit) const {
+    for (const auto& [first, pin] : ranges_) visit(ByteRange{first, pin.first});
+  }
   [[nodiscard]] bool empty() const noexcept { return ranges_.empty(); }
   [[nodiscard]] std::size_t size() const noexcept { return ranges_.size(); }
 

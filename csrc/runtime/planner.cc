@@ -2,6 +2,7 @@
 
 #include "csrc/place/plan_step.h"
 #include "csrc/plan/build.h"
+#include "csrc/plan/build_kinds.h"
 #include "csrc/plan/file.h"
 #include "csrc/runtime/notes.h"
 #include "csrc/trace/step.h"
@@ -13,8 +14,10 @@
 #include <malloc.h>
 #endif
 
+#include <algorithm>
 #include <exception>
 #include <limits>
+#include <span>
 #include <utility>
 
 namespace berth {
@@ -45,23 +48,36 @@ std::optional<Step> find_step(const Trace& trace, Learner::Search search,
   return extract_step(trace, options);
 }
 
+std::vector<KnownKind> known(std::span<const StepKind> kinds) {
+  std::vector<KnownKind> result;
+  for (const StepKind& kind : kinds) result.push_back({kind.lane, kind.hash, kind.requests.size()});
+  return result;
+}
+
 }  // namespace
 
 Planner::Planner(Options options) : options_(std::move(options)) {}
 
 Planner::~Planner() { stop(); }
 
-void Planner::submit(Learner::Excerpt excerpt, Learner::Search search) {
+void Planner::submit(Learner::Excerpt excerpt, Learner::Search search,
+                     std::vector<Arena::Growth> growth) {
+  start({std::move(excerpt), search, std::move(growth)});
+}
+
+void Planner::read(const PlanFolder::Found& found) { start({.excerpt = {}, .to_read = found}); }
+
+void Planner::start(Job job) {
   std::unique_lock lock(mutex_);
   if (stopped_) return;
   busy_.store(true, std::memory_order_release);
   if (options_.in_place) {
     lock.unlock();
-    plan({std::move(excerpt), search});
+    work_on(std::move(job));
     busy_.store(false, std::memory_order_release);
     return;
   }
-  job_ = Job{std::move(excerpt), search};
+  job_ = std::move(job);
   if (!thread_.joinable()) {
     try {
       thread_ = std::thread([this] { run(); });
@@ -83,10 +99,18 @@ void Planner::run() {
     job_.reset();
     lock.unlock();
     const bool large = job.excerpt.share.size() >= kLargeExcerpt;
-    plan(std::move(job));
+    work_on(std::move(job));
     if (large) give_memory_back();
     busy_.store(false, std::memory_order_release);
     lock.lock();
+  }
+}
+
+void Planner::work_on(Job job) {
+  if (job.to_read) {
+    publish({.plan = read_from_folder(*job.to_read), .read = true});
+  } else {
+    plan(std::move(job));
   }
 }
 
@@ -94,30 +118,65 @@ void Planner::plan(Job job) {
   try {
     Trace trace = job.excerpt.trace(options_.program, options_.alignment);
     job.excerpt.share = {};  // the learner may write its chunks anew
-    const std::optional<Step> step = find_step(trace, job.search, &cancel_);
-    if (!step || step->requests.empty()) return publish(nullptr);
-    double worth = std::numeric_limits<double>::infinity();  // bytes of an arena worth a switch
-    const auto offer = [&](const Plan& plan, double share) {
-      if (static_cast<double>(plan.arena_bytes) > worth * (1 - share)) return;
-      worth = static_cast<double>(plan.arena_bytes);
-      publish(std::make_shared<const PlanLookup>(plan));
-    };
-    const Plan frame = skeleton(*step, trace, options_.alignment);
-    trace = {};
-    PlaceOptions options;
-    options.cancel = &cancel_;
-    options.time_limit_seconds = options_.time_limit_seconds;
-    options.improved = [&](const Placement& better) {
-      offer(with_placement(frame, *step, better, options), kWorthSwitching);
-    };
-    const Plan best =
-        with_placement(frame, *step, place_buffers(make_problem(frame), options), options);
-    offer(best, kWorthSwitchingInTheEnd);
-    if (!options_.plan_file.empty()) write(best);
+    const bool for_period = job.search == Learner::Search::kByPeriod;
+    std::optional<Step> step;
+    if (job.search != Learner::Search::kKinds) step = find_step(trace, job.search, &cancel_);
+    if (!for_period) kinds_.learn(trace);
+    for (const Arena::Growth& one : job.growth)
+      kinds_.grow(one.lane, one.requests, one.index, one.bytes);
+    // Where a cycle was planned and kinds are asked for, its steps come in other turns, too.
+    turns_ |= std::exchange(cycle_, false) && job.search == Learner::Search::kKinds;
+    if (step && !step->requests.empty() && (for_period || explains(*step))) {
+      const Plan frame = skeleton(*step, trace, options_.alignment);
+      trace = {};
+      Result result;
+      result.kinds = known(steps_of(*step));
+      result.cycle = cycle_ = !for_period && result.kinds.size() > step->unrolled;
+      place(make_problem(frame), result, [&](const Placement& placement, const auto& how) {
+        return with_placement(frame, *step, placement, how);
+      });
+    } else if (!for_period && !kinds_.kinds().empty()) {
+      trace = {};
+      const KindPlan frame = skeleton(kinds_.kinds(), options_.program, options_.alignment);
+      Result result;
+      result.kinds = known(kinds_.kinds());
+      place(make_problem(frame), result, [&](const Placement& placement, const auto& how) {
+        return with_placement(frame.plan, placement, how);
+      });
+    } else {
+      publish({});
+    }
   } catch (const std::exception& error) {
     Notes().add("plan-failed", [&] { return error.what(); });
-    if (!ready()) publish(nullptr);
+    if (!ready()) publish({});
   }
+}
+
+// Whether the kinds that are kept are all steps of its cycle.
+bool Planner::explains(const Step& step) const {
+  if (turns_ && step.marks_per_period > step.unrolled) return false;
+  return kinds_.are_steps_of(step);
+}
+
+template <class Finish>
+void Planner::place(const Problem& problem, Result result, const Finish& finish) {
+  double worth = std::numeric_limits<double>::infinity();  // bytes of an arena worth a switch
+  const auto offer = [&](const Plan& plan, double share) {
+    if (static_cast<double>(plan.arena_bytes) > worth * (1 - share)) return;
+    worth = static_cast<double>(plan.arena_bytes);
+    result.plan = std::make_shared<const PlanLookup>(plan);
+    publish(result);
+  };
+  PlaceOptions options;
+  options.cancel = &cancel_;
+  options.time_limit_seconds = options_.time_limit_seconds;
+  options.improved = [&](const Placement& better) {
+    offer(finish(better, options), kWorthSwitching);
+  };
+  const Plan best = finish(place_buffers(problem, options), options);
+  offer(best, kWorthSwitchingInTheEnd);
+  if (!options_.plan_file.empty()) write(best);
+  if (options_.folder) keep_in_folder(best);
 }
 
 // What is there now may be another file than the one that was looked at in the beginning.
@@ -126,9 +185,29 @@ void Planner::write(const Plan& plan) const {
   write_plan(options_.plan_file, plan);
 }
 
-void Planner::publish(std::shared_ptr<const PlanLookup> plan) {
+// The run goes on without it: it learns, or stays in the pool.
+std::shared_ptr<const PlanLookup> Planner::read_from_folder(const PlanFolder::Found& found) {
+  try {
+    return std::make_shared<const PlanLookup>(options_.folder->read(found));
+  } catch (const std::exception& error) {
+    // A better one may have taken its place since: that is no news.
+    if (options_.folder->has(found)) Notes().add("plan-folder", [&] { return error.what(); });
+    return nullptr;
+  }
+}
+
+void Planner::keep_in_folder(const Plan& plan) {
+  try {
+    options_.folder->keep(plan);
+  } catch (const std::exception& error) {
+    if (std::exchange(said_not_kept_, true)) return;
+    Notes().add("plan-folder", [&] { return error.what(); });
+  }
+}
+
+void Planner::publish(Result result) {
   const std::lock_guard lock(mutex_);
-  result_ = Result{std::move(plan)};
+  result_ = std::move(result);
   ready_.store(true, std::memory_order_release);
 }
 

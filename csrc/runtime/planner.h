@@ -1,8 +1,14 @@
 #pragma once
 
+#include "csrc/plan/folder.h"
 #include "csrc/plan/lookup.h"
+#include "csrc/runtime/arena.h"
 #include "csrc/runtime/learner.h"
+#include "csrc/trace/step.h"
+#include "csrc/trace/step_kinds.h"
 #include "csrc/trace/trace.h"
+
+#include <berth/place.h>
 
 #include <atomic>
 #include <condition_variable>
@@ -11,12 +17,16 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <vector>
 
 namespace berth {
 
 // Plans in the background: takes what was recorded, cuts out its step, places it, and hands back
 // plans that are verified and frozen: a first one within moments, then better ones as the same
 // search comes upon them.
+//
+// Keeps the kinds of steps that it has met (32 MiB at most, see step_kinds.h). Where one cycle of
+// steps explains them all, that is planned; else all kinds together, as branches of one plan.
 //
 // Thread-safe. One thread of its own, started with the first excerpt; with `in_place` none:
 // submit() plans. While a step is looked for that takes up to 200 bytes an entry, 200 MiB for the
@@ -27,6 +37,7 @@ class Planner {
     Bytes alignment = 64;
     double time_limit_seconds = 2;
     std::string plan_file;  // where the best plan is written in the end, unless empty
+    std::shared_ptr<PlanFolder> folder = nullptr;  // or kept; used by nobody else from here on
     trace::Program program;
     bool in_place = false;
   };
@@ -36,7 +47,10 @@ class Planner {
   Planner& operator=(const Planner&) = delete;
 
   // Starts planning. Requires !busy(). May throw where no thread can be started.
-  void submit(Learner::Excerpt excerpt, Learner::Search search);
+  void submit(Learner::Excerpt excerpt, Learner::Search search,
+              std::vector<Arena::Growth> growth = {});
+  // Starts reading a plan of the folder, under the same conditions.
+  void read(const PlanFolder::Found& found);
 
   // Whether a plan is being made.
   [[nodiscard]] bool busy() const noexcept { return busy_.load(std::memory_order_acquire); }
@@ -45,7 +59,10 @@ class Planner {
   [[nodiscard]] bool in_place() const noexcept { return options_.in_place; }
 
   struct Result {
-    std::shared_ptr<const PlanLookup> plan;  // null: no plan came of it
+    std::shared_ptr<const PlanLookup> plan = {};  // null: no plan came of it
+    bool read = false;                            // it was to be read from the folder
+    std::vector<KnownKind> kinds = {};            // that it has, whatever their turns
+    bool cycle = false;                           // its steps come in the same turns always
   };
   [[nodiscard]] std::optional<Result> take();
 
@@ -57,19 +74,33 @@ class Planner {
   struct Job {
     Learner::Excerpt excerpt;
     Learner::Search search = Learner::Search::kAtMarks;
+    std::vector<Arena::Growth> growth = {};         // of its buckets
+    std::optional<PlanFolder::Found> to_read = {};  // instead
   };
+  void start(Job job);
   void run();
+  void work_on(Job job);
   void plan(Job job);
+  [[nodiscard]] std::shared_ptr<const PlanLookup> read_from_folder(const PlanFolder::Found& found);
   void write(const Plan& plan) const;
-  void publish(std::shared_ptr<const PlanLookup> plan);
+  void keep_in_folder(const Plan& plan);
+  [[nodiscard]] bool explains(const Step& step) const;
+  template <class Finish>
+  void place(const Problem& problem, Result result, const Finish& finish);
+  void publish(Result result);
 
   const Options options_;
+  // Whoever plans has these.
+  StepKinds kinds_;
+  bool cycle_ = false;  // the last plan is of a cycle of steps
+  bool turns_ = false;  // such a cycle did not last
   std::atomic<bool> busy_{false}, ready_{false}, cancel_{false};
   std::mutex mutex_;
   std::condition_variable wake_;
   std::optional<Job> job_;
   std::optional<Result> result_;
   bool stopped_ = false;
+  bool said_not_kept_ = false;
   std::thread thread_;
 };
 

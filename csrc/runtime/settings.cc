@@ -26,10 +26,12 @@ constexpr std::array<Setting, 10> kSettings = {{
     {"BERTH_TRACE", "Config::trace", "berth record -o",
      "a file name, may hold {rank} {device} {pid}", "berth.trace",
      "the trace that mode record writes"},
-    {"BERTH_PLAN", "Config::plan", "berth plan -o", "a file name, may hold {rank} {device} {pid}",
-     "",
+    {"BERTH_PLAN", "Config::plan", "berth plan -o",
+     "the name of a file or folder, may hold {rank} {device} {pid}", "",
      "the plan that mode serve follows; mode learn starts from it where it exists and keeps it up "
-     "to date"},
+     "to date. A folder (one that is there, or a name that ends in /) holds the plans of many "
+     "programs, ranks and jobs: each finds its own by its first requests, learn keeps there what "
+     "it learns, at most 256 plans and 1 GiB"},
     {"BERTH_RECORD", "Config::record", "berth record --operators", "requests, operators",
      "requests",
      "what a trace holds: requests alone, or operators with operands and times as well"},

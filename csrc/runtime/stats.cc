@@ -10,12 +10,39 @@
 
 namespace berth {
 
+namespace {
+
+const char* name_of(Miss::Reason reason) {
+  switch (reason) {
+    case Miss::Reason::kSize:
+      return "size";
+    case Miss::Reason::kBusy:
+      return "busy";
+    case Miss::Reason::kLane:
+      return "lane";
+    case Miss::Reason::kLost:
+      break;
+  }
+  return "lost";
+}
+
+std::string to_json(const Miss& miss) {
+  return fmt::format(
+      "{{\"reason\": \"{}\", \"lane\": {}, \"kind\": {}, \"position\": {}, \"step_requests\": {}, "
+      "\"expected_bytes\": {}, \"came_bytes\": {}, \"tag\": {}, \"count\": {}}}",
+      name_of(miss.reason), miss.lane, miss.kind, miss.position, miss.requests, miss.expected,
+      miss.came, miss.tag, miss.count);
+}
+
+}  // namespace
+
 std::string Stats::to_json() const {
   // By hand: where memory runs out, a JSON value that goes asks for some.
   const std::pair<const char*, std::uint64_t> values[] = {
       {"requests", requests},
       {"frees", frees},
       {"hits", hits},
+      {"hits_bucket", hits_bucket},
       {"lent", lent},
       {"misses_size", misses_size},
       {"misses_busy", misses_busy},
@@ -25,9 +52,12 @@ std::string Stats::to_json() const {
       {"pool_low", pool_low},
       {"pool_high", pool_high},
       {"pool_resident", pool_resident},
+      {"stitched", stitched},
+      {"pages_moved", pages_moved},
       {"steps", steps},
       {"plan_searches", plan_searches},
       {"plans_learned", plans_learned},
+      {"plans_found", plans_found},
       {"plan_failures", plan_failures},
       {"late_frees", late_frees},
       {"misuses", misuses},
@@ -48,21 +78,28 @@ std::string Stats::to_json() const {
   std::string text;
   for (const auto& [name, value] : values)
     text += fmt::format("{}\n  \"{}\": {}", text.empty() ? '{' : ',', name, value);
-  return text + "\n}";
+  text += ",\n  \"misses\": [";
+  for (const Miss& miss : misses)
+    text += fmt::format("{}\n    {}", &miss == misses.data() ? "" : ",", berth::to_json(miss));
+  return text + "]\n}";
 }
 
 std::string Stats::to_line() const {
-  const std::uint64_t misses = misses_size + misses_busy + misses_lane;
+  const std::uint64_t missed = misses_size + misses_busy + misses_lane;
   const double share =
-      requests == 0 ? 0 : 100 * static_cast<double>(hits) / static_cast<double>(requests);
+      requests == 0 ? 0
+                    : 100 * static_cast<double>(hits + hits_bucket) / static_cast<double>(requests);
   const std::string in_arena = arena == 0 ? "no plan"
                                           : fmt::format("arena {} / bound {}", format_bytes(arena),
                                                         format_bytes(arena_bound));
   return fmt::format(
-      "{} steps, {} requests: {} hits ({:.1f} %), {} misses ({} size, {} busy, {} lane), {} lent, "
+      "{} steps, {} requests: {} hits ({:.1f} %{}), {} misses ({} size, {} busy, {} lane), {} "
+      "lent, "
       "{} unplanned; {}; reserved {} at the peak",
-      steps, requests, hits, share, misses, misses_size, misses_busy, misses_lane, lent, unplanned,
-      in_arena, format_bytes(reserved_peak));
+      steps, requests, hits + hits_bucket, share,
+      hits_bucket == 0 ? "" : fmt::format(", {} of them by a bucket", hits_bucket), missed,
+      misses_size, misses_busy, misses_lane, lent, unplanned, in_arena,
+      format_bytes(reserved_peak));
 }
 
 }  // namespace berth

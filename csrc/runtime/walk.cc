@@ -12,6 +12,11 @@ Walk::Paths::Paths(const PlanLookup& lookup) {
     paths.emplace_back(lookup, s);
     if (plan.sequences[s].parent < 0) roots[plan.sequences[s].lane] = s;
   }
+  order = PathOrder(lookup, paths);
+  std::size_t slots = 0;
+  for (const Path& path : paths) slots += path.size();
+  if (paths.size() == roots.size() || slots > Path::kMostCovered) return;
+  for (Path& path : paths) path.find_covered(lookup);
 }
 
 void Walk::follow(const PlanLookup& lookup, Paths paths) noexcept {
@@ -24,8 +29,7 @@ void Walk::follow(const PlanLookup& lookup, Paths paths) noexcept {
 void Walk::leave() noexcept {
   lookup_ = nullptr;
   entries_ = nullptr;
-  paths_.paths.clear();
-  paths_.roots.clear();
+  paths_ = {};
 }
 
 // The start of a program looks like its steps in places; a whole step of equal requests is no
@@ -70,52 +74,85 @@ void Walk::pass_run_end(Lane& lane, Bytes requested) noexcept {
   }
 }
 
-// Time is a circle: the ends up to the period, then those at tick 0.
+// Time is a circle: the ends up to the period, then those at tick 0. After a branch the next step
+// begins on the root's path: a jump.
 void Walk::pass_step_end(Lane& lane) noexcept {
   ++step_ends_;
-  for (const std::uint32_t sequence : path(lane).sequences()) {
-    const std::uint32_t period = lookup_->plan().sequences[sequence].period;
-    for (std::uint32_t tick = lane.position + 1; tick < period; ++tick) {
-      for (const SlotIndex slot : lookup_->ends_at(sequence, tick)) occupancy_.expire(slot);
-    }
-  }
   const std::uint32_t root = root_of(lane);
   if (lane.sequence != root) {
-    // What a branch leaves alive is apart from every path, but only the root's ends are walked from
-    // here on.
-    for (const Occupancy::Cell& cell : occupancy_.cells()) {
-      if (cell.slot >= Occupancy::kOffSchedule) continue;
-      const std::uint32_t sequence = lookup_->sequence_of(cell.slot);
-      if (sequence != root && lookup_->plan().sequences[sequence].lane == lane.plan_lane)
-        occupancy_.expire(cell.slot);
-    }
-    lane.sequence = root;
-    lane.parent_ends = false;
+    jump(lane, root, 0);
+    return;
+  }
+  const std::uint32_t period = lookup_->plan().sequences[root].period;
+  for (std::uint32_t tick = lane.position + 1; tick < period; ++tick) {
+    for (const SlotIndex slot : lookup_->ends_at(root, tick)) occupancy_.expire(slot);
   }
   lane.position = 0;
   for (const SlotIndex slot : lookup_->ends_at(root, 0)) occupancy_.expire(slot);
   expect(lane, 0);
 }
 
+// At a fork, and wherever else the request is not the path's next one. Of several paths the first,
+// which has the blocks that live longest.
 bool Walk::take_branch(Lane& lane, Bytes requested) noexcept {
-  const std::vector<Sequence>& sequences = lookup_->plan().sequences;
-  if (sequences.size() == lookup_->plan().lane_keys.size()) return false;
-  const std::uint32_t tick =
-      lane.next < lane.end ? entries_[lane.next].birth : sequences[lane.sequence].period;
-  for (std::uint32_t child = 0; child < sequences.size(); ++child) {
-    const Sequence& branch = sequences[child];
-    if (branch.parent != static_cast<std::int32_t>(lane.sequence) || branch.fork != tick ||
-        branch.slots.empty() || branch.slots.front().requested != requested) {
-      continue;
-    }
-    // After a jump to the fork, the slot left aside may be live as if it was born now.
-    if (lane.next < lane.end) occupancy_.expire(lane.next);
-    lane.sequence = child;
-    lane.parent_ends = true;
-    expect(lane, path(lane).index(lookup_->first_slot(child)));
-    return true;
-  }
-  return false;
+  const std::uint32_t index =
+      lane.next < lane.end ? path(lane).index(lane.next) : path(lane).size();
+  std::uint32_t best = PlanLookup::kNone;
+  for_each_way(lane, index, requested,
+               [&](std::uint32_t sequence) { best = std::min(best, sequence); });
+  if (best == PlanLookup::kNone) return false;
+  jump(lane, best, index);
+  return true;
+}
+
+// The request is of no kind that was seen: a bucket stands for many, whatever they ask for here.
+bool Walk::take_bucket(Lane& lane) noexcept {
+  if (!branches()) return false;
+  const std::uint32_t index = path(lane).index(lane.next);
+  std::uint32_t bucket = PlanLookup::kNone;
+  paths_.order.for_each_alike(lane.sequence, index, [&](std::uint32_t sequence) {
+    const Path& way = paths_.paths[sequence];
+    if (index < way.size() && lookup_->is_bucket(way.slot(index)))
+      bucket = std::min(bucket, sequence);
+    return false;
+  });
+  if (bucket == PlanLookup::kNone) return false;
+  jump(lane, bucket, index);
+  return true;
+}
+
+// A step begins, and there are blocks that an earlier one left: it is of a kind that has room for
+// them.
+void Walk::choose_start(Lane& lane, Bytes requested) noexcept {
+  if (occupancy_.off_schedule() > kMostLeft) return;
+  std::uint32_t best = lane.sequence;
+  Bytes least = entries_[lane.next].requested == requested ? in_the_way(best) : ~Bytes{0};
+  for_each_way(lane, 0, requested, [&](std::uint32_t sequence) {
+    const Bytes bytes = in_the_way(sequence);
+    if (bytes > least || (bytes == least && sequence > best)) return;
+    best = sequence;
+    least = bytes;
+  });
+  if (best != lane.sequence) jump(lane, best, 0);
+}
+
+// Bytes of a path that are off schedule, and that it leaves to nobody as it begins.
+Bytes Walk::in_the_way(std::uint32_t sequence) const noexcept {
+  const std::vector<ByteRange>& covered = paths_.paths[sequence].covered();
+  Bytes bytes = 0;
+  occupancy_.for_each_off_schedule([&](ByteRange range, SlotIndex slot) {
+    if (slot != PlanLookup::kNone && wraps(slot)) return;
+    auto at = std::upper_bound(covered.begin(), covered.end(), range.first,
+                               [](Bytes first, ByteRange r) { return first < r.last; });
+    for (; at != covered.end() && at->first < range.last; ++at)
+      bytes += std::min(at->last, range.last) - std::max(at->first, range.first);
+  });
+  return bytes;
+}
+
+bool Walk::wraps(SlotIndex slot) const noexcept {
+  const std::uint32_t period = lookup_->plan().sequences[lookup_->sequence_of(slot)].period;
+  return std::uint64_t{entries_[slot].birth} + entries_[slot].length > period;
 }
 
 // --- Jumps
@@ -123,38 +160,31 @@ bool Walk::take_branch(Lane& lane, Bytes requested) noexcept {
 
 bool Walk::on_schedule(const Lane& lane, SlotIndex slot) const noexcept {
   if (path(lane).index(slot) == path(lane).size()) return false;
-  const std::uint32_t period = lookup_->plan().sequences[lookup_->sequence_of(slot)].period;
+  const Sequence& own = lookup_->plan().sequences[lookup_->sequence_of(slot)];
+  const std::uint32_t period = own.period;
   const PlanLookup::Entry& entry = entries_[slot];
   if (lane.position >= period) return false;
+  // What a branch leaves alive at its end is off schedule in later steps, whichever these are.
+  if (own.parent >= 0 && lane.position < entry.birth) return false;
   const std::uint32_t age = lane.position >= entry.birth ? lane.position - entry.birth
                                                          : lane.position + period - entry.birth;
   return age < entry.length;
 }
 
-// For a lane that stood at `position` of `sequence`.
-template <class OnSchedule>
-void Walk::rebuild(std::uint32_t sequence, std::uint32_t position,
-                   OnSchedule&& on_schedule) noexcept {
-  if (lookup_->plan().sequences[sequence].parent < 0) {
-    occupancy_.rebuild(sequence, position, on_schedule);
-  } else {
-    occupancy_.rebuild_all(sequence, on_schedule);
-  }
-}
-
 // Afterwards off schedule is what the plan did not put there, and what it would not have alive now.
 void Walk::jump(Lane& lane, std::uint32_t sequence, std::uint32_t index) noexcept {
   ++jumps_;
-  const std::uint32_t before = lane.sequence, position = lane.position;
+  const std::vector<std::uint32_t>& before = path(lane).sequences();
+  const std::uint32_t position = lane.position;
   lane.sequence = sequence;
   lane.parent_ends = path(lane).sequences().size() > 1;
   expect(lane, index);
   lane.position = entries_[lane.next].birth;
-  rebuild(before, position, [&](SlotIndex slot) { return on_schedule(lane, slot); });
+  occupancy_.rebuild(before, position, [&](SlotIndex slot) { return on_schedule(lane, slot); });
 }
 
 void Walk::leave_schedule(const Lane& lane) noexcept {
-  rebuild(lane.sequence, lane.position, [](SlotIndex) { return false; });
+  occupancy_.rebuild(path(lane).sequences(), lane.position, [](SlotIndex) { return false; });
 }
 
 // --- Requests
@@ -179,22 +209,27 @@ Walk::Step Walk::next(Lane& lane, Bytes requested) noexcept {
 
 Walk::Step Walk::next_aligned(Lane& lane, Bytes requested) noexcept {
   if (lane.next == lane.end) pass_run_end(lane, requested);
-  if (entries_[lane.next].requested == requested || take_branch(lane, requested))
+  if (branches() && occupancy_.off_schedule() != 0 && lane.next == path(lane).slot(0))
+    choose_start(lane, requested);
+  if (entries_[lane.next].requested == requested || take_branch(lane, requested) ||
+      lookup_->is_bucket(lane.next) || take_bucket(lane))
     return {.slot = lane.next++};
   lane.mode = Lane::Mode::kSearching;
   const std::uint32_t index = path(lane).index(lane.next);
   if (!first_surprise_) first_surprise_ = {index, entries_[lane.next].requested, requested};
-  lane.aligner.start(index, path(lane).size());
+  start_aligning(lane);
   return next_searching(lane, requested);
 }
 
+void Walk::start_aligning(Lane& lane) noexcept {
+  lane.aligner.start(path(lane).index(lane.next), path(lane).size());
+  lane.aligned_path = lane.sequence;
+}
+
 Walk::Step Walk::next_searching(Lane& lane, Bytes requested) noexcept {
-  if (lane.next == lane.end) {
-    const std::uint32_t sequence = lane.sequence;
-    pass_run_end(lane, requested);
-    if (lane.sequence != sequence)
-      lane.aligner.start(path(lane).index(lane.next), path(lane).size());
-  }
+  if (lane.next == lane.end) pass_run_end(lane, requested);
+  // Since the last request the lane may have changed its path (other_way()).
+  if (lane.aligned_path != lane.sequence) start_aligning(lane);
   const std::uint32_t size = path(lane).size();
   const std::uint32_t expected = path(lane).index(lane.next);
   const std::optional<std::uint32_t> found = lane.aligner.feed(requested, *lookup_, path(lane));
@@ -214,8 +249,8 @@ Walk::Step Walk::next_searching(Lane& lane, Bytes requested) noexcept {
       pass_step_end(lane);
       expect(lane, *found);
     } else {
-      rest(lane, PlanLookup::kWindow);
-      return {};
+      ++step_ends_;
+      jump(lane, lane.sequence, *found);
     }
   }
   if (lane.aligner.settled()) lane.mode = Lane::Mode::kAligned;
@@ -307,10 +342,27 @@ bool Walk::mark(Lane& lane) noexcept {
     }
   }
   lane.entered = true;
-  if (sure && next == target) return false;
+  if (sure && next == target) {
+    // Whatever comes next, another path does not go on from here.
+    if (target == 0 && lane.next == lane.end && branches()) pass_step_end(lane);
+    return false;
+  }
   lane.mode = Lane::Mode::kAligned;
   jump(lane, target == 0 ? root_of(lane) : lane.sequence, target);
   return true;
+}
+
+Walk::Expected Walk::expected(const Lane& lane, bool slot_found) const noexcept {
+  Expected expected{.kind = lane.sequence, .requests = path(lane).size()};
+  if (slot_found || (lane.mode != Lane::Mode::kResting && lane.next < lane.end)) {
+    const SlotIndex slot = slot_found ? lane.next - 1 : lane.next;
+    expected.index = path(lane).index(slot);
+    expected.size = entries_[slot].requested;
+  } else {
+    expected.index = static_cast<std::uint32_t>(
+        std::min<std::uint64_t>(lane.requests_without_mark - 1, ~std::uint32_t{0}));
+  }
+  return expected;
 }
 
 }  // namespace berth

@@ -4,9 +4,11 @@
 #include "csrc/runtime/lane.h"
 #include "csrc/runtime/occupancy.h"
 #include "csrc/runtime/path.h"
+#include "csrc/runtime/path_order.h"
 
 #include <cstdint>
 #include <optional>
+#include <utility>
 #include <vector>
 
 namespace berth {
@@ -16,11 +18,16 @@ namespace berth {
 //
 // A position is a tick of the lane's path: all ends up to it were looked at, and what was live
 // there came off schedule (Occupancy). Time is a circle, so a lane passes the step's end and begins
-// again. A skip ahead is a walk; backwards, or to a mark that comes early, is a jump.
+// again, on the root's path. A skip ahead is a walk; backwards, to a mark that comes early, or from
+// one path to another, is a jump.
+//
+// Where a request is not the path's next one, but that of another path whose requests were the same
+// up to here, the lane goes on there: the kinds of steps of a program are told apart by what they
+// ask for.
 //
 // Not thread-safe. The plan outlives what follows it. A request costs O(1) where it is as expected,
-// O(Aligner::kReach) while it is not; a jump is O(what the plan has alive + what is off schedule),
-// on plans with branches O(cells).
+// O(Aligner::kReach + paths that begin alike) while it is not; a jump is O(what the plan has alive
+// + what is off schedule).
 class Walk {
  public:
   using SlotIndex = PlanLookup::SlotIndex;
@@ -35,6 +42,7 @@ class Walk {
     explicit Paths(const PlanLookup& lookup);
     std::vector<Path> paths;           // of each sequence
     std::vector<std::uint32_t> roots;  // the root sequence of each lane of the plan; kNone: none
+    PathOrder order;
   };
   void follow(const PlanLookup& lookup, Paths paths) noexcept;
   void leave() noexcept;
@@ -50,6 +58,27 @@ class Walk {
     bool realigned = false;  // found somewhere else than expected
   };
   [[nodiscard]] Step next(Lane& lane, Bytes requested) noexcept;
+
+  // Where another path expects the request, too, that was to be served at `slot`: calls
+  // usable(slot of that path), and once it says yes goes on there. The lane expects the slot after
+  // that one then.
+  template <class Usable>
+  [[nodiscard]] std::optional<SlotIndex> other_way(Lane& lane, SlotIndex slot,
+                                                   Usable&& usable) noexcept {
+    std::optional<SlotIndex> other;
+    const std::uint32_t index = path(lane).index(slot);
+    const Bytes requested = entries_[slot].requested;
+    paths_.order.for_each_alike(lane.sequence, index, [&](std::uint32_t sequence) {
+      const Path& way = paths_.paths[sequence];
+      if (index >= way.size()) return false;
+      const SlotIndex there = way.slot(index);
+      if (there == slot || entries_[there].requested != requested || !usable(there)) return false;
+      jump(lane, sequence, index);
+      other = lane.next++;
+      return true;
+    });
+    return other;
+  }
 
   // A step ends. Returns whether the position had to jump.
   bool mark(Lane& lane) noexcept;
@@ -78,12 +107,29 @@ class Walk {
     return first_surprise_;
   }
 
+  // What the plan expected of the lane's last request, which next() or the rule had no slot for.
+  struct Expected {
+    std::uint32_t kind = 0, index = 0;  // sequence whose path it follows, and request on it
+    std::uint32_t requests = 0;         // of that path
+    Bytes size = 0;                     // 0: nothing, the lane rests
+  };
+  [[nodiscard]] Expected expected(const Lane& lane, bool slot_found) const noexcept;
+
   // How often a lane passed the end of its step without a mark, and how often one jumped.
   [[nodiscard]] std::uint64_t step_ends() const noexcept { return step_ends_; }
   [[nodiscard]] std::uint64_t jumps() const noexcept { return jumps_; }
 
   // Whether the plan has the slot alive where the lane stands.
   [[nodiscard]] bool on_schedule(const Lane& lane, SlotIndex slot) const noexcept;
+  // Where a slot is on the lane's path, and how many slots that has.
+  [[nodiscard]] std::pair<std::uint32_t, std::uint32_t> place(const Lane& lane,
+                                                              SlotIndex slot) const noexcept {
+    return {path(lane).index(slot), path(lane).size()};
+  }
+  // The sequences that have slots on the lane's path.
+  [[nodiscard]] const std::vector<std::uint32_t>& sequences(const Lane& lane) const noexcept {
+    return path(lane).sequences();
+  }
 
  private:
   [[nodiscard]] const Path& path(const Lane& lane) const noexcept {
@@ -94,6 +140,7 @@ class Walk {
   }
   Step next_aligned(Lane& lane, Bytes requested) noexcept;
   Step next_searching(Lane& lane, Bytes requested) noexcept;
+  void start_aligning(Lane& lane) noexcept;
   Step next_resting(Lane& lane, Bytes requested) noexcept;
   void guess(Lane& lane, Bytes requested) noexcept;
   void rest(Lane& lane, std::uint32_t run_needed) noexcept;
@@ -101,10 +148,26 @@ class Walk {
   void pass_run_end(Lane& lane, Bytes requested) noexcept;
   void pass_step_end(Lane& lane) noexcept;
   bool take_branch(Lane& lane, Bytes requested) noexcept;
+  void choose_start(Lane& lane, Bytes requested) noexcept;
+  [[nodiscard]] Bytes in_the_way(std::uint32_t sequence) const noexcept;
+  [[nodiscard]] bool wraps(SlotIndex slot) const noexcept;
+  [[nodiscard]] bool branches() const noexcept { return paths_.paths.size() > paths_.roots.size(); }
+  // Calls visit(sequence) for the other paths of the lane that would make this request after the
+  // same `index` ones.
+  template <class Visit>
+  void for_each_way(const Lane& lane, std::uint32_t index, Bytes requested,
+                    Visit&& visit) const noexcept {
+    paths_.order.for_each_alike(lane.sequence, index, [&](std::uint32_t sequence) {
+      const Path& way = paths_.paths[sequence];
+      if (index < way.size() && entries_[way.slot(index)].requested == requested) visit(sequence);
+      return false;
+    });
+  }
+  bool take_bucket(Lane& lane) noexcept;
   void jump(Lane& lane, std::uint32_t sequence, std::uint32_t index) noexcept;
-  template <class OnSchedule>
-  void rebuild(std::uint32_t sequence, std::uint32_t position, OnSchedule&& on_schedule) noexcept;
   void expire_ancestors(Lane& lane) noexcept;
+
+  static constexpr std::size_t kMostLeft = 1024;  // blocks that a step's start looks at
 
   Occupancy& occupancy_;
   const PlanLookup* lookup_ = nullptr;

@@ -40,12 +40,23 @@ void Machine::report(std::string text) {
   if (options.check == Options::Check::kAbort) std::abort();
 }
 
+std::optional<Accesses::Conflict> Machine::find_conflict(std::uintptr_t begin, std::size_t size,
+                                                         Accesses::Kind kind,
+                                                         const VectorClock& clock) const {
+  for (const NamedBytes& piece : space.named(begin, size)) {
+    auto conflict = accesses.find_conflict(piece.bytes, piece.bytes + piece.size, kind, clock);
+    if (!conflict) continue;
+    conflict->begin += piece.begin - piece.bytes;
+    conflict->end += piece.begin - piece.bytes;
+    return conflict;
+  }
+  return std::nullopt;
+}
+
 void Machine::note_accesses(Stream& stream, const Operation& operation) {
   if (options.check == Options::Check::kOff) return;
   for (const MemoryAccess& access : operation.accesses) {
-    const std::uintptr_t end = access.begin + access.size;
-    if (const auto conflict =
-            accesses.find_conflict(access.begin, end, access.kind, stream.clock)) {
+    if (const auto conflict = find_conflict(access.begin, access.size, access.kind, stream.clock)) {
       std::string text = fmt::format(
           "race: {} '{}' (operation {} of {}) {} {}, which was {}; nothing orders the two. Its "
           "history:\n",
@@ -60,8 +71,12 @@ void Machine::note_accesses(Stream& stream, const Operation& operation) {
       }
       report(std::move(text));
     }
-    accesses.add(access.begin, end, {{stream.component, stream.enqueued}, access.kind},
-                 stream.clock);
+    const Accesses::Access noted{{stream.component, stream.enqueued}, access.kind};
+    for (const NamedBytes& piece : space.named(access.begin, access.size)) {
+      accesses.add(piece.bytes, piece.bytes + piece.size, noted, stream.clock);
+      if (piece.begin != piece.bytes)
+        accesses.add(piece.begin, piece.begin + piece.size, noted, stream.clock);
+    }
   }
 }
 
@@ -69,7 +84,7 @@ bool Machine::hand_out(Stream& stream, std::uintptr_t begin, std::size_t size,
                        std::string_view what) {
   VectorClock clock = stream.clock;
   clock.join(host_clock_);
-  const auto conflict = accesses.find_conflict(begin, begin + size, Accesses::Kind::kWrite, clock);
+  const auto conflict = find_conflict(begin, size, Accesses::Kind::kWrite, clock);
   if (!conflict) return true;
   std::string text = fmt::format(
       "{} {} handed out on {} while it was still {}. The history of {}:\n", what,
@@ -83,19 +98,20 @@ bool Machine::hand_out(Stream& stream, std::uintptr_t begin, std::size_t size,
   return false;
 }
 
-void Machine::give_back(std::uintptr_t begin, std::size_t size, std::string_view what, bool check) {
-  if (check && options.check != Options::Check::kOff) {
-    if (const auto conflict =
-            accesses.find_conflict(begin, begin + size, Accesses::Kind::kWrite, host_clock_)) {
-      std::string text = fmt::format(
-          "{} of {} while it may still be {}, which the host has not seen to be over:\n", what,
-          range_text(begin, size), describe(conflict->earlier));
-      if (const auto other = components_[conflict->earlier.epoch.component].lock())
-        describe_history(*other, text);
-      report(std::move(text));
-    }
-  }
+bool Machine::give_back(std::uintptr_t begin, std::size_t size, std::string_view what, bool check) {
+  check = check && options.check != Options::Check::kOff;
+  const auto conflict =
+      check ? accesses.find_conflict(begin, begin + size, Accesses::Kind::kWrite, host_clock_)
+            : std::nullopt;
   accesses.erase(begin, begin + size);
+  if (!conflict) return check;
+  std::string text =
+      fmt::format("{} of {} while it may still be {}, which the host has not seen to be over:\n",
+                  what, range_text(begin, size), describe(conflict->earlier));
+  if (const auto other = components_[conflict->earlier.epoch.component].lock())
+    describe_history(*other, text);
+  report(std::move(text));
+  return false;
 }
 
 }  // namespace berth::standin

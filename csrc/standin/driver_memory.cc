@@ -24,6 +24,8 @@ struct Physical {
   AllocationProperties properties{};
   std::size_t references = 1;  // handles
   std::size_t mappings = 0;
+
+  [[nodiscard]] std::uintptr_t bytes() const { return bytes_of(file) + offset; }
 };
 
 // Under the machine's lock.
@@ -41,6 +43,7 @@ void drop_if_unused(Machine& machine, std::uint64_t handle) {
   if (found == physical().end() || found->second.references != 0 || found->second.mappings != 0)
     return;
   const Physical& memory = found->second;
+  machine.accesses.erase(memory.bytes(), memory.bytes() + memory.size);
   if (memory.imported) {
     close(memory.file);
   } else {
@@ -131,13 +134,13 @@ int cuMemMap(std::uintptr_t address, std::size_t size, std::size_t offset, std::
   // Not before cuMemSetAccess.
   mprotect(reinterpret_cast<void*>(address), size, PROT_NONE);
   machine.space.add({address, size, size, Allocation::Kind::kMapped, memory.device,
-                     memory.offset + offset, handle});
+                     memory.offset + offset, handle, memory.bytes() + offset});
   ++memory.mappings;
   return kSuccess;
 }
 
-// Takes whole mappings away, one or several neighbours. The device's work must be over: the real
-// driver does not wait for it.
+// Takes whole mappings away, one or several neighbours. What uses these addresses must be over: the
+// driver does not say that it waits for it, and here it does not.
 int cuMemUnmap(std::uintptr_t address, std::size_t size) {
   BERTH_STANDIN_ENTER_DRIVER();
   Entry entry;
@@ -151,8 +154,8 @@ int cuMemUnmap(std::uintptr_t address, std::size_t size) {
     pieces.push_back(*piece);
   }
   if (pieces.empty()) return kInvalidValue;
-  machine.give_back(address, size, "unmap", true);
-  machine.drain_device(entry.lock, pieces.front().device);  // else the queued copies would fault
+  if (!machine.give_back(address, size, "unmap", true))
+    machine.drain_device(entry.lock, pieces.front().device);  // else the queued copies would fault
   for (const Allocation& piece : pieces) {
     machine.space.remove(piece.begin);
     unmap_to_reserved(reinterpret_cast<void*>(piece.begin), piece.mapped);

@@ -15,6 +15,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <random>
 #include <set>
 #include <string>
@@ -47,7 +48,8 @@ struct DeviceState {
 // Happens-before. Each stream is a component of the vector clocks. An operation comes after those
 // queued before it in its stream, after what its stream waited for, after what the legacy default
 // stream's rules order, and after all that any thread of the host has seen to be over: the host
-// counts as one thread, so a missing lock between threads of the program is not found.
+// counts as one thread, so a missing lock between threads of the program is not found. Memory is
+// one at all its addresses.
 class Machine {
  public:
   using Lock = std::unique_lock<std::mutex>;
@@ -59,6 +61,8 @@ class Machine {
   const GpuModel& gpu;
   std::vector<std::unique_ptr<DeviceState>> devices;
   AddressSpace space;
+  // By the names of bytes, for who may use them; of those that may have several addresses by these,
+  // too, for when an address goes.
   Accesses accesses;
 
   // --- streams (scheduler.cc) ---
@@ -110,8 +114,9 @@ class Machine {
   // A block is handed out on a stream: all its last uses must happen before that stream's next
   // operation.
   bool hand_out(Stream& stream, std::uintptr_t begin, std::size_t size, std::string_view what);
-  // Memory goes back to the driver: all its uses must be over for the host.
-  void give_back(std::uintptr_t begin, std::size_t size, std::string_view what, bool check);
+  // Addresses go back to the driver, whoever else has their memory: what used them must be over for
+  // the host. Whether they are known to be.
+  bool give_back(std::uintptr_t begin, std::size_t size, std::string_view what, bool check);
   std::vector<std::string> violations;
 
   // --- memory (machine.cc) ---
@@ -146,6 +151,11 @@ class Machine {
   // A destroyed stream has nothing left.
   void drop(const std::shared_ptr<Stream>& stream);
   void drain_until(Lock& lock, const std::function<bool()>& done);
+  // By addresses, the earlier access at whichever address of the bytes.
+  [[nodiscard]] std::optional<Accesses::Conflict> find_conflict(std::uintptr_t begin,
+                                                                std::size_t size,
+                                                                Accesses::Kind kind,
+                                                                const VectorClock& clock) const;
   void report(std::string text);
   void describe_history(const Stream& stream, std::string& text) const;
   [[nodiscard]] std::string describe(const Accesses::Access& access) const;

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -96,6 +97,35 @@ std::vector<Allocation> AddressSpace::all() const {
   std::vector<Allocation> result;
   for (const auto& [begin, allocation] : allocations_) result.push_back(allocation);
   return result;
+}
+
+std::vector<NamedBytes> AddressSpace::named(std::uintptr_t begin, std::size_t size) const {
+  std::vector<NamedBytes> pieces;
+  for (std::uintptr_t reached = begin; reached < begin + size;) {
+    const Allocation* const there = holding(reached);
+    const bool mapped = there != nullptr && there->kind == Allocation::Kind::kMapped;
+    // What is not mapped has no other address: the rest is one piece, but for neighbours.
+    const std::uintptr_t end =
+        there != nullptr ? std::min(there->end(), begin + size) : begin + size;
+    const std::uintptr_t bytes = mapped ? there->bytes + (reached - there->begin) : reached;
+    if (!pieces.empty() && pieces.back().bytes + pieces.back().size == bytes) {
+      pieces.back().size += end - reached;
+    } else {
+      pieces.push_back({reached, bytes, end - reached});
+    }
+    reached = end;
+  }
+  return pieces;
+}
+
+std::uintptr_t bytes_of(int file) {
+  struct stat about = {};
+  if (fstat(file, &about) != 0) return 0;
+  // Under the machine's lock.
+  static auto* const files = new std::map<ino_t, std::uintptr_t>;
+  const auto [found, fresh] = files->try_emplace(about.st_ino, 0);
+  if (fresh) found->second = files->size() * kFileSize * 4;
+  return found->second;
 }
 
 void* map_file(int file, std::uint64_t offset, std::size_t size, void* address) {

@@ -52,9 +52,18 @@ struct Allocation {
   int device = 0;
   std::uint64_t offset = 0;  // in the device's file
   std::uint64_t handle = 0;  // kMapped: the physical memory; kPool: the pool
+  std::uintptr_t bytes = 0;  // kMapped: the name of its first byte, the same at all its addresses
 
   [[nodiscard]] std::uintptr_t end() const { return begin + mapped; }
   [[nodiscard]] bool on_device() const { return kind != Kind::kHost && kind != Kind::kRegistered; }
+};
+
+// Some bytes by their address and by the name of the memory there: the address itself, unless the
+// memory may have others.
+struct NamedBytes {
+  std::uintptr_t begin = 0;
+  std::uintptr_t bytes = 0;
+  std::size_t size = 0;
 };
 
 // All ranges that the stand-in handed out, by address. A reserved range holds mapped ones, so it is
@@ -75,6 +84,8 @@ class AddressSpace {
   [[nodiscard]] bool reserved(std::uintptr_t begin, std::size_t size) const;
 
   [[nodiscard]] std::vector<Allocation> all() const;
+  // The bytes of [begin, begin + size), in pieces.
+  [[nodiscard]] std::vector<NamedBytes> named(std::uintptr_t begin, std::size_t size) const;
 
  private:
   std::map<std::uintptr_t, Allocation> allocations_;
@@ -85,6 +96,10 @@ class AddressSpace {
 std::size_t counted_bytes(std::size_t size);
 
 inline constexpr std::size_t kGranularity = std::size_t{2} << 20;
+
+// The name of the first byte of a file of device memory, of this process or another. Names are no
+// addresses; those of one file are neighbours.
+std::uintptr_t bytes_of(int file);
 
 // Maps a piece of a device's file, anywhere or at `address`. Null where the host refuses.
 void* map_file(int file, std::uint64_t offset, std::size_t size, void* address = nullptr);

@@ -31,6 +31,7 @@ struct Config {
   Mode mode = Mode::kLearn;           // BERTH_MODE
   std::string trace = "berth.trace";  // BERTH_TRACE: written in record
   // BERTH_PLAN: read in serve; kept up to date in learn, where set, unless another file is there.
+  // A folder (one is there, or the name ends in '/') holds the plans of many programs.
   std::string plan;
   RecordDetail record = RecordDetail::kRequests;  // BERTH_RECORD
   CheckLevel check = CheckLevel::kNormal;         // BERTH_CHECK

@@ -36,7 +36,7 @@ class WithoutGpu(unittest.TestCase):
 
     def test_its_parts_are_listed_with_the_open_points(self):
         text = run("--list").stdout
-        for point in range(1, 7):
+        for point in range(1, 8):
             self.assertIn(f"(point {point})", text)
 
     def test_wrong_usage_ends_with_2(self):

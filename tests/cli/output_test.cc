@@ -113,7 +113,8 @@ TEST_CASE("An output may be a device that is written to and not replaced", "[cli
 TEST_CASE("An output that cannot be is refused before work is done for it", "[cli][output]") {
   const TemporaryFolder folder;
   write_text(folder / "run.csv", events_csv(4));
-  const Ran is_folder = run_berth({"plan", folder / "run.csv", "-o", folder.path()});
+  write_text(folder / "rows.csv", "id,lower,upper,size\na,0,10,300\n");
+  const Ran is_folder = run_berth({"plan", folder / "rows.csv", "-o", folder.path()});
   REQUIRE(is_folder.code == 2);
   REQUIRE_THAT(is_folder.err, Contains("it is a folder"));
   const Ran no_folder = run_berth({"plan", folder / "run.csv", "-o", folder / "none/x.plan"});

@@ -260,6 +260,29 @@ TEST_CASE("A run whose steps do not repeat has no plan", "[cli][plan]") {
   REQUIRE(json["repeats"] == false);
 }
 
+TEST_CASE("A run of four lengths in random turns is planned as four kinds of steps",
+          "[cli][plan][kinds]") {
+  const TemporaryFolder folder;
+  std::mt19937 random(3);
+  std::string rows = "action,id,bytes,stream\n";
+  std::size_t id = 0;
+  for (int step = 0; step < 40; ++step) {
+    const std::size_t length = 1 + random() % 4;
+    for (std::size_t k = 1; k <= 10; ++k) {
+      const std::size_t bytes = 4096 * length * k;
+      rows += fmt::format("alloc,{0},{1},0\nfree,{0},{1},0\n", ++id, bytes);
+    }
+    rows += "step,0,0,0\n";
+  }
+  write_text(folder / "run.csv", rows);
+  const nlohmann::json json = run_berth_json({"plan", folder / "run.csv", "-o", folder / "p.plan"});
+  REQUIRE(json["kinds"] == 4);
+  REQUIRE(json["arena_bytes"] == 4096 * 4 * 10);
+  REQUIRE(run_berth({"verify", folder / "p.plan", folder / "run.csv"}).code == 0);
+  const nlohmann::json shown = run_berth_json({"show", folder / "p.plan"});
+  REQUIRE(shown["sequences"].size() == 4);
+}
+
 TEST_CASE("A budget of tries and a seed decide the placement", "[cli][plan]") {
   const TemporaryFolder folder;
   write_text(folder / "rows.csv", kRows);
@@ -294,4 +317,19 @@ TEST_CASE("An interrupt ends the search and keeps the best placement so far", "[
   REQUIRE(json["cancelled"] == true);
   REQUIRE(json["seconds"].get<double>() < 300);
   REQUIRE(rows_of(read_text(folder / "placed.csv")).size() == 2001);
+}
+
+TEST_CASE("A plan goes into a folder under a name of its own and none where one is as good",
+          "[cli][plan]") {
+  const TemporaryFolder folder;
+  write_text(folder / "run.csv", events_csv(6));
+  const std::string plans = folder.path() + GENERATE("/plans/", "/new/plans/");
+  for (int again = 0; again < 2; ++again)
+    REQUIRE(run_berth({"plan", folder / "run.csv", "-o", plans}).code == 0);
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(plans))
+    names.push_back(entry.path().filename().string());
+  REQUIRE(names.size() == 1);
+  REQUIRE(names[0].starts_with("berth-"));
+  REQUIRE(run_berth({"verify", plans + names[0], folder / "run.csv"}).code == 0);
 }

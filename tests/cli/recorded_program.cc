@@ -4,6 +4,7 @@
 //   exit=N        exit code
 //   raise=N       signal that it ends itself with, after its steps
 //   wait=FILE     makes FILE, then waits for SIGTERM and exits with 7
+//   odd=N         every N-th step asks for another size as its third request
 //   echo=TEXT     prints TEXT and a line end
 #include "csrc/core/file.h"
 #include "csrc/device/host_device.h"
@@ -21,7 +22,7 @@
 #include <vector>
 
 int main(int argc, char** argv) {
-  int steps = 4, code = 0, raised = 0;
+  int steps = 4, code = 0, raised = 0, odd = 0;
   std::string wait;
   for (int i = 1; i < argc; ++i) {
     const std::string_view argument = argv[i];
@@ -29,6 +30,7 @@ int main(int argc, char** argv) {
     if (argument.starts_with("steps=")) steps = std::atoi(value.c_str());
     if (argument.starts_with("exit=")) code = std::atoi(value.c_str());
     if (argument.starts_with("raise=")) raised = std::atoi(value.c_str());
+    if (argument.starts_with("odd=")) odd = std::atoi(value.c_str());
     if (argument.starts_with("wait=")) wait = value;
     if (argument.starts_with("echo=")) std::printf("%s\n", value.c_str());
   }
@@ -39,7 +41,8 @@ int main(int argc, char** argv) {
   for (int step = 0; step < steps; ++step) {
     std::vector<void*> blocks;
     for (int i = 1; i <= 10; ++i) {
-      blocks.push_back(allocator.allocate(static_cast<berth::Bytes>(i) * 10'000, 0));
+      const bool other = i == 2 && odd != 0 && step % odd == odd - 1;
+      blocks.push_back(allocator.allocate(static_cast<berth::Bytes>(other ? 99 : i) * 10'000, 0));
       allocator.free(allocator.allocate(512, 0));
     }
     for (void* block : blocks) allocator.free(block);

@@ -113,11 +113,46 @@ TEST_CASE("Changed requests cost a handful of misses and not the plan", "[cli][r
   }
 }
 
+TEST_CASE("Rates are shares or per cent and the seed may stand beside them", "[cli][replay]") {
+  const TemporaryFolder folder;
+  write_text(folder / "run.csv", events_csv(20));
+  const auto replayed = [&](std::vector<std::string> how) {
+    how.insert(how.begin(), {"replay", folder / "run.csv", "--allocator", "planned"});
+    nlohmann::json json = run_berth_json(how);
+    json["allocators"]["planned"].erase("ns_per_operation");
+    return json;
+  };
+  const auto old = replayed({"--perturb", "insert:0.05,swap:0.02", "--seed", "7"});
+  REQUIRE(replayed({"--perturb", "insert=5%,swap=2%,seed=7"}) == old);
+  REQUIRE(replayed({"--perturb", "seed=7", "--perturb", "swap=0.02,insert:5%"}) == old);
+  REQUIRE(replayed({"--perturb", "insert=5%,swap=2%,seed=8"}) != old);
+}
+
+TEST_CASE("A replay says how requests were served, which missed and why", "[cli][replay]") {
+  const TemporaryFolder folder;
+  write_text(folder / "run.csv", events_csv(40, 100));
+  const std::vector<std::string> replay = {"replay",  folder / "run.csv", "--allocator",
+                                           "planned", "--perturb",        "resize=1%,seed=3"};
+  const Ran ran = run_berth(replay);
+  REQUIRE_THAT(ran.out, Contains("as planned") && Contains("unlike the plan"));
+  REQUIRE_THAT(ran.out, Contains("of the step: ") && Contains(" came, the plan expects "));
+  REQUIRE_THAT(ran.out, Contains("What to do"));
+  const auto planned = run_berth_json(replay)["allocators"]["planned"];
+  const auto& all = planned["statistics"];
+  for (const char* name : {"hits", "lent", "unplanned", "realigned"})
+    REQUIRE(all[name] == planned[name]);
+  REQUIRE(all["misses_size"].get<int>() + all["misses_busy"].get<int>() +
+              all["misses_lane"].get<int>() ==
+          planned["misses"].get<int>());
+  REQUIRE_FALSE(all["sentences"].empty());
+}
+
 TEST_CASE("A perturbation without a kind or rate is wrong usage", "[cli][replay]") {
   const TemporaryFolder folder;
   write_text(folder / "run.csv", events_csv(4));
   for (const char* text :
-       {"insert", "insert:2", "insert:-1", "insert:x", "shuffle:0.1", "insert:nan"}) {
+       {"insert", "insert:2", "insert:-1", "insert:x", "shuffle:0.1", "insert:nan", "insert=101%",
+        "insert=%", "insert=1%%", "seed", "seed=x", "seed=-1", "seed=1%", "=1%"}) {
     const Ran ran = run_berth({"replay", folder / "run.csv", "--perturb", text});
     INFO(text << ": " << ran.err);
     REQUIRE(ran.code == 2);

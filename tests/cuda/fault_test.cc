@@ -67,6 +67,22 @@ Status use_all(CudaDevice& device, const Stream& stream, const Stream& foreign) 
   BERTH_MUST(device.copy_peer(held.base, 0, held.base, 1, 100, stream, false));
   BERTH_MUST(device.copy_peer(held.base, 0, held.base, 0, 100, stream, true));
   BERTH_MUST(device.synchronize_all());
+  if (device.properties().aliases) {
+    // The second half of the first, the other way round; then some of it takes its place.
+    const Bytes page = device.properties().page_bytes;
+    const auto at = [&](Bytes i) { return static_cast<std::byte*>(held.base) + i * page; };
+    BERTH_MUST(device.decommit(at(2), 2 * page));
+    const void* const from[] = {at(1), at(0)};
+    const auto used = [&] { return berth_standin_used(0) - device.retained_bytes(); };
+    const Bytes before = used();
+    const Status aliased = device.alias(at(2), from, 2);
+    CHECK(used() == before);
+    BERTH_MUST(aliased);
+    BERTH_MUST(device.decommit(at(0), page));
+    BERTH_MUST(device.decommit(at(2), page));
+    BERTH_MUST(device.commit(at(0), 3 * page, Device::Residency::kOnDemand));
+    CHECK(used() == before + 2 * page);
+  }
   if (device.properties().maps_pages) {
     BERTH_MUST(device.decommit(held.base, size / 2));
     BERTH_MUST(device.commit(held.base, size, Device::Residency::kOnDemand));

@@ -20,6 +20,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <vector>
 
 using namespace berth;
 using namespace berth::test;
@@ -200,6 +201,69 @@ TEST_CASE("A range holds thousands of mappings", "[gpu][mappings]") {
       "refill %.2f us\n",
       pages, static_cast<unsigned long long>(page / 1024), mapping / pages, holes / (pages / 2),
       refilling / (pages / 2));
+}
+
+TEST_CASE("What was written at one address is read at another in the order of the stream",
+          "[gpu][alias]") {
+  const auto device = make(Memory::kVirtual);
+  const Stream first, second;
+  const Bytes page = device->properties().page_bytes;
+  constexpr std::size_t kPages = 64;
+  constexpr int kRounds = 50;
+  void *reserved = nullptr, *stitched = nullptr, *pinned = nullptr;
+  REQUIRE(device->reserve(kPages * page, 0, &reserved).ok());
+  REQUIRE(device->commit(reserved, kPages * page, Residency::kOnDemand).ok());
+  REQUIRE(device->reserve(kPages * page, 0, &stitched).ok());
+  REQUIRE(device->reserve_pinned(kRounds * kPages, &pinned).ok());
+  auto* const base = static_cast<std::byte*>(reserved);
+  auto* const alias = static_cast<std::byte*>(stitched);
+  auto* const read = static_cast<unsigned char*>(pinned);
+  std::vector<const void*> from(kPages);
+  for (std::size_t i = 0; i < kPages; ++i) from[i] = base + (kPages - 1 - i) * page;
+  const Bytes before = free_of(*device);
+  REQUIRE(device->alias(alias, from.data(), kPages).ok());
+  REQUIRE(before - free_of(*device) < 16 * kMiB);  // tables of pages, no memory
+  // Nothing waits between the rounds; every other one writes at the alias, and on another stream.
+  cudaEvent_t event = nullptr;
+  REQUIRE(CUDART(cudaEventCreateWithFlags)(&event, cudaEventDisableTiming) == 0);
+  const auto value = [](int round, std::size_t i) {
+    return static_cast<int>((7 * static_cast<std::size_t>(round) + 3 * i + 1) % 251);
+  };
+  for (int round = 0; round < kRounds; ++round) {
+    const bool swapped = round % 2 != 0;
+    const cudaStream_t writer = swapped ? second.handle : first.handle;
+    const cudaStream_t reader = swapped ? first.handle : second.handle;
+    for (std::size_t i = 0; i < kPages; ++i) {
+      std::byte* const at = swapped ? alias + (kPages - 1 - i) * page : base + i * page;
+      REQUIRE(CUDART(cudaMemsetAsync)(at, value(round, i), page, writer) == 0);
+    }
+    REQUIRE(CUDART(cudaEventRecord)(event, writer) == 0);
+    REQUIRE(CUDART(cudaStreamWaitEvent)(reader, event, 0) == 0);
+    for (std::size_t i = 0; i < kPages; ++i) {
+      const std::byte* const at = swapped ? base + i * page : alias + (kPages - 1 - i) * page;
+      REQUIRE(CUDART(cudaMemcpyAsync)(read + static_cast<std::size_t>(round) * kPages + i,
+                                      at + page - 1 - i, 1, cudaMemcpyDeviceToHost, reader) == 0);
+    }
+    REQUIRE(CUDART(cudaEventRecord)(event, reader) == 0);
+    REQUIRE(CUDART(cudaStreamWaitEvent)(writer, event, 0) == 0);
+  }
+  REQUIRE(CUDART(cudaDeviceSynchronize)() == 0);
+  int wrong = 0;
+  for (int round = 0; round < kRounds; ++round)
+    for (std::size_t i = 0; i < kPages; ++i)
+      wrong += read[static_cast<std::size_t>(round) * kPages + i] != value(round, i) ? 1 : 0;
+  REQUIRE(wrong == 0);
+  // The memory stays with the address that is left, and what comes at the other is new.
+  REQUIRE(device->decommit(base, kPages * page).ok());
+  REQUIRE(device->commit(base, kPages * page, Residency::kOnDemand).ok());
+  fill(base, 255, kPages * page);
+  for (std::size_t i = 0; i < kPages; ++i)
+    REQUIRE(byte_at(alias + (kPages - 1 - i) * page) == value(kRounds - 1, i));
+  REQUIRE(CUDART(cudaEventDestroy)(event) == 0);
+  REQUIRE(device->release(base, kPages * page).ok());
+  REQUIRE(device->release(alias, kPages * page).ok());
+  REQUIRE(device->release_pinned(pinned, kRounds * kPages).ok());
+  REQUIRE(device->retained_bytes() == 0);
 }
 
 TEST_CASE("Another process reads and writes what was shared", "[gpu][ipc]") {

@@ -5,6 +5,8 @@
 #include <cuda.h>
 
 #include <cstddef>
+#include <string>
+#include <utility>
 #include <vector>
 
 using namespace berth;
@@ -127,6 +129,104 @@ TEST_CASE("A page that the driver does not take back is retained and used again"
   }
 }
 
+TEST_CASE("An alias costs two calls a page and one for access", "[cuda][memory][alias]") {
+  const Standin standin;
+  const auto device = make_gpu(Memory::kVirtual);
+  const Bytes page = device->properties().page_bytes;
+  std::byte* const base = reserved(*device, 4 * page);
+  std::byte* const alias = reserved(*device, 4 * page);
+  REQUIRE(device->commit(base, 4 * page, kOnDemand).ok());
+  const void* const from[] = {base + 3 * page, base, base + page};
+  const std::uint64_t before = device->driver_calls();
+  REQUIRE(device->alias(alias + page, from, 3).ok());
+  REQUIRE(berth_standin_used(0) == 4 * page);
+  REQUIRE(device->driver_calls() - before == 2 * 3 + 1);
+  // At neighbouring addresses now, as one block.
+  cudaMemset(base + page, 1, page);
+  cudaMemset(base + 3 * page, 3, page);
+  cudaMemset(base, 7, page);
+  cudaDeviceSynchronize();
+  std::vector<std::byte> bytes(3 * page);
+  REQUIRE(cudaMemcpy(bytes.data(), alias + page, bytes.size(), cudaMemcpyDeviceToHost) ==
+          cudaSuccess);
+  REQUIRE(bytes[0] == std::byte{3});
+  REQUIRE(bytes[page] == std::byte{7});
+  REQUIRE(bytes.back() == std::byte{1});
+  REQUIRE(device->release(base, 4 * page).ok());
+  REQUIRE(berth_standin_used(0) == 3 * page);
+  REQUIRE(device->release(alias, 4 * page).ok());
+  REQUIRE(berth_standin_used(0) == 0);
+}
+
+TEST_CASE("What an alias retains is never used for something else",
+          "[cuda][memory][alias][faults]") {
+  const Standin standin;
+  const auto device = make_gpu(Memory::kVirtual);
+  const Bytes page = device->properties().page_bytes;
+  std::byte* base = reserved(*device, 2 * page);
+  std::byte* alias = reserved(*device, 2 * page);
+  REQUIRE(device->commit(base, 2 * page, kOnDemand).ok());
+  cudaMemset(base, 1, 2 * page);
+  cudaDeviceSynchronize();
+  const void* const from[] = {base, base + page};
+  SECTION("The driver keeps a mapping of an alias that failed") {
+    berth_standin_fail("cuMemMap", 2, cudaErrorInvalidValue, 1);
+    berth_standin_fail("cuMemUnmap", 1, cudaErrorInvalidValue, 1);
+    REQUIRE_FALSE(device->alias(alias, from, 2).ok());
+    REQUIRE(device->retained_bytes() == page);
+  }
+  SECTION("The driver keeps a handle of an alias that went") {
+    REQUIRE(device->alias(alias, from, 2).ok());
+    berth_standin_fail("cuMemRelease", 2, cudaErrorInvalidValue, 1);
+    REQUIRE(device->decommit(alias, 2 * page).ok());
+    REQUIRE(device->retained_bytes() == page);
+  }
+  SECTION("The driver keeps a mapping of the first address") {
+    REQUIRE(device->alias(alias, from, 2).ok());
+    berth_standin_fail("cuMemUnmap", 2, cudaErrorInvalidValue, 1);
+    REQUIRE(device->decommit(base, 2 * page).ok());
+    REQUIRE(device->retained_bytes() == page);
+    std::swap(base, alias);
+  }
+  REQUIRE(berth_standin_used(0) == 2 * page);
+  REQUIRE(device->commit(alias, 2 * page, kOnDemand).ok());
+  REQUIRE(device->retained_bytes() == 0);
+  REQUIRE(berth_standin_used(0) == 4 * page);
+  cudaMemset(alias, 2, 2 * page);
+  std::vector<std::byte> bytes(2 * page);
+  cudaMemcpy(bytes.data(), base, bytes.size(), cudaMemcpyDeviceToHost);
+  REQUIRE(bytes == std::vector<std::byte>(2 * page, std::byte{1}));
+}
+
+TEST_CASE("A failed alias may be made again", "[cuda][memory][alias][faults]") {
+  const Standin standin;
+  const auto device = make_gpu(Memory::kVirtual);
+  const Bytes page = device->properties().page_bytes;
+  std::byte* const base = reserved(*device, 3 * page);
+  std::byte* const alias = reserved(*device, 3 * page);
+  REQUIRE(device->commit(base, 3 * page, kOnDemand).ok());
+  const void* const from[] = {base, base + page, base + 2 * page};
+  for (const char* call : {"cuMemRetainAllocationHandle", "cuMemMap", "cuMemSetAccess"}) {
+    for (const std::uint64_t n : {1, 2, 3}) {
+      CAPTURE(call, n);
+      berth_standin_fail(call, n, cudaErrorInvalidValue, 1);
+      const Status status = device->alias(alias, from, 3);
+      berth_standin_clear_faults();
+      if (status.ok()) {
+        REQUIRE(std::string(call) == "cuMemSetAccess");
+        REQUIRE(n > 1);  // it is called once
+      } else {
+        REQUIRE(status.call() == std::string(call));
+        REQUIRE_FALSE(device->alias(base, from, 1).ok());  // the sources are as they were
+        REQUIRE(device->alias(alias, from, 3).ok());
+      }
+      REQUIRE(device->decommit(alias, 3 * page).ok());
+      REQUIRE(device->retained_bytes() == 0);
+      REQUIRE(berth_standin_used(0) == 3 * page);
+    }
+  }
+}
+
 TEST_CASE("A plain reservation brings its memory and gives it back whole", "[cuda][memory]") {
   const Standin standin;
   const auto device = make_gpu(Memory::kPlain);
@@ -174,6 +274,9 @@ TEST_CASE("A peer reaches memory that was there and memory that comes later", "[
   before = berth_standin_calls("cuMemSetAccess");
   REQUIRE(device->commit(base + page, page, kOnDemand).ok());
   REQUIRE(berth_standin_calls("cuMemSetAccess") == before + 1);
+  const void* const from[] = {base};
+  REQUIRE(device->alias(base + 4 * page, from, 1).ok());
+  REQUIRE(berth_standin_calls("cuMemSetAccess") == before + 2);
   int current = -1;
   cudaGetDevice(&current);
   REQUIRE(current == 0);

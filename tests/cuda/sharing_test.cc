@@ -74,6 +74,35 @@ TEST_CASE("Another process reads and writes what was shared", "[cuda][ipc]") {
   REQUIRE(bytes[5 * kMiB] == std::byte{0});
 }
 
+TEST_CASE("Another process reads and writes pages that are shared at an alias",
+          "[cuda][ipc][alias]") {
+  const Standin standin;
+  prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);
+  const Range range(Memory::kVirtual);
+  void* reserved = nullptr;
+  REQUIRE(range.device->reserve(4 * kMiB, 0, &reserved).ok());
+  auto* const alias = static_cast<std::byte*>(reserved);
+  const void* const from[] = {range.base + 6 * kMiB, range.base};
+  REQUIRE(range.device->alias(alias, from, 2).ok());
+  cudaMemset(alias, 1, 4 * kMiB);
+  cudaDeviceSynchronize();
+  CudaSharedMemory shared;
+  REQUIRE(range.device->share(alias, 4 * kMiB, &shared).ok());
+  // The other process has them without the first addresses.
+  REQUIRE(range.device->decommit(range.base, 2 * kMiB).ok());
+  const ProgramResult result =
+      run_program({BERTH_CUDA_PROGRAM, "open", to_hex(shared.handle), std::to_string(shared.offset),
+                   std::to_string(4 * kMiB)},
+                  {{"BERTH_STANDIN_MEMORY", std::to_string(kTotal)}});
+  INFO(result.out << result.err);
+  REQUIRE(result.exit_code == 0);
+  std::vector<std::byte> bytes(4 * kMiB);
+  cudaMemcpy(bytes.data(), alias, bytes.size(), cudaMemcpyDeviceToHost);
+  REQUIRE(bytes == std::vector<std::byte>(4 * kMiB, std::byte{2}));
+  cudaMemcpy(bytes.data(), range.base + 6 * kMiB, 2 * kMiB, cudaMemcpyDeviceToHost);
+  REQUIRE(bytes.front() == std::byte{2});
+}
+
 TEST_CASE("A plain range is one handle whatever its pointer", "[cuda][ipc]") {
   const Standin standin;
   const Range range(Memory::kPlain);

@@ -1,6 +1,7 @@
 #include "tests/support/simulated_device.h"
 
 #include "tests/catch.h"
+#include "tests/support/device_contract.h"
 
 #include <random>
 #include <vector>
@@ -125,4 +126,39 @@ TEST_CASE("A simulated device that maps no pages brings memory with the range",
   REQUIRE(device.release(first, 768 << 10).ok());
   REQUIRE(device.committed() == 0);
   REQUIRE(device.live_ranges() == 0);
+}
+
+TEST_CASE("A simulated device keeps the contract of devices", "[device][simulated][contract]") {
+  for (const bool maps_pages : {true, false}) {
+    DYNAMIC_SECTION("It maps pages: " << maps_pages) {
+      SimulatedDevice device({.total_bytes = 64 << 20, .maps_pages = maps_pages});
+      test::check_device_contract(device, 1, 2);
+      REQUIRE(device.violations().empty());
+    }
+  }
+}
+
+TEST_CASE("Bytes are judged by their memory, whatever address is used", "[device][simulated]") {
+  SimulatedDevice device;
+  void* const base = range_of(device);
+  void* alias = nullptr;
+  REQUIRE(device.reserve(4096, 0, &alias).ok());
+  REQUIRE(device.alias(alias, &base, 1).ok());
+  device.touch(1, base, 64);
+  REQUIRE_FALSE(device.hand_out(2, alias, 64));
+  REQUIRE(device.hand_out(2, static_cast<char*>(alias) + 64, 64));
+}
+
+TEST_CASE("An address given back while a lane may use it is a violation with an alias, too",
+          "[device][simulated]") {
+  SimulatedDevice device;
+  void* const base = range_of(device);
+  void* alias = nullptr;
+  REQUIRE(device.reserve(8192, 0, &alias).ok());
+  REQUIRE(device.alias(alias, &base, 1).ok());
+  device.touch(1, alias, 64);
+  REQUIRE(device.decommit(base, 4096).ok());  // nothing used this address
+  REQUIRE(device.violations().empty());
+  REQUIRE(device.decommit(alias, 4096).ok());
+  REQUIRE(device.violations().size() == 1);
 }

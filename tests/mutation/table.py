@@ -1,4 +1,4 @@
-"""The mutants: for each rule of serving, of streams, of learning and of planning in the background, pieces of source text whose loss a test must notice.
+"""The mutants: for each rule of serving, of streams, of learning, planning in the background and pages with several addresses, pieces of source text whose loss a test must notice.
 
 The names of the rules of serving and of streams are those of the notes on reliability; csrc/runtime/README.md has section 2 ("The rule") in full.
 """
@@ -25,7 +25,12 @@ SERVING = ARENA + ((RUNTIME, "[runtime],[allocator]"), (CUDA, "[streams]"))
 LANES_OF_POOL = ((POOL, "[lanes]"),)
 BLOCKS_OF_POOL = ((RUNTIME, "[runtime]"), (POOL, "[lanes]"), (CUDA, "[streams]"))
 LANES_OF_GPU = ((CUDA, "[lanes],[events]"), (CUDA, "[streams]"))
+ALIASES = ((CUDA, "[alias]"), (CUDA, "[contract]"))
+CHECKER = (("berth_standin_test", "[checker],[driver]"),)
 LEARNS = ((RUNTIME, "[learn]~[threads]"),)
+FOLDERS = (("berth_plan_test", "[folder]"),)
+FINDS = ((RUNTIME, "[folder]~[threads]"),)
+KINDS = ((RUNTIME, "[kinds]"),)
 C_ABI = ((CAPI, "[capi]"),)
 STREAMS_OF_ABI = (("berth_capi_test", "[streams]"),)
 
@@ -36,10 +41,12 @@ ALLOCATOR, STEPS = "csrc/runtime/allocator.cc", "csrc/runtime/allocator_steps.cc
 FALLBACK = "csrc/runtime/fallback.cc"
 BLOCKS, PAGES = "csrc/pool/pool.cc", "csrc/pool/pages.cc"
 POOL_STATE, WAITING_BLOCKS = "csrc/pool/state.h", "csrc/pool/waiting.cc"
-PAGES_OF_ARENA, TAKEOVER = "csrc/runtime/arena_memory.cc", "csrc/runtime/takeover.cc"
+PIECES, STITCHES = "csrc/pool/pieces.cc", "csrc/pool/stitches.cc"
 GUARDS, POINTS = "csrc/runtime/guards.cc", "csrc/device/lane_events.cc"
 GPU, GPU_HEADER, EVENTS = "csrc/cuda/cuda_device.cc", "csrc/cuda/cuda_device.h", "csrc/cuda/event_pool.cc"
+MAPPED = "csrc/cuda/virtual_memory.cc"
 LEARNING, LEARNER = "csrc/runtime/learning.cc", "csrc/runtime/learner.cc"
+FOLDER, FINDER = "csrc/plan/folder.cc", "csrc/runtime/plan_finder.cc"
 RECORD, PLANNER = "csrc/runtime/run_record.cc", "csrc/runtime/planner.cc"
 ABI, PROCESS, NUMBERS = "csrc/capi/capi.cc", "csrc/capi/cuda_device_of_process.cc", "csrc/capi/stream_numbers.cc"
 GRAPHS = "csrc/capi/graphs.cc"
@@ -69,16 +76,18 @@ MUTANTS = (
     Mutant("x-idle", "2.2", "an idle arena's bytes are lent that planned blocks have", ARENA_CC,
            "if (!std::exchange(lane.all_astray, true)) walk_.leave_schedule(lane);", "", ARENA),
     Mutant("x-jump", "2.2", "a jump does not rebuild what is off schedule", WALK_CC,
-           "  rebuild(before, position, [&](SlotIndex slot) { return on_schedule(lane, slot); });\n", "  (void)before;\n  (void)position;\n", ARENA),
+           "  occupancy_.rebuild(before, position, [&](SlotIndex slot) { return on_schedule(lane, slot); });\n", "  (void)before;\n  (void)position;\n", ARENA),
     Mutant("x-new-plan", "2.2", "live blocks of the plan before are forgotten at a change of plan", OCCUPANCY,
            "outlive(index, owner_of(cells_[index].slot & ~kOffSchedule));", "(void)owner_of;", ARENA),
     Mutant("x-moved", "2.2", "live blocks of the lane before are forgotten where the step moves to another", ARENA_PLAN,
-           "  occupancy_.hand_over(before.sequence, before.position, before.key);\n", "", ARENA),
+           "  occupancy_.hand_over(walk_.sequences(before), before.position, before.key);\n", "", ARENA),
     Mutant("x-alive", "2.2", "a jump looks at what was off schedule and not at what was on it", OCCUPANCY,
-           "if (index != PlanLookup::kNone && cells_[index].slot == slot)\n        settle(index, lane, on_schedule);",
-           "(void)index;", ARENA),
+           "    for_each_alive(sequences, position, [&](CellIndex index) { settle(index, lane, on_schedule); });\n",
+           "    (void)position;\n", ARENA),
     Mutant("x-left-branch", "2.2", "the slot that a branch leaves aside stays on schedule", WALK_CC,
-           "if (lane.next < lane.end) occupancy_.expire(lane.next);", "", ARENA),
+           "  if (path(lane).index(slot) == path(lane).size()) return false;\n", "", ARENA),
+    Mutant("x-branch-wraps", "2.2", "what a branch leaves alive is on schedule when its path comes again", WALK_CC,
+           "  if (own.parent >= 0 && lane.position < entry.birth) return false;\n", "", ARENA),
     Mutant("shared-fast", "2.3", "the fast path does not look whether the slot is shared", HEADER,
            FAST, "if (((cell.slot ^ PlanLookup::kNone) | attention_) != 0) [[unlikely]]", ARENA),
     Mutant("shared-slow", "2.3", "the slow path does not look at the live shared slots of other lanes", OCCUPANCY,
@@ -92,7 +101,7 @@ MUTANTS = (
     Mutant("guards", "2.4", "a slot is handed out without waiting for the guards on its bytes", ARENA_CC,
            "return guards_.wait(lane.key, bytes, entry.shared ? Guards::Binds::kShared : Guards::Binds::kAll);", "return true;", ARENA),
     Mutant("guards-lent", "2.4", "bytes are lent without waiting for the guards on them", ARENA_CC,
-           "return guards_.wait(lane.key, bytes, Guards::Binds::kShared) && memory_.ensure(bytes);", "return memory_.ensure(bytes);", ARENA),
+           "return guards_.wait(lane.key, bytes, Guards::Binds::kShared) && ensure(bytes, lane.key);", "return ensure(bytes, lane.key);", ARENA),
     Mutant("guards-fast", "2.4", "guards do not lead off the fast path", ARENA_CC,
            "(occupancy_.off_schedule() + pins_.size() + guards_.binding_all()) +\n",
            "(occupancy_.off_schedule() + pins_.size()) +\n", ARENA),
@@ -105,7 +114,7 @@ MUTANTS = (
     Mutant("ends-jump", "ends", "a jump takes a slot that ends at its target for one on schedule: ends as <", WALK_CC,
            "return age < entry.length;", "return age <= entry.length;", ARENA),
     Mutant("ends-circle", "ends", "the ends before the step's end are not passed", WALK_CC,
-           "      for (const SlotIndex slot : lookup_->ends_at(sequence, tick)) occupancy_.expire(slot);\n", "", ARENA),
+           "    for (const SlotIndex slot : lookup_->ends_at(root, tick)) occupancy_.expire(slot);\n", "", ARENA),
     Mutant("ends-zero", "ends", "the ends at tick 0 are not passed", WALK_CC,
            "  for (const SlotIndex slot : lookup_->ends_at(root, 0)) occupancy_.expire(slot);\n", "", ARENA),
 
@@ -149,16 +158,32 @@ MUTANTS = (
     Mutant("s4-wait", "S4", "a shared slot does not wait for what binds shared slots", GUARDS,
            "if (binds == Binds::kAll && guard.binds != Binds::kAll) return true;", "if (guard.binds != Binds::kAll) return true;", ARENA),
     Mutant("s5-lent", "S5", "the free of what was lent, or of an earlier plan, records no event on its own lane", ARENA_CC,
-           "  if (!taken.planned) guarded &= guards_.add(bytes, freed.owner, Binds::kAll);\n", "", ARENA),
+           "  if (!taken.planned && !taken.within) guarded &= let_go(bytes, freed.owner);\n", "", ARENA),
     Mutant("s5-new-plan", "S5", "a new plan does not wait for what the lanes have queued on the arena", ARENA_PLAN,
            "if (!fence(*lane)) return", "if (lane == nullptr) return", ARENA),
-    Mutant("s5-pages", "S5", "pages of an idle arena are given back under queued work", ARENA_PLAN,
-           "  if (device_.properties().asynchronous && !device_.synchronize_all().ok()) return 0;\n", "", ARENA),
-    Mutant("s5-smaller", "S5", "a smaller plan gives pages back under queued work", PAGES_OF_ARENA,
-           "if (!drained && !device_.synchronize_all().ok()) return;", "", ARENA),
+    Mutant("s5-pages", "S5", "pages of an arena are given back under queued work", ARENA_PLAN,
+           "  if (device_.properties().asynchronous && !events_.synchronize()) return 0;\n", "", ARENA),
     Mutant("s5-range", "S5", "the range goes for a larger one under queued work", ARENA_PLAN,
-           "  if (device_.properties().asynchronous && !device_.synchronize_all().ok())\n    return {Status::Code::kFailed, \"synchronize\"};\n",
+           "  if (device_.properties().asynchronous && !events_.synchronize())\n    return {Status::Code::kFailed, \"synchronize\"};\n",
            "", ARENA),
+    Mutant("s5-pages-came", "S5", "pages come from the pool, and other lanes of the plan do not wait for who had them", ARENA_PLAN,
+           "  if (!guards_.add(brought.moved, key, Guards::Binds::kAll)) (void)events_.synchronize();\n", "", BLOCKS_OF_POOL),
+    Mutant("s5-pages-went", "S5", "pages of other lanes' holes move without an event", PIECES,
+           "    if (others && !order_after_owners(*mine, chosen)) return 0;\n", "", LANES_OF_POOL),
+    Mutant("s5-pieces", "S5", "a block is stitched of other lanes' holes without an event", PIECES,
+           "    if (others && !order_after_owners(mine, behind)) return nullptr;\n", "", LANES_OF_POOL),
+    Mutant("s5-epoch", "S5", "holes become everybody's before their lane is past their epoch", BLOCKS,
+           "if (holes->ended && events.reached(holes->end_of_epoch)) {", "if (holes->ended) {", LANES_OF_POOL),
+    Mutant("s5-newer", "S5", "holes of a later epoch become everybody's with those before", BLOCKS,
+           "if (hole->epoch <= epoch) {", "if (true) {", LANES_OF_POOL),
+    Mutant("s5-unmap", "S5", "addresses whose pages moved are unmapped under queued work", PIECES,
+           "    if (entry.proof > events.synchronizations() || !events.reached(entry.point)) return false;\n", "", LANES_OF_POOL),
+    Mutant("s5-stitch", "S5", "addresses of a stitch that is given up are unmapped under queued work", STITCHES,
+           "if (stitch->proof <= events_.synchronizations() && events_.reached(stitch->point))", "if (true)", LANES_OF_POOL),
+    Mutant("s5-lend-lanes", "S5", "an arena lends bytes to a lane that does not wait for the plan's", ARENA_CC,
+           "    if (events_.record(other, &point) != LaneEvents::Recorded::kYes || !events_.wait(key, point))\n      return false;\n", "", BLOCKS_OF_POOL),
+    Mutant("s5-lend-back", "S5", "the plan's lane does not wait for another that an arena lent bytes to", ARENA_CC,
+           "  if (!let_go({first, away->last}, away->lane)) {", "  if (false) {", BLOCKS_OF_POOL),
     Mutant("s5-moved", "S5", "a step that moves to another stream takes the bytes over as they are", ARENA_PLAN,
            "  if (!fence(before)) return nullptr;\n", "", ARENA),
     Mutant("s5-trim", "S5", "the pool gives pages back under queued work", PAGES,
@@ -227,18 +252,12 @@ MUTANTS = (
            "  if (captured()) return;  // no event may be asked, no memory given back\n", "", BLOCKS_OF_POOL),
     Mutant("s13-trim", "S13", "memory is given back while a graph is captured", ALLOCATOR,
            "  if (state.captured()) return 0;\n  const State::NotesHeld", "  const State::NotesHeld", BLOCKS_OF_POOL),
-    Mutant("s13-retire", "S13", "the arena is given back while a graph is captured", ALLOCATOR,
-           "  if (state_->captured()) return 0;\n", "", BLOCKS_OF_POOL),
-    Mutant("s13-commit", "S13", "without marks an arena takes its memory while a graph is captured", ALLOCATOR,
-           "if (arena.commit_due() && !captured())", "if (arena.commit_due())", BLOCKS_OF_POOL),
+    Mutant("s13-pages", "S13", "pages come to an arena while a graph is captured", ARENA_CC,
+           "  if (events_.captured()) return false;  // what moves is ordered by events\n", "", BLOCKS_OF_POOL),
     Mutant("s13-adopt", "S13", "without marks a plan is taken up while a graph is captured", ALLOCATOR,
            "  if (!captured()) {\n    try {", "  {\n    try {", BLOCKS_OF_POOL),
-    Mutant("s13-settle", "S13", "the arena's first step ends while a graph is captured", TAKEOVER,
-           "  if (captured()) return;\n  settle_at_ = 0;\n", "  settle_at_ = 0;\n", BLOCKS_OF_POOL),
-    Mutant("s13-first-step", "S13", "pages of the step before are given back while a graph is captured", TAKEOVER,
-           "if (settle_at_ == 0 || captured()) return;", "if (settle_at_ == 0) return;", BLOCKS_OF_POOL),
-    Mutant("s13-thrift", "S13", "pages are moved to where they are needed while a graph is captured", FALLBACK,
-           "  if (events_.captured()) pool_.set_thrift(0);", "", BLOCKS_OF_POOL),
+    Mutant("s13-fill", "S13", "an arena is filled while a graph is captured", STEPS,
+           "  if (captured()) return;\n  fill_at", "  fill_at", BLOCKS_OF_POOL),
     Mutant("s13-poll", "S13", "an event of a lane that is captured is asked for", POINTS,
            "if (!device_.capturing(lane.key, &capturing).ok() || capturing) return 1;", "(void)capturing;", WAITING),
     Mutant("s13-anybody", "S13", "events are asked for while a graph is captured", POINTS,
@@ -261,12 +280,10 @@ MUTANTS = (
            "  if (is_captured(mine.lane)) return nullptr;\n", "", LANES_OF_POOL),
     Mutant("s14-source", "S14", "a lane takes the hole of one that is captured", BLOCKS,
            "if (events.record(lane, &point) != LaneEvents::Recorded::kYes) continue;", "(void)events.record(lane, &point);", LANES_OF_POOL),
-    Mutant("s15-retire", "S15", "an arena is given back whose bytes a graph pins", ARENA_PLAN,
-           "!occupancy_.empty() || !pins_.empty()) return 0;", "!occupancy_.empty()) return 0;", ARENA),
-    Mutant("s15-smaller", "S15", "a smaller plan gives pages back that a graph pins", ARENA_PLAN,
-           "return occupancy_.touching(bytes) || pins_.touching(bytes);", "return occupancy_.touching(bytes).has_value();", ARENA),
-    Mutant("x-smaller", "2.2", "a smaller plan gives pages back that something off schedule lies on", ARENA_PLAN,
-           "return occupancy_.touching(bytes) || pins_.touching(bytes);", "return pins_.touching(bytes).has_value();", ARENA),
+    Mutant("s15-retire", "S15", "pages are given back whose bytes a graph pins", ARENA_PLAN,
+           "  pins_.for_each([&](ByteRange bytes) { used.push_back(bytes); });\n", "", ARENA),
+    Mutant("x-pages", "2.2", "pages are given back that blocks lie on", ARENA_PLAN,
+           "owner(), [&](ByteRange bytes, const Block&, Occupancy::Use) { used.push_back(bytes); });", "owner(), [](ByteRange, const Block&, Occupancy::Use) {});", ARENA),
     Mutant("s15-fast", "S15", "pins do not lead off the fast path", ARENA_CC,
            "(occupancy_.off_schedule() + pins_.size() + guards_.binding_all()) +\n",
            "(occupancy_.off_schedule() + guards_.binding_all()) +\n", ARENA),
@@ -287,9 +304,49 @@ MUTANTS = (
     Mutant("s15-pool", "S15", "a pool block that a graph pins comes back when it is freed", BLOCKS,
            "  if (block->pins == 0) wait_for_lanes(block);\n", "  wait_for_lanes(block);\n", BLOCKS_OF_POOL),
 
+    # --- Pages with several addresses
+    Mutant("alias-retained", "alias", "memory that another address may have is used for something else", MAPPED,
+           "    if (page.aliased)\n      if (const Status status = clear(page, address); !status.ok()) return status;\n", "", ALIASES),
+    Mutant("alias-source", "alias", "a page does not know that it got an alias", MAPPED,
+           "page.aliased = source.aliased = true;", "page.aliased = true;\n    (void)source;", ALIASES),
+    Mutant("alias-undo", "alias", "an alias without access stays mapped", MAPPED,
+           "accesses_.data(), access_count_);\n    if (!status.ok()) {\n      undo(pages);", "accesses_.data(), access_count_);\n    if (!status.ok()) {",
+           ALIASES),
+    Mutant("alias-reference", "alias", "an alias releases the reference of the first address", MAPPED,
+           "    const Status status =\n        calls_.cuMemRetainAllocationHandle(&page.handle, reinterpret_cast<void*>(at));",
+           "    (void)at;\n    page.handle = source.handle;\n    const Status status;", ALIASES),
+    Mutant("alias-over", "alias", "an alias takes the place of memory", MAPPED,
+           "if (page.state == Page::State::kReady ||\n", "if (\n", ALIASES),
+    Mutant("alias-checker", "alias", "the stand-in's checker knows bytes by their addresses", "csrc/standin/memory.cc",
+           "mapped ? there->bytes + (reached - there->begin) : reached;", "mapped ? reached : reached;", CHECKER),
+    Mutant("alias-unmapped", "alias", "the stand-in lets an address in use go where another has the memory", "csrc/standin/checker.cc",
+           "if (piece.begin != piece.bytes)", "if (false)", CHECKER),
+
     # --- Learning and planning in the background
     Mutant("learn-repeats", "learning", "a mark always says that the step repeats", LEARNER,
-           "if (pattern != 0) return repeats(*marking, pattern);", "return repeats(*marking, std::max(pattern, 1u));", LEARNS),
+           "const bool repeating = pattern != 0 && !known(*marking, pattern);", "const bool repeating = true;", LEARNS),
+    Mutant("kinds-known", "kinds", "steps that repeat are searched though the plan has them", LEARNER,
+           "const bool repeating = pattern != 0 && !known(*marking, pattern);", "const bool repeating = pattern != 0;", KINDS),
+    Mutant("kinds-looked-for", "kinds", "a step that the plan has not is not looked for", LEARNING,
+           "    ++looks_;\n    learner_.look_for_kinds();\n", "", KINDS),
+    Mutant("kinds-turns", "kinds", "a cycle whose steps come in other turns stays the plan", LEARNING,
+           "} else if (astray_ && cycle_ && planner_idle()) {", "} else if (false) {", KINDS),
+    Mutant("kinds-outlived", "kinds", "what lives through whole steps of others has no place of its own there", "csrc/trace/step_kinds.cc",
+           "if (alive > 0 && steps_[i].kind != kNone) kinds[steps_[i].kind].outlived = true;", "(void)alive;", KINDS),
+    Mutant("kinds-always", "kinds", "what wraps around beyond its own birth meets steps in between", "csrc/place/plan_step.cc",
+           "return (spans && outlived) || wrapped_end(sequence, slot, spans) > birth(slot.birth, outlived);", "return spans && outlived;",
+           (("berth_place_kinds_test", "[kinds]"),)),
+    Mutant("kinds-shared-ends", "kinds", "a slot wraps around on paths of different periods", "csrc/plan/structure.cc",
+           "paths.shortest != paths.longest && last >= sequence.period &&", "false && last >= sequence.period &&",
+           (("berth_plan_test", "[verify]"),)),
+    Mutant("bucket-larger", "kinds", "a request is served in a slot that is smaller", ARENA_CC,
+           "  if (requested > entry.requested) {", "  if (false) {", KINDS + ARENA),
+    Mutant("bucket-x", "2.2", "a block that is smaller than its slot is put where something is off schedule", ARENA_CC,
+           "if (entry.shared || !may_have(lane, entry)) return Outcome::missed(Served::kMissBusy);", "", ARENA),
+    Mutant("bucket-grows", "kinds", "a bucket does not grow", "csrc/trace/step_kinds.cc",
+           "kind.requests[index].bytes = std::max(kind.requests[index].bytes, bytes);", "(void)bytes;", KINDS),
+    Mutant("kinds-branch-end", "2.2", "what a branch leaves alive is not off schedule at its end", WALK_CC,
+           "    jump(lane, root, 0);\n    return;\n", "    lane.sequence = root;\n    lane.position = 0;\n    expect(lane, 0);\n    return;\n", ARENA),
     Mutant("learn-pattern", "learning", "steps that alternate do not repeat", "csrc/runtime/mark_history.h",
            "2 * p <= kept() && p <= kMostPattern;", "2 * p <= kept() && p <= 1;", LEARNS),
     Mutant("learn-whole", "learning", "steps are searched whose beginning was not recorded", LEARNER,
@@ -297,7 +354,7 @@ MUTANTS = (
     Mutant("learn-recent", "learning", "all that was recorded is searched where marks repeat", LEARNER,
            "std::uint64_t{4} * pattern, ", "", LEARNS),
     Mutant("learn-vain", "learning", "searches at marks that are in vain do not wait", LEARNER,
-           "repeats_to_wait_ = std::uint64_t{1} <<", "repeats_to_wait_ = std::uint64_t{0} <<", LEARNS),
+           "marks_to_wait_ = std::uint64_t{1} <<", "marks_to_wait_ = std::uint64_t{0} <<", LEARNS),
     Mutant("learn-silence", "learning", "searches for a period never end", LEARNER,
            "} else if (searched_all_ || searches_ >= kMostSearches) {", "} else if (false) {", LEARNS),
     Mutant("learn-gap", "learning", "a record goes on after it lost an entry", LEARNER,
@@ -313,8 +370,26 @@ MUTANTS = (
     Mutant("plan-cancel", "planning", "a planner that is stopped goes on", PLANNER,
            "    cancel_.store(true);\n", "", ((RUNTIME, "A planner that is stopped gives up what is under way"),)),
     Mutant("plan-publish", "planning", "plans that get better are not published", PLANNER,
-           "offer(with_placement(frame, *step, better, options), kWorthSwitching);", "",
+           "offer(finish(better, options), kWorthSwitching);", "(void)better;",
            ((RUNTIME, "A planner publishes plans as they get better*"),)),
     Mutant("plan-overwrite", "planning", "a file that took the plan's place is overwritten", PLANNER,
            "  (void)read_plan_if_there(options_.plan_file);\n", "", LEARNS),
+    Mutant("folder-head", "folder", "a plan is served whose head is another's", FOLDER,
+           "head_of(plan).kinds == found.head.kinds", "true", FOLDERS),
+    Mutant("folder-foreign", "folder", "what only has the name of a plan is deleted", FOLDER,
+           "if (std::ranges::equal(head, std::as_bytes(std::span(kPlanMagic))))", "if (true)", FOLDERS),
+    Mutant("folder-order", "folder", "of equal plans each program keeps its own", FOLDER,
+           "return std::tie(a.head.arena_bytes, a.file) < std::tie(b.head.arena_bytes, b.file);", "return true;", FOLDERS),
+    Mutant("folder-limit", "folder", "a folder grows without end", FOLDER,
+           "plans > limits_.plans || bytes > limits_.bytes", "false", FOLDERS),
+    Mutant("folder-refused", "folder", "a damaged plan keeps a good one out", FOLDER,
+           "    if (refused_.contains(file.name)) continue;\n", "", FOLDERS),
+    Mutant("folder-reads", "folder", "who only reads a folder writes to it", FOLDER,
+           "  if (access_ == Access::kRead) return;\n", "", FOLDERS),
+    Mutant("find-overlap", "folder", "a beginning that overlaps itself is passed over", FINDER,
+           "    path.matched = path.fallback[path.matched - 1];", "    path.matched = 0;", FINDS),
+    Mutant("find-longer", "folder", "a plan hides those that begin with its step", FINDER,
+           "    } else if (path.matched >= begun->since) {", "    } else if (false) {", FINDS),
+    Mutant("find-alike", "folder", "of plans that begin alike the first is taken at once", FINDER,
+           "if (alone || over) choose", "choose", FINDS),
 )

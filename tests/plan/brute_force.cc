@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bitset>
+#include <map>
 #include <vector>
 
 namespace berth::test {
@@ -39,24 +40,37 @@ std::vector<PathSlots> paths_of_lane(const Plan& plan, std::size_t lane) {
   return paths;
 }
 
-// Lifetimes of a slot do not depend on the path.
-bool has_legal_lifetimes(const std::vector<PathSlots>& paths) {
+// Of each slot the period of the sequence that has it.
+std::map<const Slot*, std::size_t> own_periods(const Plan& plan) {
+  std::map<const Slot*, std::size_t> result;
+  for (const Sequence& sequence : plan.sequences) {
+    for (const Slot& slot : sequence.slots) result[&slot] = sequence.period;
+  }
+  return result;
+}
+
+// A slot wraps around on paths of one length only.
+bool has_legal_lifetimes(const Plan& plan, const std::vector<PathSlots>& paths) {
+  std::map<const Slot*, std::size_t> own_period = own_periods(plan);
   for (const PathSlots& a : paths) {
     for (const PathSlots& b : paths) {
       for (std::size_t tick = 0; tick < a.size(); ++tick) {
         const Slot* const slot = a[tick];
         if (!slot->planned()) continue;
-        if (slot->length == 0 || slot->length > a.size()) return false;
+        if (slot->length == 0 || slot->length > own_period[slot]) return false;
         if (std::count(b.begin(), b.end(), slot) == 0) continue;
-        if (a.size() < b.size() && tick + slot->length >= a.size()) return false;
+        if (a.size() == b.size()) continue;
+        const std::size_t longer = std::max(a.size(), b.size()) > own_period[slot] ? 1 : 0;
+        if (tick + slot->length + longer > own_period[slot]) return false;
       }
     }
   }
   return true;
 }
 
-bool lane_is_legal(const std::vector<PathSlots>& paths) {
-  if (!has_legal_lifetimes(paths)) return false;
+bool lane_is_legal(const Plan& plan, const std::vector<PathSlots>& paths) {
+  if (!has_legal_lifetimes(plan, paths)) return false;
+  const std::map<const Slot*, std::size_t> own_period = own_periods(plan);
   const std::size_t steps = paths.size() <= 2 ? 3 : 2;
   std::size_t choices = 1;
   for (std::size_t i = 0; i < steps; ++i) choices *= paths.size();
@@ -79,6 +93,13 @@ bool lane_is_legal(const std::vector<PathSlots>& paths) {
         }
         for (Live& one : live) --one.left;
       }
+      // What does not wrap around ends with its step.
+      const PathSlots& path = paths[rest % paths.size()];
+      std::erase_if(live, [&](const Live& one) {
+        const auto at = std::find(path.begin(), path.end(), one.slot);
+        const auto birth = static_cast<std::size_t>(at - path.begin());
+        return at != path.end() && birth + one.slot->length <= own_period.at(one.slot);
+      });
     }
   }
   return true;
@@ -153,7 +174,7 @@ bool is_legal_by_force(const Plan& plan) {
   std::vector<std::vector<PathSlots>> lanes;
   for (std::size_t lane = 0; lane < plan.lane_keys.size(); ++lane) {
     lanes.push_back(paths_of_lane(plan, lane));
-    if (!lane_is_legal(lanes.back())) return false;
+    if (!lane_is_legal(plan, lanes.back())) return false;
   }
   const Graph graph(plan, lanes);
   if (graph.contradicts()) return false;

@@ -47,7 +47,7 @@ TEST_CASE("A lifetime that wraps around meets the start of the next step", "[pla
 TEST_CASE("A slot may live for the whole period and no longer", "[plan][verify]") {
   REQUIRE(verdict(plan_of({sequence(0, {{0, 64, 1}, {64, 64, 2}})})) == "legal");
   REQUIRE(verdict(plan_of({sequence(0, {{0, 64, 1}, {64, 64, 3}})})) ==
-          "slot 1 of sequence 0 lives for 3 ticks, the shortest path through it has 2");
+          "slot 1 of sequence 0 lives for 3 of 2 ticks");
 }
 
 TEST_CASE("Branches that exclude each other share bytes", "[plan][verify]") {
@@ -67,15 +67,20 @@ TEST_CASE("What wraps around from one branch meets every path of its lane", "[pl
           "64 over [1, 2), share bytes and live together");
 }
 
-TEST_CASE("A slot on paths of different periods ends before the shortest of them does",
-          "[plan][verify]") {
-  const auto plan = [](std::uint32_t length) {
-    return plan_of(
-        {sequence(0, {{0, 64, length}, {64, 64, 1}, {64, 64, 1}}), branch(0, 0, 1, {{64, 64, 1}})});
+TEST_CASE("A slot on paths of different periods does not wrap around", "[plan][verify]") {
+  const auto plan = [](std::uint32_t length, std::vector<Place> own) {
+    return plan_of({sequence(0, {{0, 64, length}, {64, 64, 1}, {64, 64, 1}}),
+                    branch(0, 0, 1, std::move(own))});
   };
-  REQUIRE(verdict(plan(1)) == "legal");
-  REQUIRE(verdict(plan(2)) ==
-          "slot 0 of sequence 0 lives over [0, 2), on paths of 2 to 3 ticks it cannot wrap around");
+  // A shorter path: there it lives to the end.
+  REQUIRE(verdict(plan(3, {{64, 64, 1}})) == "legal");
+  // A longer one: its own sequence's end says nothing there.
+  REQUIRE(verdict(plan(2, {{64, 64, 1}, {64, 64, 1}, {64, 64, 1}})) == "legal");
+  REQUIRE(verdict(plan(3, {{64, 64, 1}, {64, 64, 1}, {64, 64, 1}})) ==
+          "slot 0 of sequence 0 lives over [0, 3), on paths of 3 to 4 ticks it cannot wrap around");
+  REQUIRE(verdict(plan_of(
+              {sequence(0, {{64, 64, 1}, {0, 64, 3}, {64, 64, 1}}), branch(0, 0, 2, {})})) ==
+          "slot 1 of sequence 0 lives over [1, 4), on paths of 2 to 3 ticks it cannot wrap around");
 }
 
 TEST_CASE("Lanes without edges share no byte", "[plan][verify]") {
@@ -188,7 +193,7 @@ TEST_CASE("Each malformed plan is refused with its reason", "[plan][verify]") {
        [](Plan& p) { p.sequences[0].slots[1].size = 0; }},
       {"slot 1 of sequence 0 has origin 1, there are 1 strings",
        [](Plan& p) { p.sequences[0].slots[1].origin = 1; }},
-      {"slot 1 of sequence 0 lives for 0 ticks, the shortest path through it has 2",
+      {"slot 1 of sequence 0 lives for 0 of 2 ticks",
        [](Plan& p) { p.sequences[0].slots[1].length = 0; }},
       {"slot 0 of sequence 2 lives for 3 of 2 ticks",
        [](Plan& p) { p.sequences[2].slots[0].length = 3; }},

@@ -36,7 +36,7 @@ TEST_CASE("A lane whose root has no requests is not served", "[arena][lanes]") {
   const Plan plan = plan_of({root, branch(1), branch(30)});
   const auto device = make_host_device(Bytes{1} << 30);
   test::LoneArena arena(*device, 64);
-  REQUIRE(arena.activate(look(plan), Arena::Commit::kNow).ok());
+  REQUIRE(arena.activate(look(plan), Arena::Pages::kNow).ok());
   for (int step = 0; step < 6; ++step)
     for (Bytes i = 0; i < 6; ++i) {
       auto o = arena.allocate(1 + i, 0, 1);
@@ -53,7 +53,7 @@ TEST_CASE("A lane of the plan without a sequence is not served", "[arena][lanes]
       plan_of({sequence_of({{0, 128, 1}, {128, 64, 1}, {64, 64, 1}, {128, 50, 1}})}, {}, 2);
   const auto device = make_host_device(Bytes{1} << 30);
   test::LoneArena arena(*device, 64);
-  REQUIRE(arena.activate(look(plan), Arena::Commit::kNow).ok());
+  REQUIRE(arena.activate(look(plan), Arena::Pages::kNow).ok());
   (void)arena.allocate(7, 1, 0);  // lane 1 exists
   arena.mark(0);
   void* a = arena.allocate(128, 0, 1).pointer;
@@ -74,7 +74,7 @@ TEST_CASE("One lane of the plan serves one thread", "[arena][lanes]") {
   const Plan plan = plan_of({sequence_of({{0, 128, 1}, {128, 64, 1}, {64, 64, 1}, {128, 50, 1}})});
   const auto device = make_host_device(Bytes{1} << 30);
   test::LoneArena arena(*device, 64);
-  REQUIRE(arena.activate(look(plan), Arena::Commit::kNow).ok());
+  REQUIRE(arena.activate(look(plan), Arena::Pages::kNow).ok());
   arena.mark(5);                  // the step runs on lane 5 here
   (void)arena.allocate(7, 0, 9);  // now the recorded key asks for something
   CHECK(!arena.aligned(0));
@@ -102,7 +102,7 @@ TEST_CASE("A step that moves to another stream waits for what the one before has
   test::SimulatedDevice device;
   const Plan plan = plan_of({sequence_of({{0, 128, 1}, {128, 64, 1}})});
   test::LoneArena arena(device, 64);
-  REQUIRE(arena.activate(look(plan), Arena::Commit::kNow).ok());
+  REQUIRE(arena.activate(look(plan), Arena::Pages::kNow).ok());
   arena.mark(0);
   auto step = [&](LaneKey lane) {
     for (Bytes s : {128, 64}) {
@@ -122,7 +122,7 @@ TEST_CASE("A step that alternates between two streams is served on both", "[aren
   test::SimulatedDevice device;
   const Plan plan = plan_of({sequence_of({{0, 128, 2}, {128, 64, 2}, {192, 60, 1}})});
   test::LoneArena arena(device, 64);
-  REQUIRE(arena.activate(look(plan), Arena::Commit::kNow).ok());
+  REQUIRE(arena.activate(look(plan), Arena::Pages::kNow).ok());
   for (int i = 0; i < 10; ++i) {
     const LaneKey lane = 3 + static_cast<LaneKey>(i % 2);
     arena.mark(lane);
@@ -139,7 +139,7 @@ TEST_CASE("A block of the stream before the move is guarded when it is freed", "
   test::SimulatedDevice device;
   const Plan plan = plan_of({sequence_of({{0, 128, 2}, {128, 64, 1}})});
   test::LoneArena arena(device, 64);
-  REQUIRE(arena.activate(look(plan), Arena::Commit::kNow).ok());
+  REQUIRE(arena.activate(look(plan), Arena::Pages::kNow).ok());
   arena.mark(0);
   auto a = arena.allocate(128, 0, 1);
   REQUIRE(a.pointer);
@@ -160,7 +160,7 @@ TEST_CASE("The free of a block of an earlier plan guards its bytes", "[arena][la
   const Plan two =
       plan_of({sequence_of({{128, 64, 1}, {192, 64, 1}}), sequence_of({{0, 64, 1}}, 1)});
   test::LoneArena arena(device, 64);
-  REQUIRE(arena.activate(look(one), Arena::Commit::kNow).ok());
+  REQUIRE(arena.activate(look(one), Arena::Pages::kNow).ok());
   arena.mark(0);
   arena.mark(1);
   auto a = arena.allocate(128, 0, 1);
@@ -169,7 +169,7 @@ TEST_CASE("The free of a block of an earlier plan guards its bytes", "[arena][la
   auto x = arena.allocate(64, 1, 1);
   REQUIRE(x.pointer);
   REQUIRE(arena.free(x.pointer).found);
-  REQUIRE(arena.activate(look(two), Arena::Commit::kNow).ok());
+  REQUIRE(arena.activate(look(two), Arena::Pages::kNow).ok());
   arena.mark(0);
   arena.mark(1);
   device.touch(0, a.pointer, a.size);  // lane 0 goes on using its block
@@ -187,13 +187,13 @@ TEST_CASE("A lane of a new plan waits for what another has queued on its bytes",
   const Plan two =
       plan_of({sequence_of({{128, 64, 1}, {192, 64, 1}}), sequence_of({{0, 64, 1}}, 1)});
   test::LoneArena arena(device, 64);
-  REQUIRE(arena.activate(look(one), Arena::Commit::kNow).ok());
+  REQUIRE(arena.activate(look(one), Arena::Pages::kNow).ok());
   arena.mark(0);
   const auto a = arena.allocate(128, 0, 1);
   REQUIRE(a.pointer);
   device.hand_out(0, a.pointer, a.size);
   REQUIRE(arena.free(a.pointer).found);  // on its own lane: leaves no guard
-  REQUIRE(arena.activate(look(two), Arena::Commit::kNow).ok());
+  REQUIRE(arena.activate(look(two), Arena::Pages::kNow).ok());
   arena.mark(1);
   const auto b = arena.allocate(64, 1, 2);
   REQUIRE(b.pointer == a.pointer);
@@ -206,7 +206,7 @@ TEST_CASE("Bytes lent to two lanes in turn are guarded", "[arena][lanes]") {
   const Plan plan = plan_of(
       {sequence_of({{0, 64, 1}, {0, 60, 1}}), sequence_of({{192, 64, 1}, {192, 60, 1}}, 1)});
   test::LoneArena arena(device, 64);  // 64..192 belong to nobody
-  REQUIRE(arena.activate(look(plan), Arena::Commit::kNow).ok());
+  REQUIRE(arena.activate(look(plan), Arena::Pages::kNow).ok());
   arena.mark(0);
   arena.mark(1);
   auto keep0 = arena.allocate(64, 0, 1);
@@ -229,7 +229,7 @@ TEST_CASE("A smaller plan gives pages back when work on them is done", "[arena][
   const Plan big = plan_of({sequence_of({{0, 64, 1}, {4096, 4096, 1}})});
   const Plan small = plan_of({sequence_of({{0, 64, 1}})});
   test::LoneArena arena(device, 64);
-  REQUIRE(arena.activate(look(big), Arena::Commit::kNow).ok());
+  REQUIRE(arena.activate(look(big), Arena::Pages::kNow).ok());
   arena.mark(0);
   (void)arena.allocate(64, 0, 1);
   auto a = arena.allocate(4096, 0, 1);
@@ -237,7 +237,9 @@ TEST_CASE("A smaller plan gives pages back when work on them is done", "[arena][
   device.hand_out(0, a.pointer, a.size);
   device.touch(0, a.pointer, a.size);
   REQUIRE(arena.free(a.pointer).found);
-  REQUIRE(arena.activate(look(small), Arena::Commit::kNow).ok());
+  REQUIRE(arena.activate(look(small), Arena::Pages::kNow).ok());
+  CHECK(arena.committed() == 8192);
+  CHECK(arena.give_back() == 4096);
   CHECK(arena.committed() == 4096);
   CHECK(device.violations().empty());
 }
@@ -246,12 +248,12 @@ TEST_CASE("A smaller plan keeps pages that a block of the plan before lies on", 
   const Plan big = plan_of({sequence_of({{0, 64, 1}, {4096, 4096, 1}})});
   const Plan small = plan_of({sequence_of({{0, 64, 1}})});
   test::LoneArena arena(device, 64);
-  REQUIRE(arena.activate(look(big), Arena::Commit::kNow).ok());
+  REQUIRE(arena.activate(look(big), Arena::Pages::kNow).ok());
   arena.mark(0);
   (void)arena.allocate(64, 0, 1);
   void* const kept = arena.allocate(4096, 0, 1).pointer;
   REQUIRE(kept != nullptr);
-  REQUIRE(arena.activate(look(small), Arena::Commit::kNow).ok());
+  REQUIRE(arena.activate(look(small), Arena::Pages::kNow).ok());
   CHECK(arena.committed() == 8192);
   REQUIRE(arena.free(kept).found);
   CHECK(arena.is_valid() == "");
@@ -260,14 +262,14 @@ TEST_CASE("An idle arena gives pages back when work on them is done", "[arena][l
   test::SimulatedDevice device;
   const Plan plan = plan_of({sequence_of({{0, 4096, 1}})});
   test::LoneArena arena(device, 64);
-  REQUIRE(arena.activate(look(plan), Arena::Commit::kNow).ok());
+  REQUIRE(arena.activate(look(plan), Arena::Pages::kNow).ok());
   arena.mark(0);
   auto a = arena.allocate(4096, 0, 1);
   REQUIRE(a.pointer);
   device.hand_out(0, a.pointer, a.size);
   device.touch(0, a.pointer, a.size);
   REQUIRE(arena.free(a.pointer).found);
-  CHECK(arena.retire() == 4096);
+  CHECK(arena.give_back() == 4096);
   CHECK(device.violations().empty());
 }
 TEST_CASE("Pages that a captured graph pins are not given back", "[arena][lanes]") {
@@ -275,15 +277,17 @@ TEST_CASE("Pages that a captured graph pins are not given back", "[arena][lanes]
   const Plan big = plan_of({sequence_of({{0, 64, 1}, {4096, 4096, 1}})});
   const Plan small = plan_of({sequence_of({{0, 64, 1}})});
   test::LoneArena arena(device, 64);
-  REQUIRE(arena.activate(look(big), Arena::Commit::kNow).ok());
+  REQUIRE(arena.activate(look(big), Arena::Pages::kNow).ok());
   arena.mark(0);
   (void)arena.free(arena.allocate(64, 0, 1).pointer);
   void* const used = arena.allocate(4096, 0, 2).pointer;
   REQUIRE(arena.pin(used));
   REQUIRE(arena.free(used).found);
-  REQUIRE(arena.activate(look(small), Arena::Commit::kNow).ok());
+  REQUIRE(arena.activate(look(small), Arena::Pages::kNow).ok());
   CHECK(arena.committed() == 8192);
-  CHECK(arena.retire() == 0);
+  CHECK(arena.give_back() == 4096);
+  CHECK(arena.committed() == 4096);
+  CHECK(arena.is_valid() == "");
 }
 
 // a larger range is refused; the plan before stays, says activate().
@@ -293,10 +297,10 @@ TEST_CASE("A larger range that is refused leaves no plan on memory that is gone"
   const Plan one = plan_of({sequence_of({{0, 64, 1}, {64, 64, 1}})});
   const Plan two = plan_of({sequence_of({{0, 64, 1}, {1 << 20, 64, 1}})});
   test::LoneArena arena(device, 64);
-  REQUIRE(arena.activate(look(one), Arena::Commit::kNow).ok());
+  REQUIRE(arena.activate(look(one), Arena::Pages::kNow).ok());
   arena.mark(0);
   device.fail_call(1, {Status::Code::kOutOfMemory, "reserve"}, test::CallKind::kReserve, true);
-  REQUIRE(!arena.activate(look(two), Arena::Commit::kNow).ok());
+  REQUIRE(!arena.activate(look(two), Arena::Pages::kNow).ok());
   device.fail_none();
   auto b = arena.allocate(64, 0, 1);
   INFO("pointer " << b.pointer << " contains " << arena.contains(b.pointer));
@@ -356,7 +360,7 @@ TEST_CASE("A use on the own lane is ignored", "[arena][lanes]") {
   test::SimulatedDevice device;
   const Plan plan = plan_of({sequence_of({{0, 128, 1}, {128, 64, 1}})});
   test::LoneArena arena(device, 64);
-  REQUIRE(arena.activate(look(plan), Arena::Commit::kNow).ok());
+  REQUIRE(arena.activate(look(plan), Arena::Pages::kNow).ok());
   arena.mark(0);
   void* p = arena.allocate(128, 0, 1).pointer;
   arena.record_use(p, 0);
@@ -410,10 +414,10 @@ TEST_CASE("A plan without memory stays so when another is refused", "[arena][lan
   const Plan one = plan_of({sequence_of({{0, 1 << 20, 1}, {1 << 20, 64, 1}})});
   const Plan two = plan_of({sequence_of({{0, 64, 1}, {2 << 20, 64, 1}})});
   test::LoneArena arena(device, 64);
-  REQUIRE(arena.activate(look(one), Arena::Commit::kAtStepStart).ok());
+  REQUIRE(arena.activate(look(one), Arena::Pages::kAsUsed).ok());
   REQUIRE(arena.committed() == 0);
   device.fail_call(1, {Status::Code::kOutOfMemory, "commit"}, test::CallKind::kCommit, true);
-  REQUIRE(!arena.activate(look(two), Arena::Commit::kNow).ok());
+  REQUIRE(!arena.activate(look(two), Arena::Pages::kNow).ok());
   device.fail_none();
   CHECK(arena.plan() != nullptr);
   CHECK(arena.committed() == 0);
@@ -424,9 +428,9 @@ TEST_CASE("An active plan stays when another is refused and the device goes on f
   const Plan one = plan_of({sequence_of({{0, 1 << 20, 1}, {1 << 20, 64, 1}})});
   const Plan two = plan_of({sequence_of({{0, 64, 1}, {2 << 20, 64, 1}})});
   test::LoneArena arena(device, 64);
-  REQUIRE(arena.activate(look(one), Arena::Commit::kNow).ok());
+  REQUIRE(arena.activate(look(one), Arena::Pages::kNow).ok());
   device.fail_call(1, {Status::Code::kOutOfMemory, "commit"}, test::CallKind::kCommit, true);
-  REQUIRE(!arena.activate(look(two), Arena::Commit::kNow).ok());
+  REQUIRE(!arena.activate(look(two), Arena::Pages::kNow).ok());
   CHECK(arena.plan() != nullptr);
 }
 
@@ -434,7 +438,7 @@ TEST_CASE("A mark during a capture queries no event of the capturing lane", "[ar
   test::SimulatedDevice device;
   const Plan plan = plan_of({sequence_of({{0, 128, 1}, {128, 64, 1}})});
   test::LoneArena arena(device, 64);
-  REQUIRE(arena.activate(look(plan), Arena::Commit::kNow).ok());
+  REQUIRE(arena.activate(look(plan), Arena::Pages::kNow).ok());
   arena.mark(0);
   void* p = arena.allocate(128, 0, 1).pointer;
   arena.record_use(p, 3);
@@ -460,7 +464,7 @@ TEST_CASE("A branch taken where a jump ended shares no byte with the slot that i
   const Plan plan = plan_of({root, branch});
   const auto device = make_host_device(Bytes{1} << 30);
   test::LoneArena arena(*device, 64);
-  REQUIRE(arena.activate(look(plan), Arena::Commit::kNow).ok());
+  REQUIRE(arena.activate(look(plan), Arena::Pages::kNow).ok());
   arena.mark(0);
   for (Bytes s : {64, 60, 61}) REQUIRE(arena.free(arena.allocate(s, 0, 1).pointer).found);
   void* kept = arena.allocate(128, 0, 2).pointer;  // bytes 0..128, overstays
@@ -479,9 +483,9 @@ TEST_CASE("The plan before is served from memory that is committed", "[arena][la
   const Plan one = plan_of({sequence_of({{0, 64, 1}, {64, 64, 1}})});
   const Plan large = plan_of({sequence_of({{0, Bytes{1} << 30, 1}})});
   test::LoneArena arena(device, 64);
-  REQUIRE(arena.activate(look(one), Arena::Commit::kNow).ok());
+  REQUIRE(arena.activate(look(one), Arena::Pages::kNow).ok());
   arena.mark(0);
-  REQUIRE_FALSE(arena.activate(look(large), Arena::Commit::kNow).ok());
+  REQUIRE_FALSE(arena.activate(look(large), Arena::Pages::kNow).ok());
   arena.mark(0);
   const bool hit = arena.allocate(64, 0, 1).pointer != nullptr;
   CHECK((!hit || arena.committed() >= 128));
@@ -493,7 +497,7 @@ TEST_CASE("A free while a stream that used the block captures records no event i
   test::SimulatedDevice device;
   const Plan plan = plan_of({sequence_of({{0, 128, 1}, {128, 64, 1}})});
   test::LoneArena arena(device, 64);
-  REQUIRE(arena.activate(look(plan), Arena::Commit::kNow).ok());
+  REQUIRE(arena.activate(look(plan), Arena::Pages::kNow).ok());
   arena.mark(0);
   void* p = arena.allocate(128, 0, 1).pointer;
   arena.record_use(p, 3);

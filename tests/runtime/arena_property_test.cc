@@ -5,6 +5,7 @@
 #include "csrc/runtime/arena.h"
 #include "tests/catch.h"
 #include "tests/support/lone_arena.h"
+#include "tests/support/random_kinds.h"
 #include "tests/support/random_plan.h"
 
 #include <algorithm>
@@ -49,7 +50,7 @@ TEST_CASE(
     REQUIRE(verify(plan) == std::nullopt);
     const auto device = make_host_device(Bytes{1} << 30);
     test::LoneArena arena(*device, 64);
-    REQUIRE(arena.activate(std::make_shared<const PlanLookup>(plan), Arena::Commit::kNow).ok());
+    REQUIRE(arena.activate(std::make_shared<const PlanLookup>(plan), Arena::Pages::kNow).ok());
     arena.mark(0);
     Ledger ledger;
     std::multimap<std::uint64_t, void*> held;  // by the request at which the program frees it
@@ -69,7 +70,7 @@ TEST_CASE(
         next = random() % count;  // skips ahead or falls back
       } else if (event == 8) {
         plan = test::random_plan(count, 8, random);
-        REQUIRE(arena.activate(std::make_shared<const PlanLookup>(plan), Arena::Commit::kNow).ok());
+        REQUIRE(arena.activate(std::make_shared<const PlanLookup>(plan), Arena::Pages::kNow).ok());
         arena.mark(0);
         next = 0;
       }
@@ -100,6 +101,57 @@ TEST_CASE(
   REQUIRE(sizes > 100);
 }
 
+TEST_CASE("No two live blocks share a byte where kinds of steps come in random turns",
+          "[arena][property][kinds]") {
+  std::uint64_t hits = 0, buckets = 0, others = 0;
+  for (unsigned seed = 1; seed <= 200; ++seed) {
+    CAPTURE(seed);
+    std::mt19937 random(seed);
+    const std::vector<StepKind> kinds = test::random_kinds(random, seed % 2 == 0);
+    const auto device = make_host_device(Bytes{1} << 30);
+    test::LoneArena arena(*device, 64);
+    REQUIRE(
+        arena
+            .activate(std::make_shared<const PlanLookup>(test::planned(kinds)), Arena::Pages::kNow)
+            .ok());
+    arena.mark(0);
+    Ledger ledger;
+    std::multimap<std::uint64_t, void*> held;  // by the request at which the program frees it
+    std::uint64_t now = 0;
+    for (int step = 0; step < 40; ++step) {
+      const StepKind& kind = kinds[random() % kinds.size()];
+      const bool cut = random() % 20 == 0, unmarked = random() % 20 == 0;
+      const std::size_t count = cut ? random() % kind.requests.size() : kind.requests.size();
+      for (std::size_t k = 0; k < count; ++k, ++now) {
+        while (!held.empty() && held.begin()->first <= now) {
+          REQUIRE(arena.free(held.begin()->second).found);
+          ledger.remove(held.begin()->second);
+          held.erase(held.begin());
+        }
+        const StepKind::Request& request = kind.requests[k];
+        const bool changed = random() % 100 == 0;
+        const Bytes least = request.least + random() % (request.bytes - request.least + 1);
+        const Bytes size = changed ? 1 + random() % 9000 : least;
+        const Arena::Outcome outcome = arena.allocate(size, 0, now + 1);
+        hits += outcome.served == Served::kHit;
+        buckets += outcome.served == Served::kBucket;
+        others += outcome.served != Served::kHit;
+        if (outcome.pointer == nullptr) continue;
+        REQUIRE(ledger.add(outcome.pointer, outcome.size));
+        const std::uint64_t more = request.outlives ? request.wrapped + random() % 40 : 0;
+        const std::uint64_t overstay = random() % 20 == 0 ? random() % 60 : 0;
+        held.emplace(now + std::max(1u, request.length) + more + overstay, outcome.pointer);
+      }
+      if (!unmarked) arena.mark(0);
+      REQUIRE(arena.is_valid() == "");
+    }
+  }
+  CAPTURE(hits, buckets, others);
+  REQUIRE(hits > 20000);
+  REQUIRE(buckets > 5000);
+  REQUIRE(hits + buckets > others - buckets);
+}
+
 TEST_CASE("No two live blocks share a byte where steps of another kind come in between",
           "[arena][property]") {
   constexpr Bytes kScale = Bytes{1} << 14;  // so that the idle arena is lent
@@ -123,7 +175,7 @@ TEST_CASE("No two live blocks share a byte where steps of another kind come in b
     Plan plan = make_plan();
     const auto device = make_host_device(Bytes{1} << 40);
     test::LoneArena arena(*device, 64);
-    REQUIRE(arena.activate(std::make_shared<const PlanLookup>(plan), Arena::Commit::kNow).ok());
+    REQUIRE(arena.activate(std::make_shared<const PlanLookup>(plan), Arena::Pages::kNow).ok());
     arena.mark(0);
     Ledger ledger;
     std::multimap<std::uint64_t, void*> held;
@@ -138,7 +190,7 @@ TEST_CASE("No two live blocks share a byte where steps of another kind come in b
       if (next == 0 && other == 0 && random() % 4 == 0) other = 40 + random() % 100;
       if (random() % 1000 == 0) {
         plan = make_plan();
-        REQUIRE(arena.activate(std::make_shared<const PlanLookup>(plan), Arena::Commit::kNow).ok());
+        REQUIRE(arena.activate(std::make_shared<const PlanLookup>(plan), Arena::Pages::kNow).ok());
         arena.mark(0);
         next = 0;
       }
@@ -200,7 +252,7 @@ TEST_CASE("One inserted or removed or resized or swapped request costs a handful
     for (std::uint32_t at = 0; at < sequence.period; ++at) {
       const auto device = make_host_device(Bytes{1} << 30);
       test::LoneArena arena(*device, 64);
-      REQUIRE(arena.activate(lookup, Arena::Commit::kNow).ok());
+      REQUIRE(arena.activate(lookup, Arena::Pages::kNow).ok());
       arena.mark(0);
       std::vector<std::pair<Bytes, std::uint32_t>> requests;  // size, length
       for (const Slot& slot : sequence.slots) requests.emplace_back(slot.requested, slot.length);

@@ -25,15 +25,12 @@ Plan wide_plan() {
 
 }  // namespace
 
-TEST_CASE("On a device whose work cannot fault pages in they come with their first blocks",
-          "[arena][filling]") {
+TEST_CASE("Pages come with the first blocks on them", "[arena][filling]") {
   auto device = make_device();
   test::LoneArena arena(device, 64);
-  REQUIRE(arena.activate(look(wide_plan()), Arena::Commit::kAtStepStart).ok());
+  REQUIRE(arena.activate(look(wide_plan()), Arena::Pages::kAsUsed).ok());
   arena.mark(0);
-  REQUIRE(arena.commit_due());
-  REQUIRE(arena.commit(Device::Residency::kOnDemand));
-  CHECK(arena.filling());
+  CHECK(arena.missing() != 0);
   CHECK(arena.committed() == 0);
   CHECK(device.committed() == 0);
 
@@ -47,8 +44,8 @@ TEST_CASE("On a device whose work cannot fault pages in they come with their fir
   CHECK(arena.is_valid() == "");
   (void)arena.free(a);
 
-  arena.make_resident();
-  CHECK_FALSE(arena.filling());
+  CHECK(arena.fill(true));
+  CHECK(arena.missing() == 0);
   CHECK(arena.committed() == 5 * kPage);
   CHECK(arena.is_valid() == "");
   const auto calls = device.driver_calls();
@@ -60,56 +57,53 @@ TEST_CASE("On a device whose work cannot fault pages in they come with their fir
 TEST_CASE("A page that cannot be had is a miss and is asked for again", "[arena][filling]") {
   auto device = make_device();
   test::LoneArena arena(device, 64);
-  REQUIRE(arena.activate(look(wide_plan()), Arena::Commit::kAtStepStart).ok());
+  REQUIRE(arena.activate(look(wide_plan()), Arena::Pages::kAsUsed).ok());
   arena.mark(0);
-  REQUIRE(arena.commit(Device::Residency::kOnDemand));
   device.fail_call(1, {Status::Code::kOutOfMemory, "injected"}, test::CallKind::kCommit);
   CHECK(arena.allocate(kPage, 0, 1).pointer == nullptr);
   CHECK(arena.committed() == 0);
   CHECK(arena.is_valid() == "");
   CHECK(arena.allocate(2 * kPage, 0, 2).served == Served::kHit);
   device.fail_call(1, {Status::Code::kOutOfMemory, "injected"}, test::CallKind::kCommit);
-  arena.make_resident();
-  CHECK(arena.filling());  // and serves on
+  CHECK_FALSE(arena.fill(true));
+  CHECK(arena.missing() != 0);  // and serves on
   CHECK(arena.allocate(kPage / 2, 0, 3).served == Served::kHit);
-  arena.make_resident();
-  CHECK_FALSE(arena.filling());
+  CHECK(arena.fill(true));
+  CHECK(arena.missing() == 0);
   CHECK(arena.committed() == 5 * kPage);
 }
 
-TEST_CASE("An arena that fills is given back whole", "[arena][filling]") {
+TEST_CASE("Pages go back where nothing lives on them, and come again", "[arena][filling]") {
   auto device = make_device();
   test::LoneArena arena(device, 64);
-  REQUIRE(arena.activate(look(wide_plan()), Arena::Commit::kAtStepStart).ok());
+  REQUIRE(arena.activate(look(wide_plan()), Arena::Pages::kNow).ok());
   arena.mark(0);
-  REQUIRE(arena.commit(Device::Residency::kOnDemand));
-  void* const b = [&] {
-    (void)arena.free(arena.allocate(kPage, 0, 1).pointer);
-    return arena.allocate(2 * kPage, 0, 2).pointer;
-  }();
-  CHECK(arena.retire() == 0);  // something lives in it
+  (void)arena.free(arena.allocate(kPage, 0, 1).pointer);
+  void* const b = arena.allocate(2 * kPage, 0, 2).pointer;
+  CHECK(arena.give_back() == 3 * kPage);
+  CHECK(arena.committed() == 2 * kPage);
+  CHECK(device.committed() == 2 * kPage);
+  CHECK(arena.is_valid() == "");
+  REQUIRE(arena.allocate(kPage / 2, 0, 3).served == Served::kHit);
+  CHECK(arena.committed() == 3 * kPage);
   (void)arena.free(b);
-  CHECK(arena.retire() == 3 * kPage);
-  CHECK(device.committed() == 0);
-  CHECK_FALSE(arena.filling());
+  CHECK(arena.give_back() == 2 * kPage);
   CHECK(arena.is_valid() == "");
 }
 
 TEST_CASE("Another plan takes over from an arena that fills", "[arena][filling]") {
   auto device = make_device();
   test::LoneArena arena(device, 64);
-  REQUIRE(arena.activate(look(wide_plan()), Arena::Commit::kAtStepStart).ok());
+  REQUIRE(arena.activate(look(wide_plan()), Arena::Pages::kAsUsed).ok());
   arena.mark(0);
-  REQUIRE(arena.commit(Device::Residency::kOnDemand));
   void* const kept = arena.allocate(kPage, 0, 1).pointer;
   REQUIRE(arena
               .activate(look(plan_of({sequence_of({{0, 2 * kPage, 1}, {0, kPage, 1}})})),
-                        Arena::Commit::kAtStepStart)
+                        Arena::Pages::kAsUsed)
               .ok());
   CHECK(arena.committed() == kPage);
   arena.mark(0);
-  REQUIRE(arena.commit(Device::Residency::kOnDemand));
-  CHECK(arena.filling());                                         // one of its pages is there
+  CHECK(arena.missing() != 0);                                         // one of its pages is there
   CHECK(arena.allocate(2 * kPage, 0, 2).served != Served::kHit);  // on bytes that are kept
   (void)arena.free(kept);
   CHECK(arena.is_valid() == "");
@@ -119,7 +113,7 @@ TEST_CASE("What is lent takes no pages where the plan has no slots", "[arena][fi
   auto device = make_device();
   test::LoneArena arena(device, 64);
   const Plan plan = plan_of({sequence_of({{0, 64, 1}, {0, 60, 1}, {Bytes{32} << 20, 64, 1}})});
-  REQUIRE(arena.activate(look(plan), Arena::Commit::kNow).ok());
+  REQUIRE(arena.activate(look(plan), Arena::Pages::kNow).ok());
   arena.mark(0);
   REQUIRE(arena.allocate(64, 0, 1).served == Served::kHit);  // overstays
   CHECK(arena.allocate(60, 0, 2).served == Served::kMissBusy);

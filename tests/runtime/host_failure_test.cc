@@ -166,7 +166,7 @@ const Scenario kScenarios[] = {
      [](Program& program) {
        program.free_all();
        (void)program.allocator->trim();
-       (void)program.allocator->retire_arena();
+       (void)program.allocator->trim();
      }},
     {"exhaustion",
      [](Program& program) {
@@ -282,7 +282,7 @@ std::string run(const Scenario& scenario, long n, bool all_later, bool* met) {
   if (wrong.empty() && allocator.stats().live != 0) wrong = "blocks leaked";
   // A fresh workload passes, and nothing is kept back.
   (void)allocator.trim();
-  (void)allocator.retire_arena();
+  (void)allocator.trim();
   (void)allocator.trim();
   if (wrong.empty() && allocator.stats().reserved != 0)
     wrong = fmt::format("{} bytes stay reserved", allocator.stats().reserved);
@@ -325,12 +325,12 @@ TEST_CASE("A larger plan that there is no host memory for takes nothing from the
     UnfailingDevice device(simulated);
     LoneArena arena(device);
     simulated.fail_call(1, {Status::Code::kOutOfMemory, "test"}, CallKind::kReserve);
-    REQUIRE(arena.activate(small, Arena::Commit::kNow).ok());  // in a range of its own size
+    REQUIRE(arena.activate(small, Arena::Pages::kNow).ok());  // in a range of its own size
     (void)arena.mark(0);
     HostFaults::arm(n, false);
     bool short_of_memory = false;
     try {
-      (void)arena.activate(larger, Arena::Commit::kNow);
+      (void)arena.activate(larger, Arena::Pages::kNow);
     } catch (const std::bad_alloc&) {
       short_of_memory = true;
     }

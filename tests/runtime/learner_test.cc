@@ -25,8 +25,8 @@ TEST_CASE("A step that repeats is searched at its second mark", "[learn]") {
 TEST_CASE("Only the steps that repeat are searched, and as many before them", "[learn]") {
   FedLearner run;
   for (std::size_t i = 0; i < 100; ++i) REQUIRE_FALSE(run.step(test::training_step(5 + i)));
-  REQUIRE_FALSE(run.step(test::training_step(20)));
-  const auto from = run.step(test::training_step(20));
+  REQUIRE_FALSE(run.step(test::training_step(200)));
+  const auto from = run.step(test::training_step(200));
   REQUIRE(from);
   const Trace trace = run.excerpt(*from).trace({}, 64);
   std::size_t marks = 0;

@@ -28,7 +28,7 @@ const Plan kInTurn = plan_of({sequence_of({{0, 64, 1}, {0, 60, 1}, {0, 50, 1}})}
 
 struct Serving {
   explicit Serving(const Plan& plan = kInTurn) : arena(device, 64) {
-    REQUIRE(arena.activate(test::look(plan), Arena::Commit::kNow).ok());
+    REQUIRE(arena.activate(test::look(plan), Arena::Pages::kNow).ok());
     (void)arena.mark(0);
   }
   ~Serving() {
@@ -154,15 +154,15 @@ TEST_CASE("Pinned bytes are handed out again once their graph has gone", "[arena
 TEST_CASE("A larger range takes no bytes from under a captured graph", "[arena][streams]") {
   test::SimulatedDevice device({.maps_pages = false});
   test::LoneArena arena(device, 64);
-  REQUIRE(arena.activate(test::look(kInTurn), Arena::Commit::kNow).ok());
+  REQUIRE(arena.activate(test::look(kInTurn), Arena::Pages::kNow).ok());
   (void)arena.mark(0);
   void* const used = arena.allocate(64, 0, 0).pointer;
   REQUIRE(arena.pin(used));
   REQUIRE(arena.free(used).found);
   const Plan larger = plan_of({sequence_of({{kMiB, 64, 1}})});
-  CHECK_FALSE(arena.activate(test::look(larger), Arena::Commit::kNow).ok());
+  CHECK_FALSE(arena.activate(test::look(larger), Arena::Pages::kNow).ok());
   REQUIRE(arena.unpin(used));
-  CHECK(arena.activate(test::look(larger), Arena::Commit::kNow).ok());
+  CHECK(arena.activate(test::look(larger), Arena::Pages::kNow).ok());
 }
 
 TEST_CASE("A block that a captured graph uses comes back when the graph has gone",
@@ -219,7 +219,7 @@ TEST_CASE("A plan stays while nobody can wait for what its lanes have queued", "
   const auto before = serving.arena.plan();
   serving.device.fail_call(1, kFailure, {}, true);
   const Plan other = plan_of({sequence_of({{0, 64, 1}}, 1)}, {}, 2);
-  CHECK_FALSE(serving.arena.activate(test::look(other), Arena::Commit::kAtStepStart).ok());
+  CHECK_FALSE(serving.arena.activate(test::look(other), Arena::Pages::kAsUsed).ok());
   serving.device.fail_none();
   CHECK(serving.arena.plan() == before);
   serving.hit(60);
@@ -322,12 +322,12 @@ TEST_CASE("While a graph is captured no event is asked and an idle arena stays",
   CHECK(device.calls(CallKind::kQuery) == asked);
   allocator.process_events();
   CHECK(device.calls(CallKind::kQuery) == asked);
-  CHECK(allocator.retire_arena() == 0);
+  CHECK(allocator.trim() == 0);
   CHECK(allocator.trim() == 0);
   captures = 0;
   allocator.process_events();
   CHECK(device.calls(CallKind::kQuery) > asked);
-  CHECK(allocator.retire_arena() > 0);
+  CHECK(allocator.trim() > 0);
 }
 
 TEST_CASE("A mark takes up no plan while a graph is captured", "[runtime][streams][capture]") {
@@ -387,28 +387,20 @@ TEST_CASE("Without marks a plan is taken up and gets its memory while no graph i
   while (allocator.stats().hits == 0 && requests < kMany) request(allocator);
   REQUIRE(allocator.stats().hits == 1);
 
-  // Nor is anything given back at the end of the arena's first step, or in it.
-  captures = 1;
-  const std::uint64_t trims = device.calls(CallKind::kSynchronizeAll);
-  for (int i = 0; i < 100; ++i) request(allocator);
-  (void)allocator.free(allocator.allocate(kMiB, 3));
-  CHECK(device.calls(CallKind::kSynchronizeAll) == trims);
-  captures = 0;
-  (void)allocator.free(allocator.allocate(kMiB, 3));
-  CHECK(device.calls(CallKind::kSynchronizeAll) > trims);
+  CHECK(device.calls(CallKind::kSynchronizeAll) == waits);
   CHECK(allocator.is_valid() == "");
 }
 
 TEST_CASE("A range that goes for a larger one goes when work on it is done", "[arena][streams]") {
   test::SimulatedDevice device({.maps_pages = false});
   test::LoneArena arena(device, 64);
-  REQUIRE(arena.activate(test::look(kInTurn), Arena::Commit::kNow).ok());
+  REQUIRE(arena.activate(test::look(kInTurn), Arena::Pages::kNow).ok());
   (void)arena.mark(0);
   void* const block = arena.allocate(64, 0, 0).pointer;
   REQUIRE(block != nullptr);
   device.hand_out(0, block, 64);
   REQUIRE(arena.free(block).found);
-  REQUIRE(arena.activate(test::look(plan_of({sequence_of({{kMiB, 64, 1}})})), Arena::Commit::kNow)
+  REQUIRE(arena.activate(test::look(plan_of({sequence_of({{kMiB, 64, 1}})})), Arena::Pages::kNow)
               .ok());
   CHECK(device.violations().empty());
 }

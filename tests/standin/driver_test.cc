@@ -72,6 +72,33 @@ TEST_CASE("Physical memory counts until its last handle and its last mapping are
   REQUIRE(berth_standin_used(0) == before);
 }
 
+TEST_CASE("Memory with two addresses counts once and keeps its bytes at the one that is left",
+          "[driver]") {
+  const Fixture fixture;
+  const Range range;
+  const AllocationProperties properties = on_device();
+  const std::size_t before = berth_standin_used(0);
+  std::uint64_t handle = 0, again = 0;
+  cuMemCreate(&handle, kPage, &properties, 0);
+  cuMemMap(range.address, kPage, 0, handle, 0);
+  cuMemSetAccess(range.address, kPage, &kReadWrite, 1);
+  cudaMemset(range.at(0), 1, 4);
+  cudaDeviceSynchronize();
+  REQUIRE(cuMemRetainAllocationHandle(&again, range.at(0)) == kSuccess);
+  REQUIRE(cuMemMap(range.address + kPage, kPage, 0, again, 0) == kSuccess);
+  REQUIRE(cuMemSetAccess(range.address + kPage, kPage, &kReadWrite, 1) == kSuccess);
+  REQUIRE(berth_standin_used(0) == before + kPage);
+  REQUIRE(cuMemUnmap(range.address, kPage) == kSuccess);
+  REQUIRE(cuMemRelease(handle) == kSuccess);
+  REQUIRE(berth_standin_used(0) == before + kPage);
+  REQUIRE(*range.at(1) == 0x01010101);
+  REQUIRE(cuMemRetainAllocationHandle(&handle, range.at(0)) == kInvalidValue);
+  REQUIRE(cuMemUnmap(range.address + kPage, kPage) == kSuccess);
+  REQUIRE(berth_standin_used(0) == before + kPage);  // the handle has it
+  REQUIRE(cuMemRelease(again) == kSuccess);
+  REQUIRE(berth_standin_used(0) == before);
+}
+
 TEST_CASE("Neighbouring mappings are one memory for copies and go together", "[driver]") {
   const Fixture fixture;
   const Range range;
@@ -89,6 +116,29 @@ TEST_CASE("Neighbouring mappings are one memory for copies and go together", "[d
   REQUIRE(cuMemAddressFree(range.address, 4 * kPage) == kInvalidValue);  // still mapped
   REQUIRE(cuMemUnmap(range.address, 2 * kPage) == kSuccess);
   for (const std::uint64_t handle : handles) REQUIRE(cuMemRelease(handle) == kSuccess);
+}
+
+TEST_CASE("Unmapping waits for no work of the device", "[driver][order]") {
+  const Fixture fixture;
+  const Range range;
+  const AllocationProperties properties = on_device();
+  const StreamHandle stream = make_stream();
+  const EventHandle event = make_event();
+  std::uint64_t handle = 0;
+  cuMemCreate(&handle, kPage, &properties, 0);
+  cuMemMap(range.address, kPage, 0, handle, 0);
+  cuMemSetAccess(range.address, kPage, &kReadWrite, 1);
+  cudaMemsetAsync(range.at(0), 1, 4, stream);
+  cudaStreamSynchronize(stream);
+  writes(stream, nullptr, 0);
+  cudaEventRecord(event, stream);
+  REQUIRE(cuMemUnmap(range.address, kPage) == kSuccess);
+  REQUIRE(cudaEventQuery(event) == kNotReady);
+  REQUIRE(cuMemRelease(handle) == kSuccess);
+  REQUIRE(berth_standin_violations() == 0);
+  cudaDeviceSynchronize();
+  cudaEventDestroy(event);
+  cudaStreamDestroy(stream);
 }
 
 TEST_CASE("Virtual memory in wrong places and sizes is refused", "[driver][misuse]") {

@@ -1,6 +1,8 @@
 #include "tests/catch.h"
 #include "tests/standin/fixture.h"
 
+#include <fmt/format.h>
+
 using namespace berth::standin;
 
 TEST_CASE("A block may be handed out on the stream that used it last", "[checker]") {
@@ -136,6 +138,95 @@ TEST_CASE("Two unordered accesses are a race unless both read", "[checker]") {
   cudaFree(block);
   cudaStreamDestroy(first);
   cudaStreamDestroy(second);
+}
+
+namespace {
+
+// One page of memory at two addresses.
+struct TwoAddresses {
+  static constexpr std::size_t kSize = std::size_t{2} << 20;
+  std::uintptr_t addresses[2] = {};
+  std::uint64_t handle = 0;
+
+  TwoAddresses() {
+    AllocationProperties properties{};
+    properties.type = 1;
+    properties.location = {1, 0};
+    const AccessDescription access{{1, 0}, 3};
+    REQUIRE(cuMemCreate(&handle, kSize, &properties, 0) == kSuccess);
+    for (std::uintptr_t& address : addresses) {
+      REQUIRE(cuMemAddressReserve(&address, kSize, 0, 0, 0) == kSuccess);
+      REQUIRE(cuMemMap(address, kSize, 0, handle, 0) == kSuccess);
+      REQUIRE(cuMemSetAccess(address, kSize, &access, 1) == kSuccess);
+    }
+  }
+  ~TwoAddresses() {
+    cuMemRelease(handle);
+    for (const std::uintptr_t address : addresses) {
+      cuMemUnmap(address, kSize);
+      cuMemAddressFree(address, kSize);
+    }
+  }
+  TwoAddresses(const TwoAddresses&) = delete;
+  TwoAddresses& operator=(const TwoAddresses&) = delete;
+  [[nodiscard]] char* at(int which) const { return reinterpret_cast<char*>(addresses[which]); }
+};
+
+}  // namespace
+
+TEST_CASE("Unordered accesses through two addresses of one memory are a race",
+          "[checker][driver]") {
+  const Fixture fixture;
+  const StreamHandle first = make_stream(), second = make_stream();
+  const EventHandle event = make_event();
+  {
+    const TwoAddresses memory;
+    writes(first, memory.at(0) + 100, 8);
+    SECTION("nothing orders them") {
+      reads(second, memory.at(1) + 104, 1);
+      REQUIRE(berth_standin_violations() == 1);
+      // Named by the address that the later one used.
+      REQUIRE_THAT(violation(0), Catch::Contains(fmt::format("reads [{:#x}, +1 bytes)",
+                                                             memory.addresses[1] + 104)));
+    }
+    SECTION("a block there is handed out") {
+      REQUIRE(berth_standin_hand_out(memory.at(1), 4096, second) == 0);
+    }
+    SECTION("an event orders them") {
+      cudaEventRecord(event, first);
+      cudaStreamWaitEvent(second, event, 0);
+      reads(second, memory.at(1) + 104, 1);
+      REQUIRE(berth_standin_hand_out(memory.at(1), 4096, second) == 1);
+      REQUIRE(berth_standin_violations() == 0);
+    }
+    SECTION("other bytes") {
+      writes(second, memory.at(1) + 108, 8);
+      REQUIRE(berth_standin_violations() == 0);
+    }
+    cudaDeviceSynchronize();
+  }
+  cudaEventDestroy(event);
+  cudaStreamDestroy(first);
+  cudaStreamDestroy(second);
+}
+
+TEST_CASE("Unmapping one of two addresses asks for the uses of this one", "[checker][driver]") {
+  const Fixture fixture;
+  const StreamHandle stream = make_stream();
+  {
+    const TwoAddresses memory;
+    writes(stream, memory.at(0), 4096);
+    SECTION("that is in use, though another address has the memory") {
+      REQUIRE(cuMemUnmap(memory.addresses[0], TwoAddresses::kSize) == kSuccess);
+      REQUIRE(berth_standin_violations() == 1);
+    }
+    SECTION("that nothing uses, though the memory is in use at the other") {
+      REQUIRE(cuMemUnmap(memory.addresses[1], TwoAddresses::kSize) == kSuccess);
+      REQUIRE(berth_standin_violations() == 0);
+      cudaDeviceSynchronize();
+    }
+  }
+  cudaStreamDestroy(stream);
 }
 
 TEST_CASE("Unmapping memory that may still be in use is a violation", "[checker][driver]") {

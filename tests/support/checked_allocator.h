@@ -13,7 +13,7 @@ namespace berth::test {
 // What must hold of an allocator's counters at any time: the first that does not, in one line;
 // empty where all do.
 inline std::string inconsistency(const Stats& stats) {
-  const std::uint64_t in_arena = stats.hits + stats.lent;
+  const std::uint64_t in_arena = stats.hits + stats.hits_bucket + stats.lent;
   const std::uint64_t others =
       stats.misses_size + stats.misses_busy + stats.misses_lane + stats.unplanned;
   const std::uint64_t in_pool = stats.pool_low + stats.pool_high + stats.pool_resident;

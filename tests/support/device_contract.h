@@ -4,9 +4,15 @@
 #include "csrc/device/device.h"
 #include "tests/catch.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <memory>
+#include <random>
+#include <set>
+#include <span>
+#include <utility>
 #include <vector>
 
 namespace berth::test {
@@ -25,6 +31,100 @@ inline void copy_now(Device& device, void* to, const void* from, Bytes size, Lan
   REQUIRE(status.ok());
   REQUIRE(device.synchronize(done).ok());
   device.destroy(done);
+}
+
+// Pages that come, go and get further addresses at random, beside a plain list of which memory is
+// behind which page.
+inline void check_aliases_at_random(Device& device, LaneKey lane, LaneKey other, unsigned seed) {
+  constexpr std::size_t kRanges = 3, kPages = 5, kOperations = 400;
+  const Bytes page = device.properties().page_bytes, all = free_of(device);
+  struct Place {
+    std::byte* at = nullptr;
+    std::shared_ptr<std::uint64_t> memory;  // what was written there last; null: none
+  };
+  std::vector<Place> places;
+  for (std::size_t i = 0; i < kRanges; ++i) {
+    void* base = nullptr;
+    REQUIRE(device.reserve(kPages * page, 0, &base).ok());
+    for (std::size_t k = 0; k < kPages; ++k)
+      places.push_back({static_cast<std::byte*>(base) + k * page, nullptr});
+  }
+  void* pinned = nullptr;
+  REQUIRE(device.reserve_pinned(page, &pinned).ok());
+  const Bytes left = free_of(device);
+  auto* const word = static_cast<std::uint64_t*>(pinned);
+  std::uint64_t last = 0;
+  const auto write = [&](Place& place) {
+    *place.memory = *word = ++last;
+    copy_now(device, place.at + page - sizeof *word, word, sizeof *word, lane);
+  };
+  const auto check = [&](const Place& place) {
+    *word = 0;
+    copy_now(device, word, place.at + page - sizeof *word, sizeof *word, other);
+    REQUIRE(*word == *place.memory);
+  };
+  std::mt19937 random(seed);
+  int aliases = 0;
+  for (std::size_t i = 0; i < kOperations; ++i) {
+    CAPTURE(seed, i);
+    // Some neighbours of one range.
+    const std::size_t in_range = random() % kPages, count = 1 + random() % (kPages - in_range);
+    Place* const first = &places[random() % kRanges * kPages + in_range];
+    const std::span<Place> some(first, count);
+    const auto has = [](const Place& place) { return place.memory != nullptr; };
+    switch (random() % 4) {
+      case 0:
+        REQUIRE(device.commit(first->at, count * page, Device::Residency::kOnDemand).ok());
+        for (Place& place : some) {
+          if (has(place)) continue;
+          place.memory = std::make_shared<std::uint64_t>();
+          write(place);
+        }
+        break;
+      case 1:
+        REQUIRE(device.decommit(first->at, count * page).ok());
+        for (Place& place : some) place.memory.reset();
+        break;
+      case 2: {
+        // Mostly where it is legal: of pages that have memory, as far as there is none.
+        const bool wild = random() % 8 == 0;
+        const std::size_t empty =
+            static_cast<std::size_t>(std::find_if(some.begin(), some.end(), has) - some.begin());
+        const std::size_t pages = wild ? count : empty;
+        std::vector<Place> sources = places;
+        if (!wild) std::erase_if(sources, [&](const Place& place) { return !has(place); });
+        if (sources.empty() || pages == 0) break;
+        std::vector<const void*> from;
+        std::vector<std::shared_ptr<std::uint64_t>> memory;
+        for (std::size_t k = 0; k < pages; ++k) {
+          const Place& source = sources[random() % sources.size()];
+          from.push_back(source.at);
+          memory.push_back(source.memory);
+        }
+        const bool legal =
+            pages <= empty && std::none_of(memory.begin(), memory.end(),
+                                           [](const auto& each) { return each == nullptr; });
+        REQUIRE(device.alias(first->at, from.data(), pages).ok() == legal);
+        for (std::size_t k = 0; legal && k < pages; ++k) some[k].memory = memory[k];
+        aliases += legal ? 1 : 0;
+        break;
+      }
+      default:
+        if (has(*first)) write(*first);
+    }
+    std::set<const std::uint64_t*> memories;
+    for (const Place& place : places) {
+      if (!has(place)) continue;
+      memories.insert(place.memory.get());
+      check(place);
+    }
+    REQUIRE(left - free_of(device) == memories.size() * page);
+  }
+  REQUIRE(aliases > 20);
+  for (std::size_t i = 0; i < kRanges; ++i)
+    REQUIRE(device.release(places[i * kPages].at, kPages * page).ok());
+  REQUIRE(device.release_pinned(pinned, page).ok());
+  REQUIRE(free_of(device) == all);
 }
 
 // What is the same for every device, as Device's comments have it. One call a section of the test
@@ -104,6 +204,78 @@ inline void check_device_contract(Device& device, LaneKey lane, LaneKey other) {
     }
     REQUIRE(device.release(base, size).ok());
     REQUIRE(free_of(device) == all);
+  }
+
+  SECTION("Memory may have several addresses, or the device says that it has not") {
+    void* pinned = nullptr;
+    void* alias = nullptr;
+    REQUIRE(device.reserve_pinned(2 * page, &pinned).ok());
+    auto* const bytes = static_cast<unsigned char*>(pinned);
+    const auto filled = [&](const void* at, unsigned char value) {
+      std::memset(bytes, value ^ 0xFF, page);
+      copy_now(device, bytes, at, page, other);
+      return std::all_of(bytes, bytes + page, [&](unsigned char byte) { return byte == value; });
+    };
+    const auto fill = [&](void* at, unsigned char value) {
+      std::memset(bytes, value, page);
+      copy_now(device, at, bytes, page, lane);
+    };
+    const Bytes all = free_of(device);
+    REQUIRE(device.reserve(size, 0, &base).ok());
+    REQUIRE(device.commit(base, size, Residency::kOnDemand).ok());
+    if (properties.maps_pages) REQUIRE(device.reserve(size, 0, &alias).ok());
+    const auto at = [&](void* range, Bytes i) -> void* {
+      return static_cast<std::byte*>(range) + i * page;
+    };
+    const void* const from[] = {at(base, 3), at(base, 1)};
+    if (!properties.aliases) {
+      REQUIRE(device.alias(alias, from, 2).code() == Status::Code::kUnsupported);
+    } else {
+      for (Bytes i = 0; i < 4; ++i) fill(at(base, i), static_cast<unsigned char>(10 + i));
+      REQUIRE(device.alias(at(alias, 1), from, 2).ok());
+      REQUIRE(free_of(device) == all - size);  // no memory of its own
+      REQUIRE(filled(at(alias, 1), 13));
+      REQUIRE(filled(at(alias, 2), 11));
+      fill(at(alias, 1), 77);
+      REQUIRE(filled(at(base, 3), 77));
+      // Refused, and nothing changes: memory at `to`, none at from[i], addresses of nobody.
+      const void* const nothing[] = {at(base, 0), at(alias, 0)};
+      const void* const inside[] = {static_cast<const std::byte*>(from[0]) + page / 2};
+      REQUIRE_FALSE(device.alias(alias, from, 2).ok());
+      REQUIRE_FALSE(device.alias(at(alias, 3), from, 2).ok());
+      REQUIRE_FALSE(device.alias(at(alias, 3), nothing + 1, 1).ok());
+      REQUIRE_FALSE(device.alias(at(alias, 3), inside, 1).ok());
+      REQUIRE_FALSE(device.alias(static_cast<std::byte*>(at(alias, 3)) + page / 2, from, 1).ok());
+      REQUIRE_FALSE(device.alias(at(alias, 3), from, 0).ok());
+      REQUIRE_FALSE(device.alias(pinned, from, 1).ok());
+      // The memory is there while an address has it, whichever came first.
+      REQUIRE(device.decommit(at(base, 3), page).ok());
+      REQUIRE(free_of(device) == all - size);
+      REQUIRE(filled(at(alias, 1), 77));
+      const void* const again[] = {at(alias, 1)};
+      REQUIRE(device.alias(at(base, 3), again, 1).ok());  // of an alias, where the first was
+      REQUIRE(filled(at(base, 3), 77));
+      REQUIRE(device.commit(at(alias, 1), 3 * page, Residency::kOnDemand).ok());  // one new page
+      REQUIRE(free_of(device) == all - size - page);
+      REQUIRE(filled(at(alias, 2), 11));
+      REQUIRE(device.decommit(alias, size).ok());
+      REQUIRE(free_of(device) == all - size);
+      REQUIRE(filled(at(base, 3), 77));
+      REQUIRE(device.alias(alias, from, 2).ok());
+      REQUIRE(device.release(base, size).ok());
+      base = std::exchange(alias, nullptr);
+      REQUIRE(free_of(device) == all - 2 * page);
+      REQUIRE(filled(at(base, 0), 77));
+    }
+    if (alias != nullptr) REQUIRE(device.release(alias, size).ok());
+    REQUIRE(device.release(base, size).ok());
+    REQUIRE(free_of(device) == all);
+    REQUIRE(device.release_pinned(pinned, 2 * page).ok());
+  }
+
+  SECTION("Memory is where a list says that it is, whatever comes, goes and gets an alias") {
+    if (properties.aliases)
+      for (const unsigned seed : {1U, 2U, 3U}) check_aliases_at_random(device, lane, other, seed);
   }
 
   SECTION("More than there is is out of memory and takes nothing") {

@@ -5,6 +5,7 @@
 #include "tests/support/small_step.h"
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 namespace berth::test {
@@ -28,6 +29,7 @@ struct FedLearner {
     learner.free(last);
     feed();
   }
+  // Returns from where to search, where that is worth it.
   std::optional<std::uint64_t> step(const std::vector<Operation>& operations, LaneKey lane = 0) {
     struct Memory {
       FedLearner& fed;
@@ -40,9 +42,10 @@ struct FedLearner {
       void free(void* block) { fed.learner.free(reinterpret_cast<trace::BlockId>(block)); }
     };
     run_step(operations, Memory{*this, lane});
-    const auto from = learner.mark(lane);
+    const std::optional<Learner::Find> find = learner.mark(lane);
     feed();
-    return from;
+    if (find) last_search = find->search;
+    return find ? std::optional(find->from) : std::nullopt;
   }
   Learner::Excerpt excerpt(std::uint64_t from) {
     Learner::Excerpt result;
@@ -64,6 +67,7 @@ struct FedLearner {
   }
 
   Learner learner;
+  Learner::Search last_search = Learner::Search::kAtMarks;
   trace::BlockId last = 0;
 };
 

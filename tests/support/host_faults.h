@@ -88,6 +88,10 @@ class UnfailingDevice final : public ForwardingDevice {
     const HostFaults::Pause pause;
     return device_.release(base, size);
   }
+  Status alias(void* to, const void* const* from, std::size_t pages) noexcept override {
+    const HostFaults::Pause pause;
+    return device_.alias(to, from, pages);
+  }
   Status record(LaneKey lane, DeviceEvent* event) noexcept override {
     const HostFaults::Pause pause;
     return device_.record(lane, event);

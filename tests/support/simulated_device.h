@@ -3,6 +3,8 @@
 #include "csrc/core/interval_map.h"
 #include "csrc/device/device.h"
 #include "csrc/device/host_device.h"
+#include "tests/support/page_file.h"
+#include "tests/support/touch_history.h"
 
 #include <fmt/format.h>
 
@@ -30,6 +32,7 @@ enum class CallKind : std::uint8_t {
   kCommit,
   kDecommit,
   kRelease,
+  kAlias,
   kReservePinned,
   kReleasePinned,
   kCopy,
@@ -40,16 +43,17 @@ enum class CallKind : std::uint8_t {
   kSynchronizeAll,
   kCapturing,
 };
-inline constexpr std::size_t kCallKinds = 14;
+inline constexpr std::size_t kCallKinds = 15;
 
-// A device with lanes that run behind the host, for tests: host memory, and
+// A device with lanes that run behind the host, for tests: host memory, whose pages may have
+// several addresses, and
 // - a scheduler: an event completes only when complete_some() (at random), synchronize() or
 //   synchronize_all() runs its lane up to it; copies move their bytes then;
 // - fault injection: the n-th call, of any kind or of one, fails with a status of choice;
-// - a happens-before checker with vector clocks (Lamport 1978; Mattern 1989): touch() says that
-// work
-//   queued on a lane uses bytes, hand_out() that bytes go to a request of a lane, which every
-//   earlier touch must happen before. Giving pages back checks the same for the host;
+// - a happens-before checker with vector clocks: touch() says that work queued on a lane uses
+//   bytes, hand_out() that bytes go to a request of a lane, which every earlier touch must happen
+//   before, at whatever address it was. Giving addresses back checks for the host what used them at
+//   these addresses;
 // - a count of calls, and of events and ranges still held.
 // What goes wrong is a line in violations(). Thread-safe.
 class SimulatedDevice final : public Device {
@@ -58,16 +62,20 @@ class SimulatedDevice final : public Device {
     Bytes total_bytes = Bytes{1} << 30;  // committed pages and pinned ranges count against it
     Bytes page_bytes = 4096;             // a multiple of the host's
     bool maps_pages = true;
+    bool aliases = true;  // where it maps pages
   };
 
   SimulatedDevice() : SimulatedDevice(Options{}) {}
   explicit SimulatedDevice(const Options& options)
-      : options_(options), host_(make_host_device(options.total_bytes)) {
+      : options_(options),
+        host_(make_host_device(options.total_bytes)),
+        pages_(std::max(options.page_bytes, host_->properties().page_bytes)) {
     properties_ = host_->properties();
     properties_.name = "simulated";
     properties_.page_bytes = std::max(options.page_bytes, properties_.page_bytes);
     properties_.maps_pages = options.maps_pages;
     properties_.asynchronous = true;
+    properties_.aliases = options.maps_pages && options.aliases;
   }
 
   // --- Faults -----------------------------------------------------------------------------------
@@ -127,7 +135,7 @@ class SimulatedDevice final : public Device {
   void touch(LaneKey lane, const void* pointer, Bytes size) {
     const std::lock_guard lock(mutex_);
     const std::uint64_t now = tick(lane);
-    each_part(range_of(pointer, size), [&](Clock& touches) { touches[lane] = now; });
+    touch(lane, range_of(pointer, size), now);
     queue(lane, Work{});
   }
   // The bytes go to a request of `lane`: false, and a violation, unless every earlier touch happens
@@ -136,16 +144,21 @@ class SimulatedDevice final : public Device {
     const std::lock_guard lock(mutex_);
     const ByteRange range = range_of(pointer, size);
     join(lane_of(lane).clock, host_clock_);
-    const bool ordered = check(range, lane_of(lane).clock, fmt::format("lane {}", lane));
+    const std::vector<ByteRange> memory = pages_.memory_of(range);
+    const bool ordered = std::all_of(memory.begin(), memory.end(), [&](ByteRange part) {
+      return check(by_memory_, part, lane_of(lane).clock, fmt::format("lane {}", lane));
+    });
     const std::uint64_t now = tick(lane);
-    each_part(range, [&](Clock& touches) { touches = {{lane, now}}; });
+    by_address_.replace(range, lane, now);
+    for (const ByteRange part : memory) by_memory_.replace(part, lane, now);
     queue(lane, Work{});
     return ordered;
   }
   // Bytes that nobody hands out any more and whose history shall not count.
   void forget(const void* pointer, Bytes size) {
     const std::lock_guard lock(mutex_);
-    forget(range_of(pointer, size));
+    by_address_.forget(range_of(pointer, size));
+    for (const ByteRange part : pages_.memory_of(range_of(pointer, size))) by_memory_.forget(part);
   }
   [[nodiscard]] std::vector<std::string> violations() const {
     const std::lock_guard lock(mutex_);
@@ -164,9 +177,8 @@ class SimulatedDevice final : public Device {
   }
   // Committed pages and pinned ranges.
   [[nodiscard]] Bytes committed() const {
-    Bytes free = 0;
-    (void)host_->free_bytes(&free);
-    return options_.total_bytes - free;
+    const std::lock_guard lock(mutex_);
+    return options_.total_bytes - left();
   }
 
   // --- Device -----------------------------------------------------------------------------------
@@ -175,7 +187,8 @@ class SimulatedDevice final : public Device {
   Status free_bytes(Bytes* free) noexcept override {
     const std::lock_guard lock(mutex_);
     if (const Status status = enter(CallKind::kFreeBytes); !status.ok()) return status;
-    return host_->free_bytes(free);
+    *free = left();
+    return {};
   }
   std::string describe(const Status& status) const override { return host_->describe(status); }
 
@@ -183,51 +196,74 @@ class SimulatedDevice final : public Device {
     const std::lock_guard lock(mutex_);
     *base = nullptr;
     if (const Status status = enter(CallKind::kReserve); !status.ok()) return status;
-    if (size % properties_.page_bytes != 0) return {Status::Code::kFailed, "reserve", 22};
+    if (size % properties_.page_bytes != 0 || (alignment & (alignment - 1)) != 0)
+      return {Status::Code::kFailed, "reserve", 22};
     if (const Status status =
             host_->reserve(size, std::max(alignment, properties_.page_bytes), base);
         !status.ok())
       return status;
-    if (!options_.maps_pages) {
-      if (const Status status = host_->commit(*base, size, Residency::kOnDemand); !status.ok()) {
-        (void)host_->release(*base, size);
-        *base = nullptr;
-        return status;
-      }
+    const Bytes first = reinterpret_cast<Bytes>(*base);
+    if (!options_.maps_pages && size > left()) {
+      (void)host_->release(*base, size);
+      *base = nullptr;
+      return {Status::Code::kOutOfMemory, "reserve", 12};
     }
-    ranges_.emplace(reinterpret_cast<Bytes>(*base), size);
+    ranges_.emplace(first, size);
+    pages_.add(first, size);
+    if (!options_.maps_pages) pages_.map(first, size);
     return {};
   }
-  Status commit(void* base, Bytes size, Residency residency) noexcept override {
+  Status commit(void* base, Bytes size, Residency) noexcept override {
     const std::lock_guard lock(mutex_);
     if (const Status status = enter(CallKind::kCommit); !status.ok()) return status;
-    if (!aligned(base, size)) return {Status::Code::kFailed, "commit", 22};
-    return options_.maps_pages ? host_->commit(base, size, residency) : Status();
+    const Bytes first = reinterpret_cast<Bytes>(base);
+    if (!pages_.has(first, size)) return {Status::Code::kFailed, "commit", 22};
+    if (pages_.missing(first, size) > left()) return {Status::Code::kOutOfMemory, "commit", 12};
+    pages_.map(first, size);
+    return {};
   }
   Status decommit(void* base, Bytes size) noexcept override {
     const std::lock_guard lock(mutex_);
     if (const Status status = enter(CallKind::kDecommit); !status.ok()) return status;
     if (!options_.maps_pages) return {Status::Code::kUnsupported, "decommit"};
-    if (!aligned(base, size)) return {Status::Code::kFailed, "decommit", 22};
-    check(range_of(base, size), host_clock_, "decommit");
-    forget(range_of(base, size));
-    return host_->decommit(base, size);
+    if (!pages_.has(reinterpret_cast<Bytes>(base), size))
+      return {Status::Code::kFailed, "decommit", 22};
+    unmap(range_of(base, size), "decommit");
+    return {};
   }
   Status release(void* base, Bytes size) noexcept override {
     const std::lock_guard lock(mutex_);
     if (const Status status = enter(CallKind::kRelease); !status.ok()) return status;
-    check(range_of(base, size), host_clock_, "release");
-    const Status status = host_->release(base, size);
-    if (!status.ok()) return status;
-    forget(range_of(base, size));
-    ranges_.erase(reinterpret_cast<Bytes>(base));
-    return status;
+    const auto it = ranges_.find(reinterpret_cast<Bytes>(base));
+    if (it == ranges_.end() || it->second != size) return {Status::Code::kFailed, "release", 22};
+    unmap(range_of(base, size), "release");
+    pages_.remove(it->first);
+    ranges_.erase(it);
+    return host_->release(base, size);
+  }
+  Status alias(void* to, const void* const* from, std::size_t pages) noexcept override {
+    const std::lock_guard lock(mutex_);
+    if (const Status status = enter(CallKind::kAlias); !status.ok()) return status;
+    if (!properties_.aliases) return {Status::Code::kUnsupported, "alias"};
+    const Bytes page = properties_.page_bytes, first = reinterpret_cast<Bytes>(to);
+    const auto committed = [&](const void* at) {
+      return pages_.has(reinterpret_cast<Bytes>(at), page) &&
+             pages_.missing(reinterpret_cast<Bytes>(at), page) == 0;
+    };
+    if (!pages_.has(first, pages * page) || pages_.missing(first, pages * page) != pages * page ||
+        !std::all_of(from, from + pages, committed))
+      return {Status::Code::kFailed, "alias", 22};
+    for (std::size_t i = 0; i < pages; ++i)
+      pages_.alias(first + i * page, reinterpret_cast<Bytes>(from[i]));
+    return {};
   }
 
   Status reserve_pinned(Bytes size, void** base) noexcept override {
     const std::lock_guard lock(mutex_);
     *base = nullptr;
     if (const Status status = enter(CallKind::kReservePinned); !status.ok()) return status;
+    if (size <= kMaxBytes && align_up(size, host_->properties().page_bytes) > left())
+      return {Status::Code::kOutOfMemory, "reserve_pinned", 12};
     const Status status = host_->reserve_pinned(size, base);
     if (status.ok()) pinned_.insert(reinterpret_cast<Bytes>(*base));
     return status;
@@ -235,7 +271,7 @@ class SimulatedDevice final : public Device {
   Status release_pinned(void* base, Bytes size) noexcept override {
     const std::lock_guard lock(mutex_);
     if (const Status status = enter(CallKind::kReleasePinned); !status.ok()) return status;
-    check(range_of(base, size), host_clock_, "release_pinned");
+    check(by_address_, range_of(base, size), host_clock_, "release_pinned");
     const Status status = host_->release_pinned(base, size);
     if (status.ok()) pinned_.erase(reinterpret_cast<Bytes>(base));
     return status;
@@ -246,8 +282,8 @@ class SimulatedDevice final : public Device {
     const std::lock_guard lock(mutex_);
     if (const Status status = enter(CallKind::kCopy); !status.ok()) return status;
     const std::uint64_t now = tick(lane);
-    each_part(range_of(to, size), [&](Clock& touches) { touches[lane] = now; });
-    each_part(range_of(from, size), [&](Clock& touches) { touches[lane] = now; });
+    touch(lane, range_of(to, size), now);
+    touch(lane, range_of(from, size), now);
     queue(lane, Work{.copy_to = to, .copy_from = from, .copy_size = size});
     if (done != nullptr) *done = make_event(lane);
     return {};
@@ -321,7 +357,6 @@ class SimulatedDevice final : public Device {
   }
 
  private:
-  using Clock = std::map<LaneKey, std::uint64_t>;
   static constexpr Status kForeign{Status::Code::kUnsupported, "a stream of somebody else's"};
 
   struct Fault {
@@ -334,7 +369,7 @@ class SimulatedDevice final : public Device {
   struct Event {
     LaneKey lane = 0;
     std::uint64_t position = 0;  // the lane's work up to here
-    Clock clock;
+    VectorClock clock;
   };
   // One piece of work: nothing to see, a copy, or a wait for another lane's work.
   struct Work {
@@ -350,19 +385,21 @@ class SimulatedDevice final : public Device {
     std::uint64_t done = 0;
     bool capturing = false;
     bool foreign = false;
-    Clock clock;  // what happens before the next work of the lane
+    VectorClock clock;  // what happens before the next work of the lane
   };
 
   static ByteRange range_of(const void* pointer, Bytes size) {
     const Bytes first = reinterpret_cast<Bytes>(pointer);
     return {first, first + size};
   }
-  static void join(Clock& into, const Clock& from) {
+  static void join(VectorClock& into, const VectorClock& from) {
     for (const auto& [lane, count] : from) into[lane] = std::max(into[lane], count);
   }
-  [[nodiscard]] bool aligned(const void* base, Bytes size) const {
-    return reinterpret_cast<Bytes>(base) % properties_.page_bytes == 0 &&
-           size % properties_.page_bytes == 0;
+  // Bytes that could still be committed.
+  [[nodiscard]] Bytes left() const {
+    Bytes left = 0;
+    (void)host_->free_bytes(&left);
+    return left - pages_.held();
   }
 
   Status enter(CallKind kind) {
@@ -423,71 +460,37 @@ class SimulatedDevice final : public Device {
     }
   }
 
-  // Cuts the history at the ends of `range` and calls `change` for each part inside; parts without
-  // history are made.
-  template <class Change>
-  void each_part(ByteRange range, const Change& change) {
-    if (range.size() == 0) return;
-    cut(range.first);
-    cut(range.last);
-    Bytes at = range.first;
-    for (auto it = history_.lower_bound(range.first); at < range.last;) {
-      if (it == history_.end() || it->first > at) {
-        const Bytes end = it == history_.end() ? range.last : std::min(it->first, range.last);
-        it = history_.emplace_hint(it, at, Touched{end, {}});
-      }
-      change(it->second.touches);
-      at = it->second.last;
-      ++it;
-    }
+  void touch(LaneKey lane, ByteRange range, std::uint64_t now) {
+    by_address_.touch(range, lane, now);
+    for (const ByteRange part : pages_.memory_of(range)) by_memory_.touch(part, lane, now);
   }
-  void cut(Bytes at) {
-    auto it = history_.lower_bound(at);
-    if (it == history_.begin()) return;
-    --it;
-    if (it->second.last <= at) return;
-    Touched right = it->second;
-    it->second.last = at;
-    history_.emplace(at, std::move(right));
+  bool check(TouchHistory& history, ByteRange range, const VectorClock& clock,
+             const std::string& who) {
+    const auto use = history.used_after(range, clock);
+    if (!use) return true;
+    violations_.push_back(fmt::format("{} takes bytes {:#x}..{:#x} that lane {} may still use", who,
+                                      use->bytes.first, use->bytes.last, use->lane));
+    return false;
   }
-  void forget(ByteRange range) {
-    cut(range.first);
-    cut(range.last);
-    history_.erase(history_.lower_bound(range.first), history_.lower_bound(range.last));
+  void unmap(ByteRange range, const char* call) {
+    check(by_address_, range, host_clock_, call);
+    by_address_.forget(range);
+    pages_.unmap(range.first, range.size(), [&](ByteRange gone) { by_memory_.forget(gone); });
   }
-  bool check(ByteRange range, const Clock& clock, const std::string& who) {
-    cut(range.first);
-    for (auto it = history_.lower_bound(range.first);
-         it != history_.end() && it->first < range.last; ++it) {
-      for (const auto& [lane, count] : it->second.touches) {
-        const auto known = clock.find(lane);
-        if (known != clock.end() && known->second >= count) continue;
-        violations_.push_back(fmt::format("{} takes bytes {:#x}..{:#x} that lane {} may still use",
-                                          who, std::max(it->first, range.first),
-                                          std::min(it->second.last, range.last), lane));
-        return false;
-      }
-    }
-    return true;
-  }
-
-  struct Touched {
-    Bytes last = 0;
-    Clock touches;  // the last touch of each lane
-  };
 
   mutable std::recursive_mutex mutex_;
   Options options_;
   DeviceProperties properties_;
-  std::unique_ptr<Device> host_;
+  std::unique_ptr<Device> host_;  // whose addresses these are
+  PageFile pages_;
   std::optional<Fault> fault_;
   std::array<std::uint64_t, kCallKinds> calls_{};
   std::uint64_t entered_ = 0;
   std::map<LaneKey, Lane> lanes_;
   std::map<DeviceEvent, Event> events_;
   DeviceEvent last_event_ = 0;
-  Clock host_clock_;
-  std::map<Bytes, Touched> history_;  // by first byte
+  VectorClock host_clock_;
+  TouchHistory by_address_, by_memory_;  // of bytes without memory of pages the same
   std::map<Bytes, Bytes> ranges_;
   std::set<Bytes> pinned_;
   std::vector<std::string> violations_;

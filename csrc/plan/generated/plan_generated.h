@@ -23,6 +23,9 @@ struct Edge;
 struct Sequence;
 struct SequenceBuilder;
 
+struct KindHead;
+struct KindHeadBuilder;
+
 struct Summary;
 struct SummaryBuilder;
 
@@ -112,7 +115,8 @@ struct Sequence FLATBUFFERS_FINAL_CLASS : private flatbuffers::Table {
     VT_PARENT = 6,
     VT_FORK = 8,
     VT_MARKS = 10,
-    VT_SLOTS = 12
+    VT_SLOTS = 12,
+    VT_LEAST = 14
   };
   uint32_t lane() const {
     return GetField<uint32_t>(VT_LANE, 0);
@@ -129,6 +133,9 @@ struct Sequence FLATBUFFERS_FINAL_CLASS : private flatbuffers::Table {
   const flatbuffers::Vector<const berth::plan_file::Slot *> *slots() const {
     return GetPointer<const flatbuffers::Vector<const berth::plan_file::Slot *> *>(VT_SLOTS);
   }
+  const flatbuffers::Vector<uint64_t> *least() const {
+    return GetPointer<const flatbuffers::Vector<uint64_t> *>(VT_LEAST);
+  }
   bool Verify(flatbuffers::Verifier &verifier) const {
     return VerifyTableStart(verifier) &&
            VerifyField<uint32_t>(verifier, VT_LANE, 4) &&
@@ -138,6 +145,8 @@ struct Sequence FLATBUFFERS_FINAL_CLASS : private flatbuffers::Table {
            verifier.VerifyVector(marks()) &&
            VerifyOffset(verifier, VT_SLOTS) &&
            verifier.VerifyVector(slots()) &&
+           VerifyOffset(verifier, VT_LEAST) &&
+           verifier.VerifyVector(least()) &&
            verifier.EndTable();
   }
 };
@@ -161,6 +170,9 @@ struct SequenceBuilder {
   void add_slots(flatbuffers::Offset<flatbuffers::Vector<const berth::plan_file::Slot *>> slots) {
     fbb_.AddOffset(Sequence::VT_SLOTS, slots);
   }
+  void add_least(flatbuffers::Offset<flatbuffers::Vector<uint64_t>> least) {
+    fbb_.AddOffset(Sequence::VT_LEAST, least);
+  }
   explicit SequenceBuilder(flatbuffers::FlatBufferBuilder &_fbb)
         : fbb_(_fbb) {
     start_ = fbb_.StartTable();
@@ -178,8 +190,10 @@ inline flatbuffers::Offset<Sequence> CreateSequence(
     int32_t parent = -1,
     uint32_t fork = 0,
     flatbuffers::Offset<flatbuffers::Vector<uint32_t>> marks = 0,
-    flatbuffers::Offset<flatbuffers::Vector<const berth::plan_file::Slot *>> slots = 0) {
+    flatbuffers::Offset<flatbuffers::Vector<const berth::plan_file::Slot *>> slots = 0,
+    flatbuffers::Offset<flatbuffers::Vector<uint64_t>> least = 0) {
   SequenceBuilder builder_(_fbb);
+  builder_.add_least(least);
   builder_.add_slots(slots);
   builder_.add_marks(marks);
   builder_.add_fork(fork);
@@ -194,16 +208,106 @@ inline flatbuffers::Offset<Sequence> CreateSequenceDirect(
     int32_t parent = -1,
     uint32_t fork = 0,
     const std::vector<uint32_t> *marks = nullptr,
-    const std::vector<berth::plan_file::Slot> *slots = nullptr) {
+    const std::vector<berth::plan_file::Slot> *slots = nullptr,
+    const std::vector<uint64_t> *least = nullptr) {
   auto marks__ = marks ? _fbb.CreateVector<uint32_t>(*marks) : 0;
   auto slots__ = slots ? _fbb.CreateVectorOfStructs<berth::plan_file::Slot>(*slots) : 0;
+  auto least__ = least ? _fbb.CreateVector<uint64_t>(*least) : 0;
   return berth::plan_file::CreateSequence(
       _fbb,
       lane,
       parent,
       fork,
       marks__,
-      slots__);
+      slots__,
+      least__);
+}
+
+struct KindHead FLATBUFFERS_FINAL_CLASS : private flatbuffers::Table {
+  typedef KindHeadBuilder Builder;
+  enum FlatBuffersVTableOffset FLATBUFFERS_VTABLE_UNDERLYING_TYPE {
+    VT_LANE = 4,
+    VT_REQUESTS = 6,
+    VT_HASH = 8,
+    VT_FIRST = 10
+  };
+  uint64_t lane() const {
+    return GetField<uint64_t>(VT_LANE, 0);
+  }
+  uint32_t requests() const {
+    return GetField<uint32_t>(VT_REQUESTS, 0);
+  }
+  uint64_t hash() const {
+    return GetField<uint64_t>(VT_HASH, 0);
+  }
+  const flatbuffers::Vector<uint64_t> *first() const {
+    return GetPointer<const flatbuffers::Vector<uint64_t> *>(VT_FIRST);
+  }
+  bool Verify(flatbuffers::Verifier &verifier) const {
+    return VerifyTableStart(verifier) &&
+           VerifyField<uint64_t>(verifier, VT_LANE, 8) &&
+           VerifyField<uint32_t>(verifier, VT_REQUESTS, 4) &&
+           VerifyField<uint64_t>(verifier, VT_HASH, 8) &&
+           VerifyOffset(verifier, VT_FIRST) &&
+           verifier.VerifyVector(first()) &&
+           verifier.EndTable();
+  }
+};
+
+struct KindHeadBuilder {
+  typedef KindHead Table;
+  flatbuffers::FlatBufferBuilder &fbb_;
+  flatbuffers::uoffset_t start_;
+  void add_lane(uint64_t lane) {
+    fbb_.AddElement<uint64_t>(KindHead::VT_LANE, lane, 0);
+  }
+  void add_requests(uint32_t requests) {
+    fbb_.AddElement<uint32_t>(KindHead::VT_REQUESTS, requests, 0);
+  }
+  void add_hash(uint64_t hash) {
+    fbb_.AddElement<uint64_t>(KindHead::VT_HASH, hash, 0);
+  }
+  void add_first(flatbuffers::Offset<flatbuffers::Vector<uint64_t>> first) {
+    fbb_.AddOffset(KindHead::VT_FIRST, first);
+  }
+  explicit KindHeadBuilder(flatbuffers::FlatBufferBuilder &_fbb)
+        : fbb_(_fbb) {
+    start_ = fbb_.StartTable();
+  }
+  flatbuffers::Offset<KindHead> Finish() {
+    const auto end = fbb_.EndTable(start_);
+    auto o = flatbuffers::Offset<KindHead>(end);
+    return o;
+  }
+};
+
+inline flatbuffers::Offset<KindHead> CreateKindHead(
+    flatbuffers::FlatBufferBuilder &_fbb,
+    uint64_t lane = 0,
+    uint32_t requests = 0,
+    uint64_t hash = 0,
+    flatbuffers::Offset<flatbuffers::Vector<uint64_t>> first = 0) {
+  KindHeadBuilder builder_(_fbb);
+  builder_.add_hash(hash);
+  builder_.add_lane(lane);
+  builder_.add_first(first);
+  builder_.add_requests(requests);
+  return builder_.Finish();
+}
+
+inline flatbuffers::Offset<KindHead> CreateKindHeadDirect(
+    flatbuffers::FlatBufferBuilder &_fbb,
+    uint64_t lane = 0,
+    uint32_t requests = 0,
+    uint64_t hash = 0,
+    const std::vector<uint64_t> *first = nullptr) {
+  auto first__ = first ? _fbb.CreateVector<uint64_t>(*first) : 0;
+  return berth::plan_file::CreateKindHead(
+      _fbb,
+      lane,
+      requests,
+      hash,
+      first__);
 }
 
 struct Summary FLATBUFFERS_FINAL_CLASS : private flatbuffers::Table {
@@ -221,7 +325,10 @@ struct Summary FLATBUFFERS_FINAL_CLASS : private flatbuffers::Table {
     VT_ENGINE = 22,
     VT_SEED = 24,
     VT_PLAN_SECONDS = 26,
-    VT_FINGERPRINT = 28
+    VT_FINGERPRINT = 28,
+    VT_HEADS = 30,
+    VT_KIND_COUNT = 32,
+    VT_CYCLE = 34
   };
   const flatbuffers::String *torch_version() const {
     return GetPointer<const flatbuffers::String *>(VT_TORCH_VERSION);
@@ -262,6 +369,15 @@ struct Summary FLATBUFFERS_FINAL_CLASS : private flatbuffers::Table {
   uint64_t fingerprint() const {
     return GetField<uint64_t>(VT_FINGERPRINT, 0);
   }
+  const flatbuffers::Vector<flatbuffers::Offset<berth::plan_file::KindHead>> *heads() const {
+    return GetPointer<const flatbuffers::Vector<flatbuffers::Offset<berth::plan_file::KindHead>> *>(VT_HEADS);
+  }
+  uint32_t kind_count() const {
+    return GetField<uint32_t>(VT_KIND_COUNT, 0);
+  }
+  bool cycle() const {
+    return GetField<uint8_t>(VT_CYCLE, 0) != 0;
+  }
   bool Verify(flatbuffers::Verifier &verifier) const {
     return VerifyTableStart(verifier) &&
            VerifyOffset(verifier, VT_TORCH_VERSION) &&
@@ -281,6 +397,11 @@ struct Summary FLATBUFFERS_FINAL_CLASS : private flatbuffers::Table {
            VerifyField<uint64_t>(verifier, VT_SEED, 8) &&
            VerifyField<double>(verifier, VT_PLAN_SECONDS, 8) &&
            VerifyField<uint64_t>(verifier, VT_FINGERPRINT, 8) &&
+           VerifyOffset(verifier, VT_HEADS) &&
+           verifier.VerifyVector(heads()) &&
+           verifier.VerifyVectorOfTables(heads()) &&
+           VerifyField<uint32_t>(verifier, VT_KIND_COUNT, 4) &&
+           VerifyField<uint8_t>(verifier, VT_CYCLE, 1) &&
            verifier.EndTable();
   }
 };
@@ -328,6 +449,15 @@ struct SummaryBuilder {
   void add_fingerprint(uint64_t fingerprint) {
     fbb_.AddElement<uint64_t>(Summary::VT_FINGERPRINT, fingerprint, 0);
   }
+  void add_heads(flatbuffers::Offset<flatbuffers::Vector<flatbuffers::Offset<berth::plan_file::KindHead>>> heads) {
+    fbb_.AddOffset(Summary::VT_HEADS, heads);
+  }
+  void add_kind_count(uint32_t kind_count) {
+    fbb_.AddElement<uint32_t>(Summary::VT_KIND_COUNT, kind_count, 0);
+  }
+  void add_cycle(bool cycle) {
+    fbb_.AddElement<uint8_t>(Summary::VT_CYCLE, static_cast<uint8_t>(cycle), 0);
+  }
   explicit SummaryBuilder(flatbuffers::FlatBufferBuilder &_fbb)
         : fbb_(_fbb) {
     start_ = fbb_.StartTable();
@@ -353,7 +483,10 @@ inline flatbuffers::Offset<Summary> CreateSummary(
     flatbuffers::Offset<flatbuffers::String> engine = 0,
     uint64_t seed = 0,
     double plan_seconds = 0.0,
-    uint64_t fingerprint = 0) {
+    uint64_t fingerprint = 0,
+    flatbuffers::Offset<flatbuffers::Vector<flatbuffers::Offset<berth::plan_file::KindHead>>> heads = 0,
+    uint32_t kind_count = 0,
+    bool cycle = false) {
   SummaryBuilder builder_(_fbb);
   builder_.add_fingerprint(fingerprint);
   builder_.add_plan_seconds(plan_seconds);
@@ -362,12 +495,15 @@ inline flatbuffers::Offset<Summary> CreateSummary(
   builder_.add_arena_bytes(arena_bytes);
   builder_.add_alignment(alignment);
   builder_.add_device_bytes(device_bytes);
+  builder_.add_kind_count(kind_count);
+  builder_.add_heads(heads);
   builder_.add_engine(engine);
   builder_.add_tag(tag);
   builder_.add_rank(rank);
   builder_.add_world_size(world_size);
   builder_.add_device_name(device_name);
   builder_.add_torch_version(torch_version);
+  builder_.add_cycle(cycle);
   return builder_.Finish();
 }
 
@@ -385,11 +521,15 @@ inline flatbuffers::Offset<Summary> CreateSummaryDirect(
     const char *engine = nullptr,
     uint64_t seed = 0,
     double plan_seconds = 0.0,
-    uint64_t fingerprint = 0) {
+    uint64_t fingerprint = 0,
+    const std::vector<flatbuffers::Offset<berth::plan_file::KindHead>> *heads = nullptr,
+    uint32_t kind_count = 0,
+    bool cycle = false) {
   auto torch_version__ = torch_version ? _fbb.CreateString(torch_version) : 0;
   auto device_name__ = device_name ? _fbb.CreateString(device_name) : 0;
   auto tag__ = tag ? _fbb.CreateString(tag) : 0;
   auto engine__ = engine ? _fbb.CreateString(engine) : 0;
+  auto heads__ = heads ? _fbb.CreateVector<flatbuffers::Offset<berth::plan_file::KindHead>>(*heads) : 0;
   return berth::plan_file::CreateSummary(
       _fbb,
       torch_version__,
@@ -404,7 +544,10 @@ inline flatbuffers::Offset<Summary> CreateSummaryDirect(
       engine__,
       seed,
       plan_seconds,
-      fingerprint);
+      fingerprint,
+      heads__,
+      kind_count,
+      cycle);
 }
 
 struct Layout FLATBUFFERS_FINAL_CLASS : private flatbuffers::Table {

@@ -1,6 +1,7 @@
 #include "csrc/core/check.h"
 #include "csrc/cuda/cuda_device.h"
 #include "csrc/plan/file.h"
+#include "csrc/plan/folder.h"
 #include "csrc/torch/backend.h"
 #include "csrc/torch/cuda/cuda_allocator.h"
 #include "csrc/torch/program.h"
@@ -102,6 +103,7 @@ void name_ignored_settings() {
 // A plan that cannot be read is better known now than at the first request.
 void check_plan(const Config& config) {
   if (config.mode != Mode::kServe || config.plan.find('{') != std::string::npos) return;
+  if (PlanFolder::is_named_by(config.plan)) return;
   (void)read_plan(config.plan);
 }
 

@@ -1,5 +1,6 @@
 #include "csrc/torch/cuda/gpu.h"
 
+#include "csrc/plan/folder.h"
 #include "csrc/torch/cuda/pool_state.h"
 #include "csrc/torch/cuda/segments.h"
 #include "csrc/torch/installation.h"
@@ -48,7 +49,7 @@ std::string name_for(const std::string& file, int index) {
 
 Config config_for(Config config, int index) {
   config.trace = name_for(config.trace, index);
-  config.plan = name_for(config.plan, index);
+  if (!PlanFolder::is_named_by(config.plan)) config.plan = name_for(config.plan, index);
   config.stats = name_for(config.stats, index);
   return config;
 }
@@ -61,30 +62,31 @@ Gpu::Gpu(int index, const Config& config, AddressTable& addresses, Observer on_o
       on_out_of_memory_(std::move(on_out_of_memory)),
       cuda_(make_cuda_device({.index = index})),
       lanes_(*cuda_),
-      meter_(lanes_),
+      store_(lanes_),
       reports_(index, mutex_, lanes_, addresses),
       pools_([this](c10::MempoolId_t id, PrivatePool::Source source, bool whole) {
-        return std::make_shared<PrivatePool>(id, meter_, options(config_, false), reports_,
+        return std::make_shared<PrivatePool>(id, store_, options(config_, false), reports_,
                                              std::move(source), whole);
       }),
-      main_({0, 0}, meter_, options(config_, true), reports_),
+      main_({0, 0}, store_, options(config_, true), reports_),
       uncached_(index, kAlignment, addresses) {}
 
 Allocator::Options Gpu::options(const Config& config, bool main) {
   Allocator::Options options;
   options.config = config;
-  options.program = this_program(config, meter_.properties());
+  options.program = this_program(config, store_.properties());
   options.alignment = kAlignment;
   options.device_index = index_;
   options.lock = &mutex_;
   options.captures = &pools_.captures();
-  const DeviceProperties& properties = meter_.properties();
+  const DeviceProperties& properties = store_.properties();
   options.pool.growth_bytes = std::max(properties.page_bytes, Bytes{2} << 20);
-  options.free_pages = main ? Allocator::FreePages::kMove : Allocator::FreePages::kStay;
+  options.free_pages = main ? Allocator::FreePages::kGoWhenExhausted : Allocator::FreePages::kStay;
   if (!main) {
     options.config.mode = Mode::kOff;
     options.config.verbose = false;  // the line at exit is the main allocator's
     options.pool.resident_growth_bytes = options.pool.growth_bytes;
+    options.pool.stitches = false;  // a checkpoint comes back to the addresses of its blocks
     options.pool.range_bytes = properties.total_bytes;  // addresses: twice what it could ever hold
   }
   return options;
@@ -186,7 +188,6 @@ void* Gpu::search_everywhere(PrivatePool& pool, Bytes size, LaneKey lane,
   freed = pools_.release_unused();
   if (&pool != &main_) {
     freed |= main_.allocator().trim() != 0;
-    freed |= main_.allocator().retire_arena() != 0;
   }
   if (freed)
     if (void* const block = ask(pool)) return block;
@@ -200,8 +201,8 @@ void Gpu::throw_out_of_memory(Bytes size, const std::string& reason) {
   const Bytes free = free_bytes();
   const bool refused = size > kMaxBytes || [&] {
     const std::lock_guard lock(mutex_);
-    const Bytes limit = meter_.limit(), page = meter_.properties().page_bytes;
-    return limit != 0 && align_up(size, page) > limit - std::min(limit, meter_.held());
+    const Bytes limit = store_.limit(), page = store_.properties().page_bytes;
+    return limit != 0 && align_up(size, page) > limit - std::min(limit, store_.held());
   }();
   const Reports::Totals totals = reports_.exhausted(size, free, refused);
   reports_.deliver();
@@ -300,14 +301,14 @@ void Gpu::mark_step(const c10::cuda::CUDAStream& stream) noexcept {
 void Gpu::set_memory_fraction(double fraction) {
   fraction_.store(fraction, std::memory_order_relaxed);
   const std::lock_guard lock(mutex_);
-  meter_.set_limit(fraction >= 1.0 ? 0
+  store_.set_limit(fraction >= 1.0 ? 0
                                    : static_cast<Bytes>(fraction * static_cast<double>(total())));
 }
 
 Bytes Gpu::free_bytes() noexcept {
   Bytes free = 0;
   const std::lock_guard lock(mutex_);
-  return meter_.free_bytes(&free).ok() ? free : 0;
+  return store_.free_bytes(&free).ok() ? free : 0;
 }
 
 Bytes Gpu::largest_block() {

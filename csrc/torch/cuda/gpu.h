@@ -2,7 +2,7 @@
 
 #include "csrc/core/spin_mutex.h"
 #include "csrc/cuda/cuda_device.h"
-#include "csrc/device/metered_device.h"
+#include "csrc/device/page_store.h"
 #include "csrc/runtime/allocator.h"
 #include "csrc/torch/cuda/private_pools.h"
 #include "csrc/torch/cuda/reports.h"
@@ -60,7 +60,7 @@ class Gpu {
 
   // --- Limits
 
-  [[nodiscard]] Bytes total() const noexcept { return meter_.properties().total_bytes; }
+  [[nodiscard]] Bytes total() const noexcept { return store_.properties().total_bytes; }
   [[nodiscard]] double memory_fraction() const noexcept {
     return fraction_.load(std::memory_order_relaxed);
   }
@@ -118,7 +118,7 @@ class Gpu {
   const Observer on_out_of_memory_;
   const std::unique_ptr<CudaDevice> cuda_;
   StreamLanes lanes_;
-  MeteredDevice meter_;  // of all pools together: the memory fraction
+  PageStore store_;  // of all pools together: the memory fraction
   mutable SpinMutex mutex_;
   Reports reports_;
   PrivatePools pools_;

@@ -11,12 +11,12 @@ namespace {
 // The GPU, with memory from a user's allocator.
 class SourceDevice final : public ForwardingDevice {
  public:
-  SourceDevice(MeteredDevice& device, PrivatePool::Source source)
+  SourceDevice(PageStore& device, PrivatePool::Source source)
       : ForwardingDevice(device),
         gpu_(device),
         source_(std::move(source)),
         properties_(device.properties()) {
-    properties_.maps_pages = false;
+    properties_.maps_pages = properties_.aliases = false;
   }
 
   [[nodiscard]] const DeviceProperties& properties() const noexcept override { return properties_; }
@@ -44,9 +44,12 @@ class SourceDevice final : public ForwardingDevice {
   Status decommit(void*, Bytes) noexcept override {
     return {Status::Code::kUnsupported, "decommit"};
   }
+  Status alias(void*, const void* const*, std::size_t) noexcept override {
+    return {Status::Code::kUnsupported, "alias"};
+  }
 
  private:
-  MeteredDevice& gpu_;
+  PageStore& gpu_;
   const PrivatePool::Source source_;
   DeviceProperties properties_;
 };
@@ -56,7 +59,7 @@ class SegmentDevice final : public ForwardingDevice {
  public:
   explicit SegmentDevice(Device& device)
       : ForwardingDevice(device), properties_(device.properties()) {
-    properties_.maps_pages = false;
+    properties_.maps_pages = properties_.aliases = false;
   }
 
   [[nodiscard]] const DeviceProperties& properties() const noexcept override { return properties_; }
@@ -71,12 +74,15 @@ class SegmentDevice final : public ForwardingDevice {
   Status decommit(void*, Bytes) noexcept override {
     return {Status::Code::kUnsupported, "decommit"};
   }
+  Status alias(void*, const void* const*, std::size_t) noexcept override {
+    return {Status::Code::kUnsupported, "alias"};
+  }
 
  private:
   DeviceProperties properties_;
 };
 
-std::unique_ptr<Device> segments_of(MeteredDevice& device, const PrivatePool::Source& source,
+std::unique_ptr<Device> segments_of(PageStore& device, const PrivatePool::Source& source,
                                     bool whole) {
   if (source != nullptr) return std::make_unique<SourceDevice>(device, source);
   return whole ? std::make_unique<SegmentDevice>(device) : nullptr;
@@ -84,21 +90,23 @@ std::unique_ptr<Device> segments_of(MeteredDevice& device, const PrivatePool::So
 
 Allocator::Options with_listener(Allocator::Options options, PoolListener& listener, bool whole) {
   options.listener = &listener;
+  options.page_watcher = &listener;
   options.pool.splits = !whole;
   return options;
 }
 
 }  // namespace
 
-PrivatePool::PrivatePool(c10::MempoolId_t pool_id, MeteredDevice& device,
+PrivatePool::PrivatePool(c10::MempoolId_t pool_id, PageStore& device,
                          Allocator::Options options, Reports& reports, Source the_source,
                          bool whole)
     : id(pool_id),
       source(std::move(the_source)),
       whole_segments(whole),
       listener_(reports, pool_id),
+      device_(device),
       segments_(segments_of(device, source, whole)),
-      meter_(segments_ == nullptr ? device : *segments_, &listener_),
-      allocator_(meter_, with_listener(std::move(options), listener_, whole)) {}
+      allocator_(segments_ == nullptr ? device : *segments_,
+                 with_listener(std::move(options), listener_, whole)) {}
 
 }  // namespace berth::torch

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "csrc/device/metered_device.h"
+#include "csrc/device/page_store.h"
 #include "csrc/runtime/allocator.h"
 #include "csrc/torch/cuda/reports.h"
 
@@ -21,13 +21,15 @@ class PrivatePool {
  public:
   using Source = std::shared_ptr<c10::cuda::CUDACachingAllocator::CUDAAllocator>;
 
-  PrivatePool(c10::MempoolId_t pool_id, MeteredDevice& device, Allocator::Options options,
+  PrivatePool(c10::MempoolId_t pool_id, PageStore& device, Allocator::Options options,
               Reports& reports, Source source = nullptr, bool whole_segments = false);
 
   [[nodiscard]] Allocator& allocator() noexcept { return allocator_; }
   [[nodiscard]] const Allocator& allocator() const noexcept { return allocator_; }
   // Whether its memory is pages of one range, mapped and given back one by one.
-  [[nodiscard]] bool maps_pages() const noexcept { return meter_.properties().maps_pages; }
+  [[nodiscard]] bool maps_pages() const noexcept {
+    return segments_ == nullptr && device_.properties().maps_pages;
+  }
 
   const c10::MempoolId_t id;
   const Source source;
@@ -37,8 +39,8 @@ class PrivatePool {
 
  private:
   PoolListener listener_;
+  const Device& device_;
   const std::unique_ptr<Device> segments_;  // where memory does not come as pages of a range
-  MeteredDevice meter_;
   Allocator allocator_;
 };
 

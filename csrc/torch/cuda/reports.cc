@@ -239,21 +239,21 @@ void Reports::note_completed(c10::MempoolId_t pool, const BlockListener::Block& 
                      pool, history_.forget_context(block.pointer)));
 }
 
-void Reports::reserved(c10::MempoolId_t pool, void* base, Bytes size,
-                       MeteredDevice::Holding holding) noexcept {
+void Reports::reserved(c10::MempoolId_t pool, void* base, Bytes size, Bytes memory,
+                       PageStore::Holding holding) noexcept {
   addresses_.note(base, size, index_);
-  statistics_.reserved(pool, size);
+  statistics_.reserved(pool, memory);
   if (history_.active())
-    history_.add(entry(holding == MeteredDevice::Holding::kReservation ? Action::SEGMENT_ALLOC
+    history_.add(entry(holding == PageStore::Holding::kReservation ? Action::SEGMENT_ALLOC
                                                                        : Action::SEGMENT_MAP,
                        number_of(base), size, 0, pool, pending_context));
 }
 
-void Reports::releasing(c10::MempoolId_t pool, void* base, Bytes size,
-                        MeteredDevice::Holding holding) noexcept {
-  statistics_.releasing(pool, size);
+void Reports::releasing(c10::MempoolId_t pool, void* base, Bytes size, Bytes memory,
+                        PageStore::Holding holding) noexcept {
+  statistics_.releasing(pool, memory);
   if (history_.active())
-    history_.add_and_tell(entry(holding == MeteredDevice::Holding::kReservation
+    history_.add_and_tell(entry(holding == PageStore::Holding::kReservation
                                     ? Action::SEGMENT_FREE
                                     : Action::SEGMENT_UNMAP,
                                 number_of(base), size, 0, pool, pending_context));
@@ -267,12 +267,12 @@ void PoolListener::freed(const Block& block, bool waiting) noexcept {
 
 void PoolListener::completed(const Block& block) noexcept { reports_.completed(pool_, block); }
 
-void PoolListener::reserved(void* base, Bytes size, MeteredDevice::Holding holding) noexcept {
-  reports_.reserved(pool_, base, size, holding);
+void PoolListener::reserved(void* base, Bytes size, Bytes memory, PageStore::Holding holding) noexcept {
+  reports_.reserved(pool_, base, size, memory, holding);
 }
 
-void PoolListener::releasing(void* base, Bytes size, MeteredDevice::Holding holding) noexcept {
-  reports_.releasing(pool_, base, size, holding);
+void PoolListener::releasing(void* base, Bytes size, Bytes memory, PageStore::Holding holding) noexcept {
+  reports_.releasing(pool_, base, size, memory, holding);
 }
 
 }  // namespace berth::torch

@@ -1,4 +1,6 @@
-#include "csrc/device/metered_device.h"
+#include "csrc/device/page_store.h"
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <iterator>
@@ -9,85 +11,88 @@ namespace berth {
 namespace {
 
 Bytes number(const void* pointer) noexcept { return reinterpret_cast<Bytes>(pointer); }
+constexpr const char* kLimit = "memory limit";
+
 void* address(Bytes at) noexcept { return reinterpret_cast<void*>(at); }
 
 }  // namespace
 
-MeteredDevice::MeteredDevice(Device& device, Watcher* watcher)
+PageStore::PageStore(Device& device, Watcher* watcher)
     : ForwardingDevice(device), watcher_(watcher) {}
 
-void MeteredDevice::set_limit(Bytes limit) noexcept { limit_ = limit; }
+void PageStore::set_limit(Bytes limit) noexcept { limit_ = limit; }
 
-Bytes MeteredDevice::limit() const noexcept { return limit_; }
+Bytes PageStore::limit() const noexcept { return limit_; }
 
-Bytes MeteredDevice::held() const noexcept { return held_; }
-
-std::uint64_t MeteredDevice::refusals() const noexcept { return refusals_; }
+std::uint64_t PageStore::refusals() const noexcept { return refusals_; }
 
 // --- Memory -------------------------------------------------------------------------------------
 
-Status MeteredDevice::take(Bytes size) noexcept {
+Status PageStore::take(Bytes size) noexcept {
   if (limit_ != 0 && size > limit_ - std::min(limit_, held_)) {
     ++refusals_;
-    return {Status::Code::kOutOfMemory, "memory limit"};
+    return {Status::Code::kOutOfMemory, kLimit};
   }
   held_ += size;
+  peak_ = std::max(peak_, held_);
   return {};
 }
 
-void MeteredDevice::give(Bytes size) noexcept { held_ -= size; }
+void PageStore::give(Bytes size) noexcept { held_ -= size; }
 
-void MeteredDevice::tell_reserved(void* base, Bytes size, Holding holding) noexcept {
-  if (watcher_ != nullptr) watcher_->reserved(base, size, holding);
+void PageStore::tell_reserved(void* base, Bytes size, Bytes memory, Holding holding) noexcept {
+  if (watcher_ != nullptr) watcher_->reserved(base, size, memory, holding);
 }
 
-void MeteredDevice::tell_releasing(void* base, Bytes size, Holding holding) noexcept {
-  if (watcher_ != nullptr) watcher_->releasing(base, size, holding);
+void PageStore::tell_releasing(void* base, Bytes size, Bytes memory, Holding holding) noexcept {
+  if (watcher_ != nullptr) watcher_->releasing(base, size, memory, holding);
 }
 
-Status MeteredDevice::reserve(Bytes size, Bytes alignment, void** base) noexcept {
+Status PageStore::reserve(Bytes size, Bytes alignment, void** base) noexcept {
   if (properties().maps_pages) return device_.reserve(size, alignment, base);
   if (const Status status = take(size); !status.ok()) return status;
   const Status status = device_.reserve(size, alignment, base);
   if (!status.ok()) {
     give(size);
   } else {
-    tell_reserved(*base, size, Holding::kReservation);
+    tell_reserved(*base, size, size, Holding::kReservation);
   }
   return status;
 }
 
-Status MeteredDevice::release(void* base, Bytes size) noexcept {
+Status PageStore::release(void* base, Bytes size) noexcept {
   if (!properties().maps_pages) {
-    tell_releasing(base, size, Holding::kReservation);
+    tell_releasing(base, size, size, Holding::kReservation);
     const Status status = device_.release(base, size);
     if (status.ok()) {
       give(size);
     } else {
-      tell_reserved(base, size, Holding::kReservation);
+      tell_reserved(base, size, size, Holding::kReservation);
     }
     return status;
   }
   const Bytes end = number(base) + size;
   for (Stretch held = next(number(base), end, true); held.first != held.last;
        held = next(held.last, end, true)) {
-    tell_releasing(address(held.first), held.last - held.first, Holding::kPages);
+    tell_releasing(address(held.first), held.last - held.first, lone(held.first, held.last),
+                   Holding::kPages);
   }
   const Status status = device_.release(base, size);
   for (Stretch held = next(number(base), end, true); held.first != held.last;) {
     if (!status.ok()) {
-      tell_reserved(address(held.first), held.last - held.first, Holding::kPages);
+      tell_reserved(address(held.first), held.last - held.first, lone(held.first, held.last),
+                    Holding::kPages);
       held = next(held.last, end, true);
       continue;
     }
-    give(held.last - held.first);
+    give(forget(held.first, held.last));
     remove(held.first, held.last);
     held = next(number(base), end, true);
   }
   return status;
 }
 
-Status MeteredDevice::commit(void* base, Bytes size, Residency residency) noexcept {
+Status PageStore::commit(void* base, Bytes size, Residency residency) noexcept {
   if (!properties().maps_pages) return device_.commit(base, size, residency);
   const Bytes first = number(base), last = first + size;
   Bytes missing = 0;
@@ -101,7 +106,8 @@ Status MeteredDevice::commit(void* base, Bytes size, Residency residency) noexce
   if (status.ok()) {
     for (Stretch hole = next(first, last, false); hole.first != hole.last;
          hole = next(hole.last, last, false)) {
-      tell_reserved(address(hole.first), hole.last - hole.first, Holding::kPages);
+      tell_reserved(address(hole.first), hole.last - hole.first, hole.last - hole.first,
+                    Holding::kPages);
     }
     try {
       add(first, last);
@@ -110,7 +116,8 @@ Status MeteredDevice::commit(void* base, Bytes size, Residency residency) noexce
       status = {Status::Code::kFailed, "host memory"};
       for (Stretch hole = next(first, last, false); hole.first != hole.last;
            hole = next(hole.last, last, false)) {
-        tell_releasing(address(hole.first), hole.last - hole.first, Holding::kPages);
+        tell_releasing(address(hole.first), hole.last - hole.first, hole.last - hole.first,
+                       Holding::kPages);
         (void)device_.decommit(address(hole.first), hole.last - hole.first);
       }
     }
@@ -119,7 +126,7 @@ Status MeteredDevice::commit(void* base, Bytes size, Residency residency) noexce
   return status;
 }
 
-Status MeteredDevice::decommit(void* base, Bytes size) noexcept {
+Status PageStore::decommit(void* base, Bytes size) noexcept {
   if (!properties().maps_pages) return device_.decommit(base, size);
   const Bytes first = number(base), last = first + size;
   try {
@@ -136,23 +143,82 @@ Status MeteredDevice::decommit(void* base, Bytes size) noexcept {
   }
   for (Stretch held = next(first, last, true); held.first != held.last;
        held = next(held.last, last, true)) {
-    tell_releasing(address(held.first), held.last - held.first, Holding::kPages);
+    tell_releasing(address(held.first), held.last - held.first, lone(held.first, held.last),
+                   Holding::kPages);
   }
   const Status status = device_.decommit(base, size);
   for (Stretch held = next(first, last, true); held.first != held.last;) {
     if (!status.ok()) {
-      tell_reserved(address(held.first), held.last - held.first, Holding::kPages);
+      tell_reserved(address(held.first), held.last - held.first, lone(held.first, held.last),
+                    Holding::kPages);
       held = next(held.last, last, true);
       continue;
     }
-    give(held.last - held.first);
+    give(forget(held.first, held.last));
     remove(held.first, held.last);
     held = next(held.last, last, true);
   }
   return status;
 }
 
-MeteredDevice::Stretch MeteredDevice::next(Bytes first, Bytes last, bool committed) const noexcept {
+Status PageStore::alias(void* to, const void* const* from, std::size_t pages) noexcept {
+  const Bytes page = properties().page_bytes, first = number(to), size = pages * page;
+  const auto forget_users = [&] {
+    for (std::size_t i = 0; i < pages; ++i) shared_.erase(first + i * page);
+  };
+  // What stays where something fails says that a page is behind one address, which is true.
+  try {
+    for (std::size_t i = 0; i < pages; ++i) {
+      const auto known = shared_.find(number(from[i]));
+      const auto users = known == shared_.end() ? std::make_shared<std::size_t>(1) : known->second;
+      shared_.emplace(number(from[i]), users);
+      shared_.emplace(first + i * page, users);
+    }
+  } catch (const std::bad_alloc&) {
+    forget_users();
+    return {Status::Code::kFailed, "host memory"};
+  }
+  Status status = device_.alias(to, from, pages);
+  if (status.ok()) {
+    try {
+      add(first, first + size);
+      for (std::size_t i = 0; i < pages; ++i) ++*shared_[first + i * page];
+      tell_reserved(to, size, 0, Holding::kPages);
+      return status;
+    } catch (const std::bad_alloc&) {
+      status = {Status::Code::kFailed, "host memory"};
+      (void)device_.decommit(to, size);
+    }
+  }
+  forget_users();
+  return status;
+}
+
+Bytes PageStore::lone(Bytes first, Bytes last) const noexcept {
+  Bytes bytes = last - first;
+  if (shared_.empty()) return bytes;
+  const Bytes page = properties().page_bytes;
+  for (Bytes at = first; at < last; at += page) {
+    const auto users = shared_.find(at);
+    if (users != shared_.end() && *users->second > 1) bytes -= page;
+  }
+  return bytes;
+}
+
+Bytes PageStore::forget(Bytes first, Bytes last) noexcept {
+  Bytes gone = last - first;
+  if (shared_.empty()) return gone;
+  const Bytes page = properties().page_bytes;
+  for (Bytes at = first; at < last; at += page) {
+    const auto users = shared_.find(at);
+    if (users == shared_.end()) continue;
+    if (--*users->second != 0) gone -= page;
+    shared_.erase(users);
+  }
+  return gone;
+}
+
+PageStore::Stretch PageStore::next(Bytes first, Bytes last, bool committed) const noexcept {
   auto it = committed_.upper_bound(first);
   const bool inside = it != committed_.begin() && std::prev(it)->second > first;
   if (committed) {
@@ -169,7 +235,7 @@ MeteredDevice::Stretch MeteredDevice::next(Bytes first, Bytes last, bool committ
   return {first, it == committed_.end() ? last : std::min(last, it->first)};
 }
 
-void MeteredDevice::add(Bytes first, Bytes last) {
+void PageStore::add(Bytes first, Bytes last) {
   auto it = committed_.upper_bound(last);
   while (it != committed_.begin() && std::prev(it)->second >= first) {
     --it;
@@ -182,7 +248,7 @@ void MeteredDevice::add(Bytes first, Bytes last) {
 
 // Of stretches that reach beyond the range at one side only: decommit() has cut those that do at
 // both.
-void MeteredDevice::remove(Bytes first, Bytes last) {
+void PageStore::remove(Bytes first, Bytes last) {
   auto it = committed_.upper_bound(first);
   if (it != committed_.begin() && std::prev(it)->second > first) --it;
   while (it != committed_.end() && it->first < last) {
@@ -202,7 +268,14 @@ void MeteredDevice::remove(Bytes first, Bytes last) {
   }
 }
 
-Status MeteredDevice::free_bytes(Bytes* free) noexcept {
+std::string PageStore::describe(const Status& status) const {
+  if (status.call() != kLimit) return device_.describe(status);
+  return fmt::format(
+      "the limit of {} (BERTH_MEMORY_LIMIT, or a memory fraction), of which {} are held",
+      format_bytes(limit_), format_bytes(held_));
+}
+
+Status PageStore::free_bytes(Bytes* free) noexcept {
   const Status status = device_.free_bytes(free);
   if (status.ok() && limit_ != 0) *free = std::min(*free, limit_ - std::min(limit_, held_));
   return status;

@@ -1,0 +1,38 @@
+#include "csrc/core/byte_ranges.h"
+
+#include <algorithm>
+
+namespace berth {
+
+std::vector<ByteRange> united(std::vector<ByteRange> ranges) {
+  std::sort(ranges.begin(), ranges.end(),
+            [](ByteRange a, ByteRange b) { return a.first < b.first; });
+  std::size_t last = 0;
+  for (std::size_t i = 1; i < ranges.size(); ++i) {
+    if (ranges[i].first <= ranges[last].last)
+      ranges[last].last = std::max(ranges[last].last, ranges[i].last);
+    else
+      ranges[++last] = ranges[i];
+  }
+  if (!ranges.empty()) ranges.resize(last + 1);
+  return ranges;
+}
+
+std::vector<ByteRange> without(const std::vector<ByteRange>& ranges,
+                               const std::vector<ByteRange>& gone) {
+  std::vector<ByteRange> left;
+  auto next = gone.begin();
+  for (const ByteRange range : ranges) {
+    Bytes at = range.first;
+    while (next != gone.end() && next->last <= at) ++next;
+    for (; next != gone.end() && next->first < range.last; ++next) {
+      if (at < next->first) left.push_back({at, next->first});
+      at = next->last;
+      if (at >= range.last) break;
+    }
+    if (at < range.last) left.push_back({at, range.last});
+  }
+  return left;
+}
+
+}  // namespace berth

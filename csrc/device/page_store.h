@@ -1,0 +1,89 @@
+#pragma once
+
+#include "csrc/device/forwarding_device.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <unordered_map>
+
+namespace berth {
+
+// The account of a device's memory: what is held, the most that was, and the most that may be. All
+// who share the memory (an arena and a pool, and beside them private pools) ask for it and give it
+// back here; all other calls go through.
+//
+// Counts memory, not addresses: what reserve() brings where the device maps no pages, else pages
+// that are committed, once each, behind how many addresses they are. Pages that are committed
+// already are not asked for again. A request above the limit is Code::kOutOfMemory, and the device
+// never hears of it.
+//
+// Not thread-safe where memory comes and goes: one lock covers all who share it. The device
+// outlives it.
+class PageStore final : public ForwardingDevice {
+ public:
+  // What memory is held as: a reservation of its own, or pages in one that maps them.
+  enum class Holding { kReservation, kPages };
+
+  // Hears of memory that comes and goes. Called inside the allocator's calls, so under its lock: it
+  // must not call an allocator on this device.
+  class Watcher {
+   public:
+    virtual ~Watcher() = default;
+    // It is held from now on at these addresses. `memory`: so much of it was not before; less than
+    // `size` where pages are behind other addresses, too.
+    virtual void reserved(void* base, Bytes size, Bytes memory, Holding holding) noexcept = 0;
+    // Before the device takes it back, which may still fail: then reserved() follows.
+    virtual void releasing(void* base, Bytes size, Bytes memory, Holding holding) noexcept = 0;
+  };
+
+  explicit PageStore(Device& device, Watcher* watcher = nullptr);
+
+  // The most that may be held; what is held already stays. 0 is no limit.
+  void set_limit(Bytes limit) noexcept;
+  [[nodiscard]] Bytes limit() const noexcept;
+  [[nodiscard]] Bytes held() const noexcept { return held_; }
+  [[nodiscard]] Bytes peak() const noexcept { return peak_; }
+  [[nodiscard]] std::uint64_t refusals() const noexcept;  // by the limit
+
+  // Memory of the device that others asked for, on behalf of these allocators: takes `size` from
+  // what the limit leaves, or says why not; gives it back.
+  Status take(Bytes size) noexcept;
+  void give(Bytes size) noexcept;
+
+  Status free_bytes(Bytes* free) noexcept override;
+  [[nodiscard]] std::string describe(const Status& status) const override;
+  Status reserve(Bytes size, Bytes alignment, void** base) noexcept override;
+  Status commit(void* base, Bytes size, Residency residency) noexcept override;
+  Status decommit(void* base, Bytes size) noexcept override;
+  Status release(void* base, Bytes size) noexcept override;
+  Status alias(void* to, const void* const* from, std::size_t pages) noexcept override;
+
+ private:
+  // The first stretch of [first, last) that has pages, or that has none; empty where there is none.
+  struct Stretch {
+    Bytes first = 0, last = 0;
+  };
+  [[nodiscard]] Stretch next(Bytes first, Bytes last, bool committed) const noexcept;
+  // Of committed pages, those that are behind no other addresses, in bytes.
+  [[nodiscard]] Bytes lone(Bytes first, Bytes last) const noexcept;
+  void tell_reserved(void* base, Bytes size, Bytes memory, Holding holding) noexcept;
+  void tell_releasing(void* base, Bytes size, Bytes memory, Holding holding) noexcept;
+  void add(Bytes first, Bytes last);
+  void remove(Bytes first, Bytes last);
+
+  Watcher* const watcher_;
+  // The addresses are no longer behind their pages; returns the bytes whose last addresses they
+  // were.
+  Bytes forget(Bytes first, Bytes last) noexcept;
+
+  Bytes limit_ = 0, held_ = 0, peak_ = 0;
+  std::uint64_t refusals_ = 0;
+  std::map<Bytes, Bytes> committed_;  // first -> last; stretches that touch are one
+  // Of pages that are or were behind several addresses: how many, by each of them.
+  std::unordered_map<Bytes, std::shared_ptr<std::size_t>> shared_;
+};
+
+}  // namespace berth

@@ -1,0 +1,111 @@
+#include "csrc/plan/head.h"
+
+#include "csrc/core/checksum.h"
+
+#include <algorithm>
+#include <set>
+#include <span>
+#include <string_view>
+
+namespace berth {
+namespace {
+
+std::uint64_t hash_text(std::string_view text) noexcept {
+  return checksum(std::as_bytes(std::span(text)));
+}
+
+// Of all lanes but one.
+std::uint64_t hash_others(const Plan& plan, std::uint32_t main) noexcept {
+  std::uint64_t hash = hash_combine(0, plan.lane_keys.size());
+  for (const std::uint64_t key : plan.lane_keys) hash = hash_combine(hash, key);
+  for (const Sequence& sequence : plan.sequences) {
+    if (sequence.lane == main) continue;
+    hash = hash_combine(hash, sequence.lane);
+    hash = hash_combine(hash, sequence.fork);
+    hash = hash_combine(hash, sequence.slots.size());
+    for (const Slot& slot : sequence.slots) hash = hash_combine(hash, slot.requested);
+  }
+  return hash;
+}
+
+std::uint32_t main_lane(const Plan& plan) {
+  std::vector<std::size_t> slots(plan.lane_keys.size());
+  for (const Sequence& sequence : plan.sequences) slots[sequence.lane] += sequence.slots.size();
+  return static_cast<std::uint32_t>(std::max_element(slots.begin(), slots.end()) - slots.begin());
+}
+
+// Calls visit(size) for each request of a path, in order.
+template <class Visit>
+void for_each_request(const Plan& plan, const Sequence& sequence, std::uint32_t until,
+                      const Visit& visit) {
+  if (sequence.parent >= 0)
+    for_each_request(plan, plan.sequences[static_cast<std::size_t>(sequence.parent)],
+                     std::min(sequence.fork, until), visit);
+  for (const Slot& slot : sequence.slots)
+    if (slot.birth < until) visit(slot.requested);
+}
+
+// The step that follows the i-th mark of a path whose requests have these sizes.
+PlanHead::Kind kind_of(const Sequence& sequence, std::size_t i, const std::vector<Bytes>& sizes,
+                       std::uint64_t others) {
+  const std::vector<std::uint32_t>& marks = sequence.marks;
+  const std::size_t begin = marks.empty() ? 0 : marks[i];
+  const std::size_t end =
+      i + 1 < marks.size() ? marks[i + 1] : (marks.empty() ? 0 : marks[0]) + sizes.size();
+  PlanHead::Kind kind{
+      .requests = static_cast<std::uint32_t>(end - begin), .hash = others, .first = {}};
+  for (std::size_t tick = begin; tick < end; ++tick) {
+    const Bytes size = sizes[tick % sizes.size()];
+    kind.hash = hash_combine(kind.hash, size);
+    if (kind.first.size() < PlanHead::kMostFirst) kind.first.push_back(size);
+  }
+  return kind;
+}
+
+}  // namespace
+
+PlanHead head_of(const Plan& plan) {
+  PlanHead head{.program = plan.program,
+                .alignment = plan.alignment,
+                .arena_bytes = plan.arena_bytes,
+                .fingerprint = fingerprint(plan),
+                .kinds = {}};
+  if (plan.lane_keys.empty()) return head;
+  const std::uint32_t main = main_lane(plan);
+  const std::uint64_t others = hash_others(plan, main);
+  std::set<std::uint64_t> known;
+  std::vector<Bytes> sizes;
+  for (const Sequence& sequence : plan.sequences) {
+    if (sequence.lane != main || sequence.period == 0) continue;
+    sizes.clear();
+    for_each_request(plan, sequence, sequence.period, [&](Bytes size) { sizes.push_back(size); });
+    head.cycle |= sequence.marks.size() > 1;
+    for (std::size_t i = 0; i < std::max<std::size_t>(sequence.marks.size(), 1); ++i) {
+      const PlanHead::Kind kind = kind_of(sequence, i, sizes, others);
+      if (!known.insert(kind.hash).second || head.kind_count++ >= PlanHead::kMostKinds) continue;
+      head.kinds.push_back(kind);
+      head.kinds.back().lane_key = plan.lane_keys[main];
+    }
+  }
+  return head;
+}
+
+bool PlanHead::covers(const PlanHead& other) const noexcept {
+  if (fingerprint == other.fingerprint) return true;
+  if (other.kind_count > kMostKinds) return false;
+  if (cycle && !other.cycle && other.kind_count > 1) return false;
+  return std::all_of(other.kinds.begin(), other.kinds.end(), [&](const Kind& kind) {
+    return std::any_of(kinds.begin(), kinds.end(), [&](const Kind& own) {
+      return own.hash == kind.hash && own.requests == kind.requests;
+    });
+  });
+}
+
+std::uint64_t program_key(const trace::Program& program, Bytes alignment) noexcept {
+  std::uint64_t key = hash_combine(0, alignment);
+  key = hash_combine(key, hash_text(program.torch_version));
+  key = hash_combine(key, hash_text(program.device_name));
+  return hash_combine(key, hash_text(program.tag));
+}
+
+}  // namespace berth

@@ -1,0 +1,261 @@
+#include "csrc/pool/state.h"
+
+#include <algorithm>
+#include <iterator>
+#include <new>
+#include <optional>
+#include <utility>
+
+// Whole pages of holes: blocks stitched of them, and pages that move to somebody else.
+namespace berth {
+namespace {
+
+void* address(Bytes at) noexcept { return reinterpret_cast<void*>(at); }
+
+// Of a request, in addresses whose pages moved and that are still mapped. Beyond that they wait.
+constexpr std::size_t kMostMoved = 4096;
+
+bool larger(ByteRange a, ByteRange b) noexcept {
+  return a.size() != b.size() ? a.size() > b.size() : a.first < b.first;
+}
+
+}  // namespace
+
+// --- Free pages ---------------------------------------------------------------------------------
+
+Pool::State::FreePages Pool::State::free_pages(const LaneHoles& mine, bool others) {
+  FreePages free;
+  const auto add = [&](const Chunk* hole) {
+    const Bytes first = align_up(hole->first(), page), last = align_down(hole->last(), page);
+    if (first < last) free.stretches.push_back({first, last});
+    if (first <= last && last < hole->last()) free.tails.push_back({last, hole->last()});
+  };
+  const auto add_all = [&](const LaneHoles& holes) {
+    for (const HoleTree& tree : holes.trees) tree.for_each(page / 4, add);
+  };
+  add_all(mine);
+  if (&mine != &nobody) add_all(nobody);
+  if (others)
+    for (const auto& [lane, holes] : lanes)
+      if (holes.get() != &mine) add_all(*holes);
+  if (lender != nullptr) lender->offer(others, &free.stretches);
+  for (const ByteRange stretch : free.stretches) free.bytes += stretch.size();
+  return free;
+}
+
+std::vector<ByteRange> Pool::State::choose(FreePages& free, Bytes size, Bytes page) {
+  std::sort(free.stretches.begin(), free.stretches.end(), larger);
+  std::vector<ByteRange> chosen;
+  auto stretch = free.stretches.begin();
+  for (; stretch != free.stretches.end() && stretch->size() <= size; ++stretch) {
+    chosen.push_back(*stretch);
+    size -= stretch->size();
+  }
+  if (size == 0) return chosen;
+  // What is over in the last page goes where a part of a page is free, if it fits.
+  const Bytes over = size % page;
+  const ByteRange* tail = nullptr;
+  for (const ByteRange& one : free.tails)
+    if (one.size() >= over && (tail == nullptr || one.size() < tail->size())) tail = &one;
+  if (over == 0) tail = nullptr;
+  const Bytes pages = tail == nullptr ? align_up(size, page) : size - over;
+  if (pages != 0) {
+    // The smallest that is large enough.
+    while (std::next(stretch) != free.stretches.end() && std::next(stretch)->size() >= pages)
+      ++stretch;
+    chosen.push_back({stretch->first, stretch->first + pages});
+  }
+  if (tail != nullptr) chosen.push_back({tail->first, tail->first + page});
+  return chosen;
+}
+
+Chunk* Pool::State::hole_around(Bytes at, const LaneHoles* mine) noexcept {
+  const End end = residents.contains(at)        ? End::kResident
+                  : at < mapped(End::kLow).last ? End::kLow
+                                                : End::kHigh;
+  const auto in = [&](const LaneHoles& holes) {
+    return holes.trees[static_cast<int>(end)].around(at);
+  };
+  if (Chunk* const hole = in(nobody)) return hole;
+  if (mine != nullptr) return in(*mine);
+  for (const auto& [lane, holes] : lanes)
+    if (Chunk* const hole = in(*holes)) return hole;
+  return nullptr;
+}
+
+bool Pool::State::order_after_owners(const LaneHoles& mine, const std::vector<ByteRange>& bytes) {
+  std::vector<LaneKey> ordered;
+  for (const ByteRange range : bytes) {
+    if (!is_home(range.first)) continue;
+    const Chunk* const hole = hole_around(range.first, nullptr);
+    if (hole->owner == &nobody || hole->owner == &mine) continue;
+    const LaneKey lane = hole->owner->lane;
+    if (std::find(ordered.begin(), ordered.end(), lane) != ordered.end()) continue;
+    LaneEvents::Point point;
+    if (events.record(lane, &point) != LaneEvents::Recorded::kYes) return false;
+    if (!events.wait(mine.lane, point)) return false;
+    ordered.push_back(lane);
+  }
+  return true;
+}
+
+// --- Stitched blocks ----------------------------------------------------------------------------
+
+Chunk* Pool::State::stitch_again(LaneHoles& mine, Bytes size) noexcept {
+  if (!stitching || stitches.idle() == 0) return nullptr;
+  try {
+    std::optional<std::vector<ByteRange>> offered;
+    const auto is_offered = [&](ByteRange bytes) {
+      if (!offered) lender->offer(false, &offered.emplace());
+      const auto after =
+          std::upper_bound(offered->begin(), offered->end(), bytes.first,
+                           [](Bytes at, ByteRange range) { return at < range.last; });
+      return after != offered->end() && after->first <= bytes.first && bytes.last <= after->last;
+    };
+    Stitch* const stitch = stitches.find(size, [&](ByteRange bytes) {
+      if (!is_home(bytes.first)) return is_offered(bytes);
+      const Chunk* const hole = hole_around(bytes.first, &mine);
+      return hole != nullptr && hole->last() >= bytes.last;
+    });
+    return stitch == nullptr ? nullptr : live_on(*stitch, mine, size);
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+}
+
+Chunk* Pool::State::stitch(End end, LaneHoles& mine, Bytes size, bool others) noexcept {
+  if (!stitching || size > kMaxBytes / 2) return nullptr;
+  try {
+    FreePages free = free_pages(mine, others);
+    if (free.bytes < size) {
+      if (others) return nullptr;
+      // Not where to grow takes no more than that.
+      const Chunk* const edge = mapped(end).edge();
+      const Bytes beside = may_take(edge, mine) ? std::min(edge->size, size) : 0;
+      const Bytes missing = size - free.bytes;
+      if (align_up(missing, unit) >= align_up(size - beside, unit)) return nullptr;
+      bool fresh = false;
+      if (!slab.prepare(4) || grow(end, mine, align_up(missing, unit) + beside, &fresh) == nullptr)
+        return nullptr;
+      free = free_pages(mine, others);
+      if (free.bytes < size) return nullptr;
+    }
+    const std::vector<ByteRange> behind = choose(free, size, page);
+    if (others && !order_after_owners(mine, behind)) return nullptr;
+    Stitch* const stitch = stitches.make(behind);
+    return stitch == nullptr ? nullptr : live_on(*stitch, mine, size);
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+}
+
+Chunk* Pool::State::live_on(Stitch& stitch, LaneHoles& mine, Bytes size) noexcept {
+  if (!slab.prepare(2 * stitch.behind.size() + 5)) return nullptr;
+  const auto for_each_piece = [&](auto&& visit) {
+    Bytes rest = size;
+    for (std::size_t i = 0; rest != 0; ++i) {
+      const ByteRange piece = Stitches::piece_of(stitch, i, rest);
+      if (!visit(piece)) return false;
+      rest -= piece.size();
+    }
+    return true;
+  };
+  // What may fail comes first.
+  const bool lent = for_each_piece([&](ByteRange piece) {
+    if (is_home(piece.first)) return true;
+    if (!lender->lend(mine.lane, piece)) return false;
+    stitch.lent.push_back(piece.first);
+    return true;
+  });
+  if (!lent) {
+    for (const Bytes first : std::exchange(stitch.lent, {})) lender->take_back(first);
+    return nullptr;
+  }
+  for_each_piece([&](ByteRange piece) {
+    if (is_home(piece.first))
+      stitch.pieces.push_back(
+          take_out(hole_around(piece.first, nullptr), piece, Chunk::Kind::kStitched));
+    return true;
+  });
+  Chunk* const block = slab.take();
+  block->pointer = address(stitch.first);
+  block->size = size;
+  block->kind = Chunk::Kind::kLive;
+  block->stitch = &stitch;
+  stitches.take(stitch, block);
+  ++stats.stitched;
+  return block;
+}
+
+// --- Pages that move ----------------------------------------------------------------------------
+
+std::size_t Pool::State::move_pages(void* to, std::size_t count, LaneKey lane,
+                                    bool others) noexcept {
+  LaneHoles* const mine = holes_of(lane);
+  if (!maps || mine == nullptr || count == 0) return 0;
+  try {
+    std::vector<ByteRange> chosen;
+    Bytes rest = count * page;
+    const auto take = [&](LaneHoles& holes) {
+      for (const HoleTree& tree : holes.trees)
+        tree.for_each(grain, [&](const Chunk* hole) {
+          const auto [first, last] = whole_grains(hole);
+          if (first >= last || rest < grain) return;
+          chosen.push_back({first, first + std::min(rest / grain * grain, last - first)});
+          rest -= chosen.back().size();
+        });
+    };
+    take(nobody);
+    if (mine != &nobody) take(*mine);
+    if (others && rest != 0)
+      for (const auto& [other, holes] : lanes)
+        if (holes.get() != mine) take(*holes);
+    const bool aliases = device.properties().aliases;
+    if (chosen.empty() || !slab.prepare(2 * chosen.size() + 4)) return 0;
+    moved.reserve(moved.size() + chosen.size());
+    if (!aliases && asynchronous) return 0;
+    if (others && !order_after_owners(*mine, chosen)) return 0;
+    if (aliases) {
+      if (moved.size() > kMostMoved) return 0;
+      std::vector<const void*> from;
+      from.reserve(count);
+      for (const ByteRange range : chosen)
+        for (Bytes at = range.first; at < range.last; at += page) from.push_back(address(at));
+      if (!device.alias(to, from.data(), from.size()).ok()) return 0;
+    }
+    std::size_t pages = 0;
+    for (const ByteRange range : chosen) {
+      stitches.give_up_over(range);
+      Chunk* const hole = hole_around(range.first, nullptr);
+      LaneHoles* const owner = hole->owner;
+      if (!aliases && !device.decommit(address(range.first), range.size()).ok()) continue;
+      Chunk* const chunk = take_out(hole, range, Chunk::Kind::kMoved);
+      pages += range.size() / page;
+      stats.reserved -= range.size();
+      Moved entry{chunk, {}, 0};
+      if (aliases && owner != &nobody &&
+          events.record(owner->lane, &entry.point) != LaneEvents::Recorded::kYes)
+        entry.proof = events.synchronizations() + 1;
+      moved.push_back(entry);
+    }
+    unmap_moved();
+    return pages;
+  } catch (const std::bad_alloc&) {
+    return 0;
+  }
+}
+
+void Pool::State::unmap_moved() noexcept {
+  if (moved.empty()) return;
+  const bool mapped_still = device.properties().aliases;
+  std::erase_if(moved, [&](const Moved& entry) {
+    if (entry.proof > events.synchronizations() || !events.reached(entry.point)) return false;
+    if (mapped_still && !device.decommit(entry.chunk->pointer, entry.chunk->size).ok())
+      return false;
+    end_pages(entry.chunk);
+    return true;
+  });
+  for (const auto& segment : segments) shrink(*segment);
+}
+
+}  // namespace berth

@@ -1,0 +1,120 @@
+#include "csrc/runtime/plan_finder.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace berth {
+
+PlanFinder::PlanFinder(std::vector<PlanFolder::Found> plans) : plans_(std::move(plans)) {
+  for (std::size_t plan = 0; plan < plans_.size(); ++plan) {
+    for (const PlanHead::Kind& head : plans_[plan].head.kinds) {
+      if (paths_.size() == kMostPaths) break;
+      if (head.first.empty() || head.requests < head.first.size()) continue;
+      Path& path = paths_.emplace_back();
+      path.plan = plan;
+      path.lane = head.lane_key;
+      path.requests = head.requests;
+      path.first = head.first;
+      if (head.requests == head.first.size())
+        while (path.first.size() < kLeastFirst)
+          path.first.push_back(path.first[path.first.size() - head.first.size()]);
+      find_fallbacks(path);
+      nexts_.push_back({path.lane, path.first[0]});
+    }
+  }
+  over_ = paths_.empty();
+}
+
+// Where `first` goes on when what comes after its first i + 1 is not the next: how many of its
+// first ones are the last of those.
+void PlanFinder::find_fallbacks(Path& path) {
+  path.fallback.assign(path.first.size(), 0);
+  std::uint32_t length = 0;
+  for (std::size_t i = 1; i < path.first.size(); ++i) {
+    while (length != 0 && path.first[i] != path.first[length]) length = path.fallback[length - 1];
+    if (path.first[i] == path.first[length]) ++length;
+    path.fallback[i] = length;
+  }
+}
+
+void PlanFinder::request(LaneKey lane, Bytes bytes) noexcept {
+  if (over_ || found_ != kNone) return;
+  for (std::size_t i = 0; i < nexts_.size(); ++i) {
+    const Next& next = nexts_[i];
+    if (next.lane != lane || (next.bytes != bytes && !next.on_way)) continue;
+    Path& path = paths_[i];
+    follow(path, bytes);
+    nexts_[i] = {path.lane, path.begun() ? 0 : path.first[path.matched], path.matched != 0};
+  }
+  if (begun_ != 0) choose_surely();
+  if (++heard_ == kMostRequests) over_ = true;
+}
+
+void PlanFinder::follow(Path& path, Bytes bytes) noexcept {
+  if (path.begun()) {
+    ++path.since;
+    return;
+  }
+  while (path.matched != 0 && path.first[path.matched] != bytes)
+    path.matched = path.fallback[path.matched - 1];
+  if (path.first[path.matched] == bytes) ++path.matched;
+  if (!path.begun()) return;
+  path.since = path.matched;
+  ++begun_;
+}
+
+// How far the requests since its beginning are from its step; of a short one, from so many steps.
+std::uint64_t PlanFinder::Path::off_by() const noexcept {
+  const std::uint64_t came = begun() ? since : matched;
+  if (came < requests) return requests - came;
+  if (requests >= first.size()) return came - requests;
+  const std::uint64_t rest = came % requests;
+  return std::min(rest, requests - rest);
+}
+
+template <class Eligible>
+void PlanFinder::choose(const Eligible& eligible) noexcept {
+  const Path* best = nullptr;
+  for (const Path& path : paths_)
+    if (eligible(path) && (best == nullptr || path.off_by() < best->off_by())) best = &path;
+  if (best != nullptr) found_ = best->plan;
+}
+
+// One plan begins as the run does, or several do and two steps of each are over without a mark.
+void PlanFinder::choose_surely() noexcept {
+  const Path* begun = nullptr;
+  for (const Path& path : paths_)
+    if (path.begun() && (begun == nullptr || path.since > begun->since)) begun = &path;
+  bool alone = true, over = true;
+  for (const Path& path : paths_) {
+    if (path.begun()) {
+      alone &= path.plan == begun->plan;
+      over &= path.since >= 2 * path.requests;
+    } else if (path.matched >= begun->since) {  // may yet turn out to begin so, too
+      return;
+    }
+  }
+  if (alone || over) choose([](const Path& path) { return path.begun(); });
+}
+
+void PlanFinder::mark() noexcept {
+  if (over_ || found_ != kNone) return;
+  // A whole short step is enough where it ends here.
+  choose([](const Path& path) {
+    return path.begun() || (path.matched >= path.requests && path.off_by() == 0);
+  });
+}
+
+void PlanFinder::refuse_found() noexcept {
+  for (std::size_t i = paths_.size(); i-- > 0;) {
+    if (paths_[i].plan != found_) continue;
+    begun_ -= paths_[i].begun() ? 1 : 0;
+    paths_.erase(paths_.begin() + static_cast<std::ptrdiff_t>(i));
+    nexts_.erase(nexts_.begin() + static_cast<std::ptrdiff_t>(i));
+  }
+  found_ = kNone;
+  choose([](const Path& path) { return path.begun(); });
+  over_ |= paths_.empty();
+}
+
+}  // namespace berth

@@ -1,0 +1,141 @@
+#pragma once
+
+#include "csrc/core/checksum.h"
+#include "csrc/device/device.h"
+#include "csrc/trace/step_kinds.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+namespace berth {
+
+// A kind of step that a plan has: the hash of its requests, or, of a bucket, 0 and how many these
+// are.
+struct KnownKind {
+  LaneKey lane = 0;
+  std::uint64_t hash = 0;
+  std::uint64_t requests = 0;
+};
+
+// The kinds of steps that a run had lately, told by the hash of their requests, and which of them
+// its plan has: says when what was recorded has a kind that is worth a plan.
+//
+// That is one that was seen often enough, or many that are alike in the number of their requests
+// only (StepKinds makes a bucket of those). Bounded: the last kMost kinds, 20 KiB. O(kMost) a step.
+class SeenKinds {
+ public:
+  static constexpr std::size_t kMost = 256;
+  static constexpr std::size_t kMostKnown = StepKinds::kMostKinds;
+
+  // A step ended whose record, and a little of what came before, begins at `from`; nothing before
+  // `oldest` is recorded still. Where its kind is news, as it was seen `enough` times, the position
+  // to search from.
+  [[nodiscard]] std::optional<std::uint64_t> saw(const KnownKind& step, std::uint64_t from,
+                                                 std::uint64_t oldest,
+                                                 std::uint32_t enough) noexcept {
+    ++steps_;
+    if (knows(step)) return std::nullopt;
+    const std::uint64_t name = name_of(step.lane, step.hash);
+    const std::uint64_t shape = name_of(step.lane, step.requests);
+    Kind* kind = nullptr;
+    for (Kind& one : kinds_) {
+      if (one.name == name) kind = &one;
+    }
+    if (kind == nullptr) {
+      kind = &*std::min_element(kinds_.begin(), kinds_.end(),
+                                [](const Kind& a, const Kind& b) { return a.last < b.last; });
+      *kind = {.name = name, .shape = shape};
+    }
+    if (kind->from < oldest) kind->times = 0;
+    if (kind->times++ == 0) kind->from = from;
+    kind->last = steps_;
+    // Others may have been seen often enough before, when nobody asked.
+    std::optional<std::uint64_t> first;
+    for (const Kind& one : kinds_) {
+      if (one.last == 0 || one.from < oldest || one.times < enough) continue;
+      news_ = {one.name, one.shape};
+      first = std::min(first.value_or(one.from), one.from);
+    }
+    return first ? first : many_alike(shape, oldest);
+  }
+
+  [[nodiscard]] bool knows(const KnownKind& step) const noexcept {
+    return knows(Known{name_of(step.lane, step.hash), name_of(step.lane, step.requests)});
+  }
+  // Whether the plan has a kind that was news last.
+  [[nodiscard]] bool knows_news() const noexcept { return knows(news_); }
+
+  // The plan has these now. Whether it has not got some that came twice, or after the first of
+  // these: kinds that may come again.
+  bool plan_has(std::span<const KnownKind> kinds) noexcept {
+    known_count_ = std::min(kinds.size(), kMostKnown);
+    for (std::size_t i = 0; i < known_count_; ++i) {
+      known_[i] = {.name = kinds[i].hash == 0 ? kBucket : name_of(kinds[i].lane, kinds[i].hash),
+                   .shape = name_of(kinds[i].lane, kinds[i].requests)};
+    }
+    std::uint64_t first = ~std::uint64_t{0}, last_of_others = 0;
+    bool again = false;
+    for (Kind& kind : kinds_) {
+      if (kind.last == 0) continue;
+      if (knows(Known{kind.name, kind.shape})) {
+        first = std::min(first, kind.from);
+        kind = {};
+      } else {
+        last_of_others = std::max(last_of_others, kind.from);
+        again |= kind.times > 1;
+      }
+    }
+    return again || last_of_others > first;
+  }
+  void forget_plan() noexcept { known_count_ = 0; }
+  // The record starts again.
+  void forget_seen() noexcept { kinds_.fill({}); }
+
+ private:
+  static constexpr std::uint64_t kBucket = 0;
+  struct Kind {
+    std::uint64_t name = 0, shape = 0;
+    std::uint64_t from = 0;
+    std::uint64_t last = 0;  // step; 0: nothing here
+    std::uint32_t times = 0;
+  };
+  struct Known {
+    std::uint64_t name = 0, shape = 0;
+  };
+
+  [[nodiscard]] bool knows(const Known& kind) const noexcept {
+    return std::any_of(known_.begin(), known_.begin() + static_cast<std::ptrdiff_t>(known_count_),
+                       [&](const Known& one) {
+                         return one.name == kBucket ? one.shape == kind.shape
+                                                    : one.name == kind.name;
+                       });
+  }
+  [[nodiscard]] static std::uint64_t name_of(LaneKey lane, std::uint64_t value) noexcept {
+    return hash_combine(hash_combine(0, lane), value);
+  }
+  [[nodiscard]] std::optional<std::uint64_t> many_alike(std::uint64_t shape,
+                                                        std::uint64_t oldest) noexcept {
+    std::size_t count = 0;
+    std::uint64_t first = ~std::uint64_t{0};
+    for (const Kind& kind : kinds_) {
+      if (kind.last == 0 || kind.shape != shape || kind.from < oldest) continue;
+      ++count;
+      first = std::min(first, kind.from);
+    }
+    for (std::size_t i = 0; i < known_count_; ++i) count += known_[i].shape == shape;
+    if (count <= StepKinds::kMostOfShape || first == ~std::uint64_t{0}) return std::nullopt;
+    news_ = {0, shape};
+    return first;
+  }
+
+  std::array<Kind, kMost> kinds_;
+  std::array<Known, kMostKnown> known_;
+  std::size_t known_count_ = 0;
+  Known news_;
+  std::uint64_t steps_ = 0;
+};
+
+}  // namespace berth

@@ -1,0 +1,322 @@
+#include "csrc/trace/step_kinds.h"
+
+#include "csrc/core/checksum.h"
+#include "csrc/trace/run_log.h"
+
+#include <algorithm>
+#include <iterator>
+#include <limits>
+#include <unordered_map>
+#include <utility>
+
+namespace berth {
+namespace {
+
+using trace::LaneLog;
+using trace::LaneRequest;
+using trace::RunLog;
+using trace::Tick;
+
+constexpr std::uint32_t kNone = ~std::uint32_t{0};
+
+// The ticks of a run at which steps begin and end: marks of the lane that has most.
+std::vector<Tick> bounds_of(const RunLog& log) {
+  const auto marked = std::max_element(
+      log.lanes.begin(), log.lanes.end(),
+      [](const LaneLog& a, const LaneLog& b) { return a.marks.size() < b.marks.size(); });
+  if (marked == log.lanes.end() || marked->marks.empty()) return {};
+  std::vector<Tick> bounds = {0};
+  for (const trace::LaneMark& mark : marked->marks) {
+    if (mark.tick > bounds.back()) bounds.push_back(mark.tick);
+  }
+  return bounds;
+}
+
+void count(std::uint16_t& counter) noexcept {
+  if (counter != std::numeric_limits<std::uint16_t>::max()) ++counter;
+}
+
+// Whether steps of one size are of one kind, by the bytes of theirs that outlive them.
+bool outlive_alike(Bytes a, Bytes b) noexcept {
+  return std::max(a, b) <= 2 * std::min(a, b) + 65536;
+}
+
+// The steps of one lane in a piece of a run.
+class LaneSteps {
+ public:
+  LaneSteps(const LaneLog& log, std::uint64_t key, std::span<const Tick> bounds)
+      : log_(log), key_(key), bounds_(bounds) {
+    for (std::size_t i = 0; i + 1 < bounds.size(); ++i) {
+      Step step{.begin = log.position_at(bounds[i]), .end = log.position_at(bounds[i + 1])};
+      for (std::uint32_t at = step.begin; at < step.end; ++at) {
+        step.hash = kind_hash(step.hash, log.requests[at].bytes);
+        if (log.requests[at].freed >= bounds[i + 1]) step.outliving += log.requests[at].bytes;
+      }
+      steps_.push_back(step);
+    }
+    tell_apart();
+  }
+
+  // A kind of each hash, in order of appearance; of those seen once, too.
+  [[nodiscard]] std::vector<StepKind> kinds() {
+    std::vector<StepKind> kinds(count_);
+    for (const Step& step : steps_) {
+      if (step.begin == step.end) continue;
+      StepKind& kind = kinds[step.kind];
+      kind.lane = key_;
+      kind.hash = step.hash;
+      kind.outliving = std::max(kind.outliving, step.outliving);
+      kind.requests.resize(step.end - step.begin);
+      ++kind.seen;
+      for (std::uint32_t at = step.begin; at < step.end; ++at)
+        observe(step, at, kind.requests[at - step.begin]);
+    }
+    note_outlived(kinds);
+    return kinds;
+  }
+
+ private:
+  struct Step {
+    std::uint32_t begin = 0, end = 0;  // positions in the lane's requests
+    std::uint64_t hash = 0;
+    Bytes outliving = 0;         // bytes of its requests that outlive it
+    std::uint32_t next = kNone;  // step of this kind
+    std::uint32_t kind = kNone;
+  };
+
+  // Which kind each step is, and which is the next of it. What the last step leaves alive says
+  // nothing: it may be the run that ended.
+  void tell_apart() {
+    struct Known {
+      Bytes outliving = 0;
+      std::uint32_t last = 0, kind = 0;
+    };
+    std::unordered_map<std::uint64_t, std::vector<Known>> known;
+    for (std::uint32_t i = 0; i < steps_.size(); ++i) {
+      Step& step = steps_[i];
+      if (step.begin == step.end) continue;
+      std::vector<Known>& alike = known[step.hash];
+      const auto one = std::find_if(alike.begin(), alike.end(), [&](const Known& other) {
+        return outlive_alike(other.outliving, step.outliving);
+      });
+      if (one == alike.end()) {
+        step.kind = count_++;
+        alike.push_back({step.outliving, i, step.kind});
+      } else {
+        step.kind = one->kind;
+        steps_[std::exchange(one->last, i)].next = i;
+      }
+    }
+  }
+
+  // The step that a tick lies in; as many as there are where it lies behind all.
+  [[nodiscard]] std::size_t step_at(Tick tick) const noexcept {
+    const auto behind = std::upper_bound(bounds_.begin(), bounds_.end(), tick);
+    return static_cast<std::size_t>(behind - bounds_.begin()) - 1;
+  }
+
+  void observe(const Step& step, std::uint32_t at, StepKind::Request& known) const {
+    const LaneRequest& request = log_.requests[at];
+    const auto own = static_cast<std::size_t>(&step - steps_.data());
+    known.bytes = known.least = request.bytes;
+    const bool again = step.next != kNone;
+    if (request.freed < bounds_[own + 1]) {
+      count(known.seen);
+      known.length = std::max(known.length, std::max(1u, request.death - at));
+      return;
+    }
+    const std::uint32_t to_end = step.end - at;
+    if (request.freed == LaneRequest::kNever) {
+      if (again) {
+        count(known.seen);
+        count(known.beyond);
+      } else {  // the other steps know its end
+        known.outlives = true;
+        known.spans |= own + 2 < bounds_.size();
+      }
+      return;
+    }
+    count(known.seen);
+    if (again) {
+      const std::uint32_t in_its_place = steps_[step.next].begin + (at - step.begin);
+      if (request.freed > log_.requests[in_its_place].tick) {
+        count(known.beyond);
+        return;
+      }
+    }
+    const std::size_t last = step_at(request.freed);
+    const std::uint32_t last_begin = last < steps_.size() ? steps_[last].begin : steps_.back().end;
+    known.length = std::max(known.length, to_end);
+    known.outlives = true;
+    known.spans |= last > own + 1;
+    known.wrapped = std::max(known.wrapped, request.death - last_begin);
+  }
+
+  // Which kinds a block of the plan lives through.
+  void note_outlived(std::vector<StepKind>& kinds) const {
+    std::vector<std::int32_t> change(steps_.size() + 1, 0);
+    for (std::size_t own = 0; own < steps_.size(); ++own) {
+      const Step& step = steps_[own];
+      for (std::uint32_t at = step.begin; at < step.end; ++at) {
+        const StepKind::Request& known = kinds[step.kind].requests[at - step.begin];
+        const LaneRequest& request = log_.requests[at];
+        if (!known.planned() || !known.spans) continue;
+        const std::size_t last = request.freed == LaneRequest::kNever
+                                     ? steps_.size()
+                                     : std::min(step_at(request.freed), steps_.size());
+        if (last <= own + 1) continue;
+        ++change[own + 1];
+        --change[last];
+      }
+    }
+    std::int32_t alive = 0;
+    for (std::size_t i = 0; i < steps_.size(); ++i) {
+      alive += change[i];
+      if (alive > 0 && steps_[i].kind != kNone) kinds[steps_[i].kind].outlived = true;
+    }
+  }
+
+  const LaneLog& log_;
+  const std::uint64_t key_;
+  const std::span<const Tick> bounds_;
+  std::vector<Step> steps_;
+  std::uint32_t count_ = 0;  // of kinds
+};
+
+std::uint16_t sum(std::uint16_t a, std::uint16_t b) noexcept {
+  return static_cast<std::uint16_t>(
+      std::min<std::uint32_t>(std::uint32_t{a} + b, std::numeric_limits<std::uint16_t>::max()));
+}
+
+// What two records of equally many requests say together.
+void add(StepKind& to, const StepKind& from) {
+  to.seen += from.seen;
+  to.outlived |= from.outlived;
+  to.outliving = std::max(to.outliving, from.outliving);
+  for (std::size_t k = 0; k < to.requests.size(); ++k) {
+    StepKind::Request& a = to.requests[k];
+    const StepKind::Request& b = from.requests[k];
+    a.bytes = std::max(a.bytes, b.bytes);
+    a.least = std::min(a.least, b.least);
+    a.length = std::max(a.length, b.length);
+    a.wrapped = std::max(a.wrapped, b.wrapped);
+    a.seen = sum(a.seen, b.seen);
+    a.beyond = sum(a.beyond, b.beyond);
+    a.outlives |= b.outlives;
+    a.spans |= b.spans;
+  }
+}
+
+}  // namespace
+
+std::uint64_t kind_hash(std::uint64_t before, Bytes bytes) noexcept {
+  return hash_combine(before, bytes);
+}
+
+std::vector<StepKind> steps_of(const Step& cycle) {
+  const StepLane& lane = cycle.lanes[cycle.primary];
+  std::vector<Bytes> sizes;
+  for (const StepRequest& request : cycle.requests) {
+    if (request.lane == cycle.primary) sizes.push_back(request.bytes);
+  }
+  std::vector<StepKind> steps;
+  for (std::size_t i = 0; i < lane.marks.size(); ++i) {
+    StepKind& step = steps.emplace_back();
+    step.lane = lane.key;
+    const std::size_t end =
+        i + 1 < lane.marks.size() ? lane.marks[i + 1] : lane.marks.front() + sizes.size();
+    for (std::size_t tick = lane.marks[i]; tick < end; ++tick) {
+      const Bytes bytes = sizes[tick % sizes.size()];
+      step.hash = kind_hash(step.hash, bytes);
+      step.requests.push_back({.bytes = bytes, .least = bytes});
+    }
+  }
+  return steps;
+}
+
+bool StepKinds::are_steps_of(const Step& cycle) const {
+  const std::vector<StepKind> steps = steps_of(cycle);
+  return std::all_of(kinds_.begin(), kinds_.end(), [&](const StepKind& kind) {
+    return kind.lane != cycle.lanes[cycle.primary].key ||
+           std::any_of(steps.begin(), steps.end(),
+                       [&](const StepKind& step) { return step.hash == kind.hash; });
+  });
+}
+
+void StepKinds::learn(const Trace& trace) {
+  const RunLog log = trace::make_run_log(trace);
+  const std::vector<Tick> bounds = bounds_of(log);
+  if (bounds.size() < 2) return;
+  for (std::size_t lane = 0; lane < log.lanes.size(); ++lane) {
+    if (log.lanes[lane].requests.empty()) continue;
+    LaneSteps steps(log.lanes[lane], trace.lanes[lane].key, bounds);
+    for (StepKind& kind : steps.kinds()) merge(std::move(kind));
+  }
+  make_buckets();
+  std::erase_if(kinds_, [](const StepKind& kind) { return kind.seen < 2; });
+  forget();
+}
+
+StepKind* StepKinds::find(const StepKind& like) noexcept {
+  for (StepKind& kind : kinds_) {
+    if (kind.lane != like.lane || kind.requests.size() != like.requests.size()) continue;
+    if (kind.bucket() || (kind.hash == like.hash && outlive_alike(kind.outliving, like.outliving)))
+      return &kind;
+  }
+  return nullptr;
+}
+
+void StepKinds::merge(StepKind&& kind) {
+  if (StepKind* const known = find(kind)) {
+    add(*known, kind);
+  } else {
+    kinds_.push_back(std::move(kind));
+  }
+}
+
+void StepKinds::make_buckets() {
+  std::unordered_map<std::uint64_t, std::size_t> of_shape;
+  const auto shape = [](const StepKind& kind) {
+    return hash_combine(kind.lane, kind.requests.size());
+  };
+  for (const StepKind& kind : kinds_) ++of_shape[shape(kind)];
+  std::unordered_map<std::uint64_t, std::size_t> buckets;  // places in `kept`
+  std::vector<StepKind> kept;
+  for (StepKind& kind : kinds_) {
+    if (of_shape[shape(kind)] <= kMostOfShape) {
+      kept.push_back(std::move(kind));
+      continue;
+    }
+    const auto [place, first] = buckets.try_emplace(shape(kind), kept.size());
+    if (first) {
+      kept.push_back(std::move(kind));
+      kept.back().hash = 0;
+    } else {
+      add(kept[place->second], kind);
+    }
+  }
+  kinds_ = std::move(kept);
+}
+
+void StepKinds::forget() {
+  std::sort(kinds_.begin(), kinds_.end(), [](const StepKind& a, const StepKind& b) {
+    return a.seen * a.requests.size() > b.seen * b.requests.size();
+  });
+  std::size_t requests = 0;
+  const auto enough = std::find_if(kinds_.begin(), kinds_.end(), [&](const StepKind& kind) {
+    requests += kind.requests.size();
+    return requests > kMostRequests;
+  });
+  kinds_.erase(enough, kinds_.end());
+  if (kinds_.size() > kMostKinds) kinds_.resize(kMostKinds);
+}
+
+void StepKinds::grow(std::uint64_t lane, std::size_t requests, std::size_t index,
+                     Bytes bytes) noexcept {
+  for (StepKind& kind : kinds_) {
+    if (kind.lane != lane || !kind.bucket() || kind.requests.size() != requests) continue;
+    kind.requests[index].bytes = std::max(kind.requests[index].bytes, bytes);
+  }
+}
+
+}  // namespace berth

@@ -1,0 +1,86 @@
+#pragma once
+
+#include "csrc/trace/step.h"
+#include "csrc/trace/trace.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace berth {
+
+// One kind of step of one lane: what lies between two marks, told from others by the sizes of its
+// requests, and by how much of them outlives it: of micro-batches whose gradients are summed the
+// first leaves them alive, and the others free theirs.
+//
+// Of many kinds that differ in their sizes only, as with inputs of many lengths, one is made: a
+// bucket. Each of its requests has the largest size that was seen and the least.
+//
+// Time is counted in ticks as in step.h: the k-th request of a step is born at tick k.
+struct StepKind {
+  struct Request {
+    Bytes bytes = 0;            // as asked; in a bucket the most that was
+    Bytes least = 0;            // in a bucket less than that; else equal
+    std::uint32_t length = 0;   // ticks that it lives within its step, at most
+    std::uint32_t wrapped = 0;  // ticks of the step that it ends in, of those that outlive theirs
+    std::uint16_t seen = 0;     // how often its end is known
+    std::uint16_t beyond = 0;   // and was behind the next request in its place
+    bool outlives = false;      // its step
+    bool spans = false;         // lives through all of a later step
+    // False: it has no place in a plan, as it is there still when it comes again.
+    [[nodiscard]] bool planned() const noexcept { return beyond * kTolerated <= seen; }
+    // One in this many may be, and is left to chance: an output that is kept now and then.
+    static constexpr std::uint32_t kTolerated = 10;
+  };
+  static_assert(sizeof(Request) == 32);
+
+  std::uint64_t lane = 0;  // trace::Lane::key
+  std::uint64_t hash = 0;  // of its requests (see kind_hash()); of a bucket 0
+  std::uint64_t seen = 0;  // steps
+  bool outlived = false;   // blocks of other steps that a plan has live through all of it
+  Bytes outliving = 0;     // bytes of its requests that outlive it
+  std::vector<Request> requests;
+
+  [[nodiscard]] bool bucket() const noexcept { return hash == 0; }
+};
+
+// The running hash of the sizes of a step's requests, which starts at 0: what a kind is told by.
+[[nodiscard]] std::uint64_t kind_hash(std::uint64_t before, Bytes bytes) noexcept;
+
+// The steps between the marks of a cycle, as kinds without what is known of their requests.
+[[nodiscard]] std::vector<StepKind> steps_of(const Step& cycle);
+
+// The kinds of steps of a run, learnt piece by piece.
+//
+// Kept are kinds that were seen twice, with what is known of their lifetimes: kMostKinds of them,
+// kMostRequests in all (32 MiB); beyond that those go that serve the fewest requests. Where more
+// than kMostOfShape steps of a lane differ, but have equally many requests, one bucket stands for
+// all of that many requests. Not thread-safe.
+class StepKinds {
+ public:
+  static constexpr std::size_t kMostKinds = 64;
+  static constexpr std::size_t kMostRequests = std::size_t{1} << 20;
+  static constexpr std::size_t kMostOfShape = 8;
+
+  // Takes a piece of a run, cut at the marks of the lane that has most: all that lies between two
+  // of O(entries).
+  void learn(const Trace& trace);
+
+  // A bucket of `requests` requests was asked for more than it has at one of them.
+  void grow(std::uint64_t lane, std::size_t requests, std::size_t index, Bytes bytes) noexcept;
+
+  [[nodiscard]] std::span<const StepKind> kinds() const noexcept { return kinds_; }
+  // Whether all of the cycle's lane are steps of it.
+  [[nodiscard]] bool are_steps_of(const Step& cycle) const;
+
+ private:
+  void merge(StepKind&& kind);
+  void make_buckets();
+  void forget();
+  [[nodiscard]] StepKind* find(const StepKind& like) noexcept;
+
+  std::vector<StepKind> kinds_;
+};
+
+}  // namespace berth

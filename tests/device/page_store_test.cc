@@ -1,0 +1,162 @@
+#include "csrc/device/page_store.h"
+
+#include "tests/catch.h"
+#include "tests/support/simulated_device.h"
+
+#include <map>
+#include <random>
+
+using namespace berth;
+
+namespace {
+
+constexpr Bytes kPage = Bytes{64} << 10;
+
+// What came and did not go.
+struct Ledger final : PageStore::Watcher {
+  void reserved(void* base, Bytes, Bytes memory, PageStore::Holding) noexcept override {
+    bytes += memory;
+    last = base;
+  }
+  void releasing(void* base, Bytes, Bytes memory, PageStore::Holding) noexcept override {
+    bytes -= memory;
+    last = base;
+  }
+  Bytes bytes = 0;
+  void* last = nullptr;
+};
+
+test::SimulatedDevice make_device(bool maps) {
+  return test::SimulatedDevice({.total_bytes = 64 << 20, .page_bytes = kPage, .maps_pages = maps});
+}
+
+}  // namespace
+
+TEST_CASE("Pages count once however often they are committed", "[device][store]") {
+  auto device = make_device(true);
+  Ledger ledger;
+  PageStore store(device, &ledger);
+  void* base = nullptr;
+  REQUIRE(store.reserve(16 * kPage, kPage, &base).ok());
+  CHECK(store.held() == 0);
+  auto* const first = static_cast<std::byte*>(base);
+  REQUIRE(store.commit(first + kPage, 2 * kPage, Device::Residency::kOnDemand).ok());
+  REQUIRE(store.commit(first, 8 * kPage, Device::Residency::kOnDemand).ok());
+  REQUIRE(store.commit(first, 8 * kPage, Device::Residency::kResident).ok());
+  CHECK(store.held() == 8 * kPage);
+  CHECK(ledger.bytes == 8 * kPage);
+  REQUIRE(store.decommit(first + 2 * kPage, 2 * kPage).ok());
+  CHECK(store.held() == 6 * kPage);
+  REQUIRE(store.decommit(first, 8 * kPage).ok());
+  CHECK(store.held() == 0);
+  REQUIRE(store.commit(first, kPage, Device::Residency::kOnDemand).ok());
+  REQUIRE(store.release(base, 16 * kPage).ok());
+  CHECK(store.held() == 0);
+  CHECK(ledger.bytes == 0);
+}
+
+TEST_CASE("A limit refuses before the device hears of the request", "[device][store]") {
+  for (const bool maps : {true, false}) {
+    auto device = make_device(maps);
+    PageStore store(device);
+    store.set_limit(4 * kPage);
+    void* base = nullptr;
+    if (maps) {
+      REQUIRE(store.reserve(16 * kPage, kPage, &base).ok());
+      REQUIRE(store.commit(base, 3 * kPage, Device::Residency::kOnDemand).ok());
+      const auto calls = device.calls(test::CallKind::kCommit);
+      const Status refused = store.commit(base, 5 * kPage, Device::Residency::kOnDemand);
+      CHECK(refused.code() == Status::Code::kOutOfMemory);
+      CHECK(device.calls(test::CallKind::kCommit) == calls);
+      CHECK(store.commit(base, 4 * kPage, Device::Residency::kOnDemand).ok());
+      REQUIRE(store.release(base, 16 * kPage).ok());
+    } else {
+      REQUIRE(store.reserve(4 * kPage, kPage, &base).ok());
+      void* other = nullptr;
+      CHECK(store.reserve(kPage, kPage, &other).code() == Status::Code::kOutOfMemory);
+      CHECK(store.refusals() == 1);
+      Bytes free = 1;
+      REQUIRE(store.free_bytes(&free).ok());
+      CHECK(free == 0);
+      REQUIRE(store.release(base, 4 * kPage).ok());
+    }
+    CHECK(store.held() == 0);
+  }
+}
+
+TEST_CASE("Random commits and returns that also fail are counted as a page map counts them",
+          "[device][store][property]") {
+  const unsigned seed = Catch::rngSeed() + 1;
+  CAPTURE(seed);
+  std::mt19937 random(seed);
+  auto device = make_device(true);
+  Ledger ledger;
+  PageStore store(device, &ledger);
+  constexpr unsigned kPages = 40;
+  void* base = nullptr;
+  REQUIRE(store.reserve(kPages * kPage, kPage, &base).ok());
+  std::vector<bool> pages(kPages);
+  for (int round = 0; round < 4000; ++round) {
+    const unsigned first = random() % kPages;
+    const unsigned count = 1 + random() % (kPages - first);
+    void* const at = static_cast<std::byte*>(base) + first * kPage;
+    const bool commit = random() % 2 == 0;
+    if (random() % 4 == 0) device.fail_call(1, {Status::Code::kFailed, "injected"});
+    const Status status = commit ? store.commit(at, count * kPage, Device::Residency::kOnDemand)
+                                 : store.decommit(at, count * kPage);
+    device.fail_none();
+    if (status.ok())
+      for (unsigned page = first; page < first + count; ++page) pages[page] = commit;
+    const Bytes expected = kPage * static_cast<Bytes>(std::count(pages.begin(), pages.end(), true));
+    REQUIRE(store.held() == expected);
+    REQUIRE(ledger.bytes == expected);
+  }
+  REQUIRE(store.release(base, kPages * kPage).ok());
+  CHECK(store.held() == 0);
+}
+
+TEST_CASE("Memory of others counts and is refused above the limit", "[device][store]") {
+  auto device = make_device(false);
+  PageStore store(device);
+  store.set_limit(10 * kPage);
+  REQUIRE(store.take(8 * kPage).ok());
+  void* base = nullptr;
+  CHECK(store.reserve(4 * kPage, kPage, &base).code() == Status::Code::kOutOfMemory);
+  CHECK(store.take(4 * kPage).code() == Status::Code::kOutOfMemory);
+  CHECK(store.held() == 8 * kPage);
+  CHECK(store.refusals() == 2);
+  store.give(8 * kPage);
+  REQUIRE(store.reserve(4 * kPage, kPage, &base).ok());
+  CHECK(store.held() == 4 * kPage);
+}
+
+TEST_CASE("A page behind several addresses counts once, until the last of them",
+          "[device][store]") {
+  auto device = make_device(true);
+  Ledger ledger;
+  PageStore store(device, &ledger);
+  void* home = nullptr;
+  void* away = nullptr;
+  REQUIRE(store.reserve(16 * kPage, kPage, &home).ok());
+  REQUIRE(store.reserve(16 * kPage, kPage, &away).ok());
+  auto* const first = static_cast<std::byte*>(home);
+  REQUIRE(store.commit(first, 4 * kPage, Device::Residency::kOnDemand).ok());
+  const void* const from[] = {first + 3 * kPage, first + kPage};
+  REQUIRE(store.alias(away, from, 2).ok());
+  CHECK(store.held() == 4 * kPage);
+  CHECK(device.committed() == 4 * kPage);
+  REQUIRE(store.decommit(first, 4 * kPage).ok());
+  CHECK(store.held() == 2 * kPage);
+  CHECK(ledger.bytes == 2 * kPage);
+  CHECK(device.committed() == 2 * kPage);
+  SECTION("given back page by page") {
+    REQUIRE(store.decommit(away, kPage).ok());
+    CHECK(store.held() == kPage);
+    REQUIRE(store.decommit(away, 2 * kPage).ok());
+  }
+  SECTION("given back with its addresses") { REQUIRE(store.release(away, 16 * kPage).ok()); }
+  CHECK(store.held() == 0);
+  CHECK(ledger.bytes == 0);
+  CHECK(device.committed() == 0);
+  CHECK(store.peak() == 4 * kPage);
+}

@@ -1,0 +1,193 @@
+#include "csrc/pool/pool.h"
+#include "tests/catch.h"
+#include "tests/support/lone_pool.h"
+#include "tests/support/simulated_device.h"
+
+#include <cstring>
+#include <vector>
+
+using namespace berth;
+using berth::test::CallKind;
+using berth::test::SimulatedDevice;
+
+namespace {
+
+constexpr Bytes kPage = Bytes{64} << 10;
+
+struct Fixture {
+  SimulatedDevice device{{.total_bytes = 256 * kPage, .page_bytes = kPage}};
+  test::LonePool pool{device, {.growth_bytes = kPage}};
+
+  PoolBlock* allocate(Bytes size, LaneKey lane = 1) {
+    PoolBlock* const block = pool.allocate(size, lane, Mobility::kTemporary);
+    if (block != nullptr) device.hand_out(lane, block->pointer, block->size);
+    CHECK(pool.is_valid() == "");
+    return block;
+  }
+  void free(PoolBlock* block) {
+    device.touch(block->lane, block->pointer, block->size);
+    pool.free(block);
+    CHECK(pool.is_valid() == "");
+  }
+  // Every second one of so many blocks of a size, which stay; between them are holes.
+  std::vector<PoolBlock*> leave_holes(int count, Bytes size, LaneKey lane = 1) {
+    std::vector<PoolBlock*> blocks, kept;
+    for (int i = 0; i < count; ++i) blocks.push_back(allocate(size, lane));
+    for (int i = 0; i < count; ++i) {
+      if (i % 2 == 0)
+        kept.push_back(blocks[static_cast<std::size_t>(i)]);
+      else
+        free(blocks[static_cast<std::size_t>(i)]);
+    }
+    return kept;
+  }
+  void run(LaneKey lane) {
+    DeviceEvent event = 0;
+    REQUIRE(device.record(lane, &event).ok());
+    REQUIRE(device.synchronize(event).ok());
+    device.destroy(event);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("A block that fits in no hole is made of pieces of several", "[pool][stitching]") {
+  Fixture f;
+  f.leave_holes(8, 2 * kPage);
+  const Bytes before = f.pool.reserved();
+  PoolBlock* const block = f.allocate(6 * kPage);
+  REQUIRE(block != nullptr);
+  CHECK(f.pool.reserved() == before);
+  CHECK(f.pool.stats().stitched == 1);
+  CHECK(f.pool.contains(block->pointer));
+  CHECK(f.pool.find(block->pointer) == block);
+  // Its addresses follow each other, and its memory is nobody else's.
+  std::memset(block->pointer, 0x5A, block->size);
+  PoolBlock* const other = f.allocate(2 * kPage);
+  std::memset(other->pointer, 0xA5, other->size);
+  CHECK(static_cast<unsigned char*>(block->pointer)[6 * kPage - 1] == 0x5A);
+  CHECK(static_cast<unsigned char*>(block->pointer)[0] == 0x5A);
+  f.free(block);
+  CHECK(f.pool.stats().live == 10 * kPage);
+  CHECK(f.device.violations().empty());
+}
+
+TEST_CASE("What repeats is found again and makes no call of the device", "[pool][stitching]") {
+  Fixture f;
+  f.leave_holes(8, 2 * kPage);
+  for (int step = 0; step < 5; ++step) {
+    CAPTURE(step);
+    const std::uint64_t calls = f.device.calls(CallKind::kAlias);
+    PoolBlock* const large = f.allocate(5 * kPage);
+    PoolBlock* const medium = f.allocate(3 * kPage);
+    if (step > 0) {
+      CHECK(f.device.calls(CallKind::kAlias) == calls);
+    }
+    f.free(large);
+    f.free(medium);
+    // In between others have the holes.
+    PoolBlock* const small = f.allocate(kPage);
+    f.free(small);
+  }
+  CHECK(f.device.calls(CallKind::kRecord) == 0);
+  CHECK(f.device.violations().empty());
+}
+
+TEST_CASE("A pool grows by what is missing in all its holes", "[pool][stitching]") {
+  Fixture f;
+  f.leave_holes(8, 2 * kPage);
+  const Bytes before = f.pool.reserved();
+  REQUIRE(f.allocate(9 * kPage) != nullptr);
+  CHECK(f.pool.reserved() == before + kPage);
+}
+
+TEST_CASE("What is over in the last page stays with its hole", "[pool][stitching]") {
+  Fixture f;
+  f.leave_holes(8, 2 * kPage);
+  const Bytes before = f.pool.reserved();
+  REQUIRE(f.allocate(5 * kPage + kPage / 4) != nullptr);
+  REQUIRE(f.allocate(2 * kPage) != nullptr);
+  REQUIRE(f.allocate(kPage / 2) != nullptr);
+  REQUIRE(f.allocate(kPage / 4) != nullptr);
+  CHECK(f.pool.reserved() == before);
+}
+
+TEST_CASE("Pages of another lane are taken before memory is out, after its event",
+          "[pool][stitching][lanes]") {
+  Fixture f;
+  f.leave_holes(128, 2 * kPage, 1);
+  REQUIRE(f.pool.reserved() == 256 * kPage);
+  PoolBlock* const block = f.allocate(100 * kPage, 2);
+  REQUIRE(block != nullptr);
+  CHECK(f.device.calls(CallKind::kWait) == 1);
+  CHECK(f.device.violations().empty());
+}
+
+TEST_CASE("Free pages move to other addresses, which need no memory of their own",
+          "[pool][stitching][lanes]") {
+  Fixture f;
+  const std::vector<PoolBlock*> kept = f.leave_holes(8, 2 * kPage);
+  void* to = nullptr;
+  REQUIRE(f.device.reserve(8 * kPage, kPage, &to).ok());
+  const Bytes held = f.device.committed();
+  PoolBlock* const gone = f.allocate(6 * kPage);
+  f.free(gone);
+  CHECK(f.pool.move_pages(to, 5, 1, false) == 5);
+  CHECK(f.device.committed() == held);
+  CHECK(f.pool.reserved() == held - 5 * kPage);
+  CHECK(f.pool.is_valid() == "");
+  f.device.hand_out(1, to, 5 * kPage);
+  // The stitch over them is not found again, and their old addresses are unmapped after the lane.
+  (void)f.pool.process_events();
+  CHECK(f.device.calls(CallKind::kDecommit) == 0);
+  CHECK(f.allocate(6 * kPage) != nullptr);
+  f.run(1);
+  (void)f.pool.process_events();
+  CHECK(f.pool.is_valid() == "");
+  CHECK(f.device.calls(CallKind::kDecommit) > 0);
+  CHECK(f.device.violations().empty());
+  REQUIRE(f.device.release(to, 8 * kPage).ok());
+}
+
+TEST_CASE("Pages move for another lane after an event of those that had them",
+          "[pool][stitching][lanes]") {
+  Fixture f;
+  f.leave_holes(8, 2 * kPage, 1);
+  void* to = nullptr;
+  REQUIRE(f.device.reserve(8 * kPage, kPage, &to).ok());
+  CHECK(f.pool.move_pages(to, 8, 2, false) == 0);
+  CHECK(f.pool.move_pages(to, 8, 2, true) == 8);
+  f.device.hand_out(2, to, 8 * kPage);
+  CHECK(f.device.violations().empty());
+  REQUIRE(f.device.release(to, 8 * kPage).ok());
+}
+
+TEST_CASE("A stitched block that another lane uses waits for it", "[pool][stitching][lanes]") {
+  Fixture f;
+  f.leave_holes(8, 2 * kPage);
+  PoolBlock* const block = f.allocate(6 * kPage);
+  f.device.touch(2, block->pointer, block->size);
+  f.pool.record_use(block, 2);
+  f.free(block);
+  CHECK(f.pool.stats().waiting == 6 * kPage);
+  const Bytes before = f.pool.reserved();
+  CHECK(f.allocate(6 * kPage) != nullptr);
+  CHECK(f.pool.reserved() > before);
+  f.run(2);
+  (void)f.pool.process_events();
+  CHECK(f.pool.stats().waiting == 0);
+  CHECK(f.device.violations().empty());
+}
+
+TEST_CASE("All that is free goes back to the device, stitches included",
+          "[pool][stitching][trim]") {
+  Fixture f;
+  std::vector<PoolBlock*> kept = f.leave_holes(8, 2 * kPage);
+  f.free(f.allocate(6 * kPage));
+  CHECK(f.pool.trim() == 8 * kPage);
+  CHECK(f.device.committed() == 8 * kPage);
+  for (PoolBlock* block : kept) f.free(block);
+  CHECK(f.pool.trim() == 8 * kPage);
+  CHECK(f.device.committed() == 0);
+  CHECK(f.device.violations().empty());
+}

@@ -1,0 +1,216 @@
+// Programs whose steps are of several kinds, learned in place: how much of them the plan serves.
+
+#include "csrc/device/host_device.h"
+#include "csrc/runtime/allocator.h"
+#include "tests/catch.h"
+#include "tests/support/checked_allocator.h"
+#include "tests/support/small_program.h"
+
+#include <random>
+
+using namespace berth;
+using test::Program;
+
+namespace {
+
+// Runs steps on an allocator that plans in place, and counts from when each kind was seen thrice.
+class Served {
+ public:
+  // Leaves the first steps of each kind out.
+  explicit Served(std::uint64_t ignored = 3) : ignored_(ignored) {}
+  void step(const Program::Step& step, std::size_t kind) {
+    const Stats before = allocator_.stats();
+    program_.run(step, allocator_);
+    allocator_.mark_step(0);
+    const Stats after = allocator_.stats();
+    if (seen_.size() <= kind) seen_.resize(kind + 1);
+    if (++seen_[kind] <= ignored_) return;
+    requests_ += after.requests - before.requests;
+    hits_ += after.hits + after.hits_bucket - before.hits - before.hits_bucket;
+  }
+  [[nodiscard]] double share() const {
+    return static_cast<double>(hits_) / static_cast<double>(requests_);
+  }
+  [[nodiscard]] Stats stats() const { return allocator_.stats(); }
+
+ private:
+  static Allocator::Options options() {
+    Allocator::Options options;
+    options.start_threads = false;
+    options.config.plan_time_limit_seconds = 0.2;
+    return options;
+  }
+  std::unique_ptr<Device> device_ = make_host_device(Bytes{1} << 34);
+  test::CheckedAllocator allocator_{*device_, options()};
+  Program program_;
+  const std::uint64_t ignored_;
+  std::vector<std::uint64_t> seen_;
+  std::uint64_t requests_ = 0, hits_ = 0;
+};
+
+}  // namespace
+
+TEST_CASE("Training with an evaluation every ten steps is served by one plan", "[learn][kinds]") {
+  const bool zero_first = GENERATE(true, false);
+  CAPTURE(zero_first);
+  Served served;
+  const auto train = Program::training({.layers = 30, .batch = 32, .zero_first = zero_first});
+  const auto evaluate = Program::evaluation({.layers = 30, .batch = 64});
+  for (int epoch = 0; epoch < 40; ++epoch) {
+    for (int i = 0; i < 10; ++i) served.step(train, 0);
+    for (int i = 0; i < 3; ++i) served.step(evaluate, 1);
+  }
+  CHECK(served.share() >= 0.995);
+  UNSCOPED_INFO(served.stats().to_line());
+  CHECK(served.stats().plans_learned <= 6);
+}
+
+TEST_CASE("An evaluation that begins as a training step does is told from it", "[learn][kinds]") {
+  const bool zero_first = GENERATE(true, false);
+  CAPTURE(zero_first);
+  Served served;
+  const auto train = Program::training({.layers = 30, .batch = 32, .zero_first = zero_first});
+  const auto evaluate = Program::evaluation({.layers = 30, .batch = 32});
+  for (int epoch = 0; epoch < 40; ++epoch) {
+    for (int i = 0; i < 10; ++i) served.step(train, 0);
+    for (int i = 0; i < 3; ++i) served.step(evaluate, 1);
+  }
+  UNSCOPED_INFO(served.stats().to_line());
+  CHECK(served.share() >= 0.995);
+}
+
+TEST_CASE("The two optimizers of a GAN are served with a mark after each", "[learn][kinds]") {
+  Served served;
+  const auto discriminator = Program::training({.layers = 20, .batch = 16});
+  const auto generator = Program::training({.layers = 33, .batch = 16, .network = 1});
+  for (int round = 0; round < 50; ++round) {
+    served.step(discriminator, 0);
+    served.step(generator, 1);
+  }
+  UNSCOPED_INFO(served.stats().to_line());
+  CHECK(served.share() >= 0.995);
+}
+
+TEST_CASE("Gradients that are summed over four micro-batches are served", "[learn][kinds]") {
+  Served served;
+  for (int round = 0; round < 50; ++round) {
+    for (int micro = 0; micro < 4; ++micro) {
+      served.step(Program::training({.layers = 20,
+                                     .batch = 8,
+                                     .zero_first = micro == 0,
+                                     .accumulates = micro != 0,
+                                     .optimizes = micro == 3}),
+                  static_cast<std::size_t>(micro));
+    }
+  }
+  UNSCOPED_INFO(served.stats().to_line());
+  CHECK(served.share() >= 0.995);
+}
+
+TEST_CASE("The short last batch of an epoch is served", "[learn][kinds]") {
+  Served served;
+  for (int epoch = 0; epoch < 10; ++epoch) {
+    for (int i = 0; i < 20; ++i) served.step(Program::training({.layers = 25, .batch = 32}), 0);
+    served.step(Program::training({.layers = 25, .batch = 7}), 1);
+  }
+  UNSCOPED_INFO(served.stats().to_line());
+  CHECK(served.share() >= 0.995);
+}
+
+TEST_CASE("Two to six kinds of steps in random turns are served", "[learn][kinds]") {
+  const auto count = GENERATE(std::size_t{2}, std::size_t{3}, std::size_t{4}, std::size_t{6});
+  const bool zero_first = GENERATE(true, false);
+  CAPTURE(count, zero_first);
+  Served served;
+  std::mt19937 random(7);
+  for (int i = 0; i < 200; ++i) {
+    const std::size_t kind = random() % count;
+    const Program::Shape shape{
+        .layers = 15, .batch = 8 + 8 * static_cast<Bytes>(kind), .zero_first = zero_first};
+    served.step(kind % 3 == 2 ? Program::evaluation(shape) : Program::training(shape), kind);
+  }
+  UNSCOPED_INFO(served.stats().to_line());
+  CHECK(served.share() >= 0.995);
+}
+
+TEST_CASE("Steps of two kinds in turns of six are served", "[learn][kinds]") {
+  Served served;
+  for (int turn = 0; turn < 30; ++turn) {
+    const auto kind = static_cast<std::size_t>(turn % 2);
+    for (int i = 0; i < 6; ++i)
+      served.step(Program::training({.layers = 20, .batch = 16 + 16 * kind}), kind);
+  }
+  UNSCOPED_INFO(served.stats().to_line());
+  CHECK(served.share() >= 0.995);
+}
+
+TEST_CASE("Kinds that differ in their last request only are served", "[learn][kinds]") {
+  Served served;
+  std::mt19937 random(7);
+  for (int i = 0; i < 120; ++i) {
+    const std::size_t kind = random() % 3;
+    Program::Step step = Program::training({.layers = 60, .batch = 16});
+    step.push_back({.bytes = 5000 + 1000 * kind, .frees_at_once = true});
+    served.step(step, kind);
+  }
+  UNSCOPED_INFO(served.stats().to_line());
+  CHECK(served.share() >= 0.995);
+}
+
+TEST_CASE("Steps of random lengths are served by a bucket", "[learn][kinds]") {
+  // Twenty lengths; any up to 1,024. What counts comes after 50 steps.
+  const bool any = GENERATE(false, true);
+  const bool zero_first = GENERATE(true, false);
+  CAPTURE(any, zero_first);
+  Served served(50);
+  std::mt19937 random(7);
+  for (int i = 0; i < 400; ++i) {
+    const Bytes length = any ? 1 + random() % 1024 : 64 + 48 * (random() % 20);
+    served.step(Program::training({.layers = 20, .batch = length, .zero_first = zero_first}), 0);
+  }
+  UNSCOPED_INFO(served.stats().to_line());
+  CHECK(served.share() >= 0.98);
+  CHECK(served.stats().hits_bucket > 10000);
+}
+
+TEST_CASE("A step that is larger than its bucket makes the plan grow at the next mark",
+          "[learn][kinds]") {
+  Served served(0);
+  std::mt19937 random(7);
+  for (int i = 0; i < 30; ++i)
+    served.step(Program::training({.layers = 20, .batch = 1 + random() % 100}), 0);
+  const Stats before = served.stats();
+  served.step(Program::training({.layers = 20, .batch = 1000}), 0);
+  const Stats larger = served.stats();
+  CHECK(larger.misses_size > before.misses_size);
+  CHECK(larger.plans_learned == before.plans_learned + 1);
+  served.step(Program::training({.layers = 20, .batch = 999}), 0);
+  served.step(Program::training({.layers = 20, .batch = 998}), 0);
+  CHECK(served.stats().misses_size == larger.misses_size);
+}
+
+TEST_CASE("A cycle whose steps come in other turns is left after one that misses",
+          "[learn][kinds]") {
+  Served served(0);
+  const auto one = Program::training({.layers = 20, .batch = 16, .zero_first = false});
+  const auto other = Program::training({.layers = 20, .batch = 40, .zero_first = false});
+  for (int round = 0; round < 10; ++round) {
+    served.step(one, 0);
+    served.step(other, 1);
+  }
+  CHECK(served.stats().plans_learned == 1);
+  served.step(other, 1);
+  const Stats before = served.stats();
+  for (const auto& step : {other, other, one, one, other}) served.step(step, 0);
+  const Stats after = served.stats();
+  CHECK(after.hits - before.hits == after.requests - before.requests);
+}
+
+TEST_CASE("Ten thousand kinds cost a search now and then", "[learn][kinds]") {
+  Served served;
+  for (std::size_t i = 0; i < 10000; ++i) {
+    const auto step = Program::evaluation({.layers = 1 + i % 100, .batch = 32 * (100 - i / 100)});
+    for (int times = 0; times < 2; ++times) served.step(step, 0);
+  }
+  CHECK(served.stats().plan_searches < 300);
+}

@@ -1,0 +1,45 @@
+#include "tests/catch.h"
+#include "tests/support/limited_run.h"
+
+#include <fmt/format.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+// bench/limits runs many more programs, under several limits.
+namespace berth::test {
+namespace {
+
+// What random programs need beside their live bytes, today: 2 % is what they are to need wherever
+// pages can be mapped. Segments cannot be promised anything: no allocator fits a block into two.
+double margin_of(const DeviceKind& kind) {
+  return std::string_view(kind.name) == "mapping" ? 0.10 : 0.02;
+}
+
+TEST_CASE("Random programs fit where their live bytes and a margin do", "[runtime][limit]") {
+  for (const DeviceKind& kind : kDeviceKinds) {
+    if (!kind.maps_pages) continue;
+    for (std::uint64_t seed = 1; seed <= 6; ++seed) {
+      const RandomProgram program = random_program(seed, 2000, 256 * kMebibyte, kind.alignment);
+      const Bytes limit = limit_of(program, kind, margin_of(kind));
+      const LimitedRun run = run_limited(program, kind, limit);
+      INFO(fmt::format("{}, seed {}", kind.name, seed));
+      CHECK_FALSE(run.failed_at.has_value());
+      CHECK(run.live_peak == program.live_peak);
+      CHECK(run.reserved_peak <= limit);
+    }
+  }
+}
+
+TEST_CASE("A program that runs out of segments has kept to its limit", "[runtime][limit]") {
+  const DeviceKind& segments = kDeviceKinds.back();
+  for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+    const RandomProgram program = random_program(seed, 2000, 256 * kMebibyte, segments.alignment);
+    const Bytes limit = limit_of(program, segments, 0.02);
+    CHECK(run_limited(program, segments, limit).reserved_peak <= limit);
+  }
+}
+
+}  // namespace
+}  // namespace berth::test

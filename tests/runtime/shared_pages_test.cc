@@ -1,0 +1,340 @@
+// How an arena and a pool share what they hold: within the limit, and once.
+
+#include "csrc/plan/file.h"
+#include "csrc/runtime/allocator.h"
+#include "tests/catch.h"
+#include "tests/support/checked_allocator.h"
+#include "tests/support/simulated_device.h"
+#include "tests/support/small_plan.h"
+#include "tests/support/temporary_folder.h"
+
+#include <berth/error.h>
+#include <berth/warnings.h>
+
+#include <string>
+#include <vector>
+
+using namespace berth;
+using test::CallKind;
+using test::plan_of;
+using test::sequence_of;
+
+namespace {
+
+constexpr Bytes kMiB = Bytes{1} << 20;
+constexpr Bytes kFar = Bytes{256} << 20;
+
+// `count` slots of 1 MiB beside each other, all of them alive at the step's end.
+Plan side_by_side(std::uint32_t count) {
+  std::vector<test::SlotSpec> slots;
+  for (std::uint32_t i = 0; i < count; ++i) slots.push_back({kMiB * i, kMiB - i, count - i});
+  return plan_of({sequence_of(slots)});
+}
+
+// Serves a plan from a file, as a program does that starts.
+struct Served {
+  Served(Device& device, const Plan& plan, Bytes limit = 0) {
+    write_plan(folder / "step.plan", plan);
+    Allocator::Options options;
+    options.start_threads = false;
+    options.config.mode = Mode::kServe;
+    options.config.plan = folder / "step.plan";
+    options.config.memory_limit = limit;
+    allocator = std::make_unique<test::CheckedAllocator>(device, options);
+  }
+  void free(void* block) { REQUIRE(allocator->free(block) == Allocator::FreeOutcome::kDone); }
+
+  test::TemporaryFolder folder;
+  std::unique_ptr<test::CheckedAllocator> allocator;
+};
+
+}  // namespace
+
+TEST_CASE("Where no mark comes the arena is filled by requests", "[runtime][pages]") {
+  test::SimulatedDevice device;
+  Served served(device, side_by_side(8));
+  for (int i = 0; i < 8; ++i) served.free(served.allocator->allocate(kMiB, 0));
+  served.allocator->mark_step(0);  // commits the arena, and is the last one
+  const auto step = [&] {
+    std::vector<void*> blocks;
+    for (Bytes i = 0; i < 8; ++i) blocks.push_back(served.allocator->allocate(kMiB - i, 0));
+    served.free(served.allocator->allocate(12 * kMiB, 7));
+    for (void* const block : blocks) served.free(block);
+  };
+  for (int i = 0; i < 3; ++i) step();
+  const std::uint64_t calls = device.driver_calls();
+  for (int i = 0; i < 100; ++i) step();
+  CHECK(device.driver_calls() == calls);
+  CHECK(served.allocator->is_valid() == "");
+}
+
+TEST_CASE("An arena that fills and the pool keep to the limit together", "[runtime][pages]") {
+  test::SimulatedDevice device;
+  Served served(device, side_by_side(40), 64 * kMiB);
+  served.allocator->mark_step(0);
+  std::vector<void*> blocks;
+  for (Bytes i = 0; i < 40; ++i) {
+    for (const LaneKey lane : {7, 0}) {
+      try {
+        blocks.push_back(served.allocator->allocate(kMiB - i, lane));
+      } catch (const OutOfMemory&) {
+      }
+      REQUIRE(device.committed() <= 64 * kMiB);
+      REQUIRE(served.allocator->stats().reserved_peak <= 64 * kMiB);
+    }
+  }
+  CHECK(blocks.size() == 64);
+  for (void* const block : blocks) served.free(block);
+  served.allocator->mark_step(0);
+  served.allocator->mark_step(0);
+  CHECK(device.committed() <= 64 * kMiB);
+  CHECK(served.allocator->is_valid() == "");
+}
+
+TEST_CASE("What an arena has not taken yet serves the pool before memory is out",
+          "[runtime][pages]") {
+  test::SimulatedDevice device;
+  Served served(device, side_by_side(40), 64 * kMiB);
+  served.allocator->mark_step(0);
+  std::vector<void*> blocks;
+  for (int i = 0; i < 62; ++i) blocks.push_back(served.allocator->allocate(kMiB, 7));
+  CHECK(device.committed() <= 64 * kMiB);
+  for (void* const block : blocks) served.free(block);
+}
+
+TEST_CASE("Only bytes under slots are committed", "[runtime][pages]") {
+  const Plan plan = plan_of({sequence_of({{0, kMiB, 2}, {kFar, kMiB, 1}})});
+  SECTION("by a plan that is loaded") {
+    test::SimulatedDevice device;
+    Allocator::Options options;
+    options.start_threads = false;
+    options.config.mode = Mode::kOff;
+    test::CheckedAllocator allocator(device, options);
+    allocator.load_plan(plan);
+    CHECK(device.committed() == 2 * kMiB);
+    CHECK(allocator.stats().reserved_peak <= 3 * kMiB);
+    allocator.mark_step(0);
+    void* const first = allocator.allocate(kMiB, 0);
+    void* const second = allocator.allocate(kMiB, 0);
+    CHECK(static_cast<std::byte*>(second) - static_cast<std::byte*>(first) == kFar);
+    CHECK(allocator.is_valid() == "");
+    (void)allocator.free(first);
+    (void)allocator.free(second);
+    CHECK(allocator.trim() == 2 * kMiB);
+    CHECK(device.committed() == 0);
+  }
+  SECTION("by one that takes its memory over") {
+    test::SimulatedDevice device;
+    Served served(device, plan);
+    for (int i = 0; i < 3; ++i) {
+      served.allocator->mark_step(0);
+      served.free(served.allocator->allocate(kMiB, 0));
+      served.free(served.allocator->allocate(kMiB, 0));
+    }
+    served.allocator->mark_step(0);
+    CHECK(served.allocator->stats().hits >= 4);
+    CHECK(device.committed() <= 3 * kMiB);
+  }
+}
+
+TEST_CASE("The message for an arena beyond the limit names the limit", "[runtime][pages]") {
+  std::vector<std::string> texts;
+  set_warning_sink([&](std::string_view name, const std::string& text) {
+    if (name == "arena-memory") texts.push_back(text);
+  });
+  test::SimulatedDevice device({.maps_pages = false});
+  Served served(device, side_by_side(40), 32 * kMiB);
+  set_warning_sink(nullptr);
+  REQUIRE(texts.size() == 1);
+  CHECK(texts[0].find("BERTH_MEMORY_LIMIT") != std::string::npos);
+  CHECK(texts[0].find("32") != std::string::npos);
+}
+
+TEST_CASE("An arena far above its bound is one warning", "[runtime][pages]") {
+  std::vector<std::string> texts;
+  set_warning_sink([&](std::string_view name, const std::string& text) {
+    if (name == "arena-loose") texts.push_back(text);
+  });
+  test::SimulatedDevice device;
+  Plan plan = plan_of({sequence_of({{0, kMiB, 2}, {kFar, kMiB, 1}})});
+  plan.lower_bound = 2 * kMiB;
+  { Served served(device, plan); }
+  CHECK(texts.size() == 1);
+  plan = side_by_side(40);
+  plan.lower_bound = 36 * kMiB;
+  { Served served(device, plan); }
+  set_warning_sink(nullptr);
+  CHECK(texts.size() == 1);
+}
+
+TEST_CASE("An arena that lacks pages serves on and asks for them now and then",
+          "[runtime][pages]") {
+  test::SimulatedDevice device;
+  Served served(device, side_by_side(8));
+  served.allocator->mark_step(0);
+  // The last two slots are not asked for, so that their pages do not come by themselves.
+  const auto step = [&] {
+    std::vector<void*> blocks;
+    for (Bytes i = 0; i < 6; ++i) blocks.push_back(served.allocator->allocate(kMiB - i, 0));
+    for (void* const block : blocks) served.free(block);
+    served.allocator->mark_step(0);
+  };
+  step();
+  device.fail_call(1, {Status::Code::kOutOfMemory, "test"}, CallKind::kCommit, true);
+  for (int i = 0; i < 32; ++i) step();
+  CHECK(device.fault_met());
+  device.fail_none();
+  CHECK(device.committed() < 8 * kMiB);
+  for (int i = 0; i < 32; ++i) step();
+  CHECK(device.committed() >= 8 * kMiB);
+  const std::uint64_t calls = device.driver_calls();
+  for (int i = 0; i < 100; ++i) step();
+  CHECK(device.driver_calls() == calls);
+}
+
+TEST_CASE("A plan beyond the limit is served as far as there are pages", "[runtime][pages]") {
+  test::SimulatedDevice device;
+  Served served(device, side_by_side(40), 32 * kMiB);
+  for (int step = 0; step < 3; ++step) {
+    std::vector<void*> blocks;
+    for (Bytes i = 0; i < 30; ++i) blocks.push_back(served.allocator->allocate(kMiB - i, 0));
+    for (void* const block : blocks) served.free(block);
+    served.allocator->mark_step(0);
+    CHECK(device.committed() <= 32 * kMiB);
+  }
+  CHECK(served.allocator->stats().hits >= 60);
+  CHECK(served.allocator->is_valid() == "");
+}
+
+TEST_CASE("The switch to a plan holds nothing twice", "[runtime][pages]") {
+  test::SimulatedDevice device({.page_bytes = Bytes{256} << 10});
+  Served served(device, side_by_side(16));
+  const auto step = [&](bool marks) {
+    std::vector<void*> blocks;
+    for (Bytes i = 0; i < 16; ++i) blocks.push_back(served.allocator->allocate(kMiB - i, 0));
+    for (void* const block : blocks) served.free(block);
+    if (marks) served.allocator->mark_step(0);
+  };
+  step(true);
+  const Bytes before = served.allocator->stats().reserved_peak;
+  for (int i = 0; i < 3; ++i) step(true);
+  CHECK(served.allocator->stats().hits == 48);
+  CHECK(served.allocator->stats().pages_moved == 64);
+  CHECK(served.allocator->stats().reserved_peak == before);
+  CHECK(device.committed() <= before);
+  REQUIRE(device.synchronize_all().ok());
+  step(true);
+  const std::uint64_t calls = device.driver_calls();
+  for (int i = 0; i < 3; ++i) step(true);
+  CHECK(device.driver_calls() == calls);
+}
+
+TEST_CASE("A step that no plan knows is made of what the idle arena has", "[runtime][pages]") {
+  test::SimulatedDevice device({.page_bytes = Bytes{256} << 10});
+  Served served(device, side_by_side(16));
+  const auto planned = [&] {
+    std::vector<void*> blocks;
+    for (Bytes i = 0; i < 16; ++i) blocks.push_back(served.allocator->allocate(kMiB - i, 0));
+    for (void* const block : blocks) served.free(block);
+    served.allocator->mark_step(0);
+  };
+  const auto other = [&] {
+    std::vector<void*> blocks;
+    for (const Bytes size :
+         {Bytes{64}, Bytes{128}, Bytes{256}, Bytes{512}, 5 * kMiB, 3 * kMiB, 7 * kMiB, kMiB / 4}) {
+      blocks.push_back(served.allocator->allocate(size, 0));
+      device.hand_out(0, blocks.back(), size);
+    }
+    for (void* const block : blocks) served.free(block);
+    served.allocator->mark_step(0);
+  };
+  for (int i = 0; i < 3; ++i) planned();
+  const Bytes before = served.allocator->stats().reserved_peak;
+  for (int i = 0; i < 4; ++i) other();
+  REQUIRE(device.synchronize_all().ok());
+  other();
+  CHECK(served.allocator->stats().reserved_peak <= before + (Bytes{256} << 10));
+  std::uint64_t calls = device.driver_calls();
+  for (int i = 0; i < 4; ++i) other();
+  CHECK(device.driver_calls() == calls);
+  for (int i = 0; i < 2; ++i) planned();
+  calls = device.driver_calls();
+  const std::uint64_t hits = served.allocator->stats().hits;
+  for (int i = 0; i < 4; ++i) planned();
+  CHECK(served.allocator->stats().hits == hits + 64);
+  CHECK(device.driver_calls() == calls);
+  CHECK(device.violations().empty());
+}
+
+TEST_CASE("All that nothing lives on goes back, plan or not", "[runtime][pages]") {
+  test::SimulatedDevice device;
+  Served served(device, side_by_side(16));
+  const auto step = [&] {
+    std::vector<void*> blocks;
+    for (Bytes i = 0; i < 16; ++i) blocks.push_back(served.allocator->allocate(kMiB - i, 0));
+    for (void* const block : blocks) served.free(block);
+    served.allocator->mark_step(0);
+  };
+  for (int i = 0; i < 3; ++i) step();
+  CHECK(served.allocator->trim() != 0);
+  CHECK(device.committed() == 0);
+  CHECK(served.allocator->stats().reserved == 0);
+  const std::uint64_t hits = served.allocator->stats().hits;
+  step();
+  CHECK(served.allocator->stats().hits == hits + 16);
+}
+
+TEST_CASE("Pages that come for one lane of a plan are waited for by the others",
+          "[runtime][pages]") {
+  constexpr Bytes kPage = Bytes{256} << 10;
+  test::SimulatedDevice device({.page_bytes = kPage});
+  // The halves of one page are two lanes'.
+  Served served(device, plan_of({sequence_of({{0, kPage / 2, 1}}, 0),
+                                 sequence_of({{kPage / 2, kPage / 2, 1}}, 1)}));
+  Allocator& allocator = *served.allocator;
+  void* const earlier = allocator.allocate(2 * kPage, 0);
+  device.hand_out(0, earlier, 2 * kPage);
+  served.free(earlier);
+  // Nothing moves at a mark here: the pages come with the blocks.
+  const auto ask = [&](LaneKey lane) {
+    void* const block = allocator.allocate(kPage / 2, lane);
+    device.hand_out(lane, block, kPage / 2);
+    return block;
+  };
+  allocator.mark_step(0);
+  void* const first = ask(0);
+  void* const second = ask(1);
+  CHECK(allocator.stats().hits == 2);
+  CHECK(allocator.stats().pages_moved > 0);
+  CHECK(device.violations().empty());
+  served.free(first);
+  served.free(second);
+}
+
+TEST_CASE("What an arena lends to another lane is ordered before and after", "[runtime][pages]") {
+  constexpr Bytes kPage = Bytes{256} << 10;
+  test::SimulatedDevice device({.total_bytes = 20 * kMiB, .page_bytes = kPage});
+  Served served(device, side_by_side(16));
+  Allocator& allocator = *served.allocator;
+  const auto planned = [&] {
+    std::vector<void*> blocks;
+    for (Bytes i = 0; i < 16; ++i) {
+      blocks.push_back(allocator.allocate(kMiB - i, 0));
+      device.hand_out(0, blocks.back(), kMiB - i);
+    }
+    for (void* const block : blocks) served.free(block);
+    allocator.mark_step(0);
+  };
+  for (int i = 0; i < 3; ++i) planned();
+  // There is no memory but the arena's.
+  for (int i = 0; i < 3; ++i) {
+    void* const other = allocator.allocate(12 * kMiB, 5);
+    device.hand_out(5, other, 12 * kMiB);
+    CHECK(allocator.is_valid() == "");
+    served.free(other);
+    planned();
+  }
+  CHECK(allocator.stats().stitched == 3);
+  CHECK(allocator.stats().hits == 80);
+  CHECK(device.violations().empty());
+}

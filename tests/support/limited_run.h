@@ -1,0 +1,98 @@
+#pragma once
+
+#include "csrc/device/host_device.h"
+#include "csrc/runtime/allocator.h"
+#include "tests/support/random_program.h"
+#include "tests/support/simulated_device.h"
+
+#include <berth/error.h>
+
+#include <array>
+#include <memory>
+#include <optional>
+#include <vector>
+
+// Programs under a limit of what lives in them at most: berth is not to run out where live bytes,
+// rounded to pages, fit.
+namespace berth::test {
+
+// As berth is set up on a GPU that maps pages, on the host, and on a GPU that maps none.
+struct DeviceKind {
+  const char* name;
+  Bytes page_bytes, alignment, growth_bytes;
+  bool asynchronous, maps_pages;
+  Allocator::FreePages free_pages;
+};
+inline constexpr Bytes kMebibyte = Bytes{1} << 20;
+inline constexpr std::array<DeviceKind, 3> kDeviceKinds = {
+    DeviceKind{"mapping", 2 * kMebibyte, 512, 2 * kMebibyte, true, true,
+               Allocator::FreePages::kGoWhenExhausted},
+    DeviceKind{"host", 4096, 64, kMebibyte / 16, false, true,
+               Allocator::FreePages::kGoWhenExhausted},
+    DeviceKind{"segments", 2 * kMebibyte, 512, 2 * kMebibyte, true, false,
+               Allocator::FreePages::kGoWhenExhausted}};
+
+// The limit that a promise about live bytes allows: what lives at most, as one packed range,
+// rounded up to pages, and a share of it beside.
+inline Bytes limit_of(const RandomProgram& program, const DeviceKind& kind, double margin) {
+  const auto bytes = static_cast<Bytes>(static_cast<double>(program.live_peak) * (1 + margin));
+  return (bytes + kind.page_bytes - 1) / kind.page_bytes * kind.page_bytes;
+}
+
+struct LimitedRun {
+  std::optional<std::size_t> failed_at;  // the operation that ran out of memory
+  Bytes reserved_peak = 0, live_peak = 0;
+  std::uint64_t driver_calls = 0;
+};
+
+// Runs the program in mode learn under a limit (0: none), with a mark every 500 operations.
+inline LimitedRun run_limited(const RandomProgram& program, const DeviceKind& kind, Bytes limit) {
+  const Bytes total = 8 * program.live_peak + (Bytes{1} << 30);
+  std::unique_ptr<SimulatedDevice> simulated;
+  std::unique_ptr<Device> host;
+  if (kind.asynchronous) {
+    simulated = std::make_unique<SimulatedDevice>(SimulatedDevice::Options{
+        .total_bytes = total, .page_bytes = kind.page_bytes, .maps_pages = kind.maps_pages});
+  } else {
+    host = make_host_device(total);
+  }
+  Device& device = simulated ? static_cast<Device&>(*simulated) : *host;
+  Allocator::Options options;
+  options.config.mode = Mode::kLearn;
+  options.config.memory_limit = limit;
+  options.alignment = kind.alignment;
+  options.start_threads = false;
+  options.pool.growth_bytes = kind.growth_bytes;
+  if (kind.asynchronous) options.pool.resident_growth_bytes = kind.growth_bytes;
+  options.free_pages = kind.free_pages;
+  Allocator allocator(device, options);
+
+  LimitedRun result;
+  std::mt19937 scheduler(1);
+  std::vector<void*> pointers(program.blocks, nullptr);
+  for (std::size_t i = 0; i < program.operations.size() && !result.failed_at; ++i) {
+    const ProgramOperation& operation = program.operations[i];
+    void*& pointer = pointers[operation.block];
+    if (operation.size == 0) {
+      (void)allocator.free(pointer);
+      pointer = nullptr;
+      continue;
+    }
+    try {
+      pointer = allocator.allocate(operation.size, operation.lane);
+      if (simulated) (void)simulated->hand_out(operation.lane, pointer, operation.size);
+    } catch (const OutOfMemory&) {
+      result.failed_at = i;
+    }
+    if (i % 500 == 499) allocator.mark_step(0);
+    if (simulated && i % 16 == 0) simulated->complete_some(scheduler);
+  }
+  const Stats stats = allocator.stats();
+  result.reserved_peak = stats.reserved_peak;
+  result.live_peak = stats.live_peak;
+  result.driver_calls = stats.driver_calls;
+  for (void* pointer : pointers) (void)allocator.free(pointer);
+  return result;
+}
+
+}  // namespace berth::test
