@@ -1,8 +1,10 @@
 // What one change costs: a recorded run is learned, then replayed with one request of its last
 // steps inserted, dropped, resized or swapped with the next, at one place after the other. A table
-// of misses.
+// of misses. With --share a share of the requests of every step is changed: a table of hits.
 
 #include "bench/one_change.h"
+#include "bench/repeated_run.h"
+#include "csrc/replay/perturbation.h"
 #include "csrc/replay/through_berth.h"
 #include "csrc/trace/file.h"
 
@@ -36,6 +38,42 @@ void print(const std::string& file, const char* kind, std::vector<std::uint64_t>
   std::fflush(stdout);
 }
 
+double percent(const StepResult& step) {
+  return 100 * static_cast<double>(step.hits) /
+         static_cast<double>(std::max<std::uint64_t>(step.requests, 1));
+}
+
+// How many of the requests after the third step hit, where a share of them is changed.
+void print_hits(const std::string& name, const Workload& run, double share) {
+  constexpr std::size_t kLearned = 3;
+  const double each = share / 4;
+  const std::pair<const char*, Perturbation> kinds[] = {
+      {"insert", {.insert = share}},
+      {"drop", {.drop = share}},
+      {"resize", {.resize = share}},
+      {"swap", {.swap = share}},
+      {"all", {.insert = each, .drop = each, .resize = each, .swap = each}},
+  };
+  for (const auto& [kind, perturbation] : kinds) {
+    const Result result = through_berth(perturb(run, perturbation, 7), {.steps = true});
+    const Stats stats = result.stats.value_or(Stats());
+    StepResult sum, worst;
+    for (std::size_t i = kLearned; i < result.steps.size(); ++i) {
+      const StepResult& step = result.steps[i];
+      sum.requests += step.requests;
+      sum.hits += step.hits;
+      if (worst.requests == 0 || percent(step) < percent(worst)) worst = step;
+    }
+    fmt::print(
+        "| {:<16} | {:<6} | {:>8} | {:>6.2f} | {:>6.2f} | {:>6} | {:>5.3f} | {:>6} | {:>8} |\n",
+        name, kind, sum.requests, percent(sum), percent(worst), stats.lent,
+        static_cast<double>(stats.reserved_peak) /
+            static_cast<double>(std::max<Bytes>(1, stats.live_peak)),
+        stats.plans_learned, stats.plan_searches);
+    std::fflush(stdout);
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -47,8 +85,23 @@ int main(int argc, char** argv) {
   app.add_option("--changes", changes, "places a kind, evenly over the learned part");
   bool verbose = false;
   app.add_flag("--verbose", verbose, "a line a change");
+  double share = 0;
+  app.add_option("--share", share, "change this share of the requests of every step, in a table");
+  std::size_t steps = 40;
+  app.add_option("--steps", steps, "with --share: the last step of a run comes so often again");
   CLI11_PARSE(app, argc, argv);
   try {
+    if (share > 0) {
+      fmt::print(
+          "| run | change | requests | hits % | worst step | lent | reserved / live | plans | "
+          "searches |\n"
+          "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n");
+      for (const std::string& file : files) {
+        print_hits(std::filesystem::path(file).stem().stem().string(),
+                   bench::repeat_last_step(make_workload(read_trace(file)), steps), share);
+      }
+      return 0;
+    }
     fmt::print("| {:<16} | {:<10} | {:>7} | {:>6} | {:>6} | {:>6} | {:>6} |\n", "run", "change",
                "changes", "mean", "median", "95 %", "worst");
     fmt::print("| --- | --- | ---: | ---: | ---: | ---: | ---: |\n");

@@ -34,11 +34,12 @@ class BerthServer {
   void step(const Operation& operation) {
     if (steps_ != nullptr) {
       const Stats stats = allocator_.stats();
-      steps_->push_back({.requests = stats.requests - before_.requests,
-                         .hits = stats.hits - before_.hits,
-                         .misses = misses_of(stats) - misses_of(before_),
-                         .live = stats.live,
-                         .reserved = stats.arena + stats.pool_reserved});
+      steps_->push_back(
+          {.requests = stats.requests - before_.requests,
+           .hits = stats.hits + stats.hits_bucket - before_.hits - before_.hits_bucket,
+           .misses = misses_of(stats) - misses_of(before_),
+           .live = stats.live,
+           .reserved = stats.arena + stats.pool_reserved});
       before_ = stats;
     }
     allocator_.mark_step(workload_.lane_keys[operation.lane]);

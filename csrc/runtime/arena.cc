@@ -51,8 +51,9 @@ Arena::Outcome Arena::hand_out(Lane& lane, PlanLookup::SlotIndex slot, std::uint
   if (may_have(lane, entry)) return hand_out_planned(lane.key, slot, id);
   // What is in the way tells kinds of steps apart that begin alike: after one of them, blocks live
   // on that the other has freed.
-  const auto other = walk_.other_way(
-      lane, slot, [&](PlanLookup::SlotIndex there) { return occupancy_.is_free(entries_[there]); });
+  const auto other = walk_.other_way(lane, slot, entry.requested, [&](PlanLookup::SlotIndex there) {
+    return occupancy_.is_free(entries_[there]);
+  });
   if (!other) return lend(lane, entry, id);
   if (may_have(lane, entries_[*other])) return hand_out_planned(lane.key, *other, id);
   return lend(lane, entries_[*other], id);
@@ -71,9 +72,14 @@ Arena::Outcome Arena::hand_out_planned(LaneKey key, PlanLookup::SlotIndex slot, 
 // the rule holds whatever else is served there.
 Arena::Outcome Arena::hand_out_bucket(Lane& lane, PlanLookup::SlotIndex slot, Bytes requested,
                                       std::uint64_t id) {
+  walk_.advance(lane, entries_[slot].birth);
+  if (entries_[slot].cell == PlanLookup::kNone) return Outcome::missed(Served::kUnplanned);
+  const auto usable = [&](PlanLookup::SlotIndex there) {
+    return occupancy_.is_free(entries_[there]);
+  };
+  if (requested <= entries_[slot].requested && !usable(slot))
+    slot = walk_.other_way(lane, slot, requested, usable).value_or(slot);
   const PlanLookup::Entry& entry = entries_[slot];
-  walk_.advance(lane, entry.birth);
-  if (entry.cell == PlanLookup::kNone) return Outcome::missed(Served::kUnplanned);
   if (requested > entry.requested) {
     note_growth(lane, slot, requested);
     return Outcome::missed(Served::kMissSize);

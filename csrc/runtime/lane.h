@@ -36,6 +36,7 @@ struct Lane {
   std::uint32_t guess_sequence = 0, guess = 0;
   std::uint32_t run = 0, run_needed = 0;
   bool used = false;        // asked for something, or ended a step
+  bool outgrown = false;    // its step is larger than the bucket that it follows
   bool entered = false;     // was aligned since the plan was loaded
   bool all_astray = false;  // all it has live is off schedule: it rests, and was lent bytes
   std::uint64_t requests_without_mark = 0;

@@ -23,6 +23,9 @@ constexpr std::uint64_t kUnmarkedRequests = 16384, kUnmarkedSteps = 8;
 // Steps to wait before what failed is tried again, doubled each time.
 constexpr std::uint64_t kRelearnAfter = 8, kTryAgainAfter = 4;
 constexpr unsigned kMostDoublings = 10;
+// A bucket grows so often at once; then after 2, 4, 8, .. steps, until none was needed for a while.
+constexpr unsigned kFreeGrowths = 4;
+constexpr std::uint64_t kFewGrowths = 256;
 // Steps in which a plan of the folder is found, if there is one.
 constexpr std::uint64_t kFindingSteps = 8;
 
@@ -118,8 +121,16 @@ void Learning::step_ended(LaneKey lane, std::uint64_t requests, Notes& notes) {
     const std::optional<Learner::Find> find = learner_.mark(lane, astray_);
     if (find && planner_idle()) search({find->from, find->search});
   }
-  if (options_.learns && arena_.wants_growth() && planner_idle() && !given_)
+  if (growth_after_ > 0) --growth_after_;
+  if (options_.learns && arena_.wants_growth() && planner_idle() && !given_ && growth_after_ == 0) {
+    // Steps that grow and grow (a cache, a batch) are not planned anew at each.
+    growths_ = marks_ - grown_at_ > kFewGrowths ? 0 : growths_ + 1;
+    grown_at_ = marks_;
+    growth_after_ = growths_ <= kFreeGrowths
+                        ? 0
+                        : std::uint64_t{1} << std::min(growths_ - kFreeGrowths, kMostDoublings);
     search({learner_.record().end(), Learner::Search::kKinds, arena_.take_growth()});
+  }
   if (planner_.ready()) adopt(notes);
   note_errands();
 }

@@ -157,7 +157,10 @@ class Learning {
   unsigned relearns_ = 0;
   std::uint64_t look_after_ = 0;  // windows to wait before looking for kinds again
   unsigned looks_ = 0;            // for kinds, in vain
-  bool cycle_ = false;            // the plan has steps in the same turns always
+  // Of buckets that were too small: when one grew last, how often in a row, marks to wait.
+  std::uint64_t grown_at_ = 0, growth_after_ = 0;
+  unsigned growths_ = 0;
+  bool cycle_ = false;  // the plan has steps in the same turns always
 
   Refused refused_;
   bool said_refused_ = false;

@@ -27,8 +27,10 @@ class Comparison {
   }
 
  private:
+  // Buckets are alike, whatever they have room for.
   [[nodiscard]] Bytes size(std::uint32_t sequence, std::uint32_t index) const noexcept {
-    return lookup_.entry(paths_[sequence].slot(index)).requested;
+    const PlanLookup::SlotIndex slot = paths_[sequence].slot(index);
+    return lookup_.is_bucket(slot) ? ~Bytes{0} : lookup_.entry(slot).requested;
   }
   // The tick up to which two paths of one lane have the same slots.
   [[nodiscard]] std::uint32_t parting(std::uint32_t a, std::uint32_t b) const noexcept {

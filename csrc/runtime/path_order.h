@@ -4,12 +4,14 @@
 #include "csrc/runtime/path.h"
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 namespace berth {
 
 // The paths of each lane, sorted by the sizes of their requests, so that those that begin alike are
-// neighbours: which other paths would have made the same requests up to here?
+// neighbours: which other paths would have made the same requests up to here? Slots of buckets are
+// all of one size here, and of no other.
 //
 // Immutable once built: O(sequences log sequences) comparisons, each from where two paths part.
 class PathOrder {
@@ -29,6 +31,14 @@ class PathOrder {
     for (std::uint32_t at = place; at > 0 && alike_[at] >= index + 1;) {
       if (visit(order_[--at])) return;
     }
+  }
+
+  // Whether the first `count` requests of two paths of one lane are alike. O(paths between them).
+  [[nodiscard]] bool begins_as(std::uint32_t a, std::uint32_t b, std::uint32_t count) const {
+    std::uint32_t from = place_[a], to = place_[b];
+    if (from > to) std::swap(from, to);
+    while (from < to && alike_[from + 1] >= count + 1) ++from;
+    return from == to;
   }
 
  private:

@@ -13,10 +13,39 @@ Walk::Paths::Paths(const PlanLookup& lookup) {
     if (plan.sequences[s].parent < 0) roots[plan.sequences[s].lane] = s;
   }
   order = PathOrder(lookup, paths);
+  starts = roots;
   std::size_t slots = 0;
   for (const Path& path : paths) slots += path.size();
   if (paths.size() == roots.size() || slots > Path::kMostCovered) return;
   for (Path& path : paths) path.find_covered(lookup);
+  weigh(lookup);
+  find_starts();
+}
+
+void Walk::Paths::weigh(const PlanLookup& lookup) {
+  for (const Path& path : paths) {
+    std::vector<float>& weights = weights_.emplace_back();
+    weights.reserve(path.size());
+    double sum = 0;
+    for (std::uint32_t i = 0; i < path.size(); ++i) {
+      const PlanLookup::Entry& entry = lookup.entry(path.slot(i));
+      if (entry.cell != PlanLookup::kNone)
+        sum += static_cast<double>(entry.requested) * static_cast<double>(entry.length);
+      weights.push_back(static_cast<float>(sum));
+    }
+  }
+}
+
+void Walk::Paths::find_starts() {
+  for (std::uint32_t& start : starts) {
+    if (start == PlanLookup::kNone) continue;
+    const std::uint32_t root = start;
+    order.for_each_alike(root, 0, [&](std::uint32_t sequence) {
+      if (live_longer(sequence, start) && order.begins_as(root, sequence, paths[sequence].size()))
+        start = sequence;
+      return false;
+    });
+  }
 }
 
 void Walk::follow(const PlanLookup& lookup, Paths paths) noexcept {
@@ -78,9 +107,10 @@ void Walk::pass_run_end(Lane& lane, Bytes requested) noexcept {
 // begins on the root's path: a jump.
 void Walk::pass_step_end(Lane& lane) noexcept {
   ++step_ends_;
-  const std::uint32_t root = root_of(lane);
-  if (lane.sequence != root) {
-    jump(lane, root, 0);
+  lane.outgrown = false;
+  const std::uint32_t root = root_of(lane), start = start_of(lane);
+  if (lane.sequence != root || start != root) {
+    jump(lane, start, 0);
     return;
   }
   const std::uint32_t period = lookup_->plan().sequences[root].period;
@@ -92,14 +122,14 @@ void Walk::pass_step_end(Lane& lane) noexcept {
   expect(lane, 0);
 }
 
-// At a fork, and wherever else the request is not the path's next one. Of several paths the first,
-// which has the blocks that live longest.
+// At a fork, and wherever else the request is not the path's next one.
 bool Walk::take_branch(Lane& lane, Bytes requested) noexcept {
   const std::uint32_t index =
       lane.next < lane.end ? path(lane).index(lane.next) : path(lane).size();
   std::uint32_t best = PlanLookup::kNone;
-  for_each_way(lane, index, requested,
-               [&](std::uint32_t sequence) { best = std::min(best, sequence); });
+  for_each_way(lane, index, requested, [&](std::uint32_t sequence) {
+    if (best == PlanLookup::kNone || prefers(sequence, best)) best = sequence;
+  });
   if (best == PlanLookup::kNone) return false;
   jump(lane, best, index);
   return true;
@@ -125,15 +155,26 @@ bool Walk::take_bucket(Lane& lane) noexcept {
 // them.
 void Walk::choose_start(Lane& lane, Bytes requested) noexcept {
   if (occupancy_.off_schedule() > kMostLeft) return;
-  std::uint32_t best = lane.sequence;
-  Bytes least = entries_[lane.next].requested == requested ? in_the_way(best) : ~Bytes{0};
-  for_each_way(lane, 0, requested, [&](std::uint32_t sequence) {
-    const Bytes bytes = in_the_way(sequence);
-    if (bytes > least || (bytes == least && sequence > best)) return;
-    best = sequence;
-    least = bytes;
+  const auto fits = [&](std::uint32_t sequence) {
+    const SlotIndex slot = paths_.paths[sequence].slot(0);
+    return entries_[slot].requested == requested || in_bucket(slot, requested);
+  };
+  std::uint32_t best = fits(lane.sequence) ? lane.sequence : PlanLookup::kNone;
+  paths_.order.for_each_alike(lane.sequence, 0, [&](std::uint32_t sequence) {
+    if (paths_.paths[sequence].size() == 0 || !fits(sequence)) return false;
+    if (best == PlanLookup::kNone || prefers(sequence, best)) best = sequence;
+    return false;
   });
-  if (best != lane.sequence) jump(lane, best, 0);
+  if (best != PlanLookup::kNone && best != lane.sequence) jump(lane, best, 0);
+}
+
+bool Walk::prefers(std::uint32_t a, std::uint32_t b) const noexcept {
+  if (occupancy_.off_schedule() != 0 && occupancy_.off_schedule() <= kMostLeft) {
+    const Bytes first = in_the_way(a), second = in_the_way(b);
+    if (first != second) return first < second;
+  }
+  if (paths_.live_longer(a, b)) return true;
+  return a < b && !paths_.live_longer(b, a);
 }
 
 // Bytes of a path that are off schedule, and that it leaves to nobody as it begins.
@@ -150,9 +191,11 @@ Bytes Walk::in_the_way(std::uint32_t sequence) const noexcept {
   return bytes;
 }
 
+// What lives until it is born again is in its own way where its path begins again.
 bool Walk::wraps(SlotIndex slot) const noexcept {
   const std::uint32_t period = lookup_->plan().sequences[lookup_->sequence_of(slot)].period;
-  return std::uint64_t{entries_[slot].birth} + entries_[slot].length > period;
+  const PlanLookup::Entry& entry = entries_[slot];
+  return std::uint64_t{entry.birth} + entry.length > period && entry.length < period;
 }
 
 // --- Jumps
@@ -212,13 +255,24 @@ Walk::Step Walk::next_aligned(Lane& lane, Bytes requested) noexcept {
   if (branches() && occupancy_.off_schedule() != 0 && lane.next == path(lane).slot(0))
     choose_start(lane, requested);
   if (entries_[lane.next].requested == requested || take_branch(lane, requested) ||
-      lookup_->is_bucket(lane.next) || take_bucket(lane))
+      lookup_->is_bucket(lane.next) || take_bucket(lane)) {
+    if (requested > entries_[lane.next].requested) outgrow(lane);
     return {.slot = lane.next++};
+  }
   lane.mode = Lane::Mode::kSearching;
   const std::uint32_t index = path(lane).index(lane.next);
   if (!first_surprise_) first_surprise_ = {index, entries_[lane.next].requested, requested};
   start_aligning(lane);
   return next_searching(lane, requested);
+}
+
+// A step that is larger than its bucket goes to the pool for most of what it asks for. For the rest
+// of it the lane follows the plan like one that searches: what is not needed soon may be lent.
+void Walk::outgrow(Lane& lane) noexcept {
+  lane.mode = Lane::Mode::kSearching;
+  lane.outgrown = true;
+  lane.aligner.start(path(lane).index(lane.next) + 1, path(lane).size());
+  lane.aligned_path = lane.sequence;
 }
 
 void Walk::start_aligning(Lane& lane) noexcept {
@@ -253,7 +307,7 @@ Walk::Step Walk::next_searching(Lane& lane, Bytes requested) noexcept {
       jump(lane, lane.sequence, *found);
     }
   }
-  if (lane.aligner.settled()) lane.mode = Lane::Mode::kAligned;
+  if (lane.aligner.settled() && !lane.outgrown) lane.mode = Lane::Mode::kAligned;
   return {.slot = lane.next++, .realigned = moved};
 }
 
@@ -317,6 +371,7 @@ void Walk::guess(Lane& lane, Bytes requested) noexcept {
 
 bool Walk::mark(Lane& lane) noexcept {
   lane.requests_without_mark = 0;
+  lane.outgrown = false;
   const bool sure = lane.mode == Lane::Mode::kAligned;
   const Path& here = path(lane);
   const std::uint32_t size = here.size();
@@ -348,7 +403,7 @@ bool Walk::mark(Lane& lane) noexcept {
     return false;
   }
   lane.mode = Lane::Mode::kAligned;
-  jump(lane, target == 0 ? root_of(lane) : lane.sequence, target);
+  jump(lane, target == 0 ? start_of(lane) : lane.sequence, target);
   return true;
 }
 

@@ -6,6 +6,8 @@
 #include "csrc/runtime/path.h"
 #include "csrc/runtime/path_order.h"
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <utility>
@@ -42,7 +44,24 @@ class Walk {
     explicit Paths(const PlanLookup& lookup);
     std::vector<Path> paths;           // of each sequence
     std::vector<std::uint32_t> roots;  // the root sequence of each lane of the plan; kNone: none
+    // The path on which a step of each lane begins while nothing shows which it is: the root's, or
+    // one that makes the same requests, to its end, and whose blocks live longer. Where such a path
+    // was taken already, what it left behind says so.
+    std::vector<std::uint32_t> starts;
+    // Whether the blocks of path `a` live longer than those of `b`, over the requests that both
+    // have. False where paths are very long altogether.
+    [[nodiscard]] bool live_longer(std::uint32_t a, std::uint32_t b) const noexcept {
+      if (weights_.empty()) return false;
+      const std::size_t count = std::min(weights_[a].size(), weights_[b].size());
+      return count != 0 && weights_[a][count - 1] > weights_[b][count - 1];
+    }
     PathOrder order;
+
+   private:
+    void weigh(const PlanLookup& lookup);
+    void find_starts();
+    std::vector<std::vector<float>>
+        weights_;  // of each path: bytes times ticks, up to each request
   };
   void follow(const PlanLookup& lookup, Paths paths) noexcept;
   void leave() noexcept;
@@ -63,16 +82,18 @@ class Walk {
   // usable(slot of that path), and once it says yes goes on there. The lane expects the slot after
   // that one then.
   template <class Usable>
-  [[nodiscard]] std::optional<SlotIndex> other_way(Lane& lane, SlotIndex slot,
+  [[nodiscard]] std::optional<SlotIndex> other_way(Lane& lane, SlotIndex slot, Bytes requested,
                                                    Usable&& usable) noexcept {
     std::optional<SlotIndex> other;
     const std::uint32_t index = path(lane).index(slot);
-    const Bytes requested = entries_[slot].requested;
+    const bool bucket = lookup_->is_bucket(slot);
     paths_.order.for_each_alike(lane.sequence, index, [&](std::uint32_t sequence) {
       const Path& way = paths_.paths[sequence];
       if (index >= way.size()) return false;
       const SlotIndex there = way.slot(index);
-      if (there == slot || entries_[there].requested != requested || !usable(there)) return false;
+      const bool fits =
+          bucket ? in_bucket(there, requested) : entries_[there].requested == requested;
+      if (there == slot || !fits || !usable(there)) return false;
       jump(lane, sequence, index);
       other = lane.next++;
       return true;
@@ -138,8 +159,12 @@ class Walk {
   [[nodiscard]] std::uint32_t root_of(const Lane& lane) const noexcept {
     return paths_.roots[lane.plan_lane];
   }
+  [[nodiscard]] std::uint32_t start_of(const Lane& lane) const noexcept {
+    return paths_.starts[lane.plan_lane];
+  }
   Step next_aligned(Lane& lane, Bytes requested) noexcept;
   Step next_searching(Lane& lane, Bytes requested) noexcept;
+  void outgrow(Lane& lane) noexcept;
   void start_aligning(Lane& lane) noexcept;
   Step next_resting(Lane& lane, Bytes requested) noexcept;
   void guess(Lane& lane, Bytes requested) noexcept;
@@ -149,6 +174,10 @@ class Walk {
   void pass_step_end(Lane& lane) noexcept;
   bool take_branch(Lane& lane, Bytes requested) noexcept;
   void choose_start(Lane& lane, Bytes requested) noexcept;
+  // Whether a step that makes the requests of two paths is taken to be on `a`: on the one that has
+  // more room for what is off schedule; else on the one whose blocks live longer; else on the
+  // first.
+  [[nodiscard]] bool prefers(std::uint32_t a, std::uint32_t b) const noexcept;
   [[nodiscard]] Bytes in_the_way(std::uint32_t sequence) const noexcept;
   [[nodiscard]] bool wraps(SlotIndex slot) const noexcept;
   [[nodiscard]] bool branches() const noexcept { return paths_.paths.size() > paths_.roots.size(); }
@@ -162,6 +191,9 @@ class Walk {
       if (index < way.size() && entries_[way.slot(index)].requested == requested) visit(sequence);
       return false;
     });
+  }
+  [[nodiscard]] bool in_bucket(SlotIndex slot, Bytes requested) const noexcept {
+    return lookup_->is_bucket(slot) && requested <= entries_[slot].requested;
   }
   bool take_bucket(Lane& lane) noexcept;
   void jump(Lane& lane, std::uint32_t sequence, std::uint32_t index) noexcept;

@@ -107,6 +107,32 @@ TEST_CASE("Gradients that are summed over four micro-batches are served", "[lear
   CHECK(served.share() >= 0.995);
 }
 
+TEST_CASE("Micro-batches are told from each other where they come in other turns, too",
+          "[learn][kinds]") {
+  // The first of them makes the requests that the last begins with, and leaves its gradients.
+  const bool evaluates = GENERATE(true, false);
+  const bool zero_first = GENERATE(true, false);
+  CAPTURE(evaluates, zero_first);
+  Served served;
+  std::mt19937 random(7);
+  for (int round = 0; round < 60; ++round) {
+    const std::size_t count = evaluates ? 4 : 3 + random() % 2;
+    for (std::size_t micro = 0; micro < count; ++micro) {
+      const bool last = micro + 1 == count;
+      served.step(Program::training({.layers = 20,
+                                     .batch = 8,
+                                     .zero_first = zero_first && micro == 0,
+                                     .accumulates = micro != 0,
+                                     .optimizes = last}),
+                  last ? 3 : std::min<std::size_t>(micro, 2));
+    }
+    for (int i = 0; evaluates && round % 10 == 9 && i < 3; ++i)
+      served.step(Program::evaluation({.layers = 20, .batch = 16}), 4);
+  }
+  UNSCOPED_INFO(served.stats().to_line());
+  CHECK(served.share() >= 0.995);
+}
+
 TEST_CASE("The short last batch of an epoch is served", "[learn][kinds]") {
   Served served;
   for (int epoch = 0; epoch < 10; ++epoch) {
@@ -171,6 +197,30 @@ TEST_CASE("Steps of random lengths are served by a bucket", "[learn][kinds]") {
   UNSCOPED_INFO(served.stats().to_line());
   CHECK(served.share() >= 0.98);
   CHECK(served.stats().hits_bucket > 10000);
+}
+
+TEST_CASE("Evaluations of random lengths are told from training", "[learn][kinds]") {
+  Served served(50);
+  std::mt19937 random(7);
+  for (int i = 0; i < 500; ++i) {
+    const Program::Shape shape{.layers = 20, .batch = 1 + random() % 1024};
+    if (i % 13 < 10) {
+      served.step(Program::training(shape), 0);
+    } else {
+      served.step(Program::evaluation(shape), 1);
+    }
+  }
+  UNSCOPED_INFO(served.stats().to_line());
+  CHECK(served.share() >= 0.98);
+}
+
+TEST_CASE("Batches that grow from step to step are planned at growing distances",
+          "[learn][kinds]") {
+  Served served(0);
+  for (Bytes i = 0; i < 500; ++i)
+    served.step(Program::training({.layers = 20, .batch = 100 + i}), 0);
+  CHECK(served.stats().plans_learned >= 4);
+  CHECK(served.stats().plan_searches <= 24);
 }
 
 TEST_CASE("A step that is larger than its bucket makes the plan grow at the next mark",
