@@ -41,6 +41,28 @@ bool outlive_alike(Bytes a, Bytes b) noexcept {
   return std::max(a, b) <= 2 * std::min(a, b) + 65536;
 }
 
+// The most bytes of a step that live at one time, those of the step before included.
+Bytes load_of(const StepKind& kind) {
+  const std::size_t count = kind.requests.size();
+  std::vector<Bytes> born(count + 1, 0), died(count + 1, 0);
+  const auto lives = [&](std::size_t first, std::size_t last, Bytes bytes) {
+    born[first] += bytes;
+    died[std::min(last, count)] += bytes;
+  };
+  for (std::size_t k = 0; k < count; ++k) {
+    const StepKind::Request& request = kind.requests[k];
+    if (!request.planned()) continue;
+    lives(k, request.outlives ? count : k + request.length, request.bytes);
+    if (request.outlives) lives(0, request.wrapped, request.bytes);
+  }
+  Bytes alive = 0, most = 0;
+  for (std::size_t k = 0; k < count; ++k) {
+    alive += born[k] - died[k];
+    most = std::max(most, alive);
+  }
+  return most;
+}
+
 // The steps of one lane in a piece of a run.
 class LaneSteps {
  public:
@@ -72,6 +94,7 @@ class LaneSteps {
         observe(step, at, kind.requests[at - step.begin]);
     }
     note_outlived(kinds);
+    for (StepKind& kind : kinds) kind.load = load_of(kind);
     return kinds;
   }
 
@@ -193,6 +216,7 @@ void add(StepKind& to, const StepKind& from) {
   to.seen += from.seen;
   to.outlived |= from.outlived;
   to.outliving = std::max(to.outliving, from.outliving);
+  to.load = std::max(to.load, from.load);
   for (std::size_t k = 0; k < to.requests.size(); ++k) {
     StepKind::Request& a = to.requests[k];
     const StepKind::Request& b = from.requests[k];
@@ -205,6 +229,12 @@ void add(StepKind& to, const StepKind& from) {
     a.outlives |= b.outlives;
     a.spans |= b.spans;
   }
+}
+
+// Whether what was put together are sizes of one step.
+bool is_like(const StepKind& bucket) {
+  return static_cast<double>(load_of(bucket)) <=
+         StepKinds::kMostLoss * static_cast<double>(bucket.load);
 }
 
 }  // namespace
@@ -257,21 +287,27 @@ void StepKinds::learn(const Trace& trace) {
   forget();
 }
 
-StepKind* StepKinds::find(const StepKind& like) noexcept {
-  for (StepKind& kind : kinds_) {
-    if (kind.lane != like.lane || kind.requests.size() != like.requests.size()) continue;
-    if (kind.bucket() || (kind.hash == like.hash && outlive_alike(kind.outliving, like.outliving)))
-      return &kind;
-  }
-  return nullptr;
-}
-
 void StepKinds::merge(StepKind&& kind) {
-  if (StepKind* const known = find(kind)) {
-    add(*known, kind);
-  } else {
-    kinds_.push_back(std::move(kind));
+  StepKind* bucket = nullptr;
+  for (StepKind& known : kinds_) {
+    if (known.lane != kind.lane || known.requests.size() != kind.requests.size()) continue;
+    if (known.bucket()) {
+      bucket = &known;
+    } else if (known.hash == kind.hash && outlive_alike(known.outliving, kind.outliving)) {
+      add(known, kind);
+      return;
+    }
   }
+  if (bucket != nullptr) {
+    StepKind both = *bucket;
+    if (both.load == 0) both.load = load_of(both);
+    add(both, kind);
+    if (is_like(both)) {
+      *bucket = std::move(both);
+      return;
+    }
+  }
+  kinds_.push_back(std::move(kind));
 }
 
 void StepKinds::make_buckets() {
@@ -280,22 +316,18 @@ void StepKinds::make_buckets() {
     return hash_combine(kind.lane, kind.requests.size());
   };
   for (const StepKind& kind : kinds_) ++of_shape[shape(kind)];
-  std::unordered_map<std::uint64_t, std::size_t> buckets;  // places in `kept`
-  std::vector<StepKind> kept;
-  for (StepKind& kind : kinds_) {
-    if (of_shape[shape(kind)] <= kMostOfShape) {
-      kept.push_back(std::move(kind));
-      continue;
-    }
-    const auto [place, first] = buckets.try_emplace(shape(kind), kept.size());
-    if (first) {
-      kept.push_back(std::move(kind));
-      kept.back().hash = 0;
-    } else {
-      add(kept[place->second], kind);
-    }
+  std::unordered_map<std::uint64_t, StepKind> buckets;
+  for (const StepKind& kind : kinds_) {
+    if (of_shape[shape(kind)] <= kMostOfShape) continue;
+    const auto [place, first] = buckets.try_emplace(shape(kind), kind);
+    if (!first) add(place->second, kind);
   }
-  kinds_ = std::move(kept);
+  std::erase_if(buckets, [](const auto& bucket) { return !is_like(bucket.second); });
+  std::erase_if(kinds_, [&](const StepKind& kind) { return buckets.contains(shape(kind)); });
+  for (auto& [name, bucket] : buckets) {
+    bucket.hash = 0;
+    kinds_.push_back(std::move(bucket));
+  }
 }
 
 void StepKinds::forget() {
@@ -316,6 +348,7 @@ void StepKinds::grow(std::uint64_t lane, std::size_t requests, std::size_t index
   for (StepKind& kind : kinds_) {
     if (kind.lane != lane || !kind.bucket() || kind.requests.size() != requests) continue;
     kind.requests[index].bytes = std::max(kind.requests[index].bytes, bytes);
+    kind.load = 0;  // of the step that was larger nothing else is known
   }
 }
 

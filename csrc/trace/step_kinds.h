@@ -40,6 +40,7 @@ struct StepKind {
   std::uint64_t seen = 0;  // steps
   bool outlived = false;   // blocks of other steps that a plan has live through all of it
   Bytes outliving = 0;     // bytes of its requests that outlive it
+  Bytes load = 0;          // most bytes of it alive at one time; of a bucket, of one of its steps
   std::vector<Request> requests;
 
   [[nodiscard]] bool bucket() const noexcept { return hash == 0; }
@@ -56,12 +57,14 @@ struct StepKind {
 // Kept are kinds that were seen twice, with what is known of their lifetimes: kMostKinds of them,
 // kMostRequests in all (32 MiB); beyond that those go that serve the fewest requests. Where more
 // than kMostOfShape steps of a lane differ, but have equally many requests, one bucket stands for
-// all of that many requests. Not thread-safe.
+// all of that many requests. Not where it would need kMostLoss times what the largest of them does:
+// then they are no sizes of one step (two threads that take turns at will). Not thread-safe.
 class StepKinds {
  public:
   static constexpr std::size_t kMostKinds = 64;
   static constexpr std::size_t kMostRequests = std::size_t{1} << 20;
   static constexpr std::size_t kMostOfShape = 8;
+  static constexpr double kMostLoss = 1.5;
 
   // Takes a piece of a run, cut at the marks of the lane that has most: all that lies between two
   // of O(entries).
@@ -78,7 +81,6 @@ class StepKinds {
   void merge(StepKind&& kind);
   void make_buckets();
   void forget();
-  [[nodiscard]] StepKind* find(const StepKind& like) noexcept;
 
   std::vector<StepKind> kinds_;
 };
