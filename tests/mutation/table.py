@@ -27,6 +27,7 @@ BLOCKS_OF_POOL = ((RUNTIME, "[runtime]"), (POOL, "[lanes]"), (CUDA, "[streams]")
 LANES_OF_GPU = ((CUDA, "[lanes],[events]"), (CUDA, "[streams]"))
 ALIASES = ((CUDA, "[alias]"), (CUDA, "[contract]"))
 CHECKER = (("berth_standin_test", "[checker],[driver]"),)
+MOVING = ((RUNTIME, "[small_plans]"), (RUNTIME, "[pages]"), (POOL, "[stitching]"))
 LEARNS = ((RUNTIME, "[learn]~[threads]"),)
 FOLDERS = (("berth_plan_test", "[folder]"),)
 FINDS = ((RUNTIME, "[folder]~[threads]"),)
@@ -345,6 +346,38 @@ MUTANTS = (
            "if (entry.shared || !may_have(lane, entry)) return Outcome::missed(Served::kMissBusy);", "", ARENA),
     Mutant("bucket-grows", "kinds", "a bucket does not grow", "csrc/trace/step_kinds.cc",
            "kind.requests[index].bytes = std::max(kind.requests[index].bytes, bytes);", "(void)bytes;", KINDS),
+    Mutant("pages-lent", "pages", "bytes that an arena lends are not taken off its schedule", ARENA_CC,
+           "  occupancy_.give_away(here, key);\n", "", MOVING),
+    Mutant("pages-lent-guards", "pages", "an arena lends bytes that other lanes may still use", ARENA_CC,
+           "  if (!guards_.wait(key, here, Guards::Binds::kShared)) return false;\n", "", MOVING),
+    Mutant("pages-stale", "pages", "a stitch stays when its pages leave their home", PIECES,
+           "      stitches.give_up_over(range);\n", "", MOVING),
+    Mutant("pages-proof", "pages", "addresses whose pages moved wait for no point of who had them", PIECES,
+           "      if (aliases && owner != &nobody &&\n", "      if (false &&\n", MOVING + LANES_OF_POOL),
+    Mutant("pages-kept", "pages", "a page that moved is still a hole of the pool", PIECES,
+           "Chunk* const chunk = take_out(hole, range, Chunk::Kind::kMoved);", "Chunk* const chunk = take_out(hole, range, Chunk::Kind::kHole);", MOVING),
+    Mutant("pages-counted", "pages", "a page that moved is counted in the pool, too", PIECES,
+           "      stats.reserved -= range.size();\n      Moved", "      Moved", MOVING),
+    Mutant("pages-part", "pages", "a page goes back that a block lies on a part of", "csrc/runtime/arena_memory.cc",
+           "const Bytes begin = align_up(bytes.first, page()) / page(), end = bytes.last / page();",
+           "const Bytes begin = bytes.first / page(), end = bytes.last / page();", MOVING),
+    Mutant("pages-part-hole", "pages", "a page is lent or moved that a block of the pool lies on a part of", PIECES,
+           "const Bytes first = align_up(hole->first(), page), last = align_down(hole->last(), page);\n    if (first < last) free",
+           "const Bytes first = align_down(hole->first(), page), last = align_down(hole->last(), page);\n    if (first < last) free", MOVING),
+    Mutant("pages-stitched", "pages", "a stitched block leaves its pages at home in the pool", PIECES,
+           "take_out(hole_around(piece.first, nullptr), piece, Chunk::Kind::kStitched)", "take_out(hole_around(piece.first, nullptr), piece, Chunk::Kind::kHole)", MOVING),
+    Mutant("pages-ensured", "pages", "a slot is handed out without its pages", ARENA_CC,
+           "  if (!memory_.ready() && !ensure({entry.offset, entry.offset + size}, key))", "  if (false && !ensure({entry.offset, entry.offset + size}, key))", MOVING + ARENA),
+    Mutant("pages-fast", "pages", "pages that are missing do not lead off the fast path", ARENA_CC,
+           "      (memory_.ready() ? 0 : 1);\n", "      0;\n", MOVING + ARENA),
+    Mutant("bucket-scheduled", "2.2", "a block that is smaller than its slot is on schedule", ARENA_CC,
+           "  occupancy_.put_within(bytes, {requested, id, lane.key});\n", "  occupancy_.put(slot, bytes.size(), id);\n", ARENA),
+    Mutant("branch-ends", "2.2", "on a branch the ends of its parents' slots are not passed", WALK,
+           "        expire_ancestors(lane);\n", "        (void)0;\n", ARENA),
+    Mutant("branch-jump", "2.2", "a jump to a branch forgets that its parents have slots", WALK_CC,
+           "lane.parent_ends = path(lane).sequences().size() > 1;", "lane.parent_ends = false;", ARENA),
+    Mutant("branch-before", "2.2", "a jump looks at the slots of the branch before and at none of its parents", WALK_CC,
+           "const std::vector<std::uint32_t>& before = path(lane).sequences();", "const std::vector<std::uint32_t> before{lane.sequence};", ARENA),
     Mutant("bucket-unlike", "kinds", "steps that are no sizes of one are one bucket", "csrc/trace/step_kinds.cc",
            "StepKinds::kMostLoss * static_cast<double>(bucket.load);", "1e9 * static_cast<double>(bucket.load);", ((RUNTIME, "[hostile]"),)),
     Mutant("kinds-branch-end", "2.2", "what a branch leaves alive is not off schedule at its end", WALK_CC,

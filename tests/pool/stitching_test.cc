@@ -149,6 +149,30 @@ TEST_CASE("Free pages move to other addresses, which need no memory of their own
   REQUIRE(f.device.release(to, 8 * kPage).ok());
 }
 
+TEST_CASE("A stitch of pages that have moved is not used again when others come to their home",
+          "[pool][stitching]") {
+  Fixture f;
+  const std::vector<PoolBlock*> kept = f.leave_holes(8, 2 * kPage);
+  void* to = nullptr;
+  REQUIRE(f.device.reserve(8 * kPage, kPage, &to).ok());
+  f.free(f.allocate(6 * kPage));
+  REQUIRE(f.pool.move_pages(to, 8, 1, false) == 8);
+  f.device.hand_out(1, to, 8 * kPage);
+  std::memset(to, 1, 8 * kPage);
+  f.run(1);
+  (void)f.pool.process_events();
+  // New pages at the addresses that the others had.
+  std::vector<PoolBlock*> again;
+  for (int i = 0; i < 4; ++i) again.push_back(f.allocate(2 * kPage));
+  for (PoolBlock* const block : again) f.free(block);
+  PoolBlock* const block = f.allocate(6 * kPage);
+  std::memset(block->pointer, 2, block->size);
+  const std::vector<char> moved(8 * kPage, 1);
+  CHECK(std::memcmp(to, moved.data(), moved.size()) == 0);
+  CHECK(f.device.violations().empty());
+  REQUIRE(f.device.release(to, 8 * kPage).ok());
+}
+
 TEST_CASE("Pages move for another lane after an event of those that had them",
           "[pool][stitching][lanes]") {
   Fixture f;
