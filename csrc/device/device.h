@@ -51,6 +51,7 @@ struct DeviceProperties {
       true;  // ranges may be larger than memory, pages committed and given back one by one
   bool asynchronous = false;  // lanes run behind the host
   bool aliases = false;       // the memory of a page may be behind several addresses
+  Bytes move_bytes = 0;       // the most that move() takes at one time; 0: pages stay
 };
 
 // The only door to the memory of one device. Thread-safe. Every call says how it went; none throws.
@@ -87,6 +88,16 @@ class Device {
   // work sees through another once it is ordered behind it (by its lane or an event). kUnsupported
   // where !aliases.
   virtual Status alias(void* to, const void* const* from, std::size_t pages) noexcept = 0;
+
+  // The memory at [from, from + size) is behind `to` from now on, as it is, and `from` has none:
+  // one call, and nobody uses it meanwhile. All of it is committed and lies in one stretch of
+  // move_bytes that is aligned to them; at `to` are addresses of a reservation of this device,
+  // without memory. Pages that were not resident are not. After a failure nothing has moved.
+  // kUnsupported where move_bytes is 0.
+  virtual Status move([[maybe_unused]] void* to, [[maybe_unused]] void* from,
+                      [[maybe_unused]] Bytes size) noexcept {
+    return {Status::Code::kUnsupported, "move"};
+  }
 
   // Host memory that the device copies from and to.
   virtual Status reserve_pinned(Bytes size, void** base) noexcept = 0;

@@ -31,6 +31,9 @@ class ForwardingDevice : public Device {
   Status alias(void* to, const void* const* from, std::size_t pages) noexcept override {
     return device_.alias(to, from, pages);
   }
+  Status move(void* to, void* from, Bytes size) noexcept override {
+    return device_.move(to, from, size);
+  }
   Status reserve_pinned(Bytes size, void** base) noexcept override {
     return device_.reserve_pinned(size, base);
   }

@@ -23,6 +23,9 @@
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23  // Linux 5.14; older headers lack the name
 #endif
+#ifndef MREMAP_DONTUNMAP
+#define MREMAP_DONTUNMAP 4  // Linux 5.7
+#endif
 
 namespace berth {
 namespace {
@@ -36,6 +39,7 @@ constexpr Bytes kHugePage = Bytes{2} << 20;
 struct Reservation {
   Bytes size = 0;
   PageBitmap committed;
+  bool lost = false;  // some of the addresses may be somebody else's: see put_back()
 };
 
 class HostDevice final : public Device {
@@ -50,11 +54,13 @@ class HostDevice final : public Device {
       memory_.emplace();
       properties_.total_bytes = memory_->total();
     }
+    // mremap() takes what the kernel keeps as one mapping: commit() and drop() advise whole 2 MiB.
+    if (pages_move()) properties_.move_bytes = kHugePage;
   }
 
   ~HostDevice() override {
     for (const auto& [base, range] : reservations_)
-      munmap(reinterpret_cast<void*>(base), range.size);
+      if (!range.lost) munmap(reinterpret_cast<void*>(base), range.size);
     for (const auto& [base, size] : pinned_) munmap(reinterpret_cast<void*>(base), size);
   }
 
@@ -159,7 +165,8 @@ class HostDevice final : public Device {
     if (it == reservations_.end() || it->second.size != size)
       return {Status::Code::kFailed, "release", EINVAL};
     count_call();
-    if (munmap(base, size) != 0) return {Status::Code::kFailed, "munmap", errno};
+    if (!it->second.lost && munmap(base, size) != 0)
+      return {Status::Code::kFailed, "munmap", errno};
     committed_ -=
         it->second.committed.count(0, size / properties_.page_bytes) * properties_.page_bytes;
     reservations_.erase(it);
@@ -169,6 +176,30 @@ class HostDevice final : public Device {
   // Anonymous private memory has one address.
   Status alias(void*, const void* const*, std::size_t) noexcept override {
     return {Status::Code::kUnsupported, "alias", ENOTSUP};
+  }
+
+  Status move(void* to, void* from, Bytes size) noexcept override {
+    if (properties_.move_bytes == 0) return Device::move(to, from, size);
+    const std::lock_guard lock(mutex_);
+    const Bytes page = properties_.page_bytes, first = reinterpret_cast<Bytes>(from);
+    Pages source, target;
+    if (!find_pages(from, size, &source) || !find_pages(to, size, &target) ||
+        align_down(first, kHugePage) != align_down(first + size - 1, kHugePage) ||
+        source.range->committed.count(source.first, source.last) * page != size ||
+        target.range->committed.count(target.first, target.last) != 0)
+      return {Status::Code::kFailed, "move", EINVAL};
+    count_call();
+    if (mremap(from, size, size, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, to) ==
+        MAP_FAILED) {
+      const int error = errno;
+      put_back(target);
+      return {error == ENOMEM ? Status::Code::kOutOfMemory : Status::Code::kFailed, "mremap",
+              error};
+    }
+    source.range->committed.clear(source.first, source.last);
+    target.range->committed.set(target.first, target.last);
+    advise_small(source);
+    return {};
   }
 
   Status reserve_pinned(Bytes size, void** base) noexcept override {
@@ -273,7 +304,8 @@ class HostDevice final : public Device {
     if (size == 0 || size % page != 0 || it == reservations_.begin()) return false;
     --it;
     const Bytes offset = address - it->first;
-    if (offset % page != 0 || offset > it->second.size || size > it->second.size - offset)
+    if (offset % page != 0 || offset > it->second.size || size > it->second.size - offset ||
+        it->second.lost)
       return false;
     *pages = {it->first, &it->second, offset / page, (offset + size) / page};
     return true;
@@ -310,13 +342,50 @@ class HostDevice final : public Device {
                 (pages.last - pages.first) * page, MADV_DONTNEED) != 0)
       return {Status::Code::kFailed, "madvise", errno};
     committed_ -= bits.clear(pages.first, pages.last) * page;
-    if (pages.range->size >= kHugePage && !stand_in_) {
-      const auto [first, last] = huge_blocks(pages);
-      count_call();
-      (void)madvise(reinterpret_cast<void*>(pages.base + first * page),
-                    std::min(last * page, pages.range->size) - first * page, MADV_NOHUGEPAGE);
-    }
+    advise_small(pages);
     return {};
+  }
+
+  // The 2 MiB that `pages` touch are not committed whole.
+  void advise_small(const Pages& pages) noexcept {
+    if (pages.range->size < kHugePage || stand_in_) return;
+    const Bytes page = properties_.page_bytes;
+    const auto [first, last] = huge_blocks(pages);
+    count_call();
+    (void)madvise(reinterpret_cast<void*>(pages.base + first * page),
+                  std::min(last * page, pages.range->size) - first * page, MADV_NOHUGEPAGE);
+  }
+
+  // A failing mremap() may have unmapped where it was to go. Where another thread was faster there,
+  // the addresses are its own: that reservation stays as it is from here on.
+  void put_back(const Pages& pages) noexcept {
+    const Bytes page = properties_.page_bytes;
+    void* const at = reinterpret_cast<void*>(pages.base + pages.first * page);
+    const Bytes size = (pages.last - pages.first) * page;
+    count_call();
+    // Where it is still mapped that is all right, and it says so.
+    if (msync(at, size, MS_ASYNC) == 0) return;
+    count_call();
+    void* const got =
+        mmap(at, size, PROT_READ | PROT_WRITE,
+             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+    if (got == at) return;
+    if (got != MAP_FAILED) munmap(got, size);  // before Linux 4.17
+    pages.range->lost = true;
+  }
+
+  // Whether mremap() can leave the addresses that memory goes from (Linux 5.7).
+  bool pages_move() noexcept {
+    const Bytes page = properties_.page_bytes;
+    void* pages = nullptr;
+    if (!map(2 * page, page, MAP_NORESERVE, &pages).ok()) return false;
+    void* const second = static_cast<std::byte*>(pages) + page;
+    count_call();
+    const bool moved = mremap(pages, page, page, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP,
+                              second) == second;
+    munmap(pages, page);
+    munmap(second, page);
+    return moved;
   }
 
   Status make_resident(void* base, Bytes size) noexcept {

@@ -15,9 +15,9 @@ namespace berth {
 class PageSource {
  public:
   virtual ~PageSource() = default;
-  // Moves up to `count` free pages behind the addresses from `to` on, or, where no page can be
-  // behind two addresses, gives them back to the device. Work on `lane` may use them: pages that
-  // other lanes used only where `others`, and then it waits for them. Returns how many.
+  // Moves up to `count` free pages behind the addresses from `to` on, or, where the device cannot
+  // do that, gives them back to it. Work on `lane` may use them: pages that other lanes used only
+  // where `others`, and then it waits for them. Returns how many.
   [[nodiscard]] virtual std::size_t move_pages(void* to, std::size_t count, LaneKey lane,
                                                bool others) noexcept = 0;
   // Gives free memory back to the device. Returns bytes.

@@ -130,14 +130,7 @@ Status PageStore::decommit(void* base, Bytes size) noexcept {
   if (!properties().maps_pages) return device_.decommit(base, size);
   const Bytes first = number(base), last = first + size;
   try {
-    // Cutting a stretch in two takes a node; nothing has happened yet.
-    if (const auto inside = committed_.upper_bound(first); inside != committed_.begin()) {
-      const auto stretch = std::prev(inside);
-      if (stretch->first < first && stretch->second > last) {
-        committed_.emplace(last, stretch->second);
-        stretch->second = last;
-      }
-    }
+    cut_around(first, last);  // nothing has happened yet
   } catch (const std::bad_alloc&) {
     return {Status::Code::kFailed, "host memory"};
   }
@@ -194,6 +187,28 @@ Status PageStore::alias(void* to, const void* const* from, std::size_t pages) no
   return status;
 }
 
+// What is held stays the same.
+Status PageStore::move(void* to, void* from, Bytes size) noexcept {
+  const Bytes first = number(from), last = first + size;
+  Stretches there;
+  try {
+    cut_around(first, last);
+    there.emplace(number(to), number(to) + size);
+  } catch (const std::bad_alloc&) {
+    return {Status::Code::kFailed, "host memory"};
+  }
+  tell_releasing(from, size, size, Holding::kPages);
+  const Status status = device_.move(to, from, size);
+  if (!status.ok()) {
+    tell_reserved(from, size, size, Holding::kPages);
+    return status;
+  }
+  remove(first, last);
+  join(there.extract(there.begin()));
+  tell_reserved(to, size, size, Holding::kPages);
+  return status;
+}
+
 Bytes PageStore::lone(Bytes first, Bytes last) const noexcept {
   Bytes bytes = last - first;
   if (shared_.empty()) return bytes;
@@ -236,6 +251,13 @@ PageStore::Stretch PageStore::next(Bytes first, Bytes last, bool committed) cons
 }
 
 void PageStore::add(Bytes first, Bytes last) {
+  Stretches one = {{first, last}};
+  join(one.extract(one.begin()));
+}
+
+void PageStore::join(Stretches::node_type stretch) noexcept {
+  Bytes& first = stretch.key();
+  Bytes& last = stretch.mapped();
   auto it = committed_.upper_bound(last);
   while (it != committed_.begin() && std::prev(it)->second >= first) {
     --it;
@@ -243,11 +265,19 @@ void PageStore::add(Bytes first, Bytes last) {
     last = std::max(last, it->second);
     it = committed_.erase(it);
   }
-  committed_.emplace(first, last);
+  committed_.insert(std::move(stretch));
 }
 
-// Of stretches that reach beyond the range at one side only: decommit() has cut those that do at
-// both.
+void PageStore::cut_around(Bytes first, Bytes last) {
+  const auto after = committed_.upper_bound(first);
+  if (after == committed_.begin()) return;
+  const auto stretch = std::prev(after);
+  if (stretch->first >= first || stretch->second <= last) return;
+  committed_.emplace(last, stretch->second);
+  stretch->second = last;
+}
+
+// Of stretches that reach beyond the range at one side only.
 void PageStore::remove(Bytes first, Bytes last) {
   auto it = committed_.upper_bound(first);
   if (it != committed_.begin() && std::prev(it)->second > first) --it;

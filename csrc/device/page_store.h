@@ -60,6 +60,7 @@ class PageStore final : public ForwardingDevice {
   Status decommit(void* base, Bytes size) noexcept override;
   Status release(void* base, Bytes size) noexcept override;
   Status alias(void* to, const void* const* from, std::size_t pages) noexcept override;
+  Status move(void* to, void* from, Bytes size) noexcept override;
 
  private:
   // The first stretch of [first, last) that has pages, or that has none; empty where there is none.
@@ -71,7 +72,11 @@ class PageStore final : public ForwardingDevice {
   [[nodiscard]] Bytes lone(Bytes first, Bytes last) const noexcept;
   void tell_reserved(void* base, Bytes size, Bytes memory, Holding holding) noexcept;
   void tell_releasing(void* base, Bytes size, Bytes memory, Holding holding) noexcept;
+  using Stretches = std::map<Bytes, Bytes>;  // first -> last; those that touch are one
   void add(Bytes first, Bytes last);
+  void join(Stretches::node_type stretch) noexcept;
+  // Cuts a stretch that reaches beyond the range at both sides: remove() then needs no memory.
+  void cut_around(Bytes first, Bytes last);
   void remove(Bytes first, Bytes last);
 
   Watcher* const watcher_;
@@ -81,7 +86,7 @@ class PageStore final : public ForwardingDevice {
 
   Bytes limit_ = 0, held_ = 0, peak_ = 0;
   std::uint64_t refusals_ = 0;
-  std::map<Bytes, Bytes> committed_;  // first -> last; stretches that touch are one
+  Stretches committed_;
   // Of pages that are or were behind several addresses: how many, by each of them.
   std::unordered_map<Bytes, std::shared_ptr<std::size_t>> shared_;
 };

@@ -224,13 +224,17 @@ std::size_t Pool::State::move_pages(void* to, std::size_t count, LaneKey lane,
       if (!device.alias(to, from.data(), from.size()).ok()) return 0;
     }
     std::size_t pages = 0;
-    for (const ByteRange range : chosen) {
+    for (ByteRange range : chosen) {
       stitches.give_up_over(range);
       Chunk* const hole = hole_around(range.first, nullptr);
       LaneHoles* const owner = hole->owner;
-      if (!aliases && !device.decommit(address(range.first), range.size()).ok()) continue;
+      if (!aliases) {
+        pages += move_or_return(static_cast<std::byte*>(to) + pages * page, &range) / page;
+        if (range.size() == 0) continue;
+      } else {
+        pages += range.size() / page;
+      }
       Chunk* const chunk = take_out(hole, range, Chunk::Kind::kMoved);
-      pages += range.size() / page;
       stats.reserved -= range.size();
       Moved entry{chunk, {}, 0};
       if (aliases && owner != &nobody &&
@@ -243,6 +247,20 @@ std::size_t Pool::State::move_pages(void* to, std::size_t count, LaneKey lane,
   } catch (const std::bad_alloc&) {
     return 0;
   }
+}
+
+// Where pages cannot move, or do not, they go back to the device.
+Bytes Pool::State::move_or_return(std::byte* to, ByteRange* pages) noexcept {
+  const Bytes at_once = device.properties().move_bytes;
+  Bytes at = pages->first;
+  while (at_once != 0 && at < pages->last) {
+    const Bytes end = std::min(pages->last, align_down(at, at_once) + at_once);
+    if (!device.move(to + (at - pages->first), address(at), end - at).ok()) break;
+    at = end;
+  }
+  const Bytes moved_bytes = at - pages->first;
+  if (at < pages->last && !device.decommit(address(at), pages->last - at).ok()) pages->last = at;
+  return at_once == 0 ? pages->size() : moved_bytes;
 }
 
 void Pool::State::unmap_moved() noexcept {

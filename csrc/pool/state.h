@@ -125,6 +125,9 @@ struct Pool::State {
   // The hole that `mine` or nobody owns, or, where `mine` is null, anybody, around an address.
   [[nodiscard]] Chunk* hole_around(Bytes address, const LaneHoles* mine) noexcept;
   std::size_t move_pages(void* to, std::size_t count, LaneKey lane, bool others) noexcept;
+  // Where no page can have two addresses. Cuts `pages` to those that left. Returns the bytes that
+  // whoever wants them at `to` has there, or may ask the device for.
+  [[nodiscard]] Bytes move_or_return(std::byte* to, ByteRange* pages) noexcept;
   // Addresses whose pages moved are unmapped, as far as events tell.
   void unmap_moved() noexcept;
   [[nodiscard]] bool is_home(Bytes address) const noexcept {

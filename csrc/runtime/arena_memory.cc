@@ -202,7 +202,7 @@ void ArenaMemory::move_pages(ByteRange* pages, LaneKey lane, bool others,
   if (count == 0) return;
   const ByteRange came{pages->first, pages->first + count};
   pages_moved_ += count;
-  if (device_.properties().aliases) {
+  if (device_.properties().aliases || device_.properties().move_bytes != 0) {
     note_committed(came);
   } else if (!commit(came)) {
     return;  // they went back to the device, and somebody else was faster

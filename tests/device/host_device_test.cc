@@ -85,6 +85,36 @@ TEST_CASE("Touching a page never makes more resident than was committed", "[devi
   REQUIRE(device->release(base, 4 * kMiB).ok());
 }
 
+TEST_CASE("What moves stays resident and nothing else becomes so", "[device]") {
+  const auto device = make_host_device();
+  if (device->properties().move_bytes == 0) return;  // before Linux 5.7
+  void* base = nullptr;
+  void* other = nullptr;
+  REQUIRE(device->reserve(8 * kMiB, 0, &base).ok());
+  REQUIRE(device->reserve(8 * kMiB, 0, &other).ok());
+  auto* const from = static_cast<unsigned char*>(base);
+  auto* const to = static_cast<unsigned char*>(other);
+  REQUIRE(device->commit(from, 2 * kMiB, Residency::kResident).ok());
+  REQUIRE(device->commit(from + 2 * kMiB, 6 * kMiB, Residency::kOnDemand).ok());
+  from[5] = 77;
+  const std::uint64_t calls = device->driver_calls();
+  REQUIRE(device->move(to + 4 * kMiB, from, 2 * kMiB).ok());
+  REQUIRE(device->move(to + 6 * kMiB, from + 2 * kMiB, 2 * kMiB).ok());
+  REQUIRE(device->driver_calls() - calls == 4);  // and what is left behind is no huge page
+  REQUIRE(resident_bytes(from, 8 * kMiB) == 0);
+  REQUIRE(resident_bytes(to, 8 * kMiB) == 2 * kMiB);
+  REQUIRE(to[4 * kMiB + 5] == 77);
+  // Over the 2 MiB that the system keeps in one piece.
+  REQUIRE_FALSE(device->move(to, from + 5 * kMiB, 2 * kMiB).ok());
+  REQUIRE(device->commit(from, 4096, Residency::kOnDemand).ok());
+  from[0] = 1;
+  REQUIRE(resident_bytes(from, 2 * kMiB) == 4096);
+  REQUIRE(device->decommit(to, 8 * kMiB).ok());
+  REQUIRE(resident_bytes(to, 8 * kMiB) == 0);
+  REQUIRE(device->release(base, 8 * kMiB).ok());
+  REQUIRE(device->release(other, 8 * kMiB).ok());
+}
+
 TEST_CASE("Committing twice counts once against a stand-in total", "[device]") {
   const auto device = make_host_device(16 * kMiB);
   REQUIRE(device->properties().total_bytes == 16 * kMiB);

@@ -1,5 +1,6 @@
 #include "csrc/device/page_store.h"
 
+#include "csrc/device/host_device.h"
 #include "tests/catch.h"
 #include "tests/support/simulated_device.h"
 
@@ -159,4 +160,38 @@ TEST_CASE("A page behind several addresses counts once, until the last of them",
   CHECK(ledger.bytes == 0);
   CHECK(device.committed() == 0);
   CHECK(store.peak() == 4 * kPage);
+}
+
+TEST_CASE("Pages that move are held once, where they are", "[device][store]") {
+  const auto device = make_host_device(64 << 20);
+  const Bytes page = device->properties().page_bytes;
+  if (device->properties().move_bytes == 0) return;  // before Linux 5.7
+  Ledger ledger;
+  PageStore store(*device, &ledger);
+  void* base = nullptr;
+  void* other = nullptr;
+  REQUIRE(store.reserve(16 * page, page, &base).ok());
+  REQUIRE(store.reserve(16 * page, page, &other).ok());
+  auto* const from = static_cast<std::byte*>(base);
+  auto* const to = static_cast<std::byte*>(other);
+  REQUIRE(store.commit(from, 8 * page, Device::Residency::kOnDemand).ok());
+  REQUIRE(store.commit(to, page, Device::Residency::kOnDemand).ok());
+  REQUIRE(store.move(to + page, from + 2 * page, 3 * page).ok());
+  CHECK(store.held() == 9 * page);
+  CHECK(store.peak() == 9 * page);
+  CHECK(ledger.bytes == 9 * page);
+  CHECK(ledger.last == to + page);
+  CHECK_FALSE(store.move(to + page, from, page).ok());
+  CHECK(ledger.bytes == 9 * page);
+  // What is there is not asked for again, what went is.
+  REQUIRE(store.commit(to, 4 * page, Device::Residency::kOnDemand).ok());
+  CHECK(store.held() == 9 * page);
+  REQUIRE(store.commit(from, 8 * page, Device::Residency::kOnDemand).ok());
+  CHECK(store.held() == 12 * page);
+  REQUIRE(store.decommit(to, 2 * page).ok());
+  CHECK(store.held() == 10 * page);
+  REQUIRE(store.release(base, 16 * page).ok());
+  REQUIRE(store.release(other, 16 * page).ok());
+  CHECK(store.held() == 0);
+  CHECK(ledger.bytes == 0);
 }

@@ -1,5 +1,6 @@
 // How an arena and a pool share what they hold: within the limit, and once.
 
+#include "csrc/device/host_device.h"
 #include "csrc/plan/file.h"
 #include "csrc/runtime/allocator.h"
 #include "tests/catch.h"
@@ -11,6 +12,7 @@
 #include <berth/error.h>
 #include <berth/warnings.h>
 
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -227,6 +229,37 @@ TEST_CASE("The switch to a plan holds nothing twice", "[runtime][pages]") {
   const std::uint64_t calls = device.driver_calls();
   for (int i = 0; i < 3; ++i) step(true);
   CHECK(device.driver_calls() == calls);
+}
+
+TEST_CASE("The switch to a plan takes the host's pages along as they are", "[runtime][pages]") {
+  const auto device = make_host_device(Bytes{1} << 30);
+  if (device->properties().move_bytes == 0) return;  // before Linux 5.7
+  Served served(*device, side_by_side(16));
+  int fresh = 0;
+  const auto step = [&](bool marks) {
+    std::vector<unsigned char*> blocks;
+    for (Bytes i = 0; i < 16; ++i)
+      blocks.push_back(static_cast<unsigned char*>(served.allocator->allocate(kMiB - i, 0)));
+    fresh = 0;
+    for (unsigned char* const block : blocks) {
+      fresh += block[kMiB / 2] == 0 ? 1 : 0;
+      std::memset(block, 1, kMiB - 16);
+    }
+    for (void* const block : blocks) served.free(block);
+    if (marks) served.allocator->mark_step(0);
+  };
+  step(false);
+  CHECK(fresh == 16);
+  const Stats before = served.allocator->stats();
+  served.allocator->mark_step(0);
+  step(true);
+  const Stats after = served.allocator->stats();
+  CHECK(after.hits - before.hits == 16);
+  CHECK(fresh == 0);
+  CHECK(after.pages_moved * device->properties().page_bytes == 16 * kMiB);
+  CHECK(after.reserved_peak == before.reserved_peak);
+  // 2 MiB at a time at most: fifteen blocks are at the pool's low end, one at its high end.
+  CHECK(after.driver_calls - before.driver_calls == 9);
 }
 
 TEST_CASE("A step that no plan knows is made of what the idle arena has", "[runtime][pages]") {

@@ -278,6 +278,50 @@ inline void check_device_contract(Device& device, LaneKey lane, LaneKey other) {
       for (const unsigned seed : {1U, 2U, 3U}) check_aliases_at_random(device, lane, other, seed);
   }
 
+  SECTION("Pages may go behind other addresses, or the device says that they stay") {
+    void* other_base = nullptr;
+    const Bytes all = free_of(device);
+    REQUIRE(device.reserve(size, 0, &base).ok());
+    REQUIRE(device.commit(base, size, Residency::kOnDemand).ok());
+    if (properties.maps_pages) REQUIRE(device.reserve(size, 0, &other_base).ok());
+    if (properties.move_bytes == 0) {
+      REQUIRE(device.move(other_base, base, page).code() == Status::Code::kUnsupported);
+    } else {
+      void* pinned = nullptr;
+      REQUIRE(device.reserve_pinned(size, &pinned).ok());
+      auto* const bytes = static_cast<unsigned char*>(pinned);
+      for (Bytes i = 0; i < size; ++i) bytes[i] = static_cast<unsigned char>(i % 251);
+      copy_now(device, base, bytes, size, lane);
+      auto* const from = static_cast<std::byte*>(base);
+      auto* const to = static_cast<std::byte*>(other_base);
+      REQUIRE(device.move(to + page, from + 2 * page, 2 * page).ok());
+      REQUIRE(free_of(device) == all - size - size);
+      copy_now(device, bytes, to + page, 2 * page, lane);
+      bool same = true;
+      for (Bytes i = 0; i < 2 * page; ++i)
+        same &= bytes[i] == static_cast<unsigned char>((2 * page + i) % 251);
+      REQUIRE(same);
+      // Refused, and nothing changes: none at `from`, some at `to`, parts of pages, nobody's.
+      REQUIRE_FALSE(device.move(to, from + 2 * page, page).ok());
+      REQUIRE_FALSE(device.move(to, from + page, 2 * page).ok());
+      REQUIRE_FALSE(device.move(to + page, from, page).ok());
+      REQUIRE_FALSE(device.move(to + page / 2, from, page).ok());
+      REQUIRE_FALSE(device.move(to, from, 0).ok());
+      REQUIRE_FALSE(device.move(pinned, from, page).ok());
+      REQUIRE(free_of(device) == all - size - size);
+      // What it went from may have memory again, and it may come back.
+      REQUIRE(device.commit(from + 2 * page, page, Residency::kOnDemand).ok());
+      REQUIRE(device.move(from + 3 * page, to + 2 * page, page).ok());
+      copy_now(device, bytes, from + 3 * page, page, lane);
+      REQUIRE(bytes[7] == static_cast<unsigned char>((3 * page + 7) % 251));
+      REQUIRE(device.release_pinned(pinned, size).ok());
+      REQUIRE(free_of(device) == all - size - page);
+    }
+    if (other_base != nullptr) REQUIRE(device.release(other_base, size).ok());
+    REQUIRE(device.release(base, size).ok());
+    REQUIRE(free_of(device) == all);
+  }
+
   SECTION("More than there is is out of memory and takes nothing") {
     const Bytes all = free_of(device);
     const Bytes more = align_up(all, page) + page;

@@ -92,6 +92,10 @@ class UnfailingDevice final : public ForwardingDevice {
     const HostFaults::Pause pause;
     return device_.alias(to, from, pages);
   }
+  Status move(void* to, void* from, Bytes size) noexcept override {
+    const HostFaults::Pause pause;
+    return device_.move(to, from, size);
+  }
   Status record(LaneKey lane, DeviceEvent* event) noexcept override {
     const HostFaults::Pause pause;
     return device_.record(lane, event);

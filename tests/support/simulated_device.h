@@ -76,6 +76,7 @@ class SimulatedDevice final : public Device {
     properties_.maps_pages = options.maps_pages;
     properties_.asynchronous = true;
     properties_.aliases = options.maps_pages && options.aliases;
+    properties_.move_bytes = 0;
   }
 
   // --- Faults -----------------------------------------------------------------------------------
