@@ -6,6 +6,7 @@
 #include "csrc/plan/file.h"
 #include "csrc/runtime/notes.h"
 #include "csrc/trace/step.h"
+#include "csrc/trace/step_bounds.h"
 
 #include <berth/place.h>
 #include <berth/warnings.h>
@@ -27,6 +28,9 @@ namespace {
 // in the end.
 constexpr double kWorthSwitching = 0.01, kWorthSwitchingInTheEnd = 0.001;
 
+// Entries of a record that shows what steps there are, if it shows any.
+constexpr std::size_t kLongRecord = 1 << 15;
+
 // What a search took, the C library keeps for this thread: 150 MiB for the longest record. Only a
 // few searches are so large before none follows.
 constexpr std::size_t kLargeExcerpt = std::size_t{1} << 17;
@@ -46,6 +50,12 @@ std::optional<Step> find_step(const Trace& trace, Learner::Search search,
   // be without any.
   options.most_marks = std::numeric_limits<std::uint32_t>::max();
   return extract_step(trace, options);
+}
+
+// Whether most of a trace are repeats of a step.
+bool explains_most(const Step& step, const Trace& trace) {
+  const double repeat = static_cast<double>(step.last_tick - step.first_tick) / step.unrolled;
+  return 2 * repeat * step.repeats >= static_cast<double>(trace.entries.size());
 }
 
 std::vector<KnownKind> known(std::span<const StepKind> kinds) {
@@ -121,7 +131,15 @@ void Planner::plan(Job job) {
     const bool for_period = job.search == Learner::Search::kByPeriod;
     std::optional<Step> step;
     if (job.search != Learner::Search::kKinds) step = find_step(trace, job.search, &cancel_);
-    if (!for_period) kinds_.learn(trace);
+    // Without marks, a few steps of one kind look like a period, and layers do. One that the record
+    // does not bear out is planned only where longer records show neither a better one nor kinds.
+    bool have_kinds = !for_period;
+    if (for_period && (!step || !explains_most(*step, trace))) {
+      have_kinds = mark_steps(trace, &cancel_);
+      if (have_kinds) kinds_ = StepKinds();  // cut anew
+      if (have_kinds || trace.entries.size() < kLongRecord) step.reset();
+    }
+    if (have_kinds) kinds_.learn(trace);
     for (const Arena::Growth& one : job.growth)
       kinds_.grow(one.lane, one.requests, one.index, one.bytes);
     // Where a cycle was planned and kinds are asked for, its steps come in other turns, too.
@@ -135,11 +153,11 @@ void Planner::plan(Job job) {
       place(make_problem(frame), result, [&](const Placement& placement, const auto& how) {
         return with_placement(frame, *step, placement, how);
       });
-    } else if (!for_period && !kinds_.kinds().empty()) {
+    } else if (have_kinds && !kinds_.kinds().empty()) {
       trace = {};
       const KindPlan frame = skeleton(kinds_.kinds(), options_.program, options_.alignment);
       Result result;
-      result.kinds = known(kinds_.kinds());
+      if (!for_period) result.kinds = known(kinds_.kinds());
       place(make_problem(frame), result, [&](const Placement& placement, const auto& how) {
         return with_placement(frame.plan, placement, how);
       });

@@ -18,10 +18,10 @@ class Served {
  public:
   // Leaves the first steps of each kind out.
   explicit Served(std::uint64_t ignored = 3) : ignored_(ignored) {}
-  void step(const Program::Step& step, std::size_t kind) {
+  void step(const Program::Step& step, std::size_t kind, bool marked = true) {
     const Stats before = allocator_.stats();
     program_.run(step, allocator_);
-    allocator_.mark_step(0);
+    if (marked) allocator_.mark_step(0);
     const Stats after = allocator_.stats();
     if (seen_.size() <= kind) seen_.resize(kind + 1);
     if (++seen_[kind] <= ignored_) return;
@@ -154,6 +154,21 @@ TEST_CASE("Two to six kinds of steps in random turns are served", "[learn][kinds
     const Program::Shape shape{
         .layers = 15, .batch = 8 + 8 * static_cast<Bytes>(kind), .zero_first = zero_first};
     served.step(kind % 3 == 2 ? Program::evaluation(shape) : Program::training(shape), kind);
+  }
+  UNSCOPED_INFO(served.stats().to_line());
+  CHECK(served.share() >= 0.995);
+}
+
+TEST_CASE("Kinds of steps in random turns are told apart without marks", "[learn][kinds]") {
+  const auto count = GENERATE(std::size_t{3}, std::size_t{4}, std::size_t{6});
+  const bool zero_first = GENERATE(true, false);
+  CAPTURE(count, zero_first);
+  Served served(100);
+  std::mt19937 random(7);
+  for (int i = 0; i < 400; ++i) {
+    const std::size_t kind = random() % count;
+    const Program::Shape shape{.layers = 15, .batch = 4096 * (1 + kind), .zero_first = zero_first};
+    served.step(kind % 3 == 2 ? Program::evaluation(shape) : Program::training(shape), 0, false);
   }
   UNSCOPED_INFO(served.stats().to_line());
   CHECK(served.share() >= 0.995);
