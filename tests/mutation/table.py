@@ -370,6 +370,8 @@ MUTANTS = (
            "  if (!memory_.ready() && !ensure({entry.offset, entry.offset + size}, key))", "  if (false && !ensure({entry.offset, entry.offset + size}, key))", MOVING + ARENA),
     Mutant("pages-fast", "pages", "pages that are missing do not lead off the fast path", ARENA_CC,
            "      (memory_.ready() ? 0 : 1);\n", "      0;\n", MOVING + ARENA),
+    Mutant("pages-refused", "pages", "a request is refused though an idle arena has pages", FALLBACK,
+           "  Bytes given = arena_.give_back();", "  Bytes given = 0;", ((RUNTIME, "[small_plans][limit]"),)),
     Mutant("bucket-scheduled", "2.2", "a block that is smaller than its slot is on schedule", ARENA_CC,
            "  occupancy_.put_within(bytes, {requested, id, lane.key});\n", "  occupancy_.put(slot, bytes.size(), id);\n", ARENA),
     Mutant("branch-ends", "2.2", "on a branch the ends of its parents' slots are not passed", WALK,

@@ -9,11 +9,14 @@
 #include "csrc/device/page_store.h"
 #include "csrc/plan/verify.h"
 #include "csrc/pool/pool.h"
+#include "csrc/runtime/allocator.h"
 #include "csrc/runtime/arena.h"
 #include "tests/catch.h"
+#include "tests/support/checked_allocator.h"
 #include "tests/support/lone_arena.h"
 #include "tests/support/random_kinds.h"
 #include "tests/support/simulated_device.h"
+#include "tests/support/small_plan.h"
 
 #include <fmt/format.h>
 
@@ -418,6 +421,113 @@ class OnPages {
   std::mt19937 random_{1};
 };
 
+// --- A limit ------------------------------------------------------------------------------------
+
+// A program of whole pages on an allocator that may have few.
+class WithinLimit {
+ public:
+  static constexpr const char* kNames[] = {"a page",
+                                           "two pages",
+                                           "three pages",
+                                           "a page on another lane",
+                                           "two pages on another lane",
+                                           "free the oldest",
+                                           "free the newest",
+                                           "mark",
+                                           "give back",
+                                           "the device has done its work"};
+  static constexpr Bytes kPage = OnPages::kPage;
+
+  WithinLimit(const Plan& plan, Bytes limit) : limit_(limit) {
+    allocator_.load_plan(plan);
+    allocator_.mark_step(0);
+  }
+  ~WithinLimit() {
+    while (!live_.empty()) free(0);
+  }
+  WithinLimit(const WithinLimit&) = delete;
+  WithinLimit& operator=(const WithinLimit&) = delete;
+
+  bool apply(std::uint8_t operation) {
+    switch (operation) {
+      case 0:
+      case 1:
+      case 2:
+        return request((operation + Bytes{1}) * kPage, 0);
+      case 3:
+      case 4:
+        return request((operation - Bytes{2}) * kPage, 5);
+      case 5:
+        if (live_.empty()) return false;
+        free(0);
+        return true;
+      case 6:
+        if (live_.size() < 2) return false;
+        free(live_.size() - 1);
+        return true;
+      case 7:
+        allocator_.mark_step(0);
+        return true;
+      case 8:
+        return allocator_.trim() != 0;
+      default:
+        if (!device_.busy(0) && !device_.busy(5)) return false;
+        while (device_.busy(0) || device_.busy(5)) device_.complete_some(random_);
+        return true;
+    }
+  }
+  [[nodiscard]] std::string state() {
+    REQUIRE(allocator_.is_valid() == "");
+    REQUIRE(device_.violations() == std::vector<std::string>{});
+    REQUIRE(device_.committed() <= limit_);
+    const Stats stats = allocator_.stats();
+    std::string text = fmt::format("{} {} {} {};", stats.reserved, stats.pool_reserved,
+                                   device_.busy(0), device_.busy(5));
+    for (const auto& [pointer, size, lane] : live_)
+      text += fmt::format(" {} {}", reinterpret_cast<Bytes>(pointer) % (Bytes{1} << 20), size);
+    return text;
+  }
+
+ private:
+  struct Block {
+    void* pointer = nullptr;
+    Bytes size = 0;
+    LaneKey lane = 0;
+  };
+  [[nodiscard]] Allocator::Options options() const {
+    Allocator::Options options;
+    options.start_threads = false;
+    options.config.mode = Mode::kOff;
+    options.config.memory_limit = limit_;
+    options.pool.range_bytes = 64 * kPage;
+    options.pool.growth_bytes = kPage;
+    options.pool.resident_growth_bytes = kPage;
+    return options;
+  }
+  bool request(Bytes size, LaneKey lane) {
+    if (bytes_ + size > limit_) return false;
+    void* const pointer = allocator_.allocate(size, lane);  // throws where it is refused
+    (void)device_.hand_out(lane, pointer, size);
+    live_.push_back({pointer, size, lane});
+    bytes_ += size;
+    return true;
+  }
+  void free(std::size_t index) {
+    const Block block = live_[index];
+    live_.erase(live_.begin() + static_cast<std::ptrdiff_t>(index));
+    device_.touch(block.lane, block.pointer, block.size);
+    REQUIRE(allocator_.free(block.pointer) == Allocator::FreeOutcome::kDone);
+    bytes_ -= block.size;
+  }
+
+  const Bytes limit_;
+  test::SimulatedDevice device_{{.total_bytes = 64 * kPage, .page_bytes = kPage}};
+  test::CheckedAllocator allocator_{device_, options()};
+  std::vector<Block> live_;
+  Bytes bytes_ = 0;
+  std::mt19937 random_{1};
+};
+
 }  // namespace
 
 TEST_CASE("No operations on a small plan with kinds and buckets let two blocks share a byte",
@@ -492,4 +602,22 @@ TEST_CASE("Pages come and move and go at any operation and no block loses its by
   CHECK(counts.moved > 5000);
   CHECK(counts.stitched > 1000);
   CHECK(counts.pinned > 5000);
+}
+
+TEST_CASE("Whole pages are never refused while what lives fits the limit",
+          "[arena][small_plans][limit]") {
+  constexpr Bytes kPage = WithinLimit::kPage;
+  const Plan plan =
+      test::plan_of({test::sequence_of({{0, kPage, 2}, {kPage, 2 * kPage, 1}, {kPage, kPage, 1}})});
+  std::size_t states = 0;
+  for (const Bytes pages : {4, 5}) {
+    states += explore(WithinLimit::kNames, 6, [&](const Operations& operations) -> std::string {
+      WithinLimit program(plan, pages * kPage);
+      for (const std::uint8_t operation : operations) {
+        if (!program.apply(operation)) return {};
+      }
+      return program.state();
+    });
+  }
+  CHECK(states > 3000);
 }
