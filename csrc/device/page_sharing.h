@@ -4,6 +4,7 @@
 #include "csrc/device/device.h"
 
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 namespace berth {
@@ -22,15 +23,25 @@ class PageSource {
                                                bool others) noexcept = 0;
   // Gives free memory back to the device. Returns bytes.
   virtual Bytes trim() noexcept = 0;
+  // Whether the device may be asked for `more` for the sake of a request of `asked` bytes: else the
+  // source would rather serve that from what it has.
+  [[nodiscard]] virtual bool may_grow(Bytes more, Bytes asked) noexcept = 0;
 };
 
 // Whose free bytes are lent, and come back: an arena. Addresses are bytes from 0.
 class PageLender {
  public:
   virtual ~PageLender() = default;
-  // Appends stretches of whole pages that have memory, that nobody uses now and that it does not
-  // need soon, in address order; where `pressed` also those that it does. Throws std::bad_alloc.
-  virtual void offer(bool pressed, std::vector<ByteRange>* free) = 0;
+  // Which bytes it can spare, by when it may need them; each has those before it, too.
+  enum class Spare : std::uint8_t {
+    kThisStep,  // that nothing needs before the step is over; in a step as planned: nothing at all
+    kLong,      // in the next quarter of the step; as planned: before it is over
+    kSoon,      // with the next requests; as planned: before it is over
+    kAny,       // what nobody uses now
+  };
+  // Appends stretches of whole pages that have memory and that nobody uses now, in address order.
+  // Throws std::bad_alloc.
+  virtual void offer(Spare spare, std::vector<ByteRange>* free) = 0;
   // Lends free bytes for work on `lane`, which waits for earlier users; false, and nothing changed,
   // where it cannot. Nobody gets them before take_back().
   [[nodiscard]] virtual bool lend(LaneKey lane, ByteRange bytes) noexcept = 0;

@@ -100,6 +100,15 @@ bool Pool::State::contains(Bytes at) const noexcept {
 
 // --- Growth -------------------------------------------------------------------------------------
 
+Bytes Pool::State::beside_edge(End end, const LaneHoles& mine, Bytes size) noexcept {
+  const Chunk* const edge = maps ? mapped(end).edge() : nullptr;
+  return may_take(edge, mine) ? std::min(edge->size, size) : 0;
+}
+
+Bytes Pool::State::growth_for(End end, const LaneHoles& mine, Bytes size) noexcept {
+  return round_up(size - beside_edge(end, mine, size), unit);
+}
+
 Chunk* Pool::State::grow(End end, LaneHoles& mine, Bytes size, bool* fresh) noexcept {
   if (!maps) return grow_segment(end, mine, size, fresh);
   if (Chunk* const hole = grow_returned(end, mine, size, fresh)) return hole;

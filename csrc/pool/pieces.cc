@@ -12,7 +12,7 @@ namespace {
 
 void* address(Bytes at) noexcept { return reinterpret_cast<void*>(at); }
 
-// Of a request, in addresses whose pages moved and that are still mapped. Beyond that they wait.
+// So many stretches of addresses whose pages moved may still be mapped: beyond that none move.
 constexpr std::size_t kMostMoved = 4096;
 
 bool larger(ByteRange a, ByteRange b) noexcept {
@@ -23,7 +23,7 @@ bool larger(ByteRange a, ByteRange b) noexcept {
 
 // --- Free pages ---------------------------------------------------------------------------------
 
-Pool::State::FreePages Pool::State::free_pages(const LaneHoles& mine, bool others) {
+Pool::State::FreePages Pool::State::free_pages(const LaneHoles& mine, Spare spare) {
   FreePages free;
   const auto add = [&](const Chunk* hole) {
     const Bytes first = align_up(hole->first(), page), last = align_down(hole->last(), page);
@@ -35,10 +35,10 @@ Pool::State::FreePages Pool::State::free_pages(const LaneHoles& mine, bool other
   };
   add_all(mine);
   if (&mine != &nobody) add_all(nobody);
-  if (others)
+  if (spare == Spare::kAny)
     for (const auto& [lane, holes] : lanes)
       if (holes.get() != &mine) add_all(*holes);
-  if (lender != nullptr) lender->offer(others, &free.stretches);
+  if (lender != nullptr) lender->offer(spare, &free.stretches);
   for (const ByteRange stretch : free.stretches) free.bytes += stretch.size();
   return free;
 }
@@ -101,12 +101,23 @@ bool Pool::State::order_after_owners(const LaneHoles& mine, const std::vector<By
 
 // --- Stitched blocks ----------------------------------------------------------------------------
 
-Chunk* Pool::State::stitch_again(LaneHoles& mine, Bytes size) noexcept {
+// What the lender needs soon costs it requests that miss: it goes only where more memory would have
+// to be held than may be.
+Chunk* Pool::State::stitch_spared(End end, LaneHoles& mine, Bytes size) noexcept {
+  for (const Spare spare : {Spare::kThisStep, Spare::kLong, Spare::kSoon}) {
+    if (Chunk* const block = stitch_again(mine, size, spare)) return block;
+    if (Chunk* const block = stitch(end, mine, size, spare)) return block;
+    if (lender == nullptr || may_grow(growth_for(end, mine, size), size)) break;
+  }
+  return nullptr;
+}
+
+Chunk* Pool::State::stitch_again(LaneHoles& mine, Bytes size, Spare spare) noexcept {
   if (!stitching || stitches.idle() == 0) return nullptr;
   try {
     std::optional<std::vector<ByteRange>> offered;
     const auto is_offered = [&](ByteRange bytes) {
-      if (!offered) lender->offer(false, &offered.emplace());
+      if (!offered) lender->offer(spare, &offered.emplace());
       const auto after =
           std::upper_bound(offered->begin(), offered->end(), bytes.first,
                            [](Bytes at, ByteRange range) { return at < range.last; });
@@ -123,21 +134,22 @@ Chunk* Pool::State::stitch_again(LaneHoles& mine, Bytes size) noexcept {
   }
 }
 
-Chunk* Pool::State::stitch(End end, LaneHoles& mine, Bytes size, bool others) noexcept {
+Chunk* Pool::State::stitch(End end, LaneHoles& mine, Bytes size, Spare spare) noexcept {
   if (!stitching || size > kMaxBytes / 2) return nullptr;
+  const bool others = spare == Spare::kAny;
   try {
-    FreePages free = free_pages(mine, others);
+    FreePages free = free_pages(mine, spare);
     if (free.bytes < size) {
       if (others) return nullptr;
       // Not where to grow takes no more than that.
-      const Chunk* const edge = mapped(end).edge();
-      const Bytes beside = may_take(edge, mine) ? std::min(edge->size, size) : 0;
-      const Bytes missing = size - free.bytes;
-      if (align_up(missing, unit) >= align_up(size - beside, unit)) return nullptr;
+      const Bytes missing = align_up(size - free.bytes, unit);
+      if (missing >= growth_for(end, mine, size)) return nullptr;
+      if (spare != Spare::kSoon && !may_grow(missing, size)) return nullptr;
       bool fresh = false;
-      if (!slab.prepare(4) || grow(end, mine, align_up(missing, unit) + beside, &fresh) == nullptr)
+      if (!slab.prepare(4) ||
+          grow(end, mine, missing + beside_edge(end, mine, size), &fresh) == nullptr)
         return nullptr;
-      free = free_pages(mine, others);
+      free = free_pages(mine, spare);
       if (free.bytes < size) return nullptr;
     }
     const std::vector<ByteRange> behind = choose(free, size, page);
@@ -224,6 +236,9 @@ std::size_t Pool::State::move_pages(void* to, std::size_t count, LaneKey lane,
       if (!device.alias(to, from.data(), from.size()).ok()) return 0;
     }
     std::size_t pages = 0;
+    // One event a lane: those before it did what is done on their pages.
+    const LaneHoles* ended = nullptr;
+    Moved end;
     for (ByteRange range : chosen) {
       stitches.give_up_over(range);
       Chunk* const hole = hole_around(range.first, nullptr);
@@ -236,11 +251,16 @@ std::size_t Pool::State::move_pages(void* to, std::size_t count, LaneKey lane,
       }
       Chunk* const chunk = take_out(hole, range, Chunk::Kind::kMoved);
       stats.reserved -= range.size();
-      Moved entry{chunk, {}, 0};
-      if (aliases && owner != &nobody &&
-          events.record(owner->lane, &entry.point) != LaneEvents::Recorded::kYes)
-        entry.proof = events.synchronizations() + 1;
-      moved.push_back(entry);
+      if (!aliases || owner == &nobody) {
+        moved.push_back({chunk, {}, 0});
+        continue;
+      }
+      if (std::exchange(ended, owner) != owner) {
+        end = {};
+        if (events.record(owner->lane, &end.point) != LaneEvents::Recorded::kYes)
+          end.proof = events.synchronizations() + 1;
+      }
+      moved.push_back({chunk, end.point, end.proof});
     }
     unmap_moved();
     return pages;

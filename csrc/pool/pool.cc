@@ -52,16 +52,17 @@ Chunk* Pool::State::find_hole_slowly(End end, LaneHoles& mine, Bytes size, bool*
     if (Chunk* const hole = find()) return hole;
   if (lanes.size() > 1 && !is_captured(mine.lane) && prove_holes(&mine))
     if (Chunk* const hole = find()) return hole;
-  if (Chunk* const block = stitch_again(mine, size)) return block;
   if (size >= page)
-    if (Chunk* const block = stitch(end, mine, size, false)) return block;
+    if (Chunk* const block = stitch_spared(end, mine, size)) return block;
   if (Chunk* const hole = grow(end, mine, size, fresh)) return hole;
   for (const End any : {End::kLow, End::kHigh, End::kResident})
     if (Chunk* const hole = find_hole(any, mine, size)) return hole;
   if (!asynchronous) return nullptr;
+  if (is_captured(mine.lane)) return nullptr;
   for (const End any : {end, other, resident ? End::kHigh : End::kResident})
     if (Chunk* const hole = take_hole_of_another_lane(any, mine, size)) return hole;
-  return is_captured(mine.lane) ? nullptr : stitch(end, mine, size, true);
+  Chunk* const block = stitch_again(mine, size, Spare::kAny);
+  return block != nullptr ? block : stitch(end, mine, size, Spare::kAny);
 }
 
 bool Pool::State::prove_holes(const LaneHoles* mine) noexcept {
@@ -101,7 +102,6 @@ bool Pool::State::disown_until(LaneHoles& holes, std::uint32_t epoch) noexcept {
 }
 
 Chunk* Pool::State::take_hole_of_another_lane(End end, LaneHoles& mine, Bytes size) noexcept {
-  if (is_captured(mine.lane)) return nullptr;
   for (const auto& [lane, holes] : lanes) {
     if (holes.get() == &mine) continue;
     Chunk* const hole = find_hole(end, *holes, size);
@@ -405,6 +405,8 @@ Pool::Pool(Device& device, LaneEvents& events, const PoolOptions& options)
     : state_(std::make_unique<State>(device, events, options)) {}
 
 Pool::~Pool() = default;
+
+bool Pool::may_grow(Bytes more, Bytes asked) noexcept { return state_->may_grow(more, asked); }
 
 PoolBlock* Pool::allocate(Bytes size, LaneKey lane, Mobility mobility) noexcept {
   return state_->allocate(size, lane, mobility);

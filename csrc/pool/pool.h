@@ -50,6 +50,10 @@ struct PoolOptions {
   bool stitches = true;
   // Whether a block leaves the rest of its hole to others. Else it takes the whole of it.
   bool splits = true;
+  // Whether `more` may be asked for for the sake of a request of `asked` bytes, while pages of the
+  // lender would serve it: else those that it needs later go first. Must not throw or call the
+  // pool.
+  std::function<bool(Bytes more, Bytes asked)> may_grow = {};
   // Hears of each block that waited, when its bytes become a hole. Must not throw or call the pool.
   std::function<void(const PoolBlock&)> completed = {};
 };
@@ -150,6 +154,7 @@ class Pool : public PageSource {
   // See PageSource. O(holes of a page).
   [[nodiscard]] std::size_t move_pages(void* to, std::size_t count, LaneKey lane,
                                        bool others) noexcept override;
+  [[nodiscard]] bool may_grow(Bytes more, Bytes asked) noexcept override;
   // Whose bytes blocks may be stitched of, too; outlives the pool's last call.
   void borrow_from(PageLender* lender) noexcept;
 

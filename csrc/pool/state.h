@@ -20,6 +20,8 @@ namespace berth {
 // What a Pool is made of. Addresses are bytes from 0; `nobody` owns the holes that every lane may
 // take.
 struct Pool::State {
+  using Spare = PageLender::Spare;
+
   State(Device& the_device, LaneEvents& the_events, const PoolOptions& the_options);
   ~State();
   State(const State&) = delete;
@@ -82,6 +84,13 @@ struct Pool::State {
   }
 
   // --- pages.cc: committing and giving back
+  // Of `size` bytes those that the hole beside which an end grows has.
+  [[nodiscard]] Bytes beside_edge(End end, const LaneHoles& mine, Bytes size) noexcept;
+  // Bytes that grow_edge() asks the device for.
+  [[nodiscard]] Bytes growth_for(End end, const LaneHoles& mine, Bytes size) noexcept;
+  [[nodiscard]] bool may_grow(Bytes more, Bytes asked) const {
+    return !stitching || !options.may_grow || options.may_grow(more, asked);
+  }
   // A hole of at least `size` bytes on new pages, owned by `mine`; null, and nothing changed, where
   // that cannot be. `fresh`: no lane has used any of it.
   Chunk* grow(End end, LaneHoles& mine, Bytes size, bool* fresh) noexcept;
@@ -106,10 +115,14 @@ struct Pool::State {
   [[nodiscard]] bool contains(Bytes address) const noexcept;
 
   // --- pieces.cc: whole pages of holes
-  // A live block of whole pages of several holes, or null: those of a stitch that lies idle; a new
-  // one, for which the pool may grow by what is missing.
-  Chunk* stitch_again(LaneHoles& mine, Bytes size) noexcept;
-  Chunk* stitch(End end, LaneHoles& mine, Bytes size, bool others) noexcept;
+  // A live block stitched of what others miss least, or null where the pool may as well grow.
+  //
+  // A live block of whole pages of several holes and of those that the lender can spare (kAny: of
+  // other lanes' holes, too), or null: those of a stitch that lies idle; a new one, for which the
+  // pool may grow by what is missing.
+  Chunk* stitch_spared(End end, LaneHoles& mine, Bytes size) noexcept;
+  Chunk* stitch_again(LaneHoles& mine, Bytes size, Spare spare) noexcept;
+  Chunk* stitch(End end, LaneHoles& mine, Bytes size, Spare spare) noexcept;
   Chunk* live_on(Stitch& stitch, LaneHoles& mine, Bytes size) noexcept;
   // Whole pages of holes that the lane may have, or anybody; of each hole one stretch. And what
   // lies behind them, in the page where the hole ends.
@@ -117,7 +130,7 @@ struct Pool::State {
     std::vector<ByteRange> stretches, tails;
     Bytes bytes = 0;  // of the stretches
   };
-  [[nodiscard]] FreePages free_pages(const LaneHoles& mine, bool others);
+  [[nodiscard]] FreePages free_pages(const LaneHoles& mine, Spare spare);
   // The pages behind a block of so many bytes, of fewest stretches.
   [[nodiscard]] static std::vector<ByteRange> choose(FreePages& free, Bytes size, Bytes page);
   // Makes the lane's later work run after what others have queued that own holes over these.

@@ -29,7 +29,6 @@ class Aligner {
   static constexpr std::uint32_t kSettled = 4;
   // So many misses without settling: the plan does not describe this part of the run.
   static constexpr std::uint32_t kGiveUp = 24;
-  static constexpr std::uint32_t kHopeful = 4;
 
   // The next request expected was the one at `next`.
   void start(std::uint32_t next, std::uint32_t path_size) noexcept;
@@ -42,8 +41,6 @@ class Aligner {
   [[nodiscard]] std::uint32_t next() const noexcept { return wrap(best_); }
   [[nodiscard]] bool settled() const noexcept { return run_ >= kSettled; }
   [[nodiscard]] bool lost() const noexcept { return misses_ >= kGiveUp; }
-  // One change explains what came so far, or hardly more.
-  [[nodiscard]] bool hopeful() const noexcept { return misses_ < kHopeful; }
 
  private:
   static constexpr std::size_t kWidth = 2 * kReach + 1;

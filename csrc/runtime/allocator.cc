@@ -21,6 +21,9 @@ namespace {
 
 // An arena that is so many times as large as its bound is worth a warning.
 constexpr Bytes kLooseArena = 2;
+// Beyond the peak of live bytes memory is asked for without a look at what the plan could spare up
+// to this: the part below, and a page for each end of the pool.
+constexpr Bytes kSlackPart = 128, kSlackPages = 2;
 
 }  // namespace
 
@@ -72,6 +75,9 @@ std::shared_ptr<PlanFolder> Allocator::State::plan_folder() const {
 PoolOptions Allocator::State::pool_options() {
   PoolOptions result = options.pool;
   result.alignment = options.alignment;
+  result.may_grow = [this](Bytes more, Bytes asked) {
+    return store.held() + more <= allowance(asked);
+  };
   if (BlockListener* const listener = options.listener) {
     result.completed = [listener](const PoolBlock& block) {
       listener->completed({block.pointer, block.requested, block.size, block.lane});
@@ -210,6 +216,12 @@ void Allocator::State::note_held() noexcept {
     synchronizations = lane_events.synchronizations();
   }
   counters.hold(arena.committed(), pool.reserved());
+}
+
+Bytes Allocator::State::allowance(Bytes asked) const noexcept {
+  const Bytes live = std::max(counters.live_peak, counters.live + rounded(asked));
+  return std::max(store.peak(),
+                  live + live / kSlackPart + kSlackPages * device.properties().page_bytes);
 }
 
 // --- Requests -----------------------------------------------------------------------------------

@@ -91,6 +91,8 @@ struct Allocator::State {
   // The pages that the arena still needs, as far as that raises no peak.
   void fill_arena() noexcept;
   [[nodiscard]] bool has_room(const PlanLookup& plan) noexcept;
+  // What may be held for the sake of a request while pages of the arena could serve it.
+  [[nodiscard]] Bytes allowance(Bytes asked) const noexcept;
   void note_held() noexcept;
   // Notes at the end of a call, however it ends.
   struct NotesHeld {

@@ -33,6 +33,7 @@ Arena::Outcome Arena::serve_slowly(Bytes requested, LaneKey key, std::uint64_t i
     outcome.served = Served::kMissSize;
     if (lane->mode == Lane::Mode::kResting) outcome = lend_idle(*lane, requested, id, outcome);
   }
+  if (outcome.pointer == nullptr) ++lane->misses;
   outcome.realigned = step.realigned;
   select(*lane);
   return outcome;
@@ -239,20 +240,21 @@ bool Arena::unpin(const void* pointer) noexcept {
 // --- What is lent to others
 // -------------------------------------------------------------------------
 
-void Arena::offer(bool pressed, std::vector<ByteRange>* free) {
+void Arena::offer(Spare spare, std::vector<ByteRange>* free) {
   if (memory_.committed() == 0) return;
-  // While a lane follows the plan its slots are needed: what no slot has is offered.
+  // While a lane follows the plan its slots are needed, in the next step if not in this one: what
+  // no slot has is offered first.
   bool aligned = false;
-  for (const auto& [key, lane] : lanes_.all()) aligned |= lane->mode == Lane::Mode::kAligned;
   std::vector<ByteRange> used = bytes_in_use();
-  if (!pressed)
-    for (const auto& [key, lane] : lanes_.all())
-      if (lane->mode == Lane::Mode::kSearching) lending_.add_needed_soon(*lane, &used);
+  for (const auto& [key, lane] : lanes_.all()) {
+    aligned |= lane->mode == Lane::Mode::kAligned;
+    if (lane->mode != Lane::Mode::kResting) lending_.add_needed(*lane, spare, &used);
+  }
   used = united(std::move(used));
   const Bytes page = device_.properties().page_bytes;
   const Bytes base = reinterpret_cast<Bytes>(memory_.base());
-  for (const ByteRange bytes :
-       without(pressed || !aligned ? memory_.stretches() : memory_.unneeded(), used)) {
+  for (const ByteRange bytes : without(
+           aligned && spare == Spare::kThisStep ? memory_.unneeded() : memory_.stretches(), used)) {
     const Bytes first = align_up(bytes.first, page), last = align_down(bytes.last, page);
     if (first < last) free->push_back({base + first, base + last});
   }

@@ -46,12 +46,13 @@ namespace berth {
 //                  Walk::other_way()             its bytes are in use: a path that begins alike
 //                  ArenaMemory::ensure()         its pages, while they come one by one
 //                  lend()                        its bytes are in use: others
-//              hand_out_bucket()             it is smaller than the slot that stands for it
+//                hand_out_bucket()             it is smaller than the slot that stands for it
 //                lend_idle()                   the lane rests: any that are not live
 //   a free:    take_back()                   as planned, on its own lane
 //              free()                        all others
 //                Occupancy::take()             whose it was
 //                Guards::add()                 for each lane that may still use it
+//   the pool:  offer(), lend()               whole pages that the plan does not need soon
 //
 // Offsets and sizes are bytes. Not thread-safe: the allocator's lock covers it. Owns its address
 // range; the device and the events outlive it. allocate and free are O(1) while nothing is off
@@ -190,7 +191,7 @@ class Arena : public PageLender {
   Bytes give_back() noexcept;
 
   // See PageLender. Bytes that are lent are off schedule until they are taken back.
-  void offer(bool pressed, std::vector<ByteRange>* free) override;
+  void offer(Spare spare, std::vector<ByteRange>* free) override;
   [[nodiscard]] bool lend(LaneKey lane, ByteRange bytes) noexcept override;
   void take_back(Bytes first) noexcept override;
 

@@ -152,18 +152,23 @@ ArenaMemory::Brought ArenaMemory::ensure(ByteRange bytes, LaneKey lane) noexcept
   const ByteRange wanted = page_numbers(bytes);
   if (pages_.next_clear(wanted.first, wanted.last) == wanted.last) return brought;
   const ByteRange pages = whole_units(wanted);
+  const auto may_grow = [&](Bytes count) {
+    return source_ == nullptr || source_->may_grow(count * page(), bytes.size());
+  };
+  bring(wanted, lane, may_grow, &brought);
   // What is beside the bytes comes along where there is memory.
-  bring(wanted, lane, true, &brought);
   if (brought.all && pages != wanted) {
     Brought beside;
-    bring(pages, lane, true, &beside);
+    bring(pages, lane, may_grow, &beside);
   }
   return brought;
 }
 
 ArenaMemory::Brought ArenaMemory::fill(LaneKey lane, bool may_grow) noexcept {
   Brought brought;
-  for (const ByteRange pages : needed_) bring(pages, lane, may_grow, &brought);
+  for (const ByteRange pages : needed_)
+    bring(
+        pages, lane, [&](Bytes) { return may_grow; }, &brought);
   return brought;
 }
 
@@ -177,12 +182,14 @@ ByteRange ArenaMemory::whole_units(ByteRange pages) const noexcept {
           std::min(around.last, (pages.last + unit_ - 1) / unit_ * unit_)};
 }
 
-void ArenaMemory::bring(ByteRange pages, LaneKey lane, bool may_grow, Brought* brought) noexcept {
+template <class MayGrow>
+void ArenaMemory::bring(ByteRange pages, LaneKey lane, MayGrow&& may_grow,
+                        Brought* brought) noexcept {
   for (Bytes first = pages_.next_clear(pages.first, pages.last); first < pages.last;) {
     ByteRange run{first, pages_.next_set(first, pages.last)};
     const ByteRange whole = run;
     move_pages(&run, lane, false, brought);
-    if (run.size() != 0 && !(may_grow && commit(run))) {
+    if (run.size() != 0 && !(may_grow(run.size()) && commit(run))) {
       move_pages(&run, lane, true, brought);
       if (run.size() != 0) {
         brought->all = false;

@@ -61,7 +61,7 @@ class ArenaMemory {
     bool all = true;       // false: the device or the limit refuses
     ByteRange moved = {};  // pages that came from the source lie in these bytes
   };
-  // The pages under these bytes, for work on `lane`.
+  // The pages under these bytes, for work on `lane`; the device's only where the source may grow.
   [[nodiscard]] Brought ensure(ByteRange bytes, LaneKey lane) noexcept;
   // All that the plan needs. Where `may_grow` is false only what the source has.
   [[nodiscard]] Brought fill(LaneKey lane, bool may_grow) noexcept;
@@ -74,7 +74,9 @@ class ArenaMemory {
     return {bytes.first / page(), (bytes.last + page() - 1) / page()};
   }
   [[nodiscard]] ByteRange whole_units(ByteRange pages) const noexcept;
-  void bring(ByteRange pages, LaneKey lane, bool may_grow, Brought* brought) noexcept;
+  // `may_grow(pages)`: whether the device may be asked for so many.
+  template <class MayGrow>
+  void bring(ByteRange pages, LaneKey lane, MayGrow&& may_grow, Brought* brought) noexcept;
   void move_pages(ByteRange* pages, LaneKey lane, bool others, Brought* brought) noexcept;
   [[nodiscard]] bool commit(ByteRange pages) noexcept;
   void note_committed(ByteRange pages) noexcept;

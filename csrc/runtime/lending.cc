@@ -8,8 +8,10 @@ namespace {
 
 // Gaps, and blocks within one, that a request looks at.
 constexpr std::size_t kMostTries = 64;
-// Ticks ahead for which nothing is lent to others.
+// Requests ahead for which nothing is lent that is needed soon.
 constexpr std::uint32_t kSoon = 64;
+// After fewer misses in a step one change may explain them: it goes on as planned, and needs all.
+constexpr std::uint32_t kFewMisses = 4;
 // Blocks that a request of a lane that rests looks at.
 constexpr std::size_t kMostTriesIdle = 256;
 
@@ -43,16 +45,18 @@ std::optional<ByteRange> Lending::find_idle(Bytes size, const MayHave& may_have)
   return std::nullopt;
 }
 
-void Lending::add_needed_soon(const Lane& lane, std::vector<ByteRange>* bytes) const {
-  // After one change the step goes on as planned, and all of it is needed. A short one is over
-  // soon.
-  const std::uint32_t period = lookup_->plan().sequences[lane.sequence].period;
-  const std::uint32_t first = lookup_->first_slot(lane.sequence);
-  const std::uint32_t fork = lookup_->plan().sequences[lane.sequence].fork;
-  const std::uint32_t soon = lane.aligner.hopeful() ? period : std::min(kSoon, period / 16);
-  const std::uint32_t until = std::min(period, lane.position + soon);
-  for (std::uint32_t tick = std::max(lane.position + 1, fork); tick < until; ++tick) {
-    const PlanLookup::Entry& entry = lookup_->entry(first + tick - fork);
+void Lending::add_needed(const Lane& lane, PageLender::Spare spare,
+                         std::vector<ByteRange>* bytes) const {
+  using Spare = PageLender::Spare;
+  if (spare == Spare::kAny) return;
+  const Path& path = walk_.path(lane);
+  std::uint32_t ahead = path.size();
+  if (lane.misses >= kFewMisses && spare != Spare::kThisStep)
+    ahead = spare == Spare::kLong ? path.size() / 4 : std::min(kSoon, path.size() / 16);
+  // The k-th request of a path is its tick k.
+  const std::uint32_t until = std::min(path.size(), lane.position + ahead);
+  for (std::uint32_t tick = lane.position + 1; tick < until; ++tick) {
+    const PlanLookup::Entry& entry = lookup_->entry(path.slot(tick));
     if (entry.cell == PlanLookup::kNone) continue;
     bytes->push_back({entry.offset, entry.offset + occupancy_.rounded(entry.requested)});
   }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "csrc/core/interval_map.h"
+#include "csrc/device/page_sharing.h"
 #include "csrc/plan/lookup.h"
 #include "csrc/runtime/lane.h"
 #include "csrc/runtime/occupancy.h"
@@ -44,8 +45,8 @@ class Lending {
   // Bytes that no birth in the next ticks needs, while the lane has what was `wanted` for it.
   [[nodiscard]] std::optional<ByteRange> find(const Lane& lane, const PlanLookup::Entry& wanted,
                                               Bytes size, const MayHave& may_have);
-  // Appends the bytes of slots that are born in the next ticks of a lane.
-  void add_needed_soon(const Lane& lane, std::vector<ByteRange>* bytes) const;
+  // Appends the bytes of slots that are born before others may use what the lane can spare.
+  void add_needed(const Lane& lane, PageLender::Spare spare, std::vector<ByteRange>* bytes) const;
   // Any bytes under slots that are not live. Requires that no slot is handed out before they are
   // off schedule.
   [[nodiscard]] std::optional<ByteRange> find_idle(Bytes size, const MayHave& may_have) const;

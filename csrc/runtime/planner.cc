@@ -31,6 +31,9 @@ constexpr double kWorthSwitching = 0.01, kWorthSwitchingInTheEnd = 0.001;
 // Entries of a record that shows what steps there are, if it shows any.
 constexpr std::size_t kLongRecord = 1 << 15;
 
+// A cycle of so many times as many steps as there are kinds is no cycle.
+constexpr std::size_t kManyAlike = 2;
+
 // What a search took, the C library keeps for this thread: 150 MiB for the longest record. Only a
 // few searches are so large before none follows.
 constexpr std::size_t kLargeExcerpt = std::size_t{1} << 17;
@@ -172,7 +175,9 @@ void Planner::plan(Job job) {
 
 // Whether the kinds that are kept are all steps of its cycle.
 bool Planner::explains(const Step& step) const {
-  if (turns_ && step.marks_per_period > step.unrolled) return false;
+  const std::size_t steps = step.marks_per_period / step.unrolled;
+  // Where most of them are alike they come in turns, and the next turn may be another.
+  if (steps > 1 && (turns_ || steps >= kManyAlike * kinds_.kinds().size())) return false;
   return kinds_.are_steps_of(step);
 }
 

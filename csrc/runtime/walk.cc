@@ -108,6 +108,7 @@ void Walk::pass_run_end(Lane& lane, Bytes requested) noexcept {
 void Walk::pass_step_end(Lane& lane) noexcept {
   ++step_ends_;
   lane.outgrown = false;
+  lane.misses = 0;
   const std::uint32_t root = root_of(lane), start = start_of(lane);
   if (lane.sequence != root || start != root) {
     jump(lane, start, 0);
@@ -304,6 +305,7 @@ Walk::Step Walk::next_searching(Lane& lane, Bytes requested) noexcept {
       expect(lane, *found);
     } else {
       ++step_ends_;
+      lane.misses = 0;
       jump(lane, lane.sequence, *found);
     }
   }
@@ -372,6 +374,7 @@ void Walk::guess(Lane& lane, Bytes requested) noexcept {
 bool Walk::mark(Lane& lane) noexcept {
   lane.requests_without_mark = 0;
   lane.outgrown = false;
+  lane.misses = 0;
   const bool sure = lane.mode == Lane::Mode::kAligned;
   const Path& here = path(lane);
   const std::uint32_t size = here.size();

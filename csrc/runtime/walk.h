@@ -147,15 +147,15 @@ class Walk {
                                                               SlotIndex slot) const noexcept {
     return {path(lane).index(slot), path(lane).size()};
   }
+  [[nodiscard]] const Path& path(const Lane& lane) const noexcept {
+    return paths_.paths[lane.sequence];
+  }
   // The sequences that have slots on the lane's path.
   [[nodiscard]] const std::vector<std::uint32_t>& sequences(const Lane& lane) const noexcept {
     return path(lane).sequences();
   }
 
  private:
-  [[nodiscard]] const Path& path(const Lane& lane) const noexcept {
-    return paths_.paths[lane.sequence];
-  }
   [[nodiscard]] std::uint32_t root_of(const Lane& lane) const noexcept {
     return paths_.roots[lane.plan_lane];
   }

@@ -180,10 +180,68 @@ TEST_CASE("Pages move for another lane after an event of those that had them",
   void* to = nullptr;
   REQUIRE(f.device.reserve(8 * kPage, kPage, &to).ok());
   CHECK(f.pool.move_pages(to, 8, 2, false) == 0);
+  const std::uint64_t events = f.device.calls(CallKind::kRecord);
   CHECK(f.pool.move_pages(to, 8, 2, true) == 8);
+  // One that lane 2 waits for, and one after which nothing uses the addresses of the four
+  // stretches.
+  CHECK(f.device.calls(CallKind::kRecord) == events + 2);
   f.device.hand_out(2, to, 8 * kPage);
   CHECK(f.device.violations().empty());
   REQUIRE(f.device.release(to, 8 * kPage).ok());
+}
+
+TEST_CASE("What a lender needs later goes only where the pool may not grow", "[pool][stitching]") {
+  using Spare = PageLender::Spare;
+  // Spares two pages before its step is over, four for long, and eight with the next requests.
+  struct Lender : PageLender {
+    Bytes base = 0;
+    std::vector<Spare> asked;
+    std::vector<Bytes> lent;
+    void offer(Spare spare, std::vector<ByteRange>* free) override {
+      asked.push_back(spare);
+      const Bytes pages = spare == Spare::kThisStep ? 2 : spare == Spare::kLong ? 4 : 8;
+      free->push_back({base, base + pages * kPage});
+    }
+    bool lend(LaneKey, ByteRange bytes) noexcept override {
+      lent.push_back(bytes.first);
+      return true;
+    }
+    void take_back(Bytes first) noexcept override { std::erase(lent, first); }
+  };
+  Lender lender;
+  SimulatedDevice device{{.total_bytes = 256 * kPage, .page_bytes = kPage}};
+  Bytes most = 0;
+  PoolOptions options{.growth_bytes = kPage};
+  options.may_grow = [&](Bytes more, Bytes) { return device.committed() + more <= most; };
+  test::LonePool pool{device, options};
+  void* base = nullptr;
+  REQUIRE(device.reserve(8 * kPage, kPage, &base).ok());
+  REQUIRE(device.commit(base, 8 * kPage, Device::Residency::kOnDemand).ok());
+  lender.base = reinterpret_cast<Bytes>(base);
+  pool.borrow_from(&lender);
+  const auto allocate = [&](Bytes pages) {
+    lender.asked.clear();
+    PoolBlock* const block = pool.allocate(pages * kPage, 1, Mobility::kTemporary);
+    REQUIRE(block != nullptr);
+    CHECK(pool.is_valid() == "");
+    pool.free(block);
+    return lender.asked.back();
+  };
+  most = 8 * kPage;
+  CHECK(allocate(2) == Spare::kThisStep);
+  CHECK(allocate(4) == Spare::kLong);
+  CHECK(allocate(8) == Spare::kSoon);
+  CHECK(pool.reserved() == 0);
+  // What is missing in the end comes from the device all the same.
+  CHECK(allocate(9) == Spare::kSoon);
+  CHECK(pool.reserved() == kPage);
+  // Where it may grow, it does rather than take what is needed in this step.
+  most = 256 * kPage;
+  CHECK(allocate(12) == Spare::kThisStep);
+  CHECK(lender.lent.empty());
+  (void)pool.trim();
+  REQUIRE(device.release(base, 8 * kPage).ok());
+  CHECK(device.violations().empty());
 }
 
 TEST_CASE("A stitched block that another lane uses waits for it", "[pool][stitching][lanes]") {
