@@ -5,6 +5,7 @@
 #include "csrc/cli/output.h"
 #include "csrc/cli/spelling.h"
 #include "csrc/cli/stats_summary.h"
+#include "csrc/replay/hits_by_kind.h"
 #include "csrc/replay/through_berth.h"
 #include "csrc/replay/through_malloc.h"
 #include "csrc/replay/through_torch.h"
@@ -44,7 +45,7 @@ replay::Result replay_one(const std::string& name, const replay::Workload& workl
   if (name == "planned" || name == "pool") {
     replay::BerthOptions berth;
     berth.planned = name == "planned";
-    berth.steps = options.steps;
+    berth.steps = true;
     if (!options.memory_limit.empty())
       berth.memory_limit = size_option("--memory-limit", options.memory_limit);
     return replay::through_berth(workload, berth);
@@ -64,11 +65,16 @@ Json or_null(const std::optional<Value>& value) {
   return value ? Json(*value) : Json(nullptr);
 }
 
-Json to_json(const replay::Result& result) {
+double share(std::uint64_t part, std::uint64_t all) {
+  return all == 0 ? 0 : static_cast<double>(part) / static_cast<double>(all);
+}
+
+Json to_json(const replay::Result& result, const replay::Workload& workload, bool with_steps) {
   Json json = {{"reserved_peak_bytes", or_null(result.reserved_peak)},
                {"driver_calls", or_null(result.driver_calls)},
                {"ns_per_operation", or_null(result.ns_per_operation)},
                {"hits", or_null(result.hits)},
+               {"hits_bucket", or_null(result.hits_bucket)},
                {"lent", or_null(result.lent)},
                {"misses", or_null(result.misses)},
                {"unplanned", or_null(result.unplanned)},
@@ -78,6 +84,20 @@ Json to_json(const replay::Result& result) {
   if (result.stats) json["statistics"] = StatsSummary(*result.stats).to_json();
   if (!result.problem.empty()) json["problem"] = result.problem;
   if (!result.steps.empty()) {
+    Json kinds = Json::array();
+    for (const replay::KindResult& kind : replay::hits_by_kind(workload, result.steps)) {
+      kinds.push_back({{"steps", kind.steps},
+                       {"step_requests", kind.step_requests},
+                       {"many_sizes", kind.many_sizes},
+                       {"requests", kind.requests},
+                       {"hits", kind.hits},
+                       {"misses", kind.misses},
+                       {"requests_from_fourth_step", kind.late_requests},
+                       {"hits_from_fourth_step", kind.late_hits}});
+    }
+    json["kinds"] = kinds;
+  }
+  if (with_steps && !result.steps.empty()) {
     Json steps = Json::array();
     for (const replay::StepResult& step : result.steps) {
       steps.push_back({{"requests", step.requests},
@@ -96,6 +116,36 @@ std::string count_or_dash(const std::optional<std::uint64_t>& count) {
 }
 
 using Results = std::vector<std::pair<std::string, replay::Result>>;
+
+// Exact hits and those of buckets.
+std::optional<std::uint64_t> served(const replay::Result& result) {
+  if (!result.hits) return std::nullopt;
+  return *result.hits + result.hits_bucket.value_or(0);
+}
+
+// How the steps of each kind were served; empty where there is one kind, or none.
+std::string kinds_to_text(const std::string& name, const replay::Workload& workload,
+                          const replay::Result& result) {
+  constexpr std::size_t kMost = 12;
+  const std::vector<replay::KindResult> kinds = replay::hits_by_kind(workload, result.steps);
+  if (kinds.size() < 2 || result.hits.value_or(0) + result.hits_bucket.value_or(0) == 0) return {};
+  Table table({{"steps"}, {"requests each"}, {"hits"}, {"misses"}, {"hits from the fourth on"}});
+  for (std::size_t i = 0; i < std::min(kinds.size(), kMost); ++i) {
+    const replay::KindResult& kind = kinds[i];
+    table.add({format_count(kind.steps),
+               kind.step_requests == 0
+                   ? "each its own"
+                   : format_count(kind.step_requests) + (kind.many_sizes ? ", of many sizes" : ""),
+               format_percent(share(kind.hits, kind.requests)), format_count(kind.misses),
+               kind.late_requests == 0
+                   ? "-"
+                   : format_percent(share(kind.late_hits, kind.late_requests))});
+  }
+  std::string text = fmt::format("\n{}, by kind of step\n{}", name, table.to_string());
+  if (kinds.size() > kMost)
+    text += fmt::format("  and {}\n", format_number_of(kinds.size() - kMost, "kind"));
+  return text;
+}
 
 std::string to_text(const Options& options, const replay::Workload& workload, Bytes live_peak,
                     const Results& results) {
@@ -117,8 +167,8 @@ std::string to_text(const Options& options, const replay::Workload& workload, By
                    ? fmt::format("{:.3f}", static_cast<double>(*result.reserved_peak) /
                                                static_cast<double>(live_peak))
                    : "-",
-               count_or_dash(result.hits), count_or_dash(result.lent), count_or_dash(result.misses),
-               count_or_dash(result.driver_calls),
+               count_or_dash(served(result)), count_or_dash(result.lent),
+               count_or_dash(result.misses), count_or_dash(result.driver_calls),
                result.ns_per_operation ? fmt::format("{:.0f}", *result.ns_per_operation) : "-"});
   }
   text += table.to_string();
@@ -128,7 +178,10 @@ std::string to_text(const Options& options, const replay::Workload& workload, By
     text += fmt::format("\n{}\n{}{}", name, summary.outcomes(), summary.reasons());
   }
   for (const auto& [name, result] : results) {
-    if (result.steps.empty()) continue;
+    if (!result.steps.empty()) text += kinds_to_text(name, workload, result);
+  }
+  for (const auto& [name, result] : results) {
+    if (result.steps.empty() || !options.steps) continue;
     text += fmt::format("\n{}, step by step\n", name);
     Table steps({{"step"}, {"requests"}, {"hits"}, {"misses"}, {"live at its end"}, {"reserved"}});
     for (std::size_t i = 0; i < result.steps.size(); ++i) {
@@ -168,7 +221,8 @@ int replay(const Options& options) {
   }
   if (options.json) {
     Json allocators = Json::object();
-    for (const auto& [name, result] : results) allocators[name] = to_json(result);
+    for (const auto& [name, result] : results)
+      allocators[name] = to_json(result, workload, options.steps);
     print_json(Json{{"requests", workload.requests},
                     {"frees", workload.frees},
                     {"steps", workload.steps},

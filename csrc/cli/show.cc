@@ -1,5 +1,6 @@
 #include "csrc/cli/command.h"
 #include "csrc/cli/exit_code.h"
+#include "csrc/cli/folder_summary.h"
 #include "csrc/cli/input.h"
 #include "csrc/cli/output.h"
 #include "csrc/cli/picture.h"
@@ -39,8 +40,21 @@ int show_served(const Options& options) {
   return kDone;
 }
 
+int show_folder(const Options& options) {
+  BERTH_CHECK(options.svg.empty(), kUsage, "--svg draws a plan, '{}' is a folder of plans",
+              options.input);
+  const FolderSummary summary = summarize_folder(options.input);
+  if (options.json) {
+    print_json(summary.json);
+  } else {
+    print(printable(summary.text));
+  }
+  return kDone;
+}
+
 int show(const Options& options) {
   if (!options.plan.empty()) return show_served(options);
+  if (std::filesystem::is_directory(options.input)) return show_folder(options);
   if (!options.svg.empty()) check_output(options.svg);
   const std::string name = std::filesystem::path(options.input).filename().string();
   std::optional<Picture> picture;
@@ -97,7 +111,7 @@ Command add_show(CLI::App& program) {
       program.add_subcommand("show", "Say what a trace, a plan or statistics hold, or draw it");
   const auto options = std::make_shared<Options>();
   app->add_option("input", options->input,
-                  "A trace, a plan, a run's statistics (BERTH_STATS) or a CSV, plain or gzip")
+                  "A trace, a plan, a folder of plans, a run's statistics (BERTH_STATS) or a CSV")
       ->required();
   app->add_option("--svg", options->svg, "File for a picture of a plan: address over time")
       ->type_name("FILE");
@@ -109,6 +123,7 @@ Command add_show(CLI::App& program) {
       "Of a trace: the peak, its tick and who holds it (recorded with --operators), residents "
       "apart.\n"
       "Of a plan: arena, lower bound, slots by size, lanes and branches.\n"
+      "Of a folder of plans: the kinds of steps, arena and program of each.\n"
       "Of statistics: how requests were served, which missed and why, and what to do.\n\n"
       "Example:\n  berth show gpt.trace\n  berth show gpt.plan --svg gpt.svg\n"
       "  BERTH_STATS=run.json ./train; berth show run.json");

@@ -29,7 +29,6 @@ std::string reason_of(const Json& miss) {
   return found != miss.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
-
 std::string times(std::uint64_t count) {
   return count == 1 ? "once" : format_count(count) + " times";
 }
@@ -144,6 +143,10 @@ std::string StatsSummary::outcomes() const {
   const std::uint64_t requests = count("requests");
   std::string text = fmt::format("  as planned   {}{}\n", format_count(count("hits")),
                                  share_of(count("hits"), requests));
+  if (count("hits_bucket") != 0)
+    text +=
+        fmt::format("  in buckets   {}{}, where larger ones were planned\n",
+                    format_count(count("hits_bucket")), share_of(count("hits_bucket"), requests));
   text +=
       fmt::format("  lent         {}, at other bytes of the arena\n", format_count(count("lent")));
   text += fmt::format(

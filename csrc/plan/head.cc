@@ -34,7 +34,7 @@ std::uint32_t main_lane(const Plan& plan) {
   return static_cast<std::uint32_t>(std::max_element(slots.begin(), slots.end()) - slots.begin());
 }
 
-// Calls visit(size) for each request of a path, in order.
+// Calls visit(slot) for each request of a path, in order.
 template <class Visit>
 void for_each_request(const Plan& plan, const Sequence& sequence, std::uint32_t until,
                       const Visit& visit) {
@@ -42,22 +42,28 @@ void for_each_request(const Plan& plan, const Sequence& sequence, std::uint32_t 
     for_each_request(plan, plan.sequences[static_cast<std::size_t>(sequence.parent)],
                      std::min(sequence.fork, until), visit);
   for (const Slot& slot : sequence.slots)
-    if (slot.birth < until) visit(slot.requested);
+    if (slot.birth < until) visit(slot);
 }
 
-// The step that follows the i-th mark of a path whose requests have these sizes.
-PlanHead::Kind kind_of(const Sequence& sequence, std::size_t i, const std::vector<Bytes>& sizes,
+struct Request {
+  Bytes size = 0;
+  bool bucket = false;
+};
+
+// The step that follows the i-th mark of a path of these requests.
+PlanHead::Kind kind_of(const Sequence& sequence, std::size_t i, const std::vector<Request>& path,
                        std::uint64_t others) {
   const std::vector<std::uint32_t>& marks = sequence.marks;
   const std::size_t begin = marks.empty() ? 0 : marks[i];
   const std::size_t end =
-      i + 1 < marks.size() ? marks[i + 1] : (marks.empty() ? 0 : marks[0]) + sizes.size();
+      i + 1 < marks.size() ? marks[i + 1] : (marks.empty() ? 0 : marks[0]) + path.size();
   PlanHead::Kind kind{
       .requests = static_cast<std::uint32_t>(end - begin), .hash = others, .first = {}};
   for (std::size_t tick = begin; tick < end; ++tick) {
-    const Bytes size = sizes[tick % sizes.size()];
-    kind.hash = hash_combine(kind.hash, size);
-    if (kind.first.size() < PlanHead::kMostFirst) kind.first.push_back(size);
+    const Request request = path[tick % path.size()];
+    kind.hash = hash_combine(kind.hash, request.size);
+    if (kind.first.size() < PlanHead::kMostFirst)
+      kind.first.push_back(request.bucket ? PlanHead::kAnySize : request.size);
   }
   return kind;
 }
@@ -74,14 +80,16 @@ PlanHead head_of(const Plan& plan) {
   const std::uint32_t main = main_lane(plan);
   const std::uint64_t others = hash_others(plan, main);
   std::set<std::uint64_t> known;
-  std::vector<Bytes> sizes;
+  std::vector<Request> path;
   for (const Sequence& sequence : plan.sequences) {
     if (sequence.lane != main || sequence.period == 0) continue;
-    sizes.clear();
-    for_each_request(plan, sequence, sequence.period, [&](Bytes size) { sizes.push_back(size); });
+    path.clear();
+    for_each_request(plan, sequence, sequence.period, [&](const Slot& slot) {
+      path.push_back({slot.requested, slot.bucket()});
+    });
     head.cycle |= sequence.marks.size() > 1;
     for (std::size_t i = 0; i < std::max<std::size_t>(sequence.marks.size(), 1); ++i) {
-      const PlanHead::Kind kind = kind_of(sequence, i, sizes, others);
+      const PlanHead::Kind kind = kind_of(sequence, i, path, others);
       if (!known.insert(kind.hash).second || head.kind_count++ >= PlanHead::kMostKinds) continue;
       head.kinds.push_back(kind);
       head.kinds.back().lane_key = plan.lane_keys[main];

@@ -18,12 +18,13 @@ namespace berth {
 // whoever serves the plan reads and verifies the whole file.
 struct PlanHead {
   static constexpr std::size_t kMostFirst = 128, kMostKinds = 8;
+  static constexpr Bytes kAnySize = 0;
 
   struct Kind {
     std::uint64_t lane_key = 0;
     std::uint32_t requests = 0;  // of the whole step
     std::uint64_t hash = 0;      // of all of them, and of what other lanes do meanwhile
-    std::vector<Bytes> first;    // sizes as asked
+    std::vector<Bytes> first;    // sizes as asked; kAnySize where a bucket serves them
 
     friend bool operator==(const Kind&, const Kind&) = default;
   };

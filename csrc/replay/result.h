@@ -13,8 +13,8 @@ namespace berth::replay {
 
 // What one step of a replay needed.
 struct StepResult {
-  std::uint64_t requests = 0, hits = 0, misses = 0;
-  Bytes live = 0, reserved = 0;  // at its end
+  std::uint64_t requests = 0, hits = 0, misses = 0;  // hits: those of buckets, too
+  Bytes live = 0, reserved = 0;                      // at its end
 };
 
 // How one allocator served a workload. What it cannot tell is empty.
@@ -22,7 +22,7 @@ struct Result {
   std::optional<Bytes> reserved_peak;
   std::optional<std::uint64_t> driver_calls;
   std::optional<double> ns_per_operation;  // of allocations and frees; planning is not in it
-  std::optional<std::uint64_t> hits, lent, misses, unplanned, realigned;
+  std::optional<std::uint64_t> hits, hits_bucket, lent, misses, unplanned, realigned;
   std::optional<Bytes> arena;     // of the plan at the end
   std::optional<Stats> stats;     // all counters, of berth
   std::vector<StepResult> steps;  // where they were asked for and are known

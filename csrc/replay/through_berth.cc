@@ -83,6 +83,7 @@ Result through_berth(const Workload& workload, const BerthOptions& options) {
   result.driver_calls = stats.driver_calls;
   result.ns_per_operation = driven.ns_per_operation;
   result.hits = stats.hits;
+  result.hits_bucket = stats.hits_bucket;
   result.lent = stats.lent;
   result.misses = misses_of(stats);
   result.unplanned = stats.unplanned;

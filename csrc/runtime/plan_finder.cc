@@ -15,11 +15,13 @@ PlanFinder::PlanFinder(std::vector<PlanFolder::Found> plans) : plans_(std::move(
       path.lane = head.lane_key;
       path.requests = head.requests;
       path.first = head.first;
-      if (head.requests == head.first.size())
+      path.any =
+          std::find(path.first.begin(), path.first.end(), PlanHead::kAnySize) != path.first.end();
+      if (!path.any && head.requests == head.first.size())
         while (path.first.size() < kLeastFirst)
           path.first.push_back(path.first[path.first.size() - head.first.size()]);
-      find_fallbacks(path);
-      nexts_.push_back({path.lane, path.first[0]});
+      if (!path.any) find_fallbacks(path);
+      nexts_.push_back({path.lane, path.first[0], path.any});
     }
   }
   over_ = paths_.empty();
@@ -43,6 +45,10 @@ void PlanFinder::request(LaneKey lane, Bytes bytes) noexcept {
     const Next& next = nexts_[i];
     if (next.lane != lane || (next.bytes != bytes && !next.on_way)) continue;
     Path& path = paths_[i];
+    if (path.any) {
+      follow_any(path, bytes);
+      continue;
+    }
     follow(path, bytes);
     nexts_[i] = {path.lane, path.begun() ? 0 : path.first[path.matched], path.matched != 0};
   }
@@ -63,8 +69,17 @@ void PlanFinder::follow(Path& path, Bytes bytes) noexcept {
   ++begun_;
 }
 
+void PlanFinder::follow_any(Path& path, Bytes bytes) noexcept {
+  if (path.since < path.first.size()) {
+    const Bytes expected = path.first[path.since];
+    path.lost |= expected != PlanHead::kAnySize && expected != bytes;
+  }
+  ++path.since;
+}
+
 // How far the requests since its beginning are from its step; of a short one, from so many steps.
 std::uint64_t PlanFinder::Path::off_by() const noexcept {
+  if (any) return since < requests ? requests - since : since - requests;
   const std::uint64_t came = begun() ? since : matched;
   if (came < requests) return requests - came;
   if (requests >= first.size()) return came - requests;
@@ -90,7 +105,7 @@ void PlanFinder::choose_surely() noexcept {
     if (path.begun()) {
       alone &= path.plan == begun->plan;
       over &= path.since >= 2 * path.requests;
-    } else if (path.matched >= begun->since) {  // may yet turn out to begin so, too
+    } else if (!path.any && path.matched >= begun->since) {  // may yet turn out to begin so, too
       return;
     }
   }
@@ -100,9 +115,12 @@ void PlanFinder::choose_surely() noexcept {
 void PlanFinder::mark() noexcept {
   if (over_ || found_ != kNone) return;
   // A whole short step is enough where it ends here.
-  choose([](const Path& path) {
-    return path.begun() || (path.matched >= path.requests && path.off_by() == 0);
-  });
+  choose([](const Path& path) { return path.ends_here(); });
+  for (Path& path : paths_) {
+    if (!path.any) continue;
+    path.since = 0;
+    path.lost = false;
+  }
 }
 
 void PlanFinder::refuse_found() noexcept {

@@ -57,7 +57,12 @@ class PlanFinder {
     std::vector<std::uint32_t> fallback;  // of Knuth, Morris and Pratt
     std::uint32_t matched = 0;            // of `first`, by the last requests
     std::uint64_t since = 0;              // requests since its beginning came
-    [[nodiscard]] bool begun() const noexcept { return matched == first.size(); }
+    bool any = false;   // has requests of any size: its steps are told between marks only
+    bool lost = false;  // and this step is none of them
+    [[nodiscard]] bool begun() const noexcept { return !any && matched == first.size(); }
+    [[nodiscard]] bool ends_here() const noexcept {
+      return any ? !lost && since == requests : begun() || (matched >= requests && off_by() == 0);
+    }
     [[nodiscard]] std::uint64_t off_by() const noexcept;
   };
 
@@ -70,6 +75,7 @@ class PlanFinder {
 
   static void find_fallbacks(Path& path);
   void follow(Path& path, Bytes bytes) noexcept;
+  static void follow_any(Path& path, Bytes bytes) noexcept;
   void choose_surely() noexcept;
   template <class Eligible>
   void choose(const Eligible& eligible) noexcept;

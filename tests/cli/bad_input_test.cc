@@ -47,9 +47,16 @@ TEST_CASE("A file that is not there is unreadable input", "[cli][bad-input]") {
   refuse("/nonexistent/x.trace", "cannot open '/nonexistent/x.trace'");
 }
 
-TEST_CASE("A folder is no input", "[cli][bad-input]") {
+TEST_CASE("A folder is no input but to be shown", "[cli][bad-input]") {
   const TemporaryFolder folder;
-  refuse(folder.path(), "is not a regular file");
+  for (const auto& arguments : readers(folder.path())) {
+    if (arguments[0] == "show") continue;
+    const Ran ran = run_berth(arguments);
+    INFO(arguments[0] << ": " << ran.err);
+    REQUIRE(ran.code == 3);
+    REQUIRE(ran.out.empty());
+    if (arguments[0] != "verify") REQUIRE_THAT(ran.err, Contains("is not a regular file"));
+  }
 }
 
 TEST_CASE("A pipe without a writer is refused and not waited for", "[cli][bad-input]") {

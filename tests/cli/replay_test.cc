@@ -44,6 +44,36 @@ TEST_CASE("Replaying says what each allocator held under the promised names", "[
   REQUIRE(json["allocators"]["glibc"]["driver_calls"].is_null());
 }
 
+TEST_CASE("Replaying says how the steps of each kind were served", "[cli][replay]") {
+  const TemporaryFolder folder;
+  // Training, and every fifth step an evaluation, in events.
+  std::string csv = "action,id,bytes,stream\n";
+  int id = 0;
+  for (int step = 0; step < 40; ++step) {
+    const bool evaluates = step % 5 == 4;
+    const int first = id + 1;
+    for (int i = 0; i < (evaluates ? 6 : 12); ++i)
+      csv += "alloc," + std::to_string(++id) + "," + std::to_string(65536 * (1 + i)) + ",0\n";
+    for (int block = id; block >= first; --block)
+      csv += "free," + std::to_string(block) + "," + std::to_string(65536 * (1 + block - first)) +
+             ",0\n";
+    csv += "step,,,0\n";
+  }
+  write_text(folder / "run.csv", csv);
+  const nlohmann::json json =
+      run_berth_json({"replay", folder / "run.csv", "--allocator", "planned"});
+  const auto& kinds = json["allocators"]["planned"]["kinds"];
+  REQUIRE(kinds.size() == 2);
+  REQUIRE(kinds[0]["steps"] == 32);
+  REQUIRE(kinds[0]["step_requests"] == 12);
+  REQUIRE(kinds[1]["steps"] == 8);
+  REQUIRE(kinds[1]["step_requests"] == 6);
+  for (const auto& kind : kinds)
+    REQUIRE(kind["hits_from_fourth_step"] == kind["requests_from_fourth_step"]);
+  REQUIRE_THAT(run_berth({"replay", folder / "run.csv", "--allocator", "planned"}).out,
+               Contains("planned, by kind of step"));
+}
+
 TEST_CASE("Another allocator is measured or said not to be there", "[cli][replay]") {
   const TemporaryFolder folder;
   write_text(folder / "run.csv", events_csv(10));

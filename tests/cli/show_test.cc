@@ -166,3 +166,26 @@ TEST_CASE("Names from a trace cannot speak to the terminal or break the JSON", "
   REQUIRE_THAT(ran.out, !Contains("\033"));
   REQUIRE(run_berth_json({"show", folder / "run.trace"})["holders"]["module"].size() == 2);
 }
+
+TEST_CASE("Of a folder of plans each one is told, and what cannot be read", "[cli][show]") {
+  const TemporaryFolder folder;
+  write_text(folder / "run.csv", events_csv(4));
+  write_text(folder / "long.csv", events_csv(4, 20));
+  const std::string plans = folder / "plans/";
+  for (const char* run : {"run.csv", "long.csv"})
+    REQUIRE(run_berth({"plan", folder / run, "-o", plans}).code == 0);
+  write_text(plans + "broken.plan", "no plan");
+  write_text(plans + "notes.txt", "not looked at");
+  const nlohmann::json json = run_berth_json({"show", plans});
+  REQUIRE(json["kind"] == "folder");
+  REQUIRE(json["plans"].size() == 2);
+  for (const auto& plan : json["plans"]) {
+    CHECK(plan["kinds"] == 1);
+    CHECK(plan["arena_bytes"].get<std::uint64_t>() > 0);
+  }
+  REQUIRE(json["problems"].size() == 1);
+  const Ran ran = run_berth({"show", plans});
+  REQUIRE_THAT(ran.out, Contains("2 plans"));
+  REQUIRE_THAT(ran.out, Contains("broken.plan"));
+  REQUIRE(run_berth({"show", plans, "--svg", folder / "x.svg"}).code == 2);
+}

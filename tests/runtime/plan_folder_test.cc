@@ -20,6 +20,7 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -98,6 +99,23 @@ TEST_CASE("A program whose model is made before its first step is planned from i
   again.step(step);
   REQUIRE(again.step(step) == 1.0);
   for (void* weight : weights) again.free(weight);
+}
+
+TEST_CASE("The second run of a program with random lengths is planned from its first steps on",
+          "[folder][learn][kinds]") {
+  const test::TemporaryFolder folder;
+  const auto run = [&](unsigned seed, int steps) {
+    Run one(folder.path());
+    std::mt19937 random(seed);
+    for (int i = 0; i < steps; ++i) one.step(test::training_step(60, 64 * (1 + random() % 200)));
+    return one.allocator.stats();
+  };
+  const Stats first = run(7, 60);
+  REQUIRE(first.hits_bucket > 0);
+  const Stats second = run(8, 20);
+  UNSCOPED_INFO(second.to_line());
+  REQUIRE(second.plans_found == 1);
+  REQUIRE(second.hits + second.hits_bucket >= second.requests * 8 / 10);
 }
 
 TEST_CASE("A second run without marks is planned without a search", "[folder][learn]") {
