@@ -39,7 +39,7 @@ namespace berth {
 class Learner {
  public:
   static constexpr std::size_t kMostLanes = 256, kMostMarkingLanes = 8;
-  static constexpr unsigned kMostSearches = 11;
+  static constexpr unsigned kMostSearches = 11, kManySearches = 6;
 
   // Records from here on, and takes what comes for news, whatever a plan has.
   void start() noexcept;
@@ -85,6 +85,8 @@ class Learner {
     return marks_without_repeat_ < 2 * MarkHistory::kMostPattern &&
            vain_at_marks_ < kMostVainAtMarks;
   }
+  // Whether it looked so often for a period in vain that there may be none; not taken back.
+  [[nodiscard]] bool finds_no_period() const noexcept { return finds_no_period_; }
   // A search begins.
   void searching(Search search) noexcept;
   // No plan came of the last search.
@@ -156,6 +158,7 @@ class Learner {
   std::uint64_t next_search_ = kFirstSearch;  // entries since then
   unsigned searches_ = 0;                     // by period
   bool searched_all_ = false;                 // the last of them had a record in its whole length
+  bool finds_no_period_ = false;
   std::uint64_t marks_without_repeat_ = 0;
   unsigned vain_at_marks_ = 0;
   std::uint64_t marks_to_wait_ = 0;

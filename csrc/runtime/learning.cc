@@ -132,6 +132,7 @@ void Learning::step_ended(LaneKey lane, std::uint64_t requests, Notes& notes) {
     search({learner_.record().end(), Learner::Search::kKinds, arena_.take_growth()});
   }
   if (planner_.ready()) adopt(notes);
+  watch_searches(requests, notes);
   note_errands();
 }
 
@@ -147,6 +148,7 @@ void Learning::missed(std::uint64_t requests, Notes& notes) {
     if (requests - window_requests_ >= std::max(window, 2 * arena_.slot_count()))
       end_window(requests, notes);
   }
+  watch_searches(requests, notes);
   note_errands();
 }
 
@@ -320,6 +322,19 @@ void Learning::watch_finder(std::uint64_t requests, Notes& notes) {
         "none of {} plans of this program in '{}' begins as its steps do: let it learn there once "
         "(BERTH_MODE=learn), or record and plan it (`berth record`, `berth plan -o` the folder)",
         finder_->plan_count(), options_.planner.folder->path());
+  });
+}
+
+// Says so, once, where nothing of a long run repeats.
+void Learning::watch_searches(std::uint64_t requests, Notes& notes) {
+  if (!learner_.finds_no_period() || said_no_period_ || counters_.plans_learned != 0) return;
+  said_no_period_ = true;
+  notes.add("no-period", [&] {
+    return fmt::format(
+        "no steps that repeat were found in {} requests, {} steps were marked: all go to the pool, "
+        "and fewer and fewer searches follow; mark steps where a round of the loop ends "
+        "(berth::mark_step()), and pad or group inputs to fewer shapes",
+        requests, marks_);
   });
 }
 

@@ -130,6 +130,7 @@ class Learning {
   void adopt(Notes& notes);
   void adopt_read(std::shared_ptr<const PlanLookup> plan, Notes& notes);
   void watch_finder(std::uint64_t requests, Notes& notes);
+  void watch_searches(std::uint64_t requests, Notes& notes);
   bool serve(const std::shared_ptr<const PlanLookup>& plan, Notes& notes);
   void note_refused(const std::shared_ptr<const PlanLookup>& plan) noexcept;
   void end_window(std::uint64_t requests, Notes& notes);
@@ -163,7 +164,7 @@ class Learning {
   bool cycle_ = false;  // the plan has steps in the same turns always
 
   Refused refused_;
-  bool said_refused_ = false;
+  bool said_refused_ = false, said_no_period_ = false;
 
   // Of a plan that was given: windows in a row that it hardly served.
   bool given_ = false, said_misfit_ = false;

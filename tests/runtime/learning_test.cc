@@ -201,6 +201,19 @@ TEST_CASE("Requests without marks and without a period are searched a few times 
   REQUIRE(run.allocator.stats().plan_searches == 7);
 }
 
+TEST_CASE("A program without a period is told so once", "[learn][warnings]") {
+  const bool marked = GENERATE(false, true);
+  const Warnings warnings;
+  Run run;
+  std::mt19937 random(5);
+  for (std::size_t step = 20; step < 400; ++step) {
+    for (std::size_t i = 0; i < step; ++i) run.free(run.allocate(1 + random() % 100'000));
+    if (marked) run.allocator.mark_step(0);
+  }
+  REQUIRE(warnings.names == std::vector<std::string>{"no-period"});
+  REQUIRE(run.allocator.stats().plan_searches < 12);
+}
+
 TEST_CASE("Steps that alternate are served with a mark after each", "[learn]") {
   Run run;
   const auto discriminator = test::training_step(20), generator = test::training_step(31, 8192);
