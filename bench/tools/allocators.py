@@ -1,7 +1,8 @@
 """bench/allocators: step time, page faults and peak memory of training under each allocator, paired in one run.
 
 Every round runs each allocator once, in an order that changes from round to round; ratios are taken within a round. The
-program is the same binary for all (system time and peak memory are those of whole runs): others are preloaded or set by their environment variables, with BERTH_MODE=off.
+program is the same binary for all (user and system time and peak memory are those of whole runs; one that learns
+makes a step or two more): others are preloaded or set by their environment variables, with BERTH_MODE=off.
 Needs a quiet machine. Writes NAME.json and NAME.md.
 """
 
@@ -53,6 +54,10 @@ def environments(plan, only):
         else:
             note(f"allocators: {name} is not installed and is left out; cmake/setup installs it")
     found = {name: {"BERTH_MODE": "off", **extra} for name, extra in found.items()}
+    # A folder without plans: the pool serves all, and nothing is recorded.
+    empty = plan.parent / "no-plans"
+    empty.mkdir(exist_ok=True)
+    found["berth, no plan"] = {"BERTH_MODE": "serve", "BERTH_PLAN": f"{empty}/"}
     found["berth learn"] = {"BERTH_MODE": "learn"}
     found["berth serve"] = {"BERTH_MODE": "serve", "BERTH_PLAN": str(plan)}
     return {name: extra for name, extra in found.items() if not only or name in only or name == "glibc"}
@@ -97,10 +102,10 @@ def section(answer):
             name, f"{time_ms['median']:.1f}", f"{time_ms['p25']:.1f}..{time_ms['p75']:.1f}",
             f"{over['median']:.3f} ({over['min']:.3f}..{over['max']:.3f})",
             f"{best['median']:.3f} ({best['min']:.3f}..{best['max']:.3f})",
-            f"{one['minor_faults_per_step']:,.0f}", training.mebibytes(one["peak_rss_bytes"]), f"{one['system_seconds']:.2f}"])
+            f"{one['minor_faults_per_step']:,.0f}", training.mebibytes(one["peak_rss_bytes"]), f"{one['user_seconds']:.2f}", f"{one['system_seconds']:.2f}"])
     losses = "losses of all runs equal to the last bit" if answer["losses_agree"] else "LOSSES DIFFER"
     return f"**{answer['model']}**: {answer['description']}; best other: {answer['best_other']}; {losses}\n\n" + training.table(
-        ["allocator", "step, ms", "quartiles", "speed over glibc", "speed over best other", "faults a step", "peak memory", "system, s"], rows)
+        ["allocator", "step, ms", "quartiles", "speed over glibc", "speed over best other", "faults a step", "peak memory", "user, s", "system, s"], rows)
 
 
 def main(argv):
@@ -108,7 +113,7 @@ def main(argv):
     report.parser.add_argument("--only", action="append", help="an allocator of the table; may be repeated; glibc always runs")
     report.parser.add_argument("--time-limit", type=float, default=10, help="seconds for berth plan (default: %(default)s)")
     arguments = report.parse(argv)
-    known = [*OTHERS, "berth learn", "berth serve"]
+    known = [*OTHERS, "berth, no plan", "berth learn", "berth serve"]
     for name in arguments.only or []:
         if name not in known:
             report.parser.error(f"--only '{name}': the allocators are {', '.join(known)}")

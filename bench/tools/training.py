@@ -114,6 +114,7 @@ def summary(results):
         "step_ms": {"median": statistics.median(times), "p25": low, "p75": high, "min": min(times), "max": max(times)},
         "minor_faults_per_step": statistics.median(step["minor_faults"] for r in results for step in r["steps"]),
         "peak_rss_bytes": statistics.median(r["peak_rss_bytes"] for r in results),
+        "user_seconds": statistics.median(r["user_seconds"] for r in results),
         "system_seconds": statistics.median(r["system_seconds"] for r in results),
     }
 

@@ -13,11 +13,13 @@ std::uint64_t minor_faults() noexcept {
   return ::getrusage(RUSAGE_SELF, &usage) == 0 ? static_cast<std::uint64_t>(usage.ru_minflt) : 0;
 }
 
-double system_seconds() noexcept {
+ProcessorTime processor_time() noexcept {
   rusage usage{};
-  if (::getrusage(RUSAGE_SELF, &usage) != 0) return 0;
-  return static_cast<double>(usage.ru_stime.tv_sec) +
-         1e-6 * static_cast<double>(usage.ru_stime.tv_usec);
+  if (::getrusage(RUSAGE_SELF, &usage) != 0) return {};
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
+  };
+  return {seconds(usage.ru_utime), seconds(usage.ru_stime)};
 }
 
 std::uint64_t peak_resident_bytes() {
