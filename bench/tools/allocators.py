@@ -1,8 +1,9 @@
 """bench/allocators: step time, page faults and peak memory of training under each allocator, paired in one run.
 
 Every round runs each allocator once, in an order that changes from round to round; ratios are taken within a round. The
-program is the same binary for all (user and system time and peak memory are those of whole runs; one that learns
-makes a step or two more): others are preloaded or set by their environment variables, with BERTH_MODE=off.
+program is the same binary for all: others are preloaded or set by their environment variables, with BERTH_MODE=off.
+"processor" is that of the thread that trains, in a step. User and system time and peak memory are those of whole runs;
+one that learns makes a step or two more.
 Needs a quiet machine. Writes NAME.json and NAME.md.
 """
 
@@ -102,10 +103,10 @@ def section(answer):
             name, f"{time_ms['median']:.1f}", f"{time_ms['p25']:.1f}..{time_ms['p75']:.1f}",
             f"{over['median']:.3f} ({over['min']:.3f}..{over['max']:.3f})",
             f"{best['median']:.3f} ({best['min']:.3f}..{best['max']:.3f})",
-            f"{one['minor_faults_per_step']:,.0f}", training.mebibytes(one["peak_rss_bytes"]), f"{one['user_seconds']:.2f}", f"{one['system_seconds']:.2f}"])
+            f"{one['minor_faults_per_step']:,.0f}", training.mebibytes(one["peak_rss_bytes"]), f"{one['thread_ms_per_step']:.1f}", f"{one['user_seconds']:.2f}", f"{one['system_seconds']:.2f}"])
     losses = "losses of all runs equal to the last bit" if answer["losses_agree"] else "LOSSES DIFFER"
     return f"**{answer['model']}**: {answer['description']}; best other: {answer['best_other']}; {losses}\n\n" + training.table(
-        ["allocator", "step, ms", "quartiles", "speed over glibc", "speed over best other", "faults a step", "peak memory", "user, s", "system, s"], rows)
+        ["allocator", "step, ms", "quartiles", "speed over glibc", "speed over best other", "faults a step", "peak memory", "processor, ms", "user, s", "system, s"], rows)
 
 
 def main(argv):

@@ -112,6 +112,7 @@ def summary(results):
     low, middle, high = statistics.quantiles(times, n=4) if len(times) > 1 else times * 3
     return {
         "step_ms": {"median": statistics.median(times), "p25": low, "p75": high, "min": min(times), "max": max(times)},
+        "thread_ms_per_step": statistics.median(step["thread_ms"] for r in results for step in r["steps"]),
         "minor_faults_per_step": statistics.median(step["minor_faults"] for r in results for step in r["steps"]),
         "peak_rss_bytes": statistics.median(r["peak_rss_bytes"] for r in results),
         "user_seconds": statistics.median(r["user_seconds"] for r in results),

@@ -41,6 +41,7 @@ struct Options {
 
 struct StepCost {
   double ms = 0;
+  double thread_ms = 0;
   std::uint64_t minor_faults = 0;
 };
 
@@ -80,14 +81,16 @@ void train(Options options) {
       reset_memory();
     }
     const std::uint64_t faults = minor_faults();
+    const double thread_before = thread_ms();
     const auto start = std::chrono::steady_clock::now();
     const float loss = workload->step();
     if (options.mark) berth::torch::mark_step();
     const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
-    const StepCost cost{took.count(), minor_faults() - faults};
+    const StepCost cost{took.count(), thread_ms() - thread_before, minor_faults() - faults};
     losses.push_back(fmt::format("{:08x}", std::bit_cast<std::uint32_t>(loss)));
     if (step >= options.warmup)
-      steps.push_back({{"ms", cost.ms}, {"minor_faults", cost.minor_faults}});
+      steps.push_back(
+          {{"ms", cost.ms}, {"thread_ms", cost.thread_ms}, {"minor_faults", cost.minor_faults}});
     report(options, step + 1, loss, cost);
     if (options.settle > 0 && step + 1 == options.warmup) {
       const nlohmann::json now = statistics();

@@ -2,6 +2,7 @@
 
 #include <sys/resource.h>
 
+#include <ctime>
 #include <fstream>
 #include <sstream>
 #include <string>
@@ -20,6 +21,12 @@ ProcessorTime processor_time() noexcept {
     return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
   };
   return {seconds(usage.ru_utime), seconds(usage.ru_stime)};
+}
+
+double thread_ms() noexcept {
+  timespec time{};
+  if (::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time) != 0) return 0;
+  return 1e3 * static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_nsec);
 }
 
 std::uint64_t peak_resident_bytes() {

@@ -14,6 +14,9 @@ struct ProcessorTime {
 };
 [[nodiscard]] ProcessorTime processor_time() noexcept;
 
+// Processor time of the calling thread, in milliseconds.
+[[nodiscard]] double thread_ms() noexcept;
+
 // The largest resident memory so far (VmHWM); 0 where the kernel does not say.
 [[nodiscard]] std::uint64_t peak_resident_bytes();
 

@@ -27,7 +27,7 @@ if os.environ.get("DIFFER_IN") == mode:
 stats = lambda n: None if off else {"hits": 10 * n, "lent": 0, "misses_size": n, "misses_busy": 0, "misses_lane": 0,
                                     "unplanned": 0, "requests": 11 * n, "arena": 2048, "arena_bound": 1024}
 json.dump({"model": options["--model"], "description": "a fake", "losses_hex": losses,
-           "steps": [{"ms": 20.0 if off else 10.0, "minor_faults": 5000 if off else 0}] * steps,
+           "steps": [{"ms": 20.0 if off else 10.0, "thread_ms": 9.0, "minor_faults": 5000 if off else 0}] * steps,
            "peak_rss_bytes": 3 << 20, "user_seconds": 1.5, "system_seconds": 0.5, "stats_after_warmup": stats(warmup), "stats": stats(warmup + steps)},
           open(options["--json"], "w"))
 '''
