@@ -426,7 +426,7 @@ MUTANTS = (
     Mutant("find-overlap", "folder", "a beginning that overlaps itself is passed over", FINDER,
            "    path.matched = path.fallback[path.matched - 1];", "    path.matched = 0;", FINDS),
     Mutant("find-longer", "folder", "a plan hides those that begin with its step", FINDER,
-           "    } else if (path.matched >= begun->since) {", "    } else if (false) {", FINDS),
+           "    } else if (!path.any && path.matched >= begun->since) {", "    } else if (false) {", FINDS),
     Mutant("find-alike", "folder", "of plans that begin alike the first is taken at once", FINDER,
            "if (alone || over) choose", "choose", FINDS),
 )

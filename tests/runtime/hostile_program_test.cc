@@ -176,7 +176,7 @@ TEST_CASE("A step of a million requests is served, and searched for a few times 
   options.config.plan_time_limit_seconds = 0.2;
   test::CheckedAllocator allocator(*device, options);
   std::vector<void*> blocks(64);
-  for (int step = 0; step < 4; ++step) {
+  for (int step = 0; step < 2; ++step) {
     std::mt19937 random(1);  // a step as the one before, and no period in it
     for (std::uint32_t i = 0; i < kMillion; ++i) {
       void*& place = blocks[i % blocks.size()];
@@ -189,7 +189,7 @@ TEST_CASE("A step of a million requests is served, and searched for a few times 
   const Stats stats = allocator.stats();
   // Its requests and frees do not fit the record, which has its limit.
   CHECK(stats.plan_searches <= 24);
-  CHECK(stats.unplanned == 4 * std::uint64_t{kMillion});
+  CHECK(stats.unplanned == 2 * std::uint64_t{kMillion});
   CHECK(stats.reserved_peak <= 2 * stats.live_peak + (Bytes{64} << 10));
   CHECK(stats.driver_calls <= 64);
 }
