@@ -130,7 +130,7 @@ void Learner::use(trace::BlockId id, LaneKey lane) noexcept {
   add({id, 0, lane_index(lane), 0, RunRecord::Kind::kUse});
 }
 
-std::optional<Learner::Find> Learner::mark(LaneKey key, bool missed) noexcept {
+std::optional<Learner::Find> Learner::mark(LaneKey key, Fit fit) noexcept {
   const std::uint32_t index = lane_index(key);
   Lane& lane = lanes_[index];
   const bool first = marking_count_ == 0;
@@ -147,7 +147,7 @@ std::optional<Learner::Find> Learner::mark(LaneKey key, bool missed) noexcept {
 
   const std::uint32_t pattern = marking->history.pattern();
   if (records()) {
-    const std::optional<std::uint64_t> kind = new_kind(*marking, step);
+    const std::optional<std::uint64_t> kind = new_kind(*marking, step, fit);
     const bool repeating = pattern != 0 && !known(*marking, pattern);
     const bool help = pattern != 0 || kind || seen_.knows(step);
     marks_without_repeat_ = help ? 0 : marks_without_repeat_ + 1;
@@ -161,7 +161,8 @@ std::optional<Learner::Find> Learner::mark(LaneKey key, bool missed) noexcept {
     }
     if (kind) return Find{*kind, Search::kKinds};
     // What crosses its marks may be other than it was when its kind was learned.
-    if (missed && marking->whole > 1 && seen_.knows(step) && ++missed_known_ >= search_missed_) {
+    if (fit != Fit::kAll && marking->whole > 1 && seen_.knows(step) &&
+        ++missed_known_ >= search_missed_) {
       search_missed_ = 2 * missed_known_;
       return Find{oldest_step(*marking, marking->whole), Search::kKinds};
     }
@@ -192,11 +193,11 @@ std::uint64_t Learner::oldest_step(const MarkingLane& marking, std::uint64_t mos
 
 // Where a search for kinds should begin, with the two steps before the first one of the new kind:
 // what they leave alive shows there.
-std::optional<std::uint64_t> Learner::new_kind(const MarkingLane& marking,
-                                               const KnownKind& step) noexcept {
+std::optional<std::uint64_t> Learner::new_kind(const MarkingLane& marking, const KnownKind& step,
+                                               Fit fit) noexcept {
   if (marking.whole == 0 || step.requests == 0) return std::nullopt;
   return seen_.saw(step, oldest_step(marking, 3), record_.begin(),
-                   beside_plan_ ? kEnoughBesidePlan : kEnough);
+                   beside_plan_ ? kEnoughBesidePlan : kEnough, beside_plan_ && fit != Fit::kLittle);
 }
 
 // The steps that repeat, and as many before them: what is kept from step to step shows.

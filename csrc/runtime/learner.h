@@ -66,14 +66,16 @@ class Learner {
     kKinds,     // for kinds of steps
     kByPeriod,  // for a period of the requests
   };
-  // A step of the lane ends, of which the plan served less than it should. Returns what is to be
+  // How much of a step its plan served: all but a few of its requests, most of them, or fewer.
+  enum class Fit : std::uint8_t { kAll, kMost, kLittle };
+  // A step of the lane ends. Returns what is to be
   // looked for, and the position of the record from which on it is to be; nothing where nothing is
   // worth it.
   struct Find {
     std::uint64_t from = 0;
     Search search = Search::kAtMarks;
   };
-  [[nodiscard]] std::optional<Find> mark(LaneKey lane, bool missed = false) noexcept;
+  [[nodiscard]] std::optional<Find> mark(LaneKey lane, Fit fit = Fit::kAll) noexcept;
 
   // Whether enough has come since the last search to look for a period in the requests themselves.
   [[nodiscard]] bool worth_searching() const noexcept {
@@ -140,7 +142,7 @@ class Learner {
   void fall_silent() noexcept;
   void record_again() noexcept;
   [[nodiscard]] std::optional<std::uint64_t> new_kind(const MarkingLane& marking,
-                                                      const KnownKind& step) noexcept;
+                                                      const KnownKind& step, Fit fit) noexcept;
   [[nodiscard]] std::uint64_t oldest_step(const MarkingLane& marking,
                                           std::uint64_t most) const noexcept;
   [[nodiscard]] bool known(const MarkingLane& marking, std::uint32_t pattern) const noexcept;

@@ -12,6 +12,8 @@ namespace {
 // A plan is learned again when this share of a step's requests missed, in so many steps in a row.
 constexpr double kMissShare = 0.01;
 constexpr unsigned kMissingSteps = 3;
+// A step of which more missed is another than the plan has.
+constexpr double kLittleShare = 0.1;
 // A given plan that serves less than this share of a step, in so many steps in a row, is not this
 // program's.
 constexpr double kFitShare = 0.5;
@@ -118,7 +120,7 @@ void Learning::step_ended(LaneKey lane, std::uint64_t requests, Notes& notes) {
   watch_finder(requests, notes);
   end_window(requests, notes);
   if (learner_.listens()) {
-    const std::optional<Learner::Find> find = learner_.mark(lane, astray_);
+    const std::optional<Learner::Find> find = learner_.mark(lane, fit_);
     if (find && planner_idle()) search({find->from, find->search});
   }
   if (growth_after_ > 0) --growth_after_;
@@ -263,20 +265,23 @@ void Learning::watch_misses(std::uint64_t requests, std::uint64_t hits, std::uin
   if (relearn_after_ > 0) --relearn_after_;
   if (look_after_ > 0) --look_after_;
   const double few = std::max(2.0, kMissShare * static_cast<double>(requests));
-  astray_ = static_cast<double>(astray) > few;
+  const bool astray_at_all = static_cast<double>(astray) > few;
   const auto unplanned = static_cast<double>(arena_.unplanned_slots());
   const double missed = static_cast<double>(requests) - static_cast<double>(hits) - unplanned;
+  fit_ = missed > kLittleShare * static_cast<double>(requests) ? Learner::Fit::kLittle
+         : astray_at_all                                       ? Learner::Fit::kMost
+                                                               : Learner::Fit::kAll;
   missing_steps_ = missed > few ? missing_steps_ + 1 : 0;
   if (missing_steps_ >= kMissingSteps && relearn_after_ == 0 && !learner_.records()) {
     missing_steps_ = 0;
     relearn_after_ = kRelearnAfter << std::min(relearns_++, kMostDoublings);
     learner_.start();
-  } else if (astray_ && cycle_ && planner_idle()) {
+  } else if (astray_at_all && cycle_ && planner_idle()) {
     // Its steps come in other turns: each of them is known.
     cycle_ = false;
     learner_.look_for_kinds();
     search({learner_.record().end(), Learner::Search::kKinds});
-  } else if (astray_ && !learner_.records() && look_after_ == 0 && marks_ != 0) {
+  } else if (astray_at_all && !learner_.records() && look_after_ == 0 && marks_ != 0) {
     look_after_ = looks_ == 0 ? 0 : kRelearnAfter << std::min(looks_ - 1, kMostDoublings);
     ++looks_;
     learner_.look_for_kinds();

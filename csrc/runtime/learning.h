@@ -152,7 +152,7 @@ class Learning {
   std::uint64_t marks_ = 0, requests_at_mark_ = 0, longest_step_ = 0;
   // When the current window began.
   std::uint64_t window_requests_ = 0, window_hits_ = 0, window_astray_ = 0;
-  bool astray_ = false;  // in the window before some missed that the plan could have
+  Learner::Fit fit_ = Learner::Fit::kAll;  // of the window before
   unsigned missing_steps_ = 0;
   std::uint64_t relearn_after_ = 0;  // windows to wait before learning again
   unsigned relearns_ = 0;

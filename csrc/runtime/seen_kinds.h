@@ -32,10 +32,11 @@ class SeenKinds {
 
   // A step ended whose record, and a little of what came before, begins at `from`; nothing before
   // `oldest` is recorded still. Where its kind is news, as it was seen `enough` times, the position
-  // to search from.
+  // to search from. Where the plan `served` most of the step it is like one that the plan has, with
+  // a few other requests, and no size of many.
   [[nodiscard]] std::optional<std::uint64_t> saw(const KnownKind& step, std::uint64_t from,
-                                                 std::uint64_t oldest,
-                                                 std::uint32_t enough) noexcept {
+                                                 std::uint64_t oldest, std::uint32_t enough,
+                                                 bool served) noexcept {
     ++steps_;
     if (knows(step)) return std::nullopt;
     const std::uint64_t name = name_of(step.lane, step.hash);
@@ -59,7 +60,7 @@ class SeenKinds {
       news_ = {one.name, one.shape};
       first = std::min(first.value_or(one.from), one.from);
     }
-    return first ? first : many_alike(shape, oldest);
+    return first || served ? first : many_alike(shape, oldest);
   }
 
   [[nodiscard]] bool knows(const KnownKind& step) const noexcept {
