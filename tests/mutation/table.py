@@ -331,7 +331,7 @@ MUTANTS = (
     Mutant("kinds-looked-for", "kinds", "a step that the plan has not is not looked for", LEARNING,
            "    ++looks_;\n    learner_.look_for_kinds();\n", "", KINDS),
     Mutant("kinds-turns", "kinds", "a cycle whose steps come in other turns stays the plan", LEARNING,
-           "} else if (astray_ && cycle_ && planner_idle()) {", "} else if (false) {", KINDS),
+           "} else if (astray_at_all && cycle_ && planner_idle()) {", "} else if (false) {", KINDS),
     Mutant("kinds-outlived", "kinds", "what lives through whole steps of others has no place of its own there", "csrc/trace/step_kinds.cc",
            "if (alive > 0 && steps_[i].kind != kNone) kinds[steps_[i].kind].outlived = true;", "(void)alive;", KINDS),
     Mutant("kinds-always", "kinds", "what wraps around beyond its own birth meets steps in between", "csrc/place/plan_step.cc",
