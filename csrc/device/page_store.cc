@@ -38,6 +38,12 @@ Status PageStore::take(Bytes size) noexcept {
   return {};
 }
 
+Bytes PageStore::room() const noexcept {
+  Bytes most = limit_ == 0 ? kMaxBytes : limit_;
+  if (refused_at_ != 0) most = std::min(most, refused_at_);
+  return most == kMaxBytes ? most : most - std::min(most, held_);
+}
+
 void PageStore::give(Bytes size) noexcept { held_ -= size; }
 
 void PageStore::tell_reserved(void* base, Bytes size, Bytes memory, Holding holding) noexcept {
@@ -103,7 +109,9 @@ Status PageStore::commit(void* base, Bytes size, Residency residency) noexcept {
   if (missing == 0) return device_.commit(base, size, residency);
   if (const Status status = take(missing); !status.ok()) return status;
   Status status = device_.commit(base, size, residency);
+  if (status.code() == Status::Code::kOutOfMemory) refused_at_ = held_;
   if (status.ok()) {
+    if (held_ >= refused_at_) refused_at_ = 0;  // others gave some back
     for (Stretch hole = next(first, last, false); hole.first != hole.last;
          hole = next(hole.last, last, false)) {
       tell_reserved(address(hole.first), hole.last - hole.first, hole.last - hole.first,

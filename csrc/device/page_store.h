@@ -54,6 +54,8 @@ class PageStore final : public ForwardingDevice {
   void give(Bytes size) noexcept;
 
   Status free_bytes(Bytes* free) noexcept override;
+  // What the limit leaves; without one, what is left of where the device refused pages last.
+  [[nodiscard]] Bytes room() const noexcept override;
   [[nodiscard]] std::string describe(const Status& status) const override;
   Status reserve(Bytes size, Bytes alignment, void** base) noexcept override;
   Status commit(void* base, Bytes size, Residency residency) noexcept override;
@@ -85,6 +87,7 @@ class PageStore final : public ForwardingDevice {
   Bytes forget(Bytes first, Bytes last) noexcept;
 
   Bytes limit_ = 0, held_ = 0, peak_ = 0;
+  Bytes refused_at_ = 0;  // so much was more than the device had; 0: it was not
   std::uint64_t refusals_ = 0;
   Stretches committed_;
   // Of pages that are or were behind several addresses: how many, by each of them.

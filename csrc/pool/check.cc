@@ -29,6 +29,8 @@ std::string Pool::State::is_valid() const {
       if (chunk->segment != segment.get() || chunk->previous != previous)
         return name() + " is linked wrongly";
       if (chunk->first() != at) return fmt::format("{} does not start at {:#x}", name(), at);
+      if (chunk->size > segment->last - at)
+        return fmt::format("{} ends beyond its segment", name());
       if (chunk->size == 0 || chunk->size % options.alignment != 0 ||
           chunk->first() % options.alignment != 0)
         return name() + " is not aligned";
@@ -84,12 +86,25 @@ std::string Pool::State::is_valid() const {
     const auto name = [&] {
       return fmt::format("the stitched block at {} of {} B", block->pointer, block->size);
     };
+    if (stitch.skipped >= page || block->first() != stitch.first + stitch.skipped ||
+        block->last() > stitch.first + stitch.size)
+      return name() + " does not lie on its stitch";
     Bytes has = 0;
     for (const Chunk* piece : stitch.pieces) {
       if (piece->kind != Chunk::Kind::kStitched) return name() + " has a piece that is not its own";
       has += piece->size;
       in_pieces -= piece->size;
     }
+    // Its bytes are those behind its addresses.
+    auto piece = stitch.pieces.begin();
+    const bool own = Stitches::for_each_piece(stitch, block->size, [&](ByteRange bytes) {
+      if (!is_home(bytes.first)) return true;
+      const bool same = piece != stitch.pieces.end() && (*piece)->first() == bytes.first &&
+                        (*piece)->last() == bytes.last;
+      if (same) ++piece;
+      return same;
+    });
+    if (!own || piece != stitch.pieces.end()) return name() + " has bytes of others";
     if (stitch.lent.empty() ? has != block->size : has >= block->size)
       return fmt::format("{} has {} B", name(), has);
     if (block->kind == Chunk::Kind::kLive) {

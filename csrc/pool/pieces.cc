@@ -163,17 +163,8 @@ Chunk* Pool::State::stitch(End end, LaneHoles& mine, Bytes size, Spare spare) no
 
 Chunk* Pool::State::live_on(Stitch& stitch, LaneHoles& mine, Bytes size) noexcept {
   if (!slab.prepare(2 * stitch.behind.size() + 5)) return nullptr;
-  const auto for_each_piece = [&](auto&& visit) {
-    Bytes rest = size;
-    for (std::size_t i = 0; rest != 0; ++i) {
-      const ByteRange piece = Stitches::piece_of(stitch, i, rest);
-      if (!visit(piece)) return false;
-      rest -= piece.size();
-    }
-    return true;
-  };
   // What may fail comes first.
-  const bool lent = for_each_piece([&](ByteRange piece) {
+  const bool lent = Stitches::for_each_piece(stitch, size, [&](ByteRange piece) {
     if (is_home(piece.first)) return true;
     if (!lender->lend(mine.lane, piece)) return false;
     stitch.lent.push_back(piece.first);
@@ -183,14 +174,14 @@ Chunk* Pool::State::live_on(Stitch& stitch, LaneHoles& mine, Bytes size) noexcep
     for (const Bytes first : std::exchange(stitch.lent, {})) lender->take_back(first);
     return nullptr;
   }
-  for_each_piece([&](ByteRange piece) {
+  Stitches::for_each_piece(stitch, size, [&](ByteRange piece) {
     if (is_home(piece.first))
       stitch.pieces.push_back(
           take_out(hole_around(piece.first, nullptr), piece, Chunk::Kind::kStitched));
     return true;
   });
   Chunk* const block = slab.take();
-  block->pointer = address(stitch.first);
+  block->pointer = address(stitch.first + stitch.skipped);
   block->size = size;
   block->kind = Chunk::Kind::kLive;
   block->stitch = &stitch;

@@ -52,17 +52,21 @@ Chunk* Pool::State::find_hole_slowly(End end, LaneHoles& mine, Bytes size, bool*
     if (Chunk* const hole = find()) return hole;
   if (lanes.size() > 1 && !is_captured(mine.lane) && prove_holes(&mine))
     if (Chunk* const hole = find()) return hole;
+  if (size >= page / 2 && is_scarce(size))
+    if (Chunk* const block = stitch_parts(end, mine, size, Spare::kThisStep, true)) return block;
   if (size >= page)
     if (Chunk* const block = stitch_spared(end, mine, size)) return block;
   if (Chunk* const hole = grow(end, mine, size, fresh)) return hole;
   for (const End any : {End::kLow, End::kHigh, End::kResident})
     if (Chunk* const hole = find_hole(any, mine, size)) return hole;
   if (!asynchronous) return nullptr;
+  if (Chunk* const block = stitch_parts(end, mine, size, Spare::kSoon, true)) return block;
   if (is_captured(mine.lane)) return nullptr;
   for (const End any : {end, other, resident ? End::kHigh : End::kResident})
     if (Chunk* const hole = take_hole_of_another_lane(any, mine, size)) return hole;
-  Chunk* const block = stitch_again(mine, size, Spare::kAny);
-  return block != nullptr ? block : stitch(end, mine, size, Spare::kAny);
+  if (Chunk* const block = stitch_again(mine, size, Spare::kAny)) return block;
+  if (Chunk* const block = stitch(end, mine, size, Spare::kAny)) return block;
+  return stitch_parts(end, mine, size, Spare::kAny, true);
 }
 
 bool Pool::State::prove_holes(const LaneHoles* mine) noexcept {
@@ -243,7 +247,11 @@ PoolBlock* Pool::State::allocate(Bytes asked, LaneKey lane, Mobility mobility) n
     synchronize_for_unproven();
   const End end = static_cast<End>(mobility);
   bool fresh = false;
-  Chunk* hole = find_hole(end, *mine, size);
+  Chunk* hole = nullptr;
+  // A hole that is not its size would keep a part of a page at one end, and get one at the other.
+  if (size >= page && is_scarce(size))
+    hole = stitch_parts(end, *mine, size, Spare::kThisStep, false);
+  if (hole == nullptr) hole = find_hole(end, *mine, size);
   if (hole == nullptr) hole = find_hole_slowly(end, *mine, size, &fresh);
   if (hole == nullptr) return nullptr;
   Chunk* const block =

@@ -84,7 +84,7 @@ struct PoolStats {
 // Where a page may be behind several addresses (DeviceProperties::aliases), the pool grows only by
 // what is missing in all holes that the lane may take: the block is *stitched* of whole pages of
 // several holes, at addresses where they follow each other (stitches.h). Freed, its pieces are
-// holes again.
+// holes again. Where memory is scarce it also begins and ends within pages that others use.
 //
 // On an asynchronous device a hole belongs to the lane of the block that was freed; pages that no
 // lane has used since they were committed or the device was synchronised belong to nobody. A lane

@@ -133,6 +133,16 @@ struct Pool::State {
   [[nodiscard]] FreePages free_pages(const LaneHoles& mine, Spare spare);
   // The pages behind a block of so many bytes, of fewest stretches.
   [[nodiscard]] static std::vector<ByteRange> choose(FreePages& free, Bytes size, Bytes page);
+  // parts.cc: a block that may begin in the free end of one page and end in the free beginning of
+  // another, with whole free pages between them, so that few bytes stay where nothing can use them;
+  // `grows`: the pool may grow by pages that are missing.
+  Chunk* stitch_parts(End end, LaneHoles& mine, Bytes size, Spare spare, bool grows) noexcept;
+  // Whether what is free has to be used to its last parts for a block of so many bytes: it and a
+  // kScarcePart-th of what is held are more than the device has left, as far as is known.
+  [[nodiscard]] bool is_scarce(Bytes size) const noexcept {
+    return stitching && device.room() < size + stats.reserved / kScarcePart;
+  }
+  static constexpr Bytes kScarcePart = 8;
   // Makes the lane's later work run after what others have queued that own holes over these.
   [[nodiscard]] bool order_after_owners(const LaneHoles& mine, const std::vector<ByteRange>& bytes);
   // The hole that `mine` or nobody owns, or, where `mine` is null, anybody, around an address.

@@ -86,7 +86,7 @@ void Stitches::give_addresses(Bytes first, Bytes size) noexcept {
   }
 }
 
-Stitch* Stitches::make(const std::vector<ByteRange>& behind) noexcept {
+Stitch* Stitches::make(const std::vector<ByteRange>& behind, Bytes skipped) noexcept {
   if (!reserve()) return nullptr;
   const Bytes page = device_.properties().page_bytes;
   try {
@@ -100,6 +100,7 @@ Stitch* Stitches::make(const std::vector<ByteRange>& behind) noexcept {
     Stitch& stitch = made.emplace_back();
     stitch.place = made.begin();
     stitch.size = size;
+    stitch.skipped = skipped;
     stitch.behind = behind;
     stitch.pieces.reserve(behind.size());
     stitch.lent.reserve(behind.size());

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <list>
 #include <map>
+#include <utility>
 #include <vector>
 
 namespace berth {
@@ -20,6 +21,7 @@ struct Chunk;
 struct Stitch {
   Bytes first = 0;
   Bytes size = 0;                 // whole pages
+  Bytes skipped = 0;              // of the first page: before the block begins
   std::vector<ByteRange> behind;  // where its pages are at home, in order; whole pages
   // The block that lives on it, if one does, and what it took of holes, and of the lender.
   Chunk* block = nullptr;
@@ -59,28 +61,30 @@ class Stitches {
   template <class Available>
   [[nodiscard]] Stitch* find(Bytes size, Available&& available) {
     for (Stitch& stitch : idle_) {
-      if (stitch.size < size || stitch.size - size >= device_.properties().page_bytes) continue;
-      Bytes rest = size;
-      bool all = true;
-      for (std::size_t i = 0; all && rest != 0; ++i) {
-        const ByteRange piece = piece_of(stitch, i, rest);
-        all = available(piece);
-        rest -= piece.size();
-      }
-      if (all) return &stitch;
+      const Bytes room = stitch.size - stitch.skipped;
+      if (room < size || room - size >= device_.properties().page_bytes) continue;
+      if (for_each_piece(stitch, size, available)) return &stitch;
     }
     return nullptr;
   }
-  // The part of the i-th range behind a stitch that `rest` more bytes of a block need.
-  [[nodiscard]] static ByteRange piece_of(const Stitch& stitch, std::size_t i,
-                                          Bytes rest) noexcept {
-    const ByteRange range = stitch.behind[i];
-    return {range.first, range.first + std::min(rest, range.size())};
+  // Calls `visit(bytes)` for what a block of `size` bytes on a stitch has of each range behind it,
+  // in order, until it is false. Returns whether it never was.
+  template <class Visit>
+  static bool for_each_piece(const Stitch& stitch, Bytes size, Visit&& visit) {
+    Bytes skipped = stitch.skipped;
+    for (std::size_t i = 0; size != 0; ++i) {
+      const ByteRange range{stitch.behind[i].first + std::exchange(skipped, 0),
+                            stitch.behind[i].last};
+      const ByteRange piece{range.first, range.first + std::min(size, range.size())};
+      if (!visit(piece)) return false;
+      size -= piece.size();
+    }
+    return true;
   }
 
-  // A new one, idle, of these whole pages. Null where the device refuses, addresses run out, or the
-  // host's memory does.
-  [[nodiscard]] Stitch* make(const std::vector<ByteRange>& behind) noexcept;
+  // A new one, idle, of these whole pages, whose block begins `skipped` bytes, less than a page,
+  // after their first. Null where the device refuses, addresses run out, or the host's memory does.
+  [[nodiscard]] Stitch* make(const std::vector<ByteRange>& behind, Bytes skipped = 0) noexcept;
 
   // A block lives on an idle one; it is gone, and `lane` had it.
   void take(Stitch& stitch, Chunk* block) noexcept {

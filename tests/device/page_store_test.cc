@@ -195,3 +195,26 @@ TEST_CASE("Pages that move are held once, where they are", "[device][store]") {
   CHECK(store.held() == 0);
   CHECK(ledger.bytes == 0);
 }
+
+TEST_CASE("What is left is known without a call where there is a limit, or was a refusal",
+          "[device][store]") {
+  auto device = make_device(true);
+  PageStore store(device);
+  void* base = nullptr;
+  REQUIRE(store.reserve(64 * kPage, kPage, &base).ok());
+  auto* const first = static_cast<std::byte*>(base);
+  CHECK(store.room() == kMaxBytes);
+  REQUIRE(store.commit(first, 2 * kPage, Device::Residency::kOnDemand).ok());
+  device.fail_call(1, {Status::Code::kOutOfMemory, "full"}, test::CallKind::kCommit);
+  CHECK_FALSE(store.commit(first, 6 * kPage, Device::Residency::kOnDemand).ok());
+  CHECK(store.room() == 4 * kPage);
+  store.set_limit(3 * kPage);
+  CHECK(store.room() == kPage);
+  store.set_limit(16 * kPage);
+  // The device has more by now.
+  REQUIRE(store.commit(first, 8 * kPage, Device::Residency::kOnDemand).ok());
+  CHECK(store.room() == 8 * kPage);
+  store.set_limit(0);
+  CHECK(store.room() == kMaxBytes);
+  REQUIRE(store.release(base, 64 * kPage).ok());
+}

@@ -42,7 +42,7 @@ ALLOCATOR, STEPS = "csrc/runtime/allocator.cc", "csrc/runtime/allocator_steps.cc
 FALLBACK = "csrc/runtime/fallback.cc"
 BLOCKS, PAGES = "csrc/pool/pool.cc", "csrc/pool/pages.cc"
 POOL_STATE, WAITING_BLOCKS = "csrc/pool/state.h", "csrc/pool/waiting.cc"
-PIECES, STITCHES = "csrc/pool/pieces.cc", "csrc/pool/stitches.cc"
+PIECES, STITCHES, PARTS = "csrc/pool/pieces.cc", "csrc/pool/stitches.cc", "csrc/pool/parts.cc"
 GUARDS, POINTS = "csrc/runtime/guards.cc", "csrc/device/lane_events.cc"
 GPU, GPU_HEADER, EVENTS = "csrc/cuda/cuda_device.cc", "csrc/cuda/cuda_device.h", "csrc/cuda/event_pool.cc"
 MAPPED = "csrc/cuda/virtual_memory.cc"
@@ -173,6 +173,10 @@ MUTANTS = (
            "    if (others && !order_after_owners(*mine, chosen)) return 0;\n", "", LANES_OF_POOL),
     Mutant("s5-pieces", "S5", "a block is stitched of other lanes' holes without an event", PIECES,
            "    if (others && !order_after_owners(mine, behind)) return nullptr;\n", "", LANES_OF_POOL),
+    Mutant("s5-parts", "S5", "a block is stitched of parts of other lanes' holes without an event", PARTS,
+           "    if (others && !order_after_owners(mine, pieces)) return nullptr;\n", "", LANES_OF_POOL),
+    Mutant("s5-parts-twice", "S5", "the page of a block's first part may be the page of its last", PARTS,
+           "    if (end && part != parts.beginnings.end() && part->first == end->last - page) ++part;\n", "", ((POOL, "[parts]"),)),
     Mutant("s5-epoch", "S5", "holes become everybody's before their lane is past their epoch", BLOCKS,
            "if (holes->ended && events.reached(holes->end_of_epoch)) {", "if (holes->ended) {", LANES_OF_POOL),
     Mutant("s5-newer", "S5", "holes of a later epoch become everybody's with those before", BLOCKS,

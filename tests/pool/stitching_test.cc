@@ -1,3 +1,4 @@
+#include "csrc/device/page_store.h"
 #include "csrc/pool/pool.h"
 #include "tests/catch.h"
 #include "tests/support/lone_pool.h"
@@ -15,8 +16,13 @@ namespace {
 constexpr Bytes kPage = Bytes{64} << 10;
 
 struct Fixture {
-  SimulatedDevice device{{.total_bytes = 256 * kPage, .page_bytes = kPage}};
-  test::LonePool pool{device, {.growth_bytes = kPage}};
+  explicit Fixture(Bytes memory = 256 * kPage, Bytes limit = 0)
+      : device({.total_bytes = memory, .page_bytes = kPage}) {
+    store.set_limit(limit);
+  }
+  SimulatedDevice device;
+  PageStore store{device};
+  test::LonePool pool{store, {.growth_bytes = kPage}};
 
   PoolBlock* allocate(Bytes size, LaneKey lane = 1) {
     PoolBlock* const block = pool.allocate(size, lane, Mobility::kTemporary);
@@ -272,4 +278,97 @@ TEST_CASE("All that is free goes back to the device, stitches included",
   CHECK(f.pool.trim() == 8 * kPage);
   CHECK(f.device.committed() == 0);
   CHECK(f.device.violations().empty());
+}
+
+// Holes of three quarters of a page: every second one has the last half of one page and the first
+// quarter of the next, the others begin a page.
+TEST_CASE("A block begins and ends within pages where memory is out", "[pool][stitching][parts]") {
+  Fixture f(12 * kPage);
+  std::vector<PoolBlock*> kept = f.leave_holes(16, 3 * kPage / 4);
+  REQUIRE(f.pool.reserved() == 12 * kPage);
+  for (PoolBlock* const block : kept) std::memset(block->pointer, 0x11, block->size);
+  std::vector<PoolBlock*> made;
+  for (int i = 0; i < 4; ++i) made.push_back(f.allocate(5 * kPage / 4));
+  for (PoolBlock* const block : made) {
+    REQUIRE(block != nullptr);
+    CHECK(reinterpret_cast<std::uintptr_t>(block->pointer) % kPage == kPage / 2);
+    std::memset(block->pointer, 0x5A, block->size);
+  }
+  // What is left is less than a page, and of use as well.
+  for (int i = 0; i < 4; ++i) {
+    PoolBlock* const rest = f.allocate(kPage / 4);
+    REQUIRE(rest != nullptr);
+    std::memset(rest->pointer, 0xA5, rest->size);
+  }
+  CHECK(f.pool.stats().live == 12 * kPage);
+  for (const std::vector<PoolBlock*>& blocks : {kept, made})
+    for (PoolBlock* const block : blocks) {
+      const auto* const bytes = static_cast<const unsigned char*>(block->pointer);
+      CHECK(bytes[0] == bytes[block->size - 1]);
+      CHECK(bytes[0] == (block->size == 5 * kPage / 4 ? 0x5A : 0x11));
+    }
+  for (PoolBlock* const block : made) f.free(block);
+  const std::uint64_t calls = f.device.calls(CallKind::kAlias);
+  for (int i = 0; i < 4; ++i) CHECK(f.allocate(5 * kPage / 4) != nullptr);
+  CHECK(f.device.calls(CallKind::kAlias) == calls);
+  CHECK(f.device.violations().empty());
+}
+
+TEST_CASE("A block below a page is made of two parts of pages", "[pool][stitching][parts]") {
+  Fixture f(3 * kPage);
+  f.leave_holes(6, kPage / 2);
+  PoolBlock* const block = f.allocate(3 * kPage / 4);
+  CHECK(block == nullptr);  // all parts begin pages
+  Fixture g(6 * kPage);
+  g.leave_holes(8, 3 * kPage / 4);
+  PoolBlock* const two = g.allocate(7 * kPage / 8);
+  REQUIRE(two != nullptr);
+  std::memset(two->pointer, 0x5A, two->size);
+  CHECK(g.pool.stats().stitched == 1);
+  CHECK(g.pool.reserved() == 6 * kPage);
+  CHECK(g.device.violations().empty());
+}
+
+// Both of its free parts would be one when what lies between them is free.
+TEST_CASE("No page is behind a block twice", "[pool][stitching][parts]") {
+  Fixture f(2 * kPage);
+  PoolBlock* const end = f.allocate(kPage / 4);
+  PoolBlock* const middle = f.allocate(kPage / 2);
+  PoolBlock* const beginning = f.allocate(kPage / 4);
+  REQUIRE(f.allocate(kPage) != nullptr);
+  f.free(end);
+  f.free(beginning);
+  CHECK(f.allocate(kPage / 2) == nullptr);
+  f.free(middle);
+  CHECK(f.allocate(3 * kPage / 4) != nullptr);
+}
+
+TEST_CASE("Parts of pages of another lane are taken after its event",
+          "[pool][stitching][parts][lanes]") {
+  Fixture f(12 * kPage);
+  f.leave_holes(16, 3 * kPage / 4, 1);
+  PoolBlock* const block = f.allocate(5 * kPage / 4, 2);
+  REQUIRE(block != nullptr);
+  CHECK(f.device.calls(CallKind::kWait) == 1);
+  CHECK(f.device.violations().empty());
+}
+
+// Two free ends of half a page, and three pages: four pages in all.
+TEST_CASE("Where memory is scarce parts of pages go before whole ones",
+          "[pool][stitching][parts]") {
+  for (const bool scarce : {false, true}) {
+    CAPTURE(scarce);
+    Fixture f(256 * kPage, scarce ? 5 * kPage : 0);
+    PoolBlock* const first = f.allocate(kPage / 2);
+    REQUIRE(f.allocate(kPage / 2) != nullptr);
+    PoolBlock* const second = f.allocate(kPage / 2);
+    REQUIRE(f.allocate(kPage / 2) != nullptr);
+    PoolBlock* const pages = f.allocate(3 * kPage);
+    for (PoolBlock* const block : {first, second, pages}) f.free(block);
+    for (const Bytes size : {3 * kPage / 2, 3 * kPage / 2, kPage})
+      CHECK(f.allocate(size) != nullptr);
+    CHECK(f.pool.reserved() == (scarce ? 5 : 6) * kPage);
+    CHECK(f.pool.stats().stitched == (scarce ? 2 : 0));
+    CHECK(f.device.violations().empty());
+  }
 }
