@@ -37,7 +37,8 @@ class PageLender {
     kThisStep,  // that nothing needs before the step is over; in a step as planned: nothing at all
     kLong,      // in the next quarter of the step; as planned: before it is over
     kSoon,      // with the next requests; as planned: before it is over
-    kAny,       // what nobody uses now
+    kNow,       // now; as planned: before it is over
+    kAny,       // now, whatever is planned
   };
   // Appends stretches of whole pages that have memory and that nobody uses now, in address order.
   // Throws std::bad_alloc.

@@ -42,74 +42,50 @@ Problem make_problem(const Plan& plan) {
 
 namespace {
 
-// Ticks of one lane with kinds, in the time of the problem.
+// Ticks of one lane with kinds, in the time of the problem, in which the releases of all kinds are
+// at one tick (see KindPlan).
 //
-// Some steps release what others left alive, before their tick `release_`; the others are outlived
-// by it. The outlived are done before tick `away_`, and in those that release all from tick
-// `release_` on comes after it. So what ends there ends behind the outlived, and before what comes
-// after the release; sooner than that both run alike, and share slots.
-//
-// What wraps around further than to its own birth in that time is there always: it is born at tick
-// 0 on all paths, which nothing else is. So is what lives through steps of others and is of such a
-// one itself.
+// What lives into later steps to its own birth in that time, or beyond, is there always: it is born
+// at tick 0 on all paths, which nothing else is.
 class KindTime {
  public:
-  KindTime(const KindPlan& kinds, std::uint32_t lane) : release_(kinds.releases[lane]) {
-    std::uint32_t longest = 0;
-    bool spanned = false;
-    for_each_slot(kinds, lane,
-                  [&](const Sequence& sequence, const Slot&, bool outlived, bool spans) {
-                    longest = std::max(longest, sequence.period);
-                    spanned |= spans;
-                    if (outlived) away_ = std::max(away_, std::uint64_t{sequence.period});
-                  });
-    if (!spanned) away_ = 0;
-    for_each_slot(kinds, lane,
-                  [&](const Sequence& sequence, const Slot& slot, bool outlived, bool spans) {
-                    if (slot.planned() && always(sequence, slot, outlived, spans)) start_ = 1;
-                  });
-    period_ = start_ + longest + away_;
-  }
-
-  [[nodiscard]] std::uint64_t period() const noexcept { return period_; }
-  [[nodiscard]] std::uint64_t birth(std::uint64_t tick, bool outlived) const noexcept {
-    return start_ + (outlived || tick < release_ ? tick : tick + away_);
-  }
-  [[nodiscard]] std::uint64_t end(std::uint64_t tick, bool outlived) const noexcept {
-    return start_ + (outlived || tick <= release_ ? tick : tick + away_);
-  }
-  [[nodiscard]] bool always(const Sequence& sequence, const Slot& slot, bool outlived,
-                            bool spans) const noexcept {
-    if (!spans && last(slot) <= sequence.period) return false;
-    return (spans && outlived) || wrapped_end(sequence, slot, spans) > birth(slot.birth, outlived);
-  }
-  [[nodiscard]] std::uint64_t length(const Sequence& sequence, const Slot& slot, bool outlived,
-                                     bool spans) const noexcept {
-    const std::uint64_t from = birth(slot.birth, outlived);
-    if (!spans && last(slot) <= sequence.period) return end(last(slot), outlived) - from;
-    return period_ - from + wrapped_end(sequence, slot, spans);
-  }
-
- private:
-  static std::uint64_t last(const Slot& slot) noexcept {
-    return std::uint64_t{slot.birth} + slot.length;
-  }
-  [[nodiscard]] std::uint64_t wrapped_end(const Sequence& sequence, const Slot& slot,
-                                          bool spans) const noexcept {
-    const std::uint64_t wrapped = last(slot) - std::min<std::uint64_t>(last(slot), sequence.period);
-    return spans ? start_ + std::max(wrapped, release_) + away_ : end(wrapped, false);
-  }
-  template <class Visit>
-  static void for_each_slot(const KindPlan& kinds, std::uint32_t lane, Visit&& visit) {
+  KindTime(const KindPlan& kinds, std::uint32_t lane) : latest_(kinds.latest[lane]) {
+    bool any = false;
     for (std::size_t s = 0; s < kinds.plan.sequences.size(); ++s) {
       const Sequence& sequence = kinds.plan.sequences[s];
       if (sequence.lane != lane) continue;
-      for (std::size_t k = 0; k < sequence.slots.size(); ++k)
-        visit(sequence, sequence.slots[k], kinds.outlived[s], kinds.spans[s][k]);
+      period_ = std::max(period_, end(sequence.period, kinds.releases[s]));
+      for (std::size_t k = 0; k < sequence.slots.size(); ++k) {
+        const Slot& slot = sequence.slots[k];
+        any |= slot.planned() && always(slot, kinds.releases[s], kinds.ends[s][k]);
+      }
     }
+    start_ = any ? 1 : 0;
+    period_ += start_;
   }
 
-  std::uint64_t release_ = 0, away_ = 0, start_ = 0, period_ = 0;
+  [[nodiscard]] std::uint64_t period() const noexcept { return period_; }
+  // Of what begins, or ends, before this tick of a kind with this release.
+  [[nodiscard]] std::uint64_t birth(std::uint64_t tick, std::uint64_t release) const noexcept {
+    return start_ + (tick < release ? tick : latest_ + (tick - release));
+  }
+  [[nodiscard]] std::uint64_t end(std::uint64_t tick, std::uint64_t release) const noexcept {
+    return start_ + (tick <= release ? tick : latest_ + (tick - release));
+  }
+  [[nodiscard]] bool always(const Slot& slot, std::uint64_t release,
+                            std::optional<std::uint64_t> end) const noexcept {
+    return end && start_ + *end > birth(slot.birth, release);
+  }
+  // `end`: see KindPlan::ends.
+  [[nodiscard]] std::uint64_t length(const Slot& slot, std::uint64_t release,
+                                     std::optional<std::uint64_t> end) const noexcept {
+    const std::uint64_t from = birth(slot.birth, release);
+    if (end) return period_ - from + (*end == 0 ? 0 : start_ + *end);
+    return this->end(std::uint64_t{slot.birth} + slot.length, release) - from;
+  }
+
+ private:
+  std::uint64_t latest_ = 0, start_ = 0, period_ = 0;
 };
 
 Plan placed(Plan plan, const Placement& placement, const PlaceOptions& options) {
@@ -146,22 +122,21 @@ Problem make_problem(const KindPlan& kinds) {
     const Sequence& sequence = kinds.plan.sequences[s];
     if (sequence.parent < 0) roots[sequence.lane] = s;
     const KindTime& time = times[sequence.lane];
-    const bool outlived = kinds.outlived[s];
+    const std::uint32_t release = kinds.releases[s];
     PlaceBranch& branch = problem.branches[s];
-    // Where kinds of both sides part, that is no later than the release.
-    if (sequence.parent >= 0) branch.fork = time.end(sequence.fork, outlived);
+    if (sequence.parent >= 0) branch.fork = time.end(sequence.fork, release);
     branch.period = time.period();
     for (std::size_t k = 0; k < sequence.slots.size(); ++k) {
       const Slot& slot = sequence.slots[k];
       if (!slot.planned()) continue;
       Buffer& buffer = problem.buffers[next++];
-      if (time.always(sequence, slot, outlived, kinds.spans[s][k])) {
+      if (time.always(slot, release, kinds.ends[s][k])) {
         buffer.branch = roots[sequence.lane];
         buffer.birth = 0;
         buffer.length = time.period();
       } else {
-        buffer.birth = time.birth(slot.birth, outlived);
-        buffer.length = time.length(sequence, slot, outlived, kinds.spans[s][k]);
+        buffer.birth = time.birth(slot.birth, release);
+        buffer.length = time.length(slot, release, kinds.ends[s][k]);
       }
     }
   }

@@ -9,11 +9,12 @@
 namespace berth {
 namespace {
 
-// The longest first, as others may share the slots of a longer one only; of equally long ones the
-// one whose blocks live longest. Where two kinds begin alike, a lane follows the one that came
-// first for as long as its bytes are free.
+// Those that release first, whose shared slots end no sooner than on paths of others; then the
+// longest, as others may share the slots of a longer one only; of equally long ones the one whose
+// blocks live longest. Where two kinds begin alike, a lane follows the one that came first for as
+// long as its bytes are free.
 bool comes_before(const StepKind* a, const StepKind* b) {
-  if (a->outlived != b->outlived) return b->outlived;
+  if (a->release != b->release) return a->release < b->release;
   const auto weight = [](const StepKind& kind) {
     double sum = 0;
     for (std::size_t k = 0; k < kind.requests.size(); ++k) {
@@ -30,11 +31,48 @@ bool comes_before(const StepKind* a, const StepKind* b) {
   return a->hash < b->hash;
 }
 
+// How far into later steps what outlives its own lives, over all kinds of a lane.
+class LaneEnds {
+ public:
+  LaneEnds(std::span<const StepKind> kinds, std::uint64_t lane) {
+    for (const StepKind& kind : kinds) {
+      if (kind.lane != lane) continue;
+      const auto period = static_cast<std::uint32_t>(kind.requests.size());
+      kinds_.push_back({std::min(kind.release, period), period});
+      latest_ = std::max(latest_, kinds_.back().release);
+    }
+  }
+  [[nodiscard]] std::uint32_t latest() const noexcept { return latest_; }
+  // In the time in which all releases are at one tick.
+  [[nodiscard]] std::uint64_t end(const StepKind::Request& request) const noexcept {
+    return request.behind != 0 ? std::uint64_t{latest_} + request.behind
+                               : std::min(request.wrapped, latest_);
+  }
+  // Ticks of any kind's step that are before that end.
+  [[nodiscard]] std::uint32_t ticks(std::uint64_t end) const noexcept {
+    std::uint64_t least = std::numeric_limits<std::uint32_t>::max();
+    for (const auto [release, period] : kinds_) {
+      const std::uint64_t ticks = end <= release   ? end
+                                  : end <= latest_ ? release
+                                                   : release + (end - latest_);
+      least = std::min({least, ticks, std::uint64_t{period}});
+    }
+    return static_cast<std::uint32_t>(least);
+  }
+
+ private:
+  struct Kind {
+    std::uint32_t release = 0, period = 0;
+  };
+  std::vector<Kind> kinds_;
+  std::uint32_t latest_ = 0;
+};
+
 // The sequences of one lane, made kind by kind.
 class Trie {
  public:
-  Trie(KindPlan& into, std::uint32_t lane, std::uint32_t release)
-      : into_(into), lane_(lane), release_(release), first_(into.plan.sequences.size()) {}
+  Trie(KindPlan& into, std::uint32_t lane, const LaneEnds& ends)
+      : into_(into), lane_(lane), ends_(ends), first_(into.plan.sequences.size()) {}
 
   void add(const StepKind& kind) {
     const auto period = static_cast<std::uint32_t>(kind.requests.size());
@@ -60,7 +98,7 @@ class Trie {
     own.fork = fork;
     own.period = period;
     own.marks = {0};
-    std::vector<bool>& spans = into_.spans.emplace_back();
+    std::vector<std::optional<std::uint64_t>>& ends = into_.ends.emplace_back();
     for (std::uint32_t tick = fork; tick < period; ++tick) {
       const StepKind::Request& request = kind.requests[tick];
       BERTH_CHECK(request.bytes > 0 && request.bytes <= kMaxBytes, kUsage,
@@ -72,9 +110,9 @@ class Trie {
                            .birth = tick,
                            .length = length_of(kind, tick),
                            .least = least_of(request)});
-      spans.push_back(request.planned() && request.spans);
+      ends.push_back(request.outlives ? std::optional(ends_.end(request)) : std::nullopt);
     }
-    into_.outlived.push_back(kind.outlived);
+    into_.releases.push_back(std::min(kind.release, period));
     Periods& periods = paths_.emplace_back();
     periods.shortest.assign(period - fork, period);
     periods.longest = periods.shortest;
@@ -95,12 +133,12 @@ class Trie {
     std::vector<bool> outlives;                    // whether that outlives its step
   };
 
-  [[nodiscard]] static std::uint32_t length_of(const StepKind& kind, std::uint32_t tick) {
+  [[nodiscard]] std::uint32_t length_of(const StepKind& kind, std::uint32_t tick) const {
     const StepKind::Request& request = kind.requests[tick];
     const auto period = static_cast<std::uint32_t>(kind.requests.size());
     if (!request.outlives && request.seen != 0) return std::max(1u, request.length);
-    return static_cast<std::uint32_t>(
-        std::min<std::uint64_t>(period, std::uint64_t{period - tick} + request.wrapped));
+    return static_cast<std::uint32_t>(std::min<std::uint64_t>(
+        period, std::uint64_t{period - tick} + ends_.ticks(ends_.end(request))));
   }
 
   [[nodiscard]] static Bytes least_of(const StepKind::Request& request) noexcept {
@@ -119,9 +157,11 @@ class Trie {
   [[nodiscard]] std::uint32_t shared(std::size_t path, const StepKind& kind) const {
     const auto period = static_cast<std::uint32_t>(kind.requests.size());
     const std::uint32_t end = std::min(into_.plan.sequences[path].period, period);
-    const bool same_side = into_.outlived[path] == kind.outlived;
+    const std::uint32_t release = std::min(kind.release, period);
+    const bool together = into_.releases[path] == release;
+    const std::uint32_t alike = std::min(into_.releases[path], release);
     std::uint32_t tick = 0;
-    for (; tick < end && (same_side || tick < release_); ++tick) {
+    for (; tick < end && (together || tick < alike); ++tick) {
       const auto [s, k] = owner(path, tick);
       const Slot& slot = into_.plan.sequences[s].slots[k];
       const StepKind::Request& request = kind.requests[tick];
@@ -145,25 +185,18 @@ class Trie {
     Slot& slot = into_.plan.sequences[s].slots[k];
     if (!slot.planned()) return;
     slot.length = std::max(slot.length, length_of(kind, tick));
-    if (kind.requests[tick].spans) into_.spans[s][k] = true;
+    if (kind.requests[tick].outlives) {
+      std::optional<std::uint64_t>& end = into_.ends[s][k];
+      end = std::max(end.value_or(0), ends_.end(kind.requests[tick]));
+    }
   }
 
   KindPlan& into_;
-  const std::uint32_t lane_, release_;
+  const std::uint32_t lane_;
+  const LaneEnds& ends_;
   const std::size_t first_;
   std::vector<Periods> paths_;
 };
-
-std::uint32_t first_release(std::span<const StepKind> kinds, std::uint64_t lane) {
-  std::uint32_t first = std::numeric_limits<std::uint32_t>::max();
-  for (const StepKind& kind : kinds) {
-    if (kind.lane != lane) continue;
-    for (const StepKind::Request& request : kind.requests) {
-      if (request.spans && request.planned()) first = std::min(first, request.wrapped);
-    }
-  }
-  return first;
-}
 
 }  // namespace
 
@@ -183,8 +216,9 @@ KindPlan skeleton(std::span<const StepKind> kinds, const trace::Program& program
   }
   std::sort(order.begin(), order.end(), comes_before);
   for (std::uint32_t lane = 0; lane < plan.lane_keys.size(); ++lane) {
-    result.releases.push_back(first_release(kinds, plan.lane_keys[lane]));
-    Trie trie(result, lane, result.releases.back());
+    const LaneEnds ends(kinds, plan.lane_keys[lane]);
+    result.latest.push_back(ends.latest());
+    Trie trie(result, lane, ends);
     for (const StepKind* const kind : order) {
       if (kind->lane == plan.lane_keys[lane]) trie.add(*kind);
     }

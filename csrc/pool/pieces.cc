@@ -104,7 +104,7 @@ bool Pool::State::order_after_owners(const LaneHoles& mine, const std::vector<By
 // What the lender needs soon costs it requests that miss: it goes only where more memory would have
 // to be held than may be.
 Chunk* Pool::State::stitch_spared(End end, LaneHoles& mine, Bytes size) noexcept {
-  for (const Spare spare : {Spare::kThisStep, Spare::kLong, Spare::kSoon}) {
+  for (const Spare spare : {Spare::kThisStep, Spare::kLong, Spare::kSoon, Spare::kNow}) {
     if (Chunk* const block = stitch_again(mine, size, spare)) return block;
     if (Chunk* const block = stitch(end, mine, size, spare)) return block;
     if (lender == nullptr || may_grow(growth_for(end, mine, size), size)) break;
@@ -144,7 +144,7 @@ Chunk* Pool::State::stitch(End end, LaneHoles& mine, Bytes size, Spare spare) no
       // Not where to grow takes no more than that.
       const Bytes missing = align_up(size - free.bytes, unit);
       if (missing >= growth_for(end, mine, size)) return nullptr;
-      if (spare != Spare::kSoon && !may_grow(missing, size)) return nullptr;
+      if (spare != Spare::kNow && !may_grow(missing, size)) return nullptr;
       bool fresh = false;
       if (!slab.prepare(4) ||
           grow(end, mine, missing + beside_edge(end, mine, size), &fresh) == nullptr)

@@ -52,7 +52,9 @@ void Lending::add_needed(const Lane& lane, PageLender::Spare spare,
   const Path& path = walk_.path(lane);
   std::uint32_t ahead = path.size();
   if (lane.misses >= kFewMisses && spare != Spare::kThisStep)
-    ahead = spare == Spare::kLong ? path.size() / 4 : std::min(kSoon, path.size() / 16);
+    ahead = spare == Spare::kLong   ? path.size() / 4
+            : spare == Spare::kSoon ? std::min(kSoon, path.size() / 16)
+                                    : 0;
   // The k-th request of a path is its tick k.
   const std::uint32_t until = std::min(path.size(), lane.position + ahead);
   for (std::uint32_t tick = lane.position + 1; tick < until; ++tick) {

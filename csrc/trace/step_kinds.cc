@@ -53,7 +53,10 @@ Bytes load_of(const StepKind& kind) {
     const StepKind::Request& request = kind.requests[k];
     if (!request.planned()) continue;
     lives(k, request.outlives ? count : k + request.length, request.bytes);
-    if (request.outlives) lives(0, request.wrapped, request.bytes);
+    if (request.outlives) {
+      const std::size_t end = request.behind != 0 ? kind.release + request.behind : request.wrapped;
+      lives(0, end, request.bytes);
+    }
   }
   Bytes alive = 0, most = 0;
   for (std::size_t k = 0; k < count; ++k) {
@@ -93,7 +96,8 @@ class LaneSteps {
       for (std::uint32_t at = step.begin; at < step.end; ++at)
         observe(step, at, kind.requests[at - step.begin]);
     }
-    note_outlived(kinds);
+    note_releases(kinds);
+    note_ends(kinds);
     for (StepKind& kind : kinds) kind.load = load_of(kind);
     return kinds;
   }
@@ -155,7 +159,6 @@ class LaneSteps {
         count(known.beyond);
       } else {  // the other steps know its end
         known.outlives = true;
-        known.spans |= own + 2 < bounds_.size();
       }
       return;
     }
@@ -167,37 +170,82 @@ class LaneSteps {
         return;
       }
     }
-    const std::size_t last = step_at(request.freed);
-    const std::uint32_t last_begin = last < steps_.size() ? steps_[last].begin : steps_.back().end;
     known.length = std::max(known.length, to_end);
     known.outlives = true;
-    known.spans |= last > own + 1;
-    known.wrapped = std::max(known.wrapped, request.death - last_begin);
   }
 
-  // Which kinds a block of the plan lives through.
-  void note_outlived(std::vector<StepKind>& kinds) const {
-    std::vector<std::int32_t> change(steps_.size() + 1, 0);
+  // Calls visit(request, own step, step that it ends in) for each that outlives its step and has a
+  // place in a plan. One whose end is not known ends behind all. What a step leaves to the end that
+  // came once is what a program begins with.
+  template <class Visit>
+  void for_each_outliving(const std::vector<StepKind>& kinds, Visit&& visit) const {
     for (std::size_t own = 0; own < steps_.size(); ++own) {
       const Step& step = steps_[own];
       for (std::uint32_t at = step.begin; at < step.end; ++at) {
-        const StepKind::Request& known = kinds[step.kind].requests[at - step.begin];
         const LaneRequest& request = log_.requests[at];
-        if (!known.planned() || !known.spans) continue;
-        const std::size_t last = request.freed == LaneRequest::kNever
-                                     ? steps_.size()
-                                     : std::min(step_at(request.freed), steps_.size());
-        if (last <= own + 1) continue;
-        ++change[own + 1];
-        --change[last];
+        if (request.freed < bounds_[own + 1]) continue;
+        const StepKind::Request& known = kinds[step.kind].requests[at - step.begin];
+        if (!known.planned() || known.seen == 0) continue;  // or nothing is known of its end
+        const bool ends = request.freed != LaneRequest::kNever;
+        const std::size_t last =
+            ends ? std::min(step_at(request.freed), steps_.size()) : steps_.size();
+        if (last < steps_.size() || kinds[step.kind].seen > 1) visit(at, own, last);
       }
     }
-    std::int32_t alive = 0;
-    for (std::size_t i = 0; i < steps_.size(); ++i) {
-      alive += change[i];
-      if (alive > 0 && steps_[i].kind != kNone) kinds[steps_[i].kind].outlived = true;
-    }
   }
+
+  // When the steps of each kind free most of what they find.
+  void note_releases(std::vector<StepKind>& kinds) const {
+    std::vector<std::unordered_map<std::uint32_t, Bytes>> freed(kinds.size());
+    std::vector<Bytes> begins(steps_.size() + 1, 0), ends(steps_.size() + 1, 0);
+    for_each_outliving(kinds, [&](std::uint32_t at, std::size_t own, std::size_t last) {
+      const Bytes bytes = log_.requests[at].bytes;
+      if (last < steps_.size() && steps_[last].kind != kNone)
+        freed[steps_[last].kind][log_.requests[at].death - steps_[last].begin] += bytes;
+      if (last <= own + 1) return;
+      begins[own + 1] += bytes;
+      ends[last] += bytes;
+    });
+    Bytes through = 0, most = 0;
+    for (std::size_t i = 0; i < steps_.size(); ++i) {
+      through += begins[i] - ends[i];
+      if (steps_[i].kind == kNone) continue;
+      freed[steps_[i].kind][steps_[i].end - steps_[i].begin] += through;
+    }
+    for (std::size_t i = 0; i < kinds.size(); ++i) {
+      for (const auto& [tick, bytes] : freed[i]) {
+        const Bytes of_one = bytes / kinds[i].seen;
+        const bool sooner = of_one == kinds[i].released && tick < kinds[i].release;
+        if (of_one > kinds[i].released || sooner) {
+          kinds[i].released = of_one;
+          kinds[i].release = tick;
+        }
+      }
+      most = std::max(most, kinds[i].released);
+    }
+    // Little of it says nothing.
+    for (StepKind& kind : kinds)
+      if (kind.released < most / kLittle || kind.released == 0) kind.released = kind.release = 0;
+  }
+
+  // How far into later steps the requests of each kind live.
+  void note_ends(std::vector<StepKind>& kinds) const {
+    for_each_outliving(kinds, [&](std::uint32_t at, std::size_t own, std::size_t last) {
+      const Step& step = steps_[own];
+      StepKind::Request& known = kinds[step.kind].requests[at - step.begin];
+      const auto lives_into = [&](std::size_t i, std::uint32_t ticks) {
+        if (steps_[i].kind == kNone) return;
+        const std::uint32_t release = kinds[steps_[i].kind].release;
+        known.wrapped = std::max(known.wrapped, std::min(ticks, release));
+        if (ticks > release) known.behind = std::max(known.behind, ticks - release);
+      };
+      for (std::size_t i = own + 1; i < last; ++i) lives_into(i, steps_[i].end - steps_[i].begin);
+      if (last < steps_.size()) lives_into(last, log_.requests[at].death - steps_[last].begin);
+    });
+  }
+
+  // Of what the steps of another kind release.
+  static constexpr Bytes kLittle = 16;
 
   const LaneLog& log_;
   const std::uint64_t key_;
@@ -214,7 +262,10 @@ std::uint16_t sum(std::uint16_t a, std::uint16_t b) noexcept {
 // What two records of equally many requests say together.
 void add(StepKind& to, const StepKind& from) {
   to.seen += from.seen;
-  to.outlived |= from.outlived;
+  if (from.released > to.released) {
+    to.released = from.released;
+    to.release = from.release;
+  }
   to.outliving = std::max(to.outliving, from.outliving);
   to.load = std::max(to.load, from.load);
   for (std::size_t k = 0; k < to.requests.size(); ++k) {
@@ -224,10 +275,10 @@ void add(StepKind& to, const StepKind& from) {
     a.least = std::min(a.least, b.least);
     a.length = std::max(a.length, b.length);
     a.wrapped = std::max(a.wrapped, b.wrapped);
+    a.behind = std::max(a.behind, b.behind);
     a.seen = sum(a.seen, b.seen);
     a.beyond = sum(a.beyond, b.beyond);
     a.outlives |= b.outlives;
-    a.spans |= b.spans;
   }
 }
 

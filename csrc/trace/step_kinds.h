@@ -20,27 +20,32 @@ namespace berth {
 // Time is counted in ticks as in step.h: the k-th request of a step is born at tick k.
 struct StepKind {
   struct Request {
-    Bytes bytes = 0;            // as asked; in a bucket the most that was
-    Bytes least = 0;            // in a bucket less than that; else equal
-    std::uint32_t length = 0;   // ticks that it lives within its step, at most
-    std::uint32_t wrapped = 0;  // ticks of the step that it ends in, of those that outlive theirs
-    std::uint16_t seen = 0;     // how often its end is known
-    std::uint16_t beyond = 0;   // and was behind the next request in its place
-    bool outlives = false;      // its step
-    bool spans = false;         // lives through all of a later step
+    Bytes bytes = 0;           // as asked; in a bucket the most that was
+    Bytes least = 0;           // in a bucket less than that; else equal
+    std::uint32_t length = 0;  // ticks that it lives within its step, at most
+    // Of one that outlives its step, ticks of the later ones that it lives into or through: those
+    // up to their release, at most, and those behind that.
+    std::uint32_t wrapped = 0, behind = 0;
+    std::uint16_t seen = 0;    // how often its end is known
+    std::uint16_t beyond = 0;  // and was behind the next request in its place
+    bool outlives = false;     // its step
     // False: it has no place in a plan, as it is there still when it comes again.
     [[nodiscard]] bool planned() const noexcept { return beyond * kTolerated <= seen; }
     // One in this many may be, and is left to chance: an output that is kept now and then.
     static constexpr std::uint32_t kTolerated = 10;
   };
-  static_assert(sizeof(Request) == 32);
+  static_assert(sizeof(Request) == 40);
 
   std::uint64_t lane = 0;  // trace::Lane::key
   std::uint64_t hash = 0;  // of its requests (see kind_hash()); of a bucket 0
   std::uint64_t seen = 0;  // steps
-  bool outlived = false;   // blocks of other steps that a plan has live through all of it
-  Bytes outliving = 0;     // bytes of its requests that outlive it
-  Bytes load = 0;          // most bytes of it alive at one time; of a bucket, of one of its steps
+  // The tick at which a step frees most of what earlier ones left it, and so many bytes; its number
+  // of requests where most of that lives through it. Kinds that begin with more or fewer requests
+  // before they do the same have it at different ticks.
+  std::uint32_t release = 0;
+  Bytes released = 0;
+  Bytes outliving = 0;  // bytes of its requests that outlive it
+  Bytes load = 0;       // most bytes of it alive at one time; of a bucket, of one of its steps
   std::vector<Request> requests;
 
   [[nodiscard]] bool bucket() const noexcept { return hash == 0; }
@@ -55,7 +60,7 @@ struct StepKind {
 // The kinds of steps of a run, learnt piece by piece.
 //
 // Kept are kinds that were seen twice, with what is known of their lifetimes: kMostKinds of them,
-// kMostRequests in all (32 MiB); beyond that those go that serve the fewest requests. Where more
+// kMostRequests in all (40 MiB); beyond that those go that serve the fewest requests. Where more
 // than kMostOfShape steps of a lane differ, but have equally many requests, one bucket stands for
 // all of that many requests. Not where it would need kMostLoss times what the largest of them does:
 // then they are no sizes of one step (two threads that take turns at will). Not thread-safe.

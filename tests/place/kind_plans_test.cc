@@ -78,9 +78,11 @@ TEST_CASE("What lives through whole steps of others shares no byte with them", "
     for (const StepKind& from : kinds) {
       const std::vector<const Slot*> own = ways_of(plan, from).front();
       for (std::size_t k = 0; k < own.size(); ++k) {
-        if (!from.requests[k].spans || !from.requests[k].planned()) continue;
+        if (!from.requests[k].outlives || !from.requests[k].planned()) continue;
         for (const StepKind& through : kinds) {
-          if (!through.outlived || &through == &from) continue;
+          const std::size_t ticks = through.requests.size();
+          if (&through == &from || through.release != ticks) continue;
+          if (from.requests[k].behind == 0 && from.requests[k].wrapped < ticks) continue;
           const auto ways = ways_of(plan, through);
           REQUIRE(std::any_of(ways.begin(), ways.end(),
                               [&](const auto& way) { return apart(*own[k], way); }));
@@ -102,7 +104,36 @@ TEST_CASE("Kinds that exclude each other have the same bytes", "[place][kinds]")
   }
   REQUIRE(planned(kinds).arena_bytes == 3 * 192);
   // What the first leaves alive through the second has its own.
-  kinds[0].requests[2].outlives = kinds[0].requests[2].spans = true;
-  kinds[1].outlived = true;
+  kinds[0].requests[2].outlives = true;
+  kinds[0].requests[2].wrapped = kinds[1].release = 3;
   REQUIRE(planned(kinds).arena_bytes == 3 * 192 + 128);
+}
+
+TEST_CASE("What kinds leave until others do as they do has the same bytes", "[place][kinds]") {
+  // Training frees the gradients of the step before, and makes its own; the other kind does the
+  // same after an evaluation, through which they live.
+  StepKind train, both;
+  const auto add = [](StepKind& kind, Bytes bytes, std::uint32_t length) {
+    kind.requests.push_back({.bytes = bytes, .least = bytes, .length = length, .seen = 2});
+  };
+  for (int k = 0; k < 4; ++k) add(both, 64 * 5, static_cast<std::uint32_t>(4 - k));
+  for (StepKind* const kind : {&train, &both}) {
+    kind->hash = kind == &train ? 1 : 2;
+    kind->seen = 2;
+    kind->release = static_cast<std::uint32_t>(kind->requests.size());
+    for (int k = 0; k < 8; ++k) add(*kind, 64 * 2, 9);
+    for (int k = 0; k < 8; ++k) {
+      add(*kind, 64, 1);
+      kind->requests.back().outlives = true;
+      kind->requests.back().wrapped = 4;  // at most: the evaluation's requests
+    }
+  }
+  for (StepKind* const kind : {&train, &both}) {
+    for (std::size_t k = kind->requests.size() - 16; k < kind->requests.size() - 8; ++k)
+      kind->requests[k].length = static_cast<std::uint32_t>(16 - (k + 16 - kind->requests.size()));
+  }
+  const Plan plan = planned({train, both});
+  CHECK(verify(plan) == std::nullopt);
+  // The evaluation, or a step of training, beside one step's gradients.
+  CHECK(plan.arena_bytes == 64 * 4 * 5 + 64 * 8);
 }

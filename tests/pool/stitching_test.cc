@@ -198,14 +198,18 @@ TEST_CASE("Pages move for another lane after an event of those that had them",
 
 TEST_CASE("What a lender needs later goes only where the pool may not grow", "[pool][stitching]") {
   using Spare = PageLender::Spare;
-  // Spares two pages before its step is over, four for long, and eight with the next requests.
+  // Spares two pages before its step is over, four for long, six with the next requests, and eight
+  // now.
   struct Lender : PageLender {
     Bytes base = 0;
     std::vector<Spare> asked;
     std::vector<Bytes> lent;
     void offer(Spare spare, std::vector<ByteRange>* free) override {
       asked.push_back(spare);
-      const Bytes pages = spare == Spare::kThisStep ? 2 : spare == Spare::kLong ? 4 : 8;
+      const Bytes pages = spare == Spare::kThisStep ? 2
+                          : spare == Spare::kLong   ? 4
+                          : spare == Spare::kSoon   ? 6
+                                                    : 8;
       free->push_back({base, base + pages * kPage});
     }
     bool lend(LaneKey, ByteRange bytes) noexcept override {
@@ -236,10 +240,11 @@ TEST_CASE("What a lender needs later goes only where the pool may not grow", "[p
   most = 8 * kPage;
   CHECK(allocate(2) == Spare::kThisStep);
   CHECK(allocate(4) == Spare::kLong);
-  CHECK(allocate(8) == Spare::kSoon);
+  CHECK(allocate(6) == Spare::kSoon);
+  CHECK(allocate(8) == Spare::kNow);
   CHECK(pool.reserved() == 0);
   // What is missing in the end comes from the device all the same.
-  CHECK(allocate(9) == Spare::kSoon);
+  CHECK(allocate(9) == Spare::kNow);
   CHECK(pool.reserved() == kPage);
   // Where it may grow, it does rather than take what is needed in this step.
   most = 256 * kPage;

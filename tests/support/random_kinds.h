@@ -20,8 +20,10 @@ inline std::vector<StepKind> random_kinds(std::mt19937& random, bool alike) {
   for (StepKind& kind : kinds) {
     kind.hash = ++hash;
     kind.seen = 2;
-    kind.outlived = random() % 2 == 0;
     kind.requests.resize(1 + random() % most);
+    // Some are lived through.
+    kind.release = static_cast<std::uint32_t>(
+        random() % 2 == 0 ? kind.requests.size() : random() % (kind.requests.size() + 1));
     for (std::size_t k = 0; k < kind.requests.size(); ++k) {
       StepKind::Request& request = kind.requests[k];
       const std::size_t left = kind.requests.size() - k;
@@ -32,11 +34,11 @@ inline std::vector<StepKind> random_kinds(std::mt19937& random, bool alike) {
       request.seen = 2;
       request.beyond = random() % 15 == 0 ? 2 : 0;
       request.outlives = random() % 6 == 0;
-      request.spans = request.outlives && random() % 2 == 0;
       request.length = static_cast<std::uint32_t>(
           request.outlives ? left : 1 + random() % std::min<std::size_t>(left, 8));
-      if (request.outlives)
-        request.wrapped = static_cast<std::uint32_t>(random() % (kind.requests.size() + 1));
+      if (!request.outlives) continue;
+      request.wrapped = static_cast<std::uint32_t>(random() % (kind.requests.size() + 1));
+      if (random() % 3 == 0) request.behind = static_cast<std::uint32_t>(random() % 8);
     }
   }
   return kinds;
