@@ -87,7 +87,10 @@ int main(int argc, char** argv) {
   app.add_flag("--verbose", verbose, "a line a change");
   double share = 0;
   app.add_option("--share", share, "change this share of the requests of every step, in a table");
-  std::size_t steps = 40;
+  std::size_t steps = 40, before = 0;
+  app.add_option("--before", before,
+                 "without --share: the last step of a run comes so often again, and the change in "
+                 "the last of them");
   app.add_option("--steps", steps, "with --share: the last step of a run comes so often again");
   CLI11_PARSE(app, argc, argv);
   try {
@@ -106,12 +109,12 @@ int main(int argc, char** argv) {
                "changes", "mean", "median", "95 %", "worst");
     fmt::print("| --- | --- | ---: | ---: | ---: | ---: | ---: |\n");
     for (const std::string& file : files) {
-      const Workload workload = make_workload(read_trace(file));
+      const Workload workload = bench::repeat_last_step(make_workload(read_trace(file)), before);
       const auto misses = [](const Workload& run) {
         return through_berth(run, BerthOptions{.planned = true}).misses.value_or(0);
       };
       const std::uint64_t undisturbed = misses(workload);
-      const std::vector<std::size_t> places = bench::places_to_change(workload);
+      const std::vector<std::size_t> places = bench::places_to_change(workload, 3 + before);
       const std::size_t stride = std::max<std::size_t>(1, places.size() / changes);
       const std::string name = std::filesystem::path(file).stem().stem().string();
       for (const bench::Change& change : bench::kChanges) {

@@ -78,14 +78,14 @@ inline constexpr Change kChanges[] = {{"insert", insert_known},
                                       {"resize", resize},
                                       {"swap", swap_with_next}};
 
-// The requests after the third mark: a run is learned by then.
-inline std::vector<std::size_t> places_to_change(const Workload& workload) {
-  constexpr int kLearned = 3;
+// The requests after so many marks: a run is learned by the third.
+inline std::vector<std::size_t> places_to_change(const Workload& workload,
+                                                 std::size_t learned = 3) {
   std::vector<std::size_t> places;
-  int marks = 0;
+  std::size_t marks = 0;
   for (std::size_t i = 0; i < workload.operations.size(); ++i) {
     marks += workload.operations[i].kind == Kind::kStep ? 1 : 0;
-    if (marks >= kLearned && workload.operations[i].kind == Kind::kAllocate) places.push_back(i);
+    if (marks >= learned && workload.operations[i].kind == Kind::kAllocate) places.push_back(i);
   }
   return places;
 }

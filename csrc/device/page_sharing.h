@@ -35,9 +35,9 @@ class PageLender {
   // Which bytes it can spare, by when it may need them; each has those before it, too.
   enum class Spare : std::uint8_t {
     kThisStep,  // that nothing needs before the step is over; in a step as planned: nothing at all
-    kLong,      // in the next quarter of the step; as planned: before it is over
-    kSoon,      // with the next requests; as planned: before it is over
-    kNow,       // now; as planned: before it is over
+    kLong,      // in the next quarter of the step
+    kSoon,      // with the next requests; in a step more or less as planned: as kLong
+    kNow,       // now; in a step more or less as planned: as kLong
     kAny,       // now, whatever is planned
   };
   // Appends stretches of whole pages that have memory and that nobody uses now, in address order.

@@ -71,21 +71,33 @@ Chunk* Pool::State::find_hole_slowly(End end, LaneHoles& mine, Bytes size, bool*
 
 bool Pool::State::prove_holes(const LaneHoles* mine) noexcept {
   if (lanes.size() < 2 || events.captured()) return false;
+  const auto for_each_other = [&](auto&& visit) {
+    std::size_t left = kAskedToGrow;
+    for (const auto& [lane, holes] : lanes) {
+      if (holes.get() == mine || holes->empty()) continue;
+      if (left-- == 0) break;
+      visit(lane, *holes);
+    }
+  };
+  const auto end_epoch = [&](LaneKey lane, LaneHoles& holes) {
+    if (holes.ended || events.record(lane, &holes.end_of_epoch) != LaneEvents::Recorded::kYes)
+      return;
+    holes.ended = true;
+    ++holes.epoch;
+  };
   bool proven = false;
-  std::size_t left = kAskedToGrow;
-  for (const auto& [lane, holes] : lanes) {
-    if (holes.get() == mine || holes->empty()) continue;
-    if (left-- == 0) break;
-    if (holes->ended && events.reached(holes->end_of_epoch)) {
-      proven |= disown_until(*holes, holes->epoch - 1);
-      holes->ended = false;
+  const auto prove = [&](LaneKey, LaneHoles& holes) {
+    if (holes.ended && events.reached(holes.end_of_epoch)) {
+      proven |= disown_until(holes, holes.epoch - 1);
+      holes.ended = false;
     }
-    if (!holes->ended && !holes->empty() &&
-        events.record(lane, &holes->end_of_epoch) == LaneEvents::Recorded::kYes) {
-      holes->ended = true;
-      ++holes->epoch;
-    }
-  }
+  };
+  // Who would grow asks at once: a lane that has nothing to do is past its end now.
+  if (mine == nullptr) for_each_other(prove);
+  for_each_other(end_epoch);
+  if (mine == nullptr) return proven;
+  events.poll(kAskedToGrow);
+  for_each_other(prove);
   return proven;
 }
 

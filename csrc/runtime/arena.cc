@@ -23,6 +23,7 @@ Arena::Outcome Arena::serve_slowly(Bytes requested, LaneKey key, std::uint64_t i
   Lane* const lane = lanes_.find(key);
   if (lane == nullptr) return Outcome::missed(Served::kMissLane);
   lane->used = true;
+  lane->homeless = 0;
   const Walk::Step step = walk_.next(*lane, requested);
   Outcome outcome;
   if (step.slot) {
@@ -48,6 +49,7 @@ void Arena::select(Lane& lane) noexcept {
 Arena::Outcome Arena::hand_out(Lane& lane, PlanLookup::SlotIndex slot, std::uint64_t id) {
   const PlanLookup::Entry& entry = entries_[slot];
   walk_.advance(lane, entry.birth);
+  lane.homeless = entry.length;
   if (entry.cell == PlanLookup::kNone) return Outcome::missed(Served::kUnplanned);
   if (may_have(lane, entry)) return hand_out_planned(lane.key, slot, id);
   // What is in the way tells kinds of steps apart that begin alike: after one of them, blocks live

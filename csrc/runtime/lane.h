@@ -40,7 +40,8 @@ struct Lane {
   bool entered = false;     // was aligned since the plan was loaded
   bool all_astray = false;  // all it has live is off schedule: it rests, and was lent bytes
   std::uint64_t requests_without_mark = 0;
-  std::uint32_t misses = 0;  // of this step
+  std::uint32_t misses = 0;    // of this step
+  std::uint32_t homeless = 0;  // ticks that the last request lives whose bytes were in use; or 0
 };
 
 }  // namespace berth

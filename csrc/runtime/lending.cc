@@ -10,7 +10,7 @@ namespace {
 constexpr std::size_t kMostTries = 64;
 // Requests ahead for which nothing is lent that is needed soon.
 constexpr std::uint32_t kSoon = 64;
-// After fewer misses in a step one change may explain them: it goes on as planned, and needs all.
+// After fewer misses in a step one change may explain them, and it goes on as planned.
 constexpr std::uint32_t kFewMisses = 4;
 // Blocks that a request of a lane that rests looks at.
 constexpr std::size_t kMostTriesIdle = 256;
@@ -51,10 +51,11 @@ void Lending::add_needed(const Lane& lane, PageLender::Spare spare,
   if (spare == Spare::kAny) return;
   const Path& path = walk_.path(lane);
   std::uint32_t ahead = path.size();
-  if (lane.misses >= kFewMisses && spare != Spare::kThisStep)
-    ahead = spare == Spare::kLong   ? path.size() / 4
-            : spare == Spare::kSoon ? std::min(kSoon, path.size() / 16)
-                                    : 0;
+  if (spare != Spare::kThisStep) ahead = lane.homeless != 0 ? lane.homeless : path.size() / 4;
+  if (lane.misses >= kFewMisses) {
+    if (spare == Spare::kSoon) ahead = std::min(kSoon, path.size() / 16);
+    if (spare == Spare::kNow) ahead = 0;
+  }
   // The k-th request of a path is its tick k.
   const std::uint32_t until = std::min(path.size(), lane.position + ahead);
   for (std::uint32_t tick = lane.position + 1; tick < until; ++tick) {

@@ -178,7 +178,7 @@ MUTANTS = (
     Mutant("s5-parts-twice", "S5", "the page of a block's first part may be the page of its last", PARTS,
            "    if (end && part != parts.beginnings.end() && part->first == end->last - page) ++part;\n", "", ((POOL, "[parts]"),)),
     Mutant("s5-epoch", "S5", "holes become everybody's before their lane is past their epoch", BLOCKS,
-           "if (holes->ended && events.reached(holes->end_of_epoch)) {", "if (holes->ended) {", LANES_OF_POOL),
+           "if (holes.ended && events.reached(holes.end_of_epoch)) {", "if (holes.ended) {", LANES_OF_POOL),
     Mutant("s5-newer", "S5", "holes of a later epoch become everybody's with those before", BLOCKS,
            "if (hole->epoch <= epoch) {", "if (true) {", LANES_OF_POOL),
     Mutant("s5-unmap", "S5", "addresses whose pages moved are unmapped under queued work", PIECES,

@@ -76,6 +76,23 @@ TEST_CASE("What a lane has freed is everybody's when its work is over", "[pool][
   REQUIRE(device.live_events() == 0);
 }
 
+TEST_CASE("Who would grow asks whether the work of others is over", "[pool][lanes]") {
+  SimulatedDevice device;
+  {
+    test::LonePool pool(device, {});
+    PoolBlock* const first = hand_out(device, pool, 8 * kMiB, 1);
+    void* const pointer = first->pointer;
+    device.touch(1, pointer, first->size);
+    pool.free(first);
+    REQUIRE(hand_out(device, pool, 8 * kMiB, 2)->pointer != pointer);
+    complete(device, 1);
+    REQUIRE(hand_out(device, pool, 8 * kMiB, 2)->pointer == pointer);
+    REQUIRE(pool.reserved() == 16 * kMiB);
+    REQUIRE(device.calls(CallKind::kWait) == 0);
+  }
+  REQUIRE(device.violations().empty());
+}
+
 TEST_CASE("What a lane frees after the end of an epoch is its own", "[pool][lanes]") {
   SimulatedDevice device;
   {
