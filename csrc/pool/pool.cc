@@ -52,7 +52,7 @@ Chunk* Pool::State::find_hole_slowly(End end, LaneHoles& mine, Bytes size, bool*
     if (Chunk* const hole = find()) return hole;
   if (lanes.size() > 1 && !is_captured(mine.lane) && prove_holes(&mine))
     if (Chunk* const hole = find()) return hole;
-  if (size >= page / 2 && is_scarce(size))
+  if (size >= page / 2 && (is_scarce(size) || !may_grow(growth_for(end, mine, size), size)))
     if (Chunk* const block = stitch_parts(end, mine, size, Spare::kThisStep, true)) return block;
   if (size >= page)
     if (Chunk* const block = stitch_spared(end, mine, size)) return block;
