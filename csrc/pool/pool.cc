@@ -382,15 +382,23 @@ bool Pool::State::unpin(const void* pointer) noexcept {
   return true;
 }
 
-Bytes Pool::State::free_ready(std::size_t lanes_at_most) noexcept {
+Bytes Pool::State::end_waits(Chunk* block) noexcept {
   Bytes freed = 0;
-  for (Chunk* block = waiting.take_ready(lanes_at_most); block != nullptr;) {
+  while (block != nullptr) {
     Chunk* const next = block->right;
     freed += block->size;
     end_wait(block);
     block = next;
   }
   return freed;
+}
+
+Bytes Pool::State::free_ready(std::size_t lanes_at_most) noexcept {
+  return end_waits(waiting.take_ready(lanes_at_most));
+}
+
+Bytes Pool::State::order_waiting() noexcept {
+  return events.captured() ? 0 : end_waits(waiting.take_ordered());
 }
 
 Bytes Pool::State::process_events() noexcept {
@@ -464,6 +472,8 @@ PoolBlock* Pool::allocate_at(void* pointer, Bytes size, LaneKey lane) noexcept {
 }
 
 Bytes Pool::process_events() noexcept { return state_->process_events(); }
+
+Bytes Pool::order_waiting() noexcept { return state_->order_waiting(); }
 
 Bytes Pool::trim() noexcept { return state_->trim(); }
 

@@ -143,6 +143,9 @@ class Pool : public PageSource {
   // committed, this call and the next allocation synchronise for it; after a refusal not before
   // twice as much waits. Never while a graph is captured.
   Bytes process_events() noexcept;
+  // The same without a wait of the host: the lanes that blocks belong to wait, on the device, for
+  // the one that holds up most bytes. Never while a graph is captured.
+  Bytes order_waiting() noexcept;
   static constexpr Bytes kMostUnproven = Bytes{64} << 20;
   static constexpr Bytes kUnprovenPart = 16;
 

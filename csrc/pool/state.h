@@ -40,6 +40,7 @@ struct Pool::State {
   void wait_for_lanes(Chunk* block) noexcept;
   // What waits no more, of the queues of so many lanes, becomes holes. Returns its bytes.
   Bytes free_ready(std::size_t lanes) noexcept;
+  Bytes end_waits(Chunk* block) noexcept;  // a list through `right`
   void end_wait(Chunk* block) noexcept;
   // A block is gone, and nobody waits for its bytes: they are holes.
   void end_use(Chunk* block) noexcept;
@@ -51,6 +52,7 @@ struct Pool::State {
   PoolBlock* allocate_at(Bytes first, Bytes size, LaneKey lane) noexcept;
   void hand_out(Chunk* block, Bytes asked, LaneKey lane, LaneHoles* mine) noexcept;
   Bytes process_events() noexcept;
+  Bytes order_waiting() noexcept;
   // The same for a request that would grow the pool: a look at a few lanes, in turn.
   Bytes process_some_events() noexcept;
   LaneHoles* holes_of(LaneKey lane) noexcept;

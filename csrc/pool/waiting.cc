@@ -13,11 +13,16 @@ void WaitingChunks::Queue::insert_after(Chunk* place, Chunk* chunk) noexcept {
   (chunk->right == nullptr ? tail : chunk->right->left) = chunk;
 }
 
-Chunk* WaitingChunks::Queue::pop() noexcept {
-  Chunk* const first = head;
-  head = first->right;
-  (head == nullptr ? tail : head->left) = nullptr;
-  return first;
+Chunk* WaitingChunks::Queue::erase(Chunk* chunk) noexcept {
+  (chunk->left == nullptr ? head : chunk->left->right) = chunk->right;
+  (chunk->right == nullptr ? tail : chunk->right->left) = chunk->left;
+  return chunk;
+}
+
+Bytes WaitingChunks::Queue::bytes() const noexcept {
+  Bytes sum = 0;
+  for (const Chunk* chunk = head; chunk != nullptr; chunk = chunk->right) sum += chunk->size;
+  return sum;
 }
 
 // Record first, let go after: the points must cover all work queued before the bytes come free.
@@ -88,11 +93,46 @@ Chunk* WaitingChunks::take_ready(std::size_t lanes) noexcept {
       ++next_in_turn_;
       continue;
     }
-    in_turn_[next_in_turn_] = in_turn_.back();
-    in_turn_.pop_back();
-    queues_.erase(queue.lane);
+    forget(next_in_turn_);
   }
   return ready;
+}
+
+void WaitingChunks::forget(std::size_t place) noexcept {
+  const LaneKey lane = in_turn_[place]->lane;
+  in_turn_[place] = in_turn_.back();
+  in_turn_.pop_back();
+  queues_.erase(lane);
+}
+
+Chunk* WaitingChunks::take_ordered() noexcept {
+  const auto fuller = [](const Queue* one, const Queue* other) {
+    return one->bytes() < other->bytes();
+  };
+  const auto most = std::max_element(in_turn_.begin(), in_turn_.end(), fuller);
+  if (most != in_turn_.end()) std::iter_swap(in_turn_.begin(), most);
+  Chunk* ordered = nullptr;
+  for (std::size_t i = 0; i < in_turn_.size() && ordered == nullptr; ++i) {
+    drain_in_order(*in_turn_[i], &ordered);
+    if (in_turn_[i]->head == nullptr) forget(i);
+  }
+  return ordered;
+}
+
+// The newest first: who waits for its point has waited for all before it.
+void WaitingChunks::drain_in_order(Queue& queue, Chunk** ordered) noexcept {
+  for (Chunk* chunk = queue.tail; chunk != nullptr;) {
+    Chunk* const before = chunk->left;
+    const bool waits = std::all_of(
+        chunk->points.begin(), chunk->points.end(), [&](LaneEvents::Point point) {
+          return point.number != kUnrecorded && events_.wait(chunk->lane, point);
+        });
+    if (waits) {
+      queue.erase(chunk)->right = *ordered;
+      *ordered = chunk;
+    }
+    chunk = before;
+  }
 }
 
 void WaitingChunks::settle(Chunk* chunk, Chunk** ready) noexcept {

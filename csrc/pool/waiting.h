@@ -38,6 +38,10 @@ class WaitingChunks {
   // Chunks that need not wait any more, as far as is known, from the queues of so many lanes, in
   // turn: a list through `right`. Of lanes that were captured it asks whether they still are.
   [[nodiscard]] Chunk* take_ready(std::size_t lanes) noexcept;
+  // Chunks of the lane that holds up most bytes, else of any: the lanes that they belong to wait
+  // for it, on the device, before what they do next. A list through `right`; empty where no lane
+  // can be waited for. O(n) in the chunks that wait.
+  [[nodiscard]] Chunk* take_ordered() noexcept;
 
   [[nodiscard]] bool empty() const noexcept { return queues_.empty() && unproven_.head == nullptr; }
   // Bytes that only a synchronisation frees.
@@ -52,7 +56,9 @@ class WaitingChunks {
     Chunk* head = nullptr;
     Chunk* tail = nullptr;
     void insert_after(Chunk* place, Chunk* chunk) noexcept;
-    Chunk* pop() noexcept;
+    Chunk* erase(Chunk* chunk) noexcept;
+    Chunk* pop() noexcept { return erase(head); }
+    [[nodiscard]] Bytes bytes() const noexcept;
   };
 
   // Puts the chunk where it has to wait next; false where it is ready.
@@ -61,6 +67,10 @@ class WaitingChunks {
   // Moves what is ready to the list.
   void drain(Queue& queue, Chunk** ready) noexcept;
   void drain_unproven(Chunk** ready) noexcept;
+  // Moves what its lanes can be made to wait for.
+  void drain_in_order(Queue& queue, Chunk** ordered) noexcept;
+  // Forgets the queue at this place of in_turn_.
+  void forget(std::size_t place) noexcept;
   void settle(Chunk* chunk, Chunk** ready) noexcept;
   // The chunk waits for a synchronisation.
   void await_proof(Chunk* chunk) noexcept { chunk->proof = events_.synchronizations() + 1; }

@@ -42,12 +42,15 @@ void Fallback::free(PoolBlock* block, std::optional<LaneKey> freeing) noexcept {
   pool_.free(block, freeing);
 }
 
-// The pool is exhausted: events, a synchronisation, and memory that is nobody's at the device.
+// The pool is exhausted: events, waits of lanes for lanes, a synchronisation, and memory that is
+// nobody's at the device.
 PoolBlock* Fallback::search_everywhere(Bytes size, LaneKey lane, Mobility kind) noexcept {
   if (events_.captured()) return nullptr;
   if (pool_.process_events() != 0) {
     if (PoolBlock* block = pool_.allocate(size, lane, kind)) return block;
   }
+  while (pool_.order_waiting() != 0)
+    if (PoolBlock* block = pool_.allocate(size, lane, kind)) return block;
   if (!events_.synchronize()) return nullptr;
   arena_.synchronized();
   pool_.process_events();

@@ -32,8 +32,8 @@ class SeenKinds {
 
   // A step ended whose record, and a little of what came before, begins at `from`; nothing before
   // `oldest` is recorded still. Where its kind is news, as it was seen `enough` times, the position
-  // to search from. Where the plan `served` most of the step it is like one that the plan has, with
-  // a few other requests, and no size of many.
+  // to search from. Where the plan `served` most of the step, and has no bucket, it is like one
+  // that the plan has, with a few other requests, and no size of many.
   [[nodiscard]] std::optional<std::uint64_t> saw(const KnownKind& step, std::uint64_t from,
                                                  std::uint64_t oldest, std::uint32_t enough,
                                                  bool served) noexcept {
@@ -60,7 +60,7 @@ class SeenKinds {
       news_ = {one.name, one.shape};
       first = std::min(first.value_or(one.from), one.from);
     }
-    return first || served ? first : many_alike(shape, oldest);
+    return first || (served && !knows_bucket()) ? first : many_alike(shape, oldest);
   }
 
   [[nodiscard]] bool knows(const KnownKind& step) const noexcept {
@@ -114,6 +114,10 @@ class SeenKinds {
                                                     : one.name == kind.name;
                        });
   }
+  [[nodiscard]] bool knows_bucket() const noexcept {
+    return std::any_of(known_.begin(), known_.begin() + static_cast<std::ptrdiff_t>(known_count_),
+                       [](const Known& one) { return one.name == kBucket; });
+  }
   [[nodiscard]] static std::uint64_t name_of(LaneKey lane, std::uint64_t value) noexcept {
     return hash_combine(hash_combine(0, lane), value);
   }
@@ -127,7 +131,9 @@ class SeenKinds {
       first = std::min(first, kind.from);
     }
     for (std::size_t i = 0; i < known_count_; ++i) count += known_[i].shape == shape;
-    if (count <= StepKinds::kMostOfShape || first == ~std::uint64_t{0}) return std::nullopt;
+    const std::size_t most =
+        knows_bucket() ? StepKinds::kMostBesideBucket : StepKinds::kMostOfShape;
+    if (count <= most || first == ~std::uint64_t{0}) return std::nullopt;
     news_ = {0, shape};
     return first;
   }

@@ -366,10 +366,13 @@ void StepKinds::make_buckets() {
   const auto shape = [](const StepKind& kind) {
     return hash_combine(kind.lane, kind.requests.size());
   };
-  for (const StepKind& kind : kinds_) ++of_shape[shape(kind)];
+  bool any = false;
+  for (const StepKind& kind : kinds_)
+    any |= kind.bucket() || ++of_shape[shape(kind)] > kMostOfShape;
+  const std::size_t most = any ? kMostBesideBucket : kMostOfShape;
   std::unordered_map<std::uint64_t, StepKind> buckets;
   for (const StepKind& kind : kinds_) {
-    if (of_shape[shape(kind)] <= kMostOfShape) continue;
+    if (of_shape[shape(kind)] <= most) continue;
     const auto [place, first] = buckets.try_emplace(shape(kind), kind);
     if (!first) add(place->second, kind);
   }

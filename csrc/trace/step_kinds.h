@@ -62,13 +62,14 @@ struct StepKind {
 // Kept are kinds that were seen twice, with what is known of their lifetimes: kMostKinds of them,
 // kMostRequests in all (40 MiB); beyond that those go that serve the fewest requests. Where more
 // than kMostOfShape steps of a lane differ, but have equally many requests, one bucket stands for
-// all of that many requests. Not where it would need kMostLoss times what the largest of them does:
+// all of that many requests; where there is one already, beside it, of kMostBesideBucket: the
+// shortest inputs often take other kernels, and are few. Not where it would need kMostLoss times what the largest of them does:
 // then they are no sizes of one step (two threads that take turns at will). Not thread-safe.
 class StepKinds {
  public:
   static constexpr std::size_t kMostKinds = 64;
   static constexpr std::size_t kMostRequests = std::size_t{1} << 20;
-  static constexpr std::size_t kMostOfShape = 8;
+  static constexpr std::size_t kMostOfShape = 8, kMostBesideBucket = 2;
   static constexpr double kMostLoss = 1.5;
 
   // Takes a piece of a run, cut at the marks of the lane that has most: all that lies between two

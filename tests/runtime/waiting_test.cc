@@ -179,3 +179,54 @@ TEST_CASE("A block that is freed while its user is captured waits until the capt
   waiting.allocator.process_events();
   CHECK(waiting.device.live_events() == 0);
 }
+
+TEST_CASE("Memory that other lanes still use is handed out in their order, and no host waits",
+          "[runtime][streams]") {
+  constexpr Bytes kLimit = 64 * kMiB;
+  const int users = GENERATE(1, 2, 3);
+  const LaneKey asking = GENERATE(LaneKey{0}, LaneKey{7});
+  CAPTURE(users, asking);
+  test::SimulatedDevice device;
+  Allocator::Options options;
+  options.start_threads = false;
+  options.config.memory_limit = kLimit;
+  test::CheckedAllocator allocator(device, options);
+  std::vector<void*> blocks;
+  for (int i = 0; i < 16; ++i) {
+    void* const block = allocator.allocate(4 * kMiB, 0);
+    CHECK(device.hand_out(0, block, 4 * kMiB));
+    blocks.push_back(block);
+    for (int user = 0; user < users; ++user) {
+      const LaneKey lane = 5 + LaneKey((i + user) % 3);
+      allocator.record_use(block, lane);
+      device.touch(lane, block, 4 * kMiB);
+    }
+  }
+  for (void* const block : blocks) REQUIRE(allocator.free(block) == Allocator::FreeOutcome::kDone);
+  // All but the last need what the lane of another block holds up.
+  for (const Bytes size : {12 * kMiB, 20 * kMiB, 28 * kMiB, 4 * kMiB}) {
+    void* const block = allocator.allocate(size, asking);
+    CHECK(device.hand_out(asking, block, size));
+  }
+  CHECK(allocator.stats().reserved <= kLimit);
+  CHECK(device.calls(CallKind::kSynchronizeAll) == 0);
+  CHECK(device.violations().empty());
+}
+
+TEST_CASE("Where no lane can be waited for the device is", "[runtime][streams]") {
+  test::SimulatedDevice device;
+  Allocator::Options options;
+  options.start_threads = false;
+  options.config.memory_limit = 8 * kMiB;
+  test::CheckedAllocator allocator(device, options);
+  void* const block = allocator.allocate(8 * kMiB, 0);
+  CHECK(device.hand_out(0, block, 8 * kMiB));
+  allocator.record_use(block, 5);
+  device.touch(5, block, 8 * kMiB);
+  REQUIRE(allocator.free(block) == Allocator::FreeOutcome::kDone);
+  device.fail_call(1, {Status::Code::kFailed, "test"}, CallKind::kWait, true);
+  CHECK(device.hand_out(0, allocator.allocate(8 * kMiB, 0), 8 * kMiB));
+  CHECK(device.calls(CallKind::kSynchronizeAll) == 1);
+  CHECK(device.violations().empty());
+  device.fail_none();
+}
