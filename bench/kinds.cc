@@ -40,6 +40,7 @@ struct Row {
   double goal = 99.5;       // % of hits
   std::size_t ignored = 3;  // first steps of a kind
   Steps steps;
+  bool late = false;  // without marks kinds show when the run has come again and again
 };
 
 Program::Shape shape(std::size_t layers, Bytes batch, bool zero_first = true) {
@@ -83,6 +84,7 @@ NextStep generated(std::size_t token, Bytes prompt) {
 std::vector<Row> programs() {
   std::vector<Row> rows;
   for (const bool marked : {true, false}) {
+    const std::size_t before = rows.size();
     const std::string how = marked ? "" : ", no marks";
     for (const bool first : {true, false}) {
       const std::string zero = first ? ", gradients freed first" : ", gradients freed last";
@@ -132,6 +134,15 @@ std::vector<Row> programs() {
                         return {Program::training(shape(20, 16 * length)), 0, marked};
                       }});
     }
+    for (std::size_t i = before; i < rows.size(); ++i) rows[i].late = !marked;
+  }
+  // As where the optimizer marks.
+  for (const std::size_t kinds : {3, 4, 6}) {
+    rows.push_back({fmt::format("{} kinds in random turns, no marks after evaluations", kinds),
+                    99.5, 3, [=](std::size_t, Random& random) {
+                      const std::size_t kind = random() % kinds;
+                      return one_of(kind, true, kind % 3 != 2);
+                    }});
   }
   rows.push_back({"lengths 1 to 1,024, evaluation every 10 steps", 98, 50,
                   [](std::size_t i, Random& random) -> NextStep {
@@ -211,8 +222,7 @@ void run(const Row& row, std::size_t steps, bool verbose) {
           after.misses_busy - before.misses_busy, after.unplanned - before.unplanned,
           after.plans_learned);
     if (seen.size() <= next.kind) seen.resize(next.kind + 1);
-    // Without marks kinds show when the run has come again and again.
-    if (++seen[next.kind] <= (next.marked ? row.ignored : steps / 2 / (1 + next.kind))) continue;
+    if (++seen[next.kind] <= (row.late ? steps / 2 / (1 + next.kind) : row.ignored)) continue;
     requests += after.requests - before.requests;
     hits += served(after) - served(before);
     worst = std::min(worst, static_cast<double>(served(after) - served(before)) /

@@ -77,9 +77,9 @@ def settled(result, seen=3):
 
 
 def share(steps):
-    """Hits of requests; None without berth or steps."""
+    """Hits of requests, exact and in buckets; None without berth or steps."""
     requests = sum(step["requests"] for step in steps)
-    return sum(step["hits"] for step in steps) / requests if requests else None
+    return sum(step["hits"] + step["hits_bucket"] for step in steps) / requests if requests else None
 
 
 def digest(result, live):

@@ -58,6 +58,8 @@ Arena::Outcome Arena::hand_out(Lane& lane, PlanLookup::SlotIndex slot, std::uint
     return occupancy_.is_free(entries_[there]);
   });
   if (!other) return lend(lane, entry, id);
+  if (entries_[*other].requested != entry.requested)
+    return hand_out_bucket(lane, *other, entry.requested, id);
   if (may_have(lane, entries_[*other])) return hand_out_planned(lane.key, *other, id);
   return lend(lane, entries_[*other], id);
 }

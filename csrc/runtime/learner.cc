@@ -20,7 +20,7 @@ void Learner::look_for_kinds() noexcept {
 void Learner::plan_taken(std::span<const KnownKind> kinds, bool cycle) noexcept {
   // Of several kinds it is still to be seen what crosses the marks between each two of them.
   others_ = seen_.plan_has(kinds) || (!cycle && kinds.size() > 1);
-  if (last_search_ == Search::kKinds && !seen_.knows_news()) in_vain();
+  if (last_search_ == Search::kKinds && !seen_.learned()) in_vain();
 }
 
 void Learner::plan_serves() noexcept {
@@ -148,8 +148,9 @@ std::optional<Learner::Find> Learner::mark(LaneKey key, Fit fit) noexcept {
   const std::uint32_t pattern = marking->history.pattern();
   if (records()) {
     const std::optional<std::uint64_t> kind = new_kind(*marking, step, fit);
-    const bool repeating = pattern != 0 && !known(*marking, pattern);
-    const bool help = pattern != 0 || kind || seen_.knows(step);
+    const bool served = beside_plan_ && fit == Fit::kAll;
+    const bool repeating = pattern != 0 && !known(*marking, pattern) && !served;
+    const bool help = pattern != 0 || kind || seen_.knows(step) || served;
     marks_without_repeat_ = help ? 0 : marks_without_repeat_ + 1;
     if (beside_plan_ && ++marks_without_news_ > kPatience) stop();
     if (marks_to_wait_ != 0) {
@@ -196,6 +197,8 @@ std::uint64_t Learner::oldest_step(const MarkingLane& marking, std::uint64_t mos
 std::optional<std::uint64_t> Learner::new_kind(const MarkingLane& marking, const KnownKind& step,
                                                Fit fit) noexcept {
   if (marking.whole == 0 || step.requests == 0) return std::nullopt;
+  // Several of the plan's in a row.
+  if (beside_plan_ && fit == Fit::kAll) return std::nullopt;
   return seen_.saw(step, oldest_step(marking, 3), record_.begin(),
                    beside_plan_ ? kEnoughBesidePlan : kEnough, beside_plan_ && fit != Fit::kLittle);
 }

@@ -66,17 +66,23 @@ class SeenKinds {
   [[nodiscard]] bool knows(const KnownKind& step) const noexcept {
     return knows(Known{name_of(step.lane, step.hash), name_of(step.lane, step.requests)});
   }
-  // Whether the plan has a kind that was news last.
-  [[nodiscard]] bool knows_news() const noexcept { return knows(news_); }
+  // Whether the plan has the kind that was news last, or one that the plan before had not: what
+  // that is made of.
+  [[nodiscard]] bool learned() const noexcept { return learned_ || knows(news_); }
 
   // The plan has these now. Whether it has not got some that came twice, or after the first of
   // these: kinds that may come again.
   bool plan_has(std::span<const KnownKind> kinds) noexcept {
-    known_count_ = std::min(kinds.size(), kMostKnown);
-    for (std::size_t i = 0; i < known_count_; ++i) {
-      known_[i] = {.name = kinds[i].hash == 0 ? kBucket : name_of(kinds[i].lane, kinds[i].hash),
-                   .shape = name_of(kinds[i].lane, kinds[i].requests)};
+    std::array<Known, kMostKnown> known;
+    const std::size_t count = std::min(kinds.size(), kMostKnown);
+    learned_ = false;
+    for (std::size_t i = 0; i < count; ++i) {
+      known[i] = {.name = kinds[i].hash == 0 ? kBucket : name_of(kinds[i].lane, kinds[i].hash),
+                  .shape = name_of(kinds[i].lane, kinds[i].requests)};
+      learned_ |= !knows(known[i]);
     }
+    known_ = known;
+    known_count_ = count;
     std::uint64_t first = ~std::uint64_t{0}, last_of_others = 0;
     bool again = false;
     for (Kind& kind : kinds_) {
@@ -141,6 +147,7 @@ class SeenKinds {
   std::array<Kind, kMost> kinds_;
   std::array<Known, kMostKnown> known_;
   std::size_t known_count_ = 0;
+  bool learned_ = false;
   Known news_;
   std::uint64_t steps_ = 0;
 };

@@ -1,7 +1,7 @@
 #include "csrc/trace/step_kinds.h"
 
 #include "csrc/core/checksum.h"
-#include "csrc/trace/run_log.h"
+#include "csrc/trace/step_parts.h"
 
 #include <algorithm>
 #include <iterator>
@@ -19,14 +19,10 @@ using trace::Tick;
 
 constexpr std::uint32_t kNone = ~std::uint32_t{0};
 
-// The ticks of a run at which steps begin and end: marks of the lane that has most.
-std::vector<Tick> bounds_of(const RunLog& log) {
-  const auto marked = std::max_element(
-      log.lanes.begin(), log.lanes.end(),
-      [](const LaneLog& a, const LaneLog& b) { return a.marks.size() < b.marks.size(); });
-  if (marked == log.lanes.end() || marked->marks.empty()) return {};
+// The ticks of a run at which steps of the marked lane begin and end.
+std::vector<Tick> bounds_of(const LaneLog& marked) {
   std::vector<Tick> bounds = {0};
-  for (const trace::LaneMark& mark : marked->marks) {
+  for (const trace::LaneMark& mark : marked.marks) {
     if (mark.tick > bounds.back()) bounds.push_back(mark.tick);
   }
   return bounds;
@@ -326,8 +322,13 @@ bool StepKinds::are_steps_of(const Step& cycle) const {
 
 void StepKinds::learn(const Trace& trace) {
   const RunLog log = trace::make_run_log(trace);
-  const std::vector<Tick> bounds = bounds_of(log);
+  const auto marked = std::max_element(
+      log.lanes.begin(), log.lanes.end(),
+      [](const LaneLog& a, const LaneLog& b) { return a.marks.size() < b.marks.size(); });
+  if (marked == log.lanes.end()) return;
+  std::vector<Tick> bounds = bounds_of(*marked);
   if (bounds.size() < 2) return;
+  divide(*marked, trace.lanes[static_cast<std::size_t>(marked - log.lanes.begin())].key, bounds);
   for (std::size_t lane = 0; lane < log.lanes.size(); ++lane) {
     if (log.lanes[lane].requests.empty()) continue;
     LaneSteps steps(log.lanes[lane], trace.lanes[lane].key, bounds);
@@ -336,6 +337,37 @@ void StepKinds::learn(const Trace& trace) {
   make_buckets();
   std::erase_if(kinds_, [](const StepKind& kind) { return kind.seen < 2; });
   forget();
+}
+
+void StepKinds::divide(const LaneLog& log, std::uint64_t lane, std::vector<Tick>& bounds) {
+  std::vector<Bytes> sizes;
+  for (const LaneRequest& request : log.requests) sizes.push_back(request.bytes);
+  std::vector<std::size_t> begins;
+  for (const Tick bound : bounds) begins.push_back(log.position_at(bound));
+  const auto step = [&](std::size_t i) {
+    return std::span<const Bytes>(sizes).subspan(begins[i], begins[i + 1] - begins[i]);
+  };
+  std::vector<std::vector<Bytes>> known;
+  for (const StepKind& kind : kinds_) {
+    known.emplace_back();
+    if (kind.lane != lane || kind.bucket()) continue;
+    for (const StepKind::Request& request : kind.requests) known.back().push_back(request.bytes);
+  }
+  std::vector<std::span<const Bytes>> steps(known.begin(), known.end());
+  // Before the first mark there may be but the end of a step.
+  for (std::size_t i = 1; i + 1 < bounds.size(); ++i) steps.push_back(step(i));
+  const StepParts parts(std::move(steps));
+  if (!(divides_ |= parts.tell())) return;
+
+  for (std::size_t i = 0, count = bounds.size(); i + 1 < count; ++i) {
+    for (const std::size_t cut : parts.cuts(step(i)))
+      bounds.push_back(log.requests[begins[i] + cut - 1].tick + 1);
+  }
+  std::sort(bounds.begin(), bounds.end());
+  for (std::size_t i = kinds_.size(); i-- > 0;) {
+    if (!known[i].empty() && !parts.cuts(known[i]).empty())
+      kinds_.erase(kinds_.begin() + static_cast<std::ptrdiff_t>(i));
+  }
 }
 
 void StepKinds::merge(StepKind&& kind) {

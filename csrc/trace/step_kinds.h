@@ -1,5 +1,6 @@
 #pragma once
 
+#include "csrc/trace/run_log.h"
 #include "csrc/trace/step.h"
 #include "csrc/trace/trace.h"
 
@@ -64,7 +65,8 @@ struct StepKind {
 // than kMostOfShape steps of a lane differ, but have equally many requests, one bucket stands for
 // all of that many requests; where there is one already, beside it, of kMostBesideBucket: the
 // shortest inputs often take other kernels, and are few. Not where it would need kMostLoss times what the largest of them does:
-// then they are no sizes of one step (two threads that take turns at will). Not thread-safe.
+// then they are no sizes of one step (two threads that take turns at will). Where steps turn out to
+// be others in a row (step_parts.h) the parts are the kinds. Not thread-safe.
 class StepKinds {
  public:
   static constexpr std::size_t kMostKinds = 64;
@@ -84,11 +86,14 @@ class StepKinds {
   [[nodiscard]] bool are_steps_of(const Step& cycle) const;
 
  private:
+  // Cuts the marked lane's steps into their parts, where it has come to that.
+  void divide(const trace::LaneLog& log, std::uint64_t lane, std::vector<trace::Tick>& bounds);
   void merge(StepKind&& kind);
   void make_buckets();
   void forget();
 
   std::vector<StepKind> kinds_;
+  bool divides_ = false;
 };
 
 }  // namespace berth

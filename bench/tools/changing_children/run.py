@@ -45,7 +45,7 @@ def counted():
     stats = child.berth_stats()
     calls = lambda names: sum(runtime.berth_standin_calls(name.encode()) for name in names)  # noqa: E731
     return {"memory_calls": calls(MEMORY), "waits": calls(WAITS), **{name: stats.get(name, 0) for name in (
-        "requests", "hits", "lent", "misses_size", "misses_busy", "misses_lane", "unplanned", "realigned", "plans_learned", "driver_calls")}}
+        "requests", "hits", "hits_bucket", "lent", "misses_size", "misses_busy", "misses_lane", "unplanned", "realigned", "plans_learned", "driver_calls")}}
 
 
 steps, problem, before, begun = [], None, counted(), time.monotonic()
