@@ -3,6 +3,7 @@
 #include "csrc/core/checksum.h"
 #include "csrc/device/device.h"
 #include "csrc/trace/step_kinds.h"
+#include "csrc/trace/step_parts.h"
 
 #include <algorithm>
 #include <array>
@@ -23,8 +24,8 @@ struct KnownKind {
 // The kinds of steps that a run had lately, told by the hash of their requests, and which of them
 // its plan has: says when what was recorded has a kind that is worth a plan.
 //
-// That is one that was seen often enough, or many that are alike in the number of their requests
-// only (StepKinds makes a bucket of those). Bounded: the last kMost kinds, 20 KiB. O(kMost) a step.
+// That is one that was seen often enough, many that are alike in the number of their requests only
+// (StepKinds makes a bucket of those), or a few that are longer than all that the plan has. Bounded: the last kMost kinds, 20 KiB. O(kMost) a step.
 class SeenKinds {
  public:
   static constexpr std::size_t kMost = 256;
@@ -60,6 +61,7 @@ class SeenKinds {
       news_ = {one.name, one.shape};
       first = std::min(first.value_or(one.from), one.from);
     }
+    if (!first && !served) first = several(step, from, oldest, enough);
     return first || (served && !knows_bucket()) ? first : many_alike(shape, oldest);
   }
 
@@ -76,10 +78,13 @@ class SeenKinds {
     std::array<Known, kMostKnown> known;
     const std::size_t count = std::min(kinds.size(), kMostKnown);
     learned_ = false;
+    several_ = 0;
+    longest_ = 0;
     for (std::size_t i = 0; i < count; ++i) {
       known[i] = {.name = kinds[i].hash == 0 ? kBucket : name_of(kinds[i].lane, kinds[i].hash),
                   .shape = name_of(kinds[i].lane, kinds[i].requests)};
       learned_ |= !knows(known[i]);
+      longest_ = std::max(longest_, kinds[i].requests);
     }
     known_ = known;
     known_count_ = count;
@@ -99,7 +104,10 @@ class SeenKinds {
   }
   void forget_plan() noexcept { known_count_ = 0; }
   // The record starts again.
-  void forget_seen() noexcept { kinds_.fill({}); }
+  void forget_seen() noexcept {
+    kinds_.fill({});
+    several_ = 0;
+  }
 
  private:
   static constexpr std::uint64_t kBucket = 0;
@@ -127,6 +135,21 @@ class SeenKinds {
   [[nodiscard]] static std::uint64_t name_of(LaneKey lane, std::uint64_t value) noexcept {
     return hash_combine(hash_combine(0, lane), value);
   }
+  // Steps that are longer than the plan's, each another, may be these in a row with one that the
+  // plan has not got (step_parts.h).
+  [[nodiscard]] std::optional<std::uint64_t> several(const KnownKind& step, std::uint64_t from,
+                                                     std::uint64_t oldest,
+                                                     std::uint32_t enough) noexcept {
+    if (known_count_ == 0 || step.requests < longest_ + StepParts::kShortest) return std::nullopt;
+    if (several_ == 0 || first_several_ < oldest) {
+      several_ = 0;
+      first_several_ = from;
+    }
+    if (++several_ <= enough) return std::nullopt;
+    several_ = 0;
+    news_ = {name_of(step.lane, step.hash), name_of(step.lane, step.requests)};
+    return first_several_;
+  }
   [[nodiscard]] std::optional<std::uint64_t> many_alike(std::uint64_t shape,
                                                         std::uint64_t oldest) noexcept {
     std::size_t count = 0;
@@ -147,7 +170,10 @@ class SeenKinds {
   std::array<Kind, kMost> kinds_;
   std::array<Known, kMostKnown> known_;
   std::size_t known_count_ = 0;
+  std::uint64_t longest_ = 0;  // requests of a known one, at most
   bool learned_ = false;
+  std::uint64_t first_several_ = 0;
+  std::uint32_t several_ = 0;
   Known news_;
   std::uint64_t steps_ = 0;
 };
