@@ -136,17 +136,32 @@ bool Walk::take_branch(Lane& lane, Bytes requested) noexcept {
   return true;
 }
 
+// The path goes on in a bucket, unless the request is one of another bucket and not of this: short
+// inputs may take other kernels than long ones.
+bool Walk::is_next_bucket(Lane& lane, Bytes requested) noexcept {
+  if (!lookup_->is_bucket(lane.next)) return false;
+  if (branches() && !is_between(lane.next, requested)) (void)take_bucket(lane, requested);
+  return true;
+}
+
 // The request is of no kind that was seen: a bucket stands for many, whatever they ask for here.
-bool Walk::take_bucket(Lane& lane) noexcept {
+// Of several it is the first whose steps asked for less and for more; from another bucket only to
+// such a one.
+bool Walk::take_bucket(Lane& lane, Bytes requested) noexcept {
   if (!branches()) return false;
   const std::uint32_t index = path(lane).index(lane.next);
-  std::uint32_t bucket = PlanLookup::kNone;
+  std::uint32_t bucket = PlanLookup::kNone, between = PlanLookup::kNone;
   paths_.order.for_each_alike(lane.sequence, index, [&](std::uint32_t sequence) {
     const Path& way = paths_.paths[sequence];
-    if (index < way.size() && lookup_->is_bucket(way.slot(index)))
-      bucket = std::min(bucket, sequence);
+    if (index >= way.size() || !lookup_->is_bucket(way.slot(index))) return false;
+    bucket = std::min(bucket, sequence);
+    if (is_between(way.slot(index), requested)) between = std::min(between, sequence);
     return false;
   });
+  if (between != PlanLookup::kNone)
+    bucket = between;
+  else if (lookup_->is_bucket(lane.next))
+    return false;
   if (bucket == PlanLookup::kNone) return false;
   jump(lane, bucket, index);
   return true;
@@ -256,7 +271,7 @@ Walk::Step Walk::next_aligned(Lane& lane, Bytes requested) noexcept {
   if (branches() && occupancy_.off_schedule() != 0 && lane.next == path(lane).slot(0))
     choose_start(lane, requested);
   if (entries_[lane.next].requested == requested || take_branch(lane, requested) ||
-      lookup_->is_bucket(lane.next) || take_bucket(lane)) {
+      is_next_bucket(lane, requested) || take_bucket(lane, requested)) {
     if (requested > entries_[lane.next].requested) outgrow(lane);
     return {.slot = lane.next++};
   }

@@ -195,7 +195,12 @@ class Walk {
   [[nodiscard]] bool in_bucket(SlotIndex slot, Bytes requested) const noexcept {
     return lookup_->is_bucket(slot) && requested <= entries_[slot].requested;
   }
-  bool take_bucket(Lane& lane) noexcept;
+  // Whether a bucket's steps asked for less here and for more.
+  [[nodiscard]] bool is_between(SlotIndex slot, Bytes requested) const noexcept {
+    return in_bucket(slot, requested) && requested >= lookup_->slot(slot).least;
+  }
+  bool is_next_bucket(Lane& lane, Bytes requested) noexcept;
+  bool take_bucket(Lane& lane, Bytes requested) noexcept;
   void jump(Lane& lane, std::uint32_t sequence, std::uint32_t index) noexcept;
   void expire_ancestors(Lane& lane) noexcept;
 

@@ -229,6 +229,50 @@ TEST_CASE("Evaluations of random lengths are told from training", "[learn][kinds
   CHECK(served.share() >= 0.98);
 }
 
+TEST_CASE("Short lengths that take other kernels are served by a bucket of their own",
+          "[learn][kinds]") {
+  const Bytes most_short = GENERATE(Bytes{100}, Bytes{300});
+  CAPTURE(most_short);
+  Served served(100);
+  std::mt19937 random(7);
+  for (int i = 0; i < 600; ++i) {
+    const Bytes length = 1 + random() % 1024;
+    Program::Step step = Program::training({.layers = 20, .batch = length});
+    if (length > most_short) {  // a workspace for each layer's product
+      Program::Step longer;
+      for (const Program::Operation& one : step) {
+        longer.push_back(one);
+        if (one.bytes != 0 && one.name != 0 && longer.size() > 40)
+          longer.push_back({.bytes = 300 * length, .frees_at_once = true});
+      }
+      step = longer;
+    }
+    served.step(step, 0);
+  }
+  UNSCOPED_INFO(served.stats().to_line());
+  CHECK(served.share() >= 0.98);
+}
+
+TEST_CASE("Evaluations that no mark ends are planned apart from the training that follows",
+          "[learn][kinds]") {
+  const std::size_t trainings = GENERATE(std::size_t{1}, std::size_t{2}, std::size_t{4});
+  CAPTURE(trainings);
+  Served served(20);
+  std::mt19937 random(7);
+  for (int i = 0; i < 400; ++i) {
+    // Of several sizes and as many in a row as chance says: hardly two steps are alike.
+    for (std::size_t left = random() % 4; left > 0; --left) {
+      const std::size_t of = random() % 2;
+      served.step(Program::evaluation({.layers = 30, .batch = 64 + 32 * of}), 8 + of, false);
+    }
+    const std::size_t of = random() % trainings;
+    served.step(Program::training({.layers = 30, .batch = 32 + 8 * of}), of);
+  }
+  UNSCOPED_INFO(served.stats().to_line());
+  CHECK(served.share() >= 0.985);
+  CHECK(served.stats().plans_learned <= 6);
+}
+
 TEST_CASE("Batches that grow from step to step are planned at growing distances",
           "[learn][kinds]") {
   Served served(0);
