@@ -187,8 +187,15 @@ class Arena : public PageLender {
   Status ensure_range(Bytes bytes) noexcept;
 
   // Gives back all pages on which nothing lives and no graph pins anything; those that a plan needs
-  // come back with the next blocks on them. Waits for the device. Returns bytes given back.
+  // come back with the next blocks on them. Where no pages are mapped all or nothing, and the plan
+  // goes with it. Waits for the device. Returns bytes given back.
   Bytes give_back() noexcept;
+
+  // The plan that could not be served any more since its memory was given back, once: where pages
+  // are not mapped one by one.
+  [[nodiscard]] std::shared_ptr<const PlanLookup> take_given_up() noexcept {
+    return std::exchange(given_up_, nullptr);
+  }
 
   // See PageLender. Bytes that are lent are off schedule until they are taken back.
   void offer(Spare spare, std::vector<ByteRange>* free) override;
@@ -293,7 +300,7 @@ class Arena : public PageLender {
 
   Device& device_;
   LaneEvents& events_;
-  std::shared_ptr<const PlanLookup> lookup_;
+  std::shared_ptr<const PlanLookup> lookup_, given_up_;
   const PlanLookup::Entry* entries_ = nullptr;
   LaneKey fast_key_ = 0;  // whose requests serve() may serve
   Lane* fast_lane_ = nullptr;

@@ -28,13 +28,7 @@ ArenaMemory::~ArenaMemory() {
 
 Status ArenaMemory::reserve(Bytes bytes) noexcept {
   const DeviceProperties& properties = device_.properties();
-  if (base_ != nullptr) {
-    if (const Status status = device_.release(base_, range_bytes_); !status.ok()) return status;
-    base_ = nullptr;
-    range_bytes_ = committed_ = pages_end_ = 0;
-    pages_ = PageBitmap();
-    count_missing();
-  }
+  if (const Status status = let_go(); !status.ok()) return status;
   // Addresses cost nothing where pages are mapped one by one: take as many as any later plan may
   // need.
   Bytes range = align_up(bytes, page());
@@ -62,6 +56,17 @@ Status ArenaMemory::reserve(Bytes bytes) noexcept {
   range_bytes_ = range;
   pages_ = std::move(bits);
   if (!properties.maps_pages) note_committed({0, range / page()});
+  return {};
+}
+
+Status ArenaMemory::let_go() noexcept {
+  if (base_ == nullptr) return {};
+  const Status status = device_.release(base_, range_bytes_);
+  if (!status.ok()) return status;
+  base_ = nullptr;
+  range_bytes_ = committed_ = pages_end_ = 0;
+  pages_ = PageBitmap();
+  count_missing();
   return {};
 }
 
@@ -230,6 +235,13 @@ bool ArenaMemory::commit(ByteRange pages) noexcept {
 }
 
 // --- Pages that go ------------------------------------------------------------------------------
+
+Bytes ArenaMemory::release() noexcept {
+  const Bytes given = committed_;
+  if (let_go().ok()) return given;
+  ++device_errors_;
+  return 0;
+}
 
 Bytes ArenaMemory::give_back(ByteRange bytes) noexcept {
   if (!device_.properties().maps_pages) return 0;

@@ -65,10 +65,14 @@ class ArenaMemory {
   [[nodiscard]] Brought ensure(ByteRange bytes, LaneKey lane) noexcept;
   // All that the plan needs. Where `may_grow` is false only what the source has.
   [[nodiscard]] Brought fill(LaneKey lane, bool may_grow) noexcept;
+  // Gives back the range, in which nothing may live. Returns bytes of memory. The device must be
+  // done with them.
+  Bytes release() noexcept;
   // Gives back the whole pages in these bytes, which the device must be done with. Returns bytes.
   Bytes give_back(ByteRange bytes) noexcept;
 
  private:
+  Status let_go() noexcept;
   [[nodiscard]] Bytes page() const noexcept { return device_.properties().page_bytes; }
   [[nodiscard]] ByteRange page_numbers(ByteRange bytes) const noexcept {
     return {bytes.first / page(), (bytes.last + page() - 1) / page()};

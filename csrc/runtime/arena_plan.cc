@@ -175,8 +175,16 @@ Bytes Arena::give_back(const std::vector<ByteRange>& stretches) {
   if (device_.properties().asynchronous && !events_.synchronize()) return 0;
   synchronized();
   Bytes given = 0;
-  for (const ByteRange bytes : without(stretches, bytes_in_use()))
-    given += memory_.give_back(bytes);
+  if (device_.properties().maps_pages) {
+    for (const ByteRange bytes : without(stretches, bytes_in_use()))
+      given += memory_.give_back(bytes);
+  } else if (occupancy_.empty() && pins_.empty()) {
+    // In one piece, and its addresses with it.
+    std::shared_ptr<const PlanLookup> plan = lookup_;
+    deactivate();
+    given = memory_.release();
+    if (plan) given_up_ = std::move(plan);
+  }
   recount();
   return given;
 }

@@ -228,6 +228,7 @@ void Learning::note_refused(const std::shared_ptr<const PlanLookup>& plan) noexc
 
 // Asks again for an arena that was refused, where it may be there now.
 void Learning::try_again(Notes& notes) {
+  if (auto plan = arena_.take_given_up(); plan && !arena_.plan()) refused_ = {.plan = plan};
   if (!refused_.plan || arena_.plan() == refused_.plan) return;
   if (refused_.wait > 0) --refused_.wait;
   if (refused_.wait > 0) return;

@@ -193,21 +193,12 @@ class LaneSteps {
   // When the steps of each kind free most of what they find.
   void note_releases(std::vector<StepKind>& kinds) const {
     std::vector<std::unordered_map<std::uint32_t, Bytes>> freed(kinds.size());
-    std::vector<Bytes> begins(steps_.size() + 1, 0), ends(steps_.size() + 1, 0);
-    for_each_outliving(kinds, [&](std::uint32_t at, std::size_t own, std::size_t last) {
-      const Bytes bytes = log_.requests[at].bytes;
-      if (last < steps_.size() && steps_[last].kind != kNone)
-        freed[steps_[last].kind][log_.requests[at].death - steps_[last].begin] += bytes;
-      if (last <= own + 1) return;
-      begins[own + 1] += bytes;
-      ends[last] += bytes;
+    for_each_outliving(kinds, [&](std::uint32_t at, std::size_t, std::size_t last) {
+      if (last == steps_.size() || steps_[last].kind == kNone) return;
+      const LaneRequest& request = log_.requests[at];
+      freed[steps_[last].kind][request.death - steps_[last].begin] += request.bytes;
     });
-    Bytes through = 0, most = 0;
-    for (std::size_t i = 0; i < steps_.size(); ++i) {
-      through += begins[i] - ends[i];
-      if (steps_[i].kind == kNone) continue;
-      freed[steps_[i].kind][steps_[i].end - steps_[i].begin] += through;
-    }
+    Bytes most = 0;
     for (std::size_t i = 0; i < kinds.size(); ++i) {
       for (const auto& [tick, bytes] : freed[i]) {
         const Bytes of_one = bytes / kinds[i].seen;

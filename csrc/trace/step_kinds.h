@@ -40,9 +40,8 @@ struct StepKind {
   std::uint64_t lane = 0;  // trace::Lane::key
   std::uint64_t hash = 0;  // of its requests (see kind_hash()); of a bucket 0
   std::uint64_t seen = 0;  // steps
-  // The tick at which a step frees most of what earlier ones left it, and so many bytes; its number
-  // of requests where most of that lives through it. Kinds that begin with more or fewer requests
-  // before they do the same have it at different ticks.
+  // The tick at which a step frees most of what earlier ones left it, and so many bytes. Kinds that
+  // begin with more or fewer requests before they do the same have it at different ticks.
   std::uint32_t release = 0;
   Bytes released = 0;
   Bytes outliving = 0;  // bytes of its requests that outlive it

@@ -347,8 +347,6 @@ MUTANTS = (
            "    ++looks_;\n    learner_.look_for_kinds();\n", "", KINDS),
     Mutant("kinds-turns", "kinds", "a cycle whose steps come in other turns stays the plan", LEARNING,
            "} else if (astray_at_all && cycle_ && planner_idle()) {", "} else if (false) {", KINDS),
-    Mutant("kinds-outlived", "kinds", "what lives through whole steps of others has no place of its own there", "csrc/trace/step_kinds.cc",
-           "freed[steps_[i].kind][steps_[i].end - steps_[i].begin] += through;", "(void)through;", KINDS),
     Mutant("kinds-always", "kinds", "what wraps around beyond its own birth meets steps in between", "csrc/place/plan_step.cc",
            "return end && start_ + *end > birth(slot.birth, release);", "return end && false;",
            (("berth_place_kinds_test", "[kinds]"),)),

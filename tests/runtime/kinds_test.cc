@@ -273,6 +273,23 @@ TEST_CASE("Evaluations that no mark ends are planned apart from the training tha
   CHECK(served.stats().plans_learned <= 6);
 }
 
+TEST_CASE("Evaluations that come in other numbers each time are planned after a few",
+          "[learn][kinds]") {
+  Served served(0);
+  const auto train = Program::training({.layers = 30, .batch = 32});
+  const auto evaluate = Program::evaluation({.layers = 30, .batch = 64});
+  for (int i = 0; i < 6; ++i) served.step(train, 0);
+  const auto evaluated = [&](int times) {
+    for (int i = 0; i < times; ++i) served.step(evaluate, 1, false);
+    served.step(train, 0);
+  };
+  for (int times = 1; times <= 5; ++times) evaluated(times);
+  const Stats before = served.stats();
+  for (int times = 6; times <= 9; ++times) evaluated(times);
+  const Stats after = served.stats();
+  CHECK(after.hits - before.hits == after.requests - before.requests);
+}
+
 TEST_CASE("Batches that grow from step to step are planned at growing distances",
           "[learn][kinds]") {
   Served served(0);

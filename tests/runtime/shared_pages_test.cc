@@ -357,6 +357,38 @@ TEST_CASE("All that nothing lives on goes back, plan or not", "[runtime][pages]"
   CHECK(served.allocator->stats().hits == hits + 16);
 }
 
+TEST_CASE("Where no pages are mapped the whole arena goes back, and comes again with the steps",
+          "[runtime][pages]") {
+  test::SimulatedDevice device({.maps_pages = false});
+  Served served(device, side_by_side(16));
+  const auto step = [&] {
+    std::vector<void*> blocks;
+    for (Bytes i = 0; i < 16; ++i) blocks.push_back(served.allocator->allocate(kMiB - i, 0));
+    for (void* const block : blocks) served.free(block);
+    served.allocator->mark_step(0);
+    CHECK(served.allocator->is_valid() == "");
+  };
+  for (int i = 0; i < 3; ++i) step();
+  const Bytes reserved = served.allocator->stats().reserved;
+  const Bytes arena = served.allocator->stats().arena;
+  REQUIRE(arena != 0);
+  // Not while a block lives in it.
+  void* const kept = served.allocator->allocate(kMiB, 0);
+  (void)served.allocator->trim();
+  CHECK(served.allocator->stats().reserved >= arena);
+  served.free(kept);
+  served.allocator->mark_step(0);
+
+  CHECK(served.allocator->trim() >= arena);
+  CHECK(served.allocator->stats().reserved == 0);
+  step();
+  const std::uint64_t hits = served.allocator->stats().hits;
+  step();
+  CHECK(served.allocator->stats().hits == hits + 16);
+  CHECK(served.allocator->stats().reserved <= reserved);
+  CHECK(device.violations().empty());
+}
+
 TEST_CASE("Pages that come for one lane of a plan are waited for by the others",
           "[runtime][pages]") {
   constexpr Bytes kPage = Bytes{256} << 10;
