@@ -49,7 +49,8 @@ void Allocator::State::step_ended(LaneKey lane, Notes& notes) {
 }
 
 void Allocator::State::fill_arena() noexcept {
-  if (captured()) return;
+  // Before its first step starts, what comes lives on: weights, which would have the arena's bytes.
+  if (captured() || !arena.entered()) return;
   fill_at = next_id + arena.slot_count();
   // What the plan asks for is asked for sooner or later: then no request should have to look.
   const bool patient = ++fills < kPatience && store.held() + arena.missing() > store.peak();

@@ -217,6 +217,8 @@ class Arena : public PageLender {
   // all that comes.
   bool unpin(const void* pointer) noexcept;
 
+  // Whether a step began that the plan is followed in, or may be.
+  [[nodiscard]] bool entered() const noexcept;
   [[nodiscard]] const std::shared_ptr<const PlanLookup>& plan() const noexcept { return lookup_; }
   // Bytes that it has, and, with those that are still to come while it fills.
   [[nodiscard]] Bytes committed() const noexcept { return memory_.committed(); }

@@ -115,6 +115,12 @@ bool Arena::aligned(LaneKey key) const noexcept {
   return lane != nullptr && lane->mode == Lane::Mode::kAligned;
 }
 
+bool Arena::entered() const noexcept {
+  const auto& lanes = lanes_.all();
+  return std::any_of(lanes.begin(), lanes.end(),
+                     [](const auto& one) { return one.second->entered; });
+}
+
 // --- Memory -------------------------------------------------------------------------------------
 
 Status Arena::ensure_range(Bytes bytes) noexcept {

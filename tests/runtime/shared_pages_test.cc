@@ -357,6 +357,27 @@ TEST_CASE("All that nothing lives on goes back, plan or not", "[runtime][pages]"
   CHECK(served.allocator->stats().hits == hits + 16);
 }
 
+TEST_CASE("What a program makes before its first step lives beside the arena", "[runtime][pages]") {
+  test::SimulatedDevice device;
+  Served served(device, side_by_side(16));
+  // Holes that the plan's pages could come from, and blocks that live on.
+  std::vector<void*> brief, kept;
+  for (int i = 0; i < 20; ++i) brief.push_back(served.allocator->allocate(kMiB, 0));
+  for (void* const block : brief) served.free(block);
+  for (int i = 0; i < 40; ++i) served.free(served.allocator->allocate(64, 0));
+  for (int i = 0; i < 4; ++i) kept.push_back(served.allocator->allocate(4 * kMiB, 0));
+  served.allocator->mark_step(0);
+  for (int step = 0; step < 3; ++step) {
+    std::vector<void*> blocks;
+    const std::uint64_t hits = served.allocator->stats().hits;
+    for (Bytes i = 0; i < 16; ++i) blocks.push_back(served.allocator->allocate(kMiB - i, 0));
+    for (void* const block : blocks) served.free(block);
+    served.allocator->mark_step(0);
+    CHECK(served.allocator->stats().hits == hits + 16);
+  }
+  CHECK(device.violations().empty());
+}
+
 TEST_CASE("Where no pages are mapped the whole arena goes back, and comes again with the steps",
           "[runtime][pages]") {
   test::SimulatedDevice device({.maps_pages = false});
