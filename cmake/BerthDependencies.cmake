@@ -6,7 +6,7 @@ add_library(berth_headers INTERFACE)
 # fmt's library where there is one: compiling it into every file takes three times as long.
 find_package(fmt QUIET)
 set(BERTH_FMT "")
-if(TARGET fmt::fmt)
+if(TARGET fmt::fmt AND NOT BERTH_FMT_HEADER_ONLY)
   set(BERTH_FMT fmt::fmt)
 else()
   target_compile_definitions(berth_headers INTERFACE FMT_HEADER_ONLY=1)

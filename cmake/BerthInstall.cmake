@@ -41,8 +41,8 @@ if(berth_torch_layers)
   install(FILES "${CMAKE_CURRENT_LIST_DIR}/FindBerthTorch.cmake" "${CMAKE_CURRENT_LIST_DIR}/BerthTorchLocate.cmake"
     "${CMAKE_CURRENT_LIST_DIR}/BerthTorchStubs.cmake" DESTINATION "${berth_package_folder}")
 endif()
-# What programs load by LD_PRELOAD: libtorch's CUDA allocator, which finds libtorch by the program.
-foreach(library IN ITEMS berth_torch_cuda_allocator berth_torch_cuda_preload)
+# What programs load by LD_PRELOAD: libtorch's allocators, which find libtorch by the program.
+foreach(library IN ITEMS berth_torch_cpu_allocator berth_torch_cpu_preload berth_torch_cuda_allocator berth_torch_cuda_preload)
   if(TARGET ${library})
     install(TARGETS ${library} LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
   endif()

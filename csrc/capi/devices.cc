@@ -88,7 +88,7 @@ Allocator::Options DeviceOfProcess::options(const Settings& settings, const Devi
   options.program.device_bytes = device.properties().total_bytes;
   options.program.tag = settings.config.tag;
   options.alignment = 512;
-  options.device_index = index < 0 ? 0 : index;
+  options.device_index = index;
   options.captures = &graphs_.captures();
   options.pool.growth_bytes =
       std::max<Bytes>(options.pool.growth_bytes, device.properties().page_bytes);

@@ -6,12 +6,10 @@
 #include "csrc/cli/output.h"
 #include "csrc/cli/step_summary.h"
 #include "csrc/core/check.h"
-#include "csrc/place/plan_step.h"
+#include "csrc/place/plan_trace.h"
 #include "csrc/plan/file.h"
 #include "csrc/plan/folder.h"
 #include "csrc/trace/file.h"
-#include "csrc/trace/step.h"
-#include "csrc/trace/step_coverage.h"
 #include "csrc/trace/step_kinds.h"
 
 #include <berth/place.h>
@@ -200,34 +198,17 @@ void write_plan_to(const std::string& output, const Plan& plan) {
   PlanFolder(output, plan.program, plan.alignment, PlanFolder::Access::kWrite).keep(plan);
 }
 
-// Whether the steps of a run are of several kinds that come in any turns, rather than those of one
-// cycle: together they cover clearly more of it.
-bool comes_in_turns(const Trace& trace, const std::optional<Step>& step, const StepKinds& kinds) {
-  constexpr double kClearly = 0.01;
-  if (kinds.kinds().empty() || (step && kinds.are_steps_of(*step))) return false;
-  if (!step) return true;
-  std::uint64_t covered = 0, all = 0;
-  for (const StepKind& kind : kinds.kinds()) covered += kind.seen * kind.requests.size();
-  for (const auto& lane : coverage_of(trace, *step).lanes) all += lane.requests;
-  return static_cast<double>(covered) >
-         (coverage_of(trace, *step).share_of_requests() + kClearly) * static_cast<double>(all);
-}
-
 int plan_trace(const Options& options) {
   const Trace trace = read_trace(options.input);
-  std::string why_not;
-  const auto step = extract_step(trace, {}, &why_not);
-  StepKinds kinds;
-  kinds.learn(trace);
-  const bool in_turns = comes_in_turns(trace, step, kinds);
-  if (!step && !in_turns) {
-    print_error(fmt::format("'{}' has no step to plan: {}", options.input, why_not));
-    if (options.json) print_json(Json{{"repeats", false}, {"reason", why_not}});
+  const Repeats repeats = find_repeats(trace);
+  if (!repeats.any()) {
+    print_error(fmt::format("'{}' has no step to plan: {}", options.input, repeats.why_not));
+    if (options.json) print_json(Json{{"repeats", false}, {"reason", repeats.why_not}});
     return kNo;
   }
   std::optional<StepSummary> summary;
-  if (!in_turns) {
-    summary.emplace(trace, *step);
+  if (repeats.step) {
+    summary.emplace(trace, *repeats.step);
     if (const auto warning = summary->warning()) print_note("warning: " + *warning);
   }
   Plan plan;
@@ -237,17 +218,14 @@ int plan_trace(const Options& options) {
     const CancelOnInterrupt interrupt;
     const PlaceOptions place_with = place_options(options, line);
     capacity = place_with.capacity;
-    const Bytes alignment = alignment_of(options, trace.alignment);
-    plan = in_turns ? plan_kinds(kinds.kinds(), trace.program, alignment, place_with)
-                    : plan_step(*step, trace, alignment, place_with);
+    plan = plan_repeats(repeats, trace, alignment_of(options, trace.alignment), place_with);
   }
   const bool fits = !capacity || plan.arena_bytes <= *capacity;
   if (!options.output.empty() && fits) write_plan_to(options.output, plan);
   return report(options, capacity,
                 {"request", plan.slot_count(), plan.arena_bytes, plan.lower_bound,
                  plan.arena_bytes == plan.lower_bound, capacity && plan.lower_bound > *capacity,
-                 plan.engine, plan.plan_seconds, std::nullopt, summary,
-                 in_turns ? kinds.kinds() : std::span<const StepKind>()});
+                 plan.engine, plan.plan_seconds, std::nullopt, summary, repeats.kinds});
 }
 
 int plan(const Options& options) {

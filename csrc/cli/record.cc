@@ -3,6 +3,7 @@
 #include "csrc/cli/help_format.h"
 #include "csrc/cli/input.h"
 #include "csrc/cli/output.h"
+#include "csrc/cli/python_program.h"
 #include "csrc/cli/step_summary.h"
 #include "csrc/core/check.h"
 #include "csrc/replay/child_process.h"
@@ -27,6 +28,7 @@ struct Options {
   std::string record = "requests";
   bool operators = false, verbose = false;
   std::string check, stats, tag, memory_limit;
+  std::string device = "auto";  // of a program in Python
   std::vector<std::string> program;  // and its arguments
 };
 
@@ -112,6 +114,15 @@ int record(const Options& options) {
   if (!options.memory_limit.empty())
     variables.emplace_back("BERTH_MEMORY_LIMIT", options.memory_limit);
 
+  if (is_python(options.program[0])) {
+    BERTH_CHECK(options.device != "all" || path.find("{device}") != std::string::npos, kUsage,
+                "--device all writes a trace for the CPU and one for each GPU: the name '{}' must "
+                "hold {{device}}",
+                options.trace);
+    for (auto& variable : python_variables(options.device))
+      variables.push_back(std::move(variable));
+  }
+
   const auto before = files_of(path);
   const replay::ChildExit ended = replay::run_child(options.program, variables);
   const int code = ended.signal != 0 ? 128 + ended.signal : ended.code;
@@ -169,11 +180,17 @@ Command add_record(CLI::App& program, std::vector<std::string> arguments) {
   app->add_option("--memory-limit", options->memory_limit,
                   "Memory that the program may hold, e.g. 8GiB")
       ->type_name("SIZE");
+  app->add_option("--device", options->device,
+                  "Of a program in Python: cpu, cuda, all, or auto for CUDA where there is a GPU")
+      ->check(CLI::IsMember({"auto", "cpu", "cuda", "all"}))
+      ->capture_default_str();
   app->footer(
-      "The program is linked to berth; nothing of it changes. Its exit code is passed on; 1 where "
-      "it\n"
-      "wrote no trace, 128 and the signal's number where one ended it.\n\n"
-      "Example:\n  berth record -o gpt.trace -- ./train --steps 20");
+      "The program is linked to berth, or runs in Python under PyTorch; nothing of it changes. Its\n"
+      "exit code is passed on; 1 where it wrote no trace, 128 and the signal's number where one\n"
+      "ended it.\n\n"
+      "Examples:\n"
+      "  berth record -o gpt.trace -- ./train --steps 20\n"
+      "  berth record -o gpt-{rank}.trace -- torchrun --nproc-per-node 2 train.py");
   return {app, [options] { return record(*options); }};
 }
 

@@ -93,8 +93,7 @@ void Allocator::State::open() {
     case Mode::kOff:
       break;
     case Mode::kRecord:
-      recording.open(expand_file_name(config.trace, options.program, options.device_index),
-                     options.program, options.alignment);
+      recording.begin(open_trace(config.trace));
       break;
     case Mode::kServe: {
       if (learning.folder() != nullptr) {
@@ -170,6 +169,42 @@ std::shared_ptr<const PlanLookup> Allocator::State::freeze(Plan plan) const {
   return std::make_shared<const PlanLookup>(std::move(plan));
 }
 
+std::unique_ptr<Recorder> Allocator::State::open_trace(const std::string& file) const {
+  return Recorder::open(expand_file_name(file, options.program, options.device_index),
+                        options.program, options.alignment);
+}
+
+void Allocator::begin_recording(const std::string& file) {
+  State& state = *state_;
+  const auto check = [&state] {
+    BERTH_CHECK(!state.shut && !state.forked, kUsage,
+                "a recording was begun in a process that is ending, or in a forked child");
+    state.recording.check_free();
+  };
+  {  // before a file is made, which may be the one that is open
+    const std::lock_guard lock(state.mutex);
+    check();
+  }
+  std::unique_ptr<Recorder> recorder = state.open_trace(file);
+  const std::lock_guard lock(state.mutex);
+  check();
+  state.recording.begin(std::move(recorder));
+  state.decide_watched();
+}
+
+bool Allocator::end_recording() noexcept {
+  State& state = *state_;
+  Recorder* closing = nullptr;
+  {
+    const std::lock_guard lock(state.mutex);
+    if (state.forked) return false;
+    closing = state.recording.end();
+    state.decide_watched();
+  }
+  if (closing != nullptr) closing->close();
+  return closing != nullptr;
+}
+
 void Allocator::shut_down() noexcept {
   State& state = *state_;
   if (state.forked) return;  // set while there is one thread only
@@ -202,9 +237,9 @@ void Allocator::shut_down() noexcept {
 // How a user sees that it works.
 void Allocator::report_summary() const noexcept {
   try {
-    const Options& options = state_->options;
-    report("summary", fmt::format("{} {}: {}", state_->device.properties().name,
-                                  options.device_index, stats().to_line()));
+    const int index = state_->options.device_index;
+    report("summary", fmt::format("{}{}: {}", state_->device.properties().name,
+                                  index < 0 ? "" : fmt::format(" {}", index), stats().to_line()));
   } catch (const std::bad_alloc&) {  // no memory for the text
   }
 }

@@ -46,7 +46,7 @@ class Allocator {
     Config config;
     trace::Program program;     // of this process: fingerprint of traces and plans
     Bytes alignment = 64;       // of blocks, and the unit sizes are rounded up to
-    int device_index = 0;       // for {device} in file names
+    int device_index = 0;       // for {device} in file names; -1 for the host
     bool start_threads = true;  // false: planning happens in mark_step(), for tests and replays
     // Alignment, limit and what hears of waiting blocks are the allocator's. Grows by little, so
     // that the pool gives back what lies between the weights when an arena takes over.
@@ -123,8 +123,15 @@ class Allocator {
   [[nodiscard]] std::optional<BlockInfo> find(const void* pointer) const noexcept;
   [[nodiscard]] bool contains(const void* pointer) const noexcept;
 
-  // In mode record, for adapters that record more; null otherwise.
-  // Lives as long as the allocator; after shut_down() it takes nothing more.
+  // Writes all that is asked for from here to end_recording() to a trace file, in any mode; {rank}
+  // and the like in its name are replaced. Blocks that live already have ids without a request.
+  // Throws Error(kUsage) where a recording is open (as in mode record), Error(kSystem) where the
+  // file cannot be made.
+  void begin_recording(const std::string& file);
+  // Closes the trace that is open; false where none is.
+  bool end_recording() noexcept;
+  // Of the trace that is open, for adapters that record more; null where none is.
+  // Lives as long as the allocator; once the trace is closed it takes nothing more.
   [[nodiscard]] Recorder* recorder() noexcept;
 
   [[nodiscard]] Stats stats() const;

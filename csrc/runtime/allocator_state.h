@@ -47,6 +47,7 @@ struct Allocator::State {
   [[nodiscard]] PoolOptions pool_options();
   [[nodiscard]] Learning::Options learning_options();
   [[nodiscard]] std::shared_ptr<PlanFolder> plan_folder() const;
+  [[nodiscard]] std::unique_ptr<Recorder> open_trace(const std::string& file) const;
   [[nodiscard]] Bytes rounded(Bytes size) const noexcept {
     return align_up(size, options.alignment);
   }

@@ -1,36 +1,49 @@
 #pragma once
 
+#include "csrc/core/check.h"
 #include "csrc/device/device.h"
 #include "csrc/trace/recorder.h"
 #include "csrc/trace/trace.h"
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <string>
 #include <utility>
 #include <vector>
 
 namespace berth {
 
-// The trace that an allocator writes in mode record, and how it names lanes there. Where none is
-// open, nothing is done. Not thread-safe. lane() is O(lanes).
+// The traces that an allocator writes, one after the other, and how it names lanes in the one that
+// is open. Where none is, nothing is done. Not thread-safe. lane() is O(lanes).
 class Recording {
  public:
-  void open(const std::string& file, const trace::Program& program, Bytes alignment) {
-    recorder_ = Recorder::open(file, program, alignment);
+  // A closed recorder stays, since whoever had it may still append, to no effect.
+  static constexpr std::size_t kMost = 1024;
+
+  // Throws Error(kUsage) where one is open, or kMost were.
+  void check_free() const {
+    BERTH_CHECK(!active_, kUsage, "a recording is open already: end that one first");
+    BERTH_CHECK(recorders_.size() < kMost, kUsage,
+                "this process has recorded {} traces, which is the most", kMost);
+  }
+  void begin(std::unique_ptr<Recorder> recorder) {
+    check_free();
+    recorders_.push_back(std::move(recorder));
+    lanes_.clear();
     active_ = true;
   }
-  // Ends it. The caller closes what is returned, if anything, without the lock; it stays, since
-  // whoever had it may still append, to no effect.
+  // Ends it. The caller closes what is returned, if anything, without the lock.
   [[nodiscard]] Recorder* end() noexcept {
-    return std::exchange(active_, false) ? recorder_.get() : nullptr;
+    return std::exchange(active_, false) ? recorders_.back().get() : nullptr;
   }
   [[nodiscard]] bool active() const noexcept { return active_; }
   // Null where it is not active.
-  [[nodiscard]] Recorder* recorder() const noexcept { return active_ ? recorder_.get() : nullptr; }
+  [[nodiscard]] Recorder* recorder() const noexcept { return active_ ? recorders_.back().get() : nullptr; }
   // Entries that were dropped so far.
   [[nodiscard]] std::uint64_t lost() const noexcept {
-    return recorder_ ? recorder_->counts().lost : 0;
+    std::uint64_t lost = 0;
+    for (const auto& recorder : recorders_) lost += recorder->counts().lost;
+    return lost;
   }
 
   // The lane's number in the trace; 0 where there is none. May throw.
@@ -39,15 +52,15 @@ class Recording {
     for (const auto& [known, id] : lanes_) {
       if (known == key) return id;
     }
-    lanes_.emplace_back(key, recorder_->lane(key));
+    lanes_.emplace_back(key, recorders_.back()->lane(key));
     return lanes_.back().second;
   }
   void append(const trace::Event& event) noexcept {
-    if (active_) recorder_->append(event);
+    if (active_) recorders_.back()->append(event);
   }
 
  private:
-  std::unique_ptr<Recorder> recorder_;
+  std::vector<std::unique_ptr<Recorder>> recorders_;  // the last is the open one's
   bool active_ = false;
   std::vector<std::pair<LaneKey, trace::LaneId>> lanes_;
 };

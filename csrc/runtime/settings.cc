@@ -50,6 +50,10 @@ constexpr std::array<Setting, 10> kSettings = {{
      "0", "most memory that arena and pool take together"},
 }};
 
+std::string_view field_name(const Setting& setting) {
+  return setting.field.substr(std::string_view("Config::").size());
+}
+
 const Setting& setting(std::string_view variable) {
   for (const Setting& candidate : kSettings) {
     if (candidate.variable == variable) return candidate;
@@ -57,30 +61,65 @@ const Setting& setting(std::string_view variable) {
   throw Error(ErrorKind::kUsage, fmt::format("no setting {}", variable));
 }
 
-[[noreturn]] void refuse(std::string_view variable, std::string_view value) {
-  throw Error(ErrorKind::kUsage, fmt::format("{} is '{}', legal are: {}", variable, value,
-                                             setting(variable).legal_values));
-}
-
-std::optional<std::string> read(const char* variable) {
-  const char* value = std::getenv(variable);
-  if (value == nullptr) return std::nullopt;
-  return value;
-}
-
-template <class Value, std::size_t N>
-void choose(const char* variable, const std::array<std::pair<std::string_view, Value>, N>& choices,
-            Value& target) {
-  const std::optional<std::string> text = read(variable);
-  if (!text) return;
-  for (const auto& [name, value] : choices) {
-    if (*text == name) {
-      target = value;
-      return;
+// Where values come from: what was given by name, then the environment.
+class Source {
+ public:
+  Source(std::span<const GivenSetting> given, bool environment)
+      : given_(given), environment_(environment) {
+    for (const auto& [name, value] : given) {
+      std::string names;
+      bool known = false;
+      for (const Setting& candidate : kSettings) {
+        known |= field_name(candidate) == name;
+        names += (names.empty() ? "" : ", ") + std::string(field_name(candidate));
+      }
+      BERTH_CHECK(known, kUsage, "'{}' is no setting of berth, there are: {}", name, names);
     }
   }
-  refuse(variable, *text);
-}
+
+  [[nodiscard]] std::optional<std::string> read(std::string_view variable) const {
+    if (const std::string* value = find_given(variable)) return *value;
+    const char* const value = environment_ ? std::getenv(std::string(variable).c_str()) : nullptr;
+    if (value == nullptr) return std::nullopt;
+    return value;
+  }
+
+  // What the user calls it.
+  [[nodiscard]] std::string_view name(std::string_view variable) const {
+    return find_given(variable) != nullptr ? field_name(setting(variable)) : variable;
+  }
+
+  [[noreturn]] void refuse(std::string_view variable, std::string_view value) const {
+    throw Error(ErrorKind::kUsage, fmt::format("{} is '{}', legal are: {}", name(variable), value,
+                                               setting(variable).legal_values));
+  }
+
+  template <class Value, std::size_t N>
+  void choose(std::string_view variable,
+              const std::array<std::pair<std::string_view, Value>, N>& choices,
+              Value& target) const {
+    const std::optional<std::string> text = read(variable);
+    if (!text) return;
+    for (const auto& [choice, value] : choices) {
+      if (*text == choice) {
+        target = value;
+        return;
+      }
+    }
+    refuse(variable, *text);
+  }
+
+ private:
+  [[nodiscard]] const std::string* find_given(std::string_view variable) const {
+    const std::string* found = nullptr;
+    for (const auto& [name, value] : given_)
+      if (field_name(setting(variable)) == name) found = &value;
+    return found;
+  }
+
+  std::span<const GivenSetting> given_;
+  bool environment_;
+};
 
 // A misspelt name would be a setting silently lost.
 void warn_of_unknown_variables() {
@@ -103,50 +142,55 @@ void warn_of_unknown_variables() {
 
 std::span<const Setting> settings() noexcept { return kSettings; }
 
-Config Config::from_environment() {
+Config Config::from_environment() { return config_with({}); }
+
+Config config_with(std::span<const GivenSetting> given) {
   Config config;
-  if (::getauxval(AT_SECURE) != 0) return config;
-  warn_of_unknown_variables();
-  choose("BERTH_MODE",
-         std::array<std::pair<std::string_view, Mode>, 4>{{{"learn", Mode::kLearn},
-                                                           {"record", Mode::kRecord},
-                                                           {"serve", Mode::kServe},
-                                                           {"off", Mode::kOff}}},
-         config.mode);
-  choose("BERTH_RECORD",
-         std::array<std::pair<std::string_view, RecordDetail>, 2>{
-             {{"requests", RecordDetail::kRequests}, {"operators", RecordDetail::kOperators}}},
-         config.record);
-  choose("BERTH_CHECK",
-         std::array<std::pair<std::string_view, CheckLevel>, 2>{
-             {{"normal", CheckLevel::kNormal}, {"full", CheckLevel::kFull}}},
-         config.check);
-  choose("BERTH_VERBOSE",
-         std::array<std::pair<std::string_view, bool>, 2>{{{"0", false}, {"1", true}}},
-         config.verbose);
-  config.trace = read("BERTH_TRACE").value_or(config.trace);
-  config.plan = read("BERTH_PLAN").value_or(config.plan);
-  config.stats = read("BERTH_STATS").value_or(config.stats);
-  config.tag = read("BERTH_TAG").value_or(config.tag);
-  if (const auto text = read("BERTH_PLAN_TIME_LIMIT")) {
+  const bool trusted = ::getauxval(AT_SECURE) == 0;
+  if (trusted) warn_of_unknown_variables();
+  const Source source(given, trusted);
+  source.choose("BERTH_MODE",
+                std::array<std::pair<std::string_view, Mode>, 4>{{{"learn", Mode::kLearn},
+                                                                  {"record", Mode::kRecord},
+                                                                  {"serve", Mode::kServe},
+                                                                  {"off", Mode::kOff}}},
+                config.mode);
+  source.choose(
+      "BERTH_RECORD",
+      std::array<std::pair<std::string_view, RecordDetail>, 2>{
+          {{"requests", RecordDetail::kRequests}, {"operators", RecordDetail::kOperators}}},
+      config.record);
+  source.choose("BERTH_CHECK",
+                std::array<std::pair<std::string_view, CheckLevel>, 2>{
+                    {{"normal", CheckLevel::kNormal}, {"full", CheckLevel::kFull}}},
+                config.check);
+  source.choose("BERTH_VERBOSE",
+                std::array<std::pair<std::string_view, bool>, 2>{{{"0", false}, {"1", true}}},
+                config.verbose);
+  config.trace = source.read("BERTH_TRACE").value_or(config.trace);
+  config.plan = source.read("BERTH_PLAN").value_or(config.plan);
+  config.stats = source.read("BERTH_STATS").value_or(config.stats);
+  config.tag = source.read("BERTH_TAG").value_or(config.tag);
+  if (const auto text = source.read("BERTH_PLAN_TIME_LIMIT")) {
     double value = 0;
     const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), value);
     if (error != std::errc() || end != text->data() + text->size() ||
         !(value >= 0.001 && value <= 86400)) {
-      refuse("BERTH_PLAN_TIME_LIMIT", *text);
+      source.refuse("BERTH_PLAN_TIME_LIMIT", *text);
     }
     config.plan_time_limit_seconds = value;
   }
-  if (const auto text = read("BERTH_MEMORY_LIMIT")) {
+  if (const auto text = source.read("BERTH_MEMORY_LIMIT")) {
     const std::optional<Bytes> value = parse_bytes(*text);
-    if (!value) refuse("BERTH_MEMORY_LIMIT", *text);
+    if (!value) source.refuse("BERTH_MEMORY_LIMIT", *text);
     config.memory_limit = *value;
   }
   BERTH_CHECK(config.mode != Mode::kServe || !config.plan.empty(), kUsage,
-              "BERTH_MODE is 'serve' and BERTH_PLAN names no plan: set it to a file that `berth "
-              "plan` wrote");
+              "{} is 'serve' and {} names no plan: set it to a file that `berth plan` wrote",
+              source.name("BERTH_MODE"), source.name("BERTH_PLAN"));
   BERTH_CHECK(config.mode != Mode::kRecord || !config.trace.empty(), kUsage,
-              "BERTH_MODE is 'record' and BERTH_TRACE is empty: set it to the file to write");
+              "{} is 'record' and {} is empty: set it to the file to write",
+              source.name("BERTH_MODE"), source.name("BERTH_TRACE"));
   return config;
 }
 
@@ -163,7 +207,7 @@ std::string expand_file_name(std::string_view name, const trace::Program& progra
     if (word == "{rank}") {
       expanded += std::to_string(program.rank);
     } else if (word == "{device}") {
-      expanded += std::to_string(device_index);
+      expanded += device_index < 0 ? "cpu" : std::to_string(device_index);
     } else if (word == "{pid}") {
       expanded += std::to_string(::getpid());
     } else {

@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace berth {
 
@@ -23,7 +24,16 @@ struct Setting {
 // Every setting, in the order of Config.
 [[nodiscard]] std::span<const Setting> settings() noexcept;
 
-// Replaces {rank}, {device} and {pid} in a file name. Throws Error(kUsage) naming any other {word}.
+// A setting by the name of its field ("plan_time_limit_seconds") and its value as text.
+using GivenSetting = std::pair<std::string, std::string>;
+
+// Config::from_environment() with some settings given otherwise, which come before the environment;
+// the last of equal names counts. An error then names the field. Throws Error(kUsage) for a name
+// that is none, too.
+[[nodiscard]] Config config_with(std::span<const GivenSetting> given);
+
+// Replaces {rank}, {device} (a GPU's index, "cpu" where it is negative) and {pid} in a file name.
+// Throws Error(kUsage) naming any other {word}.
 [[nodiscard]] std::string expand_file_name(std::string_view name, const trace::Program& program,
                                            int device_index);
 

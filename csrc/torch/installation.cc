@@ -16,6 +16,7 @@ namespace {
 
 // libtorch's promise to kernels (c10::gAlignment).
 constexpr Bytes kAlignment = 64;
+constexpr int kHost = -1;  // is no GPU
 
 // Whose lock the calling thread's fork holds: an installation may be made between two of its
 // handlers.
@@ -30,7 +31,8 @@ Installation::Installation(const Config& config)
       allocator_(std::make_unique<Allocator>(
           *device_, Allocator::Options{.config = config,
                                        .program = this_program(config, device_->properties()),
-                                       .alignment = kAlignment})) {}
+                                       .alignment = kAlignment,
+                                       .device_index = kHost})) {}
 
 Installation& Installation::create(const Config& config) {
   std::unique_ptr<Installation> made(new Installation(config));

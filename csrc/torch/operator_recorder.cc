@@ -1,8 +1,10 @@
 #include "csrc/torch/operator_recorder.h"
 
+#include "csrc/core/setup_mutex.h"
 #include "csrc/torch/backend.h"
 #include "csrc/torch/block_roles.h"
 #include "csrc/torch/operator_traits.h"
+#include "csrc/torch/per_recorder.h"
 
 #include <ATen/EmptyTensor.h>
 #include <ATen/core/Tensor.h>
@@ -14,6 +16,7 @@
 #include <atomic>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string_view>
 #include <unordered_map>
 
@@ -24,8 +27,11 @@ namespace {
 using trace::Access;
 using trace::BlockId;
 
+class OperatorRecorder;
+
 // State of one operator between its begin and its end.
 struct Open : at::ObserverContext {
+  OperatorRecorder* recorder = nullptr;
   std::uint64_t op = 0;
   BlockRoles::Operator roles;
   bool backward = false;
@@ -55,10 +61,14 @@ class OperatorRecorder {
   // Whether another process made it, which this one was forked from: its locks may be held for
   // ever.
   [[nodiscard]] bool of_parent() const noexcept { return fork_count() != forks_; }
+  [[nodiscard]] bool records(const Allocator& allocator) const noexcept {
+    return &allocator_ == &allocator;
+  }
 
   std::unique_ptr<Open> begin(const at::RecordFunction& function) {
     const OperatorTraits& traits = traits_of(function, recorder_);
     auto open = std::make_unique<Open>();
+    open->recorder = this;
     open->op = last_op_.fetch_add(1, std::memory_order_relaxed) + 1;
     open->backward = traits.backward;
     open->accumulates_gradient = traits.accumulates_gradient;
@@ -198,7 +208,8 @@ class OperatorRecorder {
 
   std::uint32_t shape(c10::IntArrayRef sizes) {
     // The recorder's own table has a lock.
-    thread_local std::map<std::vector<std::int64_t>, std::uint32_t, Less> known;
+    thread_local PerRecorder<std::map<std::vector<std::int64_t>, std::uint32_t, Less>> known_of;
+    auto& known = known_of.get(recorder_);
     const auto found = known.find(sizes);
     if (found != known.end()) return found->second;
     const std::uint32_t number = recorder_.intern_shape(sizes.data(), sizes.size());
@@ -209,7 +220,8 @@ class OperatorRecorder {
   // Notes the calling thread's number under libtorch's, and answers for the thread that ran the
   // forward operator of a backward node.
   trace::ThreadId forward_thread(const at::RecordFunction& function) {
-    thread_local bool noted = false;
+    thread_local PerRecorder<bool> noted_of;
+    bool& noted = noted_of.get(recorder_);
     const bool asked = function.scope() == at::RecordScope::BACKWARD_FUNCTION;
     if (noted && !asked) return 0;
     const std::lock_guard lock(mutex_);
@@ -240,11 +252,11 @@ class OperatorRecorder {
   std::unordered_map<std::uint64_t, trace::ThreadId> threads_;  // by libtorch's number
 };
 
-// One an allocator. Never destroyed: operators may run in static destructors.
+// One an allocator. Never destroyed: operators may run in it, or in static destructors.
 std::array<std::atomic<OperatorRecorder*>, kMaxBackends> recorders{};
 
 struct Opens : at::ObserverContext {
-  std::array<std::unique_ptr<at::ObserverContext>, kMaxBackends> of;
+  std::array<std::unique_ptr<Open>, kMaxBackends> of;
 };
 
 std::unique_ptr<at::ObserverContext> begin(const at::RecordFunction& function) {
@@ -257,30 +269,58 @@ std::unique_ptr<at::ObserverContext> begin(const at::RecordFunction& function) {
 
 void end(const at::RecordFunction& function, at::ObserverContext* context) {
   if (context == nullptr) return;
-  const auto& opens = static_cast<const Opens&>(*context);
-  for (std::size_t n = 0; n < recorders.size(); ++n)
+  for (const auto& open : static_cast<const Opens&>(*context).of)
     // A fork in the middle of an operator leaves one open in the child.
-    if (OperatorRecorder* const one = recorders[n].load();
-        opens.of[n] != nullptr && !one->of_parent())
-      one->end(function, static_cast<const Open&>(*opens.of[n]));
+    if (open != nullptr && !open->recorder->of_parent()) open->recorder->end(function, *open);
 }
+
+// What libtorch calls, while anybody records. Under the lock.
+class Listening {
+ public:
+  void set(bool wanted) {
+    if (wanted == handle_.has_value()) return;
+    if (wanted) {
+      handle_ = at::addGlobalCallback(
+          at::RecordFunctionCallback(begin, end)
+              .needsInputs(true)
+              .needsOutputs(true)
+              .scopes({at::RecordScope::FUNCTION, at::RecordScope::BACKWARD_FUNCTION}));
+    } else {
+      at::removeCallback(*handle_);
+      handle_.reset();
+    }
+  }
+
+ private:
+  std::optional<at::CallbackHandle> handle_;
+};
+
+SetupMutex listening_mutex;
+Listening listening;
 
 }  // namespace
 
 void record_operators(Allocator& allocator, c10::Device device) {
   auto* const added = new OperatorRecorder(allocator, *allocator.recorder(), device);
-  bool first = true;
+  const std::lock_guard lock(listening_mutex);
   for (auto& one : recorders) {
     OperatorRecorder* none = nullptr;
     if (one.compare_exchange_strong(none, added)) break;
-    first = false;
   }
-  if (!first) return;
-  at::addGlobalCallback(
-      at::RecordFunctionCallback(begin, end)
-          .needsInputs(true)
-          .needsOutputs(true)
-          .scopes({at::RecordScope::FUNCTION, at::RecordScope::BACKWARD_FUNCTION}));
+  listening.set(true);
+}
+
+void end_operators(Allocator& allocator) {
+  const std::lock_guard lock(listening_mutex);
+  bool any = false;
+  for (auto& one : recorders) {
+    OperatorRecorder* const here = one.load();
+    if (here != nullptr && here->records(allocator))
+      one.store(nullptr);
+    else
+      any |= here != nullptr;
+  }
+  listening.set(any);
 }
 
 }  // namespace berth::torch

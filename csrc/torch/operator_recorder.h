@@ -6,8 +6,8 @@
 
 namespace berth::torch {
 
-// BERTH_RECORD=operators: from now on, for the life of the process, every operator and autograd
-// node that libtorch runs goes into the trace with its operands and the roles of their blocks, from
+// BERTH_RECORD=operators: from now on, until end_operators(), every operator and autograd node that
+// libtorch runs goes into the open trace with its operands and the roles of their blocks, from
 // whichever thread runs it.
 //
 // What the entries say:
@@ -25,9 +25,12 @@ namespace berth::torch {
 //     is not seen.
 //
 // Tensors without memory of berth's have block 0; operands are those on `device`, the allocator's.
-// Requires an allocator in mode record, at most kMaxBackends of them. Costs
-// about 5 us an operator (nested ones counted) with libtorch's own share: 3 % of a step of the GPT
+// Requires an allocator that records, at most kMaxBackends of them at a time. What a recording needs
+// of its own (1 KiB, and the roles of live blocks) stays to the end of the process. Costs about 5 us an operator (nested ones counted) with libtorch's own share: 3 % of a step of the GPT
 // of bench/train (4,500 operators), 11 % at a batch of 1.
 void record_operators(Allocator& allocator, c10::Device device);
+// Ends it for this allocator; nothing where it was not begun. Operators that run just now are still
+// told to the trace.
+void end_operators(Allocator& allocator);
 
 }  // namespace berth::torch

@@ -1,5 +1,7 @@
 #include "csrc/torch/operator_traits.h"
 
+#include "csrc/torch/per_recorder.h"
+
 #include <ATen/core/dispatch/Dispatcher.h>
 
 #include <string>
@@ -46,7 +48,9 @@ OperatorTraits make_traits(const at::RecordFunction& function, Recorder& recorde
 
 const OperatorTraits& traits_of(const at::RecordFunction& function, Recorder& recorder) {
   // Names of overloads differ after the dot; a node's name has none.
-  thread_local std::unordered_map<std::string, OperatorTraits, NameHash, std::equal_to<>> known;
+  using Known = std::unordered_map<std::string, OperatorTraits, NameHash, std::equal_to<>>;
+  thread_local PerRecorder<Known> known_of;
+  Known& known = known_of.get(recorder);
   thread_local std::string key;
   key.assign(function.name());
   key.push_back('.');

@@ -10,7 +10,7 @@ namespace berth::torch {
 
 // What is the same for every call of one operator.
 struct OperatorTraits {
-  trace::StringId name = 0;
+  trace::StringId name = 0;  // in the recorder's trace
   bool random = false;
   bool changes_state = false;
   bool backward = false;                 // an autograd node, or the engine around one
@@ -22,8 +22,9 @@ struct OperatorTraits {
   }
 };
 
-// The traits of the operator or autograd node that `function` runs; kept per thread, so a known one
-// costs one look-up by its name. The reference holds until the thread ends.
+// The traits of the operator or autograd node that `function` runs; kept per thread and for the last
+// few traces, so a known one costs one look-up by its name. The reference holds until the thread's
+// next call.
 [[nodiscard]] const OperatorTraits& traits_of(const at::RecordFunction& function,
                                               Recorder& recorder);
 

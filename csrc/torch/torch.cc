@@ -1,5 +1,6 @@
 #include "csrc/core/checksum.h"
 #include "csrc/core/setup_mutex.h"
+#include "csrc/torch/backend.h"
 #include "csrc/torch/cpu_allocator.h"
 #include "csrc/torch/installation.h"
 #include "csrc/torch/operator_recorder.h"
@@ -9,6 +10,7 @@
 
 #include <berth/torch.h>
 
+#include <iterator>
 #include <mutex>
 #include <span>
 #include <string_view>
@@ -25,9 +27,9 @@ trace::Tag tag_of(std::string_view name) noexcept {
   return tag != 0 ? tag : 1;
 }
 
-Recorder* live_recorder() noexcept {
-  Installation* const here = Installation::get();
-  return here != nullptr && !here->forked() ? here->allocator().recorder() : nullptr;
+Recorder* live_recorder(int n) noexcept {
+  Backend* const here = backend(n);
+  return here != nullptr ? here->recorder() : nullptr;
 }
 
 }  // namespace
@@ -58,18 +60,24 @@ Stats stats() {
 }
 
 Scope::Scope(const char* name) noexcept : previous_(thread_tag()) {
+  static_assert(std::size(decltype(ranges_){}) == kMaxBackends);
   thread_tag() = tag_of(name);
-  try {
-    if (Recorder* recorder = live_recorder())
-      range_ = begin_range(*recorder, name, trace::RangeKind::kUser);
-  } catch (...) {  // no memory for the name: the trace lacks this range
+  for (int n = 0; n < kMaxBackends; ++n) {
+    try {
+      if (Recorder* const recorder = live_recorder(n))
+        ranges_[n] = begin_range(*recorder, name, trace::RangeKind::kUser);
+    } catch (...) {  // no memory for the name: the trace lacks this range
+    }
   }
 }
 
 Scope::~Scope() {
   thread_tag() = previous_;
-  if (range_ == 0) return;
-  if (Recorder* recorder = live_recorder()) recorder->append(trace::RangeEnd{.range = range_});
+  for (int n = 0; n < kMaxBackends; ++n) {
+    if (ranges_[n] == 0) continue;
+    if (Recorder* const recorder = live_recorder(n))
+      recorder->append(trace::RangeEnd{.range = ranges_[n]});
+  }
 }
 
 }  // namespace berth::torch

@@ -156,6 +156,10 @@ class FileRecorder final : public Recorder {
     closed_ = true;
     ::close(fd_);
     state_.store(State::kClosed);
+    encoder_ = {};  // a closed recorder may be kept, and keeps little
+    names_encoder_ = {};
+    output_ = {};
+    draining_ = {};
     alive_.reset();
   }
 

@@ -52,7 +52,7 @@ class Scope {
 
  private:
   std::uint32_t previous_ = 0;
-  std::uint64_t range_ = 0;
+  std::uint64_t ranges_[2] = {};  // in the traces that are being written
 };
 
 }  // namespace berth::torch

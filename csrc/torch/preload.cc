@@ -1,13 +1,16 @@
-// The shared library libberth_torch_cuda.so, which a program gets by LD_PRELOAD or ctypes. It
-// brings libberth_torch_cuda_allocator.so, which lies beside it and does the work, into the program
-// as soon as that has a libtorch: at once where it is linked to one, else when it loads its first
-// library from a folder of one, as Python does at `import torch`. So libtorch is found by the
-// program and not by a run path, and processes without one, such as a shell that a program starts,
-// load next to nothing.
+// The shared libraries libberth_torch_cpu.so and libberth_torch_cuda.so, which a program gets by
+// LD_PRELOAD or ctypes. Each brings its ..._allocator.so, which lies beside it and does the work,
+// into the program as soon as that has a libtorch: at once where it is linked to one, else when it
+// loads its first library from a folder of one, as Python does at `import torch`. So libtorch is
+// found by the program and not by a run path, and processes without one, such as a shell that a
+// program starts, load next to nothing.
 //
-// By LD_PRELOAD that happens where BERTH_MODE is set, and installs berth. Links neither libtorch
-// nor C++'s library.
+// By LD_PRELOAD that happens where BERTH_MODE is set, and installs berth; not in processes that
+// only start others. Links neither libtorch nor C++'s library. BERTH_CUDA is 1 for the GPU's, else 0.
+#include "csrc/torch/adapter.h"
+
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <torch/headeronly/version.h>
 #include <unistd.h>
 
@@ -22,12 +25,17 @@ namespace {
 
 using Dlopen = void* (*)(const char*, int) noexcept;
 
+#if BERTH_CUDA
 constexpr char kAllocator[] = "libberth_torch_cuda_allocator.so";
 constexpr char kLibtorch[] = "libtorch_cuda.so";
+#else
+constexpr char kAllocator[] = "libberth_torch_cpu_allocator.so";
+constexpr char kLibtorch[] = "libtorch_cpu.so";
+#endif
 
 char allocator_path[PATH_MAX];
 std::atomic<bool> over{false};  // the allocator was brought in, or is being so
-std::atomic<void*> allocator{nullptr};
+std::atomic<const berth_torch_table*> allocator{nullptr};
 
 Dlopen next_dlopen() noexcept {
   static std::atomic<void*> next{nullptr};
@@ -37,6 +45,32 @@ Dlopen next_dlopen() noexcept {
     next.store(found, std::memory_order_relaxed);
   }
   return reinterpret_cast<Dlopen>(found);
+}
+
+// Whether this process runs libtorch only to start those that train, or to load their data: what
+// its arguments say.
+bool serves_others() noexcept {
+  const int file = ::open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
+  if (file < 0) return false;
+  char text[4096];
+  const ssize_t size = ::read(file, text, sizeof text - 1);
+  ::close(file);
+  if (size <= 0) return false;
+  text[size] = '\0';
+  const char* before = "";
+  for (const char* word = text; word < text + size; word += std::strlen(word) + 1) {
+    const char* const slash = std::strrchr(word, '/');
+    const bool program = word == text || std::strstr(before, "python") != nullptr;
+    if (program && std::strcmp(slash == nullptr ? word : slash + 1, "torchrun") == 0) return true;
+    if (std::strcmp(before, "-m") == 0 && (std::strcmp(word, "torch.distributed.run") == 0 ||
+                                           std::strcmp(word, "torch.distributed.launch") == 0))
+      return true;
+    if (std::strstr(word, "torch/_inductor/compile_worker") != nullptr) return true;
+    // The CPU's memory of a process that multiprocessing spawned is a data loader's as a rule.
+    if (!BERTH_CUDA && std::strcmp(word, "--multiprocessing-fork") == 0) return true;
+    before = word;
+  }
+  return false;
 }
 
 bool wanted() noexcept {
@@ -59,7 +93,8 @@ bool is_ours(void* libtorch, char* message, std::size_t size) noexcept {
   return false;
 }
 
-// 0, or an exit code of berth's and a message. `libtorch` may be null where it is not known.
+// Loads the allocator. 0, or an exit code of berth's and a message. `libtorch` may be null where it
+// is not known.
 int bring_in(void* libtorch, char* message, std::size_t size) noexcept {
   over.store(true);
   if (libtorch != nullptr && !is_ours(libtorch, message, size)) return 2;
@@ -70,15 +105,18 @@ int bring_in(void* libtorch, char* message, std::size_t size) noexcept {
                   reason == nullptr ? "no reason given" : reason);
     return 4;
   }
-  allocator.store(loaded);
+  void* const adapter = ::dlsym(loaded, "berth_torch_adapter");
+  allocator.store(reinterpret_cast<decltype(&berth_torch_adapter)>(adapter)());
   return 0;
 }
 
 // Nobody could catch here; and somebody set BERTH_MODE to have it followed.
-void bring_in_or_end(void* libtorch) noexcept {
+void install_or_end(void* libtorch) noexcept {
   char message[1024] = "";
-  const int exit_code = bring_in(libtorch, message, sizeof message);
-  if (exit_code == 0) return;
+  int exit_code = bring_in(libtorch, message, sizeof message);
+  if (exit_code == 0) exit_code = allocator.load()->install(nullptr, 1, message, sizeof message);
+  if (exit_code <= 1) return;
+  if (exit_code > 4) exit_code = 4;
   std::fprintf(stderr, "berth: %s\n", message);
   std::_Exit(exit_code);
 }
@@ -100,12 +138,12 @@ bool in_libtorch(const char* file, char (&path)[PATH_MAX]) noexcept {
 void watch(const char* file) noexcept {
   if (file == nullptr || over.load(std::memory_order_relaxed) || !wanted()) return;
   char path[PATH_MAX];
-  if (!in_libtorch(file, path) || over.exchange(true)) return;
+  if (!in_libtorch(file, path) || over.exchange(true) || serves_others()) return;
   void* const libtorch = next_dlopen()(path, RTLD_NOW | RTLD_LOCAL);
   if (libtorch == nullptr)
     over.store(false);  // what it needs may come yet
   else
-    bring_in_or_end(libtorch);
+    install_or_end(libtorch);
 }
 
 __attribute__((constructor)) void start() noexcept {
@@ -119,14 +157,7 @@ __attribute__((constructor)) void start() noexcept {
                 path, kAllocator);
   if (!wanted()) return;
   if (void* const libtorch = next_dlopen()(kLibtorch, RTLD_NOW | RTLD_NOLOAD))
-    bring_in_or_end(libtorch);
-}
-
-// A function of the allocator's; null where that is not there.
-template <class Function>
-Function* find(Function*, const char* name) noexcept {
-  void* const loaded = allocator.load();
-  return loaded == nullptr ? nullptr : reinterpret_cast<Function*>(::dlsym(loaded, name));
+    install_or_end(libtorch);
 }
 
 }  // namespace
@@ -141,24 +172,33 @@ __attribute__((optimize("O2"))) void* dlopen(const char* file, int mode) noexcep
 }
 
 // 0, or an exit code of berth's and a message of at most `size` bytes with its end.
+#if BERTH_CUDA
 int berth_torch_install_cuda(char* message, std::size_t size) {
+#else
+int berth_torch_install_cpu(char* message, std::size_t size) {
+#endif
   if (allocator.load() == nullptr) {
     void* const libtorch = next_dlopen()(kLibtorch, RTLD_NOW | RTLD_NOLOAD);
     const int exit_code = bring_in(libtorch, message, size);
     if (exit_code != 0) return exit_code;
   }
-  return find(&berth_torch_install_cuda, "berth_torch_install_cuda")(message, size);
+  const int answer = allocator.load()->install(nullptr, 0, message, size);
+  return answer == 1 ? 0 : answer;  // off: nothing to do
 }
 
 void berth_torch_mark_step() {
-  if (auto* const mark = find(&berth_torch_mark_step, "berth_torch_mark_step")) mark();
+  if (const auto* const there = allocator.load()) there->mark_step();
 }
 
-// Counters of a GPU as a JSON object, cut to `size` bytes with the end; returns the bytes of all of
-// it, 0 where there is no memory for it, and before berth is installed.
+// Counters of a device as a JSON object, cut to `size` bytes with the end; returns the bytes of all
+// of it, 0 where there is no memory for it, and before berth is installed.
+#if BERTH_CUDA
 std::size_t berth_torch_cuda_stats(int device, char* text, std::size_t size) {
-  auto* const ask = find(&berth_torch_cuda_stats, "berth_torch_cuda_stats");
-  return ask == nullptr ? 0 : ask(device, text, size);
+#else
+std::size_t berth_torch_cpu_stats(int device, char* text, std::size_t size) {
+#endif
+  const auto* const there = allocator.load();
+  return there == nullptr ? 0 : there->stats(device, text, size);
 }
 
 }  // extern "C"

@@ -1,0 +1,75 @@
+# The package `berth` for Python, in build/python/berth: what lies in python_shim/berth, the module berth._core, the adapters of torch and
+# the program. `pip install ./python_shim` builds the same, see python_shim/CMakeLists.txt.
+set(berth_python_reason "")
+if(NOT BERTH_WITH_TORCH)
+  set(berth_python_reason "it is built where libtorch is found")
+elseif(NOT Python_EXECUTABLE)
+  find_program(Python_EXECUTABLE NAMES python3 PATHS "${BerthTorch_ROOT}/../../../../bin" NO_DEFAULT_PATH)
+  if(NOT Python_EXECUTABLE)
+    set(berth_python_reason "the libtorch in ${BerthTorch_ROOT} lies in no environment of Python's")
+  endif()
+endif()
+if(NOT berth_python_reason)
+  find_package(Python 3.10 QUIET COMPONENTS Interpreter Development.Module)
+  if(NOT Python_Development.Module_FOUND)
+    set(berth_python_reason "${Python_EXECUTABLE} has no headers: install python3-dev")
+  else()
+    execute_process(COMMAND "${Python_EXECUTABLE}" -m nanobind --cmake_dir
+      OUTPUT_VARIABLE nanobind_ROOT OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET RESULT_VARIABLE status)
+    if(NOT status EQUAL 0)
+      set(berth_python_reason "${Python_EXECUTABLE} has no nanobind: run cmake/setup")
+    endif()
+  endif()
+endif()
+if(berth_python_reason)
+  if(BERTH_BUILD_PYTHON STREQUAL "AUTO")
+    message(STATUS "berth: no package for Python: ${berth_python_reason}")
+    return()
+  endif()
+  message(FATAL_ERROR "berth: no package for Python: ${berth_python_reason}")
+endif()
+find_package(nanobind CONFIG REQUIRED)
+
+set(berth_shim "${PROJECT_SOURCE_DIR}/python_shim")
+nanobind_add_module(berth_python_module NOMINSIZE
+  "${berth_shim}/module/core.cc" "${berth_shim}/module/errors.cc" "${berth_shim}/module/place_module.cc"
+  "${berth_shim}/module/plan_module.cc" "${berth_shim}/module/search.cc" "${berth_shim}/module/step.cc"
+  "${berth_shim}/module/trace_module.cc")
+berth_configure_target(berth_python_module)
+set_target_properties(berth_python_module PROPERTIES OUTPUT_NAME _core LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/python/module")
+target_include_directories(berth_python_module SYSTEM PRIVATE "${NB_DIR}/include")  # whose names shadow each other
+target_compile_definitions(berth_python_module PRIVATE BERTH_VERSION="${PROJECT_VERSION}")
+target_link_libraries(berth_python_module PRIVATE berth_headers berth::cli berth::place berth::plan berth::trace berth::core)
+
+# What the package was built with, which it compares with what is imported.
+set(BERTH_PYTHON_CUDA False)
+set(berth_adapters berth_torch_cpu_allocator berth_torch_cpu_preload)
+if(TARGET berth_torch_cuda_allocator)
+  set(BERTH_PYTHON_CUDA True)
+  list(APPEND berth_adapters berth_torch_cuda_allocator berth_torch_cuda_preload)
+endif()
+configure_file("${berth_shim}/_build.py.in" "${PROJECT_BINARY_DIR}/python/module/_build.py" @ONLY)
+
+# The package as it is imported, made of copies.
+set(package "${PROJECT_BINARY_DIR}/python/berth")
+file(GLOB berth_python_files CONFIGURE_DEPENDS "${berth_shim}/berth/*.py" "${berth_shim}/berth/py.typed")
+set(berth_adapter_files "")
+foreach(adapter IN LISTS berth_adapters)
+  list(APPEND berth_adapter_files "$<TARGET_FILE:${adapter}>")
+endforeach()
+add_custom_command(OUTPUT "${PROJECT_BINARY_DIR}/python/package.stamp"
+  COMMAND "${CMAKE_COMMAND}" -E rm -rf "${package}"
+  COMMAND "${CMAKE_COMMAND}" -E make_directory "${package}/bin"
+  COMMAND "${CMAKE_COMMAND}" -E copy ${berth_python_files} "${PROJECT_BINARY_DIR}/python/module/_build.py"
+          "$<TARGET_FILE:berth_python_module>" ${berth_adapter_files} "${package}"
+  COMMAND "${CMAKE_COMMAND}" -E copy "$<TARGET_FILE:berth>" "${package}/bin"
+  COMMAND "${Python_EXECUTABLE}" -m nanobind.stubgen -q -i "${PROJECT_BINARY_DIR}/python" -m berth._core -o "${package}/_core.pyi"
+  COMMAND "${CMAKE_COMMAND}" -E touch "${PROJECT_BINARY_DIR}/python/package.stamp"
+  DEPENDS ${berth_python_files} "${PROJECT_BINARY_DIR}/python/module/_build.py" berth_python_module ${berth_adapters} berth
+  VERBATIM)
+add_custom_target(berth_package ALL DEPENDS "${PROJECT_BINARY_DIR}/python/package.stamp")
+
+# Of a wheel: its folder `berth`, which scikit-build-core fills with python_shim/berth.
+install(TARGETS berth_python_module ${berth_adapters} LIBRARY DESTINATION . COMPONENT python)
+install(TARGETS berth RUNTIME DESTINATION bin COMPONENT python)
+install(FILES "${PROJECT_BINARY_DIR}/python/module/_build.py" "${package}/_core.pyi" DESTINATION . COMPONENT python)

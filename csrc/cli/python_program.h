@@ -1,0 +1,18 @@
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace berth::cli {
+
+// Whether a program is Python, or a script that Python runs (torchrun). Looked up in PATH.
+[[nodiscard]] bool is_python(const std::string& program);
+
+// Variables that bring berth into a program in Python, for "cpu", "cuda", "all" or "auto" (CUDA
+// where this machine has a GPU, else the CPU): LD_PRELOAD with the libraries that lie beside this
+// program or in the folders around it. Throws Error(kUsage) where they are missing.
+[[nodiscard]] std::vector<std::pair<std::string, std::string>> python_variables(
+    const std::string& device);
+
+}  // namespace berth::cli

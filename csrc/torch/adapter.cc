@@ -1,0 +1,200 @@
+#include "csrc/torch/adapter.h"
+
+#include "csrc/core/check.h"
+#include "csrc/core/setup_mutex.h"
+#include "csrc/plan/file.h"
+#include "csrc/runtime/settings.h"
+#include "csrc/torch/adapted.h"
+#include "csrc/torch/operator_recorder.h"
+
+#include <berth/berth.h>
+#include <berth/torch.h>
+#include <berth/warnings.h>
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <mutex>
+#include <new>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace berth::torch {
+namespace {
+
+// Runs what returns 0 or 1; an exception becomes its number and a message.
+template <class Function>
+int answer(char* message, std::size_t size, const Function& function) noexcept {
+  int code = BERTH_SYSTEM;
+  const char* text = "";
+  std::string kept;
+  try {
+    try {
+      return function();
+    } catch (const Error& error) {
+      switch (error.kind()) {
+        case ErrorKind::kUsage:
+          code = BERTH_USAGE;
+          break;
+        case ErrorKind::kInput:
+          code = BERTH_INPUT;
+          break;
+        case ErrorKind::kSystem:
+          break;
+        case ErrorKind::kOutOfMemory:
+          code = BERTH_OUT_OF_MEMORY;
+          break;
+      }
+      kept = error.what();
+      text = kept.c_str();
+    } catch (const c10::Error& error) {
+      kept = error.what_without_backtrace();
+      text = kept.c_str();
+    } catch (const std::bad_alloc&) {
+      code = BERTH_OUT_OF_MEMORY;
+      text = "out of host memory";
+    } catch (const std::exception& error) {
+      kept = error.what();
+      text = kept.c_str();
+    }
+  } catch (...) {  // no memory for the text
+    text = "out of host memory";
+  }
+  if (size > 0) std::snprintf(message, size, "%s", text);
+  return code;
+}
+
+std::vector<GivenSetting> read_settings(const char* text) {
+  std::vector<GivenSetting> given;
+  if (text == nullptr) return given;
+  while (*text != '\0') {
+    std::string name = text;
+    text += name.size() + 1;
+    given.emplace_back(std::move(name), text);
+    text += given.back().second.size() + 1;
+  }
+  return given;
+}
+
+// What this library was installed with, for later calls that ask for something else.
+struct Installed {
+  Config config;
+  bool unasked = false;
+};
+SetupMutex installing;
+std::optional<Installed> installed_with;
+
+// The fields in which two differ.
+std::string differences(const Config& a, const Config& b) {
+  std::string names;
+  const auto compare = [&names](bool equal, const char* name) {
+    if (!equal) names += (names.empty() ? "" : ", ") + std::string(name);
+  };
+  compare(a.mode == b.mode, "mode");
+  compare(a.trace == b.trace, "trace");
+  compare(a.plan == b.plan, "plan");
+  compare(a.record == b.record, "record");
+  compare(a.check == b.check, "check");
+  compare(a.stats == b.stats, "stats");
+  compare(a.verbose == b.verbose, "verbose");
+  compare(a.tag == b.tag, "tag");
+  compare(a.plan_time_limit_seconds == b.plan_time_limit_seconds, "plan_time_limit_seconds");
+  compare(a.memory_limit == b.memory_limit, "memory_limit");
+  return names;
+}
+
+int install_with(const char* settings, bool unasked) {
+  const Config config = config_with(read_settings(settings));
+  const std::lock_guard lock(installing);
+  if (!installed_with) {
+    if (config.mode == Mode::kOff) return BERTH_NO;
+    adapted().install(config);
+    installed_with = {config, unasked};
+    return BERTH_OK;
+  }
+  const std::string different = differences(installed_with->config, config);
+  if (different.empty()) return BERTH_OK;
+  const std::string text =
+      fmt::format("berth is installed on {} already, with other settings ({}), which stay for the "
+                  "life of the process",
+                  adapted().name(), different);
+  if (!installed_with->unasked) throw Error(ErrorKind::kUsage, text + ": install it once");
+  warn("installed-already", text + ": they came from the environment before the program began");
+  return BERTH_OK;
+}
+
+int install(const char* settings, int unasked, char* message, std::size_t size) {
+  return answer(message, size, [&] { return install_with(settings, unasked != 0); });
+}
+
+int is_installed() { return adapted().installed() ? 1 : 0; }
+
+std::size_t stats(int device, char* text, std::size_t size) {
+  try {
+    if (!adapted().installed()) return 0;
+    const std::string all = adapted().stats(device).to_json();
+    if (size > 0) std::snprintf(text, size, "%s", all.c_str());
+    return all.size();
+  } catch (const std::exception&) {
+    return 0;
+  }
+}
+
+int load_plan(int device, const char* path, char* message, std::size_t size) {
+  return answer(message, size, [&] {
+    Plan plan = read_plan(path);
+    adapted().allocator(device).load_plan(std::move(plan));
+    return BERTH_OK;
+  });
+}
+
+int save_plan(int device, const char* path, char* message, std::size_t size) {
+  return answer(message, size, [&] {
+    const std::optional<Plan> plan = adapted().allocator(device).plan();
+    if (!plan) return BERTH_NO;
+    write_plan(path, *plan);
+    return BERTH_OK;
+  });
+}
+
+int begin_recording(int device, const char* path, int operators, char* message, std::size_t size) {
+  return answer(message, size, [&] {
+    Allocator& allocator = adapted().allocator(device);
+    allocator.begin_recording(path);
+    if (operators != 0) record_operators(allocator, adapted().device(device));
+    return BERTH_OK;
+  });
+}
+
+int end_recording(int device, char* message, std::size_t size) {
+  return answer(message, size, [&] {
+    Allocator& allocator = adapted().allocator(device);
+    end_operators(allocator);
+    return allocator.end_recording() ? BERTH_OK : BERTH_NO;
+  });
+}
+
+int release(int device, std::uint64_t* bytes, char* message, std::size_t size) {
+  return answer(message, size, [&] {
+    *bytes = adapted().allocator(device).trim();
+    return BERTH_OK;
+  });
+}
+
+void* begin_scope(const char* name) { return new (std::nothrow) Scope(name); }
+
+void end_scope(void* scope) { delete static_cast<Scope*>(scope); }
+
+constexpr berth_torch_table kTable = {install,   is_installed,    mark_step,     stats,
+                                      load_plan, save_plan,       begin_recording, end_recording,
+                                      release,   begin_scope,     end_scope};
+
+}  // namespace
+}  // namespace berth::torch
+
+#pragma GCC visibility push(default)
+extern "C" const berth_torch_table* berth_torch_adapter(void) { return &berth::torch::kTable; }
+#pragma GCC visibility pop

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// berth under libtorch on one kind of device, for those who reach it through a shared library:
+// Python by ctypes, and the small libraries to preload. Includes nothing of libtorch.
+//
+// libberth_torch_cpu_allocator.so and libberth_torch_cuda_allocator.so export one function,
+// berth_torch_adapter(). Loading them does nothing else. Both belong to this version of berth alone:
+// nobody but their own package calls them.
+//
+// Functions that can fail return 0, 1 where the answer is no, or the number of an error
+// (berth_status in <berth/berth.h>), and then write one line to `message`, of at most `size` bytes
+// with its end. `device` is a GPU's index; the CPU has one device, and does not look at it. All are
+// thread-safe, and none throws.
+typedef struct berth_torch_table {
+  // Names and values in turn, each with its end, then an empty name; null: nothing is given. What
+  // is not given comes from the environment. `unasked`: nobody called, the library was preloaded.
+  // Where berth is installed already, settings that differ are an error; where nobody had asked for
+  // that, a warning.
+  int (*install)(const char* settings, int unasked, char* message, size_t size);
+  int (*installed)(void);
+  void (*mark_step)(void);
+  // Counters as a JSON object, cut to `size` bytes with the end. Returns the bytes of all of it; 0
+  // where there is no memory for it, and before berth is installed.
+  size_t (*stats)(int device, char* text, size_t size);
+  int (*load_plan)(int device, const char* path, char* message, size_t size);
+  int (*save_plan)(int device, const char* path, char* message, size_t size);
+  int (*begin_recording)(int device, const char* path, int operators, char* message, size_t size);
+  int (*end_recording)(int device, char* message, size_t size);
+  // Free memory goes back to the device; `bytes` says how much.
+  int (*release)(int device, uint64_t* bytes, char* message, size_t size);
+  // Names the calling thread's requests until end_scope() of what is returned, on that thread.
+  void* (*begin_scope)(const char* name);
+  void (*end_scope)(void* scope);
+} berth_torch_table;
+
+const berth_torch_table* berth_torch_adapter(void);
+
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,35 @@
+// Of libberth_torch_cuda_allocator.so.
+#include "csrc/core/check.h"
+#include "csrc/torch/adapted.h"
+#include "csrc/torch/cuda/cuda_allocator.h"
+
+#include <berth/torch_cuda.h>
+
+namespace berth::torch {
+namespace {
+
+class AdaptedCuda final : public Adapted {
+ public:
+  [[nodiscard]] const char* name() const noexcept override { return "CUDA"; }
+  void install(const Config& config) override { install_cuda(config); }
+  [[nodiscard]] bool installed() const noexcept override { return cuda_installed(); }
+  [[nodiscard]] Stats stats(int device) override { return cuda_stats(device); }
+  [[nodiscard]] Allocator& allocator(int device) override {
+    CudaAllocator* const here = CudaAllocator::get();
+    BERTH_CHECK(here != nullptr && !here->forked(), kUsage,
+                "berth is not installed on CUDA in this process");
+    return here->gpu(static_cast<c10::DeviceIndex>(device)).planned();
+  }
+  [[nodiscard]] c10::Device device(int index) const noexcept override {
+    return {c10::kCUDA, static_cast<c10::DeviceIndex>(index)};
+  }
+};
+
+}  // namespace
+
+Adapted& adapted() noexcept {
+  static constinit AdaptedCuda cuda;
+  return cuda;
+}
+
+}  // namespace berth::torch

@@ -1,0 +1,34 @@
+"""berth: every tensor of a training step has its place before it is asked for.
+
+An allocator for PyTorch that learns what a training step requests, plans the offsets, and serves the k-th request at its
+planned place in one preallocated arena. Unchanged scripts train under it:
+
+    python -m berth run train.py --epochs 3
+
+or with one line before the first tensor:
+
+    import berth
+    berth.install()
+
+What else is here:
+
+    install, installed, mark_step, stats, scope        the allocator of this process
+    record, load_plan, save_plan, release              its traces, plans and memory
+    Trace, Plan, Step, plan                            recorded runs and plans as objects
+    place, Placement                                   any problem of dynamic storage allocation
+    Error, UsageError, InputError, SystemFailure       what goes wrong
+
+Sizes and offsets are bytes, times are seconds. All functions may be called from any thread.
+"""
+
+from berth._core import Placement, Plan, Progress, Requests, Sequence, Step, Trace, __version__
+from berth._errors import Error, InputError, SystemFailure, UsageError
+from berth._install import install, installed, load_plan, mark_step, record, release, save_plan, scope, stats
+from berth._place import engines, place, plan
+from berth._stats import Miss, Stats
+
+__all__ = [
+    "Error", "InputError", "Miss", "Placement", "Plan", "Progress", "Requests", "Sequence", "Stats", "Step", "SystemFailure", "Trace",
+    "UsageError", "__version__", "engines", "install", "installed", "load_plan", "mark_step", "place", "plan", "record", "release",
+    "save_plan", "scope", "stats",
+]

@@ -1,0 +1,37 @@
+"""What goes wrong, as exceptions. The texts say asked, had and limit in one line."""
+
+import sys
+
+
+class Error(RuntimeError):
+    """Any error of berth's."""
+
+
+class UsageError(Error, ValueError):
+    """A wrong argument or setting, or a call out of order."""
+
+
+class InputError(Error, ValueError):
+    """A file that cannot be read, is damaged, or is not legal."""
+
+
+class SystemFailure(Error, OSError):
+    """A system or driver call that failed."""
+
+
+class OutOfMemoryError(Error, MemoryError):
+    """Memory is exhausted, in a program without PyTorch; else it is torch.OutOfMemoryError."""
+
+
+# As the adapters number them (csrc/torch/adapter.h).
+_KINDS: dict[int, type[Error]] = {2: UsageError, 3: InputError, 4: SystemFailure, 5: OutOfMemoryError}
+
+
+def error_of(code: int, text: str) -> Exception:
+    """The exception for what an adapter answered."""
+    kind = _KINDS.get(code, SystemFailure)
+    torch = sys.modules.get("torch")
+    if kind is OutOfMemoryError and torch is not None:
+        out_of_memory: Exception = torch.OutOfMemoryError(text)
+        return out_of_memory
+    return kind(text)

@@ -1,0 +1,141 @@
+"""The adapters: one shared library for the CPU, one for CUDA, reached by the table of csrc/torch/adapter.h.
+
+Each belongs to the torch that the package was built for, so that is checked before anything of it is loaded.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import pathlib
+import threading
+from typing import Any, Callable, Optional
+
+from berth import _build
+from berth._errors import SystemFailure, UsageError, error_of
+
+_MESSAGE_BYTES = 4096
+_DEVICE = ctypes.c_int
+_TEXT = ctypes.c_char_p
+_SIZE = ctypes.c_size_t
+
+
+def _function(*arguments: Any, result: Any = ctypes.c_int) -> Any:
+    return ctypes.CFUNCTYPE(result, *arguments)
+
+
+class _Table(ctypes.Structure):
+    """berth_torch_table, member by member."""
+
+    _fields_ = [
+        ("install", _function(_TEXT, ctypes.c_int, _TEXT, _SIZE)),
+        ("installed", _function()),
+        ("mark_step", _function(result=None)),
+        ("stats", _function(_DEVICE, _TEXT, _SIZE, result=_SIZE)),
+        ("load_plan", _function(_DEVICE, _TEXT, _TEXT, _SIZE)),
+        ("save_plan", _function(_DEVICE, _TEXT, _TEXT, _SIZE)),
+        ("begin_recording", _function(_DEVICE, _TEXT, ctypes.c_int, _TEXT, _SIZE)),
+        ("end_recording", _function(_DEVICE, _TEXT, _SIZE)),
+        ("release", _function(_DEVICE, ctypes.POINTER(ctypes.c_uint64), _TEXT, _SIZE)),
+        ("begin_scope", _function(_TEXT, result=ctypes.c_void_p)),
+        ("end_scope", _function(ctypes.c_void_p, result=None)),
+    ]
+
+
+class Adapter:
+    """berth under torch on one kind of device. Thread-safe."""
+
+    def __init__(self, path: pathlib.Path) -> None:
+        try:
+            library = ctypes.CDLL(str(path))
+        except OSError as error:
+            raise SystemFailure(f"cannot load {path.name}: {error}") from None
+        library.berth_torch_adapter.restype = ctypes.POINTER(_Table)
+        self._table: Any = library.berth_torch_adapter().contents
+        self._local = threading.local()
+
+    def _call(self, function: Callable[..., int], *arguments: Any) -> bool:
+        """Whether the answer is yes. Raises what the adapter says."""
+        message = ctypes.create_string_buffer(_MESSAGE_BYTES)
+        code = function(*arguments, message, _MESSAGE_BYTES)
+        if code > 1:
+            raise error_of(code, message.value.decode(errors="replace"))
+        return code == 0
+
+    def install(self, settings: dict[str, str]) -> bool:
+        """Whether it is installed now; not where the mode is off."""
+        words = [word for pair in settings.items() for word in pair]
+        text = b"".join(word.encode() + b"\0" for word in words) + b"\0"
+        return self._call(self._table.install, text, 0)
+
+    def installed(self) -> bool:
+        return bool(self._table.installed())
+
+    def mark_step(self) -> None:
+        self._table.mark_step()
+
+    def stats(self, device: int) -> bytes:
+        """A JSON object; empty before berth is installed."""
+        local = self._local
+        if not hasattr(local, "text"):
+            local.text = ctypes.create_string_buffer(1 << 13)
+        size: int = self._table.stats(device, local.text, len(local.text))
+        while size >= len(local.text):
+            local.text = ctypes.create_string_buffer(2 * size)
+            size = self._table.stats(device, local.text, len(local.text))
+        text: bytes = local.text.value
+        return text if size else b""
+
+    def load_plan(self, device: int, path: str) -> None:
+        self._call(self._table.load_plan, device, path.encode())
+
+    def save_plan(self, device: int, path: str) -> bool:
+        """Whether there was one."""
+        return self._call(self._table.save_plan, device, path.encode())
+
+    def begin_recording(self, device: int, path: str, operators: bool) -> None:
+        self._call(self._table.begin_recording, device, path.encode(), int(operators))
+
+    def end_recording(self, device: int) -> bool:
+        """Whether one was open."""
+        return self._call(self._table.end_recording, device)
+
+    def release(self, device: int) -> int:
+        """Bytes that went back to the device."""
+        count = ctypes.c_uint64()
+        self._call(self._table.release, device, ctypes.byref(count))
+        return count.value
+
+    def begin_scope(self, name: str) -> Optional[int]:
+        scope: Optional[int] = self._table.begin_scope(name.encode())
+        return scope
+
+    def end_scope(self, scope: Optional[int]) -> None:
+        self._table.end_scope(scope)
+
+
+def _check_torch() -> None:
+    import torch
+
+    def minor(version: str) -> list[str]:
+        return version.split("+")[0].split(".")[:2]
+
+    if minor(torch.__version__) != minor(_build.TORCH_VERSION):
+        raise UsageError(f"berth was built for torch {_build.TORCH_VERSION}, torch {torch.__version__} is imported: build it again in this "
+                         "environment, with `pip install ./python_shim`")
+
+
+@functools.lru_cache(maxsize=None)
+def adapter(device: str) -> Adapter:
+    """The one for "cpu" or "cuda". Imports torch. Raises UsageError where this package has none for this torch."""
+    _check_torch()
+    path = pathlib.Path(__file__).parent / f"libberth_torch_{device}_allocator.so"
+    if not path.exists():
+        raise UsageError(f"this berth has no part for {device}: it was built for torch {_build.TORCH_VERSION}, "
+                         f"{'with' if _build.WITH_CUDA else 'without'} CUDA")
+    return Adapter(path)
+
+
+def has_adapter(device: str) -> bool:
+    """Whether the package has one for "cpu" or "cuda"."""
+    return (pathlib.Path(__file__).parent / f"libberth_torch_{device}_allocator.so").exists()

@@ -1,0 +1,140 @@
+"""The program `berth` of this package, and `run`, which starts a program in Python under berth.
+
+`run` replaces itself by the program, as a shell's exec does: exit code, signals, tracebacks, sys.argv and __main__ are those of the
+program alone. berth comes into it, and into the processes that it starts, by LD_PRELOAD, before CUDA can be used.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import os
+import pathlib
+import shutil
+import sys
+from typing import NoReturn, Optional
+
+_HERE = pathlib.Path(__file__).parent
+_SETTINGS = ("mode", "plan", "trace", "stats", "tag", "memory-limit", "check", "record", "plan-time-limit")
+_EPILOG = """examples:
+  python -m berth run train.py --epochs 3
+  python -m berth run --plan gpt.plan -m my_package.train
+  python -m berth run --plan 'plans/' torchrun --nproc-per-node 2 train.py
+
+Settings that are not given come from the environment (`berth help settings`). Names may hold {rank}, {device} and
+{pid}. Processes that the program starts train under berth, too; those that only load data keep the system's memory.
+"""
+
+
+def has_gpu() -> bool:
+    """Whether the driver of CUDA sees one. Imports nothing of torch's."""
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+        count = ctypes.c_int()
+        return driver.cuInit(0) == 0 and driver.cuDeviceGetCount(ctypes.byref(count)) == 0 and count.value > 0
+    except (OSError, AttributeError):
+        return False
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m berth run", description="Run a program in Python under berth, unchanged.",
+                                     epilog=_EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter,
+                                     usage="%(prog)s [OPTIONS] SCRIPT.py | -m MODULE | PROGRAM [ARGUMENTS...]", allow_abbrev=False)
+    parser.add_argument("--device", choices=("auto", "cpu", "cuda", "all"), default="auto",
+                        help="whose memory; auto: CUDA's where there is a GPU, else the CPU's")
+    parser.add_argument("--mode", choices=("learn", "record", "serve", "off"), help="learn, where BERTH_MODE is not set")
+    parser.add_argument("--plan", metavar="FILE", help="to serve, or to start from and keep up to date; or a folder of plans")
+    parser.add_argument("--trace", metavar="FILE", help="that mode record writes")
+    parser.add_argument("--record", choices=("requests", "operators"), help="what a trace holds")
+    parser.add_argument("--check", choices=("normal", "full"), help="full: every block against every live byte")
+    parser.add_argument("--stats", metavar="FILE", help="for the counters at exit, as JSON")
+    parser.add_argument("--tag", help="a text that traces and plans carry")
+    parser.add_argument("--plan-time-limit", metavar="SECONDS", help="to improve a plan for, while learning")
+    parser.add_argument("--memory-limit", metavar="SIZE", help="the most that berth takes, e.g. 8GiB")
+    parser.add_argument("--verbose", action="store_true", help="one line at the program's exit: how it went")
+    parser.add_argument("-m", dest="module", action="store_true", help="what follows is a module, as for python -m")
+    parser.add_argument("program", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    return parser
+
+
+def _fail(text: str, code: int = 2) -> NoReturn:
+    print(f"berth: error: {text}", file=sys.stderr)
+    sys.exit(code)
+
+
+def _interpreter_options() -> list[str]:
+    """Those that this interpreter was started with (-O, -u, -X ..), without -m and what follows it."""
+    import subprocess
+
+    made: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
+    return made
+
+
+def _command(options: argparse.Namespace) -> list[str]:
+    """What to run instead of this process."""
+    program: list[str] = options.program
+    if not program:
+        _fail("no program to run: see `python -m berth run --help`")
+    python = [sys.executable, *_interpreter_options()]
+    if options.module:
+        return [*python, "-m", *program]
+    first = pathlib.Path(program[0])
+    found = shutil.which(program[0])
+    if first.suffix in (".py", ".pyw", ".pyc", ".zip", ".pyz") or first.is_dir() or (found is None and first.exists()):
+        return [*python, *program]
+    if found is None:
+        _fail(f"'{program[0]}' is no script here and no program on PATH")
+    return [found, *program[1:]]
+
+
+def _environment(options: argparse.Namespace) -> dict[str, str]:
+    environment = dict(os.environ)
+    environment.setdefault("BERTH_MODE", "learn")
+    for name in _SETTINGS:
+        value: Optional[str] = getattr(options, name.replace("-", "_"))
+        if value is not None:
+            path = name in ("plan", "trace", "stats") and value
+            made = os.path.abspath(value) + ("/" if value.endswith("/") else "") if path else value
+            environment["BERTH_" + name.upper().replace("-", "_")] = made
+    if options.verbose:
+        environment["BERTH_VERBOSE"] = "1"
+    device = options.device
+    if device == "auto":
+        device = "cuda" if (_HERE / "libberth_torch_cuda.so").exists() and has_gpu() else "cpu"
+    libraries = [str(_HERE / f"libberth_torch_{kind}.so") for kind in (("cpu", "cuda") if device == "all" else (device,))]
+    for library in libraries:
+        if not os.path.exists(library):
+            _fail(f"this berth has no part for {device}: it was built for a torch without CUDA")
+    if device == "all":
+        for name in ("plan", "trace", "stats"):
+            path = environment.get(f"BERTH_{name.upper()}", "")
+            if path and not path.endswith("/") and not os.path.isdir(path) and "{device}" not in path:
+                _fail(f"--{name} is '{path}', and the CPU and each GPU have one: with --device all the name must hold {{device}}")
+    environment["LD_PRELOAD"] = ":".join([*libraries, *filter(None, [os.environ.get("LD_PRELOAD")])])
+    return environment
+
+
+def run(arguments: list[str]) -> NoReturn:
+    """Becomes the program that the arguments name."""
+    options = _parser().parse_args(arguments)
+    command = _command(options)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    try:
+        os.execve(command[0], command, _environment(options))
+    except OSError as error:
+        _fail(f"cannot run '{command[0]}': {error.strerror}", 4)
+
+
+def main() -> int:
+    """`berth` and `python -m berth`: run, or a command of the program."""
+    arguments = sys.argv[1:]
+    if arguments[:1] == ["run"]:
+        run(arguments[1:])
+    program = str(_HERE / "bin" / "berth")
+    if arguments in ([], ["-h"], ["--help"]):
+        print("`berth run` (python -m berth run) runs a program in Python under berth: see `berth run --help`.\n", flush=True)
+    try:
+        os.execv(program, ["berth", *arguments])
+    except OSError as error:
+        _fail(f"cannot run '{program}': {error.strerror}", 4)

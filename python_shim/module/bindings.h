@@ -1,0 +1,12 @@
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+namespace berth::python {
+
+// Each adds its classes and functions to berth._core.
+void bind_search(nanobind::module_& module);  // Progress, Placement, place(), engines()
+void bind_trace(nanobind::module_& module);   // Step, Requests, Trace
+void bind_plan(nanobind::module_& module);    // Sequence, Plan, plan()
+
+}  // namespace berth::python

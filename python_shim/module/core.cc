@@ -1,0 +1,14 @@
+// berth._core: traces, plans and the planner as Python objects. Links no libtorch.
+#include "python_shim/module/bindings.h"
+#include "python_shim/module/errors.h"
+
+#include <nanobind/nanobind.h>
+
+NB_MODULE(_core, module) {
+  module.doc() = "Traces, plans and the planner of berth. What is public is in berth itself.";
+  module.attr("__version__") = BERTH_VERSION;
+  berth::python::translate_errors();
+  berth::python::bind_search(module);
+  berth::python::bind_trace(module);
+  berth::python::bind_plan(module);
+}

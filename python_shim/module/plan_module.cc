@@ -1,0 +1,150 @@
+#include "csrc/cli/picture.h"
+#include "csrc/core/bytes.h"
+#include "csrc/core/check.h"
+#include "csrc/place/plan_trace.h"
+#include "csrc/plan/file.h"
+#include "csrc/plan/verify.h"
+#include "python_shim/module/arrays.h"
+#include "python_shim/module/bindings.h"
+#include "python_shim/module/program.h"
+#include "python_shim/module/search.h"
+#include "python_shim/module/step.h"
+
+#include <fmt/format.h>
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/filesystem.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <limits>
+
+namespace berth::python {
+namespace {
+
+namespace nb = nanobind;
+
+double gap_of(const Plan& plan) {
+  return plan.lower_bound == 0
+             ? 0.0
+             : static_cast<double>(plan.arena_bytes) / static_cast<double>(plan.lower_bound) - 1;
+}
+
+std::string describe(const Plan& plan) {
+  return fmt::format("<berth.Plan of {} requests: arena {}, bound {}, gap {:.2f} %>",
+                     plan.slot_count(), format_bytes(plan.arena_bytes),
+                     format_bytes(plan.lower_bound), 100 * gap_of(plan));
+}
+
+std::string picture(const Plan& plan, const std::string& title) {
+  return cli::to_svg(cli::picture_of(plan, title));
+}
+
+Plan make_plan(const Trace& trace, std::optional<Bytes> alignment,
+               const SearchArguments& arguments) {
+  Search search(arguments);
+  Plan plan;
+  {
+    const nb::gil_scoped_release unlock;
+    const Repeats repeats = find_repeats(trace);
+    BERTH_CHECK(repeats.any(), kInput, "the trace has no step to plan: {}", repeats.why_not);
+    plan = plan_repeats(repeats, trace, alignment.value_or(trace.alignment), search.options());
+  }
+  search.raise_if_failed();
+  return plan;
+}
+
+template <class Value>
+auto slot(Value Slot::* member) {
+  return [member](nb::handle self) { return column(nb::cast<Sequence&>(self).slots, member, self); };
+}
+
+void bind_sequence(nb::module_& module) {
+  nb::class_<Sequence>(module, "Sequence",
+                       "The slots of one lane on one path of the step. A root (parent -1) holds a "
+                       "whole path; a branch leaves its parent before tick `fork`. Arrays have one "
+                       "element a slot, copy nothing and are read-only.")
+      .def_ro("lane", &Sequence::lane, "Index into Plan.lanes.")
+      .def_ro("parent", &Sequence::parent, "Index into Plan.sequences, or -1.")
+      .def_ro("fork", &Sequence::fork, "Requests of the path before its first slot.")
+      .def_ro("period", &Sequence::period, "Requests of the whole path.")
+      .def_prop_ro("offsets", slot(&Slot::offset), "In bytes; 2**64 - 1: the pool serves it.")
+      .def_prop_ro("requested", slot(&Slot::requested), "Bytes as asked.")
+      .def_prop_ro("sizes", slot(&Slot::size), "Bytes that are reserved.")
+      .def_prop_ro("births", slot(&Slot::birth), "Requests of the path before it.")
+      .def_prop_ro("lengths", slot(&Slot::length), "Requests of the lane until it is freed.")
+      .def("__len__", [](const Sequence& sequence) { return sequence.slots.size(); })
+      .def("__repr__", [](const Sequence& sequence) {
+        return fmt::format("<berth.Sequence of lane {}: {} slots>", sequence.lane,
+                           sequence.slots.size());
+      });
+}
+
+}  // namespace
+
+void bind_plan(nb::module_& module) {
+  bind_sequence(module);
+  nb::class_<Plan>(module, "Plan",
+                   "A place for every request of a step: an offset in one arena, with a proven "
+                   "bound. berth.plan() makes one.")
+      .def_static(
+          "load",
+          [](const std::filesystem::path& path) {
+            const nb::gil_scoped_release unlock;
+            return read_plan(path.string());
+          },
+          nb::arg("path"), "Reads and verifies a plan file. Raises InputError that names what is wrong.")
+      .def(
+          "save",
+          [](const Plan& plan, const std::filesystem::path& path) {
+            const nb::gil_scoped_release unlock;
+            write_plan(path.string(), plan);
+          },
+          nb::arg("path"), "Writes it atomically. Raises UsageError for a plan that is not legal.")
+      .def(
+          "verify",
+          [](const Plan& plan) {
+            const nb::gil_scoped_release unlock;
+            return verify(plan);
+          },
+          "None where no two slots that can be alive together share a byte and all else is legal; "
+          "else the first violation, in words. Shares no code with the planner.")
+      .def_prop_ro("program", [](const Plan& plan) { return describe_program(plan.program); },
+                   "Who it was made for: as Trace.program.")
+      .def_ro("alignment", &Plan::alignment, "In bytes, of every offset.")
+      .def_prop_ro(
+          "lanes", [](nb::handle self) { return view(nb::cast<Plan&>(self).lane_keys, self); },
+          "Keys of the streams or threads.")
+      .def_ro("sequences", &Plan::sequences, nb::rv_policy::reference_internal,
+              "Its slots, lane by lane and path by path.")
+      .def_ro("arena_bytes", &Plan::arena_bytes, "What serving it takes.")
+      .def_ro("lower_bound", &Plan::lower_bound, "Bytes that no plan of these requests is below.")
+      .def_prop_ro("gap", &gap_of, "arena_bytes / lower_bound - 1.")
+      .def_ro("engine", &Plan::engine, "Of the planner, that found it.")
+      .def_ro("seed", &Plan::seed, "Of the search.")
+      .def_ro("plan_seconds", &Plan::plan_seconds, "That planning took.")
+      .def(
+          "steps", [](const Plan& plan) { return steps_of(plan); },
+          "The steps that it knows, one Step for each lane and path.")
+      .def("svg", &picture, nb::arg("title") = "plan",
+           "A picture, address over time, as the text of an SVG file.")
+      .def("__len__", [](const Plan& plan) { return plan.slot_count(); })
+      .def(
+          "__eq__", [](const Plan& plan, const Plan& other) { return plan == other; },
+          nb::is_operator())
+      .def("__repr__", &describe)
+      .def("_repr_html_", [](const Plan& plan) { return picture(plan, "plan"); });
+  module.def(
+      "plan",
+      [](const Trace& trace, std::optional<Bytes> alignment, double time_limit,
+         std::uint64_t iterations, std::uint64_t seed, unsigned threads, const std::string& engine,
+         std::optional<Bytes> capacity, const nb::object& progress) {
+        return make_plan(trace, alignment,
+                         {time_limit, iterations, seed, threads, engine, capacity, progress});
+      },
+      nb::arg("trace"), nb::arg("alignment").none(), nb::arg("time_limit"), nb::arg("iterations"),
+      nb::arg("seed"), nb::arg("threads"), nb::arg("engine"), nb::arg("capacity").none(),
+      nb::arg("progress").none(), "What berth.plan() calls once its arguments are checked.");
+}
+
+}  // namespace berth::python

@@ -1,0 +1,40 @@
+#include "python_shim/module/search.h"
+
+#include <utility>
+
+namespace berth::python {
+
+namespace nb = nanobind;
+
+Search::Search(const SearchArguments& arguments) : progress_(arguments.progress) {
+  options_.engine = arguments.engine;
+  options_.time_limit_seconds = arguments.time_limit;
+  options_.iteration_budget = arguments.iterations;
+  options_.seed = arguments.seed;
+  options_.threads = arguments.threads;
+  options_.capacity = arguments.capacity;
+  options_.cancel = &cancelled_;
+  options_.progress = [this](const PlaceProgress& progress) { report(progress); };
+}
+
+void Search::report(const PlaceProgress& progress) noexcept {
+  const nb::gil_scoped_acquire lock;
+  if (failure_ != nullptr) return;
+  try {
+    if (PyErr_CheckSignals() != 0) {
+      nb::python_error raised;
+      if (!raised.matches(PyExc_KeyboardInterrupt)) throw raised;
+      cancelled_.store(true);
+    }
+    if (!progress_.is_none()) progress_(nb::cast(progress));
+  } catch (...) {
+    failure_ = std::current_exception();
+    cancelled_.store(true);
+  }
+}
+
+void Search::raise_if_failed() {
+  if (failure_ != nullptr) std::rethrow_exception(std::exchange(failure_, nullptr));
+}
+
+}  // namespace berth::python

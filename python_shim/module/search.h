@@ -1,0 +1,47 @@
+#pragma once
+
+#include <berth/place.h>
+
+#include <nanobind/nanobind.h>
+
+#include <atomic>
+#include <cstdint>
+#include <exception>
+#include <optional>
+#include <string>
+
+namespace berth::python {
+
+// How to search, as keyword arguments of Python.
+struct SearchArguments {
+  double time_limit = 10;  // seconds
+  std::uint64_t iterations = 0;
+  std::uint64_t seed = 1;
+  unsigned threads = 1;
+  std::string engine = "auto";
+  std::optional<Bytes> capacity;
+  nanobind::object progress = nanobind::none();  // called with a Progress, or None
+};
+
+// One search that Python waits for. Ctrl-C ends it, and the best so far is taken; an exception of
+// the user's progress function, or of another signal's handler, ends it and is raised.
+class Search {
+ public:
+  explicit Search(const SearchArguments& arguments);
+
+  // What place_buffers() takes; runs without Python's lock.
+  [[nodiscard]] const PlaceOptions& options() const noexcept { return options_; }
+  // To be called with Python's lock, after the search: raises what a callback raised.
+  void raise_if_failed();
+  [[nodiscard]] bool cancelled() const noexcept { return cancelled_.load(); }
+
+ private:
+  void report(const PlaceProgress& progress) noexcept;
+
+  PlaceOptions options_;
+  nanobind::object progress_;
+  std::atomic<bool> cancelled_{false};
+  std::exception_ptr failure_;
+};
+
+}  // namespace berth::python
