@@ -38,7 +38,6 @@ nanobind_add_module(berth_python_module NOMINSIZE
 berth_configure_target(berth_python_module)
 set_target_properties(berth_python_module PROPERTIES OUTPUT_NAME _core LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/python/module")
 target_include_directories(berth_python_module SYSTEM PRIVATE "${NB_DIR}/include")  # whose names shadow each other
-target_compile_definitions(berth_python_module PRIVATE BERTH_VERSION="${PROJECT_VERSION}")
 target_link_libraries(berth_python_module PRIVATE berth_headers berth::cli berth::place berth::plan berth::trace berth::core)
 
 # What the package was built with, which it compares with what is imported.
@@ -70,6 +69,6 @@ add_custom_command(OUTPUT "${PROJECT_BINARY_DIR}/python/package.stamp"
 add_custom_target(berth_package ALL DEPENDS "${PROJECT_BINARY_DIR}/python/package.stamp")
 
 # Of a wheel: its folder `berth`, which scikit-build-core fills with python_shim/berth.
-install(TARGETS berth_python_module ${berth_adapters} LIBRARY DESTINATION . COMPONENT python)
-install(TARGETS berth RUNTIME DESTINATION bin COMPONENT python)
-install(FILES "${PROJECT_BINARY_DIR}/python/module/_build.py" "${package}/_core.pyi" DESTINATION . COMPONENT python)
+install(TARGETS berth_python_module ${berth_adapters} LIBRARY DESTINATION . COMPONENT python EXCLUDE_FROM_ALL)
+install(TARGETS berth RUNTIME DESTINATION bin COMPONENT python EXCLUDE_FROM_ALL)
+install(FILES "${PROJECT_BINARY_DIR}/python/module/_build.py" "${package}/_core.pyi" DESTINATION . COMPONENT python EXCLUDE_FROM_ALL)

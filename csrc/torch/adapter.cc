@@ -11,6 +11,7 @@
 #include <berth/torch.h>
 #include <berth/warnings.h>
 
+#include <dlfcn.h>
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -106,6 +107,14 @@ std::string differences(const Config& a, const Config& b) {
   return names;
 }
 
+// Python that is interrupted (Ctrl-C) ends itself by that signal, which runs no handlers of C's
+// exit(); Python's own come before. In other programs there is no such function.
+void shut_down_with_python() {
+  using AtExit = int (*)(void (*)());
+  auto* const at_exit = reinterpret_cast<AtExit>(::dlsym(RTLD_DEFAULT, "Py_AtExit"));
+  if (at_exit != nullptr) (void)at_exit([] { adapted().shut_down(); });
+}
+
 int install_with(const char* settings, bool unasked) {
   const Config config = config_with(read_settings(settings));
   const std::lock_guard lock(installing);
@@ -113,6 +122,7 @@ int install_with(const char* settings, bool unasked) {
     if (config.mode == Mode::kOff) return BERTH_NO;
     adapted().install(config);
     installed_with = {config, unasked};
+    shut_down_with_python();
     return BERTH_OK;
   }
   const std::string different = differences(installed_with->config, config);

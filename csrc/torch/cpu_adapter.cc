@@ -20,6 +20,10 @@ class AdaptedCpu final : public Adapted {
                 "berth is not installed on the CPU of this process");
     return here->allocator();
   }
+  void shut_down() noexcept override {
+    Installation* const here = Installation::get();
+    if (here != nullptr && !here->forked()) here->allocator().shut_down();
+  }
   [[nodiscard]] c10::Device device(int) const noexcept override { return c10::kCPU; }
 };
 

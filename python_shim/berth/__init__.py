@@ -21,7 +21,8 @@ What else is here:
 Sizes and offsets are bytes, times are seconds. All functions may be called from any thread.
 """
 
-from berth._core import Placement, Plan, Progress, Requests, Sequence, Step, Trace, __version__
+from berth._build import VERSION as __version__
+from berth._core import Placement, Plan, Progress, Requests, Sequence, Step, Trace
 from berth._errors import Error, InputError, SystemFailure, UsageError
 from berth._install import install, installed, load_plan, mark_step, record, release, save_plan, scope, stats
 from berth._place import engines, place, plan

@@ -6,7 +6,6 @@
 
 NB_MODULE(_core, module) {
   module.doc() = "Traces, plans and the planner of berth. What is public is in berth itself.";
-  module.attr("__version__") = BERTH_VERSION;
   berth::python::translate_errors();
   berth::python::bind_search(module);
   berth::python::bind_trace(module);

@@ -93,14 +93,16 @@ void bind_plan(nb::module_& module) {
             const nb::gil_scoped_release unlock;
             return read_plan(path.string());
           },
-          nb::arg("path"), "Reads and verifies a plan file. Raises InputError that names what is wrong.")
+          nb::arg("path"), nb::sig("def load(path: str | os.PathLike[str]) -> Plan"),
+          "Reads and verifies a plan file. Raises InputError that names what is wrong.")
       .def(
           "save",
           [](const Plan& plan, const std::filesystem::path& path) {
             const nb::gil_scoped_release unlock;
             write_plan(path.string(), plan);
           },
-          nb::arg("path"), "Writes it atomically. Raises UsageError for a plan that is not legal.")
+          nb::arg("path"), nb::sig("def save(self, path: str | os.PathLike[str]) -> None"),
+          "Writes it atomically. Raises UsageError for a plan that is not legal.")
       .def(
           "verify",
           [](const Plan& plan) {
@@ -131,7 +133,7 @@ void bind_plan(nb::module_& module) {
       .def("__len__", [](const Plan& plan) { return plan.slot_count(); })
       .def(
           "__eq__", [](const Plan& plan, const Plan& other) { return plan == other; },
-          nb::is_operator())
+          nb::is_operator(), nb::sig("def __eq__(self, other: object, /) -> bool"))
       .def("__repr__", &describe)
       .def("_repr_html_", [](const Plan& plan) { return picture(plan, "plan"); });
   module.def(

@@ -7,8 +7,9 @@
 namespace berth::python {
 
 // A dictionary with the names of trace::Program's members.
-[[nodiscard]] inline nanobind::dict describe_program(const trace::Program& program) {
-  nanobind::dict made;
+[[nodiscard]] inline nanobind::typed<nanobind::dict, nanobind::str, nanobind::object>
+describe_program(const trace::Program& program) {
+  nanobind::typed<nanobind::dict, nanobind::str, nanobind::object> made;
   made["torch_version"] = program.torch_version.c_str();
   made["device_name"] = program.device_name.c_str();
   made["device_bytes"] = program.device_bytes;

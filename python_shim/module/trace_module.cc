@@ -145,7 +145,7 @@ void bind_trace(nb::module_& module) {
             const nb::gil_scoped_release unlock;
             return read_trace(path.string());
           },
-          nb::arg("path"),
+          nb::arg("path"), nb::sig("def load(path: str | os.PathLike[str]) -> Trace"),
           "Reads a trace of berth's, or a CSV with the header `action,id,bytes,stream` or "
           "`id,lower,upper,size`, plain or gzip. Raises InputError that names what is wrong.")
       .def(
@@ -154,7 +154,8 @@ void bind_trace(nb::module_& module) {
             const nb::gil_scoped_release unlock;
             write_trace(path.string(), trace);
           },
-          nb::arg("path"), "Writes it in berth's own format, atomically.")
+          nb::arg("path"), nb::sig("def save(self, path: str | os.PathLike[str]) -> None"),
+          "Writes it in berth's own format, atomically.")
       .def_prop_ro("program", [](const Trace& trace) { return describe_program(trace.program); },
                    "Who was recorded: torch_version, device_name, device_bytes, world_size, rank, "
                    "tag.")

@@ -20,6 +20,11 @@ class AdaptedCuda final : public Adapted {
                 "berth is not installed on CUDA in this process");
     return here->gpu(static_cast<c10::DeviceIndex>(device)).planned();
   }
+  void shut_down() noexcept override {
+    CudaAllocator* const here = CudaAllocator::get();
+    if (here == nullptr || here->forked()) return;
+    for (Gpu* const gpu : here->gpus()) gpu->shut_down();
+  }
   [[nodiscard]] c10::Device device(int index) const noexcept override {
     return {c10::kCUDA, static_cast<c10::DeviceIndex>(index)};
   }

@@ -1,0 +1,51 @@
+"""What the tests of the package share: programs of their own process, on the stand-in."""
+
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import textwrap
+import unittest
+
+STANDIN = os.environ["TEST_STANDIN"]
+
+
+def run(command, *, folder=None, standin=("--copy-limit", "1048576"), timeout=300, **variables):
+    """A command on the stand-in; a variable that is None is not there."""
+    environment = {name: value for name, value in {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1",
+                                                   **variables}.items() if value is not None}
+    return subprocess.run([STANDIN, *standin, "--", *map(str, command)], cwd=folder, capture_output=True, text=True, timeout=timeout,
+                          env=environment, stdin=subprocess.DEVNULL)
+
+
+class ProgramCase(unittest.TestCase):
+    """Tests that write programs into a folder of their own and run them."""
+
+    maxDiff = 4000
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name).resolve()
+
+    def write(self, name, text):
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(textwrap.dedent(text))
+        return path
+
+    def python(self, text, *arguments, code=0, name="program.py", **options):
+        """Runs a program; returns what it printed, and checks its exit code."""
+        path = self.write(name, text)
+        result = run([sys.executable, path, *arguments], folder=self.folder, **options)
+        self.assertEqual(result.returncode, code, (result.stdout + result.stderr)[-4000:])
+        self.stderr = result.stderr
+        return result.stdout
+
+    def ran(self, command, *, code=0, **options):
+        """Runs a command in the folder; returns what it printed, and checks its exit code."""
+        result = run(command, folder=self.folder, **options)
+        self.assertEqual(result.returncode, code, (result.stdout + result.stderr)[-4000:])
+        self.stderr = result.stderr
+        return result.stdout
