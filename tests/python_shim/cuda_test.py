@@ -1,0 +1,146 @@
+"""Programs that install berth on CUDA, on the stand-in: learning, what opened CUDA too early, graphs, traces, both devices at once."""
+
+import unittest
+
+from support import ProgramCase
+
+NETWORK = """
+import gc, json, sys, time
+import torch
+torch.manual_seed(0)
+
+def make(device="cuda"):
+    net = torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.GELU(), torch.nn.Linear(256, 64)).to(device)
+    optimizer = torch.optim.AdamW(net.parameters())
+    def step():
+        x = torch.randn(32, 64, device=device)
+        loss = (net(x) - x).square().mean()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    return step
+
+def hits_of(step, tries=400, device=None):
+    share = 0.0
+    for _ in range(tries):
+        before = berth.stats(device)
+        step()
+        after = berth.stats(device)
+        share = (after.hits - before.hits) / max(1, after.requests - before.requests)
+        if share > 0.98:
+            break
+        time.sleep(0.005)
+    return share, after.steps - before.steps
+"""
+
+
+class Cuda(ProgramCase):
+    def test_a_program_learns_with_one_line(self):
+        program = "import berth\nprint(berth.install(), berth.installed('cuda'), berth.installed('cpu'))\n" + NETWORK + """
+step = make()
+for _ in range(10):
+    step()
+print(hits_of(step)[0] > 0.98, hits_of(step)[1])
+print(torch.cuda.get_allocator_backend(), torch.cuda.memory_allocated() > 0, berth.stats().reserved == torch.cuda.memory_reserved())
+with berth.record("x-{device}.trace", operators=True):
+    for _ in range(3):
+        step()
+trace = berth.Trace.load("x-0.trace")
+print(trace.marks, trace.alignment, trace.program["device_name"] == torch.cuda.get_device_name())
+print(berth.save_plan("x.plan"), berth.Plan.load("x.plan").verify())
+gc.collect()
+print(berth.release() > 0, hits_of(step)[0] > 0.98)
+try:
+    torch.empty(1 << 50, dtype=torch.uint8, device="cuda")
+except torch.OutOfMemoryError as error:
+    print(str(error)[:37])
+"""
+        self.assertEqual(self.python(program).splitlines(), [
+            "True True False", "True 1", "berth True True", "3 512 True", "True None", "True True",
+            "CUDA out of memory. Tried to allocate"])
+
+    def test_both_devices_at_once_have_a_file_each(self):
+        program = ("import berth\nberth.install('all', plan='{device}.plan', stats='{device}.json')\n" + NETWORK + """
+both = make("cuda"), make("cpu")
+def step():
+    for one in both:
+        one()
+    berth.mark_step()
+for _ in range(10):
+    step()
+print(hits_of(step, device="cuda")[0] > 0.98, hits_of(step, device="cpu")[0] > 0.98)
+""")
+        self.assertEqual(self.python(program).split(), ["True", "True"])
+        for name in ("0.plan", "cpu.plan", "0.json", "cpu.json"):
+            self.assertTrue((self.folder / name).exists(), name)
+
+    def test_cuda_graphs_are_captured_beside_a_plan(self):
+        program = "import berth\nberth.install('cuda')\n" + NETWORK + """
+step = make()
+for _ in range(10):
+    step()
+assert hits_of(step)[0] > 0.98
+held = torch.zeros(1000, device="cuda")
+graph = torch.cuda.CUDAGraph()
+with torch.cuda.graph(graph):
+    made = held * 2 + 1
+pointer = made.data_ptr()
+for _ in range(20):
+    graph.replay()
+    step()
+print(hits_of(step)[0] > 0.98, made.data_ptr() == pointer)
+"""
+        self.assertEqual(self.python(program).split(), ["True", "True"])
+
+    def test_the_line_that_opened_cuda_too_early_is_named(self):
+        seen = self.python("""
+            import torch
+            import berth
+
+            def prepare():
+                torch.cuda.set_device(0)
+
+            prepare()
+            try:
+                berth.install("cuda")
+            except berth.UsageError as error:
+                print(error)
+        """)
+        self.assertIn("CUDA is in use already", seen)
+        self.assertIn(f"It was opened by {self.folder}/program.py, line 6.", seen)
+        self.assertIn("Put `import berth; berth.install()` above that line, or run the program unchanged with `python -m berth run`", seen)
+        guessed = self.python("""
+            import torch
+            x = torch.ones(5).to("cuda")
+            import berth
+            try:
+                berth.install("cuda")
+            except berth.UsageError as error:
+                print(error)
+        """)
+        self.assertIn(f"It may have been opened by {self.folder}/program.py, line 3: `x = torch.ones(5).to(\"cuda\")`.", guessed)
+
+    def test_what_was_asked_of_the_wrong_gpu_is_one_error(self):
+        out = self.python("""
+            import berth
+            berth.install("cuda")
+            import torch
+            print(berth.stats().requests, berth.stats(1).requests)
+            for wrong in (7, "cuda:7"):
+                try:
+                    berth.load_plan("absent.plan", device=wrong)
+                except berth.Error as error:
+                    print(type(error).__name__, "absent.plan" in str(error))
+            try:
+                with berth.record("x.trace", device=7):
+                    pass
+            except berth.Error as error:
+                print(type(error).__name__, "7" in str(error))
+            x = torch.ones(5, device="cuda:1")
+            print(berth.stats(0).requests, berth.stats("cuda:1").requests, torch.cuda.current_device())
+        """, standin=("--devices", "2", "--copy-limit", "1048576"))
+        self.assertEqual(out.splitlines(), ["0 0", "InputError True", "InputError True", "SystemFailure True", "0 1 0"])
+
+
+if __name__ == "__main__":
+    unittest.main()
