@@ -98,7 +98,7 @@ class Programs(RunCase):
         self.write("train.py", TRAIN)
         for device in ("cpu", "cuda"):
             out = self.berth_run("--device", device, "--stats", device + "-{rank}-{pid}.json", "--plan", device + "-{rank}.plan",
-                                 "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "0", "train.py", device)
+                                 "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "train.py", device)
             self.assertEqual(sorted(out.splitlines()), ["trained 0", "trained 1"])
             self.assertEqual(sorted(path.name.split("-")[1] for path in self.folder.glob(f"{device}-*.json")), ["0", "1"])
             self.assertEqual(sorted(path.name for path in self.folder.glob(f"{device}-*.plan")), [f"{device}-0.plan", f"{device}-1.plan"])

@@ -243,7 +243,7 @@ class Setup(Folder):
         self.assertIn("catch2 libfmt-dev", result.stderr)
 
     def test_what_is_installed_already_is_not_installed_again(self):
-        tools = self.tool("dpkg-query", "for p in g++ cmake ninja-build ccache python3 python3-venv catch2 libfmt-dev libcli11-dev "
+        tools = self.tool("dpkg-query", "for p in g++ cmake ninja-build ccache python3 python3-dev python3-venv catch2 libfmt-dev libcli11-dev "
                           "libflatbuffers-dev flatbuffers-compiler libxxhash-dev nlohmann-json3-dev zlib1g-dev libbenchmark-dev "
                           "valgrind libjemalloc2 libtcmalloc-minimal4t64 libmimalloc3; do echo installed $p; done")
         self.tool("apt-get", "exit 1")

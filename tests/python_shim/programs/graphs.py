@@ -1,0 +1,37 @@
+"""CUDA graphs: torch.cuda.graph, make_graphed_callables, and trees with a plan beside them. Captures that a pointer forced again: none."""
+
+from common import DEVICE, batch, network, show, torch
+
+net = network()
+held = batch()
+stream = torch.cuda.Stream()
+with torch.cuda.stream(stream):
+    for _ in range(3):
+        net(held)
+torch.cuda.current_stream().wait_stream(stream)
+graph = torch.cuda.CUDAGraph()
+with torch.cuda.graph(graph):
+    made = net(held)
+for _ in range(5):
+    graph.replay()
+show(made)
+
+graphed = torch.cuda.make_graphed_callables(network(), (batch().requires_grad_(),))
+optimizer = torch.optim.SGD(graphed.parameters(), lr=0.1)
+for _ in range(40):
+    x = batch()
+    graphed(x).square().mean().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+show(x)
+
+from torch._inductor.cudagraph_trees import get_manager  # noqa: E402
+
+compiled = torch.compile(network(3), backend="cudagraphs")
+optimizer = torch.optim.SGD(compiled.parameters(), lr=0.1)
+for _ in range(40):
+    x = batch()
+    compiled(x).square().mean().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+show(x)
