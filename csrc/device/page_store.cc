@@ -241,6 +241,34 @@ Bytes PageStore::forget(Bytes first, Bytes last) noexcept {
   return gone;
 }
 
+std::vector<PageStore::Piece> PageStore::pieces() const {
+  const Bytes page = properties().page_bytes;
+  std::vector<Piece> pieces;
+  std::unordered_map<const std::size_t*, std::size_t> piece_of;  // by users of a page
+  for (const auto& [first, last] : committed_) {
+    if (shared_.empty()) {
+      pieces.push_back({first, last});
+      continue;
+    }
+    bool open = false;  // the last piece ends here and may go on
+    for (Bytes at = first; at < last; at += page) {
+      const auto users = shared_.find(at);
+      if (users == shared_.end() || *users->second < 2) {
+        if (!std::exchange(open, true)) pieces.push_back({at, at});
+        pieces.back().last = at + page;
+        continue;
+      }
+      open = false;
+      const auto [known, added] = piece_of.try_emplace(users->second.get(), pieces.size());
+      if (added)
+        pieces.push_back({at, at + page});
+      else
+        pieces[known->second].others.push_back(at);
+    }
+  }
+  return pieces;
+}
+
 PageStore::Stretch PageStore::next(Bytes first, Bytes last, bool committed) const noexcept {
   auto it = committed_.upper_bound(first);
   const bool inside = it != committed_.begin() && std::prev(it)->second > first;

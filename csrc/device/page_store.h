@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 #include <unordered_map>
+#include <vector>
 
 namespace berth {
 
@@ -47,6 +48,14 @@ class PageStore final : public ForwardingDevice {
   [[nodiscard]] Bytes held() const noexcept { return held_; }
   [[nodiscard]] Bytes peak() const noexcept { return peak_; }
   [[nodiscard]] std::uint64_t refusals() const noexcept;  // by the limit
+
+  // What is held as pages: stretches that are behind no other addresses, and one by one pages that
+  // are, with the others of each. In ascending order. Throws std::bad_alloc.
+  struct Piece {
+    Bytes first = 0, last = 0;
+    std::vector<Bytes> others = {};
+  };
+  [[nodiscard]] std::vector<Piece> pieces() const;
 
   // Memory of the device that others asked for, on behalf of these allocators: takes `size` from
   // what the limit leaves, or says why not; gives it back.

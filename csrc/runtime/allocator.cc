@@ -288,6 +288,14 @@ void* Allocator::allocate(Bytes size, LaneKey lane, trace::Tag tag) {
 void* Allocator::State::allocate_slowly(Bytes size, LaneKey lane, trace::Tag tag, std::uint64_t id,
                                         Notes& notes) {
   const NotesHeld notes_held{*this};
+  if (parked.parked()) {
+    try {
+      unpark();
+    } catch (...) {
+      counters.count(Served::kUnplanned);  // every request has one outcome
+      throw;
+    }
+  }
   const Arena::Outcome outcome = ask_arena(size, lane, tag, id);
   BERTH_CHECK(size <= kMaxBytes, kUsage, "a block of {} bytes was asked for, the most is {}", size,
               kMaxBytes);
@@ -458,6 +466,7 @@ bool Allocator::unpin(const void* pointer) noexcept {
 bool Allocator::allocate_at(void* pointer, Bytes size, LaneKey lane) noexcept {
   State& state = *state_;
   const std::lock_guard lock(state.mutex);
+  if (state.parked.parked()) return false;
   if (state.fallback.allocate_at(pointer, size, lane, state.next_id + 1) == nullptr) return false;
   ++state.next_id;
   state.counters.count(Served::kUnplanned);
@@ -523,6 +532,10 @@ Stats Allocator::stats() const {
   stats.pages_moved = state.arena.pages_moved();
   stats.trace_entries_lost = state.recording.lost();
   stats.misses = state.misses.most();
+  if (state.parked.parked()) {
+    stats.parked = state.parked.bytes();
+    stats.reserved = stats.pool_reserved = 0;
+  }
   if (state.arena.plan()) {
     stats.arena = state.arena.plan()->plan().arena_bytes;
     stats.arena_bound = state.arena.plan()->plan().lower_bound;
@@ -533,11 +546,68 @@ Stats Allocator::stats() const {
 Bytes Allocator::trim() noexcept {
   State& state = *state_;
   const std::lock_guard lock(state.mutex);
-  if (state.captured()) return 0;
+  if (state.captured() || state.parked.parked()) return 0;
   const State::NotesHeld notes_held{state};
   state.pool.process_events();
   const Bytes given = state.arena.give_back();
   return given + state.pool.trim();
+}
+
+Bytes Allocator::release(bool keep_contents) {
+  State& state = *state_;
+  const std::lock_guard lock(state.mutex);
+  BERTH_CHECK(!state.forked, kUsage, "memory is to be released in a forked child");
+  BERTH_CHECK(!state.captured(), kUsage,
+              "memory is to be released while a graph is being captured: end the capture first");
+  BERTH_CHECK(!keep_contents || state.device.properties().maps_pages, kUsage,
+              "{} maps no pages: what lives there cannot leave its addresses. Release memory "
+              "without contents",
+              state.device.properties().name);
+  if (state.parked.parked()) return 0;
+  const State::NotesHeld notes_held{state};
+  state.pool.process_events();
+  Bytes given = state.arena.give_back();
+  given += state.pool.trim();
+  if (!keep_contents) return given;
+  const Bytes held = state.store.held();
+  Status status = state.device.synchronize_all();
+  if (status.ok()) status = state.parked.park();
+  state.arena.set_parked(state.parked.parked());
+  if (status.ok()) return given + held - state.store.held();
+  const std::string why = fmt::format("the contents of {} cannot go to host memory: {}",
+                                      format_bytes(held), state.device.describe(status));
+  if (status.code() == Status::Code::kOutOfMemory) throw OutOfMemory(why);
+  throw Error(ErrorKind::kSystem, why);
+}
+
+void Allocator::State::unpark() {
+  const Bytes size = parked.bytes();
+  const Status status = parked.unpark();
+  if (status.ok()) {
+    arena.set_parked(false);
+    return;
+  }
+  const std::string why =
+      fmt::format("{} that were released with their contents cannot come back: {}; they are kept",
+                  format_bytes(size), store.describe(status));
+  if (status.code() == Status::Code::kOutOfMemory) throw OutOfMemory(why);
+  throw Error(ErrorKind::kSystem, why);
+}
+
+Bytes Allocator::resume() {
+  State& state = *state_;
+  const std::lock_guard lock(state.mutex);
+  if (state.forked || state.captured()) return 0;
+  const State::NotesHeld notes_held{state};
+  const Bytes held = state.store.held();
+  state.unpark();
+  (void)state.arena.fill(true);
+  return state.store.held() - held;
+}
+
+bool Allocator::parked() const noexcept {
+  const std::lock_guard lock(state_->mutex);
+  return state_->parked.parked();
 }
 
 void Allocator::process_events() noexcept {

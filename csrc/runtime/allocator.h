@@ -139,6 +139,18 @@ class Allocator {
   // Gives all pages on which nothing lives back to the device; those of a plan come back with the
   // next blocks on them. Waits for the device's work. Returns bytes given back.
   Bytes trim() noexcept;
+  // As trim(), for a program that leaves the device to others for a while. With `keep_contents` all
+  // that lives goes, too: to pinned host memory, until resume() or the next request, which resumes.
+  // Meanwhile blocks may be freed, and nobody may use those that are not. Returns bytes given back.
+  // Throws Error(kUsage) while a graph is captured and, with contents, where the device maps no
+  // pages; OutOfMemory or Error(kSystem) where the host has no room, and then the contents stay.
+  Bytes release(bool keep_contents);
+  // Everything that the plan needs and that release() took is there again, at its addresses. Returns
+  // bytes taken. Throws OutOfMemory or Error(kSystem) where contents cannot come back: they are kept.
+  Bytes resume();
+  // Whether contents are away.
+  [[nodiscard]] bool parked() const noexcept;
+
   // Blocks that other lanes are done with come free.
   void process_events() noexcept;
 

@@ -3,6 +3,7 @@
 #include "csrc/core/spin_mutex.h"
 #include "csrc/device/lane_events.h"
 #include "csrc/device/page_store.h"
+#include "csrc/device/parked_pages.h"
 #include "csrc/pool/pool.h"
 #include "csrc/runtime/accounts.h"
 #include "csrc/runtime/allocator.h"
@@ -31,6 +32,7 @@ struct Allocator::State {
         options(std::move(the_options)),
         mutex(options.lock != nullptr ? *options.lock : own_mutex),
         store(the_device, options.page_watcher),
+        parked(store),
         lane_events(store, options.captures),
         pool(store, lane_events, pool_options()),
         arena(store, lane_events, options.alignment, &pool),
@@ -88,6 +90,9 @@ struct Allocator::State {
     return true;
   }
 
+  // The contents that release() took come back. Throws as Allocator::resume().
+  void unpark();
+
   void step_ended(LaneKey lane, Notes& notes);
   // The pages that the arena still needs, as far as that raises no peak.
   void fill_arena() noexcept;
@@ -108,6 +113,7 @@ struct Allocator::State {
   Accounts counters;
   MissTable misses;
   PageStore store;                     // of what arena and pool hold
+  ParkedPages parked;                  // what release() took of it
   LaneEvents lane_events;              // that they wait for
   std::uint64_t synchronizations = 0;  // of the device, that the arena has heard of
   Pool pool;

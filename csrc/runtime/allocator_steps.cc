@@ -37,7 +37,8 @@ void Allocator::mark_step(LaneKey lane) noexcept {
 void Allocator::State::step_ended(LaneKey lane, Notes& notes) {
   ++counters.steps;
   recording.append(trace::StepMark{recording.lane(lane)});
-  if (captured()) return;  // no event may be asked, no memory given back
+  // No event may be asked, no memory given back.
+  if (captured() || parked.parked()) return;
   // As the pool does for its own: what no event covers is not kept until memory runs out.
   if (arena.unproven() > Pool::kMostUnproven && lane_events.synchronize()) note_held();
   pool.process_events();
@@ -79,6 +80,7 @@ void Allocator::serve(std::shared_ptr<const PlanLookup> plan) {
       !state.captured(), kUsage,
       "a plan was loaded while a graph is being captured: its arena would void the capture");
   const State::NotesHeld notes_held{state};
+  if (state.parked.parked()) state.unpark();
   const Bytes needed = state.arena.needed(*plan);
   const Status status = state.arena.activate(std::move(plan), Arena::Pages::kNow);
   if (!status.ok()) {

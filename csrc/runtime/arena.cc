@@ -320,10 +320,6 @@ void Arena::tend_guards() noexcept {
   recount();
 }
 
-void Arena::recount() noexcept {
-  attention_ =
-      static_cast<std::uint32_t>(occupancy_.off_schedule() + pins_.size() + guards_.binding_all()) +
-      (memory_.ready() ? 0 : 1);
-}
+void Arena::recount() noexcept { attention_ = static_cast<std::uint32_t>(count_attention()); }
 
 }  // namespace berth

@@ -171,6 +171,13 @@ class Arena : public PageLender {
   };
   Status activate(std::shared_ptr<const PlanLookup> plan, Pages when);
 
+  // Whether its pages are away (ParkedPages): then serve() leaves everything to serve_slowly(), which
+  // must not be called.
+  void set_parked(bool parked) noexcept {
+    parked_ = parked;
+    recount();
+  }
+
   // All pages that the plan needs and does not have: those that lie free elsewhere, and, where
   // `may_grow`, the device's. False where that is not all.
   bool fill(bool may_grow) noexcept;
@@ -273,6 +280,10 @@ class Arena : public PageLender {
   [[nodiscard]] LaneKey owner_of(PlanLookup::SlotIndex slot) const noexcept {
     return lanes_.of_plan(lookup_->plan().sequences[lookup_->sequence_of(slot)].lane).key;
   }
+  [[nodiscard]] std::size_t count_attention() const noexcept {
+    return occupancy_.off_schedule() + pins_.size() + guards_.binding_all() +
+           (memory_.ready() ? 0 : 1) + (parked_ ? 1 : 0);
+  }
   [[nodiscard]] auto owner() const noexcept {
     return [this](PlanLookup::SlotIndex slot) { return owner_of(slot); };
   }
@@ -307,6 +318,7 @@ class Arena : public PageLender {
   LaneKey fast_key_ = 0;  // whose requests serve() may serve
   Lane* fast_lane_ = nullptr;
   std::uint32_t attention_ = 0;
+  bool parked_ = false;
   Bytes unproven_ = 0;
 
   ArenaMemory memory_;

@@ -74,6 +74,7 @@ std::string Stats::to_json() const {
       {"pool_live", pool_live},
       {"reserved", reserved},
       {"reserved_peak", reserved_peak},
+      {"parked", parked},
   };
   std::string text;
   for (const auto& [name, value] : values)

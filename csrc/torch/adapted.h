@@ -19,6 +19,9 @@ class Adapted {
   [[nodiscard]] virtual Stats stats(int device) = 0;
   // Throws Error(kUsage) where the device has none.
   [[nodiscard]] virtual Allocator& allocator(int device) = 0;
+  // Bytes given back and taken: see <berth/torch_cuda.h>.
+  virtual Bytes release(int device, bool keep_contents) = 0;
+  virtual Bytes resume(int device) = 0;
   // As at exit: closes traces, writes statistics. Memory is served on.
   virtual void shut_down() noexcept = 0;
   [[nodiscard]] virtual c10::Device device(int index) const noexcept = 0;

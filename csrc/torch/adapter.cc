@@ -187,9 +187,17 @@ int end_recording(int device, char* message, std::size_t size) {
   });
 }
 
-int release(int device, std::uint64_t* bytes, char* message, std::size_t size) {
+int release(int device, int keep_contents, std::uint64_t* bytes, char* message,
+            std::size_t size) {
   return answer(message, size, [&] {
-    *bytes = adapted().allocator(device).trim();
+    *bytes = adapted().release(device, keep_contents != 0);
+    return BERTH_OK;
+  });
+}
+
+int resume(int device, std::uint64_t* bytes, char* message, std::size_t size) {
+  return answer(message, size, [&] {
+    *bytes = adapted().resume(device);
     return BERTH_OK;
   });
 }
@@ -200,7 +208,7 @@ void end_scope(void* scope) { delete static_cast<Scope*>(scope); }
 
 constexpr berth_torch_table kTable = {install,   is_installed,    mark_step,     stats,
                                       load_plan, save_plan,       begin_recording, end_recording,
-                                      release,   begin_scope,     end_scope};
+                                      release,   resume,          begin_scope,     end_scope};
 
 }  // namespace
 }  // namespace berth::torch

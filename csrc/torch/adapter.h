@@ -33,8 +33,9 @@ typedef struct berth_torch_table {
   int (*save_plan)(int device, const char* path, char* message, size_t size);
   int (*begin_recording)(int device, const char* path, int operators, char* message, size_t size);
   int (*end_recording)(int device, char* message, size_t size);
-  // Free memory goes back to the device; `bytes` says how much.
-  int (*release)(int device, uint64_t* bytes, char* message, size_t size);
+  // Free memory goes back to the device, with `keep_contents` live memory too; `bytes` says how much.
+  int (*release)(int device, int keep_contents, uint64_t* bytes, char* message, size_t size);
+  int (*resume)(int device, uint64_t* bytes, char* message, size_t size);
   // Names the calling thread's requests until end_scope() of what is returned, on that thread.
   void* (*begin_scope)(const char* name);
   void (*end_scope)(void* scope);

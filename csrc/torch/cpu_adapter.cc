@@ -20,6 +20,12 @@ class AdaptedCpu final : public Adapted {
                 "berth is not installed on the CPU of this process");
     return here->allocator();
   }
+  Bytes release(int, bool keep_contents) override {
+    BERTH_CHECK(!keep_contents, kUsage,
+                "the CPU's tensors are in host memory already: release memory without contents");
+    return release_memory();
+  }
+  Bytes resume(int) override { return resume_memory(); }
   void shut_down() noexcept override {
     Installation* const here = Installation::get();
     if (here != nullptr && !here->forked()) here->allocator().shut_down();

@@ -59,6 +59,16 @@ Stats stats() {
   return here != nullptr ? here->stats() : Stats{};
 }
 
+std::uint64_t release_memory() {
+  Installation* const here = Installation::get();
+  return here == nullptr || here->forked() ? 0 : here->allocator().release(false);
+}
+
+std::uint64_t resume_memory() {
+  Installation* const here = Installation::get();
+  return here == nullptr || here->forked() ? 0 : here->allocator().resume();
+}
+
 Scope::Scope(const char* name) noexcept : previous_(thread_tag()) {
   static_assert(std::size(decltype(ranges_){}) == kMaxBackends);
   thread_tag() = tag_of(name);

@@ -23,7 +23,7 @@ extern "C" {
 
 /* Of this header. A library serves headers of its own major version up to its own minor version. */
 #define BERTH_ABI_MAJOR 1
-#define BERTH_ABI_MINOR 2
+#define BERTH_ABI_MINOR 3
 
 /* Major version in the upper 16 bits. */
 uint32_t berth_abi_version(void);
@@ -135,6 +135,14 @@ berth_status berth_trim(int device);
 /* The same of all devices, as PyTorch's set_reset_fn() wants it: torch.cuda.empty_cache() calls it.
  * Since 1.1. */
 void berth_trim_all(void);
+/* As berth_trim(), for a while in which others use the device. With `keep_contents` not 0 live blocks of a
+ * GPU go, too: their contents are in pinned host memory until berth_resume_memory(), or until the
+ * next berth_malloc(), which does the same first. Meanwhile blocks may be freed, and those that are
+ * not must not be used. `*bytes`, where it is not null, is what went back or came. A host device has
+ * no contents to keep: BERTH_USAGE. Where the host, or then the device, has no room nothing is lost,
+ * and a later call may do. Since 1.3. */
+berth_status berth_release_memory(int device, int keep_contents, size_t* bytes);
+berth_status berth_resume_memory(int device, size_t* bytes);
 
 #ifdef __cplusplus
 }

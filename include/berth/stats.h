@@ -62,6 +62,7 @@ struct Stats {
   Bytes arena = 0, arena_bound = 0;              // of the active plan
   Bytes pool_reserved = 0, pool_reserved_peak = 0, pool_live = 0;
   Bytes reserved = 0, reserved_peak = 0;  // held by arena and pool together
+  Bytes parked = 0;  // in host memory, released with their contents; then nothing is reserved
 
   // One JSON object with these names. `misses` is a list of objects of `reason` (size, busy, lane,
   // lost), `lane`, `kind`, `position`, `step_requests`, `expected_bytes`, `came_bytes`, `tag` and

@@ -32,6 +32,12 @@ void mark_step() noexcept;
 // Counters so far; all zero where berth is not installed. Thread-safe.
 [[nodiscard]] Stats stats();
 
+// Memory in which nothing lives goes back to the system; addresses and the plan stay, and its pages
+// come back with the next requests, or at once with resume_memory(). Return bytes given back and
+// taken; 0 where berth is not installed. Thread-safe.
+std::uint64_t release_memory();
+std::uint64_t resume_memory();
+
 // Ends a step at the end of its scope.
 class StepGuard {
  public:

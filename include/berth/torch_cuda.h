@@ -3,6 +3,8 @@
 #include <berth/config.h>
 #include <berth/stats.h>
 
+#include <cstdint>
+
 // berth for C++ programs that use libtorch on CUDA. Link berth::torch_cuda.
 namespace berth::torch {
 
@@ -30,5 +32,16 @@ void install_cuda(const Config& config);
 // Counters of one GPU so far, private pools not counted; all zero where it was not used.
 // Thread-safe.
 [[nodiscard]] Stats cuda_stats(int device = 0);
+
+// For programs that share a GPU with others, between training and generation say. Memory in which
+// nothing lives goes back to the driver; addresses and the plan stay. With `keep_contents` the live
+// tensors go, too: to pinned host memory, until cuda_resume_memory() brings them back to their
+// addresses. Meanwhile nobody may use them, or replay graphs that do; new tensors are served from
+// memory of their own. CUDA graphs' and MemPools' memory stays. Return bytes given back and taken; 0
+// where the GPU was not used. Wait for the GPU. Throw Error(kUsage) while a graph is captured and,
+// with contents, where the driver maps no pages; OutOfMemory where the host, or then the GPU, has no
+// room: nothing is lost. Thread-safe.
+std::uint64_t cuda_release_memory(int device = 0, bool keep_contents = false);
+std::uint64_t cuda_resume_memory(int device = 0);
 
 }  // namespace berth::torch

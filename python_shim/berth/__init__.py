@@ -13,7 +13,7 @@ or with one line before the first tensor:
 What else is here:
 
     install, installed, mark_step, stats, scope        the allocator of this process
-    record, load_plan, save_plan, release              its traces, plans and memory
+    record, load_plan, save_plan, release, resume      its traces, plans and memory
     Trace, Plan, Step, plan                            recorded runs and plans as objects
     place, Placement                                   any problem of dynamic storage allocation
     Error, UsageError, InputError, SystemFailure       what goes wrong
@@ -24,12 +24,12 @@ Sizes and offsets are bytes, times are seconds. All functions may be called from
 from berth._build import VERSION as __version__
 from berth._core import Placement, Plan, Progress, Requests, Sequence, Step, Trace
 from berth._errors import Error, InputError, SystemFailure, UsageError
-from berth._install import install, installed, load_plan, mark_step, record, release, save_plan, scope, stats
+from berth._install import install, installed, load_plan, mark_step, record, release, resume, save_plan, scope, stats
 from berth._place import engines, place, plan
 from berth._stats import Miss, Stats
 
 __all__ = [
     "Error", "InputError", "Miss", "Placement", "Plan", "Progress", "Requests", "Sequence", "Stats", "Step", "SystemFailure", "Trace",
-    "UsageError", "__version__", "engines", "install", "installed", "load_plan", "mark_step", "place", "plan", "record", "release",
+    "UsageError", "__version__", "engines", "install", "installed", "load_plan", "mark_step", "place", "plan", "record", "release", "resume",
     "save_plan", "scope", "stats",
 ]

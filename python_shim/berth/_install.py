@@ -251,8 +251,23 @@ def scope(name: str) -> Iterator[None]:
             there.end_scope(begun)
 
 
-def release(device: Union[str, int, None] = None) -> int:
+def release(device: Union[str, int, None] = None, *, keep_contents: bool = False) -> int:
     """Gives memory in which nothing lives back to the device: the idle arena's and the pool's. Addresses stay reserved, and the plan
-    stays: its pages come back at the same addresses with the next requests. Waits for the device. Returns the bytes given back."""
+    stays: its pages come back at the same addresses with the next requests, or at once with resume().
+
+    With `keep_contents` live tensors of a GPU go, too: to pinned host memory, until resume() brings them back to their addresses.
+    Meanwhile they must not be used, nor graphs replayed that use them; new tensors are served from memory of their own. Memory of CUDA
+    graphs and MemPools stays.
+
+    Waits for the device. Returns the bytes given back. Raises UsageError while a graph is captured, torch.OutOfMemoryError where the
+    host has no room for the contents, which then stay where they are.
+    """
     there, _, index = _one(device)
-    return there.release(index)
+    return there.release(index, keep_contents)
+
+
+def resume(device: Union[str, int, None] = None) -> int:
+    """Takes what release() gave back, at the same addresses and with the contents that were kept. Returns the bytes taken. Raises
+    torch.OutOfMemoryError where the device has no room for contents: they are kept, and a later call brings them."""
+    there, _, index = _one(device)
+    return there.resume(index)

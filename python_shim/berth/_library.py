@@ -36,7 +36,8 @@ class _Table(ctypes.Structure):
         ("save_plan", _function(_DEVICE, _TEXT, _TEXT, _SIZE)),
         ("begin_recording", _function(_DEVICE, _TEXT, ctypes.c_int, _TEXT, _SIZE)),
         ("end_recording", _function(_DEVICE, _TEXT, _SIZE)),
-        ("release", _function(_DEVICE, ctypes.POINTER(ctypes.c_uint64), _TEXT, _SIZE)),
+        ("release", _function(_DEVICE, ctypes.c_int, ctypes.POINTER(ctypes.c_uint64), _TEXT, _SIZE)),
+        ("resume", _function(_DEVICE, ctypes.POINTER(ctypes.c_uint64), _TEXT, _SIZE)),
         ("begin_scope", _function(_TEXT, result=ctypes.c_void_p)),
         ("end_scope", _function(ctypes.c_void_p, result=None)),
     ]
@@ -100,10 +101,16 @@ class Adapter:
         """Whether one was open."""
         return self._call(self._table.end_recording, device)
 
-    def release(self, device: int) -> int:
+    def release(self, device: int, keep_contents: bool) -> int:
         """Bytes that went back to the device."""
         count = ctypes.c_uint64()
-        self._call(self._table.release, device, ctypes.byref(count))
+        self._call(self._table.release, device, int(keep_contents), ctypes.byref(count))
+        return count.value
+
+    def resume(self, device: int) -> int:
+        """Bytes that came from the device."""
+        count = ctypes.c_uint64()
+        self._call(self._table.resume, device, ctypes.byref(count))
         return count.value
 
     def begin_scope(self, name: str) -> Optional[int]:

@@ -92,6 +92,8 @@ class Stats:
     reserved: int
     """Held by arena and pool together."""
     reserved_peak: int
+    parked: int
+    """In host memory, released with their contents (berth.release); then nothing is reserved."""
 
     @property
     def hit_rate(self) -> float:

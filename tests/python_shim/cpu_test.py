@@ -186,7 +186,7 @@ plan.save("again.plan")
 berth.load_plan("again.plan")
 print(hits_of(step)[0] > 0.98)
 gc.collect()
-print(berth.release() > 0, hits_of(step)[0] > 0.98)
+print(berth.release() > 0, hits_of(step)[0] > 0.98, berth.release() > 0, berth.resume() > 0, hits_of(step)[0] > 0.98)
 try:
     berth.load_plan("x-cpu.trace")
 except berth.InputError as error:
@@ -194,7 +194,7 @@ except berth.InputError as error:
 print(berth.stats().trace_entries_lost)
 """
         self.assertEqual(self.python(program).splitlines(), [
-            "False", "True", "a recording is open already: end that one first", "5 True True", "True", "True", "True True", "True", "0"])
+            "False", "True", "a recording is open already: end that one first", "5 True True", "True", "True", "True True True True True", "True", "0"])
         self.assertIn("berth: cpu: ", self.stderr)
         self.assertFalse((self.folder / "none.plan").exists() or (self.folder / "y.trace").exists())
 
@@ -337,6 +337,7 @@ class Misuse(ProgramCase):
             refused(berth.stats, "cuda")
             refused(berth.stats, "tpu:1")
             refused(berth.stats, 1)
+            refused(berth.release, "cpu", keep_contents=True)
             print(berth.stats("cpu").requests >= 0)
             import torch
             try:
@@ -356,7 +357,8 @@ class Misuse(ProgramCase):
             "berth is installed on the CPU already, with other settings (verbose, tag), which stay for the life of the process: install it once",
             "berth is not installed on cuda, but on cpu",
             "device is 'tpu:1', legal are: 'cpu', 'cuda', 'cuda:N', the index of a GPU, None for the one that is installed",
-            "berth is not installed on cuda, but on cpu", "True", "OutOfMemoryError DefaultCPUAllocator: can't allocate memo"])
+            "berth is not installed on cuda, but on cpu",
+            "the CPU's tensors are in host memory already: release memory without contents", "True", "OutOfMemoryError DefaultCPUAllocator: can't allocate memo"])
 
     def test_another_torch_is_refused_with_both_versions(self):
         self.write("torch/__init__.py", "__version__ = '2.4.1+cpu'\n")

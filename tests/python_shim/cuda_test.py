@@ -92,6 +92,43 @@ print(hits_of(step)[0] > 0.98, made.data_ptr() == pointer)
 """
         self.assertEqual(self.python(program).split(), ["True", "True"])
 
+    def test_everything_leaves_the_gpu_for_a_while_and_comes_back(self):
+        program = "import berth\nberth.install('cuda')\n" + NETWORK + """
+step = make()
+held = torch.arange(3 << 20).to("cuda")
+for _ in range(10):
+    step()
+assert hits_of(step)[0] > 0.98
+pointer, free = held.data_ptr(), torch.cuda.mem_get_info()[0]
+before = torch.cuda.memory_reserved(), torch.cuda.memory_allocated()
+given = berth.release(keep_contents=True)
+print(given == before[0], torch.cuda.memory_reserved(), torch.cuda.mem_get_info()[0] - free == given, torch.cuda.memory_allocated() == before[1])
+print((24 << 20) < berth.stats().parked <= given, berth.stats().reserved, berth.release(keep_contents=True))
+meanwhile = torch.arange(1 << 20).to("cuda")  # served from memory of its own
+print((24 << 20) < berth.stats().parked <= given, int(meanwhile.cpu().sum()) == (1 << 19) * ((1 << 20) - 1))
+print(berth.resume() > 0, berth.stats().parked, held.data_ptr() == pointer, int(held.cpu().sum()) == (3 << 19) * ((3 << 20) - 1))
+print(int(meanwhile.cpu().sum()) == (1 << 19) * ((1 << 20) - 1), hits_of(step)[0] > 0.98)
+del meanwhile
+berth.release(keep_contents=True)
+greedy = torch.empty(torch.cuda.mem_get_info()[0] - (4 << 20), dtype=torch.uint8, device="cuda")
+try:
+    berth.resume()
+except torch.OutOfMemoryError as error:
+    print("cannot come back" in str(error), berth.stats().parked > 0)
+del greedy
+print(berth.resume() > 0, int(held.cpu().sum()) == (3 << 19) * ((3 << 20) - 1), hits_of(step)[0] > 0.98)
+print(berth.release() > 0, berth.resume() > 0, hits_of(step)[0] > 0.98)
+graph = torch.cuda.CUDAGraph()
+try:
+    with torch.cuda.graph(graph):
+        berth.release(keep_contents=True)
+except berth.UsageError as error:
+    print("graph is being captured" in str(error))
+"""
+        self.assertEqual(self.python(program, standin=()).splitlines(), [
+            "True 0 True True", "True 0 0", "True True", "True 0 True True", "True True", "True True", "True True True", "True True True",
+            "True"])
+
     def test_the_line_that_opened_cuda_too_early_is_named(self):
         seen = self.python("""
             import torch

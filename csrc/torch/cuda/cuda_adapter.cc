@@ -20,6 +20,10 @@ class AdaptedCuda final : public Adapted {
                 "berth is not installed on CUDA in this process");
     return here->gpu(static_cast<c10::DeviceIndex>(device)).planned();
   }
+  Bytes release(int device, bool keep_contents) override {
+    return cuda_release_memory(device, keep_contents);
+  }
+  Bytes resume(int device) override { return cuda_resume_memory(device); }
   void shut_down() noexcept override {
     CudaAllocator* const here = CudaAllocator::get();
     if (here == nullptr || here->forked()) return;

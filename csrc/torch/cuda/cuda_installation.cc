@@ -165,12 +165,32 @@ void install_cuda(const Config& config) {
 
 bool cuda_installed() noexcept { return is_installed.load(std::memory_order_acquire); }
 
-Stats cuda_stats(int device) {
+namespace {
+
+// Null where it was not used.
+Gpu* used_gpu(int device) {
   CudaAllocator* const here = CudaAllocator::get();
-  if (here == nullptr) return {};
+  if (here == nullptr) return nullptr;
   for (Gpu* const gpu : here->gpus())
-    if (gpu->device().index() == device) return gpu->planned().stats();
-  return {};
+    if (gpu->device().index() == device) return gpu;
+  return nullptr;
+}
+
+}  // namespace
+
+Stats cuda_stats(int device) {
+  Gpu* const gpu = used_gpu(device);
+  return gpu == nullptr ? Stats{} : gpu->planned().stats();
+}
+
+std::uint64_t cuda_release_memory(int device, bool keep_contents) {
+  Gpu* const gpu = used_gpu(device);
+  return gpu == nullptr ? 0 : gpu->release_memory(keep_contents);
+}
+
+std::uint64_t cuda_resume_memory(int device) {
+  Gpu* const gpu = used_gpu(device);
+  return gpu == nullptr ? 0 : gpu->resume_memory();
 }
 
 }  // namespace berth::torch

@@ -331,6 +331,25 @@ void Gpu::empty_cache(c10::MempoolId_t id) {
   (void)pools_.release_unused();
 }
 
+Bytes Gpu::release_memory(bool keep_contents) {
+  const Reports::Call call(reports_, Reports::When::ALL);
+  (void)pools_.release_unused();
+  const Bytes given = main_.allocator().release(keep_contents);
+  if (main_.allocator().parked()) pools_.divert(true);
+  reports_.synchronized();
+  return given;
+}
+
+Bytes Gpu::resume_memory() {
+  const Reports::Call call(reports_, Reports::When::ALL);
+  if (const PoolPointer meanwhile = pools_.find(PrivatePools::kMeanwhile))
+    (void)meanwhile->allocator().trim();
+  const Bytes taken = main_.allocator().resume();
+  pools_.divert(false);
+  (void)pools_.release_unused();
+  return taken;
+}
+
 // --- Private pools ------------------------------------------------------------------------------
 
 void Gpu::begin_pool(c10::MempoolId_t id, PrivatePools::Filter filter) {

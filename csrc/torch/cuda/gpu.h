@@ -69,6 +69,9 @@ class Gpu {
   [[nodiscard]] Bytes largest_block();
   // Gives back what is free: of one pool, or of the main one and all that nobody uses any more.
   void empty_cache(c10::MempoolId_t pool);
+  // See cuda_release_memory(): what is asked for while contents are away is a private pool's.
+  Bytes release_memory(bool keep_contents);
+  Bytes resume_memory();
   // Straight to the driver from now on (false), as PYTORCH_NO_CUDA_MEMORY_CACHING asks.
   void set_caching(bool on) noexcept { caching_.store(on, std::memory_order_relaxed); }
 

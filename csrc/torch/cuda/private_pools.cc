@@ -98,13 +98,29 @@ bool PrivatePools::release_unused() {
 // Filters ask the driver or look at the thread, so they are called without our lock.
 PrivatePools::PoolPointer PrivatePools::routed_for(cudaStream_t stream) const {
   std::vector<Route> used;
+  bool diverted = false;
   {
     const std::lock_guard lock(mutex_);
     used = used_;
+    diverted = diverted_;
   }
   for (auto it = used.rbegin(); it != used.rend(); ++it)
     if (it->filter(stream)) return find(it->pool);
-  return nullptr;
+  return diverted ? find(kMeanwhile) : nullptr;
+}
+
+void PrivatePools::divert(bool on) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (diverted_ == on) return;
+  }
+  if (on) create_or_use(kMeanwhile);
+  {
+    const std::lock_guard lock(mutex_);
+    diverted_ = on;
+    note_routes();
+  }
+  if (!on) release(kMeanwhile);
 }
 
 void PrivatePools::begin(Id id, Filter filter) {
@@ -133,7 +149,7 @@ void PrivatePools::end(Id id) {
 }
 
 void PrivatePools::note_routes() {
-  routes_.store(static_cast<int>(used_.size()));
+  routes_.store(static_cast<int>(used_.size()) + (diverted_ ? 1 : 0));
   if constexpr (!kMarksCaptures) captures_.store(static_cast<int>(used_.size()));
 }
 

@@ -41,11 +41,16 @@ class PrivatePools {
   // Counts a use.
   void begin(Id id, Filter filter);
   void end(Id id);
+  // From now on all requests that no filter takes are those of a pool of its own, kMeanwhile; or no
+  // longer, and that pool goes once nothing lives in it.
+  static constexpr Id kMeanwhile{~0ULL, ~0ULL};
+  void divert(bool on);
   // Whether any pool is routed to: else no request needs to look.
   [[nodiscard]] bool routed() const noexcept {
     return routes_.load(std::memory_order_relaxed) != 0;
   }
-  // The newest that is routed to and whose filter takes the stream, or null.
+  // The newest that is routed to and whose filter takes the stream, else where requests are diverted
+  // to, or null.
   [[nodiscard]] PoolPointer routed_for(cudaStream_t stream) const;
 
   // A capture that libtorch tells of begins or ends.
@@ -76,12 +81,14 @@ class PrivatePools {
   void note_routes();
 
   const Make make_;
-  std::atomic<int> routes_{0};    // captures of graphs and uses of MemPools: what `used_` holds
-  std::atomic<int> captures_{0};  // the same, but captures alone where libtorch tells them apart
+  // Captures of graphs and uses of MemPools: what `used_` holds; and whether others are diverted.
+  std::atomic<int> routes_{0};
+  std::atomic<int> captures_{0};  // of `used_`, or captures alone where libtorch tells them apart
   std::atomic<bool> has_any_{false};  // `pools_` ever held one
   mutable std::mutex mutex_;          // covers what follows
   std::unordered_map<Id, PoolPointer, c10::MempoolIdHash> pools_;
   std::vector<Route> used_;  // newest last
+  bool diverted_ = false;
 };
 
 }  // namespace berth::torch

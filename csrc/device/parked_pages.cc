@@ -1,0 +1,100 @@
+#include "csrc/device/parked_pages.h"
+
+#include <new>
+#include <utility>
+
+namespace berth {
+namespace {
+
+void* address(Bytes at) noexcept { return reinterpret_cast<void*>(at); }
+
+}  // namespace
+
+ParkedPages::~ParkedPages() { forget(); }
+
+void ParkedPages::forget() noexcept {
+  if (pinned_ != nullptr) (void)store_.release_pinned(pinned_, size_);
+  pinned_ = nullptr;
+  pieces_.clear();
+  size_ = 0;
+  parked_ = false;
+}
+
+Status ParkedPages::park() noexcept {
+  try {
+    pieces_ = store_.pieces();
+  } catch (const std::bad_alloc&) {
+    return {Status::Code::kFailed, "host memory"};
+  }
+  size_ = 0;
+  for (const PageStore::Piece& piece : pieces_) size_ += piece.last - piece.first;
+  if (size_ == 0) {
+    parked_ = true;
+    return {};
+  }
+  Status status = store_.reserve_pinned(size_, &pinned_);
+  if (status.ok()) status = copy(false);
+  if (!status.ok()) {
+    forget();
+    return status;
+  }
+  parked_ = true;
+  status = decommit(pieces_.size());
+  if (!status.ok()) (void)unpark();
+  return status;
+}
+
+Status ParkedPages::unpark() noexcept {
+  if (!parked_) return {};
+  if (const Status status = commit(); !status.ok()) return status;
+  if (const Status status = copy(true); !status.ok()) return status;
+  forget();
+  return {};
+}
+
+// Between the pages and their place in pinned memory, and waits for it.
+Status ParkedPages::copy(bool back) noexcept {
+  auto* saved = static_cast<std::byte*>(pinned_);
+  for (const PageStore::Piece& piece : pieces_) {
+    const Bytes size = piece.last - piece.first;
+    void* const pages = address(piece.first);
+    const Status status = back ? store_.copy(pages, saved, size, 0, nullptr)
+                               : store_.copy(saved, pages, size, 0, nullptr);
+    if (!status.ok()) return status;
+    saved += size;
+  }
+  return store_.synchronize_all();
+}
+
+Status ParkedPages::commit() noexcept {
+  for (std::size_t i = 0; i < pieces_.size(); ++i) {
+    const PageStore::Piece& piece = pieces_[i];
+    Status status = store_.commit(address(piece.first), piece.last - piece.first,
+                                  Device::Residency::kResident);
+    const void* const from = address(piece.first);
+    for (const Bytes other : piece.others) {
+      // It may still have its page, where that could not be given back.
+      if (status.ok()) status = store_.decommit(address(other), store_.properties().page_bytes);
+      if (status.ok()) status = store_.alias(address(other), &from, 1);
+    }
+    if (status.ok()) continue;
+    (void)decommit(i + 1);
+    return status;
+  }
+  return {};
+}
+
+// The first `pieces` of them.
+Status ParkedPages::decommit(std::size_t pieces) noexcept {
+  const Bytes page = store_.properties().page_bytes;
+  for (std::size_t i = 0; i < pieces; ++i) {
+    const PageStore::Piece& piece = pieces_[i];
+    Status status = store_.decommit(address(piece.first), piece.last - piece.first);
+    for (const Bytes other : piece.others)
+      if (status.ok()) status = store_.decommit(address(other), page);
+    if (!status.ok()) return status;
+  }
+  return {};
+}
+
+}  // namespace berth
