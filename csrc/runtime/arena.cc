@@ -320,6 +320,10 @@ void Arena::tend_guards() noexcept {
   recount();
 }
 
-void Arena::recount() noexcept { attention_ = static_cast<std::uint32_t>(count_attention()); }
+void Arena::recount() noexcept {
+  attention_ =
+      static_cast<std::uint32_t>(occupancy_.off_schedule() + pins_.size() + guards_.binding_all()) +
+      (memory_.ready() ? 0 : 1) + (parked_ ? 1 : 0);
+}
 
 }  // namespace berth

@@ -280,10 +280,6 @@ class Arena : public PageLender {
   [[nodiscard]] LaneKey owner_of(PlanLookup::SlotIndex slot) const noexcept {
     return lanes_.of_plan(lookup_->plan().sequences[lookup_->sequence_of(slot)].lane).key;
   }
-  [[nodiscard]] std::size_t count_attention() const noexcept {
-    return occupancy_.off_schedule() + pins_.size() + guards_.binding_all() +
-           (memory_.ready() ? 0 : 1) + (parked_ ? 1 : 0);
-  }
   [[nodiscard]] auto owner() const noexcept {
     return [this](PlanLookup::SlotIndex slot) { return owner_of(slot); };
   }

@@ -250,8 +250,10 @@ std::string Arena::is_valid() const {
       return fmt::format("slot {} is live at tick {} and not off schedule", cell.slot,
                          lane.position);
   }
-  if (count_attention() != attention_)
-    return fmt::format("attention is {}, a walk finds {}", attention_, count_attention());
+  const std::size_t attention = occupancy_.off_schedule() + pins_.size() + guards_.binding_all() +
+                                (memory_.ready() ? 0 : 1) + (parked_ ? 1 : 0);
+  if (attention != attention_)
+    return fmt::format("attention is {}, a walk finds {}", attention_, attention);
   return {};
 }
 

@@ -32,6 +32,7 @@ LEARNS = ((RUNTIME, "[learn]~[threads]"),)
 FOLDERS = (("berth_plan_test", "[folder]"),)
 FINDS = ((RUNTIME, "[folder]~[threads]"),)
 KINDS = ((RUNTIME, "[kinds]"),)
+PARKING = ((RUNTIME, "[release]"),)
 C_ABI = ((CAPI, "[capi]"),)
 STREAMS_OF_ABI = (("berth_capi_test", "[streams]"),)
 
@@ -259,9 +260,13 @@ MUTANTS = (
     Mutant("s13-search", "S13", "an exhausted pool gives memory back and waits while a graph is captured", FALLBACK,
            "  if (events_.captured()) return nullptr;\n", "", BLOCKS_OF_POOL),
     Mutant("s13-step", "S13", "a step ends while a graph is captured", STEPS,
-           "  if (captured()) return;  // no event may be asked, no memory given back\n", "", BLOCKS_OF_POOL),
+           "  if (captured() || parked.parked()) return;\n", "  if (parked.parked()) return;\n", BLOCKS_OF_POOL),
     Mutant("s13-trim", "S13", "memory is given back while a graph is captured", ALLOCATOR,
-           "  if (state.captured()) return 0;\n  const State::NotesHeld", "  const State::NotesHeld", BLOCKS_OF_POOL),
+           "  if (state.captured() || state.parked.parked()) return 0;\n", "  if (state.parked.parked()) return 0;\n", BLOCKS_OF_POOL),
+    Mutant("s13-release", "S13", "memory is released while a graph is captured", ALLOCATOR,
+           "  BERTH_CHECK(!state.captured(), kUsage,\n              \"memory is to be released", "  BERTH_CHECK(true, kUsage,\n              \"memory is to be released", PARKING),
+    Mutant("s13-resume", "S13", "released memory comes back while a graph is captured", ALLOCATOR,
+           "  if (state.forked || state.captured()) return 0;\n", "  if (state.forked) return 0;\n", PARKING),
     Mutant("s13-pages", "S13", "pages come to an arena while a graph is captured", ARENA_CC,
            "  if (events_.captured()) return false;  // what moves is ordered by events\n", "", BLOCKS_OF_POOL),
     Mutant("s13-adopt", "S13", "without marks a plan is taken up while a graph is captured", ALLOCATOR,
@@ -384,7 +389,21 @@ MUTANTS = (
     Mutant("pages-ensured", "pages", "a slot is handed out without its pages", ARENA_CC,
            "  if (!memory_.ready() && !ensure({entry.offset, entry.offset + size}, key))", "  if (false && !ensure({entry.offset, entry.offset + size}, key))", MOVING + ARENA),
     Mutant("pages-fast", "pages", "pages that are missing do not lead off the fast path", ARENA_CC,
-           "      (memory_.ready() ? 0 : 1);\n", "      0;\n", MOVING + ARENA),
+           "      (memory_.ready() ? 0 : 1) + (parked_ ? 1 : 0);\n", "      (parked_ ? 1 : 0);\n", MOVING + ARENA),
+    Mutant("parked-fast", "parked", "pages that are away do not lead off the fast path", ARENA_CC,
+           "      (memory_.ready() ? 0 : 1) + (parked_ ? 1 : 0);\n", "      (memory_.ready() ? 0 : 1);\n", PARKING),
+    Mutant("parked-request", "parked", "a request is served while the pages are away", ALLOCATOR,
+           "  if (parked.parked()) {\n    try {", "  if (false) {\n    try {", PARKING),
+    Mutant("parked-step", "parked", "a step that ends while the pages are away gives some back or takes some", STEPS,
+           "  if (captured() || parked.parked()) return;\n", "  if (captured()) return;\n", PARKING),
+    Mutant("parked-plan", "parked", "a plan is taken up while the pages are away", STEPS,
+           "  if (state.parked.parked()) state.unpark();\n", "", PARKING),
+    Mutant("parked-wait", "parked", "contents are copied before the device is done with them", ALLOCATOR,
+           "  Status status = state.device.synchronize_all();\n", "  Status status;\n", PARKING),
+    Mutant("parked-alias", "parked", "pages come back behind one of their addresses only", "csrc/device/parked_pages.cc",
+           "      if (status.ok()) status = store_.alias(address(other), &from, 1);\n", "", ((DEVICE, "[parked]"),)),
+    Mutant("parked-contents", "parked", "pages come back without their contents", "csrc/device/parked_pages.cc",
+           "  if (const Status status = copy(true); !status.ok()) return status;\n", "", ((DEVICE, "[parked]"),)),
     Mutant("pages-refused", "pages", "a request is refused though an idle arena has pages", FALLBACK,
            "  Bytes given = arena_.give_back();", "  Bytes given = 0;", ((RUNTIME, "[small_plans][limit]"),)),
     Mutant("bucket-scheduled", "2.2", "a block that is smaller than its slot is on schedule", ARENA_CC,

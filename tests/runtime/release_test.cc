@@ -6,7 +6,9 @@
 #include "tests/support/simulated_device.h"
 #include "tests/support/small_step.h"
 
+#include <atomic>
 #include <cstring>
+#include <optional>
 #include <random>
 #include <vector>
 
@@ -23,12 +25,12 @@ struct Block {
 };
 
 struct Fixture {
-  explicit Fixture(bool maps = true, Mode mode = Mode::kLearn)
+  explicit Fixture(bool maps = true)
       : device({.total_bytes = Bytes{1} << 30, .page_bytes = kPage, .maps_pages = maps}),
-        allocator(device, options(mode)) {}
-  static Allocator::Options options(Mode mode) {
+        allocator(device, options()) {}
+  Allocator::Options options() {
     Allocator::Options options;
-    options.config.mode = mode;
+    options.captures = &captures;
     options.start_threads = false;
     return options;
   }
@@ -68,6 +70,7 @@ struct Fixture {
     return allocator.stats().hits - before;
   }
 
+  std::atomic<int> captures{0};
   test::SimulatedDevice device;
   test::CheckedAllocator allocator;
   std::mt19937 random{5};
@@ -142,6 +145,50 @@ TEST_CASE("A request brings the contents back first", "[release]") {
   fixture.device.fail_none();
   CHECK(fixture.allocator.resume() > 0);
   Fixture::check(kept);
+  fixture.free(kept);
+}
+
+TEST_CASE("A plan that is loaded brings the contents back first", "[release]") {
+  Fixture fixture;
+  const Block kept = fixture.allocate(3 * kPage);
+  for (int i = 0; i < 20; ++i) fixture.step();
+  const std::optional<Plan> plan = fixture.allocator.plan();
+  REQUIRE(plan);
+  (void)fixture.allocator.release(true);
+  fixture.allocator.load_plan(*plan);
+  CHECK_FALSE(fixture.allocator.parked());
+  Fixture::check(kept);
+  (void)fixture.hits_of_a_step();
+  CHECK(fixture.hits_of_a_step() == 6);
+  fixture.free(kept);
+}
+
+TEST_CASE("While a graph is captured nothing goes and nothing comes", "[release]") {
+  Fixture fixture;
+  const Block kept = fixture.allocate(3 * kPage);
+  fixture.captures = 1;
+  CHECK_THROWS_AS(fixture.allocator.release(true), Error);
+  CHECK_THROWS_AS(fixture.allocator.release(false), Error);
+  Fixture::check(kept);
+  fixture.captures = 0;
+  (void)fixture.allocator.release(true);
+  fixture.captures = 1;
+  CHECK(fixture.allocator.resume() == 0);
+  CHECK(fixture.allocator.parked());
+  fixture.captures = 0;
+  CHECK(fixture.allocator.resume() > 0);
+  Fixture::check(kept);
+  fixture.free(kept);
+}
+
+TEST_CASE("Work that is queued is over before contents go", "[release]") {
+  Fixture fixture;
+  const Block kept = fixture.allocate(kPage);
+  std::vector<unsigned char> source(kPage, 77);
+  REQUIRE(fixture.device.copy(kept.pointer, source.data(), kPage, 3, nullptr).ok());
+  (void)fixture.allocator.release(true);
+  (void)fixture.allocator.resume();
+  Fixture::check({kept.pointer, kept.size, 77});
   fixture.free(kept);
 }
 
