@@ -32,7 +32,8 @@ Status ParkedPages::park() noexcept {
     parked_ = true;
     return {};
   }
-  Status status = store_.reserve_pinned(size_, &pinned_);
+  Status status = store_.synchronize_all();
+  if (status.ok()) status = store_.reserve_pinned(size_, &pinned_);
   if (status.ok()) status = copy(false);
   if (!status.ok()) {
     forget();

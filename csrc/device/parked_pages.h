@@ -25,9 +25,9 @@ class ParkedPages {
   [[nodiscard]] bool parked() const noexcept { return parked_; }
   [[nodiscard]] Bytes bytes() const noexcept { return parked_ ? size_ : 0; }
 
-  // Takes them away; the device has no work on them any more. After a failure all is as it was, but
-  // where the device then refused what it had just taken: that stays parked. Requires !parked() and
-  // a device that maps pages.
+  // Takes them away, once the device is done with them. After a failure all is as it was, but where
+  // the device then refused what it had just taken: that stays parked. Requires !parked() and a
+  // device that maps pages.
   Status park() noexcept;
   // Brings them back. After a failure they stay parked.
   Status unpark() noexcept;

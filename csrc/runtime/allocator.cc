@@ -570,8 +570,7 @@ Bytes Allocator::release(bool keep_contents) {
   given += state.pool.trim();
   if (!keep_contents) return given;
   const Bytes held = state.store.held();
-  Status status = state.device.synchronize_all();
-  if (status.ok()) status = state.parked.park();
+  const Status status = state.parked.park();
   state.arena.set_parked(state.parked.parked());
   if (status.ok()) return given + held - state.store.held();
   const std::string why = fmt::format("the contents of {} cannot go to host memory: {}",

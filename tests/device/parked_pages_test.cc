@@ -75,6 +75,15 @@ TEST_CASE("Pages come back to their addresses with what they held", "[device][pa
   REQUIRE(fixture.parked.unpark().ok());  // nothing to do
 }
 
+TEST_CASE("What the device still does to the pages is done before they go", "[device][parked]") {
+  Fixture fixture;
+  const std::vector<std::byte> later(kPage, std::byte{77});
+  REQUIRE(fixture.device.copy(fixture.at(2), later.data(), kPage, 3, nullptr).ok());
+  REQUIRE(fixture.parked.park().ok());
+  REQUIRE(fixture.parked.unpark().ok());
+  CHECK(std::memcmp(fixture.at(2), later.data(), kPage) == 0);
+}
+
 TEST_CASE("A store without pages is parked, too", "[device][parked]") {
   test::SimulatedDevice device{{.page_bytes = kPage}};
   PageStore store(device);
