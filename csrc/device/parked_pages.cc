@@ -13,7 +13,9 @@ void* address(Bytes at) noexcept { return reinterpret_cast<void*>(at); }
 ParkedPages::~ParkedPages() { forget(); }
 
 void ParkedPages::forget() noexcept {
-  if (pinned_ != nullptr) (void)store_.release_pinned(pinned_, size_);
+  // Copies may be under way where one failed; where nobody can tell, their memory stays.
+  if (pinned_ != nullptr && store_.synchronize_all().ok())
+    (void)store_.release_pinned(pinned_, size_);
   pinned_ = nullptr;
   pieces_.clear();
   size_ = 0;
