@@ -143,6 +143,7 @@ def adapter(device: str) -> Adapter:
     return Adapter(path)
 
 
+@functools.lru_cache(maxsize=None)
 def has_adapter(device: str) -> bool:
     """Whether the package has one for "cpu" or "cuda"."""
     return (pathlib.Path(__file__).parent / f"libberth_torch_{device}_allocator.so").exists()

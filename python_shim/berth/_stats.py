@@ -2,10 +2,11 @@
 
 import dataclasses
 import json
+import operator
 from typing import Any
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(slots=True)
 class Miss:
     """Requests that the plan did not serve, alike in all that is said here."""
 
@@ -29,7 +30,7 @@ class Miss:
     """At least."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(slots=True)
 class Stats:
     """Counters since berth was installed on a device. Sizes are bytes."""
 
@@ -102,11 +103,13 @@ class Stats:
 
 
 _NAMES = tuple(field.name for field in dataclasses.fields(Stats))
+_values = operator.itemgetter(*_NAMES)
 
 
 def stats_of(text: bytes) -> Stats:
     """The counters that an adapter wrote."""
-    told: dict[str, Any] = json.loads(text) if text else {}
-    values = {name: told.get(name, 0) for name in _NAMES}
-    values["misses"] = tuple(Miss(**miss) for miss in told.get("misses", ()))
-    return Stats(**values)
+    told: dict[str, Any] = json.loads(text) if text else dict.fromkeys(_NAMES, 0) | {"misses": ()}
+    if told["misses"]:
+        told["misses"] = [Miss(**miss) for miss in told["misses"]]
+    told["misses"] = tuple(told["misses"])
+    return Stats(*_values(told))
