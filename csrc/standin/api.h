@@ -32,6 +32,7 @@ const char* cudaGetErrorName(int status);
 const char* cudaGetErrorString(int status);
 
 // Memory (memory_calls.cc).
+int cudaMallocManaged(void** pointer, std::size_t size, unsigned flags);
 int cudaMalloc(void** pointer, std::size_t size);
 int cudaFree(void* pointer);
 int cudaMemGetInfo(std::size_t* free, std::size_t* total);

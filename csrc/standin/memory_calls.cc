@@ -54,6 +54,17 @@ int cudaMalloc(void** pointer, std::size_t size) {
   return kSuccess;
 }
 
+// All of the stand-in's memory may be reached by both sides; here it counts as the device's.
+int cudaMallocManaged(void** pointer, std::size_t size, unsigned flags) {
+  constexpr unsigned kGlobal = 1, kHost = 2;  // cudaMemAttachGlobal, cudaMemAttachHost
+  if (size == 0 || (flags != kGlobal && flags != kHost)) {
+    BERTH_STANDIN_ENTER();
+    if (pointer != nullptr) *pointer = nullptr;
+    return remember(kInvalidValue);
+  }
+  return cudaMalloc(pointer, size);
+}
+
 int cudaFree(void* pointer) {
   BERTH_STANDIN_ENTER();
   if (pointer == nullptr) return kSuccess;

@@ -33,7 +33,7 @@ def trials(build):
         "beside PyTorch, CUDA": ([HERE / "beside_test.py", "cuda", *beside], None, {}),
     }
     options = ["--copy-limit", "1048576", "--preload", build / "libberth_torch_cuda.so"]
-    for topic in ("pools", "snapshot", "statistics", "streams"):
+    for topic in ("pools", "settings", "snapshot", "statistics", "streams"):
         found[f"CUDA memory: {topic}"] = ([TORCH_TESTS / f"cuda_{topic}_test.py", *(["cc"] if topic == "pools" else [])], options,
                                           {"TEST_ALLOCATOR": "berth", "BERTH_MODE": "learn"})
     return found

@@ -78,6 +78,16 @@ class Wheel(unittest.TestCase):
             for needed in re.findall(r"NEEDED.*\[(.*)\]", call("readelf", "-d", path)):
                 self.assertRegex(needed, f"^({system})$", path.name)
 
+    def test_without_cudas_part_it_says_so(self):
+        site = self.folder / "without"
+        shutil.copytree(self.package, site / "berth")
+        for path in (site / "berth").glob("libberth_torch_cuda*"):
+            path.unlink()
+        text = ("import berth\nprint(berth.install(None), berth.installed('cpu'))\ntry:\n    berth.install('cuda')\n"
+                "except berth.UsageError as error:\n    print(error)\n")
+        out = call(STANDIN, "--", sys.executable, "-B", "-c", text, extra={"PYTHONPATH": str(site)}, cwd=self.folder)
+        self.assertIn("True True\nthis berth has no part for cuda: it was built for torch", out)
+
     def test_it_works_elsewhere(self):
         program = self.folder / "program.py"
         program.write_text(PROGRAM)

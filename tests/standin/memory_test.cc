@@ -52,6 +52,22 @@ TEST_CASE("Memory of the device counts against its total and costs the host noth
   REQUIRE(free_bytes() == before);
 }
 
+TEST_CASE("Managed memory is reached from the host and counts as the device's", "[memory]") {
+  const Fixture fixture;
+  const std::size_t before = free_bytes();
+  void* memory = nullptr;
+  REQUIRE(cudaMallocManaged(&memory, 4 * kMiB, 1) == kSuccess);
+  REQUIRE(free_bytes() == before - 4 * kMiB);
+  static_cast<char*>(memory)[4 * kMiB - 1] = 7;
+  char copy = 0;
+  REQUIRE(cudaMemcpy(&copy, static_cast<char*>(memory) + 4 * kMiB - 1, 1, 4) == kSuccess);
+  REQUIRE(copy == 7);
+  REQUIRE(cudaFree(memory) == kSuccess);
+  REQUIRE(free_bytes() == before);
+  REQUIRE(cudaMallocManaged(&memory, 4 * kMiB, 3) == kInvalidValue);
+  REQUIRE(cudaMallocManaged(&memory, 0, 1) == kInvalidValue);
+}
+
 TEST_CASE("What another process takes is not to be had", "[memory]") {
   const Fixture fixture;
   const std::size_t before = free_bytes();
