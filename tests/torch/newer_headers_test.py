@@ -34,15 +34,14 @@ def main():
     if not include.is_dir():
         print(f"no headers in {torch}: cmake/setup fetches them")
         return SKIPPED
-    flags = ["-fsyntax-only", "-std=c++20", "-DNDEBUG", "-DFMT_HEADER_ONLY=1", "-Wall", "-Wextra", "-Werror", "-Werror=suggest-override",
+    flags = ["-fsyntax-only", "-std=c++20", "-DNDEBUG", "-DFMT_HEADER_ONLY=1", "-DBERTH_CUDA=1", "-Wall", "-Wextra", "-Werror", "-Werror=suggest-override",
              f"-I{ROOT}", f"-I{ROOT}/include", "-isystem", include, "-isystem", include / "torch/csrc/api/include", "-isystem", cuda]
     with tempfile.TemporaryDirectory() as folder:
         # The CUDA side as one file: each of its sources takes as long as all of them.
         together = pathlib.Path(folder, "cuda.cc")
-        alone = ROOT / "csrc/torch/cuda/preload.cc"  # a library of its own, with functions of the same names
-        sources = sorted(set((ROOT / "csrc/torch/cuda").glob("*.cc")) - {alone})
+        sources = sorted((ROOT / "csrc/torch/cuda").glob("*.cc"))
         together.write_text("".join(f'#include "{path.relative_to(ROOT)}"\n' for path in sources) + FOUND)
-        files = [together, alone, *sorted((ROOT / "csrc/torch").glob("*.cc"))]
+        files = [together, *sorted((ROOT / "csrc/torch").glob("*.cc"))]
 
         def compile(file):
             done = subprocess.run([compiler, *flags, file], stdin=subprocess.DEVNULL, capture_output=True, text=True)

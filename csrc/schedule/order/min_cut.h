@@ -1,0 +1,70 @@
+#pragma once
+
+#include "csrc/schedule/order/bit_rows.h"
+#include "csrc/schedule/order/problem.h"
+
+#include <cstdint>
+#include <vector>
+
+namespace berth::schedule {
+
+// What any order has alive while a node runs.
+//
+// When v runs, the executed nodes are closed under predecessors, hold all that v depends on, and
+// neither v nor what depends on it. The least that is alive over all such sets is a minimum cut:
+// of a network in which a value costs its bytes where its maker is executed and one of its readers
+// is not. So it bounds every order from below, and the set that attains it says what to run before v.
+//
+// Reusable; not thread-safe. Memory O(n^2 / 8) for the ancestors.
+class MinCut {
+ public:
+  explicit MinCut(const OrderProblem& problem);
+
+  enum class Side : std::uint8_t { kLeast, kLargest };  // of the executed sets that attain it
+  // Nodes whose position in `position` is below `first` are executed and those above `last` are
+  // not, whatever the cut. Returns the bytes alive at v; executed() says by which set.
+  [[nodiscard]] Bytes live(Node v, const std::vector<std::uint32_t>& position, std::uint32_t first,
+                           std::uint32_t last, Side side = Side::kLeast);
+  // Without such limits.
+  [[nodiscard]] Bytes live(Node v);
+  // Of the last call of live(): whether the node runs before v.
+  [[nodiscard]] bool executed(Node node) const { return executed_[node]; }
+
+  [[nodiscard]] const BitRows& ancestors() const noexcept { return ancestors_; }
+
+ private:
+  enum class Fate : std::uint8_t { kExecuted, kOpen, kLater };
+  struct Arc {
+    std::uint32_t to = 0;
+    std::uint32_t back = 0;  // index of the reverse arc at `to`
+    Bytes left = 0;
+  };
+
+  void add_arc(std::uint32_t from, std::uint32_t to, Bytes capacity);
+  [[nodiscard]] bool find_levels();
+  [[nodiscard]] Bytes push(std::uint32_t at, Bytes most);
+  [[nodiscard]] Bytes max_flow();
+  void find_side(Side side);
+
+  const OrderProblem& problem_;
+  BitRows ancestors_;
+  std::vector<Fate> fates_;
+  std::vector<bool> executed_;
+  // The network: source, sink, then open nodes and values.
+  std::vector<std::uint32_t> vertex_;  // of each node
+  std::vector<std::vector<Arc>> arcs_;
+  std::size_t used_ = 0;  // of arcs_
+  std::vector<std::uint32_t> level_, next_, queue_;
+};
+
+// The largest live() of a node, over all nodes that could have more than `enough` (0: all). Nodes
+// are looked at in falling order of what they have alive in `order`, which no cut is above: so the
+// rest is left out as soon as that is not above the best. O(flows) cuts, 1 to 95 in practice.
+struct OrderBound {
+  Bytes bytes = 0;
+  std::uint32_t flows = 0;
+};
+[[nodiscard]] OrderBound min_cut_bound(MinCut& cuts, const OrderProblem& problem,
+                                       std::span<const Node> order);
+
+}  // namespace berth::schedule

@@ -1,0 +1,178 @@
+#include "csrc/schedule/order/order.h"
+
+#include "csrc/core/check.h"
+#include "csrc/schedule/order/greedy.h"
+#include "csrc/schedule/order/search.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <utility>
+
+namespace berth::schedule {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::size_t kMostExact = 512;  // nodes
+constexpr std::uint64_t kFirstMoves = 100'000, kMostMoves = 6'400'000;  // of a round of annealing
+constexpr std::uint64_t kFirstSets = 20'000, kMostSets = 4'000'000;
+constexpr std::uint64_t kMostCuts = 10'000;  // of one descent
+
+class Planning {
+ public:
+  Planning(const OrderProblem& problem, const OrderOptions& options)
+      : problem_(problem), options_(options), cuts_(problem), random_(options.seed) {
+    limits_.stop = [this] { return stopped(); };
+  }
+
+  OrderResult run() {
+    start();
+    if (wants("descent")) descend_all();
+    for (std::uint64_t round = 0; !done() && (wants("anneal") || wants("exact")); ++round) {
+      const std::uint64_t budget = options_.iteration_budget;
+      const std::uint64_t growth = std::uint64_t{1} << std::min<std::uint64_t>(round, 20);
+      if (wants("exact")) refute(budget != 0 ? budget : std::min(kFirstSets * growth, kMostSets));
+      if (wants("anneal") && !done())
+        anneal_round(budget != 0 ? budget : std::min(kFirstMoves * growth, kMostMoves), round);
+      if (budget != 0 || (exhausted_ && !wants("anneal"))) break;
+    }
+    report();
+    result_.proven_optimal = result_.peak == result_.bound;
+    result_.seconds = seconds();
+    return std::move(result_);
+  }
+
+ private:
+  [[nodiscard]] bool wants(const char* engine) const {
+    return options_.engine == "auto" || options_.engine == engine ||
+           // annealing starts from what descends
+           (std::string_view(engine) == "descent" && options_.engine == "anneal");
+  }
+  [[nodiscard]] double seconds() const {
+    return std::chrono::duration<double>(Clock::now() - start_).count();
+  }
+  [[nodiscard]] bool stopped() const {
+    return (options_.cancel != nullptr && options_.cancel->load(std::memory_order_relaxed)) ||
+           seconds() > options_.time_limit_seconds;
+  }
+  [[nodiscard]] bool done() const { return result_.peak == result_.bound || stopped(); }
+
+  void take(Order order, const char* engine) {
+    const Bytes peak = peak_of(problem_, order);
+    if (!result_.order.empty() && peak >= result_.peak) return;
+    result_.peak = peak;
+    result_.order = std::move(order);
+    result_.engine = engine;
+    report();
+  }
+
+  void report() {
+    if (options_.progress)
+      options_.progress({seconds(), result_.peak, result_.bound, result_.engine});
+  }
+
+  void start() {
+    if (!options_.given.empty()) {
+      const std::string wrong = problem_.violation(options_.given);
+      BERTH_CHECK(wrong.empty(), kUsage, "the given order is none of this graph: {}", wrong);
+    }
+    Order first = options_.given.empty() ? problem_.first_order() : options_.given;
+    result_.given_peak = peak_of(problem_, first);
+    starts_.push_back(first);
+    take(std::move(first), "given");
+    if (options_.engine != "given") {
+      for (NamedOrder& named : constructive_orders(problem_)) {
+        starts_.push_back(named.order);
+        take(std::move(named.order), "constructive");
+      }
+    }
+    std::stable_sort(starts_.begin(), starts_.end(), [this](const Order& a, const Order& b) {
+      return peak_of(problem_, a) < peak_of(problem_, b);
+    });
+    find_bound();
+  }
+
+  // The better the order, the fewer cuts: so again where it has got better much.
+  void find_bound() {
+    const OrderBound bound = min_cut_bound(cuts_, problem_, result_.order);
+    result_.bound = std::max(result_.bound, bound.bytes);
+    result_.flows += bound.flows;
+  }
+
+  // The best two of different peaks.
+  void descend_all() {
+    const std::size_t most = std::min<std::size_t>(2, starts_.size());
+    for (std::size_t k = 0; k < most && !done(); ++k) {
+      WorkingOrder order(problem_, starts_[k], 0);
+      result_.moves += descend(cuts_, order, {.moves = kMostCuts, .stop = limits_.stop});
+      starts_[k] = order.order();
+      take(order.order(), "descent");
+    }
+  }
+
+  void anneal_round(std::uint64_t moves, std::uint64_t round) {
+    const std::size_t most = std::min<std::size_t>(2, starts_.size());
+    Order& from = starts_[round % most];
+    Order found = anneal(problem_, cuts_, from, result_.bound, random_,
+                         {.moves = moves, .stop = limits_.stop}, &result_.moves);
+    from = found;
+    take(std::move(found), "anneal");
+  }
+
+  // Whether any order is below the best: in small steps of the capacity, since a tighter one can be
+  // easier. A refusal raises the bound.
+  void refute(std::uint64_t most_sets) {
+    if (problem_.nodes.size() > kMostExact) {
+      exhausted_ = true;
+      return;
+    }
+    while (!done()) {
+      const ExactAnswer answer = search_exactly(problem_, result_.peak - 1, most_sets,
+                                                {.stop = limits_.stop});
+      result_.sets += answer.sets;
+      if (answer.kind == ExactAnswer::Kind::kAborted) {
+        exhausted_ = most_sets >= kMostSets;
+        return;
+      }
+      if (answer.kind == ExactAnswer::Kind::kRefuted)
+        result_.bound = result_.peak;
+      else
+        take(answer.order, "exact");
+    }
+  }
+
+  const OrderProblem& problem_;
+  const OrderOptions& options_;
+  const Clock::time_point start_ = Clock::now();
+  MinCut cuts_;
+  std::mt19937_64 random_;
+  SearchLimits limits_;
+  std::vector<Order> starts_;
+  OrderResult result_;
+  bool exhausted_ = false;
+};
+
+}  // namespace
+
+const std::vector<std::string>& order_engines() {
+  static const std::vector<std::string> kEngines = {"auto",    "given",  "constructive",
+                                                    "descent", "anneal", "exact"};
+  return kEngines;
+}
+
+OrderResult plan_order(const OrderProblem& problem, const OrderOptions& options) {
+  const auto& engines = order_engines();
+  BERTH_CHECK(std::find(engines.begin(), engines.end(), options.engine) != engines.end(), kUsage,
+              "no engine '{}' orders operators, legal are: {}", options.engine,
+              fmt::join(engines, ", "));
+  if (problem.nodes.empty()) {
+    OrderResult nothing;
+    nothing.peak = nothing.bound = nothing.given_peak = problem.constant;
+    nothing.proven_optimal = true;
+    return nothing;
+  }
+  return Planning(problem, options).run();
+}
+
+}  // namespace berth::schedule
