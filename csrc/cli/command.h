@@ -20,6 +20,8 @@ struct Command {
 // What `berth record` runs stands after `--`: no option of ours, so CLI11 does not see it.
 Command add_record(CLI::App& program, std::vector<std::string> arguments);
 Command add_plan(CLI::App& program);
+Command add_graph(CLI::App& program);
+Command add_schedule(CLI::App& program);
 Command add_show(CLI::App& program);
 Command add_verify(CLI::App& program);
 Command add_replay(CLI::App& program);

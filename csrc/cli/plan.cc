@@ -1,6 +1,7 @@
 #include "csrc/cli/command.h"
 #include "csrc/cli/exit_code.h"
 #include "csrc/cli/input.h"
+#include "csrc/cli/interrupt.h"
 #include "csrc/cli/lifetimes.h"
 #include "csrc/cli/option_values.h"
 #include "csrc/cli/output.h"
@@ -17,8 +18,6 @@
 
 #include <fmt/format.h>
 
-#include <atomic>
-#include <csignal>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -36,27 +35,6 @@ struct Options {
   unsigned threads = 1;
   std::string capacity, alignment;  // sizes as typed; empty: none
   bool json = false;
-};
-
-std::atomic<bool> cancelled{false};
-static_assert(std::atomic<bool>::is_always_lock_free, "set in a signal handler");
-
-// Ctrl-C ends the search and keeps the best placement so far; the second one ends the program.
-class CancelOnInterrupt {
- public:
-  CancelOnInterrupt() noexcept {
-    struct sigaction action {};
-    action.sa_handler = [](int) { cancelled.store(true); };
-    action.sa_flags = static_cast<int>(SA_RESETHAND);
-    ::sigaction(SIGINT, nullptr, &before_);
-    if (before_.sa_handler != SIG_IGN) ::sigaction(SIGINT, &action, nullptr);
-  }
-  ~CancelOnInterrupt() { ::sigaction(SIGINT, &before_, nullptr); }
-  CancelOnInterrupt(const CancelOnInterrupt&) = delete;
-  CancelOnInterrupt& operator=(const CancelOnInterrupt&) = delete;
-
- private:
-  struct sigaction before_ {};
 };
 
 Bytes alignment_of(const Options& options, Bytes otherwise) {
@@ -77,7 +55,8 @@ std::string describe(const PlaceProgress& progress) {
                      format_percent(gap), progress.engine, progress.seconds);
 }
 
-PlaceOptions place_options(const Options& options, ProgressLine& line) {
+PlaceOptions place_options(const Options& options, ProgressLine& line,
+                           const CancelOnInterrupt& interrupt) {
   PlaceOptions place;
   place.engine = options.engine;
   // A budget of tries alone makes the result depend on the seed and nothing else.
@@ -90,7 +69,7 @@ PlaceOptions place_options(const Options& options, ProgressLine& line) {
   place.seed = options.seed;
   place.threads = options.threads;
   if (!options.capacity.empty()) place.capacity = size_option("--capacity", options.capacity);
-  place.cancel = &cancelled;
+  place.cancel = &interrupt.cancelled();
   if (line.shown()) {
     place.progress = [&line](const PlaceProgress& progress) { line.show(describe(progress)); };
   }
@@ -120,7 +99,7 @@ int report(const Options& options, const std::optional<Bytes>& capacity, const O
                  {"engine", outcome.engine},
                  {"seconds", outcome.seconds},
                  {"seed", options.seed},
-                 {"cancelled", cancelled.load()}};
+                 {"cancelled", CancelOnInterrupt::happened()}};
     if (outcome.step) outcome.step->add_to(json);
     if (!outcome.kinds.empty()) json["kinds"] = outcome.kinds.size();
     if (capacity) {
@@ -152,7 +131,7 @@ int report(const Options& options, const std::optional<Bytes>& capacity, const O
   text += fmt::format("  gap          {}{}\n", format_percent(gap),
                       outcome.proven_optimal ? ", proven optimal" : "");
   text += fmt::format("  planned in   {:.3f} s by {}, seed {}{}\n", outcome.seconds, outcome.engine,
-                      options.seed, cancelled.load() ? ", stopped by you" : "");
+                      options.seed, CancelOnInterrupt::happened() ? ", stopped by you" : "");
   if (capacity) {
     text += fmt::format("  capacity     {}: {}\n", format_exactly(*capacity),
                         fits                        ? "it fits"
@@ -173,7 +152,7 @@ int plan_lifetimes(const Options& options) {
   {
     ProgressLine line;
     const CancelOnInterrupt interrupt;
-    const PlaceOptions place_with = place_options(options, line);
+    const PlaceOptions place_with = place_options(options, line, interrupt);
     capacity = place_with.capacity;
     placement = place_buffers(problem, place_with);
   }
@@ -216,7 +195,7 @@ int plan_trace(const Options& options) {
   {
     ProgressLine line;
     const CancelOnInterrupt interrupt;
-    const PlaceOptions place_with = place_options(options, line);
+    const PlaceOptions place_with = place_options(options, line, interrupt);
     capacity = place_with.capacity;
     plan = plan_repeats(repeats, trace, alignment_of(options, trace.alignment), place_with);
   }

@@ -43,6 +43,8 @@ int run(std::vector<std::string> arguments) {
       "4 a system failure. `berth help settings` lists every setting.");
   const std::vector<Command> commands = {add_record(program, std::move(recorded)),
                                          add_plan(program),
+                                         add_graph(program),
+                                         add_schedule(program),
                                          add_show(program),
                                          add_verify(program),
                                          add_replay(program),

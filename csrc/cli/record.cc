@@ -188,7 +188,7 @@ Command add_record(CLI::App& program, std::vector<std::string> arguments) {
       "The program is linked to berth, or runs in Python under PyTorch; nothing of it changes. Its\n"
       "exit code is passed on; 1 where it wrote no trace, 128 and the signal's number where one\n"
       "ended it.\n\n"
-      "Examples:\n"
+      "Example:\n"
       "  berth record -o gpt.trace -- ./train --steps 20\n"
       "  berth record -o gpt-{rank}.trace -- torchrun --nproc-per-node 2 train.py");
   return {app, [options] { return record(*options); }};

@@ -18,13 +18,13 @@ TEST_CASE("Help names every command and fits a terminal of 100 columns", "[cli][
     const Ran ran = run_berth(arguments);
     REQUIRE(ran.code == 0);
     REQUIRE(ran.err.empty());
-    for (const char* command : {"record", "plan", "show", "verify", "replay", "help"})
+    for (const char* command : {"record", "plan", "graph", "schedule", "show", "verify", "replay", "help"})
       REQUIRE_THAT(ran.out, Contains(command));
   }
 }
 
 TEST_CASE("Every command explains itself with an example", "[cli][usage]") {
-  for (const char* command : {"record", "plan", "show", "verify", "replay", "help"}) {
+  for (const char* command : {"record", "plan", "graph", "schedule", "show", "verify", "replay", "help"}) {
     INFO(command);
     const Ran asked = run_berth({command, "--help"});
     REQUIRE(asked.code == 0);
@@ -57,7 +57,7 @@ TEST_CASE("An unknown command names the nearest one", "[cli][usage]") {
 TEST_CASE("A command that is like none lists those there are", "[cli][usage]") {
   const Ran ran = run_berth({"zzzzzzzzzz"});
   REQUIRE(ran.code == 2);
-  REQUIRE_THAT(ran.err, Contains("there is record, plan, show, verify, replay, help"));
+  REQUIRE_THAT(ran.err, Contains("there is record, plan, graph, schedule, show, verify, replay, help"));
   REQUIRE_THAT(ran.err, !Contains("did you mean"));
 }
 

@@ -8,7 +8,7 @@ import pathlib
 import re
 import sys
 
-ORDER = ["core", "trace", "plan", "place", "schedule", "device", "pool", "runtime", "cuda", "capi", "replay", "torch", "cli", "standin"]
+ORDER = ["core", "trace", "plan", "place", "graph", "schedule", "device", "pool", "runtime", "cuda", "capi", "replay", "torch", "cli", "standin"]
 # The folders of a folder, lowest first; "" is what lies in none of them.
 FLOORS = {"place": ["problem", "bounds", "fits", "dives", "exact", "stages", "", "oracle"]}
 WITHOUT_LIBTORCH = ORDER[: ORDER.index("torch")] + ["cli"]

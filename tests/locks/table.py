@@ -46,6 +46,8 @@ LOCKS = (
     Lock("csrc/trace/recorder.cc", "close_mutex_", Fork.UNUSED, *IN_CHILD, "a recorder does nothing in a child"),
     Lock("csrc/place/place.cc", "kEngines", Fork.UNUSED, "csrc/place/place.cc", "place_engines() {",
          "names for the program `berth`"),
+    Lock("csrc/schedule/order/order.cc", "kEngines", Fork.UNUSED, "csrc/schedule/order/order.cc", "order_engines() {",
+         "names for the program `berth`"),
     Lock("csrc/place/ilp_engine.cc", "kReason", Fork.UNUSED, *ILP_ASKED, "the runtime's planner asks for no integer program"),
     Lock("csrc/place/oracle/integer_program.cc", "kLoaded", Fork.UNUSED, *ILP_ASKED, "as that of ilp_engine.cc"),
     Lock("csrc/place/oracle/integer_program.cc", "kMissing", Fork.UNUSED, *ILP_ASKED, "as that of ilp_engine.cc"),

@@ -1,0 +1,171 @@
+#include "csrc/cli/command.h"
+#include "csrc/cli/exit_code.h"
+#include "csrc/cli/input.h"
+#include "csrc/cli/interrupt.h"
+#include "csrc/cli/option_values.h"
+#include "csrc/cli/output.h"
+#include "csrc/core/check.h"
+#include "csrc/graph/file.h"
+#include "csrc/schedule/order/from_graph.h"
+#include "csrc/schedule/order/order.h"
+
+#include <fmt/format.h>
+
+#include <limits>
+#include <memory>
+#include <optional>
+
+namespace berth::cli {
+namespace {
+
+struct Options {
+  std::string input, output;
+  bool order_only = false, json = false;
+  std::string engine = "auto";
+  std::optional<double> time_limit;
+  std::uint64_t iterations = 0, seed = 1;
+};
+
+std::string describe(const schedule::OrderProgress& progress) {
+  const double gap = progress.bound == 0 ? 0
+                                         : static_cast<double>(progress.peak) /
+                                                   static_cast<double>(progress.bound) -
+                                               1;
+  return fmt::format("ordering: best {}, bound {}, gap {}, {}, {:.1f} s",
+                     format_bytes(progress.peak), format_bytes(progress.bound), format_percent(gap),
+                     progress.engine, progress.seconds);
+}
+
+void report(const Options& options, const schedule::OrderProblem& problem,
+            const schedule::OrderResult& result, bool cancelled) {
+  if (options.json) {
+    print_json({{"operators", problem.nodes.size()},
+                {"given_peak_bytes", result.given_peak},
+                {"peak_bytes", result.peak},
+                {"bound_bytes", result.bound},
+                {"resident_bytes", problem.constant},
+                {"proven_optimal", result.proven_optimal},
+                {"engine", result.engine},
+                {"seconds", result.seconds},
+                {"seed", options.seed},
+                {"cancelled", cancelled}});
+    return;
+  }
+  std::string text = fmt::format("{}: {}\n", options.input,
+                                 format_number_of(problem.nodes.size(), "operator"));
+  text += fmt::format("  as given     {}\n", format_exactly(result.given_peak));
+  text += fmt::format("  peak         {}\n", format_exactly(result.peak));
+  text += fmt::format("  lower bound  {}\n", format_exactly(result.bound));
+  text += fmt::format("  gap          {}{}\n", format_percent(result.gap()),
+                      result.proven_optimal ? ", proven optimal" : "");
+  if (problem.constant != 0)
+    text += fmt::format("  of which     {} are there all the time\n", format_bytes(problem.constant));
+  text += fmt::format("  ordered in   {:.3f} s by {}, seed {}{}\n", result.seconds, result.engine,
+                      options.seed, cancelled ? ", stopped by you" : "");
+  if (!options.output.empty()) text += fmt::format("wrote {}\n", options.output);
+  print(printable(text));
+}
+
+int run(const Options& options) {
+  BERTH_CHECK(options.order_only, kUsage,
+              "schedules with recomputation are not made yet: --order-only finds the order of "
+              "operators with the least memory");
+  if (!options.output.empty()) check_output(options.output);
+  graph::Graph graph = graph::read_graph(options.input);
+  const schedule::OrderProblem problem = schedule::order_problem(graph);
+  schedule::OrderResult result;
+  bool cancelled = false;
+  {
+    ProgressLine line;
+    const CancelOnInterrupt interrupt;
+    schedule::OrderOptions order;
+    order.engine = options.engine;
+    order.seed = options.seed;
+    order.iteration_budget = options.iterations;
+    order.given.assign(graph.order.begin(), graph.order.end());
+    order.cancel = &interrupt.cancelled();
+    // A budget of moves alone makes the result depend on the seed and nothing else.
+    if (options.time_limit)
+      order.time_limit_seconds = *options.time_limit;
+    else if (options.iterations > 0)
+      order.time_limit_seconds = std::numeric_limits<double>::infinity();
+    if (line.shown())
+      order.progress = [&line](const schedule::OrderProgress& now) { line.show(describe(now)); };
+    result = schedule::plan_order(problem, order);
+    cancelled = interrupt.cancelled().load();
+  }
+  graph.order.assign(result.order.begin(), result.order.end());
+  const std::string wrong = problem.violation(result.order);
+  BERTH_CHECK(wrong.empty(), kUsage, "berth is wrong: its order is not legal and is not written: {}",
+              wrong);
+  if (!options.output.empty()) write_output(options.output, graph::to_json(graph));
+  report(options, problem, result, cancelled);
+  return kDone;
+}
+
+}  // namespace
+
+Command add_graph(CLI::App& program) {
+  CLI::App* app = program.add_subcommand("graph", "Read a graph of operators and write it as berth's");
+  const auto options = std::make_shared<Options>();
+  app->add_option("input", options->input,
+                  "A graph: berth's JSON, or one of dnn-partitioning or Moccasin")
+      ->required();
+  app->add_option("-o,--output", options->output, "File for berth's JSON")->type_name("FILE");
+  app->add_flag("--json", options->json, "Print one JSON object");
+  app->footer("Example:\n  berth graph bert_training.json -o bert.graph");
+  return {app, [options] {
+            if (!options->output.empty()) check_output(options->output);
+            const graph::Graph graph = graph::read_graph(options->input);
+            if (!options->output.empty()) write_output(options->output, graph::to_json(graph));
+            Bytes resident = 0, step = 0;
+            for (const graph::Storage& storage : graph.storages)
+              (storage.kind == graph::StorageClass::kResident ? resident : step) += storage.bytes;
+            if (options->json) {
+              print_json({{"operators", graph.operators.size()},
+                          {"storages", graph.storages.size()},
+                          {"resident_bytes", resident},
+                          {"step_bytes", step}});
+            } else {
+              print(printable(fmt::format(
+                  "{}: {}, {} of {}, {} of them resident\n{}", options->input,
+                  format_number_of(graph.operators.size(), "operator"),
+                  format_number_of(graph.storages.size(), "storage"), format_bytes(resident + step),
+                  format_bytes(resident),
+                  options->output.empty() ? "" : fmt::format("wrote {}\n", options->output))));
+            }
+            return kDone;
+          }};
+}
+
+Command add_schedule(CLI::App& program) {
+  CLI::App* app =
+      program.add_subcommand("schedule", "Find the order of operators with the least memory");
+  const auto options = std::make_shared<Options>();
+  app->add_option("input", options->input, "A graph, as `berth graph` reads it")->required();
+  app->add_option("-o,--output", options->output, "File for the graph with its order")
+      ->type_name("FILE");
+  app->add_flag("--order-only", options->order_only, "Only order: nothing is made again or copied");
+  app->add_option("--engine", options->engine, "How to search")
+      ->check(CLI::IsMember(schedule::order_engines()))
+      ->capture_default_str();
+  app->add_option("--time-limit", options->time_limit,
+                  "Seconds after which the best so far is taken [10, or none with --iterations]")
+      ->check(is_time_limit)
+      ->type_name("SECONDS");
+  app->add_option("--iterations", options->iterations,
+                  "Moves after which it is taken: equal seeds then give equal orders")
+      ->check(is_whole_number)
+      ->type_name("N");
+  app->add_option("--seed", options->seed, "Seed of the search")
+      ->check(is_whole_number)
+      ->type_name("N")
+      ->capture_default_str();
+  app->add_flag("--json", options->json, "Print one JSON object");
+  app->footer(
+      "The best order so far is shown on a terminal; Ctrl-C takes it.\n\n"
+      "Example:\n  berth schedule bert.graph --order-only -o bert-ordered.graph");
+  return {app, [options] { return run(*options); }};
+}
+
+}  // namespace berth::cli

@@ -1,0 +1,27 @@
+#pragma once
+
+#include "csrc/core/bytes.h"
+#include "csrc/graph/graph.h"
+
+#include <nlohmann/json.hpp>
+
+#include <cstdint>
+#include <string>
+
+// What reads graphs from JSON has in common. Errors are Error(kInput) without the file's name.
+namespace berth::graph {
+
+using Json = nlohmann::json;
+
+// A member that must be there.
+[[nodiscard]] const Json& member(const Json& object, const char* name, const std::string& whose);
+// A whole number in [0, limit]; floating point where it is whole.
+[[nodiscard]] std::uint64_t whole(const Json& value, std::uint64_t limit, const std::string& whose);
+// A size from a number of bytes, whole or not: rounded up.
+[[nodiscard]] Bytes size_from(const Json& value, const std::string& whose);
+
+// The forms of others, `root` being the file's object.
+[[nodiscard]] Graph import_partitioning(const Json& root);
+[[nodiscard]] Graph import_moccasin(const Json& root);
+
+}  // namespace berth::graph

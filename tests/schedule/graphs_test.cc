@@ -1,0 +1,60 @@
+// Orders of graphs that others published, where those are at hand (../shared/graphs).
+#include "csrc/graph/file.h"
+#include "csrc/schedule/order/from_graph.h"
+#include "csrc/schedule/order/order.h"
+#include "tests/catch.h"
+
+#include <filesystem>
+
+using namespace berth;
+using namespace berth::schedule;
+
+TEST_CASE("A storage that is written again is one value", "[schedule][graph]") {
+  const graph::Graph graph = graph::parse_graph(
+      R"({"format": "berth-graph 1",
+          "storages": [{"bytes": 100, "class": "resident"}, {"bytes": 10, "class": "input"}, {"bytes": 20, "class": "step"}],
+          "operators": [
+           {"name": "a", "phase": "forward", "alternatives": [{"ns": 1, "workspace": 7, "reads": [[1, 0, 0, 10]], "writes": [[2, 1]]}]},
+           {"name": "b", "phase": "forward", "alternatives": [{"ns": 1, "workspace": 0, "reads": [[2, 1, 0, 20]], "writes": [[2, 2]]}]},
+           {"name": "c", "phase": "forward", "alternatives": [{"ns": 1, "workspace": 0, "reads": [[2, 2, 0, 20], [0, 0, 0, 100]], "writes": [[0, 1]]}]}]})",
+      "x");
+  const OrderProblem problem = order_problem(graph);
+  CHECK(problem.constant == 100);
+  REQUIRE(problem.values.size() == 2);
+  CHECK(problem.values[0].maker == kNoNode);
+  CHECK(problem.values[1].maker == 0);
+  CHECK(problem.values[1].readers == std::vector<Node>{1, 2});
+  CHECK(live_bytes(problem, Order{0, 1, 2}) == std::vector<Bytes>{100 + 10 + 20 + 7, 120, 120});
+}
+
+TEST_CASE("The least memory of published graphs is reached and proven", "[schedule][acceptance]") {
+  const std::filesystem::path folder = BERTH_TEST_GRAPHS;
+  if (!std::filesystem::exists(folder)) {
+    WARN("skipped: no published graphs at hand");
+    return;
+  }
+  const struct {
+    const char* file;
+    Bytes peak;  // without residents
+  } rows[] = {
+      {"dnn_partitioning/LayerGraphs__bert24_training.json", 375'054'384},
+      {"dnn_partitioning/LayerGraphs__inceptionv3_training.json", 1'416'167'424},
+      {"dnn_partitioning/OperatorGraphs__bert_L-12_training.json", 4'307'914'839},
+      {"dnn_partitioning/OperatorGraphs__bert_l-3_training.json", 1'039'650'346},
+      {"moccasin/ResNet50_256_224_224_3_train_nx.json", 38'059'356'160},
+      {"moccasin/VGG16_256_224_224_3_train_nx.json", 15'825'108'992},
+      {"moccasin/vgg_unet_32_416_608_3_train_nx.json", 20'959'461'376},
+      {"moccasin/random_layered_n100_w0.27_nlv0.75_ed0.2_scd0.14.json", 36'790},
+      {"moccasin/random_layered_n500_w0.36_nlv0.75_ed0.2_scd0.14.json", 247'960},
+  };
+  for (const auto& [file, peak] : rows) {
+    CAPTURE(file);
+    const OrderProblem problem = order_problem(graph::read_graph((folder / file).string()));
+    OrderOptions options;
+    options.time_limit_seconds = 60;
+    const OrderResult result = plan_order(problem, options);
+    CHECK(problem.violation(result.order).empty());
+    CHECK(result.peak - problem.constant == peak);
+    CHECK(result.proven_optimal);
+  }
+}
