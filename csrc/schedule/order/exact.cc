@@ -1,6 +1,8 @@
+#include "csrc/schedule/order/execution.h"
 #include "csrc/schedule/order/search.h"
 
 #include <algorithm>
+#include <optional>
 #include <unordered_set>
 
 namespace berth::schedule {
@@ -24,37 +26,24 @@ class ExactSearch {
  public:
   ExactSearch(const OrderProblem& problem, Bytes capacity, std::uint64_t most_sets,
               const SearchLimits& limits)
-      : problem_(problem),
-        capacity_(capacity),
+      : capacity_(capacity),
         most_sets_(most_sets),
         limits_(limits),
-        executed_((problem.nodes.size() + 63) / 64, 0),
-        missing_(problem.nodes.size()),
-        readers_left_(problem.values.size()),
-        live_(problem.constant) {
-    for (Node n = 0; n < problem.nodes.size(); ++n) {
-      missing_[n] = problem.nodes[n].before.size();
-      if (missing_[n] == 0) ready_.push_back(n);
-    }
-    for (Value v = 0; v < problem.values.size(); ++v) {
-      const OrderProblem::ValueOf& value = problem.values[v];
-      readers_left_[v] = value.readers.size();
-      if (value.maker == kNoNode && !value.readers.empty()) live_ += value.bytes;
-    }
-  }
+        execution_(problem),
+        executed_((problem.nodes.size() + 63) / 64, 0) {}
 
   // Depth first with a stack of its own: a graph may be deeper than the thread's.
   ExactAnswer run() {
     ExactAnswer answer;
-    if (live_ > capacity_) {
+    if (execution_.live() > capacity_) {
       answer.kind = ExactAnswer::Kind::kRefuted;
       return answer;
     }
     enter();
     while (!frames_.empty()) {
-      if (order_.size() == problem_.nodes.size()) {
+      if (execution_.complete()) {
         answer.kind = ExactAnswer::Kind::kFound;
-        answer.order = order_;
+        answer.order = execution_.order();
         break;
       }
       Frame& frame = frames_.back();
@@ -77,39 +66,21 @@ class ExactSearch {
  private:
   struct Frame {
     std::vector<Node> choices;
-    std::size_t next = 0, depth = 0;  // of order_ when it was entered
+    std::size_t next = 0, depth = 0;  // of the order when it was entered
   };
-
-  [[nodiscard]] bool fits(Node n) const { return problem_.nodes[n].made <= capacity_ - live_; }
-  [[nodiscard]] std::int64_t growth(Node n) const {
-    std::int64_t bytes = 0;
-    for (const Value v : problem_.nodes[n].makes)
-      if (readers_left_[v] != 0) bytes += static_cast<std::int64_t>(problem_.values[v].bytes);
-    for (const Value v : problem_.nodes[n].reads)
-      if (readers_left_[v] == 1) bytes -= static_cast<std::int64_t>(problem_.values[v].bytes);
-    return bytes;
-  }
 
   // What is free runs at once: a ready node that fits and leaves no more alive than there was can
   // come first in any order that goes on from here.
   void enter() {
-    const std::size_t depth = order_.size();
-    for (bool ran = true; ran;) {
-      ran = false;
-      for (const Node n : ready_) {
-        if (!fits(n) || growth(n) > 0) continue;
-        execute(n);
-        ran = true;
-        break;
-      }
-    }
+    const std::size_t depth = execution_.order().size();
+    while (const std::optional<Node> free = find_free()) execute(*free);
     Frame& frame = frames_.emplace_back();
     frame.depth = depth;
     if (dead_.contains(executed_)) return;
-    for (const Node n : ready_)
+    for (const Node n : execution_.ready())
       if (fits(n)) frame.choices.push_back(n);
     std::sort(frame.choices.begin(), frame.choices.end(), [this](Node a, Node b) {
-      const std::int64_t one = growth(a), other = growth(b);
+      const std::int64_t one = execution_.growth(a), other = execution_.growth(b);
       return one != other ? one < other : a < b;
     });
   }
@@ -118,40 +89,32 @@ class ExactSearch {
     const std::size_t depth = frames_.back().depth;
     frames_.pop_back();
     dead_.insert(executed_);
-    while (order_.size() > depth) undo();
+    while (execution_.order().size() > depth) undo();
     if (!frames_.empty()) undo();  // the choice that led here
   }
 
+  [[nodiscard]] bool fits(Node n) const { return execution_.live_at(n) <= capacity_; }
+  [[nodiscard]] std::optional<Node> find_free() const {
+    for (const Node n : execution_.ready())
+      if (fits(n) && execution_.growth(n) <= 0) return n;
+    return std::nullopt;
+  }
+
   void execute(Node n) {
-    order_.push_back(n);
+    execution_.run(n);
     executed_[n / 64] |= std::uint64_t{1} << (n % 64);
-    live_ = static_cast<Bytes>(static_cast<std::int64_t>(live_) + growth(n));
-    for (const Value v : problem_.nodes[n].reads) --readers_left_[v];
-    ready_.erase(std::find(ready_.begin(), ready_.end(), n));
-    for (const Node after : problem_.nodes[n].after)
-      if (--missing_[after] == 0) ready_.push_back(after);
   }
-
   void undo() {
-    const Node n = order_.back();
-    order_.pop_back();
+    const Node n = execution_.order().back();
+    execution_.undo();
     executed_[n / 64] &= ~(std::uint64_t{1} << (n % 64));
-    for (const Node after : problem_.nodes[n].after)
-      if (missing_[after]++ == 0) ready_.erase(std::find(ready_.begin(), ready_.end(), after));
-    for (const Value v : problem_.nodes[n].reads) ++readers_left_[v];
-    live_ = static_cast<Bytes>(static_cast<std::int64_t>(live_) - growth(n));
-    ready_.push_back(n);
   }
 
-  const OrderProblem& problem_;
   const Bytes capacity_;
   const std::uint64_t most_sets_;
   const SearchLimits& limits_;
+  Execution execution_;
   Set executed_;
-  std::vector<std::size_t> missing_, readers_left_;
-  std::vector<Node> ready_;
-  Order order_;
-  Bytes live_;
   std::vector<Frame> frames_;
   std::unordered_set<Set, SetHash> dead_;
   std::uint64_t steps_ = 0;
