@@ -77,8 +77,14 @@ std::string Stats::to_json() const {
       {"parked", parked},
   };
   std::string text;
-  for (const auto& [name, value] : values)
-    text += fmt::format("{}\n  \"{}\": {}", text.empty() ? '{' : ',', name, value);
+  text.reserve(2048);
+  for (const auto& [name, value] : values) {
+    text += text.empty() ? "{\n  \"" : ",\n  \"";
+    text += name;
+    text += "\": ";
+    const fmt::format_int digits(value);
+    text.append(digits.data(), digits.size());
+  }
   text += ",\n  \"misses\": [";
   for (const Miss& miss : misses)
     text += fmt::format("{}\n    {}", &miss == misses.data() ? "" : ",", berth::to_json(miss));

@@ -172,7 +172,8 @@ void MinCut::find_side(Side side) {
   set([&](Node n) { return !reaches[vertex_[n]]; });
 }
 
-OrderBound min_cut_bound(MinCut& cuts, const OrderProblem& problem, std::span<const Node> order) {
+OrderBound min_cut_bound(MinCut& cuts, const OrderProblem& problem, std::span<const Node> order,
+                         std::uint32_t most_flows, const std::function<bool()>& stop) {
   const std::vector<Bytes> profile = live_bytes(problem, order);
   std::vector<std::size_t> steps(order.size());
   std::iota(steps.begin(), steps.end(), std::size_t{0});
@@ -180,7 +181,7 @@ OrderBound min_cut_bound(MinCut& cuts, const OrderProblem& problem, std::span<co
                    [&](std::size_t a, std::size_t b) { return profile[a] > profile[b]; });
   OrderBound bound{problem.constant, 0};
   for (const std::size_t step : steps) {
-    if (profile[step] <= bound.bytes) break;
+    if (profile[step] <= bound.bytes || bound.flows == most_flows || stop()) break;
     bound.bytes = std::max(bound.bytes, cuts.live(order[step]));
     ++bound.flows;
   }

@@ -4,6 +4,8 @@
 #include "csrc/schedule/order/problem.h"
 
 #include <cstdint>
+#include <functional>
+#include <limits>
 #include <vector>
 
 namespace berth::schedule {
@@ -57,14 +59,17 @@ class MinCut {
   std::vector<std::uint32_t> level_, next_, queue_;
 };
 
-// The largest live() of a node, over all nodes that could have more than `enough` (0: all). Nodes
-// are looked at in falling order of what they have alive in `order`, which no cut is above: so the
-// rest is left out as soon as that is not above the best. O(flows) cuts, 1 to 95 in practice.
+// The largest live() of a node. Nodes are looked at in falling order of what they have alive in
+// `order`, which no cut is above: so the rest is left out as soon as that is not above the best. A
+// bound all the same where `most_flows` cuts are not enough for that, or `stop` ends it; 1 to 95
+// are, for an order that is good.
 struct OrderBound {
   Bytes bytes = 0;
   std::uint32_t flows = 0;
 };
-[[nodiscard]] OrderBound min_cut_bound(MinCut& cuts, const OrderProblem& problem,
-                                       std::span<const Node> order);
+[[nodiscard]] OrderBound min_cut_bound(
+    MinCut& cuts, const OrderProblem& problem, std::span<const Node> order,
+    std::uint32_t most_flows = std::numeric_limits<std::uint32_t>::max(),
+    const std::function<bool()>& stop = [] { return false; });
 
 }  // namespace berth::schedule

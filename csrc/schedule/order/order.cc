@@ -18,6 +18,7 @@ constexpr std::size_t kMostExact = 512;  // nodes
 constexpr std::uint64_t kFirstMoves = 100'000, kMostMoves = 6'400'000;  // of a round of annealing
 constexpr std::uint64_t kFirstSets = 20'000, kMostSets = 4'000'000;
 constexpr std::uint64_t kMostCuts = 10'000;  // of one descent
+constexpr std::uint32_t kFirstFlows = 100;   // of the first look for the bound
 
 class Planning {
  public:
@@ -29,12 +30,14 @@ class Planning {
   OrderResult run() {
     start();
     if (wants("descent")) descend_all();
+    if (!done()) find_bound();
     for (std::uint64_t round = 0; !done() && (wants("anneal") || wants("exact")); ++round) {
       const std::uint64_t budget = options_.iteration_budget;
       const std::uint64_t growth = std::uint64_t{1} << std::min<std::uint64_t>(round, 20);
       if (wants("exact")) refute(budget != 0 ? budget : std::min(kFirstSets * growth, kMostSets));
       if (wants("anneal") && !done())
         anneal_round(budget != 0 ? budget : std::min(kFirstMoves * growth, kMostMoves), round);
+      if (!done()) find_bound();
       if (budget != 0 || (exhausted_ && !wants("anneal"))) break;
     }
     report();
@@ -93,9 +96,15 @@ class Planning {
     find_bound();
   }
 
-  // The better the order, the fewer cuts: so again where it has got better much.
+  // The better the order, the fewer cuts are enough: so a few first, and again later.
   void find_bound() {
-    const OrderBound bound = min_cut_bound(cuts_, problem_, result_.order);
+    if (bound_of_ == result_.peak) {
+      if (flows_ > problem_.nodes.size()) return;
+      flows_ *= 4;
+    }
+    bound_of_ = result_.peak;
+    const OrderBound bound =
+        min_cut_bound(cuts_, problem_, result_.order, flows_, [this] { return stopped(); });
     result_.bound = std::max(result_.bound, bound.bytes);
     result_.flows += bound.flows;
   }
@@ -151,6 +160,8 @@ class Planning {
   std::vector<Order> starts_;
   OrderResult result_;
   bool exhausted_ = false;
+  Bytes bound_of_ = ~Bytes{0};  // the peak for which the bound was looked for last
+  std::uint32_t flows_ = kFirstFlows;
 };
 
 }  // namespace
