@@ -345,6 +345,7 @@ Bytes Gpu::resume_memory() {
   if (const PoolPointer meanwhile = pools_.find(PrivatePools::kMeanwhile))
     (void)meanwhile->allocator().trim();
   const Bytes taken = main_.allocator().resume();
+  if (main_.allocator().parked()) return taken;  // a graph is being captured
   pools_.divert(false);
   (void)pools_.release_unused();
   return taken;
