@@ -92,6 +92,36 @@ print(hits_of(step)[0] > 0.98, made.data_ptr() == pointer)
 """
         self.assertEqual(self.python(program).split(), ["True", "True"])
 
+    def test_a_planned_block_has_the_same_address_in_every_step(self):
+        program = "import sys\nimport berth\nberth.install('cuda', mode=sys.argv[1])\n" + NETWORK + """
+net = torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.GELU(), torch.nn.Linear(256, 64)).to("cuda")
+optimizer = torch.optim.AdamW(net.parameters())
+addresses, keep = [], []
+def step():
+    seen, x = [], torch.randn(32, 64, device="cuda")
+    for layer in net:
+        x = layer(x)
+        seen.append(x.data_ptr())
+    x.square().mean().backward()
+    seen += [parameter.grad.data_ptr() for parameter in net.parameters()]
+    optimizer.step()
+    optimizer.zero_grad()
+    addresses.append(seen)
+for _ in range(10):
+    step()
+if sys.argv[1] == "learn":
+    assert hits_of(step)[0] > 0.98
+    step()
+addresses.clear()
+for number in range(100):
+    step()
+    keep.append(torch.empty(100 * (number % 40) + 1, device="cuda"))  # what lives on is no part of the step
+print(torch.cuda.get_allocator_backend(), sum(one != other for a, b in zip(addresses, addresses[1:]) for one, other in zip(a, b)))
+"""
+        native, learned = (self.python(program, mode).split() for mode in ("off", "learn"))
+        print(f"addresses that changed from step to step in 100 steps: caching allocator {native[1]}, berth {learned[1]}")
+        self.assertEqual((native[0], learned), ("native", ["berth", "0"]))
+
     def test_everything_leaves_the_gpu_for_a_while_and_comes_back(self):
         program = "import berth\nberth.install('cuda')\n" + NETWORK + """
 step = make()
