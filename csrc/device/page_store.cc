@@ -55,7 +55,18 @@ void PageStore::tell_releasing(void* base, Bytes size, Bytes memory, Holding hol
 }
 
 Status PageStore::reserve(Bytes size, Bytes alignment, void** base) noexcept {
-  if (properties().maps_pages) return device_.reserve(size, alignment, base);
+  if (properties().maps_pages) {
+    const Status status = device_.reserve(size, alignment, base);
+    if (!status.ok()) return status;
+    try {
+      reserved_.emplace(number(*base), number(*base) + size);
+    } catch (const std::bad_alloc&) {
+      (void)device_.release(*base, size);
+      *base = nullptr;
+      return {Status::Code::kFailed, "host memory"};
+    }
+    return status;
+  }
   if (const Status status = take(size); !status.ok()) return status;
   const Status status = device_.reserve(size, alignment, base);
   if (!status.ok()) {
@@ -84,6 +95,7 @@ Status PageStore::release(void* base, Bytes size) noexcept {
                    Holding::kPages);
   }
   const Status status = device_.release(base, size);
+  if (status.ok()) reserved_.erase(number(base));
   for (Stretch held = next(number(base), end, true); held.first != held.last;) {
     if (!status.ok()) {
       tell_reserved(address(held.first), held.last - held.first, lone(held.first, held.last),
@@ -245,7 +257,17 @@ std::vector<PageStore::Piece> PageStore::pieces() const {
   const Bytes page = properties().page_bytes;
   std::vector<Piece> pieces;
   std::unordered_map<const std::size_t*, std::size_t> piece_of;  // by users of a page
+  // Committed stretches of reservations that touch are one.
+  std::vector<Stretch> stretches;
   for (const auto& [first, last] : committed_) {
+    for (Bytes at = first; at < last;) {
+      const auto after = reserved_.upper_bound(at);
+      const Bytes end = after == reserved_.begin() ? last : std::min(last, std::prev(after)->second);
+      stretches.push_back({at, end});
+      at = end;
+    }
+  }
+  for (const auto& [first, last] : stretches) {
     if (shared_.empty()) {
       pieces.push_back({first, last});
       continue;

@@ -50,7 +50,8 @@ class PageStore final : public ForwardingDevice {
   [[nodiscard]] std::uint64_t refusals() const noexcept;  // by the limit
 
   // What is held as pages: stretches that are behind no other addresses, and one by one pages that
-  // are, with the others of each. In ascending order. Throws std::bad_alloc.
+  // are, with the others of each. Each lies in one reservation. In ascending order. Throws
+  // std::bad_alloc.
   struct Piece {
     Bytes first = 0, last = 0;
     std::vector<Bytes> others = {};
@@ -99,6 +100,7 @@ class PageStore final : public ForwardingDevice {
   Bytes refused_at_ = 0;  // so much was more than the device had; 0: it was not
   std::uint64_t refusals_ = 0;
   Stretches committed_;
+  Stretches reserved_;  // where the device maps pages; those that touch stay apart
   // Of pages that are or were behind several addresses: how many, by each of them.
   std::unordered_map<Bytes, std::shared_ptr<std::size_t>> shared_;
 };

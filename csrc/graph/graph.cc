@@ -4,7 +4,7 @@
 #include "csrc/graph/edges.h"
 
 #include <algorithm>
-#include <queue>
+#include <set>
 
 namespace berth::graph {
 namespace {
@@ -89,8 +89,20 @@ class Check {
                     "operator {} ({}) reads bytes {} to {} of storage {}, which has {}", number,
                     op.name, read.offset, read.offset + read.bytes, read.value.storage, size);
       }
+      for (const auto& [from, to] : one.in_place) {
+        check_value(number, from);
+        check_value(number, to);
+      }
+      std::set<StorageId> storages;
       for (const ValueId& written : one.writes) {
         check_value(number, written);
+        BERTH_CHECK(storages.insert(written.storage).second, kInput,
+                    "operator {} ({}) makes two versions of storage {}", number, op.name,
+                    written.storage);
+        for (const Read& read : one.reads)
+          BERTH_CHECK(read.value != written, kInput,
+                      "operator {} ({}) reads version {} of storage {}, which it makes", number,
+                      op.name, written.version, written.storage);
         BERTH_CHECK(written.version > 0, kInput,
                     "operator {} ({}) makes version 0 of storage {}: that was there before the step",
                     number, op.name, written.storage);

@@ -2,8 +2,8 @@
 #include "csrc/core/check.h"
 #include "csrc/graph/json.h"
 
-#include <algorithm>
 #include <map>
+#include <set>
 #include <unordered_map>
 
 namespace berth::graph {
@@ -31,14 +31,15 @@ class Builder {
     return static_cast<StorageId>(graph_.storages.size() - 1);
   }
   void add_read(OperatorId op, ValueId value) {
-    std::vector<Read>& reads = graph_.operators[op].alternatives[0].reads;
-    const Read read{value, 0, graph_.storages[value.storage].bytes};
-    if (std::find(reads.begin(), reads.end(), read) == reads.end()) reads.push_back(read);
+    if (!read_.emplace(op, value).second) return;
+    graph_.operators[op].alternatives[0].reads.push_back(
+        {value, 0, graph_.storages[value.storage].bytes});
   }
   Graph take() { return std::move(graph_); }
 
  private:
   Graph graph_;
+  std::set<std::pair<OperatorId, ValueId>> read_;
 };
 
 // Names of nodes as they are in the file, to their place in it.

@@ -93,7 +93,7 @@ void Allocator::State::open() {
     case Mode::kOff:
       break;
     case Mode::kRecord:
-      recording.begin(open_trace(config.trace));
+      (void)recording.begin(open_trace(config.trace));
       break;
     case Mode::kServe: {
       if (learning.folder() != nullptr) {
@@ -174,22 +174,26 @@ std::unique_ptr<Recorder> Allocator::State::open_trace(const std::string& file) 
                         options.program, options.alignment);
 }
 
-void Allocator::begin_recording(const std::string& file) {
+Recorder& Allocator::begin_recording(const std::string& file) {
   State& state = *state_;
-  const auto check = [&state] {
-    BERTH_CHECK(!state.shut && !state.forked, kUsage,
-                "a recording was begun in a process that is ending, or in a forked child");
-    state.recording.check_free();
-  };
   {  // before a file is made, which may be the one that is open
     const std::lock_guard lock(state.mutex);
-    check();
+    BERTH_CHECK(!state.shut && !state.forked, kUsage,
+                "a recording was begun in a process that is ending, or in a forked child");
+    state.recording.announce();
   }
-  std::unique_ptr<Recorder> recorder = state.open_trace(file);
+  std::unique_ptr<Recorder> recorder;
+  try {
+    recorder = state.open_trace(file);
+  } catch (...) {
+    const std::lock_guard lock(state.mutex);
+    state.recording.give_up();
+    throw;
+  }
   const std::lock_guard lock(state.mutex);
-  check();
-  state.recording.begin(std::move(recorder));
+  Recorder& open = state.recording.begin(std::move(recorder));
   state.decide_watched();
+  return open;
 }
 
 bool Allocator::end_recording() noexcept {
@@ -580,6 +584,9 @@ Bytes Allocator::release(bool keep_contents) {
 }
 
 void Allocator::State::unpark() {
+  BERTH_CHECK(!captured() || !parked.parked(), kUsage,
+              "memory that was released with its contents cannot come back while a graph is being "
+              "captured: resume before the capture");
   const Bytes size = parked.bytes();
   const Status status = parked.unpark();
   if (status.ok()) {
@@ -596,10 +603,11 @@ void Allocator::State::unpark() {
 Bytes Allocator::resume() {
   State& state = *state_;
   const std::lock_guard lock(state.mutex);
-  if (state.forked || state.captured()) return 0;
+  if (state.forked) return 0;
   const State::NotesHeld notes_held{state};
   const Bytes held = state.store.held();
   state.unpark();
+  if (state.captured()) return 0;
   (void)state.arena.fill(true);
   return state.store.held() - held;
 }
@@ -611,6 +619,7 @@ bool Allocator::parked() const noexcept {
 
 void Allocator::process_events() noexcept {
   const std::lock_guard lock(state_->mutex);
+  if (state_->parked.parked()) return;  // what comes free would give pages back
   const State::NotesHeld notes_held{*state_};
   state_->pool.process_events();
   state_->arena.poll_guards();

@@ -127,7 +127,7 @@ class Allocator {
   // and the like in its name are replaced. Blocks that live already have ids without a request.
   // Throws Error(kUsage) where a recording is open (as in mode record), Error(kSystem) where the
   // file cannot be made.
-  void begin_recording(const std::string& file);
+  Recorder& begin_recording(const std::string& file);
   // Closes the trace that is open; false where none is.
   bool end_recording() noexcept;
   // Of the trace that is open, for adapters that record more; null where none is.
@@ -146,7 +146,8 @@ class Allocator {
   // pages; OutOfMemory or Error(kSystem) where the host has no room, and then the contents stay.
   Bytes release(bool keep_contents);
   // Everything that the plan needs and that release() took is there again, at its addresses. Returns
-  // bytes taken. Throws OutOfMemory or Error(kSystem) where contents cannot come back: they are kept.
+  // bytes taken. Throws OutOfMemory, Error(kSystem), or while a graph is captured Error(kUsage) where
+  // contents cannot come back: they are kept.
   Bytes resume();
   // Whether contents are away.
   [[nodiscard]] bool parked() const noexcept;

@@ -22,15 +22,24 @@ class Recording {
 
   // Throws Error(kUsage) where one is open, or kMost were.
   void check_free() const {
-    BERTH_CHECK(!active_, kUsage, "a recording is open already: end that one first");
+    BERTH_CHECK(!active_ && !opening_, kUsage,
+                "a recording is open already: end that one first");
     BERTH_CHECK(recorders_.size() < kMost, kUsage,
                 "this process has recorded {} traces, which is the most", kMost);
   }
-  void begin(std::unique_ptr<Recorder> recorder) {
+  // Its file is about to be made, without the lock: begin() follows, or give_up().
+  void announce() {
+    check_free();
+    opening_ = true;
+  }
+  void give_up() noexcept { opening_ = false; }
+  Recorder& begin(std::unique_ptr<Recorder> recorder) {
+    opening_ = false;
     check_free();
     recorders_.push_back(std::move(recorder));
     lanes_.clear();
     active_ = true;
+    return *recorders_.back();
   }
   // Ends it. The caller closes what is returned, if anything, without the lock.
   [[nodiscard]] Recorder* end() noexcept {
@@ -61,7 +70,7 @@ class Recording {
 
  private:
   std::vector<std::unique_ptr<Recorder>> recorders_;  // the last is the open one's
-  bool active_ = false;
+  bool active_ = false, opening_ = false;
   std::vector<std::pair<LaneKey, trace::LaneId>> lanes_;
 };
 

@@ -173,8 +173,14 @@ int save_plan(int device, const char* path, char* message, std::size_t size) {
 int begin_recording(int device, const char* path, int operators, char* message, std::size_t size) {
   return answer(message, size, [&] {
     Allocator& allocator = adapted().allocator(device);
-    allocator.begin_recording(path);
-    if (operators != 0) record_operators(allocator, adapted().device(device));
+    Recorder& recorder = allocator.begin_recording(path);
+    if (operators == 0) return BERTH_OK;
+    try {
+      record_operators(allocator, recorder, adapted().device(device));
+    } catch (...) {
+      (void)allocator.end_recording();
+      throw;
+    }
     return BERTH_OK;
   });
 }

@@ -300,8 +300,8 @@ Listening listening;
 
 }  // namespace
 
-void record_operators(Allocator& allocator, c10::Device device) {
-  auto* const added = new OperatorRecorder(allocator, *allocator.recorder(), device);
+void record_operators(Allocator& allocator, Recorder& recorder, c10::Device device) {
+  auto* const added = new OperatorRecorder(allocator, recorder, device);
   const std::lock_guard lock(listening_mutex);
   for (auto& one : recorders) {
     OperatorRecorder* none = nullptr;

@@ -25,10 +25,10 @@ namespace berth::torch {
 //     is not seen.
 //
 // Tensors without memory of berth's have block 0; operands are those on `device`, the allocator's.
-// Requires an allocator that records, at most kMaxBackends of them at a time. What a recording needs
+// `recorder` is the allocator's, which records; at most kMaxBackends of them at a time. What a recording needs
 // of its own (1 KiB, and the roles of live blocks) stays to the end of the process. Costs about 5 us an operator (nested ones counted) with libtorch's own share: 3 % of a step of the GPT
 // of bench/train (4,500 operators), 11 % at a batch of 1.
-void record_operators(Allocator& allocator, c10::Device device);
+void record_operators(Allocator& allocator, Recorder& recorder, c10::Device device);
 // Ends it for this allocator; nothing where it was not begun. Operators that run just now are still
 // told to the trace.
 void end_operators(Allocator& allocator);

@@ -45,8 +45,9 @@ void install(const Config& config) {
   if (here == nullptr) here = &Installation::create(config);
   set_cpu_allocator(*here);
   observe_ranges();
-  if (config.record == RecordDetail::kOperators && here->allocator().recorder() != nullptr)
-    record_operators(here->allocator(), c10::kCPU);
+  Recorder* const recorder = here->allocator().recorder();
+  if (config.record == RecordDetail::kOperators && recorder != nullptr)
+    record_operators(here->allocator(), *recorder, c10::kCPU);
   is_installed.store(true, std::memory_order_release);
 }
 

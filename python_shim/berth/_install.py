@@ -34,7 +34,7 @@ def _kinds(device: Optional[str]) -> tuple[str, ...]:
 def _text(value: Union[str, "os.PathLike[str]", bool, float]) -> str:
     if isinstance(value, bool):
         return "1" if value else "0"
-    return os.fspath(value) if isinstance(value, os.PathLike) else str(value)
+    return os.fsdecode(value) if isinstance(value, os.PathLike) else str(value)
 
 
 def install(device: Optional[str] = None, *, mode: Optional[str] = None, plan: Optional[_Path] = None, trace: Optional[_Path] = None,
@@ -215,14 +215,14 @@ def load_plan(path: _Path, device: Union[str, int, None] = None) -> None:
     legal plan, UsageError while a graph is captured."""
     there, kind, index = _one(device)
     _open(kind)
-    there.load_plan(index, os.fspath(path))
+    there.load_plan(index, os.fsdecode(path))
 
 
 def save_plan(path: _Path, device: Union[str, int, None] = None) -> bool:
     """Writes the plan that is being served. False, and nothing is written, where there is none yet."""
     there, kind, index = _one(device)
     _open(kind)
-    return there.save_plan(index, os.fspath(path))
+    return there.save_plan(index, os.fsdecode(path))
 
 
 @contextlib.contextmanager
@@ -232,7 +232,7 @@ def record(path: _Path, operators: bool = False, device: Union[str, int, None] =
     in a process."""
     there, kind, index = _one(device)
     _open(kind)
-    there.begin_recording(index, os.fspath(path), operators)
+    there.begin_recording(index, os.fsdecode(path), operators)
     try:
         yield
     finally:
@@ -257,7 +257,7 @@ def release(device: Union[str, int, None] = None, *, keep_contents: bool = False
 
     With `keep_contents` live tensors of a GPU go, too: to pinned host memory, until resume() brings them back to their addresses.
     Meanwhile they must not be used, nor graphs replayed that use them; new tensors are served from memory of their own. Memory of CUDA
-    graphs and MemPools stays.
+    graphs and MemPools stays. Tensors that other processes have are not to be sent away: those would keep the memory that they had.
 
     Waits for the device. Returns the bytes given back. Raises UsageError while a graph is captured, torch.OutOfMemoryError where the
     host has no room for the contents, which then stay where they are.

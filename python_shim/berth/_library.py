@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import os
 import pathlib
 import threading
 from typing import Any, Callable, Optional
@@ -66,7 +67,7 @@ class Adapter:
     def install(self, settings: dict[str, str]) -> bool:
         """Whether it is installed now; not where the mode is off."""
         words = [word for pair in settings.items() for word in pair]
-        text = b"".join(word.encode() + b"\0" for word in words) + b"\0"
+        text = b"".join(os.fsencode(word) + b"\0" for word in words) + b"\0"
         return self._call(self._table.install, text, 0)
 
     def installed(self) -> bool:
@@ -88,14 +89,14 @@ class Adapter:
         return text if size else b""
 
     def load_plan(self, device: int, path: str) -> None:
-        self._call(self._table.load_plan, device, path.encode())
+        self._call(self._table.load_plan, device, os.fsencode(path))
 
     def save_plan(self, device: int, path: str) -> bool:
         """Whether there was one."""
-        return self._call(self._table.save_plan, device, path.encode())
+        return self._call(self._table.save_plan, device, os.fsencode(path))
 
     def begin_recording(self, device: int, path: str, operators: bool) -> None:
-        self._call(self._table.begin_recording, device, path.encode(), int(operators))
+        self._call(self._table.begin_recording, device, os.fsencode(path), int(operators))
 
     def end_recording(self, device: int) -> bool:
         """Whether one was open."""

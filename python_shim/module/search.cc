@@ -27,6 +27,10 @@ void Search::report(const PlaceProgress& progress) noexcept {
       cancelled_.store(true);
     }
     if (!progress_.is_none()) progress_(nb::cast(progress));
+  } catch (nb::python_error& raised) {
+    cancelled_.store(true);
+    // Ctrl-C in the progress function is Ctrl-C.
+    if (!raised.matches(PyExc_KeyboardInterrupt)) failure_ = std::current_exception();
   } catch (...) {
     failure_ = std::current_exception();
     cancelled_.store(true);

@@ -84,6 +84,26 @@ TEST_CASE("What the device still does to the pages is done before they go", "[de
   CHECK(std::memcmp(fixture.at(2), later.data(), kPage) == 0);
 }
 
+TEST_CASE("Pages of reservations that touch are not one piece", "[device][parked]") {
+  test::SimulatedDevice device{{.total_bytes = 64 << 20, .page_bytes = kPage}};
+  PageStore store(device);
+  ParkedPages parked(store);
+  // The host gives out addresses downwards, so some pair of many touches.
+  std::vector<std::byte*> bases(8);
+  for (std::byte*& base : bases) {
+    REQUIRE(store.reserve(4 * kPage, kPage, reinterpret_cast<void**>(&base)).ok());
+    REQUIRE(store.commit(base, 4 * kPage, Device::Residency::kResident).ok());
+    std::memset(base, 5, 4 * kPage);
+  }
+  CHECK(store.pieces().size() == bases.size());
+  REQUIRE(parked.park().ok());
+  REQUIRE(parked.unpark().ok());
+  for (const std::byte* const base : bases)
+    CHECK(std::memcmp(base, base + 1, 4 * kPage - 1) == 0);
+  REQUIRE(store.release(bases[0], 4 * kPage).ok());
+  CHECK(store.pieces().size() == bases.size() - 1);
+}
+
 TEST_CASE("A store without pages is parked, too", "[device][parked]") {
   test::SimulatedDevice device{{.page_bytes = kPage}};
   PageStore store(device);

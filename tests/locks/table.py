@@ -78,6 +78,8 @@ LOCKS = (
          "if (open != nullptr && !open->recorder->of_parent())", "the parent's recorder hears nothing in a child"),
     Lock("csrc/torch/operator_recorder.cc", "listening_mutex", Fork.REFUSED, "csrc/core/setup_mutex.h",
          "this process was forked while another thread", "libtorch's locks are taken under it"),
+    Lock("csrc/torch/cuda/gpu.h", "leaving_", Fork.UNUSED, "csrc/torch/cuda/cuda_installation.cc",
+         "return gpu == nullptr || CudaAllocator::get()->forked() ? 0 : gpu->resume_memory();", "a child's memory neither leaves nor comes"),
     Lock("csrc/torch/adapter.cc", "installing", Fork.REFUSED, "csrc/core/setup_mutex.h", "this process was forked while another thread",
          "libtorch's locks are taken under it"),
     Lock("csrc/torch/cuda/cuda_installation.cc", "installing", Fork.HELD, "csrc/torch/cuda/cuda_installation.cc",

@@ -266,7 +266,7 @@ MUTANTS = (
     Mutant("s13-release", "S13", "memory is released while a graph is captured", ALLOCATOR,
            "  BERTH_CHECK(!state.captured(), kUsage,\n              \"memory is to be released", "  BERTH_CHECK(true, kUsage,\n              \"memory is to be released", PARKING),
     Mutant("s13-resume", "S13", "released memory comes back while a graph is captured", ALLOCATOR,
-           "  if (state.forked || state.captured()) return 0;\n", "  if (state.forked) return 0;\n", PARKING),
+           "  BERTH_CHECK(!captured() || !parked.parked(), kUsage,", "  BERTH_CHECK(true, kUsage,", PARKING),
     Mutant("s13-pages", "S13", "pages come to an arena while a graph is captured", ARENA_CC,
            "  if (events_.captured()) return false;  // what moves is ordered by events\n", "", BLOCKS_OF_POOL),
     Mutant("s13-adopt", "S13", "without marks a plan is taken up while a graph is captured", ALLOCATOR,

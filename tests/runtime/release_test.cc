@@ -175,7 +175,8 @@ TEST_CASE("While a graph is captured nothing goes and nothing comes", "[release]
   fixture.captures = 0;
   (void)fixture.allocator.release(true);
   fixture.captures = 1;
-  CHECK(fixture.allocator.resume() == 0);
+  CHECK_THROWS_AS(fixture.allocator.resume(), Error);
+  CHECK_THROWS_AS(fixture.allocator.allocate(kPage, 0), Error);
   CHECK(fixture.allocator.parked());
   fixture.captures = 0;
   CHECK(fixture.allocator.resume() > 0);

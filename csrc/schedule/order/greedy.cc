@@ -18,9 +18,11 @@ class Runner {
   // When it became ready.
   [[nodiscard]] std::int64_t since(Node n) const { return since_[n]; }
 
+  // Empty where it was stopped.
   template <class Key>
-  Order run(const Key& key) {
+  Order run(const Key& key, const std::function<bool()>& stop) {
     while (!execution_.complete()) {
+      if (execution_.order().size() % 256 == 0 && stop()) return {};
       const std::vector<Node>& ready = execution_.ready();
       Node best = ready.front();
       auto least = key(best);
@@ -65,39 +67,41 @@ using Pair = std::pair<std::int64_t, std::int64_t>;
 
 }  // namespace
 
-std::vector<NamedOrder> constructive_orders(const OrderProblem& problem) {
+std::vector<NamedOrder> constructive_orders(const OrderProblem& problem,
+                                            const std::function<bool()>& stop) {
   std::vector<NamedOrder> orders;
   orders.push_back({"by number", problem.first_order()});
   {
     Runner runner(problem);
-    orders.push_back({"depth first", runner.run([&](Node n) { return -runner.since(n); })});
+    orders.push_back({"depth first", runner.run([&](Node n) { return -runner.since(n); }, stop)});
   }
   {  // Lin et al.: the least that is alive while it runs, then what it leaves
     Runner runner(problem);
     orders.push_back({"least peak first", runner.run([&](Node n) {
                         return Pair{static_cast<std::int64_t>(problem.nodes[n].made), runner.growth(n)};
-                      })});
+                      }, stop)});
   }
   {
     Runner runner(problem);
     orders.push_back({"least growth first", runner.run([&](Node n) {
                         return Pair{runner.growth(n), -runner.since(n)};
-                      })});
+                      }, stop)});
   }
   {  // what frees comes at once, the others in depth
     Runner runner(problem);
     orders.push_back({"eager", runner.run([&](Node n) {
                         const std::int64_t growth = runner.growth(n);
                         return Pair{growth <= 0 ? 0 : 1, -runner.since(n)};
-                      })});
+                      }, stop)});
   }
   {
     const OrderProblem back = reversed(problem);
     Runner runner(back);
-    Order order = runner.run([&](Node n) { return Pair{runner.growth(n), -runner.since(n)}; });
+    Order order = runner.run([&](Node n) { return Pair{runner.growth(n), -runner.since(n)}; }, stop);
     std::reverse(order.begin(), order.end());
     orders.push_back({"backwards", std::move(order)});
   }
+  std::erase_if(orders, [](const NamedOrder& named) { return named.order.empty(); });
   return orders;
 }
 

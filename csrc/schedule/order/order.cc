@@ -85,7 +85,7 @@ class Planning {
     starts_.push_back(first);
     take(std::move(first), "given");
     if (options_.engine != "given") {
-      for (NamedOrder& named : constructive_orders(problem_)) {
+      for (NamedOrder& named : constructive_orders(problem_, [this] { return stopped(); })) {
         starts_.push_back(named.order);
         take(std::move(named.order), "constructive");
       }
@@ -177,6 +177,9 @@ OrderResult plan_order(const OrderProblem& problem, const OrderOptions& options)
   BERTH_CHECK(std::find(engines.begin(), engines.end(), options.engine) != engines.end(), kUsage,
               "no engine '{}' orders operators, legal are: {}", options.engine,
               fmt::join(engines, ", "));
+  BERTH_CHECK(problem.nodes.size() <= kMostOrdered, kUsage,
+              "a graph of {} operators is to be ordered, the most is {}", problem.nodes.size(),
+              kMostOrdered);
   if (problem.nodes.empty()) {
     OrderResult nothing;
     nothing.peak = nothing.bound = nothing.given_peak = problem.constant;

@@ -45,8 +45,10 @@ struct OrderResult {
 };
 
 // Finds an order whose peak is low, with a bound that says how far from the least it can be. Always
-// returns a legal order, never worse than the given one and the best constructive one. `problem` was
-// derived. Throws Error(kUsage) for an unknown engine, a given order that is none.
+// returns a legal order, never worse than the given one and the best constructive one that the time
+// was enough for. `problem` was derived. Throws Error(kUsage) for an unknown engine, a given order that
+// is none, and more than kMostOrdered nodes: their ancestors are a table of 128 MiB.
+inline constexpr std::size_t kMostOrdered = std::size_t{1} << 15;
 [[nodiscard]] OrderResult plan_order(const OrderProblem& problem, const OrderOptions& options = {});
 
 // "auto" first, then "given", "constructive", "descent", "anneal", "exact".

@@ -5,6 +5,8 @@
 
 #include <berth/torch_cuda.h>
 
+#include <limits>
+
 namespace berth::torch {
 namespace {
 
@@ -18,6 +20,8 @@ class AdaptedCuda final : public Adapted {
     CudaAllocator* const here = CudaAllocator::get();
     BERTH_CHECK(here != nullptr && !here->forked(), kUsage,
                 "berth is not installed on CUDA in this process");
+    BERTH_CHECK(device >= 0 && device <= std::numeric_limits<c10::DeviceIndex>::max(), kUsage,
+                "there is no GPU {}", device);
     return here->gpu(static_cast<c10::DeviceIndex>(device)).planned();
   }
   Bytes release(int device, bool keep_contents) override {

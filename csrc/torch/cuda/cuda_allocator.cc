@@ -54,9 +54,9 @@ Gpu& CudaAllocator::gpu(c10::DeviceIndex device) {
         device, config_, addresses_, [this](const Gpu::Exhaustion& what) { tell_observers(what); });
     make_ready(*made);
     // Ranges and operators go into the trace of the first GPU that is used.
-    if (config_.record == RecordDetail::kOperators && gpus().empty() &&
-        made->planned().recorder() != nullptr)
-      record_operators(made->planned(), c10::Device(c10::DeviceType::CUDA, device));
+    Recorder* const recorder = made->planned().recorder();
+    if (config_.record == RecordDetail::kOperators && gpus().empty() && recorder != nullptr)
+      record_operators(made->planned(), *recorder, c10::Device(c10::DeviceType::CUDA, device));
     slot.store(made.get(), std::memory_order_release);
     return *made.release();
   } catch (const Error& error) {

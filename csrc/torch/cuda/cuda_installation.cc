@@ -167,7 +167,7 @@ bool cuda_installed() noexcept { return is_installed.load(std::memory_order_acqu
 
 namespace {
 
-// Null where it was not used.
+// Null where it was not used. Not for a forked child of a process that used CUDA.
 Gpu* used_gpu(int device) {
   CudaAllocator* const here = CudaAllocator::get();
   if (here == nullptr) return nullptr;
@@ -185,12 +185,12 @@ Stats cuda_stats(int device) {
 
 std::uint64_t cuda_release_memory(int device, bool keep_contents) {
   Gpu* const gpu = used_gpu(device);
-  return gpu == nullptr ? 0 : gpu->release_memory(keep_contents);
+  return gpu == nullptr || CudaAllocator::get()->forked() ? 0 : gpu->release_memory(keep_contents);
 }
 
 std::uint64_t cuda_resume_memory(int device) {
   Gpu* const gpu = used_gpu(device);
-  return gpu == nullptr ? 0 : gpu->resume_memory();
+  return gpu == nullptr || CudaAllocator::get()->forked() ? 0 : gpu->resume_memory();
 }
 
 }  // namespace berth::torch

@@ -178,6 +178,8 @@ void* Gpu::search_everywhere(PrivatePool& pool, Bytes size, LaneKey lane,
       return asked.allocator().allocate(size, lane, thread_tag());
     } catch (const OutOfMemory&) {
       return nullptr;
+    } catch (const Error& error) {
+      TORCH_CHECK(false, "berth: ", error.what());
     }
   };
   bool freed = false;
@@ -332,6 +334,7 @@ void Gpu::empty_cache(c10::MempoolId_t id) {
 }
 
 Bytes Gpu::release_memory(bool keep_contents) {
+  const std::lock_guard lock(leaving_);
   const Reports::Call call(reports_, Reports::When::ALL);
   (void)pools_.release_unused();
   const Bytes given = main_.allocator().release(keep_contents);
@@ -341,11 +344,11 @@ Bytes Gpu::release_memory(bool keep_contents) {
 }
 
 Bytes Gpu::resume_memory() {
+  const std::lock_guard lock(leaving_);
   const Reports::Call call(reports_, Reports::When::ALL);
   if (const PoolPointer meanwhile = pools_.find(PrivatePools::kMeanwhile))
     (void)meanwhile->allocator().trim();
   const Bytes taken = main_.allocator().resume();
-  if (main_.allocator().parked()) return taken;  // a graph is being captured
   pools_.divert(false);
   (void)pools_.release_unused();
   return taken;

@@ -15,6 +15,7 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -126,6 +127,7 @@ class Gpu {
   Reports reports_;
   PrivatePools pools_;
   PrivatePool main_;
+  std::mutex leaving_;  // memory leaves or comes back: one at a time
   std::atomic<bool> caching_{true};
   std::atomic<double> fraction_{1.0};
   UncachedBlocks uncached_;

@@ -85,9 +85,11 @@ bool PrivatePools::release_unused() {
   for (const PoolPointer& pool : all()) {
     if (pool->uses > 0) continue;
     freed |= pool->allocator().trim() != 0;
-    const Stats stats = pool->allocator().stats();
-    if (stats.live != 0 || stats.pool_reserved != 0) continue;
     const std::lock_guard lock(mutex_);
+    // A request may have been sent to it, and not be served yet: then somebody else knows it.
+    constexpr long kTableAndUs = 2;
+    const Stats stats = pool->allocator().stats();
+    if (stats.live != 0 || stats.pool_reserved != 0 || pool.use_count() > kTableAndUs) continue;
     if (pool->uses == 0) pools_.erase(pool->id);
   }
   return freed;
