@@ -5,6 +5,7 @@
 #include "csrc/cli/lifetimes.h"
 #include "csrc/cli/option_values.h"
 #include "csrc/cli/output.h"
+#include "csrc/cli/search_options.h"
 #include "csrc/cli/step_summary.h"
 #include "csrc/core/check.h"
 #include "csrc/place/plan_trace.h"
@@ -18,7 +19,6 @@
 
 #include <fmt/format.h>
 
-#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -28,10 +28,7 @@ namespace {
 
 struct Options {
   std::string input, output;
-  std::optional<double> time_limit;
-  std::uint64_t iterations = 0;
-  std::uint64_t seed = 1;
-  std::string engine = "auto";
+  SearchOptions search;
   unsigned threads = 1;
   std::string capacity, alignment;  // sizes as typed; empty: none
   bool json = false;
@@ -58,15 +55,10 @@ std::string describe(const PlaceProgress& progress) {
 PlaceOptions place_options(const Options& options, ProgressLine& line,
                            const CancelOnInterrupt& interrupt) {
   PlaceOptions place;
-  place.engine = options.engine;
-  // A budget of tries alone makes the result depend on the seed and nothing else.
-  if (options.time_limit) {
-    place.time_limit_seconds = *options.time_limit;
-  } else if (options.iterations > 0) {
-    place.time_limit_seconds = std::numeric_limits<double>::infinity();
-  }
-  place.iteration_budget = options.iterations;
-  place.seed = options.seed;
+  place.engine = options.search.engine;
+  place.time_limit_seconds = options.search.time_limit_seconds(place.time_limit_seconds);
+  place.iteration_budget = options.search.iterations;
+  place.seed = options.search.seed;
   place.threads = options.threads;
   if (!options.capacity.empty()) place.capacity = size_option("--capacity", options.capacity);
   place.cancel = &interrupt.cancelled();
@@ -98,7 +90,7 @@ int report(const Options& options, const std::optional<Bytes>& capacity, const O
                  {"proven_optimal", outcome.proven_optimal},
                  {"engine", outcome.engine},
                  {"seconds", outcome.seconds},
-                 {"seed", options.seed},
+                 {"seed", options.search.seed},
                  {"cancelled", CancelOnInterrupt::happened()}};
     if (outcome.step) outcome.step->add_to(json);
     if (!outcome.kinds.empty()) json["kinds"] = outcome.kinds.size();
@@ -131,7 +123,7 @@ int report(const Options& options, const std::optional<Bytes>& capacity, const O
   text += fmt::format("  gap          {}{}\n", format_percent(gap),
                       outcome.proven_optimal ? ", proven optimal" : "");
   text += fmt::format("  planned in   {:.3f} s by {}, seed {}{}\n", outcome.seconds, outcome.engine,
-                      options.seed, CancelOnInterrupt::happened() ? ", stopped by you" : "");
+                      options.search.seed, CancelOnInterrupt::happened() ? ", stopped by you" : "");
   if (capacity) {
     text += fmt::format("  capacity     {}: {}\n", format_exactly(*capacity),
                         fits                        ? "it fits"
@@ -238,21 +230,7 @@ Command add_plan(CLI::App& program) {
                   "File for the plan, or folder of plans for BERTH_PLAN; of a lifetimes CSV the "
                   "same rows with a column offset")
       ->type_name("FILE");
-  app->add_option("--time-limit", options->time_limit,
-                  "Seconds after which the best so far is taken [10, or none with --iterations]")
-      ->check(is_time_limit)
-      ->type_name("SECONDS");
-  app->add_option("--iterations", options->iterations,
-                  "Tries after which it is taken: equal seeds then give equal plans")
-      ->check(is_whole_number)
-      ->type_name("N");
-  app->add_option("--seed", options->seed, "Seed of the search")
-      ->check(is_whole_number)
-      ->type_name("N")
-      ->capture_default_str();
-  app->add_option("--engine", options->engine, "How to search")
-      ->check(CLI::IsMember(place_engines()))
-      ->capture_default_str();
+  add_search_options(*app, options->search, place_engines(), "plan");
   app->add_option("--threads", options->threads, "Threads to search with; 0: one a core")
       ->check(CLI::Range(0u, 1024u))
       ->type_name("N")

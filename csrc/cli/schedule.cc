@@ -2,8 +2,8 @@
 #include "csrc/cli/exit_code.h"
 #include "csrc/cli/input.h"
 #include "csrc/cli/interrupt.h"
-#include "csrc/cli/option_values.h"
 #include "csrc/cli/output.h"
+#include "csrc/cli/search_options.h"
 #include "csrc/core/check.h"
 #include "csrc/graph/file.h"
 #include "csrc/schedule/order/from_graph.h"
@@ -11,9 +11,7 @@
 
 #include <fmt/format.h>
 
-#include <limits>
 #include <memory>
-#include <optional>
 
 namespace berth::cli {
 namespace {
@@ -21,9 +19,7 @@ namespace {
 struct Options {
   std::string input, output;
   bool order_only = false, json = false;
-  std::string engine = "auto";
-  std::optional<double> time_limit;
-  std::uint64_t iterations = 0, seed = 1;
+  SearchOptions search;
 };
 
 std::string describe(const schedule::OrderProgress& progress) {
@@ -47,7 +43,7 @@ void report(const Options& options, const schedule::OrderProblem& problem,
                 {"proven_optimal", result.proven_optimal},
                 {"engine", result.engine},
                 {"seconds", result.seconds},
-                {"seed", options.seed},
+                {"seed", options.search.seed},
                 {"cancelled", cancelled}});
     return;
   }
@@ -61,7 +57,7 @@ void report(const Options& options, const schedule::OrderProblem& problem,
   if (problem.constant != 0)
     text += fmt::format("  of which     {} are there all the time\n", format_bytes(problem.constant));
   text += fmt::format("  ordered in   {:.3f} s by {}, seed {}{}\n", result.seconds, result.engine,
-                      options.seed, cancelled ? ", stopped by you" : "");
+                      options.search.seed, cancelled ? ", stopped by you" : "");
   if (!options.output.empty()) text += fmt::format("wrote {}\n", options.output);
   print(printable(text));
 }
@@ -79,16 +75,12 @@ int run(const Options& options) {
     ProgressLine line;
     const CancelOnInterrupt interrupt;
     schedule::OrderOptions order;
-    order.engine = options.engine;
-    order.seed = options.seed;
-    order.iteration_budget = options.iterations;
+    order.engine = options.search.engine;
+    order.seed = options.search.seed;
+    order.iteration_budget = options.search.iterations;
     order.given.assign(graph.order.begin(), graph.order.end());
     order.cancel = &interrupt.cancelled();
-    // A budget of moves alone makes the result depend on the seed and nothing else.
-    if (options.time_limit)
-      order.time_limit_seconds = *options.time_limit;
-    else if (options.iterations > 0)
-      order.time_limit_seconds = std::numeric_limits<double>::infinity();
+    order.time_limit_seconds = options.search.time_limit_seconds(order.time_limit_seconds);
     if (line.shown())
       order.progress = [&line](const schedule::OrderProgress& now) { line.show(describe(now)); };
     result = schedule::plan_order(problem, order);
@@ -146,21 +138,7 @@ Command add_schedule(CLI::App& program) {
   app->add_option("-o,--output", options->output, "File for the graph with its order")
       ->type_name("FILE");
   app->add_flag("--order-only", options->order_only, "Only order: nothing is made again or copied");
-  app->add_option("--engine", options->engine, "How to search")
-      ->check(CLI::IsMember(schedule::order_engines()))
-      ->capture_default_str();
-  app->add_option("--time-limit", options->time_limit,
-                  "Seconds after which the best so far is taken [10, or none with --iterations]")
-      ->check(is_time_limit)
-      ->type_name("SECONDS");
-  app->add_option("--iterations", options->iterations,
-                  "Moves after which it is taken: equal seeds then give equal orders")
-      ->check(is_whole_number)
-      ->type_name("N");
-  app->add_option("--seed", options->seed, "Seed of the search")
-      ->check(is_whole_number)
-      ->type_name("N")
-      ->capture_default_str();
+  add_search_options(*app, options->search, schedule::order_engines(), "order");
   app->add_flag("--json", options->json, "Print one JSON object");
   app->footer(
       "The best order so far is shown on a terminal; Ctrl-C takes it.\n\n"

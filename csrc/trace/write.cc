@@ -11,7 +11,7 @@
 
 namespace berth {
 
-void write_trace(const std::string& path, const Trace& trace) {
+std::vector<std::byte> serialize_trace(const Trace& trace) {
   using namespace trace_file;
   const std::uint64_t file_id = make_file_id();
   const FileHeader header = make_file_header(file_id);
@@ -48,7 +48,11 @@ void write_trace(const std::string& path, const Trace& trace) {
     encoder.add(entry);
   }
   if (!encoder.empty() || trace.closed) emit(trace.closed);
-  write_file_atomically(path, file);
+  return file;
+}
+
+void write_trace(const std::string& path, const Trace& trace) {
+  write_file_atomically(path, serialize_trace(trace));
 }
 
 }  // namespace berth

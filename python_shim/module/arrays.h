@@ -24,6 +24,19 @@ View<Value> column(const std::vector<Row>& rows, Value Row::* member, nanobind::
   return View<Value>(first, 1, shape, owner, strides);
 }
 
+template <class Owner, class Rows>
+Owner& owner_of(Rows Owner::*, nanobind::handle self) {
+  return nanobind::cast<Owner&>(self);
+}
+
+// For a property of a class whose instances hold rows: the column of `member`, kept alive by `self`.
+template <auto rows, class Row, class Value>
+auto column_of(Value Row::* member) {
+  return [member](nanobind::handle self) {
+    return column(owner_of(rows, self).*rows, member, self);
+  };
+}
+
 // The same of a plain list.
 template <class Value>
 View<Value> view(const std::vector<Value>& values, nanobind::handle owner) {

@@ -54,10 +54,7 @@ Plan make_plan(const Trace& trace, std::optional<Bytes> alignment,
   return plan;
 }
 
-template <class Value>
-auto slot(Value Slot::* member) {
-  return [member](nb::handle self) { return column(nb::cast<Sequence&>(self).slots, member, self); };
-}
+constexpr auto kSlots = &Sequence::slots;
 
 void bind_sequence(nb::module_& module) {
   nb::class_<Sequence>(module, "Sequence",
@@ -68,11 +65,11 @@ void bind_sequence(nb::module_& module) {
       .def_ro("parent", &Sequence::parent, "Index into Plan.sequences, or -1.")
       .def_ro("fork", &Sequence::fork, "Requests of the path before its first slot.")
       .def_ro("period", &Sequence::period, "Requests of the whole path.")
-      .def_prop_ro("offsets", slot(&Slot::offset), "In bytes; 2**64 - 1: the pool serves it.")
-      .def_prop_ro("requested", slot(&Slot::requested), "Bytes as asked.")
-      .def_prop_ro("sizes", slot(&Slot::size), "Bytes that are reserved.")
-      .def_prop_ro("births", slot(&Slot::birth), "Requests of the path before it.")
-      .def_prop_ro("lengths", slot(&Slot::length), "Requests of the lane until it is freed.")
+      .def_prop_ro("offsets", column_of<kSlots>(&Slot::offset), "In bytes; 2**64 - 1: the pool serves it.")
+      .def_prop_ro("requested", column_of<kSlots>(&Slot::requested), "Bytes as asked.")
+      .def_prop_ro("sizes", column_of<kSlots>(&Slot::size), "Bytes that are reserved.")
+      .def_prop_ro("births", column_of<kSlots>(&Slot::birth), "Requests of the path before it.")
+      .def_prop_ro("lengths", column_of<kSlots>(&Slot::length), "Requests of the lane until it is freed.")
       .def("__len__", [](const Sequence& sequence) { return sequence.slots.size(); })
       .def("__repr__", [](const Sequence& sequence) {
         return fmt::format("<berth.Sequence of lane {}: {} slots>", sequence.lane,

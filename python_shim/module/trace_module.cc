@@ -81,19 +81,8 @@ std::string describe(const LaneStep& step) {
                      step.placed ? ", placed" : fmt::format(", seen {} times", step.seen));
 }
 
-template <class Value>
-auto row(Value Requests::Row::* member) {
-  return [member](nb::handle self) {
-    return column(nb::cast<Requests&>(self).rows, member, self);
-  };
-}
-
-template <class Value>
-auto part(Value LaneStep::Request::* member) {
-  return [member](nb::handle self) {
-    return column(nb::cast<LaneStep&>(self).requests, member, self);
-  };
-}
+constexpr auto kRows = &Requests::rows;
+constexpr auto kRequests = &LaneStep::requests;
 
 void bind_step(nb::module_& module) {
   nb::class_<LaneStep>(module, "Step",
@@ -104,14 +93,14 @@ void bind_step(nb::module_& module) {
       .def_ro("seen", &LaneStep::seen, "How often, in a trace; 0 in a plan.")
       .def_ro("placed", &LaneStep::placed, "Whether it has offsets: those of a plan do.")
       .def_ro("bucket", &LaneStep::bucket, "Whether it stands for steps of many lengths.")
-      .def_prop_ro("bytes", part(&LaneStep::Request::bytes), "As asked; of a bucket the most.")
-      .def_prop_ro("least_bytes", part(&LaneStep::Request::least),
+      .def_prop_ro("bytes", column_of<kRequests>(&LaneStep::Request::bytes), "As asked; of a bucket the most.")
+      .def_prop_ro("least_bytes", column_of<kRequests>(&LaneStep::Request::least),
                    "Of a bucket the least that was asked, else equal to bytes.")
-      .def_prop_ro("offsets", part(&LaneStep::Request::offset),
+      .def_prop_ro("offsets", column_of<kRequests>(&LaneStep::Request::offset),
                    "In bytes, of a plan; 2**64 - 1 where the pool serves the request.")
-      .def_prop_ro("lengths", part(&LaneStep::Request::length),
+      .def_prop_ro("lengths", column_of<kRequests>(&LaneStep::Request::length),
                    "Requests of the lane until it is freed; 0: not known.")
-      .def_prop_ro("planned", part(&LaneStep::Request::planned),
+      .def_prop_ro("planned", column_of<kRequests>(&LaneStep::Request::planned),
                    "1 where the request has a place in a plan, 0 where the pool serves it.")
       .def("__len__", [](const LaneStep& step) { return step.requests.size(); })
       .def("__repr__", [](const LaneStep& step) { return describe(step); });
@@ -124,15 +113,15 @@ void bind_trace(nb::module_& module) {
   nb::class_<Requests>(module, "Requests",
                        "The requests of a trace. Arrays have one element a request, in the order "
                        "of the run, copy nothing and are read-only.")
-      .def_prop_ro("ids", row(&Requests::Row::id), "Of their blocks.")
-      .def_prop_ro("bytes", row(&Requests::Row::bytes), "As asked, before rounding.")
-      .def_prop_ro("ticks", row(&Requests::Row::tick), "Entries of the trace before it.")
-      .def_prop_ro("freed", row(&Requests::Row::freed),
+      .def_prop_ro("ids", column_of<kRows>(&Requests::Row::id), "Of their blocks.")
+      .def_prop_ro("bytes", column_of<kRows>(&Requests::Row::bytes), "As asked, before rounding.")
+      .def_prop_ro("ticks", column_of<kRows>(&Requests::Row::tick), "Entries of the trace before it.")
+      .def_prop_ro("freed", column_of<kRows>(&Requests::Row::freed),
                    "Tick of the free; 2**64 - 1 where it was alive at the end.")
-      .def_prop_ro("times_ns", row(&Requests::Row::time_ns),
+      .def_prop_ro("times_ns", column_of<kRows>(&Requests::Row::time_ns),
                    "Nanoseconds since the recording began; 0 where not known.")
-      .def_prop_ro("lanes", row(&Requests::Row::lane), "Indices into Trace.lanes.")
-      .def_prop_ro("tags", row(&Requests::Row::tag), "Of berth.scope(); 0 for none.")
+      .def_prop_ro("lanes", column_of<kRows>(&Requests::Row::lane), "Indices into Trace.lanes.")
+      .def_prop_ro("tags", column_of<kRows>(&Requests::Row::tag), "Of berth.scope(); 0 for none.")
       .def("__len__", [](const Requests& requests) { return requests.rows.size(); })
       .def("__repr__", [](const Requests& requests) {
         return fmt::format("<berth.Requests: {}>", requests.rows.size());
@@ -162,9 +151,7 @@ void bind_trace(nb::module_& module) {
       .def_ro("alignment", &Trace::alignment, "In bytes, of every block.")
       .def_prop_ro(
           "lanes",
-          [](nb::handle self) {
-            return column(nb::cast<Trace&>(self).lanes, &trace::Lane::key, self);
-          },
+          column_of<&Trace::lanes>(&trace::Lane::key),
           "Keys of the streams or threads.")
       .def_ro("cut_bytes", &Trace::cut_bytes, "Torn off the end of the file by a crash.")
       .def_ro("closed", &Trace::closed, "Whether the recording ended by itself.")

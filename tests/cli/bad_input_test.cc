@@ -175,7 +175,7 @@ TEST_CASE("A flipped bit of a plan is found", "[cli][bad-input]") {
 TEST_CASE("A torn trace is read up to the tear and the tear is said", "[cli][bad-input]") {
   const TemporaryFolder folder;
   write_text(folder / "run.csv", events_csv(40, 40));
-  write_trace(folder / "whole.trace", berth::read_trace(folder / "run.csv"));
+  berth::write_trace(folder / "whole.trace", berth::read_trace(folder / "run.csv"));
   const std::string whole = read_text(folder / "whole.trace");
   write_text(folder / "torn.trace", whole.substr(0, whole.size() - 10));
   const nlohmann::json json = run_berth_json({"show", folder / "torn.trace"});

@@ -142,7 +142,7 @@ TEST_CASE("A plan is the same from CSV and from gzip and from format 1", "[cli][
   const TemporaryFolder folder;
   write_text(folder / "run.csv", events_csv(4));
   const berth::Trace trace = berth::read_trace(folder / "run.csv");
-  write_trace(folder / "run.trace", trace);
+  berth::write_trace(folder / "run.trace", trace);
   write_events_csv(folder / "run.csv.gz", trace);
   const auto arena = run_berth_json({"plan", folder / "run.csv"})["arena_bytes"];
   REQUIRE(run_berth_json({"plan", folder / "run.trace"})["arena_bytes"] == arena);

@@ -54,7 +54,7 @@ trace::Trace operator_trace() {
 
 TEST_CASE("The peak of a trace is told with its tick and its holders", "[cli][show]") {
   const TemporaryFolder folder;
-  write_trace(folder / "run.trace", operator_trace());
+  berth::write_trace(folder / "run.trace", operator_trace());
   const nlohmann::json json = run_berth_json({"show", folder / "run.trace"});
   REQUIRE(json["kind"] == "trace");
   REQUIRE(json["requests"] == 7);
@@ -160,7 +160,7 @@ TEST_CASE("Names from a trace cannot speak to the terminal or break the JSON", "
   const TemporaryFolder folder;
   trace::Trace run = operator_trace();
   run.strings[1] = "evil\033[2J\xff module";
-  write_trace(folder / "run.trace", run);
+  berth::write_trace(folder / "run.trace", run);
   const Ran ran = run_berth({"show", folder / "run.trace"});
   REQUIRE(ran.code == 0);
   REQUIRE_THAT(ran.out, !Contains("\033"));

@@ -84,7 +84,7 @@ std::vector<std::pair<std::string, Input>> seeds() {
   std::vector<std::pair<std::string, Input>> all;
   for (const std::uint64_t seed : {1, 2, 3}) {
     const Trace trace = test::random_trace(seed, 40 * seed);
-    all.emplace_back("random" + std::to_string(seed), as_input(test::serialize_trace(trace)));
+    all.emplace_back("random" + std::to_string(seed), as_input(serialize_trace(trace)));
   }
   test::TraceBuilder steps;
   for (int i = 0; i < 6; ++i) {
@@ -96,11 +96,11 @@ std::vector<std::pair<std::string, Input>> seeds() {
     steps.free(b);
     steps.mark();
   }
-  all.emplace_back("steps", as_input(test::serialize_trace(steps.trace())));
+  all.emplace_back("steps", as_input(serialize_trace(steps.trace())));
   // Several small chunks.
   const trace_file::FileHeader header = trace_file::make_file_header(7);
   std::vector<std::byte> file(header.begin(), header.end());
-  const std::vector<std::byte> whole = test::serialize_trace(steps.trace());
+  const std::vector<std::byte> whole = serialize_trace(steps.trace());
   const auto first = trace_file::parse_chunk(whole, trace_file::kFileHeaderBytes);
   for (std::uint64_t i = 0; first && i < 3; ++i)
     trace_file::append_chunk(file, 7, i, first->payload);
@@ -148,7 +148,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   refuses_by_error([&] {
     const Trace trace = parse_trace(file, "input");
     check(trace);
-    const Trace again = parse_trace(test::serialize_trace(trace), "again");
+    const Trace again = parse_trace(serialize_trace(trace), "again");
     require(again.entries.size() == trace.entries.size(), "what is written reads back");
     if (const auto step = extract_step(trace)) check(*step);
     const test::OperatorGraph graph(trace);

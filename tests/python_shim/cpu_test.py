@@ -3,32 +3,14 @@
 import json
 import unittest
 
-from support import ProgramCase
+from support import PREAMBLE, ProgramCase
 
-# A small network, `train(steps)` with an optimizer, losses to the bit, and whether requests were hits.
-NETWORK = """
-import gc, json, sys, time
-import torch
-torch.manual_seed(0)
-torch.set_num_threads(1)
+NETWORK = PREAMBLE + """
 net = torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.GELU(), torch.nn.Linear(256, 64))
 
 def forward():
     x = torch.randn(32, 64)
     return (net(x) - x).square().mean()
-
-def hits_of(step, tries=400):
-    '''Share of hits of a step once it is learned.'''
-    share = 0.0
-    for _ in range(tries):
-        before = berth.stats()
-        step()
-        after = berth.stats()
-        share = (after.hits - before.hits) / max(1, after.requests - before.requests)
-        if share > 0.98:
-            break
-        time.sleep(0.005)
-    return share, after.steps - before.steps
 """
 
 

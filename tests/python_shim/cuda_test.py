@@ -2,13 +2,9 @@
 
 import unittest
 
-from support import ProgramCase
+from support import PREAMBLE, ProgramCase
 
-NETWORK = """
-import gc, json, sys, time
-import torch
-torch.manual_seed(0)
-
+NETWORK = PREAMBLE + """
 def make(device="cuda"):
     net = torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.GELU(), torch.nn.Linear(256, 64)).to(device)
     optimizer = torch.optim.AdamW(net.parameters())
@@ -19,18 +15,6 @@ def make(device="cuda"):
         optimizer.step()
         optimizer.zero_grad()
     return step
-
-def hits_of(step, tries=400, device=None):
-    share = 0.0
-    for _ in range(tries):
-        before = berth.stats(device)
-        step()
-        after = berth.stats(device)
-        share = (after.hits - before.hits) / max(1, after.requests - before.requests)
-        if share > 0.98:
-            break
-        time.sleep(0.005)
-    return share, after.steps - before.steps
 """
 
 

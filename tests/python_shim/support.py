@@ -10,6 +10,26 @@ import textwrap
 import unittest
 
 STANDIN = os.environ["TEST_STANDIN"]
+# For programs: what they all import, and a function that waits until a step is learned.
+PREAMBLE = """
+import gc, json, sys, time
+import torch
+torch.manual_seed(0)
+torch.set_num_threads(1)
+
+def hits_of(step, tries=400, device=None):
+    '''Share of hits of a step once it is learned, and the marks that it makes.'''
+    share = 0.0
+    for _ in range(tries):
+        before = berth.stats(device)
+        step()
+        after = berth.stats(device)
+        share = (after.hits - before.hits) / max(1, after.requests - before.requests)
+        if share > 0.98:
+            break
+        time.sleep(0.005)
+    return share, after.steps - before.steps
+"""
 
 
 def run(command, *, folder=None, standin=("--copy-limit", "1048576"), timeout=300, **variables):

@@ -1,11 +1,10 @@
 #pragma once
 
 #include "csrc/core/file.h"
-#include "csrc/trace/chunk_encoder.h"
-#include "csrc/trace/chunk_frame.h"
 #include "csrc/trace/csv_forms.h"
 #include "csrc/trace/gzip.h"
 #include "csrc/trace/trace.h"
+#include "csrc/trace/write.h"
 
 #include <fmt/format.h>
 
@@ -17,45 +16,8 @@
 #include <variant>
 #include <vector>
 
-// Traces written whole, as nobody but tests does: programs record entry by entry.
+// Traces written as CSV, as nobody but tests does.
 namespace berth::test {
-
-// Format 1.
-inline std::vector<std::byte> serialize_trace(const Trace& trace) {
-  using namespace trace_file;
-  const std::uint64_t file_id = make_file_id();
-  const FileHeader header = make_file_header(file_id);
-  std::vector<std::byte> out(header.begin(), header.end());
-  std::uint64_t sequence = 0;
-  ChunkEncoder encoder;
-  const auto flush_at = [&](std::size_t more) {
-    if (encoder.bytes() + more > kChunkBytes - 1024)
-      append_chunk(out, file_id, sequence++, encoder.finish());
-  };
-  encoder.set_start(trace.program, trace.alignment);
-  for (std::size_t i = 1; i < trace.strings.size(); ++i) {
-    flush_at(trace.strings[i].size());
-    encoder.add_string(trace.strings[i]);
-  }
-  for (std::size_t i = 1; i < trace.shapes.size(); ++i) {
-    flush_at(trace.shapes[i].size() * sizeof(std::int64_t));
-    encoder.add_shape(trace.shapes[i]);
-  }
-  for (const trace::Lane& lane : trace.lanes) {
-    flush_at(sizeof lane.key);
-    encoder.add_lane(lane.key);
-  }
-  for (const trace::Entry& entry : trace.entries) {
-    flush_at(kMaxEntryBytes);
-    encoder.add(entry);
-  }
-  append_chunk(out, file_id, sequence, encoder.finish(/*end=*/trace.closed));
-  return out;
-}
-
-inline void write_trace(const std::string& path, const Trace& trace) {
-  write_file_atomically(path, serialize_trace(trace));
-}
 
 // The events form. Other entries than requests, frees and step marks have no place in it.
 inline std::string format_events(const Trace& trace) {

@@ -63,7 +63,7 @@ Data concatenate(const Data& file,
 }
 
 // Enough for three chunks and more.
-Data file_of_many_chunks() { return test::serialize_trace(test::random_trace(1, 6000)); }
+Data file_of_many_chunks() { return serialize_trace(test::random_trace(1, 6000)); }
 
 }  // namespace
 
@@ -72,7 +72,7 @@ TEST_CASE("A trace with entries of every kind reads back as it was written", "[t
   CAPTURE(seed);
   const Trace before = test::random_trace(seed, 5000);
   const test::TemporaryFolder folder;
-  test::write_trace(folder / "a.trace", before);
+  write_trace(folder / "a.trace", before);
   const Trace after = read_trace(folder / "a.trace");
   REQUIRE(test::equal(before, after));
   REQUIRE(after.closed);
@@ -81,7 +81,7 @@ TEST_CASE("A trace with entries of every kind reads back as it was written", "[t
 }
 
 TEST_CASE("An empty trace reads back", "[trace][file]") {
-  const Trace after = parse_trace(test::serialize_trace(Trace{}), "x");
+  const Trace after = parse_trace(serialize_trace(Trace{}), "x");
   REQUIRE(after.entries.empty());
   REQUIRE(after.closed);
 }
@@ -89,7 +89,7 @@ TEST_CASE("An empty trace reads back", "[trace][file]") {
 TEST_CASE("No chunk that berth writes exceeds 64 KiB", "[trace][file]") {
   Trace t = test::random_trace(3, 5000);
   for (int i = 0; i < 100; ++i) t.strings.push_back(std::string(10000, 'a' + i % 26));
-  const Data file = test::serialize_trace(t);
+  const Data file = serialize_trace(t);
   for (const auto& [first, last] : chunks_of(file))
     REQUIRE(last - first <= trace_file::kChunkBytes);
   // A text is cut where it alone would fill a chunk.
@@ -139,7 +139,7 @@ TEST_CASE("Every byte flipped in a trace is refused or cuts its tail", "[trace][
 }
 
 TEST_CASE("A trace cut anywhere is read up to its last whole chunk", "[trace][file][damage]") {
-  const Data file = test::serialize_trace(test::random_trace(9, 4000));
+  const Data file = serialize_trace(test::random_trace(9, 4000));
   const auto chunks = chunks_of(file);
   REQUIRE(chunks.size() >= 2);
   const std::size_t stride = 1009;  // every cut of a small file is tried below
@@ -318,7 +318,7 @@ TEST_CASE("A table whose counts exceed its bytes is damage", "[trace][file][host
 
 TEST_CASE("A trace may lie anywhere in memory", "[trace][file]") {
   const Trace before = test::random_trace(4, 300);
-  const Data file = test::serialize_trace(before);
+  const Data file = serialize_trace(before);
   for (std::size_t shift = 0; shift < 8; ++shift) {
     Data moved(shift);
     moved.insert(moved.end(), file.begin(), file.end());

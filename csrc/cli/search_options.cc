@@ -1,0 +1,28 @@
+#include "csrc/cli/search_options.h"
+
+#include "csrc/cli/option_values.h"
+
+#include <fmt/format.h>
+
+namespace berth::cli {
+
+void add_search_options(CLI::App& app, SearchOptions& options,
+                        const std::vector<std::string>& engines, const std::string& found) {
+  app.add_option("--time-limit", options.time_limit,
+                 "Seconds after which the best so far is taken [10, or none with --iterations]")
+      ->check(is_time_limit)
+      ->type_name("SECONDS");
+  app.add_option("--iterations", options.iterations,
+                 fmt::format("Tries after which it is taken: equal seeds then give equal {}s", found))
+      ->check(is_whole_number)
+      ->type_name("N");
+  app.add_option("--seed", options.seed, "Seed of the search")
+      ->check(is_whole_number)
+      ->type_name("N")
+      ->capture_default_str();
+  app.add_option("--engine", options.engine, "How to search")
+      ->check(CLI::IsMember(engines))
+      ->capture_default_str();
+}
+
+}  // namespace berth::cli
