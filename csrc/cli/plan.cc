@@ -84,14 +84,11 @@ struct Outcome {
 int report(const Options& options, const std::optional<Bytes>& capacity, const Outcome& outcome) {
   const bool fits = !capacity || outcome.arena <= *capacity;
   if (options.json) {
-    Json json = {{"buffers", outcome.buffers},
-                 {"arena_bytes", outcome.arena},
-                 {"lower_bound_bytes", outcome.bound},
-                 {"proven_optimal", outcome.proven_optimal},
-                 {"engine", outcome.engine},
-                 {"seconds", outcome.seconds},
-                 {"seed", options.search.seed},
-                 {"cancelled", CancelOnInterrupt::happened()}};
+    Json json = {
+        {"buffers", outcome.buffers},         {"arena_bytes", outcome.arena},
+        {"lower_bound_bytes", outcome.bound}, {"proven_optimal", outcome.proven_optimal},
+        {"engine", outcome.engine},           {"seconds", outcome.seconds},
+        {"seed", options.search.seed},        {"cancelled", CancelOnInterrupt::happened()}};
     if (outcome.step) outcome.step->add_to(json);
     if (!outcome.kinds.empty()) json["kinds"] = outcome.kinds.size();
     if (capacity) {

@@ -23,10 +23,10 @@ struct Options {
 };
 
 std::string describe(const schedule::OrderProgress& progress) {
-  const double gap = progress.bound == 0 ? 0
-                                         : static_cast<double>(progress.peak) /
-                                                   static_cast<double>(progress.bound) -
-                                               1;
+  const double gap =
+      progress.bound == 0
+          ? 0
+          : static_cast<double>(progress.peak) / static_cast<double>(progress.bound) - 1;
   return fmt::format("ordering: best {}, bound {}, gap {}, {}, {:.1f} s",
                      format_bytes(progress.peak), format_bytes(progress.bound), format_percent(gap),
                      progress.engine, progress.seconds);
@@ -47,15 +47,16 @@ void report(const Options& options, const schedule::OrderProblem& problem,
                 {"cancelled", cancelled}});
     return;
   }
-  std::string text = fmt::format("{}: {}\n", options.input,
-                                 format_number_of(problem.nodes.size(), "operator"));
+  std::string text =
+      fmt::format("{}: {}\n", options.input, format_number_of(problem.nodes.size(), "operator"));
   text += fmt::format("  as given     {}\n", format_exactly(result.given_peak));
   text += fmt::format("  peak         {}\n", format_exactly(result.peak));
   text += fmt::format("  lower bound  {}\n", format_exactly(result.bound));
   text += fmt::format("  gap          {}{}\n", format_percent(result.gap()),
                       result.proven_optimal ? ", proven optimal" : "");
   if (problem.constant != 0)
-    text += fmt::format("  of which     {} are there all the time\n", format_bytes(problem.constant));
+    text +=
+        fmt::format("  of which     {} are there all the time\n", format_bytes(problem.constant));
   text += fmt::format("  ordered in   {:.3f} s by {}, seed {}{}\n", result.seconds, result.engine,
                       options.search.seed, cancelled ? ", stopped by you" : "");
   if (!options.output.empty()) text += fmt::format("wrote {}\n", options.output);
@@ -88,47 +89,14 @@ int run(const Options& options) {
   }
   graph.order.assign(result.order.begin(), result.order.end());
   const std::string wrong = problem.violation(result.order);
-  BERTH_CHECK(wrong.empty(), kUsage, "berth is wrong: its order is not legal and is not written: {}",
-              wrong);
+  BERTH_CHECK(wrong.empty(), kUsage,
+              "berth is wrong: its order is not legal and is not written: {}", wrong);
   if (!options.output.empty()) write_output(options.output, graph::to_json(graph));
   report(options, problem, result, cancelled);
   return kDone;
 }
 
 }  // namespace
-
-Command add_graph(CLI::App& program) {
-  CLI::App* app = program.add_subcommand("graph", "Read a graph of operators and write it as berth's");
-  const auto options = std::make_shared<Options>();
-  app->add_option("input", options->input,
-                  "A graph: berth's JSON, or one of dnn-partitioning or Moccasin")
-      ->required();
-  app->add_option("-o,--output", options->output, "File for berth's JSON")->type_name("FILE");
-  app->add_flag("--json", options->json, "Print one JSON object");
-  app->footer("Example:\n  berth graph bert_training.json -o bert.graph");
-  return {app, [options] {
-            if (!options->output.empty()) check_output(options->output);
-            const graph::Graph graph = graph::read_graph(options->input);
-            if (!options->output.empty()) write_output(options->output, graph::to_json(graph));
-            Bytes resident = 0, step = 0;
-            for (const graph::Storage& storage : graph.storages)
-              (storage.kind == graph::StorageClass::kResident ? resident : step) += storage.bytes;
-            if (options->json) {
-              print_json({{"operators", graph.operators.size()},
-                          {"storages", graph.storages.size()},
-                          {"resident_bytes", resident},
-                          {"step_bytes", step}});
-            } else {
-              print(printable(fmt::format(
-                  "{}: {}, {} of {}, {} of them resident\n{}", options->input,
-                  format_number_of(graph.operators.size(), "operator"),
-                  format_number_of(graph.storages.size(), "storage"), format_bytes(resident + step),
-                  format_bytes(resident),
-                  options->output.empty() ? "" : fmt::format("wrote {}\n", options->output))));
-            }
-            return kDone;
-          }};
-}
 
 Command add_schedule(CLI::App& program) {
   CLI::App* app =

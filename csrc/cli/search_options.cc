@@ -12,8 +12,9 @@ void add_search_options(CLI::App& app, SearchOptions& options,
                  "Seconds after which the best so far is taken [10, or none with --iterations]")
       ->check(is_time_limit)
       ->type_name("SECONDS");
-  app.add_option("--iterations", options.iterations,
-                 fmt::format("Tries after which it is taken: equal seeds then give equal {}s", found))
+  app.add_option(
+         "--iterations", options.iterations,
+         fmt::format("Tries after which it is taken: equal seeds then give equal {}s", found))
       ->check(is_whole_number)
       ->type_name("N");
   app.add_option("--seed", options.seed, "Seed of the search")
