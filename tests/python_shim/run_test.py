@@ -9,7 +9,7 @@ import sys
 import unittest
 
 import berth
-from support import STANDIN, ProgramCase, run
+from support import STANDIN, ProgramCase, run, heed_interrupts
 
 BERTH = pathlib.Path(sys.argv[1])
 TRAIN = """
@@ -176,7 +176,7 @@ class Record(RunCase):
         self.write("train.py", TRAIN + "print('now', flush=True)\nimport time\ntime.sleep(60)\n")
         process = subprocess.Popen([STANDIN, "--", BERTH, "record", "-o", "x.trace", "--device", "cpu", "--", sys.executable, "train.py"],
                                    cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                                   env={**os.environ, "STEPS": "5"}, start_new_session=True)
+                                   env={**os.environ, "STEPS": "5"}, start_new_session=True, preexec_fn=heed_interrupts)
         while process.stdout.readline() != "now\n":
             pass
         os.killpg(process.pid, signal.SIGINT)

@@ -37,10 +37,10 @@ def run(command, *, folder=None, standin=("--copy-limit", "1048576"), timeout=30
     environment = {name: value for name, value in {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1",
                                                    **variables}.items() if value is not None}
     return subprocess.run([STANDIN, *standin, "--", *map(str, command)], cwd=folder, capture_output=True, text=True, timeout=timeout,
-                          env=environment, stdin=subprocess.DEVNULL, preexec_fn=_heed_interrupts)
+                          env=environment, stdin=subprocess.DEVNULL, preexec_fn=heed_interrupts)
 
 
-def _heed_interrupts():
+def heed_interrupts():
     """Shells let what they start behind them ignore Ctrl-C, and children inherit that."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
