@@ -177,8 +177,7 @@ class Record(RunCase):
         process = subprocess.Popen([STANDIN, "--", BERTH, "record", "-o", "x.trace", "--device", "cpu", "--", sys.executable, "train.py"],
                                    cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                                    env={**os.environ, "STEPS": "5"}, start_new_session=True, preexec_fn=heed_interrupts)
-        while process.stdout.readline() != "now\n":
-            pass
+        self.assertIn("now\n", iter(process.stdout.readline, ""))
         os.killpg(process.pid, signal.SIGINT)
         process.communicate()
         self.assertEqual(process.returncode, 130)
