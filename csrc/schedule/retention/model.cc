@@ -1,0 +1,153 @@
+#include "csrc/schedule/retention/model.h"
+
+#include "csrc/core/check.h"
+#include "csrc/schedule/retention/rules.h"
+
+#include <algorithm>
+
+namespace berth::schedule {
+namespace {
+
+std::vector<StageMethod> pareto(std::vector<StageMethod> methods) {
+  std::sort(methods.begin(), methods.end(), [](const StageMethod& a, const StageMethod& b) {
+    return a.cost != b.cost ? a.cost < b.cost : a.workspace < b.workspace;
+  });
+  std::vector<StageMethod> kept;
+  for (const StageMethod& method : methods)
+    if (kept.empty() || method.workspace < kept.back().workspace) kept.push_back(method);
+  return kept;
+}
+
+}  // namespace
+
+std::unique_ptr<StageModel> StageModel::make(const StageProblem& problem) {
+  const std::string wrong = problem.violation();
+  BERTH_CHECK(wrong.empty(), kInput, "{}", wrong);
+  switch (problem.rules) {
+    case StageRules::kMonet:
+      return make_monet_model(problem);
+    case StageRules::kCheckmate:
+      return make_checkmate_model(problem);
+    case StageRules::kExact:
+      break;
+  }
+  return make_exact_model(problem);
+}
+
+StageModel::StageModel(const StageProblem& problem)
+    : problem_(problem), touching_(problem.values.size(), problem.nodes.size()) {
+  for (StageNode n = 0; n < problem.nodes.size(); ++n) {
+    const StageProblem::NodeOf& node = problem.nodes[n];
+    for (const StageValue v : node.makes) touching_.add(v, n);
+    for (const StageValue v : node.reads) touching_.add(v, n);
+    for (const StageValue v : node.local) touching_.add(v, n);
+    if (node.over) touching_.add(*node.over, n);
+    const auto add = [&](std::vector<Ways>& list, const std::vector<StageMethod>& plain) {
+      std::vector<StageMethod> any = plain;
+      any.insert(any.end(), node.in_place.begin(), node.in_place.end());
+      list.push_back({pareto(node.always_in_place ? node.in_place : plain), pareto(any),
+                      pareto(node.in_place)});
+    };
+    add(first_, node.first);
+    add(again_, node.again.empty() ? node.first : node.again);
+  }
+  for (const StageProblem::StageOf& stage : problem.stages) {
+    closing_.emplace_back();
+    for (const auto& one : stage.alternatives) closing_.back().push_back(pareto(one.methods));
+  }
+}
+
+bool StageModel::closes_with(std::size_t t, std::uint32_t alternative, StageValue value) const {
+  const auto& alternatives = problem_.stages[t].alternatives;
+  if (alternatives.empty()) return false;
+  const std::vector<StageValue>& reads = alternatives[alternative].reads;
+  return std::binary_search(reads.begin(), reads.end(), value);
+}
+
+const StageMethod& StageModel::pick(const std::vector<StageMethod>& methods, std::int64_t slack,
+                                    StageCost& stage) noexcept {
+  std::size_t k = 0;
+  while (k < methods.size() && methods[k].workspace > slack) ++k;
+  if (k > 0) stage.less = std::min(stage.less, methods[k - 1].workspace - slack);
+  if (k == methods.size()) return methods.back();
+  stage.more = std::min(stage.more, slack - methods[k].workspace);
+  return methods[k];
+}
+
+void StageModel::find_runs(std::size_t t, std::uint32_t alternative, const Between& between,
+                           Words runs) const {
+  const StageProblem::StageOf& stage = problem_.stages[t];
+  std::fill(runs.begin(), runs.end(), 0);
+  const auto need = [&](StageValue value) {
+    const StageNode node = problem_.values[value].maker;
+    runs[node / 64] |= std::uint64_t{1} << (node % 64);
+  };
+  for (const StageNode node : stage.must_run) runs[node / 64] |= std::uint64_t{1} << (node % 64);
+  if (!stage.alternatives.empty())
+    for (const StageValue value : stage.alternatives[alternative].reads)
+      if (!has(between.after, value) && (needs_after() || !has(between.before, value))) need(value);
+  for (std::size_t w = 0; w < between.after.size(); ++w)
+    for (std::uint64_t left = between.after[w] & ~between.before[w]; left != 0; left &= left - 1)
+      need(static_cast<StageValue>(w * 64 + static_cast<std::size_t>(std::countr_zero(left))));
+  for (std::size_t w = runs.size(); w-- > 0;) {
+    for (std::uint64_t left = runs[w]; left != 0;) {
+      const auto bit = 63 - static_cast<std::size_t>(std::countl_zero(left));
+      const StageProblem::NodeOf& node = problem_.nodes[w * 64 + bit];
+      if (node.with_previous) {
+        const std::size_t previous = w * 64 + bit - 1;
+        runs[previous / 64] |= std::uint64_t{1} << (previous % 64);
+      }
+      for (const StageValue value : node.reads)
+        if (!has(between.before, value)) need(value);
+      left = runs[w] & ((std::uint64_t{1} << bit) - 1);
+    }
+  }
+}
+
+RetentionCost evaluate(StageModel& model, const Retention& plan) {
+  const StageProblem& problem = model.problem();
+  RetentionCost total;
+  BitTable runs(1, problem.nodes.size());
+  const auto bytes_of = [&](ConstWords row) {
+    std::int64_t bytes = 0;
+    for_each_bit(row, [&](std::size_t value) { bytes += problem.values[value].bytes; });
+    return bytes;
+  };
+  std::int64_t before = bytes_of(plan.kept.row(0));
+  for (std::size_t t = 0; t < problem.stages.size(); ++t) {
+    const std::int64_t after = bytes_of(plan.kept.row(t + 1));
+    const StageCost stage =
+        model.evaluate(t, plan.alternatives[t],
+                       {plan.kept.row(t), plan.kept.row(t + 1), before, after}, runs.row(0));
+    total.cost += stage.cost;
+    total.peak = std::max(total.peak, stage.peak);
+    total.excess += std::max<std::int64_t>(0, stage.peak - problem.budget);
+    before = after;
+  }
+  return total;
+}
+
+Retention keep_everything(const StageProblem& problem) {
+  Retention plan(problem);
+  const bool after = problem.rules == StageRules::kMonet;
+  const std::size_t stages = problem.stages.size();
+  // The stage that makes each value, and the last row that is of use.
+  std::vector<std::size_t> made(problem.values.size(), 0), last(problem.values.size(), 0);
+  for (std::size_t t = 0; t < stages; ++t) {
+    for (const StageNode node : problem.stages[t].must_run) {
+      for (const StageValue value : problem.nodes[node].makes) made[value] = t;
+      for (const StageValue value : problem.nodes[node].reads) last[value] = t;
+    }
+    if (!problem.stages[t].alternatives.empty())
+      for (const StageValue value : problem.stages[t].alternatives[0].reads)
+        last[value] = after ? t + 1 : t;
+  }
+  for (StageValue value = 0; value < problem.values.size(); ++value) {
+    if (!problem.values[value].keepable) continue;
+    for (std::size_t row = made[value] + 1; row <= std::min(last[value], stages - 1); ++row)
+      plan.kept.add(row, value);
+  }
+  return plan;
+}
+
+}  // namespace berth::schedule

@@ -1,0 +1,103 @@
+#pragma once
+
+#include "csrc/schedule/retention/bit_table.h"
+#include "csrc/schedule/retention/problem.h"
+
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <vector>
+
+namespace berth::schedule {
+
+// Which values are there when each stage begins, and which alternative its closing operator takes.
+struct Retention {
+  BitTable kept;                           // a row a stage, and one more that stays empty
+  std::vector<std::uint8_t> alternatives;  // by stage
+
+  explicit Retention(const StageProblem& problem)
+      : kept(problem.stages.size() + 1, problem.values.size()),
+        alternatives(problem.stages.size(), 0) {}
+  friend bool operator==(const Retention&, const Retention&) = default;
+};
+
+// What a stage comes to.
+struct StageCost {
+  static constexpr std::int64_t kNoMargin = std::numeric_limits<std::int64_t>::max() / 2;
+  std::int64_t cost = 0;
+  std::int64_t peak = 0;
+  // How many bytes more and less (that less excluded) leave each choice of a method as it is.
+  std::int64_t more = kNoMargin, less = kNoMargin;
+};
+
+// A plan's stages, priced one by one. A stage depends on what is kept before and after it and on
+// its alternative, on nothing else. One per thread; the problem outlives it.
+class StageModel {
+ public:
+  // By the problem's rules, which violation() found nothing wrong with.
+  [[nodiscard]] static std::unique_ptr<StageModel> make(const StageProblem& problem);
+  virtual ~StageModel() = default;
+
+  // What stage t comes to between rows of kept values with these bytes; `runs` becomes the set of
+  // nodes that it runs. O(values + nodes that run and their reads).
+  struct Between {
+    ConstWords before, after;
+    std::int64_t before_bytes = 0, after_bytes = 0;
+  };
+  [[nodiscard]] virtual StageCost evaluate(std::size_t t, std::uint32_t alternative,
+                                           const Between& between, Words runs) = 0;
+
+  [[nodiscard]] const StageProblem& problem() const noexcept { return problem_; }
+  // Nodes that make, read or stand beside a value: where none of them runs, and the closing
+  // operator does not read it, a value that is kept before and after adds its bytes to the stage's
+  // peak, and that is all.
+  [[nodiscard]] ConstWords touching(StageValue value) const { return touching_.row(value); }
+  // Whether the closing operator reads it.
+  [[nodiscard]] bool closes_with(std::size_t t, std::uint32_t alternative, StageValue value) const;
+  // Whether what a closing operator reads is kept for it by the row behind its stage (MONeT), or by
+  // that in front.
+  [[nodiscard]] bool needs_after() const noexcept { return problem_.rules == StageRules::kMonet; }
+
+ protected:
+  explicit StageModel(const StageProblem& problem);
+
+  // Methods from which none is both faster and smaller than another: by rising cost.
+  struct Ways {
+    std::vector<StageMethod> plain, any;  // `any`: with those in place
+    std::vector<StageMethod> in_place;
+  };
+  [[nodiscard]] const Ways& ways(StageNode node, bool again) const {
+    return again ? again_[node] : first_[node];
+  }
+  // The fastest that fits the slack; the smallest where none does. Keeps the margins.
+  [[nodiscard]] static const StageMethod& pick(const std::vector<StageMethod>& methods,
+                                               std::int64_t slack, StageCost& stage) noexcept;
+  [[nodiscard]] const StageMethod& pick_closing(std::size_t t, std::uint32_t alternative,
+                                                std::int64_t slack,
+                                                StageCost& stage) const noexcept {
+    return pick(closing_[t][alternative], slack, stage);
+  }
+  // The least set of nodes that makes what must be there.
+  void find_runs(std::size_t t, std::uint32_t alternative, const Between& between,
+                 Words runs) const;
+
+  const StageProblem& problem_;
+
+ private:
+  BitTable touching_;
+  std::vector<Ways> first_, again_;
+  std::vector<std::vector<std::vector<StageMethod>>> closing_;
+};
+
+// A whole plan, priced. O(stages) evaluations.
+struct RetentionCost {
+  std::int64_t cost = 0;
+  std::int64_t peak = 0;
+  std::int64_t excess = 0;  // over the budget, summed over the stages
+};
+[[nodiscard]] RetentionCost evaluate(StageModel& model, const Retention& plan);
+
+// Everything that is read later is kept until its last use: the most memory, nothing made again.
+[[nodiscard]] Retention keep_everything(const StageProblem& problem);
+
+}  // namespace berth::schedule

@@ -1,0 +1,97 @@
+#include "csrc/schedule/retention/problem.h"
+
+#include "csrc/core/check.h"
+
+#include <algorithm>
+
+namespace berth::schedule {
+namespace {
+
+void check_methods(const std::vector<StageMethod>& methods, const std::string& whose) {
+  for (const StageMethod& method : methods) {
+    BERTH_CHECK(method.cost >= 0 && method.cost < StageProblem::kNever, kInput,
+                "{} costs {}, 0 to {} are legal", whose, method.cost, StageProblem::kNever - 1);
+    BERTH_CHECK(
+        method.workspace > -StageProblem::kMostBytes && method.workspace < StageProblem::kMostBytes,
+        kInput, "{} has a workspace of {}", whose, method.workspace);
+  }
+}
+
+void check_bytes(std::int64_t bytes, const std::string& whose) {
+  BERTH_CHECK(bytes >= 0 && bytes < StageProblem::kMostBytes, kInput,
+              "{} has {} bytes, 0 to {} are legal", whose, bytes, StageProblem::kMostBytes - 1);
+}
+
+void check(const StageProblem& problem) {
+  const std::size_t nodes = problem.nodes.size(), values = problem.values.size(),
+                    stages = problem.stages.size();
+  BERTH_CHECK(
+      nodes <= StageProblem::kMostNodes && stages <= StageProblem::kMostStages && stages >= 1,
+      kInput, "{} operators in {} stages, the most is {} in {}", nodes, stages,
+      StageProblem::kMostNodes, StageProblem::kMostStages);
+  BERTH_CHECK(std::max(nodes, values) * stages <= StageProblem::kMostCells, kInput,
+              "{} results in {} stages, the most is {} together", values, stages,
+              StageProblem::kMostCells);
+  std::vector<StageNode> maker(values, StageProblem::kMostNodes);
+  for (StageNode n = 0; n < nodes; ++n) {
+    const StageProblem::NodeOf& node = problem.nodes[n];
+    const std::string whose = fmt::format("operator {}", n);
+    BERTH_CHECK(!node.first.empty() || node.always_in_place, kInput, "{} has no way to run", whose);
+    BERTH_CHECK(!node.always_in_place || (node.over && !node.in_place.empty()), kInput,
+                "{} runs in place of nothing", whose);
+    BERTH_CHECK(!node.with_previous || n > 0, kInput,
+                "{} runs with the one before it: there is none", whose);
+    check_methods(node.first, whose);
+    check_methods(node.again, whose);
+    check_methods(node.in_place, whose);
+    check_bytes(node.local_bytes, whose);
+    for (const StageValue v : node.makes) {
+      BERTH_CHECK(v < values && problem.values[v].maker == n, kInput,
+                  "{} makes result {}, which is another's or none", whose, v);
+      maker[v] = n;
+    }
+    for (const StageValue v : node.reads)
+      BERTH_CHECK(v < values && problem.values[v].maker < n, kInput,
+                  "{} reads result {}, which is not made before it", whose, v);
+    for (const StageValue v : node.local)
+      BERTH_CHECK(v < values, kInput, "{} stands beside result {}, there are {}", whose, v, values);
+    BERTH_CHECK(!node.over || std::count(node.reads.begin(), node.reads.end(), *node.over) > 0 ||
+                    node.with_previous,
+                kInput, "{} takes over a result that it does not read", whose);
+  }
+  for (StageValue v = 0; v < values; ++v) {
+    check_bytes(problem.values[v].bytes, fmt::format("result {}", v));
+    BERTH_CHECK(maker[v] < nodes, kInput, "result {} is made by no operator", v);
+  }
+  for (std::size_t t = 0; t < stages; ++t) {
+    const StageProblem::StageOf& stage = problem.stages[t];
+    const std::string whose = fmt::format("stage {}", t);
+    check_bytes(stage.fixed, whose);
+    check_bytes(stage.closing, whose);
+    for (const StageNode n : stage.must_run)
+      BERTH_CHECK(n < nodes, kInput, "{} runs operator {}, there are {}", whose, n, nodes);
+    for (const StageProblem::AlternativeOf& one : stage.alternatives) {
+      check_methods(one.methods, whose);
+      BERTH_CHECK(!one.methods.empty(), kInput, "{} has an alternative that cannot run", whose);
+      for (const StageValue v : one.reads)
+        BERTH_CHECK(v < values, kInput, "{} reads result {}, there are {}", whose, v, values);
+      BERTH_CHECK(std::is_sorted(one.reads.begin(), one.reads.end()), kInput,
+                  "what {} reads is not sorted", whose);
+    }
+    BERTH_CHECK(stage.alternatives.size() <= 64, kInput, "{} has {} alternatives, the most is 64",
+                whose, stage.alternatives.size());
+  }
+}
+
+}  // namespace
+
+std::string StageProblem::violation() const {
+  try {
+    check(*this);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return {};
+}
+
+}  // namespace berth::schedule

@@ -1,0 +1,272 @@
+#include "csrc/schedule/retention/retention.h"
+
+#include "csrc/core/check.h"
+#include "csrc/schedule/retention/search.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <utility>
+
+namespace berth::schedule {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::uint64_t kMeasured = 4096;      // moves that say how fast moves are
+constexpr std::uint64_t kLeastMoves = 20'000;  // of a squeeze that is worth its start
+constexpr double kSqueezing = 0.58;            // share of the moves; the rest is for branches
+constexpr std::size_t kSmall = 12'000, kMiddle = 30'000;  // values times stages
+
+// Bytes that any plan has at once: all that the largest operator needs.
+std::int64_t least_budget_of(const StageProblem& problem) {
+  std::int64_t least = 0;
+  for (const StageProblem::StageOf& stage : problem.stages) {
+    least = std::max(least, stage.fixed);
+    std::int64_t closing = std::numeric_limits<std::int64_t>::max();
+    for (const StageProblem::AlternativeOf& one : stage.alternatives) {
+      std::int64_t bytes = stage.closing;
+      for (const StageValue value : one.reads) bytes += problem.values[value].bytes;
+      std::int64_t workspace = one.methods.front().workspace;
+      for (const StageMethod& method : one.methods)
+        workspace = std::min(workspace, method.workspace);
+      closing = std::min(closing, bytes + workspace);
+    }
+    if (!stage.alternatives.empty()) least = std::max(least, closing);
+    for (const StageNode n : stage.must_run) {
+      const StageProblem::NodeOf& node = problem.nodes[n];
+      std::int64_t bytes = stage.fixed;
+      for (const StageValue value : node.reads) bytes += problem.values[value].bytes;
+      for (const StageValue value : node.makes) bytes += problem.values[value].bytes;
+      std::int64_t workspace = std::numeric_limits<std::int64_t>::max();
+      for (const auto* methods : {&node.first, &node.in_place})
+        for (const StageMethod& method : *methods)
+          workspace = std::min(workspace, method.workspace);
+      if (problem.rules == StageRules::kCheckmate) workspace = 0;
+      least = std::max(least, bytes + workspace);
+    }
+  }
+  return least;
+}
+
+class Planning {
+ public:
+  Planning(const StageProblem& problem, const RetentionOptions& options)
+      : problem_(problem),
+        options_(options),
+        model_(StageModel::make(problem)),
+        random_(options.seed) {
+    search_.stop = [this] { return stopped(); };
+    search_.found = [this](const FoundRetention&) { report(); };
+  }
+
+  RetentionResult run() {
+    const Retention everything = keep_everything(problem_);
+    start(everything);
+    if (result_.why_not.empty() && best_.cost != result_.cost_bound && options_.engine != "keep" &&
+        !stopped())
+      retain(everything);
+    result_.moves = search_.moves;
+    result_.seconds = seconds();
+    if (best_.plan) {
+      const RetentionCost found = evaluate(*model_, *best_.plan);
+      BERTH_CHECK(found.cost == best_.cost && found.excess == 0, kUsage,
+                  "berth is wrong: its plan costs {}, not {}, with {} over the budget", found.cost,
+                  best_.cost, found.excess);
+      result_.cost = found.cost;
+      result_.peak = found.peak;
+      result_.plan = std::move(best_.plan);
+      result_.engine = best_by_;
+      result_.proven_optimal = result_.cost <= result_.cost_bound;
+    } else if (result_.why_not.empty()) {
+      result_.why_not = fmt::format("nothing was found that fits {}, in {} moves", problem_.budget,
+                                    search_.moves);
+    }
+    report();
+    return std::move(result_);
+  }
+
+ private:
+  [[nodiscard]] double seconds() const {
+    return std::chrono::duration<double>(Clock::now() - start_).count();
+  }
+  [[nodiscard]] bool stopped() const {
+    return (options_.cancel != nullptr && options_.cancel->load(std::memory_order_relaxed)) ||
+           seconds() > options_.time_limit_seconds;
+  }
+  void report() {
+    if (options_.progress && best_.plan)
+      options_.progress({seconds(), best_.cost, result_.cost_bound, best_by_});
+  }
+  void offer(const Retention& plan, const char* engine) {
+    const RetentionCost cost = evaluate(*model_, plan);
+    if (cost.excess != 0 || cost.cost >= StageProblem::kNever ||
+        (best_.plan && cost.cost >= best_.cost))
+      return;
+    best_.plan = plan;
+    best_.cost = cost.cost;
+    best_by_ = engine;
+    report();
+  }
+
+  void start(const Retention& everything) {
+    // Without a budget every operator takes its fastest way, once.
+    StageProblem free = problem_;
+    free.budget = std::numeric_limits<std::int64_t>::max() / 4;
+    const auto free_model = StageModel::make(free);
+    const RetentionCost base = evaluate(*free_model, everything);
+    result_.base_cost = base.cost;
+    result_.base_peak = base.peak;
+    result_.cost_bound = base.cost;
+    for (std::size_t t = 0; t < problem_.stages.size(); ++t) {
+      const auto& alternatives = problem_.stages[t].alternatives;
+      if (alternatives.size() < 2) continue;
+      const auto fastest = [](const StageProblem::AlternativeOf& one) {
+        std::int64_t cost = one.methods.front().cost;
+        for (const StageMethod& method : one.methods) cost = std::min(cost, method.cost);
+        return cost;
+      };
+      std::int64_t least = fastest(alternatives[0]);
+      for (const auto& one : alternatives) least = std::min(least, fastest(one));
+      result_.cost_bound -= fastest(alternatives[0]) - least;
+    }
+    result_.least_budget = least_budget_of(problem_);
+    if (result_.least_budget > problem_.budget) {
+      result_.why_not = fmt::format("some operator alone needs {}, the budget is {}",
+                                    result_.least_budget, problem_.budget);
+      return;
+    }
+    offer(everything, "keep");
+    if (options_.given) offer(*options_.given, "given");
+  }
+
+  // Squeezes from everything kept, then branches from the best.
+  void retain(const Retention& everything) {
+    // What prices and temperatures are measured in, as they were tuned on: a step of 10^5 units of
+    // time in 5 x 10^6 units of bytes.
+    const double time = static_cast<double>(std::max<std::int64_t>(result_.base_cost, 1));
+    const double price_unit =
+        time / 1e5 / (static_cast<double>(std::max<std::int64_t>(problem_.budget, 1)) / 5e6);
+    Squeeze how{.moves = 0,
+                .temperature = 0.00015 * time,
+                .price = 1e-6 * price_unit,
+                .least_price = 1e-7 * price_unit,
+                .most_price = price_unit};
+    const double warmest = how.temperature;
+    WorkingPlan plan(*model_, everything);
+    const std::uint64_t moves = budget_of(plan, how);
+
+    const std::size_t cells = problem_.values.size() * problem_.stages.size();
+    std::uint64_t squeezes = cells < kSmall ? 20 : cells < kMiddle ? 3 : 1;
+    const auto share = static_cast<std::uint64_t>(kSqueezing * static_cast<double>(moves));
+    squeezes = std::clamp<std::uint64_t>(share / kLeastMoves, 1, squeezes);
+    // Cool ones squeeze large problems best, warm ones small ones, which have many squeezes.
+    constexpr std::array<double, 10> kTemperatures = {1, 10, 80, 3, 30, 0.3, 50, 20, 5, 100};
+    for (std::uint64_t k = 0; k < squeezes && !done(); ++k) {
+      if (k > 0) plan.assign(everything);
+      how.moves = share / squeezes;
+      how.temperature = warmest * kTemperatures[k % kTemperatures.size()];
+      how.price = 1e-6 * price_unit;
+      run(plan, how, std::nullopt);
+    }
+    if (!best_.plan) {  // the tighter, the dearer from the beginning
+      for (int k = 0; k < 6 && !best_.plan && !done(); ++k) {
+        plan.assign(everything);
+        how.temperature = warmest;
+        how.price = price_unit * std::pow(10.0, k % 3 - 3);
+        run(plan, how, std::nullopt);
+      }
+    }
+    if (!best_.plan) return;
+    const std::uint64_t used = search_.moves;
+    how.moves = std::max<std::uint64_t>(moves / 100, 1000);
+    for (std::uint64_t k = 0; search_.moves < std::max(moves, used) && !done(); ++k) {
+      plan.assign(*best_.plan);
+      how.temperature = warmest * (0.1 + 0.4 * static_cast<double>(random_() % 1024) / 1024.0);
+      how.price = 0.1 * price_unit;
+      run(plan, how, branch(plan, k));
+    }
+  }
+
+  [[nodiscard]] bool done() const {
+    return stopped() || (best_.plan && best_.cost <= result_.cost_bound);
+  }
+
+  void run(WorkingPlan& plan, const Squeeze& how, std::optional<StageValue> held) {
+    const std::int64_t before = best_.plan ? best_.cost : std::numeric_limits<std::int64_t>::max();
+    const std::uint64_t evaluations = plan.evaluations();
+    squeeze(plan, *model_, how, held, random_, search_, best_);
+    result_.evaluations += plan.evaluations() - evaluations;
+    if (best_.plan && best_.cost < before) best_by_ = "retain";
+  }
+
+  // How many moves there are: as asked, or by the time that some of them take.
+  std::uint64_t budget_of(WorkingPlan& plan, Squeeze how) {
+    if (options_.iteration_budget != 0) return options_.iteration_budget;
+    const double before = seconds();
+    how.moves = kMeasured;
+    how.price *= 100;
+    const Retention start = plan.plan();
+    run(plan, how, std::nullopt);
+    plan.assign(start);
+    const double each = (seconds() - before) / static_cast<double>(kMeasured);
+    const double left = std::max(options_.time_limit_seconds - seconds(), 0.0);
+    return static_cast<std::uint64_t>(std::clamp(left / std::max(each, 1e-8), 1e4, 1e12));
+  }
+
+  // A value that is not kept over the first row although the best has it there, or is although not.
+  std::optional<StageValue> branch(WorkingPlan& plan, std::uint64_t k) {
+    if (k % 3 == 2 || problem_.stages.size() < 3) return std::nullopt;
+    const bool forbid = k % 3 == 0;
+    RetentionMove move;
+    for (int tries = 0; tries < 64; ++tries) {
+      const auto value = static_cast<StageValue>(random_() % problem_.values.size());
+      if (plan.plan().kept.has(1, value) != forbid || !problem_.values[value].keepable) continue;
+      const MoveMaker maker(*model_, plan, random_, std::nullopt);
+      if (forbid) {
+        move.flips = {maker.gap_around(value, 1)};
+      } else {
+        std::uint32_t last = 1;
+        const auto stages = static_cast<std::uint32_t>(problem_.stages.size());
+        while (last + 1 < stages && !plan.plan().kept.has(last, value) && !plan.uses(last, value))
+          ++last;
+        if (!plan.uses(last, value) && !plan.plan().kept.has(last, value)) continue;
+        move.flips = {{value, 1, last, true}};
+      }
+      if (!plan.apply(move)) continue;
+      plan.accept();
+      return value;
+    }
+    return std::nullopt;
+  }
+
+  const StageProblem& problem_;
+  const RetentionOptions& options_;
+  const Clock::time_point start_ = Clock::now();
+  std::unique_ptr<StageModel> model_;
+  std::mt19937_64 random_;
+  RetentionSearch search_;
+  FoundRetention best_;
+  std::string best_by_;
+  RetentionResult result_;
+};
+
+}  // namespace
+
+const std::vector<std::string>& retention_engines() {
+  static const std::vector<std::string> kEngines = {"auto", "keep", "retain"};
+  return kEngines;
+}
+
+RetentionResult plan_retention(const StageProblem& problem, const RetentionOptions& options) {
+  const auto& engines = retention_engines();
+  BERTH_CHECK(std::find(engines.begin(), engines.end(), options.engine) != engines.end(), kUsage,
+              "no engine '{}' plans what to keep, legal are: {}", options.engine,
+              fmt::join(engines, ", "));
+  return Planning(problem, options).run();
+}
+
+}  // namespace berth::schedule

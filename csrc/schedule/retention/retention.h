@@ -1,0 +1,60 @@
+#pragma once
+
+#include "csrc/schedule/retention/model.h"
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace berth::schedule {
+
+struct RetentionProgress {
+  double seconds = 0;
+  std::int64_t cost = 0, bound = 0;  // in the problem's unit; the best so far
+  std::string engine;                // that found it
+};
+
+struct RetentionOptions {
+  std::string engine = "auto";     // one of retention_engines()
+  double time_limit_seconds = 10;  // infinity: none
+  // Moves that are tried; 0: as many as there is time for. With a budget and no time limit the
+  // result depends on the seed alone.
+  std::uint64_t iteration_budget = 0;
+  std::uint64_t seed = 1;
+  const std::atomic<bool>* cancel = nullptr;  // set by any thread: the best so far is returned
+  std::function<void(const RetentionProgress&)> progress = {};  // from the calling thread
+  std::optional<Retention> given = {};  // the result is never worse than this one
+};
+
+struct RetentionResult {
+  // Within the budget, or nothing where none was found.
+  std::optional<Retention> plan;
+  std::int64_t cost = 0, peak = 0;
+  std::int64_t base_cost = 0, base_peak = 0;  // with everything kept, whatever the budget
+  std::int64_t cost_bound = 0;                // no plan within the budget takes less
+  std::int64_t least_budget = 0;              // no plan fits less than this
+  std::string why_not;                        // where there is no plan
+  bool proven_optimal = false;
+  std::string engine;
+  double seconds = 0;
+  std::uint64_t moves = 0, evaluations = 0;
+
+  [[nodiscard]] double gap() const noexcept {
+    return cost_bound == 0 ? 0.0
+                           : static_cast<double>(cost) / static_cast<double>(cost_bound) - 1.0;
+  }
+};
+
+// Finds what to keep and what to make again within the problem's budget so that the step takes
+// little time, with a bound that says how far from the least it can be. Throws Error(kInput) for a
+// problem that is none, Error(kUsage) for an unknown engine.
+[[nodiscard]] RetentionResult plan_retention(const StageProblem& problem,
+                                             const RetentionOptions& options = {});
+
+// "auto" first, then "keep" (everything) and "retain" (the search).
+[[nodiscard]] const std::vector<std::string>& retention_engines();
+
+}  // namespace berth::schedule

@@ -1,0 +1,79 @@
+#pragma once
+
+#include "csrc/schedule/retention/working_plan.h"
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <random>
+
+namespace berth::schedule {
+
+// What a search ends with.
+struct FoundRetention {
+  std::optional<Retention> plan;  // within the budget
+  std::int64_t cost = 0;
+};
+
+struct RetentionSearch {
+  std::function<bool()> stop = [] { return false; };  // asked every few hundred moves
+  std::function<void(const FoundRetention&)> found = [](const auto&) {
+  };                        // each time it gets better
+  std::uint64_t moves = 0;  // counted
+};
+
+// How a search begins and cools. Prices are in the problem's units: cost for each byte over the
+// budget.
+struct Squeeze {
+  std::uint64_t moves = 0;
+  double temperature = 0;  // it falls to a hundredth
+  double price = 0;        // rises while anything is over the budget, and falls while nothing is
+  double least_price = 0, most_price = 0;
+};
+
+// Annealing on cost and on bytes over the budget at a price that follows: by moves that drop a
+// value between two uses, keep one that is made again, exchange them, shift and cut intervals, take
+// another alternative. Updates `best` where it finds something within the budget that costs less.
+// Deterministic for equal random state and a `stop` that looks at no clock.
+void squeeze(WorkingPlan& plan, const StageModel& model, const Squeeze& how,
+             std::optional<StageValue> held, std::mt19937_64& random, RetentionSearch& search,
+             FoundRetention& best);
+
+// Moves for a plan: half of them drop or keep one interval, the others exchange, shift or cut some.
+class MoveMaker {
+ public:
+  // `held`: a value whose first row no move changes.
+  MoveMaker(const StageModel& model, const WorkingPlan& plan, std::mt19937_64& random,
+            std::optional<StageValue> held);
+  // Fills in a move; it may be empty.
+  void make(RetentionMove& move);
+  // The interval of a kept value around a row, between two uses of it.
+  [[nodiscard]] RowFlip gap_around(StageValue value, std::uint32_t row) const;
+  // The interval from where the value was last there to stage t.
+  [[nodiscard]] RowFlip since_last(StageValue value, std::uint32_t t) const;
+
+ private:
+  [[nodiscard]] std::uint64_t below(std::uint64_t n) { return n == 0 ? 0 : random_() % n; }
+  [[nodiscard]] std::uint32_t hot_stage();
+  [[nodiscard]] std::optional<RowFlip> kept_gap();
+  [[nodiscard]] std::optional<std::pair<StageValue, std::uint32_t>> recomputation();
+  void add(RetentionMove& move, RowFlip flip) const;
+  void drop(RetentionMove& move);
+  void keep(RetentionMove& move);
+  void exchange(RetentionMove& move);
+  void neighbour(RetentionMove& move);
+  void sub_range(RetentionMove& move);
+  void alternative(RetentionMove& move);
+  void earlier(RetentionMove& move);
+
+  const StageModel& model_;
+  const StageProblem& problem_;
+  const WorkingPlan& plan_;
+  std::mt19937_64& random_;
+  std::optional<StageValue> held_;
+  std::uint32_t stages_;
+  std::vector<std::uint32_t> choosing_;              // stages with more than one alternative
+  std::vector<std::vector<StageValue>> neighbours_;  // by value: inputs and results of readers
+};
+
+}  // namespace berth::schedule
