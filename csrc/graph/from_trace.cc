@@ -3,6 +3,7 @@
 #include "csrc/core/check.h"
 #include "csrc/graph/choices.h"
 #include "csrc/graph/units.h"
+#include "csrc/trace/step.h"
 
 #include <algorithm>
 #include <limits>
@@ -383,14 +384,9 @@ class Builder {
 
   // --- What else is known of them ----------------------------------------------------------------
 
-  // Of a role that only the optimizer's part of a step works on.
-  static bool of_optimizer(trace::RoleKind role) {
-    return role == trace::RoleKind::kGradient || role == trace::RoleKind::kOptimizer;
-  }
-
   void set_phases() {
-    std::vector<bool> derived(graph().storages.size(), false);  // by the optimizer
-    OperatorId loss = kNone;
+    std::vector<bool> derived(graph().storages.size(), false);  // by the optimizer, in the step
+    std::vector<bool> decided(sources_.size(), true);
     bool backward = false;
     for (OperatorId op = 0; op < sources_.size(); ++op) {
       Operator& made = graph().operators[op];
@@ -398,36 +394,56 @@ class Builder {
       const Unit* const unit = source.unit == kNoUnit ? nullptr : &found_.units[source.unit];
       if (unit != nullptr ? unit->backward : source.block->life->backward) {
         made.phase = Phase::kBackward;
-        // The operator whose gradient is the first to be taken, and what follows it.
-        if (!backward) loss = made.forward.value_or(kNone);
+        if (!backward && made.forward) set_loss(*made.forward, op);
         backward = true;
-        for (; loss < op && graph().operators[loss].phase != Phase::kBackward; ++loss)
-          if (graph().operators[loss].phase == Phase::kForward)
-            graph().operators[loss].phase = Phase::kLoss;
-        loss = kNone;
         continue;
       }
-      const Alternative& one = made.alternatives[0];
-      bool optimizes = unit != nullptr && unit->in_optimizer;
-      bool known = false;
-      for (const Read& read : one.reads) {
-        const trace::RoleKind role = graph().storages[read.value.storage].role;
-        optimizes |= of_optimizer(role) || derived[read.value.storage];
+      bool optimizes = unit != nullptr && unit->in_optimizer, known = false;
+      const auto take = [&](StorageId s, bool written) {
+        const trace::RoleKind role = graph().storages[s].role;
+        optimizes |= derived[s] || role == trace::RoleKind::kGradient ||
+                     role == trace::RoleKind::kOptimizer ||
+                     (written && role == trace::RoleKind::kParameter);
         known |= role != trace::RoleKind::kUnknown;
+      };
+      for (const Read& read : made.alternatives[0].reads) take(read.value.storage, false);
+      for (const ValueId& written : made.alternatives[0].writes) take(written.storage, true);
+      decided[op] = optimizes || known;
+      if (!optimizes) {
+        backward &= !known;
+        continue;
       }
-      for (const ValueId& written : one.writes) {
-        const trace::RoleKind role = graph().storages[written.storage].role;
-        optimizes |= of_optimizer(role) || role == trace::RoleKind::kParameter;
-        known |= role != trace::RoleKind::kUnknown;
+      made.phase = Phase::kOptimizer;
+      for (const ValueId& written : made.alternatives[0].writes)
+        if (graph().storages[written.storage].kind == StorageClass::kStep)
+          derived[written.storage] = true;
+    }
+    follow_readers(decided);
+  }
+
+  // The operator whose gradient is the first to be taken, and what follows it.
+  void set_loss(OperatorId loss, OperatorId end) {
+    for (OperatorId op = loss; op < end; ++op) {
+      Phase& phase = graph().operators[op].phase;
+      if (phase == Phase::kForward) phase = Phase::kLoss;
+    }
+  }
+
+  // What no role tells goes with the first that reads a result of it, else with the one before.
+  void follow_readers(const std::vector<bool>& decided) {
+    std::vector<OperatorId> reader(graph().storages.size(), kNone);
+    for (auto op = static_cast<OperatorId>(sources_.size()); op-- > 0;) {
+      Operator& made = graph().operators[op];
+      OperatorId first = kNone;
+      for (const ValueId& written : made.alternatives[0].writes)
+        first = std::min(first, reader[written.storage]);
+      if (!decided[op] && made.phase == Phase::kForward) {
+        if (first != kNone && graph().operators[first].phase == Phase::kOptimizer)
+          made.phase = Phase::kOptimizer;
+        if (first == kNone && op != 0 && graph().operators[op - 1].phase == Phase::kOptimizer)
+          made.phase = Phase::kOptimizer;
       }
-      // Numbers that an optimizer makes of numbers.
-      optimizes |= !known && op != 0 && graph().operators[op - 1].phase == Phase::kOptimizer;
-      if (optimizes) {
-        made.phase = Phase::kOptimizer;
-        for (const ValueId& written : one.writes) derived[written.storage] = true;
-      } else {
-        backward = false;
-      }
+      for (const Read& read : made.alternatives[0].reads) reader[read.value.storage] = op;
     }
   }
 
@@ -476,7 +492,8 @@ class Builder {
     }
   }
 
-  // Random numbers are drawn in their order. So it is with what waits for others.
+  // Random numbers are drawn in their order. So it is with what waits for others. What the host
+  // fills without an operator may depend on any number that it was given before.
   void set_control() {
     const auto chain = [this](auto has) {
       OperatorId before = kNone;
@@ -488,6 +505,18 @@ class Builder {
     };
     chain([](const Traits& traits) { return traits.random; });
     chain([](const Traits& traits) { return traits.host_sync || traits.collective; });
+    std::vector<bool> of_host(graph().storages.size(), false);
+    for (const Block& block : blocks_)
+      if (block.storage != kNoStorage && block.asked) of_host[block.storage] = true;
+    OperatorId waited = kNone;
+    for (OperatorId op = 0; op < sources_.size(); ++op) {
+      const std::vector<Read>& reads = graph().operators[op].alternatives[0].reads;
+      if (waited != kNone && std::any_of(reads.begin(), reads.end(), [&](const Read& read) {
+            return read.value.version == 1 && of_host[read.value.storage];
+          }))
+        graph().control.emplace_back(waited, op);
+      if (graph().operators[op].traits.host_sync) waited = op;
+    }
   }
 
   const Trace& trace_;
@@ -510,7 +539,7 @@ class Builder {
 
 }  // namespace
 
-TracedGraph graph_from_trace(const Trace& trace, const StepOptions& options) {
+TracedGraph graph_from_trace(const Trace& trace) {
   BERTH_CHECK(std::any_of(trace.entries.begin(), trace.entries.end(),
                           [](const trace::Entry& entry) {
                             return std::holds_alternative<trace::Operand>(entry.event);
@@ -518,6 +547,8 @@ TracedGraph graph_from_trace(const Trace& trace, const StepOptions& options) {
               kInput,
               "the trace has requests but no operators: `berth record --operators` records them");
   std::string why_not;
+  StepOptions options;
+  options.max_unroll = 1;  // what is kept for the step after it is alive at the end
   const auto step = extract_step(trace, options, &why_not);
   BERTH_CHECK(step, kInput, "no step can be cut out of the trace: {}", why_not);
   return Builder(trace, *step).run();

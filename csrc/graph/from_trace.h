@@ -2,7 +2,6 @@
 
 #include "csrc/core/bytes.h"
 #include "csrc/graph/graph.h"
-#include "csrc/trace/step.h"
 #include "csrc/trace/trace.h"
 
 #include <cstdint>
@@ -44,7 +43,7 @@ struct TracedGraph {
 
 // Cuts the step that repeats and makes a graph of it. Throws Error(kInput) where the trace has no
 // operators, where nothing repeats, and for what violation() finds. O(entries log entries).
-[[nodiscard]] TracedGraph graph_from_trace(const Trace& trace, const StepOptions& options = {});
+[[nodiscard]] TracedGraph graph_from_trace(const Trace& trace);
 
 // The most bytes alive at a moment where operators run in the recorded order and storages live as
 // recorded. Equals recorded_peak where no operator gives back, before it needs most, what it

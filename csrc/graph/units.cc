@@ -90,7 +90,7 @@ class Finder {
     op.backward = begin.backward;
     op.has_parent = !thread.open.empty();
     if (op.has_parent) op.parent = thread.open.back();
-    const Operator* parent = op.has_parent ? &operators_[op.parent] : nullptr;
+    Operator* const parent = op.has_parent ? &operators_[op.parent] : nullptr;
     const UnitIndex around = parent != nullptr ? parent->unit : kNoUnit;
     if (around != kNoUnit) {
       op.unit = around;
@@ -126,7 +126,8 @@ class Finder {
   }
 
   // The numbers of operators inside a backward one count other nodes: they follow their parent.
-  void link(Operator& op, const Operator* parent, const trace::OperatorBegin& begin,
+  // What the engine runs after a node (the sum to a bias's shape) follows the node.
+  void link(Operator& op, Operator* parent, const trace::OperatorBegin& begin,
             trace::ThreadId thread) {
     if (!begin.backward) {
       if (begin.sequence >= 0) causes_[{thread, begin.sequence}] = op.unit;
@@ -135,7 +136,10 @@ class Finder {
     if (parent != nullptr && parent->backward) op.forward = parent->forward;
     if (op.forward != kNoUnit || begin.sequence < 0) return;
     const auto cause = causes_.find({begin.forward_thread, begin.sequence});
-    if (cause != causes_.end()) op.forward = cause->second;
+    if (cause == causes_.end()) return;
+    op.forward = cause->second;
+    if (parent != nullptr && trace_.name(parent->name).starts_with(kEngine))
+      parent->forward = op.forward;
   }
 
   void see(const trace::Entry& entry, const trace::OperatorEnd& end) {
