@@ -401,9 +401,11 @@ class Builder {
       bool optimizes = unit != nullptr && unit->in_optimizer, known = false;
       const auto take = [&](StorageId s, bool written) {
         const trace::RoleKind role = graph().storages[s].role;
+        // A leaf that is made in the step is no weight that is updated.
+        const bool was_there = graph().storages[s].kind != StorageClass::kStep;
         optimizes |= derived[s] || role == trace::RoleKind::kGradient ||
                      role == trace::RoleKind::kOptimizer ||
-                     (written && role == trace::RoleKind::kParameter);
+                     (written && was_there && role == trace::RoleKind::kParameter);
         known |= role != trace::RoleKind::kUnknown;
       };
       for (const Read& read : made.alternatives[0].reads) take(read.value.storage, false);

@@ -3,13 +3,16 @@
 #include "csrc/core/check.h"
 #include "csrc/graph/edges.h"
 #include "csrc/graph/file.h"
+#include "csrc/trace/file.h"
+#include "csrc/trace/step.h"
 #include "tests/catch.h"
 #include "tests/support/recording.h"
 
-#include <fmt/ranges.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <random>
 
 using namespace berth;
@@ -82,6 +85,31 @@ Bytes peak_at_last_readers(const Graph& graph) {
     for (OperatorId op = first; used && op <= last; ++op) live[op] += graph.storages[s].bytes;
   }
   return live.empty() ? 0 : *std::max_element(live.begin(), live.end());
+}
+
+// The most bytes that a run had alive from one tick to another, from its requests, and from what
+// operators reach of the blocks that were there before.
+Bytes peak_of_run(const Trace& trace, trace::Tick first, trace::Tick last) {
+  std::map<BlockId, Bytes> sizes;
+  for (const trace::Entry& entry : trace.entries)
+    if (const auto* operand = std::get_if<trace::Operand>(&entry.event)) {
+      const Bytes end = (operand->byte_offset + operand->bytes + 63) / 64 * 64;
+      sizes[operand->block] = std::max(sizes[operand->block], end);
+    }
+  sizes[0] = 0;
+  for (const trace::Entry& entry : trace.entries)
+    if (const auto* request = std::get_if<trace::Request>(&entry.event)) sizes[request->id] = 0;
+  Bytes live = 0, peak = 0;
+  for (const auto& [block, bytes] : sizes) live += bytes;
+  for (const trace::Entry& entry : trace.entries) {
+    if (entry.tick >= last) break;
+    if (entry.tick >= first) peak = std::max(peak, live);
+    if (const auto* request = std::get_if<trace::Request>(&entry.event))
+      live += sizes[request->id] = (request->bytes + 63) / 64 * 64;
+    if (const auto* free = std::get_if<trace::Free>(&entry.event)) live -= sizes[free->id];
+    if (entry.tick >= first) peak = std::max(peak, live);
+  }
+  return peak;
 }
 
 std::string error_of(const Trace& trace) {
@@ -193,6 +221,7 @@ TEST_CASE("A place for the result is read where it is written in part", "[graph]
     const auto whole = run.begin("aten::cat");
     run.takes(whole, input);
     run.takes(whole, buffer, Access::kWrite);
+    run.change("aten::copy_", buffer, {input});  // inside: sees what the outer one wrote
     run.gives(whole, buffer, Access::kRead);
     run.end(whole);
     const auto half = run.begin("aten::exp");
@@ -436,6 +465,27 @@ TEST_CASE("Times are medians over the recorded steps", "[graph][trace]") {
   CHECK(way_of(traced.graph, "aten::mm").ns == 42);
 }
 
+TEST_CASE("What no role tells goes with who reads it", "[graph][trace]") {
+  Recording run;
+  const BlockId batch = run.request(kK), state = run.request(kK);
+  run.role(batch, RoleKind::kInput);
+  run.role(state, RoleKind::kOptimizer);
+  const TracedGraph traced = graph_of(run, [&](int) {
+    const BlockId drawn = run.make("aten::rand", {}, kK);
+    const BlockId leaf = run.make("aten::mul", {batch, drawn}, kK);
+    run.role(leaf, RoleKind::kParameter);  // asks for a gradient, and is no weight
+    const BlockId rate = run.make("aten::full", {}, 64);
+    const BlockId twice = run.make("aten::exp", {rate}, 64);
+    run.change("aten::mul_", state, {twice});
+    run.read("aten::item", {rate});
+    run.free({drawn, leaf, rate, twice});
+  });
+  std::vector<Phase> phases;
+  for (const Operator& op : traced.graph.operators) phases.push_back(op.phase);
+  CHECK(phases == std::vector<Phase>{Phase::kForward, Phase::kForward, Phase::kOptimizer,
+                                     Phase::kOptimizer, Phase::kOptimizer, Phase::kOptimizer});
+}
+
 TEST_CASE("Random numbers and waits of the host keep their order", "[graph][trace]") {
   Recording run;
   const BlockId input = run.request(kK);
@@ -600,24 +650,65 @@ TEST_CASE("The recorded order has the run's peak to the byte, and never more at 
     Recording run;
     const std::vector<BlockId> there = {run.request(500), run.request(9000)};
     const TracedGraph traced = graph_of(run, [&](int) { random_step(run, seed, there); });
-    // By another way: from the requests of the last step alone.
-    Bytes live = 512 + 9024, peak = live;
-    std::map<BlockId, Bytes> sizes;
     const auto& entries = run.builder.trace().entries;
-    auto mark = std::find_if(entries.rbegin() + 1, entries.rend(), [](const trace::Entry& e) {
-                  return std::holds_alternative<trace::StepMark>(e.event);
-                }).base();
-    for (; mark != entries.end(); ++mark) {
-      if (const auto* request = std::get_if<trace::Request>(&mark->event))
-        live += sizes[request->id] = (request->bytes + 63) / 64 * 64;
-      if (const auto* free = std::get_if<trace::Free>(&mark->event)) live -= sizes.at(free->id);
-      peak = std::max(peak, live);
-    }
+    const auto mark = std::find_if(entries.rbegin() + 1, entries.rend(), [](const auto& entry) {
+      return std::holds_alternative<trace::StepMark>(entry.event);
+    });
+    const Bytes peak = peak_of_run(run.builder.trace(), mark->tick, entries.back().tick);
     REQUIRE(traced.recorded_peak == peak);
     REQUIRE(peak_as_recorded(traced) == peak);
     REQUIRE(peak_at_last_readers(traced.graph) <= peak);
   }
 }
+
+#ifdef BERTH_TEST_ZLIB
+TEST_CASE("Steps recorded under PyTorch have the peak of their run and all their parts",
+          "[graph][trace]") {
+  const struct {
+    const char* file;
+    std::size_t operators, parameters, gradients;
+  } rows[] = {{"cnn", 56, 8, 8}, {"lstm", 56, 10, 10}, {"transformer", 65, 13, 13}};
+  for (const auto& [file, operators, parameters, gradients] : rows) {
+    CAPTURE(file);
+    const Trace trace = read_trace(fmt::format("{}/{}.trace.gz", BERTH_TEST_DATA, file));
+    StepOptions options;
+    options.max_unroll = 1;
+    const auto step = extract_step(trace, options);
+    REQUIRE(step);
+    const TracedGraph traced = graph_from_trace(trace);
+    const Graph& graph = traced.graph;
+    CHECK(traced.recorded_peak == peak_of_run(trace, step->first_tick, step->last_tick));
+    CHECK(peak_as_recorded(traced) == traced.recorded_peak);
+    CHECK(peak_at_last_readers(graph) <= traced.recorded_peak);
+    CHECK(traced.steps == 2);
+    CHECK(graph.operators.size() == operators);
+    const auto count = [&](StorageClass kind, RoleKind role) {
+      return static_cast<std::size_t>(std::count_if(
+          graph.storages.begin(), graph.storages.end(),
+          [&](const Storage& storage) { return storage.kind == kind && storage.role == role; }));
+    };
+    CHECK(count(StorageClass::kResident, RoleKind::kParameter) == parameters);
+    CHECK(count(StorageClass::kStep, RoleKind::kGradient) == gradients);
+    // One phase after the other, each there.
+    std::vector<Phase> phases;
+    for (const Operator& op : graph.operators) phases.push_back(op.phase);
+    CHECK(std::is_sorted(phases.begin(), phases.end()));
+    phases.erase(std::unique(phases.begin(), phases.end()), phases.end());
+    CHECK(phases.size() == 4);
+    for (const Operator& op : graph.operators)
+      if (op.forward) CHECK(graph.operators[*op.forward].phase <= Phase::kLoss);
+    // Each weight is updated once, by the optimizer.
+    for (StorageId s = 0; s < graph.storages.size(); ++s) {
+      if (graph.storages[s].role != RoleKind::kParameter) continue;
+      std::vector<Phase> writers;
+      for (const Operator& op : graph.operators)
+        for (const ValueId& written : op.alternatives[0].writes)
+          if (written.storage == s) writers.push_back(op.phase);
+      CHECK(writers == std::vector<Phase>{Phase::kOptimizer});
+    }
+  }
+}
+#endif
 
 TEST_CASE("Damaged recordings are refused, or are graphs", "[graph][trace][fuzz]") {
   int refused = 0, graphs = 0;
