@@ -2,6 +2,7 @@
 
 #include "csrc/core/check.h"
 #include "csrc/graph/choices.h"
+#include "csrc/graph/phases.h"
 #include "csrc/graph/units.h"
 #include "csrc/trace/step.h"
 
@@ -385,68 +386,16 @@ class Builder {
   // --- What else is known of them ----------------------------------------------------------------
 
   void set_phases() {
-    std::vector<bool> derived(graph().storages.size(), false);  // by the optimizer, in the step
-    std::vector<bool> decided(sources_.size(), true);
-    bool backward = false;
-    for (OperatorId op = 0; op < sources_.size(); ++op) {
-      Operator& made = graph().operators[op];
-      const Source& source = sources_[op];
-      const Unit* const unit = source.unit == kNoUnit ? nullptr : &found_.units[source.unit];
-      if (unit != nullptr ? unit->backward : source.block->life->backward) {
-        made.phase = Phase::kBackward;
-        if (!backward && made.forward) set_loss(*made.forward, op);
-        backward = true;
+    std::vector<PhaseHint> hints;
+    for (const Source& source : sources_) {
+      if (source.unit == kNoUnit) {
+        hints.push_back({.backward = source.block->life->backward});
         continue;
       }
-      bool optimizes = unit != nullptr && unit->in_optimizer, known = false;
-      const auto take = [&](StorageId s, bool written) {
-        const trace::RoleKind role = graph().storages[s].role;
-        // A leaf that is made in the step is no weight that is updated.
-        const bool was_there = graph().storages[s].kind != StorageClass::kStep;
-        optimizes |= derived[s] || role == trace::RoleKind::kGradient ||
-                     role == trace::RoleKind::kOptimizer ||
-                     (written && was_there && role == trace::RoleKind::kParameter);
-        known |= role != trace::RoleKind::kUnknown;
-      };
-      for (const Read& read : made.alternatives[0].reads) take(read.value.storage, false);
-      for (const ValueId& written : made.alternatives[0].writes) take(written.storage, true);
-      decided[op] = optimizes || known;
-      if (!optimizes) {
-        backward &= !known;
-        continue;
-      }
-      made.phase = Phase::kOptimizer;
-      for (const ValueId& written : made.alternatives[0].writes)
-        if (graph().storages[written.storage].kind == StorageClass::kStep)
-          derived[written.storage] = true;
+      const Unit& unit = found_.units[source.unit];
+      hints.push_back({.backward = unit.backward, .in_optimizer = unit.in_optimizer});
     }
-    follow_readers(decided);
-  }
-
-  // The operator whose gradient is the first to be taken, and what follows it.
-  void set_loss(OperatorId loss, OperatorId end) {
-    for (OperatorId op = loss; op < end; ++op) {
-      Phase& phase = graph().operators[op].phase;
-      if (phase == Phase::kForward) phase = Phase::kLoss;
-    }
-  }
-
-  // What no role tells goes with the first that reads a result of it, else with the one before.
-  void follow_readers(const std::vector<bool>& decided) {
-    std::vector<OperatorId> reader(graph().storages.size(), kNone);
-    for (auto op = static_cast<OperatorId>(sources_.size()); op-- > 0;) {
-      Operator& made = graph().operators[op];
-      OperatorId first = kNone;
-      for (const ValueId& written : made.alternatives[0].writes)
-        first = std::min(first, reader[written.storage]);
-      if (!decided[op] && made.phase == Phase::kForward) {
-        if (first != kNone && graph().operators[first].phase == Phase::kOptimizer)
-          made.phase = Phase::kOptimizer;
-        if (first == kNone && op != 0 && graph().operators[op - 1].phase == Phase::kOptimizer)
-          made.phase = Phase::kOptimizer;
-      }
-      for (const Read& read : made.alternatives[0].reads) reader[read.value.storage] = op;
-    }
+    find_phases(graph(), hints);
   }
 
   // Each is the median of the steps before that ran the same units, the lower of two.
