@@ -110,7 +110,7 @@ class Finder {
     thread.open.push_back(begin.op);
     if (op.unit == kNoUnit) return;
     Unit& unit = result_.units[op.unit];
-    unit.forward = unit.forward == kNoUnit ? op.forward : unit.forward;
+    if (unit.forward == kNoUnit && op.forward != op.unit) unit.forward = op.forward;
     unit.random |= begin.random;
     unit.host_sync |= waits_for_contents(trace_.name(begin.name));
     unit.collective |= is_collective(trace_.name(begin.name));
