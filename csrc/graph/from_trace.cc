@@ -443,8 +443,8 @@ class Builder {
     }
   }
 
-  // Random numbers are drawn in their order. So it is with what waits for others. What the host
-  // fills without an operator may depend on any number that it was given before.
+  // Random numbers are drawn in their order. So it is with what waits for others. Once the host has
+  // been given a number, all that it asks for later may depend on it.
   void set_control() {
     const auto chain = [this](auto has) {
       OperatorId before = kNone;
@@ -456,15 +456,18 @@ class Builder {
     };
     chain([](const Traits& traits) { return traits.random; });
     chain([](const Traits& traits) { return traits.host_sync || traits.collective; });
-    std::vector<bool> of_host(graph().storages.size(), false);
-    for (const Block& block : blocks_)
-      if (block.storage != kNoStorage && block.asked) of_host[block.storage] = true;
+    std::map<ValueId, OperatorId> makers;
     OperatorId waited = kNone;
     for (OperatorId op = 0; op < sources_.size(); ++op) {
-      const std::vector<Read>& reads = graph().operators[op].alternatives[0].reads;
-      if (waited != kNone && std::any_of(reads.begin(), reads.end(), [&](const Read& read) {
-            return read.value.version == 1 && of_host[read.value.storage];
-          }))
+      const Alternative& one = graph().operators[op].alternatives[0];
+      for (const ValueId& written : one.writes) makers[written] = op;
+      const auto made_later = [&](const Read& read) {
+        const auto maker = makers.find(read.value);
+        return maker != makers.end() && maker->second > waited;
+      };
+      // What reads something of later is behind the wait as that is.
+      if (waited != kNone && !graph().operators[op].traits.host_sync &&
+          std::none_of(one.reads.begin(), one.reads.end(), made_later))
         graph().control.emplace_back(waited, op);
       if (graph().operators[op].traits.host_sync) waited = op;
     }

@@ -410,7 +410,8 @@ TEST_CASE("What no role tells goes with who reads it", "[graph][trace]") {
                                      Phase::kOptimizer});
 }
 
-TEST_CASE("Random numbers and waits of the host keep their order", "[graph][trace]") {
+TEST_CASE("Random numbers keep their order, and what comes after a wait of the host stays there",
+          "[graph][trace]") {
   Recording run;
   const BlockId input = run.request(kK);
   const TracedGraph traced = graph_of(run, [&](int) {
@@ -425,8 +426,10 @@ TEST_CASE("Random numbers and waits of the host keep their order", "[graph][trac
   const Graph& graph = traced.graph;
   CHECK(graph.operators[0].traits.random);
   CHECK(graph.operators[1].traits.host_sync);
-  CHECK(graph.control == std::vector<std::pair<OperatorId, OperatorId>>{
-                             {0, 2}, {1, 3}, {3, find(graph, "aten::mul")}});
+  CHECK(names_of(graph) == Names{"aten::bernoulli", "aten::item", "aten::rand_like",
+                                 "aten::_local_scalar_dense", "outside of operators", "aten::mul"});
+  using Edge = std::pair<OperatorId, OperatorId>;
+  CHECK(graph.control == std::vector<Edge>{{0, 2}, {1, 3}, {1, 2}, {3, 4}});
 }
 
 TEST_CASE("Running statistics are written though the operator does not say so", "[graph][trace]") {
