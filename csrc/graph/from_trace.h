@@ -20,6 +20,9 @@ namespace berth::graph {
 // filled without an operator, as by the host, is made by an operator without time where it was
 // asked for.
 //
+// Control edges keep the order of random numbers, of collectives and waits of the host, and keep
+// behind a wait what the host asked for after it: that may depend on what it was told.
+//
 // Of operators whose threads run at the same time the graph says what they read and write as if one
 // began when the one before had ended.
 struct TracedGraph {
