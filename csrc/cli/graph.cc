@@ -1,5 +1,6 @@
 #include "csrc/cli/command.h"
 #include "csrc/cli/exit_code.h"
+#include "csrc/cli/graph_input.h"
 #include "csrc/cli/input.h"
 #include "csrc/cli/output.h"
 #include "csrc/core/check.h"
@@ -19,24 +20,35 @@ struct Options {
 
 int run(const Options& options) {
   if (!options.output.empty()) check_output(options.output);
-  const graph::Graph graph = graph::read_graph(options.input);
+  const graph::TracedGraph traced = read_graph_input(options.input);
+  const graph::Graph& graph = traced.graph;
   if (!options.output.empty()) write_output(options.output, graph::to_json(graph));
   Bytes resident = 0, step = 0;
   for (const graph::Storage& storage : graph.storages)
     (storage.kind == graph::StorageClass::kResident ? resident : step) += storage.bytes;
+  const bool from_trace = traced.steps != 0;
   if (options.json) {
-    print_json({{"operators", graph.operators.size()},
-                {"storages", graph.storages.size()},
-                {"resident_bytes", resident},
-                {"step_bytes", step}});
+    nlohmann::ordered_json report = {{"operators", graph.operators.size()},
+                                     {"storages", graph.storages.size()},
+                                     {"resident_bytes", resident},
+                                     {"step_bytes", step}};
+    if (from_trace) {
+      report["recorded_peak_bytes"] = traced.recorded_peak;
+      report["held_byte_ticks"] = traced.held;
+      report["recorded_steps"] = traced.steps;
+    }
+    print_json(report);
     return kDone;
   }
-  print(printable(
-      fmt::format("{}: {}, {} of {}, {} of them resident\n{}", options.input,
-                  format_number_of(graph.operators.size(), "operator"),
-                  format_number_of(graph.storages.size(), "storage"), format_bytes(resident + step),
-                  format_bytes(resident),
-                  options.output.empty() ? "" : fmt::format("wrote {}\n", options.output))));
+  std::string text = fmt::format("{}: {}, {} of {}, {} of them resident\n", options.input,
+                                 format_number_of(graph.operators.size(), "operator"),
+                                 format_number_of(graph.storages.size(), "storage"),
+                                 format_bytes(resident + step), format_bytes(resident));
+  if (from_trace)
+    text += fmt::format("  the run had {} alive at most; times are the medians of {}\n",
+                        format_bytes(traced.recorded_peak), format_number_of(traced.steps, "step"));
+  if (!options.output.empty()) text += fmt::format("wrote {}\n", options.output);
+  print(printable(text));
   return kDone;
 }
 
@@ -44,14 +56,17 @@ int run(const Options& options) {
 
 Command add_graph(CLI::App& program) {
   CLI::App* app =
-      program.add_subcommand("graph", "Read a graph of operators and write it as berth's");
+      program.add_subcommand("graph", "Make a graph of operators and write it as berth's");
   const auto options = std::make_shared<Options>();
   app->add_option("input", options->input,
-                  "A graph: berth's JSON, or one of dnn-partitioning or Moccasin")
+                  "A trace with operators, or a graph: berth's JSON, or one of dnn-partitioning or "
+                  "Moccasin")
       ->required();
   app->add_option("-o,--output", options->output, "File for berth's JSON")->type_name("FILE");
   app->add_flag("--json", options->json, "Print one JSON object");
-  app->footer("Example:\n  berth graph bert_training.json -o bert.graph");
+  app->footer(
+      "Example:\n  berth record --operators -o gpt.trace -- ./train --steps 5\n"
+      "  berth graph gpt.trace -o gpt.graph");
   return {app, [options] { return run(*options); }};
 }
 

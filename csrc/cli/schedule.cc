@@ -1,5 +1,6 @@
 #include "csrc/cli/command.h"
 #include "csrc/cli/exit_code.h"
+#include "csrc/cli/graph_input.h"
 #include "csrc/cli/input.h"
 #include "csrc/cli/interrupt.h"
 #include "csrc/cli/output.h"
@@ -68,7 +69,7 @@ int run(const Options& options) {
               "schedules with recomputation are not made yet: --order-only finds the order of "
               "operators with the least memory");
   if (!options.output.empty()) check_output(options.output);
-  graph::Graph graph = graph::read_graph(options.input);
+  graph::Graph graph = read_graph_input(options.input).graph;
   const schedule::OrderProblem problem = schedule::order_problem(graph);
   schedule::OrderResult result;
   bool cancelled = false;
@@ -102,7 +103,9 @@ Command add_schedule(CLI::App& program) {
   CLI::App* app =
       program.add_subcommand("schedule", "Find the order of operators with the least memory");
   const auto options = std::make_shared<Options>();
-  app->add_option("input", options->input, "A graph, as `berth graph` reads it")->required();
+  app->add_option("input", options->input,
+                  "A trace with operators or a graph, as `berth graph` reads it")
+      ->required();
   app->add_option("-o,--output", options->output, "File for the graph with its order")
       ->type_name("FILE");
   app->add_flag("--order-only", options->order_only, "Only order: nothing is made again or copied");

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+// What is known of operators by their names alone, where neither schema nor operands say it. Names
+// are libtorch's, with or without the overload behind a dot.
+namespace berth::graph {
+
+namespace detail {
+template <std::size_t N>
+[[nodiscard]] constexpr bool is_one_of(std::string_view name,
+                                       const std::string_view (&names)[N]) noexcept {
+  name = name.substr(0, name.find('.'));
+  for (const std::string_view one : names)
+    if (name == one) return true;
+  return false;
+}
+}  // namespace detail
+
+// Changes the tensor in place, but not what its memory holds.
+[[nodiscard]] constexpr bool only_changes_shape(std::string_view name) noexcept {
+  return detail::is_one_of(
+      name, {"aten::detach_", "detach_", "aten::requires_grad_", "aten::t_", "aten::transpose_",
+             "aten::swapaxes_", "aten::swapdims_", "aten::squeeze_", "aten::unsqueeze_",
+             "aten::as_strided_", "aten::rename_", "aten::set_", "aten::set_data"});
+}
+
+// Writes the argument at `position` though its schema is silent: the running statistics of a norm.
+[[nodiscard]] constexpr bool writes_unseen(std::string_view name, std::uint16_t position) noexcept {
+  return (position == 3 || position == 4) &&
+         detail::is_one_of(
+             name, {"aten::batch_norm", "aten::_batch_norm_impl_index", "aten::native_batch_norm",
+                    "aten::cudnn_batch_norm", "aten::miopen_batch_norm", "aten::instance_norm"});
+}
+
+// Gives the host a number or a shape that depends on contents, so that it has to wait for them.
+[[nodiscard]] constexpr bool waits_for_contents(std::string_view name) noexcept {
+  return detail::is_one_of(
+      name, {"aten::item", "aten::_local_scalar_dense", "aten::is_nonzero", "aten::equal",
+             "aten::allclose", "aten::nonzero", "aten::masked_select", "aten::_unique",
+             "aten::_unique2", "aten::unique_consecutive", "aten::unique_dim"});
+}
+
+// Runs on all ranks together.
+[[nodiscard]] constexpr bool is_collective(std::string_view name) noexcept {
+  return name.starts_with("c10d::") || name.starts_with("_c10d_functional::") ||
+         name.starts_with("c10d_functional::") || name.starts_with("nccl:") ||
+         name.starts_with("gloo:");
+}
+
+// Autograd's engine around one node: "<prefix>: <node>".
+inline constexpr std::string_view kEngine = "autograd::engine::evaluate_function";
+
+// Bytes of an element of c10's ScalarType by number; 0 where it is not known or not whole.
+[[nodiscard]] constexpr std::uint32_t element_bytes(std::int8_t type) noexcept {
+  constexpr std::uint8_t kBytes[] = {1, 1, 2, 4, 8, 2, 4, 8, 4, 8, 16, 1, 1, 1, 4, 2};
+  return type >= 0 && type < 16 ? kBytes[type] : 0;
+}
+
+}  // namespace berth::graph
