@@ -1,5 +1,6 @@
 #include "csrc/cli/command.h"
 #include "csrc/cli/exit_code.h"
+#include "csrc/cli/graph_output.h"
 #include "csrc/cli/input.h"
 #include "csrc/cli/output.h"
 #include "csrc/core/check.h"
@@ -20,7 +21,7 @@ struct Options {
 int run(const Options& options) {
   if (!options.output.empty()) check_output(options.output);
   const graph::Graph graph = graph::read_graph(options.input);
-  if (!options.output.empty()) write_output(options.output, graph::to_json(graph));
+  if (!options.output.empty()) write_graph_output(options.output, graph);
   Bytes resident = 0, step = 0;
   for (const graph::Storage& storage : graph.storages)
     (storage.kind == graph::StorageClass::kResident ? resident : step) += storage.bytes;
@@ -49,7 +50,9 @@ Command add_graph(CLI::App& program) {
   app->add_option("input", options->input,
                   "A graph: berth's JSON, or one of dnn-partitioning or Moccasin")
       ->required();
-  app->add_option("-o,--output", options->output, "File for berth's JSON")->type_name("FILE");
+  app->add_option("-o,--output", options->output,
+                  "File for the graph, JSON where its name ends in .json")
+      ->type_name("FILE");
   app->add_flag("--json", options->json, "Print one JSON object");
   app->footer("Example:\n  berth graph bert_training.json -o bert.graph");
   return {app, [options] { return run(*options); }};
