@@ -294,9 +294,6 @@ class Referee {
     const BufferId buffer = step.writes[k];
     BERTH_CHECK(buffer < states_.size(), kInput, "{} writes {} into buffer {}, there are {}", who(),
                 graph::text_of(value), buffer, states_.size());
-    for (std::size_t other = 0; other < k; ++other)
-      BERTH_CHECK(step.writes[other] != buffer, kInput, "{} writes {} and {} into one buffer, {}",
-                  who(), graph::text_of(way.writes[other]), graph::text_of(value), buffer);
     for (std::size_t other = 0; other < way.reads.size(); ++other)
       BERTH_CHECK(way.reads[other].value.storage != value.storage || step.reads[other] == buffer,
                   kInput, "{} writes {} into buffer {} and reads {} in buffer {}: one is wanted",
@@ -323,12 +320,12 @@ class Referee {
                                    BufferId buffer) const {
     const ValueId held = states_[buffer].holds;
     if (held.storage == value.storage) return held.version + 1 == value.version;
-    const auto reads_there = [&] {
-      return std::find(step.reads.begin(), step.reads.end(), buffer) != step.reads.end();
-    };
-    return std::find(way.in_place.begin(), way.in_place.end(), std::pair(held, value)) !=
-               way.in_place.end() &&
-           reads_there() && graph_.storages[value.storage].bytes <= storage_of(buffer).bytes;
+    bool reads = false;  // what this very buffer holds
+    for (std::size_t k = 0; k < way.reads.size(); ++k)
+      reads = reads || (step.reads[k] == buffer && way.reads[k].value == held);
+    const bool paired = std::find(way.in_place.begin(), way.in_place.end(),
+                                  std::pair(held, value)) != way.in_place.end();
+    return reads && paired && graph_.storages[value.storage].bytes <= storage_of(buffer).bytes;
   }
 
   void check_movable(BufferId buffer, const char* does) const {

@@ -506,12 +506,81 @@ TEST_CASE("Copies run beside operators, one after the other each way", "[graph][
     // x out 100-300, b's input out 300-420 and in 420-480, b 480-780, x in 780-880, c 880-980.
     CHECK(replay(graph, schedule, rates).ns == 980);
   }
+  SECTION("what is copied in is copied out again when it is there") {
+    schedule.steps.pop_back();
+    schedule.steps.push_back(step_of(Kind::kCopyOut, 0));
+    schedule.steps.push_back(run_of(2, {2, 0}, {}));
+    schedule.steps.insert(schedule.steps.begin() + 6, step_of(Kind::kCopyIn, 0));
+    // out 100-300, in 400-500, out 500-700, in 700-800, c 800-900.
+    const Verdict twice = replay(graph, schedule, rates);
+    REQUIRE(twice.violation == "");
+    CHECK(twice.ns == 900);
+    CHECK(twice.copied_out == 2000);
+    CHECK(twice.host_peak == 1000);
+  }
+  SECTION("copies in go one after the other") {
+    schedule.steps.insert(schedule.steps.begin() + 3, step_of(Kind::kCopyOut, 2));
+    schedule.steps.insert(schedule.steps.begin() + 6, step_of(Kind::kCopyIn, 2));
+    // x out 100-300, b 100-400, its result out 400-520, x in 400-500, b's in 520-580, c 580-680.
+    CHECK(replay(graph, schedule, rates).ns == 680);
+    std::swap(schedule.steps[5], schedule.steps[6]);
+    // b's in 520-580, x in 580-680, c 680-780.
+    CHECK(replay(graph, schedule, rates).ns == 780);
+  }
+  SECTION("live bytes after a step are without what has left") {
+    CHECK(free.live == std::vector<Bytes>{1600, 1600, 2200, 600, 1600, 1600});
+  }
   SECTION("a drop waits for the copy in") {
     schedule.steps.insert(schedule.steps.begin() + 5, step_of(Kind::kDrop, 0));
     CHECK_THAT(replay(graph, schedule, rates).violation,
                Contains("buffer 0, which was dropped at step 5"));
   }
   CHECK_THROWS_AS(replay(graph, schedule, {0, 1}), Error);
+}
+
+TEST_CASE("Copies in are waited for by who writes there and by who drops", "[graph][referee]") {
+  // a reads x, zero_ writes all of it without a look, last reads nothing.
+  const Graph graph =
+      parse_graph(R"({"format": "berth-graph 1", "storages": [{"bytes": 1000, "class": "input"}],
+    "operators": [
+      {"name": "a", "phase": "forward", "alternatives": [{"ns": 100, "workspace": 0, "reads": [[0, 0, 0, 1000]], "writes": []}]},
+      {"name": "zero_", "phase": "forward", "alternatives": [{"ns": 10, "workspace": 0, "reads": [], "writes": [[0, 1]]}]},
+      {"name": "last", "phase": "forward", "alternatives": [{"ns": 1, "workspace": 0, "reads": [], "writes": []}]}]})",
+                  "zeroed");
+  const CopyRates rates = {10'000'000'000, 5'000'000'000};  // 100 ns and 200 ns
+  Schedule schedule;
+  schedule.buffers = {{0, {}}};
+  schedule.steps = {run_of(0, {0}, {}), step_of(Kind::kCopyOut, 0), step_of(Kind::kCopyIn, 0),
+                    run_of(1, {}, {0}), step_of(Kind::kDrop, 0),    run_of(2, {}, {})};
+  CHECK(replay(graph, schedule, rates).violation == "");
+  CHECK(replay(graph, schedule, rates).ns == 100 + 100 + 200 + 10 + 1);
+  // zero_ before; the bytes that come in are dropped unread, but not before they are there.
+  schedule.steps = {run_of(0, {0}, {}),        run_of(1, {}, {0}),      step_of(Kind::kCopyOut, 0),
+                    step_of(Kind::kCopyIn, 0), step_of(Kind::kDrop, 0), run_of(2, {}, {})};
+  CHECK(replay(graph, schedule, rates).ns == 100 + 10 + 100 + 200 + 1);
+  // A copy out that nobody waits for is part of the step, and so is a copy in.
+  schedule.steps = {run_of(0, {0}, {}), run_of(1, {}, {0}), step_of(Kind::kCopyOut, 0),
+                    run_of(2, {}, {})};
+  CHECK(replay(graph, schedule, rates).ns == 100 + 10 + 100);
+  schedule.steps.push_back(step_of(Kind::kCopyIn, 0));
+  CHECK(replay(graph, schedule, rates).ns == 100 + 10 + 100 + 200);
+}
+
+TEST_CASE("Two results do not take the bytes of one input", "[graph][referee]") {
+  const Graph graph = parse_graph(R"({"format": "berth-graph 1",
+    "storages": [{"bytes": 8, "class": "input"}, {"bytes": 8, "class": "step"}, {"bytes": 8, "class": "step"}],
+    "operators": [{"name": "split", "phase": "forward", "alternatives": [{"ns": 1, "workspace": 0, "reads": [[0, 0, 0, 8]],
+      "writes": [[1, 1], [2, 1]], "in_place": [[[0, 0], [1, 1]], [[0, 0], [2, 1]], [[1, 1], [2, 1]]]}]}]})",
+                                  "split");
+  Schedule schedule;
+  schedule.buffers = {{0, {}}, {1, {}}, {2, {}}};
+  schedule.steps = {run_of(0, {0}, {0, 2})};
+  CHECK(replay(graph, schedule).violation == "");
+  CHECK(replay(graph, schedule).peak == 16);
+  schedule.steps = {run_of(0, {0}, {0, 0})};
+  CHECK(replay(graph, schedule).violation ==
+        "step 0: operator 0 (split) writes version 1 of storage 2 into buffer 0, which holds "
+        "version 1 of storage 1 since step 0");
 }
 
 TEST_CASE("Figures beyond 64 bits are refused", "[graph][referee]") {
