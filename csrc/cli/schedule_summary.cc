@@ -103,6 +103,10 @@ void ScheduleSummary::walk() {
       }
     }
     if (k != after_.peak_step) continue;
+    if (step.kind == Kind::kRun) {
+      peak_operator_ = graph_->operators[step.op].name;
+      peak_workspace_ = graph_->operators[step.op].alternatives[step.alternative].workspace;
+    }
     for (graph::BufferId buffer = 0; buffer < alive.size(); ++buffer)
       if (alive[buffer] && storage_of(buffer).kind != graph::StorageClass::kResident)
         largest_.push_back({buffer, storage_of(buffer).bytes, makers[buffer]});
@@ -136,6 +140,8 @@ Json ScheduleSummary::to_json() const {
   if (!violation().empty()) return json;
   json["peak_bytes"] = after_.peak;
   json["peak_step"] = after_.peak_step;
+  json["peak_operator"] = peak_operator_;
+  json["peak_workspace_bytes"] = peak_workspace_;
   json["given_peak_bytes"] = has_before() ? Json(before_.peak) : Json(nullptr);
   json["resident_bytes"] = after_.resident;
   json["time_ns"] = after_.ns;
@@ -177,7 +183,10 @@ std::string ScheduleSummary::to_text(const std::string& path) const {
     line("time", format_ms(schedule_.ns) + ", as the planner says");
   } else {
     if (has_before()) line("as given", format_exactly(before_.peak));
-    line("peak", format_exactly(after_.peak));
+    line("peak",
+         format_exactly(after_.peak) +
+             (peak_operator_.empty() ? "" : fmt::format(", while {} runs", peak_operator_)));
+    if (peak_workspace_ != 0) line("", format_bytes(peak_workspace_) + " of them are workspace");
     if (schedule_.peak != 0 && schedule_.peak != after_.peak)
       line("", fmt::format("its planner says {}", format_exactly(schedule_.peak)));
   }

@@ -51,9 +51,11 @@ class ScheduleSummary {
   const graph::Graph* graph_ = nullptr;
   graph::Verdict after_, before_;                // of the schedule, of the step as recorded
   std::vector<Bytes> live_before_, live_after_;  // by run
-  std::vector<Holder> largest_;                  // at the peak, ten, largest first; no residents
-  std::vector<Again> again_;                     // by time, longest first
-  std::vector<Copied> copied_;                   // largest first
+  std::string peak_operator_;  // that runs at the peak; empty where a copy in reaches it
+  Bytes peak_workspace_ = 0;
+  std::vector<Holder> largest_;  // at the peak, ten, largest first; no residents
+  std::vector<Again> again_;     // by time, longest first
+  std::vector<Copied> copied_;   // largest first
 };
 
 }  // namespace berth::cli

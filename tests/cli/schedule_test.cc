@@ -148,7 +148,7 @@ TEST_CASE("What runs again and what is copied is shown with its cost", "[cli][sc
     "storages": [{"bytes": 1024, "class": "input"}, {"bytes": 2048, "class": "step"}, {"bytes": 4096, "class": "step"}],
     "operators": [
       {"name": "make", "phase": "forward", "alternatives": [{"ns": 1000, "workspace": 0, "reads": [[0, 0, 0, 1024]], "writes": [[1, 1]]}]},
-      {"name": "grow", "phase": "forward", "alternatives": [{"ns": 5000, "workspace": 0, "reads": [[1, 1, 0, 2048]], "writes": [[2, 1]]}]},
+      {"name": "grow", "phase": "forward", "alternatives": [{"ns": 5000, "workspace": 512, "reads": [[1, 1, 0, 2048]], "writes": [[2, 1]]}]},
       {"name": "last", "phase": "backward", "alternatives": [{"ns": 2000, "workspace": 0, "reads": [[1, 1, 0, 2048], [2, 1, 0, 4096]], "writes": []}]}]})",
                                                           "x");
   using Kind = berth::graph::ScheduleStep::Kind;
@@ -176,13 +176,16 @@ TEST_CASE("What runs again and what is copied is shown with its cost", "[cli][sc
                                               "--rate-in", "2048000000"});
   REQUIRE(json["recomputed"] == 1);
   REQUIRE(json["recomputed_ns"] == 1000);
+  REQUIRE(json["peak_operator"] == "grow");
+  REQUIRE(json["peak_workspace_bytes"] == 512);
+  REQUIRE(json["peak_bytes"] == 1024 + 2048 + 4096 + 512);
   REQUIRE(json["run_again"] == nlohmann::json::parse(R"([{"operator": 0, "name": "make", "times": 1, "ns": 1000}])"));
   REQUIRE(json["copied"] == nlohmann::json::parse(R"([{"buffer": 2, "bytes": 4096, "made_by": "grow"}])"));
   REQUIRE(json["offloaded_bytes"] == 4096);
   REQUIRE(json["time_ns"] == 1000 + 5000 + 1000 + 2000 + 2000);  // out beside the second run, in, last
   REQUIRE(json["base_time_ns"] == 8000);
   const Ran shown = run_berth({"show", folder / "x.schedule", folder / "x.json"});
-  for (const char* word : {"run again", "1 run, 0.001 ms", "copied", "4.0 KiB out, 4.0 KiB in", "grow"})
+  for (const char* word : {"run again", "1 run, 0.001 ms", "while grow runs", "512 B of them are workspace", "copied", "4.0 KiB out, 4.0 KiB in", "grow"})
     REQUIRE_THAT(shown.out, Contains(word));
   // A read before its copy in.
   std::swap(schedule.steps[5], schedule.steps[6]);
