@@ -28,6 +28,17 @@ namespace {
 
 using File = std::vector<std::byte>;
 
+constexpr const char* kGoldenGraph = R"({"format": "berth-graph 1",
+  "storages": [{"bytes": 64, "class": "resident", "role": "parameter"}, {"bytes": 128, "class": "input", "role": "input"},
+               {"bytes": 128, "class": "step", "role": "activation"}],
+  "operators": [
+    {"name": "g", "phase": "backward", "traits": ["random", "collective"], "forward": 1, "alternatives": [
+      {"ns": 5, "workspace": 0, "reads": [[2, 1, 32, 64]], "writes": [[0, 1]]}]},
+    {"name": "f", "phase": "forward", "traits": ["changes_state", "host_sync"], "alternatives": [
+      {"ns": 10, "workspace": 512, "reads": [[0, 0, 0, 64], [1, 0, 0, 128]], "writes": [[2, 1]]},
+      {"ns": 20, "workspace": 0, "reads": [[0, 0, 0, 64], [1, 0, 0, 128]], "writes": [[2, 1]], "in_place": [[[1, 0], [2, 1]]]}]}],
+  "control": [[1, 0]], "order": [1, 0]})";
+
 // The error of a reader, which is of the input; "" where there is none.
 std::string refusal(const std::function<void()>& read) {
   try {
@@ -92,7 +103,44 @@ File schedule_file_of(const std::function<void(flatbuffers::FlatBufferBuilder&)>
   return write_sections({{SectionType::kSchedule, true, table_content(builder)}});
 }
 
+// One of each kind of step; the graph has one of each thing that a graph may hold.
+Schedule golden_schedule() {
+  using Kind = ScheduleStep::Kind;
+  Schedule schedule;
+  schedule.buffers = {{0, {}}, {1, {0, 64}}, {2, {Buffer::kNoOffset}}};
+  schedule.steps.resize(5);
+  schedule.steps[0].op = 1;
+  schedule.steps[0].alternative = 1;
+  schedule.steps[0].reads = {0, 1};
+  schedule.steps[0].writes = {2};
+  schedule.steps[0].workspace_offset = 128;
+  schedule.steps[1].kind = Kind::kCopyOut;
+  schedule.steps[2].kind = Kind::kCopyIn;
+  schedule.steps[3].kind = Kind::kDrop;
+  for (std::size_t k = 1; k < 4; ++k) schedule.steps[k].buffer = 1;
+  schedule.steps[4].reads = {2};
+  schedule.arena_bytes = 192;
+  schedule.budget = 1000;
+  schedule.engine = "retain";
+  schedule.seed = 7;
+  schedule.graph_hash = hash_of(parse_graph(kGoldenGraph, "golden"));
+  schedule.peak = 900;
+  schedule.peak_bound = 800;
+  schedule.ns = 70;
+  schedule.ns_bound = 60;
+  return schedule;
+}
+
 }  // namespace
+
+TEST_CASE("The golden files of format 1 are read and written to the byte", "[graph][file]") {
+  const std::string folder = BERTH_TEST_DATA;
+  const Graph graph = parse_graph(kGoldenGraph, "golden");
+  CHECK(read_graph(folder + "/format1.graph") == graph);
+  CHECK(read_file(folder + "/format1.graph", 10'000) == serialize_graph(graph));
+  CHECK(read_schedule(folder + "/format1.schedule") == golden_schedule());
+  CHECK(read_file(folder + "/format1.schedule", 10'000) == serialize_schedule(golden_schedule()));
+}
 
 TEST_CASE("A schedule is read back from its file as it was written", "[graph][file]") {
   std::mt19937 random(21);
