@@ -1,6 +1,7 @@
 #include "csrc/cli/command.h"
 #include "csrc/cli/exit_code.h"
 #include "csrc/cli/graph_input.h"
+#include "csrc/cli/graph_output.h"
 #include "csrc/cli/input.h"
 #include "csrc/cli/output.h"
 #include "csrc/core/check.h"
@@ -22,7 +23,7 @@ int run(const Options& options) {
   if (!options.output.empty()) check_output(options.output);
   const graph::TracedGraph traced = read_graph_input(options.input);
   const graph::Graph& graph = traced.graph;
-  if (!options.output.empty()) write_output(options.output, graph::to_json(graph));
+  if (!options.output.empty()) write_graph_output(options.output, graph);
   Bytes resident = 0, step = 0;
   for (const graph::Storage& storage : graph.storages)
     (storage.kind == graph::StorageClass::kResident ? resident : step) += storage.bytes;
@@ -62,7 +63,9 @@ Command add_graph(CLI::App& program) {
                   "A trace with operators, or a graph: berth's JSON, or one of dnn-partitioning or "
                   "Moccasin")
       ->required();
-  app->add_option("-o,--output", options->output, "File for berth's JSON")->type_name("FILE");
+  app->add_option("-o,--output", options->output,
+                  "File for the graph, JSON where its name ends in .json")
+      ->type_name("FILE");
   app->add_flag("--json", options->json, "Print one JSON object");
   app->footer(
       "Example:\n  berth record --operators -o gpt.trace -- ./train --steps 5\n"

@@ -8,6 +8,7 @@ namespace berth::cli {
 
 graph::TracedGraph read_graph_input(const std::string& path) {
   switch (identify(path)) {
+    case InputKind::kGraph:
     case InputKind::kStatistics: {  // a JSON object
       graph::TracedGraph read;
       read.graph = graph::read_graph(path);
@@ -15,6 +16,10 @@ graph::TracedGraph read_graph_input(const std::string& path) {
     }
     case InputKind::kTrace:
       break;
+    case InputKind::kSchedule:
+      throw Error(
+          ErrorKind::kInput,
+          fmt::format("'{}' is a schedule: a graph or a trace with operators is wanted", path));
     case InputKind::kPlan:
       throw Error(ErrorKind::kInput,
                   fmt::format("'{}' is a plan: a graph or a trace with operators is wanted", path));

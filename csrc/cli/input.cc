@@ -14,6 +14,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -31,9 +32,16 @@ void check_folder(const std::string& path) {
   ::unlink(probe.c_str());
 }
 
-bool begins_as_plan(const std::string& path) {
-  const std::vector<std::byte> head = read_file_head(path, kPlanMagic.size());
-  return std::ranges::equal(head, std::as_bytes(std::span(kPlanMagic)));
+// What lies in the frame of plan files, one first section each.
+std::optional<InputKind> kind_in_frame(const std::string& path) {
+  const std::vector<std::byte> head = read_file_head(path, kFirstSectionBytes);
+  const auto first = first_section(head);
+  if (first == SectionType::kSchedule) return InputKind::kSchedule;
+  if (first == SectionType::kGraph) return InputKind::kGraph;
+  const auto magic = std::as_bytes(std::span(kPlanMagic));
+  const bool is_plan =
+      std::ranges::equal(std::span(head).first(std::min(head.size(), magic.size())), magic);
+  return is_plan ? std::optional(InputKind::kPlan) : std::nullopt;
 }
 
 // A JSON object; nothing else that is read begins so.
@@ -48,16 +56,33 @@ bool begins_as_json(const std::string& path) {
 }  // namespace
 
 InputKind identify(const std::string& path) {
-  if (begins_as_plan(path)) return InputKind::kPlan;
+  if (const auto kind = kind_in_frame(path)) return *kind;
   if (begins_as_json(path)) return InputKind::kStatistics;
   return trace_form(path) == TraceForm::kLifetimes ? InputKind::kLifetimes : InputKind::kTrace;
 }
 
+std::string_view name_of(InputKind kind) noexcept {
+  switch (kind) {
+    case InputKind::kPlan:
+      return "a plan";
+    case InputKind::kSchedule:
+      return "a schedule";
+    case InputKind::kGraph:
+      return "a graph";
+    case InputKind::kTrace:
+      return "a trace";
+    case InputKind::kLifetimes:
+      return "a CSV of lifetimes";
+    case InputKind::kStatistics:
+      break;
+  }
+  return "a JSON object";
+}
+
 Trace read_trace_input(const std::string& path) {
   const InputKind kind = identify(path);
-  BERTH_CHECK(kind != InputKind::kPlan, kInput, "'{}' is a plan: a trace or a CSV is wanted", path);
-  BERTH_CHECK(kind != InputKind::kStatistics, kInput,
-              "'{}' is a JSON object: a trace or a CSV is wanted", path);
+  BERTH_CHECK(kind == InputKind::kTrace || kind == InputKind::kLifetimes, kInput,
+              "'{}' is {}: a trace or a CSV is wanted", path, name_of(kind));
   return read_trace(path);
 }
 

@@ -11,6 +11,8 @@ namespace berth::cli {
 // What a file named on the command line is, told by its content and never by its name.
 enum class InputKind {
   kPlan,
+  kSchedule,
+  kGraph,  // berth's binary file
   kTrace,  // format 1 or events CSV
   kLifetimes,
   kStatistics,  // JSON that a run wrote
@@ -18,6 +20,9 @@ enum class InputKind {
 
 // Throws Error(kInput) for what cannot be read and for what is none of these.
 [[nodiscard]] InputKind identify(const std::string& path);
+
+// "a plan", "a JSON object": for messages.
+[[nodiscard]] std::string_view name_of(InputKind kind) noexcept;
 
 // Reads a trace, or lifetimes as one. Throws Error(kInput), for all else too.
 [[nodiscard]] Trace read_trace_input(const std::string& path);

@@ -1,6 +1,7 @@
 #include "csrc/cli/picture.h"
 
 #include "csrc/cli/output.h"
+#include "csrc/cli/svg.h"
 
 #include <fmt/format.h>
 
@@ -34,51 +35,6 @@ std::array<std::uint64_t, kColours.size() - 1> class_limits(std::uint64_t longes
         std::max(limits[i] + 1, static_cast<std::uint64_t>(std::round(exact / digit) * digit));
   }
   return limits;
-}
-
-std::string escape(std::string_view text) {
-  std::string escaped;
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        escaped += "&amp;";
-        break;
-      case '<':
-        escaped += "&lt;";
-        break;
-      case '>':
-        escaped += "&gt;";
-        break;
-      default:
-        escaped += (static_cast<unsigned char>(c) < 0x20 || static_cast<unsigned char>(c) >= 0x7F)
-                       ? '?'
-                       : c;
-    }
-  }
-  return escaped;
-}
-
-// The least of 1, 2, 5 times a power of ten that cuts `range` into at most `most` parts.
-double nice_step(double range, double most) {
-  const double power = std::pow(10, std::floor(std::log10(std::max(range, 1e-9) / most)));
-  for (const double factor : {1.0, 2.0, 5.0, 10.0}) {
-    if (range / (power * factor) <= most) return power * factor;
-  }
-  return power * 10;
-}
-
-struct Unit {
-  const char* name;
-  double bytes;
-};
-
-Unit unit_of(Bytes arena) {
-  constexpr std::array<Unit, 5> kUnits = {
-      {{"TiB", 0x1p40}, {"GiB", 0x1p30}, {"MiB", 0x1p20}, {"KiB", 0x1p10}, {"bytes", 1}}};
-  for (const Unit& unit : kUnits) {
-    if (static_cast<double>(arena) >= unit.bytes) return unit;
-  }
-  return kUnits.back();
 }
 
 class Drawing {

@@ -207,12 +207,14 @@ int plan(const Options& options) {
     case InputKind::kTrace:
       return plan_trace(options);
     case InputKind::kPlan:
+    case InputKind::kSchedule:
+    case InputKind::kGraph:
     case InputKind::kStatistics:
       break;
   }
   throw Error(ErrorKind::kInput,
               fmt::format("'{}' is {}: a trace or a CSV is wanted", options.input,
-                          kind == InputKind::kPlan ? "a plan already" : "a JSON object"));
+                          kind == InputKind::kPlan ? "a plan already" : name_of(kind)));
 }
 
 }  // namespace

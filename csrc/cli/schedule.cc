@@ -1,12 +1,15 @@
 #include "csrc/cli/command.h"
 #include "csrc/cli/exit_code.h"
 #include "csrc/cli/graph_input.h"
+#include "csrc/cli/graph_output.h"
 #include "csrc/cli/input.h"
 #include "csrc/cli/interrupt.h"
 #include "csrc/cli/output.h"
 #include "csrc/cli/search_options.h"
 #include "csrc/core/check.h"
 #include "csrc/graph/file.h"
+#include "csrc/graph/referee.h"
+#include "csrc/graph/schedule_file.h"
 #include "csrc/schedule/order/from_graph.h"
 #include "csrc/schedule/order/order.h"
 
@@ -64,12 +67,35 @@ void report(const Options& options, const schedule::OrderProblem& problem,
   print(printable(text));
 }
 
+// The graph in its new order where the name is that of a graph, else the schedule, by the leave of
+// the referee.
+void write(const std::string& path, const graph::Graph& given, const graph::Graph& ordered,
+           const schedule::OrderResult& result, std::uint64_t seed) {
+  if (is_graph_name(path)) {
+    write_graph_output(path, ordered);
+    return;
+  }
+  graph::Schedule schedule = graph::schedule_of_order(given, result.order);
+  const graph::Verdict verdict = graph::replay(given, schedule);
+  BERTH_CHECK(verdict.violation.empty() && verdict.peak == result.peak, kUsage,
+              "berth is wrong: its schedule is not written, the referee says {} bytes and '{}', it "
+              "should be {} bytes",
+              verdict.peak, verdict.violation, result.peak);
+  schedule.engine = result.engine;
+  schedule.seed = seed;
+  schedule.peak = result.peak;
+  schedule.peak_bound = result.bound;
+  schedule.ns = verdict.ns;
+  write_output(path, graph::serialize_schedule(schedule));
+}
+
 int run(const Options& options) {
   BERTH_CHECK(options.order_only, kUsage,
               "schedules with recomputation are not made yet: --order-only finds the order of "
               "operators with the least memory");
   if (!options.output.empty()) check_output(options.output);
   graph::Graph graph = read_graph_input(options.input).graph;
+  const graph::Graph given = graph;
   const schedule::OrderProblem problem = schedule::order_problem(graph);
   schedule::OrderResult result;
   bool cancelled = false;
@@ -92,7 +118,7 @@ int run(const Options& options) {
   const std::string wrong = problem.violation(result.order);
   BERTH_CHECK(wrong.empty(), kUsage,
               "berth is wrong: its order is not legal and is not written: {}", wrong);
-  if (!options.output.empty()) write_output(options.output, graph::to_json(graph));
+  if (!options.output.empty()) write(options.output, given, graph, result, options.search.seed);
   report(options, problem, result, cancelled);
   return kDone;
 }
@@ -106,14 +132,16 @@ Command add_schedule(CLI::App& program) {
   app->add_option("input", options->input,
                   "A trace with operators or a graph, as `berth graph` reads it")
       ->required();
-  app->add_option("-o,--output", options->output, "File for the graph with its order")
+  app->add_option("-o,--output", options->output,
+                  "File for the schedule, or, where its name ends in .graph or .json, for the "
+                  "graph in its new order")
       ->type_name("FILE");
   app->add_flag("--order-only", options->order_only, "Only order: nothing is made again or copied");
   add_search_options(*app, options->search, schedule::order_engines(), "order");
   app->add_flag("--json", options->json, "Print one JSON object");
   app->footer(
       "The best order so far is shown on a terminal; Ctrl-C takes it.\n\n"
-      "Example:\n  berth schedule bert.graph --order-only -o bert-ordered.graph");
+      "Example:\n  berth schedule bert.graph --order-only -o bert.schedule");
   return {app, [options] { return run(*options); }};
 }
 

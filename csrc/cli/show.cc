@@ -1,13 +1,18 @@
 #include "csrc/cli/command.h"
 #include "csrc/cli/exit_code.h"
+#include "csrc/cli/graph_input.h"
 #include "csrc/cli/folder_summary.h"
 #include "csrc/cli/input.h"
 #include "csrc/cli/output.h"
 #include "csrc/cli/picture.h"
 #include "csrc/cli/plan_summary.h"
+#include "csrc/cli/rate_options.h"
+#include "csrc/cli/schedule_summary.h"
 #include "csrc/cli/stats_summary.h"
 #include "csrc/cli/trace_summary.h"
 #include "csrc/core/check.h"
+#include "csrc/graph/file.h"
+#include "csrc/graph/schedule_file.h"
 #include "csrc/plan/file.h"
 #include "csrc/replay/through_berth.h"
 #include "csrc/replay/workload.h"
@@ -23,7 +28,8 @@ namespace berth::cli {
 namespace {
 
 struct Options {
-  std::string input, svg, plan;
+  std::string input, graph, svg, plan;
+  RateOptions rates;
   bool json = false;
 };
 
@@ -52,15 +58,55 @@ int show_folder(const Options& options) {
   return kDone;
 }
 
+int show_schedule(const Options& options) {
+  BERTH_CHECK(options.svg.empty() || !options.graph.empty(), kUsage,
+              "--svg draws what the operators of a graph have alive: berth show x.schedule x.graph "
+              "--svg x.svg");
+  const graph::Schedule schedule = graph::read_schedule(options.input);
+  graph::Graph graph;
+  if (!options.graph.empty()) graph = read_graph_input(options.graph).graph;
+  const ScheduleSummary summary = options.graph.empty()
+                                      ? ScheduleSummary(schedule)
+                                      : ScheduleSummary(schedule, graph, options.rates.rates());
+  if (!summary.violation().empty()) {
+    if (options.json) print_json(summary.to_json());
+    print_error(fmt::format("'{}' is not legal: {}", options.input, summary.violation()));
+    return kNo;
+  }
+  std::string text = summary.to_text(options.input);
+  if (!options.svg.empty()) {
+    const std::string name = std::filesystem::path(options.input).filename().string();
+    write_output(options.svg, summary.to_svg(name));
+    text += fmt::format("wrote {}\n", options.svg);
+  }
+  if (options.json) {
+    print_json(summary.to_json());
+  } else {
+    print(printable(text));
+  }
+  return kDone;
+}
+
 int show(const Options& options) {
+  BERTH_CHECK(options.plan.empty() || options.graph.empty(), kUsage,
+              "--plan goes with a trace, a graph with a schedule: one of them is wanted");
   if (!options.plan.empty()) return show_served(options);
   if (std::filesystem::is_directory(options.input)) return show_folder(options);
   if (!options.svg.empty()) check_output(options.svg);
+  const InputKind kind = identify(options.input);
+  if (kind == InputKind::kSchedule) return show_schedule(options);
+  BERTH_CHECK(kind != InputKind::kGraph, kUsage, "'{}' is a graph: berth graph says what it holds",
+              options.input);
+  BERTH_CHECK(options.graph.empty(), kUsage, "'{}' is no schedule: it is shown without a graph",
+              options.input);
   const std::string name = std::filesystem::path(options.input).filename().string();
   std::optional<Picture> picture;
   std::string text;
   Json json;
-  switch (identify(options.input)) {
+  switch (kind) {
+    case InputKind::kSchedule:
+    case InputKind::kGraph:
+      break;  // not here
     case InputKind::kPlan: {
       const Plan plan = read_plan(options.input);
       if (!options.svg.empty()) picture = picture_of(plan, name);
@@ -107,25 +153,35 @@ int show(const Options& options) {
 }  // namespace
 
 Command add_show(CLI::App& program) {
-  CLI::App* app =
-      program.add_subcommand("show", "Say what a trace, a plan or statistics hold, or draw it");
+  CLI::App* app = program.add_subcommand(
+      "show", "Say what a trace, a plan, a schedule or statistics hold, or draw it");
   const auto options = std::make_shared<Options>();
-  app->add_option("input", options->input,
-                  "A trace, a plan, a folder of plans, a run's statistics (BERTH_STATS) or a CSV")
+  app->add_option(
+         "input", options->input,
+         "A trace, a plan, a folder of plans, a schedule, a run's statistics (BERTH_STATS) or "
+         "a CSV")
       ->required();
-  app->add_option("--svg", options->svg, "File for a picture of a plan: address over time")
+  app->add_option("graph", options->graph, "Of a schedule: the graph that it is for");
+  app->add_option("--svg", options->svg,
+                  "File for a picture: of a plan address over time, of a schedule live bytes over "
+                  "operators")
       ->type_name("FILE");
   app->add_option("--plan", options->plan,
                   "Of a trace: how this plan would serve the run, which requests miss and why")
       ->type_name("FILE");
+  add_rate_options(*app, options->rates);
   app->add_flag("--json", options->json, "Print one JSON object");
   app->footer(
       "Of a trace: the peak, its tick and who holds it (recorded with --operators), residents "
       "apart.\n"
       "Of a plan: arena, lower bound, slots by size, lanes and branches.\n"
       "Of a folder of plans: the kinds of steps, arena and program of each.\n"
+      "Of a schedule: its peak and time and those of the step as given, who holds the peak, "
+      "what "
+      "runs\nagain or is copied.\n"
       "Of statistics: how requests were served, which missed and why, and what to do.\n\n"
-      "Example:\n  berth show gpt.trace\n  berth show gpt.plan --svg gpt.svg\n"
+      "Example:\n  berth show gpt.trace\n  berth show gpt.plan --svg gpt.svg\n  berth show "
+      "gpt.schedule gpt.graph\n"
       "  BERTH_STATS=run.json ./train; berth show run.json");
   return {app, [options] { return show(*options); }};
 }

@@ -2,10 +2,15 @@
 
 #include "csrc/cli/command.h"
 #include "csrc/cli/exit_code.h"
+#include "csrc/cli/graph_input.h"
 #include "csrc/cli/input.h"
 #include "csrc/cli/output.h"
+#include "csrc/cli/rate_options.h"
+#include "csrc/cli/schedule_summary.h"
 #include "csrc/core/check.h"
 #include "csrc/core/file.h"
+#include "csrc/graph/file.h"
+#include "csrc/graph/schedule_file.h"
 #include "csrc/plan/file.h"
 #include "csrc/plan/section_file.h"
 #include "csrc/trace/step.h"
@@ -21,6 +26,7 @@ namespace {
 
 struct Options {
   std::string plan, trace;
+  RateOptions rates;
   bool json = false;
 };
 
@@ -42,7 +48,30 @@ std::optional<std::string> find_mismatch(const Plan& plan, const std::string& pa
   return fmt::format("does not serve the step of '{}': {}", path, *violation);
 }
 
+int verify_schedule(const Options& options) {
+  BERTH_CHECK(
+      !options.trace.empty(), kUsage,
+      "'{}' is a schedule, which is legal or not by its graph: berth verify x.schedule x.graph",
+      options.plan);
+  const graph::Schedule schedule = graph::read_schedule(options.plan);
+  const graph::Graph graph = read_graph_input(options.trace).graph;
+  const ScheduleSummary summary(schedule, graph, options.rates.rates());
+  if (options.json) {
+    print_json(summary.to_json());
+  } else if (summary.violation().empty()) {
+    print(printable(fmt::format("{}: legal, {} at the peak\n", options.plan,
+                                format_bytes(summary.to_json()["peak_bytes"].get<Bytes>()))));
+  }
+  if (summary.violation().empty()) return kDone;
+  print_error(fmt::format("'{}' is not legal: {}", options.plan, summary.violation()));
+  return kNo;
+}
+
 int verify(const Options& options) {
+  const auto first = first_section(read_file_head(options.plan, kFirstSectionBytes));
+  if (first == SectionType::kSchedule) return verify_schedule(options);
+  BERTH_CHECK(first != SectionType::kGraph, kInput,
+              "'{}' is a graph: a plan or a schedule is wanted", options.plan);
   const Plan plan =
       parse_plan(read_file(options.plan, kMaxPlanFileBytes), options.plan, PlanCheck::kFile);
   const bool compares = !options.trace.empty();
@@ -56,10 +85,9 @@ int verify(const Options& options) {
                     {"slots", plan.slot_count()},
                     {"arena_bytes", plan.arena_bytes}});
   } else if (!violation && !mismatch) {
-    print(printable(fmt::format("{}: legal, {} in {}{}\n", options.plan,
-                                format_number_of(plan.slot_count(), "slot"),
-                                format_bytes(plan.arena_bytes),
-                                compares ? ", and serves " + options.trace : "")));
+    print(printable(fmt::format(
+        "{}: legal, {} in {}{}\n", options.plan, format_number_of(plan.slot_count(), "slot"),
+        format_bytes(plan.arena_bytes), compares ? ", and serves " + options.trace : "")));
   }
   if (violation) print_error(fmt::format("'{}' is not legal: {}", options.plan, *violation));
   if (mismatch) print_error(fmt::format("'{}' is legal, but {}", options.plan, *mismatch));
@@ -69,18 +97,23 @@ int verify(const Options& options) {
 }  // namespace
 
 Command add_verify(CLI::App& program) {
-  CLI::App* app = program.add_subcommand("verify", "Check a plan, alone or against a trace");
+  CLI::App* app = program.add_subcommand("verify", "Check a plan or a schedule");
   const auto options = std::make_shared<Options>();
-  app->add_option("plan", options->plan, "A plan")->required();
-  app->add_option("trace", options->trace,
-                  "A trace: does the plan serve its step, request by request?");
+  app->add_option("plan", options->plan, "A plan, or a schedule")->required();
+  app->add_option(
+      "trace", options->trace,
+      "Of a plan a trace: does it serve its step, request by request? Of a schedule its graph");
+  add_rate_options(*app, options->rates);
   app->add_flag("--json", options->json, "Print one JSON object");
   app->footer(
       "Exit code 0: no two blocks that live together share a byte, whatever program follows the "
       "plan,\n"
       "and the plan has a slot for each request of the trace's step. 1: the first that is wrong is "
       "said.\n\n"
-      "Example:\n  berth verify gpt.plan gpt.trace");
+      "Of a schedule the same codes: each operator finds what it reads, and buffers that are alive "
+      "at "
+      "one\ntime share no byte.\n\n"
+      "Example:\n  berth verify gpt.plan gpt.trace\n  berth verify gpt.schedule gpt.graph");
   return {app, [options] { return verify(*options); }};
 }
 

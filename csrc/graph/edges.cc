@@ -19,7 +19,8 @@ Edges edges_of(const Graph& graph, const std::vector<std::uint32_t>& choice) {
   };
   Edges edges;
   for (StorageId s = 0; s < graph.storages.size(); ++s)
-    if (graph.storages[s].kind != StorageClass::kStep) edges.values.emplace(ValueId{s, 0}, Edges::Made{});
+    if (graph.storages[s].kind != StorageClass::kStep)
+      edges.values.emplace(ValueId{s, 0}, Edges::Made{});
   for (OperatorId op = 0; op < graph.operators.size(); ++op) {
     for (const ValueId& written : chosen(op).writes) {
       const auto [there, added] = edges.values.emplace(written, Edges::Made{op, {}});
@@ -50,6 +51,19 @@ Edges edges_of(const Graph& graph, const std::vector<std::uint32_t>& choice) {
     if (next == edges.values.end() || next->first.storage != value.storage) continue;
     add(made.maker, next->second.maker);
     for (const OperatorId reader : made.readers) add(reader, next->second.maker);
+  }
+  std::optional<OperatorId> last_random, last_in_step;
+  for (std::size_t k = 0; k < graph.operators.size(); ++k) {
+    const OperatorId op = graph.order.empty() ? static_cast<OperatorId>(k) : graph.order[k];
+    const Traits& traits = graph.operators[op].traits;
+    if (traits.random) {
+      add(last_random, op);
+      last_random = op;
+    }
+    if (traits.collective || traits.host_sync) {
+      add(last_in_step, op);
+      last_in_step = op;
+    }
   }
   std::sort(edges.order.begin(), edges.order.end());
   edges.order.erase(std::unique(edges.order.begin(), edges.order.end()), edges.order.end());

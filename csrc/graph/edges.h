@@ -11,7 +11,9 @@ namespace berth::graph {
 //
 // Read after write: a value's maker comes before its readers. Write after read: they come before
 // who makes the storage's next version, and so does the maker before. These edges carry no bytes of
-// their own; a storage lives from its first write to the last read of its last version.
+// their own; a storage lives from its first write to the last read of its last version. Random
+// operators keep the order in which they were recorded, and so do, among themselves, collectives
+// and those that wait for the host.
 struct Edges {
   struct Made {
     std::optional<OperatorId> maker;  // nothing: it was there

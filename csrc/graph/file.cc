@@ -2,7 +2,9 @@
 
 #include "csrc/core/check.h"
 #include "csrc/core/file.h"
+#include "csrc/graph/graph_file.h"
 #include "csrc/graph/json.h"
+#include "csrc/plan/section_file.h"
 
 #include <algorithm>
 #include <array>
@@ -197,7 +199,10 @@ Graph parse_graph(std::string_view text, const std::string& name) {
 }
 
 Graph read_graph(const std::string& path) {
-  const std::vector<std::byte> data = read_file(path, kMaxFileBytes);
+  const std::vector<std::byte> data = read_file(path, kMaxPlanFileBytes);
+  if (first_section(data)) return parse_graph_file(data, path);
+  BERTH_CHECK(data.size() <= kMaxFileBytes, kInput, "'{}' has {}, the limit is {}", path,
+              format_bytes(data.size()), format_bytes(kMaxFileBytes));
   return parse_graph({reinterpret_cast<const char*>(data.data()), data.size()}, path);
 }
 

@@ -16,8 +16,9 @@ enum class GraphForm : std::uint8_t {
 };
 inline constexpr std::string_view kFormat = "berth-graph 1";
 
-// Reads a graph of any form. Trusts nothing: throws Error(kInput) that names the file and what is
-// wrong, and for what violation() finds. 10 MB in 0.2 s.
+// Reads a graph of any form, or the binary file of graph_file.h. Trusts nothing: throws
+// Error(kInput) that names the file and what is wrong, and for what violation() finds. 10 MB in
+// 0.2 s.
 [[nodiscard]] Graph read_graph(const std::string& path);
 [[nodiscard]] Graph parse_graph(std::string_view text, const std::string& name);
 

@@ -4,6 +4,7 @@
 #include "csrc/core/file.h"
 #include "csrc/plan/generated/plan_generated.h"
 #include "csrc/plan/section_file.h"
+#include "csrc/plan/section_table.h"
 #include "csrc/plan/structure.h"
 #include "csrc/plan/verify.h"
 
@@ -20,21 +21,7 @@ namespace fb = plan_file;
 
 std::string text(const flatbuffers::String* string) { return string ? string->str() : ""; }
 
-// The root table of a section, checked: nothing that it leads to lies outside.
-template <class Table>
-const Table& root(const std::vector<Section>& sections, SectionType type, const std::string& name) {
-  const auto section = std::find_if(sections.begin(), sections.end(),
-                                    [&](const Section& one) { return one.type == type; });
-  BERTH_CHECK(section != sections.end(), kInput, "'{}' is malformed: it has no section of type {}",
-              name, static_cast<std::uint32_t>(type));
-  const auto* data = reinterpret_cast<const std::uint8_t*>(section->content.data());
-  constexpr flatbuffers::uoffset_t kMaxTables = Plan::kMaxSequences + 1;
-  flatbuffers::Verifier verifier(data, section->content.size(), /*max_depth=*/64, kMaxTables);
-  BERTH_CHECK(verifier.VerifyBuffer<Table>(nullptr), kInput,
-              "'{}' is malformed: section of type {} does not hold together", name,
-              static_cast<std::uint32_t>(type));
-  return *flatbuffers::GetRoot<Table>(data);
-}
+constexpr std::size_t kMaxTables = Plan::kMaxSequences + 1;
 
 // How many things a file may make us store: a few bytes of it can name the same vector again and
 // again.
@@ -55,15 +42,6 @@ class Budget {
   std::size_t limit_;
   std::size_t used_ = 0;
 };
-
-// FlatBuffers checks where vectors lie, not where their elements do; ours lie where they can be
-// read.
-template <class Element>
-void check_place(const flatbuffers::Vector<Element>& vector, const std::string& name) {
-  const auto place = reinterpret_cast<std::uintptr_t>(vector.Data());
-  BERTH_CHECK(vector.size() == 0 || place % alignof(std::uint64_t) == 0, kInput,
-              "'{}' is malformed: numbers of 64 bits at no multiple of 8", name);
-}
 
 trace::Program read_program(const fb::Summary& from) {
   return {.torch_version = text(from.torch_version()),
@@ -151,11 +129,6 @@ void read_layout(const fb::Layout& from, const std::string& name, Plan& plan) {
       plan.strings.push_back(string->str());
     }
   }
-}
-
-// The content of a finished builder. The builder keeps it.
-std::span<const std::byte> content(const flatbuffers::FlatBufferBuilder& builder) {
-  return {reinterpret_cast<const std::byte*>(builder.GetBufferPointer()), builder.GetSize()};
 }
 
 std::optional<PlanHead> read_head(const fb::Summary& from, const std::string& name) {
@@ -251,16 +224,12 @@ std::optional<Plan> read_plan_if_there(const std::string& path) {
 Plan parse_plan(std::span<const std::byte> data, const std::string& name, PlanCheck check) {
   BERTH_CHECK(data.size() <= kMaxPlanFileBytes, kInput, "'{}' has {}, the limit is {}", name,
               format_bytes(data.size()), format_bytes(kMaxPlanFileBytes));
-  // FlatBuffers reads numbers where they are: bytes that start anywhere go to a better place first.
-  std::vector<std::byte> aligned;
-  if (reinterpret_cast<std::uintptr_t>(data.data()) % alignof(std::uint64_t) != 0) {
-    aligned.assign(data.begin(), data.end());
-    data = aligned;
-  }
+  std::vector<std::byte> copy;
+  data = aligned(data, copy);
   constexpr SectionType kKnown[] = {SectionType::kSummary, SectionType::kLayout};
   const std::vector<Section> sections = read_sections(data, kKnown, name);
-  const auto& summary = root<fb::Summary>(sections, SectionType::kSummary, name);
-  const auto& layout = root<fb::Layout>(sections, SectionType::kLayout, name);
+  const auto& summary = root_table<fb::Summary>(sections, SectionType::kSummary, kMaxTables, name);
+  const auto& layout = root_table<fb::Layout>(sections, SectionType::kLayout, kMaxTables, name);
   Plan plan;
   read_summary(summary, plan);
   read_layout(layout, name, plan);
@@ -286,7 +255,8 @@ std::optional<PlanHead> read_plan_head(const std::string& path) {
   constexpr SectionType kKnown[] = {SectionType::kSummary};
   const std::vector<Section> sections = read_first_sections(head, kKnown, path);
   if (sections.empty()) return std::nullopt;  // texts that are longer than that
-  return read_head(root<fb::Summary>(sections, SectionType::kSummary, path), path);
+  return read_head(root_table<fb::Summary>(sections, SectionType::kSummary, kMaxTables, path),
+                   path);
 }
 
 std::vector<std::byte> serialize_plan(const Plan& plan, const PlanHead* head) {
@@ -295,8 +265,8 @@ std::vector<std::byte> serialize_plan(const Plan& plan, const PlanHead* head) {
   flatbuffers::FlatBufferBuilder summary, layout;
   write_summary(summary, plan, head);
   write_layout(layout, plan);
-  return write_sections({{SectionType::kSummary, true, content(summary)},
-                         {SectionType::kLayout, true, content(layout)}});
+  return write_sections({{SectionType::kSummary, true, table_content(summary)},
+                         {SectionType::kLayout, true, table_content(layout)}});
 }
 
 }  // namespace berth

@@ -135,6 +135,14 @@ bool is_known(std::span<const SectionType> known, std::uint32_t type) {
 
 }  // namespace
 
+std::optional<SectionType> first_section(std::span<const std::byte> head) noexcept {
+  static_assert(kFirstSectionBytes == sizeof(Header) + sizeof(SectionEntry::type));
+  if (head.size() < kFirstSectionBytes ||
+      std::memcmp(head.data(), kPlanMagic.data(), kPlanMagic.size()) != 0)
+    return std::nullopt;
+  return static_cast<SectionType>(load<std::uint32_t>(head, sizeof(Header)));
+}
+
 std::vector<Section> read_sections(std::span<const std::byte> file,
                                    std::span<const SectionType> known, const std::string& name) {
   const Header header = read_header(file, name);

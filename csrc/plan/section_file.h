@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -24,7 +25,9 @@ inline constexpr Bytes kMaxPlanFileBytes = Bytes{512} << 20;
 enum class SectionType : std::uint32_t {
   kSummary = 1,
   kLayout = 2,
-  kActions = 3,  // reserved: copies and recomputation at a tick
+  kActions = 3,   // reserved: copies and recomputation at a tick
+  kSchedule = 4,  // the only one of its file
+  kGraph = 5,     // the same
 };
 
 struct Section {
@@ -35,6 +38,11 @@ struct Section {
 
 // The file of these sections, in this order. Throws Error(kUsage) above kMaxPlanFileBytes.
 [[nodiscard]] std::vector<std::byte> write_sections(const std::vector<Section>& sections);
+
+// What a file is by its first bytes, of which 36 are enough: the type of its first section. Nothing
+// for what does not begin as a plan file. Whether the file is damaged is not asked.
+[[nodiscard]] std::optional<SectionType> first_section(std::span<const std::byte> head) noexcept;
+inline constexpr std::size_t kFirstSectionBytes = 36;
 
 // The sections of a file that `known` names; others are ignored, or, where required, refused.
 // Contents lie in `file`, at multiples of 8. Throws Error(kInput), naming `name` and the reason,

@@ -1,3 +1,5 @@
+#include "csrc/graph/file.h"
+#include "csrc/graph/schedule_file.h"
 #include "tests/catch.h"
 #include "tests/cli/program.h"
 #include "tests/support/recording.h"
@@ -143,6 +145,142 @@ TEST_CASE("What cannot be ordered is one error", "[cli][schedule]") {
   };
   for (const auto& [arguments, code, text] : cases) {
     const Ran ran = run_berth(arguments);
+    CHECK(ran.code == code);
+    CHECK_THAT(ran.err, Contains(text));
+  }
+}
+
+TEST_CASE("A schedule is written, verified against its graph and shown", "[cli][schedule]") {
+  const TemporaryFolder folder;
+  write_text(folder / "x.json", layered(60));
+  write_text(folder / "other.json", layered(61));
+  REQUIRE(run_berth({"graph", folder / "x.json", "-o", folder / "x.graph"}).code == 0);
+  const nlohmann::json made = run_berth_json({"schedule", folder / "x.json", "--order-only", "--iterations", "20000",
+                                              "-o", folder / "x.schedule"});
+  // The binary graph and the JSON are the same graph.
+  for (const char* graph : {"x.graph", "x.json"}) {
+    const nlohmann::json verdict = run_berth_json({"verify", folder / "x.schedule", folder / graph});
+    REQUIRE(verdict["legal"] == true);
+    REQUIRE(verdict["violation"].is_null());
+    REQUIRE(verdict["peak_bytes"] == made["peak_bytes"]);
+    REQUIRE(verdict["given_peak_bytes"] == made["given_peak_bytes"]);
+    REQUIRE(verdict["bound_bytes"] == made["bound_bytes"]);
+    REQUIRE(verdict["operators_run"] == 60);
+    REQUIRE(verdict["recomputed"] == 0);
+  }
+  REQUIRE_THAT(run_berth({"verify", folder / "x.schedule", folder / "x.graph"}).out, Contains("legal, "));
+  const Ran foreign = run_berth({"verify", folder / "x.schedule", folder / "other.json"});
+  REQUIRE(foreign.code == 1);
+  REQUIRE(foreign.out.empty());
+  REQUIRE_THAT(foreign.err, Contains("is not legal: the schedule is for the graph"));
+  REQUIRE(run_berth_json({"verify", folder / "x.schedule", folder / "other.json"}, 1)["legal"] == false);
+  REQUIRE(run_berth({"show", folder / "x.schedule", folder / "other.json"}).code == 1);
+
+  const Ran shown =
+      run_berth({"show", folder / "x.schedule", folder / "x.graph", "--svg", folder / "x.svg"});
+  REQUIRE(shown.code == 0);
+  for (const char* word : {"as given", "peak", "lower bound", "residents", "alive at the peak", "made by"})
+    REQUIRE_THAT(shown.out, Contains(word));
+  const std::string svg = read_text(folder / "x.svg");
+  REQUIRE_THAT(svg, Catch::Matchers::StartsWith("<svg xmlns"));
+  for (const char* word : {"as given", "scheduled", "lower bound", "operators run", "</svg>"})
+    REQUIRE_THAT(svg, Contains(word));
+  const nlohmann::json json = run_berth_json({"show", folder / "x.schedule", folder / "x.graph"});
+  REQUIRE(json["largest"].size() <= 10);
+  REQUIRE(json["largest"][0]["bytes"] >= json["largest"][1]["bytes"]);
+  // Alone it has its planner's word.
+  REQUIRE(run_berth_json({"show", folder / "x.schedule"})["claimed_peak_bytes"] == made["peak_bytes"]);
+  REQUIRE_THAT(run_berth({"show", folder / "x.schedule"}).out, Contains("as the planner says"));
+}
+
+TEST_CASE("What runs again and what is copied is shown with its cost", "[cli][schedule]") {
+  const TemporaryFolder folder;
+  const berth::graph::Graph graph = berth::graph::parse_graph(R"({"format": "berth-graph 1",
+    "storages": [{"bytes": 1024, "class": "input"}, {"bytes": 2048, "class": "step"}, {"bytes": 4096, "class": "step"}],
+    "operators": [
+      {"name": "make", "phase": "forward", "alternatives": [{"ns": 1000, "workspace": 0, "reads": [[0, 0, 0, 1024]], "writes": [[1, 1]]}]},
+      {"name": "grow", "phase": "forward", "alternatives": [{"ns": 5000, "workspace": 512, "reads": [[1, 1, 0, 2048]], "writes": [[2, 1]]}]},
+      {"name": "last", "phase": "backward", "alternatives": [{"ns": 2000, "workspace": 0, "reads": [[1, 1, 0, 2048], [2, 1, 0, 4096]], "writes": []}]}]})",
+                                                          "x");
+  using Kind = berth::graph::ScheduleStep::Kind;
+  const auto run = [](berth::graph::OperatorId op, std::vector<berth::graph::BufferId> reads, std::vector<berth::graph::BufferId> writes) {
+    berth::graph::ScheduleStep step;
+    step.op = op;
+    step.reads = std::move(reads);
+    step.writes = std::move(writes);
+    return step;
+  };
+  const auto other = [](Kind kind, berth::graph::BufferId buffer) {
+    berth::graph::ScheduleStep step;
+    step.kind = kind;
+    step.buffer = buffer;
+    return step;
+  };
+  berth::graph::Schedule schedule;
+  schedule.buffers = {{0, {}}, {1, {}}, {2, {}}, {1, {}}};
+  schedule.steps = {run(0, {0}, {1}), run(1, {1}, {2}), other(Kind::kDrop, 1), other(Kind::kCopyOut, 2),
+                    run(0, {0}, {3}), other(Kind::kCopyIn, 2), run(2, {3, 2}, {})};
+  const std::vector<std::byte> file = berth::graph::serialize_schedule(schedule);
+  write_text(folder / "x.schedule", {reinterpret_cast<const char*>(file.data()), file.size()});
+  write_text(folder / "x.json", berth::graph::to_json(graph));
+  const nlohmann::json json = run_berth_json({"show", folder / "x.schedule", folder / "x.json", "--rate-out", "4096000000",
+                                              "--rate-in", "2048000000"});
+  REQUIRE(json["recomputed"] == 1);
+  REQUIRE(json["recomputed_ns"] == 1000);
+  REQUIRE(json["peak_operator"] == "grow");
+  REQUIRE(json["peak_workspace_bytes"] == 512);
+  REQUIRE(json["peak_bytes"] == 1024 + 2048 + 4096 + 512);
+  REQUIRE(json["run_again"] == nlohmann::json::parse(R"([{"operator": 0, "name": "make", "times": 1, "ns": 1000}])"));
+  REQUIRE(json["copied"] == nlohmann::json::parse(R"([{"buffer": 2, "bytes": 4096, "made_by": "grow"}])"));
+  REQUIRE(json["offloaded_bytes"] == 4096);
+  REQUIRE(json["time_ns"] == 1000 + 5000 + 1000 + 2000 + 2000);  // out beside the second run, in, last
+  REQUIRE(json["base_time_ns"] == 8000);
+  const Ran shown = run_berth({"show", folder / "x.schedule", folder / "x.json"});
+  for (const char* word : {"run again", "1 run, 0.001 ms", "while grow runs", "512 B of them are workspace", "copied", "4.0 KiB out, 4.0 KiB in", "grow"})
+    REQUIRE_THAT(shown.out, Contains(word));
+  // A read before its copy in.
+  std::swap(schedule.steps[5], schedule.steps[6]);
+  const std::vector<std::byte> wrong = berth::graph::serialize_schedule(schedule);
+  write_text(folder / "wrong.schedule", {reinterpret_cast<const char*>(wrong.data()), wrong.size()});
+  const Ran refused = run_berth({"verify", folder / "wrong.schedule", folder / "x.json"});
+  REQUIRE(refused.code == 1);
+  REQUIRE_THAT(refused.err, Contains("step 5: operator 2 (last) reads version 1 of storage 2 in buffer 2, which was copied out at step 3"));
+  // A flipped bit.
+  std::string damaged = read_text(folder / "x.schedule");
+  damaged[100] = static_cast<char>(damaged[100] ^ 1);
+  write_text(folder / "damaged.schedule", damaged);
+  REQUIRE(run_berth({"verify", folder / "damaged.schedule", folder / "x.json"}).code == 3);
+}
+
+TEST_CASE("Graphs and schedules where something else is wanted are one error", "[cli][schedule]") {
+  const TemporaryFolder folder;
+  write_text(folder / "x.json", layered(5));
+  REQUIRE(run_berth({"graph", folder / "x.json", "-o", folder / "x.graph"}).code == 0);
+  REQUIRE(run_berth({"graph", folder / "x.graph", "-o", folder / "again.json"}).code == 0);
+  REQUIRE_THAT(read_text(folder / "again.json"), Contains("berth-graph 1"));
+  REQUIRE(run_berth({"graph", folder / "again.json", "-o", folder / "again.graph"}).code == 0);
+  REQUIRE(read_text(folder / "x.graph") == read_text(folder / "again.graph"));
+  REQUIRE(run_berth({"schedule", folder / "x.graph", "--order-only", "-o", folder / "x.schedule"}).code == 0);
+  const struct {
+    std::vector<std::string> arguments;
+    int code;
+    const char* text;
+  } cases[] = {
+      {{"verify", folder / "x.schedule"}, 2, "berth verify x.schedule x.graph"},
+      {{"verify", folder / "x.graph"}, 3, "is a graph: a plan or a schedule is wanted"},
+      {{"verify", folder / "x.schedule", folder / "x.schedule"}, 3, "x.schedule"},
+      {{"show", folder / "x.graph"}, 2, "is a graph: berth graph says what it holds"},
+      {{"show", folder / "x.schedule", "--svg", folder / "x.svg"}, 2, "--svg draws what the operators of a graph have alive"},
+      {{"show", folder / "x.schedule", folder / "x.graph", "--rate-out", "fast"}, 2, "--rate-out is 'fast'"},
+      {{"show", folder / "x.schedule", folder / "x.graph", "--plan", folder / "x"}, 2, "--plan"},
+      {{"plan", folder / "x.schedule"}, 3, "is a schedule: a trace or a CSV is wanted"},
+      {{"plan", folder / "x.graph"}, 3, "is a graph: a trace or a CSV is wanted"},
+      {{"replay", folder / "x.graph"}, 3, "is a graph: a trace or a CSV is wanted"},
+      {{"schedule", folder / "x.schedule", "--order-only"}, 3, "x.schedule"},
+  };
+  for (const auto& [arguments, code, text] : cases) {
+    const Ran ran = run_berth(arguments);
+    CAPTURE(arguments, ran.err);
     CHECK(ran.code == code);
     CHECK_THAT(ran.err, Contains(text));
   }

@@ -1,0 +1,21 @@
+#include "csrc/cli/rate_options.h"
+
+#include "csrc/cli/option_values.h"
+
+namespace berth::cli {
+
+graph::CopyRates RateOptions::rates() const {
+  return {size_option("--rate-out", out), size_option("--rate-in", in)};
+}
+
+void add_rate_options(CLI::App& app, RateOptions& options) {
+  app.add_option("--rate-out", options.out,
+                 "Bytes a second that a schedule's copies to the host take")
+      ->type_name("SIZE")
+      ->capture_default_str();
+  app.add_option("--rate-in", options.in, "The same of copies back")
+      ->type_name("SIZE")
+      ->capture_default_str();
+}
+
+}  // namespace berth::cli

@@ -1,0 +1,24 @@
+#pragma once
+
+#include "csrc/core/bytes.h"
+
+#include <string>
+#include <string_view>
+
+// What pictures have in common.
+namespace berth::cli {
+
+// A text within an SVG.
+[[nodiscard]] std::string escape(std::string_view text);
+
+// The least of 1, 2, 5 times a power of ten that cuts `range` into at most `most` parts.
+[[nodiscard]] double nice_step(double range, double most);
+
+struct Unit {
+  const char* name;
+  double bytes;
+};
+// In which an axis up to `most` is labelled.
+[[nodiscard]] Unit unit_of(Bytes most);
+
+}  // namespace berth::cli

@@ -1,0 +1,78 @@
+#include "csrc/graph/hash.h"
+
+#include "csrc/core/checksum.h"
+
+#include <algorithm>
+#include <span>
+
+namespace berth::graph {
+namespace {
+
+// A hash of what it was given, in order. Lists begin with their lengths, so that two graphs do not
+// give the same numbers in the same order.
+class Hasher {
+ public:
+  void add(std::uint64_t value) noexcept { hash_ = hash_combine(hash_, value); }
+  void add(ValueId value) noexcept {
+    add(value.storage);
+    add(value.version);
+  }
+  void add(std::string_view text) noexcept { add(checksum(std::as_bytes(std::span(text)))); }
+  [[nodiscard]] std::uint64_t hash() const noexcept { return hash_; }
+
+ private:
+  std::uint64_t hash_ = 0;
+};
+
+void add(Hasher& to, const Alternative& one) noexcept {
+  to.add(one.ns);
+  to.add(one.workspace);
+  to.add(one.reads.size());
+  for (const Read& read : one.reads) {
+    to.add(read.value);
+    to.add(read.offset);
+    to.add(read.bytes);
+  }
+  to.add(one.writes.size());
+  for (const ValueId& written : one.writes) to.add(written);
+  to.add(one.in_place.size());
+  for (const auto& [from, result] : one.in_place) {
+    to.add(from);
+    to.add(result);
+  }
+}
+
+void add(Hasher& to, const Operator& op) noexcept {
+  to.add(op.name);
+  to.add(static_cast<std::uint64_t>(op.phase));
+  for (const bool trait :
+       {op.traits.random, op.traits.changes_state, op.traits.host_sync, op.traits.collective})
+    to.add(std::uint64_t{trait});
+  to.add(op.forward ? std::uint64_t{*op.forward} + 1 : 0);
+  to.add(op.alternatives.size());
+  for (const Alternative& one : op.alternatives) add(to, one);
+}
+
+}  // namespace
+
+std::uint64_t hash_of(const Graph& graph) noexcept {
+  Hasher to;
+  to.add(graph.storages.size());
+  for (const Storage& storage : graph.storages) {
+    to.add(storage.bytes);
+    to.add(static_cast<std::uint64_t>(storage.kind));
+    to.add(static_cast<std::uint64_t>(storage.role));
+  }
+  to.add(graph.operators.size());
+  for (const Operator& op : graph.operators) add(to, op);
+  to.add(graph.control.size());
+  for (const auto& [earlier, later] : graph.control) {
+    to.add(earlier);
+    to.add(later);
+  }
+  to.add(graph.order.size());
+  for (const OperatorId op : graph.order) to.add(op);
+  return std::max<std::uint64_t>(to.hash(), 1);
+}
+
+}  // namespace berth::graph

@@ -1,0 +1,149 @@
+#include "csrc/graph/schedule_file.h"
+
+#include "csrc/core/check.h"
+#include "csrc/core/file.h"
+#include "csrc/graph/columns.h"
+#include "csrc/graph/generated/schedule_generated.h"
+
+namespace berth::graph {
+namespace {
+
+namespace fb = schedule_file;
+using Kind = ScheduleStep::Kind;
+
+// Why no file holds this schedule; empty where one does.
+std::string obstacle(const Schedule& schedule) {
+  std::size_t reads = 0, writes = 0, offsets = 0;
+  const std::size_t buffers = schedule.buffers.size();
+  for (const Buffer& buffer : schedule.buffers) offsets += buffer.offsets.size();
+  for (std::size_t k = 0; k < schedule.steps.size(); ++k) {
+    const ScheduleStep& step = schedule.steps[k];
+    reads += step.reads.size();
+    writes += step.writes.size();
+    const auto check = [&](BufferId named) {
+      return named < buffers
+                 ? std::string()
+                 : fmt::format("step {} names buffer {}, there are {}", k, named, buffers);
+    };
+    std::string wrong = step.kind == Kind::kRun ? std::string() : check(step.buffer);
+    for (const auto* list : {&step.reads, &step.writes})
+      for (const BufferId named : *list)
+        if (wrong.empty()) wrong = check(named);
+    if (!wrong.empty()) return wrong;
+  }
+  const auto above = [](std::size_t count, const char* what, std::size_t limit) {
+    return count <= limit ? std::string()
+                          : fmt::format("{} {}, the limit is {}", count, what, limit);
+  };
+  for (const std::string& wrong :
+       {above(buffers, "buffers", Schedule::kMaxBuffers),
+        above(schedule.steps.size(), "steps", Schedule::kMaxSteps),
+        above(reads, "reads", Schedule::kMaxUses), above(writes, "writes", Schedule::kMaxUses),
+        above(offsets, "offsets", Schedule::kMaxUses)})
+    if (!wrong.empty()) return wrong;
+  return {};
+}
+
+ScheduleStep step_from(const fb::Step& from, Column<std::uint32_t>& reads,
+                       Column<std::uint32_t>& writes, const std::string& name) {
+  ScheduleStep step;
+  BERTH_CHECK(from.kind() <= static_cast<std::uint32_t>(Kind::kCopyIn), kInput,
+              "'{}' is malformed: a step of kind {}, the last is {}", name, from.kind(),
+              static_cast<std::uint32_t>(Kind::kCopyIn));
+  step.kind = static_cast<Kind>(from.kind());
+  if (step.kind != Kind::kRun) {
+    step.buffer = from.target();
+    return step;
+  }
+  step.op = from.target();
+  step.alternative = from.alternative();
+  step.workspace_offset = from.workspace_offset();
+  reads.next(from.reads(), [&](BufferId buffer) { step.reads.push_back(buffer); });
+  writes.next(from.writes(), [&](BufferId buffer) { step.writes.push_back(buffer); });
+  return step;
+}
+
+}  // namespace
+
+Schedule read_schedule(const std::string& path) {
+  return parse_schedule(read_file(path, kMaxPlanFileBytes), path);
+}
+
+Schedule parse_schedule(std::span<const std::byte> data, const std::string& name) {
+  std::vector<std::byte> copy;
+  data = aligned(data, copy);
+  constexpr SectionType kKnown[] = {SectionType::kSchedule};
+  const std::vector<Section> sections = read_sections(data, kKnown, name);
+  const auto& from = root_table<fb::Schedule>(sections, SectionType::kSchedule, 1, name);
+  Column buffers(from.buffers(), "buffers", Schedule::kMaxBuffers, name);
+  Column offsets(from.offsets(), "offsets", Schedule::kMaxUses, name);
+  Column steps(from.steps(), "steps", Schedule::kMaxSteps, name);
+  Column reads(from.reads(), "reads", Schedule::kMaxUses, name);
+  Column writes(from.writes(), "writes", Schedule::kMaxUses, name);
+
+  Schedule schedule;
+  schedule.buffers.reserve(buffers.size());
+  buffers.next(buffers.size(), [&](const fb::Buffer* one) {
+    Buffer& buffer = schedule.buffers.emplace_back();
+    buffer.storage = one->storage();
+    offsets.next(one->births(), [&](Bytes offset) { buffer.offsets.push_back(offset); });
+  });
+  schedule.steps.reserve(steps.size());
+  steps.next(steps.size(), [&](const fb::Step* one) {
+    schedule.steps.push_back(step_from(*one, reads, writes, name));
+  });
+  offsets.check_end();
+  reads.check_end();
+  writes.check_end();
+  schedule.arena_bytes = from.arena_bytes();
+  schedule.budget = from.budget();
+  schedule.engine = from.engine() ? from.engine()->str() : "";
+  schedule.seed = from.seed();
+  schedule.graph_hash = from.graph_hash();
+  schedule.peak = from.peak();
+  schedule.peak_bound = from.peak_bound();
+  schedule.ns = from.ns();
+  schedule.ns_bound = from.ns_bound();
+  const std::string wrong = obstacle(schedule);
+  BERTH_CHECK(wrong.empty(), kInput, "'{}' is malformed: {}", name, wrong);
+  return schedule;
+}
+
+std::vector<std::byte> serialize_schedule(const Schedule& schedule) {
+  const std::string wrong = obstacle(schedule);
+  BERTH_CHECK(wrong.empty(), kUsage, "a malformed schedule: {}", wrong);
+  std::vector<fb::Buffer> buffers;
+  std::vector<fb::Step> steps;
+  std::vector<std::uint64_t> offsets;
+  std::vector<std::uint32_t> reads, writes;
+  for (const Buffer& buffer : schedule.buffers) {
+    buffers.emplace_back(buffer.storage, static_cast<std::uint32_t>(buffer.offsets.size()));
+    offsets.insert(offsets.end(), buffer.offsets.begin(), buffer.offsets.end());
+  }
+  for (const ScheduleStep& step : schedule.steps) {
+    const auto kind = static_cast<std::uint32_t>(step.kind);
+    if (step.kind != Kind::kRun) {
+      steps.emplace_back(Buffer::kNoOffset, step.buffer, 0, 0, 0, kind);
+      continue;
+    }
+    steps.emplace_back(step.workspace_offset, step.op, step.alternative,
+                       static_cast<std::uint32_t>(step.reads.size()),
+                       static_cast<std::uint32_t>(step.writes.size()), kind);
+    reads.insert(reads.end(), step.reads.begin(), step.reads.end());
+    writes.insert(writes.end(), step.writes.begin(), step.writes.end());
+  }
+  flatbuffers::FlatBufferBuilder to;
+  const auto all_buffers = to.CreateVectorOfStructs(buffers);
+  const auto all_offsets = to.CreateVector(offsets);
+  const auto all_steps = to.CreateVectorOfStructs(steps);
+  const auto all_reads = to.CreateVector(reads);
+  const auto all_writes = to.CreateVector(writes);
+  const auto engine = to.CreateString(schedule.engine);
+  to.Finish(fb::CreateSchedule(to, all_buffers, all_offsets, all_steps, all_reads, all_writes,
+                               schedule.arena_bytes, schedule.budget, engine, schedule.seed,
+                               schedule.graph_hash, schedule.peak, schedule.peak_bound, schedule.ns,
+                               schedule.ns_bound));
+  return write_sections({{SectionType::kSchedule, true, table_content(to)}});
+}
+
+}  // namespace berth::graph
