@@ -29,10 +29,12 @@ inline schedule::offload::Problem random_copy_problem(std::mt19937& random, std:
       value.bytes = 1 + random() % 60;
       value.maker = op;
       for (Index reader = op + 1; reader < problem.border; ++reader)
-        if (reader == op + 1 ? random() % 8 != 0 : random() % 6 == 0)
+        if (reader == op + 1 ? random() % 8 != 0
+                             : random() % std::max<std::size_t>(6, forward) == 0)
           value.readers.push_back(reader);
       for (Index reader = std::max(op + 1, problem.border); reader < ops; ++reader)
-        if (reader == ops - 1 - op || random() % 8 == 0) value.readers.push_back(reader);
+        if (reader == ops - 1 - op || random() % std::max<std::size_t>(8, 3 * forward) == 0)
+          value.readers.push_back(reader);
       problem.values.push_back(std::move(value));
     }
   }
