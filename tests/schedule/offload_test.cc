@@ -4,6 +4,7 @@
 #include "csrc/schedule/offload/plan.h"
 #include "csrc/schedule/offload/search.h"
 #include "csrc/schedule/offload/timeline.h"
+#include "csrc/schedule/offload/to_schedule.h"
 #include "csrc/schedule/offload/triggers.h"
 #include "tests/catch.h"
 #include "tests/schedule/random_copies.h"
@@ -327,6 +328,92 @@ TEST_CASE("A graph says what may be copied and what may run again", "[schedule][
   CHECK_THROWS_AS(from_graph(graph, {1, 0, 2, 3, 4, 5, 6}), Error);
   CHECK_THROWS_AS(from_graph(graph, {0, 0, 2, 3, 4, 5, 6}), Error);
   CHECK_THROWS_AS(from_graph(graph, {0, 1}), Error);
+}
+
+TEST_CASE("The steps of a plan find each version where they read it, within the plan's peak",
+          "[schedule][offload][graph]") {
+  // A convolution and an activation with two results each, added to in place, and back.
+  const graph::Graph graph = graph::parse_graph(
+      R"json({"format": "berth-graph 1",
+          "storages": [{"bytes": 64, "class": "resident"}, {"bytes": 10, "class": "input"}, {"bytes": 20, "class": "step"},
+                       {"bytes": 30, "class": "step"}, {"bytes": 5, "class": "step"}, {"bytes": 50, "class": "step"}],
+          "operators": [
+           {"name": "conv", "phase": "forward", "alternatives": [{"ns": 9, "workspace": 7, "reads": [[1, 0, 0, 10], [0, 0, 0, 64]], "writes": [[2, 1]]}]},
+           {"name": "add_", "phase": "forward", "alternatives": [{"ns": 9, "workspace": 0, "reads": [[2, 1, 0, 20], [1, 0, 0, 10]], "writes": [[2, 2]]}]},
+           {"name": "relu", "phase": "forward", "alternatives": [{"ns": 9, "workspace": 0, "reads": [[2, 2, 0, 20]], "writes": [[3, 1], [4, 1]]}]},
+           {"name": "loss", "phase": "loss", "alternatives": [{"ns": 9, "workspace": 0, "reads": [[3, 1, 0, 30], [4, 1, 0, 5]], "writes": [[5, 1]]}]},
+           {"name": "first", "phase": "backward", "alternatives": [{"ns": 9, "workspace": 0, "reads": [], "writes": [[5, 2]]}]},
+           {"name": "back", "phase": "backward", "alternatives": [{"ns": 9, "workspace": 0, "reads": [[3, 1, 0, 30], [4, 1, 0, 5]], "writes": []}]},
+           {"name": "last", "phase": "backward", "alternatives": [{"ns": 9, "workspace": 0, "reads": [[2, 2, 0, 20], [1, 0, 0, 10]], "writes": []}]}]})json",
+      "x");
+  const Problem problem = from_graph(graph);
+  const Machine machine = machine_of(1000);
+  Timeline timeline(problem, machine);
+  constexpr unsigned kSeed = 25;
+  CAPTURE(kSeed);
+  std::mt19937 random(kSeed);
+  int again = 0, back = 0;
+  for (int round = 0; round < 300; ++round) {
+    CAPTURE(round);
+    const CopyPlan plan = test::random_copy_plan(random, problem);
+    const Outcome outcome = timeline.play(plan);
+    const graph::Schedule schedule = to_schedule(graph, problem, plan, outcome);
+    // Which version each buffer holds, and whether it is on the device.
+    struct Held {
+      std::uint32_t version = 0;
+      bool here = false, host = false;
+    };
+    std::vector<Held> held(schedule.buffers.size());
+    const auto bytes_of = [&](graph::BufferId b) {
+      return graph.storages[schedule.buffers[b].storage].bytes;
+    };
+    Bytes live = 0, peak = 0;
+    for (graph::BufferId b = 0; b < 2; ++b) {
+      held[b].here = true;
+      live += bytes_of(b);
+    }
+    std::vector<int> runs(graph.operators.size(), 0);
+    for (const graph::ScheduleStep& step : schedule.steps) {
+      if (step.kind == graph::ScheduleStep::Kind::kRun) {
+        const graph::Alternative& way = graph.operators[step.op].alternatives[0];
+        REQUIRE(step.reads.size() == way.reads.size());
+        REQUIRE(step.writes.size() == way.writes.size());
+        again += ++runs[step.op] > 1;
+        for (std::size_t k = 0; k < step.reads.size(); ++k) {
+          REQUIRE(schedule.buffers[step.reads[k]].storage == way.reads[k].value.storage);
+          REQUIRE(held[step.reads[k]].here);
+          REQUIRE(held[step.reads[k]].version == way.reads[k].value.version);
+        }
+        for (std::size_t k = 0; k < step.writes.size(); ++k) {
+          Held& one = held[step.writes[k]];
+          REQUIRE(schedule.buffers[step.writes[k]].storage == way.writes[k].storage);
+          REQUIRE(one.version + 1 == way.writes[k].version);
+          if (!one.here) live += bytes_of(step.writes[k]);
+          one = {way.writes[k].version, true, false};
+        }
+        peak = std::max(peak, live + way.workspace);
+        continue;
+      }
+      Held& one = held[step.buffer];
+      const bool in = step.kind == graph::ScheduleStep::Kind::kCopyIn;
+      back += in;
+      REQUIRE(one.here == !in);
+      if (in) REQUIRE(one.host);
+      one.here = in;
+      one.host = step.kind == graph::ScheduleStep::Kind::kCopyOut;
+      live += in ? bytes_of(step.buffer) : 0;
+      live -= in ? 0 : bytes_of(step.buffer);
+    }
+    REQUIRE(live == 64);
+    for (const int count : runs) REQUIRE(count >= 1);
+    REQUIRE(peak <= outcome.device_peak);  // less where copies to the host take their time
+    if (outcome.device_peak != peak) REQUIRE(timeline.report().out_bytes > 0);
+    REQUIRE(schedule.peak == outcome.device_peak);
+    REQUIRE(schedule.ns == outcome.ns);
+  }
+  CHECK(again > 50);
+  CHECK(back > 50);
+  CHECK_THROWS_AS(to_schedule({}, problem, keep_all(problem), {}), Error);
 }
 
 TEST_CASE("A cancelled or hurried search of copies has a plan", "[schedule][offload]") {

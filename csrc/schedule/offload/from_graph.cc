@@ -142,4 +142,14 @@ Problem from_graph(const graph::Graph& graph, const std::vector<graph::OperatorI
   return Conversion(graph, choice).run(order);
 }
 
+std::vector<graph::StorageId> storages_of_values(const graph::Graph& graph,
+                                                 const std::vector<std::uint32_t>& choice) {
+  std::vector<graph::StorageId> storages;
+  for (const auto& [id, made] : graph::edges_of(graph, choice).values)
+    if (graph.storages[id.storage].kind != graph::StorageClass::kResident &&
+        (storages.empty() || storages.back() != id.storage))
+      storages.push_back(id.storage);
+  return storages;
+}
+
 }  // namespace berth::schedule::offload

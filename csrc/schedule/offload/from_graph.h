@@ -21,4 +21,8 @@ namespace berth::schedule::offload {
                                  const std::vector<graph::OperatorId>& order = {},
                                  const std::vector<std::uint32_t>& choice = {});
 
+// The storage of each value of that problem.
+[[nodiscard]] std::vector<graph::StorageId> storages_of_values(
+    const graph::Graph& graph, const std::vector<std::uint32_t>& choice = {});
+
 }  // namespace berth::schedule::offload
