@@ -66,7 +66,7 @@ inline schedule::offload::CopyPlan random_copy_plan(std::mt19937& random,
     std::vector<Index> legal;
     for (Index op = 0; op < problem.operators.size(); ++op)
       if (execution.run_of[op] >= execution.last_before[v] &&
-          execution.run_of[op] < execution.first_after[v])
+          execution.run_of[op] <= execution.first_after[v])
         legal.push_back(op);
     plan.choices[v].trigger = legal[random() % legal.size()];
   }

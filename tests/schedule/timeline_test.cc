@@ -185,6 +185,26 @@ TEST_CASE("A budget blocks an operator until one copy ends", "[schedule][timelin
   CHECK(report.runs[2].live == 55);
 }
 
+TEST_CASE("An operator may wait for a reload that it triggers itself", "[schedule][timeline]") {
+  // Operator 2 works in 20 bytes. Value 0 before that would be above 30 bytes.
+  Problem problem = problem_of({10, 10, 10, 10}, 2, {value_of(20, kNobody, {0, 3})});
+  problem.operators[2].workspace = 20;
+  problem.derive();
+  const Machine machine = machine_of(30);
+  Timeline timeline(problem, machine);
+  CHECK(timeline.play(plan_of(problem, {{Fate::kOffload, 2}})).excess == 10);
+  const Outcome outcome = timeline.play(plan_of(problem, {{Fate::kOffload, 3}}));
+  const Report report = timeline.report();
+  CHECK(outcome.excess == 0);
+  CHECK(outcome.device_peak == 20);
+  CHECK(ms_of(report.in[0]) == Span{30, 50});
+  CHECK(ms_of(report.runs[3]) == Span{50, 60});
+  using Kind = ChainLink::Kind;
+  CHECK(report.chain ==
+        std::vector<ChainLink>{
+            {Kind::kRun, 0}, {Kind::kRun, 1}, {Kind::kRun, 2}, {Kind::kIn, 0}, {Kind::kRun, 3}});
+}
+
 TEST_CASE("Where nothing leaves the device, the plan is over by what is missing",
           "[schedule][timeline]") {
   const Problem problem = problem_of({10, 10}, 1, {value_of(30, 0, {1})});
@@ -321,7 +341,10 @@ TEST_CASE("A timeline is what its rules say, by definition", "[schedule][timelin
       const RunTime& last = report.runs[execution.last_before[v]];
       REQUIRE(outs.back().start >= (problem.values[v].maker == last.op ? last.end : last.start));
       REQUIRE(ins.back().start >= outs.back().end);
-      REQUIRE(ins.back().start >= report.runs[execution.run_of[plan.choices[v].trigger]].start);
+      const Index trigger = execution.run_of[plan.choices[v].trigger];
+      REQUIRE(ins.back().start >= (trigger == execution.first_after[v]
+                                       ? report.runs[trigger - 1].end
+                                       : report.runs[trigger].start));
     }
     for (std::vector<Span>* copies : {&outs, &ins}) {
       std::sort(copies->begin(), copies->end(),
@@ -370,10 +393,11 @@ TEST_CASE("What is no copy problem, plan or machine is refused by name", "[sched
     return text_of([&] { Timeline(good, machine).play(plan_of(good, std::move(choices))); });
   };
   CHECK(play({{Fate::kOffload, 0}}) == "accepted");
+  CHECK(play({{Fate::kOffload, 1}}) == "accepted");
   CHECK(
-      play({{Fate::kOffload, 1}}) ==
-      "the reload of value 0 is triggered by operator 1, legal are those from the last use before "
-      "the border (operator 0) to the one before the first use after it (operator 1)");
+      play({{Fate::kOffload, 2}}) ==
+      "the reload of value 0 is triggered by operator 2, legal are those from the last use before "
+      "the border (operator 0) to the first use after it (operator 1)");
   CHECK(play({{Fate::kRecompute, kNobody}}) == "value 0 of 4 bytes may not be made again");
   CHECK(play({{}, {Fate::kOffload, 1}}) == "value 1 of 4 bytes may not be copied out");
   CHECK(text_of([&] { Timeline(good, machine).play({}); }) == "a plan of 0 values for a step of 2");

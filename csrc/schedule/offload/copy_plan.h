@@ -18,7 +18,7 @@ struct CopyPlan {
   struct Choice {
     Fate fate = Fate::kKeep;
     // Of kOffload: the operator with whose start the reload gets its bytes, and from which on it
-    // may run. Not before the last use ahead of the border, and before the first after it.
+    // may run. From the last use ahead of the border to the first after it: that one waits for it.
     Index trigger = kNobody;
     friend bool operator==(const Choice&, const Choice&) = default;
   };

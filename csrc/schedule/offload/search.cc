@@ -191,6 +191,8 @@ bool Search::change(Draft& draft, const Ways& ways, std::mt19937_64& random) con
         static_cast<Fate>((static_cast<unsigned>(draft.fate[v]) + 1 + random() % 2) % 3);
     if (!allows(v, fate, ways)) return false;
     draft.fate[v] = fate;
+    // Where there is little room, only a late reload may fit.
+    draft.lead[v] = random() % 2 == 0 ? 0 : -static_cast<std::int32_t>(1 << (random() % 4));
     return true;
   };
   const std::uint64_t kind = random() % 100;
@@ -225,7 +227,9 @@ Score Search::anneal(Draft& draft, const Ways& ways, std::mt19937_64& random,
   std::uint64_t idle = 0;  // moves in a row that changed nothing: there may be none that does
   while (!movable_.empty() && idle < 1000 && !ended(limits, since)) {
     next = current;
-    if (!change(next, ways, random)) {
+    bool changed = change(next, ways, random);
+    if (random() % 4 == 0) changed |= change(next, ways, random);
+    if (!changed) {
       ++idle;
       continue;
     }

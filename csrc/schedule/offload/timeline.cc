@@ -65,10 +65,9 @@ void Timeline::order_reloads(const CopyPlan& plan) {
       const Index trigger = plan.choices[v].trigger;
       const Index at = trigger < execution_.run_of.size() ? execution_.run_of[trigger] : kNobody;
       BERTH_CHECK(
-          at < run && at >= execution_.last_before[v], kUsage,
+          at <= run && at >= execution_.last_before[v], kUsage,
           "the reload of value {} is triggered by operator {}, legal are those from the last "
-          "use before the border (operator {}) to the one before the first use after it "
-          "(operator {})",
+          "use before the border (operator {}) to the first use after it (operator {})",
           v, trigger, execution_.runs[execution_.last_before[v]].op, execution_.runs[run].op);
       by_need_.push_back(v);
       ++first_reload_[at + 1];
@@ -156,17 +155,46 @@ void Timeline::wait_for_reloads(Index run, std::uint64_t& now) {
   }
 }
 
-void Timeline::wait_for_room(Index run, Bytes wanted, std::uint64_t& now) {
+// Waits until there is room for that much, and takes it.
+void Timeline::take_room(Index run, Bytes wanted, std::uint64_t& now) {
   advance(now);
-  if (machine_.budget == 0) return;
-  while (live_ + wanted > machine_.budget && leaving_ != 0) {
+  while (machine_.budget != 0 && live_ + wanted > machine_.budget && leaving_ != 0) {
     step_engines(kForever);
     now = clock_;
     runs_[run].cause = RunTime::Cause::kRoom;
     runs_[run].awaited = out_.last;
   }
-  if (live_ + wanted > machine_.budget)
-    outcome_.excess = std::max(outcome_.excess, live_ + wanted - machine_.budget);
+  live_ += wanted;
+  outcome_.device_peak = std::max(outcome_.device_peak, live_);
+  if (machine_.budget != 0 && live_ > machine_.budget)
+    outcome_.excess = std::max(outcome_.excess, live_ - machine_.budget);
+}
+
+// Of the reloads that an operator triggers: its own, which it reads itself, or the others.
+Bytes Timeline::reload_bytes(Index run, bool own) const {
+  Bytes bytes = 0;
+  for (Index k = first_reload_[run]; k < first_reload_[run + 1]; ++k)
+    if ((execution_.first_after[reloads_[k]] == run) == own)
+      bytes += problem_.values[reloads_[k]].bytes;
+  return bytes;
+}
+
+void Timeline::queue_reloads(Index run, bool own) {
+  for (Index k = first_reload_[run]; k < first_reload_[run + 1]; ++k) {
+    const Value v = reloads_[k];
+    if ((execution_.first_after[v] == run) != own) continue;
+    in_times_[v] = {.start = clock_, .end = 0, .cause = CopyTime::Cause::kOperator, .run = run};
+    // Its own begin when the one before has ended, or when there is room.
+    if (own && runs_[run].cause == RunTime::Cause::kRoom) {
+      in_times_[v].cause = CopyTime::Cause::kRoom;
+      in_times_[v].before = runs_[run].awaited;
+    } else if (own) {
+      in_times_[v].run = run - 1;
+    }
+    in_at_[v] = Place::kQueued;
+    in_.queue.push_back(v);
+  }
+  start_copies();
 }
 
 void Timeline::wait_for_engine(const Engine& engine, Index run, std::uint64_t& now) {
@@ -245,14 +273,14 @@ Outcome Timeline::play(const CopyPlan& plan) {
     const std::uint64_t before = run == 0 ? 0 : runs_[run - 1].end;
     if (plan.waits == CopyPlan::Waits::kBorder && run == problem_.border)
       wait_for_engine(out_, run, now);
+    if (const Bytes own = reload_bytes(run, true); own != 0) {
+      take_room(run, own, now);
+      queue_reloads(run, true);
+    }
     wait_for_reloads(run, now);
-    Bytes wanted = one.workspace;
+    Bytes wanted = one.workspace + reload_bytes(run, false);
     for (const Value v : one.makes) wanted += problem_.values[v].bytes;
-    for (Index k = first_reload_[run]; k < first_reload_[run + 1]; ++k)
-      wanted += problem_.values[reloads_[k]].bytes;
-    wait_for_room(run, wanted, now);
-    live_ += wanted;
-    outcome_.device_peak = std::max(outcome_.device_peak, live_);
+    take_room(run, wanted, now);
     time.op = op;
     time.again = again;
     time.start = now;
@@ -261,13 +289,7 @@ Outcome Timeline::play(const CopyPlan& plan) {
     time.live = live_;
     outcome_.stall_ns += time.stall;
     if (!again && op < problem_.border) queue_out(run, false, one.reads);
-    for (Index k = first_reload_[run]; k < first_reload_[run + 1]; ++k) {
-      in_times_[reloads_[k]] = {
-          .start = clock_, .end = 0, .cause = CopyTime::Cause::kOperator, .run = run};
-      in_at_[reloads_[k]] = Place::kQueued;
-      in_.queue.push_back(reloads_[k]);
-    }
-    start_copies();
+    queue_reloads(run, false);
     now = time.end;
     advance(now);
     live_ -= one.workspace;
@@ -309,6 +331,8 @@ std::vector<ChainLink> Timeline::chain() const {
       link = {Kind::kRun, copy.run};
     else if (copy.cause == CopyTime::Cause::kSource)
       link.kind = Kind::kOut;
+    else if (copy.cause == CopyTime::Cause::kRoom)
+      link = {Kind::kOut, copy.before};
     else
       link.index = copy.before;
   }

@@ -30,13 +30,13 @@ struct RunTime {
 };
 
 struct CopyTime {
-  // kOperator: the operator it begins with; kEngine: the copy before it on its engine; kSource: its
-  // own copy to the host.
-  enum class Cause : std::uint8_t { kOperator, kEngine, kSource };
+  // kOperator: the operator it begins with, or after; kEngine: the copy before it on its engine;
+  // kSource: its own copy to the host; kRoom: another value's, whose bytes it takes.
+  enum class Cause : std::uint8_t { kOperator, kEngine, kSource, kRoom };
   std::uint64_t start = 0, end = 0;
   Cause cause = Cause::kOperator;
   Index run = kNobody;     // of kOperator
-  Value before = kNobody;  // of kEngine
+  Value before = kNobody;  // of kEngine and kRoom
 };
 
 struct ChainLink {
@@ -61,6 +61,9 @@ struct Report {
 // reloads of what it reads, and room within the budget for its workspace, what it makes and the
 // reloads that it triggers. Where there is no room it waits for copies to the host to end; where
 // none is on its way it runs over the budget.
+//
+// An operator that triggers a reload that it reads itself takes the room for that first, waits for
+// it, and only then takes its other room.
 //
 // A copy to the host is queued as the last reader before the border starts, or at the end of that
 // operator where it writes the value; its bytes are free when both have ended. A reload has its
@@ -108,7 +111,9 @@ class Timeline {
   bool step_engines(std::uint64_t until);
   void advance(std::uint64_t until);
   void wait_for_reloads(Index run, std::uint64_t& now);
-  void wait_for_room(Index run, Bytes wanted, std::uint64_t& now);
+  void take_room(Index run, Bytes wanted, std::uint64_t& now);
+  [[nodiscard]] Bytes reload_bytes(Index run, bool own) const;
+  void queue_reloads(Index run, bool own);
   void wait_for_engine(const Engine& engine, Index run, std::uint64_t& now);
   void queue_out(Index run, bool at_end, const std::vector<Value>& values);
   void end_uses(Index run);

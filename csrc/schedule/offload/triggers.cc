@@ -26,8 +26,9 @@ void Triggers::set(CopyPlan& plan, const std::vector<std::int32_t>& lead) {
       at = std::min(at, run - 1);
       while (at > 0 && (runs[at].again || start_[at] > next)) --at;
       const std::int64_t wanted = std::int64_t{runs[at].op} - (lead.empty() ? 0 : lead[v]);
-      plan.choices[v].trigger = static_cast<Index>(std::clamp<std::int64_t>(
-          wanted, runs[execution_.last_before[v]].op, std::int64_t{op} - 1));
+      plan.choices[v].trigger = static_cast<Index>(
+          std::clamp<std::int64_t>(wanted, runs[execution_.last_before[v]].op,
+                                   std::int64_t{op} - (runs[run].again ? 1 : 0)));
     }
   }
 }
