@@ -122,7 +122,12 @@ GraphForm form_of(const Json& root) {
                 "its format is {}, this berth reads '{}'", format.dump(), kFormat);
     return GraphForm::kBerth;
   }
-  if (root.contains("nodes") && root.contains("edges")) return GraphForm::kPartitioning;
+  if (root.contains("nodes") && root.contains("edges")) {
+    const Json& nodes = root["nodes"];
+    const bool layers = nodes.is_array() && !nodes.empty() && nodes[0].is_object() &&
+                        (nodes[0].contains("fwd_ms") || nodes[0].contains("activation_bytes"));
+    return layers ? GraphForm::kPipedream : GraphForm::kPartitioning;
+  }
   if (root.contains("nodes") && root.contains("links")) return GraphForm::kMoccasin;
   throw Error(ErrorKind::kInput,
               "it has neither a format, nor nodes with edges or links: it is no graph");
@@ -151,6 +156,8 @@ Graph parse(std::string_view text) {
       return import_partitioning(root);
     case GraphForm::kMoccasin:
       return import_moccasin(root);
+    case GraphForm::kPipedream:
+      return import_pipedream(root);
     case GraphForm::kBerth:
       break;
   }

@@ -23,5 +23,6 @@ using Json = nlohmann::json;
 // The forms of others, `root` being the file's object.
 [[nodiscard]] Graph import_partitioning(const Json& root);
 [[nodiscard]] Graph import_moccasin(const Json& root);
+[[nodiscard]] Graph import_pipedream(const Json& root);
 
 }  // namespace berth::graph

@@ -1,0 +1,170 @@
+#include "csrc/schedule/offload/plan.h"
+
+#include "csrc/core/check.h"
+#include "csrc/schedule/offload/baselines.h"
+#include "csrc/schedule/offload/search.h"
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+
+namespace berth::schedule::offload {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::uint64_t kFirstRound = 2'000;  // simulations of annealing, without a budget
+constexpr std::uint64_t kMostRound = 64'000;
+constexpr std::uint64_t kUnlimited = std::uint64_t{1} << 62;
+
+class Planning {
+ public:
+  Planning(const Problem& problem, const Machine& machine, const CopyOptions& options)
+      : problem_(problem),
+        machine_(machine),
+        options_(options),
+        search_(problem, machine, options.least_bytes) {}
+
+  CopyResult run() {
+    Timeline timeline(problem_, machine_);
+    const Outcome kept = timeline.play(keep_all(problem_));
+    result_.kept_ns = kept.ns;
+    result_.kept_peak = kept.device_peak;
+    find_least_peak();
+    take({search_.all_kept(), search_.price(search_.all_kept())}, "keep");
+    if (options_.engine == "vdnn" || options_.engine == "dymem") {
+      result_.plan = options_.engine == "vdnn" ? vdnn_plan(problem_) : dymem_plan(problem_);
+      result_.engine = options_.engine;
+    } else {
+      search_all();
+      result_.plan = search_.plan_of(best_->draft);
+    }
+    result_.outcome = timeline.play(result_.plan);
+    const Report report = timeline.report();
+    result_.copied_bytes = report.out_bytes;
+    result_.recomputed = static_cast<std::uint64_t>(std::count_if(
+        report.runs.begin(), report.runs.end(), [](const RunTime& run) { return run.again; }));
+    result_.simulations = search_.simulations() + 2;
+    result_.seconds = seconds();
+    return std::move(result_);
+  }
+
+ private:
+  struct Found {
+    Draft draft;
+    Score score;
+  };
+
+  [[nodiscard]] double seconds() const {
+    return std::chrono::duration<double>(Clock::now() - start_).count();
+  }
+  [[nodiscard]] bool stopped() const {
+    return (options_.cancel != nullptr && options_.cancel->load(std::memory_order_relaxed)) ||
+           seconds() > options_.time_limit_seconds;
+  }
+  [[nodiscard]] bool optimal() const {
+    return best_ && best_->score.fits() && best_->score.ns == result_.kept_ns;
+  }
+
+  void take(const Found& found, const std::string& engine) {
+    if (best_ && !found.score.better_than(best_->score)) return;
+    best_ = found;
+    result_.engine = engine;
+    if (options_.progress)
+      options_.progress(
+          {seconds(), found.score.ns, found.score.excess, engine, search_.simulations()});
+  }
+
+  void find_least_peak() {
+    result_.least_peak = problem_.constant;
+    for (const Problem::OperatorOf& op : problem_.operators) {
+      Bytes bytes = problem_.constant + op.workspace;
+      for (const std::vector<Value>* values : {&op.makes, &op.reads})
+        for (const Value v : *values) bytes += problem_.values[v].bytes;
+      result_.least_peak = std::max(result_.least_peak, bytes);
+    }
+  }
+
+  void search_all() {
+    const bool all = options_.engine == "auto";
+    if (all || options_.engine == "offload") search_with("offload", {true, false}, all ? 0.25 : 1);
+    if (all || options_.engine == "recompute")
+      search_with("recompute", {false, true}, all ? 0.5 : 1);
+    if (all || options_.engine == "joint") search_with("joint", {true, true}, 1);
+  }
+
+  // Until that share of the time limit is over. Goes on from the best of what was found before.
+  void search_with(const std::string& engine, const Ways& ways, double time_share) {
+    const std::uint64_t since = search_.simulations();
+    const std::uint64_t budget =
+        options_.simulation_budget != 0 ? options_.simulation_budget : kUnlimited;
+    const auto stop = [&] {
+      return stopped() || optimal() || seconds() > time_share * options_.time_limit_seconds;
+    };
+    const auto limits = [&](std::uint64_t most) {
+      const std::uint64_t used = search_.simulations() - since;
+      return SearchLimits{std::min(most, budget - std::min(budget, used)), stop};
+    };
+    std::optional<Found> best;  // of this search
+    const auto keep_best = [&](const Found& found) {
+      take(found, engine);
+      if (!best || found.score.better_than(best->score)) best = found;
+    };
+    if (engine == "joint") best = best_;
+    // The budget of simulations is shared so that annealing has the larger part of it.
+    for (const bool by_sum : {true, false}) {
+      if (stop()) return;
+      Found found{search_.all_kept(), {}};
+      found.score = search_.greedy(found.draft, ways, by_sum, limits(budget / 6));
+      keep_best(found);
+      found.score = search_.undo(found.draft, limits(budget / 12));
+      keep_best(found);
+    }
+    if (!best->score.fits() && !stop()) {
+      Found found{search_.least_kept(ways), {}};
+      found.score = search_.undo(found.draft, limits(budget / 6));
+      keep_best(found);
+    }
+    std::mt19937_64 random(options_.seed);
+    for (std::uint64_t round = kFirstRound; !stop(); round = std::min(2 * round, kMostRound)) {
+      const SearchLimits now = limits(options_.simulation_budget != 0 ? budget : round);
+      if (now.simulations == 0) break;
+      const std::uint64_t before = search_.simulations();
+      Found found = *best;
+      found.score = search_.anneal(found.draft, ways, random, now,
+                                   [&](const Draft& draft, const Score& score) {
+                                     take({draft, score}, engine);
+                                   });
+      keep_best(found);
+      found.score = search_.undo(found.draft, limits(kUnlimited));
+      keep_best(found);
+      if (search_.simulations() - before < 4) break;  // no move changes anything
+    }
+  }
+
+  const Problem& problem_;
+  const Machine& machine_;
+  const CopyOptions& options_;
+  const Clock::time_point start_ = Clock::now();
+  Search search_;
+  std::optional<Found> best_;
+  CopyResult result_;
+};
+
+}  // namespace
+
+const std::vector<std::string>& copy_engines() {
+  static const std::vector<std::string> kEngines = {"auto", "joint", "offload", "recompute",
+                                                    "keep", "vdnn",  "dymem"};
+  return kEngines;
+}
+
+CopyResult plan_copies(const Problem& problem, const Machine& machine, const CopyOptions& options) {
+  const auto& engines = copy_engines();
+  BERTH_CHECK(std::find(engines.begin(), engines.end(), options.engine) != engines.end(), kUsage,
+              "no engine '{}' plans copies, legal are: {}", options.engine,
+              fmt::join(engines, ", "));
+  return Planning(problem, machine, options).run();
+}
+
+}  // namespace berth::schedule::offload
