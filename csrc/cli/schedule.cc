@@ -9,6 +9,8 @@
 #include "csrc/schedule/order/from_graph.h"
 #include "csrc/schedule/order/order.h"
 
+#include <berth/schedule_ilp.h>
+
 #include <fmt/format.h>
 
 #include <memory>
@@ -64,6 +66,7 @@ void report(const Options& options, const schedule::OrderProblem& problem,
 }
 
 int run(const Options& options) {
+  use_olla();
   BERTH_CHECK(options.order_only, kUsage,
               "schedules with recomputation are not made yet: --order-only finds the order of "
               "operators with the least memory");

@@ -61,6 +61,27 @@ TEST_CASE("Equal seeds give equal orders", "[cli][schedule]") {
   REQUIRE(read_text(folder / "a") == read_text(folder / "b"));
 }
 
+TEST_CASE("OLLA's program orders what is small", "[cli][schedule]") {
+  const TemporaryFolder folder;
+  write_text(folder / "x.json", layered(9));
+  const Ran ran = run_berth({"schedule", folder / "x.json", "--order-only", "--engine", "olla",
+                             "--iterations", "1000", "--json"});
+  INFO(ran.err);
+  if (ran.code == 2) {  // it needs a library that may be missing
+    REQUIRE_THAT(ran.err, Contains("HiGHS"));
+    return;
+  }
+  REQUIRE(ran.code == 0);
+  const nlohmann::json solved = nlohmann::json::parse(ran.out);
+  REQUIRE(solved["proven_optimal"] == true);
+  REQUIRE(solved["peak_bytes"] ==
+          run_berth_json({"schedule", folder / "x.json", "--order-only"})["peak_bytes"]);
+  write_text(folder / "large.json", layered(70));
+  const Ran large = run_berth({"schedule", folder / "large.json", "--order-only", "--engine", "olla"});
+  REQUIRE(large.code == 2);
+  REQUIRE_THAT(large.err, Contains("at most 60 operators, not 70"));
+}
+
 TEST_CASE("Ordering shows its progress on a terminal", "[cli][schedule]") {
   const TemporaryFolder folder;
   write_text(folder / "x.json", layered(3000));
