@@ -271,3 +271,30 @@ TEST_CASE("What is no problem is refused by name", "[schedule][order]") {
   nothing.derive();
   CHECK(plan_order(nothing).peak == 5);
 }
+
+TEST_CASE("Operators of another project are ordered as they are given", "[schedule][order]") {
+  // A large value is used up before the next is made.
+  StepOperators operators;
+  operators.workspaces = {0, 0, 5, 0, 0};
+  operators.values = {{.bytes = 90, .maker = 0, .readers = {2}},
+                      {.bytes = 90, .maker = 1, .readers = {3, 3}},
+                      {.bytes = 10, .maker = 2, .readers = {4}},
+                      {.bytes = 10, .maker = 3, .readers = {4}},
+                      {.bytes = 3, .readers = {4}}};
+  operators.resident = 1000;
+  const OrderResult result = order_operators(operators);
+  CHECK(result.given_peak == 1000 + 90 + 90 + 10 + 5 + 3);
+  // What needs the workspace runs first, so that it does not come upon what the other leaves.
+  CHECK(result.peak == 1000 + 90 + 10 + 10 + 3);
+  CHECK(result.order == std::vector<std::uint32_t>{0, 2, 1, 3, 4});
+  CHECK(result.proven_optimal);
+  operators.control = {{3, 2}};
+  const OrderResult controlled = order_operators(operators);
+  CHECK(controlled.peak == 1000 + 90 + 10 + 10 + 5 + 3);
+  OrderOptions options;
+  options.engine = "given";
+  options.given = {0, 1, 3, 2, 4};
+  CHECK(order_operators(operators, options).peak == 1000 + 90 + 90 + 10 + 3);
+  operators.values[0].maker = 9;
+  CHECK_THROWS_WITH(order_operators(operators), "value 0 names node 9, there are 5");
+}

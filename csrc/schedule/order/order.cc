@@ -201,12 +201,6 @@ class Planning {
 
 }  // namespace
 
-const std::vector<std::string>& order_engines() {
-  static const std::vector<std::string> kEngines = {"auto",   "given", "constructive", "descent",
-                                                    "anneal", "exact", "olla"};
-  return kEngines;
-}
-
 OrderResult plan_order(const OrderProblem& problem, const OrderOptions& options) {
   const auto& engines = order_engines();
   BERTH_CHECK(std::find(engines.begin(), engines.end(), options.engine) != engines.end(), kUsage,
@@ -229,3 +223,17 @@ OrderResult plan_order(const OrderProblem& problem, const OrderOptions& options)
 }
 
 }  // namespace berth::schedule
+
+namespace berth {
+
+OrderResult order_operators(const StepOperators& operators, const OrderOptions& options) {
+  return schedule::plan_order(schedule::order_problem(operators), options);
+}
+
+const std::vector<std::string>& order_engines() {
+  static const std::vector<std::string> kEngines = {"auto",   "given", "constructive", "descent",
+                                                    "anneal", "exact", "olla"};
+  return kEngines;
+}
+
+}  // namespace berth
