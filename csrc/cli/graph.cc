@@ -47,7 +47,7 @@ Command add_graph(CLI::App& program) {
       program.add_subcommand("graph", "Read a graph of operators and write it as berth's");
   const auto options = std::make_shared<Options>();
   app->add_option("input", options->input,
-                  "A graph: berth's JSON, or one of dnn-partitioning or Moccasin")
+                  "A graph: berth's JSON, or one of dnn-partitioning, DTR (a log) or Moccasin")
       ->required();
   app->add_option("-o,--output", options->output, "File for berth's JSON")->type_name("FILE");
   app->add_flag("--json", options->json, "Print one JSON object");

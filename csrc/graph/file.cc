@@ -127,21 +127,8 @@ GraphForm form_of(const Json& root) {
 }
 
 Graph parse(std::string_view text) {
-  // Before anything is built: a million brackets would be a million calls deep.
-  int depth = 0;
-  bool in_text = false;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (in_text) {
-      if (c == '\\') ++i;
-      in_text = c != '"';
-      continue;
-    }
-    in_text = c == '"';
-    if (c == '[' || c == '{')
-      BERTH_CHECK(++depth <= kMaxDepth, kInput, "brackets are nested more than {} deep", kMaxDepth);
-    if (c == ']' || c == '}') --depth;
-  }
+  if (is_dtr_log(text)) return import_dtr(text);
+  check_depth(text);
   const Json root = Json::parse(text, nullptr, false);
   BERTH_CHECK(!root.is_discarded(), kInput, "it is no JSON");
   switch (form_of(root)) {
@@ -156,6 +143,23 @@ Graph parse(std::string_view text) {
 }
 
 }  // namespace
+
+void check_depth(std::string_view text) {
+  int depth = 0;
+  bool in_text = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (in_text) {
+      if (c == '\\') ++i;
+      in_text = c != '"';
+      continue;
+    }
+    in_text = c == '"';
+    if (c == '[' || c == '{')
+      BERTH_CHECK(++depth <= kMaxDepth, kInput, "brackets are nested more than {} deep", kMaxDepth);
+    if (c == ']' || c == '}') --depth;
+  }
+}
 
 const Json& member(const Json& object, const char* name, const std::string& whose) {
   BERTH_CHECK(object.is_object() && object.contains(name), kInput, "{} has no '{}'", whose, name);

@@ -98,6 +98,8 @@ TEST_CASE("What cannot be ordered is one error", "[cli][schedule]") {
   write_text(folder / "cycle.json", R"({"nodes": [{"name": 1, "out_cost": 1, "duration": 0}, {"name": 2, "out_cost": 1, "duration": 0}],
       "links": [{"0": 1, "1": 2}, {"0": 2, "1": 1}]})");
   write_text(folder / "x.json", layered(5));
+  write_text(folder / "log.jsonl", R"({"INSTRUCTION":"RELEASE","NAME":"x1"})");
+  write_text(folder / "deep.jsonl", "{\"INSTRUCTION\":" + std::string(1'000'000, '['));
   const struct {
     std::vector<std::string> arguments;
     int code;
@@ -105,6 +107,8 @@ TEST_CASE("What cannot be ordered is one error", "[cli][schedule]") {
   } cases[] = {
       {{"schedule", folder / "cycle.json", "--order-only"}, 3, "lies on a cycle"},
       {{"graph", folder / "absent.json"}, 3, "absent.json"},
+      {{"graph", folder / "log.jsonl"}, 3, "line 1: RELEASE names x1, which is not held"},
+      {{"graph", folder / "deep.jsonl"}, 3, "brackets are nested more than 16 deep"},
       {{"schedule", folder / "x.json"}, 2, "--order-only"},
       {{"schedule", folder / "x.json", "--order-only", "--engine", "best"}, 2, "best"},
       {{"schedule", folder / "x.json", "--order-only", "--time-limit", "0"}, 2, "--time-limit"},
