@@ -81,9 +81,9 @@ inline constexpr std::size_t kMostOrdered = std::size_t{1} << 15;
 // enough for. Re-entrant. To find the least is NP-hard (register sufficiency, Garey & Johnson 1979,
 // PO1); graphs of neural networks mostly end with proof.
 //
-// Throws Error(kInput) that names the operator or value for an index that is out of range, a sum of
-// sizes beyond kMaxBytes, and a cycle; Error(kUsage) for an unknown engine, a given order that is
-// none, and more than kMostOrdered operators.
+// Throws Error(kUsage) that names the operator or value for an index that is out of range, a sum of
+// sizes beyond kMaxBytes, and a cycle; and for an unknown engine, a given order that is none, and
+// more than kMostOrdered operators.
 [[nodiscard]] OrderResult order_operators(const StepOperators& operators,
                                           const OrderOptions& options = {});
 

@@ -227,7 +227,13 @@ OrderResult plan_order(const OrderProblem& problem, const OrderOptions& options)
 namespace berth {
 
 OrderResult order_operators(const StepOperators& operators, const OrderOptions& options) {
-  return schedule::plan_order(schedule::order_problem(operators), options);
+  schedule::OrderProblem problem;
+  try {
+    problem = schedule::order_problem(operators);
+  } catch (const Error& error) {  // no file of ours: the caller's own
+    throw Error(ErrorKind::kUsage, error.what());
+  }
+  return schedule::plan_order(problem, options);
 }
 
 const std::vector<std::string>& order_engines() {
