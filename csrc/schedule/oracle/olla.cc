@@ -74,8 +74,9 @@ class Model {
       least = std::max(least, own);
     }
     const Bytes most = peak_of(problem_, start) - problem_.constant;
+    least_ = units(least);
     limit_ = std::ceil(static_cast<double>(most) / static_cast<double>(unit_));
-    peak_ = program_.add_column(1, std::floor(units(least)), limit_);
+    peak_ = program_.add_column(1, least_, limit_);
     add_columns();
     add_order();
     add_values();
@@ -116,7 +117,7 @@ class Model {
 
   // What the solver's bound proves, constant included.
   [[nodiscard]] Bytes proven(double bound) const {
-    const double whole = std::ceil(std::clamp(bound, 0.0, limit_) - kTolerance);
+    const double whole = std::ceil(std::clamp(bound, least_, limit_) - kTolerance);
     return problem_.constant + static_cast<Bytes>(std::max(whole, 0.0)) * unit_;
   }
 
@@ -254,7 +255,7 @@ class Model {
   const std::size_t steps_;
   IntegerProgram program_;
   Bytes unit_ = 1;
-  double limit_ = 0;  // of the peak, in units, without the constant
+  double least_ = 0, limit_ = 0;  // of the peak, in units, without the constant
   Column peak_ = kNone;
   std::vector<std::size_t> first_, last_;                 // steps that an operator can have
   std::vector<std::vector<Column>> created_, preserved_;  // by operator or group, then by step
