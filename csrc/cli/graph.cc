@@ -60,8 +60,8 @@ Command add_graph(CLI::App& program) {
       program.add_subcommand("graph", "Make a graph of operators and write it as berth's");
   const auto options = std::make_shared<Options>();
   app->add_option("input", options->input,
-                  "A trace with operators, or a graph: berth's, or one of dnn-partitioning, Moccasin or "
-                  "PipeDream")
+                  "A trace with operators, or a graph: berth's, or one of dnn-partitioning, DTR (a "
+                  "log), Moccasin or PipeDream")
       ->required();
   app->add_option("-o,--output", options->output,
                   "File for the graph, JSON where its name ends in .json")

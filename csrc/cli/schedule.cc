@@ -13,6 +13,8 @@
 #include "csrc/schedule/order/from_graph.h"
 #include "csrc/schedule/order/order.h"
 
+#include <berth/schedule_ilp.h>
+
 #include <fmt/format.h>
 
 #include <memory>
@@ -90,6 +92,7 @@ void write(const std::string& path, const graph::Graph& given, const graph::Grap
 }
 
 int run(const Options& options) {
+  use_olla();
   BERTH_CHECK(options.order_only, kUsage,
               "schedules with recomputation are not made yet: --order-only finds the order of "
               "operators with the least memory");

@@ -28,8 +28,8 @@ std::uint8_t index_of(const std::array<std::string_view, N>& names, const Json& 
   return static_cast<std::uint8_t>(found - names.begin());
 }
 
-constexpr std::array<std::string_view, 7> kRoles = {"unknown",    "parameter", "gradient", "optimizer",
-                                                    "activation", "workspace", "input"};
+constexpr std::array<std::string_view, 7> kRoles = {
+    "unknown", "parameter", "gradient", "optimizer", "activation", "workspace", "input"};
 
 const Json& elements(const Json& value, std::size_t least, std::size_t most,
                      const std::string& whose) {
@@ -89,11 +89,13 @@ Operator operator_from(const Json& json, const std::string& whose) {
 Graph from_berth(const Json& root) {
   Graph graph;
   const std::string file = "the graph";
-  for (const Json& json : elements(member(root, "storages", file), 0, Graph::kMaxStorages, "storages")) {
+  for (const Json& json :
+       elements(member(root, "storages", file), 0, Graph::kMaxStorages, "storages")) {
     const std::string whose = fmt::format("storage {}", graph.storages.size());
     Storage storage;
     storage.bytes = whole(member(json, "bytes", whose), kMaxBytes, whose);
-    storage.kind = static_cast<StorageClass>(index_of(kClasses, member(json, "class", whose), whose));
+    storage.kind =
+        static_cast<StorageClass>(index_of(kClasses, member(json, "class", whose), whose));
     if (json.contains("role"))
       storage.role = static_cast<trace::RoleKind>(index_of(kRoles, json["role"], whose));
     graph.storages.push_back(storage);
@@ -134,21 +136,8 @@ GraphForm form_of(const Json& root) {
 }
 
 Graph parse(std::string_view text) {
-  // Before anything is built: a million brackets would be a million calls deep.
-  int depth = 0;
-  bool in_text = false;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (in_text) {
-      if (c == '\\') ++i;
-      in_text = c != '"';
-      continue;
-    }
-    in_text = c == '"';
-    if (c == '[' || c == '{')
-      BERTH_CHECK(++depth <= kMaxDepth, kInput, "brackets are nested more than {} deep", kMaxDepth);
-    if (c == ']' || c == '}') --depth;
-  }
+  if (is_dtr_log(text)) return import_dtr(text);
+  check_depth(text);
   const Json root = Json::parse(text, nullptr, false);
   BERTH_CHECK(!root.is_discarded(), kInput, "it is no JSON");
   switch (form_of(root)) {
@@ -165,6 +154,23 @@ Graph parse(std::string_view text) {
 }
 
 }  // namespace
+
+void check_depth(std::string_view text) {
+  int depth = 0;
+  bool in_text = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (in_text) {
+      if (c == '\\') ++i;
+      in_text = c != '"';
+      continue;
+    }
+    in_text = c == '"';
+    if (c == '[' || c == '{')
+      BERTH_CHECK(++depth <= kMaxDepth, kInput, "brackets are nested more than {} deep", kMaxDepth);
+    if (c == ']' || c == '}') --depth;
+  }
+}
 
 const Json& member(const Json& object, const char* name, const std::string& whose) {
   BERTH_CHECK(object.is_object() && object.contains(name), kInput, "{} has no '{}'", whose, name);
@@ -216,9 +222,11 @@ Graph read_graph(const std::string& path) {
 std::string to_json(const Graph& graph) {
   using Ordered = nlohmann::ordered_json;
   const auto value = [](ValueId id) { return Ordered::array({id.storage, id.version}); };
-  Ordered root = {{"format", kFormat}, {"storages", Ordered::array()}, {"operators", Ordered::array()}};
+  Ordered root = {
+      {"format", kFormat}, {"storages", Ordered::array()}, {"operators", Ordered::array()}};
   for (const Storage& storage : graph.storages) {
-    Ordered json = {{"bytes", storage.bytes}, {"class", kClasses[static_cast<std::size_t>(storage.kind)]}};
+    Ordered json = {{"bytes", storage.bytes},
+                    {"class", kClasses[static_cast<std::size_t>(storage.kind)]}};
     if (storage.role != trace::RoleKind::kUnknown)
       json["role"] = kRoles[static_cast<std::size_t>(storage.role)];
     root["storages"].push_back(std::move(json));
@@ -234,9 +242,13 @@ std::string to_json(const Graph& graph) {
     if (op.forward) json["forward"] = *op.forward;
     json["alternatives"] = Ordered::array();
     for (const Alternative& one : op.alternatives) {
-      Ordered made = {{"ns", one.ns}, {"workspace", one.workspace}, {"reads", Ordered::array()}, {"writes", Ordered::array()}};
+      Ordered made = {{"ns", one.ns},
+                      {"workspace", one.workspace},
+                      {"reads", Ordered::array()},
+                      {"writes", Ordered::array()}};
       for (const Read& read : one.reads)
-        made["reads"].push_back(Ordered::array({read.value.storage, read.value.version, read.offset, read.bytes}));
+        made["reads"].push_back(
+            Ordered::array({read.value.storage, read.value.version, read.offset, read.bytes}));
       for (const ValueId written : one.writes) made["writes"].push_back(value(written));
       for (const auto& [from, to] : one.in_place)
         made["in_place"].push_back(Ordered::array({value(from), value(to)}));

@@ -8,7 +8,8 @@
 
 namespace berth::graph {
 
-// The forms that graphs come in, told apart by their content.
+// The forms that graphs come in, told apart by their content. Besides these, which are one JSON
+// object, logs of DTR: one a line, each with an INSTRUCTION.
 enum class GraphForm : std::uint8_t {
   kBerth,         // JSON, {"format": "berth-graph 1"}
   kPartitioning,  // dnn-partitioning: nodes with fpgaLatency, edges with sizes

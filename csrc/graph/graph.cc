@@ -4,7 +4,7 @@
 #include "csrc/graph/edges.h"
 
 #include <algorithm>
-#include <set>
+#include <map>
 
 namespace berth::graph {
 namespace {
@@ -93,19 +93,22 @@ class Check {
         check_value(number, from);
         check_value(number, to);
       }
-      std::set<StorageId> storages;
+      std::map<StorageId, std::uint32_t> versions;
       for (const ValueId& written : one.writes) {
         check_value(number, written);
-        BERTH_CHECK(storages.insert(written.storage).second, kInput,
+        BERTH_CHECK(versions.emplace(written.storage, written.version).second, kInput,
                     "operator {} ({}) makes two versions of storage {}", number, op.name,
                     written.storage);
-        for (const Read& read : one.reads)
-          BERTH_CHECK(read.value != written, kInput,
-                      "operator {} ({}) reads version {} of storage {}, which it makes", number,
-                      op.name, written.version, written.storage);
-        BERTH_CHECK(written.version > 0, kInput,
-                    "operator {} ({}) makes version 0 of storage {}: that was there before the step",
-                    number, op.name, written.storage);
+        BERTH_CHECK(
+            written.version > 0, kInput,
+            "operator {} ({}) makes version 0 of storage {}: that was there before the step",
+            number, op.name, written.storage);
+      }
+      for (const Read& read : one.reads) {
+        const auto made = versions.find(read.value.storage);
+        BERTH_CHECK(made == versions.end() || made->second != read.value.version, kInput,
+                    "operator {} ({}) reads version {} of storage {}, which it makes", number,
+                    op.name, read.value.version, read.value.storage);
       }
     }
   }

@@ -16,20 +16,22 @@ What else is here:
     record, load_plan, save_plan, release, resume      its traces, plans and memory
     Trace, Plan, Step, plan                            recorded runs and plans as objects
     place, Placement                                   any problem of dynamic storage allocation
+    order, Order                                       any graph of operators, for the least memory
     Error, UsageError, InputError, SystemFailure       what goes wrong
 
 Sizes and offsets are bytes, times are seconds. All functions may be called from any thread.
 """
 
 from berth._build import VERSION as __version__
-from berth._core import Placement, Plan, Progress, Requests, Sequence, Step, Trace
+from berth._core import Order, OrderProgress, Placement, Plan, Progress, Requests, Sequence, Step, Trace
 from berth._errors import Error, InputError, SystemFailure, UsageError
 from berth._install import install, installed, load_plan, mark_step, record, release, resume, save_plan, scope, stats
+from berth._order import order, order_engines
 from berth._place import engines, place, plan
 from berth._stats import Miss, Stats
 
 __all__ = [
-    "Error", "InputError", "Miss", "Placement", "Plan", "Progress", "Requests", "Sequence", "Stats", "Step", "SystemFailure", "Trace",
-    "UsageError", "__version__", "engines", "install", "installed", "load_plan", "mark_step", "place", "plan", "record", "release", "resume",
-    "save_plan", "scope", "stats",
+    "Error", "InputError", "Miss", "Order", "OrderProgress", "Placement", "Plan", "Progress", "Requests", "Sequence", "Stats", "Step",
+    "SystemFailure", "Trace", "UsageError", "__version__", "engines", "install", "installed", "load_plan", "mark_step", "order",
+    "order_engines", "place", "plan", "record", "release", "resume", "save_plan", "scope", "stats",
 ]

@@ -21,14 +21,14 @@ def engines() -> list[str]:
     return [name for name in _core.engines() if not name.startswith("ilp")]
 
 
-def _check_search(time_limit: float, iterations: int, threads: int, engine: str) -> None:
+def _check_search(time_limit: float, iterations: int, threads: int, engine: str, legal: Sequence[str]) -> None:
     if not time_limit > 0:
         raise UsageError(f"time_limit is {time_limit}: seconds above 0 are wanted, math.inf for none")
     for name, value, most in (("iterations", iterations, _MOST), ("threads", threads, 1024)):
         if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
             raise UsageError(f"{name} is {value!r}: a whole number from 0 to {most} is wanted")
-    if engine not in engines():
-        raise UsageError(f"engine is {engine!r}, legal are: {', '.join(engines())}")
+    if engine not in legal:
+        raise UsageError(f"engine is {engine!r}, legal are: {', '.join(legal)}")
 
 
 def _limit(time_limit: Optional[float], iterations: int) -> float:
@@ -55,7 +55,7 @@ def plan(trace: _core.Trace, *, time_limit: Optional[float] = None, progress: Op
     if not isinstance(trace, _core.Trace):
         raise UsageError(f"trace is a {type(trace).__name__}: a berth.Trace is wanted, as berth.Trace.load(path) makes one")
     limit = _limit(time_limit, iterations)
-    _check_search(limit, iterations, threads, engine)
+    _check_search(limit, iterations, threads, engine, engines())
     return _core.plan(trace, alignment, limit, iterations, seed, threads, engine, capacity, progress)
 
 
@@ -94,7 +94,7 @@ def place(sizes: "ArrayLike", lowers: "ArrayLike", uppers: "ArrayLike", *, pinne
     if isinstance(alignment, bool) or not isinstance(alignment, int) or alignment < 1 or alignment & (alignment - 1):
         raise UsageError(f"alignment is {alignment!r}: a power of two is wanted")
     limit = _limit(time_limit, iterations)
-    _check_search(limit, iterations, threads, engine)
+    _check_search(limit, iterations, threads, engine, engines())
     return _core.place(columns["sizes"], columns["lowers"], columns["uppers"], _pins(pinned, count), period, alignment, limit, iterations,
                        seed, threads, engine, capacity, progress)
 

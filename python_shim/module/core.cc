@@ -8,6 +8,7 @@ NB_MODULE(_core, module) {
   module.doc() = "Traces, plans and the planner of berth. What is public is in berth itself.";
   berth::python::translate_errors();
   berth::python::bind_search(module);
+  berth::python::bind_order(module);
   berth::python::bind_trace(module);
   berth::python::bind_plan(module);
 }

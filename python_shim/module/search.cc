@@ -6,18 +6,17 @@ namespace berth::python {
 
 namespace nb = nanobind;
 
-Search::Search(const SearchArguments& arguments) : progress_(arguments.progress) {
+Search::Search(const SearchArguments& arguments) : Watch(arguments.progress) {
   options_.engine = arguments.engine;
   options_.time_limit_seconds = arguments.time_limit;
   options_.iteration_budget = arguments.iterations;
   options_.seed = arguments.seed;
   options_.threads = arguments.threads;
   options_.capacity = arguments.capacity;
-  options_.cancel = &cancelled_;
-  options_.progress = [this](const PlaceProgress& progress) { report(progress); };
+  follow(options_);
 }
 
-void Search::report(const PlaceProgress& progress) noexcept {
+void Watch::report(const std::function<nb::object()>& progress) noexcept {
   const nb::gil_scoped_acquire lock;
   if (failure_ != nullptr) return;
   try {
@@ -26,7 +25,7 @@ void Search::report(const PlaceProgress& progress) noexcept {
       if (!raised.matches(PyExc_KeyboardInterrupt)) throw raised;
       cancelled_.store(true);
     }
-    if (!progress_.is_none()) progress_(nb::cast(progress));
+    if (!progress_.is_none()) progress_(progress());
   } catch (nb::python_error& raised) {
     cancelled_.store(true);
     // Ctrl-C in the progress function is Ctrl-C.
@@ -37,7 +36,7 @@ void Search::report(const PlaceProgress& progress) noexcept {
   }
 }
 
-void Search::raise_if_failed() {
+void Watch::raise_if_failed() {
   if (failure_ != nullptr) std::rethrow_exception(std::exchange(failure_, nullptr));
 }
 

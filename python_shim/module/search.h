@@ -7,8 +7,10 @@
 #include <atomic>
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 
 namespace berth::python {
 
@@ -25,23 +27,38 @@ struct SearchArguments {
 
 // One search that Python waits for. Ctrl-C ends it, and the best so far is taken; an exception of
 // the user's progress function, or of another signal's handler, ends it and is raised.
-class Search {
+class Watch {
  public:
-  explicit Search(const SearchArguments& arguments);
+  explicit Watch(nanobind::object progress) : progress_(std::move(progress)) {}
 
-  // What place_buffers() takes; runs without Python's lock.
-  [[nodiscard]] const PlaceOptions& options() const noexcept { return options_; }
+  // Of a search that runs without Python's lock. They refer to this.
+  template <class Options>
+  void follow(Options& options) {
+    options.cancel = &cancelled_;
+    options.progress = [this](const auto& now) { report([&now] { return nanobind::cast(now); }); };
+  }
   // To be called with Python's lock, after the search: raises what a callback raised.
   void raise_if_failed();
   [[nodiscard]] bool cancelled() const noexcept { return cancelled_.load(); }
 
  private:
-  void report(const PlaceProgress& progress) noexcept;
+  void report(const std::function<nanobind::object()>& progress) noexcept;
 
-  PlaceOptions options_;
   nanobind::object progress_;
   std::atomic<bool> cancelled_{false};
   std::exception_ptr failure_;
+};
+
+// One of the planner.
+class Search : public Watch {
+ public:
+  explicit Search(const SearchArguments& arguments);
+
+  // What place_buffers() takes; runs without Python's lock.
+  [[nodiscard]] const PlaceOptions& options() const noexcept { return options_; }
+
+ private:
+  PlaceOptions options_;
 };
 
 }  // namespace berth::python

@@ -6,9 +6,9 @@
 #include "tests/support/temporary_folder.h"
 #include "tests/support/trace_files.h"
 
-#include <csignal>
 #include <fmt/format.h>
 
+#include <csignal>
 #include <random>
 
 using namespace berth::test;
@@ -21,12 +21,14 @@ std::string layered(int nodes) {
   std::mt19937 random(4);
   std::string text = R"({"nodes": [)";
   for (int k = 0; k < nodes; ++k)
-    text += fmt::format(R"({}{{"name": {}, "out_cost": {}, "duration": 1}})", k == 0 ? "" : ", ", k, 1 + random() % 900);
+    text += fmt::format(R"({}{{"name": {}, "out_cost": {}, "duration": 1}})", k == 0 ? "" : ", ", k,
+                        1 + random() % 900);
   text += R"(], "links": [)";
   bool first = true;
   for (int k = 1; k < nodes; ++k)
     for (unsigned reads = random() % 3; reads > 0; --reads) {
-      text += fmt::format(R"({}{{"0": {}, "1": {}}})", first ? "" : ", ", random() % static_cast<unsigned>(k), k);
+      text += fmt::format(R"({}{{"0": {}, "1": {}}})", first ? "" : ", ",
+                          random() % static_cast<unsigned>(k), k);
       first = false;
     }
   return text + "]}";
@@ -77,20 +79,23 @@ TEST_CASE("A recorded step becomes a graph, and is ordered as one", "[cli][sched
 TEST_CASE("A published graph is ordered and written with its order", "[cli][schedule]") {
   const TemporaryFolder folder;
   write_text(folder / "x.json", layered(60));
-  const nlohmann::json read = run_berth_json({"graph", folder / "x.json", "-o", folder / "x.graph"});
+  const nlohmann::json read =
+      run_berth_json({"graph", folder / "x.json", "-o", folder / "x.graph"});
   REQUIRE(read["operators"] == 60);
   REQUIRE(read["resident_bytes"] == 0);
   const nlohmann::json ordered =
-      run_berth_json({"schedule", folder / "x.graph", "--order-only", "-o", folder / "y.graph", "--iterations", "20000"});
+      run_berth_json({"schedule", folder / "x.graph", "--order-only", "-o", folder / "y.graph",
+                      "--iterations", "20000"});
   REQUIRE(ordered["peak_bytes"] <= ordered["given_peak_bytes"]);
   REQUIRE(ordered["bound_bytes"] <= ordered["peak_bytes"]);
   REQUIRE(ordered["proven_optimal"] == (ordered["bound_bytes"] == ordered["peak_bytes"]));
   // The order is in the file: it is what is given from then on.
-  const nlohmann::json again =
-      run_berth_json({"schedule", folder / "y.graph", "--order-only", "--engine", "given", "--iterations", "1"});
+  const nlohmann::json again = run_berth_json(
+      {"schedule", folder / "y.graph", "--order-only", "--engine", "given", "--iterations", "1"});
   REQUIRE(again["given_peak_bytes"] == ordered["peak_bytes"]);
   REQUIRE(again["peak_bytes"] == ordered["peak_bytes"]);
-  const Ran ran = run_berth({"schedule", folder / "x.graph", "--order-only", "--iterations", "20000"});
+  const Ran ran =
+      run_berth({"schedule", folder / "x.graph", "--order-only", "--iterations", "20000"});
   REQUIRE(ran.code == 0);
   for (const char* word : {"as given", "peak", "lower bound", "gap", "ordered in"})
     REQUIRE_THAT(ran.out, Contains(word));
@@ -101,8 +106,32 @@ TEST_CASE("Equal seeds give equal orders", "[cli][schedule]") {
   const TemporaryFolder folder;
   write_text(folder / "x.json", layered(700));
   for (const char* name : {"a", "b"})
-    REQUIRE(run_berth({"schedule", folder / "x.json", "--order-only", "--iterations", "3000", "-o", folder / name}).code == 0);
+    REQUIRE(run_berth({"schedule", folder / "x.json", "--order-only", "--iterations", "3000", "-o",
+                       folder / name})
+                .code == 0);
   REQUIRE(read_text(folder / "a") == read_text(folder / "b"));
+}
+
+TEST_CASE("OLLA's program orders what is small", "[cli][schedule]") {
+  const TemporaryFolder folder;
+  write_text(folder / "x.json", layered(9));
+  const Ran ran = run_berth({"schedule", folder / "x.json", "--order-only", "--engine", "olla",
+                             "--iterations", "1000", "--json"});
+  INFO(ran.err);
+  if (ran.code == 2) {  // it needs a library that may be missing
+    REQUIRE_THAT(ran.err, Contains("HiGHS"));
+    return;
+  }
+  REQUIRE(ran.code == 0);
+  const nlohmann::json solved = nlohmann::json::parse(ran.out);
+  REQUIRE(solved["proven_optimal"] == true);
+  REQUIRE(solved["peak_bytes"] ==
+          run_berth_json({"schedule", folder / "x.json", "--order-only"})["peak_bytes"]);
+  write_text(folder / "large.json", layered(70));
+  const Ran large =
+      run_berth({"schedule", folder / "large.json", "--order-only", "--engine", "olla"});
+  REQUIRE(large.code == 2);
+  REQUIRE_THAT(large.err, Contains("at most 60 operators, not 70"));
 }
 
 TEST_CASE("Ordering shows its progress on a terminal", "[cli][schedule]") {
@@ -118,7 +147,9 @@ TEST_CASE("Ordering shows its progress on a terminal", "[cli][schedule]") {
 
 TEST_CASE("What cannot be ordered is one error", "[cli][schedule]") {
   const TemporaryFolder folder;
-  write_text(folder / "cycle.json", R"({"nodes": [{"name": 1, "out_cost": 1, "duration": 0}, {"name": 2, "out_cost": 1, "duration": 0}],
+  write_text(
+      folder / "cycle.json",
+      R"({"nodes": [{"name": 1, "out_cost": 1, "duration": 0}, {"name": 2, "out_cost": 1, "duration": 0}],
       "links": [{"0": 1, "1": 2}, {"0": 2, "1": 1}]})");
   write_text(folder / "x.json", layered(5));
   berth::Trace requests = branches();
@@ -127,6 +158,8 @@ TEST_CASE("What cannot be ordered is one error", "[cli][schedule]") {
   });
   berth::write_trace(folder / "requests.trace", requests);
   write_text(folder / "lifetimes.csv", "id,lower,upper,size\n1,0,2,64\n");
+  write_text(folder / "log.jsonl", R"({"INSTRUCTION":"RELEASE","NAME":"x1"})");
+  write_text(folder / "deep.jsonl", "{\"INSTRUCTION\":" + std::string(1'000'000, '['));
   const struct {
     std::vector<std::string> arguments;
     int code;
@@ -134,6 +167,8 @@ TEST_CASE("What cannot be ordered is one error", "[cli][schedule]") {
   } cases[] = {
       {{"schedule", folder / "cycle.json", "--order-only"}, 3, "lies on a cycle"},
       {{"graph", folder / "absent.json"}, 3, "absent.json"},
+      {{"graph", folder / "log.jsonl"}, 3, "line 1: RELEASE names x1, which is not held"},
+      {{"graph", folder / "deep.jsonl"}, 3, "brackets are nested more than 16 deep"},
       {{"schedule", folder / "x.json"}, 2, "--order-only"},
       {{"schedule", folder / "x.json", "--order-only", "--engine", "best"}, 2, "best"},
       {{"schedule", folder / "x.json", "--order-only", "--time-limit", "0"}, 2, "--time-limit"},
@@ -155,11 +190,13 @@ TEST_CASE("A schedule is written, verified against its graph and shown", "[cli][
   write_text(folder / "x.json", layered(60));
   write_text(folder / "other.json", layered(61));
   REQUIRE(run_berth({"graph", folder / "x.json", "-o", folder / "x.graph"}).code == 0);
-  const nlohmann::json made = run_berth_json({"schedule", folder / "x.json", "--order-only", "--iterations", "20000",
-                                              "-o", folder / "x.schedule"});
+  const nlohmann::json made =
+      run_berth_json({"schedule", folder / "x.json", "--order-only", "--iterations", "20000", "-o",
+                      folder / "x.schedule"});
   // The binary graph and the JSON are the same graph.
   for (const char* graph : {"x.graph", "x.json"}) {
-    const nlohmann::json verdict = run_berth_json({"verify", folder / "x.schedule", folder / graph});
+    const nlohmann::json verdict =
+        run_berth_json({"verify", folder / "x.schedule", folder / graph});
     REQUIRE(verdict["legal"] == true);
     REQUIRE(verdict["violation"].is_null());
     REQUIRE(verdict["peak_bytes"] == made["peak_bytes"]);
@@ -168,18 +205,21 @@ TEST_CASE("A schedule is written, verified against its graph and shown", "[cli][
     REQUIRE(verdict["operators_run"] == 60);
     REQUIRE(verdict["recomputed"] == 0);
   }
-  REQUIRE_THAT(run_berth({"verify", folder / "x.schedule", folder / "x.graph"}).out, Contains("legal, "));
+  REQUIRE_THAT(run_berth({"verify", folder / "x.schedule", folder / "x.graph"}).out,
+               Contains("legal, "));
   const Ran foreign = run_berth({"verify", folder / "x.schedule", folder / "other.json"});
   REQUIRE(foreign.code == 1);
   REQUIRE(foreign.out.empty());
   REQUIRE_THAT(foreign.err, Contains("is not legal: the schedule is for the graph"));
-  REQUIRE(run_berth_json({"verify", folder / "x.schedule", folder / "other.json"}, 1)["legal"] == false);
+  REQUIRE(run_berth_json({"verify", folder / "x.schedule", folder / "other.json"}, 1)["legal"] ==
+          false);
   REQUIRE(run_berth({"show", folder / "x.schedule", folder / "other.json"}).code == 1);
 
   const Ran shown =
       run_berth({"show", folder / "x.schedule", folder / "x.graph", "--svg", folder / "x.svg"});
   REQUIRE(shown.code == 0);
-  for (const char* word : {"as given", "peak", "lower bound", "residents", "alive at the peak", "made by"})
+  for (const char* word :
+       {"as given", "peak", "lower bound", "residents", "alive at the peak", "made by"})
     REQUIRE_THAT(shown.out, Contains(word));
   const std::string svg = read_text(folder / "x.svg");
   REQUIRE_THAT(svg, Catch::Matchers::StartsWith("<svg xmlns"));
@@ -189,7 +229,8 @@ TEST_CASE("A schedule is written, verified against its graph and shown", "[cli][
   REQUIRE(json["largest"].size() <= 10);
   REQUIRE(json["largest"][0]["bytes"] >= json["largest"][1]["bytes"]);
   // Alone it has its planner's word.
-  REQUIRE(run_berth_json({"show", folder / "x.schedule"})["claimed_peak_bytes"] == made["peak_bytes"]);
+  REQUIRE(run_berth_json({"show", folder / "x.schedule"})["claimed_peak_bytes"] ==
+          made["peak_bytes"]);
   REQUIRE_THAT(run_berth({"show", folder / "x.schedule"}).out, Contains("as the planner says"));
 }
 
@@ -201,9 +242,10 @@ TEST_CASE("What runs again and what is copied is shown with its cost", "[cli][sc
       {"name": "make", "phase": "forward", "alternatives": [{"ns": 1000, "workspace": 0, "reads": [[0, 0, 0, 1024]], "writes": [[1, 1]]}]},
       {"name": "grow", "phase": "forward", "alternatives": [{"ns": 5000, "workspace": 512, "reads": [[1, 1, 0, 2048]], "writes": [[2, 1]]}]},
       {"name": "last", "phase": "backward", "alternatives": [{"ns": 2000, "workspace": 0, "reads": [[1, 1, 0, 2048], [2, 1, 0, 4096]], "writes": []}]}]})",
-                                                          "x");
+                                                              "x");
   using Kind = berth::graph::ScheduleStep::Kind;
-  const auto run = [](berth::graph::OperatorId op, std::vector<berth::graph::BufferId> reads, std::vector<berth::graph::BufferId> writes) {
+  const auto run = [](berth::graph::OperatorId op, std::vector<berth::graph::BufferId> reads,
+                      std::vector<berth::graph::BufferId> writes) {
     berth::graph::ScheduleStep step;
     step.op = op;
     step.reads = std::move(reads);
@@ -218,33 +260,42 @@ TEST_CASE("What runs again and what is copied is shown with its cost", "[cli][sc
   };
   berth::graph::Schedule schedule;
   schedule.buffers = {{0, {}}, {1, {}}, {2, {}}, {1, {}}};
-  schedule.steps = {run(0, {0}, {1}), run(1, {1}, {2}), other(Kind::kDrop, 1), other(Kind::kCopyOut, 2),
-                    run(0, {0}, {3}), other(Kind::kCopyIn, 2), run(2, {3, 2}, {})};
+  schedule.steps = {run(0, {0}, {1}),         run(1, {1}, {2}), other(Kind::kDrop, 1),
+                    other(Kind::kCopyOut, 2), run(0, {0}, {3}), other(Kind::kCopyIn, 2),
+                    run(2, {3, 2}, {})};
   const std::vector<std::byte> file = berth::graph::serialize_schedule(schedule);
   write_text(folder / "x.schedule", {reinterpret_cast<const char*>(file.data()), file.size()});
   write_text(folder / "x.json", berth::graph::to_json(graph));
-  const nlohmann::json json = run_berth_json({"show", folder / "x.schedule", folder / "x.json", "--rate-out", "4096000000",
-                                              "--rate-in", "2048000000"});
+  const nlohmann::json json =
+      run_berth_json({"show", folder / "x.schedule", folder / "x.json", "--rate-out", "4096000000",
+                      "--rate-in", "2048000000"});
   REQUIRE(json["recomputed"] == 1);
   REQUIRE(json["recomputed_ns"] == 1000);
   REQUIRE(json["peak_operator"] == "grow");
   REQUIRE(json["peak_workspace_bytes"] == 512);
   REQUIRE(json["peak_bytes"] == 1024 + 2048 + 4096 + 512);
-  REQUIRE(json["run_again"] == nlohmann::json::parse(R"([{"operator": 0, "name": "make", "times": 1, "ns": 1000}])"));
-  REQUIRE(json["copied"] == nlohmann::json::parse(R"([{"buffer": 2, "bytes": 4096, "made_by": "grow"}])"));
+  REQUIRE(json["run_again"] ==
+          nlohmann::json::parse(R"([{"operator": 0, "name": "make", "times": 1, "ns": 1000}])"));
+  REQUIRE(json["copied"] ==
+          nlohmann::json::parse(R"([{"buffer": 2, "bytes": 4096, "made_by": "grow"}])"));
   REQUIRE(json["offloaded_bytes"] == 4096);
-  REQUIRE(json["time_ns"] == 1000 + 5000 + 1000 + 2000 + 2000);  // out beside the second run, in, last
+  REQUIRE(json["time_ns"] ==
+          1000 + 5000 + 1000 + 2000 + 2000);  // out beside the second run, in, last
   REQUIRE(json["base_time_ns"] == 8000);
   const Ran shown = run_berth({"show", folder / "x.schedule", folder / "x.json"});
-  for (const char* word : {"run again", "1 run, 0.001 ms", "while grow runs", "512 B of them are workspace", "copied", "4.0 KiB out, 4.0 KiB in", "grow"})
+  for (const char* word :
+       {"run again", "1 run, 0.001 ms", "while grow runs", "512 B of them are workspace", "copied",
+        "4.0 KiB out, 4.0 KiB in", "grow"})
     REQUIRE_THAT(shown.out, Contains(word));
   // A read before its copy in.
   std::swap(schedule.steps[5], schedule.steps[6]);
   const std::vector<std::byte> wrong = berth::graph::serialize_schedule(schedule);
-  write_text(folder / "wrong.schedule", {reinterpret_cast<const char*>(wrong.data()), wrong.size()});
+  write_text(folder / "wrong.schedule",
+             {reinterpret_cast<const char*>(wrong.data()), wrong.size()});
   const Ran refused = run_berth({"verify", folder / "wrong.schedule", folder / "x.json"});
   REQUIRE(refused.code == 1);
-  REQUIRE_THAT(refused.err, Contains("step 5: operator 2 (last) reads version 1 of storage 2 in buffer 2, which was copied out at step 3"));
+  REQUIRE_THAT(refused.err, Contains("step 5: operator 2 (last) reads version 1 of storage 2 in "
+                                     "buffer 2, which was copied out at step 3"));
   // A flipped bit.
   std::string damaged = read_text(folder / "x.schedule");
   damaged[100] = static_cast<char>(damaged[100] ^ 1);
@@ -260,7 +311,8 @@ TEST_CASE("Graphs and schedules where something else is wanted are one error", "
   REQUIRE_THAT(read_text(folder / "again.json"), Contains("berth-graph 1"));
   REQUIRE(run_berth({"graph", folder / "again.json", "-o", folder / "again.graph"}).code == 0);
   REQUIRE(read_text(folder / "x.graph") == read_text(folder / "again.graph"));
-  REQUIRE(run_berth({"schedule", folder / "x.graph", "--order-only", "-o", folder / "x.schedule"}).code == 0);
+  REQUIRE(run_berth({"schedule", folder / "x.graph", "--order-only", "-o", folder / "x.schedule"})
+              .code == 0);
   const struct {
     std::vector<std::string> arguments;
     int code;
@@ -270,8 +322,12 @@ TEST_CASE("Graphs and schedules where something else is wanted are one error", "
       {{"verify", folder / "x.graph"}, 3, "is a graph: a plan or a schedule is wanted"},
       {{"verify", folder / "x.schedule", folder / "x.schedule"}, 3, "x.schedule"},
       {{"show", folder / "x.graph"}, 2, "is a graph: berth graph says what it holds"},
-      {{"show", folder / "x.schedule", "--svg", folder / "x.svg"}, 2, "--svg draws what the operators of a graph have alive"},
-      {{"show", folder / "x.schedule", folder / "x.graph", "--rate-out", "fast"}, 2, "--rate-out is 'fast'"},
+      {{"show", folder / "x.schedule", "--svg", folder / "x.svg"},
+       2,
+       "--svg draws what the operators of a graph have alive"},
+      {{"show", folder / "x.schedule", folder / "x.graph", "--rate-out", "fast"},
+       2,
+       "--rate-out is 'fast'"},
       {{"show", folder / "x.schedule", folder / "x.graph", "--plan", folder / "x"}, 2, "--plan"},
       {{"plan", folder / "x.schedule"}, 3, "is a schedule: a trace or a CSV is wanted"},
       {{"plan", folder / "x.graph"}, 3, "is a graph: a trace or a CSV is wanted"},

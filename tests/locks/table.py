@@ -51,6 +51,8 @@ LOCKS = (
     Lock("csrc/place/ilp_engine.cc", "kReason", Fork.UNUSED, *ILP_ASKED, "the runtime's planner asks for no integer program"),
     Lock("csrc/place/oracle/integer_program.cc", "kLoaded", Fork.UNUSED, *ILP_ASKED, "as that of ilp_engine.cc"),
     Lock("csrc/place/oracle/integer_program.cc", "kMissing", Fork.UNUSED, *ILP_ASKED, "as that of ilp_engine.cc"),
+    Lock("csrc/schedule/order/olla_engine.cc", "kReason", Fork.UNUSED, "csrc/schedule/order/order.cc", 'if (options.engine == "olla") {',
+         "the runtime orders no operators"),
     Lock("csrc/device/host_device.cc", "mutex_", Fork.INSIDE, *ALLOCATOR, "allocators alone call a device, each under its lock"),
     Lock("csrc/runtime/allocator_state.h", "own_mutex", Fork.HELD, *ALLOCATOR, "the CPU's child asks what is the parent's"),
     Lock("csrc/runtime/planner.h", "mutex_", Fork.UNUSED, "csrc/runtime/allocator.cc",

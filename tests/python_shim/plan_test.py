@@ -114,6 +114,91 @@ class Place(Case):
         self.assertTrue(issubclass(berth.UsageError, berth.Error) and issubclass(berth.UsageError, ValueError))
 
 
+class Orders(Case):
+    # 0 and 1 make 90 bytes each, 2 and 3 make 10 of them, 4 reads these.
+    SMALL = {"sizes": [90, 90, 10, 10], "makers": [0, 1, 2, 3], "readers": [[2], [3], [4], [4]]}
+
+    def random_operators(self, count, seed):
+        draw = random.Random(seed)
+        readers = [sorted({draw.randrange(maker + 1, count) for _ in range(draw.randrange(3))}) for maker in range(count - 1)]
+        return [draw.randrange(1, 500) for _ in readers], list(range(count - 1)), readers
+
+    def peak_of(self, order, sizes, makers, readers):
+        at = {int(operator): step for step, operator in enumerate(order)}
+        live = [0] * len(at)
+        for size, maker, some in zip(sizes, makers, readers):
+            for step in range(at[maker], max([at[maker], *(at[reader] for reader in some)]) + 1):
+                live[step] += size
+        return max(live)
+
+    def test_what_is_large_is_used_up_before_more_is_made(self):
+        found = berth.order(**self.SMALL)
+        self.assertEqual((found.given_peak, found.peak, found.bound, found.gap, found.proven_optimal), (190, 110, 110, 0.0, True))
+        self.assertEqual(sorted(found.order.tolist()), [0, 1, 2, 3, 4])
+        self.assertIn("5 operators: peak 110", repr(found))
+
+    def test_the_peak_is_what_the_order_has_alive(self):
+        for seed in range(5):
+            operators = self.random_operators(60, seed)
+            found = berth.order(*operators, iterations=2000, seed=seed)
+            at = np.argsort(found.order)
+            for maker, some in zip(operators[1], operators[2]):
+                self.assertTrue(all(at[maker] < at[reader] for reader in some))
+            self.assertEqual(found.peak, self.peak_of(found.order, *operators))
+            self.assertEqual(found.given_peak, self.peak_of(range(60), *operators))
+            self.assertLessEqual(found.bound, found.peak)
+            again = berth.order(*operators, iterations=2000, seed=seed)
+            np.testing.assert_array_equal(again.order, found.order)
+
+    def test_workspaces_inputs_residents_edges_and_given_orders_count(self):
+        found = berth.order([8], [-1], [[1]], workspaces=[5, 7, 100], resident=1000, control=[(0, 1), (1, 2)])
+        self.assertEqual((found.order.tolist(), found.peak), ([0, 1, 2], 1100))
+        found = berth.order([8], np.array([-1]), [np.array([1], np.uint8)], control=np.array([[0, 1]]))
+        self.assertEqual((len(found), found.peak), (2, 8))
+        given = berth.order(**self.SMALL, given=[1, 3, 0, 2, 4], engine="given")
+        self.assertEqual((given.order.tolist(), given.peak, given.engine), ([1, 3, 0, 2, 4], 110, "given"))
+        self.assertEqual(len(berth.order([], [], [])), 0)
+        self.assertFalse(given.order.flags.writeable or given.order.flags.owndata)
+
+    def test_progress_is_told_and_its_exception_is_raised(self):
+        seen = []
+        berth.order(*self.random_operators(300, 1), iterations=100, progress=seen.append)
+        self.assertLessEqual(seen[-1].bound, seen[-1].peak)
+        self.assertIn("best", repr(seen[-1]))
+
+        def fail(progress):
+            raise KeyError("mine")
+
+        with self.assertRaises(KeyError):
+            berth.order(**self.SMALL, progress=fail)
+
+    def test_what_is_wrong_is_named_by_argument_and_row(self):
+        for changes, text in (
+                ({"sizes": [1, -5, 1, 1]}, "sizes[1] is -5: 0 to"),
+                ({"makers": [0, 1, -2, 3]}, "makers[2] is -2: 0 to"),
+                ({"makers": [0, 1.5, 2, 3]}, "makers holds float64: whole numbers are wanted"),
+                ({"makers": [0, 1]}, "makers has 2 rows, sizes has 4"),
+                ({"readers": [[2]]}, "readers has 1 rows, sizes has 4"),
+                ({"readers": [[2], [3], [-4], [4]]}, "readers[2][0] is -4"),
+                ({"readers": [[2], [3], [4], [1 << 40]]}, "operators up to number 1099511627776, the most that are ordered are 32768"),
+                ({"workspaces": [0, 0]}, "makers names operator 3, workspaces has 2 rows"),
+                ({"workspaces": [0] * 4}, "readers names operator 4, workspaces has 4 rows"),
+                ({"workspaces": [0] * 40000}, "a graph of 40000 operators is to be ordered, the most is 32768"),
+                ({"control": [1, 2]}, "control has the shape (2,)"),
+                ({"control": [(0, -1)]}, "control[1] is -1"),
+                ({"control": [(4, 0)]}, "lies on a cycle"),
+                ({"given": [0, 1]}, "the order has 2 nodes"),
+                ({"resident": -1}, "resident is -1"),
+                ({"resident": 1 << 62}, "resident is"),
+                ({"sizes": [(1 << 62) - 1] * 4}, "all sizes together are above"),
+                ({"time_limit": 0}, "time_limit is 0"),
+                ({"iterations": -1}, "iterations is -1"),
+                ({"engine": "olla"}, "engine is 'olla', legal are: auto")):
+            with self.subTest(text), self.assertRaises(berth.UsageError) as caught:
+                berth.order(**{**self.SMALL, **changes})
+            self.assertIn(text, str(caught.exception))
+
+
 class Searches(Case):
     def test_progress_is_told_and_its_exception_is_raised(self):
         seen = []

@@ -27,6 +27,8 @@ plan: berth.Plan = berth.plan(trace, time_limit=2.0, progress=lambda progress: p
 offsets: NDArray[np.uint64] = plan.sequences[0].offsets
 violation: str | None = plan.verify()
 steps: list[berth.Step] = plan.steps() + trace.steps()
+found: berth.Order = berth.order([9, 1], [0, -1], [[1], np.array([1])], control=[(0, 1)], progress=lambda progress: print(progress.peak))
+operators: NDArray[np.uint32] = found.order
 placed: berth.Placement = berth.place(np.array([1, 2]), [0, 1], [1, 2], pinned=[None, 0])
 """
 

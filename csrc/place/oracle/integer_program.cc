@@ -22,7 +22,7 @@ IntegerProgram::Column IntegerProgram::add_column(double cost, double lower, dou
 }
 
 void IntegerProgram::add_row(double lower, double upper,
-                             std::initializer_list<std::pair<Column, double>> entries) {
+                             std::span<const std::pair<Column, double>> entries) {
   row_start_.push_back(static_cast<int>(entry_column_.size()));
   row_lower_.push_back(lower);
   row_upper_.push_back(upper);

@@ -19,8 +19,11 @@ class IntegerProgram {
   static constexpr double kInfinity = 1e30;  // what solvers take for it
 
   Column add_column(double cost, double lower, double upper);
+  void add_row(double lower, double upper, std::span<const std::pair<Column, double>> entries);
   void add_row(double lower, double upper,
-               std::initializer_list<std::pair<Column, double>> entries);
+               std::initializer_list<std::pair<Column, double>> entries) {
+    add_row(lower, upper, std::span(entries.begin(), entries.size()));
+  }
   void fix(Column column, double value) { lower_[at(column)] = upper_[at(column)] = value; }
 
   [[nodiscard]] std::size_t columns() const noexcept { return cost_.size(); }

@@ -2,6 +2,7 @@
 
 #include "csrc/core/check.h"
 #include "csrc/schedule/order/greedy.h"
+#include "csrc/schedule/order/olla_engine.h"
 #include "csrc/schedule/order/search.h"
 
 #include <algorithm>
@@ -14,7 +15,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::size_t kMostExact = 512;  // nodes
+constexpr std::size_t kMostExact = 512;                                 // nodes
 constexpr std::uint64_t kFirstMoves = 100'000, kMostMoves = 6'400'000;  // of a round of annealing
 constexpr std::uint64_t kFirstSets = 20'000, kMostSets = 4'000'000;
 constexpr std::uint64_t kMostCuts = 10'000;  // of one descent
@@ -28,6 +29,10 @@ class Planning {
   }
 
   OrderResult run() {
+    if (options_.engine == "olla") {
+      integer_program();
+      return end();
+    }
     start();
     if (wants("descent")) descend_all();
     if (!done()) find_bound();
@@ -40,13 +45,17 @@ class Planning {
       if (!done()) find_bound();
       if (budget != 0 || (exhausted_ && !wants("anneal"))) break;
     }
+    return end();
+  }
+
+ private:
+  OrderResult end() {
     report();
     result_.proven_optimal = result_.peak == result_.bound;
     result_.seconds = seconds();
     return std::move(result_);
   }
 
- private:
   [[nodiscard]] bool wants(const char* engine) const {
     return options_.engine == "auto" || options_.engine == engine ||
            // annealing starts from what descends
@@ -75,15 +84,20 @@ class Planning {
       options_.progress({seconds(), result_.peak, result_.bound, result_.engine});
   }
 
-  void start() {
+  // The given order, else the one by number.
+  Order take_first() {
     if (!options_.given.empty()) {
       const std::string wrong = problem_.violation(options_.given);
       BERTH_CHECK(wrong.empty(), kUsage, "the given order is none of this graph: {}", wrong);
     }
     Order first = options_.given.empty() ? problem_.first_order() : options_.given;
     result_.given_peak = peak_of(problem_, first);
-    starts_.push_back(first);
-    take(std::move(first), "given");
+    take(first, "given");
+    return first;
+  }
+
+  void start() {
+    starts_.push_back(take_first());
     if (options_.engine != "given") {
       for (NamedOrder& named : constructive_orders(problem_, [this] { return stopped(); })) {
         starts_.push_back(named.order);
@@ -107,6 +121,27 @@ class Planning {
         min_cut_bound(cuts_, problem_, result_.order, flows_, [this] { return stopped(); });
     result_.bound = std::max(result_.bound, bound.bytes);
     result_.flows += bound.flows;
+  }
+
+  // Alone, an oracle: it gets a first order and no help besides, and its bound is its own.
+  void integer_program() {
+    OllaSettings settings;
+    settings.start = take_first();
+    settings.seed = options_.seed;
+    settings.nodes = options_.iteration_budget;
+    settings.seconds = options_.time_limit_seconds - seconds();
+    const auto prove = [this](Bytes bound) {
+      result_.bound = std::max(result_.bound, std::min(bound, result_.peak));
+    };
+    const OllaResult solved =
+        olla_engine().solve(problem_, settings,
+                            {[this](Order order) { take(std::move(order), "olla"); },
+                             [&](Bytes bound) {
+                               prove(bound);
+                               return stopped();
+                             }});
+    prove(solved.bound);
+    result_.sets = solved.nodes;
   }
 
   // The best two of different peaks.
@@ -137,8 +172,8 @@ class Planning {
       return;
     }
     while (!done()) {
-      const ExactAnswer answer = search_exactly(problem_, result_.peak - 1, most_sets,
-                                                {.stop = limits_.stop});
+      const ExactAnswer answer =
+          search_exactly(problem_, result_.peak - 1, most_sets, {.stop = limits_.stop});
       result_.sets += answer.sets;
       if (answer.kind == ExactAnswer::Kind::kAborted) {
         exhausted_ = most_sets >= kMostSets;
@@ -166,17 +201,15 @@ class Planning {
 
 }  // namespace
 
-const std::vector<std::string>& order_engines() {
-  static const std::vector<std::string> kEngines = {"auto",    "given",  "constructive",
-                                                    "descent", "anneal", "exact"};
-  return kEngines;
-}
-
 OrderResult plan_order(const OrderProblem& problem, const OrderOptions& options) {
   const auto& engines = order_engines();
   BERTH_CHECK(std::find(engines.begin(), engines.end(), options.engine) != engines.end(), kUsage,
               "no engine '{}' orders operators, legal are: {}", options.engine,
               fmt::join(engines, ", "));
+  if (options.engine == "olla") {
+    const auto& missing = olla_engine().unavailable();
+    BERTH_CHECK(!missing, kUsage, "{}", *missing);
+  }
   BERTH_CHECK(problem.nodes.size() <= kMostOrdered, kUsage,
               "a graph of {} operators is to be ordered, the most is {}", problem.nodes.size(),
               kMostOrdered);
@@ -190,3 +223,23 @@ OrderResult plan_order(const OrderProblem& problem, const OrderOptions& options)
 }
 
 }  // namespace berth::schedule
+
+namespace berth {
+
+OrderResult order_operators(const StepOperators& operators, const OrderOptions& options) {
+  schedule::OrderProblem problem;
+  try {
+    problem = schedule::order_problem(operators);
+  } catch (const Error& error) {  // no file of ours: the caller's own
+    throw Error(ErrorKind::kUsage, error.what());
+  }
+  return schedule::plan_order(problem, options);
+}
+
+const std::vector<std::string>& order_engines() {
+  static const std::vector<std::string> kEngines = {"auto",   "given", "constructive", "descent",
+                                                    "anneal", "exact", "olla"};
+  return kEngines;
+}
+
+}  // namespace berth

@@ -110,6 +110,18 @@ std::string OrderProblem::violation(std::span<const Node> order) const {
   return {};
 }
 
+OrderProblem order_problem(const StepOperators& operators) {
+  OrderProblem problem;
+  problem.nodes.resize(operators.workspaces.size());
+  for (Node n = 0; n < problem.nodes.size(); ++n)
+    problem.nodes[n].workspace = operators.workspaces[n];
+  problem.values = operators.values;
+  problem.control = operators.control;
+  problem.constant = operators.resident;
+  problem.derive();
+  return problem;
+}
+
 std::vector<Bytes> live_bytes(const OrderProblem& problem, std::span<const Node> order) {
   std::vector<std::size_t> readers_left(problem.values.size());
   Bytes live = problem.constant;

@@ -1,10 +1,10 @@
 #pragma once
 
-#include "csrc/core/bytes.h"
+#include <berth/bytes.h>
+#include <berth/schedule.h>
 
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <span>
 #include <string>
 #include <utility>
@@ -14,19 +14,12 @@ namespace berth::schedule {
 
 using Node = std::uint32_t;
 using Value = std::uint32_t;
-inline constexpr Node kNoNode = std::numeric_limits<Node>::max();
+inline constexpr Node kNoNode = kNoMaker;
 
-// In which order to run the operators of a step so that the most bytes alive at one time are few.
-// Plain data; derive() makes what follows from it.
-//
-// A value is alive from its maker's run to its last reader's, both included; without readers while
-// its maker runs; without a maker from the beginning. A node's workspace is alive while it runs.
+// StepOperators as the engines want them: operators are nodes. Plain data; derive() makes what
+// follows from it.
 struct OrderProblem {
-  struct ValueOf {
-    Bytes bytes = 0;
-    Node maker = kNoNode;
-    std::vector<Node> readers;  // each once
-  };
+  using ValueOf = OrderValue;  // each reader once, after derive()
   struct NodeOf {
     Bytes workspace = 0;
     // Derived.
@@ -40,14 +33,17 @@ struct OrderProblem {
   std::vector<std::pair<Node, Node>> control;  // (earlier, later), without bytes
   Bytes constant = 0;                          // alive all the time: residents
 
-  // Fills in what is derived. Throws Error(kInput) that names the node or value for an index that is
-  // out of range, a sum of sizes beyond kMaxBytes, and a cycle.
+  // Fills in what is derived. Throws Error(kInput) that names the node or value for an index that
+  // is out of range, a sum of sizes beyond kMaxBytes, and a cycle.
   void derive();
   // A topological order, by least number first (Kahn 1962). After derive().
   [[nodiscard]] std::vector<Node> first_order() const;
   // Why `order` is none of this problem; empty where it is. After derive().
   [[nodiscard]] std::string violation(std::span<const Node> order) const;
 };
+
+// Derived. Throws as derive() does. O(edges).
+[[nodiscard]] OrderProblem order_problem(const StepOperators& operators);
 
 using Order = std::vector<Node>;
 

@@ -2,6 +2,8 @@
 #include <berth/error.h>
 #include <berth/place.h>
 #include <berth/place_ilp.h>
+#include <berth/schedule.h>
+#include <berth/schedule_ilp.h>
 
 #include <iostream>
 #include <string>
@@ -15,7 +17,34 @@ std::string complaint(const berth::Problem& problem) {
   }
 }
 
+// The same of ordering operators.
+std::string complaint(const berth::StepOperators& operators) {
+  try {
+    return berth::order_operators(operators, {.engine = "olla"}).proven_optimal ? "" : "no optimum";
+  } catch (const berth::Error& error) {
+    return error.what();
+  }
+}
+
+// Two small values are made from a large one each, and then joined: what is made first is used up
+// before the other begins.
+bool orders_operators() {
+  const berth::StepOperators operators{.workspaces = {0, 0, 0, 0, 0},
+                                       .values = {{.bytes = 90, .maker = 0, .readers = {2}},
+                                                  {.bytes = 90, .maker = 1, .readers = {3}},
+                                                  {.bytes = 10, .maker = 2, .readers = {4}},
+                                                  {.bytes = 10, .maker = 3, .readers = {4}}}};
+  const berth::OrderResult result = berth::order_operators(operators);
+  std::cout << result.peak << " of " << result.bound << " bytes\n";
+  if (result.given_peak != 190 || result.peak != 110 || !result.proven_optimal) return false;
+  if (complaint(operators).find("berth::schedule_ilp") == std::string::npos) return false;
+  berth::use_olla();
+  const std::string why = complaint(operators);
+  return why.empty() || why.find("HiGHS") != std::string::npos;
+}
+
 int main() {
+  if (!orders_operators()) return 1;
   berth::Problem problem;
   problem.buffers = {{.size = 1024, .birth = 0, .length = 4},
                      {.size = 512, .birth = 4, .length = 2}};

@@ -1,0 +1,95 @@
+#pragma once
+
+#include <berth/bytes.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+// The order of operators: who makes and reads which bytes in, an order that needs little memory and
+// a proven bound out.
+namespace berth {
+
+inline constexpr std::uint32_t kNoMaker = ~std::uint32_t{0};
+
+// What an operator makes and others read. Alive from its maker's run to its last reader's, both
+// included; without readers while its maker runs; without a maker from the beginning to its last
+// reader's run.
+struct OrderValue {
+  Bytes bytes = 0;
+  std::uint32_t maker = kNoMaker;           // index of an operator
+  std::vector<std::uint32_t> readers = {};  // of other operators; named twice counts once
+};
+
+// What is to be ordered. Values give the order of their makers and readers; `control` gives more.
+// Several writes to the same bytes are one value, whose maker is the first and whose readers are
+// all later writers, too; control edges keep these and the readers between them in turn.
+struct StepOperators {
+  std::vector<Bytes> workspaces = {};  // one an operator: bytes that it needs while it runs
+  std::vector<OrderValue> values = {};
+  // Pairs of operators, (earlier, later).
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> control = {};
+  Bytes resident = 0;  // alive all the time
+};
+
+struct OrderProgress {
+  double seconds = 0;
+  Bytes peak = 0;  // best so far
+  Bytes bound = 0;
+  std::string engine;  // that found it
+};
+
+struct OrderOptions {
+  // A name of order_engines(): "auto" runs them one after the other until the gap is 0.
+  std::string engine = "auto";
+  double time_limit_seconds = 10;  // infinity: none
+  // Moves of annealing and executed sets of the exact search, each, and nodes of an integer
+  // program's tree; 0: as many as there is time for, in rounds. With a budget and no time limit the
+  // result depends on the seed alone.
+  std::uint64_t iteration_budget = 0;
+  std::uint64_t seed = 1;
+  const std::atomic<bool>* cancel = nullptr;  // set by any thread: the best so far is returned
+  std::function<void(const OrderProgress&)> progress = {};  // from the calling thread
+  // An order that is there already, or empty: the result is never worse.
+  std::vector<std::uint32_t> given = {};
+};
+
+struct OrderResult {
+  std::vector<std::uint32_t> order;  // operators, first to last
+  Bytes peak = 0, bound = 0;         // no order's peak is below the bound
+  Bytes given_peak = 0;              // of OrderOptions::given, else of the order by number
+  bool proven_optimal = false;
+  std::string engine;  // that found it
+  double seconds = 0;
+  std::uint64_t moves = 0, flows = 0, sets = 0;  // sets: by "olla" the nodes of its tree
+
+  [[nodiscard]] double gap() const noexcept {
+    return bound == 0 ? 0.0 : static_cast<double>(peak) / static_cast<double>(bound) - 1.0;
+  }
+};
+
+// More operators are refused: their ancestors are a table of 128 MiB.
+inline constexpr std::size_t kMostOrdered = std::size_t{1} << 15;
+
+// Finds an order whose peak is low, with a bound that says how far from the least it can be. The
+// peak is the most that is alive while one operator runs, residents included. Always returns a
+// legal order, never worse than the given one and the best constructive one that the time was
+// enough for. Re-entrant. To find the least is NP-hard (register sufficiency, Garey & Johnson 1979,
+// PO1); graphs of neural networks mostly end with proof.
+//
+// Throws Error(kUsage) that names the operator or value for an index that is out of range, a sum of
+// sizes beyond kMaxBytes, and a cycle; and for an unknown engine, a given order that is none, and
+// more than kMostOrdered operators.
+[[nodiscard]] OrderResult order_operators(const StepOperators& operators,
+                                          const OrderOptions& options = {});
+
+// Names for OrderOptions::engine: "auto" first, then "given", "constructive", "descent", "anneal",
+// "exact" and "olla", which is there once use_olla() was called (<berth/schedule_ilp.h>), for few
+// operators.
+[[nodiscard]] const std::vector<std::string>& order_engines();
+
+}  // namespace berth
