@@ -25,8 +25,9 @@ class CheckmateModel : public StageModel {
     total.peak = live;
     for_each_bit(runs, [&](std::size_t id) {
       const StageProblem::NodeOf& node = problem_.nodes[id];
-      const StageMethod& method = ways(static_cast<StageNode>(id), t > id).plain.front();
-      total.cost += node.only_once && !is_due(t, id) ? StageProblem::kNever : method.cost;
+      const bool due = is_due(t, id);
+      const StageMethod& method = ways(static_cast<StageNode>(id), !due).plain.front();
+      total.cost += may_run(t, id, due) ? method.cost : StageProblem::kNever;
       for (const StageValue value : node.makes) live += problem_.values[value].bytes;
       total.peak = std::max(total.peak, live);
       for (const StageValue value : node.reads)
@@ -36,11 +37,6 @@ class CheckmateModel : public StageModel {
   }
 
  private:
-  [[nodiscard]] bool is_due(std::size_t t, std::size_t node) const {
-    const auto& due = problem_.stages[t].must_run;
-    return std::find(due.begin(), due.end(), node) != due.end();
-  }
-
   std::vector<StageNode> last_;  // reader of a value that runs in the stage
 };
 

@@ -38,16 +38,21 @@ class ExactModel : public StageModel {
       const StageProblem::NodeOf& node = problem_.nodes[id];
       for (const StageValue value : node.makes) live += problem_.values[value].bytes;
       const std::int64_t base = stage.fixed + live;
-      const Ways& mine = ways(static_cast<StageNode>(id), t > 0);
+      const bool due = is_due(t, id);
+      const Ways& mine = ways(static_cast<StageNode>(id), !due);
       const bool may = node.over && !has(between.after, *node.over) && ends_at(*node.over, id);
       const StageMethod& method =
           pick(may && !node.always_in_place ? mine.any : mine.plain, budget - base, total);
-      total.cost += t > 0 && node.only_once ? StageProblem::kNever : method.cost;
+      total.cost += may_run(t, id, due) ? method.cost : StageProblem::kNever;
       total.peak = std::max(total.peak, base + method.workspace);
+      if (observer_ != nullptr)
+        observer_->runs(static_cast<StageNode>(id), method,
+                        may && std::count(mine.in_place.begin(), mine.in_place.end(), method) > 0);
       for (const StageValue value : node.reads)
         if (ends_at(value, id) && !has(between.after, value)) live -= problem_.values[value].bytes;
       for (const StageValue value : node.makes)
-        if (last_[value].call != call_ && !has(between.after, value))
+        if (has(between.before, value) ||  // made beside another, and there already
+            (last_[value].call != call_ && !has(between.after, value)))
           live -= problem_.values[value].bytes;
     });
     if (stage.alternatives.empty()) return total;
@@ -55,6 +60,7 @@ class ExactModel : public StageModel {
     const StageMethod& method = pick_closing(t, alternative, budget - base, total);
     total.cost += method.cost;
     total.peak = std::max(total.peak, base + method.workspace);
+    if (observer_ != nullptr) observer_->closes(method);
     return total;
   }
 

@@ -51,6 +51,10 @@ StageModel::StageModel(const StageProblem& problem)
     add(first_, node.first);
     add(again_, node.again.empty() ? node.first : node.again);
   }
+  first_due_.assign(problem.nodes.size(), 0);
+  for (std::size_t t = problem.stages.size(); t-- > 0;)
+    for (const StageNode node : problem.stages[t].must_run)
+      first_due_[node] = static_cast<std::uint32_t>(t);
   for (const StageProblem::StageOf& stage : problem.stages) {
     closing_.emplace_back();
     for (const auto& one : stage.alternatives) closing_.back().push_back(pareto(one.methods));
@@ -62,6 +66,11 @@ bool StageModel::closes_with(std::size_t t, std::uint32_t alternative, StageValu
   if (alternatives.empty()) return false;
   const std::vector<StageValue>& reads = alternatives[alternative].reads;
   return std::binary_search(reads.begin(), reads.end(), value);
+}
+
+bool StageModel::is_due(std::size_t t, std::size_t node) const {
+  const std::vector<StageNode>& due = problem_.stages[t].must_run;
+  return std::binary_search(due.begin(), due.end(), node);
 }
 
 const StageMethod& StageModel::pick(const std::vector<StageMethod>& methods, std::int64_t slack,

@@ -30,6 +30,14 @@ struct StageCost {
   std::int64_t more = kNoMargin, less = kNoMargin;
 };
 
+// Told what a stage runs, in order: for who makes steps of a plan.
+class StageObserver {
+ public:
+  virtual ~StageObserver() = default;
+  virtual void runs(StageNode node, const StageMethod& method, bool in_place) = 0;
+  virtual void closes(const StageMethod& method) = 0;
+};
+
 // A plan's stages, priced one by one. A stage depends on what is kept before and after it and on
 // its alternative, on nothing else. One per thread; the problem outlives it.
 class StageModel {
@@ -46,6 +54,9 @@ class StageModel {
   };
   [[nodiscard]] virtual StageCost evaluate(std::size_t t, std::uint32_t alternative,
                                            const Between& between, Words runs) = 0;
+
+  // Tells it of all evaluations from now on; of kExact alone. Null: nobody.
+  void observe(StageObserver* observer) noexcept { observer_ = observer; }
 
   [[nodiscard]] const StageProblem& problem() const noexcept { return problem_; }
   // Nodes that make, read or stand beside a value: where none of them runs, and the closing
@@ -77,15 +88,24 @@ class StageModel {
                                                 StageCost& stage) const noexcept {
     return pick(closing_[t][alternative], slack, stage);
   }
+  // Whether the node must run in stage t, and whether it may: not before it first must, nor
+  // again where it must not.
+  [[nodiscard]] bool is_due(std::size_t t, std::size_t node) const;
+  [[nodiscard]] bool may_run(std::size_t t, std::size_t node, bool due) const noexcept {
+    const StageProblem::NodeOf& one = problem_.nodes[node];
+    return due || (!one.only_once && t <= one.last_stage && t >= first_due_[node]);
+  }
   // The least set of nodes that makes what must be there.
   void find_runs(std::size_t t, std::uint32_t alternative, const Between& between,
                  Words runs) const;
 
   const StageProblem& problem_;
+  StageObserver* observer_ = nullptr;
 
  private:
   BitTable touching_;
   std::vector<Ways> first_, again_;
+  std::vector<std::uint32_t> first_due_;  // by node: the first stage that must run it, or 0
   std::vector<std::vector<std::vector<StageMethod>>> closing_;
 };
 

@@ -3,6 +3,7 @@
 #include "csrc/core/check.h"
 
 #include <algorithm>
+#include <functional>
 
 namespace berth::schedule {
 namespace {
@@ -50,6 +51,9 @@ void check(const StageProblem& problem) {
                   "{} makes result {}, which is another's or none", whose, v);
       maker[v] = n;
     }
+    BERTH_CHECK(std::adjacent_find(node.reads.begin(), node.reads.end(), std::greater_equal<>()) ==
+                    node.reads.end(),
+                kInput, "what {} reads is not sorted, or named twice", whose);
     for (const StageValue v : node.reads)
       BERTH_CHECK(v < values && problem.values[v].maker < n, kInput,
                   "{} reads result {}, which is not made before it", whose, v);
@@ -70,6 +74,8 @@ void check(const StageProblem& problem) {
     check_bytes(stage.closing, whose);
     for (const StageNode n : stage.must_run)
       BERTH_CHECK(n < nodes, kInput, "{} runs operator {}, there are {}", whose, n, nodes);
+    BERTH_CHECK(std::is_sorted(stage.must_run.begin(), stage.must_run.end()), kInput,
+                "what {} must run is not sorted", whose);
     for (const StageProblem::AlternativeOf& one : stage.alternatives) {
       check_methods(one.methods, whose);
       BERTH_CHECK(!one.methods.empty(), kInput, "{} has an alternative that cannot run", whose);

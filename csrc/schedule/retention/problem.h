@@ -29,6 +29,7 @@ enum class StageRules : std::uint8_t {
 struct StageMethod {
   std::int64_t cost = 0;
   std::int64_t workspace = 0;
+  std::uint32_t tag = 0;  // the caller's
   friend bool operator==(const StageMethod&, const StageMethod&) = default;
 };
 
@@ -48,9 +49,11 @@ struct StageProblem {
     bool keepable = true;
   };
   struct NodeOf {
-    std::vector<StageValue> reads, makes;
+    std::vector<StageValue> reads, makes;   // each once, reads ascending
     std::vector<StageMethod> first, again;  // in stage 0, and in a later one; empty: as `first`
     bool only_once = false;                 // it must not run again
+    // Nor in a later stage than this one, at whose end something that it reads changes.
+    std::uint32_t last_stage = std::numeric_limits<std::uint32_t>::max();
     // A read whose bytes its first result can take over, where nobody needs them any more, and the
     // methods that do so. With kExact the result's bytes then cost nothing.
     std::optional<StageValue> over;
