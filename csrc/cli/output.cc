@@ -171,4 +171,8 @@ void ProgressLine::show(const std::string& text) noexcept {
   dirty_ = true;
 }
 
+std::string format_ms(std::uint64_t ns) {
+  return fmt::format("{:.3f} ms", static_cast<double>(ns) / 1e6);
+}
+
 }  // namespace berth::cli

@@ -38,6 +38,9 @@ void print_note(std::string_view text) noexcept;
 // "1 step", "2 steps".
 [[nodiscard]] std::string format_number_of(std::uint64_t count, std::string_view singular);
 
+// "12.345 ms".
+[[nodiscard]] std::string format_ms(std::uint64_t ns);
+
 // Columns of text with a header; numbers stand right. Fits 100 columns where its widest column can
 // be cut.
 class Table {

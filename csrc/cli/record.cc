@@ -28,7 +28,7 @@ struct Options {
   std::string record = "requests";
   bool operators = false, verbose = false;
   std::string check, stats, tag, memory_limit;
-  std::string device = "auto";  // of a program in Python
+  std::string device = "auto";       // of a program in Python
   std::vector<std::string> program;  // and its arguments
 };
 
@@ -185,7 +185,8 @@ Command add_record(CLI::App& program, std::vector<std::string> arguments) {
       ->check(CLI::IsMember({"auto", "cpu", "cuda", "all"}))
       ->capture_default_str();
   app->footer(
-      "The program is linked to berth, or runs in Python under PyTorch; nothing of it changes. Its\n"
+      "The program is linked to berth, or runs in Python under PyTorch; nothing of it changes. "
+      "Its\n"
       "exit code is passed on; 1 where it wrote no trace, 128 and the signal's number where one\n"
       "ended it.\n\n"
       "Example:\n"

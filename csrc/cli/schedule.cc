@@ -4,12 +4,14 @@
 #include "csrc/cli/graph_output.h"
 #include "csrc/cli/input.h"
 #include "csrc/cli/interrupt.h"
+#include "csrc/cli/option_values.h"
 #include "csrc/cli/output.h"
 #include "csrc/cli/search_options.h"
 #include "csrc/core/check.h"
 #include "csrc/graph/file.h"
 #include "csrc/graph/referee.h"
 #include "csrc/graph/schedule_file.h"
+#include "csrc/schedule/joint/plan.h"
 #include "csrc/schedule/order/from_graph.h"
 #include "csrc/schedule/order/order.h"
 
@@ -17,14 +19,20 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cstdlib>
 #include <memory>
+#include <optional>
+#include <vector>
 
 namespace berth::cli {
 namespace {
 
 struct Options {
   std::string input, output;
-  bool order_only = false, json = false;
+  std::string budget;  // as typed
+  bool order_only = false, json = false, budgets = false;
+  std::string rate_out, rate_in;  // the same; empty: nothing is copied
   SearchOptions search;
 };
 
@@ -91,11 +99,8 @@ void write(const std::string& path, const graph::Graph& given, const graph::Grap
   write_output(path, graph::serialize_schedule(schedule));
 }
 
-int run(const Options& options) {
+int order(const Options& options) {
   use_olla();
-  BERTH_CHECK(options.order_only, kUsage,
-              "schedules with recomputation are not made yet: --order-only finds the order of "
-              "operators with the least memory");
   if (!options.output.empty()) check_output(options.output);
   graph::Graph graph = read_graph_input(options.input).graph;
   const graph::Graph given = graph;
@@ -126,11 +131,186 @@ int run(const Options& options) {
   return kDone;
 }
 
+std::string describe(const schedule::StepProgress& progress) {
+  return fmt::format("planning: best {}, bound {}, {}, {:.1f} s", format_ms(progress.ns),
+                     format_ms(progress.ns_bound), progress.engine, progress.seconds);
+}
+
+// A size, or a share of what the step needs as recorded.
+Bytes budget_option(const std::string& text, Bytes base) {
+  if (!text.ends_with('%')) return size_option("--budget", text);
+  char* end = nullptr;
+  const double share = std::strtod(text.c_str(), &end) / 100;
+  BERTH_CHECK(end + 1 == text.c_str() + text.size() && share > 0 && share <= 10, kUsage,
+              "--budget is {}: a size, or a share such as 60% of what the step needs, is wanted",
+              text);
+  return static_cast<Bytes>(share * static_cast<double>(base));
+}
+
+std::optional<graph::CopyRates> rates_of(const Options& options) {
+  if (options.rate_out.empty() && options.rate_in.empty()) return std::nullopt;
+  const std::string& out = options.rate_out.empty() ? options.rate_in : options.rate_out;
+  const std::string& in = options.rate_in.empty() ? options.rate_out : options.rate_in;
+  return graph::CopyRates{size_option("--rate-out", out), size_option("--rate-in", in)};
+}
+
+Json to_json(const schedule::StepResult& result, Bytes budget, const Options& options) {
+  Json json = {{"budget_bytes", budget},
+               {"base_peak_bytes", result.base_peak},
+               {"base_time_ns", result.base_ns},
+               {"order_peak_bytes", result.order_peak},
+               {"bound_bytes", result.least_budget},
+               {"time_bound_ns", result.ns_bound},
+               {"fits", result.schedule.has_value()},
+               {"proven_optimal", result.proven_optimal},
+               {"seconds", result.seconds},
+               {"seed", options.search.seed}};
+  if (!result.schedule) {
+    json["reason"] = result.why_not;
+    return json;
+  }
+  json["peak_bytes"] = result.verdict.peak;
+  json["time_ns"] = result.verdict.ns;
+  json["recomputed"] = result.verdict.recomputed;
+  json["recomputed_ns"] = result.verdict.recomputed_ns;
+  json["offloaded_bytes"] = result.verdict.copied_out;
+  json["engine"] = result.schedule->engine;
+  return json;
+}
+
+std::string to_text(const schedule::StepResult& result, Bytes budget, const graph::Graph& graph,
+                    const Options& options, bool cancelled) {
+  const auto over = [&](std::uint64_t ns) {
+    return format_percent(static_cast<double>(ns) /
+                              static_cast<double>(std::max<std::uint64_t>(result.base_ns, 1)) -
+                          1);
+  };
+  std::string text =
+      fmt::format("{}: {}\n", options.input, format_number_of(graph.operators.size(), "operator"));
+  text += fmt::format("  as recorded  {}, {} of operators\n", format_exactly(result.base_peak),
+                      format_ms(result.base_ns));
+  text += fmt::format("  best order   {}\n", format_exactly(result.order_peak));
+  text += fmt::format("  budget       {}\n", format_exactly(budget));
+  text += fmt::format("  least        {}, by {}\n", format_exactly(result.least_budget),
+                      result.largest);
+  if (!result.schedule) return text + fmt::format("  {}\n", result.why_not);
+  const graph::Verdict& verdict = result.verdict;
+  text += fmt::format("  peak         {}\n", format_exactly(verdict.peak));
+  text += fmt::format("  time         {}, {} more\n", format_ms(verdict.ns), over(verdict.ns));
+  text +=
+      fmt::format("  lower bound  {}, gap {}{}\n", format_ms(result.ns_bound),
+                  format_percent(result.gap()), result.proven_optimal ? ", proven optimal" : "");
+  if (verdict.recomputed != 0)
+    text += fmt::format("  made again   {}, {}\n", format_number_of(verdict.recomputed, "operator"),
+                        format_ms(verdict.recomputed_ns));
+  if (verdict.copied_out != 0)
+    text += fmt::format("  copied       {} out, {} in\n", format_bytes(verdict.copied_out),
+                        format_bytes(verdict.copied_in));
+  text += fmt::format("  planned in   {:.3f} s by {}, seed {}{}\n", result.seconds,
+                      result.schedule->engine, options.search.seed,
+                      cancelled ? ", stopped by you" : "");
+  if (!options.output.empty()) text += fmt::format("wrote {}\n", options.output);
+  return text;
+}
+
+// A row a budget.
+std::string to_table(const std::vector<schedule::StepResult>& results,
+                     const std::vector<Bytes>& budgets) {
+  Table table({{"budget"},
+               {"peak"},
+               {"time"},
+               {"more"},
+               {"made again"},
+               {"copied out"},
+               {"engine", Table::Align::kLeft}});
+  for (std::size_t k = 0; k < results.size(); ++k) {
+    const schedule::StepResult& one = results[k];
+    if (!one.schedule) {
+      table.add({format_bytes(budgets[k]), "-", "-", "-", "-", "-", "none was found"});
+      continue;
+    }
+    table.add({format_bytes(budgets[k]), format_bytes(one.verdict.peak), format_ms(one.verdict.ns),
+               format_percent(static_cast<double>(one.verdict.ns) /
+                                  static_cast<double>(std::max<std::uint64_t>(one.base_ns, 1)) -
+                              1),
+               format_count(one.verdict.recomputed), format_bytes(one.verdict.copied_out),
+               one.schedule->engine});
+  }
+  return table.to_string();
+}
+
+int step(const Options& options) {
+  const auto& engines = schedule::step_engines();
+  BERTH_CHECK(std::find(engines.begin(), engines.end(), options.search.engine) != engines.end(),
+              kUsage, "--engine is {}: with a budget one of {} is wanted", options.search.engine,
+              fmt::join(engines, ", "));
+  if (!options.output.empty()) check_output(options.output);
+  const graph::Graph graph = read_graph_input(options.input).graph;
+  const schedule::OrderProblem problem = schedule::order_problem(graph);
+  const Bytes base =
+      schedule::peak_of(problem, graph.order.empty() ? problem.first_order() : graph.order);
+  schedule::StepOptions how;
+  how.engine = options.search.engine;
+  how.rates = rates_of(options);
+  how.seed = options.search.seed;
+  how.iteration_budget = options.search.iterations;
+  how.time_limit_seconds = options.search.time_limit_seconds(how.time_limit_seconds);
+  std::vector<Bytes> budgets;
+  if (options.budgets) {
+    const Bytes least = schedule::least_budget(graph).bytes;
+    for (Bytes k = 0; k < 8; ++k)
+      budgets.push_back(least + (std::max(base, least) - least) * k / 7);
+  } else {
+    budgets = {budget_option(options.budget, base)};
+  }
+  std::vector<schedule::StepResult> results;
+  bool cancelled = false;
+  {
+    ProgressLine line;
+    const CancelOnInterrupt interrupt;
+    how.cancel = &interrupt.cancelled();
+    if (line.shown())
+      how.progress = [&line](const schedule::StepProgress& now) { line.show(describe(now)); };
+    results = schedule::plan_budgets(graph, budgets, how);
+    cancelled = interrupt.cancelled().load();
+  }
+  const schedule::StepResult& last = results.back();
+  if (!options.output.empty() && last.schedule)
+    write_output(options.output, graph::serialize_schedule(*last.schedule));
+  if (options.json) {
+    if (options.budgets) {
+      Json list = Json::array();
+      for (std::size_t k = 0; k < results.size(); ++k)
+        list.push_back(to_json(results[k], budgets[k], options));
+      print_json({{"operators", graph.operators.size()}, {"budgets", list}});
+    } else {
+      Json json = to_json(last, budgets.back(), options);
+      json["operators"] = graph.operators.size();
+      json["cancelled"] = cancelled;
+      print_json(json);
+    }
+  } else {
+    print(printable(options.budgets ? to_table(results, budgets)
+                                    : to_text(last, budgets.back(), graph, options, cancelled)));
+  }
+  return last.schedule ? kDone : kNo;
+}
+
+int run(const Options& options) {
+  const int modes =
+      (options.order_only ? 1 : 0) + (options.budget.empty() ? 0 : 1) + (options.budgets ? 1 : 0);
+  BERTH_CHECK(
+      modes == 1, kUsage,
+      "one of --budget SIZE, --budgets and --order-only is wanted: what the step may need, or "
+      "only the order with the least memory");
+  return options.order_only ? order(options) : step(options);
+}
+
 }  // namespace
 
 Command add_schedule(CLI::App& program) {
   CLI::App* app =
-      program.add_subcommand("schedule", "Find the order of operators with the least memory");
+      program.add_subcommand("schedule", "Plan a step within a budget of memory, or in the least");
   const auto options = std::make_shared<Options>();
   app->add_option("input", options->input,
                   "A trace with operators or a graph, as `berth graph` reads it")
@@ -139,12 +319,30 @@ Command add_schedule(CLI::App& program) {
                   "File for the schedule, or, where its name ends in .graph or .json, for the "
                   "graph in its new order")
       ->type_name("FILE");
+  app->add_option("--budget", options->budget,
+                  "What all on the device may need, e.g. 8GiB, or 60% of what the step needs as "
+                  "recorded; exit 1 where nothing that fits is found")
+      ->type_name("SIZE");
+  app->add_flag("--budgets", options->budgets,
+                "Eight budgets, from what the largest operator needs to what the step does");
   app->add_flag("--order-only", options->order_only, "Only order: nothing is made again or copied");
-  add_search_options(*app, options->search, schedule::order_engines(), "order");
+  app->add_option("--rate-out", options->rate_out,
+                  "Bytes a second that the device copies to the host; without rates it copies none")
+      ->type_name("SIZE");
+  app->add_option("--rate-in", options->rate_in, "The same back (as --rate-out)")
+      ->type_name("SIZE");
+  std::vector<std::string> engines = schedule::step_engines();
+  for (const std::string& engine : schedule::order_engines())
+    if (std::find(engines.begin(), engines.end(), engine) == engines.end())
+      engines.push_back(engine);
+  add_search_options(*app, options->search, engines, "schedule");
   app->add_flag("--json", options->json, "Print one JSON object");
   app->footer(
-      "The best order so far is shown on a terminal; Ctrl-C takes it.\n\n"
-      "Example:\n  berth schedule bert.graph --order-only -o bert.schedule");
+      "The best so far is shown on a terminal; Ctrl-C takes it. The engines auto, order, retain "
+      "and "
+      "copies are for a budget, auto and the others for --order-only.\n\n"
+      "Examples:\n  berth schedule gpt.trace --budget 60% -o gpt.schedule\n"
+      "  berth schedule bert.graph --order-only -o bert.schedule");
   return {app, [options] { return run(*options); }};
 }
 

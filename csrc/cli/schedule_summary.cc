@@ -22,10 +22,6 @@ std::size_t count_of(const graph::Schedule& schedule, Kind kind) {
                     [kind](const ScheduleStep& step) { return step.kind == kind; }));
 }
 
-std::string format_ms(std::uint64_t ns) {
-  return fmt::format("{:.3f} ms", static_cast<double>(ns) / 1e6);
-}
-
 // Live bytes of the runs alone.
 std::vector<Bytes> of_runs(const graph::Schedule& schedule, const std::vector<Bytes>& live) {
   std::vector<Bytes> runs;

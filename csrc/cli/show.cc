@@ -1,7 +1,7 @@
 #include "csrc/cli/command.h"
 #include "csrc/cli/exit_code.h"
-#include "csrc/cli/graph_input.h"
 #include "csrc/cli/folder_summary.h"
+#include "csrc/cli/graph_input.h"
 #include "csrc/cli/input.h"
 #include "csrc/cli/output.h"
 #include "csrc/cli/picture.h"
