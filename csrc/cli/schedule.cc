@@ -147,11 +147,13 @@ Bytes budget_option(const std::string& text, Bytes base) {
   return static_cast<Bytes>(share * static_cast<double>(base));
 }
 
+// Where one way is said alone, it holds for both.
 std::optional<graph::CopyRates> rates_of(const Options& options) {
-  if (options.rate_out.empty() && options.rate_in.empty()) return std::nullopt;
-  const std::string& out = options.rate_out.empty() ? options.rate_in : options.rate_out;
-  const std::string& in = options.rate_in.empty() ? options.rate_out : options.rate_in;
-  return graph::CopyRates{size_option("--rate-out", out), size_option("--rate-in", in)};
+  std::optional<Bytes> out, in;
+  if (!options.rate_out.empty()) out = size_option("--rate-out", options.rate_out);
+  if (!options.rate_in.empty()) in = size_option("--rate-in", options.rate_in);
+  if (!out && !in) return std::nullopt;
+  return graph::CopyRates{out ? *out : *in, in ? *in : *out};
 }
 
 Json to_json(const schedule::StepResult& result, Bytes budget, const Options& options) {
@@ -329,7 +331,8 @@ Command add_schedule(CLI::App& program) {
   app->add_option("--rate-out", options->rate_out,
                   "Bytes a second that the device copies to the host; without rates it copies none")
       ->type_name("SIZE");
-  app->add_option("--rate-in", options->rate_in, "The same back (as --rate-out)")
+  app->add_option("--rate-in", options->rate_in,
+                  "The same of copies back; where one of the two is said, it is both")
       ->type_name("SIZE");
   std::vector<std::string> engines = schedule::step_engines();
   for (const std::string& engine : schedule::order_engines())

@@ -34,6 +34,22 @@ std::string layered(int nodes) {
   return text + "]}";
 }
 
+// A chain of `length` operators and its mirror, each making 64 KiB, in Moccasin's form of Keras
+// models.
+std::string trained(int length) {
+  std::string nodes, links;
+  for (int k = 0; k < 2 * length; ++k) {
+    nodes += fmt::format(
+        R"({}{{"id": {}, "name": "n{}", "cost_ram": 65536, "cost_cpu": 1000, "backward": {}}})",
+        k == 0 ? "" : ", ", k, k, k >= length);
+    if (k > 0)
+      links += fmt::format(R"({}{{"source": {}, "target": {}}})", k == 1 ? "" : ", ", k - 1, k);
+    if (k > length)
+      links += fmt::format(R"(, {{"source": {}, "target": {}}})", 2 * length - 1 - k, k);
+  }
+  return fmt::format(R"({{"nodes": [{}], "links": [{}]}})", nodes, links);
+}
+
 // Two branches of a step, whose large halves lie beside each other as it was run.
 berth::Trace branches() {
   Recording run;
@@ -145,6 +161,68 @@ TEST_CASE("Ordering shows its progress on a terminal", "[cli][schedule]") {
   REQUIRE_THAT(ran.err, Contains("ordering: best "));
 }
 
+TEST_CASE("A step is planned within a budget, verified and shown", "[cli][schedule]") {
+  const TemporaryFolder folder;
+  write_text(folder / "x.json", trained(12));
+  const std::vector<std::string> search = {"--iterations", "20000"};
+  const auto planned = [&](std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), {"schedule", folder / "x.json"});
+    arguments.insert(arguments.end(), search.begin(), search.end());
+    return run_berth(arguments);
+  };
+  const Ran free = planned({"--budget", "100%", "--json"});
+  REQUIRE(free.code == 0);
+  REQUIRE(nlohmann::json::parse(free.out)["recomputed"] == 0);
+  REQUIRE(nlohmann::json::parse(free.out)["proven_optimal"] == true);
+  const Ran tight = planned({"--budget", "60%", "--json", "-o", folder / "x.schedule"});
+  CAPTURE(tight.out, tight.err);
+  REQUIRE(tight.code == 0);
+  const nlohmann::json json = nlohmann::json::parse(tight.out);
+  REQUIRE(json["peak_bytes"] <= json["budget_bytes"]);
+  REQUIRE(json["recomputed"] > 0);
+  REQUIRE(json["time_ns"].get<int>() == 24'000 + 1000 * json["recomputed"].get<int>());
+  REQUIRE(run_berth({"verify", folder / "x.schedule", folder / "x.json"}).code == 0);
+  const Ran shown = run_berth({"show", folder / "x.schedule", folder / "x.json"});
+  REQUIRE(shown.code == 0);
+  REQUIRE_THAT(shown.out, Contains("run again"));
+  const Ran text = planned({"--budget", "60%"});
+  REQUIRE_THAT(text.out, Contains("made again"));
+  REQUIRE_THAT(text.out, Contains("least        192.0 KiB"));
+  // The same with copies at a rate that hides them.
+  const Ran copied = planned({"--budget", "60%", "--rate-out", "1TB", "--json"});
+  REQUIRE(copied.code == 0);
+  REQUIRE(nlohmann::json::parse(copied.out)["time_ns"] <= json["time_ns"]);
+}
+
+TEST_CASE("Eight budgets are a row each, and none is slower than a smaller one",
+          "[cli][schedule]") {
+  const TemporaryFolder folder;
+  write_text(folder / "x.json", trained(8));
+  const Ran ran =
+      run_berth({"schedule", folder / "x.json", "--budgets", "--iterations", "5000", "--json"});
+  REQUIRE(ran.code == 0);
+  const nlohmann::json rows = nlohmann::json::parse(ran.out)["budgets"];
+  REQUIRE(rows.size() == 8);
+  for (std::size_t k = 1; k < rows.size(); ++k)
+    if (rows[k - 1]["fits"]) REQUIRE(rows[k]["time_ns"] <= rows[k - 1]["time_ns"]);
+  REQUIRE(rows[7]["recomputed"] == 0);
+  REQUIRE_THAT(run_berth({"schedule", folder / "x.json", "--budgets", "--iterations", "500"}).out,
+               Contains("made again"));
+}
+
+TEST_CASE("A budget that nothing fits says what needs how much", "[cli][schedule]") {
+  const TemporaryFolder folder;
+  write_text(folder / "x.json", trained(8));
+  const Ran text = run_berth({"schedule", folder / "x.json", "--budget", "128KiB"});
+  REQUIRE(text.code == 1);
+  REQUIRE_THAT(text.out, Contains("alone, the budget is 128.0 KiB: 64.0 KiB are missing"));
+  const Ran json = run_berth({"schedule", folder / "x.json", "--budget", "128KiB", "--json"});
+  REQUIRE(json.code == 1);
+  REQUIRE(nlohmann::json::parse(json.out)["fits"] == false);
+  REQUIRE_THAT(nlohmann::json::parse(json.out)["reason"].get<std::string>(),
+               Contains("64.0 KiB are missing"));
+}
+
 TEST_CASE("What cannot be ordered is one error", "[cli][schedule]") {
   const TemporaryFolder folder;
   write_text(
@@ -170,6 +248,12 @@ TEST_CASE("What cannot be ordered is one error", "[cli][schedule]") {
       {{"graph", folder / "log.jsonl"}, 3, "line 1: RELEASE names x1, which is not held"},
       {{"graph", folder / "deep.jsonl"}, 3, "brackets are nested more than 16 deep"},
       {{"schedule", folder / "x.json"}, 2, "--order-only"},
+      {{"schedule", folder / "x.json", "--order-only", "--budgets"}, 2, "one of --budget"},
+      {{"schedule", folder / "x.json", "--budget", "0%"}, 2, "--budget is 0%"},
+      {{"schedule", folder / "x.json", "--budget", "x%"}, 2, "--budget is x%"},
+      {{"schedule", folder / "x.json", "--budget", "much"}, 2, "--budget"},
+      {{"schedule", folder / "x.json", "--budget", "1KiB", "--rate-in", "0"}, 2, "--rate-in"},
+      {{"schedule", folder / "x.json", "--budget", "1KiB", "--engine", "descent"}, 2, "--engine"},
       {{"schedule", folder / "x.json", "--order-only", "--engine", "best"}, 2, "best"},
       {{"schedule", folder / "x.json", "--order-only", "--time-limit", "0"}, 2, "--time-limit"},
       {{"schedule", folder / "x.json", "--order-only", "-o", folder / "no/folder"}, 2, "no folder"},

@@ -1,0 +1,156 @@
+#include "csrc/graph/referee.h"
+#include "csrc/schedule/joint/plan.h"
+#include "tests/catch.h"
+#include "tests/support/random_graph.h"
+
+#include <berth/error.h>
+
+#include <algorithm>
+#include <atomic>
+#include <random>
+
+namespace berth::schedule {
+namespace {
+
+using graph::Graph;
+using graph::Phase;
+
+// A forward chain of operators that each make `bytes` in `ns`, and a backward one that reads them.
+Graph chain(std::size_t length, Bytes bytes, std::uint64_t ns) {
+  Graph graph;
+  const auto storage = [&] {
+    graph.storages.push_back({bytes, graph::StorageClass::kStep, trace::RoleKind::kUnknown});
+    return static_cast<graph::StorageId>(graph.storages.size() - 1);
+  };
+  const auto add = [&](Phase phase, std::vector<graph::StorageId> reads) {
+    graph::Operator op;
+    op.name = phase == Phase::kForward ? "forward" : "backward";
+    op.phase = phase;
+    graph::Alternative way;
+    way.ns = ns;
+    for (const graph::StorageId s : reads) way.reads.push_back({{s, 1}, 0, bytes});
+    const graph::StorageId made = storage();
+    way.writes = {{made, 1}};
+    op.alternatives = {way};
+    graph.operators.push_back(op);
+    return made;
+  };
+  std::vector<graph::StorageId> made;
+  for (std::size_t k = 0; k < length; ++k)
+    made.push_back(add(Phase::kForward, k == 0 ? std::vector<graph::StorageId>{}
+                                               : std::vector<graph::StorageId>{made.back()}));
+  graph::StorageId gradient = made.back();
+  for (std::size_t k = length; k-- > 0;)
+    gradient = add(Phase::kBackward, gradient == made[k]
+                                         ? std::vector<graph::StorageId>{gradient}
+                                         : std::vector<graph::StorageId>{gradient, made[k]});
+  return graph;
+}
+
+StepOptions with(Bytes budget) {
+  StepOptions options;
+  options.budget = budget;
+  options.iteration_budget = 20'000;
+  options.time_limit_seconds = 60;
+  return options;
+}
+
+}  // namespace
+
+TEST_CASE("A chain within a budget makes again what does not fit", "[joint]") {
+  const Graph step = chain(10, 100, 1000);
+  const StepResult free = plan_step(step, with(100'000));
+  REQUIRE(free.schedule);
+  REQUIRE(free.proven_optimal);
+  REQUIRE(free.verdict.peak == free.base_peak);
+  REQUIRE(free.verdict.recomputed == 0);
+  const StepResult tight = plan_step(step, with(600));
+  REQUIRE(tight.schedule);
+  REQUIRE(tight.verdict.peak <= 600);
+  REQUIRE(tight.verdict.recomputed > 0);
+  REQUIRE(tight.verdict.ns == free.verdict.ns + 1000 * tight.verdict.recomputed);
+  // Six values beside each other, three of them for the operator that runs: at least four of ten
+  // are made again.
+  REQUIRE(tight.verdict.recomputed <= 12);
+  REQUIRE(graph::replay(step, *tight.schedule).violation == "");
+}
+
+TEST_CASE("A budget below the largest operator names it and what is missing", "[joint]") {
+  const StepResult result = plan_step(chain(4, 1 << 20, 1000), with(2 << 20));
+  REQUIRE_FALSE(result.schedule);
+  REQUIRE(result.least_budget == 3 << 20);
+  REQUIRE(result.why_not.find("(backward) needs 3.0 MiB alone, the budget is 2.0 MiB: 1.0 MiB are "
+                              "missing") != std::string::npos);
+}
+
+TEST_CASE("Where making again is dear and copies are fast, values are copied", "[joint]") {
+  const Graph step = chain(12, Bytes{64} << 20, 100'000'000);
+  StepOptions options = with(step.storages.size() / 2 * (Bytes{64} << 20) * 7 / 10);
+  const StepResult again = plan_step(step, options);
+  REQUIRE(again.schedule);
+  REQUIRE(again.verdict.recomputed > 0);
+  options.rates = graph::CopyRates{50'000'000'000, 50'000'000'000};
+  const StepResult copied = plan_step(step, options);
+  REQUIRE(copied.schedule);
+  REQUIRE(copied.verdict.peak <= options.budget);
+  REQUIRE(copied.verdict.copied_out > 0);
+  REQUIRE(copied.verdict.ns < again.verdict.ns);
+}
+
+TEST_CASE("Whatever is planned the referee allows, and more memory never costs time", "[joint]") {
+  const auto seed = GENERATE(range(1U, 7U));
+  CAPTURE(seed);
+  std::mt19937 random(seed);
+  int fit = 0;
+  for (int k = 0; k < 12; ++k) {
+    CAPTURE(k);
+    Graph step = test::random_graph(random, 1 + random() % 12);
+    for (std::size_t p = step.operators.size() / 2; p < step.operators.size(); ++p)
+      step.operators[step.order.empty() ? p : step.order[p]].phase = Phase::kBackward;
+    StepOptions options = with(0);
+    options.iteration_budget = 500;
+    if (random() % 2 == 0) options.rates = graph::CopyRates{};
+    const Bytes least = least_budget(step).bytes;
+    const std::vector<Bytes> budgets = {least - std::min<Bytes>(least, 1), least, least + 4,
+                                        least + 10, least + 1000};
+    const std::vector<StepResult> results = plan_budgets(step, budgets, options);
+    REQUIRE(results.size() == budgets.size());
+    if (least > 0) REQUIRE_FALSE(results[0].schedule);
+    REQUIRE(results.back().schedule);  // there is room for everything
+    REQUIRE(results.back().proven_optimal);
+    for (std::size_t b = 1; b < budgets.size(); ++b) {
+      if (!results[b].schedule) {
+        REQUIRE_FALSE(results[b - 1].schedule);
+        REQUIRE(results[b].why_not != "");
+        continue;
+      }
+      ++fit;
+      const graph::Verdict verdict = graph::replay(step, *results[b].schedule);
+      REQUIRE(verdict.violation == "");
+      REQUIRE(verdict.peak <= budgets[b]);
+      REQUIRE(verdict.ns == results[b].verdict.ns);
+      REQUIRE(verdict.ns >= results[b].ns_bound);
+      if (results[b - 1].schedule) REQUIRE(verdict.ns <= results[b - 1].verdict.ns);
+    }
+    options.budget = budgets[3];
+    const StepResult once = plan_step(step, options), twice = plan_step(step, options);
+    REQUIRE(once.schedule == twice.schedule);
+  }
+  REQUIRE(fit > 20);
+}
+
+TEST_CASE("What stops a search leaves what it found", "[joint]") {
+  const Graph step = chain(60, 100, 1000);
+  std::atomic<bool> cancel{false};
+  StepOptions options = with(3000);
+  options.cancel = &cancel;
+  options.progress = [&](const StepProgress&) { cancel = true; };
+  const StepResult result = plan_step(step, options);
+  REQUIRE(result.schedule);
+  REQUIRE(graph::replay(step, *result.schedule).violation == "");
+  options = with(3000);
+  options.engine = "best";
+  REQUIRE_THROWS_AS(plan_step(step, options), Error);
+}
+
+}  // namespace berth::schedule
