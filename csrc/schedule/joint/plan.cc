@@ -60,7 +60,7 @@ class Planning {
       result_.why_not = fmt::format(
           "nothing was found within {}: in the best order {} are needed at once, nothing made "
           "again",
-          options_.budget, result_.order_peak);
+          format_bytes(options_.budget), format_bytes(result_.order_peak));
     return finish();
   }
 

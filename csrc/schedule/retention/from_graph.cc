@@ -54,13 +54,19 @@ class Builder {
     return position < out_.border ? 0 : position - out_.border + 1;
   }
 
+  // Where most of what is before is forward and most of what is behind is not: some operators of
+  // the backward part, as published graphs flag them, need nothing and may run first.
   void find_border() {
-    const auto is_backward = [&](OperatorId op) {
-      const graph::Phase phase = graph_.operators[op].phase;
-      return phase == graph::Phase::kBackward || phase == graph::Phase::kOptimizer;
-    };
-    out_.border = static_cast<std::size_t>(
-        std::find_if(out_.order.begin(), out_.order.end(), is_backward) - out_.order.begin());
+    std::ptrdiff_t balance = 0, most = 0;
+    out_.border = out_.order.size();
+    for (std::size_t p = out_.order.size(); p-- > 0;) {
+      const graph::Phase phase = graph_.operators[out_.order[p]].phase;
+      const bool backward = phase == graph::Phase::kBackward || phase == graph::Phase::kOptimizer;
+      balance += backward ? 1 : -1;
+      if (balance <= most) continue;
+      most = balance;
+      out_.border = p;
+    }
   }
 
   // From when to when each storage is used, and which are none of the plan's business: residents,
