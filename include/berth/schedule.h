@@ -43,16 +43,21 @@ struct OrderProgress {
   std::string engine;  // that found it
 };
 
-struct OrderOptions {
-  // A name of order_engines(): "auto" runs them one after the other until the gap is 0.
-  std::string engine = "auto";
+// What every planner of a schedule takes.
+struct PlannerOptions {
+  std::string engine = "auto";     // a name that the planner lists
   double time_limit_seconds = 10;  // infinity: none
-  // Moves of annealing and executed sets of the exact search, each, and nodes of an integer
-  // program's tree; 0: as many as there is time for, in rounds. With a budget and no time limit the
-  // result depends on the seed alone.
+  // What a search tries, which each planner counts in its own way; 0: as much as there is time for.
+  // With a budget and no time limit the result depends on the seed alone.
   std::uint64_t iteration_budget = 0;
   std::uint64_t seed = 1;
   const std::atomic<bool>* cancel = nullptr;  // set by any thread: the best so far is returned
+};
+
+// Engines are those of order_engines(): "auto" runs them one after the other until the gap is 0.
+// The budget is one of moves of annealing, of executed sets of the exact search, and of nodes of an
+// integer program's tree, each.
+struct OrderOptions : PlannerOptions {
   std::function<void(const OrderProgress&)> progress = {};  // from the calling thread
   // An order that is there already, or empty: the result is never worse.
   std::vector<std::uint32_t> given = {};

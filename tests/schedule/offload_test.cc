@@ -25,7 +25,7 @@ CopyOptions by_budget(std::uint64_t simulations, std::string engine = "auto") {
   CopyOptions options;
   options.engine = std::move(engine);
   options.time_limit_seconds = std::numeric_limits<double>::infinity();
-  options.simulation_budget = simulations;
+  options.iteration_budget = simulations;
   options.least_bytes = 0;
   return options;
 }

@@ -9,15 +9,14 @@
 #include "csrc/schedule/order/order.h"
 #include "csrc/schedule/retention/from_graph.h"
 #include "csrc/schedule/retention/retention.h"
+#include "csrc/schedule/stopwatch.h"
 
 #include <algorithm>
-#include <chrono>
 #include <limits>
 
 namespace berth::schedule {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using Operators = std::vector<graph::OperatorId>;
 
 // Its reads, results and workspace; a result that can take over a read counts once.
@@ -68,18 +67,8 @@ class Planning {
   [[nodiscard]] bool wants(const char* engine) const {
     return options_.engine == "auto" || options_.engine == engine;
   }
-  [[nodiscard]] double seconds() const {
-    return std::chrono::duration<double>(Clock::now() - start_).count();
-  }
-  [[nodiscard]] double left() const {
-    return std::max(options_.time_limit_seconds - seconds(), 0.001);
-  }
-  [[nodiscard]] bool cancelled() const {
-    return options_.cancel != nullptr && options_.cancel->load(std::memory_order_relaxed);
-  }
   [[nodiscard]] bool done() const {
-    return cancelled() || seconds() > options_.time_limit_seconds ||
-           (result_.schedule && result_.verdict.ns <= result_.ns_bound);
+    return watch_.stopped() || (result_.schedule && result_.verdict.ns <= result_.ns_bound);
   }
 
   StepResult finish() {
@@ -94,7 +83,7 @@ class Planning {
       schedule.ns = result_.verdict.ns;
       schedule.ns_bound = result_.ns_bound;
     }
-    result_.seconds = seconds();
+    result_.seconds = watch_.seconds();
     return std::move(result_);
   }
 
@@ -113,7 +102,7 @@ class Planning {
     result_.verdict = std::move(verdict);
     if (options_.progress)
       options_.progress(
-          {seconds(), result_.verdict.ns, result_.ns_bound, result_.verdict.peak, engine});
+          {watch_.seconds(), result_.verdict.ns, result_.ns_bound, result_.verdict.peak, engine});
   }
 
   // Of all operators, each in its fastest way.
@@ -161,7 +150,7 @@ class Planning {
       how.iteration_budget = options_.iteration_budget;
       const double shares =
           static_cast<double>(orders_.size() - k) + (wants("copies") && options_.rates ? 1.0 : 0.0);
-      how.time_limit_seconds = left() / shares;
+      how.time_limit_seconds = watch_.left() / shares;
       const RetentionResult found = plan_retention(stages.problem, how);
       if (found.plan) offer(to_schedule(graph_, stages, *found.plan), "retain");
     }
@@ -177,8 +166,8 @@ class Planning {
       offload::CopyOptions how;
       how.seed = options_.seed;
       how.cancel = options_.cancel;
-      how.simulation_budget = options_.iteration_budget;
-      how.time_limit_seconds = left() / static_cast<double>(orders_.size() - k);
+      how.iteration_budget = options_.iteration_budget;
+      how.time_limit_seconds = watch_.left() / static_cast<double>(orders_.size() - k);
       const offload::CopyResult found = offload::plan_copies(problem, machine, how);
       offer(offload::to_schedule(graph_, problem, found.plan, found.outcome, orders_[k]), "copies");
     }
@@ -187,7 +176,7 @@ class Planning {
   const graph::Graph& graph_;
   const StepOptions& options_;
   const std::uint64_t hash_;
-  const Clock::time_point start_ = Clock::now();
+  const Stopwatch watch_{options_};
   Operators first_;  // as recorded
   std::vector<Operators> orders_;
   StepResult result_;

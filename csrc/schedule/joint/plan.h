@@ -3,7 +3,8 @@
 #include "csrc/graph/referee.h"
 #include "csrc/graph/schedule.h"
 
-#include <atomic>
+#include <berth/schedule.h>
+
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -19,19 +20,13 @@ struct StepProgress {
   std::string engine;  // that found it
 };
 
-struct StepOptions {
-  // A name of step_engines(). "auto" orders, keeps, makes again and, where there are rates, copies;
-  // "order" does the first alone, "retain" and "copies" one of the others, from the same orders.
-  std::string engine = "auto";
+// Engines are those of step_engines(): "auto" orders, keeps, makes again and, where there are
+// rates, copies; "order" does the first alone, "retain" and "copies" one of the others, from the
+// same orders. The budget of iterations is one of each search.
+struct StepOptions : PlannerOptions {
   Bytes budget = 0;  // of everything on the device, residents included
   // How fast the device copies; nothing: it does not.
   std::optional<graph::CopyRates> rates = {};
-  double time_limit_seconds = 10;  // infinity: none
-  // Of each search; 0: as many moves as there is time for. With a budget and no time limit the
-  // result depends on the seed alone.
-  std::uint64_t iteration_budget = 0;
-  std::uint64_t seed = 1;
-  const std::atomic<bool>* cancel = nullptr;  // set by any thread: the best so far is returned
   std::function<void(const StepProgress&)> progress = {};  // from the calling thread
   // Schedules of this graph that are there already: the result is never slower than one that fits.
   std::vector<graph::Schedule> given = {};

@@ -3,15 +3,13 @@
 #include "csrc/core/check.h"
 #include "csrc/schedule/offload/baselines.h"
 #include "csrc/schedule/offload/search.h"
+#include "csrc/schedule/stopwatch.h"
 
 #include <algorithm>
-#include <chrono>
 #include <optional>
 
 namespace berth::schedule::offload {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 constexpr std::uint64_t kFirstRound = 2'000;  // simulations of annealing, without a budget
 constexpr std::uint64_t kMostRound = 64'000;
@@ -45,7 +43,7 @@ class Planning {
     result_.recomputed = static_cast<std::uint64_t>(std::count_if(
         report.runs.begin(), report.runs.end(), [](const RunTime& run) { return run.again; }));
     result_.simulations = search_.simulations() + 2;
-    result_.seconds = seconds();
+    result_.seconds = watch_.seconds();
     return std::move(result_);
   }
 
@@ -55,13 +53,6 @@ class Planning {
     Score score;
   };
 
-  [[nodiscard]] double seconds() const {
-    return std::chrono::duration<double>(Clock::now() - start_).count();
-  }
-  [[nodiscard]] bool stopped() const {
-    return (options_.cancel != nullptr && options_.cancel->load(std::memory_order_relaxed)) ||
-           seconds() > options_.time_limit_seconds;
-  }
   [[nodiscard]] bool optimal() const {
     return best_ && best_->score.fits() && best_->score.ns == result_.kept_ns;
   }
@@ -72,7 +63,7 @@ class Planning {
     result_.engine = engine;
     if (options_.progress)
       options_.progress(
-          {seconds(), found.score.ns, found.score.excess, engine, search_.simulations()});
+          {watch_.seconds(), found.score.ns, found.score.excess, engine, search_.simulations()});
   }
 
   void find_least_peak() {
@@ -97,9 +88,10 @@ class Planning {
   void search_with(const std::string& engine, const Ways& ways, double time_share) {
     const std::uint64_t since = search_.simulations();
     const std::uint64_t budget =
-        options_.simulation_budget != 0 ? options_.simulation_budget : kUnlimited;
+        options_.iteration_budget != 0 ? options_.iteration_budget : kUnlimited;
     const auto stop = [&] {
-      return stopped() || optimal() || seconds() > time_share * options_.time_limit_seconds;
+      return watch_.stopped() || optimal() ||
+             watch_.seconds() > time_share * options_.time_limit_seconds;
     };
     const auto limits = [&](std::uint64_t most) {
       const std::uint64_t used = search_.simulations() - since;
@@ -127,7 +119,7 @@ class Planning {
     }
     std::mt19937_64 random(options_.seed);
     for (std::uint64_t round = kFirstRound; !stop(); round = std::min(2 * round, kMostRound)) {
-      const SearchLimits now = limits(options_.simulation_budget != 0 ? budget : round);
+      const SearchLimits now = limits(options_.iteration_budget != 0 ? budget : round);
       if (now.simulations == 0) break;
       const std::uint64_t before = search_.simulations();
       Found found = *best;
@@ -145,7 +137,7 @@ class Planning {
   const Problem& problem_;
   const Machine& machine_;
   const CopyOptions& options_;
-  const Clock::time_point start_ = Clock::now();
+  const Stopwatch watch_{options_};
   Search search_;
   std::optional<Found> best_;
   CopyResult result_;

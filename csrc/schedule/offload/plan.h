@@ -4,7 +4,8 @@
 #include "csrc/schedule/offload/problem.h"
 #include "csrc/schedule/offload/timeline.h"
 
-#include <atomic>
+#include <berth/schedule.h>
+
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -20,17 +21,11 @@ struct CopyProgress {
   std::uint64_t simulations = 0;
 };
 
-struct CopyOptions {
-  // One of copy_engines(). "offload" and "recompute" use one way out of the device, "joint" both;
-  // "auto" runs these three one after the other and goes on from the best. "keep", "vdnn" and
-  // "dymem" follow their rule, whatever the budget.
-  std::string engine = "auto";
-  double time_limit_seconds = 5;  // infinity: none
-  // Plays of the timeline, of each of the searches; 0: as many as there is time for. With a budget
-  // and no time limit the result depends on the seed alone.
-  std::uint64_t simulation_budget = 0;
-  std::uint64_t seed = 1;
-  const std::atomic<bool>* cancel = nullptr;  // set by any thread: the best so far is returned
+// Engines are those of copy_engines(): "offload" and "recompute" use one way out of the device,
+// "joint" both; "auto" runs these three one after the other and goes on from the best. "keep",
+// "vdnn" and "dymem" follow their rule, whatever the budget. Iterations are plays of the timeline,
+// of each of the searches.
+struct CopyOptions : PlannerOptions {
   std::function<void(const CopyProgress&)> progress = {};  // from the calling thread
   Bytes least_bytes = Bytes{1} << 20;                      // smaller values are not copied: latency
 };

@@ -4,16 +4,14 @@
 #include "csrc/schedule/order/greedy.h"
 #include "csrc/schedule/order/olla_engine.h"
 #include "csrc/schedule/order/search.h"
+#include "csrc/schedule/stopwatch.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <utility>
 
 namespace berth::schedule {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kMostExact = 512;                                 // nodes
 constexpr std::uint64_t kFirstMoves = 100'000, kMostMoves = 6'400'000;  // of a round of annealing
@@ -25,7 +23,7 @@ class Planning {
  public:
   Planning(const OrderProblem& problem, const OrderOptions& options)
       : problem_(problem), options_(options), cuts_(problem), random_(options.seed) {
-    limits_.stop = [this] { return stopped(); };
+    limits_.stop = [this] { return watch_.stopped(); };
   }
 
   OrderResult run() {
@@ -52,7 +50,7 @@ class Planning {
   OrderResult end() {
     report();
     result_.proven_optimal = result_.peak == result_.bound;
-    result_.seconds = seconds();
+    result_.seconds = watch_.seconds();
     return std::move(result_);
   }
 
@@ -61,14 +59,7 @@ class Planning {
            // annealing starts from what descends
            (std::string_view(engine) == "descent" && options_.engine == "anneal");
   }
-  [[nodiscard]] double seconds() const {
-    return std::chrono::duration<double>(Clock::now() - start_).count();
-  }
-  [[nodiscard]] bool stopped() const {
-    return (options_.cancel != nullptr && options_.cancel->load(std::memory_order_relaxed)) ||
-           seconds() > options_.time_limit_seconds;
-  }
-  [[nodiscard]] bool done() const { return result_.peak == result_.bound || stopped(); }
+  [[nodiscard]] bool done() const { return result_.peak == result_.bound || watch_.stopped(); }
 
   void take(Order order, const char* engine) {
     const Bytes peak = peak_of(problem_, order);
@@ -81,7 +72,7 @@ class Planning {
 
   void report() {
     if (options_.progress)
-      options_.progress({seconds(), result_.peak, result_.bound, result_.engine});
+      options_.progress({watch_.seconds(), result_.peak, result_.bound, result_.engine});
   }
 
   // The given order, else the one by number.
@@ -99,7 +90,7 @@ class Planning {
   void start() {
     starts_.push_back(take_first());
     if (options_.engine != "given") {
-      for (NamedOrder& named : constructive_orders(problem_, [this] { return stopped(); })) {
+      for (NamedOrder& named : constructive_orders(problem_, [this] { return watch_.stopped(); })) {
         starts_.push_back(named.order);
         take(std::move(named.order), "constructive");
       }
@@ -118,7 +109,7 @@ class Planning {
     }
     bound_of_ = result_.peak;
     const OrderBound bound =
-        min_cut_bound(cuts_, problem_, result_.order, flows_, [this] { return stopped(); });
+        min_cut_bound(cuts_, problem_, result_.order, flows_, [this] { return watch_.stopped(); });
     result_.bound = std::max(result_.bound, bound.bytes);
     result_.flows += bound.flows;
   }
@@ -129,7 +120,7 @@ class Planning {
     settings.start = take_first();
     settings.seed = options_.seed;
     settings.nodes = options_.iteration_budget;
-    settings.seconds = options_.time_limit_seconds - seconds();
+    settings.seconds = options_.time_limit_seconds - watch_.seconds();
     const auto prove = [this](Bytes bound) {
       result_.bound = std::max(result_.bound, std::min(bound, result_.peak));
     };
@@ -138,7 +129,7 @@ class Planning {
                             {[this](Order order) { take(std::move(order), "olla"); },
                              [&](Bytes bound) {
                                prove(bound);
-                               return stopped();
+                               return watch_.stopped();
                              }});
     prove(solved.bound);
     result_.sets = solved.nodes;
@@ -188,7 +179,7 @@ class Planning {
 
   const OrderProblem& problem_;
   const OrderOptions& options_;
-  const Clock::time_point start_ = Clock::now();
+  const Stopwatch watch_{options_};
   MinCut cuts_;
   std::mt19937_64 random_;
   SearchLimits limits_;
