@@ -13,7 +13,7 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr std::size_t kMostInside = std::size_t{1} << 22;  // of all lists of what is counted
-constexpr std::size_t kMostLinks = std::size_t{1} << 23;   // reads times stages that are priced
+constexpr std::size_t kMostLinks = std::size_t{1} << 21;   // reads times stages that are priced
 
 // What a value must be in a stage. `kNeedBefore`: there at its beginning, or run; `kNeedAfter`: at
 // its end, or run.

@@ -21,7 +21,7 @@ namespace berth::schedule {
 // prices: the bound is that without a budget.
 class RetentionBound {
  public:
-  static constexpr std::size_t kMostCells = std::size_t{1} << 22;
+  static constexpr std::size_t kMostCells = std::size_t{1} << 20;
 
   // Throws Error(kInput) for a problem that is none.
   explicit RetentionBound(const StageProblem& problem);
