@@ -2,6 +2,7 @@
 
 #include "csrc/core/check.h"
 #include "csrc/schedule/retention/bound.h"
+#include "csrc/schedule/retention/chen.h"
 #include "csrc/schedule/retention/search.h"
 
 #include <algorithm>
@@ -21,6 +22,9 @@ constexpr std::uint64_t kMeasured = 4096;      // moves that say how fast moves 
 constexpr std::uint64_t kLeastMoves = 20'000;  // of a squeeze that is worth its start
 constexpr double kSqueezing = 0.58;            // share of the moves; the rest is for branches
 constexpr double kBounding = 0.1;              // share of the time, for the bound
+constexpr double kChen = 0.05;                 // share of the time, for Chen's plans as a start
+constexpr std::size_t kChenCells = 20'000'000,
+                      kMostChenGrid = 400;  // values times stages times grid
 constexpr unsigned kFirstRounds = 60, kRounds = 340;
 constexpr std::size_t kBoundedCells = 40'000'000;         // values times stages times rounds
 constexpr std::size_t kSmall = 12'000, kMiddle = 30'000;  // values times stages
@@ -70,8 +74,8 @@ class Planning {
   RetentionResult run() {
     const Retention everything = keep_everything(problem_);
     start(everything);
-    if (result_.why_not.empty() && best_.cost != result_.cost_bound && options_.engine != "keep" &&
-        !stopped())
+    if (result_.why_not.empty() && best_.cost != result_.cost_bound &&
+        (options_.engine == "auto" || options_.engine == "retain") && !stopped())
       retain(everything);
     result_.moves = search_.moves;
     result_.seconds = seconds();
@@ -100,6 +104,9 @@ class Planning {
   [[nodiscard]] bool stopped() const {
     return (options_.cancel != nullptr && options_.cancel->load(std::memory_order_relaxed)) ||
            seconds() > options_.time_limit_seconds;
+  }
+  [[nodiscard]] std::size_t cells() const {
+    return std::max<std::size_t>(problem_.values.size() * problem_.stages.size(), 1);
   }
   void report() {
     if (options_.progress && best_.plan)
@@ -134,11 +141,22 @@ class Planning {
     result_.cost_bound = bound_->cost();
     offer(everything, "keep");
     if (options_.given) offer(*options_.given, "given");
-    if (best_.plan || options_.engine != "keep") tighten(kFirstRounds);
+    if (options_.engine == "chen" || options_.engine == "auto") offer_chen();
+    tighten(kFirstRounds);
     if (bound_->impossible())
       result_.why_not =
           fmt::format("some result can neither be kept nor made again within the budget of {}",
                       problem_.budget);
+  }
+
+  // All its plans, with a smaller share of the time where they are only a start.
+  void offer_chen() {
+    const double most = options_.engine == "chen" ? options_.time_limit_seconds
+                                                  : seconds() + kChen * options_.time_limit_seconds;
+    const std::size_t grid = std::clamp<std::size_t>(kChenCells / cells(), 4, kMostChenGrid);
+    chen_plans(
+        problem_, grid, [&](const Retention& plan) { offer(plan, "chen"); },
+        [&] { return done() || seconds() > most; });
   }
 
   // Raises the bound, for so many rounds (fewer for large problems) and a share of the time.
@@ -146,9 +164,7 @@ class Planning {
     if (done()) return;
     const double before = seconds();
     const double share = kBounding * options_.time_limit_seconds - bounding_seconds_;
-    const std::size_t cells =
-        std::max<std::size_t>(problem_.values.size() * problem_.stages.size(), 1);
-    rounds = std::min(rounds, static_cast<unsigned>(kBoundedCells / cells + 10));
+    rounds = std::min(rounds, static_cast<unsigned>(kBoundedCells / cells() + 10));
     bound_->refine(rounds, best_.plan ? best_.cost : 0,
                    [&] { return stopped() || seconds() - before > share; });
     bounding_seconds_ += seconds() - before;
@@ -172,8 +188,7 @@ class Planning {
     WorkingPlan plan(*model_, everything);
     const std::uint64_t moves = budget_of(plan, how);
 
-    const std::size_t cells = problem_.values.size() * problem_.stages.size();
-    std::uint64_t squeezes = cells < kSmall ? 20 : cells < kMiddle ? 3 : 1;
+    std::uint64_t squeezes = cells() < kSmall ? 20 : cells() < kMiddle ? 3 : 1;
     const auto share = static_cast<std::uint64_t>(kSqueezing * static_cast<double>(moves));
     squeezes = std::clamp<std::uint64_t>(share / kLeastMoves, 1, squeezes);
     // Cool ones squeeze large problems best, warm ones small ones, which have many squeezes.
@@ -273,7 +288,7 @@ class Planning {
 }  // namespace
 
 const std::vector<std::string>& retention_engines() {
-  static const std::vector<std::string> kEngines = {"auto", "keep", "retain"};
+  static const std::vector<std::string> kEngines = {"auto", "chen", "keep", "retain"};
   return kEngines;
 }
 
