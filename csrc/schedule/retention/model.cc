@@ -69,6 +69,7 @@ bool StageModel::closes_with(std::size_t t, std::uint32_t alternative, StageValu
 }
 
 bool StageModel::is_due(std::size_t t, std::size_t node) const {
+  if (t == 0) return first_due_[node] == 0;
   const std::vector<StageNode>& due = problem_.stages[t].must_run;
   return std::binary_search(due.begin(), due.end(), node);
 }

@@ -88,8 +88,8 @@ class StageModel {
                                                 StageCost& stage) const noexcept {
     return pick(closing_[t][alternative], slack, stage);
   }
-  // Whether the node must run in stage t, and whether it may: not before it first must, nor
-  // again where it must not.
+  // Whether a run of the node in stage t is its first, or one that it must have anyway; and whether
+  // it may run: not before it first must, nor again where it must not.
   [[nodiscard]] bool is_due(std::size_t t, std::size_t node) const;
   [[nodiscard]] bool may_run(std::size_t t, std::size_t node, bool due) const noexcept {
     const StageProblem::NodeOf& one = problem_.nodes[node];

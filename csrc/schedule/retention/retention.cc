@@ -1,6 +1,8 @@
 #include "csrc/schedule/retention/retention.h"
 
 #include "csrc/core/check.h"
+#include "csrc/schedule/retention/bound.h"
+#include "csrc/schedule/retention/chen.h"
 #include "csrc/schedule/retention/search.h"
 
 #include <algorithm>
@@ -19,6 +21,12 @@ using Clock = std::chrono::steady_clock;
 constexpr std::uint64_t kMeasured = 4096;      // moves that say how fast moves are
 constexpr std::uint64_t kLeastMoves = 20'000;  // of a squeeze that is worth its start
 constexpr double kSqueezing = 0.58;            // share of the moves; the rest is for branches
+constexpr double kBounding = 0.1;              // share of the time, for the bound
+constexpr double kChen = 0.05;                 // share of the time, for Chen's plans as a start
+constexpr std::size_t kChenCells = 20'000'000,
+                      kMostChenGrid = 400;  // values times stages times grid
+constexpr unsigned kFirstRounds = 60, kRounds = 340;
+constexpr std::size_t kBoundedCells = 40'000'000;         // values times stages times rounds
 constexpr std::size_t kSmall = 12'000, kMiddle = 30'000;  // values times stages
 
 // Bytes that any plan has at once: all that the largest operator needs.
@@ -66,8 +74,8 @@ class Planning {
   RetentionResult run() {
     const Retention everything = keep_everything(problem_);
     start(everything);
-    if (result_.why_not.empty() && best_.cost != result_.cost_bound && options_.engine != "keep" &&
-        !stopped())
+    if (result_.why_not.empty() && best_.cost != result_.cost_bound &&
+        (options_.engine == "auto" || options_.engine == "retain") && !stopped())
       retain(everything);
     result_.moves = search_.moves;
     result_.seconds = seconds();
@@ -97,6 +105,9 @@ class Planning {
     return (options_.cancel != nullptr && options_.cancel->load(std::memory_order_relaxed)) ||
            seconds() > options_.time_limit_seconds;
   }
+  [[nodiscard]] std::size_t cells() const {
+    return std::max<std::size_t>(problem_.values.size() * problem_.stages.size(), 1);
+  }
   void report() {
     if (options_.progress && best_.plan)
       options_.progress({seconds(), best_.cost, result_.cost_bound, best_by_});
@@ -120,27 +131,45 @@ class Planning {
     const RetentionCost base = evaluate(*free_model, everything);
     result_.base_cost = base.cost;
     result_.base_peak = base.peak;
-    result_.cost_bound = base.cost;
-    for (std::size_t t = 0; t < problem_.stages.size(); ++t) {
-      const auto& alternatives = problem_.stages[t].alternatives;
-      if (alternatives.size() < 2) continue;
-      const auto fastest = [](const StageProblem::AlternativeOf& one) {
-        std::int64_t cost = one.methods.front().cost;
-        for (const StageMethod& method : one.methods) cost = std::min(cost, method.cost);
-        return cost;
-      };
-      std::int64_t least = fastest(alternatives[0]);
-      for (const auto& one : alternatives) least = std::min(least, fastest(one));
-      result_.cost_bound -= fastest(alternatives[0]) - least;
-    }
     result_.least_budget = least_budget_of(problem_);
     if (result_.least_budget > problem_.budget) {
       result_.why_not = fmt::format("some operator alone needs {}, the budget is {}",
                                     result_.least_budget, problem_.budget);
       return;
     }
+    bound_ = std::make_unique<RetentionBound>(problem_);
+    result_.cost_bound = bound_->cost();
     offer(everything, "keep");
     if (options_.given) offer(*options_.given, "given");
+    if (options_.engine == "chen" || options_.engine == "auto") offer_chen();
+    tighten(kFirstRounds);
+    if (bound_->impossible())
+      result_.why_not =
+          fmt::format("some result can neither be kept nor made again within the budget of {}",
+                      problem_.budget);
+  }
+
+  // All its plans, with a smaller share of the time where they are only a start.
+  void offer_chen() {
+    const double most = options_.engine == "chen" ? options_.time_limit_seconds
+                                                  : seconds() + kChen * options_.time_limit_seconds;
+    const std::size_t grid = std::clamp<std::size_t>(kChenCells / cells(), 4, kMostChenGrid);
+    chen_plans(
+        problem_, grid, [&](const Retention& plan) { offer(plan, "chen"); },
+        [&] { return done() || seconds() > most; });
+  }
+
+  // Raises the bound, for so many rounds (fewer for large problems) and a share of the time.
+  void tighten(unsigned rounds) {
+    if (done()) return;
+    const double before = seconds();
+    const double share = kBounding * options_.time_limit_seconds - bounding_seconds_;
+    rounds = std::min(rounds, static_cast<unsigned>(kBoundedCells / cells() + 10));
+    bound_->refine(rounds, best_.plan ? best_.cost : 0,
+                   [&] { return stopped() || seconds() - before > share; });
+    bounding_seconds_ += seconds() - before;
+    result_.cost_bound = bound_->cost();
+    report();
   }
 
   // Squeezes from everything kept, then branches from the best.
@@ -159,8 +188,7 @@ class Planning {
     WorkingPlan plan(*model_, everything);
     const std::uint64_t moves = budget_of(plan, how);
 
-    const std::size_t cells = problem_.values.size() * problem_.stages.size();
-    std::uint64_t squeezes = cells < kSmall ? 20 : cells < kMiddle ? 3 : 1;
+    std::uint64_t squeezes = cells() < kSmall ? 20 : cells() < kMiddle ? 3 : 1;
     const auto share = static_cast<std::uint64_t>(kSqueezing * static_cast<double>(moves));
     squeezes = std::clamp<std::uint64_t>(share / kLeastMoves, 1, squeezes);
     // Cool ones squeeze large problems best, warm ones small ones, which have many squeezes.
@@ -181,6 +209,7 @@ class Planning {
       }
     }
     if (!best_.plan) return;
+    tighten(kRounds);  // with a plan that says how far there is to go
     const std::uint64_t used = search_.moves;
     how.moves = std::max<std::uint64_t>(moves / 100, 1000);
     for (std::uint64_t k = 0; search_.moves < std::max(moves, used) && !done(); ++k) {
@@ -252,12 +281,14 @@ class Planning {
   FoundRetention best_;
   std::string best_by_;
   RetentionResult result_;
+  std::unique_ptr<RetentionBound> bound_;
+  double bounding_seconds_ = 0;
 };
 
 }  // namespace
 
 const std::vector<std::string>& retention_engines() {
-  static const std::vector<std::string> kEngines = {"auto", "keep", "retain"};
+  static const std::vector<std::string> kEngines = {"auto", "chen", "keep", "retain"};
   return kEngines;
 }
 
