@@ -113,6 +113,23 @@ TEST_CASE("What is copied out keeps its bytes until the copy has ended", "[sched
   CHECK(rows(lifetimes_of(graph, schedule, {2'048'000'000, 1'000'000'000})) == expected);
 }
 
+TEST_CASE("A drop waits for the copy in, and copies out end meanwhile", "[schedule][addresses]") {
+  const graph::Graph graph = small_graph();
+  graph::Schedule schedule;
+  schedule.buffers = {{0, {}}, {1, {}}, {2, {}}, {3, {}}, {4, {}}, {1, {}}};
+  schedule.steps = {run_of(0, {0}, {1}),        run_of(1, {1}, {2}),
+                    step_of(Kind::kCopyOut, 1), step_of(Kind::kCopyIn, 1),
+                    step_of(Kind::kCopyOut, 2), step_of(Kind::kDrop, 1),
+                    run_of(2, {0}, {3}),        run_of(0, {0}, {5}),
+                    step_of(Kind::kCopyIn, 2),  run_of(3, {5, 2, 3}, {4})};
+  REQUIRE(graph::replay(graph, schedule).violation == "");
+  const Lifetimes lifetimes = lifetimes_of(graph, schedule, {1'000'000'000, 1'000'000'000});
+  const auto first = std::find_if(lifetimes.all.begin(), lifetimes.all.end(),
+                                  [](const Lifetimes::One& one) { return one.buffer == 2; });
+  REQUIRE(first != lifetimes.all.end());
+  CHECK(first->death == 2 * 5 + 2);
+}
+
 TEST_CASE("Under a budget a birth has the bytes that it waits for", "[schedule][addresses]") {
   const graph::Graph graph = small_graph();
   graph::Schedule schedule = with_a_copy();
