@@ -5,6 +5,7 @@
 #include "csrc/cli/input.h"
 #include "csrc/cli/interrupt.h"
 #include "csrc/cli/output.h"
+#include "csrc/cli/schedule_addresses.h"
 #include "csrc/cli/search_options.h"
 #include "csrc/core/check.h"
 #include "csrc/graph/file.h"
@@ -17,14 +18,16 @@
 
 #include <fmt/format.h>
 
+#include <atomic>
 #include <memory>
+#include <optional>
 
 namespace berth::cli {
 namespace {
 
 struct Options {
   std::string input, output;
-  bool order_only = false, json = false;
+  bool order_only = false, no_addresses = false, json = false;
   SearchOptions search;
 };
 
@@ -39,13 +42,16 @@ std::string describe(const schedule::OrderProgress& progress) {
 }
 
 void report(const Options& options, const schedule::OrderProblem& problem,
-            const schedule::OrderResult& result, bool cancelled) {
+            const schedule::OrderResult& result,
+            const std::optional<schedule::Addresses>& addresses, bool cancelled) {
   if (options.json) {
     print_json({{"operators", problem.nodes.size()},
                 {"given_peak_bytes", result.given_peak},
                 {"peak_bytes", result.peak},
                 {"bound_bytes", result.bound},
                 {"resident_bytes", problem.constant},
+                {"arena_bytes", addresses ? Json(addresses->arena_bytes) : Json(nullptr)},
+                {"fragmentation", addresses ? Json(addresses->fragmentation()) : Json(nullptr)},
                 {"proven_optimal", result.proven_optimal},
                 {"engine", result.engine},
                 {"seconds", result.seconds},
@@ -63,6 +69,7 @@ void report(const Options& options, const schedule::OrderProblem& problem,
   if (problem.constant != 0)
     text +=
         fmt::format("  of which     {} are there all the time\n", format_bytes(problem.constant));
+  if (addresses) text += fmt::format("  arena        {}\n", format_addresses(*addresses));
   text += fmt::format("  ordered in   {:.3f} s by {}, seed {}{}\n", result.seconds, result.engine,
                       options.search.seed, cancelled ? ", stopped by you" : "");
   if (!options.output.empty()) text += fmt::format("wrote {}\n", options.output);
@@ -70,12 +77,14 @@ void report(const Options& options, const schedule::OrderProblem& problem,
 }
 
 // The graph in its new order where the name is that of a graph, else the schedule, by the leave of
-// the referee.
-void write(const std::string& path, const graph::Graph& given, const graph::Graph& ordered,
-           const schedule::OrderResult& result, std::uint64_t seed) {
-  if (is_graph_name(path)) {
-    write_graph_output(path, ordered);
-    return;
+// the referee. Returns the addresses of a schedule that has got some.
+std::optional<schedule::Addresses> write(const Options& options, const graph::Graph& given,
+                                         const graph::Graph& ordered,
+                                         const schedule::OrderResult& result,
+                                         const std::atomic<bool>& cancel) {
+  if (is_graph_name(options.output)) {
+    write_graph_output(options.output, ordered);
+    return std::nullopt;
   }
   graph::Schedule schedule = graph::schedule_of_order(given, result.order);
   const graph::Verdict verdict = graph::replay(given, schedule);
@@ -84,11 +93,14 @@ void write(const std::string& path, const graph::Graph& given, const graph::Grap
               "should be {} bytes",
               verdict.peak, verdict.violation, result.peak);
   schedule.engine = result.engine;
-  schedule.seed = seed;
+  schedule.seed = options.search.seed;
   schedule.peak = result.peak;
   schedule.peak_bound = result.bound;
   schedule.ns = verdict.ns;
-  write_output(path, graph::serialize_schedule(schedule));
+  std::optional<schedule::Addresses> addresses;
+  if (!options.no_addresses) addresses = add_addresses(given, schedule, options.search, cancel);
+  write_output(options.output, graph::serialize_schedule(schedule));
+  return addresses;
 }
 
 int run(const Options& options) {
@@ -101,10 +113,9 @@ int run(const Options& options) {
   const graph::Graph given = graph;
   const schedule::OrderProblem problem = schedule::order_problem(graph);
   schedule::OrderResult result;
-  bool cancelled = false;
+  const CancelOnInterrupt interrupt;
   {
     ProgressLine line;
-    const CancelOnInterrupt interrupt;
     schedule::OrderOptions order;
     order.engine = options.search.engine;
     order.seed = options.search.seed;
@@ -115,14 +126,15 @@ int run(const Options& options) {
     if (line.shown())
       order.progress = [&line](const schedule::OrderProgress& now) { line.show(describe(now)); };
     result = schedule::plan_order(problem, order);
-    cancelled = interrupt.cancelled().load();
   }
   graph.order.assign(result.order.begin(), result.order.end());
   const std::string wrong = problem.violation(result.order);
   BERTH_CHECK(wrong.empty(), kUsage,
               "berth is wrong: its order is not legal and is not written: {}", wrong);
-  if (!options.output.empty()) write(options.output, given, graph, result, options.search.seed);
-  report(options, problem, result, cancelled);
+  std::optional<schedule::Addresses> addresses;
+  if (!options.output.empty())
+    addresses = write(options, given, graph, result, interrupt.cancelled());
+  report(options, problem, result, addresses, interrupt.cancelled().load());
   return kDone;
 }
 
@@ -140,6 +152,8 @@ Command add_schedule(CLI::App& program) {
                   "graph in its new order")
       ->type_name("FILE");
   app->add_flag("--order-only", options->order_only, "Only order: nothing is made again or copied");
+  app->add_flag("--no-addresses", options->no_addresses,
+                "Write the schedule without places in an arena");
   add_search_options(*app, options->search, schedule::order_engines(), "order");
   app->add_flag("--json", options->json, "Print one JSON object");
   app->footer(

@@ -193,6 +193,9 @@ TEST_CASE("A schedule is written, verified against its graph and shown", "[cli][
   const nlohmann::json made =
       run_berth_json({"schedule", folder / "x.json", "--order-only", "--iterations", "20000", "-o",
                       folder / "x.schedule"});
+  REQUIRE(made["arena_bytes"] >= made["peak_bytes"]);  // there are no residents
+  REQUIRE(made["fragmentation"] ==
+          1 - made["peak_bytes"].get<double>() / made["arena_bytes"].get<double>());
   // The binary graph and the JSON are the same graph.
   for (const char* graph : {"x.graph", "x.json"}) {
     const nlohmann::json verdict =
@@ -204,6 +207,7 @@ TEST_CASE("A schedule is written, verified against its graph and shown", "[cli][
     REQUIRE(verdict["bound_bytes"] == made["bound_bytes"]);
     REQUIRE(verdict["operators_run"] == 60);
     REQUIRE(verdict["recomputed"] == 0);
+    REQUIRE(verdict["arena_bytes"] == made["arena_bytes"]);
   }
   REQUIRE_THAT(run_berth({"verify", folder / "x.schedule", folder / "x.graph"}).out,
                Contains("legal, "));
@@ -232,6 +236,22 @@ TEST_CASE("A schedule is written, verified against its graph and shown", "[cli][
   REQUIRE(run_berth_json({"show", folder / "x.schedule"})["claimed_peak_bytes"] ==
           made["peak_bytes"]);
   REQUIRE_THAT(run_berth({"show", folder / "x.schedule"}).out, Contains("as the planner says"));
+}
+
+TEST_CASE("A schedule is written without addresses where that is asked for", "[cli][schedule]") {
+  const TemporaryFolder folder;
+  write_text(folder / "x.json", layered(60));
+  const std::vector<std::string> arguments = {
+      "schedule", folder / "x.json", "--order-only", "--iterations", "2000", "-o", folder / "a"};
+  REQUIRE_THAT(run_berth(arguments).out, Contains("arena") && Contains("fragmentation"));
+  std::vector<std::string> without = arguments;
+  without.back() = folder / "b";
+  without.emplace_back("--no-addresses");
+  const nlohmann::json made = run_berth_json(without);
+  REQUIRE(made["arena_bytes"].is_null());
+  REQUIRE(made["fragmentation"].is_null());
+  REQUIRE(run_berth_json({"verify", folder / "b", folder / "x.json"})["arena_bytes"] == 0);
+  REQUIRE(read_text(folder / "b").size() < read_text(folder / "a").size());
 }
 
 TEST_CASE("What runs again and what is copied is shown with its cost", "[cli][schedule]") {

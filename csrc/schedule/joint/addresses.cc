@@ -3,8 +3,6 @@
 #include "csrc/core/check.h"
 #include "csrc/schedule/joint/lifetimes.h"
 
-#include <berth/place.h>
-
 #include <algorithm>
 
 namespace berth::schedule {
@@ -48,6 +46,7 @@ Addresses place_addresses(const graph::Graph& graph, graph::Schedule& schedule,
   place.seed = options.seed;
   place.threads = options.threads;
   place.cancel = options.cancel;
+  place.progress = options.progress;
   const Problem problem = problem_of(lifetimes);
   const Placement placement = place_buffers(problem, place);
 

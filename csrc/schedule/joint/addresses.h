@@ -5,8 +5,11 @@
 #include "csrc/graph/referee.h"
 #include "csrc/graph/schedule.h"
 
+#include <berth/place.h>
+
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -22,7 +25,8 @@ struct AddressOptions {
   std::uint64_t seed = 1;
   unsigned threads = 1;                       // 0: one a core
   const std::atomic<bool>* cancel = nullptr;  // set by any thread: the best so far is taken
-  graph::CopyRates rates = {};                // say when copies out have ended
+  std::function<void(const PlaceProgress&)> progress = {};  // as PlaceOptions has it
+  graph::CopyRates rates = {};                              // say when copies out have ended
 };
 
 // What place_addresses() found.
