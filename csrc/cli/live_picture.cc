@@ -93,9 +93,9 @@ std::string to_svg(const LivePicture& picture) {
   }
   if (picture.bound != 0) {
     const double y = y_of(static_cast<double>(picture.bound));
-    add("<path d=\"M{:.1f} {:.1f}H{:.1f}\" stroke=\"#111\" stroke-dasharray=\"6 4\"/>\n"
-        "<text x=\"{:.1f}\" y=\"{:.1f}\" fill=\"#111\">lower bound</text>\n",
-        kLeft, y, right, right + 8, y + 4.5);
+    add("<path d=\"M{:.1f} {:.1f}H{:.1f}\" stroke=\"#111\" stroke-dasharray=\"6 4\"/>\n", kLeft, y,
+        right);
+    svg += bound_legend(right + 16, label);
   }
   svg += "</svg>\n";
   return svg;

@@ -121,9 +121,10 @@ class Drawing {
             : static_cast<double>(picture_.arena) / static_cast<double>(picture_.bound) - 1;
     add("<text x=\"{}\" y=\"49\" fill=\"#666\">arena {}{}</text>\n", kLeft,
         format_bytes(picture_.arena),
-        picture_.arena == picture_.bound ? ", the lower bound: no smaller one exists"
-                                         : fmt::format(", {:.2f} % above the lower bound of {}",
-                                                       gap * 100, format_bytes(picture_.bound)));
+        picture_.bound == 0                ? ""
+        : picture_.arena == picture_.bound ? ", the lower bound: no smaller one exists"
+                                           : fmt::format(", {:.2f} % above the lower bound of {}",
+                                                         gap * 100, format_bytes(picture_.bound)));
   }
 
   void y_axis() {
@@ -141,9 +142,8 @@ class Drawing {
         "the arena, "
         "{}</text>\n",
         middle, unit.name);
-    add("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"middle\">time, requests of the "
-        "step</text>\n",
-        (kLeft + right) / 2, kHeight - 14);
+    add("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"middle\">{}</text>\n", (kLeft + right) / 2,
+        kHeight - 14, escape(picture_.time));
   }
 
   void panel(const Picture::Panel& panel, double x, double width, bool several) {
@@ -247,9 +247,8 @@ class Drawing {
   void bound_line() {
     if (picture_.bound == 0) return;
     const double y = y_of(static_cast<double>(picture_.bound));
-    add("<path d=\"M{:.1f} {:.1f}H{:.1f}\" stroke=\"#111\" stroke-dasharray=\"6 4\"/>\n"
-        "<text x=\"{:.1f}\" y=\"{:.1f}\" fill=\"#111\">lower bound</text>\n",
-        kLeft, y, kWidth - kRight, kWidth - kRight + 8, y + 4.5);
+    add("<path d=\"M{:.1f} {:.1f}H{:.1f}\" stroke=\"#111\" stroke-dasharray=\"6 4\"/>\n", kLeft, y,
+        kWidth - kRight);
   }
 
   void legend() {
@@ -259,7 +258,7 @@ class Drawing {
     for (std::size_t i = 0; i < kColours.size(); ++i) {
       y += 22;
       const std::string label =
-          i < limits_.size() ? fmt::format("to {} ticks", format_count(limits_[i])) : "longer";
+          i < limits_.size() ? "to " + format_number_of(limits_[i], picture_.unit) : "longer";
       add("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"16\" height=\"14\" fill=\"{}\"/>\n"
           "<text x=\"{:.1f}\" y=\"{:.1f}\">{}</text>\n",
           x, y - 11.5, kColours[i], x + 24, y, label);
@@ -268,6 +267,8 @@ class Drawing {
     add("<path d=\"M{:.1f} {:.1f}h16\" stroke=\"#d1322d\" stroke-width=\"1.6\"/>\n"
         "<text x=\"{:.1f}\" y=\"{:.1f}\">live bytes</text>\n",
         x, y - 4, x + 24, y);
+    y += 22;
+    if (picture_.bound != 0) svg_ += bound_legend(x, y);
   }
 
   void notes() {

@@ -229,6 +229,12 @@ TEST_CASE("A schedule is written, verified against its graph and shown", "[cli][
   REQUIRE_THAT(svg, Catch::Matchers::StartsWith("<svg xmlns"));
   for (const char* word : {"as given", "scheduled", "lower bound", "operators run", "</svg>"})
     REQUIRE_THAT(svg, Contains(word));
+  REQUIRE(run_berth({"show", folder / "x.schedule", folder / "x.graph", "--svg", folder / "y.svg",
+                     "--addresses"})
+              .code == 0);
+  const std::string addresses = read_text(folder / "y.svg");
+  for (const char* word : {"address in the arena", "operators run", "live bytes", "lower bound"})
+    REQUIRE_THAT(addresses, Contains(word));
   const nlohmann::json json = run_berth_json({"show", folder / "x.schedule", folder / "x.graph"});
   REQUIRE(json["largest"].size() <= 10);
   REQUIRE(json["largest"][0]["bytes"] >= json["largest"][1]["bytes"]);
@@ -251,6 +257,10 @@ TEST_CASE("A schedule is written without addresses where that is asked for", "[c
   REQUIRE(made["arena_bytes"].is_null());
   REQUIRE(made["fragmentation"].is_null());
   REQUIRE(run_berth_json({"verify", folder / "b", folder / "x.json"})["arena_bytes"] == 0);
+  const Ran nowhere = run_berth(
+      {"show", folder / "b", folder / "x.json", "--svg", folder / "x.svg", "--addresses"});
+  REQUIRE(nowhere.code == 2);
+  REQUIRE_THAT(nowhere.err, Contains("has no addresses"));
   REQUIRE(read_text(folder / "b").size() < read_text(folder / "a").size());
 }
 
@@ -345,6 +355,10 @@ TEST_CASE("Graphs and schedules where something else is wanted are one error", "
       {{"show", folder / "x.schedule", "--svg", folder / "x.svg"},
        2,
        "--svg draws what the operators of a graph have alive"},
+      {{"show", folder / "x.schedule", folder / "x.graph", "--addresses"}, 2, "--svg"},
+      {{"show", folder / "x.json", "--svg", folder / "x.svg", "--addresses"},
+       2,
+       "goes with a schedule"},
       {{"show", folder / "x.schedule", folder / "x.graph", "--rate-out", "fast"},
        2,
        "--rate-out is 'fast'"},
