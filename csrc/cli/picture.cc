@@ -40,13 +40,12 @@ std::array<std::uint64_t, kColours.size() - 1> class_limits(std::uint64_t longes
 class Drawing {
  public:
   explicit Drawing(const Picture& picture) : picture_(picture) {
-    std::uint64_t longest = 1;
     std::size_t boxes = 0;
     for (const Picture::Panel& panel : picture.panels) {
       boxes += panel.boxes.size();
-      for (const Picture::Box& box : panel.boxes) longest = std::max(longest, box.length);
+      for (const Picture::Box& box : panel.boxes) longest_ = std::max(longest_, box.length);
     }
-    limits_ = class_limits(longest);
+    limits_ = class_limits(longest_);
     if (boxes > kMostBoxes) least_area_ = area_limit();
     top_bytes_ = static_cast<double>(std::max<Bytes>({picture.arena, picture.bound, 1}));
   }
@@ -215,7 +214,7 @@ class Drawing {
         changes.emplace_back(end - panel.period, -size);
       }
     }
-    std::sort(changes.begin(), changes.end());  // deaths first
+    std::sort(changes.begin(), changes.end());
     const auto columns =
         static_cast<std::size_t>(std::min(width, static_cast<double>(panel.period)));
     std::vector<double> most(std::max<std::size_t>(columns, 1), 0);
@@ -224,14 +223,18 @@ class Drawing {
                                                                 static_cast<double>(most.size()) /
                                                                 static_cast<double>(panel.period)));
     };
-    std::size_t at = 0;
-    for (std::size_t i = 0; i < changes.size();) {
-      const std::uint64_t tick = changes[i].first;
-      for (; at < column_of(tick); ++at) most[at + 1] = live;
-      for (; i < changes.size() && changes[i].first == tick; ++i) live += changes[i].second;
-      most[at] = std::max(most[at], live);
+    std::uint64_t since = 0;
+    const auto alive_until = [&](std::uint64_t tick) {
+      if (tick == since) return;
+      for (std::size_t at = column_of(since); at <= column_of(tick - 1); ++at)
+        most[at] = std::max(most[at], live);
+      since = tick;
+    };
+    for (const auto& [tick, change] : changes) {
+      alive_until(tick);
+      live += change;
     }
-    for (; at + 1 < most.size(); ++at) most[at + 1] = live;
+    alive_until(panel.period);
     std::string path;
     const double step = width / static_cast<double>(most.size());
     for (std::size_t i = 0; i < most.size(); ++i) {
@@ -255,7 +258,7 @@ class Drawing {
     const double x = kWidth - kRight + 16;
     double y = kTop + 52;
     add("<text x=\"{:.1f}\" y=\"{:.1f}\" font-weight=\"600\">alive for</text>\n", x, y);
-    for (std::size_t i = 0; i < kColours.size(); ++i) {
+    for (std::size_t i = 0; i < kColours.size() && (i == 0 || limits_[i - 1] < longest_); ++i) {
       y += 22;
       const std::string label =
           i < limits_.size() ? "to " + format_number_of(limits_[i], picture_.unit) : "longer";
@@ -284,6 +287,7 @@ class Drawing {
   }
 
   const Picture& picture_;
+  std::uint64_t longest_ = 1;  // lifetime
   std::array<std::uint64_t, kColours.size() - 1> limits_{};
   double least_area_ = 0;
   double top_bytes_ = 1;

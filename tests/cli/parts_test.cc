@@ -146,3 +146,22 @@ TEST_CASE("A picture without a bound claims none", "[cli][parts]") {
   picture.bound = 1 << 20;
   REQUIRE_THAT(to_svg(picture), Contains("no smaller one exists"));
 }
+
+TEST_CASE("The live line of a picture falls at the tick of a death", "[cli][parts]") {
+  Picture picture;
+  picture.arena = picture.bound = 4;
+  picture.panels.push_back({"", 3, {{0, 4, 0, 2, false}, {0, 2, 2, 1, false}}});
+  REQUIRE_THAT(to_svg(picture), Contains("M92.0 76.0H402.7L402.7 76.0H713.3L713.3 329.0H1024.0"));
+  // What wraps around is alive from the first tick on.
+  picture.panels[0].boxes = {{0, 4, 2, 2, false}};
+  REQUIRE_THAT(to_svg(picture), Contains("M92.0 76.0H402.7L402.7 582.0H713.3L713.3 76.0H1024.0"));
+  picture.panels[0].boxes = {{0, 4, 2, 3, false}};
+  REQUIRE_THAT(to_svg(picture), Contains("M92.0 76.0H402.7L402.7 76.0H713.3L713.3 76.0H1024.0"));
+}
+
+TEST_CASE("A legend names no lifetime that a picture has not", "[cli][parts]") {
+  Picture picture;
+  picture.arena = picture.bound = 4;
+  picture.panels.push_back({"", 3, {{0, 4, 0, 3, false}}});
+  REQUIRE_THAT(to_svg(picture), Contains("to 3 ticks") && !Contains("to 4 ticks"));
+}
