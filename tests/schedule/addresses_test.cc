@@ -3,6 +3,9 @@
 
 #include "csrc/graph/file.h"
 #include "csrc/schedule/joint/lifetimes.h"
+#include "csrc/schedule/offload/from_graph.h"
+#include "csrc/schedule/offload/plan.h"
+#include "csrc/schedule/offload/to_schedule.h"
 #include "csrc/schedule/order/from_graph.h"
 #include "csrc/schedule/order/order.h"
 #include "tests/catch.h"
@@ -272,4 +275,43 @@ TEST_CASE("The arena of published graphs in their best order is its bound",
     CHECK(addresses.arena_bytes == addresses.bound);
     CHECK(addresses.arena_bytes == addresses.live_peak);
   }
+}
+
+TEST_CASE("A planned step with copies fits its budget with its addresses",
+          "[schedule][addresses][acceptance]") {
+  const std::filesystem::path folder = std::filesystem::path(BERTH_TEST_GRAPHS) / "pipedream";
+  if (!std::filesystem::exists(folder)) {
+    WARN("skipped: no published graphs at hand");
+    return;
+  }
+  int copied = 0;
+  for (const char* file : {"vgg16.json", "squeezenet1_0.json", "resnet50.json"})
+    for (const Bytes percent : {80, 60}) {
+      CAPTURE(file, percent);
+      const graph::Graph graph = graph::read_graph((folder / file).string());
+      const offload::Problem problem = offload::from_graph(graph);
+      offload::Machine machine;
+      offload::CopyOptions copies;
+      copies.time_limit_seconds = std::numeric_limits<double>::infinity();
+      copies.simulation_budget = 1000;
+      copies.engine = "keep";
+      const Bytes kept = offload::plan_copies(problem, machine, copies).kept_peak;
+      machine.budget = problem.constant + (kept - problem.constant) / 100 * percent;
+      copies.engine = "auto";
+      const offload::CopyResult found = offload::plan_copies(problem, machine, copies);
+      graph::Schedule schedule = offload::to_schedule(graph, problem, found.plan, found.outcome);
+      schedule.budget = machine.budget;
+      const graph::Verdict bare = graph::replay(graph, schedule);
+      REQUIRE(bare.violation == "");
+      AddressOptions options = quick();
+      options.rates = {};
+      options.capacity = schedule.budget - bare.resident;
+      const Addresses addresses = place_addresses(graph, schedule, options);
+      const graph::Verdict placed = graph::replay(graph, schedule);
+      CHECK(placed.violation == "");
+      CHECK(placed.ns <= bare.ns);
+      CHECK(addresses.arena_bytes == addresses.live_peak);
+      copied += placed.copied_out > 0;
+    }
+  CHECK(copied >= 4);
 }
