@@ -157,7 +157,9 @@ Command add_schedule(CLI::App& program) {
   add_search_options(*app, options->search, schedule::order_engines(), "order");
   app->add_flag("--json", options->json, "Print one JSON object");
   app->footer(
-      "The best order so far is shown on a terminal; Ctrl-C takes it.\n\n"
+      "The best order so far is shown on a terminal; Ctrl-C takes it. Addresses for a schedule "
+      "are\n"
+      "looked for afterwards, within the same limits once more.\n\n"
       "Example:\n  berth schedule bert.graph --order-only -o bert.schedule");
   return {app, [options] { return run(*options); }};
 }

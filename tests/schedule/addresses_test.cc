@@ -15,6 +15,7 @@
 #include <berth/error.h>
 
 #include <algorithm>
+#include <atomic>
 #include <filesystem>
 #include <limits>
 
@@ -235,7 +236,8 @@ TEST_CASE("The referee accepts the addresses of random schedules and sees no oth
   const auto seed = static_cast<std::uint32_t>(GENERATE(3, 4));
   CAPTURE(seed);
   std::mt19937 random(seed);
-  std::size_t made = 0, again = 0, copied = 0, budgeted = 0, tight = 0, rougher = 0;
+  std::size_t made = 0, again = 0, copied = 0, budgeted = 0, tight = 0, rougher = 0, stopped = 0;
+  const std::atomic<bool> cancelled{true};
   for (int round = 0; round < 4000; ++round) {
     CAPTURE(round);
     const graph::Graph graph = random_graph(random, 2 + random() % 25);
@@ -268,6 +270,10 @@ TEST_CASE("The referee accepts the addresses of random schedules and sees no oth
     graph::Schedule first = *schedule;
     rougher += place_addresses(graph, first, options).arena_bytes > addresses.arena_bytes;
     options.capacity.reset();
+    options.cancel = &cancelled;
+    const Bytes stopped_at = place_addresses(graph, first, options).arena_bytes;
+    REQUIRE(graph::replay(graph, first, options.rates).violation == "");
+    stopped += stopped_at > addresses.arena_bytes;
     tight += addresses.arena_bytes == addresses.bound;
     // Nothing lies outside the arena.
     for (const graph::ScheduleStep& step : schedule->steps)
@@ -275,6 +281,7 @@ TEST_CASE("The referee accepts the addresses of random schedules and sees no oth
           graph.operators[step.op].alternatives[step.alternative].workspace != 0)
         REQUIRE(step.workspace_offset != graph::Buffer::kNoOffset);
 
+    options.cancel = nullptr;
     // A budget that makes some births wait.
     bare.budget = std::max<Bytes>(1, before.peak - std::min<Bytes>(before.peak, random() % 6));
     const graph::Verdict waiting = graph::replay(graph, bare, options.rates);
@@ -297,6 +304,7 @@ TEST_CASE("The referee accepts the addresses of random schedules and sees no oth
   CHECK(budgeted > 20);
   CHECK(tight > made * 9 / 10);
   CHECK(rougher > 0);
+  CHECK(stopped > 0);
 }
 
 TEST_CASE("A capacity that is met ends the search for addresses", "[schedule][addresses]") {
@@ -307,7 +315,10 @@ TEST_CASE("A capacity that is met ends the search for addresses", "[schedule][ad
   CHECK(place_addresses(graph, schedule, options).arena_bytes <= 1 << 20);
   // One that cannot be met is no error: the arena is larger.
   options.capacity = 1;
+  int calls = 0;
+  options.progress = [&calls](const PlaceProgress&) { ++calls; };
   const Addresses addresses = place_addresses(graph, schedule, options);
+  CHECK(calls > 0);
   CHECK(addresses.arena_bytes >= addresses.bound);
   CHECK(graph::replay(graph, schedule, options.rates).violation == "");
 }
