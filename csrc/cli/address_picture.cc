@@ -29,7 +29,6 @@ Picture picture_of(const graph::Schedule& schedule, const graph::Graph& graph,
   Picture::Panel& panel = picture.panels.emplace_back();
   panel.period = run;
   std::vector<std::size_t> births(schedule.buffers.size(), 0);
-  std::uint64_t placed = 0;
   for (const One& one : lifetimes.all) {
     Bytes offset = graph::Buffer::kNoOffset;
     if (one.buffer == One::kWorkspace) {
@@ -38,14 +37,12 @@ Picture picture_of(const graph::Schedule& schedule, const graph::Graph& graph,
       offset = offsets[births[one.buffer]++];
     }
     if (offset == graph::Buffer::kNoOffset) continue;
-    ++placed;
     const std::uint64_t birth = runs[one.birth], death = runs[one.death];
     if (birth != death)
       panel.boxes.push_back(
           {.offset = offset, .size = one.bytes, .birth = birth, .length = death - birth});
   }
-  // Of some of the bytes nothing is known to be a bound.
-  if (placed == lifetimes.all.size()) picture.bound = lifetimes.live_peak;
+  if (all_placed(lifetimes, schedule)) picture.bound = lifetimes.live_peak;
   return picture;
 }
 

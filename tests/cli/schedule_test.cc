@@ -208,6 +208,8 @@ TEST_CASE("A schedule is written, verified against its graph and shown", "[cli][
     REQUIRE(verdict["operators_run"] == 60);
     REQUIRE(verdict["recomputed"] == 0);
     REQUIRE(verdict["arena_bytes"] == made["arena_bytes"]);
+    REQUIRE(verdict["fragmentation"].get<double>() ==
+            Approx(made["fragmentation"].get<double>()).margin(1e-12));
   }
   REQUIRE_THAT(run_berth({"verify", folder / "x.schedule", folder / "x.graph"}).out,
                Contains("legal, "));
@@ -222,8 +224,8 @@ TEST_CASE("A schedule is written, verified against its graph and shown", "[cli][
   const Ran shown =
       run_berth({"show", folder / "x.schedule", folder / "x.graph", "--svg", folder / "x.svg"});
   REQUIRE(shown.code == 0);
-  for (const char* word :
-       {"as given", "peak", "lower bound", "residents", "alive at the peak", "made by"})
+  for (const char* word : {"as given", "peak", "lower bound", "fragmentation", "residents",
+                           "alive at the peak", "made by"})
     REQUIRE_THAT(shown.out, Contains(word));
   const std::string svg = read_text(folder / "x.svg");
   REQUIRE_THAT(svg, Catch::Matchers::StartsWith("<svg xmlns"));
@@ -256,7 +258,9 @@ TEST_CASE("A schedule is written without addresses where that is asked for", "[c
   const nlohmann::json made = run_berth_json(without);
   REQUIRE(made["arena_bytes"].is_null());
   REQUIRE(made["fragmentation"].is_null());
-  REQUIRE(run_berth_json({"verify", folder / "b", folder / "x.json"})["arena_bytes"] == 0);
+  const nlohmann::json bare = run_berth_json({"verify", folder / "b", folder / "x.json"});
+  REQUIRE(bare["arena_bytes"] == 0);
+  REQUIRE(bare["fragmentation"].is_null());
   const Ran nowhere = run_berth(
       {"show", folder / "b", folder / "x.json", "--svg", folder / "x.svg", "--addresses"});
   REQUIRE(nowhere.code == 2);

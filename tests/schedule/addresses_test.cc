@@ -323,6 +323,27 @@ TEST_CASE("A capacity that is met ends the search for addresses", "[schedule][ad
   CHECK(graph::replay(graph, schedule, options.rates).violation == "");
 }
 
+TEST_CASE("An arena whose births wait for copies holds less than is alive",
+          "[schedule][addresses]") {
+  const graph::Graph graph = small_graph();
+  const graph::CopyRates rates = quick().rates;
+  graph::Schedule schedule = with_a_copy();
+  const Lifetimes lifetimes = lifetimes_of(graph, schedule, rates);
+  CHECK_FALSE(all_placed(lifetimes, schedule));
+  place_addresses(graph, schedule, quick());
+  CHECK(all_placed(lifetimes, schedule));
+  // c in the place of a, which is still being copied out.
+  schedule.buffers = {{0, {0}}, {1, {1024, 3584}}, {2, {3072}}, {3, {1024}}, {4, {0}}};
+  schedule.steps[1].workspace_offset = 3584;
+  schedule.arena_bytes = 3584 + 2048;
+  REQUIRE(graph::replay(graph, schedule, rates).violation == "");
+  CHECK_FALSE(all_placed(lifetimes, schedule));
+  schedule.arena_bytes = lifetimes.live_peak;
+  CHECK(all_placed(lifetimes, schedule));
+  schedule.steps[1].workspace_offset = graph::Buffer::kNoOffset;
+  CHECK_FALSE(all_placed(lifetimes, schedule));
+}
+
 TEST_CASE("A schedule that is not legal gets no addresses", "[schedule][addresses]") {
   const graph::Graph graph = small_graph();
   graph::Schedule schedule = with_a_copy();

@@ -156,4 +156,16 @@ Lifetimes lifetimes_of(const graph::Graph& graph, const graph::Schedule& schedul
   return Walk(graph, schedule, rates).take();
 }
 
+bool all_placed(const Lifetimes& lifetimes, const graph::Schedule& schedule) {
+  constexpr Bytes kNoOffset = graph::Buffer::kNoOffset;
+  if (lifetimes.live_peak > schedule.arena_bytes) return false;
+  return std::all_of(lifetimes.all.begin(), lifetimes.all.end(), [&](const Lifetimes::One& one) {
+    if (one.buffer == Lifetimes::One::kWorkspace)
+      return schedule.steps[one.step].workspace_offset != kNoOffset;
+    const std::vector<Bytes>& offsets = schedule.buffers[one.buffer].offsets;
+    return !offsets.empty() &&
+           std::find(offsets.begin(), offsets.end(), kNoOffset) == offsets.end();
+  });
+}
+
 }  // namespace berth::schedule

@@ -38,4 +38,9 @@ struct Lifetimes {
 [[nodiscard]] Lifetimes lifetimes_of(const graph::Graph& graph, const graph::Schedule& schedule,
                                      const graph::CopyRates& rates = {});
 
+// Whether all of a schedule's lifetimes have an address in it, and its arena holds all that is
+// alive. It may be smaller where births take the bytes of copies that have not ended: they wait.
+// O(births).
+[[nodiscard]] bool all_placed(const Lifetimes& lifetimes, const graph::Schedule& schedule);
+
 }  // namespace berth::schedule
