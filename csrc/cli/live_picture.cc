@@ -86,16 +86,20 @@ std::string to_svg(const LivePicture& picture) {
       fmt::format_to(std::back_inserter(path), "{}{:.1f} {:.1f}H{:.1f}", p == 0 ? "M" : "L",
                      x_of(static_cast<double>(p) * width), y_of(static_cast<double>(points[p])),
                      x_of(static_cast<double>(p + 1) * width));
-    add("<path d=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"1.4\"/>\n", path, colour);
+    // Lines below are wider and paler, so that they are seen where they coincide.
+    const double below = static_cast<double>(picture.lines.size() - 1 - k);
+    add("<path d=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"{:.1f}\" "
+        "stroke-opacity=\"{:.1f}\"/>\n",
+        path, colour, 1.4 + 1.4 * below, 1 - 0.3 * below);
     add("<path d=\"M{0:.1f} {1:.1f}h16\" stroke=\"{2}\" stroke-width=\"2\"/>\n"
         "<text x=\"{3:.1f}\" y=\"{4:.1f}\">{5}</text>\n",
         right + 16, label - 4, colour, right + 40, label, escape(line.label));
   }
   if (picture.bound != 0) {
     const double y = y_of(static_cast<double>(picture.bound));
-    add("<path d=\"M{:.1f} {:.1f}H{:.1f}\" stroke=\"#111\" stroke-dasharray=\"6 4\"/>\n"
-        "<text x=\"{:.1f}\" y=\"{:.1f}\" fill=\"#111\">lower bound</text>\n",
-        kLeft, y, right, right + 8, y + 4.5);
+    add("<path d=\"M{:.1f} {:.1f}H{:.1f}\" stroke=\"#111\" stroke-dasharray=\"6 4\"/>\n", kLeft, y,
+        right);
+    svg += bound_legend(right + 16, label);
   }
   svg += "</svg>\n";
   return svg;

@@ -40,13 +40,12 @@ std::array<std::uint64_t, kColours.size() - 1> class_limits(std::uint64_t longes
 class Drawing {
  public:
   explicit Drawing(const Picture& picture) : picture_(picture) {
-    std::uint64_t longest = 1;
     std::size_t boxes = 0;
     for (const Picture::Panel& panel : picture.panels) {
       boxes += panel.boxes.size();
-      for (const Picture::Box& box : panel.boxes) longest = std::max(longest, box.length);
+      for (const Picture::Box& box : panel.boxes) longest_ = std::max(longest_, box.length);
     }
-    limits_ = class_limits(longest);
+    limits_ = class_limits(longest_);
     if (boxes > kMostBoxes) least_area_ = area_limit();
     top_bytes_ = static_cast<double>(std::max<Bytes>({picture.arena, picture.bound, 1}));
   }
@@ -121,9 +120,10 @@ class Drawing {
             : static_cast<double>(picture_.arena) / static_cast<double>(picture_.bound) - 1;
     add("<text x=\"{}\" y=\"49\" fill=\"#666\">arena {}{}</text>\n", kLeft,
         format_bytes(picture_.arena),
-        picture_.arena == picture_.bound ? ", the lower bound: no smaller one exists"
-                                         : fmt::format(", {:.2f} % above the lower bound of {}",
-                                                       gap * 100, format_bytes(picture_.bound)));
+        picture_.bound == 0                ? ""
+        : picture_.arena == picture_.bound ? ", the lower bound: no smaller one exists"
+                                           : fmt::format(", {:.2f} % above the lower bound of {}",
+                                                         gap * 100, format_bytes(picture_.bound)));
   }
 
   void y_axis() {
@@ -141,9 +141,8 @@ class Drawing {
         "the arena, "
         "{}</text>\n",
         middle, unit.name);
-    add("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"middle\">time, requests of the "
-        "step</text>\n",
-        (kLeft + right) / 2, kHeight - 14);
+    add("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"middle\">{}</text>\n", (kLeft + right) / 2,
+        kHeight - 14, escape(picture_.time));
   }
 
   void panel(const Picture::Panel& panel, double x, double width, bool several) {
@@ -215,7 +214,7 @@ class Drawing {
         changes.emplace_back(end - panel.period, -size);
       }
     }
-    std::sort(changes.begin(), changes.end());  // deaths first
+    std::sort(changes.begin(), changes.end());
     const auto columns =
         static_cast<std::size_t>(std::min(width, static_cast<double>(panel.period)));
     std::vector<double> most(std::max<std::size_t>(columns, 1), 0);
@@ -224,14 +223,18 @@ class Drawing {
                                                                 static_cast<double>(most.size()) /
                                                                 static_cast<double>(panel.period)));
     };
-    std::size_t at = 0;
-    for (std::size_t i = 0; i < changes.size();) {
-      const std::uint64_t tick = changes[i].first;
-      for (; at < column_of(tick); ++at) most[at + 1] = live;
-      for (; i < changes.size() && changes[i].first == tick; ++i) live += changes[i].second;
-      most[at] = std::max(most[at], live);
+    std::uint64_t since = 0;
+    const auto alive_until = [&](std::uint64_t tick) {
+      if (tick == since) return;
+      for (std::size_t at = column_of(since); at <= column_of(tick - 1); ++at)
+        most[at] = std::max(most[at], live);
+      since = tick;
+    };
+    for (const auto& [tick, change] : changes) {
+      alive_until(tick);
+      live += change;
     }
-    for (; at + 1 < most.size(); ++at) most[at + 1] = live;
+    alive_until(panel.period);
     std::string path;
     const double step = width / static_cast<double>(most.size());
     for (std::size_t i = 0; i < most.size(); ++i) {
@@ -247,19 +250,18 @@ class Drawing {
   void bound_line() {
     if (picture_.bound == 0) return;
     const double y = y_of(static_cast<double>(picture_.bound));
-    add("<path d=\"M{:.1f} {:.1f}H{:.1f}\" stroke=\"#111\" stroke-dasharray=\"6 4\"/>\n"
-        "<text x=\"{:.1f}\" y=\"{:.1f}\" fill=\"#111\">lower bound</text>\n",
-        kLeft, y, kWidth - kRight, kWidth - kRight + 8, y + 4.5);
+    add("<path d=\"M{:.1f} {:.1f}H{:.1f}\" stroke=\"#111\" stroke-dasharray=\"6 4\"/>\n", kLeft, y,
+        kWidth - kRight);
   }
 
   void legend() {
     const double x = kWidth - kRight + 16;
     double y = kTop + 52;
     add("<text x=\"{:.1f}\" y=\"{:.1f}\" font-weight=\"600\">alive for</text>\n", x, y);
-    for (std::size_t i = 0; i < kColours.size(); ++i) {
+    for (std::size_t i = 0; i < kColours.size() && (i == 0 || limits_[i - 1] < longest_); ++i) {
       y += 22;
       const std::string label =
-          i < limits_.size() ? fmt::format("to {} ticks", format_count(limits_[i])) : "longer";
+          i < limits_.size() ? "to " + format_number_of(limits_[i], picture_.unit) : "longer";
       add("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"16\" height=\"14\" fill=\"{}\"/>\n"
           "<text x=\"{:.1f}\" y=\"{:.1f}\">{}</text>\n",
           x, y - 11.5, kColours[i], x + 24, y, label);
@@ -268,6 +270,8 @@ class Drawing {
     add("<path d=\"M{:.1f} {:.1f}h16\" stroke=\"#d1322d\" stroke-width=\"1.6\"/>\n"
         "<text x=\"{:.1f}\" y=\"{:.1f}\">live bytes</text>\n",
         x, y - 4, x + 24, y);
+    y += 22;
+    if (picture_.bound != 0) svg_ += bound_legend(x, y);
   }
 
   void notes() {
@@ -283,6 +287,7 @@ class Drawing {
   }
 
   const Picture& picture_;
+  std::uint64_t longest_ = 1;  // lifetime
   std::array<std::uint64_t, kColours.size() - 1> limits_{};
   double least_area_ = 0;
   double top_bytes_ = 1;

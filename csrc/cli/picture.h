@@ -22,7 +22,8 @@ struct Picture {
     std::vector<Box> boxes;
   };
   std::string title;
-  Bytes arena = 0, bound = 0;
+  std::string time = "time, requests of the step", unit = "tick";  // of the axis; of lifetimes
+  Bytes arena = 0, bound = 0;                                      // no bound: 0
   std::vector<Panel> panels;
 };
 

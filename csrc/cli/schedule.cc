@@ -6,6 +6,7 @@
 #include "csrc/cli/interrupt.h"
 #include "csrc/cli/option_values.h"
 #include "csrc/cli/output.h"
+#include "csrc/cli/schedule_addresses.h"
 #include "csrc/cli/search_options.h"
 #include "csrc/core/check.h"
 #include "csrc/graph/file.h"
@@ -20,6 +21,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <memory>
 #include <optional>
@@ -31,7 +33,7 @@ namespace {
 struct Options {
   std::string input, output;
   std::string budget;  // as typed
-  bool order_only = false, json = false, budgets = false;
+  bool order_only = false, json = false, budgets = false, no_addresses = false;
   std::string rate_out, rate_in;  // the same; empty: nothing is copied
   SearchOptions search;
 };
@@ -47,13 +49,16 @@ std::string describe(const schedule::OrderProgress& progress) {
 }
 
 void report(const Options& options, const schedule::OrderProblem& problem,
-            const schedule::OrderResult& result, bool cancelled) {
+            const schedule::OrderResult& result,
+            const std::optional<schedule::Addresses>& addresses, bool cancelled) {
   if (options.json) {
     print_json({{"operators", problem.nodes.size()},
                 {"given_peak_bytes", result.given_peak},
                 {"peak_bytes", result.peak},
                 {"bound_bytes", result.bound},
                 {"resident_bytes", problem.constant},
+                {"arena_bytes", addresses ? Json(addresses->arena_bytes) : Json(nullptr)},
+                {"fragmentation", addresses ? Json(addresses->fragmentation()) : Json(nullptr)},
                 {"proven_optimal", result.proven_optimal},
                 {"engine", result.engine},
                 {"seconds", result.seconds},
@@ -71,6 +76,7 @@ void report(const Options& options, const schedule::OrderProblem& problem,
   if (problem.constant != 0)
     text +=
         fmt::format("  of which     {} are there all the time\n", format_bytes(problem.constant));
+  if (addresses) text += fmt::format("  arena        {}\n", format_addresses(*addresses));
   text += fmt::format("  ordered in   {:.3f} s by {}, seed {}{}\n", result.seconds, result.engine,
                       options.search.seed, cancelled ? ", stopped by you" : "");
   if (!options.output.empty()) text += fmt::format("wrote {}\n", options.output);
@@ -78,12 +84,14 @@ void report(const Options& options, const schedule::OrderProblem& problem,
 }
 
 // The graph in its new order where the name is that of a graph, else the schedule, by the leave of
-// the referee.
-void write(const std::string& path, const graph::Graph& given, const graph::Graph& ordered,
-           const schedule::OrderResult& result, std::uint64_t seed) {
-  if (is_graph_name(path)) {
-    write_graph_output(path, ordered);
-    return;
+// the referee. Returns the addresses of a schedule that has got some.
+std::optional<schedule::Addresses> write(const Options& options, const graph::Graph& given,
+                                         const graph::Graph& ordered,
+                                         const schedule::OrderResult& result,
+                                         const std::atomic<bool>& cancel) {
+  if (is_graph_name(options.output)) {
+    write_graph_output(options.output, ordered);
+    return std::nullopt;
   }
   graph::Schedule schedule = graph::schedule_of_order(given, result.order);
   const graph::Verdict verdict = graph::replay(given, schedule);
@@ -92,11 +100,14 @@ void write(const std::string& path, const graph::Graph& given, const graph::Grap
               "should be {} bytes",
               verdict.peak, verdict.violation, result.peak);
   schedule.engine = result.engine;
-  schedule.seed = seed;
+  schedule.seed = options.search.seed;
   schedule.peak = result.peak;
   schedule.peak_bound = result.bound;
   schedule.ns = verdict.ns;
-  write_output(path, graph::serialize_schedule(schedule));
+  std::optional<schedule::Addresses> addresses;
+  if (!options.no_addresses) addresses = add_addresses(given, schedule, options.search, cancel);
+  write_output(options.output, graph::serialize_schedule(schedule));
+  return addresses;
 }
 
 int order(const Options& options) {
@@ -106,10 +117,9 @@ int order(const Options& options) {
   const graph::Graph given = graph;
   const schedule::OrderProblem problem = schedule::order_problem(graph);
   schedule::OrderResult result;
-  bool cancelled = false;
+  const CancelOnInterrupt interrupt;
   {
     ProgressLine line;
-    const CancelOnInterrupt interrupt;
     schedule::OrderOptions order;
     order.engine = options.search.engine;
     order.seed = options.search.seed;
@@ -120,14 +130,15 @@ int order(const Options& options) {
     if (line.shown())
       order.progress = [&line](const schedule::OrderProgress& now) { line.show(describe(now)); };
     result = schedule::plan_order(problem, order);
-    cancelled = interrupt.cancelled().load();
   }
   graph.order.assign(result.order.begin(), result.order.end());
   const std::string wrong = problem.violation(result.order);
   BERTH_CHECK(wrong.empty(), kUsage,
               "berth is wrong: its order is not legal and is not written: {}", wrong);
-  if (!options.output.empty()) write(options.output, given, graph, result, options.search.seed);
-  report(options, problem, result, cancelled);
+  std::optional<schedule::Addresses> addresses;
+  if (!options.output.empty())
+    addresses = write(options, given, graph, result, interrupt.cancelled());
+  report(options, problem, result, addresses, interrupt.cancelled().load());
   return kDone;
 }
 
@@ -177,6 +188,10 @@ Json to_json(const schedule::StepResult& result, Bytes budget, const Options& op
   json["recomputed_ns"] = result.verdict.recomputed_ns;
   json["offloaded_bytes"] = result.verdict.copied_out;
   json["engine"] = result.schedule->engine;
+  if (result.addresses) {
+    json["arena_bytes"] = result.addresses->arena_bytes;
+    json["fragmentation"] = result.addresses->fragmentation();
+  }
   return json;
 }
 
@@ -198,6 +213,8 @@ std::string to_text(const schedule::StepResult& result, Bytes budget, const grap
   if (!result.schedule) return text + fmt::format("  {}\n", result.why_not);
   const graph::Verdict& verdict = result.verdict;
   text += fmt::format("  peak         {}\n", format_exactly(verdict.peak));
+  if (result.addresses)
+    text += fmt::format("  arena        {}\n", format_addresses(*result.addresses));
   text += fmt::format("  time         {}, {} more\n", format_ms(verdict.ns), over(verdict.ns));
   text +=
       fmt::format("  lower bound  {}, gap {}{}\n", format_ms(result.ns_bound),
@@ -254,6 +271,7 @@ int step(const Options& options) {
   schedule::StepOptions how;
   how.engine = options.search.engine;
   how.rates = rates_of(options);
+  how.addresses = !options.output.empty() && !options.no_addresses;
   how.seed = options.search.seed;
   how.iteration_budget = options.search.iterations;
   how.time_limit_seconds = options.search.time_limit_seconds(how.time_limit_seconds);
@@ -334,6 +352,8 @@ Command add_schedule(CLI::App& program) {
   app->add_option("--rate-in", options->rate_in,
                   "The same of copies back; where one of the two is said, it is both")
       ->type_name("SIZE");
+  app->add_flag("--no-addresses", options->no_addresses,
+                "Write the schedule without places in an arena");
   std::vector<std::string> engines = schedule::step_engines();
   for (const std::string& engine : schedule::order_engines())
     if (std::find(engines.begin(), engines.end(), engine) == engines.end())
@@ -341,9 +361,9 @@ Command add_schedule(CLI::App& program) {
   add_search_options(*app, options->search, engines, "schedule");
   app->add_flag("--json", options->json, "Print one JSON object");
   app->footer(
-      "The best so far is shown on a terminal; Ctrl-C takes it. The engines auto, order, retain "
-      "and "
-      "copies are for a budget, auto and the others for --order-only.\n\n"
+      "The best so far is shown on a terminal; Ctrl-C takes it. Addresses are looked for "
+      "afterwards, within the same limits once more. The engines auto, order, retain and copies "
+      "are for a budget, auto and the others for --order-only.\n\n"
       "Examples:\n  berth schedule gpt.trace --budget 60% -o gpt.schedule\n"
       "  berth schedule bert.graph --order-only -o bert.schedule");
   return {app, [options] { return run(*options); }};

@@ -1,6 +1,7 @@
 #include "csrc/cli/schedule_summary.h"
 
 #include "csrc/cli/live_picture.h"
+#include "csrc/schedule/joint/lifetimes.h"
 #include "csrc/schedule/order/from_graph.h"
 
 #include <fmt/format.h>
@@ -54,6 +55,10 @@ ScheduleSummary::ScheduleSummary(const graph::Schedule& schedule, const graph::G
       graph.order.empty() ? schedule::order_problem(graph).first_order() : graph.order;
   const graph::Schedule as_given = graph::schedule_of_order(graph, given);
   before_ = graph::replay(graph, as_given);
+  const schedule::Lifetimes lifetimes = schedule::lifetimes_of(graph, schedule, rates);
+  if (schedule.arena_bytes != 0 && all_placed(lifetimes, schedule))
+    fragmentation_ =
+        1 - static_cast<double>(lifetimes.live_peak) / static_cast<double>(schedule.arena_bytes);
   live_before_ = of_runs(as_given, before_.live);
   live_after_ = of_runs(schedule, after_.live);
   walk();
@@ -134,6 +139,7 @@ Json ScheduleSummary::to_json() const {
   json["legal"] = violation().empty();
   json["violation"] = violation().empty() ? Json(nullptr) : Json(violation());
   if (!violation().empty()) return json;
+  json["fragmentation"] = fragmentation_ ? Json(*fragmentation_) : Json(nullptr);
   json["peak_bytes"] = after_.peak;
   json["peak_step"] = after_.peak_step;
   json["peak_operator"] = peak_operator_;
@@ -187,7 +193,9 @@ std::string ScheduleSummary::to_text(const std::string& path) const {
       line("", fmt::format("its planner says {}", format_exactly(schedule_.peak)));
   }
   if (schedule_.peak_bound != 0) line("lower bound", format_exactly(schedule_.peak_bound));
-  if (schedule_.arena_bytes != 0) line("arena", format_exactly(schedule_.arena_bytes));
+  if (schedule_.arena_bytes != 0)
+    line("arena", format_exactly(schedule_.arena_bytes) +
+                      (fragmentation_ ? ", fragmentation " + format_percent(*fragmentation_) : ""));
   if (graph_ == nullptr)
     return text + "  With its graph it says more: berth show x.schedule x.graph\n";
   line("residents", format_bytes(after_.resident));

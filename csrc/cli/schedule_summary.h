@@ -5,6 +5,7 @@
 #include "csrc/graph/referee.h"
 #include "csrc/graph/schedule.h"
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -50,6 +51,7 @@ class ScheduleSummary {
   const graph::Schedule& schedule_;
   const graph::Graph* graph_ = nullptr;
   graph::Verdict after_, before_;                // of the schedule, of the step as recorded
+  std::optional<double> fragmentation_;          // of the arena, where all lies in it
   std::vector<Bytes> live_before_, live_after_;  // by run
   std::string peak_operator_;  // that runs at the peak; empty where a copy in reaches it
   Bytes peak_workspace_ = 0;

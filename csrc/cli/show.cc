@@ -1,3 +1,4 @@
+#include "csrc/cli/address_picture.h"
 #include "csrc/cli/command.h"
 #include "csrc/cli/exit_code.h"
 #include "csrc/cli/folder_summary.h"
@@ -30,7 +31,7 @@ namespace {
 struct Options {
   std::string input, graph, svg, plan;
   RateOptions rates;
-  bool json = false;
+  bool addresses = false, json = false;
 };
 
 // How a plan would serve the run of a trace.
@@ -73,10 +74,14 @@ int show_schedule(const Options& options) {
     print_error(fmt::format("'{}' is not legal: {}", options.input, summary.violation()));
     return kNo;
   }
+  BERTH_CHECK(!options.addresses || schedule.arena_bytes != 0, kUsage,
+              "--addresses draws where buffers are, '{}' has no addresses", options.input);
   std::string text = summary.to_text(options.input);
   if (!options.svg.empty()) {
     const std::string name = std::filesystem::path(options.input).filename().string();
-    write_output(options.svg, summary.to_svg(name));
+    write_output(options.svg, options.addresses
+                                  ? to_svg(picture_of(schedule, graph, options.rates.rates(), name))
+                                  : summary.to_svg(name));
     text += fmt::format("wrote {}\n", options.svg);
   }
   if (options.json) {
@@ -91,6 +96,10 @@ int show(const Options& options) {
   BERTH_CHECK(options.plan.empty() || options.graph.empty(), kUsage,
               "--plan goes with a trace, a graph with a schedule: one of them is wanted");
   if (!options.plan.empty()) return show_served(options);
+  BERTH_CHECK(
+      !options.addresses || !options.svg.empty(), kUsage,
+      "--addresses says what --svg draws of a schedule: berth show x.schedule x.graph --svg "
+      "x.svg --addresses");
   if (std::filesystem::is_directory(options.input)) return show_folder(options);
   if (!options.svg.empty()) check_output(options.svg);
   const InputKind kind = identify(options.input);
@@ -98,6 +107,8 @@ int show(const Options& options) {
   BERTH_CHECK(kind != InputKind::kGraph, kUsage, "'{}' is a graph: berth graph says what it holds",
               options.input);
   BERTH_CHECK(options.graph.empty(), kUsage, "'{}' is no schedule: it is shown without a graph",
+              options.input);
+  BERTH_CHECK(!options.addresses, kUsage, "--addresses goes with a schedule, '{}' is none",
               options.input);
   const std::string name = std::filesystem::path(options.input).filename().string();
   std::optional<Picture> picture;
@@ -166,6 +177,8 @@ Command add_show(CLI::App& program) {
                   "File for a picture: of a plan address over time, of a schedule live bytes over "
                   "operators")
       ->type_name("FILE");
+  app->add_flag("--addresses", options->addresses,
+                "Of a schedule: draw address over operators instead");
   app->add_option("--plan", options->plan,
                   "Of a trace: how this plan would serve the run, which requests miss and why")
       ->type_name("FILE");

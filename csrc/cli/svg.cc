@@ -1,5 +1,7 @@
 #include "csrc/cli/svg.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -43,6 +45,13 @@ Unit unit_of(Bytes most) {
     if (static_cast<double>(most) >= unit.bytes) return unit;
   }
   return kUnits.back();
+}
+
+std::string bound_legend(double x, double y) {
+  return fmt::format(
+      "<path d=\"M{:.1f} {:.1f}h17\" stroke=\"#111\" stroke-dasharray=\"6 4\"/>\n"
+      "<text x=\"{:.1f}\" y=\"{:.1f}\">lower bound</text>\n",
+      x, y - 4, x + 24, y);
 }
 
 }  // namespace berth::cli

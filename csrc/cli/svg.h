@@ -21,4 +21,8 @@ struct Unit {
 // In which an axis up to `most` is labelled.
 [[nodiscard]] Unit unit_of(Bytes most);
 
+// The row of a legend at (x, y) for a dashed line at the lower bound. No label beside the line: it
+// would meet the legend where the bound is high.
+[[nodiscard]] std::string bound_legend(double x, double y);
+
 }  // namespace berth::cli

@@ -1,8 +1,12 @@
+#include "csrc/cli/address_picture.h"
 #include "csrc/cli/lifetimes.h"
 #include "csrc/cli/output.h"
 #include "csrc/cli/picture.h"
 #include "csrc/cli/spelling.h"
+#include "csrc/graph/file.h"
 #include "tests/catch.h"
+
+#include <array>
 
 using namespace berth;
 using namespace berth::cli;
@@ -101,4 +105,63 @@ TEST_CASE("Of very many boxes the smallest are left out and the picture says so"
   for (std::uint64_t i = 0; i < 50'000; ++i) panel.boxes.push_back({0, i + 1, i, 1, false});
   picture.panels.push_back(panel);
   REQUIRE_THAT(to_svg(picture), Contains("10,000 smallest boxes not drawn"));
+}
+
+TEST_CASE("A schedule's picture has a box where a buffer or a workspace is", "[cli][parts]") {
+  const graph::Graph graph = graph::parse_graph(R"({"format": "berth-graph 1",
+    "storages": [{"bytes": 64, "class": "resident"}, {"bytes": 100, "class": "input"}, {"bytes": 80, "class": "step"}],
+    "operators": [
+      {"name": "f", "phase": "forward", "alternatives": [{"ns": 10, "workspace": 7, "reads": [[0, 0, 0, 64], [1, 0, 0, 100]], "writes": [[2, 1]]}]},
+      {"name": "g", "phase": "backward", "alternatives": [{"ns": 10, "workspace": 0, "reads": [[2, 1, 0, 80]], "writes": []}]}]})",
+                                                "x");
+  graph::Schedule schedule = graph::schedule_of_order(graph, std::vector<graph::OperatorId>{0, 1});
+  schedule.buffers[1].offsets = {0};
+  schedule.buffers[2].offsets = {107};
+  schedule.steps[0].workspace_offset = 100;
+  schedule.arena_bytes = 190;
+  const auto boxes_of = [&](const Picture& picture) {
+    std::vector<std::array<std::uint64_t, 4>> boxes;
+    for (const Picture::Box& box : picture.panels.at(0).boxes)
+      boxes.push_back({box.offset, box.size, box.birth, box.length});
+    return boxes;
+  };
+  const Picture whole = picture_of(schedule, graph, {}, "x");
+  REQUIRE(whole.panels[0].period == 2);
+  REQUIRE(boxes_of(whole) == std::vector<std::array<std::uint64_t, 4>>{
+                                 {0, 100, 0, 1}, {107, 80, 0, 2}, {100, 7, 0, 1}});
+  REQUIRE(whole.arena == 190);
+  REQUIRE(whole.bound == 187);
+  // What lies elsewhere is not drawn, and says nothing of the arena's least size.
+  schedule.buffers[2].offsets.clear();
+  const Picture part = picture_of(schedule, graph, {}, "x");
+  REQUIRE(boxes_of(part).size() == 2);
+  REQUIRE(part.bound == 0);
+}
+
+TEST_CASE("A picture without a bound claims none", "[cli][parts]") {
+  Picture picture;
+  picture.arena = 1 << 20;
+  picture.panels.push_back({"", 10, {{0, 1 << 20, 0, 10, false}}});
+  REQUIRE_THAT(to_svg(picture), !Contains("bound"));
+  picture.bound = 1 << 20;
+  REQUIRE_THAT(to_svg(picture), Contains("no smaller one exists"));
+}
+
+TEST_CASE("The live line of a picture falls at the tick of a death", "[cli][parts]") {
+  Picture picture;
+  picture.arena = picture.bound = 4;
+  picture.panels.push_back({"", 3, {{0, 4, 0, 2, false}, {0, 2, 2, 1, false}}});
+  REQUIRE_THAT(to_svg(picture), Contains("M92.0 76.0H402.7L402.7 76.0H713.3L713.3 329.0H1024.0"));
+  // What wraps around is alive from the first tick on.
+  picture.panels[0].boxes = {{0, 4, 2, 2, false}};
+  REQUIRE_THAT(to_svg(picture), Contains("M92.0 76.0H402.7L402.7 582.0H713.3L713.3 76.0H1024.0"));
+  picture.panels[0].boxes = {{0, 4, 2, 3, false}};
+  REQUIRE_THAT(to_svg(picture), Contains("M92.0 76.0H402.7L402.7 76.0H713.3L713.3 76.0H1024.0"));
+}
+
+TEST_CASE("A legend names no lifetime that a picture has not", "[cli][parts]") {
+  Picture picture;
+  picture.arena = picture.bound = 4;
+  picture.panels.push_back({"", 3, {{0, 4, 0, 3, false}}});
+  REQUIRE_THAT(to_svg(picture), Contains("to 3 ticks") && !Contains("to 4 ticks"));
 }

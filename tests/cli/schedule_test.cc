@@ -277,6 +277,9 @@ TEST_CASE("A schedule is written, verified against its graph and shown", "[cli][
   const nlohmann::json made =
       run_berth_json({"schedule", folder / "x.json", "--order-only", "--iterations", "20000", "-o",
                       folder / "x.schedule"});
+  REQUIRE(made["arena_bytes"] >= made["peak_bytes"]);  // there are no residents
+  REQUIRE(made["fragmentation"] ==
+          1 - made["peak_bytes"].get<double>() / made["arena_bytes"].get<double>());
   // The binary graph and the JSON are the same graph.
   for (const char* graph : {"x.graph", "x.json"}) {
     const nlohmann::json verdict =
@@ -288,6 +291,9 @@ TEST_CASE("A schedule is written, verified against its graph and shown", "[cli][
     REQUIRE(verdict["bound_bytes"] == made["bound_bytes"]);
     REQUIRE(verdict["operators_run"] == 60);
     REQUIRE(verdict["recomputed"] == 0);
+    REQUIRE(verdict["arena_bytes"] == made["arena_bytes"]);
+    REQUIRE(verdict["fragmentation"].get<double>() ==
+            Approx(made["fragmentation"].get<double>()).margin(1e-12));
   }
   REQUIRE_THAT(run_berth({"verify", folder / "x.schedule", folder / "x.graph"}).out,
                Contains("legal, "));
@@ -302,13 +308,19 @@ TEST_CASE("A schedule is written, verified against its graph and shown", "[cli][
   const Ran shown =
       run_berth({"show", folder / "x.schedule", folder / "x.graph", "--svg", folder / "x.svg"});
   REQUIRE(shown.code == 0);
-  for (const char* word :
-       {"as given", "peak", "lower bound", "residents", "alive at the peak", "made by"})
+  for (const char* word : {"as given", "peak", "lower bound", "fragmentation", "residents",
+                           "alive at the peak", "made by"})
     REQUIRE_THAT(shown.out, Contains(word));
   const std::string svg = read_text(folder / "x.svg");
   REQUIRE_THAT(svg, Catch::Matchers::StartsWith("<svg xmlns"));
   for (const char* word : {"as given", "scheduled", "lower bound", "operators run", "</svg>"})
     REQUIRE_THAT(svg, Contains(word));
+  REQUIRE(run_berth({"show", folder / "x.schedule", folder / "x.graph", "--svg", folder / "y.svg",
+                     "--addresses"})
+              .code == 0);
+  const std::string addresses = read_text(folder / "y.svg");
+  for (const char* word : {"address in the arena", "operators run", "live bytes", "lower bound"})
+    REQUIRE_THAT(addresses, Contains(word));
   const nlohmann::json json = run_berth_json({"show", folder / "x.schedule", folder / "x.graph"});
   REQUIRE(json["largest"].size() <= 10);
   REQUIRE(json["largest"][0]["bytes"] >= json["largest"][1]["bytes"]);
@@ -316,6 +328,28 @@ TEST_CASE("A schedule is written, verified against its graph and shown", "[cli][
   REQUIRE(run_berth_json({"show", folder / "x.schedule"})["claimed_peak_bytes"] ==
           made["peak_bytes"]);
   REQUIRE_THAT(run_berth({"show", folder / "x.schedule"}).out, Contains("as the planner says"));
+}
+
+TEST_CASE("A schedule is written without addresses where that is asked for", "[cli][schedule]") {
+  const TemporaryFolder folder;
+  write_text(folder / "x.json", layered(60));
+  const std::vector<std::string> arguments = {
+      "schedule", folder / "x.json", "--order-only", "--iterations", "2000", "-o", folder / "a"};
+  REQUIRE_THAT(run_berth(arguments).out, Contains("arena") && Contains("fragmentation"));
+  std::vector<std::string> without = arguments;
+  without.back() = folder / "b";
+  without.emplace_back("--no-addresses");
+  const nlohmann::json made = run_berth_json(without);
+  REQUIRE(made["arena_bytes"].is_null());
+  REQUIRE(made["fragmentation"].is_null());
+  const nlohmann::json bare = run_berth_json({"verify", folder / "b", folder / "x.json"});
+  REQUIRE(bare["arena_bytes"] == 0);
+  REQUIRE(bare["fragmentation"].is_null());
+  const Ran nowhere = run_berth(
+      {"show", folder / "b", folder / "x.json", "--svg", folder / "x.svg", "--addresses"});
+  REQUIRE(nowhere.code == 2);
+  REQUIRE_THAT(nowhere.err, Contains("has no addresses"));
+  REQUIRE(read_text(folder / "b").size() < read_text(folder / "a").size());
 }
 
 TEST_CASE("What runs again and what is copied is shown with its cost", "[cli][schedule]") {
@@ -409,6 +443,10 @@ TEST_CASE("Graphs and schedules where something else is wanted are one error", "
       {{"show", folder / "x.schedule", "--svg", folder / "x.svg"},
        2,
        "--svg draws what the operators of a graph have alive"},
+      {{"show", folder / "x.schedule", folder / "x.graph", "--addresses"}, 2, "--svg"},
+      {{"show", folder / "x.json", "--svg", folder / "x.svg", "--addresses"},
+       2,
+       "goes with a schedule"},
       {{"show", folder / "x.schedule", folder / "x.graph", "--rate-out", "fast"},
        2,
        "--rate-out is 'fast'"},

@@ -184,6 +184,33 @@ class Planning {
 
 }  // namespace
 
+namespace {
+
+// Gives a schedule its addresses. Returns by how much its arena is above the budget.
+Bytes place(const graph::Graph& graph, const StepOptions& options, StepResult& result) {
+  graph::Schedule& schedule = *result.schedule;
+  const Bytes resident = result.verdict.resident;
+  AddressOptions how;
+  how.capacity = options.budget - std::min(resident, options.budget);
+  how.time_limit_seconds = options.time_limit_seconds;
+  how.iteration_budget = options.iteration_budget;
+  how.seed = options.seed;
+  how.cancel = options.cancel;
+  how.rates = options.rates.value_or(graph::CopyRates{});
+  schedule.budget = 0;
+  result.addresses = place_addresses(graph, schedule, how);
+  if (resident + schedule.arena_bytes > options.budget)
+    return resident + schedule.arena_bytes - options.budget;
+  schedule.budget = options.budget;
+  result.verdict = graph::replay(graph, schedule, how.rates);
+  BERTH_CHECK(result.verdict.violation.empty(), kUsage,
+              "a schedule with addresses is not legal: {}", result.verdict.violation);
+  schedule.ns = result.verdict.ns;
+  return 0;
+}
+
+}  // namespace
+
 LeastBudget least_budget(const graph::Graph& graph) {
   Bytes residents = 0;
   for (const graph::Storage& storage : graph.storages)
@@ -211,7 +238,22 @@ StepResult plan_step(const graph::Graph& graph, const StepOptions& options) {
               fmt::join(engines, ", "));
   const std::string wrong = graph::violation(graph);
   BERTH_CHECK(wrong.empty(), kInput, "{}", wrong);
-  return Planning(graph, options).run();
+  constexpr int kMostPlans = 4;
+  StepOptions how = options;
+  for (int plans = 1;; ++plans) {
+    StepResult result = Planning(graph, how).run();
+    if (!options.addresses || !result.schedule) return result;
+    const Bytes overhang = place(graph, options, result);
+    if (overhang == 0) return result;
+    if (plans == kMostPlans || overhang >= how.budget || (how.cancel != nullptr && *how.cancel)) {
+      result.schedule.reset();
+      result.why_not = fmt::format(
+          "schedules were found, but none whose arena fits {}: the last was {} above it",
+          format_bytes(options.budget), format_bytes(overhang));
+      return result;
+    }
+    how.budget -= overhang;
+  }
 }
 
 std::vector<StepResult> plan_budgets(const graph::Graph& graph, const std::vector<Bytes>& budgets,

@@ -2,6 +2,7 @@
 
 #include "csrc/graph/referee.h"
 #include "csrc/graph/schedule.h"
+#include "csrc/schedule/joint/addresses.h"
 
 #include <berth/schedule.h>
 
@@ -28,12 +29,15 @@ struct StepOptions : PlannerOptions {
   // How fast the device copies; nothing: it does not.
   std::optional<graph::CopyRates> rates = {};
   std::function<void(const StepProgress&)> progress = {};  // from the calling thread
+  // Whether the schedule gets addresses, and its arena must fit the budget, too.
+  bool addresses = false;
   // Schedules of this graph that are there already: the result is never slower than one that fits.
   std::vector<graph::Schedule> given = {};
 };
 
 struct StepResult {
   std::optional<graph::Schedule> schedule;  // the fastest that fits; nothing: none was found
+  std::optional<Addresses> addresses;       // of it, where they were wanted
   graph::Verdict verdict;                   // the referee's, of that one
   // The step as it was recorded, nothing made again, each operator in its fastest way.
   Bytes base_peak = 0;

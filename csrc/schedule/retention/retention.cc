@@ -212,7 +212,8 @@ class Planning {
     tighten(kRounds);  // with a plan that says how far there is to go
     const std::uint64_t used = search_.moves;
     how.moves = std::max<std::uint64_t>(moves / 100, 1000);
-    for (std::uint64_t k = 0; search_.moves < std::max(moves, used) && !done(); ++k) {
+    const bool counted = options_.iteration_budget != 0;  // else the clock says when to end
+    for (std::uint64_t k = 0; (!counted || search_.moves < std::max(moves, used)) && !done(); ++k) {
       plan.assign(*best_.plan);
       how.temperature = warmest * (0.1 + 0.4 * static_cast<double>(random_() % 1024) / 1024.0);
       how.price = 0.1 * price_unit;

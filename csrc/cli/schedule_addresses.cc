@@ -1,0 +1,38 @@
+#include "csrc/cli/schedule_addresses.h"
+
+#include "csrc/cli/output.h"
+#include "csrc/core/check.h"
+
+#include <fmt/format.h>
+
+namespace berth::cli {
+
+schedule::Addresses add_addresses(const graph::Graph& graph, graph::Schedule& schedule,
+                                  const SearchOptions& search, const std::atomic<bool>& cancel) {
+  ProgressLine line;
+  schedule::AddressOptions options;
+  options.seed = search.seed;
+  options.iteration_budget = search.iterations;
+  options.time_limit_seconds = search.time_limit_seconds(options.time_limit_seconds);
+  options.cancel = &cancel;
+  if (line.shown())
+    options.progress = [&line](const PlaceProgress& now) {
+      line.show(fmt::format("placing: arena {}, bound {}, {:.1f} s",
+                            format_bytes(now.high_water_mark), format_bytes(now.lower_bound),
+                            now.seconds));
+    };
+  schedule::Addresses addresses = schedule::place_addresses(graph, schedule, options);
+  const graph::Verdict verdict = graph::replay(graph, schedule);
+  BERTH_CHECK(verdict.violation.empty() && verdict.arena == addresses.arena_bytes, kUsage,
+              "berth is wrong: its schedule is not written, the referee says an arena of {} bytes "
+              "and '{}', it should be {} bytes",
+              verdict.arena, verdict.violation, addresses.arena_bytes);
+  return addresses;
+}
+
+std::string format_addresses(const schedule::Addresses& addresses) {
+  return fmt::format("{}, fragmentation {}", format_exactly(addresses.arena_bytes),
+                     format_percent(addresses.fragmentation()));
+}
+
+}  // namespace berth::cli

@@ -1,0 +1,77 @@
+#include "csrc/schedule/joint/addresses.h"
+
+#include "csrc/core/check.h"
+#include "csrc/schedule/joint/lifetimes.h"
+
+#include <algorithm>
+
+namespace berth::schedule {
+namespace {
+
+constexpr Bytes kMostAlignment = 512;  // of torch's blocks
+
+void forget_addresses(graph::Schedule& schedule) {
+  for (graph::Buffer& buffer : schedule.buffers) buffer.offsets.clear();
+  for (graph::ScheduleStep& step : schedule.steps) step.workspace_offset = graph::Buffer::kNoOffset;
+  schedule.arena_bytes = 0;
+}
+
+// Those with bytes, in their order.
+Problem problem_of(const Lifetimes& lifetimes) {
+  Problem problem;
+  Bytes sizes = kMostAlignment;  // whose lowest bit is the alignment
+  for (const Lifetimes::One& one : lifetimes.all) {
+    if (one.bytes == 0) continue;
+    if (one.buffer != Lifetimes::One::kWorkspace) sizes |= one.bytes;
+    problem.buffers.push_back(
+        {.size = one.bytes, .birth = one.birth, .length = one.death - one.birth});
+  }
+  problem.alignment = sizes & (~sizes + 1);
+  return problem;
+}
+
+}  // namespace
+
+Addresses place_addresses(const graph::Graph& graph, graph::Schedule& schedule,
+                          const AddressOptions& options) {
+  forget_addresses(schedule);
+  const graph::Verdict verdict = graph::replay(graph, schedule, options.rates);
+  BERTH_CHECK(verdict.violation.empty(), kUsage,
+              "a schedule that is not legal has no addresses: {}", verdict.violation);
+  const Lifetimes lifetimes = lifetimes_of(graph, schedule, options.rates);
+  PlaceOptions place;
+  place.capacity = options.capacity;
+  place.time_limit_seconds = options.time_limit_seconds;
+  place.iteration_budget = options.iteration_budget;
+  place.seed = options.seed;
+  place.threads = options.threads;
+  place.cancel = options.cancel;
+  place.progress = options.progress;
+  const Problem problem = problem_of(lifetimes);
+  const Placement placement = place_buffers(problem, place);
+
+  Addresses result;
+  auto placed = placement.offsets.begin();
+  for (const Lifetimes::One& one : lifetimes.all) {
+    const Bytes offset = one.bytes == 0 ? 0 : *placed++;
+    result.arena_bytes = std::max(result.arena_bytes, offset + one.bytes);
+    if (one.buffer == Lifetimes::One::kWorkspace) {
+      schedule.steps[one.step].workspace_offset = offset;
+    } else {
+      schedule.buffers[one.buffer].offsets.push_back(offset);
+    }
+  }
+  schedule.arena_bytes = result.arena_bytes;
+  result.live_peak = lifetimes.live_peak;
+  // Where place has rounded the size of a workspace up, its bound is no bound of the highest end.
+  const auto is_whole = [&](const Lifetimes::One& one) {
+    return one.bytes % problem.alignment == 0;
+  };
+  const bool rounded = !std::all_of(lifetimes.all.begin(), lifetimes.all.end(), is_whole);
+  result.bound = rounded ? lifetimes.live_peak : placement.lower_bound;
+  result.engine = placement.engine;
+  result.seconds = placement.seconds;
+  return result;
+}
+
+}  // namespace berth::schedule

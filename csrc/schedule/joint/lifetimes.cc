@@ -1,0 +1,171 @@
+#include "csrc/schedule/joint/lifetimes.h"
+
+#include <algorithm>
+#include <deque>
+
+namespace berth::schedule {
+namespace {
+
+using graph::BufferId;
+using graph::ScheduleStep;
+using graph::StorageClass;
+
+constexpr std::size_t kNone = ~std::size_t{0};
+
+class Walk {
+ public:
+  Walk(const graph::Graph& graph, const graph::Schedule& schedule, const graph::CopyRates& rates)
+      : graph_(graph), schedule_(schedule), rates_(rates), buffers_(schedule.buffers.size()) {}
+
+  Lifetimes take() {
+    for (BufferId buffer = 0; buffer < buffers_.size(); ++buffer) {
+      const graph::Storage& storage = storage_of(buffer);
+      if (storage.kind == StorageClass::kResident) {
+        resident_ += storage.bytes;
+      } else if (storage.kind == StorageClass::kInput) {
+        bear(buffer);
+      }
+    }
+    for (const ScheduleStep& step : schedule_.steps) {
+      tick_ += 2;
+      switch (step.kind) {
+        case ScheduleStep::Kind::kRun:
+          run(step);
+          break;
+        case ScheduleStep::Kind::kDrop:
+          begin(buffers_[step.buffer].ready);
+          die(buffers_[step.buffer].lifetime);
+          break;
+        case ScheduleStep::Kind::kCopyOut:
+          begin(now_);
+          copy_out(step.buffer);
+          break;
+        case ScheduleStep::Kind::kCopyIn:
+          begin(now_);
+          copy_in(step.buffer);
+          break;
+      }
+    }
+    for (Lifetimes::One& one : result_.all)
+      if (one.death == 0) one.death = tick_ + 2;
+    return std::move(result_);
+  }
+
+ private:
+  struct State {
+    std::size_t lifetime = kNone;       // the last one's
+    std::uint64_t ready = 0, away = 0;  // when its last copy in and its last copy out end
+  };
+  struct Leaving {
+    std::uint64_t end = 0;
+    std::size_t lifetime = 0;
+  };
+
+  [[nodiscard]] const graph::Storage& storage_of(BufferId buffer) const {
+    return graph_.storages[schedule_.buffers[buffer].storage];
+  }
+  [[nodiscard]] static std::uint64_t ns_of(Bytes bytes, Bytes per_second) {
+    return static_cast<std::uint64_t>(
+        (static_cast<unsigned __int128>(bytes) * 1'000'000'000 + per_second - 1) / per_second);
+  }
+
+  void note(Bytes more) { result_.live_peak = std::max(result_.live_peak, live_ + more); }
+  void bear(BufferId buffer) {
+    const Bytes bytes = storage_of(buffer).bytes;
+    buffers_[buffer].lifetime = result_.all.size();
+    result_.all.push_back({.buffer = buffer, .bytes = bytes, .birth = tick_});
+    live_ += bytes;
+    note(0);
+  }
+  void die(std::size_t lifetime) {
+    result_.all[lifetime].death = tick_;
+    live_ -= result_.all[lifetime].bytes;
+  }
+  void see_off() {
+    die(leaving_.front().lifetime);
+    leaving_.pop_front();
+  }
+  // A step, which cannot begin before `earliest`.
+  void begin(std::uint64_t earliest) {
+    now_ = std::max(now_, earliest);
+    while (!leaving_.empty() && leaving_.front().end <= now_) see_off();
+  }
+  // Waits until there is room for what a step takes.
+  void make_room(Bytes bytes) {
+    if (schedule_.budget == 0) return;
+    while (!leaving_.empty() && resident_ + live_ + bytes > schedule_.budget) {
+      now_ = std::max(now_, leaving_.front().end);
+      see_off();
+    }
+  }
+
+  void run(const ScheduleStep& step) {
+    const graph::Alternative& way = graph_.operators[step.op].alternatives[step.alternative];
+    std::uint64_t earliest = 0;
+    for (const BufferId buffer : step.reads) earliest = std::max(earliest, buffers_[buffer].ready);
+    Bytes born = way.workspace;
+    for (const BufferId buffer : step.writes) {
+      earliest = std::max(earliest, buffers_[buffer].ready);
+      if (is_birth(buffer)) born += storage_of(buffer).bytes;
+    }
+    begin(earliest);
+    make_room(born);
+    for (const BufferId buffer : step.writes)
+      if (is_birth(buffer)) bear(buffer);
+    note(way.workspace);
+    if (way.workspace != 0)
+      result_.all.push_back(
+          {.step = tick_ / 2 - 1, .bytes = way.workspace, .birth = tick_, .death = tick_ + 1});
+    now_ += way.ns;
+  }
+  [[nodiscard]] bool is_birth(BufferId buffer) const {
+    return buffers_[buffer].lifetime == kNone && storage_of(buffer).kind != StorageClass::kResident;
+  }
+
+  void copy_out(BufferId buffer) {
+    State& state = buffers_[buffer];
+    out_end_ =
+        std::max({out_end_, now_, state.ready}) + ns_of(storage_of(buffer).bytes, rates_.out);
+    leaving_.push_back({out_end_, state.lifetime});
+    state.away = out_end_;
+  }
+  void copy_in(BufferId buffer) {
+    State& state = buffers_[buffer];
+    make_room(storage_of(buffer).bytes);
+    bear(buffer);
+    in_end_ = std::max({in_end_, now_, state.away}) + ns_of(storage_of(buffer).bytes, rates_.in);
+    state.ready = in_end_;
+  }
+
+  const graph::Graph& graph_;
+  const graph::Schedule& schedule_;
+  const graph::CopyRates& rates_;
+  Lifetimes result_;
+  std::uint64_t tick_ = 0;
+  Bytes resident_ = 0, live_ = 0;  // live_: the others, what is being copied out included
+  std::vector<State> buffers_;
+  // When the last run, copy out and copy in end, and what the copies out have not freed yet.
+  std::uint64_t now_ = 0, out_end_ = 0, in_end_ = 0;
+  std::deque<Leaving> leaving_;
+};
+
+}  // namespace
+
+Lifetimes lifetimes_of(const graph::Graph& graph, const graph::Schedule& schedule,
+                       const graph::CopyRates& rates) {
+  return Walk(graph, schedule, rates).take();
+}
+
+bool all_placed(const Lifetimes& lifetimes, const graph::Schedule& schedule) {
+  constexpr Bytes kNoOffset = graph::Buffer::kNoOffset;
+  if (lifetimes.live_peak > schedule.arena_bytes) return false;
+  return std::all_of(lifetimes.all.begin(), lifetimes.all.end(), [&](const Lifetimes::One& one) {
+    if (one.buffer == Lifetimes::One::kWorkspace)
+      return schedule.steps[one.step].workspace_offset != kNoOffset;
+    const std::vector<Bytes>& offsets = schedule.buffers[one.buffer].offsets;
+    return !offsets.empty() &&
+           std::find(offsets.begin(), offsets.end(), kNoOffset) == offsets.end();
+  });
+}
+
+}  // namespace berth::schedule
