@@ -44,10 +44,13 @@ class ExactModel : public StageModel {
           pick(may && !node.always_in_place ? mine.any : mine.plain, budget - base, total);
       total.cost += t > 0 && node.only_once ? StageProblem::kNever : method.cost;
       total.peak = std::max(total.peak, base + method.workspace);
+      // What nobody reads behind it does not outlive it.
       for (const StageValue value : node.reads)
         if (ends_at(value, id) && !has(between.after, value)) live -= problem_.values[value].bytes;
+      // Nor does a second copy of what was kept.
       for (const StageValue value : node.makes)
-        if (last_[value].call != call_ && !has(between.after, value))
+        if (has(between.before, value) ||
+            (last_[value].call != call_ && !has(between.after, value)))
           live -= problem_.values[value].bytes;
     });
     if (stage.alternatives.empty()) return total;
