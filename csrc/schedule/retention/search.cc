@@ -10,7 +10,9 @@ void squeeze(WorkingPlan& plan, const StageModel& model, const Squeeze& how,
              FoundRetention& best) {
   constexpr std::uint64_t kPriceEvery = 128;
   const auto take = [&] {
-    if (plan.excess() != 0 || (best.plan && plan.cost() >= best.cost)) return;
+    if (plan.excess() != 0 || plan.cost() >= StageProblem::kNever ||
+        (best.plan && plan.cost() >= best.cost))
+      return;
     best.plan = plan.plan();
     best.cost = plan.cost();
     search.found(best);
