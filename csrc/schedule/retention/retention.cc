@@ -52,6 +52,40 @@ std::int64_t least_budget_of(const StageProblem& problem) {
   return least;
 }
 
+// What every plan takes: each operator that none can do without once, in its fastest way, and the
+// closing operators in theirs.
+std::int64_t least_cost_of(const StageProblem& problem) {
+  const auto fastest = [](std::initializer_list<const std::vector<StageMethod>*> lists) {
+    std::int64_t least = std::numeric_limits<std::int64_t>::max();
+    for (const auto* methods : lists)
+      for (const StageMethod& method : *methods) least = std::min(least, method.cost);
+    return least;
+  };
+  std::vector<bool> runs(problem.nodes.size(), false);
+  std::int64_t cost = 0;
+  for (const StageProblem::StageOf& stage : problem.stages) {
+    for (const StageNode node : stage.must_run) runs[node] = true;
+    if (stage.alternatives.empty()) continue;
+    std::int64_t least = std::numeric_limits<std::int64_t>::max();
+    for (const StageProblem::AlternativeOf& one : stage.alternatives)
+      least = std::min(least, fastest({&one.methods}));
+    cost += least;
+    for (const StageValue value : stage.alternatives.front().reads)
+      if (std::ranges::all_of(stage.alternatives, [&](const auto& one) {
+            return std::ranges::binary_search(one.reads, value);
+          }))
+        runs[problem.values[value].maker] = true;
+  }
+  for (std::size_t n = problem.nodes.size(); n-- > 0;) {
+    if (!runs[n]) continue;
+    const StageProblem::NodeOf& node = problem.nodes[n];
+    cost += fastest({&node.first, &node.again, &node.in_place});
+    if (node.with_previous) runs[n - 1] = true;
+    for (const StageValue value : node.reads) runs[problem.values[value].maker] = true;
+  }
+  return cost;
+}
+
 class Planning {
  public:
   Planning(const StageProblem& problem, const RetentionOptions& options)
@@ -120,19 +154,7 @@ class Planning {
     const RetentionCost base = evaluate(*free_model, everything);
     result_.base_cost = base.cost;
     result_.base_peak = base.peak;
-    result_.cost_bound = base.cost;
-    for (std::size_t t = 0; t < problem_.stages.size(); ++t) {
-      const auto& alternatives = problem_.stages[t].alternatives;
-      if (alternatives.size() < 2) continue;
-      const auto fastest = [](const StageProblem::AlternativeOf& one) {
-        std::int64_t cost = one.methods.front().cost;
-        for (const StageMethod& method : one.methods) cost = std::min(cost, method.cost);
-        return cost;
-      };
-      std::int64_t least = fastest(alternatives[0]);
-      for (const auto& one : alternatives) least = std::min(least, fastest(one));
-      result_.cost_bound -= fastest(alternatives[0]) - least;
-    }
+    result_.cost_bound = least_cost_of(problem_);
     result_.least_budget = least_budget_of(problem_);
     if (result_.least_budget > problem_.budget) {
       result_.why_not = fmt::format("some operator alone needs {}, the budget is {}",
