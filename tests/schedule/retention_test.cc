@@ -356,6 +356,7 @@ TEST_CASE("The search finds the least of all plans of small problems", "[retenti
     ++counted[least.has_value()];
     REQUIRE(result.plan.has_value() == least.has_value());
     CHECK(result.why_not.empty() == least.has_value());
+    CHECK(result.moves <= 40'000);
     if (!least) continue;
     CHECK(result.cost == *least);
     CHECK(result.cost_bound <= *least);

@@ -194,19 +194,21 @@ class Planning {
       how.price = 1e-6 * price_unit;
       run(plan, how, std::nullopt);
     }
-    if (!best_.plan) {  // the tighter, the dearer from the beginning
-      for (int k = 0; k < 6 && !best_.plan && !done(); ++k) {
-        plan.assign(everything);
-        how.temperature = warmest;
-        how.price = price_unit * std::pow(10.0, k % 3 - 3);
-        run(plan, how, std::nullopt);
-      }
+    // Nothing fits: from nothing kept as well as from everything, ever warmer, and dearer from the
+    // beginning.
+    constexpr std::uint64_t kTries = 12;
+    for (std::uint64_t k = 0; k < kTries && !best_.plan && !done(); ++k) {
+      plan.assign(k % 2 == 0 ? everything : Retention(problem_));
+      how.moves = (moves - std::min(moves, search_.moves)) / (kTries - k);
+      how.temperature = warmest * std::pow(10.0, static_cast<double>(k / 3));
+      how.price = price_unit * std::pow(10.0, static_cast<double>(k % 3) - 3);
+      run(plan, how, std::nullopt);
     }
     if (!best_.plan) return;
-    const std::uint64_t used = search_.moves;
-    how.moves = std::max<std::uint64_t>(moves / 100, 1000);
-    for (std::uint64_t k = 0; search_.moves < std::max(moves, used) && !done(); ++k) {
+    const std::uint64_t cycle = std::max<std::uint64_t>(moves / 100, 1000);
+    for (std::uint64_t k = 0; search_.moves < moves && !done(); ++k) {
       plan.assign(*best_.plan);
+      how.moves = std::min(cycle, moves - search_.moves);
       how.temperature = warmest * (0.1 + 0.4 * static_cast<double>(random_() % 1024) / 1024.0);
       how.price = 0.1 * price_unit;
       run(plan, how, branch(plan, k));
