@@ -86,6 +86,22 @@ std::int64_t least_cost_of(const StageProblem& problem) {
   return cost;
 }
 
+// Whether a plan of the caller's has the problem's form.
+bool is_plan_of(const StageProblem& problem, const Retention& plan) {
+  const std::size_t stages = problem.stages.size();
+  if (!plan.kept.alike(Retention(problem).kept) || plan.alternatives.size() != stages) return false;
+  for (std::size_t t = 0; t < stages; ++t)
+    if (plan.alternatives[t] >= std::max<std::size_t>(problem.stages[t].alternatives.size(), 1))
+      return false;
+  bool legal = true;
+  for (std::size_t row = 0; row <= stages; ++row)
+    for_each_bit(plan.kept.row(row), [&](std::size_t value) {
+      legal = legal && row != 0 && row != stages && value < problem.values.size() &&
+              problem.values[value].keepable;
+    });
+  return legal;
+}
+
 class Planning {
  public:
   Planning(const StageProblem& problem, const RetentionOptions& options)
@@ -243,7 +259,7 @@ class Planning {
 
   // A value that is not kept over the first row although the best has it there, or is although not.
   std::optional<StageValue> branch(WorkingPlan& plan, std::uint64_t k) {
-    if (k % 3 == 2 || problem_.stages.size() < 3) return std::nullopt;
+    if (k % 3 == 2 || problem_.stages.size() < 3 || problem_.values.empty()) return std::nullopt;
     const bool forbid = k % 3 == 0;
     RetentionMove move;
     for (int tries = 0; tries < 64; ++tries) {
@@ -290,7 +306,11 @@ RetentionResult plan_retention(const StageProblem& problem, const RetentionOptio
   BERTH_CHECK(std::find(engines.begin(), engines.end(), options.engine) != engines.end(), kUsage,
               "no engine '{}' plans what to keep, legal are: {}", options.engine,
               fmt::join(engines, ", "));
-  return Planning(problem, options).run();
+  Planning planning(problem, options);
+  BERTH_CHECK(!options.given || is_plan_of(problem, *options.given), kUsage,
+              "the given plan is none of this problem of {} results in {} stages",
+              problem.values.size(), problem.stages.size());
+  return planning.run();
 }
 
 }  // namespace berth::schedule
