@@ -429,3 +429,218 @@ TEST_CASE("By MONeT's rules what is kept and read counts behind the last operato
   problem.stages = {{5, 0, {}, {}}};
   CHECK(evaluate(*StageModel::make(problem), Retention(problem)).peak == 5);
 }
+
+TEST_CASE("A plan depends on the seed and the number of moves alone", "[retention]") {
+  constexpr unsigned kSeed = 31;
+  CAPTURE(kSeed);
+  std::mt19937 random(kSeed);
+  for (int round = 0; round < 9; ++round) {
+    const StageProblem problem = random_stage_problem(random, kRules[round % 3], 14, 10);
+    RetentionOptions options = budgeted(9'000);
+    options.seed = 5;
+    const RetentionResult first = plan_retention(problem, options),
+                          second = plan_retention(problem, options);
+    CHECK(first.plan == second.plan);
+    CHECK(first.moves == second.moves);
+    CHECK(first.evaluations == second.evaluations);
+    CHECK(first.moves <= 9'000);
+  }
+}
+
+TEST_CASE("A cancelled or hurried search has a legal plan or says why not, none worse than given",
+          "[retention]") {
+  constexpr unsigned kSeed = 37;
+  CAPTURE(kSeed);
+  std::mt19937 random(kSeed);
+  int plans = 0, given = 0;
+  const auto check = [&](const StageProblem& problem, const RetentionOptions& options) {
+    const RetentionResult result = plan_retention(problem, options);
+    CHECK(result.plan.has_value() == result.why_not.empty());
+    if (options.given) {
+      ++given;
+      REQUIRE(result.plan);
+      CHECK(result.cost <= evaluate(*StageModel::make(problem), *options.given).cost);
+    }
+    if (!result.plan) return result;
+    ++plans;
+    const RetentionCost cost = evaluate(*StageModel::make(problem), *result.plan);
+    CHECK(cost.cost == result.cost);
+    CHECK(cost.excess == 0);
+    return result;
+  };
+  for (int round = 0; round < 18; ++round) {
+    CAPTURE(round);
+    const StageProblem problem = random_stage_problem(random, kRules[round % 3], 12, 8);
+    std::atomic<bool> cancel = true;
+    RetentionOptions options = budgeted(4'000);
+    options.cancel = &cancel;
+    check(problem, options);
+    for (int call = 0; call < 6; ++call) {
+      cancel = false;
+      int calls = 0;
+      options.progress = [&](const RetentionProgress&) { cancel = cancel || calls++ == call; };
+      check(problem, options);
+    }
+    for (const double seconds : {0.001, 0.05}) {
+      RetentionOptions hurried;
+      hurried.time_limit_seconds = seconds;
+      hurried.given = check(problem, hurried).plan;
+      check(problem, hurried);
+      hurried.engine = "keep";
+      check(problem, hurried);
+    }
+  }
+  CHECK(plans > 50);
+  CHECK(given > 20);
+}
+
+TEST_CASE("A larger budget never costs time where the plan of the smaller one is given",
+          "[retention]") {
+  constexpr unsigned kSeed = 41;
+  CAPTURE(kSeed);
+  std::mt19937 random(kSeed);
+  int compared = 0;
+  for (int round = 0; round < 12; ++round) {
+    StageProblem problem = random_stage_problem(random, kRules[round % 3], 12, 8);
+    RetentionOptions options = budgeted(1'500);
+    std::optional<std::int64_t> before;
+    for (int step = 0; step < 8; ++step) {
+      const RetentionResult result = plan_retention(problem, options);
+      REQUIRE((result.plan || !before));
+      if (before) CHECK(result.cost <= *before);
+      compared += before.has_value();
+      if (result.plan) before = result.cost;
+      options.given = result.plan;
+      problem.budget += 1 + problem.budget / 20;
+    }
+  }
+  CHECK(compared > 40);
+}
+
+TEST_CASE("What has no results, or little to choose, is planned all the same", "[retention]") {
+  StageProblem problem;
+  problem.stages.resize(1);
+  CHECK(plan_retention(problem, budgeted(2'000)).proven_optimal);
+  // Closing operators alone, whose fastest ways do not fit.
+  for (int t = 0; t < 4; ++t)
+    problem.stages.push_back({0, 0, {}, {{{}, {{1, 50}, {7, 10}}}, {{}, {{3, 40}}}}});
+  problem.budget = 20;
+  for (const StageRules rules : {StageRules::kExact, StageRules::kMonet}) {
+    problem.rules = rules;
+    const RetentionResult result = plan_retention(problem, budgeted(2'000));
+    REQUIRE(result.plan);
+    CHECK(result.cost == 28);
+    CHECK(result.cost_bound == 4);
+  }
+}
+
+TEST_CASE("What is no problem of stages, and no plan of one, is refused by name", "[retention]") {
+  constexpr unsigned kSeed = 43;
+  std::mt19937 random(kSeed);
+  CHECK(chain().violation().empty());
+  const auto wrong = [](auto damage) {
+    StageProblem problem = chain();
+    damage(problem);
+    CHECK_THROWS_AS(plan_retention(problem, budgeted(1)), Error);
+    return problem.violation();
+  };
+  using P = StageProblem;
+  const auto says = [](const char* text) { return Catch::Matchers::Contains(text); };
+  CHECK_THAT(wrong([](P& p) { p.stages.clear(); }), says("3 operators in 0 stages"));
+  CHECK_THAT(wrong([](P& p) { p.stages.resize(P::kMostStages + 1); }), says("the most is 16384"));
+  CHECK_THAT(wrong([](P& p) { p.nodes[1].first.clear(); }), says("operator 1 has no way to run"));
+  CHECK_THAT(wrong([](P& p) { p.nodes[1].always_in_place = true; }),
+             says("operator 1 runs in place of nothing"));
+  CHECK_THAT(wrong([](P& p) { p.nodes[0].with_previous = true; }), says("there is none"));
+  CHECK_THAT(wrong([](P& p) { p.nodes[1].first[0].cost = -1; }), says("operator 1 costs -1"));
+  CHECK_THAT(wrong([](P& p) { p.nodes[1].again = {{P::kNever, 0}}; }), says("operator 1 costs"));
+  CHECK_THAT(wrong([](P& p) {
+               p.nodes[1].in_place = {{1, -P::kMostBytes}};
+             }),
+             says("operator 1 has a workspace of"));
+  CHECK_THAT(wrong([](P& p) { p.nodes[1].local_bytes = -1; }), says("operator 1 has -1 bytes"));
+  CHECK_THAT(wrong([](P& p) { p.nodes[1].makes = {2}; }), says("operator 1 makes result 2"));
+  CHECK_THAT(wrong([](P& p) { p.nodes[1].makes = {7}; }), says("operator 1 makes result 7"));
+  CHECK_THAT(wrong([](P& p) { p.nodes[1].makes = {1, 1}; }), says("makes result 1 twice"));
+  CHECK_THAT(wrong([](P& p) { p.nodes[1].makes = {}; }), says("result 1 is made by no operator"));
+  CHECK_THAT(wrong([](P& p) { p.nodes[1].reads = {1}; }), says("operator 1 reads result 1"));
+  CHECK_THAT(wrong([](P& p) { p.nodes[1].reads = {9}; }), says("operator 1 reads result 9"));
+  CHECK_THAT(wrong([](P& p) { p.nodes[2].reads = {1, 0, 1}; }), says("reads result 1 twice"));
+  CHECK_THAT(wrong([](P& p) { p.nodes[1].local = {3}; }), says("stands beside result 3"));
+  CHECK_THAT(wrong([](P& p) { p.nodes[2].over = 0; }), says("no way to do so"));
+  CHECK_THAT(wrong([](P& p) {
+               p.nodes[2].over = 0;
+               p.nodes[2].in_place = {{1, 0}};
+             }),
+             says("takes over a result that it does not read"));
+  CHECK_THAT(wrong([](P& p) { p.values[2].bytes = -5; }), says("result 2 has -5 bytes"));
+  CHECK_THAT(wrong([](P& p) { p.values[0].bytes = p.values[1].bytes = P::kMostBytes - 1; }),
+             says("all results to 1 together"));
+  CHECK_THAT(wrong([](P& p) { p.stages[1].fixed = -5; }), says("stage 1 has -5 bytes"));
+  CHECK_THAT(wrong([](P& p) { p.stages[1].closing = P::kMostBytes; }), says("stage 1 has"));
+  CHECK_THAT(wrong([](P& p) { p.stages[0].must_run = {3}; }), says("stage 0 runs operator 3"));
+  CHECK_THAT(wrong([](P& p) { p.stages[1].alternatives[0].methods.clear(); }),
+             says("stage 1 has an alternative that cannot run"));
+  CHECK_THAT(wrong([](P& p) { p.stages[1].alternatives[0].reads = {3}; }),
+             says("stage 1 reads result 3"));
+  CHECK_THAT(wrong([](P& p) { p.stages[1].alternatives[0].reads = {2, 1}; }), says("not sorted"));
+  CHECK_THAT(wrong([](P& p) {
+               p.stages[1].alternatives[0].reads = {2, 2};
+             }),
+             says("stage 1 reads result 2 twice"));
+  CHECK_THAT(wrong([](P& p) { p.stages[1].alternatives.resize(65, p.stages[1].alternatives[0]); }),
+             says("stage 1 has 65 alternatives"));
+  CHECK_THAT(wrong([](P& p) { p.rules = StageRules::kCheckmate; }),
+             says("stage 1 has a closing operator"));
+  const auto wrong_monet = [&](auto damage) {
+    return wrong([&](P& p) {
+      p.rules = StageRules::kMonet;
+      damage(p);
+    });
+  };
+  CHECK_THAT(wrong_monet([](P& p) {
+               p.values.push_back({1, 2});
+               p.nodes[2].makes = {2, 3};
+             }),
+             says("3 operators have 4 results"));
+  CHECK_THAT(wrong_monet([](P& p) {
+               p.nodes[0].makes = {0, 1};
+               p.values[1].maker = 0;
+               p.nodes[1].makes = {};
+             }),
+             says("operator 0 does not make result 0"));
+  CHECK_THAT(wrong_monet([](P& p) { p.nodes[1].local_bytes = 4; }), says("with 0 bytes"));
+  CHECK_THAT(wrong_monet([](P& p) {
+               p.nodes[2].local = {1, 0};
+               p.nodes[2].local_bytes = 20;
+             }),
+             says("ascending"));
+  CHECK_THAT(wrong_monet([](P& p) { p.nodes[1].with_previous = p.nodes[2].with_previous = true; }),
+             says("operator 2 runs with the one before it, which does so itself"));
+  CHECK_THAT(wrong_monet([](P& p) {
+               p.nodes[1].over = 0;
+               p.nodes[1].in_place = {{1, 0}};
+               p.nodes[2].with_previous = true;
+             }),
+             says("operator 2 has no way in place"));
+
+  const StageProblem problem = chain();
+  const auto refused = [&](const Retention& plan) {
+    RetentionOptions options = budgeted(1);
+    options.given = plan;
+    CHECK_THROWS_WITH(plan_retention(problem, options), says("none of this problem of 3 results"));
+  };
+  refused(Retention(random_stage_problem(random, StageRules::kExact, 70, 4)));
+  refused(Retention(random_stage_problem(random, StageRules::kExact, 3, 6)));
+  Retention plan(problem);
+  plan.alternatives[1] = 1;
+  refused(plan);
+  for (const std::size_t row : {0U, 4U}) {
+    Retention kept(problem);
+    kept.kept.add(row, 0);
+    refused(kept);
+  }
+  RetentionOptions options = budgeted(1);
+  options.engine = "best";
+  CHECK_THROWS_WITH(plan_retention(problem, options), says("no engine 'best'"));
+}
