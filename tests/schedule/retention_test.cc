@@ -71,12 +71,18 @@ bool same_row(const Retention& a, const Retention& b, std::size_t row) {
   return std::ranges::equal(a.kept.row(row), b.kept.row(row));
 }
 
+// By Checkmate's rules nothing runs before its own stage.
+bool may_be_there(const StageProblem& problem, std::size_t row, StageValue v) {
+  return problem.values[v].keepable &&
+         (problem.rules != StageRules::kCheckmate || problem.values[v].maker < row);
+}
+
 Retention random_plan(std::mt19937_64& random, const StageProblem& problem) {
   Retention plan(problem);
   const std::uint64_t share = 1 + random() % 4;
   for (std::size_t row = 1; row < problem.stages.size(); ++row)
     for (StageValue v = 0; v < problem.values.size(); ++v)
-      if (problem.values[v].keepable && random() % 5 < share) plan.kept.add(row, v);
+      if (may_be_there(problem, row, v) && random() % 5 < share) plan.kept.add(row, v);
   for (std::size_t t = 0; t < problem.stages.size(); ++t)
     if (!problem.stages[t].alternatives.empty())
       plan.alternatives[t] =
@@ -170,7 +176,7 @@ StageProblem chain() {
     problem.nodes.push_back(node);
     problem.values.push_back({10, n});
   }
-  problem.stages.push_back({0, 0, {2}, {}});
+  problem.stages.push_back({0, 0, {0, 1, 2}, {}});
   for (const StageValue read : {2U, 1U, 0U})
     problem.stages.push_back({0, 0, {}, {{{read}, {{5, 0}}}}});
   problem.budget = 30;
@@ -331,8 +337,11 @@ TEST_CASE("Published plans and changes of them have the price of a second accoun
         const std::size_t t = 1 + random() % (problem.stages.size() - 1);
         CAPTURE(graph.name, published.budget_gb, t);
         REQUIRE(accounts_agree(*model, accounts, plan, t));
-        for (const std::size_t row : {t, t + 1})
-          if (row < problem.stages.size()) plan.kept.flip(row, random() % problem.values.size());
+        for (const std::size_t row : {t, t + 1}) {
+          const auto value = static_cast<StageValue>(random() % problem.values.size());
+          if (row < problem.stages.size() && may_be_there(problem, row, value))
+            plan.kept.flip(row, value);
+        }
         REQUIRE(accounts_agree(*model, accounts, plan, t));
       }
       REQUIRE(accounts_agree(*model, accounts, plan, 0));
