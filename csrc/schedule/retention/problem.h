@@ -52,7 +52,8 @@ struct StageProblem {
     std::vector<StageMethod> first, again;  // in stage 0, and in a later one; empty: as `first`
     bool only_once = false;                 // it must not run again
     // A read whose bytes its first result can take over, where nobody needs them any more, and the
-    // methods that do so. With kExact the result's bytes then cost nothing.
+    // methods that do so. With kExact both count all the same, so that the workspace of such a
+    // method is less by the bytes that it takes over.
     std::optional<StageValue> over;
     std::vector<StageMethod> in_place;
     bool always_in_place = false;  // it has no other way
