@@ -366,6 +366,9 @@ TEST_CASE("The search finds the least of all plans of small problems", "[retenti
     REQUIRE(result.plan.has_value() == least.has_value());
     CHECK(result.why_not.empty() == least.has_value());
     CHECK(result.moves <= 40'000);
+    StageProblem less = problem;
+    less.budget = result.least_budget - 1;
+    CHECK_FALSE(least_cost(less));
     if (!least) continue;
     CHECK(result.cost == *least);
     CHECK(result.cost_bound <= *least);
