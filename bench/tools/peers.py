@@ -54,11 +54,11 @@ class Run:
 class Report:
     """What the comparisons have in common: options, and a table that is printed and kept."""
 
-    def __init__(self, name, doc):
+    def __init__(self, name, doc, limit="--time-limit", seconds=60):
         self.name = name
         self.parser = argparse.ArgumentParser(prog=f"bench/{name}", description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
         add = self.parser.add_argument
-        add("--time-limit", type=float, default=60, help="seconds a file and planner (default: %(default)s)")
+        add(limit, type=float, default=seconds, metavar="SECONDS", help="seconds a file and planner (default: %(default)s)")
         add("--build-dir", type=pathlib.Path, default=ROOT / "build/release")
         add("--output", type=pathlib.Path, default=ROOT / "bench/results" / name, help="without suffix")
         add("--smoke", action="store_true", help="an instance of its own, for tests: writes nothing but --output where given")

@@ -76,6 +76,33 @@ TEST_CASE("Edges keep the order of reads and writes of the same bytes", "[graph]
   CHECK_FALSE(edges.values.at({0, 0}).maker);
 }
 
+TEST_CASE("Weights are updated after all that read them, with no control edge", "[graph]") {
+  const Edges with = edges_of(parse_graph(kSmall, "x.graph"));
+  const Edges without =
+      edges_of(parse_graph(changed(R"("control": [[0, 3]])", R"("control": [])"), "x.graph"));
+  CHECK(without.order == with.order);
+}
+
+TEST_CASE("What shares no bytes keeps its recorded order where its traits ask for it", "[graph]") {
+  Graph graph;
+  for (StorageId s = 0; s < 5; ++s) {
+    Storage storage;
+    storage.bytes = 8;
+    graph.storages.push_back(storage);
+    Operator op;
+    op.name = "op";
+    op.alternatives.resize(1);
+    op.alternatives[0].writes = {{s, 1}};
+    graph.operators.push_back(op);
+  }
+  graph.order = {4, 3, 2, 1, 0};
+  CHECK(edges_of(graph).order.empty());
+  graph.operators[0].traits.random = graph.operators[3].traits.random = true;
+  graph.operators[1].traits.collective = graph.operators[4].traits.host_sync = true;
+  const std::vector<std::pair<OperatorId, OperatorId>> wanted = {{3, 0}, {4, 1}};
+  CHECK(edges_of(graph).order == wanted);
+}
+
 TEST_CASE("What is no graph is one message that names the operator", "[graph]") {
   const struct {
     std::string text, message;
@@ -113,12 +140,14 @@ TEST_CASE("What is no graph is one message that names the operator", "[graph]") 
       {changed("\"forward\": 0", "\"forward\": 12"),
        "'x.graph': operator 2 (g) takes the gradient of operator 12, there are 4"},
       {changed("[[0, 3]]", "[[3, 0]]"), "'x.graph': operator 0 (f) lies on a cycle, or behind one"},
-      {changed("[[0, 3]]", "[[3, 40]]"), "'x.graph': a control edge names operator 40, there are 4"},
+      {changed("[[0, 3]]", "[[3, 40]]"),
+       "'x.graph': a control edge names operator 40, there are 4"},
       {changed("[0, 1, 2, 3]", "[0, 1, 1, 3]"),
        "'x.graph': the recorded order names operator 1 twice, or there is none"},
       {changed("[0, 1, 2, 3]", "[0, 1]"), "'x.graph': the recorded order has 2 operators of 4"},
       {changed("\"bytes\": 64", "\"bytes\": 4611686018427387904"),
-       "'x.graph': with the 128 bytes of storage 1 all sizes together are above 4611686018427387904"},
+       "'x.graph': with the 128 bytes of storage 1 all sizes together are above "
+       "4611686018427387904"},
   };
   for (const auto& [text, message] : cases) CHECK(error_of(text) == message);
 }

@@ -583,6 +583,24 @@ TEST_CASE("Two results do not take the bytes of one input", "[graph][referee]") 
         "version 1 of storage 1 since step 0");
 }
 
+TEST_CASE("A version is written over the one right before it alone", "[graph][referee]") {
+  Graph graph;
+  graph.storages.resize(1);
+  graph.storages[0].bytes = 8;
+  graph.storages[0].kind = StorageClass::kStep;
+  for (std::uint32_t version = 1; version <= 3; ++version) {
+    Operator op;
+    op.name = "op";
+    op.alternatives.resize(1);
+    op.alternatives[0].writes = {{0, version}};
+    graph.operators.push_back(op);
+  }
+  CHECK(
+      replay(graph, schedule_of_order(graph, std::vector<OperatorId>{0, 1, 2})).violation.empty());
+  CHECK_THAT(replay(graph, schedule_of_order(graph, std::vector<OperatorId>{0, 2, 1})).violation,
+             Contains("writes version 3 of storage 0"));
+}
+
 TEST_CASE("Figures beyond 64 bits are refused", "[graph][referee]") {
   Graph graph;
   graph.storages = {{kMaxBytes, StorageClass::kStep, {}}};

@@ -1,4 +1,4 @@
-"""The mutants: for each rule of serving, of streams, of learning, planning in the background and pages with several addresses, pieces of source text whose loss a test must notice.
+"""The mutants: for each rule of serving, of streams, of learning, planning in the background, pages with several addresses and of the planners of steps, pieces of source text whose loss a test must notice.
 
 The names of the rules of serving and of streams are those of the notes on reliability; csrc/runtime/README.md has section 2 ("The rule") in full.
 """
@@ -36,6 +36,13 @@ PARKING = ((RUNTIME, "[release]"),)
 C_ABI = ((CAPI, "[capi]"),)
 STREAMS_OF_ABI = (("berth_capi_test", "[streams]"),)
 
+STEP_GRAPH, STEP = "berth_graph_test", "berth_schedule_test"
+EDGES = ((STEP_GRAPH, "[graph]~[trace]~[file]~[fuzz]~[referee]"), (STEP, "[order]~[acceptance]"))
+REFEREE = ((STEP_GRAPH, "[referee]"),)
+ORDERS = ((STEP, "[order]~[acceptance]"),)
+KEPT = ((STEP, "[retention]~[acceptance]"),)
+COPIES = ((STEP, "[timeline]"), (STEP, "[offload]~[acceptance]"))
+
 HEADER, ARENA_CC, ARENA_PLAN = "csrc/runtime/arena.h", "csrc/runtime/arena.cc", "csrc/runtime/arena_plan.cc"
 OCCUPANCY, OCCUPANCY_CC, PINS = "csrc/runtime/occupancy.h", "csrc/runtime/occupancy.cc", "csrc/runtime/pins.h"
 WALK, WALK_CC, LENDING = "csrc/runtime/walk.h", "csrc/runtime/walk.cc", "csrc/runtime/lending.cc"
@@ -52,6 +59,12 @@ FOLDER, FINDER = "csrc/plan/folder.cc", "csrc/runtime/plan_finder.cc"
 RECORD, PLANNER = "csrc/runtime/run_record.cc", "csrc/runtime/planner.cc"
 ABI, PROCESS, NUMBERS = "csrc/capi/capi.cc", "csrc/capi/cuda_device_of_process.cc", "csrc/capi/stream_numbers.cc"
 GRAPHS = "csrc/capi/graphs.cc"
+EDGES_CC, REFEREE_CC = "csrc/graph/edges.cc", "csrc/graph/referee.cc"
+MIN_CUT, AREA, EXACT_ORDER = "csrc/schedule/order/min_cut.cc", "csrc/schedule/order/area.cc", "csrc/schedule/order/exact.cc"
+TIMELINE, TRIGGERS = "csrc/schedule/offload/timeline.cc", "csrc/schedule/offload/triggers.cc"
+EXACT_STAGE, CHECKMATE, MONET = (f"csrc/schedule/retention/{name}.cc" for name in ("exact", "checkmate", "monet"))
+STAGES, WORKING, SQUEEZE = (f"csrc/schedule/retention/{name}.cc" for name in ("model", "working_plan", "search"))
+RETAIN, STAGE_PROBLEM = "csrc/schedule/retention/retention.cc", "csrc/schedule/retention/problem.cc"
 
 # Rules without code that these tests could reach, and why.
 WITHOUT = {
@@ -463,4 +476,92 @@ MUTANTS = (
            "    } else if (!path.any && path.matched >= begun->since) {", "    } else if (false) {", FINDS),
     Mutant("find-alike", "folder", "of plans that begin alike the first is taken at once", FINDER,
            "if (alone || over) choose", "choose", FINDS),
+
+    # --- The planners of steps: graph, referee, order, what is kept, copies
+    Mutant("graph-read-write", "graph", "a write-after-read edge is dropped", EDGES_CC,
+           "    for (const OperatorId reader : made.readers) add(reader, next->second.maker);\n", "", EDGES),
+    Mutant("graph-write-read", "graph", "a read-after-write edge is dropped", EDGES_CC,
+           "    for (const OperatorId reader : made.readers) add(made.maker, reader);\n", "", EDGES),
+    Mutant("graph-random", "graph", "random operators change places", EDGES_CC,
+           "      add(last_random, op);\n", "", EDGES),
+    Mutant("referee-workspace", "referee", "a workspace is free before its operator's bytes are counted", REFEREE_CC,
+           "        note_live();\n        free(alternative_of(step).workspace, step.workspace_offset);\n",
+           "        free(alternative_of(step).workspace, step.workspace_offset);\n        note_live();\n", REFEREE),
+    Mutant("referee-version", "referee", "a read is served by another version", REFEREE_CC,
+           "state.place == Place::kDevice && state.holds == value, kInput", "state.place == Place::kDevice, kInput", REFEREE),
+    Mutant("referee-overwrite", "referee", "a version is written over any before it", REFEREE_CC,
+           "return held.version + 1 == value.version;", "return held.version < value.version;", REFEREE),
+    Mutant("referee-in-place", "referee", "a result takes the bytes of any operand", REFEREE_CC,
+           "return reads && paired && ", "return reads && (paired || true) && ", REFEREE),
+    Mutant("referee-room", "referee", "a result takes the bytes of a smaller operand", REFEREE_CC,
+           " && graph_.storages[value.storage].bytes <= storage_of(buffer).bytes;", ";", REFEREE),
+    Mutant("referee-copied", "referee", "the bytes of a copy are free before its end", REFEREE_CC,
+           "leaving_.push_back({out_end_, bytes, state.offset});", "leaving_.push_back({now_, bytes, state.offset});", REFEREE),
+    Mutant("referee-reload", "referee", "a reload begins before its own copy to the host has ended", REFEREE_CC,
+           "in_end_ = std::max({in_end_, now_, state.away});", "in_end_ = std::max(in_end_, now_);", REFEREE),
+    Mutant("referee-ready", "referee", "readers do not wait for a reload", REFEREE_CC,
+           "    state.ready = in_end_;\n", "", REFEREE),
+    Mutant("referee-control", "referee", "control edges do not count", REFEREE_CC,
+           "BERTH_CHECK(runs_[earlier] != 0, kInput", "BERTH_CHECK(runs_[earlier] != 0 || true, kInput", REFEREE),
+    Mutant("referee-again", "referee", "random operators run again", REFEREE_CC,
+           "!traits.random && !traits.changes_state", "!traits.changes_state", REFEREE),
+    Mutant("referee-touch", "referee", "buffers that touch in the arena overlap", REFEREE_CC,
+           "std::prev(next)->second.end > offset", "std::prev(next)->second.end >= offset", REFEREE),
+    Mutant("referee-end", "referee", "a resident may end with any version", REFEREE_CC,
+           "BERTH_CHECK(states_[buffer].holds == wanted, kInput", "BERTH_CHECK(states_[buffer].holds == wanted || true, kInput", REFEREE),
+    Mutant("order-bound", "order", "a bound is above the cut", MIN_CUT,
+           "  return always + cut;\n", "  return always + cut + 1;\n", ORDERS),
+    Mutant("order-constant", "order", "a cut forgets what is always alive", MIN_CUT,
+           "Bytes always = problem_.constant + problem_.nodes[v].made;", "Bytes always = problem_.nodes[v].made;", ORDERS),
+    Mutant("order-last-reader", "order", "a window frees what is read right behind it", AREA,
+           "if (last_reader(v) < end)", "if (last_reader(v) <= end)", ORDERS),
+    Mutant("order-fits", "order", "exact search refutes what fits to the byte", EXACT_ORDER,
+           "execution_.live_at(n) <= capacity_", "execution_.live_at(n) < capacity_", ORDERS),
+    Mutant("kept-fixed", "kept", "what is alive all through a stage is forgotten", EXACT_STAGE,
+           "const std::int64_t base = stage.fixed + live;", "const std::int64_t base = live;", KEPT),
+    Mutant("kept-workspace", "kept", "a workspace is free before its operator's bytes are counted", EXACT_STAGE,
+           "      total.peak = std::max(total.peak, base + method.workspace);\n      // What", "      total.peak = std::max(total.peak, base);\n      // What", KEPT),
+    Mutant("kept-over-later", "kept", "an operator takes bytes that are read later in its stage", EXACT_STAGE,
+           "!has(between.after, *node.over) && ends_at(*node.over, id);", "!has(between.after, *node.over);", KEPT),
+    Mutant("kept-over-kept", "kept", "an operator takes bytes that are kept behind its stage", EXACT_STAGE,
+           "node.over && !has(between.after, *node.over) && ends_at", "node.over && ends_at", KEPT),
+    Mutant("kept-twice", "kept", "a second copy of what is kept lives on", EXACT_STAGE,
+           "has(between.before, value) ||\n            (last_", "(last_", KEPT),
+    Mutant("kept-need", "kept", "by MONeT a need that is kept in front of a stage alone is there at its end", STAGES,
+           "(needs_after() || !has(between.before, value))", "!has(between.before, value)", KEPT),
+    Mutant("kept-over-d", "kept", "by MONeT an operator takes bytes that the closing one reads", MONET,
+           "!has(between.after, *one.over) && !has(reads, *one.over)", "!has(between.after, *one.over)", KEPT),
+    Mutant("kept-local", "kept", "by MONeT what stands beside an operator and is kept counts twice", MONET,
+           "    std::int64_t bytes = problem_.nodes[node].local_bytes + problem_.values[node].bytes;\n",
+           "    std::int64_t bytes = problem_.nodes[node].local_bytes + problem_.values[node].bytes;\n    if (bytes >= 0) return bytes;\n", KEPT),
+    Mutant("kept-behind", "kept", "by MONeT nothing counts behind the last operator of a stage", MONET,
+           "if (passed < problem_.values.size())", "if (false)", KEPT),
+    Mutant("kept-freed", "kept", "by Checkmate a result that is kept is freed with its last reader", CHECKMATE,
+           "if (last_[value] == id && !has(between.after, value)) live", "if (last_[value] == id) live", KEPT),
+    Mutant("kept-margin", "kept", "a value that passes by changes no choice of a method", WORKING,
+           "    if (shift > old.more || -shift >= old.less) return false;\n", "", KEPT),
+    Mutant("kept-margin-last", "kept", "the margin below a choice is one byte too wide", WORKING,
+           "-shift >= old.less", "-shift > old.less", KEPT),
+    Mutant("kept-passes", "kept", "a value passes by a stage that reads it", WORKING,
+           "      if (meet(model_.touching(one.value), runs_.row(t)) ||\n          model_.closes_with(t, plan_.alternatives[t], one.value))\n        return false;\n", "", KEPT),
+    Mutant("kept-again", "kept", "a plan runs again what must not", SQUEEZE,
+           "plan.cost() >= StageProblem::kNever ||\n        ", "", KEPT),
+    Mutant("kept-bound", "kept", "the bound has what one alternative alone needs", RETAIN,
+           "if (std::ranges::all_of(stage.alternatives", "if (std::ranges::any_of(stage.alternatives", KEPT),
+    Mutant("kept-given", "kept", "a plan that was given is forgotten", RETAIN,
+           "    if (options_.given) offer(*options_.given, \"given\");\n", "", KEPT),
+    Mutant("kept-twice-read", "kept", "a result that is read twice is no damage", STAGE_PROBLEM,
+           "    check_distinct(node.reads, whose, \"reads\");\n", "", KEPT),
+    Mutant("copies-early", "copies", "the bytes of a copy are free before its end", TIMELINE,
+           "if (!out_of_use_[v] || out_at_[v] == Place::kDone)", "if (true)", COPIES),
+    Mutant("copies-source", "copies", "a reload begins before its own copy to the host has ended", TIMELINE,
+           " && out_at_[in_.queue[in_.head]] == Place::kDone) {", ") {", COPIES),
+    Mutant("copies-duplex", "copies", "engines that both copy are as fast as one alone", TIMELINE,
+           "out_.set_speed(clock_, both ? machine_.out.loaded : machine_.out.alone);", "out_.set_speed(clock_, machine_.out.alone);", COPIES),
+    Mutant("copies-room", "copies", "an operator does not wait for room", TIMELINE,
+           "machine_.budget != 0 && live_ + wanted > machine_.budget && leaving_ != 0", "false", COPIES),
+    Mutant("copies-workspace", "copies", "a workspace stays after its operator", TIMELINE,
+           "    live_ -= one.workspace;\n", "", COPIES),
+    Mutant("copies-order", "copies", "reloads are triggered without those behind them", TRIGGERS,
+           "const std::uint64_t deadline = std::min(start_[run], next);", "const std::uint64_t deadline = start_[run];", COPIES),
 )

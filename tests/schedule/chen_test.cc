@@ -3,7 +3,7 @@
 #include "csrc/schedule/retention/published.h"
 #include "csrc/schedule/retention/retention.h"
 #include "tests/catch.h"
-#include "tests/schedule/random_stages.h"
+#include "tests/schedule/few_stages.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -97,7 +97,7 @@ TEST_CASE("The search is never worse than Chen's plans", "[schedule][retention][
   std::mt19937 random(seed);
   for (const StageRules rules : {StageRules::kExact, StageRules::kCheckmate, StageRules::kMonet}) {
     CAPTURE(static_cast<int>(rules));
-    StageProblem problem = test::random_stage_problem(random, rules);
+    StageProblem problem = test::few_stages(random, rules);
     const auto model = StageModel::make(problem);
     problem.budget = evaluate(*model, keep_everything(problem)).peak * 8 / 10;
     const RetentionResult chen = plan(problem, "chen"), best = plan(problem, "auto", 500);

@@ -1,88 +1,111 @@
 #pragma once
 
-#include "csrc/schedule/retention/problem.h"
+#include "csrc/schedule/retention/model.h"
 
 #include <algorithm>
 #include <random>
 
 namespace berth::test {
 
-// A random problem of a few stages, small enough to try all plans: three to five operators, some
-// in place, some with several methods, and closing operators with one alternative or two.
-inline schedule::StageProblem random_stage_problem(std::mt19937& random,
-                                                   schedule::StageRules rules) {
+namespace detail {
+
+inline std::vector<schedule::StageMethod> random_methods(std::mt19937& random,
+                                                         std::int64_t least_workspace) {
+  std::vector<schedule::StageMethod> methods;
+  for (std::size_t k = 1 + random() % 3; k > 0; --k)
+    methods.push_back({static_cast<std::int64_t>(1 + random() % 20),
+                       least_workspace + static_cast<std::int64_t>(random() % 20)});
+  return methods;
+}
+
+// What stands beside each operator by MONeT: what it reads, and what was made before it for later.
+inline void find_local(schedule::StageProblem& problem) {
+  for (std::size_t n = 0; n < problem.nodes.size(); ++n)
+    for (schedule::StageValue v = 0; v < n; ++v) {
+      const bool read =
+          std::any_of(problem.nodes.begin() + static_cast<std::ptrdiff_t>(n), problem.nodes.end(),
+                      [&](const auto& node) { return std::ranges::count(node.reads, v) > 0; });
+      if (!read) continue;
+      problem.nodes[n].local.push_back(v);
+      problem.nodes[n].local_bytes += problem.values[v].bytes;
+    }
+}
+
+}  // namespace detail
+
+// A random problem by any rules, whose budget lies between what is too little and a little too
+// much. Checkmate has as many stages as operators.
+//
+// kExact: operators with several results, in place where that is wanted and where it must be, such
+// that run once, several ways. kMonet: masks, algorithms, negative workspaces. Both: up to three
+// alternatives of what closes a stage.
+inline schedule::StageProblem random_stage_problem(std::mt19937& random, schedule::StageRules rules,
+                                                   std::size_t nodes, std::size_t stages) {
   using namespace schedule;
+  const bool exact = rules == StageRules::kExact, monet = rules == StageRules::kMonet;
+  const auto one_in = [&](unsigned n) { return random() % n == 0; };
   StageProblem problem;
   problem.rules = rules;
-  const bool monet = rules == StageRules::kMonet, checkmate = rules == StageRules::kCheckmate;
-  const auto chance = [&](unsigned percent) { return random() % 100 < percent; };
-  const auto methods = [&] {
-    std::vector<StageMethod> found;
-    for (std::size_t k = 1 + (checkmate ? 0 : random() % 2); k > 0; --k)
-      found.push_back(
-          {static_cast<std::int64_t>(random() % 20), static_cast<std::int64_t>(random() % 8)});
-    return found;
-  };
-  const std::size_t nodes = 3 + random() % 3;
+  std::vector<bool> gone;  // values whose bytes were written over
   for (StageNode n = 0; n < nodes; ++n) {
     StageProblem::NodeOf node;
-    const auto made = static_cast<StageValue>(problem.values.size());
-    for (StageValue value = 0; value < made; ++value)
-      if (value + 1 == made || chance(30)) node.reads.push_back(value);
-    const bool second = !monet && problem.values.size() + (nodes - n) < 5 && chance(40);
-    for (StageValue value = made; value < made + (second ? 2 : 1); ++value) {
-      node.makes.push_back(value);
-      problem.values.push_back({static_cast<std::int64_t>(1 + random() % 12), n, chance(92)});
-    }
-    node.first = methods();
-    if (chance(30)) node.again = methods();
-    node.only_once = chance(6);
-    if (!checkmate && n > 0 && chance(25)) {
-      node.over = node.reads.back();
-      const std::int64_t spared =
-          std::min(problem.values[made].bytes, problem.values[*node.over].bytes);
-      node.in_place = {{static_cast<std::int64_t>(random() % 20), -spared}};
-    } else if (monet && n > 0 && !problem.nodes.back().with_previous && chance(25)) {
-      node.with_previous = true;
-      if (problem.nodes.back().over) {
-        node.over = problem.nodes.back().over;
-        node.in_place = {{static_cast<std::int64_t>(random() % 5), 0}};
+    node.with_previous = monet && n > 1 && !problem.nodes[n - 1].with_previous && one_in(5);
+    if (node.with_previous)
+      node.reads = problem.nodes[n - 1].reads;
+    else
+      for (StageValue v = 0; v < problem.values.size(); ++v)
+        if (!gone[v] && (v + 1 == problem.values.size() ? !one_in(5) : one_in(4)))
+          node.reads.push_back(v);
+    node.first = detail::random_methods(random, monet && one_in(3) ? -8 : 0);
+    if (rules != StageRules::kCheckmate && one_in(3))
+      node.again = detail::random_methods(random, 0);
+    node.only_once = one_in(8);
+    if (rules != StageRules::kCheckmate && !node.reads.empty() && !node.with_previous &&
+        one_in(3)) {
+      node.over = node.reads[random() % node.reads.size()];
+      node.in_place =
+          detail::random_methods(random, exact ? -problem.values[*node.over].bytes : -4);
+      if (exact && one_in(3)) {
+        node.always_in_place = true;
+        gone[*node.over] = true;
+        problem.values[*node.over].keepable = false;
       }
+    }
+    if (node.with_previous) node.in_place = detail::random_methods(random, -4);
+    for (std::size_t made = exact && one_in(4) ? 2 : 1; made > 0; --made) {
+      node.makes.push_back(static_cast<StageValue>(problem.values.size()));
+      problem.values.push_back({static_cast<std::int64_t>(1 + random() % 30), n});
+      gone.push_back(false);
     }
     problem.nodes.push_back(std::move(node));
   }
-  const auto values = static_cast<StageValue>(problem.values.size());
-  if (monet)
-    for (StageNode n = 0; n < nodes; ++n) {
-      StageProblem::NodeOf& node = problem.nodes[n];
-      for (StageValue value = 0; value < n; ++value) {
-        bool stands = false;
-        for (StageNode m = n; m < nodes; ++m)
-          stands = stands || std::count(problem.nodes[m].reads.begin(),
-                                        problem.nodes[m].reads.end(), value) > 0;
-        if (!stands) continue;
-        node.local.push_back(value);
-        node.local_bytes += problem.values[value].bytes;
+  if (monet) detail::find_local(problem);
+  const auto fixed = static_cast<std::int64_t>(random() % 20);
+  if (rules == StageRules::kCheckmate) {
+    for (StageNode n = 0; n < nodes; ++n) problem.stages.push_back({fixed, 0, {n}, {}});
+  } else {
+    problem.stages.push_back({fixed, 0, {}, {}});
+    // By our rules the forward part is all that is there; MONeT's runs what its last one needs.
+    for (StageNode n = exact ? 0 : static_cast<StageNode>(nodes - 1); n < nodes; ++n)
+      problem.stages[0].must_run.push_back(n);
+    for (std::size_t t = 1; t < stages; ++t) {
+      StageProblem::StageOf stage{static_cast<std::int64_t>(random() % 20),
+                                  static_cast<std::int64_t>(random() % 30),
+                                  {},
+                                  {}};
+      for (std::size_t a = 1 + (one_in(2) ? random() % 3 : 0); a > 0; --a) {
+        StageProblem::AlternativeOf one;
+        for (StageValue v = 0; v < problem.values.size(); ++v)
+          if (!gone[v] && (v + t == problem.values.size() || one_in(5))) one.reads.push_back(v);
+        one.methods = detail::random_methods(random, 0);
+        stage.alternatives.push_back(std::move(one));
       }
+      problem.stages.push_back(std::move(stage));
     }
-  if (checkmate) {
-    for (StageNode n = 0; n < nodes; ++n) problem.stages.push_back({5, 0, {n}, {}});
-    return problem;
   }
-  problem.stages.push_back({5, 0, {static_cast<StageNode>(nodes - 1)}, {}});
-  for (std::size_t t = 2 + random() % 3; t > 0; --t) {
-    StageProblem::StageOf stage;
-    stage.fixed = static_cast<std::int64_t>(random() % 6);
-    stage.closing = stage.fixed + static_cast<std::int64_t>(random() % 10);
-    for (std::size_t a = 1 + random() % 2; a > 0; --a) {
-      StageProblem::AlternativeOf one;
-      for (StageValue value = 0; value < values; ++value)
-        if (chance(35)) one.reads.push_back(value);
-      one.methods = methods();
-      stage.alternatives.push_back(std::move(one));
-    }
-    problem.stages.push_back(std::move(stage));
-  }
+  const auto model = StageModel::make(problem);
+  const std::int64_t most = evaluate(*model, keep_everything(problem)).peak;
+  problem.budget = most * static_cast<std::int64_t>(45 + random() % 60) / 100;
   return problem;
 }
 

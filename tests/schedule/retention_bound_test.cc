@@ -2,7 +2,7 @@
 #include "csrc/schedule/retention/model.h"
 #include "csrc/schedule/retention/published.h"
 #include "tests/catch.h"
-#include "tests/schedule/random_stages.h"
+#include "tests/schedule/few_stages.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -64,7 +64,7 @@ TEST_CASE("No plan costs less than the bound", "[schedule][retention][bound]") {
   std::mt19937 random(seed);
   for (const StageRules rules : {StageRules::kExact, StageRules::kCheckmate, StageRules::kMonet}) {
     CAPTURE(static_cast<int>(rules));
-    StageProblem problem = test::random_stage_problem(random, rules);
+    StageProblem problem = test::few_stages(random, rules);
     REQUIRE(problem.violation().empty());
     const auto model = StageModel::make(problem);
     const RetentionCost free = evaluate(*model, keep_everything(problem));
@@ -124,7 +124,7 @@ TEST_CASE("A budget that one operator alone exceeds has no plan", "[schedule][re
 
 TEST_CASE("A bound depends on its rounds alone", "[schedule][retention][bound]") {
   std::mt19937 random(7);
-  StageProblem problem = test::random_stage_problem(random, StageRules::kExact);
+  StageProblem problem = test::few_stages(random, StageRules::kExact);
   problem.budget = 40;
   RetentionBound once(problem), twice(problem), stopped(problem);
   once.refine(60, 0);

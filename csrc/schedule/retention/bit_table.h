@@ -32,6 +32,10 @@ class BitTable {
   [[nodiscard]] ConstWords row(std::size_t row) const noexcept {
     return ConstWords(bits_).subspan(row * words_, words_);
   }
+  // Whether they have as many rows, of as many words.
+  [[nodiscard]] bool alike(const BitTable& other) const noexcept {
+    return words_ == other.words_ && bits_.size() == other.bits_.size();
+  }
   [[nodiscard]] std::size_t words() const noexcept { return words_; }
   friend bool operator==(const BitTable&, const BitTable&) = default;
 

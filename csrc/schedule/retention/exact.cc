@@ -48,10 +48,12 @@ class ExactModel : public StageModel {
       if (observer_ != nullptr)
         observer_->runs(static_cast<StageNode>(id), method,
                         may && std::count(mine.in_place.begin(), mine.in_place.end(), method) > 0);
+      // What nobody reads behind it does not outlive it.
       for (const StageValue value : node.reads)
         if (ends_at(value, id) && !has(between.after, value)) live -= problem_.values[value].bytes;
+      // Nor does a second copy of what was kept.
       for (const StageValue value : node.makes)
-        if (has(between.before, value) ||  // made beside another, and there already
+        if (has(between.before, value) ||
             (last_[value].call != call_ && !has(between.after, value)))
           live -= problem_.values[value].bytes;
     });

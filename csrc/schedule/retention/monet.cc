@@ -43,7 +43,9 @@ class MonetModel : public StageModel {
     for (std::size_t w = 0; w < walk.size(); ++w)
       walk[w] = between.before[w] | between.after[w] | reads[w] | runs[w];
     bool in_place = false;  // of the node before
+    std::size_t passed = 0;
     for_each_bit(walk, [&](std::size_t id) {
+      passed = id + 1;
       const std::int64_t bytes = problem_.values[id].bytes;
       total.peak = std::max(total.peak, stage.fixed + ahead + behind + waiting);
       const bool before = has(between.before, id), after = has(between.after, id);
@@ -81,6 +83,8 @@ class MonetModel : public StageModel {
       if (after) behind += bytes;
       if (has(reads, id) && !after) waiting += bytes;
     });
+    if (passed < problem_.values.size())  // at the nodes behind the walk
+      total.peak = std::max(total.peak, stage.fixed + behind + waiting);
     if (!closes) return total;
     const std::int64_t base = stage.closing + all_reads + between.after_bytes - kept_reads;
     const StageMethod& method = pick_closing(t, alternative, budget - base, total);

@@ -89,8 +89,8 @@ std::optional<RowFlip> MoveMaker::kept_gap() {
 }
 
 std::optional<std::pair<StageValue, std::uint32_t>> MoveMaker::recomputation() {
+  if (stages_ < 2 || problem_.nodes.empty()) return std::nullopt;
   for (int tries = 0; tries < 8; ++tries) {
-    if (stages_ < 2) return std::nullopt;
     const auto t = static_cast<std::uint32_t>(1 + below(stages_ - 1));
     const ConstWords runs = plan_.runs(t);
     const std::size_t start = below(problem_.nodes.size());

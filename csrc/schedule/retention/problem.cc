@@ -23,6 +23,35 @@ void check_bytes(std::int64_t bytes, const std::string& whose) {
               "{} has {} bytes, 0 to {} are legal", whose, bytes, StageProblem::kMostBytes - 1);
 }
 
+void check_distinct(std::vector<StageValue> list, const std::string& whose, const char* does) {
+  std::ranges::sort(list);
+  const auto twice = std::ranges::adjacent_find(list);
+  BERTH_CHECK(twice == list.end(), kInput, "{} {} result {} twice", whose, does, *twice);
+}
+
+// What MONeT's rules take for granted: one result an operator, of its number.
+void check_monet(const StageProblem& problem) {
+  BERTH_CHECK(problem.values.size() == problem.nodes.size(), kInput,
+              "{} operators have {} results, by MONeT's rules each has one", problem.nodes.size(),
+              problem.values.size());
+  for (StageNode n = 0; n < problem.nodes.size(); ++n) {
+    const StageProblem::NodeOf& node = problem.nodes[n];
+    BERTH_CHECK(node.makes == std::vector<StageValue>{n}, kInput,
+                "operator {} does not make result {}, as by MONeT's rules it does", n, n);
+    std::int64_t bytes = 0;
+    for (const StageValue v : node.local) bytes += problem.values[v].bytes;
+    BERTH_CHECK(std::ranges::is_sorted(node.local) && bytes == node.local_bytes, kInput,
+                "beside operator {} stand results with {} bytes, ascending, not {}", n, bytes,
+                node.local_bytes);
+    if (!node.with_previous) continue;
+    const StageProblem::NodeOf& previous = problem.nodes[n - 1];
+    BERTH_CHECK(!previous.with_previous, kInput,
+                "operator {} runs with the one before it, which does so itself", n);
+    BERTH_CHECK(!previous.over || !node.in_place.empty(), kInput,
+                "operator {} has no way in place, the one before it has", n);
+  }
+}
+
 void check(const StageProblem& problem) {
   const std::size_t nodes = problem.nodes.size(), values = problem.values.size(),
                     stages = problem.stages.size();
@@ -42,6 +71,11 @@ void check(const StageProblem& problem) {
                 "{} runs in place of nothing", whose);
     BERTH_CHECK(!node.with_previous || n > 0, kInput,
                 "{} runs with the one before it: there is none", whose);
+    BERTH_CHECK(!node.over || !node.in_place.empty(), kInput,
+                "{} takes over a result and has no way to do so", whose);
+    check_distinct(node.reads, whose, "reads");
+    check_distinct(node.makes, whose, "makes");
+    check_distinct(node.local, whose, "stands beside");
     check_methods(node.first, whose);
     check_methods(node.again, whose);
     check_methods(node.in_place, whose);
@@ -63,8 +97,11 @@ void check(const StageProblem& problem) {
                     node.with_previous,
                 kInput, "{} takes over a result that it does not read", whose);
   }
+  std::int64_t all = 0;
   for (StageValue v = 0; v < values; ++v) {
     check_bytes(problem.values[v].bytes, fmt::format("result {}", v));
+    all += problem.values[v].bytes;
+    check_bytes(all, fmt::format("all results to {} together", v));
     BERTH_CHECK(maker[v] < nodes, kInput, "result {} is made by no operator", v);
   }
   for (std::size_t t = 0; t < stages; ++t) {
@@ -83,10 +120,14 @@ void check(const StageProblem& problem) {
         BERTH_CHECK(v < values, kInput, "{} reads result {}, there are {}", whose, v, values);
       BERTH_CHECK(std::is_sorted(one.reads.begin(), one.reads.end()), kInput,
                   "what {} reads is not sorted", whose);
+      check_distinct(one.reads, whose, "reads");
     }
+    BERTH_CHECK(problem.rules != StageRules::kCheckmate || stage.alternatives.empty(), kInput,
+                "{} has a closing operator, by Checkmate's rules none has", whose);
     BERTH_CHECK(stage.alternatives.size() <= 64, kInput, "{} has {} alternatives, the most is 64",
                 whose, stage.alternatives.size());
   }
+  if (problem.rules == StageRules::kMonet) check_monet(problem);
 }
 
 }  // namespace

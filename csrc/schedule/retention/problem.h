@@ -55,7 +55,8 @@ struct StageProblem {
     // Nor in a later stage than this one, at whose end something that it reads changes.
     std::uint32_t last_stage = std::numeric_limits<std::uint32_t>::max();
     // A read whose bytes its first result can take over, where nobody needs them any more, and the
-    // methods that do so. With kExact the result's bytes then cost nothing.
+    // methods that do so. With kExact both count all the same, so that the workspace of such a
+    // method is less by the bytes that it takes over.
     std::optional<StageValue> over;
     std::vector<StageMethod> in_place;
     bool always_in_place = false;  // it has no other way

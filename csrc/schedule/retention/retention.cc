@@ -60,6 +60,22 @@ std::int64_t least_budget_of(const StageProblem& problem) {
   return least;
 }
 
+// Whether a plan of the caller's has the problem's form.
+bool is_plan_of(const StageProblem& problem, const Retention& plan) {
+  const std::size_t stages = problem.stages.size();
+  if (!plan.kept.alike(Retention(problem).kept) || plan.alternatives.size() != stages) return false;
+  for (std::size_t t = 0; t < stages; ++t)
+    if (plan.alternatives[t] >= std::max<std::size_t>(problem.stages[t].alternatives.size(), 1))
+      return false;
+  bool legal = true;
+  for (std::size_t row = 0; row <= stages; ++row)
+    for_each_bit(plan.kept.row(row), [&](std::size_t value) {
+      legal = legal && row != 0 && row != stages && value < problem.values.size() &&
+              problem.values[value].keepable;
+    });
+  return legal;
+}
+
 class Planning {
  public:
   Planning(const StageProblem& problem, const RetentionOptions& options)
@@ -168,7 +184,7 @@ class Planning {
     bound_->refine(rounds, best_.plan ? best_.cost : 0,
                    [&] { return stopped() || seconds() - before > share; });
     bounding_seconds_ += seconds() - before;
-    result_.cost_bound = bound_->cost();
+    result_.cost_bound = std::max(result_.cost_bound, bound_->cost());
     report();
   }
 
@@ -200,21 +216,23 @@ class Planning {
       how.price = 1e-6 * price_unit;
       run(plan, how, std::nullopt);
     }
-    if (!best_.plan) {  // the tighter, the dearer from the beginning
-      for (int k = 0; k < 6 && !best_.plan && !done(); ++k) {
-        plan.assign(everything);
-        how.temperature = warmest;
-        how.price = price_unit * std::pow(10.0, k % 3 - 3);
-        run(plan, how, std::nullopt);
-      }
+    // Nothing fits: from nothing kept as well as from everything, ever warmer, and dearer from the
+    // beginning.
+    constexpr std::uint64_t kTries = 12;
+    for (std::uint64_t k = 0; k < kTries && !best_.plan && !done(); ++k) {
+      plan.assign(k % 2 == 0 ? everything : Retention(problem_));
+      how.moves = (moves - std::min(moves, search_.moves)) / (kTries - k);
+      how.temperature = warmest * std::pow(10.0, static_cast<double>(k / 3));
+      how.price = price_unit * std::pow(10.0, static_cast<double>(k % 3) - 3);
+      run(plan, how, std::nullopt);
     }
     if (!best_.plan) return;
     tighten(kRounds);  // with a plan that says how far there is to go
-    const std::uint64_t used = search_.moves;
-    how.moves = std::max<std::uint64_t>(moves / 100, 1000);
+    const std::uint64_t cycle = std::max<std::uint64_t>(moves / 100, 1000);
     const bool counted = options_.iteration_budget != 0;  // else the clock says when to end
-    for (std::uint64_t k = 0; (!counted || search_.moves < std::max(moves, used)) && !done(); ++k) {
+    for (std::uint64_t k = 0; (!counted || search_.moves < moves) && !done(); ++k) {
       plan.assign(*best_.plan);
+      how.moves = counted ? std::min(cycle, moves - search_.moves) : cycle;
       how.temperature = warmest * (0.1 + 0.4 * static_cast<double>(random_() % 1024) / 1024.0);
       how.price = 0.1 * price_unit;
       run(plan, how, branch(plan, k));
@@ -249,7 +267,7 @@ class Planning {
 
   // A value that is not kept over the first row although the best has it there, or is although not.
   std::optional<StageValue> branch(WorkingPlan& plan, std::uint64_t k) {
-    if (k % 3 == 2 || problem_.stages.size() < 3) return std::nullopt;
+    if (k % 3 == 2 || problem_.stages.size() < 3 || problem_.values.empty()) return std::nullopt;
     const bool forbid = k % 3 == 0;
     RetentionMove move;
     for (int tries = 0; tries < 64; ++tries) {
@@ -298,7 +316,11 @@ RetentionResult plan_retention(const StageProblem& problem, const RetentionOptio
   BERTH_CHECK(std::find(engines.begin(), engines.end(), options.engine) != engines.end(), kUsage,
               "no engine '{}' plans what to keep, legal are: {}", options.engine,
               fmt::join(engines, ", "));
-  return Planning(problem, options).run();
+  Planning planning(problem, options);
+  BERTH_CHECK(!options.given || is_plan_of(problem, *options.given), kUsage,
+              "the given plan is none of this problem of {} results in {} stages",
+              problem.values.size(), problem.stages.size());
+  return planning.run();
 }
 
 }  // namespace berth::schedule

@@ -50,7 +50,8 @@ struct RetentionResult {
 
 // Finds what to keep and what to make again within the problem's budget so that the step takes
 // little time, with a bound that says how far from the least it can be. Throws Error(kInput) for a
-// problem that is none, Error(kUsage) for an unknown engine.
+// problem that is none, Error(kUsage) for an unknown engine and for a given plan of another
+// problem.
 [[nodiscard]] RetentionResult plan_retention(const StageProblem& problem,
                                              const RetentionOptions& options = {});
 
