@@ -361,10 +361,10 @@ Command add_schedule(CLI::App& program) {
   add_search_options(*app, options->search, engines, "schedule");
   app->add_flag("--json", options->json, "Print one JSON object");
   app->footer(
-      "The best so far is shown on a terminal; Ctrl-C takes it. Addresses are looked for "
-      "afterwards, within the same limits once more. The engines auto, order, retain and copies "
+      "The best so far is shown on a terminal; Ctrl-C takes it. Addresses are looked for\n"
+      "afterwards, within the same limits once more. The engines auto, order, retain and copies\n"
       "are for a budget, auto and the others for --order-only.\n\n"
-      "Examples:\n  berth schedule gpt.trace --budget 60% -o gpt.schedule\n"
+      "Example:\n  berth schedule gpt.trace --budget 60% -o gpt.schedule\n"
       "  berth schedule bert.graph --order-only -o bert.schedule");
   return {app, [options] { return run(*options); }};
 }

@@ -19,8 +19,10 @@ std::string complaint(const berth::Problem& problem) {
 
 // The same of ordering operators.
 std::string complaint(const berth::StepOperators& operators) {
+  berth::OrderOptions options;
+  options.engine = "olla";
   try {
-    return berth::order_operators(operators, {.engine = "olla"}).proven_optimal ? "" : "no optimum";
+    return berth::order_operators(operators, options).proven_optimal ? "" : "no optimum";
   } catch (const berth::Error& error) {
     return error.what();
   }
