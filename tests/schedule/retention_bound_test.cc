@@ -162,5 +162,5 @@ TEST_CASE("Bounds of published graphs are below published plans",
       }
   }
   REQUIRE(plans == 90);
-  CHECK(gaps / plans < 0.034);
+  CHECK(gaps / plans < 0.031);
 }

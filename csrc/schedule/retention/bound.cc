@@ -84,7 +84,8 @@ class RetentionBound::Prices {
 
   void refine(unsigned rounds, std::int64_t target, const std::function<bool()>& stop) {
     if (!priced_ || impossible_) return;
-    constexpr unsigned kPatience = 8;
+    constexpr unsigned kPatience = 4;  // rounds without a better bound, then steps get shorter
+    constexpr double kNewest = 0.04;   // weight of the last round among all that were violated
     for (unsigned k = 0; k < rounds && !stop(); ++k) {
       if (target > 0 && cost_ >= target) return;
       double squares = 0;
@@ -105,12 +106,12 @@ class RetentionBound::Prices {
       double agrees = 0;
       for (std::size_t i = 0; i < direction_.size(); ++i) {
         agrees += violated_[i] * direction_[i];
-        direction_[i] += share_ * (violated_[i] - direction_[i]);
+        direction_[i] += kNewest * (violated_[i] - direction_[i]);
       }
       if (found > best_value_) {
         best_value_ = found;
         best_.swap(prices_);
-        if (agrees > 0) agility_ = std::min(agility_ * 1.3, 4.0);
+        if (agrees > 0) agility_ = std::min(agility_ * 1.1, 4.0);
         failed_ = 0;
       } else if (++failed_ >= kPatience) {
         failed_ = 0;
@@ -591,7 +592,7 @@ class RetentionBound::Prices {
   // Of moments (for the whole budget), needs and links, in this order; links by stage.
   std::vector<double> best_, prices_, violated_, direction_;
   double value_ = 0, best_value_ = 0, magnitude_ = 0;
-  double agility_ = 0.2, share_ = 0.2;
+  double agility_ = 1;
   unsigned failed_ = 0, rounds_ = 0;
   std::int64_t cost_ = 0;
 };
