@@ -76,10 +76,13 @@ class RetentionBound::Prices {
         moments_.size() + needs_.size() + (priced_ ? links_.size() * stages_ : 0);
     best_.assign(all, 0.0);
     prices_ = violated_ = direction_ = best_;
+    cost_ = StageProblem::kNever;
     if (impossible_) return;
-    cost_ = as_bound(solve());
+    const double found = solve();
+    if (impossible_) return;
+    cost_ = as_bound(found);
+    best_value_ = found;
     direction_ = violated_;
-    best_value_ = value_;
   }
 
   void refine(unsigned rounds, std::int64_t target, const std::function<bool()>& stop) {
@@ -401,7 +404,6 @@ class RetentionBound::Prices {
       count_rows();
     }
     for (std::size_t m = 0; m < moments_.size(); ++m) total += best_option(m);
-    value_ = total;
     return total;
   }
 
@@ -591,7 +593,7 @@ class RetentionBound::Prices {
   std::vector<Way> way_;
   // Of moments (for the whole budget), needs and links, in this order; links by stage.
   std::vector<double> best_, prices_, violated_, direction_;
-  double value_ = 0, best_value_ = 0, magnitude_ = 0;
+  double best_value_ = 0, magnitude_ = 0;
   double agility_ = 1;
   unsigned failed_ = 0, rounds_ = 0;
   std::int64_t cost_ = 0;
