@@ -52,6 +52,8 @@ LOCKS = (
          "names for the program `berth`"),
     Lock("csrc/schedule/retention/retention.cc", "kEngines", Fork.UNUSED, "csrc/schedule/retention/retention.cc", "retention_engines() {",
          "names for the program `berth`"),
+    Lock("csrc/schedule/joint/plan.cc", "kEngines", Fork.UNUSED, "csrc/schedule/joint/plan.cc", "step_engines() {",
+         "names for the program `berth`"),
     Lock("csrc/place/ilp_engine.cc", "kReason", Fork.UNUSED, *ILP_ASKED, "the runtime's planner asks for no integer program"),
     Lock("csrc/place/oracle/integer_program.cc", "kLoaded", Fork.UNUSED, *ILP_ASKED, "as that of ilp_engine.cc"),
     Lock("csrc/place/oracle/integer_program.cc", "kMissing", Fork.UNUSED, *ILP_ASKED, "as that of ilp_engine.cc"),

@@ -76,15 +76,19 @@ class RetentionBound::Prices {
         moments_.size() + needs_.size() + (priced_ ? links_.size() * stages_ : 0);
     best_.assign(all, 0.0);
     prices_ = violated_ = direction_ = best_;
+    cost_ = StageProblem::kNever;
     if (impossible_) return;
-    cost_ = as_bound(solve());
+    const double found = solve();
+    if (impossible_) return;
+    cost_ = as_bound(found);
+    best_value_ = found;
     direction_ = violated_;
-    best_value_ = value_;
   }
 
   void refine(unsigned rounds, std::int64_t target, const std::function<bool()>& stop) {
     if (!priced_ || impossible_) return;
-    constexpr unsigned kPatience = 8;
+    constexpr unsigned kPatience = 4;  // rounds without a better bound, then steps get shorter
+    constexpr double kNewest = 0.04;   // weight of the last round among all that were violated
     for (unsigned k = 0; k < rounds && !stop(); ++k) {
       if (target > 0 && cost_ >= target) return;
       double squares = 0;
@@ -105,12 +109,12 @@ class RetentionBound::Prices {
       double agrees = 0;
       for (std::size_t i = 0; i < direction_.size(); ++i) {
         agrees += violated_[i] * direction_[i];
-        direction_[i] += share_ * (violated_[i] - direction_[i]);
+        direction_[i] += kNewest * (violated_[i] - direction_[i]);
       }
       if (found > best_value_) {
         best_value_ = found;
         best_.swap(prices_);
-        if (agrees > 0) agility_ = std::min(agility_ * 1.3, 4.0);
+        if (agrees > 0) agility_ = std::min(agility_ * 1.1, 4.0);
         failed_ = 0;
       } else if (++failed_ >= kPatience) {
         failed_ = 0;
@@ -400,7 +404,6 @@ class RetentionBound::Prices {
       count_rows();
     }
     for (std::size_t m = 0; m < moments_.size(); ++m) total += best_option(m);
-    value_ = total;
     return total;
   }
 
@@ -590,8 +593,8 @@ class RetentionBound::Prices {
   std::vector<Way> way_;
   // Of moments (for the whole budget), needs and links, in this order; links by stage.
   std::vector<double> best_, prices_, violated_, direction_;
-  double value_ = 0, best_value_ = 0, magnitude_ = 0;
-  double agility_ = 0.2, share_ = 0.2;
+  double best_value_ = 0, magnitude_ = 0;
+  double agility_ = 1;
   unsigned failed_ = 0, rounds_ = 0;
   std::int64_t cost_ = 0;
 };

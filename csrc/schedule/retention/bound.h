@@ -36,9 +36,10 @@ class RetentionBound {
       unsigned rounds, std::int64_t target,
       const std::function<bool()>& stop = [] { return false; });
 
-  // The best bound so far; that of one round without prices at least.
+  // The best bound so far; that of one round without prices at least. StageProblem::kNever where
+  // there is no plan.
   [[nodiscard]] std::int64_t cost() const noexcept;
-  // Whether some operator cannot run at all within the budget, so that there is no plan.
+  // Whether something that must run, or be there, cannot within the budget: there is no plan.
   [[nodiscard]] bool impossible() const noexcept;
   [[nodiscard]] unsigned rounds() const noexcept;
 

@@ -154,15 +154,16 @@ class Planning {
       return;
     }
     bound_ = std::make_unique<RetentionBound>(problem_);
+    if (bound_->impossible()) {
+      result_.why_not = fmt::format(
+          "whatever is kept, some operator or what it reads does not fit {}", problem_.budget);
+      return;
+    }
     result_.cost_bound = bound_->cost();
     offer(everything, "keep");
     if (options_.given) offer(*options_.given, "given");
     if (options_.engine == "chen" || options_.engine == "auto") offer_chen();
     tighten(kFirstRounds);
-    if (bound_->impossible())
-      result_.why_not =
-          fmt::format("some result can neither be kept nor made again within the budget of {}",
-                      problem_.budget);
   }
 
   // All its plans, with a smaller share of the time where they are only a start.
