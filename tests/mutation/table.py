@@ -553,7 +553,7 @@ MUTANTS = (
     Mutant("kept-twice-read", "kept", "a result that is read twice is no damage", STAGE_PROBLEM,
            "    check_distinct(node.reads, whose, \"reads\");\n", "", KEPT),
     Mutant("copies-early", "copies", "the bytes of a copy are free before its end", TIMELINE,
-           "if (!out_of_use_[v] || out_at_[v] == Place::kDone)", "if (true)", COPIES),
+           "out_of_use_[v] = execution_.fate[v] == Fate::kOffload;", "out_of_use_[v] = false;", COPIES),
     Mutant("copies-source", "copies", "a reload begins before its own copy to the host has ended", TIMELINE,
            " && out_at_[in_.queue[in_.head]] == Place::kDone) {", ") {", COPIES),
     Mutant("copies-duplex", "copies", "engines that both copy are as fast as one alone", TIMELINE,

@@ -244,14 +244,14 @@ TEST_CASE("A reload begins before the one after it, though its own use is later"
   problem.values[0] = {
       .bytes = 10, .maker = 0, .written = kNobody, .readers = {4}, .movable = true};
   problem.values[1] = {
-      .bytes = 10, .maker = 0, .written = kNobody, .readers = {5}, .movable = true};
+      .bytes = 20, .maker = 0, .written = kNobody, .readers = {5}, .movable = true};
   problem.derive();
   const Machine machine = machine_of(1000);
   CopyPlan plan = keep_all(problem);
   plan.choices[0].fate = plan.choices[1].fate = Fate::kOffload;
   Triggers(problem, machine).set(plan);
-  CHECK(plan.choices[1].trigger == 3);  // to begin at 39
-  CHECK(plan.choices[0].trigger == 2);  // not at 29 of its own use at 40, but at 28
+  CHECK(plan.choices[1].trigger == 2);  // to begin at 28
+  CHECK(plan.choices[0].trigger == 1);  // not at 29 for its own use at 40, but at 17
 }
 
 TEST_CASE("vDNN copies inputs of convolutions, Dymem those of pooling and activations, too",
