@@ -65,6 +65,7 @@ TIMELINE, TRIGGERS = "csrc/schedule/offload/timeline.cc", "csrc/schedule/offload
 EXACT_STAGE, CHECKMATE, MONET = (f"csrc/schedule/retention/{name}.cc" for name in ("exact", "checkmate", "monet"))
 STAGES, WORKING, SQUEEZE = (f"csrc/schedule/retention/{name}.cc" for name in ("model", "working_plan", "search"))
 RETAIN, STAGE_PROBLEM = "csrc/schedule/retention/retention.cc", "csrc/schedule/retention/problem.cc"
+BOUND = "csrc/schedule/retention/bound.cc"
 
 # Rules without code that these tests could reach, and why.
 WITHOUT = {
@@ -520,7 +521,7 @@ MUTANTS = (
     Mutant("kept-fixed", "kept", "what is alive all through a stage is forgotten", EXACT_STAGE,
            "const std::int64_t base = stage.fixed + live;", "const std::int64_t base = live;", KEPT),
     Mutant("kept-workspace", "kept", "a workspace is free before its operator's bytes are counted", EXACT_STAGE,
-           "      total.peak = std::max(total.peak, base + method.workspace);\n      // What", "      total.peak = std::max(total.peak, base);\n      // What", KEPT),
+           "      total.peak = std::max(total.peak, base + method.workspace);\n      if", "      total.peak = std::max(total.peak, base);\n      if", KEPT),
     Mutant("kept-over-later", "kept", "an operator takes bytes that are read later in its stage", EXACT_STAGE,
            "!has(between.after, *node.over) && ends_at(*node.over, id);", "!has(between.after, *node.over);", KEPT),
     Mutant("kept-over-kept", "kept", "an operator takes bytes that are kept behind its stage", EXACT_STAGE,
@@ -546,8 +547,8 @@ MUTANTS = (
            "      if (meet(model_.touching(one.value), runs_.row(t)) ||\n          model_.closes_with(t, plan_.alternatives[t], one.value))\n        return false;\n", "", KEPT),
     Mutant("kept-again", "kept", "a plan runs again what must not", SQUEEZE,
            "plan.cost() >= StageProblem::kNever ||\n        ", "", KEPT),
-    Mutant("kept-bound", "kept", "the bound has what one alternative alone needs", RETAIN,
-           "if (std::ranges::all_of(stage.alternatives", "if (std::ranges::any_of(stage.alternatives", KEPT),
+    Mutant("kept-bound", "kept", "the bound has an operator's cost for each of its results", BOUND,
+           "          cost /= static_cast<double>(node.makes.size());\n", "", KEPT),
     Mutant("kept-given", "kept", "a plan that was given is forgotten", RETAIN,
            "    if (options_.given) offer(*options_.given, \"given\");\n", "", KEPT),
     Mutant("kept-twice-read", "kept", "a result that is read twice is no damage", STAGE_PROBLEM,

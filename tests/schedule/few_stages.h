@@ -9,8 +9,7 @@ namespace berth::test {
 
 // A random problem of a few stages, small enough to try all plans: three to five operators, some
 // in place, some with several methods, and closing operators with one alternative or two.
-inline schedule::StageProblem few_stages(std::mt19937& random,
-                                                   schedule::StageRules rules) {
+inline schedule::StageProblem few_stages(std::mt19937& random, schedule::StageRules rules) {
   using namespace schedule;
   StageProblem problem;
   problem.rules = rules;
