@@ -4,10 +4,10 @@
 #include "csrc/schedule/retention/bound.h"
 #include "csrc/schedule/retention/chen.h"
 #include "csrc/schedule/retention/search.h"
+#include "csrc/schedule/stopwatch.h"
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cmath>
 #include <limits>
 #include <memory>
@@ -15,8 +15,6 @@
 
 namespace berth::schedule {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 constexpr std::uint64_t kMeasured = 4096;      // moves that say how fast moves are
 constexpr std::uint64_t kLeastMoves = 20'000;  // of a squeeze that is worth its start
@@ -83,7 +81,7 @@ class Planning {
         options_(options),
         model_(StageModel::make(problem)),
         random_(options.seed) {
-    search_.stop = [this] { return stopped(); };
+    search_.stop = [this] { return watch_.stopped(); };
     search_.found = [this](const FoundRetention&) { report(); };
   }
 
@@ -91,10 +89,10 @@ class Planning {
     const Retention everything = keep_everything(problem_);
     start(everything);
     if (result_.why_not.empty() && best_.cost != result_.cost_bound &&
-        (options_.engine == "auto" || options_.engine == "retain") && !stopped())
+        (options_.engine == "auto" || options_.engine == "retain") && !watch_.stopped())
       retain(everything);
     result_.moves = search_.moves;
-    result_.seconds = seconds();
+    result_.seconds = watch_.seconds();
     if (best_.plan) {
       const RetentionCost found = evaluate(*model_, *best_.plan);
       BERTH_CHECK(found.cost == best_.cost && found.excess == 0, kUsage,
@@ -114,19 +112,12 @@ class Planning {
   }
 
  private:
-  [[nodiscard]] double seconds() const {
-    return std::chrono::duration<double>(Clock::now() - start_).count();
-  }
-  [[nodiscard]] bool stopped() const {
-    return (options_.cancel != nullptr && options_.cancel->load(std::memory_order_relaxed)) ||
-           seconds() > options_.time_limit_seconds;
-  }
   [[nodiscard]] std::size_t cells() const {
     return std::max<std::size_t>(problem_.values.size() * problem_.stages.size(), 1);
   }
   void report() {
     if (options_.progress && best_.plan)
-      options_.progress({seconds(), best_.cost, result_.cost_bound, best_by_});
+      options_.progress({watch_.seconds(), best_.cost, result_.cost_bound, best_by_});
   }
   void offer(const Retention& plan, const char* engine) {
     const RetentionCost cost = evaluate(*model_, plan);
@@ -168,23 +159,24 @@ class Planning {
 
   // All its plans, with a smaller share of the time where they are only a start.
   void offer_chen() {
-    const double most = options_.engine == "chen" ? options_.time_limit_seconds
-                                                  : seconds() + kChen * options_.time_limit_seconds;
+    const double most = options_.engine == "chen"
+                            ? options_.time_limit_seconds
+                            : watch_.seconds() + kChen * options_.time_limit_seconds;
     const std::size_t grid = std::clamp<std::size_t>(kChenCells / cells(), 4, kMostChenGrid);
     chen_plans(
         problem_, grid, [&](const Retention& plan) { offer(plan, "chen"); },
-        [&] { return done() || seconds() > most; });
+        [&] { return done() || watch_.seconds() > most; });
   }
 
   // Raises the bound, for so many rounds (fewer for large problems) and a share of the time.
   void tighten(unsigned rounds) {
     if (done()) return;
-    const double before = seconds();
+    const double before = watch_.seconds();
     const double share = kBounding * options_.time_limit_seconds - bounding_seconds_;
     rounds = std::min(rounds, static_cast<unsigned>(kBoundedCells / cells() + 10));
     bound_->refine(rounds, best_.plan ? best_.cost : 0,
-                   [&] { return stopped() || seconds() - before > share; });
-    bounding_seconds_ += seconds() - before;
+                   [&] { return watch_.stopped() || watch_.seconds() - before > share; });
+    bounding_seconds_ += watch_.seconds() - before;
     result_.cost_bound = std::max(result_.cost_bound, bound_->cost());
     report();
   }
@@ -241,7 +233,7 @@ class Planning {
   }
 
   [[nodiscard]] bool done() const {
-    return stopped() || (best_.plan && best_.cost <= result_.cost_bound);
+    return watch_.stopped() || (best_.plan && best_.cost <= result_.cost_bound);
   }
 
   void run(WorkingPlan& plan, const Squeeze& how, std::optional<StageValue> held) {
@@ -255,14 +247,14 @@ class Planning {
   // How many moves there are: as asked, or by the time that some of them take.
   std::uint64_t budget_of(WorkingPlan& plan, Squeeze how) {
     if (options_.iteration_budget != 0) return options_.iteration_budget;
-    const double before = seconds();
+    const double before = watch_.seconds();
     how.moves = kMeasured;
     how.price *= 100;
     const Retention start = plan.plan();
     run(plan, how, std::nullopt);
     plan.assign(start);
-    const double each = (seconds() - before) / static_cast<double>(kMeasured);
-    const double left = std::max(options_.time_limit_seconds - seconds(), 0.0);
+    const double each = (watch_.seconds() - before) / static_cast<double>(kMeasured);
+    const double left = watch_.left();
     return static_cast<std::uint64_t>(std::clamp(left / std::max(each, 1e-8), 1e4, 1e12));
   }
 
@@ -294,7 +286,7 @@ class Planning {
 
   const StageProblem& problem_;
   const RetentionOptions& options_;
-  const Clock::time_point start_ = Clock::now();
+  const Stopwatch watch_{options_};
   std::unique_ptr<StageModel> model_;
   std::mt19937_64 random_;
   RetentionSearch search_;

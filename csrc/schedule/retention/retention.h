@@ -2,7 +2,8 @@
 
 #include "csrc/schedule/retention/model.h"
 
-#include <atomic>
+#include <berth/schedule.h>
+
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -17,14 +18,8 @@ struct RetentionProgress {
   std::string engine;                // that found it
 };
 
-struct RetentionOptions {
-  std::string engine = "auto";     // one of retention_engines()
-  double time_limit_seconds = 10;  // infinity: none
-  // Moves that are tried; 0: as many as there is time for. With a budget and no time limit the
-  // result depends on the seed alone.
-  std::uint64_t iteration_budget = 0;
-  std::uint64_t seed = 1;
-  const std::atomic<bool>* cancel = nullptr;  // set by any thread: the best so far is returned
+// Engines are those of retention_engines(); iterations are moves that are tried.
+struct RetentionOptions : PlannerOptions {
   std::function<void(const RetentionProgress&)> progress = {};  // from the calling thread
   std::optional<Retention> given = {};  // the result is never worse than this one
 };
