@@ -229,16 +229,23 @@ void MoveMaker::earlier(RetentionMove& move) {
 
 void MoveMaker::make(RetentionMove& move) {
   move.clear();
+  // Up to which of a hundred draws each move is made; where there are alternatives to choose from,
+  // choosing is a fifth of them.
+  struct Shares {
+    std::uint64_t drop, keep, exchange, neighbour, sub_range;
+  };
+  constexpr Shares kKeeping = {28, 50, 66, 82, 92}, kChoosing = {26, 46, 60, 74, 80};
+  const Shares& shares = choosing_.empty() ? kKeeping : kChoosing;
   const std::uint64_t draw = below(100);
-  if (draw < 28)
+  if (draw < shares.drop)
     drop(move);
-  else if (draw < 50)
+  else if (draw < shares.keep)
     keep(move);
-  else if (draw < 66)
+  else if (draw < shares.exchange)
     exchange(move);
-  else if (draw < 82)
+  else if (draw < shares.neighbour)
     neighbour(move);
-  else if (draw < 92)
+  else if (draw < shares.sub_range)
     sub_range(move);
   else
     alternative(move);

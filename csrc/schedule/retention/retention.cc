@@ -16,6 +16,7 @@
 namespace berth::schedule {
 namespace {
 
+constexpr double kChoosing = 15;               // times as warm, where alternatives are chosen
 constexpr std::uint64_t kMeasured = 4096;      // moves that say how fast moves are
 constexpr std::uint64_t kLeastMoves = 20'000;  // of a squeeze that is worth its start
 constexpr double kSqueezing = 0.58;            // share of the moves; the rest is for branches
@@ -206,6 +207,7 @@ class Planning {
       if (k > 0) plan.assign(everything);
       how.moves = share / squeezes;
       how.temperature = warmest * kTemperatures[k % kTemperatures.size()];
+      if (squeezes == 1 && has_choices()) how.temperature *= kChoosing;
       how.price = 1e-6 * price_unit;
       run(plan, how, std::nullopt);
     }
@@ -232,6 +234,10 @@ class Planning {
     }
   }
 
+  [[nodiscard]] bool has_choices() const {
+    return std::ranges::any_of(problem_.stages,
+                               [](const auto& stage) { return stage.alternatives.size() > 1; });
+  }
   [[nodiscard]] bool done() const {
     return watch_.stopped() || (best_.plan && best_.cost <= result_.cost_bound);
   }
