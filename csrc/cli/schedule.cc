@@ -7,21 +7,16 @@
 #include "csrc/cli/option_values.h"
 #include "csrc/cli/output.h"
 #include "csrc/cli/schedule_addresses.h"
-#include "csrc/cli/search_options.h"
+#include "csrc/cli/schedule_options.h"
 #include "csrc/core/check.h"
-#include "csrc/graph/file.h"
-#include "csrc/graph/referee.h"
 #include "csrc/graph/schedule_file.h"
 #include "csrc/schedule/joint/plan.h"
 #include "csrc/schedule/order/from_graph.h"
 #include "csrc/schedule/order/order.h"
 
-#include <berth/schedule_ilp.h>
-
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cstdlib>
 #include <memory>
 #include <optional>
@@ -29,118 +24,6 @@
 
 namespace berth::cli {
 namespace {
-
-struct Options {
-  std::string input, output;
-  std::string budget;  // as typed
-  bool order_only = false, json = false, budgets = false, no_addresses = false;
-  std::string rate_out, rate_in;  // the same; empty: nothing is copied
-  SearchOptions search;
-};
-
-std::string describe(const schedule::OrderProgress& progress) {
-  const double gap =
-      progress.bound == 0
-          ? 0
-          : static_cast<double>(progress.peak) / static_cast<double>(progress.bound) - 1;
-  return fmt::format("ordering: best {}, bound {}, gap {}, {}, {:.1f} s",
-                     format_bytes(progress.peak), format_bytes(progress.bound), format_percent(gap),
-                     progress.engine, progress.seconds);
-}
-
-void report(const Options& options, const schedule::OrderProblem& problem,
-            const schedule::OrderResult& result,
-            const std::optional<schedule::Addresses>& addresses, bool cancelled) {
-  if (options.json) {
-    print_json({{"operators", problem.nodes.size()},
-                {"given_peak_bytes", result.given_peak},
-                {"peak_bytes", result.peak},
-                {"bound_bytes", result.bound},
-                {"resident_bytes", problem.constant},
-                {"arena_bytes", addresses ? Json(addresses->arena_bytes) : Json(nullptr)},
-                {"fragmentation", addresses ? Json(addresses->fragmentation()) : Json(nullptr)},
-                {"proven_optimal", result.proven_optimal},
-                {"engine", result.engine},
-                {"seconds", result.seconds},
-                {"seed", options.search.seed},
-                {"cancelled", cancelled}});
-    return;
-  }
-  std::string text =
-      fmt::format("{}: {}\n", options.input, format_number_of(problem.nodes.size(), "operator"));
-  text += fmt::format("  as given     {}\n", format_exactly(result.given_peak));
-  text += fmt::format("  peak         {}\n", format_exactly(result.peak));
-  text += fmt::format("  lower bound  {}\n", format_exactly(result.bound));
-  text += fmt::format("  gap          {}{}\n", format_percent(result.gap()),
-                      result.proven_optimal ? ", proven optimal" : "");
-  if (problem.constant != 0)
-    text +=
-        fmt::format("  of which     {} are there all the time\n", format_bytes(problem.constant));
-  if (addresses) text += fmt::format("  arena        {}\n", format_addresses(*addresses));
-  text += fmt::format("  ordered in   {:.3f} s by {}, seed {}{}\n", result.seconds, result.engine,
-                      options.search.seed, cancelled ? ", stopped by you" : "");
-  if (!options.output.empty()) text += fmt::format("wrote {}\n", options.output);
-  print(printable(text));
-}
-
-// The graph in its new order where the name is that of a graph, else the schedule, by the leave of
-// the referee. Returns the addresses of a schedule that has got some.
-std::optional<schedule::Addresses> write(const Options& options, const graph::Graph& given,
-                                         const graph::Graph& ordered,
-                                         const schedule::OrderResult& result,
-                                         const std::atomic<bool>& cancel) {
-  if (is_graph_name(options.output)) {
-    write_graph_output(options.output, ordered);
-    return std::nullopt;
-  }
-  graph::Schedule schedule = graph::schedule_of_order(given, result.order);
-  const graph::Verdict verdict = graph::replay(given, schedule);
-  BERTH_CHECK(verdict.violation.empty() && verdict.peak == result.peak, kUsage,
-              "berth is wrong: its schedule is not written, the referee says {} bytes and '{}', it "
-              "should be {} bytes",
-              verdict.peak, verdict.violation, result.peak);
-  schedule.engine = result.engine;
-  schedule.seed = options.search.seed;
-  schedule.peak = result.peak;
-  schedule.peak_bound = result.bound;
-  schedule.ns = verdict.ns;
-  std::optional<schedule::Addresses> addresses;
-  if (!options.no_addresses) addresses = add_addresses(given, schedule, options.search, cancel);
-  write_output(options.output, graph::serialize_schedule(schedule));
-  return addresses;
-}
-
-int order(const Options& options) {
-  use_olla();
-  if (!options.output.empty()) check_output(options.output);
-  graph::Graph graph = read_graph_input(options.input).graph;
-  const graph::Graph given = graph;
-  const schedule::OrderProblem problem = schedule::order_problem(graph);
-  schedule::OrderResult result;
-  const CancelOnInterrupt interrupt;
-  {
-    ProgressLine line;
-    schedule::OrderOptions order;
-    order.engine = options.search.engine;
-    order.seed = options.search.seed;
-    order.iteration_budget = options.search.iterations;
-    order.given.assign(graph.order.begin(), graph.order.end());
-    order.cancel = &interrupt.cancelled();
-    order.time_limit_seconds = options.search.time_limit_seconds(order.time_limit_seconds);
-    if (line.shown())
-      order.progress = [&line](const schedule::OrderProgress& now) { line.show(describe(now)); };
-    result = schedule::plan_order(problem, order);
-  }
-  graph.order.assign(result.order.begin(), result.order.end());
-  const std::string wrong = problem.violation(result.order);
-  BERTH_CHECK(wrong.empty(), kUsage,
-              "berth is wrong: its order is not legal and is not written: {}", wrong);
-  std::optional<schedule::Addresses> addresses;
-  if (!options.output.empty())
-    addresses = write(options, given, graph, result, interrupt.cancelled());
-  report(options, problem, result, addresses, interrupt.cancelled().load());
-  return kDone;
-}
 
 std::string describe(const schedule::StepProgress& progress) {
   return fmt::format("planning: best {}, bound {}, {}, {:.1f} s", format_ms(progress.ns),
@@ -159,7 +42,7 @@ Bytes budget_option(const std::string& text, Bytes base) {
 }
 
 // Where one way is said alone, it holds for both.
-std::optional<graph::CopyRates> rates_of(const Options& options) {
+std::optional<graph::CopyRates> rates_of(const ScheduleOptions& options) {
   std::optional<Bytes> out, in;
   if (!options.rate_out.empty()) out = size_option("--rate-out", options.rate_out);
   if (!options.rate_in.empty()) in = size_option("--rate-in", options.rate_in);
@@ -167,11 +50,11 @@ std::optional<graph::CopyRates> rates_of(const Options& options) {
   return graph::CopyRates{out ? *out : *in, in ? *in : *out};
 }
 
-Json to_json(const schedule::StepResult& result, Bytes budget, const Options& options) {
+Json to_json(const schedule::StepResult& result, Bytes budget, const ScheduleOptions& options) {
   Json json = {{"budget_bytes", budget},
                {"base_peak_bytes", result.base_peak},
                {"base_time_ns", result.base_ns},
-               {"order_peak_bytes", result.order_peak},
+               {"order_peak_bytes", result.order_peak ? Json(*result.order_peak) : Json(nullptr)},
                {"bound_bytes", result.least_budget},
                {"time_bound_ns", result.ns_bound},
                {"fits", result.schedule.has_value()},
@@ -196,7 +79,7 @@ Json to_json(const schedule::StepResult& result, Bytes budget, const Options& op
 }
 
 std::string to_text(const schedule::StepResult& result, Bytes budget, const graph::Graph& graph,
-                    const Options& options, bool cancelled) {
+                    const ScheduleOptions& options, bool cancelled) {
   const auto over = [&](std::uint64_t ns) {
     return format_percent(static_cast<double>(ns) /
                               static_cast<double>(std::max<std::uint64_t>(result.base_ns, 1)) -
@@ -206,7 +89,8 @@ std::string to_text(const schedule::StepResult& result, Bytes budget, const grap
       fmt::format("{}: {}\n", options.input, format_number_of(graph.operators.size(), "operator"));
   text += fmt::format("  as recorded  {}, {} of operators\n", format_exactly(result.base_peak),
                       format_ms(result.base_ns));
-  text += fmt::format("  best order   {}\n", format_exactly(result.order_peak));
+  if (result.order_peak)
+    text += fmt::format("  best order   {}\n", format_exactly(*result.order_peak));
   text += fmt::format("  budget       {}\n", format_exactly(budget));
   text += fmt::format("  least        {}, by {}\n", format_exactly(result.least_budget),
                       result.largest);
@@ -258,11 +142,15 @@ std::string to_table(const std::vector<schedule::StepResult>& results,
   return table.to_string();
 }
 
-int step(const Options& options) {
+int step(const ScheduleOptions& options) {
   const auto& engines = schedule::step_engines();
   BERTH_CHECK(std::find(engines.begin(), engines.end(), options.search.engine) != engines.end(),
               kUsage, "--engine is {}: with a budget one of {} is wanted", options.search.engine,
               fmt::join(engines, ", "));
+  BERTH_CHECK(options.output.empty() || !options.budgets, kUsage,
+              "--budgets makes eight schedules: -o wants one, by --budget");
+  BERTH_CHECK(!is_graph_name(options.output), kUsage,
+              "'{}' is the name of a graph: what fits a budget is a schedule", options.output);
   if (!options.output.empty()) check_output(options.output);
   const graph::Graph graph = read_graph_input(options.input).graph;
   const schedule::OrderProblem problem = schedule::order_problem(graph);
@@ -316,14 +204,14 @@ int step(const Options& options) {
   return last.schedule ? kDone : kNo;
 }
 
-int run(const Options& options) {
+int run(const ScheduleOptions& options) {
   const int modes =
       (options.order_only ? 1 : 0) + (options.budget.empty() ? 0 : 1) + (options.budgets ? 1 : 0);
   BERTH_CHECK(
       modes == 1, kUsage,
       "one of --budget SIZE, --budgets and --order-only is wanted: what the step may need, or "
       "only the order with the least memory");
-  return options.order_only ? order(options) : step(options);
+  return options.order_only ? order_step(options) : step(options);
 }
 
 }  // namespace
@@ -331,13 +219,13 @@ int run(const Options& options) {
 Command add_schedule(CLI::App& program) {
   CLI::App* app =
       program.add_subcommand("schedule", "Plan a step within a budget of memory, or in the least");
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<ScheduleOptions>();
   app->add_option("input", options->input,
                   "A trace with operators or a graph, as `berth graph` reads it")
       ->required();
   app->add_option("-o,--output", options->output,
-                  "File for the schedule, or, where its name ends in .graph or .json, for the "
-                  "graph in its new order")
+                  "File for the schedule, or, with --order-only and a name that ends in .graph or "
+                  ".json, for the graph in its new order")
       ->type_name("FILE");
   app->add_option("--budget", options->budget,
                   "What all on the device may need, e.g. 8GiB, or 60% of what the step needs as "

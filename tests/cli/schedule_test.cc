@@ -216,6 +216,7 @@ TEST_CASE("A budget that nothing fits says what needs how much", "[cli][schedule
   const Ran text = run_berth({"schedule", folder / "x.json", "--budget", "128KiB"});
   REQUIRE(text.code == 1);
   REQUIRE_THAT(text.out, Contains("alone, the budget is 128.0 KiB: 64.0 KiB are missing"));
+  REQUIRE_THAT(text.out, !Contains("best order"));  // none was looked for
   const Ran json = run_berth({"schedule", folder / "x.json", "--budget", "128KiB", "--json"});
   REQUIRE(json.code == 1);
   REQUIRE(nlohmann::json::parse(json.out)["fits"] == false);
@@ -250,6 +251,10 @@ TEST_CASE("What cannot be ordered is one error", "[cli][schedule]") {
       {{"schedule", folder / "x.json"}, 2, "--order-only"},
       {{"schedule", folder / "x.json", "--order-only", "--budgets"}, 2, "one of --budget"},
       {{"schedule", folder / "x.json", "--budget", "0%"}, 2, "--budget is 0%"},
+      {{"schedule", folder / "x.json", "--budgets", "-o", folder / "x.schedule"},
+       2,
+       "-o wants one"},
+      {{"schedule", folder / "x.json", "--budget", "1KiB", "-o", folder / "x.graph"}, 2, "a graph"},
       {{"schedule", folder / "x.json", "--budget", "x%"}, 2, "--budget is x%"},
       {{"schedule", folder / "x.json", "--budget", "much"}, 2, "--budget"},
       {{"schedule", folder / "x.json", "--budget", "1KiB", "--rate-in", "0"}, 2, "--rate-in"},

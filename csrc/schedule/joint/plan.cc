@@ -43,7 +43,7 @@ class Planning {
     find_bounds();
     const OrderProblem problem = order_problem(graph_);
     first_ = graph_.order.empty() ? problem.first_order() : graph_.order;
-    result_.base_peak = result_.order_peak = peak_of(problem, first_);
+    result_.base_peak = peak_of(problem, first_);
     if (result_.least_budget > options_.budget) {
       result_.why_not =
           fmt::format("{} needs {} alone, the budget is {}: {} are missing", result_.largest,
@@ -59,7 +59,7 @@ class Planning {
       result_.why_not = fmt::format(
           "nothing was found within {}: in the best order {} are needed at once, nothing made "
           "again",
-          format_bytes(options_.budget), format_bytes(result_.order_peak));
+          format_bytes(options_.budget), format_bytes(*result_.order_peak));
     return finish();
   }
 

@@ -42,7 +42,8 @@ struct StepResult {
   // The step as it was recorded, nothing made again, each operator in its fastest way.
   Bytes base_peak = 0;
   std::uint64_t base_ns = 0;
-  Bytes order_peak = 0;        // of the best order, nothing made again
+  std::optional<Bytes>
+      order_peak;              // of the best order, nothing made again, where one was looked for
   Bytes least_budget = 0;      // nothing fits less: what the largest operator needs
   std::string largest;         // that operator
   std::uint64_t ns_bound = 0;  // no schedule is faster

@@ -1,0 +1,21 @@
+#pragma once
+
+#include "csrc/cli/search_options.h"
+
+#include <string>
+
+namespace berth::cli {
+
+// What `berth schedule` takes.
+struct ScheduleOptions {
+  std::string input, output;
+  std::string budget;  // as typed
+  bool order_only = false, json = false, budgets = false, no_addresses = false;
+  std::string rate_out, rate_in;  // as typed; empty: nothing is copied
+  SearchOptions search;
+};
+
+// With --order-only: the order with the least memory. Returns the exit code.
+int order_step(const ScheduleOptions& options);
+
+}  // namespace berth::cli
