@@ -94,8 +94,9 @@ class GptTraining final : public Workload {
         model_(on(device_, Gpt(data_.alphabet()))),
         optimizer_(model_->parameters(), torch::optim::AdamWOptions(1e-3).weight_decay(0.1)) {}
 
-  float step() override {
-    const Batch batch = data_.next(batch_).to(device_);
+  void load() override { loaded_ = data_.next(batch_).to(device_); }
+  float train() override {
+    const Batch batch = std::exchange(loaded_, {});
     optimizer_.zero_grad();
     const torch::Tensor logits = model_->forward(batch.input);
     const torch::Tensor loss =
@@ -115,6 +116,7 @@ class GptTraining final : public Workload {
   std::int64_t batch_;
   torch::Device device_;
   CharacterBatches data_;
+  Batch loaded_;
   Gpt model_;
   torch::optim::AdamW optimizer_;
 };

@@ -6,6 +6,7 @@
 #include "bench/train/target.h"
 #include "bench/train/workload.h"
 
+#include <berth/step_program.h>
 #include <berth/torch.h>
 
 #include <CLI/CLI.hpp>
@@ -18,6 +19,7 @@
 #include <cstdio>
 #include <exception>
 #include <fstream>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -33,6 +35,7 @@ struct Options {
   int settle = 0;
   int threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   bool mark = true;
+  bool program = false;
   bool cudnn = true;
   bool quiet = false;
   std::string device = "cpu";
@@ -74,6 +77,8 @@ void train(Options options) {
   if (!options.quiet)
     fmt::print(stderr, "{}, {} threads\n", workload->description(), options.threads);
 
+  std::optional<berth::torch::StepProgram> program;
+  if (options.program) program.emplace();
   nlohmann::json steps = nlohmann::json::array(), losses = nlohmann::json::array(), warm, before;
   for (int step = 0; step < options.warmup + options.steps; ++step) {
     if (step == options.warmup) {
@@ -83,7 +88,12 @@ void train(Options options) {
     const std::uint64_t faults = minor_faults();
     const double thread_before = thread_ms();
     const auto start = std::chrono::steady_clock::now();
-    const float loss = workload->step();
+    workload->load();
+    const float loss = [&] {
+      if (!program) return workload->train();
+      const auto scope = program->step();
+      return workload->train();
+    }();
     if (options.mark) berth::torch::mark_step();
     const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
     const StepCost cost{took.count(), thread_ms() - thread_before, minor_faults() - faults};
@@ -99,6 +109,12 @@ void train(Options options) {
         --options.settle;
       }
     }
+  }
+  if (program && !options.quiet) {
+    const berth::torch::StepProgramStats stats = program->stats();
+    fmt::print(stderr, "{} of {} steps by a schedule, {} diverged, {} refused{}{}\n",
+               stats.scheduled, stats.steps, stats.diverged, stats.refused,
+               stats.last_divergence.empty() ? "" : "; last: ", stats.last_divergence);
   }
   if (options.json.empty()) return;
   const nlohmann::json result = {
@@ -154,6 +170,7 @@ int run(int argc, char** argv) {
   app.add_option("--data", options.workload.data_folder, "Folder of digits.csv and text.txt")
       ->capture_default_str();
   app.add_flag("--mark,!--no-mark", options.mark, "Mark the end of each step [yes]");
+  app.add_flag("--program", options.program, "Run the steps as a step program: by a schedule");
   app.add_flag("--cudnn,!--no-cudnn", options.cudnn, "Let libtorch use cuDNN on CUDA [yes]");
   app.add_option("--device", options.device, "Where to train")
       ->capture_default_str()

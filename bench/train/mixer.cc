@@ -65,8 +65,9 @@ class MixerTraining final : public Workload {
         model_(on(device_, Mixer(kPatches, kPatchSide, kWidth, kLayers))),
         optimizer_(model_->parameters(), torch::optim::AdamOptions(1e-3)) {}
 
-  float step() override {
-    const Batch batch = data_.next(batch_).to(device_);
+  void load() override { loaded_ = data_.next(batch_).to(device_); }
+  float train() override {
+    const Batch batch = std::exchange(loaded_, {});
     optimizer_.zero_grad();
     const torch::Tensor loss =
         torch::cross_entropy_loss(model_->forward(batch.input), batch.target);
@@ -89,6 +90,7 @@ class MixerTraining final : public Workload {
   std::int64_t batch_;
   torch::Device device_;
   DigitBatches data_;
+  Batch loaded_;
   Mixer model_;
   torch::optim::Adam optimizer_;
 };

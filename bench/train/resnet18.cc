@@ -66,8 +66,9 @@ class ResNet18 final : public Workload {
         optimizer_(net_->parameters(),
                    torch::optim::SGDOptions(0.02).momentum(0.9).weight_decay(1e-4)) {}
 
-  float step() override {
-    const Batch batch = data_.next(batch_).to(device_);
+  void load() override { loaded_ = data_.next(batch_).to(device_); }
+  float train() override {
+    const Batch batch = std::exchange(loaded_, {});
     optimizer_.zero_grad();
     const torch::Tensor loss = torch::cross_entropy_loss(net_->forward(batch.input), batch.target);
     loss.backward();
@@ -84,6 +85,7 @@ class ResNet18 final : public Workload {
   std::int64_t batch_;
   torch::Device device_;
   DigitBatches data_;
+  Batch loaded_;
   nn::Sequential net_;
   torch::optim::SGD optimizer_;
 };

@@ -34,8 +34,9 @@ class LstmTraining final : public Workload {
         model_(on(device_, LstmNet(data_.alphabet(), kWidth))),
         optimizer_(model_->parameters(), torch::optim::AdamOptions(2e-3)) {}
 
-  float step() override {
-    const Batch batch = data_.next(batch_).to(device_);
+  void load() override { loaded_ = data_.next(batch_).to(device_); }
+  float train() override {
+    const Batch batch = std::exchange(loaded_, {});
     optimizer_.zero_grad();
     const torch::Tensor logits = model_->forward(batch.input);
     const torch::Tensor loss =
@@ -55,6 +56,7 @@ class LstmTraining final : public Workload {
   std::int64_t batch_;
   torch::Device device_;
   CharacterBatches data_;
+  Batch loaded_;
   LstmNet model_;
   torch::optim::Adam optimizer_;
 };
@@ -70,8 +72,9 @@ class MlpTraining final : public Workload {
              nn::Linear(kWidth, 10)),
         optimizer_(on(device_, net_)->parameters(), torch::optim::AdamOptions(1e-3)) {}
 
-  float step() override {
-    const Batch batch = data_.next(batch_).to(device_);
+  void load() override { loaded_ = data_.next(batch_).to(device_); }
+  float train() override {
+    const Batch batch = std::exchange(loaded_, {});
     optimizer_.zero_grad();
     const torch::Tensor loss = torch::cross_entropy_loss(net_->forward(batch.input), batch.target);
     loss.backward();
@@ -89,6 +92,7 @@ class MlpTraining final : public Workload {
   std::int64_t batch_;
   torch::Device device_;
   DigitBatches data_;
+  Batch loaded_;
   nn::Sequential net_;
   torch::optim::Adam optimizer_;
 };

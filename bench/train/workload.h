@@ -22,8 +22,10 @@ struct WorkloadOptions {
 class Workload {
  public:
   virtual ~Workload() = default;
-  // Forward, backward, optimizer on the next batch; the loss before the update.
-  virtual float step() = 0;
+  // Makes the next batch.
+  virtual void load() = 0;
+  // Forward, backward, optimizer on the batch that was made last; the loss before the update.
+  virtual float train() = 0;
   // What is trained on what, in one line.
   [[nodiscard]] virtual std::string description() const = 0;
 };

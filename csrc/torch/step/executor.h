@@ -1,0 +1,67 @@
+#pragma once
+
+#include "csrc/torch/step/instructions.h"
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Storage.h>
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <vector>
+
+namespace berth::torch::step {
+
+// Runs one step of a program by its instructions, below autograd.
+//
+// Storages from outside are bound, and numbers that change are given, before the first call that
+// takes them is run. Everything else the calls make. Not thread-safe: one thread at a time. The
+// cost of an instruction is O(operands) beside its kernel.
+class Executor {
+ public:
+  // Both outlive the executor.
+  Executor(const Program& program, const Instructions& instructions);
+
+  // Takes over what `other` was given, whose program begins with the same calls. Requires: other
+  // has run nothing.
+  void take_over(Executor& other);
+  [[nodiscard]] bool has_begun() const noexcept { return next_ > 0; }
+
+  // The storage from outside that has this number.
+  void bind(StorageNumber number, c10::Storage storage);
+  // A number that may be another in each step.
+  void set_value(std::uint32_t call, std::uint32_t argument, c10::IValue value);
+
+  // Runs what stands before the call and then the call itself: what it returns is in the stack.
+  // `needed` says whether somebody still has a storage: it is not released then.
+  using Needed = std::function<bool(StorageNumber)>;
+  void run_through(std::uint32_t call, const Needed& needed, c10::Stack* results);
+  // Runs the rest.
+  void finish(const Needed& needed);
+  // Runs what is left of the first `calls` calls, so that all is there that is needed.
+  void catch_up(std::uint32_t calls, const Needed& needed);
+
+  // Where the storage's last version is; none where it is not there.
+  [[nodiscard]] c10::Storage* holder(StorageNumber number);
+
+ private:
+  class Below;
+  void step(const Instruction& instruction, const Needed& needed, c10::Stack* results);
+  void run(const Instruction& instruction, c10::Stack* stack);
+  at::Tensor tensor(const Operand& operand, BufferNumber buffer) const;
+  void release(const Instruction& instruction, const Needed& needed);
+
+  const Program& program_;
+  const Instructions& instructions_;
+  std::size_t next_ = 0;  // instruction
+  std::vector<c10::Storage> buffers_;
+  std::vector<bool> ran_;                // by call
+  std::vector<BufferNumber> kept_;       // due for release, but needed at that time
+  std::vector<BufferNumber> holders_;    // by storage; kNoBuffer: was not made yet
+  std::vector<std::uint32_t> versions_;  // by storage: the highest that was made
+  // By call, the values that were given for this step.
+  std::vector<std::vector<std::pair<std::uint32_t, c10::IValue>>> values_;
+  c10::Stack stack_;
+};
+
+}  // namespace berth::torch::step

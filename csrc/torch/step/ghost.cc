@@ -1,0 +1,228 @@
+#include "csrc/torch/step/ghost.h"
+
+#include "csrc/torch/step/ghost_storage.h"
+#include "csrc/torch/step/tensors.h"
+
+#include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace berth::torch::step {
+
+namespace {
+
+c10::weak_intrusive_ptr<c10::StorageImpl> no_storage() {
+  return c10::weak_intrusive_ptr<c10::StorageImpl>(c10::intrusive_ptr<c10::StorageImpl>());
+}
+
+}  // namespace
+
+Ghost::Ghost(const Scheduled& first, std::vector<const Scheduled*> others)
+    : scheduled_(&first),
+      others_(std::move(others)),
+      executor_(std::make_unique<Executor>(first.program, first.instructions)),
+      storages_(first.program.storages.size(), no_storage()),
+      seen_(first.program.storages.size()) {
+  numbers_.reserve(first.program.storages.size());
+}
+
+template <typename Fits>
+bool Ghost::change_program(const Fits& fits) {
+  if (executor_->has_begun()) return false;
+  for (const Scheduled*& other : others_) {
+    if (common_calls(other->program.calls, program().calls) < next_) continue;
+    if (!fits(other->program.calls)) continue;
+    auto executor = std::make_unique<Executor>(other->program, other->instructions);
+    executor->take_over(*executor_);
+    executor_ = std::move(executor);
+    std::swap(scheduled_, other);
+    // What was seen of the call in question is seen again.
+    storages_.resize(std::max(storages_.size(), program().storages.size()), no_storage());
+    seen_.resize(storages_.size());
+    return true;
+  }
+  return false;
+}
+
+void Ghost::see(StorageNumber number, const c10::Storage& storage) {
+  numbers_.emplace(storage.unsafeGetStorageImpl(), number);
+  storages_[number] = storage.getWeakStorageImpl();
+  seen_[number] = true;
+}
+
+std::string Ghost::check_tensor(const Operand& expected, const at::Tensor& tensor) {
+  if (!tensor.defined()) return expected.storage == kNoStorage ? "" : "a tensor is missing";
+  if (expected.storage == kNoStorage) return "a tensor more";
+  if (const std::string_view why = why_refused(tensor); !why.empty())
+    return fmt::format("a tensor that {}", why);
+  if (!matches(tensor, expected)) return "a tensor of another shape or type";
+  const c10::StorageImpl* const storage = tensor.storage().unsafeGetStorageImpl();
+  const auto found = numbers_.find(storage);
+  if (found != numbers_.end())
+    return found->second == expected.storage ? "" : "another tensor of this shape";
+  // From outside: it must be one there, too, and occur here first.
+  const RecordedStorage& recorded = program().storages[expected.storage];
+  if (recorded.maker != RecordedStorage::kFromOutside || seen_[expected.storage] ||
+      recorded.device != storage->device() || recorded.bytes != storage->nbytes())
+    return "another tensor of this shape";
+  see(expected.storage, tensor.storage());
+  executor_->bind(expected.storage, tensor.storage());
+  return "";
+}
+
+std::string Ghost::check(const Call& expected, const c10::OperatorHandle& op,
+                         c10::ArrayRef<c10::IValue> arguments) {
+  if (&op.schema() != &expected.op.schema() || at::GradMode::is_enabled() != expected.gradients_on)
+    return fmt::format("{} where {} was recorded", name_of(op), name_of(expected.op));
+  std::size_t operand = 0;
+  for (std::uint32_t n = 0; n < arguments.size(); ++n) {
+    const Argument& argument = expected.arguments[n];
+    const c10::IValue& value = arguments[n];
+    std::string why;
+    if (form_of(value) != argument.form) {
+      why = "an argument of another form";
+    } else if (argument.form != Form::kValue) {
+      std::uint32_t tensors = 0;
+      for_each_tensor(value, argument.form, [&](const at::Tensor& tensor) {
+        if (tensors++ < argument.tensors && why.empty())
+          why = check_tensor(expected.operands[operand++], tensor);
+      });
+      if (why.empty() && tensors != argument.tensors) why = "a list of another length";
+    } else if (!same_value(value, argument.value)) {
+      if (argument.scalar && value.tagKind() == argument.value.tagKind())
+        executor_->set_value(next_, n, value);
+      else
+        why = "another value";
+    }
+    if (!why.empty()) return fmt::format("{} takes {} in argument {}", name_of(op), why, n);
+  }
+  return "";
+}
+
+void Ghost::make_results(const Call& expected, c10::Stack* stack) {
+  const std::size_t arguments = expected.arguments.size();
+  // What is returned as it came is taken from the arguments.
+  std::vector<at::Tensor> operands;
+  bool as_they_came = false;
+  for (const ResultTensor& one : expected.result_tensors)
+    as_they_came |= one.argument != ResultTensor::kNew;
+  const auto last = c10::ArrayRef<c10::IValue>(*stack).slice(stack->size() - arguments);
+  if (as_they_came)
+    for (const c10::IValue& value : last)
+      for_each_tensor(value, form_of(value),
+                      [&](const at::Tensor& tensor) { operands.push_back(tensor); });
+  // A result may share the bytes of an argument without its schema saying so.
+  std::vector<std::pair<StorageNumber, c10::Storage>> shared;
+  for (const ResultTensor& one : expected.result_tensors)
+    if (one.argument == ResultTensor::kNew && one.operand.storage != kNoStorage &&
+        seen_[one.operand.storage])
+      for (const c10::IValue& value : last)
+        for_each_tensor(value, form_of(value), [&](const at::Tensor& tensor) {
+          if (tensor.defined() &&
+              numbers_.at(tensor.storage().unsafeGetStorageImpl()) == one.operand.storage)
+            shared.emplace_back(one.operand.storage, tensor.storage());
+        });
+  stack->resize(stack->size() - arguments);
+
+  const auto storage_of = [&](StorageNumber number) {
+    for (const auto& [of, storage] : shared)
+      if (of == number) return storage;
+    c10::Storage made = make_ghost_storage(program().storages[number]);
+    see(number, made);
+    shared.emplace_back(number, made);
+    return made;
+  };
+  std::size_t next = 0;
+  const auto make = [&]() -> at::Tensor {
+    const ResultTensor& one = expected.result_tensors[next++];
+    if (one.argument != ResultTensor::kNew) return operands[one.argument];
+    if (one.operand.storage == kNoStorage) return {};
+    return make_tensor(storage_of(one.operand.storage), one.operand, one.keys);
+  };
+  for (const Result& result : expected.results) {
+    if (result.form == Form::kTensor) {
+      stack->emplace_back(make());
+      continue;
+    }
+    c10::List<at::Tensor> list;
+    list.reserve(result.tensors);
+    for (std::uint32_t n = 0; n < result.tensors; ++n) list.push_back(make());
+    stack->emplace_back(std::move(list));
+  }
+}
+
+void Ghost::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack* stack) {
+  if (recorder_ != nullptr) {
+    recorder_->call(op, keys, stack);
+    return;
+  }
+  std::unique_lock lock(mutex_);
+  const std::size_t arguments = op.schema().arguments().size();
+  const auto compare = [&] {
+    return next_ == program().calls.size()
+               ? fmt::format("{} after the last operator", name_of(op))
+               : check(program().calls[next_], op,
+                       c10::ArrayRef<c10::IValue>(*stack).slice(stack->size() - arguments));
+  };
+  std::string why = compare();
+  if (!why.empty() && change_program([&](const std::vector<Call>& calls) {
+        return next_ < calls.size() && &calls[next_].op.schema() == &op.schema();
+      }))
+    why = compare();
+  if (!why.empty()) {
+    diverge(std::move(why));
+    lock.unlock();
+    recorder_->call(op, keys, stack);
+    return;
+  }
+  const Call& expected = program().calls[next_];
+  if (expected.host_read) {
+    c10::Stack results;
+    executor_->run_through(
+        next_, [this](StorageNumber one) { return held(one); }, &results);
+    stack->resize(stack->size() - arguments);
+    for (c10::IValue& result : results) stack->push_back(std::move(result));
+  } else {
+    make_results(expected, stack);
+  }
+  ++next_;
+}
+
+void Ghost::give_bytes() {
+  for (StorageNumber one = 0; one < storages_.size(); ++one)
+    if (c10::Storage* const real = held(one) ? executor_->holder(one) : nullptr; real != nullptr)
+      move_bytes(*real, *storages_[one].lock());
+}
+
+void Ghost::catch_up() {
+  executor_->catch_up(next_, [this](StorageNumber one) { return held(one); });
+  give_bytes();
+}
+
+void Ghost::diverge(std::string why) {
+  divergence_ = fmt::format("operator {}: {}", next_, why);
+  catch_up();
+  // Storages are numbered as they occur, so those seen are the first ones.
+  const auto seen = std::find(seen_.begin(), seen_.end(), false) - seen_.begin();
+  storages_.erase(storages_.begin() + seen, storages_.end());
+  recorder_ = std::make_unique<Recorder>(program(), next_, std::move(storages_));
+}
+
+void Ghost::finish() {
+  if (recorder_ != nullptr) return;
+  if (next_ < program().calls.size() &&
+      !change_program([&](const std::vector<Call>& calls) { return calls.size() == next_; })) {
+    diverge("the step ended");
+    return;
+  }
+  executor_->finish([this](StorageNumber one) { return held(one); });
+  give_bytes();
+}
+
+void Ghost::fail() {
+  if (recorder_ == nullptr) catch_up();
+}
+
+}  // namespace berth::torch::step

@@ -1,0 +1,86 @@
+#pragma once
+
+#include "csrc/torch/step/executor.h"
+#include "csrc/torch/step/program.h"
+#include "csrc/torch/step/recorder.h"
+#include "csrc/torch/step/tap.h"
+
+#include <c10/core/StorageImpl.h>
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+namespace berth::torch::step {
+
+// A step whose body runs without kernels: each operator is checked against a program, its results
+// are tensors without bytes, and an executor does the work.
+//
+// What the body reads back is computed up to there, and true. Where it calls something else than
+// any program, what it has called so far is run as recorded, the tensors that it holds get their
+// bytes, and it goes on as it would have without us, recorded from its beginning. Nothing that
+// outlives the step is written before the body has ended as recorded, or goes another way, or reads
+// something back that depends on it.
+//
+// Thread-safe as the recorder is. O(operands) an operator.
+class Ghost final : public OperatorListener {
+ public:
+  // Checks against `first`, and, as long as nothing was run, against each of the others that begins
+  // with what the body has called. They outlive it.
+  Ghost(const Scheduled& first, std::vector<const Scheduled*> others);
+
+  void call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack* stack) override;
+
+  // The body has ended: the rest of the schedule runs, and tensors that are still there get their
+  // bytes. To be called once, after the tap is gone.
+  void finish();
+  // The body has failed: what it called runs, as if there were no ghost. Instead of finish().
+  void fail();
+
+  // The program that it is checked against.
+  [[nodiscard]] const Scheduled& scheduled() const noexcept { return *scheduled_; }
+  [[nodiscard]] bool diverged() const noexcept { return recorder_ != nullptr; }
+  // Of a step that diverged: its record, and in words where it did.
+  [[nodiscard]] StepRecord take_record() { return recorder_->take(); }
+  [[nodiscard]] const std::string& divergence() const noexcept { return divergence_; }
+
+ private:
+  // Goes on with another program that begins with the calls so far and for which `fits` holds.
+  template <typename Fits>
+  bool change_program(const Fits& fits);
+  // Empty where it is the program's call; else what is different.
+  std::string check(const Call& expected, const c10::OperatorHandle& op,
+                    c10::ArrayRef<c10::IValue> arguments);
+  std::string check_tensor(const Operand& expected, const at::Tensor& tensor);
+  void make_results(const Call& expected, c10::Stack* stack);
+  // Runs what the body has called, gives the tensors that it holds their bytes.
+  void catch_up();
+  void diverge(std::string why);
+  void give_bytes();
+  // Whether the program holds what the step made there.
+  [[nodiscard]] bool held(StorageNumber storage) const {
+    return program().storages[storage].maker != RecordedStorage::kFromOutside && seen_[storage] &&
+           storages_[storage].use_count() > 0;
+  }
+  // Notes the storage that has this number in this step.
+  void see(StorageNumber number, const c10::Storage& storage);
+
+  [[nodiscard]] const Program& program() const noexcept { return scheduled_->program; }
+
+  std::mutex mutex_;
+  const Scheduled* scheduled_;
+  std::vector<const Scheduled*> others_;
+  std::unique_ptr<Executor> executor_;
+  std::uint32_t next_ = 0;  // call
+  std::unordered_map<const c10::StorageImpl*, StorageNumber> numbers_;
+  // By number, of those seen; weakly, so that their addresses stay theirs.
+  std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> storages_;
+  std::vector<bool> seen_;
+  std::unique_ptr<Recorder> recorder_;
+  std::string divergence_;
+};
+
+}  // namespace berth::torch::step

@@ -1,0 +1,35 @@
+#include "csrc/torch/step/ghost_storage.h"
+
+#include <utility>
+
+namespace berth::torch::step {
+
+namespace {
+
+// libtorch can make a storage throw where its bytes are asked for, but has no way back. An explicit
+// instantiation may name a private member.
+template <bool c10::StorageImpl::*member>
+struct Flag {
+  friend bool c10::StorageImpl::*throws_on_access() { return member; }
+};
+bool c10::StorageImpl::*throws_on_access();
+template struct Flag<&c10::StorageImpl::throw_on_immutable_data_ptr_>;
+
+}  // namespace
+
+c10::Storage make_ghost_storage(const RecordedStorage& like) {
+  c10::Storage storage(c10::Storage::use_byte_size_t(), static_cast<std::size_t>(like.bytes),
+                       c10::DataPtr(nullptr, like.device), like.allocator, true);
+  storage.unsafeGetStorageImpl()->release_data_and_set_meta_custom_data_ptr_error_msg_(
+      "the bytes of a tensor were asked for inside of a step that berth runs by a schedule, behind "
+      "libtorch's operators: they are not there before the step has ended. Read them after it, or "
+      "by an operator such as item()");
+  return storage;
+}
+
+void move_bytes(c10::Storage& real, c10::StorageImpl& ghost) {
+  ghost.*throws_on_access() = false;
+  ghost.set_data_ptr(real.set_data_ptr(c10::DataPtr(nullptr, real.device())));
+}
+
+}  // namespace berth::torch::step

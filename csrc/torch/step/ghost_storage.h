@@ -1,0 +1,16 @@
+#pragma once
+
+#include "csrc/torch/step/record.h"
+
+#include <c10/core/Storage.h>
+
+namespace berth::torch::step {
+
+// A storage of that size without bytes: a tensor over it has a shape and nothing in it. Who asks
+// for its bytes gets a c10::Error that says why there are none.
+[[nodiscard]] c10::Storage make_ghost_storage(const RecordedStorage& like);
+
+// Gives a storage without bytes those of `real`, which has none any more.
+void move_bytes(c10::Storage& real, c10::StorageImpl& ghost);
+
+}  // namespace berth::torch::step

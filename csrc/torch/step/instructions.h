@@ -1,0 +1,45 @@
+#pragma once
+
+#include "csrc/torch/step/program.h"
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+namespace berth::torch::step {
+
+using BufferNumber = std::uint32_t;
+inline constexpr BufferNumber kNoBuffer = ~BufferNumber{0};
+
+// One thing that an executor does. A buffer is one making of a storage: a call that is run again
+// makes another.
+struct Instruction {
+  enum class Kind : std::uint8_t { kRun, kRelease };
+  Kind kind = Kind::kRun;
+  // Of kRun: where it finds each of the call's operands, kNoBuffer where there is no tensor, and
+  // puts each of its result tensors, kNoBuffer for one that is no new storage.
+  std::uint32_t call = 0;
+  std::vector<BufferNumber> operands = {}, results = {};
+  // The versions of storages that it makes, by the buffers that hold them then.
+  std::vector<std::pair<BufferNumber, std::uint32_t>> made = {};
+  // Of kRelease.
+  BufferNumber buffer = 0;
+  bool made_again = false;  // its storage, by a later instruction
+};
+
+// A schedule of a program, to be executed.
+struct Instructions {
+  std::vector<Instruction> list;
+  std::vector<StorageNumber> storage_of;  // by buffer
+  std::vector<BufferNumber> first_of;     // by storage: where one from outside is
+};
+
+// A program and how it is run.
+struct Scheduled {
+  Program program;
+  Instructions instructions;
+  Bytes predicted_peak = 0;  // beside what is resident
+  std::uint64_t predicted_ns = 0;
+};
+
+}  // namespace berth::torch::step

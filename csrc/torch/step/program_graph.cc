@@ -1,0 +1,203 @@
+#include "csrc/torch/step/program_graph.h"
+
+#include "csrc/core/bytes.h"
+#include "csrc/core/check.h"
+#include "csrc/torch/step/tensors.h"
+
+#include <ATen/EmptyTensor.h>
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+namespace berth::torch::step {
+
+namespace {
+
+using graph::Alternative;
+using graph::OperatorId;
+using graph::ValueId;
+
+class Builder {
+ public:
+  Builder(const Program& program, Bytes alignment)
+      : program_(program), versions_(program.storages.size(), 0) {
+    for (StorageNumber n = 0; n < program.storages.size(); ++n)
+      out_.graph.storages.push_back(
+          {.bytes = align_up(program.storages[n].bytes, alignment), .kind = kind_of(n)});
+  }
+
+  ProgramGraph build() {
+    for (const Call& call : program_.calls) add(call);
+    find_phases();
+    add_end();
+    return std::move(out_);
+  }
+
+ private:
+  graph::StorageClass kind_of(StorageNumber n) const {
+    if (program_.kinds[n] == StorageKind::kMade) return graph::StorageClass::kStep;
+    return program_.kinds[n] == StorageKind::kResident || program_.storages[n].outlives
+               ? graph::StorageClass::kResident
+               : graph::StorageClass::kInput;
+  }
+
+  static graph::Read read_of(const Operand& operand, std::uint32_t version) {
+    const std::size_t item = operand.type.itemsize();
+    return {.value = {operand.storage, version},
+            .offset = static_cast<Bytes>(operand.offset) * item,
+            .bytes = at::detail::computeStorageNbytes(operand.sizes, operand.strides, item)};
+  }
+
+  // Where the alternative reads the storage's present version; the part grows to hold all that is
+  // read of it.
+  std::uint32_t add_read(Alternative& alternative, const Operand& operand) {
+    const graph::Read read = read_of(operand, versions_[operand.storage]);
+    for (std::uint32_t n = 0; n < alternative.reads.size(); ++n) {
+      graph::Read& there = alternative.reads[n];
+      if (there.value != read.value) continue;
+      const Bytes end = std::max(there.offset + there.bytes, read.offset + read.bytes);
+      there.offset = std::min(there.offset, read.offset);
+      there.bytes = end - there.offset;
+      return n;
+    }
+    alternative.reads.push_back(read);
+    return static_cast<std::uint32_t>(alternative.reads.size() - 1);
+  }
+
+  void add(const Call& call) {
+    const auto id = static_cast<OperatorId>(out_.graph.operators.size());
+    graph::Operator op;
+    op.name = name_of(call.op);
+    op.traits.random = call.random;
+    op.traits.host_sync = call.host_read;
+    Alternative& alternative = op.alternatives.emplace_back();
+    alternative.ns = call.ns;
+    alternative.workspace = call.workspace;
+
+    std::vector<std::uint32_t>& reads = out_.reads.emplace_back();
+    for (const Operand& operand : call.operands)
+      reads.push_back(operand.storage == kNoStorage ? kNever : add_read(alternative, operand));
+    std::vector<StorageNumber> written;
+    for (const std::uint32_t operand : call.writes) {
+      const StorageNumber storage = call.operands[operand].storage;
+      if (std::find(written.begin(), written.end(), storage) == written.end())
+        written.push_back(storage);
+    }
+    for (const StorageNumber storage : written) {
+      alternative.writes.push_back({storage, ++versions_[storage]});
+      op.traits.changes_state |= out_.graph.storages[storage].kind != graph::StorageClass::kStep;
+    }
+    std::vector<std::uint32_t>& writes = out_.writes.emplace_back();
+    for (const ResultTensor& result : call.result_tensors) {
+      writes.push_back(kNever);
+      const StorageNumber storage = result.operand.storage;
+      if (result.argument != ResultTensor::kNew || storage == kNoStorage ||
+          program_.storages[storage].maker != id)
+        continue;
+      if (versions_[storage] == 0) {
+        versions_[storage] = 1;
+        alternative.writes.push_back({storage, 1});
+      }
+      const auto at =
+          std::find(alternative.writes.begin(), alternative.writes.end(), ValueId{storage, 1});
+      writes.back() = static_cast<std::uint32_t>(at - alternative.writes.begin());
+    }
+    add_control(id, call);
+    out_.graph.operators.push_back(std::move(op));
+  }
+
+  void add_control(OperatorId id, const Call& call) {
+    if (last_host_read_ != kNever) out_.graph.control.emplace_back(last_host_read_, id);
+    if (call.host_read) last_host_read_ = id;
+    if (!call.random) return;
+    if (last_random_ != kNever) out_.graph.control.emplace_back(last_random_, id);
+    last_random_ = id;
+  }
+
+  // Backward is what ran in it; the optimizer is what came after the last of that.
+  void find_phases() {
+    const auto& calls = program_.calls;
+    const auto last =
+        std::find_if(calls.rbegin(), calls.rend(), [](const Call& call) { return call.backward; });
+    const auto end = static_cast<std::size_t>(calls.rend() - last);
+    for (std::size_t n = 0; n < calls.size(); ++n)
+      out_.graph.operators[n].phase = calls[n].backward     ? graph::Phase::kBackward
+                                      : end > 0 && n >= end ? graph::Phase::kOptimizer
+                                                            : graph::Phase::kForward;
+  }
+
+  void add_end() {
+    const auto id = static_cast<OperatorId>(out_.graph.operators.size());
+    graph::Operator op;
+    op.name = "end of the step";
+    op.phase = graph::Phase::kOptimizer;
+    op.traits.host_sync = true;
+    Alternative& alternative = op.alternatives.emplace_back();
+    for (StorageNumber n = 0; n < program_.storages.size(); ++n)
+      if (program_.kinds[n] == StorageKind::kMade && program_.storages[n].outlives)
+        alternative.reads.push_back(
+            {.value = {n, versions_[n]}, .offset = 0, .bytes = program_.storages[n].bytes});
+    for (OperatorId before = 0; before < id; ++before) out_.graph.control.emplace_back(before, id);
+    out_.graph.operators.push_back(std::move(op));
+  }
+
+  const Program& program_;
+  ProgramGraph out_;
+  std::vector<std::uint32_t> versions_;
+  OperatorId last_host_read_ = kNever, last_random_ = kNever;
+};
+
+}  // namespace
+
+ProgramGraph graph_of(const Program& program, Bytes alignment) {
+  return Builder(program, alignment).build();
+}
+
+Instructions instructions_of(const Program& program, const ProgramGraph& of,
+                             const graph::Schedule& schedule) {
+  Instructions result;
+  for (const graph::Buffer& buffer : schedule.buffers) result.storage_of.push_back(buffer.storage);
+  result.first_of.assign(program.storages.size(), kNoBuffer);
+  for (BufferNumber n = 0; n < result.storage_of.size(); ++n)
+    if (BufferNumber& first = result.first_of[result.storage_of[n]]; first == kNoBuffer) first = n;
+
+  for (const graph::ScheduleStep& step : schedule.steps) {
+    Instruction& instruction = result.list.emplace_back();
+    if (step.kind == graph::ScheduleStep::Kind::kDrop) {
+      instruction.kind = Instruction::Kind::kRelease;
+      instruction.buffer = step.buffer;
+      continue;
+    }
+    BERTH_CHECK(step.kind == graph::ScheduleStep::Kind::kRun, kUsage,
+                "a step program cannot copy buffers to the host; buffer {} is to be copied",
+                step.buffer);
+    if (step.op == program.calls.size()) {  // the end
+      result.list.pop_back();
+      continue;
+    }
+    instruction.call = step.op;
+    for (const std::uint32_t read : of.reads[step.op])
+      instruction.operands.push_back(read == kNever ? kNoBuffer : step.reads[read]);
+    for (const std::uint32_t write : of.writes[step.op])
+      instruction.results.push_back(write == kNever ? kNoBuffer : step.writes[write]);
+    const auto& writes = of.graph.operators[step.op].alternatives[step.alternative].writes;
+    for (std::size_t n = 0; n < writes.size(); ++n)
+      instruction.made.emplace_back(step.writes[n], writes[n].version);
+  }
+  // From the back: whether what is released is made again.
+  std::map<StorageNumber, std::uint32_t> made_later;  // the highest version
+  for (auto one = result.list.rbegin(); one != result.list.rend(); ++one) {
+    if (one->kind == Instruction::Kind::kRelease) {
+      one->made_again = made_later.contains(result.storage_of[one->buffer]);
+      continue;
+    }
+    for (const auto& [buffer, version] : one->made) {
+      std::uint32_t& highest = made_later[result.storage_of[buffer]];
+      highest = std::max(highest, version);
+    }
+  }
+  return result;
+}
+
+}  // namespace berth::torch::step

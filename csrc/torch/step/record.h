@@ -1,0 +1,101 @@
+#pragma once
+
+#include "csrc/core/bytes.h"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/util/SmallVector.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+// A step as the operators below autograd that it called, with what they found and left: no bytes.
+namespace berth::torch::step {
+
+// Storages of a step are numbered in the order in which they first occur, as an operand or a
+// result.
+using StorageNumber = std::uint32_t;
+inline constexpr StorageNumber kNoStorage = ~StorageNumber{0};
+
+// A tensor as an operator sees it: a part of a storage, in elements.
+struct Operand {
+  StorageNumber storage = kNoStorage;  // kNoStorage: no tensor
+  std::int64_t offset = 0;
+  c10::SmallVector<std::int64_t, 5> sizes, strides;
+  caffe2::TypeMeta type;
+  bool wrapped_number = false;  // a number of the program's that libtorch made a tensor of
+  bool operator==(const Operand&) const = default;
+};
+
+// One argument, or one thing that an operator returns.
+enum class Form : std::uint8_t {
+  kValue,            // no tensor
+  kTensor,           // one, or none where one is optional
+  kTensors,          // a list
+  kOptionalTensors,  // a list with gaps
+};
+
+struct Argument {
+  Form form = Form::kValue;
+  std::uint32_t tensors = 0;  // operands that it takes, in order
+  c10::IValue value;          // of kValue
+  bool scalar = false;        // a number that may be another in each step, or a list of such
+};
+
+// A tensor that an operator returns.
+struct ResultTensor {
+  static constexpr std::uint32_t kNew = ~std::uint32_t{0};
+  std::uint32_t argument = kNew;  // the operand that it returns as it came
+  Operand operand;                // of one that is new
+  c10::DispatchKeySet keys;       // of one that is new
+  bool operator==(const ResultTensor&) const = default;
+};
+
+struct Result {
+  Form form = Form::kValue;
+  std::uint32_t tensors = 0;  // results that it takes, in order
+};
+
+// One operator that did something: views are not among them.
+struct Call {
+  explicit Call(c10::OperatorHandle handle) : op(std::move(handle)) {}
+
+  c10::OperatorHandle op;
+  bool gradients_on = false;  // whether autograd's mode was on
+  bool random = false;        // draws from a generator
+  bool host_read = false;     // returns a value that the program may act on
+  bool backward = false;      // runs within autograd's backward
+  std::vector<Argument> arguments;
+  std::vector<Operand> operands;
+  std::vector<std::uint32_t> writes;  // indices of operands whose bytes it writes
+  std::vector<Result> results;
+  std::vector<ResultTensor> result_tensors;
+
+  // Measured.
+  std::uint64_t ns = 0;
+  Bytes workspace = 0;  // most that it held beside its results
+};
+
+struct RecordedStorage {
+  Bytes bytes = 0;
+  c10::Device device = c10::kCPU;
+  c10::Allocator* allocator = nullptr;
+  // The call that made it; kFromOutside where it was there before.
+  static constexpr std::uint32_t kFromOutside = ~std::uint32_t{0};
+  std::uint32_t maker = kFromOutside;
+  bool outlives = false;  // somebody has it after the step
+  // Its address while it was recorded, to tell what is the same in two steps.
+  const c10::StorageImpl* identity = nullptr;
+};
+
+struct StepRecord {
+  std::vector<Call> calls;
+  std::vector<RecordedStorage> storages;
+  // Why it cannot be made a program, naming the operator and what to do; empty where it can.
+  std::string refusal;
+};
+
+// How the call's operators are named in messages, "aten::add.Tensor".
+[[nodiscard]] std::string name_of(const c10::OperatorHandle& op);
+
+}  // namespace berth::torch::step

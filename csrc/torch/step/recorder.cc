@@ -1,0 +1,160 @@
+#include "csrc/torch/step/recorder.h"
+
+#include "csrc/torch/step/kernel_cost.h"
+#include "csrc/torch/step/tensors.h"
+
+#include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
+#include <torch/csrc/autograd/graph_task.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace berth::torch::step {
+
+std::string name_of(const c10::OperatorHandle& op) {
+  const c10::OperatorName& name = op.operator_name();
+  return name.overload_name.empty() ? name.name : name.name + '.' + name.overload_name;
+}
+
+Recorder::Recorder(const Program& program, std::size_t calls,
+                   std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> storages)
+    : held_(std::move(storages)) {
+  record_.calls.assign(program.calls.begin(),
+                       program.calls.begin() + static_cast<std::ptrdiff_t>(calls));
+  record_.storages.assign(program.storages.begin(),
+                          program.storages.begin() + static_cast<std::ptrdiff_t>(held_.size()));
+  for (StorageNumber number = 0; number < held_.size(); ++number) {
+    record_.storages[number].identity = held_[number]._unsafe_get_target();
+    numbers_.emplace(record_.storages[number].identity, number);
+  }
+}
+
+void Recorder::refuse(const c10::OperatorHandle& op, std::string_view why) {
+  if (record_.refusal.empty()) record_.refusal = fmt::format("{} {}", name_of(op), why);
+}
+
+StorageNumber Recorder::number_of(const at::Tensor& tensor, std::uint32_t maker) {
+  c10::StorageImpl* const storage = tensor.storage().unsafeGetStorageImpl();
+  const auto [found, fresh] =
+      numbers_.try_emplace(storage, static_cast<StorageNumber>(record_.storages.size()));
+  if (fresh) {
+    held_.emplace_back(tensor.storage().getWeakStorageImpl());
+    record_.storages.push_back({.bytes = storage->nbytes(),
+                                .device = storage->device(),
+                                .allocator = storage->allocator(),
+                                .maker = maker,
+                                .identity = storage});
+  }
+  return found->second;
+}
+
+void Recorder::describe_arguments(Call& call, c10::ArrayRef<c10::IValue> arguments) {
+  const OperatorFacts& facts = facts_of(call.op);
+  for (std::size_t n = 0; n < arguments.size(); ++n) {
+    const c10::IValue& value = arguments[n];
+    Argument& argument = call.arguments.emplace_back();
+    argument.form = form_of(value);
+    if (argument.form == Form::kValue) {
+      argument.value = value;
+      argument.scalar = facts.scalars[n];
+      if (!is_plain_value(value))
+        refuse(call.op, fmt::format("takes a {}, which no step program can keep", value.tagKind()));
+    }
+    for_each_tensor(value, argument.form, [&](const at::Tensor& tensor) {
+      ++argument.tensors;
+      if (const std::string_view why = why_refused(tensor); !why.empty()) {
+        refuse(call.op, fmt::format("takes a tensor that {}", why));
+        call.operands.emplace_back();
+        return;
+      }
+      if (facts.writes[n] && tensor.defined())
+        call.writes.push_back(static_cast<std::uint32_t>(call.operands.size()));
+      call.operands.push_back(
+          tensor.defined() ? describe(tensor, number_of(tensor, RecordedStorage::kFromOutside))
+                           : Operand());
+    });
+  }
+}
+
+void Recorder::describe_results(Call& call, c10::ArrayRef<c10::IValue> results,
+                                const std::vector<at::TensorImpl*>& operands) {
+  const auto maker = static_cast<std::uint32_t>(record_.calls.size());
+  for (const c10::IValue& value : results) {
+    Result& result = call.results.emplace_back();
+    result.form = form_of(value);
+    if (result.form == Form::kValue) call.host_read = true;
+    for_each_tensor(value, result.form, [&](const at::Tensor& tensor) {
+      ++result.tensors;
+      ResultTensor& one = call.result_tensors.emplace_back();
+      if (!tensor.defined()) return;
+      if (const std::string_view why = why_refused(tensor); !why.empty()) {
+        refuse(call.op, fmt::format("makes a tensor that {}", why));
+        return;
+      }
+      const auto same = std::find(operands.begin(), operands.end(), tensor.unsafeGetTensorImpl());
+      if (same != operands.end()) {
+        one.argument = static_cast<std::uint32_t>(same - operands.begin());
+        // What an operator returns as it came must not have changed its shape.
+        if (!matches(tensor, call.operands[one.argument]))
+          refuse(call.op, "changes the shape of a tensor in place");
+        return;
+      }
+      one.operand = describe(tensor, number_of(tensor, maker));
+      one.keys = tensor.key_set();
+    });
+  }
+}
+
+void Recorder::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack* stack) {
+  const OperatorFacts& facts = facts_of(op);
+  const std::lock_guard lock(mutex_);
+  if (!facts.refusal.empty()) refuse(op, facts.refusal);
+  if (!record_.refusal.empty()) {
+    run_kernel(op, keys, stack);
+    return;
+  }
+  Call call(op);
+  call.gradients_on = at::GradMode::is_enabled();
+  call.random = facts.random;
+  call.host_read = facts.host_read;
+  call.backward = ::torch::autograd::get_current_graph_task_id() != -1;
+  const std::size_t arguments = op.schema().arguments().size();
+  describe_arguments(call, c10::ArrayRef<c10::IValue>(*stack).slice(stack->size() - arguments));
+
+  // To tell results that are arguments. Only compared, never followed.
+  std::vector<at::TensorImpl*> operands;
+  for (const c10::IValue& value :
+       c10::ArrayRef<c10::IValue>(*stack).slice(stack->size() - arguments))
+    for_each_tensor(value, form_of(value), [&](const at::Tensor& tensor) {
+      operands.push_back(tensor.unsafeGetTensorImpl());
+    });
+  const std::size_t below = stack->size() - arguments;
+  {
+    const KernelCost cost;
+    run_kernel(op, keys, stack);
+    call.ns = cost.ns();
+    // Results are part of what is held at the end; a workspace is what there was besides.
+    call.workspace = cost.peak() > cost.held() ? cost.peak() - cost.held() : 0;
+  }
+  describe_results(call, c10::ArrayRef<c10::IValue>(*stack).slice(below), operands);
+  for (const std::uint32_t written : call.writes) {
+    const Operand& operand = call.operands[written];
+    if (operand.storage == kNoStorage) continue;
+    const auto storage = held_[operand.storage].lock();
+    if (storage != nullptr && storage->nbytes() != record_.storages[operand.storage].bytes)
+      refuse(op, "changes the size of a tensor in place");
+  }
+  record_.calls.push_back(std::move(call));
+}
+
+StepRecord Recorder::take() {
+  const std::lock_guard lock(mutex_);
+  for (std::size_t n = 0; n < held_.size(); ++n)
+    record_.storages[n].outlives = held_[n].lock() != nullptr;
+  held_.clear();
+  numbers_.clear();
+  return std::exchange(record_, {});
+}
+
+}  // namespace berth::torch::step

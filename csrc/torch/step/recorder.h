@@ -1,0 +1,48 @@
+#pragma once
+
+#include "csrc/torch/step/program.h"
+#include "csrc/torch/step/record.h"
+#include "csrc/torch/step/tap.h"
+
+#include <c10/core/StorageImpl.h>
+
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+namespace berth::torch::step {
+
+// Runs a step as it is and writes down what it calls.
+//
+// Keeps no bytes alive: storages are held weakly, so autograd decides as it would without. An
+// operator that no program may have makes the record refused, and the step runs on. Thread-safe:
+// autograd's threads call one at a time. O(operands) an operator beside its kernel, and what a look
+// at its allocations costs.
+class Recorder final : public OperatorListener {
+ public:
+  Recorder() = default;
+  // Goes on after the first `calls` calls of a program, in which `storages` have occurred, the
+  // first ones by number.
+  Recorder(const Program& program, std::size_t calls,
+           std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> storages);
+
+  void call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack* stack) override;
+  // What was recorded. To be called when the step has ended; the recorder is empty after it.
+  [[nodiscard]] StepRecord take();
+
+ private:
+  StorageNumber number_of(const at::Tensor& tensor, std::uint32_t maker);
+  void refuse(const c10::OperatorHandle& op, std::string_view why);
+  // Fills in arguments and operands.
+  void describe_arguments(Call& call, c10::ArrayRef<c10::IValue> arguments);
+  void describe_results(Call& call, c10::ArrayRef<c10::IValue> results,
+                        const std::vector<at::TensorImpl*>& operands);
+
+  std::mutex mutex_;
+  StepRecord record_;
+  std::unordered_map<const c10::StorageImpl*, StorageNumber> numbers_;
+  // Keeps addresses from being used again, and tells what outlives the step.
+  std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> held_;
+};
+
+}  // namespace berth::torch::step

@@ -1,0 +1,63 @@
+#include "csrc/torch/step/scheduling.h"
+
+#include "csrc/core/check.h"
+#include "csrc/graph/referee.h"
+#include "csrc/schedule/joint/plan.h"
+#include "csrc/torch/step/program_graph.h"
+
+#include <numeric>
+#include <utility>
+#include <vector>
+
+namespace berth::torch::step {
+
+namespace {
+
+// libtorch's promise to kernels on the CPU; CUDA's allocators round to more.
+constexpr Bytes kHostAlignment = 64, kDeviceAlignment = 512;
+
+Bytes alignment_of(const Program& program) {
+  for (const RecordedStorage& storage : program.storages)
+    if (storage.device.type() != c10::DeviceType::CPU) return kDeviceAlignment;
+  return kHostAlignment;
+}
+
+graph::Schedule as_recorded(const ProgramGraph& of) {
+  std::vector<graph::OperatorId> order(of.graph.operators.size());
+  std::iota(order.begin(), order.end(), 0U);
+  return graph::schedule_of_order(of.graph, order);
+}
+
+}  // namespace
+
+Scheduled schedule(Program program, const SchedulingOptions& options, std::string* why_not) {
+  const ProgramGraph of = graph_of(program, alignment_of(program));
+  graph::Schedule chosen = as_recorded(of);
+  if (options.engine != "release") {
+    schedule::StepOptions planning;
+    planning.time_limit_seconds = options.time_limit_seconds;
+    planning.budget = options.budget;
+    planning.engine = options.engine;
+    if (options.budget == 0) {
+      planning.budget = kMaxBytes;
+      planning.engine = "order";
+    }
+    schedule::StepResult found = schedule::plan_step(of.graph, planning);
+    if (found.schedule)
+      chosen = std::move(*found.schedule);
+    else if (why_not != nullptr)
+      *why_not = std::move(found.why_not);
+  }
+  // What a planner says is proven before anything is run by it.
+  const graph::Verdict verdict = graph::replay(of.graph, chosen);
+  BERTH_CHECK(verdict.violation.empty(), kUsage, "the schedule of a step is wrong: {}",
+              verdict.violation);
+  Scheduled result;
+  result.instructions = instructions_of(program, of, chosen);
+  result.program = std::move(program);
+  result.predicted_peak = verdict.peak - verdict.resident;
+  result.predicted_ns = verdict.ns;
+  return result;
+}
+
+}  // namespace berth::torch::step

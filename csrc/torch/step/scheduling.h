@@ -1,0 +1,23 @@
+#pragma once
+
+#include "csrc/core/bytes.h"
+#include "csrc/torch/step/instructions.h"
+
+#include <string>
+
+namespace berth::torch::step {
+
+struct SchedulingOptions {
+  // "release": the order of the record; "order": the order that needs least; "auto": what reaches
+  // the budget in the least time, without one the order that needs least.
+  std::string engine = "auto";
+  Bytes budget = 0;  // 0: none
+  double time_limit_seconds = 2;
+};
+
+// How the program is to be run. Where nothing fits the budget, `why_not` says so, with the least
+// that would do, and the result is that without a budget.
+[[nodiscard]] Scheduled schedule(Program program, const SchedulingOptions& options,
+                                 std::string* why_not = nullptr);
+
+}  // namespace berth::torch::step

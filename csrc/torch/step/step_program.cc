@@ -1,0 +1,171 @@
+#include "csrc/torch/step/ghost.h"
+#include "csrc/torch/step/program.h"
+#include "csrc/torch/step/recorder.h"
+#include "csrc/torch/step/scheduling.h"
+#include "csrc/torch/step/tap.h"
+
+#include <berth/step_program.h>
+#include <berth/warnings.h>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <deque>
+#include <exception>
+#include <list>
+#include <optional>
+#include <utility>
+
+namespace berth::torch {
+
+namespace {
+
+using namespace step;
+
+// Records that wait for their like.
+constexpr std::size_t kMaxCandidates = 4;
+
+// How long to run steps as they are after tries that led to nothing: 1, 2, 4, .. 1024 steps.
+class Pause {
+ public:
+  // Whether this step is one to try.
+  bool over() {
+    if (left_ == 0) return true;
+    --left_;
+    return false;
+  }
+  void begin() {
+    left_ = length_;
+    length_ = std::min(2 * length_, std::uint32_t{1024});
+  }
+  void forget() { length_ = 1; }
+
+ private:
+  std::uint32_t left_ = 0, length_ = 1;
+};
+
+}  // namespace
+
+class StepProgram::State {
+ public:
+  explicit State(const StepProgramOptions& options) : options_(options) {}
+
+  void begin() {
+    ++stats_.steps;
+    if (Tap::active()) {
+      warn("step-program-busy",
+           "a step was begun while another one runs in this process: it runs as it is");
+      return;
+    }
+    if (!programs_.empty()) {
+      std::vector<const Scheduled*> others;
+      for (const Scheduled& one : programs_)
+        if (&one != &programs_.front()) others.push_back(&one);
+      ghost_.emplace(programs_.front(), std::move(others));
+      tap_.emplace(*ghost_);
+    } else if (pause_.over()) {
+      recorder_.emplace();
+      tap_.emplace(*recorder_);
+    }
+  }
+
+  void end(bool failed) {
+    tap_.reset();
+    if (recorder_) {
+      StepRecord record = recorder_->take();
+      recorder_.reset();
+      if (!failed) learn(std::move(record));
+    } else if (ghost_) {
+      try {
+        end_ghost(failed);
+      } catch (...) {
+        ghost_.reset();
+        throw;
+      }
+      ghost_.reset();
+    }
+  }
+
+  [[nodiscard]] StepProgramStats stats() const {
+    StepProgramStats stats = stats_;
+    stats.programs = programs_.size();
+    return stats;
+  }
+
+ private:
+  void end_ghost(bool failed) {
+    if (failed) {
+      ghost_->fail();
+      return;
+    }
+    ghost_->finish();
+    if (ghost_->diverged()) {
+      ++stats_.diverged;
+      stats_.last_divergence = ghost_->divergence();
+      learn(ghost_->take_record());
+      return;
+    }
+    ++stats_.scheduled;
+    stats_.operators = ghost_->scheduled().program.calls.size();
+    // The one that came last is the first to be tried.
+    const auto current =
+        std::find_if(programs_.begin(), programs_.end(),
+                     [&](const Scheduled& one) { return &one == &ghost_->scheduled(); });
+    programs_.splice(programs_.begin(), programs_, current);
+  }
+
+  void learn(StepRecord record) {
+    if (!record.refusal.empty()) {
+      if (record.refusal != std::exchange(stats_.last_refusal, record.refusal))
+        warn("step-refused", fmt::format("a step runs as it is, since berth cannot schedule it: {}",
+                                         record.refusal));
+      ++stats_.refused;
+      pause_.begin();
+      return;
+    }
+    const auto like =
+        std::find_if(candidates_.begin(), candidates_.end(),
+                     [&](const StepRecord& other) { return same_calls(other, record); });
+    if (like == candidates_.end()) {
+      candidates_.push_back(std::move(record));
+      if (candidates_.size() > kMaxCandidates) {
+        candidates_.pop_front();
+        pause_.begin();
+      }
+      return;
+    }
+    Scheduled& made = programs_.emplace_front();
+    made = schedule(make_program(std::move(*like), record), {.budget = options_.memory_budget});
+    candidates_.erase(like);
+    pause_.forget();
+    if (programs_.size() > options_.max_programs) programs_.pop_back();
+  }
+
+  StepProgramOptions options_;
+  StepProgramStats stats_;
+  std::list<Scheduled> programs_;  // the one that came last first
+  std::deque<StepRecord> candidates_;
+  Pause pause_;
+  std::optional<Recorder> recorder_;
+  std::optional<Ghost> ghost_;
+  std::optional<Tap> tap_;
+};
+
+StepProgram::StepProgram(const StepProgramOptions& options)
+    : state_(std::make_unique<State>(options)) {}
+StepProgram::~StepProgram() = default;
+StepProgram::StepProgram(StepProgram&&) noexcept = default;
+StepProgram& StepProgram::operator=(StepProgram&&) noexcept = default;
+
+StepProgramStats StepProgram::stats() const { return state_->stats(); }
+
+StepProgram::Step::Step(StepProgram& program)
+    : program_(&program), exceptions_(std::uncaught_exceptions()) {
+  program.state_->begin();
+}
+
+StepProgram::Step::~Step() noexcept(false) {
+  program_->state_->end(std::uncaught_exceptions() > exceptions_);
+}
+
+}  // namespace berth::torch

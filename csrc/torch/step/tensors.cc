@@ -1,0 +1,171 @@
+#include "csrc/torch/step/tensors.h"
+
+#include "csrc/core/setup_mutex.h"
+
+#include <ATen/EmptyTensor.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/core/jit_type.h>
+#include <c10/core/TensorImpl.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <mutex>
+#include <unordered_map>
+
+namespace berth::torch::step {
+
+Form form_of(const c10::IValue& value) {
+  if (value.isTensor()) return Form::kTensor;
+  if (value.isTensorList()) return Form::kTensors;
+  if (value.isOptionalTensorList()) return Form::kOptionalTensors;
+  return Form::kValue;
+}
+
+std::string_view why_refused(const at::Tensor& tensor) {
+  if (!tensor.defined()) return {};
+  const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
+  if (impl.layout() != at::kStrided) return "is no dense tensor";
+  if (!impl.has_storage()) return "has no storage";
+  if (impl.is_python_dispatch()) return "is a tensor subclass with a dispatch of its own";
+  if (impl.has_symbolic_sizes_strides()) return "has symbolic sizes";
+  if (tensor.is_quantized()) return "is quantized";
+  if (tensor.is_conj() || tensor.is_neg()) return "is conjugate or negated by a flag";
+  if (tensor._is_zerotensor()) return "is a tensor of zeros without memory";
+  if (impl.key_set().has(c10::DispatchKey::FuncTorchBatched)) return "is inside of vmap";
+  return {};
+}
+
+Operand describe(const at::Tensor& tensor, StorageNumber storage) {
+  Operand operand;
+  operand.storage = storage;
+  operand.offset = tensor.storage_offset();
+  operand.sizes.assign(tensor.sizes().begin(), tensor.sizes().end());
+  operand.strides.assign(tensor.strides().begin(), tensor.strides().end());
+  operand.type = tensor.dtype();
+  operand.wrapped_number = tensor.unsafeGetTensorImpl()->is_wrapped_number();
+  return operand;
+}
+
+bool matches(const at::Tensor& tensor, const Operand& operand) {
+  return tensor.storage_offset() == operand.offset && tensor.dtype() == operand.type &&
+         tensor.sizes() == c10::IntArrayRef(operand.sizes) &&
+         tensor.strides() == c10::IntArrayRef(operand.strides) &&
+         tensor.unsafeGetTensorImpl()->is_wrapped_number() == operand.wrapped_number;
+}
+
+at::Tensor make_tensor(c10::Storage storage, const Operand& operand, c10::DispatchKeySet keys) {
+  at::Tensor tensor =
+      at::detail::make_tensor<c10::TensorImpl>(std::move(storage), keys, operand.type);
+  c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
+  impl.set_sizes_and_strides(operand.sizes, operand.strides, operand.offset);
+  if (operand.wrapped_number) impl.set_wrapped_number(true);
+  return tensor;
+}
+
+c10::DispatchKeySet plain_keys(c10::Device device) {
+  return c10::DispatchKeySet(c10::computeDispatchKey(std::nullopt, at::kStrided, device));
+}
+
+namespace {
+
+// What kernels write without their schemas saying so, by position of the argument.
+struct HiddenWrites {
+  std::string_view name;
+  std::array<int, 2> arguments;
+};
+constexpr std::array kHiddenWrites = {
+    HiddenWrites{"aten::native_batch_norm", {3, 4}},
+    HiddenWrites{"aten::cudnn_batch_norm", {3, 4}},
+    HiddenWrites{"aten::miopen_batch_norm", {3, 4}},
+    HiddenWrites{"aten::batch_norm_gather_stats", {3, 4}},
+    HiddenWrites{"aten::batch_norm_gather_stats_with_counts", {3, 4}},
+};
+
+// Operators whose numbers decide about shapes.
+bool shaped_by_numbers(std::string_view name) {
+  return name.starts_with("aten::arange") || name.starts_with("aten::range") ||
+         name.starts_with("aten::upsample") || name.starts_with("aten::_upsample");
+}
+
+bool is_number(const c10::Type& type) {
+  return type.kind() == c10::TypeKind::NumberType || type.kind() == c10::TypeKind::FloatType ||
+         type.kind() == c10::TypeKind::ComplexType;
+}
+
+OperatorFacts find_facts(const c10::OperatorHandle& op) {
+  OperatorFacts facts;
+  const c10::FunctionSchema& schema = op.schema();
+  const std::string_view name = op.operator_name().name;
+  const std::size_t arguments = schema.arguments().size();
+  facts.writes.resize(arguments);
+  facts.scalars.resize(arguments);
+  bool writes = false;
+  for (std::size_t n = 0; n < arguments; ++n) {
+    const c10::Argument& argument = schema.arguments()[n];
+    const c10::AliasInfo* const alias = argument.alias_info();
+    facts.writes[n] = alias != nullptr && alias->isWrite();
+    writes |= facts.writes[n];
+    const c10::Type* type = argument.type().get();
+    if (const auto* optional = type->castRaw<c10::OptionalType>())
+      type = optional->getElementType().get();
+    if (const auto* list = type->castRaw<c10::ListType>()) type = list->getElementType().get();
+    facts.scalars[n] = is_number(*type) && !shaped_by_numbers(name);
+  }
+  for (const HiddenWrites& hidden : kHiddenWrites)
+    if (name == hidden.name)
+      for (const int argument : hidden.arguments)
+        facts.writes.at(static_cast<std::size_t>(argument)) = true;
+
+  const auto& returns = schema.returns();
+  facts.view = !writes && !returns.empty() &&
+               std::all_of(returns.begin(), returns.end(), [](const c10::Argument& one) {
+                 return one.alias_info() != nullptr && !one.alias_info()->isWrite();
+               });
+  facts.random = op.hasTag(at::Tag::nondeterministic_seeded);
+  facts.host_read = op.hasTag(at::Tag::data_dependent_output);
+  if (op.hasTag(at::Tag::dynamic_output_shape))
+    facts.refusal = "makes a shape that depends on data";
+  if (op.hasTag(at::Tag::inplace_view) || name == "aten::set_" || name == "aten::resize_" ||
+      name == "aten::resize_as_")
+    facts.refusal = "changes the shape of a tensor in place";
+  return facts;
+}
+
+}  // namespace
+
+const OperatorFacts& facts_of(const c10::OperatorHandle& op) {
+  // An operator's schema stays where it is as long as it is registered.
+  thread_local std::unordered_map<const c10::FunctionSchema*, OperatorFacts> known;
+  const auto found = known.find(&op.schema());
+  if (found != known.end()) [[likely]]
+    return found->second;
+  return known.emplace(&op.schema(), find_facts(op)).first->second;
+}
+
+bool is_plain_value(const c10::IValue& value) {
+  if (value.isNone() || value.isBool() || value.isInt() || value.isDouble() ||
+      value.isComplexDouble() || value.isString() || value.isDevice() || value.isGenerator())
+    return true;
+  if (!value.isList()) return false;
+  const auto elements = value.toListRef();
+  return std::all_of(elements.begin(), elements.end(), is_plain_value);
+}
+
+bool same_value(const c10::IValue& a, const c10::IValue& b) {
+  if (a.isInt()) return b.isInt() && a.toInt() == b.toInt();
+  if (a.isNone()) return b.isNone();
+  if (a.isBool()) return b.isBool() && a.toBool() == b.toBool();
+  if (a.isDouble())
+    return b.isDouble() &&
+           std::bit_cast<std::uint64_t>(a.toDouble()) == std::bit_cast<std::uint64_t>(b.toDouble());
+  if (a.isComplexDouble()) return b.isComplexDouble() && a.toComplexDouble() == b.toComplexDouble();
+  if (a.isString()) return b.isString() && a.toStringRef() == b.toStringRef();
+  if (a.isDevice()) return b.isDevice() && a.toDevice() == b.toDevice();
+  if (a.isGenerator()) return b.isGenerator() && a.toGenerator() == b.toGenerator();
+  if (!a.isList() || !b.isList()) return false;
+  const auto left = a.toListRef(), right = b.toListRef();
+  return std::equal(left.begin(), left.end(), right.begin(), right.end(), same_value);
+}
+
+}  // namespace berth::torch::step

@@ -1,0 +1,63 @@
+#pragma once
+
+#include "csrc/torch/step/record.h"
+
+#include <ATen/core/Tensor.h>
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+// What is asked of operators, their arguments and tensors.
+namespace berth::torch::step {
+
+// The form of `value`, going by what it holds.
+[[nodiscard]] Form form_of(const c10::IValue& value);
+
+// Calls visit(const at::Tensor&) for each tensor of `value`, undefined ones among them, which stand
+// for gaps.
+template <typename Visit>
+void for_each_tensor(const c10::IValue& value, Form form, const Visit& visit) {
+  static const at::Tensor none;
+  if (form == Form::kTensor) {
+    visit(value.isTensor() ? value.toTensor() : none);
+  } else if (form != Form::kValue) {
+    for (const c10::IValue& element : value.toListRef())
+      visit(element.isTensor() ? element.toTensor() : none);
+  }
+}
+
+// Why no step program may have this tensor: not plain memory, or contents that its shape does not
+// tell; empty where it may.
+[[nodiscard]] std::string_view why_refused(const at::Tensor& tensor);
+
+// The operand that `tensor` is, apart from its storage's number. Requires: defined, not refused.
+[[nodiscard]] Operand describe(const at::Tensor& tensor, StorageNumber storage);
+// Whether `tensor` is that operand, apart from its storage.
+[[nodiscard]] bool matches(const at::Tensor& tensor, const Operand& operand);
+
+// A tensor that is that part of `storage`.
+[[nodiscard]] at::Tensor make_tensor(c10::Storage storage, const Operand& operand,
+                                     c10::DispatchKeySet keys);
+// The keys of a plain tensor on a device.
+[[nodiscard]] c10::DispatchKeySet plain_keys(c10::Device device);
+
+// What of an operator is the same for all its calls.
+struct OperatorFacts {
+  bool view = false;  // its results share the bytes of an argument, of which it reads none
+  bool random = false;
+  bool host_read = false;
+  std::vector<bool> writes;   // by argument: what its schema says, and what it hides
+  std::vector<bool> scalars;  // by argument: a number that does not decide about shapes
+  std::string refusal;        // why no step program may have it
+};
+// Kept for each operator. Thread-safe.
+[[nodiscard]] const OperatorFacts& facts_of(const c10::OperatorHandle& op);
+
+// Whether two values that are no tensors are the same, to the bit.
+[[nodiscard]] bool same_value(const c10::IValue& a, const c10::IValue& b);
+// Whether the value is one that a record can keep: a number, text, type, device, generator, or
+// lists of those.
+[[nodiscard]] bool is_plain_value(const c10::IValue& value);
+
+}  // namespace berth::torch::step

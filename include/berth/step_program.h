@@ -1,0 +1,80 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+// A training step that berth runs by a schedule.
+namespace berth::torch {
+
+struct StepProgramOptions {
+  // Bytes on the device that a step may take at most, everything counted; 0: as few as it takes
+  // without running an operator twice.
+  std::uint64_t memory_budget = 0;
+  // Of different steps (training, evaluation, a last batch); the oldest one goes for a new one.
+  std::uint32_t max_programs = 8;
+};
+
+struct StepProgramStats {
+  std::uint64_t steps = 0;      // all
+  std::uint64_t scheduled = 0;  // run by a schedule
+  std::uint64_t diverged = 0;   // began as a program and went another way: run as they were
+  std::uint64_t refused = 0;    // could not be made a program
+  std::uint64_t programs = 0;   // different steps that are known
+  std::uint64_t operators = 0;  // of the last scheduled step
+  std::string last_divergence;  // operator and difference
+  std::string last_refusal;     // operator and reason
+};
+
+// Runs the step inside of a scope by a schedule, with the results of the step as written, to the
+// bit, and in no more memory. The model and the loop stay as they are:
+//
+//     berth::torch::StepProgram program;
+//     for (...) {
+//       auto step = program.step();
+//       ... zero_grad, forward, backward, optimizer, as ever ...
+//     }
+//
+// The first steps run as they are and are recorded. Once two were the same, the body runs without
+// kernels: each operator is checked against the record, and the schedule does the work, up to what
+// the body reads back (item()), the rest at the end of the scope. What a program can see after the
+// step is what it would see without. A step that calls something else is run as written from where
+// it began, and becomes a program of its own where it comes again. So what differs costs time only.
+//
+// Bytes that are asked for behind libtorch's operators (data_ptr() of what the step made, inside of
+// the scope) are not there: that throws c10::Error.
+//
+// One step at a time in a process; further ones run as they are. Not thread-safe: a program belongs
+// to the thread that trains. Costs some microseconds an operator of the body.
+class StepProgram {
+ public:
+  explicit StepProgram(const StepProgramOptions& options = {});
+  ~StepProgram();
+  StepProgram(StepProgram&&) noexcept;
+  StepProgram& operator=(StepProgram&&) noexcept;
+
+  class Step {
+   public:
+    // Ends the step. Throws what the operators of the schedule throw. Where the scope is left by an
+    // exception, what the body had called is there as it would be without us.
+    ~Step() noexcept(false);
+    Step(const Step&) = delete;
+    Step& operator=(const Step&) = delete;
+
+   private:
+    friend class StepProgram;
+    explicit Step(StepProgram& program);
+    StepProgram* program_;
+    int exceptions_;  // that were under way at the beginning
+  };
+  // The step is what happens as long as the result lives. Ends on the thread where it began.
+  [[nodiscard]] Step step() { return Step(*this); }
+
+  [[nodiscard]] StepProgramStats stats() const;
+
+ private:
+  class State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace berth::torch

@@ -1,0 +1,381 @@
+// A step program trains to the bits that the step as written trains to, whatever the step does.
+#include "tests/catch.h"
+
+#include <berth/step_program.h>
+
+#include <torch/torch.h>
+
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+namespace {
+
+namespace nn = torch::nn;
+using berth::torch::StepProgram;
+using berth::torch::StepProgramStats;
+using torch::Tensor;
+
+// Everything that a program can see after training.
+struct Outcome {
+  std::vector<Tensor> tensors;
+  std::vector<std::uint32_t> versions;
+  StepProgramStats stats;
+};
+
+bool same_bits(const Tensor& a, const Tensor& b) {
+  if (a.defined() != b.defined()) return false;
+  if (!a.defined()) return true;
+  const Tensor left = a.detach().contiguous(), right = b.detach().contiguous();
+  return left.sizes() == right.sizes() && left.dtype() == right.dtype() &&
+         (left.nbytes() == 0 ||
+          std::memcmp(left.const_data_ptr(), right.const_data_ptr(), left.nbytes()) == 0);
+}
+
+bool same(const Outcome& a, const Outcome& b) {
+  if (a.tensors.size() != b.tensors.size() || a.versions != b.versions) return false;
+  for (std::size_t n = 0; n < a.tensors.size(); ++n)
+    if (!same_bits(a.tensors[n], b.tensors[n])) return false;
+  return true;
+}
+
+// A model, its optimizer, and what one step does. The step returns its loss.
+struct Subject {
+  std::shared_ptr<nn::Module> model;
+  std::shared_ptr<torch::optim::Optimizer> optimizer;
+  std::function<Tensor(int step)> body;
+};
+using Make = std::function<Subject()>;
+
+constexpr int kSteps = 8;
+
+Outcome train(const Make& make, bool by_program, int steps = kSteps,
+              const berth::torch::StepProgramOptions& options = {}) {
+  torch::manual_seed(7);
+  torch::set_num_threads(1);
+  const Subject subject = make();
+  StepProgram program(options);
+  Outcome outcome;
+  for (int step = 0; step < steps; ++step) {
+    Tensor loss;
+    try {
+      if (by_program) {
+        const auto scope = program.step();
+        loss = subject.body(step);
+      } else {
+        loss = subject.body(step);
+      }
+    } catch (const std::runtime_error&) {  // of the body's own
+    }
+    outcome.tensors.push_back(loss);
+    for (const Tensor& parameter : subject.model->parameters()) {
+      outcome.tensors.push_back(parameter.grad().defined() ? parameter.grad().clone() : Tensor());
+      outcome.versions.push_back(parameter._version());
+    }
+  }
+  for (const Tensor& parameter : subject.model->parameters()) outcome.tensors.push_back(parameter);
+  for (const Tensor& buffer : subject.model->buffers()) outcome.tensors.push_back(buffer);
+  outcome.tensors.push_back(at::detail::getDefaultCPUGenerator().get_state());
+  outcome.stats = program.stats();
+  return outcome;
+}
+
+// Plain supervised learning with the optimizer on random data, drawn outside of the model.
+Subject supervised(std::shared_ptr<nn::Module> model, std::function<Tensor(Tensor)> forward,
+                   std::shared_ptr<torch::optim::Optimizer> optimizer,
+                   std::vector<std::int64_t> shape, bool clip = false) {
+  const Tensor data = torch::randn(shape);
+  return {model, optimizer, [=](int) {
+            optimizer->zero_grad();
+            const Tensor loss = forward(data).pow(2).mean();
+            loss.backward();
+            if (clip) nn::utils::clip_grad_norm_(model->parameters(), 0.5);
+            optimizer->step();
+            return loss.detach();
+          }};
+}
+
+Subject make_mlp() {
+  nn::Sequential net(nn::Linear(16, 32), nn::ReLU(), nn::Dropout(0.3), nn::Linear(32, 32),
+                     nn::GELU(), nn::Dropout(0.3), nn::Linear(32, 4));
+  auto adam = std::make_shared<torch::optim::AdamW>(net->parameters(), 1e-2);
+  return supervised(
+      net.ptr(), [net](Tensor x) mutable { return net->forward(x); }, adam, {8, 16}, true);
+}
+
+Subject make_convolutions() {
+  nn::Sequential net(nn::Conv2d(nn::Conv2dOptions(3, 8, 3).padding(1).bias(false)),
+                     nn::BatchNorm2d(8), nn::ReLU(nn::ReLUOptions(true)), nn::MaxPool2d(2),
+                     nn::Conv2d(nn::Conv2dOptions(8, 8, 3).padding(1)), nn::BatchNorm2d(8),
+                     nn::ReLU(), nn::AdaptiveAvgPool2d(1), nn::Flatten(), nn::Linear(8, 4));
+  auto sgd = std::make_shared<torch::optim::SGD>(
+      net->parameters(), torch::optim::SGDOptions(0.05).momentum(0.9).weight_decay(1e-3));
+  return supervised(net.ptr(), [net](Tensor x) mutable { return net->forward(x); }, sgd,
+                    {4, 3, 12, 12});
+}
+
+Subject make_lstm() {
+  nn::LSTM net(nn::LSTMOptions(12, 16).num_layers(2).batch_first(true));
+  auto adam = std::make_shared<torch::optim::Adam>(net->parameters(), 1e-2);
+  return supervised(net.ptr(), [net](Tensor x) mutable { return std::get<0>(net->forward(x)); },
+                    adam, {4, 6, 12});
+}
+
+Subject make_attention() {
+  nn::TransformerEncoderLayer net(
+      nn::TransformerEncoderLayerOptions(16, 4).dim_feedforward(32).dropout(0.1));
+  auto adam = std::make_shared<torch::optim::AdamW>(net->parameters(), 1e-3);
+  return supervised(net.ptr(), [net](Tensor x) mutable { return net->forward(x); }, adam,
+                    {5, 3, 16});
+}
+
+// Fresh batches, gradients gathered over two of them, kept and zeroed in place.
+Subject make_accumulating() {
+  nn::Sequential net(nn::Linear(8, 16), nn::Tanh(), nn::Linear(16, 2));
+  auto sgd = std::make_shared<torch::optim::SGD>(net->parameters(), 0.1);
+  return {net.ptr(), sgd, [=](int) mutable {
+            sgd->zero_grad(false);
+            Tensor sum;
+            for (int micro = 0; micro < 2; ++micro) {
+              const Tensor loss = net->forward(torch::randn({4, 8})).abs().sum();
+              loss.backward();
+              sum = micro == 0 ? loss.detach() : sum + loss.detach();
+            }
+            sgd->step();
+            return sum;
+          }};
+}
+
+// Second derivatives: a penalty on the gradient.
+Subject make_double_backward() {
+  nn::Sequential net(nn::Linear(6, 12), nn::Sigmoid(), nn::Linear(12, 1));
+  auto adam = std::make_shared<torch::optim::Adam>(net->parameters(), 1e-2);
+  const Tensor data = torch::randn({5, 6});
+  return {net.ptr(), adam, [=](int) mutable {
+            adam->zero_grad();
+            const Tensor x = data.clone().requires_grad_();
+            const Tensor out = net->forward(x).sum();
+            const Tensor slope = torch::autograd::grad({out}, {x}, {}, true, true)[0];
+            const Tensor loss = out + (slope.norm(2, 1) - 1).pow(2).mean();
+            loss.backward();
+            adam->step();
+            return loss.detach();
+          }};
+}
+
+// What the body reads back decides what it does next: here, how far to step.
+Subject make_reading() {
+  nn::Sequential net(nn::Linear(6, 12), nn::ReLU(), nn::Linear(12, 1));
+  auto sgd = std::make_shared<torch::optim::SGD>(net->parameters(), 0.1);
+  const Tensor data = torch::randn({5, 6});
+  return {net.ptr(), sgd, [=](int) mutable {
+            sgd->zero_grad();
+            const Tensor loss = net->forward(data).pow(2).mean();
+            const double value = loss.item<float>();
+            (loss * (1.0 + value)).backward();
+            const auto norm = net->parameters()[0].grad().norm().item<float>();
+            for (Tensor& parameter : net->parameters())
+              parameter.mutable_grad().mul_(1 / (1 + norm));
+            sgd->step();
+            return loss.detach();
+          }};
+}
+
+struct Named {
+  const char* name;
+  Make make;
+};
+const std::vector<Named> kSubjects = {
+    {"MLP, dropout, AdamW, clipped", make_mlp},
+    {"convolutions, batch norm, SGD", make_convolutions},
+    {"LSTM, Adam", make_lstm},
+    {"attention, AdamW", make_attention},
+    {"two micro-batches, gradients kept", make_accumulating},
+    {"second derivatives", make_double_backward},
+    {"values read back", make_reading},
+};
+
+}  // namespace
+
+TEST_CASE("A scheduled step leaves the bits that the step as written leaves", "[step]") {
+  for (const Named& subject : kSubjects) {
+    DYNAMIC_SECTION(subject.name) {
+      const Outcome plain = train(subject.make, false), scheduled = train(subject.make, true);
+      CAPTURE(scheduled.stats.last_refusal, scheduled.stats.last_divergence);
+      CHECK(scheduled.stats.refused == 0);
+      CHECK(scheduled.stats.diverged <= 1);  // Adam's state is made in the first step
+      REQUIRE(scheduled.stats.scheduled >= kSteps - 4);
+      REQUIRE(same(plain, scheduled));
+    }
+  }
+}
+
+TEST_CASE(
+    "A step that goes another way runs as written and is a program of its own when it comes again",
+    "[step]") {
+  const auto make = [] {
+    Subject subject = make_mlp();
+    const auto net = subject.model;
+    const auto train_step = subject.body;
+    const Tensor data = torch::randn({3, 16});
+    subject.body = [=](int step) {
+      if (step % 3 != 2) return train_step(step);
+      const torch::NoGradGuard no_grad;  // an evaluation
+      return std::dynamic_pointer_cast<nn::SequentialImpl>(net)->forward(data).sum();
+    };
+    return subject;
+  };
+  const Outcome plain = train(make, false, 18), scheduled = train(make, true, 18);
+  CAPTURE(scheduled.stats.last_divergence);
+  REQUIRE(scheduled.stats.programs == 2);
+  REQUIRE(scheduled.stats.diverged > 0);
+  REQUIRE(scheduled.stats.scheduled >= 10);
+  REQUIRE(same(plain, scheduled));
+}
+
+TEST_CASE("A step may go another way at every operator", "[step]") {
+  // Layer `at` of ten gets another activation, once the program is there.
+  for (int at = 0; at < 10; ++at) {
+    const auto make = [at] {
+      auto layers = std::make_shared<nn::SequentialImpl>();
+      for (int n = 0; n < 10; ++n) layers->push_back(nn::Linear(8, 8));
+      auto adam = std::make_shared<torch::optim::Adam>(layers->parameters(), 1e-2);
+      const Tensor data = torch::randn({4, 8});
+      return Subject{layers, adam, [=](int step) {
+                       adam->zero_grad();
+                       Tensor x = data;
+                       for (int n = 0; n < 10; ++n) {
+                         x = layers->ptr<nn::LinearImpl>(static_cast<std::size_t>(n))->forward(x);
+                         x = step == 5 && n == at ? x.sigmoid() : x.tanh();
+                       }
+                       const Tensor loss = x.sum();
+                       loss.backward();
+                       adam->step();
+                       return loss.detach();
+                     }};
+    };
+    const Outcome plain = train(make, false), scheduled = train(make, true);
+    CAPTURE(at, scheduled.stats.last_divergence);
+    REQUIRE(scheduled.stats.diverged >= 1);
+    REQUIRE(scheduled.stats.scheduled >= 2);
+    REQUIRE(same(plain, scheduled));
+  }
+}
+
+TEST_CASE("A step that fails leaves what it would leave without a program", "[step]") {
+  for (int at = 0; at < 12; ++at) {
+    const auto make = [at] {
+      nn::Sequential net(nn::Linear(8, 8), nn::BatchNorm1d(8), nn::Linear(8, 2));
+      auto sgd = std::make_shared<torch::optim::SGD>(net->parameters(),
+                                                     torch::optim::SGDOptions(0.1).momentum(0.9));
+      const Tensor data = torch::randn({4, 8});
+      return Subject{net.ptr(), sgd, [=](int step) mutable {
+                       int point = 0;
+                       const auto pass = [&] {
+                         if (step == 5 && point++ == at) throw std::runtime_error("the body's own");
+                       };
+                       pass();
+                       sgd->zero_grad();
+                       pass();
+                       Tensor x = net->forward(data);
+                       pass();
+                       const Tensor noise = torch::rand_like(x);
+                       pass();
+                       const Tensor loss = (x * noise).sum();
+                       pass();
+                       loss.backward();
+                       pass();
+                       net->parameters()[0].mutable_grad().mul_(2);
+                       pass();
+                       sgd->step();
+                       pass();
+                       const Tensor after = loss.detach() * 3;
+                       pass();
+                       return after;
+                     }};
+    };
+    const Outcome plain = train(make, false), scheduled = train(make, true);
+    CAPTURE(at);
+    REQUIRE(scheduled.stats.scheduled >= 3);
+    REQUIRE(same(plain, scheduled));
+  }
+}
+
+TEST_CASE("Numbers that change from step to step are taken as they come", "[step]") {
+  const auto make = [] {
+    Subject subject = make_convolutions();
+    const auto inner = subject.body;
+    const auto sgd = subject.optimizer;
+    subject.body = [=](int step) {
+      for (auto& group : sgd->param_groups())
+        static_cast<torch::optim::SGDOptions&>(group.options()).lr(0.1 / (step + 1));
+      return inner(step);
+    };
+    return subject;
+  };
+  const Outcome plain = train(make, false), scheduled = train(make, true);
+  REQUIRE(scheduled.stats.diverged <= 1);
+  REQUIRE(scheduled.stats.scheduled >= kSteps - 4);
+  REQUIRE(same(plain, scheduled));
+}
+
+TEST_CASE("What a step keeps for later is there", "[step]") {
+  // The step's outputs of the last three steps are held, and more than before from step 5 on.
+  const auto make = [] {
+    nn::Linear net(6, 6);
+    auto sgd = std::make_shared<torch::optim::SGD>(net->parameters(), 0.1);
+    auto kept = std::make_shared<std::vector<Tensor>>();
+    const Tensor data = torch::randn({4, 6});
+    return Subject{net.ptr(), sgd, [=](int step) mutable {
+                     sgd->zero_grad();
+                     const Tensor hidden = net->forward(data), out = hidden.relu();
+                     out.sum().backward();
+                     sgd->step();
+                     if (step >= 5) kept->push_back(hidden.detach());
+                     kept->push_back(out.detach());
+                     if (kept->size() > 6) kept->erase(kept->begin());
+                     Tensor sum = torch::zeros({});
+                     for (const Tensor& one : *kept) sum = sum + one.sum();
+                     return step == 7 ? torch::cat(*kept) : sum;
+                   }};
+  };
+  REQUIRE(same(train(make, false), train(make, true)));
+}
+
+TEST_CASE("Bytes that are asked for behind libtorch's operators are refused in words", "[step]") {
+  nn::Linear net(4, 4);
+  const Tensor data = torch::randn({2, 4});
+  StepProgram program;
+  const auto step = [&](bool peek) {
+    const auto scope = program.step();
+    const Tensor out = net->forward(data);
+    if (peek) static_cast<void>(out.const_data_ptr<float>());
+    return out;
+  };
+  for (int n = 0; n < 4; ++n) step(false);
+  REQUIRE(program.stats().scheduled >= 1);
+  REQUIRE_THROWS_WITH(step(true), Catch::Contains("behind libtorch's operators"));
+  const Tensor expected = net->forward(data);
+  REQUIRE(same_bits(step(false), expected));
+}
+
+TEST_CASE("A step inside of a step runs as it is", "[step]") {
+  nn::Linear net(4, 4);
+  const Tensor data = torch::randn({2, 4}), expected = net->forward(data);
+  StepProgram outer, inner;
+  for (int n = 0; n < 5; ++n) {
+    Tensor out;
+    {
+      const auto one = outer.step();
+      const auto two = inner.step();
+      out = net->forward(data);
+    }
+    REQUIRE(same_bits(out, expected));
+  }
+  REQUIRE(outer.stats().scheduled >= 1);
+  REQUIRE(inner.stats().scheduled == 0);
+}
