@@ -22,8 +22,13 @@ struct StepProgramStats {
   std::uint64_t refused = 0;    // could not be made a program
   std::uint64_t programs = 0;   // different steps that are known
   std::uint64_t operators = 0;  // of the last scheduled step
-  std::string last_divergence;  // operator and difference
-  std::string last_refusal;     // operator and reason
+  // What its schedule takes, bytes: all that the step touches, and what of it is there between
+  // steps, too.
+  std::uint64_t predicted_peak = 0, resident = 0;
+  std::uint64_t runs_again = 0;  // operators that its schedule runs more than once
+  std::string last_divergence;   // operator and difference
+  std::string last_refusal;      // operator and reason
+  std::string budget_not_met;    // why, and the least that would do; empty where it is
 };
 
 // Runs the step inside of a scope by a schedule, with the results of the step as written, to the

@@ -33,9 +33,14 @@ MAKES_GPUS = ("csrc/torch/cuda/cuda_allocator.cc", "mutex_.lock();  // no GPU is
 HOLDS_GPU = ("csrc/torch/cuda/gpu.cc", "void Gpu::before_fork() noexcept {")
 NO_DEVICES = ("csrc/capi/devices.cc", "if (in_forked_child() || index < -1 || index >= kMaxDevices) return nullptr;")
 ILP_ASKED = ("csrc/place/portfolio.cc", 'if (options_.engine.starts_with("ilp")) {')
+NO_TAP = ("csrc/torch/step/tap.cc", "nullptr, nullptr, +[] { current.store(nullptr); }")
 ONE_RESULT = "made once, by the first that needs it"
 
 LOCKS = (
+    Lock("csrc/torch/step/recorder.h", "mutex_", Fork.UNUSED, *NO_TAP, "a child's operators are told to nobody"),
+    Lock("csrc/torch/step/ghost.h", "mutex_", Fork.UNUSED, *NO_TAP, "a child's operators are told to nobody"),
+    Lock("csrc/torch/step/tap.cc", "registration_mutex", Fork.REFUSED, "csrc/torch/step/tap.cc",
+         "SetupMutex registration_mutex;", "a child that finds it locked cannot use step programs"),
     Lock("csrc/core/warnings.cc", "mutex", Fork.HELD, "csrc/core/warnings.cc", "::pthread_atfork([] { mutex.lock(); }",
          "a child may warn"),
     Lock("csrc/trace/name_table.h", "mutex_", Fork.UNUSED, *IN_CHILD, "a recorder does nothing in a child"),

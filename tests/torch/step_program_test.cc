@@ -54,7 +54,7 @@ using Make = std::function<Subject()>;
 constexpr int kSteps = 8;
 
 Outcome train(const Make& make, bool by_program, int steps = kSteps,
-              const berth::torch::StepProgramOptions& options = {}) {
+              const berth::torch::StepProgramOptions& options = {}, bool keep_gradients = true) {
   torch::manual_seed(7);
   torch::set_num_threads(1);
   const Subject subject = make();
@@ -73,7 +73,8 @@ Outcome train(const Make& make, bool by_program, int steps = kSteps,
     }
     outcome.tensors.push_back(loss);
     for (const Tensor& parameter : subject.model->parameters()) {
-      outcome.tensors.push_back(parameter.grad().defined() ? parameter.grad().clone() : Tensor());
+      if (keep_gradients && parameter.grad().defined())
+        outcome.tensors.push_back(parameter.grad().clone());
       outcome.versions.push_back(parameter._version());
     }
   }
@@ -183,6 +184,40 @@ Subject make_reading() {
             sgd->step();
             return loss.detach();
           }};
+}
+
+// What libtorch's CPU allocator hands out: live bytes and their peak.
+class Memory final : public c10::MemoryReportingInfoBase {
+ public:
+  void reportMemoryUsage(void* block, std::int64_t bytes, std::size_t, std::size_t,
+                         c10::Device) override {
+    if (bytes > 0) {
+      blocks_[block] = bytes;
+      live += bytes;
+      peak = std::max(peak, live);
+    } else if (const auto found = blocks_.find(block); found != blocks_.end()) {
+      live -= found->second;
+      blocks_.erase(found);
+    }
+  }
+  void reportOutOfMemory(std::int64_t, std::size_t, std::size_t, c10::Device) override {}
+  [[nodiscard]] bool memoryProfilingEnabled() const override { return true; }
+  std::int64_t live = 0, peak = 0;
+
+ private:
+  std::unordered_map<void*, std::int64_t> blocks_;
+};
+
+// Large enough that the roundings of small blocks do not matter.
+Subject make_deep() {
+  nn::Sequential net;
+  for (int n = 0; n < 12; ++n) {
+    net->push_back(nn::Linear(32, 32));
+    net->push_back(n % 3 == 0 ? nn::AnyModule(nn::Tanh()) : nn::AnyModule(nn::GELU()));
+  }
+  auto sgd = std::make_shared<torch::optim::SGD>(net->parameters(), 0.1);
+  return supervised(net.ptr(), [net](Tensor x) mutable { return net->forward(x); }, sgd,
+                    {2048, 32});
 }
 
 struct Named {
@@ -378,4 +413,66 @@ TEST_CASE("A step inside of a step runs as it is", "[step]") {
   }
   REQUIRE(outer.stats().scheduled >= 1);
   REQUIRE(inner.stats().scheduled == 0);
+}
+
+TEST_CASE("A step program takes the memory that it says, and less where it is to", "[step]") {
+  struct Result {
+    Outcome outcome;
+    std::int64_t peak = 0;
+  };
+  const auto measured = [](bool by_program, std::uint64_t budget) {
+    Result result;
+    const auto memory = std::make_shared<Memory>();
+    const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE, memory);
+    const auto make = [&] {
+      Subject subject = make_deep();
+      const auto inner = subject.body;
+      subject.body = [=](int step) {
+        if (step == kSteps - 1) memory->peak = memory->live;
+        return inner(step);
+      };
+      return subject;
+    };
+    result.outcome = train(make, by_program, kSteps, {.memory_budget = budget}, false);
+    result.peak = memory->peak;
+    return result;
+  };
+  const Result plain = measured(false, 0), free = measured(true, 0);
+  const StepProgramStats& stats = free.outcome.stats;
+  REQUIRE(free.peak <= plain.peak);
+  // Numbers and losses of a few bytes are rounded up in the prediction, and those of earlier steps
+  // are no part of it.
+  const auto slack = static_cast<double>(64 * stats.operators);
+  REQUIRE(static_cast<double>(free.peak) ==
+          Approx(static_cast<double>(stats.predicted_peak)).margin(slack));
+  const std::uint64_t share = (stats.predicted_peak - stats.resident) / 2;
+  const Result half = measured(true, stats.resident + share);
+  CAPTURE(half.outcome.stats.budget_not_met, half.outcome.stats.predicted_peak);
+  REQUIRE(half.outcome.stats.budget_not_met.empty());
+  REQUIRE(half.outcome.stats.runs_again > 0);
+  REQUIRE(half.peak < free.peak * 3 / 4);
+  REQUIRE(static_cast<double>(half.peak) ==
+          Approx(static_cast<double>(half.outcome.stats.predicted_peak)).margin(slack));
+  REQUIRE(same(plain.outcome, half.outcome));
+  const Result none = measured(true, 1);
+  REQUIRE_FALSE(none.outcome.stats.budget_not_met.empty());
+  REQUIRE(same(plain.outcome, none.outcome));
+}
+
+TEST_CASE("A budget changes no bit", "[step]") {
+  for (const Named& subject : kSubjects) {
+    DYNAMIC_SECTION(subject.name) {
+      const Outcome plain = train(subject.make, false), free = train(subject.make, true);
+      const std::uint64_t activations = free.stats.predicted_peak - free.stats.resident;
+      for (const double share : {0.9, 0.75, 0.6}) {
+        const auto budget = free.stats.resident +
+                            static_cast<std::uint64_t>(share * static_cast<double>(activations));
+        const Outcome tight = train(subject.make, true, kSteps, {.memory_budget = budget});
+        CAPTURE(share, tight.stats.budget_not_met, tight.stats.runs_again,
+                tight.stats.last_divergence);
+        REQUIRE(tight.stats.scheduled >= kSteps - 4);
+        REQUIRE(same(plain, tight));
+      }
+    }
+  }
 }

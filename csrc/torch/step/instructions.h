@@ -3,6 +3,7 @@
 #include "csrc/torch/step/program.h"
 
 #include <cstdint>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -38,8 +39,11 @@ struct Instructions {
 struct Scheduled {
   Program program;
   Instructions instructions;
-  Bytes predicted_peak = 0;  // beside what is resident
+  Bytes predicted_peak = 0;  // with what is resident
+  Bytes resident = 0;
   std::uint64_t predicted_ns = 0;
+  std::uint64_t runs_again = 0;  // calls that run more than once
+  std::string budget_not_met;    // why the budget is not, and the least that would do
 };
 
 }  // namespace berth::torch::step

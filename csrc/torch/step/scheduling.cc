@@ -6,6 +6,8 @@
 #include "csrc/torch/step/program_graph.h"
 
 #include <numeric>
+#include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -30,7 +32,8 @@ graph::Schedule as_recorded(const ProgramGraph& of) {
 
 }  // namespace
 
-Scheduled schedule(Program program, const SchedulingOptions& options, std::string* why_not) {
+Scheduled schedule(Program program, const SchedulingOptions& options) {
+  std::string not_met;
   const ProgramGraph of = graph_of(program, alignment_of(program));
   graph::Schedule chosen = as_recorded(of);
   if (options.engine != "release") {
@@ -38,15 +41,18 @@ Scheduled schedule(Program program, const SchedulingOptions& options, std::strin
     planning.time_limit_seconds = options.time_limit_seconds;
     planning.budget = options.budget;
     planning.engine = options.engine;
-    if (options.budget == 0) {
+    std::optional<graph::Schedule> found;
+    if (options.budget > 0) {
+      schedule::StepResult within = schedule::plan_step(of.graph, planning);
+      found = std::move(within.schedule);
+      if (!found) not_met = std::move(within.why_not);
+    }
+    if (!found) {
       planning.budget = kMaxBytes;
       planning.engine = "order";
+      found = schedule::plan_step(of.graph, planning).schedule;
     }
-    schedule::StepResult found = schedule::plan_step(of.graph, planning);
-    if (found.schedule)
-      chosen = std::move(*found.schedule);
-    else if (why_not != nullptr)
-      *why_not = std::move(found.why_not);
+    if (found) chosen = std::move(*found);
   }
   // What a planner says is proven before anything is run by it.
   const graph::Verdict verdict = graph::replay(of.graph, chosen);
@@ -55,8 +61,11 @@ Scheduled schedule(Program program, const SchedulingOptions& options, std::strin
   Scheduled result;
   result.instructions = instructions_of(program, of, chosen);
   result.program = std::move(program);
-  result.predicted_peak = verdict.peak - verdict.resident;
+  result.predicted_peak = verdict.peak;
+  result.resident = verdict.resident;
   result.predicted_ns = verdict.ns;
+  result.runs_again = verdict.recomputed;
+  result.budget_not_met = std::move(not_met);
   return result;
 }
 

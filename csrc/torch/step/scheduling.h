@@ -15,9 +15,8 @@ struct SchedulingOptions {
   double time_limit_seconds = 2;
 };
 
-// How the program is to be run. Where nothing fits the budget, `why_not` says so, with the least
-// that would do, and the result is that without a budget.
-[[nodiscard]] Scheduled schedule(Program program, const SchedulingOptions& options,
-                                 std::string* why_not = nullptr);
+// How the program is to be run. Where nothing fits the budget, the result is that without one, and
+// says why.
+[[nodiscard]] Scheduled schedule(Program program, const SchedulingOptions& options);
 
 }  // namespace berth::torch::step

@@ -106,7 +106,12 @@ class StepProgram::State {
       return;
     }
     ++stats_.scheduled;
-    stats_.operators = ghost_->scheduled().program.calls.size();
+    const Scheduled& ran = ghost_->scheduled();
+    stats_.operators = ran.program.calls.size();
+    stats_.predicted_peak = ran.predicted_peak;
+    stats_.resident = ran.resident;
+    stats_.runs_again = ran.runs_again;
+    stats_.budget_not_met = ran.budget_not_met;
     // The one that came last is the first to be tried.
     const auto current =
         std::find_if(programs_.begin(), programs_.end(),
@@ -137,6 +142,9 @@ class StepProgram::State {
     Scheduled& made = programs_.emplace_front();
     made = schedule(make_program(std::move(*like), record), {.budget = options_.memory_budget});
     candidates_.erase(like);
+    if (!made.budget_not_met.empty())
+      warn("step-budget", fmt::format("a step runs without the memory budget that was set: {}",
+                                      made.budget_not_met));
     pause_.forget();
     if (programs_.size() > options_.max_programs) programs_.pop_back();
   }

@@ -1,10 +1,12 @@
 #include "csrc/torch/step/tap.h"
 
+#include "csrc/core/check.h"
 #include "csrc/core/setup_mutex.h"
 #include "csrc/torch/step/tensors.h"
 
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/util/Exception.h>
+#include <pthread.h>
 
 #include <atomic>
 #include <mutex>
@@ -34,12 +36,8 @@ struct Registered {
 };
 
 SetupMutex registration_mutex;
-
 // Under the lock. Never destroyed: operators run in static destructors, too.
-Registered& registered() {
-  static auto* const made = new Registered();
-  return *made;
-}
+Registered* registered = nullptr;
 
 bool carries_key(const c10::Stack& stack, std::size_t arguments) {
   for (std::size_t n = stack.size() - arguments; n < stack.size(); ++n) {
@@ -92,22 +90,28 @@ class NoWarnings final : public c10::WarningHandler {
 
 void register_new_operators() {
   const std::lock_guard lock(registration_mutex);
+  if (registered == nullptr) {
+    BERTH_CHECK(::pthread_atfork(
+                    nullptr, nullptr, +[] { current.store(nullptr); }) == 0,
+                kSystem, "pthread_atfork has no memory left to register berth's handlers");
+    registered = new Registered();
+  }
   NoWarnings none;
   const c10::WarningUtils::WarningHandlerGuard quiet(&none);
   auto& dispatcher = c10::Dispatcher::singleton();
   for (const c10::OperatorName& name : dispatcher.getAllOpNames()) {
     std::string key = name.name + '.' + name.overload_name;
-    if (registered().operators.contains(key)) continue;
+    if (registered->operators.contains(key)) continue;
     const auto op = dispatcher.findSchema(name);
     if (!op || !is_of_steps(*op)) continue;
     Former former;
     if (op->hasKernelForDispatchKey(kTapKey) || op->hasComputedKernelForDispatchKey(kTapKey))
       former.kernel.emplace(op->getComputedKernelForDispatchKey(kTapKey));
-    registered().handles.push_back(dispatcher.registerImpl(
+    registered->handles.push_back(dispatcher.registerImpl(
         name, kTapKey,
         c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<Kernel>(std::move(former))),
         std::nullopt, nullptr, "berth's tap of steps"));
-    registered().operators.insert(std::move(key));
+    registered->operators.insert(std::move(key));
   }
 }
 

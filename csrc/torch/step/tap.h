@@ -27,6 +27,7 @@ void run_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::St
 // autograd hands on. What stood on the key before serves calls whose tensors do carry it. The
 // kernels are registered at the first tap, which takes some milliseconds, and for operators that
 // are loaded later at the next one. They cost nothing on threads without a tap.
+// A process that is forked in a step has none: there everything runs as it is.
 class Tap {
  public:
   // Requires: active() is false.
