@@ -1,4 +1,3 @@
-#include "csrc/graph/referee.h"
 
 #include "csrc/graph/file.h"
 #include "csrc/graph/hash.h"
@@ -538,6 +537,49 @@ TEST_CASE("Copies run beside operators, one after the other each way", "[graph][
   CHECK_THROWS_AS(replay(graph, schedule, {0, 1}), Error);
 }
 
+TEST_CASE("What is on the host shares no byte there", "[graph][referee]") {
+  // a makes two of 1000 bytes, b runs beside their copies, c reads both.
+  const Graph graph = parse_graph(R"({"format": "berth-graph 1",
+    "storages": [{"bytes": 1000, "class": "step"}, {"bytes": 1000, "class": "step"}],
+    "operators": [
+      {"name": "a", "phase": "forward", "alternatives": [{"ns": 100, "workspace": 0, "reads": [], "writes": [[0, 1], [1, 1]]}]},
+      {"name": "b", "phase": "forward", "alternatives": [{"ns": 50, "workspace": 0, "reads": [], "writes": []}]},
+      {"name": "c", "phase": "backward", "alternatives": [{"ns": 100, "workspace": 0, "reads": [[0, 1, 0, 1000], [1, 1, 0, 1000]], "writes": []}]}]})",
+                                  "host");
+  Schedule schedule;
+  schedule.buffers = {{0, {}}, {1, {}}};
+  schedule.steps = {run_of(0, {}, {0, 1}),     step_of(Kind::kCopyOut, 0),
+                    step_of(Kind::kCopyIn, 0), step_of(Kind::kCopyOut, 1),
+                    run_of(1, {}, {}),         step_of(Kind::kCopyIn, 1),
+                    run_of(2, {0, 1}, {})};
+  schedule.host_bytes = 2000;
+  const CopyRates rates = {5'000'000'000, 10'000'000'000};  // 200 ns out, 100 ns in
+  const auto at = [&](Bytes first, Bytes second) {
+    schedule.steps[1].host_offset = first;
+    schedule.steps[3].host_offset = second;
+    return replay(graph, schedule, rates);
+  };
+  const Verdict apart = at(0, 1000);
+  REQUIRE(apart.violation == "");
+  CHECK(apart.host_arena == 2000);
+  CHECK(apart.ns == 700);  // out 100-300, 300-500, in 300-400, 500-600, c 600-700
+  // In the bytes of the first the second waits until that is back.
+  const Verdict after = at(500, 700);
+  REQUIRE(after.violation == "");
+  CHECK(after.host_arena == 1700);
+  CHECK(after.ns == 800);  // out 100-300, in 300-400, out 400-600, in 600-700, c 700-800
+  CHECK(at(Buffer::kNoOffset, 0).ns == 700);  // of one that has no place nothing is asked
+  CHECK(at(0, 1001).violation ==
+        "step 3: the schedule puts the 1000 bytes of buffer 1 at 1001 of an arena of 2000 on the "
+        "host");
+  std::swap(schedule.steps[2], schedule.steps[3]);  // both are away at one time
+  schedule.steps[1].host_offset = 0;
+  schedule.steps[2].host_offset = 999;
+  CHECK(replay(graph, schedule, rates).violation ==
+        "step 2: the schedule puts buffer 1 at bytes 999 to 1999 of the host's arena, where buffer "
+        "0 has bytes 0 to 1000");
+}
+
 TEST_CASE("Copies in are waited for by who writes there and by who drops", "[graph][referee]") {
   // a reads x, zero_ writes all of it without a look, last reads nothing.
   const Graph graph =
@@ -660,6 +702,7 @@ TEST_CASE("Equal graphs have equal hashes, and any change another", "[graph][ref
       [](Graph& g) { g.storages[0].bytes = 65; },
       [](Graph& g) { g.storages[0].kind = StorageClass::kInput; },
       [](Graph& g) { g.storages[0].role = trace::RoleKind::kParameter; },
+      [](Graph& g) { g.operators[0].alternatives[0].algorithm = "direct"; },
       [](Graph& g) { g.operators[0].name = "g"; },
       [](Graph& g) { g.operators[0].phase = Phase::kLoss; },
       [](Graph& g) { g.operators[0].traits.random = true; },

@@ -222,6 +222,37 @@ TEST_CASE("A storage without bytes has an address, too", "[schedule][addresses]"
   CHECK(graph::replay(graph, schedule).violation == "");
 }
 
+TEST_CASE("What is copied out has a place on the host until it is back", "[schedule][addresses]") {
+  const graph::Graph graph = small_graph();
+  graph::Schedule schedule;
+  schedule.buffers = {{0, {}}, {1, {}}, {2, {}}, {3, {}}, {4, {}}, {1, {}}};
+  // a goes to the host and comes back, each way in 2048 ns; then b goes.
+  schedule.steps = {run_of(0, {0}, {1}),        run_of(1, {1}, {2}),
+                    step_of(Kind::kCopyOut, 1), step_of(Kind::kCopyIn, 1),
+                    step_of(Kind::kDrop, 1),    run_of(2, {0}, {3}),
+                    run_of(0, {0}, {5}),        step_of(Kind::kCopyOut, 2),
+                    step_of(Kind::kCopyIn, 2),  run_of(3, {5, 2, 3}, {4})};
+  const auto place = [&] {
+    const Addresses addresses = place_addresses(graph, schedule, quick());
+    const graph::Verdict verdict = graph::replay(graph, schedule, quick().rates);
+    REQUIRE(verdict.violation == "");
+    CHECK(verdict.host_arena == addresses.host_bytes);
+    CHECK(schedule.host_bytes == addresses.host_bytes);
+    CHECK(addresses.host_bytes == addresses.host_peak);
+    return addresses.host_bytes;
+  };
+  // The drop waits until a is back, so that b takes its bytes.
+  CHECK(place() == 2048);
+  const Lifetimes waited = lifetimes_of(graph, schedule, quick().rates);
+  REQUIRE(waited.host.size() == 2);
+  CHECK(waited.host[0].step == 2);
+  CHECK(waited.host[0].death == 2 * 7 + 2);
+  CHECK(waited.host[1].birth == 2 * 7 + 2);
+  // Without that wait b leaves while a still comes back.
+  std::rotate(schedule.steps.begin() + 4, schedule.steps.begin() + 5, schedule.steps.begin() + 9);
+  CHECK(place() == 2048 + 512);
+}
+
 TEST_CASE("Addresses that were there before are forgotten", "[schedule][addresses]") {
   const graph::Graph graph = small_graph();
   graph::Schedule once = with_a_copy();

@@ -1,6 +1,5 @@
 // What the planners of orders say of an order, and what the referee says, who shares no code with
 // them.
-#include "csrc/graph/referee.h"
 
 #include "csrc/graph/file.h"
 #include "csrc/schedule/order/from_graph.h"
