@@ -131,6 +131,7 @@ GraphForm form_of(const Json& root) {
                 "its format is {}, this berth reads '{}'", format.dump(), kFormat);
     return GraphForm::kBerth;
   }
+  if (root.contains("cost_variants")) return GraphForm::kMonet;
   if (root.contains("nodes") && root.contains("edges")) {
     const Json& nodes = root["nodes"];
     const bool layers = nodes.is_array() && !nodes.empty() && nodes[0].is_object() &&
@@ -152,6 +153,8 @@ Graph parse(std::string_view text) {
       return import_partitioning(root);
     case GraphForm::kMoccasin:
       return import_moccasin(root);
+    case GraphForm::kMonet:
+      return import_monet(root);
     case GraphForm::kPipedream:
       return import_pipedream(root);
     case GraphForm::kBerth:

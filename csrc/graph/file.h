@@ -13,6 +13,7 @@ enum class GraphForm : std::uint8_t {
   kBerth,         // JSON, {"format": "berth-graph 1"}
   kPartitioning,  // dnn-partitioning: nodes with fpgaLatency, edges with sizes
   kMoccasin,      // node-link JSON: of Keras models, or of random layered graphs
+  kMonet,         // MONeT's schedule zoo: tables of costs, cost_variants
   kPipedream,     // layers with fwd_ms and bwd_ms, edges as pairs of their ids
 };
 inline constexpr std::string_view kFormat = "berth-graph 1";
