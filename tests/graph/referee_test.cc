@@ -81,6 +81,7 @@ class Twin {
 
   bool accepts() {
     arena_.resize(schedule_.arena_bytes, kNobody);
+    host_arena_.resize(schedule_.host_bytes, kNobody);
     memory_.resize(schedule_.buffers.size());
     host_.resize(schedule_.buffers.size());
     births_.resize(schedule_.buffers.size(), 0);
@@ -149,18 +150,23 @@ class Twin {
                        memory_[b]->begin() + static_cast<std::ptrdiff_t>(count),
                        [&](ValueId one) { return one == value; });
   }
-  [[nodiscard]] bool take(Bytes offset, Bytes bytes) const {
+  using Arena = std::vector<BufferId>;  // whose each byte is
+  [[nodiscard]] static bool is_free(const Arena& arena, Bytes offset, Bytes bytes) {
     if (offset == Buffer::kNoOffset) return true;
     for (Bytes k = 0; k < bytes; ++k)
-      if (offset + k >= arena_.size() || arena_[offset + k] != kNobody) return false;
-    return offset <= arena_.size();
+      if (offset + k >= arena.size() || arena[offset + k] != kNobody) return false;
+    return offset <= arena.size();
+  }
+  [[nodiscard]] static bool take(Arena& arena, Bytes offset, Bytes bytes, BufferId b) {
+    if (!is_free(arena, offset, bytes)) return false;
+    for (Bytes k = 0; k < bytes && offset != Buffer::kNoOffset; ++k) arena[offset + k] = b;
+    return true;
   }
   bool bear(BufferId b) {
     const auto& offsets = schedule_.buffers[b].offsets;
     if (!offsets.empty()) {
-      if (births_[b] >= offsets.size() || !take(offsets[births_[b]], bytes_of(b))) return false;
-      for (Bytes k = 0; k < bytes_of(b); ++k)
-        if (offsets[births_[b]] != Buffer::kNoOffset) arena_[offsets[births_[b]] + k] = b;
+      if (births_[b] >= offsets.size() || !take(arena_, offsets[births_[b]], bytes_of(b), b))
+        return false;
     }
     ++births_[b];
     memory_[b].emplace();
@@ -204,7 +210,7 @@ class Twin {
       }
       fill(b, value);
     }
-    if (!take(step.workspace_offset, way.workspace)) return false;
+    if (!is_free(arena_, step.workspace_offset, way.workspace)) return false;
     note(way.workspace);
     return true;
   }
@@ -215,9 +221,13 @@ class Twin {
     if (step.kind == Kind::kCopyIn) {
       if (!host_[b] || !bear(b)) return false;
       memory_[b] = std::exchange(host_[b], std::nullopt);
+      std::replace(host_arena_.begin(), host_arena_.end(), b, kNobody);
     } else {
       if (!memory_[b]) return false;
-      if (step.kind == Kind::kCopyOut) host_[b] = memory_[b];
+      if (step.kind == Kind::kCopyOut) {
+        if (!take(host_arena_, step.host_offset, bytes_of(b), b)) return false;
+        host_[b] = memory_[b];
+      }
       memory_[b].reset();
       std::replace(arena_.begin(), arena_.end(), b, kNobody);
     }
@@ -228,7 +238,7 @@ class Twin {
   const Graph& graph_;
   const Schedule& schedule_;
   std::vector<OperatorId> ran_;
-  std::vector<BufferId> arena_;  // whose each byte is
+  Arena arena_, host_arena_;
   std::vector<std::optional<Content>> memory_, host_;
   std::vector<std::size_t> births_;
 };
@@ -239,7 +249,7 @@ void damage(std::mt19937& random, const Graph& graph, Schedule& schedule) {
   const std::size_t at = random() % steps.size();
   const auto buffer = [&] { return static_cast<BufferId>(random() % schedule.buffers.size()); };
   ScheduleStep& step = steps[at];
-  switch (random() % 8) {
+  switch (random() % 9) {
     case 0:
       steps.erase(steps.begin() + static_cast<std::ptrdiff_t>(at));
       break;
@@ -269,6 +279,9 @@ void damage(std::mt19937& random, const Graph& graph, Schedule& schedule) {
         moved.offsets[random() % moved.offsets.size()] = random() % (schedule.arena_bytes + 2);
       break;
     }
+    case 7:
+      step.host_offset = random() % (schedule.host_bytes + 2);
+      break;
     default:
       step.kind = static_cast<Kind>(random() % 4);
   }

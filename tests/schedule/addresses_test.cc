@@ -277,8 +277,9 @@ TEST_CASE("The referee accepts the addresses of random schedules and sees no oth
     if (!schedule) continue;
     graph::Schedule bare = *schedule;
     for (graph::Buffer& buffer : bare.buffers) buffer.offsets.clear();
-    for (graph::ScheduleStep& step : bare.steps) step.workspace_offset = graph::Buffer::kNoOffset;
-    bare.arena_bytes = 0;
+    for (graph::ScheduleStep& step : bare.steps)
+      step.workspace_offset = step.host_offset = graph::Buffer::kNoOffset;
+    bare.arena_bytes = bare.host_bytes = 0;
     AddressOptions options = quick();
     options.rates = {1 + random() % 1'000'000'000, 1 + random() % 1'000'000'000};
     const graph::Verdict before = graph::replay(graph, bare, options.rates);
@@ -291,6 +292,8 @@ TEST_CASE("The referee accepts the addresses of random schedules and sees no oth
     const graph::Verdict after = graph::replay(graph, *schedule, options.rates);
     REQUIRE(after.violation == "");
     REQUIRE(after.arena == addresses.arena_bytes);
+    REQUIRE(after.host_arena == addresses.host_bytes);
+    REQUIRE(addresses.host_peak >= after.host_peak);
     REQUIRE(schedule->arena_bytes == addresses.arena_bytes);
     REQUIRE(after.ns == before.ns);
     REQUIRE(after.peak == before.peak);

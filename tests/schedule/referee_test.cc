@@ -2,6 +2,7 @@
 // them.
 
 #include "csrc/graph/file.h"
+#include "csrc/graph/schedule.h"
 #include "csrc/schedule/order/from_graph.h"
 #include "csrc/schedule/order/greedy.h"
 #include "tests/catch.h"
