@@ -247,7 +247,7 @@ Command add_schedule(CLI::App& program) {
                   "The same of copies back; where one of the two is said, it is both")
       ->type_name("SIZE");
   app->add_flag("--no-addresses", options->no_addresses,
-                "Write the schedule without places in an arena");
+                "Write the schedule without places in an arena or on the host");
   std::vector<std::string> engines = schedule::step_engines();
   for (const std::string& engine : schedule::order_engines())
     if (std::find(engines.begin(), engines.end(), engine) == engines.end())
