@@ -138,7 +138,7 @@ struct StepProgress {
 // same orders. The budget of iterations is one of each search.
 struct StepOptions : PlannerOptions {
   Bytes budget = 0;  // of everything on the device, residents included
-  // How fast the device copies; nothing: it does not.
+  // How fast the device copies, 1 to 10^15 bytes a second each way; nothing: it does not.
   std::optional<graph::CopyRates> rates = {};
   std::function<void(const StepProgress&)> progress = {};  // from the calling thread
   // Whether the schedule gets addresses, and its arena must fit the budget, too; what is copied has
@@ -178,7 +178,8 @@ struct StepResult {
 // the best of each is NP-hard to find.
 //
 // Re-entrant; runs on the calling thread alone. Throws Error(kInput) for what is no graph,
-// Error(kUsage) for an unknown engine and rates of 0. That nothing fits is an answer: why_not.
+// Error(kUsage) for an unknown engine and rates out of range. That nothing fits is an answer:
+// why_not.
 [[nodiscard]] StepResult plan_step(const graph::Graph& graph, const StepOptions& options);
 
 // "auto", "order", "retain", "copies".

@@ -8,6 +8,8 @@ from berth import _core
 from berth._errors import UsageError
 from berth._place import _MOST, _check_search, _limit
 
+_FASTEST = 10**15  # bytes a second
+
 
 def schedule_engines() -> list[str]:
     """Names for `engine` of schedule(), "auto" first."""
@@ -37,11 +39,11 @@ def schedule(graph: Union[_core.Graph, _core.Trace], budget: int, *, rate_out: O
         graph = _core.Graph.from_trace(graph)
     if not isinstance(graph, _core.Graph):
         raise UsageError(f"graph is a {type(graph).__name__}: a berth.Graph or a berth.Trace is wanted")
-    for name, value, least in (("budget", budget, 0), ("rate_out", rate_out, 1), ("rate_in", rate_in, 1)):
+    for name, value, least, most in (("budget", budget, 0, _MOST), ("rate_out", rate_out, 1, _FASTEST), ("rate_in", rate_in, 1, _FASTEST)):
         if value is None and name != "budget":
             continue
-        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= _MOST:
-            raise UsageError(f"{name} is {value!r}: bytes from {least} to {_MOST} are wanted")
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+            raise UsageError(f"{name} is {value!r}: bytes from {least} to {most} are wanted")
     limit = _limit(time_limit, iterations)
     _check_search(limit, iterations, 1, engine, schedule_engines())
     out, back = rate_in if rate_out is None else rate_out, rate_out if rate_in is None else rate_in

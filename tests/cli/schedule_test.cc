@@ -241,7 +241,7 @@ TEST_CASE("What is copied has its place on the host in the schedule", "[cli][sch
   berth::graph::write_schedule(schedule, crowded);
   const Ran refused = run_berth(with_rates({"verify", schedule, graph}));
   REQUIRE(refused.code == 1);
-  REQUIRE_THAT(refused.out, Contains("of the host's arena"));
+  REQUIRE_THAT(refused.err, Contains("of the host's arena"));
 }
 
 TEST_CASE("Eight budgets are a row each, and none is slower than a smaller one",

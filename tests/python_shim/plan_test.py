@@ -274,7 +274,7 @@ class Schedules(Case):
         self.assertIn("is for the graph", schedule.verify(self.step(order=[0, 1, 2, 3, 4])))
 
     def test_what_does_not_fit_is_copied(self):
-        unit, rate = 1 << 14, 1 << 60  # smaller values are not copied
+        unit, rate = 1 << 12, 10**15  # smaller values are not copied
         graph = self.step(unit)
         found = berth.schedule(graph, 800 * unit, rate_in=rate, iterations=1000)
         self.assertIsNone(found.schedule.verify(graph, rate, rate))
@@ -316,6 +316,7 @@ class Schedules(Case):
         for arguments, changes, text in ((("x.graph", 800), {}, "graph is a str: a berth.Graph or a berth.Trace is wanted"),
                                          ((self.step(), -1), {}, "budget is -1"), ((self.step(), None), {}, "budget is None"),
                                          ((self.step(), 800), {"rate_in": 0}, "rate_in is 0"),
+                                         ((self.step(), 800), {"rate_out": 1 << 60}, "rate_out is 1152921504606846976: bytes from 1 to 1000000000000000"),
                                          ((self.step(), 800), {"engine": "ilp"}, "engine is 'ilp', legal are: auto"),
                                          ((self.step(), 800), {"time_limit": 0}, "time_limit is 0")):
             with self.subTest(text), self.assertRaises(berth.UsageError) as caught:
