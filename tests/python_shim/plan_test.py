@@ -275,11 +275,14 @@ class Schedules(Case):
 
     def test_what_does_not_fit_is_copied(self):
         unit, rate = 1 << 12, 10**15  # smaller values are not copied
-        graph = self.step(unit)
+        rows = json.loads(self.step(unit).to_json())
+        look = {"ns": 10, "workspace": 0, "reads": [[2, 1, 0, 100 * unit]], "writes": []}
+        rows["operators"].insert(2, {"name": "look", "phase": "forward", "alternatives": [look]})  # the copy ends meanwhile
+        graph = berth.Graph.from_json(json.dumps(rows))
         found = berth.schedule(graph, 800 * unit, rate_in=rate, iterations=1000)
         self.assertIsNone(found.schedule.verify(graph, rate, rate))
         self.assertEqual((found.recomputed, found.copied_out, found.copied_in, found.host_peak), (0, 400 * unit, 400 * unit, 400 * unit))
-        self.assertLess(found.time_ns, 160)
+        self.assertLess(found.time_ns, 170)
         self.assertEqual(found.schedule.host_bytes, 400 * unit)
         steps = found.schedule.steps
         self.assertEqual(steps.offsets[steps.kinds == 2].tolist(), [0])
