@@ -33,12 +33,12 @@ find_package(nanobind CONFIG REQUIRED)
 set(berth_shim "${PROJECT_SOURCE_DIR}/python_shim")
 nanobind_add_module(berth_python_module NOMINSIZE
   "${berth_shim}/module/core.cc" "${berth_shim}/module/errors.cc" "${berth_shim}/module/place_module.cc"
-  "${berth_shim}/module/order_module.cc" "${berth_shim}/module/plan_module.cc" "${berth_shim}/module/search.cc" "${berth_shim}/module/step.cc"
+  "${berth_shim}/module/order_module.cc" "${berth_shim}/module/plan_module.cc" "${berth_shim}/module/schedule_module.cc" "${berth_shim}/module/search.cc" "${berth_shim}/module/step.cc"
   "${berth_shim}/module/trace_module.cc")
 berth_configure_target(berth_python_module)
 set_target_properties(berth_python_module PROPERTIES OUTPUT_NAME _core LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/python/module")
 target_include_directories(berth_python_module SYSTEM PRIVATE "${NB_DIR}/include")  # whose names shadow each other
-target_link_libraries(berth_python_module PRIVATE berth_headers berth::cli berth::schedule berth::place berth::plan berth::trace berth::core)
+target_link_libraries(berth_python_module PRIVATE berth_headers berth::cli berth::schedule berth::graph berth::place berth::plan berth::trace berth::core)
 
 # What the package was built with, which it compares with what is imported.
 set(BERTH_PYTHON_CUDA False)

@@ -2,7 +2,6 @@
 
 #include "csrc/cli/picture.h"
 #include "csrc/graph/graph.h"
-#include "csrc/graph/referee.h"
 #include "csrc/graph/schedule.h"
 
 #include <string>

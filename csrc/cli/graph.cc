@@ -61,7 +61,7 @@ Command add_graph(CLI::App& program) {
   const auto options = std::make_shared<Options>();
   app->add_option("input", options->input,
                   "A trace with operators, or a graph: berth's, or one of dnn-partitioning, DTR (a "
-                  "log), Moccasin or PipeDream")
+                  "log), MONeT, Moccasin or PipeDream")
       ->required();
   app->add_option("-o,--output", options->output,
                   "File for the graph, JSON where its name ends in .json")

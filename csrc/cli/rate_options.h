@@ -1,6 +1,6 @@
 #pragma once
 
-#include "csrc/graph/referee.h"
+#include <berth/referee.h>
 
 #include <CLI/CLI.hpp>
 

@@ -63,6 +63,7 @@ Json to_json(const schedule::StepResult& result, Bytes budget, const ScheduleOpt
                {"seed", options.search.seed}};
   if (!result.schedule) {
     json["reason"] = result.why_not;
+    json["missing_bytes"] = result.missing_bytes;
     return json;
   }
   json["peak_bytes"] = result.verdict.peak;
@@ -70,10 +71,12 @@ Json to_json(const schedule::StepResult& result, Bytes budget, const ScheduleOpt
   json["recomputed"] = result.verdict.recomputed;
   json["recomputed_ns"] = result.verdict.recomputed_ns;
   json["offloaded_bytes"] = result.verdict.copied_out;
+  json["host_peak_bytes"] = result.verdict.host_peak;
   json["engine"] = result.schedule->engine;
   if (result.addresses) {
     json["arena_bytes"] = result.addresses->arena_bytes;
     json["fragmentation"] = result.addresses->fragmentation();
+    json["host_arena_bytes"] = result.addresses->host_bytes;
   }
   return json;
 }
@@ -107,8 +110,11 @@ std::string to_text(const schedule::StepResult& result, Bytes budget, const grap
     text += fmt::format("  made again   {}, {}\n", format_number_of(verdict.recomputed, "operator"),
                         format_ms(verdict.recomputed_ns));
   if (verdict.copied_out != 0)
-    text += fmt::format("  copied       {} out, {} in\n", format_bytes(verdict.copied_out),
-                        format_bytes(verdict.copied_in));
+    text += fmt::format(
+        "  copied       {} out, {} in, at most {} on the host{}\n",
+        format_bytes(verdict.copied_out), format_bytes(verdict.copied_in),
+        format_bytes(verdict.host_peak),
+        result.addresses ? fmt::format(" in {}", format_bytes(result.addresses->host_bytes)) : "");
   text += fmt::format("  planned in   {:.3f} s by {}, seed {}{}\n", result.seconds,
                       result.schedule->engine, options.search.seed,
                       cancelled ? ", stopped by you" : "");
@@ -241,7 +247,7 @@ Command add_schedule(CLI::App& program) {
                   "The same of copies back; where one of the two is said, it is both")
       ->type_name("SIZE");
   app->add_flag("--no-addresses", options->no_addresses,
-                "Write the schedule without places in an arena");
+                "Write the schedule without places in an arena or on the host");
   std::vector<std::string> engines = schedule::step_engines();
   for (const std::string& engine : schedule::order_engines())
     if (std::find(engines.begin(), engines.end(), engine) == engines.end())

@@ -7,7 +7,6 @@
 #include "csrc/cli/schedule_addresses.h"
 #include "csrc/cli/schedule_options.h"
 #include "csrc/core/check.h"
-#include "csrc/graph/referee.h"
 #include "csrc/graph/schedule_file.h"
 #include "csrc/schedule/order/from_graph.h"
 #include "csrc/schedule/order/order.h"

@@ -88,6 +88,8 @@ void ScheduleSummary::walk() {
         alive[buffer] = true;
         makers[buffer] = op.name;
       }
+      if (step.alternative != 0)
+        chosen_.push_back({step.op, step.alternative, op.alternatives[step.alternative].algorithm});
       if (runs[step.op]++ != 0) {
         Again& one = again[step.op];
         one.op = step.op;
@@ -128,6 +130,7 @@ Json ScheduleSummary::to_json() const {
                {"copies_out", count_of(schedule_, Kind::kCopyOut)},
                {"copies_in", count_of(schedule_, Kind::kCopyIn)},
                {"arena_bytes", schedule_.arena_bytes},
+               {"host_arena_bytes", schedule_.host_bytes},
                {"budget_bytes", schedule_.budget},
                {"claimed_peak_bytes", schedule_.peak},
                {"bound_bytes", schedule_.peak_bound},
@@ -164,6 +167,12 @@ Json ScheduleSummary::to_json() const {
                                  {"name", graph_->operators[one.op].name},
                                  {"times", one.times},
                                  {"ns", one.ns}});
+  json["other_ways"] = Json::array();
+  for (const Chosen& one : chosen_)
+    json["other_ways"].push_back({{"operator", one.op},
+                                  {"name", graph_->operators[one.op].name},
+                                  {"alternative", one.alternative},
+                                  {"algorithm", one.algorithm}});
   json["copied"] = Json::array();
   for (const Copied& one : copied_)
     json["copied"].push_back(
@@ -196,6 +205,7 @@ std::string ScheduleSummary::to_text(const std::string& path) const {
   if (schedule_.arena_bytes != 0)
     line("arena", format_exactly(schedule_.arena_bytes) +
                       (fragmentation_ ? ", fragmentation " + format_percent(*fragmentation_) : ""));
+  if (schedule_.host_bytes != 0) line("on the host", format_exactly(schedule_.host_bytes));
   if (graph_ == nullptr)
     return text + "  With its graph it says more: berth show x.schedule x.graph\n";
   line("residents", format_bytes(after_.resident));
@@ -224,6 +234,13 @@ std::string ScheduleSummary::to_text(const std::string& path) const {
       Table({{"time", Align::kRight}, {"runs", Align::kRight}, {"operator", Align::kLeft}}), again_,
       [this](Table& table, const Again& one) {
         table.add({format_ms(one.ns), std::to_string(one.times), graph_->operators[one.op].name});
+      });
+  text += table_of(
+      "not in the recorded way",
+      Table({{"way", Align::kRight}, {"algorithm", Align::kLeft}, {"operator", Align::kLeft}}),
+      chosen_, [this](Table& table, const Chosen& one) {
+        table.add({std::to_string(one.alternative), one.algorithm.empty() ? "-" : one.algorithm,
+                   graph_->operators[one.op].name});
       });
   text += table_of("copied to the host", Table(buffers), copied_, add_buffer);
   return text;

@@ -2,7 +2,6 @@
 
 #include "csrc/cli/output.h"
 #include "csrc/graph/graph.h"
-#include "csrc/graph/referee.h"
 #include "csrc/graph/schedule.h"
 
 #include <optional>
@@ -45,6 +44,12 @@ class ScheduleSummary {
     std::string maker;
   };
 
+  struct Chosen {  // a run that is not in the recorded way
+    graph::OperatorId op = 0;
+    std::uint32_t alternative = 0;
+    std::string algorithm;
+  };
+
   void walk();
   [[nodiscard]] bool has_before() const noexcept { return before_.violation.empty(); }
 
@@ -58,6 +63,7 @@ class ScheduleSummary {
   std::vector<Holder> largest_;  // at the peak, ten, largest first; no residents
   std::vector<Again> again_;     // by time, longest first
   std::vector<Copied> copied_;   // largest first
+  std::vector<Chosen> chosen_;   // in the order of the runs
 };
 
 }  // namespace berth::cli

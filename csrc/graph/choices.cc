@@ -12,6 +12,10 @@ std::uint64_t saturated_sum(std::uint64_t a, std::uint64_t b) noexcept {
   return a > kMost || b > kMost - a ? kMost : a + b;
 }
 
+std::string joined(const std::string& before, std::uint32_t algorithm) {
+  return before.empty() ? std::to_string(algorithm) : before + ", " + std::to_string(algorithm);
+}
+
 }  // namespace
 
 void Choices::add(const Unit& unit) {
@@ -56,15 +60,18 @@ std::vector<Alternative> Choices::alternatives(const Unit& unit, const Alternati
     const auto found = known.find(algorithm);
     if (found == known.end()) return result;  // beyond the most
     const Way& taken = found->second;
+    base.algorithm = joined(base.algorithm, algorithm);
     base.ns = saturated_sum(base.ns, taken.ns);
     base.workspace = std::max(base.workspace, taken.workspace);
     std::vector<Way> next;
     for (const Way& way : ways)
       for (const auto& [other, one] : known)
-        next.push_back({saturated_sum(way.ns, one.ns), std::max(way.workspace, one.workspace)});
+        next.push_back({saturated_sum(way.ns, one.ns), std::max(way.workspace, one.workspace),
+                        joined(way.algorithm, other)});
     prune(next);
     ways = std::move(next);
   }
+  result.front().algorithm = base.algorithm;
   const std::uint64_t rest = recorded.ns - std::min(recorded.ns, base.ns);
   const Bytes room =
       recorded.workspace - std::min(recorded.workspace, align_up(base.workspace, alignment));
@@ -76,10 +83,11 @@ std::vector<Alternative> Choices::alternatives(const Unit& unit, const Alternati
   std::erase_if(ways, [&](const Way& way) {
     return way.ns >= recorded.ns && way.workspace >= recorded.workspace;
   });
-  for (const Way& way : ways) {
+  for (Way& way : ways) {
     Alternative& one = result.emplace_back(recorded);
     one.ns = way.ns;
     one.workspace = way.workspace;
+    one.algorithm = std::move(way.algorithm);
   }
   return result;
 }

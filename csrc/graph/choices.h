@@ -3,7 +3,9 @@
 #include "csrc/graph/graph.h"
 #include "csrc/graph/units.h"
 
+#include <cstdint>
 #include <map>
+#include <string>
 #include <unordered_map>
 
 namespace berth::graph {
@@ -17,7 +19,8 @@ class Choices {
   // `recorded` first, then the ways to run the unit that are faster than all that need no more
   // workspace, fastest first; Graph::kMaxAlternatives in all at most. `recorded` alone where a
   // problem of the unit does not say what was chosen. A unit may hold several problems: they run
-  // one after the other, so that times add up and workspaces share their bytes.
+  // one after the other, so that times add up and workspaces share their bytes. An algorithm is
+  // named by its number, those of several problems by theirs, in the order of the keys: "1, 7".
   [[nodiscard]] std::vector<Alternative> alternatives(const Unit& unit, const Alternative& recorded,
                                                       Bytes alignment) const;
 
@@ -25,6 +28,7 @@ class Choices {
   struct Way {
     std::uint64_t ns = 0;
     Bytes workspace = 0;
+    std::string algorithm = {};  // numbers, one a problem
   };
   static void prune(std::vector<Way>& ways);
 

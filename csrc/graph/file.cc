@@ -2,9 +2,12 @@
 
 #include "csrc/core/check.h"
 #include "csrc/core/file.h"
+#include "csrc/graph/from_trace.h"
 #include "csrc/graph/graph_file.h"
 #include "csrc/graph/json.h"
 #include "csrc/plan/section_file.h"
+#include "csrc/trace/chunk_frame.h"
+#include "csrc/trace/file.h"
 
 #include <algorithm>
 #include <array>
@@ -61,6 +64,10 @@ Alternative alternative_from(const Json& json, const std::string& whose) {
       elements(pair, 2, 2, whose + " in_place");
       one.in_place.emplace_back(value_from(pair[0], whose), value_from(pair[1], whose));
     }
+  if (json.contains("algorithm")) {
+    BERTH_CHECK(json["algorithm"].is_string(), kInput, "the algorithm of {} is no text", whose);
+    one.algorithm = json["algorithm"].get<std::string>();
+  }
   return one;
 }
 
@@ -124,6 +131,7 @@ GraphForm form_of(const Json& root) {
                 "its format is {}, this berth reads '{}'", format.dump(), kFormat);
     return GraphForm::kBerth;
   }
+  if (root.contains("cost_variants")) return GraphForm::kMonet;
   if (root.contains("nodes") && root.contains("edges")) {
     const Json& nodes = root["nodes"];
     const bool layers = nodes.is_array() && !nodes.empty() && nodes[0].is_object() &&
@@ -145,12 +153,23 @@ Graph parse(std::string_view text) {
       return import_partitioning(root);
     case GraphForm::kMoccasin:
       return import_moccasin(root);
+    case GraphForm::kMonet:
+      return import_monet(root);
     case GraphForm::kPipedream:
       return import_pipedream(root);
     case GraphForm::kBerth:
       break;
   }
   return from_berth(root);
+}
+
+Graph graph_of_trace(const std::string& path) {
+  const Trace trace = read_trace(path);
+  try {
+    return graph_from_trace(trace).graph;
+  } catch (const Error& error) {
+    throw Error(error.kind(), fmt::format("'{}': {}", path, error.what()));
+  }
 }
 
 }  // namespace
@@ -212,11 +231,21 @@ Graph parse_graph(std::string_view text, const std::string& name) {
 }
 
 Graph read_graph(const std::string& path) {
+  const auto magic = std::as_bytes(std::span(trace_file::kFileMagic));
+  if (std::ranges::equal(read_file_head(path, magic.size()), magic)) return graph_of_trace(path);
   const std::vector<std::byte> data = read_file(path, kMaxPlanFileBytes);
   if (first_section(data)) return parse_graph_file(data, path);
   BERTH_CHECK(data.size() <= kMaxFileBytes, kInput, "'{}' has {}, the limit is {}", path,
               format_bytes(data.size()), format_bytes(kMaxFileBytes));
   return parse_graph({reinterpret_cast<const char*>(data.data()), data.size()}, path);
+}
+
+void write_graph(const std::string& path, const Graph& graph) {
+  if (!path.ends_with(".json")) return write_file_atomically(path, serialize_graph(graph));
+  const std::string wrong = violation(graph);
+  BERTH_CHECK(wrong.empty(), kUsage, "no graph: {}", wrong);
+  const std::string text = to_json(graph);
+  write_file_atomically(path, std::as_bytes(std::span(text)));
 }
 
 std::string to_json(const Graph& graph) {
@@ -252,6 +281,7 @@ std::string to_json(const Graph& graph) {
       for (const ValueId written : one.writes) made["writes"].push_back(value(written));
       for (const auto& [from, to] : one.in_place)
         made["in_place"].push_back(Ordered::array({value(from), value(to)}));
+      if (!one.algorithm.empty()) made["algorithm"] = one.algorithm;
       json["alternatives"].push_back(std::move(made));
     }
     root["operators"].push_back(std::move(json));

@@ -42,7 +42,9 @@ class Reader {
                       Graph::kMaxOperators * Graph::kMaxAlternatives, name),
         reads_(from.reads(), "reads", kMaxUses, name),
         writes_(from.writes(), "writes", kMaxUses, name),
-        in_place_(from.in_place(), "pairs in place", kMaxUses, name) {}
+        in_place_(from.in_place(), "pairs in place", kMaxUses, name),
+        algorithms_(from.algorithms(), "algorithms", Graph::kMaxOperators * Graph::kMaxAlternatives,
+                    name) {}
 
   Graph read() {
     Graph graph;
@@ -68,20 +70,24 @@ class Reader {
     reads_.check_end();
     writes_.check_end();
     in_place_.check_end();
+    algorithms_.check_end();
     return graph;
   }
 
  private:
-  Operator operator_from(const fb::Operator& from) {
-    Operator op;
+  std::string text(std::uint32_t number) {
     const std::size_t names = from_.names() ? from_.names()->size() : 0;
-    BERTH_CHECK(from.name() < names, kInput, "'{}' is malformed: name {} of {}", name_, from.name(),
-                names);
-    const flatbuffers::String& text = *from_.names()->Get(from.name());
-    text_bytes_ += text.size();  // a few bytes can be named again and again
+    BERTH_CHECK(number < names, kInput, "'{}' is malformed: name {} of {}", name_, number, names);
+    const flatbuffers::String& found = *from_.names()->Get(number);
+    text_bytes_ += found.size();  // a few bytes can be named again and again
     BERTH_CHECK(text_bytes_ <= kMaxTextBytes, kInput,
                 "'{}' is malformed: names of more than {} bytes", name_, kMaxTextBytes);
-    op.name = text.str();
+    return found.str();
+  }
+
+  Operator operator_from(const fb::Operator& from) {
+    Operator op;
+    op.name = text(from.name());
     op.phase = enumerator(from.phase(), Phase::kOptimizer, "an operator of phase", name_);
     const std::uint32_t traits = from.traits();
     BERTH_CHECK(traits < 2 * kCollective, kInput, "'{}' is malformed: traits {}, the last are {}",
@@ -107,6 +113,9 @@ class Reader {
     in_place_.next(from.in_place(), [&](const fb::InPlace* pair) {
       one.in_place.emplace_back(value_from(pair->from()), value_from(pair->to()));
     });
+    if (algorithms_.size() == 0) return one;
+    if (const std::uint32_t number = algorithms_.next(); number != kNobody)
+      one.algorithm = text(number);
     return one;
   }
 
@@ -116,6 +125,7 @@ class Reader {
   Column<const fb::Read*> reads_;
   Column<const fb::Value*> writes_;
   Column<const fb::InPlace*> in_place_;
+  Column<std::uint32_t> algorithms_;
   Bytes text_bytes_ = 0;
 };
 
@@ -149,13 +159,19 @@ std::vector<std::byte> serialize_graph(const Graph& graph) {
   for (const Storage& storage : graph.storages)
     storages.emplace_back(storage.bytes, static_cast<std::uint32_t>(storage.kind),
                           static_cast<std::uint32_t>(storage.role));
+  std::vector<std::uint32_t> algorithms;
   Bytes text_bytes = 0;
+  const auto number_of = [&](const std::string& text) {
+    text_bytes += text.size();
+    const auto [there, added] = number_of_name.emplace(text, count(names));
+    if (added) names.push_back(text);
+    return there->second;
+  };
+  bool names_algorithms = false;
   for (const Operator& op : graph.operators) {
-    text_bytes += op.name.size();
-    const auto [name, added] = number_of_name.emplace(op.name, count(names));
-    if (added) names.push_back(op.name);
-    operators.emplace_back(name->second, static_cast<std::uint32_t>(op.phase), bits_of(op.traits),
-                           op.forward.value_or(kNobody), count(op.alternatives));
+    operators.emplace_back(number_of(op.name), static_cast<std::uint32_t>(op.phase),
+                           bits_of(op.traits), op.forward.value_or(kNobody),
+                           count(op.alternatives));
     for (const Alternative& one : op.alternatives) {
       alternatives.emplace_back(one.ns, one.workspace, count(one.reads), count(one.writes),
                                 count(one.in_place));
@@ -163,8 +179,11 @@ std::vector<std::byte> serialize_graph(const Graph& graph) {
         reads.emplace_back(read.offset, read.bytes, read.value.storage, read.value.version);
       for (const ValueId written : one.writes) writes.push_back(value(written));
       for (const auto& [from, to] : one.in_place) in_place.emplace_back(value(from), value(to));
+      algorithms.push_back(one.algorithm.empty() ? kNobody : number_of(one.algorithm));
+      names_algorithms |= !one.algorithm.empty();
     }
   }
+  if (!names_algorithms) algorithms.clear();
   for (const auto& [earlier, later] : graph.control) control.emplace_back(earlier, later);
   BERTH_CHECK(text_bytes <= kMaxTextBytes, kUsage, "names of {} bytes, the limit is {}", text_bytes,
               kMaxTextBytes);
@@ -182,8 +201,10 @@ std::vector<std::byte> serialize_graph(const Graph& graph) {
   const auto all_in_place = to.CreateVectorOfStructs(in_place);
   const auto all_control = to.CreateVectorOfStructs(control);
   const auto all_order = to.CreateVector(graph.order);
+  flatbuffers::Offset<flatbuffers::Vector<std::uint32_t>> all_algorithms;
+  if (!algorithms.empty()) all_algorithms = to.CreateVector(algorithms);
   to.Finish(fb::CreateGraph(to, all_names, all_storages, all_operators, all_alternatives, all_reads,
-                            all_writes, all_in_place, all_control, all_order));
+                            all_writes, all_in_place, all_control, all_order, all_algorithms));
   return write_sections({{SectionType::kGraph, true, table_content(to)}});
 }
 

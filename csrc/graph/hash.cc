@@ -40,6 +40,8 @@ void add(Hasher& to, const Alternative& one) noexcept {
     to.add(from);
     to.add(result);
   }
+  // Not where it is not said, so that graphs keep the hash that they had without.
+  if (!one.algorithm.empty()) to.add(one.algorithm);
 }
 
 void add(Hasher& to, const Operator& op) noexcept {

@@ -32,5 +32,6 @@ void check_depth(std::string_view text);
 [[nodiscard]] Graph import_partitioning(const Json& root);
 [[nodiscard]] Graph import_moccasin(const Json& root);
 [[nodiscard]] Graph import_pipedream(const Json& root);
+[[nodiscard]] Graph import_monet(const Json& root);
 
 }  // namespace berth::graph

@@ -1,7 +1,7 @@
-#include "csrc/graph/referee.h"
-
 #include "csrc/core/check.h"
 #include "csrc/graph/hash.h"
+
+#include <berth/referee.h>
 
 #include <algorithm>
 #include <deque>
@@ -37,7 +37,7 @@ class Referee {
                   step.buffer, states_.size());
       free_what_left();
       if (step.kind == ScheduleStep::Kind::kDrop) drop(step.buffer);
-      if (step.kind == ScheduleStep::Kind::kCopyOut) copy_out(step.buffer);
+      if (step.kind == ScheduleStep::Kind::kCopyOut) copy_out(step);
       if (step.kind == ScheduleStep::Kind::kCopyIn) copy_in(step.buffer);
       note_live();
     }
@@ -50,10 +50,11 @@ class Referee {
   struct State {
     Place place = Place::kUnborn;
     ValueId holds;
-    std::size_t since = kBeginning;     // the step that made it so
-    std::size_t births = 0;             // on the device
-    Bytes offset = Buffer::kNoOffset;   // of the last of them
-    std::uint64_t ready = 0, away = 0;  // when its last copy in and its last copy out end
+    std::size_t since = kBeginning;         // the step that made it so
+    std::size_t births = 0;                 // on the device
+    Bytes offset = Buffer::kNoOffset;       // of the last of them
+    Bytes host_offset = Buffer::kNoOffset;  // of its last copy out
+    std::uint64_t ready = 0, away = 0;      // when its last copy in and its last copy out end
   };
   struct Leaving {  // bytes that are being copied out
     std::uint64_t end = 0;
@@ -63,6 +64,12 @@ class Referee {
     Bytes end = 0;
     BufferId buffer = 0;
     bool leaving = false;
+  };
+
+  struct TakenOnHost {
+    Bytes end = 0;
+    BufferId buffer = 0;
+    std::optional<std::uint64_t> free_at;  // when its copy in ends; nothing: it is there
   };
 
   // Words.
@@ -345,11 +352,13 @@ class Referee {
     state.since = step_;
   }
 
-  void copy_out(BufferId buffer) {
+  void copy_out(const ScheduleStep& step) {
+    const BufferId buffer = step.buffer;
     check_movable(buffer, "copies out");
     State& state = states_[buffer];
     const Bytes bytes = storage_of(buffer).bytes;
     out_end_ = std::max({out_end_, now_, state.ready});
+    if (step.host_offset != Buffer::kNoOffset) take_on_host(step);
     out_end_ = sum(out_end_, ns_of(bytes, rates_.out), "ns");
     leaving_.push_back({out_end_, bytes, state.offset});
     if (state.offset != Buffer::kNoOffset && bytes != 0) taken_.at(state.offset).leaving = true;
@@ -359,6 +368,29 @@ class Referee {
     state.place = Place::kHost;
     state.since = step_;
     state.away = out_end_;
+    state.host_offset = step.host_offset;
+  }
+
+  // Takes bytes of the host's arena, as soon as they were copied in from.
+  void take_on_host(const ScheduleStep& step) {
+    const Bytes bytes = storage_of(step.buffer).bytes, offset = step.host_offset;
+    BERTH_CHECK(offset <= schedule_.host_bytes && bytes <= schedule_.host_bytes - offset, kInput,
+                "{} puts the {} bytes of {} at {} of an arena of {} on the host", who(), bytes,
+                text_of(step.buffer), offset, schedule_.host_bytes);
+    if (bytes == 0) return;
+    const Bytes end = offset + bytes;
+    auto other = host_taken_.lower_bound(offset);
+    if (other != host_taken_.begin() && std::prev(other)->second.end > offset) --other;
+    while (other != host_taken_.end() && other->first < end) {
+      BERTH_CHECK(other->second.free_at, kInput,
+                  "{} puts {} at bytes {} to {} of the host's arena, where {} has bytes {} to {}",
+                  who(), text_of(step.buffer), offset, end, text_of(other->second.buffer),
+                  other->first, other->second.end);
+      out_end_ = std::max(out_end_, *other->second.free_at);
+      other = host_taken_.erase(other);
+    }
+    host_taken_[offset] = {end, step.buffer, std::nullopt};
+    verdict_.host_arena = std::max(verdict_.host_arena, end);
   }
 
   void copy_in(BufferId buffer) {
@@ -369,6 +401,8 @@ class Referee {
     in_end_ = std::max({in_end_, now_, state.away});
     in_end_ = sum(in_end_, ns_of(bytes, rates_.in), "ns");
     state.ready = in_end_;
+    if (state.host_offset != Buffer::kNoOffset && bytes != 0)
+      host_taken_.at(state.host_offset).free_at = in_end_;
     verdict_.copied_in = sum(verdict_.copied_in, bytes, "bytes copied in");
     host_ -= bytes;
   }
@@ -408,6 +442,7 @@ class Referee {
   // By buffer.
   std::vector<State> states_;
   std::map<Bytes, Taken> taken_;               // of the arena
+  std::map<Bytes, TakenOnHost> host_taken_;    // of the host's
   Bytes outside_ = 0, inside_ = 0, host_ = 0;  // on the device but the arena, in the arena, away
   // When the last run, copy out and copy in end, and what the copies out have not freed yet.
   std::uint64_t now_ = 0, out_end_ = 0, in_end_ = 0;

@@ -53,6 +53,7 @@ ScheduleStep step_from(const fb::Step& from, Column<std::uint32_t>& reads,
   step.kind = static_cast<Kind>(from.kind());
   if (step.kind != Kind::kRun) {
     step.buffer = from.target();
+    if (step.kind == Kind::kCopyOut) step.host_offset = from.workspace_offset();
     return step;
   }
   step.op = from.target();
@@ -96,6 +97,7 @@ Schedule parse_schedule(std::span<const std::byte> data, const std::string& name
   reads.check_end();
   writes.check_end();
   schedule.arena_bytes = from.arena_bytes();
+  schedule.host_bytes = from.host_bytes();
   schedule.budget = from.budget();
   schedule.engine = from.engine() ? from.engine()->str() : "";
   schedule.seed = from.seed();
@@ -107,6 +109,10 @@ Schedule parse_schedule(std::span<const std::byte> data, const std::string& name
   const std::string wrong = obstacle(schedule);
   BERTH_CHECK(wrong.empty(), kInput, "'{}' is malformed: {}", name, wrong);
   return schedule;
+}
+
+void write_schedule(const std::string& path, const Schedule& schedule) {
+  write_file_atomically(path, serialize_schedule(schedule));
 }
 
 std::vector<std::byte> serialize_schedule(const Schedule& schedule) {
@@ -123,7 +129,8 @@ std::vector<std::byte> serialize_schedule(const Schedule& schedule) {
   for (const ScheduleStep& step : schedule.steps) {
     const auto kind = static_cast<std::uint32_t>(step.kind);
     if (step.kind != Kind::kRun) {
-      steps.emplace_back(Buffer::kNoOffset, step.buffer, 0, 0, 0, kind);
+      const bool out = step.kind == Kind::kCopyOut;
+      steps.emplace_back(out ? step.host_offset : Buffer::kNoOffset, step.buffer, 0, 0, 0, kind);
       continue;
     }
     steps.emplace_back(step.workspace_offset, step.op, step.alternative,
@@ -142,7 +149,7 @@ std::vector<std::byte> serialize_schedule(const Schedule& schedule) {
   to.Finish(fb::CreateSchedule(to, all_buffers, all_offsets, all_steps, all_reads, all_writes,
                                schedule.arena_bytes, schedule.budget, engine, schedule.seed,
                                schedule.graph_hash, schedule.peak, schedule.peak_bound, schedule.ns,
-                               schedule.ns_bound));
+                               schedule.ns_bound, schedule.host_bytes));
   return write_sections({{SectionType::kSchedule, true, table_content(to)}});
 }
 

@@ -2,6 +2,8 @@
 
 #include "csrc/core/bytes.h"
 
+#include <berth/role.h>
+
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -111,16 +113,6 @@ struct Operand {
   Access access = Access::kRead;
   bool output = false;
   std::uint16_t position = 0;
-};
-
-enum class RoleKind : std::uint8_t {
-  kUnknown = 0,
-  kParameter = 1,
-  kGradient = 2,
-  kOptimizer = 3,
-  kActivation = 4,
-  kWorkspace = 5,
-  kInput = 6,
 };
 
 struct Role {

@@ -1,17 +1,21 @@
 #pragma once
 
 #include <berth/bytes.h>
+#include <berth/graph.h>
+#include <berth/referee.h>
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-// The order of operators: who makes and reads which bytes in, an order that needs little memory and
-// a proven bound out.
+// Planners of steps. The order of operators: who makes and reads which bytes in, an order that
+// needs little memory and a proven bound out. A step within a budget: its graph in, what to run
+// when, to keep, to make again and to copy out, with the addresses of all of it.
 namespace berth {
 
 inline constexpr std::uint32_t kNoMaker = ~std::uint32_t{0};
@@ -98,3 +102,93 @@ inline constexpr std::size_t kMostOrdered = std::size_t{1} << 15;
 [[nodiscard]] const std::vector<std::string>& order_engines();
 
 }  // namespace berth
+
+namespace berth::schedule {
+
+// Where the bytes of a schedule lie: arenas of the device and of the host, and what no placement
+// is below.
+struct Addresses {
+  Bytes arena_bytes = 0;  // the highest end of all that is placed; may be above the capacity
+  Bytes live_peak = 0;    // most that is alive of it at one time
+  Bytes bound = 0;        // no placement needs less
+  Bytes host_bytes = 0;   // of the host's arena: 0 where nothing is copied
+  Bytes host_peak = 0;    // most that is on the host at one time
+  std::string engine;     // that found the device's
+  double seconds = 0;
+
+  [[nodiscard]] double gap() const noexcept {
+    return bound == 0 ? 0.0 : static_cast<double>(arena_bytes) / static_cast<double>(bound) - 1.0;
+  }
+  [[nodiscard]] double fragmentation() const noexcept {
+    return arena_bytes == 0
+               ? 0.0
+               : static_cast<double>(arena_bytes - live_peak) / static_cast<double>(arena_bytes);
+  }
+};
+
+struct StepProgress {
+  double seconds = 0;
+  std::uint64_t ns = 0, ns_bound = 0;  // of the best step so far that fits; 0: none does yet
+  Bytes peak = 0;
+  std::string engine;  // that found it
+};
+
+// Engines are those of step_engines(): "auto" orders, keeps, makes again and, where there are
+// rates, copies; "order" does the first alone, "retain" and "copies" one of the others, from the
+// same orders. The budget of iterations is one of each search.
+struct StepOptions : PlannerOptions {
+  Bytes budget = 0;  // of everything on the device, residents included
+  // How fast the device copies, 1 to 10^15 bytes a second each way; nothing: it does not.
+  std::optional<graph::CopyRates> rates = {};
+  std::function<void(const StepProgress&)> progress = {};  // from the calling thread
+  // Whether the schedule gets addresses, and its arena must fit the budget, too; what is copied has
+  // its place on the host then.
+  bool addresses = false;
+  // Schedules of this graph that are there already: the result is never slower than one that fits.
+  std::vector<graph::Schedule> given = {};
+};
+
+struct StepResult {
+  std::optional<graph::Schedule> schedule;  // the fastest that fits; nothing: none was found
+  std::optional<Addresses> addresses;       // of it, where they were wanted
+  graph::Verdict verdict;                   // the referee's, of that one
+  // The step as it was recorded, nothing made again, each operator in its fastest way.
+  Bytes base_peak = 0;
+  std::uint64_t base_ns = 0;
+  std::optional<Bytes>
+      order_peak;              // of the best order, nothing made again, where one was looked for
+  Bytes least_budget = 0;      // nothing fits less: what the largest operator needs
+  std::string largest;         // that operator
+  std::uint64_t ns_bound = 0;  // no schedule is faster
+  bool proven_optimal = false;
+  std::string why_not;      // where there is no schedule
+  Bytes missing_bytes = 0;  // where the budget is below least_budget: by how much
+  double seconds = 0;
+
+  [[nodiscard]] double gap() const noexcept {
+    return ns_bound == 0 ? 0.0
+                         : static_cast<double>(verdict.ns) / static_cast<double>(ns_bound) - 1.0;
+  }
+};
+
+// Plans a step within a budget: in which order to run its operators, what to keep, to make again
+// and to copy out and back, in which way to run each, so that it takes little time. What it returns
+// the referee has replayed. An order that needs little memory comes first, then what to keep (Chen
+// et al. 2016, arXiv:1604.06174, is the baseline of that) and what to copy (vDNN: Rhu et al. 2016);
+// the best of each is NP-hard to find.
+//
+// Re-entrant; runs on the calling thread alone. Throws Error(kInput) for what is no graph,
+// Error(kUsage) for an unknown engine and rates out of range. That nothing fits is an answer:
+// why_not.
+[[nodiscard]] StepResult plan_step(const graph::Graph& graph, const StepOptions& options);
+
+// "auto", "order", "retain", "copies".
+[[nodiscard]] const std::vector<std::string>& step_engines();
+
+// A schedule for each budget, least first: each is also offered to the larger ones, so that more
+// memory never costs time. Takes the time limit for each.
+[[nodiscard]] std::vector<StepResult> plan_budgets(const graph::Graph& graph,
+                                                   const std::vector<Bytes>& budgets,
+                                                   const StepOptions& options);
+
+}  // namespace berth::schedule

@@ -17,21 +17,25 @@ What else is here:
     Trace, Plan, Step, plan                            recorded runs and plans as objects
     place, Placement                                   any problem of dynamic storage allocation
     order, Order                                       any graph of operators, for the least memory
+    schedule, Graph, Schedule                          a step within a budget: what to keep, make again, copy
     Error, UsageError, InputError, SystemFailure       what goes wrong
 
 Sizes and offsets are bytes, times are seconds. All functions may be called from any thread.
 """
 
 from berth._build import VERSION as __version__
-from berth._core import Order, OrderProgress, Placement, Plan, Progress, Requests, Sequence, Step, Trace
+from berth._core import (Graph, Order, OrderProgress, Placement, Plan, Progress, Requests, Schedule, Scheduled, ScheduleProgress, Sequence,
+                         Step, Steps, Trace)
 from berth._errors import Error, InputError, SystemFailure, UsageError
 from berth._install import install, installed, load_plan, mark_step, record, release, resume, save_plan, scope, stats
 from berth._order import order, order_engines
 from berth._place import engines, place, plan
+from berth._schedule import schedule, schedule_engines
 from berth._stats import Miss, Stats
 
 __all__ = [
-    "Error", "InputError", "Miss", "Order", "OrderProgress", "Placement", "Plan", "Progress", "Requests", "Sequence", "Stats", "Step",
-    "SystemFailure", "Trace", "UsageError", "__version__", "engines", "install", "installed", "load_plan", "mark_step", "order",
-    "order_engines", "place", "plan", "record", "release", "resume", "save_plan", "scope", "stats",
+    "Error", "Graph", "InputError", "Miss", "Order", "OrderProgress", "Placement", "Plan", "Progress", "Requests", "Schedule",
+    "ScheduleProgress", "Scheduled", "Sequence", "Stats", "Step", "Steps", "SystemFailure", "Trace", "UsageError", "__version__",
+    "engines", "install", "installed", "load_plan", "mark_step", "order", "order_engines", "place", "plan", "record", "release",
+    "resume", "save_plan", "schedule", "schedule_engines", "scope", "stats",
 ]

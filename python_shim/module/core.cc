@@ -11,4 +11,5 @@ NB_MODULE(_core, module) {
   berth::python::bind_order(module);
   berth::python::bind_trace(module);
   berth::python::bind_plan(module);
+  berth::python::bind_schedule(module);
 }

@@ -1,5 +1,7 @@
 #include "python_shim/module/search.h"
 
+#include <chrono>
+#include <future>
 #include <utility>
 
 namespace berth::python {
@@ -25,7 +27,7 @@ void Watch::report(const std::function<nb::object()>& progress) noexcept {
       if (!raised.matches(PyExc_KeyboardInterrupt)) throw raised;
       cancelled_.store(true);
     }
-    if (!progress_.is_none()) progress_(progress());
+    if (progress && !progress_.is_none()) progress_(progress());
   } catch (nb::python_error& raised) {
     cancelled_.store(true);
     // Ctrl-C in the progress function is Ctrl-C.
@@ -34,6 +36,13 @@ void Watch::report(const std::function<nb::object()>& progress) noexcept {
     failure_ = std::current_exception();
     cancelled_.store(true);
   }
+}
+
+void Watch::run(const std::function<void()>& search) {
+  const nb::gil_scoped_release unlock;
+  std::future<void> done = std::async(std::launch::async, search);
+  while (done.wait_for(std::chrono::milliseconds(50)) != std::future_status::ready) report({});
+  done.get();
 }
 
 void Watch::raise_if_failed() {

@@ -37,11 +37,15 @@ class Watch {
     options.cancel = &cancelled_;
     options.progress = [this](const auto& now) { report([&now] { return nanobind::cast(now); }); };
   }
+  // Runs a search that may say nothing for long: on a thread of its own, while this one looks for
+  // Ctrl-C. To be called with Python's lock; throws what the search throws.
+  void run(const std::function<void()>& search);
   // To be called with Python's lock, after the search: raises what a callback raised.
   void raise_if_failed();
   [[nodiscard]] bool cancelled() const noexcept { return cancelled_.load(); }
 
  private:
+  // Empty: nothing to tell, only Ctrl-C is looked for.
   void report(const std::function<nanobind::object()>& progress) noexcept;
 
   nanobind::object progress_;

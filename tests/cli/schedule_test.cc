@@ -34,14 +34,14 @@ std::string layered(int nodes) {
   return text + "]}";
 }
 
-// A chain of `length` operators and its mirror, each making 64 KiB, in Moccasin's form of Keras
-// models.
-std::string trained(int length) {
+// A chain of `length` operators and its mirror, each making so many bytes, in Moccasin's form of
+// Keras models.
+std::string trained(int length, int bytes = 65536) {
   std::string nodes, links;
   for (int k = 0; k < 2 * length; ++k) {
     nodes += fmt::format(
-        R"({}{{"id": {}, "name": "n{}", "cost_ram": 65536, "cost_cpu": 1000, "backward": {}}})",
-        k == 0 ? "" : ", ", k, k, k >= length);
+        R"({}{{"id": {}, "name": "n{}", "cost_ram": {}, "cost_cpu": 1000, "backward": {}}})",
+        k == 0 ? "" : ", ", k, k, bytes, k >= length);
     if (k > 0)
       links += fmt::format(R"({}{{"source": {}, "target": {}}})", k == 1 ? "" : ", ", k - 1, k);
     if (k > length)
@@ -118,6 +118,24 @@ TEST_CASE("A published graph is ordered and written with its order", "[cli][sche
   REQUIRE(run_berth({"graph", folder / "x.json"}).code == 0);
 }
 
+TEST_CASE("The algorithm that a run takes is shown by its name", "[cli][schedule]") {
+  const TemporaryFolder folder;
+  write_text(folder / "x.json", R"({"format": "berth-graph 1",
+    "storages": [{"bytes": 4096, "class": "step"}],
+    "operators": [{"name": "convolution", "phase": "forward", "alternatives": [
+      {"ns": 900, "workspace": 0, "reads": [], "writes": [[0, 1]], "algorithm": "direct"},
+      {"ns": 200, "workspace": 4096, "reads": [], "writes": [[0, 1]], "algorithm": "winograd"}]}]})");
+  REQUIRE(
+      run_berth({"schedule", folder / "x.json", "--budget", "8KiB", "-o", folder / "x.schedule"})
+          .code == 0);
+  const nlohmann::json shown = run_berth_json({"show", folder / "x.schedule", folder / "x.json"});
+  REQUIRE(shown["other_ways"].size() == 1);
+  REQUIRE(shown["other_ways"][0]["algorithm"] == "winograd");
+  const Ran ran = run_berth({"show", folder / "x.schedule", folder / "x.json"});
+  REQUIRE_THAT(ran.out, Contains("not in the recorded way"));
+  REQUIRE_THAT(ran.out, Contains("winograd"));
+}
+
 TEST_CASE("Equal seeds give equal orders", "[cli][schedule]") {
   const TemporaryFolder folder;
   write_text(folder / "x.json", layered(700));
@@ -192,6 +210,38 @@ TEST_CASE("A step is planned within a budget, verified and shown", "[cli][schedu
   const Ran copied = planned({"--budget", "60%", "--rate-out", "1TB", "--json"});
   REQUIRE(copied.code == 0);
   REQUIRE(nlohmann::json::parse(copied.out)["time_ns"] <= json["time_ns"]);
+}
+
+TEST_CASE("What is copied has its place on the host in the schedule", "[cli][schedule]") {
+  const TemporaryFolder folder;
+  write_text(folder / "x.json", trained(12, 4 << 20));
+  const std::vector<std::string> planned = {
+      "schedule",   folder / "x.json", "--budget",     "60%",  "--engine", "copies",
+      "--rate-out", "100TB",           "--iterations", "1000", "-o",       folder / "x.schedule"};
+  const nlohmann::json json = run_berth_json(planned);
+  REQUIRE(json["offloaded_bytes"] > 0);
+  REQUIRE(json["host_peak_bytes"] > 0);
+  REQUIRE(json["host_arena_bytes"] >= json["host_peak_bytes"]);
+  const std::vector<std::string> rates = {"--rate-out", "100TB", "--rate-in", "100TB"};
+  const auto with_rates = [&](std::vector<std::string> arguments) {
+    arguments.insert(arguments.end(), rates.begin(), rates.end());
+    return arguments;
+  };
+  const std::string schedule = folder / "x.schedule", graph = folder / "x.json";
+  const nlohmann::json shown = run_berth_json(with_rates({"show", schedule, graph}));
+  REQUIRE(shown["host_arena_bytes"] == json["host_arena_bytes"]);
+  REQUIRE(shown["host_peak_bytes"] == json["host_peak_bytes"]);
+  REQUIRE_THAT(run_berth(with_rates({"show", schedule, graph})).out, Contains("on the host"));
+  REQUIRE_THAT(run_berth(planned).out, Contains("at most"));
+  REQUIRE(run_berth(with_rates({"verify", schedule, graph})).code == 0);
+  // All copies in one place, where some are away at one time.
+  berth::graph::Schedule crowded = berth::graph::read_schedule(schedule);
+  for (berth::graph::ScheduleStep& step : crowded.steps)
+    if (step.kind == berth::graph::ScheduleStep::Kind::kCopyOut) step.host_offset = 0;
+  berth::graph::write_schedule(schedule, crowded);
+  const Ran refused = run_berth(with_rates({"verify", schedule, graph}));
+  REQUIRE(refused.code == 1);
+  REQUIRE_THAT(refused.err, Contains("of the host's arena"));
 }
 
 TEST_CASE("Eight budgets are a row each, and none is slower than a smaller one",

@@ -25,7 +25,7 @@ constexpr std::string_view kBerth = R"({"format": "berth-graph 1",
               {"bytes": 128, "class": "step"}, {"bytes": 32, "class": "step"}],
  "operators": [
   {"name": "f", "phase": "forward", "alternatives": [
-    {"ns": 10, "workspace": 512, "reads": [[0, 0, 0, 64], [1, 0, 0, 128]], "writes": [[2, 1]]},
+    {"ns": 10, "workspace": 512, "algorithm": "direct", "reads": [[0, 0, 0, 64], [1, 0, 0, 128]], "writes": [[2, 1]]},
     {"ns": 20, "workspace": 0, "reads": [[1, 0, 0, 128]], "writes": [[2, 1]], "in_place": [[[1, 0], [2, 1]]]}]},
   {"name": "g", "phase": "backward", "traits": ["random"], "forward": 0, "alternatives": [
     {"ns": 5, "workspace": 0, "reads": [[2, 1, 32, 64]], "writes": [[3, 1], [2, 2]]}]}],
@@ -42,6 +42,14 @@ constexpr std::string_view kKeras =
 constexpr std::string_view kLayered =
     R"({"nodes": [{"name": 5, "out_cost": 9, "duration": 1}, {"name": 2, "out_cost": 4, "duration": 2}],
         "links": [{"0": 5, "1": 2}]})";
+constexpr std::string_view kMonet =
+    R"({"loss_id": 1, "cost_variants": [[
+ {"kind": "fwd", "op": "a", "out_bytes": 64, "fixed_bytes": 8, "local_bytes": 0, "deps": [[]],
+  "ms": [1, -1000], "ws_mb": [0.5, 0], "conv": 0},
+ {"kind": "loss", "op": "l", "out_bytes": 64, "fixed_bytes": 8, "local_bytes": 64, "deps": [[0]],
+  "ms": [0], "ws_mb": [0], "inplace_over": 0, "ip_ms": [0], "ip_ws_mb": [-1]},
+ {"kind": "bwd", "op": "b", "out_bytes": 64, "fixed_bytes": 16, "local_bytes": 64, "deps": [[0, 1], [1]],
+  "ms": [2, 3], "ws_mb": [-0.1, 0]}]]})";
 constexpr std::string_view kLog = R"({"ANNOTATION":"START","INSTRUCTION":"ANNOTATE"}
 {"INSTRUCTION":"CONSTANT","NAME":"w"}
 {"INSTRUCTION":"MEMORY","MEMORY":"64","NAME":"w"}
@@ -59,9 +67,13 @@ constexpr std::string_view kLog = R"({"ANNOTATION":"START","INSTRUCTION":"ANNOTA
 namespace fuzz {
 
 std::vector<std::pair<std::string, Input>> seeds() {
-  return {{"berth", as_input(kBerth)}, {"partitioning", as_input(kPartitioning)},
-          {"keras", as_input(kKeras)}, {"layered", as_input(kLayered)},
-          {"dtr_log", as_input(kLog)}, {"brackets", as_input(std::string(100'000, '['))},
+  return {{"berth", as_input(kBerth)},
+          {"partitioning", as_input(kPartitioning)},
+          {"keras", as_input(kKeras)},
+          {"layered", as_input(kLayered)},
+          {"dtr_log", as_input(kLog)},
+          {"monet", as_input(kMonet)},
+          {"brackets", as_input(std::string(100'000, '['))},
           {"empty", as_input("")}};
 }
 

@@ -1,16 +1,14 @@
 // The reader of plans: what it accepts is legal, makes tables, and is written as it was read.
 #include "csrc/core/check.h"
-#include "csrc/core/checksum.h"
 #include "csrc/plan/file.h"
 #include "csrc/plan/lookup.h"
-#include "csrc/plan/section_file.h"
 #include "csrc/plan/verify.h"
 #include "tests/fuzz/fuzz.h"
+#include "tests/fuzz/repair_file.h"
 #include "tests/plan/brute_force.h"
 #include "tests/plan/plans.h"
 
 #include <algorithm>
-#include <cstring>
 
 namespace berth {
 namespace {
@@ -73,20 +71,7 @@ std::vector<std::pair<std::string, Input>> seeds() {
           {"empty", as_input(serialize_plan(Plan{}))}};
 }
 
-// All of the frame that a reader looks at before the table of sections, and the checksum.
-void repair(Input& input) {
-  constexpr std::size_t kHeaderBytes = 32, kChecksumBytes = 8;
-  if (input.size() < kHeaderBytes + kChecksumBytes) return;
-  std::copy(kPlanMagic.begin(), kPlanMagic.end(), input.begin());
-  std::memcpy(input.data() + 8, &kPlanFormat, sizeof kPlanFormat);
-  std::memcpy(input.data() + 12, &kAlignmentRule, sizeof kAlignmentRule);
-  std::memcpy(input.data() + 16, &kRoundingRule, sizeof kRoundingRule);
-  const std::uint64_t size = input.size();
-  std::memcpy(input.data() + 24, &size, sizeof size);
-  const std::size_t end = input.size() - kChecksumBytes;
-  const std::uint64_t sum = checksum(std::as_bytes(std::span(input).first(end)));
-  std::memcpy(input.data() + end, &sum, sizeof sum);
-}
+void repair(Input& input) { repair_file(input); }
 
 }  // namespace fuzz
 }  // namespace berth

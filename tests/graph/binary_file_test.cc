@@ -4,7 +4,6 @@
 #include "csrc/graph/file.h"
 #include "csrc/graph/generated/schedule_generated.h"
 #include "csrc/graph/graph_file.h"
-#include "csrc/graph/referee.h"
 #include "csrc/graph/schedule_file.h"
 #include "csrc/plan/file.h"
 #include "csrc/plan/section_table.h"
@@ -151,7 +150,8 @@ TEST_CASE("A schedule is read back from its file as it was written", "[graph][fi
     const File file = serialize_schedule(schedule);
     REQUIRE(parse_schedule(file, "x") == schedule);
     REQUIRE(serialize_schedule(parse_schedule(file, "x")) == file);
-    write_file_atomically(folder / "x.schedule", file);
+    write_schedule(folder / "x.schedule", schedule);
+    REQUIRE(read_file(folder / "x.schedule", 1 << 20) == file);
     REQUIRE(read_schedule(folder / "x.schedule") == schedule);
   }
   CHECK(parse_schedule(serialize_schedule({}), "empty") == Schedule{});
@@ -166,12 +166,18 @@ TEST_CASE("A graph is read back from its binary file as it was written", "[graph
     graph.storages[0].role = trace::RoleKind::kInput;
     graph.operators[0].forward = static_cast<OperatorId>(graph.operators.size() - 1);
     graph.operators[0].phase = Phase::kOptimizer;
+    if (round % 2 == 0) graph.operators.back().alternatives[0].algorithm = "op0";
+    if (round % 3 == 0) graph.operators[0].alternatives.back().algorithm = "direct";
     const File file = serialize_graph(graph);
     REQUIRE(parse_graph_file(file, "x") == graph);
     // The reader of all forms tells by the content.
     write_file_atomically(folder / "x", file);
     REQUIRE(read_graph(folder / "x") == graph);
     REQUIRE(parse_graph(to_json(graph), "json") == graph);
+    write_graph(folder / "x.graph", graph);
+    REQUIRE(read_file(folder / "x.graph", 1 << 20) == file);
+    write_graph(folder / "x.json", graph);
+    REQUIRE(read_graph(folder / "x.json") == graph);
   }
   CHECK(parse_graph_file(serialize_graph({}), "empty") == Graph{});
 }

@@ -480,7 +480,9 @@ TEST_CASE("Other implementations are alternatives where none is better in both",
   });
   const std::vector<Alternative>& ways = traced.graph.operators[0].alternatives;
   std::vector<std::pair<std::uint64_t, Bytes>> found;
+  Names algorithms;
   for (const Alternative& one : ways) {
+    algorithms.push_back(one.algorithm);
     found.emplace_back(one.ns, one.workspace);
     CHECK(one.reads == ways[0].reads);
     CHECK(one.writes == ways[0].writes);
@@ -488,6 +490,7 @@ TEST_CASE("Other implementations are alternatives where none is better in both",
   // 40 ns are not the implementation's own.
   CHECK(found ==
         std::vector<std::pair<std::uint64_t, Bytes>>{{100, 2 * kK}, {70, 16 * kK}, {130, 0}});
+  CHECK(algorithms == Names{"2", "1", "0"});
 }
 
 TEST_CASE("What is no recording of operators says how to make one", "[graph][trace]") {

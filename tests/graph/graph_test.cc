@@ -21,7 +21,8 @@ constexpr const char* kSmall = R"({"format": "berth-graph 1",
  "operators": [
   {"name": "f", "phase": "forward", "alternatives": [
     {"ns": 10, "workspace": 512, "reads": [[0, 0, 0, 64], [1, 0, 0, 128]], "writes": [[2, 1]]},
-    {"ns": 20, "workspace": 0, "reads": [[0, 0, 0, 64], [1, 0, 0, 128]], "writes": [[2, 1]], "in_place": [[[1, 0], [2, 1]]]}]},
+    {"ns": 20, "workspace": 0, "reads": [[0, 0, 0, 64], [1, 0, 0, 128]], "writes": [[2, 1]], "in_place": [[[1, 0], [2, 1]]],
+     "algorithm": "winograd"}]},
   {"name": "add_", "phase": "forward", "traits": ["random"], "alternatives": [
     {"ns": 1, "workspace": 0, "reads": [[2, 1, 0, 128], [1, 0, 0, 128]], "writes": [[2, 2]]}]},
   {"name": "g", "phase": "backward", "forward": 0, "alternatives": [
@@ -56,6 +57,8 @@ TEST_CASE("A graph is read and written as it is", "[graph]") {
   REQUIRE(graph.operators.size() == 4);
   CHECK(graph.storages[0].role == trace::RoleKind::kParameter);
   CHECK(graph.operators[0].alternatives[1].in_place.size() == 1);
+  CHECK(graph.operators[0].alternatives[0].algorithm.empty());
+  CHECK(graph.operators[0].alternatives[1].algorithm == "winograd");
   CHECK(graph.operators[2].forward == OperatorId{0});
   CHECK(graph.operators[2].phase == Phase::kBackward);
   CHECK(graph.operators[1].traits.random);

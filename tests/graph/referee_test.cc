@@ -1,4 +1,3 @@
-#include "csrc/graph/referee.h"
 
 #include "csrc/graph/file.h"
 #include "csrc/graph/hash.h"
@@ -82,6 +81,7 @@ class Twin {
 
   bool accepts() {
     arena_.resize(schedule_.arena_bytes, kNobody);
+    host_arena_.resize(schedule_.host_bytes, kNobody);
     memory_.resize(schedule_.buffers.size());
     host_.resize(schedule_.buffers.size());
     births_.resize(schedule_.buffers.size(), 0);
@@ -150,18 +150,23 @@ class Twin {
                        memory_[b]->begin() + static_cast<std::ptrdiff_t>(count),
                        [&](ValueId one) { return one == value; });
   }
-  [[nodiscard]] bool take(Bytes offset, Bytes bytes) const {
+  using Arena = std::vector<BufferId>;  // whose each byte is
+  [[nodiscard]] static bool is_free(const Arena& arena, Bytes offset, Bytes bytes) {
     if (offset == Buffer::kNoOffset) return true;
     for (Bytes k = 0; k < bytes; ++k)
-      if (offset + k >= arena_.size() || arena_[offset + k] != kNobody) return false;
-    return offset <= arena_.size();
+      if (offset + k >= arena.size() || arena[offset + k] != kNobody) return false;
+    return offset <= arena.size();
+  }
+  [[nodiscard]] static bool take(Arena& arena, Bytes offset, Bytes bytes, BufferId b) {
+    if (!is_free(arena, offset, bytes)) return false;
+    for (Bytes k = 0; k < bytes && offset != Buffer::kNoOffset; ++k) arena[offset + k] = b;
+    return true;
   }
   bool bear(BufferId b) {
     const auto& offsets = schedule_.buffers[b].offsets;
     if (!offsets.empty()) {
-      if (births_[b] >= offsets.size() || !take(offsets[births_[b]], bytes_of(b))) return false;
-      for (Bytes k = 0; k < bytes_of(b); ++k)
-        if (offsets[births_[b]] != Buffer::kNoOffset) arena_[offsets[births_[b]] + k] = b;
+      if (births_[b] >= offsets.size() || !take(arena_, offsets[births_[b]], bytes_of(b), b))
+        return false;
     }
     ++births_[b];
     memory_[b].emplace();
@@ -205,7 +210,7 @@ class Twin {
       }
       fill(b, value);
     }
-    if (!take(step.workspace_offset, way.workspace)) return false;
+    if (!is_free(arena_, step.workspace_offset, way.workspace)) return false;
     note(way.workspace);
     return true;
   }
@@ -216,9 +221,13 @@ class Twin {
     if (step.kind == Kind::kCopyIn) {
       if (!host_[b] || !bear(b)) return false;
       memory_[b] = std::exchange(host_[b], std::nullopt);
+      std::replace(host_arena_.begin(), host_arena_.end(), b, kNobody);
     } else {
       if (!memory_[b]) return false;
-      if (step.kind == Kind::kCopyOut) host_[b] = memory_[b];
+      if (step.kind == Kind::kCopyOut) {
+        if (!take(host_arena_, step.host_offset, bytes_of(b), b)) return false;
+        host_[b] = memory_[b];
+      }
       memory_[b].reset();
       std::replace(arena_.begin(), arena_.end(), b, kNobody);
     }
@@ -229,7 +238,7 @@ class Twin {
   const Graph& graph_;
   const Schedule& schedule_;
   std::vector<OperatorId> ran_;
-  std::vector<BufferId> arena_;  // whose each byte is
+  Arena arena_, host_arena_;
   std::vector<std::optional<Content>> memory_, host_;
   std::vector<std::size_t> births_;
 };
@@ -240,7 +249,7 @@ void damage(std::mt19937& random, const Graph& graph, Schedule& schedule) {
   const std::size_t at = random() % steps.size();
   const auto buffer = [&] { return static_cast<BufferId>(random() % schedule.buffers.size()); };
   ScheduleStep& step = steps[at];
-  switch (random() % 8) {
+  switch (random() % 9) {
     case 0:
       steps.erase(steps.begin() + static_cast<std::ptrdiff_t>(at));
       break;
@@ -270,6 +279,9 @@ void damage(std::mt19937& random, const Graph& graph, Schedule& schedule) {
         moved.offsets[random() % moved.offsets.size()] = random() % (schedule.arena_bytes + 2);
       break;
     }
+    case 7:
+      step.host_offset = random() % (schedule.host_bytes + 2);
+      break;
     default:
       step.kind = static_cast<Kind>(random() % 4);
   }
@@ -538,6 +550,49 @@ TEST_CASE("Copies run beside operators, one after the other each way", "[graph][
   CHECK_THROWS_AS(replay(graph, schedule, {0, 1}), Error);
 }
 
+TEST_CASE("What is on the host shares no byte there", "[graph][referee]") {
+  // a makes two of 1000 bytes, b runs beside their copies, c reads both.
+  const Graph graph = parse_graph(R"({"format": "berth-graph 1",
+    "storages": [{"bytes": 1000, "class": "step"}, {"bytes": 1000, "class": "step"}],
+    "operators": [
+      {"name": "a", "phase": "forward", "alternatives": [{"ns": 100, "workspace": 0, "reads": [], "writes": [[0, 1], [1, 1]]}]},
+      {"name": "b", "phase": "forward", "alternatives": [{"ns": 50, "workspace": 0, "reads": [], "writes": []}]},
+      {"name": "c", "phase": "backward", "alternatives": [{"ns": 100, "workspace": 0, "reads": [[0, 1, 0, 1000], [1, 1, 0, 1000]], "writes": []}]}]})",
+                                  "host");
+  Schedule schedule;
+  schedule.buffers = {{0, {}}, {1, {}}};
+  schedule.steps = {run_of(0, {}, {0, 1}),     step_of(Kind::kCopyOut, 0),
+                    step_of(Kind::kCopyIn, 0), step_of(Kind::kCopyOut, 1),
+                    run_of(1, {}, {}),         step_of(Kind::kCopyIn, 1),
+                    run_of(2, {0, 1}, {})};
+  schedule.host_bytes = 2000;
+  const CopyRates rates = {5'000'000'000, 10'000'000'000};  // 200 ns out, 100 ns in
+  const auto at = [&](Bytes first, Bytes second) {
+    schedule.steps[1].host_offset = first;
+    schedule.steps[3].host_offset = second;
+    return replay(graph, schedule, rates);
+  };
+  const Verdict apart = at(0, 1000);
+  REQUIRE(apart.violation == "");
+  CHECK(apart.host_arena == 2000);
+  CHECK(apart.ns == 700);  // out 100-300, 300-500, in 300-400, 500-600, c 600-700
+  // In the bytes of the first the second waits until that is back.
+  const Verdict after = at(500, 700);
+  REQUIRE(after.violation == "");
+  CHECK(after.host_arena == 1700);
+  CHECK(after.ns == 800);  // out 100-300, in 300-400, out 400-600, in 600-700, c 700-800
+  CHECK(at(Buffer::kNoOffset, 0).ns == 700);  // of one that has no place nothing is asked
+  CHECK(at(0, 1001).violation ==
+        "step 3: the schedule puts the 1000 bytes of buffer 1 at 1001 of an arena of 2000 on the "
+        "host");
+  std::swap(schedule.steps[2], schedule.steps[3]);  // both are away at one time
+  schedule.steps[1].host_offset = 0;
+  schedule.steps[2].host_offset = 999;
+  CHECK(replay(graph, schedule, rates).violation ==
+        "step 2: the schedule puts buffer 1 at bytes 999 to 1999 of the host's arena, where buffer "
+        "0 has bytes 0 to 1000");
+}
+
 TEST_CASE("Copies in are waited for by who writes there and by who drops", "[graph][referee]") {
   // a reads x, zero_ writes all of it without a look, last reads nothing.
   const Graph graph =
@@ -660,6 +715,7 @@ TEST_CASE("Equal graphs have equal hashes, and any change another", "[graph][ref
       [](Graph& g) { g.storages[0].bytes = 65; },
       [](Graph& g) { g.storages[0].kind = StorageClass::kInput; },
       [](Graph& g) { g.storages[0].role = trace::RoleKind::kParameter; },
+      [](Graph& g) { g.operators[0].alternatives[0].algorithm = "direct"; },
       [](Graph& g) { g.operators[0].name = "g"; },
       [](Graph& g) { g.operators[0].phase = Phase::kLoss; },
       [](Graph& g) { g.operators[0].traits.random = true; },

@@ -62,6 +62,7 @@ GRAPHS = "csrc/capi/graphs.cc"
 EDGES_CC, REFEREE_CC = "csrc/graph/edges.cc", "csrc/graph/referee.cc"
 MIN_CUT, AREA, EXACT_ORDER = "csrc/schedule/order/min_cut.cc", "csrc/schedule/order/area.cc", "csrc/schedule/order/exact.cc"
 TIMELINE, TRIGGERS = "csrc/schedule/offload/timeline.cc", "csrc/schedule/offload/triggers.cc"
+LIFETIMES = "csrc/schedule/joint/lifetimes.cc"
 EXACT_STAGE, CHECKMATE, MONET = (f"csrc/schedule/retention/{name}.cc" for name in ("exact", "checkmate", "monet"))
 STAGES, WORKING, SQUEEZE = (f"csrc/schedule/retention/{name}.cc" for name in ("model", "working_plan", "search"))
 RETAIN, STAGE_PROBLEM = "csrc/schedule/retention/retention.cc", "csrc/schedule/retention/problem.cc"
@@ -508,6 +509,10 @@ MUTANTS = (
            "!traits.random && !traits.changes_state", "!traits.changes_state", REFEREE),
     Mutant("referee-touch", "referee", "buffers that touch in the arena overlap", REFEREE_CC,
            "std::prev(next)->second.end > offset", "std::prev(next)->second.end >= offset", REFEREE),
+    Mutant("referee-host", "referee", "a copy lies on what is on the host, if that begins before it", REFEREE_CC,
+           "    if (other != host_taken_.begin() && std::prev(other)->second.end > offset) --other;\n", "", REFEREE),
+    Mutant("referee-host-wait", "referee", "a copy does not wait for the copy in from its bytes on the host", REFEREE_CC,
+           "      out_end_ = std::max(out_end_, *other->second.free_at);\n", "", REFEREE),
     Mutant("referee-end", "referee", "a resident may end with any version", REFEREE_CC,
            "BERTH_CHECK(states_[buffer].holds == wanted, kInput", "BERTH_CHECK(states_[buffer].holds == wanted || true, kInput", REFEREE),
     Mutant("order-bound", "order", "a bound is above the cut", MIN_CUT,
@@ -553,6 +558,8 @@ MUTANTS = (
            "    if (options_.given) offer(*options_.given, \"given\");\n", "", KEPT),
     Mutant("kept-twice-read", "kept", "a result that is read twice is no damage", STAGE_PROBLEM,
            "    check_distinct(node.reads, whose, \"reads\");\n", "", KEPT),
+    Mutant("copies-host", "copies", "bytes on the host are free while they are copied in", LIFETIMES,
+           "while (!coming_.empty() && coming_.front().end <= now) {", "while (!coming_.empty()) {", ((STEP, "[addresses]~[acceptance]"),)),
     Mutant("copies-early", "copies", "the bytes of a copy are free before its end", TIMELINE,
            "out_of_use_[v] = execution_.fate[v] == Fate::kOffload;", "out_of_use_[v] = false;", COPIES),
     Mutant("copies-source", "copies", "a reload begins before its own copy to the host has ended", TIMELINE,

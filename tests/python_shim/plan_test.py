@@ -1,5 +1,6 @@
 """Traces, plans and placements as objects of Python. No torch."""
 
+import json
 import math
 import os
 import pathlib
@@ -196,6 +197,133 @@ class Orders(Case):
                 ({"engine": "olla"}, "engine is 'olla', legal are: auto")):
             with self.subTest(text), self.assertRaises(berth.UsageError) as caught:
                 berth.order(**{**self.SMALL, **changes})
+            self.assertIn(text, str(caught.exception))
+
+
+class Schedules(Case):
+    # x -> h -> y forward; y -> wide -> small, then h and small back: h does not fit beside wide.
+    @staticmethod
+    def step(unit=1, **changes):
+        sizes = [size * unit for size in (100, 400, 100, 500, 50, 50)]
+        classes = ["input"] + ["step"] * 5
+
+        def operator(name, phase, ns, reads, makes):
+            read = [[storage, int(storage > 0), 0, sizes[storage]] for storage in reads]
+            return {"name": name, "phase": phase,
+                    "alternatives": [{"ns": ns, "workspace": 0, "reads": read, "writes": [[makes, 1]], "algorithm": "only"}]}
+
+        graph = {"format": "berth-graph 1", "storages": [{"bytes": size, "class": kind} for size, kind in zip(sizes, classes)],
+                 "operators": [operator("grow", "forward", 10, [0], 1), operator("shrink", "forward", 20, [1], 2),
+                               operator("widen", "backward", 30, [2], 3), operator("narrow", "backward", 40, [3], 4),
+                               operator("join", "backward", 50, [1, 4], 5)]}
+        return berth.Graph.from_json(json.dumps({**graph, **changes}))
+
+    def chain(self, length):
+        """A graph of many layers, whose search has something to do."""
+        storages = [{"bytes": 100, "class": "input"}] + [{"bytes": 900 + k % 7, "class": "step"} for k in range(2 * length)]
+
+        def operator(name, phase, ns, reads, makes):
+            return {"name": name, "phase": phase, "alternatives": [
+                {"ns": ns, "workspace": 0, "reads": [[s, int(s > 0), 0, storages[s]["bytes"]] for s in reads], "writes": [[makes, 1]]}]}
+
+        forward = [operator(f"f{k}", "forward", 100 + k, [k], k + 1) for k in range(length)]
+        backward = [operator(f"b{k}", "backward", 200, [length + k, length - k], length + k + 1) for k in range(length)]
+        return berth.Graph.from_json(json.dumps({"format": "berth-graph 1", "storages": storages, "operators": forward + backward}))
+
+    def test_a_graph_is_read_and_written(self):
+        graph = self.step()
+        self.assertEqual(graph.operators, ["grow", "shrink", "widen", "narrow", "join"])
+        self.assertEqual(graph.storage_bytes.tolist(), [100, 400, 100, 500, 50, 50])
+        self.assertFalse(graph.storage_bytes.flags.writeable or graph.storage_bytes.flags.owndata)
+        self.assertEqual((len(graph), len(graph.order)), (5, 0))
+        for name in ("step.graph", "step.json"):
+            graph.save(self.folder / name)
+            self.assertEqual(berth.Graph.load(self.folder / name), graph)
+        self.assertEqual(json.loads((self.folder / "step.json").read_text())["operators"][0]["alternatives"][0]["algorithm"], "only")
+        self.assertEqual(berth.Graph.from_json(graph.to_json()), graph)
+        self.assertIn("5 operators, 6 storages", repr(graph))
+        with self.assertRaises(berth.InputError) as caught:
+            self.step(order=[0, 0])
+        self.assertIn("names operator 0 twice", str(caught.exception))
+        with self.assertRaises(berth.InputError):
+            berth.Graph.from_trace(berth.Trace.load(self.trace_of_steps()))
+
+    def test_what_does_not_fit_is_made_again(self):
+        graph = self.step()
+        found = berth.schedule(graph, 800, iterations=1000)
+        schedule = found.schedule
+        self.assertIsNone(schedule.verify(graph))
+        self.assertEqual((found.base_peak, found.base_time_ns, found.time_ns, found.recomputed, found.recomputed_ns), (1000, 150, 160, 1, 10))
+        self.assertLessEqual(found.peak, 800)
+        self.assertEqual((schedule.budget, schedule.time_ns, schedule.peak), (800, 160, found.peak))
+        steps = schedule.steps
+        self.assertEqual(sorted(steps.targets[steps.kinds == 0].tolist()), [0, 0, 1, 2, 3, 4])
+        self.assertFalse(steps.kinds.flags.writeable or steps.kinds.flags.owndata)
+        self.assertLessEqual(schedule.arena_bytes, 800)
+        self.assertEqual(len(schedule), len(steps))
+        for buffer, storage in enumerate(schedule.storages):
+            for offset in schedule.offsets(buffer):
+                self.assertLessEqual(int(offset) + int(graph.storage_bytes[storage]), schedule.arena_bytes)
+        with self.assertRaises(IndexError):
+            schedule.offsets(len(schedule.storages))
+        schedule.save(self.folder / "x.schedule")
+        self.assertEqual(berth.Schedule.load(self.folder / "x.schedule"), schedule)
+        self.assertEqual(berth.schedule(graph, 800, iterations=1000).schedule, schedule)
+        self.assertEqual(berth.schedule(graph, 800, iterations=1, given=[schedule]).time_ns, 160)
+        self.assertIn("nothing", repr(berth.schedule(graph, 800, engine="order")))
+        self.assertIn("is for the graph", schedule.verify(self.step(order=[0, 1, 2, 3, 4])))
+
+    def test_what_does_not_fit_is_copied(self):
+        unit, rate = 1 << 12, 10**15  # smaller values are not copied
+        rows = json.loads(self.step(unit).to_json())
+        look = {"ns": 10, "workspace": 0, "reads": [[2, 1, 0, 100 * unit]], "writes": []}
+        rows["operators"].insert(2, {"name": "look", "phase": "forward", "alternatives": [look]})  # the copy ends meanwhile
+        graph = berth.Graph.from_json(json.dumps(rows))
+        found = berth.schedule(graph, 800 * unit, rate_in=rate, iterations=1000)
+        self.assertIsNone(found.schedule.verify(graph, rate, rate))
+        self.assertEqual((found.recomputed, found.copied_out, found.copied_in, found.host_peak), (0, 400 * unit, 400 * unit, 400 * unit))
+        self.assertLess(found.time_ns, 170)
+        self.assertEqual(found.schedule.host_bytes, 400 * unit)
+        steps = found.schedule.steps
+        self.assertEqual(steps.offsets[steps.kinds == 2].tolist(), [0])
+
+    def test_that_nothing_fits_is_an_answer(self):
+        found = berth.schedule(self.step(), 100)
+        self.assertIsNone(found.schedule)
+        self.assertEqual(found.missing_bytes, found.least_budget - 100)
+        self.assertIn(found.largest, found.why_not)
+        self.assertIn("nothing, operator", repr(found))
+
+    def test_progress_is_told_and_its_exception_is_raised(self):
+        seen = []
+        berth.schedule(self.step(), 2000, progress=seen.append)
+        self.assertEqual(seen[-1].time_ns, 150)
+        self.assertIn("best", repr(seen[-1]))
+
+        def fail(progress):
+            raise KeyError("mine")
+
+        with self.assertRaises(KeyError):
+            berth.schedule(self.step(), 2000, progress=fail)
+
+    def test_ctrl_c_ends_the_search(self):
+        graph = self.chain(60)
+        timer = threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT))
+        timer.start()
+        found = berth.schedule(graph, 20_000, time_limit=300)
+        timer.join()
+        self.assertTrue(found.cancelled)
+        self.assertLess(found.seconds, 150)
+
+    def test_what_is_wrong_is_named(self):
+        for arguments, changes, text in ((("x.graph", 800), {}, "graph is a str: a berth.Graph or a berth.Trace is wanted"),
+                                         ((self.step(), -1), {}, "budget is -1"), ((self.step(), None), {}, "budget is None"),
+                                         ((self.step(), 800), {"rate_in": 0}, "rate_in is 0"),
+                                         ((self.step(), 800), {"rate_out": 1 << 60}, "rate_out is 1152921504606846976: bytes from 1 to 1000000000000000"),
+                                         ((self.step(), 800), {"engine": "ilp"}, "engine is 'ilp', legal are: auto"),
+                                         ((self.step(), 800), {"time_limit": 0}, "time_limit is 0")):
+            with self.subTest(text), self.assertRaises(berth.UsageError) as caught:
+                berth.schedule(*arguments, **changes)
             self.assertIn(text, str(caught.exception))
 
 

@@ -29,6 +29,11 @@ violation: str | None = plan.verify()
 steps: list[berth.Step] = plan.steps() + trace.steps()
 found: berth.Order = berth.order([9, 1], [0, -1], [[1], np.array([1])], control=[(0, 1)], progress=lambda progress: print(progress.peak))
 operators: NDArray[np.uint32] = found.order
+graph: berth.Graph = berth.Graph.load("x.graph")
+sizes: NDArray[np.uint64] = graph.storage_bytes
+scheduled: berth.Scheduled = berth.schedule(graph, 1 << 30, rate_out=10**9, progress=lambda progress: print(progress.time_ns))
+schedule: berth.Schedule | None = berth.schedule(trace, 1 << 30).schedule
+kinds: NDArray[np.uint32] = berth.Schedule.load("x.schedule").steps.kinds
 placed: berth.Placement = berth.place(np.array([1, 2]), [0, 1], [1, 2], pinned=[None, 0])
 """
 

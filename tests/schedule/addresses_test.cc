@@ -222,6 +222,37 @@ TEST_CASE("A storage without bytes has an address, too", "[schedule][addresses]"
   CHECK(graph::replay(graph, schedule).violation == "");
 }
 
+TEST_CASE("What is copied out has a place on the host until it is back", "[schedule][addresses]") {
+  const graph::Graph graph = small_graph();
+  graph::Schedule schedule;
+  schedule.buffers = {{0, {}}, {1, {}}, {2, {}}, {3, {}}, {4, {}}, {1, {}}};
+  // a goes to the host and comes back, each way in 2048 ns; then b goes.
+  schedule.steps = {run_of(0, {0}, {1}),        run_of(1, {1}, {2}),
+                    step_of(Kind::kCopyOut, 1), step_of(Kind::kCopyIn, 1),
+                    step_of(Kind::kDrop, 1),    run_of(2, {0}, {3}),
+                    run_of(0, {0}, {5}),        step_of(Kind::kCopyOut, 2),
+                    step_of(Kind::kCopyIn, 2),  run_of(3, {5, 2, 3}, {4})};
+  const auto place = [&] {
+    const Addresses addresses = place_addresses(graph, schedule, quick());
+    const graph::Verdict verdict = graph::replay(graph, schedule, quick().rates);
+    REQUIRE(verdict.violation == "");
+    CHECK(verdict.host_arena == addresses.host_bytes);
+    CHECK(schedule.host_bytes == addresses.host_bytes);
+    CHECK(addresses.host_bytes == addresses.host_peak);
+    return addresses.host_bytes;
+  };
+  // The drop waits until a is back, so that b takes its bytes.
+  CHECK(place() == 2048);
+  const Lifetimes waited = lifetimes_of(graph, schedule, quick().rates);
+  REQUIRE(waited.host.size() == 2);
+  CHECK(waited.host[0].step == 2);
+  CHECK(waited.host[0].death == 2 * 7 + 2);
+  CHECK(waited.host[1].birth == 2 * 7 + 2);
+  // Without that wait b leaves while a still comes back.
+  std::rotate(schedule.steps.begin() + 4, schedule.steps.begin() + 5, schedule.steps.begin() + 9);
+  CHECK(place() == 2048 + 512);
+}
+
 TEST_CASE("Addresses that were there before are forgotten", "[schedule][addresses]") {
   const graph::Graph graph = small_graph();
   graph::Schedule once = with_a_copy();
@@ -246,8 +277,9 @@ TEST_CASE("The referee accepts the addresses of random schedules and sees no oth
     if (!schedule) continue;
     graph::Schedule bare = *schedule;
     for (graph::Buffer& buffer : bare.buffers) buffer.offsets.clear();
-    for (graph::ScheduleStep& step : bare.steps) step.workspace_offset = graph::Buffer::kNoOffset;
-    bare.arena_bytes = 0;
+    for (graph::ScheduleStep& step : bare.steps)
+      step.workspace_offset = step.host_offset = graph::Buffer::kNoOffset;
+    bare.arena_bytes = bare.host_bytes = 0;
     AddressOptions options = quick();
     options.rates = {1 + random() % 1'000'000'000, 1 + random() % 1'000'000'000};
     const graph::Verdict before = graph::replay(graph, bare, options.rates);
@@ -260,6 +292,8 @@ TEST_CASE("The referee accepts the addresses of random schedules and sees no oth
     const graph::Verdict after = graph::replay(graph, *schedule, options.rates);
     REQUIRE(after.violation == "");
     REQUIRE(after.arena == addresses.arena_bytes);
+    REQUIRE(after.host_arena == addresses.host_bytes);
+    REQUIRE(addresses.host_peak >= after.host_peak);
     REQUIRE(schedule->arena_bytes == addresses.arena_bytes);
     REQUIRE(after.ns == before.ns);
     REQUIRE(after.peak == before.peak);

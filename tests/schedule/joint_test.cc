@@ -1,4 +1,3 @@
-#include "csrc/graph/referee.h"
 #include "csrc/schedule/joint/plan.h"
 #include "tests/catch.h"
 #include "tests/support/random_graph.h"

@@ -1,8 +1,8 @@
 // What the planners of orders say of an order, and what the referee says, who shares no code with
 // them.
-#include "csrc/graph/referee.h"
 
 #include "csrc/graph/file.h"
+#include "csrc/graph/schedule.h"
 #include "csrc/schedule/order/from_graph.h"
 #include "csrc/schedule/order/greedy.h"
 #include "tests/catch.h"

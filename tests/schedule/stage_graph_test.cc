@@ -1,4 +1,3 @@
-#include "csrc/graph/referee.h"
 #include "csrc/schedule/order/from_graph.h"
 #include "csrc/schedule/retention/from_graph.h"
 #include "csrc/schedule/retention/retention.h"

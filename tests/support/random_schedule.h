@@ -153,10 +153,12 @@ class RandomSchedule {
     }
   }
 
-  // First fit, in the order of the steps.
-  void place() {
+  // An arena in the making, by first fit.
+  struct Space {
     std::map<BufferId, std::pair<Bytes, Bytes>> there;
-    const auto fit = [&](Bytes bytes) {
+    Bytes end = 0;
+
+    Bytes fit(Bytes bytes) {
       Bytes offset = 0;
       for (bool moved = true; moved;) {
         moved = false;
@@ -166,27 +168,41 @@ class RandomSchedule {
             moved = true;
           }
       }
-      schedule_.arena_bytes = std::max(schedule_.arena_bytes, offset + bytes);
+      end = std::max(end, offset + bytes);
       return offset;
-    };
-    const auto bear = [&](BufferId buffer) {
-      const Bytes bytes = storage_of(buffer).bytes;
+    }
+    Bytes take(BufferId buffer, Bytes bytes) {
       const Bytes offset = fit(bytes);
       there[buffer] = {offset, offset + bytes};
-      schedule_.buffers[buffer].offsets.push_back(offset);
+      return offset;
+    }
+  };
+
+  // In the order of the steps; on the host some.
+  void place() {
+    Space device, host;
+    const auto bear = [&](BufferId buffer) {
+      schedule_.buffers[buffer].offsets.push_back(device.take(buffer, storage_of(buffer).bytes));
     };
     for (BufferId buffer = 0; buffer < schedule_.buffers.size(); ++buffer)
       if (storage_of(buffer).kind == graph::StorageClass::kInput) bear(buffer);
     for (graph::ScheduleStep& step : schedule_.steps) {
-      if (step.kind == Kind::kDrop || step.kind == Kind::kCopyOut) there.erase(step.buffer);
-      if (step.kind == Kind::kCopyIn) bear(step.buffer);
+      if (step.kind == Kind::kDrop || step.kind == Kind::kCopyOut) device.there.erase(step.buffer);
+      if (step.kind == Kind::kCopyOut && chance(0.8))
+        step.host_offset = host.take(step.buffer, storage_of(step.buffer).bytes);
+      if (step.kind == Kind::kCopyIn) {
+        host.there.erase(step.buffer);
+        bear(step.buffer);
+      }
       for (const BufferId buffer : step.writes)
-        if (storage_of(buffer).kind == graph::StorageClass::kStep && !there.count(buffer))
+        if (storage_of(buffer).kind == graph::StorageClass::kStep && !device.there.count(buffer))
           bear(buffer);
       if (step.kind == Kind::kRun && chance(0.5))
         step.workspace_offset =
-            fit(graph_.operators[step.op].alternatives[step.alternative].workspace);
+            device.fit(graph_.operators[step.op].alternatives[step.alternative].workspace);
     }
+    schedule_.arena_bytes = device.end;
+    schedule_.host_bytes = host.end;
   }
 
   std::mt19937& random_;

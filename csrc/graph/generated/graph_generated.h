@@ -264,7 +264,8 @@ struct Graph FLATBUFFERS_FINAL_CLASS : private flatbuffers::Table {
     VT_WRITES = 14,
     VT_IN_PLACE = 16,
     VT_CONTROL = 18,
-    VT_ORDER = 20
+    VT_ORDER = 20,
+    VT_ALGORITHMS = 22
   };
   const flatbuffers::Vector<flatbuffers::Offset<flatbuffers::String>> *names() const {
     return GetPointer<const flatbuffers::Vector<flatbuffers::Offset<flatbuffers::String>> *>(VT_NAMES);
@@ -293,6 +294,9 @@ struct Graph FLATBUFFERS_FINAL_CLASS : private flatbuffers::Table {
   const flatbuffers::Vector<uint32_t> *order() const {
     return GetPointer<const flatbuffers::Vector<uint32_t> *>(VT_ORDER);
   }
+  const flatbuffers::Vector<uint32_t> *algorithms() const {
+    return GetPointer<const flatbuffers::Vector<uint32_t> *>(VT_ALGORITHMS);
+  }
   bool Verify(flatbuffers::Verifier &verifier) const {
     return VerifyTableStart(verifier) &&
            VerifyOffset(verifier, VT_NAMES) &&
@@ -314,6 +318,8 @@ struct Graph FLATBUFFERS_FINAL_CLASS : private flatbuffers::Table {
            verifier.VerifyVector(control()) &&
            VerifyOffset(verifier, VT_ORDER) &&
            verifier.VerifyVector(order()) &&
+           VerifyOffset(verifier, VT_ALGORITHMS) &&
+           verifier.VerifyVector(algorithms()) &&
            verifier.EndTable();
   }
 };
@@ -349,6 +355,9 @@ struct GraphBuilder {
   void add_order(flatbuffers::Offset<flatbuffers::Vector<uint32_t>> order) {
     fbb_.AddOffset(Graph::VT_ORDER, order);
   }
+  void add_algorithms(flatbuffers::Offset<flatbuffers::Vector<uint32_t>> algorithms) {
+    fbb_.AddOffset(Graph::VT_ALGORITHMS, algorithms);
+  }
   explicit GraphBuilder(flatbuffers::FlatBufferBuilder &_fbb)
         : fbb_(_fbb) {
     start_ = fbb_.StartTable();
@@ -370,8 +379,10 @@ inline flatbuffers::Offset<Graph> CreateGraph(
     flatbuffers::Offset<flatbuffers::Vector<const berth::graph_file::Value *>> writes = 0,
     flatbuffers::Offset<flatbuffers::Vector<const berth::graph_file::InPlace *>> in_place = 0,
     flatbuffers::Offset<flatbuffers::Vector<const berth::graph_file::Edge *>> control = 0,
-    flatbuffers::Offset<flatbuffers::Vector<uint32_t>> order = 0) {
+    flatbuffers::Offset<flatbuffers::Vector<uint32_t>> order = 0,
+    flatbuffers::Offset<flatbuffers::Vector<uint32_t>> algorithms = 0) {
   GraphBuilder builder_(_fbb);
+  builder_.add_algorithms(algorithms);
   builder_.add_order(order);
   builder_.add_control(control);
   builder_.add_in_place(in_place);
@@ -394,7 +405,8 @@ inline flatbuffers::Offset<Graph> CreateGraphDirect(
     const std::vector<berth::graph_file::Value> *writes = nullptr,
     const std::vector<berth::graph_file::InPlace> *in_place = nullptr,
     const std::vector<berth::graph_file::Edge> *control = nullptr,
-    const std::vector<uint32_t> *order = nullptr) {
+    const std::vector<uint32_t> *order = nullptr,
+    const std::vector<uint32_t> *algorithms = nullptr) {
   auto names__ = names ? _fbb.CreateVector<flatbuffers::Offset<flatbuffers::String>>(*names) : 0;
   auto storages__ = storages ? _fbb.CreateVectorOfStructs<berth::graph_file::Storage>(*storages) : 0;
   auto operators__ = operators ? _fbb.CreateVectorOfStructs<berth::graph_file::Operator>(*operators) : 0;
@@ -404,6 +416,7 @@ inline flatbuffers::Offset<Graph> CreateGraphDirect(
   auto in_place__ = in_place ? _fbb.CreateVectorOfStructs<berth::graph_file::InPlace>(*in_place) : 0;
   auto control__ = control ? _fbb.CreateVectorOfStructs<berth::graph_file::Edge>(*control) : 0;
   auto order__ = order ? _fbb.CreateVector<uint32_t>(*order) : 0;
+  auto algorithms__ = algorithms ? _fbb.CreateVector<uint32_t>(*algorithms) : 0;
   return berth::graph_file::CreateGraph(
       _fbb,
       names__,
@@ -414,7 +427,8 @@ inline flatbuffers::Offset<Graph> CreateGraphDirect(
       writes__,
       in_place__,
       control__,
-      order__);
+      order__,
+      algorithms__);
 }
 
 inline const berth::graph_file::Graph *GetGraph(const void *buf) {

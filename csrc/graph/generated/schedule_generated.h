@@ -114,7 +114,8 @@ struct Schedule FLATBUFFERS_FINAL_CLASS : private flatbuffers::Table {
     VT_PEAK = 24,
     VT_PEAK_BOUND = 26,
     VT_NS = 28,
-    VT_NS_BOUND = 30
+    VT_NS_BOUND = 30,
+    VT_HOST_BYTES = 32
   };
   const flatbuffers::Vector<const berth::schedule_file::Buffer *> *buffers() const {
     return GetPointer<const flatbuffers::Vector<const berth::schedule_file::Buffer *> *>(VT_BUFFERS);
@@ -158,6 +159,9 @@ struct Schedule FLATBUFFERS_FINAL_CLASS : private flatbuffers::Table {
   uint64_t ns_bound() const {
     return GetField<uint64_t>(VT_NS_BOUND, 0);
   }
+  uint64_t host_bytes() const {
+    return GetField<uint64_t>(VT_HOST_BYTES, 0);
+  }
   bool Verify(flatbuffers::Verifier &verifier) const {
     return VerifyTableStart(verifier) &&
            VerifyOffset(verifier, VT_BUFFERS) &&
@@ -180,6 +184,7 @@ struct Schedule FLATBUFFERS_FINAL_CLASS : private flatbuffers::Table {
            VerifyField<uint64_t>(verifier, VT_PEAK_BOUND, 8) &&
            VerifyField<uint64_t>(verifier, VT_NS, 8) &&
            VerifyField<uint64_t>(verifier, VT_NS_BOUND, 8) &&
+           VerifyField<uint64_t>(verifier, VT_HOST_BYTES, 8) &&
            verifier.EndTable();
   }
 };
@@ -230,6 +235,9 @@ struct ScheduleBuilder {
   void add_ns_bound(uint64_t ns_bound) {
     fbb_.AddElement<uint64_t>(Schedule::VT_NS_BOUND, ns_bound, 0);
   }
+  void add_host_bytes(uint64_t host_bytes) {
+    fbb_.AddElement<uint64_t>(Schedule::VT_HOST_BYTES, host_bytes, 0);
+  }
   explicit ScheduleBuilder(flatbuffers::FlatBufferBuilder &_fbb)
         : fbb_(_fbb) {
     start_ = fbb_.StartTable();
@@ -256,8 +264,10 @@ inline flatbuffers::Offset<Schedule> CreateSchedule(
     uint64_t peak = 0,
     uint64_t peak_bound = 0,
     uint64_t ns = 0,
-    uint64_t ns_bound = 0) {
+    uint64_t ns_bound = 0,
+    uint64_t host_bytes = 0) {
   ScheduleBuilder builder_(_fbb);
+  builder_.add_host_bytes(host_bytes);
   builder_.add_ns_bound(ns_bound);
   builder_.add_ns(ns);
   builder_.add_peak_bound(peak_bound);
@@ -290,7 +300,8 @@ inline flatbuffers::Offset<Schedule> CreateScheduleDirect(
     uint64_t peak = 0,
     uint64_t peak_bound = 0,
     uint64_t ns = 0,
-    uint64_t ns_bound = 0) {
+    uint64_t ns_bound = 0,
+    uint64_t host_bytes = 0) {
   auto buffers__ = buffers ? _fbb.CreateVectorOfStructs<berth::schedule_file::Buffer>(*buffers) : 0;
   auto offsets__ = offsets ? _fbb.CreateVector<uint64_t>(*offsets) : 0;
   auto steps__ = steps ? _fbb.CreateVectorOfStructs<berth::schedule_file::Step>(*steps) : 0;
@@ -312,7 +323,8 @@ inline flatbuffers::Offset<Schedule> CreateScheduleDirect(
       peak,
       peak_bound,
       ns,
-      ns_bound);
+      ns_bound,
+      host_bytes);
 }
 
 inline const berth::schedule_file::Schedule *GetSchedule(const void *buf) {

@@ -12,15 +12,16 @@ constexpr Bytes kMostAlignment = 512;  // of torch's blocks
 
 void forget_addresses(graph::Schedule& schedule) {
   for (graph::Buffer& buffer : schedule.buffers) buffer.offsets.clear();
-  for (graph::ScheduleStep& step : schedule.steps) step.workspace_offset = graph::Buffer::kNoOffset;
-  schedule.arena_bytes = 0;
+  for (graph::ScheduleStep& step : schedule.steps)
+    step.workspace_offset = step.host_offset = graph::Buffer::kNoOffset;
+  schedule.arena_bytes = schedule.host_bytes = 0;
 }
 
 // Those with bytes, in their order.
-Problem problem_of(const Lifetimes& lifetimes) {
+Problem problem_of(const std::vector<Lifetimes::One>& lifetimes) {
   Problem problem;
   Bytes sizes = kMostAlignment;  // whose lowest bit is the alignment
-  for (const Lifetimes::One& one : lifetimes.all) {
+  for (const Lifetimes::One& one : lifetimes) {
     if (one.bytes == 0) continue;
     if (one.buffer != Lifetimes::One::kWorkspace) sizes |= one.bytes;
     problem.buffers.push_back(
@@ -28,6 +29,23 @@ Problem problem_of(const Lifetimes& lifetimes) {
   }
   problem.alignment = sizes & (~sizes + 1);
   return problem;
+}
+
+// Gives each copy to the host its place there.
+void place_on_host(const Lifetimes& lifetimes, graph::Schedule& schedule, PlaceOptions place,
+                   Addresses& result) {
+  result.host_peak = lifetimes.host_peak;
+  if (lifetimes.host.empty()) return;
+  place.capacity = lifetimes.host_peak;
+  place.progress = nullptr;
+  const Placement placement = place_buffers(problem_of(lifetimes.host), place);
+  auto placed = placement.offsets.begin();
+  for (const Lifetimes::One& one : lifetimes.host) {
+    const Bytes offset = one.bytes == 0 ? 0 : *placed++;
+    schedule.steps[one.step].host_offset = offset;
+    result.host_bytes = std::max(result.host_bytes, offset + one.bytes);
+  }
+  schedule.host_bytes = result.host_bytes;
 }
 
 }  // namespace
@@ -47,7 +65,7 @@ Addresses place_addresses(const graph::Graph& graph, graph::Schedule& schedule,
   place.threads = options.threads;
   place.cancel = options.cancel;
   place.progress = options.progress;
-  const Problem problem = problem_of(lifetimes);
+  const Problem problem = problem_of(lifetimes.all);
   const Placement placement = place_buffers(problem, place);
 
   Addresses result;
@@ -71,6 +89,7 @@ Addresses place_addresses(const graph::Graph& graph, graph::Schedule& schedule,
   result.bound = rounded ? lifetimes.live_peak : placement.lower_bound;
   result.engine = placement.engine;
   result.seconds = placement.seconds;
+  place_on_host(lifetimes, schedule, place, result);
   return result;
 }
 

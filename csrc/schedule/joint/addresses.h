@@ -2,10 +2,10 @@
 
 #include "csrc/core/bytes.h"
 #include "csrc/graph/graph.h"
-#include "csrc/graph/referee.h"
 #include "csrc/graph/schedule.h"
 
 #include <berth/place.h>
+#include <berth/schedule.h>
 
 #include <atomic>
 #include <cstdint>
@@ -29,28 +29,11 @@ struct AddressOptions {
   graph::CopyRates rates = {};                              // say when copies out have ended
 };
 
-// What place_addresses() found.
-struct Addresses {
-  Bytes arena_bytes = 0;  // the highest end of all that is placed; may be above the capacity
-  Bytes live_peak = 0;    // most that is alive of it at one time
-  Bytes bound = 0;        // no placement needs less
-  std::string engine;     // that found it
-  double seconds = 0;
-
-  [[nodiscard]] double gap() const noexcept {
-    return bound == 0 ? 0.0 : static_cast<double>(arena_bytes) / static_cast<double>(bound) - 1.0;
-  }
-  [[nodiscard]] double fragmentation() const noexcept {
-    return arena_bytes == 0
-               ? 0.0
-               : static_cast<double>(arena_bytes - live_peak) / static_cast<double>(arena_bytes);
-  }
-};
-
 // Gives all that a schedule has on the device but its residents a place in one arena: each birth of
-// each buffer and each workspace (ScheduleStep::workspace_offset). Any places that were there
-// before are replaced. Sets Schedule::arena_bytes; the budget, which also holds the residents, is
-// for the caller to compare: resident + arena_bytes.
+// each buffer and each workspace (ScheduleStep::workspace_offset); and each copy out a place in an
+// arena of the host (ScheduleStep::host_offset). Any places that were there before are replaced.
+// Sets Schedule::arena_bytes and Schedule::host_bytes; the budget, which also holds the residents,
+// is for the caller to compare: resident + arena_bytes.
 //
 // Bytes are taken as Lifetimes says, so that no operator waits longer than before: what is copied
 // out keeps its bytes until the copy has ended. Offsets are multiples of the largest power of two,

@@ -46,17 +46,19 @@ class Walk {
           break;
       }
     }
-    for (Lifetimes::One& one : result_.all)
-      if (one.death == 0) one.death = tick_ + 2;
+    for (auto* const all : {&result_.all, &result_.host})
+      for (Lifetimes::One& one : *all)
+        if (one.death == 0) one.death = tick_ + 2;
     return std::move(result_);
   }
 
  private:
   struct State {
     std::size_t lifetime = kNone;       // the last one's
+    std::size_t on_host = kNone;        // the last one's there
     std::uint64_t ready = 0, away = 0;  // when its last copy in and its last copy out end
   };
-  struct Leaving {
+  struct Leaving {  // by a copy
     std::uint64_t end = 0;
     std::size_t lifetime = 0;
   };
@@ -124,8 +126,15 @@ class Walk {
 
   void copy_out(BufferId buffer) {
     State& state = buffers_[buffer];
-    out_end_ =
-        std::max({out_end_, now_, state.ready}) + ns_of(storage_of(buffer).bytes, rates_.out);
+    const Bytes bytes = storage_of(buffer).bytes;
+    const std::uint64_t start = std::max({out_end_, now_, state.ready});
+    clear_host(start);
+    state.on_host = result_.host.size();
+    result_.host.push_back(
+        {.buffer = buffer, .step = tick_ / 2 - 1, .bytes = bytes, .birth = tick_});
+    host_ += bytes;
+    result_.host_peak = std::max(result_.host_peak, host_);
+    out_end_ = start + ns_of(bytes, rates_.out);
     leaving_.push_back({out_end_, state.lifetime});
     state.away = out_end_;
   }
@@ -135,6 +144,16 @@ class Walk {
     bear(buffer);
     in_end_ = std::max({in_end_, now_, state.away}) + ns_of(storage_of(buffer).bytes, rates_.in);
     state.ready = in_end_;
+    coming_.push_back({in_end_, state.on_host});
+  }
+  // Ends what was copied in from the host by then.
+  void clear_host(std::uint64_t now) {
+    while (!coming_.empty() && coming_.front().end <= now) {
+      Lifetimes::One& one = result_.host[coming_.front().lifetime];
+      one.death = tick_;
+      host_ -= one.bytes;
+      coming_.pop_front();
+    }
   }
 
   const graph::Graph& graph_;
@@ -146,7 +165,8 @@ class Walk {
   std::vector<State> buffers_;
   // When the last run, copy out and copy in end, and what the copies out have not freed yet.
   std::uint64_t now_ = 0, out_end_ = 0, in_end_ = 0;
-  std::deque<Leaving> leaving_;
+  std::deque<Leaving> leaving_, coming_;  // from the device, from the host
+  Bytes host_ = 0;
 };
 
 }  // namespace

@@ -2,7 +2,6 @@
 
 #include "csrc/core/bytes.h"
 #include "csrc/graph/graph.h"
-#include "csrc/graph/referee.h"
 #include "csrc/graph/schedule.h"
 
 #include <cstddef>
@@ -25,12 +24,16 @@ struct Lifetimes {
   struct One {
     static constexpr graph::BufferId kWorkspace = ~graph::BufferId{0};
     graph::BufferId buffer = kWorkspace;
-    std::size_t step = 0;  // of a workspace: whose
+    std::size_t step = 0;  // of a workspace: whose; on the host: the copy out
     Bytes bytes = 0;       // 0 only where the storage has none
     std::uint64_t birth = 0, death = 0;
   };
   std::vector<One> all;  // in the order of their births; a buffer has one for each of its own
   Bytes live_peak = 0;   // most that is alive at one tick
+  // On the host, from the copy out to the first copy out that begins when the copy in has ended: no
+  // copy waits for another's bytes.
+  std::vector<One> host;
+  Bytes host_peak = 0;
 };
 
 // O(steps + reads + writes). Requires: graph::replay(graph, schedule, rates) finds no violation but

@@ -2,6 +2,7 @@
 
 #include "csrc/core/check.h"
 #include "csrc/graph/hash.h"
+#include "csrc/schedule/joint/addresses.h"
 #include "csrc/schedule/offload/from_graph.h"
 #include "csrc/schedule/offload/plan.h"
 #include "csrc/schedule/offload/to_schedule.h"
@@ -45,10 +46,11 @@ class Planning {
     first_ = graph_.order.empty() ? problem.first_order() : graph_.order;
     result_.base_peak = peak_of(problem, first_);
     if (result_.least_budget > options_.budget) {
+      result_.missing_bytes = result_.least_budget - options_.budget;
       result_.why_not =
           fmt::format("{} needs {} alone, the budget is {}: {} are missing", result_.largest,
                       format_bytes(result_.least_budget), format_bytes(options_.budget),
-                      format_bytes(result_.least_budget - options_.budget));
+                      format_bytes(result_.missing_bytes));
       return finish();
     }
     for (const graph::Schedule& given : options_.given) offer(given, given.engine);

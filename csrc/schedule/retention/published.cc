@@ -3,6 +3,7 @@
 #include "csrc/core/check.h"
 #include "csrc/core/file.h"
 #include "csrc/graph/json.h"
+#include "csrc/graph/monet_table.h"
 
 #include <algorithm>
 #include <cmath>
@@ -17,37 +18,25 @@ using graph::member;
 using graph::whole;
 
 constexpr Bytes kMaxFileBytes = Bytes{64} << 20;
-constexpr std::uint64_t kMostNodes = StageProblem::kMostNodes;
 
-std::int64_t kib(const Json& bytes, const std::string& whose) {
-  return static_cast<std::int64_t>((whole(bytes, std::uint64_t{1} << 50, whose) + 1023) / 1024);
-}
-
-double number(const Json& value, const std::string& whose) {
-  BERTH_CHECK(value.is_number() && std::abs(value.get<double>()) < 1e12, kInput, "{} is no number",
-              whose);
-  return value.get<double>();
-}
+std::int64_t kib(Bytes bytes) { return static_cast<std::int64_t>((bytes + 1023) / 1024); }
 
 class Reader {
  public:
-  Reader(const Json& file, const Json& table) : file_(file), table_(table) {
-    checkmate_ = member(file, "name", "the file").get<std::string>().starts_with("checkmate");
-    loss_ = whole(member(file, "loss_id", "the file"), kMostNodes, "loss_id");
-    BERTH_CHECK(table.is_array() && table.size() <= kMostNodes && loss_ + 1 < table.size(), kInput,
-                "a table of {} nodes with the loss at {}", table.size(), loss_);
-  }
+  Reader(const Json& file, const Json& table)
+      : checkmate_(member(file, "name", "the file").get<std::string>().starts_with("checkmate")),
+        table_(graph::read_monet_table(file, table)) {}
 
   StageProblem read() {
     problem_.unit_bytes = 1024;
     problem_.unit_ns = 10'000;
     problem_.rules = checkmate_ ? StageRules::kCheckmate : StageRules::kMonet;
-    const std::size_t values = checkmate_ ? table_.size() : loss_ + 1;
+    const std::size_t nodes = table_.nodes.size(), loss = table_.loss;
+    const std::size_t values = checkmate_ ? nodes : loss + 1;
     for (std::size_t k = 0; k < values; ++k) add_node(k);
     if (checkmate_) {
       // All parameters and their gradients, as published.
-      const std::int64_t fixed =
-          kib(member(table_.back(), "fixed_bytes", "the last node"), "its fixed bytes");
+      const std::int64_t fixed = kib(table_.nodes.back().fixed_bytes);
       for (std::size_t k = 0; k < values; ++k)
         problem_.stages.push_back({.fixed = fixed,
                                    .closing = 0,
@@ -55,71 +44,53 @@ class Reader {
                                    .alternatives = {}});
     } else {
       find_local();
-      problem_.stages.push_back(
-          {.fixed =
-               kib(member(table_[loss_ - 1], "fixed_bytes", "the last node"), "its fixed bytes"),
-           .closing = 0,
-           .must_run = {static_cast<StageNode>(loss_)},
-           .alternatives = {}});
-      for (std::size_t k = loss_ + 1; k < table_.size(); ++k) add_stage(k);
+      problem_.stages.push_back({.fixed = kib(table_.nodes[loss - 1].fixed_bytes),
+                                 .closing = 0,
+                                 .must_run = {static_cast<StageNode>(loss)},
+                                 .alternatives = {}});
+      for (std::size_t k = loss + 1; k < nodes; ++k) add_stage(k);
     }
     return std::move(problem_);
   }
 
  private:
-  // Costs that are negative are of methods that there are not.
-  std::vector<StageMethod> methods(const Json& node, const char* ms, const char* ws,
-                                   std::optional<std::size_t> only,
-                                   const std::string& whose) const {
+  // Those that can be had; of them `only` one, where that is said.
+  std::vector<StageMethod> methods(std::size_t k, const std::vector<graph::MonetMethod>& all,
+                                   std::optional<std::size_t> only) const {
     std::vector<StageMethod> found;
-    const Json& times = member(node, ms, whose);
-    const Json& sizes = member(node, ws, whose);
-    BERTH_CHECK(times.is_array() && sizes.is_array() && times.size() == sizes.size() &&
-                    times.size() <= 64 && (!only || *only < times.size()),
-                kInput, "{} has {} times and {} workspaces", whose, times.size(), sizes.size());
-    for (std::size_t k = 0; k < times.size(); ++k) {
-      if (only && k != *only) continue;
-      const double time = number(times[k], whose) * 100;
+    for (std::size_t m = 0; m < all.size(); ++m) {
+      if (only && m != *only) continue;
+      const double time = all[m].ms * 100;
       if (time < 0) continue;
       const auto cost = static_cast<std::int64_t>(
           checkmate_ ? std::nearbyint(time) : std::ceil(std::round(time * 1e7) / 1e7));
       const auto workspace =
-          checkmate_ ? 0 : static_cast<std::int64_t>(std::ceil(number(sizes[k], whose) * 1024));
+          checkmate_ ? 0 : static_cast<std::int64_t>(std::ceil(all[m].workspace_mib * 1024));
       found.push_back({cost, workspace});
     }
-    BERTH_CHECK(!found.empty(), kInput, "{} cannot be run", whose);
+    BERTH_CHECK(!found.empty(), kInput, "node {} cannot be run", k);
     return found;
   }
 
   void add_node(std::size_t k) {
-    const Json& node = table_[k];
-    const std::string whose = fmt::format("node {}", k);
-    const bool algorithms = node.contains("conv") && !checkmate_;
+    const graph::MonetNode& node = table_.nodes[k];
     const std::optional<std::size_t> only =
-        algorithms ? std::nullopt : std::optional<std::size_t>(0);
+        node.algorithms && !checkmate_ ? std::nullopt : std::optional<std::size_t>(0);
     StageProblem::NodeOf one;
     one.makes = {static_cast<StageValue>(k)};
-    const Json& lists = member(node, "deps", whose);
-    BERTH_CHECK(lists.is_array() && !lists.empty() && lists[0].is_array(), kInput,
-                "{} has no list of what it reads", whose);
-    std::set<StageValue> reads;
-    for (const Json& read : lists[0])
-      reads.insert(static_cast<StageValue>(whole(read, k == 0 ? 0 : k - 1, whose)));
+    const std::set<StageValue> reads(node.reads[0].begin(), node.reads[0].end());
     one.reads.assign(reads.begin(), reads.end());
-    one.first = methods(node, "ms", "ws_mb", only, whose);
-    if (!checkmate_ && node.contains("re_ms"))
-      one.again = methods(node, "re_ms", "re_ws_mb", only, whose);
-    if (!checkmate_ && node.contains("inplace_over")) {
-      one.over = static_cast<StageValue>(whole(node["inplace_over"], k, whose));
-      one.in_place = methods(node, "ip_ms", "ip_ws_mb", only, whose);
+    one.first = methods(k, node.methods, only);
+    if (!checkmate_ && !node.again.empty()) one.again = methods(k, node.again, only);
+    if (!checkmate_ && node.over) {
+      one.over = static_cast<StageValue>(*node.over);
+      one.in_place = methods(k, node.in_place, only);
     }
-    one.with_previous = !checkmate_ && node.contains("parent");
+    one.with_previous = !checkmate_ && node.parent;
     if (one.with_previous)
-      BERTH_CHECK(whole(node["parent"], kMostNodes, whose) + 1 == k, kInput,
-                  "{} does not stand behind its parent", whose);
-    one.local_bytes = kib(member(node, "local_bytes", whose), whose);
-    problem_.values.push_back(
-        {kib(member(node, "out_bytes", whose), whose), static_cast<StageNode>(k)});
+      BERTH_CHECK(*node.parent + 1 == k, kInput, "node {} does not stand behind its parent", k);
+    one.local_bytes = kib(node.local_bytes);
+    problem_.values.push_back({kib(node.out_bytes), static_cast<StageNode>(k)});
     problem_.nodes.push_back(std::move(one));
   }
 
@@ -143,35 +114,24 @@ class Reader {
   }
 
   void add_stage(std::size_t k) {
-    const Json& node = table_[k];
-    const std::string whose = fmt::format("node {}", k);
+    const graph::MonetNode& node = table_.nodes[k];
     StageProblem::StageOf stage;
-    const std::int64_t local = kib(member(node, "local_bytes", whose), whose);
-    stage.fixed = local + kib(member(table_[k - 1], "fixed_bytes", whose), whose);
-    stage.closing = local + kib(member(node, "fixed_bytes", whose), whose) +
-                    kib(member(node, "out_bytes", whose), whose);
-    const Json& lists = member(node, "deps", whose);
-    BERTH_CHECK(lists.is_array() && !lists.empty() && lists.size() <= 64, kInput,
-                "{} has no list of what it reads", whose);
-    for (std::size_t a = 0; a < lists.size(); ++a) {
+    const std::int64_t local = kib(node.local_bytes);
+    stage.fixed = local + kib(table_.nodes[k - 1].fixed_bytes);
+    stage.closing = local + kib(node.fixed_bytes) + kib(node.out_bytes);
+    for (std::size_t a = 0; a < node.reads.size(); ++a) {
       std::set<StageValue> reads;
-      BERTH_CHECK(lists[a].is_array(), kInput, "{} has no list of what it reads", whose);
-      for (const Json& read : lists[a]) {
-        const auto value = static_cast<StageValue>(whole(read, k - 1, whose));
-        if (value <= loss_) reads.insert(value);
-      }
-      const bool algorithms = node.contains("conv");
+      for (const std::size_t read : node.reads[a])
+        if (read <= table_.loss) reads.insert(static_cast<StageValue>(read));
       stage.alternatives.push_back(
           {{reads.begin(), reads.end()},
-           methods(node, "ms", "ws_mb", algorithms ? std::nullopt : std::optional(a), whose)});
+           methods(k, node.methods, node.algorithms ? std::nullopt : std::optional(a))});
     }
     problem_.stages.push_back(std::move(stage));
   }
 
-  const Json& file_;
-  const Json& table_;
-  bool checkmate_ = false;
-  std::size_t loss_ = 0;
+  const bool checkmate_;
+  const graph::MonetTable table_;
   StageProblem problem_;
 };
 

@@ -1,0 +1,142 @@
+#pragma once
+
+#include <berth/bytes.h>
+#include <berth/graph.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+// Schedules of steps, and the referee who says what one needs and how long it takes.
+namespace berth::graph {
+
+using BufferId = std::uint32_t;
+
+// How a step is run: which operator when and in which way, and which bytes are where. Plain data;
+// what a planner finds, the referee replays and an executor follows.
+//
+// A buffer is one making of a storage: an operator that is run again writes into another buffer of
+// the same storage, so that two versions can be alive side by side. Each input and each resident
+// has one buffer, which is there at the beginning; any other is born on the device at its first
+// write or its copy in, and is gone from it after its drop or its copy out, from where it may be
+// copied in again. What is still there at the end was dropped after the last step.
+struct Buffer {
+  static constexpr Bytes kNoOffset = ~Bytes{0};
+  StorageId storage = 0;
+  // Its place in the arena at each of its births on the device, in order: kNoOffset for one that is
+  // elsewhere. None where it is resident or where nothing was placed. An input's first is where it
+  // is at the beginning.
+  std::vector<Bytes> offsets;
+  friend bool operator==(const Buffer&, const Buffer&) = default;
+};
+
+struct ScheduleStep {
+  enum class Kind : std::uint8_t {
+    kRun,      // an operator
+    kDrop,     // of a buffer
+    kCopyOut,  // of a buffer to the host: begins here, its bytes are free when it has ended
+    kCopyIn,   // of a buffer back from the host: has its bytes from here on
+  };
+  Kind kind = Kind::kRun;
+  // Of kRun: in which way it is run, where it finds what it reads and puts what it makes: one
+  // buffer for each of the alternative's reads and writes, in their order. A write into the buffer
+  // of a read takes its bytes over: where the storage is the same, as the next version of it; where
+  // it is another, as one of the alternative's pairs in place.
+  OperatorId op = 0;
+  std::uint32_t alternative = 0;
+  std::vector<BufferId> reads, writes;
+  BufferId buffer = 0;                         // of the other kinds
+  Bytes workspace_offset = Buffer::kNoOffset;  // of kRun: where in the arena its workspace is
+  Bytes host_offset = Buffer::kNoOffset;       // of kCopyOut: its place in the host's arena
+  friend bool operator==(const ScheduleStep&, const ScheduleStep&) = default;
+};
+
+struct Schedule {
+  // Caps, so that no file makes us allocate or search without end.
+  static constexpr std::size_t kMaxSteps = std::size_t{1} << 22;
+  static constexpr std::size_t kMaxBuffers = std::size_t{1} << 23;
+  static constexpr std::size_t kMaxUses = std::size_t{1} << 25;  // reads, writes and offsets, each
+
+  std::vector<Buffer> buffers;
+  std::vector<ScheduleStep> steps;
+  Bytes arena_bytes = 0;  // of the buffers that have offsets; 0: nothing was placed
+  Bytes host_bytes = 0;   // of the host's arena; 0: nothing was placed there
+  Bytes budget = 0;       // of everything, residents included; 0: none
+  std::string engine;     // that found it
+  std::uint64_t seed = 0;
+  std::uint64_t graph_hash = 0;  // of the graph that it is for: hash_of(); 0: not said
+  // As the planner says; the referee's are what counts.
+  Bytes peak = 0, peak_bound = 0;
+  std::uint64_t ns = 0, ns_bound = 0;
+  friend bool operator==(const Schedule&, const Schedule&) = default;
+};
+
+// How fast a buffer gets to the host and back, bytes per second.
+struct CopyRates {
+  Bytes out = 12'000'000'000, in = 12'000'000'000;
+};
+
+// What the referee says of a schedule. Peaks and times that anybody is told are these.
+struct Verdict {
+  // The first thing that is wrong, in one line that names step, operator and value; empty where the
+  // schedule is legal. The rest holds for legal ones alone.
+  std::string violation;
+
+  Bytes resident = 0;  // all the time; part of every figure but arena and host
+  // Largest of `live` at a run or a copy in; `resident` where there is none. An input that is
+  // dropped before is no part of it.
+  Bytes peak = 0;
+  std::size_t peak_step = 0;
+  // Bytes on the device by step: while an operator runs, its results and workspace included; after
+  // any other step.
+  std::vector<Bytes> live;
+  Bytes arena = 0;       // high-water mark of what has an offset
+  Bytes host_peak = 0;   // most that is copied out at one time
+  Bytes host_arena = 0;  // high-water mark of what has a place on the host
+
+  std::uint64_t compute_ns = 0;                     // of all runs
+  std::uint64_t recomputed_ns = 0, recomputed = 0;  // of runs after an operator's first
+  Bytes copied_out = 0, copied_in = 0;
+  std::uint64_t ns = 0;  // from the first run to the end of the last run and copy
+};
+
+// Replays a schedule over symbolic contents: each buffer holds a version of a storage, and every
+// operator must find what it reads. Trusts nothing of the schedule, and shares no code with those
+// that make schedules. `graph` is legal (violation() says so).
+//
+// What is demanded:
+// - Each operator runs, and its reads are on the device, hold the version that it reads, and are
+//   nowhere written over before. A write is a buffer's birth, or the next version of what it holds,
+//   or in place of a read that the alternative allows. An operator that reads the version before
+//   writes into the same buffer.
+// - What is random, changes state, waits for the host or is a collective runs once. Random
+//   operators keep their recorded order, and so do, among themselves, collectives and those that
+//   wait for the host. Control edges hold between first runs.
+// - Residents stay where they are, and hold their last version at the end.
+// - Buffers that are on the device at one time share no byte of the arena, and fit it; the same of
+//   those that are on the host and its arena.
+// - Residents, what lies outside the arena and the whole arena fit the budget.
+//
+// Time: operators run one after the other, beside one engine that copies out and one that copies
+// in. A copy begins when the runs before it in the list and the engine's copies before it have
+// ended; a copy in also not before its copy out has, a
+// copy out also not before the copies in from its bytes on the host have. A run waits for the
+// copies in of what it reads and writes. A birth waits for copies out where their bytes are in its
+// place, or where it is above the budget as long as they are not gone.
+//
+// O((steps + reads + writes) log buffers). Throws Error(kUsage) for rates of 0.
+[[nodiscard]] Verdict replay(const Graph& graph, const Schedule& schedule,
+                             const CopyRates& rates = {});
+
+// Reads a schedule. Trusts nothing: throws Error(kInput), naming the file and the reason, for
+// damage, counts above the caps of Schedule, and a buffer that is not there. Whether the schedule
+// is legal says replay(), who needs the graph. O(size).
+[[nodiscard]] Schedule read_schedule(const std::string& path);
+
+// Writes a schedule, atomically: equal bytes for equal schedules. What a step's kind does not use
+// is not written. Throws Error(kUsage) above the caps and for a buffer that is not there,
+// Error(kSystem) where it cannot be written.
+void write_schedule(const std::string& path, const Schedule& schedule);
+
+}  // namespace berth::graph

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <cstdint>
+
+namespace berth::trace {
+
+// What a block is to the program that asked for it.
+enum class RoleKind : std::uint8_t {
+  kUnknown = 0,
+  kParameter = 1,
+  kGradient = 2,
+  kOptimizer = 3,
+  kActivation = 4,
+  kWorkspace = 5,
+  kInput = 6,
+};
+
+}  // namespace berth::trace
