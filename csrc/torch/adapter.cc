@@ -8,6 +8,7 @@
 #include "csrc/torch/operator_recorder.h"
 
 #include <berth/berth.h>
+#include <berth/step_program.h>
 #include <berth/torch.h>
 #include <berth/warnings.h>
 
@@ -127,10 +128,10 @@ int install_with(const char* settings, bool unasked) {
   }
   const std::string different = differences(installed_with->config, config);
   if (different.empty()) return BERTH_OK;
-  const std::string text =
-      fmt::format("berth is installed on {} already, with other settings ({}), which stay for the "
-                  "life of the process",
-                  adapted().name(), different);
+  const std::string text = fmt::format(
+      "berth is installed on {} already, with other settings ({}), which stay for the "
+      "life of the process",
+      adapted().name(), different);
   if (!installed_with->unasked) throw Error(ErrorKind::kUsage, text + ": install it once");
   warn("installed-already", text + ": they came from the environment before the program began");
   return BERTH_OK;
@@ -142,15 +143,22 @@ int install(const char* settings, int unasked, char* message, std::size_t size) 
 
 int is_installed() { return adapted().installed() ? 1 : 0; }
 
-std::size_t stats(int device, char* text, std::size_t size) {
+// Writes what `make` returns, as much as there is room for; its size, 0 where there is no memory.
+template <class Make>
+std::size_t write_text(char* text, std::size_t size, const Make& make) noexcept {
   try {
-    if (!adapted().installed()) return 0;
-    const std::string all = adapted().stats(device).to_json();
+    const std::string all = make();
     if (size > 0) std::snprintf(text, size, "%s", all.c_str());
     return all.size();
   } catch (const std::exception&) {
     return 0;
   }
+}
+
+std::size_t stats(int device, char* text, std::size_t size) {
+  return write_text(text, size, [&] {
+    return adapted().installed() ? adapted().stats(device).to_json() : std::string();
+  });
 }
 
 int load_plan(int device, const char* path, char* message, std::size_t size) {
@@ -193,8 +201,7 @@ int end_recording(int device, char* message, std::size_t size) {
   });
 }
 
-int release(int device, int keep_contents, std::uint64_t* bytes, char* message,
-            std::size_t size) {
+int release(int device, int keep_contents, std::uint64_t* bytes, char* message, std::size_t size) {
   return answer(message, size, [&] {
     *bytes = adapted().release(device, keep_contents != 0);
     return BERTH_OK;
@@ -212,9 +219,39 @@ void* begin_scope(const char* name) { return new (std::nothrow) Scope(name); }
 
 void end_scope(void* scope) { delete static_cast<Scope*>(scope); }
 
-constexpr berth_torch_table kTable = {install,   is_installed,    mark_step,     stats,
-                                      load_plan, save_plan,       begin_recording, end_recording,
-                                      release,   resume,          begin_scope,     end_scope};
+int make_step_program(std::uint64_t memory_budget, void** program, char* message,
+                      std::size_t size) {
+  return answer(message, size, [&] {
+    *program = new StepProgram({.memory_budget = memory_budget});
+    return BERTH_OK;
+  });
+}
+
+void free_step_program(void* program) { delete static_cast<StepProgram*>(program); }
+
+int begin_step(void* program, char* message, std::size_t size) {
+  return answer(message, size, [&] {
+    static_cast<StepProgram*>(program)->begin();
+    return BERTH_OK;
+  });
+}
+
+int end_step(void* program, int failed, char* message, std::size_t size) {
+  return answer(message, size, [&] {
+    static_cast<StepProgram*>(program)->end(failed != 0);
+    return BERTH_OK;
+  });
+}
+
+std::size_t step_program_stats(void* program, char* text, std::size_t size) {
+  return write_text(text, size,
+                    [&] { return static_cast<StepProgram*>(program)->stats().to_json(); });
+}
+
+constexpr berth_torch_table kTable = {
+    install,           is_installed,      mark_step,  stats,    load_plan,         save_plan,
+    begin_recording,   end_recording,     release,    resume,   begin_scope,       end_scope,
+    make_step_program, free_step_program, begin_step, end_step, step_program_stats};
 
 }  // namespace
 }  // namespace berth::torch

@@ -39,6 +39,13 @@ typedef struct berth_torch_table {
   // Names the calling thread's requests until end_scope() of what is returned, on that thread.
   void* (*begin_scope)(const char* name);
   void (*end_scope)(void* scope);
+  // A step program: see <berth/step_program.h>. Needs no allocator of berth's.
+  int (*make_step_program)(uint64_t memory_budget, void** program, char* message, size_t size);
+  void (*free_step_program)(void* program);
+  int (*begin_step)(void* program, char* message, size_t size);
+  int (*end_step)(void* program, int failed, char* message, size_t size);
+  // As `stats`.
+  size_t (*step_program_stats)(void* program, char* text, size_t size);
 } berth_torch_table;
 
 const berth_torch_table* berth_torch_adapter(void);

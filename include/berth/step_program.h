@@ -74,6 +74,9 @@ class StepProgram {
   };
   // The step is what happens as long as the result lives. Ends on the thread where it began.
   [[nodiscard]] Step step() { return Step(*this); }
+  // The same in two calls. `failed`: the body was left by an exception.
+  void begin();
+  void end(bool failed = false);
 
   [[nodiscard]] StepProgramStats stats() const;
 

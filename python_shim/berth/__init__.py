@@ -18,6 +18,7 @@ What else is here:
     place, Placement                                   any problem of dynamic storage allocation
     order, Order                                       any graph of operators, for the least memory
     schedule, Graph, Schedule                          a step within a budget: what to keep, make again, copy
+    StepProgram                                        a training step run by such a schedule
     Error, UsageError, InputError, SystemFailure       what goes wrong
 
 Sizes and offsets are bytes, times are seconds. All functions may be called from any thread.
@@ -32,10 +33,12 @@ from berth._order import order, order_engines
 from berth._place import engines, place, plan
 from berth._schedule import schedule, schedule_engines
 from berth._stats import Miss, Stats
+from berth._step_program import StepProgram, StepProgramStats
 
 __all__ = [
     "Error", "Graph", "InputError", "Miss", "Order", "OrderProgress", "Placement", "Plan", "Progress", "Requests", "Schedule",
-    "ScheduleProgress", "Scheduled", "Sequence", "Stats", "Step", "Steps", "SystemFailure", "Trace", "UsageError", "__version__",
+    "ScheduleProgress", "Scheduled", "Sequence", "Stats", "Step", "StepProgram",
+    "StepProgramStats", "Steps", "SystemFailure", "Trace", "UsageError", "__version__",
     "engines", "install", "installed", "load_plan", "mark_step", "order", "order_engines", "place", "plan", "record", "release",
     "resume", "save_plan", "schedule", "schedule_engines", "scope", "stats",
 ]

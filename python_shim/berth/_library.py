@@ -41,6 +41,11 @@ class _Table(ctypes.Structure):
         ("resume", _function(_DEVICE, ctypes.POINTER(ctypes.c_uint64), _TEXT, _SIZE)),
         ("begin_scope", _function(_TEXT, result=ctypes.c_void_p)),
         ("end_scope", _function(ctypes.c_void_p, result=None)),
+        ("make_step_program", _function(ctypes.c_uint64, ctypes.POINTER(ctypes.c_void_p), _TEXT, _SIZE)),
+        ("free_step_program", _function(ctypes.c_void_p, result=None)),
+        ("begin_step", _function(ctypes.c_void_p, _TEXT, _SIZE)),
+        ("end_step", _function(ctypes.c_void_p, ctypes.c_int, _TEXT, _SIZE)),
+        ("step_program_stats", _function(ctypes.c_void_p, _TEXT, _SIZE, result=_SIZE)),
     ]
 
 
@@ -76,17 +81,21 @@ class Adapter:
     def mark_step(self) -> None:
         self._table.mark_step()
 
-    def stats(self, device: int) -> bytes:
-        """A JSON object; empty before berth is installed."""
+    def _text(self, function: Callable[..., int], argument: Any) -> bytes:
+        """What the adapter writes."""
         local = self._local
         if not hasattr(local, "text"):
             local.text = ctypes.create_string_buffer(1 << 13)
-        size: int = self._table.stats(device, local.text, len(local.text))
+        size = function(argument, local.text, len(local.text))
         while size >= len(local.text):
             local.text = ctypes.create_string_buffer(2 * size)
-            size = self._table.stats(device, local.text, len(local.text))
+            size = function(argument, local.text, len(local.text))
         text: bytes = local.text.value
         return text if size else b""
+
+    def stats(self, device: int) -> bytes:
+        """A JSON object; empty before berth is installed."""
+        return self._text(self._table.stats, device)
 
     def load_plan(self, device: int, path: str) -> None:
         self._call(self._table.load_plan, device, os.fsencode(path))
@@ -120,6 +129,23 @@ class Adapter:
 
     def end_scope(self, scope: Optional[int]) -> None:
         self._table.end_scope(scope)
+
+    def make_step_program(self, memory_budget: int) -> Optional[int]:
+        program = ctypes.c_void_p()
+        self._call(self._table.make_step_program, memory_budget, ctypes.byref(program))
+        return program.value
+
+    def free_step_program(self, program: Optional[int]) -> None:
+        self._table.free_step_program(program)
+
+    def begin_step(self, program: Optional[int]) -> None:
+        self._call(self._table.begin_step, program)
+
+    def end_step(self, program: Optional[int], failed: bool) -> None:
+        self._call(self._table.end_step, program, int(failed))
+
+    def step_program_stats(self, program: Optional[int]) -> bytes:
+        return self._text(self._table.step_program_stats, program)
 
 
 def _check_torch() -> None:

@@ -1,9 +1,10 @@
 #include "csrc/torch/step/scheduling.h"
 
 #include "csrc/core/check.h"
-#include "csrc/graph/referee.h"
-#include "csrc/schedule/joint/plan.h"
 #include "csrc/torch/step/program_graph.h"
+
+#include <berth/referee.h>
+#include <berth/schedule.h>
 
 #include <numeric>
 #include <optional>

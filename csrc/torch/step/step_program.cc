@@ -167,13 +167,33 @@ StepProgram& StepProgram::operator=(StepProgram&&) noexcept = default;
 
 StepProgramStats StepProgram::stats() const { return state_->stats(); }
 
+void StepProgram::begin() { state_->begin(); }
+void StepProgram::end(bool failed) { state_->end(failed); }
+
 StepProgram::Step::Step(StepProgram& program)
     : program_(&program), exceptions_(std::uncaught_exceptions()) {
-  program.state_->begin();
+  program.begin();
 }
 
 StepProgram::Step::~Step() noexcept(false) {
-  program_->state_->end(std::uncaught_exceptions() > exceptions_);
+  program_->end(std::uncaught_exceptions() > exceptions_);
+}
+
+std::string StepProgramStats::to_json() const {
+  const auto text = [](const std::string& words) {
+    std::string escaped;
+    for (const char c : words) {
+      if (c == '"' || c == '\\') escaped += '\\';
+      escaped += static_cast<unsigned char>(c) < ' ' ? ' ' : c;
+    }
+    return escaped;
+  };
+  return fmt::format(
+      R"({{"steps": {}, "scheduled": {}, "diverged": {}, "refused": {}, "programs": {}, )"
+      R"("operators": {}, "predicted_peak": {}, "resident": {}, "runs_again": {}, )"
+      R"("last_divergence": "{}", "last_refusal": "{}", "budget_not_met": "{}"}})",
+      steps, scheduled, diverged, refused, programs, operators, predicted_peak, resident,
+      runs_again, text(last_divergence), text(last_refusal), text(budget_not_met));
 }
 
 }  // namespace berth::torch

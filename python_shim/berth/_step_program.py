@@ -1,0 +1,103 @@
+"""Training steps that berth runs by a schedule."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import re
+from typing import Iterator, Union
+
+from berth import _library
+from berth._errors import UsageError
+
+
+@dataclasses.dataclass(slots=True)
+class StepProgramStats:
+    """Counters of a step program. Sizes are bytes."""
+
+    steps: int
+    """All of them."""
+    scheduled: int
+    """Run by a schedule."""
+    diverged: int
+    """Began as a program and went another way: run as they were."""
+    refused: int
+    """Could not be made a program."""
+    programs: int
+    """Different steps that are known."""
+    operators: int
+    """Of the last scheduled step."""
+    predicted_peak: int
+    """What its schedule takes: all that the step touches."""
+    resident: int
+    """What of that is there between steps, too."""
+    runs_again: int
+    """Operators that its schedule runs more than once."""
+    last_divergence: str
+    """The operator, and what was different."""
+    last_refusal: str
+    """The operator, and why."""
+    budget_not_met: str
+    """Why, and the least that would do; empty where it is met."""
+
+
+_UNITS = {"": 1, "B": 1, "K": 1 << 10, "KIB": 1 << 10, "M": 1 << 20, "MIB": 1 << 20, "G": 1 << 30, "GIB": 1 << 30, "T": 1 << 40, "TIB": 1 << 40,
+          "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+
+
+def _bytes(size: Union[int, str]) -> int:
+    if isinstance(size, int):
+        found, number, unit = size >= 0, float(size), ""
+    else:
+        match = re.fullmatch(r"\s*([0-9]*\.?[0-9]+)\s*([A-Za-z]*)\s*", size)
+        found = match is not None and match[2].upper() in _UNITS
+        number, unit = (float(match[1]), match[2].upper()) if found and match is not None else (0.0, "")
+    if not found:
+        raise UsageError(f"memory_budget is {size!r}; a number of bytes is wanted, or a text such as '6GiB'")
+    return int(number * _UNITS[unit])
+
+
+class StepProgram:
+    """Runs the training step inside of a scope by a schedule, with the bits of the step as written and in no more memory.
+
+    The model and the loop stay as they are:
+
+        program = berth.StepProgram(memory_budget="4GiB")
+        for x, y in loader:
+            with program.step():
+                ...zero_grad, forward, backward, optimizer, as ever...
+
+    The first steps run as they are and are recorded. Once two were the same, the body runs without kernels: each operator is checked
+    against the record, and the schedule does the work, up to what the body reads back (item()), the rest at the end of the scope. A
+    step that calls something else runs as written, and becomes a program of its own where it comes again.
+
+    memory_budget: bytes, or a text such as "6GiB", that the step may take on the device at most, all counted; 0: as few as it takes
+    without running an operator twice. Where it cannot be met, the step runs without one, and stats() says why.
+
+    One step at a time in a process; a program belongs to the thread that trains. Needs no berth.install().
+    """
+
+    def __init__(self, memory_budget: Union[int, str] = 0) -> None:
+        self._program: Union[int, None] = None
+        self._adapter = _library.adapter("cpu")
+        self._program = self._adapter.make_step_program(_bytes(memory_budget))
+
+    def __del__(self) -> None:
+        if self._program is not None:
+            self._adapter.free_step_program(self._program)
+
+    @contextlib.contextmanager
+    def step(self) -> Iterator[None]:
+        """The step is what happens inside. Raises what its operators raise."""
+        self._adapter.begin_step(self._program)
+        try:
+            yield
+        except BaseException:
+            self._adapter.end_step(self._program, True)
+            raise
+        self._adapter.end_step(self._program, False)
+
+    def stats(self) -> StepProgramStats:
+        """Counters so far."""
+        return StepProgramStats(**json.loads(self._adapter.step_program_stats(self._program)))

@@ -1,0 +1,124 @@
+"""Training steps in Python that run by a schedule: the bits of the step as written, whatever optimizer, mode or wrapper it uses."""
+
+import unittest
+
+from support import PREAMBLE, ProgramCase
+
+# A program prints what training leaves; run with the argument "program" the step runs by a schedule.
+PROGRAM = PREAMBLE + """
+import contextlib, hashlib
+import berth
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+def digest(tensors):
+    return hashlib.sha256(b"".join(t.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes() for t in tensors)).hexdigest()
+
+class Block(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.norm, self.attend = nn.LayerNorm(width), nn.MultiheadAttention(width, 4, batch_first=True)
+        self.wide = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width), nn.Dropout(0.1))
+    def forward(self, x):
+        y = self.norm(x)
+        x = x + self.attend(y, y, y, need_weights=False)[0]
+        return x + self.wide(x)
+
+class Net(nn.Module):
+    def __init__(self, again=False):
+        super().__init__()
+        self.again = again
+        self.embed, self.out = nn.Embedding(50, 32), nn.Linear(32, 50)
+        self.blocks = nn.ModuleList(Block(32) for _ in range(3))
+    def forward(self, ids):
+        x = self.embed(ids)
+        for block in self.blocks:
+            x = checkpoint(block, x, use_reentrant=False) if self.again else block(x)
+        return self.out(x)
+
+def train(make_optimizer, again=False, clip=False, autocast=False, schedule=False, steps=9, budget=0):
+    net = Net(again)
+    optimizer = make_optimizer(net.parameters())
+    rates = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 20) if schedule else None
+    program = berth.StepProgram(budget)
+    losses = []
+    for step in range(steps):
+        ids = torch.randint(50, (4, 12))
+        with program.step() if sys.argv[1] == "program" else contextlib.nullcontext():
+            optimizer.zero_grad()
+            with torch.autocast("cpu", torch.bfloat16) if autocast else contextlib.nullcontext():
+                loss = nn.functional.cross_entropy(net(ids).view(-1, 50), ids.view(-1))
+            loss.backward()
+            if clip:
+                nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+            optimizer.step()
+            if rates:
+                rates.step()
+            losses.append(loss.item().hex())
+    state = [t for one in optimizer.state.values() for t in one.values() if torch.is_tensor(t)]
+    left = digest([*net.parameters(), *(p.grad for p in net.parameters()), *state, torch.get_rng_state()])
+    print(losses, left)
+    return program.stats()
+"""
+
+RUNS = {
+    "AdamW, a list at a time": "train(lambda p: torch.optim.AdamW(p, foreach=True), clip=True)",
+    "AdamW, fused": "train(lambda p: torch.optim.AdamW(p, fused=True))",
+    "AdamW, one by one": "train(lambda p: torch.optim.AdamW(p, foreach=False))",
+    "SGD with momentum": "train(lambda p: torch.optim.SGD(p, 0.1, momentum=0.9))",
+    "rates that change": "train(lambda p: torch.optim.SGD(p, 0.1, foreach=True), schedule=True)",
+    "autocast": "train(lambda p: torch.optim.AdamW(p, foreach=True), autocast=True)",
+    "checkpointing of PyTorch's own": "train(lambda p: torch.optim.AdamW(p, fused=True), again=True)",
+}
+
+
+class Steps(ProgramCase):
+    def test_bits_are_those_of_the_step_as_written(self):
+        for name, call in RUNS.items():
+            with self.subTest(name):
+                program = PROGRAM + f"\nstats = {call}\nprint(stats, file=sys.stderr)\nassert sys.argv[1] == 'plain' or stats.scheduled >= 4, stats\n"
+                self.assertEqual(self.python(program, "plain"), self.python(program, "program"))
+
+    def test_a_budget_changes_no_bit(self):
+        program = PROGRAM + """
+torch.manual_seed(3)
+stats = train(lambda p: torch.optim.AdamW(p, foreach=True))
+torch.manual_seed(3)
+free = stats.predicted_peak - stats.resident
+less = train(lambda p: torch.optim.AdamW(p, foreach=True), budget=stats.resident + free * 3 // 4)
+assert sys.argv[1] == "plain" or (less.runs_again > 0 and not less.budget_not_met), less
+"""
+        self.assertEqual(self.python(program, "plain"), self.python(program, "program"))
+
+    def test_an_error_in_the_body_is_the_body_s_own(self):
+        program = PROGRAM + """
+net = Net()
+program = berth.StepProgram()
+ids = torch.randint(50, (4, 12))
+for step in range(6):
+    try:
+        with program.step():
+            loss = net(ids).sum()
+            if step == 4:
+                raise KeyError("mine")
+    except KeyError as error:
+        print(error, loss.item() != 0)
+print(program.stats().scheduled)
+"""
+        self.assertEqual(self.python(program, "x").splitlines(), ["'mine' True", "3"])
+
+    def test_wrong_budgets_are_refused(self):
+        program = PROGRAM + """
+for budget in ("much", "-1", -1, "3 parsecs"):
+    try:
+        berth.StepProgram(budget)
+    except berth.UsageError as error:
+        print(error)
+"""
+        lines = self.python(program, "x").splitlines()
+        self.assertEqual(len(lines), 4)
+        self.assertTrue(all("memory_budget is" in line for line in lines), lines)
+
+
+if __name__ == "__main__":
+    unittest.main()
