@@ -42,7 +42,7 @@ RowFlip MoveMaker::gap_around(StageValue value, std::uint32_t row) const {
   // Kept behind its last stage for that alone.
   if (model_.needs_after() && last + 1 < stages_ && kept.has(last + 1, value) &&
       (last + 2 >= stages_ || !kept.has(last + 2, value)) &&
-      model_.closes_with(last, plan_.plan().alternatives[last], value) &&
+      plan_.closes_with(last, value) &&
       !plan_.uses(last + 1, value))
     ++last;
   return {value, first, last, false};
@@ -53,8 +53,7 @@ RowFlip MoveMaker::since_last(StageValue value, std::uint32_t t) const {
   const StageNode maker = problem_.values[value].maker;
   std::uint32_t first = t;
   while (first > 1 && !kept.has(first - 1, value) && !has(plan_.runs(first - 1), maker)) --first;
-  const bool behind =
-      model_.needs_after() && model_.closes_with(t, plan_.plan().alternatives[t], value);
+  const bool behind = model_.needs_after() && plan_.closes_with(t, value);
   return {value, first, behind ? t + 1 : t, true};
 }
 

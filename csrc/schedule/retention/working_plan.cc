@@ -12,6 +12,8 @@ WorkingPlan::WorkingPlan(StageModel& model, const Retention& start)
       row_bytes_(problem_.stages.size() + 1, 0),
       stages_(problem_.stages.size()),
       runs_(problem_.stages.size(), problem_.nodes.size()),
+      uses_(problem_.stages.size(), problem_.values.size()),
+      stale_(problem_.stages.size(), 1),
       stamp_(problem_.stages.size(), 0),
       new_stages_(problem_.stages.size()),
       ran_again_(problem_.stages.size(), 0),
@@ -34,7 +36,19 @@ void WorkingPlan::assign(const Retention& plan) {
     stages_[t] = model_.evaluate(t, plan_.alternatives[t], between(t), runs_.row(t));
     cost_ += stages_[t].cost;
     excess_ += over(stages_[t]);
+    stale_[t] = 1;
   }
+}
+
+void WorkingPlan::find_uses(std::size_t t) const {
+  const Words uses = uses_.row(t);
+  const ConstWords closing = model_.closing_reads(t, plan_.alternatives[t]);
+  std::copy(closing.begin(), closing.end(), uses.begin());
+  for_each_bit(runs_.row(t), [&](std::size_t node) {
+    const ConstWords touched = model_.touched_by(static_cast<StageNode>(node));
+    for (std::size_t w = 0; w < uses.size(); ++w) uses[w] |= touched[w];
+  });
+  stale_[t] = 0;
 }
 
 void WorkingPlan::flip(std::uint32_t row, StageValue value) {
@@ -98,9 +112,7 @@ void WorkingPlan::price(std::size_t index, const RetentionMove& move) {
       const bool before = plan_.kept.has(t, one.value);
       if (!changed_before || !changed_after || before != plan_.kept.has(t + 1, one.value))
         return false;
-      if (meet(model_.touching(one.value), runs_.row(t)) ||
-          model_.closes_with(t, plan_.alternatives[t], one.value))
-        return false;
+      if (uses(t, one.value)) return false;
       shift += before ? problem_.values[one.value].bytes : -problem_.values[one.value].bytes;
     }
     if (shift > old.more || -shift >= old.less) return false;
@@ -134,6 +146,7 @@ void WorkingPlan::accept() {
     if (ran_again_[k] == 0) continue;
     const ConstWords from = new_runs_.row(k);
     std::copy(from.begin(), from.end(), runs_.row(touched_[k]).begin());
+    stale_[touched_[k]] = 1;
   }
   cost_ += changed_cost_;
   excess_ += changed_excess_;

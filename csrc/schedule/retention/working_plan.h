@@ -44,8 +44,11 @@ class WorkingPlan {
   [[nodiscard]] std::int64_t excess() const noexcept { return excess_; }
   // Whether stage t reads the value, for something that it runs or for its closing operator.
   [[nodiscard]] bool uses(std::size_t t, StageValue value) const {
-    return meet(model_.touching(value), runs_.row(t)) ||
-           model_.closes_with(t, plan_.alternatives[t], value);
+    if (stale_[t] != 0) find_uses(t);
+    return uses_.has(t, value);
+  }
+  [[nodiscard]] bool closes_with(std::size_t t, StageValue value) const {
+    return has(model_.closing_reads(t, plan_.alternatives[t]), value);
   }
 
   // Does a move; false, and nothing is done, where it changes nothing. changed_cost() and
@@ -73,6 +76,7 @@ class WorkingPlan {
   void flip(std::uint32_t row, StageValue value);
   void touch(std::size_t t);
   void price(std::size_t index, const RetentionMove& move);
+  void find_uses(std::size_t t) const;
   [[nodiscard]] StageModel::Between between(std::size_t t) const {
     return {plan_.kept.row(t), plan_.kept.row(t + 1), row_bytes_[t], row_bytes_[t + 1]};
   }
@@ -84,6 +88,8 @@ class WorkingPlan {
   std::vector<std::int64_t> row_bytes_;
   std::vector<StageCost> stages_;
   BitTable runs_;
+  mutable BitTable uses_;                     // by stage: values; found when they are asked for
+  mutable std::vector<std::uint8_t> stale_;  // by stage: whether they are to be found again
   std::int64_t cost_ = 0, excess_ = 0;
   // Of the move that was applied last.
   std::vector<Cell> cells_;
