@@ -205,13 +205,11 @@ class Planning {
     const std::uint64_t moves = budget_of(plan, how);
 
     std::uint64_t squeezes = cells() < kSmall ? 30 : cells() < kMiddle ? 3 : 1;
-    const bool choosing_once = squeezes == 1 && has_choices();
-    const double squeezing = choosing_once      ? kSqueezingOnce
-                             : cells() < kSmall ? kSqueezingMany
-                                                : kSqueezing;
+    const bool small = cells() < kSmall, choosing_once = squeezes == 1 && has_choices();
+    const double squeezing = choosing_once ? kSqueezingOnce : small ? kSqueezingMany : kSqueezing;
     const auto share = static_cast<std::uint64_t>(squeezing * static_cast<double>(moves));
     squeezes = std::clamp<std::uint64_t>(share / kLeastMoves, 1, squeezes);
-    if (cells() < kSmall || choosing_once) plan.weigh(stage_weights());
+    if (small || choosing_once) plan.weigh(stage_weights());
     // Cool ones squeeze large problems best, warm ones small ones, which have many squeezes.
     constexpr std::array<double, 10> kTemperatures = {1, 10, 80, 3, 30, 0.3, 50, 20, 5, 100};
     for (std::uint64_t k = 0; k < squeezes && !done(); ++k) {
@@ -223,7 +221,7 @@ class Planning {
         forbid(plan, how);
       } else {
         how.temperature = warmest * kTemperatures[k % kTemperatures.size()];
-        if (choosing_once) how.temperature *= kChoosing;
+        if (squeezes == 1 && has_choices()) how.temperature *= kChoosing;
         run(plan, how, {});
       }
     }
