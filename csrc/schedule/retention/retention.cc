@@ -17,12 +17,12 @@
 namespace berth::schedule {
 namespace {
 
-constexpr double kChoosing = 30;               // times as warm, where alternatives are chosen
+constexpr double kChoosing = 15;  // times as warm, in one squeeze where alternatives are chosen
 constexpr std::uint64_t kMeasured = 4096;      // moves that say how fast moves are
 constexpr std::uint64_t kLeastMoves = 20'000;  // of a squeeze that is worth its start
-// Share of the moves that goes to squeezes; the rest is for branches. One squeeze alone, where
-// alternatives are chosen, is never long enough.
-constexpr double kSqueezing = 0.58, kSqueezingMany = 0.85, kSqueezingOnce = 0.95;
+// Share of the moves that goes to squeezes; the rest is for branches, which gain little where a
+// problem is large and alternatives are chosen.
+constexpr double kSqueezing = 0.58, kSqueezingSmall = 0.85, kSqueezingLarge = 0.95;
 constexpr double kPriced = 0.8;        // share of a stage's weight that goes by the bound's prices
 constexpr std::uint64_t kFree = 6;     // squeezes before those that forbid a value
 constexpr std::size_t kForbidden = 8;  // so many of the largest values, each at some temperatures
@@ -204,12 +204,15 @@ class Planning {
     WorkingPlan plan(*model_, everything);
     const std::uint64_t moves = budget_of(plan, how);
 
-    std::uint64_t squeezes = cells() < kSmall ? 30 : cells() < kMiddle ? 3 : 1;
-    const bool small = cells() < kSmall, choosing_once = squeezes == 1 && has_choices();
-    const double squeezing = choosing_once ? kSqueezingOnce : small ? kSqueezingMany : kSqueezing;
+    const bool choosing = has_choices(), small = cells() < kSmall, large = cells() >= kMiddle;
+    std::uint64_t squeezes = small ? 30 : !large ? 3 : choosing ? 4 : 1;
+    const double squeezing = large && choosing ? kSqueezingLarge
+                             : small           ? kSqueezingSmall
+                                               : kSqueezing;
     const auto share = static_cast<std::uint64_t>(squeezing * static_cast<double>(moves));
     squeezes = std::clamp<std::uint64_t>(share / kLeastMoves, 1, squeezes);
-    if (small || choosing_once) plan.weigh(stage_weights());
+    if (small || (large && choosing)) plan.weigh(stage_weights());
+    const double warmer = !choosing ? 1 : squeezes == 1 ? kChoosing : large ? 2 : 1;
     // Cool ones squeeze large problems best, warm ones small ones, which have many squeezes.
     constexpr std::array<double, 10> kTemperatures = {1, 10, 80, 3, 30, 0.3, 50, 20, 5, 100};
     for (std::uint64_t k = 0; k < squeezes && !done(); ++k) {
@@ -220,8 +223,7 @@ class Planning {
         how.temperature = warmest;
         forbid(plan, how);
       } else {
-        how.temperature = warmest * kTemperatures[k % kTemperatures.size()];
-        if (squeezes == 1 && has_choices()) how.temperature *= kChoosing;
+        how.temperature = warmest * warmer * kTemperatures[k % kTemperatures.size()];
         run(plan, how, {});
       }
     }
