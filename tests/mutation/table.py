@@ -549,7 +549,7 @@ MUTANTS = (
     Mutant("kept-margin-last", "kept", "the margin below a choice is one byte too wide", WORKING,
            "-shift >= old.less", "-shift > old.less", KEPT),
     Mutant("kept-passes", "kept", "a value passes by a stage that reads it", WORKING,
-           "      if (meet(model_.touching(one.value), runs_.row(t)) ||\n          model_.closes_with(t, plan_.alternatives[t], one.value))\n        return false;\n", "", KEPT),
+           "      if (uses(t, one.value)) return false;\n", "", KEPT),
     Mutant("kept-again", "kept", "a plan runs again what must not", SQUEEZE,
            "plan.cost() >= StageProblem::kNever ||\n        ", "", KEPT),
     Mutant("kept-bound", "kept", "the bound has an operator's cost for each of its results", BOUND,

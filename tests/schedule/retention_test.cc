@@ -197,7 +197,7 @@ TEST_CASE("A move changes the price of a plan as a full evaluation says", "[rete
     const StageProblem problem = random_stage_problem(made, rules, nodes, 2 + made() % 12);
     const auto model = StageModel::make(problem), second = StageModel::make(problem);
     WorkingPlan plan(*model, random_plan(random, problem));
-    MoveMaker maker(*model, plan, random, std::nullopt);
+    MoveMaker maker(*model, plan, random, {});
     CAPTURE(round, nodes, problem.stages.size());
     for (int k = 0; k < 200; ++k) {
       RetentionMove move;
@@ -234,6 +234,60 @@ TEST_CASE("A move changes the price of a plan as a full evaluation says", "[rete
   }
   CHECK(applied > 5000);
   CHECK(spared > 500);
+}
+
+TEST_CASE("Bytes over the budget count for what their stage weighs", "[retention]") {
+  constexpr unsigned kSeed = 13;
+  CAPTURE(kSeed);
+  std::mt19937 made(kSeed);
+  std::mt19937_64 random(kSeed);
+  int weighed = 0;
+  for (int round = 0; round < 30; ++round) {
+    StageProblem problem = random_stage_problem(made, kRules[round % 3], 12, 8);
+    problem.budget /= 2;
+    const auto model = StageModel::make(problem);
+    std::vector<double> weights(problem.stages.size());
+    for (double& weight : weights) weight = static_cast<double>(random() % 8) / 4;
+    WorkingPlan plan(*model, random_plan(random, problem));
+    plan.weigh(weights);
+    for (int k = 0; k < 50; ++k) {
+      double before = 0, after = 0;
+      for (std::size_t t = 0; t < weights.size(); ++t)
+        before += weights[t] * static_cast<double>(plan.excess(t));
+      if (!plan.apply(random_flips(random, problem))) continue;
+      const double changed = plan.changed_weighted();
+      plan.accept();
+      for (std::size_t t = 0; t < weights.size(); ++t)
+        after += weights[t] * static_cast<double>(plan.excess(t));
+      CHECK(before + changed == after);  // quarters of whole numbers: no sum is rounded
+      weighed += changed != 0;
+    }
+  }
+  CHECK(weighed > 500);
+}
+
+TEST_CASE("No move changes the first row of a value that is held", "[retention]") {
+  constexpr unsigned kSeed = 17;
+  CAPTURE(kSeed);
+  std::mt19937 made(kSeed);
+  std::mt19937_64 random(kSeed);
+  std::uint64_t others = 0;
+  for (int round = 0; round < 30; ++round) {
+    const StageProblem problem = random_stage_problem(made, kRules[round % 3], 12, 8);
+    const auto model = StageModel::make(problem);
+    const Retention start = random_plan(random, problem);
+    WorkingPlan plan(*model, start);
+    MoveMaker maker(*model, plan, random, {0, 3, 5});
+    for (int k = 0; k < 300; ++k) {
+      RetentionMove move;
+      maker.make(move);
+      if (plan.apply(move)) plan.accept();
+      for (const StageValue value : {0U, 3U, 5U})
+        REQUIRE(plan.plan().kept.has(1, value) == start.kept.has(1, value));
+      others += !same_row(plan.plan(), start, 1);
+    }
+  }
+  CHECK(others > 1000);
 }
 
 TEST_CASE("Each rule gives a stage the memory and time that a second account gives it",

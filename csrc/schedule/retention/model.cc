@@ -18,6 +18,14 @@ std::vector<StageMethod> pareto(std::vector<StageMethod> methods) {
   return kept;
 }
 
+// By stage: how many alternatives are before it, one where it has none.
+std::vector<std::size_t> alternatives_before(const StageProblem& problem) {
+  std::vector<std::size_t> before = {0};
+  for (const StageProblem::StageOf& stage : problem.stages)
+    before.push_back(before.back() + std::max<std::size_t>(stage.alternatives.size(), 1));
+  return before;
+}
+
 }  // namespace
 
 std::unique_ptr<StageModel> StageModel::make(const StageProblem& problem) {
@@ -35,13 +43,15 @@ std::unique_ptr<StageModel> StageModel::make(const StageProblem& problem) {
 }
 
 StageModel::StageModel(const StageProblem& problem)
-    : problem_(problem), touching_(problem.values.size(), problem.nodes.size()) {
+    : problem_(problem),
+      touched_(problem.nodes.size(), problem.values.size()),
+      first_closing_(alternatives_before(problem)),
+      closing_reads_(first_closing_.back(), problem.values.size()) {
   for (StageNode n = 0; n < problem.nodes.size(); ++n) {
     const StageProblem::NodeOf& node = problem.nodes[n];
-    for (const StageValue v : node.makes) touching_.add(v, n);
-    for (const StageValue v : node.reads) touching_.add(v, n);
-    for (const StageValue v : node.local) touching_.add(v, n);
-    if (node.over) touching_.add(*node.over, n);
+    for (const auto* values : {&node.makes, &node.reads, &node.local})
+      for (const StageValue v : *values) touched_.add(n, v);
+    if (node.over) touched_.add(n, *node.over);
     const auto add = [&](std::vector<Ways>& list, const std::vector<StageMethod>& plain) {
       std::vector<StageMethod> any = plain;
       any.insert(any.end(), node.in_place.begin(), node.in_place.end());
@@ -55,17 +65,15 @@ StageModel::StageModel(const StageProblem& problem)
   for (std::size_t t = problem.stages.size(); t-- > 0;)
     for (const StageNode node : problem.stages[t].must_run)
       first_due_[node] = static_cast<std::uint32_t>(t);
-  for (const StageProblem::StageOf& stage : problem.stages) {
+  for (std::size_t t = 0; t < problem.stages.size(); ++t) {
     closing_.emplace_back();
-    for (const auto& one : stage.alternatives) closing_.back().push_back(pareto(one.methods));
+    std::size_t row = first_closing_[t];
+    for (const auto& one : problem.stages[t].alternatives) {
+      closing_.back().push_back(pareto(one.methods));
+      for (const StageValue v : one.reads) closing_reads_.add(row, v);
+      ++row;
+    }
   }
-}
-
-bool StageModel::closes_with(std::size_t t, std::uint32_t alternative, StageValue value) const {
-  const auto& alternatives = problem_.stages[t].alternatives;
-  if (alternatives.empty()) return false;
-  const std::vector<StageValue>& reads = alternatives[alternative].reads;
-  return std::binary_search(reads.begin(), reads.end(), value);
 }
 
 bool StageModel::is_due(std::size_t t, std::size_t node) const {

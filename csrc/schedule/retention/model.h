@@ -59,12 +59,13 @@ class StageModel {
   void observe(StageObserver* observer) noexcept { observer_ = observer; }
 
   [[nodiscard]] const StageProblem& problem() const noexcept { return problem_; }
-  // Nodes that make, read or stand beside a value: where none of them runs, and the closing
-  // operator does not read it, a value that is kept before and after adds its bytes to the stage's
-  // peak, and that is all.
-  [[nodiscard]] ConstWords touching(StageValue value) const { return touching_.row(value); }
-  // Whether the closing operator reads it.
-  [[nodiscard]] bool closes_with(std::size_t t, std::uint32_t alternative, StageValue value) const;
+  // Values that a node makes, reads or stands beside, and those that a closing operator reads. Any
+  // other value that is kept before and after a stage adds its bytes to the stage's peak, and that
+  // is all.
+  [[nodiscard]] ConstWords touched_by(StageNode node) const { return touched_.row(node); }
+  [[nodiscard]] ConstWords closing_reads(std::size_t t, std::uint32_t alternative) const {
+    return closing_reads_.row(first_closing_[t] + alternative);
+  }
   // Whether what a closing operator reads is kept for it by the row behind its stage (MONeT), or by
   // that in front.
   [[nodiscard]] bool needs_after() const noexcept { return problem_.rules == StageRules::kMonet; }
@@ -103,7 +104,9 @@ class StageModel {
   StageObserver* observer_ = nullptr;
 
  private:
-  BitTable touching_;
+  BitTable touched_;
+  std::vector<std::size_t> first_closing_;  // by stage: its row of closing_reads_, empty ones, too
+  BitTable closing_reads_;
   std::vector<Ways> first_, again_;
   std::vector<std::uint32_t> first_due_;  // by node: the first stage that must run it, or 0
   std::vector<std::vector<std::vector<StageMethod>>> closing_;

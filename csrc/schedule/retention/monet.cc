@@ -13,7 +13,6 @@ class MonetModel : public StageModel {
   explicit MonetModel(const StageProblem& problem)
       : StageModel(problem),
         local_(problem.nodes.size(), problem.values.size()),
-        closing_reads_(1, problem.values.size()),
         walk_(1, problem.values.size()) {
     for (StageNode n = 0; n < problem.nodes.size(); ++n)
       for (const StageValue value : problem.nodes[n].local) local_.add(n, value);
@@ -27,34 +26,31 @@ class MonetModel : public StageModel {
     const std::int64_t budget = problem_.budget;
     const bool closes = !stage.alternatives.empty();
     StageCost total;
-    const Words reads = closing_reads_.row(0);
-    std::fill(reads.begin(), reads.end(), 0);
+    const ConstWords reads = closing_reads(t, alternative);
     std::int64_t all_reads = 0, kept_reads = 0;
     if (closes)
       for (const StageValue value : stage.alternatives[alternative].reads) {
-        reads[value / 64] |= std::uint64_t{1} << (value % 64);
         all_reads += problem_.values[value].bytes;
         if (has(between.after, value)) kept_reads += problem_.values[value].bytes;
       }
-    // Of S_t from here on, of S_t+1 before here, of what the closing operator reads and is not
-    // kept.
-    std::int64_t ahead = between.before_bytes, behind = 0, waiting = 0;
+    // S_t from here on, S_t+1 before here, and what the closing operator reads and is not kept. What
+    // is kept before and after changes nothing on the way.
+    std::int64_t there = between.before_bytes;
     const Words walk = walk_.row(0);
     for (std::size_t w = 0; w < walk.size(); ++w)
-      walk[w] = between.before[w] | between.after[w] | reads[w] | runs[w];
+      walk[w] = (between.before[w] ^ between.after[w]) | (reads[w] & ~between.after[w]) | runs[w];
     bool in_place = false;  // of the node before
     std::size_t passed = 0;
     for_each_bit(walk, [&](std::size_t id) {
       passed = id + 1;
       const std::int64_t bytes = problem_.values[id].bytes;
-      total.peak = std::max(total.peak, stage.fixed + ahead + behind + waiting);
-      const bool before = has(between.before, id), after = has(between.after, id);
-      if (before) ahead -= bytes;
+      total.peak = std::max(total.peak, stage.fixed + there);
+      const bool stays = has(between.after, id) || has(reads, id);
+      if (has(between.before, id)) there -= bytes;
       if (has(runs, id)) {
         const auto node = static_cast<StageNode>(id);
         const StageProblem::NodeOf& one = problem_.nodes[id];
-        const std::int64_t base =
-            stage.fixed + ahead + behind + waiting + standing(node, between.after);
+        const std::int64_t base = stage.fixed + there + standing(node, between.after);
         if (one.with_previous) {
           take(node, t, in_place ? ways(node, t > 0).in_place : ways(node, t > 0).plain, base,
                total);
@@ -71,20 +67,18 @@ class MonetModel : public StageModel {
             // The next one counts what this one leaves.
             const std::int64_t next_ahead =
                 has(between.before, id + 1) ? problem_.values[id + 1].bytes : 0;
-            const std::int64_t next_base =
-                stage.fixed + ahead - next_ahead + behind + (after ? bytes : 0) + waiting +
-                (has(reads, id) && !after ? bytes : 0) + standing(node + 1, between.after);
+            const std::int64_t next_base = stage.fixed + there - next_ahead + (stays ? bytes : 0) +
+                                           standing(node + 1, between.after);
             in_place = chooses_in_place(node, t > 0, budget - base, budget - next_base, total);
             take(node, t, in_place ? ways(node, t > 0).in_place : ways(node, t > 0).plain, base,
                  total);
           }
         }
       }
-      if (after) behind += bytes;
-      if (has(reads, id) && !after) waiting += bytes;
+      if (stays) there += bytes;
     });
     if (passed < problem_.values.size())  // at the nodes behind the walk
-      total.peak = std::max(total.peak, stage.fixed + behind + waiting);
+      total.peak = std::max(total.peak, stage.fixed + there);
     if (!closes) return total;
     const std::int64_t base = stage.closing + all_reads + between.after_bytes - kept_reads;
     const StageMethod& method = pick_closing(t, alternative, budget - base, total);
@@ -135,7 +129,7 @@ class MonetModel : public StageModel {
     return in_place_fits ? in_place.cost < plain.cost : true;
   }
 
-  BitTable local_, closing_reads_, walk_;
+  BitTable local_, walk_;
 };
 
 }  // namespace

@@ -5,12 +5,12 @@
 namespace berth::schedule {
 
 MoveMaker::MoveMaker(const StageModel& model, const WorkingPlan& plan, std::mt19937_64& random,
-                     std::optional<StageValue> held)
+                     std::vector<StageValue> held)
     : model_(model),
       problem_(model.problem()),
       plan_(plan),
       random_(random),
-      held_(held),
+      held_(std::move(held)),
       stages_(static_cast<std::uint32_t>(problem_.stages.size())),
       neighbours_(problem_.values.size()) {
   for (std::uint32_t t = 0; t < stages_; ++t)
@@ -41,8 +41,7 @@ RowFlip MoveMaker::gap_around(StageValue value, std::uint32_t row) const {
   while (last + 1 < stages_ && kept.has(last + 1, value) && !plan_.uses(last, value)) ++last;
   // Kept behind its last stage for that alone.
   if (model_.needs_after() && last + 1 < stages_ && kept.has(last + 1, value) &&
-      (last + 2 >= stages_ || !kept.has(last + 2, value)) &&
-      model_.closes_with(last, plan_.plan().alternatives[last], value) &&
+      (last + 2 >= stages_ || !kept.has(last + 2, value)) && plan_.closes_with(last, value) &&
       !plan_.uses(last + 1, value))
     ++last;
   return {value, first, last, false};
@@ -53,14 +52,13 @@ RowFlip MoveMaker::since_last(StageValue value, std::uint32_t t) const {
   const StageNode maker = problem_.values[value].maker;
   std::uint32_t first = t;
   while (first > 1 && !kept.has(first - 1, value) && !has(plan_.runs(first - 1), maker)) --first;
-  const bool behind =
-      model_.needs_after() && model_.closes_with(t, plan_.plan().alternatives[t], value);
+  const bool behind = model_.needs_after() && plan_.closes_with(t, value);
   return {value, first, behind ? t + 1 : t, true};
 }
 
 void MoveMaker::add(RetentionMove& move, RowFlip flip) const {
   if (flip.first > flip.last || flip.first >= stages_) return;
-  if (held_ == flip.value && flip.first <= 1) {
+  if (flip.first <= 1 && std::ranges::count(held_, flip.value) > 0) {
     if (flip.last <= 1) return;
     flip.first = 2;
   }

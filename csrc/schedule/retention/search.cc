@@ -6,7 +6,7 @@
 namespace berth::schedule {
 
 void squeeze(WorkingPlan& plan, const StageModel& model, const Squeeze& how,
-             std::optional<StageValue> held, std::mt19937_64& random, RetentionSearch& search,
+             const std::vector<StageValue>& held, std::mt19937_64& random, RetentionSearch& search,
              FoundRetention& best) {
   constexpr std::uint64_t kPriceEvery = 128;
   const auto take = [&] {
@@ -37,8 +37,8 @@ void squeeze(WorkingPlan& plan, const StageModel& model, const Squeeze& how,
     ++search.moves;
     maker.make(move);
     if (move.empty() || !plan.apply(move)) continue;
-    const double change = static_cast<double>(plan.changed_cost()) +
-                          price * static_cast<double>(plan.changed_excess());
+    const double change =
+        static_cast<double>(plan.changed_cost()) + price * plan.changed_weighted();
     if (change > 0) {
       const double draw = static_cast<double>(random() >> 11) * 0x1p-53;
       if (draw >= std::exp(-change / temperature)) {

@@ -31,20 +31,20 @@ struct Squeeze {
   double least_price = 0, most_price = 0;
 };
 
-// Annealing on cost and on bytes over the budget at a price that follows: by moves that drop a
-// value between two uses, keep one that is made again, exchange them, shift and cut intervals, take
-// another alternative. Updates `best` where it finds something within the budget that costs less.
-// Deterministic for equal random state and a `stop` that looks at no clock.
+// Annealing on cost and on bytes over the budget, as the plan weighs them, at a price that follows:
+// by moves that drop a value between two uses, keep one that is made again, exchange them, shift
+// and cut intervals, take another alternative. Updates `best` where it finds something within the
+// budget that costs less. Deterministic for equal random state and a `stop` that looks at no clock.
 void squeeze(WorkingPlan& plan, const StageModel& model, const Squeeze& how,
-             std::optional<StageValue> held, std::mt19937_64& random, RetentionSearch& search,
+             const std::vector<StageValue>& held, std::mt19937_64& random, RetentionSearch& search,
              FoundRetention& best);
 
 // Moves for a plan: half of them drop or keep one interval, the others exchange, shift or cut some.
 class MoveMaker {
  public:
-  // `held`: a value whose first row no move changes.
+  // `held`: values whose first row no move changes.
   MoveMaker(const StageModel& model, const WorkingPlan& plan, std::mt19937_64& random,
-            std::optional<StageValue> held);
+            std::vector<StageValue> held);
   // Fills in a move; it may be empty.
   void make(RetentionMove& move);
   // The interval of a kept value around a row, between two uses of it.
@@ -70,7 +70,7 @@ class MoveMaker {
   const StageProblem& problem_;
   const WorkingPlan& plan_;
   std::mt19937_64& random_;
-  std::optional<StageValue> held_;
+  std::vector<StageValue> held_;
   std::uint32_t stages_;
   std::vector<std::uint32_t> choosing_;              // stages with more than one alternative
   std::vector<std::vector<StageValue>> neighbours_;  // by value: inputs and results of readers

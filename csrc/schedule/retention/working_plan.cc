@@ -12,8 +12,11 @@ WorkingPlan::WorkingPlan(StageModel& model, const Retention& start)
       row_bytes_(problem_.stages.size() + 1, 0),
       stages_(problem_.stages.size()),
       runs_(problem_.stages.size(), problem_.nodes.size()),
+      uses_(problem_.stages.size(), problem_.values.size()),
+      stale_(problem_.stages.size(), 1),
       stamp_(problem_.stages.size(), 0),
       new_stages_(problem_.stages.size()),
+      weights_(problem_.stages.size(), 1.0),
       ran_again_(problem_.stages.size(), 0),
       new_runs_(problem_.stages.size(), problem_.nodes.size()) {
   assign(start);
@@ -34,7 +37,19 @@ void WorkingPlan::assign(const Retention& plan) {
     stages_[t] = model_.evaluate(t, plan_.alternatives[t], between(t), runs_.row(t));
     cost_ += stages_[t].cost;
     excess_ += over(stages_[t]);
+    stale_[t] = 1;
   }
+}
+
+void WorkingPlan::find_uses(std::size_t t) const {
+  const Words uses = uses_.row(t);
+  const ConstWords closing = model_.closing_reads(t, plan_.alternatives[t]);
+  std::copy(closing.begin(), closing.end(), uses.begin());
+  for_each_bit(runs_.row(t), [&](std::size_t node) {
+    const ConstWords touched = model_.touched_by(static_cast<StageNode>(node));
+    for (std::size_t w = 0; w < uses.size(); ++w) uses[w] |= touched[w];
+  });
+  stale_[t] = 0;
 }
 
 void WorkingPlan::flip(std::uint32_t row, StageValue value) {
@@ -76,6 +91,7 @@ bool WorkingPlan::apply(const RetentionMove& move) {
     touch(moved_stage_);
   }
   changed_cost_ = changed_excess_ = 0;
+  changed_weighted_ = 0;
   if (touched_.empty()) return false;
   for (std::size_t k = 0; k < touched_.size(); ++k) price(k, move);
   return true;
@@ -98,9 +114,7 @@ void WorkingPlan::price(std::size_t index, const RetentionMove& move) {
       const bool before = plan_.kept.has(t, one.value);
       if (!changed_before || !changed_after || before != plan_.kept.has(t + 1, one.value))
         return false;
-      if (meet(model_.touching(one.value), runs_.row(t)) ||
-          model_.closes_with(t, plan_.alternatives[t], one.value))
-        return false;
+      if (uses(t, one.value)) return false;
       shift += before ? problem_.values[one.value].bytes : -problem_.values[one.value].bytes;
     }
     if (shift > old.more || -shift >= old.less) return false;
@@ -117,7 +131,9 @@ void WorkingPlan::price(std::size_t index, const RetentionMove& move) {
     ++evaluations_;
   }
   changed_cost_ += now.cost - old.cost;
-  changed_excess_ += over(now) - over(old);
+  const std::int64_t changed = over(now) - over(old);
+  changed_excess_ += changed;
+  changed_weighted_ += weights_[t] * static_cast<double>(changed);
 }
 
 void WorkingPlan::undo() {
@@ -134,6 +150,7 @@ void WorkingPlan::accept() {
     if (ran_again_[k] == 0) continue;
     const ConstWords from = new_runs_.row(k);
     std::copy(from.begin(), from.end(), runs_.row(touched_[k]).begin());
+    stale_[touched_[k]] = 1;
   }
   cost_ += changed_cost_;
   excess_ += changed_excess_;

@@ -44,8 +44,11 @@ class WorkingPlan {
   [[nodiscard]] std::int64_t excess() const noexcept { return excess_; }
   // Whether stage t reads the value, for something that it runs or for its closing operator.
   [[nodiscard]] bool uses(std::size_t t, StageValue value) const {
-    return meet(model_.touching(value), runs_.row(t)) ||
-           model_.closes_with(t, plan_.alternatives[t], value);
+    if (stale_[t] != 0) find_uses(t);
+    return uses_.has(t, value);
+  }
+  [[nodiscard]] bool closes_with(std::size_t t, StageValue value) const {
+    return has(model_.closing_reads(t, plan_.alternatives[t]), value);
   }
 
   // Does a move; false, and nothing is done, where it changes nothing. changed_cost() and
@@ -54,10 +57,15 @@ class WorkingPlan {
   [[nodiscard]] bool apply(const RetentionMove& move);
   [[nodiscard]] std::int64_t changed_cost() const noexcept { return changed_cost_; }
   [[nodiscard]] std::int64_t changed_excess() const noexcept { return changed_excess_; }
+  // The same, each stage's times its weight.
+  [[nodiscard]] double changed_weighted() const noexcept { return changed_weighted_; }
   void undo();
   void accept();
   // Back to another plan. O(stages) evaluations.
   void assign(const Retention& plan);
+
+  // What a byte over the budget counts for in each stage: 1, unless set.
+  void weigh(std::vector<double> weights) { weights_ = std::move(weights); }
 
   // Evaluations that were made, and those that were spared.
   [[nodiscard]] std::uint64_t evaluations() const noexcept { return evaluations_; }
@@ -73,6 +81,7 @@ class WorkingPlan {
   void flip(std::uint32_t row, StageValue value);
   void touch(std::size_t t);
   void price(std::size_t index, const RetentionMove& move);
+  void find_uses(std::size_t t) const;
   [[nodiscard]] StageModel::Between between(std::size_t t) const {
     return {plan_.kept.row(t), plan_.kept.row(t + 1), row_bytes_[t], row_bytes_[t + 1]};
   }
@@ -84,6 +93,8 @@ class WorkingPlan {
   std::vector<std::int64_t> row_bytes_;
   std::vector<StageCost> stages_;
   BitTable runs_;
+  mutable BitTable uses_;                    // by stage: values; found when they are asked for
+  mutable std::vector<std::uint8_t> stale_;  // by stage: whether they are to be found again
   std::int64_t cost_ = 0, excess_ = 0;
   // Of the move that was applied last.
   std::vector<Cell> cells_;
@@ -91,11 +102,13 @@ class WorkingPlan {
   std::vector<std::vector<std::uint32_t>> flipped_;  // by flip and row: the call that changed it
   std::uint32_t call_ = 0;
   std::vector<StageCost> new_stages_;    // by index into touched_
+  std::vector<double> weights_;          // by stage, of its excess
   std::vector<std::uint8_t> ran_again_;  // whether new_runs_ has its runs
   BitTable new_runs_;
   std::optional<std::uint8_t> old_alternative_;
   std::uint32_t moved_stage_ = 0;
   std::int64_t changed_cost_ = 0, changed_excess_ = 0;
+  double changed_weighted_ = 0;
   std::uint64_t evaluations_ = 0;
 };
 
