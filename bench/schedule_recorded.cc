@@ -141,11 +141,8 @@ class Cells {
       schedule::CheckmateOptions options;
       options.seconds = asked_.program_seconds;
       const schedule::CheckmateResult found = schedule::checkmate_plans(problem, options, offer);
-      json = {{"blocks", found.blocks},
-              {"columns", found.columns},
-              {"rows", found.rows},
-              {"programs", found.programs},
-              {"solved", found.solved}};
+      json = {{"blocks", found.blocks}, {"stages", found.stages},     {"columns", found.columns},
+              {"rows", found.rows},     {"programs", found.programs}, {"solved", found.solved}};
     } else {
       BERTH_CHECK(engine == "monet", kUsage, "no engine '{}'", engine);
       const schedule::MonetForm form = schedule::monet_form(problem);

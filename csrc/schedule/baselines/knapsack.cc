@@ -88,11 +88,11 @@ class Partition {
     const std::vector<StageMethod>& ways = node.first.empty() ? node.in_place : node.first;
     return std::ranges::min(ways, {}, &StageMethod::cost).cost;
   }
-  // Values of the step's inputs.
-  [[nodiscard]] Flags inputs() const {
+  // What cannot be made again: the step's inputs, and what is random.
+  [[nodiscard]] Flags irreplaceable() const {
     Flags found(problem_.values.size(), false);
     for (StageNode n = 0; n < problem_.nodes.size(); ++n)
-      if (input_[n])
+      if (input_[n] || random_[n])
         for (const StageValue v : problem_.nodes[n].makes) found[v] = true;
     return found;
   }
@@ -211,11 +211,11 @@ void knapsack_plans(const graph::Graph& graph, const StageGraph& stages, std::si
                     const std::function<bool()>& stop) {
   if (stages.border == stages.order.size()) return;
   Partition partition(graph, stages);
-  const Flags inputs = partition.inputs();
+  const Flags irreplaceable = partition.irreplaceable();
   const Partition::Cut fastest = partition.cut(Partition::Bans::kAll);
   const Partition::Cut smaller = partition.cut(Partition::Bans::kNotFusible);
   const Partition::Cut smallest = partition.cut(Partition::Bans::kHeavy);
-  const auto least = static_cast<double>(partition.bytes_of(inputs));
+  const auto least = static_cast<double>(partition.bytes_of(irreplaceable));
   const double whole = static_cast<double>(partition.bytes_of(fastest.saved)) - least;
   const auto share_of = [&](const Flags& saved) {
     return (static_cast<double>(partition.bytes_of(saved)) - least) / whole;
@@ -230,7 +230,7 @@ void knapsack_plans(const graph::Graph& graph, const StageGraph& stages, std::si
     knapsack.add(static_cast<std::size_t>(std::llround(size * kQuanta)), partition.cost(n));
   }
   const auto saved_at = [&](double share) {
-    if (share <= 0) return inputs;
+    if (share <= 0) return irreplaceable;
     if (share >= 1 || whole <= 0) return fastest.saved;
     if (share_of(smaller.saved) < share) return smaller.saved;
     if (share_of(smallest.saved) < share) return smallest.saved;

@@ -23,7 +23,8 @@ namespace berth::schedule {
 // Ours, where a recorded step differs from theirs: times of operators are those recorded, not
 // counts of operations; what fuses is told by names (a deny list, since recorded operators are not
 // decomposed); their bans of long chains and of distant uses, which are about fused kernels, are
-// left out. What is not saved is made again once, for the first that wants it, as they order it.
+// left out; and what is random is not made again. What is not saved is made again once, for the
+// first that wants it, as they order it.
 //
 // Budgets are `grid` + 1 shares from 0 to 1, in falling order; each plan that differs from the one
 // before goes to `visit`. None where the step has no backward part. `stop` is asked before each.

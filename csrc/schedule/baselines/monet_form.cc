@@ -38,6 +38,8 @@ class Builder {
       stage.must_run = std::move(due);
       for (StageProblem::AlternativeOf& one : stage.alternatives) one.reads = mapped(one.reads);
     }
+    // By MONeT's rules what a stage reads is kept behind it: the last one needs a row for that.
+    form_.problem.stages.emplace_back();
     return std::move(form_);
   }
 
@@ -125,7 +127,7 @@ Retention exact_plan(const StageProblem& exact, const MonetForm& form, const Ret
       used.add(t, v);
   }
   Retention found(exact);
-  found.alternatives = plan.alternatives;
+  std::copy_n(plan.alternatives.begin(), stages, found.alternatives.begin());
   for (StageValue v = 0; v < values; ++v) {
     bool wanted = false;  // by a stage that it is kept for
     for (std::size_t row = stages; row-- > 1;) {

@@ -38,7 +38,7 @@ class Relaxation {
       : problem_(problem),
         values_(problem.values.size()),
         nodes_(problem.nodes.size()),
-        unit_(std::max(static_cast<double>(problem.budget) / kBudgetUnits, 1.0)) {
+        unit_(static_cast<double>(std::max<std::int64_t>(problem.budget, 1)) / kBudgetUnits) {
     make_blocks(most_cells);
     find_uses();
     find_always_kept();
