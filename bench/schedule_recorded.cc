@@ -5,6 +5,7 @@
 #include "csrc/core/check.h"
 #include "csrc/graph/from_trace.h"
 #include "csrc/graph/referee.h"
+#include "csrc/schedule/baselines/cheapest.h"
 #include "csrc/schedule/baselines/knapsack.h"
 #include "csrc/schedule/baselines/monet_form.h"
 #include "csrc/schedule/joint/plan.h"
@@ -46,30 +47,6 @@ struct Asked {
 double processor_seconds() {
   return static_cast<double>(std::clock()) / static_cast<double>(CLOCKS_PER_SEC);
 }
-
-// The cheapest of an engine's plans that fits, by the exact account.
-class Cheapest {
- public:
-  explicit Cheapest(const schedule::StageProblem& problem)
-      : model_(schedule::StageModel::make(problem)) {}
-
-  void offer(const schedule::Retention& plan) {
-    const schedule::RetentionCost cost = evaluate(*model_, plan);
-    ++plans_;
-    if (cost.excess != 0 || cost.cost >= schedule::StageProblem::kNever) return;
-    if (best_ && cost.cost >= cost_) return;
-    best_ = plan;
-    cost_ = cost.cost;
-  }
-  [[nodiscard]] const std::optional<schedule::Retention>& best() const noexcept { return best_; }
-  [[nodiscard]] std::size_t plans() const noexcept { return plans_; }
-
- private:
-  std::unique_ptr<schedule::StageModel> model_;
-  std::optional<schedule::Retention> best_;
-  std::int64_t cost_ = 0;
-  std::size_t plans_ = 0;
-};
 
 class Cells {
  public:
@@ -130,7 +107,7 @@ class Cells {
 
   ordered_json baseline(const std::string& engine, const schedule::StageGraph& stages) const {
     const schedule::StageProblem& problem = stages.problem;
-    Cheapest cheapest(problem);
+    schedule::CheapestPlan cheapest(problem);
     const auto offer = [&](const schedule::Retention& plan) { cheapest.offer(plan); };
     ordered_json json;
     if (engine == "chen") {
@@ -156,7 +133,7 @@ class Cells {
         cheapest.offer(exact_plan(problem, form, *found.plan));
       }
     }
-    json["plans"] = cheapest.plans();
+    json["plans"] = cheapest.offered();
     if (!cheapest.best()) return json;
     json.update(
         verdict(to_schedule(graph_, stages, *cheapest.best()), static_cast<Bytes>(problem.budget)));

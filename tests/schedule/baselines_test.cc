@@ -3,6 +3,7 @@
 #include "csrc/schedule/baselines/knapsack.h"
 #include "csrc/schedule/baselines/made_once.h"
 #include "csrc/schedule/baselines/monet_form.h"
+#include "csrc/schedule/joint/plan.h"
 #include "csrc/schedule/retention/retention.h"
 #include "tests/catch.h"
 #include "tests/schedule/two_parts.h"
@@ -110,6 +111,26 @@ TEST_CASE("Plans of the knapsack are what the referee replays", "[schedule][base
     });
   }
   CHECK(checked > 50);
+}
+
+TEST_CASE("Planning begins with what a compiler would keep", "[schedule][baselines][joint]") {
+  // A read passes over all of it, so that Chen's rule has nowhere to split.
+  std::vector<test::Link> links;
+  for (int k = 0; k < 60; ++k) {
+    links.push_back({"aten::mm", k % 2 == 0 ? 140U : 60U, 10});
+    links.push_back({"aten::relu", 1, 10});
+  }
+  graph::Graph graph = test::chain(links, "g");
+  graph.operators[119].alternatives[0].reads.insert(
+      graph.operators[119].alternatives[0].reads.begin(), {{0, 1}, 0, 10});
+  StepOptions options;
+  options.budget = 400;            // of 1,200
+  options.iteration_budget = 1;  // too few to get there
+  options.time_limit_seconds = 1e9;
+  const StepResult found = plan_step(graph, options);
+  REQUIRE(found.schedule);
+  CAPTURE(found.base_ns, found.verdict.ns, found.schedule->engine);
+  CHECK(found.verdict.ns <= found.base_ns + 30 * 60 + 60);  // none of the longer products again
 }
 
 TEST_CASE("A plan by MONeT's rules costs no more when it is run", "[schedule][baselines][monet]") {

@@ -35,7 +35,7 @@ inline schedule::Retention any_plan(const schedule::StageProblem& problem, std::
 }
 
 // Forward operators, each the input of the next, and behind them one for each that reads its
-// result, the last first. Name, time and bytes of each forward one; the others take 1 and make no
+// result and that of the one before, the last first. Name, time and bytes of each forward one; the others take 1 and make no
 // bytes.
 struct Link {
   std::string name;
@@ -60,7 +60,12 @@ inline graph::Graph chain(const std::vector<Link>& links, const std::string& bac
   for (graph::StorageId k = 0; k < count; ++k)
     add(links[k].name, links[k].ns, links[k].bytes, graph::Phase::kForward,
         k > 0 ? std::vector<graph::StorageId>{k - 1} : std::vector<graph::StorageId>{});
-  for (graph::StorageId k = count; k-- > 0;) add(backward, 1, 0, graph::Phase::kBackward, {k});
+  for (graph::StorageId k = count; k-- > 0;) {
+    if (k + 1 < count)
+      add(backward, 1, 0, graph::Phase::kBackward, {k, 2 * count - 2 - k});
+    else
+      add(backward, 1, 0, graph::Phase::kBackward, {k});
+  }
   return graph;
 }
 

@@ -2,6 +2,8 @@
 
 #include "csrc/core/check.h"
 #include "csrc/graph/hash.h"
+#include "csrc/schedule/baselines/cheapest.h"
+#include "csrc/schedule/baselines/knapsack.h"
 #include "csrc/schedule/offload/from_graph.h"
 #include "csrc/schedule/offload/plan.h"
 #include "csrc/schedule/offload/to_schedule.h"
@@ -18,6 +20,8 @@ namespace berth::schedule {
 namespace {
 
 using Operators = std::vector<graph::OperatorId>;
+
+constexpr std::size_t kStartShares = 20;  // that the knapsack tries, for the search to begin with
 
 // Its reads, results and workspace; a result that can take over a read counts once.
 Bytes needed(const graph::Graph& graph, const graph::Alternative& way) {
@@ -148,12 +152,22 @@ class Planning {
       how.seed = options_.seed;
       how.cancel = options_.cancel;
       how.iteration_budget = options_.iteration_budget;
+      how.given = start(stages);
       const double shares =
           static_cast<double>(orders_.size() - k) + (wants("copies") && options_.rates ? 1.0 : 0.0);
       how.time_limit_seconds = watch_.left() / shares;
       const RetentionResult found = plan_retention(stages.problem, how);
       if (found.plan) offer(to_schedule(graph_, stages, *found.plan), "retain");
     }
+  }
+
+  // What a compiler would keep: it knows products from what is cheap to make again by their names.
+  [[nodiscard]] std::optional<Retention> start(const StageGraph& stages) const {
+    CheapestPlan cheapest(stages.problem);
+    knapsack_plans(
+        graph_, stages, kStartShares, [&](const Retention& plan) { cheapest.offer(plan); },
+        [this] { return watch_.stopped(); });
+    return cheapest.best();
   }
 
   void copy() {
