@@ -5,6 +5,7 @@
 #include "csrc/schedule/baselines/monet_form.h"
 #include "csrc/schedule/joint/plan.h"
 #include "csrc/schedule/retention/retention.h"
+#include "csrc/schedule/retention/saved_sets.h"
 #include "tests/catch.h"
 #include "tests/schedule/two_parts.h"
 #include "tests/support/random_graph.h"
@@ -124,13 +125,74 @@ TEST_CASE("Planning begins with what a compiler would keep", "[schedule][baselin
   graph.operators[119].alternatives[0].reads.insert(
       graph.operators[119].alternatives[0].reads.begin(), {{0, 1}, 0, 10});
   StepOptions options;
-  options.budget = 400;            // of 1,200
+  options.budget = 400;          // of 1,200
   options.iteration_budget = 1;  // too few to get there
   options.time_limit_seconds = 1e9;
   const StepResult found = plan_step(graph, options);
   REQUIRE(found.schedule);
   CAPTURE(found.base_ns, found.verdict.ns, found.schedule->engine);
   CHECK(found.verdict.ns <= found.base_ns + 30 * 60 + 60);  // none of the longer products again
+}
+
+TEST_CASE("Saved sets come closer in few moves than a search of all plans",
+          "[schedule][retention][saved]") {
+  // Products of random times: which of them to save is a knapsack, and every relu is made again.
+  std::mt19937 random(3);
+  std::vector<test::Link> links;
+  for (int k = 0; k < 100; ++k) {
+    links.push_back({"x", 50 + random() % 500, 10});
+    links.push_back({"y", 1, 10});
+  }
+  graph::Graph graph = test::chain(links, "g");
+  graph.operators[199].alternatives[0].reads.insert(
+      graph.operators[199].alternatives[0].reads.begin(), {{0, 1}, 0, 10});
+  const StageGraph stages = stage_graph(graph, {}, 900);  // of 2,000
+  const auto model = StageModel::make(stages.problem);
+  SavedSetOptions few;
+  few.moves = 6000;
+  const std::optional<Retention> saved = search_saved_sets(stages.problem, few);
+  REQUIRE(saved);
+  const RetentionCost cost = evaluate(*model, *saved);
+  CHECK(cost.excess == 0);
+  RetentionOptions options;
+  options.engine = "retain";
+  options.iteration_budget = few.moves;
+  options.time_limit_seconds = 1e9;
+  const RetentionResult all = plan_retention(stages.problem, options);
+  CHECK((!all.plan || cost.cost < all.cost));
+  // From a plan that is there it is never worse, and without room for any it says so.
+  few.start = saved;
+  few.moves = 30;
+  CHECK(evaluate(*model, *search_saved_sets(stages.problem, few)).cost <= cost.cost);
+  const StageGraph tight = stage_graph(graph, {}, 15);
+  few.start.reset();
+  CHECK(!search_saved_sets(tight.problem, few));
+}
+
+TEST_CASE("Saved sets of random steps fit their budget and are what the referee replays",
+          "[schedule][retention][saved]") {
+  const auto seed = GENERATE(range(1U, 5U));
+  CAPTURE(seed);
+  std::mt19937 random(seed);
+  int checked = 0;
+  for (int k = 0; k < 60; ++k) {
+    graph::Graph graph = test::random_graph(random, 2 + random() % 14);
+    test::split(graph, random);
+    StageGraph stages = stage_graph(graph, {}, kMaxBytes);
+    const auto model = StageModel::make(stages.problem);
+    stages.problem.budget = std::max<std::int64_t>(
+        evaluate(*model, keep_everything(stages.problem)).peak * 95 / 100, 1);
+    SavedSetOptions options;
+    options.moves = 300;
+    options.seed = seed;
+    const std::optional<Retention> found = search_saved_sets(stages.problem, options);
+    if (!found) continue;
+    const graph::Verdict verdict = graph::replay(graph, to_schedule(graph, stages, *found));
+    REQUIRE(verdict.violation == "");
+    CHECK(verdict.peak <= static_cast<Bytes>(stages.problem.budget));
+    ++checked;
+  }
+  CHECK(checked > 0);
 }
 
 TEST_CASE("A plan by MONeT's rules costs no more when it is run", "[schedule][baselines][monet]") {

@@ -2,16 +2,18 @@
 
 namespace berth::schedule {
 
-void keep_made_once(const StageProblem& problem, std::size_t first, std::size_t last,
-                    const std::vector<bool>& before, const std::vector<bool>& after,
-                    Retention& plan) {
+std::vector<KeptRows> rows_made_once(const StageProblem& problem, std::size_t first,
+                                     std::size_t last,
+                                     const std::vector<std::uint8_t>& alternatives,
+                                     const std::vector<bool>& before,
+                                     const std::vector<bool>& after) {
   const std::size_t values = problem.values.size();
   std::vector<std::size_t> made(values, 0), used(values, 0);  // again, and last; 0: never
   std::vector<StageValue> wanted;
   for (std::size_t t = first; t <= last; ++t) {
     wanted.clear();
     if (!problem.stages[t].alternatives.empty())
-      wanted = problem.stages[t].alternatives[plan.alternatives[t]].reads;
+      wanted = problem.stages[t].alternatives[alternatives[t]].reads;
     if (t == last)
       for (StageValue v = 0; v < values; ++v)
         if (after[v]) wanted.push_back(v);
@@ -26,11 +28,23 @@ void keep_made_once(const StageProblem& problem, std::size_t first, std::size_t 
       wanted.insert(wanted.end(), maker.reads.begin(), maker.reads.end());
     }
   }
+  std::vector<KeptRows> rows(values);
   for (StageValue v = 0; v < values; ++v) {
-    if (!problem.values[v].keepable || used[v] == 0) continue;
-    for (std::size_t row = before[v] ? first : made[v] + 1; row <= used[v]; ++row)
-      plan.kept.add(row, v);
+    const std::size_t from = before[v] ? first : made[v] + 1;
+    if (problem.values[v].keepable && used[v] != 0 && from <= used[v])
+      rows[v] = {static_cast<std::uint32_t>(from), static_cast<std::uint32_t>(used[v])};
   }
+  return rows;
+}
+
+void keep_made_once(const StageProblem& problem, std::size_t first, std::size_t last,
+                    const std::vector<bool>& before, const std::vector<bool>& after,
+                    Retention& plan) {
+  const std::vector<KeptRows> rows =
+      rows_made_once(problem, first, last, plan.alternatives, before, after);
+  for (StageValue v = 0; v < rows.size(); ++v)
+    for (std::uint32_t row = rows[v].first; row != 0 && row <= rows[v].last; ++row)
+      plan.kept.add(row, v);
 }
 
 }  // namespace berth::schedule

@@ -11,6 +11,7 @@
 #include "csrc/schedule/order/order.h"
 #include "csrc/schedule/retention/from_graph.h"
 #include "csrc/schedule/retention/retention.h"
+#include "csrc/schedule/retention/saved_sets.h"
 #include "csrc/schedule/stopwatch.h"
 
 #include <algorithm>
@@ -21,7 +22,9 @@ namespace {
 
 using Operators = std::vector<graph::OperatorId>;
 
-constexpr std::size_t kStartShares = 20;  // that the knapsack tries, for the search to begin with
+// Of what a search begins with: shares that the knapsack tries, and of the time.
+constexpr std::size_t kStartShares = 20;
+constexpr double kStartShare = 0.1;
 
 // Its reads, results and workspace; a result that can take over a read counts once.
 Bytes needed(const graph::Graph& graph, const graph::Alternative& way) {
@@ -161,13 +164,20 @@ class Planning {
     }
   }
 
-  // What a compiler would keep: it knows products from what is cheap to make again by their names.
+  // What a compiler would keep, which knows products from what is cheap to make again by their
+  // names; then the best of the plans that save a value all the time or make it again once.
   [[nodiscard]] std::optional<Retention> start(const StageGraph& stages) const {
     CheapestPlan cheapest(stages.problem);
+    const double until = watch_.seconds() + kStartShare * options_.time_limit_seconds;
+    const auto stop = [&] { return watch_.stopped() || watch_.seconds() > until; };
     knapsack_plans(
-        graph_, stages, kStartShares, [&](const Retention& plan) { cheapest.offer(plan); },
-        [this] { return watch_.stopped(); });
-    return cheapest.best();
+        graph_, stages, kStartShares, [&](const Retention& plan) { cheapest.offer(plan); }, stop);
+    SavedSetOptions how;
+    how.seed = options_.seed;
+    how.start = cheapest.best();
+    how.stop = stop;
+    if (options_.iteration_budget != 0) how.moves = options_.iteration_budget / 4;
+    return search_saved_sets(stages.problem, how);
   }
 
   void copy() {
