@@ -95,7 +95,7 @@ def order_rows(bench, batches=(1, 32), networks=tuple(ORDERS)):
             saving = 100 * (1 - order["peak"] / found["recorded_peak"])
             savings.setdefault(batch, []).append(saving)
             mib = [f"{one / 2**20:,.1f}" for one in (order["resident"], found["recorded_peak"], order["given"], order["peak"], order["bound"])]
-            rows.append([name, batch, f"{found['operators']:,}", *mib, f"{saving:.1f}", "yes" if order["proven"] else "no", f"{order['seconds']:.2f}"])
+            rows.append([name, str(batch), f"{found['operators']:,}", *mib, f"{saving:.1f}", "yes" if order["proven"] else "no", f"{order['seconds']:.2f}"])
     summary = " ".join(f"At batch {batch} {statistics.mean(found):.1f} % are saved on average, where OLLA published {OLLAS.get(batch, 0)} %."
                        for batch, found in savings.items())
     return ["network", "batch", "operators", "resident", "as run", "as ordered", "ours", "bound", "saving, %", "proven", "s"], rows, summary
@@ -161,7 +161,7 @@ def main(argv):
     parts = []
     for title, remark, (header, rows, summary) in (
             ("Order", "MiB, weights included. As run: the run's live peak, which the graph has to the byte; as ordered: the recorded order, each tensor "
-             "freed behind its last reader; saving: ours below the run. Losses train with SGD, random weights, on the stand-in.", orders),
+             "freed behind its last reader; saving: ours below the run. Plain SGD with an update for each parameter, random weights, on the stand-in.", orders),
             ("Time within a budget", "Budgets are shares of the activations alone: of the peak with everything kept, residents aside. Added: percent of the "
              "step's time with everything kept, by the referee; `-`: the engine has no plan that fits; possible: `no` where one operator alone needs "
              "more. Bound: no plan of the recorded order adds less. Joined: Checkmate's program has so many blocks for so many stages, and so many of "
