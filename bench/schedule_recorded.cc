@@ -5,6 +5,7 @@
 #include "csrc/core/check.h"
 #include "csrc/graph/from_trace.h"
 #include "csrc/graph/referee.h"
+#include "csrc/place/oracle/integer_program.h"
 #include "csrc/schedule/baselines/cheapest.h"
 #include "csrc/schedule/baselines/knapsack.h"
 #include "csrc/schedule/baselines/monet_form.h"
@@ -114,6 +115,8 @@ class Cells {
       schedule::chen_plans(problem, kGrid, offer);
     } else if (engine == "knapsack") {
       schedule::knapsack_plans(graph_, stages, kGrid, offer);
+    } else if (engine == "checkmate" && place::unavailable_solver()) {
+      json = {{"why_not", *place::unavailable_solver()}};
     } else if (engine == "checkmate") {
       schedule::CheckmateOptions options;
       options.seconds = asked_.program_seconds;

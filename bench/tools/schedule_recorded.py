@@ -118,7 +118,8 @@ def budget_rows(bench, problems):
             if others and cell["ours"].get("ns", float("inf")) > min(others):
                 worse.append(f"{name} at {cell['share']:.0%}")
             checkmate = cell["checkmate"]
-            joined = f"{checkmate['blocks']}/{checkmate['stages']}, {checkmate['solved']}/{checkmate['programs']}"
+            joined = "no solver" if "blocks" not in checkmate else \
+                f"{checkmate['blocks']}/{checkmate['stages']}, {checkmate['solved']}/{checkmate['programs']}"
             rows.append([name, f"{found['operators']:,}", f"{(found['kept_peak'] - found['residents']) / 2**20:,.1f}", f"{cell['share']:.0%}",
                          "no" if cell["least"] > cell["budget"] else "", *(added(cell[engine], base) for engine in ENGINES),
                          f"{100 * (cell['bound_ns'] / base - 1):.2f}" if "bound_ns" in cell else "none", joined,

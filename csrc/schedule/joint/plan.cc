@@ -23,7 +23,7 @@ namespace {
 using Operators = std::vector<graph::OperatorId>;
 
 // Of what a search begins with: shares that the knapsack tries, and of the time.
-constexpr std::size_t kStartShares = 20;
+constexpr std::size_t kStartShares = 100;
 constexpr double kStartShare = 0.1;
 
 // Its reads, results and workspace; a result that can take over a read counts once.
