@@ -35,8 +35,8 @@ inline schedule::Retention any_plan(const schedule::StageProblem& problem, std::
 }
 
 // Forward operators, each the input of the next, and behind them one for each that reads its
-// result and that of the one before, the last first. Name, time and bytes of each forward one; the others take 1 and make no
-// bytes.
+// result and that of the one before, the last first. Name, time and bytes of each
+// forward one; the others take 1 and make no bytes.
 struct Link {
   std::string name;
   std::uint64_t ns;
