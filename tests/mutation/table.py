@@ -37,6 +37,7 @@ C_ABI = ((CAPI, "[capi]"),)
 STREAMS_OF_ABI = (("berth_capi_test", "[streams]"),)
 
 STEP_GRAPH, STEP = "berth_graph_test", "berth_schedule_test"
+OTHERS = ((STEP, "[baselines],[saved]"),)
 EDGES = ((STEP_GRAPH, "[graph]~[trace]~[file]~[fuzz]~[referee]"), (STEP, "[order]~[acceptance]"))
 REFEREE = ((STEP_GRAPH, "[referee]"),)
 ORDERS = ((STEP, "[order]~[acceptance]"),)
@@ -67,6 +68,7 @@ EXACT_STAGE, CHECKMATE, MONET = (f"csrc/schedule/retention/{name}.cc" for name i
 STAGES, WORKING, SQUEEZE = (f"csrc/schedule/retention/{name}.cc" for name in ("model", "working_plan", "search"))
 RETAIN, STAGE_PROBLEM = "csrc/schedule/retention/retention.cc", "csrc/schedule/retention/problem.cc"
 BOUND = "csrc/schedule/retention/bound.cc"
+KNAPSACK, MADE_ONCE = "csrc/schedule/baselines/knapsack.cc", "csrc/schedule/baselines/made_once.cc"
 
 # Rules without code that these tests could reach, and why.
 WITHOUT = {
@@ -560,6 +562,10 @@ MUTANTS = (
            "    check_distinct(node.reads, whose, \"reads\");\n", "", KEPT),
     Mutant("copies-host", "copies", "bytes on the host are free while they are copied in", LIFETIMES,
            "while (!coming_.empty() && coming_.front().end <= now) {", "while (!coming_.empty()) {", ((STEP, "[addresses]~[acceptance]"),)),
+    Mutant("kept-random", "kept", "the knapsack makes again what is random", KNAPSACK,
+           "if (input_[n] || random_[n]) return true;", "if (input_[n]) return true;", OTHERS),
+    Mutant("kept-once", "kept", "what is made again once is made again for each who wants it", MADE_ONCE,
+           "if (before[v] || made[v] != 0) continue;", "if (before[v]) continue;", OTHERS),
     Mutant("copies-early", "copies", "the bytes of a copy are free before its end", TIMELINE,
            "out_of_use_[v] = execution_.fate[v] == Fate::kOffload;", "out_of_use_[v] = false;", COPIES),
     Mutant("copies-source", "copies", "a reload begins before its own copy to the host has ended", TIMELINE,

@@ -82,6 +82,18 @@ TEST_CASE("A read that passes over all of a chain leaves no place to split it",
   CHECK(!plan(problem, "chen").plan);
 }
 
+TEST_CASE("Labels that are read at the end do not keep a chain from being split",
+          "[schedule][retention][chen]") {
+  StageProblem problem = chain(100);
+  for (StageProblem::ValueOf& value : problem.values) value.bytes = 1000;
+  problem.values[0].bytes = 10;
+  problem.nodes.back().reads = {0, 98};
+  problem.budget = 21'000;
+  const RetentionResult found = plan(problem, "chen");
+  REQUIRE(found.plan);
+  CHECK(found.cost <= 300);
+}
+
 TEST_CASE("With room for everything nothing runs again", "[schedule][retention][chen]") {
   StageProblem problem = chain(30);
   problem.budget = 31;

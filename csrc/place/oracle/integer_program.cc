@@ -121,7 +121,8 @@ class Highs {
     BERTH_CHECK(model_ != nullptr, kSystem, "HiGHS made no solver");
     configure();
     // An empty array still needs an address.
-    std::vector<int> integer(columns_ + 1, kHighsVarTypeInteger);
+    const int kind = options.relaxed ? kHighsVarTypeContinuous : kHighsVarTypeInteger;
+    std::vector<int> integer(columns_ + 1, kind);
     check(library_.pass(model_.get(), static_cast<HighsInt>(columns_),
                         static_cast<HighsInt>(program.rows()),
                         static_cast<HighsInt>(program.entry_column_.size()),
@@ -130,7 +131,7 @@ class Highs {
                         program.row_upper_.data(), program.row_start_.data(),
                         program.entry_column_.data(), program.entry_value_.data(), integer.data()),
           "take the program");
-    if (!options.start.empty()) {
+    if (!options.start.empty() && !options.relaxed) {
       check(library_.set_solution(model_.get(), options.start.data(), nullptr, nullptr, nullptr),
             "take the start");
     }
@@ -147,12 +148,15 @@ class Highs {
                       model_status == kHighsModelStatusUnboundedOrInfeasible;
     HighsInt feasibility = 0;
     library_.get_int(model_.get(), "primal_solution_status", &feasibility);
-    if (feasibility == kHighsSolutionStatusFeasible) {
+    const bool optimal = model_status == kHighsModelStatusOptimal;
+    if (feasibility == kHighsSolutionStatusFeasible || (options_.relaxed && optimal)) {
       result.values.resize(columns_);
       library_.solution(model_.get(), result.values.data(), nullptr, nullptr, nullptr);
     }
     result.bound = -IntegerProgram::kInfinity;
-    library_.get_double(model_.get(), "mip_dual_bound", &result.bound);
+    library_.get_double(model_.get(),
+                        options_.relaxed ? "objective_function_value" : "mip_dual_bound",
+                        &result.bound);
     std::int64_t nodes = 0;
     library_.get_int64(model_.get(), "mip_node_count", &nodes);
     result.nodes = static_cast<std::uint64_t>(std::max<std::int64_t>(nodes, 0));
@@ -179,6 +183,10 @@ class Highs {
     library_.set_double(model, "time_limit", std::max(options_.seconds, 0.0));
     library_.set_double(model, "mip_rel_gap", 0);
     library_.set_double(model, "mip_abs_gap", 0.9);  // of integers: none
+    if (options_.relaxed) {
+      library_.set_string(model, "solver", "ipm");
+      library_.set_string(model, "run_crossover", "off");
+    }
     if (options_.nodes != 0) {
       library_.set_int(model, "mip_max_nodes",
                        static_cast<HighsInt>(std::min<std::uint64_t>(options_.nodes, 0x7fffffff)));

@@ -44,6 +44,9 @@ struct SolverOptions {
   std::uint64_t nodes = 0;  // of the search tree; 0: no limit
   std::uint64_t seed = 0;
   std::vector<double> start = {};  // a solution to begin with, one value a column, or empty
+  // Columns need not be integers: the linear program, by an interior point, whose solution is none
+  // of the corners. `start`, `nodes` and `found` then count for nothing.
+  bool relaxed = false;
   // A better solution, one value a column.
   std::function<void(std::span<const double>)> found = {};
   // Asked again and again with the bound so far: whether to stop.

@@ -3,6 +3,8 @@
 #include "csrc/core/check.h"
 #include "csrc/graph/hash.h"
 #include "csrc/schedule/joint/addresses.h"
+#include "csrc/schedule/baselines/cheapest.h"
+#include "csrc/schedule/baselines/knapsack.h"
 #include "csrc/schedule/offload/from_graph.h"
 #include "csrc/schedule/offload/plan.h"
 #include "csrc/schedule/offload/to_schedule.h"
@@ -10,6 +12,7 @@
 #include "csrc/schedule/order/order.h"
 #include "csrc/schedule/retention/from_graph.h"
 #include "csrc/schedule/retention/retention.h"
+#include "csrc/schedule/retention/saved_sets.h"
 #include "csrc/schedule/stopwatch.h"
 
 #include <algorithm>
@@ -19,6 +22,10 @@ namespace berth::schedule {
 namespace {
 
 using Operators = std::vector<graph::OperatorId>;
+
+// Of what a search begins with: shares that the knapsack tries, and of the time.
+constexpr std::size_t kStartShares = 100;
+constexpr double kStartShare = 0.1;
 
 // Its reads, results and workspace; a result that can take over a read counts once.
 Bytes needed(const graph::Graph& graph, const graph::Alternative& way) {
@@ -150,12 +157,29 @@ class Planning {
       how.seed = options_.seed;
       how.cancel = options_.cancel;
       how.iteration_budget = options_.iteration_budget;
+      how.given = start(stages);
       const double shares =
           static_cast<double>(orders_.size() - k) + (wants("copies") && options_.rates ? 1.0 : 0.0);
       how.time_limit_seconds = watch_.left() / shares;
       const RetentionResult found = plan_retention(stages.problem, how);
       if (found.plan) offer(to_schedule(graph_, stages, *found.plan), "retain");
     }
+  }
+
+  // What a compiler would keep, which knows products from what is cheap to make again by their
+  // names; then the best of the plans that save a value all the time or make it again once.
+  [[nodiscard]] std::optional<Retention> start(const StageGraph& stages) const {
+    CheapestPlan cheapest(stages.problem);
+    const double until = watch_.seconds() + kStartShare * options_.time_limit_seconds;
+    const auto stop = [&] { return watch_.stopped() || watch_.seconds() > until; };
+    knapsack_plans(
+        graph_, stages, kStartShares, [&](const Retention& plan) { cheapest.offer(plan); }, stop);
+    SavedSetOptions how;
+    how.seed = options_.seed;
+    how.start = cheapest.best();
+    how.stop = stop;
+    if (options_.iteration_budget != 0) how.moves = options_.iteration_budget / 4;
+    return search_saved_sets(stages.problem, how);
   }
 
   void copy() {

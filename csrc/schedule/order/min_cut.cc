@@ -6,9 +6,8 @@
 namespace berth::schedule {
 namespace {
 
-constexpr std::uint32_t kSource = 0, kSink = 1;
-constexpr Bytes kInfinite = std::numeric_limits<Bytes>::max() / 2;
-constexpr std::uint32_t kUnseen = std::numeric_limits<std::uint32_t>::max();
+constexpr MaxFlow::Vertex kSource = MaxFlow::kSource, kSink = MaxFlow::kSink;
+constexpr Bytes kInfinite = MaxFlow::kInfinite;
 
 }  // namespace
 
@@ -25,13 +24,9 @@ MinCut::MinCut(const OrderProblem& problem)
 
 Bytes MinCut::live(Node v) { return live(v, {}, 0, 0); }
 
-// O(V E) at worst, a few sweeps over the network in practice (Dinic 1970).
 Bytes MinCut::live(Node v, const std::vector<std::uint32_t>& position, std::uint32_t first,
                    std::uint32_t last, Side side) {
-  used_ = 2;
-  if (arcs_.size() < 2) arcs_.resize(2);
-  arcs_[kSource].clear();
-  arcs_[kSink].clear();
+  flow_.clear();
   for (Node n = 0; n < problem_.nodes.size(); ++n) {
     const bool before = ancestors_.has(v, n), after = n == v || ancestors_.has(n, v);
     const bool early = !position.empty() && position[n] < first;
@@ -39,21 +34,19 @@ Bytes MinCut::live(Node v, const std::vector<std::uint32_t>& position, std::uint
     fates_[n] = before || (early && !after)  ? Fate::kExecuted
                 : after || (late && !before) ? Fate::kLater
                                              : Fate::kOpen;
-    vertex_[n] = fates_[n] == Fate::kExecuted ? kSource : fates_[n] == Fate::kLater ? kSink : kUnseen;
-    if (fates_[n] != Fate::kOpen) continue;
-    vertex_[n] = static_cast<std::uint32_t>(used_++);
-    if (arcs_.size() < used_) arcs_.emplace_back();
-    arcs_[vertex_[n]].clear();
+    vertex_[n] = fates_[n] == Fate::kExecuted ? kSource
+                 : fates_[n] == Fate::kLater  ? kSink
+                                              : flow_.add_vertex();
   }
   // What is executed is closed under predecessors.
   for (Node n = 0; n < problem_.nodes.size(); ++n) {
     if (fates_[n] != Fate::kOpen) continue;
     for (const Node before : problem_.nodes[n].before) {
-      if (fates_[before] == Fate::kOpen) add_arc(vertex_[n], vertex_[before], kInfinite);
-      if (fates_[before] == Fate::kLater) add_arc(vertex_[n], kSink, kInfinite);
+      if (fates_[before] == Fate::kOpen) flow_.add_arc(vertex_[n], vertex_[before], kInfinite);
+      if (fates_[before] == Fate::kLater) flow_.add_arc(vertex_[n], kSink, kInfinite);
     }
     for (const Node after : problem_.nodes[n].after)
-      if (fates_[after] == Fate::kExecuted) add_arc(kSource, vertex_[n], kInfinite);
+      if (fates_[after] == Fate::kExecuted) flow_.add_arc(kSource, vertex_[n], kInfinite);
   }
   Bytes always = problem_.constant + problem_.nodes[v].made;
   for (const OrderProblem::ValueOf& value : problem_.values) {
@@ -70,82 +63,19 @@ Bytes MinCut::live(Node v, const std::vector<std::uint32_t>& position, std::uint
       continue;
     }
     if (!kept && !open) continue;
-    const std::uint32_t from = made == Fate::kExecuted ? kSource : vertex_[value.maker];
+    const MaxFlow::Vertex from = made == Fate::kExecuted ? kSource : vertex_[value.maker];
     if (kept) {
-      add_arc(from, kSink, value.bytes);
+      flow_.add_arc(from, kSink, value.bytes);
       continue;
     }
-    const auto paid = static_cast<std::uint32_t>(used_++);
-    if (arcs_.size() < used_) arcs_.emplace_back();
-    arcs_[paid].clear();
-    add_arc(from, paid, value.bytes);
+    const MaxFlow::Vertex paid = flow_.add_vertex();
+    flow_.add_arc(from, paid, value.bytes);
     for (const Node reader : value.readers)
-      if (fates_[reader] == Fate::kOpen) add_arc(paid, vertex_[reader], kInfinite);
+      if (fates_[reader] == Fate::kOpen) flow_.add_arc(paid, vertex_[reader], kInfinite);
   }
-  const Bytes cut = max_flow();
+  const Bytes cut = flow_.run();
   find_side(side);
   return always + cut;
-}
-
-void MinCut::add_arc(std::uint32_t from, std::uint32_t to, Bytes capacity) {
-  arcs_[from].push_back({to, static_cast<std::uint32_t>(arcs_[to].size()), capacity});
-  arcs_[to].push_back({from, static_cast<std::uint32_t>(arcs_[from].size() - 1), 0});
-}
-
-bool MinCut::find_levels() {
-  level_.assign(used_, kUnseen);
-  queue_.clear();
-  queue_.push_back(kSource);
-  level_[kSource] = 0;
-  for (std::size_t head = 0; head < queue_.size(); ++head) {
-    const std::uint32_t at = queue_[head];
-    for (const Arc& arc : arcs_[at]) {
-      if (arc.left == 0 || level_[arc.to] != kUnseen) continue;
-      level_[arc.to] = level_[at] + 1;
-      queue_.push_back(arc.to);
-    }
-  }
-  return level_[kSink] != kUnseen;
-}
-
-// Pushes along the levels, without recursion: a path may be as long as the graph.
-Bytes MinCut::push(std::uint32_t start, Bytes most) {
-  std::vector<Arc*> path;
-  std::uint32_t at = start;
-  while (at != kSink) {
-    bool moved = false;
-    for (std::uint32_t& k = next_[at]; k < arcs_[at].size(); ++k) {
-      Arc& arc = arcs_[at][k];
-      if (arc.left == 0 || level_[arc.to] != level_[at] + 1) continue;
-      path.push_back(&arc);
-      at = arc.to;
-      moved = true;
-      break;
-    }
-    if (moved) continue;
-    if (at == start) return 0;
-    level_[at] = kUnseen;  // leads nowhere
-    Arc* const last = path.back();
-    path.pop_back();
-    at = arcs_[last->to][last->back].to;
-    ++next_[at];
-  }
-  for (const Arc* const arc : path) most = std::min(most, arc->left);
-  for (Arc* const arc : path) {
-    if (arc->left < kInfinite / 2) arc->left -= most;
-    Arc& back = arcs_[arc->to][arc->back];
-    if (back.left < kInfinite / 2) back.left += most;
-  }
-  return most;
-}
-
-Bytes MinCut::max_flow() {
-  Bytes flow = 0;
-  while (find_levels()) {
-    next_.assign(used_, 0);
-    while (const Bytes pushed = push(kSource, kInfinite)) flow += pushed;
-  }
-  return flow;
 }
 
 void MinCut::find_side(Side side) {
@@ -153,22 +83,11 @@ void MinCut::find_side(Side side) {
     for (Node n = 0; n < problem_.nodes.size(); ++n)
       executed_[n] = fates_[n] == Fate::kExecuted || (fates_[n] == Fate::kOpen && is_executed(n));
   };
-  // max_flow() ends with the levels of what the source still reaches.
   if (side == Side::kLeast) {
-    set([this](Node n) { return level_[vertex_[n]] != kUnseen; });
+    set([this](Node n) { return flow_.reached(vertex_[n]); });
     return;
   }
-  std::vector<bool> reaches(used_, false);  // the sink
-  queue_.clear();
-  queue_.push_back(kSink);
-  reaches[kSink] = true;
-  for (std::size_t head = 0; head < queue_.size(); ++head) {
-    for (const Arc& arc : arcs_[queue_[head]]) {
-      if (reaches[arc.to] || arcs_[arc.to][arc.back].left == 0) continue;
-      reaches[arc.to] = true;
-      queue_.push_back(arc.to);
-    }
-  }
+  const std::vector<bool> reaches = flow_.reach_sink();
   set([&](Node n) { return !reaches[vertex_[n]]; });
 }
 

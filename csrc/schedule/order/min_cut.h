@@ -1,5 +1,6 @@
 #pragma once
 
+#include "csrc/schedule/max_flow.h"
 #include "csrc/schedule/order/bit_rows.h"
 #include "csrc/schedule/order/problem.h"
 
@@ -36,27 +37,14 @@ class MinCut {
 
  private:
   enum class Fate : std::uint8_t { kExecuted, kOpen, kLater };
-  struct Arc {
-    std::uint32_t to = 0;
-    std::uint32_t back = 0;  // index of the reverse arc at `to`
-    Bytes left = 0;
-  };
-
-  void add_arc(std::uint32_t from, std::uint32_t to, Bytes capacity);
-  [[nodiscard]] bool find_levels();
-  [[nodiscard]] Bytes push(std::uint32_t at, Bytes most);
-  [[nodiscard]] Bytes max_flow();
   void find_side(Side side);
 
   const OrderProblem& problem_;
   BitRows ancestors_;
   std::vector<Fate> fates_;
   std::vector<bool> executed_;
-  // The network: source, sink, then open nodes and values.
-  std::vector<std::uint32_t> vertex_;  // of each node
-  std::vector<std::vector<Arc>> arcs_;
-  std::size_t used_ = 0;  // of arcs_
-  std::vector<std::uint32_t> level_, next_, queue_;
+  MaxFlow flow_;                         // of open nodes and values
+  std::vector<MaxFlow::Vertex> vertex_;  // of each node
 };
 
 // The largest live() of a node. Nodes are looked at in falling order of what they have alive in

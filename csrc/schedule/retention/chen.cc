@@ -11,6 +11,10 @@ namespace {
 
 constexpr int kLevels = 3;
 constexpr double kShareOfLevel = 1.0 / 3;
+// Labels and masks: below this part of the forward part's bytes, read over more than that part
+// of it.
+constexpr std::int64_t kSmall = 1000;
+constexpr std::size_t kFar = 10;
 
 // A problem as Algorithm 3 sees it, for one choice of alternatives.
 class Splitter {
@@ -32,6 +36,7 @@ class Splitter {
           static_cast<std::uint8_t>(std::min(alternative, alternatives.size() - 1));
     }
     find_wants();
+    find_small();
     find_splits();
     find_dear();
   }
@@ -59,6 +64,8 @@ class Splitter {
       for (std::size_t row = used_forward_[value] + 1; row < stages_; ++row)
         if (plan.kept.has(row, value)) plan.kept.flip(row, value);
     cover(plan, {0, forward_.size(), std::nullopt, turn_}, share, levels);
+    for (const StageValue value : forward_)
+      if (small_[value]) keep(plan, value, turn_, wanted_at_all(value));
     if (keep_dear)
       for (const StageValue value : forward_)
         if (dear_[value]) keep(plan, value, turn_, last_row(value));
@@ -120,6 +127,7 @@ class Splitter {
       }
       if (wanted_first_[value] == 0) wanted_first_[value] = t;
       wanted_last_[value] = t;
+      last_wanted_ = std::max(last_wanted_, t);
     };
     for (std::size_t t = 0; t < stages_; ++t) {
       const StageProblem::StageOf& stage = problem_.stages[t];
@@ -128,6 +136,24 @@ class Splitter {
       if (stage.alternatives.empty()) continue;
       for (const StageValue value : stage.alternatives[base_.alternatives[t]].reads) want(value, t);
     }
+  }
+
+  void find_small() {
+    std::int64_t bytes = 0;
+    for (const StageValue value : forward_) bytes += problem_.values[value].bytes;
+    std::vector<StageNode> reader(values_, 0);  // the last
+    for (StageNode n = 0; n < problem_.nodes.size(); ++n)
+      for (const StageValue value : problem_.nodes[n].reads) reader[value] = n;
+    small_.assign(values_, false);
+    for (const StageValue value : forward_)
+      small_[value] = problem_.values[value].keepable &&
+                      problem_.values[value].bytes < bytes / kSmall &&
+                      reader[value] > problem_.values[value].maker + problem_.nodes.size() / kFar;
+  }
+  // The row that must still have a value that is kept: where it is not read itself, one that is
+  // made of it may be wanted as late as any.
+  [[nodiscard]] std::size_t wanted_at_all(StageValue value) const {
+    return std::max(last_row(value), last_wanted_);
   }
 
   void find_splits() {
@@ -141,6 +167,7 @@ class Splitter {
     for (std::size_t n = 0; n < nodes; ++n) {
       if (!is_forward(n)) continue;
       for (const StageValue value : problem_.nodes[n].reads) {
+        if (small_[value]) continue;
         std::size_t& far = furthest[place[problem_.values[value].maker]];
         far = std::max(far, place[n]);
       }
@@ -243,7 +270,8 @@ class Splitter {
   std::size_t turn_ = 0;
   std::vector<StageValue> forward_;                                            // by their makers
   std::vector<std::size_t> made_, used_forward_, wanted_first_, wanted_last_;  // by value, stages
-  std::vector<bool> splits_, dear_;                                            // by value
+  std::size_t last_wanted_ = 0;              // of all values: a row
+  std::vector<bool> splits_, dear_, small_;  // by value
 };
 
 }  // namespace

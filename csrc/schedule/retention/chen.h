@@ -11,7 +11,9 @@ namespace berth::schedule {
 // 2016), the named baseline. Values over which no read passes split the forward part; their
 // Algorithm 3 keeps one of them whenever more than a share B has come together since the last. What
 // lies between is made again, all at once, when the first of it is wanted; or split in the same way
-// once more (their recursion), with a third of the share each time.
+// once more (their recursion), with a third of the share each time. Values below a thousandth of
+// all bytes that are read over more than a tenth of the operators (labels, masks) are always kept
+// and stand in the way of no split.
 //
 // B is 0, then their sqrt(xy), then `grid` values in geometric steps from the smallest value to all
 // of them; three levels of recursion; each with and without the values kept that cost more for

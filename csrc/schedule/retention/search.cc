@@ -8,6 +8,12 @@ namespace berth::schedule {
 void squeeze(WorkingPlan& plan, const StageModel& model, const Squeeze& how,
              const std::vector<StageValue>& held, std::mt19937_64& random, RetentionSearch& search,
              FoundRetention& best) {
+  MoveMaker maker(model, plan, random, held);
+  squeeze(plan, how, maker, random, search, best);
+}
+
+void squeeze(WorkingPlan& plan, const Squeeze& how, MoveSource& source, std::mt19937_64& random,
+             RetentionSearch& search, FoundRetention& best) {
   constexpr std::uint64_t kPriceEvery = 128;
   const auto take = [&] {
     if (plan.excess() != 0 || plan.cost() >= StageProblem::kNever ||
@@ -17,7 +23,6 @@ void squeeze(WorkingPlan& plan, const StageModel& model, const Squeeze& how,
     best.cost = plan.cost();
     search.found(best);
   };
-  MoveMaker maker(model, plan, random, held);
   RetentionMove move;
   double price = how.price, temperature = how.temperature;
   const double rounds =
@@ -35,7 +40,7 @@ void squeeze(WorkingPlan& plan, const StageModel& model, const Squeeze& how,
       }
     }
     ++search.moves;
-    maker.make(move);
+    source.make(move);
     if (move.empty() || !plan.apply(move)) continue;
     const double change =
         static_cast<double>(plan.changed_cost()) + price * plan.changed_weighted();
@@ -47,6 +52,7 @@ void squeeze(WorkingPlan& plan, const StageModel& model, const Squeeze& how,
       }
     }
     plan.accept();
+    source.accepted();
     take();
   }
 }

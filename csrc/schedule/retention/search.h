@@ -31,6 +31,18 @@ struct Squeeze {
   double least_price = 0, most_price = 0;
 };
 
+// Where moves come from.
+class MoveSource {
+ public:
+  virtual ~MoveSource() = default;
+  virtual void make(RetentionMove& move) = 0;  // fills one in; it may be empty
+  virtual void accepted() {}                   // the last one was: it stays
+};
+
+// Annealing with the moves of a source. See below.
+void squeeze(WorkingPlan& plan, const Squeeze& how, MoveSource& source, std::mt19937_64& random,
+             RetentionSearch& search, FoundRetention& best);
+
 // Annealing on cost and on bytes over the budget, as the plan weighs them, at a price that follows:
 // by moves that drop a value between two uses, keep one that is made again, exchange them, shift
 // and cut intervals, take another alternative. Updates `best` where it finds something within the
@@ -40,13 +52,12 @@ void squeeze(WorkingPlan& plan, const StageModel& model, const Squeeze& how,
              FoundRetention& best);
 
 // Moves for a plan: half of them drop or keep one interval, the others exchange, shift or cut some.
-class MoveMaker {
+class MoveMaker : public MoveSource {
  public:
   // `held`: values whose first row no move changes.
   MoveMaker(const StageModel& model, const WorkingPlan& plan, std::mt19937_64& random,
             std::vector<StageValue> held);
-  // Fills in a move; it may be empty.
-  void make(RetentionMove& move);
+  void make(RetentionMove& move) override;
   // The interval of a kept value around a row, between two uses of it.
   [[nodiscard]] RowFlip gap_around(StageValue value, std::uint32_t row) const;
   // The interval from where the value was last there to stage t.
