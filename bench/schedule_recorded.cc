@@ -4,7 +4,6 @@
 #include "bench/roofline.h"
 #include "csrc/core/check.h"
 #include "csrc/graph/from_trace.h"
-#include "csrc/graph/referee.h"
 #include "csrc/place/oracle/integer_program.h"
 #include "csrc/schedule/baselines/cheapest.h"
 #include "csrc/schedule/baselines/knapsack.h"

@@ -1,5 +1,4 @@
 // Plans by the rules of others, for recorded steps: legal, and with the marks that tell them apart.
-#include "csrc/graph/referee.h"
 #include "csrc/schedule/baselines/knapsack.h"
 #include "csrc/schedule/baselines/made_once.h"
 #include "csrc/schedule/baselines/monet_form.h"
