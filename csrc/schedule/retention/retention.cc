@@ -203,6 +203,7 @@ class Planning {
     squeezes = std::clamp<std::uint64_t>(share / kLeastMoves, 1, squeezes);
     // Cool ones squeeze large problems best, warm ones small ones, which have many squeezes.
     constexpr std::array<double, 10> kTemperatures = {1, 10, 80, 3, 30, 0.3, 50, 20, 5, 100};
+    if (best_by_ == "given") squeezes = 0;  // it is gone on from
     for (std::uint64_t k = 0; k < squeezes && !done(); ++k) {
       if (k > 0) plan.assign(everything);
       how.moves = share / squeezes;
