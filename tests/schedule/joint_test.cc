@@ -97,6 +97,35 @@ TEST_CASE("Where making again is dear and copies are fast, values are copied", "
   REQUIRE(copied.verdict.ns < again.verdict.ns);
 }
 
+TEST_CASE("Copies and making again together are faster than one of them", "[joint]") {
+  // Every other operator is cheap to run again, and its result is read twice, far apart; there is
+  // time to copy some of the rest.
+  constexpr Bytes kBytes = Bytes{64} << 20;
+  constexpr std::uint32_t kLength = 16;
+  Graph step = chain(kLength, kBytes, 40'000'000);
+  for (std::uint32_t k = 0; k < kLength; k += 2) {
+    step.operators[k].alternatives.front().ns = 2'000'000;
+    graph::Operator& other = step.operators[kLength + (kLength - 1 - k + kLength / 2) % kLength];
+    other.alternatives.front().reads.push_back({{k, 1}, 0, kBytes});
+  }
+  StepOptions options = with(kBytes * 8);
+  options.rates = graph::CopyRates{2'000'000'000, 2'000'000'000};
+  std::uint64_t best = ~std::uint64_t{0};
+  for (const char* engine : {"retain", "copies"}) {
+    options.engine = engine;
+    const StepResult alone = plan_step(step, options);
+    if (alone.schedule) best = std::min(best, alone.verdict.ns);
+    WARN(engine << " " << (alone.schedule ? alone.verdict.ns : 0));
+  }
+  options.engine = "auto";
+  const StepResult both = plan_step(step, options);
+  WARN("both " << both.verdict.ns << " " << both.schedule->engine);
+  REQUIRE(both.schedule);
+  REQUIRE(both.verdict.ns < best);
+  REQUIRE(both.verdict.copied_out > 0);
+  REQUIRE(both.verdict.recomputed > 0);
+}
+
 TEST_CASE("Whatever is planned the referee allows, and more memory never costs time", "[joint]") {
   const auto seed = GENERATE(range(1U, 7U));
   CAPTURE(seed);

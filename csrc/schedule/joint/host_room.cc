@@ -1,5 +1,7 @@
 #include "csrc/schedule/joint/host_room.h"
 
+#include "csrc/schedule/retention/model.h"
+
 #include <algorithm>
 #include <vector>
 
@@ -38,7 +40,10 @@ Bytes host_room(const StageProblem& problem, const graph::CopyRates& rates) {
   if (!has_backward_part(problem)) return 0;
   std::int64_t rest = 0;
   for (std::size_t t = 1; t < problem.stages.size(); ++t) rest += ns_of(problem, t);
-  return std::min(copied_in(ns_of(problem, 0), rates.out), copied_in(rest, rates.in));
+  const std::int64_t above =
+      evaluate(*StageModel::make(problem), keep_everything(problem)).peak - problem.budget;
+  return std::min({copied_in(ns_of(problem, 0), rates.out), copied_in(rest, rates.in),
+                   static_cast<Bytes>(std::max<std::int64_t>(above, 0))});
 }
 
 void add_host_room(StageProblem& problem, Bytes bytes, const graph::CopyRates& rates) {

@@ -6,8 +6,9 @@
 
 namespace berth::schedule {
 
-// The most bytes that can be copied to the host while the forward part runs, or back while the rest
-// does. 0 for a problem without a backward part.
+// The most bytes that can be copied to the host while the forward part runs, and back while the
+// rest does, and that are above the budget where everything is kept. 0 for a problem without a
+// backward part. One evaluation of a plan.
 [[nodiscard]] Bytes host_room(const StageProblem& problem, const graph::CopyRates& rates);
 
 // Lets a plan have so many bytes more than the budget, as if they lay on the host: when the forward

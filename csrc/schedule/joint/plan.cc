@@ -3,6 +3,7 @@
 #include "csrc/core/check.h"
 #include "csrc/graph/hash.h"
 #include "csrc/schedule/joint/host_room.h"
+#include "csrc/schedule/joint/time_bound.h"
 #include "csrc/schedule/joint/unrolled.h"
 #include "csrc/schedule/offload/from_graph.h"
 #include "csrc/schedule/offload/plan.h"
@@ -22,26 +23,12 @@ namespace {
 
 using Operators = std::vector<graph::OperatorId>;
 
-// Shares of the time that is left: of the look for an order; of copies alone and of what to keep,
-// where both come together later; of what to keep in the first orders.
-constexpr double kOrdering = 0.15, kCopying = 0.3, kRetaining = 0.35, kFirst = 0.8;
+// Shares of the time that is left: of the look for an order; of that for a bound; of copies alone
+// and of what to keep, where both come together later; of what to keep in the first orders.
+constexpr double kOrdering = 0.15, kBounding = 0.05, kCopying = 0.3, kRetaining = 0.35,
+                 kFirst = 0.8;
 constexpr int kRounds = 3;     // of ordering again and keeping
 constexpr int kHostRooms = 4;  // sizes of what is thought to lie on the host
-
-// Its reads, results and workspace; a result that can take over a read counts once.
-Bytes needed(const graph::Graph& graph, const graph::Alternative& way) {
-  std::vector<graph::StorageId> storages;
-  for (const graph::Read& read : way.reads) storages.push_back(read.value.storage);
-  for (const graph::ValueId& written : way.writes) storages.push_back(written.storage);
-  std::sort(storages.begin(), storages.end());
-  storages.erase(std::unique(storages.begin(), storages.end()), storages.end());
-  Bytes bytes = way.workspace, spared = 0;
-  for (const graph::StorageId s : storages)
-    if (graph.storages[s].kind != graph::StorageClass::kResident) bytes += graph.storages[s].bytes;
-  for (const auto& [input, result] : way.in_place)
-    spared += std::min(graph.storages[input.storage].bytes, graph.storages[result.storage].bytes);
-  return bytes - std::min(bytes, spared);
-}
 
 class Planning {
  public:
@@ -62,6 +49,7 @@ class Planning {
     }
     for (const graph::Schedule& given : options_.given) offer(given, given.engine);
     find_orders(problem);
+    if (!done()) raise_bound();
     const bool copies = options_.rates && wants("copies");
     if (copies && !done()) copy();
     if (wants("retain") && !done()) retain(copies ? kRetaining : 1);
@@ -133,6 +121,17 @@ class Planning {
       result_.ns_bound += fastest;
     }
     result_.base_ns = result_.ns_bound;
+  }
+
+  // By cuts where the best order has most alive.
+  void raise_bound() {
+    const double until = watch_.seconds() + kBounding * watch_.left();
+    result_.ns_bound =
+        std::max(result_.ns_bound,
+                 time_bound(graph_, orders_.front(),
+                            {.budget = options_.budget, .rates = options_.rates, .stop = [&] {
+                               return watch_.stopped() || watch_.seconds() > until;
+                             }}));
   }
 
   // As given, and the one with the least peak.
@@ -316,21 +315,6 @@ Bytes place(const graph::Graph& graph, const StepOptions& options, StepResult& r
 }
 
 }  // namespace
-
-LeastBudget least_budget(const graph::Graph& graph) {
-  Bytes residents = 0;
-  for (const graph::Storage& storage : graph.storages)
-    if (storage.kind == graph::StorageClass::kResident) residents += storage.bytes;
-  LeastBudget least{residents, "what is resident"};
-  for (graph::OperatorId op = 0; op < graph.operators.size(); ++op) {
-    Bytes bytes = kMaxBytes;
-    for (const graph::Alternative& way : graph.operators[op].alternatives)
-      bytes = std::min(bytes, needed(graph, way));
-    if (residents + bytes > least.bytes)
-      least = {residents + bytes, fmt::format("operator {} ({})", op, graph.operators[op].name)};
-  }
-  return least;
-}
 
 const std::vector<std::string>& step_engines() {
   static const std::vector<std::string> kEngines = {"auto", "order", "retain", "copies"};

@@ -3,6 +3,7 @@
 #include "csrc/graph/referee.h"
 #include "csrc/graph/schedule.h"
 #include "csrc/schedule/joint/addresses.h"
+#include "csrc/schedule/joint/working_set.h"
 
 #include <berth/schedule.h>
 
@@ -62,14 +63,6 @@ struct StepResult {
 // the referee has replayed. Throws Error(kInput) for what is no graph, Error(kUsage) for an unknown
 // engine and rates of 0.
 [[nodiscard]] StepResult plan_step(const graph::Graph& graph, const StepOptions& options);
-
-// What the largest operator of a step needs alone, in its smallest way, beside what is resident:
-// less is enough for no schedule.
-struct LeastBudget {
-  Bytes bytes = 0;
-  std::string largest;  // in words
-};
-[[nodiscard]] LeastBudget least_budget(const graph::Graph& graph);
 
 // "auto", "order", "retain", "copies".
 [[nodiscard]] const std::vector<std::string>& step_engines();

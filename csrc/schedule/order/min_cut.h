@@ -1,6 +1,7 @@
 #pragma once
 
 #include "csrc/schedule/order/bit_rows.h"
+#include "csrc/schedule/order/max_flow.h"
 #include "csrc/schedule/order/problem.h"
 
 #include <cstdint>
@@ -15,7 +16,8 @@ namespace berth::schedule {
 // When v runs, the executed nodes are closed under predecessors, hold all that v depends on, and
 // neither v nor what depends on it. The least that is alive over all such sets is a minimum cut:
 // of a network in which a value costs its bytes where its maker is executed and one of its readers
-// is not. So it bounds every order from below, and the set that attains it says what to run before v.
+// is not. So it bounds every order from below, and the set that attains it says what to run before
+// v.
 //
 // Reusable; not thread-safe. Memory O(n^2 / 8) for the ancestors.
 class MinCut {
@@ -36,27 +38,15 @@ class MinCut {
 
  private:
   enum class Fate : std::uint8_t { kExecuted, kOpen, kLater };
-  struct Arc {
-    std::uint32_t to = 0;
-    std::uint32_t back = 0;  // index of the reverse arc at `to`
-    Bytes left = 0;
-  };
 
-  void add_arc(std::uint32_t from, std::uint32_t to, Bytes capacity);
-  [[nodiscard]] bool find_levels();
-  [[nodiscard]] Bytes push(std::uint32_t at, Bytes most);
-  [[nodiscard]] Bytes max_flow();
   void find_side(Side side);
 
   const OrderProblem& problem_;
   BitRows ancestors_;
   std::vector<Fate> fates_;
   std::vector<bool> executed_;
-  // The network: source, sink, then open nodes and values.
+  MaxFlow network_;                    // of open nodes and values
   std::vector<std::uint32_t> vertex_;  // of each node
-  std::vector<std::vector<Arc>> arcs_;
-  std::size_t used_ = 0;  // of arcs_
-  std::vector<std::uint32_t> level_, next_, queue_;
 };
 
 // The largest live() of a node. Nodes are looked at in falling order of what they have alive in
