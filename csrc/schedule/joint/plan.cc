@@ -3,6 +3,7 @@
 #include "csrc/core/check.h"
 #include "csrc/graph/hash.h"
 #include "csrc/schedule/joint/host_room.h"
+#include "csrc/schedule/joint/reorder.h"
 #include "csrc/schedule/joint/time_bound.h"
 #include "csrc/schedule/joint/unrolled.h"
 #include "csrc/schedule/offload/from_graph.h"
@@ -197,45 +198,14 @@ class Planning {
     }
     for (int round = 0; round < kRounds && retained_ && !done(); ++round) {
       const std::uint64_t before = retained_ns_;
-      retained_order_ = reordered(*retained_, left() * kOrdering);
+      Reordered again =
+          reorder(graph_, *retained_, options_.budget, searching<OrderOptions>(left() * kOrdering),
+                  [this] { return watch_.stopped(); });
+      take(std::move(again.schedule), "reorder");
+      retained_order_ = std::move(again.first_runs);
       const graph::Schedule start = *retained_;
       retain(retained_order_, &start, left() / (kRounds - round));
       if (retained_ns_ >= before) break;
-    }
-  }
-
-  // Orders all that a schedule runs for the least peak. What there is room for then is no longer
-  // made again. Returns the order in which operators run first.
-  [[nodiscard]] Operators reordered(const graph::Schedule& schedule, double share) {
-    Unrolled unrolled = unroll(graph_, schedule);
-    auto how = searching<OrderOptions>(share);
-    how.given = unrolled.graph.order;
-    unrolled.graph.order = plan_order(order_problem(unrolled.graph), how).order;
-    run_less(unrolled);
-    take(rolled_up(unrolled, graph::schedule_of_order(unrolled.graph, unrolled.graph.order), hash_),
-         "reorder");
-    return first_runs(unrolled, unrolled.graph.order);
-  }
-
-  // The dearest first.
-  void run_less(Unrolled& unrolled) const {
-    const auto ns_of = [&](graph::OperatorId run) {
-      return unrolled.graph.operators[run].alternatives.front().ns;
-    };
-    std::vector<graph::OperatorId> again;
-    std::vector<bool> ran(graph_.operators.size(), false);
-    for (const graph::OperatorId run : unrolled.graph.order) {
-      if (ran[unrolled.runs[run].op]) again.push_back(run);
-      ran[unrolled.runs[run].op] = true;
-    }
-    std::stable_sort(again.begin(), again.end(),
-                     [&](graph::OperatorId a, graph::OperatorId b) { return ns_of(a) > ns_of(b); });
-    for (auto run = again.begin(); run != again.end() && !watch_.stopped(); ++run) {
-      auto less = without(unrolled, *run);
-      if (!less || peak_of(order_problem(less->graph), less->graph.order) > options_.budget)
-        continue;
-      unrolled = std::move(*less);
-      for (auto later = run + 1; later != again.end(); ++later) *later -= *later > *run ? 1 : 0;
     }
   }
 

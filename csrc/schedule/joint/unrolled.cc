@@ -1,5 +1,6 @@
 #include "csrc/schedule/joint/unrolled.h"
 
+#include <algorithm>
 #include <map>
 #include <numeric>
 #include <optional>
@@ -64,9 +65,11 @@ graph::Schedule rolled_up(const Unrolled& unrolled, graph::Schedule schedule,
 std::optional<Unrolled> without(const Unrolled& unrolled, OperatorId run) {
   const std::vector<graph::Operator>& operators = unrolled.graph.operators;
   std::optional<OperatorId> before;
+  bool passed = false;
   std::vector<bool> written_over(unrolled.graph.storages.size(), false);
-  for (OperatorId one = 0; one < operators.size(); ++one) {
-    if (one < run && unrolled.runs[one].op == unrolled.runs[run].op) before = one;
+  for (const OperatorId one : unrolled.graph.order) {
+    passed = passed || one == run;
+    if (!passed && unrolled.runs[one].op == unrolled.runs[run].op) before = one;
     for (const graph::ValueId& written : operators[one].alternatives.front().writes)
       if (written.version > 1) written_over[written.storage] = true;
   }
@@ -81,6 +84,11 @@ std::optional<Unrolled> without(const Unrolled& unrolled, OperatorId run) {
     instead[made[k].storage] = there[k].storage;
   }
   Unrolled out = unrolled;
+  // It may be the one that was first before they were ordered again.
+  graph::Operator& kept = out.graph.operators[*before];
+  kept.phase = std::min(kept.phase, operators[run].phase);
+  for (auto& [earlier, later] : out.graph.control)
+    if (earlier == run) earlier = *before;
   const auto erase = [run](auto& list) { list.erase(list.begin() + run); };
   erase(out.graph.operators);
   erase(out.runs);

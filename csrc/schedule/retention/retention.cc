@@ -3,6 +3,7 @@
 #include "csrc/core/check.h"
 #include "csrc/schedule/retention/bound.h"
 #include "csrc/schedule/retention/chen.h"
+#include "csrc/schedule/retention/cut_plans.h"
 #include "csrc/schedule/retention/search.h"
 #include "csrc/schedule/stopwatch.h"
 
@@ -22,6 +23,7 @@ constexpr std::uint64_t kLeastMoves = 20'000;  // of a squeeze that is worth its
 constexpr double kSqueezing = 0.58;            // share of the moves; the rest is for branches
 constexpr double kBounding = 0.1;              // share of the time, for the bound
 constexpr double kChen = 0.05;                 // share of the time, for Chen's plans as a start
+constexpr std::size_t kCutGrid = 24;           // prices of plans by cuts, with as much time
 constexpr std::size_t kChenCells = 20'000'000,
                       kMostChenGrid = 400;  // values times stages times grid
 constexpr unsigned kFirstRounds = 60, kRounds = 340;
@@ -120,15 +122,16 @@ class Planning {
     if (options_.progress && best_.plan)
       options_.progress({watch_.seconds(), best_.cost, result_.cost_bound, best_by_});
   }
-  void offer(const Retention& plan, const char* engine) {
+  // Whether it fits.
+  bool offer(const Retention& plan, const char* engine) {
     const RetentionCost cost = evaluate(*model_, plan);
-    if (cost.excess != 0 || cost.cost >= StageProblem::kNever ||
-        (best_.plan && cost.cost >= best_.cost))
-      return;
+    if (cost.excess != 0 || cost.cost >= StageProblem::kNever) return false;
+    if (best_.plan && cost.cost >= best_.cost) return true;
     best_.plan = plan;
     best_.cost = cost.cost;
     best_by_ = engine;
     report();
+    return true;
   }
 
   void start(const Retention& everything) {
@@ -152,8 +155,9 @@ class Planning {
       return;
     }
     result_.cost_bound = bound_->cost();
-    offer(everything, "keep");
-    if (options_.given) offer(*options_.given, "given");
+    (void)offer(everything, "keep");
+    if (options_.given) (void)offer(*options_.given, "given");
+    if (options_.engine == "cut" || options_.engine == "auto") offer_cuts();
     if (options_.engine == "chen" || options_.engine == "auto") offer_chen();
     tighten(kFirstRounds);
   }
@@ -165,7 +169,16 @@ class Planning {
                             : watch_.seconds() + kChen * options_.time_limit_seconds;
     const std::size_t grid = std::clamp<std::size_t>(kChenCells / cells(), 4, kMostChenGrid);
     chen_plans(
-        problem_, grid, [&](const Retention& plan) { offer(plan, "chen"); },
+        problem_, grid, [&](const Retention& plan) { (void)offer(plan, "chen"); },
+        [&] { return done() || watch_.seconds() > most; });
+  }
+
+  void offer_cuts() {
+    const double most = options_.engine == "cut"
+                            ? options_.time_limit_seconds
+                            : watch_.seconds() + kChen * options_.time_limit_seconds;
+    cut_plans(
+        problem_, kCutGrid, [&](const Retention& plan) { return offer(plan, "cut"); },
         [&] { return done() || watch_.seconds() > most; });
   }
 
@@ -307,7 +320,7 @@ class Planning {
 }  // namespace
 
 const std::vector<std::string>& retention_engines() {
-  static const std::vector<std::string> kEngines = {"auto", "chen", "keep", "retain"};
+  static const std::vector<std::string> kEngines = {"auto", "chen", "cut", "keep", "retain"};
   return kEngines;
 }
 
