@@ -125,7 +125,14 @@ class Planning {
   // Whether it fits.
   bool offer(const Retention& plan, const char* engine) {
     const RetentionCost cost = evaluate(*model_, plan);
-    if (cost.excess != 0 || cost.cost >= StageProblem::kNever) return false;
+    if (cost.cost >= StageProblem::kNever) return false;
+    if (cost.excess != 0) {
+      if (!nearest_ || cost.excess < nearest_excess_) {
+        nearest_ = plan;
+        nearest_excess_ = cost.excess;
+      }
+      return false;
+    }
     if (best_.plan && cost.cost >= best_.cost) return true;
     best_.plan = plan;
     best_.cost = cost.cost;
@@ -216,7 +223,16 @@ class Planning {
     squeezes = std::clamp<std::uint64_t>(share / kLeastMoves, 1, squeezes);
     // Cool ones squeeze large problems best, warm ones small ones, which have many squeezes.
     constexpr std::array<double, 10> kTemperatures = {1, 10, 80, 3, 30, 0.3, 50, 20, 5, 100};
-    if (best_by_ == "given") squeezes = 0;  // it is gone on from
+    // There is a start to go on from; a single squeeze seldom comes to a better one.
+    if (best_by_ == "given" || (squeezes == 1 && best_by_ == "cut")) squeezes = 0;
+    if (squeezes == 1 && !best_.plan && nearest_ && !done()) {
+      plan.assign(*nearest_);
+      how.moves = share;
+      how.temperature = warmest * 0.3;
+      how.price = 0.1 * price_unit;
+      run(plan, how, std::nullopt);
+      squeezes = 0;
+    }
     for (std::uint64_t k = 0; k < squeezes && !done(); ++k) {
       if (k > 0) plan.assign(everything);
       how.moves = share / squeezes;
@@ -312,6 +328,8 @@ class Planning {
   RetentionSearch search_;
   FoundRetention best_;
   std::string best_by_;
+  std::optional<Retention> nearest_;  // of the plans offered that do not fit, the least above
+  std::int64_t nearest_excess_ = 0;
   RetentionResult result_;
   std::unique_ptr<RetentionBound> bound_;
   double bounding_seconds_ = 0;
