@@ -2,6 +2,7 @@
 
 #include "csrc/core/check.h"
 #include "csrc/graph/hash.h"
+#include "csrc/schedule/joint/flatten.h"
 #include "csrc/schedule/joint/host_room.h"
 #include "csrc/schedule/joint/reorder.h"
 #include "csrc/schedule/joint/time_bound.h"
@@ -274,7 +275,7 @@ Bytes place(const graph::Graph& graph, const StepOptions& options, StepResult& r
   how.seed = options.seed;
   how.cancel = options.cancel;
   how.rates = options.rates.value_or(graph::CopyRates{});
-  result.addresses = place_addresses(graph, schedule, how);
+  result.addresses = place_flattened(graph, schedule, how);
   if (resident + schedule.arena_bytes > options.budget)
     return resident + schedule.arena_bytes - options.budget;
   result.verdict = graph::replay(graph, schedule, how.rates);
