@@ -27,7 +27,7 @@ using Operators = std::vector<graph::OperatorId>;
 
 // Shares of the time that is left: of the look for an order; of that for a bound; of copies alone
 // and of what to keep, where both come together later; of what to keep in the first orders.
-constexpr double kOrdering = 0.15, kBounding = 0.05, kCopying = 0.3, kRetaining = 0.35,
+constexpr double kOrdering = 0.15, kBounding = 0.05, kCopying = 0.5, kRetaining = 0.4,
                  kFirst = 0.8;
 constexpr int kRounds = 3;     // of ordering again and keeping
 constexpr int kHostRooms = 4;  // sizes of what is thought to lie on the host

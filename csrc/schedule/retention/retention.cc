@@ -122,12 +122,12 @@ class Planning {
     if (options_.progress && best_.plan)
       options_.progress({watch_.seconds(), best_.cost, result_.cost_bound, best_by_});
   }
-  // Whether it fits.
-  bool offer(const Retention& plan, const char* engine) {
+  // Whether it fits. `near`: where it does not, it is worth going on from all the same.
+  bool offer(const Retention& plan, const char* engine, bool near = false) {
     const RetentionCost cost = evaluate(*model_, plan);
     if (cost.cost >= StageProblem::kNever) return false;
     if (cost.excess != 0) {
-      if (!nearest_ || cost.excess < nearest_excess_) {
+      if (near && (!nearest_ || cost.excess < nearest_excess_)) {
         nearest_ = plan;
         nearest_excess_ = cost.excess;
       }
@@ -185,7 +185,7 @@ class Planning {
                             ? options_.time_limit_seconds
                             : watch_.seconds() + kChen * options_.time_limit_seconds;
     cut_plans(
-        problem_, kCutGrid, [&](const Retention& plan) { return offer(plan, "cut"); },
+        problem_, kCutGrid, [&](const Retention& plan) { return offer(plan, "cut", true); },
         [&] { return done() || watch_.seconds() > most; });
   }
 
@@ -328,7 +328,7 @@ class Planning {
   RetentionSearch search_;
   FoundRetention best_;
   std::string best_by_;
-  std::optional<Retention> nearest_;  // of the plans offered that do not fit, the least above
+  std::optional<Retention> nearest_;  // of those that do not fit, the least above
   std::int64_t nearest_excess_ = 0;
   RetentionResult result_;
   std::unique_ptr<RetentionBound> bound_;
