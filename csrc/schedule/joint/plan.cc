@@ -18,7 +18,7 @@
 #include "csrc/schedule/stopwatch.h"
 
 #include <algorithm>
-#include <limits>
+#include <cmath>
 
 namespace berth::schedule {
 namespace {
@@ -27,8 +27,7 @@ using Operators = std::vector<graph::OperatorId>;
 
 // Shares of the time that is left: of the look for an order; of that for a bound; of copies alone
 // and of what to keep, where both come together later; of what to keep in the first orders.
-constexpr double kOrdering = 0.15, kBounding = 0.05, kCopying = 0.5, kRetaining = 0.4,
-                 kFirst = 0.8;
+constexpr double kOrdering = 0.15, kBounding = 0.05, kCopying = 0.5, kRetaining = 0.4, kFirst = 0.8;
 constexpr int kRounds = 3;     // of ordering again and keeping
 constexpr int kHostRooms = 4;  // sizes of what is thought to lie on the host
 
@@ -190,6 +189,7 @@ class Planning {
   void retain(double share) {
     const double until = watch_.seconds() + share * watch_.left();
     const auto left = [&] {
+      if (std::isinf(until)) return 1.0;
       return std::max(0.0, until - watch_.seconds()) / std::max(watch_.left(), 1e-9);
     };
     for (std::size_t k = 0; k < orders_.size() && !done(); ++k) {
