@@ -2,6 +2,7 @@
 
 #include "csrc/cli/output.h"
 #include "csrc/core/check.h"
+#include "csrc/schedule/joint/flatten.h"
 
 #include <fmt/format.h>
 
@@ -21,7 +22,7 @@ schedule::Addresses add_addresses(const graph::Graph& graph, graph::Schedule& sc
                             format_bytes(now.high_water_mark), format_bytes(now.lower_bound),
                             now.seconds));
     };
-  schedule::Addresses addresses = schedule::place_addresses(graph, schedule, options);
+  schedule::Addresses addresses = schedule::place_flattened(graph, schedule, options);
   const graph::Verdict verdict = graph::replay(graph, schedule);
   BERTH_CHECK(verdict.violation.empty() && verdict.arena == addresses.arena_bytes, kUsage,
               "berth is wrong: its schedule is not written, the referee says an arena of {} bytes "

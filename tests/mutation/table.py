@@ -557,7 +557,7 @@ MUTANTS = (
     Mutant("kept-bound", "kept", "the bound has an operator's cost for each of its results", BOUND,
            "          cost /= static_cast<double>(node.makes.size());\n", "", KEPT),
     Mutant("kept-given", "kept", "a plan that was given is forgotten", RETAIN,
-           "    if (options_.given) offer(*options_.given, \"given\");\n", "", KEPT),
+           "    if (options_.given) (void)offer(*options_.given, \"given\");\n", "", KEPT),
     Mutant("kept-twice-read", "kept", "a result that is read twice is no damage", STAGE_PROBLEM,
            "    check_distinct(node.reads, whose, \"reads\");\n", "", KEPT),
     Mutant("copies-host", "copies", "bytes on the host are free while they are copied in", LIFETIMES,

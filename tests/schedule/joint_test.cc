@@ -1,6 +1,8 @@
 #include "csrc/schedule/joint/plan.h"
+#include "csrc/schedule/joint/reorder.h"
 #include "tests/catch.h"
 #include "tests/support/random_graph.h"
+#include "tests/support/random_schedule.h"
 
 #include <berth/error.h>
 
@@ -94,6 +96,57 @@ TEST_CASE("Where making again is dear and copies are fast, values are copied", "
   REQUIRE(copied.verdict.peak <= options.budget);
   REQUIRE(copied.verdict.copied_out > 0);
   REQUIRE(copied.verdict.ns < again.verdict.ns);
+}
+
+TEST_CASE("Copies and making again together are no slower than one of them", "[joint]") {
+  // Every other operator is cheap to run again; there is time to copy some of the rest.
+  Graph step = chain(24, Bytes{64} << 20, 40'000'000);
+  for (std::size_t k = 0; k < step.operators.size(); k += 2)
+    step.operators[k].alternatives.front().ns = 4'000'000;
+  StepOptions options = with((Bytes{64} << 20) * 9);
+  options.iteration_budget = 5000;
+  options.rates = graph::CopyRates{1'500'000'000, 1'500'000'000};
+  options.engine = "retain";
+  const StepResult again = plan_step(step, options);
+  options.engine = "copies";
+  const StepResult copied = plan_step(step, options);
+  options.engine = "auto";
+  const StepResult both = plan_step(step, options);
+  REQUIRE(again.schedule);
+  REQUIRE(copied.schedule);
+  REQUIRE(both.schedule);
+  REQUIRE(both.verdict.ns <= copied.verdict.ns);
+  REQUIRE(both.verdict.ns < again.verdict.ns);
+  REQUIRE(both.verdict.copied_out > 0);
+  REQUIRE(both.verdict.recomputed > 0);
+}
+
+TEST_CASE("A step that is ordered again needs less, and makes less again", "[joint][unrolled]") {
+  std::mt19937 random(1);
+  int faster = 0, smaller = 0;
+  for (int k = 0; k < 200; ++k) {
+    CAPTURE(k);
+    const Graph graph = test::random_graph(random, 3 + random() % 10);
+    const auto schedule = test::RandomSchedule(random, graph, false).make(false);
+    if (!schedule) continue;
+    const graph::Verdict before = graph::replay(graph, *schedule);
+    OrderOptions how;
+    how.iteration_budget = 1000;
+    how.time_limit_seconds = 60;
+    const Reordered again = reorder(graph, *schedule, before.peak, how);
+    const graph::Verdict after = graph::replay(graph, again.schedule);
+    REQUIRE(after.violation == "");
+    REQUIRE(after.peak <= before.peak);
+    REQUIRE(after.ns <= before.ns);
+    REQUIRE(again.first_runs.size() == graph.operators.size());
+    faster += after.ns < before.ns ? 1 : 0;
+    const Reordered tight = reorder(graph, *schedule, 0, how);  // leaves out nothing
+    const graph::Verdict least = graph::replay(graph, tight.schedule);
+    REQUIRE(least.ns == before.ns);
+    smaller += least.peak < before.peak ? 1 : 0;
+  }
+  REQUIRE(faster > 8);
+  REQUIRE(smaller > 20);
 }
 
 TEST_CASE("Whatever is planned the referee allows, and more memory never costs time", "[joint]") {

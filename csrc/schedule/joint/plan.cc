@@ -2,21 +2,27 @@
 
 #include "csrc/core/check.h"
 #include "csrc/graph/hash.h"
-#include "csrc/schedule/joint/addresses.h"
 #include "csrc/schedule/baselines/cheapest.h"
 #include "csrc/schedule/baselines/knapsack.h"
+#include "csrc/schedule/joint/addresses.h"
+#include "csrc/schedule/joint/flatten.h"
+#include "csrc/schedule/joint/host_room.h"
+#include "csrc/schedule/joint/reorder.h"
+#include "csrc/schedule/joint/time_bound.h"
+#include "csrc/schedule/joint/unrolled.h"
 #include "csrc/schedule/offload/from_graph.h"
 #include "csrc/schedule/offload/plan.h"
 #include "csrc/schedule/offload/to_schedule.h"
 #include "csrc/schedule/order/from_graph.h"
 #include "csrc/schedule/order/order.h"
 #include "csrc/schedule/retention/from_graph.h"
+#include "csrc/schedule/retention/from_schedule.h"
 #include "csrc/schedule/retention/retention.h"
 #include "csrc/schedule/retention/saved_sets.h"
 #include "csrc/schedule/stopwatch.h"
 
 #include <algorithm>
-#include <limits>
+#include <cmath>
 
 namespace berth::schedule {
 namespace {
@@ -26,21 +32,11 @@ using Operators = std::vector<graph::OperatorId>;
 // Of what a search begins with: shares that the knapsack tries, and of the time.
 constexpr std::size_t kStartShares = 100;
 constexpr double kStartShare = 0.1;
-
-// Its reads, results and workspace; a result that can take over a read counts once.
-Bytes needed(const graph::Graph& graph, const graph::Alternative& way) {
-  std::vector<graph::StorageId> storages;
-  for (const graph::Read& read : way.reads) storages.push_back(read.value.storage);
-  for (const graph::ValueId& written : way.writes) storages.push_back(written.storage);
-  std::sort(storages.begin(), storages.end());
-  storages.erase(std::unique(storages.begin(), storages.end()), storages.end());
-  Bytes bytes = way.workspace, spared = 0;
-  for (const graph::StorageId s : storages)
-    if (graph.storages[s].kind != graph::StorageClass::kResident) bytes += graph.storages[s].bytes;
-  for (const auto& [input, result] : way.in_place)
-    spared += std::min(graph.storages[input.storage].bytes, graph.storages[result.storage].bytes);
-  return bytes - std::min(bytes, spared);
-}
+// Shares of the time that is left: of the look for an order; of that for a bound; of copies alone
+// and of what to keep, where both come together later; of what to keep in the first orders.
+constexpr double kOrdering = 0.15, kBounding = 0.05, kCopying = 0.5, kRetaining = 0.4, kFirst = 0.8;
+constexpr int kRounds = 3;     // of ordering again and keeping
+constexpr int kHostRooms = 4;  // sizes of what is thought to lie on the host
 
 class Planning {
  public:
@@ -62,8 +58,11 @@ class Planning {
     }
     for (const graph::Schedule& given : options_.given) offer(given, given.engine);
     find_orders(problem);
-    if (wants("retain") && !done()) retain();
-    if (wants("copies") && options_.rates && !done()) copy();
+    if (!done()) raise_bound();
+    const bool copies = options_.rates && wants("copies");
+    if (copies && !done()) copy();
+    if (wants("retain") && !done()) retain(copies ? kRetaining : 1);
+    if (copies && wants("retain") && !done()) retain_and_copy();
     if (!result_.schedule)
       result_.why_not = fmt::format(
           "nothing was found within {}: in the best order {} are needed at once, nothing made "
@@ -98,11 +97,17 @@ class Planning {
 
   // Takes a schedule that the referee allows, that fits and is faster, or as fast and smaller.
   void offer(const graph::Schedule& schedule, const std::string& engine) {
-    graph::Verdict verdict =
-        graph::replay(graph_, schedule, options_.rates.value_or(graph::CopyRates{}));
+    const graph::CopyRates rates = options_.rates.value_or(graph::CopyRates{});
+    graph::Verdict verdict = graph::replay(graph_, schedule, rates);
     BERTH_CHECK(verdict.violation.empty(), kUsage, "a schedule by '{}' is not legal: {}", engine,
                 verdict.violation);
-    if (verdict.peak > options_.budget) return;
+    if (verdict.peak > options_.budget) {
+      // It fits all the same where operators that wait for copies out make it.
+      graph::Schedule waiting = schedule;
+      waiting.budget = options_.budget;
+      verdict = graph::replay(graph_, waiting, rates);
+      if (!verdict.violation.empty()) return;
+    }
     if (result_.schedule &&
         std::pair(verdict.ns, verdict.peak) >= std::pair(result_.verdict.ns, result_.verdict.peak))
       return;
@@ -127,50 +132,99 @@ class Planning {
     result_.base_ns = result_.ns_bound;
   }
 
+  // By cuts where the best order has most alive.
+  void raise_bound() {
+    const double until = watch_.seconds() + kBounding * watch_.left();
+    result_.ns_bound =
+        std::max(result_.ns_bound,
+                 time_bound(graph_, orders_.front(),
+                            {.budget = options_.budget, .rates = options_.rates, .stop = [&] {
+                               return watch_.stopped() || watch_.seconds() > until;
+                             }}));
+  }
+
   // As given, and the one with the least peak.
   void find_orders(const OrderProblem& problem) {
-    OrderOptions order;
-    order.seed = options_.seed;
-    order.cancel = options_.cancel;
+    OrderOptions order = searching<OrderOptions>(kOrdering);
     order.given.assign(graph_.order.begin(), graph_.order.end());
-    order.iteration_budget = options_.iteration_budget;
-    order.time_limit_seconds = 0.15 * options_.time_limit_seconds;
     const OrderResult found = plan_order(problem, order);
     result_.order_peak = found.peak;
     orders_ = {first_};
     if (found.peak < found.given_peak)
       orders_.insert(orders_.begin(), Operators(found.order.begin(), found.order.end()));
+    retained_order_ = orders_.front();
     for (const Operators& one : orders_)
-      if (!done()) keep(one);
+      if (!done()) offer(kept(one), "order");
   }
 
   // Nothing made again: the ways follow by what there is room for.
-  void keep(const Operators& order) {
+  [[nodiscard]] graph::Schedule kept(const Operators& order) const {
     const StageGraph stages = stage_graph(graph_, order, options_.budget);
-    offer(to_schedule(graph_, stages, keep_everything(stages.problem)), "order");
+    return to_schedule(graph_, stages, keep_everything(stages.problem));
   }
 
-  void retain() {
+  // For a search that may take a share of the time that is left.
+  template <class Options>
+  [[nodiscard]] Options searching(double share) const {
+    Options how;
+    how.seed = options_.seed;
+    how.cancel = options_.cancel;
+    how.iteration_budget = options_.iteration_budget;
+    how.time_limit_seconds = share * watch_.left();
+    return how;
+  }
+
+  // What to keep in an order, from a schedule where there is one.
+  void retain(const Operators& order, const graph::Schedule* start, double share) {
+    const StageGraph stages = stage_graph(graph_, order, options_.budget);
+    std::optional<Retention> given =
+        start != nullptr ? retention_of(graph_, stages, *start) : started(stages, share);
+    auto how = searching<RetentionOptions>(share);
+    how.given = std::move(given);
+    const RetentionResult found = plan_retention(stages.problem, how);
+    if (found.plan) take(to_schedule(graph_, stages, *found.plan), "retain");
+  }
+
+  // What makes again and copies nothing.
+  void take(graph::Schedule schedule, const char* engine) {
+    const graph::Verdict verdict = graph::replay(graph_, schedule);
+    if (verdict.peak > options_.budget || (retained_ && verdict.ns > retained_ns_)) return;
+    retained_ns_ = verdict.ns;
+    retained_ = std::move(schedule);
+    offer(*retained_, engine);
+  }
+
+  // First in each order; then in rounds: the best is ordered again, with all that it runs again
+  // free to move, and what to keep is searched for in the order that comes out.
+  void retain(double share) {
+    const double until = watch_.seconds() + share * watch_.left();
+    const auto left = [&] {
+      if (std::isinf(until)) return 1.0;
+      return std::max(0.0, until - watch_.seconds()) / std::max(watch_.left(), 1e-9);
+    };
     for (std::size_t k = 0; k < orders_.size() && !done(); ++k) {
-      const StageGraph stages = stage_graph(graph_, orders_[k], options_.budget);
-      RetentionOptions how;
-      how.seed = options_.seed;
-      how.cancel = options_.cancel;
-      how.iteration_budget = options_.iteration_budget;
-      how.given = start(stages);
-      const double shares =
-          static_cast<double>(orders_.size() - k) + (wants("copies") && options_.rates ? 1.0 : 0.0);
-      how.time_limit_seconds = watch_.left() / shares;
-      const RetentionResult found = plan_retention(stages.problem, how);
-      if (found.plan) offer(to_schedule(graph_, stages, *found.plan), "retain");
+      const std::uint64_t before = retained_ ? retained_ns_ : ~std::uint64_t{0};
+      retain(orders_[k], nullptr, left() * kFirst / static_cast<double>(orders_.size() - k));
+      if (retained_ && retained_ns_ < before) retained_order_ = orders_[k];
+    }
+    for (int round = 0; round < kRounds && retained_ && !done(); ++round) {
+      const std::uint64_t before = retained_ns_;
+      Reordered again =
+          reorder(graph_, *retained_, options_.budget, searching<OrderOptions>(left() * kOrdering),
+                  [this] { return watch_.stopped(); });
+      take(std::move(again.schedule), "reorder");
+      retained_order_ = std::move(again.first_runs);
+      const graph::Schedule start = *retained_;
+      retain(retained_order_, &start, left() / (kRounds - round));
+      if (retained_ns_ >= before) break;
     }
   }
 
   // What a compiler would keep, which knows products from what is cheap to make again by their
   // names; then the best of the plans that save a value all the time or make it again once.
-  [[nodiscard]] std::optional<Retention> start(const StageGraph& stages) const {
+  [[nodiscard]] std::optional<Retention> started(const StageGraph& stages, double share) const {
     CheapestPlan cheapest(stages.problem);
-    const double until = watch_.seconds() + kStartShare * options_.time_limit_seconds;
+    const double until = watch_.seconds() + kStartShare * share * watch_.left();
     const auto stop = [&] { return watch_.stopped() || watch_.seconds() > until; };
     knapsack_plans(
         graph_, stages, kStartShares, [&](const Retention& plan) { cheapest.offer(plan); }, stop);
@@ -182,21 +236,42 @@ class Planning {
     return search_saved_sets(stages.problem, how);
   }
 
+  // Where everything is kept that copies do not take away, or that may be made again for each use
+  // at once.
   void copy() {
-    for (std::size_t k = 0; k < orders_.size() && !done(); ++k) {
-      const offload::Problem problem = offload::from_graph(graph_, orders_[k]);
-      offload::Machine machine;
-      machine.out = {options_.rates->out, options_.rates->out};
-      machine.in = {options_.rates->in, options_.rates->in};
-      machine.budget = options_.budget;
-      offload::CopyOptions how;
-      how.seed = options_.seed;
-      how.cancel = options_.cancel;
-      how.iteration_budget = options_.iteration_budget;
-      how.time_limit_seconds = watch_.left() / static_cast<double>(orders_.size() - k);
-      const offload::CopyResult found = offload::plan_copies(problem, machine, how);
-      offer(offload::to_schedule(graph_, problem, found.plan, found.outcome, orders_[k]), "copies");
+    const double share = wants("retain") ? kCopying : 1;
+    for (std::size_t k = 0; k < orders_.size() && !done(); ++k)
+      copy(kept(orders_[k]), share / static_cast<double>(orders_.size() - k));
+  }
+
+  // Where a search has found what to make again, with more room than there is.
+  void retain_and_copy() {
+    for (int k = 1; k <= kHostRooms && !done(); ++k) {
+      StageGraph stages = stage_graph(graph_, retained_order_, options_.budget);
+      const Bytes most = host_room(stages.problem, *options_.rates);
+      add_host_room(stages.problem, most / kHostRooms * static_cast<Bytes>(k), *options_.rates);
+      const double share = 1.0 / (kHostRooms - k + 1);
+      const RetentionResult found =
+          plan_retention(stages.problem, searching<RetentionOptions>(share / 2));
+      if (found.plan) copy(to_schedule(graph_, stages, *found.plan), share / (2 - share));
     }
+  }
+
+  // Copies some of what a schedule has to the host and back.
+  void copy(const graph::Schedule& schedule, double share) {
+    const Unrolled unrolled = unroll(graph_, schedule);
+    const offload::Problem problem = offload::from_graph(unrolled.graph);
+    offload::Machine machine;
+    machine.out = {options_.rates->out, options_.rates->out};
+    machine.in = {options_.rates->in, options_.rates->in};
+    machine.budget = options_.budget;
+    machine.out_behind_reader = true;
+    const offload::CopyResult found =
+        offload::plan_copies(problem, machine, searching<offload::CopyOptions>(share));
+    offer(
+        rolled_up(unrolled,
+                  offload::to_schedule(unrolled.graph, problem, found.plan, found.outcome), hash_),
+        "copies");
   }
 
   const graph::Graph& graph_;
@@ -205,6 +280,9 @@ class Planning {
   const Stopwatch watch_{options_};
   Operators first_;  // as recorded
   std::vector<Operators> orders_;
+  std::optional<graph::Schedule> retained_;  // the fastest that makes again and copies nothing
+  std::uint64_t retained_ns_ = 0;
+  Operators retained_order_;
   StepResult result_;
 };
 
@@ -223,11 +301,9 @@ Bytes place(const graph::Graph& graph, const StepOptions& options, StepResult& r
   how.seed = options.seed;
   how.cancel = options.cancel;
   how.rates = options.rates.value_or(graph::CopyRates{});
-  schedule.budget = 0;
-  result.addresses = place_addresses(graph, schedule, how);
+  result.addresses = place_flattened(graph, schedule, how);
   if (resident + schedule.arena_bytes > options.budget)
     return resident + schedule.arena_bytes - options.budget;
-  schedule.budget = options.budget;
   result.verdict = graph::replay(graph, schedule, how.rates);
   BERTH_CHECK(result.verdict.violation.empty(), kUsage,
               "a schedule with addresses is not legal: {}", result.verdict.violation);
@@ -236,21 +312,6 @@ Bytes place(const graph::Graph& graph, const StepOptions& options, StepResult& r
 }
 
 }  // namespace
-
-LeastBudget least_budget(const graph::Graph& graph) {
-  Bytes residents = 0;
-  for (const graph::Storage& storage : graph.storages)
-    if (storage.kind == graph::StorageClass::kResident) residents += storage.bytes;
-  LeastBudget least{residents, "what is resident"};
-  for (graph::OperatorId op = 0; op < graph.operators.size(); ++op) {
-    Bytes bytes = kMaxBytes;
-    for (const graph::Alternative& way : graph.operators[op].alternatives)
-      bytes = std::min(bytes, needed(graph, way));
-    if (residents + bytes > least.bytes)
-      least = {residents + bytes, fmt::format("operator {} ({})", op, graph.operators[op].name)};
-  }
-  return least;
-}
 
 const std::vector<std::string>& step_engines() {
   static const std::vector<std::string> kEngines = {"auto", "order", "retain", "copies"};

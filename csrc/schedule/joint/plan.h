@@ -1,20 +1,6 @@
 #pragma once
 
-#include "csrc/core/bytes.h"
-#include "csrc/graph/graph.h"
+// Planning a step within a budget is public; here is what its parts share.
+#include "csrc/schedule/joint/working_set.h"
 
 #include <berth/schedule.h>
-
-#include <string>
-
-namespace berth::schedule {
-
-// What the largest operator of a step needs alone, in its smallest way, beside what is resident:
-// less is enough for no schedule.
-struct LeastBudget {
-  Bytes bytes = 0;
-  std::string largest;  // in words
-};
-[[nodiscard]] LeastBudget least_budget(const graph::Graph& graph);
-
-}  // namespace berth::schedule

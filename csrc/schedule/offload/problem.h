@@ -62,6 +62,9 @@ struct Machine {
   };
   Rate out, in;
   Bytes budget = 0;  // everything on the device, residents included; 0: none
+  // Copies to the host begin when the last reader before the border has ended, not with its start:
+  // the steps of a schedule say no more.
+  bool out_behind_reader = false;
   // Both copies of this value take that much longer: what one late copy does.
   Value late = kNobody;
   std::uint64_t late_ns = 0;

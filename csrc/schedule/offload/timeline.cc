@@ -211,8 +211,9 @@ void Timeline::queue_out(Index run, bool at_end, const std::vector<Value>& value
   const Index op = execution_.runs[run].op;
   for (const Value v : values) {
     if (execution_.fate[v] != Fate::kOffload || execution_.last_before[v] != run) continue;
-    const bool writes = problem_.values[v].maker == op || problem_.values[v].written == op;
-    if (writes != at_end) continue;
+    const bool behind = machine_.out_behind_reader || problem_.values[v].maker == op ||
+                        problem_.values[v].written == op;
+    if (behind != at_end) continue;
     out_times_[v] = {.start = clock_, .end = 0, .cause = CopyTime::Cause::kOperator, .run = run};
     out_at_[v] = Place::kQueued;
     out_.queue.push_back(v);

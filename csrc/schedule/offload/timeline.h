@@ -66,9 +66,10 @@ struct Report {
 // it, and only then takes its other room.
 //
 // A copy to the host is queued as the last reader before the border starts, or at the end of that
-// operator where it writes the value; its bytes are free when both have ended. A reload has its
-// bytes from the start of its trigger on and is queued there, by first use, behind those queued
-// before; it waits for its own copy to the host. Both engines serve their queues in order; while
+// operator where it writes the value or the machine asks for that; its bytes are free when both
+// have ended. A reload has its bytes from the start of its trigger on and is queued there, by first
+// use, behind those queued before; it waits for its own copy to the host. Both engines serve their
+// queues in order; while
 // both copy, each has its loaded rate, so that a copy that runs is timed again. Bytes have no
 // addresses here: what a destination was used for before is over when there is room.
 //

@@ -3,6 +3,7 @@
 #include "csrc/core/check.h"
 #include "csrc/schedule/retention/bound.h"
 #include "csrc/schedule/retention/chen.h"
+#include "csrc/schedule/retention/cut_plans.h"
 #include "csrc/schedule/retention/search.h"
 #include "csrc/schedule/stopwatch.h"
 
@@ -28,6 +29,7 @@ constexpr std::uint64_t kFree = 6;     // squeezes before those that forbid a va
 constexpr std::size_t kForbidden = 8;  // so many of the largest values, each at some temperatures
 constexpr double kBounding = 0.1;      // share of the time, for the bound
 constexpr double kChen = 0.05;         // share of the time, for Chen's plans as a start
+constexpr std::size_t kCutGrid = 24;   // prices of plans by cuts, with as much time
 constexpr std::size_t kChenCells = 20'000'000,
                       kMostChenGrid = 400;  // values times stages times grid
 constexpr unsigned kFirstRounds = 200, kRounds = 200;
@@ -126,15 +128,23 @@ class Planning {
     if (options_.progress && best_.plan)
       options_.progress({watch_.seconds(), best_.cost, result_.cost_bound, best_by_});
   }
-  void offer(const Retention& plan, const char* engine) {
+  // Whether it fits. `near`: where it does not, it is worth going on from all the same.
+  bool offer(const Retention& plan, const char* engine, bool near = false) {
     const RetentionCost cost = evaluate(*model_, plan);
-    if (cost.excess != 0 || cost.cost >= StageProblem::kNever ||
-        (best_.plan && cost.cost >= best_.cost))
-      return;
+    if (cost.cost >= StageProblem::kNever) return false;
+    if (cost.excess != 0) {
+      if (near && (!nearest_ || cost.excess < nearest_excess_)) {
+        nearest_ = plan;
+        nearest_excess_ = cost.excess;
+      }
+      return false;
+    }
+    if (best_.plan && cost.cost >= best_.cost) return true;
     best_.plan = plan;
     best_.cost = cost.cost;
     best_by_ = engine;
     report();
+    return true;
   }
 
   void start(const Retention& everything) {
@@ -158,8 +168,9 @@ class Planning {
       return;
     }
     result_.cost_bound = bound_->cost();
-    offer(everything, "keep");
-    if (options_.given) offer(*options_.given, "given");
+    (void)offer(everything, "keep");
+    if (options_.given) (void)offer(*options_.given, "given");
+    if (options_.engine == "cut" || options_.engine == "auto") offer_cuts();
     if (options_.engine == "chen" || options_.engine == "auto") offer_chen();
     tighten(kFirstRounds);
   }
@@ -171,7 +182,16 @@ class Planning {
                             : watch_.seconds() + kChen * options_.time_limit_seconds;
     const std::size_t grid = std::clamp<std::size_t>(kChenCells / cells(), 4, kMostChenGrid);
     chen_plans(
-        problem_, grid, [&](const Retention& plan) { offer(plan, "chen"); },
+        problem_, grid, [&](const Retention& plan) { (void)offer(plan, "chen"); },
+        [&] { return done() || watch_.seconds() > most; });
+  }
+
+  void offer_cuts() {
+    const double most = options_.engine == "cut"
+                            ? options_.time_limit_seconds
+                            : watch_.seconds() + kChen * options_.time_limit_seconds;
+    cut_plans(
+        problem_, kCutGrid, [&](const Retention& plan) { return offer(plan, "cut", true); },
         [&] { return done() || watch_.seconds() > most; });
   }
 
@@ -215,6 +235,16 @@ class Planning {
     const double warmer = !choosing ? 1 : squeezes == 1 ? kChoosing : large ? 2 : 1;
     // Cool ones squeeze large problems best, warm ones small ones, which have many squeezes.
     constexpr std::array<double, 10> kTemperatures = {1, 10, 80, 3, 30, 0.3, 50, 20, 5, 100};
+    // There is a start to go on from; a single squeeze seldom comes to a better one.
+    if (squeezes == 1 && (best_by_ == "given" || best_by_ == "cut")) squeezes = 0;
+    if (squeezes == 1 && !best_.plan && nearest_ && !done()) {
+      plan.assign(*nearest_);
+      how.moves = share;
+      how.temperature = warmest * 0.3;
+      how.price = 0.1 * price_unit;
+      run(plan, how, {});
+      squeezes = 0;
+    }
     for (std::uint64_t k = 0; k < squeezes && !done(); ++k) {
       if (k > 0) plan.assign(everything);
       how.moves = share / squeezes;
@@ -353,6 +383,8 @@ class Planning {
   RetentionSearch search_;
   FoundRetention best_;
   std::string best_by_;
+  std::optional<Retention> nearest_;  // of those that do not fit, the least above
+  std::int64_t nearest_excess_ = 0;
   RetentionResult result_;
   std::unique_ptr<RetentionBound> bound_;
   double bounding_seconds_ = 0;
@@ -363,7 +395,7 @@ class Planning {
 }  // namespace
 
 const std::vector<std::string>& retention_engines() {
-  static const std::vector<std::string> kEngines = {"auto", "chen", "keep", "retain"};
+  static const std::vector<std::string> kEngines = {"auto", "chen", "cut", "keep", "retain"};
   return kEngines;
 }
 

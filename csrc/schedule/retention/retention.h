@@ -50,8 +50,8 @@ struct RetentionResult {
 [[nodiscard]] RetentionResult plan_retention(const StageProblem& problem,
                                              const RetentionOptions& options = {});
 
-// "auto" first (Chen's plans, then the search), then "chen" (Chen et al. 2016), "keep" (everything)
-// and "retain" (the search alone).
+// "auto" first (plans by cuts and Chen's, then the search), then "chen" (Chen et al. 2016), "cut"
+// (minimum cuts of a priced step), "keep" (everything) and "retain" (the search alone).
 [[nodiscard]] const std::vector<std::string>& retention_engines();
 
 }  // namespace berth::schedule

@@ -1,0 +1,22 @@
+#pragma once
+
+#include "csrc/core/bytes.h"
+#include "csrc/graph/graph.h"
+
+#include <string>
+
+namespace berth::schedule {
+
+// What an operator has on the device while it runs in one way, residents aside: its reads, results
+// and workspace; a result that can take over a read counts once.
+[[nodiscard]] Bytes needed(const graph::Graph& graph, const graph::Alternative& way);
+
+// What the largest operator of a step needs alone, in its smallest way, beside what is resident:
+// less is enough for no schedule.
+struct LeastBudget {
+  Bytes bytes = 0;
+  std::string largest;  // in words
+};
+[[nodiscard]] LeastBudget least_budget(const graph::Graph& graph);
+
+}  // namespace berth::schedule

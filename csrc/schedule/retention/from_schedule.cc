@@ -1,0 +1,102 @@
+#include "csrc/schedule/retention/from_schedule.h"
+
+#include <algorithm>
+#include <map>
+
+namespace berth::schedule {
+namespace {
+
+using graph::OperatorId;
+using graph::ScheduleStep;
+
+constexpr std::size_t kNever = ~std::size_t{0};
+
+// What a buffer holds from one write to the next, and the last step that reads it.
+struct Content {
+  StageValue value = 0;
+  std::size_t born = 0, last_read = kNever;
+};
+
+class Reader {
+ public:
+  Reader(const graph::Graph& graph, const StageGraph& stages, const graph::Schedule& schedule)
+      : graph_(graph), stages_(stages), schedule_(schedule), plan_(stages.problem) {
+    for (StageValue value = 0; value < stages.values.size(); ++value)
+      number_[stages.values[value]] = value;
+  }
+
+  Retention run() {
+    find_contents();
+    keep();
+    return std::move(plan_);
+  }
+
+ private:
+  [[nodiscard]] bool has_border() const { return stages_.border < stages_.order.size(); }
+  // The stage at whose end, or in which, the operator at a position of the order runs first.
+  [[nodiscard]] std::size_t stage_of(std::size_t position) const {
+    if (!has_border()) return position;
+    return position < stages_.border ? 0 : position - stages_.border + 1;
+  }
+
+  void find_contents() {
+    std::vector<std::size_t> now(schedule_.buffers.size(), kNever);  // into contents_
+    const auto hold = [&](graph::BufferId buffer, graph::ValueId id, std::size_t step) {
+      const auto found = number_.find(id);
+      now[buffer] = found == number_.end() ? kNever : contents_.size();
+      if (found != number_.end()) contents_.push_back({found->second, step, kNever});
+    };
+    for (graph::BufferId b = 0; b < schedule_.buffers.size(); ++b)
+      if (graph_.storages[schedule_.buffers[b].storage].kind == graph::StorageClass::kInput)
+        hold(b, {schedule_.buffers[b].storage, 0}, 0);
+    std::vector<bool> ran(graph_.operators.size(), false);
+    ends_.assign(stages_.problem.stages.size(), 0);
+    std::size_t position = 0;
+    for (std::size_t k = 0; k < schedule_.steps.size(); ++k) {
+      const ScheduleStep& step = schedule_.steps[k];
+      if (step.kind != ScheduleStep::Kind::kRun) continue;
+      const graph::Alternative& way = graph_.operators[step.op].alternatives[step.alternative];
+      for (const graph::BufferId buffer : step.reads)
+        if (now[buffer] != kNever) contents_[now[buffer]].last_read = k;
+      for (std::size_t w = 0; w < way.writes.size(); ++w) hold(step.writes[w], way.writes[w], k);
+      if (ran[step.op]) continue;
+      ran[step.op] = true;
+      const std::size_t stage = stage_of(position++);
+      ends_[stage] = k;
+      take_alternative(stage, step.alternative);
+    }
+  }
+
+  void take_alternative(std::size_t stage, std::uint32_t alternative) {
+    const auto& alternatives = stages_.problem.stages[stage].alternatives;
+    for (std::size_t a = 0; a < alternatives.size(); ++a)
+      for (const StageMethod& method : alternatives[a].methods)
+        if (method.tag == alternative) plan_.alternatives[stage] = static_cast<std::uint8_t>(a);
+  }
+
+  void keep() {
+    for (const Content& one : contents_) {
+      if (one.last_read == kNever || !stages_.problem.values[one.value].keepable) continue;
+      const auto first = std::lower_bound(ends_.begin(), ends_.end(), one.born);
+      for (auto end = first; end != ends_.end() && *end < one.last_read; ++end)
+        plan_.kept.add(static_cast<std::size_t>(end - ends_.begin()) + 1, one.value);
+    }
+  }
+
+  const graph::Graph& graph_;
+  const StageGraph& stages_;
+  const graph::Schedule& schedule_;
+  std::map<graph::ValueId, StageValue> number_;
+  std::vector<Content> contents_;
+  std::vector<std::size_t> ends_;  // by stage: the step of the first run that ends it
+  Retention plan_;
+};
+
+}  // namespace
+
+Retention retention_of(const graph::Graph& graph, const StageGraph& stages,
+                       const graph::Schedule& schedule) {
+  return Reader(graph, stages, schedule).run();
+}
+
+}  // namespace berth::schedule

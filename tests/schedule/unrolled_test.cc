@@ -1,0 +1,92 @@
+#include "csrc/schedule/joint/unrolled.h"
+
+#include "csrc/graph/hash.h"
+#include "csrc/schedule/order/from_graph.h"
+#include "csrc/schedule/order/greedy.h"
+#include "csrc/schedule/retention/from_schedule.h"
+#include "csrc/schedule/retention/retention.h"
+#include "tests/catch.h"
+#include "tests/support/random_graph.h"
+#include "tests/support/random_schedule.h"
+
+#include <berth/referee.h>
+
+#include <algorithm>
+#include <random>
+
+namespace berth::schedule {
+
+TEST_CASE("In whatever order the runs of a schedule come, the referee allows them",
+          "[joint][unrolled]") {
+  const auto seed = GENERATE(range(1U, 7U));
+  CAPTURE(seed);
+  std::mt19937 random(seed);
+  int moved = 0, smaller = 0;
+  for (int k = 0; k < 60; ++k) {
+    CAPTURE(k);
+    const graph::Graph graph = test::random_graph(random, 1 + random() % 10);
+    const auto schedule = test::RandomSchedule(random, graph, k % 2 == 0).make(false);
+    if (!schedule) continue;
+    const graph::Verdict before = graph::replay(graph, *schedule);
+    REQUIRE(before.violation == "");
+    const Unrolled unrolled = unroll(graph, *schedule);
+    REQUIRE(graph::violation(unrolled.graph) == "");
+    const auto roll_up = [&](const Order& order) {
+      return rolled_up(unrolled, graph::schedule_of_order(unrolled.graph, order),
+                       graph::hash_of(graph));
+    };
+    const graph::Verdict same = graph::replay(graph, roll_up(unrolled.graph.order));
+    REQUIRE(same.violation == "");
+    REQUIRE(same.compute_ns == before.compute_ns);
+    REQUIRE(same.recomputed == before.recomputed);
+    const OrderProblem problem = order_problem(unrolled.graph);
+    for (const NamedOrder& named : constructive_orders(problem, [] { return false; })) {
+      const graph::Verdict verdict = graph::replay(graph, roll_up(named.order));
+      REQUIRE(verdict.violation == "");
+      REQUIRE(verdict.compute_ns == before.compute_ns);
+      REQUIRE(verdict.peak == peak_of(problem, named.order));
+      moved += named.order != unrolled.graph.order ? 1 : 0;
+      smaller += verdict.peak < same.peak ? 1 : 0;
+    }
+  }
+  REQUIRE(moved > 50);
+  REQUIRE(smaller > 10);
+}
+
+TEST_CASE("A plan of what to keep is found again in its schedule", "[joint][retention]") {
+  const auto seed = GENERATE(range(1U, 7U));
+  CAPTURE(seed);
+  std::mt19937 random(seed);
+  int recomputed = 0;
+  for (int k = 0; k < 20; ++k) {
+    CAPTURE(k);
+    graph::Graph graph = test::random_graph(random, 2 + random() % 12);
+    for (std::size_t p = graph.operators.size() / 2; p < graph.operators.size(); ++p)
+      graph.operators[graph.order.empty() ? p : graph.order[p]].phase = graph::Phase::kBackward;
+    const StageGraph all = stage_graph(graph, {}, Bytes{1} << 30);
+    RetentionOptions options;
+    options.iteration_budget = 300;
+    options.time_limit_seconds = 60;
+    const RetentionResult found = plan_retention(all.problem, options);
+    REQUIRE(found.plan);
+    for (Bytes more = 0; more < 8; ++more) {
+      CAPTURE(more);
+      const StageGraph stages =
+          stage_graph(graph, {}, static_cast<Bytes>(found.least_budget) + more);
+      const RetentionResult tight = plan_retention(stages.problem, options);
+      if (!tight.plan) continue;
+      const graph::Schedule schedule = to_schedule(graph, stages, *tight.plan);
+      const graph::Verdict verdict = graph::replay(graph, schedule);
+      REQUIRE(verdict.violation == "");
+      recomputed += verdict.recomputed != 0 ? 1 : 0;
+      const Retention again = retention_of(graph, stages, schedule);
+      const auto model = StageModel::make(stages.problem);
+      const RetentionCost cost = evaluate(*model, again);
+      REQUIRE(cost.cost <= tight.cost);
+      REQUIRE(cost.peak <= tight.peak);
+    }
+  }
+  REQUIRE(recomputed > 0);
+}
+
+}  // namespace berth::schedule
