@@ -29,6 +29,9 @@ struct StepProgramStats {
   std::string last_divergence;   // operator and difference
   std::string last_refusal;      // operator and reason
   std::string budget_not_met;    // why, and the least that would do; empty where it is
+
+  // One object with the names above.
+  [[nodiscard]] std::string to_json() const;
 };
 
 // Runs the step inside of a scope by a schedule, with the results of the step as written, to the
