@@ -358,6 +358,54 @@ TEST_CASE("Numbers that change from step to step are taken as they come", "[step
   REQUIRE(same(plain, scheduled));
 }
 
+TEST_CASE("What the body fills itself is taken as it comes", "[step]") {
+  const auto make = [] {
+    nn::Linear net(3, 3);
+    auto sgd = std::make_shared<torch::optim::SGD>(net->parameters(), 0.1);
+    return Subject{net.ptr(), sgd, [=](int step) mutable {
+                     sgd->zero_grad();
+                     const Tensor data = torch::tensor({1.0F, 2.0F, static_cast<float>(step)});
+                     const Tensor unused = torch::tensor({step});
+                     Tensor room = torch::empty({3});
+                     room.copy_(data * 2);
+                     const Tensor loss = (net->forward(data) + room).sum();
+                     loss.backward();
+                     sgd->step();
+                     return loss.detach() + unused;
+                   }};
+  };
+  const Outcome plain = train(make, false), scheduled = train(make, true);
+  CAPTURE(scheduled.stats.last_divergence);
+  REQUIRE(scheduled.stats.diverged == 0);
+  REQUIRE(scheduled.stats.scheduled >= kSteps - 4);
+  REQUIRE(same(plain, scheduled));
+}
+
+TEST_CASE("A generator that the body sets is drawn from as it is set", "[step]") {
+  for (const bool between : {false, true}) {
+    const auto make = [between] {
+      nn::Linear net(3, 3);
+      auto sgd = std::make_shared<torch::optim::SGD>(net->parameters(), 0.1);
+      return Subject{net.ptr(), sgd, [=](int step) mutable {
+                       sgd->zero_grad();
+                       const Tensor noise = torch::rand({4, 3});
+                       // From step 5 on the body seeds: between two draws, or after them.
+                       if (between && step >= 5) torch::manual_seed(step);
+                       const Tensor more = torch::randn({4, 3});
+                       const Tensor loss = (net->forward(noise) * more).sum();
+                       loss.backward();
+                       sgd->step();
+                       if (!between && step >= 5) torch::manual_seed(step);
+                       return loss.detach();
+                     }};
+    };
+    const Outcome plain = train(make, false, 10), scheduled = train(make, true, 10);
+    CAPTURE(between, scheduled.stats.last_divergence, scheduled.stats.last_refusal);
+    REQUIRE(scheduled.stats.scheduled >= 2);
+    REQUIRE(same(plain, scheduled));
+  }
+}
+
 TEST_CASE("What a step keeps for later is there", "[step]") {
   // The step's outputs of the last three steps are held, and more than before from step 5 on.
   const auto make = [] {

@@ -66,6 +66,8 @@ at::Tensor Executor::tensor(const Operand& operand, BufferNumber buffer) const {
 
 void Executor::run(const Instruction& instruction, c10::Stack* stack) {
   const Call& call = program_.calls[instruction.call];
+  ran_[instruction.call] = true;
+  if (call.by_body) return;
   std::size_t operand = 0;
   const auto next_tensor = [&] {
     const Operand& one = call.operands[operand];
@@ -104,7 +106,6 @@ void Executor::run(const Instruction& instruction, c10::Stack* stack) {
 
   c10::GradMode::set_enabled(call.gradients_on);
   call.op.callBoxed(stack);
-  ran_[instruction.call] = true;
 
   std::size_t result = 0;
   for (std::size_t n = 0; n < call.results.size(); ++n)

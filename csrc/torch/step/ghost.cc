@@ -160,11 +160,15 @@ void Ghost::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::S
   }
   std::unique_lock lock(mutex_);
   const std::size_t arguments = op.schema().arguments().size();
-  const auto compare = [&] {
-    return next_ == program().calls.size()
-               ? fmt::format("{} after the last operator", name_of(op))
-               : check(program().calls[next_], op,
-                       c10::ArrayRef<c10::IValue>(*stack).slice(stack->size() - arguments));
+  const auto compare = [&]() -> std::string {
+    const auto given = c10::ArrayRef<c10::IValue>(*stack).slice(stack->size() - arguments);
+    if (next_ == program().calls.size())
+      return fmt::format("{} after the last operator", name_of(op));
+    std::string why = check(program().calls[next_], op, given);
+    // What the body sets a generator to within the step is not what the schedule will draw from.
+    if (why.empty() && program().calls[next_].random && !generators_.unchanged(generator_of(given)))
+      why = fmt::format("{} draws from a generator that was set", name_of(op));
+    return why;
   };
   std::string why = compare();
   if (!why.empty() && change_program([&](const std::vector<Call>& calls) {
@@ -178,7 +182,13 @@ void Ghost::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::S
     return;
   }
   const Call& expected = program().calls[next_];
-  if (expected.host_read) {
+  if (expected.by_body) {
+    run_kernel(op, keys, stack);
+    const c10::Storage& made = stack->back().toTensor().storage();
+    const StorageNumber number = expected.result_tensors.front().operand.storage;
+    see(number, made);
+    executor_->bind(number, made);
+  } else if (expected.host_read) {
     c10::Stack results;
     executor_->run_through(
         next_, [this](StorageNumber one) { return held(one); }, &results);
@@ -197,7 +207,10 @@ void Ghost::give_bytes() {
 }
 
 void Ghost::catch_up() {
+  // Where the body has set a generator, what it called before drew from what was there.
+  const auto set_by_body = generators_.put_back();
   executor_->catch_up(next_, [this](StorageNumber one) { return held(one); });
+  GeneratorStates::set(set_by_body);
   give_bytes();
 }
 
@@ -217,7 +230,9 @@ void Ghost::finish() {
     diverge("the step ended");
     return;
   }
+  const auto set_by_body = generators_.put_back();
   executor_->finish([this](StorageNumber one) { return held(one); });
+  GeneratorStates::set(set_by_body);
   give_bytes();
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "csrc/torch/step/executor.h"
+#include "csrc/torch/step/generators.h"
 #include "csrc/torch/step/program.h"
 #include "csrc/torch/step/recorder.h"
 #include "csrc/torch/step/tap.h"
@@ -79,6 +80,7 @@ class Ghost final : public OperatorListener {
   // By number, of those seen; weakly, so that their addresses stay theirs.
   std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> storages_;
   std::vector<bool> seen_;
+  GeneratorStates generators_;  // as they are as long as nothing was drawn
   std::unique_ptr<Recorder> recorder_;
   std::string divergence_;
 };

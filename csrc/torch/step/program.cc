@@ -22,6 +22,27 @@ bool same_result(const Result& a, const Result& b) {
   return a.form == b.form && a.tensors == b.tensors;
 }
 
+// Room that is read before an operator has filled it the body has filled.
+void find_what_the_body_fills(StepRecord& record) {
+  std::vector<const Call*> first_use(record.storages.size(), nullptr);
+  for (const Call& call : record.calls)
+    for (const Operand& operand : call.operands)
+      if (operand.storage != kNoStorage && first_use[operand.storage] == nullptr)
+        first_use[operand.storage] = &call;
+  for (std::uint32_t n = 0; n < record.calls.size(); ++n) {
+    Call& call = record.calls[n];
+    if (!facts_of(call.op).allocates) continue;
+    const StorageNumber made = call.result_tensors.front().operand.storage;
+    const Call* const user = first_use[made];
+    call.by_body =
+        user == nullptr || !facts_of(user->op).fills ||
+        std::none_of(user->writes.begin(), user->writes.end(), [&](std::uint32_t operand) {
+          return user->operands[operand].storage == made;
+        });
+    record.storages[made].maker = call.by_body ? RecordedStorage::kFromOutside : n;
+  }
+}
+
 }  // namespace
 
 bool same_call(const Call& a, const Call& b) {
@@ -52,6 +73,7 @@ bool same_calls(const StepRecord& record, const StepRecord& other, std::string* 
 
 Program make_program(StepRecord first, const StepRecord& second) {
   Program program;
+  find_what_the_body_fills(first);
   for (std::size_t n = 0; n < first.calls.size(); ++n) {
     Call& call = first.calls[n];
     call.ns = std::min(call.ns, second.calls[n].ns);

@@ -3,6 +3,7 @@
 #include "csrc/core/bytes.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/core/StorageImpl.h>
 #include <c10/util/SmallVector.h>
 
 #include <cstdint>
@@ -65,6 +66,9 @@ struct Call {
   bool random = false;        // draws from a generator
   bool host_read = false;     // returns a value that the program may act on
   bool backward = false;      // runs within autograd's backward
+  // Makes room that the body fills behind libtorch's operators, as torch.tensor(1.0) does: it runs
+  // with the body, and what it makes comes from outside.
+  bool by_body = false;
   std::vector<Argument> arguments;
   std::vector<Operand> operands;
   std::vector<std::uint32_t> writes;  // indices of operands whose bytes it writes
@@ -84,13 +88,14 @@ struct RecordedStorage {
   static constexpr std::uint32_t kFromOutside = ~std::uint32_t{0};
   std::uint32_t maker = kFromOutside;
   bool outlives = false;  // somebody has it after the step
-  // Its address while it was recorded, to tell what is the same in two steps.
+  // Its address, to tell what is the same in two steps.
   const c10::StorageImpl* identity = nullptr;
 };
 
 struct StepRecord {
   std::vector<Call> calls;
   std::vector<RecordedStorage> storages;
+  std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> held;  // so that addresses stay theirs
   // Why it cannot be made a program, naming the operator and what to do; empty where it can.
   std::string refusal;
 };

@@ -130,6 +130,12 @@ void Recorder::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10
       operands.push_back(tensor.unsafeGetTensorImpl());
     });
   const std::size_t below = stack->size() - arguments;
+  at::Generator generator;
+  if (call.random) {
+    generator = generator_of(c10::ArrayRef<c10::IValue>(*stack).slice(below));
+    if (!generators_.unchanged(generator))
+      refuse(op, "draws from a generator that was set within the step");
+  }
   {
     const KernelCost cost;
     run_kernel(op, keys, stack);
@@ -137,6 +143,7 @@ void Recorder::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10
     // Results are part of what is held at the end; a workspace is what there was besides.
     call.workspace = cost.peak() > cost.held() ? cost.peak() - cost.held() : 0;
   }
+  if (call.random) generators_.see(generator);
   describe_results(call, c10::ArrayRef<c10::IValue>(*stack).slice(below), operands);
   for (const std::uint32_t written : call.writes) {
     const Operand& operand = call.operands[written];
@@ -150,9 +157,11 @@ void Recorder::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10
 
 StepRecord Recorder::take() {
   const std::lock_guard lock(mutex_);
+  if (record_.refusal.empty() && !generators_.unchanged())
+    record_.refusal = "a generator was set after the step had drawn from it";
   for (std::size_t n = 0; n < held_.size(); ++n)
     record_.storages[n].outlives = held_[n].lock() != nullptr;
-  held_.clear();
+  record_.held = std::move(held_);
   numbers_.clear();
   return std::exchange(record_, {});
 }

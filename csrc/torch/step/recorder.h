@@ -1,5 +1,6 @@
 #pragma once
 
+#include "csrc/torch/step/generators.h"
 #include "csrc/torch/step/program.h"
 #include "csrc/torch/step/record.h"
 #include "csrc/torch/step/tap.h"
@@ -39,6 +40,7 @@ class Recorder final : public OperatorListener {
                         const std::vector<at::TensorImpl*>& operands);
 
   std::mutex mutex_;
+  GeneratorStates generators_;
   StepRecord record_;
   std::unordered_map<const c10::StorageImpl*, StorageNumber> numbers_;
   // Keeps addresses from being used again, and tells what outlives the step.

@@ -124,6 +124,14 @@ OperatorFacts find_facts(const c10::OperatorHandle& op) {
                });
   facts.random = op.hasTag(at::Tag::nondeterministic_seeded);
   facts.host_read = op.hasTag(at::Tag::data_dependent_output);
+  facts.allocates = name == "aten::empty" || name == "aten::empty_strided" ||
+                    name == "aten::empty_like" || name == "aten::new_empty" ||
+                    name == "aten::new_empty_strided";
+  // In place: those that are named here, and draws; with a place for the result: all.
+  const auto is_out = [](const c10::Argument& one) { return one.kwarg_only() && one.is_out(); };
+  facts.fills = name == "aten::copy_" || name == "aten::fill_" || name == "aten::zero_" ||
+                (facts.random && name.ends_with('_')) ||
+                std::any_of(schema.arguments().begin(), schema.arguments().end(), is_out);
   if (op.hasTag(at::Tag::dynamic_output_shape))
     facts.refusal = "makes a shape that depends on data";
   if (op.hasTag(at::Tag::inplace_view) || name == "aten::set_" || name == "aten::resize_" ||

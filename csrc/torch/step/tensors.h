@@ -47,6 +47,8 @@ struct OperatorFacts {
   bool view = false;  // its results share the bytes of an argument, of which it reads none
   bool random = false;
   bool host_read = false;
+  bool allocates = false;     // makes room and writes nothing into it
+  bool fills = false;         // what it writes it does not read before
   std::vector<bool> writes;   // by argument: what its schema says, and what it hides
   std::vector<bool> scalars;  // by argument: a number that does not decide about shapes
   std::string refusal;        // why no step program may have it
