@@ -134,9 +134,10 @@ OperatorFacts find_facts(const c10::OperatorHandle& op) {
                 std::any_of(schema.arguments().begin(), schema.arguments().end(), is_out);
   if (op.hasTag(at::Tag::dynamic_output_shape))
     facts.refusal = "makes a shape that depends on data";
-  if (op.hasTag(at::Tag::inplace_view) || name == "aten::set_" || name == "aten::resize_" ||
-      name == "aten::resize_as_")
-    facts.refusal = "changes the shape of a tensor in place";
+  if (name.starts_with("aten::set_") || name.starts_with("aten::resize_"))
+    facts.refusal = "changes the bytes that a tensor has";
+  else if (op.hasTag(at::Tag::inplace_view))
+    facts.view = true;  // another shape over the same bytes
   return facts;
 }
 
