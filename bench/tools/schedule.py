@@ -150,7 +150,9 @@ def write_smoke_graphs(folder):
     nodes = []
     for k in range(2 * forward + 1):
         reads = [k - 1] if 0 < k <= forward else [] if k == 0 else [k - 1, 2 * forward - k]
-        nodes.append({"deps": [reads], "ms": [1.0], "ws_mb": [0], "local_bytes": 0, "out_bytes": 2**30, "fixed_bytes": 0})
+        kind = "fwd" if k < forward else "loss" if k == forward else "bwd"
+        nodes.append({"kind": kind, "op": f"chain {k}", "deps": [reads], "ms": [1.0], "ws_mb": [0], "local_bytes": 0, "out_bytes": 2**30,
+                      "fixed_bytes": 0})
     (folder / "monet").mkdir()
     (folder / "monet/checkmate_smoke.json").write_text(
         json.dumps({"name": "checkmate_smoke", "loss_id": forward, "cost_variants": [nodes], "published_plans": {}}))
