@@ -111,34 +111,6 @@ TEST_CASE("A bound sees that two values cannot both be kept", "[schedule][retent
   CHECK(least_cost(problem) == 16 + 14);
 }
 
-TEST_CASE("Bytes have a price in the stages where they are scarce alone",
-          "[schedule][retention][bound]") {
-  // Two values of 10 bytes, both read at the end of the step. Stage 1 leaves 12 bytes for them, so
-  // that one is made again, for 7: 0.7 a byte.
-  StageProblem problem;
-  for (StageNode n = 0; n < 2; ++n) {
-    StageProblem::NodeOf node;
-    node.makes = {n};
-    node.first = {{7, 0}};
-    problem.nodes.push_back(node);
-    problem.values.push_back({10, n});
-  }
-  const std::vector<StageProblem::AlternativeOf> nothing = {{{}, {{1, 0}}}},
-                                                 both = {{{0, 1}, {{1, 0}}}};
-  problem.stages = {
-      {0, 0, {0, 1}, {}}, {28, 28, {}, nothing}, {0, 0, {}, nothing}, {0, 0, {}, both}};
-  problem.budget = 40;
-  RetentionBound bound(problem);
-  bound.refine(100, 0);
-  const std::vector<double> prices = bound.stage_prices();
-  REQUIRE(prices.size() == 4);
-  CHECK(prices[0] == 0);
-  CHECK(prices[1] > 0.6);
-  CHECK(prices[1] < 0.8);
-  CHECK(prices[2] == 0);
-  CHECK(prices[3] == 0);
-}
-
 TEST_CASE("A budget that one operator alone exceeds has no plan", "[schedule][retention][bound]") {
   StageProblem problem;
   problem.values = {{10, 0}};

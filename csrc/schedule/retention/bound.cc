@@ -30,7 +30,7 @@ struct Option {
 // keeps of the values made below a node, but for `inside`, which the constant has already, and what
 // an operator has that runs then.
 struct Moment {
-  std::size_t stage = 0, row = 0;
+  std::size_t row = 0;
   StageNode below = 0;
   std::int64_t constant = 0;
   std::vector<StageValue> inside;
@@ -123,13 +123,6 @@ class RetentionBound::Prices {
     }
   }
 
-  [[nodiscard]] std::vector<double> stage_prices() const {
-    std::vector<double> prices(stages_, 0.0);
-    for (std::size_t m = 0; m < moments_.size(); ++m)
-      prices[moments_[m].stage] += relative(best_[m]);
-    return prices;
-  }
-
   [[nodiscard]] std::int64_t cost() const noexcept { return cost_; }
   [[nodiscard]] bool impossible() const noexcept { return impossible_; }
   [[nodiscard]] unsigned rounds() const noexcept { return rounds_; }
@@ -213,7 +206,7 @@ class RetentionBound::Prices {
       // Here the beginning counts all that is kept, with kExact only what is wanted yet.
       if (t > 0 && !exact && stage.fixed <= budget_) {
         Moment moment;
-        moment.stage = moment.row = t;
+        moment.row = t;
         moment.below = static_cast<StageNode>(problem_.nodes.size());
         moment.constant = stage.fixed;
         moments_.push_back(std::move(moment));
@@ -235,7 +228,6 @@ class RetentionBound::Prices {
       if (forced[n] == 0) continue;
       const StageProblem::NodeOf& node = problem_.nodes[n];
       Moment moment;
-      moment.stage = t;
       moment.row = t + 1;
       moment.below = n;
       moment.constant = problem_.stages[t].fixed;
@@ -310,7 +302,6 @@ class RetentionBound::Prices {
       return;
     }
     Moment moment;
-    moment.stage = t;
     moment.row = t + 1;
     moment.below = checkmate ? 0 : static_cast<StageNode>(problem_.nodes.size());
     moment.constant = checkmate ? 0 : stage.closing;
@@ -617,7 +608,6 @@ void RetentionBound::refine(unsigned rounds, std::int64_t target,
 }
 std::int64_t RetentionBound::cost() const noexcept { return prices_->cost(); }
 bool RetentionBound::impossible() const noexcept { return prices_->impossible(); }
-std::vector<double> RetentionBound::stage_prices() const { return prices_->stage_prices(); }
 unsigned RetentionBound::rounds() const noexcept { return prices_->rounds(); }
 
 }  // namespace berth::schedule

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <vector>
 
 namespace berth::schedule {
 
@@ -43,8 +42,6 @@ class RetentionBound {
   // Whether something that must run, or be there, cannot within the budget: there is no plan.
   [[nodiscard]] bool impossible() const noexcept;
   [[nodiscard]] unsigned rounds() const noexcept;
-  // By stage: what a byte less than the budget would add to the cost there, by the best prices.
-  [[nodiscard]] std::vector<double> stage_prices() const;
 
  private:
   class Prices;

@@ -33,8 +33,8 @@ class MonetModel : public StageModel {
         all_reads += problem_.values[value].bytes;
         if (has(between.after, value)) kept_reads += problem_.values[value].bytes;
       }
-    // S_t from here on, S_t+1 before here, and what the closing operator reads and is not kept. What
-    // is kept before and after changes nothing on the way.
+    // S_t from here on, S_t+1 before here, and what the closing operator reads and is not kept.
+    // What is kept before and after changes nothing on the way.
     std::int64_t there = between.before_bytes;
     const Words walk = walk_.row(0);
     for (std::size_t w = 0; w < walk.size(); ++w)

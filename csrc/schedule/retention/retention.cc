@@ -21,20 +21,15 @@ namespace {
 constexpr double kChoosing = 15;  // times as warm, in one squeeze where alternatives are chosen
 constexpr std::uint64_t kMeasured = 4096;      // moves that say how fast moves are
 constexpr std::uint64_t kLeastMoves = 20'000;  // of a squeeze that is worth its start
-// Share of the moves that goes to squeezes; the rest is for branches, which gain little where a
-// problem is large and alternatives are chosen.
-constexpr double kSqueezing = 0.58, kSqueezingSmall = 0.85, kSqueezingLarge = 0.95;
-constexpr double kPriced = 0.8;        // share of a stage's weight that goes by the bound's prices
-constexpr std::uint64_t kFree = 6;     // squeezes before those that forbid a value
-constexpr std::size_t kForbidden = 8;  // so many of the largest values, each at some temperatures
-constexpr double kBounding = 0.1;      // share of the time, for the bound
-constexpr double kChen = 0.05;         // share of the time, for Chen's plans as a start
-constexpr std::size_t kCutGrid = 24;   // prices of plans by cuts, with as much time
+constexpr double kSqueezing = 0.58;            // share of the moves; the rest is for branches
+constexpr double kBounding = 0.1;              // share of the time, for the bound
+constexpr double kChen = 0.05;                 // share of the time, for Chen's plans as a start
+constexpr std::size_t kCutGrid = 24;           // prices of plans by cuts, with as much time
 constexpr std::size_t kChenCells = 20'000'000,
                       kMostChenGrid = 400;  // values times stages times grid
-constexpr unsigned kFirstRounds = 200, kRounds = 200;
-constexpr std::size_t kBoundedCells = 40'000'000;         // values times stages times rounds
-constexpr std::size_t kSmall = 12'000, kMiddle = 30'000;  // values times stages
+constexpr unsigned kFirstRounds = 60, kRounds = 340;
+constexpr std::size_t kBoundedCells = 40'000'000;  // values times stages times rounds
+constexpr std::size_t kSmall = 12'000, kMiddle = 30'000, kDeep = 200'000;  // values times stages
 
 // Bytes that any plan has at once: all that the largest operator needs.
 std::int64_t least_budget_of(const StageProblem& problem) {
@@ -224,20 +219,16 @@ class Planning {
     WorkingPlan plan(*model_, everything);
     const std::uint64_t moves = budget_of(plan, how);
 
-    const bool choosing = has_choices(), small = cells() < kSmall, large = cells() >= kMiddle;
-    std::uint64_t squeezes = small ? 30 : !large ? 3 : choosing ? 4 : 1;
-    const double squeezing = large && choosing ? kSqueezingLarge
-                             : small           ? kSqueezingSmall
-                                               : kSqueezing;
-    const auto share = static_cast<std::uint64_t>(squeezing * static_cast<double>(moves));
+    std::uint64_t squeezes = cells() < kSmall ? 20 : cells() < kMiddle ? 3 : 1;
+    const auto share = static_cast<std::uint64_t>(kSqueezing * static_cast<double>(moves));
     squeezes = std::clamp<std::uint64_t>(share / kLeastMoves, 1, squeezes);
-    if (small || (large && choosing)) plan.weigh(stage_weights());
-    const double warmer = !choosing ? 1 : squeezes == 1 ? kChoosing : large ? 2 : 1;
+    const double warmer = squeezes == 1 && has_choices() ? kChoosing : 1;
     // Cool ones squeeze large problems best, warm ones small ones, which have many squeezes.
     constexpr std::array<double, 10> kTemperatures = {1, 10, 80, 3, 30, 0.3, 50, 20, 5, 100};
-    // There is a start to go on from; a single squeeze seldom comes to a better one.
-    if (squeezes == 1 && (best_by_ == "given" || best_by_ == "cut")) squeezes = 0;
-    if (squeezes == 1 && !best_.plan && nearest_ && !done()) {
+    // There is a start to go on from; in a deep net a single squeeze seldom comes to a better one.
+    const bool deep = cells() >= kDeep;
+    if (deep && (best_by_ == "given" || best_by_ == "cut")) squeezes = 0;
+    if (deep && squeezes == 1 && !best_.plan && nearest_ && !done()) {
       plan.assign(*nearest_);
       how.moves = share;
       how.temperature = warmest * 0.3;
@@ -249,15 +240,9 @@ class Planning {
       if (k > 0) plan.assign(everything);
       how.moves = share / squeezes;
       how.price = 1e-6 * price_unit;
-      if (k >= kFree && best_.plan) {
-        how.temperature = warmest;
-        forbid(plan, how);
-      } else {
-        how.temperature = warmest * warmer * kTemperatures[k % kTemperatures.size()];
-        run(plan, how, {});
-      }
+      how.temperature = warmest * warmer * kTemperatures[k % kTemperatures.size()];
+      run(plan, how, {});
     }
-    plan.weigh(std::vector<double>(problem_.stages.size(), 1.0));
     // Nothing fits: from nothing kept as well as from everything, ever warmer, and dearer from the
     // beginning.
     constexpr std::uint64_t kTries = 12;
@@ -287,44 +272,6 @@ class Planning {
   }
   [[nodiscard]] bool done() const {
     return watch_.stopped() || (best_.plan && best_.cost <= result_.cost_bound);
-  }
-
-  // By the bound's prices, so that a value goes where bytes are scarce, not where it is kept for
-  // long. A part is equal everywhere, as what is scarce for halves of values is not all.
-  [[nodiscard]] std::vector<double> stage_weights() const {
-    std::vector<double> weights = bound_->stage_prices();
-    const double mean = std::accumulate(weights.begin(), weights.end(), 0.0) /
-                        static_cast<double>(std::max<std::size_t>(weights.size(), 1));
-    for (double& weight : weights) weight = mean > 0 ? 1 - kPriced + kPriced * weight / mean : 1;
-    return weights;
-  }
-
-  // A squeeze without a value over the first row that the best plan has there, and without those
-  // that it was better not to have there: what is kept in the place of a large value differs so
-  // much that no row of moves leads there.
-  void forbid(WorkingPlan& plan, Squeeze how) {
-    constexpr std::array<double, 3> kTemperatures = {10, 30, 3};
-    std::vector<StageValue> values;
-    for_each_bit(best_.plan->kept.row(1),
-                 [&](std::size_t value) { values.push_back(static_cast<StageValue>(value)); });
-    std::ranges::stable_sort(values, std::ranges::greater{},
-                             [&](StageValue value) { return problem_.values[value].bytes; });
-    values.resize(std::min(values.size(), kForbidden));
-    std::vector<StageValue> held = forbidden_;
-    if (!values.empty()) {
-      how.temperature *= kTemperatures[tried_ / values.size() % kTemperatures.size()];
-      held.push_back(values[tried_++ % values.size()]);
-    }
-    RetentionMove move;
-    const MoveMaker maker(*model_, plan, random_, {});
-    for (const StageValue value : held)
-      if (plan.plan().kept.has(1, value)) move.flips.push_back(maker.gap_around(value, 1));
-    if (plan.apply(move)) plan.accept();
-    const std::int64_t before = best_.cost;
-    run(plan, how, held);
-    if (best_.cost == before) return;
-    forbidden_ = held;
-    tried_ = 0;
   }
 
   void run(WorkingPlan& plan, const Squeeze& how, const std::vector<StageValue>& held) {
@@ -388,8 +335,6 @@ class Planning {
   RetentionResult result_;
   std::unique_ptr<RetentionBound> bound_;
   double bounding_seconds_ = 0;
-  std::vector<StageValue> forbidden_;
-  std::size_t tried_ = 0;  // values to forbid, since there is the best plan
 };
 
 }  // namespace

@@ -42,8 +42,8 @@ void squeeze(WorkingPlan& plan, const Squeeze& how, MoveSource& source, std::mt1
     ++search.moves;
     source.make(move);
     if (move.empty() || !plan.apply(move)) continue;
-    const double change =
-        static_cast<double>(plan.changed_cost()) + price * plan.changed_weighted();
+    const double change = static_cast<double>(plan.changed_cost()) +
+                          price * static_cast<double>(plan.changed_excess());
     if (change > 0) {
       const double draw = static_cast<double>(random() >> 11) * 0x1p-53;
       if (draw >= std::exp(-change / temperature)) {

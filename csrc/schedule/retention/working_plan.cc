@@ -16,7 +16,6 @@ WorkingPlan::WorkingPlan(StageModel& model, const Retention& start)
       stale_(problem_.stages.size(), 1),
       stamp_(problem_.stages.size(), 0),
       new_stages_(problem_.stages.size()),
-      weights_(problem_.stages.size(), 1.0),
       ran_again_(problem_.stages.size(), 0),
       new_runs_(problem_.stages.size(), problem_.nodes.size()) {
   assign(start);
@@ -91,7 +90,6 @@ bool WorkingPlan::apply(const RetentionMove& move) {
     touch(moved_stage_);
   }
   changed_cost_ = changed_excess_ = 0;
-  changed_weighted_ = 0;
   if (touched_.empty()) return false;
   for (std::size_t k = 0; k < touched_.size(); ++k) price(k, move);
   return true;
@@ -131,9 +129,7 @@ void WorkingPlan::price(std::size_t index, const RetentionMove& move) {
     ++evaluations_;
   }
   changed_cost_ += now.cost - old.cost;
-  const std::int64_t changed = over(now) - over(old);
-  changed_excess_ += changed;
-  changed_weighted_ += weights_[t] * static_cast<double>(changed);
+  changed_excess_ += over(now) - over(old);
 }
 
 void WorkingPlan::undo() {

@@ -57,15 +57,10 @@ class WorkingPlan {
   [[nodiscard]] bool apply(const RetentionMove& move);
   [[nodiscard]] std::int64_t changed_cost() const noexcept { return changed_cost_; }
   [[nodiscard]] std::int64_t changed_excess() const noexcept { return changed_excess_; }
-  // The same, each stage's times its weight.
-  [[nodiscard]] double changed_weighted() const noexcept { return changed_weighted_; }
   void undo();
   void accept();
   // Back to another plan. O(stages) evaluations.
   void assign(const Retention& plan);
-
-  // What a byte over the budget counts for in each stage: 1, unless set.
-  void weigh(std::vector<double> weights) { weights_ = std::move(weights); }
 
   // Evaluations that were made, and those that were spared.
   [[nodiscard]] std::uint64_t evaluations() const noexcept { return evaluations_; }
@@ -102,13 +97,11 @@ class WorkingPlan {
   std::vector<std::vector<std::uint32_t>> flipped_;  // by flip and row: the call that changed it
   std::uint32_t call_ = 0;
   std::vector<StageCost> new_stages_;    // by index into touched_
-  std::vector<double> weights_;          // by stage, of its excess
   std::vector<std::uint8_t> ran_again_;  // whether new_runs_ has its runs
   BitTable new_runs_;
   std::optional<std::uint8_t> old_alternative_;
   std::uint32_t moved_stage_ = 0;
   std::int64_t changed_cost_ = 0, changed_excess_ = 0;
-  double changed_weighted_ = 0;
   std::uint64_t evaluations_ = 0;
 };
 
