@@ -381,6 +381,30 @@ TEST_CASE("What the body fills itself is taken as it comes", "[step]") {
   REQUIRE(same(plain, scheduled));
 }
 
+TEST_CASE("Room may be filled by the body in one step and by an operator in the next", "[step]") {
+  const auto make = [] {
+    nn::Linear net(3, 3);
+    auto sgd = std::make_shared<torch::optim::SGD>(net->parameters(), 0.1);
+    const Tensor data = torch::randn({2, 3});
+    return Subject{net.ptr(), sgd, [=](int step) mutable {
+                     sgd->zero_grad();
+                     Tensor room = torch::empty({1});
+                     if (step % 2 == 0) *room.mutable_data_ptr<float>() = static_cast<float>(step);
+                     const Tensor out = net->forward(data).sum();
+                     if (step % 2 == 1) room.copy_(out.detach());
+                     const Tensor loss = (out * room).sum();
+                     loss.backward();
+                     sgd->step();
+                     return loss.detach();
+                   }};
+  };
+  const Outcome plain = train(make, false, 14), scheduled = train(make, true, 14);
+  CAPTURE(scheduled.stats.last_divergence, scheduled.stats.last_refusal);
+  REQUIRE(scheduled.stats.programs == 2);
+  REQUIRE(scheduled.stats.scheduled >= 6);
+  REQUIRE(same(plain, scheduled));
+}
+
 TEST_CASE("A generator that the body sets is drawn from as it is set", "[step]") {
   for (const bool between : {false, true}) {
     const auto make = [between] {

@@ -17,6 +17,14 @@ c10::weak_intrusive_ptr<c10::StorageImpl> no_storage() {
   return c10::weak_intrusive_ptr<c10::StorageImpl>(c10::intrusive_ptr<c10::StorageImpl>());
 }
 
+// Whether both leave the same of their first calls to the body.
+bool same_rooms(const Program& a, const Program& b, std::size_t calls) {
+  const auto end = a.calls.begin() + static_cast<std::ptrdiff_t>(calls);
+  return std::equal(a.calls.begin(), end, b.calls.begin(), [](const Call& left, const Call& right) {
+    return left.by_body == right.by_body;
+  });
+}
+
 }  // namespace
 
 Ghost::Ghost(const Scheduled& first, std::vector<const Scheduled*> others)
@@ -33,7 +41,7 @@ bool Ghost::change_program(const Fits& fits) {
   if (executor_->has_begun()) return false;
   for (const Scheduled*& other : others_) {
     if (common_calls(other->program.calls, program().calls) < next_) continue;
-    if (!fits(other->program.calls)) continue;
+    if (!fits(other->program.calls) || !same_rooms(other->program, program(), next_)) continue;
     auto executor = std::make_unique<Executor>(other->program, other->instructions);
     executor->take_over(*executor_);
     executor_ = std::move(executor);

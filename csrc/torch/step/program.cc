@@ -22,6 +22,10 @@ bool same_result(const Result& a, const Result& b) {
   return a.form == b.form && a.tensors == b.tensors;
 }
 
+// Rooms of at most so many bytes are the body's whatever comes then, so that steps that begin with
+// the same calls agree about them.
+constexpr Bytes kSmallRoom = 4096;
+
 // Room that is read before an operator has filled it the body has filled.
 void find_what_the_body_fills(StepRecord& record) {
   std::vector<const Call*> first_use(record.storages.size(), nullptr);
@@ -35,7 +39,7 @@ void find_what_the_body_fills(StepRecord& record) {
     const StorageNumber made = call.result_tensors.front().operand.storage;
     const Call* const user = first_use[made];
     call.by_body =
-        user == nullptr || !facts_of(user->op).fills ||
+        record.storages[made].bytes <= kSmallRoom || user == nullptr || !facts_of(user->op).fills ||
         std::none_of(user->writes.begin(), user->writes.end(), [&](std::uint32_t operand) {
           return user->operands[operand].storage == made;
         });
