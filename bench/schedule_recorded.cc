@@ -8,7 +8,7 @@
 #include "csrc/schedule/baselines/cheapest.h"
 #include "csrc/schedule/baselines/knapsack.h"
 #include "csrc/schedule/baselines/monet_form.h"
-#include "csrc/schedule/joint/plan.h"
+#include "csrc/schedule/joint/working_set.h"
 #include "csrc/schedule/oracle/checkmate.h"
 #include "csrc/schedule/order/from_graph.h"
 #include "csrc/schedule/order/order.h"
@@ -16,6 +16,8 @@
 #include "csrc/schedule/retention/chen.h"
 #include "csrc/schedule/retention/retention.h"
 #include "csrc/trace/file.h"
+
+#include <berth/schedule.h>
 
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>

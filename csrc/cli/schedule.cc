@@ -10,9 +10,11 @@
 #include "csrc/cli/schedule_options.h"
 #include "csrc/core/check.h"
 #include "csrc/graph/schedule_file.h"
-#include "csrc/schedule/joint/plan.h"
+#include "csrc/schedule/joint/working_set.h"
 #include "csrc/schedule/order/from_graph.h"
 #include "csrc/schedule/order/order.h"
+
+#include <berth/schedule.h>
 
 #include <fmt/format.h>
 

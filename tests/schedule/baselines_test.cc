@@ -2,12 +2,13 @@
 #include "csrc/schedule/baselines/knapsack.h"
 #include "csrc/schedule/baselines/made_once.h"
 #include "csrc/schedule/baselines/monet_form.h"
-#include "csrc/schedule/joint/plan.h"
 #include "csrc/schedule/retention/retention.h"
 #include "csrc/schedule/retention/saved_sets.h"
 #include "tests/catch.h"
 #include "tests/schedule/two_parts.h"
 #include "tests/support/random_graph.h"
+
+#include <berth/schedule.h>
 
 #include <algorithm>
 #include <random>

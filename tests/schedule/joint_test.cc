@@ -1,10 +1,11 @@
-#include "csrc/schedule/joint/plan.h"
 #include "csrc/schedule/joint/reorder.h"
+#include "csrc/schedule/joint/working_set.h"
 #include "tests/catch.h"
 #include "tests/support/random_graph.h"
 #include "tests/support/random_schedule.h"
 
 #include <berth/error.h>
+#include <berth/schedule.h>
 
 #include <algorithm>
 #include <atomic>

@@ -1,4 +1,5 @@
-#include "csrc/schedule/joint/plan.h"
+
+#include "csrc/schedule/offload/plan.h"
 
 #include "csrc/core/check.h"
 #include "csrc/graph/hash.h"
@@ -10,8 +11,8 @@
 #include "csrc/schedule/joint/reorder.h"
 #include "csrc/schedule/joint/time_bound.h"
 #include "csrc/schedule/joint/unrolled.h"
+#include "csrc/schedule/joint/working_set.h"
 #include "csrc/schedule/offload/from_graph.h"
-#include "csrc/schedule/offload/plan.h"
 #include "csrc/schedule/offload/to_schedule.h"
 #include "csrc/schedule/order/from_graph.h"
 #include "csrc/schedule/order/order.h"
@@ -20,6 +21,8 @@
 #include "csrc/schedule/retention/retention.h"
 #include "csrc/schedule/retention/saved_sets.h"
 #include "csrc/schedule/stopwatch.h"
+
+#include <berth/schedule.h>
 
 #include <algorithm>
 #include <cmath>
