@@ -18,6 +18,23 @@ function(berth_configure_target target)
   set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF POSITION_INDEPENDENT_CODE ON)
 endfunction()
 
+# berth_precompile(TARGET HEADER ...): headers that most of its sources include are compiled once. Only where sources are many;
+# they include what they use all the same, as builds with CMAKE_DISABLE_PRECOMPILE_HEADERS show.
+function(berth_precompile target)
+  get_target_property(sources ${target} SOURCES)
+  list(LENGTH sources count)
+  if(count GREATER 4)
+    target_precompile_headers(${target} PRIVATE ${ARGN})
+  endif()
+endfunction()
+
+# berth_configure_slow_code(TARGET): code whose speed is of no matter. Under sanitizers it is compiled in half the time.
+function(berth_configure_slow_code target)
+  if(BERTH_SANITIZE)
+    target_compile_options(${target} PRIVATE -O0)
+  endif()
+endfunction()
+
 # berth_layer(NAME SOURCES a.cc b.cc [HEADERS <berth/x.h>...] [LINK berth::lower ...] [PRIVATE_LINK ...])
 #
 # One folder of csrc: the static library berth_NAME, alias berth::NAME. SOURCES are relative to
@@ -35,6 +52,7 @@ function(berth_layer name)
   target_include_directories(${target} PUBLIC
     $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
   berth_configure_target(${target})
+  berth_precompile(${target} <algorithm> <functional> <map> <memory> <optional> <string> <string_view> <utility> <vector> <fmt/format.h>)
   set_target_properties(${target} PROPERTIES EXPORT_NAME ${name})
   target_link_libraries(${target} PUBLIC ${ARG_LINK} PRIVATE $<BUILD_INTERFACE:berth_headers> ${BERTH_FMT} ${ARG_PRIVATE_LINK})
   set_property(GLOBAL APPEND PROPERTY BERTH_LAYERS ${target})
@@ -56,6 +74,8 @@ function(berth_test name)
   endif()
   add_executable(${target} ${ARG_SOURCES})
   berth_configure_target(${target})
+  berth_configure_slow_code(${target})
+  berth_precompile(${target} "${PROJECT_SOURCE_DIR}/tests/catch.h")
   target_link_libraries(${target} PRIVATE berth_catch_main berth_headers ${ARG_LINK})
   catch_discover_tests(${target} TEST_PREFIX "${name}: " EXTRA_ARGS --warn NoTests
     PROPERTIES ${properties})

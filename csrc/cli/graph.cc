@@ -14,12 +14,12 @@
 namespace berth::cli {
 namespace {
 
-struct Options {
+struct GraphOptions {
   std::string input, output;
   bool json = false;
 };
 
-int run(const Options& options) {
+int run(const GraphOptions& options) {
   if (!options.output.empty()) check_output(options.output);
   const graph::TracedGraph traced = read_graph_input(options.input);
   const graph::Graph& graph = traced.graph;
@@ -58,7 +58,7 @@ int run(const Options& options) {
 Command add_graph(CLI::App& program) {
   CLI::App* app =
       program.add_subcommand("graph", "Make a graph of operators and write it as berth's");
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<GraphOptions>();
   app->add_option("input", options->input,
                   "A trace with operators, or a graph: berth's, or one of dnn-partitioning, DTR (a "
                   "log), MONeT, Moccasin or PipeDream")

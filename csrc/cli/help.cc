@@ -13,7 +13,7 @@
 namespace berth::cli {
 namespace {
 
-struct Options {
+struct HelpOptions {
   std::string topic;
   bool json = false;
 };
@@ -66,7 +66,7 @@ void print_settings(const CLI::App& program, bool json) {
   print(text);
 }
 
-int help(const CLI::App& program, const Options& options) {
+int help(const CLI::App& program, const HelpOptions& options) {
   if (options.topic.empty()) {
     // Not program.help(): it would explain the command that runs.
     print(program.get_formatter()->make_help(&program, program.get_name(),
@@ -90,7 +90,7 @@ int help(const CLI::App& program, const Options& options) {
 
 Command add_help(CLI::App& program) {
   CLI::App* app = program.add_subcommand("help", "Explain a command, or list every setting");
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<HelpOptions>();
   app->add_option("topic", options->topic, "A command, or settings");
   app->add_flag("--json", options->json, "Print the settings as one JSON object");
   app->footer("Example:\n  berth help settings\n  berth help plan");

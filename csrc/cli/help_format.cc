@@ -1,5 +1,7 @@
 #include "csrc/cli/help_format.h"
 
+#include "csrc/cli/output.h"
+
 #include <algorithm>
 
 namespace berth::cli {
@@ -21,20 +23,6 @@ std::string type_of(const CLI::Option& option) {
 }
 
 }  // namespace
-
-std::string wrap(std::string_view text, std::size_t indent, std::size_t width) {
-  std::string wrapped;
-  while (!text.empty()) {
-    std::size_t end = text.size() <= width ? text.size() : text.rfind(' ', width);
-    if (end == std::string_view::npos || end == 0) end = std::min(text.size(), width);
-    if (!wrapped.empty()) wrapped += std::string(indent, ' ');
-    wrapped += text.substr(0, end);
-    wrapped += '\n';
-    text.remove_prefix(end);
-    while (text.starts_with(' ')) text.remove_prefix(1);
-  }
-  return wrapped;
-}
 
 std::string HelpFormat::make_usage(const CLI::App* app, std::string name) const {
   if (usage_.empty()) return CLI::Formatter::make_usage(app, std::move(name));

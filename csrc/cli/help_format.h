@@ -20,8 +20,4 @@ class HelpFormat : public CLI::Formatter {
   std::string usage_;
 };
 
-// A text in lines of at most `width` bytes, broken at spaces; the first line follows on what is
-// there, the others are indented.
-[[nodiscard]] std::string wrap(std::string_view text, std::size_t indent, std::size_t width);
-
 }  // namespace berth::cli

@@ -100,6 +100,20 @@ std::string format_number_of(std::uint64_t count, std::string_view singular) {
   return fmt::format("{} {}{}", format_count(count), singular, count == 1 ? "" : "s");
 }
 
+std::string wrap(std::string_view text, std::size_t indent, std::size_t width) {
+  std::string wrapped;
+  while (!text.empty()) {
+    std::size_t end = text.size() <= width ? text.size() : text.rfind(' ', width);
+    if (end == std::string_view::npos || end == 0) end = std::min(text.size(), width);
+    if (!wrapped.empty()) wrapped += std::string(indent, ' ');
+    wrapped += text.substr(0, end);
+    wrapped += '\n';
+    text.remove_prefix(end);
+    while (text.starts_with(' ')) text.remove_prefix(1);
+  }
+  return wrapped;
+}
+
 void Table::add(std::vector<std::string> cells) {
   BERTH_ASSERT(cells.size() == columns_.size(), "{} cells, {} columns", cells.size(),
                columns_.size());

@@ -37,6 +37,9 @@ void print_note(std::string_view text) noexcept;
 [[nodiscard]] std::string format_exactly(Bytes size);
 // "1 step", "2 steps".
 [[nodiscard]] std::string format_number_of(std::uint64_t count, std::string_view singular);
+// A text in lines of at most `width` bytes, broken at spaces; the first line follows on what is
+// there, the others are indented.
+[[nodiscard]] std::string wrap(std::string_view text, std::size_t indent, std::size_t width);
 
 // "12.345 ms".
 [[nodiscard]] std::string format_ms(std::uint64_t ns);

@@ -26,7 +26,7 @@
 namespace berth::cli {
 namespace {
 
-struct Options {
+struct PlanOptions {
   std::string input, output;
   SearchOptions search;
   unsigned threads = 1;
@@ -34,7 +34,7 @@ struct Options {
   bool json = false;
 };
 
-Bytes alignment_of(const Options& options, Bytes otherwise) {
+Bytes alignment_of(const PlanOptions& options, Bytes otherwise) {
   if (options.alignment.empty()) return otherwise;
   const Bytes alignment = size_option("--alignment", options.alignment);
   BERTH_CHECK(is_power_of_two(alignment), kUsage, "--alignment is {}: a power of two is wanted",
@@ -52,7 +52,7 @@ std::string describe(const PlaceProgress& progress) {
                      format_percent(gap), progress.engine, progress.seconds);
 }
 
-PlaceOptions place_options(const Options& options, ProgressLine& line,
+PlaceOptions place_options(const PlanOptions& options, ProgressLine& line,
                            const CancelOnInterrupt& interrupt) {
   PlaceOptions place;
   place.engine = options.search.engine;
@@ -81,7 +81,8 @@ struct Outcome {
   std::span<const StepKind> kinds = {};      // of steps, where these are planned instead
 };
 
-int report(const Options& options, const std::optional<Bytes>& capacity, const Outcome& outcome) {
+int report(const PlanOptions& options, const std::optional<Bytes>& capacity,
+           const Outcome& outcome) {
   const bool fits = !capacity || outcome.arena <= *capacity;
   if (options.json) {
     Json json = {
@@ -133,7 +134,7 @@ int report(const Options& options, const std::optional<Bytes>& capacity, const O
   return fits ? kDone : kNo;
 }
 
-int plan_lifetimes(const Options& options) {
+int plan_lifetimes(const PlanOptions& options) {
   const std::vector<Lifetime> rows = read_lifetimes(options.input);
   const Problem problem = make_problem(rows, alignment_of(options, 1));
   Placement placement;
@@ -166,7 +167,7 @@ void write_plan_to(const std::string& output, const Plan& plan) {
   PlanFolder(output, plan.program, plan.alignment, PlanFolder::Access::kWrite).keep(plan);
 }
 
-int plan_trace(const Options& options) {
+int plan_trace(const PlanOptions& options) {
   const Trace trace = read_trace(options.input);
   const Repeats repeats = find_repeats(trace);
   if (!repeats.any()) {
@@ -196,7 +197,7 @@ int plan_trace(const Options& options) {
                  plan.engine, plan.plan_seconds, std::nullopt, summary, repeats.kinds});
 }
 
-int plan(const Options& options) {
+int plan(const PlanOptions& options) {
   use_ilp();
   const InputKind kind = identify(options.input);
   const bool to_folder = kind == InputKind::kTrace && PlanFolder::is_named_by(options.output);
@@ -221,7 +222,7 @@ int plan(const Options& options) {
 
 Command add_plan(CLI::App& program) {
   CLI::App* app = program.add_subcommand("plan", "Place every request of a trace's step");
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<PlanOptions>();
   app->add_option("input", options->input,
                   "A trace, an events CSV or a lifetimes CSV, plain or gzip")
       ->required();

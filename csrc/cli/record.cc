@@ -23,7 +23,7 @@
 namespace berth::cli {
 namespace {
 
-struct Options {
+struct RecordOptions {
   std::string trace = "berth.trace";
   std::string record = "requests";
   bool operators = false, verbose = false;
@@ -97,7 +97,7 @@ std::size_t summarize(const std::string& path, off_t size) {
   return requests;
 }
 
-int record(const Options& options) {
+int record(const RecordOptions& options) {
   BERTH_CHECK(!options.program.empty(), kUsage,
               "no program to record: write it after --, as in `berth record -- ./train`");
   check_trace_output(options.trace);
@@ -159,7 +159,7 @@ int record(const Options& options) {
 Command add_record(CLI::App& program, std::vector<std::string> arguments) {
   CLI::App* app =
       program.add_subcommand("record", "Run a program and write a trace of its requests");
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<RecordOptions>();
   options->program = std::move(arguments);
   app->formatter(std::make_shared<HelpFormat>("berth record [OPTIONS] -- PROGRAM [ARGUMENTS...]"));
   app->add_option("-o,--trace", options->trace,

@@ -22,7 +22,7 @@ namespace {
 
 constexpr Bytes kLiveUnit = 512;  // what live sizes are rounded to, whoever serves them
 
-struct Options {
+struct ReplayOptions {
   std::string input;
   std::vector<std::string> allocators = {"planned", "pool", "glibc"};
   std::vector<std::string> perturbations;
@@ -41,7 +41,7 @@ std::vector<std::string> allocator_names() {
 }
 
 replay::Result replay_one(const std::string& name, const replay::Workload& workload,
-                          const Options& options) {
+                          const ReplayOptions& options) {
   if (name == "planned" || name == "pool") {
     replay::BerthOptions berth;
     berth.planned = name == "planned";
@@ -147,7 +147,7 @@ std::string kinds_to_text(const std::string& name, const replay::Workload& workl
   return text;
 }
 
-std::string to_text(const Options& options, const replay::Workload& workload, Bytes live_peak,
+std::string to_text(const ReplayOptions& options, const replay::Workload& workload, Bytes live_peak,
                     const Results& results) {
   std::string text = fmt::format(
       "{}: {}, {}, live peak {}\n\n", options.input, format_number_of(workload.requests, "request"),
@@ -194,7 +194,7 @@ std::string to_text(const Options& options, const replay::Workload& workload, By
   return text;
 }
 
-int replay(const Options& options) {
+int replay(const ReplayOptions& options) {
   const std::vector<std::string> names = allocator_names();
   for (const std::string& name : options.allocators) throw_if_unknown("allocator", name, names);
   PerturbationOption perturb{.seed = options.seed};
@@ -240,7 +240,7 @@ int replay(const Options& options) {
 Command add_replay(CLI::App& program) {
   CLI::App* app =
       program.add_subcommand("replay", "Serve a trace's requests by several allocators");
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<ReplayOptions>();
   app->add_option("trace", options->input,
                   "A trace, an events CSV or a lifetimes CSV, plain or gzip")
       ->required();

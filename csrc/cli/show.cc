@@ -28,14 +28,14 @@
 namespace berth::cli {
 namespace {
 
-struct Options {
+struct ShowOptions {
   std::string input, graph, svg, plan;
   RateOptions rates;
   bool addresses = false, json = false;
 };
 
 // How a plan would serve the run of a trace.
-int show_served(const Options& options) {
+int show_served(const ShowOptions& options) {
   const replay::Workload workload = replay::make_workload(read_trace_input(options.input));
   const replay::Result result = replay::through_berth(workload, {.plan = read_plan(options.plan)});
   const StatsSummary summary(*result.stats);
@@ -47,7 +47,7 @@ int show_served(const Options& options) {
   return kDone;
 }
 
-int show_folder(const Options& options) {
+int show_folder(const ShowOptions& options) {
   BERTH_CHECK(options.svg.empty(), kUsage, "--svg draws a plan, '{}' is a folder of plans",
               options.input);
   const FolderSummary summary = summarize_folder(options.input);
@@ -59,7 +59,7 @@ int show_folder(const Options& options) {
   return kDone;
 }
 
-int show_schedule(const Options& options) {
+int show_schedule(const ShowOptions& options) {
   BERTH_CHECK(options.svg.empty() || !options.graph.empty(), kUsage,
               "--svg draws what the operators of a graph have alive: berth show x.schedule x.graph "
               "--svg x.svg");
@@ -92,7 +92,7 @@ int show_schedule(const Options& options) {
   return kDone;
 }
 
-int show(const Options& options) {
+int show(const ShowOptions& options) {
   BERTH_CHECK(options.plan.empty() || options.graph.empty(), kUsage,
               "--plan goes with a trace, a graph with a schedule: one of them is wanted");
   if (!options.plan.empty()) return show_served(options);
@@ -166,7 +166,7 @@ int show(const Options& options) {
 Command add_show(CLI::App& program) {
   CLI::App* app = program.add_subcommand(
       "show", "Say what a trace, a plan, a schedule or statistics hold, or draw it");
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<ShowOptions>();
   app->add_option(
          "input", options->input,
          "A trace, a plan, a folder of plans, a schedule, a run's statistics (BERTH_STATS) or "

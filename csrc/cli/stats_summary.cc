@@ -1,6 +1,5 @@
 #include "csrc/cli/stats_summary.h"
 
-#include "csrc/cli/help_format.h"
 #include "csrc/core/check.h"
 #include "csrc/core/file.h"
 

@@ -24,7 +24,7 @@
 namespace berth::cli {
 namespace {
 
-struct Options {
+struct VerifyOptions {
   std::string plan, trace;
   RateOptions rates;
   bool json = false;
@@ -48,7 +48,7 @@ std::optional<std::string> find_mismatch(const Plan& plan, const std::string& pa
   return fmt::format("does not serve the step of '{}': {}", path, *violation);
 }
 
-int verify_schedule(const Options& options) {
+int verify_schedule(const VerifyOptions& options) {
   BERTH_CHECK(
       !options.trace.empty(), kUsage,
       "'{}' is a schedule, which is legal or not by its graph: berth verify x.schedule x.graph",
@@ -67,7 +67,7 @@ int verify_schedule(const Options& options) {
   return kNo;
 }
 
-int verify(const Options& options) {
+int verify(const VerifyOptions& options) {
   const auto first = first_section(read_file_head(options.plan, kFirstSectionBytes));
   if (first == SectionType::kSchedule) return verify_schedule(options);
   BERTH_CHECK(first != SectionType::kGraph, kInput,
@@ -98,7 +98,7 @@ int verify(const Options& options) {
 
 Command add_verify(CLI::App& program) {
   CLI::App* app = program.add_subcommand("verify", "Check a plan or a schedule");
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<VerifyOptions>();
   app->add_option("plan", options->plan, "A plan, or a schedule")->required();
   app->add_option(
       "trace", options->trace,
