@@ -78,11 +78,12 @@ Operator operator_from(const Json& json, const std::string& whose) {
   op.name = name.get<std::string>();
   op.phase = static_cast<Phase>(index_of(kPhases, member(json, "phase", whose), whose + " phase"));
   if (json.contains("traits"))
-    for (const Json& trait : elements(json["traits"], 0, 4, whose + " traits")) {
-      constexpr std::array<std::string_view, 4> kTraits = {"random", "changes_state", "host_sync",
-                                                           "collective"};
-      const std::array<bool*, 4> flags = {&op.traits.random, &op.traits.changes_state,
-                                          &op.traits.host_sync, &op.traits.collective};
+    for (const Json& trait : elements(json["traits"], 0, 5, whose + " traits")) {
+      constexpr std::array<std::string_view, 5> kTraits = {"random", "changes_state", "host_sync",
+                                                           "collective", "draws_again"};
+      const std::array<bool*, 5> flags = {&op.traits.random, &op.traits.changes_state,
+                                          &op.traits.host_sync, &op.traits.collective,
+                                          &op.traits.draws_again};
       *flags[index_of(kTraits, trait, whose + " traits")] = true;
     }
   if (json.contains("forward"))
@@ -267,6 +268,7 @@ std::string to_json(const Graph& graph) {
     if (op.traits.changes_state) traits.push_back("changes_state");
     if (op.traits.host_sync) traits.push_back("host_sync");
     if (op.traits.collective) traits.push_back("collective");
+    if (op.traits.draws_again) traits.push_back("draws_again");
     if (!traits.empty()) json["traits"] = std::move(traits);
     if (op.forward) json["forward"] = *op.forward;
     json["alternatives"] = Ordered::array();

@@ -183,7 +183,7 @@ class Builder {
       const Unit& unit = found_.units[source.unit];
       operator_of_[source.unit - begin_] = op;
       made.name = std::string(trace_.name(unit.name));
-      made.traits.random = unit.random;
+      made.traits.random = made.traits.draws_again = unit.random;
       made.traits.host_sync = unit.host_sync;
       made.traits.collective = unit.collective;
       if (in_step(unit.forward)) {

@@ -15,11 +15,13 @@ namespace fb = graph_file;
 constexpr std::size_t kMaxUses = std::size_t{1} << 25;  // reads, writes, pairs and edges, each
 constexpr Bytes kMaxTextBytes = Bytes{64} << 20;        // names of operators
 constexpr std::uint32_t kNobody = ~std::uint32_t{0};
-constexpr std::uint32_t kRandom = 1, kChangesState = 2, kHostSync = 4, kCollective = 8;
+constexpr std::uint32_t kRandom = 1, kChangesState = 2, kHostSync = 4, kCollective = 8,
+                        kDrawsAgain = 16;
 
 std::uint32_t bits_of(const Traits& traits) {
   return (traits.random ? kRandom : 0) | (traits.changes_state ? kChangesState : 0) |
-         (traits.host_sync ? kHostSync : 0) | (traits.collective ? kCollective : 0);
+         (traits.host_sync ? kHostSync : 0) | (traits.collective ? kCollective : 0) |
+         (traits.draws_again ? kDrawsAgain : 0);
 }
 
 // A number that must be one of an enumerator's, up to the last of them.
@@ -90,10 +92,10 @@ class Reader {
     op.name = text(from.name());
     op.phase = enumerator(from.phase(), Phase::kOptimizer, "an operator of phase", name_);
     const std::uint32_t traits = from.traits();
-    BERTH_CHECK(traits < 2 * kCollective, kInput, "'{}' is malformed: traits {}, the last are {}",
-                name_, traits, 2 * kCollective - 1);
+    BERTH_CHECK(traits < 2 * kDrawsAgain, kInput, "'{}' is malformed: traits {}, the last are {}",
+                name_, traits, 2 * kDrawsAgain - 1);
     op.traits = {(traits & kRandom) != 0, (traits & kChangesState) != 0, (traits & kHostSync) != 0,
-                 (traits & kCollective) != 0};
+                 (traits & kCollective) != 0, (traits & kDrawsAgain) != 0};
     if (from.forward() != kNobody) op.forward = from.forward();
     alternatives_.next(from.alternatives(), [&](const fb::Alternative* one) {
       op.alternatives.push_back(alternative_from(*one));

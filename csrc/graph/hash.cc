@@ -50,6 +50,7 @@ void add(Hasher& to, const Operator& op) noexcept {
   for (const bool trait :
        {op.traits.random, op.traits.changes_state, op.traits.host_sync, op.traits.collective})
     to.add(std::uint64_t{trait});
+  if (op.traits.draws_again) to.add(std::string_view("draws_again"));
   to.add(op.forward ? std::uint64_t{*op.forward} + 1 : 0);
   to.add(op.alternatives.size());
   for (const Alternative& one : op.alternatives) add(to, one);

@@ -242,13 +242,11 @@ class Referee {
   void check_turn(OperatorId op) {
     const Traits& traits = graph_.operators[op].traits;
     if (runs_[op]++ != 0) {
-      BERTH_CHECK(
-          !traits.random && !traits.changes_state && !traits.host_sync && !traits.collective,
-          kInput, "{} runs again: it {}", who(),
-          traits.random          ? "is random"
-          : traits.changes_state ? "changes state"
-          : traits.host_sync     ? "waits for the host"
-                                 : "is a collective");
+      BERTH_CHECK(!traits.only_once(), kInput, "{} runs again: it {}", who(),
+                  traits.changes_state ? "changes state"
+                  : traits.host_sync   ? "waits for the host"
+                  : traits.collective  ? "is a collective"
+                                       : "is random");
       return;
     }
     for (const OperatorId earlier : before_[op])

@@ -64,6 +64,11 @@ struct Traits {
   bool changes_state = false;
   bool host_sync = false;
   bool collective = false;
+  bool draws_again = false;  // random, but drawn again from the generator's state of the first run
+  // Whether it must not run again.
+  [[nodiscard]] bool only_once() const noexcept {
+    return (random && !draws_again) || changes_state || host_sync || collective;
+  }
   friend bool operator==(const Traits&, const Traits&) = default;
 };
 

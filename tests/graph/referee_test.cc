@@ -99,8 +99,8 @@ class Twin {
     if (all.size() != graph_.operators.size()) return false;
     for (const OperatorId op : all) {
       const Traits& traits = graph_.operators[op].traits;
-      const bool once =
-          traits.random || traits.changes_state || traits.host_sync || traits.collective;
+      const bool once = (traits.random && !traits.draws_again) || traits.changes_state ||
+                        traits.host_sync || traits.collective;
       if (once && std::count(ran_.begin(), ran_.end(), op) != 1) return false;
     }
     // Pairs that keep their order: first runs by place in the list.

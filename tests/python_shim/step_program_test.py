@@ -67,6 +67,7 @@ RUNS = {
     "AdamW, one by one": "train(lambda p: torch.optim.AdamW(p, foreach=False))",
     "SGD with momentum": "train(lambda p: torch.optim.SGD(p, 0.1, momentum=0.9))",
     "rates that change": "train(lambda p: torch.optim.SGD(p, 0.1, foreach=True), schedule=True)",
+    "checkpoints with dropout": "train(lambda p: torch.optim.AdamW(p, foreach=True), again=True)",
     "autocast": "train(lambda p: torch.optim.AdamW(p, foreach=True), autocast=True)",
 }
 

@@ -60,6 +60,7 @@ inline graph::Graph random_graph(std::mt19937& random, std::size_t operators) {
       op.alternatives.push_back(way);
     }
     op.traits = {chance(0.06), chance(0.06), chance(0.03), chance(0.03)};
+    op.traits.draws_again = op.traits.random && n % 2 == 0;
     graph.operators.push_back(op);
     if (n > 0 && chance(0.1))
       graph.control.emplace_back(static_cast<OperatorId>(random() % n), static_cast<OperatorId>(n));

@@ -82,8 +82,7 @@ class RandomSchedule {
     const auto maker = makers_.find(value);
     if (maker == makers_.end() || depth > 6) return false;
     const graph::Operator& op = graph_.operators[maker->second];
-    if (op.traits.random || op.traits.changes_state || op.traits.host_sync || op.traits.collective)
-      return false;
+    if (op.traits.only_once()) return false;
     for (const graph::ValueId written : op.alternatives.front().writes)
       if (graph_.storages[written.storage].kind != graph::StorageClass::kStep) return false;
     return run(maker->second, depth + 1);

@@ -423,9 +423,12 @@ TEST_CASE("A generator that the body sets is drawn from as it is set", "[step]")
                        return loss.detach();
                      }};
     };
-    const Outcome plain = train(make, false, 10), scheduled = train(make, true, 10);
+    const Outcome plain = train(make, false, 14), scheduled = train(make, true, 14);
     CAPTURE(between, scheduled.stats.last_divergence, scheduled.stats.last_refusal);
-    REQUIRE(scheduled.stats.scheduled >= 2);
+    // Two steps are recorded, and where it begins to seed two more.
+    REQUIRE(scheduled.stats.refused == 0);
+    REQUIRE(scheduled.stats.scheduled == (between ? 10 : 12));
+    REQUIRE(scheduled.stats.programs == 1);
     REQUIRE(same(plain, scheduled));
   }
 }

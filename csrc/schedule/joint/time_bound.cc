@@ -109,7 +109,7 @@ class Pricing {
   void add_operator(OperatorId op) {
     const graph::Operator& from = graph_.operators[op];
     NodeOf& node = nodes_[op];
-    node.again = from.traits == graph::Traits{};
+    node.again = !from.traits.only_once();
     node.ns =
         static_cast<double>(std::ranges::min(from.alternatives, {}, &graph::Alternative::ns).ns);
     once_ += node.ns;

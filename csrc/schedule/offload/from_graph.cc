@@ -115,7 +115,7 @@ class Conversion {
       wanted_until[k] = until;
       const graph::Alternative& one = chosen(order[k]);
       problem_.operators[k].recomputable =
-          k < problem_.border && op.traits == graph::Traits{} && !one.writes.empty() &&
+          k < problem_.border && !op.traits.only_once() && !one.writes.empty() &&
           std::all_of(one.writes.begin(), one.writes.end(),
                       [&](const graph::ValueId& id) {
                         return graph_.storages[id.storage].kind == graph::StorageClass::kStep &&

@@ -134,8 +134,7 @@ class Builder {
     const auto node = static_cast<StageNode>(out_.operators.size());
     out_.operators.push_back(op);
     StageProblem::NodeOf one;
-    one.only_once = from.traits.random || from.traits.changes_state || from.traits.host_sync ||
-                    from.traits.collective;
+    one.only_once = from.traits.only_once();
     for (const graph::Read& read : recorded.reads) {
       if (constant_[read.value.storage])
         one.last_stage = std::min(one.last_stage, lasts_until(read.value));

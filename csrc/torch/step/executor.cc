@@ -1,6 +1,7 @@
 #include "csrc/torch/step/executor.h"
 
 #include "csrc/core/check.h"
+#include "csrc/torch/step/generators.h"
 #include "csrc/torch/step/tap.h"
 #include "csrc/torch/step/tensors.h"
 
@@ -9,6 +10,7 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 namespace berth::torch::step {
@@ -29,6 +31,22 @@ class Executor::Below {
   const c10::impl::ForceDispatchKeyGuard keys_;
 };
 
+// While it stands, the generator of these arguments has that state; then again what it had.
+class Executor::Drawing {
+ public:
+  Drawing(at::Generator generator, const std::string& state)
+      : generator_(std::move(generator)), before_(state_of(generator_)) {
+    set_state(generator_, state);
+  }
+  ~Drawing() { set_state(generator_, before_); }
+  Drawing(const Drawing&) = delete;
+  Drawing& operator=(const Drawing&) = delete;
+
+ private:
+  at::Generator generator_;
+  std::string before_;
+};
+
 Executor::Executor(const Program& program, const Instructions& instructions)
     : program_(program),
       instructions_(instructions),
@@ -45,6 +63,7 @@ void Executor::take_over(Executor& other) {
   const std::size_t calls = std::min(values_.size(), other.values_.size());
   std::move(other.values_.begin(), other.values_.begin() + static_cast<std::ptrdiff_t>(calls),
             values_.begin());
+  generator_states_ = std::move(other.generator_states_);
 }
 
 void Executor::bind(StorageNumber number, c10::Storage storage) {
@@ -55,6 +74,10 @@ void Executor::bind(StorageNumber number, c10::Storage storage) {
 
 void Executor::set_value(std::uint32_t call, std::uint32_t argument, c10::IValue value) {
   values_[call].emplace_back(argument, std::move(value));
+}
+
+void Executor::set_generator_state(std::uint32_t call, std::string state) {
+  generator_states_.insert_or_assign(call, std::move(state));
 }
 
 at::Tensor Executor::tensor(const Operand& operand, BufferNumber buffer) const {
@@ -104,8 +127,20 @@ void Executor::run(const Instruction& instruction, c10::Stack* stack) {
   for (const auto& [argument, value] : values_[instruction.call])
     (*stack)[below + argument] = value;
 
+  std::optional<Drawing> drawing;
+  if (call.random) {
+    const auto told = generator_states_.find(instruction.call);
+    const auto generator = [&] {
+      return generator_of(c10::ArrayRef<c10::IValue>(*stack).slice(below));
+    };
+    if (told != generator_states_.end())
+      drawing.emplace(generator(), told->second);
+    else if (instruction.again_later)
+      generator_states_.emplace(instruction.call, state_of(generator()));
+  }
   c10::GradMode::set_enabled(call.gradients_on);
   call.op.callBoxed(stack);
+  drawing.reset();
 
   std::size_t result = 0;
   for (std::size_t n = 0; n < call.results.size(); ++n)

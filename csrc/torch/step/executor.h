@@ -7,7 +7,8 @@
 
 #include <cstdint>
 #include <functional>
-#include <optional>
+#include <string>
+#include <unordered_map>
 #include <vector>
 
 namespace berth::torch::step {
@@ -32,6 +33,10 @@ class Executor {
   // A number that may be another in each step.
   void set_value(std::uint32_t call, std::uint32_t argument, c10::IValue value);
 
+  // The state of the call's generator before it draws. Such a call leaves the generator as it found
+  // it; one that is told none draws from the generator as it is.
+  void set_generator_state(std::uint32_t call, std::string state);
+
   // Runs what stands before the call and then the call itself: what it returns is in the stack.
   // `needed` says whether somebody still has a storage: it is not released then.
   using Needed = std::function<bool(StorageNumber)>;
@@ -46,6 +51,7 @@ class Executor {
 
  private:
   class Below;
+  class Drawing;
   void step(const Instruction& instruction, const Needed& needed, c10::Stack* results);
   void run(const Instruction& instruction, c10::Stack* stack);
   at::Tensor tensor(const Operand& operand, BufferNumber buffer) const;
@@ -61,6 +67,8 @@ class Executor {
   std::vector<std::uint32_t> versions_;  // by storage: the highest that was made
   // By call, the values that were given for this step.
   std::vector<std::vector<std::pair<std::uint32_t, c10::IValue>>> values_;
+  // By call: those that were given, and those that calls had which run again.
+  std::unordered_map<std::uint32_t, std::string> generator_states_;
   c10::Stack stack_;
 };
 

@@ -13,8 +13,6 @@
 
 namespace berth::torch::step {
 
-namespace {
-
 std::string state_of(at::Generator generator) {
   const c10::impl::ExcludeDispatchKeyGuard off(kTapKey);
   const std::lock_guard lock(generator.mutex());
@@ -29,8 +27,6 @@ void set_state(at::Generator generator, const std::string& bytes) {
   std::memcpy(state.mutable_data_ptr(), bytes.data(), bytes.size());
   generator.set_state(state);
 }
-
-}  // namespace
 
 at::Generator generator_of(c10::ArrayRef<c10::IValue> arguments) {
   c10::Device device = at::kCPU;
@@ -57,6 +53,10 @@ bool GeneratorStates::unchanged(const at::Generator& generator) {
 void GeneratorStates::see(const at::Generator& generator) {
   for (auto& [seen, state] : seen_)
     if (seen == generator) state = state_of(generator);
+}
+
+void GeneratorStates::see() {
+  for (auto& [seen, state] : seen_) state = state_of(seen);
 }
 
 bool GeneratorStates::unchanged() const {

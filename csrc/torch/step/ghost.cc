@@ -41,6 +41,7 @@ bool Ghost::change_program(const Fits& fits) {
   if (executor_->has_begun()) return false;
   for (const Scheduled*& other : others_) {
     if (common_calls(other->program.calls, program().calls) < next_) continue;
+    if (drew_ && other->program.sets_generators != program().sets_generators) continue;
     if (!fits(other->program.calls) || !same_rooms(other->program, program(), next_)) continue;
     auto executor = std::make_unique<Executor>(other->program, other->instructions);
     executor->take_over(*executor_);
@@ -174,8 +175,11 @@ void Ghost::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::S
       return fmt::format("{} after the last operator", name_of(op));
     std::string why = check(program().calls[next_], op, given);
     // What the body sets a generator to within the step is not what the schedule will draw from.
-    if (why.empty() && program().calls[next_].random && !generators_.unchanged(generator_of(given)))
+    if (why.empty() && program().calls[next_].random && !program().sets_generators &&
+        !generators_.unchanged(generator_of(given))) {
       why = fmt::format("{} draws from a generator that was set", name_of(op));
+      set_between_draws_ = true;
+    }
     return why;
   };
   std::string why = compare();
@@ -198,14 +202,56 @@ void Ghost::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::S
     executor_->bind(number, made);
   } else if (expected.host_read) {
     c10::Stack results;
-    executor_->run_through(
-        next_, [this](StorageNumber one) { return held(one); }, &results);
+    run([&] {
+      executor_->run_through(
+          next_, [this](StorageNumber one) { return held(one); }, &results);
+    });
     stack->resize(stack->size() - arguments);
     for (c10::IValue& result : results) stack->push_back(std::move(result));
   } else {
+    if (expected.random) draw(expected, op, keys, *stack);
     make_results(expected, stack);
   }
   ++next_;
+}
+
+void Ghost::draw(const Call& expected, const c10::OperatorHandle& op, c10::DispatchKeySet keys,
+                 const c10::Stack& stack) {
+  drew_ = true;
+  if (!program().sets_generators) return;
+  const auto given =
+      c10::ArrayRef<c10::IValue>(stack).slice(stack.size() - expected.arguments.size());
+  executor_->set_generator_state(next_, state_of(generator_of(given)));
+  // The kernel itself moves it on, over memory that nobody has.
+  c10::Stack scratch;
+  std::size_t operand = 0;
+  for (const c10::IValue& value : given) {
+    if (!value.isTensor()) {
+      scratch.push_back(value);
+      continue;
+    }
+    if (!value.toTensor().defined()) {
+      scratch.push_back(value);
+      ++operand;
+      continue;
+    }
+    const Operand& like = expected.operands[operand++];
+    const RecordedStorage& storage = program().storages[like.storage];
+    scratch.emplace_back(make_tensor(
+        c10::Storage(c10::Storage::use_byte_size_t(), static_cast<std::int64_t>(storage.bytes),
+                     c10::GetAllocator(storage.device.type()), false),
+        like, plain_keys(storage.device)));
+  }
+  run_kernel(op, keys, &scratch);
+}
+
+template <typename Run>
+void Ghost::run(const Run& how) {
+  // Where the body has set a generator, what it called before drew from what was there.
+  const auto set_by_body = generators_.put_back();
+  how();
+  generators_.see();
+  GeneratorStates::set(set_by_body);
 }
 
 void Ghost::give_bytes() {
@@ -215,10 +261,7 @@ void Ghost::give_bytes() {
 }
 
 void Ghost::catch_up() {
-  // Where the body has set a generator, what it called before drew from what was there.
-  const auto set_by_body = generators_.put_back();
-  executor_->catch_up(next_, [this](StorageNumber one) { return held(one); });
-  GeneratorStates::set(set_by_body);
+  run([this] { executor_->catch_up(next_, [this](StorageNumber one) { return held(one); }); });
   give_bytes();
 }
 
@@ -229,6 +272,7 @@ void Ghost::diverge(std::string why) {
   const auto seen = std::find(seen_.begin(), seen_.end(), false) - seen_.begin();
   storages_.erase(storages_.begin() + seen, storages_.end());
   recorder_ = std::make_unique<Recorder>(program(), next_, std::move(storages_));
+  if (set_between_draws_) recorder_->note_generators_set();
 }
 
 void Ghost::finish() {
@@ -238,9 +282,7 @@ void Ghost::finish() {
     diverge("the step ended");
     return;
   }
-  const auto set_by_body = generators_.put_back();
-  executor_->finish([this](StorageNumber one) { return held(one); });
-  GeneratorStates::set(set_by_body);
+  run([this] { executor_->finish([this](StorageNumber one) { return held(one); }); });
   give_bytes();
 }
 

@@ -56,6 +56,13 @@ class Ghost final : public OperatorListener {
   std::string check(const Call& expected, const c10::OperatorHandle& op,
                     c10::ArrayRef<c10::IValue> arguments);
   std::string check_tensor(const Operand& expected, const at::Tensor& tensor);
+  // Of a call that draws, where the step sets generators: tells the executor what it draws from,
+  // and moves the generator on as the call would.
+  void draw(const Call& expected, const c10::OperatorHandle& op, c10::DispatchKeySet keys,
+            const c10::Stack& stack);
+  // Does what runs the schedule, with generators as the schedule left them.
+  template <typename Run>
+  void run(const Run& how);
   void make_results(const Call& expected, c10::Stack* stack);
   // Runs what the body has called, gives the tensors that it holds their bytes.
   void catch_up();
@@ -81,6 +88,8 @@ class Ghost final : public OperatorListener {
   std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> storages_;
   std::vector<bool> seen_;
   GeneratorStates generators_;  // as they are as long as nothing was drawn
+  bool drew_ = false;
+  bool set_between_draws_ = false;  // a generator, where the program knows nothing of it
   std::unique_ptr<Recorder> recorder_;
   std::string divergence_;
 };

@@ -23,6 +23,7 @@ struct Instruction {
   std::vector<BufferNumber> operands = {}, results = {};
   // The versions of storages that it makes, by the buffers that hold them then.
   std::vector<std::pair<BufferNumber, std::uint32_t>> made = {};
+  bool again_later = false;  // the call runs again, by a later instruction
   // Of kRelease.
   BufferNumber buffer = 0;
   bool made_again = false;  // its storage, by a later instruction

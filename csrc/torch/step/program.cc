@@ -91,6 +91,7 @@ Program make_program(StepRecord first, const StepRecord& second) {
                             : storage.identity == later.identity           ? StorageKind::kResident
                                                                            : StorageKind::kInput);
   }
+  program.sets_generators = first.sets_generators || second.sets_generators;
   program.calls = std::move(first.calls);
   program.storages = std::move(first.storages);
   return program;

@@ -22,6 +22,8 @@ struct Program {
   std::vector<Call> calls;
   std::vector<RecordedStorage> storages;
   std::vector<StorageKind> kinds;  // by storage
+  // Whether each draw is to be told its generator's state, since the step sets generators.
+  bool sets_generators = false;
 };
 
 // Whether `other` calls the same: equal operators, operands, results and values, but for numbers

@@ -69,7 +69,7 @@ class Builder {
     const auto id = static_cast<OperatorId>(out_.graph.operators.size());
     graph::Operator op;
     op.name = name_of(call.op);
-    op.traits.random = call.random;
+    op.traits.random = op.traits.draws_again = call.random;
     op.traits.host_sync = call.host_read;
     Alternative& alternative = op.alternatives.emplace_back();
     alternative.ns = call.ns;
@@ -185,13 +185,16 @@ Instructions instructions_of(const Program& program, const ProgramGraph& of,
     for (std::size_t n = 0; n < writes.size(); ++n)
       instruction.made.emplace_back(step.writes[n], writes[n].version);
   }
-  // From the back: whether what is released is made again.
+  // From the back: whether what is released is made again, what is run, run again.
   std::map<StorageNumber, std::uint32_t> made_later;  // the highest version
+  std::vector<bool> runs_later(program.calls.size());
   for (auto one = result.list.rbegin(); one != result.list.rend(); ++one) {
     if (one->kind == Instruction::Kind::kRelease) {
       one->made_again = made_later.contains(result.storage_of[one->buffer]);
       continue;
     }
+    one->again_later = runs_later[one->call];
+    runs_later[one->call] = true;
     for (const auto& [buffer, version] : one->made) {
       std::uint32_t& highest = made_later[result.storage_of[buffer]];
       highest = std::max(highest, version);

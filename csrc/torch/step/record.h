@@ -96,6 +96,8 @@ struct StepRecord {
   std::vector<Call> calls;
   std::vector<RecordedStorage> storages;
   std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> held;  // so that addresses stay theirs
+  // Whether the step set a generator that it had drawn from, as torch.utils.checkpoint does.
+  bool sets_generators = false;
   // Why it cannot be made a program, naming the operator and what to do; empty where it can.
   std::string refusal;
 };

@@ -20,6 +20,10 @@ std::string name_of(const c10::OperatorHandle& op) {
 Recorder::Recorder(const Program& program, std::size_t calls,
                    std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> storages)
     : held_(std::move(storages)) {
+  record_.sets_generators = program.sets_generators;
+  for (std::size_t n = 0; n < calls; ++n)
+    if (program.calls[n].random && !facts_of(program.calls[n].op).draws_by_shape)
+      draws_by_contents_ = name_of(program.calls[n].op);
   record_.calls.assign(program.calls.begin(),
                        program.calls.begin() + static_cast<std::ptrdiff_t>(calls));
   record_.storages.assign(program.storages.begin(),
@@ -133,8 +137,8 @@ void Recorder::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10
   at::Generator generator;
   if (call.random) {
     generator = generator_of(c10::ArrayRef<c10::IValue>(*stack).slice(below));
-    if (!generators_.unchanged(generator))
-      refuse(op, "draws from a generator that was set within the step");
+    record_.sets_generators |= !generators_.unchanged(generator);
+    if (!facts.draws_by_shape && draws_by_contents_.empty()) draws_by_contents_ = name_of(op);
   }
   {
     const KernelCost cost;
@@ -157,12 +161,16 @@ void Recorder::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10
 
 StepRecord Recorder::take() {
   const std::lock_guard lock(mutex_);
-  if (record_.refusal.empty() && !generators_.unchanged())
-    record_.refusal = "a generator was set after the step had drawn from it";
+  record_.sets_generators |= !generators_.unchanged();
+  if (record_.sets_generators && record_.refusal.empty() && !draws_by_contents_.empty())
+    record_.refusal = fmt::format(
+        "{} draws from a generator that the step sets, as often as its arguments' contents say",
+        draws_by_contents_);
   for (std::size_t n = 0; n < held_.size(); ++n)
     record_.storages[n].outlives = held_[n].lock() != nullptr;
   record_.held = std::move(held_);
   numbers_.clear();
+  draws_by_contents_.clear();
   return std::exchange(record_, {});
 }
 

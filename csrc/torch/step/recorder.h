@@ -8,6 +8,7 @@
 #include <c10/core/StorageImpl.h>
 
 #include <mutex>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
@@ -30,6 +31,8 @@ class Recorder final : public OperatorListener {
   void call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack* stack) override;
   // What was recorded. To be called when the step has ended; the recorder is empty after it.
   [[nodiscard]] StepRecord take();
+  // Says of a step that goes on here that it has set a generator before.
+  void note_generators_set() { record_.sets_generators = true; }
 
  private:
   StorageNumber number_of(const at::Tensor& tensor, std::uint32_t maker);
@@ -42,6 +45,7 @@ class Recorder final : public OperatorListener {
   std::mutex mutex_;
   GeneratorStates generators_;
   StepRecord record_;
+  std::string draws_by_contents_;  // an operator whose draws are not told by shapes
   std::unordered_map<const c10::StorageImpl*, StorageNumber> numbers_;
   // Keeps addresses from being used again, and tells what outlives the step.
   std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> held_;

@@ -139,6 +139,12 @@ class StepProgram::State {
       }
       return;
     }
+    // One that set no generator knows too little of steps that do.
+    programs_.remove_if([&](const Scheduled& one) {
+      const std::vector<Call>& calls = one.program.calls;
+      return calls.size() == record.calls.size() &&
+             common_calls(calls, record.calls) == calls.size();
+    });
     Scheduled& made = programs_.emplace_front();
     made = schedule(make_program(std::move(*like), record), {.budget = options_.memory_budget});
     candidates_.erase(like);

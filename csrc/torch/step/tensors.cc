@@ -93,6 +93,15 @@ bool is_number(const c10::Type& type) {
          type.kind() == c10::TypeKind::ComplexType;
 }
 
+// Draws that take as many numbers from their generator as their result has elements, whatever the
+// arguments hold.
+constexpr std::array<std::string_view, 20> kDrawsByShape = {
+    "aten::bernoulli_",  "aten::cauchy_",          "aten::exponential_", "aten::geometric_",
+    "aten::log_normal_", "aten::native_dropout",   "aten::normal",       "aten::normal_",
+    "aten::rand",        "aten::rand_like",        "aten::randint",      "aten::randint_like",
+    "aten::randn",       "aten::randn_like",       "aten::random",       "aten::random_",
+    "aten::randperm",    "aten::rrelu_with_noise", "aten::uniform",      "aten::uniform_"};
+
 OperatorFacts find_facts(const c10::OperatorHandle& op) {
   OperatorFacts facts;
   const c10::FunctionSchema& schema = op.schema();
@@ -123,6 +132,9 @@ OperatorFacts find_facts(const c10::OperatorHandle& op) {
                  return one.alias_info() != nullptr && !one.alias_info()->isWrite();
                });
   facts.random = op.hasTag(at::Tag::nondeterministic_seeded);
+  facts.draws_by_shape =
+      std::find(kDrawsByShape.begin(), kDrawsByShape.end(), name) != kDrawsByShape.end() &&
+      op.operator_name().overload_name != "Tensor";
   facts.host_read = op.hasTag(at::Tag::data_dependent_output);
   facts.allocates = name == "aten::empty" || name == "aten::empty_strided" ||
                     name == "aten::empty_like" || name == "aten::new_empty" ||

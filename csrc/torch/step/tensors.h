@@ -46,6 +46,7 @@ void for_each_tensor(const c10::IValue& value, Form form, const Visit& visit) {
 struct OperatorFacts {
   bool view = false;  // its results share the bytes of an argument, of which it reads none
   bool random = false;
+  bool draws_by_shape = false;  // random, and how far the generator goes only shapes decide
   bool host_read = false;
   bool allocates = false;     // makes room and writes nothing into it
   bool fills = false;         // what it writes it does not read before
