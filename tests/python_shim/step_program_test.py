@@ -79,10 +79,16 @@ class Steps(ProgramCase):
                 program = PROGRAM + f"\nstats = {call}\nprint(stats, file=sys.stderr)\nassert sys.argv[1] == 'plain' or stats.scheduled >= 4, stats\n"
                 self.assertEqual(self.python(program, "plain"), self.python(program, "program"))
 
-    def test_a_body_that_sets_generators_runs_as_it_is(self):
+    def test_a_body_that_draws_by_contents_and_sets_generators_runs_as_it_is(self):
         program = PROGRAM + """
-stats = train(lambda p: torch.optim.AdamW(p, fused=True), again=True)
-assert sys.argv[1] == "plain" or "generator that was set" in stats.last_refusal, stats
+program = berth.StepProgram()
+for step in range(4):
+    with program.step() if sys.argv[1] == "program" else contextlib.nullcontext():
+        rates = torch.full((8,), 3.0)
+        first = torch.poisson(rates)
+        torch.manual_seed(step)
+        print((first + torch.poisson(rates)).tolist())
+assert sys.argv[1] == "plain" or "aten::poisson" in program.stats().last_refusal, program.stats()
 """
         self.assertEqual(self.python(program, "plain"), self.python(program, "program"))
 

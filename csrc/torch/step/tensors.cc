@@ -93,14 +93,31 @@ bool is_number(const c10::Type& type) {
          type.kind() == c10::TypeKind::ComplexType;
 }
 
-// Draws that take as many numbers from their generator as their result has elements, whatever the
-// arguments hold.
-constexpr std::array<std::string_view, 20> kDrawsByShape = {
-    "aten::bernoulli_",  "aten::cauchy_",          "aten::exponential_", "aten::geometric_",
-    "aten::log_normal_", "aten::native_dropout",   "aten::normal",       "aten::normal_",
-    "aten::rand",        "aten::rand_like",        "aten::randint",      "aten::randint_like",
-    "aten::randn",       "aten::randn_like",       "aten::random",       "aten::random_",
-    "aten::randperm",    "aten::rrelu_with_noise", "aten::uniform",      "aten::uniform_"};
+// Draws that move their generator on as shapes say, whatever the arguments hold.
+constexpr std::array<std::string_view, 23> kDrawsByShape = {
+    "aten::_scaled_dot_product_cudnn_attention",
+    "aten::_scaled_dot_product_efficient_attention",
+    "aten::_scaled_dot_product_flash_attention",
+    "aten::bernoulli_",
+    "aten::cauchy_",
+    "aten::exponential_",
+    "aten::geometric_",
+    "aten::log_normal_",
+    "aten::native_dropout",
+    "aten::normal",
+    "aten::normal_",
+    "aten::rand",
+    "aten::rand_like",
+    "aten::randint",
+    "aten::randint_like",
+    "aten::randn",
+    "aten::randn_like",
+    "aten::random",
+    "aten::random_",
+    "aten::randperm",
+    "aten::rrelu_with_noise",
+    "aten::uniform",
+    "aten::uniform_"};
 
 OperatorFacts find_facts(const c10::OperatorHandle& op) {
   OperatorFacts facts;
@@ -131,7 +148,9 @@ OperatorFacts find_facts(const c10::OperatorHandle& op) {
                std::all_of(returns.begin(), returns.end(), [](const c10::Argument& one) {
                  return one.alias_info() != nullptr && !one.alias_info()->isWrite();
                });
-  facts.random = op.hasTag(at::Tag::nondeterministic_seeded);
+  // Attention on the CPU has the tag and draws nothing: its kernel knows no dropout.
+  facts.random = op.hasTag(at::Tag::nondeterministic_seeded) &&
+                 name != "aten::_scaled_dot_product_flash_attention_for_cpu";
   facts.draws_by_shape =
       std::find(kDrawsByShape.begin(), kDrawsByShape.end(), name) != kDrawsByShape.end() &&
       op.operator_name().overload_name != "Tensor";
