@@ -18,12 +18,12 @@ function(berth_configure_target target)
   set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF POSITION_INDEPENDENT_CODE ON)
 endfunction()
 
-# berth_precompile(TARGET HEADER ...): headers that most of its sources include are compiled once. Only where sources are many;
-# they include what they use all the same, as builds with CMAKE_DISABLE_PRECOMPILE_HEADERS show.
+# berth_precompile(TARGET HEADER ...): under sanitizers, headers that most of its sources include are compiled once where sources are
+# many. Not in a release: GCC 12 warns of what inlined code of precompiled headers does not do. Sources include what they use all the same.
 function(berth_precompile target)
   get_target_property(sources ${target} SOURCES)
   list(LENGTH sources count)
-  if(count GREATER 4)
+  if(BERTH_SANITIZE AND count GREATER 4)
     target_precompile_headers(${target} PRIVATE ${ARGN})
   endif()
 endfunction()

@@ -11,6 +11,11 @@ struct StepProgramOptions {
   // Bytes on the device that a step may take at most, everything counted; 0: as few as it takes
   // without running an operator twice.
   std::uint64_t memory_budget = 0;
+  // The same as a share of what the step takes as recorded, above 0 and at most 1; 0: none.
+  double memory_share = 0;
+  // How much more time than as recorded the operators may take, e.g. 0.1: the schedule that needs
+  // least memory within it, of those that are found; below 0: none. At most one of the three.
+  double time_budget = -1;
   // Of different steps (training, evaluation, a last batch); the oldest one goes for a new one.
   std::uint32_t max_programs = 8;
 };
@@ -23,8 +28,10 @@ struct StepProgramStats {
   std::uint64_t programs = 0;   // different steps that are known
   std::uint64_t operators = 0;  // of the last scheduled step
   // What its schedule takes, bytes: all that the step touches, and what of it is there between
-  // steps, too.
-  std::uint64_t predicted_peak = 0, resident = 0;
+  // steps, too. And as the step was recorded, each value released after its last use.
+  std::uint64_t predicted_peak = 0, resident = 0, recorded_peak = 0;
+  // What its operators take by the times of the record; no schedule takes less than the bound.
+  std::uint64_t predicted_ns = 0, recorded_ns = 0, bound_ns = 0;
   std::uint64_t runs_again = 0;  // operators that its schedule runs more than once
   std::string last_divergence;   // operator and difference
   std::string last_refusal;      // operator and reason
@@ -56,6 +63,7 @@ struct StepProgramStats {
 // to the thread that trains. Costs some microseconds an operator of the body.
 class StepProgram {
  public:
+  // Throws Error(kUsage) for options out of range, and for more than one budget.
   explicit StepProgram(const StepProgramOptions& options = {});
   ~StepProgram();
   StepProgram(StepProgram&&) noexcept;

@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import json
 import re
-from typing import Iterator, Union
+from typing import Iterator, Optional, Union
 
 from berth import _library
 from berth._errors import UsageError
@@ -32,6 +32,14 @@ class StepProgramStats:
     """What its schedule takes: all that the step touches."""
     resident: int
     """What of that is there between steps, too."""
+    recorded_peak: int
+    """What the step takes as it was recorded, each value released after its last use."""
+    predicted_ns: int
+    """What the schedule's operators take, by the times of the record."""
+    recorded_ns: int
+    """What they take as recorded."""
+    bound_ns: int
+    """No schedule within the budget takes less."""
     runs_again: int
     """Operators that its schedule runs more than once."""
     last_divergence: str
@@ -46,6 +54,12 @@ _UNITS = {"": 1, "B": 1, "K": 1 << 10, "KIB": 1 << 10, "M": 1 << 20, "MIB": 1 <<
           "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 
 
+def _share(text: Union[int, str]) -> float:
+    """Of a text such as "60%"; 0 where it is none."""
+    match = re.fullmatch(r"\s*([0-9]*\.?[0-9]+)\s*%\s*", text) if isinstance(text, str) else None
+    return float(match[1]) / 100 if match is not None else 0
+
+
 def _bytes(size: Union[int, str]) -> int:
     if isinstance(size, int):
         found, number, unit = size >= 0, float(size), ""
@@ -54,7 +68,7 @@ def _bytes(size: Union[int, str]) -> int:
         found = match is not None and match[2].upper() in _UNITS
         number, unit = (float(match[1]), match[2].upper()) if found and match is not None else (0.0, "")
     if not found:
-        raise UsageError(f"memory_budget is {size!r}; a number of bytes is wanted, or a text such as '6GiB'")
+        raise UsageError(f"memory_budget is {size!r}; a number of bytes is wanted, or a text such as '6GiB' or '60%'")
     return int(number * _UNITS[unit])
 
 
@@ -72,16 +86,22 @@ class StepProgram:
     against the record, and the schedule does the work, up to what the body reads back (item()), the rest at the end of the scope. A
     step that calls something else runs as written, and becomes a program of its own where it comes again.
 
-    memory_budget: bytes, or a text such as "6GiB", that the step may take on the device at most, all counted; 0: as few as it takes
-    without running an operator twice. Where it cannot be met, the step runs without one, and stats() says why.
+    memory_budget: bytes, or a text such as "6GiB", that the step may take on the device at most, all counted, or "60%" of what it takes
+    as recorded; 0: as few as it takes without running an operator twice. Where it cannot be met, the step runs without one, and stats()
+    says why. time_budget, instead of it: how much more time than as recorded the operators may take, such as 0.1; the step runs in the
+    least memory that is found within it.
 
     One step at a time in a process; a program belongs to the thread that trains. Needs no berth.install().
     """
 
-    def __init__(self, memory_budget: Union[int, str] = 0) -> None:
+    def __init__(self, memory_budget: Union[int, str] = 0, *, time_budget: Optional[float] = None) -> None:
         self._program: Union[int, None] = None
         self._adapter = _library.adapter("cpu")
-        self._program = self._adapter.make_step_program(_bytes(memory_budget))
+        share = _share(memory_budget)
+        if time_budget is not None and not time_budget >= 0:
+            raise UsageError(f"time_budget is {time_budget!r}; a number from 0 on is wanted, such as 0.1 for a tenth more time")
+        self._program = self._adapter.make_step_program(
+            0 if share > 0 else _bytes(memory_budget), share, -1.0 if time_budget is None else float(time_budget))
 
     def __del__(self) -> None:
         if self._program is not None:

@@ -100,6 +100,9 @@ torch.manual_seed(3)
 free = stats.predicted_peak - stats.resident
 less = train(lambda p: torch.optim.AdamW(p, foreach=True), budget=stats.resident + free * 3 // 4, batch=(16, 32))
 assert sys.argv[1] == "plain" or (less.runs_again > 0 and not less.budget_not_met), less
+torch.manual_seed(3)
+share = train(lambda p: torch.optim.AdamW(p, foreach=True), budget="85%", batch=(16, 32))
+assert sys.argv[1] == "plain" or share.predicted_peak <= 0.85 * share.recorded_peak and not share.budget_not_met, share
 """
         self.assertEqual(self.python(program, "plain"), self.python(program, "program"))
 
@@ -131,6 +134,17 @@ for budget in ("much", "-1", -1, "3 parsecs"):
         lines = self.python(program, "x").splitlines()
         self.assertEqual(len(lines), 4)
         self.assertTrue(all("memory_budget is" in line for line in lines), lines)
+        program = PROGRAM + """
+for arguments in ({"memory_budget": "150%"}, {"time_budget": -1}, {"time_budget": 0.1, "memory_budget": "60%"}):
+    try:
+        berth.StepProgram(**arguments)
+    except berth.UsageError as error:
+        print(error)
+"""
+        lines = self.python(program, "x").splitlines()
+        self.assertEqual(len(lines), 3)
+        for line, words in zip(lines, ("memory_share is 1.5", "time_budget is -1", "2 budgets are given")):
+            self.assertIn(words, line)
 
 
 if __name__ == "__main__":

@@ -551,3 +551,37 @@ TEST_CASE("A budget changes no bit", "[step]") {
     }
   }
 }
+
+TEST_CASE("A budget may be a share of what the step takes, or of time", "[step]") {
+  const Outcome plain = train(make_deep, false);
+  const Outcome share = train(make_deep, true, kSteps, {.memory_share = 0.8});
+  CAPTURE(share.stats.budget_not_met);
+  REQUIRE(share.stats.runs_again > 0);
+  REQUIRE(static_cast<double>(share.stats.predicted_peak) <=
+          0.8 * static_cast<double>(share.stats.recorded_peak));
+  REQUIRE(share.stats.bound_ns <= share.stats.predicted_ns);
+  REQUIRE(share.stats.recorded_ns < share.stats.predicted_ns);
+  REQUIRE(same(plain, share));
+  std::uint64_t before = ~std::uint64_t{0};
+  for (const double more : {0.0, 0.1, 0.5}) {
+    const Outcome timed = train(make_deep, true, kSteps, {.time_budget = more});
+    CAPTURE(more, timed.stats.predicted_ns, timed.stats.recorded_ns);
+    REQUIRE(static_cast<double>(timed.stats.predicted_ns) <=
+            (1 + more) * static_cast<double>(timed.stats.recorded_ns));
+    REQUIRE(same(plain, timed));
+    if (more > 0.1) REQUIRE(timed.stats.predicted_peak < before);
+    before = timed.stats.predicted_peak;
+  }
+}
+
+TEST_CASE("Budgets out of range, or more than one, are refused in words", "[step]") {
+  const auto made = [](const berth::torch::StepProgramOptions& options) {
+    return StepProgram(options).stats().steps;
+  };
+  REQUIRE_THROWS_WITH(made({.memory_share = 1.5}), Catch::Contains("memory_share is 1.5"));
+  REQUIRE_THROWS_WITH(made({.memory_share = -0.5}), Catch::Contains("memory_share is -0.5"));
+  REQUIRE_THROWS_WITH(made({.time_budget = 2000}), Catch::Contains("time_budget is 2000"));
+  REQUIRE_THROWS_WITH(made({.max_programs = 0}), Catch::Contains("max_programs is 0"));
+  REQUIRE_THROWS_WITH(made({.memory_budget = 1, .time_budget = 0.1}),
+                      Catch::Contains("2 budgets are given"));
+}

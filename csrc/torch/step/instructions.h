@@ -42,7 +42,9 @@ struct Scheduled {
   Instructions instructions;
   Bytes predicted_peak = 0;  // with what is resident
   Bytes resident = 0;
-  std::uint64_t predicted_ns = 0;
+  std::uint64_t predicted_ns = 0, bound_ns = 0;  // no schedule within the budget takes less
+  Bytes recorded_peak = 0;  // as the step was recorded, each value released after its last use
+  std::uint64_t recorded_ns = 0;
   std::uint64_t runs_again = 0;  // calls that run more than once
   std::string budget_not_met;    // why the budget is not, and the least that would do
 };

@@ -6,6 +6,7 @@
 #include <berth/referee.h>
 #include <berth/schedule.h>
 
+#include <algorithm>
 #include <numeric>
 #include <optional>
 #include <string>
@@ -31,21 +32,54 @@ graph::Schedule as_recorded(const ProgramGraph& of) {
   return graph::schedule_of_order(of.graph, order);
 }
 
+// Halvings of the range between what the largest operator needs and what the best order does.
+constexpr int kHalvings = 6;
+
+// The schedule that needs least of those within `most_ns`, among the budgets that are tried.
+std::optional<graph::Schedule> least_within_time(const graph::Graph& graph,
+                                                 schedule::StepOptions planning,
+                                                 std::uint64_t most_ns) {
+  planning.time_limit_seconds /= kHalvings + 1;
+  planning.budget = kMaxBytes;
+  schedule::StepResult best = schedule::plan_step(graph, planning);
+  Bytes low = best.least_budget, high = best.verdict.peak;
+  for (int n = 0; n < kHalvings && low < high; ++n) {
+    planning.budget = low + (high - low) / 2;
+    schedule::StepResult within = schedule::plan_step(graph, planning);
+    if (!within.schedule || within.verdict.ns > most_ns) {
+      low = planning.budget + 1;
+      continue;
+    }
+    high = within.verdict.peak;
+    best = std::move(within);
+  }
+  return std::move(best.schedule);
+}
+
 }  // namespace
 
 Scheduled schedule(Program program, const SchedulingOptions& options) {
   std::string not_met;
   const ProgramGraph of = graph_of(program, alignment_of(program));
   graph::Schedule chosen = as_recorded(of);
+  const graph::Verdict recorded = graph::replay(of.graph, chosen);
+  std::uint64_t ns_bound = 0;
   if (options.engine != "release") {
     schedule::StepOptions planning;
     planning.time_limit_seconds = options.time_limit_seconds;
-    planning.budget = options.budget;
+    planning.budget = options.share > 0
+                          ? static_cast<Bytes>(options.share * static_cast<double>(recorded.peak))
+                          : options.budget;
     planning.engine = options.engine;
     std::optional<graph::Schedule> found;
-    if (options.budget > 0) {
+    if (options.more_time >= 0) {
+      found = least_within_time(
+          of.graph, planning,
+          static_cast<std::uint64_t>((1 + options.more_time) * static_cast<double>(recorded.ns)));
+    } else if (planning.budget > 0) {
       schedule::StepResult within = schedule::plan_step(of.graph, planning);
       found = std::move(within.schedule);
+      ns_bound = within.ns_bound;
       if (!found) not_met = std::move(within.why_not);
     }
     if (!found) {
@@ -64,6 +98,10 @@ Scheduled schedule(Program program, const SchedulingOptions& options) {
   result.program = std::move(program);
   result.predicted_peak = verdict.peak;
   result.resident = verdict.resident;
+  result.recorded_peak = recorded.peak;
+  result.recorded_ns = recorded.ns;
+  // Where nothing runs twice, no schedule takes less time.
+  result.bound_ns = ns_bound > 0 ? ns_bound : std::min(recorded.ns, verdict.ns);
   result.predicted_ns = verdict.ns;
   result.runs_again = verdict.recomputed;
   result.budget_not_met = std::move(not_met);

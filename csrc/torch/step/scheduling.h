@@ -9,9 +9,12 @@ namespace berth::torch::step {
 
 struct SchedulingOptions {
   // "release": the order of the record; "order": the order that needs least; "auto": what reaches
-  // the budget in the least time, without one the order that needs least.
+  // the budget in the least time, without one the order that needs least. Of the three budgets one
+  // at most.
   std::string engine = "auto";
-  Bytes budget = 0;  // 0: none
+  Bytes budget = 0;       // 0: none
+  double share = 0;       // the same as a share of what the step takes as recorded; 0: none
+  double more_time = -1;  // the least memory that takes so much more time; below 0: none
   double time_limit_seconds = 2;
 };
 

@@ -1,3 +1,4 @@
+#include "csrc/core/check.h"
 #include "csrc/torch/step/ghost.h"
 #include "csrc/torch/step/program.h"
 #include "csrc/torch/step/recorder.h"
@@ -48,7 +49,19 @@ class Pause {
 
 class StepProgram::State {
  public:
-  explicit State(const StepProgramOptions& options) : options_(options) {}
+  explicit State(const StepProgramOptions& options) : options_(options) {
+    BERTH_CHECK(options.memory_share >= 0 && options.memory_share <= 1, kUsage,
+                "memory_share is {}; a number above 0 and at most 1 is wanted",
+                options.memory_share);
+    BERTH_CHECK(options.time_budget <= 1000, kUsage,
+                "time_budget is {}; a share of at most 1000 is wanted", options.time_budget);
+    const int budgets = (options.memory_budget > 0 ? 1 : 0) + (options.memory_share > 0 ? 1 : 0) +
+                        (options.time_budget >= 0 ? 1 : 0);
+    BERTH_CHECK(budgets <= 1, kUsage,
+                "{} budgets are given, of bytes, of a share and of time; at most one is wanted",
+                budgets);
+    BERTH_CHECK(options.max_programs > 0, kUsage, "max_programs is 0; at least 1 is wanted");
+  }
 
   void begin() {
     ++stats_.steps;
@@ -110,6 +123,10 @@ class StepProgram::State {
     stats_.operators = ran.program.calls.size();
     stats_.predicted_peak = ran.predicted_peak;
     stats_.resident = ran.resident;
+    stats_.recorded_peak = ran.recorded_peak;
+    stats_.predicted_ns = ran.predicted_ns;
+    stats_.recorded_ns = ran.recorded_ns;
+    stats_.bound_ns = ran.bound_ns;
     stats_.runs_again = ran.runs_again;
     stats_.budget_not_met = ran.budget_not_met;
     // The one that came last is the first to be tried.
@@ -146,7 +163,9 @@ class StepProgram::State {
              common_calls(calls, record.calls) == calls.size();
     });
     Scheduled& made = programs_.emplace_front();
-    made = schedule(make_program(std::move(*like), record), {.budget = options_.memory_budget});
+    made = schedule(make_program(std::move(*like), record), {.budget = options_.memory_budget,
+                                                             .share = options_.memory_share,
+                                                             .more_time = options_.time_budget});
     candidates_.erase(like);
     if (!made.budget_not_met.empty())
       warn("step-budget", fmt::format("a step runs without the memory budget that was set: {}",
@@ -196,10 +215,12 @@ std::string StepProgramStats::to_json() const {
   };
   return fmt::format(
       R"({{"steps": {}, "scheduled": {}, "diverged": {}, "refused": {}, "programs": {}, )"
-      R"("operators": {}, "predicted_peak": {}, "resident": {}, "runs_again": {}, )"
+      R"("operators": {}, "predicted_peak": {}, "resident": {}, "recorded_peak": {}, )"
+      R"("predicted_ns": {}, "recorded_ns": {}, "bound_ns": {}, "runs_again": {}, )"
       R"("last_divergence": "{}", "last_refusal": "{}", "budget_not_met": "{}"}})",
       steps, scheduled, diverged, refused, programs, operators, predicted_peak, resident,
-      runs_again, text(last_divergence), text(last_refusal), text(budget_not_met));
+      recorded_peak, predicted_ns, recorded_ns, bound_ns, runs_again, text(last_divergence),
+      text(last_refusal), text(budget_not_met));
 }
 
 }  // namespace berth::torch
