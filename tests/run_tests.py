@@ -2,7 +2,8 @@
 """Builds berth and runs all its tests, after set-up; closes with the line `N passed, N failed`.
 
 First build/release with everything, then build/asan (address and undefined behaviour) with all that needs no libtorch,
-and build/tsan (threads) with what of it is used by several threads. What cannot be built or counts no test is one failed test, named in the output.
+and build/tsan (threads) with what of it is used by several threads. What cannot be built or counts no test is one
+failed test, named in the output.
 """
 
 import argparse

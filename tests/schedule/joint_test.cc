@@ -127,7 +127,8 @@ TEST_CASE("A step that is ordered again needs less, and makes less again", "[joi
   int faster = 0, smaller = 0;
   for (int k = 0; k < 200; ++k) {
     CAPTURE(k);
-    const Graph graph = test::random_graph(random, 3 + random() % 10);
+    Graph graph = test::random_graph(random, 3 + random() % 10);
+    for (graph::Operator& op : graph.operators) op.traits.draws_again = false;
     const auto schedule = test::RandomSchedule(random, graph, false).make(false);
     if (!schedule) continue;
     const graph::Verdict before = graph::replay(graph, *schedule);
@@ -146,7 +147,7 @@ TEST_CASE("A step that is ordered again needs less, and makes less again", "[joi
     REQUIRE(least.ns == before.ns);
     smaller += least.peak < before.peak ? 1 : 0;
   }
-  REQUIRE(faster > 5);
+  REQUIRE(faster > 8);
   REQUIRE(smaller > 20);
 }
 

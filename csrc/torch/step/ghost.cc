@@ -226,16 +226,12 @@ void Ghost::draw(const Call& expected, const c10::OperatorHandle& op, c10::Dispa
   c10::Stack scratch;
   std::size_t operand = 0;
   for (const c10::IValue& value : given) {
-    if (!value.isTensor()) {
+    const Operand* const given_as = value.isTensor() ? &expected.operands[operand++] : nullptr;
+    if (given_as == nullptr || given_as->storage == kNoStorage) {
       scratch.push_back(value);
       continue;
     }
-    if (!value.toTensor().defined()) {
-      scratch.push_back(value);
-      ++operand;
-      continue;
-    }
-    const Operand& like = expected.operands[operand++];
+    const Operand& like = *given_as;
     const RecordedStorage& storage = program().storages[like.storage];
     scratch.emplace_back(make_tensor(
         c10::Storage(c10::Storage::use_byte_size_t(), static_cast<std::int64_t>(storage.bytes),

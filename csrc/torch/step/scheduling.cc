@@ -79,7 +79,7 @@ Scheduled schedule(Program program, const SchedulingOptions& options) {
     } else if (planning.budget > 0) {
       schedule::StepResult within = schedule::plan_step(of.graph, planning);
       found = std::move(within.schedule);
-      ns_bound = within.ns_bound;
+      if (found) ns_bound = within.ns_bound;
       if (!found) not_met = std::move(within.why_not);
     }
     if (!found) {

@@ -94,7 +94,7 @@ bool is_number(const c10::Type& type) {
 }
 
 // Draws that move their generator on as shapes say, whatever the arguments hold.
-constexpr std::array<std::string_view, 23> kDrawsByShape = {
+constexpr std::array<std::string_view, 22> kDrawsByShape = {
     "aten::_scaled_dot_product_cudnn_attention",
     "aten::_scaled_dot_product_efficient_attention",
     "aten::_scaled_dot_product_flash_attention",
@@ -104,7 +104,6 @@ constexpr std::array<std::string_view, 23> kDrawsByShape = {
     "aten::geometric_",
     "aten::log_normal_",
     "aten::native_dropout",
-    "aten::normal",
     "aten::normal_",
     "aten::rand",
     "aten::rand_like",
