@@ -4,20 +4,16 @@
 #include "bench/roofline.h"
 #include "csrc/core/check.h"
 #include "csrc/graph/from_trace.h"
-#include "csrc/place/oracle/integer_program.h"
-#include "csrc/schedule/baselines/cheapest.h"
-#include "csrc/schedule/baselines/knapsack.h"
-#include "csrc/schedule/baselines/monet_form.h"
+#include "csrc/schedule/baselines/engines.h"
 #include "csrc/schedule/joint/working_set.h"
-#include "csrc/schedule/oracle/checkmate.h"
 #include "csrc/schedule/order/from_graph.h"
 #include "csrc/schedule/order/order.h"
 #include "csrc/schedule/retention/bound.h"
-#include "csrc/schedule/retention/chen.h"
 #include "csrc/schedule/retention/retention.h"
 #include "csrc/trace/file.h"
 
 #include <berth/schedule.h>
+#include <berth/schedule_ilp.h>
 
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
@@ -34,7 +30,6 @@ namespace {
 using nlohmann::ordered_json;
 using namespace berth;
 
-constexpr std::size_t kGrid = 100;  // shares that Chen's rule and the knapsack try
 constexpr double kForever = std::numeric_limits<double>::infinity();
 
 struct Asked {
@@ -108,39 +103,22 @@ class Cells {
   }
 
   ordered_json baseline(const std::string& engine, const schedule::StageGraph& stages) const {
-    const schedule::StageProblem& problem = stages.problem;
-    schedule::CheapestPlan cheapest(problem);
-    const auto offer = [&](const schedule::Retention& plan) { cheapest.offer(plan); };
+    if (engine == "checkmate" && schedule::checkmate_engine().unavailable())
+      return {{"why_not", *schedule::checkmate_engine().unavailable()}};
+    PlannerOptions options;
+    options.seed = asked_.seed;
+    options.iteration_budget = asked_.moves;
+    // Checkmate's is that of four programs; MONeT's search counts moves alone.
+    options.time_limit_seconds = engine == "checkmate" ? 4 * asked_.program_seconds : kForever;
+    const schedule::BaselinePlan found = schedule::plan_baseline(engine, graph_, stages, options);
     ordered_json json;
-    if (engine == "chen") {
-      schedule::chen_plans(problem, kGrid, offer);
-    } else if (engine == "knapsack") {
-      schedule::knapsack_plans(graph_, stages, kGrid, offer);
-    } else if (engine == "checkmate" && place::unavailable_solver()) {
-      json = {{"why_not", *place::unavailable_solver()}};
-    } else if (engine == "checkmate") {
-      schedule::CheckmateOptions options;
-      options.seconds = asked_.program_seconds;
-      const schedule::CheckmateResult found = schedule::checkmate_plans(problem, options, offer);
-      json = {{"blocks", found.blocks}, {"stages", found.stages},     {"columns", found.columns},
-              {"rows", found.rows},     {"programs", found.programs}, {"solved", found.solved}};
-    } else {
-      BERTH_CHECK(engine == "monet", kUsage, "no engine '{}'", engine);
-      const schedule::MonetForm form = schedule::monet_form(problem);
-      schedule::RetentionOptions options;
-      options.seed = asked_.seed;
-      options.iteration_budget = asked_.moves;
-      options.time_limit_seconds = kForever;
-      const schedule::RetentionResult found = plan_retention(form.problem, options);
-      if (found.plan) {
-        json = {{"monet_ns", found.cost}};
-        cheapest.offer(exact_plan(problem, form, *found.plan));
-      }
-    }
-    json["plans"] = cheapest.offered();
-    if (!cheapest.best()) return json;
-    json.update(
-        verdict(to_schedule(graph_, stages, *cheapest.best()), static_cast<Bytes>(problem.budget)));
+    if (const auto& one = found.checkmate; one)
+      json = {{"blocks", one->blocks}, {"stages", one->stages},     {"columns", one->columns},
+              {"rows", one->rows},     {"programs", one->programs}, {"solved", one->solved}};
+    json["plans"] = found.offered;
+    if (found.plan)
+      json.update(verdict(to_schedule(graph_, stages, *found.plan),
+                          static_cast<Bytes>(stages.problem.budget)));
     return json;
   }
 
@@ -194,6 +172,7 @@ int main(int argc, char** argv) {
   app.add_option("--seed", asked.seed, "of the searches");
   CLI11_PARSE(app, argc, argv);
   try {
+    use_checkmate();
     Trace trace = read_trace(asked.file);
     if (asked.roofline) bench::time_by_roofline(trace);
     const graph::TracedGraph traced = graph::graph_from_trace(trace);

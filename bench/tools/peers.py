@@ -58,7 +58,8 @@ class Report:
         self.name = name
         self.parser = argparse.ArgumentParser(prog=f"bench/{name}", description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
         add = self.parser.add_argument
-        add(limit, type=float, default=seconds, metavar="SECONDS", help="seconds a file and planner (default: %(default)s)")
+        if limit:
+            add(limit, type=float, default=seconds, metavar="SECONDS", help="seconds a file and planner (default: %(default)s)")
         add("--build-dir", type=pathlib.Path, default=ROOT / "build/release")
         add("--output", type=pathlib.Path, default=ROOT / "bench/results" / name, help="without suffix")
         add("--smoke", action="store_true", help="an instance of its own, for tests: writes nothing but --output where given")

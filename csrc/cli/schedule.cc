@@ -15,6 +15,7 @@
 #include "csrc/schedule/order/order.h"
 
 #include <berth/schedule.h>
+#include <berth/schedule_ilp.h>
 
 #include <fmt/format.h>
 
@@ -151,6 +152,7 @@ std::string to_table(const std::vector<schedule::StepResult>& results,
 }
 
 int step(const ScheduleOptions& options) {
+  use_checkmate();
   const auto& engines = schedule::step_engines();
   BERTH_CHECK(std::find(engines.begin(), engines.end(), options.search.engine) != engines.end(),
               kUsage, "--engine is {}: with a budget one of {} is wanted", options.search.engine,
@@ -258,8 +260,9 @@ Command add_schedule(CLI::App& program) {
   app->add_flag("--json", options->json, "Print one JSON object");
   app->footer(
       "The best so far is shown on a terminal; Ctrl-C takes it. Addresses are looked for\n"
-      "afterwards, within the same limits once more. The engines auto, order, retain and copies\n"
-      "are for a budget, auto and the others for --order-only.\n\n"
+      "afterwards, within the same limits once more. For a budget the engines are auto, order,\n"
+      "retain and copies; and what others do with the recorded order: release, chen, checkmate,\n"
+      "knapsack, monet, vdnn and dymem. auto and the rest are for --order-only.\n\n"
       "Example:\n  berth schedule gpt.trace --budget 60% -o gpt.schedule\n"
       "  berth schedule bert.graph --order-only -o bert.schedule");
   return {app, [options] { return run(*options); }};

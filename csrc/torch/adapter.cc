@@ -219,11 +219,13 @@ void* begin_scope(const char* name) { return new (std::nothrow) Scope(name); }
 
 void end_scope(void* scope) { delete static_cast<Scope*>(scope); }
 
-int make_step_program(std::uint64_t memory_budget, double memory_share, double time_budget,
-                      void** program, char* message, std::size_t size) {
+int make_step_program(const char* engine, std::uint64_t memory_budget, double memory_share,
+                      double time_budget, void** program, char* message, std::size_t size) {
   return answer(message, size, [&] {
-    *program = new StepProgram(
-        {.memory_budget = memory_budget, .memory_share = memory_share, .time_budget = time_budget});
+    *program = new StepProgram({.engine = engine,
+                                .memory_budget = memory_budget,
+                                .memory_share = memory_share,
+                                .time_budget = time_budget});
     return BERTH_OK;
   });
 }

@@ -40,8 +40,8 @@ typedef struct berth_torch_table {
   void* (*begin_scope)(const char* name);
   void (*end_scope)(void* scope);
   // A step program: see <berth/step_program.h>. Needs no allocator of berth's.
-  int (*make_step_program)(uint64_t memory_budget, double memory_share, double time_budget, void** program,
-                           char* message, size_t size);
+  int (*make_step_program)(const char* engine, uint64_t memory_budget, double memory_share, double time_budget,
+                           void** program, char* message, size_t size);
   void (*free_step_program)(void* program);
   int (*begin_step)(void* program, char* message, size_t size);
   int (*end_step)(void* program, int failed, char* message, size_t size);

@@ -5,10 +5,10 @@
  * the lines in Python. The complete allocator for PyTorch is <berth/torch_cuda.h>.
  *
  * Link berth::capi, or load libberth.so. All functions are thread-safe and none throws, but for
- * berth_malloc_or_throw and the three for PyTorch's pools. Sizes are bytes. A device is a CUDA device's index, or BERTH_HOST. A
- * stream is a cudaStream_t; null is the default stream; on the host it is any number that names the
- * order of requests. Lanes of plans are numbered by when their streams are first seen, so equal
- * runs agree.
+ * berth_malloc_or_throw and the three for PyTorch's pools. Sizes are bytes. A device is a CUDA
+ * device's index, or BERTH_HOST. A stream is a cudaStream_t; null is the default stream; on the
+ * host it is any number that names the order of requests. Lanes of plans are numbered by when their
+ * streams are first seen, so equal runs agree.
  *
  * A function that fails says why in berth_last_error() of its thread. */
 #ifndef BERTH_BERTH_H_
@@ -84,11 +84,11 @@ berth_status berth_forget_stream(int device, void* stream);
 /* A step of the stream ends. */
 berth_status berth_mark_step(int device, void* stream);
 
-/* A graph is captured. Replays come back to the bytes of its blocks without asking: every block that
- * is asked for on the stream from here to berth_end_capture() keeps them from everybody else, freed
- * or not, until berth_release_graph(). In the capture itself a block that was freed serves the next
- * request of its size on its stream. What the graph uses beside them, the caller keeps alive. Call
- * it before the driver's capture begins.
+/* A graph is captured. Replays come back to the bytes of its blocks without asking: every block
+ * that is asked for on the stream from here to berth_end_capture() keeps them from everybody else,
+ * freed or not, until berth_release_graph(). In the capture itself a block that was freed serves
+ * the next request of its size on its stream. What the graph uses beside them, the caller keeps
+ * alive. Call it before the driver's capture begins.
  *
  * `*graph` is 0 for a graph of its own, and becomes its number; else one that is there: another
  * stream of the same capture, or a later capture whose replays come in order with the others'.
@@ -135,12 +135,12 @@ berth_status berth_trim(int device);
 /* The same of all devices, as PyTorch's set_reset_fn() wants it: torch.cuda.empty_cache() calls it.
  * Since 1.1. */
 void berth_trim_all(void);
-/* As berth_trim(), for a while in which others use the device. With `keep_contents` not 0 live blocks of a
- * GPU go, too: their contents are in pinned host memory until berth_resume_memory(), or until the
- * next berth_malloc(), which does the same first. Meanwhile blocks may be freed, and those that are
- * not must not be used. `*bytes`, where it is not null, is what went back or came. A host device has
- * no contents to keep: BERTH_USAGE. Where the host, or then the device, has no room nothing is lost,
- * and a later call may do. Since 1.3. */
+/* As berth_trim(), for a while in which others use the device. With `keep_contents` not 0 live
+ * blocks of a GPU go, too: their contents are in pinned host memory until berth_resume_memory(), or
+ * until the next berth_malloc(), which does the same first. Meanwhile blocks may be freed, and
+ * those that are not must not be used. `*bytes`, where it is not null, is what went back or came. A
+ * host device has no contents to keep: BERTH_USAGE. Where the host, or then the device, has no room
+ * nothing is lost, and a later call may do. Since 1.3. */
 berth_status berth_release_memory(int device, int keep_contents, size_t* bytes);
 berth_status berth_resume_memory(int device, size_t* bytes);
 

@@ -136,6 +136,11 @@ struct StepProgress {
 // Engines are those of step_engines(): "auto" orders, keeps, makes again and, where there are
 // rates, copies; "order" does the first alone, "retain" and "copies" one of the others, from the
 // same orders. The budget of iterations is one of each search.
+//
+// What others do with the step in the order in which it was recorded, to compare: "release" keeps
+// all until its last use; "chen", "checkmate", "knapsack" (of PyTorch's compiler) and "monet" make
+// again; "vdnn" and "dymem" copy, by rules that know no budget: their plan fits or does not.
+// "checkmate" is there once use_checkmate() was called (<berth/schedule_ilp.h>).
 struct StepOptions : PlannerOptions {
   Bytes budget = 0;  // of everything on the device, residents included
   // How fast the device copies, 1 to 10^15 bytes a second each way; nothing: it does not.
@@ -182,7 +187,7 @@ struct StepResult {
 // why_not.
 [[nodiscard]] StepResult plan_step(const graph::Graph& graph, const StepOptions& options);
 
-// "auto", "order", "retain", "copies".
+// "auto" first, then "order", "retain", "copies", and the others that StepOptions names.
 [[nodiscard]] const std::vector<std::string>& step_engines();
 
 // A schedule for each budget, least first: each is also offered to the larger ones, so that more

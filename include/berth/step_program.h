@@ -8,6 +8,10 @@
 namespace berth::torch {
 
 struct StepProgramOptions {
+  // Who plans the step, a name of schedule::step_engines(): "auto" is all of berth, "order" keeps
+  // everything and orders, which is what OLLA does. "release" keeps the order, too. Those of
+  // others, "chen", "checkmate", "knapsack" and "monet", want a budget.
+  std::string engine = "auto";
   // Bytes on the device that a step may take at most, everything counted; 0: as few as it takes
   // without running an operator twice.
   std::uint64_t memory_budget = 0;
@@ -32,6 +36,9 @@ struct StepProgramStats {
   std::uint64_t predicted_peak = 0, resident = 0, recorded_peak = 0;
   // What its operators take by the times of the record; no schedule takes less than the bound.
   std::uint64_t predicted_ns = 0, recorded_ns = 0, bound_ns = 0;
+  // What the last scheduled step took: all of it, and its schedule. The difference is what the body
+  // takes without kernels, and the checks.
+  std::uint64_t step_ns = 0, schedule_ns = 0;
   std::uint64_t runs_again = 0;  // operators that its schedule runs more than once
   std::string last_divergence;   // operator and difference
   std::string last_refusal;      // operator and reason
@@ -63,7 +70,8 @@ struct StepProgramStats {
 // to the thread that trains. Costs some microseconds an operator of the body.
 class StepProgram {
  public:
-  // Throws Error(kUsage) for options out of range, and for more than one budget.
+  // Throws Error(kUsage) for options out of range, for more than one budget, and for an engine that
+  // copies to the host, which step programs do not.
   explicit StepProgram(const StepProgramOptions& options = {});
   ~StepProgram();
   StepProgram(StepProgram&&) noexcept;

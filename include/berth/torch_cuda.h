@@ -37,11 +37,11 @@ void install_cuda(const Config& config);
 // nothing lives goes back to the driver; addresses and the plan stay. With `keep_contents` the live
 // tensors go, too: to pinned host memory, until cuda_resume_memory() brings them back to their
 // addresses. Meanwhile nobody may use them, or replay graphs that do; new tensors are served from
-// memory of their own. CUDA graphs' and MemPools' memory stays. Not for tensors that other processes
-// have (torch.multiprocessing): those would keep the memory that they had. Return bytes given back and taken; 0
-// where the GPU was not used. Wait for the GPU. Throw Error(kUsage) while a graph is captured and,
-// with contents, where the driver maps no pages; OutOfMemory where the host, or then the GPU, has no
-// room: nothing is lost. Thread-safe.
+// memory of their own. CUDA graphs' and MemPools' memory stays. Not for tensors that other
+// processes have (torch.multiprocessing): those would keep the memory that they had. Return bytes
+// given back and taken; 0 where the GPU was not used. Wait for the GPU. Throw Error(kUsage) while a
+// graph is captured and, with contents, where the driver maps no pages; OutOfMemory where the host,
+// or then the GPU, has no room: nothing is lost. Thread-safe.
 std::uint64_t cuda_release_memory(int device = 0, bool keep_contents = false);
 std::uint64_t cuda_resume_memory(int device = 0);
 

@@ -19,6 +19,7 @@ What else is here:
     order, Order                                       any graph of operators, for the least memory
     schedule, Graph, Schedule                          a step within a budget: what to keep, make again, copy
     StepProgram                                        a training step run by such a schedule
+    partitioner                                        what torch.compile keeps and makes again
     Error, UsageError, InputError, SystemFailure       what goes wrong
 
 Sizes and offsets are bytes, times are seconds. All functions may be called from any thread.
@@ -30,6 +31,7 @@ from berth._core import (Graph, Order, OrderProgress, Placement, Plan, Progress,
 from berth._errors import Error, InputError, SystemFailure, UsageError
 from berth._install import install, installed, load_plan, mark_step, record, release, resume, save_plan, scope, stats
 from berth._order import order, order_engines
+from berth._partition import partitioner
 from berth._place import engines, place, plan
 from berth._schedule import schedule, schedule_engines
 from berth._stats import Miss, Stats
@@ -39,6 +41,6 @@ __all__ = [
     "Error", "Graph", "InputError", "Miss", "Order", "OrderProgress", "Placement", "Plan", "Progress", "Requests", "Schedule",
     "ScheduleProgress", "Scheduled", "Sequence", "Stats", "Step", "StepProgram",
     "StepProgramStats", "Steps", "SystemFailure", "Trace", "UsageError", "__version__",
-    "engines", "install", "installed", "load_plan", "mark_step", "order", "order_engines", "place", "plan", "record", "release",
+    "engines", "install", "installed", "load_plan", "mark_step", "order", "order_engines", "partitioner", "place", "plan", "record", "release",
     "resume", "save_plan", "schedule", "schedule_engines", "scope", "stats",
 ]

@@ -40,6 +40,10 @@ class StepProgramStats:
     """What they take as recorded."""
     bound_ns: int
     """No schedule within the budget takes less."""
+    step_ns: int
+    """What the last scheduled step took, all of it."""
+    schedule_ns: int
+    """What of that its schedule took; the rest is the body without kernels, and the checks."""
     runs_again: int
     """Operators that its schedule runs more than once."""
     last_divergence: str
@@ -91,17 +95,20 @@ class StepProgram:
     says why. time_budget, instead of it: how much more time than as recorded the operators may take, such as 0.1; the step runs in the
     least memory that is found within it.
 
+    engine: who plans the step. "auto" is all of berth, "order" keeps everything and orders, "release" keeps the order, too; "chen",
+    "checkmate", "knapsack" and "monet" are what others make again within a budget, to compare.
+
     One step at a time in a process; a program belongs to the thread that trains. Needs no berth.install().
     """
 
-    def __init__(self, memory_budget: Union[int, str] = 0, *, time_budget: Optional[float] = None) -> None:
+    def __init__(self, memory_budget: Union[int, str] = 0, *, time_budget: Optional[float] = None, engine: str = "auto") -> None:
         self._program: Union[int, None] = None
         self._adapter = _library.adapter("cpu")
         share = _share(memory_budget)
         if time_budget is not None and not time_budget >= 0:
             raise UsageError(f"time_budget is {time_budget!r}; a number from 0 on is wanted, such as 0.1 for a tenth more time")
         self._program = self._adapter.make_step_program(
-            0 if share > 0 else _bytes(memory_budget), share, -1.0 if time_budget is None else float(time_budget))
+            engine, 0 if share > 0 else _bytes(memory_budget), share, -1.0 if time_budget is None else float(time_budget))
 
     def __del__(self) -> None:
         if self._program is not None:

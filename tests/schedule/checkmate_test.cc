@@ -1,11 +1,12 @@
 // Checkmate's rounding: what is published of it, and that its plans are ones of the step.
-#include "csrc/schedule/oracle/checkmate.h"
-
 #include "csrc/place/oracle/integer_program.h"
+#include "csrc/schedule/baselines/checkmate_engine.h"
 #include "csrc/schedule/retention/from_graph.h"
 #include "csrc/schedule/retention/retention.h"
 #include "tests/catch.h"
 #include "tests/schedule/two_parts.h"
+
+#include <berth/schedule_ilp.h>
 
 #include <algorithm>
 #include <random>
@@ -15,6 +16,7 @@ namespace {
 
 // Whether the tests of this file can run.
 bool no_solver() {
+  use_checkmate();
   if (!place::unavailable_solver()) return false;
   WARN("skipped: " << *place::unavailable_solver());  // CTest counts it by this word
   return true;
@@ -31,7 +33,7 @@ Rounded checkmate(const StageProblem& problem, std::size_t most_cells = 12'000) 
   const auto model = StageModel::make(problem);
   CheckmateOptions options;
   options.most_cells = most_cells;
-  found.result = checkmate_plans(problem, options, [&](const Retention& plan) {
+  found.result = checkmate_engine().plans(problem, options, [&](const Retention& plan) {
     found.plans.push_back(evaluate(*model, plan));
     if (found.plans.back().excess == 0)
       found.least = std::min(found.least, found.plans.back().cost);

@@ -9,7 +9,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <map>
 #include <random>
+#include <string>
 
 namespace berth::schedule {
 namespace {
@@ -191,6 +193,65 @@ TEST_CASE("Whatever is planned the referee allows, and more memory never costs t
     REQUIRE(once.schedule == twice.schedule);
   }
   REQUIRE(fit > 20);
+}
+
+TEST_CASE("What others would do is legal and within the budget, or not there",
+          "[joint][baselines]") {
+  const auto seed = GENERATE(range(1U, 5U));
+  CAPTURE(seed);
+  std::mt19937 random(seed);
+  std::map<std::string, int> fit;
+  for (int k = 0; k < 12; ++k) {
+    CAPTURE(k);
+    Graph step = test::random_graph(random, 2 + random() % 12);
+    for (std::size_t p = step.operators.size() / 2; p < step.operators.size(); ++p)
+      step.operators[step.order.empty() ? p : step.order[p]].phase = Phase::kBackward;
+    StepOptions options = with(least_budget(step).bytes + random() % 40);
+    options.iteration_budget = 500;
+    options.rates = graph::CopyRates{};
+    const StepResult ours = plan_step(step, options);
+    for (const char* engine : {"release", "chen", "knapsack", "monet", "vdnn", "dymem"}) {
+      CAPTURE(engine);
+      options.engine = engine;
+      const StepResult theirs = plan_step(step, options);
+      if (!theirs.schedule) {
+        REQUIRE(theirs.why_not.find(engine) != std::string::npos);
+        continue;
+      }
+      ++fit[engine];
+      REQUIRE(theirs.schedule->engine == engine);
+      const graph::Verdict verdict = graph::replay(step, *theirs.schedule);
+      REQUIRE(verdict.violation == "");
+      REQUIRE(verdict.peak <= options.budget);
+      REQUIRE(verdict.ns >= theirs.ns_bound);
+      REQUIRE(ours.schedule);
+    }
+  }
+  REQUIRE(fit.size() == 6);  // each of them somewhere
+}
+
+TEST_CASE("A chain by Chen's rule fits less than what is kept whole", "[joint][baselines]") {
+  const Graph step = chain(16, 100, 1000);
+  StepOptions options = with(1000);
+  options.engine = "release";
+  REQUIRE_FALSE(plan_step(step, options).schedule);
+  options.engine = "chen";
+  const StepResult chen = plan_step(step, options);
+  REQUIRE(chen.schedule);
+  REQUIRE(chen.verdict.peak <= 1000);
+  REQUIRE(chen.verdict.recomputed > 0);
+  options.engine = "auto";
+  REQUIRE(plan_step(step, options).verdict.ns <= chen.verdict.ns);
+}
+
+TEST_CASE("An engine of others that lacks something says what", "[joint][baselines]") {
+  const Graph step = chain(4, 100, 1000);
+  StepOptions options = with(100'000);
+  options.engine = "dymem";
+  REQUIRE_THROWS_WITH(plan_step(step, options), Catch::Matchers::Contains("rates of copies"));
+  options.engine = "checkmate";
+  REQUIRE_THROWS_WITH(plan_step(step, options),
+                      Catch::Matchers::Contains("berth::use_checkmate()"));
 }
 
 TEST_CASE("What stops a search leaves what it found", "[joint]") {

@@ -574,6 +574,20 @@ TEST_CASE("A budget may be a share of what the step takes, or of time", "[step]"
   }
 }
 
+TEST_CASE("Whoever plans a step, its bits are those of the step as written", "[step]") {
+  const Outcome plain = train(make_deep, false);
+  for (const char* engine : {"release", "order", "retain", "chen", "knapsack", "monet"}) {
+    const bool again = std::string(engine) != "release" && std::string(engine) != "order";
+    const Outcome planned =
+        train(make_deep, true, kSteps, {.engine = engine, .memory_share = again ? 0.85 : 0});
+    CAPTURE(engine, planned.stats.budget_not_met);
+    REQUIRE(planned.stats.scheduled >= kSteps - 4);
+    REQUIRE((planned.stats.runs_again > 0) == again);
+    REQUIRE(planned.stats.budget_not_met.empty());
+    REQUIRE(same(plain, planned));
+  }
+}
+
 TEST_CASE("Budgets out of range, or more than one, are refused in words", "[step]") {
   const auto made = [](const berth::torch::StepProgramOptions& options) {
     return StepProgram(options).stats().steps;
@@ -584,4 +598,8 @@ TEST_CASE("Budgets out of range, or more than one, are refused in words", "[step
   REQUIRE_THROWS_WITH(made({.max_programs = 0}), Catch::Contains("max_programs is 0"));
   REQUIRE_THROWS_WITH(made({.memory_budget = 1, .time_budget = 0.1}),
                       Catch::Contains("2 budgets are given"));
+  REQUIRE_THROWS_WITH(made({.engine = "best"}), Catch::Contains("engine is 'best'; one of auto"));
+  REQUIRE_THROWS_WITH(made({.engine = "dymem", .memory_share = 0.5}),
+                      Catch::Contains("dymem copies to the host"));
+  REQUIRE_THROWS_WITH(made({.engine = "chen"}), Catch::Contains("none is given"));
 }

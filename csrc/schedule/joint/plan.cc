@@ -4,6 +4,7 @@
 #include "csrc/core/check.h"
 #include "csrc/graph/hash.h"
 #include "csrc/schedule/baselines/cheapest.h"
+#include "csrc/schedule/baselines/engines.h"
 #include "csrc/schedule/baselines/knapsack.h"
 #include "csrc/schedule/joint/addresses.h"
 #include "csrc/schedule/joint/flatten.h"
@@ -41,6 +42,15 @@ constexpr double kOrdering = 0.15, kBounding = 0.05, kCopying = 0.5, kRetaining 
 constexpr int kRounds = 3;     // of ordering again and keeping
 constexpr int kHostRooms = 4;  // sizes of what is thought to lie on the host
 
+const std::vector<std::string>& own_engines() {
+  static const std::vector<std::string> kEngines = {"auto", "order", "retain", "copies"};
+  return kEngines;
+}
+
+bool contains(const std::vector<std::string>& engines, const std::string& engine) {
+  return std::find(engines.begin(), engines.end(), engine) != engines.end();
+}
+
 class Planning {
  public:
   Planning(const graph::Graph& graph, const StepOptions& options)
@@ -60,6 +70,10 @@ class Planning {
       return finish();
     }
     for (const graph::Schedule& given : options_.given) offer(given, given.engine);
+    if (!contains(own_engines(), options_.engine)) {
+      follow();
+      return finish();
+    }
     find_orders(problem);
     if (!done()) raise_bound();
     const bool copies = options_.rates && wants("copies");
@@ -77,6 +91,26 @@ class Planning {
  private:
   [[nodiscard]] bool wants(const char* engine) const {
     return options_.engine == "auto" || options_.engine == engine;
+  }
+
+  // What others would do with the step in its recorded order.
+  void follow() {
+    const StageGraph stages = stage_graph(graph_, first_, options_.budget);
+    if (options_.engine == "release") {
+      offer(to_schedule(graph_, stages, keep_everything(stages.problem)), options_.engine);
+    } else if (contains(baseline_engines(), options_.engine)) {
+      const BaselinePlan found = plan_baseline(options_.engine, graph_, stages, options_,
+                                               [this] { return watch_.stopped(); });
+      if (found.plan) offer(to_schedule(graph_, stages, *found.plan), options_.engine);
+    } else {
+      BERTH_CHECK(options_.rates, kUsage,
+                  "the engine {} copies to the host: it wants the rates of copies",
+                  options_.engine);
+      copy(kept(first_), 1, options_.engine);
+    }
+    if (!result_.schedule)
+      result_.why_not =
+          fmt::format("no plan by {} fits {}", options_.engine, format_bytes(options_.budget));
   }
   [[nodiscard]] bool done() const {
     return watch_.stopped() || (result_.schedule && result_.verdict.ns <= result_.ns_bound);
@@ -261,7 +295,7 @@ class Planning {
   }
 
   // Copies some of what a schedule has to the host and back.
-  void copy(const graph::Schedule& schedule, double share) {
+  void copy(const graph::Schedule& schedule, double share, const std::string& engine = "auto") {
     const Unrolled unrolled = unroll(graph_, schedule);
     const offload::Problem problem = offload::from_graph(unrolled.graph);
     offload::Machine machine;
@@ -269,12 +303,13 @@ class Planning {
     machine.in = {options_.rates->in, options_.rates->in};
     machine.budget = options_.budget;
     machine.out_behind_reader = true;
-    const offload::CopyResult found =
-        offload::plan_copies(problem, machine, searching<offload::CopyOptions>(share));
+    auto how = searching<offload::CopyOptions>(share);
+    how.engine = engine;
+    const offload::CopyResult found = offload::plan_copies(problem, machine, how);
     offer(
         rolled_up(unrolled,
                   offload::to_schedule(unrolled.graph, problem, found.plan, found.outcome), hash_),
-        "copies");
+        engine == "auto" ? "copies" : engine);
   }
 
   const graph::Graph& graph_;
@@ -317,15 +352,20 @@ Bytes place(const graph::Graph& graph, const StepOptions& options, StepResult& r
 }  // namespace
 
 const std::vector<std::string>& step_engines() {
-  static const std::vector<std::string> kEngines = {"auto", "order", "retain", "copies"};
+  static const std::vector<std::string> kEngines = [] {
+    std::vector<std::string> all = own_engines();
+    all.emplace_back("release");
+    all.insert(all.end(), baseline_engines().begin(), baseline_engines().end());
+    all.insert(all.end(), {"vdnn", "dymem"});
+    return all;
+  }();
   return kEngines;
 }
 
 StepResult plan_step(const graph::Graph& graph, const StepOptions& options) {
-  const auto& engines = step_engines();
-  BERTH_CHECK(std::find(engines.begin(), engines.end(), options.engine) != engines.end(), kUsage,
+  BERTH_CHECK(contains(step_engines(), options.engine), kUsage,
               "no engine '{}' plans a step, legal are: {}", options.engine,
-              fmt::join(engines, ", "));
+              fmt::join(step_engines(), ", "));
   const std::string wrong = graph::violation(graph);
   BERTH_CHECK(wrong.empty(), kInput, "{}", wrong);
   constexpr int kMostPlans = 4;

@@ -1,8 +1,9 @@
-#include "csrc/schedule/oracle/checkmate.h"
-
 #include "csrc/core/check.h"
 #include "csrc/place/oracle/integer_program.h"
+#include "csrc/schedule/baselines/checkmate_engine.h"
 #include "csrc/schedule/baselines/made_once.h"
+
+#include <berth/schedule_ilp.h>
 
 #include <algorithm>
 #include <array>
@@ -11,7 +12,8 @@
 #include <utility>
 #include <vector>
 
-namespace berth::schedule {
+namespace berth {
+namespace schedule {
 namespace {
 
 using place::IntegerProgram;
@@ -275,8 +277,6 @@ class Relaxation {
   std::vector<std::vector<Column>> kept_, runs_;  // by block, then value or node
 };
 
-}  // namespace
-
 CheckmateResult checkmate_plans(const StageProblem& problem, const CheckmateOptions& options,
                                 const std::function<void(const Retention&)>& visit) {
   BERTH_CHECK(!place::unavailable_solver(), kUsage, "{}", *place::unavailable_solver());
@@ -293,7 +293,7 @@ CheckmateResult checkmate_plans(const StageProblem& problem, const CheckmateOpti
     ++result.programs;
     place::SolverOptions how;
     how.relaxed = true;
-    how.seconds = options.seconds;
+    how.seconds = std::min(options.seconds, place::SolverOptions::kForever);
     const place::SolverResult found = place::solve(program, how);
     if (!found.complete || found.values.empty()) continue;
     ++result.solved;
@@ -302,4 +302,11 @@ CheckmateResult checkmate_plans(const StageProblem& problem, const CheckmateOpti
   return result;
 }
 
-}  // namespace berth::schedule
+constexpr CheckmateEngine kEngine{place::unavailable_solver, checkmate_plans};
+
+}  // namespace
+}  // namespace schedule
+
+void use_checkmate() { schedule::set_checkmate_engine(schedule::kEngine); }
+
+}  // namespace berth

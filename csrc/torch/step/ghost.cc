@@ -1,5 +1,6 @@
 #include "csrc/torch/step/ghost.h"
 
+#include "csrc/torch/step/elapsed.h"
 #include "csrc/torch/step/ghost_storage.h"
 #include "csrc/torch/step/tensors.h"
 
@@ -245,7 +246,9 @@ template <typename Run>
 void Ghost::run(const Run& how) {
   // Where the body has set a generator, what it called before drew from what was there.
   const auto set_by_body = generators_.put_back();
+  const Elapsed elapsed;
   how();
+  schedule_ns_ += elapsed.ns();
   generators_.see();
   GeneratorStates::set(set_by_body);
 }

@@ -47,6 +47,8 @@ class Ghost final : public OperatorListener {
   // Of a step that diverged: its record, and in words where it did.
   [[nodiscard]] StepRecord take_record() { return recorder_->take(); }
   [[nodiscard]] const std::string& divergence() const noexcept { return divergence_; }
+  // That the schedule took so far.
+  [[nodiscard]] std::uint64_t schedule_ns() const noexcept { return schedule_ns_; }
 
  private:
   // Goes on with another program that begins with the calls so far and for which `fits` holds.
@@ -92,6 +94,7 @@ class Ghost final : public OperatorListener {
   bool set_between_draws_ = false;  // a generator, where the program knows nothing of it
   std::unique_ptr<Recorder> recorder_;
   std::string divergence_;
+  std::uint64_t schedule_ns_ = 0;
 };
 
 }  // namespace berth::torch::step

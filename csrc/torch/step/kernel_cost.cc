@@ -28,15 +28,7 @@ class KernelCost::Memory final : public c10::MemoryReportingInfoBase {
 };
 
 KernelCost::KernelCost()
-    : memory_(std::make_shared<Memory>()),
-      guard_(c10::DebugInfoKind::PROFILER_STATE, memory_),
-      start_(std::chrono::steady_clock::now()) {}
-
-std::uint64_t KernelCost::ns() const {
-  return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(
-                                        std::chrono::steady_clock::now() - start_)
-                                        .count());
-}
+    : memory_(std::make_shared<Memory>()), guard_(c10::DebugInfoKind::PROFILER_STATE, memory_) {}
 
 Bytes KernelCost::peak() const noexcept { return memory_->peak; }
 Bytes KernelCost::held() const noexcept { return memory_->held; }

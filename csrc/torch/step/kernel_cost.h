@@ -1,11 +1,11 @@
 #pragma once
 
 #include "csrc/core/bytes.h"
+#include "csrc/torch/step/elapsed.h"
 
 #include <c10/core/Allocator.h>
 #include <c10/util/ThreadLocalDebugInfo.h>
 
-#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <unordered_map>
@@ -17,7 +17,7 @@ namespace berth::torch::step {
 class KernelCost {
  public:
   KernelCost();
-  [[nodiscard]] std::uint64_t ns() const;
+  [[nodiscard]] std::uint64_t ns() const { return elapsed_.ns(); }
   // Most bytes that were held at one time.
   [[nodiscard]] Bytes peak() const noexcept;
   // Bytes of what is still held.
@@ -27,7 +27,7 @@ class KernelCost {
   class Memory;
   std::shared_ptr<Memory> memory_;
   c10::DebugInfoGuard guard_;
-  std::chrono::steady_clock::time_point start_;
+  Elapsed elapsed_;
 };
 
 }  // namespace berth::torch::step

@@ -5,11 +5,17 @@
 
 #include <berth/referee.h>
 #include <berth/schedule.h>
+#include <berth/schedule_ilp.h>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <initializer_list>
 #include <numeric>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -56,7 +62,29 @@ std::optional<graph::Schedule> least_within_time(const graph::Graph& graph,
   return std::move(best.schedule);
 }
 
+bool has_budget(const SchedulingOptions& options) {
+  return options.budget > 0 || options.share > 0 || options.more_time >= 0;
+}
+
+bool is_one_of(std::string_view engine, std::initializer_list<std::string_view> names) {
+  return std::find(names.begin(), names.end(), engine) != names.end();
+}
+
 }  // namespace
+
+std::string why_not(const SchedulingOptions& options) {
+  const auto& engines = schedule::step_engines();
+  if (std::find(engines.begin(), engines.end(), options.engine) == engines.end())
+    return fmt::format("engine is '{}'; one of {} is wanted", options.engine,
+                       fmt::join(engines, ", "));
+  if (is_one_of(options.engine, {"copies", "vdnn", "dymem"}))
+    return fmt::format("the engine {} copies to the host, which step programs do not",
+                       options.engine);
+  if (!has_budget(options) && !is_one_of(options.engine, {"auto", "order", "release"}))
+    return fmt::format("the engine {} makes again what does not fit a budget: none is given",
+                       options.engine);
+  return {};
+}
 
 Scheduled schedule(Program program, const SchedulingOptions& options) {
   std::string not_met;
@@ -65,6 +93,7 @@ Scheduled schedule(Program program, const SchedulingOptions& options) {
   const graph::Verdict recorded = graph::replay(of.graph, chosen);
   std::uint64_t ns_bound = 0;
   if (options.engine != "release") {
+    if (options.engine == "checkmate") use_checkmate();
     schedule::StepOptions planning;
     planning.time_limit_seconds = options.time_limit_seconds;
     planning.budget = options.share > 0

@@ -8,9 +8,8 @@
 namespace berth::torch::step {
 
 struct SchedulingOptions {
-  // "release": the order of the record; "order": the order that needs least; "auto": what reaches
-  // the budget in the least time, without one the order that needs least. Of the three budgets one
-  // at most.
+  // Of schedule::step_engines(); "auto" without a budget is "order". Of the three budgets one at
+  // most.
   std::string engine = "auto";
   Bytes budget = 0;       // 0: none
   double share = 0;       // the same as a share of what the step takes as recorded; 0: none
@@ -21,5 +20,8 @@ struct SchedulingOptions {
 // How the program is to be run. Where nothing fits the budget, the result is that without one, and
 // says why.
 [[nodiscard]] Scheduled schedule(Program program, const SchedulingOptions& options);
+
+// Why no program can be scheduled so, in words; empty where it can.
+[[nodiscard]] std::string why_not(const SchedulingOptions& options);
 
 }  // namespace berth::torch::step

@@ -1,4 +1,5 @@
 #include "csrc/core/check.h"
+#include "csrc/torch/step/elapsed.h"
 #include "csrc/torch/step/ghost.h"
 #include "csrc/torch/step/program.h"
 #include "csrc/torch/step/recorder.h"
@@ -61,6 +62,8 @@ class StepProgram::State {
                 "{} budgets are given, of bytes, of a share and of time; at most one is wanted",
                 budgets);
     BERTH_CHECK(options.max_programs > 0, kUsage, "max_programs is 0; at least 1 is wanted");
+    const std::string why = why_not(scheduling());
+    BERTH_CHECK(why.empty(), kUsage, "{}", why);
   }
 
   void begin() {
@@ -74,6 +77,7 @@ class StepProgram::State {
       std::vector<const Scheduled*> others;
       for (const Scheduled& one : programs_)
         if (&one != &programs_.front()) others.push_back(&one);
+      began_ = {};
       ghost_.emplace(programs_.front(), std::move(others));
       tap_.emplace(*ghost_);
     } else if (pause_.over()) {
@@ -106,6 +110,13 @@ class StepProgram::State {
   }
 
  private:
+  [[nodiscard]] SchedulingOptions scheduling() const {
+    return {.engine = options_.engine,
+            .budget = options_.memory_budget,
+            .share = options_.memory_share,
+            .more_time = options_.time_budget};
+  }
+
   void end_ghost(bool failed) {
     if (failed) {
       ghost_->fail();
@@ -119,6 +130,8 @@ class StepProgram::State {
       return;
     }
     ++stats_.scheduled;
+    stats_.step_ns = began_.ns();
+    stats_.schedule_ns = ghost_->schedule_ns();
     const Scheduled& ran = ghost_->scheduled();
     stats_.operators = ran.program.calls.size();
     stats_.predicted_peak = ran.predicted_peak;
@@ -163,9 +176,7 @@ class StepProgram::State {
              common_calls(calls, record.calls) == calls.size();
     });
     Scheduled& made = programs_.emplace_front();
-    made = schedule(make_program(std::move(*like), record), {.budget = options_.memory_budget,
-                                                             .share = options_.memory_share,
-                                                             .more_time = options_.time_budget});
+    made = schedule(make_program(std::move(*like), record), scheduling());
     candidates_.erase(like);
     if (!made.budget_not_met.empty())
       warn("step-budget", fmt::format("a step runs without the memory budget that was set: {}",
@@ -182,6 +193,7 @@ class StepProgram::State {
   std::optional<Recorder> recorder_;
   std::optional<Ghost> ghost_;
   std::optional<Tap> tap_;
+  Elapsed began_;
 };
 
 StepProgram::StepProgram(const StepProgramOptions& options)
@@ -216,11 +228,12 @@ std::string StepProgramStats::to_json() const {
   return fmt::format(
       R"({{"steps": {}, "scheduled": {}, "diverged": {}, "refused": {}, "programs": {}, )"
       R"("operators": {}, "predicted_peak": {}, "resident": {}, "recorded_peak": {}, )"
-      R"("predicted_ns": {}, "recorded_ns": {}, "bound_ns": {}, "runs_again": {}, )"
+      R"("predicted_ns": {}, "recorded_ns": {}, "bound_ns": {}, "step_ns": {}, "schedule_ns": {}, )"
+      R"("runs_again": {}, )"
       R"("last_divergence": "{}", "last_refusal": "{}", "budget_not_met": "{}"}})",
       steps, scheduled, diverged, refused, programs, operators, predicted_peak, resident,
-      recorded_peak, predicted_ns, recorded_ns, bound_ns, runs_again, text(last_divergence),
-      text(last_refusal), text(budget_not_met));
+      recorded_peak, predicted_ns, recorded_ns, bound_ns, step_ns, schedule_ns, runs_again,
+      text(last_divergence), text(last_refusal), text(budget_not_met));
 }
 
 }  // namespace berth::torch

@@ -4,7 +4,11 @@
 
 #include <cstddef>
 #include <functional>
+#include <optional>
+#include <string>
 
+// The door to Checkmate's linear program, which is a library of its own (csrc/schedule/oracle): who
+// links that calls use_checkmate(), and nobody else carries the solver.
 namespace berth::schedule {
 
 struct CheckmateOptions {
@@ -30,9 +34,19 @@ struct CheckmateResult {
 // part and one for the whole forward part, which runs once; workspaces are counted. Where that is
 // too large, consecutive stages share R and S: what one of them makes is there until the last. The
 // smallest values, 0.5 % of the budget together, are always kept.
-//
-// For problems by the rules kExact. Throws Error(kUsage) where there is no solver.
-CheckmateResult checkmate_plans(const StageProblem& problem, const CheckmateOptions& options,
-                                const std::function<void(const Retention&)>& visit);
+struct CheckmateEngine {
+  // Why it cannot be asked here: what is missing and how to get it. Nothing where it can.
+  const std::optional<std::string>& (*unavailable)();
+  // For problems by the rules kExact. Throws Error(kUsage) where it is unavailable.
+  CheckmateResult (*plans)(const StageProblem& problem, const CheckmateOptions& options,
+                           const std::function<void(const Retention&)>& visit);
+};
+
+// From now on the engine `checkmate` is this, which stays for ever. Any thread, any number of
+// times.
+void set_checkmate_engine(const CheckmateEngine& engine) noexcept;
+
+// The one that was set, else one whose unavailable() says how to get it.
+[[nodiscard]] const CheckmateEngine& checkmate_engine() noexcept;
 
 }  // namespace berth::schedule

@@ -1,0 +1,133 @@
+"""bench/step: training steps by schedules, beside the step as written: memory, time and losses for each planner and budget.
+
+Each model is trained as written, with torch.utils.checkpoint around its blocks, and by step programs, all in one process: every turn each of
+them takes a step, so that times are paired. Memory is what a step holds beside what was there when it began, counted by libtorch's profiler;
+"predicted" is the same by the program. Budgets are shares of the memory that the step as written holds. Runs on the CPU, on the stand-in's
+launcher, since torch wants NVIDIA's libraries. Needs a quiet machine. Writes NAME.md and NAME.svg.
+"""
+
+import json
+import pathlib
+import statistics
+import sys
+import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+import peers  # noqa: E402
+import training  # noqa: E402
+from python_programs import launcher  # noqa: E402
+from training import Failure, note  # noqa: E402
+
+HERE = pathlib.Path(__file__).parent
+MODELS = ["gpt", "resnet18", "vit", "lstm", "unet", "bert"]
+WIDTH, HEIGHT, LEFT, TOP, RIGHT, BOTTOM = 380, 260, 50, 30, 90, 40
+
+
+def spread(values, digits=2):
+    return f"{statistics.median(values):.{digits}f} ({min(values):.{digits}f}..{max(values):.{digits}f})"
+
+
+def measure(model, arguments):
+    """One answer of the child a round."""
+    answers = []
+    for turn in range(arguments.rounds):
+        note(f"step: {model}: round {turn + 1}/{arguments.rounds}")
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "run.json"
+            command, environment = launcher(arguments)
+            environment["PYTHONPATH"] += f":{HERE / 'python_children'}"
+            training.run([*command, HERE / "step_children/step.py", model, arguments.steps, path], environment)
+            answers.append(json.loads(path.read_text()))
+    return answers
+
+
+def rows_of(answers):
+    """By label: what all rounds say of it together."""
+    rows = []
+    for k, first in enumerate(answers[0]["runs"]):
+        runs = [answer["runs"][k] for answer in answers]
+        plain = [answer["runs"][0] for answer in answers]
+        losses = [answer["runs"][0]["losses"] for answer in answers]
+        row = {"label": first["label"], "peak": first["peak"], "activations": answers[0]["activations"],
+               "ms": [statistics.median(run["ms"]) for run in runs],
+               "over_eager": [statistics.median(b / a for a, b in zip(base["ms"], run["ms"])) for base, run in zip(plain, runs)],
+               "equal": all(run["losses"][:n] == base[:n] for run, base in zip(runs, losses) for n in [min(len(run["losses"]), len(base))])}
+        if program := first.get("program"):
+            row["predicted"] = program["predicted_peak"] - program["resident"]
+            row["again"], row["operators"] = program["runs_again"], program["operators"]
+            row["predicted_time"] = program["predicted_ns"] / program["recorded_ns"]
+            row["ghost"] = [(run["program"]["step_ns"] - run["program"]["schedule_ns"]) / 1e6 / statistics.median(base["ms"])
+                            for run, base in zip(runs, plain)]
+            row["remark"] = program["last_refusal"] if program["scheduled"] == 0 else "not met" if program["budget_not_met"] else ""
+        rows.append(row)
+    return rows
+
+
+def table_of(rows):
+    mib = lambda one: f"{one / 2**20:.1f}"  # noqa: E731
+    lines = []
+    for row in rows:
+        program = "predicted" in row
+        lines.append([row["label"], mib(row["peak"]), f"{100 * row['peak'] / row['activations']:.1f}", f"{row['predicted'] - row['peak']:+,}" if program else "",
+                      str(row["again"]) if program else "", spread(row["ms"], 1), spread(row["over_eager"]),
+                      f"{row['predicted_time']:.2f}" if program else "", spread(row["ghost"]) if program else "", "yes" if row["equal"] else "NO",
+                      row.get("remark", "")])
+    return training.table(["run", "peak, MiB", "of eager, %", "predicted - peak, bytes", "run again", "step, ms", "over eager", "predicted", "ghost, of eager",
+                           "equal", ""], lines)
+
+
+def picture(models):
+    """Peak over time, a panel a model: what lies further left and lower is better."""
+    panels = []
+    for k, (model, rows) in enumerate(models.items()):
+        points = [(row["peak"] / row["activations"], statistics.median(row["over_eager"]), row) for row in rows if not row.get("remark")]
+        most = max(1.2, max(y for _, y, _ in points) * 1.05)
+        at = lambda x, y: (LEFT + x / 1.1 * (WIDTH - LEFT - RIGHT), HEIGHT - BOTTOM - (y - 0.5) / (most - 0.5) * (HEIGHT - TOP - BOTTOM))  # noqa: E731
+        parts = [f'<g transform="translate({k % 2 * WIDTH},{k // 2 * HEIGHT})">', f'<text x="{LEFT}" y="18" fill="#111">{model}</text>']
+        for x in (0, 0.2, 0.4, 0.6, 0.8, 1):
+            (left, bottom), (_, top) = at(x, 0.5), at(x, most)
+            parts += [f'<line x1="{left:.1f}" y1="{bottom:.1f}" x2="{left:.1f}" y2="{top:.1f}" stroke="#ddd"/>',
+                      f'<text x="{left:.1f}" y="{bottom + 16:.1f}" text-anchor="middle" fill="#444">{x:g}</text>']
+        for y in (step / 4 for step in range(2, int(most * 4) + 1)):
+            (left, height), (right, _) = at(0, y), at(1.1, y)
+            parts += [f'<line x1="{left:.1f}" y1="{height:.1f}" x2="{right:.1f}" y2="{height:.1f}" stroke="#ddd"/>',
+                      f'<text x="{left - 6:.1f}" y="{height + 4:.1f}" text-anchor="end" fill="#444">{y:g}</text>']
+        for x, y, row in points:
+            color = "#111" if row["label"] == "eager" else "#06c" if row["label"].startswith(("auto", "order", "release")) else "#c60"
+            px, py = at(x, y)
+            parts += [f'<circle cx="{px:.1f}" cy="{py:.1f}" r="3.5" fill="{color}"/>',
+                      f'<text x="{px + 6:.1f}" y="{py + 4:.1f}" fill="{color}" font-size="10">{row["label"]}</text>']
+        panels.append("\n".join([*parts, "</g>"]))
+    height = (len(models) + 1) // 2 * HEIGHT
+    return "\n".join([f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {2 * WIDTH} {height + 20}" font-family="sans-serif" font-size="12">',
+                      f'<rect width="{2 * WIDTH}" height="{height + 20}" fill="#fff"/>', *panels,
+                      f'<text x="{LEFT}" y="{height + 8}" fill="#444">across: memory of the step, of eager; up: time of the step, of eager</text>',
+                      "</svg>"]) + "\n"
+
+
+def main(argv):
+    report = peers.Report("step", __doc__, limit=None)
+    add = report.parser.add_argument
+    add("--model", action="append", choices=MODELS, help=f"may be repeated (default: {', '.join(MODELS)})")
+    add("--steps", type=int, default=20, help="measured steps a run (default: %(default)s)")
+    add("--rounds", type=int, default=3, help="default: %(default)s")
+    add("--threads", type=int, default=2, help="of torch (default: %(default)s)")
+    arguments = report.parser.parse_args(argv)
+    if arguments.smoke:
+        arguments.model, arguments.steps, arguments.rounds, arguments.threads = ["lstm"], 2, 1, 1
+    arguments.build_dir = arguments.build_dir.resolve()
+    models = {model: rows_of(measure(model, arguments)) for model in arguments.model or MODELS}
+    report.keep_text(argv, arguments, "\n\n".join([
+        "Medians over rounds of paired ratios, with the least and the most. `over eager`: time of the step; `predicted`: the same by the times of the "
+        "record; `ghost`: the body without kernels and the checks. `auto` is berth, `order` what OLLA does.",
+        *(f"**{model}**, {rows[2].get('operators', 0)} operators\n\n{table_of(rows)}" for model, rows in models.items())]))
+    if not arguments.smoke:
+        arguments.output.with_suffix(".svg").write_text(picture(models))
+    wrong = [f"{model}, {row['label']}" for model, rows in models.items() for row in rows if not row["equal"]]
+    if wrong:
+        raise Failure(f"losses differ from those of the step as written: {'; '.join(wrong)}")
+    return 0
+
+
+if __name__ == "__main__":
+    training.run_main("step", main)

@@ -1,0 +1,95 @@
+"""One model trained side by side in one process: as written, with torch.utils.checkpoint, and by step programs of several planners and
+budgets. Every turn each of them takes one step, in an order that changes; all begin with the same weights and draw the same numbers, so that step k
+of each has the same loss.
+step.py MODEL STEPS JSON: prints nothing, writes what was measured."""
+
+import copy
+import json
+import sys
+import time
+
+import berth
+import torch
+
+import models
+
+name, steps, path = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+WARMUP = 5  # steps until every program is recorded and planned
+torch.manual_seed(1)
+net, batch, loss_of = models.MODELS[name]()
+first_state = torch.get_rng_state()
+
+
+class Run:
+    """A copy of the model with its own optimizer and generator."""
+
+    def __init__(self, label, program=None, again=False):
+        self.label, self.program, self.net = label, program, copy.deepcopy(net)
+        self.net.again = again
+        self.optimizer = torch.optim.AdamW(self.net.parameters(), lr=1e-4)
+        self.generator, self.losses, self.ms = first_state, [], []
+
+    def body(self, x, target):
+        loss = loss_of(self.net(x), target)
+        loss.backward()
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        return loss.item()
+
+    def step(self):
+        torch.set_rng_state(self.generator)
+        x, target = batch()
+        start = time.perf_counter()
+        if self.program is None:
+            loss = self.body(x, target)
+        else:
+            with self.program.step():
+                loss = self.body(x, target)
+        self.ms.append(1000 * (time.perf_counter() - start))
+        self.losses.append(loss.hex())
+        self.generator = torch.get_rng_state()
+
+    def peak(self):
+        """Most bytes that a step holds beside those that were there when it began, as libtorch's allocator counts them."""
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
+            self.step()
+        self.ms.pop()
+        events = [one for one in profile.profiler.kineto_results.events() if one.name() == "[memory]"]
+        live = most = 0
+        for one in sorted(events, key=lambda one: one.start_ns()):
+            live += one.nbytes()
+            most = max(most, live)
+        return most
+
+    def answer(self):
+        found = {"label": self.label, "ms": self.ms, "losses": self.losses, "peak": self.peak()}
+        if self.program is not None:
+            stats = self.program.stats()
+            found["program"] = {key: getattr(stats, key) for key in (
+                "scheduled", "operators", "predicted_peak", "resident", "recorded_peak", "predicted_ns", "recorded_ns", "bound_ns", "runs_again",
+                "last_refusal", "budget_not_met", "schedule_ns", "step_ns")}
+        return found
+
+
+def settled(run):
+    for _ in range(WARMUP):
+        run.step()
+    return run
+
+
+eager, again = settled(Run("eager")), settled(Run("checkpoint", again=True))
+release = settled(Run("release", berth.StepProgram(engine="release")))
+resident, activations = release.program.stats().resident, eager.peak()
+at_60 = resident + int(0.6 * activations)
+runs = [eager, again, release, settled(Run("order", berth.StepProgram(engine="order")))]
+for engine in ("chen", "checkmate", "knapsack", "monet", "auto"):
+    runs.append(settled(Run(f"{engine}, 60 %", berth.StepProgram(at_60, engine=engine))))
+runs.append(settled(Run("auto, memory of checkpoint", berth.StepProgram(resident + again.peak()))))
+runs.append(settled(Run("auto, least in 1.5 x", berth.StepProgram(time_budget=0.5))))
+for run in runs:
+    run.ms = []
+for turn in range(steps):
+    for k in range(len(runs)):
+        runs[(turn + k) % len(runs)].step()
+with open(path, "w") as file:
+    json.dump({"model": name, "activations": activations, "resident": resident, "runs": [run.answer() for run in runs]}, file)

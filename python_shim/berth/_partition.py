@@ -1,0 +1,366 @@
+"""What torch.compile keeps for the backward part and makes again there, planned by berth."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import operator
+import warnings
+from typing import TYPE_CHECKING, Any, Callable, Optional, Sequence, Union
+
+from berth import _core
+from berth._schedule import schedule
+from berth._step_program import _bytes, _share
+
+if TYPE_CHECKING:
+    import torch
+    from torch.fx import GraphModule, Node
+
+_FLOPS, _BANDWIDTH = {"cuda": 1e5, "cpu": 1e2}, {"cuda": 1.5e3, "cpu": 1e1}  # of a device, a nanosecond: what counts is their ratio
+_LAUNCH = 1000  # nanoseconds that an operator takes at least
+_HALVINGS = 6
+
+
+@dataclasses.dataclass(slots=True)
+class Planned:
+    """One graph that was partitioned. Sizes are bytes."""
+
+    peak: int
+    """Of forward and backward as planned, operator by operator, with what is resident."""
+    resident: int
+    """Parameters, buffers and inputs."""
+    base_peak: int
+    """With everything kept until its last use."""
+    time_ns: int
+    """By the model of times, or the one that was given."""
+    base_time_ns: int
+    """With nothing made again."""
+    recomputed: int
+    """Operators that run again."""
+
+
+class _Unsupported(Exception):
+    """In words, what a graph has that is left to PyTorch's partitioner."""
+
+
+def _tensors(value: object) -> "list[torch.Tensor]":
+    import torch
+
+    return [one for one in (value if isinstance(value, (list, tuple)) else [value]) if isinstance(one, torch.Tensor)]
+
+
+def _makes_view(node: "Node") -> bool:
+    """Whether the node's result is a part of its first argument's bytes, or of its results."""
+    import torch
+
+    if node.target is operator.getitem:
+        return True
+    if not isinstance(node.target, torch._ops.OpOverload):
+        return False
+    return any(one.alias_info is not None and not one.alias_info.is_write for one in node.target._schema.returns)
+
+
+def _writes(node: "Node") -> bool:
+    import torch
+
+    return node.op == "call_function" and isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable
+
+
+def _is_result(node: "Node") -> bool:
+    """Whether the node is one of several results of an operator that made them."""
+    return node.target is operator.getitem and not _makes_view(node.args[0])
+
+
+def _flops(node: "Node") -> float:
+    import torch
+    from torch.utils.flop_counter import flop_registry
+
+    packet = getattr(node.target, "_overloadpacket", None)
+    if packet not in flop_registry:
+        return 0
+    value = lambda one: one.meta["val"] if isinstance(one, torch.fx.Node) else one  # noqa: E731
+    arguments, named = torch.fx.node.map_arg((node.args, node.kwargs), value)
+    return float(flop_registry[packet](*arguments, **named, out_val=node.meta["val"]))
+
+
+def _nanoseconds(node: "Node") -> int:
+    """What an operator takes, by its operations and the bytes that it moves."""
+    made = _tensors(node.meta["val"])
+    device = "cuda" if any(one.device.type == "cuda" for one in made) else "cpu"
+    moved = sum(one.nbytes for one in made) + sum(one.nbytes for source in node.all_input_nodes for one in _tensors(source.meta["val"]))
+    return _LAUNCH + int(max(_flops(node) / _FLOPS[device], moved / _BANDWIDTH[device]))
+
+
+class _Step:
+    """A joint graph of AOTAutograd as a graph of berth's. Operator n is nodes[n]; one of them, without a node, hands over what the backward part
+    begins with, and the last one takes the gradients."""
+
+    def __init__(self, joint: "GraphModule", forward_outputs: int, runtime: "Callable[[Node], int]") -> None:
+        import torch
+
+        self.nodes: "list[Optional[Node]]" = []
+        self.storages: list[dict[str, Any]] = []
+        self.operators: list[dict[str, Any]] = []
+        self.control: list[list[int]] = []
+        self.resident = 0
+        self._place: "dict[tuple[Node, int], int]" = {}  # the storage of a node's result with that number
+        self._runtime = runtime
+        graph = joint.graph
+        outputs = torch.utils._pytree.arg_tree_leaves(*next(iter(graph.find_nodes(op="output"))).args)
+        nodes_of = lambda some: [one for one in some if isinstance(one, torch.fx.Node)]  # noqa: E731
+        self.forward, self.backward = nodes_of(outputs[:forward_outputs]), nodes_of(outputs[forward_outputs:])
+        updates = [node for node in graph.nodes if _writes(node)]
+        mutated = self._mutated_after_forward(joint, forward_outputs)
+        updated = {node.args[0] for node in updates}
+        needed = self._ancestors([*self.forward, *updates])
+        tangents = [node for node in graph.nodes if node.op == "placeholder" and "tangents" in node.target]
+        if not tangents:
+            raise _Unsupported("it has no backward part")
+        for node in graph.nodes:
+            self._check(node)
+            if node not in needed and not updated.union(mutated).isdisjoint(node.all_input_nodes):
+                raise _Unsupported(f"{node.name} reads what the forward part writes to")
+            if node.op == "placeholder" and node not in tangents:
+                self._make(node, "resident")
+                self.resident += self.storages[-1]["bytes"]
+            elif node in updates:
+                self._update(node)
+            elif node.op == "call_function" and node in needed and not _makes_view(node):
+                self._add(node, "forward")
+        self.border = len(self.nodes)
+        self._run("loss", "loss", 0, self.forward, [*(self._make(node, "step") for node in tangents), *(self._place[node, 0] for node in mutated)])
+        self.operators[-1]["traits"] = ["changes_state"]
+        self.control += [[n, self.border] for n, node in enumerate(self.nodes) if node in updates]
+        self.nodes.append(None)
+        for node in graph.nodes:
+            if node.op == "call_function" and node not in needed and not _makes_view(node):
+                self._add(node, "backward")
+        self._run("end", "optimizer", 0, self.backward, [])
+        self.nodes.append(None)
+
+    @staticmethod
+    def _mutated_after_forward(joint: "GraphModule", forward_outputs: int) -> "list[Node]":
+        """Inputs that AOTAutograd writes to once the forward part has ended, such as a batch norm's statistics: gone for who reads them later."""
+        outputs = next(iter(joint.graph.find_nodes(op="output"))).meta.get("desc", [])[:forward_outputs]
+        written = [one.mutated_input for one in outputs if hasattr(one, "mutated_input")]
+        return [node for node in joint.graph.find_nodes(op="placeholder") if node.meta.get("desc") in written]
+
+    @staticmethod
+    def _ancestors(nodes: "Sequence[Node]") -> "set[Node]":
+        found, left = set(nodes), list(nodes)
+        while left:
+            for source in left.pop().all_input_nodes:
+                if source not in found:
+                    found.add(source)
+                    left.append(source)
+        return found
+
+    @staticmethod
+    def _check(node: "Node") -> None:
+        import torch
+
+        if node.op not in ("placeholder", "call_function", "output"):
+            raise _Unsupported(f"{node.name} is a {node.op}")
+        if node.op == "output":
+            return
+        if node.op == "placeholder" and not node.target.startswith(("primals", "tangents")):
+            raise _Unsupported(f"it has the input {node.target}")
+        if node.meta.get("recompute") is not None:
+            raise _Unsupported(f"{node.name} is to be made again by torch.utils.checkpoint")
+        if node.target is not operator.getitem and node.op == "call_function" and not isinstance(node.target, torch._ops.OpOverload):
+            raise _Unsupported(f"{node.name} is no operator of a library")
+        if _writes(node) and (node.target is not torch.ops.aten.copy_.default or node.args[0].op != "placeholder" or
+                              node.meta.get("partitioner_tag") == "is_backward" or node.meta.get("autograd_backward", False)):
+            raise _Unsupported(f"{node.name} writes to what it is given")
+        if "val" not in node.meta:
+            raise _Unsupported(f"nothing is known of {node.name}")
+        for value in _tensors(node.meta["val"]):
+            if any(not isinstance(size, int) for size in (*value.shape, *value.stride())):
+                raise _Unsupported(f"{node.name} has a shape that is not known")
+        if not _tensors(node.meta["val"]):
+            raise _Unsupported(f"{node.name} makes no tensor")
+
+    @staticmethod
+    def holder(node: "Node") -> "Node":
+        """What can be saved in place of a view: its base, or of an operator with several results the one that it is a view of."""
+        while _makes_view(node) and not _is_result(node):
+            node = node.args[0]
+        return node
+
+    def base(self, node: "Node") -> "tuple[Node, int]":
+        """The node that made the bytes, and which of its results they are."""
+        node = self.holder(node)
+        return (node.args[0], node.args[1]) if _is_result(node) else (node, 0)
+
+    def _make(self, node: "Node", kind: str, which: int = 0) -> int:
+        value = node.meta["val"][which] if isinstance(node.meta["val"], (list, tuple)) else node.meta["val"]
+        align = 512 if value.device.type == "cuda" else 64
+        self.storages.append({"bytes": -(-value.untyped_storage().nbytes() // align) * align, "class": kind})
+        self._place[node, which] = len(self.storages) - 1
+        return len(self.storages) - 1
+
+    def _add(self, node: "Node", phase: str) -> None:
+        import torch
+
+        value = node.meta["val"]
+        made = [self._make(node, "step", which) for which, one in enumerate(value) if isinstance(one, torch.Tensor)] \
+            if isinstance(value, (list, tuple)) else [self._make(node, "step")]
+        self._run(str(node.target), phase, max(0, int(self._runtime(node))), node.all_input_nodes, made)
+        if torch.Tag.nondeterministic_seeded in node.target.tags or "seed" in str(node.target):
+            self.operators[-1]["traits"] = ["random"]
+        self.nodes.append(node)
+
+    def _update(self, node: "Node") -> None:
+        """What is written to an input, such as a batch norm's statistics: in the forward part, once."""
+        target, value = self._place[node.args[0], 0], node.args[1]
+        self._run(str(node.target), "forward", _LAUNCH, [value], [])
+        self.operators[-1]["alternatives"][0]["writes"] = [[target, 1]]
+        self.operators[-1]["traits"] = ["changes_state"]
+        self.nodes.append(node)
+
+    def _run(self, name: str, phase: str, ns: int, read: "Sequence[Node]", made: list[int]) -> None:
+        reads: dict[int, list[int]] = {}
+        for node in read:
+            storage = self._place[self.base(node)]
+            kind = self.storages[storage]["class"]
+            reads[storage] = [storage, 0 if kind == "resident" else 1, 0, self.storages[storage]["bytes"]]
+        self.operators.append({"name": name, "phase": phase, "alternatives": [
+            {"ns": ns, "workspace": 0, "reads": list(reads.values()), "writes": [[storage, 1] for storage in made]}]})
+
+    def graph(self) -> _core.Graph:
+        return _core.Graph.from_json(json.dumps({"format": "berth-graph 1", "storages": self.storages, "operators": self.operators,
+                                                 "control": self.control}))
+
+
+class _Rebuilt:
+    """The backward part in the order of a schedule: what it saves, and its graph."""
+
+    def __init__(self, step: _Step, joint: "GraphModule", planned: _core.Schedule) -> None:
+        self.joint = {node.name: node for node in joint.graph.nodes}
+        steps = planned.steps
+        runs = [int(target) for kind, target in zip(steps.kinds, steps.targets) if kind == 0]
+        border = runs.index(step.border)
+        self.step = step
+        self.order = [node for one in runs[border:] if (node := step.nodes[one]) is not None]
+        self.saved = self._find_saved()
+
+    def _find_saved(self) -> "list[Node]":
+        made: "set[Node]" = set()
+        saved: "dict[Node, None]" = {}
+        for reader in [*self.order, None]:
+            for source in reader.all_input_nodes if reader is not None else self.step.backward:
+                base, _ = self.step.base(source)
+                if base not in made and not (base.op == "placeholder" and "tangents" in base.target):
+                    saved[self.step.holder(source)] = None
+            if reader is not None:
+                made.add(reader)
+        return list(saved)
+
+    def graph_of(self, module: "GraphModule") -> "GraphModule":
+        """The module's inputs and outputs, and between them the operators in order."""
+        import torch
+
+        graph = torch.fx.Graph()
+        there: "dict[str, Node]" = {}
+        views: "dict[Node, list[str]]" = {}  # by what they are views of
+
+        def find(node: "Node") -> "Node":
+            if node.name not in there:
+                assert _makes_view(node), f"{node.name} is neither saved nor made"
+                there[node.name] = graph.node_copy(node, find)
+                views.setdefault(self.step.base(node)[0], []).append(node.name)
+            return there[node.name]
+
+        for node in module.graph.find_nodes(op="placeholder"):
+            there[node.name] = graph.node_copy(node)
+        for node in self.order:
+            copied = graph.node_copy(node, find)
+            for name in views.pop(node, []):
+                del there[name]
+            for user in node.users:  # of several results those that were saved are made again, too
+                if user.target is operator.getitem:
+                    there.pop(user.name, None)
+            there[node.name] = copied
+        graph.node_copy(next(iter(module.graph.find_nodes(op="output"))), lambda node: find(self.joint[node.name]))
+        return torch.fx.GraphModule(module, graph)
+
+
+def _plan(step: _Step, budget: int, share: float, limit: float, engine: str) -> _core.Scheduled:
+    """Within the budget, or in little more where nothing is found within."""
+    graph = step.graph()
+    whole = schedule(graph, 2**50, addresses=False, time_limit=limit, engine="release")
+    wanted = step.resident + int(share * (whole.base_peak - step.resident)) if share > 0 else budget or 2**50
+    found = schedule(graph, wanted, addresses=False, time_limit=limit, engine=engine)
+    if found.schedule is not None:
+        return found
+    low, high, best = max(wanted, found.least_budget - 1), whole.base_peak, whole
+    for _ in range(_HALVINGS):
+        middle = (low + high) // 2
+        tried = schedule(graph, middle, addresses=False, time_limit=limit, engine=engine)
+        if tried.schedule is None:
+            low = middle
+        else:
+            high, best = tried.peak, tried
+    warnings.warn(f"berth: nothing was found within the memory budget of {wanted:,} bytes ({found.why_not}): the step takes {best.peak:,}",
+                  stacklevel=2)
+    return best
+
+
+def partitioner(memory_budget: Union[int, str], *, time_limit: float = 2.0, engine: str = "auto",
+                runtime: "Optional[Callable[[Node], int]]" = None) -> "Any":
+    """Says in place of torch.compile's partitioner what the backward part finds saved and what it makes again, in which order.
+
+        compiled = torch.compile(model, options={"custom_partitioner_fn": berth.partitioner("60%")})
+
+    or, for a backend of one's own, `aot_autograd(..., partition_fn=berth.partitioner("60%"))`.
+
+    memory_budget  bytes that forward and backward may need at most, parameters and inputs included, or a share such as "60%" of what they
+                   need beside these where everything is kept until its last use
+    time_limit     seconds for each plan
+    engine         one of berth.schedule_engines()
+    runtime        nanoseconds that an operator takes, by its node; None: by a model of its operations and bytes
+
+    The peak is counted operator by operator, as the compiled step runs without fusing; a compiler that fuses needs less. Where nothing fits,
+    what needs least is taken, with a warning. `planned` of what is returned lists what was found for each graph. A graph that has what is not supported (shapes that are not known, operators that write to
+    their inputs, torch.utils.checkpoint) goes to PyTorch's own partitioner, with a warning that says why. What is random is never made again.
+    Raises UsageError for a budget that is none.
+    """
+    from torch._inductor.custom_graph_pass import CustomPartitionerFn
+
+    share = _share(memory_budget)
+    budget = 0 if share > 0 else _bytes(memory_budget)
+
+    class Partitioner(CustomPartitionerFn):
+        def __init__(self) -> None:
+            self.planned: list[Planned] = []
+
+        def __call__(self, gm: "GraphModule", joint_inputs: Sequence[object], *, num_fwd_outputs: int,
+                     static_lifetime_input_indices: Optional[list[int]] = None, **rest: Any) -> "tuple[GraphModule, GraphModule]":
+            import torch
+            from torch._functorch import config, partitioners
+
+            gm.graph.eliminate_dead_code()
+            gm.recompile()
+            try:
+                step = _Step(gm, num_fwd_outputs, runtime or _nanoseconds)
+            except _Unsupported as reason:
+                warnings.warn(f"berth: a graph is left to PyTorch's partitioner: {reason}", stacklevel=2)
+                with config.patch(activation_memory_budget=share if 0 < share <= 1 else config.activation_memory_budget):
+                    return partitioners.min_cut_rematerialization_partition(
+                        gm, joint_inputs, num_fwd_outputs=num_fwd_outputs, static_lifetime_input_indices=static_lifetime_input_indices, **rest)
+            found = _plan(step, budget, share, time_limit, engine)
+            self.planned.append(Planned(found.peak, step.resident, found.base_peak, found.time_ns, found.base_time_ns, found.recomputed))
+            assert found.schedule is not None
+            rebuilt = _Rebuilt(step, gm, found.schedule)
+            static = static_lifetime_input_indices or []
+            inputs = [node for node in gm.graph.find_nodes(op="placeholder") if node.target.startswith("primals")]
+            forward, backward = partitioners._extract_fwd_bwd_modules(
+                gm, list(rebuilt.saved), saved_sym_nodes=[], num_fwd_outputs=num_fwd_outputs,
+                static_lifetime_input_nodes=torch.utils._ordered_set.OrderedSet(inputs[k] for k in static))
+            return forward, rebuilt.graph_of(backward)
+
+        def uuid(self) -> str:
+            return hashlib.sha256(repr((_core.__file__, memory_budget, time_limit, engine, None if runtime is None else id(runtime))).encode()).hexdigest()
+
+    return Partitioner()
