@@ -39,7 +39,7 @@ struct Options {
   bool cudnn = true;
   bool quiet = false;
   std::string device = "cpu";
-  std::string json;
+  std::string json, graph;
 };
 
 struct StepCost {
@@ -116,6 +116,7 @@ void train(Options options) {
                stats.scheduled, stats.steps, stats.diverged, stats.refused,
                stats.last_divergence.empty() ? "" : "; last: ", stats.last_divergence);
   }
+  if (program && !options.graph.empty()) program->save_graph(options.graph);
   if (options.json.empty()) return;
   const nlohmann::json result = {
       {"model", options.model},
@@ -171,6 +172,7 @@ int run(int argc, char** argv) {
       ->capture_default_str();
   app.add_flag("--mark,!--no-mark", options.mark, "Mark the end of each step [yes]");
   app.add_flag("--program", options.program, "Run the steps as a step program: by a schedule");
+  app.add_option("--graph", options.graph, "With --program: write the step's graph to this file");
   app.add_flag("--cudnn,!--no-cudnn", options.cudnn, "Let libtorch use cuDNN on CUDA [yes]");
   app.add_option("--device", options.device, "Where to train")
       ->capture_default_str()

@@ -18,7 +18,7 @@ extern char** environ;
 namespace berth {
 namespace {
 
-constexpr std::array<Setting, 10> kSettings = {{
+constexpr std::array<Setting, 11> kSettings = {{
     {"BERTH_MODE", "Config::mode", "", "learn, record, serve, off", "learn",
      "learn: serve from the pool, plan when the step repeats, switch; record: write a trace; "
      "serve: follow the plan; "
@@ -48,6 +48,9 @@ constexpr std::array<Setting, 10> kSettings = {{
      "how long learn may improve a plan in the background; the first plan comes sooner"},
     {"BERTH_MEMORY_LIMIT", "Config::memory_limit", "", "a size such as 6GiB; 0: the device's own",
      "0", "most memory that arena and pool take together"},
+    {"BERTH_SCHEDULE", "Config::schedule", "berth schedule -o",
+     "a file name, may hold {rank} {device} {pid}", "",
+     "the schedule that a step program follows from the start, where its step is that one"},
 }};
 
 std::string_view field_name(const Setting& setting) {
@@ -171,6 +174,7 @@ Config config_with(std::span<const GivenSetting> given) {
   config.plan = source.read("BERTH_PLAN").value_or(config.plan);
   config.stats = source.read("BERTH_STATS").value_or(config.stats);
   config.tag = source.read("BERTH_TAG").value_or(config.tag);
+  config.schedule = source.read("BERTH_SCHEDULE").value_or(config.schedule);
   if (const auto text = source.read("BERTH_PLAN_TIME_LIMIT")) {
     double value = 0;
     const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), value);

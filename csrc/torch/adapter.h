@@ -40,13 +40,14 @@ typedef struct berth_torch_table {
   void* (*begin_scope)(const char* name);
   void (*end_scope)(void* scope);
   // A step program: see <berth/step_program.h>. Needs no allocator of berth's.
-  int (*make_step_program)(const char* engine, uint64_t memory_budget, double memory_share, double time_budget,
+  int (*make_step_program)(const char* engine, const char* schedule, uint64_t memory_budget, double memory_share, double time_budget,
                            void** program, char* message, size_t size);
   void (*free_step_program)(void* program);
   int (*begin_step)(void* program, char* message, size_t size);
   int (*end_step)(void* program, int failed, char* message, size_t size);
   // As `stats`.
   size_t (*step_program_stats)(void* program, char* text, size_t size);
+  int (*save_step_graph)(void* program, const char* path, char* message, size_t size);
 } berth_torch_table;
 
 const berth_torch_table* berth_torch_adapter(void);

@@ -20,6 +20,9 @@ struct StepProgramOptions {
   // How much more time than as recorded the operators may take, e.g. 0.1: the schedule that needs
   // least memory within it, of those that are found; below 0: none. At most one of the three.
   double time_budget = -1;
+  // A file by `berth schedule`, of save_graph()'s graph or a trace with operators: a step that it
+  // is for is run by it, without a search. Empty: what BERTH_SCHEDULE says.
+  std::string schedule = {};
   // Of different steps (training, evaluation, a last batch); the oldest one goes for a new one.
   std::uint32_t max_programs = 8;
 };
@@ -43,6 +46,7 @@ struct StepProgramStats {
   std::string last_divergence;   // operator and difference
   std::string last_refusal;      // operator and reason
   std::string budget_not_met;    // why, and the least that would do; empty where it is
+  std::string schedule_not_taken;  // why the file's is not; empty where it is, or there is none
 
   // One object with the names above.
   [[nodiscard]] std::string to_json() const;
@@ -98,6 +102,9 @@ class StepProgram {
   void end(bool failed = false);
 
   [[nodiscard]] StepProgramStats stats() const;
+  // Writes the step that came last as a graph, for `berth graph`, `berth schedule`. Throws
+  // Error(kUsage) where no step is known yet, Error(kSystem) where it cannot be written.
+  void save_graph(const std::string& path) const;
 
  private:
   class State;

@@ -41,11 +41,13 @@ class _Table(ctypes.Structure):
         ("resume", _function(_DEVICE, ctypes.POINTER(ctypes.c_uint64), _TEXT, _SIZE)),
         ("begin_scope", _function(_TEXT, result=ctypes.c_void_p)),
         ("end_scope", _function(ctypes.c_void_p, result=None)),
-        ("make_step_program", _function(ctypes.c_char_p, ctypes.c_uint64, ctypes.c_double, ctypes.c_double, ctypes.POINTER(ctypes.c_void_p), _TEXT, _SIZE)),
+        ("make_step_program", _function(_TEXT, _TEXT, ctypes.c_uint64, ctypes.c_double, ctypes.c_double, ctypes.POINTER(ctypes.c_void_p), _TEXT,
+                                        _SIZE)),
         ("free_step_program", _function(ctypes.c_void_p, result=None)),
         ("begin_step", _function(ctypes.c_void_p, _TEXT, _SIZE)),
         ("end_step", _function(ctypes.c_void_p, ctypes.c_int, _TEXT, _SIZE)),
         ("step_program_stats", _function(ctypes.c_void_p, _TEXT, _SIZE, result=_SIZE)),
+        ("save_step_graph", _function(ctypes.c_void_p, _TEXT, _TEXT, _SIZE)),
     ]
 
 
@@ -130,9 +132,9 @@ class Adapter:
     def end_scope(self, scope: Optional[int]) -> None:
         self._table.end_scope(scope)
 
-    def make_step_program(self, engine: str, memory_budget: int, memory_share: float, time_budget: float) -> Optional[int]:
+    def make_step_program(self, engine: str, schedule: str, memory_budget: int, memory_share: float, time_budget: float) -> Optional[int]:
         program = ctypes.c_void_p()
-        self._call(self._table.make_step_program, engine.encode(), memory_budget, memory_share, time_budget, ctypes.byref(program))
+        self._call(self._table.make_step_program, engine.encode(), schedule.encode(), memory_budget, memory_share, time_budget, ctypes.byref(program))
         return program.value
 
     def free_step_program(self, program: Optional[int]) -> None:
@@ -146,6 +148,9 @@ class Adapter:
 
     def step_program_stats(self, program: Optional[int]) -> bytes:
         return self._text(self._table.step_program_stats, program)
+
+    def save_step_graph(self, program: Optional[int], path: str) -> None:
+        self._call(self._table.save_step_graph, program, os.fsencode(path))
 
 
 def _check_torch() -> None:

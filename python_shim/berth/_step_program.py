@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import os
 import re
 from typing import Iterator, Optional, Union
 
@@ -52,6 +53,8 @@ class StepProgramStats:
     """The operator, and why."""
     budget_not_met: str
     """Why, and the least that would do; empty where it is met."""
+    schedule_not_taken: str
+    """Why the schedule of the file is not; empty where it is, or none was given."""
 
 
 _UNITS = {"": 1, "B": 1, "K": 1 << 10, "KIB": 1 << 10, "M": 1 << 20, "MIB": 1 << 20, "G": 1 << 30, "GIB": 1 << 30, "T": 1 << 40, "TIB": 1 << 40,
@@ -98,17 +101,21 @@ class StepProgram:
     engine: who plans the step. "auto" is all of berth, "order" keeps everything and orders, "release" keeps the order, too; "chen",
     "checkmate", "knapsack" and "monet" are what others make again within a budget, to compare.
 
+    schedule: a file by `berth schedule`, of save_graph()'s graph: a step that it is for is run by it from the start, without a search. None
+    is given: what BERTH_SCHEDULE says.
+
     One step at a time in a process; a program belongs to the thread that trains. Needs no berth.install().
     """
 
-    def __init__(self, memory_budget: Union[int, str] = 0, *, time_budget: Optional[float] = None, engine: str = "auto") -> None:
+    def __init__(self, memory_budget: Union[int, str] = 0, *, time_budget: Optional[float] = None, engine: str = "auto",
+                 schedule: Union[str, "os.PathLike[str]"] = "") -> None:
         self._program: Union[int, None] = None
         self._adapter = _library.adapter("cpu")
         share = _share(memory_budget)
         if time_budget is not None and not time_budget >= 0:
             raise UsageError(f"time_budget is {time_budget!r}; a number from 0 on is wanted, such as 0.1 for a tenth more time")
         self._program = self._adapter.make_step_program(
-            engine, 0 if share > 0 else _bytes(memory_budget), share, -1.0 if time_budget is None else float(time_budget))
+            engine, os.fspath(schedule), 0 if share > 0 else _bytes(memory_budget), share, -1.0 if time_budget is None else float(time_budget))
 
     def __del__(self) -> None:
         if self._program is not None:
@@ -124,6 +131,10 @@ class StepProgram:
             self._adapter.end_step(self._program, True)
             raise
         self._adapter.end_step(self._program, False)
+
+    def save_graph(self, path: Union[str, "os.PathLike[str]"]) -> None:
+        """Writes the step that came last as a graph, for `berth schedule` and berth.Graph.load(). Raises UsageError where none is known yet."""
+        self._adapter.save_step_graph(self._program, os.fspath(path))
 
     def stats(self) -> StepProgramStats:
         """Counters so far."""

@@ -106,6 +106,30 @@ assert sys.argv[1] == "plain" or share.predicted_peak <= 0.85 * share.recorded_p
 """
         self.assertEqual(self.python(program, "plain"), self.python(program, "program"))
 
+    def test_a_schedule_that_was_planned_from_the_saved_graph_is_followed(self):
+        program = PROGRAM + """
+import pathlib
+net, ids = Net(), torch.randint(50, (16, 32))
+sgd = torch.optim.SGD(net.parameters(), 0.1)
+def run(program, steps=5):
+    for step in range(steps):
+        with program.step():
+            sgd.zero_grad()
+            loss = nn.functional.cross_entropy(net(ids).view(-1, 50), ids.view(-1))
+            loss.backward()
+            sgd.step()
+    return program.stats()
+first = berth.StepProgram()
+stats = run(first)
+first.save_graph(pathlib.Path("x.graph"))
+step = berth.Graph.load("x.graph")
+planned = berth.schedule(step, stats.resident + (stats.predicted_peak - stats.resident) * 3 // 4, addresses=False, iterations=1000)
+planned.schedule.save("x.schedule")
+followed = run(berth.StepProgram(schedule="x.schedule"))
+print(followed.runs_again == planned.recomputed > 0, followed.schedule_not_taken == "", followed.predicted_peak == planned.peak)
+"""
+        self.assertEqual(self.python(program, "x").split(), ["True"] * 3)
+
     def test_an_error_in_the_body_is_the_body_s_own(self):
         program = PROGRAM + """
 net = Net()

@@ -1,10 +1,16 @@
 // A step program trains to the bits that the step as written trains to, whatever the step does.
 #include "tests/catch.h"
 
+#include "tests/support/temporary_folder.h"
+
+#include <berth/graph.h>
+#include <berth/referee.h>
+#include <berth/schedule.h>
 #include <berth/step_program.h>
 
 #include <torch/torch.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <memory>
@@ -586,6 +592,51 @@ TEST_CASE("Whoever plans a step, its bits are those of the step as written", "[s
     REQUIRE(planned.stats.budget_not_met.empty());
     REQUIRE(same(plain, planned));
   }
+}
+
+TEST_CASE("A step's graph is saved, and a schedule that was planned for it elsewhere is followed",
+          "[step]") {
+  const berth::test::TemporaryFolder folder;
+  const std::string graph = folder / "x.graph", file = folder / "x.schedule";
+  const auto save = [&](const Make& make) {
+    const Subject subject = make();
+    StepProgram program;
+    REQUIRE_THROWS_WITH(program.save_graph(graph), Catch::Contains("no step is known yet"));
+    std::vector<Tensor> losses;  // what outlives the step is part of it
+    for (int step = 0; step < 3; ++step) {
+      const auto scope = program.step();
+      losses.push_back(subject.body(step));
+    }
+    program.save_graph(graph);
+  };
+  save(make_deep);
+  const berth::graph::Graph step = berth::graph::read_graph(graph);
+  berth::schedule::StepOptions planning;
+  const Outcome free = train(make_deep, true);
+  planning.budget = free.stats.resident + (free.stats.predicted_peak - free.stats.resident) / 2;
+  planning.iteration_budget = 1000;
+  const auto planned = berth::schedule::plan_step(step, planning);
+  REQUIRE(planned.schedule);
+  REQUIRE(planned.verdict.recomputed > 0);
+  berth::graph::write_schedule(file, *planned.schedule);
+
+  const Outcome plain = train(make_deep, false);
+  const Outcome given = train(make_deep, true, kSteps, {.schedule = file});
+  CAPTURE(given.stats.schedule_not_taken);
+  REQUIRE(given.stats.schedule_not_taken.empty());
+  REQUIRE(given.stats.runs_again == planned.verdict.recomputed);
+  REQUIRE(given.stats.predicted_peak == planned.verdict.peak);
+  REQUIRE(same(plain, given));
+
+  ::setenv("BERTH_SCHEDULE", file.c_str(), 1);
+  const Outcome by_variable = train(make_deep, true);
+  const Outcome other = train(make_mlp, true), other_plain = train(make_mlp, false);
+  ::unsetenv("BERTH_SCHEDULE");
+  REQUIRE(by_variable.stats.runs_again == planned.verdict.recomputed);
+  REQUIRE_THAT(other.stats.schedule_not_taken, Catch::Contains("it is for a step of"));
+  REQUIRE(other.stats.scheduled >= kSteps - 4);
+  REQUIRE(same(other_plain, other));
+  REQUIRE_THROWS_WITH(StepProgram({.schedule = folder / "none"}), Catch::Contains("none"));
 }
 
 TEST_CASE("Budgets out of range, or more than one, are refused in words", "[step]") {

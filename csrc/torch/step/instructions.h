@@ -47,6 +47,7 @@ struct Scheduled {
   std::uint64_t recorded_ns = 0;
   std::uint64_t runs_again = 0;  // calls that run more than once
   std::string budget_not_met;    // why the budget is not, and the least that would do
+  std::string schedule_not_taken;  // why the one that was given is not
 };
 
 }  // namespace berth::torch::step

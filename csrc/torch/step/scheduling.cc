@@ -62,6 +62,30 @@ std::optional<graph::Schedule> least_within_time(const graph::Graph& graph,
   return std::move(best.schedule);
 }
 
+// As it may be replayed: times of operators are others in each record, so the graph is another by
+// its hash; and the budget is what the schedule was found within, by those times.
+graph::Schedule fitted(graph::Schedule schedule) {
+  schedule.graph_hash = 0;
+  schedule.budget = 0;
+  return schedule;
+}
+
+// In words why the step cannot be run by the schedule; empty where it can.
+std::string why_not_for(const graph::Graph& graph, const graph::Schedule& schedule) {
+  std::size_t operators = 0;
+  for (const graph::ScheduleStep& step : schedule.steps) {
+    using Kind = graph::ScheduleStep::Kind;
+    if (step.kind == Kind::kCopyOut || step.kind == Kind::kCopyIn)
+      return "it copies to the host, which step programs do not";
+    if (step.kind == Kind::kRun)
+      operators = std::max(operators, static_cast<std::size_t>(step.op) + 1);
+  }
+  if (operators != graph.operators.size())
+    return fmt::format("it is for a step of {} operators, this one has {}", operators,
+                       graph.operators.size());
+  return graph::replay(graph, fitted(schedule)).violation;
+}
+
 bool has_budget(const SchedulingOptions& options) {
   return options.budget > 0 || options.share > 0 || options.more_time >= 0;
 }
@@ -71,6 +95,10 @@ bool is_one_of(std::string_view engine, std::initializer_list<std::string_view> 
 }
 
 }  // namespace
+
+graph::Graph planning_graph(const Program& program) {
+  return graph_of(program, alignment_of(program)).graph;
+}
 
 std::string why_not(const SchedulingOptions& options) {
   const auto& engines = schedule::step_engines();
@@ -87,12 +115,15 @@ std::string why_not(const SchedulingOptions& options) {
 }
 
 Scheduled schedule(Program program, const SchedulingOptions& options) {
-  std::string not_met;
+  std::string not_met, not_taken;
   const ProgramGraph of = graph_of(program, alignment_of(program));
   graph::Schedule chosen = as_recorded(of);
   const graph::Verdict recorded = graph::replay(of.graph, chosen);
   std::uint64_t ns_bound = 0;
-  if (options.engine != "release") {
+  if (options.given != nullptr) not_taken = why_not_for(of.graph, *options.given);
+  if (options.given != nullptr && not_taken.empty()) {
+    chosen = fitted(*options.given);
+  } else if (options.engine != "release") {
     if (options.engine == "checkmate") use_checkmate();
     schedule::StepOptions planning;
     planning.time_limit_seconds = options.time_limit_seconds;
@@ -134,6 +165,7 @@ Scheduled schedule(Program program, const SchedulingOptions& options) {
   result.predicted_ns = verdict.ns;
   result.runs_again = verdict.recomputed;
   result.budget_not_met = std::move(not_met);
+  result.schedule_not_taken = std::move(not_taken);
   return result;
 }
 

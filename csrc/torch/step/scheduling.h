@@ -1,6 +1,8 @@
 #pragma once
 
 #include "csrc/core/bytes.h"
+#include "csrc/graph/graph.h"
+#include "csrc/graph/schedule.h"
 #include "csrc/torch/step/instructions.h"
 
 #include <string>
@@ -15,7 +17,12 @@ struct SchedulingOptions {
   double share = 0;       // the same as a share of what the step takes as recorded; 0: none
   double more_time = -1;  // the least memory that takes so much more time; below 0: none
   double time_limit_seconds = 2;
+  // One that is there already: a program that it is for is run by it, whatever the rest says.
+  const graph::Schedule* given = nullptr;
 };
+
+// The program as planners take it, sizes rounded as its device's allocator rounds them.
+[[nodiscard]] graph::Graph planning_graph(const Program& program);
 
 // How the program is to be run. Where nothing fits the budget, the result is that without one, and
 // says why.

@@ -1,4 +1,6 @@
 #include "csrc/core/check.h"
+#include "csrc/runtime/settings.h"
+#include "csrc/torch/program.h"
 #include "csrc/torch/step/elapsed.h"
 #include "csrc/torch/step/ghost.h"
 #include "csrc/torch/step/program.h"
@@ -6,6 +8,9 @@
 #include "csrc/torch/step/scheduling.h"
 #include "csrc/torch/step/tap.h"
 
+#include <berth/config.h>
+#include <berth/graph.h>
+#include <berth/referee.h>
 #include <berth/step_program.h>
 #include <berth/warnings.h>
 
@@ -64,6 +69,10 @@ class StepProgram::State {
     BERTH_CHECK(options.max_programs > 0, kUsage, "max_programs is 0; at least 1 is wanted");
     const std::string why = why_not(scheduling());
     BERTH_CHECK(why.empty(), kUsage, "{}", why);
+    const Config config = Config::from_environment();
+    const std::string& file = options.schedule.empty() ? config.schedule : options.schedule;
+    if (!file.empty())
+      given_ = graph::read_schedule(expand_file_name(file, this_program(config, {}), -1));
   }
 
   void begin() {
@@ -103,6 +112,12 @@ class StepProgram::State {
     }
   }
 
+  void save_graph(const std::string& path) const {
+    BERTH_CHECK(!programs_.empty(), kUsage,
+                "no step is known yet: two that are the same must have run");
+    graph::write_graph(path, planning_graph(programs_.front().program));
+  }
+
   [[nodiscard]] StepProgramStats stats() const {
     StepProgramStats stats = stats_;
     stats.programs = programs_.size();
@@ -114,7 +129,8 @@ class StepProgram::State {
     return {.engine = options_.engine,
             .budget = options_.memory_budget,
             .share = options_.memory_share,
-            .more_time = options_.time_budget};
+            .more_time = options_.time_budget,
+            .given = given_ ? &*given_ : nullptr};
   }
 
   void end_ghost(bool failed) {
@@ -142,6 +158,7 @@ class StepProgram::State {
     stats_.bound_ns = ran.bound_ns;
     stats_.runs_again = ran.runs_again;
     stats_.budget_not_met = ran.budget_not_met;
+    stats_.schedule_not_taken = ran.schedule_not_taken;
     // The one that came last is the first to be tried.
     const auto current =
         std::find_if(programs_.begin(), programs_.end(),
@@ -178,6 +195,9 @@ class StepProgram::State {
     Scheduled& made = programs_.emplace_front();
     made = schedule(make_program(std::move(*like), record), scheduling());
     candidates_.erase(like);
+    if (!made.schedule_not_taken.empty())
+      warn("step-schedule", fmt::format("a step is not run by the schedule that was given: {}",
+                                        made.schedule_not_taken));
     if (!made.budget_not_met.empty())
       warn("step-budget", fmt::format("a step runs without the memory budget that was set: {}",
                                       made.budget_not_met));
@@ -186,6 +206,7 @@ class StepProgram::State {
   }
 
   StepProgramOptions options_;
+  std::optional<graph::Schedule> given_;
   StepProgramStats stats_;
   std::list<Scheduled> programs_;  // the one that came last first
   std::deque<StepRecord> candidates_;
@@ -203,6 +224,8 @@ StepProgram::StepProgram(StepProgram&&) noexcept = default;
 StepProgram& StepProgram::operator=(StepProgram&&) noexcept = default;
 
 StepProgramStats StepProgram::stats() const { return state_->stats(); }
+
+void StepProgram::save_graph(const std::string& path) const { state_->save_graph(path); }
 
 void StepProgram::begin() { state_->begin(); }
 void StepProgram::end(bool failed) { state_->end(failed); }
@@ -230,10 +253,11 @@ std::string StepProgramStats::to_json() const {
       R"("operators": {}, "predicted_peak": {}, "resident": {}, "recorded_peak": {}, )"
       R"("predicted_ns": {}, "recorded_ns": {}, "bound_ns": {}, "step_ns": {}, "schedule_ns": {}, )"
       R"("runs_again": {}, )"
-      R"("last_divergence": "{}", "last_refusal": "{}", "budget_not_met": "{}"}})",
+      R"("last_divergence": "{}", "last_refusal": "{}", "budget_not_met": "{}", )"
+      R"("schedule_not_taken": "{}"}})",
       steps, scheduled, diverged, refused, programs, operators, predicted_peak, resident,
       recorded_peak, predicted_ns, recorded_ns, bound_ns, step_ns, schedule_ns, runs_again,
-      text(last_divergence), text(last_refusal), text(budget_not_met));
+      text(last_divergence), text(last_refusal), text(budget_not_met), text(schedule_not_taken));
 }
 
 }  // namespace berth::torch
