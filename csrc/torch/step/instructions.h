@@ -45,8 +45,8 @@ struct Scheduled {
   std::uint64_t predicted_ns = 0, bound_ns = 0;  // no schedule within the budget takes less
   Bytes recorded_peak = 0;  // as the step was recorded, each value released after its last use
   std::uint64_t recorded_ns = 0;
-  std::uint64_t runs_again = 0;  // calls that run more than once
-  std::string budget_not_met;    // why the budget is not, and the least that would do
+  std::uint64_t runs_again = 0;    // calls that run more than once
+  std::string budget_not_met;      // why the budget is not, and the least that would do
   std::string schedule_not_taken;  // why the one that was given is not
 };
 

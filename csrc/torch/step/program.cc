@@ -1,11 +1,15 @@
 #include "csrc/torch/step/program.h"
 
+#include "csrc/core/checksum.h"
 #include "csrc/torch/step/tensors.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstddef>
+#include <unordered_map>
 #include <utility>
+#include <vector>
 
 namespace berth::torch::step {
 
@@ -47,6 +51,32 @@ void find_what_the_body_fills(StepRecord& record) {
   }
 }
 
+// Of calls that take as long: the operator, and shapes and widths of what it is given.
+std::uint64_t signature(const Call& call) {
+  std::uint64_t hash = reinterpret_cast<std::uintptr_t>(&call.op.schema());
+  for (const Operand& operand : call.operands) {
+    hash = hash_combine(hash, operand.storage == kNoStorage ? 0 : operand.type.itemsize());
+    for (const auto* const list : {&operand.sizes, &operand.strides})
+      for (const std::int64_t one : *list)
+        hash = hash_combine(hash, static_cast<std::uint64_t>(one));
+  }
+  return hash;
+}
+
+// Each call takes the median of those that are alike, so that no plan is made of what was slow or
+// fast by chance.
+void even_out_times(std::vector<Call>& calls, const std::vector<Call>& again) {
+  std::unordered_map<std::uint64_t, std::vector<std::uint64_t>> times;
+  for (std::size_t n = 0; n < calls.size(); ++n)
+    times[signature(calls[n])].push_back(std::min(calls[n].ns, again[n].ns));
+  for (auto& [alike, all] : times) {
+    const auto middle = all.begin() + static_cast<std::ptrdiff_t>(all.size() / 2);
+    std::nth_element(all.begin(), middle, all.end());
+    std::swap(all.front(), *middle);
+  }
+  for (Call& call : calls) call.ns = times[signature(call)].front();
+}
+
 }  // namespace
 
 bool same_call(const Call& a, const Call& b) {
@@ -78,36 +108,22 @@ bool same_calls(const StepRecord& record, const StepRecord& other, std::string* 
 Program make_program(StepRecord first, const StepRecord& second) {
   Program program;
   find_what_the_body_fills(first);
-  for (std::size_t n = 0; n < first.calls.size(); ++n) {
-    Call& call = first.calls[n];
-    call.ns = std::min(call.ns, second.calls[n].ns);
-    call.workspace = std::max(call.workspace, second.calls[n].workspace);
-  }
+  even_out_times(first.calls, second.calls);
+  for (std::size_t n = 0; n < first.calls.size(); ++n)
+    first.calls[n].workspace = std::max(first.calls[n].workspace, second.calls[n].workspace);
   for (std::size_t n = 0; n < first.storages.size(); ++n) {
     RecordedStorage& storage = first.storages[n];
     const RecordedStorage& later = second.storages[n];
     storage.outlives |= later.outlives;
     program.kinds.push_back(storage.maker != RecordedStorage::kFromOutside ? StorageKind::kMade
-                            : storage.identity == later.identity           ? StorageKind::kResident
-                                                                           : StorageKind::kInput);
+                            : storage.identity != nullptr && storage.identity == later.identity
+                                ? StorageKind::kResident
+                                : StorageKind::kInput);
   }
   program.sets_generators = first.sets_generators || second.sets_generators;
   program.calls = std::move(first.calls);
   program.storages = std::move(first.storages);
   return program;
-}
-
-std::vector<std::uint32_t> last_uses(const Program& program) {
-  std::vector<std::uint32_t> last(program.storages.size(), kNever);
-  const auto use = [&](const Operand& operand, std::size_t call) {
-    if (operand.storage != kNoStorage) last[operand.storage] = static_cast<std::uint32_t>(call);
-  };
-  for (std::size_t n = 0; n < program.calls.size(); ++n) {
-    for (const Operand& operand : program.calls[n].operands) use(operand, n);
-    for (const ResultTensor& result : program.calls[n].result_tensors)
-      if (result.argument == ResultTensor::kNew) use(result.operand, n);
-  }
-  return last;
 }
 
 }  // namespace berth::torch::step

@@ -33,14 +33,13 @@ struct Program {
 // The number of calls that two lists of them begin with in common.
 [[nodiscard]] std::size_t common_calls(const std::vector<Call>& a, const std::vector<Call>& b);
 
-// The program of two records with same calls; times are the smaller ones of both.
+// The program of two records with same calls. A call's time is the smaller one of both, and then
+// the median of the calls that are alike.
 [[nodiscard]] Program make_program(StepRecord first, const StepRecord& second);
 
 // Whether two calls are the same but for numbers that may change, and for what was measured.
 [[nodiscard]] bool same_call(const Call& a, const Call& b);
 
-// By storage, the last call that reads or writes it; kNever where none does.
 inline constexpr std::uint32_t kNever = ~std::uint32_t{0};
-[[nodiscard]] std::vector<std::uint32_t> last_uses(const Program& program);
 
 }  // namespace berth::torch::step

@@ -88,7 +88,7 @@ struct RecordedStorage {
   static constexpr std::uint32_t kFromOutside = ~std::uint32_t{0};
   std::uint32_t maker = kFromOutside;
   bool outlives = false;  // somebody has it after the step
-  // Its address, to tell what is the same in two steps.
+  // Its address, to tell what is the same in two steps; null where nobody had it at the end.
   const c10::StorageImpl* identity = nullptr;
 };
 

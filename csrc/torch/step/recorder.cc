@@ -31,6 +31,7 @@ Recorder::Recorder(const Program& program, std::size_t calls,
   for (StorageNumber number = 0; number < held_.size(); ++number) {
     record_.storages[number].identity = held_[number]._unsafe_get_target();
     numbers_.emplace(record_.storages[number].identity, number);
+    alive_.push_back(number);
   }
 }
 
@@ -44,6 +45,7 @@ StorageNumber Recorder::number_of(const at::Tensor& tensor, std::uint32_t maker)
       numbers_.try_emplace(storage, static_cast<StorageNumber>(record_.storages.size()));
   if (fresh) {
     held_.emplace_back(tensor.storage().getWeakStorageImpl());
+    alive_.push_back(found->second);
     record_.storages.push_back({.bytes = storage->nbytes(),
                                 .device = storage->device(),
                                 .allocator = storage->allocator(),
@@ -51,6 +53,17 @@ StorageNumber Recorder::number_of(const at::Tensor& tensor, std::uint32_t maker)
                                 .identity = storage});
   }
   return found->second;
+}
+
+void Recorder::drop_dead() {
+  const auto dead = [&](StorageNumber number) {
+    if (!held_[number].expired()) return false;
+    numbers_.erase(record_.storages[number].identity);
+    record_.storages[number].identity = nullptr;
+    held_[number].reset();
+    return true;
+  };
+  alive_.erase(std::remove_if(alive_.begin(), alive_.end(), dead), alive_.end());
 }
 
 void Recorder::describe_arguments(Call& call, c10::ArrayRef<c10::IValue> arguments) {
@@ -118,6 +131,7 @@ void Recorder::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10
     run_kernel(op, keys, stack);
     return;
   }
+  drop_dead();
   Call call(op);
   call.gradients_on = at::GradMode::is_enabled();
   call.random = facts.random;
@@ -166,12 +180,18 @@ StepRecord Recorder::take() {
     record_.refusal = fmt::format(
         "{} draws from a generator that the step sets, as often as its arguments' contents say",
         draws_by_contents_);
-  for (std::size_t n = 0; n < held_.size(); ++n)
-    record_.storages[n].outlives = held_[n].lock() != nullptr;
+  drop_dead();
+  for (StorageNumber number = 0; number < held_.size(); ++number)
+    record_.storages[number].outlives = !held_[number].expired();
+  alive_.clear();
   record_.held = std::move(held_);
   numbers_.clear();
   draws_by_contents_.clear();
-  return std::exchange(record_, {});
+  // A copy, since what was written down during the step stands between the step's own blocks in the
+  // heap, which could not give them back.
+  StepRecord copy = record_;
+  record_ = {};
+  return copy;
 }
 
 }  // namespace berth::torch::step

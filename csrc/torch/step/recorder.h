@@ -18,8 +18,8 @@ namespace berth::torch::step {
 //
 // Keeps no bytes alive: storages are held weakly, so autograd decides as it would without. An
 // operator that no program may have makes the record refused, and the step runs on. Thread-safe:
-// autograd's threads call one at a time. O(operands) an operator beside its kernel, and what a look
-// at its allocations costs.
+// autograd's threads call one at a time. O(operands + storages alive) an operator beside its
+// kernel, and what a look at its allocations costs.
 class Recorder final : public OperatorListener {
  public:
   Recorder() = default;
@@ -36,6 +36,8 @@ class Recorder final : public OperatorListener {
 
  private:
   StorageNumber number_of(const at::Tensor& tensor, std::uint32_t maker);
+  // Lets go of storages that nobody has any more, whose address another may get now.
+  void drop_dead();
   void refuse(const c10::OperatorHandle& op, std::string_view why);
   // Fills in arguments and operands.
   void describe_arguments(Call& call, c10::ArrayRef<c10::IValue> arguments);
@@ -47,8 +49,10 @@ class Recorder final : public OperatorListener {
   StepRecord record_;
   std::string draws_by_contents_;  // an operator whose draws are not told by shapes
   std::unordered_map<const c10::StorageImpl*, StorageNumber> numbers_;
-  // Keeps addresses from being used again, and tells what outlives the step.
+  // By number; keeps addresses from being used again as long as somebody has the storage. What is
+  // held longer stands between the blocks of the heap, which then grows.
   std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> held_;
+  std::vector<StorageNumber> alive_;  // of those that were when last looked at
 };
 
 }  // namespace berth::torch::step
