@@ -70,7 +70,7 @@ class Layer(nn.Module):
         q, k, v = (part.view(rows, length, self.heads, -1).transpose(1, 2) for part in self.mix(self.norm(x)).chunk(3, -1))
         scores = q @ k.transpose(-1, -2) / math.sqrt(width / self.heads)
         if self.causal:
-            scores = scores.masked_fill(torch.ones(length, length, dtype=torch.bool).triu(1), -math.inf)
+            scores = scores.masked_fill(torch.ones(length, length, dtype=torch.bool, device=x.device).triu(1), -math.inf)
         x = x + self.dropout(self.join((scores.softmax(-1) @ v).transpose(1, 2).reshape(rows, length, width)))
         return x + self.dropout(self.mlp(self.norm_mlp(x)))
 

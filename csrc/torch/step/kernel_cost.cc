@@ -1,5 +1,10 @@
 #include "csrc/torch/step/kernel_cost.h"
 
+#include "csrc/torch/step/tensors.h"
+
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <c10/util/SmallVector.h>
+
 #include <algorithm>
 
 namespace berth::torch::step {
@@ -27,8 +32,33 @@ class KernelCost::Memory final : public c10::MemoryReportingInfoBase {
   std::unordered_map<void*, Bytes> blocks_;
 };
 
-KernelCost::KernelCost()
-    : memory_(std::make_shared<Memory>()), guard_(c10::DebugInfoKind::PROFILER_STATE, memory_) {}
+namespace {
+
+// Waits for what was asked of the current streams of the values' devices, but the CPU.
+void wait_for_devices(c10::ArrayRef<c10::IValue> values) {
+  c10::SmallVector<c10::Device, 2> waited;
+  for (const c10::IValue& value : values)
+    for_each_tensor(value, form_of(value), [&](const at::Tensor& tensor) {
+      if (!tensor.defined() || tensor.device().is_cpu()) return;
+      if (std::find(waited.begin(), waited.end(), tensor.device()) != waited.end()) return;
+      waited.push_back(tensor.device());
+      const c10::impl::VirtualGuardImpl on(tensor.device().type());
+      on.synchronizeStream(on.getStream(tensor.device()));
+    });
+}
+
+}  // namespace
+
+KernelCost::KernelCost(c10::ArrayRef<c10::IValue> values)
+    : memory_(std::make_shared<Memory>()), guard_(c10::DebugInfoKind::PROFILER_STATE, memory_) {
+  wait_for_devices(values);
+  elapsed_ = {};
+}
+
+std::uint64_t KernelCost::ns(c10::ArrayRef<c10::IValue> results) const {
+  wait_for_devices(results);
+  return elapsed_.ns();
+}
 
 Bytes KernelCost::peak() const noexcept { return memory_->peak; }
 Bytes KernelCost::held() const noexcept { return memory_->held; }

@@ -3,6 +3,7 @@
 #include "csrc/core/bytes.h"
 #include "csrc/torch/step/elapsed.h"
 
+#include <ATen/core/ivalue.h>
 #include <c10/core/Allocator.h>
 #include <c10/util/ThreadLocalDebugInfo.h>
 
@@ -14,10 +15,14 @@ namespace berth::torch::step {
 
 // Measures one kernel from here on: its time, and what it takes of memory on its thread, as
 // libtorch's allocators report it, whichever they are. Hides the reports from a profiler meanwhile.
+// Devices that run behind the host are waited for, before and after: not to be used while a stream
+// is captured.
 class KernelCost {
  public:
-  KernelCost();
-  [[nodiscard]] std::uint64_t ns() const { return elapsed_.ns(); }
+  // Of a kernel that takes these values.
+  explicit KernelCost(c10::ArrayRef<c10::IValue> values);
+  // Until now, and until the devices of these results have done it.
+  [[nodiscard]] std::uint64_t ns(c10::ArrayRef<c10::IValue> results) const;
   // Most bytes that were held at one time.
   [[nodiscard]] Bytes peak() const noexcept;
   // Bytes of what is still held.

@@ -155,9 +155,9 @@ void Recorder::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10
     if (!facts.draws_by_shape && draws_by_contents_.empty()) draws_by_contents_ = name_of(op);
   }
   {
-    const KernelCost cost;
+    const KernelCost cost(c10::ArrayRef<c10::IValue>(*stack).slice(below));
     run_kernel(op, keys, stack);
-    call.ns = cost.ns();
+    call.ns = cost.ns(c10::ArrayRef<c10::IValue>(*stack).slice(below));
     // Results are part of what is held at the end; a workspace is what there was besides.
     call.workspace = cost.peak() > cost.held() ? cost.peak() - cost.held() : 0;
   }
