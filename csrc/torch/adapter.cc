@@ -219,13 +219,15 @@ void* begin_scope(const char* name) { return new (std::nothrow) Scope(name); }
 
 void end_scope(void* scope) { delete static_cast<Scope*>(scope); }
 
-int make_step_program(const char* engine, const char* schedule, std::uint64_t memory_budget, double memory_share,
-                      double time_budget, void** program, char* message, std::size_t size) {
+int make_step_program(const char* engine, const char* schedule, std::uint64_t memory_budget,
+                      double memory_share, double time_budget, std::uint64_t copy_rate,
+                      void** program, char* message, std::size_t size) {
   return answer(message, size, [&] {
     *program = new StepProgram({.engine = engine,
                                 .memory_budget = memory_budget,
                                 .memory_share = memory_share,
                                 .time_budget = time_budget,
+                                .copy_rate = copy_rate,
                                 .schedule = schedule});
     return BERTH_OK;
   });
@@ -259,10 +261,24 @@ int save_step_graph(void* program, const char* path, char* message, std::size_t 
   });
 }
 
-constexpr berth_torch_table kTable = {
-    install,           is_installed,      mark_step,  stats,    load_plan,         save_plan,
-    begin_recording,   end_recording,     release,    resume,   begin_scope,       end_scope,
-    make_step_program, free_step_program, begin_step, end_step, step_program_stats, save_step_graph};
+constexpr berth_torch_table kTable = {install,
+                                      is_installed,
+                                      mark_step,
+                                      stats,
+                                      load_plan,
+                                      save_plan,
+                                      begin_recording,
+                                      end_recording,
+                                      release,
+                                      resume,
+                                      begin_scope,
+                                      end_scope,
+                                      make_step_program,
+                                      free_step_program,
+                                      begin_step,
+                                      end_step,
+                                      step_program_stats,
+                                      save_step_graph};
 
 }  // namespace
 }  // namespace berth::torch

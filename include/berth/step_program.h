@@ -10,7 +10,8 @@ namespace berth::torch {
 struct StepProgramOptions {
   // Who plans the step, a name of schedule::step_engines(): "auto" is all of berth, "order" keeps
   // everything and orders, which is what OLLA does. "release" keeps the order, too. Those of
-  // others, "chen", "checkmate", "knapsack" and "monet", want a budget.
+  // others, "chen", "checkmate", "knapsack" and "monet", want a budget, "vdnn" and "dymem" a
+  // copy_rate as well.
   std::string engine = "auto";
   // Bytes on the device that a step may take at most, everything counted; 0: as few as it takes
   // without running an operator twice.
@@ -20,6 +21,10 @@ struct StepProgramOptions {
   // How much more time than as recorded the operators may take, e.g. 0.1: the schedule that needs
   // least memory within it, of those that are found; below 0: none. At most one of the three.
   double time_budget = -1;
+  // How many bytes a second the device copies to the host and back: then what does not fit the
+  // budget is also copied away, on streams of its own, and fetched again. 0: nothing is. On the CPU
+  // the host is memory like any other.
+  std::uint64_t copy_rate = 0;
   // A file by `berth schedule`, of save_graph()'s graph or a trace with operators: a step that it
   // is for is run by it, without a search. Empty: what BERTH_SCHEDULE says.
   std::string schedule = {};
@@ -42,10 +47,11 @@ struct StepProgramStats {
   // What the last scheduled step took: all of it, and its schedule. The difference is what the body
   // takes without kernels, and the checks.
   std::uint64_t step_ns = 0, schedule_ns = 0;
-  std::uint64_t runs_again = 0;  // operators that its schedule runs more than once
-  std::string last_divergence;   // operator and difference
-  std::string last_refusal;      // operator and reason
-  std::string budget_not_met;    // why, and the least that would do; empty where it is
+  std::uint64_t runs_again = 0;                 // operators that its schedule runs more than once
+  std::uint64_t copied_out = 0, host_peak = 0;  // bytes a step, and most of them at one time
+  std::string last_divergence;                  // operator and difference
+  std::string last_refusal;                     // operator and reason
+  std::string budget_not_met;      // why, and the least that would do; empty where it is
   std::string schedule_not_taken;  // why the file's is not; empty where it is, or there is none
 
   // One object with the names above.
@@ -75,7 +81,7 @@ struct StepProgramStats {
 class StepProgram {
  public:
   // Throws Error(kUsage) for options out of range, for more than one budget, and for an engine that
-  // copies to the host, which step programs do not.
+  // wants a budget or a copy_rate where there is none.
   explicit StepProgram(const StepProgramOptions& options = {});
   ~StepProgram();
   StepProgram(StepProgram&&) noexcept;

@@ -41,8 +41,8 @@ class _Table(ctypes.Structure):
         ("resume", _function(_DEVICE, ctypes.POINTER(ctypes.c_uint64), _TEXT, _SIZE)),
         ("begin_scope", _function(_TEXT, result=ctypes.c_void_p)),
         ("end_scope", _function(ctypes.c_void_p, result=None)),
-        ("make_step_program", _function(_TEXT, _TEXT, ctypes.c_uint64, ctypes.c_double, ctypes.c_double, ctypes.POINTER(ctypes.c_void_p), _TEXT,
-                                        _SIZE)),
+        ("make_step_program", _function(_TEXT, _TEXT, ctypes.c_uint64, ctypes.c_double, ctypes.c_double, ctypes.c_uint64,
+                                        ctypes.POINTER(ctypes.c_void_p), _TEXT, _SIZE)),
         ("free_step_program", _function(ctypes.c_void_p, result=None)),
         ("begin_step", _function(ctypes.c_void_p, _TEXT, _SIZE)),
         ("end_step", _function(ctypes.c_void_p, ctypes.c_int, _TEXT, _SIZE)),
@@ -132,9 +132,11 @@ class Adapter:
     def end_scope(self, scope: Optional[int]) -> None:
         self._table.end_scope(scope)
 
-    def make_step_program(self, engine: str, schedule: str, memory_budget: int, memory_share: float, time_budget: float) -> Optional[int]:
+    def make_step_program(self, engine: str, schedule: str, memory_budget: int, memory_share: float, time_budget: float,
+                          copy_rate: int) -> Optional[int]:
         program = ctypes.c_void_p()
-        self._call(self._table.make_step_program, engine.encode(), schedule.encode(), memory_budget, memory_share, time_budget, ctypes.byref(program))
+        self._call(self._table.make_step_program, engine.encode(), os.fsencode(schedule), memory_budget, memory_share, time_budget, copy_rate,
+                   ctypes.byref(program))
         return program.value
 
     def free_step_program(self, program: Optional[int]) -> None:

@@ -47,6 +47,10 @@ class StepProgramStats:
     """What of that its schedule took; the rest is the body without kernels, and the checks."""
     runs_again: int
     """Operators that its schedule runs more than once."""
+    copied_out: int
+    """Bytes that go to the host in a step, and come back."""
+    host_peak: int
+    """Most of them at one time."""
     last_divergence: str
     """The operator, and what was different."""
     last_refusal: str
@@ -99,7 +103,10 @@ class StepProgram:
     least memory that is found within it.
 
     engine: who plans the step. "auto" is all of berth, "order" keeps everything and orders, "release" keeps the order, too; "chen",
-    "checkmate", "knapsack" and "monet" are what others make again within a budget, to compare.
+    "checkmate", "knapsack" and "monet" are what others make again within a budget, "vdnn" and "dymem" what they copy, to compare.
+
+    copy_rate: how many bytes a second the device copies to the host and back. Then what does not fit the budget is also copied away, beside the
+    kernels, and fetched again. 0: nothing is. On the CPU the host is memory like any other.
 
     schedule: a file by `berth schedule`, of save_graph()'s graph: a step that it is for is run by it from the start, without a search. None
     is given: what BERTH_SCHEDULE says.
@@ -108,14 +115,16 @@ class StepProgram:
     """
 
     def __init__(self, memory_budget: Union[int, str] = 0, *, time_budget: Optional[float] = None, engine: str = "auto",
-                 schedule: Union[str, "os.PathLike[str]"] = "") -> None:
+                 copy_rate: int = 0, schedule: Union[str, "os.PathLike[str]"] = "") -> None:
         self._program: Union[int, None] = None
         self._adapter = _library.adapter("cpu")
         share = _share(memory_budget)
+        if isinstance(copy_rate, bool) or not isinstance(copy_rate, int) or not 0 <= copy_rate <= 10**15:
+            raise UsageError(f"copy_rate is {copy_rate!r}; bytes a second from 0 to {10**15} are wanted")
         if time_budget is not None and not time_budget >= 0:
             raise UsageError(f"time_budget is {time_budget!r}; a number from 0 on is wanted, such as 0.1 for a tenth more time")
         self._program = self._adapter.make_step_program(
-            engine, os.fspath(schedule), 0 if share > 0 else _bytes(memory_budget), share, -1.0 if time_budget is None else float(time_budget))
+            engine, os.fspath(schedule), 0 if share > 0 else _bytes(memory_budget), share, -1.0 if time_budget is None else float(time_budget), copy_rate)
 
     def __del__(self) -> None:
         if self._program is not None:

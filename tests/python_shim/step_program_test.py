@@ -133,14 +133,14 @@ print(followed.runs_again == planned.recomputed > 0, followed.schedule_not_taken
     def test_memory_on_cuda_is_what_the_program_says(self):
         # On the stand-in kernels do nothing: what is asked for and when is what counts.
         program = PROGRAM + """
-def peaks(budget, berths):
+def peaks(budget, berths, **options):
     if berths and not berth.installed("cuda"):
         berth.install("cuda")
     net = Net().cuda()
     optimizer = torch.optim.AdamW(net.parameters(), foreach=True)
-    program = berth.StepProgram(budget) if budget is not None else None
+    program = berth.StepProgram(budget, **options) if budget is not None else None
     for step in range(8):
-        ids = torch.randint(50, (16, 64)).cuda()
+        ids = torch.randint(50, (64, 64)).cuda()
         torch.cuda.synchronize()
         torch.cuda.reset_peak_memory_stats()
         before = torch.cuda.memory_allocated()
@@ -164,6 +164,13 @@ for measured, said in ((free, stats), (half, tight)):
     # The step before leaves some small tensors, which were there when this one began.
     assert 0 <= predicted - measured <= 4096, (measured, predicted, said)
 print("done")
+"""
+        program += """
+if sys.argv[1] == "native":
+    rate = 10**13
+    fewer, away = peaks("70%", False, engine="copies", copy_rate=rate)
+    assert away.scheduled == 5 and away.copied_out > 0 and not away.budget_not_met, away
+    assert fewer < 0.75 * free and 0 <= away.predicted_peak - away.resident - fewer <= 4096, (fewer, free, away)
 """
         for allocator in ("native", "berth"):
             with self.subTest(allocator):

@@ -1,6 +1,5 @@
 // A step program trains to the bits that the step as written trains to, whatever the step does.
 #include "tests/catch.h"
-
 #include "tests/support/temporary_folder.h"
 
 #include <berth/graph.h>
@@ -215,7 +214,7 @@ class Memory final : public c10::MemoryReportingInfoBase {
 };
 
 // Large enough that the roundings of small blocks do not matter.
-Subject make_deep() {
+Subject many_layers(std::int64_t rows) {
   nn::Sequential net;
   for (int n = 0; n < 12; ++n) {
     net->push_back(nn::Linear(32, 32));
@@ -223,8 +222,11 @@ Subject make_deep() {
   }
   auto sgd = std::make_shared<torch::optim::SGD>(net->parameters(), 0.1);
   return supervised(net.ptr(), [net](Tensor x) mutable { return net->forward(x); }, sgd,
-                    {2048, 32});
+                    {rows, 32});
 }
+Subject make_deep() { return many_layers(2048); }
+// Values that are worth a copy.
+Subject make_wide() { return many_layers(16384); }
 
 struct Named {
   const char* name;
@@ -594,6 +596,59 @@ TEST_CASE("Whoever plans a step, its bits are those of the step as written", "[s
   }
 }
 
+TEST_CASE("What is copied to the host comes back to the bit, wherever the step goes",
+          "[step][copies]") {
+  const Outcome plain = train(make_wide, false), free = train(make_wide, true);
+  const std::uint64_t activations = free.stats.predicted_peak - free.stats.resident;
+  for (const char* engine : {"copies", "auto", "vdnn", "dymem"}) {
+    // The last two move what their rules say, whatever the budget.
+    const bool by_rule = std::string(engine) == "vdnn" || std::string(engine) == "dymem";
+    const std::uint64_t budget =
+        by_rule ? free.stats.recorded_peak : free.stats.resident + activations * 3 / 5;
+    const Outcome copied =
+        train(make_wide, true, kSteps,
+              {.engine = engine, .memory_budget = budget, .copy_rate = 1'000'000'000'000});
+    CAPTURE(engine, copied.stats.budget_not_met);
+    REQUIRE(copied.stats.budget_not_met.empty());
+    REQUIRE(copied.stats.scheduled >= kSteps - 4);
+    if (!by_rule) REQUIRE(copied.stats.copied_out > 0);
+    if (!by_rule) REQUIRE(copied.stats.host_peak > 0);
+    REQUIRE(same(plain, copied));
+  }
+  // A step that goes another way, or fails, while some of it is on the host.
+  for (int at = 0; at < 24; ++at) {
+    const auto make = [at] {
+      auto layers = std::make_shared<nn::SequentialImpl>();
+      for (int n = 0; n < 12; ++n) layers->push_back(nn::Linear(32, 32));
+      auto sgd = std::make_shared<torch::optim::SGD>(layers->parameters(), 0.1);
+      const Tensor data = torch::randn({16384, 32});
+      return Subject{
+          layers, sgd, [=](int step) {
+            sgd->zero_grad();
+            Tensor x = data;
+            for (int n = 0; n < 12; ++n) {
+              x = layers->ptr<nn::LinearImpl>(static_cast<std::size_t>(n))->forward(x);
+              x = step == 5 && n == at ? x.sigmoid() : x.tanh();
+            }
+            const Tensor loss = x.pow(2).mean();
+            loss.backward();
+            if (step == 5 && at >= 12)
+              layers->parameters()[static_cast<std::size_t>(at - 12)].mutable_grad().mul_(2);
+            sgd->step();
+            return loss.detach();
+          }};
+    };
+    const Outcome other = train(make, false);
+    const Outcome copied =
+        train(make, true, kSteps,
+              {.engine = "copies", .memory_share = 0.6, .copy_rate = 1'000'000'000'000});
+    CAPTURE(at, copied.stats.last_divergence, copied.stats.budget_not_met);
+    REQUIRE(copied.stats.copied_out > 0);
+    REQUIRE(copied.stats.diverged >= 1);
+    REQUIRE(same(other, copied));
+  }
+}
+
 TEST_CASE("A step's graph is saved, and a schedule that was planned for it elsewhere is followed",
           "[step]") {
   const berth::test::TemporaryFolder folder;
@@ -651,6 +706,6 @@ TEST_CASE("Budgets out of range, or more than one, are refused in words", "[step
                       Catch::Contains("2 budgets are given"));
   REQUIRE_THROWS_WITH(made({.engine = "best"}), Catch::Contains("engine is 'best'; one of auto"));
   REQUIRE_THROWS_WITH(made({.engine = "dymem", .memory_share = 0.5}),
-                      Catch::Contains("dymem copies to the host"));
+                      Catch::Contains("dymem copies to the host: copy_rate is to say how fast"));
   REQUIRE_THROWS_WITH(made({.engine = "chen"}), Catch::Contains("none is given"));
 }

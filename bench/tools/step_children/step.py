@@ -12,6 +12,7 @@ import berth
 import torch
 
 import models
+from memory import peak_of
 
 name, steps, path = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 WARMUP = 5  # steps until every program is recorded and planned
@@ -36,9 +37,8 @@ class Run:
         self.optimizer.zero_grad()
         return loss.item()
 
-    def step(self):
-        torch.set_rng_state(self.generator)
-        x, target = batch()
+    def step(self, drawn=None):
+        x, target = drawn or self.draw()
         start = time.perf_counter()
         if self.program is None:
             loss = self.body(x, target)
@@ -49,17 +49,15 @@ class Run:
         self.losses.append(loss.hex())
         self.generator = torch.get_rng_state()
 
+    def draw(self):
+        torch.set_rng_state(self.generator)
+        return batch()
+
     def peak(self):
-        """Most bytes that a step holds beside those that were there when it began, as libtorch's allocator counts them."""
-        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
-            self.step()
+        drawn = self.draw()  # is there when the step begins
+        found = peak_of(lambda: self.step(drawn))
         self.ms.pop()
-        events = [one for one in profile.profiler.kineto_results.events() if one.name() == "[memory]"]
-        live = most = 0
-        for one in sorted(events, key=lambda one: one.start_ns()):
-            live += one.nbytes()
-            most = max(most, live)
-        return most
+        return found
 
     def answer(self):
         found = {"label": self.label, "ms": self.ms, "losses": self.losses, "peak": self.peak()}

@@ -159,18 +159,62 @@ void Executor::run(const Instruction& instruction, c10::Stack* stack) {
 void Executor::release(const Instruction& instruction, const Needed& needed) {
   const BufferNumber buffer = instruction.buffer;
   const StorageNumber storage = instructions_.storage_of[buffer];
+  copies_.wait_for(buffer);
   // What somebody may still ask for, should the step go another way from here on.
   if (holders_[storage] == buffer && !instruction.made_again && needed(storage))
     kept_.push_back(buffer);
   else
-    buffers_[buffer] = {};
+    drop(buffer);
+}
+
+void Executor::drop(BufferNumber buffer) {
+  buffers_[buffer] = {};
+  copies_.drop(buffer);
+}
+
+void Executor::copy_out(BufferNumber buffer, const Needed& needed) {
+  // What somebody else has stays, whatever the plan says.
+  const StorageNumber storage = instructions_.storage_of[buffer];
+  if (!buffers_[buffer] || program_.storages[storage].maker == RecordedStorage::kFromOutside ||
+      (holders_[storage] == buffer && needed(storage))) {
+    copies_.skip_out();
+    return;
+  }
+  copies_.out(buffer, std::move(buffers_[buffer]));
+  buffers_[buffer] = {};
+}
+
+void Executor::copy_in(BufferNumber buffer) {
+  if (!buffers_[buffer] && copies_.has(buffer)) buffers_[buffer] = copies_.in(buffer);
+}
+
+void Executor::end_copies(const Needed& needed) {
+  copies_.end();
+  for (StorageNumber storage = 0; storage < holders_.size(); ++storage) {
+    const BufferNumber buffer = holders_[storage];
+    if (buffer == kNoBuffer) continue;
+    if (needed(storage)) copy_in(buffer);
+    copies_.wait_for(buffer);
+  }
 }
 
 void Executor::step(const Instruction& instruction, const Needed& needed, c10::Stack* results) {
-  if (instruction.kind == Instruction::Kind::kRelease) {
-    release(instruction, needed);
-    return;
+  switch (instruction.kind) {
+    case Instruction::Kind::kRelease:
+      release(instruction, needed);
+      return;
+    case Instruction::Kind::kCopyOut:
+      copy_out(instruction.buffer, needed);
+      return;
+    case Instruction::Kind::kCopyIn:
+      copies_.end_outs(instruction.outs_ended);
+      copy_in(instruction.buffer);
+      return;
+    case Instruction::Kind::kRun:
+      break;
   }
+  copies_.end_outs(instruction.outs_ended);
+  for (const BufferNumber operand : instruction.operands) copies_.wait_for(operand);
   stack_.clear();
   run(instruction, &stack_);
   if (results != nullptr) *results = stack_;
@@ -194,9 +238,10 @@ void Executor::run_through(std::uint32_t call, const Needed& needed, c10::Stack*
 void Executor::finish(const Needed& needed) {
   const Below below;
   for (const BufferNumber buffer : std::exchange(kept_, {}))
-    if (!needed(instructions_.storage_of[buffer])) buffers_[buffer] = {};
+    if (!needed(instructions_.storage_of[buffer])) drop(buffer);
   for (; next_ < instructions_.list.size(); ++next_)
     step(instructions_.list[next_], needed, nullptr);
+  end_copies(needed);
 }
 
 void Executor::catch_up(std::uint32_t calls, const Needed& needed) {
@@ -205,12 +250,15 @@ void Executor::catch_up(std::uint32_t calls, const Needed& needed) {
   const Below below;
   for (; next_ < instructions_.list.size(); ++next_) {
     const Instruction& instruction = instructions_.list[next_];
-    if (instruction.kind == Instruction::Kind::kRelease || instruction.call < calls)
+    if (instruction.kind == Instruction::Kind::kCopyOut)
+      copies_.skip_out();
+    else if (instruction.kind != Instruction::Kind::kRun || instruction.call < calls)
       step(instruction, needed, nullptr);
   }
+  end_copies(needed);
   for (BufferNumber buffer = 0; buffer < buffers_.size(); ++buffer) {
     const StorageNumber storage = instructions_.storage_of[buffer];
-    if (holders_[storage] != buffer || !needed(storage)) buffers_[buffer] = {};
+    if (holders_[storage] != buffer || !needed(storage)) drop(buffer);
   }
 }
 

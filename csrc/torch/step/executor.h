@@ -1,5 +1,6 @@
 #pragma once
 
+#include "csrc/torch/step/host_copies.h"
 #include "csrc/torch/step/instructions.h"
 
 #include <ATen/core/Tensor.h>
@@ -56,6 +57,11 @@ class Executor {
   void run(const Instruction& instruction, c10::Stack* stack);
   at::Tensor tensor(const Operand& operand, BufferNumber buffer) const;
   void release(const Instruction& instruction, const Needed& needed);
+  void drop(BufferNumber buffer);
+  void copy_out(BufferNumber buffer, const Needed& needed);
+  void copy_in(BufferNumber buffer);
+  // What is needed comes back from the host, the current stream has waited for all copies.
+  void end_copies(const Needed& needed);
 
   const Program& program_;
   const Instructions& instructions_;
@@ -69,6 +75,7 @@ class Executor {
   std::vector<std::vector<std::pair<std::uint32_t, c10::IValue>>> values_;
   // By call: those that were given, and those that calls had which run again.
   std::unordered_map<std::uint32_t, std::string> generator_states_;
+  HostCopies copies_;
   c10::Stack stack_;
 };
 

@@ -1,12 +1,12 @@
 #include "csrc/torch/step/program_graph.h"
 
 #include "csrc/core/bytes.h"
-#include "csrc/core/check.h"
 #include "csrc/torch/step/tensors.h"
 
 #include <ATen/EmptyTensor.h>
 
 #include <algorithm>
+#include <deque>
 #include <map>
 #include <utility>
 
@@ -154,9 +154,95 @@ ProgramGraph graph_of(const Program& program, Bytes alignment) {
   return Builder(program, alignment).build();
 }
 
+namespace {
+
+// Counts what is on the device along a schedule, to say how many copies out must have ended before
+// what follows them has room: none as long as there is room beside them.
+class Room {
+ public:
+  Room(const graph::Graph& graph, const graph::Schedule& schedule, Bytes most)
+      : graph_(graph), schedule_(schedule), most_(most), there_(schedule.buffers.size(), false) {
+    for (std::size_t n = 0; n < there_.size(); ++n)
+      if (kind_of(static_cast<graph::BufferId>(n)) != graph::StorageClass::kStep)
+        bear(static_cast<graph::BufferId>(n));
+  }
+
+  // The copies out that must have ended before the step, of all so far.
+  std::uint32_t before(const graph::ScheduleStep& step) {
+    using Kind = graph::ScheduleStep::Kind;
+    switch (step.kind) {
+      case Kind::kRun: {
+        const graph::Alternative& way = graph_.operators[step.op].alternatives[step.alternative];
+        for (const graph::BufferId made : step.writes) bear(made);
+        make_room(way.workspace);
+        break;
+      }
+      case Kind::kCopyIn:
+        bear(step.buffer);
+        make_room(0);
+        break;
+      case Kind::kCopyOut:
+        there_[step.buffer] = false;
+        leaving_.push_back(bytes_of(step.buffer));
+        break;
+      case Kind::kDrop:
+        if (there_[step.buffer]) live_ -= bytes_of(step.buffer);
+        there_[step.buffer] = false;
+        break;
+    }
+    return ended_;
+  }
+
+ private:
+  [[nodiscard]] graph::StorageClass kind_of(graph::BufferId buffer) const {
+    return graph_.storages[schedule_.buffers[buffer].storage].kind;
+  }
+  [[nodiscard]] Bytes bytes_of(graph::BufferId buffer) const {
+    return graph_.storages[schedule_.buffers[buffer].storage].bytes;
+  }
+  void bear(graph::BufferId buffer) {
+    if (there_[buffer]) return;
+    there_[buffer] = true;
+    live_ += bytes_of(buffer);
+  }
+  void make_room(Bytes workspace) {
+    while (live_ + workspace > most_ && !leaving_.empty()) {
+      live_ -= leaving_.front();
+      leaving_.pop_front();
+      ++ended_;
+    }
+  }
+
+  const graph::Graph& graph_;
+  const graph::Schedule& schedule_;
+  const Bytes most_;
+  std::vector<bool> there_;    // by buffer
+  Bytes live_ = 0;             // with what leaves
+  std::deque<Bytes> leaving_;  // of copies out that need not have ended
+  std::uint32_t ended_ = 0;
+};
+
+Instruction::Kind kind_of(graph::ScheduleStep::Kind kind) {
+  using Kind = graph::ScheduleStep::Kind;
+  switch (kind) {
+    case Kind::kRun:
+      return Instruction::Kind::kRun;
+    case Kind::kDrop:
+      return Instruction::Kind::kRelease;
+    case Kind::kCopyOut:
+      return Instruction::Kind::kCopyOut;
+    case Kind::kCopyIn:
+      return Instruction::Kind::kCopyIn;
+  }
+  return Instruction::Kind::kRun;
+}
+
+}  // namespace
+
 Instructions instructions_of(const Program& program, const ProgramGraph& of,
-                             const graph::Schedule& schedule) {
+                             const graph::Schedule& schedule, Bytes most) {
   Instructions result;
+  Room room(of.graph, schedule, most);
   for (const graph::Buffer& buffer : schedule.buffers) result.storage_of.push_back(buffer.storage);
   result.first_of.assign(program.storages.size(), kNoBuffer);
   for (BufferNumber n = 0; n < result.storage_of.size(); ++n)
@@ -164,14 +250,12 @@ Instructions instructions_of(const Program& program, const ProgramGraph& of,
 
   for (const graph::ScheduleStep& step : schedule.steps) {
     Instruction& instruction = result.list.emplace_back();
-    if (step.kind == graph::ScheduleStep::Kind::kDrop) {
-      instruction.kind = Instruction::Kind::kRelease;
+    instruction.kind = kind_of(step.kind);
+    instruction.outs_ended = room.before(step);
+    if (instruction.kind != Instruction::Kind::kRun) {
       instruction.buffer = step.buffer;
       continue;
     }
-    BERTH_CHECK(step.kind == graph::ScheduleStep::Kind::kRun, kUsage,
-                "a step program cannot copy buffers to the host; buffer {} is to be copied",
-                step.buffer);
     if (step.op == program.calls.size()) {  // the end
       result.list.pop_back();
       continue;
@@ -189,7 +273,7 @@ Instructions instructions_of(const Program& program, const ProgramGraph& of,
   std::map<StorageNumber, std::uint32_t> made_later;  // the highest version
   std::vector<bool> runs_later(program.calls.size());
   for (auto one = result.list.rbegin(); one != result.list.rend(); ++one) {
-    if (one->kind == Instruction::Kind::kRelease) {
+    if (one->kind != Instruction::Kind::kRun) {
       one->made_again = made_later.contains(result.storage_of[one->buffer]);
       continue;
     }

@@ -27,8 +27,8 @@ struct ProgramGraph {
 // it changes state.
 [[nodiscard]] ProgramGraph graph_of(const Program& program, Bytes alignment);
 
-// What an executor does to follow the schedule. Throws Error(kUsage) for a schedule with copies.
+// What an executor does to follow the schedule, in no more than `most` bytes.
 [[nodiscard]] Instructions instructions_of(const Program& program, const ProgramGraph& graph,
-                                           const graph::Schedule& schedule);
+                                           const graph::Schedule& schedule, Bytes most);
 
 }  // namespace berth::torch::step

@@ -73,13 +73,9 @@ graph::Schedule fitted(graph::Schedule schedule) {
 // In words why the step cannot be run by the schedule; empty where it can.
 std::string why_not_for(const graph::Graph& graph, const graph::Schedule& schedule) {
   std::size_t operators = 0;
-  for (const graph::ScheduleStep& step : schedule.steps) {
-    using Kind = graph::ScheduleStep::Kind;
-    if (step.kind == Kind::kCopyOut || step.kind == Kind::kCopyIn)
-      return "it copies to the host, which step programs do not";
-    if (step.kind == Kind::kRun)
+  for (const graph::ScheduleStep& step : schedule.steps)
+    if (step.kind == graph::ScheduleStep::Kind::kRun)
       operators = std::max(operators, static_cast<std::size_t>(step.op) + 1);
-  }
   if (operators != graph.operators.size())
     return fmt::format("it is for a step of {} operators, this one has {}", operators,
                        graph.operators.size());
@@ -105,8 +101,8 @@ std::string why_not(const SchedulingOptions& options) {
   if (std::find(engines.begin(), engines.end(), options.engine) == engines.end())
     return fmt::format("engine is '{}'; one of {} is wanted", options.engine,
                        fmt::join(engines, ", "));
-  if (is_one_of(options.engine, {"copies", "vdnn", "dymem"}))
-    return fmt::format("the engine {} copies to the host, which step programs do not",
+  if (is_one_of(options.engine, {"copies", "vdnn", "dymem"}) && options.copy_rate == 0)
+    return fmt::format("the engine {} copies to the host: copy_rate is to say how fast",
                        options.engine);
   if (!has_budget(options) && !is_one_of(options.engine, {"auto", "order", "release"}))
     return fmt::format("the engine {} makes again what does not fit a budget: none is given",
@@ -117,6 +113,8 @@ std::string why_not(const SchedulingOptions& options) {
 Scheduled schedule(Program program, const SchedulingOptions& options) {
   std::string not_met, not_taken;
   const ProgramGraph of = graph_of(program, alignment_of(program));
+  std::optional<graph::CopyRates> rates;
+  if (options.copy_rate > 0) rates = graph::CopyRates{options.copy_rate, options.copy_rate};
   graph::Schedule chosen = as_recorded(of);
   const graph::Verdict recorded = graph::replay(of.graph, chosen);
   std::uint64_t ns_bound = 0;
@@ -131,6 +129,7 @@ Scheduled schedule(Program program, const SchedulingOptions& options) {
                           ? static_cast<Bytes>(options.share * static_cast<double>(recorded.peak))
                           : options.budget;
     planning.engine = options.engine;
+    planning.rates = rates;
     std::optional<graph::Schedule> found;
     if (options.more_time >= 0) {
       found = least_within_time(
@@ -145,16 +144,20 @@ Scheduled schedule(Program program, const SchedulingOptions& options) {
     if (!found) {
       planning.budget = kMaxBytes;
       planning.engine = "order";
+      planning.rates.reset();
       found = schedule::plan_step(of.graph, planning).schedule;
     }
     if (found) chosen = std::move(*found);
   }
   // What a planner says is proven before anything is run by it.
-  const graph::Verdict verdict = graph::replay(of.graph, chosen);
+  const graph::Verdict verdict =
+      graph::replay(of.graph, chosen, rates.value_or(graph::CopyRates{}));
   BERTH_CHECK(verdict.violation.empty(), kUsage, "the schedule of a step is wrong: {}",
               verdict.violation);
   Scheduled result;
-  result.instructions = instructions_of(program, of, chosen);
+  result.instructions = instructions_of(program, of, chosen, verdict.peak);
+  result.copied_out = verdict.copied_out;
+  result.host_peak = verdict.host_peak;
   result.program = std::move(program);
   result.predicted_peak = verdict.peak;
   result.resident = verdict.resident;

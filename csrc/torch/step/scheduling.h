@@ -17,6 +17,7 @@ struct SchedulingOptions {
   double share = 0;       // the same as a share of what the step takes as recorded; 0: none
   double more_time = -1;  // the least memory that takes so much more time; below 0: none
   double time_limit_seconds = 2;
+  std::uint64_t copy_rate = 0;  // bytes a second to the host and back; 0: nothing is copied
   // One that is there already: a program that it is for is run by it, whatever the rest says.
   const graph::Schedule* given = nullptr;
 };

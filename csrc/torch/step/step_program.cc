@@ -130,6 +130,7 @@ class StepProgram::State {
             .budget = options_.memory_budget,
             .share = options_.memory_share,
             .more_time = options_.time_budget,
+            .copy_rate = options_.copy_rate,
             .given = given_ ? &*given_ : nullptr};
   }
 
@@ -157,6 +158,8 @@ class StepProgram::State {
     stats_.recorded_ns = ran.recorded_ns;
     stats_.bound_ns = ran.bound_ns;
     stats_.runs_again = ran.runs_again;
+    stats_.copied_out = ran.copied_out;
+    stats_.host_peak = ran.host_peak;
     stats_.budget_not_met = ran.budget_not_met;
     stats_.schedule_not_taken = ran.schedule_not_taken;
     // The one that came last is the first to be tried.
@@ -252,12 +255,13 @@ std::string StepProgramStats::to_json() const {
       R"({{"steps": {}, "scheduled": {}, "diverged": {}, "refused": {}, "programs": {}, )"
       R"("operators": {}, "predicted_peak": {}, "resident": {}, "recorded_peak": {}, )"
       R"("predicted_ns": {}, "recorded_ns": {}, "bound_ns": {}, "step_ns": {}, "schedule_ns": {}, )"
-      R"("runs_again": {}, )"
+      R"("runs_again": {}, "copied_out": {}, "host_peak": {}, )"
       R"("last_divergence": "{}", "last_refusal": "{}", "budget_not_met": "{}", )"
       R"("schedule_not_taken": "{}"}})",
       steps, scheduled, diverged, refused, programs, operators, predicted_peak, resident,
       recorded_peak, predicted_ns, recorded_ns, bound_ns, step_ns, schedule_ns, runs_again,
-      text(last_divergence), text(last_refusal), text(budget_not_met), text(schedule_not_taken));
+      copied_out, host_peak, text(last_divergence), text(last_refusal), text(budget_not_met),
+      text(schedule_not_taken));
 }
 
 }  // namespace berth::torch

@@ -1,0 +1,124 @@
+#include "csrc/torch/step/host_copies.h"
+
+#include "csrc/core/check.h"
+#include "csrc/torch/step/tensors.h"
+
+#include <ATen/ops/empty.h>
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <utility>
+
+namespace berth::torch::step {
+
+namespace {
+
+c10::Stream current_stream(c10::Device device) {
+  return c10::impl::VirtualGuardImpl(device.type()).getStream(device);
+}
+
+struct CopyStreams {
+  c10::Stream out, in;
+};
+
+// The same ones for ever: allocators know streams by name.
+CopyStreams copy_streams(c10::Device device) {
+  static std::mutex mutex;
+  static std::map<std::pair<c10::DeviceType, c10::DeviceIndex>, CopyStreams> streams;
+  const std::lock_guard lock(mutex);
+  const std::pair key(device.type(), device.index());
+  const auto found = streams.find(key);
+  if (found != streams.end()) return found->second;
+  const c10::impl::VirtualGuardImpl on(device.type());
+  const c10::Stream out = on.getStreamFromGlobalPool(device, false);
+  return streams.emplace(key, CopyStreams{out, on.getStreamFromGlobalPool(device, false)})
+      .first->second;
+}
+
+std::shared_ptr<c10::Event> event_of(c10::Stream stream) {
+  auto event = std::make_shared<c10::Event>(stream.device_type());
+  event->record(stream);
+  return event;
+}
+
+at::Tensor bytes_of(const c10::Storage& storage) {
+  Operand all;
+  all.sizes = {static_cast<std::int64_t>(storage.nbytes())};
+  all.strides = {1};
+  all.type = caffe2::TypeMeta::Make<std::uint8_t>();
+  return make_tensor(storage, all, plain_keys(storage.device()));
+}
+
+}  // namespace
+
+HostCopies::~HostCopies() {
+  try {
+    end();
+    while (!arriving_.empty()) wait_for(arriving_.begin()->first);
+  } catch (...) {  // the device has failed: whoever uses it next is told
+  }
+}
+
+void HostCopies::out(BufferNumber buffer, c10::Storage storage) {
+  const c10::Device device = storage.device();
+  Away away{.bytes = storage.nbytes(), .device = device};
+  wait_for(buffer);
+  if (device.is_cpu()) {
+    away.plain = std::make_unique<std::byte[]>(away.bytes);
+    std::memcpy(away.plain.get(), storage.data(), away.bytes);
+    leaving_.push_back({});
+  } else {
+    away.pinned = at::empty({static_cast<std::int64_t>(away.bytes)},
+                            at::TensorOptions().dtype(at::kByte).pinned_memory(true));
+    const c10::Stream stream = copy_streams(device).out;
+    event_of(current_stream(device))->block(stream);
+    {
+      const c10::StreamGuard on(stream);
+      away.pinned.copy_(bytes_of(storage), /*non_blocking=*/true);
+    }
+    away.out = event_of(stream);
+    leaving_.push_back({std::move(storage), away.out});
+  }
+  away_.insert_or_assign(buffer, std::move(away));
+}
+
+void HostCopies::end_outs(std::size_t count) {
+  for (; ended_ < count && !leaving_.empty(); ++ended_, leaving_.pop_front())
+    if (const Leaving& one = leaving_.front(); one.out != nullptr)
+      one.out->block(current_stream(one.storage.device()));
+}
+
+c10::Storage HostCopies::in(BufferNumber buffer) {
+  const auto found = away_.find(buffer);
+  BERTH_ASSERT(found != away_.end(), "buffer {} is not on the host", buffer);
+  Away& away = found->second;
+  const at::Tensor here = at::empty({static_cast<std::int64_t>(away.bytes)},
+                                    at::TensorOptions().dtype(at::kByte).device(away.device));
+  if (away.device.is_cpu()) {
+    std::memcpy(here.mutable_data_ptr(), away.plain.get(), away.bytes);
+  } else {
+    const c10::Stream stream = copy_streams(away.device).in;
+    event_of(current_stream(away.device))->block(stream);
+    away.out->block(stream);
+    {
+      const c10::StreamGuard on(stream);
+      const at::Tensor to = here;
+      to.copy_(away.pinned, /*non_blocking=*/true);
+    }
+    arriving_.insert_or_assign(buffer, std::pair(away.device, event_of(stream)));
+  }
+  away_.erase(found);
+  return here.storage();
+}
+
+void HostCopies::wait_for(BufferNumber buffer) {
+  const auto found = arriving_.find(buffer);
+  if (found == arriving_.end()) return;
+  found->second.second->block(current_stream(found->second.first));
+  arriving_.erase(found);
+}
+
+}  // namespace berth::torch::step
