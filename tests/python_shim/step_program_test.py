@@ -130,6 +130,23 @@ print(followed.runs_again == planned.recomputed > 0, followed.schedule_not_taken
 """
         self.assertEqual(self.python(program, "x").split(), ["True"] * 3)
 
+    def test_operators_that_are_loaded_later_are_part_of_steps(self):
+        program = PROGRAM + """
+program = berth.StepProgram()
+weight = torch.ones(40, 40, requires_grad=True)
+for step in range(10):
+    if step == 4:
+        library = torch.library.Library("berth_test", "DEF")
+        library.define("scale(Tensor x, float by) -> Tensor")
+        library.impl("scale", lambda x, by: x * by, "CPU")
+    with program.step() if sys.argv[1] == "program" else contextlib.nullcontext():
+        x = (weight * 2).detach()
+        x = torch.ops.berth_test.scale(x, 0.5 + step) if step >= 4 else x * (0.5 + step)
+        print((x + 1).sum().item())
+print(sys.argv[1] == "plain" or program.stats().scheduled >= 4 and program.stats().programs == 2)
+"""
+        self.assertEqual(self.python(program, "plain"), self.python(program, "program"))
+
     def test_memory_on_cuda_is_what_the_program_says(self):
         # On the stand-in kernels do nothing: what is asked for and when is what counts.
         program = PROGRAM + """

@@ -88,17 +88,28 @@ class NoWarnings final : public c10::WarningHandler {
   void process(const c10::Warning&) override {}
 };
 
+// Whether operators came since the last look: to go through all of them takes a millisecond.
+std::atomic<bool> operators_came{true};
+
+class Arrivals final : public c10::OpRegistrationListener {
+ public:
+  void onOperatorRegistered(const c10::OperatorHandle&) override { operators_came = true; }
+  void onOperatorDeregistered(const c10::OperatorHandle&) override {}
+};
+
 void register_new_operators() {
   const std::lock_guard lock(registration_mutex);
+  auto& dispatcher = c10::Dispatcher::singleton();
   if (registered == nullptr) {
     BERTH_CHECK(::pthread_atfork(
                     nullptr, nullptr, +[] { current.store(nullptr); }) == 0,
                 kSystem, "pthread_atfork has no memory left to register berth's handlers");
     registered = new Registered();
+    registered->handles.push_back(dispatcher.addRegistrationListener(std::make_unique<Arrivals>()));
   }
+  if (!operators_came.exchange(false)) return;
   NoWarnings none;
   const c10::WarningUtils::WarningHandlerGuard quiet(&none);
-  auto& dispatcher = c10::Dispatcher::singleton();
   for (const c10::OperatorName& name : dispatcher.getAllOpNames()) {
     std::string key = name.name + '.' + name.overload_name;
     if (registered->operators.contains(key)) continue;
