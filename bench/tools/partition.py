@@ -6,30 +6,22 @@ machine. Writes NAME.md.
 A share means two things: to PyTorch it is one of what is saved between forward and backward, to berth one of the peak.
 """
 
-import json
 import pathlib
 import statistics
 import sys
-import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import peers  # noqa: E402
 import training  # noqa: E402
-from python_programs import launcher  # noqa: E402
+from step import child  # noqa: E402
 from training import Failure, note  # noqa: E402
 
-HERE = pathlib.Path(__file__).parent
 MODELS = ["gpt", "vit", "bert", "resnet18", "unet"]
 
 
 def measure(model, arguments):
     note(f"partition: {model}")
-    with tempfile.TemporaryDirectory() as folder:
-        path = pathlib.Path(folder) / "run.json"
-        command, environment = launcher(arguments)
-        environment["PYTHONPATH"] += f":{HERE / 'python_children'}"
-        training.run([*command, HERE / "step_children/partition.py", model, arguments.steps, path], environment)
-        return json.loads(path.read_text())["runs"]
+    return child("partition.py", model, arguments)
 
 
 def rises(runs):
@@ -38,20 +30,25 @@ def rises(runs):
     return sum(b > a for a, b in zip(peaks, peaks[1:]))
 
 
-def section(model, runs):
+def section(model, answer):
+    runs, failed = answer["runs"], answer["failed"]
     eager, whole = runs[0], next(run for run in runs if run["label"] == "pytorch" and run["share"] == 1)
     ratio = lambda run: statistics.median(b / a for a, b in zip(eager["ms"], run["ms"]))  # noqa: E731
     rows = []
-    for share in sorted({run["share"] for run in runs}, reverse=True):
+    for share in sorted({run["share"] for run in [*runs, *failed]}, reverse=True):
         cells = [f"{share:.0%}"]
         for label in ("pytorch", "berth"):
-            run = next(one for one in runs if one["label"] == label and one["share"] == share)
+            run = next((one for one in runs if one["label"] == label and one["share"] == share), None)
+            if run is None:
+                cells += ["fails", "", "", ""]
+                continue
             cells += [f"{run['peak'] / 2**20:.1f}", f"{100 * run['peak'] / whole['peak']:.0f}" + ("" if run["met"] else " (not met)"), f"{ratio(run):.2f}",
                       "yes" if run["equal"] else "NO"]
         rows.append(cells)
     of = {label: rises([run for run in runs if run["label"] == label]) for label in ("pytorch", "berth")}
+    words = f" What fails: {failed[0]['error'][:160].rstrip()} .." if failed else ""
     return (f"**{model}**: eager holds {eager['peak'] / 2**20:.1f} MiB. A smaller budget took more memory {of['pytorch']} times by PyTorch, "
-            f"{of['berth']} times by berth.\n\n" + training.table(
+            f"{of['berth']} times by berth.{words}\n\n" + training.table(
                 ["budget", "PyTorch, MiB", "of its 100 %", "over eager", "equal", "berth, MiB", "of PyTorch's 100 %", "over eager", "equal"], rows))
 
 
@@ -68,8 +65,9 @@ def main(argv):
     models = {model: measure(model, arguments) for model in arguments.model or MODELS}
     report.keep_text(argv, arguments, "\n\n".join([
         "Equal: gradients have the bits of the model as it is; over eager: time of forward and backward.",
-        *(section(model, runs) for model, runs in models.items())]))
-    wrong = [model for model, runs in models.items() if not all(run["equal"] for run in runs if run["label"] == "berth")]
+        *(section(model, answer) for model, answer in models.items())]))
+    wrong = [model for model, answer in models.items()
+             if not all(run["equal"] for run in answer["runs"] if run["label"] == "berth") or any(run["label"] == "berth" for run in answer["failed"])]
     if wrong:
         raise Failure(f"gradients differ from those of the model as it is: {', '.join(wrong)}")
     return 0

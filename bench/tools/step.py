@@ -20,11 +20,22 @@ from training import Failure, note  # noqa: E402
 
 HERE = pathlib.Path(__file__).parent
 MODELS = ["gpt", "resnet18", "vit", "lstm", "unet", "bert"]
-WIDTH, HEIGHT, LEFT, TOP, RIGHT, BOTTOM = 380, 260, 50, 30, 90, 40
+WIDTH, HEIGHT, LEFT, TOP, RIGHT, BOTTOM = 480, 260, 50, 30, 110, 40
+LEAST = 0.7  # time, of eager, where the pictures begin
 
 
 def spread(values, digits=2):
     return f"{statistics.median(values):.{digits}f} ({min(values):.{digits}f}..{max(values):.{digits}f})"
+
+
+def child(script, model, arguments):
+    """What a script of step_children says of the model."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "run.json"
+        command, environment = launcher(arguments)
+        environment["PYTHONPATH"] += f":{HERE / 'python_children'}"
+        training.run([*command, HERE / "step_children" / script, model, arguments.steps, path], environment)
+        return json.loads(path.read_text())
 
 
 def measure(model, arguments):
@@ -32,12 +43,7 @@ def measure(model, arguments):
     answers = []
     for turn in range(arguments.rounds):
         note(f"step: {model}: round {turn + 1}/{arguments.rounds}")
-        with tempfile.TemporaryDirectory() as folder:
-            path = pathlib.Path(folder) / "run.json"
-            command, environment = launcher(arguments)
-            environment["PYTHONPATH"] += f":{HERE / 'python_children'}"
-            training.run([*command, HERE / "step_children/step.py", model, arguments.steps, path], environment)
-            answers.append(json.loads(path.read_text()))
+        answers.append(child("step.py", model, arguments))
     return answers
 
 
@@ -81,22 +87,24 @@ def picture(models):
     panels = []
     for k, (model, rows) in enumerate(models.items()):
         points = [(row["peak"] / row["activations"], statistics.median(row["over_eager"]), row) for row in rows if not row.get("remark")]
-        most = max(1.2, max(y for _, y, _ in points) * 1.05)
-        at = lambda x, y: (LEFT + x / 1.1 * (WIDTH - LEFT - RIGHT), HEIGHT - BOTTOM - (y - 0.5) / (most - 0.5) * (HEIGHT - TOP - BOTTOM))  # noqa: E731
+        most = max(1.3, max(y for _, y, _ in points) * 1.05)
+        at = lambda x, y: (LEFT + x / 1.1 * (WIDTH - LEFT - RIGHT), HEIGHT - BOTTOM - (y - LEAST) / (most - LEAST) * (HEIGHT - TOP - BOTTOM))  # noqa: E731
         parts = [f'<g transform="translate({k % 2 * WIDTH},{k // 2 * HEIGHT})">', f'<text x="{LEFT}" y="18" fill="#111">{model}</text>']
         for x in (0, 0.2, 0.4, 0.6, 0.8, 1):
-            (left, bottom), (_, top) = at(x, 0.5), at(x, most)
+            (left, bottom), (_, top) = at(x, LEAST), at(x, most)
             parts += [f'<line x1="{left:.1f}" y1="{bottom:.1f}" x2="{left:.1f}" y2="{top:.1f}" stroke="#ddd"/>',
                       f'<text x="{left:.1f}" y="{bottom + 16:.1f}" text-anchor="middle" fill="#444">{x:g}</text>']
-        for y in (step / 4 for step in range(2, int(most * 4) + 1)):
+        for y in (step / 10 for step in range(int(10 * LEAST), int(most * 10) + 1)):
             (left, height), (right, _) = at(0, y), at(1.1, y)
             parts += [f'<line x1="{left:.1f}" y1="{height:.1f}" x2="{right:.1f}" y2="{height:.1f}" stroke="#ddd"/>',
                       f'<text x="{left - 6:.1f}" y="{height + 4:.1f}" text-anchor="end" fill="#444">{y:g}</text>']
-        for x, y, row in points:
+        lowest = 0  # where a label may begin, so that none covers another
+        for x, y, row in sorted(points, key=lambda point: -point[1]):
             color = "#111" if row["label"] == "eager" else "#06c" if row["label"].startswith(("auto", "order", "release")) else "#c60"
             px, py = at(x, y)
+            lowest = max(lowest + 11, py + 4)
             parts += [f'<circle cx="{px:.1f}" cy="{py:.1f}" r="3.5" fill="{color}"/>',
-                      f'<text x="{px + 6:.1f}" y="{py + 4:.1f}" fill="{color}" font-size="10">{row["label"]}</text>']
+                      f'<text x="{px + 8:.1f}" y="{lowest:.1f}" fill="{color}" font-size="10">{row["label"]}</text>']
         panels.append("\n".join([*parts, "</g>"]))
     height = (len(models) + 1) // 2 * HEIGHT
     return "\n".join([f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {2 * WIDTH} {height + 20}" font-family="sans-serif" font-size="12">',

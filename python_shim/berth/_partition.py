@@ -278,10 +278,10 @@ class _Rebuilt:
             copied = graph.node_copy(node, find)
             for name in views.pop(node, []):
                 del there[name]
-            for user in node.users:  # of several results those that were saved are made again, too
-                if user.target is operator.getitem:
-                    there.pop(user.name, None)
             there[node.name] = copied
+            for user in node.users:  # of several results each is let go of by itself
+                if _is_result(user):
+                    there[user.name] = graph.node_copy(user, find)
         graph.node_copy(next(iter(module.graph.find_nodes(op="output"))), lambda node: find(self.joint[node.name]))
         return torch.fx.GraphModule(module, graph)
 

@@ -1,6 +1,7 @@
 #include "csrc/torch/step/host_copies.h"
 
 #include "csrc/core/check.h"
+#include "csrc/core/setup_mutex.h"
 #include "csrc/torch/step/tensors.h"
 
 #include <ATen/ops/empty.h>
@@ -24,11 +25,12 @@ struct CopyStreams {
   c10::Stream out, in;
 };
 
+SetupMutex streams_mutex;
+
 // The same ones for ever: allocators know streams by name.
 CopyStreams copy_streams(c10::Device device) {
-  static std::mutex mutex;
   static std::map<std::pair<c10::DeviceType, c10::DeviceIndex>, CopyStreams> streams;
-  const std::lock_guard lock(mutex);
+  const std::lock_guard lock(streams_mutex);
   const std::pair key(device.type(), device.index());
   const auto found = streams.find(key);
   if (found != streams.end()) return found->second;

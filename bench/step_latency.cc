@@ -1,0 +1,73 @@
+// What a step program costs an operator, beside the operator itself: a step of small operators on
+// one element, as written and by a program, in turns. Prints medians as JSON, in nanoseconds an
+// operator: `eager` is the step as written, `schedule` what runs its operators, `ghost` the body
+// without kernels and the checks.
+#include <berth/step_program.h>
+
+#include <torch/torch.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <vector>
+
+namespace {
+
+constexpr int kOperators = 2000, kWarmup = 10;
+
+// Half of the operators make a tensor, half write in place.
+at::Tensor body(const at::Tensor& start) {
+  at::Tensor x = start;
+  for (int n = 0; n < kOperators / 2; ++n) {
+    x = x * 0.5;
+    x.add_(1);
+  }
+  return x;
+}
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const int steps = argc > 1 ? std::atoi(argv[1]) : 200;
+  if (steps <= 0) {
+    std::fprintf(stderr, "step_latency: '%s' is no number of steps\n", argv[1]);
+    return 2;
+  }
+  const torch::NoGradGuard no_grad;
+  torch::set_num_threads(1);
+  const at::Tensor start = torch::ones({1});
+  berth::torch::StepProgram program({.engine = "release"});
+  std::vector<double> eager, schedule, ghost;
+  bool equal = true;
+  for (int step = 0; step < kWarmup + steps; ++step) {
+    const auto begin = std::chrono::steady_clock::now();
+    const at::Tensor expected = body(start);
+    const std::chrono::duration<double, std::nano> took = std::chrono::steady_clock::now() - begin;
+    at::Tensor found;
+    {
+      const auto scope = program.step();
+      found = body(start);
+    }
+    equal &= torch::equal(expected, found);
+    if (step < kWarmup) continue;
+    const berth::torch::StepProgramStats stats = program.stats();
+    eager.push_back(took.count() / kOperators);
+    schedule.push_back(static_cast<double>(stats.schedule_ns) / kOperators);
+    ghost.push_back(static_cast<double>(stats.step_ns - stats.schedule_ns) / kOperators);
+  }
+  if (program.stats().scheduled < static_cast<std::uint64_t>(steps) || !equal) {
+    std::fprintf(stderr, "step_latency: the steps were not run by the program as written\n");
+    return 1;
+  }
+  std::printf(R"({"operators": %d, "steps": %d, "eager": %.0f, "schedule": %.0f, "ghost": %.0f})"
+              "\n",
+              kOperators, steps, median(eager), median(schedule), median(ghost));
+  return 0;
+}
