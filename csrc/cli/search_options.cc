@@ -21,8 +21,10 @@ void add_search_options(CLI::App& app, SearchOptions& options,
       ->check(is_whole_number)
       ->type_name("N")
       ->capture_default_str();
-  app.add_option("--engine", options.engine, "How to search")
-      ->check(CLI::IsMember(engines))
+  app.add_option("--engine", options.engine,
+                 fmt::format("How to search: {}", fmt::join(engines, ", ")))
+      ->check(CLI::IsMember(engines).description(""))
+      ->type_name("NAME")
       ->capture_default_str();
 }
 

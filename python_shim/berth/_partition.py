@@ -7,7 +7,7 @@ import hashlib
 import json
 import operator
 import warnings
-from typing import TYPE_CHECKING, Any, Callable, Optional, Sequence, Union
+from typing import TYPE_CHECKING, Any, Callable, Iterator, Optional, Sequence, Union
 
 from berth import _core
 from berth._schedule import schedule
@@ -50,26 +50,51 @@ def _tensors(value: object) -> "list[torch.Tensor]":
     return [one for one in (value if isinstance(value, (list, tuple)) else [value]) if isinstance(one, torch.Tensor)]
 
 
-def _makes_view(node: "Node") -> bool:
-    """Whether the node's result is a part of its first argument's bytes, or of its results."""
+def _leaves(value: object) -> "Iterator[Node]":
+    """The nodes in lists of lists."""
+    from torch.fx import Node
+
+    if isinstance(value, Node):
+        yield value
+    elif isinstance(value, (list, tuple)):
+        for one in value:
+            yield from _leaves(one)
+
+
+def _flat(value: object) -> list[object]:
+    return [leaf for one in value for leaf in _flat(one)] if isinstance(value, (list, tuple)) else [value]
+
+
+def _first(node: "Node") -> "Node":
+    """What the node takes first."""
+    from torch.fx import Node
+
+    first = node.args[0]
+    assert isinstance(first, Node), f"{node.name} takes no node first"
+    return first
+
+
+def _operator(node: "Node") -> "Optional[torch._ops.OpOverload[Any, Any]]":
     import torch
 
-    if node.target is operator.getitem:
-        return True
-    if not isinstance(node.target, torch._ops.OpOverload):
-        return False
-    return any(one.alias_info is not None and not one.alias_info.is_write for one in node.target._schema.returns)
+    return node.target if isinstance(node.target, torch._ops.OpOverload) else None
+
+
+def _makes_view(node: "Node") -> bool:
+    """Whether the node's result is a part of its first argument's bytes, or of its results."""
+    target = _operator(node)
+    return node.target is operator.getitem or (target is not None and any(
+        one.alias_info is not None and not one.alias_info.is_write for one in target._schema.returns))
 
 
 def _writes(node: "Node") -> bool:
-    import torch
-
-    return node.op == "call_function" and isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable
+    target = _operator(node)
+    return node.op == "call_function" and target is not None and target._schema.is_mutable
 
 
 def _is_result(node: "Node") -> bool:
     """Whether the node is one of several results of an operator that made them."""
-    return node.target is operator.getitem and not _makes_view(node.args[0])
+    return node.target is operator.getitem and not _makes_view(_first(node))
 
 
 def _flops(node: "Node") -> float:
@@ -97,8 +122,6 @@ class _Step:
     begins with, and the last one takes the gradients."""
 
     def __init__(self, joint: "GraphModule", forward_outputs: int, runtime: "Callable[[Node], int]") -> None:
-        import torch
-
         self.nodes: "list[Optional[Node]]" = []
         self.storages: list[dict[str, Any]] = []
         self.operators: list[dict[str, Any]] = []
@@ -107,14 +130,13 @@ class _Step:
         self._place: "dict[tuple[Node, int], int]" = {}  # the storage of a node's result with that number
         self._runtime = runtime
         graph = joint.graph
-        outputs = torch.utils._pytree.arg_tree_leaves(*next(iter(graph.find_nodes(op="output"))).args)
-        nodes_of = lambda some: [one for one in some if isinstance(one, torch.fx.Node)]  # noqa: E731
-        self.forward, self.backward = nodes_of(outputs[:forward_outputs]), nodes_of(outputs[forward_outputs:])
+        outputs = _flat(next(iter(graph.find_nodes(op="output"))).args)
+        self.forward, self.backward = (list(_leaves(some)) for some in (outputs[:forward_outputs], outputs[forward_outputs:]))
         updates = [node for node in graph.nodes if _writes(node)]
         mutated = self._mutated_after_forward(joint, forward_outputs)
-        updated = {node.args[0] for node in updates}
+        updated = {_first(node) for node in updates}
         needed = self._ancestors([*self.forward, *updates])
-        tangents = [node for node in graph.nodes if node.op == "placeholder" and "tangents" in node.target]
+        tangents = [node for node in graph.nodes if node.op == "placeholder" and "tangents" in str(node.target)]
         if not tangents:
             raise _Unsupported("it has no backward part")
         for node in graph.nodes:
@@ -164,13 +186,13 @@ class _Step:
             raise _Unsupported(f"{node.name} is a {node.op}")
         if node.op == "output":
             return
-        if node.op == "placeholder" and not node.target.startswith(("primals", "tangents")):
+        if node.op == "placeholder" and not str(node.target).startswith(("primals", "tangents")):
             raise _Unsupported(f"it has the input {node.target}")
         if node.meta.get("recompute") is not None:
             raise _Unsupported(f"{node.name} is to be made again by torch.utils.checkpoint")
-        if node.target is not operator.getitem and node.op == "call_function" and not isinstance(node.target, torch._ops.OpOverload):
+        if node.target is not operator.getitem and node.op == "call_function" and _operator(node) is None:
             raise _Unsupported(f"{node.name} is no operator of a library")
-        if _writes(node) and (node.target is not torch.ops.aten.copy_.default or node.args[0].op != "placeholder" or
+        if _writes(node) and (node.target is not torch.ops.aten.copy_.default or _first(node).op != "placeholder" or
                               node.meta.get("partitioner_tag") == "is_backward" or node.meta.get("autograd_backward", False)):
             raise _Unsupported(f"{node.name} writes to what it is given")
         if "val" not in node.meta:
@@ -185,13 +207,13 @@ class _Step:
     def holder(node: "Node") -> "Node":
         """What can be saved in place of a view: its base, or of an operator with several results the one that it is a view of."""
         while _makes_view(node) and not _is_result(node):
-            node = node.args[0]
+            node = _first(node)
         return node
 
     def base(self, node: "Node") -> "tuple[Node, int]":
         """The node that made the bytes, and which of its results they are."""
         node = self.holder(node)
-        return (node.args[0], node.args[1]) if _is_result(node) else (node, 0)
+        return (_first(node), int(str(node.args[1]))) if _is_result(node) else (node, 0)
 
     def _make(self, node: "Node", kind: str, which: int = 0) -> int:
         value = node.meta["val"][which] if isinstance(node.meta["val"], (list, tuple)) else node.meta["val"]
@@ -207,14 +229,15 @@ class _Step:
         made = [self._make(node, "step", which) for which, one in enumerate(value) if isinstance(one, torch.Tensor)] \
             if isinstance(value, (list, tuple)) else [self._make(node, "step")]
         self._run(str(node.target), phase, max(0, int(self._runtime(node))), node.all_input_nodes, made)
-        if torch.Tag.nondeterministic_seeded in node.target.tags or "seed" in str(node.target):
+        target = _operator(node)
+        if (target is not None and torch.Tag.nondeterministic_seeded in target.tags) or "seed" in str(node.target):
             self.operators[-1]["traits"] = ["random"]
         self.nodes.append(node)
 
     def _update(self, node: "Node") -> None:
         """What is written to an input, such as a batch norm's statistics: in the forward part, once."""
-        target, value = self._place[node.args[0], 0], node.args[1]
-        self._run(str(node.target), "forward", _LAUNCH, [value], [])
+        target = self._place[_first(node), 0]
+        self._run(str(node.target), "forward", _LAUNCH, node.all_input_nodes[1:], [])
         self.operators[-1]["alternatives"][0]["writes"] = [[target, 1]]
         self.operators[-1]["traits"] = ["changes_state"]
         self.nodes.append(node)
@@ -251,7 +274,7 @@ class _Rebuilt:
         for reader in [*self.order, None]:
             for source in reader.all_input_nodes if reader is not None else self.step.backward:
                 base, _ = self.step.base(source)
-                if base not in made and not (base.op == "placeholder" and "tangents" in base.target):
+                if base not in made and not (base.op == "placeholder" and "tangents" in str(base.target)):
                     saved[self.step.holder(source)] = None
             if reader is not None:
                 made.add(reader)
@@ -335,28 +358,26 @@ def partitioner(memory_budget: Union[int, str], *, time_limit: float = 2.0, engi
         def __init__(self) -> None:
             self.planned: list[Planned] = []
 
-        def __call__(self, gm: "GraphModule", joint_inputs: Sequence[object], *, num_fwd_outputs: int,
-                     static_lifetime_input_indices: Optional[list[int]] = None, **rest: Any) -> "tuple[GraphModule, GraphModule]":
+        def __call__(self, gm: "GraphModule", joint_inputs: Sequence[object], **options: Any) -> "tuple[GraphModule, GraphModule]":
             import torch
             from torch._functorch import config, partitioners
 
             gm.graph.eliminate_dead_code()
             gm.recompile()
             try:
-                step = _Step(gm, num_fwd_outputs, runtime or _nanoseconds)
+                step = _Step(gm, options["num_fwd_outputs"], runtime or _nanoseconds)
             except _Unsupported as reason:
                 warnings.warn(f"berth: a graph is left to PyTorch's partitioner: {reason}", stacklevel=2)
                 with config.patch(activation_memory_budget=share if 0 < share <= 1 else config.activation_memory_budget):
-                    return partitioners.min_cut_rematerialization_partition(
-                        gm, joint_inputs, num_fwd_outputs=num_fwd_outputs, static_lifetime_input_indices=static_lifetime_input_indices, **rest)
+                    return partitioners.min_cut_rematerialization_partition(gm, joint_inputs, **options)
             found = _plan(step, budget, share, time_limit, engine)
             self.planned.append(Planned(found.peak, step.resident, found.base_peak, found.time_ns, found.base_time_ns, found.recomputed))
             assert found.schedule is not None
             rebuilt = _Rebuilt(step, gm, found.schedule)
-            static = static_lifetime_input_indices or []
-            inputs = [node for node in gm.graph.find_nodes(op="placeholder") if node.target.startswith("primals")]
+            static = options.get("static_lifetime_input_indices") or []
+            inputs = [node for node in gm.graph.find_nodes(op="placeholder") if str(node.target).startswith("primals")]
             forward, backward = partitioners._extract_fwd_bwd_modules(
-                gm, list(rebuilt.saved), saved_sym_nodes=[], num_fwd_outputs=num_fwd_outputs,
+                gm, list(rebuilt.saved), saved_sym_nodes=[], num_fwd_outputs=options["num_fwd_outputs"],
                 static_lifetime_input_nodes=torch.utils._ordered_set.OrderedSet(inputs[k] for k in static))
             return forward, rebuilt.graph_of(backward)
 

@@ -8,6 +8,7 @@
 #include "csrc/schedule/baselines/knapsack.h"
 #include "csrc/schedule/joint/addresses.h"
 #include "csrc/schedule/joint/flatten.h"
+#include "csrc/schedule/joint/holes.h"
 #include "csrc/schedule/joint/host_room.h"
 #include "csrc/schedule/joint/reorder.h"
 #include "csrc/schedule/joint/time_bound.h"
@@ -342,6 +343,8 @@ Bytes place(const graph::Graph& graph, const StepOptions& options, StepResult& r
   result.addresses = place_flattened(graph, schedule, how);
   if (resident + schedule.arena_bytes > options.budget)
     return resident + schedule.arena_bytes - options.budget;
+  if (use_holes(graph, schedule, *how.capacity, how.rates) > 0)
+    result.addresses->arena_bytes = schedule.arena_bytes;
   result.verdict = graph::replay(graph, schedule, how.rates);
   BERTH_CHECK(result.verdict.violation.empty(), kUsage,
               "a schedule with addresses is not legal: {}", result.verdict.violation);
