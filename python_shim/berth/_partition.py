@@ -317,7 +317,8 @@ def _plan(step: _Step, budget: int, share: float, limit: float, engine: str) -> 
     found = schedule(graph, wanted, addresses=False, time_limit=limit, engine=engine)
     if found.schedule is not None:
         return found
-    low, high, best = max(wanted, found.least_budget - 1), whole.base_peak, whole
+    # The same search whatever was wanted, so that less never becomes more.
+    low, high, best = found.least_budget - 1, whole.base_peak, whole
     for _ in range(_HALVINGS):
         middle = (low + high) // 2
         tried = schedule(graph, middle, addresses=False, time_limit=limit, engine=engine)
