@@ -25,8 +25,8 @@ struct StepProgramOptions {
   // budget is also copied away, on streams of its own, and fetched again. 0: nothing is. On the CPU
   // the host is memory like any other.
   std::uint64_t copy_rate = 0;
-  // A file by `berth schedule`, of save_graph()'s graph or a trace with operators: a step that it
-  // is for is run by it, without a search. Empty: what BERTH_SCHEDULE says.
+  // A file by `berth schedule`, of save_graph()'s graph: a step that it is for is run by it, without
+  // a search. Empty: what BERTH_SCHEDULE says.
   std::string schedule = {};
   // Of different steps (training, evaluation, a last batch); the oldest one goes for a new one.
   std::uint32_t max_programs = 8;

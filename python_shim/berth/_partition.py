@@ -310,7 +310,7 @@ class _Rebuilt:
 
 
 def _plan(step: _Step, budget: int, share: float, limit: float, engine: str) -> _core.Scheduled:
-    """Within the budget, or in little more where nothing is found within."""
+    """Within the budget; where nothing is found within, in the least that is found."""
     graph = step.graph()
     whole = schedule(graph, 2**50, addresses=False, time_limit=limit, engine="release")
     wanted = step.resident + int(share * (whole.base_peak - step.resident)) if share > 0 else budget or 2**50
@@ -346,9 +346,9 @@ def partitioner(memory_budget: Union[int, str], *, time_limit: float = 2.0, engi
     runtime        nanoseconds that an operator takes, by its node; None: by a model of its operations and bytes
 
     The peak is counted operator by operator, as the compiled step runs without fusing; a compiler that fuses needs less. Where nothing fits,
-    what needs least is taken, with a warning. `planned` of what is returned lists what was found for each graph. A graph that has what is not supported (shapes that are not known, operators that write to
-    their inputs, torch.utils.checkpoint) goes to PyTorch's own partitioner, with a warning that says why. What is random is never made again.
-    Raises UsageError for a budget that is none.
+    what needs least is taken, with a warning. `planned` of what is returned lists what was found for each graph. What is random is never made
+    again. A graph that has what is not supported (shapes that are not known, operators that write to their inputs, torch.utils.checkpoint)
+    goes to PyTorch's own partitioner, without a budget of ours, and a warning says why. Raises UsageError for a budget that is none.
     """
     from torch._inductor.custom_graph_pass import CustomPartitionerFn
 
@@ -361,7 +361,7 @@ def partitioner(memory_budget: Union[int, str], *, time_limit: float = 2.0, engi
 
         def __call__(self, gm: "GraphModule", joint_inputs: Sequence[object], **options: Any) -> "tuple[GraphModule, GraphModule]":
             import torch
-            from torch._functorch import config, partitioners
+            from torch._functorch import partitioners
 
             gm.graph.eliminate_dead_code()
             gm.recompile()
@@ -369,8 +369,7 @@ def partitioner(memory_budget: Union[int, str], *, time_limit: float = 2.0, engi
                 step = _Step(gm, options["num_fwd_outputs"], runtime or _nanoseconds)
             except _Unsupported as reason:
                 warnings.warn(f"berth: a graph is left to PyTorch's partitioner: {reason}", stacklevel=2)
-                with config.patch(activation_memory_budget=share if 0 < share <= 1 else config.activation_memory_budget):
-                    return partitioners.min_cut_rematerialization_partition(gm, joint_inputs, **options)
+                return partitioners.min_cut_rematerialization_partition(gm, joint_inputs, **options)
             found = _plan(step, budget, share, time_limit, engine)
             self.planned.append(Planned(found.peak, step.resident, found.base_peak, found.time_ns, found.base_time_ns, found.recomputed))
             assert found.schedule is not None
