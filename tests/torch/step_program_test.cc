@@ -649,6 +649,39 @@ TEST_CASE("What is copied to the host comes back to the bit, wherever the step g
   }
 }
 
+TEST_CASE("What comes from outside stays where it is, and is resident only where it stays",
+          "[step][copies]") {
+  // A loader's memory, another tensor in each step, to which the step writes at its end.
+  const auto make = [] {
+    Subject subject = make_wide();
+    const auto net = std::dynamic_pointer_cast<nn::SequentialImpl>(subject.model);
+    const auto sgd = subject.optimizer;
+    const auto memory = std::make_shared<std::vector<float>>(16384 * 32, 0.5F);
+    subject.body = [=](int) {
+      const Tensor x = torch::from_blob(memory->data(), {16384, 32});
+      sgd->zero_grad();
+      const Tensor loss = net->forward(x).pow(2).mean() + x.mean();
+      loss.backward();
+      sgd->step();
+      const torch::NoGradGuard no_grad;
+      static_cast<void>(const_cast<Tensor&>(x).mul_(0.9));
+      return loss.detach();
+    };
+    return subject;
+  };
+  const Outcome plain = train(make, false);
+  const Outcome free = train(make, true, kSteps, {.engine = "release"});
+  const Outcome copied =
+      train(make, true, kSteps,
+            {.engine = "copies", .memory_share = 0.6, .copy_rate = 1'000'000'000'000});
+  CAPTURE(copied.stats.last_divergence, copied.stats.budget_not_met);
+  REQUIRE(copied.stats.scheduled >= kSteps - 4);
+  REQUIRE(copied.stats.copied_out > 0);
+  REQUIRE(same(plain, free));
+  REQUIRE(same(plain, copied));
+  REQUIRE(free.stats.resident < 16384 * 32 * sizeof(float));
+}
+
 TEST_CASE("A step's graph is saved, and a schedule that was planned for it elsewhere is followed",
           "[step]") {
   const berth::test::TemporaryFolder folder;
