@@ -631,8 +631,10 @@ TEST_CASE("What is copied to the host comes back to the bit, wherever the step g
               x = step == 5 && n == at ? x.sigmoid() : x.tanh();
             }
             const Tensor loss = x.pow(2).mean();
-            loss.backward();
-            if (step == 5 && at >= 12)
+            // The forward part has run then, and some of what the backward part takes is away.
+            if (loss.item<float>() < 0) throw std::runtime_error("no square");
+            (step == 5 && at == 12 ? loss * 2 : loss).backward();
+            if (step == 5 && at > 12)
               layers->parameters()[static_cast<std::size_t>(at - 12)].mutable_grad().mul_(2);
             sgd->step();
             return loss.detach();

@@ -172,11 +172,10 @@ void Executor::drop(BufferNumber buffer) {
   copies_.drop(buffer);
 }
 
-void Executor::copy_out(BufferNumber buffer, const Needed& needed) {
-  // What somebody else has stays, whatever the plan says.
+void Executor::copy_out(BufferNumber buffer) {
+  // What came from outside somebody else has: it stays.
   const StorageNumber storage = instructions_.storage_of[buffer];
-  if (!buffers_[buffer] || program_.storages[storage].maker == RecordedStorage::kFromOutside ||
-      (holders_[storage] == buffer && needed(storage))) {
+  if (!buffers_[buffer] || program_.storages[storage].maker == RecordedStorage::kFromOutside) {
     copies_.skip_out();
     return;
   }
@@ -204,7 +203,7 @@ void Executor::step(const Instruction& instruction, const Needed& needed, c10::S
       release(instruction, needed);
       return;
     case Instruction::Kind::kCopyOut:
-      copy_out(instruction.buffer, needed);
+      copy_out(instruction.buffer);
       return;
     case Instruction::Kind::kCopyIn:
       copies_.end_outs(instruction.outs_ended);

@@ -58,7 +58,7 @@ class Executor {
   at::Tensor tensor(const Operand& operand, BufferNumber buffer) const;
   void release(const Instruction& instruction, const Needed& needed);
   void drop(BufferNumber buffer);
-  void copy_out(BufferNumber buffer, const Needed& needed);
+  void copy_out(BufferNumber buffer);
   void copy_in(BufferNumber buffer);
   // What is needed comes back from the host, the current stream has waited for all copies.
   void end_copies(const Needed& needed);
