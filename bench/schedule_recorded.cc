@@ -9,7 +9,6 @@
 #include "csrc/schedule/order/from_graph.h"
 #include "csrc/schedule/order/order.h"
 #include "csrc/schedule/retention/bound.h"
-#include "csrc/schedule/retention/retention.h"
 #include "csrc/trace/file.h"
 
 #include <berth/schedule.h>
