@@ -7,6 +7,7 @@
 
 #include <ATen/core/List.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty_like.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <algorithm>
@@ -89,12 +90,16 @@ at::Tensor Executor::tensor(const Operand& operand, BufferNumber buffer) const {
 
 void Executor::run(const Instruction& instruction, c10::Stack* stack) {
   const Call& call = program_.calls[instruction.call];
+  const bool again = ran_[instruction.call];
   ran_[instruction.call] = true;
   if (call.by_body) return;
-  std::size_t operand = 0;
+  std::uint32_t operand = 0;
   const auto next_tensor = [&] {
     const Operand& one = call.operands[operand];
-    return tensor(one, instruction.operands[operand++]);
+    at::Tensor found = tensor(one, instruction.operands[operand]);
+    const bool aside = std::count(call.aside.begin(), call.aside.end(), operand) > 0;
+    ++operand;
+    return again && aside ? at::empty_like(found) : found;
   };
   const std::size_t below = stack->size();
   for (const Argument& argument : call.arguments) {

@@ -21,7 +21,7 @@ using graph::ValueId;
 class Builder {
  public:
   Builder(const Program& program, Bytes alignment)
-      : program_(program), versions_(program.storages.size(), 0) {
+      : program_(program), versions_(program.storages.size(), 0), aside_(find_aside()) {
     for (StorageNumber n = 0; n < program.storages.size(); ++n)
       out_.graph.storages.push_back(
           {.bytes = align_up(program.storages[n].bytes, alignment), .kind = kind_of(n)});
@@ -40,6 +40,22 @@ class Builder {
     return program_.kinds[n] == StorageKind::kResident || program_.storages[n].outlives
                ? graph::StorageClass::kResident
                : graph::StorageClass::kInput;
+  }
+
+  // Residents that are used as state that no result depends on, and by no other call.
+  std::vector<bool> find_aside() const {
+    std::vector<bool> aside(program_.storages.size());
+    for (const Call& call : program_.calls)
+      for (const std::uint32_t operand : call.aside) {
+        const StorageNumber storage = call.operands[operand].storage;
+        aside[storage] = program_.kinds[storage] == StorageKind::kResident;
+      }
+    for (const Call& call : program_.calls)
+      for (std::uint32_t n = 0; n < call.operands.size(); ++n)
+        if (const StorageNumber storage = call.operands[n].storage;
+            storage != kNoStorage && !std::count(call.aside.begin(), call.aside.end(), n))
+          aside[storage] = false;
+    return aside;
   }
 
   static graph::Read read_of(const Operand& operand, std::uint32_t version) {
@@ -77,11 +93,15 @@ class Builder {
 
     std::vector<std::uint32_t>& reads = out_.reads.emplace_back();
     for (const Operand& operand : call.operands)
-      reads.push_back(operand.storage == kNoStorage ? kNever : add_read(alternative, operand));
+      reads.push_back(operand.storage == kNoStorage || aside_[operand.storage]
+                          ? kNever
+                          : add_read(alternative, operand));
     std::vector<StorageNumber> written;
     for (const std::uint32_t operand : call.writes) {
       const StorageNumber storage = call.operands[operand].storage;
-      if (std::find(written.begin(), written.end(), storage) == written.end())
+      if (aside_[storage])
+        alternative.workspace += out_.graph.storages[storage].bytes;
+      else if (std::find(written.begin(), written.end(), storage) == written.end())
         written.push_back(storage);
     }
     for (const StorageNumber storage : written) {
@@ -110,21 +130,51 @@ class Builder {
   void add_control(OperatorId id, const Call& call) {
     if (last_host_read_ != kNever) out_.graph.control.emplace_back(last_host_read_, id);
     if (call.host_read) last_host_read_ = id;
+    for (const std::uint32_t operand : call.writes) {
+      const StorageNumber storage = call.operands[operand].storage;
+      if (!aside_[storage]) continue;
+      const auto [before, first] = last_aside_.try_emplace(storage, id);
+      if (!first) out_.graph.control.emplace_back(std::exchange(before->second, id), id);
+    }
     if (!call.random) return;
     if (last_random_ != kNever) out_.graph.control.emplace_back(last_random_, id);
     last_random_ = id;
   }
 
-  // Backward is what ran in it; the optimizer is what came after the last of that.
+  // Backward is what ran in it; the optimizer is what came after the last of that and needs
+  // something of it. What could as well have run before (counts of steps) is no part of it.
   void find_phases() {
     const auto& calls = program_.calls;
     const auto last =
         std::find_if(calls.rbegin(), calls.rend(), [](const Call& call) { return call.backward; });
     const auto end = static_cast<std::size_t>(calls.rend() - last);
-    for (std::size_t n = 0; n < calls.size(); ++n)
-      out_.graph.operators[n].phase = calls[n].backward     ? graph::Phase::kBackward
-                                      : end > 0 && n >= end ? graph::Phase::kOptimizer
-                                                            : graph::Phase::kForward;
+    std::vector<bool> written(program_.storages.size()), read(program_.storages.size());
+    bool late_host_read = false, late_draw = false;
+    for (std::size_t n = 0; n < calls.size(); ++n) {
+      const Call& call = calls[n];
+      bool late = call.backward;
+      if (!late && n >= end && end > 0) {
+        late = late_host_read || (call.random && late_draw);
+        for (const Operand& one : call.operands)
+          late = late || (one.storage != kNoStorage && written[one.storage]);
+        for (const std::uint32_t operand : call.writes)
+          late = late || (call.operands[operand].storage != kNoStorage &&
+                          read[call.operands[operand].storage]);
+      }
+      out_.graph.operators[n].phase = call.backward ? graph::Phase::kBackward
+                                      : late        ? graph::Phase::kOptimizer
+                                                    : graph::Phase::kForward;
+      if (!late) continue;
+      late_host_read |= call.host_read;
+      late_draw |= call.random;
+      for (const Operand& one : call.operands)
+        if (one.storage != kNoStorage) read[one.storage] = true;
+      for (const std::uint32_t operand : call.writes)
+        if (call.operands[operand].storage != kNoStorage)
+          written[call.operands[operand].storage] = true;
+      for (const ResultTensor& result : call.result_tensors)
+        if (result.operand.storage != kNoStorage) written[result.operand.storage] = true;
+    }
   }
 
   void add_end() {
@@ -145,6 +195,8 @@ class Builder {
   const Program& program_;
   ProgramGraph out_;
   std::vector<std::uint32_t> versions_;
+  std::vector<bool> aside_;  // by storage
+  std::map<StorageNumber, OperatorId> last_aside_;
   OperatorId last_host_read_ = kNever, last_random_ = kNever;
 };
 
@@ -261,8 +313,14 @@ Instructions instructions_of(const Program& program, const ProgramGraph& of,
       continue;
     }
     instruction.call = step.op;
-    for (const std::uint32_t read : of.reads[step.op])
-      instruction.operands.push_back(read == kNever ? kNoBuffer : step.reads[read]);
+    const std::vector<Operand>& operands = program.calls[step.op].operands;
+    for (std::size_t n = 0; n < operands.size(); ++n) {
+      const StorageNumber storage = operands[n].storage;
+      const std::uint32_t read = of.reads[step.op][n];
+      instruction.operands.push_back(read != kNever          ? step.reads[read]
+                                     : storage == kNoStorage ? kNoBuffer
+                                                             : result.first_of[storage]);
+    }
     for (const std::uint32_t write : of.writes[step.op])
       instruction.results.push_back(write == kNever ? kNoBuffer : step.writes[write]);
     const auto& writes = of.graph.operators[step.op].alternatives[step.alternative].writes;

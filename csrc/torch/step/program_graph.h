@@ -14,7 +14,8 @@ namespace berth::torch::step {
 // step, which takes what outlives it. Storages have their numbers.
 struct ProgramGraph {
   graph::Graph graph;
-  // By call and operand: which of the operator's reads it is; kNever where there is no tensor.
+  // By call and operand: which of the operator's reads it is; kNever where there is no tensor, and
+  // for state that no result depends on and nobody else uses: that only control edges know of.
   std::vector<std::vector<std::uint32_t>> reads;
   // By call and result tensor: which of the operator's writes it is; kNever for one that is no new
   // storage.

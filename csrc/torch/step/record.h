@@ -72,6 +72,9 @@ struct Call {
   std::vector<Argument> arguments;
   std::vector<Operand> operands;
   std::vector<std::uint32_t> writes;  // indices of operands whose bytes it writes
+  // State that no result depends on, as batch norm's running statistics in training: a second run
+  // may take something instead that nobody else has.
+  std::vector<std::uint32_t> aside;
   std::vector<Result> results;
   std::vector<ResultTensor> result_tensors;
 

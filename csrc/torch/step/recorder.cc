@@ -68,6 +68,8 @@ void Recorder::drop_dead() {
 
 void Recorder::describe_arguments(Call& call, c10::ArrayRef<c10::IValue> arguments) {
   const OperatorFacts& facts = facts_of(call.op);
+  const bool trains =
+      facts.training == OperatorFacts::kAlways || arguments[facts.training].toBool();
   for (std::size_t n = 0; n < arguments.size(); ++n) {
     const c10::IValue& value = arguments[n];
     Argument& argument = call.arguments.emplace_back();
@@ -85,8 +87,9 @@ void Recorder::describe_arguments(Call& call, c10::ArrayRef<c10::IValue> argumen
         call.operands.emplace_back();
         return;
       }
-      if (facts.writes[n] && tensor.defined())
-        call.writes.push_back(static_cast<std::uint32_t>(call.operands.size()));
+      const auto operand = static_cast<std::uint32_t>(call.operands.size());
+      if (facts.writes[n] && tensor.defined()) call.writes.push_back(operand);
+      if (facts.aside[n] && trains && tensor.defined()) call.aside.push_back(operand);
       call.operands.push_back(
           tensor.defined() ? describe(tensor, number_of(tensor, RecordedStorage::kFromOutside))
                            : Operand());

@@ -69,17 +69,26 @@ c10::DispatchKeySet plain_keys(c10::Device device) {
 
 namespace {
 
-// What kernels write without their schemas saying so, by position of the argument.
-struct HiddenWrites {
+// Operators with running statistics, their third and fourth argument. Most schemas do not say that
+// they are written.
+struct RunningStatistics {
   std::string_view name;
-  std::array<int, 2> arguments;
+  bool writes;
+  std::size_t training;  // the argument
 };
-constexpr std::array kHiddenWrites = {
-    HiddenWrites{"aten::native_batch_norm", {3, 4}},
-    HiddenWrites{"aten::cudnn_batch_norm", {3, 4}},
-    HiddenWrites{"aten::miopen_batch_norm", {3, 4}},
-    HiddenWrites{"aten::batch_norm_gather_stats", {3, 4}},
-    HiddenWrites{"aten::batch_norm_gather_stats_with_counts", {3, 4}},
+constexpr std::array<std::size_t, 2> kStatistics = {3, 4};
+constexpr std::array kWithStatistics = {
+    RunningStatistics{"aten::native_batch_norm", true, 5},
+    RunningStatistics{"aten::_native_batch_norm_legit", true, 5},
+    RunningStatistics{"aten::_batch_norm_with_update", true, OperatorFacts::kAlways},
+    RunningStatistics{"aten::cudnn_batch_norm", true, 5},
+    RunningStatistics{"aten::miopen_batch_norm", true, 5},
+    RunningStatistics{"aten::batch_norm_gather_stats", true, OperatorFacts::kAlways},
+    RunningStatistics{"aten::batch_norm_gather_stats_with_counts", true, OperatorFacts::kAlways},
+    RunningStatistics{"aten::native_batch_norm_backward", false, 7},
+    RunningStatistics{"aten::batch_norm_backward", false, 7},
+    RunningStatistics{"aten::cudnn_batch_norm_backward", false, OperatorFacts::kAlways},
+    RunningStatistics{"aten::miopen_batch_norm_backward", false, OperatorFacts::kAlways},
 };
 
 // Operators whose numbers decide about shapes.
@@ -125,6 +134,7 @@ OperatorFacts find_facts(const c10::OperatorHandle& op) {
   const std::size_t arguments = schema.arguments().size();
   facts.writes.resize(arguments);
   facts.scalars.resize(arguments);
+  facts.aside.resize(arguments);
   bool writes = false;
   for (std::size_t n = 0; n < arguments; ++n) {
     const c10::Argument& argument = schema.arguments()[n];
@@ -137,10 +147,17 @@ OperatorFacts find_facts(const c10::OperatorHandle& op) {
     if (const auto* list = type->castRaw<c10::ListType>()) type = list->getElementType().get();
     facts.scalars[n] = is_number(*type) && !shaped_by_numbers(name);
   }
-  for (const HiddenWrites& hidden : kHiddenWrites)
-    if (name == hidden.name)
-      for (const int argument : hidden.arguments)
-        facts.writes.at(static_cast<std::size_t>(argument)) = true;
+  for (const RunningStatistics& known : kWithStatistics) {
+    // Overloads may have none.
+    if (name != known.name || arguments <= kStatistics.back() ||
+        schema.arguments()[kStatistics.front()].name() != "running_mean")
+      continue;
+    for (const std::size_t argument : kStatistics) {
+      facts.aside[argument] = true;
+      facts.writes[argument] = facts.writes[argument] || known.writes;
+    }
+    facts.training = known.training;
+  }
 
   const auto& returns = schema.returns();
   facts.view = !writes && !returns.empty() &&

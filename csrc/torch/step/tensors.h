@@ -52,6 +52,11 @@ struct OperatorFacts {
   bool fills = false;         // what it writes it does not read before
   std::vector<bool> writes;   // by argument: what its schema says, and what it hides
   std::vector<bool> scalars;  // by argument: a number that does not decide about shapes
+  // By argument: state that no result depends on where the argument `training` is true. kAlways:
+  // there is no such argument.
+  std::vector<bool> aside;
+  static constexpr std::size_t kAlways = ~std::size_t{0};
+  std::size_t training = kAlways;
   std::string refusal;        // why no step program may have it
 };
 // Kept for each operator. Thread-safe.
