@@ -51,8 +51,9 @@ class Executor::Drawing {
 Executor::Executor(const Program& program, const Instructions& instructions)
     : program_(program),
       instructions_(instructions),
-      buffers_(instructions.storage_of.size()),
+      buffers_(instructions.buffers),
       ran_(program.calls.size()),
+      holds_(instructions.buffers, kNoStorage),
       holders_(program.storages.size(), kNoBuffer),
       versions_(program.storages.size(), 0),
       values_(program.calls.size()) {}
@@ -70,6 +71,7 @@ void Executor::take_over(Executor& other) {
 void Executor::bind(StorageNumber number, c10::Storage storage) {
   const BufferNumber buffer = instructions_.first_of[number];
   buffers_[buffer] = std::move(storage);
+  holds_[buffer] = number;
   holders_[number] = buffer;
 }
 
@@ -88,39 +90,64 @@ at::Tensor Executor::tensor(const Operand& operand, BufferNumber buffer) const {
   return make_tensor(storage, operand, plain_keys(storage.device()));
 }
 
-void Executor::run(const Instruction& instruction, c10::Stack* stack) {
+namespace {
+
+// The elements of a list of numbers that a part of a call takes.
+c10::IValue slice(const c10::IValue& list, std::uint32_t first, std::uint32_t count) {
+  const c10::List<c10::IValue> all = list.toList();
+  c10::impl::GenericList some(all.elementType());
+  some.reserve(count);
+  for (std::uint32_t n = first; n < first + count; ++n) some.push_back(all.get(n));
+  return some;
+}
+
+}  // namespace
+
+void Executor::push_arguments(const Instruction& instruction, bool again, c10::Stack* stack) const {
   const Call& call = program_.calls[instruction.call];
-  const bool again = ran_[instruction.call];
-  ran_[instruction.call] = true;
-  if (call.by_body) return;
-  std::uint32_t operand = 0;
+  const bool whole = instruction.count == Instruction::kAll;
+  std::uint32_t number = 0, operand = 0;  // of the call's operands, of the instruction's
   const auto next_tensor = [&] {
-    const Operand& one = call.operands[operand];
-    at::Tensor found = tensor(one, instruction.operands[operand]);
-    const bool aside = std::count(call.aside.begin(), call.aside.end(), operand) > 0;
-    ++operand;
+    at::Tensor found = tensor(call.operands[number], instruction.operands[operand++]);
+    const bool aside = std::count(call.aside.begin(), call.aside.end(), number) > 0;
+    ++number;
     return again && aside ? at::empty_like(found) : found;
   };
-  const std::size_t below = stack->size();
-  for (const Argument& argument : call.arguments) {
+  std::uint32_t elements = 0;  // of the lists
+  for (const Argument& argument : call.arguments)
+    if (argument.form == Form::kTensors) elements = std::max(elements, argument.tensors);
+  const auto& values = values_[instruction.call];
+  for (std::uint32_t n = 0; n < call.arguments.size(); ++n) {
+    const Argument& argument = call.arguments[n];
     switch (argument.form) {
-      case Form::kValue:
-        stack->push_back(argument.value);
+      case Form::kValue: {
+        const auto given = std::find_if(values.rbegin(), values.rend(),
+                                        [&](const auto& one) { return one.first == n; });
+        const c10::IValue& value = given != values.rend() ? given->second : argument.value;
+        const bool cut =
+            !whole && argument.scalar && value.isList() && value.toListRef().size() == elements;
+        stack->push_back(cut ? slice(value, instruction.first, instruction.count) : value);
         break;
+      }
       case Form::kTensor:
         stack->emplace_back(next_tensor());
         break;
       case Form::kTensors: {
+        const bool cut = !whole && argument.tensors > 0;
+        const std::uint32_t end = number + argument.tensors;
+        const std::uint32_t count = cut ? instruction.count : argument.tensors;
+        if (cut) number += instruction.first;
         c10::List<at::Tensor> list;
-        list.reserve(argument.tensors);
-        for (std::uint32_t n = 0; n < argument.tensors; ++n) list.push_back(next_tensor());
+        list.reserve(count);
+        for (std::uint32_t k = 0; k < count; ++k) list.push_back(next_tensor());
+        number = end;
         stack->emplace_back(std::move(list));
         break;
       }
       case Form::kOptionalTensors: {
         c10::List<std::optional<at::Tensor>> list;
         list.reserve(argument.tensors);
-        for (std::uint32_t n = 0; n < argument.tensors; ++n) {
+        for (std::uint32_t k = 0; k < argument.tensors; ++k) {
           at::Tensor one = next_tensor();
           list.push_back(one.defined() ? std::optional(std::move(one)) : std::nullopt);
         }
@@ -129,8 +156,24 @@ void Executor::run(const Instruction& instruction, c10::Stack* stack) {
       }
     }
   }
-  for (const auto& [argument, value] : values_[instruction.call])
-    (*stack)[below + argument] = value;
+}
+
+void Executor::run(const Instruction& instruction, const Needed& needed, c10::Stack* stack) {
+  const Call& call = program_.calls[instruction.call];
+  const bool again = ran_[instruction.call];
+  ran_[instruction.call] = true;
+  if (call.by_body) return;
+  const std::size_t below = stack->size();
+  push_arguments(instruction, again, stack);
+  bool over = false;  // whether the result takes an operand's bytes
+  if (instruction.storage != kNoStorage) {
+    copies_.wait_for(instruction.buffer);
+    over = !keep(instruction, needed);
+  }
+  if (over && !call.twin->in_place)
+    stack->emplace_back(make_tensor(buffers_[instruction.buffer],
+                                    call.result_tensors.front().operand,
+                                    plain_keys(buffers_[instruction.buffer].device())));
 
   std::optional<Drawing> drawing;
   if (call.random) {
@@ -144,7 +187,7 @@ void Executor::run(const Instruction& instruction, c10::Stack* stack) {
       generator_states_.emplace(instruction.call, state_of(generator()));
   }
   c10::GradMode::set_enabled(call.gradients_on);
-  call.op.callBoxed(stack);
+  (over ? call.twin->op : call.op).callBoxed(stack);
   drawing.reset();
 
   std::size_t result = 0;
@@ -153,34 +196,48 @@ void Executor::run(const Instruction& instruction, c10::Stack* stack) {
       const BufferNumber buffer = instruction.results[result++];
       if (buffer != kNoBuffer) buffers_[buffer] = made.storage();
     });
-  for (const auto& [buffer, version] : instruction.made) {
-    const StorageNumber storage = instructions_.storage_of[buffer];
-    if (version < versions_[storage]) continue;  // an older one, made again
-    versions_[storage] = version;
-    holders_[storage] = buffer;
+  for (const Instruction::Made& made : instruction.made) {
+    const StorageNumber before = std::exchange(holds_[made.buffer], made.storage);
+    if (before != kNoStorage && before != made.storage && holders_[before] == made.buffer)
+      holders_[before] = kNoBuffer;
+    if (made.version < versions_[made.storage]) continue;  // an older one, made again
+    versions_[made.storage] = made.version;
+    holders_[made.storage] = made.buffer;
   }
 }
 
-void Executor::release(const Instruction& instruction, const Needed& needed) {
+bool Executor::keep(const Instruction& instruction, const Needed& needed) {
+  // What the schedule has there is not there yet where the step has gone another way.
   const BufferNumber buffer = instruction.buffer;
-  const StorageNumber storage = instructions_.storage_of[buffer];
-  copies_.wait_for(buffer);
-  // What somebody may still ask for, should the step go another way from here on.
-  if (holders_[storage] == buffer && !instruction.made_again && needed(storage))
-    kept_.push_back(buffer);
-  else
-    drop(buffer);
+  const StorageNumber storage = holds_[buffer];
+  if (storage == kNoStorage || holders_[storage] != buffer) return false;
+  const bool made_again = instruction.made_again && storage == instruction.storage;
+  if (made_again || !needed(storage)) return false;
+  if (!buffers_[buffer] && copies_.has(buffer)) buffers_[buffer] = copies_.in(buffer);
+  kept_[storage] = buffers_[buffer];
+  holders_[storage] = kNoBuffer;
+  return true;
+}
+
+void Executor::release(const Instruction& instruction, const Needed& needed) {
+  copies_.wait_for(instruction.buffer);
+  keep(instruction, needed);
+  drop(instruction.buffer);
 }
 
 void Executor::drop(BufferNumber buffer) {
+  if (const StorageNumber storage = holds_[buffer];
+      storage != kNoStorage && holders_[storage] == buffer)
+    holders_[storage] = kNoBuffer;
   buffers_[buffer] = {};
   copies_.drop(buffer);
 }
 
-void Executor::copy_out(BufferNumber buffer) {
+void Executor::copy_out(const Instruction& instruction) {
   // What came from outside somebody else has: it stays.
-  const StorageNumber storage = instructions_.storage_of[buffer];
-  if (!buffers_[buffer] || program_.storages[storage].maker == RecordedStorage::kFromOutside) {
+  const BufferNumber buffer = instruction.buffer;
+  if (!buffers_[buffer] ||
+      program_.storages[instruction.storage].maker == RecordedStorage::kFromOutside) {
     copies_.skip_out();
     return;
   }
@@ -208,7 +265,7 @@ void Executor::step(const Instruction& instruction, const Needed& needed, c10::S
       release(instruction, needed);
       return;
     case Instruction::Kind::kCopyOut:
-      copy_out(instruction.buffer);
+      copy_out(instruction);
       return;
     case Instruction::Kind::kCopyIn:
       copies_.end_outs(instruction.outs_ended);
@@ -220,12 +277,13 @@ void Executor::step(const Instruction& instruction, const Needed& needed, c10::S
   copies_.end_outs(instruction.outs_ended);
   for (const BufferNumber operand : instruction.operands) copies_.wait_for(operand);
   stack_.clear();
-  run(instruction, &stack_);
+  run(instruction, needed, &stack_);
   if (results != nullptr) *results = stack_;
   stack_.clear();
 }
 
 c10::Storage* Executor::holder(StorageNumber number) {
+  if (const auto kept = kept_.find(number); kept != kept_.end()) return &kept->second;
   const BufferNumber buffer = holders_[number];
   return buffer != kNoBuffer && buffers_[buffer] ? &buffers_[buffer] : nullptr;
 }
@@ -241,8 +299,7 @@ void Executor::run_through(std::uint32_t call, const Needed& needed, c10::Stack*
 
 void Executor::finish(const Needed& needed) {
   const Below below;
-  for (const BufferNumber buffer : std::exchange(kept_, {}))
-    if (!needed(instructions_.storage_of[buffer])) drop(buffer);
+  std::erase_if(kept_, [&](const auto& one) { return !needed(one.first); });
   for (; next_ < instructions_.list.size(); ++next_)
     step(instructions_.list[next_], needed, nullptr);
   end_copies(needed);
@@ -260,10 +317,11 @@ void Executor::catch_up(std::uint32_t calls, const Needed& needed) {
       step(instruction, needed, nullptr);
   }
   end_copies(needed);
-  for (BufferNumber buffer = 0; buffer < buffers_.size(); ++buffer) {
-    const StorageNumber storage = instructions_.storage_of[buffer];
-    if (holders_[storage] != buffer || !needed(storage)) drop(buffer);
-  }
+  std::vector<bool> wanted(buffers_.size());
+  for (StorageNumber storage = 0; storage < holders_.size(); ++storage)
+    if (holders_[storage] != kNoBuffer && needed(storage)) wanted[holders_[storage]] = true;
+  for (BufferNumber buffer = 0; buffer < buffers_.size(); ++buffer)
+    if (!wanted[buffer]) drop(buffer);
 }
 
 }  // namespace berth::torch::step

@@ -54,11 +54,15 @@ class Executor {
   class Below;
   class Drawing;
   void step(const Instruction& instruction, const Needed& needed, c10::Stack* results);
-  void run(const Instruction& instruction, c10::Stack* stack);
+  void run(const Instruction& instruction, const Needed& needed, c10::Stack* stack);
+  void push_arguments(const Instruction& instruction, bool again, c10::Stack* stack) const;
   at::Tensor tensor(const Operand& operand, BufferNumber buffer) const;
   void release(const Instruction& instruction, const Needed& needed);
+  // Whether the bytes that the instruction lets go of, or has written over, may still be asked for:
+  // then they are put aside.
+  bool keep(const Instruction& instruction, const Needed& needed);
   void drop(BufferNumber buffer);
-  void copy_out(BufferNumber buffer);
+  void copy_out(const Instruction& instruction);
   void copy_in(BufferNumber buffer);
   // What is needed comes back from the host, the current stream has waited for all copies.
   void end_copies(const Needed& needed);
@@ -67,10 +71,11 @@ class Executor {
   const Instructions& instructions_;
   std::size_t next_ = 0;  // instruction
   std::vector<c10::Storage> buffers_;
-  std::vector<bool> ran_;                // by call
-  std::vector<BufferNumber> kept_;       // due for release, but needed at that time
-  std::vector<BufferNumber> holders_;    // by storage; kNoBuffer: was not made yet
-  std::vector<std::uint32_t> versions_;  // by storage: the highest that was made
+  std::vector<bool> ran_;                                 // by call
+  std::unordered_map<StorageNumber, c10::Storage> kept_;  // gone by the schedule, but needed then
+  std::vector<StorageNumber> holds_;                      // by buffer
+  std::vector<BufferNumber> holders_;                     // by storage; kNoBuffer: it is not there
+  std::vector<std::uint32_t> versions_;                   // by storage: the highest that was made
   // By call, the values that were given for this step.
   std::vector<std::vector<std::pair<std::uint32_t, c10::IValue>>> values_;
   // By call: those that were given, and those that calls had which run again.

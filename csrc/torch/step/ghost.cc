@@ -119,10 +119,13 @@ void Ghost::make_results(const Call& expected, c10::Stack* stack) {
   for (const ResultTensor& one : expected.result_tensors)
     as_they_came |= one.argument != ResultTensor::kNew;
   const auto last = c10::ArrayRef<c10::IValue>(*stack).slice(stack->size() - arguments);
-  if (as_they_came)
+  if (as_they_came || !expected.versions.empty())
     for (const c10::IValue& value : last)
       for_each_tensor(value, form_of(value),
                       [&](const at::Tensor& tensor) { operands.push_back(tensor); });
+  for (const auto& [operand, steps] : expected.versions)
+    for (std::uint32_t n = 0; n < steps; ++n)
+      operands[operand].unsafeGetTensorImpl()->bump_version();
   // A result may share the bytes of an argument without its schema saying so.
   std::vector<std::pair<StorageNumber, c10::Storage>> shared;
   for (const ResultTensor& one : expected.result_tensors)

@@ -18,25 +18,33 @@ struct Instruction {
   enum class Kind : std::uint8_t { kRun, kRelease, kCopyOut, kCopyIn };
   Kind kind = Kind::kRun;
   // Of kRun: where it finds each of the call's operands, kNoBuffer where there is no tensor, and
-  // puts each of its result tensors, kNoBuffer for one that is no new storage.
+  // puts each of its result tensors, kNoBuffer for one that is no new storage. Of a call that does
+  // the same for each element of its lists, `count` elements from `first` on.
   std::uint32_t call = 0;
+  std::uint32_t first = 0, count = kAll;
+  static constexpr std::uint32_t kAll = ~std::uint32_t{0};
   std::vector<BufferNumber> operands = {}, results = {};
-  // The versions of storages that it makes, by the buffers that hold them then.
-  std::vector<std::pair<BufferNumber, std::uint32_t>> made = {};
-  bool again_later = false;  // the call runs again, by a later instruction
+  struct Made {
+    BufferNumber buffer = 0;
+    StorageNumber storage = 0;
+    std::uint32_t version = 0;  // of all that are made in that buffer's room
+  };
+  std::vector<Made> made = {};  // versions of storages
+  bool again_later = false;     // the call runs again, by a later instruction
   // Of kRun and kCopyIn: so many copies out, of all before, must have ended, so that there is room.
   std::uint32_t outs_ended = 0;
-  // Of the others.
+  // Of the others, and of a kRun whose result takes the bytes of an operand: where those are, and
+  // the storage that has them until now; kNoStorage: nothing is taken.
   BufferNumber buffer = 0;
-  // Of kRelease.
-  bool made_again = false;  // its storage, by a later instruction
+  StorageNumber storage = kNoStorage;
+  bool made_again = false;  // that storage, by a later instruction
 };
 
 // A schedule of a program, to be executed.
 struct Instructions {
   std::vector<Instruction> list;
-  std::vector<StorageNumber> storage_of;  // by buffer
-  std::vector<BufferNumber> first_of;     // by storage: where one from outside is
+  BufferNumber buffers = 0;
+  std::vector<BufferNumber> first_of;  // by storage: where one from outside is
 };
 
 // A program and how it is run.

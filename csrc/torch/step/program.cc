@@ -77,6 +77,60 @@ void even_out_times(std::vector<Call>& calls, const std::vector<Call>& again) {
   for (Call& call : calls) call.ns = times[signature(call)].front();
 }
 
+// A value that one call alone reads, and that works element by element, need not outlive it: the
+// result takes its bytes.
+void find_twins(Program& program) {
+  std::vector<std::uint32_t> readers(program.storages.size(), 0);  // of the version it has now
+  std::vector<Call*> last(program.storages.size(), nullptr);       // that used it
+  for (Call& call : program.calls) {
+    std::vector<StorageNumber> used;
+    for (const Operand& one : call.operands)
+      if (one.storage != kNoStorage) used.push_back(one.storage);
+    std::sort(used.begin(), used.end());
+    used.erase(std::unique(used.begin(), used.end()), used.end());
+    for (const StorageNumber one : used) {
+      ++readers[one];
+      last[one] = &call;
+    }
+    for (const std::uint32_t written : call.writes)
+      if (const StorageNumber one = call.operands[written].storage; one != kNoStorage)
+        readers[one] = 0;
+  }
+  for (std::uint32_t number = 0; number < program.calls.size(); ++number) {
+    Call& call = program.calls[number];
+    call.twin.reset();
+    const OperatorFacts& facts = facts_of(call.op);
+    if (!facts.in_place && !facts.out) continue;
+    const ResultTensor& result = call.result_tensors.front();
+    if (result.argument != ResultTensor::kNew || result.operand.storage == kNoStorage ||
+        program.storages[result.operand.storage].maker != number)
+      continue;
+    const RecordedStorage& made = program.storages[result.operand.storage];
+    for (std::uint32_t n = 0; n < call.operands.size() && !call.twin; ++n) {
+      const Operand& one = call.operands[n];
+      if (one.storage == kNoStorage) continue;
+      const RecordedStorage& storage = program.storages[one.storage];
+      Operand as_result = one;
+      as_result.storage = result.operand.storage;
+      const bool whole =
+          static_cast<Bytes>(c10::multiply_integers(one.sizes)) * one.type.itemsize() ==
+          storage.bytes;
+      const auto times =
+          std::count_if(call.operands.begin(), call.operands.end(),
+                        [&](const Operand& other) { return other.storage == one.storage; });
+      if (program.kinds[one.storage] != StorageKind::kMade || storage.outlives ||
+          storage.bytes != made.bytes || storage.device != made.device || !whole ||
+          as_result != result.operand || readers[one.storage] != 1 || last[one.storage] != &call ||
+          times != 1)
+        continue;
+      if (n == 0 && facts.in_place && call.arguments.front().form == Form::kTensor)
+        call.twin = Twin{*facts.in_place, true, n};
+      else if (facts.out)
+        call.twin = Twin{*facts.out, false, n};
+    }
+  }
+}
+
 }  // namespace
 
 bool same_call(const Call& a, const Call& b) {
@@ -123,6 +177,7 @@ Program make_program(StepRecord first, const StepRecord& second) {
   program.sets_generators = first.sets_generators || second.sets_generators;
   program.calls = std::move(first.calls);
   program.storages = std::move(first.storages);
+  find_twins(program);
   return program;
 }
 

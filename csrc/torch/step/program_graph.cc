@@ -18,17 +18,111 @@ using graph::Alternative;
 using graph::OperatorId;
 using graph::ValueId;
 
+// Parts of a call have at least this share of its first list's bytes, but for the last.
+constexpr Bytes kMostParts = 32;
+
+// The number of elements that a call does the same for; 0 where it is none that can be taken apart:
+// all lists have as many, or none, and their elements are alike in shape from list to list.
+std::size_t elements_of(const Call& call) {
+  if (!facts_of(call.op).listwise || call.random || call.host_read) return 0;
+  std::size_t elements = 0;
+  std::size_t operand = 0;
+  const Operand* first = nullptr;
+  for (const Argument& argument : call.arguments) {
+    const Operand* const list = call.operands.data() + operand;
+    operand += argument.tensors;
+    if (argument.form == Form::kOptionalTensors) return 0;
+    if (argument.form != Form::kTensors || argument.tensors == 0) continue;
+    if (elements == 0) {
+      elements = argument.tensors;
+      first = list;
+    }
+    if (argument.tensors != elements) return 0;
+    for (std::size_t n = 0; n < elements; ++n) {
+      if (list[n].storage == kNoStorage) return 0;
+      // Steps are lists of single numbers; anything else is as its like in the first list.
+      const bool number = list[n].sizes.empty();
+      if (!number && (list[n].sizes != first[n].sizes || list[n].strides != first[n].strides))
+        return 0;
+      if (list[n].type != list[0].type) return 0;
+    }
+  }
+  for (const Result& result : call.results)
+    if (result.form != Form::kTensors || result.tensors != elements) return 0;
+  return elements < 2 ? 0 : elements;
+}
+
+Bytes bytes_of(const Operand& operand) {
+  return static_cast<Bytes>(c10::multiply_integers(operand.sizes)) * operand.type.itemsize();
+}
+
+// With the share of the call's bytes that each part has.
+std::vector<std::pair<Part, double>> parts_of(const Call& call, std::uint32_t number) {
+  const std::size_t elements = elements_of(call);
+  if (elements == 0) return {{{.call = number}, 1.0}};
+  std::size_t operand = 0;
+  for (const Argument& argument : call.arguments) {
+    if (argument.form == Form::kTensors && argument.tensors > 0) break;
+    operand += argument.tensors;
+  }
+  Bytes all = 0;
+  for (std::size_t n = 0; n < elements; ++n) all += bytes_of(call.operands[operand + n]);
+  std::vector<std::pair<Part, double>> parts;
+  Bytes bytes = 0;
+  std::uint32_t first = 0;
+  for (std::uint32_t n = 0; n < elements; ++n) {
+    bytes += bytes_of(call.operands[operand + n]);
+    if (n + 1 < elements && bytes * kMostParts < all) continue;
+    const double share = all == 0 ? 1.0 / static_cast<double>(elements)
+                                  : static_cast<double>(bytes) / static_cast<double>(all);
+    parts.push_back({{.call = number, .first = first, .count = n + 1 - first}, share});
+    first = n + 1;
+    bytes = 0;
+  }
+  if (parts.size() == 1) return {{{.call = number}, 1.0}};
+  return parts;
+}
+
+// The operands, or results, of a part by their numbers in the call. `Lists`: arguments or results.
+template <typename Lists>
+std::vector<std::uint32_t> numbers_of(const Lists& lists, const Part& part) {
+  std::vector<std::uint32_t> numbers;
+  std::uint32_t before = 0;
+  for (const auto& list : lists) {
+    const bool cut = part.count != Part::kWhole && list.form == Form::kTensors && list.tensors > 0;
+    const std::uint32_t first = cut ? part.first : 0, count = cut ? part.count : list.tensors;
+    for (std::uint32_t n = 0; n < count; ++n) numbers.push_back(before + first + n);
+    before += list.tensors;
+  }
+  return numbers;
+}
+
 class Builder {
  public:
-  Builder(const Program& program, Bytes alignment)
-      : program_(program), versions_(program.storages.size(), 0), aside_(find_aside()) {
-    for (StorageNumber n = 0; n < program.storages.size(); ++n)
+  Builder(const Program& program, Bytes alignment, const GraphForm& form)
+      : program_(program), split_(form.split), aside_(find_aside()) {
+    for (StorageNumber n = 0; n < program.storages.size(); ++n) {
+      out_.room.push_back(n);
       out_.graph.storages.push_back(
           {.bytes = align_up(program.storages[n].bytes, alignment), .kind = kind_of(n)});
+    }
+    for (const Call& call : program.calls)
+      if (form.twins && call.twin)
+        out_.room[call.result_tensors.front().operand.storage] =
+            out_.room[call.operands[call.twin->operand].storage];
+    number_rooms();
+    versions_.resize(out_.graph.storages.size(), 0);
   }
 
   ProgramGraph build() {
-    for (const Call& call : program_.calls) add(call);
+    for (std::uint32_t n = 0; n < program_.calls.size(); ++n) {
+      const Call& call = program_.calls[n];
+      if (!split_)
+        add(call, {.call = n}, 1);
+      else
+        for (const auto& [part, share] : parts_of(call, n)) add(call, part, share);
+      note_host_read(call);
+    }
     find_phases();
     add_end();
     return std::move(out_);
@@ -40,6 +134,20 @@ class Builder {
     return program_.kinds[n] == StorageKind::kResident || program_.storages[n].outlives
                ? graph::StorageClass::kResident
                : graph::StorageClass::kInput;
+  }
+
+  // Storages of the graph are those whose bytes are nobody else's.
+  void number_rooms() {
+    std::vector<graph::Storage> rooms;
+    std::vector<graph::StorageId> number(out_.room.size());
+    for (StorageNumber n = 0; n < out_.room.size(); ++n) {
+      if (out_.room[n] == n) {
+        number[n] = static_cast<graph::StorageId>(rooms.size());
+        rooms.push_back(out_.graph.storages[n]);
+      }
+    }
+    for (graph::StorageId& room : out_.room) room = number[room];
+    out_.graph.storages = std::move(rooms);
   }
 
   // Residents that are used as state that no result depends on, and by no other call.
@@ -58,17 +166,18 @@ class Builder {
     return aside;
   }
 
-  static graph::Read read_of(const Operand& operand, std::uint32_t version) {
+  graph::Read read_of(const Operand& operand) const {
     const std::size_t item = operand.type.itemsize();
-    return {.value = {operand.storage, version},
+    const graph::StorageId room = out_.room[operand.storage];
+    return {.value = {room, versions_[room]},
             .offset = static_cast<Bytes>(operand.offset) * item,
             .bytes = at::detail::computeStorageNbytes(operand.sizes, operand.strides, item)};
   }
 
   // Where the alternative reads the storage's present version; the part grows to hold all that is
   // read of it.
-  std::uint32_t add_read(Alternative& alternative, const Operand& operand) {
-    const graph::Read read = read_of(operand, versions_[operand.storage]);
+  std::uint32_t add_read(Alternative& alternative, const Operand& operand) const {
+    const graph::Read read = read_of(operand);
     for (std::uint32_t n = 0; n < alternative.reads.size(); ++n) {
       graph::Read& there = alternative.reads[n];
       if (there.value != read.value) continue;
@@ -81,64 +190,79 @@ class Builder {
     return static_cast<std::uint32_t>(alternative.reads.size() - 1);
   }
 
-  void add(const Call& call) {
+  void add(const Call& call, const Part& part, double share) {
     const auto id = static_cast<OperatorId>(out_.graph.operators.size());
     graph::Operator op;
     op.name = name_of(call.op);
     op.traits.random = op.traits.draws_again = call.random;
     op.traits.host_sync = call.host_read;
     Alternative& alternative = op.alternatives.emplace_back();
-    alternative.ns = call.ns;
-    alternative.workspace = call.workspace;
+    alternative.ns = static_cast<std::uint64_t>(share * static_cast<double>(call.ns));
+    alternative.workspace = static_cast<Bytes>(share * static_cast<double>(call.workspace));
 
+    const std::vector<std::uint32_t> operands = numbers_of(call.arguments, part);
     std::vector<std::uint32_t>& reads = out_.reads.emplace_back();
-    for (const Operand& operand : call.operands)
+    for (const std::uint32_t n : operands) {
+      const Operand& operand = call.operands[n];
       reads.push_back(operand.storage == kNoStorage || aside_[operand.storage]
                           ? kNever
                           : add_read(alternative, operand));
-    std::vector<StorageNumber> written;
-    for (const std::uint32_t operand : call.writes) {
-      const StorageNumber storage = call.operands[operand].storage;
-      if (aside_[storage])
-        alternative.workspace += out_.graph.storages[storage].bytes;
-      else if (std::find(written.begin(), written.end(), storage) == written.end())
-        written.push_back(storage);
     }
-    for (const StorageNumber storage : written) {
-      alternative.writes.push_back({storage, ++versions_[storage]});
-      op.traits.changes_state |= out_.graph.storages[storage].kind != graph::StorageClass::kStep;
+    std::vector<StorageNumber>& made = out_.made.emplace_back();
+    for (const std::uint32_t operand : call.writes) {
+      if (!std::binary_search(operands.begin(), operands.end(), operand)) continue;
+      const StorageNumber storage = call.operands[operand].storage;
+      if (storage == kNoStorage) continue;
+      if (aside_[storage])
+        alternative.workspace += out_.graph.storages[out_.room[storage]].bytes;
+      else if (std::find(made.begin(), made.end(), storage) == made.end())
+        made.push_back(storage);
+    }
+    for (const StorageNumber storage : made) {
+      write(alternative, storage);
+      op.traits.changes_state |=
+          out_.graph.storages[out_.room[storage]].kind != graph::StorageClass::kStep;
     }
     std::vector<std::uint32_t>& writes = out_.writes.emplace_back();
-    for (const ResultTensor& result : call.result_tensors) {
+    for (const std::uint32_t n : numbers_of(call.results, part)) {
+      const ResultTensor& result = call.result_tensors[n];
       writes.push_back(kNever);
       const StorageNumber storage = result.operand.storage;
       if (result.argument != ResultTensor::kNew || storage == kNoStorage ||
-          program_.storages[storage].maker != id)
+          program_.storages[storage].maker != part.call)
         continue;
-      if (versions_[storage] == 0) {
-        versions_[storage] = 1;
-        alternative.writes.push_back({storage, 1});
+      auto at = std::find(made.begin(), made.end(), storage);
+      if (at == made.end()) {
+        write(alternative, storage);
+        made.push_back(storage);
+        at = std::prev(made.end());
       }
-      const auto at =
-          std::find(alternative.writes.begin(), alternative.writes.end(), ValueId{storage, 1});
-      writes.back() = static_cast<std::uint32_t>(at - alternative.writes.begin());
+      writes.back() = static_cast<std::uint32_t>(at - made.begin());
     }
     add_control(id, call);
+    out_.parts.push_back(part);
     out_.graph.operators.push_back(std::move(op));
+  }
+
+  void write(Alternative& alternative, StorageNumber storage) {
+    const graph::StorageId room = out_.room[storage];
+    alternative.writes.push_back({room, ++versions_[room]});
   }
 
   void add_control(OperatorId id, const Call& call) {
     if (last_host_read_ != kNever) out_.graph.control.emplace_back(last_host_read_, id);
-    if (call.host_read) last_host_read_ = id;
     for (const std::uint32_t operand : call.writes) {
       const StorageNumber storage = call.operands[operand].storage;
-      if (!aside_[storage]) continue;
+      if (storage == kNoStorage || !aside_[storage]) continue;
       const auto [before, first] = last_aside_.try_emplace(storage, id);
       if (!first) out_.graph.control.emplace_back(std::exchange(before->second, id), id);
     }
     if (!call.random) return;
     if (last_random_ != kNever) out_.graph.control.emplace_back(last_random_, id);
     last_random_ = id;
+  }
+  void note_host_read(const Call& call) {
+    if (call.host_read) last_host_read_ = static_cast<OperatorId>(out_.graph.operators.size() - 1);
   }
 
   // Backward is what ran in it; the optimizer is what came after the last of that and needs
@@ -149,6 +273,7 @@ class Builder {
         std::find_if(calls.rbegin(), calls.rend(), [](const Call& call) { return call.backward; });
     const auto end = static_cast<std::size_t>(calls.rend() - last);
     std::vector<bool> written(program_.storages.size()), read(program_.storages.size());
+    std::vector<graph::Phase> phases;
     bool late_host_read = false, late_draw = false;
     for (std::size_t n = 0; n < calls.size(); ++n) {
       const Call& call = calls[n];
@@ -161,9 +286,9 @@ class Builder {
           late = late || (call.operands[operand].storage != kNoStorage &&
                           read[call.operands[operand].storage]);
       }
-      out_.graph.operators[n].phase = call.backward ? graph::Phase::kBackward
-                                      : late        ? graph::Phase::kOptimizer
-                                                    : graph::Phase::kForward;
+      phases.push_back(call.backward ? graph::Phase::kBackward
+                       : late        ? graph::Phase::kOptimizer
+                                     : graph::Phase::kForward);
       if (!late) continue;
       late_host_read |= call.host_read;
       late_draw |= call.random;
@@ -175,6 +300,8 @@ class Builder {
       for (const ResultTensor& result : call.result_tensors)
         if (result.operand.storage != kNoStorage) written[result.operand.storage] = true;
     }
+    for (OperatorId op = 0; op < out_.parts.size(); ++op)
+      out_.graph.operators[op].phase = phases[out_.parts[op].call];
   }
 
   void add_end() {
@@ -186,24 +313,31 @@ class Builder {
     Alternative& alternative = op.alternatives.emplace_back();
     for (StorageNumber n = 0; n < program_.storages.size(); ++n)
       if (program_.kinds[n] == StorageKind::kMade && program_.storages[n].outlives)
-        alternative.reads.push_back(
-            {.value = {n, versions_[n]}, .offset = 0, .bytes = program_.storages[n].bytes});
+        alternative.reads.push_back({.value = {out_.room[n], versions_[out_.room[n]]},
+                                     .offset = 0,
+                                     .bytes = program_.storages[n].bytes});
     for (OperatorId before = 0; before < id; ++before) out_.graph.control.emplace_back(before, id);
     out_.graph.operators.push_back(std::move(op));
   }
 
   const Program& program_;
+  const bool split_;
   ProgramGraph out_;
-  std::vector<std::uint32_t> versions_;
-  std::vector<bool> aside_;  // by storage
+  std::vector<std::uint32_t> versions_;  // by storage of the graph
+  std::vector<bool> aside_;              // by storage of the program
   std::map<StorageNumber, OperatorId> last_aside_;
   OperatorId last_host_read_ = kNever, last_random_ = kNever;
 };
 
 }  // namespace
 
-ProgramGraph graph_of(const Program& program, Bytes alignment) {
-  return Builder(program, alignment).build();
+bool can_split(const Program& program) {
+  return std::any_of(program.calls.begin(), program.calls.end(),
+                     [](const Call& call) { return parts_of(call, 0).size() > 1; });
+}
+
+ProgramGraph graph_of(const Program& program, Bytes alignment, const GraphForm& form) {
+  return Builder(program, alignment, form).build();
 }
 
 namespace {
@@ -291,57 +425,86 @@ Instruction::Kind kind_of(graph::ScheduleStep::Kind kind) {
 
 }  // namespace
 
+namespace {
+
+// What is run by an operator's step: the call, where its operands and results are.
+Instruction run_of(const Program& program, const ProgramGraph& of, const graph::ScheduleStep& step,
+                   const std::vector<BufferNumber>& first_of) {
+  Instruction instruction;
+  const Part& part = of.parts[step.op];
+  const Call& call = program.calls[part.call];
+  instruction.call = part.call;
+  instruction.first = part.first;
+  instruction.count = part.count;
+  const std::vector<std::uint32_t> operands = numbers_of(call.arguments, part);
+  for (std::size_t n = 0; n < operands.size(); ++n) {
+    const StorageNumber storage = call.operands[operands[n]].storage;
+    const std::uint32_t read = of.reads[step.op][n];
+    instruction.operands.push_back(read != kNever          ? step.reads[read]
+                                   : storage == kNoStorage ? kNoBuffer
+                                                           : first_of[storage]);
+  }
+  for (const std::uint32_t write : of.writes[step.op])
+    instruction.results.push_back(write == kNever ? kNoBuffer : step.writes[write]);
+  const auto& writes = of.graph.operators[step.op].alternatives[step.alternative].writes;
+  for (std::size_t n = 0; n < writes.size(); ++n)
+    instruction.made.push_back({step.writes[n], of.made[step.op][n], writes[n].version});
+  return instruction;
+}
+
+// From the back: whether what is released or written over is made again, what is run, run again.
+void look_ahead(const Program& program, std::vector<Instruction>& list) {
+  std::vector<bool> made_later(program.storages.size()), runs_later(program.calls.size());
+  for (auto one = list.rbegin(); one != list.rend(); ++one) {
+    if (one->kind != Instruction::Kind::kRun) {
+      one->made_again = one->storage != kNoStorage && made_later[one->storage];
+      continue;
+    }
+    if (one->storage != kNoStorage) one->made_again = made_later[one->storage];
+    one->again_later = runs_later[one->call];
+    runs_later[one->call] = true;
+    for (const Instruction::Made& made : one->made) made_later[made.storage] = true;
+  }
+}
+
+}  // namespace
+
 Instructions instructions_of(const Program& program, const ProgramGraph& of,
                              const graph::Schedule& schedule, Bytes most) {
   Instructions result;
   Room room(of.graph, schedule, most);
-  for (const graph::Buffer& buffer : schedule.buffers) result.storage_of.push_back(buffer.storage);
-  result.first_of.assign(program.storages.size(), kNoBuffer);
-  for (BufferNumber n = 0; n < result.storage_of.size(); ++n)
-    if (BufferNumber& first = result.first_of[result.storage_of[n]]; first == kNoBuffer) first = n;
+  result.buffers = static_cast<BufferNumber>(schedule.buffers.size());
+  std::vector<BufferNumber> first_in(of.graph.storages.size(), kNoBuffer);
+  for (BufferNumber n = 0; n < schedule.buffers.size(); ++n)
+    if (BufferNumber& first = first_in[schedule.buffers[n].storage]; first == kNoBuffer) first = n;
+  for (const graph::StorageId one : of.room) result.first_of.push_back(first_in[one]);
+  // By buffer: whose bytes it has.
+  std::vector<StorageNumber> holds(schedule.buffers.size(), kNoStorage);
+  for (StorageNumber n = 0; n < program.storages.size(); ++n)
+    if (program.kinds[n] != StorageKind::kMade) holds[result.first_of[n]] = n;
 
   for (const graph::ScheduleStep& step : schedule.steps) {
-    Instruction& instruction = result.list.emplace_back();
-    instruction.kind = kind_of(step.kind);
-    instruction.outs_ended = room.before(step);
-    if (instruction.kind != Instruction::Kind::kRun) {
+    const std::uint32_t ended = room.before(step);
+    const Instruction::Kind kind = kind_of(step.kind);
+    if (kind != Instruction::Kind::kRun) {
+      Instruction& instruction = result.list.emplace_back();
+      instruction.kind = kind;
       instruction.buffer = step.buffer;
+      instruction.storage = holds[step.buffer];
+      instruction.outs_ended = ended;
       continue;
     }
-    if (step.op == program.calls.size()) {  // the end
-      result.list.pop_back();
-      continue;
-    }
-    instruction.call = step.op;
-    const std::vector<Operand>& operands = program.calls[step.op].operands;
-    for (std::size_t n = 0; n < operands.size(); ++n) {
-      const StorageNumber storage = operands[n].storage;
-      const std::uint32_t read = of.reads[step.op][n];
-      instruction.operands.push_back(read != kNever          ? step.reads[read]
-                                     : storage == kNoStorage ? kNoBuffer
-                                                             : result.first_of[storage]);
-    }
-    for (const std::uint32_t write : of.writes[step.op])
-      instruction.results.push_back(write == kNever ? kNoBuffer : step.writes[write]);
-    const auto& writes = of.graph.operators[step.op].alternatives[step.alternative].writes;
-    for (std::size_t n = 0; n < writes.size(); ++n)
-      instruction.made.emplace_back(step.writes[n], writes[n].version);
+    if (step.op == of.parts.size()) continue;  // the end
+    Instruction& instruction = result.list.emplace_back(run_of(program, of, step, result.first_of));
+    instruction.outs_ended = ended;
+    for (const Instruction::Made& made : instruction.made)
+      if (const StorageNumber before = std::exchange(holds[made.buffer], made.storage);
+          before != kNoStorage && before != made.storage) {
+        instruction.storage = before;
+        instruction.buffer = made.buffer;
+      }
   }
-  // From the back: whether what is released is made again, what is run, run again.
-  std::map<StorageNumber, std::uint32_t> made_later;  // the highest version
-  std::vector<bool> runs_later(program.calls.size());
-  for (auto one = result.list.rbegin(); one != result.list.rend(); ++one) {
-    if (one->kind != Instruction::Kind::kRun) {
-      one->made_again = made_later.contains(result.storage_of[one->buffer]);
-      continue;
-    }
-    one->again_later = runs_later[one->call];
-    runs_later[one->call] = true;
-    for (const auto& [buffer, version] : one->made) {
-      std::uint32_t& highest = made_later[result.storage_of[buffer]];
-      highest = std::max(highest, version);
-    }
-  }
+  look_ahead(program, result.list);
   return result;
 }
 

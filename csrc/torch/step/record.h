@@ -7,7 +7,9 @@
 #include <c10/util/SmallVector.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 // A step as the operators below autograd that it called, with what they found and left: no bytes.
@@ -57,6 +59,14 @@ struct Result {
   std::uint32_t tensors = 0;  // results that it takes, in order
 };
 
+// Another way to run a call, with the same bits: its result takes the bytes of an operand that
+// nobody needs any more.
+struct Twin {
+  c10::OperatorHandle op;  // in place of its first argument, or with a place for the result
+  bool in_place = false;
+  std::uint32_t operand = 0;  // whose bytes it takes
+};
+
 // One operator that did something: views are not among them.
 struct Call {
   explicit Call(c10::OperatorHandle handle) : op(std::move(handle)) {}
@@ -75,8 +85,12 @@ struct Call {
   // State that no result depends on, as batch norm's running statistics in training: a second run
   // may take something instead that nobody else has.
   std::vector<std::uint32_t> aside;
+  // Operands whose version counters its kernel moves on, beside what is done above the tap, and how
+  // far: lists in place do.
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> versions;
   std::vector<Result> results;
   std::vector<ResultTensor> result_tensors;
+  std::optional<Twin> twin = {};
 
   // Measured.
   std::uint64_t ns = 0;

@@ -145,11 +145,17 @@ void Recorder::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10
 
   // To tell results that are arguments. Only compared, never followed.
   std::vector<at::TensorImpl*> operands;
+  std::vector<c10::VariableVersion> counters;  // of those that are written
+  std::vector<std::uint32_t> versions;
   for (const c10::IValue& value :
        c10::ArrayRef<c10::IValue>(*stack).slice(stack->size() - arguments))
     for_each_tensor(value, form_of(value), [&](const at::Tensor& tensor) {
       operands.push_back(tensor.unsafeGetTensorImpl());
     });
+  for (const std::uint32_t written : call.writes) {
+    counters.push_back(operands[written]->version_counter());
+    versions.push_back(counters.back().enabled() ? counters.back().current_version() : 0);
+  }
   const std::size_t below = stack->size() - arguments;
   at::Generator generator;
   if (call.random) {
@@ -165,6 +171,9 @@ void Recorder::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10
     call.workspace = cost.peak() > cost.held() ? cost.peak() - cost.held() : 0;
   }
   if (call.random) generators_.see(generator);
+  for (std::size_t n = 0; n < counters.size(); ++n)
+    if (counters[n].enabled() && counters[n].current_version() != versions[n])
+      call.versions.emplace_back(call.writes[n], counters[n].current_version() - versions[n]);
   describe_results(call, c10::ArrayRef<c10::IValue>(*stack).slice(below), operands);
   for (const std::uint32_t written : call.writes) {
     const Operand& operand = call.operands[written];

@@ -93,7 +93,7 @@ bool is_one_of(std::string_view engine, std::initializer_list<std::string_view> 
 }  // namespace
 
 graph::Graph planning_graph(const Program& program) {
-  return graph_of(program, alignment_of(program)).graph;
+  return graph_of(program, alignment_of(program), {.split = true}).graph;
 }
 
 std::string why_not(const SchedulingOptions& options) {
@@ -110,52 +110,95 @@ std::string why_not(const SchedulingOptions& options) {
   return {};
 }
 
-Scheduled schedule(Program program, const SchedulingOptions& options) {
-  std::string not_met, not_taken;
-  const ProgramGraph of = graph_of(program, alignment_of(program));
-  std::optional<graph::CopyRates> rates;
-  if (options.copy_rate > 0) rates = graph::CopyRates{options.copy_rate, options.copy_rate};
-  graph::Schedule chosen = as_recorded(of);
-  const graph::Verdict recorded = graph::replay(of.graph, chosen);
+namespace {
+
+// A program's graph and the schedule that is to be followed.
+struct Planned {
+  ProgramGraph of;
+  graph::Schedule chosen;
+  graph::Verdict verdict;
   std::uint64_t ns_bound = 0;
-  if (options.given != nullptr) not_taken = why_not_for(of.graph, *options.given);
-  if (options.given != nullptr && not_taken.empty()) {
-    chosen = fitted(*options.given);
+  std::string not_met, not_taken;
+};
+
+std::optional<graph::CopyRates> rates_of(const SchedulingOptions& options) {
+  if (options.copy_rate == 0) return std::nullopt;
+  return graph::CopyRates{options.copy_rate, options.copy_rate};
+}
+
+// The least memory that is found in which nothing is run again.
+graph::Schedule order_of(const graph::Graph& graph, schedule::StepOptions planning) {
+  planning.engine = "order";
+  planning.rates.reset();
+  planning.budget = kMaxBytes;
+  return *schedule::plan_step(graph, planning).schedule;
+}
+
+Planned plan(const Program& program, const SchedulingOptions& options,
+             const graph::Verdict& recorded, bool split) {
+  Planned result;
+  result.of = graph_of(program, alignment_of(program),
+                       {.twins = options.engine != "release", .split = split});
+  const graph::Graph& graph = result.of.graph;
+  result.chosen = as_recorded(result.of);
+  if (options.given != nullptr) result.not_taken = why_not_for(graph, *options.given);
+  if (options.given != nullptr && result.not_taken.empty()) {
+    result.chosen = fitted(*options.given);
   } else if (options.engine != "release") {
-    if (options.engine == "checkmate") use_checkmate();
     schedule::StepOptions planning;
     planning.time_limit_seconds = options.time_limit_seconds;
     planning.budget = options.share > 0
                           ? static_cast<Bytes>(options.share * static_cast<double>(recorded.peak))
                           : options.budget;
     planning.engine = options.engine;
-    planning.rates = rates;
+    planning.rates = rates_of(options);
     std::optional<graph::Schedule> found;
     if (options.more_time >= 0) {
       found = least_within_time(
-          of.graph, planning,
+          graph, planning,
           static_cast<std::uint64_t>((1 + options.more_time) * static_cast<double>(recorded.ns)));
     } else if (planning.budget > 0) {
-      schedule::StepResult within = schedule::plan_step(of.graph, planning);
+      schedule::StepResult within = schedule::plan_step(graph, planning);
       found = std::move(within.schedule);
-      if (found) ns_bound = within.ns_bound;
-      if (!found) not_met = std::move(within.why_not);
+      if (found) result.ns_bound = within.ns_bound;
+      if (!found) result.not_met = std::move(within.why_not);
     }
-    if (!found) {
-      planning.budget = kMaxBytes;
-      planning.engine = "order";
-      planning.rates.reset();
-      found = schedule::plan_step(of.graph, planning).schedule;
-    }
-    if (found) chosen = std::move(*found);
+    result.chosen = found ? std::move(*found) : order_of(graph, planning);
   }
   // What a planner says is proven before anything is run by it.
-  const graph::Verdict verdict =
-      graph::replay(of.graph, chosen, rates.value_or(graph::CopyRates{}));
-  BERTH_CHECK(verdict.violation.empty(), kUsage, "the schedule of a step is wrong: {}",
-              verdict.violation);
+  result.verdict =
+      graph::replay(graph, result.chosen, rates_of(options).value_or(graph::CopyRates{}));
+  BERTH_CHECK(result.verdict.violation.empty(), kUsage, "the schedule of a step is wrong: {}",
+              result.verdict.violation);
+  return result;
+}
+
+// Whether one is to be had rather than the other: budgets first, then what was asked for.
+bool better(const Planned& a, const Planned& b, const SchedulingOptions& options) {
+  if (a.not_taken.empty() != b.not_taken.empty()) return a.not_taken.empty();
+  if (a.not_met.empty() != b.not_met.empty()) return a.not_met.empty();
+  const bool time_first = options.budget > 0 || options.share > 0;
+  const auto key = [&](const Planned& one) {
+    return time_first ? std::pair(one.verdict.ns, one.verdict.peak)
+                      : std::pair(one.verdict.peak, one.verdict.ns);
+  };
+  return key(a) < key(b);
+}
+
+}  // namespace
+
+Scheduled schedule(Program program, const SchedulingOptions& options) {
+  if (options.engine == "checkmate") use_checkmate();
+  const ProgramGraph written = graph_of(program, alignment_of(program), {.twins = false});
+  const graph::Verdict recorded = graph::replay(written.graph, as_recorded(written));
+  Planned best = plan(program, options, recorded, false);
+  if (options.engine != "release" && can_split(program)) {
+    Planned split = plan(program, options, recorded, true);
+    if (better(split, best, options)) best = std::move(split);
+  }
   Scheduled result;
-  result.instructions = instructions_of(program, of, chosen, verdict.peak);
+  const graph::Verdict& verdict = best.verdict;
+  result.instructions = instructions_of(program, best.of, best.chosen, verdict.peak);
   result.copied_out = verdict.copied_out;
   result.host_peak = verdict.host_peak;
   result.program = std::move(program);
@@ -164,11 +207,11 @@ Scheduled schedule(Program program, const SchedulingOptions& options) {
   result.recorded_peak = recorded.peak;
   result.recorded_ns = recorded.ns;
   // Where nothing runs twice, no schedule takes less time.
-  result.bound_ns = ns_bound > 0 ? ns_bound : std::min(recorded.ns, verdict.ns);
+  result.bound_ns = best.ns_bound > 0 ? best.ns_bound : std::min(recorded.ns, verdict.ns);
   result.predicted_ns = verdict.ns;
   result.runs_again = verdict.recomputed;
-  result.budget_not_met = std::move(not_met);
-  result.schedule_not_taken = std::move(not_taken);
+  result.budget_not_met = std::move(best.not_met);
+  result.schedule_not_taken = std::move(best.not_taken);
   return result;
 }
 

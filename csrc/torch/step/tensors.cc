@@ -127,6 +127,48 @@ constexpr std::array<std::string_view, 22> kDrawsByShape = {
     "aten::uniform",
     "aten::uniform_"};
 
+bool same_arguments(const c10::FunctionSchema& schema, const c10::FunctionSchema& other) {
+  const auto& arguments = schema.arguments();
+  return other.arguments().size() >= arguments.size() &&
+         std::equal(arguments.begin(), arguments.end(), other.arguments().begin(),
+                    [](const c10::Argument& a, const c10::Argument& b) {
+                      return a.name() == b.name() && *a.type() == *b.type();
+                    });
+}
+
+// The operator of that name, where it has kernels of its own.
+std::optional<c10::OperatorHandle> find_twin(std::string name, std::string overload) {
+  const auto found =
+      c10::Dispatcher::singleton().findSchema({std::move(name), std::move(overload)});
+  return found && !found->hasTag(at::Tag::generated) ? found : std::nullopt;
+}
+
+void find_twins(const c10::OperatorHandle& op, OperatorFacts& facts) {
+  const c10::FunctionSchema& schema = op.schema();
+  const auto is_tensor = [](const c10::Argument& one) {
+    return one.type()->kind() == c10::TypeKind::TensorType;
+  };
+  if (!op.hasTag(at::Tag::pointwise) || facts.random || schema.arguments().empty() ||
+      !is_tensor(schema.arguments().front()) || schema.returns().size() != 1 ||
+      !is_tensor(schema.returns().front()))
+    return;
+  const auto& [name, overload] = op.operator_name();
+  if (auto twin = find_twin(name + '_', overload);
+      twin && same_arguments(schema, twin->schema()) &&
+      twin->schema().arguments().size() == schema.arguments().size())
+    facts.in_place = std::move(twin);
+  for (const std::string& form : {std::string("out"), overload + "_out", std::string("grad_input"),
+                                  std::string("out_mode")}) {
+    auto twin = find_twin(name, form);
+    if (!twin || !same_arguments(schema, twin->schema()) ||
+        twin->schema().arguments().size() != schema.arguments().size() + 1 ||
+        !twin->schema().arguments().back().is_out())
+      continue;
+    facts.out = std::move(twin);
+    return;
+  }
+}
+
 OperatorFacts find_facts(const c10::OperatorHandle& op) {
   OperatorFacts facts;
   const c10::FunctionSchema& schema = op.schema();
@@ -179,6 +221,8 @@ OperatorFacts find_facts(const c10::OperatorHandle& op) {
   facts.fills = name == "aten::copy_" || name == "aten::fill_" || name == "aten::zero_" ||
                 (facts.random && name.ends_with('_')) ||
                 std::any_of(schema.arguments().begin(), schema.arguments().end(), is_out);
+  facts.listwise = name.starts_with("aten::_foreach_") || name.starts_with("aten::_fused_");
+  if (!writes && !facts.view) find_twins(op, facts);
   if (op.hasTag(at::Tag::dynamic_output_shape))
     facts.refusal = "makes a shape that depends on data";
   if (name.starts_with("aten::set_") || name.starts_with("aten::resize_"))

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 // What is asked of operators, their arguments and tensors.
 namespace berth::torch::step {
@@ -57,7 +58,11 @@ struct OperatorFacts {
   std::vector<bool> aside;
   static constexpr std::size_t kAlways = ~std::size_t{0};
   std::size_t training = kAlways;
-  std::string refusal;        // why no step program may have it
+  // Of what works element by element: the same in place of its first argument, and with a place for
+  // the result, where there are kernels for it.
+  std::optional<c10::OperatorHandle> in_place, out;
+  bool listwise = false;  // does the same for each element of its lists
+  std::string refusal;    // why no step program may have it
 };
 // Kept for each operator. Thread-safe.
 [[nodiscard]] const OperatorFacts& facts_of(const c10::OperatorHandle& op);
