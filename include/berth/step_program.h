@@ -25,8 +25,8 @@ struct StepProgramOptions {
   // budget is also copied away, on streams of its own, and fetched again. 0: nothing is. On the CPU
   // the host is memory like any other.
   std::uint64_t copy_rate = 0;
-  // A file by `berth schedule`, of save_graph()'s graph: a step that it is for is run by it, without
-  // a search. Empty: what BERTH_SCHEDULE says.
+  // A file by `berth schedule`, of save_graph()'s graph: a step that it is for is run by it,
+  // without a search. Empty: what BERTH_SCHEDULE says.
   std::string schedule = {};
   // Of different steps (training, evaluation, a last batch); the oldest one goes for a new one.
   std::uint32_t max_programs = 8;
@@ -37,6 +37,7 @@ struct StepProgramStats {
   std::uint64_t scheduled = 0;  // run by a schedule
   std::uint64_t diverged = 0;   // began as a program and went another way: run as they were
   std::uint64_t refused = 0;    // could not be made a program
+  std::uint64_t recovered = 0;  // ran out of memory in the schedule, and were run all the same
   std::uint64_t programs = 0;   // different steps that are known
   std::uint64_t operators = 0;  // of the last scheduled step
   // What its schedule takes, bytes: all that the step touches, and what of it is there between

@@ -25,6 +25,8 @@ class StepProgramStats:
     """Began as a program and went another way: run as they were."""
     refused: int
     """Could not be made a program."""
+    recovered: int
+    """Ran out of memory in the schedule, and were run all the same."""
     programs: int
     """Different steps that are known."""
     operators: int

@@ -213,6 +213,36 @@ class Memory final : public c10::MemoryReportingInfoBase {
   std::unordered_map<void*, std::int64_t> blocks_;
 };
 
+// libtorch's CPU allocator, but for one allocation that fails.
+class OneFailure final : public c10::Allocator {
+ public:
+  OneFailure() : inner_(c10::GetAllocator(c10::kCPU)) { c10::SetAllocator(c10::kCPU, this, 255); }
+  ~OneFailure() override { c10::SetAllocator(c10::kCPU, inner_, 255); }
+  OneFailure(const OneFailure&) = delete;
+  OneFailure& operator=(const OneFailure&) = delete;
+
+  c10::DataPtr allocate(std::size_t bytes) override {
+    // Not the state of the generator, which is copied around a schedule, and no number that an
+    // operator in place makes a tensor of: what that has written nobody knows.
+    const bool counts = bytes > sizeof(double) && bytes != state_bytes_ && left_ > 0;
+    const bool fails = counts && --left_ == 0;
+    TORCH_CHECK_WITH(OutOfMemoryError, !fails, "no memory left");
+    return inner_->allocate(bytes);
+  }
+  [[nodiscard]] c10::DeleterFnPtr raw_deleter() const override { return inner_->raw_deleter(); }
+  void copy_data(void* to, const void* from, std::size_t bytes) const override {
+    default_copy_data(to, from, bytes);
+  }
+
+  void fail(int after) { left_ = after; }
+  [[nodiscard]] bool has_failed() const { return left_ == 0; }
+
+ private:
+  c10::Allocator* inner_;
+  const std::size_t state_bytes_ = at::detail::getDefaultCPUGenerator().get_state().nbytes();
+  int left_ = 0;
+};
+
 // Large enough that the roundings of small blocks do not matter.
 Subject many_layers(std::int64_t rows) {
   nn::Sequential net;
@@ -669,6 +699,46 @@ TEST_CASE("Results take the bytes of operands that nobody needs any more", "[ste
   REQUIRE(release.stats.predicted_peak / 1024 - twins.stats.predicted_peak / 1024 == 1024);
   REQUIRE(same(plain, release));
   REQUIRE(same(plain, twins));
+}
+
+TEST_CASE("A step whose schedule runs out of memory is run all the same", "[step]") {
+  OneFailure allocator;
+  struct Left {
+    Outcome outcome;
+    bool failed = false;
+  };
+  // The last step's schedule fails at that allocation.
+  const auto run = [&](const Make& make, int after) {
+    torch::manual_seed(7);
+    const Subject subject = make();
+    StepProgram program({.memory_share = 0.9});
+    Left left;
+    for (int step = 0; step < kSteps; ++step) {
+      program.begin();
+      left.outcome.tensors.push_back(subject.body(step));
+      if (step == kSteps - 1) allocator.fail(after);
+      program.end();
+    }
+    left.failed = after > 0 && allocator.has_failed();
+    allocator.fail(0);
+    for (const Tensor& one : subject.model->parameters()) left.outcome.tensors.push_back(one);
+    left.outcome.tensors.push_back(at::detail::getDefaultCPUGenerator().get_state());
+    left.outcome.stats = program.stats();
+    return left;
+  };
+  for (const Make& make : {Make(make_mlp), Make(make_elementwise), Make(make_deep)}) {
+    const Outcome whole = run(make, 0).outcome;
+    int failed = 0;
+    for (int after = 1;; after += 1 + failed / 10) {
+      const Left hurt = run(make, after);
+      if (!hurt.failed) break;
+      ++failed;
+      CAPTURE(after);
+      REQUIRE(hurt.outcome.stats.recovered == 1);
+      REQUIRE(same(whole, hurt.outcome));
+    }
+    REQUIRE(failed > 10);
+  }
 }
 
 TEST_CASE("A budget may be a share of what the step takes, or of time", "[step]") {

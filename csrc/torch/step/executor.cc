@@ -61,11 +61,23 @@ Executor::Executor(const Program& program, const Instructions& instructions)
 void Executor::take_over(Executor& other) {
   const std::size_t storages = std::min(holders_.size(), other.holders_.size());
   for (StorageNumber one = 0; one < storages; ++one)
-    if (other.holders_[one] != kNoBuffer) bind(one, std::move(other.buffers_[other.holders_[one]]));
+    if (const BufferNumber from = other.holders_[one];
+        from != kNoBuffer && program_.storages[one].maker == RecordedStorage::kFromOutside)
+      bind(one, std::move(other.buffers_[from]));
   const std::size_t calls = std::min(values_.size(), other.values_.size());
   std::move(other.values_.begin(), other.values_.begin() + static_cast<std::ptrdiff_t>(calls),
             values_.begin());
-  generator_states_ = std::move(other.generator_states_);
+  // Those that calls left which run again they leave again.
+  if (program_.sets_generators) generator_states_ = std::move(other.generator_states_);
+}
+
+bool Executor::may_try_again() {
+  if (next_ >= instructions_.list.size() || tried_again_ == next_) return false;
+  tried_again_ = next_;
+  const Instruction& failed = instructions_.list[next_];
+  if (failed.kind != Instruction::Kind::kRun) return false;
+  const Call& call = program_.calls[failed.call];
+  return call.writes.empty() && !call.random && failed.storage == kNoStorage;
 }
 
 void Executor::bind(StorageNumber number, c10::Storage storage) {
@@ -161,8 +173,10 @@ void Executor::push_arguments(const Instruction& instruction, bool again, c10::S
 void Executor::run(const Instruction& instruction, const Needed& needed, c10::Stack* stack) {
   const Call& call = program_.calls[instruction.call];
   const bool again = ran_[instruction.call];
-  ran_[instruction.call] = true;
-  if (call.by_body) return;
+  if (call.by_body) {
+    ran_[instruction.call] = true;
+    return;
+  }
   const std::size_t below = stack->size();
   push_arguments(instruction, again, stack);
   bool over = false;  // whether the result takes an operand's bytes
@@ -187,8 +201,12 @@ void Executor::run(const Instruction& instruction, const Needed& needed, c10::St
       generator_states_.emplace(instruction.call, state_of(generator()));
   }
   c10::GradMode::set_enabled(call.gradients_on);
+  for (const std::uint32_t written : call.writes)
+    if (const StorageNumber storage = call.operands[written].storage; storage != kNoStorage)
+      left_traces_ |= program_.storages[storage].maker == RecordedStorage::kFromOutside;
   (over ? call.twin->op : call.op).callBoxed(stack);
   drawing.reset();
+  ran_[instruction.call] = true;
 
   std::size_t result = 0;
   for (std::size_t n = 0; n < call.results.size(); ++n)
@@ -227,8 +245,10 @@ void Executor::release(const Instruction& instruction, const Needed& needed) {
 
 void Executor::drop(BufferNumber buffer) {
   if (const StorageNumber storage = holds_[buffer];
-      storage != kNoStorage && holders_[storage] == buffer)
+      storage != kNoStorage && holders_[storage] == buffer) {
     holders_[storage] = kNoBuffer;
+    left_traces_ |= program_.storages[storage].maker == RecordedStorage::kFromOutside;
+  }
   buffers_[buffer] = {};
   copies_.drop(buffer);
 }
@@ -291,9 +311,10 @@ c10::Storage* Executor::holder(StorageNumber number) {
 void Executor::run_through(std::uint32_t call, const Needed& needed, c10::Stack* results) {
   const Below below;
   while (!ran_[call]) {
-    const Instruction& instruction = instructions_.list.at(next_++);
+    const Instruction& instruction = instructions_.list.at(next_);
     const bool last = instruction.kind == Instruction::Kind::kRun && instruction.call == call;
     step(instruction, needed, last ? results : nullptr);
+    ++next_;
   }
 }
 

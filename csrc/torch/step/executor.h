@@ -25,9 +25,15 @@ class Executor {
   Executor(const Program& program, const Instructions& instructions);
 
   // Takes over what `other` was given, whose program begins with the same calls. Requires: other
-  // has run nothing.
+  // has run nothing, or may be taken back.
   void take_over(Executor& other);
   [[nodiscard]] bool has_begun() const noexcept { return next_ > 0; }
+
+  // After something has thrown: whether nothing that was there before has been written or let go
+  // of, so that all may begin again; and whether it was a call that writes nothing but results, so
+  // that it may be tried again, which is said once of each.
+  [[nodiscard]] bool may_be_taken_back() const noexcept { return !left_traces_; }
+  [[nodiscard]] bool may_try_again();
 
   // The storage from outside that has this number.
   void bind(StorageNumber number, c10::Storage storage);
@@ -70,6 +76,8 @@ class Executor {
   const Program& program_;
   const Instructions& instructions_;
   std::size_t next_ = 0;  // instruction
+  std::size_t tried_again_ = ~std::size_t{0};
+  bool left_traces_ = false;  // outside of the step
   std::vector<c10::Storage> buffers_;
   std::vector<bool> ran_;                                 // by call
   std::unordered_map<StorageNumber, c10::Storage> kept_;  // gone by the schedule, but needed then

@@ -2,6 +2,7 @@
 
 #include "csrc/torch/step/elapsed.h"
 #include "csrc/torch/step/ghost_storage.h"
+#include "csrc/torch/step/scheduling.h"
 #include "csrc/torch/step/tensors.h"
 
 #include <ATen/core/grad_mode.h>
@@ -250,10 +251,31 @@ void Ghost::run(const Run& how) {
   // Where the body has set a generator, what it called before drew from what was there.
   const auto set_by_body = generators_.put_back();
   const Elapsed elapsed;
-  how();
+  for (bool done = false; !done;) {
+    try {
+      how();
+      done = true;
+    } catch (const c10::OutOfMemoryError&) {
+      if (!recover()) throw;
+      recovered_ = true;
+    }
+  }
+  ran_ = true;
   schedule_ns_ += elapsed.ns();
   generators_.see();
   GeneratorStates::set(set_by_body);
+}
+
+bool Ghost::recover() {
+  if (ran_ || !as_recorded_.list.empty() || !executor_->may_be_taken_back())
+    return executor_->may_try_again();
+  as_recorded_ = instructions_as_recorded(program());
+  auto executor = std::make_unique<Executor>(program(), as_recorded_);
+  executor->take_over(*executor_);
+  executor_ = std::move(executor);
+  // What was drawn is drawn again.
+  (void)generators_.put_back();
+  return true;
 }
 
 void Ghost::give_bytes() {
@@ -284,7 +306,12 @@ void Ghost::finish() {
     diverge("the step ended");
     return;
   }
-  run([this] { executor_->finish([this](StorageNumber one) { return held(one); }); });
+  try {
+    run([this] { executor_->finish([this](StorageNumber one) { return held(one); }); });
+  } catch (...) {
+    give_bytes();  // what there is
+    throw;
+  }
   give_bytes();
 }
 

@@ -49,6 +49,8 @@ class Ghost final : public OperatorListener {
   [[nodiscard]] const std::string& divergence() const noexcept { return divergence_; }
   // That the schedule took so far.
   [[nodiscard]] std::uint64_t schedule_ns() const noexcept { return schedule_ns_; }
+  // Whether memory was exhausted, and the step was run all the same.
+  [[nodiscard]] bool recovered() const noexcept { return recovered_; }
 
  private:
   // Goes on with another program that begins with the calls so far and for which `fits` holds.
@@ -65,6 +67,9 @@ class Ghost final : public OperatorListener {
   // Does what runs the schedule, with generators as the schedule left them.
   template <typename Run>
   void run(const Run& how);
+  // After memory was exhausted: whether to go on, from the beginning as the step was recorded, or
+  // with what has failed once more.
+  bool recover();
   void make_results(const Call& expected, c10::Stack* stack);
   // Runs what the body has called, gives the tensors that it holds their bytes.
   void catch_up();
@@ -95,6 +100,8 @@ class Ghost final : public OperatorListener {
   std::unique_ptr<Recorder> recorder_;
   std::string divergence_;
   std::uint64_t schedule_ns_ = 0;
+  bool ran_ = false, recovered_ = false;
+  Instructions as_recorded_;  // of a step that was taken back
 };
 
 }  // namespace berth::torch::step

@@ -187,6 +187,11 @@ bool better(const Planned& a, const Planned& b, const SchedulingOptions& options
 
 }  // namespace
 
+Instructions instructions_as_recorded(const Program& program) {
+  const ProgramGraph written = graph_of(program, alignment_of(program), {.twins = false});
+  return instructions_of(program, written, as_recorded(written), kMaxBytes);
+}
+
 Scheduled schedule(Program program, const SchedulingOptions& options) {
   if (options.engine == "checkmate") use_checkmate();
   const ProgramGraph written = graph_of(program, alignment_of(program), {.twins = false});

@@ -29,6 +29,9 @@ struct SchedulingOptions {
 // says why.
 [[nodiscard]] Scheduled schedule(Program program, const SchedulingOptions& options);
 
+// Each call once, in the order of the record, values released after their last use.
+[[nodiscard]] Instructions instructions_as_recorded(const Program& program);
+
 // Why no program can be scheduled so, in words; empty where it can.
 [[nodiscard]] std::string why_not(const SchedulingOptions& options);
 

@@ -140,6 +140,11 @@ class StepProgram::State {
       return;
     }
     ghost_->finish();
+    if (ghost_->recovered()) {
+      ++stats_.recovered;
+      warn("step-memory",
+           "memory was exhausted in the schedule of a step: it was run again as it was recorded");
+    }
     if (ghost_->diverged()) {
       ++stats_.diverged;
       stats_.last_divergence = ghost_->divergence();
@@ -252,13 +257,14 @@ std::string StepProgramStats::to_json() const {
     return escaped;
   };
   return fmt::format(
-      R"({{"steps": {}, "scheduled": {}, "diverged": {}, "refused": {}, "programs": {}, )"
+      R"({{"steps": {}, "scheduled": {}, "diverged": {}, "refused": {}, "recovered": {}, )"
+      R"("programs": {}, )"
       R"("operators": {}, "predicted_peak": {}, "resident": {}, "recorded_peak": {}, )"
       R"("predicted_ns": {}, "recorded_ns": {}, "bound_ns": {}, "step_ns": {}, "schedule_ns": {}, )"
       R"("runs_again": {}, "copied_out": {}, "host_peak": {}, )"
       R"("last_divergence": "{}", "last_refusal": "{}", "budget_not_met": "{}", )"
       R"("schedule_not_taken": "{}"}})",
-      steps, scheduled, diverged, refused, programs, operators, predicted_peak, resident,
+      steps, scheduled, diverged, refused, recovered, programs, operators, predicted_peak, resident,
       recorded_peak, predicted_ns, recorded_ns, bound_ns, step_ns, schedule_ns, runs_again,
       copied_out, host_peak, text(last_divergence), text(last_refusal), text(budget_not_met),
       text(schedule_not_taken));
