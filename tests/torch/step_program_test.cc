@@ -726,7 +726,7 @@ TEST_CASE("A step whose schedule runs out of memory is run all the same", "[step
     left.outcome.stats = program.stats();
     return left;
   };
-  for (const Make& make : {Make(make_mlp), Make(make_elementwise), Make(make_deep)}) {
+  for (const Make& make : {Make(make_mlp), Make(make_lstm), Make(make_deep)}) {
     const Outcome whole = run(make, 0).outcome;
     int failed = 0;
     for (int after = 1;; after += 1 + failed / 10) {
@@ -737,7 +737,7 @@ TEST_CASE("A step whose schedule runs out of memory is run all the same", "[step
       REQUIRE(hurt.outcome.stats.recovered == 1);
       REQUIRE(same(whole, hurt.outcome));
     }
-    REQUIRE(failed > 10);
+    REQUIRE(failed > 5);
   }
 }
 

@@ -308,8 +308,13 @@ c10::Storage* Executor::holder(StorageNumber number) {
   return buffer != kNoBuffer && buffers_[buffer] ? &buffers_[buffer] : nullptr;
 }
 
+void Executor::drop_kept(const Needed& needed) {
+  std::erase_if(kept_, [&](const auto& one) { return !needed(one.first); });
+}
+
 void Executor::run_through(std::uint32_t call, const Needed& needed, c10::Stack* results) {
   const Below below;
+  drop_kept(needed);
   while (!ran_[call]) {
     const Instruction& instruction = instructions_.list.at(next_);
     const bool last = instruction.kind == Instruction::Kind::kRun && instruction.call == call;
@@ -320,7 +325,7 @@ void Executor::run_through(std::uint32_t call, const Needed& needed, c10::Stack*
 
 void Executor::finish(const Needed& needed) {
   const Below below;
-  std::erase_if(kept_, [&](const auto& one) { return !needed(one.first); });
+  drop_kept(needed);
   for (; next_ < instructions_.list.size(); ++next_)
     step(instructions_.list[next_], needed, nullptr);
   end_copies(needed);

@@ -67,6 +67,8 @@ class Executor {
   // Whether the bytes that the instruction lets go of, or has written over, may still be asked for:
   // then they are put aside.
   bool keep(const Instruction& instruction, const Needed& needed);
+  // Of what was put aside, what nobody asks for any more. O(what was).
+  void drop_kept(const Needed& needed);
   void drop(BufferNumber buffer);
   void copy_out(const Instruction& instruction);
   void copy_in(BufferNumber buffer);
