@@ -174,13 +174,17 @@ class StepProgram::State {
     programs_.splice(programs_.begin(), programs_, current);
   }
 
+  void refuse(const std::string& why) {
+    if (why != std::exchange(stats_.last_refusal, why))
+      warn("step-refused",
+           fmt::format("a step runs as it is, since berth cannot schedule it: {}", why));
+    ++stats_.refused;
+    pause_.begin();
+  }
+
   void learn(StepRecord record) {
     if (!record.refusal.empty()) {
-      if (record.refusal != std::exchange(stats_.last_refusal, record.refusal))
-        warn("step-refused", fmt::format("a step runs as it is, since berth cannot schedule it: {}",
-                                         record.refusal));
-      ++stats_.refused;
-      pause_.begin();
+      refuse(record.refusal);
       return;
     }
     const auto like =
@@ -200,9 +204,15 @@ class StepProgram::State {
       return calls.size() == record.calls.size() &&
              common_calls(calls, record.calls) == calls.size();
     });
-    Scheduled& made = programs_.emplace_front();
-    made = schedule(make_program(std::move(*like), record), scheduling());
+    StepRecord first = std::move(*like);
     candidates_.erase(like);
+    try {
+      programs_.push_front(schedule(make_program(std::move(first), record), scheduling()));
+    } catch (const std::exception& error) {  // the step that was run is none the worse
+      refuse(error.what());
+      return;
+    }
+    const Scheduled& made = programs_.front();
     if (!made.schedule_not_taken.empty())
       warn("step-schedule", fmt::format("a step is not run by the schedule that was given: {}",
                                         made.schedule_not_taken));

@@ -8,6 +8,8 @@
 #include <c10/util/Exception.h>
 #include <pthread.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <mutex>
 #include <optional>
@@ -52,14 +54,25 @@ bool carries_key(const c10::Stack& stack, std::size_t arguments) {
   return false;
 }
 
+bool is_composite(const c10::OperatorHandle& op) {
+  return op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
+}
+
+// Some composite operators have a kernel of their own on some devices.
+constexpr std::array kDevices{c10::DispatchKey::CPU, c10::DispatchKey::CUDA};
+
 // Registered for one operator; owns what stood there.
 class Kernel final : public c10::OperatorKernel {
  public:
-  explicit Kernel(Former former) : former_(std::move(former)) {}
+  Kernel(Former former, bool composite) : former_(std::move(former)), composite_(composite) {}
 
   void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack* stack) {
     if (former_.kernel && carries_key(*stack, op.schema().arguments().size())) [[unlikely]] {
       former_.kernel->callBoxed(op, keys, stack);
+      return;
+    }
+    if (composite_ && !op.hasKernelForDispatchKey((keys & kBelow).highestPriorityTypeId())) {
+      op.redispatchBoxed(keys & kBelow, stack);
       return;
     }
     OperatorListener* const listener = current.load(std::memory_order_acquire);
@@ -71,14 +84,15 @@ class Kernel final : public c10::OperatorKernel {
 
  private:
   Former former_;
+  const bool composite_;
 };
 
-// Composite operators run as those that they consist of; views do nothing; the profiler's are no
-// work.
+// Composite operators run as those that they consist of, where a device has no kernel for them;
+// views do nothing; the profiler's are no work.
 bool is_of_steps(const c10::OperatorHandle& op) {
   const std::string& name = op.operator_name().name;
-  return op.hasSchema() &&
-         !op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd) &&
+  const auto has_kernel = [&](c10::DispatchKey key) { return op.hasKernelForDispatchKey(key); };
+  return op.hasSchema() && (!is_composite(op) || std::ranges::any_of(kDevices, has_kernel)) &&
          !name.starts_with("prim::") && !name.starts_with("profiler::") && !facts_of(op).view;
 }
 
@@ -120,7 +134,8 @@ void register_new_operators() {
       former.kernel.emplace(op->getComputedKernelForDispatchKey(kTapKey));
     registered->handles.push_back(dispatcher.registerImpl(
         name, kTapKey,
-        c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<Kernel>(std::move(former))),
+        c10::KernelFunction::makeFromBoxedFunctor(
+            std::make_unique<Kernel>(std::move(former), is_composite(*op))),
         std::nullopt, nullptr, "berth's tap of steps"));
     registered->operators.insert(std::move(key));
   }
