@@ -4,6 +4,10 @@
 #include <memory>
 #include <string>
 
+namespace at {
+class Tensor;
+}
+
 // A training step that berth runs by a schedule.
 namespace berth::torch {
 
@@ -75,7 +79,8 @@ struct StepProgramStats {
 // it began, and becomes a program of its own where it comes again. So what differs costs time only.
 //
 // Bytes that are asked for behind libtorch's operators (data_ptr() of what the step made, inside of
-// the scope) are not there: that throws c10::Error.
+// the scope) are not there: that throws c10::Error. Those of parameters are what they were when the
+// step began. read_bytes() and share_bytes() bring them.
 //
 // One step at a time in a process; further ones run as they are. Not thread-safe: a program belongs
 // to the thread that trains. Costs some microseconds an operator of the body.
@@ -117,5 +122,12 @@ class StepProgram {
   class State;
   std::unique_ptr<State> state_;
 };
+
+// Inside of a step, before the body reads the bytes of a tensor by a pointer: they are what they
+// would be in the step as written. Reads that come later want another call. Nothing elsewhere. The
+// tensor is on the CPU. Costs the schedule up to here.
+void read_bytes(const at::Tensor& tensor);
+// The same where the body reads or writes them as long as it has the tensor.
+void share_bytes(const at::Tensor& tensor);
 
 }  // namespace berth::torch

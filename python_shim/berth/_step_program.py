@@ -97,7 +97,9 @@ class StepProgram:
 
     The first steps run as they are and are recorded. Once two were the same, the body runs without kernels: each operator is checked
     against the record, and the schedule does the work, up to what the body reads back (item()), the rest at the end of the scope. A
-    step that calls something else runs as written, and becomes a program of its own where it comes again.
+    step that calls something else runs as written, and becomes a program of its own where it comes again. What Python reads behind torch's
+    operators (tolist(), numpy()) is computed up to there, too; a body that asks where bytes are (data_ptr(), untyped_storage(), pickling a
+    tensor) runs as written.
 
     memory_budget: bytes, or a text such as "6GiB", that the step may take on the device at most, all counted, or "60%" of what it takes
     as recorded; 0: as few as it takes without running an operator twice. Where it cannot be met, the step runs without one, and stats()
@@ -120,6 +122,9 @@ class StepProgram:
                  copy_rate: int = 0, schedule: Union[str, "os.PathLike[str]"] = "") -> None:
         self._program: Union[int, None] = None
         self._adapter = _library.adapter("cpu")
+        from berth._byte_access import Watch  # imports torch
+
+        self._watch = Watch()
         share = _share(memory_budget)
         if isinstance(copy_rate, bool) or not isinstance(copy_rate, int) or not 0 <= copy_rate <= 10**15:
             raise UsageError(f"copy_rate is {copy_rate!r}; bytes a second from 0 to {10**15} are wanted")
@@ -135,13 +140,14 @@ class StepProgram:
     @contextlib.contextmanager
     def step(self) -> Iterator[None]:
         """The step is what happens inside. Raises what its operators raise."""
-        self._adapter.begin_step(self._program)
-        try:
-            yield
-        except BaseException:
-            self._adapter.end_step(self._program, True)
-            raise
-        self._adapter.end_step(self._program, False)
+        with self._watch:
+            self._adapter.begin_step(self._program)
+            try:
+                yield
+            except BaseException:
+                self._adapter.end_step(self._program, True)
+                raise
+            self._adapter.end_step(self._program, False)
 
     def save_graph(self, path: Union[str, "os.PathLike[str]"]) -> None:
         """Writes the step that came last as a graph, for `berth schedule` and berth.Graph.load(). Raises UsageError where none is known yet."""

@@ -1,5 +1,8 @@
 """Training steps in Python that run by a schedule: the bits of the step as written, whatever optimizer, mode or wrapper it uses."""
 
+import json
+import pathlib
+import sys
 import unittest
 
 from support import PREAMBLE, ProgramCase
@@ -72,7 +75,20 @@ RUNS = {
 }
 
 
+# Of step_coverage.py: what no step program may have, and a step that is never twice the same.
+AS_WRITTEN = {"Embedding, sparse", "index, mask", "nonzero", "unique", "deepcopy", "data_ptr", "storage", "dlpack", "saved", "sparse", "LBFGS"}
+
+
 class Steps(ProgramCase):
+    def test_layers_losses_optimizers_and_habits_are_scheduled_or_run_as_written(self):
+        for device, least in (("cpu", 170), ("cuda", 155)):
+            with self.subTest(device):
+                found = json.loads(self.ran([sys.executable, pathlib.Path(__file__).parent / "programs/step_coverage.py", device]))
+                self.assertEqual(found["different"], [])
+                self.assertEqual(found["failed"], {})
+                self.assertLessEqual(set(found["as_written"]), AS_WRITTEN, found["as_written"])
+                self.assertGreaterEqual(len(found["ran"]), least)
+
     def test_bits_are_those_of_the_step_as_written(self):
         for name, call in RUNS.items():
             with self.subTest(name):

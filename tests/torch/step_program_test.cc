@@ -583,6 +583,71 @@ TEST_CASE("Bytes that are asked for behind libtorch's operators are refused in w
   REQUIRE(same_bits(step(false), expected));
 }
 
+TEST_CASE("A body that says so has the bytes that the step as written has", "[step]") {
+  const auto run = [](bool scheduled) {
+    torch::manual_seed(3);
+    nn::Linear net(4, 4);
+    const Tensor data = torch::randn({2, 4});
+    torch::optim::SGD sgd(net->parameters(), 0.1);
+    StepProgram program;
+    std::vector<float> seen;
+    std::vector<Tensor> kept;
+    for (int n = 0; n < kSteps; ++n) {
+      if (scheduled) program.begin();
+      sgd.zero_grad();
+      const Tensor out = net->forward(data);
+      const Tensor loss = out.pow(2).mean();
+      berth::torch::read_bytes(loss);
+      seen.push_back(*loss.const_data_ptr<float>());
+      // What the body writes later operators read, and what they write it sees.
+      Tensor shared = out.detach() * 2;
+      berth::torch::share_bytes(shared);
+      shared.data_ptr<float>()[0] += 1;
+      const Tensor more = shared + 1;
+      shared.mul_(3);
+      loss.backward();
+      sgd.step();
+      // A parameter is another one after the update.
+      berth::torch::read_bytes(net->weight);
+      seen.push_back(net->weight.const_data_ptr<float>()[5]);
+      if (scheduled) program.end();
+      seen.push_back(shared.const_data_ptr<float>()[0]);
+      kept.push_back(more);
+    }
+    if (scheduled) REQUIRE(program.stats().scheduled >= kSteps - 3);
+    for (const Tensor& one : kept) seen.push_back(one.const_data_ptr<float>()[0]);
+    return seen;
+  };
+  REQUIRE(run(true) == run(false));
+}
+
+TEST_CASE("Every operator with a kernel of its own is seen, or is a view", "[step]") {
+  StepProgram program;
+  { const auto scope = program.step(); }  // registers
+  auto& dispatcher = c10::Dispatcher::singleton();
+  std::vector<std::string> unseen;
+  std::size_t seen = 0;
+  for (const c10::OperatorName& name : dispatcher.getAllOpNames()) {
+    const auto op = dispatcher.findSchema(name);
+    if (!op || name.name.starts_with("prim::") || name.name.starts_with("profiler::")) continue;
+    if (!op->hasKernelForDispatchKey(c10::DispatchKey::CPU) &&
+        !op->hasKernelForDispatchKey(c10::DispatchKey::CUDA) &&
+        !op->hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd))
+      continue;
+    const auto& returns = op->schema().returns();
+    const bool view = op->hasTag(at::Tag::inplace_view) ||
+                      (!returns.empty() && std::ranges::all_of(returns, [](const auto& one) {
+                        return one.alias_info() != nullptr && !one.alias_info()->isWrite();
+                      }));
+    if (op->hasKernelForDispatchKey(c10::DispatchKey::ZeroTensor))
+      ++seen;
+    else if (!view)
+      unseen.push_back(c10::toString(name));
+  }
+  REQUIRE(seen > 2000);
+  REQUIRE(unseen == std::vector<std::string>{});
+}
+
 TEST_CASE("A step inside of a step runs as it is", "[step]") {
   nn::Linear net(4, 4);
   const Tensor data = torch::randn({2, 4}), expected = net->forward(data);

@@ -112,7 +112,7 @@ std::string Ghost::check(const Call& expected, const c10::OperatorHandle& op,
   return "";
 }
 
-void Ghost::make_results(const Call& expected, c10::Stack* stack) {
+void Ghost::make_results(const Call& expected, c10::Stack* stack, c10::Stack read) {
   const std::size_t arguments = expected.arguments.size();
   // What is returned as it came is taken from the arguments.
   std::vector<at::Tensor> operands;
@@ -155,14 +155,19 @@ void Ghost::make_results(const Call& expected, c10::Stack* stack) {
     if (one.operand.storage == kNoStorage) return {};
     return make_tensor(storage_of(one.operand.storage), one.operand, one.keys);
   };
-  for (const Result& result : expected.results) {
+  for (std::size_t n = 0; n < expected.results.size(); ++n) {
+    const Result& result = expected.results[n];
+    if (result.form == Form::kValue) {
+      stack->push_back(expected.host_read ? std::move(read.at(n)) : result.value);
+      continue;
+    }
     if (result.form == Form::kTensor) {
       stack->emplace_back(make());
       continue;
     }
     c10::List<at::Tensor> list;
     list.reserve(result.tensors);
-    for (std::uint32_t n = 0; n < result.tensors; ++n) list.push_back(make());
+    for (std::uint32_t k = 0; k < result.tensors; ++k) list.push_back(make());
     stack->emplace_back(std::move(list));
   }
 }
@@ -211,11 +216,11 @@ void Ghost::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::S
       executor_->run_through(
           next_, [this](StorageNumber one) { return held(one); }, &results);
     });
-    stack->resize(stack->size() - arguments);
-    for (c10::IValue& result : results) stack->push_back(std::move(result));
+    if (facts_of(op).shows_bytes) show_bytes(expected);
+    make_results(expected, stack, std::move(results));
   } else {
     if (expected.random) draw(expected, op, keys, *stack);
-    make_results(expected, stack);
+    make_results(expected, stack, {});
   }
   ++next_;
 }
@@ -276,6 +281,13 @@ bool Ghost::recover() {
   // What was drawn is drawn again.
   (void)generators_.put_back();
   return true;
+}
+
+void Ghost::show_bytes(const Call& call) {
+  for (const Operand& one : call.operands)
+    if (one.storage != kNoStorage)
+      if (c10::Storage* const real = executor_->holder(one.storage); real != nullptr)
+        share_bytes(*real, *storages_[one.storage].lock());
 }
 
 void Ghost::give_bytes() {

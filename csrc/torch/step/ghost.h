@@ -70,7 +70,10 @@ class Ghost final : public OperatorListener {
   // After memory was exhausted: whether to go on, from the beginning as the step was recorded, or
   // with what has failed once more.
   bool recover();
-  void make_results(const Call& expected, c10::Stack* stack);
+  // `read`: what a host read found.
+  void make_results(const Call& expected, c10::Stack* stack, c10::Stack read);
+  // The body uses the bytes of the call's operands itself.
+  void show_bytes(const Call& call);
   // Runs what the body has called, gives the tensors that it holds their bytes.
   void catch_up();
   void diverge(std::string why);

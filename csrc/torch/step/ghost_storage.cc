@@ -27,8 +27,30 @@ c10::Storage make_ghost_storage(const RecordedStorage& like) {
   return storage;
 }
 
-void move_bytes(c10::Storage& real, c10::StorageImpl& ghost) {
+namespace {
+
+// Whether the storage has bytes already: then they are those of `real`.
+bool fill(const c10::Storage& real, c10::StorageImpl& ghost) {
   ghost.*throws_on_access() = false;
+  if (ghost.data() == nullptr) return false;
+  if (ghost.data() != real.data())
+    ghost.allocator()->copy_data(ghost.mutable_data(), real.data(), ghost.nbytes());
+  return true;
+}
+
+}  // namespace
+
+void share_bytes(const c10::Storage& real, c10::StorageImpl& ghost) {
+  if (real.unsafeGetStorageImpl() == &ghost || fill(real, ghost)) return;
+  auto* const shared = new c10::Storage(real);
+  ghost.set_data_ptr(c10::DataPtr(
+      real.mutable_data(), shared, [](void* one) { delete static_cast<c10::Storage*>(one); },
+      real.device()));
+}
+
+void move_bytes(c10::Storage& real, c10::StorageImpl& ghost) {
+  if (real.unsafeGetStorageImpl() == &ghost) return;
+  if (fill(real, ghost) && ghost.data() != real.data()) return;
   ghost.set_data_ptr(real.set_data_ptr(c10::DataPtr(nullptr, real.device())));
 }
 

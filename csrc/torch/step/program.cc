@@ -23,7 +23,7 @@ bool same_argument(const Argument& a, const Argument& b) {
 }
 
 bool same_result(const Result& a, const Result& b) {
-  return a.form == b.form && a.tensors == b.tensors;
+  return a.form == b.form && a.tensors == b.tensors && same_value(a.value, b.value);
 }
 
 // Rooms of at most so many bytes are the body's whatever comes then, so that steps that begin with

@@ -57,6 +57,7 @@ struct ResultTensor {
 struct Result {
   Form form = Form::kValue;
   std::uint32_t tensors = 0;  // results that it takes, in order
+  c10::IValue value;          // of kValue, where shapes decide it
 };
 
 // Another way to run a call, with the same bits: its result takes the bytes of an operand that
@@ -74,7 +75,7 @@ struct Call {
   c10::OperatorHandle op;
   bool gradients_on = false;  // whether autograd's mode was on
   bool random = false;        // draws from a generator
-  bool host_read = false;     // returns a value that the program may act on
+  bool host_read = false;     // the program gets something that it may act on
   bool backward = false;      // runs within autograd's backward
   // Makes room that the body fills behind libtorch's operators, as torch.tensor(1.0) does: it runs
   // with the body, and what it makes comes from outside.

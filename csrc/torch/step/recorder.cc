@@ -103,7 +103,13 @@ void Recorder::describe_results(Call& call, c10::ArrayRef<c10::IValue> results,
   for (const c10::IValue& value : results) {
     Result& result = call.results.emplace_back();
     result.form = form_of(value);
-    if (result.form == Form::kValue) call.host_read = true;
+    if (result.form == Form::kValue) {
+      const auto& returned = call.op.schema().returns()[call.results.size() - 1];
+      if (returned.real_type()->kind() == c10::TypeKind::SymIntType)
+        result.value = value;
+      else
+        call.host_read = true;
+    }
     for_each_tensor(value, result.form, [&](const at::Tensor& tensor) {
       ++result.tensors;
       ResultTensor& one = call.result_tensors.emplace_back();
@@ -129,7 +135,11 @@ void Recorder::describe_results(Call& call, c10::ArrayRef<c10::IValue> results,
 void Recorder::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack* stack) {
   const OperatorFacts& facts = facts_of(op);
   const std::lock_guard lock(mutex_);
-  if (!facts.refusal.empty()) refuse(op, facts.refusal);
+  const std::size_t arguments = op.schema().arguments().size();
+  if (const std::string why =
+          why_refused(op, c10::ArrayRef<c10::IValue>(*stack).slice(stack->size() - arguments));
+      !why.empty())
+    refuse(op, why);
   if (!record_.refusal.empty()) {
     run_kernel(op, keys, stack);
     return;
@@ -140,7 +150,6 @@ void Recorder::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10
   call.random = facts.random;
   call.host_read = facts.host_read;
   call.backward = ::torch::autograd::get_current_graph_task_id() != -1;
-  const std::size_t arguments = op.schema().arguments().size();
   describe_arguments(call, c10::ArrayRef<c10::IValue>(*stack).slice(stack->size() - arguments));
 
   // To tell results that are arguments. Only compared, never followed.

@@ -1,6 +1,7 @@
 #include "csrc/core/check.h"
 #include "csrc/runtime/settings.h"
 #include "csrc/torch/program.h"
+#include "csrc/torch/step/byte_access.h"
 #include "csrc/torch/step/elapsed.h"
 #include "csrc/torch/step/ghost.h"
 #include "csrc/torch/step/program.h"
@@ -242,6 +243,9 @@ StepProgram::StepProgram(StepProgram&&) noexcept = default;
 StepProgram& StepProgram::operator=(StepProgram&&) noexcept = default;
 
 StepProgramStats StepProgram::stats() const { return state_->stats(); }
+
+void read_bytes(const at::Tensor& tensor) { ask_for_bytes(kReadBytes, tensor); }
+void share_bytes(const at::Tensor& tensor) { ask_for_bytes(kShareBytes, tensor); }
 
 void StepProgram::save_graph(const std::string& path) const { state_->save_graph(path); }
 

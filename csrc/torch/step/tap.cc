@@ -2,6 +2,7 @@
 
 #include "csrc/core/check.h"
 #include "csrc/core/setup_mutex.h"
+#include "csrc/torch/step/byte_access.h"
 #include "csrc/torch/step/tensors.h"
 
 #include <c10/core/impl/LocalDispatchKeySet.h>
@@ -118,6 +119,7 @@ void register_new_operators() {
     BERTH_CHECK(::pthread_atfork(
                     nullptr, nullptr, +[] { current.store(nullptr); }) == 0,
                 kSystem, "pthread_atfork has no memory left to register berth's handlers");
+    register_byte_access();
     registered = new Registered();
     registered->handles.push_back(dispatcher.addRegistrationListener(std::make_unique<Arrivals>()));
   }
@@ -132,11 +134,11 @@ void register_new_operators() {
     Former former;
     if (op->hasKernelForDispatchKey(kTapKey) || op->hasComputedKernelForDispatchKey(kTapKey))
       former.kernel.emplace(op->getComputedKernelForDispatchKey(kTapKey));
-    registered->handles.push_back(dispatcher.registerImpl(
-        name, kTapKey,
-        c10::KernelFunction::makeFromBoxedFunctor(
-            std::make_unique<Kernel>(std::move(former), is_composite(*op))),
-        std::nullopt, nullptr, "berth's tap of steps"));
+    registered->handles.push_back(
+        dispatcher.registerImpl(name, kTapKey,
+                                c10::KernelFunction::makeFromBoxedFunctor(
+                                    std::make_unique<Kernel>(std::move(former), is_composite(*op))),
+                                std::nullopt, nullptr, "berth's tap of steps"));
     registered->operators.insert(std::move(key));
   }
 }

@@ -1,6 +1,7 @@
 #include "csrc/torch/step/tensors.h"
 
 #include "csrc/core/setup_mutex.h"
+#include "csrc/torch/step/byte_access.h"
 
 #include <ATen/EmptyTensor.h>
 #include <ATen/core/grad_mode.h>
@@ -212,7 +213,8 @@ OperatorFacts find_facts(const c10::OperatorHandle& op) {
   facts.draws_by_shape =
       std::find(kDrawsByShape.begin(), kDrawsByShape.end(), name) != kDrawsByShape.end() &&
       op.operator_name().overload_name != "Tensor";
-  facts.host_read = op.hasTag(at::Tag::data_dependent_output);
+  facts.shows_bytes = name == kReadBytes || name == kShareBytes;
+  facts.host_read = facts.shows_bytes || op.hasTag(at::Tag::data_dependent_output);
   facts.allocates = name == "aten::empty" || name == "aten::empty_strided" ||
                     name == "aten::empty_like" || name == "aten::new_empty" ||
                     name == "aten::new_empty_strided";
@@ -223,9 +225,14 @@ OperatorFacts find_facts(const c10::OperatorHandle& op) {
                 std::any_of(schema.arguments().begin(), schema.arguments().end(), is_out);
   facts.listwise = name.starts_with("aten::_foreach_") || name.starts_with("aten::_fused_");
   if (!writes && !facts.view) find_twins(op, facts);
-  if (op.hasTag(at::Tag::dynamic_output_shape))
-    facts.refusal = "makes a shape that depends on data";
-  if (name.starts_with("aten::set_") || name.starts_with("aten::resize_"))
+  // Lists of numbers are as many and as large as in the record.
+  facts.shapes_by_data = op.hasTag(at::Tag::dynamic_output_shape) &&
+                         !(name == "aten::_ctc_loss" && op.operator_name().overload_name.empty());
+  if (name == kGivePointer)
+    facts.refusal =
+        "says that the body asks where the bytes of a tensor are, by data_ptr(), untyped_storage() "
+        "or the like: what is done with them behind libtorch's operators nobody sees";
+  else if (name.starts_with("aten::set_") || name.starts_with("aten::resize_"))
     facts.refusal = "changes the bytes that a tensor has";
   else if (op.hasTag(at::Tag::inplace_view))
     facts.view = true;  // another shape over the same bytes
@@ -241,6 +248,23 @@ const OperatorFacts& facts_of(const c10::OperatorHandle& op) {
   if (found != known.end()) [[likely]]
     return found->second;
   return known.emplace(&op.schema(), find_facts(op)).first->second;
+}
+
+std::string why_refused(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> arguments) {
+  const OperatorFacts& facts = facts_of(op);
+  if (!facts.refusal.empty() || !facts.shapes_by_data) return facts.refusal;
+  const std::string& name = op.operator_name().name;
+  bool fixed = false;
+  if (name == "aten::index") {
+    fixed = true;  // but for masks
+    for_each_tensor(arguments[1], form_of(arguments[1]), [&](const at::Tensor& index) {
+      fixed = fixed && (!index.defined() ||
+                        (index.scalar_type() != at::kBool && index.scalar_type() != at::kByte));
+    });
+  } else if (name == "aten::repeat_interleave") {
+    fixed = !arguments.back().isNone();  // how many there will be
+  }
+  return fixed ? "" : "makes a shape that depends on data";
 }
 
 bool is_plain_value(const c10::IValue& value) {

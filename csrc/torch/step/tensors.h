@@ -49,6 +49,7 @@ struct OperatorFacts {
   bool random = false;
   bool draws_by_shape = false;  // random, and how far the generator goes only shapes decide
   bool host_read = false;
+  bool shows_bytes = false;   // lets the body at the bytes of its operands
   bool allocates = false;     // makes room and writes nothing into it
   bool fills = false;         // what it writes it does not read before
   std::vector<bool> writes;   // by argument: what its schema says, and what it hides
@@ -61,11 +62,16 @@ struct OperatorFacts {
   // Of what works element by element: the same in place of its first argument, and with a place for
   // the result, where there are kernels for it.
   std::optional<c10::OperatorHandle> in_place, out;
-  bool listwise = false;  // does the same for each element of its lists
-  std::string refusal;    // why no step program may have it
+  bool listwise = false;        // does the same for each element of its lists
+  bool shapes_by_data = false;  // what its tensors hold may decide about the shape of its result
+  std::string refusal;          // why no step program may have it
 };
 // Kept for each operator. Thread-safe.
 [[nodiscard]] const OperatorFacts& facts_of(const c10::OperatorHandle& op);
+
+// Why no step program may have this call; empty where one may.
+[[nodiscard]] std::string why_refused(const c10::OperatorHandle& op,
+                                      c10::ArrayRef<c10::IValue> arguments);
 
 // Whether two values that are no tensors are the same, to the bit.
 [[nodiscard]] bool same_value(const c10::IValue& a, const c10::IValue& b);

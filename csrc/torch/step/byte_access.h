@@ -1,0 +1,24 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <string_view>
+
+// Operators that do nothing, by which a body says that it will use the bytes of a tensor behind
+// libtorch's operators: the tap sees them in their place among the others.
+namespace berth::torch::step {
+
+// berth::read_bytes(Tensor self) -> (): reads them before it calls anything else.
+inline constexpr std::string_view kReadBytes = "berth::read_bytes";
+// berth::share_bytes(Tensor(a!) self) -> (): reads and writes them as long as it has the tensor.
+inline constexpr std::string_view kShareBytes = "berth::share_bytes";
+// berth::give_pointer(Tensor self) -> (): gives their address to somebody who may do anything.
+inline constexpr std::string_view kGivePointer = "berth::give_pointer";
+
+// Calls one of them. Nothing where they are not known.
+void ask_for_bytes(std::string_view how, const at::Tensor& tensor);
+
+// Makes them known to libtorch. A second call does nothing. Not thread-safe.
+void register_byte_access();
+
+}  // namespace berth::torch::step
