@@ -27,7 +27,8 @@ HEADER = ["network", "batch", "operators", "resident", "as written", "ours", "bo
 def measure(network, batch, arguments):
     """What the child says of the network, with the bound of its step."""
     note(f"step_networks: {network}, batch {batch}")
-    command, environment = launcher(arguments, "--copy-limit", 1 << 20)
+    # Whatever the step takes: what a GPU has is another question.
+    command, environment = launcher(arguments, "--copy-limit", 1 << 20, "--memory", 1 << 38)
     packages = [arguments.packages.resolve()] if arguments.packages else []
     environment["PYTHONPATH"] = os.pathsep.join(map(str, [environment["PYTHONPATH"], *packages, HERE / "recorded_children"]))
     with tempfile.TemporaryDirectory() as name:
