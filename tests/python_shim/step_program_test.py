@@ -146,6 +146,46 @@ print(followed.runs_again == planned.recomputed > 0, followed.schedule_not_taken
 """
         self.assertEqual(self.python(program, "x").split(), ["True"] * 3)
 
+    def test_a_trace_and_a_step_program_have_the_same_step(self):
+        program = PROGRAM + """
+if sys.argv[1] == "trace":
+    berth.install("cpu", mode="record", record="operators", trace="step.trace")
+net = Net()
+optimizer = torch.optim.AdamW(net.parameters(), foreach=False)
+ids = torch.randint(50, (4, 12))
+def body():
+    optimizer.zero_grad()
+    nn.functional.cross_entropy(net(ids).view(-1, 50), ids.view(-1)).backward()
+    optimizer.step()
+if sys.argv[1] == "trace":
+    for step in range(5):
+        body()
+else:
+    program = berth.StepProgram(engine="release")
+    for step in range(5):
+        with program.step():
+            body()
+    program.save_graph("step.graph")
+"""
+        self.python(program, "trace")
+        self.python(program, "program")
+        found = json.loads(self.python("""
+import collections, json
+import berth
+def step_of(graph):
+    storages = json.loads(graph.to_json())["storages"]
+    resident = sum(one["bytes"] for one in storages if one["class"] == "resident")
+    peak = berth.schedule(graph, 1 << 40, engine="release", iterations=1, addresses=False).base_peak
+    return resident, peak, collections.Counter(one["bytes"] for one in storages if one["bytes"] >= 1024)
+traced, stepped = step_of(berth.Graph.from_trace(berth.Trace.load("step.trace"))), step_of(berth.Graph.load("step.graph"))
+print(json.dumps([traced[:2], stepped[:2], sum((stepped[2] - traced[2]).values())]))
+"""))
+        (traced_resident, traced_peak), (resident, peak), unknown = found
+        self.assertEqual(resident, traced_resident)
+        self.assertAlmostEqual(peak / traced_peak, 1, delta=0.02)
+        # A trace has more: what composite operators hold inside, and gradients of the step before.
+        self.assertEqual(unknown, 0)
+
     def test_operators_that_are_loaded_later_are_part_of_steps(self):
         program = PROGRAM + """
 program = berth.StepProgram()
