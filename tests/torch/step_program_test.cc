@@ -1,4 +1,5 @@
 // A step program trains to the bits that the step as written trains to, whatever the step does.
+#include "csrc/torch/step/tensors.h"
 #include "tests/catch.h"
 #include "tests/support/temporary_folder.h"
 
@@ -764,6 +765,70 @@ TEST_CASE("Results take the bytes of operands that nobody needs any more", "[ste
   REQUIRE(release.stats.predicted_peak / 1024 - twins.stats.predicted_peak / 1024 == 1024);
   REQUIRE(same(plain, release));
   REQUIRE(same(plain, twins));
+}
+
+TEST_CASE("Operators in place have the bits of those that make room", "[step][twins]") {
+  using berth::torch::step::facts_of;
+  const auto argument_of = [](const c10::Argument& argument, at::ScalarType type) -> c10::IValue {
+    if (argument.type()->kind() == c10::TypeKind::TensorType) {
+      const Tensor wide = torch::rand({67, 5}, at::kDouble) * 3;
+      return type == at::kBool ? (wide > 1).contiguous() : wide.to(type);
+    }
+    if (argument.default_value()) return *argument.default_value();
+    switch (argument.type()->kind()) {
+      case c10::TypeKind::NumberType:
+      case c10::TypeKind::FloatType:
+        return c10::isIntegralType(type, true) ? c10::IValue(2) : c10::IValue(0.35355339059327373);
+      case c10::TypeKind::IntType:
+        return 1;
+      case c10::TypeKind::BoolType:
+        return false;
+      default:
+        return {};
+    }
+  };
+  const torch::NoGradGuard no_gradients;
+  std::vector<std::string> different;
+  std::size_t compared = 0;
+  auto& dispatcher = c10::Dispatcher::singleton();
+  for (const c10::OperatorName& name : dispatcher.getAllOpNames()) {
+    const auto op = dispatcher.findSchema(name);
+    if (!op || !op->hasSchema()) continue;
+    const auto& facts = facts_of(*op);
+    if (!facts.in_place && !facts.out) continue;
+    for (const at::ScalarType type :
+         {at::kFloat, at::kBFloat16, at::kHalf, at::kDouble, at::kLong, at::kBool}) {
+      c10::Stack arguments;
+      for (const c10::Argument& one : op->schema().arguments())
+        arguments.push_back(argument_of(one, type));
+      const auto run = [](const c10::OperatorHandle& which, c10::Stack stack) {
+        try {
+          which.callBoxed(&stack);
+        } catch (const c10::Error&) {  // not of this type
+          return Tensor();
+        }
+        return stack.front().toTensor();
+      };
+      const Tensor expected = run(*op, arguments);
+      if (!expected.defined()) continue;
+      const auto compare = [&](const c10::OperatorHandle& twin, std::size_t operand, bool out) {
+        c10::Stack again = arguments;
+        const Tensor taken = again[operand].toTensor().clone();
+        if (taken.dtype() != expected.dtype() || taken.sizes() != expected.sizes()) return;
+        again[operand] = taken;
+        if (out) again.emplace_back(taken);
+        ++compared;
+        if (!same_bits(run(twin, again), expected))
+          different.push_back(c10::toString(name) + " of " + c10::toString(type));
+      };
+      if (facts.in_place) compare(*facts.in_place, 0, false);
+      for (std::size_t n = 0; facts.out && n < arguments.size(); ++n)
+        if (arguments[n].isTensor() && arguments[n].toTensor().defined())
+          compare(*facts.out, n, true);
+    }
+  }
+  REQUIRE(compared > 500);
+  REQUIRE(different == std::vector<std::string>{});
 }
 
 TEST_CASE("A step whose schedule runs out of memory is run all the same", "[step]") {
