@@ -756,7 +756,7 @@ TEST_CASE("Results take the bytes of operands that nobody needs any more", "[ste
     return Subject{net.ptr(), sgd, [=](int) mutable {
                      sgd->zero_grad();
                      const torch::NoGradGuard no_gradients;
-                     return net->forward(data).relu().mul(2).add(1).sqrt().sum();
+                     return net->forward(data).relu().div(2).add(1).sqrt().sum();
                    }};
   };
   const Outcome plain = train(make, false),

@@ -137,15 +137,15 @@ bool same_arguments(const c10::FunctionSchema& schema, const c10::FunctionSchema
                     });
 }
 
-// Whether it does its work itself: forms that call other operators may call them in another way.
-bool has_own_kernel(const c10::OperatorHandle& op) {
-  return !op.hasTag(at::Tag::generated) && op.hasKernelForDispatchKey(c10::DispatchKey::CPU);
-}
+// Its form in place multiplies the number by the tensor, for which kernels of 16 bits do not round
+// the number.
+constexpr std::string_view kWithoutTwins = "aten::mul.Scalar";
 
+// The operator of that name, where it has kernels of its own.
 std::optional<c10::OperatorHandle> find_twin(std::string name, std::string overload) {
   const auto found =
       c10::Dispatcher::singleton().findSchema({std::move(name), std::move(overload)});
-  return found && has_own_kernel(*found) ? found : std::nullopt;
+  return found && !found->hasTag(at::Tag::generated) ? found : std::nullopt;
 }
 
 void find_twins(const c10::OperatorHandle& op, OperatorFacts& facts) {
@@ -153,9 +153,10 @@ void find_twins(const c10::OperatorHandle& op, OperatorFacts& facts) {
   const auto is_tensor = [](const c10::Argument& one) {
     return one.type()->kind() == c10::TypeKind::TensorType;
   };
-  if (!op.hasTag(at::Tag::pointwise) || !has_own_kernel(op) || facts.random ||
-      schema.arguments().empty() || !is_tensor(schema.arguments().front()) ||
-      schema.returns().size() != 1 || !is_tensor(schema.returns().front()))
+  if (!op.hasTag(at::Tag::pointwise) || facts.random ||
+      c10::toString(op.operator_name()) == kWithoutTwins || schema.arguments().empty() ||
+      !is_tensor(schema.arguments().front()) || schema.returns().size() != 1 ||
+      !is_tensor(schema.returns().front()))
     return;
   const auto& [name, overload] = op.operator_name();
   if (auto twin = find_twin(name + '_', overload);
