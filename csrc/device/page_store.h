@@ -46,7 +46,9 @@ class PageStore final : public ForwardingDevice {
   void set_limit(Bytes limit) noexcept;
   [[nodiscard]] Bytes limit() const noexcept;
   [[nodiscard]] Bytes held() const noexcept { return held_; }
+  // Since it was forgotten last.
   [[nodiscard]] Bytes peak() const noexcept { return peak_; }
+  void forget_peak() noexcept { peak_ = held_; }
   [[nodiscard]] std::uint64_t refusals() const noexcept;  // by the limit
 
   // What is held as pages: stretches that are behind no other addresses, and one by one pages that

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 
 namespace berth {
 
@@ -27,6 +28,8 @@ enum class Served : std::uint8_t {
 // Bytes are rounded but for `requested`. `live` counts `pool_live` too. Not thread-safe: the
 // allocator's lock covers it. handed_out() and taken_back() are on the path of a hit.
 struct Accounts : Stats {
+  Bytes live_peak_before = 0;  // `live_peak` is the one since begin_other_steps()
+
   // Where a request went, and of those that came to the pool to which end.
   void count(Served served) noexcept {
     std::uint64_t* const outcomes[] = {&hits,        &hits_bucket, &lent,     &misses_size,
@@ -43,6 +46,10 @@ struct Accounts : Stats {
     requested += asked;
     live += size;
     if (live > live_peak) live_peak = live;
+  }
+  // Steps come that need less: their peak is one of its own, `live_peak_before` that of the others.
+  void begin_other_steps() noexcept {
+    live_peak_before = std::max(live_peak_before, std::exchange(live_peak, live));
   }
   void taken_back(Bytes size, Bytes asked) noexcept {
     requested -= asked;

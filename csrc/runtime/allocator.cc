@@ -540,6 +540,7 @@ Stats Allocator::stats() const {
     stats.parked = state.parked.bytes();
     stats.reserved = stats.pool_reserved = 0;
   }
+  stats.live_peak = std::max(stats.live_peak, state.counters.live_peak_before);
   if (state.arena.plan()) {
     stats.arena = state.arena.plan()->plan().arena_bytes;
     stats.arena_bound = state.arena.plan()->plan().lower_bound;
@@ -552,9 +553,13 @@ Bytes Allocator::trim() noexcept {
   const std::lock_guard lock(state.mutex);
   if (state.captured() || state.parked.parked()) return 0;
   const State::NotesHeld notes_held{state};
-  state.pool.process_events();
-  const Bytes given = state.arena.give_back();
-  return given + state.pool.trim();
+  return state.trim();
+}
+
+Bytes Allocator::State::trim() noexcept {
+  pool.process_events();
+  const Bytes given = arena.give_back();
+  return given + pool.trim();
 }
 
 Bytes Allocator::release(bool keep_contents) {
@@ -569,9 +574,7 @@ Bytes Allocator::release(bool keep_contents) {
               state.device.properties().name);
   if (state.parked.parked()) return 0;
   const State::NotesHeld notes_held{state};
-  state.pool.process_events();
-  Bytes given = state.arena.give_back();
-  given += state.pool.trim();
+  const Bytes given = state.trim();
   if (!keep_contents) return given;
   const Bytes held = state.store.held();
   const Status status = state.parked.park();

@@ -101,6 +101,12 @@ class Allocator {
   // A step of `lane` ends here. Binds the lane to the plan, learns, switches plans.
   void mark_step(LaneKey lane) noexcept;
 
+  // The steps that come are others than those before, and these will not come again, as where a
+  // schedule takes over: what was learned of them is let go of and their plan is no longer served,
+  // so that idle memory goes back, and those that come are learned. In mode learn without a plan
+  // that was given; else nothing. Not while a graph is captured. Waits for the device's work.
+  void expect_other_steps() noexcept;
+
   // Hands out exactly these bytes of the pool, whoever had them; false where they are not free. See
   // Pool::allocate_at().
   [[nodiscard]] bool allocate_at(void* pointer, Bytes size, LaneKey lane) noexcept;
@@ -145,9 +151,9 @@ class Allocator {
   // Throws Error(kUsage) while a graph is captured and, with contents, where the device maps no
   // pages; OutOfMemory or Error(kSystem) where the host has no room, and then the contents stay.
   Bytes release(bool keep_contents);
-  // Everything that the plan needs and that release() took is there again, at its addresses. Returns
-  // bytes taken. Throws OutOfMemory, Error(kSystem), or while a graph is captured Error(kUsage) where
-  // contents cannot come back: they are kept.
+  // Everything that the plan needs and that release() took is there again, at its addresses.
+  // Returns bytes taken. Throws OutOfMemory, Error(kSystem), or while a graph is captured
+  // Error(kUsage) where contents cannot come back: they are kept.
   Bytes resume();
   // Whether contents are away.
   [[nodiscard]] bool parked() const noexcept;

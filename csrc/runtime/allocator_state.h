@@ -94,6 +94,8 @@ struct Allocator::State {
   void unpark();
 
   void step_ended(LaneKey lane, Notes& notes);
+  // Allocator::trim().
+  Bytes trim() noexcept;
   // The pages that the arena still needs, as far as that raises no peak.
   void fill_arena() noexcept;
   [[nodiscard]] bool has_room(const PlanLookup& plan) noexcept;

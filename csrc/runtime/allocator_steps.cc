@@ -34,6 +34,24 @@ void Allocator::mark_step(LaneKey lane) noexcept {
   }
 }
 
+void Allocator::expect_other_steps() noexcept {
+  State& state = *state_;
+  const Errands errands(state.learning, state.mutex);
+  const std::lock_guard lock(state.mutex);
+  if (state.forked || state.captured() || state.parked.parked()) return;
+  const State::NotesHeld notes_held{state};
+  try {
+    if (!state.learning.other_steps_come()) return;
+  } catch (const std::exception&) {  // no memory: the next steps are learned beside these
+    return;
+  }
+  state.arena.deactivate();
+  (void)state.trim();
+  // What those steps held is no measure of what these may.
+  state.store.forget_peak();
+  state.counters.begin_other_steps();
+}
+
 void Allocator::State::step_ended(LaneKey lane, Notes& notes) {
   ++counters.steps;
   recording.append(trace::StepMark{recording.lane(lane)});

@@ -138,6 +138,20 @@ void Learning::step_ended(LaneKey lane, std::uint64_t requests, Notes& notes) {
   note_errands();
 }
 
+bool Learning::other_steps_come() {
+  if (!options_.learns || given_) return false;
+  search_.reset();
+  planner_.forget();
+  learner_.stop();  // and so what marks showed is over, too
+  learner_.start();
+  refused_ = {};
+  cycle_ = false;
+  missing_steps_ = relearns_ = looks_ = growths_ = 0;
+  relearn_after_ = look_after_ = growth_after_ = 0;
+  note_errands();
+  return true;
+}
+
 void Learning::missed(std::uint64_t requests, Notes& notes) {
   if (!options_.learns && !given_ && !refused_.plan && !finder_) return;
   watch_finder(requests, notes);

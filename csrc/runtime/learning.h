@@ -88,6 +88,10 @@ class Learning {
     });
   }
 
+  // The steps that come are others than those before: what was learned is let go of, a plan that is
+  // being made, too. False where nothing is learned, or the plan was given.
+  [[nodiscard]] bool other_steps_come();
+
   // Does what waits until the lock is free: call it without the lock after anything above.
   void run_errands(SpinMutex& mutex) noexcept {
     if (errands_.load(std::memory_order_relaxed)) [[unlikely]]

@@ -84,6 +84,7 @@ void Planner::start(Job job) {
   std::unique_lock lock(mutex_);
   if (stopped_) return;
   busy_.store(true, std::memory_order_release);
+  job.era = era_;
   if (options_.in_place) {
     lock.unlock();
     work_on(std::move(job));
@@ -119,7 +120,18 @@ void Planner::run() {
   }
 }
 
+void Planner::forget() {
+  const std::lock_guard lock(mutex_);
+  ++era_;
+  result_.reset();
+  ready_.store(false, std::memory_order_release);
+}
+
 void Planner::work_on(Job job) {
+  if (std::exchange(working_era_, job.era) != job.era) {
+    kinds_ = StepKinds();
+    cycle_ = turns_ = false;
+  }
   if (job.to_read) {
     publish({.plan = read_from_folder(*job.to_read), .read = true});
   } else {
@@ -230,6 +242,7 @@ void Planner::keep_in_folder(const Plan& plan) {
 
 void Planner::publish(Result result) {
   const std::lock_guard lock(mutex_);
+  if (working_era_ != era_) return;
   result_ = std::move(result);
   ready_.store(true, std::memory_order_release);
 }

@@ -52,6 +52,9 @@ class Planner {
   // Starts reading a plan of the folder, under the same conditions.
   void read(const PlanFolder::Found& found);
 
+  // What it knows of steps, and what it is about to hand back, is of no use any more.
+  void forget();
+
   // Whether a plan is being made.
   [[nodiscard]] bool busy() const noexcept { return busy_.load(std::memory_order_acquire); }
   // Whether take() has something.
@@ -76,6 +79,7 @@ class Planner {
     Learner::Search search = Learner::Search::kAtMarks;
     std::vector<Arena::Growth> growth = {};         // of its buckets
     std::optional<PlanFolder::Found> to_read = {};  // instead
+    std::uint64_t era = 0;                          // when it was submitted
   };
   void start(Job job);
   void run();
@@ -91,12 +95,14 @@ class Planner {
 
   const Options options_;
   // Whoever plans has these.
+  std::uint64_t working_era_ = 0;  // that the rest is of
   StepKinds kinds_;
   bool cycle_ = false;  // the last plan is of a cycle of steps
   bool turns_ = false;  // such a cycle did not last
   std::atomic<bool> busy_{false}, ready_{false}, cancel_{false};
   std::mutex mutex_;
   std::condition_variable wake_;
+  std::uint64_t era_ = 0;  // one more each time that all was forgotten
   std::optional<Job> job_;
   std::optional<Result> result_;
   bool stopped_ = false;

@@ -5,6 +5,7 @@
 #include "csrc/plan/file.h"
 #include "csrc/runtime/settings.h"
 #include "csrc/torch/adapted.h"
+#include "csrc/torch/backend.h"
 #include "csrc/torch/operator_recorder.h"
 
 #include <berth/berth.h>
@@ -242,11 +243,19 @@ int begin_step(void* program, char* message, std::size_t size) {
   });
 }
 
-int end_step(void* program, int failed, char* message, std::size_t size) {
+int end_step(void* program, int failed, int* takes_over, char* message, std::size_t size) {
   return answer(message, size, [&] {
-    static_cast<StepProgram*>(program)->end(failed != 0);
+    StepProgram& step = *static_cast<StepProgram*>(program);
+    const std::uint64_t before = step.stats().made;
+    step.end(failed != 0);
+    *takes_over = step.stats().made != before ? 1 : 0;
     return BERTH_OK;
   });
+}
+
+void program_step_ended(int takes_over) {
+  if (takes_over != 0) expect_other_steps();
+  mark_step_by_program();
 }
 
 std::size_t step_program_stats(void* program, char* text, std::size_t size) {
@@ -277,6 +286,7 @@ constexpr berth_torch_table kTable = {install,
                                       free_step_program,
                                       begin_step,
                                       end_step,
+                                      program_step_ended,
                                       step_program_stats,
                                       save_step_graph};
 

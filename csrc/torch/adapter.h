@@ -44,7 +44,10 @@ typedef struct berth_torch_table {
                            uint64_t copy_rate, void** program, char* message, size_t size);
   void (*free_step_program)(void* program);
   int (*begin_step)(void* program, char* message, size_t size);
-  int (*end_step)(void* program, int failed, char* message, size_t size);
+  // `takes_over`: a schedule runs the steps that come, and did not run this one.
+  int (*end_step)(void* program, int failed, int* takes_over, char* message, size_t size);
+  // The same, to whoever is installed by another table.
+  void (*program_step_ended)(int takes_over);
   // As `stats`.
   size_t (*step_program_stats)(void* program, char* text, size_t size);
   int (*save_step_graph)(void* program, const char* path, char* message, size_t size);

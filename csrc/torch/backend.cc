@@ -11,13 +11,28 @@ namespace berth::torch {
 namespace {
 
 std::array<std::atomic<Backend*>, kMaxBackends> backends{};
-std::atomic<bool> user_marks{false};
+// Who marks steps. Higher ones silence lower ones for good.
+enum class Marker : std::uint8_t { kOptimizer, kProgram, kUser };
+std::atomic<Marker> highest{Marker::kOptimizer};
 std::atomic<bool> counting_forks{false};
 std::atomic<std::uint32_t> forks{0};
 
-void mark_all() noexcept {
+template <class Visit>
+void for_all(const Visit& visit) noexcept {
   for (const auto& one : backends)
-    if (Backend* const here = one.load(std::memory_order_acquire)) here->mark_step();
+    if (Backend* const here = one.load(std::memory_order_acquire)) visit(*here);
+}
+
+// Whether nobody above marks.
+bool claim(Marker by) noexcept {
+  Marker before = highest.load(std::memory_order_relaxed);
+  while (before < by && !highest.compare_exchange_weak(before, by, std::memory_order_relaxed)) {
+  }
+  return before <= by;
+}
+
+void mark(Marker by) noexcept {
+  if (claim(by)) for_all([](Backend& one) { one.mark_step(); });
 }
 
 }  // namespace
@@ -38,13 +53,13 @@ Backend* backend(int n) noexcept {
                           : nullptr;
 }
 
-void mark_step_by_user() noexcept {
-  user_marks.store(true, std::memory_order_relaxed);
-  mark_all();
-}
+void mark_step_by_user() noexcept { mark(Marker::kUser); }
+void mark_step_by_program() noexcept { mark(Marker::kProgram); }
+void mark_step_by_optimizer() noexcept { mark(Marker::kOptimizer); }
+void expect_mark_by_program() noexcept { claim(Marker::kProgram); }
 
-void mark_step_by_optimizer() noexcept {
-  if (!user_marks.load(std::memory_order_relaxed)) mark_all();
+void expect_other_steps() noexcept {
+  for_all([](Backend& one) { one.expect_other_steps(); });
 }
 
 std::uint32_t fork_count() noexcept { return forks.load(std::memory_order_relaxed); }

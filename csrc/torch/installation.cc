@@ -57,6 +57,10 @@ void Installation::mark_step() noexcept {
   if (!forked()) allocator_->mark_step(thread_lane());
 }
 
+void Installation::expect_other_steps() noexcept {
+  if (!forked()) allocator_->expect_other_steps();
+}
+
 // A child of a child needs no handlers any more: nothing of berth runs in either.
 void Installation::before_fork() noexcept {
   Installation* const here = get();

@@ -39,6 +39,7 @@ class Installation final : public Backend {
     return forked() ? nullptr : allocator_->recorder();
   }
   void mark_step() noexcept override;
+  void expect_other_steps() noexcept override;
 
  private:
   explicit Installation(const Config& config);

@@ -43,6 +43,7 @@ struct StepProgramStats {
   std::uint64_t refused = 0;    // could not be made a program
   std::uint64_t recovered = 0;  // ran out of memory in the schedule, and were run all the same
   std::uint64_t programs = 0;   // different steps that are known
+  std::uint64_t made = 0;       // schedules so far, also of steps that are known no more
   std::uint64_t operators = 0;  // of the last scheduled step
   // What its schedule takes, bytes: all that the step touches, and what of it is there between
   // steps, too. And as the step was recorded, each value released after its last use.
@@ -81,6 +82,10 @@ struct StepProgramStats {
 // Bytes that are asked for behind libtorch's operators (data_ptr() of what the step made, inside of
 // the scope) are not there: that throws c10::Error. Those of parameters are what they were when the
 // step began. read_bytes() and share_bytes() bring them.
+//
+// With berth as the allocator the scope's end marks the step (unless the program has marked steps
+// itself), and once a schedule takes over, what was learned of the steps as written is let go of:
+// from its third step on the schedule finds every block at its planned address.
 //
 // One step at a time in a process; further ones run as they are. Not thread-safe: a program belongs
 // to the thread that trains. Costs some microseconds an operator of the body.

@@ -148,7 +148,7 @@ _watcher = _Watcher()
 _watcher.watch()
 
 
-def _adapters() -> Iterator[tuple[str, _library.Adapter]]:
+def installed_adapters() -> Iterator[tuple[str, _library.Adapter]]:
     """Those that are installed."""
     if "torch" not in sys.modules:
         return
@@ -161,7 +161,7 @@ def _adapters() -> Iterator[tuple[str, _library.Adapter]]:
 
 def installed(device: Optional[str] = None) -> bool:
     """Whether berth is the allocator of "cpu", of "cuda", of both ("all"), or of either (None)."""
-    there = [kind for kind, _ in _adapters()]
+    there = [kind for kind, _ in installed_adapters()]
     if device is None:
         return bool(there)
     return all(kind in there for kind in _kinds(device))
@@ -170,13 +170,13 @@ def installed(device: Optional[str] = None) -> bool:
 def mark_step() -> None:
     """Ends a step. Call it once a step from the thread that trains, or never: then steps are found by the optimizers, or by what is
     asked for. The program's own marks silence those of the optimizers. Does nothing where berth is not installed."""
-    for _, there in _adapters():
+    for _, there in installed_adapters():
         there.mark_step()
 
 
 def _one(device: Union[str, int, None]) -> tuple[_library.Adapter, str, int]:
     """The adapter of one device, its kind and the device's index."""
-    there = dict(_adapters())
+    there = dict(installed_adapters())
     if not there:
         raise UsageError("berth is not installed: call berth.install() first")
     if device is None:
@@ -243,7 +243,7 @@ def record(path: _Path, operators: bool = False, device: Union[str, int, None] =
 def scope(name: str) -> Iterator[None]:
     """Gives the requests of this thread in a `with` block a name, which traces show and the pool learns lifetimes by. Does nothing
     where berth is not installed. At most 4096 bytes of the name are kept."""
-    opened = [(there, there.begin_scope(name)) for _, there in _adapters()]
+    opened = [(there, there.begin_scope(name)) for _, there in installed_adapters()]
     try:
         yield
     finally:

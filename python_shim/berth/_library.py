@@ -45,7 +45,8 @@ class _Table(ctypes.Structure):
                                         ctypes.POINTER(ctypes.c_void_p), _TEXT, _SIZE)),
         ("free_step_program", _function(ctypes.c_void_p, result=None)),
         ("begin_step", _function(ctypes.c_void_p, _TEXT, _SIZE)),
-        ("end_step", _function(ctypes.c_void_p, ctypes.c_int, _TEXT, _SIZE)),
+        ("end_step", _function(ctypes.c_void_p, ctypes.c_int, ctypes.POINTER(ctypes.c_int), _TEXT, _SIZE)),
+        ("program_step_ended", _function(ctypes.c_int, result=None)),
         ("step_program_stats", _function(ctypes.c_void_p, _TEXT, _SIZE, result=_SIZE)),
         ("save_step_graph", _function(ctypes.c_void_p, _TEXT, _TEXT, _SIZE)),
     ]
@@ -145,8 +146,13 @@ class Adapter:
     def begin_step(self, program: Optional[int]) -> None:
         self._call(self._table.begin_step, program)
 
-    def end_step(self, program: Optional[int], failed: bool) -> None:
-        self._call(self._table.end_step, program, int(failed))
+    def end_step(self, program: Optional[int], failed: bool) -> bool:
+        takes_over = ctypes.c_int()
+        self._call(self._table.end_step, program, int(failed), ctypes.byref(takes_over))
+        return takes_over.value != 0
+
+    def program_step_ended(self, takes_over: bool) -> None:
+        self._table.program_step_ended(int(takes_over))
 
     def step_program_stats(self, program: Optional[int]) -> bytes:
         return self._text(self._table.step_program_stats, program)

@@ -11,6 +11,7 @@ from typing import Iterator, Optional, Union
 
 from berth import _library
 from berth._errors import UsageError
+from berth._install import installed_adapters
 
 
 @dataclasses.dataclass(slots=True)
@@ -29,6 +30,8 @@ class StepProgramStats:
     """Ran out of memory in the schedule, and were run all the same."""
     programs: int
     """Different steps that are known."""
+    made: int
+    """Schedules so far, also of steps that are known no more."""
     operators: int
     """Of the last scheduled step."""
     predicted_peak: int
@@ -115,7 +118,8 @@ class StepProgram:
     schedule: a file by `berth schedule`, of save_graph()'s graph: a step that it is for is run by it from the start, without a search. None
     is given: what BERTH_SCHEDULE says.
 
-    One step at a time in a process; a program belongs to the thread that trains. Needs no berth.install().
+    One step at a time in a process; a program belongs to the thread that trains. Needs no berth.install(). With it the end of a step is
+    its mark, unless the program calls mark_step(), and from the third step of a schedule on every block has its planned address.
     """
 
     def __init__(self, memory_budget: Union[int, str] = 0, *, time_budget: Optional[float] = None, engine: str = "auto",
@@ -147,7 +151,10 @@ class StepProgram:
             except BaseException:
                 self._adapter.end_step(self._program, True)
                 raise
-            self._adapter.end_step(self._program, False)
+            takes_over = self._adapter.end_step(self._program, False)
+        for _, other in installed_adapters():
+            if other is not self._adapter:
+                other.program_step_ended(takes_over)
 
     def save_graph(self, path: Union[str, "os.PathLike[str]"]) -> None:
         """Writes the step that came last as a graph, for `berth schedule` and berth.Graph.load(). Raises UsageError where none is known yet."""

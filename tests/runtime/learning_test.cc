@@ -84,6 +84,36 @@ TEST_CASE("When the steps change for good they are learned again", "[learn]") {
   REQUIRE(run.allocator.stats().plans_learned == 2);
 }
 
+TEST_CASE("Steps that will not come again leave neither plan nor memory behind", "[learn]") {
+  const auto written = test::training_step(40, 65536), scheduled = test::training_step(12, 65536);
+  const auto share_of_fourth = [&](bool told, Stats& left) {
+    Run run;
+    auto* const kept = static_cast<unsigned char*>(run.allocate(50000));
+    std::fill_n(kept, 50000, 0xAB);
+    for (int i = 0; i < 2; ++i) run.step(written);
+    auto* const later = static_cast<unsigned char*>(run.allocate(50000));
+    std::fill_n(later, 50000, 0xCD);
+    for (int i = 0; i < 4; ++i) run.step(written);
+    REQUIRE(run.allocator.stats().hits > 0);
+    if (told) run.allocator.expect_other_steps();
+    REQUIRE(run.allocator.is_valid() == "");
+    double share = 0;
+    for (int i = 0; i < 4; ++i) share = run.step(scheduled);
+    left = run.allocator.stats();
+    for (int i = 0; i < 50000; ++i) REQUIRE((kept[i] == 0xAB && later[i] == 0xCD));
+    run.free(kept);
+    run.free(later);
+    return share;
+  };
+  Stats told, untold;
+  REQUIRE(share_of_fourth(true, told) == 1.0);
+  (void)share_of_fourth(false, untold);
+  REQUIRE(told.arena == told.arena_bound);
+  REQUIRE(told.reserved < told.arena + (Bytes{1} << 20));
+  REQUIRE(untold.arena > 2 * told.arena);
+  REQUIRE(untold.reserved > 2 * told.reserved);
+}
+
 TEST_CASE("A few steps of another kind do not cost the plan", "[learn]") {
   Run run;
   const auto train = test::training_step(20), evaluate = test::training_step(9, 1000);

@@ -42,6 +42,10 @@ class CudaBackend final : public Backend {
     return gpus.empty() ? nullptr : gpus.front()->planned().recorder();
   }
   void mark_step() noexcept override { allocator_.mark_step(); }
+  void expect_other_steps() noexcept override {
+    if (allocator_.forked()) return;
+    for (Gpu* const gpu : allocator_.gpus()) gpu->planned().expect_other_steps();
+  }
 
  private:
   CudaAllocator& allocator_;

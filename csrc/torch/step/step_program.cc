@@ -1,5 +1,6 @@
 #include "csrc/core/check.h"
 #include "csrc/runtime/settings.h"
+#include "csrc/torch/backend.h"
 #include "csrc/torch/program.h"
 #include "csrc/torch/step/byte_access.h"
 #include "csrc/torch/step/elapsed.h"
@@ -78,7 +79,9 @@ class StepProgram::State {
 
   void begin() {
     ++stats_.steps;
-    if (Tap::active()) {
+    expect_mark_by_program();
+    beside_ = Tap::active();
+    if (beside_) {
       warn("step-program-busy",
            "a step was begun while another one runs in this process: it runs as it is");
       return;
@@ -97,6 +100,32 @@ class StepProgram::State {
   }
 
   void end(bool failed) {
+    if (beside_) return;
+    const std::uint64_t made = stats_.made;
+    try {
+      end_step(failed);
+    } catch (...) {
+      mark_step_by_program();
+      throw;
+    }
+    if (stats_.made != made) expect_other_steps();
+    mark_step_by_program();
+  }
+
+  void save_graph(const std::string& path) const {
+    BERTH_CHECK(!programs_.empty(), kUsage,
+                "no step is known yet: two that are the same must have run");
+    graph::write_graph(path, planning_graph(programs_.front().program));
+  }
+
+  [[nodiscard]] StepProgramStats stats() const {
+    StepProgramStats stats = stats_;
+    stats.programs = programs_.size();
+    return stats;
+  }
+
+ private:
+  void end_step(bool failed) {
     tap_.reset();
     if (recorder_) {
       StepRecord record = recorder_->take();
@@ -113,19 +142,6 @@ class StepProgram::State {
     }
   }
 
-  void save_graph(const std::string& path) const {
-    BERTH_CHECK(!programs_.empty(), kUsage,
-                "no step is known yet: two that are the same must have run");
-    graph::write_graph(path, planning_graph(programs_.front().program));
-  }
-
-  [[nodiscard]] StepProgramStats stats() const {
-    StepProgramStats stats = stats_;
-    stats.programs = programs_.size();
-    return stats;
-  }
-
- private:
   [[nodiscard]] SchedulingOptions scheduling() const {
     return {.engine = options_.engine,
             .budget = options_.memory_budget,
@@ -213,6 +229,7 @@ class StepProgram::State {
       refuse(error.what());
       return;
     }
+    ++stats_.made;
     const Scheduled& made = programs_.front();
     if (!made.schedule_not_taken.empty())
       warn("step-schedule", fmt::format("a step is not run by the schedule that was given: {}",
@@ -229,6 +246,7 @@ class StepProgram::State {
   StepProgramStats stats_;
   std::list<Scheduled> programs_;  // the one that came last first
   std::deque<StepRecord> candidates_;
+  bool beside_ = false;  // the step runs beside another program's
   Pause pause_;
   std::optional<Recorder> recorder_;
   std::optional<Ghost> ghost_;
@@ -272,16 +290,16 @@ std::string StepProgramStats::to_json() const {
   };
   return fmt::format(
       R"({{"steps": {}, "scheduled": {}, "diverged": {}, "refused": {}, "recovered": {}, )"
-      R"("programs": {}, )"
+      R"("programs": {}, "made": {}, )"
       R"("operators": {}, "predicted_peak": {}, "resident": {}, "recorded_peak": {}, )"
       R"("predicted_ns": {}, "recorded_ns": {}, "bound_ns": {}, "step_ns": {}, "schedule_ns": {}, )"
       R"("runs_again": {}, "copied_out": {}, "host_peak": {}, )"
       R"("last_divergence": "{}", "last_refusal": "{}", "budget_not_met": "{}", )"
       R"("schedule_not_taken": "{}"}})",
-      steps, scheduled, diverged, refused, recovered, programs, operators, predicted_peak, resident,
-      recorded_peak, predicted_ns, recorded_ns, bound_ns, step_ns, schedule_ns, runs_again,
-      copied_out, host_peak, text(last_divergence), text(last_refusal), text(budget_not_met),
-      text(schedule_not_taken));
+      steps, scheduled, diverged, refused, recovered, programs, made, operators, predicted_peak,
+      resident, recorded_peak, predicted_ns, recorded_ns, bound_ns, step_ns, schedule_ns,
+      runs_again, copied_out, host_peak, text(last_divergence), text(last_refusal),
+      text(budget_not_met), text(schedule_not_taken));
 }
 
 }  // namespace berth::torch
