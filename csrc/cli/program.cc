@@ -43,6 +43,7 @@ int run(std::vector<std::string> arguments) {
       "4 a system failure. `berth help settings` lists every setting.");
   const std::vector<Command> commands = {add_record(program, std::move(recorded)),
                                          add_import(program),
+                                         add_doctor(program),
                                          add_plan(program),
                                          add_graph(program),
                                          add_schedule(program),
