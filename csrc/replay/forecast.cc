@@ -90,6 +90,13 @@ void count_hits(const Workload& workload, const Result& replayed, Forecast& resu
   }
 }
 
+// As in training: plans are made beside the steps.
+Result learn(const Workload& workload) {
+  BerthOptions options;
+  options.steps = options.background = true;
+  return through_berth(workload, options);
+}
+
 bool serves_a_plan(const Result& result) {
   return result.hits.value_or(0) + result.hits_bucket.value_or(0) != 0;
 }
@@ -183,11 +190,11 @@ Forecast forecast(const Trace& trace) {
   Workload workload = make_workload(trace);
   result.requests = workload.requests;
   result.steps = workload.steps;
-  Result planned = through_berth(workload, {.planned = true, .steps = true});
+  Result planned = learn(workload);
   if (repeats.step && !serves_a_plan(planned) && repeats.step->repeats < kEnough) {
     result.repeated = kEnough - repeats.step->repeats;
     workload = make_workload(repeat_step(trace, *repeats.step, result.repeated));
-    planned = through_berth(workload, {.planned = true, .steps = true});
+    planned = learn(workload);
   }
   result.planned = planned.reserved_peak.value_or(0);
   count_hits(workload, planned, result);

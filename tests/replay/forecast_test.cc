@@ -1,5 +1,6 @@
 #include "csrc/replay/forecast.h"
 
+#include "csrc/replay/through_berth.h"
 #include "csrc/replay/workload.h"
 #include "tests/catch.h"
 
@@ -117,4 +118,15 @@ TEST_CASE("Of a run that is not of CUDA the native allocators are not asked",
   run.alignment = 64;
   REQUIRE(replay::forecast(run).on_cpu);
   REQUIRE(replay::forecast(Trace{}).live == 0);
+}
+
+TEST_CASE("A plan that is made in the background serves from a later mark on",
+          "[replay][forecast]") {
+  const Workload workload = make_workload(Run(12).take());
+  const Result at_once = through_berth(workload, {});
+  const Result later = through_berth(workload, {.background = true});
+  REQUIRE(*at_once.hits > 0);
+  REQUIRE(*later.hits > 0);
+  REQUIRE(*later.hits < *at_once.hits);
+  REQUIRE(*later.hits == *through_berth(workload, {.background = true}).hits);
 }
