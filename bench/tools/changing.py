@@ -48,15 +48,15 @@ def known_programs(arguments):
     return json.loads(training.run([built(arguments, "standin/berth-standin"), "--", arguments.python, "-B", "-c", words, CHILDREN, CHILDREN.parent / "gpu_children"]))
 
 
-def run(name, setting, arguments, limit=0):
-    """One program under one allocator; what it wrote."""
+def run(name, setting, arguments, limit=0, snapshot=None):
+    """One program under one allocator; what it wrote. `snapshot`: where the history of its requests goes, as PyTorch's own allocator keeps it."""
     preload = ["--preload", built(arguments, "libberth_torch_cuda.so")] if setting == "berth" else []
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "run.json"
         training.run([built(arguments, "standin/berth-standin"), "--copy-limit", 1 << 20, *preload, "--", arguments.python, "-B", CHILDREN / "run.py",
                       "--json", path, "--program", name, "--size", "small" if arguments.smoke else "full",
                       "--limit-bytes", limit, *(["--pace-ms", arguments.pace_ms] if setting == "berth" else []),
-                      *(["--steps", arguments.steps] if arguments.steps else [])],
+                      *(["--steps", arguments.steps] if arguments.steps else []), *(["--snapshot", snapshot] if snapshot else [])],
                      {**SETTINGS[setting], "PYTHONPATH": str(MODELS), "HF_HUB_OFFLINE": "1"})
         return json.loads(path.read_text())
 

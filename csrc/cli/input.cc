@@ -4,6 +4,7 @@
 #include "csrc/core/file.h"
 #include "csrc/plan/section_file.h"
 #include "csrc/trace/file.h"
+#include "csrc/trace/snapshot.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -58,6 +59,11 @@ bool begins_as_json(const std::string& path) {
 InputKind identify(const std::string& path) {
   if (const auto kind = kind_in_frame(path)) return *kind;
   if (begins_as_json(path)) return InputKind::kStatistics;
+  BERTH_CHECK(
+      !is_pickle(path), kInput,
+      "'{}' is a pickle: `berth import {} -o x.trace` makes a trace of a memory snapshot of "
+      "PyTorch, `berth doctor {}` says what berth would save",
+      path, path, path);
   return trace_form(path) == TraceForm::kLifetimes ? InputKind::kLifetimes : InputKind::kTrace;
 }
 

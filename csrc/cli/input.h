@@ -18,7 +18,8 @@ enum class InputKind {
   kStatistics,  // JSON that a run wrote
 };
 
-// Throws Error(kInput) for what cannot be read and for what is none of these.
+// Throws Error(kInput) for what cannot be read and for what is none of these; of a pickle it says
+// that `berth import` is wanted.
 [[nodiscard]] InputKind identify(const std::string& path);
 
 // "a plan", "a JSON object": for messages.

@@ -42,6 +42,8 @@ int run(std::vector<std::string> arguments) {
       "Exit codes: 0 done, 1 the answer is no, 2 wrong usage, 3 unreadable or damaged input,\n"
       "4 a system failure. `berth help settings` lists every setting.");
   const std::vector<Command> commands = {add_record(program, std::move(recorded)),
+                                         add_import(program),
+                                         add_doctor(program),
                                          add_plan(program),
                                          add_graph(program),
                                          add_schedule(program),

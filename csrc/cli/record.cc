@@ -70,7 +70,7 @@ std::map<std::string, Version> files_of(const std::string& name) {
 }
 
 // Says what a trace holds. Returns its number of requests.
-std::size_t summarize(const std::string& path, off_t size) {
+std::size_t summarize_recorded(const std::string& path, off_t size) {
   const Trace trace = read_trace(path);
   std::size_t requests = 0, marks = 0;
   for (const trace::Entry& entry : trace.entries) {
@@ -135,7 +135,7 @@ int record(const RecordOptions& options) {
     if (old != before.end() && old->second == version) continue;
     ++written;
     try {
-      requests += summarize(file, version.size);
+      requests += summarize_recorded(file, version.size);
     } catch (const Error& error) {
       if (code == kDone) throw;
       print_error(error.what());  // the program's own exit code says more

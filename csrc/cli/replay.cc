@@ -7,6 +7,7 @@
 #include "csrc/cli/stats_summary.h"
 #include "csrc/replay/hits_by_kind.h"
 #include "csrc/replay/through_berth.h"
+#include "csrc/replay/through_caching_model.h"
 #include "csrc/replay/through_malloc.h"
 #include "csrc/replay/through_torch.h"
 #include "csrc/replay/workload.h"
@@ -34,7 +35,8 @@ struct ReplayOptions {
 
 std::vector<std::string> allocator_names() {
   std::vector<std::string> names = {"planned", "pool"};
-  names.insert(names.end(), replay::torch_allocators().begin(), replay::torch_allocators().end());
+  for (const auto* more : {&replay::torch_allocators(), &replay::model_allocators()})
+    names.insert(names.end(), more->begin(), more->end());
   for (const replay::MallocLibrary& library : replay::malloc_libraries())
     names.emplace_back(library.name);
   return names;
@@ -42,17 +44,21 @@ std::vector<std::string> allocator_names() {
 
 replay::Result replay_one(const std::string& name, const replay::Workload& workload,
                           const ReplayOptions& options) {
+  const Bytes limit =
+      options.memory_limit.empty() ? 0 : size_option("--memory-limit", options.memory_limit);
   if (name == "planned" || name == "pool") {
     replay::BerthOptions berth;
     berth.planned = name == "planned";
     berth.steps = true;
-    if (!options.memory_limit.empty())
-      berth.memory_limit = size_option("--memory-limit", options.memory_limit);
+    berth.memory_limit = limit;
     return replay::through_berth(workload, berth);
   }
+  const auto& models = replay::model_allocators();
+  if (std::find(models.begin(), models.end(), name) != models.end())
+    return replay::through_caching_model(workload, name == "expandable-model", limit);
   const auto& torch = replay::torch_allocators();
   if (std::find(torch.begin(), torch.end(), name) != torch.end())
-    return replay::through_torch(name, workload);
+    return replay::through_torch(name, workload, limit);
   const auto& libraries = replay::malloc_libraries();
   return replay::through_malloc(
       *std::find_if(libraries.begin(), libraries.end(),
@@ -260,8 +266,10 @@ Command add_replay(CLI::App& program) {
       ->check(is_whole_number)
       ->type_name("N")
       ->capture_default_str();
-  app->add_option("--memory-limit", options->memory_limit,
-                  "Memory that planned and pool may hold; exit 1 where it does not suffice")
+  app->add_option(
+         "--memory-limit", options->memory_limit,
+         "Memory that berth, PyTorch's allocators and their models may hold; exit 1 where it "
+         "does not suffice")
       ->type_name("SIZE");
   app->add_flag("--steps", options->steps, "Say what each step took");
   app->add_flag("--json", options->json, "Print one JSON object");
@@ -271,6 +279,7 @@ Command add_replay(CLI::App& program) {
       "caching, expandable   PyTorch's CUDA allocator, without and with expandable segments: the "
       "real\n"
       "          one on a stand-in runtime, in a child process\n"
+      "caching-model, expandable-model   the same two on paper: quick, wants no libtorch\n"
       "glibc, jemalloc, tcmalloc, mimalloc   preloaded in a child process, equal operations\n\n"
       "Memory is never touched. Reserved is what an allocator holds from the system, as it counts\n"
       "itself: glibc arena + hblkhd, jemalloc stats.resident, tcmalloc heap_size - unmapped; of\n"

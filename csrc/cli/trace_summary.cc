@@ -305,13 +305,16 @@ Json TraceSummary::to_json() const {
           {"peak_tick", peak_tick},
           {"resident_bytes", resident_bytes},
           {"resident_blocks", resident_blocks},
-          {"holders",
-           {{"module", cli::to_json(by_module)},
-            {"operator", cli::to_json(by_operator)},
-            {"phase", cli::to_json(by_phase)},
-            {"scope", cli::to_json(by_scope)}}},
+          {"holders", holders_to_json()},
           {"largest", blocks},
           {"steps", steps}};
+}
+
+Json TraceSummary::holders_to_json() const {
+  return {{"module", cli::to_json(by_module)},
+          {"operator", cli::to_json(by_operator)},
+          {"phase", cli::to_json(by_phase)},
+          {"scope", cli::to_json(by_scope)}};
 }
 
 std::string TraceSummary::to_text(const std::string& path) const {
@@ -342,6 +345,11 @@ std::string TraceSummary::to_text(const std::string& path) const {
     text += fmt::format("  steps      {} marked; none found that repeats: {}\n",
                         format_count(marks), why_no_step);
   }
+  return text + holders_to_text() + largest_to_text();
+}
+
+std::string TraceSummary::holders_to_text() const {
+  std::string text;
   const Bytes others = peak - resident_bytes;
   std::string unknown;
   const auto add = [&](const char* what, const std::vector<Holder>& holders, bool always) {
@@ -359,7 +367,11 @@ std::string TraceSummary::to_text(const std::string& path) const {
   add("scope", by_scope, false);
   if (!unknown.empty())
     text += fmt::format("  not recorded: {} (see berth record --operators)\n", unknown);
+  return text;
+}
 
+std::string TraceSummary::largest_to_text() const {
+  std::string text;
   if (!largest.empty()) {
     text += "\nThe largest blocks at the peak\n";
     Table table({{"bytes"},

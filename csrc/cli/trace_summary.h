@@ -53,6 +53,10 @@ struct TraceSummary {
 
   [[nodiscard]] Json to_json() const;
   [[nodiscard]] std::string to_text(const std::string& path) const;
+  // Parts of both.
+  [[nodiscard]] Json holders_to_json() const;
+  [[nodiscard]] std::string holders_to_text() const;
+  [[nodiscard]] std::string largest_to_text() const;
 };
 
 [[nodiscard]] TraceSummary summarize(const Trace& trace);

@@ -5,7 +5,9 @@
 #include "csrc/runtime/allocator.h"
 
 #include <algorithm>
+#include <chrono>
 #include <memory>
+#include <thread>
 
 namespace berth::replay {
 namespace {
@@ -16,10 +18,12 @@ std::uint64_t misses_of(const Stats& stats) {
 
 class BerthServer {
  public:
-  BerthServer(Allocator& allocator, const Workload& workload, std::vector<StepResult>* steps)
-      : allocator_(allocator), workload_(workload), steps_(steps) {}
+  BerthServer(Allocator& allocator, const Workload& workload, bool waits,
+              std::vector<StepResult>* steps)
+      : allocator_(allocator), workload_(workload), waits_(waits), steps_(steps) {}
 
   void* allocate(const Operation& operation) {
+    if (waits_ && ++unmarked_ % kRequestsPerWait == 0) wait_for_plan();
     try {
       return allocator_.allocate(operation.size, workload_.lane_keys[operation.lane]);
     } catch (const OutOfMemory& error) {
@@ -43,13 +47,24 @@ class BerthServer {
       before_ = stats;
     }
     allocator_.mark_step(workload_.lane_keys[operation.lane]);
+    unmarked_ = 0;
+    if (waits_) wait_for_plan();
   }
 
   [[nodiscard]] const std::string& problem() const noexcept { return problem_; }
 
  private:
+  // Without marks: many times what a program asks for while a plan is made.
+  static constexpr std::uint64_t kRequestsPerWait = 4096;
+
+  void wait_for_plan() const {
+    while (allocator_.planning()) std::this_thread::sleep_for(std::chrono::microseconds(50));
+  }
+
   Allocator& allocator_;
   const Workload& workload_;
+  const bool waits_;
+  std::uint64_t unmarked_ = 0;  // requests since the last mark
   std::vector<StepResult>* steps_;
   Stats before_;
   std::string problem_;
@@ -69,14 +84,15 @@ Result through_berth(const Workload& workload, const BerthOptions& options) {
   const bool learns = options.planned && !options.plan;
   allocator_options.config.mode = learns ? Mode::kLearn : Mode::kOff;
   allocator_options.alignment = workload.alignment;
-  allocator_options.start_threads = false;
+  allocator_options.start_threads = options.background;
   allocator_options.pool.growth_bytes = Bytes{2} << 20;
   Allocator allocator(*device, allocator_options);
   if (options.plan) allocator.load_plan(*options.plan);
 
   Result result;
   std::vector<void*> pointers(std::max<std::uint64_t>(workload.block_count, 1), nullptr);
-  BerthServer server(allocator, workload, options.steps ? &result.steps : nullptr);
+  BerthServer server(allocator, workload, options.background,
+                     options.steps ? &result.steps : nullptr);
   const DriveResult driven = drive(workload.operations, pointers, server);
   const Stats stats = allocator.stats();
   result.reserved_peak = stats.reserved_peak;

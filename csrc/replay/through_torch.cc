@@ -13,7 +13,7 @@ const std::vector<std::string>& torch_allocators() {
   return kNames;
 }
 
-Result through_torch(const std::string& name, const Workload& workload) {
+Result through_torch(const std::string& name, const Workload& workload, Bytes limit) {
   Result result;
   std::error_code ignored;
   std::filesystem::path folder =
@@ -27,9 +27,8 @@ Result through_torch(const std::string& name, const Workload& workload) {
         "for CUDA";
     return result;
   }
-  // Never a limit: what it would take is the question.
   constexpr Bytes kLeast = Bytes{80} << 30;
-  const Bytes total = std::max(kLeast, 4 * workload.live_peak(512));
+  const Bytes total = limit != 0 ? limit : std::max(kLeast, 4 * workload.live_peak(512));
   const bool expandable = name == "expandable";
   const SharedHeader answer = run_in_child(
       {launcher.string(), "--memory", std::to_string(total), "--check", "off", "--",

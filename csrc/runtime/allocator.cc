@@ -515,6 +515,8 @@ std::optional<Allocator::BlockInfo> Allocator::find(const void* pointer) const n
   return BlockInfo{block->requested, block->id, block->lane, false};
 }
 
+bool Allocator::planning() const noexcept { return state_->learning.planning(); }
+
 bool Allocator::contains(const void* pointer) const noexcept {
   const std::lock_guard lock(state_->mutex);
   return state_->arena.contains(pointer) || state_->pool.contains(pointer);

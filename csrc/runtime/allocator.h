@@ -111,6 +111,9 @@ class Allocator {
   // Pool::allocate_at().
   [[nodiscard]] bool allocate_at(void* pointer, Bytes size, LaneKey lane) noexcept;
 
+  // Whether a plan is being made in the background; what comes of it serves from a later mark on.
+  [[nodiscard]] bool planning() const noexcept;
+
   // Serves `plan` from the next request on; live blocks stay where they are. Throws Error(kInput)
   // where verify() refuses it, Error(kUsage) while a graph is captured, Error(kSystem) or
   // OutOfMemory where the arena cannot be had (the plan before it stays).

@@ -62,6 +62,8 @@ class Learning {
   // Starts learning.
   void start() noexcept;
   // The planner's; null where there is none.
+  // Whether a plan is being made. Needs no lock.
+  [[nodiscard]] bool planning() const noexcept { return planner_.busy(); }
   [[nodiscard]] PlanFolder* folder() const noexcept { return options_.planner.folder.get(); }
   // Looks among its plans for that of this run, until one serves.
   void look_among(std::vector<PlanFolder::Found> plans);

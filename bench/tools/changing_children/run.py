@@ -16,6 +16,7 @@ parser.add_argument("--program", required=True)
 parser.add_argument("--size", choices=["full", "small"], default="full")
 parser.add_argument("--steps", type=int, help="no more than these")
 parser.add_argument("--pace-ms", type=float, default=0, help="a step takes at least so long")
+parser.add_argument("--snapshot", help="where the history of its requests goes, as PyTorch keeps it")
 parser.add_argument("--limit-bytes", type=int, default=0, help="of the device, for this process")
 arguments = parser.parse_args()
 
@@ -35,6 +36,8 @@ runtime.berth_standin_calls.restype = ctypes.c_uint64
 runtime.berth_standin_peak.restype = runtime.berth_standin_used.restype = ctypes.c_size_t
 function, does, _, settles = programs.PROGRAMS[arguments.program]
 torch.manual_seed(1)
+if arguments.snapshot:
+    torch.cuda.memory._record_memory_history(context=None)
 torch.cuda.synchronize()  # makes the context
 held_by_runtime = runtime.berth_standin_used(0)
 if arguments.limit_bytes:
@@ -60,6 +63,8 @@ try:
 except torch.OutOfMemoryError as error:
     problem = str(error).split("\n")[0]
 memory = torch.cuda.memory_stats()
+if arguments.snapshot:
+    torch.cuda.memory._dump_snapshot(arguments.snapshot)
 result = {"program": arguments.program, "does": does, "settles": settles, "steps": steps, "out_of_memory": problem,
           "allocated_peak_bytes": memory["allocated_bytes.all.peak"], "reserved_peak_bytes": memory["reserved_bytes.all.peak"],
           "device_peak_bytes": runtime.berth_standin_peak(0) - held_by_runtime, "violations": runtime.berth_standin_violations(), "stats": child.berth_stats()}

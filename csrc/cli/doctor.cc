@@ -1,0 +1,222 @@
+#include "csrc/cli/command.h"
+#include "csrc/cli/diagnosis.h"
+#include "csrc/cli/exit_code.h"
+#include "csrc/cli/input.h"
+#include "csrc/cli/option_values.h"
+#include "csrc/cli/output.h"
+#include "csrc/cli/trace_summary.h"
+#include "csrc/core/check.h"
+#include "csrc/replay/forecast.h"
+#include "csrc/trace/snapshot.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+
+namespace berth::cli {
+namespace {
+
+struct DoctorOptions {
+  std::string input, gpu_total;
+  std::optional<std::uint32_t> device;
+  bool json = false;
+};
+
+double ratio(Bytes part, Bytes whole) {
+  return whole == 0 ? 0 : static_cast<double>(part) / static_cast<double>(whole);
+}
+
+template <class Value>
+Json value_or_null(const std::optional<Value>& value) {
+  return value ? Json(*value) : Json(nullptr);
+}
+
+// What is said of one run.
+struct Visit {
+  replay::Forecast forecast;
+  TraceSummary summary;
+  std::vector<Finding> findings;
+  bool of_snapshot = false, expandable = false;
+  std::optional<Bytes> gpu_total;
+
+  // Whether berth's forecast fits the GPU; true where none is named.
+  [[nodiscard]] bool fits() const { return !gpu_total || forecast.planned <= *gpu_total; }
+};
+
+Json to_json(const Visit& visit) {
+  const replay::Forecast& it = visit.forecast;
+  const bool cuda = !it.on_cpu;
+  Json findings = Json::array();
+  for (const Finding& finding : visit.findings)
+    findings.push_back({{"name", finding.name}, {"text", finding.text}});
+  Json json = {{"source", visit.of_snapshot ? "snapshot" : "trace"},
+               {"requests", it.requests},
+               {"steps", it.steps},
+               {"live_peak_bytes", it.live},
+               {"resident_bytes", it.resident},
+               {"native_reserved_bytes", cuda ? Json(it.native()) : Json(nullptr)},
+               {"native_measured", it.measured.has_value()},
+               {"native_expandable", visit.expandable},
+               {"caching_model_bytes", cuda ? Json(it.caching) : Json(nullptr)},
+               {"expandable_model_bytes", cuda ? Json(it.expandable) : Json(nullptr)},
+               {"planned_reserved_bytes", it.planned},
+               {"pool_reserved_bytes", it.pool},
+               {"arena_bytes", it.arena},
+               {"arena_bound_bytes", it.arena_bound},
+               {"saving_bytes", cuda ? Json(it.saving()) : Json(nullptr)},
+               {"saving_share", cuda ? Json(ratio(it.saving(), it.native())) : Json(nullptr)},
+               {"batch_factor",
+                cuda ? value_or_null(it.batch_factor(std::max(it.native(), it.planned), it.planned))
+                     : Json(nullptr)},
+               {"repeating_requests_share", it.repeating_requests},
+               {"repeating_bytes_share", value_or_null(it.repeating_bytes)},
+               {"hits_share", it.hits},
+               {"kinds", it.kinds},
+               {"repeated_steps", it.repeated},
+               {"findings", findings},
+               {"holders", visit.summary.holders_to_json()}};
+  if (visit.gpu_total) {
+    json["gpu_total_bytes"] = *visit.gpu_total;
+    json["native_fits"] = cuda ? Json(it.native() <= *visit.gpu_total) : Json(nullptr);
+    json["planned_fits"] = visit.fits();
+    json["native_batch_factor"] =
+        cuda ? value_or_null(it.batch_factor(*visit.gpu_total, it.native())) : Json(nullptr);
+    json["planned_batch_factor"] = value_or_null(it.batch_factor(*visit.gpu_total, it.planned));
+  }
+  return json;
+}
+
+std::string reserved_table(const Visit& visit) {
+  const replay::Forecast& it = visit.forecast;
+  Table table({{"", Table::Align::kLeft}, {"at most"}, {"over live"}, {"", Table::Align::kLeft}});
+  const auto add = [&](const char* what, Bytes bytes, std::string how) {
+    table.add(
+        {what, format_bytes(bytes), fmt::format("{:.3f}", ratio(bytes, it.live)), std::move(how)});
+  };
+  table.add({"what lives, the bound", format_bytes(it.live), "1.000",
+             fmt::format("{} of it {}", format_bytes(it.resident),
+                         it.resident_by_step ? "residents" : "lives half the run or longer")});
+  if (!it.on_cpu) {
+    if (it.measured)
+      add(visit.expandable ? "PyTorch, expandable" : "PyTorch's allocator", *it.measured,
+          "measured");
+    if (!it.measured) add("PyTorch's allocator", it.caching, "by its model");
+    if (!visit.expandable) add("its expandable segments", it.expandable, "by its model");
+  }
+  add("berth, learning in place", it.planned,
+      it.arena == 0 ? "replayed; no plan comes of it"
+                    : fmt::format("replayed; its plan takes {}", format_bytes(it.arena)));
+  return table.to_string();
+}
+
+std::string batch_text(const Visit& visit) {
+  const replay::Forecast& it = visit.forecast;
+  std::string text;
+  if (!it.on_cpu && it.saving() != 0) {
+    if (const auto factor = it.batch_factor(it.native(), it.planned))
+      text += fmt::format("{:.2f} times as large in what PyTorch's allocator holds now", *factor);
+  }
+  if (visit.gpu_total) {
+    const auto native = it.batch_factor(*visit.gpu_total, it.native());
+    const auto planned = it.batch_factor(*visit.gpu_total, it.planned);
+    if (planned)
+      text += fmt::format("{}{:.2f} times on the GPU", text.empty() ? "" : "; ", *planned);
+    if (planned && native && !it.on_cpu) text += fmt::format(" ({:.2f} without berth)", *native);
+  }
+  if (text.empty()) return text;
+  return "  batch      " +
+         wrap(fmt::format("at least {}, if all but residents grows with it", text), 13, 98);
+}
+
+std::string to_text(const DoctorOptions& options, const Visit& visit) {
+  const replay::Forecast& it = visit.forecast;
+  std::string text =
+      fmt::format("{}: {}, {}\n\n{}\n", options.input, format_number_of(it.requests, "request"),
+                  format_number_of(it.steps, "step"), reserved_table(visit));
+  if (!it.on_cpu)
+    text += fmt::format("  saving     {} ({} of what PyTorch's allocator holds)\n",
+                        format_bytes(it.saving()), format_percent(ratio(it.saving(), it.native())));
+  text += batch_text(visit);
+  if (visit.gpu_total)
+    text += fmt::format("  GPU        of {}: under berth it {}{}\n", format_bytes(*visit.gpu_total),
+                        visit.fits() ? "fits" : "does not fit",
+                        it.on_cpu                         ? ""
+                        : it.native() <= *visit.gpu_total ? ", without too"
+                                                          : ", without it does not");
+  text += fmt::format("  repeats    {} of the requests{}\n", format_percent(it.repeating_requests),
+                      it.repeating_bytes
+                          ? fmt::format(", {} of the bytes", format_percent(*it.repeating_bytes))
+                          : std::string());
+  if (!visit.findings.empty()) text += "\nTo know\n";
+  for (const Finding& finding : visit.findings) text += "  - " + wrap(finding.text + ".", 4, 96);
+  return text + visit.summary.holders_to_text();
+}
+
+int doctor(const DoctorOptions& options) {
+  Visit visit;
+  if (!options.gpu_total.empty()) visit.gpu_total = size_option("--gpu-total", options.gpu_total);
+  std::optional<Snapshot> snapshot;
+  Trace trace;
+  if (is_pickle(options.input)) {
+    snapshot = read_snapshot(options.input, options.device);
+    visit.of_snapshot = true;
+    visit.expandable = snapshot->expandable;
+    trace = std::move(snapshot->trace);
+  } else {
+    BERTH_CHECK(!options.device, kUsage, "--device goes with a snapshot, '{}' is none",
+                options.input);
+    trace = read_trace_input(options.input);
+  }
+  const bool cut =
+      std::find(trace.strings.begin(), trace.strings.end(), kBeforeHistory) != trace.strings.end();
+  {
+    ProgressLine line;
+    line.show("replaying");
+    visit.forecast = replay::forecast(trace);
+    visit.summary = summarize(trace);
+  }
+  visit.findings = diagnose(visit.forecast, snapshot ? &*snapshot : nullptr, cut);
+  if (options.json) {
+    print_json(to_json(visit));
+  } else {
+    print(printable(to_text(options, visit)));
+  }
+  return visit.fits() ? kDone : kNo;
+}
+
+}  // namespace
+
+Command add_doctor(CLI::App& program) {
+  CLI::App* app =
+      program.add_subcommand("doctor", "Say what berth would save, before anything is changed");
+  const auto options = std::make_shared<DoctorOptions>();
+  app->add_option(
+         "input", options->input,
+         "A memory snapshot of PyTorch, a trace, an events CSV or a lifetimes CSV, plain or "
+         "gzip")
+      ->required();
+  app->add_option("--device", options->device,
+                  "Of a snapshot: whose history, where several devices have one")
+      ->type_name("N");
+  app->add_option("--gpu-total", options->gpu_total,
+                  "Say whether it fits a GPU with so much to spare, e.g. 79GiB; exit 1 where it "
+                  "does not under berth")
+      ->type_name("SIZE");
+  app->add_flag("--json", options->json, "Print one JSON object");
+  app->footer(
+      "What lives is the largest sum of blocks, rounded to 512 bytes: no allocator holds less.\n"
+      "PyTorch's allocator  measured where the snapshot has its segments, else its model on paper\n"
+      "berth                the same allocator over a device on paper, learning as it would in\n"
+      "                     training, its first steps included\n"
+      "batch                how much larger it can be at least: residents (weights, optimizer\n"
+      "                     state) do not grow, all else is taken to\n\n"
+      "In the program, without berth: torch.cuda.memory._record_memory_history() at its start, "
+      "and\n"
+      "after some steps torch.cuda.memory._dump_snapshot('snapshot.pickle').\n\n"
+      "Example:\n  berth doctor snapshot.pickle\n  berth doctor x.trace --gpu-total 79GiB --json");
+  return {app, [options] { return doctor(*options); }};
+}
+
+}  // namespace berth::cli
