@@ -8,6 +8,8 @@
 #include "csrc/cli/picture.h"
 #include "csrc/cli/plan_summary.h"
 #include "csrc/cli/rate_options.h"
+#include "csrc/cli/report.h"
+#include "csrc/cli/report_page.h"
 #include "csrc/cli/schedule_summary.h"
 #include "csrc/cli/stats_summary.h"
 #include "csrc/cli/trace_summary.h"
@@ -29,26 +31,46 @@ namespace berth::cli {
 namespace {
 
 struct ShowOptions {
-  std::string input, graph, svg, plan;
+  std::string input, graph, svg, html, plan;
   RateOptions rates;
   bool addresses = false, json = false;
 };
 
+std::string name_of(const std::string& path) {
+  return std::filesystem::path(path).filename().string();
+}
+
+// Writes the page; returns what is said of it.
+std::string write_page(const ShowOptions& options, const Report& report) {
+  write_output(options.html, to_html(report));
+  return fmt::format("wrote {}\n", options.html);
+}
+
 // How a plan would serve the run of a trace.
 int show_served(const ShowOptions& options) {
-  const replay::Workload workload = replay::make_workload(read_trace_input(options.input));
-  const replay::Result result = replay::through_berth(workload, {.plan = read_plan(options.plan)});
+  const Trace trace = read_trace_input(options.input);
+  const Plan plan = read_plan(options.plan);
+  const replay::Workload workload = replay::make_workload(trace);
+  const replay::Result result = replay::through_berth(workload, {.plan = plan});
   const StatsSummary summary(*result.stats);
+  std::string text = summary.to_text(fmt::format("{} under {}", options.input, options.plan));
+  if (!options.html.empty()) {
+    text += write_page(options, report_of(trace, plan,
+                                          fmt::format("{} under {}", name_of(options.input),
+                                                      name_of(options.plan))));
+  }
   if (options.json) {
     print_json(summary.to_json());
   } else {
-    print(printable(summary.to_text(fmt::format("{} under {}", options.input, options.plan))));
+    print(printable(text));
   }
   return kDone;
 }
 
 int show_folder(const ShowOptions& options) {
   BERTH_CHECK(options.svg.empty(), kUsage, "--svg draws a plan, '{}' is a folder of plans",
+              options.input);
+  BERTH_CHECK(options.html.empty(), kUsage, "--html shows one plan, '{}' is a folder of plans",
               options.input);
   const FolderSummary summary = summarize_folder(options.input);
   if (options.json) {
@@ -63,6 +85,10 @@ int show_schedule(const ShowOptions& options) {
   BERTH_CHECK(options.svg.empty() || !options.graph.empty(), kUsage,
               "--svg draws what the operators of a graph have alive: berth show x.schedule x.graph "
               "--svg x.svg");
+  BERTH_CHECK(
+      options.html.empty() || !options.graph.empty(), kUsage,
+      "--html shows what the operators of a graph have alive: berth show x.schedule x.graph "
+      "--html x.html");
   const graph::Schedule schedule = graph::read_schedule(options.input);
   graph::Graph graph;
   if (!options.graph.empty()) graph = read_graph_input(options.graph).graph;
@@ -78,12 +104,15 @@ int show_schedule(const ShowOptions& options) {
               "--addresses draws where buffers are, '{}' has no addresses", options.input);
   std::string text = summary.to_text(options.input);
   if (!options.svg.empty()) {
-    const std::string name = std::filesystem::path(options.input).filename().string();
+    const std::string name = name_of(options.input);
     write_output(options.svg, options.addresses
                                   ? to_svg(picture_of(schedule, graph, options.rates.rates(), name))
                                   : summary.to_svg(name));
     text += fmt::format("wrote {}\n", options.svg);
   }
+  if (!options.html.empty())
+    text += write_page(options,
+                       report_of(schedule, graph, options.rates.rates(), name_of(options.input)));
   if (options.json) {
     print_json(summary.to_json());
   } else {
@@ -95,6 +124,7 @@ int show_schedule(const ShowOptions& options) {
 int show(const ShowOptions& options) {
   BERTH_CHECK(options.plan.empty() || options.graph.empty(), kUsage,
               "--plan goes with a trace, a graph with a schedule: one of them is wanted");
+  if (!options.html.empty()) check_output(options.html);
   if (!options.plan.empty()) return show_served(options);
   BERTH_CHECK(
       !options.addresses || !options.svg.empty(), kUsage,
@@ -110,8 +140,9 @@ int show(const ShowOptions& options) {
               options.input);
   BERTH_CHECK(!options.addresses, kUsage, "--addresses goes with a schedule, '{}' is none",
               options.input);
-  const std::string name = std::filesystem::path(options.input).filename().string();
+  const std::string name = name_of(options.input);
   std::optional<Picture> picture;
+  std::optional<Report> report;
   std::string text;
   Json json;
   switch (kind) {
@@ -121,12 +152,14 @@ int show(const ShowOptions& options) {
     case InputKind::kPlan: {
       const Plan plan = read_plan(options.input);
       if (!options.svg.empty()) picture = picture_of(plan, name);
+      if (!options.html.empty()) report = report_of(plan, name);
       json = plan_to_json(plan);
       text = plan_to_text(plan, options.input);
       break;
     }
     case InputKind::kLifetimes: {
       const std::vector<Lifetime> rows = read_lifetimes(options.input);
+      if (!options.html.empty()) report = report_of(rows, name);
       json = lifetimes_to_json(rows);
       text = lifetimes_to_text(rows, options.input);
       break;
@@ -135,10 +168,13 @@ int show(const ShowOptions& options) {
       const StatsSummary summary = StatsSummary::read(options.input);
       json = summary.to_json();
       text = summary.to_text(options.input);
+      if (!options.html.empty()) report = report_of_statistics(summary.to_json(), name);
       break;
     }
     case InputKind::kTrace: {
-      const TraceSummary summary = summarize(read_trace(options.input));
+      const Trace trace = read_trace(options.input);
+      const TraceSummary summary = summarize(trace);
+      if (!options.html.empty()) report = report_of(trace, std::nullopt, name);
       json = summary.to_json();
       text = summary.to_text(options.input);
       if (summary.coverage) {
@@ -153,6 +189,7 @@ int show(const ShowOptions& options) {
     write_output(options.svg, to_svg(*picture));
     text += fmt::format("wrote {}\n", options.svg);
   }
+  if (report) text += write_page(options, *report);
   if (options.json) {
     print_json(json);
   } else {
@@ -177,6 +214,11 @@ Command add_show(CLI::App& program) {
                   "File for a picture: of a plan address over time, of a schedule live bytes over "
                   "operators")
       ->type_name("FILE");
+  app->add_option("--html", options->html,
+                  "File for a page to look around in, which opens in a browser without a network: "
+                  "address over time, live and reserved bytes, who holds the peak, misses; of a "
+                  "trace berth and PyTorch's caching allocator side by side")
+      ->type_name("FILE");
   app->add_flag("--addresses", options->addresses,
                 "Of a schedule: draw address over operators instead");
   app->add_option("--plan", options->plan,
@@ -194,6 +236,7 @@ Command add_show(CLI::App& program) {
       "runs\nagain or is copied.\n"
       "Of statistics: how requests were served, which missed and why, and what to do.\n\n"
       "Example:\n  berth show gpt.trace\n  berth show gpt.plan --svg gpt.svg\n  berth show "
+      "gpt.trace --html gpt.html\n  berth show "
       "gpt.schedule gpt.graph\n"
       "  BERTH_STATS=run.json ./train; berth show run.json");
   return {app, [options] { return show(*options); }};

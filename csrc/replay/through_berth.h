@@ -1,6 +1,7 @@
 #pragma once
 
 #include "csrc/plan/plan.h"
+#include "csrc/replay/layout.h"
 #include "csrc/replay/result.h"
 #include "csrc/replay/workload.h"
 
@@ -14,6 +15,7 @@ struct BerthOptions {
   Bytes memory_limit = 0;  // 0: more than the run can need
   // Served from the start, instead of what would be learned.
   std::optional<Plan> plan = {};
+  Layout* layout = nullptr;  // filled where given, and requests are then slower
 };
 
 // Replays a workload on berth's allocator over a stand-in host device, whose memory is never

@@ -189,3 +189,45 @@ TEST_CASE("Of a folder of plans each one is told, and what cannot be read", "[cl
   REQUIRE_THAT(ran.out, Contains("broken.plan"));
   REQUIRE(run_berth({"show", plans, "--svg", folder / "x.svg"}).code == 2);
 }
+
+TEST_CASE("A trace is shown as one page that asks for nothing", "[cli][show]") {
+  const TemporaryFolder folder;
+  trace::Trace run = operator_trace();
+  run.strings[1] = "</script><script>alert(1)</script>";
+  berth::write_trace(folder / "run.trace", run);
+  const Ran plain = run_berth({"show", folder / "run.trace"});
+  const Ran ran = run_berth({"show", folder / "run.trace", "--html", folder / "run.html"});
+  REQUIRE(ran.code == 0);
+  REQUIRE(ran.out == plain.out + "wrote " + folder / "run.html" + "\n");
+  const std::string page = read_text(folder / "run.html");
+  REQUIRE_THAT(page, StartsWith("<!doctype html>"));
+  REQUIRE_THAT(page, Catch::Matchers::EndsWith("</html>\n"));
+  REQUIRE_THAT(page, Contains("default-src 'none'"));
+  REQUIRE_THAT(page, Contains("PyTorch's caching allocator"));
+  for (const char* word : {"http://", "https://", "src=", "</script><script>alert", "{{"})
+    REQUIRE_THAT(page, !Contains(word));
+  // As a page is left out of what --json prints.
+  REQUIRE(run_berth_json({"show", folder / "run.trace", "--html", folder / "run.html"}) ==
+          run_berth_json({"show", folder / "run.trace"}));
+}
+
+TEST_CASE("A run in which nothing repeats has a page without a plan", "[cli][show]") {
+  const TemporaryFolder folder;
+  write_text(folder / "one.csv", events_csv(1));
+  REQUIRE(run_berth({"show", folder / "one.csv", "--html", folder / "one.html"}).code == 0);
+  REQUIRE_THAT(read_text(folder / "one.html"), Contains("No plan to draw"));
+  write_text(folder / "none.csv", "action,id,bytes,stream\n");
+  REQUIRE(run_berth({"show", folder / "none.csv", "--html", folder / "none.html"}).code == 0);
+}
+
+TEST_CASE("A page is refused of what it cannot show, and where it cannot be", "[cli][show]") {
+  const TemporaryFolder folder;
+  write_text(folder / "run.csv", events_csv(4));
+  const Ran nowhere = run_berth({"show", folder / "run.csv", "--html", folder / "no/x.html"});
+  REQUIRE(nowhere.code == 2);
+  REQUIRE_THAT(nowhere.err, Contains("there is no folder"));
+  const Ran plans = run_berth({"show", folder.path(), "--html", folder / "x.html"});
+  REQUIRE(plans.code == 2);
+  REQUIRE_THAT(plans.err, Contains("is a folder of plans"));
+  REQUIRE_FALSE(exists(folder / "x.html"));
+}
