@@ -193,7 +193,7 @@ Report::Layout drawn_with_pool(Layout layout, Bytes arena, std::span<const Repor
   shown.span = std::max(placement.high_water_mark, arena);
   shown.arena = arena;
   if (std::any_of(shown.outcomes.begin(), shown.outcomes.end(), std::not_fn(in_arena)))
-    shown.note = "what the pool serves is drawn where it fits";
+    shown.note = "hatched: in the pool, drawn where it fits";
   return shown;
 }
 
@@ -436,6 +436,41 @@ Report report_of(std::span<const Lifetime> rows, const std::string& name) {
   }
   view.layouts.push_back(std::move(layout));
   return report;
+}
+
+Picture picture_of(const Report& report) {
+  const Report::View& view = report.views.at(0);
+  Picture picture;
+  picture.title = report.title + ": " + report.about;
+  picture.time = view.time;
+  picture.unit = view.unit;
+  picture.address = "address";
+  picture.bound = view.bound;
+  for (const Report::Layout& layout : view.layouts) {
+    if (!layout.missing.empty()) continue;
+    Picture::Panel& panel = picture.panels.emplace_back();
+    const Bytes held = layout.reserved.empty()
+                           ? layout.arena
+                           : *std::max_element(layout.reserved.begin(), layout.reserved.end());
+    panel.label = fmt::format("{}: {}{}", layout.label, format_bytes(held),
+                              layout.note.empty() ? "" : ", the pool drawn where it fits");
+    panel.period = view.period;
+    picture.arena = std::max(picture.arena, layout.span);
+    for (std::size_t k = 0; k < view.blocks.size(); ++k) {
+      const Report::Block& block = view.blocks[k];
+      if (layout.addresses[k] != Layout::kNowhere)
+        panel.boxes.push_back({.offset = layout.addresses[k],
+                               .size = block.bytes,
+                               .birth = block.birth,
+                               .length = block.end - block.birth});
+    }
+  }
+  for (const Report::Fact& fact : report.facts) {
+    if (picture.about.size() > 80) break;
+    picture.about +=
+        fmt::format("{}{} {}", picture.about.empty() ? "" : ", ", fact.what, fact.value);
+  }
+  return picture;
 }
 
 Report report_of_statistics(Json statistics, const std::string& name) {

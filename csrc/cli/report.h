@@ -2,6 +2,7 @@
 
 #include "csrc/cli/lifetimes.h"
 #include "csrc/cli/output.h"
+#include "csrc/cli/picture.h"
 #include "csrc/graph/graph.h"
 #include "csrc/graph/schedule.h"
 #include "csrc/plan/plan.h"
@@ -88,6 +89,9 @@ inline constexpr std::size_t kMostReportBlocks = 500'000;
 
 // How the requests of a run were served, without the run.
 [[nodiscard]] Report report_of_statistics(Json statistics, const std::string& name);
+
+// The layouts of a report's first view side by side, to the same scale.
+[[nodiscard]] Picture picture_of(const Report& report);
 
 // Moves the used addresses of a layout together: [0, span), breaks where something was left out.
 // Gaps of less than a hundredth of what is used stay. O(n log n).

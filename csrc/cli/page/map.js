@@ -58,7 +58,7 @@ class Plot {
   drawBytesAxis(from, to) {
     const {pen, plot} = this;
     const [word, unit] = unitOf(to / 2);
-    const step = niceStep((to - from) / unit, Math.max(2, plot.h / 34)) * unit;
+    const step = niceStep((to - from) / unit, Math.max(2, plot.h / 30)) * unit;
     const grid = themeColour('--grid'), ink = themeColour('--quiet');
     pen.textAlign = 'right';
     pen.textBaseline = 'middle';
@@ -132,7 +132,7 @@ class AddressMap extends Plot {
     const {view, pixels, blocks, layout: {addresses}, addresses: {a0, a1}} = this;
     const {window: {t0, t1}, colours, match} = state;
     const back = pixelOf(channels(themeColour('--plot'))), dim = pixelOf(channels(themeColour('--dim')));
-    const sx = w / (t1 - t0), sy = h / (a1 - a0), gap = Math.round(this.ratio);
+    const sx = w / (t1 - t0), sy = h / (a1 - a0), gap = Math.round(this.ratio), hatch = 5 * gap;
     pixels.fill(back);
     blocks.fill(-1);
     const {birth, end, bytes, period, count} = view;
@@ -144,7 +144,7 @@ class AddressMap extends Plot {
       if (x1 <= x0) x1 = x0 + 1;
       if (y1 <= y0) y0 = y1 - 1;
       const edge = x1 - x0 > 3 * gap && y1 - y0 > 3 * gap ? gap : 0;
-      const right = x1 - edge, top = y0 + edge;
+      const right = x1 - edge, top = y0 + edge, hatched = !thin && !this.view.inArena(i, this.layout);
       x0 = Math.max(x0, 0); x1 = Math.min(x1, w); y0 = Math.max(y0, 0); y1 = Math.min(y1, h);
       if (x0 >= x1 || y0 >= y1) return;
       for (let y = y0; y < y1; ++y) {
@@ -156,6 +156,8 @@ class AddressMap extends Plot {
         blocks.fill(i, row + x0, row + x1);
         pixels.fill(y < top ? back : pixel, row + x0, row + Math.min(right, x1));
         if (right < x1) pixels.fill(back, row + Math.max(right, x0), row + x1);
+        // Hatched: it is drawn where it fits.
+        if (hatched) for (let x = x0 + (hatch - (x0 + y) % hatch) % hatch; x < x1; x += hatch) pixels[row + x] = back;
       }
     };
     const all = (wanted, colour, onTop) => {

@@ -186,11 +186,13 @@ class View {
     return rows;
   }
 
+  // Hits, buckets and loans lie in berth's arena; of other layouts all has an address of its own.
+  inArena(i, layout) { return !layout.outcomes || (layout.outcomes[i] >= 1 && layout.outcomes[i] <= 3); }
+
   placeOf(i, layout) {
     const address = layout.addresses[i];
     if (Number.isNaN(address)) return 'none';
-    // Hits, buckets and loans lie in the arena.
-    if (layout.outcomes && !(layout.outcomes[i] >= 1 && layout.outcomes[i] <= 3)) return 'in the pool, whose pages move: drawn where it fits';
+    if (!this.inArena(i, layout)) return 'in the pool, whose pages move: drawn where it fits';
     return formatExactly(address);
   }
 
