@@ -134,6 +134,9 @@ void keep_around_peak(Report::View& view, std::uint64_t peak) {
     layout.reserved = {layout.reserved.begin() + static_cast<std::ptrdiff_t>(from),
                        layout.reserved.begin() + static_cast<std::ptrdiff_t>(to)};
   }
+  if (!view.recorded.empty())
+    view.recorded = {view.recorded.begin() + static_cast<std::ptrdiff_t>(from),
+                     view.recorded.begin() + static_cast<std::ptrdiff_t>(to)};
   keep(view.blocks);
   for (Report::Block& block : view.blocks) {
     block.birth = std::max(block.birth, from) - from;
@@ -207,6 +210,22 @@ Report::Layout torch_layout_of(const replay::Workload& workload,
   shown.reserved = std::move(layout.reserved);
   pack_addresses(shown, blocks);
   return shown;
+}
+
+// What the run's own allocator held after each request of bytes, where the trace says.
+std::vector<Bytes> recorded_reserved(const Trace& trace) {
+  std::vector<Bytes> reserved;
+  Bytes held = 0;
+  bool known = false;
+  for (const trace::Entry& entry : trace.entries) {
+    if (const auto* segment = std::get_if<trace::Segment>(&entry.event)) {
+      known = true;
+      held = segment->reserve ? held + segment->bytes : held - std::min(held, segment->bytes);
+    } else if (const auto* request = std::get_if<trace::Request>(&entry.event)) {
+      if (request->bytes != 0) reserved.push_back(held);
+    }
+  }
+  return known ? reserved : std::vector<Bytes>{};
 }
 
 }  // namespace
@@ -349,6 +368,7 @@ Report report_of(const Trace& trace, const std::optional<Plan>& plan, const std:
     if (std::holds_alternative<trace::StepMark>(entry.event))
       view.marks.push_back(request_of(entry.tick));
   }
+  view.recorded = recorded_reserved(trace);
   view.bound = traced.peak();
   report.facts.push_back(
       bytes_fact("alive at the peak", traced.peak(),

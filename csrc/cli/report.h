@@ -50,6 +50,7 @@ struct Report {
     std::vector<Block> blocks;         // by birth
     std::vector<std::uint64_t> marks;  // ticks at which a step ends
     std::vector<Layout> layouts;
+    std::vector<Bytes> recorded;  // one a tick: what was reserved in the run itself, or none
   };
   struct Fact {
     std::string what, value, more;

@@ -111,6 +111,7 @@ Json to_json(const Report::View& view) {
   Json layouts = Json::array();
   for (const Report::Layout& layout : view.layouts) layouts.push_back(to_json(layout));
   json["layouts"] = std::move(layouts);
+  json["recorded"] = view.recorded.empty() ? Json(nullptr) : column(view.recorded);
   return json;
 }
 

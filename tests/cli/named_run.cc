@@ -71,6 +71,7 @@ int main(int argc, char** argv) {
                         attention = run.name("aten::_scaled_dot_product_flash_attention"),
                         gelu = run.name("aten::gelu"), grad = run.name("aten::mm"),
                         add = run.name("aten::add");
+  run.add(trace::Segment{.address = 4096, .bytes = 4096 * kMiB});
   for (int layer = 0; layer < kLayers; ++layer) run.request(12 * kMiB + 512);
   for (int step = 0; run.requests() < wanted; ++step) {
     std::vector<std::vector<trace::BlockId>> kept(kLayers);

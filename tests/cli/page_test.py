@@ -98,6 +98,8 @@ class PageTest(unittest.TestCase):
             if holder["name"]:
                 self.assertEqual(by_module.get(holder["name"]), holder["bytes"], holder["name"])
         self.assertIn("run.trace", self.text("#title"))
+        self.assertEqual(self.run_js("page.view.recorded.most"), 4096 << 20)
+        self.assertRegex(self.text("#line-keys"), "the run itself reserved 4 GiB")
         self.assertRegex(self.text("#facts"), r"berth reserves.*PyTorch reserves")
 
     def test_names_cannot_break_out_of_the_page(self):

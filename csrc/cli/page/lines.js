@@ -30,6 +30,8 @@ class LinesChart extends Plot {
   // What there is to draw of a view.
   lines(view) {
     const lines = [{label: 'alive', colour: '--live', series: view.live, area: true}];
+    // Below the others, which may say the same.
+    if (view.recorded) lines.push({label: 'the run itself reserved', colour: '--quiet', series: view.recorded});
     for (const [k, layout] of view.layouts.entries())
       if (layout.reserved)
         lines.push({label: k === 0 ? 'berth reserves' : 'PyTorch reserves', colour: k === 0 ? '--berth' : '--torch', series: layout.reserved});

@@ -198,6 +198,10 @@ class AddressMap extends Plot {
       if (!name) continue;
       const text = fitText(pen, name, x1 - x0 - 10);
       if (!text) continue;
+      pen.strokeStyle = state.colours.classes[state.colours.of[i]].colour;
+      pen.lineWidth = 4;
+      pen.strokeText(text, x0 + 5, (y0 + y1) / 2 + 0.5);
+      pen.lineWidth = 1;
       pen.fillStyle = state.colours.bright[state.colours.of[i]] ? '#10151d' : '#ffffff';
       pen.fillText(text, x0 + 5, (y0 + y1) / 2 + 0.5);
       ++drawn;

@@ -112,6 +112,7 @@ class View {
       reserved: layout.reserved ? Series.ofTicks(numbers(layout.reserved)) : null,
       outcomes: layout.outcomes ? indices(layout.outcomes) : null,
     }));
+    this.recorded = data.recorded ? Series.ofTicks(numbers(data.recorded)) : null;
     this.live = this.sumLive();
     this.findPeak();
   }
