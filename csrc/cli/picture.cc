@@ -118,6 +118,10 @@ class Drawing {
         picture_.bound == 0
             ? 0
             : static_cast<double>(picture_.arena) / static_cast<double>(picture_.bound) - 1;
+    if (!picture_.about.empty()) {
+      add("<text x=\"{}\" y=\"49\" fill=\"#666\">{}</text>\n", kLeft, escape(picture_.about));
+      return;
+    }
     add("<text x=\"{}\" y=\"49\" fill=\"#666\">arena {}{}</text>\n", kLeft,
         format_bytes(picture_.arena),
         picture_.bound == 0                ? ""
@@ -137,10 +141,9 @@ class Drawing {
           kLeft, y, right, kLeft - 8, y + 4.5, std::round(value * 1000) / 1000);
     }
     const double middle = (kTop + kHeight - kBottom) / 2;
-    add("<text transform=\"translate(26 {:.1f}) rotate(-90)\" text-anchor=\"middle\">address in "
-        "the arena, "
+    add("<text transform=\"translate(26 {:.1f}) rotate(-90)\" text-anchor=\"middle\">{}, "
         "{}</text>\n",
-        middle, unit.name);
+        middle, escape(picture_.address), unit.name);
     add("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"middle\">{}</text>\n", (kLeft + right) / 2,
         kHeight - 14, escape(picture_.time));
   }

@@ -21,7 +21,8 @@ struct Picture {
     std::uint64_t period = 0;  // ticks shown
     std::vector<Box> boxes;
   };
-  std::string title;
+  std::string title, about;                                        // none: the arena and its bound
+  std::string address = "address in the arena";                    // of the axis
   std::string time = "time, requests of the step", unit = "tick";  // of the axis; of lifetimes
   Bytes arena = 0, bound = 0;                                      // no bound: 0
   std::vector<Panel> panels;

@@ -7,7 +7,10 @@
 #include "csrc/cli/output.h"
 #include "csrc/cli/picture.h"
 #include "csrc/cli/plan_summary.h"
+#include "csrc/cli/png.h"
 #include "csrc/cli/rate_options.h"
+#include "csrc/cli/report.h"
+#include "csrc/cli/report_page.h"
 #include "csrc/cli/schedule_summary.h"
 #include "csrc/cli/stats_summary.h"
 #include "csrc/cli/trace_summary.h"
@@ -29,26 +32,63 @@ namespace berth::cli {
 namespace {
 
 struct ShowOptions {
-  std::string input, graph, svg, plan;
+  std::string input, graph, svg, png, html, plan;
   RateOptions rates;
   bool addresses = false, json = false;
+
+  [[nodiscard]] bool drawn() const { return !svg.empty() || !png.empty(); }
 };
+
+std::string name_of(const std::string& path) {
+  return std::filesystem::path(path).filename().string();
+}
+
+// Writes the page; returns what is said of it.
+std::string write_page(const ShowOptions& options, const Report& report) {
+  write_output(options.html, to_html(report));
+  return fmt::format("wrote {}\n", options.html);
+}
+
+// Writes the picture in the forms that were asked for; returns what is said of it.
+std::string write_pictures(const ShowOptions& options, const std::string& svg) {
+  std::string text;
+  if (!options.svg.empty()) {
+    write_output(options.svg, svg);
+    text += fmt::format("wrote {}\n", options.svg);
+  }
+  if (!options.png.empty()) {
+    write_output(options.png, to_png(svg));
+    text += fmt::format("wrote {}\n", options.png);
+  }
+  return text;
+}
 
 // How a plan would serve the run of a trace.
 int show_served(const ShowOptions& options) {
-  const replay::Workload workload = replay::make_workload(read_trace_input(options.input));
-  const replay::Result result = replay::through_berth(workload, {.plan = read_plan(options.plan)});
+  const Trace trace = read_trace_input(options.input);
+  const Plan plan = read_plan(options.plan);
+  const replay::Workload workload = replay::make_workload(trace);
+  const replay::Result result = replay::through_berth(workload, {.plan = plan});
   const StatsSummary summary(*result.stats);
+  std::string text = summary.to_text(fmt::format("{} under {}", options.input, options.plan));
+  if (options.drawn() || !options.html.empty()) {
+    const Report report = report_of(
+        trace, plan, fmt::format("{} under {}", name_of(options.input), name_of(options.plan)));
+    if (options.drawn()) text += write_pictures(options, to_svg(picture_of(report)));
+    if (!options.html.empty()) text += write_page(options, report);
+  }
   if (options.json) {
     print_json(summary.to_json());
   } else {
-    print(printable(summary.to_text(fmt::format("{} under {}", options.input, options.plan))));
+    print(printable(text));
   }
   return kDone;
 }
 
 int show_folder(const ShowOptions& options) {
-  BERTH_CHECK(options.svg.empty(), kUsage, "--svg draws a plan, '{}' is a folder of plans",
+  BERTH_CHECK(!options.drawn(), kUsage, "--svg and --png draw a plan, '{}' is a folder of plans",
+              options.input);
+  BERTH_CHECK(options.html.empty(), kUsage, "--html shows one plan, '{}' is a folder of plans",
               options.input);
   const FolderSummary summary = summarize_folder(options.input);
   if (options.json) {
@@ -60,9 +100,13 @@ int show_folder(const ShowOptions& options) {
 }
 
 int show_schedule(const ShowOptions& options) {
-  BERTH_CHECK(options.svg.empty() || !options.graph.empty(), kUsage,
+  BERTH_CHECK(!options.drawn() || !options.graph.empty(), kUsage,
               "--svg draws what the operators of a graph have alive: berth show x.schedule x.graph "
               "--svg x.svg");
+  BERTH_CHECK(
+      options.html.empty() || !options.graph.empty(), kUsage,
+      "--html shows what the operators of a graph have alive: berth show x.schedule x.graph "
+      "--html x.html");
   const graph::Schedule schedule = graph::read_schedule(options.input);
   graph::Graph graph;
   if (!options.graph.empty()) graph = read_graph_input(options.graph).graph;
@@ -77,13 +121,16 @@ int show_schedule(const ShowOptions& options) {
   BERTH_CHECK(!options.addresses || schedule.arena_bytes != 0, kUsage,
               "--addresses draws where buffers are, '{}' has no addresses", options.input);
   std::string text = summary.to_text(options.input);
-  if (!options.svg.empty()) {
-    const std::string name = std::filesystem::path(options.input).filename().string();
-    write_output(options.svg, options.addresses
-                                  ? to_svg(picture_of(schedule, graph, options.rates.rates(), name))
-                                  : summary.to_svg(name));
-    text += fmt::format("wrote {}\n", options.svg);
+  if (options.drawn()) {
+    const std::string name = name_of(options.input);
+    text += write_pictures(options,
+                           options.addresses
+                               ? to_svg(picture_of(schedule, graph, options.rates.rates(), name))
+                               : summary.to_svg(name));
   }
+  if (!options.html.empty())
+    text += write_page(options,
+                       report_of(schedule, graph, options.rates.rates(), name_of(options.input)));
   if (options.json) {
     print_json(summary.to_json());
   } else {
@@ -95,13 +142,15 @@ int show_schedule(const ShowOptions& options) {
 int show(const ShowOptions& options) {
   BERTH_CHECK(options.plan.empty() || options.graph.empty(), kUsage,
               "--plan goes with a trace, a graph with a schedule: one of them is wanted");
+  for (const std::string& file : {options.html, options.svg, options.png}) {
+    if (!file.empty()) check_output(file);
+  }
   if (!options.plan.empty()) return show_served(options);
   BERTH_CHECK(
-      !options.addresses || !options.svg.empty(), kUsage,
+      !options.addresses || options.drawn(), kUsage,
       "--addresses says what --svg draws of a schedule: berth show x.schedule x.graph --svg "
       "x.svg --addresses");
   if (std::filesystem::is_directory(options.input)) return show_folder(options);
-  if (!options.svg.empty()) check_output(options.svg);
   const InputKind kind = identify(options.input);
   if (kind == InputKind::kSchedule) return show_schedule(options);
   BERTH_CHECK(kind != InputKind::kGraph, kUsage, "'{}' is a graph: berth graph says what it holds",
@@ -110,8 +159,10 @@ int show(const ShowOptions& options) {
               options.input);
   BERTH_CHECK(!options.addresses, kUsage, "--addresses goes with a schedule, '{}' is none",
               options.input);
-  const std::string name = std::filesystem::path(options.input).filename().string();
+  const std::string name = name_of(options.input);
+  const bool reported = !options.html.empty() || options.drawn();
   std::optional<Picture> picture;
+  std::optional<Report> report;
   std::string text;
   Json json;
   switch (kind) {
@@ -120,13 +171,15 @@ int show(const ShowOptions& options) {
       break;  // not here
     case InputKind::kPlan: {
       const Plan plan = read_plan(options.input);
-      if (!options.svg.empty()) picture = picture_of(plan, name);
+      if (options.drawn()) picture = picture_of(plan, name);
+      if (!options.html.empty()) report = report_of(plan, name);
       json = plan_to_json(plan);
       text = plan_to_text(plan, options.input);
       break;
     }
     case InputKind::kLifetimes: {
       const std::vector<Lifetime> rows = read_lifetimes(options.input);
+      if (reported) report = report_of(rows, name);
       json = lifetimes_to_json(rows);
       text = lifetimes_to_text(rows, options.input);
       break;
@@ -135,10 +188,13 @@ int show(const ShowOptions& options) {
       const StatsSummary summary = StatsSummary::read(options.input);
       json = summary.to_json();
       text = summary.to_text(options.input);
+      if (!options.html.empty()) report = report_of_statistics(summary.to_json(), name);
       break;
     }
     case InputKind::kTrace: {
-      const TraceSummary summary = summarize(read_trace(options.input));
+      const Trace trace = read_trace(options.input);
+      const TraceSummary summary = summarize(trace);
+      if (reported) report = report_of(trace, std::nullopt, name);
       json = summary.to_json();
       text = summary.to_text(options.input);
       if (summary.coverage) {
@@ -147,12 +203,13 @@ int show(const ShowOptions& options) {
       break;
     }
   }
-  if (!options.svg.empty()) {
-    BERTH_CHECK(picture.has_value(), kUsage, "--svg draws a plan, '{}' is none: see berth plan",
-                options.input);
-    write_output(options.svg, to_svg(*picture));
-    text += fmt::format("wrote {}\n", options.svg);
+  if (options.drawn()) {
+    if (!picture && report && !report->views.empty()) picture = picture_of(*report);
+    BERTH_CHECK(picture.has_value(), kUsage,
+                "--svg and --png draw requests or a plan of them, '{}' holds none", options.input);
+    text += write_pictures(options, to_svg(*picture));
   }
+  if (report && !options.html.empty()) text += write_page(options, *report);
   if (options.json) {
     print_json(json);
   } else {
@@ -174,8 +231,15 @@ Command add_show(CLI::App& program) {
       ->required();
   app->add_option("graph", options->graph, "Of a schedule: the graph that it is for");
   app->add_option("--svg", options->svg,
-                  "File for a picture: of a plan address over time, of a schedule live bytes over "
-                  "operators")
+                  "File for a picture: of a trace, a plan or lifetimes address over time, of a "
+                  "schedule live bytes over operators")
+      ->type_name("FILE");
+  app->add_option("--png", options->png, "The same picture as a PNG for reports, by librsvg")
+      ->type_name("FILE");
+  app->add_option("--html", options->html,
+                  "File for a page to look around in, which opens in a browser without a network: "
+                  "address over time, live and reserved bytes, who holds the peak, misses; of a "
+                  "trace berth and PyTorch's caching allocator side by side")
       ->type_name("FILE");
   app->add_flag("--addresses", options->addresses,
                 "Of a schedule: draw address over operators instead");
@@ -194,6 +258,7 @@ Command add_show(CLI::App& program) {
       "runs\nagain or is copied.\n"
       "Of statistics: how requests were served, which missed and why, and what to do.\n\n"
       "Example:\n  berth show gpt.trace\n  berth show gpt.plan --svg gpt.svg\n  berth show "
+      "gpt.trace --html gpt.html\n  berth show "
       "gpt.schedule gpt.graph\n"
       "  BERTH_STATS=run.json ./train; berth show run.json");
   return {app, [options] { return show(*options); }};

@@ -1,6 +1,6 @@
 #include "csrc/cli/trace_summary.h"
 
-#include "csrc/trace/operator_names.h"
+#include "csrc/cli/traced_blocks.h"
 
 #include <fmt/format.h>
 
@@ -14,146 +14,7 @@
 namespace berth::cli {
 namespace {
 
-using trace::StringId;
-
-constexpr trace::Tick kNever = std::numeric_limits<trace::Tick>::max();
 constexpr std::size_t kLargest = 10;
-
-enum class Phase : std::uint8_t { kUnknown, kNamed, kForward, kBackward };
-
-// Who was running on a thread when it asked.
-struct Origin {
-  StringId module = 0, op = 0, phase_name = 0, scope = 0;
-  Phase phase = Phase::kUnknown;
-};
-
-struct TracedBlock {
-  trace::BlockId id = 0;
-  Bytes requested = 0, bytes = 0;
-  trace::Tick born = 0, freed = kNever;
-  Origin origin;
-};
-
-// What is open on one thread.
-class ThreadState {
- public:
-  void begin(const trace::RangeBegin& range) { ranges_.push_back(range); }
-  void end(const trace::RangeEnd& range) {
-    const auto it = std::find_if(ranges_.rbegin(), ranges_.rend(),
-                                 [&](const auto& open) { return open.range == range.range; });
-    if (it != ranges_.rend()) ranges_.erase(std::next(it).base());
-  }
-  void begin(const trace::OperatorBegin& op) { operators_.push_back(op); }
-  void end(const trace::OperatorEnd& op) {
-    const auto it = std::find_if(operators_.rbegin(), operators_.rend(),
-                                 [&](const auto& open) { return open.op == op.op; });
-    if (it != operators_.rend()) operators_.erase(std::next(it).base());
-  }
-
-  [[nodiscard]] Origin origin(const Trace& trace) const {
-    Origin origin;
-    for (const trace::RangeBegin& range : ranges_) {  // the innermost of each kind stays
-      switch (range.kind) {
-        case trace::RangeKind::kModule:
-          origin.module = range.name;
-          break;
-        case trace::RangeKind::kPhase:
-          origin.phase_name = range.name;
-          origin.phase = Phase::kNamed;
-          break;
-        case trace::RangeKind::kUser:
-          origin.scope = range.name;
-          break;
-      }
-    }
-    bool backward = false;
-    for (const trace::OperatorBegin& op : operators_) {
-      backward |= op.backward;
-      if (origin.op == 0 || !trace::only_allocates(trace.name(op.name))) origin.op = op.name;
-    }
-    if (origin.phase == Phase::kUnknown && !operators_.empty())
-      origin.phase = backward ? Phase::kBackward : Phase::kForward;
-    return origin;
-  }
-
- private:
-  std::vector<trace::RangeBegin> ranges_;
-  std::vector<trace::OperatorBegin> operators_;
-};
-
-std::string phase_name(const Trace& trace, const Origin& origin) {
-  switch (origin.phase) {
-    case Phase::kNamed:
-      return std::string(trace.name(origin.phase_name));
-    case Phase::kForward:
-      return "forward";
-    case Phase::kBackward:
-      return "backward";
-    case Phase::kUnknown:
-      break;
-  }
-  return "";
-}
-
-// One pass over the entries: every block with its origin, the peak and its tick.
-class Walk {
- public:
-  Walk(const Trace& trace, TraceSummary& summary) : trace_(trace), summary_(summary) {
-    for (const trace::Entry& entry : trace.entries) {
-      std::visit([&](const auto& event) { see(entry, event); }, entry.event);
-    }
-    summary_.threads = threads_.size();
-  }
-
-  [[nodiscard]] const std::vector<TracedBlock>& blocks() const noexcept { return blocks_; }
-
- private:
-  void see(const trace::Entry& entry, const trace::Request& request) {
-    ++summary_.requests;
-    const Bytes bytes = align_up(request.bytes, trace_.alignment);
-    index_[request.id] = blocks_.size();
-    blocks_.push_back({.id = request.id,
-                       .requested = request.bytes,
-                       .bytes = bytes,
-                       .born = entry.tick,
-                       .origin = threads_[entry.thread].origin(trace_)});
-    live_ += bytes;
-    if (live_ > summary_.peak) {
-      summary_.peak = live_;
-      summary_.peak_tick = entry.tick;
-      summary_.peak_step = summary_.marks;
-    }
-  }
-  void see(const trace::Entry& entry, const trace::Free& free) {
-    ++summary_.frees;
-    const auto it = index_.find(free.id);
-    if (it == index_.end()) return;  // from before the recording
-    TracedBlock& block = blocks_[it->second];
-    if (block.freed != kNever) return;
-    block.freed = entry.tick;
-    live_ -= block.bytes;
-  }
-  void see(const trace::Entry&, const trace::StepMark&) { ++summary_.marks; }
-  void see(const trace::Entry& entry, const trace::RangeBegin& e) {
-    threads_[entry.thread].begin(e);
-  }
-  void see(const trace::Entry& entry, const trace::RangeEnd& e) { threads_[entry.thread].end(e); }
-  void see(const trace::Entry& entry, const trace::OperatorBegin& e) {
-    threads_[entry.thread].begin(e);
-  }
-  void see(const trace::Entry& entry, const trace::OperatorEnd& e) {
-    threads_[entry.thread].end(e);
-  }
-  template <class Other>
-  void see(const trace::Entry&, const Other&) {}
-
-  const Trace& trace_;
-  TraceSummary& summary_;
-  std::unordered_map<trace::ThreadId, ThreadState> threads_;
-  std::unordered_map<trace::BlockId, std::size_t> index_;
-  std::vector<TracedBlock> blocks_;
-  Bytes live_ = 0;
-};
 
 // Sums by name, largest first. Empty where nothing has a name.
 class Sums {
@@ -220,7 +81,14 @@ TraceSummary summarize(const Trace& trace) {
   summary.cut_bytes = trace.cut_bytes;
   summary.alignment = trace.alignment;
   summary.program = trace.program;
-  const Walk walk(trace, summary);
+  const TracedBlocks traced(trace);
+  summary.requests = traced.blocks().size();
+  summary.frees = traced.frees();
+  summary.marks = traced.marks();
+  summary.threads = traced.threads();
+  summary.peak = traced.peak();
+  summary.peak_tick = traced.peak_tick();
+  summary.peak_step = traced.peak_step();
   summary.step = extract_step(trace, {}, &summary.why_no_step);
   if (summary.step) summary.coverage.emplace(trace, *summary.step);
 
@@ -230,7 +98,7 @@ TraceSummary summarize(const Trace& trace) {
   }
   Sums modules, operators, phases, scopes;
   std::vector<const TracedBlock*> held;
-  for (const TracedBlock& block : walk.blocks()) {
+  for (const TracedBlock& block : traced.blocks()) {
     if (block.born > summary.peak_tick || block.freed <= summary.peak_tick) continue;
     if (residents.contains(block.id)) {
       summary.resident_bytes += block.bytes;
@@ -256,7 +124,7 @@ TraceSummary summarize(const Trace& trace) {
          .requested = block->requested,
          .bytes = block->bytes,
          .born = block->born,
-         .freed = block->freed == kNever ? std::nullopt : std::optional(block->freed),
+         .freed = block->freed == TracedBlock::kNever ? std::nullopt : std::optional(block->freed),
          .module = std::string(trace.name(block->origin.module)),
          .op = std::string(trace.name(block->origin.op)),
          .phase = phase_name(trace, block->origin),

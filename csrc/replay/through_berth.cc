@@ -16,16 +16,39 @@ std::uint64_t misses_of(const Stats& stats) {
   return stats.misses_size + stats.misses_busy + stats.misses_lane;
 }
 
+// How the one request between two counts was served.
+Outcome outcome_between(const Stats& before, const Stats& after) {
+  if (after.hits != before.hits) return Outcome::kHit;
+  if (after.hits_bucket != before.hits_bucket) return Outcome::kHitBucket;
+  if (after.lent != before.lent) return Outcome::kLent;
+  if (after.misses_size != before.misses_size) return Outcome::kMissSize;
+  if (after.misses_busy != before.misses_busy) return Outcome::kMissBusy;
+  if (after.misses_lane != before.misses_lane) return Outcome::kMissLane;
+  return Outcome::kUnplanned;
+}
+
 class BerthServer {
  public:
   BerthServer(Allocator& allocator, const Workload& workload, bool waits,
-              std::vector<StepResult>* steps)
-      : allocator_(allocator), workload_(workload), waits_(waits), steps_(steps) {}
+              std::vector<StepResult>* steps, Layout* layout)
+      : allocator_(allocator),
+        workload_(workload),
+        waits_(waits),
+        steps_(steps),
+        layout_(layout) {
+    if (layout_ == nullptr) return;
+    *layout_ = {};
+    layout_->addresses.assign(workload.block_count, Layout::kNowhere);
+    layout_->reserved.assign(workload.block_count, 0);
+    layout_->outcomes.assign(workload.block_count, Outcome::kUnknown);
+  }
 
   void* allocate(const Operation& operation) {
     if (waits_ && ++unmarked_ % kRequestsPerWait == 0) wait_for_plan();
     try {
-      return allocator_.allocate(operation.size, workload_.lane_keys[operation.lane]);
+      void* pointer = allocator_.allocate(operation.size, workload_.lane_keys[operation.lane]);
+      if (layout_ != nullptr) note(operation.block, pointer);
+      return pointer;
     } catch (const OutOfMemory& error) {
       problem_ = error.what();
       return nullptr;
@@ -61,12 +84,21 @@ class BerthServer {
     while (allocator_.planning()) std::this_thread::sleep_for(std::chrono::microseconds(50));
   }
 
+  void note(std::uint64_t block, const void* pointer) {
+    const Stats stats = allocator_.stats();
+    layout_->addresses[block] = reinterpret_cast<std::uint64_t>(pointer);
+    layout_->reserved[block] = stats.reserved;
+    layout_->outcomes[block] = outcome_between(last_, stats);
+    last_ = stats;
+  }
+
   Allocator& allocator_;
   const Workload& workload_;
   const bool waits_;
   std::uint64_t unmarked_ = 0;  // requests since the last mark
   std::vector<StepResult>* steps_;
-  Stats before_;
+  Layout* layout_;
+  Stats before_, last_;  // at the last step; at the last request
   std::string problem_;
 };
 
@@ -92,10 +124,11 @@ Result through_berth(const Workload& workload, const BerthOptions& options) {
   Result result;
   std::vector<void*> pointers(std::max<std::uint64_t>(workload.block_count, 1), nullptr);
   BerthServer server(allocator, workload, options.background,
-                     options.steps ? &result.steps : nullptr);
+                     options.steps ? &result.steps : nullptr, options.layout);
   const DriveResult driven = drive(workload.operations, pointers, server);
   const Stats stats = allocator.stats();
   result.reserved_peak = stats.reserved_peak;
+  if (options.layout != nullptr) options.layout->reserved_peak = stats.reserved_peak;
   result.driver_calls = stats.driver_calls;
   result.ns_per_operation = driven.ns_per_operation;
   result.hits = stats.hits;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "csrc/plan/plan.h"
+#include "csrc/replay/layout.h"
 #include "csrc/replay/result.h"
 #include "csrc/replay/workload.h"
 
@@ -17,6 +18,7 @@ struct BerthOptions {
   bool background = false;
   // Served from the start, instead of what would be learned.
   std::optional<Plan> plan = {};
+  Layout* layout = nullptr;  // filled where given, and requests are then slower
 };
 
 // Replays a workload on berth's allocator over a stand-in host device, whose memory is never

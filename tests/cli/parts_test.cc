@@ -2,6 +2,7 @@
 #include "csrc/cli/lifetimes.h"
 #include "csrc/cli/output.h"
 #include "csrc/cli/picture.h"
+#include "csrc/cli/report.h"
 #include "csrc/cli/spelling.h"
 #include "csrc/graph/file.h"
 #include "tests/catch.h"
@@ -164,4 +165,28 @@ TEST_CASE("A legend names no lifetime that a picture has not", "[cli][parts]") {
   picture.arena = picture.bound = 4;
   picture.panels.push_back({"", 3, {{0, 4, 0, 3, false}}});
   REQUIRE_THAT(to_svg(picture), Contains("to 3 ticks") && !Contains("to 4 ticks"));
+}
+
+TEST_CASE("Addresses that nobody uses are left out of a layout, small gaps stay", "[cli][report]") {
+  std::vector<Report::Block> blocks(4);
+  for (Report::Block& block : blocks) block.bytes = 1000;
+  Report::Layout layout;
+  // Two neighbours, a third 10 bytes above them, a fourth far away; a fifth has no address.
+  layout.addresses = {5'000'000, 5'001'000, 5'002'010, 90'000'000};
+  blocks.push_back({});
+  layout.addresses.push_back(berth::replay::Layout::kNowhere);
+  pack_addresses(layout, blocks);
+  REQUIRE(layout.addresses ==
+          std::vector<std::uint64_t>{0, 1000, 2010, 3010, berth::replay::Layout::kNowhere});
+  REQUIRE(layout.span == 4010);
+  REQUIRE(layout.breaks == std::vector<berth::Bytes>{3010});
+}
+
+TEST_CASE("A report gives each name one number, and none to no name", "[cli][report]") {
+  Report report;
+  REQUIRE(report.name("") == 0);
+  const std::uint32_t linear = report.name("linear");
+  REQUIRE(report.name("norm") != linear);
+  REQUIRE(report.name("linear") == linear);
+  REQUIRE(report.names.at(linear) == "linear");
 }

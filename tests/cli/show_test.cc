@@ -147,13 +147,41 @@ TEST_CASE("A plan is drawn as one self-contained picture", "[cli][show]") {
   REQUIRE_THAT(svg, !Contains("href"));
 }
 
-TEST_CASE("What has no offsets cannot be drawn", "[cli][show]") {
+TEST_CASE("A run and lifetimes are drawn, statistics cannot be", "[cli][show]") {
   const TemporaryFolder folder;
-  write_text(folder / "run.csv", events_csv(4));
-  const Ran ran = run_berth({"show", folder / "run.csv", "--svg", folder / "run.svg"});
+  write_text(folder / "run.csv", events_csv(6));
+  REQUIRE(run_berth({"show", folder / "run.csv", "--svg", folder / "run.svg"}).code == 0);
+  const std::string svg = read_text(folder / "run.svg");
+  for (const char* word : {"berth, learning in place", "PyTorch's caching allocator"})
+    REQUIRE_THAT(svg, Contains(word));
+  write_text(folder / "rows.csv", "id,lower,upper,size\na,5,10,4\nb,7,12,4\n");
+  REQUIRE(run_berth({"show", folder / "rows.csv", "--svg", folder / "rows.svg"}).code == 0);
+  REQUIRE_THAT(read_text(folder / "rows.svg"), Contains("lower bound"));
+  write_text(folder / "stats.json", R"({"requests": 10, "hits": 10})");
+  const Ran ran = run_berth({"show", folder / "stats.json", "--svg", folder / "stats.svg"});
   REQUIRE(ran.code == 2);
-  REQUIRE_THAT(ran.err, Contains("--svg draws a plan"));
-  REQUIRE_FALSE(exists(folder / "run.svg"));
+  REQUIRE_THAT(ran.err, Contains("--svg and --png draw requests or a plan of them"));
+  REQUIRE_FALSE(exists(folder / "stats.svg"));
+}
+
+TEST_CASE("A picture is written as a PNG, or one error names the package that it takes",
+          "[cli][show]") {
+  const TemporaryFolder folder;
+  write_text(folder / "run.csv", events_csv(6));
+  // What librsvg keeps for the process (fonts) is not ours to free.
+  RunOptions options;
+  options.variables = {{"ASAN_OPTIONS", "detect_leaks=0"}};
+  const Ran ran = run_berth({"show", folder / "run.csv", "--png", folder / "run.png"}, options);
+  if (ran.code == 4) {
+    REQUIRE_THAT(ran.err, Contains("librsvg2-2"));
+    REQUIRE_FALSE(exists(folder / "run.png"));
+    return;
+  }
+  REQUIRE(ran.code == 0);
+  const std::string png = read_text(folder / "run.png");
+  // The signature, then width and height of twice the 1200 by 640 points.
+  REQUIRE(png.substr(0, 8) == "\x89PNG\r\n\x1a\n");
+  REQUIRE(png.substr(16, 8) == std::string("\0\0\x09\x60\0\0\x05\0", 8));
 }
 
 TEST_CASE("Names from a trace cannot speak to the terminal or break the JSON", "[cli][show]") {
@@ -188,4 +216,46 @@ TEST_CASE("Of a folder of plans each one is told, and what cannot be read", "[cl
   REQUIRE_THAT(ran.out, Contains("2 plans"));
   REQUIRE_THAT(ran.out, Contains("broken.plan"));
   REQUIRE(run_berth({"show", plans, "--svg", folder / "x.svg"}).code == 2);
+}
+
+TEST_CASE("A trace is shown as one page that asks for nothing", "[cli][show]") {
+  const TemporaryFolder folder;
+  trace::Trace run = operator_trace();
+  run.strings[1] = "</script><script>alert(1)</script>";
+  berth::write_trace(folder / "run.trace", run);
+  const Ran plain = run_berth({"show", folder / "run.trace"});
+  const Ran ran = run_berth({"show", folder / "run.trace", "--html", folder / "run.html"});
+  REQUIRE(ran.code == 0);
+  REQUIRE(ran.out == plain.out + "wrote " + folder / "run.html" + "\n");
+  const std::string page = read_text(folder / "run.html");
+  REQUIRE_THAT(page, StartsWith("<!doctype html>"));
+  REQUIRE_THAT(page, Catch::Matchers::EndsWith("</html>\n"));
+  REQUIRE_THAT(page, Contains("default-src 'none'"));
+  REQUIRE_THAT(page, Contains("PyTorch's caching allocator"));
+  for (const char* word : {"http://", "https://", "src=", "</script><script>alert", "{{"})
+    REQUIRE_THAT(page, !Contains(word));
+  // As a page is left out of what --json prints.
+  REQUIRE(run_berth_json({"show", folder / "run.trace", "--html", folder / "run.html"}) ==
+          run_berth_json({"show", folder / "run.trace"}));
+}
+
+TEST_CASE("A run in which nothing repeats has a page without a plan", "[cli][show]") {
+  const TemporaryFolder folder;
+  write_text(folder / "one.csv", events_csv(1));
+  REQUIRE(run_berth({"show", folder / "one.csv", "--html", folder / "one.html"}).code == 0);
+  REQUIRE_THAT(read_text(folder / "one.html"), Contains("No plan to draw"));
+  write_text(folder / "none.csv", "action,id,bytes,stream\n");
+  REQUIRE(run_berth({"show", folder / "none.csv", "--html", folder / "none.html"}).code == 0);
+}
+
+TEST_CASE("A page is refused of what it cannot show, and where it cannot be", "[cli][show]") {
+  const TemporaryFolder folder;
+  write_text(folder / "run.csv", events_csv(4));
+  const Ran nowhere = run_berth({"show", folder / "run.csv", "--html", folder / "no/x.html"});
+  REQUIRE(nowhere.code == 2);
+  REQUIRE_THAT(nowhere.err, Contains("there is no folder"));
+  const Ran plans = run_berth({"show", folder.path(), "--html", folder / "x.html"});
+  REQUIRE(plans.code == 2);
+  REQUIRE_THAT(plans.err, Contains("is a folder of plans"));
+  REQUIRE_FALSE(exists(folder / "x.html"));
 }

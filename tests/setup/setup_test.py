@@ -245,7 +245,7 @@ class Setup(Folder):
     def test_what_is_installed_already_is_not_installed_again(self):
         tools = self.tool("dpkg-query", "for p in g++ cmake ninja-build ccache python3 python3-dev python3-venv catch2 libfmt-dev libcli11-dev "
                           "libflatbuffers-dev flatbuffers-compiler libxxhash-dev nlohmann-json3-dev zlib1g-dev libbenchmark-dev "
-                          "valgrind libjemalloc2 libtcmalloc-minimal4t64 libmimalloc3; do echo installed $p; done")
+                          "valgrind libjemalloc2 libtcmalloc-minimal4t64 libmimalloc3 librsvg2-2 chromium; do echo installed $p; done")
         self.tool("apt-get", "exit 1")
         result = self.setup_script("--no-torch", "--no-cuda", "--no-next-torch", "--no-solver", "--no-data", **tools)
         self.assertEqual((result.returncode, result.stdout), (0, "setup: packages: all installed\n"), result.stderr)
