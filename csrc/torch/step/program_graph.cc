@@ -100,7 +100,7 @@ std::vector<std::uint32_t> numbers_of(const Lists& lists, const Part& part) {
 class Builder {
  public:
   Builder(const Program& program, Bytes alignment, const GraphForm& form)
-      : program_(program), split_(form.split), aside_(find_aside()) {
+      : program_(program), alignment_(alignment), split_(form.split), aside_(find_aside()) {
     for (StorageNumber n = 0; n < program.storages.size(); ++n) {
       out_.room.push_back(n);
       out_.graph.storages.push_back(
@@ -239,6 +239,14 @@ class Builder {
       }
       writes.back() = static_cast<std::uint32_t>(at - made.begin());
     }
+    // They take and leave the same.
+    if (part.count == Part::kWhole)
+      for (const Way& way : call.ways) {
+        Alternative& other = op.alternatives.emplace_back(op.alternatives.front());
+        other.ns = way.ns;
+        other.workspace += align_up(way.workspace, alignment_) - call.workspace;
+        other.algorithm = way.name;
+      }
     add_control(id, call);
     out_.parts.push_back(part);
     out_.graph.operators.push_back(std::move(op));
@@ -321,6 +329,7 @@ class Builder {
   }
 
   const Program& program_;
+  const Bytes alignment_;
   const bool split_;
   ProgramGraph out_;
   std::vector<std::uint32_t> versions_;  // by storage of the graph
@@ -436,6 +445,7 @@ Instruction run_of(const Program& program, const ProgramGraph& of, const graph::
   instruction.call = part.call;
   instruction.first = part.first;
   instruction.count = part.count;
+  if (step.alternative > 0) instruction.way = step.alternative - 1;
   const std::vector<std::uint32_t> operands = numbers_of(call.arguments, part);
   for (std::size_t n = 0; n < operands.size(); ++n) {
     const StorageNumber storage = call.operands[operands[n]].storage;
