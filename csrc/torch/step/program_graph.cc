@@ -101,10 +101,15 @@ class Builder {
  public:
   Builder(const Program& program, Bytes alignment, const GraphForm& form)
       : program_(program), alignment_(alignment), split_(form.split), aside_(find_aside()) {
+    const auto is_on_host = [](const RecordedStorage& one) { return one.device.is_cpu(); };
+    const bool host_counts =
+        std::all_of(program.storages.begin(), program.storages.end(), is_on_host);
     for (StorageNumber n = 0; n < program.storages.size(); ++n) {
       out_.room.push_back(n);
-      out_.graph.storages.push_back(
-          {.bytes = align_up(program.storages[n].bytes, alignment), .kind = kind_of(n)});
+      // Beside a device the host's tensors take none of its memory: numbers, counts of steps.
+      const RecordedStorage& storage = program.storages[n];
+      const Bytes bytes = host_counts || !is_on_host(storage) ? storage.bytes : 0;
+      out_.graph.storages.push_back({.bytes = align_up(bytes, alignment), .kind = kind_of(n)});
     }
     for (const Call& call : program.calls)
       if (form.twins && call.twin)
@@ -169,6 +174,7 @@ class Builder {
   graph::Read read_of(const Operand& operand) const {
     const std::size_t item = operand.type.itemsize();
     const graph::StorageId room = out_.room[operand.storage];
+    if (out_.graph.storages[room].bytes == 0) return {.value = {room, versions_[room]}};
     return {.value = {room, versions_[room]},
             .offset = static_cast<Bytes>(operand.offset) * item,
             .bytes = at::detail::computeStorageNbytes(operand.sizes, operand.strides, item)};
@@ -323,7 +329,8 @@ class Builder {
       if (program_.kinds[n] == StorageKind::kMade && program_.storages[n].outlives)
         alternative.reads.push_back({.value = {out_.room[n], versions_[out_.room[n]]},
                                      .offset = 0,
-                                     .bytes = program_.storages[n].bytes});
+                                     .bytes = std::min(program_.storages[n].bytes,
+                                                       out_.graph.storages[out_.room[n]].bytes)});
     for (OperatorId before = 0; before < id; ++before) out_.graph.control.emplace_back(before, id);
     out_.graph.operators.push_back(std::move(op));
   }

@@ -191,13 +191,14 @@ Planned plan(const Program& program, const SchedulingOptions& options,
   return result;
 }
 
-// What of the step's is there when none runs.
-Bytes there_between_steps(const Program& program) {
-  Bytes bytes = 0;
+// What a step takes beside what of its own is there when none runs.
+Bytes room_between_steps(const Program& program, const graph::Graph& graph,
+                         const graph::Verdict& recorded) {
+  Bytes there = 0;
   for (StorageNumber n = 0; n < program.storages.size(); ++n)
     if (program.kinds[n] != StorageKind::kMade || program.storages[n].outlives)
-      bytes += align_up(program.storages[n].bytes, alignment_of(program));
-  return bytes;
+      there += graph.storages[n].bytes;
+  return recorded.peak - std::min(recorded.peak, there);
 }
 
 // Whether one is to be had rather than the other: budgets first, then what was asked for.
@@ -225,7 +226,7 @@ Scheduled schedule(Program program, const SchedulingOptions& options) {
   const graph::Verdict recorded = graph::replay(written.graph, as_recorded(written));
   if (options.engine != "release" && options.engine != "order")
     find_implementations(program, {.other_bits = options.other_bits,
-                                   .room = recorded.peak - there_between_steps(program),
+                                   .room = room_between_steps(program, written.graph, recorded),
                                    .file = options.algorithms});
   Planned best = plan(program, options, recorded, false);
   if (options.engine != "release" && can_split(program)) {
