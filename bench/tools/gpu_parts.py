@@ -454,6 +454,48 @@ def result_text(model):
 for model in ("gpt", "resnet18", "lstm", "mlp"):
     programs_part.row(model, f"bench/train's {result_text(model)} under every allocator", wants=60, smoke=model == "mlp")(cpp(model))
 
+# ------------------------------------------------------------------------------------------------------- step programs
+
+steps_part = part("steps", "step programs: memory and time beside eager and checkpoints, predicted beside measured, cuDNN's algorithms by choice")
+
+
+def stepped(model, precision):
+    def run(bench):
+        algorithms = bench.folder / "algorithms"
+        given = ["--model", model, "--precision", precision, "--steps", 2 if bench.smoke else 15, *size(bench), "--algorithms", algorithms,
+                 "--library", bench.program("libberth_torch_cuda_allocator.so")]
+        found = bench.child("steps", *given, environment={"BERTH_MODE": "off"})
+        eager = next(one for one in found["runs"] if one["label"] == "eager")
+        rows, wrong = [], []
+        for one in found["runs"]:
+            program = one.get("program", {})
+            ratios = [ours / theirs for ours, theirs in zip(one["ms"], eager["ms"])]
+            rows.append({"label": one["label"], "peak_bytes": one["peak"], "predicted_bytes": one.get("predicted"), "ms": statistics.median(one["ms"]),
+                         "queued_ms": statistics.median(one["queued_ms"]), "ratio": statistics.median(ratios),
+                         "predicted_ratio": program["predicted_ns"] / program["recorded_ns"] if program.get("recorded_ns") else None,
+                         "losses_equal": None if bench.standin else one["losses_hex"] == eager["losses_hex"],
+                         **{name: program.get(name) for name in ("scheduled", "runs_again", "choices", "chosen", "budget_not_met", "last_refusal")}})
+            if program and (not program["scheduled"] or program["last_refusal"]):
+                wrong.append(f"{one['label']} ran no schedule: {program['last_refusal']}")
+            if not bench.standin and "other bits" not in one["label"] and one["losses_hex"] != eager["losses_hex"]:
+                wrong.append(f"{one['label']} has other losses")
+        known = len(algorithms.read_text().splitlines()) - 2 if algorithms.is_file() else 0
+        off = [row["peak_bytes"] - row["predicted_bytes"] for row in rows if row["predicted_bytes"] is not None]
+        said = "; ".join(f"{row['label']} {mebibytes(row['peak_bytes'])} {row['ratio']:.2f} x" for row in rows)
+        said += f"; {sum(one == 0 for one in off)} of {len(off)} predicted peaks are the measured ones, at most {max(map(abs, off))} bytes off"
+        data = {"description": found["description"], "runs": rows, "shapes_measured": known}
+        if wrong:
+            return failed(f"{'; '.join(wrong)}: {found['description']}: {said}", **data)
+        return decided(bench, True, f"{found['description']}: {said}", **data)
+
+    return run
+
+
+for model in ("gpt2", "resnet50"):
+    for precision in ("fp32", "bf16"):
+        steps_part.row(f"{model} {precision}", f"{model}, {precision}: eager, checkpoints, engines and budgets in turns", wants=200,
+                       smoke=model == "resnet50" and precision == "fp32")(stepped(model, precision))
+
 # --------------------------------------------------------------------------------------------------------------- graphs
 
 graphs = part("graphs", "captured graphs: losses beside the native allocator's")

@@ -18,7 +18,7 @@ extern char** environ;
 namespace berth {
 namespace {
 
-constexpr std::array<Setting, 11> kSettings = {{
+constexpr std::array<Setting, 12> kSettings = {{
     {"BERTH_MODE", "Config::mode", "", "learn, record, serve, off", "learn",
      "learn: serve from the pool, plan when the step repeats, switch; record: write a trace; "
      "serve: follow the plan; "
@@ -51,6 +51,11 @@ constexpr std::array<Setting, 11> kSettings = {{
     {"BERTH_SCHEDULE", "Config::schedule", "berth schedule -o",
      "a file name, may hold {rank} {device} {pid}", "",
      "the schedule that a step program follows from the start, where its step is that one"},
+    {"BERTH_ALGORITHMS", "Config::algorithms", "", "a file name, may hold {rank} {device} {pid}",
+     "",
+     "keeps what step programs measured of the algorithms that libraries have for an operator "
+     "(cuDNN for convolutions), by device, version and shape, so that it is measured once: at most "
+     "4096 of them; processes may share it"},
 }};
 
 std::string_view field_name(const Setting& setting) {
@@ -175,6 +180,7 @@ Config config_with(std::span<const GivenSetting> given) {
   config.stats = source.read("BERTH_STATS").value_or(config.stats);
   config.tag = source.read("BERTH_TAG").value_or(config.tag);
   config.schedule = source.read("BERTH_SCHEDULE").value_or(config.schedule);
+  config.algorithms = source.read("BERTH_ALGORITHMS").value_or(config.algorithms);
   if (const auto text = source.read("BERTH_PLAN_TIME_LIMIT")) {
     double value = 0;
     const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), value);

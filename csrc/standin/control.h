@@ -26,6 +26,11 @@ int berth_standin_version();
 int berth_standin_launch(StreamHandle stream, const char* name, const BerthStandinAccess* accesses,
                          std::size_t count);
 
+// The same, of a kernel that takes so long by the device's clock, which events read. Nobody waits.
+int berth_standin_launch_for(StreamHandle stream, const char* name,
+                             const BerthStandinAccess* accesses, std::size_t count,
+                             std::uint64_t microseconds);
+
 // An allocator hands out a block for use on a stream: a violation where a last use of its bytes
 // does not happen before. 0 then, else 1.
 int berth_standin_hand_out(const void* pointer, std::size_t size, StreamHandle stream);

@@ -21,6 +21,19 @@ Status launch(StreamHandle handle, const char* name, std::chrono::nanoseconds sp
   });
 }
 
+int launch_declared(StreamHandle handle, const char* name, const BerthStandinAccess* accesses,
+                    std::size_t count, std::uint64_t microseconds) {
+  return call_on_stream(handle, [&](Entry& entry, const StreamPointer& stream) {
+    Operation operation{.kind = Operation::Kind::kKernel, .name = name, .takes_us = microseconds};
+    for (std::size_t i = 0; i < count; ++i) {
+      operation.accesses.push_back(
+          {reinterpret_cast<std::uintptr_t>(accesses[i].pointer), accesses[i].size,
+           accesses[i].writes != 0 ? Accesses::Kind::kWrite : Accesses::Kind::kRead});
+    }
+    return entry.machine.enqueue(entry.lock, *stream, std::move(operation));
+  });
+}
+
 // The kernels that only pass time, by the address that stands for them: torch.cuda._sleep(), with
 // which programs and tests keep a stream busy. They are known by their name.
 std::set<const void*>& spin_kernels() {
@@ -171,15 +184,14 @@ int cudaMemcpyToSymbol(const void* symbol, const void* from, std::size_t size, s
 int berth_standin_launch(StreamHandle handle, const char* name, const BerthStandinAccess* accesses,
                          std::size_t count) {
   BERTH_STANDIN_ENTER();
-  return call_on_stream(handle, [&](Entry& entry, const StreamPointer& stream) {
-    Operation operation{.kind = Operation::Kind::kKernel, .name = name};
-    for (std::size_t i = 0; i < count; ++i) {
-      operation.accesses.push_back(
-          {reinterpret_cast<std::uintptr_t>(accesses[i].pointer), accesses[i].size,
-           accesses[i].writes != 0 ? Accesses::Kind::kWrite : Accesses::Kind::kRead});
-    }
-    return entry.machine.enqueue(entry.lock, *stream, std::move(operation));
-  });
+  return launch_declared(handle, name, accesses, count, 0);
+}
+
+int berth_standin_launch_for(StreamHandle handle, const char* name,
+                             const BerthStandinAccess* accesses, std::size_t count,
+                             std::uint64_t microseconds) {
+  BERTH_STANDIN_ENTER();
+  return launch_declared(handle, name, accesses, count, microseconds);
 }
 
 }  // extern "C"

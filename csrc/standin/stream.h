@@ -58,6 +58,7 @@ struct Operation {
       {};  // positions of other streams to wait for
   // A kernel that waits: its stream stands still for this long after the operation's turn came.
   std::chrono::nanoseconds spin{0};
+  std::uint64_t takes_us = 0;  // a modelled time, by the scheduler's clock alone
   std::chrono::steady_clock::time_point over = {};  // zero: its turn has not come
 };
 

@@ -222,14 +222,16 @@ void end_scope(void* scope) { delete static_cast<Scope*>(scope); }
 
 int make_step_program(const char* engine, const char* schedule, std::uint64_t memory_budget,
                       double memory_share, double time_budget, std::uint64_t copy_rate,
-                      void** program, char* message, std::size_t size) {
+                      int other_bits, void** program, char* message, std::size_t size) {
   return answer(message, size, [&] {
+    adapted().offer_algorithms();
     *program = new StepProgram({.engine = engine,
                                 .memory_budget = memory_budget,
                                 .memory_share = memory_share,
                                 .time_budget = time_budget,
                                 .copy_rate = copy_rate,
-                                .schedule = schedule});
+                                .schedule = schedule,
+                                .other_bits = other_bits != 0});
     return BERTH_OK;
   });
 }

@@ -40,7 +40,9 @@ struct Config {
   std::string tag;       // BERTH_TAG: part of a plan's fingerprint
   double plan_time_limit_seconds = 2;  // BERTH_PLAN_TIME_LIMIT: for planning in the background
   Bytes memory_limit = 0;              // BERTH_MEMORY_LIMIT: 0 is the device's own
-  std::string schedule;  // BERTH_SCHEDULE: what step programs begin with, where set
+  std::string schedule;                // BERTH_SCHEDULE: what step programs begin with, where set
+  // BERTH_ALGORITHMS: where step programs keep what they measured of algorithms, where set
+  std::string algorithms;
 
   // Reads BERTH_ variables strictly: throws Error(kUsage) naming variable, value and the legal
   // ones. Ignores them all in a set-user-id process.

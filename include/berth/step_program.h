@@ -32,6 +32,9 @@ struct StepProgramOptions {
   // A file by `berth schedule`, of save_graph()'s graph: a step that it is for is run by it,
   // without a search. Empty: what BERTH_SCHEDULE says.
   std::string schedule = {};
+  // Whether libraries' algorithms may be taken that give other bits than the operator as written:
+  // faster ones, or ones with less workspace, as with torch.backends.cudnn.benchmark.
+  bool other_bits = false;
   // Of different steps (training, evaluation, a last batch); the oldest one goes for a new one.
   std::uint32_t max_programs = 8;
 };
@@ -53,7 +56,10 @@ struct StepProgramStats {
   // What the last scheduled step took: all of it, and its schedule. The difference is what the body
   // takes without kernels, and the checks.
   std::uint64_t step_ns = 0, schedule_ns = 0;
-  std::uint64_t runs_again = 0;                 // operators that its schedule runs more than once
+  std::uint64_t runs_again = 0;  // operators that its schedule runs more than once
+  // Operators that a library has other algorithms for (cuDNN, for convolutions), and runs that take
+  // one of those.
+  std::uint64_t choices = 0, chosen = 0;
   std::uint64_t copied_out = 0, host_peak = 0;  // bytes a step, and most of them at one time
   std::string last_divergence;                  // operator and difference
   std::string last_refusal;                     // operator and reason
@@ -85,7 +91,7 @@ struct StepProgramStats {
 //
 // With berth as the allocator the scope's end marks the step (unless the program has marked steps
 // itself), and once a schedule takes over, what was learned of the steps as written is let go of:
-// from its third step on the schedule finds every block at its planned address.
+// from its fourth step on the schedule finds every block at its planned address.
 //
 // One step at a time in a process; further ones run as they are. Not thread-safe: a program belongs
 // to the thread that trains. Costs some microseconds an operator of the body.

@@ -52,6 +52,10 @@ class StepProgramStats:
     """What of that its schedule took; the rest is the body without kernels, and the checks."""
     runs_again: int
     """Operators that its schedule runs more than once."""
+    choices: int
+    """Operators that a library has other algorithms for (cuDNN, for convolutions)."""
+    chosen: int
+    """Runs of its schedule that take one of those."""
     copied_out: int
     """Bytes that go to the host in a step, and come back."""
     host_peak: int
@@ -118,14 +122,17 @@ class StepProgram:
     schedule: a file by `berth schedule`, of save_graph()'s graph: a step that it is for is run by it from the start, without a search. None
     is given: what BERTH_SCHEDULE says.
 
+    other_bits: whether algorithms of libraries may be taken that give other bits than the operator as written, as with
+    torch.backends.cudnn.benchmark. What was measured of algorithms is kept in the file that BERTH_ALGORITHMS names, if any.
+
     One step at a time in a process; a program belongs to the thread that trains. Needs no berth.install(). With it the end of a step is
-    its mark, unless the program calls mark_step(), and from the third step of a schedule on every block has its planned address.
+    its mark, unless the program calls mark_step(), and from the fourth step of a schedule on every block has its planned address.
     """
 
     def __init__(self, memory_budget: Union[int, str] = 0, *, time_budget: Optional[float] = None, engine: str = "auto",
-                 copy_rate: int = 0, schedule: Union[str, "os.PathLike[str]"] = "") -> None:
+                 copy_rate: int = 0, schedule: Union[str, "os.PathLike[str]"] = "", other_bits: bool = False) -> None:
         self._program: Union[int, None] = None
-        self._adapter = _library.adapter("cpu")
+        self._adapter = _library.step_adapter()
         from berth._byte_access import Watch  # imports torch
 
         self._watch = Watch()
@@ -135,7 +142,8 @@ class StepProgram:
         if time_budget is not None and not time_budget >= 0:
             raise UsageError(f"time_budget is {time_budget!r}; a number from 0 on is wanted, such as 0.1 for a tenth more time")
         self._program = self._adapter.make_step_program(
-            engine, os.fspath(schedule), 0 if share > 0 else _bytes(memory_budget), share, -1.0 if time_budget is None else float(time_budget), copy_rate)
+            engine, os.fspath(schedule), 0 if share > 0 else _bytes(memory_budget), share, -1.0 if time_budget is None else float(time_budget), copy_rate,
+            other_bits)
 
     def __del__(self) -> None:
         if self._program is not None:

@@ -69,7 +69,7 @@ def folder_violations(root, folder):
                     yield f"{where}: {other} does not lie below {name}"
                 elif other == "torch" and name == "cli":
                     yield f"{where}: the program links no libtorch"
-                elif name == "torch" and path.parent.name != "cuda" and (other == "cuda" or target.startswith("csrc/torch/cuda/")):
+                elif name == "torch" and path.relative_to(folder).parts[0] != "cuda" and (other == "cuda" or target.startswith("csrc/torch/cuda/")):
                     yield f"{where}: only csrc/torch/cuda may, the CPU part builds without CUDA"
             elif quoted and (path.parent / target).exists():
                 yield f"{where}: internal headers are included from the root, as csrc/{name}/{target}"

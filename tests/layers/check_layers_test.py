@@ -67,6 +67,7 @@ class CheckLayers(unittest.TestCase):
     def test_the_cpu_part_of_the_adapter_may_not_include_cuda(self):
         self.assert_one({"csrc/torch/x.cc": '#include "csrc/cuda/x.h"\n'}, "only csrc/torch/cuda may")
         self.assert_one({"csrc/torch/x.cc": '#include "csrc/torch/cuda/x.h"\n'}, "only csrc/torch/cuda may")
+        self.assertEqual(self.found({"csrc/torch/README.md": "", "csrc/torch/cuda/y/x.cc": '#include "csrc/torch/cuda/y/x.h"\n'}), [])
         self.assertEqual(self.found({"csrc/torch/README.md": "", "csrc/torch/cuda/x.cc": '#include "csrc/cuda/x.h"\n#include "csrc/torch/cuda/x.h"\n'}), [])
 
     def test_the_lower_layers_may_not_include_cuda(self):

@@ -36,7 +36,8 @@ TEST_CASE("Every variable reaches its field", "[settings]") {
       trace("BERTH_TRACE", "a.trace"), record("BERTH_RECORD", "operators"),
       check("BERTH_CHECK", "full"), stats("BERTH_STATS", "s.json"), tag("BERTH_TAG", "nightly"),
       verbose("BERTH_VERBOSE", "1"), limit("BERTH_PLAN_TIME_LIMIT", "0.5"),
-      memory("BERTH_MEMORY_LIMIT", "6GiB"), schedule("BERTH_SCHEDULE", "a.schedule");
+      memory("BERTH_MEMORY_LIMIT", "6GiB"), schedule("BERTH_SCHEDULE", "a.schedule"),
+      algorithms("BERTH_ALGORITHMS", "a.algorithms");
   const Config config = Config::from_environment();
   REQUIRE(config.mode == Mode::kServe);
   REQUIRE(config.plan == "a.plan");
@@ -49,7 +50,8 @@ TEST_CASE("Every variable reaches its field", "[settings]") {
   REQUIRE(config.plan_time_limit_seconds == 0.5);
   REQUIRE(config.memory_limit == Bytes{6} << 30);
   REQUIRE(config.schedule == "a.schedule");
-  REQUIRE(settings().size() == 11);
+  REQUIRE(config.algorithms == "a.algorithms");
+  REQUIRE(settings().size() == 12);
 }
 
 TEST_CASE("An unknown value is refused with the legal ones", "[settings]") {

@@ -6,6 +6,8 @@ Values mean nothing here, so the cases look at what was asked of the runtime, at
 
 import ctypes
 import os
+import subprocess
+import sys
 import unittest
 import warnings
 
@@ -123,6 +125,100 @@ class TorchOnTheStandin(unittest.TestCase):
         # 53 convolutions, each forward and twice backward (but the first one's input), in two steps.
         self.assertGreaterEqual(executions[False], 2 * (3 * 53 - 1))
         self.assertGreater(executions[True], executions[False])  # all engines were tried
+
+    def test_recurrent_networks_train(self):
+        kinds = ((nn.LSTM, {}), (nn.LSTM, {"bidirectional": True, "num_layers": 2, "dropout": 0.1}), (nn.LSTM, {"proj_size": 24}),
+                 (nn.GRU, {"num_layers": 2}), (nn.GRU, {"bias": False}), (nn.RNN, {"bidirectional": True}))
+        for kind, options in kinds:
+            with self.subTest(kind=kind.__name__, **options):
+                before = calls("cudnnRNNForward"), calls("cudnnRNNBackwardWeights_v8")
+                torch.cuda.reset_peak_memory_stats()
+                net = kind(40, 32, batch_first=True, **options).cuda()
+                x = torch.randn(8, 20, 40, device="cuda", requires_grad=True)
+                out, _ = net(x)
+                width = options.get("proj_size", 32) * (2 if options.get("bidirectional") else 1)
+                self.assertEqual(tuple(out.shape), (8, 20, width))
+                out.sum().backward()
+                self.assertEqual(x.grad.shape, x.shape)
+                self.assertEqual([p.grad.shape for p in net.parameters()], [p.shape for p in net.parameters()])
+                self.assertEqual((calls("cudnnRNNForward") - before[0], calls("cudnnRNNBackwardWeights_v8") - before[1]), (1, 1))
+
+    def test_training_keeps_what_a_recurrent_network_needs_backward(self):
+        def held(steps):
+            net = nn.LSTM(64, 64).cuda()
+            x = torch.randn(steps, 16, 64, device="cuda")
+            net(x)
+            before = torch.cuda.memory_allocated()
+            out = net(x)[0]
+            return torch.cuda.memory_allocated() - before, out.nbytes
+
+        short, output = held(50)
+        long, _ = held(100)
+        # Beside its output: gates, states, cells of each step.
+        self.assertGreater(short, 4 * output)
+        self.assertGreater(long, 1.8 * short)
+        with torch.no_grad():  # which keeps none of that
+            self.assertLess(held(100)[0], long / 2)
+
+    def test_packed_sequences_and_their_lengths(self):
+        packed = nn.utils.rnn.pack_padded_sequence(torch.randn(4, 12, 40, device="cuda"), torch.tensor([12, 9, 5, 1]), batch_first=True)
+        out, (hidden, _) = nn.LSTM(40, 32).cuda()(packed)
+        self.assertEqual((tuple(out.data.shape), tuple(hidden.shape)), ((27, 32), (1, 4, 32)))
+
+    def test_ctc_loss_takes_cudnns(self):
+        # Lengths on the host, and on the device: one function each.
+        targets = torch.randint(1, 20, (40,), dtype=torch.int32)
+        for name, arguments in (("cudnnCTCLoss", (targets, (50,) * 4, (10,) * 4)),
+                                ("cudnnCTCLoss_v8", (targets.cuda(), *(torch.full((4,), n, dtype=torch.int32).cuda() for n in (50, 10))))):
+            with self.subTest(name):
+                before = calls(name)
+                scores = torch.randn(50, 4, 20, device="cuda", requires_grad=True)
+                F.ctc_loss(scores.log_softmax(2), *arguments).backward()
+                self.assertEqual(scores.grad.shape, scores.shape)
+                self.assertEqual(calls(name) - before, 1)
+
+    def test_a_convolutions_engines_take_other_times_and_workspaces(self):
+        layer = nn.Conv2d(64, 64, 3, padding=1, bias=False).cuda()
+        results, peaks, times = [], [], []
+        for benchmark in (False, True):
+            # torch keeps the engine it chose for a shape, so these are two of a size.
+            x = torch.randn(16, 64, *((56, 64) if benchmark else (64, 56)), device="cuda")
+            with torch.no_grad(), torch.backends.cudnn.flags(enabled=True, benchmark=benchmark):
+                layer(x)  # finds the engine
+                torch.cuda.synchronize()
+                torch.cuda.reset_peak_memory_stats()
+                begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+                begin.record()
+                result = layer(x)
+                end.record()
+                end.synchronize()
+                times.append(begin.elapsed_time(end))
+                peaks.append(torch.cuda.max_memory_allocated())
+                results.append(result[0, 0, 0, 0].item())
+                del result
+        # The fastest is a transform, which takes more workspace and adds up in another way.
+        self.assertLess(times[1], times[0])
+        self.assertGreater(peaks[1], peaks[0])
+        self.assertNotEqual(results[0], results[1])
+
+    def test_the_older_convolution_interface(self):
+        program = """
+import torch
+torch.backends.cudnn.benchmark = {benchmark}
+layers = torch.nn.Sequential(torch.nn.Conv2d(3, 16, 3), torch.nn.ReLU(), torch.nn.Conv2d(16, 16, 3, groups=2)).cuda()
+for _ in range(2):
+    layers(torch.randn(4, 3, 32, 32, device="cuda")).sum().backward()
+torch.cuda.synchronize()
+import ctypes
+calls = ctypes.CDLL(None).berth_standin_calls
+print(torch.cuda.max_memory_allocated() > 0, [calls(name) for name in (b"cudnnConvolutionForward", b"cudnnBackendExecute")],
+      calls(b"cudnnFindConvolutionForwardAlgorithmEx") > 0)
+"""
+        for benchmark in (False, True):
+            with self.subTest(benchmark=benchmark):
+                result = subprocess.run([sys.executable, "-c", program.format(benchmark=benchmark)], capture_output=True, text=True,
+                                        env={**os.environ, "TORCH_CUDNN_V8_API_DISABLED": "1"})
+                self.assertEqual((result.stdout, result.returncode), (f"True [4, 0] {benchmark}\n", 0), result.stderr)
 
     def test_linear_with_bias_takes_the_fused_product(self):
         before = calls("cublasLtMatmul")

@@ -39,7 +39,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         # The CUDA side as one file: each of its sources takes as long as all of them.
         together = pathlib.Path(folder, "cuda.cc")
-        sources = sorted((ROOT / "csrc/torch/cuda").glob("*.cc"))
+        sources = sorted((ROOT / "csrc/torch/cuda").rglob("*.cc"))
         together.write_text("".join(f'#include "{path.relative_to(ROOT)}"\n' for path in sources) + FOUND)
         files = [together, *sorted((ROOT / "csrc/torch").glob("*.cc"))]
 

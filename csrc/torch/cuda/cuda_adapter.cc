@@ -2,6 +2,7 @@
 #include "csrc/core/check.h"
 #include "csrc/torch/adapted.h"
 #include "csrc/torch/cuda/cuda_allocator.h"
+#include "csrc/torch/cuda/cudnn/convolution_choice.h"
 
 #include <berth/torch_cuda.h>
 
@@ -33,6 +34,7 @@ class AdaptedCuda final : public Adapted {
     if (here == nullptr || here->forked()) return;
     for (Gpu* const gpu : here->gpus()) gpu->shut_down();
   }
+  void offer_algorithms() override { cudnn::offer_convolutions(); }
   [[nodiscard]] c10::Device device(int index) const noexcept override {
     return {c10::kCUDA, static_cast<c10::DeviceIndex>(index)};
   }

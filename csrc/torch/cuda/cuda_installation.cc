@@ -4,6 +4,7 @@
 #include "csrc/plan/folder.h"
 #include "csrc/torch/backend.h"
 #include "csrc/torch/cuda/cuda_allocator.h"
+#include "csrc/torch/cuda/cudnn/convolution_choice.h"
 #include "csrc/torch/program.h"
 #include "csrc/torch/range_observer.h"
 
@@ -161,6 +162,7 @@ void make_installation(const Config& config) {
 void install_cuda() { install_cuda(Config::from_environment()); }
 
 void install_cuda(const Config& config) {
+  cudnn::offer_convolutions();
   const std::lock_guard lock(installing);
   if (config.mode == Mode::kOff || cuda_installed()) return;
   make_installation(config);

@@ -2,6 +2,7 @@
 
 #include "csrc/core/check.h"
 #include "csrc/torch/step/generators.h"
+#include "csrc/torch/step/implementations.h"
 #include "csrc/torch/step/tap.h"
 #include "csrc/torch/step/tensors.h"
 
@@ -204,7 +205,9 @@ void Executor::run(const Instruction& instruction, const Needed& needed, c10::St
   for (const std::uint32_t written : call.writes)
     if (const StorageNumber storage = call.operands[written].storage; storage != kNoStorage)
       left_traces_ |= program_.storages[storage].maker == RecordedStorage::kFromOutside;
-  (over ? call.twin->op : call.op).callBoxed(stack);
+  const bool other = !over && instruction.way != Instruction::kAsRecorded &&
+                     call.ways[instruction.way].implementation->run(call, stack);
+  if (!other) (over ? call.twin->op : call.op).callBoxed(stack);
   drawing.reset();
   ran_[instruction.call] = true;
 

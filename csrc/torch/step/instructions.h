@@ -24,6 +24,8 @@ struct Instruction {
   std::uint32_t first = 0, count = kAll;
   static constexpr std::uint32_t kAll = ~std::uint32_t{0};
   std::vector<BufferNumber> operands = {}, results = {};
+  std::uint32_t way = kAsRecorded;  // of Call::ways
+  static constexpr std::uint32_t kAsRecorded = ~std::uint32_t{0};
   struct Made {
     BufferNumber buffer = 0;
     StorageNumber storage = 0;
@@ -57,6 +59,8 @@ struct Scheduled {
   Bytes recorded_peak = 0;  // as the step was recorded, each value released after its last use
   std::uint64_t recorded_ns = 0;
   std::uint64_t runs_again = 0;  // calls that run more than once
+  // Calls that have other ways, and runs that take one.
+  std::uint64_t choices = 0, chosen = 0;
   Bytes copied_out = 0, host_peak = 0;
   std::string budget_not_met;      // why the budget is not, and the least that would do
   std::string schedule_not_taken;  // why the one that was given is not

@@ -100,11 +100,16 @@ std::vector<std::uint32_t> numbers_of(const Lists& lists, const Part& part) {
 class Builder {
  public:
   Builder(const Program& program, Bytes alignment, const GraphForm& form)
-      : program_(program), split_(form.split), aside_(find_aside()) {
+      : program_(program), alignment_(alignment), split_(form.split), aside_(find_aside()) {
+    const auto is_on_host = [](const RecordedStorage& one) { return one.device.is_cpu(); };
+    const bool host_counts =
+        std::all_of(program.storages.begin(), program.storages.end(), is_on_host);
     for (StorageNumber n = 0; n < program.storages.size(); ++n) {
       out_.room.push_back(n);
-      out_.graph.storages.push_back(
-          {.bytes = align_up(program.storages[n].bytes, alignment), .kind = kind_of(n)});
+      // Beside a device the host's tensors take none of its memory: numbers, counts of steps.
+      const RecordedStorage& storage = program.storages[n];
+      const Bytes bytes = host_counts || !is_on_host(storage) ? storage.bytes : 0;
+      out_.graph.storages.push_back({.bytes = align_up(bytes, alignment), .kind = kind_of(n)});
     }
     for (const Call& call : program.calls)
       if (form.twins && call.twin)
@@ -169,6 +174,7 @@ class Builder {
   graph::Read read_of(const Operand& operand) const {
     const std::size_t item = operand.type.itemsize();
     const graph::StorageId room = out_.room[operand.storage];
+    if (out_.graph.storages[room].bytes == 0) return {.value = {room, versions_[room]}};
     return {.value = {room, versions_[room]},
             .offset = static_cast<Bytes>(operand.offset) * item,
             .bytes = at::detail::computeStorageNbytes(operand.sizes, operand.strides, item)};
@@ -239,6 +245,14 @@ class Builder {
       }
       writes.back() = static_cast<std::uint32_t>(at - made.begin());
     }
+    // They take and leave the same.
+    if (part.count == Part::kWhole)
+      for (const Way& way : call.ways) {
+        Alternative& other = op.alternatives.emplace_back(op.alternatives.front());
+        other.ns = way.ns;
+        other.workspace += align_up(way.workspace, alignment_) - call.workspace;
+        other.algorithm = way.name;
+      }
     add_control(id, call);
     out_.parts.push_back(part);
     out_.graph.operators.push_back(std::move(op));
@@ -315,12 +329,14 @@ class Builder {
       if (program_.kinds[n] == StorageKind::kMade && program_.storages[n].outlives)
         alternative.reads.push_back({.value = {out_.room[n], versions_[out_.room[n]]},
                                      .offset = 0,
-                                     .bytes = program_.storages[n].bytes});
+                                     .bytes = std::min(program_.storages[n].bytes,
+                                                       out_.graph.storages[out_.room[n]].bytes)});
     for (OperatorId before = 0; before < id; ++before) out_.graph.control.emplace_back(before, id);
     out_.graph.operators.push_back(std::move(op));
   }
 
   const Program& program_;
+  const Bytes alignment_;
   const bool split_;
   ProgramGraph out_;
   std::vector<std::uint32_t> versions_;  // by storage of the graph
@@ -436,6 +452,7 @@ Instruction run_of(const Program& program, const ProgramGraph& of, const graph::
   instruction.call = part.call;
   instruction.first = part.first;
   instruction.count = part.count;
+  if (step.alternative > 0) instruction.way = step.alternative - 1;
   const std::vector<std::uint32_t> operands = numbers_of(call.arguments, part);
   for (std::size_t n = 0; n < operands.size(); ++n) {
     const StorageNumber storage = call.operands[operands[n]].storage;

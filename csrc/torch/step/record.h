@@ -7,6 +7,7 @@
 #include <c10/util/SmallVector.h>
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -68,6 +69,16 @@ struct Twin {
   std::uint32_t operand = 0;  // whose bytes it takes
 };
 
+class Implementation;
+
+// Another way to run a call, by another algorithm: see implementations.h.
+struct Way {
+  std::string name;  // for people
+  std::uint64_t ns = 0;
+  Bytes workspace = 0;
+  std::shared_ptr<const Implementation> implementation;
+};
+
 // One operator that did something: views are not among them.
 struct Call {
   explicit Call(c10::OperatorHandle handle) : op(std::move(handle)) {}
@@ -95,7 +106,8 @@ struct Call {
 
   // Measured.
   std::uint64_t ns = 0;
-  Bytes workspace = 0;  // most that it held beside its results
+  Bytes workspace = 0;    // most that it held beside its results
+  std::vector<Way> ways;  // others than the operator itself
 };
 
 struct RecordedStorage {

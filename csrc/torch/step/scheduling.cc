@@ -1,6 +1,8 @@
 #include "csrc/torch/step/scheduling.h"
 
+#include "csrc/core/bytes.h"
 #include "csrc/core/check.h"
+#include "csrc/torch/step/implementations.h"
 #include "csrc/torch/step/program_graph.h"
 
 #include <berth/referee.h>
@@ -38,6 +40,14 @@ graph::Schedule as_recorded(const ProgramGraph& of) {
   return graph::schedule_of_order(of.graph, order);
 }
 
+// As it may be replayed: times of operators are others in each record, so the graph is another by
+// its hash; and the budget is what the schedule was found within, by those times.
+graph::Schedule fitted(graph::Schedule schedule) {
+  schedule.graph_hash = 0;
+  schedule.budget = 0;
+  return schedule;
+}
+
 // Halvings of the range between what the largest operator needs and what the best order does.
 constexpr int kHalvings = 6;
 
@@ -60,14 +70,6 @@ std::optional<graph::Schedule> least_within_time(const graph::Graph& graph,
     best = std::move(within);
   }
   return std::move(best.schedule);
-}
-
-// As it may be replayed: times of operators are others in each record, so the graph is another by
-// its hash; and the budget is what the schedule was found within, by those times.
-graph::Schedule fitted(graph::Schedule schedule) {
-  schedule.graph_hash = 0;
-  schedule.budget = 0;
-  return schedule;
 }
 
 // In words why the step cannot be run by the schedule; empty where it can.
@@ -126,12 +128,27 @@ std::optional<graph::CopyRates> rates_of(const SchedulingOptions& options) {
   return graph::CopyRates{options.copy_rate, options.copy_rate};
 }
 
-// The least memory that is found in which nothing is run again.
-graph::Schedule order_of(const graph::Graph& graph, schedule::StepOptions planning) {
+// The least memory that is found in which nothing is run again, each operator as it was recorded:
+// without a budget planners take the fastest ways, whatever their workspace.
+graph::Schedule order_of(graph::Graph graph, schedule::StepOptions planning) {
+  for (graph::Operator& op : graph.operators) op.alternatives.resize(1);
   planning.engine = "order";
   planning.rates.reset();
   planning.budget = kMaxBytes;
-  return *schedule::plan_step(graph, planning).schedule;
+  return fitted(*schedule::plan_step(graph, planning).schedule);
+}
+
+// Takes the fastest ways to run each operator that leave the peak as it is.
+void take_faster_ways(const graph::Graph& graph, graph::Schedule& schedule) {
+  const graph::Verdict verdict = graph::replay(graph, schedule);
+  for (std::size_t k = 0; k < schedule.steps.size(); ++k) {
+    graph::ScheduleStep& step = schedule.steps[k];
+    if (step.kind != graph::ScheduleStep::Kind::kRun) continue;
+    const auto& ways = graph.operators[step.op].alternatives;
+    const Bytes room = verdict.peak - verdict.live[k] + ways[step.alternative].workspace;
+    for (std::uint32_t n = 0; n < ways.size(); ++n)
+      if (ways[n].ns < ways[step.alternative].ns && ways[n].workspace <= room) step.alternative = n;
+  }
 }
 
 Planned plan(const Program& program, const SchedulingOptions& options,
@@ -164,6 +181,7 @@ Planned plan(const Program& program, const SchedulingOptions& options,
       if (!found) result.not_met = std::move(within.why_not);
     }
     result.chosen = found ? std::move(*found) : order_of(graph, planning);
+    if (!found && options.engine != "order") take_faster_ways(graph, result.chosen);
   }
   // What a planner says is proven before anything is run by it.
   result.verdict =
@@ -171,6 +189,16 @@ Planned plan(const Program& program, const SchedulingOptions& options,
   BERTH_CHECK(result.verdict.violation.empty(), kUsage, "the schedule of a step is wrong: {}",
               result.verdict.violation);
   return result;
+}
+
+// What a step takes beside what of its own is there when none runs.
+Bytes room_between_steps(const Program& program, const graph::Graph& graph,
+                         const graph::Verdict& recorded) {
+  Bytes there = 0;
+  for (StorageNumber n = 0; n < program.storages.size(); ++n)
+    if (program.kinds[n] != StorageKind::kMade || program.storages[n].outlives)
+      there += graph.storages[n].bytes;
+  return recorded.peak - std::min(recorded.peak, there);
 }
 
 // Whether one is to be had rather than the other: budgets first, then what was asked for.
@@ -196,6 +224,10 @@ Scheduled schedule(Program program, const SchedulingOptions& options) {
   if (options.engine == "checkmate") use_checkmate();
   const ProgramGraph written = graph_of(program, alignment_of(program), {.twins = false});
   const graph::Verdict recorded = graph::replay(written.graph, as_recorded(written));
+  if (options.engine != "release" && options.engine != "order")
+    find_implementations(program, {.other_bits = options.other_bits,
+                                   .room = room_between_steps(program, written.graph, recorded),
+                                   .file = options.algorithms});
   Planned best = plan(program, options, recorded, false);
   if (options.engine != "release" && can_split(program)) {
     Planned split = plan(program, options, recorded, true);
@@ -215,6 +247,9 @@ Scheduled schedule(Program program, const SchedulingOptions& options) {
   result.bound_ns = best.ns_bound > 0 ? best.ns_bound : std::min(recorded.ns, verdict.ns);
   result.predicted_ns = verdict.ns;
   result.runs_again = verdict.recomputed;
+  for (const Call& call : result.program.calls) result.choices += call.ways.empty() ? 0 : 1;
+  for (const Instruction& one : result.instructions.list)
+    result.chosen += one.way == Instruction::kAsRecorded ? 0 : 1;
   result.budget_not_met = std::move(best.not_met);
   result.schedule_not_taken = std::move(best.not_taken);
   return result;

@@ -73,6 +73,8 @@ class StepProgram::State {
     BERTH_CHECK(why.empty(), kUsage, "{}", why);
     const Config config = Config::from_environment();
     const std::string& file = options.schedule.empty() ? config.schedule : options.schedule;
+    if (!config.algorithms.empty())
+      algorithms_ = expand_file_name(config.algorithms, this_program(config, {}), -1);
     if (!file.empty())
       given_ = graph::read_schedule(expand_file_name(file, this_program(config, {}), -1));
   }
@@ -148,6 +150,8 @@ class StepProgram::State {
             .share = options_.memory_share,
             .more_time = options_.time_budget,
             .copy_rate = options_.copy_rate,
+            .other_bits = options_.other_bits,
+            .algorithms = algorithms_,
             .given = given_ ? &*given_ : nullptr};
   }
 
@@ -180,6 +184,8 @@ class StepProgram::State {
     stats_.recorded_ns = ran.recorded_ns;
     stats_.bound_ns = ran.bound_ns;
     stats_.runs_again = ran.runs_again;
+    stats_.choices = ran.choices;
+    stats_.chosen = ran.chosen;
     stats_.copied_out = ran.copied_out;
     stats_.host_peak = ran.host_peak;
     stats_.budget_not_met = ran.budget_not_met;
@@ -243,6 +249,7 @@ class StepProgram::State {
 
   StepProgramOptions options_;
   std::optional<graph::Schedule> given_;
+  std::string algorithms_;  // the file of what was measured of them
   StepProgramStats stats_;
   std::list<Scheduled> programs_;  // the one that came last first
   std::deque<StepRecord> candidates_;
@@ -293,12 +300,12 @@ std::string StepProgramStats::to_json() const {
       R"("programs": {}, "made": {}, )"
       R"("operators": {}, "predicted_peak": {}, "resident": {}, "recorded_peak": {}, )"
       R"("predicted_ns": {}, "recorded_ns": {}, "bound_ns": {}, "step_ns": {}, "schedule_ns": {}, )"
-      R"("runs_again": {}, "copied_out": {}, "host_peak": {}, )"
+      R"("runs_again": {}, "choices": {}, "chosen": {}, "copied_out": {}, "host_peak": {}, )"
       R"("last_divergence": "{}", "last_refusal": "{}", "budget_not_met": "{}", )"
       R"("schedule_not_taken": "{}"}})",
       steps, scheduled, diverged, refused, recovered, programs, made, operators, predicted_peak,
       resident, recorded_peak, predicted_ns, recorded_ns, bound_ns, step_ns, schedule_ns,
-      runs_again, copied_out, host_peak, text(last_divergence), text(last_refusal),
+      runs_again, choices, chosen, copied_out, host_peak, text(last_divergence), text(last_refusal),
       text(budget_not_met), text(schedule_not_taken));
 }
 

@@ -1,0 +1,48 @@
+#pragma once
+
+#include "csrc/torch/step/program.h"
+
+#include <ATen/core/stack.h>
+
+#include <string>
+
+// Other ways to run a call, where a library has several algorithms for it: they take another
+// workspace and other time. Found once a program is made, chosen by the planners.
+namespace berth::torch::step {
+
+// One other way. Immutable but for what it keeps for itself; runs on the thread that executes.
+class Implementation {
+ public:
+  virtual ~Implementation() = default;
+  // Replaces the call's arguments on top of the stack by its results, as the operator would, in the
+  // current streams, below autograd. False where the library cannot after all: the stack is as it
+  // was. Throws where memory is exhausted.
+  [[nodiscard]] virtual bool run(const Call& call, c10::Stack* stack) const = 0;
+};
+
+struct SearchOptions {
+  // Whether other ways may give other bits than the operator.
+  bool other_bits = false;
+  // What the search may take on the device beside what lives between two steps. Within it, no
+  // search raises the peak of the step.
+  Bytes room = 0;
+  // Where what is found is kept for later processes; empty: for this one only.
+  std::string file = {};
+};
+
+// A library that knows other ways. Lives for ever.
+class ImplementationSource {
+ public:
+  virtual ~ImplementationSource() = default;
+  // Fills Call::ways of the calls that it knows, fastest first; leaves alone those that it does
+  // not. No step runs meanwhile. Throws nothing but what memory exhausted throws.
+  virtual void find(Program& program, const SearchOptions& options) = 0;
+};
+
+// From now on programs are shown to the source. Once each. Thread-safe.
+void offer_implementations(ImplementationSource& source);
+
+// Asks the sources. What fails there is as if there were no other way.
+void find_implementations(Program& program, const SearchOptions& options);
+
+}  // namespace berth::torch::step

@@ -1,0 +1,98 @@
+// The numbers of csrc/torch/cuda/cudnn/abi.h against cuDNN's own headers, where they are there:
+// compiles or does not.
+#include "csrc/torch/cuda/cudnn/abi.h"
+
+#include <cudnn.h>
+
+namespace {
+
+using namespace berth::torch::cudnn;
+
+#define SAME(mine, theirs) static_assert(static_cast<int>(mine) == static_cast<int>(theirs))
+
+SAME(kSuccess, CUDNN_STATUS_SUCCESS);
+SAME(kMajor, CUDNN_MAJOR);
+SAME(DataType::kFloat, CUDNN_DATA_FLOAT);
+SAME(DataType::kDouble, CUDNN_DATA_DOUBLE);
+SAME(DataType::kHalf, CUDNN_DATA_HALF);
+SAME(DataType::kBFloat16, CUDNN_DATA_BFLOAT16);
+SAME(DescriptorType::kConvolution, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
+SAME(DescriptorType::kEngine, CUDNN_BACKEND_ENGINE_DESCRIPTOR);
+SAME(DescriptorType::kEngineConfig, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
+SAME(DescriptorType::kEngineHeuristics, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
+SAME(DescriptorType::kExecutionPlan, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
+SAME(DescriptorType::kKnobChoice, CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR);
+SAME(DescriptorType::kForward, CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR);
+SAME(DescriptorType::kBackwardFilter,
+     CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR);
+SAME(DescriptorType::kBackwardData, CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR);
+SAME(DescriptorType::kOperationGraph, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
+SAME(DescriptorType::kVariantPack, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
+SAME(DescriptorType::kTensor, CUDNN_BACKEND_TENSOR_DESCRIPTOR);
+SAME(AttributeType::kHandle, CUDNN_TYPE_HANDLE);
+SAME(AttributeType::kDataType, CUDNN_TYPE_DATA_TYPE);
+SAME(AttributeType::kInt64, CUDNN_TYPE_INT64);
+SAME(AttributeType::kFloat, CUDNN_TYPE_FLOAT);
+SAME(AttributeType::kDouble, CUDNN_TYPE_DOUBLE);
+SAME(AttributeType::kVoidPointer, CUDNN_TYPE_VOID_PTR);
+SAME(AttributeType::kConvolutionMode, CUDNN_TYPE_CONVOLUTION_MODE);
+SAME(AttributeType::kHeuristicsMode, CUDNN_TYPE_HEUR_MODE);
+SAME(AttributeType::kKnobType, CUDNN_TYPE_KNOB_TYPE);
+SAME(AttributeType::kNumericalNote, CUDNN_TYPE_NUMERICAL_NOTE);
+SAME(AttributeType::kDescriptor, CUDNN_TYPE_BACKEND_DESCRIPTOR);
+SAME(Attribute::kConvolutionType, CUDNN_ATTR_CONVOLUTION_COMP_TYPE);
+SAME(Attribute::kConvolutionMode, CUDNN_ATTR_CONVOLUTION_CONV_MODE);
+SAME(Attribute::kConvolutionDilations, CUDNN_ATTR_CONVOLUTION_DILATIONS);
+SAME(Attribute::kConvolutionStrides, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES);
+SAME(Attribute::kConvolutionPostPaddings, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS);
+SAME(Attribute::kConvolutionPrePaddings, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS);
+SAME(Attribute::kConvolutionSpatialDims, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS);
+SAME(Attribute::kHeuristicsMode, CUDNN_ATTR_ENGINEHEUR_MODE);
+SAME(Attribute::kHeuristicsGraph, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH);
+SAME(Attribute::kHeuristicsResults, CUDNN_ATTR_ENGINEHEUR_RESULTS);
+SAME(Attribute::kConfigEngine, CUDNN_ATTR_ENGINECFG_ENGINE);
+SAME(Attribute::kConfigKnobs, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES);
+SAME(Attribute::kPlanHandle, 400);  // deprecated by name, not in effect
+SAME(Attribute::kPlanConfig, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
+SAME(Attribute::kPlanWorkspace, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE);
+SAME(Attribute::kKnobType, CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE);
+SAME(Attribute::kKnobValue, CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE);
+SAME(Attribute::kForwardAlpha, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA);
+SAME(Attribute::kForwardBeta, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA);
+SAME(Attribute::kForwardConvolution, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC);
+SAME(Attribute::kForwardW, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W);
+SAME(Attribute::kForwardX, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X);
+SAME(Attribute::kForwardY, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y);
+SAME(Attribute::kBackwardDataAlpha, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA);
+SAME(Attribute::kBackwardDataBeta, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA);
+SAME(Attribute::kBackwardDataConvolution, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC);
+SAME(Attribute::kBackwardDataW, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W);
+SAME(Attribute::kBackwardDataDx, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX);
+SAME(Attribute::kBackwardDataDy, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY);
+SAME(Attribute::kBackwardFilterAlpha, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA);
+SAME(Attribute::kBackwardFilterBeta, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA);
+SAME(Attribute::kBackwardFilterConvolution, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC);
+SAME(Attribute::kBackwardFilterDw, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW);
+SAME(Attribute::kBackwardFilterX, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X);
+SAME(Attribute::kBackwardFilterDy, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY);
+SAME(Attribute::kGraphHandle, 800);  // deprecated by name, not in effect
+SAME(Attribute::kGraphOperations, CUDNN_ATTR_OPERATIONGRAPH_OPS);
+SAME(Attribute::kTensorAlignment, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT);
+SAME(Attribute::kTensorType, CUDNN_ATTR_TENSOR_DATA_TYPE);
+SAME(Attribute::kTensorDimensions, CUDNN_ATTR_TENSOR_DIMENSIONS);
+SAME(Attribute::kTensorStrides, CUDNN_ATTR_TENSOR_STRIDES);
+SAME(Attribute::kTensorId, CUDNN_ATTR_TENSOR_UNIQUE_ID);
+SAME(Attribute::kPackIds, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS);
+SAME(Attribute::kPackPointers, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS);
+SAME(Attribute::kPackWorkspace, CUDNN_ATTR_VARIANT_PACK_WORKSPACE);
+SAME(Attribute::kEngineGraph, CUDNN_ATTR_ENGINE_OPERATION_GRAPH);
+SAME(Attribute::kEngineIndex, CUDNN_ATTR_ENGINE_GLOBAL_INDEX);
+SAME(Attribute::kEngineNotes, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE);
+SAME(kCrossCorrelation, CUDNN_CROSS_CORRELATION);
+SAME(kHeuristicsA, CUDNN_HEUR_MODE_A);
+SAME(kHeuristicsFallback, CUDNN_HEUR_MODE_FALLBACK);
+SAME(kNoteTensorCore, CUDNN_NUMERICAL_NOTE_TENSOR_CORE);
+SAME(kNoteNondeterministic, CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC);
+SAME(kNotes, CUDNN_NUMERICAL_NOTE_TYPE_COUNT);
+
+}  // namespace
