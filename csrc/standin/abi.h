@@ -53,6 +53,8 @@ struct StreamHandleTag;
 struct EventHandleTag;
 using StreamHandle = StreamHandleTag*;
 using EventHandle = EventHandleTag*;
+struct CommunicatorTag;
+using CommunicatorHandle = CommunicatorTag*;  // ncclComm_t
 using Opaque = void*;  // graphs, their executables and nodes, pools, kernels, modules
 
 // The handles that name a stream without creating one.
@@ -204,6 +206,11 @@ struct LaunchConfig {
 
 struct IpcHandle {
   char bytes[64];
+};
+
+// ncclUniqueId.
+struct UniqueId {
+  char bytes[128];
 };
 
 // Where memory is; type 1 is a device.

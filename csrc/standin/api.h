@@ -134,6 +134,58 @@ int cudaGetSymbolAddress(void** pointer, const void* symbol);
 int cudaMemcpyToSymbol(const void* symbol, const void* from, std::size_t size, std::size_t offset,
                        int kind);
 
+// NCCL (nccl_calls.cc).
+int ncclGetVersion(int* version);
+const char* ncclGetErrorString(int status);
+const char* ncclGetLastError(CommunicatorHandle communicator);
+int ncclGetUniqueId(UniqueId* id);
+int ncclCommInitRank(CommunicatorHandle* made, int ranks, UniqueId id, int rank);
+int ncclCommInitRankConfig(CommunicatorHandle* made, int ranks, UniqueId id, int rank,
+                           void* config);
+int ncclCommInitRankScalable(CommunicatorHandle* made, int ranks, int rank, int count,
+                             UniqueId* ids, void* config);
+int ncclCommInitAll(CommunicatorHandle* made, int count, const int* devices);
+int ncclCommSplit(CommunicatorHandle from, int color, int key, CommunicatorHandle* made,
+                  void* config);
+int ncclCommShrink(CommunicatorHandle from, int* excluded, int count, CommunicatorHandle* made,
+                   void* config, int flags);
+int ncclCommFinalize(CommunicatorHandle communicator);
+int ncclCommDestroy(CommunicatorHandle communicator);
+int ncclCommAbort(CommunicatorHandle communicator);
+int ncclCommGetAsyncError(CommunicatorHandle communicator, int* status);
+int ncclCommCount(CommunicatorHandle communicator, int* count);
+int ncclCommUserRank(CommunicatorHandle communicator, int* rank);
+int ncclCommCuDevice(CommunicatorHandle communicator, int* device);
+int ncclMemAlloc(void** pointer, std::size_t size);
+int ncclMemFree(void* pointer);
+int ncclRedOpCreatePreMulSum(int* operation, const void* factor, int type, int residence,
+                             CommunicatorHandle communicator);
+int ncclRedOpDestroy(int operation, CommunicatorHandle communicator);
+int ncclGroupStart();
+int ncclGroupEnd();
+int ncclAllReduce(const void* from, void* to, std::size_t count, int type, int operation,
+                  CommunicatorHandle communicator, StreamHandle stream);
+int ncclReduce(const void* from, void* to, std::size_t count, int type, int operation, int root,
+               CommunicatorHandle communicator, StreamHandle stream);
+int ncclReduceScatter(const void* from, void* to, std::size_t count, int type, int operation,
+                      CommunicatorHandle communicator, StreamHandle stream);
+int ncclBroadcast(const void* from, void* to, std::size_t count, int type, int root,
+                  CommunicatorHandle communicator, StreamHandle stream);
+int ncclBcast(void* data, std::size_t count, int type, int root, CommunicatorHandle communicator,
+              StreamHandle stream);
+int ncclAllGather(const void* from, void* to, std::size_t count, int type,
+                  CommunicatorHandle communicator, StreamHandle stream);
+int ncclAlltoAll(const void* from, void* to, std::size_t count, int type,
+                 CommunicatorHandle communicator, StreamHandle stream);
+int ncclGather(const void* from, void* to, std::size_t count, int type, int root,
+               CommunicatorHandle communicator, StreamHandle stream);
+int ncclScatter(const void* from, void* to, std::size_t count, int type, int root,
+                CommunicatorHandle communicator, StreamHandle stream);
+int ncclSend(const void* from, std::size_t count, int type, int peer,
+             CommunicatorHandle communicator, StreamHandle stream);
+int ncclRecv(void* to, std::size_t count, int type, int peer, CommunicatorHandle communicator,
+             StreamHandle stream);
+
 // The driver (driver_calls.cc, driver_memory.cc).
 int cudaGetDriverEntryPointByVersion(const char* name, void** function, unsigned version,
                                      unsigned long long flags, int* result);

@@ -84,6 +84,11 @@ class Machine {
   void drain(Lock& lock, Stream& stream, std::uint64_t position);
   void drain(Lock& lock, EventRecord& record);
   void drain_device(Lock& lock, int device);
+  void drain_until(Lock& lock, const std::function<bool()>& done);
+  // From now on a thread runs what is ready while a collective is queued, since other processes
+  // wait for that whatever this one does meanwhile, and calls `tend` with the lock held now and
+  // then.
+  void attend(std::function<void()> tend);
   [[nodiscard]] std::uint64_t now_us() const { return clock_us_; }
 
   // --- events (event.cc) ---
@@ -150,7 +155,6 @@ class Machine {
   void execute(Lock& lock, const std::shared_ptr<Stream>& stream);
   // A destroyed stream has nothing left.
   void drop(const std::shared_ptr<Stream>& stream);
-  void drain_until(Lock& lock, const std::function<bool()>& done);
   // By addresses, the earlier access at whichever address of the bytes.
   [[nodiscard]] std::optional<Accesses::Conflict> find_conflict(std::uintptr_t begin,
                                                                 std::size_t size,
@@ -173,7 +177,9 @@ class Machine {
   std::vector<std::weak_ptr<Stream>> components_;   // by number, for messages
   std::vector<std::string> component_labels_;
   VectorClock host_clock_;
-  std::condition_variable host_function_over_;
+  std::size_t meetings_ = 0;  // queued
+  bool attended_ = false;
+  std::condition_variable progress_;  // others ran something
 };
 
 }  // namespace berth::standin

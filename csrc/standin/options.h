@@ -18,6 +18,7 @@ enum class Pace { kRandom, kLazy, kEager };
 //   BERTH_STANDIN_SEED        1           of the scheduler
 //   BERTH_STANDIN_PACE        random      or lazy, eager
 //   BERTH_STANDIN_COPY_LIMIT  none        copies and memsets of more bytes move nothing
+//   BERTH_STANDIN_PATIENCE    600         seconds that a rank of NCCL waits for the others to come
 //   BERTH_STANDIN_CHECK       report      violations of happens-before are printed; off; abort
 //   BERTH_STANDIN_FAIL        none        NAME:N:ERROR[:COUNT], separated by commas (read by
 //   calls.cc) BERTH_STANDIN_LOG         none        a file that gets one line a call; - is standard
@@ -34,6 +35,7 @@ struct Options {
   std::uint64_t seed = 1;
   Pace pace = Pace::kRandom;
   std::size_t copy_limit = SIZE_MAX;
+  int patience_seconds = 600;
   Check check = Check::kReport;
 
   static Options from_environment();
