@@ -199,6 +199,14 @@ int cuDeviceGetAttribute(int* value, int attribute, int device);
 int cuDevicePrimaryCtxRetain(Opaque* context, int device);
 int cuCtxPushCurrent_v2(Opaque context);
 int cuCtxPopCurrent_v2(Opaque* context);
+int cuCtxGetDevice(int* device);
+int cuCtxSynchronize();
+int cuCtxGetLimit(std::size_t* value, int limit);
+int cuCtxSetLimit(int limit, std::size_t value);
+int cuDeviceGetName(char* name, int length, int device);
+int cuDeviceTotalMem_v2(std::size_t* size, int device);
+int cuGetProcAddress_v2(const char* name, void** function, int version, std::uint64_t flags,
+                        int* result);
 int cuMemAddressReserve(std::uintptr_t* address, std::size_t size, std::size_t alignment,
                         std::uintptr_t wanted, unsigned long long flags);
 int cuMemAddressFree(std::uintptr_t address, std::size_t size);
@@ -222,6 +230,36 @@ int cuMemsetD32Async(std::uintptr_t address, unsigned value, std::size_t count,
                      StreamHandle stream);
 int cuStreamWriteValue32_v2(StreamHandle stream, std::uintptr_t address, unsigned value,
                             unsigned flags);
+
+// Kernels compiled while the program runs (module_calls.cc).
+int cuModuleLoad(Opaque* module, const char* path);
+int cuModuleLoadData(Opaque* module, const void* image);
+int cuModuleLoadDataEx(Opaque* module, const void* image, unsigned count, int* options,
+                       void** values);
+int cuModuleUnload(Opaque module);
+int cuModuleGetFunction(Opaque* function, Opaque module, const char* name);
+int cuLibraryLoadData(Opaque* library, const void* image, int* options, void** values,
+                      unsigned count, int* library_options, void** library_values,
+                      unsigned library_count);
+int cuLibraryUnload(Opaque library);
+int cuLibraryGetKernel(Opaque* kernel, Opaque library, const char* name);
+int cuKernelGetFunction(Opaque* function, Opaque kernel);
+int cuFuncGetAttribute(int* value, int attribute, Opaque function);
+int cuFuncSetAttribute(Opaque function, int attribute, int value);
+int cuFuncSetCacheConfig(Opaque function, int config);
+int cuLaunchKernel(Opaque function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                   unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared,
+                   StreamHandle stream, void** arguments, void** extra);
+int cuLaunchKernelEx(const void* config, Opaque function, void** arguments, void** extra);
+int cuLaunchCooperativeKernel(Opaque function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                              unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared,
+                              StreamHandle stream, void** arguments);
+int cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, Opaque function, int block,
+                                                std::size_t shared);
+int cuOccupancyMaxActiveClusters(int* clusters, Opaque function, const void* config);
+int cuTensorMapEncodeTiled(void* map, int type, unsigned rank, void* address, const void* sizes,
+                           const void* strides, const void* box, const void* steps, int interleave,
+                           int swizzle, int promotion, int fill);
 
 }  // extern "C"
 }  // namespace berth::standin

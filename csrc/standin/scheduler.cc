@@ -175,9 +175,9 @@ std::shared_ptr<Stream> Machine::pick() {
 void Machine::execute(Lock& lock, const std::shared_ptr<Stream>& stream) {
   Operation operation = std::move(stream->queue.front());
   stream->queue.pop_front();
-  clock_us_ +=
-      1 + static_cast<std::uint64_t>(
-              std::chrono::duration_cast<std::chrono::microseconds>(operation.spin).count());
+  clock_us_ += operation.clock_us +
+               static_cast<std::uint64_t>(
+                   std::chrono::duration_cast<std::chrono::microseconds>(operation.spin).count());
   if (operation.work) {
     if (operation.kind == Operation::Kind::kHost) {
       // The program's function may take its own locks, so it never runs under ours.

@@ -60,6 +60,7 @@ struct Operation {
   // A collective: what it waits for. `meet` makes that anew each time it is queued.
   std::function<std::shared_ptr<Meeting>()> meet = {};
   std::shared_ptr<Meeting> meeting = {};
+  std::uint64_t clock_us = 1;  // what it counts for in the times of events
   // A kernel that waits: its stream stands still for this long after the operation's turn came.
   std::chrono::nanoseconds spin{0};
   std::chrono::steady_clock::time_point over = {};  // zero: its turn has not come
