@@ -76,7 +76,12 @@ enum CopyKind : int {
 };
 enum CaptureMode : int { kCaptureGlobal = 0, kCaptureThreadLocal = 1, kCaptureRelaxed = 2 };
 enum CaptureStatus : int { kCaptureNone = 0, kCaptureActive = 1, kCaptureInvalidated = 2 };
-enum MemoryType : int { kMemoryUnregistered = 0, kMemoryHost = 1, kMemoryDevice = 2 };
+enum MemoryType : int {
+  kMemoryUnregistered = 0,
+  kMemoryHost = 1,
+  kMemoryDevice = 2,
+  kMemoryManaged = 3
+};
 
 struct Dim3 {
   unsigned x = 1, y = 1, z = 1;

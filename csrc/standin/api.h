@@ -33,6 +33,9 @@ const char* cudaGetErrorString(int status);
 
 // Memory (memory_calls.cc).
 int cudaMallocManaged(void** pointer, std::size_t size, unsigned flags);
+int cudaMemPrefetchAsync(const void* pointer, std::size_t size, Location location, unsigned flags,
+                         StreamHandle stream);
+int cudaMemAdvise(const void* pointer, std::size_t size, int advice, Location location);
 int cudaMalloc(void** pointer, std::size_t size);
 int cudaFree(void* pointer);
 int cudaMemGetInfo(std::size_t* free, std::size_t* total);
@@ -205,6 +208,10 @@ int cuCtxGetLimit(std::size_t* value, int limit);
 int cuCtxSetLimit(int limit, std::size_t value);
 int cuDeviceGetName(char* name, int length, int device);
 int cuDeviceTotalMem_v2(std::size_t* size, int device);
+int cuMemAllocManaged(std::uintptr_t* address, std::size_t size, unsigned flags);
+int cuMemPrefetchAsync_v2(std::uintptr_t address, std::size_t size, Location location,
+                          unsigned flags, StreamHandle stream);
+int cuMemAdvise_v2(std::uintptr_t address, std::size_t size, int advice, Location location);
 int cuGetProcAddress_v2(const char* name, void** function, int version, std::uint64_t flags,
                         int* result);
 int cuMemAddressReserve(std::uintptr_t* address, std::size_t size, std::size_t alignment,

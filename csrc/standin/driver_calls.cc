@@ -206,6 +206,9 @@ int cuPointerGetAttribute(void* value, int attribute, std::uintptr_t address) {
     case 7:
       *static_cast<std::uint64_t*>(value) = found->begin;
       return kSuccess;  // buffer id
+    case 8:
+      *static_cast<unsigned*>(value) = found->kind == Allocation::Kind::kManaged ? 1 : 0;
+      return kSuccess;  // managed
     case 9:
       *static_cast<int*>(value) = found->device;
       return kSuccess;  // ordinal
@@ -218,6 +221,26 @@ int cuPointerGetAttribute(void* value, int attribute, std::uintptr_t address) {
     default:
       return kNotSupported;
   }
+}
+
+int cuMemAllocManaged(std::uintptr_t* address, std::size_t size, unsigned flags) {
+  BERTH_STANDIN_ENTER_DRIVER();
+  void* pointer = nullptr;
+  const int status = cudaMallocManaged(&pointer, size, flags);
+  if (address != nullptr) *address = reinterpret_cast<std::uintptr_t>(pointer);
+  return status;
+}
+
+int cuMemPrefetchAsync_v2(std::uintptr_t address, std::size_t size, Location location,
+                          unsigned flags, StreamHandle stream) {
+  BERTH_STANDIN_ENTER_DRIVER();
+  return cudaMemPrefetchAsync(reinterpret_cast<const void*>(address), size, location, flags,
+                              stream);
+}
+
+int cuMemAdvise_v2(std::uintptr_t address, std::size_t size, int advice, Location location) {
+  BERTH_STANDIN_ENTER_DRIVER();
+  return cudaMemAdvise(reinterpret_cast<const void*>(address), size, advice, location);
 }
 
 // Looks a driver function up among those the stand-in has; one of an old interface by its newer

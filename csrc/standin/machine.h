@@ -130,6 +130,10 @@ class Machine {
   void use(int number);
   // New memory of a device at a new address; kMemoryAllocation where it has not that much left.
   Status allocate(int number, std::size_t size, Allocation::Kind kind, Allocation& made);
+  // Memory that host and devices share, in a file of its own. What fits counts as the device's.
+  Status allocate_managed(int number, std::size_t size, Allocation& made);
+  // Moves managed memory to a device, as far as it fits, or to the host: -1.
+  void migrate(Allocation& managed, int number);
   // Drops an allocation that nothing uses any more.
   void release(Allocation allocation);
 
@@ -164,6 +168,7 @@ class Machine {
   void describe_history(const Stream& stream, std::string& text) const;
   [[nodiscard]] std::string describe(const Accesses::Access& access) const;
 
+  std::unique_ptr<DeviceMemory> managed_;
   Pace pace_;
   std::mt19937_64 random_;
   std::uint64_t clock_us_ = 0;
