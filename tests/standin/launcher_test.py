@@ -45,6 +45,13 @@ class Launcher(unittest.TestCase):
         done = launch("--patience", "1", "--", sys.executable, "-c", MEETS_NOBODY)
         self.assertEqual(done.stdout, "0 6 rank 1 of 2 has not come in 1 s\n")
 
+    def test_what_is_compiled_is_kept_from_a_gpu(self):
+        show = "import os; print(os.environ['TORCHINDUCTOR_CACHE_DIR'], os.environ['USE_PYTORCH_KERNEL_CACHE'])"
+        self.assertEqual(launch(sys.executable, "-c", show, TORCHINDUCTOR_CACHE_DIR="/mine").stdout, "/mine 0\n")
+        unset = {name: value for name, value in os.environ.items() if name != "TORCHINDUCTOR_CACHE_DIR"}
+        done = subprocess.run([LAUNCHER, sys.executable, "-c", show], capture_output=True, text=True, env={**unset, "TMPDIR": "/temporary"})
+        self.assertRegex(done.stdout, "^/temporary/berth-standin-[^/ ]+ 0$")
+
     def test_calls_are_logged_and_fail_on_demand(self):
         with tempfile.TemporaryDirectory() as folder:
             log = pathlib.Path(folder) / "calls"
