@@ -53,6 +53,8 @@ struct StreamHandleTag;
 struct EventHandleTag;
 using StreamHandle = StreamHandleTag*;
 using EventHandle = EventHandleTag*;
+struct CommunicatorTag;
+using CommunicatorHandle = CommunicatorTag*;  // ncclComm_t
 using Opaque = void*;  // graphs, their executables and nodes, pools, kernels, modules
 
 // The handles that name a stream without creating one.
@@ -74,7 +76,12 @@ enum CopyKind : int {
 };
 enum CaptureMode : int { kCaptureGlobal = 0, kCaptureThreadLocal = 1, kCaptureRelaxed = 2 };
 enum CaptureStatus : int { kCaptureNone = 0, kCaptureActive = 1, kCaptureInvalidated = 2 };
-enum MemoryType : int { kMemoryUnregistered = 0, kMemoryHost = 1, kMemoryDevice = 2 };
+enum MemoryType : int {
+  kMemoryUnregistered = 0,
+  kMemoryHost = 1,
+  kMemoryDevice = 2,
+  kMemoryManaged = 3
+};
 
 struct Dim3 {
   unsigned x = 1, y = 1, z = 1;
@@ -204,6 +211,11 @@ struct LaunchConfig {
 
 struct IpcHandle {
   char bytes[64];
+};
+
+// ncclUniqueId.
+struct UniqueId {
+  char bytes[128];
 };
 
 // Where memory is; type 1 is a device.

@@ -33,6 +33,9 @@ const char* cudaGetErrorString(int status);
 
 // Memory (memory_calls.cc).
 int cudaMallocManaged(void** pointer, std::size_t size, unsigned flags);
+int cudaMemPrefetchAsync(const void* pointer, std::size_t size, Location location, unsigned flags,
+                         StreamHandle stream);
+int cudaMemAdvise(const void* pointer, std::size_t size, int advice, Location location);
 int cudaMalloc(void** pointer, std::size_t size);
 int cudaFree(void* pointer);
 int cudaMemGetInfo(std::size_t* free, std::size_t* total);
@@ -134,6 +137,58 @@ int cudaGetSymbolAddress(void** pointer, const void* symbol);
 int cudaMemcpyToSymbol(const void* symbol, const void* from, std::size_t size, std::size_t offset,
                        int kind);
 
+// NCCL (nccl_calls.cc).
+int ncclGetVersion(int* version);
+const char* ncclGetErrorString(int status);
+const char* ncclGetLastError(CommunicatorHandle communicator);
+int ncclGetUniqueId(UniqueId* id);
+int ncclCommInitRank(CommunicatorHandle* made, int ranks, UniqueId id, int rank);
+int ncclCommInitRankConfig(CommunicatorHandle* made, int ranks, UniqueId id, int rank,
+                           void* config);
+int ncclCommInitRankScalable(CommunicatorHandle* made, int ranks, int rank, int count,
+                             UniqueId* ids, void* config);
+int ncclCommInitAll(CommunicatorHandle* made, int count, const int* devices);
+int ncclCommSplit(CommunicatorHandle from, int color, int key, CommunicatorHandle* made,
+                  void* config);
+int ncclCommShrink(CommunicatorHandle from, int* excluded, int count, CommunicatorHandle* made,
+                   void* config, int flags);
+int ncclCommFinalize(CommunicatorHandle communicator);
+int ncclCommDestroy(CommunicatorHandle communicator);
+int ncclCommAbort(CommunicatorHandle communicator);
+int ncclCommGetAsyncError(CommunicatorHandle communicator, int* status);
+int ncclCommCount(CommunicatorHandle communicator, int* count);
+int ncclCommUserRank(CommunicatorHandle communicator, int* rank);
+int ncclCommCuDevice(CommunicatorHandle communicator, int* device);
+int ncclMemAlloc(void** pointer, std::size_t size);
+int ncclMemFree(void* pointer);
+int ncclRedOpCreatePreMulSum(int* operation, const void* factor, int type, int residence,
+                             CommunicatorHandle communicator);
+int ncclRedOpDestroy(int operation, CommunicatorHandle communicator);
+int ncclGroupStart();
+int ncclGroupEnd();
+int ncclAllReduce(const void* from, void* to, std::size_t count, int type, int operation,
+                  CommunicatorHandle communicator, StreamHandle stream);
+int ncclReduce(const void* from, void* to, std::size_t count, int type, int operation, int root,
+               CommunicatorHandle communicator, StreamHandle stream);
+int ncclReduceScatter(const void* from, void* to, std::size_t count, int type, int operation,
+                      CommunicatorHandle communicator, StreamHandle stream);
+int ncclBroadcast(const void* from, void* to, std::size_t count, int type, int root,
+                  CommunicatorHandle communicator, StreamHandle stream);
+int ncclBcast(void* data, std::size_t count, int type, int root, CommunicatorHandle communicator,
+              StreamHandle stream);
+int ncclAllGather(const void* from, void* to, std::size_t count, int type,
+                  CommunicatorHandle communicator, StreamHandle stream);
+int ncclAlltoAll(const void* from, void* to, std::size_t count, int type,
+                 CommunicatorHandle communicator, StreamHandle stream);
+int ncclGather(const void* from, void* to, std::size_t count, int type, int root,
+               CommunicatorHandle communicator, StreamHandle stream);
+int ncclScatter(const void* from, void* to, std::size_t count, int type, int root,
+                CommunicatorHandle communicator, StreamHandle stream);
+int ncclSend(const void* from, std::size_t count, int type, int peer,
+             CommunicatorHandle communicator, StreamHandle stream);
+int ncclRecv(void* to, std::size_t count, int type, int peer, CommunicatorHandle communicator,
+             StreamHandle stream);
+
 // The driver (driver_calls.cc, driver_memory.cc).
 int cudaGetDriverEntryPointByVersion(const char* name, void** function, unsigned version,
                                      unsigned long long flags, int* result);
@@ -147,6 +202,18 @@ int cuDeviceGetAttribute(int* value, int attribute, int device);
 int cuDevicePrimaryCtxRetain(Opaque* context, int device);
 int cuCtxPushCurrent_v2(Opaque context);
 int cuCtxPopCurrent_v2(Opaque* context);
+int cuCtxGetDevice(int* device);
+int cuCtxSynchronize();
+int cuCtxGetLimit(std::size_t* value, int limit);
+int cuCtxSetLimit(int limit, std::size_t value);
+int cuDeviceGetName(char* name, int length, int device);
+int cuDeviceTotalMem_v2(std::size_t* size, int device);
+int cuMemAllocManaged(std::uintptr_t* address, std::size_t size, unsigned flags);
+int cuMemPrefetchAsync_v2(std::uintptr_t address, std::size_t size, Location location,
+                          unsigned flags, StreamHandle stream);
+int cuMemAdvise_v2(std::uintptr_t address, std::size_t size, int advice, Location location);
+int cuGetProcAddress_v2(const char* name, void** function, int version, std::uint64_t flags,
+                        int* result);
 int cuMemAddressReserve(std::uintptr_t* address, std::size_t size, std::size_t alignment,
                         std::uintptr_t wanted, unsigned long long flags);
 int cuMemAddressFree(std::uintptr_t address, std::size_t size);
@@ -170,6 +237,36 @@ int cuMemsetD32Async(std::uintptr_t address, unsigned value, std::size_t count,
                      StreamHandle stream);
 int cuStreamWriteValue32_v2(StreamHandle stream, std::uintptr_t address, unsigned value,
                             unsigned flags);
+
+// Kernels compiled while the program runs (module_calls.cc).
+int cuModuleLoad(Opaque* module, const char* path);
+int cuModuleLoadData(Opaque* module, const void* image);
+int cuModuleLoadDataEx(Opaque* module, const void* image, unsigned count, int* options,
+                       void** values);
+int cuModuleUnload(Opaque module);
+int cuModuleGetFunction(Opaque* function, Opaque module, const char* name);
+int cuLibraryLoadData(Opaque* library, const void* image, int* options, void** values,
+                      unsigned count, int* library_options, void** library_values,
+                      unsigned library_count);
+int cuLibraryUnload(Opaque library);
+int cuLibraryGetKernel(Opaque* kernel, Opaque library, const char* name);
+int cuKernelGetFunction(Opaque* function, Opaque kernel);
+int cuFuncGetAttribute(int* value, int attribute, Opaque function);
+int cuFuncSetAttribute(Opaque function, int attribute, int value);
+int cuFuncSetCacheConfig(Opaque function, int config);
+int cuLaunchKernel(Opaque function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                   unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared,
+                   StreamHandle stream, void** arguments, void** extra);
+int cuLaunchKernelEx(const void* config, Opaque function, void** arguments, void** extra);
+int cuLaunchCooperativeKernel(Opaque function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                              unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared,
+                              StreamHandle stream, void** arguments);
+int cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, Opaque function, int block,
+                                                std::size_t shared);
+int cuOccupancyMaxActiveClusters(int* clusters, Opaque function, const void* config);
+int cuTensorMapEncodeTiled(void* map, int type, unsigned rank, void* address, const void* sizes,
+                           const void* strides, const void* box, const void* steps, int interleave,
+                           int swizzle, int promotion, int fill);
 
 }  // extern "C"
 }  // namespace berth::standin

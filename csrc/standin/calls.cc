@@ -139,6 +139,8 @@ void fail_calls(std::string_view name, std::uint64_t first, Status error, std::u
   record.fail_first.store(first == 0 ? 0 : record.calls.load() + first, std::memory_order_release);
 }
 
+void stick(Status error) noexcept { sticky.store(error, std::memory_order_relaxed); }
+
 void clear_faults() {
   Registry& shared = registry();
   const std::lock_guard lock(shared.mutex);

@@ -33,6 +33,8 @@ Status last_error(bool clear) noexcept;
 // counts the calls of all names together. kIllegalAddress, kAssert and kLaunchFailure stick: all
 // later calls fail, too.
 void fail_calls(std::string_view name, std::uint64_t first, Status error, std::uint64_t count);
+// From now on all calls fail with an error that sticks.
+void stick(Status error) noexcept;
 // Undoes injected and sticky errors, and unload_driver().
 void clear_faults();
 

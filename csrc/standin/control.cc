@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <mutex>
 #include <string>
 
 namespace berth::standin {
@@ -87,9 +88,14 @@ std::size_t berth_standin_live_allocations() {
 void berth_standin_unload() { unload_driver(); }
 
 int berth_standin_enter(const char* name) {
-  // By address: the libraries pass literals.
-  thread_local std::map<const char*, CallSite> sites;
-  return sites.try_emplace(name, name).first->second.enter();
+  // By address: the libraries pass literals. Never destroyed: they are called as late as static
+  // destructors.
+  static auto* const sites = new std::map<const char*, CallSite>;
+  static std::mutex mutex;
+  std::unique_lock lock(mutex);
+  CallSite& site = sites->try_emplace(name, name).first->second;
+  lock.unlock();
+  return site.enter();
 }
 
 int berth_standin_library_work(StreamHandle handle, const char* name) {

@@ -35,5 +35,25 @@ int cublasGetPointerMode_v2(LibraryHandle* /*handle*/, int* mode) {
   return 0;
 }
 
+// Their info is memory of the host.
+#define BERTH_BATCHED(type)                                                                        \
+  int cublas##type##geqrfBatched(LibraryHandle* handle, int, int, void* const*, int, void* const*, \
+                                 int* info, int) {                                                 \
+    *info = 0;                                                                                     \
+    return berth_standin_handle_work(handle, __func__);                                            \
+  }                                                                                                \
+  int cublas##type##gelsBatched(LibraryHandle* handle, int, int, int, int, void* const*, int,      \
+                                void* const*, int, int* info, int*, int) {                         \
+    *info = 0;                                                                                     \
+    return berth_standin_handle_work(handle, __func__);                                            \
+  }
+
+BERTH_BATCHED(S)
+BERTH_BATCHED(D)
+BERTH_BATCHED(C)
+BERTH_BATCHED(Z)
+
+#undef BERTH_BATCHED
+
 }  // extern "C"
 }  // namespace berth::standin

@@ -68,10 +68,44 @@ Status Machine::allocate(int number, std::size_t size, Allocation::Kind kind, Al
   return kSuccess;
 }
 
+Status Machine::allocate_managed(int number, std::size_t size, Allocation& made) {
+  constexpr std::size_t kMost = std::size_t{1} << 45;  // half of what the file may hold
+  use(number);
+  if (managed_ == nullptr) managed_ = std::make_unique<DeviceMemory>(kMost);
+  const std::size_t counted = counted_bytes(size);
+  const auto offset = counted < size ? std::nullopt : managed_->allocate(counted);
+  void* const address = offset ? map_file(managed_->file(), *offset, counted) : nullptr;
+  if (address == nullptr) {
+    if (offset) managed_->release(*offset, counted);
+    return kMemoryAllocation;
+  }
+  made = {reinterpret_cast<std::uintptr_t>(address),
+          size,
+          counted,
+          Allocation::Kind::kManaged,
+          number,
+          *offset};
+  made.resident = device(number).memory.take(counted);
+  space.add(made);
+  return kSuccess;
+}
+
+void Machine::migrate(Allocation& managed, int number) {
+  device(managed.device).memory.give(managed.resident);
+  managed.resident = 0;
+  if (number < 0) return;
+  use(number);
+  managed.device = number;
+  managed.resident = device(number).memory.take(managed.mapped);
+}
+
 void Machine::release(Allocation allocation) {
   space.remove(allocation.begin);
   munmap(reinterpret_cast<void*>(allocation.begin), allocation.mapped);
-  if (allocation.on_device() && allocation.kind != Allocation::Kind::kImported) {
+  if (allocation.kind == Allocation::Kind::kManaged) {
+    managed_->release(allocation.offset, allocation.mapped);
+    device(allocation.device).memory.give(allocation.resident);
+  } else if (allocation.on_device() && allocation.kind != Allocation::Kind::kImported) {
     device(allocation.device).memory.release(allocation.offset, allocation.mapped);
   }
 }

@@ -84,6 +84,11 @@ class Machine {
   void drain(Lock& lock, Stream& stream, std::uint64_t position);
   void drain(Lock& lock, EventRecord& record);
   void drain_device(Lock& lock, int device);
+  void drain_until(Lock& lock, const std::function<bool()>& done);
+  // From now on a thread runs what is ready while a collective is queued, since other processes
+  // wait for that whatever this one does meanwhile, and calls `tend` with the lock held now and
+  // then.
+  void attend(std::function<void()> tend);
   [[nodiscard]] std::uint64_t now_us() const { return clock_us_; }
 
   // --- events (event.cc) ---
@@ -125,6 +130,10 @@ class Machine {
   void use(int number);
   // New memory of a device at a new address; kMemoryAllocation where it has not that much left.
   Status allocate(int number, std::size_t size, Allocation::Kind kind, Allocation& made);
+  // Memory that host and devices share, in a file of its own. What fits counts as the device's.
+  Status allocate_managed(int number, std::size_t size, Allocation& made);
+  // Moves managed memory to a device, as far as it fits, or to the host: -1.
+  void migrate(Allocation& managed, int number);
   // Drops an allocation that nothing uses any more.
   void release(Allocation allocation);
 
@@ -150,7 +159,6 @@ class Machine {
   void execute(Lock& lock, const std::shared_ptr<Stream>& stream);
   // A destroyed stream has nothing left.
   void drop(const std::shared_ptr<Stream>& stream);
-  void drain_until(Lock& lock, const std::function<bool()>& done);
   // By addresses, the earlier access at whichever address of the bytes.
   [[nodiscard]] std::optional<Accesses::Conflict> find_conflict(std::uintptr_t begin,
                                                                 std::size_t size,
@@ -160,6 +168,7 @@ class Machine {
   void describe_history(const Stream& stream, std::string& text) const;
   [[nodiscard]] std::string describe(const Accesses::Access& access) const;
 
+  std::unique_ptr<DeviceMemory> managed_;
   Pace pace_;
   std::mt19937_64 random_;
   std::uint64_t clock_us_ = 0;
@@ -173,7 +182,9 @@ class Machine {
   std::vector<std::weak_ptr<Stream>> components_;   // by number, for messages
   std::vector<std::string> component_labels_;
   VectorClock host_clock_;
-  std::condition_variable host_function_over_;
+  std::size_t meetings_ = 0;  // queued
+  bool attended_ = false;
+  std::condition_variable progress_;  // others ran something
 };
 
 }  // namespace berth::standin

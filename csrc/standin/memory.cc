@@ -37,6 +37,13 @@ std::size_t DeviceMemory::free() const {
   return taken < total_ ? total_ - taken : 0;
 }
 
+std::size_t DeviceMemory::take(std::size_t size) {
+  const std::size_t taken = std::min(size, free());
+  used_ += taken;
+  peak_ = std::max(peak_, used_);
+  return taken;
+}
+
 std::optional<std::uint64_t> DeviceMemory::allocate(std::size_t size) {
   if (size > free()) return std::nullopt;
   used_ += size;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <utility>
 #include <vector>
 
 namespace berth::standin {
@@ -28,6 +29,10 @@ class DeviceMemory {
   [[nodiscard]] std::size_t used() const { return used_; }
   [[nodiscard]] std::size_t peak() const { return peak_; }
 
+  // Counts bytes that have no place in the file, as many of them as there is room for. How many.
+  std::size_t take(std::size_t size);
+  void give(std::size_t size) { used_ -= size; }
+
   // What another process takes, as it seems.
   void take_elsewhere(std::size_t bytes) { elsewhere_ = bytes; }
   [[nodiscard]] std::size_t free() const;
@@ -43,7 +48,7 @@ class DeviceMemory {
 
 // What an address belongs to.
 struct Allocation {
-  enum class Kind { kDevice, kPool, kImported, kHost, kRegistered, kMapped };
+  enum class Kind { kDevice, kPool, kImported, kHost, kRegistered, kMapped, kManaged };
 
   std::uintptr_t begin = 0;
   std::size_t size = 0;    // as the program asked
@@ -53,6 +58,7 @@ struct Allocation {
   std::uint64_t offset = 0;  // in the device's file
   std::uint64_t handle = 0;  // kMapped: the physical memory; kPool: the pool
   std::uintptr_t bytes = 0;  // kMapped: the name of its first byte, the same at all its addresses
+  std::size_t resident = 0;  // kManaged: what of it counts as the device's
 
   [[nodiscard]] std::uintptr_t end() const { return begin + mapped; }
   [[nodiscard]] bool on_device() const { return kind != Kind::kHost && kind != Kind::kRegistered; }
@@ -75,6 +81,9 @@ class AddressSpace {
 
   // The allocation that starts at or holds the address, or null.
   [[nodiscard]] const Allocation* at(std::uintptr_t begin) const;
+  [[nodiscard]] Allocation* at(std::uintptr_t begin) {
+    return const_cast<Allocation*>(std::as_const(*this).at(begin));
+  }
   [[nodiscard]] const Allocation* holding(std::uintptr_t address) const;
   [[nodiscard]] bool overlaps(std::uintptr_t begin, std::uintptr_t end) const;
 

@@ -33,6 +33,18 @@ void free_after_work(Entry& entry, const Allocation& allocation) {
   entry.machine.release(allocation);
 }
 
+constexpr int kLocationDevice = 1;  // of cudaMemLocationType; the others are the host
+
+// The managed allocation that holds a range, or null.
+Allocation* managed_at(Machine& machine, const void* pointer, std::size_t size) {
+  const Allocation* const found = machine.space.holding(address_of(pointer));
+  if (found == nullptr || found->kind != Allocation::Kind::kManaged ||
+      size > found->begin + found->size - address_of(pointer)) {
+    return nullptr;
+  }
+  return machine.space.at(found->begin);
+}
+
 }  // namespace
 
 extern "C" {
@@ -54,15 +66,52 @@ int cudaMalloc(void** pointer, std::size_t size) {
   return kSuccess;
 }
 
-// All of the stand-in's memory may be reached by both sides; here it counts as the device's.
+// Both sides reach it. More than the device has may be asked for; what fits counts as the device's,
+// as if a kernel had used it.
 int cudaMallocManaged(void** pointer, std::size_t size, unsigned flags) {
+  BERTH_STANDIN_ENTER();
   constexpr unsigned kGlobal = 1, kHost = 2;  // cudaMemAttachGlobal, cudaMemAttachHost
-  if (size == 0 || (flags != kGlobal && flags != kHost)) {
-    BERTH_STANDIN_ENTER();
-    if (pointer != nullptr) *pointer = nullptr;
+  if (pointer == nullptr) return remember(kInvalidValue);
+  *pointer = nullptr;
+  if (size == 0 || (flags != kGlobal && flags != kHost)) return remember(kInvalidValue);
+  Entry entry;
+  if (entry.machine.devices.empty()) return remember(kInvalidDevice);
+  if (const Status status = entry.machine.refuse_during_capture(); status != kSuccess)
+    return remember(status);
+  Allocation made;
+  const Status status = entry.machine.allocate_managed(Machine::current_device(), size, made);
+  if (status != kSuccess) return remember(status);
+  *pointer = reinterpret_cast<void*>(made.begin);
+  return kSuccess;
+}
+
+// Nothing moves; what counts as the device's does, the whole allocation and at once.
+int cudaMemPrefetchAsync(const void* pointer, std::size_t size, Location location,
+                         unsigned /*flags*/, StreamHandle stream) {
+  BERTH_STANDIN_ENTER();
+  return call_on_stream(stream, [&](Entry& entry, const StreamPointer& queue) {
+    Allocation* const found = managed_at(entry.machine, pointer, size);
+    if (found == nullptr) return kInvalidValue;
+    const bool to_device = location.type == kLocationDevice;
+    if (to_device && !entry.machine.valid_device(location.id)) return kInvalidDevice;
+    const Status status = entry.machine.enqueue(
+        entry.lock, *queue, {.kind = Operation::Kind::kKernel, .name = "cudaMemPrefetchAsync"});
+    if (status == kSuccess && !queue->capture)
+      entry.machine.migrate(*found, to_device ? location.id : -1);
+    return status;
+  });
+}
+
+// Advice is taken and not followed.
+int cudaMemAdvise(const void* pointer, std::size_t size, int advice, Location location) {
+  BERTH_STANDIN_ENTER();
+  constexpr int kFirst = 1, kLast = 6;
+  Entry entry;
+  if (managed_at(entry.machine, pointer, size) == nullptr || advice < kFirst || advice > kLast)
     return remember(kInvalidValue);
-  }
-  return cudaMalloc(pointer, size);
+  if (location.type == kLocationDevice && !entry.machine.valid_device(location.id))
+    return remember(kInvalidDevice);
+  return kSuccess;
 }
 
 int cudaFree(void* pointer) {
@@ -71,7 +120,8 @@ int cudaFree(void* pointer) {
   Entry entry;
   const Allocation* found = entry.machine.space.at(address_of(pointer));
   if (found == nullptr ||
-      (found->kind != Allocation::Kind::kDevice && found->kind != Allocation::Kind::kPool)) {
+      (found->kind != Allocation::Kind::kDevice && found->kind != Allocation::Kind::kPool &&
+       found->kind != Allocation::Kind::kManaged)) {
     return remember(kInvalidValue);
   }
   if (const Status status = entry.machine.refuse_during_capture(); status != kSuccess)
@@ -109,8 +159,9 @@ int cudaPointerGetAttributes(PointerAttributes* attributes, const void* pointer)
   }
   attributes->device = found->device;
   attributes->device_pointer = const_cast<void*>(pointer);
-  attributes->type = found->on_device() ? kMemoryDevice : kMemoryHost;
-  if (found->on_device()) attributes->host_pointer = nullptr;
+  const bool managed = found->kind == Allocation::Kind::kManaged;
+  attributes->type = managed ? kMemoryManaged : found->on_device() ? kMemoryDevice : kMemoryHost;
+  if (found->on_device() && !managed) attributes->host_pointer = nullptr;
   return kSuccess;
 }
 

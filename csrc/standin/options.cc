@@ -56,6 +56,7 @@ Options Options::from_environment() {
   read_number("BERTH_STANDIN_MEMORY", 1, std::uint64_t{1} << 44, options.memory);
   read_number("BERTH_STANDIN_SEED", 0, UINT64_MAX, options.seed);
   read_number("BERTH_STANDIN_COPY_LIMIT", 0, SIZE_MAX, options.copy_limit);
+  read_number("BERTH_STANDIN_PATIENCE", 1, 86400, options.patience_seconds);
   read_choice("BERTH_STANDIN_PACE",
               {{"random", Pace::kRandom}, {"lazy", Pace::kLazy}, {"eager", Pace::kEager}},
               "random, lazy or eager", options.pace);

@@ -12,16 +12,16 @@ enum class Pace { kRandom, kLazy, kEager };
 
 // The settings, read once from the environment.
 //
-//   BERTH_STANDIN_GPU         H100-80     a row of the table in gpu.cc
+//   BERTH_STANDIN_GPU         H100-80     a row of the table in gpu_model.cc
 //   BERTH_STANDIN_DEVICES     1           how many of it
 //   BERTH_STANDIN_MEMORY      the GPU's   bytes in total, of each
 //   BERTH_STANDIN_SEED        1           of the scheduler
 //   BERTH_STANDIN_PACE        random      or lazy, eager
 //   BERTH_STANDIN_COPY_LIMIT  none        copies and memsets of more bytes move nothing
+//   BERTH_STANDIN_PATIENCE    600         seconds that a rank of NCCL waits for the others to come
 //   BERTH_STANDIN_CHECK       report      violations of happens-before are printed; off; abort
-//   BERTH_STANDIN_FAIL        none        NAME:N:ERROR[:COUNT], separated by commas (read by
-//   calls.cc) BERTH_STANDIN_LOG         none        a file that gets one line a call; - is standard
-//   error (the same)
+//   BERTH_STANDIN_FAIL        none        NAME:N:ERROR[:COUNT],... (calls.cc reads it)
+//   BERTH_STANDIN_LOG         none        a file that gets one line a call (the same); - for stderr
 //
 // A value that cannot be read ends the process with a message: a test that runs otherwise than it
 // was told to would prove nothing.
@@ -34,6 +34,7 @@ struct Options {
   std::uint64_t seed = 1;
   Pace pace = Pace::kRandom;
   std::size_t copy_limit = SIZE_MAX;
+  int patience_seconds = 600;
   Check check = Check::kReport;
 
   static Options from_environment();

@@ -1,10 +1,12 @@
 // Streams and the scheduler of Machine.
 
 #include "csrc/standin/machine.h"
+#include "csrc/standin/process.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <thread>
 #include <utility>
 
 namespace berth::standin {
@@ -13,6 +15,10 @@ namespace {
 // The launch queue of a real GPU is as deep: whoever queues more waits.
 constexpr std::size_t kQueueDepth = 1024;
 constexpr std::size_t kHistory = 16;
+// How long a thread sleeps that other processes may fail to wake, with and without a collective in
+// a queue.
+constexpr int kNapMs = 20;
+constexpr int kSleepMs = 1000;
 
 }  // namespace
 
@@ -129,9 +135,14 @@ Status Machine::enqueue(Lock& lock, Stream& stream, Operation operation) {
   stream.history.push_back(entry);
   if (stream.history.size() > kHistory) stream.history.pop_front();
   note_accesses(stream, operation);
+  if (operation.meet) {
+    operation.meeting = operation.meet();
+    ++meetings_;
+  }
   stream.queue.push_back(std::move(operation));
   ready(stream);
   advance(lock, false);
+  if (meetings_ != 0 && attended_) Bell::ring(Bell::own().name());
   return kSuccess;
 }
 
@@ -143,6 +154,7 @@ bool Machine::ready(Stream& stream) {
     if (other && other->completed < position) return false;
   }
   if (head.kind == Operation::Kind::kWait && head.record && !head.record->done) return false;
+  if (head.meeting && !head.meeting->proceed()) return false;
   if (head.spin.count() == 0) return true;
   const auto now = std::chrono::steady_clock::now();
   if (head.over == std::chrono::steady_clock::time_point{}) head.over = now + head.spin;
@@ -163,10 +175,9 @@ std::shared_ptr<Stream> Machine::pick() {
 void Machine::execute(Lock& lock, const std::shared_ptr<Stream>& stream) {
   Operation operation = std::move(stream->queue.front());
   stream->queue.pop_front();
-  clock_us_ +=
-      1 + operation.takes_us +
-      static_cast<std::uint64_t>(
-          std::chrono::duration_cast<std::chrono::microseconds>(operation.spin).count());
+  clock_us_ += operation.clock_us +
+               static_cast<std::uint64_t>(
+                   std::chrono::duration_cast<std::chrono::microseconds>(operation.spin).count());
   if (operation.work) {
     if (operation.kind == Operation::Kind::kHost) {
       // The program's function may take its own locks, so it never runs under ours.
@@ -175,7 +186,7 @@ void Machine::execute(Lock& lock, const std::shared_ptr<Stream>& stream) {
       operation.work();
       lock.lock();
       stream->running = false;
-      host_function_over_.notify_all();
+      progress_.notify_all();
     } else {
       operation.work();
     }
@@ -184,6 +195,7 @@ void Machine::execute(Lock& lock, const std::shared_ptr<Stream>& stream) {
     operation.record->done = true;
     operation.record->time_us = clock_us_;
   }
+  if (operation.meeting) --meetings_;
   ++stream->completed;
   if (stream->destroyed && stream->queue.empty()) drop(stream);
 }
@@ -224,13 +236,29 @@ void Machine::drain_until(Lock& lock, const std::function<bool()>& done) {
         next = std::min(next, stream->queue.front().over);
     }
     if (next != std::chrono::steady_clock::time_point::max()) {
-      host_function_over_.wait_until(lock, next);
+      progress_.wait_until(lock, next);
     } else if (std::ranges::any_of(streams_, [](const auto& other) { return other->running; })) {
-      host_function_over_.wait(lock);
+      progress_.wait(lock);
+    } else if (meetings_ != 0) {
+      progress_.wait_for(lock, std::chrono::milliseconds(kNapMs));
     } else {
       return;  // waits only for what was queued earlier, so all of it has run
     }
   }
+}
+
+void Machine::attend(std::function<void()> tend) {
+  if (std::exchange(attended_, true)) return;
+  std::thread([this, tend = std::move(tend)] {
+    bool busy = false;
+    for (;;) {
+      Bell::own().wait(busy ? kNapMs : kSleepMs);
+      Lock lock(mutex);
+      busy = meetings_ != 0;
+      if (busy && run(lock, SIZE_MAX) != 0) progress_.notify_all();
+      tend();
+    }
+  }).detach();
 }
 
 void Machine::drain(Lock& lock, Stream& stream, std::uint64_t position) {

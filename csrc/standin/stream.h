@@ -2,6 +2,7 @@
 
 #include "csrc/standin/abi.h"
 #include "csrc/standin/accesses.h"
+#include "csrc/standin/meeting.h"
 #include "csrc/standin/vector_clock.h"
 
 #include <array>
@@ -56,9 +57,12 @@ struct Operation {
   std::shared_ptr<Event> event = {};         // of an external record or wait inside a graph
   std::vector<std::pair<std::weak_ptr<Stream>, std::uint64_t>> after =
       {};  // positions of other streams to wait for
+  // A collective: what it waits for. `meet` makes that anew each time it is queued.
+  std::function<std::shared_ptr<Meeting>()> meet = {};
+  std::shared_ptr<Meeting> meeting = {};
+  std::uint64_t clock_us = 1;  // what it counts for in the times of events
   // A kernel that waits: its stream stands still for this long after the operation's turn came.
   std::chrono::nanoseconds spin{0};
-  std::uint64_t takes_us = 0;  // a modelled time, by the scheduler's clock alone
   std::chrono::steady_clock::time_point over = {};  // zero: its turn has not come
 };
 

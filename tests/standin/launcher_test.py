@@ -17,6 +17,14 @@ status = cudart.cudaGetDeviceCount(ctypes.byref(count))
 cudart.cudaMemGetInfo(ctypes.byref(free), ctypes.byref(total))
 print(status, count.value, total.value)
 """
+MEETS_NOBODY = """
+import ctypes
+class Id(ctypes.Structure):
+    _fields_ = [("bytes", ctypes.c_char * 128)]
+nccl, id, communicator = ctypes.CDLL("libnccl.so.2"), Id(), ctypes.c_void_p()
+nccl.ncclGetLastError.restype = ctypes.c_char_p
+print(nccl.ncclGetUniqueId(ctypes.byref(id)), nccl.ncclCommInitRank(ctypes.byref(communicator), 2, id, 0), nccl.ncclGetLastError(None).decode())
+"""
 VERSION = next(path.name.rsplit(".", 1)[1] for path in pathlib.Path(LIBRARIES).glob("libcudart.so.*"))
 
 
@@ -32,6 +40,17 @@ class Launcher(unittest.TestCase):
     def test_a_total_can_be_set(self):
         done = launch("--memory", "1000000", "--", sys.executable, "-c", USES_CUDA, VERSION)
         self.assertEqual(done.stdout, "0 1 1000000\n")
+
+    def test_a_rank_waits_for_the_others_as_long_as_was_asked_for(self):
+        done = launch("--patience", "1", "--", sys.executable, "-c", MEETS_NOBODY)
+        self.assertEqual(done.stdout, "0 6 rank 1 of 2 has not come in 1 s\n")
+
+    def test_what_is_compiled_is_kept_from_a_gpu(self):
+        show = "import os; print(os.environ['TORCHINDUCTOR_CACHE_DIR'], os.environ['USE_PYTORCH_KERNEL_CACHE'])"
+        self.assertEqual(launch(sys.executable, "-c", show, TORCHINDUCTOR_CACHE_DIR="/mine").stdout, "/mine 0\n")
+        unset = {name: value for name, value in os.environ.items() if name != "TORCHINDUCTOR_CACHE_DIR"}
+        done = subprocess.run([LAUNCHER, sys.executable, "-c", show], capture_output=True, text=True, env={**unset, "TMPDIR": "/temporary"})
+        self.assertRegex(done.stdout, "^/temporary/berth-standin-[^/ ]+ 0$")
 
     def test_calls_are_logged_and_fail_on_demand(self):
         with tempfile.TemporaryDirectory() as folder:

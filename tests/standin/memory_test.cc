@@ -68,6 +68,36 @@ TEST_CASE("Managed memory is reached from the host and counts as the device's", 
   REQUIRE(cudaMallocManaged(&memory, 0, 1) == kInvalidValue);
 }
 
+TEST_CASE("More managed memory than the device has counts as far as it fits", "[memory]") {
+  const Fixture fixture;
+  std::size_t free = 0, total = 0;
+  REQUIRE(cudaMemGetInfo(&free, &total) == kSuccess);
+  void* memory = nullptr;
+  REQUIRE(cudaMallocManaged(&memory, 2 * total, 1) == kSuccess);
+  REQUIRE(cudaMemGetInfo(&free, &total) == kSuccess);
+  CHECK(free == 0);
+  PointerAttributes attributes{};
+  REQUIRE(cudaPointerGetAttributes(&attributes, memory) == kSuccess);
+  CHECK(attributes.type == kMemoryManaged);
+  CHECK(attributes.host_pointer == memory);
+  CHECK(attributes.device_pointer == memory);
+  const Location host{2, 0}, second{1, 1};
+  REQUIRE(cudaMemPrefetchAsync(memory, 4 * kMiB, host, 0, nullptr) == kSuccess);
+  CHECK(berth_standin_used(0) < total);
+  REQUIRE(cudaMemPrefetchAsync(memory, 4 * kMiB, second, 0, nullptr) == kSuccess);
+  CHECK(berth_standin_used(1) == total);
+  CHECK(cudaMemAdvise(memory, 4 * kMiB, 1, second) == kSuccess);
+  CHECK(cudaMemAdvise(memory, 4 * kMiB, 7, second) == kInvalidValue);
+  static_cast<char*>(memory)[2 * total - 1] = 1;  // no access from the host fails
+  REQUIRE(cudaFree(memory) == kSuccess);
+  CHECK(berth_standin_used(1) < total);
+  void* plain = nullptr;
+  REQUIRE(cudaMalloc(&plain, kMiB) == kSuccess);
+  CHECK(cudaMemPrefetchAsync(plain, kMiB, host, 0, nullptr) == kInvalidValue);
+  CHECK(cudaMemAdvise(plain, kMiB, 1, host) == kInvalidValue);
+  REQUIRE(cudaFree(plain) == kSuccess);
+}
+
 TEST_CASE("What another process takes is not to be had", "[memory]") {
   const Fixture fixture;
   const std::size_t before = free_bytes();

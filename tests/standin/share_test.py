@@ -4,6 +4,7 @@
 import unittest
 
 import torch
+import torch.cuda.nccl
 import torch.multiprocessing as processes
 
 
@@ -36,6 +37,14 @@ class Sharing(unittest.TestCase):
         self.assertEqual(there.cpu().tolist(), here.cpu().tolist())
         self.assertEqual(torch.cuda.memory_allocated(1), 512)
         self.assertTrue(torch.cuda.can_device_access_peer(0, 1))
+
+    def test_one_process_trains_on_both_devices(self):
+        model = torch.nn.DataParallel(torch.nn.Linear(8, 4).cuda())
+        model(torch.zeros(6, 8, device="cuda")).sum().backward()
+        self.assertEqual(model.module.weight.grad.shape, (4, 8))
+        numbers = [torch.full((3,), device + 1.0).to(device) for device in range(2)]
+        torch.cuda.nccl.all_reduce(numbers)
+        self.assertEqual([number.cpu().tolist() for number in numbers], [[3.0] * 3] * 2)
 
 
 if __name__ == "__main__":
