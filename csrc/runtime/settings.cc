@@ -50,7 +50,8 @@ constexpr std::array<Setting, 11> kSettings = {{
      "0", "most memory that arena and pool take together"},
     {"BERTH_SCHEDULE", "Config::schedule", "berth schedule -o",
      "a file name, may hold {rank} {device} {pid}", "",
-     "the schedule that a step program follows from the start, where its step is that one"},
+     "the schedule, of save_graph() or of a trace with operators, that a step program follows from "
+     "the start, where its step is that one"},
 }};
 
 std::string_view field_name(const Setting& setting) {
