@@ -189,12 +189,6 @@ print(json.dumps([traced[:2], stepped[:2], sum((stepped[2] - traced[2]).values()
     def test_a_schedule_of_a_trace_runs_the_program(self):
         # As a user does it: the training program is the same in the recorded run and by the schedule.
         program = PROGRAM + """
-class Recurrent(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.embed, self.steps, self.out = nn.Embedding(50, 16), nn.LSTM(16, 32, 2, batch_first=True), nn.Linear(32, 50)
-    def forward(self, ids):
-        return self.out(self.steps(self.embed(ids))[0])
 class Images(nn.Module):
     def __init__(self):
         super().__init__()
@@ -204,8 +198,7 @@ class Images(nn.Module):
     def forward(self, ids):
         images = self.wide(ids).view(-1, 4, 4, 48)
         return self.out(self.layers(images).mean((2, 3)))
-subjects = {"net": (Net, lambda p: torch.optim.AdamW(p, foreach=True)), "loop": (Net, lambda p: torch.optim.AdamW(p, foreach=False)),
-            "lstm": (Recurrent, lambda p: torch.optim.SGD(p, 0.1, momentum=0.9)), "images": (Images, lambda p: torch.optim.AdamW(p, fused=True))}
+subjects = {"net": (Net, lambda p: torch.optim.AdamW(p, foreach=True)), "images": (Images, lambda p: torch.optim.AdamW(p, fused=True))}
 make, make_optimizer = subjects[sys.argv[1]]
 net = make()
 optimizer = make_optimizer(net.parameters())
@@ -252,7 +245,7 @@ for name in sys.argv[1:]:
 
         berth = [sys.executable, "-m", "berth"]
         self.write("train.py", program)
-        subjects = "net", "loop", "lstm", "images"
+        subjects = "net", "images"
         for subject in subjects:
             with self.subTest(subject):
                 self.ran([*berth, "record", "--operators", "--device", "cpu", "-o", f"{subject}.trace", "--", sys.executable, "train.py", subject])
@@ -270,7 +263,7 @@ for name in sys.argv[1:]:
         # The last one is of the images.
         self.ran([sys.executable, "train.py", "net"], BERTH_SCHEDULE="x.schedule")
         self.assertIn("a step is not run by the schedule that was given: it is for a step of", self.stderr)
-        self.assertIn(" there and ", self.stderr)
+        self.assertIn("operator 0, aten::embedding, takes or makes others, or of other sizes", self.stderr)
 
     def test_operators_that_are_loaded_later_are_part_of_steps(self):
         program = PROGRAM + """
