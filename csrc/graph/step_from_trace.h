@@ -19,8 +19,8 @@ inline constexpr std::string_view kStepRange = "berth.StepProgram";
 // fills itself comes from outside, as all that was there before; what is the same block in two
 // steps and outlives both is resident. One operator more, the last, is the end of the step.
 //
-// Memory that is not the recorded device's is no part of it, so on CUDA such steps are none of a
-// program's. Of the result `lifetimes` is empty. O(entries).
+// Memory that is not the recorded device's is no part of it: a step on CUDA that takes some of the
+// host's is none of the program's. Of the result `lifetimes` is empty. O(entries).
 [[nodiscard]] std::optional<TracedGraph> step_from_trace(const Trace& trace);
 
 }  // namespace berth::graph
