@@ -39,7 +39,7 @@ struct Options {
   bool cudnn = true;
   bool quiet = false;
   std::string device = "cpu";
-  std::string json, graph;
+  std::string json, graph, written_graph;
 };
 
 struct StepCost {
@@ -117,6 +117,7 @@ void train(Options options) {
                stats.last_divergence.empty() ? "" : "; last: ", stats.last_divergence);
   }
   if (program && !options.graph.empty()) program->save_graph(options.graph);
+  if (program && !options.written_graph.empty()) program->save_graph(options.written_graph, true);
   if (options.json.empty()) return;
   const nlohmann::json result = {
       {"model", options.model},
@@ -133,6 +134,7 @@ void train(Options options) {
       {"stats", statistics()},
       {"device", options.device},
       {"memory", memory()},
+      {"program", program ? nlohmann::json::parse(program->stats().to_json()) : nlohmann::json()},
   };
   std::ofstream file(options.json);
   file << result.dump(1) << '\n';
@@ -173,6 +175,8 @@ int run(int argc, char** argv) {
   app.add_flag("--mark,!--no-mark", options.mark, "Mark the end of each step [yes]");
   app.add_flag("--program", options.program, "Run the steps as a step program: by a schedule");
   app.add_option("--graph", options.graph, "With --program: write the step's graph to this file");
+  app.add_option("--written-graph", options.written_graph,
+                 "With --program: the same as the step is written, as traces have it");
   app.add_flag("--cudnn,!--no-cudnn", options.cudnn, "Let libtorch use cuDNN on CUDA [yes]");
   app.add_option("--device", options.device, "Where to train")
       ->capture_default_str()

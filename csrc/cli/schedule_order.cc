@@ -7,6 +7,7 @@
 #include "csrc/cli/schedule_addresses.h"
 #include "csrc/cli/schedule_options.h"
 #include "csrc/core/check.h"
+#include "csrc/graph/hash.h"
 #include "csrc/graph/schedule_file.h"
 #include "csrc/schedule/order/from_graph.h"
 #include "csrc/schedule/order/order.h"
@@ -83,6 +84,7 @@ std::optional<schedule::Addresses> write(const ScheduleOptions& options, const g
               "should be {} bytes",
               verdict.peak, verdict.violation, result.peak);
   schedule.engine = result.engine;
+  schedule.operators = graph::marks_of(given);
   schedule.seed = options.search.seed;
   schedule.peak = result.peak;
   schedule.peak_bound = result.bound;

@@ -3,6 +3,7 @@
 #include "csrc/core/check.h"
 #include "csrc/graph/choices.h"
 #include "csrc/graph/phases.h"
+#include "csrc/graph/step_from_trace.h"
 #include "csrc/graph/units.h"
 #include "csrc/trace/step.h"
 
@@ -500,6 +501,7 @@ TracedGraph graph_from_trace(const Trace& trace) {
                           }),
               kInput,
               "the trace has requests but no operators: `berth record --operators` records them");
+  if (auto written = step_from_trace(trace)) return *std::move(written);
   std::string why_not;
   StepOptions options;
   options.max_unroll = 1;  // what is kept for the step after it is alive at the end

@@ -34,12 +34,24 @@ template <std::size_t N>
                     "aten::cudnn_batch_norm", "aten::miopen_batch_norm", "aten::instance_norm"});
 }
 
+// Takes the running statistics of a norm as its arguments 3 and 4, and gives or takes those of the
+// batch where it trains.
+[[nodiscard]] constexpr bool updates_statistics(std::string_view name) noexcept {
+  return detail::is_one_of(
+      name, {"aten::native_batch_norm", "aten::_native_batch_norm_legit",
+             "aten::_batch_norm_with_update", "aten::cudnn_batch_norm", "aten::miopen_batch_norm",
+             "aten::batch_norm_gather_stats", "aten::batch_norm_gather_stats_with_counts",
+             "aten::native_batch_norm_backward", "aten::batch_norm_backward",
+             "aten::cudnn_batch_norm_backward", "aten::miopen_batch_norm_backward"});
+}
+
 // Gives the host a number or a shape that depends on contents, so that it has to wait for them.
 [[nodiscard]] constexpr bool waits_for_contents(std::string_view name) noexcept {
   return detail::is_one_of(
       name, {"aten::item", "aten::_local_scalar_dense", "aten::is_nonzero", "aten::equal",
              "aten::allclose", "aten::nonzero", "aten::masked_select", "aten::_unique",
-             "aten::_unique2", "aten::unique_consecutive", "aten::unique_dim"});
+             "aten::_unique2", "aten::unique_consecutive", "aten::unique_dim", "aten::is_same_size",
+             "berth::read_bytes", "berth::share_bytes"});
 }
 
 // Runs on all ranks together.
@@ -51,6 +63,13 @@ template <std::size_t N>
 
 // Autograd's engine around one node: "<prefix>: <node>".
 inline constexpr std::string_view kEngine = "autograd::engine::evaluate_function";
+
+// Whether the name is an operator's, "aten::add.Tensor", rather than that of a node of autograd:
+// those have none of libtorch's namespaces, or that of autograd.
+[[nodiscard]] constexpr bool is_operator(std::string_view name) noexcept {
+  const std::size_t colon = name.find("::");
+  return colon != std::string_view::npos && name.find(' ') > colon && !name.starts_with("torch::");
+}
 
 // Bytes of an element of c10's ScalarType by number; 0 where it is not known or not whole.
 [[nodiscard]] constexpr std::uint32_t element_bytes(std::int8_t type) noexcept {

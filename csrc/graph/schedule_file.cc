@@ -5,6 +5,9 @@
 #include "csrc/graph/columns.h"
 #include "csrc/graph/generated/schedule_generated.h"
 
+#include <string_view>
+#include <unordered_map>
+
 namespace berth::graph {
 namespace {
 
@@ -39,7 +42,8 @@ std::string obstacle(const Schedule& schedule) {
        {above(buffers, "buffers", Schedule::kMaxBuffers),
         above(schedule.steps.size(), "steps", Schedule::kMaxSteps),
         above(reads, "reads", Schedule::kMaxUses), above(writes, "writes", Schedule::kMaxUses),
-        above(offsets, "offsets", Schedule::kMaxUses)})
+        above(offsets, "offsets", Schedule::kMaxUses),
+        above(schedule.operators.size(), "operators", Graph::kMaxOperators)})
     if (!wrong.empty()) return wrong;
   return {};
 }
@@ -62,6 +66,23 @@ ScheduleStep step_from(const fb::Step& from, Column<std::uint32_t>& reads,
   reads.next(from.reads(), [&](BufferId buffer) { step.reads.push_back(buffer); });
   writes.next(from.writes(), [&](BufferId buffer) { step.writes.push_back(buffer); });
   return step;
+}
+
+void read_marks(const fb::Schedule& from, Schedule& schedule, const std::string& name) {
+  Column names(from.names(), "names of operators", Graph::kMaxOperators, name);
+  Column numbers(from.operator_names(), "operators", Graph::kMaxOperators, name);
+  Column operands(from.operands(), "hashes of operands", Graph::kMaxOperators, name);
+  std::vector<std::string> known;
+  known.reserve(names.size());
+  names.next(names.size(), [&](const flatbuffers::String* one) { known.push_back(one->str()); });
+  schedule.operators.reserve(numbers.size());
+  numbers.next(numbers.size(), [&](std::uint32_t number) {
+    BERTH_CHECK(number < known.size(), kInput,
+                "'{}' is malformed: an operator has name {}, there are {}", name, number,
+                known.size());
+    schedule.operators.push_back({known[number], operands.next()});
+  });
+  operands.check_end();
 }
 
 }  // namespace
@@ -106,6 +127,7 @@ Schedule parse_schedule(std::span<const std::byte> data, const std::string& name
   schedule.peak_bound = from.peak_bound();
   schedule.ns = from.ns();
   schedule.ns_bound = from.ns_bound();
+  read_marks(from, schedule, name);
   const std::string wrong = obstacle(schedule);
   BERTH_CHECK(wrong.empty(), kInput, "'{}' is malformed: {}", name, wrong);
   return schedule;
@@ -146,10 +168,31 @@ std::vector<std::byte> serialize_schedule(const Schedule& schedule) {
   const auto all_reads = to.CreateVector(reads);
   const auto all_writes = to.CreateVector(writes);
   const auto engine = to.CreateString(schedule.engine);
+  // Not where they are not said, so that such schedules keep their bytes.
+  flatbuffers::Offset<flatbuffers::Vector<flatbuffers::Offset<flatbuffers::String>>> all_names;
+  flatbuffers::Offset<flatbuffers::Vector<std::uint32_t>> all_numbers;
+  flatbuffers::Offset<flatbuffers::Vector<std::uint64_t>> all_operands;
+  if (!schedule.operators.empty()) {
+    std::vector<std::string> names;
+    std::unordered_map<std::string_view, std::uint32_t> number_of;
+    std::vector<std::uint32_t> numbers;
+    std::vector<std::uint64_t> operands;
+    for (const OperatorMark& mark : schedule.operators) {
+      const auto [found, first] =
+          number_of.try_emplace(mark.name, static_cast<std::uint32_t>(names.size()));
+      if (first) names.push_back(mark.name);
+      numbers.push_back(found->second);
+      operands.push_back(mark.operands);
+    }
+    all_names = to.CreateVectorOfStrings(names);
+    all_numbers = to.CreateVector(numbers);
+    all_operands = to.CreateVector(operands);
+  }
   to.Finish(fb::CreateSchedule(to, all_buffers, all_offsets, all_steps, all_reads, all_writes,
                                schedule.arena_bytes, schedule.budget, engine, schedule.seed,
                                schedule.graph_hash, schedule.peak, schedule.peak_bound, schedule.ns,
-                               schedule.ns_bound, schedule.host_bytes));
+                               schedule.ns_bound, schedule.host_bytes, all_names, all_numbers,
+                               all_operands));
   return write_sections({{SectionType::kSchedule, true, table_content(to)}});
 }
 

@@ -120,7 +120,8 @@ class Finder {
     const std::string_view name = trace_.name(op.name);
     if (name.starts_with(kEngine)) return true;
     if (!op.backward) return false;
-    if (parent == nullptr || !parent->backward) return true;
+    if (parent == nullptr) return !is_operator(name);
+    if (!parent->backward) return true;
     const std::string_view around = trace_.name(parent->name);
     return around.starts_with(kEngine) && around.ends_with(": " + std::string(name));
   }

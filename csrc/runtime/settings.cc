@@ -50,7 +50,8 @@ constexpr std::array<Setting, 12> kSettings = {{
      "0", "most memory that arena and pool take together"},
     {"BERTH_SCHEDULE", "Config::schedule", "berth schedule -o",
      "a file name, may hold {rank} {device} {pid}", "",
-     "the schedule that a step program follows from the start, where its step is that one"},
+     "the schedule, of save_graph() or of a trace with operators, that a step program follows from "
+     "the start, where its step is that one"},
     {"BERTH_ALGORITHMS", "Config::algorithms", "", "a file name, may hold {rank} {device} {pid}",
      "",
      "keeps what step programs measured of the algorithms that libraries have for an operator "

@@ -24,7 +24,8 @@ Status launch(StreamHandle handle, const char* name, std::chrono::nanoseconds sp
 int launch_declared(StreamHandle handle, const char* name, const BerthStandinAccess* accesses,
                     std::size_t count, std::uint64_t microseconds) {
   return call_on_stream(handle, [&](Entry& entry, const StreamPointer& stream) {
-    Operation operation{.kind = Operation::Kind::kKernel, .name = name, .clock_us = 1 + microseconds};
+    Operation operation{
+        .kind = Operation::Kind::kKernel, .name = name, .clock_us = 1 + microseconds};
     for (std::size_t i = 0; i < count; ++i) {
       operation.accesses.push_back(
           {reinterpret_cast<std::uintptr_t>(accesses[i].pointer), accesses[i].size,

@@ -265,9 +265,10 @@ std::size_t step_program_stats(void* program, char* text, std::size_t size) {
                     [&] { return static_cast<StepProgram*>(program)->stats().to_json(); });
 }
 
-int save_step_graph(void* program, const char* path, char* message, std::size_t size) {
+int save_step_graph(void* program, const char* path, int as_written, char* message,
+                    std::size_t size) {
   return answer(message, size, [&] {
-    static_cast<StepProgram*>(program)->save_graph(path);
+    static_cast<StepProgram*>(program)->save_graph(path, as_written != 0);
     return BERTH_OK;
   });
 }

@@ -50,7 +50,7 @@ typedef struct berth_torch_table {
   void (*program_step_ended)(int takes_over);
   // As `stats`.
   size_t (*step_program_stats)(void* program, char* text, size_t size);
-  int (*save_step_graph)(void* program, const char* path, char* message, size_t size);
+  int (*save_step_graph)(void* program, const char* path, int as_written, char* message, size_t size);
 } berth_torch_table;
 
 const berth_torch_table* berth_torch_adapter(void);

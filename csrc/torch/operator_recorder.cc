@@ -5,20 +5,25 @@
 #include "csrc/torch/block_roles.h"
 #include "csrc/torch/operator_traits.h"
 #include "csrc/torch/per_recorder.h"
+#include "csrc/torch/step/operator_kernels.h"
+#include "csrc/torch/step/tensors.h"
 
 #include <ATen/EmptyTensor.h>
+#include <ATen/SequenceNumber.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/record_function.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/graph_task.h>
 
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <limits>
 #include <map>
 #include <mutex>
-#include <optional>
-#include <string_view>
 #include <unordered_map>
+#include <utility>
 
 namespace berth::torch {
 
@@ -27,30 +32,63 @@ namespace {
 using trace::Access;
 using trace::BlockId;
 
-class OperatorRecorder;
-
 // State of one operator between its begin and its end.
-struct Open : at::ObserverContext {
-  OperatorRecorder* recorder = nullptr;
+struct Open {
   std::uint64_t op = 0;
   BlockRoles::Operator roles;
-  bool backward = false;
-  bool accumulates_gradient = false;
   c10::SmallVector<BlockId, 8> arguments;
 };
 
-// Backward operators open on this thread, and those among them that store gradients.
-thread_local int backward_depth = 0;
-thread_local int accumulating_depth = 0;
+// Where in the program an operator runs, of its thread.
+struct Place {
+  bool backward = false;
+  bool accumulates_gradient = false;  // in the node that stores a leaf's gradient
+  std::int64_t sequence = -1;         // the node's that it runs in, or that was made for it
+  std::uint64_t forward_thread = 0;   // libtorch's number of the thread that made the node
+};
+
+using Values = c10::ArrayRef<c10::IValue>;
 
 template <typename Visit>
-void for_each_tensor(const c10::IValue& value, const Visit& visit) {
-  if (value.isTensor()) {
-    visit(value.toTensor());
-  } else if (value.isTensorList() || value.isOptionalTensorList()) {
-    for (const c10::IValue& element : value.toListRef())
-      if (element.isTensor()) visit(element.toTensor());
+void for_each_tensor(Values values, const Visit& visit) {
+  std::size_t position = 0;
+  for (const c10::IValue& value : values) {
+    step::for_each_tensor(value, step::form_of(value),
+                          [&](const at::Tensor& tensor) { visit(tensor, position); });
+    ++position;
   }
+}
+
+bool requires_gradient(Values arguments) {
+  bool any = false;
+  for_each_tensor(arguments, [&](const at::Tensor& tensor, std::size_t) {
+    any = any || (tensor.defined() && tensor.requires_grad());
+  });
+  return any;
+}
+
+Place find_place(Values arguments) {
+  namespace autograd = ::torch::autograd;
+  // What libtorch numbers nodes with that store gradients.
+  constexpr auto kAccumulates = std::numeric_limits<std::uint64_t>::max();
+  // The last node whose maker is known: what an operator without one makes is none.
+  thread_local std::uint64_t known = 0;
+  Place place;
+  if (autograd::get_current_graph_task_id() != -1) {
+    place.backward = true;
+    if (const auto node = autograd::get_current_node()) {
+      place.accumulates_gradient = node->sequence_nr() == kAccumulates;
+      if (!place.accumulates_gradient)
+        place.sequence = static_cast<std::int64_t>(node->sequence_nr());
+      place.forward_thread = node->thread_id();
+    }
+  } else if (at::GradMode::is_enabled() && requires_gradient(arguments)) {
+    // Autograd's layer has just made it.
+    const std::uint64_t next = at::sequence_number::peek();
+    if (next > known) place.sequence = static_cast<std::int64_t>(next) - 1;
+    known = next;
+  }
+  return place;
 }
 
 class OperatorRecorder {
@@ -65,50 +103,45 @@ class OperatorRecorder {
     return &allocator_ == &allocator;
   }
 
-  std::unique_ptr<Open> begin(const at::RecordFunction& function) {
-    const OperatorTraits& traits = traits_of(function, recorder_);
-    auto open = std::make_unique<Open>();
-    open->recorder = this;
-    open->op = last_op_.fetch_add(1, std::memory_order_relaxed) + 1;
-    open->backward = traits.backward;
-    open->accumulates_gradient = traits.accumulates_gradient;
-    recorder_.append(trace::OperatorBegin{.op = open->op,
+  Open begin(const c10::OperatorHandle& op, Values arguments, const Place& place) {
+    const OperatorTraits& traits = traits_of(op, recorder_);
+    Open open;
+    open.op = last_op_.fetch_add(1, std::memory_order_relaxed) + 1;
+    recorder_.append(trace::OperatorBegin{.op = open.op,
                                           .name = traits.name,
-                                          .sequence = function.seqNr(),
-                                          .forward_thread = forward_thread(function),
-                                          .backward = open->backward || backward_depth > 0,
+                                          .sequence = place.sequence,
+                                          .forward_thread = forward_thread(place),
+                                          .backward = place.backward,
                                           .random = traits.random,
                                           .changes_state = traits.changes_state});
-    std::size_t position = 0;
-    for (const c10::IValue& value : function.inputs()) {
-      for_each_tensor(value, [&](const at::Tensor& tensor) {
-        if (is_plain(tensor))
-          open->arguments.push_back(
-              append_operand(open->op, tensor, position, traits.argument(position), false));
-      });
-      ++position;
-    }
-    if (open->backward)
+    for_each_tensor(arguments, [&](const at::Tensor& tensor, std::size_t position) {
+      if (is_plain(tensor))
+        open.arguments.push_back(
+            append_operand(open.op, tensor, position, traits.arguments[position], false));
+    });
+    if (place.backward)
       note_backward();
-    else if (backward_depth == 0)
-      find_roles_of_arguments(function, traits, *open);
-    // Last, since a begin that throws has no end.
-    backward_depth += open->backward;
-    accumulating_depth += open->accumulates_gradient;
+    else
+      find_roles_of_arguments(arguments, traits, open);
     return open;
   }
 
-  void end(const at::RecordFunction& function, const Open& open) {
-    std::size_t position = 0;
-    for (const c10::IValue& value : function.outputs()) {
-      for_each_tensor(value, [&](const at::Tensor& tensor) {
-        if (is_plain(tensor)) append_result(open, tensor, position);
-      });
-      ++position;
-    }
+  void end(const Open& open, Values results, const Place& place) {
+    for_each_tensor(results, [&](const at::Tensor& tensor, std::size_t position) {
+      if (is_plain(tensor)) append_result(open, tensor, position, place);
+    });
     recorder_.append(trace::OperatorEnd{.op = open.op});
-    backward_depth -= open.backward;
-    accumulating_depth -= open.accumulates_gradient;
+  }
+
+  // A node keeps these as gradients of leaves.
+  void keeps_gradients(Values tensors) {
+    for_each_tensor(tensors, [&](const at::Tensor& tensor, std::size_t) {
+      if (!is_plain(tensor)) return;
+      const BlockId block = block_of(tensor);
+      if (block == 0) return;
+      const std::lock_guard lock(mutex_);
+      tell(block, roles_.gradient(block));
+    });
   }
 
  private:
@@ -120,7 +153,10 @@ class OperatorRecorder {
   }
 
   BlockId block_of(const at::Tensor& tensor) const {
-    const auto block = allocator_.find(tensor.storage().data());
+    // Tensors whose bytes nobody may ask for (fake ones, those of a step program's body) are told
+    // of, too.
+    c10::StorageImpl& storage = *tensor.storage().unsafeGetStorageImpl();
+    const auto block = allocator_.find(storage._mutable_data_ptr_no_checks().get());
     return block ? block->id : 0;
   }
 
@@ -146,60 +182,58 @@ class OperatorRecorder {
         .position = static_cast<std::uint16_t>(position)});
   }
 
-  void append_result(const Open& open, const at::Tensor& tensor, std::size_t position) {
+  void append_result(const Open& open, const at::Tensor& tensor, std::size_t position,
+                     const Place& place) {
     const BlockId block = block_of(tensor);
     const bool of_argument = block != 0 && std::find(open.arguments.begin(), open.arguments.end(),
                                                      block) != open.arguments.end();
     append_operand(open.op, block, tensor, position, of_argument ? Access::kRead : Access::kWrite,
                    true);
-    if (block == 0 || (backward_depth > 0 && accumulating_depth == 0)) return;
+    if (block == 0 || (place.backward && !place.accumulates_gradient)) return;
     const std::lock_guard lock(mutex_);
     // Whether a node takes its input over, copies it or adds it to what was there: what the
     // operator in it gives is what .grad will hold.
-    if (accumulating_depth > 0)
+    if (place.accumulates_gradient)
       tell(block, roles_.gradient(block));
     else if (!of_argument)
       tell(block, roles_.result(block, open.roles));
   }
 
-  // The first backward node after forward operators opens a pass.
+  // The first backward operator after forward ones opens a pass.
   void note_backward() {
     const std::lock_guard lock(mutex_);
     if (!in_backward_) roles_.begin_backward();
     in_backward_ = true;
   }
 
-  void find_roles_of_arguments(const at::RecordFunction& function, const OperatorTraits& traits,
-                               Open& open) {
+  void find_roles_of_arguments(Values arguments, const OperatorTraits& traits, Open& open) {
     const std::lock_guard lock(mutex_);
     const bool gradients_on = at::GradMode::is_enabled();
     if (gradients_on) in_backward_ = false;
     // First what the operator is, by all arguments, then what that makes of each.
     auto block = open.arguments.begin();
-    for_each_argument(function, [&](const at::Tensor& tensor, std::size_t) {
+    for_each_tensor(arguments, [&](const at::Tensor& tensor, std::size_t) {
+      if (!is_plain(tensor)) return;
       const BlockId id = *block++;
-      if (id != 0 && tensor.requires_grad() && tensor.is_leaf()) tell(id, roles_.parameter(id));
+      if (id != 0 && is_of_leaf(tensor)) tell(id, roles_.parameter(id));
       open.roles.differentiated |= gradients_on && tensor.requires_grad();
       open.roles.derived |= !gradients_on && id != 0 && roles_.derives(id);
     });
     block = open.arguments.begin();
-    for_each_argument(function, [&](const at::Tensor& tensor, std::size_t position) {
+    for_each_tensor(arguments, [&](const at::Tensor& tensor, std::size_t position) {
+      if (!is_plain(tensor)) return;
       const BlockId id = *block++;
       if (id != 0)
         tell(id, roles_.argument(id, open.roles, tensor.requires_grad(),
-                                 traits.argument(position) != Access::kRead));
+                                 traits.arguments[position] != Access::kRead));
     });
   }
 
-  template <typename Visit>
-  void for_each_argument(const at::RecordFunction& function, const Visit& visit) const {
-    std::size_t position = 0;
-    for (const c10::IValue& value : function.inputs()) {
-      for_each_tensor(value, [&](const at::Tensor& tensor) {
-        if (is_plain(tensor)) visit(tensor, position);
-      });
-      ++position;
-    }
+  // Whether it is a leaf that requires a gradient, or a view of one.
+  static bool is_of_leaf(const at::Tensor& tensor) {
+    if (!tensor.requires_grad()) return false;
+    if (tensor.is_leaf()) return true;
+    return tensor.is_view() && tensor._base().is_leaf() && tensor._base().requires_grad();
   }
 
   void tell(BlockId block, BlockRoles::News news) {
@@ -217,20 +251,19 @@ class OperatorRecorder {
     return number;
   }
 
-  // Notes the calling thread's number under libtorch's, and answers for the thread that ran the
-  // forward operator of a backward node.
-  trace::ThreadId forward_thread(const at::RecordFunction& function) {
+  // Notes the calling thread's number under libtorch's, and answers for the thread that made the
+  // node of a backward operator.
+  trace::ThreadId forward_thread(const Place& place) {
     thread_local PerRecorder<bool> noted_of;
     bool& noted = noted_of.get(recorder_);
-    const bool asked = function.scope() == at::RecordScope::BACKWARD_FUNCTION;
-    if (noted && !asked) return 0;
+    if (noted && place.forward_thread == 0) return 0;
     const std::lock_guard lock(mutex_);
     if (!noted) {
       threads_[at::RecordFunction::currentThreadId()] = recorder_.thread();
       noted = true;
     }
-    if (!asked) return 0;
-    const auto found = threads_.find(function.forwardThreadId());
+    if (place.forward_thread == 0) return 0;
+    const auto found = threads_.find(place.forward_thread);
     return found == threads_.end() ? 0 : found->second;
   }
 
@@ -255,72 +288,123 @@ class OperatorRecorder {
 // One an allocator. Never destroyed: operators may run in it, or in static destructors.
 std::array<std::atomic<OperatorRecorder*>, kMaxBackends> recorders{};
 
-struct Opens : at::ObserverContext {
-  std::array<std::unique_ptr<Open>, kMaxBackends> of;
+// How many of them there are.
+std::atomic<int> listening{0};
+SetupMutex listening_mutex;
+// Made under the lock. Never destroyed: operators run in static destructors, too.
+std::atomic<step::OperatorKernels*> kernels{nullptr};
+
+constexpr c10::DispatchKey kKey = c10::DispatchKey::BackendSelect;
+constexpr c10::DispatchKeySet kBelow(c10::DispatchKeySet::FULL_AFTER, kKey);
+
+void run_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack* stack,
+                const step::Former& former) {
+  if (former)
+    former->callBoxed(op, keys, stack);
+  else
+    op.redispatchBoxed(keys & kBelow, stack);
+}
+
+// Whether the thread is within an operator that was told of.
+thread_local bool within = false;
+
+class Within {
+ public:
+  Within() { within = true; }
+  ~Within() { within = false; }
+  Within(const Within&) = delete;
+  Within& operator=(const Within&) = delete;
 };
 
-std::unique_ptr<at::ObserverContext> begin(const at::RecordFunction& function) {
-  auto opens = std::make_unique<Opens>();
+template <typename Do>
+void for_each_recorder(const Do& what) {
   for (std::size_t n = 0; n < recorders.size(); ++n)
     if (OperatorRecorder* const one = recorders[n].load(std::memory_order_acquire))
-      if (!one->of_parent()) opens->of[n] = one->begin(function);
-  return opens;
+      if (!one->of_parent()) what(*one, n);
 }
 
-void end(const at::RecordFunction& function, at::ObserverContext* context) {
-  if (context == nullptr) return;
-  for (const auto& open : static_cast<const Opens&>(*context).of)
-    // A fork in the middle of an operator leaves one open in the child.
-    if (open != nullptr && !open->recorder->of_parent()) open->recorder->end(function, *open);
-}
+void register_operators();
 
-// What libtorch calls, while anybody records. Under the lock.
-class Listening {
- public:
-  void set(bool wanted) {
-    if (wanted == handle_.has_value()) return;
-    if (wanted) {
-      handle_ = at::addGlobalCallback(
-          at::RecordFunctionCallback(begin, end)
-              .needsInputs(true)
-              .needsOutputs(true)
-              .scopes({at::RecordScope::FUNCTION, at::RecordScope::BACKWARD_FUNCTION}));
-    } else {
-      at::removeCallback(*handle_);
-      handle_.reset();
-    }
+// What fails here (no memory for a name) the trace lacks; the program goes on.
+template <typename Do>
+void without_failing(const Do& what) noexcept {
+  try {
+    what();
+  } catch (...) {
   }
+}
 
- private:
-  std::optional<at::CallbackHandle> handle_;
-};
+void observe(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack* stack,
+             const step::Former& former) {
+  if (within || listening.load(std::memory_order_relaxed) == 0) {
+    run_kernel(op, keys, stack, former);
+    return;
+  }
+  const Within here;
+  register_operators();
+  const std::size_t below = stack->size() - op.schema().arguments().size();
+  const Place place = find_place(Values(*stack).slice(below));
+  if (step::facts_of(op).view) {
+    run_kernel(op, keys, stack, former);
+    if (place.accumulates_gradient)
+      for_each_recorder([&](OperatorRecorder& one, std::size_t) {
+        without_failing([&] { one.keeps_gradients(Values(*stack).slice(below)); });
+      });
+    return;
+  }
+  std::array<std::pair<OperatorRecorder*, Open>, kMaxBackends> opens;
+  for_each_recorder([&](OperatorRecorder& one, std::size_t n) {
+    without_failing([&] { opens[n] = {&one, one.begin(op, Values(*stack).slice(below), place)}; });
+  });
+  const auto end = [&](Values results) {
+    for (const auto& [one, open] : opens)
+      // A fork in the middle of an operator leaves one open in the child.
+      if (one != nullptr && !one->of_parent())
+        without_failing([&] { one->end(open, results, place); });
+  };
+  try {
+    run_kernel(op, keys, stack, former);
+  } catch (...) {
+    end({});
+    throw;
+  }
+  end(Values(*stack).slice(below));
+}
 
-SetupMutex listening_mutex;
-Listening listening;
+// Those that were loaded since.
+void register_operators() {
+  step::OperatorKernels& here = *kernels.load(std::memory_order_acquire);
+  if (!here.behind()) return;
+  const std::lock_guard lock(listening_mutex);
+  here.register_new();
+}
 
 }  // namespace
 
 void record_operators(Allocator& allocator, Recorder& recorder, c10::Device device) {
   auto* const added = new OperatorRecorder(allocator, recorder, device);
   const std::lock_guard lock(listening_mutex);
+  // Nodes that keep a gradient as it is say so by detach() alone.
+  if (kernels.load() == nullptr)
+    kernels.store(
+        new step::OperatorKernels(kKey, observe, "berth's operators of traces", "aten::detach."));
+  kernels.load()->register_new();
   for (auto& one : recorders) {
     OperatorRecorder* none = nullptr;
-    if (one.compare_exchange_strong(none, added)) break;
+    if (!one.compare_exchange_strong(none, added)) continue;
+    ++listening;
+    break;
   }
-  listening.set(true);
 }
 
 void end_operators(Allocator& allocator) {
   const std::lock_guard lock(listening_mutex);
-  bool any = false;
   for (auto& one : recorders) {
     OperatorRecorder* const here = one.load();
-    if (here != nullptr && here->records(allocator))
-      one.store(nullptr);
-    else
-      any |= here != nullptr;
+    if (here == nullptr || !here->records(allocator)) continue;
+    one.store(nullptr);
+    --listening;
   }
-  listening.set(any);
 }
 
 }  // namespace berth::torch

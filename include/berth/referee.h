@@ -52,6 +52,14 @@ struct ScheduleStep {
   friend bool operator==(const ScheduleStep&, const ScheduleStep&) = default;
 };
 
+// By which a schedule knows an operator of the step that it is for, whatever its times, phase and
+// workspace are: its name, and a hash of the storages that it reads and writes, with their sizes.
+struct OperatorMark {
+  std::string name;
+  std::uint64_t operands = 0;
+  friend bool operator==(const OperatorMark&, const OperatorMark&) = default;
+};
+
 struct Schedule {
   // Caps, so that no file makes us allocate or search without end.
   static constexpr std::size_t kMaxSteps = std::size_t{1} << 22;
@@ -65,7 +73,8 @@ struct Schedule {
   Bytes budget = 0;       // of everything, residents included; 0: none
   std::string engine;     // that found it
   std::uint64_t seed = 0;
-  std::uint64_t graph_hash = 0;  // of the graph that it is for: hash_of(); 0: not said
+  std::uint64_t graph_hash = 0;         // of the graph that it is for: hash_of(); 0: not said
+  std::vector<OperatorMark> operators;  // of that graph, by number; empty: not said
   // As the planner says; the referee's are what counts.
   Bytes peak = 0, peak_bound = 0;
   std::uint64_t ns = 0, ns_bound = 0;

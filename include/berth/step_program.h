@@ -29,8 +29,9 @@ struct StepProgramOptions {
   // budget is also copied away, on streams of its own, and fetched again. 0: nothing is. On the CPU
   // the host is memory like any other.
   std::uint64_t copy_rate = 0;
-  // A file by `berth schedule`, of save_graph()'s graph: a step that it is for is run by it,
-  // without a search. Empty: what BERTH_SCHEDULE says.
+  // A file by `berth schedule`, of save_graph()'s graph or of a trace with operators of a run in
+  // which a step program had this step: a step that it is for is run by it, without a search.
+  // Empty: what BERTH_SCHEDULE says.
   std::string schedule = {};
   // Whether libraries' algorithms may be taken that give other bits than the operator as written:
   // faster ones, or ones with less workspace, as with torch.backends.cudnn.benchmark.
@@ -125,9 +126,11 @@ class StepProgram {
   void end(bool failed = false);
 
   [[nodiscard]] StepProgramStats stats() const;
-  // Writes the step that came last as a graph, for `berth graph`, `berth schedule`. Throws
-  // Error(kUsage) where no step is known yet, Error(kSystem) where it cannot be written.
-  void save_graph(const std::string& path) const;
+  // Writes the step that came last as a graph, for `berth graph`, `berth schedule`: as step
+  // programs plan it, lists taken apart and results in the bytes of operands that nobody needs any
+  // more, or `as_written`, which is what a trace with operators gives. Throws Error(kUsage) where
+  // no step is known yet, Error(kSystem) where it cannot be written.
+  void save_graph(const std::string& path, bool as_written = false) const;
 
  private:
   class State;

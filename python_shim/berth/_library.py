@@ -48,7 +48,7 @@ class _Table(ctypes.Structure):
         ("end_step", _function(ctypes.c_void_p, ctypes.c_int, ctypes.POINTER(ctypes.c_int), _TEXT, _SIZE)),
         ("program_step_ended", _function(ctypes.c_int, result=None)),
         ("step_program_stats", _function(ctypes.c_void_p, _TEXT, _SIZE, result=_SIZE)),
-        ("save_step_graph", _function(ctypes.c_void_p, _TEXT, _TEXT, _SIZE)),
+        ("save_step_graph", _function(ctypes.c_void_p, _TEXT, ctypes.c_int, _TEXT, _SIZE)),
     ]
 
 
@@ -157,8 +157,8 @@ class Adapter:
     def step_program_stats(self, program: Optional[int]) -> bytes:
         return self._text(self._table.step_program_stats, program)
 
-    def save_step_graph(self, program: Optional[int], path: str) -> None:
-        self._call(self._table.save_step_graph, program, os.fsencode(path))
+    def save_step_graph(self, program: Optional[int], path: str, as_written: bool) -> None:
+        self._call(self._table.save_step_graph, program, os.fsencode(path), int(as_written))
 
 
 def _check_torch() -> None:

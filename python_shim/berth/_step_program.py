@@ -119,8 +119,8 @@ class StepProgram:
     copy_rate: how many bytes a second the device copies to the host and back. Then what does not fit the budget is also copied away, beside the
     kernels, and fetched again. 0: nothing is. On the CPU the host is memory like any other.
 
-    schedule: a file by `berth schedule`, of save_graph()'s graph: a step that it is for is run by it from the start, without a search. None
-    is given: what BERTH_SCHEDULE says.
+    schedule: a file by `berth schedule`, of save_graph()'s graph or of a trace by `berth record --operators` of a run in which a step
+    program had this step: a step that it is for is run by it from the start, without a search. None is given: what BERTH_SCHEDULE says.
 
     other_bits: whether algorithms of libraries may be taken that give other bits than the operator as written, as with
     torch.backends.cudnn.benchmark. What was measured of algorithms is kept in the file that BERTH_ALGORITHMS names, if any.
@@ -164,9 +164,11 @@ class StepProgram:
             if other is not self._adapter:
                 other.program_step_ended(takes_over)
 
-    def save_graph(self, path: Union[str, "os.PathLike[str]"]) -> None:
-        """Writes the step that came last as a graph, for `berth schedule` and berth.Graph.load(). Raises UsageError where none is known yet."""
-        self._adapter.save_step_graph(self._program, os.fspath(path))
+    def save_graph(self, path: Union[str, "os.PathLike[str]"], *, as_written: bool = False) -> None:
+        """Writes the step that came last as a graph, for `berth schedule` and berth.Graph.load(): as step programs plan it, lists taken apart and
+        results in the bytes of operands that nobody needs any more, or as it was written, which is what a trace with operators gives. Raises
+        UsageError where none is known yet."""
+        self._adapter.save_step_graph(self._program, os.fspath(path), as_written)
 
     def stats(self) -> StepProgramStats:
         """Counters so far."""

@@ -78,6 +78,7 @@ std::pair<Graph, Schedule> some_schedule(std::mt19937& random) {
     schedule->peak_bound = random();
     schedule->ns = random();
     schedule->ns_bound = random();
+    if (random() % 2 == 0) schedule->operators = marks_of(graph);
     return {graph, *schedule};
   }
 }
@@ -155,6 +156,54 @@ TEST_CASE("A schedule is read back from its file as it was written", "[graph][fi
     REQUIRE(read_schedule(folder / "x.schedule") == schedule);
   }
   CHECK(parse_schedule(serialize_schedule({}), "empty") == Schedule{});
+}
+
+TEST_CASE("Names of operators that are nobody's, or not there, are malformed", "[graph][file]") {
+  const auto file_of = [](const std::vector<std::uint32_t>& names,
+                          const std::vector<std::uint64_t>& operands) {
+    return schedule_file_of([&](flatbuffers::FlatBufferBuilder& to) {
+      const auto all_names = to.CreateVectorOfStrings({"aten::mm"});
+      const auto all_numbers = to.CreateVector(names);
+      const auto all_operands = to.CreateVector(operands);
+      schedule_file::ScheduleBuilder builder(to);
+      builder.add_names(all_names);
+      builder.add_operator_names(all_numbers);
+      builder.add_operands(all_operands);
+      to.Finish(builder.Finish());
+    });
+  };
+  CHECK(refusal_of_schedule(file_of({0, 0}, {5, 6})) == "");
+  CHECK(refusal_of_schedule(file_of({1}, {5})) ==
+        "'x' is malformed: an operator has name 1, there are 1");
+  CHECK(refusal_of_schedule(file_of({0, 0}, {5})) ==
+        "'x' is malformed: it has 1 hashes of operands, more are named");
+  CHECK(refusal_of_schedule(file_of({0}, {5, 6})) ==
+        "'x' is malformed: 1 of 2 hashes of operands are nobody's");
+}
+
+TEST_CASE("A schedule says what is different in another step, and nothing of times",
+          "[graph][file]") {
+  const Graph graph = parse_graph(kGoldenGraph, "golden");
+  Schedule schedule;
+  CHECK(difference(schedule, graph) == "");  // it does not say
+  schedule.operators = marks_of(graph);
+  Graph other = graph;
+  other.operators[0].alternatives[0].ns += 1;
+  other.operators[0].alternatives[0].workspace += 64;
+  other.operators[1].phase = Phase::kLoss;
+  CHECK(difference(schedule, other) == "");
+  other.storages[1].bytes += 64;
+  CHECK(difference(schedule, other) ==
+        "it is for another step of 2 operators: operator 1, f, takes or makes others, or of other "
+        "sizes");
+  other.operators[0].name = "h";
+  CHECK(difference(schedule, other) ==
+        "it is for another step of 2 operators: operator 0 is g there and h here");
+  other = graph;
+  other.operators.push_back({"last", {}, {}, {}, {{}}});
+  CHECK(difference(schedule, other) ==
+        "it is for a step of 2 operators, this one has 3: operator 2 is nothing there and last "
+        "here");
 }
 
 TEST_CASE("A graph is read back from its binary file as it was written", "[graph][file]") {

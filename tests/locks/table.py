@@ -94,7 +94,7 @@ LOCKS = (
     Lock("csrc/torch/range_observer.cc", "done", Fork.UNUSED, "csrc/torch/range_observer.cc", "if (done.test_and_set()) return;",
          "nobody waits for it"),
     Lock("csrc/torch/operator_recorder.cc", "mutex_", Fork.UNUSED, "csrc/torch/operator_recorder.cc",
-         "if (open != nullptr && !open->recorder->of_parent())", "the parent's recorder hears nothing in a child"),
+         "if (one != nullptr && !one->of_parent())", "the parent's recorder hears nothing in a child"),
     Lock("csrc/torch/operator_recorder.cc", "listening_mutex", Fork.REFUSED, "csrc/core/setup_mutex.h",
          "this process was forked while another thread", "libtorch's locks are taken under it"),
     Lock("csrc/torch/cuda/gpu.h", "leaving_", Fork.UNUSED, "csrc/torch/cuda/cuda_installation.cc",

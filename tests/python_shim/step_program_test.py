@@ -5,7 +5,7 @@ import pathlib
 import sys
 import unittest
 
-from support import PREAMBLE, ProgramCase
+from support import PREAMBLE, ProgramCase, run
 
 # A program prints what training leaves; run with the argument "program" the step runs by a schedule.
 PROGRAM = PREAMBLE + """
@@ -185,6 +185,85 @@ print(json.dumps([traced[:2], stepped[:2], sum((stepped[2] - traced[2]).values()
         self.assertAlmostEqual(peak / traced_peak, 1, delta=0.02)
         # A trace has more: what composite operators hold inside, and gradients of the step before.
         self.assertEqual(unknown, 0)
+
+    def test_a_schedule_of_a_trace_runs_the_program(self):
+        # As a user does it: the training program is the same in the recorded run and by the schedule.
+        program = PROGRAM + """
+class Images(nn.Module):
+    def __init__(self):
+        super().__init__()
+        layer = lambda a, b, stride: nn.Sequential(nn.Conv2d(a, b, 3, stride, 1, bias=False), nn.BatchNorm2d(b), nn.ReLU())
+        self.wide, self.layers = nn.Embedding(50, 64), nn.Sequential(layer(4, 8, 1), layer(8, 16, 2), layer(16, 16, 1))
+        self.out = nn.Linear(16, 50)
+    def forward(self, ids):
+        images = self.wide(ids).view(-1, 4, 4, 48)
+        return self.out(self.layers(images).mean((2, 3)))
+subjects = {"net": (Net, lambda p: torch.optim.AdamW(p, foreach=True)), "images": (Images, lambda p: torch.optim.AdamW(p, fused=True))}
+make, make_optimizer = subjects[sys.argv[1]]
+net = make()
+optimizer = make_optimizer(net.parameters())
+program = berth.StepProgram()
+for step in range(8):
+    ids = torch.randint(50, (4, 12))
+    with program.step():
+        optimizer.zero_grad()
+        out = net(ids)
+        loss = nn.functional.cross_entropy(out.flatten(0, -2), ids.flatten()[:out.flatten(0, -2).shape[0]])
+        loss.backward()
+        optimizer.step()
+        print(loss.item().hex(), file=sys.stderr)
+program.save_graph(sys.argv[1] + ".graph", as_written=True)
+stats = program.stats()
+print(json.dumps([stats.scheduled, stats.runs_again, stats.predicted_peak, stats.schedule_not_taken]))
+"""
+        compare = """
+import json, sys
+import berth
+def step_of(graph):
+    step = json.loads(graph.to_json())
+    return ([(one["bytes"], one["class"]) for one in step["storages"]], step["control"],
+            [(one["name"], one["phase"], one.get("traits"), one["alternatives"][0]["reads"], one["alternatives"][0]["writes"])
+             for one in step["operators"]])
+for name in sys.argv[1:]:
+    a, b = step_of(berth.Graph.from_trace(berth.Trace.load(name + ".trace"))), step_of(berth.Graph.load(name + ".graph"))
+    for one, other in zip(a, b):
+        for n, (left, right) in enumerate(zip(one, other)):
+            assert left == right, (name, n, left, right)
+        assert len(one) == len(other), (name, len(one), len(other))
+    assert len(a[2]) > 20, name
+"""
+        def losses():
+            return [line for line in self.stderr.splitlines() if line.startswith(("0x", "-0x"))]
+
+        def plan(trace):
+            for budget in ("85%", "95%", "100%"):
+                ran = run([*berth, "schedule", trace, "--budget", budget, "--iterations", "500", "-o", "x.schedule", "--json"], folder=self.folder)
+                if ran.returncode == 0:
+                    return json.loads(ran.stdout)
+                self.assertEqual(ran.returncode, 1, ran.stderr)
+            self.fail("nothing fits what the step takes as recorded")
+
+        berth = [sys.executable, "-m", "berth"]
+        self.write("train.py", program)
+        subjects = "net", "images"
+        for subject in subjects:
+            with self.subTest(subject):
+                self.ran([*berth, "record", "--operators", "--device", "cpu", "-o", f"{subject}.trace", "--", sys.executable, "train.py", subject])
+                recorded = losses()
+                planned = plan(f"{subject}.trace")
+                out = self.ran([sys.executable, "train.py", subject], BERTH_SCHEDULE="x.schedule")
+                scheduled, again, peak, not_taken = json.loads(out)
+                self.assertEqual(not_taken, "")
+                self.assertGreaterEqual(scheduled, 5)
+                self.assertEqual(again, planned["recomputed"])
+                # A trace has workspaces as their blocks are rounded.
+                self.assertTrue(planned["peak_bytes"] - 4096 < peak <= planned["peak_bytes"], (peak, planned["peak_bytes"]))
+                self.assertEqual(losses(), recorded)
+        self.python(compare, *subjects, name="compare.py")
+        # The last one is of the images.
+        self.ran([sys.executable, "train.py", "net"], BERTH_SCHEDULE="x.schedule")
+        self.assertIn("a step is not run by the schedule that was given: it is for a step of", self.stderr)
+        self.assertIn("operator 0, aten::embedding, takes or makes others, or of other sizes", self.stderr)
 
     def test_operators_that_are_loaded_later_are_part_of_steps(self):
         program = PROGRAM + """

@@ -1,11 +1,17 @@
 // The training program of the benchmarks, with a sample or two a step, on made-up data.
+#include "csrc/graph/graph.h"
+#include "csrc/graph/hash.h"
+#include "csrc/graph/schedule.h"
 #include "tests/catch.h"
 #include "tests/support/run_program.h"
 #include "tests/support/temporary_folder.h"
 
+#include <berth/schedule.h>
+
 #include <nlohmann/json.hpp>
 
 #include <fstream>
+#include <map>
 
 using berth::test::run_program;
 using berth::test::TemporaryFolder;
@@ -36,7 +42,91 @@ nlohmann::json train(const TemporaryFolder& folder, const std::string& model, co
   return nlohmann::json::parse(file);
 }
 
+// As a step program, with these settings; gives the result.
+nlohmann::json train_program(const TemporaryFolder& folder, const std::string& model,
+                             std::map<std::string, std::string> settings,
+                             const std::string& warned = {}) {
+  settings.try_emplace("BERTH_MODE", "off");
+  const auto run =
+      run_program({BERTH_TEST_TRAIN, "--model", model, "--batch", "2", "--steps", "5", "--warmup",
+                   "1", "--threads", "1", "--data", folder.path(), "--quiet", "--program",
+                   "--written-graph", folder / "written.graph", "--json", folder / "run.json"},
+                  {settings.begin(), settings.end()});
+  CAPTURE(model, run.err);
+  REQUIRE(run.exit_code == 0);
+  REQUIRE(run.err.empty() == warned.empty());
+  REQUIRE_THAT(run.err, Contains(warned));
+  std::ifstream file(folder / "run.json");
+  return nlohmann::json::parse(file);
+}
+
+// Of graphs of one step, measured in two ways: everything but times, workspaces and roles.
+void require_same_step(const berth::graph::Graph& a, const berth::graph::Graph& b) {
+  REQUIRE(a.operators.size() == b.operators.size());
+  for (std::size_t n = 0; n < a.operators.size(); ++n) {
+    const auto &one = a.operators[n], &other = b.operators[n];
+    CAPTURE(n, one.name);
+    REQUIRE(one.name == other.name);
+    REQUIRE(one.phase == other.phase);
+    REQUIRE(one.traits == other.traits);
+    REQUIRE(one.alternatives.front().reads == other.alternatives.front().reads);
+    REQUIRE(one.alternatives.front().writes == other.alternatives.front().writes);
+  }
+  REQUIRE(a.storages.size() == b.storages.size());
+  for (std::size_t n = 0; n < a.storages.size(); ++n) {
+    CAPTURE(n);
+    REQUIRE(a.storages[n].bytes == b.storages[n].bytes);
+    REQUIRE(a.storages[n].kind == b.storages[n].kind);
+  }
+  REQUIRE(a.control == b.control);
+  REQUIRE(berth::graph::marks_of(a) == berth::graph::marks_of(b));
+}
+
 }  // namespace
+
+TEST_CASE("A trace of a step program has its graph, and a schedule of the trace runs the program",
+          "[models][step]") {
+  const TemporaryFolder folder;
+  write_data(folder);
+  for (const char* model : {"resnet18", "gpt", "lstm", "mlp"}) {
+    CAPTURE(model);
+    const auto recorded = train_program(folder, model,
+                                        {{"BERTH_MODE", "record"},
+                                         {"BERTH_RECORD", "operators"},
+                                         {"BERTH_TRACE", folder / "x.trace"}});
+    REQUIRE(recorded["program"]["scheduled"] >= 2);
+    const auto traced = berth::graph::read_graph(folder / "x.trace");
+    require_same_step(traced, berth::graph::read_graph(folder / "written.graph"));
+
+    berth::schedule::StepOptions planning;
+    const berth::Bytes resident = recorded["program"]["resident"],
+                       peak = recorded["program"]["recorded_peak"];
+    planning.iteration_budget = 200;
+    planning.addresses = false;
+    berth::schedule::StepResult planned;
+    for (const berth::Bytes eighths : {6, 7, 8}) {
+      planning.budget = resident + (peak - resident) * eighths / 8;
+      planned = berth::schedule::plan_step(traced, planning);
+      if (planned.schedule) break;
+    }
+    CAPTURE(planned.why_not);
+    REQUIRE(planned.schedule);
+    berth::graph::write_schedule(folder / "x.schedule", *planned.schedule);
+    const auto followed = train_program(folder, model, {{"BERTH_SCHEDULE", folder / "x.schedule"}});
+    REQUIRE(followed["program"]["schedule_not_taken"] == "");
+    REQUIRE(followed["program"]["scheduled"] >= 2);
+    // A trace has workspaces as their blocks are rounded.
+    const berth::Bytes predicted = followed["program"]["predicted_peak"];
+    REQUIRE(predicted <= planned.verdict.peak);
+    REQUIRE(predicted + 4096 > planned.verdict.peak);
+    REQUIRE(followed["program"]["runs_again"] == planned.verdict.recomputed);
+    REQUIRE(followed["losses_hex"] == recorded["losses_hex"]);
+  }
+  // The last one is of the MLP.
+  const auto other =
+      train_program(folder, "lstm", {{"BERTH_SCHEDULE", folder / "x.schedule"}}, "operator 0 is ");
+  REQUIRE(other["program"]["scheduled"] >= 2);
+}
 
 TEST_CASE("Every model trains under berth with the losses that it has without", "[models]") {
   const TemporaryFolder folder;

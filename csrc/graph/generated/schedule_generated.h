@@ -115,7 +115,10 @@ struct Schedule FLATBUFFERS_FINAL_CLASS : private flatbuffers::Table {
     VT_PEAK_BOUND = 26,
     VT_NS = 28,
     VT_NS_BOUND = 30,
-    VT_HOST_BYTES = 32
+    VT_HOST_BYTES = 32,
+    VT_NAMES = 34,
+    VT_OPERATOR_NAMES = 36,
+    VT_OPERANDS = 38
   };
   const flatbuffers::Vector<const berth::schedule_file::Buffer *> *buffers() const {
     return GetPointer<const flatbuffers::Vector<const berth::schedule_file::Buffer *> *>(VT_BUFFERS);
@@ -162,6 +165,15 @@ struct Schedule FLATBUFFERS_FINAL_CLASS : private flatbuffers::Table {
   uint64_t host_bytes() const {
     return GetField<uint64_t>(VT_HOST_BYTES, 0);
   }
+  const flatbuffers::Vector<flatbuffers::Offset<flatbuffers::String>> *names() const {
+    return GetPointer<const flatbuffers::Vector<flatbuffers::Offset<flatbuffers::String>> *>(VT_NAMES);
+  }
+  const flatbuffers::Vector<uint32_t> *operator_names() const {
+    return GetPointer<const flatbuffers::Vector<uint32_t> *>(VT_OPERATOR_NAMES);
+  }
+  const flatbuffers::Vector<uint64_t> *operands() const {
+    return GetPointer<const flatbuffers::Vector<uint64_t> *>(VT_OPERANDS);
+  }
   bool Verify(flatbuffers::Verifier &verifier) const {
     return VerifyTableStart(verifier) &&
            VerifyOffset(verifier, VT_BUFFERS) &&
@@ -185,6 +197,13 @@ struct Schedule FLATBUFFERS_FINAL_CLASS : private flatbuffers::Table {
            VerifyField<uint64_t>(verifier, VT_NS, 8) &&
            VerifyField<uint64_t>(verifier, VT_NS_BOUND, 8) &&
            VerifyField<uint64_t>(verifier, VT_HOST_BYTES, 8) &&
+           VerifyOffset(verifier, VT_NAMES) &&
+           verifier.VerifyVector(names()) &&
+           verifier.VerifyVectorOfStrings(names()) &&
+           VerifyOffset(verifier, VT_OPERATOR_NAMES) &&
+           verifier.VerifyVector(operator_names()) &&
+           VerifyOffset(verifier, VT_OPERANDS) &&
+           verifier.VerifyVector(operands()) &&
            verifier.EndTable();
   }
 };
@@ -238,6 +257,15 @@ struct ScheduleBuilder {
   void add_host_bytes(uint64_t host_bytes) {
     fbb_.AddElement<uint64_t>(Schedule::VT_HOST_BYTES, host_bytes, 0);
   }
+  void add_names(flatbuffers::Offset<flatbuffers::Vector<flatbuffers::Offset<flatbuffers::String>>> names) {
+    fbb_.AddOffset(Schedule::VT_NAMES, names);
+  }
+  void add_operator_names(flatbuffers::Offset<flatbuffers::Vector<uint32_t>> operator_names) {
+    fbb_.AddOffset(Schedule::VT_OPERATOR_NAMES, operator_names);
+  }
+  void add_operands(flatbuffers::Offset<flatbuffers::Vector<uint64_t>> operands) {
+    fbb_.AddOffset(Schedule::VT_OPERANDS, operands);
+  }
   explicit ScheduleBuilder(flatbuffers::FlatBufferBuilder &_fbb)
         : fbb_(_fbb) {
     start_ = fbb_.StartTable();
@@ -265,7 +293,10 @@ inline flatbuffers::Offset<Schedule> CreateSchedule(
     uint64_t peak_bound = 0,
     uint64_t ns = 0,
     uint64_t ns_bound = 0,
-    uint64_t host_bytes = 0) {
+    uint64_t host_bytes = 0,
+    flatbuffers::Offset<flatbuffers::Vector<flatbuffers::Offset<flatbuffers::String>>> names = 0,
+    flatbuffers::Offset<flatbuffers::Vector<uint32_t>> operator_names = 0,
+    flatbuffers::Offset<flatbuffers::Vector<uint64_t>> operands = 0) {
   ScheduleBuilder builder_(_fbb);
   builder_.add_host_bytes(host_bytes);
   builder_.add_ns_bound(ns_bound);
@@ -276,6 +307,9 @@ inline flatbuffers::Offset<Schedule> CreateSchedule(
   builder_.add_seed(seed);
   builder_.add_budget(budget);
   builder_.add_arena_bytes(arena_bytes);
+  builder_.add_operands(operands);
+  builder_.add_operator_names(operator_names);
+  builder_.add_names(names);
   builder_.add_engine(engine);
   builder_.add_writes(writes);
   builder_.add_reads(reads);
@@ -301,13 +335,19 @@ inline flatbuffers::Offset<Schedule> CreateScheduleDirect(
     uint64_t peak_bound = 0,
     uint64_t ns = 0,
     uint64_t ns_bound = 0,
-    uint64_t host_bytes = 0) {
+    uint64_t host_bytes = 0,
+    const std::vector<flatbuffers::Offset<flatbuffers::String>> *names = nullptr,
+    const std::vector<uint32_t> *operator_names = nullptr,
+    const std::vector<uint64_t> *operands = nullptr) {
   auto buffers__ = buffers ? _fbb.CreateVectorOfStructs<berth::schedule_file::Buffer>(*buffers) : 0;
   auto offsets__ = offsets ? _fbb.CreateVector<uint64_t>(*offsets) : 0;
   auto steps__ = steps ? _fbb.CreateVectorOfStructs<berth::schedule_file::Step>(*steps) : 0;
   auto reads__ = reads ? _fbb.CreateVector<uint32_t>(*reads) : 0;
   auto writes__ = writes ? _fbb.CreateVector<uint32_t>(*writes) : 0;
   auto engine__ = engine ? _fbb.CreateString(engine) : 0;
+  auto names__ = names ? _fbb.CreateVector<flatbuffers::Offset<flatbuffers::String>>(*names) : 0;
+  auto operator_names__ = operator_names ? _fbb.CreateVector<uint32_t>(*operator_names) : 0;
+  auto operands__ = operands ? _fbb.CreateVector<uint64_t>(*operands) : 0;
   return berth::schedule_file::CreateSchedule(
       _fbb,
       buffers__,
@@ -324,7 +364,10 @@ inline flatbuffers::Offset<Schedule> CreateScheduleDirect(
       peak_bound,
       ns,
       ns_bound,
-      host_bytes);
+      host_bytes,
+      names__,
+      operator_names__,
+      operands__);
 }
 
 inline const berth::schedule_file::Schedule *GetSchedule(const void *buf) {

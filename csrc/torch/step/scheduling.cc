@@ -2,6 +2,7 @@
 
 #include "csrc/core/bytes.h"
 #include "csrc/core/check.h"
+#include "csrc/graph/hash.h"
 #include "csrc/torch/step/implementations.h"
 #include "csrc/torch/step/program_graph.h"
 
@@ -13,6 +14,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <initializer_list>
 #include <numeric>
 #include <optional>
@@ -74,15 +76,15 @@ std::optional<graph::Schedule> least_within_time(const graph::Graph& graph,
 
 // In words why the step cannot be run by the schedule; empty where it can.
 std::string why_not_for(const graph::Graph& graph, const graph::Schedule& schedule) {
-  std::size_t operators = 0;
-  for (const graph::ScheduleStep& step : schedule.steps)
-    if (step.kind == graph::ScheduleStep::Kind::kRun)
-      operators = std::max(operators, static_cast<std::size_t>(step.op) + 1);
-  if (operators != graph.operators.size())
-    return fmt::format("it is for a step of {} operators, this one has {}", operators,
-                       graph.operators.size());
-  return graph::replay(graph, fitted(schedule)).violation;
+  std::string different = graph::difference(schedule, graph);
+  return different.empty() ? graph::replay(graph, fitted(schedule)).violation : different;
 }
+
+// The forms in which files have a program: as it was written, as traces do, and as planners took
+// it, by save_graph().
+constexpr std::array kGivenForms{
+    GraphForm{.twins = false, .split = false}, GraphForm{.twins = true, .split = true},
+    GraphForm{.twins = true, .split = false}, GraphForm{.twins = false, .split = true}};
 
 bool has_budget(const SchedulingOptions& options) {
   return options.budget > 0 || options.share > 0 || options.more_time >= 0;
@@ -96,6 +98,10 @@ bool is_one_of(std::string_view engine, std::initializer_list<std::string_view> 
 
 graph::Graph planning_graph(const Program& program) {
   return graph_of(program, alignment_of(program), {.split = true}).graph;
+}
+
+graph::Graph written_graph(const Program& program) {
+  return graph_of(program, alignment_of(program), {.twins = false}).graph;
 }
 
 std::string why_not(const SchedulingOptions& options) {
@@ -120,7 +126,7 @@ struct Planned {
   graph::Schedule chosen;
   graph::Verdict verdict;
   std::uint64_t ns_bound = 0;
-  std::string not_met, not_taken;
+  std::string not_met;
 };
 
 std::optional<graph::CopyRates> rates_of(const SchedulingOptions& options) {
@@ -151,6 +157,14 @@ void take_faster_ways(const graph::Graph& graph, graph::Schedule& schedule) {
   }
 }
 
+// What a planner or a file says is proven before anything is run by it.
+void prove(Planned& planned, const SchedulingOptions& options) {
+  planned.verdict = graph::replay(planned.of.graph, planned.chosen,
+                                  rates_of(options).value_or(graph::CopyRates{}));
+  BERTH_CHECK(planned.verdict.violation.empty(), kUsage, "the schedule of a step is wrong: {}",
+              planned.verdict.violation);
+}
+
 Planned plan(const Program& program, const SchedulingOptions& options,
              const graph::Verdict& recorded, bool split) {
   Planned result;
@@ -158,10 +172,7 @@ Planned plan(const Program& program, const SchedulingOptions& options,
                        {.twins = options.engine != "release", .split = split});
   const graph::Graph& graph = result.of.graph;
   result.chosen = as_recorded(result.of);
-  if (options.given != nullptr) result.not_taken = why_not_for(graph, *options.given);
-  if (options.given != nullptr && result.not_taken.empty()) {
-    result.chosen = fitted(*options.given);
-  } else if (options.engine != "release") {
+  if (options.engine != "release") {
     schedule::StepOptions planning;
     planning.time_limit_seconds = options.time_limit_seconds;
     planning.budget = options.share > 0
@@ -183,11 +194,7 @@ Planned plan(const Program& program, const SchedulingOptions& options,
     result.chosen = found ? std::move(*found) : order_of(graph, planning);
     if (!found && options.engine != "order") take_faster_ways(graph, result.chosen);
   }
-  // What a planner says is proven before anything is run by it.
-  result.verdict =
-      graph::replay(graph, result.chosen, rates_of(options).value_or(graph::CopyRates{}));
-  BERTH_CHECK(result.verdict.violation.empty(), kUsage, "the schedule of a step is wrong: {}",
-              result.verdict.violation);
+  prove(result, options);
   return result;
 }
 
@@ -201,9 +208,30 @@ Bytes room_between_steps(const Program& program, const graph::Graph& graph,
   return recorded.peak - std::min(recorded.peak, there);
 }
 
+// By the schedule that was given, in the first form that it is for; where there is none, `why` says
+// what is different from the form that it comes closest to.
+std::optional<Planned> follow(const Program& program, const SchedulingOptions& options,
+                              std::string& why) {
+  const bool splits = can_split(program);
+  for (const GraphForm& form : kGivenForms) {
+    if (form.split && !splits) continue;
+    Planned result;
+    result.of = graph_of(program, alignment_of(program), form);
+    const graph::Graph& graph = result.of.graph;
+    std::string different = why_not_for(graph, *options.given);
+    if (different.empty()) {
+      result.chosen = fitted(*options.given);
+      prove(result, options);
+      return result;
+    }
+    if (why.empty() || graph.operators.size() == options.given->operators.size())
+      why = std::move(different);
+  }
+  return std::nullopt;
+}
+
 // Whether one is to be had rather than the other: budgets first, then what was asked for.
 bool better(const Planned& a, const Planned& b, const SchedulingOptions& options) {
-  if (a.not_taken.empty() != b.not_taken.empty()) return a.not_taken.empty();
   if (a.not_met.empty() != b.not_met.empty()) return a.not_met.empty();
   const bool time_first = options.budget > 0 || options.share > 0;
   const auto key = [&](const Planned& one) {
@@ -228,8 +256,12 @@ Scheduled schedule(Program program, const SchedulingOptions& options) {
     find_implementations(program, {.other_bits = options.other_bits,
                                    .room = room_between_steps(program, written.graph, recorded),
                                    .file = options.algorithms});
-  Planned best = plan(program, options, recorded, false);
-  if (options.engine != "release" && can_split(program)) {
+  std::string not_taken;
+  std::optional<Planned> given;
+  if (options.given != nullptr) given = follow(program, options, not_taken);
+  if (given) not_taken.clear();
+  Planned best = given ? *std::move(given) : plan(program, options, recorded, false);
+  if (!given && options.engine != "release" && can_split(program)) {
     Planned split = plan(program, options, recorded, true);
     if (better(split, best, options)) best = std::move(split);
   }
@@ -251,7 +283,7 @@ Scheduled schedule(Program program, const SchedulingOptions& options) {
   for (const Instruction& one : result.instructions.list)
     result.chosen += one.way == Instruction::kAsRecorded ? 0 : 1;
   result.budget_not_met = std::move(best.not_met);
-  result.schedule_not_taken = std::move(best.not_taken);
+  result.schedule_not_taken = std::move(not_taken);
   return result;
 }
 

@@ -27,6 +27,10 @@ struct SchedulingOptions {
 // The program as planners take it, sizes rounded as its device's allocator rounds them.
 [[nodiscard]] graph::Graph planning_graph(const Program& program);
 
+// The same as it was recorded: nothing taken apart, each result in bytes of its own. As traces have
+// it (`csrc/graph/step_from_trace`).
+[[nodiscard]] graph::Graph written_graph(const Program& program);
+
 // How the program is to be run. Where nothing fits the budget, the result is that without one, and
 // says why.
 [[nodiscard]] Scheduled schedule(Program program, const SchedulingOptions& options);

@@ -1,7 +1,9 @@
 #include "csrc/core/check.h"
+#include "csrc/graph/step_from_trace.h"
 #include "csrc/runtime/settings.h"
 #include "csrc/torch/backend.h"
 #include "csrc/torch/program.h"
+#include "csrc/torch/range_numbers.h"
 #include "csrc/torch/step/byte_access.h"
 #include "csrc/torch/step/elapsed.h"
 #include "csrc/torch/step/ghost.h"
@@ -53,6 +55,30 @@ class Pause {
   std::uint32_t left_ = 0, length_ = 1;
 };
 
+// While it stands, traces that are being written say that a step runs as it was written.
+class WrittenStep {
+ public:
+  WrittenStep() {
+    for (int n = 0; n < kMaxBackends; ++n)
+      if (berth::Recorder* const trace = trace_of(n))
+        ranges_[n] = begin_range(*trace, graph::kStepRange, trace::RangeKind::kUser);
+  }
+  ~WrittenStep() {
+    for (int n = 0; n < kMaxBackends; ++n)
+      if (berth::Recorder* const trace = ranges_[n] == 0 ? nullptr : trace_of(n))
+        trace->append(trace::RangeEnd{.range = ranges_[n]});
+  }
+  WrittenStep(const WrittenStep&) = delete;
+  WrittenStep& operator=(const WrittenStep&) = delete;
+
+ private:
+  static berth::Recorder* trace_of(int n) {
+    Backend* const one = backend(n);
+    return one == nullptr ? nullptr : one->recorder();
+  }
+  std::uint64_t ranges_[kMaxBackends] = {};  // in each trace; 0: not in it
+};
+
 }  // namespace
 
 class StepProgram::State {
@@ -98,6 +124,7 @@ class StepProgram::State {
     } else if (pause_.over()) {
       recorder_.emplace();
       tap_.emplace(*recorder_);
+      range_.emplace();
     }
   }
 
@@ -114,10 +141,11 @@ class StepProgram::State {
     mark_step_by_program();
   }
 
-  void save_graph(const std::string& path) const {
+  void save_graph(const std::string& path, bool as_written) const {
     BERTH_CHECK(!programs_.empty(), kUsage,
                 "no step is known yet: two that are the same must have run");
-    graph::write_graph(path, planning_graph(programs_.front().program));
+    const Program& program = programs_.front().program;
+    graph::write_graph(path, as_written ? written_graph(program) : planning_graph(program));
   }
 
   [[nodiscard]] StepProgramStats stats() const {
@@ -128,6 +156,7 @@ class StepProgram::State {
 
  private:
   void end_step(bool failed) {
+    range_.reset();
     tap_.reset();
     if (recorder_) {
       StepRecord record = recorder_->take();
@@ -258,6 +287,7 @@ class StepProgram::State {
   std::optional<Recorder> recorder_;
   std::optional<Ghost> ghost_;
   std::optional<Tap> tap_;
+  std::optional<WrittenStep> range_;
   Elapsed began_;
 };
 
@@ -272,7 +302,9 @@ StepProgramStats StepProgram::stats() const { return state_->stats(); }
 void read_bytes(const at::Tensor& tensor) { ask_for_bytes(kReadBytes, tensor); }
 void share_bytes(const at::Tensor& tensor) { ask_for_bytes(kShareBytes, tensor); }
 
-void StepProgram::save_graph(const std::string& path) const { state_->save_graph(path); }
+void StepProgram::save_graph(const std::string& path, bool as_written) const {
+  state_->save_graph(path, as_written);
+}
 
 void StepProgram::begin() { state_->begin(); }
 void StepProgram::end(bool failed) { state_->end(failed); }

@@ -1,0 +1,449 @@
+#include "csrc/graph/step_from_trace.h"
+
+#include "csrc/core/check.h"
+#include "csrc/graph/operator_kinds.h"
+#include "csrc/trace/operator_names.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <string>
+#include <unordered_map>
+#include <utility>
+
+namespace berth::graph {
+namespace {
+
+using trace::BlockId;
+using trace::Tick;
+
+constexpr std::uint32_t kNone = std::numeric_limits<std::uint32_t>::max();
+// Rooms of at most so many bytes are the body's, as step programs have it.
+constexpr Bytes kSmallRoom = 4096;
+
+struct Use {
+  std::uint32_t storage = kNone;  // by first occurrence in the step
+  Bytes offset = 0, bytes = 0;
+  bool writes = false, fills = false;
+  std::uint16_t position = 0;
+  bool operator==(const Use&) const = default;
+};
+
+struct Call {
+  trace::StringId name = 0;
+  bool backward = false, random = false;
+  std::vector<Use> arguments, results;
+  std::uint64_t ns = 0;
+  Bytes workspace = 0;
+
+  [[nodiscard]] bool same(const Call& other) const {
+    return name == other.name && backward == other.backward && arguments == other.arguments &&
+           results == other.results;
+  }
+};
+
+struct Storage {
+  BlockId block = 0;
+  std::uint32_t maker = kNone;  // the call; kNone: from outside
+};
+
+// One step as it was called.
+struct Record {
+  Tick first = 0, last = 0;
+  std::vector<Call> calls;
+  std::vector<Storage> storages;
+  Bytes peak = 0;     // most that was alive
+  bool whole = true;  // nothing of it is memory of others
+
+  [[nodiscard]] bool same(const Record& other) const {
+    return std::equal(calls.begin(), calls.end(), other.calls.begin(), other.calls.end(),
+                      [](const Call& a, const Call& b) { return a.same(b); });
+  }
+};
+
+struct Block {
+  Bytes bytes = 0;  // rounded; of one made before the recording, what operands reach
+  Bytes asked = 0;
+  bool requested = false;
+  Tick freed = std::numeric_limits<Tick>::max();
+};
+
+// Goes through the trace once, and keeps the last two steps that follow each other and are the
+// same.
+class Reader {
+ public:
+  explicit Reader(const Trace& trace) : trace_(trace) {}
+
+  void run() {
+    for (const trace::Entry& entry : trace_.entries)
+      std::visit([&](const auto& event) { see(entry, event); }, entry.event);
+  }
+  [[nodiscard]] bool found() const noexcept { return found_.has_value(); }
+  [[nodiscard]] std::pair<Record, Record>& records() { return *found_; }
+  [[nodiscard]] const Block& block(BlockId id) { return blocks_[id]; }
+
+ private:
+  struct Open {
+    std::uint64_t op = 0;
+    std::uint32_t call = kNone;  // kNone: none of the step's
+    std::uint32_t depth = 0;     // operators inside that are open
+    std::uint64_t begin_ns = 0;
+    std::unordered_map<BlockId, Bytes> inner;
+    Bytes held = 0, most = 0;
+  };
+
+  void see(const trace::Entry& entry, const trace::RangeBegin& range) {
+    if (trace_.name(range.name) != kStepRange || inside_) return;
+    inside_ = true;
+    range_ = range.range;
+    thread_ = entry.thread;
+    record_ = {};
+    record_.first = entry.tick;
+    record_.peak = live_;
+    numbers_.clear();
+    open_.clear();
+  }
+  void see(const trace::Entry& entry, const trace::RangeEnd& range) {
+    if (!inside_ || range.range != range_) return;
+    inside_ = false;
+    record_.last = entry.tick;
+    if (!record_.calls.empty() && record_.whole && before_ && before_->same(record_))
+      found_.emplace(*before_, record_);
+    before_ = std::move(record_);
+  }
+
+  void see(const trace::Entry& entry, const trace::OperatorBegin& begin) {
+    if (!inside_) return;
+    Open& open = open_[entry.thread];
+    if (open.op != 0) {
+      ++open.depth;
+      return;
+    }
+    open = {.op = begin.op, .begin_ns = entry.time_ns, .inner = {}};
+    if (entry.thread != thread_ && !begin.backward) return;
+    open.call = static_cast<std::uint32_t>(record_.calls.size());
+    record_.calls.push_back({.name = begin.name,
+                             .backward = begin.backward,
+                             .random = begin.random,
+                             .arguments = {},
+                             .results = {}});
+  }
+  void see(const trace::Entry& entry, const trace::OperatorEnd& end) {
+    const auto found = open_.find(entry.thread);
+    if (!inside_ || found == open_.end()) return;
+    Open& open = found->second;
+    if (open.op != end.op) {
+      if (open.depth > 0) --open.depth;
+      return;
+    }
+    if (open.call != kNone) {
+      Call& call = record_.calls[open.call];
+      if (entry.time_ns > open.begin_ns) call.ns = entry.time_ns - open.begin_ns;
+      call.workspace = open.most - std::min(open.most, open.held);
+    }
+    open = {};
+  }
+  void see(const trace::Entry& entry, const trace::Operand& operand) {
+    const auto end = checked_add(operand.byte_offset, operand.bytes);
+    BERTH_CHECK(end, kInput, "operator {} takes bytes {} to {} of a block", operand.op,
+                operand.byte_offset, operand.byte_offset + operand.bytes);
+    Block& block = blocks_[operand.block];
+    if (!block.requested) block.bytes = std::max(block.bytes, align_up(*end, trace_.alignment));
+    const auto found = open_.find(entry.thread);
+    if (!inside_ || found == open_.end() || found->second.op != operand.op ||
+        found->second.call == kNone)
+      return;
+    const std::uint32_t number = found->second.call;
+    const auto next = static_cast<std::uint32_t>(record_.storages.size());
+    std::uint32_t storage = next;
+    if (operand.block == 0) {
+      // What has no bytes has no block: a result is another each time.
+      record_.whole = record_.whole && operand.bytes == 0;
+      if (!operand.output) return;
+    } else {
+      storage = numbers_.try_emplace(operand.block, next).first->second;
+    }
+    if (storage == next)
+      record_.storages.push_back({operand.block, operand.output ? number : kNone});
+    Call& call = record_.calls[number];
+    (operand.output ? call.results : call.arguments)
+        .push_back({.storage = storage,
+                    .offset = operand.byte_offset,
+                    .bytes = operand.bytes,
+                    .writes = operand.access != trace::Access::kRead,
+                    .fills = operand.access == trace::Access::kWrite,
+                    .position = operand.position});
+  }
+
+  void see(const trace::Entry& entry, const trace::Request& request) {
+    Block& block = blocks_[request.id];
+    block.bytes = align_up(request.bytes, trace_.alignment);
+    block.asked = request.bytes;
+    block.requested = true;
+    live_ += block.bytes;
+    record_.peak = std::max(record_.peak, live_);
+    const auto found = open_.find(entry.thread);
+    if (!inside_ || found == open_.end() || found->second.op == 0) return;
+    Open& open = found->second;
+    open.inner[request.id] = block.bytes;
+    open.held += block.bytes;
+    open.most = std::max(open.most, open.held);
+  }
+  void see(const trace::Entry& entry, const trace::Free& free) {
+    Block& block = blocks_[free.id];
+    block.freed = entry.tick;
+    if (block.requested) live_ -= block.bytes;
+    const auto found = open_.find(entry.thread);
+    if (!inside_ || found == open_.end()) return;
+    const auto inner = found->second.inner.find(free.id);
+    if (inner == found->second.inner.end()) return;
+    found->second.held -= inner->second;
+    found->second.inner.erase(inner);
+  }
+
+  template <class Other>
+  void see(const trace::Entry&, const Other&) {}
+
+  const Trace& trace_;
+  std::unordered_map<BlockId, Block> blocks_;
+  Bytes live_ = 0;
+  bool inside_ = false;
+  std::uint64_t range_ = 0;
+  trace::ThreadId thread_ = 0;
+  Record record_;
+  std::unordered_map<BlockId, std::uint32_t> numbers_;
+  std::unordered_map<trace::ThreadId, Open> open_;  // outermost
+  std::optional<Record> before_;
+  std::optional<std::pair<Record, Record>> found_;
+};
+
+// As the step program builds its own.
+class Builder {
+ public:
+  Builder(const Trace& trace, Reader& reader)
+      : trace_(trace),
+        reader_(reader),
+        record_(reader.records().first),
+        again_(reader.records().second) {}
+
+  TracedGraph run() && {
+    find_what_the_body_fills();
+    make_storages();
+    find_aside();
+    for (std::uint32_t n = 0; n < record_.calls.size(); ++n) add(n);
+    find_phases();
+    add_end();
+    result_.recorded_peak = std::max(record_.peak, again_.peak);
+    result_.steps = 2;
+    const std::string wrong = violation(graph());
+    BERTH_CHECK(wrong.empty(), kInput, "the trace's step is no graph: {}", wrong);
+    return std::move(result_);
+  }
+
+ private:
+  Graph& graph() { return result_.graph; }
+  std::string_view name(const Call& call) const { return trace_.name(call.name); }
+  bool empty(std::uint32_t storage) const { return record_.storages[storage].block == 0; }
+  Bytes bytes(std::uint32_t storage) {
+    return empty(storage) ? 0 : reader_.block(record_.storages[storage].block).bytes;
+  }
+  bool outlives(std::uint32_t storage) {
+    if (empty(storage)) return false;
+    return reader_.block(record_.storages[storage].block).freed >= record_.last ||
+           reader_.block(again_.storages[storage].block).freed >= again_.last;
+  }
+  bool made(std::uint32_t storage) const { return record_.storages[storage].maker != kNone; }
+
+  // Room that is read before an operator has filled it the body has filled.
+  void find_what_the_body_fills() {
+    std::vector<const Call*> first_use(record_.storages.size(), nullptr);
+    for (const Call& call : record_.calls)
+      for (const Use& one : call.arguments)
+        if (first_use[one.storage] == nullptr) first_use[one.storage] = &call;
+    for (const Call& call : record_.calls) {
+      if (!only_allocates(name(call)) || call.results.empty()) continue;
+      const std::uint32_t storage = call.results.front().storage;
+      const Call* const user = first_use[storage];
+      const bool filled =
+          user != nullptr &&
+          std::any_of(user->arguments.begin(), user->arguments.end(), [&](const Use& one) {
+            return one.storage == storage && one.writes &&
+                   (one.fills || fills(name(*user), user->random));
+          });
+      if (bytes(storage) <= kSmallRoom || !filled) record_.storages[storage].maker = kNone;
+    }
+  }
+  static bool only_allocates(std::string_view name) {
+    return trace::only_allocates(name) && !name.starts_with("aten::resize");
+  }
+  static bool fills(std::string_view name, bool random) {
+    const std::string_view base = name.substr(0, name.find('.'));
+    return base == "aten::copy_" || base == "aten::fill_" || base == "aten::zero_" ||
+           (random && base.ends_with('_'));
+  }
+
+  void make_storages() {
+    for (std::uint32_t n = 0; n < record_.storages.size(); ++n) {
+      const bool resident =
+          outlives(n) || (!empty(n) && record_.storages[n].block == again_.storages[n].block &&
+                          reader_.block(record_.storages[n].block).freed >= again_.last);
+      graph().storages.push_back({.bytes = bytes(n),
+                                  .kind = made(n)    ? StorageClass::kStep
+                                          : resident ? StorageClass::kResident
+                                                     : StorageClass::kInput});
+      result_.blocks.push_back(record_.storages[n].block);
+    }
+    versions_.assign(record_.storages.size(), 0);
+  }
+
+  // State that no result depends on: running statistics of a norm that trains, which has saved
+  // those of the batch.
+  static bool is_aside(std::string_view name, const Call& call, const Use& one) {
+    if (!updates_statistics(name) || (one.position != 3 && one.position != 4)) return false;
+    const bool backward = name.find("backward") != std::string_view::npos;
+    const auto& saved = backward ? call.arguments : call.results;
+    return std::any_of(saved.begin(), saved.end(), [&](const Use& other) {
+      return other.position == (backward ? 5 : 1) && other.bytes > 0;
+    });
+  }
+  void find_aside() {
+    aside_.assign(record_.storages.size(), false);
+    const auto for_each = [&](const auto& visit) {
+      for (const Call& call : record_.calls)
+        for (const Use& one : call.arguments) visit(one.storage, is_aside(name(call), call, one));
+    };
+    for_each([&](std::uint32_t storage, bool aside) {
+      if (aside)
+        aside_[storage] = record_.storages[storage].block == again_.storages[storage].block;
+    });
+    for_each([&](std::uint32_t storage, bool aside) {
+      if (!aside) aside_[storage] = false;
+    });
+  }
+
+  void add(std::uint32_t n) {
+    const Call& call = record_.calls[n];
+    const auto id = static_cast<OperatorId>(graph().operators.size());
+    Operator op;
+    op.name = std::string(name(call));
+    op.traits.random = op.traits.draws_again = call.random;
+    op.traits.host_sync = waits_for_contents(op.name);
+    Alternative& one = op.alternatives.emplace_back();
+    one.ns = std::min(call.ns, again_.calls[n].ns);
+    one.workspace = std::max(call.workspace, again_.calls[n].workspace);
+    for (const Use& use : call.arguments)
+      if (!aside_[use.storage]) add_read(one, use);
+    std::vector<std::uint32_t> made_here;
+    for (const Use& use : call.arguments) {
+      if (!use.writes) continue;
+      if (aside_[use.storage])
+        one.workspace += graph().storages[use.storage].bytes;
+      else if (std::find(made_here.begin(), made_here.end(), use.storage) == made_here.end())
+        made_here.push_back(use.storage);
+    }
+    for (const std::uint32_t storage : made_here) {
+      one.writes.push_back({storage, ++versions_[storage]});
+      op.traits.changes_state |= graph().storages[storage].kind != StorageClass::kStep;
+    }
+    for (const Use& use : call.results) {
+      if (record_.storages[use.storage].maker != n ||
+          std::find(made_here.begin(), made_here.end(), use.storage) != made_here.end())
+        continue;
+      one.writes.push_back({use.storage, ++versions_[use.storage]});
+      made_here.push_back(use.storage);
+    }
+    add_control(id, call);
+    if (op.traits.host_sync) last_host_read_ = id;
+    graph().operators.push_back(std::move(op));
+  }
+
+  void add_read(Alternative& to, const Use& use) const {
+    const ValueId value{use.storage, versions_[use.storage]};
+    for (Read& there : to.reads) {
+      if (there.value != value) continue;
+      const Bytes end = std::max(there.offset + there.bytes, use.offset + use.bytes);
+      there.offset = std::min(there.offset, use.offset);
+      there.bytes = end - there.offset;
+      return;
+    }
+    to.reads.push_back({value, use.offset, use.bytes});
+  }
+
+  void add_control(OperatorId id, const Call& call) {
+    if (last_host_read_ != kNone) graph().control.emplace_back(last_host_read_, id);
+    for (const Use& use : call.arguments) {
+      if (!use.writes || !aside_[use.storage]) continue;
+      const auto [before, first] = last_aside_.try_emplace(use.storage, id);
+      if (!first) graph().control.emplace_back(std::exchange(before->second, id), id);
+    }
+    if (!call.random) return;
+    if (last_random_ != kNone) graph().control.emplace_back(last_random_, id);
+    last_random_ = id;
+  }
+
+  // Backward is what ran in it; the optimizer is what came after the last of that and needs
+  // something of it.
+  void find_phases() {
+    const auto& calls = record_.calls;
+    const auto last =
+        std::find_if(calls.rbegin(), calls.rend(), [](const Call& call) { return call.backward; });
+    const auto end = static_cast<std::size_t>(calls.rend() - last);
+    std::vector<bool> written(record_.storages.size()), read(record_.storages.size());
+    bool late_host_read = false, late_draw = false;
+    for (std::size_t n = 0; n < calls.size(); ++n) {
+      const Call& call = calls[n];
+      bool late = call.backward;
+      if (!late && n >= end && end > 0) {
+        late = late_host_read || (call.random && late_draw);
+        for (const Use& one : call.arguments)
+          late = late || written[one.storage] || (one.writes && read[one.storage]);
+      }
+      graph().operators[n].phase = call.backward ? Phase::kBackward
+                                   : late        ? Phase::kOptimizer
+                                                 : Phase::kForward;
+      if (!late) continue;
+      late_host_read |= graph().operators[n].traits.host_sync;
+      late_draw |= call.random;
+      for (const Use& one : call.arguments) {
+        read[one.storage] = true;
+        if (one.writes) written[one.storage] = true;
+      }
+      for (const Use& one : call.results) written[one.storage] = true;
+    }
+  }
+
+  void add_end() {
+    const auto id = static_cast<OperatorId>(graph().operators.size());
+    Operator op;
+    op.name = "end of the step";
+    op.phase = Phase::kOptimizer;
+    op.traits.host_sync = true;
+    Alternative& one = op.alternatives.emplace_back();
+    for (std::uint32_t n = 0; n < record_.storages.size(); ++n)
+      if (made(n) && outlives(n))
+        one.reads.push_back({{n, versions_[n]}, 0, reader_.block(record_.storages[n].block).asked});
+    for (OperatorId before = 0; before < id; ++before) graph().control.emplace_back(before, id);
+    graph().operators.push_back(std::move(op));
+  }
+
+  const Trace& trace_;
+  Reader& reader_;
+  Record& record_;
+  const Record& again_;
+  std::vector<std::uint32_t> versions_;  // by storage
+  std::vector<bool> aside_;              // by storage
+  std::map<std::uint32_t, OperatorId> last_aside_;
+  OperatorId last_host_read_ = kNone, last_random_ = kNone;
+  TracedGraph result_;
+};
+
+}  // namespace
+
+std::optional<TracedGraph> step_from_trace(const Trace& trace) {
+  Reader reader(trace);
+  reader.run();
+  if (!reader.found()) return std::nullopt;
+  return Builder(trace, reader).run();
+}
+
+}  // namespace berth::graph
