@@ -221,14 +221,15 @@ void end_scope(void* scope) { delete static_cast<Scope*>(scope); }
 
 int make_step_program(const char* engine, const char* schedule, std::uint64_t memory_budget,
                       double memory_share, double time_budget, std::uint64_t copy_rate,
-                      void** program, char* message, std::size_t size) {
+                      int second_thread, void** program, char* message, std::size_t size) {
   return answer(message, size, [&] {
     *program = new StepProgram({.engine = engine,
                                 .memory_budget = memory_budget,
                                 .memory_share = memory_share,
                                 .time_budget = time_budget,
                                 .copy_rate = copy_rate,
-                                .schedule = schedule});
+                                .schedule = schedule,
+                                .second_thread = second_thread != 0});
     return BERTH_OK;
   });
 }
@@ -243,10 +244,36 @@ int begin_step(void* program, char* message, std::size_t size) {
 }
 
 int end_step(void* program, int failed, char* message, std::size_t size) {
-  return answer(message, size, [&] {
-    static_cast<StepProgram*>(program)->end(failed != 0);
+  int kind = BERTH_OK;
+  const int code = answer(message, size, [&] {
+    try {
+      static_cast<StepProgram*>(program)->end(failed != 0);
+    } catch (const Error&) {
+      throw;
+    } catch (const std::bad_alloc&) {
+      throw;
+    } catch (const c10::OutOfMemoryError&) {
+      kind = BERTH_OUT_OF_MEMORY;
+      throw;
+    } catch (const c10::IndexError&) {
+      kind = BERTH_INDEX_ERROR;
+      throw;
+    } catch (const c10::ValueError&) {
+      kind = BERTH_VALUE_ERROR;
+      throw;
+    } catch (const c10::TypeError&) {
+      kind = BERTH_TYPE_ERROR;
+      throw;
+    } catch (const c10::NotImplementedError&) {
+      kind = BERTH_NOT_IMPLEMENTED_ERROR;
+      throw;
+    } catch (const std::exception&) {
+      kind = BERTH_RUNTIME_ERROR;
+      throw;
+    }
     return BERTH_OK;
   });
+  return kind != BERTH_OK ? kind : code;
 }
 
 std::size_t step_program_stats(void* program, char* text, std::size_t size) {

@@ -7,6 +7,15 @@
 extern "C" {
 #endif
 
+// What an operator throws that a step program runs, as Python knows it.
+enum berth_operator_error {
+  BERTH_RUNTIME_ERROR = 16,
+  BERTH_INDEX_ERROR = 17,
+  BERTH_VALUE_ERROR = 18,
+  BERTH_TYPE_ERROR = 19,
+  BERTH_NOT_IMPLEMENTED_ERROR = 20,
+};
+
 // berth under libtorch on one kind of device, for those who reach it through a shared library:
 // Python by ctypes, and the small libraries to preload. Includes nothing of libtorch.
 //
@@ -39,11 +48,12 @@ typedef struct berth_torch_table {
   // Names the calling thread's requests until end_scope() of what is returned, on that thread.
   void* (*begin_scope)(const char* name);
   void (*end_scope)(void* scope);
-  // A step program: see <berth/step_program.h>. Needs no allocator of berth's.
+  // A step program: see <berth/step_program.h> Needs no allocator of berth's.
   int (*make_step_program)(const char* engine, const char* schedule, uint64_t memory_budget, double memory_share, double time_budget,
-                           uint64_t copy_rate, void** program, char* message, size_t size);
+                           uint64_t copy_rate, int second_thread, void** program, char* message, size_t size);
   void (*free_step_program)(void* program);
   int (*begin_step)(void* program, char* message, size_t size);
+  // Where an operator of the schedule throws, one of berth_operator_error, by the kind of error.
   int (*end_step)(void* program, int failed, char* message, size_t size);
   // As `stats`.
   size_t (*step_program_stats)(void* program, char* text, size_t size);

@@ -46,7 +46,9 @@ class StepProgramStats:
     step_ns: int
     """What the last scheduled step took, all of it."""
     schedule_ns: int
-    """What of that its schedule took; the rest is the body without kernels, and the checks."""
+    """What of that its schedule took on the body's thread; the rest is the body without kernels, and the checks."""
+    ran_beside: int
+    """Instructions that ran on the second thread."""
     runs_again: int
     """Operators that its schedule runs more than once."""
     copied_out: int
@@ -106,8 +108,9 @@ class StepProgram:
     says why. time_budget, instead of it: how much more time than as recorded the operators may take, such as 0.1; the step runs in the
     least memory that is found within it.
 
-    engine: who plans the step. "auto" is all of berth, "order" keeps everything and orders, "release" keeps the order, too; "chen",
-    "checkmate", "knapsack" and "monet" are what others make again within a budget, "vdnn" and "dymem" what they copy, to compare.
+    engine: who plans the step. "auto", or "berth", is all of berth, "order", or "olla", keeps everything and orders, "release" keeps the order,
+    too, "eager" runs steps as they are; "chen", "checkmate", "knapsack" and "monet" are what others make again within a budget, "vdnn" and
+    "dymem" what they copy, to compare.
 
     copy_rate: how many bytes a second the device copies to the host and back. Then what does not fit the budget is also copied away, beside the
     kernels, and fetched again. 0: nothing is. On the CPU the host is memory like any other.
@@ -115,11 +118,13 @@ class StepProgram:
     schedule: a file by `berth schedule`, of save_graph()'s graph: a step that it is for is run by it from the start, without a search. None
     is given: what BERTH_SCHEDULE says.
 
+    second_thread: whether the schedule runs on a thread of its own, right behind the checks. Hides the body's time where a core is free for it.
+
     One step at a time in a process; a program belongs to the thread that trains. Needs no berth.install().
     """
 
     def __init__(self, memory_budget: Union[int, str] = 0, *, time_budget: Optional[float] = None, engine: str = "auto",
-                 copy_rate: int = 0, schedule: Union[str, "os.PathLike[str]"] = "") -> None:
+                 copy_rate: int = 0, schedule: Union[str, "os.PathLike[str]"] = "", second_thread: bool = False) -> None:
         self._program: Union[int, None] = None
         self._adapter = _library.adapter("cpu")
         from berth._byte_access import Watch  # imports torch
@@ -131,7 +136,8 @@ class StepProgram:
         if time_budget is not None and not time_budget >= 0:
             raise UsageError(f"time_budget is {time_budget!r}; a number from 0 on is wanted, such as 0.1 for a tenth more time")
         self._program = self._adapter.make_step_program(
-            engine, os.fspath(schedule), 0 if share > 0 else _bytes(memory_budget), share, -1.0 if time_budget is None else float(time_budget), copy_rate)
+            engine, os.fspath(schedule), 0 if share > 0 else _bytes(memory_budget), share, -1.0 if time_budget is None else float(time_budget), copy_rate,
+            int(bool(second_thread)))
 
     def __del__(self) -> None:
         if self._program is not None:

@@ -1,4 +1,5 @@
 #include "csrc/core/check.h"
+#include "csrc/core/follower.h"
 #include "csrc/runtime/settings.h"
 #include "csrc/torch/program.h"
 #include "csrc/torch/step/byte_access.h"
@@ -18,11 +19,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cfenv>
 #include <deque>
 #include <exception>
 #include <list>
 #include <optional>
 #include <utility>
+
+#if defined(__SSE__)
+#include <xmmintrin.h>
+#endif
 
 namespace berth::torch {
 
@@ -52,6 +58,16 @@ class Pause {
   std::uint32_t left_ = 0, length_ = 1;
 };
 
+// Whether this thread computes as a new one would: nobody has set how it rounds, or that numbers
+// near zero are zero.
+bool computes_as_any() {
+#if defined(__SSE__)
+  constexpr unsigned kNearZero = 0x8040;
+  if ((_mm_getcsr() & kNearZero) != 0) return false;
+#endif
+  return std::fegetround() == FE_TONEAREST;
+}
+
 }  // namespace
 
 class StepProgram::State {
@@ -68,9 +84,11 @@ class StepProgram::State {
                 "{} budgets are given, of bytes, of a share and of time; at most one is wanted",
                 budgets);
     BERTH_CHECK(options.max_programs > 0, kUsage, "max_programs is 0; at least 1 is wanted");
+    if (as_written()) return;
     const std::string why = why_not(scheduling());
     BERTH_CHECK(why.empty(), kUsage, "{}", why);
     const Config config = Config::from_environment();
+    looks_at_bytes_ = config.check == CheckLevel::kFull;
     const std::string& file = options.schedule.empty() ? config.schedule : options.schedule;
     if (!file.empty())
       given_ = graph::read_schedule(expand_file_name(file, this_program(config, {}), -1));
@@ -78,6 +96,7 @@ class StepProgram::State {
 
   void begin() {
     ++stats_.steps;
+    if (as_written()) return;
     if (Tap::active()) {
       warn("step-program-busy",
            "a step was begun while another one runs in this process: it runs as it is");
@@ -88,10 +107,11 @@ class StepProgram::State {
       for (const Scheduled& one : programs_)
         if (&one != &programs_.front()) others.push_back(&one);
       began_ = {};
-      ghost_.emplace(programs_.front(), std::move(others));
+      const bool follow = options_.second_thread && computes_as_any();
+      ghost_.emplace(programs_.front(), std::move(others), follow ? &follower_ : nullptr);
       tap_.emplace(*ghost_);
     } else if (pause_.over()) {
-      recorder_.emplace();
+      recorder_.emplace(looks_at_bytes_);
       tap_.emplace(*recorder_);
     }
   }
@@ -126,8 +146,10 @@ class StepProgram::State {
   }
 
  private:
+  // To be compared with: nothing is recorded.
+  [[nodiscard]] bool as_written() const { return options_.engine == "eager"; }
   [[nodiscard]] SchedulingOptions scheduling() const {
-    return {.engine = options_.engine,
+    return {.engine = engine_of(options_.engine),
             .budget = options_.memory_budget,
             .share = options_.memory_share,
             .more_time = options_.time_budget,
@@ -155,6 +177,7 @@ class StepProgram::State {
     ++stats_.scheduled;
     stats_.step_ns = began_.ns();
     stats_.schedule_ns = ghost_->schedule_ns();
+    stats_.ran_beside = ghost_->ran_beside();
     const Scheduled& ran = ghost_->scheduled();
     stats_.operators = ran.program.calls.size();
     stats_.predicted_peak = ran.predicted_peak;
@@ -226,10 +249,12 @@ class StepProgram::State {
 
   StepProgramOptions options_;
   std::optional<graph::Schedule> given_;
+  bool looks_at_bytes_ = false;  // while steps are recorded
   StepProgramStats stats_;
   std::list<Scheduled> programs_;  // the one that came last first
   std::deque<StepRecord> candidates_;
   Pause pause_;
+  Follower follower_;
   std::optional<Recorder> recorder_;
   std::optional<Ghost> ghost_;
   std::optional<Tap> tap_;
@@ -275,13 +300,13 @@ std::string StepProgramStats::to_json() const {
       R"("programs": {}, )"
       R"("operators": {}, "predicted_peak": {}, "resident": {}, "recorded_peak": {}, )"
       R"("predicted_ns": {}, "recorded_ns": {}, "bound_ns": {}, "step_ns": {}, "schedule_ns": {}, )"
-      R"("runs_again": {}, "copied_out": {}, "host_peak": {}, )"
+      R"("ran_beside": {}, "runs_again": {}, "copied_out": {}, "host_peak": {}, )"
       R"("last_divergence": "{}", "last_refusal": "{}", "budget_not_met": "{}", )"
       R"("schedule_not_taken": "{}"}})",
       steps, scheduled, diverged, refused, recovered, programs, operators, predicted_peak, resident,
-      recorded_peak, predicted_ns, recorded_ns, bound_ns, step_ns, schedule_ns, runs_again,
-      copied_out, host_peak, text(last_divergence), text(last_refusal), text(budget_not_met),
-      text(schedule_not_taken));
+      recorded_peak, predicted_ns, recorded_ns, bound_ns, step_ns, schedule_ns, ran_beside,
+      runs_again, copied_out, host_peak, text(last_divergence), text(last_refusal),
+      text(budget_not_met), text(schedule_not_taken));
 }
 
 }  // namespace berth::torch
