@@ -1,7 +1,8 @@
 // What a step program costs an operator, beside the operator itself: a step of small operators on
-// one element, as written and by a program, in turns. Prints medians as JSON, in nanoseconds an
+// one element, as written and by two programs, in turns. Prints medians as JSON, in nanoseconds an
 // operator: `eager` is the step as written, `schedule` what runs its operators, `ghost` the body
-// without kernels and the checks.
+// without kernels and the checks, `step` both, and `beside` the same where the schedule runs on a
+// second thread.
 #include <berth/step_program.h>
 
 #include <torch/torch.h>
@@ -43,8 +44,9 @@ int main(int argc, char** argv) {
   const torch::NoGradGuard no_grad;
   torch::set_num_threads(1);
   const at::Tensor start = torch::ones({1});
-  berth::torch::StepProgram program({.engine = "release"});
-  std::vector<double> eager, schedule, ghost;
+  berth::torch::StepProgram program({.engine = "release", .second_thread = false}),
+      other({.engine = "release", .second_thread = true});
+  std::vector<double> eager, schedule, ghost, whole, beside;
   bool equal = true;
   for (int step = 0; step < kWarmup + steps; ++step) {
     const auto begin = std::chrono::steady_clock::now();
@@ -56,18 +58,27 @@ int main(int argc, char** argv) {
       found = body(start);
     }
     equal &= torch::equal(expected, found);
+    {
+      const auto scope = other.step();
+      found = body(start);
+    }
+    equal &= torch::equal(expected, found);
     if (step < kWarmup) continue;
     const berth::torch::StepProgramStats stats = program.stats();
     eager.push_back(took.count() / kOperators);
     schedule.push_back(static_cast<double>(stats.schedule_ns) / kOperators);
     ghost.push_back(static_cast<double>(stats.step_ns - stats.schedule_ns) / kOperators);
+    whole.push_back(static_cast<double>(stats.step_ns) / kOperators);
+    beside.push_back(static_cast<double>(other.stats().step_ns) / kOperators);
   }
   if (program.stats().scheduled < static_cast<std::uint64_t>(steps) || !equal) {
     std::fprintf(stderr, "step_latency: the steps were not run by the program as written\n");
     return 1;
   }
-  std::printf(R"({"operators": %d, "steps": %d, "eager": %.0f, "schedule": %.0f, "ghost": %.0f})"
+  std::printf(R"({"operators": %d, "steps": %d, "eager": %.0f, "schedule": %.0f, "ghost": %.0f, )"
+              R"("step": %.0f, "beside": %.0f, "ran_beside": %llu})"
               "\n",
-              kOperators, steps, median(eager), median(schedule), median(ghost));
+              kOperators, steps, median(eager), median(schedule), median(ghost), median(whole),
+              median(beside), static_cast<unsigned long long>(other.stats().ran_beside));
   return 0;
 }

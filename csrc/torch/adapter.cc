@@ -222,7 +222,8 @@ void end_scope(void* scope) { delete static_cast<Scope*>(scope); }
 
 int make_step_program(const char* engine, const char* schedule, std::uint64_t memory_budget,
                       double memory_share, double time_budget, std::uint64_t copy_rate,
-                      int other_bits, void** program, char* message, std::size_t size) {
+                      int other_bits, int second_thread, void** program, char* message,
+                      std::size_t size) {
   return answer(message, size, [&] {
     adapted().offer_algorithms();
     *program = new StepProgram({.engine = engine,
@@ -231,7 +232,8 @@ int make_step_program(const char* engine, const char* schedule, std::uint64_t me
                                 .time_budget = time_budget,
                                 .copy_rate = copy_rate,
                                 .schedule = schedule,
-                                .other_bits = other_bits != 0});
+                                .other_bits = other_bits != 0,
+                                .second_thread = second_thread != 0});
     return BERTH_OK;
   });
 }
@@ -246,13 +248,39 @@ int begin_step(void* program, char* message, std::size_t size) {
 }
 
 int end_step(void* program, int failed, int* takes_over, char* message, std::size_t size) {
-  return answer(message, size, [&] {
+  int kind = BERTH_OK;
+  const int code = answer(message, size, [&] {
     StepProgram& step = *static_cast<StepProgram*>(program);
     const std::uint64_t before = step.stats().made;
-    step.end(failed != 0);
+    try {
+      step.end(failed != 0);
+    } catch (const Error&) {
+      throw;
+    } catch (const std::bad_alloc&) {
+      throw;
+    } catch (const c10::OutOfMemoryError&) {
+      kind = BERTH_OUT_OF_MEMORY;
+      throw;
+    } catch (const c10::IndexError&) {
+      kind = BERTH_INDEX_ERROR;
+      throw;
+    } catch (const c10::ValueError&) {
+      kind = BERTH_VALUE_ERROR;
+      throw;
+    } catch (const c10::TypeError&) {
+      kind = BERTH_TYPE_ERROR;
+      throw;
+    } catch (const c10::NotImplementedError&) {
+      kind = BERTH_NOT_IMPLEMENTED_ERROR;
+      throw;
+    } catch (const std::exception&) {
+      kind = BERTH_RUNTIME_ERROR;
+      throw;
+    }
     *takes_over = step.stats().made != before ? 1 : 0;
     return BERTH_OK;
   });
+  return kind != BERTH_OK ? kind : code;
 }
 
 void program_step_ended(int takes_over) {

@@ -7,6 +7,15 @@
 extern "C" {
 #endif
 
+// What an operator throws that a step program runs, as Python knows it.
+enum berth_operator_error {
+  BERTH_RUNTIME_ERROR = 16,
+  BERTH_INDEX_ERROR = 17,
+  BERTH_VALUE_ERROR = 18,
+  BERTH_TYPE_ERROR = 19,
+  BERTH_NOT_IMPLEMENTED_ERROR = 20,
+};
+
 // berth under libtorch on one kind of device, for those who reach it through a shared library:
 // Python by ctypes, and the small libraries to preload. Includes nothing of libtorch.
 //
@@ -41,10 +50,11 @@ typedef struct berth_torch_table {
   void (*end_scope)(void* scope);
   // A step program: see <berth/step_program.h>. Needs no allocator of berth's.
   int (*make_step_program)(const char* engine, const char* schedule, uint64_t memory_budget, double memory_share, double time_budget,
-                           uint64_t copy_rate, int other_bits, void** program, char* message, size_t size);
+                           uint64_t copy_rate, int other_bits, int second_thread, void** program, char* message, size_t size);
   void (*free_step_program)(void* program);
   int (*begin_step)(void* program, char* message, size_t size);
-  // `takes_over`: a schedule runs the steps that come, and did not run this one.
+  // `takes_over`: a schedule runs the steps that come, and did not run this one. Where an operator
+  // of the schedule throws, one of berth_operator_error, by the kind of error.
   int (*end_step)(void* program, int failed, int* takes_over, char* message, size_t size);
   // The same, to whoever is installed by another table.
   void (*program_step_ended)(int takes_over);

@@ -12,10 +12,10 @@ class Tensor;
 namespace berth::torch {
 
 struct StepProgramOptions {
-  // Who plans the step, a name of schedule::step_engines(): "auto" is all of berth, "order" keeps
-  // everything and orders, which is what OLLA does. "release" keeps the order, too. Those of
-  // others, "chen", "checkmate", "knapsack" and "monet", want a budget, "vdnn" and "dymem" a
-  // copy_rate as well.
+  // Who plans the step, a name of schedule::step_engines(): "auto", or "berth", is all of berth,
+  // "order", or "olla", keeps everything and orders, which is what OLLA does. "release" keeps the
+  // order, too; "eager" runs steps as they are. Those of others, "chen", "checkmate", "knapsack"
+  // and "monet", want a budget, "vdnn" and "dymem" a copy_rate as well.
   std::string engine = "auto";
   // Bytes on the device that a step may take at most, everything counted; 0: as few as it takes
   // without running an operator twice.
@@ -36,6 +36,11 @@ struct StepProgramOptions {
   // Whether libraries' algorithms may be taken that give other bits than the operator as written:
   // faster ones, or ones with less workspace, as with torch.backends.cudnn.benchmark.
   bool other_bits = false;
+  // Whether the schedule runs on a second thread, right behind the checks, where the body reads
+  // nothing back for a while: what cannot be taken back, draws and what the body still has wait for
+  // the first one. Hides the body's own time where a core is free for it; not where kernels take
+  // all of them, and not under berth's allocator on the CPU, whose plans are by thread.
+  bool second_thread = false;
   // Of different steps (training, evaluation, a last batch); the oldest one goes for a new one.
   std::uint32_t max_programs = 8;
 };
@@ -54,10 +59,11 @@ struct StepProgramStats {
   std::uint64_t predicted_peak = 0, resident = 0, recorded_peak = 0;
   // What its operators take by the times of the record; no schedule takes less than the bound.
   std::uint64_t predicted_ns = 0, recorded_ns = 0, bound_ns = 0;
-  // What the last scheduled step took: all of it, and its schedule. The difference is what the body
-  // takes without kernels, and the checks.
+  // What the last scheduled step took: all of it, and its schedule on the body's thread. The
+  // difference is what the body takes without kernels, and the checks.
   std::uint64_t step_ns = 0, schedule_ns = 0;
-  std::uint64_t runs_again = 0;  // operators that its schedule runs more than once
+  std::uint64_t ran_beside = 0;                 // instructions that ran on the second thread
+  std::uint64_t runs_again = 0;                 // operators that its schedule runs more than once
   // Operators that a library has other algorithms for (cuDNN, for convolutions), and runs that take
   // one of those.
   std::uint64_t choices = 0, chosen = 0;

@@ -27,8 +27,14 @@ class OutOfMemoryError(Error, MemoryError):
 _KINDS: dict[int, type[Error]] = {2: UsageError, 3: InputError, 4: SystemFailure, 5: OutOfMemoryError}
 
 
+# What operators throw that a step program runs.
+_OPERATORS: dict[int, type[Exception]] = {16: RuntimeError, 17: IndexError, 18: ValueError, 19: TypeError, 20: NotImplementedError}
+
+
 def error_of(code: int, text: str) -> Exception:
     """The exception for what an adapter answered."""
+    if code in _OPERATORS:
+        return _OPERATORS[code](text)
     kind = _KINDS.get(code, SystemFailure)
     torch = sys.modules.get("torch")
     if kind is OutOfMemoryError and torch is not None:

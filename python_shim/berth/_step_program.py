@@ -49,7 +49,9 @@ class StepProgramStats:
     step_ns: int
     """What the last scheduled step took, all of it."""
     schedule_ns: int
-    """What of that its schedule took; the rest is the body without kernels, and the checks."""
+    """What of that its schedule took on the body's thread; the rest is the body without kernels, and the checks."""
+    ran_beside: int
+    """Instructions that ran on the second thread."""
     runs_again: int
     """Operators that its schedule runs more than once."""
     choices: int
@@ -113,8 +115,9 @@ class StepProgram:
     says why. time_budget, instead of it: how much more time than as recorded the operators may take, such as 0.1; the step runs in the
     least memory that is found within it.
 
-    engine: who plans the step. "auto" is all of berth, "order" keeps everything and orders, "release" keeps the order, too; "chen",
-    "checkmate", "knapsack" and "monet" are what others make again within a budget, "vdnn" and "dymem" what they copy, to compare.
+    engine: who plans the step. "auto", or "berth", is all of berth, "order", or "olla", keeps everything and orders, "release" keeps the order,
+    too, "eager" runs steps as they are; "chen", "checkmate", "knapsack" and "monet" are what others make again within a budget, "vdnn" and
+    "dymem" what they copy, to compare.
 
     copy_rate: how many bytes a second the device copies to the host and back. Then what does not fit the budget is also copied away, beside the
     kernels, and fetched again. 0: nothing is. On the CPU the host is memory like any other.
@@ -125,12 +128,14 @@ class StepProgram:
     other_bits: whether algorithms of libraries may be taken that give other bits than the operator as written, as with
     torch.backends.cudnn.benchmark. What was measured of algorithms is kept in the file that BERTH_ALGORITHMS names, if any.
 
+    second_thread: whether the schedule runs on a thread of its own, right behind the checks. Hides the body's time where a core is free for it.
+
     One step at a time in a process; a program belongs to the thread that trains. Needs no berth.install(). With it the end of a step is
     its mark, unless the program calls mark_step(), and from the fourth step of a schedule on every block has its planned address.
     """
 
     def __init__(self, memory_budget: Union[int, str] = 0, *, time_budget: Optional[float] = None, engine: str = "auto",
-                 copy_rate: int = 0, schedule: Union[str, "os.PathLike[str]"] = "", other_bits: bool = False) -> None:
+                 copy_rate: int = 0, schedule: Union[str, "os.PathLike[str]"] = "", other_bits: bool = False, second_thread: bool = False) -> None:
         self._program: Union[int, None] = None
         self._adapter = _library.step_adapter()
         from berth._byte_access import Watch  # imports torch
@@ -143,7 +148,7 @@ class StepProgram:
             raise UsageError(f"time_budget is {time_budget!r}; a number from 0 on is wanted, such as 0.1 for a tenth more time")
         self._program = self._adapter.make_step_program(
             engine, os.fspath(schedule), 0 if share > 0 else _bytes(memory_budget), share, -1.0 if time_budget is None else float(time_budget), copy_rate,
-            other_bits)
+            other_bits, bool(second_thread))
 
     def __del__(self) -> None:
         if self._program is not None:

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Removes the rules of serving and of streams from the sources, one at a time, and demands that a test fails each time.
 
-The sources are copied to build/mutants, where they are built without libtorch; the tree itself is never edited. First the
+The sources are copied to build/mutants, where they are built, with libtorch where a mutant wants it (those of `step`); the tree itself is never
+edited. First the
 tests must pass as the sources are; then each mutant of tests/mutation/table.py is built, and its tests run until one
 fails. A mutant that does not build shows nothing and counts as one that survived.
 
@@ -72,6 +73,7 @@ class Copy:
         self.tree, self.build, self.log = folder / "tree", folder / "build", folder / "log.txt"
         # Compiled alike in every copy.
         self.environment = dict(os.environ, CCACHE_BASEDIR=str(self.tree), CCACHE_NOHASHDIR="1")
+        self.environment.setdefault("VIRTUAL_ENV", str(ROOT / ".venv"))  # where libtorch is; the copy has none
 
     def command(self, arguments):
         with self.log.open("ab") as output:
@@ -98,9 +100,9 @@ class Copy:
             if path.is_file() and path.relative_to(self.tree) not in wanted:
                 path.unlink()
 
-    def configure(self, cuda):
+    def configure(self, cuda, torch):
         arguments = ["cmake", "-S", str(self.tree), "-B", str(self.build), "-DCMAKE_BUILD_TYPE=Release", f"-DCMAKE_CXX_FLAGS_RELEASE={FLAGS}",
-                     "-DBERTH_BUILD_TESTS=ON", "-DBERTH_BUILD_BENCH=OFF", "-DBERTH_WITH_TORCH=OFF", "-DBERTH_WITH_CUDA=ON",
+                     "-DBERTH_BUILD_TESTS=ON", "-DBERTH_BUILD_BENCH=OFF", f"-DBERTH_WITH_TORCH={'ON' if torch else 'OFF'}", "-DBERTH_WITH_CUDA=ON",
                      "-DBERTH_WITH_HIGHS=OFF", f"-DCUDAToolkit_ROOT={cuda}"]
         if shutil.which("ninja"):
             arguments += ["-G", "Ninja"]
@@ -134,7 +136,7 @@ class Copy:
 
     def prepare(self, cuda, mutants):
         self.refresh()
-        self.configure(cuda)
+        self.configure(cuda, any(program.startswith("berth_torch") for program in programs(mutants)))
         if not self.make(programs(mutants), os.cpu_count()):  # the copies are made one after the other
             raise Broken(f"the copy cannot be built: see {self.log.relative_to(ROOT)}")
 

@@ -43,6 +43,8 @@ REFEREE = ((STEP_GRAPH, "[referee]"),)
 ORDERS = ((STEP, "[order]~[acceptance]"),)
 KEPT = ((STEP, "[retention]~[acceptance]"),)
 COPIES = ((STEP, "[timeline]"), (STEP, "[offload]~[acceptance]"))
+# With libtorch.
+PROGRAMS = (("berth_torch_step_test", "[step]~[fork]"),)
 
 HEADER, ARENA_CC, ARENA_PLAN = "csrc/runtime/arena.h", "csrc/runtime/arena.cc", "csrc/runtime/arena_plan.cc"
 OCCUPANCY, OCCUPANCY_CC, PINS = "csrc/runtime/occupancy.h", "csrc/runtime/occupancy.cc", "csrc/runtime/pins.h"
@@ -68,6 +70,8 @@ EXACT_STAGE, CHECKMATE, MONET = (f"csrc/schedule/retention/{name}.cc" for name i
 STAGES, WORKING, SQUEEZE = (f"csrc/schedule/retention/{name}.cc" for name in ("model", "working_plan", "search"))
 RETAIN, STAGE_PROBLEM = "csrc/schedule/retention/retention.cc", "csrc/schedule/retention/problem.cc"
 BOUND = "csrc/schedule/retention/bound.cc"
+PROGRAM_GRAPH, STEP_EXECUTOR, GHOST, STEP_PROGRAM, TENSORS = (f"csrc/torch/step/{name}.cc" for name in (
+    "program_graph", "executor", "ghost", "program", "tensors"))
 KNAPSACK, MADE_ONCE = "csrc/schedule/baselines/knapsack.cc", "csrc/schedule/baselines/made_once.cc"
 
 # Rules without code that these tests could reach, and why.
@@ -580,4 +584,31 @@ MUTANTS = (
            "    live_ -= one.workspace;\n", "", COPIES),
     Mutant("copies-order", "copies", "reloads are triggered without those behind them", TRIGGERS,
            "const std::uint64_t deadline = std::min(start_[run], next);", "const std::uint64_t deadline = start_[run];", COPIES),
+
+    # --- Steps that run by a schedule: what their bits rest on.
+    Mutant("step-read", "step", "what the body calls behind a value that it read may run before it", PROGRAM_GRAPH,
+           "    if (last_host_read_ != kNever) out_.graph.control.emplace_back(last_host_read_, id);\n", "", PROGRAMS),
+    Mutant("step-draw-again", "step", "a draw that runs again draws from the generator as it is", STEP_EXECUTOR,
+           "    if (told != generator_states_.end())\n      drawing.emplace(generator(), told->second);\n    else if (instruction.again_later)",
+           "    if (told == generator_states_.end() && instruction.again_later)", PROGRAMS),
+    Mutant("step-aside", "step", "a batch norm that runs again writes its statistics again", STEP_EXECUTOR,
+           "    if (again) return at::empty_like(found);\n", "", PROGRAMS),
+    Mutant("step-needed", "step", "what the body still has is let go of", STEP_EXECUTOR,
+           "return !made_again && needed(storage);", "return !made_again && needed(storage) && false;", PROGRAMS),
+    Mutant("step-put-off", "step", "state that is put off beside the body is never written", STEP_EXECUTOR,
+           "  for (; !postponed_.empty(); postponed_.pop_front()) step(*postponed_.front(), needed, nullptr);\n", "  postponed_.clear();\n", PROGRAMS),
+    Mutant("step-shadow", "step", "statistics that are written elsewhere beside the body stay there", STEP_EXECUTOR,
+           "    shadow.real.copy_(shadow.instead);\n", "", PROGRAMS),
+    Mutant("step-body-ahead", "step", "the schedule runs ahead of the check", STEP_EXECUTOR,
+           "  if (instruction.call >= calls) return Beside::kWait;\n", "", PROGRAMS),
+    Mutant("step-generator", "step", "the schedule draws from what the body has set a generator to", GHOST,
+           "const auto set_by_body = generators_.put_back();", "const GeneratorStates::States set_by_body;", PROGRAMS),
+    Mutant("step-number", "step", "numbers that change are those of the record", GHOST,
+           "        executor_->set_value(next_, n, value);\n", "        static_cast<void>(n);\n", PROGRAMS),
+    Mutant("step-readers", "step", "a result takes the bytes of an operand that others read later", STEP_PROGRAM,
+           "readers[one.storage] != 1 || last[one.storage] != &call ||", "", PROGRAMS),
+    Mutant("step-hidden", "step", "batch norm's statistics are not known to be written", TENSORS,
+           'RunningStatistics{"aten::native_batch_norm", true, 5},', 'RunningStatistics{"aten::native_batch_norm", false, 5},', PROGRAMS),
+    Mutant("step-hidden-rnn", "step", "an LSTM's workspace is not known to be written", TENSORS,
+           "if (schema.arguments()[n].name() == known.argument) facts.writes[n] = true;", "static_cast<void>(known);", PROGRAMS),
 )

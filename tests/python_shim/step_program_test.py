@@ -81,9 +81,11 @@ AS_WRITTEN = {"Embedding, sparse", "index, mask", "nonzero", "unique", "deepcopy
 
 class Steps(ProgramCase):
     def test_layers_losses_optimizers_and_habits_are_scheduled_or_run_as_written(self):
-        for device, least in (("cpu", 170), ("cuda", 155)):
-            with self.subTest(device):
-                found = json.loads(self.ran([sys.executable, pathlib.Path(__file__).parent / "programs/step_coverage.py", device]))
+        # With every check, what an operator writes without saying so is found, too.
+        for device, least, check in (("cpu", 170, None), ("cpu", 170, "full"), ("cuda", 155, None)):
+            with self.subTest(device, check=check):
+                coverage = pathlib.Path(__file__).parent / "programs/step_coverage.py"
+                found = json.loads(self.ran([sys.executable, coverage, device], BERTH_CHECK=check))
                 self.assertEqual(found["different"], [])
                 self.assertEqual(found["failed"], {})
                 self.assertLessEqual(set(found["as_written"]), AS_WRITTEN, found["as_written"])
@@ -142,7 +144,7 @@ step = berth.Graph.load("x.graph")
 planned = berth.schedule(step, stats.resident + (stats.predicted_peak - stats.resident) * 3 // 4, addresses=False, iterations=1000)
 planned.schedule.save("x.schedule")
 followed = run(berth.StepProgram(schedule="x.schedule"))
-print(followed.runs_again == planned.recomputed > 0, followed.schedule_not_taken == "", followed.predicted_peak == planned.peak)
+print(followed.runs_again == planned.recomputed > 0, followed.schedule_not_taken == "", 0 <= planned.peak - followed.predicted_peak < 64 * followed.operators)
 """
         self.assertEqual(self.python(program, "x").split(), ["True"] * 3)
 
@@ -328,6 +330,92 @@ if sys.argv[1] == "native":
             with self.subTest(allocator):
                 self.assertEqual(self.python(program, allocator).split(), ["done"])
 
+    def test_what_no_program_may_have_runs_as_written_and_is_named(self):
+        # Each body's words stand in stats().last_refusal; none: it is scheduled, or never twice the same.
+        bodies = {
+            "quantized": ("torch.quantize_per_tensor(x * step, 0.1, 0, torch.qint8).dequantize().sum()", "quantize_per_tensor"),
+            "nested": ("torch.nested.nested_tensor([x[0], x[1, :2]]).to_padded_tensor(step).sum()", "is no dense tensor"),
+            "subclass": ("Logged(x * step).add(1).inner.sum()", ""),
+            "a mode": ("under_mode(lambda: (x * step).exp().sum())", "dispatch mode"),
+            "a mask": ("x[x > 0.1 * step].sum()", "depends on data"),
+            "resize": ("torch.ones(2).resize_(3).fill_(step).sum()", "resize_"),
+            "set": ("torch.ones(2).set_(x.clone()).sum() * step", "set_"),
+            "its own generator": ("torch.rand(3, generator=own).sum() * step", ""),
+            "a new generator": ("torch.rand(3, generator=torch.Generator().manual_seed(step)).sum()", ""),
+            "storage": ("torch.ones(2).set_(x.untyped_storage()).sum() * step", "untyped_storage()"),
+            "NumPy's view": ("through_numpy(x.clone(), step).sum()", ""),
+            "other shapes": ("x[:1 + step % 2].sum() * step", ""),
+        }
+        program = PROGRAM + """
+from torch.utils._python_dispatch import TorchDispatchMode
+class Logged(torch.Tensor):
+    @staticmethod
+    def __new__(cls, inner):
+        return torch.Tensor._make_wrapper_subclass(cls, inner.shape, dtype=inner.dtype)
+    def __init__(self, inner):
+        self.inner = inner
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        return Logged(func(*[a.inner if isinstance(a, Logged) else a for a in args], **(kwargs or {})))
+class Seeing(TorchDispatchMode):
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        out = func(*args, **(kwargs or {}))
+        seen.append(out.sum().item())
+        return out
+seen = []
+def under_mode(body):
+    with Seeing():
+        return body()
+def through_numpy(y, step):
+    y.numpy()[0, 0] += step
+    return y * 2
+x, own = torch.randn(3, 4), torch.Generator().manual_seed(5)
+program = berth.StepProgram()
+for step in range(9):
+    with program.step() if sys.argv[1] == "program" else contextlib.nullcontext():
+        loss = BODY
+    print(float(loss).hex(), [one.hex() for one in seen])
+print(program.stats().last_refusal if sys.argv[1] == "program" else "")
+"""
+        for name, (body, words) in bodies.items():
+            with self.subTest(name):
+                plain = self.python(program.replace("BODY", body), "plain").splitlines()
+                found = self.python(program.replace("BODY", body), "program").splitlines()
+                self.assertEqual(plain[:9], found[:9])
+                self.assertIn(words, found[-1])
+
+    def test_training_goes_on_after_states_are_loaded_and_kernels_fail(self):
+        program = PROGRAM + """
+import copy
+net, rows = Net(), torch.randint(50, (9, 4, 12))
+optimizer = torch.optim.AdamW(net.parameters(), foreach=True)
+# In another order the optimizer counts the step that fails.
+program, saved = berth.StepProgram(engine="release"), None
+for step in range(24):
+    if step == 8:
+        saved = copy.deepcopy((net.state_dict(), optimizer.state_dict(), torch.get_rng_state()))
+    if step == 12:
+        net.load_state_dict(saved[0]), optimizer.load_state_dict(saved[1]), torch.set_rng_state(saved[2])
+    ids = rows[step % 9].clone()
+    if step == 17:
+        ids[0, 0] = 99  # there is no such row
+    if step == 21:
+        ids = ids[:2]  # a last batch
+    try:
+        with program.step() if sys.argv[1] == "program" else contextlib.nullcontext():
+            optimizer.zero_grad()
+            loss = nn.functional.cross_entropy(net(ids).view(-1, 50), ids.view(-1))
+            loss.backward()
+            optimizer.step()
+        print(loss.item().hex())
+    except IndexError as error:
+        print(error)
+        torch.set_rng_state(saved[2])
+print(digest(net.parameters()))
+assert sys.argv[1] == "plain" or program.stats().scheduled >= 14, program.stats()
+"""
+        self.assertEqual(self.python(program, "plain"), self.python(program, "program"))
+
     def test_an_error_in_the_body_is_the_body_s_own(self):
         program = PROGRAM + """
 net = Net()
@@ -344,6 +432,21 @@ for step in range(6):
 print(program.stats().scheduled)
 """
         self.assertEqual(self.python(program, "x").splitlines(), ["'mine' True", "3"])
+
+    def test_engines_go_by_the_names_of_papers_and_of_users(self):
+        program = PROGRAM + """
+for engine in ("eager", "release", "olla", "berth"):
+    program = berth.StepProgram(engine=engine)
+    for step in range(4):
+        with program.step():
+            torch.ones(3).add(1).sum()
+    assert program.stats().scheduled == (0 if engine == "eager" else 2), (engine, program.stats())
+try:
+    berth.StepProgram(engine="best")
+except berth.UsageError as error:
+    print(error)
+"""
+        self.assertIn("engine is 'best'; one of auto", self.python(program, "plain"))
 
     def test_wrong_budgets_are_refused(self):
         program = PROGRAM + """

@@ -65,7 +65,7 @@ class Run:
             stats = self.program.stats()
             found["program"] = {key: getattr(stats, key) for key in (
                 "scheduled", "operators", "predicted_peak", "resident", "recorded_peak", "predicted_ns", "recorded_ns", "bound_ns", "runs_again",
-                "last_refusal", "budget_not_met", "schedule_ns", "step_ns")}
+                "last_refusal", "budget_not_met", "schedule_ns", "step_ns", "copied_out")}
         return found
 
 
@@ -75,15 +75,29 @@ def settled(run):
     return run
 
 
+def copy_rate():
+    """Bytes that this machine copies in a second, half of what it does while nothing else runs."""
+    source = torch.ones(1 << 24)
+    took = []
+    for _ in range(5):
+        start = time.perf_counter()
+        source.clone()
+        took.append(time.perf_counter() - start)
+    return int(source.nbytes / min(took) / 2)
+
+
 eager, again = settled(Run("eager")), settled(Run("checkpoint", again=True))
 release = settled(Run("release", berth.StepProgram(engine="release")))
 resident, activations = release.program.stats().resident, eager.peak()
-at_60 = resident + int(0.6 * activations)
-runs = [eager, again, release, settled(Run("order", berth.StepProgram(engine="order")))]
-for engine in ("chen", "checkmate", "knapsack", "monet", "auto"):
+# 60 % of what the step takes beside what is there between steps.
+at_60, rate = resident + int(0.6 * activations), copy_rate()
+runs = [eager, again, release, settled(Run("olla", berth.StepProgram(engine="olla")))]
+for engine in ("chen", "checkmate", "knapsack", "monet", "berth"):
     runs.append(settled(Run(f"{engine}, 60 %", berth.StepProgram(at_60, engine=engine))))
-runs.append(settled(Run("auto, memory of checkpoint", berth.StepProgram(resident + again.peak()))))
-runs.append(settled(Run("auto, least in 1.5 x", berth.StepProgram(time_budget=0.5))))
+for engine in ("vdnn", "dymem", "berth"):
+    runs.append(settled(Run(f"{engine} with copies, 60 %", berth.StepProgram(at_60, engine=engine, copy_rate=rate))))
+runs.append(settled(Run("berth, memory of checkpoint", berth.StepProgram(resident + again.peak()))))
+runs.append(settled(Run("berth, least in 1.5 x", berth.StepProgram(time_budget=0.5))))
 for run in runs:
     run.ms = []
 for turn in range(steps):

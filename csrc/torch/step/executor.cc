@@ -8,8 +8,10 @@
 
 #include <ATen/core/List.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/clone.h>
 #include <ATen/ops/empty_like.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
+#include <c10/util/ScopeExit.h>
 
 #include <algorithm>
 #include <optional>
@@ -116,15 +118,22 @@ c10::IValue slice(const c10::IValue& list, std::uint32_t first, std::uint32_t co
 
 }  // namespace
 
-void Executor::push_arguments(const Instruction& instruction, bool again, c10::Stack* stack) const {
+void Executor::push_arguments(const Instruction& instruction, bool again, c10::Stack* stack) {
   const Call& call = program_.calls[instruction.call];
   const bool whole = instruction.count == Instruction::kAll;
   std::uint32_t number = 0, operand = 0;  // of the call's operands, of the instruction's
   const auto next_tensor = [&] {
-    at::Tensor found = tensor(call.operands[number], instruction.operands[operand++]);
-    const bool aside = std::count(call.aside.begin(), call.aside.end(), number) > 0;
+    const BufferNumber buffer = instruction.operands[operand++];
+    at::Tensor found = tensor(call.operands[number], buffer);
+    const bool aside =
+        !call.aside.empty() && std::count(call.aside.begin(), call.aside.end(), number) > 0;
     ++number;
-    return again && aside ? at::empty_like(found) : found;
+    if (!aside) return found;
+    if (again) return at::empty_like(found);
+    if (!beside_) return found;
+    const auto [shadow, fresh] = shadows_.try_emplace(buffer);
+    if (fresh) shadow->second = {found, at::clone(found)};
+    return shadow->second.instead;
   };
   std::uint32_t elements = 0;  // of the lists
   for (const Argument& argument : call.arguments)
@@ -204,7 +213,7 @@ void Executor::run(const Instruction& instruction, const Needed& needed, c10::St
   c10::GradMode::set_enabled(call.gradients_on);
   for (const std::uint32_t written : call.writes)
     if (const StorageNumber storage = call.operands[written].storage; storage != kNoStorage)
-      left_traces_ |= program_.storages[storage].maker == RecordedStorage::kFromOutside;
+      left_traces_ |= !beside_ && program_.storages[storage].maker == RecordedStorage::kFromOutside;
   const bool other = !over && instruction.way != Instruction::kAsRecorded &&
                      call.ways[instruction.way].implementation->run(call, stack);
   if (!other) (over ? call.twin->op : call.op).callBoxed(stack);
@@ -227,13 +236,19 @@ void Executor::run(const Instruction& instruction, const Needed& needed, c10::St
   }
 }
 
-bool Executor::keep(const Instruction& instruction, const Needed& needed) {
+bool Executor::would_keep(const Instruction& instruction, const Needed& needed) const {
   // What the schedule has there is not there yet where the step has gone another way.
   const BufferNumber buffer = instruction.buffer;
   const StorageNumber storage = holds_[buffer];
   if (storage == kNoStorage || holders_[storage] != buffer) return false;
   const bool made_again = instruction.made_again && storage == instruction.storage;
-  if (made_again || !needed(storage)) return false;
+  return !made_again && needed(storage);
+}
+
+bool Executor::keep(const Instruction& instruction, const Needed& needed) {
+  if (!would_keep(instruction, needed)) return false;
+  const BufferNumber buffer = instruction.buffer;
+  const StorageNumber storage = holds_[buffer];
   if (!buffers_[buffer] && copies_.has(buffer)) buffers_[buffer] = copies_.in(buffer);
   kept_[storage] = buffers_[buffer];
   holders_[storage] = kNoBuffer;
@@ -305,6 +320,109 @@ void Executor::step(const Instruction& instruction, const Needed& needed, c10::S
   stack_.clear();
 }
 
+namespace {
+
+// What is put off, or written elsewhere first, is no larger.
+constexpr Bytes kSmallState = 16 * 1024;
+
+}  // namespace
+
+bool Executor::is_small_state(StorageNumber storage) const {
+  return storage != kNoStorage &&
+         program_.storages[storage].maker == RecordedStorage::kFromOutside &&
+         program_.storages[storage].bytes <= kSmallState;
+}
+
+Executor::Beside Executor::beside(const Instruction& instruction, std::uint32_t calls,
+                                  const Needed& needed) const {
+  const auto from_outside = [&](StorageNumber storage) {
+    return storage != kNoStorage &&
+           program_.storages[storage].maker == RecordedStorage::kFromOutside;
+  };
+  switch (instruction.kind) {
+    case Instruction::Kind::kCopyOut:
+    case Instruction::Kind::kCopyIn:
+      return Beside::kRun;
+    case Instruction::Kind::kRelease:
+      if (from_outside(instruction.storage))
+        return is_small_state(instruction.storage) ? Beside::kPostpone : Beside::kEnd;
+      return would_keep(instruction, needed) ? Beside::kWait : Beside::kRun;
+    case Instruction::Kind::kRun:
+      break;
+  }
+  const Call& call = program_.calls[instruction.call];
+  if (call.random || call.host_read) return Beside::kEnd;
+  if (instruction.call >= calls) return Beside::kWait;
+  if (call.by_body) return Beside::kRun;
+  const auto is_aside = [&](std::size_t operand) {
+    return std::find(call.aside.begin(), call.aside.end(), operand) != call.aside.end();
+  };
+  bool writes_outside = false;
+  for (const std::uint32_t written : call.writes) {
+    const StorageNumber storage = call.operands[written].storage;
+    if (is_aside(written)) {
+      if (storage != kNoStorage && !is_small_state(storage)) return Beside::kEnd;
+      continue;
+    }
+    writes_outside |= from_outside(storage);
+  }
+  // What a shadow stands for, or what is postponed, only the one who has it may take.
+  bool all_small = true;
+  for (std::size_t n = 0; n < instruction.operands.size(); ++n) {
+    const auto shadow = shadows_.find(instruction.operands[n]);
+    if (shadow != shadows_.end() && !(shadow->second.instead.defined() && is_aside(n)))
+      return Beside::kEnd;
+    all_small &= instruction.count == Instruction::kAll && is_small_state(call.operands[n].storage);
+  }
+  if (writes_outside)
+    return all_small && instruction.made.size() == call.writes.size() ? Beside::kPostpone
+                                                                      : Beside::kEnd;
+  return instruction.storage != kNoStorage && would_keep(instruction, needed) ? Beside::kWait
+                                                                              : Beside::kRun;
+}
+
+void Executor::run_beside(const Follower::Turn& turn, const Needed& needed) {
+  const Below below;
+  beside_ = true;
+  const auto over = c10::make_scope_exit([this] { beside_ = false; });
+  while (!turn.over() && next_ < instructions_.list.size()) {
+    const std::uint32_t calls = turn.progress();
+    const Instruction& instruction = instructions_.list[next_];
+    const Beside how = beside(instruction, calls, needed);
+    if (how == Beside::kEnd) return;
+    if (how == Beside::kWait) {
+      turn.wait_beyond(calls);
+      continue;
+    }
+    const Follower::Piece piece;
+    if (how == Beside::kPostpone) {
+      postponed_.push_back(&instruction);
+      if (instruction.kind == Instruction::Kind::kRun)
+        for (const BufferNumber operand : instruction.operands)
+          if (operand != kNoBuffer) shadows_.try_emplace(operand);
+    } else {
+      step(instruction, needed, nullptr);
+    }
+    ++next_;
+    ++ran_beside_;
+  }
+}
+
+void Executor::settle(const Needed& needed) {
+  const Below below;
+  make_up(needed);
+}
+
+void Executor::make_up(const Needed& needed) {
+  for (const auto& [buffer, shadow] : shadows_) {
+    if (!shadow.instead.defined()) continue;
+    left_traces_ = true;
+    shadow.real.copy_(shadow.instead);
+  }
+  shadows_.clear();
+  for (; !postponed_.empty(); postponed_.pop_front()) step(*postponed_.front(), needed, nullptr);
+}
+
 c10::Storage* Executor::holder(StorageNumber number) {
   if (const auto kept = kept_.find(number); kept != kept_.end()) return &kept->second;
   const BufferNumber buffer = holders_[number];
@@ -317,6 +435,7 @@ void Executor::drop_kept(const Needed& needed) {
 
 void Executor::run_through(std::uint32_t call, const Needed& needed, c10::Stack* results) {
   const Below below;
+  make_up(needed);
   drop_kept(needed);
   while (!ran_[call]) {
     const Instruction& instruction = instructions_.list.at(next_);
@@ -328,6 +447,7 @@ void Executor::run_through(std::uint32_t call, const Needed& needed, c10::Stack*
 
 void Executor::finish(const Needed& needed) {
   const Below below;
+  make_up(needed);
   drop_kept(needed);
   for (; next_ < instructions_.list.size(); ++next_)
     step(instructions_.list[next_], needed, nullptr);
@@ -338,6 +458,7 @@ void Executor::catch_up(std::uint32_t calls, const Needed& needed) {
   // The list without the calls that the body has not made is a schedule, too: nothing that it
   // called takes what it has not. Of what is run again all is, since it may be needed.
   const Below below;
+  make_up(needed);
   for (; next_ < instructions_.list.size(); ++next_) {
     const Instruction& instruction = instructions_.list[next_];
     if (instruction.kind == Instruction::Kind::kCopyOut)

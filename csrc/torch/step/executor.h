@@ -1,5 +1,6 @@
 #pragma once
 
+#include "csrc/core/follower.h"
 #include "csrc/torch/step/host_copies.h"
 #include "csrc/torch/step/instructions.h"
 
@@ -7,6 +8,7 @@
 #include <c10/core/Storage.h>
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <string>
 #include <unordered_map>
@@ -53,6 +55,17 @@ class Executor {
   // Runs what is left of the first `calls` calls, so that all is there that is needed.
   void catch_up(std::uint32_t calls, const Needed& needed);
 
+  // Runs instructions beside a body that has not ended, of which so many calls were checked as the
+  // turn says, until it is over: only what can be taken back. What writes to the outside waits, but
+  // for small state that nothing else of the step takes, which is written when one of the three
+  // above is called. So do draws, what the body reads back, and where the body still has what is to
+  // go. What the calls are given may be told meanwhile by another thread, call by call.
+  void run_beside(const Follower::Turn& turn, const Needed& needed);
+  // Does what was put off there, of a step that goes no further.
+  void settle(const Needed& needed);
+  // Instructions that were run so.
+  [[nodiscard]] std::size_t ran_beside() const noexcept { return ran_beside_; }
+
   // Where the storage's last version is; none where it is not there.
   [[nodiscard]] c10::Storage* holder(StorageNumber number);
 
@@ -61,12 +74,19 @@ class Executor {
   class Drawing;
   void step(const Instruction& instruction, const Needed& needed, c10::Stack* results);
   void run(const Instruction& instruction, const Needed& needed, c10::Stack* stack);
-  void push_arguments(const Instruction& instruction, bool again, c10::Stack* stack) const;
+  void push_arguments(const Instruction& instruction, bool again, c10::Stack* stack);
   at::Tensor tensor(const Operand& operand, BufferNumber buffer) const;
   void release(const Instruction& instruction, const Needed& needed);
   // Whether the bytes that the instruction lets go of, or has written over, may still be asked for:
   // then they are put aside.
   bool keep(const Instruction& instruction, const Needed& needed);
+  [[nodiscard]] bool would_keep(const Instruction& instruction, const Needed& needed) const;
+  enum class Beside : std::uint8_t { kRun, kPostpone, kWait, kEnd };
+  [[nodiscard]] Beside beside(const Instruction& instruction, std::uint32_t calls,
+                              const Needed& needed) const;
+  [[nodiscard]] bool is_small_state(StorageNumber storage) const;
+  // Does what was put off beside the body.
+  void make_up(const Needed& needed);
   // Of what was put aside, what nobody asks for any more. O(what was).
   void drop_kept(const Needed& needed);
   void drop(BufferNumber buffer);
@@ -80,6 +100,15 @@ class Executor {
   std::size_t next_ = 0;  // instruction
   std::size_t tried_again_ = ~std::size_t{0};
   bool left_traces_ = false;  // outside of the step
+  bool beside_ = false;       // runs beside the body
+  std::size_t ran_beside_ = 0;
+  std::deque<const Instruction*> postponed_;
+  // State from outside that is written later: beside the body another tensor is written instead,
+  // none where the instruction is postponed.
+  struct Shadow {
+    at::Tensor real, instead;
+  };
+  std::unordered_map<BufferNumber, Shadow> shadows_;
   std::vector<c10::Storage> buffers_;
   std::vector<bool> ran_;                                 // by call
   std::unordered_map<StorageNumber, c10::Storage> kept_;  // gone by the schedule, but needed then

@@ -5,10 +5,16 @@
 #include "csrc/torch/step/scheduling.h"
 #include "csrc/torch/step/tensors.h"
 
+#include <ATen/Parallel.h>
+#include <ATen/ThreadLocalState.h>
 #include <ATen/core/grad_mode.h>
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/TorchDispatchModeTLS.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <deque>
 #include <utility>
 
 namespace berth::torch::step {
@@ -27,27 +33,90 @@ bool same_rooms(const Program& a, const Program& b, std::size_t calls) {
   });
 }
 
+// Calls without a host read that are worth a second thread, and how often it is told of them.
+constexpr std::uint32_t kWorthFollowing = 32, kCallsAtATime = 8;
+
+// What a thread has set that its kernels go by.
+class ThreadState {
+ public:
+  explicit ThreadState(const Program& program) : threads_(at::get_num_threads()) {
+    for (const RecordedStorage& storage : program.storages) {
+      const c10::Device device = storage.device;
+      if (device.is_cpu() || (!streams_.empty() && streams_.back().device() == device)) continue;
+      streams_.push_back(c10::impl::VirtualGuardImpl(device.type()).getStream(device));
+    }
+  }
+  // While it stands, so has this thread.
+  class Guard {
+   public:
+    explicit Guard(const ThreadState& state) : state_(state.state_) {
+      if (at::get_num_threads() != state.threads_) at::set_num_threads(state.threads_);
+      for (const c10::Stream& stream : state.streams_) streams_.emplace_back(stream);
+    }
+
+   private:
+    const at::ThreadLocalStateGuard state_;
+    std::deque<c10::StreamGuard> streams_;
+  };
+
+ private:
+  const int threads_;  // reductions go by it
+  const at::ThreadLocalState state_;
+  std::vector<c10::Stream> streams_;
+};
+
 }  // namespace
 
-Ghost::Ghost(const Scheduled& first, std::vector<const Scheduled*> others)
+Ghost::Ghost(const Scheduled& first, std::vector<const Scheduled*> others, Follower* follower)
     : scheduled_(&first),
       others_(std::move(others)),
       executor_(std::make_unique<Executor>(first.program, first.instructions)),
       storages_(first.program.storages.size(), no_storage()),
-      seen_(first.program.storages.size()) {
+      seen_(first.program.storages.size()),
+      follower_(follower) {
   numbers_.reserve(first.program.storages.size());
+}
+
+Ghost::~Ghost() { stop_following(); }
+
+void Ghost::follow() {
+  if (follower_ == nullptr || next_ < follow_from_ || !scheduled_->may_be_followed) return;
+  if (follower_->following()) {
+    if (next_ % kCallsAtATime == 0) follower_->advance(next_);
+    return;
+  }
+  const std::vector<Call>& calls = program().calls;
+  const std::size_t end = std::min<std::size_t>(next_ + kWorthFollowing, calls.size());
+  for (std::uint32_t n = next_; n < end; ++n)
+    if (calls[n].host_read) {
+      follow_from_ = n + 1;
+      return;
+    }
+  if (end < next_ + kWorthFollowing) {
+    follow_from_ = kNever;
+    return;
+  }
+  follower_->begin(next_, [this, state = ThreadState(program())](const Follower::Turn& turn) {
+    const ThreadState::Guard guard(state);
+    executor_->run_beside(turn, [this](StorageNumber one) { return held(one); });
+  });
+}
+
+void Ghost::stop_following() noexcept {
+  if (follower_ == nullptr) return;
+  if (std::exception_ptr error = follower_->end(); error != nullptr) failed_ = std::move(error);
 }
 
 template <typename Fits>
 bool Ghost::change_program(const Fits& fits) {
-  if (executor_->has_begun()) return false;
+  stop_following();
+  if (ran_ || !executor_->may_be_taken_back()) return false;
   for (const Scheduled*& other : others_) {
     if (common_calls(other->program.calls, program().calls) < next_) continue;
     if (drew_ && other->program.sets_generators != program().sets_generators) continue;
     if (!fits(other->program.calls) || !same_rooms(other->program, program(), next_)) continue;
     auto executor = std::make_unique<Executor>(other->program, other->instructions);
-    executor->take_over(*executor_);
-    executor_ = std::move(executor);
+    take_back(std::move(executor));
     std::swap(scheduled_, other);
     // What was seen of the call in question is seen again.
     storages_.resize(std::max(storages_.size(), program().storages.size()), no_storage());
@@ -183,6 +252,8 @@ void Ghost::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::S
     const auto given = c10::ArrayRef<c10::IValue>(*stack).slice(stack->size() - arguments);
     if (next_ == program().calls.size())
       return fmt::format("{} after the last operator", name_of(op));
+    if (c10::impl::TorchDispatchModeTLS::any_modes_set())
+      return fmt::format("{} runs under a Python dispatch mode", name_of(op));
     std::string why = check(program().calls[next_], op, given);
     // What the body sets a generator to within the step is not what the schedule will draw from.
     if (why.empty() && program().calls[next_].random && !program().sets_generators &&
@@ -212,6 +283,7 @@ void Ghost::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::S
     executor_->bind(number, made);
   } else if (expected.host_read) {
     c10::Stack results;
+    stop_following();
     run([&] {
       executor_->run_through(
           next_, [this](StorageNumber one) { return held(one); }, &results);
@@ -223,6 +295,7 @@ void Ghost::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::S
     make_results(expected, stack, {});
   }
   ++next_;
+  follow();
 }
 
 void Ghost::draw(const Call& expected, const c10::OperatorHandle& op, c10::DispatchKeySet keys,
@@ -258,11 +331,17 @@ void Ghost::run(const Run& how) {
   const Elapsed elapsed;
   for (bool done = false; !done;) {
     try {
+      if (failed_ != nullptr) std::rethrow_exception(failed_);
       how();
       done = true;
     } catch (const c10::OutOfMemoryError&) {
+      failed_ = nullptr;
       if (!recover()) throw;
       recovered_ = true;
+    } catch (...) {
+      if (std::exchange(failed_, nullptr) != nullptr)
+        executor_->settle([this](StorageNumber one) { return held(one); });
+      throw;
     }
   }
   ran_ = true;
@@ -271,13 +350,18 @@ void Ghost::run(const Run& how) {
   GeneratorStates::set(set_by_body);
 }
 
+void Ghost::take_back(std::unique_ptr<Executor> next) {
+  next->take_over(*executor_);
+  ran_beside_ += executor_->ran_beside();
+  executor_ = std::move(next);
+  failed_ = nullptr;
+}
+
 bool Ghost::recover() {
   if (ran_ || !as_recorded_.list.empty() || !executor_->may_be_taken_back())
     return executor_->may_try_again();
   as_recorded_ = instructions_as_recorded(program());
-  auto executor = std::make_unique<Executor>(program(), as_recorded_);
-  executor->take_over(*executor_);
-  executor_ = std::move(executor);
+  take_back(std::make_unique<Executor>(program(), as_recorded_));
   // What was drawn is drawn again.
   (void)generators_.put_back();
   return true;
@@ -297,6 +381,7 @@ void Ghost::give_bytes() {
 }
 
 void Ghost::catch_up() {
+  stop_following();
   run([this] { executor_->catch_up(next_, [this](StorageNumber one) { return held(one); }); });
   give_bytes();
 }
@@ -313,6 +398,7 @@ void Ghost::diverge(std::string why) {
 
 void Ghost::finish() {
   if (recorder_ != nullptr) return;
+  stop_following();
   if (next_ < program().calls.size() &&
       !change_program([&](const std::vector<Call>& calls) { return calls.size() == next_; })) {
     diverge("the step ended");

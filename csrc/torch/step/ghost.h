@@ -1,5 +1,6 @@
 #pragma once
 
+#include "csrc/core/follower.h"
 #include "csrc/torch/step/executor.h"
 #include "csrc/torch/step/generators.h"
 #include "csrc/torch/step/program.h"
@@ -9,6 +10,7 @@
 #include <c10/core/StorageImpl.h>
 
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -26,12 +28,17 @@ namespace berth::torch::step {
 // outlives the step is written before the body has ended as recorded, or goes another way, or reads
 // something back that depends on it.
 //
+// Given a follower, the schedule runs on its thread behind the check, as far as it can be taken
+// back, where the body reads nothing back for a while. What the leader knows of the step it has
+// told the executor, and written down here, before the follower hears of the call.
+//
 // Thread-safe as the recorder is. O(operands) an operator.
 class Ghost final : public OperatorListener {
  public:
   // Checks against `first`, and, as long as nothing was run, against each of the others that begins
-  // with what the body has called. They outlive it.
-  Ghost(const Scheduled& first, std::vector<const Scheduled*> others);
+  // with what the body has called. They outlive it, and so does the follower, if any.
+  Ghost(const Scheduled& first, std::vector<const Scheduled*> others, Follower* follower);
+  ~Ghost() override;
 
   void call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack* stack) override;
 
@@ -49,10 +56,18 @@ class Ghost final : public OperatorListener {
   [[nodiscard]] const std::string& divergence() const noexcept { return divergence_; }
   // That the schedule took so far.
   [[nodiscard]] std::uint64_t schedule_ns() const noexcept { return schedule_ns_; }
+  // Instructions that ran beside the body.
+  [[nodiscard]] std::size_t ran_beside() const noexcept {
+    return ran_beside_ + executor_->ran_beside();
+  }
   // Whether memory was exhausted, and the step was run all the same.
   [[nodiscard]] bool recovered() const noexcept { return recovered_; }
 
  private:
+  // Lets the schedule run behind the check, or go on.
+  void follow();
+  // The executor is this thread's again.
+  void stop_following() noexcept;
   // Goes on with another program that begins with the calls so far and for which `fits` holds.
   template <typename Fits>
   bool change_program(const Fits& fits);
@@ -67,6 +82,8 @@ class Ghost final : public OperatorListener {
   // Does what runs the schedule, with generators as the schedule left them.
   template <typename Run>
   void run(const Run& how);
+  // Another executor begins again.
+  void take_back(std::unique_ptr<Executor> next);
   // After memory was exhausted: whether to go on, from the beginning as the step was recorded, or
   // with what has failed once more.
   bool recover();
@@ -96,15 +113,19 @@ class Ghost final : public OperatorListener {
   std::unordered_map<const c10::StorageImpl*, StorageNumber> numbers_;
   // By number, of those seen; weakly, so that their addresses stay theirs.
   std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> storages_;
-  std::vector<bool> seen_;
-  GeneratorStates generators_;  // as they are as long as nothing was drawn
+  std::vector<std::uint8_t> seen_;  // no bits: the follower reads those of other storages meanwhile
+  GeneratorStates generators_;      // as they are as long as nothing was drawn
   bool drew_ = false;
   bool set_between_draws_ = false;  // a generator, where the program knows nothing of it
   std::unique_ptr<Recorder> recorder_;
   std::string divergence_;
   std::uint64_t schedule_ns_ = 0;
   bool ran_ = false, recovered_ = false;
-  Instructions as_recorded_;  // of a step that was taken back
+  Follower* follower_;
+  std::uint32_t follow_from_ = 0;  // call: up to there the body reads back too often
+  std::size_t ran_beside_ = 0;     // by executors that are gone
+  std::exception_ptr failed_;      // what the follower's part of the schedule threw
+  Instructions as_recorded_;       // of a step that was taken back
 };
 
 }  // namespace berth::torch::step

@@ -55,6 +55,9 @@ struct Scheduled {
   Instructions instructions;
   Bytes predicted_peak = 0;  // with what is resident
   Bytes resident = 0;
+  // Whether its operators may run on another thread than the body's: none is foreign, whose kernels
+  // may be in Python.
+  bool may_be_followed = false;
   std::uint64_t predicted_ns = 0, bound_ns = 0;  // no schedule within the budget takes less
   Bytes recorded_peak = 0;  // as the step was recorded, each value released after its last use
   std::uint64_t recorded_ns = 0;

@@ -169,6 +169,7 @@ Program make_program(StepRecord first, const StepRecord& second) {
     RecordedStorage& storage = first.storages[n];
     const RecordedStorage& later = second.storages[n];
     storage.outlives |= later.outlives;
+    storage.gone = std::max(storage.gone, later.gone);
     program.kinds.push_back(storage.maker != RecordedStorage::kFromOutside ? StorageKind::kMade
                             : storage.identity != nullptr && storage.identity == later.identity
                                 ? StorageKind::kResident

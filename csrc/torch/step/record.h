@@ -118,6 +118,10 @@ struct RecordedStorage {
   static constexpr std::uint32_t kFromOutside = ~std::uint32_t{0};
   std::uint32_t maker = kFromOutside;
   bool outlives = false;  // somebody has it after the step
+  // So many calls the body had made when nobody but the operators had it any more; kNever: it
+  // outlives the step.
+  static constexpr std::uint32_t kNever = ~std::uint32_t{0};
+  std::uint32_t gone = kNever;
   // Its address, to tell what is the same in two steps; null where nobody had it at the end.
   const c10::StorageImpl* identity = nullptr;
 };

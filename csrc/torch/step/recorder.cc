@@ -30,6 +30,7 @@ Recorder::Recorder(const Program& program, std::size_t calls,
                           program.storages.begin() + static_cast<std::ptrdiff_t>(held_.size()));
   for (StorageNumber number = 0; number < held_.size(); ++number) {
     record_.storages[number].identity = held_[number]._unsafe_get_target();
+    if (!held_[number].expired()) record_.storages[number].gone = RecordedStorage::kNever;
     numbers_.emplace(record_.storages[number].identity, number);
     alive_.push_back(number);
   }
@@ -60,6 +61,9 @@ void Recorder::drop_dead() {
     if (!held_[number].expired()) return false;
     numbers_.erase(record_.storages[number].identity);
     record_.storages[number].identity = nullptr;
+    // A step that left its program may have let go of it before.
+    record_.storages[number].gone =
+        std::min(record_.storages[number].gone, static_cast<std::uint32_t>(record_.calls.size()));
     held_[number].reset();
     return true;
   };
@@ -172,6 +176,13 @@ void Recorder::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10
     record_.sets_generators |= !generators_.unchanged(generator);
     if (!facts.draws_by_shape && draws_by_contents_.empty()) draws_by_contents_ = name_of(op);
   }
+  if (hidden_)
+    if (const std::string why =
+            hidden_->before(call, c10::ArrayRef<c10::IValue>(*stack).slice(below));
+        !why.empty())
+      refuse(op, why);
+  c10::Stack given;  // what the kernel takes from the stack
+  if (hidden_) given.assign(stack->begin() + static_cast<std::ptrdiff_t>(below), stack->end());
   {
     const KernelCost cost(c10::ArrayRef<c10::IValue>(*stack).slice(below));
     run_kernel(op, keys, stack);
@@ -184,6 +195,11 @@ void Recorder::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10
     if (counters[n].enabled() && counters[n].current_version() != versions[n])
       call.versions.emplace_back(call.writes[n], counters[n].current_version() - versions[n]);
   describe_results(call, c10::ArrayRef<c10::IValue>(*stack).slice(below), operands);
+  if (hidden_)
+    if (const std::string why =
+            hidden_->after(call, given, c10::ArrayRef<c10::IValue>(*stack).slice(below));
+        !why.empty())
+      refuse(op, why);
   for (const std::uint32_t written : call.writes) {
     const Operand& operand = call.operands[written];
     if (operand.storage == kNoStorage) continue;

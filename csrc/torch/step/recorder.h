@@ -1,6 +1,7 @@
 #pragma once
 
 #include "csrc/torch/step/generators.h"
+#include "csrc/torch/step/hidden_writes.h"
 #include "csrc/torch/step/program.h"
 #include "csrc/torch/step/record.h"
 #include "csrc/torch/step/tap.h"
@@ -8,6 +9,7 @@
 #include <c10/core/StorageImpl.h>
 
 #include <mutex>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -22,7 +24,10 @@ namespace berth::torch::step {
 // kernel, and what a look at its allocations costs.
 class Recorder final : public OperatorListener {
  public:
-  Recorder() = default;
+  // `looks_at_bytes`: what is written without being said is found, and refused.
+  explicit Recorder(bool looks_at_bytes = false) {
+    if (looks_at_bytes) hidden_.emplace();
+  }
   // Goes on after the first `calls` calls of a program, in which `storages` have occurred, the
   // first ones by number.
   Recorder(const Program& program, std::size_t calls,
@@ -47,6 +52,7 @@ class Recorder final : public OperatorListener {
   std::mutex mutex_;
   GeneratorStates generators_;
   StepRecord record_;
+  std::optional<HiddenWrites> hidden_;
   std::string draws_by_contents_;  // an operator whose draws are not told by shapes
   std::unordered_map<const c10::StorageImpl*, StorageNumber> numbers_;
   // By number; keeps addresses from being used again as long as somebody has the storage. What is

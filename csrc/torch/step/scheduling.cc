@@ -3,6 +3,7 @@
 #include "csrc/core/bytes.h"
 #include "csrc/core/check.h"
 #include "csrc/graph/hash.h"
+#include "csrc/torch/step/account.h"
 #include "csrc/torch/step/implementations.h"
 #include "csrc/torch/step/program_graph.h"
 
@@ -30,10 +31,13 @@ namespace {
 // libtorch's promise to kernels on the CPU; CUDA's allocators round to more.
 constexpr Bytes kHostAlignment = 64, kDeviceAlignment = 512;
 
+bool on_host(const Program& program) {
+  return std::all_of(program.storages.begin(), program.storages.end(),
+                     [](const RecordedStorage& storage) { return storage.device.is_cpu(); });
+}
+
 Bytes alignment_of(const Program& program) {
-  for (const RecordedStorage& storage : program.storages)
-    if (storage.device.type() != c10::DeviceType::CPU) return kDeviceAlignment;
-  return kHostAlignment;
+  return on_host(program) ? kHostAlignment : kDeviceAlignment;
 }
 
 graph::Schedule as_recorded(const ProgramGraph& of) {
@@ -104,10 +108,14 @@ graph::Graph written_graph(const Program& program) {
   return graph_of(program, alignment_of(program), {.twins = false}).graph;
 }
 
+std::string engine_of(const std::string& name) {
+  return name == "berth" ? "auto" : name == "olla" ? "order" : name;
+}
+
 std::string why_not(const SchedulingOptions& options) {
   const auto& engines = schedule::step_engines();
   if (std::find(engines.begin(), engines.end(), options.engine) == engines.end())
-    return fmt::format("engine is '{}'; one of {} is wanted", options.engine,
+    return fmt::format("engine is '{}'; one of {}, berth, olla, eager is wanted", options.engine,
                        fmt::join(engines, ", "));
   if (is_one_of(options.engine, {"copies", "vdnn", "dymem"}) && options.copy_rate == 0)
     return fmt::format("the engine {} copies to the host: copy_rate is to say how fast",
@@ -278,6 +286,14 @@ Scheduled schedule(Program program, const SchedulingOptions& options) {
   // Where nothing runs twice, no schedule takes less time.
   result.bound_ns = best.ns_bound > 0 ? best.ns_bound : std::min(recorded.ns, verdict.ns);
   result.predicted_ns = verdict.ns;
+  if (on_host(result.program)) {
+    const StepMemory memory = memory_of(result.program, result.instructions);
+    result.predicted_peak = memory.peak;
+    result.resident = memory.resident;
+  }
+  result.may_be_followed = std::all_of(
+      result.program.calls.begin(), result.program.calls.end(),
+      [](const Call& call) { return call.op.operator_name().name.starts_with("aten::"); });
   result.runs_again = verdict.recomputed;
   for (const Call& call : result.program.calls) result.choices += call.ways.empty() ? 0 : 1;
   for (const Instruction& one : result.instructions.list)

@@ -1,4 +1,5 @@
 #include "csrc/core/check.h"
+#include "csrc/core/follower.h"
 #include "csrc/graph/step_from_trace.h"
 #include "csrc/runtime/settings.h"
 #include "csrc/torch/backend.h"
@@ -21,11 +22,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cfenv>
 #include <deque>
 #include <exception>
 #include <list>
 #include <optional>
 #include <utility>
+
+#if defined(__SSE__)
+#include <xmmintrin.h>
+#endif
 
 namespace berth::torch {
 
@@ -79,6 +85,16 @@ class WrittenStep {
   std::uint64_t ranges_[kMaxBackends] = {};  // in each trace; 0: not in it
 };
 
+// Whether this thread computes as a new one would: nobody has set how it rounds, or that numbers
+// near zero are zero.
+bool computes_as_any() {
+#if defined(__SSE__)
+  constexpr unsigned kNearZero = 0x8040;
+  if ((_mm_getcsr() & kNearZero) != 0) return false;
+#endif
+  return std::fegetround() == FE_TONEAREST;
+}
+
 }  // namespace
 
 class StepProgram::State {
@@ -95,9 +111,11 @@ class StepProgram::State {
                 "{} budgets are given, of bytes, of a share and of time; at most one is wanted",
                 budgets);
     BERTH_CHECK(options.max_programs > 0, kUsage, "max_programs is 0; at least 1 is wanted");
+    if (as_written()) return;
     const std::string why = why_not(scheduling());
     BERTH_CHECK(why.empty(), kUsage, "{}", why);
     const Config config = Config::from_environment();
+    looks_at_bytes_ = config.check == CheckLevel::kFull;
     const std::string& file = options.schedule.empty() ? config.schedule : options.schedule;
     if (!config.algorithms.empty())
       algorithms_ = expand_file_name(config.algorithms, this_program(config, {}), -1);
@@ -108,8 +126,9 @@ class StepProgram::State {
   void begin() {
     ++stats_.steps;
     expect_mark_by_program();
-    beside_ = Tap::active();
-    if (beside_) {
+    if (as_written()) return;
+    if (Tap::active()) {
+      ++beside_;
       warn("step-program-busy",
            "a step was begun while another one runs in this process: it runs as it is");
       return;
@@ -119,17 +138,21 @@ class StepProgram::State {
       for (const Scheduled& one : programs_)
         if (&one != &programs_.front()) others.push_back(&one);
       began_ = {};
-      ghost_.emplace(programs_.front(), std::move(others));
+      const bool follow = options_.second_thread && computes_as_any();
+      ghost_.emplace(programs_.front(), std::move(others), follow ? &follower_ : nullptr);
       tap_.emplace(*ghost_);
     } else if (pause_.over()) {
-      recorder_.emplace();
+      recorder_.emplace(looks_at_bytes_);
       tap_.emplace(*recorder_);
       range_.emplace();
     }
   }
 
   void end(bool failed) {
-    if (beside_) return;
+    if (beside_ > 0) {
+      --beside_;
+      return;
+    }
     const std::uint64_t made = stats_.made;
     try {
       end_step(failed);
@@ -173,8 +196,10 @@ class StepProgram::State {
     }
   }
 
+  // To be compared with: nothing is recorded.
+  [[nodiscard]] bool as_written() const { return options_.engine == "eager"; }
   [[nodiscard]] SchedulingOptions scheduling() const {
-    return {.engine = options_.engine,
+    return {.engine = engine_of(options_.engine),
             .budget = options_.memory_budget,
             .share = options_.memory_share,
             .more_time = options_.time_budget,
@@ -204,6 +229,7 @@ class StepProgram::State {
     ++stats_.scheduled;
     stats_.step_ns = began_.ns();
     stats_.schedule_ns = ghost_->schedule_ns();
+    stats_.ran_beside = ghost_->ran_beside();
     const Scheduled& ran = ghost_->scheduled();
     stats_.operators = ran.program.calls.size();
     stats_.predicted_peak = ran.predicted_peak;
@@ -278,12 +304,14 @@ class StepProgram::State {
 
   StepProgramOptions options_;
   std::optional<graph::Schedule> given_;
-  std::string algorithms_;  // the file of what was measured of them
+  std::string algorithms_;       // the file of what was measured of them
+  bool looks_at_bytes_ = false;  // while steps are recorded
   StepProgramStats stats_;
   std::list<Scheduled> programs_;  // the one that came last first
   std::deque<StepRecord> candidates_;
-  bool beside_ = false;  // the step runs beside another program's
+  std::uint32_t beside_ = 0;  // steps that were begun beside another one, and have not ended
   Pause pause_;
+  Follower follower_;
   std::optional<Recorder> recorder_;
   std::optional<Ghost> ghost_;
   std::optional<Tap> tap_;
@@ -332,13 +360,14 @@ std::string StepProgramStats::to_json() const {
       R"("programs": {}, "made": {}, )"
       R"("operators": {}, "predicted_peak": {}, "resident": {}, "recorded_peak": {}, )"
       R"("predicted_ns": {}, "recorded_ns": {}, "bound_ns": {}, "step_ns": {}, "schedule_ns": {}, )"
-      R"("runs_again": {}, "choices": {}, "chosen": {}, "copied_out": {}, "host_peak": {}, )"
+      R"("ran_beside": {}, "runs_again": {}, "choices": {}, "chosen": {}, "copied_out": {}, )"
+      R"("host_peak": {}, )"
       R"("last_divergence": "{}", "last_refusal": "{}", "budget_not_met": "{}", )"
       R"("schedule_not_taken": "{}"}})",
       steps, scheduled, diverged, refused, recovered, programs, made, operators, predicted_peak,
       resident, recorded_peak, predicted_ns, recorded_ns, bound_ns, step_ns, schedule_ns,
-      runs_again, choices, chosen, copied_out, host_peak, text(last_divergence), text(last_refusal),
-      text(budget_not_met), text(schedule_not_taken));
+      ran_beside, runs_again, choices, chosen, copied_out, host_peak, text(last_divergence),
+      text(last_refusal), text(budget_not_met), text(schedule_not_taken));
 }
 
 }  // namespace berth::torch

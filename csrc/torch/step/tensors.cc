@@ -7,6 +7,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/core/jit_type.h>
 #include <c10/core/TensorImpl.h>
+#include <c10/core/impl/TorchDispatchModeTLS.h>
 
 #include <algorithm>
 #include <array>
@@ -26,7 +27,7 @@ Form form_of(const c10::IValue& value) {
 std::string_view why_refused(const at::Tensor& tensor) {
   if (!tensor.defined()) return {};
   const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
-  if (impl.layout() != at::kStrided) return "is no dense tensor";
+  if (impl.layout() != at::kStrided || tensor.is_nested()) return "is no dense tensor";
   if (!impl.has_storage()) return "has no storage";
   if (impl.is_python_dispatch()) return "is a tensor subclass with a dispatch of its own";
   if (impl.has_symbolic_sizes_strides()) return "has symbolic sizes";
@@ -90,6 +91,14 @@ constexpr std::array kWithStatistics = {
     RunningStatistics{"aten::batch_norm_backward", false, 7},
     RunningStatistics{"aten::cudnn_batch_norm_backward", false, OperatorFacts::kAlways},
     RunningStatistics{"aten::miopen_batch_norm_backward", false, OperatorFacts::kAlways},
+};
+
+// Other arguments that are written without a word in the schema, as BERTH_CHECK=full has found.
+struct HiddenWrite {
+  std::string_view name, argument;
+};
+constexpr std::array kHiddenWrites = {
+    HiddenWrite{"aten::mkldnn_rnn_layer_backward", "workspace"},
 };
 
 // Operators whose numbers decide about shapes.
@@ -207,6 +216,10 @@ OperatorFacts find_facts(const c10::OperatorHandle& op) {
     facts.training = known.training;
   }
 
+  for (const HiddenWrite& known : kHiddenWrites)
+    for (std::size_t n = 0; name == known.name && n < arguments; ++n)
+      if (schema.arguments()[n].name() == known.argument) facts.writes[n] = true;
+
   const auto& returns = schema.returns();
   facts.view = !writes && !returns.empty() &&
                std::all_of(returns.begin(), returns.end(), [](const c10::Argument& one) {
@@ -257,6 +270,8 @@ const OperatorFacts& facts_of(const c10::OperatorHandle& op) {
 
 std::string why_refused(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> arguments) {
   const OperatorFacts& facts = facts_of(op);
+  if (c10::impl::TorchDispatchModeTLS::any_modes_set())
+    return "runs under a Python dispatch mode, which sees what kernels do";
   if (!facts.refusal.empty() || !facts.shapes_by_data) return facts.refusal;
   const std::string& name = op.operator_name().name;
   bool fixed = false;

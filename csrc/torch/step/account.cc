@@ -1,0 +1,222 @@
+#include "csrc/torch/step/account.h"
+
+#include "csrc/torch/step/generators.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/EmptyTensor.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+namespace berth::torch::step {
+
+namespace {
+
+class Account {
+ public:
+  Account(const Program& program, const Instructions& instructions)
+      : program_(program),
+        instructions_(instructions),
+        buffers_(instructions.buffers, kNothing),
+        away_(instructions.buffers, 0),
+        holds_(instructions.buffers, kNoStorage),
+        holders_(program.storages.size(), kNoBuffer),
+        versions_(program.storages.size(), 0),
+        kept_(program.storages.size(), kNothing),
+        of_body_(program.storages.size(), kNothing),
+        ran_(program.calls.size()) {
+    std::vector<bool> room(program.storages.size());
+    for (const Call& call : program.calls)
+      if (call.by_body) room[call.result_tensors.front().operand.storage] = true;
+    for (StorageNumber one = 0; one < program.storages.size(); ++one) {
+      const RecordedStorage& storage = program.storages[one];
+      if (storage.maker != RecordedStorage::kFromOutside || room[one]) continue;
+      if (program.kinds[one] == StorageKind::kResident || storage.outlives)
+        memory_.resident += storage.bytes;
+      bind(one,
+           program.kinds[one] == StorageKind::kResident || storage.outlives ? 0 : storage.bytes);
+    }
+  }
+
+  StepMemory run() {
+    for (std::uint32_t call = 0; call < program_.calls.size(); ++call)
+      if (program_.calls[call].host_read) run_through(call);
+    body_at(static_cast<std::uint32_t>(program_.calls.size()));
+    for (; next_ < instructions_.list.size(); ++next_) step(instructions_.list[next_]);
+    for (StorageNumber one = 0; one < holders_.size(); ++one)
+      if (holders_[one] != kNoBuffer && needed(one)) copy_in(holders_[one]);
+    note_state();
+    memory_.peak = memory_.resident + most_;
+    return memory_;
+  }
+
+ private:
+  // Memory that somebody holds, counted as long as anybody does.
+  using Block = std::size_t;
+  static constexpr Block kNothing = ~Block{0};
+
+  Block make(Bytes bytes) {
+    blocks_.push_back({bytes, 1});
+    live_ += bytes;
+    most_ = std::max(most_, live_);
+    return blocks_.size() - 1;
+  }
+  Block share(Block block) {
+    if (block != kNothing) ++blocks_[block].second;
+    return block;
+  }
+  void let_go(Block& block) {
+    if (block != kNothing && --blocks_[block].second == 0) live_ -= blocks_[block].first;
+    block = kNothing;
+  }
+
+  void bind(StorageNumber number, Bytes bytes) {
+    const BufferNumber buffer = instructions_.first_of[number];
+    buffers_[buffer] = make(bytes);
+    of_body_[number] = share(buffers_[buffer]);
+    holds_[buffer] = number;
+    holders_[number] = buffer;
+  }
+
+  // The body has made that many calls: rooms that it fills itself are there, what it has let go of
+  // is not.
+  void body_at(std::uint32_t calls) {
+    for (; body_ < calls; ++body_)
+      if (const Call& call = program_.calls[body_]; call.by_body) {
+        const StorageNumber made = call.result_tensors.front().operand.storage;
+        bind(made, program_.storages[made].bytes);
+      }
+    for (StorageNumber one = 0; one < program_.storages.size(); ++one)
+      if (program_.storages[one].gone <= calls) {
+        let_go(of_body_[one]);
+        let_go(kept_[one]);
+      }
+    note_state();
+  }
+  // The generator's state is looked at before and after operators are run.
+  void note_state() {
+    const auto drawn = std::any_of(program_.calls.begin(), program_.calls.begin() + body_,
+                                   [](const Call& call) { return call.random; });
+    if (drawn && !program_.sets_generators) most_ = std::max(most_, live_ + state_);
+  }
+  [[nodiscard]] bool needed(StorageNumber storage) const {
+    const RecordedStorage& one = program_.storages[storage];
+    return one.maker != RecordedStorage::kFromOutside && one.maker < body_ && one.gone > body_;
+  }
+
+  void run_through(std::uint32_t call) {
+    body_at(call);
+    while (!ran_[call]) step(instructions_.list.at(next_++));
+    note_state();
+  }
+
+  void step(const Instruction& instruction) {
+    const BufferNumber buffer = instruction.buffer;
+    switch (instruction.kind) {
+      case Instruction::Kind::kRelease:
+        keep(instruction);
+        drop(buffer);
+        return;
+      case Instruction::Kind::kCopyOut:
+        if (buffers_[buffer] == kNothing ||
+            program_.storages[instruction.storage].maker == RecordedStorage::kFromOutside)
+          return;
+        away_[buffer] = blocks_[buffers_[buffer]].first;
+        let_go(buffers_[buffer]);
+        return;
+      case Instruction::Kind::kCopyIn:
+        copy_in(buffer);
+        return;
+      case Instruction::Kind::kRun:
+        run(instruction);
+        return;
+    }
+  }
+
+  void copy_in(BufferNumber buffer) {
+    if (buffers_[buffer] == kNothing && away_[buffer] > 0) buffers_[buffer] = make(away_[buffer]);
+    away_[buffer] = 0;
+  }
+
+  bool keep(const Instruction& instruction) {
+    const BufferNumber buffer = instruction.buffer;
+    const StorageNumber storage = holds_[buffer];
+    if (storage == kNoStorage || holders_[storage] != buffer) return false;
+    if ((instruction.made_again && storage == instruction.storage) || !needed(storage))
+      return false;
+    copy_in(buffer);
+    let_go(kept_[storage]);
+    kept_[storage] = share(buffers_[buffer]);
+    holders_[storage] = kNoBuffer;
+    return true;
+  }
+
+  void drop(BufferNumber buffer) {
+    if (const StorageNumber storage = holds_[buffer];
+        storage != kNoStorage && holders_[storage] == buffer)
+      holders_[storage] = kNoBuffer;
+    let_go(buffers_[buffer]);
+    away_[buffer] = 0;
+  }
+
+  void run(const Instruction& instruction) {
+    const Call& call = program_.calls[instruction.call];
+    const bool again = ran_[instruction.call];
+    ran_[instruction.call] = true;
+    if (call.by_body) return;
+    const bool over = instruction.storage != kNoStorage && !keep(instruction);
+    Bytes beside = 0;  // what the kernel holds, and goes with it
+    if (again)
+      for (const std::uint32_t operand : call.aside)
+        beside += at::detail::computeStorageNbytesContiguous(
+            call.operands[operand].sizes, call.operands[operand].type.itemsize());
+    // Kernels on the CPU take one element of a list at a time, so a part takes what all take.
+    if (!over) beside += call.workspace;
+    std::vector<std::pair<BufferNumber, Block>> made;
+    for (const Instruction::Made& one : instruction.made) {
+      const bool result = std::find(instruction.results.begin(), instruction.results.end(),
+                                    one.buffer) != instruction.results.end();
+      if (result && !over)
+        made.emplace_back(one.buffer, make(program_.storages[one.storage].bytes));
+    }
+    most_ = std::max(most_, live_ + beside);
+    for (const auto& [buffer, block] : made) {
+      let_go(buffers_[buffer]);
+      buffers_[buffer] = block;
+    }
+    for (const Instruction::Made& one : instruction.made) {
+      const StorageNumber before = std::exchange(holds_[one.buffer], one.storage);
+      if (before != kNoStorage && before != one.storage && holders_[before] == one.buffer)
+        holders_[before] = kNoBuffer;
+      if (one.version < versions_[one.storage]) continue;
+      versions_[one.storage] = one.version;
+      holders_[one.storage] = one.buffer;
+    }
+  }
+
+  const Program& program_;
+  const Instructions& instructions_;
+  StepMemory memory_;
+  const Bytes state_ = state_of(at::detail::getDefaultCPUGenerator()).size();
+  Bytes live_ = 0, most_ = 0;                          // beside what is resident
+  std::size_t next_ = 0;                               // instruction
+  std::uint32_t body_ = 0;                             // calls that the body has made
+  std::vector<std::pair<Bytes, std::size_t>> blocks_;  // and how many hold it
+  std::vector<Block> buffers_;
+  std::vector<Bytes> away_;            // by buffer: on the host
+  std::vector<StorageNumber> holds_;   // by buffer
+  std::vector<BufferNumber> holders_;  // by storage
+  std::vector<std::uint32_t> versions_;
+  std::vector<Block> kept_, of_body_;  // by storage
+  std::vector<bool> ran_;
+};
+
+}  // namespace
+
+StepMemory memory_of(const Program& program, const Instructions& instructions) {
+  return Account(program, instructions).run();
+}
+
+}  // namespace berth::torch::step
