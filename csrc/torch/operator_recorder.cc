@@ -3,6 +3,7 @@
 #include "csrc/core/setup_mutex.h"
 #include "csrc/torch/backend.h"
 #include "csrc/torch/block_roles.h"
+#include "csrc/torch/module_ranges.h"
 #include "csrc/torch/operator_traits.h"
 #include "csrc/torch/per_recorder.h"
 
@@ -260,6 +261,7 @@ struct Opens : at::ObserverContext {
 };
 
 std::unique_ptr<at::ObserverContext> begin(const at::RecordFunction& function) {
+  name_modules();
   auto opens = std::make_unique<Opens>();
   for (std::size_t n = 0; n < recorders.size(); ++n)
     if (OperatorRecorder* const one = recorders[n].load(std::memory_order_acquire))

@@ -4,6 +4,7 @@
 #include "csrc/plan/folder.h"
 #include "csrc/torch/backend.h"
 #include "csrc/torch/cuda/cuda_allocator.h"
+#include "csrc/torch/cuda/fed_reads.h"
 #include "csrc/torch/program.h"
 #include "csrc/torch/range_observer.h"
 
@@ -150,6 +151,7 @@ void make_installation(const Config& config) {
   c10::SetAllocator(c10::kCUDA, kept->get(), 1);
   add_backend(*backend);
   observe_ranges();
+  tell_reads(**kept);
 }
 
 }  // namespace
