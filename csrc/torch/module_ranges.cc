@@ -15,6 +15,9 @@ namespace {
 // names those below it; one that was named before keeps its name where it is called alone, as in
 // checkpoints. What is no pure Python call (a module that is compiled or traced) has no ranges.
 //
+// A dry run may end the program after some steps of an optimizer (BERTH_STANDIN_STEPS), as
+// sys.exit() would.
+//
 // The two numbers are the addresses of begin_module() and end_module(): PyTorch's own ranges would
 // run operators, which would be recorded as well.
 constexpr char kProgram[] = R"PYTHON(
@@ -33,6 +36,22 @@ def _berth_name_modules(begin_address, end_address):
     compiling = torch.compiler.is_compiling
     names = weakref.WeakKeyDictionary()
     open_ranges = threading.local()
+
+    def stop_after_steps():
+        import os
+        import weakref
+        most = int(os.environ.get("BERTH_STANDIN_STEPS", "0"))
+        if most <= 0:
+            return
+        made = weakref.WeakKeyDictionary()
+
+        def stepped(optimizer, arguments, named):
+            made[optimizer] = made.get(optimizer, 0) + 1
+            if made[optimizer] >= most:
+                raise SystemExit(0)
+
+        from torch.optim.optimizer import register_optimizer_step_post_hook
+        register_optimizer_step_post_hook(stepped)
 
     def name_of(module, called_by_none):
         name = names.get(module)
@@ -59,6 +78,7 @@ def _berth_name_modules(begin_address, end_address):
 
     nn.register_module_forward_pre_hook(before)
     nn.register_module_forward_hook(after, always_call=True)
+    stop_after_steps()
     sys._berth_modules = True
 
 
