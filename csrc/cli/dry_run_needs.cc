@@ -3,7 +3,11 @@
 #include "csrc/core/check.h"
 #include "csrc/place/plan_trace.h"
 #include "csrc/replay/through_berth.h"
+#if __has_include("csrc/replay/through_caching_model.h")
+#include "csrc/replay/through_caching_model.h"
+#else
 #include "csrc/replay/through_torch.h"
+#endif
 #include "csrc/replay/workload.h"
 #include "csrc/trace/file.h"
 
@@ -19,9 +23,14 @@ namespace {
 
 constexpr Bytes kLiveUnit = 512;  // what live sizes are rounded to, whoever serves them
 
-// PyTorch's own allocators: the one place that says who knows what they reserve.
+// PyTorch's own allocators: the one place that says who knows what they reserve. A model of them on
+// paper, where there is one, else the real ones on the stand-in, in a child.
 Needs::Reserved native(const std::string& name, const replay::Workload& workload) {
+#if __has_include("csrc/replay/through_caching_model.h")
+  const replay::Result result = replay::through_caching_model(workload, name == "expandable");
+#else
   const replay::Result result = replay::through_torch(name, workload);
+#endif
   return {name, result.out_of_memory ? std::nullopt : result.reserved_peak, result.problem};
 }
 
