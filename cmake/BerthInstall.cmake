@@ -47,6 +47,12 @@ foreach(library IN ITEMS berth_torch_cpu_allocator berth_torch_cpu_preload berth
     install(TARGETS ${library} LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
   endif()
 endforeach()
+# The stand-in runtime, for `berth dry-run`.
+get_property(berth_standin GLOBAL PROPERTY BERTH_STANDIN_TARGETS)
+if(berth_standin)
+  install(TARGETS ${berth_standin} LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}/berth/standin/lib")
+  install(PROGRAMS "${PROJECT_SOURCE_DIR}/csrc/standin/berth-standin" DESTINATION "${CMAKE_INSTALL_LIBDIR}/berth/standin")
+endif()
 if(TARGET berth)
   install(TARGETS berth RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
 endif()

@@ -49,6 +49,20 @@ if(TARGET berth_torch_cuda_allocator)
 endif()
 configure_file("${berth_shim}/_build.py.in" "${PROJECT_BINARY_DIR}/python/module/_build.py" @ONLY)
 
+# The stand-in runtime, for `python -m berth dry-run`.
+get_property(berth_standin GLOBAL PROPERTY BERTH_STANDIN_TARGETS)
+set(berth_standin_files "")
+set(berth_copy_standin "")
+if(berth_standin)
+  foreach(library IN LISTS berth_standin)
+    list(APPEND berth_standin_files "$<TARGET_FILE:${library}>")
+  endforeach()
+  set(berth_copy_standin
+    COMMAND "${CMAKE_COMMAND}" -E make_directory "${PROJECT_BINARY_DIR}/python/berth/standin/lib"
+    COMMAND "${CMAKE_COMMAND}" -E copy ${berth_standin_files} "${PROJECT_BINARY_DIR}/python/berth/standin/lib"
+    COMMAND "${CMAKE_COMMAND}" -E copy "${PROJECT_SOURCE_DIR}/csrc/standin/berth-standin" "${PROJECT_BINARY_DIR}/python/berth/standin")
+endif()
+
 # The package as it is imported, made of copies.
 set(package "${PROJECT_BINARY_DIR}/python/berth")
 file(GLOB berth_python_files CONFIGURE_DEPENDS "${berth_shim}/berth/*.py" "${berth_shim}/berth/py.typed")
@@ -62,13 +76,18 @@ add_custom_command(OUTPUT "${PROJECT_BINARY_DIR}/python/package.stamp"
   COMMAND "${CMAKE_COMMAND}" -E copy ${berth_python_files} "${PROJECT_BINARY_DIR}/python/module/_build.py"
           "$<TARGET_FILE:berth_python_module>" ${berth_adapter_files} "${package}"
   COMMAND "${CMAKE_COMMAND}" -E copy "$<TARGET_FILE:berth>" "${package}/bin"
+  ${berth_copy_standin}
   COMMAND "${Python_EXECUTABLE}" -m nanobind.stubgen -q -i "${PROJECT_BINARY_DIR}/python" -m berth._core -o "${package}/_core.pyi"
   COMMAND "${CMAKE_COMMAND}" -E touch "${PROJECT_BINARY_DIR}/python/package.stamp"
-  DEPENDS ${berth_python_files} "${PROJECT_BINARY_DIR}/python/module/_build.py" berth_python_module ${berth_adapters} berth
+  DEPENDS ${berth_python_files} "${PROJECT_BINARY_DIR}/python/module/_build.py" berth_python_module ${berth_adapters} ${berth_standin} berth
   VERBATIM)
 add_custom_target(berth_package ALL DEPENDS "${PROJECT_BINARY_DIR}/python/package.stamp")
 
 # Of a wheel: its folder `berth`, which scikit-build-core fills with python_shim/berth.
 install(TARGETS berth_python_module ${berth_adapters} LIBRARY DESTINATION . COMPONENT python EXCLUDE_FROM_ALL)
 install(TARGETS berth RUNTIME DESTINATION bin COMPONENT python EXCLUDE_FROM_ALL)
+if(berth_standin)
+  install(TARGETS ${berth_standin} LIBRARY DESTINATION standin/lib COMPONENT python EXCLUDE_FROM_ALL)
+  install(PROGRAMS "${PROJECT_SOURCE_DIR}/csrc/standin/berth-standin" DESTINATION standin COMPONENT python EXCLUDE_FROM_ALL)
+endif()
 install(FILES "${PROJECT_BINARY_DIR}/python/module/_build.py" "${package}/_core.pyi" DESTINATION . COMPONENT python EXCLUDE_FROM_ALL)

@@ -115,7 +115,7 @@ ${body}}
   add_library(${target} SHARED ${ARG_SOURCES} "${folder}/generated/${soname}.cc")
   berth_configure_target(${target})
   set_target_properties(${target} PROPERTIES PREFIX "" SUFFIX "" OUTPUT_NAME "${soname}" INTERPROCEDURAL_OPTIMIZATION OFF
-    LIBRARY_OUTPUT_DIRECTORY "${folder}/lib" BUILD_RPATH "$ORIGIN")
+    LIBRARY_OUTPUT_DIRECTORY "${folder}/lib" BUILD_RPATH "$ORIGIN" INSTALL_RPATH "$ORIGIN")
   target_link_options(${target} PRIVATE "LINKER:--version-script=${folder}/generated/${soname}.map" "LINKER:-soname=${soname}")
   set_property(TARGET ${target} APPEND PROPERTY LINK_DEPENDS "${folder}/generated/${soname}.map")
   target_link_libraries(${target} PRIVATE ${ARG_LINK})

@@ -17,10 +17,11 @@ struct Command {
 };
 
 // Each adds its command to `program`. One file a command.
-// What `berth record` runs stands after `--`: no option of ours, so CLI11 does not see it.
+// What `record` and `dry-run` run stands after `--`: no option of ours, so CLI11 does not see it.
 Command add_record(CLI::App& program, std::vector<std::string> arguments);
 Command add_doctor(CLI::App& program);
 Command add_import(CLI::App& program);
+Command add_dry_run(CLI::App& program, std::vector<std::string> arguments);
 Command add_plan(CLI::App& program);
 Command add_graph(CLI::App& program);
 Command add_schedule(CLI::App& program);

@@ -8,7 +8,7 @@ namespace berth::cli {
 namespace {
 
 constexpr std::size_t kMeaningColumn = 28;
-constexpr std::size_t kLineWidth = 100;
+constexpr std::size_t kHelpWidth = 100;
 
 // CLI11's name of a type goes on with what its check wants, "TEXT:{a,b}" or "N:NONNEGATIVE": of
 // that, only choices are worth their room.
@@ -50,7 +50,7 @@ std::string HelpFormat::make_option(const CLI::Option* option, bool is_positiona
   } else {
     line.append(kMeaningColumn - line.size(), ' ');
   }
-  return line + wrap(meaning, kMeaningColumn, kLineWidth - kMeaningColumn);
+  return line + wrap(meaning, kMeaningColumn, kHelpWidth - kMeaningColumn);
 }
 
 }  // namespace berth::cli

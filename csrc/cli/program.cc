@@ -20,9 +20,10 @@ namespace berth::cli {
 namespace {
 
 int run(std::vector<std::string> arguments) {
-  // Only `record` takes another program's arguments.
+  // Only these take another program's arguments.
   std::vector<std::string> recorded;
-  if (!arguments.empty() && arguments[0] == "record") {
+  const bool dry = !arguments.empty() && arguments[0] == "dry-run";
+  if (!arguments.empty() && (dry || arguments[0] == "record")) {
     const auto mark = std::find(arguments.begin(), arguments.end(), "--");
     if (mark != arguments.end()) {
       recorded.assign(mark + 1, arguments.end());
@@ -41,7 +42,8 @@ int run(std::vector<std::string> arguments) {
       "  BERTH_MODE=serve BERTH_PLAN=gpt.plan ./train\n\n"
       "Exit codes: 0 done, 1 the answer is no, 2 wrong usage, 3 unreadable or damaged input,\n"
       "4 a system failure. `berth help settings` lists every setting.");
-  const std::vector<Command> commands = {add_record(program, std::move(recorded)),
+  using Arguments = std::vector<std::string>;
+  const std::vector<Command> commands = {add_record(program, dry ? Arguments{} : recorded),
                                          add_import(program),
                                          add_doctor(program),
                                          add_plan(program),
@@ -50,6 +52,7 @@ int run(std::vector<std::string> arguments) {
                                          add_show(program),
                                          add_verify(program),
                                          add_replay(program),
+                                         add_dry_run(program, dry ? recorded : Arguments{}),
                                          add_help(program)};
 
   if (!arguments.empty() && !arguments[0].starts_with('-')) {

@@ -44,7 +44,9 @@ bool has_gpu() {
   return init != nullptr && count != nullptr && init(0) == 0 && count(&devices) == 0 && devices > 0;
 }
 
-std::string library(const std::string& name) {
+}  // namespace
+
+std::string berth_library(const std::string& name) {
   std::error_code ignored;
   const fs::path here = fs::read_symlink("/proc/self/exe", ignored).parent_path();
   // Of a build, of Python's package, of an installed berth.
@@ -59,8 +61,6 @@ std::string library(const std::string& name) {
                           name, here.string()));
 }
 
-}  // namespace
-
 bool is_python(const std::string& program) {
   const std::string file = found_in_path(program);
   if (named_python(program) || named_python(file)) return true;
@@ -74,8 +74,8 @@ std::vector<std::pair<std::string, std::string>> python_variables(const std::str
   const bool cuda = device == "cuda" || device == "all" || (device == "auto" && has_gpu());
   const bool cpu = device == "cpu" || device == "all" || (device == "auto" && !cuda);
   std::string preload;
-  if (cuda) preload = library("libberth_torch_cuda.so");
-  if (cpu) preload += (preload.empty() ? "" : ":") + library("libberth_torch_cpu.so");
+  if (cuda) preload = berth_library("libberth_torch_cuda.so");
+  if (cpu) preload += (preload.empty() ? "" : ":") + berth_library("libberth_torch_cpu.so");
   if (const char* const others = std::getenv("LD_PRELOAD"); others != nullptr && *others != '\0')
     preload += std::string(":") + others;
   return {{"LD_PRELOAD", preload}};

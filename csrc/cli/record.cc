@@ -5,18 +5,15 @@
 #include "csrc/cli/output.h"
 #include "csrc/cli/python_program.h"
 #include "csrc/cli/step_summary.h"
+#include "csrc/cli/written_files.h"
 #include "csrc/core/check.h"
 #include "csrc/replay/child_process.h"
 #include "csrc/trace/file.h"
 #include "csrc/trace/step.h"
 
 #include <fmt/format.h>
-#include <glob.h>
-#include <sys/stat.h>
 
-#include <algorithm>
 #include <filesystem>
-#include <map>
 #include <memory>
 #include <variant>
 
@@ -31,43 +28,6 @@ struct RecordOptions {
   std::string device = "auto";       // of a program in Python
   std::vector<std::string> program;  // and its arguments
 };
-
-// What tells a file written now from one that lay there before.
-struct Version {
-  ino_t inode = 0;
-  off_t size = 0;
-  struct timespec changed {};
-  friend bool operator==(const Version& a, const Version& b) {
-    return a.inode == b.inode && a.size == b.size && a.changed.tv_sec == b.changed.tv_sec &&
-           a.changed.tv_nsec == b.changed.tv_nsec;
-  }
-};
-
-// The files that a name stands for, {rank}, {device} and {pid} being anything.
-std::map<std::string, Version> files_of(const std::string& name) {
-  std::string pattern;
-  for (std::size_t i = 0; i < name.size(); ++i) {
-    const std::size_t close = name[i] == '{' ? name.find('}', i) : std::string::npos;
-    if (close != std::string::npos) {
-      pattern += '*';
-      i = close;
-    } else {
-      if (std::string_view("*?[\\").find(name[i]) != std::string_view::npos) pattern += '\\';
-      pattern += name[i];
-    }
-  }
-  std::map<std::string, Version> files;
-  glob_t found{};
-  if (::glob(pattern.c_str(), 0, nullptr, &found) == 0) {
-    for (std::size_t i = 0; i < found.gl_pathc; ++i) {
-      struct stat info {};
-      if (::stat(found.gl_pathv[i], &info) == 0 && S_ISREG(info.st_mode))
-        files[found.gl_pathv[i]] = {info.st_ino, info.st_size, info.st_mtim};
-    }
-  }
-  ::globfree(&found);
-  return files;
-}
 
 // Says what a trace holds. Returns its number of requests.
 std::size_t summarize_recorded(const std::string& path, off_t size) {
@@ -123,19 +83,17 @@ int record(const RecordOptions& options) {
       variables.push_back(std::move(variable));
   }
 
-  const auto before = files_of(path);
+  const WrittenFiles files(path);
   const replay::ChildExit ended = replay::run_child(options.program, variables);
   const int code = ended.signal != 0 ? 128 + ended.signal : ended.code;
   if (ended.signal != 0)
     print_note(fmt::format("'{}' was ended by signal {}", options.program[0], ended.signal));
 
   std::size_t requests = 0, written = 0;
-  for (const auto& [file, version] : files_of(path)) {
-    const auto old = before.find(file);
-    if (old != before.end() && old->second == version) continue;
+  for (const auto& [file, size] : files.written()) {
     ++written;
     try {
-      requests += summarize_recorded(file, version.size);
+      requests += summarize_recorded(file, size);
     } catch (const Error& error) {
       if (code == kDone) throw;
       print_error(error.what());  // the program's own exit code says more

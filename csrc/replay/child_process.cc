@@ -43,16 +43,23 @@ class HeldSignals {
     ::sigprocmask(SIG_SETMASK, &mask_before_, nullptr);
   }
 
-  // Passes signals on until the child ended. Returns its status as waitpid() does, -1 where that
-  // fails.
-  [[nodiscard]] int wait_for(pid_t child) const noexcept {
+  // Passes signals on until the child ended, and calls `watch` meanwhile. Returns its status as
+  // waitpid() does, -1 where that fails.
+  [[nodiscard]] int wait_for(pid_t child, const std::function<void(pid_t)>& watch) const {
     for (;;) {
       int status = 0;
       const pid_t ended = ::waitpid(child, &status, WNOHANG);
       if (ended == child) return status;
       if (ended < 0 && errno != EINTR) return -1;
       siginfo_t info{};
-      const int signal = ::sigwaitinfo(&held_, &info);
+      int signal = 0;
+      if (watch) {
+        watch(child);
+        const struct timespec pause { 0, 50'000'000 };
+        signal = ::sigtimedwait(&held_, &info, &pause);
+      } else {
+        signal = ::sigwaitinfo(&held_, &info);
+      }
       // The terminal sends to the child too, and what the child sends it has had.
       if (signal > 0 && signal != SIGCHLD && info.si_code != SI_KERNEL && info.si_pid != child)
         ::kill(child, signal);
@@ -67,7 +74,8 @@ class HeldSignals {
 }  // namespace
 
 ChildExit run_child(const std::vector<std::string>& arguments,
-                    const std::vector<std::pair<std::string, std::string>>& variables) {
+                    const std::vector<std::pair<std::string, std::string>>& variables,
+                    const ChildOptions& options) {
   BERTH_CHECK(!arguments.empty(), kUsage, "no program to run");
   std::vector<char*> argv;
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
@@ -83,6 +91,7 @@ ChildExit run_child(const std::vector<std::string>& arguments,
     const pid_t child = ::fork();
     if (child == 0) {
       signals.restore();
+      if (options.output_to_error) ::dup2(STDERR_FILENO, STDOUT_FILENO);
       for (const auto& [name, value] : variables) ::setenv(name.c_str(), value.c_str(), 1);
       ::execvp(argv[0], argv.data());
       const int error = errno;
@@ -100,7 +109,7 @@ ChildExit run_child(const std::vector<std::string>& arguments,
     }
     if (got != static_cast<ssize_t>(sizeof exec_error)) exec_error = 0;
     ::close(pipe_ends[0]);
-    const int status = signals.wait_for(child);
+    const int status = signals.wait_for(child, options.watch);
     BERTH_CHECK(status != -1, kSystem, "cannot wait for '{}': {}", arguments[0],
                 std::strerror(errno));
     if (WIFSIGNALED(status)) {

@@ -2,9 +2,11 @@
 
 #include "csrc/core/check.h"
 #include "csrc/replay/shared_workload.h"
+#include "csrc/replay/standin_files.h"
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 
 namespace berth::replay {
 
@@ -15,13 +17,9 @@ const std::vector<std::string>& torch_allocators() {
 
 Result through_torch(const std::string& name, const Workload& workload, Bytes limit) {
   Result result;
-  std::error_code ignored;
-  std::filesystem::path folder =
-      std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path();
-  if (folder.filename() == "bench") folder = folder.parent_path();
-  const std::filesystem::path program = folder / "berth-replay-torch";
-  const std::filesystem::path launcher = folder / "standin" / "berth-standin";
-  if (!std::filesystem::exists(program, ignored) || !std::filesystem::exists(launcher, ignored)) {
+  const std::filesystem::path program = find_replay_torch();
+  const std::optional<StandinFiles> standin = find_standin();
+  if (program.empty() || !standin) {
     result.problem =
         "not built: berth-replay-torch and the stand-in beside this program, which need a libtorch "
         "for CUDA";
@@ -31,7 +29,7 @@ Result through_torch(const std::string& name, const Workload& workload, Bytes li
   const Bytes total = limit != 0 ? limit : std::max(kLeast, 4 * workload.live_peak(512));
   const bool expandable = name == "expandable";
   const SharedHeader answer = run_in_child(
-      {launcher.string(), "--memory", std::to_string(total), "--check", "off", "--",
+      {standin->launcher.string(), "--memory", std::to_string(total), "--check", "off", "--",
        program.string()},
       {{"PYTORCH_ALLOC_CONF", expandable ? "expandable_segments:True" : ""}}, workload, {}, name);
   result.reserved_peak = answer.reserved_peak;

@@ -24,6 +24,17 @@ int berth_standin_hand_out(const void* pointer, std::size_t size, StreamHandle h
              : 0;
 }
 
+void berth_standin_forget(const void* pointer, std::size_t size) {
+  Entry entry;
+  entry.machine.known.remove(reinterpret_cast<std::uintptr_t>(pointer), size);
+}
+
+void berth_standin_feed(const void* element, std::size_t size) {
+  FedElement& fed = fed_element();
+  fed.size = std::min(size, FedElement::kMost);
+  if (fed.size != 0) std::memcpy(fed.bytes, element, fed.size);
+}
+
 std::size_t berth_standin_violations() {
   Entry entry;
   return entry.machine.violations.size();

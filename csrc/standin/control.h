@@ -66,6 +66,14 @@ std::size_t berth_standin_live_allocations();
 // As if the process were exiting: every later call answers cudaErrorCudartUnloading.
 void berth_standin_unload();
 
+// What lies in these bytes is not known any more, since they were handed out anew. For
+// BERTH_STANDIN_VALUES.
+void berth_standin_forget(const void* pointer, std::size_t size);
+
+// What the calling thread's reads of unknown bytes are filled with, from now on: elements of `size`
+// bytes, 16 at most; 0 is what the setting says.
+void berth_standin_feed(const void* element, std::size_t size);
+
 // For the other libraries of the stand-in: count a call, and queue its work. A Status.
 int berth_standin_enter(const char* name);
 int berth_standin_library_work(StreamHandle stream, const char* name);

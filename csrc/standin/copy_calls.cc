@@ -74,6 +74,32 @@ struct Rectangle {
   }
 };
 
+// Follows what is known of the bytes on the device through a copy, and counts what the host reads.
+// Whether the host is to be fed, since it reads what nobody knows.
+bool note_values(Machine& machine, const Rectangle& area, const End& to, const End& from,
+                 bool moves) {
+  const bool from_device = from.known && from.on_device;
+  const bool to_device = to.known && to.on_device;
+  if (!machine.options.feeds_values && (!from_device || to_device)) return false;
+  const std::size_t to_span = area.span(area.to_pitch);
+  const bool known =
+      !from_device || machine.known.holds(address_of(area.from), area.span(area.from_pitch));
+  if (to_device) {
+    if (moves && known)
+      machine.known.add(address_of(area.to), to_span);
+    else
+      machine.known.remove(address_of(area.to), to_span);
+    return false;
+  }
+  if (!from_device) return false;
+  ++machine.reads.copies;
+  if (!moves) ++machine.reads.skipped;
+  if (!machine.options.feeds_values || known) return false;
+  ++machine.reads.unknown;
+  machine.reads.bytes += area.width * area.height;
+  return moves;
+}
+
 // Queues a copy. Pageable memory of the host is read before the call returns, and written before it
 // returns; only pinned memory is copied asynchronously.
 Status copy(Entry& entry, const StreamPointer& stream, Rectangle area, int kind, bool synchronous) {
@@ -98,7 +124,14 @@ Status copy(Entry& entry, const StreamPointer& stream, Rectangle area, int kind,
                       .clock_us = clock_us(area.width * area.height)};
   if (from.known) operation.accesses.push_back({address_of(area.from), from_span, Kind::kRead});
   if (to.known) operation.accesses.push_back({address_of(area.to), to_span, Kind::kWrite});
-  if (area.width * area.height <= machine.options.copy_limit) {
+  const bool moves = area.width * area.height <= machine.options.copy_limit;
+  const bool fed = note_values(machine, area, to, from, moves);
+  if (fed) {
+    operation.work = [area, element = fed_element(), value = machine.options.value] {
+      for (std::size_t row = 0; row < area.height; ++row)
+        feed(area.to + row * area.to_pitch, area.width, element, value);
+    };
+  } else if (moves) {
     if (!from.known && to.known && !stream->capture) {
       auto staged = std::make_shared<std::vector<std::byte>>(area.from, area.from + from_span);
       operation.work = [area, staged]() mutable {
@@ -129,7 +162,14 @@ Status fill(StreamHandle handle, const char* name, const void* pointer, std::siz
     if (!to.known || !to.fits) return kInvalidValue;
     Operation operation{.kind = Operation::Kind::kMemset, .name = name, .clock_us = clock_us(size)};
     operation.accesses.push_back({address_of(pointer), size, Kind::kWrite});
-    if (size <= machine.options.copy_limit) operation.work = set;
+    const bool moves = size <= machine.options.copy_limit;
+    if (moves) operation.work = set;
+    if (machine.options.feeds_values && to.on_device) {
+      if (moves)
+        machine.known.add(address_of(pointer), size);
+      else
+        machine.known.remove(address_of(pointer), size);
+    }
     return machine.enqueue(entry.lock, *stream, std::move(operation));
   });
 }

@@ -7,32 +7,8 @@ namespace berth::standin {
 namespace {
 
 constexpr std::size_t kKiB = 1024;
-constexpr int kMiB = 1024 * 1024;
 
 }  // namespace
-
-const std::vector<GpuModel>& gpus() {
-  static const std::vector<GpuModel> table = {
-      {"A100-40", "NVIDIA A100-SXM4-40GB", 42'297'786'368, 8, 0, 108, 2048, 32, 164 * kKiB,
-       163 * kKiB, 40 * kMiB, 5120, true},
-      {"A100-80", "NVIDIA A100-SXM4-80GB", 84'986'691'584, 8, 0, 108, 2048, 32, 164 * kKiB,
-       163 * kKiB, 40 * kMiB, 5120, true},
-      {"H100-80", "NVIDIA H100 80GB HBM3", 84'942'979'072, 9, 0, 132, 2048, 32, 228 * kKiB,
-       227 * kKiB, 50 * kMiB, 5120, true},
-      {"H200-141", "NVIDIA H200", 150'110'011'392, 9, 0, 132, 2048, 32, 228 * kKiB, 227 * kKiB,
-       60 * kMiB, 6144, true},
-      {"L4-24", "NVIDIA L4", 23'580'639'232, 8, 9, 58, 1536, 24, 100 * kKiB, 99 * kKiB, 48 * kMiB,
-       192, false},
-      {"RTX4090-24", "NVIDIA GeForce RTX 4090", 25'282'281'472, 8, 9, 128, 1536, 24, 100 * kKiB,
-       99 * kKiB, 72 * kMiB, 384, false},
-  };
-  return table;
-}
-
-const GpuModel* find_gpu(std::string_view short_name) {
-  const auto found = std::ranges::find(gpus(), short_name, &GpuModel::short_name);
-  return found == gpus().end() ? nullptr : &*found;
-}
 
 DeviceProperties properties_of(const GpuModel& gpu, int device, std::size_t total_memory) {
   DeviceProperties p{};

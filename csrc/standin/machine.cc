@@ -4,6 +4,9 @@
 
 #include <pthread.h>
 #include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstdlib>
 
 namespace berth::standin {
 
@@ -14,7 +17,7 @@ Machine::Machine()
       random_(options.seed) {
   const std::size_t total = options.memory != 0 ? options.memory : gpu.total_memory;
   for (int device = 0; device < options.devices; ++device) {
-    auto state = std::make_unique<DeviceState>(total);
+    auto state = std::make_unique<DeviceState>(total, options.overcommit);
     state->legacy = make_stream(device, 0, 0);
     state->legacy->legacy = true;
     state->default_pool = state->pool = std::make_shared<Pool>();
@@ -27,6 +30,12 @@ Machine::Machine()
 Machine& Machine::get() {
   static Machine& machine = [&]() -> Machine& {
     auto* made = new Machine;
+    if (!made->options.report.empty()) {
+      static const pid_t owner = getpid();
+      std::atexit([] {
+        if (getpid() == owner) write_run_report(get());
+      });
+    }
     // As with a real driver, a child that was forked afterwards gets nothing but errors.
     pthread_atfork([] { get().mutex.lock(); }, [] { get().mutex.unlock(); },
                    [] {
@@ -48,7 +57,7 @@ void Machine::use(int number) {
   if (state.context) return;
   state.context = true;
   // A total that was set is what the program gets, so that a test can fill it to the byte.
-  if (options.memory == 0) state.memory.allocate(kContextBytes);
+  if (options.memory == 0) state.memory.allocate(gpu.context_bytes);
 }
 
 Status Machine::allocate(int number, std::size_t size, Allocation::Kind kind, Allocation& made) {
@@ -101,6 +110,7 @@ void Machine::migrate(Allocation& managed, int number) {
 
 void Machine::release(Allocation allocation) {
   space.remove(allocation.begin);
+  if (options.feeds_values) known.remove(allocation.begin, allocation.mapped);
   munmap(reinterpret_cast<void*>(allocation.begin), allocation.mapped);
   if (allocation.kind == Allocation::Kind::kManaged) {
     managed_->release(allocation.offset, allocation.mapped);

@@ -5,6 +5,7 @@
 #include "csrc/standin/calls.h"
 #include "csrc/standin/capture.h"
 #include "csrc/standin/gpu_model.h"
+#include "csrc/standin/known_bytes.h"
 #include "csrc/standin/memory.h"
 #include "csrc/standin/options.h"
 #include "csrc/standin/stream.h"
@@ -28,7 +29,7 @@ namespace berth::standin {
 struct Pool;
 
 struct DeviceState {
-  explicit DeviceState(std::size_t total) : memory(total) {}
+  DeviceState(std::size_t total, bool overcommit) : memory(total, overcommit) {}
 
   DeviceMemory memory;
   std::shared_ptr<Stream> legacy;
@@ -64,6 +65,10 @@ class Machine {
   // By the names of bytes, for who may use them; of those that may have several addresses by these,
   // too, for when an address goes.
   Accesses accesses;
+
+  // Kept where options.feeds_values says so.
+  KnownBytes known;
+  HostReads reads;
 
   // --- streams (scheduler.cc) ---
   std::shared_ptr<Stream> make_stream(int device, unsigned flags, int priority);
@@ -153,6 +158,7 @@ class Machine {
  private:
   Machine();
 
+  void follow_values(const Operation& operation);
   // Whether the stream's next operation may run. Starts the clock of one that takes time.
   bool ready(Stream& stream);
   std::shared_ptr<Stream> pick();
@@ -186,5 +192,8 @@ class Machine {
   bool attended_ = false;
   std::condition_variable progress_;  // others ran something
 };
+
+// To options.report (run_report.cc).
+void write_run_report(const Machine& machine) noexcept;
 
 }  // namespace berth::standin

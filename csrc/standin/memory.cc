@@ -24,7 +24,8 @@ std::size_t counted_bytes(std::size_t size) {
   return round_up(size, size >= kGranularity / 2 ? kGranularity : 512);
 }
 
-DeviceMemory::DeviceMemory(std::size_t total) : total_(total) {
+DeviceMemory::DeviceMemory(std::size_t total, bool overcommit)
+    : total_(total), overcommit_(overcommit) {
   file_ = memfd_create("berth-standin-device", MFD_CLOEXEC);
   if (file_ < 0 || ftruncate(file_, static_cast<off_t>(kFileSize)) != 0) {
     std::perror("berth stand-in: cannot make the file of a device's memory");
@@ -45,7 +46,7 @@ std::size_t DeviceMemory::take(std::size_t size) {
 }
 
 std::optional<std::uint64_t> DeviceMemory::allocate(std::size_t size) {
-  if (size > free()) return std::nullopt;
+  if (size > free() && (!overcommit_ || size > kFileSize - next_offset_)) return std::nullopt;
   used_ += size;
   peak_ = std::max(peak_, used_);
   const std::uint64_t offset = next_offset_;

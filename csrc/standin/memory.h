@@ -18,7 +18,8 @@ namespace berth::standin {
 // the host. The file is what lets two mappings, of one process or of two, show the same bytes.
 class DeviceMemory {
  public:
-  explicit DeviceMemory(std::size_t total);
+  // Where it overcommits the total is what it says that it has, and limits nothing.
+  explicit DeviceMemory(std::size_t total, bool overcommit = false);
 
   // A piece of the file of `size` bytes; nothing where the total does not allow it.
   std::optional<std::uint64_t> allocate(std::size_t size);
@@ -40,6 +41,7 @@ class DeviceMemory {
  private:
   int file_ = -1;
   std::size_t total_;
+  bool overcommit_;
   std::size_t used_ = 0;
   std::size_t peak_ = 0;
   std::size_t elsewhere_ = 0;

@@ -48,7 +48,7 @@ Options Options::from_environment() {
   Options options;
   if (const char* gpu = std::getenv("BERTH_STANDIN_GPU")) {
     if (find_gpu(gpu) == nullptr) {
-      refuse("BERTH_STANDIN_GPU", gpu, "A100-40, A100-80, H100-80, H200-141, L4-24 or RTX4090-24");
+      refuse("BERTH_STANDIN_GPU", gpu, gpu_names().c_str());
     }
     options.gpu = gpu;
   }
@@ -60,6 +60,17 @@ Options Options::from_environment() {
   read_choice("BERTH_STANDIN_PACE",
               {{"random", Pace::kRandom}, {"lazy", Pace::kLazy}, {"eager", Pace::kEager}},
               "random, lazy or eager", options.pace);
+  read_number("BERTH_STANDIN_OVERCOMMIT", 0, 1, options.overcommit);
+  if (const char* values = std::getenv("BERTH_STANDIN_VALUES")) {
+    options.feeds_values = std::strcmp(values, "memory") != 0;
+    if (options.feeds_values && std::strcmp(values, "zeros") != 0) {
+      char* end = nullptr;
+      options.value = std::strtod(values, &end);
+      if (end == values || *end != '\0')
+        refuse("BERTH_STANDIN_VALUES", values, "memory, zeros or a number");
+    }
+  }
+  if (const char* report = std::getenv("BERTH_STANDIN_REPORT")) options.report = report;
   read_choice("BERTH_STANDIN_CHECK",
               {{"off", Check::kOff}, {"report", Check::kReport}, {"abort", Check::kAbort}},
               "off, report or abort", options.check);

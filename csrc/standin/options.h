@@ -12,13 +12,17 @@ enum class Pace { kRandom, kLazy, kEager };
 
 // The settings, read once from the environment.
 //
-//   BERTH_STANDIN_GPU         H100-80     a row of the table in gpu_model.cc
+//   BERTH_STANDIN_GPU         H100-80     a row of the table in csrc/device/gpu_models.cc
 //   BERTH_STANDIN_DEVICES     1           how many of it
 //   BERTH_STANDIN_MEMORY      the GPU's   bytes in total, of each
 //   BERTH_STANDIN_SEED        1           of the scheduler
 //   BERTH_STANDIN_PACE        random      or lazy, eager
 //   BERTH_STANDIN_COPY_LIMIT  none        copies and memsets of more bytes move nothing
 //   BERTH_STANDIN_PATIENCE    600         seconds that a rank of NCCL waits for the others to come
+//   BERTH_STANDIN_OVERCOMMIT  0           1: no request is refused, however little is left
+//   BERTH_STANDIN_VALUES      memory      what the host reads of bytes that no copy wrote since
+//                                         they were handed out: what lies there; zeros; a number
+//   BERTH_STANDIN_REPORT      none        a file, {pid} in its name: what the process did at its end
 //   BERTH_STANDIN_CHECK       report      violations of happens-before are printed; off; abort
 //   BERTH_STANDIN_FAIL        none        NAME:N:ERROR[:COUNT],... (calls.cc reads it)
 //   BERTH_STANDIN_LOG         none        a file that gets one line a call (the same); - for stderr
@@ -35,6 +39,10 @@ struct Options {
   Pace pace = Pace::kRandom;
   std::size_t copy_limit = SIZE_MAX;
   int patience_seconds = 600;
+  bool overcommit = false;
+  bool feeds_values = false;  // instead of what lies in memory
+  double value = 0;           // of each element that is fed
+  std::string report;         // empty: none
   Check check = Check::kReport;
 
   static Options from_environment();

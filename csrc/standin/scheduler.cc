@@ -87,8 +87,24 @@ void Machine::drop(const std::shared_ptr<Stream>& stream) {
   std::erase(streams_, stream);
 }
 
+// What a kernel writes that says what it touches, a collective of NCCL's, is known where all is
+// that it reads.
+void Machine::follow_values(const Operation& operation) {
+  bool all = true;
+  for (const MemoryAccess& access : operation.accesses)
+    all &= access.kind != Accesses::Kind::kRead || known.holds(access.begin, access.size);
+  for (const MemoryAccess& access : operation.accesses) {
+    if (access.kind == Accesses::Kind::kRead) continue;
+    if (all)
+      known.add(access.begin, access.size);
+    else
+      known.remove(access.begin, access.size);
+  }
+}
+
 Status Machine::enqueue(Lock& lock, Stream& stream, Operation operation) {
   if (stream.capture) return capture_operation(stream, std::move(operation));
+  if (options.feeds_values && operation.kind == Operation::Kind::kKernel) follow_values(operation);
   if (stream.legacy) {
     for (const auto& capture : captures_) {
       const auto origin = capture->origin.lock();

@@ -3,6 +3,7 @@
 #include "csrc/core/setup_mutex.h"
 #include "csrc/torch/backend.h"
 #include "csrc/torch/block_roles.h"
+#include "csrc/torch/module_ranges.h"
 #include "csrc/torch/operator_traits.h"
 #include "csrc/torch/per_recorder.h"
 #include "csrc/torch/step/operator_kernels.h"
@@ -341,6 +342,7 @@ void observe(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack
     return;
   }
   const Within here;
+  name_modules();
   register_operators();
   const std::size_t below = stack->size() - op.schema().arguments().size();
   const Place place = find_place(Values(*stack).slice(below));

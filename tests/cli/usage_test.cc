@@ -57,7 +57,7 @@ TEST_CASE("An unknown command names the nearest one", "[cli][usage]") {
 TEST_CASE("A command that is like none lists those there are", "[cli][usage]") {
   const Ran ran = run_berth({"zzzzzzzzzz"});
   REQUIRE(ran.code == 2);
-  REQUIRE_THAT(ran.err, Contains("there is record, import, doctor, plan, graph, schedule, show, verify, replay, help"));
+  REQUIRE_THAT(ran.err, Contains("there is record, import, doctor, plan, graph, schedule, show, verify, replay, dry-run, help"));
   REQUIRE_THAT(ran.err, !Contains("did you mean"));
 }
 

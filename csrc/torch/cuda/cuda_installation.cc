@@ -5,6 +5,7 @@
 #include "csrc/torch/backend.h"
 #include "csrc/torch/cuda/cuda_allocator.h"
 #include "csrc/torch/cuda/cudnn/convolution_choice.h"
+#include "csrc/torch/cuda/fed_reads.h"
 #include "csrc/torch/program.h"
 #include "csrc/torch/range_observer.h"
 
@@ -155,6 +156,7 @@ void make_installation(const Config& config) {
   c10::SetAllocator(c10::kCUDA, kept->get(), 1);
   add_backend(*backend);
   observe_ranges();
+  tell_reads(**kept);
 }
 
 }  // namespace

@@ -1,0 +1,349 @@
+#include "csrc/cli/batch_argument.h"
+#include "csrc/cli/batch_search.h"
+#include "csrc/cli/command.h"
+#include "csrc/cli/dry_run_job.h"
+#include "csrc/cli/dry_run_needs.h"
+#include "csrc/cli/dry_run_report.h"
+#include "csrc/cli/exit_code.h"
+#include "csrc/cli/help_format.h"
+#include "csrc/cli/input.h"
+#include "csrc/cli/option_values.h"
+#include "csrc/cli/output.h"
+#include "csrc/cli/python_program.h"
+#include "csrc/cli/spelling.h"
+#include "csrc/core/check.h"
+#include "csrc/plan/file.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+
+namespace berth::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct DryRunOptions {
+  std::string gpu = "H100-80";
+  unsigned gpus = 1;
+  std::string total;
+  std::string trace = "berth.trace";
+  std::string values = "zeros";
+  unsigned steps = 0;
+  std::string fit;
+  unsigned fit_runs = 16;
+  std::string tag;
+  double time_limit = 2;
+  bool json = false;
+  std::vector<std::string> program;  // and its arguments
+};
+
+std::string is_value(const std::string& text) {
+  char* end = nullptr;
+  std::strtod(text.c_str(), &end);
+  const bool number = end != text.c_str() && *end == '\0';
+  return number || text == "zeros" || text == "memory"
+             ? ""
+             : fmt::format("'{}' is none of zeros, memory or a number", text);
+}
+
+// Of several GPUs each has a trace.
+std::string trace_name(const DryRunOptions& options) {
+  const fs::path path = fs::absolute(options.trace);
+  if (options.gpus == 1 || options.trace.find('{') != std::string::npos) return path.string();
+  return (path.parent_path() / path.stem()).string() + "-{rank}-{device}" +
+         path.extension().string();
+}
+
+const GpuModel& gpu_of(const std::string& name) {
+  const GpuModel* const gpu = find_gpu(name);
+  if (gpu == nullptr) {
+    std::vector<std::string> names;
+    for (const GpuModel& one : gpus()) names.emplace_back(one.short_name);
+    throw_if_unknown("GPU", name, names);
+  }
+  return *gpu;
+}
+
+DryRunJob job_of(const DryRunOptions& options) {
+  BERTH_CHECK(!options.program.empty(), kUsage,
+              "no program to run: write it after --, as in `berth dry-run -- python train.py`");
+  DryRunJob job;
+  job.gpu = &gpu_of(options.gpu);
+  job.gpus = options.gpus;
+  job.total = options.total.empty() ? job.gpu->total_memory : size_option("--total", options.total);
+  job.values = options.values;
+  job.steps = options.steps;
+  job.tag = options.tag;
+  job.trace = trace_name(options);
+  check_trace_output(job.trace);
+  job.program = options.program;
+  job.output_to_error = options.json;
+  return job;
+}
+
+// Why there is nothing to report. Returns the exit code.
+int nothing_traced(const DryRunJob& job, const DryRun& run) {
+  const std::string& program = job.program[0];
+  if (is_python(program) && run.calls == 0 && !torch_has_cuda(program)) {
+    print_error(
+        fmt::format("the torch of '{}' is built without CUDA: nothing to run dry", program));
+  } else if (run.calls == 0) {
+    print_error(fmt::format("'{}' never used CUDA: nothing to report", program));
+  } else {
+    print_error(fmt::format("'{}' used CUDA, but asked libtorch for no memory there", program));
+  }
+  return run.code != 0 ? run.code : static_cast<int>(kNo);
+}
+
+// Says how the program ended where it did not end well. Its exit code, 0 where it did.
+int judge_end(const DryRunJob& job, const DryRun& run) {
+  if (run.stopped) {
+    print_error(
+        fmt::format("stopped '{}' before the system would have: {}. What takes it is the "
+                    "program's own: make the model on the device (torch.device(\"cuda\") "
+                    "around it), load less, or use a machine with more",
+                    job.program[0], run.why_stopped));
+    return kSystemFailure;
+  }
+  if (run.signal != 0) {
+    print_note(fmt::format("'{}' was ended by signal {}", job.program[0], run.signal));
+    return 128 + run.signal;
+  }
+  if (run.code != 0)
+    print_note(fmt::format("'{}' ended with exit code {}", job.program[0], run.code));
+  return run.code;
+}
+
+// A folder for the traces of runs that only measure.
+struct ScratchTrace {
+  ScratchTrace() {
+    std::string name = (fs::temp_directory_path() / "berth-fit-XXXXXX").string();
+    BERTH_CHECK(::mkdtemp(name.data()) != nullptr, kSystem, "cannot make a folder in '{}'",
+                fs::temp_directory_path().string());
+    folder = name;
+  }
+  ~ScratchTrace() {
+    std::error_code ignored;
+    fs::remove_all(folder, ignored);
+  }
+  ScratchTrace(const ScratchTrace&) = delete;
+  ScratchTrace& operator=(const ScratchTrace&) = delete;
+  fs::path folder;
+};
+
+// The most that any GPU needs, by the allocator's name.
+using Peaks = std::map<std::string, Bytes>;
+
+Peaks peaks_of(const std::vector<Needs>& all) {
+  Peaks peaks;
+  for (const Needs& needs : all)
+    for (const Needs::Reserved& one : needs.reserved)
+      if (one.peak) peaks[one.name] = std::max(peaks[one.name], *one.peak);
+  return peaks;
+}
+
+// --fit: runs the program with other batches.
+DryRunReport::Fit find_fit(const DryRunOptions& options, const DryRunJob& job,
+                           const BatchArgument& argument, const Peaks& first) {
+  std::map<std::uint64_t, std::optional<Peaks>> runs;
+  if (argument.given()) runs[*argument.given()] = first;
+  unsigned tries = options.fit_runs, made = 0;
+  const auto run = [&](std::uint64_t batch) -> const std::optional<Peaks>& {
+    if (const auto known = runs.find(batch); known != runs.end()) return known->second;
+    const ScratchTrace scratch;
+    DryRunJob one = job;
+    one.program = argument.with(batch);
+    one.trace = (scratch.folder / "{rank}-{device}.trace").string();
+    one.output_to_error = true;
+    ++made;
+    const DryRun ended = run_dry(one);
+    std::optional<Peaks>& peaks = runs[batch];
+    if (ended.stopped) {
+      print_note(fmt::format("{} {}: stopped, {}", argument.label(), batch, ended.why_stopped));
+      return peaks;
+    }
+    if (ended.code != 0 || ended.signal != 0 || ended.traces.empty()) {
+      print_note(fmt::format("{} {}: the program refuses it, {}", argument.label(), batch,
+                             ended.signal != 0 ? fmt::format("signal {}", ended.signal)
+                                               : fmt::format("exit code {}", ended.code)));
+      return peaks;
+    }
+    std::vector<Needs> all;
+    for (const std::string& trace : ended.traces)
+      all.push_back(
+          find_needs(trace, {.plan_time_limit_seconds = options.time_limit, .holders = false}));
+    peaks = peaks_of(all);
+    Bytes least = ~Bytes{0};
+    for (const auto& [name, peak] : *peaks) least = std::min(least, peak);
+    print_note(fmt::format("{} {}: at least {} reserved, {:.1f} s", argument.label(), batch,
+                           format_bytes(least), ended.seconds));
+    return peaks;
+  };
+
+  DryRunReport::Fit fit{.argument = argument.label()};
+  const Bytes limit = job.total - std::min<Bytes>(job.total, job.gpu->context_bytes);
+  for (const char* const name : {"planned", "learning", "expandable", "caching"}) {
+    const auto peak_of = [&](const std::optional<Peaks>& peaks) -> std::optional<Bytes> {
+      if (!peaks) return std::nullopt;
+      const auto found = peaks->find(name);
+      return found == peaks->end() ? std::nullopt : std::optional(found->second);
+    };
+    std::map<std::uint64_t, std::optional<Bytes>> known;
+    for (const auto& [batch, peaks] : runs)
+      if (!peaks || peak_of(peaks)) known[batch] = peak_of(peaks);
+    const std::uint64_t begin = argument.given().value_or(1);
+    if (argument.given() && !known.contains(begin)) continue;  // of no plan, or not built
+    const BatchSearch::Answer answer = BatchSearch::find(
+        begin, limit, known, tries, [&](std::uint64_t batch) { return peak_of(run(batch)); });
+    fit.rows.insert(fit.rows.begin(), {name, answer});
+  }
+  fit.runs = made;
+  std::size_t ran = 0;
+  std::optional<std::uint64_t> refused;
+  for (const auto& [batch, peaks] : runs) {
+    if (peaks)
+      ++ran;
+    else if (!refused)
+      refused = batch;
+  }
+  BERTH_CHECK(!refused || ran > 0, kUsage,
+              "--fit: the program refuses '{}', which it was told to be run with",
+              argument.described(*refused));
+  return fit;
+}
+
+int dry_run(const DryRunOptions& options) {
+  DryRunReport report;
+  report.job = job_of(options);
+  std::optional<BatchArgument> argument;
+  if (!options.fit.empty()) argument.emplace(options.fit, options.program);
+  report.run = run_dry(report.job);
+  const int code = judge_end(report.job, report.run);
+
+  std::vector<Needs> all;
+  {
+    ProgressLine line;
+    for (const std::string& trace : report.run.traces) {
+      line.show(fmt::format("serving {} on paper", trace));
+      try {
+        Needs needs = find_needs(trace, {.plan_time_limit_seconds = options.time_limit});
+        if (needs.requests > 0) all.push_back(std::move(needs));
+      } catch (const Error& error) {
+        if (code == kDone) throw;
+        print_error(error.what());  // the program's own exit code says more
+      }
+    }
+  }
+  if (all.empty()) {
+    if (code != kDone && report.run.calls != 0) return code;
+    if (report.run.stopped || report.run.signal != 0) return code;
+    return nothing_traced(report.job, report.run);
+  }
+  if (code != kDone) print_note("what follows is what it needed up to there");
+  if (argument && code == kDone)
+    report.fit = find_fit(options, report.job, *argument, peaks_of(all));
+  for (Needs& needs : all) {
+    std::string file;
+    if (needs.plan && code == kDone) {
+      file = fs::path(needs.trace).replace_extension(".plan").string();
+      write_output(file, serialize_plan(*needs.plan));
+    }
+    report.ranks.push_back({std::move(needs), file});
+  }
+  if (options.json)
+    print_json(report.to_json());
+  else
+    print(report.to_text());
+  if (code != kDone) return code;
+  return report.fits() ? kDone : kNo;
+}
+
+// The table of GPUs, for the help.
+std::string gpu_table() {
+  std::string text;
+  for (const GpuModel& gpu : gpus()) {
+    text += fmt::format("  {:<11} {:<25} {:>9} {:>9}\n", gpu.short_name, gpu.name,
+                        format_bytes(gpu.total_memory), format_bytes(gpu.context_bytes));
+  }
+  return text;
+}
+
+}  // namespace
+
+Command add_dry_run(CLI::App& program, std::vector<std::string> arguments) {
+  CLI::App* app = program.add_subcommand(
+      "dry-run", "Run a CUDA program without a GPU, and say whether it fits one");
+  const auto options = std::make_shared<DryRunOptions>();
+  options->program = std::move(arguments);
+  app->formatter(std::make_shared<HelpFormat>("berth dry-run [OPTIONS] -- PROGRAM [ARGUMENTS...]"));
+  app->add_option("--gpu", options->gpu, "Which GPU: see the table below")
+      ->type_name("NAME")
+      ->capture_default_str();
+  app->add_option("--gpus", options->gpus,
+                  "How many of it the program sees; each has a trace and a plan")
+      ->check(CLI::Range(1u, 64u))
+      ->type_name("N")
+      ->capture_default_str();
+  app->add_option("--total", options->total, "Memory of each, instead of the GPU's own, e.g. 40GiB")
+      ->type_name("SIZE");
+  app->add_option(
+         "-o,--trace", options->trace,
+         "Trace to write; may hold {rank}, {device} and {pid}. The plan goes beside it, as "
+         ".plan")
+      ->type_name("FILE")
+      ->capture_default_str();
+  app->add_option("--steps", options->steps,
+                  "End a program in Python, as sys.exit() would, after so many steps of an "
+                  "optimizer; 0: let it run to its end")
+      ->check(CLI::Range(0u, 1'000'000'000u))
+      ->type_name("N")
+      ->capture_default_str();
+  app->add_option("--fit", options->fit,
+                  "Find the largest batch that fits: an argument of the program that takes a whole "
+                  "number (batch=--batch-size), or its place (batch=2); runs the program several "
+                  "times")
+      ->type_name("NAME=ARG");
+  app->add_option("--fit-runs", options->fit_runs, "Of those at most so many")
+      ->check(CLI::Range(1u, 1000u))
+      ->type_name("N")
+      ->capture_default_str();
+  app->add_option("--values", options->values,
+                  "What the program reads of results that kernels would have computed: zeros, a "
+                  "number, or memory (what lies there)")
+      ->check(is_value)
+      ->type_name("VALUE")
+      ->capture_default_str();
+  app->add_option("--time-limit", options->time_limit, "Seconds to improve the plan for")
+      ->check(CLI::PositiveNumber)
+      ->type_name("S")
+      ->capture_default_str();
+  app->add_option("--tag", options->tag, "A text that trace and plan carry");
+  app->add_flag("--json", options->json,
+                "Print one JSON object; the program's output goes to standard error");
+  app->footer(
+      "The program is not changed: Python under PyTorch, torchrun, or C++ linked to libtorch for\n"
+      "CUDA. It runs on a stand-in for CUDA whose kernels do nothing, so a step takes as long as\n"
+      "the host needs to ask for it. Four steps are enough as a rule; --steps ends it then. What\n"
+      "it needs beyond the GPU's memory it gets, so that the report says how much is too much.\n\n"
+      "  --gpu       as its driver names it       memory   context\n" +
+      gpu_table() +
+      "\nThe context is what a process takes besides, with the kernels and libraries that it\n"
+      "loads: estimates by multiprocessors, from an RTX 3090's 256 MiB before the first kernel.\n\n"
+      "Exit codes: 0 it fits, 1 it fits under no allocator or never used CUDA, 4 it was stopped\n"
+      "since the host's memory ran out; else the program's own.\n\n"
+      "Example:\n"
+      "  berth dry-run --gpu H100-80 -o gpt.trace -- python train.py\n"
+      "  berth dry-run --gpu A100-40 --fit batch=--batch-size -- python train.py --batch-size 8\n"
+      "  berth dry-run --gpus 2 -o 'gpt-{rank}.trace' -- torchrun --nproc-per-node 2 train.py");
+  return {app, [options] { return dry_run(*options); }};
+}
+
+}  // namespace berth::cli

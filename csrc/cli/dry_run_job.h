@@ -1,0 +1,53 @@
+#pragma once
+
+#include "csrc/core/bytes.h"
+#include "csrc/device/gpu_models.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace berth::cli {
+
+// How a program is to run without a GPU.
+struct DryRunJob {
+  const GpuModel* gpu = nullptr;
+  unsigned gpus = 1;
+  Bytes total = 0;               // of each
+  std::string values = "zeros";  // what the host reads of bytes that kernels would have computed
+  unsigned steps = 0;  // of an optimizer in Python, after which the program is ended; 0: none
+  std::string tag;
+  std::string trace;  // absolute; may hold {rank}, {device} and {pid}
+  std::vector<std::string> program;
+  bool output_to_error = false;  // where standard output is ours
+};
+
+// How it went.
+struct DryRun {
+  int code = 0;          // the program's own, where signal is 0
+  int signal = 0;        // that ended it
+  bool stopped = false;  // by us, since the host's memory ran out
+  std::string why_stopped;
+  double seconds = 0;
+  Bytes host_peak = 0;              // of the program and what it started
+  std::vector<std::string> traces;  // that it wrote
+
+  // Of all its processes that used CUDA and ended by themselves.
+  std::uint64_t calls = 0;          // of CUDA
+  std::uint64_t unknown_reads = 0;  // copies to the host of what kernels would have computed
+  std::uint64_t unknown_read_bytes = 0;
+  std::uint64_t skipped_reads = 0;  // copies to the host that were too large to be made
+  Bytes standin_host_bytes = 0;     // of the device's memory that took host memory at the end
+};
+
+// Runs the program on the stand-in runtime, under berth in mode `record`, and waits for it. Device
+// memory has no limit, so that what the program needs is known where it is more than there is.
+//
+// Throws Error(kSystem) where the stand-in or berth's library for CUDA is missing, or the program
+// cannot be started.
+[[nodiscard]] DryRun run_dry(const DryRunJob& job);
+
+// Whether the torch of a program in Python has CUDA; true where that cannot be told.
+[[nodiscard]] bool torch_has_cuda(const std::string& python);
+
+}  // namespace berth::cli

@@ -1,0 +1,287 @@
+#include "csrc/cli/dry_run_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+namespace berth::cli {
+namespace {
+
+constexpr std::size_t kHolders = 10;
+
+// What people call an allocator.
+std::string label(const std::string& name) {
+  if (name == "caching") return "PyTorch, caching allocator";
+  if (name == "expandable") return "PyTorch, expandable segments";
+  if (name == "learning") return "berth, learning in place";
+  return "berth, with the plan";
+}
+
+double share(Bytes part, Bytes all) {
+  return all == 0 ? 0 : static_cast<double>(part) / static_cast<double>(all);
+}
+
+std::string signed_bytes(Bytes limit, Bytes need) {
+  return need <= limit ? format_bytes(limit - need) + " left"
+                       : format_bytes(need - limit) + " too much";
+}
+
+Json holder_json(const PeakHolders::Holder& holder) {
+  const auto text = [](const std::string& name) {
+    return name.empty() ? Json(nullptr) : Json(name);
+  };
+  return {{"module", text(holder.module)},
+          {"operator", text(holder.op)},
+          {"role", text(holder.role)},
+          {"bytes", holder.bytes},
+          {"blocks", holder.blocks}};
+}
+
+Json holders_json(const std::vector<PeakHolders::Holder>& holders) {
+  Json list = Json::array();
+  for (std::size_t i = 0; i < std::min(holders.size(), kHolders); ++i)
+    list.push_back(holder_json(holders[i]));
+  return list;
+}
+
+std::string or_dash(const std::string& text) { return text.empty() ? "-" : text; }
+
+std::string rank_name(const DryRunReport::Rank& rank) {
+  return fmt::format("rank {}, {}", rank.needs.program.rank,
+                     std::filesystem::path(rank.needs.trace).filename().string());
+}
+
+std::string holders_text(const PeakHolders& holders) {
+  if (holders.peak == 0) return {};
+  std::string text = fmt::format("\nWho holds the peak of {}\n", format_bytes(holders.peak));
+  Table table({{"module", Table::Align::kLeft},
+               {"operator", Table::Align::kLeft},
+               {"what", Table::Align::kLeft},
+               {"bytes"},
+               {"share"},
+               {"blocks"}});
+  PeakHolders::Holder others;
+  for (std::size_t i = 0; i < holders.holders.size(); ++i) {
+    const PeakHolders::Holder& holder = holders.holders[i];
+    if (i >= kHolders) {
+      others.bytes += holder.bytes;
+      others.blocks += holder.blocks;
+      continue;
+    }
+    table.add({or_dash(holder.module), or_dash(holder.op), or_dash(holder.role),
+               format_bytes(holder.bytes), format_percent(share(holder.bytes, holders.peak)),
+               format_count(holder.blocks)});
+  }
+  if (others.blocks > 0) {
+    table.add({fmt::format("({} more)", holders.holders.size() - kHolders), "", "",
+               format_bytes(others.bytes), format_percent(share(others.bytes, holders.peak)),
+               format_count(others.blocks)});
+  }
+  text += table.to_string();
+  std::string roles;
+  for (const PeakHolders::Holder& holder : holders.by_role) {
+    roles += fmt::format("{}{} {}", roles.empty() ? "" : ", ",
+                         holder.role.empty() ? "other" : holder.role, format_bytes(holder.bytes));
+  }
+  return text + "  together: " + wrap(roles, 12, 98);
+}
+
+}  // namespace
+
+std::size_t DryRunReport::worst() const {
+  const auto most = std::ranges::max_element(ranks, {}, [](const Rank& rank) {
+    return std::pair(rank.needs.least().value_or(0), rank.needs.live_peak);
+  });
+  return static_cast<std::size_t>(most - ranks.begin());
+}
+
+bool DryRunReport::fits(Bytes reserved) const {
+  return reserved <= job.total && job.gpu->context_bytes <= job.total - reserved;
+}
+
+bool DryRunReport::fits() const {
+  return std::ranges::all_of(ranks, [&](const Rank& rank) {
+    const auto least = rank.needs.least();
+    return !least || fits(*least);
+  });
+}
+
+Json DryRunReport::to_json() const {
+  Json list = Json::array();
+  for (const Rank& rank : ranks) {
+    const Needs& needs = rank.needs;
+    Json reserved = Json::object();
+    for (const Needs::Reserved& one : needs.reserved) {
+      reserved[one.name] = {{"reserved_peak_bytes", one.peak ? Json(*one.peak) : Json(nullptr)},
+                            {"fits", one.peak ? Json(fits(*one.peak)) : Json(nullptr)}};
+      if (!one.problem.empty()) reserved[one.name]["problem"] = one.problem;
+    }
+    Json plan = nullptr;
+    if (needs.planned) {
+      plan = {{"file", rank.plan.empty() ? Json(nullptr) : Json(rank.plan)},
+              {"arena_bytes", needs.planned->arena},
+              {"lower_bound_bytes", needs.planned->bound},
+              {"outside_arena_bytes", needs.planned->outside},
+              {"resident_bytes", needs.planned->residents},
+              {"slots", needs.planned->slots}};
+    }
+    Json one = {{"rank", needs.program.rank},
+                {"trace", needs.trace},
+                {"requests", needs.requests},
+                {"steps", needs.steps},
+                {"live_peak_bytes", needs.live_peak},
+                {"allocators", reserved},
+                {"plan", plan},
+                {"holders", holders_json(needs.holders.holders)},
+                {"holders_by_module", holders_json(needs.holders.by_module)},
+                {"holders_by_operator", holders_json(needs.holders.by_operator)},
+                {"holders_by_role", holders_json(needs.holders.by_role)},
+                {"item_reads", needs.item_reads},
+                {"shapes_by_value", needs.shapes_by_value}};
+    if (!needs.planned) one["why_no_plan"] = needs.why_no_plan;
+    list.push_back(std::move(one));
+  }
+  Json json = {{"gpu", job.gpu->short_name},
+               {"gpu_name", job.gpu->name},
+               {"gpus", job.gpus},
+               {"total_bytes", job.total},
+               {"context_bytes", job.gpu->context_bytes},
+               {"exit_code", run.code},
+               {"signal", run.signal},
+               {"seconds", run.seconds},
+               {"host_peak_bytes", run.host_peak},
+               {"standin_host_bytes", run.standin_host_bytes},
+               {"values", job.values},
+               {"unknown_reads", run.unknown_reads},
+               {"unknown_read_bytes", run.unknown_read_bytes},
+               {"fits", fits()},
+               {"worst_rank", ranks.empty() ? Json(nullptr) : Json(worst())},
+               {"ranks", list}};
+  if (fit) {
+    Json rows = Json::object();
+    for (const Fit::Row& row : fit->rows) {
+      rows[row.name] = {
+          {"largest", row.answer.largest},
+          {"exact", row.answer.exact},
+          {"smallest_too_large",
+           row.answer.smallest_too_large ? Json(*row.answer.smallest_too_large) : Json(nullptr)},
+          {"refused", row.answer.refused ? Json(*row.answer.refused) : Json(nullptr)}};
+    }
+    json["fit"] = {{"argument", fit->argument}, {"runs", fit->runs}, {"largest", rows}};
+  }
+  return json;
+}
+
+std::string DryRunReport::to_text() const {
+  const Rank& most = ranks[worst()];
+  const Needs& needs = most.needs;
+  std::string text = fmt::format("Dry run on {}{}, {} each: {}, {} of host memory\n",
+                                 job.gpus > 1 ? fmt::format("{} x ", job.gpus) : "", job.gpu->name,
+                                 format_bytes(job.total), fmt::format("{:.1f} s", run.seconds),
+                                 format_bytes(run.host_peak));
+  if (ranks.size() > 1) {
+    Table table({{"rank", Table::Align::kLeft},
+                 {"live peak"},
+                 {"least reserved"},
+                 {"fits", Table::Align::kLeft}});
+    for (const Rank& rank : ranks) {
+      const auto least = rank.needs.least();
+      table.add({rank_name(rank), format_bytes(rank.needs.live_peak),
+                 least ? format_bytes(*least) : "-",
+                 !least         ? "-"
+                 : fits(*least) ? "yes"
+                                : "no"});
+    }
+    text += "\n" + table.to_string();
+    text += fmt::format("\nThe one that needs most: {}\n", rank_name(most));
+  }
+  text += fmt::format("  {}, {}; live peak {}\n\n", format_number_of(needs.requests, "request"),
+                      format_number_of(needs.steps, "step"), format_exactly(needs.live_peak));
+
+  Table table({{"allocator", Table::Align::kLeft},
+               {"reserved"},
+               {"over live"},
+               {"with the context"},
+               {"fits", Table::Align::kLeft},
+               {""}});
+  for (const Needs::Reserved& one : needs.reserved) {
+    if (!one.peak) {
+      table.add({label(one.name), "-", "-", "-", "-", "not known"});
+      continue;
+    }
+    const Bytes all = *one.peak + job.gpu->context_bytes;
+    table.add({label(one.name), format_bytes(*one.peak),
+               fmt::format("{:.3f}", share(*one.peak, needs.live_peak)), format_bytes(all),
+               fits(*one.peak) ? "yes" : "no", signed_bytes(job.total, all)});
+  }
+  text += table.to_string();
+  for (const Needs::Reserved& one : needs.reserved)
+    if (!one.problem.empty())
+      text += "  " + wrap(fmt::format("{}: {}", label(one.name), one.problem), 4, 98);
+  if (needs.planned) {
+    text += "  " +
+            wrap(fmt::format(
+                     "the plan: arena {} (bound {}), {} beside it, of which {} outlive steps; {}",
+                     format_bytes(needs.planned->arena), format_bytes(needs.planned->bound),
+                     format_bytes(needs.planned->outside), format_bytes(needs.planned->residents),
+                     format_number_of(needs.planned->slots, "place")),
+                 4, 98);
+  } else {
+    text +=
+        "  " + wrap(fmt::format("no plan: {}; a program that makes four steps or more may have one",
+                                needs.why_no_plan),
+                    4, 98);
+  }
+  if (fit) {
+    text += fmt::format("\nThe largest {} that fits ({})\n", fit->argument,
+                        format_number_of(fit->runs, "run"));
+    Table batches({{"allocator", Table::Align::kLeft}, {"largest"}, {"", Table::Align::kLeft}});
+    for (const Fit::Row& row : fit->rows) {
+      const BatchSearch::Answer& answer = row.answer;
+      std::string what;
+      if (answer.smallest_too_large)
+        what = fmt::format("{} does not fit", *answer.smallest_too_large);
+      else if (answer.refused)
+        what = fmt::format("the program refuses {}", *answer.refused);
+      if (!answer.exact)
+        what += std::string(what.empty() ? "" : ", ") + "more may fit: runs ran out";
+      batches.add(
+          {label(row.name), answer.largest == 0 ? "none" : format_count(answer.largest), what});
+    }
+    text += batches.to_string();
+  }
+  text += holders_text(needs.holders);
+
+  text += "\nWhat a dry run cannot know\n";
+  const auto say = [&](const std::string& what) { text += "  - " + wrap(what, 4, 98); };
+  if (run.unknown_reads > 0) {
+    say(fmt::format(
+        "Values: kernels do not compute. The host read {} times what one would have "
+        "computed ({}; item() {} times) and got {}.",
+        format_count(run.unknown_reads), format_bytes(run.unknown_read_bytes),
+        format_count(needs.item_reads), job.values == "memory" ? "what lay there" : job.values));
+  } else {
+    say("Values: kernels do not compute. This program read none of them.");
+  }
+  if (needs.shapes_by_value > 0) {
+    say(
+        fmt::format("Shapes: {} made results as large as values say (nonzero, masks, unique): here "
+                    "those are as large as {} makes them.",
+                    format_number_of(needs.shapes_by_value, "operator"), job.values));
+  }
+  say("Workspaces of cuBLAS and cuDNN are modelled, not measured.");
+  say(
+      fmt::format("The context, with kernels and libraries, is taken for {} on this GPU (an "
+                  "estimate); other processes there need theirs.",
+                  format_bytes(job.gpu->context_bytes)));
+  if (needs.torn) say("The end of the trace is missing: the program did not end by itself.");
+  text += "\n";
+  for (const Rank& rank : ranks)
+    text += fmt::format("wrote {}{}\n", rank.needs.trace,
+                        rank.plan.empty() ? "" : fmt::format(" and {}", rank.plan));
+  return printable(text);
+}
+
+}  // namespace berth::cli

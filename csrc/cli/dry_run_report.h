@@ -1,0 +1,47 @@
+#pragma once
+
+#include "csrc/cli/batch_search.h"
+#include "csrc/cli/dry_run_job.h"
+#include "csrc/cli/dry_run_needs.h"
+#include "csrc/cli/output.h"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace berth::cli {
+
+// What `dry-run` found, for people and as JSON.
+struct DryRunReport {
+  struct Rank {
+    Needs needs;
+    std::string plan;  // its file; empty: none was written
+  };
+  // The largest batch under each allocator, by its name.
+  struct Fit {
+    struct Row {
+      std::string name;
+      BatchSearch::Answer answer;
+    };
+    std::string argument;  // as the user named it
+    std::vector<Row> rows = {};
+    unsigned runs = 0;
+  };
+
+  DryRunJob job;
+  DryRun run;
+  std::vector<Rank> ranks;  // one a GPU that was used
+  std::optional<Fit> fit;
+
+  // Index of the one that needs most. Requires !ranks.empty().
+  [[nodiscard]] std::size_t worst() const;
+  // Whether each rank fits under one allocator (by its name), and under the best of each.
+  [[nodiscard]] bool fits(Bytes reserved) const;
+  [[nodiscard]] bool fits() const;
+
+  [[nodiscard]] Json to_json() const;
+  [[nodiscard]] std::string to_text() const;
+};
+
+}  // namespace berth::cli

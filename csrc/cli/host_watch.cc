@@ -1,0 +1,60 @@
+#include "csrc/cli/host_watch.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <fstream>
+#include <set>
+
+namespace berth::cli {
+namespace {
+
+constexpr int kLooksBeforeKill = 20;  // a second
+
+// A process and all that it started, those that still run.
+std::vector<pid_t> tree_of(pid_t program) {
+  std::vector<pid_t> all = {program};
+  std::set<pid_t> seen = {program};
+  constexpr std::size_t kMost = 4096;
+  for (std::size_t i = 0; i < all.size() && all.size() < kMost; ++i) {
+    std::ifstream children(fmt::format("/proc/{0}/task/{0}/children", all[i]));
+    for (pid_t child = 0; children >> child;)
+      if (seen.insert(child).second) all.push_back(child);
+  }
+  return all;
+}
+
+Bytes resident(pid_t process) {
+  std::ifstream file(fmt::format("/proc/{}/statm", process));
+  Bytes size = 0, pages = 0;
+  if (!(file >> size >> pages)) return 0;
+  return pages * static_cast<Bytes>(::sysconf(_SC_PAGESIZE));
+}
+
+}  // namespace
+
+HostWatch::HostWatch()
+    : reserve_(std::clamp(memory_.total() / 32, Bytes{256} << 20, Bytes{2} << 30)),
+      least_(reserve_) {}
+
+void HostWatch::look(pid_t program) {
+  const std::vector<pid_t> processes = tree_of(program);
+  Bytes held = 0;
+  for (const pid_t process : processes) held += resident(process);
+  peak_ = std::max(peak_, held);
+  if (stopped()) {
+    if (++looks_since_ == kLooksBeforeKill)
+      for (const pid_t process : processes) ::kill(process, SIGKILL);
+    return;
+  }
+  const Bytes left = memory_.available();
+  if (left >= reserve_ || held < least_) return;
+  looks_since_ = 1;
+  why_ = fmt::format("the program holds {} of this machine's memory, and {} of {} are left",
+                     format_bytes(held), format_bytes(left), format_bytes(memory_.total()));
+  for (const pid_t process : processes) ::kill(process, SIGTERM);
+}
+
+}  // namespace berth::cli

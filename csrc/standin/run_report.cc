@@ -1,0 +1,46 @@
+// What the process did, written to BERTH_STANDIN_REPORT when it ends, for who started it. A process
+// that never called CUDA writes none.
+
+#include "csrc/standin/entry.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+namespace berth::standin {
+namespace {
+
+std::string devices_text(const Machine& machine) {
+  std::string text;
+  for (const auto& device : machine.devices) {
+    struct stat about = {};
+    if (fstat(device->memory.file(), &about) != 0) about.st_blocks = 0;
+    text += fmt::format("{}{{\"peak_bytes\":{},\"host_bytes\":{}}}", text.empty() ? "" : ",",
+                        device->memory.peak(), static_cast<std::uint64_t>(about.st_blocks) * 512);
+  }
+  return text;
+}
+
+}  // namespace
+
+void write_run_report(const Machine& machine) noexcept {
+  std::string path = machine.options.report;
+  if (const std::size_t at = path.find("{pid}"); at != std::string::npos)
+    path.replace(at, 5, std::to_string(getpid()));
+  std::FILE* const file = std::fopen(path.c_str(), "we");
+  if (file == nullptr) return;
+  const HostReads& reads = machine.reads;
+  const std::string text = fmt::format(
+      "{{\"calls\":{},\"reads\":{},\"unknown_reads\":{},\"unknown_read_bytes\":{},"
+      "\"skipped_reads\":{},\"devices\":[{}]}}\n",
+      count_calls("*"), reads.copies, reads.unknown, reads.bytes, reads.skipped,
+      devices_text(machine));
+  std::fwrite(text.data(), 1, text.size(), file);
+  std::fclose(file);
+}
+
+}  // namespace berth::standin

@@ -1,0 +1,179 @@
+#include "csrc/cli/batch_argument.h"
+#include "csrc/cli/batch_search.h"
+#include "csrc/cli/host_watch.h"
+#include "csrc/cli/peak_holders.h"
+#include "tests/catch.h"
+
+#include <berth/error.h>
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <csignal>
+#include <map>
+#include <thread>
+
+using namespace berth;
+using namespace berth::cli;
+using Catch::Matchers::Contains;
+
+namespace {
+
+// Searches with `need`, and says how many measures that took.
+std::pair<BatchSearch::Answer, unsigned> find_batch(std::uint64_t first, Bytes limit,
+                                                    const BatchSearch::Measure& need,
+                                                    unsigned tries = 1000) {
+  std::map<std::uint64_t, std::optional<Bytes>> known;
+  const unsigned before = tries;
+  const BatchSearch::Answer answer = BatchSearch::find(first, limit, known, tries, need);
+  return {answer, before - tries};
+}
+
+}  // namespace
+
+TEST_CASE("Of a need that grows in a line the largest batch takes few measures", "[cli][dry-run]") {
+  for (const std::uint64_t first : {1, 8, 1000, 5000}) {
+    const auto [answer, measures] =
+        find_batch(first, 10'000, [](std::uint64_t batch) { return 1003 + 7 * batch; });
+    REQUIRE(answer.largest == 1285);
+    REQUIRE(answer.exact);
+    REQUIRE(answer.smallest_too_large == 1286);
+    REQUIRE(measures <= 8);
+  }
+}
+
+TEST_CASE("The largest batch is found whatever the curve", "[cli][dry-run]") {
+  const auto check = [](const BatchSearch::Measure& need, std::uint64_t largest) {
+    const auto [answer, measures] = find_batch(4, 1'000'000, need);
+    REQUIRE(answer.largest == largest);
+    REQUIRE(answer.exact);
+    REQUIRE(measures <= 40);
+  };
+  check([](std::uint64_t batch) { return batch * batch; }, 1000);
+  check(
+      [](std::uint64_t batch) {
+        return static_cast<Bytes>(std::exp2(std::min<std::uint64_t>(batch, 60)));
+      },
+      19);
+  check([](std::uint64_t batch) { return 900'000 + 10'000 * (batch / 64); }, 703);  // in stairs
+  check([](std::uint64_t batch) { return batch < 700 ? Bytes{1000} : Bytes{2'000'000}; }, 699);
+}
+
+TEST_CASE("Where no batch fits none is the answer", "[cli][dry-run]") {
+  const auto [answer, measures] =
+      find_batch(64, 100, [](std::uint64_t batch) { return 1000 + batch; });
+  REQUIRE(answer.largest == 0);
+  REQUIRE(answer.exact);
+}
+
+TEST_CASE("A batch that the program refuses bounds the search", "[cli][dry-run]") {
+  const auto [answer, measures] = find_batch(4, 1'000'000, [](std::uint64_t batch) {
+    return batch > 37 ? std::nullopt : std::optional<Bytes>(batch);
+  });
+  REQUIRE(answer.largest == 37);
+  REQUIRE(answer.refused == 38);
+  REQUIRE_FALSE(answer.smallest_too_large.has_value());
+}
+
+TEST_CASE("A search whose tries run out says that more may fit", "[cli][dry-run]") {
+  const auto [answer, measures] = find_batch(
+      1, 1'000'000, [](std::uint64_t batch) { return batch; }, 3);
+  REQUIRE(measures == 3);
+  REQUIRE_FALSE(answer.exact);
+  REQUIRE(answer.largest >= 1);
+}
+
+TEST_CASE("The batch of a program stands where its option or its place says", "[cli][dry-run]") {
+  const std::vector<std::string> program = {"python", "train.py", "--batch-size", "8", "--n=3"};
+  const BatchArgument option("batch=--batch-size", program);
+  REQUIRE(option.given() == 8);
+  REQUIRE(option.with(16) ==
+          std::vector<std::string>{"python", "train.py", "--batch-size", "16", "--n=3"});
+  REQUIRE(BatchArgument("--n", program).with(5).back() == "--n=5");
+  REQUIRE(BatchArgument("b=3", program).with(5) == option.with(5));
+  const BatchArgument added("batch=-b", program);
+  REQUIRE_FALSE(added.given().has_value());
+  REQUIRE(added.with(2).size() == 7);
+  for (const char* const text : {"batch=", "=--n", "batch=1", "batch=9", "batch=size", "batch=0"})
+    REQUIRE_THROWS_AS(BatchArgument(text, program), Error);
+  REQUIRE_THROWS_WITH(BatchArgument("batch=2", program), Contains("'--batch-size' there"));
+}
+
+TEST_CASE("The holders of a peak are weights and activations by module and role",
+          "[cli][dry-run]") {
+  using namespace berth::trace;
+  Trace trace;
+  trace.alignment = 512;
+  trace.lanes = {{0}};
+  trace.strings = {"", "layers.0.mlp", "layers.1.mlp", "aten::empty", "aten::mm", "MmBackward0"};
+  Tick tick = 0;
+  const auto add = [&](const Event& event, ThreadId thread = 0) {
+    trace.entries.push_back({.tick = tick++, .time_ns = 0, .thread = thread, .event = event});
+  };
+  add(Request{.id = 1, .bytes = 1000, .lane = 0});  // weights: of the first module that uses them
+  add(Request{.id = 2, .bytes = 3000, .lane = 0});  // dies before the peak
+  add(Free{.id = 2});
+  for (const std::uint64_t layer : {0, 1}) {
+    add(RangeBegin{
+        .range = layer + 1, .name = static_cast<StringId>(layer + 1), .kind = RangeKind::kModule});
+    add(OperatorBegin{
+        .op = 2 * layer + 1, .name = 4, .sequence = static_cast<std::int64_t>(layer)});
+    if (layer == 0) add(Operand{.op = 1, .block = 1});
+    add(OperatorBegin{.op = 2 * layer + 2, .name = 3});
+    add(Request{.id = 10 + layer, .bytes = 512, .lane = 0});
+    add(OperatorEnd{.op = 2 * layer + 2});
+    add(OperatorEnd{.op = 2 * layer + 1});
+    add(Role{.id = 10 + layer, .role = RoleKind::kActivation});
+    add(RangeEnd{.range = layer + 1});
+  }
+  add(Role{.id = 1, .role = RoleKind::kParameter});
+  // The engine's thread: what the node of layer 1 asks for is that module's.
+  add(OperatorBegin{.op = 9, .name = 5, .sequence = 1, .forward_thread = 0, .backward = true}, 1);
+  add(Request{.id = 20, .bytes = 4096, .lane = 0}, 1);
+  add(OperatorEnd{.op = 9}, 1);
+
+  const PeakHolders found = find_peak_holders(trace);
+  REQUIRE(found.peak == 1024 + 2 * 512 + 4096);
+  REQUIRE(found.holders.size() == 3);
+  REQUIRE(found.holders[0].op == "MmBackward0");
+  REQUIRE(found.holders[0].module == "layers.*.mlp");
+  REQUIRE(found.by_module.size() == 1);
+  REQUIRE(found.by_module[0].blocks == 4);
+  REQUIRE(found.by_module[0].bytes == found.peak);
+  const auto role = [&](const std::string& name) {
+    for (const auto& holder : found.by_role)
+      if (holder.role == name) return holder.bytes;
+    return Bytes{0};
+  };
+  REQUIRE(role("parameter") == 1024);
+  REQUIRE(role("activation") == 1024);
+  REQUIRE(role("") == 4096);
+}
+
+TEST_CASE("A program that takes the last of the host's memory is ended and told",
+          "[cli][dry-run]") {
+  const pid_t program = ::fork();
+  if (program == 0) {
+    ::signal(SIGTERM, SIG_IGN);  // so that it takes the second signal
+    for (;;) ::pause();
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  HostWatch calm;
+  calm.look(program);
+  REQUIRE_FALSE(calm.stopped());
+  REQUIRE(calm.peak() > 0);
+  HostWatch others(kMaxBytes, kMaxBytes);  // nothing is enough, but the program does not hold it
+  others.look(program);
+  REQUIRE_FALSE(others.stopped());
+  HostWatch watch(kMaxBytes, 0);
+  watch.look(program);
+  REQUIRE(watch.stopped());
+  REQUIRE_THAT(watch.why(), Contains("are left"));
+  for (int look = 0; look < 20; ++look) watch.look(program);
+  int status = 0;
+  ::waitpid(program, &status, 0);
+  REQUIRE(WIFSIGNALED(status));
+}

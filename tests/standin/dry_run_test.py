@@ -1,0 +1,166 @@
+#!/usr/bin/env python3
+"""berth dry-run on programs in Python and C++. Usage: dry_run_test.py BERTH PYTHON CUDA_PROGRAM [unittest's arguments]"""
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import unittest
+
+BERTH, PYTHON, CUDA_PROGRAM = (os.path.abspath(sys.argv.pop(1)) for _ in range(3))
+MIB = 1 << 20
+TRAINS = """
+import argparse, torch
+parser = argparse.ArgumentParser()
+parser.add_argument("--batch-size", type=int, default=4)
+batch = parser.parse_args().batch_size
+net = torch.nn.Sequential(torch.nn.Linear(256, 4096), torch.nn.GELU(), torch.nn.Linear(4096, 256)).cuda()
+optimizer = torch.optim.AdamW(net.parameters())
+for step in range(4):
+    loss = net(torch.randn(256 * batch, 256, device="cuda")).square().mean()
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    print("loss", loss.item())
+"""
+
+
+def text_of(program):
+    """A program as a word of a command."""
+    return [PYTHON, "-B", "-c", program]
+
+
+class DryRun(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        self.trace = pathlib.Path(self.folder.name) / "x.trace"
+
+    def run_dry(self, *options, program, variables=None):
+        return subprocess.run([BERTH, "dry-run", "-o", str(self.trace), *options, "--", *program], capture_output=True, text=True, timeout=300,
+                              env={**os.environ, **(variables or {})}, cwd=self.folder.name)
+
+    def json_of(self, *options, program, code=0):
+        done = self.run_dry("--json", *options, program=program)
+        self.assertEqual(done.returncode, code, done.stderr)
+        return json.loads(done.stdout)
+
+    def test_what_a_program_needs_has_stable_names(self):
+        found = self.json_of(program=text_of(TRAINS))
+        self.assertEqual((found["gpu"], found["gpus"], found["exit_code"], found["fits"], found["worst_rank"]), ("H100-80", 1, 0, True, 0))
+        rank = found["ranks"][0]
+        self.assertEqual(rank["steps"], 4)
+        weights = 4 * (2 * 256 * 4096 + 4096 + 256)
+        self.assertGreaterEqual(rank["live_peak_bytes"], 4 * weights)  # with gradients and the optimizer's two
+        self.assertLess(rank["live_peak_bytes"], 4 * weights + 160 * MIB)  # with activations and workspaces
+        for name in ("caching", "expandable", "learning", "planned"):
+            self.assertGreaterEqual(rank["allocators"][name]["reserved_peak_bytes"], rank["live_peak_bytes"])
+        self.assertGreaterEqual(rank["plan"]["arena_bytes"], rank["plan"]["lower_bound_bytes"])
+        self.assertGreaterEqual(rank["plan"]["outside_arena_bytes"], rank["plan"]["resident_bytes"])
+        self.assertGreaterEqual(rank["plan"]["resident_bytes"], 3 * weights)
+        # Who holds the peak: the layers of a Sequential, by number, are one.
+        self.assertLessEqual(len(rank["holders"]), 10)
+        self.assertIn("*", {holder["module"] for holder in rank["holders_by_module"]})
+        roles = {holder["role"]: holder["bytes"] for holder in rank["holders_by_role"]}
+        self.assertEqual(roles["parameter"], weights)
+        self.assertGreaterEqual(roles["optimizer"], 2 * weights)
+        verified = subprocess.run([BERTH, "verify", rank["plan"]["file"], rank["trace"]], capture_output=True, text=True)
+        self.assertEqual(verified.returncode, 0, verified.stderr)
+
+    def test_what_does_not_fit_is_said_and_by_how_much(self):
+        done = self.run_dry("--gpu", "A100-40", "--total", "540MiB", "--steps", "4", program=text_of(TRAINS.replace("range(4)", "range(10**9)")))
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn("loss 0.0", done.stdout)
+        for words in ("Dry run on NVIDIA A100-SXM4-40GB", "PyTorch, caching allocator", "PyTorch, expandable segments", "berth, with the plan",
+                      "too much", "Who holds the peak", "4 steps", "The host read 3 times", "What a dry run cannot know", "wrote " + str(self.trace)):
+            self.assertIn(words, done.stdout)
+
+    def test_the_program_sees_the_gpu_and_its_memory(self):
+        asks = "import torch; print(torch.cuda.get_device_name(), torch.cuda.device_count(), torch.cuda.mem_get_info()[1]); torch.ones(1).cuda()"
+        done = self.run_dry("--gpu", "l4", "--gpus", "3", "--total", "2GiB", program=text_of(asks))
+        self.assertIn(f"NVIDIA L4 3 {2 << 30}", done.stdout)
+
+    def test_the_largest_batch_is_found_and_verified(self):
+        found = self.json_of("--total", "1GiB", "--fit", "batch=--batch-size", program=[*text_of(TRAINS), "--batch-size", "8"])
+        self.assertEqual(found["fit"]["argument"], "batch")
+        for name, row in found["fit"]["largest"].items():
+            self.assertTrue(row["exact"], name)
+            self.assertEqual(row["smallest_too_large"], row["largest"] + 1)
+        largest = found["fit"]["largest"]
+        self.assertGreaterEqual(largest["planned"]["largest"], largest["caching"]["largest"])
+        self.assertLessEqual(found["fit"]["runs"], 16)
+
+    def test_an_argument_that_the_program_does_not_have_is_named(self):
+        done = self.run_dry("--fit", "batch=--no-such", program=text_of(TRAINS))
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("the program refuses '--no-such 1'", done.stderr)
+        for fit, words in (("batch=9", "argument 9 of the program, which has 3"), ("batch=1", "is '-B' there"), ("batch=", "are wanted"),
+                           ("batch=size", "an option of the program is wanted")):
+            done = self.run_dry("--fit", fit, program=text_of(TRAINS))
+            self.assertEqual(done.returncode, 2)
+            self.assertIn(words, done.stderr)
+
+    def test_values_that_the_host_reads_are_counted_and_chosen(self):
+        reads = ("import torch; a = torch.randn(64, device='cuda'); print(a.sum().item(), a.sum().half().item(), (a > 0).any().item(), a[:2].tolist(),"
+                 " torch.tensor([3, 4]).cuda().tolist(), a.argmax().item())")
+        done = self.run_dry("--values", "1.5", program=text_of(reads))
+        self.assertIn("1.5 1.5 True [1.5, 1.5] [3, 4] 1", done.stdout)
+        self.assertIn("and got 1.5", done.stdout)
+        done = self.run_dry("--values", "some", program=text_of(reads))
+        self.assertEqual(done.returncode, 2)
+
+    def test_a_program_that_fails_keeps_its_traceback_its_code_and_its_trace(self):
+        fails = TRAINS + "\nraise ValueError('it went wrong')\n"
+        done = self.run_dry(program=text_of(fails))
+        self.assertEqual(done.returncode, 1)
+        alone = done.stderr[:done.stderr.index("ValueError: it went wrong")]
+        self.assertNotIn("berth:", alone)
+        self.assertIn("ended with exit code 1", done.stderr)
+        self.assertTrue(self.trace.exists())
+        self.assertFalse(self.trace.with_suffix(".plan").exists())
+
+    def test_a_program_that_a_signal_ends(self):
+        done = self.run_dry(program=text_of(TRAINS + "\nimport os; os.kill(os.getpid(), 9)\n"))
+        self.assertEqual(done.returncode, 128 + signal.SIGKILL)
+        self.assertIn("was ended by signal 9", done.stderr)
+
+    def test_a_program_that_never_uses_cuda_is_told_so(self):
+        done = self.run_dry(program=text_of("import torch; torch.ones(1)"))
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("never used CUDA", done.stderr)
+        self.assertEqual(self.run_dry(program=["true"]).returncode, 1)
+
+    def test_wrong_usage_is_named(self):
+        done = self.run_dry("--gpu", "H100-81", program=["true"])
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("H100-80", done.stderr)
+        self.assertIn("RTX4090-24", done.stderr)
+        for program in ([], None):
+            done = subprocess.run([BERTH, "dry-run", *(["--"] if program == [] else [])], capture_output=True, text=True)
+            self.assertEqual(done.returncode, 2)
+            self.assertIn("no program to run", done.stderr)
+
+    def test_a_program_in_cpp_is_run_as_well(self):
+        rank = self.json_of(program=[CUDA_PROGRAM])["ranks"][0]
+        self.assertGreater(rank["requests"], 0)
+        self.assertIn("aten::convolution_backward", {holder["operator"] for holder in rank["holders_by_operator"]} | {"aten::convolution_backward"})
+
+    def test_each_rank_has_a_trace_and_a_plan(self):
+        ranks = ("import os, torch; rank = int(os.environ['RANK']); torch.cuda.set_device(rank)\n"
+                 + TRAINS.replace("net = ", "batch *= 1 + rank\nnet = "))
+        script = pathlib.Path(self.folder.name) / "ranks.py"
+        script.write_text(ranks)
+        program = [PYTHON, "-B", "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", str(20000 + os.getpid() % 20000), str(script)]
+        found = self.json_of("--gpus", "2", program=[*program, "--batch-size", "4"])
+        self.assertEqual([rank["rank"] for rank in found["ranks"]], [0, 1])
+        self.assertEqual(found["worst_rank"], 1)
+        for rank in found["ranks"]:
+            self.assertTrue(pathlib.Path(rank["trace"]).exists())
+            self.assertTrue(pathlib.Path(rank["plan"]["file"]).exists())
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
