@@ -4,7 +4,7 @@ The networks that OLLA was measured on at batch 1 and 32, and today's: from torc
 under each allocator, a process of its own: caching (libtorch's), expandable (its expandable segments), pool (berth recording a trace), learning
 (berth, planning meanwhile) and serving (berth with the plan of that trace, from the first request on). Live is the largest sum of blocks rounded
 to 512 bytes over the whole process, the least that any of them counted; reserved is each one's own count of what it held at most.
-A step's figures are those of the last 6 of 24. Misses are requests that did not get the bytes that the plan has for them, and those that it has none for.
+A run is of 12 steps, learning of 24; a step's figures are those of the last 6. Misses are requests that did not get the bytes that the plan has for them, and those that it has none for.
 Memory calls are cudaMalloc, cudaFree and cuMem*. The plan's arena and bound are those of `berth plan` for the trace.
 Programs whose steps change are rows of bench/changing.
 
@@ -35,7 +35,7 @@ from training import ROOT, Failure, note  # noqa: E402
 ALLOCATORS = ["caching", "expandable", "pool", "learning", "serving"]
 OURS = ALLOCATORS[2:]
 SMOKE = ["transformer-1"]  # which needs nothing but torch
-LAST = 6
+STEPS, LAST = 12, 6
 # Whatever a model takes: what a GPU has is another question.
 MEMORY = 1 << 38
 # What the results depend on.
@@ -76,13 +76,16 @@ class Bench:
         begun = time.monotonic()
         with tempfile.TemporaryDirectory() as folder:
             trace, plan = pathlib.Path(folder) / "run.trace", pathlib.Path(folder) / "run.plan"
-            runs = {"caching": self.run(name, {}),
-                    "expandable": self.run(name, {"PYTORCH_ALLOC_CONF": "expandable_segments:True"}),
-                    "pool": self.run(name, {"BERTH_MODE": "record", "BERTH_TRACE": str(trace)}),
+            short = ["--steps", STEPS]
+            runs = {"caching": self.run(name, {}, *short),
+                    "expandable": self.run(name, {"PYTORCH_ALLOC_CONF": "expandable_segments:True"}, *short),
+                    "pool": self.run(name, {"BERTH_MODE": "record", "BERTH_TRACE": str(trace)}, *short),
                     "learning": self.run(name, {"BERTH_MODE": "learn"}, "--settle", 20, "--pace-ms", self.arguments.pace_ms)}
             said = self.say("plan", trace, "-o", plan)
             training.run([self.berth, "verify", plan, trace])
-            runs["serving"] = self.run(name, {"BERTH_MODE": "serve", "BERTH_PLAN": str(plan)})
+            runs["serving"] = self.run(name, {"BERTH_MODE": "serve", "BERTH_PLAN": str(plan)}, *short)
+            if len({found["steps"][-1]["requests"] for found in (runs[one] for one in OURS)}) != 1:
+                raise Failure("its steps differ from run to run: does it read values back, which are noise here?")
             replayed = self.say("replay", trace, "--allocator", "planned,pool,caching,expandable")
             forecast = self.say("doctor", trace) if self.doctor else None
             self.keep_trace(name, trace)
@@ -113,7 +116,7 @@ def digest(found, live):
     mean = lambda *names: sum(step[name] for name in names for step in last) / len(last)  # noqa: E731
     return {"reserved_peak_bytes": found["reserved_peak_bytes"], "allocated_peak_bytes": found["allocated_peak_bytes"],
             "ratio": found["reserved_peak_bytes"] / live, "memory_calls": sum(step["memory_calls"] for step in found["steps"]),
-            "memory_calls_a_step": mean("memory_calls"), "requests_a_step": mean("requests"), "unplanned_a_step": mean("unplanned"),
+            "memory_calls_a_step": mean("memory_calls"), "waits_a_step": mean("waits"), "requests_a_step": mean("requests"), "unplanned_a_step": mean("unplanned"),
             "misses_a_step": mean("lent", "misses_size", "misses_busy", "misses_lane")}
 
 

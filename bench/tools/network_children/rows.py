@@ -14,7 +14,7 @@ LLAMA = {"hidden_size": 2048, "intermediate_size": 5632, "num_hidden_layers": 22
 T5_BASE = {"d_model": 768, "d_ff": 3072, "num_layers": 12, "num_heads": 12}
 # One of Mixtral's blocks at a quarter of its width, between embedding and head.
 MOE = {"hidden_size": 1024, "intermediate_size": 3584, "num_hidden_layers": 1, "num_attention_heads": 16, "num_key_value_heads": 4,
-       "experts_implementation": "grouped_mm"}
+       "experts_implementation": "grouped_mm", "dtype": "bfloat16"}
 
 
 def train(problem, optimizer, precision, checkpoint):
@@ -57,5 +57,5 @@ row("llama-1.1b", "Llama of 1.1 B, batch 4 x 2,048", "llama", 4, "AdamW", "bf16"
 row("t5-base", "T5 base, batch 16 x 512", "t5", 16, "AdamW", "bf16", **T5_BASE)
 row("vit-b-16", "ViT-B/16, batch 64", "vit", 64, "AdamW", "bf16")
 row("unet", "U-Net, batch 8 x 512 x 512", "unet", 8, "AdamW", "bf16", side=512)
-row("moe", "a block of 8 experts, batch 8 x 1,024", "mixtral", 8, "AdamW", "bf16", length=1024, **MOE)
+row("moe", "a block of 8 experts, weights in bf16, batch 8 x 1,024", "mixtral", 8, "AdamW", "bf16", length=1024, **MOE)
 row("lstm", "LSTM of 2 x 1,500, batch 20 x 35, without cuDNN", "lstm", 20, cudnn=False)  # the stand-in's has no recurrent networks
