@@ -80,7 +80,7 @@ class Bench:
             runs = {"caching": self.run(name, {}, *short),
                     "expandable": self.run(name, {"PYTORCH_ALLOC_CONF": "expandable_segments:True"}, *short),
                     "pool": self.run(name, {"BERTH_MODE": "record", "BERTH_TRACE": str(trace)}, *short),
-                    "learning": self.run(name, {"BERTH_MODE": "learn"}, "--settle", 20, "--pace-ms", self.arguments.pace_ms)}
+                    "learning": self.run(name, {"BERTH_MODE": "learn"}, "--settle", 10, "--pace-ms", self.arguments.pace_ms)}
             said = self.say("plan", trace, "-o", plan)
             training.run([self.berth, "verify", plan, trace])
             runs["serving"] = self.run(name, {"BERTH_MODE": "serve", "BERTH_PLAN": str(plan)}, *short)

@@ -92,6 +92,7 @@ class Planner {
   const Options options_;
   // Whoever plans has these.
   StepKinds kinds_;
+  bool guessed_ = false;  // where their steps end
   bool cycle_ = false;  // the last plan is of a cycle of steps
   bool turns_ = false;  // such a cycle did not last
   std::atomic<bool> busy_{false}, ready_{false}, cancel_{false};
