@@ -4,7 +4,8 @@ The networks that OLLA was measured on at batch 1 and 32, and today's: from torc
 under each allocator, a process of its own: caching (libtorch's), expandable (its expandable segments), pool (berth recording a trace), learning
 (berth, planning meanwhile) and serving (berth with the plan of that trace, from the first request on). Live is the largest sum of blocks rounded
 to 512 bytes over the whole process, the least that any of them counted; reserved is each one's own count of what it held at most.
-A run is of 12 steps, learning of 24; a step's figures are those of the last 6. Misses are requests that did not get the bytes that the plan has for them, and those that it has none for.
+A run is of 12 steps, with a plan of 32: pages that it lacks without more being held than ever was come after 16. A step's figures are those of the
+last 6. Misses are requests that did not get the bytes that the plan has for them, and those that it has none for.
 Memory calls are cudaMalloc, cudaFree and cuMem*. The plan's arena and bound are those of `berth plan` for the trace.
 Programs whose steps change are rows of bench/changing.
 
@@ -38,6 +39,9 @@ SMOKE = ["transformer-1"]  # which needs nothing but torch
 STEPS, LAST = 12, 6
 # Whatever a model takes: what a GPU has is another question.
 MEMORY = 1 << 38
+# What `berth doctor` says of a trace, and what it is of.
+FORECASTS = {"planned_reserved_bytes": "learning", "pool_reserved_bytes": "pool", "caching_model_bytes": "caching",
+             "expandable_model_bytes": "expandable"}
 # What the results depend on.
 PARTS = ["berth", "berth-replay-torch", "libberth_torch_cuda.so", "libberth_torch_cuda_allocator.so", "standin"]
 
@@ -50,7 +54,7 @@ class Bench:
         self.doctor = subprocess.run([self.berth, "help", "doctor"], capture_output=True, check=False).returncode == 0
         digest = hashlib.sha256(b"small" if arguments.smoke else b"full")
         files = [path for name in PARTS for path in [standin_programs.built(arguments, name)]]
-        files += [packages.NETWORKS, *standin_programs.CHILDREN, pathlib.Path(__file__)]
+        files += [packages.NETWORKS, *standin_programs.CHILDREN]
         for top in files:
             for path in [top] if top.is_file() else sorted(top.rglob("*")):
                 if path.is_file() and "__pycache__" not in path.parts:
@@ -83,11 +87,11 @@ class Bench:
                     "learning": self.run(name, {"BERTH_MODE": "learn"}, "--settle", 10, "--pace-ms", self.arguments.pace_ms)}
             said = self.say("plan", trace, "-o", plan)
             training.run([self.berth, "verify", plan, trace])
-            runs["serving"] = self.run(name, {"BERTH_MODE": "serve", "BERTH_PLAN": str(plan)}, *short)
+            runs["serving"] = self.run(name, {"BERTH_MODE": "serve", "BERTH_PLAN": str(plan)})
             if len({found["steps"][-1]["requests"] for found in (runs[one] for one in OURS)}) != 1:
                 raise Failure("its steps differ from run to run: does it read values back, which are noise here?")
             replayed = self.say("replay", trace, "--allocator", "planned,pool,caching,expandable")
-            forecast = self.say("doctor", trace) if self.doctor else None
+            forecast = self.say("doctor", trace) if self.doctor else {}
             self.keep_trace(name, trace)
         live = min(one["allocated_peak_bytes"] for one in runs.values())
         learned = runs["learning"]["stats"]
@@ -95,7 +99,7 @@ class Bench:
                "plan": {key: said[key] for key in ("buffers", "arena_bytes", "lower_bound_bytes", "proven_optimal", "engine")},
                "learned": {"arena_bytes": learned["arena"], "bound_bytes": learned["arena_bound"], "plans": learned["plans_learned"]},
                "replayed_bytes": {theirs: one["reserved_peak_bytes"] for theirs, one in replayed["allocators"].items()},
-               "forecast": forecast, "seconds": time.monotonic() - begun, "commit": self.commit, "state": self.state}
+               "forecast": {key: forecast[key] for key in FORECASTS if key in forecast}, "seconds": time.monotonic() - begun, "commit": self.commit, "state": self.state}
         (self.arguments.folder / f"{name}.json").write_text(json.dumps(row, indent=1) + "\n")
         ratios = ", ".join(f"{one} {found['ratio']:.4f}" for one, found in row["allocators"].items())
         note(f"models: {name}: {ratios}; arena / bound {quotient(row['plan']):.4f}; {row['seconds']:.0f} s")
@@ -123,8 +127,9 @@ def digest(found, live):
 def memory_table(rows):
     cells = [[row["row"], f"{row['live_peak_bytes'] / 2**20:,.0f}",
               *(f"{found['reserved_peak_bytes'] / 2**20:,.0f} ({found['ratio']:.3f})" for found in (row["allocators"][one] for one in ALLOCATORS)),
-              f"{quotient(row['plan']):.3f}"] for row in rows]
-    return training.table(["row", "live", *ALLOCATORS, "arena / bound"], cells)
+              f"{quotient(row['plan']):.3f}",
+              f"{row['forecast']['planned_reserved_bytes'] / 2**20:,.0f}" if row["forecast"] else ""] for row in rows]
+    return training.table(["row", "live", *ALLOCATORS, "arena / bound", "doctor's forecast"], cells)
 
 
 def calls_table(rows):
@@ -135,6 +140,13 @@ def calls_table(rows):
                       *(f"{found[one]['misses_a_step']:,.1f} + {found[one]['unplanned_a_step']:,.1f}" for one in ("learning", "serving")),
                       *(f"{found[one]['memory_calls']:,} ({found[one]['memory_calls_a_step']:,.1f})" for one in ALLOCATORS)])
     return training.table(["row", "requests", "misses + unplanned: learning", "serving", *(f"memory calls: {one}" for one in ALLOCATORS)], cells)
+
+
+def most_off(rows, said, measured):
+    """How far what was said of each allocator is from what it held, at most, and in which row."""
+    off = {one: max((abs(row[said][key] / row["allocators"][one]["reserved_peak_bytes"] - 1), row["row"]) for row in rows)
+           for key, one in measured.items()}
+    return ", ".join(f"{100 * value:.2f} % ({one}{': ' + where if value else ''})" for one, (value, where) in off.items()) + "."
 
 
 def summary(rows):
@@ -148,15 +160,10 @@ def summary(rows):
                      f"{' (not in ' + ', '.join(names) + ')' if names else ''}; reserved / live is {mean:.4f} on average, {most:.3f} at most.")
     mean = {one: sum(row["allocators"][one]["ratio"] for row in rows) / len(rows) for one in ("caching", "expandable")}
     lines.append(f"Expandable segments are at {mean['expandable']:.4f} on average, the caching allocator at {mean['caching']:.4f}.")
-    pairs = {"planned": "learning", "pool": "pool", "caching": "caching", "expandable": "expandable"}
-    off = {theirs: max((abs(row["replayed_bytes"][theirs] / row["allocators"][measured]["reserved_peak_bytes"] - 1), row["row"]) for row in rows)
-           for theirs, measured in pairs.items()}
     lines.append("`berth replay` of the trace alone differs from what was measured by at most "
-                 + ", ".join(f"{100 * value:.2f} % ({name}: {where})" for name, (value, where) in off.items()) + ".")
-    forecast = [(abs(row["forecast"]["planned_reserved_bytes"] / row["allocators"]["learning"]["reserved_peak_bytes"] - 1), row["row"])
-                for row in rows if row["forecast"]]
-    if forecast:
-        lines.append(f"`berth doctor`'s forecast of what a plan reserves is off by at most {100 * max(forecast)[0]:.2f} % ({max(forecast)[1]}).")
+                 + most_off(rows, "replayed_bytes", {"planned": "learning", **{one: one for one in ("pool", "caching", "expandable")}}))
+    if all(row["forecast"] for row in rows):
+        lines.append("`berth doctor`'s forecast from the trace alone differs from what was measured by at most " + most_off(rows, "forecast", FORECASTS))
     return "\n".join(f"- {line}" for line in lines)
 
 

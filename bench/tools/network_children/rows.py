@@ -5,7 +5,7 @@ import torch
 import networks
 
 PROGRAMS = {}  # name -> what runs it by size, what it is, the package that torch does not bring
-STEPS = 24
+STEPS = 32
 # Those that OLLA was measured on.
 OLLA = ["alexnet", "vgg", "googlenet", "resnet18", "resnet50", "mobilenet", "mnasnet", "efficientnet", "resnet3d", "bert", "xlmr", "transformer"]
 MEDIUM = {"n_embd": 1024, "n_layer": 24, "n_head": 16}
