@@ -4,10 +4,13 @@ The networks that OLLA was measured on at batch 1 and 32, and today's: from torc
 under each allocator, a process of its own: caching (libtorch's), expandable (its expandable segments), pool (berth recording a trace), learning
 (berth, planning meanwhile) and serving (berth with the plan of that trace, from the first request on). Live is the largest sum of blocks rounded
 to 512 bytes over the whole process, the least that any of them counted; reserved is each one's own count of what it held at most.
-A run is of 12 steps, with a plan of 32: pages that it lacks without more being held than ever was come after 16. A step's figures are those of the
+A run is of 12 steps, recording of 24, with a plan of 32: pages that it lacks without more being held than ever was come after 16. A step's figures are those of the
 last 6. Misses are requests that did not get the bytes that the plan has for them, and those that it has none for.
 Memory calls are cudaMalloc, cudaFree and cuMem*. The plan's arena and bound are those of `berth plan` for the trace.
 Programs whose steps change are rows of bench/changing.
+
+--from-traces runs no program whose trace is there, and the others only to record it: what each allocator holds is what `berth replay` of
+the trace says, which takes a fifth of the time. Memory calls are all that it counts then, and nothing is served from the start.
 
 What is done is kept in build/models, with the trace, for the programs and libraries that it was measured with: an interrupted run goes on.
 torchvision comes by bench/models --setup.
@@ -34,11 +37,13 @@ import training  # noqa: E402
 from training import ROOT, Failure, note  # noqa: E402
 
 ALLOCATORS = ["caching", "expandable", "pool", "learning", "serving"]
-OURS = ALLOCATORS[2:]
+# By the names that `berth replay` has for them.
+REPLAYED = {"caching": "caching", "expandable": "expandable", "pool": "pool", "planned": "learning"}
 SMOKE = ["transformer-1"]  # which needs nothing but torch
-STEPS, LAST = 12, 6
+STEPS, RECORDED_STEPS, LAST = 12, 24, 6
 # Whatever a model takes: what a GPU has is another question.
 MEMORY = 1 << 38
+PLANNED = ("buffers", "arena_bytes", "lower_bound_bytes", "proven_optimal", "engine")
 # What `berth doctor` says of a trace, and what it is of.
 FORECASTS = {"planned_reserved_bytes": "learning", "pool_reserved_bytes": "pool", "caching_model_bytes": "caching",
              "expandable_model_bytes": "expandable"}
@@ -61,9 +66,12 @@ class Bench:
                     digest.update(path.name.encode() + b"\0" + path.read_bytes())
         self.state = digest.hexdigest()[:16]
 
+    def path(self, name):
+        return self.arguments.folder / f"{name}{'.replayed' if self.arguments.from_traces else ''}.json"
+
     def done(self, name):
         """The row as it was measured, or None."""
-        path = self.arguments.folder / f"{name}.json"
+        path = self.path(name)
         row = json.loads(path.read_text()) if path.is_file() else {}
         return row if row.get("state") == self.state else None
 
@@ -76,34 +84,58 @@ class Bench:
     def say(self, *command):
         return json.loads(training.run([self.berth, *command, "--json"]))
 
+    def record(self, name, trace):
+        return self.run(name, {"BERTH_MODE": "record", "BERTH_TRACE": str(trace)}, "--steps", RECORDED_STEPS)
+
     def measure(self, name, does):
+        """Takes the row and keeps it."""
         begun = time.monotonic()
+        row = {"row": name, "does": does, **(self.replay(name) if self.arguments.from_traces else self.measured(name)),
+               "seconds": time.monotonic() - begun, "commit": self.commit, "state": self.state}
+        self.path(name).write_text(json.dumps(row, indent=1) + "\n")
+        ratios = ", ".join(f"{one} {found['ratio']:.4f}" for one, found in row["allocators"].items())
+        note(f"models: {name}: {ratios}; arena / bound {quotient(row['plan']):.4f}; {row['seconds']:.0f} s")
+        return row
+
+    def replay(self, name):
+        trace = self.arguments.folder / f"{name}.trace.gz"
+        with tempfile.TemporaryDirectory() as folder:
+            if not trace.is_file():
+                plain = pathlib.Path(folder) / "run.trace"
+                self.record(name, plain)
+                self.keep_trace(name, plain)
+            said = self.say("plan", trace, "-o", pathlib.Path(folder) / "run.plan")
+        replayed = self.say("replay", trace, "--steps", "--allocator", ",".join(REPLAYED))
+        live, forecast = replayed["live_peak_bytes"], self.forecast(trace)
+        return {"live_peak_bytes": live, "allocators": {REPLAYED[one]: replayed_digest(found, live) for one, found in replayed["allocators"].items()},
+                "plan": {key: said[key] for key in PLANNED}, "forecast": forecast}
+
+    def forecast(self, trace):
+        said = self.say("doctor", trace) if self.doctor else {}
+        return {key: said[key] for key in FORECASTS if key in said}
+
+    def measured(self, name):
         with tempfile.TemporaryDirectory() as folder:
             trace, plan = pathlib.Path(folder) / "run.trace", pathlib.Path(folder) / "run.plan"
             short = ["--steps", STEPS]
             runs = {"caching": self.run(name, {}, *short),
                     "expandable": self.run(name, {"PYTORCH_ALLOC_CONF": "expandable_segments:True"}, *short),
-                    "pool": self.run(name, {"BERTH_MODE": "record", "BERTH_TRACE": str(trace)}, *short),
+                    "pool": self.record(name, trace),
                     "learning": self.run(name, {"BERTH_MODE": "learn"}, "--settle", 10, "--pace-ms", self.arguments.pace_ms)}
             said = self.say("plan", trace, "-o", plan)
             training.run([self.berth, "verify", plan, trace])
             runs["serving"] = self.run(name, {"BERTH_MODE": "serve", "BERTH_PLAN": str(plan)})
-            if len({found["steps"][-1]["requests"] for found in (runs[one] for one in OURS)}) != 1:
+            if len({runs[one]["steps"][-1]["requests"] for one in ("pool", "learning", "serving")}) != 1:
                 raise Failure("its steps differ from run to run: does it read values back, which are noise here?")
-            replayed = self.say("replay", trace, "--allocator", "planned,pool,caching,expandable")
-            forecast = self.say("doctor", trace) if self.doctor else {}
+            replayed, forecast = self.say("replay", trace, "--allocator", ",".join(REPLAYED)), self.forecast(trace)
             self.keep_trace(name, trace)
         live = min(one["allocated_peak_bytes"] for one in runs.values())
         learned = runs["learning"]["stats"]
-        row = {"row": name, "does": does, "live_peak_bytes": live, "allocators": {one: digest(found, live) for one, found in runs.items()},
-               "plan": {key: said[key] for key in ("buffers", "arena_bytes", "lower_bound_bytes", "proven_optimal", "engine")},
-               "learned": {"arena_bytes": learned["arena"], "bound_bytes": learned["arena_bound"], "plans": learned["plans_learned"]},
-               "replayed_bytes": {theirs: one["reserved_peak_bytes"] for theirs, one in replayed["allocators"].items()},
-               "forecast": {key: forecast[key] for key in FORECASTS if key in forecast}, "seconds": time.monotonic() - begun, "commit": self.commit, "state": self.state}
-        (self.arguments.folder / f"{name}.json").write_text(json.dumps(row, indent=1) + "\n")
-        ratios = ", ".join(f"{one} {found['ratio']:.4f}" for one, found in row["allocators"].items())
-        note(f"models: {name}: {ratios}; arena / bound {quotient(row['plan']):.4f}; {row['seconds']:.0f} s")
-        return row
+        return {"live_peak_bytes": live, "allocators": {one: digest(found, live) for one, found in runs.items()},
+                "plan": {key: said[key] for key in PLANNED},
+                "learned": {"arena_bytes": learned["arena"], "bound_bytes": learned["arena_bound"], "plans": learned["plans_learned"]},
+                "replayed_bytes": {REPLAYED[theirs]: one["reserved_peak_bytes"] for theirs, one in replayed["allocators"].items()},
+                "forecast": forecast}
 
     def keep_trace(self, name, trace):
         with open(trace, "rb") as plain, gzip.GzipFile(self.arguments.folder / f"{name}.trace.gz", "wb", mtime=0) as packed:
@@ -111,7 +143,16 @@ class Bench:
 
 
 def quotient(plan):
-    return plan["arena_bytes"] / plan.get("lower_bound_bytes", plan.get("bound_bytes"))
+    return plan["arena_bytes"] / plan["lower_bound_bytes"]
+
+
+def replayed_digest(found, live):
+    """The same of one allocator that `berth replay` tells of."""
+    last = found.get("steps", [])[-LAST:]
+    mean = lambda name: sum(step[name] for step in last) / len(last) if last else 0  # noqa: E731
+    return {"reserved_peak_bytes": found["reserved_peak_bytes"], "ratio": found["reserved_peak_bytes"] / live, "memory_calls": found["driver_calls"],
+            "memory_calls_a_step": None, "requests_a_step": mean("requests"),
+            "unplanned_a_step": mean("requests") - mean("hits") - mean("misses"), "misses_a_step": mean("misses")}
 
 
 def digest(found, live):
@@ -124,22 +165,28 @@ def digest(found, live):
             "misses_a_step": mean("lent", "misses_size", "misses_busy", "misses_lane")}
 
 
+def allocators_of(rows):
+    return [one for one in ALLOCATORS if one in rows[0]["allocators"]]
+
+
 def memory_table(rows):
+    allocators, forecast = allocators_of(rows), all(row["forecast"] for row in rows)
     cells = [[row["row"], f"{row['live_peak_bytes'] / 2**20:,.0f}",
-              *(f"{found['reserved_peak_bytes'] / 2**20:,.0f} ({found['ratio']:.3f})" for found in (row["allocators"][one] for one in ALLOCATORS)),
-              f"{quotient(row['plan']):.3f}",
-              f"{row['forecast']['planned_reserved_bytes'] / 2**20:,.0f}" if row["forecast"] else ""] for row in rows]
-    return training.table(["row", "live", *ALLOCATORS, "arena / bound", "doctor's forecast"], cells)
+              *(f"{found['reserved_peak_bytes'] / 2**20:,.0f} ({found['ratio']:.3f})" for found in (row["allocators"][one] for one in allocators)),
+              f"{quotient(row['plan']):.3f}", *([f"{row['forecast']['planned_reserved_bytes'] / 2**20:,.0f}"] if forecast else [])] for row in rows]
+    return training.table(["row", "live", *allocators, "arena / bound", *(["doctor's forecast"] if forecast else [])], cells)
 
 
 def calls_table(rows):
-    cells = []
+    allocators, cells = allocators_of(rows), []
+    planned = [one for one in allocators if one in ("learning", "serving")]
     for row in rows:
         found = row["allocators"]
         cells.append([row["row"], f"{found['pool']['requests_a_step']:,.0f}",
-                      *(f"{found[one]['misses_a_step']:,.1f} + {found[one]['unplanned_a_step']:,.1f}" for one in ("learning", "serving")),
-                      *(f"{found[one]['memory_calls']:,} ({found[one]['memory_calls_a_step']:,.1f})" for one in ALLOCATORS)])
-    return training.table(["row", "requests", "misses + unplanned: learning", "serving", *(f"memory calls: {one}" for one in ALLOCATORS)], cells)
+                      *(f"{found[one]['misses_a_step']:,.1f} + {found[one]['unplanned_a_step']:,.1f}" for one in planned),
+                      *(f"{found[one]['memory_calls']:,}" + ("" if found[one]["memory_calls_a_step"] is None else
+                                                             f" ({found[one]['memory_calls_a_step']:,.1f})") for one in allocators)])
+    return training.table(["row", "requests", *(f"misses + unplanned: {one}" for one in planned), *(f"memory calls: {one}" for one in allocators)], cells)
 
 
 def most_off(rows, said, measured):
@@ -153,15 +200,16 @@ def summary(rows):
     within = lambda of, count: f"{count} of {len(of)}"  # noqa: E731
     lines = [f"Arena / bound is 1.000 in {within(rows, sum(round(quotient(row['plan']), 3) == 1 for row in rows))} rows."]
     above = {one: [row["row"] for row in rows if row["allocators"][one]["reserved_peak_bytes"] > row["allocators"]["expandable"]["reserved_peak_bytes"]]
-             for one in OURS}
+             for one in allocators_of(rows)[2:]}
     for one, names in above.items():
         mean, most = (how(row["allocators"][one]["ratio"] for row in rows) for how in (lambda values: sum(values) / len(rows), max))
         lines.append(f"{one.capitalize()} holds no more than expandable segments in {within(rows, len(rows) - len(names))}"
                      f"{' (not in ' + ', '.join(names) + ')' if names else ''}; reserved / live is {mean:.4f} on average, {most:.3f} at most.")
     mean = {one: sum(row["allocators"][one]["ratio"] for row in rows) / len(rows) for one in ("caching", "expandable")}
     lines.append(f"Expandable segments are at {mean['expandable']:.4f} on average, the caching allocator at {mean['caching']:.4f}.")
-    lines.append("`berth replay` of the trace alone differs from what was measured by at most "
-                 + most_off(rows, "replayed_bytes", {"planned": "learning", **{one: one for one in ("pool", "caching", "expandable")}}))
+    if "replayed_bytes" in rows[0]:
+        lines.append("`berth replay` of the trace alone differs from what was measured by at most "
+                     + most_off(rows, "replayed_bytes", {one: one for one in REPLAYED.values()}))
     if all(row["forecast"] for row in rows):
         lines.append("`berth doctor`'s forecast from the trace alone differs from what was measured by at most " + most_off(rows, "forecast", FORECASTS))
     return "\n".join(f"- {line}" for line in lines)
@@ -173,6 +221,7 @@ def parse(argv):
     standin_programs.add_options(add)
     add("--rows", type=int, metavar="N", help="measure at most so many rows in this call")
     add("--jobs", type=int, default=1, help="rows at a time; each takes up to 1 GiB (default: %(default)s)")
+    add("--from-traces", action="store_true", help="replay the rows' traces, recorded where they are not there, instead of running programs")
     add("--again", action="store_true", help="measure what is done as well")
     add("--pace-ms", type=float, default=30, help="how long a step lasts at least while berth learns (default: %(default)s)")
     add("--folder", type=pathlib.Path, help="where rows and traces are kept (default: build/models; of --smoke a temporary one)")
