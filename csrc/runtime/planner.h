@@ -93,8 +93,8 @@ class Planner {
   // Whoever plans has these.
   StepKinds kinds_;
   bool guessed_ = false;  // where their steps end
-  bool cycle_ = false;  // the last plan is of a cycle of steps
-  bool turns_ = false;  // such a cycle did not last
+  bool cycle_ = false;    // the last plan is of a cycle of steps
+  bool turns_ = false;    // such a cycle did not last
   std::atomic<bool> busy_{false}, ready_{false}, cancel_{false};
   std::mutex mutex_;
   std::condition_variable wake_;

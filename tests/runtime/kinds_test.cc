@@ -174,7 +174,8 @@ TEST_CASE("Kinds of steps in random turns are told apart without marks", "[learn
   CHECK(served.share() >= 0.995);
 }
 
-TEST_CASE("What looked like steps before the first mark has no room in the plan", "[learn][kinds]") {
+TEST_CASE("What looked like steps before the first mark has no room in the plan",
+          "[learn][kinds]") {
   // Equal layers, run again on the way back, and an optimizer with a state for each weight.
   const auto layer_count = GENERATE(std::size_t{22}, std::size_t{100});
   CAPTURE(layer_count);
@@ -183,7 +184,8 @@ TEST_CASE("What looked like steps before the first mark has no room in the plan"
   constexpr Bytes kUnit = 4096;
   Program::Step first, step;
   const auto each_weight = [&](Program::Step& to, const auto& does) {
-    for (std::size_t i = 0; i < layer_count * kWeights; ++i) does(to, kUnit * (1 + i % kWeights), i);
+    for (std::size_t i = 0; i < layer_count * kWeights; ++i)
+      does(to, kUnit * (1 + i % kWeights), i);
   };
   for (std::uint64_t names : {4 << 12, 5 << 12, 6 << 12}) {  // weights and two states
     each_weight(first, [&](Program::Step& to, Bytes bytes, std::uint64_t i) {
