@@ -44,10 +44,31 @@ class Models(unittest.TestCase):
         trace = self.folder / "kept/transformer-1.trace.gz"
         shown = subprocess.run([pathlib.Path(BUILT[0]) / "berth", "show", trace], capture_output=True, text=True)
         self.assertEqual(shown.returncode, 0, shown.stderr)
+        replayed = self.run_script("--smoke", "--from-traces", "--output", self.folder / "replayed")
+        self.assertEqual(replayed.returncode, 0, replayed.stderr)
+        (other,) = json.loads((self.folder / "replayed.json").read_text())["rows"]
+        for name, one in other["allocators"].items():
+            self.assertEqual(one["reserved_peak_bytes"], row["replayed_bytes"][name], name)
         again = self.run_script("--smoke")
         self.assertEqual(again.returncode, 0)
         self.assertEqual(again.stderr, "", "it was measured again")
         self.assertEqual(again.stdout, result.stdout)
+
+    def test_the_samples_are_planned_at_their_bound_and_hold_less_than_expandable_segments(self):
+        samples = sorted((ROOT / "plans").glob("*.trace.gz"))
+        self.assertEqual([path.name for path in samples], ["alexnet.trace.gz", "resnet18.trace.gz"])
+        for sample in samples:
+            with self.subTest(sample=sample.name):
+                berth = pathlib.Path(BUILT[0]) / "berth"
+                plan = subprocess.run([berth, "plan", sample, "-o", self.folder / "x.plan", "--json"], capture_output=True, text=True)
+                self.assertEqual(plan.returncode, 0, plan.stderr)
+                said = json.loads(plan.stdout)
+                self.assertEqual(said["arena_bytes"], said["lower_bound_bytes"])
+                replayed = subprocess.run([berth, "replay", sample, "--allocator", "planned,pool,expandable", "--json"], capture_output=True, text=True)
+                self.assertEqual(replayed.returncode, 0, replayed.stderr)
+                held = {name: one["reserved_peak_bytes"] for name, one in json.loads(replayed.stdout)["allocators"].items()}
+                self.assertLess(held["planned"], held["expandable"])
+                self.assertLess(held["pool"], held["expandable"])
 
     def test_a_row_that_is_not_there_is_wrong_usage(self):
         for arguments, words in ((["--only", "alexnet"], "there is no row 'alexnet'"), (["--jobs", "0"], "--jobs and --rows are 1 or more")):
