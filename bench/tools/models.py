@@ -236,7 +236,8 @@ def parse(argv):
 
 def report(bench, argv, rows, failed, left):
     host, date = training.machine(), datetime.date.today().isoformat()
-    command = shlex.join(["bench/models", *argv])
+    # Files and folders by their names only.
+    command = shlex.join(["bench/models", *(pathlib.Path(word).name if "/" in word else word for word in argv)])
     commits = sorted({row["commit"] for row in rows})
     where = f"{host['cpu']}, {host['cores']} cores, {host['memory_bytes'] / 2**30:.0f} GiB"
     text = "\n\n".join(part for part in (
