@@ -6,7 +6,7 @@ of the allocators counted, since the native one counts rests that it does not sp
 Memory calls are cudaMalloc, cudaFree and cuMem*; waits are calls that return when the device is done (cudaFree is one). Kept is what is reserved
 beside what lives when the program has let go of its tensors and called empty_cache(). --limits adds runs under 1.02 times the live peak.
 
-Programs of torchvision and transformers want them: bench/changing --setup puts both into build/models (pip, 0.3 GB).
+Some programs want torchvision: bench/changing --setup puts it into build/packages.
 """
 
 import argparse
@@ -15,50 +15,23 @@ import json
 import pathlib
 import shlex
 import sys
-import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
+import packages  # noqa: E402
+import standin_programs  # noqa: E402
 import training  # noqa: E402
 from training import ROOT, Failure, note  # noqa: E402
 
-CHILDREN = pathlib.Path(__file__).resolve().parent / "changing_children"
-MODELS = ROOT / "build/models"
-PACKAGES = [["--no-deps", "torchvision==0.26.0", "pillow==13.0.0"], ["transformers==5.17.0"]]
 SETTINGS = {"berth": {"BERTH_MODE": "learn"}, "native": {}, "expandable": {"PYTORCH_ALLOC_CONF": "expandable_segments:True"}}
 SMOKE = ["buckets", "train-8-evaluate-4"]
 MARGIN = 1.02
 
 
-def setup(python):
-    for packages in PACKAGES:
-        training.run([python, "-m", "pip", "install", "-q", "--target", MODELS, *packages])
-
-
-def built(arguments, name):
-    path = arguments.build_dir / name
-    if not path.exists():
-        raise Failure(f"{path} is missing: it needs a libtorch for CUDA and CUDA's headers (cmake/setup)")
-    return path
-
-
-def known_programs(arguments):
-    """Every program: what it does, and the package that it needs. Asked of a child, since only that has torch."""
-    words = ("import sys, json; sys.path[:0] = sys.argv[1:]; import programs; "
-             "print(json.dumps({name: entry[1:] for name, entry in programs.PROGRAMS.items()}))")
-    return json.loads(training.run([built(arguments, "standin/berth-standin"), "--", arguments.python, "-B", "-c", words, CHILDREN, CHILDREN.parent / "gpu_children"]))
-
-
 def run(name, setting, arguments, limit=0, snapshot=None):
     """One program under one allocator; what it wrote. `snapshot`: where the history of its requests goes, as PyTorch's own allocator keeps it."""
-    preload = ["--preload", built(arguments, "libberth_torch_cuda.so")] if setting == "berth" else []
-    with tempfile.TemporaryDirectory() as folder:
-        path = pathlib.Path(folder) / "run.json"
-        training.run([built(arguments, "standin/berth-standin"), "--copy-limit", 1 << 20, *preload, "--", arguments.python, "-B", CHILDREN / "run.py",
-                      "--json", path, "--program", name, "--size", "small" if arguments.smoke else "full",
-                      "--limit-bytes", limit, *(["--pace-ms", arguments.pace_ms] if setting == "berth" else []),
-                      *(["--steps", arguments.steps] if arguments.steps else []), *(["--snapshot", snapshot] if snapshot else [])],
-                     {**SETTINGS[setting], "PYTHONPATH": str(MODELS), "HF_HUB_OFFLINE": "1"})
-        return json.loads(path.read_text())
+    return standin_programs.run(arguments, "programs", name, SETTINGS[setting], "--limit-bytes", limit,
+                                *(["--pace-ms", arguments.pace_ms] if setting == "berth" else []),
+                                *(["--steps", arguments.steps] if arguments.steps else []), *(["--snapshot", snapshot] if snapshot else []))
 
 
 def settled(result, seen=3):
@@ -147,15 +120,11 @@ def summary(answers, allocators):
 def parse(argv):
     parser = argparse.ArgumentParser(prog="bench/changing", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
-    add("--only", action="append", metavar="NAME", help="this program, or those whose names begin so where it ends in '*'; may be repeated")
+    standin_programs.add_options(add)
     add("--allocator", action="append", choices=list(SETTINGS), help="may be repeated (default: all)")
     add("--limits", action="store_true", help=f"run each again under {MARGIN} times its live peak")
     add("--steps", type=int, help="of each program, at most")
     add("--pace-ms", type=float, default=30, help="how long a step under berth lasts at least: planning goes on meanwhile (default: %(default)s)")
-    add("--list", action="store_true", help="the programs, and nothing else")
-    add("--setup", action="store_true", help="put torchvision and transformers into build/models, and nothing else")
-    add("--python", type=pathlib.Path, default=ROOT / ".venv/bin/python3", help="one that has torch for CUDA")
-    add("--build-dir", type=pathlib.Path, default=ROOT / "build/release")
     add("--output", type=pathlib.Path, default=ROOT / "bench/results/changing", help="without suffix")
     add("--smoke", action="store_true", help="the smallest form, for tests: writes nothing but --output where given")
     arguments = parser.parse_args(argv)
@@ -167,31 +136,21 @@ def parse(argv):
     return parser, arguments
 
 
-def chosen(parser, arguments, programs):
-    if not arguments.only:
-        return list(programs)
-    matches = lambda name, pattern: name.startswith(pattern[:-1]) if pattern.endswith("*") else name == pattern  # noqa: E731
-    for pattern in arguments.only:
-        if not any(matches(name, pattern) for name in programs):
-            parser.error(f"there is no program '{pattern}'; --list has them")
-    return [name for name in programs if any(matches(name, pattern) for pattern in arguments.only)]
-
-
 def main(argv):
     parser, arguments = parse(argv)
     if arguments.setup:
-        setup(arguments.python)
+        packages.setup(arguments.python)
         return 0
-    programs = known_programs(arguments)
+    programs = standin_programs.known(arguments, "programs")
     if arguments.list:
-        print("\n".join(f"{name}: {does}" for name, (does, *_) in programs.items()))
+        print("\n".join(f"{name}: {does}" for name, (does, _) in programs.items()))
         return 0
     answers, skipped, failed = [], [], []
     host = training.machine()
     commit, date = training.commit(), datetime.date.today().isoformat()
-    for name in chosen(parser, arguments, programs):
-        does, needs, _ = programs[name]
-        if needs and not (MODELS / needs).is_dir():
+    for name in standin_programs.chosen(parser, arguments.only, programs):
+        does, lacks = programs[name]
+        if lacks:
             skipped.append(name)
             continue
         try:
@@ -200,13 +159,13 @@ def main(argv):
             failed.append(name)
             note(f"changing: {name}: {failure}")
     if not answers:
-        raise Failure("none of these programs ran; those of torchvision and transformers need bench/changing --setup")
+        raise Failure("none of these programs ran; those of torchvision need bench/changing --setup")
     command = shlex.join(["bench/changing", *argv])
     text = "\n\n".join(part for part in (
         f"# bench/changing\n\nCommit {commit}, {date}, {host['cpu']}, {host['cores']} cores, {host['memory_bytes'] / 2**30:.0f} GiB; stand-in; `{command}`",
         summary(answers, arguments.allocator), tables(answers, arguments.allocator),
         "\n".join(["What they do:", "", *(f"- {answer['program']}: {answer['does']}" for answer in answers)]),
-        f"Left out, for want of bench/changing --setup: {', '.join(skipped)}." if skipped else "",
+        f"Left out, for want of packages (bench/changing --setup): {', '.join(skipped)}." if skipped else "",
         f"Failed: {', '.join(failed)}." if failed else "") if part) + "\n"
     if not arguments.smoke or "--output" in argv:
         arguments.output.parent.mkdir(parents=True, exist_ok=True)

@@ -20,6 +20,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import changing  # noqa: E402
+import standin_programs  # noqa: E402
 import training  # noqa: E402
 from training import ROOT, Failure, note  # noqa: E402
 
@@ -155,10 +156,10 @@ def main(argv):
     large = import_large(arguments) if "import" in arguments.part else None
     answers, failed, skipped = [], [], []
     if "forecast" in arguments.part:
-        programs = changing.known_programs(arguments)
-        for name in changing.chosen(parser, arguments, programs):
-            does, needs, _ = programs[name]
-            if needs and not (changing.MODELS / needs).is_dir():
+        programs = standin_programs.known(arguments, "programs")
+        for name in standin_programs.chosen(parser, arguments.only, programs):
+            does, lacks = programs[name]
+            if lacks:
                 skipped.append(name)
                 continue
             try:

@@ -2,13 +2,12 @@
 measured on, and the time that a budget costs, beside Chen's rule, Checkmate's rounding, MONeT's rules and PyTorch's knapsack.
 
 Traces are recorded where they are not there yet: those of bench/train on the CPU, with the times that operators took; the others in Python on
-the stand-in, where kernels do nothing, so that times are a model's (a roofline of an A100 by shapes: bench/roofline.h). torchvision and
-transformers are taken from the interpreter, or from --packages (`pip install --no-deps --target FOLDER torchvision==0.26.0 pillow`).
+the stand-in, where kernels do nothing, so that times are a model's (a roofline of an A100 by shapes: bench/roofline.h). Most want torchvision:
+bench/schedule_recorded --setup.
 Rows are named as the first columns say, part first: "order resnet50 32", "budget gpt".
 """
 
 import json
-import os
 import pathlib
 import re
 import statistics
@@ -16,6 +15,7 @@ import sys
 import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
+import packages  # noqa: E402
 import peers  # noqa: E402
 import training  # noqa: E402
 from training import Failure, note  # noqa: E402
@@ -63,11 +63,10 @@ class Bench:
 
     def network(self, model, batch, adam=False):
         def record(path):
-            folders = [self.recorder / "python", *([self.arguments.packages.resolve()] if self.arguments.packages else []), CHILDREN]
             training.run([self.recorder / "standin/berth-standin", "--copy-limit", 1 << 20, "--", self.arguments.python, "-B", CHILDREN / "record.py",
                           "--model", model, "--batch", batch, "--trace", path, *(["--adam"] if adam else []),
                           *(["--small"] if self.arguments.smoke else [])],
-                         {"PYTHONPATH": os.pathsep.join(map(str, folders)), "HF_HUB_OFFLINE": "1"})
+                         {"PYTHONPATH": packages.path(self.recorder / "python"), "HF_HUB_OFFLINE": "1"})
         return self.trace(f"{model}-{batch}{'-adam' if adam else ''}", record)
 
     def plan(self, name, trace, *options):
@@ -141,11 +140,14 @@ def main(argv):
     add("--traces", type=pathlib.Path, default=peers.ROOT / "build/recorded", help="where traces are, or are put")
     add("--recorder", type=pathlib.Path, help="a build with libtorch that records (default: --build-dir)")
     add("--python", type=pathlib.Path, default=peers.ROOT / ".venv/bin/python3", help="with torch")
-    add("--packages", type=pathlib.Path, help="a folder with torchvision, where the interpreter has none")
+    packages.add_options(add)
     add("--data", type=pathlib.Path, default=peers.ROOT / "build/data")
     add("--moves", type=int, default=200_000, help="of each search (default: %(default)s)")
     add("--only", default="", metavar="PATTERN", help="rows whose name this regular expression is found in")
     arguments = report.parser.parse_args(argv)
+    if arguments.setup:
+        packages.setup(arguments.python)
+        return 0
     with tempfile.TemporaryDirectory() as folder:
         if arguments.smoke:
             arguments.moves = 2000

@@ -2,18 +2,18 @@
 measured on.
 
 Steps run on CUDA's stand-in, whose kernels do nothing: memory is that of a GPU, times and values mean nothing. Bytes are what is asked of
-PyTorch's allocator, without its rounding. The bound is that of the step's graph: no order of its operators takes less. torchvision and
-transformers are taken from the interpreter, or from --packages (`pip install --no-deps --target FOLDER torchvision==0.26.0 pillow`).
+PyTorch's allocator, without its rounding. The bound is that of the step's graph: no order of its operators takes less. Most want torchvision:
+bench/step_networks --setup.
 """
 
 import json
-import os
 import pathlib
 import statistics
 import sys
 import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
+import packages  # noqa: E402
 import peers  # noqa: E402
 import training  # noqa: E402
 from python_programs import launcher  # noqa: E402
@@ -29,8 +29,7 @@ def measure(network, batch, arguments):
     note(f"step_networks: {network}, batch {batch}")
     # Whatever the step takes: what a GPU has is another question.
     command, environment = launcher(arguments, "--copy-limit", 1 << 20, "--memory", 1 << 38)
-    packages = [arguments.packages.resolve()] if arguments.packages else []
-    environment["PYTHONPATH"] = os.pathsep.join(map(str, [environment["PYTHONPATH"], *packages, HERE / "recorded_children"]))
+    environment["PYTHONPATH"] = packages.path(environment["PYTHONPATH"])
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         training.run([*command, HERE / "step_children/network.py", network, batch, folder, *(["--small"] if arguments.smoke else [])],
@@ -56,11 +55,14 @@ def row_of(network, batch, found):
 def main(argv):
     report = peers.Report("step_networks", __doc__, limit="--limit", seconds=600)
     add = report.parser.add_argument
-    add("--packages", type=pathlib.Path, help="a folder with torchvision, where the interpreter has none")
+    packages.add_options(add)
     add("--batch", type=int, action="append", help="may be repeated (default: 1, 32)")
     add("--network", action="append", choices=[*ORDERS, "unet"], help=f"may be repeated (default: {', '.join(ORDERS)})")
     arguments = report.parser.parse_args(argv)
     arguments.build_dir, arguments.threads = arguments.build_dir.resolve(), 1
+    if arguments.setup:
+        packages.setup(launcher(arguments)[0][-1])
+        return 0
     if arguments.smoke:
         arguments.batch, arguments.network = [1], ["unet"]
     rows, savings = [], {}

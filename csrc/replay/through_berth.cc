@@ -66,7 +66,7 @@ class BerthServer {
            .hits = stats.hits + stats.hits_bucket - before_.hits - before_.hits_bucket,
            .misses = misses_of(stats) - misses_of(before_),
            .live = stats.live,
-           .reserved = stats.arena + stats.pool_reserved});
+           .reserved = stats.reserved});
       before_ = stats;
     }
     allocator_.mark_step(workload_.lane_keys[operation.lane]);

@@ -146,13 +146,21 @@ void Planner::plan(Job job) {
     const bool for_period = job.search == Learner::Search::kByPeriod;
     std::optional<Step> step;
     if (job.search != Learner::Search::kKinds) step = find_step(trace, job.search, &cancel_);
-    // Without marks, a few steps of one kind look like a period, and layers do. One that the record
-    // does not bear out is planned only where longer records show neither a better one nor kinds.
+    // Without marks, a few steps of one kind look like a period, and layers do, as they look like
+    // kinds of steps in a first step, which has no mark but at its end. So kinds are looked for in
+    // long records only, and a period that the record does not bear out is planned where those show
+    // none.
     bool have_kinds = !for_period;
+    // What marks say is so: what was guessed before only takes room in the plan.
+    if (!for_period && job.growth.empty() && std::exchange(guessed_, false)) kinds_ = StepKinds();
     if (for_period && (!step || !explains_most(*step, trace))) {
-      have_kinds = mark_steps(trace, &cancel_);
-      if (have_kinds) kinds_ = StepKinds();  // cut anew
-      if (have_kinds || trace.entries.size() < kLongRecord) step.reset();
+      const bool is_long = trace.entries.size() >= kLongRecord;
+      have_kinds = is_long && mark_steps(trace, &cancel_);
+      if (have_kinds) {
+        kinds_ = StepKinds();  // cut anew
+        guessed_ = true;
+      }
+      if (have_kinds || !is_long) step.reset();
     }
     if (have_kinds) kinds_.learn(trace);
     for (const Arena::Growth& one : job.growth)

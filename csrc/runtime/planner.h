@@ -97,8 +97,9 @@ class Planner {
   // Whoever plans has these.
   std::uint64_t working_era_ = 0;  // that the rest is of
   StepKinds kinds_;
-  bool cycle_ = false;  // the last plan is of a cycle of steps
-  bool turns_ = false;  // such a cycle did not last
+  bool guessed_ = false;  // where their steps end
+  bool cycle_ = false;    // the last plan is of a cycle of steps
+  bool turns_ = false;    // such a cycle did not last
   std::atomic<bool> busy_{false}, ready_{false}, cancel_{false};
   std::mutex mutex_;
   std::condition_variable wake_;

@@ -163,15 +163,70 @@ TEST_CASE("Kinds of steps in random turns are told apart without marks", "[learn
   const auto count = GENERATE(std::size_t{3}, std::size_t{4}, std::size_t{6});
   const bool zero_first = GENERATE(true, false);
   CAPTURE(count, zero_first);
-  Served served(100);
+  Served served(300);
   std::mt19937 random(7);
-  for (int i = 0; i < 400; ++i) {
+  for (int i = 0; i < 600; ++i) {
     const std::size_t kind = random() % count;
     const Program::Shape shape{.layers = 15, .batch = 4096 * (1 + kind), .zero_first = zero_first};
     served.step(kind % 3 == 2 ? Program::evaluation(shape) : Program::training(shape), 0, false);
   }
   UNSCOPED_INFO(served.stats().to_line());
   CHECK(served.share() >= 0.995);
+}
+
+TEST_CASE("What looked like steps before the first mark has no room in the plan",
+          "[learn][kinds]") {
+  // Equal layers, run again on the way back, and an optimizer with a state for each weight.
+  const auto layer_count = GENERATE(std::size_t{22}, std::size_t{100});
+  CAPTURE(layer_count);
+  constexpr std::size_t kWeights = 9;
+  constexpr std::uint64_t kKept = 1 << 12, kGradients = 2 << 12, kRunAgain = 3 << 12;
+  constexpr Bytes kUnit = 4096;
+  Program::Step first, step;
+  const auto each_weight = [&](Program::Step& to, const auto& does) {
+    for (std::size_t i = 0; i < layer_count * kWeights; ++i)
+      does(to, kUnit * (1 + i % kWeights), i);
+  };
+  for (std::uint64_t names : {4 << 12, 5 << 12, 6 << 12}) {  // weights and two states
+    each_weight(first, [&](Program::Step& to, Bytes bytes, std::uint64_t i) {
+      to.push_back({.bytes = bytes, .name = names + i});
+    });
+  }
+  each_weight(step, [&](Program::Step& to, Bytes, std::uint64_t i) {
+    to.push_back({.name = kGradients + i});
+  });
+  const auto forward = [&](std::uint64_t keeps) {
+    for (std::size_t i = 0; i < 70; ++i)
+      step.push_back({.bytes = kUnit * (1 + 5 * i % 17), .name = keeps + i % 12});
+  };
+  for (std::size_t layer = 0; layer < layer_count; ++layer) {
+    forward(kRunAgain);
+    step.push_back({.bytes = 16 * kUnit, .name = kKept + layer});
+  }
+  for (std::size_t layer = layer_count; layer-- > 0;) {
+    forward(kRunAgain + 12);
+    for (std::size_t i = 0; i < 60; ++i)
+      step.push_back({.bytes = kUnit * (1 + 7 * i % 19), .frees_at_once = true});
+    for (std::size_t i = 0; i < kWeights; ++i)
+      step.push_back({.bytes = kUnit * (1 + i), .name = kGradients + kWeights * layer + i});
+    step.push_back({.name = kKept + layer});
+  }
+  each_weight(step, [&](Program::Step& to, Bytes bytes, std::uint64_t) {
+    to.push_back({.bytes = bytes, .frees_at_once = true});
+  });
+  first.insert(first.end(), step.begin(), step.end());
+
+  Served marked_at_the_start(5), marked(5);
+  marked_at_the_start.step({}, 0);
+  for (int i = 0; i < 12; ++i) {
+    marked_at_the_start.step(i == 0 ? first : step, 1);
+    marked.step(i == 0 ? first : step, 1);
+  }
+  UNSCOPED_INFO(marked_at_the_start.stats().to_line() + '\n' + marked.stats().to_line());
+  CHECK(marked.share() >= 0.999);
+  // Only a long record is searched for steps where marks may yet come.
+  CHECK((marked.stats().plans_learned > 1) == (layer_count == 100));
+  CHECK(marked.stats().arena == marked_at_the_start.stats().arena);
 }
 
 TEST_CASE("Steps of two kinds in turns of six are served", "[learn][kinds]") {

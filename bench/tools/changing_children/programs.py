@@ -10,6 +10,7 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
+import networks
 from models import Gpt2  # of gpu_children
 
 PROGRAMS = {}
@@ -52,13 +53,6 @@ class Words:
         self.model.eval()
         self.loss(batch, length)
         self.model.train()
-
-
-def made(model):
-    """The model that the call makes, on the GPU: its weights mean nothing, and to draw them takes what the stand-in has not."""
-    with torch.device("meta"):
-        model = model()
-    return model.to_empty(device="cuda")
 
 
 def image_step(model, optimizer, x, target):
@@ -150,9 +144,7 @@ def fsdp2(size):
 
 @program("ViT-B/16 with AdamW, batch 16", needs="torchvision")
 def vit_b_16(size):
-    import torchvision
-
-    model = made(torchvision.models.vit_b_16)
+    model = networks.image("vit", 16).model
     optimizer = torch.optim.AdamW(model.parameters(), 1e-4)
     for _ in range(60):
         image_step(model, optimizer, torch.randn(16, 3, 224, 224, device="cuda"), torch.randint(1000, (16,), device="cuda"))
@@ -161,9 +153,7 @@ def vit_b_16(size):
 
 @program("ResNet-34, batch 32, the next batch copied on a second stream meanwhile", needs="torchvision")
 def resnet34_prefetch(size):
-    import torchvision
-
-    model = made(torchvision.models.resnet34)
+    model = networks.image("resnet34", 32).model
     optimizer = torch.optim.SGD(model.parameters(), 0.01, momentum=0.9)
     side = torch.cuda.Stream()
     host = torch.zeros(32, 3, 224, 224).pin_memory(), torch.zeros(32, dtype=torch.long).pin_memory()
@@ -281,13 +271,9 @@ def generation(size):
 IMAGES = {  # torchvision: name, batch
     "alexnet": 256, "vgg16": 16, "resnet18": 32, "resnet50": 16, "densenet121": 16, "mobilenet_v3_large": 32, "efficientnet_b0": 16, "convnext_tiny": 16,
     "swin_t": 16, "shufflenet_v2_x1_0": 64}
-TEXTS = {  # transformers: model, configuration, its arguments beside the number of layers
-    "bert": ("BertForMaskedLM", "BertConfig", {"num_hidden_layers": 4}),
-    "gpt2": ("GPT2LMHeadModel", "GPT2Config", {"n_layer": 4}),
-    "t5": ("T5ForConditionalGeneration", "T5Config", {"num_layers": 4, "decoder_start_token_id": 0}),
-    "llama": ("LlamaForCausalLM", "LlamaConfig", {"num_hidden_layers": 4, "hidden_size": 1024, "intermediate_size": 2816, "num_attention_heads": 16,
-                                                  "num_key_value_heads": 4}),
-    "distilbert": ("DistilBertForMaskedLM", "DistilBertConfig", {"n_layers": 4})}
+TEXTS = {  # transformers: what differs from the default
+    "bert": {"num_hidden_layers": 4}, "gpt2": {"n_layer": 4}, "t5": {"num_layers": 4}, "distilbert": {"n_layers": 4},
+    "llama": {"num_hidden_layers": 4, "hidden_size": 1024, "intermediate_size": 2816, "num_attention_heads": 16, "num_key_value_heads": 4}}
 
 
 def static(name, kind):
@@ -296,15 +282,8 @@ def static(name, kind):
 
     @program(f"{name} of {package} with {kind}, always the same step", needs=package)
     def run(size):
-        if name in IMAGES:
-            import torchvision
-
-            model = made(getattr(torchvision.models, name))
-        else:
-            import transformers
-
-            name_of_class, configuration, arguments = TEXTS[name]
-            model = made(lambda: getattr(transformers, name_of_class)(getattr(transformers, configuration)(**arguments))).train()
+        problem = networks.image(name, IMAGES[name]) if name in IMAGES else networks.text(name, 8, 256, **TEXTS[name])
+        model = problem.model.train()
         optimizer = torch.optim.AdamW(model.parameters(), 1e-4) if kind == "AdamW" else torch.optim.SGD(model.parameters(), 0.01, momentum=0.9)
         for _ in range(30):
             if name in IMAGES:
@@ -313,7 +292,7 @@ def static(name, kind):
             else:
                 words = torch.randint(1000, (8, 256), device="cuda")
                 optimizer.zero_grad()
-                model(input_ids=words, labels=words).loss.backward()
+                problem.loss(model, words).backward()
                 optimizer.step()
                 del words
             yield "step"

@@ -1,7 +1,8 @@
-"""Runs one of programs.py under the allocator that is there and says what each step took."""
+"""Runs a program of a module's PROGRAMS under the allocator that is there and says what each step took."""
 
 import ctypes
 import gc
+import importlib
 import os
 import pathlib
 import sys
@@ -12,17 +13,19 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "gpu_chi
 import child  # noqa: E402
 
 parser = child.parser(__doc__)
+parser.add_argument("--programs", required=True, help="the module")
 parser.add_argument("--program", required=True)
 parser.add_argument("--size", choices=["full", "small"], default="full")
 parser.add_argument("--steps", type=int, help="no more than these")
 parser.add_argument("--pace-ms", type=float, default=0, help="a step takes at least so long")
 parser.add_argument("--snapshot", help="where the history of its requests goes, as PyTorch keeps it")
+parser.add_argument("--settle", type=float, default=0, help="wait so many seconds for a plan, from the fourth step on")
 parser.add_argument("--limit-bytes", type=int, default=0, help="of the device, for this process")
 arguments = parser.parse_args()
 
 import torch  # noqa: E402
 
-import programs  # noqa: E402
+programs = importlib.import_module(arguments.programs)
 
 # What brings, maps, unmaps or returns memory, and what waits until the device is done. cudaFree is of both: it waits for the device.
 MEMORY = ["cudaMalloc", "cudaFree", "cuMemCreate", "cuMemRelease", "cuMemMap", "cuMemUnmap", "cuMemSetAccess", "cuMemAddressReserve", "cuMemAddressFree"]
@@ -51,6 +54,13 @@ def counted():
         "requests", "hits", "hits_bucket", "lent", "misses_size", "misses_busy", "misses_lane", "unplanned", "realigned", "plans_learned", "driver_calls")}}
 
 
+def wait_for_plan():
+    """Plans are made beside the program, whose steps are short here: waits where most of a step missed."""
+    if arguments.settle > 0 and steps[-1]["hits"] < 0.9 * steps[-1]["requests"]:
+        time.sleep(min(arguments.settle, 1))
+        arguments.settle -= 1
+
+
 steps, problem, before, begun = [], None, counted(), time.monotonic()
 try:
     for kind in function(arguments.size):
@@ -59,6 +69,8 @@ try:
         if arguments.steps and len(steps) == arguments.steps:
             break
         time.sleep(max(0.0, arguments.pace_ms / 1000 - (time.monotonic() - begun)))
+        if len(steps) >= 4:
+            wait_for_plan()
         before, begun = counted(), time.monotonic()
 except torch.OutOfMemoryError as error:
     problem = str(error).split("\n")[0]
@@ -75,4 +87,5 @@ torch.cuda.empty_cache()
 result["left_allocated_bytes"], result["left_reserved_bytes"] = torch.cuda.memory_allocated(), torch.cuda.memory_reserved()
 child.write(arguments, result)
 sys.stdout.flush()
-os._exit(0)  # what a program leaves to the end of its process is not measured
+if os.environ.get("BERTH_MODE") != "record":  # whose trace is closed at the end
+    os._exit(0)  # what a program leaves to the end of its process is not measured

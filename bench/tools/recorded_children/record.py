@@ -19,8 +19,8 @@ import torch  # noqa: E402
 import networks  # noqa: E402
 
 torch.manual_seed(1)
-problem = networks.make(arguments.model, arguments.batch, arguments.small)
-model = problem.model.train().cuda()
+problem = networks.written_out(arguments.model, arguments.batch, arguments.small)
+model = problem.model.train()
 inputs = [one.cuda() for one in problem.inputs]
 # SGD updates parameter by parameter, as in the graphs that OLLA orders: one operator for all would hold every gradient until the end.
 optimizer = torch.optim.AdamW(model.parameters(), 1e-4) if arguments.adam else torch.optim.SGD(model.parameters(), 0.01, foreach=False)

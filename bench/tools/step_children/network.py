@@ -14,8 +14,8 @@ import networks
 name, batch, folder, small = sys.argv[1], int(sys.argv[2]), pathlib.Path(sys.argv[3]), "--small" in sys.argv
 STEPS = 6  # the first two are recorded, and one more where the step makes something that stays
 torch.manual_seed(1)
-problem = networks.make(name, batch, small)
-first = problem.model.train().cuda()
+problem = networks.written_out(name, batch, small)
+first = problem.model.train()
 inputs = [one.cuda() for one in problem.inputs]
 
 
