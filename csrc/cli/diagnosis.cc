@@ -13,10 +13,6 @@ constexpr double kRepeats = 0.9;  // requests of a step that comes again
 constexpr double kSeldom = 0.5;
 constexpr double kWellServed = 0.9;  // requests at their places
 
-double share(Bytes part, Bytes whole) {
-  return whole == 0 ? 0 : static_cast<double>(part) / static_cast<double>(whole);
-}
-
 class Diagnosis {
  public:
   Diagnosis(const replay::Forecast& forecast, const Snapshot* snapshot, bool cut)

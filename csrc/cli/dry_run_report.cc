@@ -19,10 +19,6 @@ std::string label(const std::string& name) {
   return "berth, with the plan";
 }
 
-double share(Bytes part, Bytes all) {
-  return all == 0 ? 0 : static_cast<double>(part) / static_cast<double>(all);
-}
-
 std::string signed_bytes(Bytes limit, Bytes need) {
   return need <= limit ? format_bytes(limit - need) + " left"
                        : format_bytes(need - limit) + " too much";

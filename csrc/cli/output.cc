@@ -89,6 +89,10 @@ std::string format_count(std::uint64_t count) {
   return digits;
 }
 
+double share(std::uint64_t part, std::uint64_t all) {
+  return all == 0 ? 0 : static_cast<double>(part) / static_cast<double>(all);
+}
+
 std::string format_percent(double ratio) { return fmt::format("{:.2f} %", ratio * 100); }
 
 std::string format_exactly(Bytes size) {

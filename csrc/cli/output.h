@@ -31,6 +31,8 @@ void print_note(std::string_view text) noexcept;
 
 // 1234567 -> "1,234,567".
 [[nodiscard]] std::string format_count(std::uint64_t count);
+// Of nothing: 0.
+[[nodiscard]] double share(std::uint64_t part, std::uint64_t all);
 // 0.0123 -> "1.23 %".
 [[nodiscard]] std::string format_percent(double ratio);
 // 1536 -> "1.5 KiB (1,536 bytes)".

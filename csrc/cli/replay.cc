@@ -71,10 +71,6 @@ Json or_null(const std::optional<Value>& value) {
   return value ? Json(*value) : Json(nullptr);
 }
 
-double share(std::uint64_t part, std::uint64_t all) {
-  return all == 0 ? 0 : static_cast<double>(part) / static_cast<double>(all);
-}
-
 Json to_json(const replay::Result& result, const replay::Workload& workload, bool with_steps) {
   Json json = {{"reserved_peak_bytes", or_null(result.reserved_peak)},
                {"driver_calls", or_null(result.driver_calls)},
