@@ -92,10 +92,11 @@ constexpr int kMostTries = 10'000;
 std::atomic<int> tries{0};
 std::atomic<bool> done{false}, asked{false};
 
+std::atomic<std::uint64_t> last_range{std::uint64_t{1} << 62};  // range_numbers counts from 1
+
 // Of all traces that are being written; the same number in each.
 std::uint64_t begin_module(const char* name) noexcept {
-  static std::atomic<std::uint64_t> last{std::uint64_t{1} << 62};  // range_numbers counts from 1
-  const std::uint64_t number = last.fetch_add(1, std::memory_order_relaxed);
+  const std::uint64_t number = last_range.fetch_add(1, std::memory_order_relaxed);
   for (int n = 0; n < kMaxBackends; ++n) {
     Backend* const one = backend(n);
     Recorder* const recorder = one == nullptr ? nullptr : one->recorder();

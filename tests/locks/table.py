@@ -34,6 +34,7 @@ HOLDS_GPU = ("csrc/torch/cuda/gpu.cc", "void Gpu::before_fork() noexcept {")
 NO_DEVICES = ("csrc/capi/devices.cc", "if (in_forked_child() || index < -1 || index >= kMaxDevices) return nullptr;")
 ILP_ASKED = ("csrc/place/portfolio.cc", 'if (options_.engine.starts_with("ilp")) {')
 NO_TAP = ("csrc/torch/step/tap.cc", "nullptr, nullptr, +[] { current.store(nullptr); }")
+ON_CUDA = ("csrc/torch/cuda/cudnn/convolution_choice.cc", "if (!here.is_cuda() ||")
 ONE_RESULT = "made once, by the first that needs it"
 
 LOCKS = (
@@ -101,6 +102,19 @@ LOCKS = (
          "if (one != nullptr && !one->of_parent())", "the parent's recorder hears nothing in a child"),
     Lock("csrc/torch/operator_recorder.cc", "listening_mutex", Fork.REFUSED, "csrc/core/setup_mutex.h",
          "this process was forked while another thread", "libtorch's locks are taken under it"),
+    Lock("csrc/torch/step/implementations.cc", "sources_mutex", Fork.REFUSED, "csrc/core/setup_mutex.h",
+         "this process was forked while another thread", "a program asks all who offer algorithms"),
+    Lock("csrc/torch/step/implementations.cc", "all", Fork.REFUSED, "csrc/core/setup_mutex.h",
+         "this process was forked while another thread", "made under `sources_mutex`"),
+    Lock("csrc/torch/cuda/cudnn/convolution_choice.cc", "offering", Fork.REFUSED, "csrc/core/setup_mutex.h",
+         "this process was forked while another thread", "cuDNN is offered under it"),
+    Lock("csrc/torch/cuda/cudnn/convolution_choice.cc", "convolutions", Fork.REFUSED, "csrc/core/setup_mutex.h",
+         "this process was forked while another thread", "made under `offering`"),
+    Lock("csrc/torch/cuda/cudnn/convolution_trial.cc", "mutex_", Fork.UNUSED, *ON_CUDA, "no convolution runs in a child of a process with CUDA"),
+    Lock("csrc/torch/cuda/cudnn/backend.cc", "library", Fork.UNUSED, *ON_CUDA, ONE_RESULT),
+    Lock("csrc/torch/cuda/cudnn/backend.cc", "found", Fork.UNUSED, *ON_CUDA, ONE_RESULT),
+    Lock("csrc/device/gpu_models.cc", "table", Fork.UNUSED, "csrc/device/gpu_models.cc", "gpus() {",
+         "names for the program `berth` and the stand-in"),
     Lock("csrc/torch/cuda/gpu.h", "leaving_", Fork.UNUSED, "csrc/torch/cuda/cuda_installation.cc",
          "return gpu == nullptr || CudaAllocator::get()->forked() ? 0 : gpu->resume_memory();", "a child's memory neither leaves nor comes"),
     Lock("csrc/torch/adapter.cc", "installing", Fork.REFUSED, "csrc/core/setup_mutex.h", "this process was forked while another thread",

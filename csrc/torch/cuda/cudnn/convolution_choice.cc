@@ -1,6 +1,7 @@
 #include "csrc/torch/cuda/cudnn/convolution_choice.h"
 
 #include "csrc/core/bytes.h"
+#include "csrc/core/setup_mutex.h"
 #include "csrc/graph/algorithm_cache.h"
 #include "csrc/torch/cuda/cudnn/convolution_call.h"
 #include "csrc/torch/cuda/cudnn/convolution_trial.h"
@@ -13,6 +14,7 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -102,9 +104,12 @@ class Convolutions final : public step::ImplementationSource {
   std::map<std::string, AlgorithmCache> caches_;  // by file
 };
 
+SetupMutex offering;
+
 }  // namespace
 
 void offer_convolutions() {
+  const std::lock_guard lock(offering);
   static auto* const convolutions = new Convolutions;
   step::offer_implementations(*convolutions);
 }
