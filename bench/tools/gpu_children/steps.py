@@ -3,13 +3,14 @@ Every turn each takes one step, in an order that changes; all begin with the sam
 same loss. Says what each took, and what its program had said before."""
 
 import copy
-import ctypes
 import functools
 import json
 import os
 import pathlib
 import struct
+import sys
 import time
+import types
 
 import child
 
@@ -34,49 +35,30 @@ import models  # noqa: E402
 WARMUP = 5  # steps until every program is recorded and planned
 
 
-def function(*types, result=ctypes.c_int):
-    return ctypes.CFUNCTYPE(result, *types)
+def package_without_core():
+    """The package's adapter of one library: all of the package is more than a machine with a GPU may be able to build."""
+    package, build = types.ModuleType("berth"), types.ModuleType("berth._build")
+    package.__path__, package._build = [str(pathlib.Path(__file__).resolve().parents[3] / "python_shim/berth")], build
+    sys.modules["berth"], sys.modules["berth._build"] = package, build
+    from berth import _library
+    return _library.Adapter(arguments.library)
 
 
-SIZE, TEXT, HERE = ctypes.c_size_t, ctypes.c_char_p, ctypes.c_void_p
-
-
-class Table(ctypes.Structure):
-    """berth_torch_table of csrc/torch/adapter.h, of which this needs the end: berth's package for Python is more than a machine with a GPU may
-    be able to build."""
-
-    _fields_ = [("before", ctypes.c_void_p * 12),
-                ("make", function(TEXT, TEXT, ctypes.c_uint64, ctypes.c_double, ctypes.c_double, ctypes.c_uint64, ctypes.c_int, ctypes.POINTER(HERE),
-                                  TEXT, SIZE)),
-                ("free", function(HERE, result=None)), ("begin", function(HERE, TEXT, SIZE)), ("end", function(HERE, ctypes.c_int, TEXT, SIZE)),
-                ("stats", function(HERE, TEXT, SIZE, result=SIZE))]
-
-
-library = ctypes.CDLL(str(arguments.library))
-library.berth_torch_adapter.restype = ctypes.POINTER(Table)
-table = library.berth_torch_adapter().contents
-text = ctypes.create_string_buffer(16384)
-
-
-def must(code):
-    if code != 0:
-        raise SystemExit(text.value.decode(errors="replace"))
+adapter = package_without_core()
 
 
 class Program:
     def __init__(self, engine="auto", share=0.0, other_bits=False):
-        self.here = HERE()
-        must(table.make(engine.encode(), b"", 0, share, -1.0, 0, int(other_bits), ctypes.byref(self.here), text, len(text)))
+        self.here = adapter.make_step_program(engine, "", 0, share, -1.0, 0, other_bits, False)
 
     def __enter__(self):
-        must(table.begin(self.here, text, len(text)))
+        adapter.begin_step(self.here)
 
     def __exit__(self, kind, *_):
-        must(table.end(self.here, int(kind is not None), text, len(text)))
+        adapter.end_step(self.here, kind is not None)
 
     def stats(self):
-        table.stats(self.here, text, len(text))
-        return json.loads(text.value)
+        return json.loads(adapter.step_program_stats(self.here))
 
 
 torch.manual_seed(1)
