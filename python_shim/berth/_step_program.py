@@ -137,7 +137,9 @@ class StepProgram:
     def __init__(self, memory_budget: Union[int, str] = 0, *, time_budget: Optional[float] = None, engine: str = "auto",
                  copy_rate: int = 0, schedule: Union[str, "os.PathLike[str]"] = "", other_bits: bool = False, second_thread: bool = False) -> None:
         self._program: Union[int, None] = None
-        self._adapter = _library.step_adapter()
+        # That of the allocator that serves or records the step, so that marks and traces have it.
+        there = dict(installed_adapters())
+        self._adapter = there.get("cuda") or there.get("cpu") or _library.step_adapter()
         from berth._byte_access import Watch  # imports torch
 
         self._watch = Watch()
