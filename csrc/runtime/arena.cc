@@ -251,6 +251,7 @@ void Arena::offer(Spare spare, std::vector<ByteRange>* free) {
   bool aligned = false;
   std::vector<ByteRange> used = bytes_in_use();
   for (const auto& [key, lane] : lanes_.all()) {
+    if (!lookup_) break;  // lanes of the plan before: nothing is needed for them
     aligned |= lane->mode == Lane::Mode::kAligned;
     if (lane->mode != Lane::Mode::kResting) lending_.add_needed(*lane, spare, &used);
   }

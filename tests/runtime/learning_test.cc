@@ -86,8 +86,9 @@ TEST_CASE("When the steps change for good they are learned again", "[learn]") {
 
 TEST_CASE("Steps that will not come again leave neither plan nor memory behind", "[learn]") {
   const auto written = test::training_step(40, 65536), scheduled = test::training_step(12, 65536);
+  const bool moves = GENERATE(false, true);  // whether pages move between arena and pool
   const auto share_of_fourth = [&](bool told, Stats& left) {
-    Run run;
+    Run run(moves ? std::make_unique<test::SimulatedDevice>() : make_host_device(Bytes{1} << 30));
     auto* const kept = static_cast<unsigned char*>(run.allocate(50000));
     std::fill_n(kept, 50000, 0xAB);
     for (int i = 0; i < 2; ++i) run.step(written);
@@ -95,18 +96,19 @@ TEST_CASE("Steps that will not come again leave neither plan nor memory behind",
     std::fill_n(later, 50000, 0xCD);
     for (int i = 0; i < 4; ++i) run.step(written);
     REQUIRE(run.allocator.stats().hits > 0);
+    void* const held = run.allocate(written.front().bytes);  // in the arena
     if (told) run.allocator.expect_other_steps();
     REQUIRE(run.allocator.is_valid() == "");
     double share = 0;
     for (int i = 0; i < 4; ++i) share = run.step(scheduled);
     left = run.allocator.stats();
     for (int i = 0; i < 50000; ++i) REQUIRE((kept[i] == 0xAB && later[i] == 0xCD));
-    run.free(kept);
-    run.free(later);
+    for (void* const block : {static_cast<void*>(kept), static_cast<void*>(later), held})
+      run.free(block);
     return share;
   };
   Stats told, untold;
-  REQUIRE(share_of_fourth(true, told) == 1.0);
+  REQUIRE(share_of_fourth(true, told) > 0.9);  // `held` is in the way of some
   (void)share_of_fourth(false, untold);
   REQUIRE(told.arena == told.arena_bound);
   REQUIRE(told.reserved < told.arena + (Bytes{1} << 20));
