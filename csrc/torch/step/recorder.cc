@@ -140,6 +140,10 @@ void Recorder::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10
   const OperatorFacts& facts = facts_of(op);
   const std::lock_guard lock(mutex_);
   const std::size_t arguments = op.schema().arguments().size();
+  if (makes_view(facts, c10::ArrayRef<c10::IValue>(*stack).slice(stack->size() - arguments))) {
+    run_kernel(op, keys, stack);
+    return;
+  }
   if (const std::string why =
           why_refused(op, c10::ArrayRef<c10::IValue>(*stack).slice(stack->size() - arguments));
       !why.empty())

@@ -246,6 +246,7 @@ OperatorFacts find_facts(const c10::OperatorHandle& op) {
   // Lists of numbers are as many and as large as in the record.
   facts.shapes_by_data = op.hasTag(at::Tag::dynamic_output_shape) &&
                          !(name == "aten::_ctc_loss" && op.operator_name().overload_name.empty());
+  facts.gives_bytes = name == "aten::set_" && arguments > 1;
   if (name == kGivePointer)
     facts.refusal =
         "says that the body asks where the bytes of a tensor are, by data_ptr(), untyped_storage() "
@@ -285,6 +286,12 @@ std::string why_refused(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue
     fixed = !arguments.back().isNone();  // how many there will be
   }
   return fixed ? "" : "makes a shape that depends on data";
+}
+
+bool makes_view(const OperatorFacts& facts, c10::ArrayRef<c10::IValue> arguments) {
+  if (!facts.gives_bytes || !arguments.front().isTensor()) return false;
+  const at::Tensor& tensor = arguments.front().toTensor();
+  return tensor.defined() && tensor.has_storage() && tensor.storage().nbytes() == 0;
 }
 
 bool is_plain_value(const c10::IValue& value) {

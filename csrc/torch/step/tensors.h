@@ -62,12 +62,17 @@ struct OperatorFacts {
   // Of what works element by element: the same in place of its first argument, and with a place for
   // the result, where there are kernels for it.
   std::optional<c10::OperatorHandle> in_place, out;
+  bool gives_bytes = false;     // gives a tensor the bytes of a storage
   bool listwise = false;        // does the same for each element of its lists
   bool shapes_by_data = false;  // what its tensors hold may decide about the shape of its result
   std::string refusal;          // why no step program may have it
 };
 // Kept for each operator. Thread-safe.
 [[nodiscard]] const OperatorFacts& facts_of(const c10::OperatorHandle& op);
+
+// Whether the call gives bytes that are there to a tensor that has none: a view, as recurrent
+// networks make one of all of their weights for cuDNN.
+[[nodiscard]] bool makes_view(const OperatorFacts& facts, c10::ArrayRef<c10::IValue> arguments);
 
 // Why no step program may have this call; empty where one may.
 [[nodiscard]] std::string why_refused(const c10::OperatorHandle& op,
