@@ -248,11 +248,6 @@ void Ghost::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::S
   }
   std::unique_lock lock(mutex_);
   const std::size_t arguments = op.schema().arguments().size();
-  if (makes_view(facts_of(op),
-                 c10::ArrayRef<c10::IValue>(*stack).slice(stack->size() - arguments))) {
-    run_kernel(op, keys, stack);
-    return;
-  }
   const auto compare = [&]() -> std::string {
     const auto given = c10::ArrayRef<c10::IValue>(*stack).slice(stack->size() - arguments);
     if (next_ == program().calls.size())
@@ -269,6 +264,11 @@ void Ghost::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::S
     return why;
   };
   std::string why = compare();
+  if (!why.empty() && makes_view(facts_of(op), c10::ArrayRef<c10::IValue>(*stack).slice(
+                                                   stack->size() - arguments))) {
+    run_kernel(op, keys, stack);
+    return;
+  }
   if (!why.empty() && change_program([&](const std::vector<Call>& calls) {
         return next_ < calls.size() && &calls[next_].op.schema() == &op.schema();
       }))
