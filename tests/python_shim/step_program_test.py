@@ -315,10 +315,8 @@ assert tight.scheduled == 5 and tight.runs_again > 0 and not tight.budget_not_me
 assert half < 0.8 * free, (half, free)
 for measured, said in ((free, stats), (half, tight)):
     predicted = said.predicted_peak - said.resident
-    # The step before leaves some small tensors, which were there when this one began. PyTorch's own allocator counts rests of up to 1 MiB
-    # that it does not split off.
-    rest = 0 if sys.argv[1] == "berth" else 1 << 20
-    assert -rest <= predicted - measured <= 4096, (measured, predicted, said)
+    # The step before leaves some small tensors, which were there when this one began.
+    assert 0 <= predicted - measured <= 4096, (measured, predicted, said)
 print("done")
 """
         program += """
@@ -326,11 +324,12 @@ if sys.argv[1] == "native":
     rate = 10**13
     fewer, away = peaks("70%", False, engine="copies", copy_rate=rate)
     assert away.scheduled == 5 and away.copied_out > 0 and not away.budget_not_met, away
-    assert fewer < 0.75 * free and -(1 << 20) <= away.predicted_peak - away.resident - fewer <= 4096, (fewer, free, away)
+    assert fewer < 0.75 * free and 0 <= away.predicted_peak - away.resident - fewer <= 4096, (fewer, free, away)
 """
         for allocator in ("native", "berth"):
             with self.subTest(allocator):
-                self.assertEqual(self.python(program, allocator).split(), ["done"])
+                # Without expandable segments PyTorch's allocator counts rests of up to 1 MiB that it does not split off.
+                self.assertEqual(self.python(program, allocator, PYTORCH_ALLOC_CONF="expandable_segments:True").split(), ["done"])
 
     def test_what_no_program_may_have_runs_as_written_and_is_named(self):
         # Each body's words stand in stats().last_refusal; none: it is scheduled, or never twice the same.
