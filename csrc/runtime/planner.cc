@@ -30,6 +30,8 @@ constexpr double kWorthSwitching = 0.01, kWorthSwitchingInTheEnd = 0.001;
 
 // Entries of a record that shows what steps there are, if it shows any.
 constexpr std::size_t kLongRecord = 1 << 15;
+// Entries of a record that is more than a program's first step, as a rule.
+constexpr std::size_t kMoreThanFirst = 1 << 14;
 
 // A cycle of so many times as many steps as there are kinds is no cycle.
 constexpr std::size_t kManyAlike = 2;
@@ -155,7 +157,7 @@ void Planner::plan(Job job) {
     if (!for_period && job.growth.empty() && std::exchange(guessed_, false)) kinds_ = StepKinds();
     if (for_period && (!step || !explains_most(*step, trace))) {
       const bool is_long = trace.entries.size() >= kLongRecord;
-      have_kinds = is_long && mark_steps(trace, &cancel_);
+      have_kinds = trace.entries.size() >= kMoreThanFirst && mark_steps(trace, &cancel_);
       if (have_kinds) {
         kinds_ = StepKinds();  // cut anew
         guessed_ = true;

@@ -163,9 +163,9 @@ TEST_CASE("Kinds of steps in random turns are told apart without marks", "[learn
   const auto count = GENERATE(std::size_t{3}, std::size_t{4}, std::size_t{6});
   const bool zero_first = GENERATE(true, false);
   CAPTURE(count, zero_first);
-  Served served(300);
+  Served served(150);
   std::mt19937 random(7);
-  for (int i = 0; i < 600; ++i) {
+  for (int i = 0; i < 450; ++i) {
     const std::size_t kind = random() % count;
     const Program::Shape shape{.layers = 15, .batch = 4096 * (1 + kind), .zero_first = zero_first};
     served.step(kind % 3 == 2 ? Program::evaluation(shape) : Program::training(shape), 0, false);
