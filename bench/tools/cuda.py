@@ -31,9 +31,7 @@ def train(model, arguments, folder, environment):
         raise Failure(f"{program} is missing: it needs a libtorch for CUDA and CUDA's headers (cmake/setup)")
     run([*launcher(arguments), program, "--device", "cuda", "--model", model, "--data", arguments.data, "--steps", arguments.steps,
          "--warmup", arguments.warmup, "--threads", arguments.threads or 1, "--quiet", "--json", path, *training.settling(environment),
-         *(["--batch", arguments.batch] if arguments.batch else []),
-         # The stand-in's cuDNN has no recurrent layers.
-         *(["--no-cudnn"] if model == "lstm" and not arguments.gpu else [])], environment)
+         *(["--batch", arguments.batch] if arguments.batch else [])], environment)
     return json.loads(path.read_text())
 
 

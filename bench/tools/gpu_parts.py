@@ -428,7 +428,7 @@ def cpp(model):
                 path = bench.folder / "run.json"
                 bench.cuda([bench.program("bench/train/train_cuda"), "--device", "cuda", "--model", model, "--data", data_folder, "--steps",
                             3 if bench.smoke else 20, "--warmup", 8 if bench.smoke else 20, "--threads", 1, "--quiet", "--json", path,
-                            *training.settling(ALLOCATORS[name]), *(["--no-cudnn"] if bench.standin and model == "lstm" else [])], ALLOCATORS[name], installs=True)
+                            *training.settling(ALLOCATORS[name])], ALLOCATORS[name], installs=True)
                 result = json.loads(path.read_text())
                 one[name] = {"step_ms": statistics.median(step["ms"] for step in result["steps"]), **result["memory"], "losses": result["losses_hex"]}
             found["rounds"].append(one)

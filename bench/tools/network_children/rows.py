@@ -33,9 +33,8 @@ def train(problem, optimizer, precision, checkpoint):
         yield "step"
 
 
-def row(name, text, network, batch, optimizer="SGD", precision="fp32", checkpoint=False, cudnn=True, **shape):
+def row(name, text, network, batch, optimizer="SGD", precision="fp32", checkpoint=False, **shape):
     def run(size):
-        torch.backends.cudnn.enabled = cudnn
         problem = networks.make(network, 2 if size == "small" else batch, size == "small", **shape)
         yield from train(problem, optimizer, precision, checkpoint)
 
@@ -58,4 +57,4 @@ row("t5-base", "T5 base, batch 16 x 512", "t5", 16, "AdamW", "bf16", **T5_BASE)
 row("vit-b-16", "ViT-B/16, batch 64", "vit", 64, "AdamW", "bf16")
 row("unet", "U-Net, batch 8 x 512 x 512", "unet", 8, "AdamW", "bf16", side=512)
 row("moe", "a block of 8 experts, weights in bf16, batch 8 x 1,024", "mixtral", 8, "AdamW", "bf16", length=1024, **MOE)
-row("lstm", "LSTM of 2 x 1,500, batch 20 x 35, without cuDNN", "lstm", 20, cudnn=False)  # the stand-in's has no recurrent networks
+row("lstm", "LSTM of 2 x 1,500, batch 20 x 35", "lstm", 20)

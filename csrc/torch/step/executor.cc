@@ -51,15 +51,16 @@ class Executor::Drawing {
   std::string before_;
 };
 
-Executor::Executor(const Program& program, const Instructions& instructions)
+Executor::Executor(const Program& program, const Instructions& instructions,
+                   std::pmr::memory_resource* memory)
     : program_(program),
       instructions_(instructions),
-      buffers_(instructions.buffers),
-      ran_(program.calls.size()),
-      holds_(instructions.buffers, kNoStorage),
-      holders_(program.storages.size(), kNoBuffer),
-      versions_(program.storages.size(), 0),
-      values_(program.calls.size()) {}
+      buffers_(instructions.buffers, memory),
+      ran_(program.calls.size(), memory),
+      holds_(instructions.buffers, kNoStorage, memory),
+      holders_(program.storages.size(), kNoBuffer, memory),
+      versions_(program.storages.size(), 0, memory),
+      values_(program.calls.size(), memory) {}
 
 void Executor::take_over(Executor& other) {
   const std::size_t storages = std::min(holders_.size(), other.holders_.size());
@@ -182,9 +183,9 @@ void Executor::push_arguments(const Instruction& instruction, bool again, c10::S
 
 void Executor::run(const Instruction& instruction, const Needed& needed, c10::Stack* stack) {
   const Call& call = program_.calls[instruction.call];
-  const bool again = ran_[instruction.call];
+  const bool again = ran_[instruction.call] != 0;
   if (call.by_body) {
-    ran_[instruction.call] = true;
+    ran_[instruction.call] = 1;
     return;
   }
   const std::size_t below = stack->size();
@@ -218,7 +219,7 @@ void Executor::run(const Instruction& instruction, const Needed& needed, c10::St
                      call.ways[instruction.way].implementation->run(call, stack);
   if (!other) (over ? call.twin->op : call.op).callBoxed(stack);
   drawing.reset();
-  ran_[instruction.call] = true;
+  ran_[instruction.call] = 1;
 
   std::size_t result = 0;
   for (std::size_t n = 0; n < call.results.size(); ++n)
@@ -437,7 +438,7 @@ void Executor::run_through(std::uint32_t call, const Needed& needed, c10::Stack*
   const Below below;
   make_up(needed);
   drop_kept(needed);
-  while (!ran_[call]) {
+  while (ran_[call] == 0) {
     const Instruction& instruction = instructions_.list.at(next_);
     const bool last = instruction.kind == Instruction::Kind::kRun && instruction.call == call;
     step(instruction, needed, last ? results : nullptr);

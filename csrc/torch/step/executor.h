@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <memory_resource>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -23,8 +24,9 @@ namespace berth::torch::step {
 // cost of an instruction is O(operands) beside its kernel.
 class Executor {
  public:
-  // Both outlive the executor.
-  Executor(const Program& program, const Instructions& instructions);
+  // All outlive the executor, whose tables are in `memory`.
+  Executor(const Program& program, const Instructions& instructions,
+           std::pmr::memory_resource* memory);
 
   // Takes over what `other` was given, whose program begins with the same calls. Requires: other
   // has run nothing, or may be taken back.
@@ -109,14 +111,14 @@ class Executor {
     at::Tensor real, instead;
   };
   std::unordered_map<BufferNumber, Shadow> shadows_;
-  std::vector<c10::Storage> buffers_;
-  std::vector<bool> ran_;                                 // by call
   std::unordered_map<StorageNumber, c10::Storage> kept_;  // gone by the schedule, but needed then
-  std::vector<StorageNumber> holds_;                      // by buffer
-  std::vector<BufferNumber> holders_;                     // by storage; kNoBuffer: it is not there
-  std::vector<std::uint32_t> versions_;                   // by storage: the highest that was made
+  std::pmr::vector<c10::Storage> buffers_;
+  std::pmr::vector<std::uint8_t> ran_;        // by call
+  std::pmr::vector<StorageNumber> holds_;     // by buffer
+  std::pmr::vector<BufferNumber> holders_;    // by storage; kNoBuffer: it is not there
+  std::pmr::vector<std::uint32_t> versions_;  // by storage: the highest that was made
   // By call, the values that were given for this step.
-  std::vector<std::vector<std::pair<std::uint32_t, c10::IValue>>> values_;
+  std::pmr::vector<std::pmr::vector<std::pair<std::uint32_t, c10::IValue>>> values_;
   // By call: those that were given, and those that calls had which run again.
   std::unordered_map<std::uint32_t, std::string> generator_states_;
   HostCopies copies_;

@@ -67,12 +67,15 @@ class ThreadState {
 
 }  // namespace
 
-Ghost::Ghost(const Scheduled& first, std::vector<const Scheduled*> others, Follower* follower)
+Ghost::Ghost(const Scheduled& first, std::vector<const Scheduled*> others, Follower* follower,
+             std::pmr::memory_resource* memory)
     : scheduled_(&first),
       others_(std::move(others)),
-      executor_(std::make_unique<Executor>(first.program, first.instructions)),
+      memory_(memory),
+      executor_(std::make_unique<Executor>(first.program, first.instructions, memory)),
+      numbers_(memory),
       storages_(first.program.storages.size(), no_storage()),
-      seen_(first.program.storages.size()),
+      seen_(first.program.storages.size(), memory),
       follower_(follower) {
   numbers_.reserve(first.program.storages.size());
 }
@@ -115,7 +118,7 @@ bool Ghost::change_program(const Fits& fits) {
     if (common_calls(other->program.calls, program().calls) < next_) continue;
     if (drew_ && other->program.sets_generators != program().sets_generators) continue;
     if (!fits(other->program.calls) || !same_rooms(other->program, program(), next_)) continue;
-    auto executor = std::make_unique<Executor>(other->program, other->instructions);
+    auto executor = std::make_unique<Executor>(other->program, other->instructions, memory_);
     take_back(std::move(executor));
     std::swap(scheduled_, other);
     // What was seen of the call in question is seen again.
@@ -132,81 +135,101 @@ void Ghost::see(StorageNumber number, const c10::Storage& storage) {
   seen_[number] = true;
 }
 
-std::string Ghost::check_tensor(const Operand& expected, const at::Tensor& tensor) {
-  if (!tensor.defined()) return expected.storage == kNoStorage ? "" : "a tensor is missing";
-  if (expected.storage == kNoStorage) return "a tensor more";
-  if (const std::string_view why = why_refused(tensor); !why.empty())
-    return fmt::format("a tensor that {}", why);
-  if (!matches(tensor, expected)) return "a tensor of another shape or type";
-  const c10::StorageImpl* const storage = tensor.storage().unsafeGetStorageImpl();
-  const auto found = numbers_.find(storage);
-  if (found != numbers_.end())
-    return found->second == expected.storage ? "" : "another tensor of this shape";
+bool Ghost::check_tensor(const Operand& expected, const at::Tensor& tensor, std::string* why) {
+  const auto no = [&](std::string_view what) {
+    *why = what;
+    return false;
+  };
+  if (!tensor.defined()) return expected.storage == kNoStorage || no("a tensor is missing");
+  if (expected.storage == kNoStorage) return no("a tensor more");
+  if (const std::string_view refused = why_refused(tensor); !refused.empty())
+    return no(fmt::format("a tensor that {}", refused));
+  if (!matches(tensor, expected)) return no("a tensor of another shape or type");
+  const c10::Storage& storage = tensor.unsafeGetTensorImpl()->unsafe_storage();
+  c10::StorageImpl* const impl = storage.unsafeGetStorageImpl();
+  const bool seen = seen_[expected.storage] != 0;
+  if (seen && storages_[expected.storage]._unsafe_get_target() == impl) return true;
   // From outside: it must be one there, too, and occur here first.
   const RecordedStorage& recorded = program().storages[expected.storage];
-  if (recorded.maker != RecordedStorage::kFromOutside || seen_[expected.storage] ||
-      recorded.device != storage->device() || recorded.bytes != storage->nbytes())
-    return "another tensor of this shape";
-  see(expected.storage, tensor.storage());
-  executor_->bind(expected.storage, tensor.storage());
-  return "";
+  if (seen || recorded.maker != RecordedStorage::kFromOutside ||
+      recorded.device != impl->device() || recorded.bytes != impl->nbytes() ||
+      numbers_.contains(impl))
+    return no("another tensor of this shape");
+  see(expected.storage, storage);
+  executor_->bind(expected.storage, storage);
+  return true;
 }
 
-std::string Ghost::check(const Call& expected, const c10::OperatorHandle& op,
-                         c10::ArrayRef<c10::IValue> arguments) {
-  if (&op.schema() != &expected.op.schema() || at::GradMode::is_enabled() != expected.gradients_on)
-    return fmt::format("{} where {} was recorded", name_of(op), name_of(expected.op));
-  std::size_t operand = 0;
-  for (std::uint32_t n = 0; n < arguments.size(); ++n) {
+bool Ghost::check(const Call& expected, const c10::OperatorHandle& op,
+                  c10::ArrayRef<c10::IValue> arguments, std::string* why) {
+  if (&op.schema() != &expected.op.schema() ||
+      at::GradMode::is_enabled() != expected.gradients_on) {
+    *why = fmt::format("{} where {} was recorded", name_of(op), name_of(expected.op));
+    return false;
+  }
+  std::uint32_t operand = 0;
+  const auto check_argument = [&](std::uint32_t n, std::string* what) {
     const Argument& argument = expected.arguments[n];
     const c10::IValue& value = arguments[n];
-    std::string why;
     if (form_of(value) != argument.form) {
-      why = "an argument of another form";
-    } else if (argument.form != Form::kValue) {
-      std::uint32_t tensors = 0;
-      for_each_tensor(value, argument.form, [&](const at::Tensor& tensor) {
-        if (tensors++ < argument.tensors && why.empty())
-          why = check_tensor(expected.operands[operand++], tensor);
-      });
-      if (why.empty() && tensors != argument.tensors) why = "a list of another length";
-    } else if (!same_value(value, argument.value)) {
-      if (argument.scalar && value.tagKind() == argument.value.tagKind())
-        executor_->set_value(next_, n, value);
-      else
-        why = "another value";
+      *what = "an argument of another form";
+      return false;
     }
-    if (!why.empty()) return fmt::format("{} takes {} in argument {}", name_of(op), why, n);
+    if (argument.form != Form::kValue) {
+      std::uint32_t tensors = 0;
+      bool fits = true;
+      for_each_tensor(value, argument.form, [&](const at::Tensor& tensor) {
+        if (tensors++ < argument.tensors && fits)
+          fits = check_tensor(expected.operands[operand++], tensor, what);
+      });
+      if (fits && tensors != argument.tensors) *what = "a list of another length";
+      return fits && tensors == argument.tensors;
+    }
+    if (same_value(value, argument.value)) return true;
+    if (argument.scalar && value.tagKind() == argument.value.tagKind()) {
+      executor_->set_value(next_, n, value);
+      return true;
+    }
+    *what = "another value";
+    return false;
+  };
+  for (std::uint32_t n = 0; n < arguments.size(); ++n) {
+    std::string what;
+    if (check_argument(n, &what)) continue;
+    *why = fmt::format("{} takes {} in argument {}", name_of(op), what, n);
+    return false;
   }
-  return "";
+  return true;
 }
 
 void Ghost::make_results(const Call& expected, c10::Stack* stack, c10::Stack read) {
   const std::size_t arguments = expected.arguments.size();
+  const auto last = c10::ArrayRef<c10::IValue>(*stack).slice(stack->size() - arguments);
+  const auto for_each_operand = [&](const auto& visit) {
+    for (std::size_t n = 0; n < arguments; ++n)
+      if (expected.arguments[n].form != Form::kValue)
+        for_each_tensor(last[n], expected.arguments[n].form, visit);
+  };
   // What is returned as it came is taken from the arguments.
-  std::vector<at::Tensor> operands;
+  c10::SmallVector<at::Tensor, 4> operands;
   bool as_they_came = false;
   for (const ResultTensor& one : expected.result_tensors)
     as_they_came |= one.argument != ResultTensor::kNew;
-  const auto last = c10::ArrayRef<c10::IValue>(*stack).slice(stack->size() - arguments);
   if (as_they_came || !expected.versions.empty())
-    for (const c10::IValue& value : last)
-      for_each_tensor(value, form_of(value),
-                      [&](const at::Tensor& tensor) { operands.push_back(tensor); });
+    for_each_operand([&](const at::Tensor& tensor) { operands.push_back(tensor); });
   for (const auto& [operand, steps] : expected.versions)
     for (std::uint32_t n = 0; n < steps; ++n)
       operands[operand].unsafeGetTensorImpl()->bump_version();
   // A result may share the bytes of an argument without its schema saying so.
-  std::vector<std::pair<StorageNumber, c10::Storage>> shared;
+  c10::SmallVector<std::pair<StorageNumber, c10::Storage>, 4> shared;
   for (const ResultTensor& one : expected.result_tensors)
     if (one.argument == ResultTensor::kNew && one.operand.storage != kNoStorage &&
-        seen_[one.operand.storage])
-      for (const c10::IValue& value : last)
-        for_each_tensor(value, form_of(value), [&](const at::Tensor& tensor) {
-          if (tensor.defined() &&
-              numbers_.at(tensor.storage().unsafeGetStorageImpl()) == one.operand.storage)
-            shared.emplace_back(one.operand.storage, tensor.storage());
-        });
+        seen_[one.operand.storage] != 0)
+      for_each_operand([&](const at::Tensor& tensor) {
+        if (tensor.defined() &&
+            numbers_.at(tensor.storage().unsafeGetStorageImpl()) == one.operand.storage)
+          shared.emplace_back(one.operand.storage, tensor.storage());
+      });
   stack->resize(stack->size() - arguments);
 
   const auto storage_of = [&](StorageNumber number) {
@@ -248,32 +271,37 @@ void Ghost::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::S
   }
   std::unique_lock lock(mutex_);
   const std::size_t arguments = op.schema().arguments().size();
-  const auto compare = [&]() -> std::string {
+  std::string why;
+  const auto compare = [&] {
     const auto given = c10::ArrayRef<c10::IValue>(*stack).slice(stack->size() - arguments);
-    if (next_ == program().calls.size())
-      return fmt::format("{} after the last operator", name_of(op));
-    if (c10::impl::TorchDispatchModeTLS::any_modes_set())
-      return fmt::format("{} runs under a Python dispatch mode", name_of(op));
-    std::string why = check(program().calls[next_], op, given);
-    // What the body sets a generator to within the step is not what the schedule will draw from.
-    if (why.empty() && program().calls[next_].random && !program().sets_generators &&
-        !generators_.unchanged(generator_of(given))) {
-      why = fmt::format("{} draws from a generator that was set", name_of(op));
-      set_between_draws_ = true;
+    if (next_ == program().calls.size()) {
+      why = fmt::format("{} after the last operator", name_of(op));
+      return false;
     }
-    return why;
+    if (c10::impl::TorchDispatchModeTLS::any_modes_set()) {
+      why = fmt::format("{} runs under a Python dispatch mode", name_of(op));
+      return false;
+    }
+    const Call& call = program().calls[next_];
+    if (!check(call, op, given, &why)) return false;
+    // What the body sets a generator to within the step is not what the schedule will draw from.
+    if (!call.random || program().sets_generators || generators_.unchanged(generator_of(given)))
+      return true;
+    why = fmt::format("{} draws from a generator that was set", name_of(op));
+    set_between_draws_ = true;
+    return false;
   };
-  std::string why = compare();
-  if (!why.empty() && makes_view(facts_of(op), c10::ArrayRef<c10::IValue>(*stack).slice(
-                                                   stack->size() - arguments))) {
+  bool fits = compare();
+  if (!fits && makes_view(facts_of(op), c10::ArrayRef<c10::IValue>(*stack).slice(stack->size() -
+                                                                                 arguments))) {
     run_kernel(op, keys, stack);
     return;
   }
-  if (!why.empty() && change_program([&](const std::vector<Call>& calls) {
+  if (!fits && change_program([&](const std::vector<Call>& calls) {
         return next_ < calls.size() && &calls[next_].op.schema() == &op.schema();
       }))
-    why = compare();
-  if (!why.empty()) {
+    fits = compare();
+  if (!fits) {
     diverge(std::move(why));
     lock.unlock();
     recorder_->call(op, keys, stack);
@@ -366,7 +394,7 @@ bool Ghost::recover() {
   if (ran_ || !as_recorded_.list.empty() || !executor_->may_be_taken_back())
     return executor_->may_try_again();
   as_recorded_ = instructions_as_recorded(program());
-  take_back(std::make_unique<Executor>(program(), as_recorded_));
+  take_back(std::make_unique<Executor>(program(), as_recorded_, memory_));
   // What was drawn is drawn again.
   (void)generators_.put_back();
   return true;

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <exception>
 #include <memory>
+#include <memory_resource>
 #include <mutex>
 #include <string>
 #include <unordered_map>
@@ -36,8 +37,10 @@ namespace berth::torch::step {
 class Ghost final : public OperatorListener {
  public:
   // Checks against `first`, and, as long as nothing was run, against each of the others that begins
-  // with what the body has called. They outlive it, and so does the follower, if any.
-  Ghost(const Scheduled& first, std::vector<const Scheduled*> others, Follower* follower);
+  // with what the body has called. They outlive it, and so do the follower, if any, and `memory`,
+  // where its tables are.
+  Ghost(const Scheduled& first, std::vector<const Scheduled*> others, Follower* follower,
+        std::pmr::memory_resource* memory);
   ~Ghost() override;
 
   void call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack* stack) override;
@@ -71,10 +74,10 @@ class Ghost final : public OperatorListener {
   // Goes on with another program that begins with the calls so far and for which `fits` holds.
   template <typename Fits>
   bool change_program(const Fits& fits);
-  // Empty where it is the program's call; else what is different.
-  std::string check(const Call& expected, const c10::OperatorHandle& op,
-                    c10::ArrayRef<c10::IValue> arguments);
-  std::string check_tensor(const Operand& expected, const at::Tensor& tensor);
+  // Whether it is the program's call; else why not.
+  bool check(const Call& expected, const c10::OperatorHandle& op,
+             c10::ArrayRef<c10::IValue> arguments, std::string* why);
+  bool check_tensor(const Operand& expected, const at::Tensor& tensor, std::string* why);
   // Of a call that draws, where the step sets generators: tells the executor what it draws from,
   // and moves the generator on as the call would.
   void draw(const Call& expected, const c10::OperatorHandle& op, c10::DispatchKeySet keys,
@@ -108,12 +111,14 @@ class Ghost final : public OperatorListener {
   std::mutex mutex_;
   const Scheduled* scheduled_;
   std::vector<const Scheduled*> others_;
+  std::pmr::memory_resource* memory_;
   std::unique_ptr<Executor> executor_;
   std::uint32_t next_ = 0;  // call
-  std::unordered_map<const c10::StorageImpl*, StorageNumber> numbers_;
+  std::pmr::unordered_map<const c10::StorageImpl*, StorageNumber> numbers_;
   // By number, of those seen; weakly, so that their addresses stay theirs.
   std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> storages_;
-  std::vector<std::uint8_t> seen_;  // no bits: the follower reads those of other storages meanwhile
+  // No bits: the follower reads those of other storages meanwhile.
+  std::pmr::vector<std::uint8_t> seen_;
   GeneratorStates generators_;      // as they are as long as nothing was drawn
   bool drew_ = false;
   bool set_between_draws_ = false;  // a generator, where the program knows nothing of it

@@ -1,5 +1,6 @@
 #include "csrc/core/check.h"
 #include "csrc/core/follower.h"
+#include "csrc/core/step_memory.h"
 #include "csrc/graph/step_from_trace.h"
 #include "csrc/runtime/settings.h"
 #include "csrc/torch/backend.h"
@@ -139,7 +140,8 @@ class StepProgram::State {
         if (&one != &programs_.front()) others.push_back(&one);
       began_ = {};
       const bool follow = options_.second_thread && computes_as_any();
-      ghost_.emplace(programs_.front(), std::move(others), follow ? &follower_ : nullptr);
+      memory_.reset();
+      ghost_.emplace(programs_.front(), std::move(others), follow ? &follower_ : nullptr, &memory_);
       tap_.emplace(*ghost_);
     } else if (pause_.over()) {
       recorder_.emplace(looks_at_bytes_);
@@ -312,6 +314,7 @@ class StepProgram::State {
   std::uint32_t beside_ = 0;  // steps that were begun beside another one, and have not ended
   Pause pause_;
   Follower follower_;
+  StepMemory memory_;  // of the ghost
   std::optional<Recorder> recorder_;
   std::optional<Ghost> ghost_;
   std::optional<Tap> tap_;

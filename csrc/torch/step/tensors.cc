@@ -24,9 +24,18 @@ Form form_of(const c10::IValue& value) {
   return Form::kValue;
 }
 
+// The keys that tensors have of which none is refused below for its keys.
+constexpr c10::DispatchKeySet kPlain =
+    c10::DispatchKeySet(c10::DispatchKey::Dense) |
+    c10::DispatchKeySet(c10::DispatchKeySet::RAW, c10::full_backend_mask) |
+    c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset;
+
 std::string_view why_refused(const at::Tensor& tensor) {
   if (!tensor.defined()) return {};
   const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
+  if (kPlain.isSupersetOf(impl.key_set()) && impl.has_storage() &&
+      !impl.has_symbolic_sizes_strides()) [[likely]]
+    return {};
   if (impl.layout() != at::kStrided || tensor.is_nested()) return "is no dense tensor";
   if (!impl.has_storage()) return "has no storage";
   if (impl.is_python_dispatch()) return "is a tensor subclass with a dispatch of its own";
