@@ -292,8 +292,8 @@ void Ghost::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::S
     return false;
   };
   bool fits = compare();
-  if (!fits && makes_view(facts_of(op), c10::ArrayRef<c10::IValue>(*stack).slice(stack->size() -
-                                                                                 arguments))) {
+  if (!fits && makes_view(facts_of(op),
+                          c10::ArrayRef<c10::IValue>(*stack).slice(stack->size() - arguments))) {
     run_kernel(op, keys, stack);
     return;
   }

@@ -119,7 +119,7 @@ class Ghost final : public OperatorListener {
   std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> storages_;
   // No bits: the follower reads those of other storages meanwhile.
   std::pmr::vector<std::uint8_t> seen_;
-  GeneratorStates generators_;      // as they are as long as nothing was drawn
+  GeneratorStates generators_;  // as they are as long as nothing was drawn
   bool drew_ = false;
   bool set_between_draws_ = false;  // a generator, where the program knows nothing of it
   std::unique_ptr<Recorder> recorder_;
