@@ -66,7 +66,7 @@ def main():
     parser = argparse.ArgumentParser(prog="bench/dry_run", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build-dir", type=pathlib.Path, default=ROOT / "build/release", help="of berth")
     parser.add_argument("--python", type=pathlib.Path, default=ROOT / ".venv/bin/python", help="with torch and transformers (cmake/setup)")
-    parser.add_argument("--more-steps", type=int, default=4, help="of the second run")
+    parser.add_argument("--more-steps", type=int, default=60, help="of the second run")
     parser.add_argument("--smoke", action="store_true", help="a small one, to see that it works")
     parser.add_argument("--output", type=pathlib.Path, help="a .md that is written; a .json goes beside it")
     arguments = parser.parse_args()
@@ -78,7 +78,10 @@ def main():
     text = markdown(answers)
     print(text, end="")
     if arguments.output:
-        head = f"# Dry run of a Llama of 1.1B shape\n\nBatch 2 x 2048, AdamW, `bench/dry_run`, {datetime.date.today()}.\n\n"
+        host = training.machine()
+        head = (f"# Dry run of a Llama of 1.1B shape\n\nCommit {training.commit()}, {datetime.date.today()}, {host['cpu']}, {host['cores']} cores, "
+                f"{host['memory_bytes'] / GIB:.0f} GiB, no GPU; `bench/dry_run`.\n"
+                "transformers with random weights, batch 2 x 2048 tokens, AdamW, `--gpu H100-80`.\n\n")
         arguments.output.write_text(head + text)
         arguments.output.with_suffix(".json").write_text(json.dumps(answers, indent=1) + "\n")
     return 0
