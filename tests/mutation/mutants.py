@@ -103,7 +103,7 @@ class Copy:
     def configure(self, cuda, torch):
         arguments = ["cmake", "-S", str(self.tree), "-B", str(self.build), "-DCMAKE_BUILD_TYPE=Release", f"-DCMAKE_CXX_FLAGS_RELEASE={FLAGS}",
                      "-DBERTH_BUILD_TESTS=ON", "-DBERTH_BUILD_BENCH=OFF", f"-DBERTH_WITH_TORCH={'ON' if torch else 'OFF'}", "-DBERTH_WITH_CUDA=ON",
-                     "-DBERTH_WITH_HIGHS=OFF", f"-DCUDAToolkit_ROOT={cuda}"]
+                     "-DBERTH_BUILD_PYTHON=OFF", "-DBERTH_WITH_HIGHS=OFF", f"-DCUDAToolkit_ROOT={cuda}"]
         if shutil.which("ninja"):
             arguments += ["-G", "Ninja"]
         if shutil.which("ccache"):

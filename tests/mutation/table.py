@@ -604,7 +604,7 @@ MUTANTS = (
     Mutant("step-generator", "step", "the schedule draws from what the body has set a generator to", GHOST,
            "const auto set_by_body = generators_.put_back();", "const GeneratorStates::States set_by_body;", PROGRAMS),
     Mutant("step-number", "step", "numbers that change are those of the record", GHOST,
-           "        executor_->set_value(next_, n, value);\n", "        static_cast<void>(n);\n", PROGRAMS),
+           "    executor_->set_value(next_, n, value);\n", "    static_cast<void>(n);\n", PROGRAMS),
     Mutant("step-readers", "step", "a result takes the bytes of an operand that others read later", STEP_PROGRAM,
            "readers[one.storage] != 1 || last[one.storage] != &call ||", "", PROGRAMS),
     Mutant("step-hidden", "step", "batch norm's statistics are not known to be written", TENSORS,
