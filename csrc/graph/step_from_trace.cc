@@ -2,11 +2,12 @@
 
 #include "csrc/core/check.h"
 #include "csrc/graph/operator_kinds.h"
+#include "csrc/graph/step_graph.h"
 #include "csrc/trace/operator_names.h"
 
 #include <algorithm>
 #include <limits>
-#include <map>
+#include <numeric>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -17,7 +18,7 @@ namespace {
 using trace::BlockId;
 using trace::Tick;
 
-constexpr std::uint32_t kNone = std::numeric_limits<std::uint32_t>::max();
+constexpr std::uint32_t kNone = kNoNumber;
 // Rooms of at most so many bytes are the body's, as step programs have it.
 constexpr Bytes kSmallRoom = 4096;
 
@@ -217,7 +218,7 @@ class Reader {
   std::optional<std::pair<Record, Record>> found_;
 };
 
-// As the step program builds its own.
+// What a step program knows of its calls, as far as a trace says it.
 class Builder {
  public:
   Builder(const Trace& trace, Reader& reader)
@@ -228,31 +229,32 @@ class Builder {
 
   TracedGraph run() && {
     find_what_the_body_fills();
-    make_storages();
-    find_aside();
-    for (std::uint32_t n = 0; n < record_.calls.size(); ++n) add(n);
-    find_phases();
-    add_end();
+    find_storages();
+    for (std::uint32_t n = 0; n < record_.calls.size(); ++n) calls_.push_back(as_step_call(n));
+    std::vector<StorageId> rooms(storages_.size());
+    std::iota(rooms.begin(), rooms.end(), 0);
+    StepGraph graph(storages_, calls_, std::move(rooms));
+    for (std::uint32_t n = 0; n < record_.calls.size(); ++n) graph.add(n);
+    result_.graph = std::move(graph).finish();
     result_.recorded_peak = std::max(record_.peak, again_.peak);
     result_.steps = 2;
-    const std::string wrong = violation(graph());
+    const std::string wrong = violation(result_.graph);
     BERTH_CHECK(wrong.empty(), kInput, "the trace's step is no graph: {}", wrong);
     return std::move(result_);
   }
 
  private:
-  Graph& graph() { return result_.graph; }
   std::string_view name(const Call& call) const { return trace_.name(call.name); }
   bool empty(std::uint32_t storage) const { return record_.storages[storage].block == 0; }
-  Bytes bytes(std::uint32_t storage) {
-    return empty(storage) ? 0 : reader_.block(record_.storages[storage].block).bytes;
+  const Block& block(std::uint32_t storage) {
+    return reader_.block(record_.storages[storage].block);
   }
+  Bytes bytes(std::uint32_t storage) { return empty(storage) ? 0 : block(storage).bytes; }
   bool outlives(std::uint32_t storage) {
     if (empty(storage)) return false;
-    return reader_.block(record_.storages[storage].block).freed >= record_.last ||
+    return block(storage).freed >= record_.last ||
            reader_.block(again_.storages[storage].block).freed >= again_.last;
   }
-  bool made(std::uint32_t storage) const { return record_.storages[storage].maker != kNone; }
 
   // Room that is read before an operator has filled it the body has filled.
   void find_what_the_body_fills() {
@@ -282,18 +284,21 @@ class Builder {
            (random && base.ends_with('_'));
   }
 
-  void make_storages() {
+  void find_storages() {
     for (std::uint32_t n = 0; n < record_.storages.size(); ++n) {
-      const bool resident =
-          outlives(n) || (!empty(n) && record_.storages[n].block == again_.storages[n].block &&
-                          reader_.block(record_.storages[n].block).freed >= again_.last);
-      graph().storages.push_back({.bytes = bytes(n),
-                                  .kind = made(n)    ? StorageClass::kStep
-                                          : resident ? StorageClass::kResident
-                                                     : StorageClass::kInput});
+      const bool made = record_.storages[n].maker != kNone;
+      const bool same = record_.storages[n].block == again_.storages[n].block;
+      const bool resident = outlives(n) || (!empty(n) && same && block(n).freed >= again_.last);
+      storages_.push_back({.bytes = bytes(n),
+                           .kind = made       ? StorageClass::kStep
+                                   : resident ? StorageClass::kResident
+                                              : StorageClass::kInput,
+                           .same = same,
+                           .maker = record_.storages[n].maker,
+                           .outlives = outlives(n),
+                           .outliving_bytes = empty(n) ? 0 : block(n).asked});
       result_.blocks.push_back(record_.storages[n].block);
     }
-    versions_.assign(record_.storages.size(), 0);
   }
 
   // State that no result depends on: running statistics of a norm that trains, which has saved
@@ -306,134 +311,33 @@ class Builder {
       return other.position == (backward ? 5 : 1) && other.bytes > 0;
     });
   }
-  void find_aside() {
-    aside_.assign(record_.storages.size(), false);
-    const auto for_each = [&](const auto& visit) {
-      for (const Call& call : record_.calls)
-        for (const Use& one : call.arguments) visit(one.storage, is_aside(name(call), call, one));
-    };
-    for_each([&](std::uint32_t storage, bool aside) {
-      if (aside)
-        aside_[storage] = record_.storages[storage].block == again_.storages[storage].block;
-    });
-    for_each([&](std::uint32_t storage, bool aside) {
-      if (!aside) aside_[storage] = false;
-    });
-  }
 
-  void add(std::uint32_t n) {
+  StepCall as_step_call(std::uint32_t n) const {
     const Call& call = record_.calls[n];
-    const auto id = static_cast<OperatorId>(graph().operators.size());
-    Operator op;
-    op.name = std::string(name(call));
-    op.traits.random = op.traits.draws_again = call.random;
-    op.traits.host_sync = waits_for_contents(op.name);
-    Alternative& one = op.alternatives.emplace_back();
-    one.ns = std::min(call.ns, again_.calls[n].ns);
-    one.workspace = std::max(call.workspace, again_.calls[n].workspace);
+    StepCall step{.name = std::string(name(call)),
+                  .backward = call.backward,
+                  .random = call.random,
+                  .host_read = waits_for_contents(name(call)),
+                  .ns = std::min(call.ns, again_.calls[n].ns),
+                  .workspace = std::max(call.workspace, again_.calls[n].workspace),
+                  .operands = {},
+                  .results = {}};
     for (const Use& use : call.arguments)
-      if (!aside_[use.storage]) add_read(one, use);
-    std::vector<std::uint32_t> made_here;
-    for (const Use& use : call.arguments) {
-      if (!use.writes) continue;
-      if (aside_[use.storage])
-        one.workspace += graph().storages[use.storage].bytes;
-      else if (std::find(made_here.begin(), made_here.end(), use.storage) == made_here.end())
-        made_here.push_back(use.storage);
-    }
-    for (const std::uint32_t storage : made_here) {
-      one.writes.push_back({storage, ++versions_[storage]});
-      op.traits.changes_state |= graph().storages[storage].kind != StorageClass::kStep;
-    }
-    for (const Use& use : call.results) {
-      if (record_.storages[use.storage].maker != n ||
-          std::find(made_here.begin(), made_here.end(), use.storage) != made_here.end())
-        continue;
-      one.writes.push_back({use.storage, ++versions_[use.storage]});
-      made_here.push_back(use.storage);
-    }
-    add_control(id, call);
-    if (op.traits.host_sync) last_host_read_ = id;
-    graph().operators.push_back(std::move(op));
-  }
-
-  void add_read(Alternative& to, const Use& use) const {
-    const ValueId value{use.storage, versions_[use.storage]};
-    for (Read& there : to.reads) {
-      if (there.value != value) continue;
-      const Bytes end = std::max(there.offset + there.bytes, use.offset + use.bytes);
-      there.offset = std::min(there.offset, use.offset);
-      there.bytes = end - there.offset;
-      return;
-    }
-    to.reads.push_back({value, use.offset, use.bytes});
-  }
-
-  void add_control(OperatorId id, const Call& call) {
-    if (last_host_read_ != kNone) graph().control.emplace_back(last_host_read_, id);
-    for (const Use& use : call.arguments) {
-      if (!use.writes || !aside_[use.storage]) continue;
-      const auto [before, first] = last_aside_.try_emplace(use.storage, id);
-      if (!first) graph().control.emplace_back(std::exchange(before->second, id), id);
-    }
-    if (!call.random) return;
-    if (last_random_ != kNone) graph().control.emplace_back(last_random_, id);
-    last_random_ = id;
-  }
-
-  // Backward is what ran in it; the optimizer is what came after the last of that and needs
-  // something of it.
-  void find_phases() {
-    const auto& calls = record_.calls;
-    const auto last =
-        std::find_if(calls.rbegin(), calls.rend(), [](const Call& call) { return call.backward; });
-    const auto end = static_cast<std::size_t>(calls.rend() - last);
-    std::vector<bool> written(record_.storages.size()), read(record_.storages.size());
-    bool late_host_read = false, late_draw = false;
-    for (std::size_t n = 0; n < calls.size(); ++n) {
-      const Call& call = calls[n];
-      bool late = call.backward;
-      if (!late && n >= end && end > 0) {
-        late = late_host_read || (call.random && late_draw);
-        for (const Use& one : call.arguments)
-          late = late || written[one.storage] || (one.writes && read[one.storage]);
-      }
-      graph().operators[n].phase = call.backward ? Phase::kBackward
-                                   : late        ? Phase::kOptimizer
-                                                 : Phase::kForward;
-      if (!late) continue;
-      late_host_read |= graph().operators[n].traits.host_sync;
-      late_draw |= call.random;
-      for (const Use& one : call.arguments) {
-        read[one.storage] = true;
-        if (one.writes) written[one.storage] = true;
-      }
-      for (const Use& one : call.results) written[one.storage] = true;
-    }
-  }
-
-  void add_end() {
-    const auto id = static_cast<OperatorId>(graph().operators.size());
-    Operator op;
-    op.name = "end of the step";
-    op.phase = Phase::kOptimizer;
-    op.traits.host_sync = true;
-    Alternative& one = op.alternatives.emplace_back();
-    for (std::uint32_t n = 0; n < record_.storages.size(); ++n)
-      if (made(n) && outlives(n))
-        one.reads.push_back({{n, versions_[n]}, 0, reader_.block(record_.storages[n].block).asked});
-    for (OperatorId before = 0; before < id; ++before) graph().control.emplace_back(before, id);
-    graph().operators.push_back(std::move(op));
+      step.operands.push_back({.storage = use.storage,
+                               .offset = use.offset,
+                               .bytes = use.bytes,
+                               .writes = use.writes,
+                               .aside = is_aside(step.name, call, use)});
+    for (const Use& use : call.results) step.results.push_back(use.storage);
+    return step;
   }
 
   const Trace& trace_;
   Reader& reader_;
   Record& record_;
   const Record& again_;
-  std::vector<std::uint32_t> versions_;  // by storage
-  std::vector<bool> aside_;              // by storage
-  std::map<std::uint32_t, OperatorId> last_aside_;
-  OperatorId last_host_read_ = kNone, last_random_ = kNone;
+  std::vector<StepStorage> storages_;
+  std::vector<StepCall> calls_;
   TracedGraph result_;
 };
 

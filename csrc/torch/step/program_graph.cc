@@ -1,13 +1,14 @@
 #include "csrc/torch/step/program_graph.h"
 
 #include "csrc/core/bytes.h"
+#include "csrc/graph/step_graph.h"
 #include "csrc/torch/step/tensors.h"
 
 #include <ATen/EmptyTensor.h>
 
 #include <algorithm>
 #include <deque>
-#include <map>
+#include <numeric>
 #include <utility>
 
 namespace berth::torch::step {
@@ -15,8 +16,6 @@ namespace berth::torch::step {
 namespace {
 
 using graph::Alternative;
-using graph::OperatorId;
-using graph::ValueId;
 
 // Parts of a call have at least this share of its first list's bytes, but for the last.
 constexpr Bytes kMostParts = 32;
@@ -100,40 +99,42 @@ std::vector<std::uint32_t> numbers_of(const Lists& lists, const Part& part) {
 class Builder {
  public:
   Builder(const Program& program, Bytes alignment, const GraphForm& form)
-      : program_(program), alignment_(alignment), split_(form.split), aside_(find_aside()) {
-    const auto is_on_host = [](const RecordedStorage& one) { return one.device.is_cpu(); };
-    const bool host_counts =
-        std::all_of(program.storages.begin(), program.storages.end(), is_on_host);
-    for (StorageNumber n = 0; n < program.storages.size(); ++n) {
-      out_.room.push_back(n);
-      // Beside a device the host's tensors take none of its memory: numbers, counts of steps.
-      const RecordedStorage& storage = program.storages[n];
-      const Bytes bytes = host_counts || !is_on_host(storage) ? storage.bytes : 0;
-      out_.graph.storages.push_back({.bytes = align_up(bytes, alignment), .kind = kind_of(n)});
-    }
-    for (const Call& call : program.calls)
-      if (form.twins && call.twin)
-        out_.room[call.result_tensors.front().operand.storage] =
-            out_.room[call.operands[call.twin->operand].storage];
-    number_rooms();
-    versions_.resize(out_.graph.storages.size(), 0);
+      : program_(program), alignment_(alignment), form_(form) {
+    find_storages();
+    for (const Call& call : program.calls) calls_.push_back(as_step_call(call));
+    find_rooms();
   }
 
   ProgramGraph build() {
+    graph::StepGraph graph(storages_, calls_, out_.room);
     for (std::uint32_t n = 0; n < program_.calls.size(); ++n) {
-      const Call& call = program_.calls[n];
-      if (!split_)
-        add(call, {.call = n}, 1);
+      if (!form_.split)
+        add(graph, {.call = n}, 1);
       else
-        for (const auto& [part, share] : parts_of(call, n)) add(call, part, share);
-      note_host_read(call);
+        for (const auto& [part, share] : parts_of(program_.calls[n], n)) add(graph, part, share);
     }
-    find_phases();
-    add_end();
+    out_.graph = std::move(graph).finish();
     return std::move(out_);
   }
 
  private:
+  void find_storages() {
+    const auto is_on_host = [](const RecordedStorage& one) { return one.device.is_cpu(); };
+    const bool host_counts =
+        std::all_of(program_.storages.begin(), program_.storages.end(), is_on_host);
+    for (StorageNumber n = 0; n < program_.storages.size(); ++n) {
+      // Beside a device the host's tensors take none of its memory: numbers, counts of steps.
+      const RecordedStorage& storage = program_.storages[n];
+      const Bytes bytes =
+          align_up(host_counts || !is_on_host(storage) ? storage.bytes : 0, alignment_);
+      storages_.push_back({.bytes = bytes,
+                           .kind = kind_of(n),
+                           .same = program_.kinds[n] == StorageKind::kResident,
+                           .maker = storage.maker,
+                           .outlives = storage.outlives,
+                           .outliving_bytes = std::min(storage.bytes, bytes)});
+    }
+  }
   graph::StorageClass kind_of(StorageNumber n) const {
     if (program_.kinds[n] == StorageKind::kMade) return graph::StorageClass::kStep;
     return program_.kinds[n] == StorageKind::kResident || program_.storages[n].outlives
@@ -141,208 +142,69 @@ class Builder {
                : graph::StorageClass::kInput;
   }
 
+  static graph::StepCall as_step_call(const Call& call) {
+    graph::StepCall step{.name = name_of(call.op),
+                         .backward = call.backward,
+                         .random = call.random,
+                         .host_read = call.host_read,
+                         .ns = call.ns,
+                         .workspace = call.workspace,
+                         .operands = {},
+                         .results = {}};
+    for (const Operand& operand : call.operands) {
+      graph::CallOperand& one = step.operands.emplace_back();
+      if (operand.storage == kNoStorage) continue;
+      const std::size_t item = operand.type.itemsize();
+      one.storage = operand.storage;
+      one.offset = static_cast<Bytes>(operand.offset) * item;
+      one.bytes = at::detail::computeStorageNbytes(operand.sizes, operand.strides, item);
+    }
+    for (const std::uint32_t operand : call.writes) step.operands[operand].writes = true;
+    for (const std::uint32_t operand : call.aside) step.operands[operand].aside = true;
+    for (const ResultTensor& result : call.result_tensors)
+      step.results.push_back(result.argument == ResultTensor::kNew ? result.operand.storage
+                                                                   : kNoStorage);
+    return step;
+  }
+
   // Storages of the graph are those whose bytes are nobody else's.
-  void number_rooms() {
-    std::vector<graph::Storage> rooms;
-    std::vector<graph::StorageId> number(out_.room.size());
-    for (StorageNumber n = 0; n < out_.room.size(); ++n) {
-      if (out_.room[n] == n) {
-        number[n] = static_cast<graph::StorageId>(rooms.size());
-        rooms.push_back(out_.graph.storages[n]);
-      }
-    }
-    for (graph::StorageId& room : out_.room) room = number[room];
-    out_.graph.storages = std::move(rooms);
-  }
-
-  // Residents that are used as state that no result depends on, and by no other call.
-  std::vector<bool> find_aside() const {
-    std::vector<bool> aside(program_.storages.size());
+  void find_rooms() {
+    std::vector<StorageNumber> owner(storages_.size());
+    std::iota(owner.begin(), owner.end(), 0);
     for (const Call& call : program_.calls)
-      for (const std::uint32_t operand : call.aside) {
-        const StorageNumber storage = call.operands[operand].storage;
-        aside[storage] = program_.kinds[storage] == StorageKind::kResident;
-      }
-    for (const Call& call : program_.calls)
-      for (std::uint32_t n = 0; n < call.operands.size(); ++n)
-        if (const StorageNumber storage = call.operands[n].storage;
-            storage != kNoStorage && !std::count(call.aside.begin(), call.aside.end(), n))
-          aside[storage] = false;
-    return aside;
+      if (form_.twins && call.twin)
+        owner[call.result_tensors.front().operand.storage] =
+            owner[call.operands[call.twin->operand].storage];
+    graph::StorageId rooms = 0;
+    for (StorageNumber n = 0; n < owner.size(); ++n)
+      out_.room.push_back(owner[n] == n ? rooms++ : out_.room[owner[n]]);
   }
 
-  graph::Read read_of(const Operand& operand) const {
-    const std::size_t item = operand.type.itemsize();
-    const graph::StorageId room = out_.room[operand.storage];
-    if (out_.graph.storages[room].bytes == 0) return {.value = {room, versions_[room]}};
-    return {.value = {room, versions_[room]},
-            .offset = static_cast<Bytes>(operand.offset) * item,
-            .bytes = at::detail::computeStorageNbytes(operand.sizes, operand.strides, item)};
-  }
-
-  // Where the alternative reads the storage's present version; the part grows to hold all that is
-  // read of it.
-  std::uint32_t add_read(Alternative& alternative, const Operand& operand) const {
-    const graph::Read read = read_of(operand);
-    for (std::uint32_t n = 0; n < alternative.reads.size(); ++n) {
-      graph::Read& there = alternative.reads[n];
-      if (there.value != read.value) continue;
-      const Bytes end = std::max(there.offset + there.bytes, read.offset + read.bytes);
-      there.offset = std::min(there.offset, read.offset);
-      there.bytes = end - there.offset;
-      return n;
-    }
-    alternative.reads.push_back(read);
-    return static_cast<std::uint32_t>(alternative.reads.size() - 1);
-  }
-
-  void add(const Call& call, const Part& part, double share) {
-    const auto id = static_cast<OperatorId>(out_.graph.operators.size());
-    graph::Operator op;
-    op.name = name_of(call.op);
-    op.traits.random = op.traits.draws_again = call.random;
-    op.traits.host_sync = call.host_read;
-    Alternative& alternative = op.alternatives.emplace_back();
-    alternative.ns = static_cast<std::uint64_t>(share * static_cast<double>(call.ns));
-    alternative.workspace = static_cast<Bytes>(share * static_cast<double>(call.workspace));
-
-    const std::vector<std::uint32_t> operands = numbers_of(call.arguments, part);
-    std::vector<std::uint32_t>& reads = out_.reads.emplace_back();
-    for (const std::uint32_t n : operands) {
-      const Operand& operand = call.operands[n];
-      reads.push_back(operand.storage == kNoStorage || aside_[operand.storage]
-                          ? kNever
-                          : add_read(alternative, operand));
-    }
-    std::vector<StorageNumber>& made = out_.made.emplace_back();
-    for (const std::uint32_t operand : call.writes) {
-      if (!std::binary_search(operands.begin(), operands.end(), operand)) continue;
-      const StorageNumber storage = call.operands[operand].storage;
-      if (storage == kNoStorage) continue;
-      if (aside_[storage])
-        alternative.workspace += out_.graph.storages[out_.room[storage]].bytes;
-      else if (std::find(made.begin(), made.end(), storage) == made.end())
-        made.push_back(storage);
-    }
-    for (const StorageNumber storage : made) {
-      write(alternative, storage);
-      op.traits.changes_state |=
-          out_.graph.storages[out_.room[storage]].kind != graph::StorageClass::kStep;
-    }
-    std::vector<std::uint32_t>& writes = out_.writes.emplace_back();
-    for (const std::uint32_t n : numbers_of(call.results, part)) {
-      const ResultTensor& result = call.result_tensors[n];
-      writes.push_back(kNever);
-      const StorageNumber storage = result.operand.storage;
-      if (result.argument != ResultTensor::kNew || storage == kNoStorage ||
-          program_.storages[storage].maker != part.call)
-        continue;
-      auto at = std::find(made.begin(), made.end(), storage);
-      if (at == made.end()) {
-        write(alternative, storage);
-        made.push_back(storage);
-        at = std::prev(made.end());
-      }
-      writes.back() = static_cast<std::uint32_t>(at - made.begin());
-    }
-    // They take and leave the same.
-    if (part.count == Part::kWhole)
-      for (const Way& way : call.ways) {
-        Alternative& other = op.alternatives.emplace_back(op.alternatives.front());
-        other.ns = way.ns;
-        other.workspace += align_up(way.workspace, alignment_) - call.workspace;
-        other.algorithm = way.name;
-      }
-    add_control(id, call);
+  void add(graph::StepGraph& graph, const Part& part, double share) {
+    const Call& call = program_.calls[part.call];
+    graph::StepGraph::Added added = graph.add(part.call, numbers_of(call.arguments, part),
+                                              numbers_of(call.results, part), share);
+    out_.reads.push_back(std::move(added.reads));
+    out_.writes.push_back(std::move(added.writes));
+    out_.made.push_back(std::move(added.made));
     out_.parts.push_back(part);
-    out_.graph.operators.push_back(std::move(op));
-  }
-
-  void write(Alternative& alternative, StorageNumber storage) {
-    const graph::StorageId room = out_.room[storage];
-    alternative.writes.push_back({room, ++versions_[room]});
-  }
-
-  void add_control(OperatorId id, const Call& call) {
-    if (last_host_read_ != kNever) out_.graph.control.emplace_back(last_host_read_, id);
-    for (const std::uint32_t operand : call.writes) {
-      const StorageNumber storage = call.operands[operand].storage;
-      if (storage == kNoStorage || !aside_[storage]) continue;
-      const auto [before, first] = last_aside_.try_emplace(storage, id);
-      if (!first) out_.graph.control.emplace_back(std::exchange(before->second, id), id);
+    if (part.count != Part::kWhole) return;
+    // They take and leave the same.
+    for (const Way& way : call.ways) {
+      std::vector<Alternative>& alternatives = graph.last().alternatives;
+      Alternative& other = alternatives.emplace_back(alternatives.front());
+      other.ns = way.ns;
+      other.workspace += align_up(way.workspace, alignment_) - call.workspace;
+      other.algorithm = way.name;
     }
-    if (!call.random) return;
-    if (last_random_ != kNever) out_.graph.control.emplace_back(last_random_, id);
-    last_random_ = id;
-  }
-  void note_host_read(const Call& call) {
-    if (call.host_read) last_host_read_ = static_cast<OperatorId>(out_.graph.operators.size() - 1);
-  }
-
-  // Backward is what ran in it; the optimizer is what came after the last of that and needs
-  // something of it. What could as well have run before (counts of steps) is no part of it.
-  void find_phases() {
-    const auto& calls = program_.calls;
-    const auto last =
-        std::find_if(calls.rbegin(), calls.rend(), [](const Call& call) { return call.backward; });
-    const auto end = static_cast<std::size_t>(calls.rend() - last);
-    std::vector<bool> written(program_.storages.size()), read(program_.storages.size());
-    std::vector<graph::Phase> phases;
-    bool late_host_read = false, late_draw = false;
-    for (std::size_t n = 0; n < calls.size(); ++n) {
-      const Call& call = calls[n];
-      bool late = call.backward;
-      if (!late && n >= end && end > 0) {
-        late = late_host_read || (call.random && late_draw);
-        for (const Operand& one : call.operands)
-          late = late || (one.storage != kNoStorage && written[one.storage]);
-        for (const std::uint32_t operand : call.writes)
-          late = late || (call.operands[operand].storage != kNoStorage &&
-                          read[call.operands[operand].storage]);
-      }
-      phases.push_back(call.backward ? graph::Phase::kBackward
-                       : late        ? graph::Phase::kOptimizer
-                                     : graph::Phase::kForward);
-      if (!late) continue;
-      late_host_read |= call.host_read;
-      late_draw |= call.random;
-      for (const Operand& one : call.operands)
-        if (one.storage != kNoStorage) read[one.storage] = true;
-      for (const std::uint32_t operand : call.writes)
-        if (call.operands[operand].storage != kNoStorage)
-          written[call.operands[operand].storage] = true;
-      for (const ResultTensor& result : call.result_tensors)
-        if (result.operand.storage != kNoStorage) written[result.operand.storage] = true;
-    }
-    for (OperatorId op = 0; op < out_.parts.size(); ++op)
-      out_.graph.operators[op].phase = phases[out_.parts[op].call];
-  }
-
-  void add_end() {
-    const auto id = static_cast<OperatorId>(out_.graph.operators.size());
-    graph::Operator op;
-    op.name = "end of the step";
-    op.phase = graph::Phase::kOptimizer;
-    op.traits.host_sync = true;
-    Alternative& alternative = op.alternatives.emplace_back();
-    for (StorageNumber n = 0; n < program_.storages.size(); ++n)
-      if (program_.kinds[n] == StorageKind::kMade && program_.storages[n].outlives)
-        alternative.reads.push_back({.value = {out_.room[n], versions_[out_.room[n]]},
-                                     .offset = 0,
-                                     .bytes = std::min(program_.storages[n].bytes,
-                                                       out_.graph.storages[out_.room[n]].bytes)});
-    for (OperatorId before = 0; before < id; ++before) out_.graph.control.emplace_back(before, id);
-    out_.graph.operators.push_back(std::move(op));
   }
 
   const Program& program_;
   const Bytes alignment_;
-  const bool split_;
+  const GraphForm form_;
+  std::vector<graph::StepStorage> storages_;
+  std::vector<graph::StepCall> calls_;
   ProgramGraph out_;
-  std::vector<std::uint32_t> versions_;  // by storage of the graph
-  std::vector<bool> aside_;              // by storage of the program
-  std::map<StorageNumber, OperatorId> last_aside_;
-  OperatorId last_host_read_ = kNever, last_random_ = kNever;
 };
 
 }  // namespace
