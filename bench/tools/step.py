@@ -1,9 +1,10 @@
 """bench/step: training steps by schedules, beside the step as written: memory, time and losses for each planner and budget.
 
 Each model is trained as written, with torch.utils.checkpoint around its blocks, and by step programs, all in one process: every turn each of
-them takes a step, so that times are paired. Memory is what a step holds beside what was there when it began, counted by libtorch's profiler;
-"predicted" is the same by the program. A budget of 60 % is that share of what the step as written holds beside what is there between steps.
-Runs on the CPU, on the stand-in's launcher, since torch wants NVIDIA's libraries. Needs a quiet machine, and there some four minutes a model.
+them takes a step, so that times are paired. The C++ programs of bench/train are processes, in turns. Memory is what a step holds beside what is
+there between steps, as libtorch's allocator counts it; "predicted" is the same by the program. A budget of 60 % is that share of what the step as
+written holds so. Runs on the CPU, on the stand-in's launcher, since torch wants NVIDIA's libraries. Needs a quiet machine, and there some four
+minutes a model.
 Writes NAME.md and NAME.svg.
 """
 
@@ -15,12 +16,17 @@ import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import peers  # noqa: E402
+import step_cpp  # noqa: E402
 import training  # noqa: E402
 from python_programs import launcher  # noqa: E402
 from training import Failure, note  # noqa: E402
 
 HERE = pathlib.Path(__file__).parent
-MODELS = ["gpt", "resnet18", "vit", "lstm", "unet", "bert"]
+sys.path.insert(1, str(HERE / "step_children"))
+import rows  # noqa: E402
+
+COPY_RATE = 4_000_000_000  # bytes a second, of the C++ programs
+MODELS = ["gpt", "resnet18", "vit", "lstm", "unet", "bert", *step_cpp.MODELS]
 WIDTH, HEIGHT, LEFT, TOP, RIGHT, BOTTOM = 480, 260, 50, 30, 110, 40
 LEAST = 0.7  # time, of eager, where the pictures begin
 
@@ -41,16 +47,17 @@ def child(script, model, arguments):
 
 def measure(model, arguments):
     """One answer of the child a round."""
+    program = step_cpp.Program(model, arguments, rows.rows(), COPY_RATE) if model in step_cpp.MODELS else None
     answers = []
     for turn in range(arguments.rounds):
         note(f"step: {model}: round {turn + 1}/{arguments.rounds}")
-        answers.append(child("step.py", model, arguments))
+        answers.append(program.round(turn) if program else child("step.py", model, arguments))
     return answers
 
 
 def rows_of(answers):
     """By label: what all rounds say of it together."""
-    rows = []
+    found = []
     for k, first in enumerate(answers[0]["runs"]):
         runs = [answer["runs"][k] for answer in answers]
         plain = [answer["runs"][0] for answer in answers]
@@ -67,8 +74,8 @@ def rows_of(answers):
                             for run, base in zip(runs, plain)]
             row["remark"] = program["last_refusal"] if program["scheduled"] == 0 else "not met" if program["budget_not_met"] else ""
             row["copied"] = program["copied_out"]
-        rows.append(row)
-    return rows
+        found.append(row)
+    return found
 
 
 def table_of(rows):
@@ -122,6 +129,7 @@ def main(argv):
     add("--model", action="append", choices=MODELS, help=f"may be repeated (default: {', '.join(MODELS)})")
     add("--steps", type=int, default=20, help="measured steps a run (default: %(default)s)")
     add("--rounds", type=int, default=3, help="default: %(default)s")
+    add("--data", type=pathlib.Path, default=training.ROOT / "build/data", help="of bench/train: cmake/setup fetches it")
     add("--threads", type=int, default=2, help="of torch (default: %(default)s)")
     arguments = report.parser.parse_args(argv)
     if arguments.smoke:
@@ -131,7 +139,7 @@ def main(argv):
     report.keep_text(argv, arguments, "\n\n".join([
         "Medians over rounds of paired ratios, with the least and the most. `over eager`: time of the step; `predicted`: the same by the times of the "
         "record; `ghost`: the body without kernels and the checks. `olla` orders alone; what `with copies` copies goes to plain "
-        "memory, at half the rate of this machine's memory.",
+        "memory, at half the rate of this machine's memory (of C++ programs at 4 GB a second).",
         *(f"**{model}**, {rows[2].get('operators', 0)} operators\n\n{table_of(rows)}" for model, rows in models.items())]))
     if not arguments.smoke:
         arguments.output.with_suffix(".svg").write_text(picture(models))

@@ -3,6 +3,7 @@
 // The same program for every allocator: berth is there in the mode that BERTH_MODE says ("off":
 // libtorch's own allocator, over glibc's or a preloaded malloc).
 #include "bench/train/process.h"
+#include "bench/train/step_peak.h"
 #include "bench/train/target.h"
 #include "bench/train/workload.h"
 
@@ -35,7 +36,8 @@ struct Options {
   int settle = 0;
   int threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   bool mark = true;
-  bool program = false;
+  bool program = false, step_peak = false;
+  berth::torch::StepProgramOptions scheduling;
   bool cudnn = true;
   bool quiet = false;
   std::string device = "cpu";
@@ -78,7 +80,12 @@ void train(Options options) {
     fmt::print(stderr, "{}, {} threads\n", workload->description(), options.threads);
 
   std::optional<berth::torch::StepProgram> program;
-  if (options.program) program.emplace();
+  if (options.program) program.emplace(options.scheduling);
+  const auto one_step = [&] {
+    if (!program) return workload->train();
+    const auto scope = program->step();
+    return workload->train();
+  };
   nlohmann::json steps = nlohmann::json::array(), losses = nlohmann::json::array(), warm, before;
   for (int step = 0; step < options.warmup + options.steps; ++step) {
     if (step == options.warmup) {
@@ -89,11 +96,7 @@ void train(Options options) {
     const double thread_before = thread_ms();
     const auto start = std::chrono::steady_clock::now();
     workload->load();
-    const float loss = [&] {
-      if (!program) return workload->train();
-      const auto scope = program->step();
-      return workload->train();
-    }();
+    const float loss = one_step();
     if (options.mark) berth::torch::mark_step();
     const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
     const StepCost cost{took.count(), thread_ms() - thread_before, minor_faults() - faults};
@@ -119,6 +122,17 @@ void train(Options options) {
   if (program && !options.graph.empty()) program->save_graph(options.graph);
   if (program && !options.written_graph.empty()) program->save_graph(options.written_graph, true);
   if (options.json.empty()) return;
+  nlohmann::json stats = statistics(), step_peak;
+  if (options.step_peak) {
+    StepPeak peak;
+    for (int step = 0; step < 2; ++step) {
+      peak.begin_load();
+      workload->load();
+      peak.begin_step();
+      (void)one_step();
+      step_peak = peak.bytes();
+    }
+  }
   const nlohmann::json result = {
       {"model", options.model},
       {"description", workload->description()},
@@ -131,7 +145,8 @@ void train(Options options) {
       {"user_seconds", processor_time().user},
       {"system_seconds", processor_time().system},
       {"stats_after_warmup", std::move(warm)},
-      {"stats", statistics()},
+      {"stats", std::move(stats)},
+      {"step_peak_bytes", std::move(step_peak)},
       {"device", options.device},
       {"memory", memory()},
       {"program", program ? nlohmann::json::parse(program->stats().to_json()) : nlohmann::json()},
@@ -174,6 +189,17 @@ int run(int argc, char** argv) {
       ->capture_default_str();
   app.add_flag("--mark,!--no-mark", options.mark, "Mark the end of each step [yes]");
   app.add_flag("--program", options.program, "Run the steps as a step program: by a schedule");
+  app.add_option("--engine", options.scheduling.engine, "With --program: who plans the steps")
+      ->capture_default_str();
+  app.add_option(
+      "--memory-budget", options.scheduling.memory_budget,
+      "With --program: bytes that a step may take, what is there between steps included");
+  app.add_option("--time-budget", options.scheduling.time_budget,
+                 "With --program: how much more time it may take, 0.1 for a tenth");
+  app.add_option("--copy-rate", options.scheduling.copy_rate,
+                 "With --program: bytes a second that may be copied away and back");
+  app.add_flag("--step-peak", options.step_peak,
+               "Also what a step holds at most beside what is there between steps, by two more");
   app.add_option("--graph", options.graph, "With --program: write the step's graph to this file");
   app.add_option("--written-graph", options.written_graph,
                  "With --program: the same as the step is written, as traces have it");

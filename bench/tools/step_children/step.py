@@ -12,6 +12,7 @@ import berth
 import torch
 
 import models
+import rows
 from memory import peak_of
 
 name, steps, path = sys.argv[1], int(sys.argv[2]), sys.argv[3]
@@ -54,7 +55,7 @@ class Run:
         return batch()
 
     def peak(self):
-        drawn = self.draw()  # is there when the step begins
+        drawn = self.draw()  # there before the step and after it
         found = peak_of(lambda: self.step(drawn))
         self.ms.pop()
         return found
@@ -86,18 +87,18 @@ def copy_rate():
     return int(source.nbytes / min(took) / 2)
 
 
+def program_of(row):
+    if row.more_time:
+        return berth.StepProgram(engine=row.engine, time_budget=row.more_time)
+    budget = resident + int(row.share * activations) if row.share else 0
+    return berth.StepProgram(budget, engine=row.engine, copy_rate=rate if row.copies else 0)
+
+
 eager, again = settled(Run("eager")), settled(Run("checkpoint", again=True))
-release = settled(Run("release", berth.StepProgram(engine="release")))
-resident, activations = release.program.stats().resident, eager.peak()
-# 60 % of what the step takes beside what is there between steps.
-at_60, rate = resident + int(0.6 * activations), copy_rate()
-runs = [eager, again, release, settled(Run("olla", berth.StepProgram(engine="olla")))]
-for engine in ("chen", "checkmate", "knapsack", "monet", "berth"):
-    runs.append(settled(Run(f"{engine}, 60 %", berth.StepProgram(at_60, engine=engine))))
-for engine in ("vdnn", "dymem", "berth"):
-    runs.append(settled(Run(f"{engine} with copies, 60 %", berth.StepProgram(at_60, engine=engine, copy_rate=rate))))
+# A share is of what the step takes beside what is there between steps.
+resident, activations, rate = settled(Run("release", berth.StepProgram(engine="release"))).program.stats().resident, eager.peak(), copy_rate()
+runs = [eager, again, *(settled(Run(row.label, program_of(row))) for row in rows.rows() if row.engine)]
 runs.append(settled(Run("berth, memory of checkpoint", berth.StepProgram(resident + again.peak()))))
-runs.append(settled(Run("berth, least in 1.5 x", berth.StepProgram(time_budget=0.5))))
 for run in runs:
     run.ms = []
 for turn in range(steps):

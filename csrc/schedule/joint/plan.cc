@@ -40,8 +40,10 @@ constexpr double kStartShare = 0.1;
 // Shares of the time that is left: of the look for an order; of that for a bound; of copies alone
 // and of what to keep, where both come together later; of what to keep in the first orders.
 constexpr double kOrdering = 0.15, kBounding = 0.05, kCopying = 0.5, kRetaining = 0.4, kFirst = 0.8;
-constexpr int kRounds = 3;     // of ordering again and keeping
-constexpr int kHostRooms = 4;  // sizes of what is thought to lie on the host
+constexpr double kFromAbove = 0.3;  // of what a search takes that begins with a schedule too large
+constexpr int kRounds = 3;          // of ordering again and keeping
+constexpr int kBudgets = 5;         // on the way down to one that nothing was found for
+constexpr int kHostRooms = 4;       // sizes of what is thought to lie on the host
 
 const std::vector<std::string>& own_engines() {
   static const std::vector<std::string> kEngines = {"auto", "order", "retain", "copies"};
@@ -70,7 +72,10 @@ class Planning {
                       format_bytes(result_.missing_bytes));
       return finish();
     }
-    for (const graph::Schedule& given : options_.given) offer(given, given.engine);
+    for (const graph::Schedule& given : options_.given) {
+      offer(given, given.engine);
+      if (!result_.schedule && (above_ == nullptr || given.peak < above_->peak)) above_ = &given;
+    }
     if (!contains(own_engines(), options_.engine)) {
       follow();
       return finish();
@@ -233,9 +238,31 @@ class Planning {
     offer(*retained_, engine);
   }
 
+  // Down to the budget from what the order needs at once: what fits one budget is where the search
+  // for the next begins, ever closer to it.
+  template <class Left>
+  void retain_from_above(const Left& left) {
+    std::optional<Retention> start;
+    for (int k = 1; k <= kBudgets && !done(); ++k) {
+      const Bytes above = k == kBudgets ? 0 : (*result_.order_peak - options_.budget) >> k;
+      const StageGraph stages = stage_graph(graph_, orders_.front(), options_.budget + above);
+      auto how = searching<RetentionOptions>(left() * kFirst / (kBudgets - k + 1));
+      how.given = std::move(start);
+      start = how.given;
+      RetentionResult found = plan_retention(stages.problem, how);
+      if (!found.plan) continue;
+      if (k == kBudgets) take(to_schedule(graph_, stages, *found.plan), "retain");
+      start = std::move(found.plan);
+    }
+  }
+
   // First in each order; then in rounds: the best is ordered again, with all that it runs again
   // free to move, and what to keep is searched for in the order that comes out.
   void retain(double share) {
+    if (above_ != nullptr && !result_.schedule) {
+      const Unrolled unrolled = unroll(graph_, *above_);
+      retain(first_runs(unrolled, unrolled.graph.order), above_, share * kFromAbove);
+    }
     const double until = watch_.seconds() + share * watch_.left();
     const auto left = [&] {
       if (std::isinf(until)) return 1.0;
@@ -246,6 +273,7 @@ class Planning {
       retain(orders_[k], nullptr, left() * kFirst / static_cast<double>(orders_.size() - k));
       if (retained_ && retained_ns_ < before) retained_order_ = orders_[k];
     }
+    if (!retained_ && !done()) retain_from_above(left);
     for (int round = 0; round < kRounds && retained_ && !done(); ++round) {
       const std::uint64_t before = retained_ns_;
       Reordered again =
@@ -320,6 +348,7 @@ class Planning {
   const Stopwatch watch_{options_};
   Operators first_;  // as recorded
   std::vector<Operators> orders_;
+  const graph::Schedule* above_ = nullptr;   // the smallest given one, where none fits
   std::optional<graph::Schedule> retained_;  // the fastest that makes again and copies nothing
   std::uint64_t retained_ns_ = 0;
   Operators retained_order_;

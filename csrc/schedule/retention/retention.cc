@@ -164,7 +164,7 @@ class Planning {
     }
     result_.cost_bound = bound_->cost();
     (void)offer(everything, "keep");
-    if (options_.given) (void)offer(*options_.given, "given");
+    if (options_.given && !offer(*options_.given, "given", true)) nearest_is_given_ = true;
     if (options_.engine == "cut" || options_.engine == "auto") offer_cuts();
     if (options_.engine == "chen" || options_.engine == "auto") offer_chen();
     tighten(kFirstRounds);
@@ -228,13 +228,13 @@ class Planning {
     // There is a start to go on from; in a deep net a single squeeze seldom comes to a better one.
     const bool deep = cells() >= kDeep;
     if (deep && (best_by_ == "given" || best_by_ == "cut")) squeezes = 0;
-    if (deep && squeezes == 1 && !best_.plan && nearest_ && !done()) {
+    if (((deep && squeezes == 1) || nearest_is_given_) && !best_.plan && nearest_ && !done()) {
       plan.assign(*nearest_);
-      how.moves = share;
+      how.moves = share / (deep ? 1 : 2);
       how.temperature = warmest * 0.3;
       how.price = 0.1 * price_unit;
       run(plan, how, {});
-      squeezes = 0;
+      if (deep) squeezes = 0;
     }
     for (std::uint64_t k = 0; k < squeezes && !done(); ++k) {
       if (k > 0) plan.assign(everything);
@@ -332,6 +332,7 @@ class Planning {
   std::string best_by_;
   std::optional<Retention> nearest_;  // of those that do not fit, the least above
   std::int64_t nearest_excess_ = 0;
+  bool nearest_is_given_ = false;
   RetentionResult result_;
   std::unique_ptr<RetentionBound> bound_;
   double bounding_seconds_ = 0;

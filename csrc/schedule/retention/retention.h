@@ -21,7 +21,8 @@ struct RetentionProgress {
 // Engines are those of retention_engines(); iterations are moves that are tried.
 struct RetentionOptions : PlannerOptions {
   std::function<void(const RetentionProgress&)> progress = {};  // from the calling thread
-  std::optional<Retention> given = {};  // the result is never worse than this one
+  // The result is never worse than this one. One that does not fit is where the search begins.
+  std::optional<Retention> given = {};
 };
 
 struct RetentionResult {

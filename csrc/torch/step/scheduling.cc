@@ -54,19 +54,23 @@ graph::Schedule fitted(graph::Schedule schedule) {
   return schedule;
 }
 
-// Halvings of the range between what the largest operator needs and what the best order does.
+// Halvings of the range between what the largest operator needs and what the best order does, each
+// with half of the time.
 constexpr int kHalvings = 6;
+// Times as long is searched for what fits a budget where nothing was found that does.
+constexpr double kHarder = 5;
 
 // The schedule that needs least of those within `most_ns`, among the budgets that are tried.
 std::optional<graph::Schedule> least_within_time(const graph::Graph& graph,
                                                  schedule::StepOptions planning,
                                                  std::uint64_t most_ns) {
-  planning.time_limit_seconds /= kHalvings + 1;
+  planning.time_limit_seconds /= 2;
   planning.budget = kMaxBytes;
   schedule::StepResult best = schedule::plan_step(graph, planning);
   Bytes low = best.least_budget, high = best.verdict.peak;
   for (int n = 0; n < kHalvings && low < high; ++n) {
     planning.budget = low + (high - low) / 2;
+    planning.given = {*best.schedule};  // to begin with
     schedule::StepResult within = schedule::plan_step(graph, planning);
     if (!within.schedule || within.verdict.ns > most_ns) {
       low = planning.budget + 1;
@@ -76,6 +80,21 @@ std::optional<graph::Schedule> least_within_time(const graph::Graph& graph,
     best = std::move(within);
   }
   return std::move(best.schedule);
+}
+
+// Within a budget. Where all of berth finds nothing in its time, it looks longer, and also where
+// nothing is copied, which may be searched the better.
+schedule::StepResult plan_within(const graph::Graph& graph, schedule::StepOptions planning) {
+  schedule::StepResult result = schedule::plan_step(graph, planning);
+  if (result.schedule || planning.engine != "auto" || result.missing_bytes > 0) return result;
+  planning.time_limit_seconds *= kHarder;
+  if (planning.rates) {
+    schedule::StepOptions alone = planning;
+    alone.rates.reset();
+    schedule::StepResult without = schedule::plan_step(graph, alone);
+    if (without.schedule) return without;
+  }
+  return schedule::plan_step(graph, planning);
 }
 
 // In words why the step cannot be run by the schedule; empty where it can.
@@ -194,7 +213,7 @@ Planned plan(const Program& program, const SchedulingOptions& options,
           graph, planning,
           static_cast<std::uint64_t>((1 + options.more_time) * static_cast<double>(recorded.ns)));
     } else if (planning.budget > 0) {
-      schedule::StepResult within = schedule::plan_step(graph, planning);
+      schedule::StepResult within = plan_within(graph, planning);
       found = std::move(within.schedule);
       if (found) result.ns_bound = within.ns_bound;
       if (!found) result.not_met = std::move(within.why_not);

@@ -1,6 +1,6 @@
 #include "csrc/core/check.h"
 #include "csrc/core/follower.h"
-#include "csrc/core/step_memory.h"
+#include "csrc/core/table_memory.h"
 #include "csrc/graph/step_from_trace.h"
 #include "csrc/runtime/settings.h"
 #include "csrc/torch/backend.h"
@@ -314,7 +314,7 @@ class StepProgram::State {
   std::uint32_t beside_ = 0;  // steps that were begun beside another one, and have not ended
   Pause pause_;
   Follower follower_;
-  StepMemory memory_;  // of the ghost
+  TableMemory memory_;  // of the ghost
   std::optional<Recorder> recorder_;
   std::optional<Ghost> ghost_;
   std::optional<Tap> tap_;

@@ -10,7 +10,7 @@ namespace berth {
 // Room for the tables of one step after another: what a step took is there for the next one, so
 // that a step asks malloc for nothing large. Not thread-safe. An allocation is O(1), freeing does
 // nothing; it holds what the largest step took.
-class StepMemory final : public std::pmr::memory_resource {
+class TableMemory final : public std::pmr::memory_resource {
  public:
   // Nothing of it is in use any more.
   void reset();

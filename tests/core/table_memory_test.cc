@@ -1,4 +1,4 @@
-#include "csrc/core/step_memory.h"
+#include "csrc/core/table_memory.h"
 
 #include "tests/catch.h"
 
@@ -10,10 +10,10 @@
 
 namespace {
 
-using berth::StepMemory;
+using berth::TableMemory;
 
 // Blocks of growing sizes and alignments, each filled with bytes of its own.
-std::vector<std::pair<std::byte*, std::size_t>> take(StepMemory& memory, int count) {
+std::vector<std::pair<std::byte*, std::size_t>> take(TableMemory& memory, int count) {
   std::vector<std::pair<std::byte*, std::size_t>> blocks;
   for (int n = 0; n < count; ++n) {
     const std::size_t bytes = 1 + static_cast<std::size_t>(n) * 37;
@@ -28,16 +28,16 @@ std::vector<std::pair<std::byte*, std::size_t>> take(StepMemory& memory, int cou
 
 }  // namespace
 
-TEST_CASE("Blocks of a step do not touch each other", "[step_memory]") {
-  StepMemory memory;
+TEST_CASE("Blocks of a step do not touch each other", "[table_memory]") {
+  TableMemory memory;
   const auto blocks = take(memory, 300);
   for (std::size_t n = 0; n < blocks.size(); ++n)
     CHECK(std::all_of(blocks[n].first, blocks[n].first + blocks[n].second,
                       [&](std::byte one) { return one == static_cast<std::byte>(n % 251); }));
 }
 
-TEST_CASE("A step finds the room that the largest one took", "[step_memory]") {
-  StepMemory memory;
+TEST_CASE("A step finds the room that the largest one took", "[table_memory]") {
+  TableMemory memory;
   (void)take(memory, 300);
   memory.reset();
   const auto second = take(memory, 300);
@@ -48,8 +48,8 @@ TEST_CASE("A step finds the room that the largest one took", "[step_memory]") {
   CHECK(second == last);
 }
 
-TEST_CASE("Freeing gives nothing back before the step is over", "[step_memory]") {
-  StepMemory memory;
+TEST_CASE("Freeing gives nothing back before the step is over", "[table_memory]") {
+  TableMemory memory;
   void* const first = memory.allocate(64, 8);
   memory.deallocate(first, 64, 8);
   CHECK(memory.allocate(64, 8) != first);

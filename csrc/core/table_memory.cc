@@ -1,4 +1,4 @@
-#include "csrc/core/step_memory.h"
+#include "csrc/core/table_memory.h"
 
 #include <algorithm>
 
@@ -10,7 +10,7 @@ constexpr std::size_t kFirstChunk = 4096;
 
 }  // namespace
 
-void* StepMemory::do_allocate(std::size_t bytes, std::size_t alignment) {
+void* TableMemory::do_allocate(std::size_t bytes, std::size_t alignment) {
   void* found = std::align(alignment, bytes, next_, left_);
   if (found == nullptr) {
     // As much again as there is, so that they stay few.
@@ -26,7 +26,7 @@ void* StepMemory::do_allocate(std::size_t bytes, std::size_t alignment) {
   return found;
 }
 
-void StepMemory::reset() {
+void TableMemory::reset() {
   if (chunks_.size() > 1) {
     chunks_.clear();
     chunks_.push_back(std::make_unique_for_overwrite<std::byte[]>(total_));
