@@ -21,7 +21,7 @@ MODELS = ["gpt", "vit", "bert", "resnet18", "unet"]
 
 def measure(model, arguments):
     note(f"partition: {model}")
-    return child("partition.py", model, arguments)
+    return child("partition.py", arguments, model, arguments.steps)
 
 
 def rises(runs):

@@ -35,23 +35,26 @@ def spread(values, digits=2):
     return f"{statistics.median(values):.{digits}f} ({min(values):.{digits}f}..{max(values):.{digits}f})"
 
 
-def child(script, model, arguments):
-    """What a script of step_children says of the model."""
+def child(script, arguments, *words):
+    """What a script of step_children says to these words."""
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "run.json"
         command, environment = launcher(arguments)
         environment["PYTHONPATH"] += f":{HERE / 'python_children'}"
-        training.run([*command, HERE / "step_children" / script, model, arguments.steps, path], environment)
+        training.run([*command, HERE / "step_children" / script, *words, path], environment, show=True)
         return json.loads(path.read_text())
 
 
 def measure(model, arguments):
     """One answer of the child a round."""
-    program = step_cpp.Program(model, arguments, rows.rows(), COPY_RATE) if model in step_cpp.MODELS else None
+    note(f"step: {model}: planning")
+    if model not in step_cpp.MODELS:
+        return child("step.py", arguments, model, arguments.steps, arguments.rounds)
+    program = step_cpp.Program(model, arguments, rows.rows(), COPY_RATE)
     answers = []
     for turn in range(arguments.rounds):
         note(f"step: {model}: round {turn + 1}/{arguments.rounds}")
-        answers.append(program.round(turn) if program else child("step.py", model, arguments))
+        answers.append(program.round(turn))
     return answers
 
 

@@ -1,7 +1,7 @@
 """One model trained side by side in one process: as written, with torch.utils.checkpoint, and by step programs of several planners and
 budgets. Every turn each of them takes one step, in an order that changes; all begin with the same weights and draw the same numbers, so that step k
 of each has the same loss.
-step.py MODEL STEPS JSON: prints nothing, writes what was measured."""
+step.py MODEL STEPS ROUNDS JSON: prints progress alone, writes what was measured in each round of so many steps."""
 
 import copy
 import json
@@ -15,7 +15,7 @@ import models
 import rows
 from memory import peak_of
 
-name, steps, path = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+name, steps, rounds, path = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
 WARMUP = 5  # steps until every program is recorded and planned
 torch.manual_seed(1)
 net, batch, loss_of = models.MODELS[name]()
@@ -56,12 +56,10 @@ class Run:
 
     def peak(self):
         drawn = self.draw()  # there before the step and after it
-        found = peak_of(lambda: self.step(drawn))
-        self.ms.pop()
-        return found
+        return peak_of(lambda: self.step(drawn))
 
     def answer(self):
-        found = {"label": self.label, "ms": self.ms, "losses": self.losses, "peak": self.peak()}
+        found = {"label": self.label, "losses": self.losses, "peak": self.peak()}
         if self.program is not None:
             stats = self.program.stats()
             found["program"] = {key: getattr(stats, key) for key in (
@@ -99,10 +97,21 @@ eager, again = settled(Run("eager")), settled(Run("checkpoint", again=True))
 resident, activations, rate = settled(Run("release", berth.StepProgram(engine="release"))).program.stats().resident, eager.peak(), copy_rate()
 runs = [eager, again, *(settled(Run(row.label, program_of(row))) for row in rows.rows() if row.engine)]
 runs.append(settled(Run("berth, memory of checkpoint", berth.StepProgram(resident + again.peak()))))
-for run in runs:
-    run.ms = []
-for turn in range(steps):
-    for k in range(len(runs)):
-        runs[(turn + k) % len(runs)].step()
+answers = []
+for turn in range(rounds):
+    print(f"step: {name}: round {turn + 1}/{rounds}", file=sys.stderr, flush=True)
+    for run in runs:
+        run.ms = []
+    for step in range(steps):
+        for k in range(len(runs)):
+            runs[(step + k) % len(runs)].step()
+    answers.append([{"ms": run.ms, "step_ns": stats.step_ns, "schedule_ns": stats.schedule_ns}
+                    for run in runs for stats in [run.program.stats() if run.program else berth.StepProgram(engine="eager").stats()]])
+said = [run.answer() for run in runs]
+for answer in answers:
+    for run, one in zip(said, answer):
+        one.update(run)
+        if "program" in one:
+            one["program"] = {**one["program"], "step_ns": one.pop("step_ns"), "schedule_ns": one.pop("schedule_ns")}
 with open(path, "w") as file:
-    json.dump({"model": name, "activations": activations, "resident": resident, "runs": [run.answer() for run in runs]}, file)
+    json.dump([{"model": name, "activations": activations, "resident": resident, "runs": answer} for answer in answers], file)
