@@ -92,7 +92,9 @@ DryRunJob job_of(const DryRunOptions& options) {
 // Why there is nothing to report. Returns the exit code.
 int nothing_traced(const DryRunJob& job, const DryRun& run) {
   const std::string& program = job.program[0];
-  if (is_python(program) && run.calls == 0 && !torch_has_cuda(program)) {
+  const bool without_cuda = is_python(program) && run.calls == 0 && !torch_has_cuda(program);
+  if (run.code != 0 && !without_cuda) return run.code;  // it has said why itself
+  if (without_cuda) {
     print_error(
         fmt::format("the torch of '{}' is built without CUDA: nothing to run dry", program));
   } else if (run.calls == 0) {
@@ -150,6 +152,8 @@ Peaks peaks_of(const std::vector<Needs>& all) {
   return peaks;
 }
 
+constexpr std::array kFitted = {"planned", "caching", "expandable", "learning"};
+
 // --fit: runs the program with other batches.
 DryRunReport::Fit find_fit(const DryRunOptions& options, const DryRunJob& job,
                            const BatchArgument& argument, const Peaks& first) {
@@ -190,21 +194,29 @@ DryRunReport::Fit find_fit(const DryRunOptions& options, const DryRunJob& job,
 
   DryRunReport::Fit fit{.argument = argument.label()};
   const Bytes limit = job.total - std::min<Bytes>(job.total, job.gpu->context_bytes);
-  for (const char* const name : {"planned", "learning", "expandable", "caching"}) {
-    const auto peak_of = [&](const std::optional<Peaks>& peaks) -> std::optional<Bytes> {
-      if (!peaks) return std::nullopt;
-      const auto found = peaks->find(name);
-      return found == peaks->end() ? std::nullopt : std::optional(found->second);
-    };
-    std::map<std::uint64_t, std::optional<Bytes>> known;
-    for (const auto& [batch, peaks] : runs)
-      if (!peaks || peak_of(peaks)) known[batch] = peak_of(peaks);
-    const std::uint64_t begin = argument.given().value_or(1);
-    if (argument.given() && !known.contains(begin)) continue;  // of no plan, or not built
-    const BatchSearch::Answer answer = BatchSearch::find(
-        begin, limit, known, tries, [&](std::uint64_t batch) { return peak_of(run(batch)); });
-    fit.rows.insert(fit.rows.begin(), {name, answer});
-  }
+  const auto peak_of = [](const std::optional<Peaks>& peaks,
+                          const char* name) -> std::optional<Bytes> {
+    if (!peaks) return std::nullopt;
+    const auto found = peaks->find(name);
+    return found == peaks->end() ? std::nullopt : std::optional(found->second);
+  };
+  const std::uint64_t begin = argument.given().value_or(1);
+  // All within a hundredth first: what one allocator's search measures the others know as well.
+  // Then, while there are runs, exactly.
+  std::map<std::string, BatchSearch::Answer> answers;
+  for (const auto until : {BatchSearch::Until::kHundredth, BatchSearch::Until::kExact})
+    for (const char* const name : kFitted) {
+      BatchSearch::Known known;
+      for (const auto& [batch, peaks] : runs)
+        if (!peaks || peak_of(peaks, name)) known[batch] = peak_of(peaks, name);
+      if (argument.given() && !known.contains(begin)) continue;  // of no plan, or not built
+      answers[name] =
+          BatchSearch::find(begin, limit, until, known, tries,
+                            [&](std::uint64_t batch) { return peak_of(run(batch), name); });
+    }
+  for (const char* const name : kFitted)
+    if (const auto found = answers.find(name); found != answers.end())
+      fit.rows.insert(fit.rows.begin(), {name, found->second});
   fit.runs = made;
   std::size_t ran = 0;
   std::optional<std::uint64_t> refused;
@@ -225,6 +237,11 @@ int dry_run(const DryRunOptions& options) {
   report.job = job_of(options);
   std::optional<BatchArgument> argument;
   if (!options.fit.empty()) argument.emplace(options.fit, options.program);
+  if (options.steps > 0 && !is_python(options.program[0]))
+    print_note(
+        fmt::format("--steps ends programs in Python: '{}' is none that is known as one, and may "
+                    "run to its end",
+                    options.program[0]));
   report.run = run_dry(report.job);
   const int code = judge_end(report.job, report.run);
 
@@ -243,7 +260,6 @@ int dry_run(const DryRunOptions& options) {
     }
   }
   if (all.empty()) {
-    if (code != kDone && report.run.calls != 0) return code;
     if (report.run.stopped || report.run.signal != 0) return code;
     return nothing_traced(report.job, report.run);
   }

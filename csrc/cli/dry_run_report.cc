@@ -242,7 +242,7 @@ std::string DryRunReport::to_text() const {
       else if (answer.refused)
         what = fmt::format("the program refuses {}", *answer.refused);
       if (!answer.exact)
-        what += std::string(what.empty() ? "" : ", ") + "more may fit: runs ran out";
+        what += std::string(what.empty() ? "" : ", ") + "between them runs ran out (--fit-runs)";
       batches.add(
           {label(row.name), answer.largest == 0 ? "none" : format_count(answer.largest), what});
     }

@@ -92,6 +92,10 @@ struct StepProgramStats {
 // step is what it would see without. A step that calls something else is run as written from where
 // it began, and becomes a program of its own where it comes again. So what differs costs time only.
 //
+// A program is planned once, at the end of its second step: in 4 seconds at most, with a budget of
+// time in 14; where nothing is found in that which fits a budget of memory, in up to five times as
+// long more.
+//
 // Bytes that are asked for behind libtorch's operators (data_ptr() of what the step made, inside of
 // the scope) are not there: that throws c10::Error. Those of parameters are what they were when the
 // step began. read_bytes() and share_bytes() bring them.

@@ -1,5 +1,4 @@
 #include "csrc/cli/batch_argument.h"
-#include "csrc/cli/batch_search.h"
 #include "csrc/cli/host_watch.h"
 #include "csrc/cli/peak_holders.h"
 #include "tests/catch.h"
@@ -19,72 +18,6 @@
 using namespace berth;
 using namespace berth::cli;
 using Catch::Matchers::Contains;
-
-namespace {
-
-// Searches with `need`, and says how many measures that took.
-std::pair<BatchSearch::Answer, unsigned> find_batch(std::uint64_t first, Bytes limit,
-                                                    const BatchSearch::Measure& need,
-                                                    unsigned tries = 1000) {
-  std::map<std::uint64_t, std::optional<Bytes>> known;
-  const unsigned before = tries;
-  const BatchSearch::Answer answer = BatchSearch::find(first, limit, known, tries, need);
-  return {answer, before - tries};
-}
-
-}  // namespace
-
-TEST_CASE("Of a need that grows in a line the largest batch takes few measures", "[cli][dry-run]") {
-  for (const std::uint64_t first : {1, 8, 1000, 5000}) {
-    const auto [answer, measures] =
-        find_batch(first, 10'000, [](std::uint64_t batch) { return 1003 + 7 * batch; });
-    REQUIRE(answer.largest == 1285);
-    REQUIRE(answer.exact);
-    REQUIRE(answer.smallest_too_large == 1286);
-    REQUIRE(measures <= 8);
-  }
-}
-
-TEST_CASE("The largest batch is found whatever the curve", "[cli][dry-run]") {
-  const auto check = [](const BatchSearch::Measure& need, std::uint64_t largest) {
-    const auto [answer, measures] = find_batch(4, 1'000'000, need);
-    REQUIRE(answer.largest == largest);
-    REQUIRE(answer.exact);
-    REQUIRE(measures <= 40);
-  };
-  check([](std::uint64_t batch) { return batch * batch; }, 1000);
-  check(
-      [](std::uint64_t batch) {
-        return static_cast<Bytes>(std::exp2(std::min<std::uint64_t>(batch, 60)));
-      },
-      19);
-  check([](std::uint64_t batch) { return 900'000 + 10'000 * (batch / 64); }, 703);  // in stairs
-  check([](std::uint64_t batch) { return batch < 700 ? Bytes{1000} : Bytes{2'000'000}; }, 699);
-}
-
-TEST_CASE("Where no batch fits none is the answer", "[cli][dry-run]") {
-  const auto [answer, measures] =
-      find_batch(64, 100, [](std::uint64_t batch) { return 1000 + batch; });
-  REQUIRE(answer.largest == 0);
-  REQUIRE(answer.exact);
-}
-
-TEST_CASE("A batch that the program refuses bounds the search", "[cli][dry-run]") {
-  const auto [answer, measures] = find_batch(4, 1'000'000, [](std::uint64_t batch) {
-    return batch > 37 ? std::nullopt : std::optional<Bytes>(batch);
-  });
-  REQUIRE(answer.largest == 37);
-  REQUIRE(answer.refused == 38);
-  REQUIRE_FALSE(answer.smallest_too_large.has_value());
-}
-
-TEST_CASE("A search whose tries run out says that more may fit", "[cli][dry-run]") {
-  const auto [answer, measures] = find_batch(
-      1, 1'000'000, [](std::uint64_t batch) { return batch; }, 3);
-  REQUIRE(measures == 3);
-  REQUIRE_FALSE(answer.exact);
-  REQUIRE(answer.largest >= 1);
-}
 
 TEST_CASE("The batch of a program stands where its option or its place says", "[cli][dry-run]") {
   const std::vector<std::string> program = {"python", "train.py", "--batch-size", "8", "--n=3"};

@@ -122,6 +122,15 @@ class DryRun(unittest.TestCase):
         self.assertTrue(self.trace.exists())
         self.assertFalse(self.trace.with_suffix(".plan").exists())
 
+    def test_a_program_that_fails_before_it_used_cuda_has_said_why_itself(self):
+        done = self.run_dry(program=text_of("import torch; raise SystemExit(7)"))
+        self.assertEqual(done.returncode, 7)
+        self.assertNotIn("CUDA", done.stderr)
+
+    def test_steps_are_of_programs_in_python(self):
+        done = self.run_dry("--steps", "2", program=["true"])
+        self.assertIn("--steps ends programs in Python: 'true' is none", done.stderr)
+
     def test_a_program_that_a_signal_ends(self):
         done = self.run_dry(program=text_of(TRAINS + "\nimport os; os.kill(os.getpid(), 9)\n"))
         self.assertEqual(done.returncode, 128 + signal.SIGKILL)

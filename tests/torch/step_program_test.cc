@@ -404,6 +404,28 @@ TEST_CASE("A schedule runs beside the body up to what cannot be taken back", "[s
   }
 }
 
+TEST_CASE("A schedule waits beside the body for numbers that it has not said", "[step][beside]") {
+  const auto make = [] {
+    nn::Sequential net(nn::Linear(4, 4));
+    auto sgd = std::make_shared<torch::optim::SGD>(net->parameters(), 0.1);
+    const Tensor data = -torch::rand({4});
+    return Subject{net.ptr(), sgd, [=](int step) {
+                     const torch::NoGradGuard no_grad;
+                     Tensor x = data;
+                     for (int n = 0; n < 40; ++n) x = (x * 2).sub_(x);
+                     // Long enough for what has been said to run, and for more, if it were run.
+                     std::this_thread::sleep_for(std::chrono::milliseconds(50));
+                     x = torch::leaky_relu(x, 0.01 * (step + 1));
+                     for (int n = 0; n < 40; ++n) x = (x * 2).sub_(x);
+                     return x.sum();
+                   }};
+  };
+  const Outcome plain = train(make, false);
+  const Outcome beside = train(make, true, kSteps, {.engine = "release", .second_thread = true});
+  REQUIRE(beside.stats.scheduled >= kSteps - 3);
+  REQUIRE(same(plain, beside));
+}
+
 TEST_CASE(
     "A step that goes another way runs as written and is a program of its own when it comes again",
     "[step]") {
