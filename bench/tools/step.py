@@ -9,6 +9,7 @@ Writes NAME.md and NAME.svg.
 """
 
 import json
+import math
 import pathlib
 import statistics
 import sys
@@ -95,35 +96,55 @@ def table_of(rows):
                            "predicted", "ghost, of eager", "equal", ""], lines)
 
 
+# By what a row's label begins with: color, and the marker as a path around its place.
+ROUND, SQUARE, DIAMOND, TRIANGLE = ("M-3.5,0a3.5,3.5 0 1,0 7,0a3.5,3.5 0 1,0 -7,0", "M-3.2,-3.2h6.4v6.4h-6.4z", "M0,-4.5l4.5,4.5l-4.5,4.5l-4.5,-4.5z",
+                                    "M0,-4.5l4.4,7.6h-8.8z")
+MARKERS = {"eager": ("#111", ROUND), "checkpoint": ("#c60", TRIANGLE), "release": ("#888", ROUND), "olla": ("#0a8", SQUARE), "chen": ("#a3a", DIAMOND),
+           "checkmate": ("#a52", SQUARE), "knapsack": ("#d48", TRIANGLE), "monet": ("#393", DIAMOND), "vdnn": ("#c22", SQUARE), "dymem": ("#c22", DIAMOND),
+           "berth with copies": ("#06c", TRIANGLE), "berth": ("#06c", ROUND)}
+
+
+def engine_of(label):
+    return next(name for name in MARKERS if label.startswith(name))
+
+
+def marker(x, y, engine, label=""):
+    color, path = MARKERS[engine]
+    return f'<path transform="translate({x:.1f},{y:.1f})" d="{path}" fill="{color}" fill-opacity="0.75" stroke="{color}"><title>{label}</title></path>'
+
+
+def panel(model, rows):
+    """Peak over time: what lies further left and lower is better. A line joins what berth takes within budgets."""
+    points = [(row["peak"] / row["activations"], statistics.median(row["over_eager"]), row["label"]) for row in rows if not row.get("remark")]
+    least, most = min(LEAST, *(y for _, y, _ in points)), max(1.3, *(y * 1.05 for _, y, _ in points))
+    at = lambda x, y: (LEFT + x / 1.1 * (WIDTH - LEFT - RIGHT), HEIGHT - BOTTOM - (y - least) / (most - least) * (HEIGHT - TOP - BOTTOM))  # noqa: E731
+    parts = [f'<text x="{LEFT}" y="18" fill="#111">{model}</text>']
+    for x in (0, 0.2, 0.4, 0.6, 0.8, 1):
+        (left, bottom), (_, top) = at(x, least), at(x, most)
+        parts += [f'<line x1="{left:.1f}" y1="{bottom:.1f}" x2="{left:.1f}" y2="{top:.1f}" stroke="#ddd"/>',
+                  f'<text x="{left:.1f}" y="{bottom + 16:.1f}" text-anchor="middle" fill="#444">{x:g}</text>']
+    for y in (step / 10 for step in range(math.ceil(10 * least), int(most * 10) + 1)):
+        (left, height), (right, _) = at(0, y), at(1.1, y)
+        parts += [f'<line x1="{left:.1f}" y1="{height:.1f}" x2="{right:.1f}" y2="{height:.1f}" stroke="#ddd"/>',
+                  f'<text x="{left - 6:.1f}" y="{height + 4:.1f}" text-anchor="end" fill="#444">{y:g}</text>']
+    front = sorted(at(x, y) for x, y, label in points if label == "olla" or label.startswith(("berth, 8", "berth, 6", "berth, 4", "berth, least")))
+    parts.append(f'<polyline points="{" ".join(f"{x:.1f},{y:.1f}" for x, y in front)}" fill="none" stroke="#06c" stroke-opacity="0.5"/>')
+    parts += [marker(*at(x, y), engine_of(label), label) for x, y, label in points]
+    return parts
+
+
 def picture(models):
-    """Peak over time, a panel a model: what lies further left and lower is better."""
     panels = []
     for k, (model, rows) in enumerate(models.items()):
-        points = [(row["peak"] / row["activations"], statistics.median(row["over_eager"]), row) for row in rows if not row.get("remark")]
-        most = max(1.3, max(y for _, y, _ in points) * 1.05)
-        at = lambda x, y: (LEFT + x / 1.1 * (WIDTH - LEFT - RIGHT), HEIGHT - BOTTOM - (y - LEAST) / (most - LEAST) * (HEIGHT - TOP - BOTTOM))  # noqa: E731
-        parts = [f'<g transform="translate({k % 2 * WIDTH},{k // 2 * HEIGHT})">', f'<text x="{LEFT}" y="18" fill="#111">{model}</text>']
-        for x in (0, 0.2, 0.4, 0.6, 0.8, 1):
-            (left, bottom), (_, top) = at(x, LEAST), at(x, most)
-            parts += [f'<line x1="{left:.1f}" y1="{bottom:.1f}" x2="{left:.1f}" y2="{top:.1f}" stroke="#ddd"/>',
-                      f'<text x="{left:.1f}" y="{bottom + 16:.1f}" text-anchor="middle" fill="#444">{x:g}</text>']
-        for y in (step / 10 for step in range(int(10 * LEAST), int(most * 10) + 1)):
-            (left, height), (right, _) = at(0, y), at(1.1, y)
-            parts += [f'<line x1="{left:.1f}" y1="{height:.1f}" x2="{right:.1f}" y2="{height:.1f}" stroke="#ddd"/>',
-                      f'<text x="{left - 6:.1f}" y="{height + 4:.1f}" text-anchor="end" fill="#444">{y:g}</text>']
-        lowest = 0  # where a label may begin, so that none covers another
-        for x, y, row in sorted(points, key=lambda point: -point[1]):
-            color = "#111" if row["label"] == "eager" else "#06c" if row["label"].startswith(("berth", "olla", "release")) else "#c60"
-            px, py = at(x, y)
-            lowest = max(lowest + 11, py + 4)
-            parts += [f'<circle cx="{px:.1f}" cy="{py:.1f}" r="3.5" fill="{color}"/>',
-                      f'<text x="{px + 8:.1f}" y="{lowest:.1f}" fill="{color}" font-size="10">{row["label"]}</text>']
-        panels.append("\n".join([*parts, "</g>"]))
+        panels += [f'<g transform="translate({k % 2 * WIDTH},{k // 2 * HEIGHT})">', *panel(model, rows), "</g>"]
     height = (len(models) + 1) // 2 * HEIGHT
-    return "\n".join([f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {2 * WIDTH} {height + 20}" font-family="sans-serif" font-size="12">',
-                      f'<rect width="{2 * WIDTH}" height="{height + 20}" fill="#fff"/>', *panels,
-                      f'<text x="{LEFT}" y="{height + 8}" fill="#444">across: memory of the step, of eager; up: time of the step, of eager</text>',
-                      "</svg>"]) + "\n"
+    legend = [f'<text x="{LEFT}" y="{height + 8}" fill="#444">across: memory of the step, of eager; up: time of the step, of eager; '
+              "what meets its budget</text>"]
+    for k, name in enumerate(MARKERS):
+        x, y = LEFT + k % 6 * 150, height + 30 + k // 6 * 20
+        legend += [marker(x, y, name), f'<text x="{x + 10}" y="{y + 4}" fill="#111">{name}</text>']
+    return "\n".join([f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {2 * WIDTH} {height + 66}" font-family="sans-serif" font-size="12">',
+                      f'<rect width="{2 * WIDTH}" height="{height + 66}" fill="#fff"/>', *panels, *legend, "</svg>"]) + "\n"
 
 
 def main(argv):

@@ -214,9 +214,9 @@ DryRunReport::Fit find_fit(const DryRunOptions& options, const DryRunJob& job,
           BatchSearch::find(begin, limit, until, known, tries,
                             [&](std::uint64_t batch) { return peak_of(run(batch), name); });
     }
-  for (const char* const name : kFitted)
+  for (const char* const name : {"caching", "expandable", "learning", "planned"})
     if (const auto found = answers.find(name); found != answers.end())
-      fit.rows.insert(fit.rows.begin(), {name, found->second});
+      fit.rows.push_back({name, found->second});
   fit.runs = made;
   std::size_t ran = 0;
   std::optional<std::uint64_t> refused;

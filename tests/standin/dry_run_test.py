@@ -28,6 +28,25 @@ for step in range(4):
 """
 
 
+SHARDED = """
+import os, torch, torch.distributed as dist
+from torch.distributed.fsdp import fully_shard
+rank = int(os.environ["LOCAL_RANK"])
+torch.cuda.set_device(rank)
+dist.init_process_group("nccl", device_id=torch.device("cuda", rank))
+net = torch.nn.Sequential(*(torch.nn.TransformerEncoderLayer(256, 4, 1024, batch_first=True) for _ in range(2))).cuda()
+for layer in net:
+    fully_shard(layer)
+fully_shard(net)
+optimizer = torch.optim.AdamW(net.parameters())
+for step in range(4):
+    net(torch.randn(4, 64, 256, device="cuda")).square().mean().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+dist.destroy_process_group()
+"""
+
+
 def text_of(program):
     """A program as a word of a command."""
     return [PYTHON, "-B", "-c", program]
@@ -156,6 +175,22 @@ class DryRun(unittest.TestCase):
         rank = self.json_of(program=[CUDA_PROGRAM])["ranks"][0]
         self.assertGreater(rank["requests"], 0)
         self.assertIn("aten::convolution_backward", {holder["operator"] for holder in rank["holders_by_operator"]} | {"aten::convolution_backward"})
+
+    def test_a_sharded_model_has_a_plan_a_rank_with_its_share(self):
+        script = pathlib.Path(self.folder.name) / "sharded.py"
+        script.write_text(SHARDED)
+        peaks = {}
+        for ranks in (1, 2):
+            found = self.json_of("--gpus", str(ranks), program=[PYTHON, "-B", "-m", "torch.distributed.run", "--nproc-per-node", str(ranks),
+                                                                "--master-port", str(22000 + os.getpid() % 20000 + ranks), str(script)])
+            self.assertEqual([rank["rank"] for rank in found["ranks"]], list(range(ranks)))
+            for rank in found["ranks"]:
+                self.assertEqual(rank["steps"], 4)
+                verified = subprocess.run([BERTH, "verify", rank["plan"]["file"], rank["trace"]], capture_output=True, text=True)
+                self.assertEqual(verified.returncode, 0, verified.stderr)
+            peaks[ranks] = [{holder["role"]: holder["bytes"] for holder in rank["holders_by_role"]} for rank in found["ranks"]]
+        for roles in peaks[2]:
+            self.assertLess(roles["optimizer"], 0.6 * peaks[1][0]["optimizer"])
 
     def test_each_rank_has_a_trace_and_a_plan(self):
         ranks = ("import os, torch; rank = int(os.environ['RANK']); torch.cuda.set_device(rank)\n"
