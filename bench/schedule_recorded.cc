@@ -1,6 +1,7 @@
 // One recorded step of the tables of bench/schedule_recorded, as a line of JSON: what it holds; the
-// least memory of any order of it; and at shares of its free activation peak what time each engine
-// adds. Sizes are bytes, times nanoseconds. What every plan needs and takes the referee says.
+// least memory of any order of it; and within budgets, shares of its free activation peak or bytes,
+// what time each engine adds. Sizes are bytes, times nanoseconds. What every plan needs and takes
+// the referee says.
 #include "bench/roofline.h"
 #include "csrc/core/check.h"
 #include "csrc/graph/from_trace.h"
@@ -35,7 +36,8 @@ struct Asked {
   std::string file;
   bool roofline = false;
   std::uint64_t moves = 200'000, seed = 1;
-  std::vector<double> shares = {0.8, 0.6, 0.4};
+  std::vector<double> shares;
+  std::vector<Bytes> budgets;
   std::vector<std::string> engines;
   double program_seconds = 60;
 };
@@ -67,17 +69,20 @@ class Cells {
                          {"values", values_},
                          {"stages", stages_}};
     json["budgets"] = ordered_json::array();
-    for (const double share : asked_.shares) json["budgets"].push_back(at(share));
+    for (const double share : asked_.shares) {
+      const auto activations = static_cast<double>(peak_ - residents_);
+      ordered_json cell = at(residents_ + static_cast<Bytes>(activations * share));
+      cell["share"] = share;
+      json["budgets"].push_back(std::move(cell));
+    }
+    for (const Bytes budget : asked_.budgets) json["budgets"].push_back(at(budget));
     return json;
   }
 
  private:
-  ordered_json at(double share) {
-    const Bytes budget =
-        residents_ + static_cast<Bytes>(static_cast<double>(peak_ - residents_) * share);
+  ordered_json at(Bytes budget) {
     const schedule::StageGraph stages = schedule::stage_graph(graph_, order_, budget);
-    ordered_json json = {
-        {"share", share}, {"budget", budget}, {"least", schedule::least_budget(graph_).bytes}};
+    ordered_json json = {{"budget", budget}, {"least", schedule::least_budget(graph_).bytes}};
     schedule::RetentionBound bound(stages.problem);
     bound.refine(200, 0);
     if (!bound.impossible()) json["bound_ns"] = bound.cost();
@@ -166,10 +171,13 @@ int main(int argc, char** argv) {
   app.add_flag("--order", orders, "the least memory of any order");
   app.add_option("--engines", asked.engines, "of plans within a budget")->delimiter(',');
   app.add_option("--shares", asked.shares, "budgets, of the free activation peak")->delimiter(',');
+  app.add_option("--budgets", asked.budgets, "budgets in bytes, residents included")
+      ->delimiter(',');
   app.add_option("--moves", asked.moves, "of each search");
   app.add_option("--program-seconds", asked.program_seconds, "of each linear program");
   app.add_option("--seed", asked.seed, "of the searches");
   CLI11_PARSE(app, argc, argv);
+  if (asked.shares.empty() && asked.budgets.empty()) asked.shares = {0.8, 0.6, 0.4};
   try {
     use_checkmate();
     Trace trace = read_trace(asked.file);

@@ -1,10 +1,11 @@
 """bench/schedule_recorded: the planners of csrc/schedule on recorded training steps: the order of least memory of the networks that OLLA was
-measured on, and the time that a budget costs, beside Chen's rule, Checkmate's rounding, MONeT's rules and PyTorch's knapsack.
+measured on, the time that a budget costs, beside Chen's rule, Checkmate's rounding, MONeT's rules and PyTorch's knapsack, and the same at the
+batches and budgets of MONeT's table, beside it.
 
 Traces are recorded where they are not there yet: those of bench/train on the CPU, with the times that operators took; the others in Python on
 the stand-in, where kernels do nothing, so that times are a model's (a roofline of an A100 by shapes: bench/roofline.h). Most want torchvision:
 bench/schedule_recorded --setup.
-Rows are named as the first columns say, part first: "order resnet50 32", "budget gpt".
+Rows are named as the first columns say, part first: "order resnet50 32", "budget gpt", "monet googlenet 320".
 """
 
 import json
@@ -15,6 +16,7 @@ import sys
 import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
+import monet_published  # noqa: E402
 import packages  # noqa: E402
 import peers  # noqa: E402
 import training  # noqa: E402
@@ -27,6 +29,8 @@ TRAINED = ["gpt", "resnet18", "lstm", "mlp"]
 NETWORKS = [("gpt2", 8, True), ("resnet50", 32, False), ("unet", 4, False), ("bert", 8, True)]
 ENGINES = ["chen", "checkmate", "monet", "knapsack", "ours"]
 SHARES = [0.8, 0.6, 0.4]
+# Of those that MONeT measured: its U-Net is another than ours, and its profile of it is among the graphs of bench/schedule.
+MONETS = [("resnet50", 184), ("googlenet", 320), ("mobilenet", 272), ("vgg", 176)]
 OLLAS = {1: 22.5, 32: 10.1}  # average saving in percent, as published
 
 
@@ -128,6 +132,21 @@ def budget_rows(bench, problems):
             *(f"{name}, s" for name in ("Chen", "Checkmate", "MONeT", "knapsack", "ours"))], rows, summary
 
 
+def monet_rows(bench, published, trace=None):
+    """Of networks at the batches and budgets of published measurements; of one trace where it is given."""
+    rows = []
+    for (name, batch), (pytorch, plans) in published.items():
+        if not bench.wants(f"monet {name} {batch}"):
+            continue
+        found = bench.plan(f"monet {name} {batch}", trace or bench.network(name, batch), "--roofline", "--engines", "monet,ours",
+                           "--budgets", ",".join(str(int(memory * 2**30)) for memory, _ in plans))
+        for (memory, overhead), cell in zip(plans, found["budgets"]):
+            rows.append([name, str(batch), f"{memory:.2f}", f"{pytorch:.2f}", f"{found['kept_peak'] / 2**30:.2f}", f"{cell['least'] / 2**30:.2f}",
+                         f"{overhead:.2f}", *(added(cell[engine], found["base_ns"]) for engine in ("monet", "ours")),
+                         f"{100 * (cell['bound_ns'] / found['base_ns'] - 1):.2f}" if "bound_ns" in cell else "none"])
+    return ["network", "batch", "GB", "PyTorch, GB", "ours kept, GB", "least, GB", "published, %", "its rules, %", "ours, %", "bound, %"], rows, ""
+
+
 def problems_of(bench):
     trained = [(name, lambda name=name: bench.trained(name), []) for name in TRAINED]
     return trained + [(f"{name} {batch}", lambda name=name, batch=batch, adam=adam: bench.network(name, batch, adam), ["--roofline"])
@@ -157,8 +176,10 @@ def main(argv):
             arguments.traces = pathlib.Path(folder)
             kept = peers.ROOT / "tests/graph/data/transformer.trace.gz"
             orders, budgets = ([], [], ""), budget_rows(bench, [("transformer", lambda: kept, ["--roofline"])])
+            monets = monet_rows(bench, {("transformer", 1): (1.0, [(0.5, 0.0), (0.001, 0.0)])}, kept)
         else:
             orders, budgets = order_rows(bench), budget_rows(bench, problems_of(bench))
+            monets = monet_rows(bench, {key: monet_published.MEASURED[key] for key in MONETS})
     if bench.rows == 0:
         raise Failure(f"no row's name has '{arguments.only}'")
     parts = []
@@ -169,7 +190,12 @@ def main(argv):
              "step's time with everything kept, by the referee; `-`: the engine has no plan that fits; possible: `no` where one operator alone needs "
              "more. Bound: no plan of the recorded order adds less. Joined: Checkmate's program has so many blocks for so many stages, and so many of "
              "its programs were solved. Times of `gpt`, `resnet18`, `lstm` and `mlp` are measured on the CPU, the others' are a roofline's. "
-             "Seconds are of the processor.", budgets)):
+             "Seconds are of the processor.", budgets),
+            ("MONeT's table", "GB of 2^30 bytes: what each plan that was published took on a P100, which is the budget here; what PyTorch 1.5.1 took there; "
+             "what this step holds with everything kept (torch 2.11: it keeps a second copy of what an in-place ReLU6 overwrites, and weights have an "
+             "update each); the least that any plan of it needs. Percent of time over everything kept: published, measured there, where other algorithms "
+             "of convolutions also made steps faster; then as predicted by a roofline, running again alone: by the rules of MONeT with our search, and by "
+             "all of berth. No plan of the recorded order adds less than the bound. Published: README of utsaslab/MONeT.", monets)):
         if rows:
             parts.append("\n\n".join([f"## {title}", f"{remark} {summary}", training.table(header, rows)]))
     report.keep_text(argv, arguments, f"One thread, seed 1, {arguments.moves:,} moves a search.\n\n" + "\n\n".join(parts))

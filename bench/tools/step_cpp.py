@@ -6,8 +6,12 @@ import pathlib
 import tempfile
 
 import training
+from training import note
 
-MODELS = {"gpt, C++": "gpt", "resnet18, C++": "resnet18"}
+SUFFIX = "-c++"
+MODELS = [f"gpt{SUFFIX}", f"resnet18{SUFFIX}"]
+SMOKE = f"mlp{SUFFIX}"
+ROUNDS = 2  # at most: each of them plans anew
 WARMUP = 6  # steps until the program is recorded and planned
 STATS = ("scheduled", "operators", "predicted_peak", "resident", "recorded_peak", "predicted_ns", "recorded_ns", "bound_ns", "runs_again",
          "last_refusal", "budget_not_met", "schedule_ns", "step_ns", "copied_out")
@@ -16,8 +20,8 @@ STATS = ("scheduled", "operators", "predicted_peak", "resident", "recorded_peak"
 def train(model, arguments, *options):
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "run.json"
-        training.run([arguments.build_dir / "bench/train/train", "--model", MODELS[model], "--data", arguments.data, "--steps", max(2, arguments.steps // 2),
-                      "--warmup", WARMUP, "--threads", arguments.threads, "--quiet", "--step-peak", "--json", path, *options], {"BERTH_MODE": "off"})
+        training.run([arguments.build_dir / "bench/train/train", "--model", model.removesuffix(SUFFIX), "--data", arguments.data.resolve(),
+                      "--steps", max(2, 2 * arguments.steps // 5), "--warmup", WARMUP, "--threads", arguments.threads, "--quiet", "--step-peak", "--json", path, *options], {"BERTH_MODE": "off"})
         return json.loads(path.read_text())
 
 
@@ -53,5 +57,6 @@ class Program:
         answers = {}
         for k in range(len(self.rows)):
             label, options = self.rows[(turn + k) % len(self.rows)]
+            note(f"step: {self.model}: round {turn + 1}, {label}")
             answers[label] = answer(label, train(self.model, self.arguments, *options))
         return {"model": self.model, "activations": self.activations, "resident": self.resident, "runs": [answers[label] for label, _ in self.rows]}

@@ -95,8 +95,15 @@ def program_of(row):
 eager, again = settled(Run("eager")), settled(Run("checkpoint", again=True))
 # A share is of what the step takes beside what is there between steps.
 resident, activations, rate = settled(Run("release", berth.StepProgram(engine="release"))).program.stats().resident, eager.peak(), copy_rate()
-runs = [eager, again, *(settled(Run(row.label, program_of(row))) for row in rows.rows() if row.engine)]
-runs.append(settled(Run("berth, memory of checkpoint", berth.StepProgram(resident + again.peak()))))
+
+
+def planned(label, program):
+    print(f"step: {name}: plans {label}", file=sys.stderr, flush=True)
+    return settled(Run(label, program))
+
+
+runs = [eager, again, *(planned(row.label, program_of(row)) for row in rows.rows() if row.engine)]
+runs.append(planned("berth, memory of checkpoint", berth.StepProgram(resident + again.peak())))
 answers = []
 for turn in range(rounds):
     print(f"step: {name}: round {turn + 1}/{rounds}", file=sys.stderr, flush=True)
