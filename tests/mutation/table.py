@@ -70,8 +70,9 @@ EXACT_STAGE, CHECKMATE, MONET = (f"csrc/schedule/retention/{name}.cc" for name i
 STAGES, WORKING, SQUEEZE = (f"csrc/schedule/retention/{name}.cc" for name in ("model", "working_plan", "search"))
 RETAIN, STAGE_PROBLEM = "csrc/schedule/retention/retention.cc", "csrc/schedule/retention/problem.cc"
 BOUND = "csrc/schedule/retention/bound.cc"
-PROGRAM_GRAPH, STEP_EXECUTOR, GHOST, STEP_PROGRAM, TENSORS = (f"csrc/torch/step/{name}.cc" for name in (
-    "program_graph", "executor", "ghost", "program", "tensors"))
+STEP_GRAPH = "csrc/graph/step_graph.cc"
+STEP_EXECUTOR, GHOST, STEP_PROGRAM, TENSORS = (f"csrc/torch/step/{name}.cc" for name in (
+    "executor", "ghost", "program", "tensors"))
 KNAPSACK, MADE_ONCE = "csrc/schedule/baselines/knapsack.cc", "csrc/schedule/baselines/made_once.cc"
 
 # Rules without code that these tests could reach, and why.
@@ -563,7 +564,7 @@ MUTANTS = (
     Mutant("kept-bound", "kept", "the bound has an operator's cost for each of its results", BOUND,
            "          cost /= static_cast<double>(node.makes.size());\n", "", KEPT),
     Mutant("kept-given", "kept", "a plan that was given is forgotten", RETAIN,
-           "    if (options_.given) (void)offer(*options_.given, \"given\");\n", "", KEPT),
+           "    if (options_.given && !offer(*options_.given, \"given\", true)) nearest_is_given_ = true;\n", "", KEPT),
     Mutant("kept-twice-read", "kept", "a result that is read twice is no damage", STAGE_PROBLEM,
            "    check_distinct(node.reads, whose, \"reads\");\n", "", KEPT),
     Mutant("copies-host", "copies", "bytes on the host are free while they are copied in", LIFETIMES,
@@ -586,8 +587,8 @@ MUTANTS = (
            "const std::uint64_t deadline = std::min(start_[run], next);", "const std::uint64_t deadline = start_[run];", COPIES),
 
     # --- Steps that run by a schedule: what their bits rest on.
-    Mutant("step-read", "step", "what the body calls behind a value that it read may run before it", PROGRAM_GRAPH,
-           "    if (last_host_read_ != kNever) out_.graph.control.emplace_back(last_host_read_, id);\n", "", PROGRAMS),
+    Mutant("step-read", "step", "what the body calls behind a value that it read may run before it", STEP_GRAPH,
+           "  if (last_host_read_ != kNoNumber) graph_.control.emplace_back(last_host_read_, id);\n", "", PROGRAMS),
     Mutant("step-draw-again", "step", "a draw that runs again draws from the generator as it is", STEP_EXECUTOR,
            "    if (told != generator_states_.end())\n      drawing.emplace(generator(), told->second);\n    else if (instruction.again_later)",
            "    if (told == generator_states_.end() && instruction.again_later)", PROGRAMS),

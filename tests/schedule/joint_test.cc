@@ -195,6 +195,41 @@ TEST_CASE("Whatever is planned the referee allows, and more memory never costs t
   REQUIRE(fit > 20);
 }
 
+TEST_CASE("A schedule that does not fit may be what the search for one begins with", "[joint]") {
+  std::mt19937 random(1);
+  int alone = 0, from_above = 0;
+  for (int k = 0; k < 20; ++k) {
+    CAPTURE(k);
+    Graph step = chain(24, 1024, 1000);
+    for (graph::Storage& storage : step.storages) storage.bytes = 64 + random() % 2048;
+    for (graph::Operator& op : step.operators) {
+      graph::Alternative& way = op.alternatives.front();
+      way.ns = 100 + random() % 2000;
+      for (graph::Read& read : way.reads) read.bytes = step.storages[read.value.storage].bytes;
+    }
+    StepOptions options = with(kMaxBytes);
+    options.iteration_budget = 300;
+    const Bytes least = least_budget(step).bytes;
+    StepResult above = plan_step(step, options);
+    REQUIRE(above.schedule);
+    // Down in steps of a tenth, as long as something is found.
+    options.budget = above.verdict.peak;
+    for (int n = 0; n < 30; ++n) {
+      options.budget = least + (options.budget - least) * 9 / 10;
+      options.given.clear();
+      const StepResult without = plan_step(step, options);
+      options.given = {*above.schedule};
+      StepResult with_it = plan_step(step, options);
+      alone += without.schedule ? 1 : 0;
+      from_above += with_it.schedule ? 1 : 0;
+      if (!with_it.schedule) break;
+      REQUIRE(with_it.verdict.peak <= options.budget);
+      above = std::move(with_it);
+    }
+  }
+  REQUIRE(from_above >= alone);
+}
+
 TEST_CASE("What others would do is legal and within the budget, or not there",
           "[joint][baselines]") {
   const auto seed = GENERATE(range(1U, 5U));

@@ -78,7 +78,8 @@ class Reader {
     for (const Content& one : contents_) {
       if (one.last_read == kNever || !stages_.problem.values[one.value].keepable) continue;
       const auto first = std::lower_bound(ends_.begin(), ends_.end(), one.born);
-      for (auto end = first; end != ends_.end() && *end < one.last_read; ++end)
+      // Behind the last stage nothing is kept, whatever is run again there.
+      for (auto end = first; end + 1 < ends_.end() && *end < one.last_read; ++end)
         plan_.kept.add(static_cast<std::size_t>(end - ends_.begin()) + 1, one.value);
     }
   }
