@@ -198,7 +198,7 @@ TEST_CASE("Whatever is planned the referee allows, and more memory never costs t
 TEST_CASE("A schedule that does not fit may be what the search for one begins with", "[joint]") {
   std::mt19937 random(1);
   int alone = 0, from_above = 0;
-  for (int k = 0; k < 20; ++k) {
+  for (int k = 0; k < 8; ++k) {
     CAPTURE(k);
     Graph step = chain(24, 1024, 1000);
     for (graph::Storage& storage : step.storages) storage.bytes = 64 + random() % 2048;
@@ -212,10 +212,10 @@ TEST_CASE("A schedule that does not fit may be what the search for one begins wi
     const Bytes least = least_budget(step).bytes;
     StepResult above = plan_step(step, options);
     REQUIRE(above.schedule);
-    // Down in steps of a tenth, as long as something is found.
+    // Down by halves, as long as something is found.
     options.budget = above.verdict.peak;
-    for (int n = 0; n < 30; ++n) {
-      options.budget = least + (options.budget - least) * 9 / 10;
+    for (int n = 0; n < 8; ++n) {
+      options.budget = least + (options.budget - least) / 2;
       options.given.clear();
       const StepResult without = plan_step(step, options);
       options.given = {*above.schedule};

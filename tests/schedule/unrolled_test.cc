@@ -89,4 +89,29 @@ TEST_CASE("A plan of what to keep is found again in its schedule", "[joint][rete
   REQUIRE(recomputed > 0);
 }
 
+TEST_CASE("What is run again behind the last stage keeps nothing", "[unrolled]") {
+  graph::Graph graph;
+  graph.storages.resize(2, {8, graph::StorageClass::kStep, trace::RoleKind::kUnknown});
+  for (graph::StorageId made = 0; made < 2; ++made) {
+    graph::Operator op;
+    op.name = "op";
+    op.phase = made == 0 ? graph::Phase::kForward : graph::Phase::kBackward;
+    graph::Alternative& way = op.alternatives.emplace_back();
+    way.ns = 1;
+    if (made == 1) way.reads = {{{0, 1}, 0, 8}};
+    way.writes = {{made, 1}};
+    graph.operators.push_back(op);
+  }
+  graph::Schedule schedule = graph::schedule_of_order(graph, std::vector<graph::OperatorId>{0, 1});
+  graph::ScheduleStep last;
+  for (const graph::ScheduleStep& step : schedule.steps)
+    if (step.kind == graph::ScheduleStep::Kind::kRun) last = step;
+  schedule.steps.push_back(last);
+  const StageGraph stages = stage_graph(graph, {}, 64);
+  RetentionOptions options;
+  options.given = retention_of(graph, stages, schedule);
+  options.iteration_budget = 10;
+  REQUIRE(plan_retention(stages.problem, options).plan);
+}
+
 }  // namespace berth::schedule
