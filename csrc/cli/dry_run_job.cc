@@ -89,9 +89,12 @@ DryRun run_dry(const DryRunJob& job) {
       "this berth has no stand-in runtime: build it with a libtorch for CUDA (cmake/setup), "
       "target berth_standin_libraries");
   const ScratchFolder scratch;
-  const std::vector<std::pair<std::string, std::string>> variables = {
+  std::vector<std::pair<std::string, std::string>> variables = {
       {"LD_PRELOAD", preload_of(*standin)},
+      // As the launcher, csrc/standin/berth-standin, sets them.
       {"BERTH_STANDIN_LAUNCHED", "1"},
+      {"USE_PYTORCH_KERNEL_CACHE", "0"},
+      {"TRITON_LIBCUDA_PATH", (standin->folder / "lib").string()},
       {"BERTH_STANDIN_GPU", std::string(job.gpu->short_name)},
       {"BERTH_STANDIN_DEVICES", std::to_string(job.gpus)},
       {"BERTH_STANDIN_MEMORY", std::to_string(job.total)},
@@ -107,6 +110,11 @@ DryRun run_dry(const DryRunJob& job) {
       {"BERTH_TRACE", job.trace},
       {"BERTH_TAG", job.tag},
       {"BERTH_MEMORY_LIMIT", std::to_string(kRoom * job.total)}};
+  // Nor may a GPU find what was compiled here.
+  if (std::getenv("TORCHINDUCTOR_CACHE_DIR") == nullptr)
+    variables.emplace_back(
+        "TORCHINDUCTOR_CACHE_DIR",
+        (fs::temp_directory_path() / fmt::format("berth-standin-{}", ::getuid())).string());
 
   const WrittenFiles files(job.trace);
   HostWatch watch;

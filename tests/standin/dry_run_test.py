@@ -176,6 +176,14 @@ class DryRun(unittest.TestCase):
         self.assertGreater(rank["requests"], 0)
         self.assertIn("aten::convolution_backward", {holder["operator"] for holder in rank["holders_by_operator"]} | {"aten::convolution_backward"})
 
+    def test_a_compiled_model_is_run_as_well(self):
+        triton = pathlib.Path(PYTHON).parent.parent / "triton"
+        if not triton.is_dir():
+            self.skipTest("no Triton: cmake/setup fetches it")
+        done = self.run_dry("--json", program=text_of(TRAINS.replace("optimizer = ", "net.compile()\noptimizer = ")), variables={"PYTHONPATH": str(triton)})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIsNotNone(json.loads(done.stdout)["ranks"][0]["plan"])
+
     def test_a_sharded_model_has_a_plan_a_rank_with_its_share(self):
         script = pathlib.Path(self.folder.name) / "sharded.py"
         script.write_text(SHARDED)
