@@ -1,10 +1,10 @@
 """bench/step: training steps by schedules, beside the step as written: memory, time and losses for each planner and budget.
 
 Each model is trained as written, with torch.utils.checkpoint around its blocks, and by step programs, all in one process: every turn each of
-them takes a step, so that times are paired. The C++ programs of bench/train are processes, in turns, at most two rounds. Memory is what a step holds beside what is
-there between steps, as libtorch's allocator counts it; "predicted" is the same by the program. A budget of 60 % is that share of what the step as
-written holds so. Runs on the CPU, on the stand-in's launcher, since torch wants NVIDIA's libraries. Needs a quiet machine, and there one to five
-minutes a model; a call that was ended goes on with --resume.
+them takes a step, so that times are paired. The C++ programs of bench/train are processes, in turns, at most two rounds. Memory is what a step
+holds beside what is there between steps, as libtorch's allocator counts it; "predicted" is the same by the program. A budget of 60 % is that share
+of what the step as written holds so. Runs on the CPU, on the stand-in's launcher, since torch wants NVIDIA's libraries. Needs a quiet machine, and
+there one to five minutes a model; a call that was ended goes on with --resume.
 Writes NAME.md and NAME.svg: a panel a model, memory over time.
 """
 
@@ -117,7 +117,8 @@ def main(argv):
     add("--rounds", type=int, default=3, help="default: %(default)s")
     add("--data", type=pathlib.Path, default=training.ROOT / "build/data", help="of bench/train: cmake/setup fetches it")
     add("--threads", type=int, default=2, help="of torch (default: %(default)s)")
-    add("--resume", action="store_true", help=f"take models that an earlier call of this commit and these options measured from {KEPT.relative_to(training.ROOT)}")
+    add("--resume", action="store_true", 
+        help=f"take models that an earlier call of this commit and these options measured from {KEPT.relative_to(training.ROOT)}")
     arguments = report.parser.parse_args(argv)
     if arguments.smoke:
         arguments.model, arguments.steps, arguments.rounds, arguments.threads = ["lstm", step_cpp.SMOKE], 2, 1, 1

@@ -21,7 +21,8 @@ def train(model, arguments, *options):
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "run.json"
         training.run([arguments.build_dir / "bench/train/train", "--model", model.removesuffix(SUFFIX), "--data", arguments.data.resolve(),
-                      "--steps", max(2, 2 * arguments.steps // 5), "--warmup", WARMUP, "--threads", arguments.threads, "--quiet", "--step-peak", "--json", path, *options], {"BERTH_MODE": "off"})
+                      "--steps", max(2, 2 * arguments.steps // 5), "--warmup", WARMUP, "--threads", arguments.threads, "--quiet",
+                      "--step-peak", "--json", path, *options], {"BERTH_MODE": "off"})
         return json.loads(path.read_text())
 
 

@@ -188,16 +188,20 @@ int run(int argc, char** argv) {
   app.add_option("--data", options.workload.data_folder, "Folder of digits.csv and text.txt")
       ->capture_default_str();
   app.add_flag("--mark,!--no-mark", options.mark, "Mark the end of each step [yes]");
-  app.add_flag("--program", options.program, "Run the steps as a step program: by a schedule");
-  app.add_option("--engine", options.scheduling.engine, "With --program: who plans the steps")
-      ->capture_default_str();
-  app.add_option(
-      "--memory-budget", options.scheduling.memory_budget,
-      "With --program: bytes that a step may take, what is there between steps included");
+  CLI::Option* const program =
+      app.add_flag("--program", options.program, "Run the steps as a step program: by a schedule");
+  app.add_option("--engine", options.scheduling.engine, "Who plans the steps")
+      ->capture_default_str()
+      ->needs(program);
+  app.add_option("--memory-budget", options.scheduling.memory_budget,
+                 "Bytes that a step may take, what is there between steps included")
+      ->needs(program);
   app.add_option("--time-budget", options.scheduling.time_budget,
-                 "With --program: how much more time it may take, 0.1 for a tenth");
+                 "How much more time it may take, 0.1 for a tenth")
+      ->needs(program);
   app.add_option("--copy-rate", options.scheduling.copy_rate,
-                 "With --program: bytes a second that may be copied away and back");
+                 "Bytes a second that may be copied away and back")
+      ->needs(program);
   app.add_flag("--step-peak", options.step_peak,
                "Also what a step holds at most beside what is there between steps, by two more");
   app.add_option("--graph", options.graph, "With --program: write the step's graph to this file");

@@ -1,6 +1,8 @@
 #include "bench/train/step_peak.h"
 
 #include <algorithm>
+#include <mutex>
+#include <unordered_map>
 
 namespace berth::bench {
 

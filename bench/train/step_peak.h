@@ -5,8 +5,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
-#include <unordered_map>
 
 namespace berth::bench {
 

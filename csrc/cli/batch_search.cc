@@ -52,7 +52,8 @@ std::uint64_t within(double batch, std::uint64_t least, std::uint64_t most) {
   return std::clamp(static_cast<std::uint64_t>(at), least, most);
 }
 
-// `reach`: how far a try may be from an end that the line says is near.
+// `reach`: how far a try may be from an end that the line says is near. Requires: there is a batch
+// between the ends.
 std::uint64_t next_try(const Known& known, Bytes limit, const Ends& ends, bool last_fits,
                        std::uint64_t reach) {
   const std::uint64_t least = ends.fits + 1;
@@ -82,7 +83,8 @@ BatchSearch::Answer BatchSearch::find(std::uint64_t first, Bytes limit, Until un
     return apart <= 1 || (until == Until::kHundredth && apart <= ends.fits / 100);
   };
   std::uint64_t next = std::max<std::uint64_t>(first, 1), reach = 1;
-  if (known.contains(next)) next = next_try(known, limit, ends, ends.too_large == 0, reach);
+  if (!close() && known.contains(next))
+    next = next_try(known, limit, ends, ends.too_large == 0, reach);
   while (!close() && tries > 0) {
     --tries;
     const std::optional<Bytes> need = known[next] = measure(next);

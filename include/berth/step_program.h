@@ -94,7 +94,7 @@ struct StepProgramStats {
 //
 // A program is planned once, at the end of its second step: in 4 seconds at most, with a budget of
 // time in 14; where nothing is found in that which fits a budget of memory, in up to five times as
-// long more.
+// long more, with a copy_rate in ten times.
 //
 // Bytes that are asked for behind libtorch's operators (data_ptr() of what the step made, inside of
 // the scope) are not there: that throws c10::Error. Those of parameters are what they were when the

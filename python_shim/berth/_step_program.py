@@ -116,7 +116,7 @@ class StepProgram:
     least memory that is found within it.
 
     A program is planned once, at the end of its second step, in 4 seconds at most, with time_budget in 14; where nothing is found in that
-    which fits memory_budget, in up to five times as long more.
+    which fits memory_budget, in up to five times as long more, with copy_rate in ten times.
 
     engine: who plans the step. "auto", or "berth", is all of berth, "order", or "olla", keeps everything and orders, "release" keeps the order,
     too, "eager" runs steps as they are; "chen", "checkmate", "knapsack" and "monet" are what others make again within a budget, "vdnn" and

@@ -137,3 +137,23 @@ TEST_CASE("A need that grows as a straight line takes few runs", "[batch_search]
           std::max<std::uint64_t>(1, close.answer.largest / 100));
   }
 }
+
+TEST_CASE("What is known exactly is not measured again", "[batch_search]") {
+  Program program;
+  BatchSearch::Known known;
+  unsigned tries = 100;
+  const auto measure = [&](std::uint64_t batch) { return program(batch); };
+  const auto search = [&](std::uint64_t first) {
+    return BatchSearch::find(first, 80'000 * kMiB, BatchSearch::Until::kExact, known, tries,
+                             measure);
+  };
+  const auto found = search(8);
+  REQUIRE(found.exact);
+  const unsigned runs = program.runs;
+  for (const std::uint64_t first : {std::uint64_t{8}, found.largest, found.largest + 1}) {
+    const auto again = search(first);
+    CHECK(again.largest == found.largest);
+    CHECK(again.exact);
+  }
+  CHECK(program.runs == runs);
+}

@@ -242,9 +242,10 @@ class Planning {
   // for the next begins, ever closer to it.
   template <class Left>
   void retain_from_above(const Left& left) {
+    const Bytes most = std::max(*result_.order_peak, options_.budget);
     std::optional<Retention> start;
     for (int k = 1; k <= kBudgets && !done(); ++k) {
-      const Bytes above = k == kBudgets ? 0 : (*result_.order_peak - options_.budget) >> k;
+      const Bytes above = k == kBudgets ? 0 : (most - options_.budget) >> k;
       const StageGraph stages = stage_graph(graph_, orders_.front(), options_.budget + above);
       auto how = searching<RetentionOptions>(left() * kFirst / (kBudgets - k + 1));
       how.given = std::move(start);
@@ -273,7 +274,7 @@ class Planning {
       retain(orders_[k], nullptr, left() * kFirst / static_cast<double>(orders_.size() - k));
       if (retained_ && retained_ns_ < before) retained_order_ = orders_[k];
     }
-    if (!retained_ && !done()) retain_from_above(left);
+    if (!result_.schedule && !done()) retain_from_above(left);
     for (int round = 0; round < kRounds && retained_ && !done(); ++round) {
       const std::uint64_t before = retained_ns_;
       Reordered again =

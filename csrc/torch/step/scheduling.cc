@@ -67,6 +67,7 @@ std::optional<graph::Schedule> least_within_time(const graph::Graph& graph,
   planning.time_limit_seconds /= 2;
   planning.budget = kMaxBytes;
   schedule::StepResult best = schedule::plan_step(graph, planning);
+  if (!best.schedule) return std::nullopt;  // its time was over before the first one
   Bytes low = best.least_budget, high = best.verdict.peak;
   for (int n = 0; n < kHalvings && low < high; ++n) {
     planning.budget = low + (high - low) / 2;
