@@ -10,6 +10,7 @@
 #include <berth/schedule.h>
 #include <berth/step_program.h>
 
+#include <ATen/ScalarOps.h>
 #include <sys/wait.h>
 #include <torch/library.h>
 #include <torch/torch.h>
@@ -202,6 +203,24 @@ Subject make_reading() {
           }};
 }
 
+// As Python's operators have it: numbers that libtorch makes tensors of, behind what is read back.
+Subject make_numbers() {
+  nn::Sequential net(nn::Linear(6, 64), nn::ReLU(), nn::Linear(64, 64), nn::ReLU(),
+                     nn::Linear(64, 1));
+  auto sgd = std::make_shared<torch::optim::SGD>(net->parameters(), 0.1);
+  const Tensor data = torch::randn({50, 6});
+  return {net.ptr(), sgd, [=](int) mutable {
+            sgd->zero_grad();
+            const Tensor loss = net->forward(data).pow(2).mean();
+            loss.backward();
+            const auto norm = net->parameters()[0].grad().norm().item<float>();
+            for (Tensor& parameter : net->parameters())
+              parameter.mutable_grad().mul_(at::native::wrapped_scalar_tensor(1 / (1 + norm)));
+            sgd->step();
+            return loss.detach();
+          }};
+}
+
 // What libtorch's CPU allocator hands out: live bytes and their peak.
 class Memory final : public c10::MemoryReportingInfoBase {
  public:
@@ -352,6 +371,7 @@ const std::vector<Named> kSubjects = {
     {"two micro-batches, gradients kept", make_accumulating},
     {"second derivatives", make_double_backward},
     {"values read back", make_reading},
+    {"numbers behind a value read back", make_numbers},
     {"one batch norm twice", make_normalized},
     {"element by element", make_elementwise},
     {"an optimizer's lists", make_listwise},

@@ -27,12 +27,16 @@ class Account {
         kept_(program.storages.size(), kNothing),
         of_body_(program.storages.size(), kNothing),
         ran_(program.calls.size()) {
-    std::vector<bool> room(program.storages.size());
-    for (const Call& call : program.calls)
-      if (call.by_body) room[call.result_tensors.front().operand.storage] = true;
+    // Not there when the step begins: rooms that the body fills, and its numbers.
+    std::vector<bool> comes(program.storages.size());
+    for (const Call& call : program.calls) {
+      if (call.by_body) comes[call.result_tensors.front().operand.storage] = true;
+      for (const Operand& one : call.operands)
+        if (one.wrapped_number) comes[one.storage] = true;
+    }
     for (StorageNumber one = 0; one < program.storages.size(); ++one) {
       const RecordedStorage& storage = program.storages[one];
-      if (storage.maker != RecordedStorage::kFromOutside || room[one]) continue;
+      if (storage.maker != RecordedStorage::kFromOutside || comes[one]) continue;
       if (program.kinds[one] == StorageKind::kResident || storage.outlives)
         memory_.resident += storage.bytes;
       bind(one,
@@ -80,14 +84,15 @@ class Account {
     holders_[number] = buffer;
   }
 
-  // The body has made that many calls: rooms that it fills itself are there, what it has let go of
-  // is not.
+  // The body has made that many calls, and the numbers of the next one: what comes with them is
+  // there, what it has let go of is not.
   void body_at(std::uint32_t calls) {
-    for (; body_ < calls; ++body_)
-      if (const Call& call = program_.calls[body_]; call.by_body) {
-        const StorageNumber made = call.result_tensors.front().operand.storage;
-        bind(made, program_.storages[made].bytes);
-      }
+    for (; body_ < calls; ++body_) {
+      const Call& call = program_.calls[body_];
+      numbers_of(call);
+      if (call.by_body) come(call.result_tensors.front().operand.storage);
+    }
+    if (calls < program_.calls.size()) numbers_of(program_.calls[calls]);
     for (StorageNumber one = 0; one < program_.storages.size(); ++one)
       if (program_.storages[one].gone <= calls) {
         let_go(of_body_[one]);
@@ -95,6 +100,13 @@ class Account {
       }
     note_state();
   }
+  void numbers_of(const Call& call) {
+    for (const Operand& one : call.operands)
+      if (one.wrapped_number && of_body_[one.storage] == kNothing &&
+          buffers_[instructions_.first_of[one.storage]] == kNothing)
+        come(one.storage);
+  }
+  void come(StorageNumber number) { bind(number, program_.storages[number].bytes); }
   // The generator's state is looked at before and after operators are run.
   void note_state() {
     const auto drawn = std::any_of(program_.calls.begin(), program_.calls.begin() + body_,
