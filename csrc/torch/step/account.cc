@@ -179,6 +179,9 @@ class Account {
     ran_[instruction.call] = true;
     if (call.by_body) return;
     const bool over = instruction.storage != kNoStorage && !keep(instruction);
+    // What it draws from is looked at, or set for the time of the call.
+    const bool sets = call.random && (again || program_.sets_generators);
+    if (sets || (call.random && instruction.again_later)) most_ = std::max(most_, live_ + state_);
     Bytes beside = 0;  // what the kernel holds, and goes with it
     if (again)
       for (const std::uint32_t operand : call.aside)
@@ -193,7 +196,7 @@ class Account {
       if (result && !over)
         made.emplace_back(one.buffer, make(program_.storages[one.storage].bytes));
     }
-    most_ = std::max(most_, live_ + beside);
+    most_ = std::max(most_, live_ + std::max(beside, sets ? state_ : 0));
     for (const auto& [buffer, block] : made) {
       let_go(buffers_[buffer]);
       buffers_[buffer] = block;
