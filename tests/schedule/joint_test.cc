@@ -230,6 +230,32 @@ TEST_CASE("A schedule that does not fit may be what the search for one begins wi
   REQUIRE(from_above >= alone);
 }
 
+TEST_CASE("Gradients that stay to the end are made again where the backward part has no room",
+          "[joint]") {
+  // Each layer's backward leaves a gradient of weights for the end; the last one needs a workspace.
+  constexpr std::size_t kLayers = 8;
+  constexpr Bytes kWeights = 400, kWorkspace = 2000;
+  Graph step = chain(kLayers, 100, 1000);
+  graph::Operator end;
+  end.name = "end";
+  end.phase = Phase::kOptimizer;
+  end.alternatives.emplace_back();
+  for (std::size_t k = kLayers; k < 2 * kLayers; ++k) {
+    const auto made = static_cast<graph::StorageId>(step.storages.size());
+    step.storages.push_back({kWeights, graph::StorageClass::kStep, trace::RoleKind::kUnknown});
+    step.operators[k].alternatives.front().writes.push_back({made, 1});
+    end.alternatives.front().reads.push_back({{made, 1}, 0, kWeights});
+  }
+  step.operators.back().alternatives.front().workspace = kWorkspace;
+  step.operators.push_back(end);
+  // All of them beside the workspace are too much, and so is one less.
+  const StepResult found = plan_step(step, with((kLayers - 2) * kWeights + kWorkspace));
+  CAPTURE(found.why_not);
+  REQUIRE(found.schedule);
+  REQUIRE(found.verdict.peak <= (kLayers - 2) * kWeights + kWorkspace);
+  REQUIRE(found.verdict.recomputed > 0);
+}
+
 TEST_CASE("What others would do is legal and within the budget, or not there",
           "[joint][baselines]") {
   const auto seed = GENERATE(range(1U, 5U));

@@ -27,7 +27,10 @@
 #include <berth/schedule.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <functional>
+#include <iterator>
 
 namespace berth::schedule {
 namespace {
@@ -41,6 +44,8 @@ constexpr double kStartShare = 0.1;
 // and of what to keep, where both come together later; of what to keep in the first orders.
 constexpr double kOrdering = 0.15, kBounding = 0.05, kCopying = 0.5, kRetaining = 0.4, kFirst = 0.8;
 constexpr double kFromAbove = 0.3;  // of what a search takes that begins with a schedule too large
+// How far behind the least border, of the backward part that is left.
+constexpr std::array kBehind = {0.3, 0.6, 0.1};
 constexpr int kRounds = 3;          // of ordering again and keeping
 constexpr int kBudgets = 5;         // on the way down to one that nothing was found for
 constexpr int kHostRooms = 4;       // sizes of what is thought to lie on the host
@@ -219,8 +224,9 @@ class Planning {
   }
 
   // What to keep in an order, from a schedule where there is one.
-  void retain(const Operators& order, const graph::Schedule* start, double share) {
-    const StageGraph stages = stage_graph(graph_, order, options_.budget);
+  void retain(const Operators& order, std::size_t border, const graph::Schedule* start,
+              double share) {
+    const StageGraph stages = stage_graph(graph_, order, options_.budget, border);
     std::optional<Retention> given =
         start != nullptr ? retention_of(graph_, stages, *start) : started(stages, share);
     auto how = searching<RetentionOptions>(share);
@@ -257,12 +263,60 @@ class Planning {
     }
   }
 
+  // The least border of the order with which each operator alone fits, what never runs again beside
+  // it: operators behind the border do not, and what they make stays. 0: the usual one will do.
+  [[nodiscard]] std::size_t least_border(const Operators& order) const {
+    const auto fits = [&](std::size_t border) {
+      return least_budget_of(stage_graph(graph_, order, options_.budget, border).problem) <=
+             static_cast<std::int64_t>(options_.budget);
+    };
+    std::size_t low = 0, high = order.size();
+    if (fits(low)) return low;
+    while (low < high) {
+      const std::size_t border = low + (high - low) / 2;
+      if (fits(border))
+        high = border;
+      else
+        low = border + 1;
+    }
+    return low;
+  }
+
+  // Where what never runs again leaves no room, as gradients of weights that stay to the end: with
+  // as much of the backward part before the border as that takes, and more.
+  template <class Left>
+  void retain_behind(const Left& left) {
+    std::vector<std::size_t> borders;
+    for (const Operators& order : orders_) borders.push_back(least_border(order));
+    auto tries = std::size(kBehind) *
+                 static_cast<std::size_t>(std::ranges::count_if(borders, std::identity()));
+    for (std::size_t k = 0; k < orders_.size(); ++k) {
+      const Operators& order = orders_[k];
+      const std::size_t least = borders[k];
+      if (least == 0) continue;
+      std::size_t end = 0;  // of the backward part
+      for (std::size_t p = 0; p < order.size(); ++p)
+        if (graph_.operators[order[p]].phase == graph::Phase::kBackward) end = p + 1;
+      for (const double part : kBehind) {
+        const double share = left() * kFirst / static_cast<double>(tries--);
+        if (least >= end || done()) continue;
+        const std::size_t border =
+            least + static_cast<std::size_t>(part * static_cast<double>(end - least));
+        retain(order, border, nullptr, share);
+        if (!result_.schedule) continue;
+        retained_order_ = order;
+        retained_border_ = border;
+        return;
+      }
+    }
+  }
+
   // First in each order; then in rounds: the best is ordered again, with all that it runs again
   // free to move, and what to keep is searched for in the order that comes out.
   void retain(double share) {
     if (above_ != nullptr && !result_.schedule) {
       const Unrolled unrolled = unroll(graph_, *above_);
-      retain(first_runs(unrolled, unrolled.graph.order), above_, share * kFromAbove);
+      retain(first_runs(unrolled, unrolled.graph.order), 0, above_, share * kFromAbove);
     }
     const double until = watch_.seconds() + share * watch_.left();
     const auto left = [&] {
@@ -271,9 +325,10 @@ class Planning {
     };
     for (std::size_t k = 0; k < orders_.size() && !done(); ++k) {
       const std::uint64_t before = retained_ ? retained_ns_ : ~std::uint64_t{0};
-      retain(orders_[k], nullptr, left() * kFirst / static_cast<double>(orders_.size() - k));
+      retain(orders_[k], 0, nullptr, left() * kFirst / static_cast<double>(orders_.size() - k));
       if (retained_ && retained_ns_ < before) retained_order_ = orders_[k];
     }
+    if (!result_.schedule && !done()) retain_behind(left);
     if (!result_.schedule && !done()) retain_from_above(left);
     for (int round = 0; round < kRounds && retained_ && !done(); ++round) {
       const std::uint64_t before = retained_ns_;
@@ -283,7 +338,7 @@ class Planning {
       take(std::move(again.schedule), "reorder");
       retained_order_ = std::move(again.first_runs);
       const graph::Schedule start = *retained_;
-      retain(retained_order_, &start, left() / (kRounds - round));
+      retain(retained_order_, retained_border_, &start, left() / (kRounds - round));
       if (retained_ns_ >= before) break;
     }
   }
@@ -315,7 +370,8 @@ class Planning {
   // Where a search has found what to make again, with more room than there is.
   void retain_and_copy() {
     for (int k = 1; k <= kHostRooms && !done(); ++k) {
-      StageGraph stages = stage_graph(graph_, retained_order_, options_.budget);
+      StageGraph stages =
+          stage_graph(graph_, retained_order_, options_.budget, retained_border_);
       const Bytes most = host_room(stages.problem, *options_.rates);
       add_host_room(stages.problem, most / kHostRooms * static_cast<Bytes>(k), *options_.rates);
       const double share = 1.0 / (kHostRooms - k + 1);
@@ -353,6 +409,7 @@ class Planning {
   std::optional<graph::Schedule> retained_;  // the fastest that makes again and copies nothing
   std::uint64_t retained_ns_ = 0;
   Operators retained_order_;
+  std::size_t retained_border_ = 0;
   StepResult result_;
 };
 

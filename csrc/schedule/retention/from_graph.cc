@@ -31,12 +31,13 @@ class Builder {
     for (std::size_t p = 0; p < out.order.size(); ++p) position_[out.order[p]] = p;
   }
 
-  void build(Bytes budget) {
+  void build(Bytes budget, std::size_t least_border) {
     StageProblem& problem = out_.problem;
     problem.rules = StageRules::kExact;
     problem.budget = static_cast<std::int64_t>(
         std::min<Bytes>(budget, static_cast<Bytes>(StageProblem::kMostBytes - 1)));
     find_border();
+    out_.border = std::max(out_.border, std::min(least_border, out_.order.size()));
     find_lives();
     for (StorageId s = 0; s < graph_.storages.size(); ++s)
       if (graph_.storages[s].kind == StorageClass::kInput && !constant_[s]) add_input(s);
@@ -265,7 +266,8 @@ class Builder {
 
 }  // namespace
 
-StageGraph stage_graph(const graph::Graph& graph, std::vector<OperatorId> order, Bytes budget) {
+StageGraph stage_graph(const graph::Graph& graph, std::vector<OperatorId> order, Bytes budget,
+                       std::size_t least_border) {
   StageGraph out;
   const OrderProblem problem = order_problem(graph);
   if (order.empty()) {
@@ -277,7 +279,7 @@ StageGraph stage_graph(const graph::Graph& graph, std::vector<OperatorId> order,
   const std::string wrong = problem.violation(order);
   BERTH_CHECK(wrong.empty(), kInput, "the order is none of this graph: {}", wrong);
   out.order = std::move(order);
-  Builder(graph, out).build(budget);
+  Builder(graph, out).build(budget, least_border);
   return out;
 }
 

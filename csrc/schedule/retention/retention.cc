@@ -31,37 +31,6 @@ constexpr unsigned kFirstRounds = 60, kRounds = 340;
 constexpr std::size_t kBoundedCells = 40'000'000;  // values times stages times rounds
 constexpr std::size_t kSmall = 12'000, kMiddle = 30'000, kDeep = 200'000;  // values times stages
 
-// Bytes that any plan has at once: all that the largest operator needs.
-std::int64_t least_budget_of(const StageProblem& problem) {
-  std::int64_t least = 0;
-  for (const StageProblem::StageOf& stage : problem.stages) {
-    least = std::max(least, stage.fixed);
-    std::int64_t closing = std::numeric_limits<std::int64_t>::max();
-    for (const StageProblem::AlternativeOf& one : stage.alternatives) {
-      std::int64_t bytes = stage.closing;
-      for (const StageValue value : one.reads) bytes += problem.values[value].bytes;
-      std::int64_t workspace = one.methods.front().workspace;
-      for (const StageMethod& method : one.methods)
-        workspace = std::min(workspace, method.workspace);
-      closing = std::min(closing, bytes + workspace);
-    }
-    if (!stage.alternatives.empty()) least = std::max(least, closing);
-    for (const StageNode n : stage.must_run) {
-      const StageProblem::NodeOf& node = problem.nodes[n];
-      std::int64_t bytes = stage.fixed;
-      for (const StageValue value : node.reads) bytes += problem.values[value].bytes;
-      for (const StageValue value : node.makes) bytes += problem.values[value].bytes;
-      std::int64_t workspace = std::numeric_limits<std::int64_t>::max();
-      for (const auto* methods : {&node.first, &node.in_place})
-        for (const StageMethod& method : *methods)
-          workspace = std::min(workspace, method.workspace);
-      if (problem.rules == StageRules::kCheckmate) workspace = 0;
-      least = std::max(least, bytes + workspace);
-    }
-  }
-  return least;
-}
-
 // Whether a plan of the caller's has the problem's form.
 bool is_plan_of(const StageProblem& problem, const Retention& plan) {
   const std::size_t stages = problem.stages.size();
@@ -343,6 +312,36 @@ class Planning {
 const std::vector<std::string>& retention_engines() {
   static const std::vector<std::string> kEngines = {"auto", "chen", "cut", "keep", "retain"};
   return kEngines;
+}
+
+std::int64_t least_budget_of(const StageProblem& problem) {
+  std::int64_t least = 0;
+  for (const StageProblem::StageOf& stage : problem.stages) {
+    least = std::max(least, stage.fixed);
+    std::int64_t closing = std::numeric_limits<std::int64_t>::max();
+    for (const StageProblem::AlternativeOf& one : stage.alternatives) {
+      std::int64_t bytes = stage.closing;
+      for (const StageValue value : one.reads) bytes += problem.values[value].bytes;
+      std::int64_t workspace = one.methods.front().workspace;
+      for (const StageMethod& method : one.methods)
+        workspace = std::min(workspace, method.workspace);
+      closing = std::min(closing, bytes + workspace);
+    }
+    if (!stage.alternatives.empty()) least = std::max(least, closing);
+    for (const StageNode n : stage.must_run) {
+      const StageProblem::NodeOf& node = problem.nodes[n];
+      std::int64_t bytes = stage.fixed;
+      for (const StageValue value : node.reads) bytes += problem.values[value].bytes;
+      for (const StageValue value : node.makes) bytes += problem.values[value].bytes;
+      std::int64_t workspace = std::numeric_limits<std::int64_t>::max();
+      for (const auto* methods : {&node.first, &node.in_place})
+        for (const StageMethod& method : *methods)
+          workspace = std::min(workspace, method.workspace);
+      if (problem.rules == StageRules::kCheckmate) workspace = 0;
+      least = std::max(least, bytes + workspace);
+    }
+  }
+  return least;
 }
 
 RetentionResult plan_retention(const StageProblem& problem, const RetentionOptions& options) {

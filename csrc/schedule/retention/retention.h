@@ -44,6 +44,10 @@ struct RetentionResult {
   }
 };
 
+// Bytes that any plan has at once, whatever it keeps: all that the largest operator needs.
+// O(stages and what their operators read).
+[[nodiscard]] std::int64_t least_budget_of(const StageProblem& problem);
+
 // Finds what to keep and what to make again within the problem's budget so that the step takes
 // little time, with a bound that says how far from the least it can be. Throws Error(kInput) for a
 // problem that is none, Error(kUsage) for an unknown engine and for a given plan of another
