@@ -10,12 +10,13 @@
 #include "csrc/cli/option_values.h"
 #include "csrc/cli/output.h"
 #include "csrc/cli/python_program.h"
+#include "csrc/cli/scratch_folder.h"
 #include "csrc/cli/spelling.h"
 #include "csrc/core/check.h"
 #include "csrc/plan/file.h"
+#include "csrc/runtime/settings.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -54,14 +55,6 @@ std::string is_value(const std::string& text) {
              : fmt::format("'{}' is none of zeros, memory or a number", text);
 }
 
-// Of several GPUs each has a trace.
-std::string trace_name(const DryRunOptions& options) {
-  const fs::path path = fs::absolute(options.trace);
-  if (options.gpus == 1 || options.trace.find('{') != std::string::npos) return path.string();
-  return (path.parent_path() / path.stem()).string() + "-{rank}-{device}" +
-         path.extension().string();
-}
-
 const GpuModel& gpu_of(const std::string& name) {
   const GpuModel* const gpu = find_gpu(name);
   if (gpu == nullptr) {
@@ -82,7 +75,8 @@ DryRunJob job_of(const DryRunOptions& options) {
   job.values = options.values;
   job.steps = options.steps;
   job.tag = options.tag;
-  job.trace = trace_name(options);
+  job.trace = fs::absolute(options.trace).string();
+  static_cast<void>(expand_file_name(job.trace, {}, 0));  // names a word that is none
   check_trace_output(job.trace);
   job.program = options.program;
   job.output_to_error = options.json;
@@ -124,35 +118,20 @@ int judge_end(const DryRunJob& job, const DryRun& run) {
   return run.code;
 }
 
-// A folder for the traces of runs that only measure.
-struct ScratchTrace {
-  ScratchTrace() {
-    std::string name = (fs::temp_directory_path() / "berth-fit-XXXXXX").string();
-    BERTH_CHECK(::mkdtemp(name.data()) != nullptr, kSystem, "cannot make a folder in '{}'",
-                fs::temp_directory_path().string());
-    folder = name;
-  }
-  ~ScratchTrace() {
-    std::error_code ignored;
-    fs::remove_all(folder, ignored);
-  }
-  ScratchTrace(const ScratchTrace&) = delete;
-  ScratchTrace& operator=(const ScratchTrace&) = delete;
-  fs::path folder;
-};
+constexpr std::array kFitted = {"planned", "caching", "expandable", "learning"};
 
-// The most that any GPU needs, by the allocator's name.
+// The most that is held of any GPU, by the allocator's name.
 using Peaks = std::map<std::string, Bytes>;
 
-Peaks peaks_of(const std::vector<Needs>& all) {
+Peaks peaks_of(const std::vector<Needs>& all, Bytes context) {
+  std::vector<const Needs*> processes;
+  for (const Needs& needs : all) processes.push_back(&needs);
   Peaks peaks;
-  for (const Needs& needs : all)
-    for (const Needs::Reserved& one : needs.reserved)
-      if (one.peak) peaks[one.name] = std::max(peaks[one.name], *one.peak);
+  for (const char* const name : kFitted)
+    for (const GpuUse& gpu : gpu_uses(processes))
+      if (const auto held = gpu.held(name, context)) peaks[name] = std::max(peaks[name], *held);
   return peaks;
 }
-
-constexpr std::array kFitted = {"planned", "caching", "expandable", "learning"};
 
 // --fit: runs the program with other batches.
 DryRunReport::Fit find_fit(const DryRunOptions& options, const DryRunJob& job,
@@ -162,10 +141,10 @@ DryRunReport::Fit find_fit(const DryRunOptions& options, const DryRunJob& job,
   unsigned tries = options.fit_runs, made = 0;
   const auto run = [&](std::uint64_t batch) -> const std::optional<Peaks>& {
     if (const auto known = runs.find(batch); known != runs.end()) return known->second;
-    const ScratchTrace scratch;
+    const ScratchFolder scratch("berth-fit");
     DryRunJob one = job;
     one.program = argument.with(batch);
-    one.trace = (scratch.folder / "{rank}-{device}.trace").string();
+    one.trace = (scratch.path() / "x.trace").string();
     one.output_to_error = true;
     ++made;
     const DryRun ended = run_dry(one);
@@ -181,19 +160,18 @@ DryRunReport::Fit find_fit(const DryRunOptions& options, const DryRunJob& job,
       return peaks;
     }
     std::vector<Needs> all;
-    for (const std::string& trace : ended.traces)
+    for (const RankTraces::File& trace : ended.traces)
       all.push_back(
           find_needs(trace, {.plan_time_limit_seconds = options.time_limit, .holders = false}));
-    peaks = peaks_of(all);
+    peaks = peaks_of(all, job.gpu->context_bytes);
     Bytes least = ~Bytes{0};
     for (const auto& [name, peak] : *peaks) least = std::min(least, peak);
-    print_note(fmt::format("{} {}: at least {} reserved, {:.1f} s", argument.label(), batch,
+    print_note(fmt::format("{} {}: at least {} held, {:.1f} s", argument.label(), batch,
                            format_bytes(least), ended.seconds));
     return peaks;
   };
 
   DryRunReport::Fit fit{.argument = argument.label()};
-  const Bytes limit = job.total - std::min<Bytes>(job.total, job.gpu->context_bytes);
   const auto peak_of = [](const std::optional<Peaks>& peaks,
                           const char* name) -> std::optional<Bytes> {
     if (!peaks) return std::nullopt;
@@ -211,7 +189,7 @@ DryRunReport::Fit find_fit(const DryRunOptions& options, const DryRunJob& job,
         if (!peaks || peak_of(peaks, name)) known[batch] = peak_of(peaks, name);
       if (argument.given() && !known.contains(begin)) continue;  // of no plan, or not built
       answers[name] =
-          BatchSearch::find(begin, limit, until, known, tries,
+          BatchSearch::find(begin, job.total, until, known, tries,
                             [&](std::uint64_t batch) { return peak_of(run(batch), name); });
     }
   for (const char* const name : {"caching", "expandable", "learning", "planned"})
@@ -248,8 +226,8 @@ int dry_run(const DryRunOptions& options) {
   std::vector<Needs> all;
   {
     ProgressLine line;
-    for (const std::string& trace : report.run.traces) {
-      line.show(fmt::format("serving {} on paper", trace));
+    for (const RankTraces::File& trace : report.run.traces) {
+      line.show(fmt::format("serving {} on paper", trace.path));
       try {
         Needs needs = find_needs(trace, {.plan_time_limit_seconds = options.time_limit});
         if (needs.requests > 0) all.push_back(std::move(needs));
@@ -265,11 +243,12 @@ int dry_run(const DryRunOptions& options) {
   }
   if (code != kDone) print_note("what follows is what it needed up to there");
   if (argument && code == kDone)
-    report.fit = find_fit(options, report.job, *argument, peaks_of(all));
+    report.fit =
+        find_fit(options, report.job, *argument, peaks_of(all, report.job.gpu->context_bytes));
   for (Needs& needs : all) {
     std::string file;
     if (needs.plan && code == kDone) {
-      file = fs::path(needs.trace).replace_extension(".plan").string();
+      file = fs::path(needs.file.path).replace_extension(".plan").string();
       write_output(file, serialize_plan(*needs.plan));
     }
     report.ranks.push_back({std::move(needs), file});
@@ -303,8 +282,7 @@ Command add_dry_run(CLI::App& program, std::vector<std::string> arguments) {
   app->add_option("--gpu", options->gpu, "Which GPU: see the table below")
       ->type_name("NAME")
       ->capture_default_str();
-  app->add_option("--gpus", options->gpus,
-                  "How many of it the program sees; each has a trace and a plan")
+  app->add_option("--gpus", options->gpus, "How many of it the program sees")
       ->check(CLI::Range(1u, 64u))
       ->type_name("N")
       ->capture_default_str();
@@ -312,8 +290,9 @@ Command add_dry_run(CLI::App& program, std::vector<std::string> arguments) {
       ->type_name("SIZE");
   app->add_option(
          "-o,--trace", options->trace,
-         "Trace to write; may hold {rank}, {device} and {pid}. The plan goes beside it, as "
-         ".plan")
+         "Trace to write; may hold {rank}, {device} and {pid}. Of several ranks or GPUs each has "
+         "one, "
+         "-RANK-DEVICE in its name where that has neither. The plan goes beside it, as .plan")
       ->type_name("FILE")
       ->capture_default_str();
   app->add_option("--steps", options->steps,

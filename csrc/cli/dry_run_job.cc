@@ -3,7 +3,7 @@
 #include "csrc/cli/host_watch.h"
 #include "csrc/cli/output.h"
 #include "csrc/cli/python_program.h"
-#include "csrc/cli/written_files.h"
+#include "csrc/cli/scratch_folder.h"
 #include "csrc/core/check.h"
 #include "csrc/replay/child_process.h"
 #include "csrc/replay/standin_files.h"
@@ -29,28 +29,6 @@ namespace fs = std::filesystem;
 constexpr Bytes kCopyLimit = Bytes{1} << 20;
 // More than any program will need of one GPU; only addresses.
 constexpr Bytes kRoom = 16;  // times the total
-
-// A folder of our own, gone at the end.
-class ScratchFolder {
- public:
-  ScratchFolder() {
-    std::string name = (fs::temp_directory_path() / "berth-dry-run-XXXXXX").string();
-    BERTH_CHECK(::mkdtemp(name.data()) != nullptr, kSystem, "cannot make a folder in '{}'",
-                fs::temp_directory_path().string());
-    path_ = name;
-  }
-  ~ScratchFolder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  ScratchFolder(const ScratchFolder&) = delete;
-  ScratchFolder& operator=(const ScratchFolder&) = delete;
-
-  [[nodiscard]] const fs::path& path() const noexcept { return path_; }
-
- private:
-  fs::path path_;
-};
 
 std::string preload_of(const replay::StandinFiles& standin) {
   std::string preload;
@@ -88,7 +66,8 @@ DryRun run_dry(const DryRunJob& job) {
       standin.has_value(), kSystem,
       "this berth has no stand-in runtime: build it with a libtorch for CUDA (cmake/setup), "
       "target berth_standin_libraries");
-  const ScratchFolder scratch;
+  const ScratchFolder scratch("berth-dry-run");
+  const RankTraces traces(job.trace);
   std::vector<std::pair<std::string, std::string>> variables = {
       {"LD_PRELOAD", preload_of(*standin)},
       // As the launcher, csrc/standin/berth-standin, sets them.
@@ -107,7 +86,7 @@ DryRun run_dry(const DryRunJob& job) {
       {"BERTH_STANDIN_REPORT", (scratch.path() / "{pid}.json").string()},
       {"BERTH_MODE", "record"},
       {"BERTH_RECORD", "operators"},
-      {"BERTH_TRACE", job.trace},
+      {"BERTH_TRACE", traces.written_to()},
       {"BERTH_TAG", job.tag},
       {"BERTH_MEMORY_LIMIT", std::to_string(kRoom * job.total)}};
   // Nor may a GPU find what was compiled here.
@@ -116,7 +95,6 @@ DryRun run_dry(const DryRunJob& job) {
         "TORCHINDUCTOR_CACHE_DIR",
         (fs::temp_directory_path() / fmt::format("berth-standin-{}", ::getuid())).string());
 
-  const WrittenFiles files(job.trace);
   HostWatch watch;
   const auto begin = std::chrono::steady_clock::now();
   const replay::ChildExit ended =
@@ -130,7 +108,7 @@ DryRun run_dry(const DryRunJob& job) {
   run.stopped = watch.stopped();
   run.why_stopped = watch.why();
   run.host_peak = watch.peak();
-  for (const auto& file : files.written()) run.traces.push_back(file.path);
+  run.traces = traces.take();
   std::error_code ignored;
   for (const auto& report : fs::directory_iterator(scratch.path(), ignored))
     add_report(report.path(), run);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "csrc/cli/rank_traces.h"
 #include "csrc/core/bytes.h"
 #include "csrc/device/gpu_models.h"
 
@@ -17,7 +18,7 @@ struct DryRunJob {
   std::string values = "zeros";  // what the host reads of bytes that kernels would have computed
   unsigned steps = 0;  // of an optimizer in Python, after which the program is ended; 0: none
   std::string tag;
-  std::string trace;  // absolute; may hold {rank}, {device} and {pid}
+  std::string trace;  // absolute; what RankTraces takes
   std::vector<std::string> program;
   bool output_to_error = false;  // where standard output is ours
 };
@@ -29,8 +30,8 @@ struct DryRun {
   bool stopped = false;  // by us, since the host's memory ran out
   std::string why_stopped;
   double seconds = 0;
-  Bytes host_peak = 0;              // of the program and what it started
-  std::vector<std::string> traces;  // that it wrote
+  Bytes host_peak = 0;                   // of the program and what it started
+  std::vector<RankTraces::File> traces;  // one for each GPU that a process used
 
   // Of all its processes that used CUDA and ended by themselves.
   std::uint64_t calls = 0;          // of CUDA

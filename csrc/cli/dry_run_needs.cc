@@ -102,11 +102,11 @@ std::optional<Bytes> Needs::least() const {
   return least;
 }
 
-Needs find_needs(const std::string& path, const NeedsOptions& options) {
+Needs find_needs(const RankTraces::File& file, const NeedsOptions& options) {
   const Silence silence;
-  const Trace trace = read_trace(path);
+  const Trace trace = read_trace(file.path);
   const replay::Workload workload = replay::make_workload(trace);
-  Needs needs{.trace = path,
+  Needs needs{.file = file,
               .program = trace.program,
               .requests = workload.requests,
               .steps = workload.steps,

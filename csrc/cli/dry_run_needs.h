@@ -1,6 +1,7 @@
 #pragma once
 
 #include "csrc/cli/peak_holders.h"
+#include "csrc/cli/rank_traces.h"
 #include "csrc/plan/plan.h"
 #include "csrc/trace/trace.h"
 
@@ -12,8 +13,8 @@
 
 namespace berth::cli {
 
-// What one traced run of one GPU needs there, whoever serves it. Bytes; reserved ones without the
-// context.
+// What one process needs of one GPU, whoever serves it, by its trace. Bytes; reserved ones without
+// the context.
 struct Needs {
   // `name` is stable: caching, expandable, learning (berth, planning in place), planned (berth with
   // the plan from the start).
@@ -30,8 +31,8 @@ struct Needs {
     std::uint64_t slots = 0;
   };
 
-  std::string trace;  // its file
-  trace::Program program;
+  RankTraces::File file = {};  // its trace
+  trace::Program program = {};
   std::uint64_t requests = 0, steps = 0;
   Bytes live_peak = 0;  // sizes rounded to 512
   std::vector<Reserved> reserved = {};
@@ -55,6 +56,6 @@ struct NeedsOptions {
 
 // Reads the trace and serves it on paper by each allocator. Throws Error(kInput) for a trace that
 // cannot be read.
-[[nodiscard]] Needs find_needs(const std::string& trace, const NeedsOptions& options);
+[[nodiscard]] Needs find_needs(const RankTraces::File& trace, const NeedsOptions& options);
 
 }  // namespace berth::cli

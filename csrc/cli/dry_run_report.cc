@@ -3,13 +3,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
+#include <map>
+#include <string_view>
 #include <utility>
 
 namespace berth::cli {
 namespace {
 
 constexpr std::size_t kHolders = 10;
+constexpr std::array<std::string_view, 4> kAllocators = {"caching", "expandable", "learning",
+                                                         "planned"};
 
 // What people call an allocator.
 std::string label(const std::string& name) {
@@ -44,9 +49,8 @@ Json holders_json(const std::vector<PeakHolders::Holder>& holders) {
 
 std::string or_dash(const std::string& text) { return text.empty() ? "-" : text; }
 
-std::string rank_name(const DryRunReport::Rank& rank) {
-  return fmt::format("rank {}, {}", rank.needs.program.rank,
-                     std::filesystem::path(rank.needs.trace).filename().string());
+std::string file_name(const std::string& path) {
+  return std::filesystem::path(path).filename().string();
 }
 
 std::string holders_text(const PeakHolders& holders) {
@@ -93,25 +97,41 @@ std::size_t DryRunReport::worst() const {
   return static_cast<std::size_t>(most - ranks.begin());
 }
 
-bool DryRunReport::fits(Bytes reserved) const {
-  return reserved <= job.total && job.gpu->context_bytes <= job.total - reserved;
+std::vector<GpuUse> DryRunReport::gpus() const {
+  std::vector<const Needs*> all;
+  for (const Rank& rank : ranks) all.push_back(&rank.needs);
+  return gpu_uses(all);
 }
 
 bool DryRunReport::fits() const {
-  return std::ranges::all_of(ranks, [&](const Rank& rank) {
-    const auto least = rank.needs.least();
-    return !least || fits(*least);
+  return std::ranges::all_of(gpus(), [&](const GpuUse& gpu) {
+    const auto held = gpu.least_held(job.gpu->context_bytes);
+    return !held || *held <= job.total;
   });
 }
 
 Json DryRunReport::to_json() const {
-  Json list = Json::array();
+  const auto known = [](const auto& value) { return value ? Json(*value) : Json(nullptr); };
+  const Bytes context = job.gpu->context_bytes;
+  Json list = Json::array(), devices = Json::array();
+  std::map<int, std::map<std::string, Json>> fit_on;
+  for (const GpuUse& gpu : gpus()) {
+    Json held = Json::object();
+    for (const std::string_view name : kAllocators) {
+      const auto bytes = gpu.held(name, context);
+      const Json fits = bytes ? Json(*bytes <= job.total) : Json(nullptr);
+      fit_on[gpu.device][std::string(name)] = fits;
+      if (bytes) held[std::string(name)] = {{"held_bytes", *bytes}, {"fits", fits}};
+    }
+    devices.push_back(
+        {{"device", gpu.device}, {"processes", gpu.processes.size()}, {"allocators", held}});
+  }
   for (const Rank& rank : ranks) {
     const Needs& needs = rank.needs;
     Json reserved = Json::object();
     for (const Needs::Reserved& one : needs.reserved) {
-      reserved[one.name] = {{"reserved_peak_bytes", one.peak ? Json(*one.peak) : Json(nullptr)},
-                            {"fits", one.peak ? Json(fits(*one.peak)) : Json(nullptr)}};
+      reserved[one.name] = {{"reserved_peak_bytes", known(one.peak)},
+                            {"fits", fit_on[needs.file.device][one.name]}};
       if (!one.problem.empty()) reserved[one.name]["problem"] = one.problem;
     }
     Json plan = nullptr;
@@ -123,8 +143,9 @@ Json DryRunReport::to_json() const {
               {"resident_bytes", needs.planned->residents},
               {"slots", needs.planned->slots}};
     }
-    Json one = {{"rank", needs.program.rank},
-                {"trace", needs.trace},
+    Json one = {{"rank", needs.file.rank},
+                {"device", needs.file.device},
+                {"trace", needs.file.path},
                 {"requests", needs.requests},
                 {"steps", needs.steps},
                 {"live_peak_bytes", needs.live_peak},
@@ -154,16 +175,15 @@ Json DryRunReport::to_json() const {
                {"unknown_read_bytes", run.unknown_read_bytes},
                {"fits", fits()},
                {"worst_rank", ranks.empty() ? Json(nullptr) : Json(worst())},
+               {"devices", devices},
                {"ranks", list}};
   if (fit) {
     Json rows = Json::object();
     for (const Fit::Row& row : fit->rows) {
-      rows[row.name] = {
-          {"largest", row.answer.largest},
-          {"exact", row.answer.exact},
-          {"smallest_too_large",
-           row.answer.smallest_too_large ? Json(*row.answer.smallest_too_large) : Json(nullptr)},
-          {"refused", row.answer.refused ? Json(*row.answer.refused) : Json(nullptr)}};
+      rows[row.name] = {{"largest", row.answer.largest},
+                        {"exact", row.answer.exact},
+                        {"smallest_too_large", known(row.answer.smallest_too_large)},
+                        {"refused", known(row.answer.refused)}};
     }
     json["fit"] = {{"argument", fit->argument}, {"runs", fit->runs}, {"largest", rows}};
   }
@@ -173,44 +193,65 @@ Json DryRunReport::to_json() const {
 std::string DryRunReport::to_text() const {
   const Rank& most = ranks[worst()];
   const Needs& needs = most.needs;
+  const Bytes context = job.gpu->context_bytes;
+  const std::vector<GpuUse> uses = gpus();
+  const auto gpu_of = [&](const Needs& one) -> const GpuUse& {
+    return *std::ranges::find(uses, one.file.device, &GpuUse::device);
+  };
   std::string text = fmt::format("Dry run on {}{}, {} each: {}, {} of host memory\n",
                                  job.gpus > 1 ? fmt::format("{} x ", job.gpus) : "", job.gpu->name,
                                  format_bytes(job.total), fmt::format("{:.1f} s", run.seconds),
                                  format_bytes(run.host_peak));
   if (ranks.size() > 1) {
-    Table table({{"rank", Table::Align::kLeft},
+    Table table({{"rank"},
+                 {"GPU"},
+                 {"trace", Table::Align::kLeft},
                  {"live peak"},
                  {"least reserved"},
                  {"fits", Table::Align::kLeft}});
     for (const Rank& rank : ranks) {
       const auto least = rank.needs.least();
-      table.add({rank_name(rank), format_bytes(rank.needs.live_peak),
+      const auto held = gpu_of(rank.needs).least_held(context);
+      table.add({std::to_string(rank.needs.file.rank), std::to_string(rank.needs.file.device),
+                 file_name(rank.needs.file.path), format_bytes(rank.needs.live_peak),
                  least ? format_bytes(*least) : "-",
-                 !least         ? "-"
-                 : fits(*least) ? "yes"
-                                : "no"});
+                 !held                ? "-"
+                 : *held <= job.total ? "yes"
+                                      : "no"});
     }
     text += "\n" + table.to_string();
-    text += fmt::format("\nThe one that needs most: {}\n", rank_name(most));
+    for (const GpuUse& gpu : uses) {
+      const auto held = gpu.least_held(context);
+      if (gpu.processes.size() > 1 && held)
+        text += "  " + wrap(fmt::format("GPU {} is shared by {} processes: together {} at least, "
+                                        "each at its peak and with a context of its own: {}",
+                                        gpu.device, gpu.processes.size(), format_bytes(*held),
+                                        signed_bytes(job.total, *held)),
+                            4, 98);
+    }
+    text += fmt::format("\nThe one that needs most: rank {} on GPU {}, {}\n", needs.file.rank,
+                        needs.file.device, file_name(needs.file.path));
   }
   text += fmt::format("  {}, {}; live peak {}\n\n", format_number_of(needs.requests, "request"),
                       format_number_of(needs.steps, "step"), format_exactly(needs.live_peak));
 
+  const GpuUse& gpu = gpu_of(needs);
   Table table({{"allocator", Table::Align::kLeft},
                {"reserved"},
                {"over live"},
-               {"with the context"},
+               {gpu.processes.size() > 1 ? "all on its GPU" : "with the context"},
                {"fits", Table::Align::kLeft},
                {""}});
   for (const Needs::Reserved& one : needs.reserved) {
-    if (!one.peak) {
-      table.add({label(one.name), "-", "-", "-", "-", "not known"});
+    const auto held = gpu.held(one.name, context);
+    if (!one.peak || !held) {
+      table.add(
+          {label(one.name), one.peak ? format_bytes(*one.peak) : "-", "-", "-", "-", "not known"});
       continue;
     }
-    const Bytes all = *one.peak + job.gpu->context_bytes;
     table.add({label(one.name), format_bytes(*one.peak),
-               fmt::format("{:.3f}", share(*one.peak, needs.live_peak)), format_bytes(all),
-               fits(*one.peak) ? "yes" : "no", signed_bytes(job.total, all)});
+               fmt::format("{:.3f}", share(*one.peak, needs.live_peak)), format_bytes(*held),
+               *held <= job.total ? "yes" : "no", signed_bytes(job.total, *held)});
   }
   text += table.to_string();
   for (const Needs::Reserved& one : needs.reserved)
@@ -252,20 +293,25 @@ std::string DryRunReport::to_text() const {
 
   text += "\nWhat a dry run cannot know\n";
   const auto say = [&](const std::string& what) { text += "  - " + wrap(what, 4, 98); };
+  std::uint64_t item_reads = 0, shapes_by_value = 0;
+  for (const Rank& rank : ranks) {
+    item_reads += rank.needs.item_reads;
+    shapes_by_value += rank.needs.shapes_by_value;
+  }
   if (run.unknown_reads > 0) {
     say(fmt::format(
         "Values: kernels do not compute. The host read {} times what one would have "
         "computed ({}; item() {} times) and got {}.",
         format_count(run.unknown_reads), format_bytes(run.unknown_read_bytes),
-        format_count(needs.item_reads), job.values == "memory" ? "what lay there" : job.values));
+        format_count(item_reads), job.values == "memory" ? "what lay there" : job.values));
   } else {
     say("Values: kernels do not compute. This program read none of them.");
   }
-  if (needs.shapes_by_value > 0) {
+  if (shapes_by_value > 0) {
     say(
         fmt::format("Shapes: {} made results as large as values say (nonzero, masks, unique): here "
                     "those are as large as {} makes them.",
-                    format_number_of(needs.shapes_by_value, "operator"), job.values));
+                    format_number_of(shapes_by_value, "operator"), job.values));
   }
   say("Workspaces of cuBLAS and cuDNN are modelled, not measured.");
   say(
@@ -275,7 +321,7 @@ std::string DryRunReport::to_text() const {
   if (needs.torn) say("The end of the trace is missing: the program did not end by itself.");
   text += "\n";
   for (const Rank& rank : ranks)
-    text += fmt::format("wrote {}{}\n", rank.needs.trace,
+    text += fmt::format("wrote {}{}\n", rank.needs.file.path,
                         rank.plan.empty() ? "" : fmt::format(" and {}", rank.plan));
   return printable(text);
 }

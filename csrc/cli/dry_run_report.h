@@ -3,6 +3,7 @@
 #include "csrc/cli/batch_search.h"
 #include "csrc/cli/dry_run_job.h"
 #include "csrc/cli/dry_run_needs.h"
+#include "csrc/cli/gpu_use.h"
 #include "csrc/cli/output.h"
 
 #include <cstdint>
@@ -31,13 +32,14 @@ struct DryRunReport {
 
   DryRunJob job;
   DryRun run;
-  std::vector<Rank> ranks;  // one a GPU that was used
+  std::vector<Rank> ranks;  // one for each GPU that a process used
   std::optional<Fit> fit;
 
   // Index of the one that needs most. Requires !ranks.empty().
   [[nodiscard]] std::size_t worst() const;
-  // Whether each rank fits under one allocator (by its name), and under the best of each.
-  [[nodiscard]] bool fits(Bytes reserved) const;
+  // The GPUs that were used; holds as long as `ranks` does.
+  [[nodiscard]] std::vector<GpuUse> gpus() const;
+  // Whether each GPU has room for all that use it, under the best allocator for each.
   [[nodiscard]] bool fits() const;
 
   [[nodiscard]] Json to_json() const;

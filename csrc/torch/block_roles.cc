@@ -51,6 +51,8 @@ BlockRoles::News BlockRoles::gradient(BlockId block) {
   return set(see(block), RoleKind::kGradient);
 }
 
+BlockRoles::News BlockRoles::told(BlockId block, RoleKind role) { return set(see(block), role); }
+
 bool BlockRoles::derives(BlockId block) const {
   const auto found = blocks_.find(block);
   return found != blocks_.end() &&

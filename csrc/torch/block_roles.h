@@ -17,6 +17,9 @@ namespace berth::torch {
 //   optimizer   made or written from parameters and gradients where no gradient is taken, and still
 //               in use after the next backward pass: momenta, moving averages
 //
+// Sharded parameters are no leaves of what runs on a device: their optimizer says which they are
+// (`told`).
+//
 // Everything else stays unknown: temporaries of backward and of the optimizer, and the workspaces
 // inside one operator, which the trace shows by their lifetimes. A role is told as soon as it is
 // certain, which may be after the block's first use, and again only when a stronger rule (in the
@@ -38,6 +41,8 @@ class BlockRoles {
   using News = std::optional<trace::RoleKind>;
   [[nodiscard]] News parameter(trace::BlockId block);
   [[nodiscard]] News gradient(trace::BlockId block);
+  // Somebody knows it.
+  [[nodiscard]] News told(trace::BlockId block, trace::RoleKind role);
   // Whether an operator with gradients off that takes `block` derives from parameters or gradients.
   [[nodiscard]] bool derives(trace::BlockId block) const;
   // An argument of an operator outside of backward that is no parameter.

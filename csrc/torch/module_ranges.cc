@@ -1,6 +1,7 @@
 #include "csrc/torch/module_ranges.h"
 
 #include "csrc/torch/backend.h"
+#include "csrc/torch/operator_recorder.h"
 
 #include <dlfcn.h>
 
@@ -15,14 +16,21 @@ namespace {
 // names those below it; one that was named before keeps its name where it is called alone, as in
 // checkpoints. What is no pure Python call (a module that is compiled or traced) has no ranges.
 //
-// A dry run may end the program after some steps of an optimizer (BERTH_STANDIN_STEPS), as
-// sys.exit() would.
+// Optimizers tell what no operator shows: a sharded parameter is a leaf only above the tensor that
+// lies on the device (its `_local_tensor`). What state they keep is told in their first two steps.
 //
-// The two numbers are the addresses of begin_module() and end_module(): PyTorch's own ranges would
-// run operators, which would be recorded as well.
+// A dry run may end the program after some steps of an optimizer (BERTH_STANDIN_STEPS), as
+// sys.exit() would: in a job of several ranks, once all have met that far. And at the end of one,
+// which comes sooner than any GPU would let it, threads of autograd that give Python's objects back
+// get a moment: Python ends threads that come to it while it goes away, and where they are in the
+// middle of C++ the process with them.
+//
+// The three numbers are the addresses of begin_module(), end_module() and tell(): PyTorch's own
+// ranges would run operators, which would be recorded as well.
 constexpr char kProgram[] = R"PYTHON(
-def _berth_name_modules(begin_address, end_address):
+def _berth_name_modules(begin_address, end_address, tell_address):
     import ctypes
+    import os
     import sys
     torch = sys.modules.get("torch")
     nn = sys.modules.get("torch.nn.modules.module")
@@ -33,25 +41,51 @@ def _berth_name_modules(begin_address, end_address):
     # Without Python's lock being let go: they do not wait.
     begin = ctypes.PYFUNCTYPE(ctypes.c_uint64, ctypes.c_char_p)(begin_address)
     end = ctypes.PYFUNCTYPE(None, ctypes.c_uint64)(end_address)
+    tell = ctypes.PYFUNCTYPE(None, ctypes.c_uint64, ctypes.c_int)(tell_address)
     compiling = torch.compiler.is_compiling
     names = weakref.WeakKeyDictionary()
+    told = weakref.WeakKeyDictionary()
+    PARAMETER, GRADIENT, STATE = %d, %d, %d
     open_ranges = threading.local()
 
-    def stop_after_steps():
-        import os
-        import weakref
-        most = int(os.environ.get("BERTH_STANDIN_STEPS", "0"))
-        if most <= 0:
+    def tell_roles(optimizer, arguments, named):
+        if compiling():
             return
+        told[optimizer] = told.get(optimizer, 0) + 1
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                tell_tensor(parameter, PARAMETER)
+                tell_tensor(parameter.grad, GRADIENT)
+                if told[optimizer] <= 2:
+                    state = optimizer.state.get(parameter)
+                    for value in state.values() if isinstance(state, dict) else ():
+                        tell_tensor(value, STATE)
+
+    def tell_tensor(tensor, role):
+        tensor = getattr(tensor, "_local_tensor", tensor)
+        if isinstance(tensor, torch.Tensor):
+            try:
+                tell(tensor.untyped_storage().data_ptr(), role)
+            except (RuntimeError, NotImplementedError):  # it has no memory of that kind
+                pass
+
+    def stop_after_steps(most):
         made = weakref.WeakKeyDictionary()
 
         def stepped(optimizer, arguments, named):
             made[optimizer] = made.get(optimizer, 0) + 1
             if made[optimizer] >= most:
+                leave_job()
                 raise SystemExit(0)
 
-        from torch.optim.optimizer import register_optimizer_step_post_hook
         register_optimizer_step_post_hook(stepped)
+
+    def leave_job():
+        distributed = torch.distributed
+        if not distributed.is_available() or not distributed.is_initialized():
+            return
+        torch.cuda.synchronize()
+        atexit.register(lambda: distributed.is_initialized() and distributed.destroy_process_group())
 
     def name_of(module, called_by_none):
         name = names.get(module)
@@ -78,12 +112,20 @@ def _berth_name_modules(begin_address, end_address):
 
     nn.register_module_forward_pre_hook(before)
     nn.register_module_forward_hook(after, always_call=True)
-    stop_after_steps()
+    from torch.optim.optimizer import register_optimizer_step_post_hook
+    register_optimizer_step_post_hook(tell_roles)
+    if "BERTH_STANDIN_LAUNCHED" in os.environ:
+        import atexit
+        import time
+        atexit.register(time.sleep, 0.02)
+        steps = int(os.environ.get("BERTH_STANDIN_STEPS", "0"))
+        if steps > 0:
+            stop_after_steps(steps)
     sys._berth_modules = True
 
 
 try:
-    _berth_name_modules(%llu, %llu)
+    _berth_name_modules(%llu, %llu, %llu)
 finally:
     del _berth_name_modules
 )PYTHON";
@@ -115,6 +157,11 @@ void end_module(std::uint64_t number) noexcept {
   }
 }
 
+void tell(std::uint64_t address, int role) noexcept {
+  tell_role(reinterpret_cast<const void*>(static_cast<std::uintptr_t>(address)),
+            static_cast<trace::RoleKind>(role));
+}
+
 template <class Function>
 Function found(const char* name) noexcept {
   return reinterpret_cast<Function>(::dlsym(RTLD_DEFAULT, name));
@@ -124,10 +171,14 @@ Function found(const char* name) noexcept {
 int in_python(void*) {
   const auto run = found<int (*)(const char*, void*)>("PyRun_SimpleStringFlags");
   const auto get = found<void* (*)(const char*)>("PySys_GetObject");
-  char program[sizeof kProgram + 64];
-  std::snprintf(program, sizeof program, kProgram,
-                static_cast<unsigned long long>(reinterpret_cast<std::uintptr_t>(&begin_module)),
-                static_cast<unsigned long long>(reinterpret_cast<std::uintptr_t>(&end_module)));
+  const auto number = [](auto* function) {
+    return static_cast<unsigned long long>(reinterpret_cast<std::uintptr_t>(function));
+  };
+  char program[sizeof kProgram + 128];
+  std::snprintf(program, sizeof program, kProgram, static_cast<int>(trace::RoleKind::kParameter),
+                static_cast<int>(trace::RoleKind::kGradient),
+                static_cast<int>(trace::RoleKind::kOptimizer), number(&begin_module),
+                number(&end_module), number(&tell));
   if (run == nullptr || get == nullptr || run(program, nullptr) != 0 ||
       get("_berth_modules") != nullptr)
     done.store(true);

@@ -134,6 +134,13 @@ class OperatorRecorder {
     recorder_.append(trace::OperatorEnd{.op = open.op});
   }
 
+  void told(const void* address, trace::RoleKind role) {
+    const auto block = allocator_.find(address);
+    if (!block) return;
+    const std::lock_guard lock(mutex_);
+    tell(block->id, roles_.told(block->id, role));
+  }
+
   // A node keeps these as gradients of leaves.
   void keeps_gradients(Values tensors) {
     for_each_tensor(tensors, [&](const at::Tensor& tensor, std::size_t) {
@@ -397,6 +404,12 @@ void record_operators(Allocator& allocator, Recorder& recorder, c10::Device devi
     ++listening;
     break;
   }
+}
+
+void tell_role(const void* address, trace::RoleKind role) noexcept {
+  for_each_recorder([&](OperatorRecorder& one, std::size_t) {
+    without_failing([&] { one.told(address, role); });
+  });
 }
 
 void end_operators(Allocator& allocator) {

@@ -36,4 +36,7 @@ void record_operators(Allocator& allocator, Recorder& recorder, c10::Device devi
 // told to the trace.
 void end_operators(Allocator& allocator);
 
+// Tells the open traces what the block at an address is for. Nothing where it is none of berth's.
+void tell_role(const void* address, trace::RoleKind role) noexcept;
+
 }  // namespace berth::torch

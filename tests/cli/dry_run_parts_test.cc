@@ -1,6 +1,9 @@
 #include "csrc/cli/batch_argument.h"
+#include "csrc/cli/gpu_use.h"
 #include "csrc/cli/host_watch.h"
 #include "csrc/cli/peak_holders.h"
+#include "csrc/cli/rank_traces.h"
+#include "csrc/cli/scratch_folder.h"
 #include "tests/catch.h"
 
 #include <berth/error.h>
@@ -12,8 +15,14 @@
 #include <chrono>
 #include <cmath>
 #include <csignal>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <map>
+#include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 using namespace berth;
 using namespace berth::cli;
@@ -109,4 +118,63 @@ TEST_CASE("A program that takes the last of the host's memory is ended and told"
   int status = 0;
   ::waitpid(program, &status, 0);
   REQUIRE(WIFSIGNALED(status));
+}
+
+TEST_CASE("Traces of several processes and GPUs have names that differ", "[cli][dry-run]") {
+  using Files = std::vector<RankTraces::File>;
+  using Names = std::vector<std::string>;
+  const Files one = {{.rank = 0, .device = 0, .pid = 7}};
+  REQUIRE(RankTraces::names("/a/x.trace", one) == Names{"/a/x.trace"});
+  const Files ranks = {{.rank = 0, .device = 0, .pid = 7}, {.rank = 1, .device = 0, .pid = 8}};
+  REQUIRE(RankTraces::names("/a/x.trace", ranks) == Names{"/a/x-0-0.trace", "/a/x-1-0.trace"});
+  REQUIRE(RankTraces::names("/a/{rank}.trace", ranks) == Names{"/a/0.trace", "/a/1.trace"});
+  REQUIRE(RankTraces::names("/a/{device}", ranks) == Names{"/a/0-0-0", "/a/0-1-0"});
+  const Files same = {{.rank = 0, .device = 0, .pid = 7}, {.rank = 0, .device = 0, .pid = 8}};
+  REQUIRE(RankTraces::names("x.trace", same) == Names{"x-0-0-7.trace", "x-0-0-8.trace"});
+  REQUIRE(RankTraces::names("{pid}.trace", same) == Names{"7.trace", "8.trace"});
+}
+
+TEST_CASE("What a program wrote gets its name, and nothing else is left", "[cli][dry-run]") {
+  const ScratchFolder folder("berth-test");
+  const auto path = [&](const std::string& name) { return (folder.path() / name).string(); };
+  const auto write = [](std::string name, int rank, int pid) {
+    for (const auto& [word, value] :
+         {std::pair("{rank}", rank), std::pair("{device}", 0), std::pair("{pid}", pid)})
+      name.replace(name.find(word), std::strlen(word), std::to_string(value));
+    std::ofstream(name) << rank;
+  };
+  {
+    const RankTraces traces(path("x.trace"));
+    REQUIRE(traces.take().empty());
+    write(traces.written_to(), 12, 5);
+    write(traces.written_to(), 2, 6);
+    const auto taken = traces.take();
+    REQUIRE(taken.size() == 2);
+    REQUIRE(taken[0].path == path("x-2-0.trace"));
+    REQUIRE(taken[1].path == path("x-12-0.trace"));
+    write(traces.written_to(), 3, 6);
+  }
+  std::size_t files = 0;
+  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(folder.path()))
+    ++files;
+  REQUIRE(files == 2);
+}
+
+TEST_CASE("A GPU holds what all its processes reserve and a context of each", "[cli][dry-run]") {
+  Needs planned{.file = {.rank = 0, .device = 1}};
+  planned.reserved = {{"caching", 300}, {"learning", 250}, {"planned", 200}};
+  Needs small{.file = {.rank = 1, .device = 1}};
+  small.reserved = {{"caching", 40}, {"learning", 30}};
+  Needs other{.file = {.rank = 1, .device = 0}};
+  other.reserved = {{"caching", 5}};
+  const auto uses = gpu_uses({&planned, &small, &other});
+  REQUIRE(uses.size() == 2);
+  REQUIRE(uses[0].processes.size() == 1);
+  REQUIRE(uses[0].held("caching", 10) == Bytes{15});
+  REQUIRE_FALSE(uses[0].held("planned", 10).has_value());
+  REQUIRE(uses[1].held("caching", 10) == Bytes{360});
+  REQUIRE(uses[1].held("planned", 10) == Bytes{250});  // one has no plan: its least
+  REQUIRE(uses[1].least_held(10) == Bytes{250});
+  small.reserved[0].peak.reset();
+  REQUIRE_FALSE(uses[1].held("caching", 10).has_value());
 }

@@ -26,8 +26,6 @@ for step in range(4):
     optimizer.zero_grad()
     print("loss", loss.item())
 """
-
-
 SHARDED = """
 import os, torch, torch.distributed as dist
 from torch.distributed.fsdp import fully_shard
@@ -39,8 +37,19 @@ for layer in net:
     fully_shard(layer)
 fully_shard(net)
 optimizer = torch.optim.AdamW(net.parameters())
-for step in range(4):
+for step in range(10**9):
     net(torch.randn(4, 64, 256, device="cuda")).square().mean().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+dist.destroy_process_group()
+"""
+REPLICATED = """
+import os, torch, torch.distributed as dist
+dist.init_process_group("nccl")
+net = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(512, 512).cuda())
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+for step in range(4):
+    net(torch.randn(1024 * (1 + dist.get_rank()), 512, device="cuda")).square().mean().backward()
     optimizer.step()
     optimizer.zero_grad()
 dist.destroy_process_group()
@@ -184,34 +193,40 @@ class DryRun(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIsNotNone(json.loads(done.stdout)["ranks"][0]["plan"])
 
-    def test_a_sharded_model_has_a_plan_a_rank_with_its_share(self):
-        script = pathlib.Path(self.folder.name) / "sharded.py"
-        script.write_text(SHARDED)
-        peaks = {}
-        for ranks in (1, 2):
-            found = self.json_of("--gpus", str(ranks), program=[PYTHON, "-B", "-m", "torch.distributed.run", "--nproc-per-node", str(ranks),
-                                                                "--master-port", str(22000 + os.getpid() % 20000 + ranks), str(script)])
-            self.assertEqual([rank["rank"] for rank in found["ranks"]], list(range(ranks)))
-            for rank in found["ranks"]:
-                self.assertEqual(rank["steps"], 4)
-                verified = subprocess.run([BERTH, "verify", rank["plan"]["file"], rank["trace"]], capture_output=True, text=True)
-                self.assertEqual(verified.returncode, 0, verified.stderr)
-            peaks[ranks] = [{holder["role"]: holder["bytes"] for holder in rank["holders_by_role"]} for rank in found["ranks"]]
-        for roles in peaks[2]:
-            self.assertLess(roles["optimizer"], 0.6 * peaks[1][0]["optimizer"])
+    def job(self, name, text, ranks):
+        """What runs a script as a job of several ranks."""
+        script = pathlib.Path(self.folder.name) / name
+        script.write_text(text)
+        return [PYTHON, "-B", "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks), str(script)]
 
-    def test_each_rank_has_a_trace_and_a_plan(self):
-        ranks = ("import os, torch; rank = int(os.environ['RANK']); torch.cuda.set_device(rank)\n"
-                 + TRAINS.replace("net = ", "batch *= 1 + rank\nnet = "))
-        script = pathlib.Path(self.folder.name) / "ranks.py"
-        script.write_text(ranks)
-        program = [PYTHON, "-B", "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", str(20000 + os.getpid() % 20000), str(script)]
-        found = self.json_of("--gpus", "2", program=[*program, "--batch-size", "4"])
-        self.assertEqual([rank["rank"] for rank in found["ranks"]], [0, 1])
-        self.assertEqual(found["worst_rank"], 1)
+    def test_a_sharded_model_has_a_plan_a_rank_with_its_share(self):
+        # Ended in the middle: each rank by itself, once all have made their steps.
+        found = self.json_of("--gpus", "2", "--steps", "4", program=self.job("sharded.py", SHARDED, 2))
+        self.assertEqual([(rank["rank"], rank["device"], rank["steps"]) for rank in found["ranks"]], [(0, 0, 4), (1, 1, 4)])
+        layer = 4 * 256 * 256 + 4 * 256 + 2 * 256 * 1024 + 1024 + 256 + 4 * 256
+        share = 2 * 4 * layer / 2
+        for rank in found["ranks"]:
+            self.assertTrue(rank["trace"].endswith(f"x-{rank['rank']}-{rank['rank']}.trace"), rank["trace"])
+            verified = subprocess.run([BERTH, "verify", rank["plan"]["file"], rank["trace"]], capture_output=True, text=True)
+            self.assertEqual(verified.returncode, 0, verified.stderr)
+            roles = {holder["role"]: holder["bytes"] for holder in rank["holders_by_role"]}
+            self.assertGreaterEqual(roles["parameter"], share)  # and what was gathered
+            self.assertGreaterEqual(roles["optimizer"], 2 * share)
+            self.assertLess(roles["optimizer"], 2.1 * share)
+
+    def test_ranks_that_share_a_gpu_have_to_fit_together(self):
+        program = self.job("replicated.py", REPLICATED, 2)
+        found = self.json_of("--total", "1100MiB", program=program, code=1)
+        self.assertEqual([(rank["rank"], rank["device"]) for rank in found["ranks"]], [(0, 0), (1, 0)])
+        self.assertEqual((found["worst_rank"], len(found["devices"]), found["devices"][0]["processes"]), (1, 1, 2))
+        for name, held in found["devices"][0]["allocators"].items():
+            reserved = sum(rank["allocators"][name]["reserved_peak_bytes"] for rank in found["ranks"])
+            self.assertEqual(held["held_bytes"], reserved + 2 * found["context_bytes"])
+            self.assertFalse(held["fits"])
         for rank in found["ranks"]:
             self.assertTrue(pathlib.Path(rank["trace"]).exists())
             self.assertTrue(pathlib.Path(rank["plan"]["file"]).exists())
+        self.assertEqual(sorted(path.name for path in self.trace.parent.glob("*trace*")), ["x-0-0.trace", "x-1-0.trace"])
 
 
 if __name__ == "__main__":

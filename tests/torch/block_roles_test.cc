@@ -64,6 +64,15 @@ TEST_CASE("A stronger rule corrects a role and a weaker one does not", "[roles]"
   REQUIRE(roles.gradient(1) == std::nullopt);
 }
 
+TEST_CASE("What an optimizer says of a block is told unless a stronger rule found more",
+          "[roles]") {
+  BlockRoles roles;
+  REQUIRE(roles.told(1, RoleKind::kOptimizer) == RoleKind::kOptimizer);
+  REQUIRE(roles.told(1, RoleKind::kParameter) == RoleKind::kParameter);
+  REQUIRE(roles.told(1, RoleKind::kParameter) == std::nullopt);
+  REQUIRE(roles.told(1, RoleKind::kOptimizer) == std::nullopt);
+}
+
 TEST_CASE("Blocks that no operator takes any more are forgotten", "[roles]") {
   BlockRoles roles;
   for (berth::trace::BlockId id = 1; id <= 1000; ++id) {
