@@ -1,6 +1,6 @@
 #include "csrc/cli/batch_argument.h"
-#include "csrc/cli/batch_search.h"
 #include "csrc/cli/command.h"
+#include "csrc/cli/dry_run_fit.h"
 #include "csrc/cli/dry_run_job.h"
 #include "csrc/cli/dry_run_needs.h"
 #include "csrc/cli/dry_run_report.h"
@@ -10,7 +10,6 @@
 #include "csrc/cli/option_values.h"
 #include "csrc/cli/output.h"
 #include "csrc/cli/python_program.h"
-#include "csrc/cli/scratch_folder.h"
 #include "csrc/cli/spelling.h"
 #include "csrc/core/check.h"
 #include "csrc/plan/file.h"
@@ -19,10 +18,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdlib>
 #include <filesystem>
-#include <map>
 #include <memory>
 #include <optional>
 
@@ -118,98 +115,6 @@ int judge_end(const DryRunJob& job, const DryRun& run) {
   return run.code;
 }
 
-constexpr std::array kFitted = {"planned", "caching", "expandable", "learning"};
-
-// The most that is held of any GPU, by the allocator's name.
-using Peaks = std::map<std::string, Bytes>;
-
-Peaks peaks_of(const std::vector<Needs>& all, Bytes context) {
-  std::vector<const Needs*> processes;
-  for (const Needs& needs : all) processes.push_back(&needs);
-  Peaks peaks;
-  for (const char* const name : kFitted)
-    for (const GpuUse& gpu : gpu_uses(processes))
-      if (const auto held = gpu.held(name, context)) peaks[name] = std::max(peaks[name], *held);
-  return peaks;
-}
-
-// --fit: runs the program with other batches.
-DryRunReport::Fit find_fit(const DryRunOptions& options, const DryRunJob& job,
-                           const BatchArgument& argument, const Peaks& first) {
-  std::map<std::uint64_t, std::optional<Peaks>> runs;
-  if (argument.given()) runs[*argument.given()] = first;
-  unsigned tries = options.fit_runs, made = 0;
-  const auto run = [&](std::uint64_t batch) -> const std::optional<Peaks>& {
-    if (const auto known = runs.find(batch); known != runs.end()) return known->second;
-    const ScratchFolder scratch("berth-fit");
-    DryRunJob one = job;
-    one.program = argument.with(batch);
-    one.trace = (scratch.path() / "x.trace").string();
-    one.output_to_error = true;
-    ++made;
-    const DryRun ended = run_dry(one);
-    std::optional<Peaks>& peaks = runs[batch];
-    if (ended.stopped) {
-      print_note(fmt::format("{} {}: stopped, {}", argument.label(), batch, ended.why_stopped));
-      return peaks;
-    }
-    if (ended.code != 0 || ended.signal != 0 || ended.traces.empty()) {
-      print_note(fmt::format("{} {}: the program refuses it, {}", argument.label(), batch,
-                             ended.signal != 0 ? fmt::format("signal {}", ended.signal)
-                                               : fmt::format("exit code {}", ended.code)));
-      return peaks;
-    }
-    std::vector<Needs> all;
-    for (const RankTraces::File& trace : ended.traces)
-      all.push_back(
-          find_needs(trace, {.plan_time_limit_seconds = options.time_limit, .holders = false}));
-    peaks = peaks_of(all, job.gpu->context_bytes);
-    Bytes least = ~Bytes{0};
-    for (const auto& [name, peak] : *peaks) least = std::min(least, peak);
-    print_note(fmt::format("{} {}: at least {} held, {:.1f} s", argument.label(), batch,
-                           format_bytes(least), ended.seconds));
-    return peaks;
-  };
-
-  DryRunReport::Fit fit{.argument = argument.label()};
-  const auto peak_of = [](const std::optional<Peaks>& peaks,
-                          const char* name) -> std::optional<Bytes> {
-    if (!peaks) return std::nullopt;
-    const auto found = peaks->find(name);
-    return found == peaks->end() ? std::nullopt : std::optional(found->second);
-  };
-  const std::uint64_t begin = argument.given().value_or(1);
-  // All within a hundredth first: what one allocator's search measures the others know as well.
-  // Then, while there are runs, exactly.
-  std::map<std::string, BatchSearch::Answer> answers;
-  for (const auto until : {BatchSearch::Until::kHundredth, BatchSearch::Until::kExact})
-    for (const char* const name : kFitted) {
-      BatchSearch::Known known;
-      for (const auto& [batch, peaks] : runs)
-        if (!peaks || peak_of(peaks, name)) known[batch] = peak_of(peaks, name);
-      if (argument.given() && !known.contains(begin)) continue;  // of no plan, or not built
-      answers[name] =
-          BatchSearch::find(begin, job.total, until, known, tries,
-                            [&](std::uint64_t batch) { return peak_of(run(batch), name); });
-    }
-  for (const char* const name : {"caching", "expandable", "learning", "planned"})
-    if (const auto found = answers.find(name); found != answers.end())
-      fit.rows.push_back({name, found->second});
-  fit.runs = made;
-  std::size_t ran = 0;
-  std::optional<std::uint64_t> refused;
-  for (const auto& [batch, peaks] : runs) {
-    if (peaks)
-      ++ran;
-    else if (!refused)
-      refused = batch;
-  }
-  BERTH_CHECK(!refused || ran > 0, kUsage,
-              "--fit: the program refuses '{}', which it was told to be run with",
-              argument.described(*refused));
-  return fit;
-}
-
 int dry_run(const DryRunOptions& options) {
   DryRunReport report;
   report.job = job_of(options);
@@ -244,7 +149,8 @@ int dry_run(const DryRunOptions& options) {
   if (code != kDone) print_note("what follows is what it needed up to there");
   if (argument && code == kDone)
     report.fit =
-        find_fit(options, report.job, *argument, peaks_of(all, report.job.gpu->context_bytes));
+        find_fit(report.job, *argument, all,
+                 {.most_runs = options.fit_runs, .plan_time_limit_seconds = options.time_limit});
   for (Needs& needs : all) {
     std::string file;
     if (needs.plan && code == kDone) {
@@ -306,7 +212,8 @@ Command add_dry_run(CLI::App& program, std::vector<std::string> arguments) {
                   "number (batch=--batch-size), or its place (batch=2); runs the program several "
                   "times")
       ->type_name("NAME=ARG");
-  app->add_option("--fit-runs", options->fit_runs, "Of those at most so many")
+  app->add_option("--fit-runs", options->fit_runs,
+                  "Of those at most so many; beyond 8 only until all answers are within 1 %")
       ->check(CLI::Range(1u, 1000u))
       ->type_name("N")
       ->capture_default_str();

@@ -88,6 +88,30 @@ std::string holders_text(const PeakHolders& holders) {
   return text + "  together: " + wrap(roles, 12, 98);
 }
 
+std::string fit_text(const DryRunFit& fit) {
+  std::string text = fmt::format("\nThe largest {} that fits ({})\n", fit.argument,
+                                 format_number_of(fit.runs, "more run"));
+  Table batches({{"allocator", Table::Align::kLeft}, {"largest"}, {"", Table::Align::kLeft}});
+  for (const DryRunFit::Row& row : fit.rows) {
+    const BatchSearch::Answer& answer = row.answer;
+    std::string what;
+    if (answer.smallest_too_large)
+      what = format_count(*answer.smallest_too_large) + " does not fit";
+    else if (answer.refused)
+      what = "the program refuses " + format_count(*answer.refused);
+    else
+      what = answer.flat ? "the largest tried; the need does not grow with it"
+                         : "the largest tried; runs ran out (--fit-runs)";
+    if (!answer.exact && !answer.flat && (answer.smallest_too_large || answer.refused))
+      what += "; none was tried between";
+    if (answer.step > 1)
+      what += fmt::format("; multiples of {}, as the program wants", answer.step);
+    batches.add(
+        {label(row.name), answer.largest == 0 ? "none" : format_count(answer.largest), what});
+  }
+  return text + batches.to_string();
+}
+
 }  // namespace
 
 std::size_t DryRunReport::worst() const {
@@ -179,9 +203,11 @@ Json DryRunReport::to_json() const {
                {"ranks", list}};
   if (fit) {
     Json rows = Json::object();
-    for (const Fit::Row& row : fit->rows) {
+    for (const DryRunFit::Row& row : fit->rows) {
       rows[row.name] = {{"largest", row.answer.largest},
                         {"exact", row.answer.exact},
+                        {"step", row.answer.step},
+                        {"flat", row.answer.flat},
                         {"smallest_too_large", known(row.answer.smallest_too_large)},
                         {"refused", known(row.answer.refused)}};
     }
@@ -271,24 +297,7 @@ std::string DryRunReport::to_text() const {
                                 needs.why_no_plan),
                     4, 98);
   }
-  if (fit) {
-    text += fmt::format("\nThe largest {} that fits ({})\n", fit->argument,
-                        format_number_of(fit->runs, "run"));
-    Table batches({{"allocator", Table::Align::kLeft}, {"largest"}, {"", Table::Align::kLeft}});
-    for (const Fit::Row& row : fit->rows) {
-      const BatchSearch::Answer& answer = row.answer;
-      std::string what;
-      if (answer.smallest_too_large)
-        what = fmt::format("{} does not fit", *answer.smallest_too_large);
-      else if (answer.refused)
-        what = fmt::format("the program refuses {}", *answer.refused);
-      if (!answer.exact)
-        what += std::string(what.empty() ? "" : ", ") + "between them runs ran out (--fit-runs)";
-      batches.add(
-          {label(row.name), answer.largest == 0 ? "none" : format_count(answer.largest), what});
-    }
-    text += batches.to_string();
-  }
+  if (fit) text += fit_text(*fit);
   text += holders_text(needs.holders);
 
   text += "\nWhat a dry run cannot know\n";

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "csrc/cli/batch_search.h"
+#include "csrc/cli/dry_run_fit.h"
 #include "csrc/cli/dry_run_job.h"
 #include "csrc/cli/dry_run_needs.h"
 #include "csrc/cli/gpu_use.h"
@@ -19,21 +19,10 @@ struct DryRunReport {
     Needs needs;
     std::string plan;  // its file; empty: none was written
   };
-  // The largest batch under each allocator, by its name.
-  struct Fit {
-    struct Row {
-      std::string name;
-      BatchSearch::Answer answer;
-    };
-    std::string argument;  // as the user named it
-    std::vector<Row> rows = {};
-    unsigned runs = 0;
-  };
-
   DryRunJob job;
   DryRun run;
   std::vector<Rank> ranks;  // one for each GPU that a process used
-  std::optional<Fit> fit;
+  std::optional<DryRunFit> fit;
 
   // Index of the one that needs most. Requires !ranks.empty().
   [[nodiscard]] std::size_t worst() const;

@@ -1,6 +1,6 @@
 // A C++ program on libtorch's CUDA side, as a user would write it: allocates, computes and trains
 // on the device under PyTorch's own allocator, on two streams. Prints what the allocator says of
-// it.
+// it. Usage: cuda_program [STEPS [BATCH]]
 //
 // It includes no header of libtorch that wants CUDA's own.
 #include <ATen/ATen.h>
@@ -10,8 +10,11 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <cstdio>
+#include <cstdlib>
 
-int main() {
+int main(int argc, char** argv) {
+  const int steps = argc > 1 ? std::atoi(argv[1]) : 3;
+  const int batch = argc > 2 ? std::atoi(argv[2]) : 8;
   if (!at::globalContext().hasCUDA()) {
     std::puts("no device");
     return 1;
@@ -23,10 +26,10 @@ int main() {
   at::Tensor weight = at::empty({64, 256}, options).set_requires_grad(true);
   at::Tensor kernel = at::empty({16, 3, 3, 3}, options).set_requires_grad(true);
   at::Tensor bias = at::empty({64}, options).set_requires_grad(true);
-  for (int step = 0; step < 3; ++step) {
-    const at::Tensor image = at::conv2d(at::empty({8, 3, 6, 6}, options), kernel);
-    const at::Tensor hidden = at::linear(image.reshape({8, 256}), weight, bias).relu();
-    const at::Tensor query = hidden.reshape({2, 4, 16, 4});
+  for (int step = 0; step < steps; ++step) {
+    const at::Tensor image = at::conv2d(at::empty({batch, 3, 6, 6}, options), kernel);
+    const at::Tensor hidden = at::linear(image.reshape({batch, 256}), weight, bias).relu();
+    const at::Tensor query = hidden.reshape({batch / 4, 4, 16, 4});
     at::scaled_dot_product_attention(query, query, query).sum().backward();
   }
 

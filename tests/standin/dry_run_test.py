@@ -119,7 +119,7 @@ class DryRun(unittest.TestCase):
             self.assertEqual(row["smallest_too_large"], row["largest"] + 1)
         largest = found["fit"]["largest"]
         self.assertGreaterEqual(largest["planned"]["largest"], largest["caching"]["largest"])
-        self.assertLessEqual(found["fit"]["runs"], 16)
+        self.assertLessEqual(found["fit"]["runs"], 8)
 
     def test_an_argument_that_the_program_does_not_have_is_named(self):
         done = self.run_dry("--fit", "batch=--no-such", program=text_of(TRAINS))
