@@ -98,6 +98,12 @@ int nothing_traced(const DryRunJob& job, const DryRun& run) {
 
 // Says how the program ended where it did not end well. Its exit code, 0 where it did.
 int judge_end(const DryRunJob& job, const DryRun& run) {
+  if (run.trace_too_large) {
+    print_error(fmt::format("stopped '{}': {}. {}", job.program[0], run.why_stopped,
+                            job.steps == 0 ? "Four steps are enough as a rule: --steps 4"
+                                           : "It makes no steps that --steps could count"));
+    return kSystemFailure;
+  }
   if (run.stopped) {
     print_error(
         fmt::format("stopped '{}' before the system would have: {}. What takes it is the "
@@ -122,8 +128,8 @@ int dry_run(const DryRunOptions& options) {
   if (!options.fit.empty()) argument.emplace(options.fit, options.program);
   if (options.steps > 0 && !is_python(options.program[0]))
     print_note(
-        fmt::format("--steps ends programs in Python: '{}' is none that is known as one, and may "
-                    "run to its end",
+        fmt::format("--steps ends '{}' where it marks steps (berth::torch::mark_step()); it is not "
+                    "known as Python, whose optimizers' steps are seen",
                     options.program[0]));
   report.run = run_dry(report.job);
   const int code = judge_end(report.job, report.run);
@@ -147,6 +153,12 @@ int dry_run(const DryRunOptions& options) {
     return nothing_traced(report.job, report.run);
   }
   if (code != kDone) print_note("what follows is what it needed up to there");
+  if (options.steps > 0 && code == kDone &&
+      std::ranges::all_of(all, [](const Needs& needs) { return needs.steps == 0; }))
+    print_note(
+        fmt::format("--steps ended nothing: '{}' makes no step of an optimizer in Python and marks "
+                    "none (berth.mark_step(), berth::torch::mark_step()); it ran to its end",
+                    options.program[0]));
   if (argument && code == kDone)
     report.fit =
         find_fit(report.job, *argument, all,
@@ -202,8 +214,8 @@ Command add_dry_run(CLI::App& program, std::vector<std::string> arguments) {
       ->type_name("FILE")
       ->capture_default_str();
   app->add_option("--steps", options->steps,
-                  "End a program in Python, as sys.exit() would, after so many steps of an "
-                  "optimizer; 0: let it run to its end")
+                  "End the program, as exit() would, after so many steps: of an optimizer in "
+                  "Python, or that it marks (mark_step()); 0: let it run to its end")
       ->check(CLI::Range(0u, 1'000'000'000u))
       ->type_name("N")
       ->capture_default_str();
@@ -240,7 +252,7 @@ Command add_dry_run(CLI::App& program, std::vector<std::string> arguments) {
       "\nThe context is what a process takes besides, with the kernels and libraries that it\n"
       "loads: estimates by multiprocessors, from an RTX 3090's 256 MiB before the first kernel.\n\n"
       "Exit codes: 0 it fits, 1 it fits under no allocator or never used CUDA, 4 it was stopped\n"
-      "since the host's memory ran out; else the program's own.\n\n"
+      "since the host's memory ran out or its trace grew beyond 1 GiB; else the program's own.\n\n"
       "Example:\n"
       "  berth dry-run --gpu H100-80 -o gpt.trace -- python train.py\n"
       "  berth dry-run --gpu A100-40 --fit batch=--batch-size -- python train.py --batch-size 8\n"

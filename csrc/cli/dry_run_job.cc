@@ -28,7 +28,8 @@ namespace fs = std::filesystem;
 // weight or a batch, whose values nobody needs.
 constexpr Bytes kCopyLimit = Bytes{1} << 20;
 // More than any program will need of one GPU; only addresses.
-constexpr Bytes kRoom = 16;  // times the total
+constexpr Bytes kRoom = 16;        // times the total
+constexpr int kLooksPerSize = 20;  // a second
 
 std::string preload_of(const replay::StandinFiles& standin) {
   std::string preload;
@@ -96,16 +97,26 @@ DryRun run_dry(const DryRunJob& job) {
         (fs::temp_directory_path() / fmt::format("berth-standin-{}", ::getuid())).string());
 
   HostWatch watch;
+  int looks = 0;
+  bool trace_too_large = false;
+  const auto look = [&](pid_t program) {
+    watch.look(program);
+    if (++looks % kLooksPerSize != 0 || watch.stopped()) return;
+    const Bytes bytes = traces.largest();
+    trace_too_large = bytes > kMostTraceBytes;
+    if (trace_too_large)
+      watch.stop(program, fmt::format("its trace has {}, the limit is {}", format_bytes(bytes),
+                                      format_bytes(kMostTraceBytes)));
+  };
   const auto begin = std::chrono::steady_clock::now();
-  const replay::ChildExit ended =
-      replay::run_child(job.program, variables,
-                        {.watch = [&](pid_t program) { watch.look(program); },
-                         .output_to_error = job.output_to_error});
+  const replay::ChildExit ended = replay::run_child(
+      job.program, variables, {.watch = look, .output_to_error = job.output_to_error});
   DryRun run;
   run.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   run.code = ended.code;
   run.signal = ended.signal;
   run.stopped = watch.stopped();
+  run.trace_too_large = trace_too_large;
   run.why_stopped = watch.why();
   run.host_peak = watch.peak();
   run.traces = traces.take();

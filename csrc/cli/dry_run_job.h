@@ -25,9 +25,10 @@ struct DryRunJob {
 
 // How it went.
 struct DryRun {
-  int code = 0;          // the program's own, where signal is 0
-  int signal = 0;        // that ended it
-  bool stopped = false;  // by us, since the host's memory ran out
+  int code = 0;    // the program's own, where signal is 0
+  int signal = 0;  // that ended it
+  // By us: since the host's memory ran out, or since its trace grew too large.
+  bool stopped = false, trace_too_large = false;
   std::string why_stopped;
   double seconds = 0;
   Bytes host_peak = 0;                   // of the program and what it started
@@ -40,6 +41,9 @@ struct DryRun {
   std::uint64_t skipped_reads = 0;  // copies to the host that were too large to be made
   Bytes standin_host_bytes = 0;     // of the device's memory that took host memory at the end
 };
+
+// What a trace may grow to: a program that nobody ends would fill the disk.
+inline constexpr Bytes kMostTraceBytes = Bytes{1} << 30;
 
 // Runs the program on the stand-in runtime, under berth in mode `record`, and waits for it. Device
 // memory has no limit, so that what the program needs is known where it is more than there is.

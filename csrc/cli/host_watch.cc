@@ -7,6 +7,7 @@
 #include <csignal>
 #include <fstream>
 #include <set>
+#include <utility>
 
 namespace berth::cli {
 namespace {
@@ -51,10 +52,15 @@ void HostWatch::look(pid_t program) {
   }
   const Bytes left = memory_.available();
   if (left >= reserve_ || held < least_) return;
+  stop(program, fmt::format("the program holds {} of this machine's memory, and {} of {} are left",
+                            format_bytes(held), format_bytes(left), format_bytes(memory_.total())));
+}
+
+void HostWatch::stop(pid_t program, std::string why) {
+  if (stopped()) return;
   looks_since_ = 1;
-  why_ = fmt::format("the program holds {} of this machine's memory, and {} of {} are left",
-                     format_bytes(held), format_bytes(left), format_bytes(memory_.total()));
-  for (const pid_t process : processes) ::kill(process, SIGTERM);
+  why_ = std::move(why);
+  for (const pid_t process : tree_of(program)) ::kill(process, SIGTERM);
 }
 
 }  // namespace berth::cli

@@ -25,6 +25,8 @@ class HostWatch {
 
   // To be called again and again with the first process.
   void look(pid_t program);
+  // Ends them in the same way, for another reason.
+  void stop(pid_t program, std::string why);
 
   [[nodiscard]] bool stopped() const noexcept { return looks_since_ > 0; }
   [[nodiscard]] Bytes peak() const noexcept { return peak_; }  // of the processes together

@@ -97,6 +97,16 @@ std::vector<RankTraces::File> RankTraces::written() const {
   return files;
 }
 
+Bytes RankTraces::largest() const {
+  Bytes most = 0;
+  std::error_code error;
+  for (const File& file : written()) {
+    const std::uintmax_t size = fs::file_size(file.path, error);
+    if (!error) most = std::max<Bytes>(most, size);
+  }
+  return most;
+}
+
 std::vector<RankTraces::File> RankTraces::take() const {
   std::vector<File> files = written();
   const std::vector<std::string> to = names(name_, files);

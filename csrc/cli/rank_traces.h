@@ -1,7 +1,10 @@
 #pragma once
 
+#include "csrc/core/bytes.h"
+
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace berth::cli {
@@ -31,6 +34,8 @@ class RankTraces {
 
   // What the program is to write to: BERTH_TRACE.
   [[nodiscard]] std::string written_to() const;
+  // Bytes of the largest that is being written.
+  [[nodiscard]] Bytes largest() const;
   // Renames what was written, and says what it is now; by rank, device and process. Throws
   // Error(kSystem) where one cannot be renamed.
   [[nodiscard]] std::vector<File> take() const;

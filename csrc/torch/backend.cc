@@ -1,6 +1,7 @@
 #include "csrc/torch/backend.h"
 
 #include "csrc/core/check.h"
+#include "csrc/torch/step_limit.h"
 
 #include <pthread.h>
 
@@ -32,7 +33,9 @@ bool claim(Marker by) noexcept {
 }
 
 void mark(Marker by) noexcept {
-  if (claim(by)) for_all([](Backend& one) { one.mark_step(); });
+  if (!claim(by)) return;
+  for_all([](Backend& one) { one.mark_step(); });
+  if (by != Marker::kOptimizer) count_marked_step();
 }
 
 }  // namespace

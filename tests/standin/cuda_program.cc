@@ -1,6 +1,6 @@
 // A C++ program on libtorch's CUDA side, as a user would write it: allocates, computes and trains
 // on the device under PyTorch's own allocator, on two streams. Prints what the allocator says of
-// it. Usage: cuda_program [STEPS [BATCH]]
+// it, and marks its steps where berth is there. Usage: cuda_program [STEPS [BATCH]]
 //
 // It includes no header of libtorch that wants CUDA's own.
 #include <ATen/ATen.h>
@@ -11,6 +11,8 @@
 
 #include <cstdio>
 #include <cstdlib>
+
+extern "C" __attribute__((weak)) void berth_torch_mark_step();
 
 int main(int argc, char** argv) {
   const int steps = argc > 1 ? std::atoi(argv[1]) : 3;
@@ -31,6 +33,7 @@ int main(int argc, char** argv) {
     const at::Tensor hidden = at::linear(image.reshape({batch, 256}), weight, bias).relu();
     const at::Tensor query = hidden.reshape({batch / 4, 4, 16, 4});
     at::scaled_dot_product_attention(query, query, query).sum().backward();
+    if (berth_torch_mark_step != nullptr) berth_torch_mark_step();
   }
 
   // A tensor used on another stream, announced, and freed while that work is queued.

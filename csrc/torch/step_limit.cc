@@ -1,0 +1,43 @@
+#include "csrc/torch/step_limit.h"
+
+#include <dlfcn.h>
+
+#include <atomic>
+#include <cstdlib>
+
+namespace berth::torch {
+namespace {
+
+long most_steps() noexcept {
+  const char* const text = std::getenv("BERTH_STANDIN_STEPS");
+  if (text == nullptr || std::getenv("BERTH_STANDIN_LAUNCHED") == nullptr) return 0;
+  return std::strtol(text, nullptr, 10);
+}
+
+template <class Function>
+Function found(const char* name) noexcept {
+  return reinterpret_cast<Function>(::dlsym(RTLD_DEFAULT, name));
+}
+
+// In Python's main thread, which holds its lock.
+int raise_exit(void*) {
+  const auto raise = found<void (*)(void*)>("PyErr_SetNone");
+  void** const kind = found<void**>("PyExc_SystemExit");
+  if (raise == nullptr || kind == nullptr) return 0;
+  raise(*kind);
+  return -1;
+}
+
+}  // namespace
+
+void count_marked_step() noexcept {
+  static const long most = most_steps();
+  static std::atomic<long> made{0};
+  if (most <= 0 || made.fetch_add(1, std::memory_order_relaxed) + 1 != most) return;
+  const auto is_there = found<int (*)()>("Py_IsInitialized");
+  const auto add = found<int (*)(int (*)(void*), void*)>("Py_AddPendingCall");
+  if (is_there == nullptr || add == nullptr || is_there() == 0) std::exit(0);
+  add(raise_exit, nullptr);
+}
+
+}  // namespace berth::torch
