@@ -126,7 +126,9 @@ DryRun run_dry(const DryRunJob& job) {
   return run;
 }
 
-bool torch_has_cuda(const std::string& python) {
+bool torch_has_cuda(const std::string& program) {
+  const std::string python = interpreter_of(program);
+  if (python.empty()) return true;
   // 3: there is a torch, and it has none.
   const replay::ChildExit ended = replay::run_child(
       {python, "-c",

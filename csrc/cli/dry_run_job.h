@@ -53,6 +53,6 @@ inline constexpr Bytes kMostTraceBytes = Bytes{1} << 30;
 [[nodiscard]] DryRun run_dry(const DryRunJob& job);
 
 // Whether the torch of a program in Python has CUDA; true where that cannot be told.
-[[nodiscard]] bool torch_has_cuda(const std::string& python);
+[[nodiscard]] bool torch_has_cuda(const std::string& program);
 
 }  // namespace berth::cli

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 #include <string_view>
 #include <system_error>
 
@@ -33,6 +34,14 @@ std::string found_in_path(const std::string& program) {
     rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
   }
   return {};
+}
+
+// Of a script, what follows "#!"; empty where it is none.
+std::string first_line(const std::string& file) {
+  std::ifstream script(file, std::ios::binary);
+  std::string line;
+  if (script.get() != '#' || script.get() != '!' || !std::getline(script, line)) return {};
+  return line.size() < 4096 ? line : std::string();
 }
 
 bool has_gpu() {
@@ -63,11 +72,18 @@ std::string berth_library(const std::string& name) {
 
 bool is_python(const std::string& program) {
   const std::string file = found_in_path(program);
-  if (named_python(program) || named_python(file)) return true;
-  std::ifstream script(file, std::ios::binary);
-  std::string line;
-  if (script.get() != '#' || script.get() != '!' || !std::getline(script, line)) return false;
-  return line.size() < 4096 && line.find("python") != std::string::npos;
+  return named_python(program) || named_python(file) ||
+         first_line(file).find("python") != std::string::npos;
+}
+
+std::string interpreter_of(const std::string& program) {
+  const std::string file = found_in_path(program);
+  if (named_python(program) || named_python(file)) return program;
+  // "/usr/bin/python3 -B" or "/usr/bin/env python3".
+  std::istringstream words(first_line(file));
+  for (std::string word; words >> word;)
+    if (named_python(word)) return word;
+  return {};
 }
 
 std::vector<std::pair<std::string, std::string>> python_variables(const std::string& device) {

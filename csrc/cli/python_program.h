@@ -9,6 +9,10 @@ namespace berth::cli {
 // Whether a program is Python, or a script that Python runs (torchrun). Looked up in PATH.
 [[nodiscard]] bool is_python(const std::string& program);
 
+// The Python that runs it: the program, or what the first line of the script names. Empty where
+// that is not known.
+[[nodiscard]] std::string interpreter_of(const std::string& program);
+
 // The path of a shared library of berth's ("libberth_torch_cuda.so") that lies beside this program
 // or in the folders around it. Throws Error(kUsage) where it is missing.
 [[nodiscard]] std::string berth_library(const std::string& name);

@@ -2,6 +2,7 @@
 #include "csrc/cli/gpu_use.h"
 #include "csrc/cli/host_watch.h"
 #include "csrc/cli/peak_holders.h"
+#include "csrc/cli/python_program.h"
 #include "csrc/cli/rank_traces.h"
 #include "csrc/cli/scratch_folder.h"
 #include "tests/catch.h"
@@ -177,4 +178,19 @@ TEST_CASE("A GPU holds what all its processes reserve and a context of each", "[
   REQUIRE(uses[1].least_held(10) == Bytes{250});
   small.reserved[0].peak.reset();
   REQUIRE_FALSE(uses[1].held("caching", 10).has_value());
+}
+
+TEST_CASE("A script is Python where its first line says so", "[cli][dry-run]") {
+  const ScratchFolder folder("berth-test");
+  const auto script = [&](const std::string& first_line) {
+    const std::string path = (folder.path() / "script").string();
+    std::ofstream(path) << first_line << "\nimport torch\n";
+    return path;
+  };
+  REQUIRE(interpreter_of("python3") == "python3");
+  REQUIRE(interpreter_of(script("#!/opt/venv/bin/python3.11 -B")) == "/opt/venv/bin/python3.11");
+  REQUIRE(is_python(script("#!/usr/bin/env python3")));
+  REQUIRE(interpreter_of(script("#!/usr/bin/env python3")) == "python3");
+  REQUIRE_FALSE(is_python(script("#!/bin/sh")));
+  REQUIRE(interpreter_of(script("#!/bin/sh")).empty());
 }
