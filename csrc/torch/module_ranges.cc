@@ -2,6 +2,7 @@
 
 #include "csrc/torch/backend.h"
 #include "csrc/torch/operator_recorder.h"
+#include "csrc/torch/step/tap.h"
 
 #include <dlfcn.h>
 
@@ -18,6 +19,7 @@ namespace {
 //
 // Optimizers tell what no operator shows: a sharded parameter is a leaf only above the tensor that
 // lies on the device (its `_local_tensor`). What state they keep is told in their first two steps.
+// Not within a step program, which may have no bytes there yet and must not be asked where they are.
 //
 // A dry run may end the program after some steps of an optimizer (BERTH_STANDIN_STEPS), as
 // sys.exit() would: in a job of several ranks, once all have met that far. And at the end of one,
@@ -25,10 +27,10 @@ namespace {
 // get a moment: Python ends threads that come to it while it goes away, and where they are in the
 // middle of C++ the process with them.
 //
-// The three numbers are the addresses of begin_module(), end_module() and tell(): PyTorch's own
-// ranges would run operators, which would be recorded as well.
+// The numbers are the addresses of begin_module(), end_module(), tell() and in_step_program():
+// PyTorch's own ranges would run operators, which would be recorded as well.
 constexpr char kProgram[] = R"PYTHON(
-def _berth_name_modules(begin_address, end_address, tell_address):
+def _berth_name_modules(begin_address, end_address, tell_address, in_step_address):
     import ctypes
     import os
     import sys
@@ -42,6 +44,7 @@ def _berth_name_modules(begin_address, end_address, tell_address):
     begin = ctypes.PYFUNCTYPE(ctypes.c_uint64, ctypes.c_char_p)(begin_address)
     end = ctypes.PYFUNCTYPE(None, ctypes.c_uint64)(end_address)
     tell = ctypes.PYFUNCTYPE(None, ctypes.c_uint64, ctypes.c_int)(tell_address)
+    in_step_program = ctypes.PYFUNCTYPE(ctypes.c_int)(in_step_address)
     compiling = torch.compiler.is_compiling
     names = weakref.WeakKeyDictionary()
     told = weakref.WeakKeyDictionary()
@@ -49,7 +52,7 @@ def _berth_name_modules(begin_address, end_address, tell_address):
     open_ranges = threading.local()
 
     def tell_roles(optimizer, arguments, named):
-        if compiling():
+        if compiling() or in_step_program():
             return
         told[optimizer] = told.get(optimizer, 0) + 1
         for group in optimizer.param_groups:
@@ -125,7 +128,7 @@ def _berth_name_modules(begin_address, end_address, tell_address):
 
 
 try:
-    _berth_name_modules(%llu, %llu, %llu)
+    _berth_name_modules(%llu, %llu, %llu, %llu)
 finally:
     del _berth_name_modules
 )PYTHON";
@@ -162,6 +165,8 @@ void tell(std::uint64_t address, int role) noexcept {
             static_cast<trace::RoleKind>(role));
 }
 
+int in_step_program() noexcept { return step::Tap::active() ? 1 : 0; }
+
 template <class Function>
 Function found(const char* name) noexcept {
   return reinterpret_cast<Function>(::dlsym(RTLD_DEFAULT, name));
@@ -178,7 +183,7 @@ int in_python(void*) {
   std::snprintf(program, sizeof program, kProgram, static_cast<int>(trace::RoleKind::kParameter),
                 static_cast<int>(trace::RoleKind::kGradient),
                 static_cast<int>(trace::RoleKind::kOptimizer), number(&begin_module),
-                number(&end_module), number(&tell));
+                number(&end_module), number(&tell), number(&in_step_program));
   if (run == nullptr || get == nullptr || run(program, nullptr) != 0 ||
       get("_berth_modules") != nullptr)
     done.store(true);
