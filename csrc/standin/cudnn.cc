@@ -32,6 +32,7 @@ enum DescriptorType {
   kBackwardFilter = 11,
   kBackwardData = 12,
   kTensor = 17,
+  kMatmul = 19,
 };
 enum AttributeType {
   kHandleType = 0,
@@ -59,6 +60,7 @@ enum AttributeName {
   kTensorType = 901,
   kTensorDimensions = 902,
   kTensorId = 906,
+  kTensorVirtual = 907,
   kPackIds = 1000,
   kPackPointers = 1001,
   kPackWorkspace = 1003,
@@ -122,7 +124,7 @@ struct Descriptor {
   }
 };
 
-// Bytes of the largest and of all tensors that hang on a descriptor.
+// Bytes of the largest and of all tensors that hang on a descriptor and lie in memory.
 struct TensorBytes {
   std::int64_t largest = 0;
   std::int64_t sum = 0;
@@ -131,7 +133,10 @@ struct TensorBytes {
 void add_tensors(const Descriptor& descriptor, TensorBytes& total) {
   if (descriptor.type == kTensor) {
     const Attribute* dimensions = descriptor.find(kTensorDimensions);
+    const Attribute* const is_virtual = descriptor.find(kTensorVirtual);
     if (dimensions == nullptr) return;
+    if (is_virtual != nullptr && !is_virtual->bytes.empty() && is_virtual->bytes[0] != std::byte{})
+      return;
     // The exact type matters little for a plausible size.
     std::int64_t bytes = 4;
     for (std::size_t at = 0; at + 8 <= dimensions->bytes.size(); at += 8) {
@@ -148,10 +153,18 @@ void add_tensors(const Descriptor& descriptor, TensorBytes& total) {
   }
 }
 
+bool has_matmul(const Descriptor& descriptor) {
+  if (descriptor.type == kMatmul) return true;
+  for (const auto& [name, attribute] : descriptor.attributes)
+    for (const auto& child : attribute.children)
+      if (has_matmul(*child)) return true;
+  return false;
+}
+
 // What an engine takes for a graph: nothing, the smaller tensors once, or the largest twice as for
-// a transform.
+// a transform. Attention is one kernel: what it sums up beside its results cudnn-frontend asks for.
 std::int64_t workspace_of(std::int64_t engine, const Descriptor* graph) {
-  if (graph == nullptr || engine == 0) return 0;
+  if (graph == nullptr || engine == 0 || has_matmul(*graph)) return 0;
   TensorBytes tensors;
   add_tensors(*graph, tensors);
   const std::int64_t bytes = engine == 1 ? tensors.sum - tensors.largest : 2 * tensors.largest;

@@ -241,6 +241,17 @@ print(torch.cuda.max_memory_allocated() > 0, [calls(name) for name in (b"cudnnCo
             with self.subTest(backend), sdpa_kernel(backend):
                 F.scaled_dot_product_attention(q, q, q, is_causal=True).sum().backward()
 
+    def test_attention_by_cudnn_has_no_scores_in_memory(self):
+        from torch.nn.attention import SDPBackend, sdpa_kernel
+
+        q = torch.empty(2, 4, 1024, 64, device="cuda", dtype=torch.bfloat16, requires_grad=True)
+        scores = 2 * 4 * 1024 * 1024 * 4
+        before = torch.cuda.memory_allocated()
+        torch.cuda.reset_peak_memory_stats()
+        with sdpa_kernel(SDPBackend.CUDNN_ATTENTION):
+            F.scaled_dot_product_attention(q, q, q, is_causal=True).sum().backward()
+        self.assertLess(torch.cuda.max_memory_allocated() - before, scores / 2)
+
     def test_graphs_are_captured_and_replayed(self):
         x = torch.zeros(256, 256, device="cuda")
         graph = torch.cuda.CUDAGraph()
