@@ -286,7 +286,7 @@ std::string DryRunReport::to_text() const {
   if (needs.planned) {
     text += "  " +
             wrap(fmt::format(
-                     "the plan: arena {} (bound {}), {} beside it, of which {} outlive steps; {}",
+                     "the plan: arena {} (bound {}), {} beside it; {} outlive steps; {}",
                      format_bytes(needs.planned->arena), format_bytes(needs.planned->bound),
                      format_bytes(needs.planned->outside), format_bytes(needs.planned->residents),
                      format_number_of(needs.planned->slots, "place")),

@@ -27,11 +27,17 @@ std::vector<pid_t> tree_of(pid_t program) {
   return all;
 }
 
-Bytes resident(pid_t process) {
+// Of a process: bytes of its own, and of files and shared memory, which others may have as well.
+struct Resident {
+  Bytes own = 0, shared = 0;
+};
+
+Resident resident(pid_t process) {
   std::ifstream file(fmt::format("/proc/{}/statm", process));
-  Bytes size = 0, pages = 0;
-  if (!(file >> size >> pages)) return 0;
-  return pages * static_cast<Bytes>(::sysconf(_SC_PAGESIZE));
+  Bytes size = 0, all = 0, shared = 0;
+  if (!(file >> size >> all >> shared)) return {};
+  const auto page = static_cast<Bytes>(::sysconf(_SC_PAGESIZE));
+  return {(all - std::min(all, shared)) * page, shared * page};
 }
 
 }  // namespace
@@ -42,8 +48,13 @@ HostWatch::HostWatch()
 
 void HostWatch::look(pid_t program) {
   const std::vector<pid_t> processes = tree_of(program);
-  Bytes held = 0;
-  for (const pid_t process : processes) held += resident(process);
+  Bytes held = 0, shared = 0;
+  for (const pid_t process : processes) {
+    const Resident one = resident(process);
+    held += one.own;
+    shared = std::max(shared, one.shared);
+  }
+  held += shared;
   peak_ = std::max(peak_, held);
   if (stopped()) {
     if (++looks_since_ == kLooksBeforeKill)

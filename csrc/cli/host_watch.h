@@ -15,8 +15,9 @@ namespace berth::cli {
 // the program holds as much as the reserve (else its end would not help), a second later SIGKILL.
 //
 // The reserve is 1/32 of what this process may use, at least 256 MiB and at most 2 GiB. A look
-// costs some reads of /proc. Bytes of a process are its resident ones; pages that two of them share
-// count for both, so the sum may exceed what they take.
+// costs some reads of /proc. Bytes of a process are its resident ones; of files and shared memory,
+// as libraries, the most that one of them has counts. Pages that a fork shares count for both, so
+// the sum may exceed what they take.
 class HostWatch {
  public:
   HostWatch();

@@ -9,6 +9,7 @@
 
 #include <berth/error.h>
 
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -119,6 +120,32 @@ TEST_CASE("A program that takes the last of the host's memory is ended and told"
   int status = 0;
   ::waitpid(program, &status, 0);
   REQUIRE(WIFSIGNALED(status));
+}
+
+TEST_CASE("Memory that processes share counts once", "[cli][dry-run]") {
+  constexpr Bytes kShared = Bytes{64} << 20;
+  int ready[2];
+  REQUIRE(::pipe(ready) == 0);
+  const pid_t program = ::fork();
+  if (program == 0) {
+    void* const shared =
+        ::mmap(nullptr, kShared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (::fork() < 0) ::_exit(1);
+    std::memset(shared, 1, kShared);
+    if (::write(ready[1], "x", 1) != 1) ::_exit(1);
+    for (;;) ::pause();
+  }
+  char both[2];
+  for (char& one : both) REQUIRE(::read(ready[0], &one, 1) == 1);
+  HostWatch calm;
+  calm.look(program);
+  HostWatch watch(kMaxBytes, 0);
+  for (int look = 0; look < 21; ++look) watch.look(program);  // ends both
+  ::waitpid(program, nullptr, 0);
+  REQUIRE(calm.peak() > kShared);
+  REQUIRE(calm.peak() < kShared + kShared / 2);
+  ::close(ready[0]);
+  ::close(ready[1]);
 }
 
 TEST_CASE("Traces of several processes and GPUs have names that differ", "[cli][dry-run]") {
