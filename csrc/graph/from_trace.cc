@@ -11,6 +11,7 @@
 #include <limits>
 #include <map>
 #include <set>
+#include <utility>
 
 namespace berth::graph {
 namespace {
@@ -46,6 +47,7 @@ class Builder {
     find_makers();
     make_operators();
     make_storages();
+    find_aside();
     replay();
     make_values();
     finish_lifetimes();
@@ -65,6 +67,7 @@ class Builder {
     BlockLife* life = nullptr;
     UnitIndex maker = kNoUnit;  // of one that is born in the step
     bool asked = false;         // nobody filled it but who asked for it
+    bool aside = false;         // state that no operator's results depend on
     StorageId storage = kNoStorage;
     OperatorId requested_in = kNone;
     Moment born = 0, freed = 0;  // at the request and the free
@@ -214,6 +217,19 @@ class Builder {
     result_.lifetimes.resize(graph().storages.size());
   }
 
+  // Residents that each operator of the step takes as state that its results do not depend on.
+  void find_aside() {
+    std::set<BlockId> aside, other;
+    for (const Source& source : sources_)
+      if (source.unit != kNoUnit)
+        for (const Touch& touch : found_.units[source.unit].touches)
+          (touch.aside ? aside : other).insert(touch.block);
+    for (Block& block : blocks_)
+      block.aside = block.storage != kNoStorage && aside.contains(block.id) &&
+                    !other.contains(block.id) &&
+                    graph().storages[block.storage].kind == StorageClass::kResident;
+  }
+
   // --- What is alive when ------------------------------------------------------------------------
 
   // Where ticks stand among the operators, in the order of the run.
@@ -328,6 +344,7 @@ class Builder {
   }
 
   void take(Block& block, const Touch& touch, OperatorId op, std::uint32_t& version) {
+    if (block.aside) return;
     Operator& made = graph().operators[op];
     Alternative& one = made.alternatives[0];
     const Bytes size = graph().storages[block.storage].bytes;
@@ -444,7 +461,8 @@ class Builder {
     }
   }
 
-  // Random numbers are drawn in their order. So it is with what waits for others. Once the host has
+  // Random numbers are drawn in their order, and so is state written that results do not depend on,
+  // the first time: what runs again writes it elsewhere. So it is with what waits for others. Once the host has
   // been given a number, all that it asks for later may depend on it.
   void set_control() {
     const auto chain = [this](auto has) {
@@ -455,6 +473,16 @@ class Builder {
         before = op;
       }
     };
+    std::map<BlockId, OperatorId> wrote;  // what is aside
+    for (OperatorId op = 0; op < sources_.size(); ++op) {
+      if (sources_[op].unit == kNoUnit) continue;
+      for (const Touch& touch : found_.units[sources_[op].unit].touches) {
+        const Block* const block = touch.aside && touch.writes ? find(touch.block) : nullptr;
+        if (block == nullptr || !block->aside) continue;
+        const auto [before, first] = wrote.try_emplace(block->id, op);
+        if (!first) graph().control.emplace_back(std::exchange(before->second, op), op);
+      }
+    }
     chain([](const Traits& traits) { return traits.random; });
     chain([](const Traits& traits) { return traits.host_sync || traits.collective; });
     std::map<ValueId, OperatorId> makers;

@@ -6,6 +6,7 @@
 #include "csrc/trace/operator_names.h"
 
 #include <algorithm>
+#include <unordered_set>
 
 namespace berth::graph {
 namespace {
@@ -22,7 +23,12 @@ class Finder {
     for (const trace::Entry& entry : trace_.entries) {
       std::visit([&](const auto& event) { see(entry, event); }, entry.event);
     }
-    for (Unit& unit : result_.units) merge(unit.touches);
+    for (UnitIndex u = 0; u < result_.units.size(); ++u) {
+      std::vector<Touch>& touches = result_.units[u].touches;
+      if (!trains_.contains(u))
+        for (Touch& touch : touches) touch.aside = false;
+      merge(touches);
+    }
     add_device_times();
     return std::move(result_);
   }
@@ -167,6 +173,7 @@ class Finder {
     if (!block.born) block.bytes = std::max(block.bytes, align_up(*end, trace_.alignment));
     const std::string_view name = trace_.name(found->second.name);
     const bool new_result = operand.output && operand.access == trace::Access::kWrite;
+    note_saved(found->second, operand);
     unit.gives |= operand.output;
     unit.gives_new |= new_result;
     if (trace::only_allocates(name)) return;
@@ -182,8 +189,23 @@ class Finder {
                    operand.byte_offset == 0 && *end == bytes_of(operand) &&
                    align_up(*end, trace_.alignment) >= block.bytes;
     touch.reads = !touch.covers;
+    touch.aside = is_statistics(name, operand);
     touch.offset = operand.byte_offset;
     touch.end = *end;
+  }
+
+  [[nodiscard]] static bool is_statistics(std::string_view name, const trace::Operand& operand) {
+    const bool statistics = operand.position == 3 || operand.position == 4;
+    return statistics && !operand.output &&
+           (updates_statistics(name) || writes_unseen(name, operand.position));
+  }
+  // A norm that trains saves the statistics of the batch, and goes back by them.
+  void note_saved(const Operator& op, const trace::Operand& operand) {
+    const std::string_view name = trace_.name(op.name);
+    if (!updates_statistics(name) || operand.bytes == 0) return;
+    const bool back = name.find("backward") != std::string_view::npos;
+    if (back ? !operand.output && operand.position == 5 : operand.output && operand.position == 1)
+      trains_.insert(op.unit);
   }
 
   // One of each block, of all in the order of the run.
@@ -201,6 +223,7 @@ class Finder {
       one.reads |= touch.reads && !one.covers;
       one.writes |= touch.writes;
       one.covers |= touch.covers;
+      one.aside &= touch.aside;
       one.offset = std::min(one.offset, touch.offset);
       one.end = std::max(one.end, touch.end);
     }
@@ -291,6 +314,7 @@ class Finder {
   std::vector<Operator*> begun_;  // in the order of the run
   std::unordered_map<trace::ThreadId, Thread> threads_;
   std::unordered_map<Cause, UnitIndex, CauseHash> causes_;
+  std::unordered_set<UnitIndex> trains_;  // norms that do
 };
 
 }  // namespace

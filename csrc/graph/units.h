@@ -20,6 +20,7 @@ struct Touch {
   bool reads = false;  // sees the content that was there
   bool writes = false;
   bool covers = false;        // one of its writes leaves nothing of what was there
+  bool aside = false;         // as state that no result depends on: running statistics of a norm
   Bytes offset = 0, end = 0;  // what it reaches of the block, half-open
 };
 

@@ -449,6 +449,46 @@ TEST_CASE("Running statistics are written though the operator does not say so", 
   CHECK(traced.graph.operators[0].traits.changes_state);
 }
 
+TEST_CASE("A norm that trains may run again: no result depends on its running statistics",
+          "[graph][trace]") {
+  // Two norms that share them, and what else reads them.
+  const auto norms = [](bool trains, bool read_besides) {
+    Recording run;
+    const BlockId input = run.request(kK), mean = run.request(64);
+    return graph_of(run, [&](int) {
+      std::vector<BlockId> made = {input};
+      for (int norm = 0; norm < 2; ++norm) {
+        const auto op = run.begin("aten::native_batch_norm");
+        run.takes(op, made.back());
+        run.add(trace::Operand{.op = op, .block = mean, .bytes = 64, .position = 3});
+        const BlockId saved = run.request(64), y = run.request(kK);
+        run.gives(op, y);
+        trace::Operand statistics{.op = op, .block = saved, .bytes = trains ? Bytes{64} : 0};
+        statistics.position = 1;
+        statistics.output = true;
+        statistics.access = Access::kWrite;
+        run.add(statistics);
+        run.end(op);
+        made.insert(made.end(), {saved, y});
+      }
+      if (read_besides) run.free(run.make("aten::mul", {mean}, 64));
+      run.free({made.begin() + 1, made.end()});
+    });
+  };
+  const Graph graph = norms(true, false).graph;
+  for (const Operator& norm : graph.operators) {
+    CHECK_FALSE(norm.traits.only_once());
+    CHECK(norm.alternatives[0].reads.size() == 1);
+  }
+  // They are written in turn all the same.
+  CHECK(graph.control == std::vector<std::pair<OperatorId, OperatorId>>{{0, 1}});
+  for (const auto& [trains, read_besides] : {std::pair(false, false), std::pair(true, true)}) {
+    const Graph other = norms(trains, read_besides).graph;
+    CHECK(other.operators[0].traits.changes_state);
+    CHECK(other.operators[1].traits.changes_state);
+  }
+}
+
 TEST_CASE("Other implementations are alternatives where none is better in both", "[graph][trace]") {
   Recording run;
   const BlockId input = run.request(kK);

@@ -29,8 +29,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <functional>
-#include <iterator>
 
 namespace berth::schedule {
 namespace {
@@ -44,7 +42,7 @@ constexpr double kStartShare = 0.1;
 // and of what to keep, where both come together later; of what to keep in the first orders.
 constexpr double kOrdering = 0.15, kBounding = 0.05, kCopying = 0.5, kRetaining = 0.4, kFirst = 0.8;
 constexpr double kFromAbove = 0.3;  // of what a search takes that begins with a schedule too large
-// How far behind the least border, of the backward part that is left.
+// How far behind the least border a search begins, of the backward part that is left.
 constexpr std::array kBehind = {0.3, 0.6, 0.1};
 constexpr int kRounds = 3;          // of ordering again and keeping
 constexpr int kBudgets = 5;         // on the way down to one that nothing was found for
@@ -223,10 +221,10 @@ class Planning {
     return how;
   }
 
-  // What to keep in an order, from a schedule where there is one.
-  void retain(const Operators& order, std::size_t border, const graph::Schedule* start,
-              double share) {
-    const StageGraph stages = stage_graph(graph_, order, options_.budget, border);
+  // What to keep in an order, from a schedule where there is one. `part`: see border_of().
+  void retain(const Operators& order, double part, const graph::Schedule* start, double share) {
+    const StageGraph stages =
+        stage_graph(graph_, order, options_.budget, border_of(order, part));
     std::optional<Retention> given =
         start != nullptr ? retention_of(graph_, stages, *start) : started(stages, share);
     auto how = searching<RetentionOptions>(share);
@@ -282,33 +280,16 @@ class Planning {
     return low;
   }
 
-  // Where what never runs again leaves no room, as gradients of weights that stay to the end: with
-  // as much of the backward part before the border as that takes, and more.
-  template <class Left>
-  void retain_behind(const Left& left) {
-    std::vector<std::size_t> borders;
-    for (const Operators& order : orders_) borders.push_back(least_border(order));
-    auto tries = std::size(kBehind) *
-                 static_cast<std::size_t>(std::ranges::count_if(borders, std::identity()));
-    for (std::size_t k = 0; k < orders_.size(); ++k) {
-      const Operators& order = orders_[k];
-      const std::size_t least = borders[k];
-      if (least == 0) continue;
-      std::size_t end = 0;  // of the backward part
-      for (std::size_t p = 0; p < order.size(); ++p)
-        if (graph_.operators[order[p]].phase == graph::Phase::kBackward) end = p + 1;
-      for (const double part : kBehind) {
-        const double share = left() * kFirst / static_cast<double>(tries--);
-        if (least >= end || done()) continue;
-        const std::size_t border =
-            least + static_cast<std::size_t>(part * static_cast<double>(end - least));
-        retain(order, border, nullptr, share);
-        if (!result_.schedule) continue;
-        retained_order_ = order;
-        retained_border_ = border;
-        return;
-      }
-    }
+  // Where what never runs again leaves no room, as gradients of weights that stay to the end, so
+  // much of the backward part is before the border as that takes, and `part` of what is left of it.
+  // 0: the usual one.
+  [[nodiscard]] std::size_t border_of(const Operators& order, double part) const {
+    const std::size_t least = least_border(order);
+    std::size_t end = least;  // of the backward part
+    if (least == 0) return 0;
+    for (std::size_t p = least; p < order.size(); ++p)
+      if (graph_.operators[order[p]].phase == graph::Phase::kBackward) end = p + 1;
+    return least + static_cast<std::size_t>(part * static_cast<double>(end - least));
   }
 
   // First in each order; then in rounds: the best is ordered again, with all that it runs again
@@ -316,19 +297,18 @@ class Planning {
   void retain(double share) {
     if (above_ != nullptr && !result_.schedule) {
       const Unrolled unrolled = unroll(graph_, *above_);
-      retain(first_runs(unrolled, unrolled.graph.order), 0, above_, share * kFromAbove);
+      retain(first_runs(unrolled, unrolled.graph.order), retained_part_, above_,
+             share * kFromAbove);
     }
     const double until = watch_.seconds() + share * watch_.left();
     const auto left = [&] {
       if (std::isinf(until)) return 1.0;
       return std::max(0.0, until - watch_.seconds()) / std::max(watch_.left(), 1e-9);
     };
-    for (std::size_t k = 0; k < orders_.size() && !done(); ++k) {
-      const std::uint64_t before = retained_ ? retained_ns_ : ~std::uint64_t{0};
-      retain(orders_[k], 0, nullptr, left() * kFirst / static_cast<double>(orders_.size() - k));
-      if (retained_ && retained_ns_ < before) retained_order_ = orders_[k];
-    }
-    if (!result_.schedule && !done()) retain_behind(left);
+    for (std::size_t k = 0; k < orders_.size() && !done(); ++k)
+      retain_first(orders_[k], retained_part_,
+                   left() * kFirst / static_cast<double>(orders_.size() - k));
+    retain_behind(left);
     if (!result_.schedule && !done()) retain_from_above(left);
     for (int round = 0; round < kRounds && retained_ && !done(); ++round) {
       const std::uint64_t before = retained_ns_;
@@ -338,9 +318,31 @@ class Planning {
       take(std::move(again.schedule), "reorder");
       retained_order_ = std::move(again.first_runs);
       const graph::Schedule start = *retained_;
-      retain(retained_order_, retained_border_, &start, left() / (kRounds - round));
+      retain(retained_order_, retained_part_, &start, left() / (kRounds - round));
       if (retained_ns_ >= before) break;
     }
+  }
+
+  // From nothing; keeps in mind what was best.
+  void retain_first(const Operators& order, double part, double share) {
+    const std::uint64_t before = retained_ ? retained_ns_ : ~std::uint64_t{0};
+    retain(order, part, nullptr, share);
+    if (!retained_ || retained_ns_ >= before) return;
+    retained_order_ = order;
+    retained_part_ = part;
+  }
+
+  // With other borders, in orders that do not do with the usual one.
+  template <class Left>
+  void retain_behind(const Left& left) {
+    std::vector<const Operators*> behind;
+    for (const Operators& order : orders_)
+      if (!done() && least_border(order) != 0) behind.push_back(&order);
+    std::size_t tries = behind.size() * (kBehind.size() - 1);
+    for (const Operators* const order : behind)
+      for (std::size_t k = 1; k < kBehind.size(); ++k, --tries)
+        if (!done())
+          retain_first(*order, kBehind[k], left() * kFirst / static_cast<double>(tries));
   }
 
   // What a compiler would keep, which knows products from what is cheap to make again by their
@@ -371,7 +373,8 @@ class Planning {
   void retain_and_copy() {
     for (int k = 1; k <= kHostRooms && !done(); ++k) {
       StageGraph stages =
-          stage_graph(graph_, retained_order_, options_.budget, retained_border_);
+          stage_graph(graph_, retained_order_, options_.budget,
+                      border_of(retained_order_, retained_part_));
       const Bytes most = host_room(stages.problem, *options_.rates);
       add_host_room(stages.problem, most / kHostRooms * static_cast<Bytes>(k), *options_.rates);
       const double share = 1.0 / (kHostRooms - k + 1);
@@ -409,7 +412,7 @@ class Planning {
   std::optional<graph::Schedule> retained_;  // the fastest that makes again and copies nothing
   std::uint64_t retained_ns_ = 0;
   Operators retained_order_;
-  std::size_t retained_border_ = 0;
+  double retained_part_ = kBehind.front();
   StepResult result_;
 };
 
