@@ -14,6 +14,9 @@ long most_steps() noexcept {
   return std::strtol(text, nullptr, 10);
 }
 
+const long most = most_steps();  // as the program was started
+std::atomic<long> made{0};
+
 template <class Function>
 Function found(const char* name) noexcept {
   return reinterpret_cast<Function>(::dlsym(RTLD_DEFAULT, name));
@@ -31,8 +34,6 @@ int raise_exit(void*) {
 }  // namespace
 
 void count_marked_step() noexcept {
-  static const long most = most_steps();
-  static std::atomic<long> made{0};
   if (most <= 0 || made.fetch_add(1, std::memory_order_relaxed) + 1 != most) return;
   const auto is_there = found<int (*)()>("Py_IsInitialized");
   const auto add = found<int (*)(int (*)(void*), void*)>("Py_AddPendingCall");
