@@ -209,8 +209,7 @@ Command add_dry_run(CLI::App& program, std::vector<std::string> arguments) {
   app->add_option(
          "-o,--trace", options->trace,
          "Trace to write; may hold {rank}, {device} and {pid}. Of several ranks or GPUs each has "
-         "one, "
-         "-RANK-DEVICE in its name where that has neither. The plan goes beside it, as .plan")
+         "one, -RANK-DEVICE in its name where that has neither. The plan goes beside it, as .plan")
       ->type_name("FILE")
       ->capture_default_str();
   app->add_option("--steps", options->steps,

@@ -461,9 +461,9 @@ class Builder {
     }
   }
 
-  // Random numbers are drawn in their order, and so is state written that results do not depend on,
-  // the first time: what runs again writes it elsewhere. So it is with what waits for others. Once the host has
-  // been given a number, all that it asks for later may depend on it.
+  // Random numbers are drawn in their order, and state that no result depends on is written in its
+  // order, the first time: what runs again writes elsewhere. So it is with what waits for others.
+  // Once the host has been given a number, all that it asks for later may depend on it.
   void set_control() {
     const auto chain = [this](auto has) {
       OperatorId before = kNone;

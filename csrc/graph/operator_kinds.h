@@ -45,6 +45,19 @@ template <std::size_t N>
              "aten::cudnn_batch_norm_backward", "aten::miopen_batch_norm_backward"});
 }
 
+// Of these and what calls them: an argument that is such statistics.
+[[nodiscard]] constexpr bool is_statistics(std::string_view name, std::uint16_t position) noexcept {
+  return (position == 3 || position == 4) &&
+         (updates_statistics(name) || writes_unseen(name, position));
+}
+
+// The statistics of the batch, where there are bytes of them: by that a norm trains, and goes back.
+[[nodiscard]] constexpr bool is_saved_by_norm(std::string_view name, bool output,
+                                              std::uint16_t position) noexcept {
+  const bool back = name.find("backward") != std::string_view::npos;
+  return updates_statistics(name) && (back ? !output && position == 5 : output && position == 1);
+}
+
 // Gives the host a number or a shape that depends on contents, so that it has to wait for them.
 [[nodiscard]] constexpr bool waits_for_contents(std::string_view name) noexcept {
   return detail::is_one_of(

@@ -304,12 +304,13 @@ class Builder {
   // State that no result depends on: running statistics of a norm that trains, which has saved
   // those of the batch.
   static bool is_aside(std::string_view name, const Call& call, const Use& one) {
-    if (!updates_statistics(name) || (one.position != 3 && one.position != 4)) return false;
-    const bool backward = name.find("backward") != std::string_view::npos;
-    const auto& saved = backward ? call.arguments : call.results;
-    return std::any_of(saved.begin(), saved.end(), [&](const Use& other) {
-      return other.position == (backward ? 5 : 1) && other.bytes > 0;
-    });
+    if (!is_statistics(name, one.position)) return false;
+    const auto saved = [&](const std::vector<Use>& uses, bool output) {
+      return std::any_of(uses.begin(), uses.end(), [&](const Use& other) {
+        return other.bytes > 0 && is_saved_by_norm(name, output, other.position);
+      });
+    };
+    return saved(call.arguments, false) || saved(call.results, true);
   }
 
   StepCall as_step_call(std::uint32_t n) const {

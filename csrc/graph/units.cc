@@ -173,7 +173,8 @@ class Finder {
     if (!block.born) block.bytes = std::max(block.bytes, align_up(*end, trace_.alignment));
     const std::string_view name = trace_.name(found->second.name);
     const bool new_result = operand.output && operand.access == trace::Access::kWrite;
-    note_saved(found->second, operand);
+    if (operand.bytes > 0 && is_saved_by_norm(name, operand.output, operand.position))
+      trains_.insert(found->second.unit);
     unit.gives |= operand.output;
     unit.gives_new |= new_result;
     if (trace::only_allocates(name)) return;
@@ -189,23 +190,9 @@ class Finder {
                    operand.byte_offset == 0 && *end == bytes_of(operand) &&
                    align_up(*end, trace_.alignment) >= block.bytes;
     touch.reads = !touch.covers;
-    touch.aside = is_statistics(name, operand);
+    touch.aside = !operand.output && is_statistics(name, operand.position);
     touch.offset = operand.byte_offset;
     touch.end = *end;
-  }
-
-  [[nodiscard]] static bool is_statistics(std::string_view name, const trace::Operand& operand) {
-    const bool statistics = operand.position == 3 || operand.position == 4;
-    return statistics && !operand.output &&
-           (updates_statistics(name) || writes_unseen(name, operand.position));
-  }
-  // A norm that trains saves the statistics of the batch, and goes back by them.
-  void note_saved(const Operator& op, const trace::Operand& operand) {
-    const std::string_view name = trace_.name(op.name);
-    if (!updates_statistics(name) || operand.bytes == 0) return;
-    const bool back = name.find("backward") != std::string_view::npos;
-    if (back ? !operand.output && operand.position == 5 : operand.output && operand.position == 1)
-      trains_.insert(op.unit);
   }
 
   // One of each block, of all in the order of the run.

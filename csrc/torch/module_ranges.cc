@@ -19,7 +19,7 @@ namespace {
 //
 // Optimizers tell what no operator shows: a sharded parameter is a leaf only above the tensor that
 // lies on the device (its `_local_tensor`). What state they keep is told in their first two steps.
-// Not within a step program, which may have no bytes there yet and must not be asked where they are.
+// Not within a step program, which may have no bytes there yet, and may not be asked for them.
 //
 // A dry run may end the program after some steps of an optimizer (BERTH_STANDIN_STEPS), as
 // sys.exit() would: in a job of several ranks, once all have met that far. And at the end of one,

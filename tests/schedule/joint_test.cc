@@ -254,6 +254,28 @@ TEST_CASE("Gradients that stay to the end are made again where the backward part
   REQUIRE(found.schedule);
   REQUIRE(found.verdict.peak <= (kLayers - 2) * kWeights + kWorkspace);
   REQUIRE(found.verdict.recomputed > 0);
+
+  // Whatever the budget, and with an input that the last operator of the backward part reads, and
+  // no end behind it: what is found is legal and fits.
+  const auto input = static_cast<graph::StorageId>(step.storages.size());
+  step.storages.push_back({50, graph::StorageClass::kInput, trace::RoleKind::kUnknown});
+  for (const std::size_t op : {std::size_t{0}, 2 * kLayers - 1})
+    step.operators[op].alternatives.front().reads.push_back({{input, 0}, 0, 50});
+  for (const bool with_end : {true, false}) {
+    if (!with_end) {
+      step.operators.pop_back();
+      for (std::size_t k = kLayers; k + 1 < 2 * kLayers; ++k)
+        step.operators[2 * kLayers - 1].alternatives.front().reads.push_back(
+            {step.operators[k].alternatives.front().writes.back(), 0, kWeights});
+    }
+    StepOptions options = with(least_budget(step).bytes);
+    options.iteration_budget = 2000;
+    for (; options.budget < 6500; options.budget += 150) {
+      const StepResult any = plan_step(step, options);
+      CAPTURE(with_end, options.budget);
+      if (any.schedule) REQUIRE(any.verdict.peak <= options.budget);
+    }
+  }
 }
 
 TEST_CASE("What others would do is legal and within the budget, or not there",

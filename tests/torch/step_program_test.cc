@@ -209,9 +209,11 @@ Subject make_numbers() {
                      nn::Linear(64, 1));
   auto sgd = std::make_shared<torch::optim::SGD>(net->parameters(), 0.1);
   const Tensor data = torch::randn({50, 6});
+  const Tensor two = at::native::wrapped_scalar_tensor(2.0);  // there in every step
   return {net.ptr(), sgd, [=](int) mutable {
             sgd->zero_grad();
-            const Tensor loss = net->forward(data).pow(2).mean();
+            const Tensor four = two * at::native::wrapped_scalar_tensor(2.0);
+            const Tensor loss = net->forward(data).mul(two).mul(four).pow(2).mean();
             loss.backward();
             const auto norm = net->parameters()[0].grad().norm().item<float>();
             for (Tensor& parameter : net->parameters())

@@ -44,9 +44,9 @@ constexpr double kOrdering = 0.15, kBounding = 0.05, kCopying = 0.5, kRetaining 
 constexpr double kFromAbove = 0.3;  // of what a search takes that begins with a schedule too large
 // How far behind the least border a search begins, of the backward part that is left.
 constexpr std::array kBehind = {0.3, 0.6, 0.1};
-constexpr int kRounds = 3;          // of ordering again and keeping
-constexpr int kBudgets = 5;         // on the way down to one that nothing was found for
-constexpr int kHostRooms = 4;       // sizes of what is thought to lie on the host
+constexpr int kRounds = 3;     // of ordering again and keeping
+constexpr int kBudgets = 5;    // on the way down to one that nothing was found for
+constexpr int kHostRooms = 4;  // sizes of what is thought to lie on the host
 
 const std::vector<std::string>& own_engines() {
   static const std::vector<std::string> kEngines = {"auto", "order", "retain", "copies"};
@@ -221,10 +221,9 @@ class Planning {
     return how;
   }
 
-  // What to keep in an order, from a schedule where there is one. `part`: see border_of().
+  // What to keep in an order, from a schedule where there is one. `part`: see stages_of().
   void retain(const Operators& order, double part, const graph::Schedule* start, double share) {
-    const StageGraph stages =
-        stage_graph(graph_, order, options_.budget, border_of(order, part));
+    const StageGraph stages = stages_of(order, part);
     std::optional<Retention> given =
         start != nullptr ? retention_of(graph_, stages, *start) : started(stages, share);
     auto how = searching<RetentionOptions>(share);
@@ -261,35 +260,31 @@ class Planning {
     }
   }
 
-  // The least border of the order with which each operator alone fits, what never runs again beside
-  // it: operators behind the border do not, and what they make stays. 0: the usual one will do.
-  [[nodiscard]] std::size_t least_border(const Operators& order) const {
-    const auto fits = [&](std::size_t border) {
-      return least_budget_of(stage_graph(graph_, order, options_.budget, border).problem) <=
-             static_cast<std::int64_t>(options_.budget);
-    };
-    std::size_t low = 0, high = order.size();
-    if (fits(low)) return low;
-    while (low < high) {
-      const std::size_t border = low + (high - low) / 2;
-      if (fits(border))
-        high = border;
-      else
-        low = border + 1;
-    }
-    return low;
+  // Whether each operator alone fits, what never runs again beside it: operators behind the border
+  // do not, and what they make stays.
+  [[nodiscard]] bool have_room(const StageGraph& stages) const {
+    return least_budget_of(stages.problem) <= static_cast<std::int64_t>(options_.budget);
   }
 
-  // Where what never runs again leaves no room, as gradients of weights that stay to the end, so
-  // much of the backward part is before the border as that takes, and `part` of what is left of it.
-  // 0: the usual one.
-  [[nodiscard]] std::size_t border_of(const Operators& order, double part) const {
-    const std::size_t least = least_border(order);
+  // An order in stages. Where what never runs again leaves no room, as gradients of weights that
+  // stay to the end, so much of the backward part is before the border as that takes, and `part` of
+  // what is left of it.
+  [[nodiscard]] StageGraph stages_of(const Operators& order, double part) const {
+    StageGraph usual = stage_graph(graph_, order, options_.budget);
+    if (have_room(usual) || usual.border + 1 >= order.size()) return usual;
+    std::size_t least = usual.border + 1, most = order.size() - 1;
+    while (least < most) {
+      const std::size_t border = least + (most - least) / 2;
+      if (have_room(stage_graph(graph_, order, options_.budget, border)))
+        most = border;
+      else
+        least = border + 1;
+    }
     std::size_t end = least;  // of the backward part
-    if (least == 0) return 0;
     for (std::size_t p = least; p < order.size(); ++p)
       if (graph_.operators[order[p]].phase == graph::Phase::kBackward) end = p + 1;
-    return least + static_cast<std::size_t>(part * static_cast<double>(end - least));
+    const double more = part * static_cast<double>(end - least);
+    return stage_graph(graph_, order, options_.budget, least + static_cast<std::size_t>(more));
   }
 
   // First in each order; then in rounds: the best is ordered again, with all that it runs again
@@ -306,7 +301,7 @@ class Planning {
       return std::max(0.0, until - watch_.seconds()) / std::max(watch_.left(), 1e-9);
     };
     for (std::size_t k = 0; k < orders_.size() && !done(); ++k)
-      retain_first(orders_[k], retained_part_,
+      retain_first(orders_[k], kBehind.front(),
                    left() * kFirst / static_cast<double>(orders_.size() - k));
     retain_behind(left);
     if (!result_.schedule && !done()) retain_from_above(left);
@@ -337,12 +332,12 @@ class Planning {
   void retain_behind(const Left& left) {
     std::vector<const Operators*> behind;
     for (const Operators& order : orders_)
-      if (!done() && least_border(order) != 0) behind.push_back(&order);
+      if (!done() && !have_room(stage_graph(graph_, order, options_.budget)))
+        behind.push_back(&order);
     std::size_t tries = behind.size() * (kBehind.size() - 1);
     for (const Operators* const order : behind)
       for (std::size_t k = 1; k < kBehind.size(); ++k, --tries)
-        if (!done())
-          retain_first(*order, kBehind[k], left() * kFirst / static_cast<double>(tries));
+        if (!done()) retain_first(*order, kBehind[k], left() * kFirst / static_cast<double>(tries));
   }
 
   // What a compiler would keep, which knows products from what is cheap to make again by their
@@ -372,9 +367,7 @@ class Planning {
   // Where a search has found what to make again, with more room than there is.
   void retain_and_copy() {
     for (int k = 1; k <= kHostRooms && !done(); ++k) {
-      StageGraph stages =
-          stage_graph(graph_, retained_order_, options_.budget,
-                      border_of(retained_order_, retained_part_));
+      StageGraph stages = stages_of(retained_order_, retained_part_);
       const Bytes most = host_room(stages.problem, *options_.rates);
       add_host_room(stages.problem, most / kHostRooms * static_cast<Bytes>(k), *options_.rates);
       const double share = 1.0 / (kHostRooms - k + 1);

@@ -26,21 +26,19 @@ class Account {
         versions_(program.storages.size(), 0),
         kept_(program.storages.size(), kNothing),
         of_body_(program.storages.size(), kNothing),
+        comes_(program.storages.size()),
         ran_(program.calls.size()) {
-    // Not there when the step begins: rooms that the body fills, and its numbers.
-    std::vector<bool> comes(program.storages.size());
     for (const Call& call : program.calls) {
-      if (call.by_body) comes[call.result_tensors.front().operand.storage] = true;
+      if (call.by_body) comes_[call.result_tensors.front().operand.storage] = true;
       for (const Operand& one : call.operands)
-        if (one.wrapped_number) comes[one.storage] = true;
+        if (one.wrapped_number && from_outside(one.storage) && !stays(one.storage))
+          comes_[one.storage] = true;
     }
     for (StorageNumber one = 0; one < program.storages.size(); ++one) {
-      const RecordedStorage& storage = program.storages[one];
-      if (storage.maker != RecordedStorage::kFromOutside || comes[one]) continue;
-      if (program.kinds[one] == StorageKind::kResident || storage.outlives)
-        memory_.resident += storage.bytes;
-      bind(one,
-           program.kinds[one] == StorageKind::kResident || storage.outlives ? 0 : storage.bytes);
+      if (!from_outside(one) || comes_[one]) continue;
+      const Bytes bytes = program.storages[one].bytes;
+      if (stays(one)) memory_.resident += bytes;
+      bind(one, stays(one) ? 0 : bytes);
     }
   }
 
@@ -76,6 +74,14 @@ class Account {
     block = kNothing;
   }
 
+  [[nodiscard]] bool from_outside(StorageNumber one) const {
+    return program_.storages[one].maker == RecordedStorage::kFromOutside;
+  }
+  // Whether it is there before the step and after it.
+  [[nodiscard]] bool stays(StorageNumber one) const {
+    return program_.kinds[one] == StorageKind::kResident || program_.storages[one].outlives;
+  }
+
   void bind(StorageNumber number, Bytes bytes) {
     const BufferNumber buffer = instructions_.first_of[number];
     buffers_[buffer] = make(bytes);
@@ -102,7 +108,7 @@ class Account {
   }
   void numbers_of(const Call& call) {
     for (const Operand& one : call.operands)
-      if (one.wrapped_number && of_body_[one.storage] == kNothing &&
+      if (one.wrapped_number && comes_[one.storage] && of_body_[one.storage] == kNothing &&
           buffers_[instructions_.first_of[one.storage]] == kNothing)
         come(one.storage);
   }
@@ -225,6 +231,8 @@ class Account {
   std::vector<BufferNumber> holders_;  // by storage
   std::vector<std::uint32_t> versions_;
   std::vector<Block> kept_, of_body_;  // by storage
+  // By storage: not there when the step begins, a room that the body fills or a number of its own.
+  std::vector<bool> comes_;
   std::vector<bool> ran_;
 };
 
