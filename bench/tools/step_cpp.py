@@ -12,7 +12,7 @@ SUFFIX = "-c++"
 MODELS = [f"gpt{SUFFIX}", f"resnet18{SUFFIX}"]
 SMOKE = f"mlp{SUFFIX}"
 ROUNDS = 2  # at most: each of them plans anew
-WARMUP = 6  # steps until the program is recorded and planned
+WARMUP = 8  # steps until the program is recorded, planned, and planned once more
 STATS = ("scheduled", "operators", "predicted_peak", "resident", "recorded_peak", "predicted_ns", "recorded_ns", "bound_ns", "runs_again",
          "last_refusal", "budget_not_met", "schedule_ns", "step_ns", "copied_out")
 

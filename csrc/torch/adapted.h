@@ -24,8 +24,8 @@ class Adapted {
   virtual Bytes resume(int device) = 0;
   // As at exit: closes traces, writes statistics. Memory is served on.
   virtual void shut_down() noexcept = 0;
-  // To step programs, of the libraries for this device.
-  virtual void offer_algorithms() {}
+  // Offers them what only this device's libraries know.
+  virtual void serve_step_programs() {}
   [[nodiscard]] virtual c10::Device device(int index) const noexcept = 0;
 };
 

@@ -225,7 +225,7 @@ int make_step_program(const char* engine, const char* schedule, std::uint64_t me
                       int other_bits, int second_thread, void** program, char* message,
                       std::size_t size) {
   return answer(message, size, [&] {
-    adapted().offer_algorithms();
+    adapted().serve_step_programs();
     *program = new StepProgram({.engine = engine,
                                 .memory_budget = memory_budget,
                                 .memory_share = memory_share,

@@ -57,7 +57,8 @@ struct StepProgramStats {
   // What its schedule takes, bytes: all that the step touches, and what of it is there between
   // steps, too. And as the step was recorded, each value released after its last use.
   std::uint64_t predicted_peak = 0, resident = 0, recorded_peak = 0;
-  // What its operators take by the times of the record; no schedule takes less than the bound.
+  // What its operators take, by the times of the record, or by those of scheduled steps where it was
+  // planned once more; no schedule takes less than the bound.
   std::uint64_t predicted_ns = 0, recorded_ns = 0, bound_ns = 0;
   // What the last scheduled step took: all of it, and its schedule on the body's thread. The
   // difference is what the body takes without kernels, and the checks.
@@ -92,9 +93,11 @@ struct StepProgramStats {
 // step is what it would see without. A step that calls something else is run as written from where
 // it began, and becomes a program of its own where it comes again. So what differs costs time only.
 //
-// A program is planned once, at the end of its second step: in 4 seconds at most, with a budget of
-// time in 14; where nothing is found in that which fits a budget of memory, in up to five times as
-// long more, with a copy_rate in ten times.
+// A program is planned at the end of its second step: in 4 seconds at most, with a budget of time
+// in 14; where nothing is found in that which fits a budget of memory, in up to five times as long
+// more, with a copy_rate in ten times. With a budget what its operators take is measured in three
+// more steps, where the schedule runs them; if that is a tenth more or less than in the record, it
+// is planned once more, for as long, from what it has.
 //
 // Bytes that are asked for behind libtorch's operators (data_ptr() of what the step made, inside of
 // the scope) are not there: that throws c10::Error. Those of parameters are what they were when the

@@ -41,7 +41,7 @@ class StepProgramStats:
     recorded_peak: int
     """What the step takes as it was recorded, each value released after its last use."""
     predicted_ns: int
-    """What the schedule's operators take, by the times of the record."""
+    """What the schedule's operators take, by the times of the record, or of scheduled steps where it was planned once more."""
     recorded_ns: int
     """What they take as recorded."""
     bound_ns: int
@@ -115,8 +115,10 @@ class StepProgram:
     says why. time_budget, instead of it: how much more time than as recorded the operators may take, such as 0.1; the step runs in the
     least memory that is found within it.
 
-    A program is planned once, at the end of its second step, in 4 seconds at most, with time_budget in 14; where nothing is found in that
-    which fits memory_budget, in up to five times as long more, with copy_rate in ten times.
+    A program is planned at the end of its second step, in 4 seconds at most, with time_budget in 14; where nothing is found in that
+    which fits memory_budget, in up to five times as long more, with copy_rate in ten times. With a budget what its operators take is
+    measured in three more steps, where the schedule runs them; if that is a tenth more or less than in the record, it is planned once more,
+    for as long, from what it has.
 
     engine: who plans the step. "auto", or "berth", is all of berth, "order", or "olla", keeps everything and orders, "release" keeps the order,
     too, "eager" runs steps as they are; "chen", "checkmate", "knapsack" and "monet" are what others make again within a budget, "vdnn" and

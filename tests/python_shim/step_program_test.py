@@ -331,6 +331,74 @@ if sys.argv[1] == "native":
                 # Without expandable segments PyTorch's allocator counts rests of up to 1 MiB that it does not split off.
                 self.assertEqual(self.python(program, allocator, PYTORCH_ALLOC_CONF="expandable_segments:True").split(), ["done"])
 
+    def test_kernels_on_a_device_are_timed_where_they_run(self):
+        # Recorded one by one, a call takes what its host part takes; its kernels take a microsecond each on the stand-in.
+        program = PREAMBLE + """
+import berth
+
+@torch.library.custom_op("berth_test::thoughtful", mutates_args=())
+def thoughtful(x: torch.Tensor) -> torch.Tensor:
+    time.sleep(0.01)
+    return x + x
+
+net = torch.nn.Sequential(*(torch.nn.Linear(256, 256) if n % 2 == 0 else torch.nn.GELU() for n in range(8))).cuda()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+x = torch.randn(1024, 256, device="cuda")
+program = berth.StepProgram("75%")
+said = []
+for step in range(8):
+    with program.step():
+        net(thoughtful(x)).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    if program.stats().scheduled:
+        said.append(program.stats().predicted_ns)
+assert program.stats().runs_again > 0, program.stats()
+print(min(said[:2]) > 1e7, max(said[3:]) < 1e6)
+"""
+        self.assertEqual(self.python(program).split(), ["True", "True"])
+
+    def test_captured_steps_are_scheduled_where_they_are_known_and_draw_once(self):
+        program = PREAMBLE + """
+import berth
+
+def captured(warm_up, budget, odd):
+    # Masks of dropout may be drawn again, which a replay would do from the state of the capture.
+    layers = [one for _ in range(6) for one in (torch.nn.Linear(512, 512), torch.nn.Dropout(0.1), torch.nn.GELU())]
+    net = torch.nn.Sequential(*layers).cuda()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    x = torch.randn(4096, 512, device="cuda")
+    program = berth.StepProgram(budget)
+    def step(odd=False):
+        with program.step():
+            y = net(x) * 2 if odd else net(x)
+            y.square().mean().backward()
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=False)
+    side = torch.cuda.Stream()
+    with torch.cuda.stream(side):
+        for _ in range(warm_up):
+            step()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        step(odd)
+    graph.replay()
+    stats = program.stats()
+    print(stats.scheduled, stats.diverged, stats.runs_again > 0, stats.last_refusal)
+
+captured(*map(eval, sys.argv[1:]))
+"""
+        refused = " is captured into a graph, before the step is known: steps are recorded outside"
+        again = "its schedule draws numbers again"
+        for arguments, printed, said in ((("0", "0", "False"), "0 0 False aten::addmm" + refused, refused),
+                                         (("4", "0", "True"), "1 1 False aten::mul.Tensor" + refused, refused),
+                                         (("4", "0", "False"), "2 0 False", ""), (("4", "'60MiB'", "False"), "1 0 True", again)):
+            with self.subTest(arguments):
+                self.assertEqual(self.python(program, *arguments).strip(), printed)
+                self.assertIn(said, self.stderr)
+                self.assertEqual(bool(said), "warning" in self.stderr, self.stderr)
+
     def test_what_no_program_may_have_runs_as_written_and_is_named(self):
         # Each body's words stand in stats().last_refusal; none: it is scheduled, or never twice the same.
         bodies = {

@@ -879,6 +879,75 @@ TEST_CASE("Batch norms run again, and their statistics are written once", "[step
   REQUIRE(same(plain, tight));
 }
 
+// Two operators that do the same, one of which takes its time.
+enum class Slow : std::uint8_t { kFirst, kSecond };
+Slow slow = Slow::kFirst;
+int calls_of_first = 0, calls_of_second = 0;
+
+Tensor doubled(const Tensor& x, bool is_slow) {
+  if (is_slow) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  return x + x;
+}
+Tensor first(const Tensor& x) {
+  ++calls_of_first;
+  return doubled(x, slow == Slow::kFirst);
+}
+Tensor second(const Tensor& x) {
+  ++calls_of_second;
+  return doubled(x, slow == Slow::kSecond);
+}
+
+TORCH_LIBRARY_FRAGMENT(berth_test, library) {
+  library.def("first(Tensor x) -> Tensor");
+  library.def("second(Tensor x) -> Tensor");
+}
+TORCH_LIBRARY_IMPL(berth_test, CPU, library) {
+  library.impl("first", first);
+  library.impl("second", second);
+}
+
+TEST_CASE("A step is planned again by what its operators take where the schedule runs them",
+          "[step]") {
+  constexpr int kRecorded = 2, kMeasured = 3;
+  // Either product could be made again; the slow one is kept. Which that is changes once the step
+  // was recorded.
+  const auto make = [] {
+    auto left = nn::Linear(4096, 1), right = nn::Linear(4096, 1);
+    nn::ModuleList model(left, right);
+    auto sgd = std::make_shared<torch::optim::SGD>(model->parameters(), 1e-3);
+    const Tensor data = torch::randn({256, 4096});
+    return Subject{model.ptr(), sgd, [=](int step) mutable {
+                     slow = step < kRecorded ? Slow::kFirst : Slow::kSecond;
+                     calls_of_first = calls_of_second = 0;
+                     sgd->zero_grad();
+                     const auto call = [&](const char* name) {
+                       return c10::Dispatcher::singleton()
+                           .findSchemaOrThrow(name, "")
+                           .typed<Tensor(const Tensor&)>()
+                           .call(data);
+                     };
+                     const Tensor a = left->forward(call("berth_test::first"));
+                     const Tensor b = right->forward(call("berth_test::second"));
+                     const Tensor loss = (data * a * b).sum();
+                     loss.backward();
+                     sgd->step();
+                     return loss.detach();
+                   }};
+  };
+  const berth::torch::StepProgramOptions tight{.memory_share = 0.85};
+  const Outcome before = train(make, true, kRecorded + kMeasured, tight);
+  CAPTURE(before.stats.to_json());
+  REQUIRE(before.stats.budget_not_met.empty());
+  REQUIRE((calls_of_first == 1 && calls_of_second == 2));
+  REQUIRE(before.stats.made == 2);  // when the last of them had ended
+  const Outcome after = train(make, true, kRecorded + kMeasured + 1, tight);
+  CAPTURE(after.stats.to_json());
+  REQUIRE((calls_of_first == 2 && calls_of_second == 1));
+  REQUIRE(after.stats.made == 2);
+  REQUIRE(after.stats.predicted_ns < before.stats.predicted_ns);
+  REQUIRE(same(train(make, false, kRecorded + kMeasured + 1), after));
+}
+
 TEST_CASE("Updates by lists come as early as gradients are there", "[step]") {
   const Outcome plain = train(make_listwise, false, kSteps, {}, false);
   const Outcome release = train(make_listwise, true, kSteps, {.engine = "release"}, false);

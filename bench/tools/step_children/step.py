@@ -16,7 +16,7 @@ import rows
 from memory import peak_of
 
 name, steps, rounds, path = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
-WARMUP = 5  # steps until every program is recorded and planned
+WARMUP = 7  # steps until every program is recorded, planned, and planned once more
 torch.manual_seed(1)
 net, batch, loss_of = models.MODELS[name]()
 first_state = torch.get_rng_state()

@@ -3,6 +3,7 @@
 #include "csrc/torch/adapted.h"
 #include "csrc/torch/cuda/cuda_allocator.h"
 #include "csrc/torch/cuda/cudnn/convolution_choice.h"
+#include "csrc/torch/cuda/stream_captures.h"
 
 #include <berth/torch_cuda.h>
 
@@ -34,7 +35,10 @@ class AdaptedCuda final : public Adapted {
     if (here == nullptr || here->forked()) return;
     for (Gpu* const gpu : here->gpus()) gpu->shut_down();
   }
-  void offer_algorithms() override { cudnn::offer_convolutions(); }
+  void serve_step_programs() override {
+    cudnn::offer_convolutions();
+    offer_stream_captures();
+  }
   [[nodiscard]] c10::Device device(int index) const noexcept override {
     return {c10::kCUDA, static_cast<c10::DeviceIndex>(index)};
   }

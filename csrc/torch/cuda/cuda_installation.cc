@@ -6,6 +6,7 @@
 #include "csrc/torch/cuda/cuda_allocator.h"
 #include "csrc/torch/cuda/cudnn/convolution_choice.h"
 #include "csrc/torch/cuda/fed_reads.h"
+#include "csrc/torch/cuda/stream_captures.h"
 #include "csrc/torch/program.h"
 #include "csrc/torch/range_observer.h"
 
@@ -165,6 +166,7 @@ void install_cuda() { install_cuda(Config::from_environment()); }
 
 void install_cuda(const Config& config) {
   cudnn::offer_convolutions();
+  offer_stream_captures();
   const std::lock_guard lock(installing);
   if (config.mode == Mode::kOff || cuda_installed()) return;
   make_installation(config);

@@ -52,9 +52,10 @@ class Executor::Drawing {
 };
 
 Executor::Executor(const Program& program, const Instructions& instructions,
-                   std::pmr::memory_resource* memory)
+                   std::pmr::memory_resource* memory, KernelTimes* times)
     : program_(program),
       instructions_(instructions),
+      times_(times),
       buffers_(instructions.buffers, memory),
       ran_(program.calls.size(), memory),
       holds_(instructions.buffers, kNoStorage, memory),
@@ -217,7 +218,15 @@ void Executor::run(const Instruction& instruction, const Needed& needed, c10::St
       left_traces_ |= !beside_ && program_.storages[storage].maker == RecordedStorage::kFromOutside;
   const bool other = !over && instruction.way != Instruction::kAsRecorded &&
                      call.ways[instruction.way].implementation->run(call, stack);
-  if (!other) (over ? call.twin->op : call.op).callBoxed(stack);
+  if (!other) {
+    // Of parts of a call, and beside a body that takes a core as well, times are not the call's.
+    const bool measured = times_ != nullptr && !beside_ && instruction.count == Instruction::kAll;
+    std::optional<KernelTimes::Kernel> kernel;
+    if (measured)
+      kernel.emplace(*times_, instruction.call, c10::ArrayRef<c10::IValue>(*stack).slice(below));
+    (over ? call.twin->op : call.op).callBoxed(stack);
+    if (kernel) kernel->end();
+  }
   drawing.reset();
   ran_[instruction.call] = 1;
 

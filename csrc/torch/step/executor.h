@@ -24,9 +24,10 @@ namespace berth::torch::step {
 // cost of an instruction is O(operands) beside its kernel.
 class Executor {
  public:
-  // All outlive the executor, whose tables are in `memory`.
+  // All outlive the executor, whose tables are in `memory`. What calls take is noted in `times`,
+  // unless it is null.
   Executor(const Program& program, const Instructions& instructions,
-           std::pmr::memory_resource* memory);
+           std::pmr::memory_resource* memory, KernelTimes* times = nullptr);
 
   // Takes over what `other` was given, whose program begins with the same calls. Requires: other
   // has run nothing, or may be taken back.
@@ -99,6 +100,7 @@ class Executor {
 
   const Program& program_;
   const Instructions& instructions_;
+  KernelTimes* const times_;
   std::size_t next_ = 0;  // instruction
   std::size_t tried_again_ = ~std::size_t{0};
   bool left_traces_ = false;  // outside of the step

@@ -72,7 +72,8 @@ Ghost::Ghost(const Scheduled& first, std::vector<const Scheduled*> others, Follo
     : scheduled_(&first),
       others_(std::move(others)),
       memory_(memory),
-      executor_(std::make_unique<Executor>(first.program, first.instructions, memory)),
+      executor_(
+          std::make_unique<Executor>(first.program, first.instructions, memory, first.times())),
       numbers_(memory),
       storages_(first.program.storages.size(), no_storage()),
       seen_(first.program.storages.size(), memory),
@@ -118,7 +119,8 @@ bool Ghost::change_program(const Fits& fits) {
     if (common_calls(other->program.calls, program().calls) < next_) continue;
     if (drew_ && other->program.sets_generators != program().sets_generators) continue;
     if (!fits(other->program.calls) || !same_rooms(other->program, program(), next_)) continue;
-    auto executor = std::make_unique<Executor>(other->program, other->instructions, memory_);
+    auto executor =
+        std::make_unique<Executor>(other->program, other->instructions, memory_, other->times());
     take_back(std::move(executor));
     std::swap(scheduled_, other);
     // What was seen of the call in question is seen again.

@@ -1,8 +1,11 @@
 #pragma once
 
+#include "csrc/graph/schedule.h"
+#include "csrc/torch/step/kernel_times.h"
 #include "csrc/torch/step/program.h"
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -49,6 +52,13 @@ struct Instructions {
   std::vector<BufferNumber> first_of;  // by storage: where one from outside is
 };
 
+// What executors measure of a schedule, and the schedule as planners have it.
+struct Refinement {
+  KernelTimes times;
+  graph::Schedule schedule;
+  bool split = false;  // whether lists are taken apart in it
+};
+
 // A program and how it is run.
 struct Scheduled {
   Program program;
@@ -58,6 +68,9 @@ struct Scheduled {
   // Whether its operators may run on another thread than the body's: none is foreign, whose kernels
   // may be in Python.
   bool may_be_followed = false;
+  // Whether a call draws again what it drew: from a state of its generator, which is another in
+  // each replay of a graph that is captured.
+  bool draws_again = false;
   std::uint64_t predicted_ns = 0, bound_ns = 0;  // no schedule within the budget takes less
   Bytes recorded_peak = 0;  // as the step was recorded, each value released after its last use
   std::uint64_t recorded_ns = 0;
@@ -67,6 +80,11 @@ struct Scheduled {
   Bytes copied_out = 0, host_peak = 0;
   std::string budget_not_met;      // why the budget is not, and the least that would do
   std::string schedule_not_taken;  // why the one that was given is not
+  // Where times decide what the schedule is, until it was planned once more; else null.
+  std::unique_ptr<Refinement> refinement = {};
+  [[nodiscard]] KernelTimes* times() const noexcept {
+    return refinement == nullptr ? nullptr : &refinement->times;
+  }
 };
 
 }  // namespace berth::torch::step

@@ -1,13 +1,12 @@
 #include "csrc/torch/step/program.h"
 
-#include "csrc/core/checksum.h"
+#include "csrc/torch/step/kernel_times.h"
 #include "csrc/torch/step/tensors.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cstddef>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -49,32 +48,6 @@ void find_what_the_body_fills(StepRecord& record) {
         });
     record.storages[made].maker = call.by_body ? RecordedStorage::kFromOutside : n;
   }
-}
-
-// Of calls that take as long: the operator, and shapes and widths of what it is given.
-std::uint64_t signature(const Call& call) {
-  std::uint64_t hash = reinterpret_cast<std::uintptr_t>(&call.op.schema());
-  for (const Operand& operand : call.operands) {
-    hash = hash_combine(hash, operand.storage == kNoStorage ? 0 : operand.type.itemsize());
-    for (const auto* const list : {&operand.sizes, &operand.strides})
-      for (const std::int64_t one : *list)
-        hash = hash_combine(hash, static_cast<std::uint64_t>(one));
-  }
-  return hash;
-}
-
-// Each call takes the median of those that are alike, so that no plan is made of what was slow or
-// fast by chance.
-void even_out_times(std::vector<Call>& calls, const std::vector<Call>& again) {
-  std::unordered_map<std::uint64_t, std::vector<std::uint64_t>> times;
-  for (std::size_t n = 0; n < calls.size(); ++n)
-    times[signature(calls[n])].push_back(std::min(calls[n].ns, again[n].ns));
-  for (auto& [alike, all] : times) {
-    const auto middle = all.begin() + static_cast<std::ptrdiff_t>(all.size() / 2);
-    std::nth_element(all.begin(), middle, all.end());
-    std::swap(all.front(), *middle);
-  }
-  for (Call& call : calls) call.ns = times[signature(call)].front();
 }
 
 // A value that one call alone reads, and that works element by element, need not outlive it: the
@@ -162,9 +135,12 @@ bool same_calls(const StepRecord& record, const StepRecord& other, std::string* 
 Program make_program(StepRecord first, const StepRecord& second) {
   Program program;
   find_what_the_body_fills(first);
-  even_out_times(first.calls, second.calls);
-  for (std::size_t n = 0; n < first.calls.size(); ++n)
-    first.calls[n].workspace = std::max(first.calls[n].workspace, second.calls[n].workspace);
+  for (std::size_t n = 0; n < first.calls.size(); ++n) {
+    Call& call = first.calls[n];
+    call.ns = std::min(call.ns, second.calls[n].ns);
+    call.workspace = std::max(call.workspace, second.calls[n].workspace);
+  }
+  even_out_times(first.calls);
   for (std::size_t n = 0; n < first.storages.size(); ++n) {
     RecordedStorage& storage = first.storages[n];
     const RecordedStorage& later = second.storages[n];

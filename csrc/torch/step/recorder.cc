@@ -1,5 +1,6 @@
 #include "csrc/torch/step/recorder.h"
 
+#include "csrc/torch/step/captures.h"
 #include "csrc/torch/step/kernel_cost.h"
 #include "csrc/torch/step/tensors.h"
 
@@ -148,6 +149,8 @@ void Recorder::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10
           why_refused(op, c10::ArrayRef<c10::IValue>(*stack).slice(stack->size() - arguments));
       !why.empty())
     refuse(op, why);
+  if (is_captured(c10::ArrayRef<c10::IValue>(*stack).slice(stack->size() - arguments)))
+    refuse(op, "is captured into a graph, before the step is known: steps are recorded outside");
   if (!record_.refusal.empty()) {
     run_kernel(op, keys, stack);
     return;

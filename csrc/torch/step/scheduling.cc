@@ -57,6 +57,8 @@ graph::Schedule fitted(graph::Schedule schedule) {
 // Halvings of the range between what the largest operator needs and what the best order does, each
 // with half of the time.
 constexpr int kHalvings = 6;
+// A program is planned again where it takes this part more or less than was predicted.
+constexpr std::uint64_t kWorthPlanning = 10;
 // Times as long is searched for what fits a budget where nothing was found that does.
 constexpr double kHarder = 5;
 
@@ -64,6 +66,7 @@ constexpr double kHarder = 5;
 std::optional<graph::Schedule> least_within_time(const graph::Graph& graph,
                                                  schedule::StepOptions planning,
                                                  std::uint64_t most_ns) {
+  const std::vector<graph::Schedule> known = planning.given;
   planning.time_limit_seconds /= 2;
   planning.budget = kMaxBytes;
   schedule::StepResult best = schedule::plan_step(graph, planning);
@@ -71,7 +74,8 @@ std::optional<graph::Schedule> least_within_time(const graph::Graph& graph,
   Bytes low = best.least_budget, high = best.verdict.peak;
   for (int n = 0; n < kHalvings && low < high; ++n) {
     planning.budget = low + (high - low) / 2;
-    planning.given = {*best.schedule};  // to begin with
+    planning.given = known;  // to begin with
+    planning.given.push_back(*best.schedule);
     schedule::StepResult within = schedule::plan_step(graph, planning);
     if (!within.schedule || within.verdict.ns > most_ns) {
       low = planning.budget + 1;
@@ -151,6 +155,7 @@ namespace {
 // A program's graph and the schedule that is to be followed.
 struct Planned {
   ProgramGraph of;
+  bool split = false;
   graph::Schedule chosen;
   graph::Verdict verdict;
   std::uint64_t ns_bound = 0;
@@ -194,8 +199,9 @@ void prove(Planned& planned, const SchedulingOptions& options) {
 }
 
 Planned plan(const Program& program, const SchedulingOptions& options,
-             const graph::Verdict& recorded, bool split) {
+             const graph::Verdict& recorded, bool split, const Refinement* before) {
   Planned result;
+  result.split = split;
   result.of = graph_of(program, alignment_of(program),
                        {.twins = options.engine != "release", .split = split});
   const graph::Graph& graph = result.of.graph;
@@ -208,6 +214,7 @@ Planned plan(const Program& program, const SchedulingOptions& options,
                           : options.budget;
     planning.engine = options.engine;
     planning.rates = rates_of(options);
+    if (before != nullptr && before->split == split) planning.given = {before->schedule};
     std::optional<graph::Schedule> found;
     if (options.more_time >= 0) {
       found = least_within_time(
@@ -269,18 +276,33 @@ bool better(const Planned& a, const Planned& b, const SchedulingOptions& options
   return key(a) < key(b);
 }
 
-}  // namespace
-
-Instructions instructions_as_recorded(const Program& program) {
-  const ProgramGraph written = graph_of(program, alignment_of(program), {.twins = false});
-  return instructions_of(program, written, as_recorded(written), kMaxBytes);
+// Whether times decide how a program is scheduled.
+bool goes_by_times(const SchedulingOptions& options) {
+  return has_budget(options) && !is_one_of(options.engine, {"release", "order"});
 }
 
-Scheduled schedule(Program program, const SchedulingOptions& options) {
+// What the program's schedule takes by the times that another one of the same calls has.
+std::uint64_t ns_by_times_of(const Program& program, const Scheduled& scheduled) {
+  std::uint64_t ns = scheduled.predicted_ns;
+  for (const Instruction& one : scheduled.instructions.list) {
+    if (one.kind != Instruction::Kind::kRun || one.way != Instruction::kAsRecorded ||
+        one.count != Instruction::kAll)
+      continue;
+    ns += program.calls[one.call].ns;
+    ns -= std::min(ns, scheduled.program.calls[one.call].ns);
+  }
+  return ns;
+}
+
+// Of a program that was scheduled before, other ways are known, and planners begin with what they
+// found.
+Scheduled scheduled_from(Program program, const SchedulingOptions& options,
+                         const Refinement* before) {
   if (options.engine == "checkmate") use_checkmate();
   const ProgramGraph written = graph_of(program, alignment_of(program), {.twins = false});
   const graph::Verdict recorded = graph::replay(written.graph, as_recorded(written));
-  if (options.engine != "release" && options.engine != "order")
+  const bool chooses = options.engine != "release" && options.engine != "order";
+  if (chooses && before == nullptr)
     find_implementations(program, {.other_bits = options.other_bits,
                                    .room = room_between_steps(program, written.graph, recorded),
                                    .file = options.algorithms});
@@ -288,9 +310,9 @@ Scheduled schedule(Program program, const SchedulingOptions& options) {
   std::optional<Planned> given;
   if (options.given != nullptr) given = follow(program, options, not_taken);
   if (given) not_taken.clear();
-  Planned best = given ? *std::move(given) : plan(program, options, recorded, false);
+  Planned best = given ? *std::move(given) : plan(program, options, recorded, false, before);
   if (!given && options.engine != "release" && can_split(program)) {
-    Planned split = plan(program, options, recorded, true);
+    Planned split = plan(program, options, recorded, true, before);
     if (better(split, best, options)) best = std::move(split);
   }
   Scheduled result;
@@ -314,13 +336,60 @@ Scheduled schedule(Program program, const SchedulingOptions& options) {
   result.may_be_followed = std::all_of(
       result.program.calls.begin(), result.program.calls.end(),
       [](const Call& call) { return call.op.operator_name().name.starts_with("aten::"); });
+  result.draws_again =
+      std::any_of(result.instructions.list.begin(), result.instructions.list.end(),
+                  [&](const Instruction& one) {
+                    return one.again_later && result.program.calls[one.call].random;
+                  });
   result.runs_again = verdict.recomputed;
   for (const Call& call : result.program.calls) result.choices += call.ways.empty() ? 0 : 1;
   for (const Instruction& one : result.instructions.list)
     result.chosen += one.way == Instruction::kAsRecorded ? 0 : 1;
+  if (goes_by_times(options) && !given && best.not_met.empty())
+    result.refinement = std::make_unique<Refinement>(Refinement{
+        KernelTimes(result.program.calls.size()), fitted(std::move(best.chosen)), best.split});
   result.budget_not_met = std::move(best.not_met);
   result.schedule_not_taken = std::move(not_taken);
   return result;
+}
+
+}  // namespace
+
+Instructions instructions_as_recorded(const Program& program) {
+  const ProgramGraph written = graph_of(program, alignment_of(program), {.twins = false});
+  return instructions_of(program, written, as_recorded(written), kMaxBytes);
+}
+
+Scheduled schedule(Program program, const SchedulingOptions& options) {
+  return scheduled_from(std::move(program), options, nullptr);
+}
+
+bool refine(Scheduled& ran, const SchedulingOptions& options) {
+  if (ran.refinement == nullptr || !ran.refinement->times.end_step()) return false;
+  const auto before = std::move(ran.refinement);
+  Program program = ran.program;
+  before->times.give(program.calls);
+  const std::uint64_t ns = ns_by_times_of(program, ran);
+  const std::uint64_t most = std::max(ns, ran.predicted_ns), least = std::min(ns, ran.predicted_ns);
+  if (most - least < ran.predicted_ns / kWorthPlanning) return false;
+  Scheduled found = scheduled_from(std::move(program), options, before.get());
+  found.refinement.reset();
+  const bool by_time = options.more_time >= 0;
+  const bool over_budget =
+      by_time &&
+      static_cast<double>(ns) > (1 + options.more_time) * static_cast<double>(found.recorded_ns);
+  const bool better =
+      by_time ? over_budget || found.predicted_peak < ran.predicted_peak : found.predicted_ns < ns;
+  if (better && found.budget_not_met.empty()) {
+    ran = std::move(found);
+    return true;
+  }
+  for (std::size_t n = 0; n < ran.program.calls.size(); ++n)
+    ran.program.calls[n].ns = found.program.calls[n].ns;
+  ran.predicted_ns = ns;
+  ran.recorded_ns = found.recorded_ns;
+  ran.bound_ns = std::min(found.bound_ns, ns);
+  return false;
 }
 
 }  // namespace berth::torch::step

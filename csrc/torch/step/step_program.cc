@@ -7,6 +7,7 @@
 #include "csrc/torch/program.h"
 #include "csrc/torch/range_numbers.h"
 #include "csrc/torch/step/byte_access.h"
+#include "csrc/torch/step/captures.h"
 #include "csrc/torch/step/elapsed.h"
 #include "csrc/torch/step/ghost.h"
 #include "csrc/torch/step/program.h"
@@ -86,6 +87,14 @@ class WrittenStep {
   std::uint64_t ranges_[kMaxBackends] = {};  // in each trace; 0: not in it
 };
 
+// Whether a graph is being captured that the schedule must not be in.
+bool must_not_be_captured(const Scheduled& scheduled) {
+  const std::vector<RecordedStorage>& storages = scheduled.program.storages;
+  return scheduled.draws_again &&
+         std::any_of(storages.begin(), storages.end(),
+                     [](const RecordedStorage& one) { return is_captured(one.device); });
+}
+
 // Whether this thread computes as a new one would: nobody has set how it rounds, or that numbers
 // near zero are zero.
 bool computes_as_any() {
@@ -137,7 +146,14 @@ class StepProgram::State {
     if (!programs_.empty()) {
       std::vector<const Scheduled*> others;
       for (const Scheduled& one : programs_)
-        if (&one != &programs_.front()) others.push_back(&one);
+        if (&one != &programs_.front() && !must_not_be_captured(one)) others.push_back(&one);
+      if (must_not_be_captured(programs_.front())) {
+        warn(
+            "step-captured",
+            "a step that is captured into a graph runs as it is: its schedule draws numbers again, "
+            "which replays would draw otherwise");
+        return;
+      }
       began_ = {};
       const bool follow = options_.second_thread && computes_as_any();
       memory_.reset();
@@ -194,7 +210,22 @@ class StepProgram::State {
         ghost_.reset();
         throw;
       }
+      const bool scheduled = !failed && !ghost_->diverged();
       ghost_.reset();
+      if (scheduled) refine_front();
+    }
+  }
+
+  // The program that has just run, by the times that it took.
+  void refine_front() {
+    Scheduled& ran = programs_.front();
+    try {
+      if (refine(ran, scheduling())) ++stats_.made;
+    } catch (const std::exception& error) {  // it has a schedule that is none the worse
+      ran.refinement.reset();
+      warn("step-times",
+           fmt::format("a step's costs are those of its record, not of its schedule: {}",
+                       error.what()));
     }
   }
 

@@ -312,6 +312,20 @@ bool is_plain_value(const c10::IValue& value) {
   return std::all_of(elements.begin(), elements.end(), is_plain_value);
 }
 
+c10::Device device_of(c10::ArrayRef<c10::IValue> values) {
+  c10::Device found = at::kCPU;
+  const auto see = [&](c10::Device one) {
+    if (found.is_cpu()) found = one;
+  };
+  for (const c10::IValue& value : values) {
+    if (value.isDevice()) see(value.toDevice());
+    for_each_tensor(value, form_of(value), [&](const at::Tensor& tensor) {
+      if (tensor.defined()) see(tensor.device());
+    });
+  }
+  return found;
+}
+
 bool same_value(const c10::IValue& a, const c10::IValue& b) {
   if (a.isInt()) return b.isInt() && a.toInt() == b.toInt();
   if (a.isNone()) return b.isNone();

@@ -78,6 +78,9 @@ struct OperatorFacts {
 [[nodiscard]] std::string why_refused(const c10::OperatorHandle& op,
                                       c10::ArrayRef<c10::IValue> arguments);
 
+// Where a kernel that takes these values works: the first device among them that is not the CPU.
+[[nodiscard]] c10::Device device_of(c10::ArrayRef<c10::IValue> values);
+
 // Whether two values that are no tensors are the same, to the bit.
 [[nodiscard]] bool same_value(const c10::IValue& a, const c10::IValue& b);
 // Whether the value is one that a record can keep: a number, text, type, device, generator, or

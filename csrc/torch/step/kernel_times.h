@@ -1,0 +1,67 @@
+#pragma once
+
+#include "csrc/torch/step/elapsed.h"
+#include "csrc/torch/step/record.h"
+
+#include <ATen/core/ivalue.h>
+#include <c10/core/Event.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+namespace berth::torch::step {
+
+// What calls take in steps that are run by a schedule, as they stand there: with caches and heaps
+// as it leaves them, and on devices by events, so that nothing waits. A record's times are those of
+// the step as written, one kernel at a time. Not thread-safe.
+class KernelTimes {
+ public:
+  // Steps that are measured: the least time of so many is one without a hiccup.
+  static constexpr int kSteps = 3;
+
+  explicit KernelTimes(std::size_t calls) : ns_(calls, kNone) {}
+
+  // One kernel from here on. Where nothing is timed, as in captured streams, it does nothing.
+  class Kernel {
+   public:
+    // Of a call that takes these values.
+    Kernel(KernelTimes& times, std::uint32_t call, c10::ArrayRef<c10::IValue> values);
+    // It was asked for, and notes what it takes.
+    void end();
+
+   private:
+    KernelTimes& times_;
+    const std::uint32_t call_;
+    c10::Device device_;
+    std::optional<c10::Event> began_;
+    Elapsed elapsed_;
+  };
+
+  // A step has ended; waits for what was timed on devices. Whether enough steps were measured.
+  bool end_step();
+
+  // Gives calls the least time that was noted of each, where one was, and then the median of those
+  // that are alike.
+  void give(std::vector<Call>& calls) const;
+
+ private:
+  static constexpr std::uint64_t kNone = ~std::uint64_t{0};
+  struct OnDevice {
+    std::uint32_t call;
+    c10::Event began, ended;
+  };
+  void note(std::uint32_t call, std::uint64_t ns) noexcept;
+
+  std::vector<std::uint64_t> ns_;    // by call
+  std::vector<OnDevice> on_device_;  // of this step
+  bool noted_ = false;               // anything in this step
+  int steps_ = 0;
+};
+
+// Each call takes the median time of those that are alike, so that no plan is made of what was slow
+// or fast by chance.
+void even_out_times(std::vector<Call>& calls);
+
+}  // namespace berth::torch::step
