@@ -57,14 +57,14 @@ struct StepProgramStats {
   // What its schedule takes, bytes: all that the step touches, and what of it is there between
   // steps, too. And as the step was recorded, each value released after its last use.
   std::uint64_t predicted_peak = 0, resident = 0, recorded_peak = 0;
-  // What its operators take, by the times of the record, or by those of scheduled steps where it was
-  // planned once more; no schedule takes less than the bound.
+  // What its operators take, by the times of the record, or by those of scheduled steps where it
+  // was planned once more; no schedule takes less than the bound.
   std::uint64_t predicted_ns = 0, recorded_ns = 0, bound_ns = 0;
   // What the last scheduled step took: all of it, and its schedule on the body's thread. The
   // difference is what the body takes without kernels, and the checks.
   std::uint64_t step_ns = 0, schedule_ns = 0;
-  std::uint64_t ran_beside = 0;                 // instructions that ran on the second thread
-  std::uint64_t runs_again = 0;                 // operators that its schedule runs more than once
+  std::uint64_t ran_beside = 0;  // instructions that ran on the second thread
+  std::uint64_t runs_again = 0;  // operators that its schedule runs more than once
   // Operators that a library has other algorithms for (cuDNN, for convolutions), and runs that take
   // one of those.
   std::uint64_t choices = 0, chosen = 0;
