@@ -129,8 +129,21 @@ Chunk* Pool::State::take_hole_of_another_lane(End end, LaneHoles& mine, Bytes si
   return nullptr;
 }
 
+namespace {
+
+// Blocks of whole pages begin with one where they are so many units: what stays for good leaves no
+// parts of pages at its ends, which no plan's arena could use.
+constexpr Bytes kLeastAligned = 8;
+
+}  // namespace
+
 Chunk* Pool::State::cut(Chunk* hole, Bytes size) noexcept {
   const End end = hole->segment->end;
+  if (end == End::kHigh && size >= kLeastAligned * unit && size % page == 0) {
+    const Bytes first = align_down(hole->last() - size, page);
+    if (first >= hole->first() && first + size != hole->last())
+      return take_out(hole, {first, first + size}, Chunk::Kind::kLive);
+  }
   HoleTree& tree = hole->owner->at(end);
   Chunk* block = hole;
   if (hole->size == size) {

@@ -77,6 +77,25 @@ TEST_CASE("Movable blocks take the lowest hole that fits and temporary ones the 
   }
 }
 
+TEST_CASE("Large blocks of whole pages begin with one and what is over serves small ones",
+          "[pool]") {
+  constexpr Bytes kPage = 4096;
+  Fixture fixture;
+  const auto large = [&](Bytes size) { return fixture.allocate(size, Mobility::kTemporary); };
+  PoolBlock* const top = large(kPage / 2);
+  PoolBlock* const whole = large(16 * kMiB);
+  REQUIRE(address(whole) % kPage == 0);
+  REQUIRE(address(whole) + whole->size == address(top) - kPage / 2);
+  REQUIRE(address(large(kPage / 2)) == address(top) - kPage / 2);
+  // Again without another page; not smaller ones, since transients fit each other better.
+  const Bytes reserved = fixture.pool.stats().reserved;
+  fixture.pool.free(whole);
+  REQUIRE(address(large(16 * kMiB)) % kPage == 0);
+  REQUIRE(fixture.pool.stats().reserved == reserved);
+  (void)large(kPage / 2);
+  REQUIRE(address(large(8 * kMiB)) % kPage == kPage / 2);
+}
+
 TEST_CASE("The two ends lie at the two ends of the range and residents apart", "[pool][mobility]") {
   Fixture fixture({.range_bytes = 64 * kMiB, .resident_growth_bytes = 8 * kMiB});
   PoolBlock* const low = fixture.allocate(2 * kMiB, Mobility::kMovable);
