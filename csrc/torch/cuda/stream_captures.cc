@@ -3,20 +3,38 @@
 #include "csrc/cuda/calls.h"
 #include "csrc/torch/step/captures.h"
 
+#include <berth/error.h>
+
 #include <c10/cuda/CUDAStream.h>
+
+#include <atomic>
 
 namespace berth::torch {
 
+namespace {
+
+std::atomic<const CudaCalls*> calls{nullptr};  // never destroyed
+
+bool is_captured(c10::Device device) {
+  cudaStreamCaptureStatus captured = cudaStreamCaptureStatusNone;
+  const Status status =
+      calls.load(std::memory_order_acquire)
+          ->cudaStreamIsCapturing(c10::cuda::getCurrentCUDAStream(device.index()), &captured);
+  // The legacy stream while another one is: it may wait for nothing either.
+  return status.number() == cudaErrorStreamCaptureImplicit ||
+         captured != cudaStreamCaptureStatusNone;
+}
+
+}  // namespace
+
 void offer_stream_captures() {
-  step::offer_capture_probe([](c10::Device device) {
-    static const auto* const calls = new CudaCalls;
-    cudaStreamCaptureStatus captured = cudaStreamCaptureStatusNone;
-    const Status status =
-        calls->cudaStreamIsCapturing(c10::cuda::getCurrentCUDAStream(device.index()), &captured);
-    // The legacy stream while another one is: it may wait for nothing either.
-    return status.number() == cudaErrorStreamCaptureImplicit ||
-           captured != cudaStreamCaptureStatusNone;
-  });
+  if (calls.load(std::memory_order_acquire) != nullptr) return;
+  try {
+    calls.store(new CudaCalls, std::memory_order_release);
+  } catch (const Error&) {  // no CUDA here: nothing can be captured
+    return;
+  }
+  step::offer_capture_probe(is_captured);
 }
 
 }  // namespace berth::torch
