@@ -1,5 +1,7 @@
 #include "csrc/schedule/joint/reorder.h"
 #include "csrc/schedule/joint/working_set.h"
+#include "csrc/schedule/order/from_graph.h"
+#include "csrc/schedule/order/postpone.h"
 #include "tests/catch.h"
 #include "tests/support/random_graph.h"
 #include "tests/support/random_schedule.h"
@@ -276,6 +278,76 @@ TEST_CASE("Gradients that stay to the end are made again where the backward part
       if (any.schedule) REQUIRE(any.verdict.peak <= options.budget);
     }
   }
+}
+
+TEST_CASE("Weights decay as late as they may, so that what reads them may run again", "[joint]") {
+  // Each forward operator reads a weight that nobody else reads, and that a number from outside
+  // changes at some time, before it or behind it.
+  Graph step = chain(10, 1 << 20, 1000);
+  const auto add_storage = [&](graph::StorageClass kind, Bytes bytes) {
+    step.storages.push_back({bytes, kind, trace::RoleKind::kUnknown});
+    return static_cast<graph::StorageId>(step.storages.size() - 1);
+  };
+  const graph::StorageId rate = add_storage(graph::StorageClass::kInput, 64);
+  const std::size_t chained = step.operators.size();
+  for (graph::OperatorId k = 0; k < 10; ++k) {
+    const graph::StorageId weight = add_storage(graph::StorageClass::kResident, 256);
+    step.operators[k].alternatives.front().reads.push_back({{weight, 0}, 0, 256});
+    graph::Operator decay;
+    decay.name = "decay";
+    decay.phase = Phase::kOptimizer;
+    graph::Alternative way;
+    way.ns = 1;
+    way.workspace = 4;
+    way.reads = {{{weight, 0}, 0, 256}, {{rate, 0}, 0, 64}};
+    way.writes = {{weight, 1}};
+    decay.alternatives = {way};
+    step.operators.push_back(decay);
+  }
+  for (graph::OperatorId k = 0; k < chained; ++k) {
+    step.order.push_back(k);
+    if (k < 10) step.order.push_back(static_cast<graph::OperatorId>(chained + k));
+  }
+  const StepResult late = plan_step(step, with((6 << 20) + 4096));
+  CAPTURE(late.why_not);
+  REQUIRE(late.schedule);
+  REQUIRE(late.verdict.recomputed > 0);
+
+  // Those that must not wait: what reads the weight afterwards comes at once.
+  const OrderProblem problem = order_problem(step);
+  const Order order = postpone_changes(problem, step.order);
+  REQUIRE(problem.violation(order) == "");
+  for (std::size_t k = 0; k < order.size(); ++k) REQUIRE((order[k] >= chained) == (k >= chained));
+  step.operators[1].alternatives.front().reads.back() = {{rate + 1, 1}, 0, 256};
+  const OrderProblem follows = order_problem(step);
+  const Order close = postpone_changes(follows, follows.first_order());
+  REQUIRE(follows.violation(close) == "");
+  const auto decay = std::find(close.begin(), close.end(), chained);
+  REQUIRE(*(decay + 1) == 1);
+}
+
+TEST_CASE("Changes of residents come late in any order, and no bytes depend on it", "[joint]") {
+  std::mt19937 random(3);
+  int moved = 0;
+  for (int k = 0; k < 300; ++k) {
+    const Graph graph = test::random_graph(random, 1 + random() % 30);
+    const OrderProblem problem = order_problem(graph);
+    const Order order = graph.order.empty() ? problem.first_order() : graph.order;
+    const Order late = postpone_changes(problem, order);
+    REQUIRE(problem.violation(late) == "");
+    moved += late == order ? 0 : 1;
+    // Their own numbers aside: with workspaces of none, and what is from outside there all the
+    // time.
+    OrderProblem lasting = problem;
+    for (OrderValue& value : lasting.values)
+      if (value.maker == kNoNode)
+        for (Node n = 0; n < lasting.nodes.size(); ++n) value.readers.push_back(n);
+    for (OrderProblem::NodeOf& node : lasting.nodes) node.workspace = 0;
+    lasting.control = problem.control;
+    lasting.derive();
+    REQUIRE(peak_of(lasting, late) == peak_of(lasting, order));
+  }
+  REQUIRE(moved > 30);
 }
 
 TEST_CASE("What others would do is legal and within the budget, or not there",

@@ -18,6 +18,7 @@
 #include "csrc/schedule/offload/to_schedule.h"
 #include "csrc/schedule/order/from_graph.h"
 #include "csrc/schedule/order/order.h"
+#include "csrc/schedule/order/postpone.h"
 #include "csrc/schedule/retention/from_graph.h"
 #include "csrc/schedule/retention/from_schedule.h"
 #include "csrc/schedule/retention/retention.h"
@@ -64,9 +65,9 @@ class Planning {
 
   StepResult run() {
     find_bounds();
-    const OrderProblem problem = order_problem(graph_);
-    first_ = graph_.order.empty() ? problem.first_order() : graph_.order;
-    result_.base_peak = peak_of(problem, first_);
+    problem_ = order_problem(graph_);
+    first_ = graph_.order.empty() ? problem_.first_order() : graph_.order;
+    result_.base_peak = peak_of(problem_, first_);
     if (result_.least_budget > options_.budget) {
       result_.missing_bytes = result_.least_budget - options_.budget;
       result_.why_not =
@@ -83,7 +84,7 @@ class Planning {
       follow();
       return finish();
     }
-    find_orders(problem);
+    find_orders();
     if (!done()) raise_bound();
     const bool copies = options_.rates && wants("copies");
     if (copies && !done()) copy();
@@ -191,17 +192,18 @@ class Planning {
   }
 
   // As given, and the one with the least peak.
-  void find_orders(const OrderProblem& problem) {
+  void find_orders() {
     OrderOptions order = searching<OrderOptions>(kOrdering);
     order.given.assign(graph_.order.begin(), graph_.order.end());
-    const OrderResult found = plan_order(problem, order);
+    const OrderResult found = plan_order(problem_, order);
     result_.order_peak = found.peak;
     orders_ = {first_};
-    if (found.peak < found.given_peak)
-      orders_.insert(orders_.begin(), Operators(found.order.begin(), found.order.end()));
-    retained_order_ = orders_.front();
-    for (const Operators& one : orders_)
+    if (found.peak < found.given_peak) orders_.insert(orders_.begin(), found.order);
+    for (Operators& one : orders_) {
       if (!done()) offer(kept(one), "order");
+      one = postpone_changes(problem_, one);
+    }
+    retained_order_ = orders_.front();
   }
 
   // Nothing made again: the ways follow by what there is room for.
@@ -292,8 +294,8 @@ class Planning {
   void retain(double share) {
     if (above_ != nullptr && !result_.schedule) {
       const Unrolled unrolled = unroll(graph_, *above_);
-      retain(first_runs(unrolled, unrolled.graph.order), retained_part_, above_,
-             share * kFromAbove);
+      retain(postpone_changes(problem_, first_runs(unrolled, unrolled.graph.order)), retained_part_,
+             above_, share * kFromAbove);
     }
     const double until = watch_.seconds() + share * watch_.left();
     const auto left = [&] {
@@ -311,7 +313,7 @@ class Planning {
           reorder(graph_, *retained_, options_.budget, searching<OrderOptions>(left() * kOrdering),
                   [this] { return watch_.stopped(); });
       take(std::move(again.schedule), "reorder");
-      retained_order_ = std::move(again.first_runs);
+      retained_order_ = postpone_changes(problem_, again.first_runs);
       const graph::Schedule start = *retained_;
       retain(retained_order_, retained_part_, &start, left() / (kRounds - round));
       if (retained_ns_ >= before) break;
@@ -399,7 +401,8 @@ class Planning {
   const StepOptions& options_;
   const std::uint64_t hash_;
   const Stopwatch watch_{options_};
-  Operators first_;  // as recorded
+  OrderProblem problem_;  // of the graph
+  Operators first_;       // as recorded
   std::vector<Operators> orders_;
   const graph::Schedule* above_ = nullptr;   // the smallest given one, where none fits
   std::optional<graph::Schedule> retained_;  // the fastest that makes again and copies nothing

@@ -39,6 +39,7 @@ class Builder {
     find_border();
     out_.border = std::max(out_.border, std::min(least_border, out_.order.size()));
     find_lives();
+    find_stages();
     for (StorageId s = 0; s < graph_.storages.size(); ++s)
       if (graph_.storages[s].kind == StorageClass::kInput && !constant_[s]) add_input(s);
     for (std::size_t p = 0; p < out_.border; ++p) add_node(p);
@@ -48,13 +49,6 @@ class Builder {
   }
 
  private:
-  [[nodiscard]] bool fine() const { return out_.border == out_.order.size(); }
-  // The stage at whose end, or in which, the operator at a position runs first.
-  [[nodiscard]] std::size_t stage_of(std::size_t position) const {
-    if (fine()) return position;
-    return position < out_.border ? 0 : position - out_.border + 1;
-  }
-
   // Where most of what is before is forward and most of what is behind is not: some operators of
   // the backward part, as published graphs flag them, need nothing and may run first.
   void find_border() {
@@ -97,6 +91,29 @@ class Builder {
     }
   }
 
+  void find_stages() {
+    const std::size_t count = out_.order.size();
+    out_.stage.resize(count);
+    for (std::size_t p = out_.border; p < count; ++p)
+      out_.stage[p] = static_cast<std::uint32_t>(p - out_.border + 1);
+    if (out_.border < count) return;
+    // Between which positions no stage begins.
+    std::vector<std::ptrdiff_t> joined(count + 1, 0);
+    for (const auto& [value, made] : edges_.values) {
+      const auto next = edges_.values.find({value.storage, value.version + 1});
+      if (constant_[value.storage] || !made.maker || next == edges_.values.end() ||
+          !next->second.maker)
+        continue;
+      ++joined[position_[*made.maker] + 1];
+      --joined[position_[*next->second.maker] + 1];
+    }
+    std::ptrdiff_t over = 0;
+    for (std::size_t p = 1; p < count; ++p) {
+      over += joined[p];
+      out_.stage[p] = out_.stage[p - 1] + (over == 0 ? 1 : 0);
+    }
+  }
+
   StageValue add_value(ValueId id, StageNode maker) {
     const auto value = static_cast<StageValue>(out_.values.size());
     out_.values.push_back(id);
@@ -122,10 +139,10 @@ class Builder {
   [[nodiscard]] std::uint32_t lasts_until(ValueId id) const {
     const auto next = edges_.values.find({id.storage, id.version + 1});
     if (next != edges_.values.end() && next->second.maker)
-      return static_cast<std::uint32_t>(stage_of(position_[*next->second.maker]));
+      return out_.stage[position_[*next->second.maker]];
     if (graph_.storages[id.storage].kind == StorageClass::kResident)
       return std::numeric_limits<std::uint32_t>::max();
-    return static_cast<std::uint32_t>(stage_of(last_[id.storage]));
+    return out_.stage[last_[id.storage]];
   }
 
   void add_node(std::size_t position) {
@@ -196,7 +213,6 @@ class Builder {
   }
 
   void add_stages() {
-    const std::size_t stages = fine() ? out_.order.size() : out_.order.size() - out_.border + 1;
     std::int64_t residents = 0;
     for (const graph::Storage& storage : graph_.storages)
       if (storage.kind == StorageClass::kResident)
@@ -212,11 +228,11 @@ class Builder {
     }
     const auto inputs = static_cast<StageNode>(out_.operators.size() - out_.border);
     std::int64_t live = residents;
-    out_.problem.stages.resize(std::max<std::size_t>(stages, 1));
+    out_.problem.stages.resize(out_.stage.empty() ? 1 : out_.stage.back() + 1);
     StageProblem::StageOf& forward = out_.problem.stages[0];
     for (StageNode node = 0; node < inputs; ++node) forward.must_run.push_back(node);
     for (std::size_t p = 0; p < out_.order.size(); ++p) {
-      StageProblem::StageOf& stage = out_.problem.stages[stage_of(p)];
+      StageProblem::StageOf& stage = out_.problem.stages[out_.stage[p]];
       if (p >= out_.border) stage.fixed = live;
       live += born[p];
       if (p < out_.border) {

@@ -13,17 +13,20 @@ namespace berth::schedule {
 // A graph in the stage form, by our own rules, and how to find one in the other.
 //
 // With a backward part, stage 0 is all before its first operator in the order, or so much more of
-// the order as is asked for, and each operator from there on ends a stage of its own. Without one each operator has a stage. Results of
-// operators of stage 0 are what can be kept or made again; all others live from their first write
-// to their last read, as in any schedule. An operator may run again where it is not random, changes
-// no state, waits for nobody and is no collective, and only as long as what it reads of residents
-// has not changed. Bytes are bytes, costs nanoseconds.
+// the order as is asked for, and each operator from there on ends a stage of its own. Without one
+// each operator has a stage, but that none begins between a result and the operator that writes
+// over it. Results of operators of stage 0 are what can be kept or made again; all others live from
+// their first write to their last read, as in any schedule. An operator may run again where it is
+// not random, changes no state, waits for nobody and is no collective, and only as long as what it
+// reads of residents has not changed. Bytes are bytes, costs nanoseconds.
 struct StageGraph {
   static constexpr graph::OperatorId kNoOperator = ~graph::OperatorId{0};
 
   StageProblem problem;
   std::vector<graph::OperatorId> order;
-  std::size_t border = 0;                    // operators of stage 0; all where each has a stage
+  std::size_t border = 0;  // operators of stage 0; all where there is no backward part
+  std::vector<std::uint32_t>
+      stage;  // by position of the order: where it runs first, or which it ends
   std::vector<graph::OperatorId> operators;  // by node; none: an input, which is there at first
   std::vector<graph::ValueId> values;        // by value
 };

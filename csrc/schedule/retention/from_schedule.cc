@@ -32,13 +32,6 @@ class Reader {
   }
 
  private:
-  [[nodiscard]] bool has_border() const { return stages_.border < stages_.order.size(); }
-  // The stage at whose end, or in which, the operator at a position of the order runs first.
-  [[nodiscard]] std::size_t stage_of(std::size_t position) const {
-    if (!has_border()) return position;
-    return position < stages_.border ? 0 : position - stages_.border + 1;
-  }
-
   void find_contents() {
     std::vector<std::size_t> now(schedule_.buffers.size(), kNever);  // into contents_
     const auto hold = [&](graph::BufferId buffer, graph::ValueId id, std::size_t step) {
@@ -51,7 +44,9 @@ class Reader {
         hold(b, {schedule_.buffers[b].storage, 0}, 0);
     std::vector<bool> ran(graph_.operators.size(), false);
     ends_.assign(stages_.problem.stages.size(), 0);
-    std::size_t position = 0;
+    std::vector<std::uint32_t> stage_of(graph_.operators.size());
+    for (std::size_t p = 0; p < stages_.order.size(); ++p)
+      stage_of[stages_.order[p]] = stages_.stage[p];
     for (std::size_t k = 0; k < schedule_.steps.size(); ++k) {
       const ScheduleStep& step = schedule_.steps[k];
       if (step.kind != ScheduleStep::Kind::kRun) continue;
@@ -61,10 +56,12 @@ class Reader {
       for (std::size_t w = 0; w < way.writes.size(); ++w) hold(step.writes[w], way.writes[w], k);
       if (ran[step.op]) continue;
       ran[step.op] = true;
-      const std::size_t stage = stage_of(position++);
+      const std::size_t stage = stage_of[step.op];
       ends_[stage] = k;
       take_alternative(stage, step.alternative);
     }
+    // Where what only changes residents comes later in the stages than in the schedule.
+    for (std::size_t t = 1; t < ends_.size(); ++t) ends_[t] = std::max(ends_[t], ends_[t - 1]);
   }
 
   void take_alternative(std::size_t stage, std::uint32_t alternative) {
