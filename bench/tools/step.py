@@ -125,9 +125,9 @@ def main(argv):
     arguments.build_dir = arguments.build_dir.resolve()
     models = {model: rows_of(measured(model, arguments)) for model in arguments.model or MODELS}
     report.keep_text(argv, arguments, "\n\n".join([
-        "Medians over rounds of paired ratios, with the least and the most. `over eager`: time of the step; `predicted`: the same by the times of the "
-        "record; `ghost`: the body without kernels and the checks. `olla` orders alone; what `with copies` copies goes to plain "
-        "memory, at half the rate of this machine's memory (of C++ programs at 4 GB a second).",
+        "Medians over rounds of paired ratios, with the least and the most. `over eager`: time of the step; `predicted`: the same by the times that it "
+        "was planned by; `ghost`: the body without kernels and the checks. `olla` orders alone; what `with copies` copies goes to plain memory, "
+        "at half the rate of this machine's memory (of C++ programs at 4 GB a second).",
         *(f"**{model}**, {rows[2].get('operators', 0)} operators\n\n{table_of(rows)}" for model, rows in models.items())]))
     if not arguments.smoke:
         arguments.output.with_suffix(".svg").write_text(step_picture.picture(models))

@@ -61,7 +61,9 @@ Executor::Executor(const Program& program, const Instructions& instructions,
       holds_(instructions.buffers, kNoStorage, memory),
       holders_(program.storages.size(), kNoBuffer, memory),
       versions_(program.storages.size(), 0, memory),
-      values_(program.calls.size(), memory) {}
+      values_(program.calls.size(), memory) {
+  if (times_ != nullptr) times_->begin_step();
+}
 
 void Executor::take_over(Executor& other) {
   const std::size_t storages = std::min(holders_.size(), other.holders_.size());

@@ -69,6 +69,11 @@ void KernelTimes::note(std::uint32_t call, std::uint64_t ns) noexcept {
   noted_ = true;
 }
 
+void KernelTimes::begin_step() noexcept {
+  on_device_.clear();
+  noted_ = false;
+}
+
 bool KernelTimes::end_step() {
   for (const OnDevice& one : on_device_) {
     one.ended.synchronize();

@@ -39,7 +39,9 @@ class KernelTimes {
     Elapsed elapsed_;
   };
 
-  // A step has ended; waits for what was timed on devices. Whether enough steps were measured.
+  // A step begins, whatever became of the one before.
+  void begin_step() noexcept;
+  // It has ended; waits for what was timed on devices. Whether enough steps were measured.
   bool end_step();
 
   // Gives calls the least time that was noted of each, where one was, and then the median of those

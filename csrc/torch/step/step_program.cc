@@ -89,10 +89,14 @@ class WrittenStep {
 
 // Whether a graph is being captured that the schedule must not be in.
 bool must_not_be_captured(const Scheduled& scheduled) {
-  const std::vector<RecordedStorage>& storages = scheduled.program.storages;
-  return scheduled.draws_again &&
-         std::any_of(storages.begin(), storages.end(),
-                     [](const RecordedStorage& one) { return is_captured(one.device); });
+  if (!scheduled.draws_again) return false;
+  c10::Device asked = c10::kCPU;
+  for (const RecordedStorage& one : scheduled.program.storages) {
+    if (one.device == asked) continue;
+    asked = one.device;
+    if (is_captured(asked)) return true;
+  }
+  return false;
 }
 
 // Whether this thread computes as a new one would: nobody has set how it rounds, or that numbers
