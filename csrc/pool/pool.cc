@@ -281,10 +281,13 @@ PoolBlock* Pool::State::allocate(Bytes asked, LaneKey lane, Mobility mobility) n
   if (hole == nullptr) return nullptr;
   Chunk* const block =
       hole->stitch != nullptr ? hole : cut(hole, options.splits ? size : hole->size);
-  if (fresh && block != hole && mine != &nobody) {
-    disown(hole);
-    add_hole(hole);
-  }
+  // What is over of fresh pages is nobody's.
+  if (fresh && mine != &nobody)
+    for (Chunk* const rest : {block->previous, block->next})
+      if (rest != nullptr && rest->kind == Chunk::Kind::kHole && rest->owner == mine) {
+        disown(rest);
+        add_hole(rest);
+      }
   block->mobility = mobility;
   hand_out(block, asked, lane, mine);
   return block;

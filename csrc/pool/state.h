@@ -66,8 +66,9 @@ struct Pool::State {
   bool prove_holes(const LaneHoles* mine) noexcept;
   bool disown_until(LaneHoles& holes, std::uint32_t epoch) noexcept;
   Chunk* take_hole_of_another_lane(End end, LaneHoles& mine, Bytes size) noexcept;
-  // Cuts `size` bytes off a hole, at the side that the end's rule says. The block is not in the
-  // table yet.
+  // Cuts `size` bytes off a hole, at the side that the end's rule says, or out of it near there,
+  // where large blocks begin with a page. The block is not in the table yet. Takes two chunks at
+  // most.
   Chunk* cut(Chunk* hole, Bytes size) noexcept;
   // Takes [first, last) out of a hole: a chunk in no tree; what is left at the sides stays a hole.
   // Takes two chunks of the slab.

@@ -326,6 +326,16 @@ TEST_CASE("Weights decay as late as they may, so that what reads them may run ag
   REQUIRE(*(decay + 1) == 1);
 }
 
+TEST_CASE("Without a backward part what runs once is no reason that nothing fits", "[joint]") {
+  Graph step = chain(8, 1 << 20, 1000);
+  for (graph::Operator& op : step.operators) op.phase = Phase::kForward;
+  step.operators[5].traits.random = true;
+  const StepResult tight = plan_step(step, with(7 << 20));
+  CAPTURE(tight.why_not);
+  REQUIRE(tight.schedule);
+  REQUIRE(tight.verdict.recomputed > 0);
+}
+
 TEST_CASE("Changes of residents come late in any order, and no bytes depend on it", "[joint]") {
   std::mt19937 random(3);
   int moved = 0;

@@ -885,7 +885,7 @@ Slow slow = Slow::kFirst;
 int calls_of_first = 0, calls_of_second = 0;
 
 Tensor doubled(const Tensor& x, bool is_slow) {
-  if (is_slow) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  if (is_slow) std::this_thread::sleep_for(std::chrono::milliseconds(100));
   return x + x;
 }
 Tensor first(const Tensor& x) {

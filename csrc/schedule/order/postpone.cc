@@ -1,6 +1,7 @@
 #include "csrc/schedule/order/postpone.h"
 
 #include <algorithm>
+#include <iterator>
 #include <vector>
 
 namespace berth::schedule {

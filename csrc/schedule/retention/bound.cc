@@ -250,7 +250,7 @@ class RetentionBound::Prices {
         }
       }
       const bool never =
-          node.only_once && t > 0 && (problem_.rules != StageRules::kCheckmate || !due(t, n));
+          node.only_once && t > 0 && (problem_.rules == StageRules::kMonet || !due(t, n));
       Option option;
       if (!never) option.methods = fitting(methods_of(n, t), budget_ - moment.constant);
       if (option.methods.empty()) impossible_ = true;

@@ -71,13 +71,32 @@ class Reader {
         if (method.tag == alternative) plan_.alternatives[stage] = static_cast<std::uint8_t>(a);
   }
 
+  // The last stage in which an operator that runs first takes each value from outside: some come
+  // later there than in the schedule, and it can be made by nobody.
+  [[nodiscard]] std::vector<std::size_t> lasting_inputs() const {
+    std::vector<std::size_t> last(stages_.values.size(), 0);
+    for (std::size_t p = 0; p < stages_.order.size(); ++p)
+      for (const graph::Read& read :
+           graph_.operators[stages_.order[p]].alternatives.front().reads) {
+        const auto found = number_.find(read.value);
+        if (found != number_.end() && read.value.version == 0)
+          last[found->second] = stages_.stage[p];
+      }
+    return last;
+  }
+
   void keep() {
+    const std::vector<std::size_t> lasting = lasting_inputs();
     for (const Content& one : contents_) {
-      if (one.last_read == kNever || !stages_.problem.values[one.value].keepable) continue;
+      if (!stages_.problem.values[one.value].keepable) continue;
       const auto first = std::lower_bound(ends_.begin(), ends_.end(), one.born);
       // Behind the last stage nothing is kept, whatever is run again there.
-      for (auto end = first; end + 1 < ends_.end() && *end < one.last_read; ++end)
-        plan_.kept.add(static_cast<std::size_t>(end - ends_.begin()) + 1, one.value);
+      for (auto end = first; end + 1 < ends_.end(); ++end) {
+        const auto stage = static_cast<std::size_t>(end - ends_.begin());
+        const bool read = one.last_read != kNever && *end < one.last_read;
+        if (!read && stage >= lasting[one.value]) break;
+        plan_.kept.add(stage + 1, one.value);
+      }
     }
   }
 

@@ -11,8 +11,9 @@ namespace berth::schedule {
 // Nothing else of the schedule is taken over: where it makes something again elsewhere than in
 // front of who wants it, the plan is another one, of another peak.
 //
-// `schedule` is a legal one in which operators run first in the order of `stages`; a start for a
-// search, of any budget. O(steps + reads + stages x values / 64).
+// `schedule` is a legal one in which operators run first in the order of `stages`, but for those
+// that postpone_changes() has moved back; a start for a search, of any budget. O(steps + reads +
+// stages x values / 64).
 [[nodiscard]] Retention retention_of(const graph::Graph& graph, const StageGraph& stages,
                                      const graph::Schedule& schedule);
 

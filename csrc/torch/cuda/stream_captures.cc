@@ -5,6 +5,7 @@
 
 #include <berth/error.h>
 
+#include <c10/core/DeviceGuard.h>
 #include <c10/cuda/CUDAStream.h>
 
 #include <atomic>
@@ -16,6 +17,7 @@ namespace {
 std::atomic<const CudaCalls*> calls{nullptr};  // never destroyed
 
 bool is_captured(c10::Device device) {
+  const c10::DeviceGuard on(device);  // whose legacy stream it may be
   cudaStreamCaptureStatus captured = cudaStreamCaptureStatusNone;
   const Status status =
       calls.load(std::memory_order_acquire)

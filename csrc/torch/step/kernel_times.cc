@@ -26,6 +26,14 @@ std::uint64_t signature(const Call& call) {
   return hash;
 }
 
+// An event behind all that the current stream was asked for.
+c10::Event now_on(c10::Device device) {
+  const c10::impl::VirtualGuardImpl on(device.type());
+  c10::Event event(device.type(), c10::EventFlag::BACKEND_DEFAULT);
+  event.record(on.getStream(device));
+  return event;
+}
+
 }  // namespace
 
 void even_out_times(std::vector<Call>& calls) {
@@ -47,9 +55,10 @@ KernelTimes::Kernel::Kernel(KernelTimes& times, std::uint32_t call,
     return;
   }
   if (is_captured(values)) return;
-  const c10::impl::VirtualGuardImpl on(device_.type());
-  began_.emplace(device_.type(), c10::EventFlag::BACKEND_DEFAULT);
-  began_->record(on.getStream(device_));
+  try {
+    began_ = now_on(device_);
+  } catch (const c10::Error&) {  // a device without a clock: it is not timed
+  }
 }
 
 void KernelTimes::Kernel::end() {
@@ -58,30 +67,31 @@ void KernelTimes::Kernel::end() {
     return;
   }
   if (!began_) return;
-  const c10::impl::VirtualGuardImpl on(device_.type());
-  c10::Event ended(device_.type(), c10::EventFlag::BACKEND_DEFAULT);
-  ended.record(on.getStream(device_));
-  times_.on_device_.push_back({call_, *std::move(began_), std::move(ended)});
+  try {
+    times_.on_device_.push_back({call_, *std::move(began_), now_on(device_)});
+  } catch (const c10::Error&) {  // the kernel itself has run
+  }
 }
 
 void KernelTimes::note(std::uint32_t call, std::uint64_t ns) noexcept {
   ns_[call] = std::min(ns_[call], ns);
-  noted_ = true;
+  ++noted_;
 }
 
 void KernelTimes::begin_step() noexcept {
   on_device_.clear();
-  noted_ = false;
+  noted_ = 0;
 }
 
-bool KernelTimes::end_step() {
+KernelTimes::Measured KernelTimes::end_step() {
   for (const OnDevice& one : on_device_) {
     one.ended.synchronize();
     note(one.call, static_cast<std::uint64_t>(1e6 * one.began.elapsedTime(one.ended)));
   }
   on_device_.clear();
-  if (std::exchange(noted_, false)) ++steps_;
-  return steps_ >= kSteps;
+  if (2 * noted_ >= ns_.size()) ++measured_;
+  if (measured_ >= kSteps) return Measured::kEnough;
+  return ++steps_ >= kMostSteps ? Measured::kGivenUp : Measured::kNotYet;
 }
 
 void KernelTimes::give(std::vector<Call>& calls) const {

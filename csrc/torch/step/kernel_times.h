@@ -18,8 +18,9 @@ namespace berth::torch::step {
 // the step as written, one kernel at a time. Not thread-safe.
 class KernelTimes {
  public:
-  // Steps that are measured: the least time of so many is one without a hiccup.
-  static constexpr int kSteps = 3;
+  // Steps that are measured, most of their calls: the least time of so many is one without a
+  // hiccup. And those after which it is given up, where that does not come about.
+  static constexpr int kSteps = 3, kMostSteps = 32;
 
   explicit KernelTimes(std::size_t calls) : ns_(calls, kNone) {}
 
@@ -41,8 +42,9 @@ class KernelTimes {
 
   // A step begins, whatever became of the one before.
   void begin_step() noexcept;
-  // It has ended; waits for what was timed on devices. Whether enough steps were measured.
-  bool end_step();
+  // It has ended; waits for what was timed on devices.
+  enum class Measured : std::uint8_t { kNotYet, kEnough, kGivenUp };
+  Measured end_step();
 
   // Gives calls the least time that was noted of each, where one was, and then the median of those
   // that are alike.
@@ -58,8 +60,8 @@ class KernelTimes {
 
   std::vector<std::uint64_t> ns_;    // by call
   std::vector<OnDevice> on_device_;  // of this step
-  bool noted_ = false;               // anything in this step
-  int steps_ = 0;
+  std::size_t noted_ = 0;            // in this step
+  int steps_ = 0, measured_ = 0;
 };
 
 // Each call takes the median time of those that are alike, so that no plan is made of what was slow

@@ -365,8 +365,12 @@ Scheduled schedule(Program program, const SchedulingOptions& options) {
 }
 
 bool refine(Scheduled& ran, const SchedulingOptions& options) {
-  if (ran.refinement == nullptr || !ran.refinement->times.end_step()) return false;
+  using Measured = KernelTimes::Measured;
+  if (ran.refinement == nullptr) return false;
+  const Measured measured = ran.refinement->times.end_step();
+  if (measured == Measured::kNotYet) return false;
   const auto before = std::move(ran.refinement);
+  if (measured == Measured::kGivenUp) return false;
   Program program = ran.program;
   before->times.give(program.calls);
   const std::uint64_t ns = ns_by_times_of(program, ran);

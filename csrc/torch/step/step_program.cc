@@ -92,7 +92,7 @@ bool must_not_be_captured(const Scheduled& scheduled) {
   if (!scheduled.draws_again) return false;
   c10::Device asked = c10::kCPU;
   for (const RecordedStorage& one : scheduled.program.storages) {
-    if (one.device == asked) continue;
+    if (one.device.is_cpu() || one.device == asked) continue;
     asked = one.device;
     if (is_captured(asked)) return true;
   }
@@ -150,8 +150,8 @@ class StepProgram::State {
     if (!programs_.empty()) {
       std::vector<const Scheduled*> others;
       for (const Scheduled& one : programs_)
-        if (&one != &programs_.front() && !must_not_be_captured(one)) others.push_back(&one);
-      if (must_not_be_captured(programs_.front())) {
+        if (!must_not_be_captured(one)) others.push_back(&one);
+      if (others.empty()) {
         warn(
             "step-captured",
             "a step that is captured into a graph runs as it is: its schedule draws numbers again, "
@@ -161,7 +161,9 @@ class StepProgram::State {
       began_ = {};
       const bool follow = options_.second_thread && computes_as_any();
       memory_.reset();
-      ghost_.emplace(programs_.front(), std::move(others), follow ? &follower_ : nullptr, &memory_);
+      const Scheduled& first = *others.front();
+      others.erase(others.begin());
+      ghost_.emplace(first, std::move(others), follow ? &follower_ : nullptr, &memory_);
       tap_.emplace(*ghost_);
     } else if (pause_.over()) {
       recorder_.emplace(looks_at_bytes_);
