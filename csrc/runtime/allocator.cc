@@ -22,7 +22,7 @@ namespace {
 // An arena that is so many times as large as its bound is worth a warning.
 constexpr Bytes kLooseArena = 2;
 // Beyond the peak of live bytes memory is asked for without a look at what the plan could spare up
-// to this: the part below, and, as long as there is no plan, a page for each end of the pool.
+// to this: the part below, and a page for each end of the pool; with a plan the larger of both.
 constexpr Bytes kSlackPart = 128, kSlackPages = 2;
 
 }  // namespace
@@ -259,9 +259,8 @@ void Allocator::State::note_held() noexcept {
 
 Bytes Allocator::State::allowance(Bytes asked) const noexcept {
   const Bytes live = std::max(counters.live_peak, counters.live + rounded(asked));
-  return std::max(
-      store.peak(),
-      live + live / kSlackPart + (arena.plan() ? 0 : kSlackPages * device.properties().page_bytes));
+  const Bytes part = live / kSlackPart, pages = kSlackPages * device.properties().page_bytes;
+  return std::max(store.peak(), live + (arena.plan() ? std::max(part, pages) : part + pages));
 }
 
 // --- Requests -----------------------------------------------------------------------------------

@@ -1,12 +1,11 @@
 #include "csrc/torch/cuda/stream_captures.h"
 
-#include "csrc/cuda/calls.h"
 #include "csrc/torch/step/captures.h"
-
-#include <berth/error.h>
 
 #include <c10/core/DeviceGuard.h>
 #include <c10/cuda/CUDAStream.h>
+#include <dlfcn.h>
+#include <fmt/format.h>
 
 #include <atomic>
 
@@ -14,28 +13,36 @@ namespace berth::torch {
 
 namespace {
 
-std::atomic<const CudaCalls*> calls{nullptr};  // never destroyed
+using IsCapturing = cudaError_t (*)(cudaStream_t, cudaStreamCaptureStatus*);
+std::atomic<IsCapturing> is_capturing{nullptr};
+
+// In what the process has loaded, where a preloaded stand-in comes first.
+IsCapturing find_is_capturing() {
+  constexpr const char* kName = "cudaStreamIsCapturing";
+  void* found = ::dlsym(RTLD_DEFAULT, kName);
+  if (found == nullptr) {
+    const std::string runtime = fmt::format("libcudart.so.{}", CUDART_VERSION / 1000);
+    if (void* const library = ::dlopen(runtime.c_str(), RTLD_LAZY | RTLD_NOLOAD))
+      found = ::dlsym(library, kName);
+  }
+  return reinterpret_cast<IsCapturing>(found);
+}
 
 bool is_captured(c10::Device device) {
   const c10::DeviceGuard on(device);  // whose legacy stream it may be
   cudaStreamCaptureStatus captured = cudaStreamCaptureStatusNone;
-  const Status status =
-      calls.load(std::memory_order_acquire)
-          ->cudaStreamIsCapturing(c10::cuda::getCurrentCUDAStream(device.index()), &captured);
+  const cudaError_t error = is_capturing.load(std::memory_order_acquire)(
+      c10::cuda::getCurrentCUDAStream(device.index()), &captured);
   // The legacy stream while another one is: it may wait for nothing either.
-  return status.number() == cudaErrorStreamCaptureImplicit ||
-         captured != cudaStreamCaptureStatusNone;
+  return error == cudaErrorStreamCaptureImplicit || captured != cudaStreamCaptureStatusNone;
 }
 
 }  // namespace
 
 void offer_stream_captures() {
-  if (calls.load(std::memory_order_acquire) != nullptr) return;
-  try {
-    calls.store(new CudaCalls, std::memory_order_release);
-  } catch (const Error&) {  // no CUDA here: nothing can be captured
-    return;
-  }
+  const IsCapturing found = find_is_capturing();
+  if (found == nullptr) return;  // no CUDA here: nothing can be captured
+  is_capturing.store(found, std::memory_order_release);
   step::offer_capture_probe(is_captured);
 }
 

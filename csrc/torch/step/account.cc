@@ -6,6 +6,7 @@
 #include <ATen/EmptyTensor.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <utility>
 #include <vector>
@@ -13,6 +14,18 @@
 namespace berth::torch::step {
 
 namespace {
+
+// Of the CPU's generator. Looked at once: a state takes room, which would count as a step's where
+// it is planned again at its end.
+Bytes bytes_of_state() {
+  static std::atomic<Bytes> known{0};
+  Bytes bytes = known.load(std::memory_order_relaxed);
+  if (bytes == 0) {
+    bytes = state_of(at::detail::getDefaultCPUGenerator()).size();
+    known.store(bytes, std::memory_order_relaxed);
+  }
+  return bytes;
+}
 
 class Account {
  public:
@@ -220,7 +233,7 @@ class Account {
   const Program& program_;
   const Instructions& instructions_;
   StepMemory memory_;
-  const Bytes state_ = state_of(at::detail::getDefaultCPUGenerator()).size();
+  const Bytes state_ = bytes_of_state();
   Bytes live_ = 0, most_ = 0;                          // beside what is resident
   std::size_t next_ = 0;                               // instruction
   std::uint32_t body_ = 0;                             // calls that the body has made
