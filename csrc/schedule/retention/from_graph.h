@@ -25,8 +25,8 @@ struct StageGraph {
   StageProblem problem;
   std::vector<graph::OperatorId> order;
   std::size_t border = 0;  // operators of stage 0; all where there is no backward part
-  std::vector<std::uint32_t>
-      stage;  // by position of the order: where it runs first, or which it ends
+  // By position of the order: where the operator runs first, or the stage that it ends.
+  std::vector<std::uint32_t> stage;
   std::vector<graph::OperatorId> operators;  // by node; none: an input, which is there at first
   std::vector<graph::ValueId> values;        // by value
 };
