@@ -62,8 +62,8 @@ class Runner:
         configure = ["cmake", "-S", ".", "-B", str(folder), "-G", "Ninja", "-C", f"cmake/{name}.cmake",
                      f"-DBERTH_WERROR={'ON' if os.environ.get('CI') else 'OFF'}", "-DBERTH_BUILD_TESTS=ON"]
         if shutil.which("ccache"):
-            configure += ["-DCMAKE_CXX_COMPILER_LAUNCHER=ccache", "-DCMAKE_C_COMPILER_LAUNCHER=ccache",
-                          "-DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON"]  # ccache would not keep what uses them
+            configure += ["-DCMAKE_CXX_COMPILER_LAUNCHER=ccache", "-DCMAKE_C_COMPILER_LAUNCHER=ccache"]
+            os.environ.setdefault("CCACHE_SLOPPINESS", "pch_defines,time_macros")  # keeps what uses precompiled headers
         self.say(f"{name}: configuring ({CONFIGURATIONS[name]})")
         if not self.command(configure, log):
             self.tail(log)

@@ -35,6 +35,11 @@ namespace berth {
   return a * b;
 }
 
+// The pointer to an address that is counted in bytes.
+[[nodiscard]] inline void* pointer_at(Bytes address) noexcept {
+  return reinterpret_cast<void*>(address);
+}
+
 // For people: "512 B", "2.1 GiB".
 [[nodiscard]] std::string format_bytes(Bytes size);
 

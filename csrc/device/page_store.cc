@@ -13,8 +13,6 @@ namespace {
 Bytes number(const void* pointer) noexcept { return reinterpret_cast<Bytes>(pointer); }
 constexpr const char* kLimit = "memory limit";
 
-void* address(Bytes at) noexcept { return reinterpret_cast<void*>(at); }
-
 }  // namespace
 
 PageStore::PageStore(Device& device, Watcher* watcher)
@@ -88,14 +86,14 @@ Status PageStore::release(void* base, Bytes size) noexcept {
   const Bytes end = number(base) + size;
   for (Stretch held = next(number(base), end, true); held.first != held.last;
        held = next(held.last, end, true)) {
-    tell_releasing(address(held.first), held.last - held.first, lone(held.first, held.last),
+    tell_releasing(pointer_at(held.first), held.last - held.first, lone(held.first, held.last),
                    Holding::kPages);
   }
   const Status status = device_.release(base, size);
   if (status.ok()) reserved_.erase(number(base));
   for (Stretch held = next(number(base), end, true); held.first != held.last;) {
     if (!status.ok()) {
-      tell_reserved(address(held.first), held.last - held.first, lone(held.first, held.last),
+      tell_reserved(pointer_at(held.first), held.last - held.first, lone(held.first, held.last),
                     Holding::kPages);
       held = next(held.last, end, true);
       continue;
@@ -123,7 +121,7 @@ Status PageStore::commit(void* base, Bytes size, Residency residency) noexcept {
     if (held_ >= refused_at_) refused_at_ = 0;  // others gave some back
     for (Stretch hole = next(first, last, false); hole.first != hole.last;
          hole = next(hole.last, last, false)) {
-      tell_reserved(address(hole.first), hole.last - hole.first, hole.last - hole.first,
+      tell_reserved(pointer_at(hole.first), hole.last - hole.first, hole.last - hole.first,
                     Holding::kPages);
     }
     try {
@@ -133,9 +131,9 @@ Status PageStore::commit(void* base, Bytes size, Residency residency) noexcept {
       status = {Status::Code::kFailed, "host memory"};
       for (Stretch hole = next(first, last, false); hole.first != hole.last;
            hole = next(hole.last, last, false)) {
-        tell_releasing(address(hole.first), hole.last - hole.first, hole.last - hole.first,
+        tell_releasing(pointer_at(hole.first), hole.last - hole.first, hole.last - hole.first,
                        Holding::kPages);
-        (void)device_.decommit(address(hole.first), hole.last - hole.first);
+        (void)device_.decommit(pointer_at(hole.first), hole.last - hole.first);
       }
     }
   }
@@ -153,13 +151,13 @@ Status PageStore::decommit(void* base, Bytes size) noexcept {
   }
   for (Stretch held = next(first, last, true); held.first != held.last;
        held = next(held.last, last, true)) {
-    tell_releasing(address(held.first), held.last - held.first, lone(held.first, held.last),
+    tell_releasing(pointer_at(held.first), held.last - held.first, lone(held.first, held.last),
                    Holding::kPages);
   }
   const Status status = device_.decommit(base, size);
   for (Stretch held = next(first, last, true); held.first != held.last;) {
     if (!status.ok()) {
-      tell_reserved(address(held.first), held.last - held.first, lone(held.first, held.last),
+      tell_reserved(pointer_at(held.first), held.last - held.first, lone(held.first, held.last),
                     Holding::kPages);
       held = next(held.last, last, true);
       continue;

@@ -4,12 +4,6 @@
 #include <utility>
 
 namespace berth {
-namespace {
-
-void* address(Bytes at) noexcept { return reinterpret_cast<void*>(at); }
-
-}  // namespace
-
 ParkedPages::~ParkedPages() { forget(); }
 
 void ParkedPages::forget() noexcept {
@@ -60,7 +54,7 @@ Status ParkedPages::copy(bool back) noexcept {
   auto* saved = static_cast<std::byte*>(pinned_);
   for (const PageStore::Piece& piece : pieces_) {
     const Bytes size = piece.last - piece.first;
-    void* const pages = address(piece.first);
+    void* const pages = pointer_at(piece.first);
     const Status status = back ? store_.copy(pages, saved, size, 0, nullptr)
                                : store_.copy(saved, pages, size, 0, nullptr);
     if (!status.ok()) return status;
@@ -72,13 +66,13 @@ Status ParkedPages::copy(bool back) noexcept {
 Status ParkedPages::commit() noexcept {
   for (std::size_t i = 0; i < pieces_.size(); ++i) {
     const PageStore::Piece& piece = pieces_[i];
-    Status status = store_.commit(address(piece.first), piece.last - piece.first,
+    Status status = store_.commit(pointer_at(piece.first), piece.last - piece.first,
                                   Device::Residency::kResident);
-    const void* const from = address(piece.first);
+    const void* const from = pointer_at(piece.first);
     for (const Bytes other : piece.others) {
       // It may still have its page, where that could not be given back.
-      if (status.ok()) status = store_.decommit(address(other), store_.properties().page_bytes);
-      if (status.ok()) status = store_.alias(address(other), &from, 1);
+      if (status.ok()) status = store_.decommit(pointer_at(other), store_.properties().page_bytes);
+      if (status.ok()) status = store_.alias(pointer_at(other), &from, 1);
     }
     if (status.ok()) continue;
     (void)decommit(i + 1);
@@ -92,9 +86,9 @@ Status ParkedPages::decommit(std::size_t pieces) noexcept {
   const Bytes page = store_.properties().page_bytes;
   for (std::size_t i = 0; i < pieces; ++i) {
     const PageStore::Piece& piece = pieces_[i];
-    Status status = store_.decommit(address(piece.first), piece.last - piece.first);
+    Status status = store_.decommit(pointer_at(piece.first), piece.last - piece.first);
     for (const Bytes other : piece.others)
-      if (status.ok()) status = store_.decommit(address(other), page);
+      if (status.ok()) status = store_.decommit(pointer_at(other), page);
     if (!status.ok()) return status;
   }
   return {};

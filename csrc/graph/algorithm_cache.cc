@@ -17,7 +17,7 @@ namespace berth::graph {
 namespace {
 
 constexpr std::string_view kFirstLine = "berth algorithms 1\n";
-constexpr std::uint64_t kMaxNs = std::uint64_t{1} << 50;  // 13 days
+constexpr std::uint64_t kMaxProfileNs = std::uint64_t{1} << 50;  // 13 days
 
 using Profiles = std::vector<std::pair<std::string, AlgorithmProfile>>;
 
@@ -53,7 +53,7 @@ class Line {
     const std::string_view key = cut(text_, '\t');
     check(is_key(key), "a key of at most 1024 printable characters is wanted");
     AlgorithmProfile profile;
-    profile.ns = number(cut(text_, '\t'), kMaxNs);
+    profile.ns = number(cut(text_, '\t'), kMaxProfileNs);
     while (!text_.empty()) {
       check(profile.algorithms.size() < AlgorithmCache::kMaxAlgorithms, "more than 63 algorithms");
       std::string_view field = cut(text_, '\t');
@@ -61,7 +61,7 @@ class Line {
       const std::string_view name = cut(field, ',');
       check(is_name(name), "an algorithm's name is none");
       algorithm.name = name;
-      algorithm.ns = number(cut(field, ','), kMaxNs);
+      algorithm.ns = number(cut(field, ','), kMaxProfileNs);
       algorithm.workspace = number(cut(field, ','), kMaxBytes);
       check(field == "0" || field == "1", "whether its bits are the same is neither 0 nor 1");
       algorithm.same_bits = field == "1";
@@ -161,8 +161,8 @@ void AlgorithmCache::add(const std::string& key, AlgorithmProfile profile) {
   BERTH_CHECK(is_key(key), kUsage, "'{}' is no key of algorithms", key);
   std::erase_if(profile.algorithms, [](const Algorithm& one) { return !is_name(one.name); });
   if (profile.algorithms.size() > kMaxAlgorithms) profile.algorithms.resize(kMaxAlgorithms);
-  profile.ns = std::min(profile.ns, kMaxNs);
-  for (Algorithm& one : profile.algorithms) one.ns = std::min(one.ns, kMaxNs);
+  profile.ns = std::min(profile.ns, kMaxProfileNs);
+  for (Algorithm& one : profile.algorithms) one.ns = std::min(one.ns, kMaxProfileNs);
   put(key, std::move(profile));
   profiles_.back().added = true;
 }

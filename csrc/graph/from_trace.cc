@@ -25,9 +25,9 @@ constexpr std::uint32_t kMostSteps = 64;  // whose times are compared
 constexpr OperatorId kNone = std::numeric_limits<OperatorId>::max();
 constexpr StorageId kNoStorage = std::numeric_limits<StorageId>::max();
 
-class Builder {
+class TraceGraphBuilder {
  public:
-  Builder(const Trace& trace, const Step& step) : trace_(trace), found_(find_units(trace)) {
+  TraceGraphBuilder(const Trace& trace, const Step& step) : trace_(trace), found_(find_units(trace)) {
     first_tick_ = step.first_tick;
     last_tick_ = step.last_tick;
     for (const StepLane& lane : step.lanes) keys_.insert(lane.key);
@@ -535,7 +535,7 @@ TracedGraph graph_from_trace(const Trace& trace) {
   options.max_unroll = 1;  // what is kept for the step after it is alive at the end
   const auto step = extract_step(trace, options, &why_not);
   BERTH_CHECK(step, kInput, "no step can be cut out of the trace: {}", why_not);
-  return Builder(trace, *step).run();
+  return TraceGraphBuilder(trace, *step).run();
 }
 
 Bytes peak_as_recorded(const TracedGraph& traced) {

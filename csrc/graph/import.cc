@@ -10,7 +10,7 @@ namespace berth::graph {
 namespace {
 
 // Operators of one alternative each, and a storage a result.
-class Builder {
+class PublishedGraphBuilder {
  public:
   // Returns its number.
   OperatorId add(std::string name, bool backward, std::uint64_t ns) {
@@ -100,7 +100,7 @@ Graph import_partitioning(const Json& root) {
                      size_from(member(edge, "size", "an edge"), "an edge")});
     reads[edges.back().to] = true;
   }
-  Builder builder;
+  PublishedGraphBuilder builder;
   std::vector<OperatorId> op(nodes.size(), 0);
   for (std::size_t k = 0; k < nodes.size(); ++k) {
     if (!reads[k]) continue;
@@ -128,7 +128,7 @@ Graph import_moccasin(const Json& root) {
   const Json& nodes = list(root, "nodes");
   const bool layered = !nodes.empty() && nodes[0].is_object() && nodes[0].contains("out_cost");
   Numbers numbers;
-  Builder builder;
+  PublishedGraphBuilder builder;
   std::vector<ValueId> value;
   for (const Json& node : nodes) {
     const std::string whose = fmt::format("node {}", value.size());

@@ -10,7 +10,7 @@
 namespace berth::graph {
 namespace {
 
-constexpr std::uint64_t kMaxNs = std::uint64_t{1} << 62;
+constexpr std::uint64_t kMaxOperatorNs = std::uint64_t{1} << 62;
 constexpr std::size_t kMaxTensors = std::size_t{1} << 16;  // that one operator is given or makes
 
 // The lines of a text that hold anything, one by one.
@@ -48,9 +48,9 @@ bool is_random(std::string_view name) {
 }
 
 // Follows handles: names of tensors that the program holds, each of one storage.
-class Importer {
+class DtrImporter {
  public:
-  explicit Importer(std::string_view text) : lines_(text) {}
+  explicit DtrImporter(std::string_view text) : lines_(text) {}
 
   Graph run() {
     try {
@@ -115,7 +115,7 @@ class Importer {
     const std::string name = "CALL " + text(line, "NAME", "CALL").substr(0, 40);
     const std::vector<StorageId> arguments = arguments_of(line, name);
     const Json& results = tensors(line, "RESULT", name);
-    const std::uint64_t ns = number(line, "TIME", kMaxNs, name);
+    const std::uint64_t ns = number(line, "TIME", kMaxOperatorNs, name);
     std::vector<std::pair<std::string, StorageId>> made;
     std::vector<StorageId> fresh;
     for (const Json& json : results) {
@@ -137,7 +137,7 @@ class Importer {
     const std::string name = "MUTATE " + text(line, "NAME", "MUTATE").substr(0, 40);
     const std::vector<StorageId> arguments = arguments_of(line, name);
     const OperatorId op =
-        add_operator(text(line, "NAME", name), number(line, "TIME", kMaxNs, name));
+        add_operator(text(line, "NAME", name), number(line, "TIME", kMaxOperatorNs, name));
     for (const StorageId storage : arguments) read(op, storage);
     for (const Json& json : tensors(line, "MUTATE", name)) {
       const std::uint64_t index = whole(json, kMaxTensors, name);
@@ -293,6 +293,6 @@ bool is_dtr_log(std::string_view text) {
   return json.is_object() && json.contains("INSTRUCTION");
 }
 
-Graph import_dtr(std::string_view text) { return Importer(text).run(); }
+Graph import_dtr(std::string_view text) { return DtrImporter(text).run(); }
 
 }  // namespace berth::graph

@@ -16,9 +16,9 @@ std::uint64_t ns_of(double ms) {
   return static_cast<std::uint64_t>(std::ceil(std::round(ms * 100 * 1e7) / 1e7)) * 10'000;
 }
 
-class Importer {
+class MonetImporter {
  public:
-  explicit Importer(const MonetTable& table) : table_(table), values_(table.nodes.size()) {}
+  explicit MonetImporter(const MonetTable& table) : table_(table), values_(table.nodes.size()) {}
 
   Graph run() {
     if (const Bytes weights = table_.nodes[0].fixed_bytes; weights != 0)
@@ -149,7 +149,7 @@ class Importer {
 Graph import_monet(const Json& root) {
   const Json& tables = member(root, "cost_variants", "the file");
   BERTH_CHECK(tables.is_array() && !tables.empty(), kInput, "it has no table of costs");
-  return Importer(read_monet_table(root, tables[0])).run();
+  return MonetImporter(read_monet_table(root, tables[0])).run();
 }
 
 }  // namespace berth::graph

@@ -8,7 +8,7 @@ namespace {
 
 using trace::RoleKind;
 
-constexpr OperatorId kNone = std::numeric_limits<OperatorId>::max();
+constexpr OperatorId kNoOperator = std::numeric_limits<OperatorId>::max();
 
 class Phases {
  public:
@@ -64,14 +64,14 @@ class Phases {
   }
 
   void follow_readers() {
-    std::vector<OperatorId> reader(graph_.storages.size(), kNone);
+    std::vector<OperatorId> reader(graph_.storages.size(), kNoOperator);
     for (auto op = static_cast<OperatorId>(graph_.operators.size()); op-- > 0;) {
       Operator& made = graph_.operators[op];
-      OperatorId first = kNone;
+      OperatorId first = kNoOperator;
       for (const ValueId& written : made.alternatives[0].writes)
         first = std::min(first, reader[written.storage]);
-      if (first == kNone && op != 0) first = op - 1;
-      if (!decided_[op] && made.phase == Phase::kForward && first != kNone &&
+      if (first == kNoOperator && op != 0) first = op - 1;
+      if (!decided_[op] && made.phase == Phase::kForward && first != kNoOperator &&
           graph_.operators[first].phase == Phase::kOptimizer)
         made.phase = Phase::kOptimizer;
       for (const Read& read : made.alternatives[0].reads) reader[read.value.storage] = op;

@@ -18,12 +18,11 @@ namespace {
 using trace::BlockId;
 using trace::Tick;
 
-constexpr std::uint32_t kNone = kNoNumber;
 // Rooms of at most so many bytes are the body's, as step programs have it.
 constexpr Bytes kSmallRoom = 4096;
 
 struct Use {
-  std::uint32_t storage = kNone;  // by first occurrence in the step
+  std::uint32_t storage = kNoNumber;  // by first occurrence in the step
   Bytes offset = 0, bytes = 0;
   bool writes = false, fills = false;
   std::uint16_t position = 0;
@@ -45,7 +44,7 @@ struct Call {
 
 struct Storage {
   BlockId block = 0;
-  std::uint32_t maker = kNone;  // the call; kNone: from outside
+  std::uint32_t maker = kNoNumber;  // the call; kNoNumber: from outside
 };
 
 // One step as it was called.
@@ -86,7 +85,7 @@ class Reader {
  private:
   struct Open {
     std::uint64_t op = 0;
-    std::uint32_t call = kNone;  // kNone: none of the step's
+    std::uint32_t call = kNoNumber;  // kNoNumber: none of the step's
     std::uint32_t depth = 0;     // operators inside that are open
     std::uint64_t begin_ns = 0;
     std::unordered_map<BlockId, Bytes> inner;
@@ -137,7 +136,7 @@ class Reader {
       if (open.depth > 0) --open.depth;
       return;
     }
-    if (open.call != kNone) {
+    if (open.call != kNoNumber) {
       Call& call = record_.calls[open.call];
       if (entry.time_ns > open.begin_ns) call.ns = entry.time_ns - open.begin_ns;
       call.workspace = open.most - std::min(open.most, open.held);
@@ -152,7 +151,7 @@ class Reader {
     if (!block.requested) block.bytes = std::max(block.bytes, align_up(*end, trace_.alignment));
     const auto found = open_.find(entry.thread);
     if (!inside_ || found == open_.end() || found->second.op != operand.op ||
-        found->second.call == kNone)
+        found->second.call == kNoNumber)
       return;
     const std::uint32_t number = found->second.call;
     const auto next = static_cast<std::uint32_t>(record_.storages.size());
@@ -165,7 +164,7 @@ class Reader {
       storage = numbers_.try_emplace(operand.block, next).first->second;
     }
     if (storage == next)
-      record_.storages.push_back({operand.block, operand.output ? number : kNone});
+      record_.storages.push_back({operand.block, operand.output ? number : kNoNumber});
     Call& call = record_.calls[number];
     (operand.output ? call.results : call.arguments)
         .push_back({.storage = storage,
@@ -219,9 +218,9 @@ class Reader {
 };
 
 // What a step program knows of its calls, as far as a trace says it.
-class Builder {
+class StepBuilder {
  public:
-  Builder(const Trace& trace, Reader& reader)
+  StepBuilder(const Trace& trace, Reader& reader)
       : trace_(trace),
         reader_(reader),
         record_(reader.records().first),
@@ -272,7 +271,7 @@ class Builder {
             return one.storage == storage && one.writes &&
                    (one.fills || fills(name(*user), user->random));
           });
-      if (bytes(storage) <= kSmallRoom || !filled) record_.storages[storage].maker = kNone;
+      if (bytes(storage) <= kSmallRoom || !filled) record_.storages[storage].maker = kNoNumber;
     }
   }
   static bool only_allocates(std::string_view name) {
@@ -286,7 +285,7 @@ class Builder {
 
   void find_storages() {
     for (std::uint32_t n = 0; n < record_.storages.size(); ++n) {
-      const bool made = record_.storages[n].maker != kNone;
+      const bool made = record_.storages[n].maker != kNoNumber;
       const bool same = record_.storages[n].block == again_.storages[n].block;
       const bool resident = outlives(n) || (!empty(n) && same && block(n).freed >= again_.last);
       storages_.push_back({.bytes = bytes(n),
@@ -348,7 +347,7 @@ std::optional<TracedGraph> step_from_trace(const Trace& trace) {
   Reader reader(trace);
   reader.run();
   if (!reader.found()) return std::nullopt;
-  return Builder(trace, reader).run();
+  return StepBuilder(trace, reader).run();
 }
 
 }  // namespace berth::graph

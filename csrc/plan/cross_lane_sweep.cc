@@ -22,8 +22,6 @@ struct Use {
   std::uint32_t slot = 0;
 };
 
-ByteRange bytes_of(const Slot& slot) noexcept { return {slot.offset, slot.offset + slot.size}; }
-
 // Some slot of a lane that touches `bytes`.
 Use find_use(const Plan& plan, std::uint32_t lane, ByteRange bytes) {
   for (std::uint32_t s = 0; s < plan.sequences.size(); ++s) {

@@ -13,8 +13,6 @@ namespace {
 
 using Violation = std::optional<std::string>;
 
-ByteRange bytes_of(const Slot& slot) noexcept { return {slot.offset, slot.offset + slot.size}; }
-
 // The tick of the next step at which a slot ends that wraps around into it, else 0.
 std::uint64_t wrapped_end(const Sequence& sequence, const Slot& slot) noexcept {
   const std::uint64_t end = std::uint64_t{slot.birth} + slot.length;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "csrc/core/interval_map.h"
 #include "csrc/plan/plan.h"
 
 #include <optional>
@@ -16,6 +17,10 @@ namespace berth {
 
 // Slots of different lanes. O(n log n), times the number of lanes that share bytes, if any do.
 [[nodiscard]] std::optional<std::string> lanes_violation(const Plan& plan);
+
+[[nodiscard]] inline ByteRange bytes_of(const Slot& slot) noexcept {
+  return {slot.offset, slot.offset + slot.size};
+}
 
 // "slot 3 of sequence 1, 128 bytes at 64 over [3, 7)", for messages.
 [[nodiscard]] std::string slot_text(const Plan& plan, std::uint32_t sequence, std::size_t slot);

@@ -8,8 +8,6 @@
 namespace berth {
 namespace {
 
-void* address(Bytes at) noexcept { return reinterpret_cast<void*>(at); }
-
 // The smallest multiple of `unit` that is not below `value`.
 Bytes round_up(Bytes value, Bytes unit) noexcept { return (value + unit - 1) / unit * unit; }
 
@@ -69,7 +67,7 @@ Pool::State::State(Device& the_device, LaneEvents& the_events, const PoolOptions
         size = round_up(size / 2, unit);
         continue;
       }
-      if (range == &residents) (void)device.release(address(ends.first), ends.size);
+      if (range == &residents) (void)device.release(pointer_at(ends.first), ends.size);
       throw Error(ErrorKind::kSystem, fmt::format("the pool cannot reserve {} of addresses: {}",
                                                   format_bytes(size), device.describe(status)));
     }
@@ -82,11 +80,11 @@ Pool::State::~State() {
   // Pages go back when the device is done with them; where it fails there is nothing to be done.
   if (asynchronous) (void)device.synchronize_all();
   if (maps) {
-    (void)device.release(address(ends.first), ends.size);
-    (void)device.release(address(residents.first), residents.size);
+    (void)device.release(pointer_at(ends.first), ends.size);
+    (void)device.release(pointer_at(residents.first), residents.size);
   } else {
     for (const auto& segment : segments)
-      (void)device.release(address(segment->first), segment->last - segment->first);
+      (void)device.release(pointer_at(segment->first), segment->last - segment->first);
   }
 }
 
@@ -129,7 +127,7 @@ Chunk* Pool::State::grow_returned(End end, LaneHoles& mine, Bytes size, bool* fr
     const Bytes need = std::min(round_up(size - std::min(size, have), unit), gap->size);
     if (need == 0) continue;
     const Bytes at = from_top ? gap->last() - need : gap->first();
-    if (!device.commit(address(at), need, Device::Residency::kOnDemand).ok()) continue;
+    if (!device.commit(pointer_at(at), need, Device::Residency::kOnDemand).ok()) continue;
     count_reserved(need);
     *fresh = !(near != nullptr && near->owner == &mine) &&
              !(need == gap->size && far != nullptr && far->owner == &mine);
@@ -138,13 +136,13 @@ Chunk* Pool::State::grow_returned(End end, LaneHoles& mine, Bytes size, bool* fr
     Chunk* chunk = gap;
     if (need != gap->size) {
       chunk = slab.take();
-      chunk->pointer = address(at);
+      chunk->pointer = pointer_at(at);
       chunk->size = need;
       gap->size -= need;
       if (from_top) {
         gap->segment->link_after(gap, chunk);
       } else {
-        gap->pointer = address(at + need);
+        gap->pointer = pointer_at(at + need);
         gap->segment->link_after(gap->previous, chunk);
       }
       tree.insert(gap);
@@ -167,9 +165,9 @@ Chunk* Pool::State::grow_edge(End end, LaneHoles& mine, Bytes size, bool* fresh)
   for (Bytes more = wish;; more = least) {
     if (more <= room) {
       const Bytes at = end == End::kHigh ? segment.first - more : segment.last;
-      if (device.commit(address(at), more, Device::Residency::kOnDemand).ok()) {
+      if (device.commit(pointer_at(at), more, Device::Residency::kOnDemand).ok()) {
         Chunk* const chunk = slab.take();
-        chunk->pointer = address(at);
+        chunk->pointer = pointer_at(at);
         chunk->size = more;
         chunk->owner = &mine;
         if (end == End::kHigh) {
@@ -260,7 +258,7 @@ ByteRange Pool::State::whole_grains(const Chunk* hole) const noexcept {
 Bytes Pool::State::give_back(Chunk* hole) noexcept {
   const auto [low, high] = whole_grains(hole);
   if (low >= high || stitches.map({low, high}) || !slab.prepare(2)) return 0;
-  if (!device.decommit(address(low), high - low).ok()) return 0;
+  if (!device.decommit(pointer_at(low), high - low).ok()) return 0;
   Chunk* const chunk = take_out(hole, {low, high}, Chunk::Kind::kReturned);
   stats.reserved -= high - low;
   end_pages(chunk);
@@ -302,7 +300,7 @@ Bytes Pool::State::release_free_segments() noexcept {
     const Bytes size = segment.last - segment.first;
     Chunk* const only = segment.head;
     if (only != segment.tail || only->kind != Chunk::Kind::kHole ||
-        !device.release(address(segment.first), size).ok()) {
+        !device.release(pointer_at(segment.first), size).ok()) {
       ++it;
       continue;
     }

@@ -10,8 +10,6 @@
 namespace berth {
 namespace {
 
-void* address(Bytes at) noexcept { return reinterpret_cast<void*>(at); }
-
 // So many stretches of addresses whose pages moved may still be mapped: beyond that none move.
 constexpr std::size_t kMostMoved = 4096;
 
@@ -181,7 +179,7 @@ Chunk* Pool::State::live_on(Stitch& stitch, LaneHoles& mine, Bytes size) noexcep
     return true;
   });
   Chunk* const block = slab.take();
-  block->pointer = address(stitch.first + stitch.skipped);
+  block->pointer = pointer_at(stitch.first + stitch.skipped);
   block->size = size;
   block->kind = Chunk::Kind::kLive;
   block->stitch = &stitch;
@@ -223,7 +221,7 @@ std::size_t Pool::State::move_pages(void* to, std::size_t count, LaneKey lane,
       std::vector<const void*> from;
       from.reserve(count);
       for (const ByteRange range : chosen)
-        for (Bytes at = range.first; at < range.last; at += page) from.push_back(address(at));
+        for (Bytes at = range.first; at < range.last; at += page) from.push_back(pointer_at(at));
       if (!device.alias(to, from.data(), from.size()).ok()) return 0;
     }
     std::size_t pages = 0;
@@ -266,11 +264,11 @@ Bytes Pool::State::move_or_return(std::byte* to, ByteRange* pages) noexcept {
   Bytes at = pages->first;
   while (at_once != 0 && at < pages->last) {
     const Bytes end = std::min(pages->last, align_down(at, at_once) + at_once);
-    if (!device.move(to + (at - pages->first), address(at), end - at).ok()) break;
+    if (!device.move(to + (at - pages->first), pointer_at(at), end - at).ok()) break;
     at = end;
   }
   const Bytes moved_bytes = at - pages->first;
-  if (at < pages->last && !device.decommit(address(at), pages->last - at).ok()) pages->last = at;
+  if (at < pages->last && !device.decommit(pointer_at(at), pages->last - at).ok()) pages->last = at;
   return at_once == 0 ? pages->size() : moved_bytes;
 }
 

@@ -8,8 +8,6 @@
 namespace berth {
 namespace {
 
-void* address(Bytes at) noexcept { return reinterpret_cast<void*>(at); }
-
 // Of the device's memory: so much may be mapped a second time, live, idle and given up together.
 constexpr Bytes kTimesMemory = 4;
 
@@ -21,7 +19,7 @@ bool maps(const Stitch& stitch, ByteRange home) noexcept {
 }  // namespace
 
 Stitches::~Stitches() {
-  if (size_ != 0) (void)device_.release(address(first_), size_);
+  if (size_ != 0) (void)device_.release(pointer_at(first_), size_);
 }
 
 bool Stitches::reserve() noexcept {
@@ -95,7 +93,7 @@ Stitch* Stitches::make(const std::vector<ByteRange>& behind, Bytes skipped) noex
     std::vector<const void*> from;
     from.reserve(size / page);
     for (const ByteRange range : behind)
-      for (Bytes at = range.first; at < range.last; at += page) from.push_back(address(at));
+      for (Bytes at = range.first; at < range.last; at += page) from.push_back(pointer_at(at));
     std::list<Stitch> made;
     Stitch& stitch = made.emplace_back();
     stitch.place = made.begin();
@@ -109,7 +107,7 @@ Stitch* Stitches::make(const std::vector<ByteRange>& behind, Bytes skipped) noex
       give_up(std::prev(idle_.end()));
       unmap();
     }
-    if (!device_.alias(address(stitch.first), from.data(), from.size()).ok()) {
+    if (!device_.alias(pointer_at(stitch.first), from.data(), from.size()).ok()) {
       give_addresses(stitch.first, size);
       return nullptr;
     }
@@ -151,7 +149,7 @@ bool Stitches::map(ByteRange home) const noexcept {
 }
 
 bool Stitches::unmap(Place stitch) noexcept {
-  if (!device_.decommit(address(stitch->first), stitch->size).ok()) return false;
+  if (!device_.decommit(pointer_at(stitch->first), stitch->size).ok()) return false;
   give_addresses(stitch->first, stitch->size);
   given_up_.erase(stitch);
   return true;

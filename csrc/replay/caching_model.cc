@@ -8,7 +8,7 @@ namespace berth::replay {
 namespace {
 
 constexpr Bytes kMiB = Bytes{1} << 20;
-constexpr Bytes kUnit = 512;
+constexpr Bytes kCachingUnit = 512;
 constexpr Bytes kSmall = kMiB;              // the largest request of the small pool
 constexpr Bytes kSmallSegment = 2 * kMiB;   // and the page of its expandable segments
 constexpr Bytes kLargeSegment = 20 * kMiB;  // the same of the large pool
@@ -59,7 +59,7 @@ std::uint64_t CachingModel::address(const Block* block) { return block->address;
 
 CachingModel::Block* CachingModel::allocate(Bytes size, std::uint32_t stream) {
   finish_uses();
-  size = round_up(size, kUnit);
+  size = round_up(size, kCachingUnit);
   Pool& pool = pools_[size <= kSmall ? 0 : 1];
   Block* block = take_free(pool, stream, size);
   if (block == nullptr) block = take_new(pool, stream, size);
@@ -69,7 +69,7 @@ CachingModel::Block* CachingModel::allocate(Bytes size, std::uint32_t stream) {
   }
   if (block == nullptr) return nullptr;
   const Bytes rest = block->size - size;
-  if (pool.small || options_.expandable ? rest >= kUnit : rest > kSmall) {
+  if (pool.small || options_.expandable ? rest >= kCachingUnit : rest > kSmall) {
     Block* const remaining = make(stream, rest, &pool, block->address + size);
     remaining->range = block->range;
     remaining->before = block;

@@ -19,9 +19,6 @@
 namespace berth::standin {
 namespace {
 
-constexpr int kBadParam = 2000;  // CUDNN_STATUS_BAD_PARAM
-constexpr int kNotSupportedByCudnn = 3000;
-
 // Kinds of descriptors, types of attributes and their names, as cuDNN numbers them.
 enum DescriptorType {
   kEngine = 2,

@@ -11,9 +11,6 @@
 namespace berth::standin {
 namespace {
 
-constexpr int kBadParam = 2000;             // CUDNN_STATUS_BAD_PARAM
-constexpr int kNotSupportedByCudnn = 3000;  // CUDNN_STATUS_NOT_SUPPORTED
-
 // What a search says of an algorithm (cudnnConvolutionFwdAlgoPerf_t and its two likes).
 struct Performance {
   int algorithm;

@@ -13,8 +13,6 @@
 namespace berth::standin {
 namespace {
 
-constexpr int kBadParam = 2000;  // CUDNN_STATUS_BAD_PARAM
-
 enum Cell { kRelu = 0, kTanh = 1, kLstm = 2, kGru = 3 };
 enum Bias { kNoBias = 0, kDoubleBias = 2 };
 

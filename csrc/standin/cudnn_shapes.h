@@ -6,6 +6,9 @@
 
 namespace berth::standin {
 
+constexpr int kBadParam = 2000;             // CUDNN_STATUS_BAD_PARAM
+constexpr int kNotSupportedByCudnn = 3000;  // CUDNN_STATUS_NOT_SUPPORTED
+
 // What is behind cuDNN's descriptors of tensors and of filters, which the older interface and the
 // recurrent networks take.
 struct ShapeDescriptor {

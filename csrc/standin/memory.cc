@@ -14,7 +14,7 @@ namespace berth::standin {
 namespace {
 
 constexpr std::uint64_t kFileSize = std::uint64_t{1} << 46;
-constexpr std::size_t kPage = 4096;
+constexpr std::size_t kFilePage = 4096;
 
 std::size_t round_up(std::size_t size, std::size_t unit) { return (size + unit - 1) / unit * unit; }
 
@@ -50,7 +50,7 @@ std::optional<std::uint64_t> DeviceMemory::allocate(std::size_t size) {
   used_ += size;
   peak_ = std::max(peak_, used_);
   const std::uint64_t offset = next_offset_;
-  next_offset_ += round_up(size, kPage);
+  next_offset_ += round_up(size, kFilePage);
   return offset;
 }
 
@@ -59,7 +59,7 @@ void DeviceMemory::release(std::uint64_t offset, std::size_t size) noexcept {
   // A refusal costs host memory, nothing else.
   [[maybe_unused]] const int status =
       fallocate(file_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
-                static_cast<off_t>(round_up(size, kPage)));
+                static_cast<off_t>(round_up(size, kFilePage)));
 }
 
 void AddressSpace::add(const Allocation& allocation) {
@@ -138,7 +138,7 @@ std::uintptr_t bytes_of(int file) {
 
 void* map_file(int file, std::uint64_t offset, std::size_t size, void* address) {
   const int flags = MAP_SHARED | MAP_NORESERVE | (address != nullptr ? MAP_FIXED : 0);
-  void* mapped = mmap(address, round_up(size, kPage), PROT_READ | PROT_WRITE, flags, file,
+  void* mapped = mmap(address, round_up(size, kFilePage), PROT_READ | PROT_WRITE, flags, file,
                       static_cast<off_t>(offset));
   return mapped == MAP_FAILED ? nullptr : mapped;
 }

@@ -13,7 +13,7 @@
 namespace berth::standin {
 namespace {
 
-constexpr std::size_t kPage = 4096;
+constexpr std::size_t kOutboxPage = 4096;
 
 }  // namespace
 
@@ -32,7 +32,7 @@ Outbox::Outbox() : file_(memfd_create("berth-standin-outbox", MFD_CLOEXEC)) {
 std::uint64_t Outbox::put(const void* bytes, std::size_t size) {
   if (pieces_++ == 0) next_ = 0;
   const std::uint64_t offset = next_;
-  next_ += (size + kPage - 1) / kPage * kPage;
+  next_ += (size + kOutboxPage - 1) / kOutboxPage * kOutboxPage;
   for (std::size_t done = 0; done < size;) {
     const ssize_t wrote = pwrite(file_, static_cast<const char*>(bytes) + done, size - done,
                                  static_cast<off_t>(offset + done));
@@ -49,7 +49,7 @@ void Outbox::drop(std::uint64_t offset, std::size_t size) noexcept {
   --pieces_;
   [[maybe_unused]] const int status =
       fallocate(file_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
-                static_cast<off_t>((size + kPage - 1) / kPage * kPage));
+                static_cast<off_t>((size + kOutboxPage - 1) / kOutboxPage * kOutboxPage));
 }
 
 int outbox_of(const ProcessId& process, int file) {

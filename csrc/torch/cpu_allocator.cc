@@ -16,7 +16,7 @@ namespace berth::torch {
 
 namespace {
 
-constexpr std::size_t kAlignment = 64;
+constexpr std::size_t kHostAlignment = 64;
 
 // Above libtorch's own (0) and those of its extensions.
 constexpr std::uint8_t kPriority = 100;
@@ -68,7 +68,7 @@ void free_block(void* block) noexcept {
 // A block in a forked child.
 void* allocate_from_system(std::size_t bytes) {
   void* block = nullptr;
-  if (const int error = ::posix_memalign(&block, kAlignment, bytes); error != 0)
+  if (const int error = ::posix_memalign(&block, kHostAlignment, bytes); error != 0)
     throw_as_libtorch(bytes, fmt::format("in a forked child, {}", std::strerror(error)), true);
   return block;
 }

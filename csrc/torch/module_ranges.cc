@@ -1,6 +1,7 @@
 #include "csrc/torch/module_ranges.h"
 
 #include "csrc/torch/backend.h"
+#include "csrc/torch/loaded_symbol.h"
 #include "csrc/torch/operator_recorder.h"
 #include "csrc/torch/step/tap.h"
 
@@ -167,15 +168,10 @@ void tell(std::uint64_t address, int role) noexcept {
 
 int in_step_program() noexcept { return step::Tap::active() ? 1 : 0; }
 
-template <class Function>
-Function found(const char* name) noexcept {
-  return reinterpret_cast<Function>(::dlsym(RTLD_DEFAULT, name));
-}
-
 // In Python's main thread, which holds its lock.
 int in_python(void*) {
-  const auto run = found<int (*)(const char*, void*)>("PyRun_SimpleStringFlags");
-  const auto get = found<void* (*)(const char*)>("PySys_GetObject");
+  const auto run = loaded_symbol<int (*)(const char*, void*)>("PyRun_SimpleStringFlags");
+  const auto get = loaded_symbol<void* (*)(const char*)>("PySys_GetObject");
   const auto number = [](auto* function) {
     return static_cast<unsigned long long>(reinterpret_cast<std::uintptr_t>(function));
   };
@@ -195,8 +191,8 @@ int in_python(void*) {
 
 void name_modules() noexcept {
   if (done.load(std::memory_order_relaxed) || asked.exchange(true)) return;
-  const auto is_there = found<int (*)()>("Py_IsInitialized");
-  const auto add = found<int (*)(int (*)(void*), void*)>("Py_AddPendingCall");
+  const auto is_there = loaded_symbol<int (*)()>("Py_IsInitialized");
+  const auto add = loaded_symbol<int (*)(int (*)(void*), void*)>("Py_AddPendingCall");
   if (is_there == nullptr || add == nullptr || tries.fetch_add(1) >= kMostTries) {
     done.store(true);
   } else if (is_there() != 0 && add(in_python, nullptr) == 0) {

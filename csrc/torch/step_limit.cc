@@ -1,5 +1,7 @@
 #include "csrc/torch/step_limit.h"
 
+#include "csrc/torch/loaded_symbol.h"
+
 #include <dlfcn.h>
 
 #include <atomic>
@@ -17,15 +19,10 @@ long most_steps() noexcept {
 const long most = most_steps();  // as the program was started
 std::atomic<long> made{0};
 
-template <class Function>
-Function found(const char* name) noexcept {
-  return reinterpret_cast<Function>(::dlsym(RTLD_DEFAULT, name));
-}
-
 // In Python's main thread, which holds its lock.
 int raise_exit(void*) {
-  const auto raise = found<void (*)(void*)>("PyErr_SetNone");
-  void** const kind = found<void**>("PyExc_SystemExit");
+  const auto raise = loaded_symbol<void (*)(void*)>("PyErr_SetNone");
+  void** const kind = loaded_symbol<void**>("PyExc_SystemExit");
   if (raise == nullptr || kind == nullptr) return 0;
   raise(*kind);
   return -1;
@@ -35,8 +32,8 @@ int raise_exit(void*) {
 
 void count_marked_step() noexcept {
   if (most <= 0 || made.fetch_add(1, std::memory_order_relaxed) + 1 != most) return;
-  const auto is_there = found<int (*)()>("Py_IsInitialized");
-  const auto add = found<int (*)(int (*)(void*), void*)>("Py_AddPendingCall");
+  const auto is_there = loaded_symbol<int (*)()>("Py_IsInitialized");
+  const auto add = loaded_symbol<int (*)(int (*)(void*), void*)>("Py_AddPendingCall");
   if (is_there == nullptr || add == nullptr || is_there() == 0) std::exit(0);
   add(raise_exit, nullptr);
 }

@@ -13,7 +13,7 @@
 namespace berth::csv {
 namespace {
 
-constexpr std::size_t kId = 0, kLower = 1, kUpper = 2, kSize = 3, kFields = 4;
+constexpr std::size_t kIdColumn = 0, kLower = 1, kUpper = 2, kSize = 3, kColumns = 4;
 constexpr std::string_view kWithOffset = "id,lower,upper,size,offset";
 constexpr std::uint64_t kMaxTime = ~std::uint64_t{0} >> 1;
 
@@ -31,12 +31,12 @@ std::vector<Lifetime> parse_lifetimes(std::string_view text, const std::string& 
   Bytes sum = 0;
   while (rows.next()) {
     if (rows.size() != fields) rows.fail(fmt::format("has {} fields, not {}", rows.size(), fields));
-    if (rows[kId].empty()) rows.fail("has no id");
-    const auto [it, unknown] = line_of.emplace(rows[kId], rows.line());
+    if (rows[kIdColumn].empty()) rows.fail("has no id");
+    const auto [it, unknown] = line_of.emplace(rows[kIdColumn], rows.line());
     if (!unknown)
       rows.fail(
-          fmt::format("has the id '{}' again, line {} has it", printable(rows[kId]), it->second));
-    Lifetime row{.id = std::string(rows[kId]),
+          fmt::format("has the id '{}' again, line {} has it", printable(rows[kIdColumn]), it->second));
+    Lifetime row{.id = std::string(rows[kIdColumn]),
                  .lower = rows.number(kLower, "lower", kMaxTime),
                  .upper = rows.number(kUpper, "upper", kMaxTime),
                  .size = rows.number(kSize, "size", kMaxBytes)};

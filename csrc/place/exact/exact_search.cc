@@ -7,8 +7,8 @@
 namespace berth::place {
 namespace {
 
-constexpr Rank kOrders[] = {Rank::kWAT, Rank::kTAW, Rank::kTWA};
-constexpr double kNoise[] = {0, 0, 0, 0.1};  // of every third round
+constexpr Rank kRankOrders[] = {Rank::kWAT, Rank::kTAW, Rank::kTWA};
+constexpr double kExactNoise[] = {0, 0, 0, 0.1};  // of every third round
 
 }  // namespace
 
@@ -27,9 +27,9 @@ ExactSearch::ExactSearch(const Strip& strip, Bytes capacity, std::uint64_t seed,
 }
 
 void ExactSearch::start_round(Search& search, std::size_t items) {
-  const std::uint32_t turn = search.round / std::size(kOrders);
+  const std::uint32_t turn = search.round / std::size(kRankOrders);
   search.left = std::uint64_t{2 * items} << std::min<std::uint32_t>(turn, 40);
-  search.tree->start(kOrders[search.round % std::size(kOrders)], kNoise[turn % std::size(kNoise)],
+  search.tree->start(kRankOrders[search.round % std::size(kRankOrders)], kExactNoise[turn % std::size(kExactNoise)],
                      hash_combine(seed_, search.round));
   ++search.round;
 }

@@ -17,7 +17,7 @@ void write(const Strip& strip, const std::vector<Bytes>& found, std::vector<Byte
   for (std::size_t k = 0; k < found.size(); ++k) offsets[strip.items[k].buffer] = found[k];
 }
 
-Bytes mark_of(const Strip& strip, const std::vector<Bytes>& found) {
+Bytes packed_mark(const Strip& strip, const std::vector<Bytes>& found) {
   Bytes mark = strip.base;
   for (std::size_t k = 0; k < found.size(); ++k)
     mark = std::max(mark, found[k] + strip.items[k].size);
@@ -270,9 +270,9 @@ bool LanePacker::pack(std::span<const Arc> taken, const PackSettings& settings,
       best = StripFit(strip).run(order_of(draft), Fit::kFirst, settings.below, budget);
     }
     const Bytes enough = std::max(settings.capacity, max_load(strip));
-    if (!best || mark_of(strip, *best) > enough) {
+    if (!best || packed_mark(strip, *best) > enough) {
       auto found = dive(strip, settings, budget);
-      if (found && (!best || mark_of(strip, *found) < mark_of(strip, *best))) best = found;
+      if (found && (!best || packed_mark(strip, *found) < packed_mark(strip, *best))) best = found;
     }
     if (!best) return false;
     write(strip, *best, offsets);

@@ -15,11 +15,11 @@ namespace {
 
 constexpr std::size_t kMaxLanes = 64;
 constexpr std::uint32_t kAttempts = 4;  // of a wave
-constexpr std::uint32_t kChains = 4;
-constexpr std::uint64_t kChainRuns = 4;
+constexpr std::uint32_t kStagedChains = 4;
+constexpr std::uint64_t kStagedChainRuns = 4;
 constexpr std::uint64_t kCliqueNodes = 2000;
 // Of attempts behind the five ranks: noise, how much higher than need be they aim.
-constexpr double kNoise[] = {0.01, 0.03, 0.1, 0.2, 0.3};
+constexpr double kStagedNoise[] = {0.01, 0.03, 0.1, 0.2, 0.3};
 // Waves without success after which a part is left alone.
 constexpr std::uint32_t kPatience = 12;
 // Of a lane whose ticks are told apart, as long as any.
@@ -83,7 +83,7 @@ std::optional<std::vector<Bytes>> StagedSearch::attempt(std::uint32_t number,
   constexpr std::uint32_t kPlain = std::size(kRanks);
   settings.seed = hash_combine(settings_.seed, std::uint64_t{number});
   settings.rank = number < kPlain ? kRanks[number] : kRanks[number % 3];
-  if (number >= kPlain) settings.noise = kNoise[number % std::size(kNoise)];
+  if (number >= kPlain) settings.noise = kStagedNoise[number % std::size(kStagedNoise)];
   settings.look = number % 2 == 0 ? 32 : 300;
   settings.below = best_.high_water_mark;
   // The first of several lanes had better stay low.
@@ -248,13 +248,13 @@ void StagedSearch::orders(std::uint64_t iterations, const Budget& budget,
   };
   // Half from the best chain so far, the others from the incumbent.
   const std::vector<Index> best_order = order_of(best_.offsets);
-  std::vector<OrderSearch::Chain> chains(kChains);
-  std::vector<std::uint64_t> runs(kChains, 0);
-  for (std::uint32_t c = 0; c < kChains; ++c) {
-    runs[c] = std::min(kChainRuns, iterations);
+  std::vector<OrderSearch::Chain> chains(kStagedChains);
+  std::vector<std::uint64_t> runs(kStagedChains, 0);
+  for (std::uint32_t c = 0; c < kStagedChains; ++c) {
+    runs[c] = std::min(kStagedChainRuns, iterations);
     iterations -= runs[c];
   }
-  run_wave(settings_.threads, kChains, [&](unsigned thread, std::size_t c) {
+  run_wave(settings_.threads, kStagedChains, [&](unsigned thread, std::size_t c) {
     if (budget.expired() || runs[c] == 0) return;
     OrderSearch search(sizes, 0, fit);
     const std::uint64_t seed = hash_combine(hash_combine(settings_.seed, wave_), c);

@@ -12,9 +12,9 @@ using graph::StorageClass;
 
 constexpr std::size_t kNone = ~std::size_t{0};
 
-class Walk {
+class LifetimeWalk {
  public:
-  Walk(const graph::Graph& graph, const graph::Schedule& schedule, const graph::CopyRates& rates)
+  LifetimeWalk(const graph::Graph& graph, const graph::Schedule& schedule, const graph::CopyRates& rates)
       : graph_(graph), schedule_(schedule), rates_(rates), buffers_(schedule.buffers.size()) {}
 
   Lifetimes take() {
@@ -173,7 +173,7 @@ class Walk {
 
 Lifetimes lifetimes_of(const graph::Graph& graph, const graph::Schedule& schedule,
                        const graph::CopyRates& rates) {
-  return Walk(graph, schedule, rates).take();
+  return LifetimeWalk(graph, schedule, rates).take();
 }
 
 bool all_placed(const Lifetimes& lifetimes, const graph::Schedule& schedule) {

@@ -58,9 +58,9 @@ bool contains(const std::vector<std::string>& engines, const std::string& engine
   return std::find(engines.begin(), engines.end(), engine) != engines.end();
 }
 
-class Planning {
+class JointPlanning {
  public:
-  Planning(const graph::Graph& graph, const StepOptions& options)
+  JointPlanning(const graph::Graph& graph, const StepOptions& options)
       : graph_(graph), options_(options), hash_(graph::hash_of(graph)) {}
 
   StepResult run() {
@@ -461,7 +461,7 @@ StepResult plan_step(const graph::Graph& graph, const StepOptions& options) {
   constexpr int kMostPlans = 4;
   StepOptions how = options;
   for (int plans = 1;; ++plans) {
-    StepResult result = Planning(graph, how).run();
+    StepResult result = JointPlanning(graph, how).run();
     if (!options.addresses || !result.schedule) return result;
     const Bytes overhang = place(graph, options, result);
     if (overhang == 0) return result;

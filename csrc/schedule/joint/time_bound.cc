@@ -17,7 +17,7 @@ using graph::OperatorId;
 using graph::StorageClass;
 using graph::ValueId;
 
-constexpr std::uint32_t kNone = ~std::uint32_t{0};
+constexpr std::uint32_t kNoMaker = ~std::uint32_t{0};
 constexpr unsigned kCuts = 16;        // of a place, at ever closer prices
 constexpr double kPrices = 1e-6;      // the least of them, as a share of the largest
 constexpr double kMostFlow = 0x1p52;  // what the sum of all capacities is scaled to
@@ -32,7 +32,7 @@ class Pricing {
       if (storage.kind == StorageClass::kResident) resident_ += storage.bytes;
     for (OperatorId op = 0; op < nodes_.size(); ++op) add_operator(op);
     for (const ValueOf& value : values_)
-      if (value.maker != kNone)
+      if (value.maker != kNoMaker)
         for (const OperatorId reader : value.readers) add_edge(value.maker, reader);
     for (const auto& [earlier, later] : graph.control) add_edge(earlier, later);
     if (options.rates)
@@ -78,7 +78,7 @@ class Pricing {
   enum class Side : std::uint8_t { kOpen, kRan, kLater };
   struct ValueOf {
     double bytes = 0;
-    std::uint32_t maker = kNone;
+    std::uint32_t maker = kNoMaker;
     std::vector<std::uint32_t> readers;
   };
   struct NodeOf {
@@ -179,8 +179,8 @@ class Pricing {
     // value what nobody needs.
     network_.clear();
     constexpr std::uint32_t kSource = MaxFlow::kSource, kSink = MaxFlow::kSink;
-    std::vector<std::uint32_t> ran(nodes_.size()), once(nodes_.size(), kNone),
-        idle(values_.size(), kNone);
+    std::vector<std::uint32_t> ran(nodes_.size()), once(nodes_.size(), kNoMaker),
+        idle(values_.size(), kNoMaker);
     for (OperatorId op = 0; op < nodes_.size(); ++op) {
       ran[op] = side_[op] == Side::kRan     ? kSource
                 : side_[op] == Side::kLater ? kSink
@@ -192,11 +192,11 @@ class Pricing {
     }
     for (std::uint32_t w = 0; w < values_.size(); ++w) {
       const ValueOf& one = values_[w];
-      const bool late = one.maker != kNone && side_[one.maker] == Side::kLater;
+      const bool late = one.maker != kNoMaker && side_[one.maker] == Side::kLater;
       if (late || one.bytes == 0 || one.readers.empty()) continue;
       if (std::ranges::count(nodes_[v].reads, w) != 0) continue;  // there for v
       idle[w] = network_.add_vertex();
-      network_.add_arc(one.maker == kNone ? kSource : once[one.maker], idle[w],
+      network_.add_arc(one.maker == kNoMaker ? kSource : once[one.maker], idle[w],
                        capacity(price * one.bytes));
       for (const OperatorId reader : one.readers)
         network_.add_arc(idle[w], ran[reader], MaxFlow::kInfinite);
@@ -210,7 +210,7 @@ class Pricing {
       if (side_[op] == Side::kLater || !nodes_[op].again) continue;
       // Who runs again needs what it reads.
       for (const std::uint32_t read : nodes_[op].reads)
-        if (idle[read] != kNone) network_.add_arc(idle[read], once[op], MaxFlow::kInfinite);
+        if (idle[read] != kNoMaker) network_.add_arc(idle[read], once[op], MaxFlow::kInfinite);
     }
     const double cut = static_cast<double>(network_.run()) / scale;
     return (1 - host) * once_ + cut + price * above;

@@ -15,9 +15,9 @@ constexpr std::uint64_t kFirstRound = 2'000;  // simulations of annealing, witho
 constexpr std::uint64_t kMostRound = 64'000;
 constexpr std::uint64_t kUnlimited = std::uint64_t{1} << 62;
 
-class Planning {
+class OffloadPlanning {
  public:
-  Planning(const Problem& problem, const Machine& machine, const CopyOptions& options)
+  OffloadPlanning(const Problem& problem, const Machine& machine, const CopyOptions& options)
       : problem_(problem),
         machine_(machine),
         options_(options),
@@ -156,7 +156,7 @@ CopyResult plan_copies(const Problem& problem, const Machine& machine, const Cop
   BERTH_CHECK(std::find(engines.begin(), engines.end(), options.engine) != engines.end(), kUsage,
               "no engine '{}' plans copies, legal are: {}", options.engine,
               fmt::join(engines, ", "));
-  return Planning(problem, machine, options).run();
+  return OffloadPlanning(problem, machine, options).run();
 }
 
 }  // namespace berth::schedule::offload

@@ -20,7 +20,7 @@ using place::IntegerProgram;
 using Column = IntegerProgram::Column;
 using Entries = std::vector<std::pair<Column, double>>;
 
-constexpr Column kNone = -1;
+constexpr Column kNoColumn = -1;
 constexpr double kBudgetUnits = 1000, kCostUnits = 1000;
 constexpr double kDust = 1e-5;         // of a unit: what solvers take for nothing
 constexpr double kAlwaysKept = 0.005;  // of the budget
@@ -65,7 +65,7 @@ class Relaxation {
       std::vector<bool> before(values_, false);
       for (StageValue v = 0; v < values_; ++v)
         before[v] =
-            is_always_kept(b, v) || (kept_[b][v] != kNone && solution[index(kept_[b][v])] > kKept);
+            is_always_kept(b, v) || (kept_[b][v] != kNoColumn && solution[index(kept_[b][v])] > kKept);
       keep_made_once(problem_, blocks_[b].first, blocks_[b].last, before, after, plan);
       after = std::move(before);
     }
@@ -158,8 +158,8 @@ class Relaxation {
   void add_columns(IntegerProgram& program) {
     double all = 1;
     for (StageNode n = 0; n < nodes_; ++n) all += static_cast<double>(cost(n));
-    kept_.assign(blocks_.size() + 1, std::vector<Column>(values_, kNone));
-    runs_.assign(blocks_.size(), std::vector<Column>(nodes_, kNone));
+    kept_.assign(blocks_.size() + 1, std::vector<Column>(values_, kNoColumn));
+    runs_.assign(blocks_.size(), std::vector<Column>(nodes_, kNoColumn));
     for (std::size_t b = 0; b < blocks_.size(); ++b) {
       for (StageValue v = 0; v < values_; ++v)
         if (problem_.values[v].keepable && b < useful_[v])
@@ -174,16 +174,16 @@ class Relaxation {
   void add_needs(IntegerProgram& program) {
     for (std::size_t b = 0; b < blocks_.size(); ++b) {
       const auto there = [&](Entries entries, StageValue v, double least) {
-        if (kept_[b][v] != kNone) entries.emplace_back(kept_[b][v], 1);
-        if (runs_[b][maker(v)] != kNone) entries.emplace_back(runs_[b][maker(v)], 1);
+        if (kept_[b][v] != kNoColumn) entries.emplace_back(kept_[b][v], 1);
+        if (runs_[b][maker(v)] != kNoColumn) entries.emplace_back(runs_[b][maker(v)], 1);
         program.add_row(least, IntegerProgram::kInfinity, entries);
       };
       for (StageValue v = 0; v < values_; ++v) {
         if (blocks_[b].wanted[v]) there({}, v, 1);
-        if (kept_[b + 1][v] != kNone) there({{kept_[b + 1][v], -1}}, v, 0);
+        if (kept_[b + 1][v] != kNoColumn) there({{kept_[b + 1][v], -1}}, v, 0);
       }
       for (StageNode n = 0; n < nodes_; ++n) {
-        if (runs_[b][n] == kNone) continue;
+        if (runs_[b][n] == kNoColumn) continue;
         for (const StageValue v : problem_.nodes[n].reads) there({{runs_[b][n], -1}}, v, 0);
       }
     }
@@ -208,7 +208,7 @@ class Relaxation {
       Entries entries = {{behind, 1}, {before, -1}};
       for (const StageValue v : ending[n]) {
         made -= units(problem_.values[v].bytes);
-        if (!blocks_.empty() && kept_[0][v] != kNone && units(problem_.values[v].bytes) > 0)
+        if (!blocks_.empty() && kept_[0][v] != kNoColumn && units(problem_.values[v].bytes) > 0)
           entries.emplace_back(kept_[0][v], -units(problem_.values[v].bytes));
       }
       program.add_row(made, made, entries);
@@ -223,17 +223,17 @@ class Relaxation {
     const double running = budget - units(block.running);
     std::vector<std::vector<StageNode>> readers(values_);
     for (StageNode n = 0; n < nodes_; ++n)
-      if (runs_[b][n] != kNone)
+      if (runs_[b][n] != kNoColumn)
         for (const StageValue v : problem_.nodes[n].reads) readers[v].push_back(n);
     Column before = program.add_column(0, 0, running);
     Entries entries = {{before, 1}};
     for (StageValue v = 0; v < values_; ++v)
-      if (kept_[b][v] != kNone && units(problem_.values[v].bytes) > 0)
+      if (kept_[b][v] != kNoColumn && units(problem_.values[v].bytes) > 0)
         entries.emplace_back(kept_[b][v], -units(problem_.values[v].bytes));
     program.add_row(0, 0, entries);
     for (StageNode n = 0; n < nodes_; ++n) {
       const Column run = runs_[b][n];
-      if (run == kNone) continue;
+      if (run == kNoColumn) continue;
       double made = 0;
       for (const StageValue v : problem_.nodes[n].makes) made += units(problem_.values[v].bytes);
       program.add_row(-IntegerProgram::kInfinity, running,
@@ -248,7 +248,7 @@ class Relaxation {
         // hazards <= kappa (1 - FREE), hazards = (1 - R) + S of the next + R of later readers
         Entries hazards = {{run, -1}};
         double most = 1;
-        if (kept_[b + 1][v] != kNone) {
+        if (kept_[b + 1][v] != kNoColumn) {
           hazards.emplace_back(kept_[b + 1][v], 1);
           ++most;
         }
@@ -302,11 +302,11 @@ CheckmateResult checkmate_plans(const StageProblem& problem, const CheckmateOpti
   return result;
 }
 
-constexpr CheckmateEngine kEngine{place::unavailable_solver, checkmate_plans};
+constexpr CheckmateEngine kCheckmateEngine{place::unavailable_solver, checkmate_plans};
 
 }  // namespace
 }  // namespace schedule
 
-void use_checkmate() { schedule::set_checkmate_engine(schedule::kEngine); }
+void use_checkmate() { schedule::set_checkmate_engine(schedule::kCheckmateEngine); }
 
 }  // namespace berth

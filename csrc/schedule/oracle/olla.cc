@@ -283,11 +283,11 @@ OllaResult solve_order(const OrderProblem& problem, const OllaSettings& settings
   return {model.proven(solved.bound), solved.nodes};
 }
 
-constexpr OllaEngine kEngine{place::unavailable_solver, solve_order};
+constexpr OllaEngine kOllaEngine{place::unavailable_solver, solve_order};
 
 }  // namespace
 }  // namespace schedule
 
-void use_olla() { schedule::set_olla_engine(schedule::kEngine); }
+void use_olla() { schedule::set_olla_engine(schedule::kOllaEngine); }
 
 }  // namespace berth

@@ -19,9 +19,9 @@ constexpr std::uint64_t kFirstSets = 20'000, kMostSets = 4'000'000;
 constexpr std::uint64_t kMostCuts = 10'000;  // of one descent
 constexpr std::uint32_t kFirstFlows = 100;   // of the first look for the bound
 
-class Planning {
+class OrderPlanning {
  public:
-  Planning(const OrderProblem& problem, const OrderOptions& options)
+  OrderPlanning(const OrderProblem& problem, const OrderOptions& options)
       : problem_(problem), options_(options), cuts_(problem), random_(options.seed) {
     limits_.stop = [this] { return watch_.stopped(); };
   }
@@ -210,7 +210,7 @@ OrderResult plan_order(const OrderProblem& problem, const OrderOptions& options)
     nothing.proven_optimal = true;
     return nothing;
   }
-  return Planning(problem, options).run();
+  return OrderPlanning(problem, options).run();
 }
 
 }  // namespace berth::schedule

@@ -9,12 +9,12 @@ namespace {
 using graph::OperatorId;
 using graph::ScheduleStep;
 
-constexpr std::size_t kNever = ~std::size_t{0};
+constexpr std::size_t kNoStep = ~std::size_t{0};
 
 // What a buffer holds from one write to the next, and the last step that reads it.
 struct Content {
   StageValue value = 0;
-  std::size_t born = 0, last_read = kNever;
+  std::size_t born = 0, last_read = kNoStep;
 };
 
 class Reader {
@@ -33,11 +33,11 @@ class Reader {
 
  private:
   void find_contents() {
-    std::vector<std::size_t> now(schedule_.buffers.size(), kNever);  // into contents_
+    std::vector<std::size_t> now(schedule_.buffers.size(), kNoStep);  // into contents_
     const auto hold = [&](graph::BufferId buffer, graph::ValueId id, std::size_t step) {
       const auto found = number_.find(id);
-      now[buffer] = found == number_.end() ? kNever : contents_.size();
-      if (found != number_.end()) contents_.push_back({found->second, step, kNever});
+      now[buffer] = found == number_.end() ? kNoStep : contents_.size();
+      if (found != number_.end()) contents_.push_back({found->second, step, kNoStep});
     };
     for (graph::BufferId b = 0; b < schedule_.buffers.size(); ++b)
       if (graph_.storages[schedule_.buffers[b].storage].kind == graph::StorageClass::kInput)
@@ -52,7 +52,7 @@ class Reader {
       if (step.kind != ScheduleStep::Kind::kRun) continue;
       const graph::Alternative& way = graph_.operators[step.op].alternatives[step.alternative];
       for (const graph::BufferId buffer : step.reads)
-        if (now[buffer] != kNever) contents_[now[buffer]].last_read = k;
+        if (now[buffer] != kNoStep) contents_[now[buffer]].last_read = k;
       for (std::size_t w = 0; w < way.writes.size(); ++w) hold(step.writes[w], way.writes[w], k);
       if (ran[step.op]) continue;
       ran[step.op] = true;
@@ -93,7 +93,7 @@ class Reader {
       // Behind the last stage nothing is kept, whatever is run again there.
       for (auto end = first; end + 1 < ends_.end(); ++end) {
         const auto stage = static_cast<std::size_t>(end - ends_.begin());
-        const bool read = one.last_read != kNever && *end < one.last_read;
+        const bool read = one.last_read != kNoStep && *end < one.last_read;
         if (!read && stage >= lasting[one.value]) break;
         plan_.kept.add(stage + 1, one.value);
       }

@@ -47,9 +47,9 @@ bool is_plan_of(const StageProblem& problem, const Retention& plan) {
   return legal;
 }
 
-class Planning {
+class RetentionPlanning {
  public:
-  Planning(const StageProblem& problem, const RetentionOptions& options)
+  RetentionPlanning(const StageProblem& problem, const RetentionOptions& options)
       : problem_(problem),
         options_(options),
         model_(StageModel::make(problem)),
@@ -349,7 +349,7 @@ RetentionResult plan_retention(const StageProblem& problem, const RetentionOptio
   BERTH_CHECK(std::find(engines.begin(), engines.end(), options.engine) != engines.end(), kUsage,
               "no engine '{}' plans what to keep, legal are: {}", options.engine,
               fmt::join(engines, ", "));
-  Planning planning(problem, options);
+  RetentionPlanning planning(problem, options);
   BERTH_CHECK(!options.given || is_plan_of(problem, *options.given), kUsage,
               "the given plan is none of this problem of {} results in {} stages",
               problem.values.size(), problem.stages.size());

@@ -1,6 +1,7 @@
 #include "csrc/torch/cuda/fed_reads.h"
 
 #include "csrc/torch/cuda/cuda_allocator.h"
+#include "csrc/torch/loaded_symbol.h"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/record_function.h>
@@ -22,11 +23,6 @@ namespace {
 // Of csrc/standin/control.h.
 using Forget = void (*)(const void*, std::size_t);
 using Feed = void (*)(const void*, std::size_t);
-
-template <class Function>
-Function found(const char* name) noexcept {
-  return reinterpret_cast<Function>(::dlsym(RTLD_DEFAULT, name));
-}
 
 Feed feed = nullptr;
 double value = 0;
@@ -91,8 +87,8 @@ void end(const at::RecordFunction&, at::ObserverContext* context) {
 void tell_reads(CudaAllocator& allocator) {
   // Not by a call: the stand-in's first one decides what a forked child gets.
   const char* const values = std::getenv("BERTH_STANDIN_VALUES");
-  const auto forget = found<Forget>("berth_standin_forget");
-  feed = found<Feed>("berth_standin_feed");
+  const auto forget = loaded_symbol<Forget>("berth_standin_forget");
+  feed = loaded_symbol<Feed>("berth_standin_feed");
   if (values == nullptr || std::strcmp(values, "memory") == 0 || forget == nullptr ||
       feed == nullptr)
     return;
