@@ -3,6 +3,7 @@
 #include "csrc/device/device.h"
 #include "csrc/plan/lookup.h"
 #include "csrc/runtime/aligner.h"
+#include "csrc/runtime/path.h"
 
 #include <array>
 #include <cstdint>
@@ -33,7 +34,7 @@ struct Lane {
   // and how long a run it takes to believe it.
   std::array<Bytes, PlanLookup::kWindow> window{};
   std::uint32_t seen = 0;  // requests in `window`
-  std::uint32_t guess_sequence = 0, guess = 0;
+  PathPlace guess;
   std::uint32_t run = 0, run_needed = 0;
   bool used = false;        // asked for something, or ended a step
   bool outgrown = false;    // its step is larger than the bucket that it follows

@@ -8,6 +8,13 @@
 
 namespace berth {
 
+// One request of one path. Good for that path alone: whoever holds one while the lane goes over to
+// another path has nothing (Walk looks at `sequence` before it uses `index`).
+struct PathPlace {
+  std::uint32_t sequence = 0;
+  std::uint32_t index = 0;
+};
+
 // The slots of one sequence with those of the prefixes that it shares with its ancestors, in the
 // order in which a step makes its requests: index 0 is the first request of the step.
 class Path {
@@ -26,7 +33,7 @@ class Path {
   [[nodiscard]] std::uint32_t index(SlotIndex slot) const noexcept;
   // One past the last slot that follows `slot` without a gap in numbering.
   [[nodiscard]] SlotIndex run_end(std::uint32_t index) const noexcept;
-  // Sequences that have slots on the path, root first; of an empty one the last.
+  // Sequences that have slots on the path, root first.
   [[nodiscard]] const std::vector<std::uint32_t>& sequences() const noexcept { return sequences_; }
   // The bytes of its slots, ascending and disjoint. Where paths are very long altogether
   // (kMostCovered slots) this is empty.

@@ -1,5 +1,7 @@
 #include "csrc/runtime/walk.h"
 
+#include "csrc/core/check.h"
+
 #include <algorithm>
 #include <utility>
 
@@ -76,7 +78,15 @@ void Walk::rest(Lane& lane, std::uint32_t run_needed) noexcept {
   lane.run_needed = std::max<std::uint32_t>(run_needed, PlanLookup::kWindow);
 }
 
-void Walk::expect(Lane& lane, std::uint32_t index) noexcept {
+void Walk::expect(Lane& lane, PathPlace place) noexcept {
+  BERTH_ASSERT(is_on_path(lane, place), "request {} of path {}, the lane is on path {}",
+               place.index, place.sequence, lane.sequence);
+  if (!is_on_path(lane, place)) [[unlikely]]
+    return jump(lane, {lane.sequence, 0});
+  set_next(lane, place.index);
+}
+
+void Walk::set_next(Lane& lane, std::uint32_t index) noexcept {
   lane.next = path(lane).slot(index);
   lane.end = path(lane).run_end(index);
 }
@@ -97,30 +107,32 @@ void Walk::expire_ancestors(Lane& lane) noexcept {
 void Walk::pass_run_end(Lane& lane, Bytes requested) noexcept {
   const std::uint32_t index = path(lane).index(lane.next - 1) + 1;
   if (index < path(lane).size()) {
-    expect(lane, index);
+    expect(lane, {lane.sequence, index});
   } else if (!take_branch(lane, requested)) {
     pass_step_end(lane);
   }
 }
 
-// Time is a circle: the ends up to the period, then those at tick 0. After a branch the next step
-// begins on the root's path: a jump.
+// After a branch the next step begins on the root's path: a jump.
 void Walk::pass_step_end(Lane& lane) noexcept {
   ++step_ends_;
   lane.outgrown = false;
   lane.misses = 0;
   const std::uint32_t root = root_of(lane), start = start_of(lane);
-  if (lane.sequence != root || start != root) {
-    jump(lane, start, 0);
-    return;
-  }
+  if (lane.sequence != root || start != root) return jump(lane, {start, 0});
+  pass_root_end(lane);
+  expect(lane, {root, 0});
+}
+
+// Time is a circle: the ends up to the period, then those at tick 0.
+void Walk::pass_root_end(Lane& lane) noexcept {
+  const std::uint32_t root = lane.sequence;
   const std::uint32_t period = lookup_->plan().sequences[root].period;
   for (std::uint32_t tick = lane.position + 1; tick < period; ++tick) {
     for (const SlotIndex slot : lookup_->ends_at(root, tick)) occupancy_.expire(slot);
   }
   lane.position = 0;
   for (const SlotIndex slot : lookup_->ends_at(root, 0)) occupancy_.expire(slot);
-  expect(lane, 0);
 }
 
 // At a fork, and wherever else the request is not the path's next one.
@@ -132,7 +144,7 @@ bool Walk::take_branch(Lane& lane, Bytes requested) noexcept {
     if (best == PlanLookup::kNone || prefers(sequence, best)) best = sequence;
   });
   if (best == PlanLookup::kNone) return false;
-  jump(lane, best, index);
+  jump(lane, {best, index});
   return true;
 }
 
@@ -163,7 +175,7 @@ bool Walk::take_bucket(Lane& lane, Bytes requested) noexcept {
   else if (lookup_->is_bucket(lane.next))
     return false;
   if (bucket == PlanLookup::kNone) return false;
-  jump(lane, bucket, index);
+  jump(lane, {bucket, index});
   return true;
 }
 
@@ -181,7 +193,7 @@ void Walk::choose_start(Lane& lane, Bytes requested) noexcept {
     if (best == PlanLookup::kNone || prefers(sequence, best)) best = sequence;
     return false;
   });
-  if (best != PlanLookup::kNone && best != lane.sequence) jump(lane, best, 0);
+  if (best != PlanLookup::kNone && best != lane.sequence) jump(lane, {best, 0});
 }
 
 bool Walk::prefers(std::uint32_t a, std::uint32_t b) const noexcept {
@@ -231,13 +243,14 @@ bool Walk::on_schedule(const Lane& lane, SlotIndex slot) const noexcept {
 }
 
 // Afterwards off schedule is what the plan did not put there, and what it would not have alive now.
-void Walk::jump(Lane& lane, std::uint32_t sequence, std::uint32_t index) noexcept {
+void Walk::jump(Lane& lane, PathPlace place) noexcept {
   ++jumps_;
   const std::vector<std::uint32_t>& before = path(lane).sequences();
   const std::uint32_t position = lane.position;
-  lane.sequence = sequence;
+  lane.sequence = place.sequence;
   lane.parent_ends = path(lane).sequences().size() > 1;
-  expect(lane, index);
+  BERTH_ASSERT(place.index < path(lane).size(), "request {} of {}", place.index, path(lane).size());
+  set_next(lane, place.index < path(lane).size() ? place.index : 0);
   lane.position = entries_[lane.next].birth;
   occupancy_.rebuild(before, position, [&](SlotIndex slot) { return on_schedule(lane, slot); });
 }
@@ -307,25 +320,38 @@ Walk::Step Walk::next_searching(Lane& lane, Bytes requested) noexcept {
     if (lane.aligner.lost()) rest(lane, PlanLookup::kWindow);
     return {};
   }
-  const bool moved = *found != expected;
+  const PathPlace place{lane.sequence, *found};
+  const bool moved = place.index != expected;
   if (moved) {
-    const std::uint32_t forward = (*found + size - expected) % size;
+    const std::uint32_t forward = (place.index + size - expected) % size;
     if (forward > Aligner::kReach) {
-      jump(lane, lane.sequence, *found);
-    } else if (*found > expected) {
+      jump(lane, place);
+    } else if (place.index > expected) {
       // Skipped slots were not born: the walk to the next birth does all that is to be done.
-      expect(lane, *found);
-    } else if (lane.sequence == root_of(lane)) {
-      pass_step_end(lane);
-      expect(lane, *found);
+      expect(lane, place);
     } else {
-      ++step_ends_;
-      lane.misses = 0;
-      jump(lane, lane.sequence, *found);
+      begin_again(lane, place);
     }
   }
   if (lane.aligner.settled() && !lane.outgrown) lane.mode = Lane::Mode::kAligned;
   return {.slot = lane.next++, .realigned = moved};
+}
+
+// The step ended before its last requests came, and `place` is of the next one.
+void Walk::begin_again(Lane& lane, PathPlace place) noexcept {
+  ++step_ends_;
+  lane.outgrown = false;
+  lane.misses = 0;
+  const std::uint32_t start = start_of(lane);
+  if (lane.sequence != root_of(lane)) {
+    jump(lane, place);
+  } else if (start == lane.sequence) {
+    pass_root_end(lane);
+    expect(lane, place);
+  } else {
+    // The path that a step begins on makes the requests of the root's, to its own end.
+    jump(lane, place.index < paths_.paths[start].size() ? PathPlace{start, place.index} : place);
+  }
 }
 
 Walk::Step Walk::next_resting(Lane& lane, Bytes requested) noexcept {
@@ -348,7 +374,7 @@ Walk::Step Walk::next_resting(Lane& lane, Bytes requested) noexcept {
   // The request just seen is the one before `guess`: it missed, the next one is expected there.
   lane.mode = Lane::Mode::kAligned;
   lane.entered = true;
-  jump(lane, lane.guess_sequence, lane.guess);
+  jump(lane, lane.guess);
   miss.realigned = true;
   return miss;
 }
@@ -357,11 +383,12 @@ Walk::Step Walk::next_resting(Lane& lane, Bytes requested) noexcept {
 // that holds.
 void Walk::guess(Lane& lane, Bytes requested) noexcept {
   const std::vector<Path>& paths = paths_.paths;
+  PathPlace& guess = lane.guess;
   const bool goes_on =
-      lane.run != 0 && entries_[paths[lane.guess_sequence].slot(lane.guess)].requested == requested;
+      lane.run != 0 && entries_[paths[guess.sequence].slot(guess.index)].requested == requested;
   if (goes_on) {
     ++lane.run;
-    lane.guess = (lane.guess + 1) % paths[lane.guess_sequence].size();
+    guess.index = (guess.index + 1) % paths[guess.sequence].size();
     return;
   }
   lane.run = 0;
@@ -376,8 +403,7 @@ void Walk::guess(Lane& lane, Bytes requested) noexcept {
       const std::uint32_t ahead = (after + paths[s].size() - here) % paths[s].size();
       if (ahead >= least) continue;
       least = ahead;
-      lane.guess_sequence = s;
-      lane.guess = after;
+      guess = {s, after};
       lane.run = PlanLookup::kWindow;
     }
   }
@@ -395,7 +421,7 @@ bool Walk::mark(Lane& lane) noexcept {
   const std::uint32_t size = here.size();
   // Index of the next request; 0 where the path is at its end.
   std::uint32_t next = 0;
-  if (lane.mode == Lane::Mode::kSearching) {
+  if (lane.mode == Lane::Mode::kSearching && lane.aligned_path == lane.sequence) {
     next = lane.aligner.next();
   } else if (sure) {
     next = lane.next == lane.end ? (here.index(lane.next - 1) + 1) % size : here.index(lane.next);
@@ -421,7 +447,7 @@ bool Walk::mark(Lane& lane) noexcept {
     return false;
   }
   lane.mode = Lane::Mode::kAligned;
-  jump(lane, target == 0 ? start_of(lane) : lane.sequence, target);
+  jump(lane, {target == 0 ? start_of(lane) : lane.sequence, target});
   return true;
 }
 

@@ -94,7 +94,7 @@ class Walk {
       const bool fits =
           bucket ? in_bucket(there, requested) : entries_[there].requested == requested;
       if (there == slot || !fits || !usable(there)) return false;
-      jump(lane, sequence, index);
+      jump(lane, {sequence, index});
       other = lane.next++;
       return true;
     });
@@ -169,9 +169,17 @@ class Walk {
   Step next_resting(Lane& lane, Bytes requested) noexcept;
   void guess(Lane& lane, Bytes requested) noexcept;
   void rest(Lane& lane, std::uint32_t run_needed) noexcept;
-  void expect(Lane& lane, std::uint32_t index) noexcept;
+  // The lane's next request is the one at `place`, to which it walks. A place of another path, or
+  // beyond the end of its own, is none: then the lane jumps to the first request of its path.
+  void expect(Lane& lane, PathPlace place) noexcept;
+  void set_next(Lane& lane, std::uint32_t index) noexcept;
+  [[nodiscard]] bool is_on_path(const Lane& lane, PathPlace place) const noexcept {
+    return place.sequence == lane.sequence && place.index < path(lane).size();
+  }
   void pass_run_end(Lane& lane, Bytes requested) noexcept;
   void pass_step_end(Lane& lane) noexcept;
+  void pass_root_end(Lane& lane) noexcept;
+  void begin_again(Lane& lane, PathPlace place) noexcept;
   bool take_branch(Lane& lane, Bytes requested) noexcept;
   void choose_start(Lane& lane, Bytes requested) noexcept;
   // Whether a step that makes the requests of two paths is taken to be on `a`: on the one that has
@@ -201,7 +209,7 @@ class Walk {
   }
   bool is_next_bucket(Lane& lane, Bytes requested) noexcept;
   bool take_bucket(Lane& lane, Bytes requested) noexcept;
-  void jump(Lane& lane, std::uint32_t sequence, std::uint32_t index) noexcept;
+  void jump(Lane& lane, PathPlace place) noexcept;
   void expire_ancestors(Lane& lane) noexcept;
 
   static constexpr std::size_t kMostLeft = 1024;  // blocks that a step's start looks at
