@@ -259,8 +259,13 @@ void Allocator::State::note_held() noexcept {
 
 Bytes Allocator::State::allowance(Bytes asked) const noexcept {
   const Bytes live = std::max(counters.live_peak, counters.live + rounded(asked));
+  return std::max(store.peak(), live + slack(live));
+}
+
+// What is not worth a search beside so much that lives.
+Bytes Allocator::State::slack(Bytes live) const noexcept {
   const Bytes part = live / kSlackPart, pages = kSlackPages * device.properties().page_bytes;
-  return std::max(store.peak(), live + (arena.plan() ? std::max(part, pages) : part + pages));
+  return arena.plan() ? std::max(part, pages) : part + pages;
 }
 
 // --- Requests -----------------------------------------------------------------------------------
@@ -369,6 +374,7 @@ void* Allocator::State::allocate_elsewhere(Bytes size, LaneKey lane, trace::Tag 
   // it is there.
   if (!captured()) {
     try {  // the request is served, whatever becomes of the plan
+      arena.grow_bucket();
       learning.missed(next_id, notes);
     } catch (const std::exception&) {
       ++counters.plan_failures;

@@ -98,9 +98,11 @@ struct Allocator::State {
   Bytes trim() noexcept;
   // The pages that the arena still needs, as far as that raises no peak.
   void fill_arena() noexcept;
+  void drop_leftover() noexcept;
   [[nodiscard]] bool has_room(const PlanLookup& plan) noexcept;
   // What may be held for the sake of a request while pages of the arena could serve it.
   [[nodiscard]] Bytes allowance(Bytes asked) const noexcept;
+  [[nodiscard]] Bytes slack(Bytes live) const noexcept;
   void note_held() noexcept;
   // Notes at the end of a call, however it ends.
   struct NotesHeld {
@@ -128,6 +130,8 @@ struct Allocator::State {
   Learning learning;
   std::uint64_t next_id = 0;  // of blocks; also counts requests
   unsigned fills = 0;         // tries to fill the arena
+  unsigned leftover_looks = 0;  // for pages of an earlier plan, in vain
+  std::uint64_t leftover_wait = 0;
   std::uint64_t fill_at = 0;  // the request at which the arena is filled where no mark comes
   bool forked = false, shut = false;
 };

@@ -16,6 +16,8 @@ namespace {
 // So many steps the pages of a plan come with its blocks only, where more would have to be held for
 // them than ever was.
 constexpr unsigned kPatience = 16;
+// The longest distance between looks for pages that an earlier plan left: 2 to the power of this.
+constexpr unsigned kMostLooks = 6;
 
 }  // namespace
 
@@ -63,6 +65,7 @@ void Allocator::State::step_ended(LaneKey lane, Notes& notes) {
   learning.step_ended(lane, next_id, notes);
   counters.realigned += arena.mark(lane);
   if (arena.missing() != 0) fill_arena();
+  if (arena.has_leftover()) drop_leftover();
   fallback.mark_step();
   decide_watched();
 }
@@ -74,6 +77,18 @@ void Allocator::State::fill_arena() noexcept {
   // What the plan asks for is asked for sooner or later: then no request should have to look.
   const bool patient = ++fills < kPatience && store.held() + arena.missing() > store.peak();
   if (arena.fill(!patient)) fills = 0;
+}
+
+// What an earlier plan had and this one does not need goes where more is held than ever lived. What
+// still lives there keeps it: then the next look is after 2, 4, 8, .. marks.
+void Allocator::State::drop_leftover() noexcept {
+  if (leftover_wait > 0) {
+    --leftover_wait;
+    return;
+  }
+  if (store.held() <= counters.live_peak + slack(counters.live_peak)) return;
+  leftover_looks = arena.give_back_leftover() != 0 ? 0 : std::min(leftover_looks + 1, kMostLooks);
+  leftover_wait = leftover_looks == 0 ? 0 : std::uint64_t{1} << leftover_looks;
 }
 
 bool Allocator::State::has_room(const PlanLookup& plan) noexcept {

@@ -1,6 +1,8 @@
 #include "csrc/runtime/arena.h"
 
 #include "csrc/core/byte_ranges.h"
+#include "csrc/core/checksum.h"
+#include "csrc/trace/step_kinds.h"
 
 #include <algorithm>
 #include <new>
@@ -20,6 +22,7 @@ constexpr Bytes kLeastIdle = Bytes{1} << 20;
 Arena::Outcome Arena::serve_slowly(Bytes requested, LaneKey key, std::uint64_t id) {
   if (!lookup_) return {};
   tend_guards();
+  outgrown_.reset();
   Lane* const lane = lanes_.find(key);
   if (lane == nullptr) return Outcome::missed(Served::kMissLane);
   lane->used = true;
@@ -86,7 +89,7 @@ Arena::Outcome Arena::hand_out_bucket(Lane& lane, PlanLookup::SlotIndex slot, By
     slot = walk_.other_way(lane, slot, requested, usable).value_or(slot);
   const PlanLookup::Entry& entry = entries_[slot];
   if (requested > entry.requested) {
-    note_growth(lane, slot, requested);
+    note_outgrown(lane, slot, requested);
     return Outcome::missed(Served::kMissSize);
   }
   const ByteRange bytes{entry.offset, entry.offset + occupancy_.rounded(requested)};
@@ -97,10 +100,30 @@ Arena::Outcome Arena::hand_out_bucket(Lane& lane, PlanLookup::SlotIndex slot, By
   return Outcome::handed_out(Served::kBucket, memory_.base() + bytes.first, bytes.size());
 }
 
-void Arena::note_growth(const Lane& lane, PlanLookup::SlotIndex slot, Bytes requested) {
-  if (growth_.size() == kMostGrowth) return;
+void Arena::note_outgrown(const Lane& lane, PlanLookup::SlotIndex slot, Bytes requested) noexcept {
   const auto [index, size] = walk_.place(lane, slot);
-  growth_.push_back({lookup_->plan().lane_keys[lane.plan_lane], size, index, requested});
+  if (index >= size) return;
+  outgrown_ = {entries_[slot].requested,
+               {lookup_->plan().lane_keys[lane.plan_lane], size, index, requested}};
+}
+
+void Arena::grow_bucket() {
+  if (!outgrown_) return;
+  const auto [room, growth] = *std::exchange(outgrown_, std::nullopt);
+  if (growth_.size() >= kMostGrowth) return;
+  if (growth.bytes <= StepKind::kTrusted * room) {
+    growth_.push_back(growth);
+    return;
+  }
+  if (came_once_.size() >= kMostGrowth) came_once_.clear();
+  const std::uint64_t place =
+      hash_combine(hash_combine(growth.lane, growth.requests), growth.index);
+  Bytes& once = came_once_[place];
+  const Bytes twice = std::min(once, growth.bytes);
+  once = std::max(once, growth.bytes);
+  if (twice <= room) return;
+  growth_.push_back(growth);
+  growth_.back().bytes = twice;
 }
 
 // The rule.

@@ -171,8 +171,8 @@ class Arena : public PageLender {
   };
   Status activate(std::shared_ptr<const PlanLookup> plan, Pages when);
 
-  // Whether its pages are away (ParkedPages): then serve() leaves everything to serve_slowly(), which
-  // must not be called.
+  // Whether its pages are away (ParkedPages): then serve() leaves everything to serve_slowly(),
+  // which must not be called.
   void set_parked(bool parked) noexcept {
     parked_ = parked;
     recount();
@@ -197,6 +197,12 @@ class Arena : public PageLender {
   // come back with the next blocks on them. Where no pages are mapped all or nothing, and the plan
   // goes with it. Waits for the device. Returns bytes given back.
   Bytes give_back() noexcept;
+
+  // Whether it may have pages that only an earlier plan needed.
+  [[nodiscard]] bool has_leftover() const noexcept { return leftover_; }
+  // Gives those back on which nothing lives. Waits for the device where there are any. Returns
+  // bytes given back. O(stretches and live blocks).
+  Bytes give_back_leftover() noexcept;
 
   // The plan that could not be served any more since its memory was given back, once: where pages
   // are not mapped one by one.
@@ -254,8 +260,9 @@ class Arena : public PageLender {
     if (lane == nullptr) return std::nullopt;
     return walk_.expected(*lane, missed == Served::kMissBusy);
   }
-  // Requests that were larger than the slot of a bucket that stands for them, since the plan was
-  // activated or this was asked; kMostGrowth at most.
+  // What the slots of buckets are too small for and the pool served, since the plan was activated
+  // or this was asked; kMostGrowth at most. What was refused, and what is far larger and came once,
+  // may never come again.
   struct Growth {
     LaneKey lane = 0;            // as the plan has it
     std::uint32_t requests = 0;  // of the step
@@ -263,6 +270,9 @@ class Arena : public PageLender {
     Bytes bytes = 0;
   };
   static constexpr std::size_t kMostGrowth = 1 << 16;
+  // The request that serve_slowly() just had nothing for was served elsewhere. Throws
+  // std::bad_alloc.
+  void grow_bucket();
   [[nodiscard]] bool wants_growth() const noexcept { return !growth_.empty(); }
   [[nodiscard]] std::vector<Growth> take_growth() noexcept { return std::exchange(growth_, {}); }
   // Whether the lane follows the plan now (aligned, not searching).
@@ -288,7 +298,7 @@ class Arena : public PageLender {
   Outcome hand_out_planned(LaneKey key, PlanLookup::SlotIndex slot, std::uint64_t id);
   Outcome hand_out_bucket(Lane& lane, PlanLookup::SlotIndex slot, Bytes requested,
                           std::uint64_t id);
-  void note_growth(const Lane& lane, PlanLookup::SlotIndex slot, Bytes requested);
+  void note_outgrown(const Lane& lane, PlanLookup::SlotIndex slot, Bytes requested) noexcept;
   [[nodiscard]] bool may_have(const Lane& lane, const PlanLookup::Entry& entry);
   [[nodiscard]] bool may_borrow(const Lane& lane, ByteRange bytes) noexcept;
   Outcome lend(const Lane& lane, const PlanLookup::Entry& wanted, std::uint64_t id);
@@ -298,7 +308,6 @@ class Arena : public PageLender {
   void guard_moved(const ArenaMemory::Brought& brought, LaneKey key) noexcept;
   [[nodiscard]] std::vector<ByteRange> bytes_in_use() const;
   Bytes give_back(const std::vector<ByteRange>& stretches);
-  void give_back_unneeded() noexcept;
   void leave_schedule(Lane& lane);
   [[nodiscard]] bool let_go(ByteRange bytes, LaneKey key) noexcept;
   void tend_guards() noexcept;
@@ -316,6 +325,7 @@ class Arena : public PageLender {
   std::uint32_t attention_ = 0;
   bool parked_ = false;
   Bytes unproven_ = 0;
+  bool leftover_ = false;
 
   ArenaMemory memory_;
   Occupancy occupancy_;
@@ -326,6 +336,12 @@ class Arena : public PageLender {
   Lending lending_;
   std::unordered_map<Bytes, std::vector<LaneKey>> uses_;  // of live blocks, on lanes not their own
   std::vector<Growth> growth_;
+  struct Outgrown {
+    Bytes room = 0;  // of the slot
+    Growth growth;
+  };
+  std::optional<Outgrown> outgrown_;                    // by the last request
+  std::unordered_map<std::uint64_t, Bytes> came_once_;  // the most, at a place of a bucket
 };
 
 }  // namespace berth

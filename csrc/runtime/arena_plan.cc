@@ -42,8 +42,9 @@ Status Arena::activate(std::shared_ptr<const PlanLookup> plan, Pages when) {
   lending_.follow(*lookup_);
   lanes_ = std::move(lanes);
   for (const auto& [key, lane] : lanes_.all()) walk_.start(*lane);
-  // Elsewhere they are lent to whoever needs them.
-  if (!device_.properties().aliases) give_back_unneeded();
+  leftover_ = true;
+  // Elsewhere they are lent to whoever needs them, or go at a mark.
+  if (!device_.properties().aliases) (void)give_back_leftover();
   recount();
   if (when == Pages::kNow && !fill(true)) {
     deactivate();
@@ -67,7 +68,7 @@ void Arena::deactivate() noexcept {
   // Live blocks of the plan go on as byte ranges: a range outlives its plan.
   occupancy_.leave(owner());
   walk_.leave();
-  growth_.clear();
+  outgrown_.reset();
   memory_.forget_plan();
   lookup_.reset();
   entries_ = nullptr;
@@ -169,11 +170,17 @@ Bytes Arena::give_back() noexcept {
   }
 }
 
-void Arena::give_back_unneeded() noexcept {
+Bytes Arena::give_back_leftover() noexcept {
   try {
-    (void)give_back(memory_.unneeded());
+    const std::vector<ByteRange> unneeded = memory_.unneeded();
+    leftover_ = !unneeded.empty();
+    const Bytes page = device_.properties().page_bytes;
+    for (const ByteRange bytes : without(unneeded, bytes_in_use())) {
+      if (align_up(bytes.first, page) + page <= bytes.last) return give_back(unneeded);
+    }
   } catch (const std::bad_alloc&) {  // then they stay
   }
+  return 0;
 }
 
 Bytes Arena::give_back(const std::vector<ByteRange>& stretches) {

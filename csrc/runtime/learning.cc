@@ -1,5 +1,7 @@
 #include "csrc/runtime/learning.h"
 
+#include "csrc/runtime/plan_limit.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -56,13 +58,14 @@ void Learning::look_among(std::vector<PlanFolder::Found> plans) {
 void Learning::search(Search search) {
   learner_.searching(search.kind);
   ++counters_.plan_searches;
+  search.most_bytes = most_arena_bytes(counters_.live_peak);
   if (!planner_.in_place()) {
     search_ = std::move(search);
     return;
   }
   Learner::Excerpt excerpt;
   learner_.excerpt(search.from, excerpt);
-  planner_.submit(std::move(excerpt), search.kind, std::move(search.growth));
+  planner_.submit(std::move(excerpt), search.kind, search.most_bytes, std::move(search.growth));
 }
 
 void Learning::run_waiting_errands(SpinMutex& mutex) noexcept {
@@ -95,7 +98,8 @@ void Learning::run_waiting_errands(SpinMutex& mutex) noexcept {
       lock.lock();
       learner_.excerpt(search->from, excerpt);
       lock.unlock();
-      planner_.submit(std::move(excerpt), search->kind, std::move(search->growth));
+      planner_.submit(std::move(excerpt), search->kind, search->most_bytes,
+                      std::move(search->growth));
       lock.lock();
     }
   } catch (const std::exception&) {  // no memory, no thread

@@ -110,6 +110,7 @@ class Learning {
     std::uint64_t from = 0;
     Learner::Search kind = Learner::Search::kAtMarks;
     std::vector<Arena::Growth> growth = {};
+    Bytes most_bytes = 0;  // of the plan's arena
   };
   // A plan that fits the steps, but not the memory that there was.
   struct Refused {

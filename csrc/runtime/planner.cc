@@ -5,6 +5,7 @@
 #include "csrc/plan/build_kinds.h"
 #include "csrc/plan/file.h"
 #include "csrc/runtime/notes.h"
+#include "csrc/runtime/plan_limit.h"
 #include "csrc/trace/step.h"
 #include "csrc/trace/step_bounds.h"
 
@@ -75,9 +76,9 @@ Planner::Planner(Options options) : options_(std::move(options)) {}
 
 Planner::~Planner() { stop(); }
 
-void Planner::submit(Learner::Excerpt excerpt, Learner::Search search,
+void Planner::submit(Learner::Excerpt excerpt, Learner::Search search, Bytes most_bytes,
                      std::vector<Arena::Growth> growth) {
-  start({std::move(excerpt), search, std::move(growth)});
+  start({std::move(excerpt), search, most_bytes, std::move(growth)});
 }
 
 void Planner::read(const PlanFolder::Found& found) { start({.excerpt = {}, .to_read = found}); }
@@ -170,22 +171,28 @@ void Planner::plan(Job job) {
     // Where a cycle was planned and kinds are asked for, its steps come in other turns, too.
     turns_ |= std::exchange(cycle_, false) && job.search == Learner::Search::kKinds;
     if (step && !step->requests.empty() && (for_period || explains(*step))) {
-      const Plan frame = skeleton(*step, trace, options_.alignment);
+      const std::optional<Plan> frame =
+          within(skeleton(*step, trace, options_.alignment), job.most_bytes);
+      if (!frame) return publish({});
       trace = {};
       Result result;
       result.kinds = known(steps_of(*step));
       result.cycle = cycle_ = !for_period && result.kinds.size() > step->unrolled;
-      place(make_problem(frame), result, [&](const Placement& placement, const auto& how) {
-        return with_placement(frame, *step, placement, how);
-      });
+      place(make_problem(*frame), job.most_bytes, result,
+            [&](const Placement& placement, const auto& how) {
+              return with_placement(*frame, *step, placement, how);
+            });
     } else if (have_kinds && !kinds_.kinds().empty()) {
       trace = {};
-      const KindPlan frame = skeleton(kinds_.kinds(), options_.program, options_.alignment);
+      const std::optional<KindPlan> frame =
+          skeleton_within(kinds_.kinds(), options_.program, options_.alignment, job.most_bytes);
+      if (!frame) return publish({});
       Result result;
       if (!for_period) result.kinds = known(kinds_.kinds());
-      place(make_problem(frame), result, [&](const Placement& placement, const auto& how) {
-        return with_placement(frame.plan, placement, how);
-      });
+      place(make_problem(*frame), job.most_bytes, result,
+            [&](const Placement& placement, const auto& how) {
+              return with_placement(frame->plan, placement, how);
+            });
     } else {
       publish({});
     }
@@ -204,9 +211,10 @@ bool Planner::explains(const Step& step) const {
 }
 
 template <class Finish>
-void Planner::place(const Problem& problem, Result result, const Finish& finish) {
+void Planner::place(const Problem& problem, Bytes most_bytes, Result result, const Finish& finish) {
   double worth = std::numeric_limits<double>::infinity();  // bytes of an arena worth a switch
   const auto offer = [&](const Plan& plan, double share) {
+    if (plan.arena_bytes > most_bytes) return;
     if (static_cast<double>(plan.arena_bytes) > worth * (1 - share)) return;
     worth = static_cast<double>(plan.arena_bytes);
     result.plan = std::make_shared<const PlanLookup>(plan);
@@ -220,6 +228,7 @@ void Planner::place(const Problem& problem, Result result, const Finish& finish)
   };
   const Plan best = finish(place_buffers(problem, options), options);
   offer(best, kWorthSwitchingInTheEnd);
+  if (result.plan == nullptr) return publish({});
   if (!options_.plan_file.empty()) write(best);
   if (options_.folder) keep_in_folder(best);
 }

@@ -46,8 +46,9 @@ class Planner {
   Planner(const Planner&) = delete;
   Planner& operator=(const Planner&) = delete;
 
-  // Starts planning. Requires !busy(). May throw where no thread can be started.
-  void submit(Learner::Excerpt excerpt, Learner::Search search,
+  // Starts planning, of arenas of `most_bytes` at most. Requires !busy(). May throw where no thread
+  // can be started.
+  void submit(Learner::Excerpt excerpt, Learner::Search search, Bytes most_bytes = kMaxBytes,
               std::vector<Arena::Growth> growth = {});
   // Starts reading a plan of the folder, under the same conditions.
   void read(const PlanFolder::Found& found);
@@ -77,6 +78,7 @@ class Planner {
   struct Job {
     Learner::Excerpt excerpt;
     Learner::Search search = Learner::Search::kAtMarks;
+    Bytes most_bytes = kMaxBytes;                   // of an arena
     std::vector<Arena::Growth> growth = {};         // of its buckets
     std::optional<PlanFolder::Found> to_read = {};  // instead
     std::uint64_t era = 0;                          // when it was submitted
@@ -90,7 +92,7 @@ class Planner {
   void keep_in_folder(const Plan& plan);
   [[nodiscard]] bool explains(const Step& step) const;
   template <class Finish>
-  void place(const Problem& problem, Result result, const Finish& finish);
+  void place(const Problem& problem, Bytes most_bytes, Result result, const Finish& finish);
   void publish(Result result);
 
   const Options options_;

@@ -37,31 +37,6 @@ bool outlive_alike(Bytes a, Bytes b) noexcept {
   return std::max(a, b) <= 2 * std::min(a, b) + 65536;
 }
 
-// The most bytes of a step that live at one time, those of the step before included.
-Bytes load_of(const StepKind& kind) {
-  const std::size_t count = kind.requests.size();
-  std::vector<Bytes> born(count + 1, 0), died(count + 1, 0);
-  const auto lives = [&](std::size_t first, std::size_t last, Bytes bytes) {
-    born[first] += bytes;
-    died[std::min(last, count)] += bytes;
-  };
-  for (std::size_t k = 0; k < count; ++k) {
-    const StepKind::Request& request = kind.requests[k];
-    if (!request.planned()) continue;
-    lives(k, request.outlives ? count : k + request.length, request.bytes);
-    if (request.outlives) {
-      const std::size_t end = request.behind != 0 ? kind.release + request.behind : request.wrapped;
-      lives(0, end, request.bytes);
-    }
-  }
-  Bytes alive = 0, most = 0;
-  for (std::size_t k = 0; k < count; ++k) {
-    alive += born[k] - died[k];
-    most = std::max(most, alive);
-  }
-  return most;
-}
-
 // The steps of one lane in a piece of a run.
 class LaneSteps {
  public:
@@ -210,9 +185,12 @@ class LaneSteps {
       }
       most = std::max(most, kinds[i].released);
     }
-    // Little of it says nothing.
-    for (StepKind& kind : kinds)
-      if (kind.released < most / kLittle || kind.released == 0) kind.released = kind.release = 0;
+    // Little of it says nothing: what such a step finds is there to its end.
+    for (StepKind& kind : kinds) {
+      if (kind.released >= most / kLittle && kind.released != 0) continue;
+      kind.released = 0;
+      kind.release = most == 0 ? 0 : static_cast<std::uint32_t>(kind.requests.size());
+    }
   }
 
   // How far into later steps the requests of each kind live.
@@ -246,19 +224,54 @@ std::uint16_t sum(std::uint16_t a, std::uint16_t b) noexcept {
       std::min<std::uint32_t>(std::uint32_t{a} + b, std::numeric_limits<std::uint16_t>::max()));
 }
 
-// What two records of equally many requests say together.
+// How many steps ask for what a kind has at each request: a bucket says it of two.
+[[nodiscard]] Bytes asked_twice(const StepKind& kind, std::size_t k) noexcept {
+  return kind.bucket() || kind.seen > 1 ? kind.requests[k].bytes : 0;
+}
+[[nodiscard]] Bytes asked_once(const StepKind& kind, std::size_t k) noexcept {
+  return kind.bucket() ? kind.requests[k].most : kind.requests[k].bytes;
+}
+
+// The sizes of a kind become those of a bucket, before others are added.
+void begin_bucket(StepKind& kind) noexcept {
+  if (kind.bucket()) return;
+  for (std::size_t k = 0; k < kind.requests.size(); ++k) {
+    const Bytes once = asked_once(kind, k), twice = asked_twice(kind, k);
+    kind.requests[k].most = once;
+    kind.requests[k].bytes = twice;
+  }
+  kind.hash = 0;
+}
+
+// What came once counts where it is not far from what came twice.
+void trust(StepKind::Request& request) noexcept {
+  if (request.most <= StepKind::kTrusted * request.bytes) request.bytes = request.most;
+}
+
+void add_sizes(StepKind& bucket, const StepKind& from) noexcept {
+  for (std::size_t k = 0; k < bucket.requests.size(); ++k) {
+    StepKind::Request& request = bucket.requests[k];
+    const Bytes once = asked_once(from, k);
+    request.bytes = std::max({request.bytes, asked_twice(from, k), std::min(request.most, once)});
+    request.most = std::max(request.most, once);
+    trust(request);
+  }
+}
+
+// What two records of equally many requests say together, but for sizes.
 void add(StepKind& to, const StepKind& from) {
   to.seen += from.seen;
   if (from.released > to.released) {
     to.released = from.released;
     to.release = from.release;
+  } else if (to.released == 0) {
+    to.release = std::max(to.release, from.release);
   }
   to.outliving = std::max(to.outliving, from.outliving);
   to.load = std::max(to.load, from.load);
   for (std::size_t k = 0; k < to.requests.size(); ++k) {
     StepKind::Request& a = to.requests[k];
     const StepKind::Request& b = from.requests[k];
-    a.bytes = std::max(a.bytes, b.bytes);
     a.least = std::min(a.least, b.least);
     a.length = std::max(a.length, b.length);
     a.wrapped = std::max(a.wrapped, b.wrapped);
@@ -276,6 +289,30 @@ bool is_like(const StepKind& bucket) {
 }
 
 }  // namespace
+
+Bytes load_of(const StepKind& kind, bool with_crossing) {
+  const std::size_t count = kind.requests.size();
+  std::vector<Bytes> born(count + 1, 0), died(count + 1, 0);
+  const auto lives = [&](std::size_t first, std::size_t last, Bytes bytes) {
+    born[first] += bytes;
+    died[std::min(last, count)] += bytes;
+  };
+  for (std::size_t k = 0; k < count; ++k) {
+    const StepKind::Request& request = kind.requests[k];
+    if (!request.planned() || (request.outlives && !with_crossing)) continue;
+    lives(k, request.outlives ? count : k + request.length, request.bytes);
+    if (request.outlives) {
+      const std::size_t end = request.behind != 0 ? kind.release + request.behind : request.wrapped;
+      lives(0, end, request.bytes);
+    }
+  }
+  Bytes alive = 0, most = 0;
+  for (std::size_t k = 0; k < count; ++k) {
+    alive += born[k] - died[k];
+    most = std::max(most, alive);
+  }
+  return most;
+}
 
 std::uint64_t kind_hash(std::uint64_t before, Bytes bytes) noexcept {
   return hash_combine(before, bytes);
@@ -375,6 +412,7 @@ void StepKinds::merge(StepKind&& kind) {
   if (bucket != nullptr) {
     StepKind both = *bucket;
     if (both.load == 0) both.load = load_of(both);
+    add_sizes(both, kind);
     add(both, kind);
     if (is_like(both)) {
       *bucket = std::move(both);
@@ -397,14 +435,16 @@ void StepKinds::make_buckets() {
   for (const StepKind& kind : kinds_) {
     if (of_shape[shape(kind)] <= most) continue;
     const auto [place, first] = buckets.try_emplace(shape(kind), kind);
-    if (!first) add(place->second, kind);
+    if (first) {
+      begin_bucket(place->second);
+    } else {
+      add_sizes(place->second, kind);
+      add(place->second, kind);
+    }
   }
   std::erase_if(buckets, [](const auto& bucket) { return !is_like(bucket.second); });
   std::erase_if(kinds_, [&](const StepKind& kind) { return buckets.contains(shape(kind)); });
-  for (auto& [name, bucket] : buckets) {
-    bucket.hash = 0;
-    kinds_.push_back(std::move(bucket));
-  }
+  for (auto& [name, bucket] : buckets) kinds_.push_back(std::move(bucket));
 }
 
 void StepKinds::forget() {
@@ -424,7 +464,10 @@ void StepKinds::grow(std::uint64_t lane, std::size_t requests, std::size_t index
                      Bytes bytes) noexcept {
   for (StepKind& kind : kinds_) {
     if (kind.lane != lane || !kind.bucket() || kind.requests.size() != requests) continue;
-    kind.requests[index].bytes = std::max(kind.requests[index].bytes, bytes);
+    if (index >= requests) continue;
+    StepKind::Request& request = kind.requests[index];
+    request.bytes = std::max(request.bytes, bytes);
+    request.most = std::max(request.most, request.bytes);
     kind.load = 0;  // of the step that was larger nothing else is known
   }
 }

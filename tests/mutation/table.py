@@ -387,7 +387,7 @@ MUTANTS = (
     Mutant("bucket-x", "2.2", "a block that is smaller than its slot is put where something is off schedule", ARENA_CC,
            "if (entry.shared || !may_have(lane, entry)) return Outcome::missed(Served::kMissBusy);", "", ARENA),
     Mutant("bucket-grows", "kinds", "a bucket does not grow", "csrc/trace/step_kinds.cc",
-           "kind.requests[index].bytes = std::max(kind.requests[index].bytes, bytes);", "(void)bytes;", KINDS),
+           "request.bytes = std::max(request.bytes, bytes);", "(void)bytes;", KINDS),
     Mutant("pages-lent", "pages", "bytes that an arena lends are not taken off its schedule", ARENA_CC,
            "  occupancy_.give_away(here, key);\n", "", MOVING),
     Mutant("pages-lent-guards", "pages", "an arena lends bytes that other lanes may still use", ARENA_CC,
