@@ -59,6 +59,7 @@ GPU, GPU_HEADER, EVENTS = "csrc/cuda/cuda_device.cc", "csrc/cuda/cuda_device.h",
 MAPPED = "csrc/cuda/virtual_memory.cc"
 LEARNING, LEARNER = "csrc/runtime/learning.cc", "csrc/runtime/learner.cc"
 FOLDER, FINDER = "csrc/plan/folder.cc", "csrc/runtime/plan_finder.cc"
+HEAD = "csrc/plan/head.cc"
 RECORD, PLANNER = "csrc/runtime/run_record.cc", "csrc/runtime/planner.cc"
 ABI, PROCESS, NUMBERS = "csrc/capi/capi.cc", "csrc/capi/cuda_device_of_process.cc", "csrc/capi/stream_numbers.cc"
 GRAPHS = "csrc/capi/graphs.cc"
@@ -468,11 +469,24 @@ MUTANTS = (
     Mutant("plan-overwrite", "planning", "a file that took the plan's place is overwritten", PLANNER,
            "  (void)read_plan_if_there(options_.plan_file);\n", "", LEARNS),
     Mutant("folder-head", "folder", "a plan is served whose head is another's", FOLDER,
-           "head_of(plan).kinds == found.head.kinds", "true", FOLDERS),
+           "found.head.agrees_with(head_of(plan))", "true", FOLDERS),
     Mutant("folder-foreign", "folder", "what only has the name of a plan is deleted", FOLDER,
            "if (std::ranges::equal(head, std::as_bytes(std::span(kPlanMagic))))", "if (true)", FOLDERS),
     Mutant("folder-order", "folder", "of equal plans each program keeps its own", FOLDER,
-           "return std::tie(a.head.arena_bytes, a.file) < std::tie(b.head.arena_bytes, b.file);", "return true;", FOLDERS),
+           "  return std::tie(b.head.planned_bytes, a.head.arena_bytes, a.file) <\n"
+           "         std::tie(a.head.planned_bytes, b.head.arena_bytes, b.file);", "  return true;", FOLDERS),
+    Mutant("folder-planned", "folder", "a plan with a smaller arena takes the place of one that serves more", FOLDER,
+           "  return std::tie(b.head.planned_bytes, a.head.arena_bytes, a.file) <\n"
+           "         std::tie(a.head.planned_bytes, b.head.arena_bytes, b.file);",
+           "  return std::tie(a.head.arena_bytes, a.file) < std::tie(b.head.arena_bytes, b.file);", FOLDERS),
+    Mutant("folder-kinds", "folder", "a plan of more kinds takes the place of one that serves more of a kind", FOLDER,
+           "return a.head.plans_as_much_as(b.head);", "return true;", FOLDERS),
+    Mutant("folder-nothing", "folder", "a plan that serves nothing is kept", FOLDER,
+           "  if (mine.head.planned_bytes == 0) return;", "  (void)0;", FOLDERS),
+    Mutant("folder-claims", "folder", "a head may claim more than its plan serves", HEAD,
+           "told.planned_bytes <= is.planned_bytes", "true", FOLDERS),
+    Mutant("folder-claims-all", "folder", "a head may claim more of all kinds than its plan serves", HEAD,
+           "  if (planned_bytes > actual.planned_bytes) return false;\n", "", FOLDERS),
     Mutant("folder-limit", "folder", "a folder grows without end", FOLDER,
            "plans > limits_.plans || bytes > limits_.bytes", "false", FOLDERS),
     Mutant("folder-refused", "folder", "a damaged plan keeps a good one out", FOLDER,
@@ -485,6 +499,11 @@ MUTANTS = (
            "    } else if (!path.any && path.matched >= begun->since) {", "    } else if (false) {", FINDS),
     Mutant("find-alike", "folder", "of plans that begin alike the first is taken at once", FINDER,
            "if (alone || over) choose", "choose", FINDS),
+
+    Mutant("find-lost", "folder", "a step of any sizes is not looked for again after one that was none", FINDER,
+           "if (!std::exchange(path.on_way, true)) on_way_.push_back(i);", "", FINDS),
+    Mutant("find-refused", "folder", "a plan that cannot be had is found again", FINDER,
+           "if (path.refused || !eligible(path)) continue;", "if (!eligible(path)) continue;", FINDS),
 
     # --- The planners of steps: graph, referee, order, what is kept, copies
     Mutant("graph-read-write", "graph", "a write-after-read edge is dropped", EDGES_CC,
