@@ -31,6 +31,7 @@ MOVING = ((RUNTIME, "[small_plans]"), (RUNTIME, "[pages]"), (POOL, "[stitching]"
 LEARNS = ((RUNTIME, "[learn]~[threads]"),)
 FOLDERS = (("berth_plan_test", "[folder]"),)
 VERIFIES = (("berth_plan_test", "[verify]~[random]"),)
+PLACES = (("berth_place_test", "[threads]"),)
 FINDS = ((RUNTIME, "[folder]~[threads]"),)
 KINDS = ((RUNTIME, "[kinds]"),)
 PARKING = ((RUNTIME, "[release]"),)
@@ -60,7 +61,7 @@ GPU, GPU_HEADER, EVENTS = "csrc/cuda/cuda_device.cc", "csrc/cuda/cuda_device.h",
 MAPPED = "csrc/cuda/virtual_memory.cc"
 LEARNING, LEARNER = "csrc/runtime/learning.cc", "csrc/runtime/learner.cc"
 FOLDER, FINDER = "csrc/plan/folder.cc", "csrc/runtime/plan_finder.cc"
-STRUCTURE, HEAD = "csrc/plan/structure.cc", "csrc/plan/head.cc"
+STRUCTURE, HEAD, WAVE = "csrc/plan/structure.cc", "csrc/plan/head.cc", "csrc/place/stages/wave.h"
 RECORD, PLANNER = "csrc/runtime/run_record.cc", "csrc/runtime/planner.cc"
 ABI, PROCESS, NUMBERS = "csrc/capi/capi.cc", "csrc/capi/cuda_device_of_process.cc", "csrc/capi/stream_numbers.cc"
 GRAPHS = "csrc/capi/graphs.cc"
@@ -512,6 +513,10 @@ MUTANTS = (
            "if (!std::exchange(path.on_way, true)) on_way_.push_back(i);", "", FINDS),
     Mutant("find-refused", "folder", "a plan that cannot be had is found again", FINDER,
            "if (path.refused || !eligible(path)) continue;", "if (!eligible(path)) continue;", FINDS),
+    Mutant("place-threads", "planning", "no thread more, and planning ends", WAVE,
+           "  } catch (const std::system_error&) {  // those that were started do all\n", "", PLACES),
+    Mutant("place-memory", "planning", "no memory for a thread, and planning ends", WAVE,
+           "  } catch (const std::bad_alloc&) {\n", "", PLACES),
 
     # --- What serving expects of a plan
     lets_pass("lanes", "with more lanes than the limit", "if (plan.lane_keys.size() > Plan::kMaxLanes) {"),
