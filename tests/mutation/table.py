@@ -517,6 +517,10 @@ MUTANTS = (
            "  } catch (const std::system_error&) {  // those that were started do all\n", "", PLACES),
     Mutant("place-memory", "planning", "no memory for a thread, and planning ends", WAVE,
            "  } catch (const std::bad_alloc&) {\n", "", PLACES),
+    Mutant("learn-too-long", "learning", "steps that the record does not hold are recorded for ever", LEARNER,
+           "if (marks_too_long_ == kMostTooLong) {", "if (false) {", LEARNS),
+    Mutant("learn-too-soon", "learning", "a cycle that the record does not hold is too long, whatever its steps", LEARNER,
+           "const unsigned too_long_before = std::exchange(marks_too_long_, 0);", "const unsigned too_long_before = marks_too_long_;", LEARNS),
 
     # --- What serving expects of a plan
     lets_pass("lanes", "with more lanes than the limit", "if (plan.lane_keys.size() > Plan::kMaxLanes) {"),
