@@ -27,8 +27,10 @@ constinit Addresses addresses;
 
 std::atomic<bool> forked{false};
 SetupMutex making;  // covers what follows, and stores to `devices`
-Settings settings_of_process;
-bool configured = false, prepared = false;
+// Null until it is told or first needed; never destroyed, since devices may be made as late as by
+// static destructors.
+const Settings* settings_of_process = nullptr;
+bool prepared = false;
 
 class Host final : public DeviceOfProcess {
  public:
@@ -102,8 +104,7 @@ void configure(Settings settings) {
   bool any = false;
   each([&](DeviceOfProcess&) { any = true; });
   BERTH_CHECK(!any, kUsage, "berth_init comes before the first block: a device is in use already");
-  settings_of_process = std::move(settings);
-  configured = true;
+  delete std::exchange(settings_of_process, new Settings(std::move(settings)));
 }
 
 DeviceOfProcess* existing_device(int index) noexcept {
@@ -134,14 +135,12 @@ DeviceOfProcess& device(int index) {
               "device {} was asked for in a forked child: berth serves the parent only", index);
   const std::lock_guard lock(making);
   if (DeviceOfProcess* const made = existing_device(index)) return *made;
-  if (!configured) {
-    settings_of_process = {Config::from_environment(), false};
-    configured = true;
-  }
+  if (settings_of_process == nullptr)
+    settings_of_process = new Settings{Config::from_environment(), false};
   prepare_process();
   std::unique_ptr<DeviceOfProcess> made =
-      index == -1 ? std::make_unique<Host>(settings_of_process)
-                  : make_cuda_device_of_process(settings_of_process, index);
+      index == -1 ? std::make_unique<Host>(*settings_of_process)
+                  : make_cuda_device_of_process(*settings_of_process, index);
   devices[static_cast<std::size_t>(index + 1)].store(made.get(), std::memory_order_release);
   return *made.release();
 }

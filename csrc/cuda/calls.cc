@@ -23,7 +23,7 @@ std::atomic<bool> forked{false};
 // The library that functions are found in where the process has none loaded. Stays loaded: its
 // functions are called as late as by static destructors.
 void* runtime_library() {
-  static const std::string name = fmt::format("libcudart.so.{}", kMajor);
+  static const auto& name = *new const std::string(fmt::format("libcudart.so.{}", kMajor));
   static void* const library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
   BERTH_CHECK(library != nullptr, kSystem, "there is no CUDA runtime: {}", [] {
     const char* const reason = dlerror();

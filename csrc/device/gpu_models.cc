@@ -23,7 +23,7 @@ const std::vector<GpuModel>& gpus() {
   // invoke-ai/InvokeAI#9413), some 300 MiB with a first model (pytorch/pytorch#107667); the driver
   // keeps memory for each multiprocessor, so the others go by their number, and all have 128 MiB
   // for the kernels and handles of cuBLAS and cuDNN.
-  static const std::vector<GpuModel> table = {
+  static const auto& table = *new const std::vector<GpuModel>{
       {"A100-40", "NVIDIA A100-SXM4-40GB", 42'297'786'368, 512 * kMiB, 8, 0, 108, 2048, 32,
        164 * kKiB, 163 * kKiB, 40 * kL2MiB, 5120, true},
       {"A100-80", "NVIDIA A100-SXM4-80GB", 84'986'691'584, 512 * kMiB, 8, 0, 108, 2048, 32,

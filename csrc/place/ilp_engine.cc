@@ -8,9 +8,9 @@ namespace berth::place {
 namespace {
 
 const std::optional<std::string>& not_linked() {
-  static const std::optional<std::string> kReason =
+  static const auto& kReason = *new const std::optional<std::string>(
       "integer programs are a library of their own, which this program does not use: link "
-      "berth::place_ilp and call berth::use_ilp() (berth/place_ilp.h); the program berth does";
+      "berth::place_ilp and call berth::use_ilp() (berth/place_ilp.h); the program berth does");
   return kReason;
 }
 

@@ -16,8 +16,8 @@ Placement place_buffers(const Problem& problem, const PlaceOptions& options) {
 Bytes lower_bound(const Problem& problem) { return place::max_load(place::Conflicts(problem)); }
 
 const std::vector<std::string>& place_engines() {
-  static const std::vector<std::string> kEngines = {"auto",  "first_fit", "dive",
-                                                    "exact", "ilp",       "ilp_pyramid"};
+  static const auto& kEngines = *new const std::vector<std::string>{
+      "auto", "first_fit", "dive", "exact", "ilp", "ilp_pyramid"};
   return kEngines;
 }
 

@@ -69,8 +69,9 @@ std::unordered_map<trace::BlockId, StringId> origins_of(const Step& step, const 
   return origins;
 }
 
-// The edges that a plan may hold.
-std::vector<PlanEdge> edges_of(const Step& step) {
+// The edges that a plan may hold. `lanes`: the plan's number of each lane of the step that asks for
+// something.
+std::vector<PlanEdge> edges_of(const Step& step, const std::vector<std::uint32_t>& lanes) {
   std::vector<bool> joined(step.lanes.size(), false);
   std::size_t joined_count = 0;
   std::vector<PlanEdge> edges;
@@ -88,7 +89,8 @@ std::vector<PlanEdge> edges_of(const Step& step) {
     if (joined_count + joining > Plan::kMaxJoinedLanes) continue;
     joined_count += joining;
     joined[edge.from_lane] = joined[edge.to_lane] = true;
-    edges.push_back({edge.from_lane, edge.from_tick, edge.to_lane, edge.to_tick, edge.delta});
+    edges.push_back(
+        {lanes[edge.from_lane], edge.from_tick, lanes[edge.to_lane], edge.to_tick, edge.delta});
   }
   return edges;
 }
@@ -102,30 +104,31 @@ Plan skeleton(const Step& step, const Trace& trace, Bytes alignment) {
   Plan plan;
   plan.program = trace.program;
   plan.alignment = alignment;
-  constexpr std::size_t kNoSequence = ~std::size_t{0};
-  std::vector<std::size_t> sequences(step.lanes.size(), kNoSequence);
+  // A lane that asks for nothing is none of the plan's; each other one has one sequence.
+  constexpr std::uint32_t kNoLane = ~std::uint32_t{0};
+  std::vector<std::uint32_t> lanes(step.lanes.size(), kNoLane);
   for (std::size_t l = 0; l < step.lanes.size(); ++l) {
     const StepLane& lane = step.lanes[l];
-    plan.lane_keys.push_back(lane.key);
     if (lane.period == 0) continue;
-    sequences[l] = plan.sequences.size();
+    lanes[l] = static_cast<std::uint32_t>(plan.lane_keys.size());
+    plan.lane_keys.push_back(lane.key);
     Sequence& sequence = plan.sequences.emplace_back();
-    sequence.lane = static_cast<std::uint32_t>(l);
+    sequence.lane = lanes[l];
     sequence.period = lane.period;
     sequence.marks = lane.marks;
   }
-  plan.edges = edges_of(step);
+  plan.edges = edges_of(step, lanes);
 
   const std::unordered_map<trace::BlockId, StringId> origins = origins_of(step, trace);
   std::unordered_map<StringId, std::uint32_t> strings = {{0, 0}};
   for (std::size_t i = 0; i < step.requests.size(); ++i) {
     const StepRequest& request = step.requests[i];
-    BERTH_CHECK(request.lane < step.lanes.size() && sequences[request.lane] != kNoSequence, kUsage,
+    BERTH_CHECK(request.lane < step.lanes.size() && lanes[request.lane] != kNoLane, kUsage,
                 "request {} of the step is of lane {}, which asks for nothing", i, request.lane);
     BERTH_CHECK(request.bytes > 0 && request.bytes <= kMaxBytes, kUsage,
                 "request {} of the step is for {} bytes, the limit is {}", i, request.bytes,
                 kMaxBytes);
-    Sequence& sequence = plan.sequences[sequences[request.lane]];
+    Sequence& sequence = plan.sequences[lanes[request.lane]];
     BERTH_CHECK(request.birth == sequence.slots.size(), kUsage,
                 "request {} of the step is born at tick {} of lane {}, its place is {}", i,
                 request.birth, request.lane, sequence.slots.size());

@@ -210,6 +210,7 @@ KindPlan skeleton(std::span<const StepKind> kinds, const trace::Program& program
   plan.alignment = alignment;
   std::vector<const StepKind*> order;
   for (const StepKind& kind : kinds) {
+    if (kind.requests.empty()) continue;
     order.push_back(&kind);
     if (std::find(plan.lane_keys.begin(), plan.lane_keys.end(), kind.lane) == plan.lane_keys.end())
       plan.lane_keys.push_back(kind.lane);

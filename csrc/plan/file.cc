@@ -136,6 +136,7 @@ std::optional<PlanHead> read_head(const fb::Summary& from, const std::string& na
   PlanHead head{.program = read_program(from),
                 .alignment = from.alignment(),
                 .arena_bytes = from.arena_bytes(),
+                .planned_bytes = from.planned_bytes(),
                 .fingerprint = from.fingerprint(),
                 .kinds = {},
                 .kind_count = from.kind_count(),
@@ -148,6 +149,7 @@ std::optional<PlanHead> read_head(const fb::Summary& from, const std::string& na
     to.lane_key = kind->lane();
     to.requests = kind->requests();
     to.hash = kind->hash();
+    to.planned_bytes = kind->planned_bytes();
     if (kind->first() == nullptr) continue;
     requests.take(kind->first()->size());
     check_place(*kind->first(), name);
@@ -161,7 +163,8 @@ flatbuffers::Offset<flatbuffers::Vector<flatbuffers::Offset<fb::KindHead>>> writ
   std::vector<flatbuffers::Offset<fb::KindHead>> kinds;
   for (const PlanHead::Kind& kind : head.kinds) {
     const auto first = to.CreateVector(kind.first);
-    kinds.push_back(fb::CreateKindHead(to, kind.lane_key, kind.requests, kind.hash, first));
+    kinds.push_back(
+        fb::CreateKindHead(to, kind.lane_key, kind.requests, kind.hash, first, kind.planned_bytes));
   }
   return to.CreateVector(kinds);
 }
@@ -177,7 +180,7 @@ void write_summary(flatbuffers::FlatBufferBuilder& to, const Plan& plan, const P
       to, torch_version, device_name, plan.program.device_bytes, plan.program.world_size,
       plan.program.rank, tag, plan.alignment, plan.arena_bytes, plan.lower_bound, engine, plan.seed,
       plan.plan_seconds, fingerprint(plan), heads, head != nullptr ? head->kind_count : 0,
-      head != nullptr && head->cycle));
+      head != nullptr && head->cycle, head != nullptr ? head->planned_bytes : 0));
 }
 
 void write_layout(flatbuffers::FlatBufferBuilder& to, const Plan& plan) {

@@ -70,11 +70,15 @@ std::string name_of(const Plan& plan) {
 }
 
 // Whether everyone keeps `a` where both are there. No two are kept for each other, and no three in
-// a circle.
+// a circle: either `a` has more kinds of steps, or of plans with the same kinds it is the first in
+// one order.
+//
+// What a plan leaves to the pool makes its arena small, so the planned bytes come first.
 bool replaces(const PlanFolder::Found& a, const PlanFolder::Found& b) {
   if (!a.head.covers(b.head)) return false;
-  if (!b.head.covers(a.head)) return true;
-  return std::tie(a.head.arena_bytes, a.file) < std::tie(b.head.arena_bytes, b.file);
+  if (!b.head.covers(a.head)) return a.head.plans_as_much_as(b.head);
+  return std::tie(b.head.planned_bytes, a.head.arena_bytes, a.file) <
+         std::tie(a.head.planned_bytes, b.head.arena_bytes, b.file);
 }
 
 }  // namespace
@@ -172,7 +176,7 @@ Plan PlanFolder::read(const Found& found) {
   refused_.insert(found.file);
   Plan plan = read_plan(file);
   // Another rank may have written the same since.
-  BERTH_CHECK(head_of(plan).kinds == found.head.kinds, kInput,
+  BERTH_CHECK(found.head.agrees_with(head_of(plan)), kInput,
               "'{}' is malformed: its head is not that of its requests", file);
   refused_.erase(found.file);
   if (access_ == Access::kWrite) ::utimensat(AT_FDCWD, file.c_str(), nullptr, 0);
@@ -202,10 +206,11 @@ std::vector<PlanFolder::Found> PlanFolder::rivals(std::string_view prefix) const
 
 void PlanFolder::keep(const Plan& plan) {
   if (access_ == Access::kRead) return;
+  const Found mine{name_of(plan), head_of(plan)};
+  if (mine.head.planned_bytes == 0) return;  // of no use to anybody
   std::error_code error;
   std::filesystem::create_directories(path_, error);
   BERTH_CHECK(!error, kSystem, "cannot make the folder of plans '{}': {}", path_, error.message());
-  const Found mine{name_of(plan), head_of(plan)};
   for (const Found& other : rivals(prefix_of(program_key(plan.program, plan.alignment)))) {
     if (other.file != mine.file && !replaces(other, mine)) continue;
     ::utimensat(AT_FDCWD, at(other.file).c_str(), nullptr, 0);

@@ -20,9 +20,10 @@ namespace berth {
 //   berth-0f3c..-91ab..-77d0...plan      16 hexadecimal digits each
 //
 // Safe among processes and machines without locks: a plan is written beside its name and renamed,
-// equal plans have equal names, and of plans for the same requests everyone keeps the same one, the
-// smallest; one that covers more kinds of steps takes the place of those that it covers. Whoever
-// reads finds old or new, whole.
+// equal plans have equal names, and of plans for the same requests everyone keeps the same one:
+// that which serves the most bytes from its arena, and of those the one with the smallest arena.
+// One that covers more kinds of steps takes the place of those that it covers, unless it plans less
+// of one of them. Whoever reads finds old or new, whole.
 //
 // Bounded: who writes deletes what was used longest ago beyond Limits: learned, or read with
 // Access::kWrite (its time of modification says when). Only what has such a name
@@ -37,7 +38,8 @@ class PlanFolder {
   struct Limits {
     std::size_t plans = 256;
     Bytes bytes = Bytes{1} << 30;
-    std::size_t heads = 64;       // read by list(): the program's own, last used first
+    // Read by list(): the program's own, last used first, then files of other names.
+    std::size_t heads = 512;
     std::size_t names = 1 << 14;  // looked at; what comes after them is not seen
   };
   enum class Access : std::uint8_t { kRead, kWrite };
@@ -74,8 +76,8 @@ class PlanFolder {
   // Whether its file is there still.
   [[nodiscard]] bool has(const Found& found) const;
 
-  // Keeps a plan, unless one is there that is as good; makes the folder where there is none. With
-  // Access::kRead it does nothing. Throws Error(kSystem).
+  // Keeps a plan, unless one is there that is as good, or it leaves all to the pool; makes the
+  // folder where there is none. With Access::kRead it does nothing. Throws Error(kSystem).
   void keep(const Plan& plan);
 
  private:

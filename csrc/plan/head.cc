@@ -3,7 +3,7 @@
 #include "csrc/core/checksum.h"
 
 #include <algorithm>
-#include <set>
+#include <map>
 #include <span>
 #include <string_view>
 
@@ -45,8 +45,23 @@ void for_each_request(const Plan& plan, const Sequence& sequence, std::uint32_t 
     if (slot.birth < until) visit(slot);
 }
 
+// At most kMaxBytes.
+Bytes sum(Bytes a, Bytes b) noexcept { return checked_add(a, b).value_or(kMaxBytes); }
+
+// Planned by other lanes than one.
+Bytes planned_by_others(const Plan& plan, std::uint32_t main) noexcept {
+  Bytes bytes = 0;
+  for (const Sequence& sequence : plan.sequences) {
+    if (sequence.lane == main) continue;
+    for (const Slot& slot : sequence.slots)
+      if (slot.planned()) bytes = sum(bytes, slot.size);
+  }
+  return bytes;
+}
+
 struct Request {
   Bytes size = 0;
+  Bytes planned = 0;  // bytes of the arena
   bool bucket = false;
 };
 
@@ -62,10 +77,16 @@ PlanHead::Kind kind_of(const Sequence& sequence, std::size_t i, const std::vecto
   for (std::size_t tick = begin; tick < end; ++tick) {
     const Request request = path[tick % path.size()];
     kind.hash = hash_combine(kind.hash, request.size);
+    kind.planned_bytes = sum(kind.planned_bytes, request.planned);
     if (kind.first.size() < PlanHead::kMostFirst)
       kind.first.push_back(request.bucket ? PlanHead::kAnySize : request.size);
   }
   return kind;
+}
+
+// Kinds are told apart by their hash and the number of their requests.
+bool same(const PlanHead::Kind& a, const PlanHead::Kind& b) noexcept {
+  return a.hash == b.hash && a.requests == b.requests;
 }
 
 }  // namespace
@@ -79,22 +100,28 @@ PlanHead head_of(const Plan& plan) {
   if (plan.lane_keys.empty()) return head;
   const std::uint32_t main = main_lane(plan);
   const std::uint64_t others = hash_others(plan, main);
-  std::set<std::uint64_t> known;
+  const Bytes planned = planned_by_others(plan, main);
+  std::map<std::uint64_t, Bytes> known;  // planned bytes of each kind
   std::vector<Request> path;
   for (const Sequence& sequence : plan.sequences) {
     if (sequence.lane != main || sequence.period == 0) continue;
     path.clear();
     for_each_request(plan, sequence, sequence.period, [&](const Slot& slot) {
-      path.push_back({slot.requested, slot.bucket()});
+      path.push_back({slot.requested, slot.planned() ? slot.size : 0, slot.bucket()});
     });
     head.cycle |= sequence.marks.size() > 1;
     for (std::size_t i = 0; i < std::max<std::size_t>(sequence.marks.size(), 1); ++i) {
-      const PlanHead::Kind kind = kind_of(sequence, i, path, others);
-      if (!known.insert(kind.hash).second || head.kind_count++ >= PlanHead::kMostKinds) continue;
-      head.kinds.push_back(kind);
+      PlanHead::Kind kind = kind_of(sequence, i, path, others);
+      kind.planned_bytes = sum(kind.planned_bytes, planned);
+      const auto [it, is_new] = known.try_emplace(kind.hash, kind.planned_bytes);
+      it->second = std::min(it->second, kind.planned_bytes);
+      if (!is_new || head.kind_count++ >= PlanHead::kMostKinds) continue;
+      head.kinds.push_back(std::move(kind));
       head.kinds.back().lane_key = plan.lane_keys[main];
     }
   }
+  for (PlanHead::Kind& kind : head.kinds) kind.planned_bytes = known[kind.hash];
+  for (const auto& [hash, bytes] : known) head.planned_bytes = sum(head.planned_bytes, bytes);
   return head;
 }
 
@@ -103,10 +130,27 @@ bool PlanHead::covers(const PlanHead& other) const noexcept {
   if (other.kind_count > kMostKinds) return false;
   if (cycle && !other.cycle && other.kind_count > 1) return false;
   return std::all_of(other.kinds.begin(), other.kinds.end(), [&](const Kind& kind) {
+    return std::any_of(kinds.begin(), kinds.end(),
+                       [&](const Kind& own) { return same(own, kind); });
+  });
+}
+
+bool PlanHead::plans_as_much_as(const PlanHead& other) const noexcept {
+  if (fingerprint == other.fingerprint) return planned_bytes >= other.planned_bytes;
+  return std::all_of(other.kinds.begin(), other.kinds.end(), [&](const Kind& kind) {
     return std::any_of(kinds.begin(), kinds.end(), [&](const Kind& own) {
-      return own.hash == kind.hash && own.requests == kind.requests;
+      return same(own, kind) && own.planned_bytes >= kind.planned_bytes;
     });
   });
+}
+
+bool PlanHead::agrees_with(const PlanHead& actual) const noexcept {
+  if (planned_bytes > actual.planned_bytes) return false;
+  return std::equal(kinds.begin(), kinds.end(), actual.kinds.begin(), actual.kinds.end(),
+                    [](const Kind& told, const Kind& is) {
+                      return told.lane_key == is.lane_key && same(told, is) &&
+                             told.first == is.first && told.planned_bytes <= is.planned_bytes;
+                    });
 }
 
 std::uint64_t program_key(const trace::Program& program, Bytes alignment) noexcept {

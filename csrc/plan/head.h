@@ -25,12 +25,15 @@ struct PlanHead {
     std::uint32_t requests = 0;  // of the whole step
     std::uint64_t hash = 0;      // of all of them, and of what other lanes do meanwhile
     std::vector<Bytes> first;    // sizes as asked; kAnySize where a bucket serves them
+    Bytes planned_bytes = 0;     // of the whole step and of other lanes, rounded: not the pool's.
+                                 // Of several steps of the kind, the one with the least of them
 
     friend bool operator==(const Kind&, const Kind&) = default;
   };
 
   trace::Program program;
   Bytes alignment = 0, arena_bytes = 0;
+  Bytes planned_bytes = 0;  // of all kinds, told or not
   std::uint64_t fingerprint = 0;
   std::vector<Kind> kinds;       // all different
   std::uint32_t kind_count = 0;  // told or not
@@ -39,6 +42,12 @@ struct PlanHead {
   // Whether each kind of step of `other` is one of this plan's, in any turns that `other` has: who
   // has this one needs no `other`.
   [[nodiscard]] bool covers(const PlanHead& other) const noexcept;
+  // Whether this plan serves at least as many bytes of each kind of `other` from its arena.
+  // Requires covers(other).
+  [[nodiscard]] bool plans_as_much_as(const PlanHead& other) const noexcept;
+  // Whether a file whose plan has the head `actual` may have this one: it names the same kinds, and
+  // no more planned bytes than there are. (Heads of files before these bytes were written say 0.)
+  [[nodiscard]] bool agrees_with(const PlanHead& actual) const noexcept;
 
   friend bool operator==(const PlanHead&, const PlanHead&) = default;
 };

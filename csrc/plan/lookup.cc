@@ -30,11 +30,17 @@ PlanLookup::PlanLookup(Plan plan) : plan_(std::move(plan)) {
   make_ends();
   make_alive();
   make_windows();
+  entries_.push_back({.offset = Slot::kUnplanned,
+                      .requested = 0,
+                      .cell = kNone,
+                      .birth = 0,
+                      .length = 0,
+                      .shared = 0});
 }
 
 void PlanLookup::make_entries() {
   const std::size_t count = plan_.slot_count();
-  entries_.reserve(count);
+  entries_.reserve(count + 1);
   first_slots_.reserve(plan_.sequences.size() + 1);
   forks_.reserve(plan_.sequences.size());
   if (plan_.sequences.size() > 1) sequence_of_.reserve(count);

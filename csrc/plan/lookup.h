@@ -47,10 +47,11 @@ class PlanLookup {
   explicit PlanLookup(Plan plan);
 
   [[nodiscard]] const Plan& plan() const noexcept { return plan_; }
-  [[nodiscard]] std::size_t slot_count() const noexcept { return entries_.size(); }
+  [[nodiscard]] std::size_t slot_count() const noexcept { return first_slots_.back(); }
   // Slots that the plan leaves to the pool, on the path that has most of them.
   [[nodiscard]] std::size_t unplanned_slots() const noexcept { return unplanned_slots_; }
   [[nodiscard]] std::size_t cell_count() const noexcept { return cell_offsets_.size(); }
+  // Requires slot <= slot_count(). Behind the last slot is an entry that no request has.
   [[nodiscard]] const Entry& entry(SlotIndex slot) const noexcept { return entries_[slot]; }
   // All of the slot, size and origin included. Colder than entry().
   [[nodiscard]] const Slot& slot(SlotIndex slot) const noexcept {
@@ -140,7 +141,7 @@ class PlanLookup {
                                                             std::uint32_t tick) const noexcept;
 
   Plan plan_;
-  std::vector<Entry> entries_;
+  std::vector<Entry> entries_;  // one more than slots
   std::size_t unplanned_slots_ = 0;
   std::vector<std::uint32_t> sequence_of_;  // empty where there is one sequence
   std::vector<bool> buckets_;               // of slots; empty where there is none

@@ -37,9 +37,9 @@ struct Slot {
 //
 // Sequences of one lane form a trie: a root (parent -1, fork 0, one a lane) holds the whole path; a
 // branch leaves its parent, which comes before it in Plan::sequences, before tick `fork` of the
-// parent's own part (parent's fork <= fork <= parent's period) and goes on with its own slots.
-// Every tick is a request: the k-th own slot is born at tick fork + k, and the path has a period of
-// fork + slots.size() ticks.
+// parent's own part (parent's fork <= fork <= parent's period) and goes on with its own slots. Each
+// has one slot at least. Every tick is a request: the k-th own slot is born at tick fork + k, and
+// the path has a period of fork + slots.size() ticks.
 //
 // A lane runs one path after the other, any after any, and a slot lives for `length` ticks of what
 // it runs. So slots of two branches neither of which is on the other's path never live at one time,
@@ -79,16 +79,18 @@ struct Plan {
   static constexpr std::size_t kMaxLanes = 4096;
   static constexpr std::size_t kMaxSequences = std::size_t{1} << 16;
   static constexpr std::size_t kMaxDepth = 64;  // of the trie: sequences on one path
+  static constexpr std::size_t kMaxPathTicks = std::size_t{1} << 28;  // of all paths together
   static constexpr std::size_t kMaxMarks = std::size_t{1} << 24;
   static constexpr std::size_t kMaxEdges = std::size_t{1} << 18;
-  static constexpr std::size_t kMaxJoinedLanes = 64;  // lanes that edges name
-  static constexpr std::uint32_t kMaxDelta = 64;      // of an edge
+  static constexpr std::size_t kMaxJoinedLanes = 64;                    // lanes that edges name
+  static constexpr std::uint32_t kMaxDelta = 64;                        // of an edge
   static constexpr std::size_t kMaxStringBytes = std::size_t{1} << 26;  // all texts together
   static constexpr Bytes kMaxAlignment = Bytes{2} << 20;
 
   trace::Program program;                // who made it
   Bytes alignment = 64;                  // of offsets, and the unit sizes are rounded up to
-  std::vector<std::uint64_t> lane_keys;  // trace::Lane::key of each lane, all different
+  std::vector<std::uint64_t> lane_keys;  // trace::Lane::key of each lane, all different; each has
+                                         // a root, and so requests
   std::vector<Sequence> sequences;
   std::vector<PlanEdge> edges;
   std::vector<std::string> strings = {""};  // the first is empty

@@ -78,6 +78,7 @@ Violation check_head(const Plan& plan) {
 
 // The trie: every path has a period of at most slot_count() ticks once this holds.
 Violation check_sequences(const Plan& plan) {
+  std::size_t ticks = 0;
   std::vector<bool> has_root(plan.lane_keys.size(), false);
   std::vector<std::size_t> depths(plan.sequences.size(), 1);
   for (std::size_t s = 0; s < plan.sequences.size(); ++s) {
@@ -118,6 +119,7 @@ Violation check_sequences(const Plan& plan) {
                            Plan::kMaxDepth);
       }
     }
+    if (sequence.slots.empty()) return fmt::format("sequence {} has no slots", s);
     if (sequence.period != sequence.fork + sequence.slots.size()) {
       return fmt::format("sequence {} has period {}, it forks at {} and has {} slots", s,
                          sequence.period, sequence.fork, sequence.slots.size());
@@ -129,6 +131,15 @@ Violation check_sequences(const Plan& plan) {
                            s, mark, sequence.period);
       }
     }
+    ticks += sequence.period;
+  }
+  if (const auto bare = std::find(has_root.begin(), has_root.end(), false);
+      bare != has_root.end()) {
+    return fmt::format("lane {} has no sequence", bare - has_root.begin());
+  }
+  if (ticks > Plan::kMaxPathTicks) {
+    return fmt::format("{} ticks on all paths together, the limit is {}", ticks,
+                       Plan::kMaxPathTicks);
   }
   return std::nullopt;
 }
@@ -232,8 +243,7 @@ Violation check_slots(const Plan& plan) {
 }
 
 Violation check_edges(const Plan& plan) {
-  constexpr std::uint32_t kNone = 0xFFFFFFFF;
-  std::vector<std::uint32_t> periods(plan.lane_keys.size(), kNone);
+  std::vector<std::uint32_t> periods(plan.lane_keys.size());
   std::vector<bool> branches(plan.lane_keys.size(), false);
   for (const Sequence& sequence : plan.sequences) {
     if (sequence.parent < 0) {
@@ -250,9 +260,8 @@ Violation check_edges(const Plan& plan) {
       if (lane >= plan.lane_keys.size()) {
         return fmt::format("edge {} names lane {}, there are {}", e, lane, plan.lane_keys.size());
       }
-      if (periods[lane] == kNone || periods[lane] == 0 || branches[lane]) {
-        return fmt::format("edge {} names lane {}, which has {}", e, lane,
-                           branches[lane] ? "branches" : "no requests");
+      if (branches[lane]) {
+        return fmt::format("edge {} names lane {}, which has branches", e, lane);
       }
       if (tick > periods[lane]) {
         return fmt::format("edge {} names tick {} of lane {}, which has {}", e, tick, lane,

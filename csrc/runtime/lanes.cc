@@ -8,10 +8,7 @@ Lanes::Lanes(const PlanLookup& lookup) {
     lanes_.push_back(std::make_unique<Lane>());
     lanes_.back()->key = plan.lane_keys[i];
     lanes_.back()->plan_lane = i;
-  }
-  for (const Sequence& sequence : plan.sequences) {
-    Lane* const lane = lanes_[sequence.lane].get();
-    if (sequence.parent < 0 && !sequence.slots.empty()) by_key_.emplace(lane->key, lane);
+    by_key_.emplace(plan.lane_keys[i], lanes_.back().get());
   }
 }
 

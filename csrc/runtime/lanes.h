@@ -19,7 +19,7 @@ class Lanes {
   // Throws std::bad_alloc.
   explicit Lanes(const PlanLookup& lookup);
 
-  // The lane that is served to `key`, or null. A lane without requests is served to nobody.
+  // The lane that is served to `key`, or null.
   [[nodiscard]] Lane* find(LaneKey key) const noexcept {
     const auto lane = by_key_.find(key);
     return lane == by_key_.end() ? nullptr : lane->second;
@@ -27,15 +27,14 @@ class Lanes {
   [[nodiscard]] const Lane& of_plan(std::uint32_t plan_lane) const noexcept {
     return *lanes_[plan_lane];
   }
-  // The plan's only lane, or null where there are others or it has no requests.
+  // The plan's only lane, or null where there are others, or none.
   [[nodiscard]] Lane* lone() const noexcept {
-    return lanes_.size() == 1 && by_key_.size() == 1 ? lanes_.front().get() : nullptr;
+    return lanes_.size() == 1 ? lanes_.front().get() : nullptr;
   }
   // Serves a lane to another key, as if it was new. Throws std::bad_alloc, and then nothing
   // changes.
   void serve_to(Lane& lane, LaneKey key);
 
-  // Those that have requests.
   [[nodiscard]] const std::unordered_map<LaneKey, Lane*>& all() const noexcept { return by_key_; }
 
  private:

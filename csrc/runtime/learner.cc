@@ -3,6 +3,7 @@
 #include "csrc/core/checksum.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace berth {
 
@@ -38,6 +39,7 @@ void Learner::record_again() noexcept {
   searches_ = vain_at_marks_ = 0;
   searched_all_ = false;
   marks_without_repeat_ = marks_to_wait_ = 0;
+  marks_too_long_ = 0;
 }
 
 void Learner::stop() noexcept { state_ = State::kOff; }
@@ -157,10 +159,21 @@ std::optional<Learner::Find> Learner::mark(LaneKey key, Fit fit) noexcept {
       --marks_to_wait_;
       return std::nullopt;
     }
+    const unsigned too_long_before = std::exchange(marks_too_long_, 0);
     if (repeating) {
       if (const auto from = repeats(*marking, pattern)) return Find{*from, Search::kAtMarks};
     }
     if (kind) return Find{*kind, Search::kKinds};
+    if (repeating && outgrows_record(*marking, pattern)) {
+      marks_too_long_ = too_long_before + 1;
+      if (marks_too_long_ == kMostTooLong) {
+        too_long_ = 0;
+        for (std::uint32_t back = 1; back <= pattern; ++back)
+          too_long_ += marking->history.requests(back);
+        watch();
+        return std::nullopt;
+      }
+    }
     // What crosses its marks may be other than it was when its kind was learned.
     if (fit != Fit::kAll && marking->whole > 1 && seen_.knows(step) &&
         ++missed_known_ >= search_missed_) {
@@ -211,6 +224,14 @@ std::optional<std::uint64_t> Learner::repeats(const MarkingLane& marking,
   while (back != 0 && marking.history.began(back) < record_.begin()) --back;
   if (back < std::uint64_t{2} * pattern) return std::nullopt;
   return marking.history.began(back);
+}
+
+// Whether steps that repeat are missing from the record because others came behind them, and not
+// because it began too late.
+bool Learner::outgrows_record(const MarkingLane& marking, std::uint32_t pattern) const noexcept {
+  const std::uint64_t back = std::uint64_t{2} * pattern;
+  return back <= std::min(marking.whole, marking.history.kept()) &&
+         marking.history.began(back) < record_.begin();
 }
 
 void Learner::searching(Search search) noexcept {

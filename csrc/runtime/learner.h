@@ -32,6 +32,10 @@ namespace berth {
 // While a plan serves it records what comes beside the plan's kinds of steps, until kPatience steps
 // brought nothing new.
 //
+// A step, or a cycle of several, is learned where the record holds two of it in a row: one of more
+// than kLongestStep entries (each request, free, use on another lane and mark is one) never is.
+// Where such steps repeat it gives up, too, and says so (too_long()).
+//
 // Keeps the record (run_record.h: 32 MiB at most) and 50 KiB beside it, whatever comes; where a
 // chunk does not come in time, or there are more than kMostLanes, the record starts again. Nothing
 // allocates or throws but an Excerpt, which is made without the lock. Not thread-safe: the
@@ -40,6 +44,7 @@ class Learner {
  public:
   static constexpr std::size_t kMostLanes = 256, kMostMarkingLanes = 8;
   static constexpr unsigned kMostSearches = 11, kManySearches = 6;
+  static constexpr std::uint64_t kLongestStep = RunRecord::kHeldEntries / 2;  // entries
 
   // Records from here on, and takes what comes for news, whatever a plan has.
   void start() noexcept;
@@ -89,6 +94,9 @@ class Learner {
   }
   // Whether it looked so often for a period in vain that there may be none; not taken back.
   [[nodiscard]] bool finds_no_period() const noexcept { return finds_no_period_; }
+  // After how many requests the steps between marks repeat, where that is too long to be learned; 0
+  // while it is not. Not taken back.
+  [[nodiscard]] std::uint64_t too_long() const noexcept { return too_long_; }
   // A search begins.
   void searching(Search search) noexcept;
   // No plan came of the last search.
@@ -129,6 +137,9 @@ class Learner {
   static constexpr std::uint64_t kShortestDeaf = 1 << 16;  // requests
   static constexpr unsigned kMostDoublings = 6;
   static constexpr unsigned kMostVainAtMarks = 4;
+  // In so many marks in a row the record did not hold the steps that repeat: kinds of steps that it
+  // holds were learned by then.
+  static constexpr unsigned kMostTooLong = 3;
   static constexpr std::uint64_t kPatience = 256;  // steps
   // How often a kind is seen before it is planned: a cycle of steps shows as soon as all of it came
   // twice, and lets what crosses its marks be planned better.
@@ -148,6 +159,8 @@ class Learner {
   [[nodiscard]] bool known(const MarkingLane& marking, std::uint32_t pattern) const noexcept;
   [[nodiscard]] std::optional<std::uint64_t> repeats(const MarkingLane& marking,
                                                      std::uint32_t pattern) const noexcept;
+  [[nodiscard]] bool outgrows_record(const MarkingLane& marking,
+                                     std::uint32_t pattern) const noexcept;
 
   State state_ = State::kOff;
   RunRecord record_;
@@ -161,6 +174,8 @@ class Learner {
   unsigned searches_ = 0;                     // by period
   bool searched_all_ = false;                 // the last of them had a record in its whole length
   bool finds_no_period_ = false;
+  unsigned marks_too_long_ = 0;  // in a row, of steps that the record does not hold
+  std::uint64_t too_long_ = 0;
   std::uint64_t marks_without_repeat_ = 0;
   unsigned vain_at_marks_ = 0;
   std::uint64_t marks_to_wait_ = 0;

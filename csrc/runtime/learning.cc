@@ -349,16 +349,28 @@ void Learning::watch_finder(std::uint64_t requests, Notes& notes) {
   });
 }
 
-// Says so, once, where nothing of a long run repeats.
+// Says so, once, where nothing of a long run repeats, or what repeats is too long.
 void Learning::watch_searches(std::uint64_t requests, Notes& notes) {
+  if (learner_.too_long() != 0 && !said_too_long_ && counters_.plans_learned == 0) {
+    said_too_long_ = true;
+    notes.add("step-too-long", [&] {
+      return fmt::format(
+          "steps repeat after {} requests, which is too long to be learned, all go to the pool: a "
+          "step may have {} requests, frees and uses on other streams altogether; mark smaller "
+          "parts of it (berth::mark_step() after each micro-batch), or record and plan the program "
+          "(`berth record`, `berth plan`)",
+          learner_.too_long(), Learner::kLongestStep);
+    });
+  }
   if (!learner_.finds_no_period() || said_no_period_ || counters_.plans_learned != 0) return;
   said_no_period_ = true;
   notes.add("no-period", [&] {
     return fmt::format(
         "no steps that repeat were found in {} requests, {} steps were marked: all go to the pool, "
         "and fewer and fewer searches follow; mark steps where a round of the loop ends "
-        "(berth::mark_step()), and pad or group inputs to fewer shapes",
-        requests, marks_);
+        "(berth::mark_step()), and pad or group inputs to fewer shapes; a step of more than {} "
+        "requests and frees is too long to be found",
+        requests, marks_, Learner::kLongestStep);
   });
 }
 

@@ -171,7 +171,7 @@ class Learning {
   bool cycle_ = false;  // the plan has steps in the same turns always
 
   Refused refused_;
-  bool said_refused_ = false, said_no_period_ = false;
+  bool said_refused_ = false, said_no_period_ = false, said_too_long_ = false;
 
   // Of a plan that was given: windows in a row that it hardly served.
   bool given_ = false, said_misfit_ = false;

@@ -1,6 +1,7 @@
 #include "csrc/runtime/plan_finder.h"
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 namespace berth {
@@ -21,10 +22,26 @@ PlanFinder::PlanFinder(std::vector<PlanFolder::Found> plans) : plans_(std::move(
         while (path.first.size() < kLeastFirst)
           path.first.push_back(path.first[path.first.size() - head.first.size()]);
       if (!path.any) find_fallbacks(path);
-      nexts_.push_back({path.lane, path.first[0], path.any});
     }
   }
+  find_starts();
   over_ = paths_.empty();
+}
+
+void PlanFinder::find_starts() {
+  on_way_.reserve(paths_.size());
+  for (std::uint32_t i = 0; i < paths_.size(); ++i) {
+    Path& path = paths_[i];
+    path.on_way = path.any;
+    if (path.any) {
+      on_way_.push_back(i);
+    } else {
+      starts_.push_back({path.lane, path.first[0], i});
+    }
+  }
+  std::sort(starts_.begin(), starts_.end(), [](const Start& a, const Start& b) {
+    return std::tie(a.lane, a.bytes, a.path) < std::tie(b.lane, b.bytes, b.path);
+  });
 }
 
 // Where `first` goes on when what comes after its first i + 1 is not the next: how many of its
@@ -41,16 +58,33 @@ void PlanFinder::find_fallbacks(Path& path) {
 
 void PlanFinder::request(LaneKey lane, Bytes bytes) noexcept {
   if (over_ || found_ != kNone) return;
-  for (std::size_t i = 0; i < nexts_.size(); ++i) {
-    const Next& next = nexts_[i];
-    if (next.lane != lane || (next.bytes != bytes && !next.on_way)) continue;
-    Path& path = paths_[i];
-    if (path.any) {
-      follow_any(path, bytes);
-      continue;
+  for (std::size_t i = 0; i < on_way_.size();) {
+    Path& path = paths_[on_way_[i]];
+    if (path.lane == lane) {
+      if (path.any) {
+        follow_any(path, bytes);
+      } else {
+        follow(path, bytes);
+      }
+      if (path.any ? path.lost : path.matched == 0) {
+        path.on_way = false;
+        on_way_[i] = on_way_.back();
+        on_way_.pop_back();
+        continue;
+      }
     }
+    ++i;
+  }
+  auto start = std::lower_bound(starts_.begin(), starts_.end(), std::pair(lane, bytes),
+                                [](const Start& a, const std::pair<LaneKey, Bytes>& b) {
+                                  return std::pair(a.lane, a.bytes) < b;
+                                });
+  for (; start != starts_.end() && start->lane == lane && start->bytes == bytes; ++start) {
+    Path& path = paths_[start->path];
+    if (path.on_way || path.refused) continue;  // on its way it was followed above
     follow(path, bytes);
-    nexts_[i] = {path.lane, path.begun() ? 0 : path.first[path.matched], path.matched != 0};
+    path.on_way = true;
+    on_way_.push_back(start->path);
   }
   if (begun_ != 0) choose_surely();
   if (++heard_ == kMostRequests) over_ = true;
@@ -90,18 +124,23 @@ std::uint64_t PlanFinder::Path::off_by() const noexcept {
 template <class Eligible>
 void PlanFinder::choose(const Eligible& eligible) noexcept {
   const Path* best = nullptr;
-  for (const Path& path : paths_)
-    if (eligible(path) && (best == nullptr || path.off_by() < best->off_by())) best = &path;
+  for (const Path& path : paths_) {
+    if (path.refused || !eligible(path)) continue;
+    if (best == nullptr || path.off_by() < best->off_by()) best = &path;
+  }
   if (best != nullptr) found_ = best->plan;
 }
 
 // One plan begins as the run does, or several do and two steps of each are over without a mark.
 void PlanFinder::choose_surely() noexcept {
   const Path* begun = nullptr;
-  for (const Path& path : paths_)
+  for (const std::uint32_t i : on_way_) {
+    const Path& path = paths_[i];
     if (path.begun() && (begun == nullptr || path.since > begun->since)) begun = &path;
+  }
   bool alone = true, over = true;
-  for (const Path& path : paths_) {
+  for (const std::uint32_t i : on_way_) {
+    const Path& path = paths_[i];
     if (path.begun()) {
       alone &= path.plan == begun->plan;
       over &= path.since >= 2 * path.requests;
@@ -116,23 +155,28 @@ void PlanFinder::mark() noexcept {
   if (over_ || found_ != kNone) return;
   // A whole short step is enough where it ends here.
   choose([](const Path& path) { return path.ends_here(); });
-  for (Path& path : paths_) {
-    if (!path.any) continue;
+  for (std::uint32_t i = 0; i < paths_.size(); ++i) {
+    Path& path = paths_[i];
+    if (!path.any || path.refused) continue;
     path.since = 0;
     path.lost = false;
+    if (!std::exchange(path.on_way, true)) on_way_.push_back(i);
   }
 }
 
 void PlanFinder::refuse_found() noexcept {
-  for (std::size_t i = paths_.size(); i-- > 0;) {
-    if (paths_[i].plan != found_) continue;
-    begun_ -= paths_[i].begun() ? 1 : 0;
-    paths_.erase(paths_.begin() + static_cast<std::ptrdiff_t>(i));
-    nexts_.erase(nexts_.begin() + static_cast<std::ptrdiff_t>(i));
+  bool left = false;
+  for (Path& path : paths_) {
+    if (path.plan == found_ && !path.refused) {
+      path.refused = true;
+      begun_ -= path.begun() ? 1 : 0;
+    }
+    left |= !path.refused;
   }
+  std::erase_if(on_way_, [&](std::uint32_t i) { return paths_[i].refused; });
   found_ = kNone;
   choose([](const Path& path) { return path.begun(); });
-  over_ |= paths_.empty();
+  over_ |= !left;
 }
 
 }  // namespace berth

@@ -3,7 +3,6 @@
 #include "csrc/device/device.h"
 #include "csrc/plan/folder.h"
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -17,13 +16,14 @@ namespace berth {
 // Where several plans begin so, the end of the step decides: whose number of requests is nearest to
 // what came, then the first in the folder's order. It may be wrong, and that costs misses; whoever
 // serves the plan sees them. It listens to kMostRequests at most, and follows kMostPaths ways of
-// beginning a step, those of the first plans.
+// beginning a step: all of those that a folder lists.
 //
 // Nothing allocates or throws but the constructor. Not thread-safe: the allocator's lock covers it.
-// A request costs 17 instructions for each way of beginning, 1,100 for the most.
+// A request costs a bisection of the ways by their first requests, and a few tens of instructions
+// for each way that the last requests are on; a mark costs O(ways). 1.7 KiB a way.
 class PlanFinder {
  public:
-  static constexpr std::size_t kMostPaths = 64;
+  static constexpr std::size_t kMostPaths = std::size_t{512} * PlanHead::kMostKinds;
   static constexpr std::uint64_t kMostRequests = std::uint64_t{1} << 20;
 
   // Those first are preferred.
@@ -57,8 +57,10 @@ class PlanFinder {
     std::vector<std::uint32_t> fallback;  // of Knuth, Morris and Pratt
     std::uint32_t matched = 0;            // of `first`, by the last requests
     std::uint64_t since = 0;              // requests since its beginning came
-    bool any = false;   // has requests of any size: its steps are told between marks only
-    bool lost = false;  // and this step is none of them
+    bool any = false;      // has requests of any size: its steps are told between marks only
+    bool lost = false;     // and this step is none of them
+    bool on_way = false;   // is in on_way_
+    bool refused = false;  // its plan cannot be had
     [[nodiscard]] bool begun() const noexcept { return !any && matched == first.size(); }
     [[nodiscard]] bool ends_here() const noexcept {
       return any ? !lost && since == requests : begun() || (matched >= requests && off_by() == 0);
@@ -66,14 +68,15 @@ class PlanFinder {
     [[nodiscard]] std::uint64_t off_by() const noexcept;
   };
 
-  // What a request is compared with, of each path.
-  struct Next {
+  // Where a path begins.
+  struct Start {
     LaneKey lane = 0;
-    Bytes bytes = 0;      // that goes on with the beginning
-    bool on_way = false;  // some of it came: another request matters too
+    Bytes bytes = 0;
+    std::uint32_t path = 0;
   };
 
   static void find_fallbacks(Path& path);
+  void find_starts();
   void follow(Path& path, Bytes bytes) noexcept;
   static void follow_any(Path& path, Bytes bytes) noexcept;
   void choose_surely() noexcept;
@@ -82,7 +85,10 @@ class PlanFinder {
 
   std::vector<PlanFolder::Found> plans_;
   std::vector<Path> paths_;
-  std::vector<Next> nexts_;
+  std::vector<Start> starts_;  // of paths without requests of any size, sorted
+  // Paths that any request matters to: some of the beginning came, or, where requests have any
+  // size, all of this step.
+  std::vector<std::uint32_t> on_way_;
   std::size_t begun_ = 0;  // paths
   std::size_t found_ = kNone;
   std::uint64_t heard_ = 0;

@@ -34,6 +34,8 @@ class RunRecord {
   static constexpr std::size_t kMostEntries = kChunkEntries * kMostChunks;
   // Ready beside those in use: whoever adds supplies another before so many entries more have come.
   static constexpr std::size_t kSpareChunks = 2;
+  // What it holds of a longer run at any time.
+  static constexpr std::size_t kHeldEntries = kChunkEntries * (kMostChunks - kSpareChunks - 1);
   using Chunk = std::array<Entry, kChunkEntries>;
 
   // Entries that stay as they are, whatever is added. O(chunks) to take.

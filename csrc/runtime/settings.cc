@@ -20,7 +20,8 @@ namespace {
 
 constexpr std::array<Setting, 12> kSettings = {{
     {"BERTH_MODE", "Config::mode", "", "learn, record, serve, off", "learn",
-     "learn: serve from the pool, plan when the step repeats, switch; record: write a trace; "
+     "learn: serve from the pool, plan when the step repeats, switch (steps of at most 518,144 "
+     "requests and frees); record: write a trace; "
      "serve: follow the plan; "
      "off: leave the allocator alone"},
     {"BERTH_TRACE", "Config::trace", "berth record -o",

@@ -88,7 +88,7 @@ struct Installed {
   bool unasked = false;
 };
 SetupMutex installing;
-std::optional<Installed> installed_with;
+const Installed* installed_with = nullptr;  // never destroyed
 
 // The fields in which two differ.
 std::string differences(const Config& a, const Config& b) {
@@ -120,10 +120,10 @@ void shut_down_with_python() {
 int install_with(const char* settings, bool unasked) {
   const Config config = config_with(read_settings(settings));
   const std::lock_guard lock(installing);
-  if (!installed_with) {
+  if (installed_with == nullptr) {
     if (config.mode == Mode::kOff) return BERTH_NO;
     adapted().install(config);
-    installed_with = {config, unasked};
+    installed_with = new Installed{config, unasked};
     shut_down_with_python();
     return BERTH_OK;
   }

@@ -91,7 +91,7 @@ struct PlaceOptions {
   // depends on the seed alone, whatever the number of threads.
   std::uint64_t iteration_budget = 0;
   std::uint64_t seed = 1;
-  unsigned threads = 1;  // 0: one a core
+  unsigned threads = 1;  // 0: one a core. Where the system starts fewer, those do the work
   // Stop as soon as the high-water mark is at most this, or the lower bound above it.
   std::optional<Bytes> capacity = {};
   // Set by any thread; the best placement so far is returned.

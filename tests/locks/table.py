@@ -44,6 +44,8 @@ LOCKS = (
          "SetupMutex registration_mutex;", "a child that finds it locked cannot use step programs"),
     Lock("csrc/torch/step/host_copies.cc", "streams_mutex", Fork.REFUSED, "csrc/torch/step/host_copies.cc",
          "SetupMutex streams_mutex;", "as that of tap.cc"),
+    Lock("csrc/torch/step/host_copies.cc", "streams", Fork.REFUSED, "csrc/core/setup_mutex.h",
+         "this process was forked while another thread", "made under `streams_mutex`"),
     Lock("csrc/core/follower.cc", "pieces", Fork.HELD, "csrc/core/follower.cc", "+[] { pieces.lock(); }",
          "followers work between forks"),
     Lock("csrc/core/follower.cc", "registered", Fork.UNUSED, "csrc/core/follower.cc", "if (!shared_ || process_ != ::getpid()) start();",

@@ -30,6 +30,8 @@ CHECKER = (("berth_standin_test", "[checker],[driver]"),)
 MOVING = ((RUNTIME, "[small_plans]"), (RUNTIME, "[pages]"), (POOL, "[stitching]"))
 LEARNS = ((RUNTIME, "[learn]~[threads]"),)
 FOLDERS = (("berth_plan_test", "[folder]"),)
+VERIFIES = (("berth_plan_test", "[verify]~[random]"),)
+PLACES = (("berth_place_test", "[threads]"),)
 FINDS = ((RUNTIME, "[folder]~[threads]"),)
 KINDS = ((RUNTIME, "[kinds]"),)
 PARKING = ((RUNTIME, "[release]"),)
@@ -59,6 +61,7 @@ GPU, GPU_HEADER, EVENTS = "csrc/cuda/cuda_device.cc", "csrc/cuda/cuda_device.h",
 MAPPED = "csrc/cuda/virtual_memory.cc"
 LEARNING, LEARNER = "csrc/runtime/learning.cc", "csrc/runtime/learner.cc"
 FOLDER, FINDER = "csrc/plan/folder.cc", "csrc/runtime/plan_finder.cc"
+STRUCTURE, HEAD, WAVE = "csrc/plan/structure.cc", "csrc/plan/head.cc", "csrc/place/stages/wave.h"
 RECORD, PLANNER = "csrc/runtime/run_record.cc", "csrc/runtime/planner.cc"
 ABI, PROCESS, NUMBERS = "csrc/capi/capi.cc", "csrc/capi/cuda_device_of_process.cc", "csrc/capi/stream_numbers.cc"
 GRAPHS = "csrc/capi/graphs.cc"
@@ -84,6 +87,13 @@ WITHOUT = {
 
 # The condition of the fast path, part by part.
 FAST = "if (((cell.slot ^ PlanLookup::kNone) | entry.shared | attention_) != 0) [[unlikely]]"
+
+
+
+def lets_pass(name, what, condition, new="if (false) {"):
+    """A plan is not refused that serving does not expect (csrc/plan/structure.h has the list)."""
+    return Mutant("plan-" + name, "plan", "a plan is legal " + what, STRUCTURE, condition, new, VERIFIES)
+
 
 MUTANTS = (
     # --- Section 2: a slot is handed out at its birth only if ...
@@ -468,11 +478,24 @@ MUTANTS = (
     Mutant("plan-overwrite", "planning", "a file that took the plan's place is overwritten", PLANNER,
            "  (void)read_plan_if_there(options_.plan_file);\n", "", LEARNS),
     Mutant("folder-head", "folder", "a plan is served whose head is another's", FOLDER,
-           "head_of(plan).kinds == found.head.kinds", "true", FOLDERS),
+           "found.head.agrees_with(head_of(plan))", "true", FOLDERS),
     Mutant("folder-foreign", "folder", "what only has the name of a plan is deleted", FOLDER,
            "if (std::ranges::equal(head, std::as_bytes(std::span(kPlanMagic))))", "if (true)", FOLDERS),
     Mutant("folder-order", "folder", "of equal plans each program keeps its own", FOLDER,
-           "return std::tie(a.head.arena_bytes, a.file) < std::tie(b.head.arena_bytes, b.file);", "return true;", FOLDERS),
+           "  return std::tie(b.head.planned_bytes, a.head.arena_bytes, a.file) <\n"
+           "         std::tie(a.head.planned_bytes, b.head.arena_bytes, b.file);", "  return true;", FOLDERS),
+    Mutant("folder-planned", "folder", "a plan with a smaller arena takes the place of one that serves more", FOLDER,
+           "  return std::tie(b.head.planned_bytes, a.head.arena_bytes, a.file) <\n"
+           "         std::tie(a.head.planned_bytes, b.head.arena_bytes, b.file);",
+           "  return std::tie(a.head.arena_bytes, a.file) < std::tie(b.head.arena_bytes, b.file);", FOLDERS),
+    Mutant("folder-kinds", "folder", "a plan of more kinds takes the place of one that serves more of a kind", FOLDER,
+           "return a.head.plans_as_much_as(b.head);", "return true;", FOLDERS),
+    Mutant("folder-nothing", "folder", "a plan that serves nothing is kept", FOLDER,
+           "  if (mine.head.planned_bytes == 0) return;", "  (void)0;", FOLDERS),
+    Mutant("folder-claims", "folder", "a head may claim more than its plan serves", HEAD,
+           "told.planned_bytes <= is.planned_bytes", "true", FOLDERS),
+    Mutant("folder-claims-all", "folder", "a head may claim more of all kinds than its plan serves", HEAD,
+           "  if (planned_bytes > actual.planned_bytes) return false;\n", "", FOLDERS),
     Mutant("folder-limit", "folder", "a folder grows without end", FOLDER,
            "plans > limits_.plans || bytes > limits_.bytes", "false", FOLDERS),
     Mutant("folder-refused", "folder", "a damaged plan keeps a good one out", FOLDER,
@@ -485,6 +508,72 @@ MUTANTS = (
            "    } else if (!path.any && path.matched >= begun->since) {", "    } else if (false) {", FINDS),
     Mutant("find-alike", "folder", "of plans that begin alike the first is taken at once", FINDER,
            "if (alone || over) choose", "choose", FINDS),
+
+    Mutant("find-lost", "folder", "a step of any sizes is not looked for again after one that was none", FINDER,
+           "if (!std::exchange(path.on_way, true)) on_way_.push_back(i);", "", FINDS),
+    Mutant("find-refused", "folder", "a plan that cannot be had is found again", FINDER,
+           "if (path.refused || !eligible(path)) continue;", "if (!eligible(path)) continue;", FINDS),
+    Mutant("place-threads", "planning", "no thread more, and planning ends", WAVE,
+           "  } catch (const std::system_error&) {  // those that were started do all\n", "", PLACES),
+    Mutant("place-memory", "planning", "no memory for a thread, and planning ends", WAVE,
+           "  } catch (const std::bad_alloc&) {\n", "", PLACES),
+    Mutant("learn-too-long", "learning", "steps that the record does not hold are recorded for ever", LEARNER,
+           "if (marks_too_long_ == kMostTooLong) {", "if (false) {", LEARNS),
+    Mutant("learn-too-soon", "learning", "a cycle that the record does not hold is too long, whatever its steps", LEARNER,
+           "const unsigned too_long_before = std::exchange(marks_too_long_, 0);", "const unsigned too_long_before = marks_too_long_;", LEARNS),
+
+    # --- What serving expects of a plan
+    lets_pass("lanes", "with more lanes than the limit", "if (plan.lane_keys.size() > Plan::kMaxLanes) {"),
+    lets_pass("sequences", "with more sequences than the limit", "if (plan.sequences.size() > Plan::kMaxSequences) {"),
+    lets_pass("slots", "with more slots than the limit", "if (plan.slot_count() > Plan::kMaxSlots) {"),
+    lets_pass("edges", "with more edges than the limit", "if (plan.edges.size() > Plan::kMaxEdges) {"),
+    lets_pass("marks", "with more marks than the limit", "if (marks > Plan::kMaxMarks) {"),
+    lets_pass("texts", "with more text than the limit", "if (text > Plan::kMaxStringBytes) {"),
+    lets_pass("ticks", "with longer paths than the limit", "if (ticks > Plan::kMaxPathTicks) {"),
+    lets_pass("alignment", "whose alignment is no power of two", "if (!is_power_of_two(plan.alignment) || plan.alignment > Plan::kMaxAlignment) {"),
+    lets_pass("arena-limit", "whose arena is larger than any", "if (plan.arena_bytes > kMaxBytes) {"),
+    lets_pass("first-text", "whose first text is not empty", "if (plan.strings.empty() || !plan.strings.front().empty()) {"),
+    lets_pass("keys", "with two lanes of one key", "twin != keys.end()) {", "twin == keys.end() && !keys.empty() && false) {"),
+    lets_pass("lane", "with a sequence of no lane", "if (sequence.lane >= plan.lane_keys.size()) {"),
+    lets_pass("no-root", "with a lane without a root", "bare != has_root.end()) {", "bare != has_root.end() && false) {"),
+    lets_pass("two-roots", "with a lane of two roots", "if (has_root[sequence.lane]) {"),
+    lets_pass("parent", "with a parent that is none", "if (sequence.parent != -1) {"),
+    lets_pass("parent-order", "with a branch before its parent", "if (static_cast<std::size_t>(sequence.parent) >= s) {"),
+    lets_pass("parent-lane", "with a branch of another lane", "if (parent.lane != sequence.lane) {"),
+    lets_pass("depth", "with a deeper trie than the limit", "if (depths[s] > Plan::kMaxDepth) {"),
+    lets_pass("root-fork", "with a root that forks", "if (sequence.fork != 0) {"),
+    lets_pass("fork", "with a branch that leaves where its parent is not", "if (sequence.fork < parent.fork || sequence.fork > parent.period) {"),
+    lets_pass("empty", "with a sequence without slots", '    if (sequence.slots.empty()) return fmt::format("sequence {} has no slots", s);\n', ""),
+    lets_pass("period", "with a period that is not that of its slots", "if (sequence.period != sequence.fork + sequence.slots.size()) {"),
+    lets_pass("mark-late", "with a mark behind the period", "mark >= sequence.period || ", ""),
+    lets_pass("mark-order", "with marks that do not ascend", " || (m > 0 && mark < sequence.marks[m - 1])", ""),
+    lets_pass("birth", "with a slot that is not born in its place", "if (slot.birth != sequence.fork + k) {"),
+    lets_pass("nothing", "with a slot for no bytes", "slot.requested == 0 || ", ""),
+    lets_pass("huge", "with a slot for more bytes than any", "slot.requested == 0 || slot.requested > kMaxBytes", "slot.requested == 0"),
+    lets_pass("size", "with a slot that is not of its request's size", "if (slot.size != align_up(slot.requested, plan.alignment)) {"),
+    lets_pass("least", "with a bucket whose least is above its most", "if (slot.least > slot.requested) {"),
+    lets_pass("origin", "with a slot whose origin is no text", "if (slot.origin >= plan.strings.size()) {"),
+    lets_pass("pool-length", "with a slot of the pool that lives for more than a period", "    if (slot.length > sequence.period) {\n", "    if (false) {\n"),
+    lets_pass("no-length", "with a planned slot that never lives", "slot.length == 0 || ", ""),
+    lets_pass("length", "with a planned slot that lives for more than a period", "slot.length == 0 || slot.length > sequence.period", "slot.length == 0"),
+    lets_pass("wraps-behind", "with a slot around the end of paths of several periods",
+              "(last > sequence.period || paths.longest > sequence.period)", "paths.longest > sequence.period"),
+    lets_pass("wraps-longer", "with a slot that ends with its path, and is on a longer one",
+              "(last > sequence.period || paths.longest > sequence.period)", "last > sequence.period"),
+    lets_pass("offset", "with an offset that is not aligned", "if (slot.offset % plan.alignment != 0) {"),
+    lets_pass("bounds", "with a slot outside of the arena", "if (!end || *end > plan.arena_bytes) {", "if (!end) {"),
+    lets_pass("overflow", "with a slot whose end overflows", "if (!end || *end > plan.arena_bytes) {", "if (end && *end > plan.arena_bytes) {"),
+    lets_pass("arena", "with an arena that does not end with its slots", "if (high_water_mark != plan.arena_bytes) {"),
+    lets_pass("edge-lane", "with an edge of no lane", "      if (lane >= plan.lane_keys.size()) {\n", "      if (false) {\n"),
+    lets_pass("edge-branches", "with an edge of a lane with branches", "if (branches[lane]) {"),
+    lets_pass("edge-tick", "with an edge at no tick", "if (tick > periods[lane]) {"),
+    lets_pass("edge-itself", "with an edge of a lane to itself", "if (edge.from_lane == edge.to_lane) {"),
+    lets_pass("edge-delta", "with an edge over more steps than the limit", "if (edge.delta > Plan::kMaxDelta) {"),
+    lets_pass("edge-joined", "with more joined lanes than the limit", "if (count > Plan::kMaxJoinedLanes) {"),
+    Mutant("plan-no-requests", "plan", "a lane of a step that asks for nothing is in its plan", "csrc/plan/build.cc",
+           "    if (lane.period == 0) continue;\n", "", (("berth_plan_test", "[step]"),)),
+    Mutant("plan-no-kind", "plan", "a kind of step that asks for nothing is in a plan", "csrc/plan/build_kinds.cc",
+           "    if (kind.requests.empty()) continue;\n", "", (("berth_plan_test", "[kinds]"),)),
 
     # --- The planners of steps: graph, referee, order, what is kept, copies
     Mutant("graph-read-write", "graph", "a write-after-read edge is dropped", EDGES_CC,

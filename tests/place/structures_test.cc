@@ -4,17 +4,74 @@
 #include "csrc/place/dives/need_tree.h"
 #include "csrc/place/dives/skyline.h"
 #include "csrc/place/dives/span_set.h"
+#include "csrc/place/stages/wave.h"
 #include "tests/catch.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
+#include <functional>
+#include <new>
 #include <numeric>
 #include <random>
 #include <set>
+#include <stdexcept>
+#include <system_error>
+#include <thread>
 #include <utility>
 #include <vector>
 
 using namespace berth::place;
+
+namespace {
+
+// A thread of which only so many can be started.
+struct FewThreads {
+  static inline int left = 0;
+  static inline bool no_memory = false;
+  template <class... Arguments>
+  explicit FewThreads(Arguments&&... arguments) {
+    if (left-- <= 0) {
+      if (no_memory) throw std::bad_alloc();
+      throw std::system_error(std::make_error_code(std::errc::resource_unavailable_try_again));
+    }
+    thread = std::thread(std::forward<Arguments>(arguments)...);
+  }
+  void join() { thread.join(); }
+  std::thread thread;
+};
+
+}  // namespace
+
+TEST_CASE("Work goes on with the threads that can be started", "[place][threads]") {
+  const int available = GENERATE(0, 1, 2, 7);
+  FewThreads::no_memory = GENERATE(false, true);
+  FewThreads::left = available;
+  std::atomic<int> next{0}, done{0};
+  std::atomic<unsigned> threads{0};
+  run_side_by_side<FewThreads>(4, [&](unsigned) {
+    ++threads;
+    while (next++ < 1000) ++done;
+  });
+  REQUIRE(done == 1000);
+  REQUIRE(threads == static_cast<unsigned>(std::min(available, 3)) + 1);
+}
+
+TEST_CASE("A wave does each task once and hands on the first exception", "[place][threads]") {
+  for (const unsigned threads : {1u, 3u, 9u}) {
+    std::vector<std::atomic<int>> times(5);
+    run_wave(threads, times.size(), [&](unsigned thread, std::size_t task) {
+      REQUIRE(thread < threads);
+      ++times[task];
+    });
+    for (const auto& one : times) REQUIRE(one == 1);
+    REQUIRE_THROWS_AS(run_wave(threads, 5,
+                               [](unsigned, std::size_t task) {
+                                 if (task == 3) throw std::runtime_error("no");
+                               }),
+                      std::runtime_error);
+  }
+}
 
 TEST_CASE("A bit set finds neighbours as an ordered set does", "[place][structures]") {
   for (const std::uint32_t size : {1u, 63u, 64u, 65u, 5000u, 300000u}) {

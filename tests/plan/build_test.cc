@@ -1,5 +1,6 @@
 #include "csrc/plan/build.h"
 
+#include "csrc/plan/build_kinds.h"
 #include "csrc/plan/verify.h"
 #include "tests/catch.h"
 #include "tests/plan/plans.h"
@@ -76,16 +77,34 @@ TEST_CASE("A skeleton becomes a legal plan that covers its step once it has offs
   REQUIRE(verify(test::fit(plan), step) == std::nullopt);
 }
 
-TEST_CASE("A lane that asks for nothing has a key but no sequence", "[plan][step]") {
+TEST_CASE("A lane that asks for nothing is not in the plan", "[plan][step]") {
   Step step = small_step();
   step.lanes.insert(step.lanes.begin(), {.key = 3, .period = 0, .marks = {}});
   for (StepRequest& request : step.requests) ++request.lane;
   step.edges = {{0, 0, 1, 0, 0}, {1, 2, 2, 0, 0}};
-  const Plan plan = skeleton(step, Trace{}, 64);
-  REQUIRE(plan.lane_keys.size() == 3);
+  Plan plan = skeleton(step, Trace{}, 64);
+  REQUIRE(plan.lane_keys == std::vector<std::uint64_t>{7, 9});
   REQUIRE(plan.sequences.size() == 2);
-  REQUIRE(plan.sequences[0].lane == 1);
-  REQUIRE(plan.edges == std::vector<PlanEdge>{{1, 2, 2, 0, 0}});
+  REQUIRE(plan.sequences[0].lane == 0);
+  REQUIRE(plan.edges == std::vector<PlanEdge>{{0, 2, 1, 0, 0}});
+  plan.sequences[0].slots[1].offset = 128;
+  plan.sequences[1].slots[0].offset = 192;
+  REQUIRE(verify(test::fit(plan), step) == std::nullopt);
+}
+
+TEST_CASE("A kind of step that asks for nothing is not in the plan", "[plan][kinds]") {
+  StepKind kind;
+  kind.lane = 5;
+  StepKind other = kind;
+  other.lane = 6;
+  kind.requests = {{.bytes = 64, .length = 1, .seen = 2}};
+  StepKind none = kind;
+  none.requests.clear();
+  const KindPlan kinds = skeleton(std::vector{none, kind, other}, trace::Program{}, 64);
+  Plan plan = kinds.plan;
+  REQUIRE(plan.lane_keys == std::vector<std::uint64_t>{5});
+  REQUIRE(plan.sequences.size() == 1);
+  REQUIRE(verify(test::fit(plan)) == std::nullopt);
 }
 
 TEST_CASE("Edges that a plan cannot hold are left out", "[plan][step]") {

@@ -35,7 +35,7 @@ Plan random_plan(std::mt19937& random) {
     const auto first = static_cast<std::int32_t>(sequences.size());
     for (std::uint32_t b = 0; b <= branches; ++b) {
       // All paths of a lane have one period here, so every length is legal.
-      const std::uint32_t fork = b == 0 ? 0 : below(period + 1);
+      const std::uint32_t fork = b == 0 ? 0 : below(period);
       std::vector<Place> places;
       for (std::uint32_t tick = fork; tick < period; ++tick) {
         const bool planned = below(5) != 0;

@@ -91,6 +91,56 @@ TEST_CASE("A record that was searched in its whole length in vain is not searche
   REQUIRE_FALSE(run.learner.records());
 }
 
+TEST_CASE("A step of which the record holds two is searched, and a longer one is told", "[learn]") {
+  // A request, its free, and the mark.
+  constexpr std::uint64_t kMost = (Learner::kLongestStep - 1) / 2;
+  FedLearner run;
+  const auto step = [&](std::uint64_t requests) {
+    for (std::uint64_t i = 0; i < requests; ++i) run.request(64 * (1 + i % 50));
+    return run.step({}).has_value();
+  };
+  SECTION("the longest") {
+    REQUIRE_FALSE(step(kMost));
+    REQUIRE(step(kMost));
+    REQUIRE(run.learner.too_long() == 0);
+  }
+  SECTION("a longer one") {
+    const std::uint64_t requests = kMost + 8192;
+    for (int i = 0; i < 3; ++i) REQUIRE_FALSE(step(requests));
+    REQUIRE(run.learner.too_long() == 0);  // kinds of steps in it were not looked for long
+    for (int i = 0; i < 2; ++i) REQUIRE_FALSE(step(requests));
+    REQUIRE(run.learner.too_long() == requests);
+    REQUIRE_FALSE(run.learner.records());
+    REQUIRE(run.learner.record().chunk_count() == 0);
+  }
+  SECTION("a longer one, and then shorter ones") {
+    for (int i = 0; i < 5; ++i) REQUIRE_FALSE(step(kMost + 8192));
+    bool found = false;
+    for (int i = 0; i < 6; ++i) found |= step(1000);
+    REQUIRE(found);
+  }
+}
+
+TEST_CASE("A cycle that is too long, of steps that are not, is no step that is too long",
+          "[learn]") {
+  // Each seventh step is long. The others are a kind that is found before.
+  FedLearner run;
+  std::size_t searches = 0;
+  for (int round = 0; round < 4; ++round) {
+    for (int i = 0; i < 7; ++i) {
+      const std::uint64_t requests = i == 6 ? Learner::kLongestStep / 4 : 30'000;
+      for (std::uint64_t k = 0; k < requests; ++k) run.request(64 * (1 + k % 50));
+      if (!run.step({})) continue;
+      ++searches;
+      run.learner.searching(run.last_search);
+      const KnownKind kind{0, 1, 1};
+      run.learner.plan_taken({&kind, 1}, false);
+    }
+  }
+  REQUIRE(searches > 0);
+  REQUIRE(run.learner.too_long() == 0);
+}
+
 TEST_CASE("A run that was left alone is listened to again when something changes", "[learn]") {
   FedLearner run;
   run.search_in_vain(10'000'000);

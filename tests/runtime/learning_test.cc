@@ -17,6 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <random>
@@ -244,6 +245,21 @@ TEST_CASE("A program without a period is told so once", "[learn][warnings]") {
   }
   REQUIRE(warnings.names == std::vector<std::string>{"no-period"});
   REQUIRE(run.allocator.stats().plan_searches < 12);
+}
+
+TEST_CASE("A program whose steps are too long to be learned is told so once", "[learn][warnings]") {
+  const Warnings warnings;
+  Run run;
+  constexpr std::size_t kRequests = 262'000;
+  for (int step = 0; step < 12; ++step) {
+    std::mt19937 random(1);  // no period within a step
+    for (std::size_t i = 0; i < kRequests; ++i) run.free(run.allocate(64 * (1 + random() % 61)));
+    run.allocator.mark_step(0);
+  }
+  REQUIRE(std::count(warnings.names.begin(), warnings.names.end(), "step-too-long") == 1);
+  REQUIRE_THAT(warnings.texts.back(),
+               Catch::Matchers::Contains("steps repeat after 262000 requests"));
+  REQUIRE_THAT(warnings.texts.back(), Catch::Matchers::Contains("518144 requests"));
 }
 
 TEST_CASE("Steps that alternate are served with a mark after each", "[learn]") {

@@ -155,6 +155,53 @@ TEST_CASE("Each kind of step of a plan finds it", "[folder][finder]") {
   REQUIRE(found(finder) == "two");
 }
 
+TEST_CASE("Each of all the plans that a folder lists is found, by each of its kinds",
+          "[folder][finder]") {
+  const std::size_t count = PlanFolder::Limits().heads, kinds = PlanHead::kMostKinds;
+  // Many begin alike for a while.
+  const auto step = [&](std::size_t plan, std::size_t kind) {
+    return counting(1000, 40 + plan % 60) + Sizes{1'000'000 + plan} +
+           counting(1000 * (kind + 1), 200);
+  };
+  std::vector<PlanFolder::Found> plans;
+  for (std::size_t plan = 0; plan < count; ++plan) {
+    PlanFolder::Found found = plan_of("plan " + std::to_string(plan), step(plan, 0));
+    for (std::size_t kind = 1; kind < kinds; ++kind)
+      found.head.kinds.push_back(plan_of("", step(plan, kind)).head.kinds[0]);
+    plans.push_back(found);
+  }
+  for (std::size_t plan = 0; plan < count; plan += 73) {
+    for (const std::size_t kind : {std::size_t{0}, kinds - 1}) {
+      PlanFinder finder(plans);
+      ask(finder, counting(1, 77) + step(plan, kind));
+      finder.mark();
+      REQUIRE(found(finder) == "plan " + std::to_string(plan));
+    }
+  }
+}
+
+TEST_CASE("Of plans with requests of any size each is found at its mark", "[folder][finder]") {
+  const auto any = [](std::size_t length) {
+    return Sizes{64, PlanHead::kAnySize, 128} + counting(1000, length);
+  };
+  PlanFinder finder(
+      {plan_of("a", any(10)), plan_of("b", any(20)), plan_of("c", {PlanHead::kAnySize})});
+  const auto came = [&](Bytes size, std::size_t length) {
+    ask(finder, Sizes{64, size, 128} + counting(1000, length));
+    finder.mark();
+    return found(finder);
+  };
+  REQUIRE(came(7, 15).empty());
+  ask(finder, {64, 7, 64});  // of none of them, until the next mark
+  ask(finder, counting(1000, 20));
+  finder.mark();
+  REQUIRE(found(finder).empty());
+  REQUIRE(came(9, 20) == "b");
+  finder.refuse_found();
+  REQUIRE(came(9, 20).empty());
+  REQUIRE(came(9, 10) == "a");
+}
+
 TEST_CASE("A plan that cannot be had leaves the choice to the others", "[folder][finder]") {
   const Sizes step = counting(1000, 200);
   PlanFinder finder({plan_of("a", step), plan_of("b", step)});

@@ -218,7 +218,7 @@ TEST_CASE("A plan stays while nobody can wait for what its lanes have queued", "
   REQUIRE(serving.arena.free(serving.hit(64)).found);
   const auto before = serving.arena.plan();
   serving.device.fail_call(1, kFailure, {}, true);
-  const Plan other = plan_of({sequence_of({{0, 64, 1}}, 1)}, {}, 2);
+  const Plan other = plan_of({sequence_of({{0, 64, 1}}, 0), sequence_of({{64, 64, 1}}, 1)});
   CHECK_FALSE(serving.arena.activate(test::look(other), Arena::Pages::kAsUsed).ok());
   serving.device.fail_none();
   CHECK(serving.arena.plan() == before);

@@ -28,16 +28,14 @@ inline Sequence sequence_of(const std::vector<SlotSpec>& specs, std::uint32_t la
                               .length = specs[i].length});
   return sequence;
 }
-inline Plan plan_of(std::vector<Sequence> sequences, std::vector<PlanEdge> edges = {},
-                    std::size_t lanes = 0) {
+inline Plan plan_of(std::vector<Sequence> sequences, std::vector<PlanEdge> edges = {}) {
   Plan plan;
   plan.edges = std::move(edges);
   for (const Sequence& sequence : sequences) {
-    if (sequence.parent < 0 && lanes == 0) plan.lane_keys.push_back(plan.lane_keys.size());
+    if (sequence.parent < 0) plan.lane_keys.push_back(plan.lane_keys.size());
     for (const Slot& slot : sequence.slots)
       if (slot.planned()) plan.arena_bytes = std::max(plan.arena_bytes, slot.offset + slot.size);
   }
-  for (std::size_t i = 0; i < lanes; ++i) plan.lane_keys.push_back(i);
   plan.sequences = std::move(sequences);
   if (const auto violation = verify(plan)) throw std::logic_error(*violation);
   return plan;

@@ -106,7 +106,7 @@ Loaded load() {
 }
 
 const Loaded& loaded() {
-  static const Loaded kLoaded = load();
+  static const auto& kLoaded = *new const Loaded(load());
   return kLoaded;
 }
 
@@ -237,9 +237,9 @@ SolverResult solve(const IntegerProgram& program, const SolverOptions& options) 
 #else
 
 const std::optional<std::string>& unavailable_solver() {
-  static const std::optional<std::string> kMissing =
+  static const auto& kMissing = *new const std::optional<std::string>(
       "integer programs need the library HiGHS, and this berth was built without it: cmake/setup "
-      "installs it, or name its folder by -DBERTH_HIGHS_ROOT";
+      "installs it, or name its folder by -DBERTH_HIGHS_ROOT");
   return kMissing;
 }
 

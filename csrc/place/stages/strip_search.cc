@@ -4,6 +4,7 @@
 #include "csrc/core/checksum.h"
 #include "csrc/place/bounds/arc_clique.h"
 #include "csrc/place/bounds/pin_load.h"
+#include "csrc/place/stages/wave.h"
 
 #include <fmt/format.h>
 
@@ -13,7 +14,6 @@
 #include <limits>
 #include <map>
 #include <optional>
-#include <thread>
 #include <utility>
 
 namespace berth::place {
@@ -264,12 +264,7 @@ void StripSearch::run(State& state, const std::vector<Task>& tasks, const Budget
       next = tasks.size();
     }
   };
-  const auto workers =
-      static_cast<unsigned>(std::min<std::size_t>(settings_.threads, tasks.size()));
-  std::vector<std::thread> threads;
-  for (unsigned thread = 1; thread < workers; ++thread) threads.emplace_back(work, thread);
-  work(0);
-  for (std::thread& thread : threads) thread.join();
+  run_side_by_side(std::min<std::size_t>(settings_.threads, tasks.size()), work);
   for (const std::exception_ptr& error : errors) {
     if (error) std::rethrow_exception(error);
   }

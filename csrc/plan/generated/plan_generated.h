@@ -229,7 +229,8 @@ struct KindHead FLATBUFFERS_FINAL_CLASS : private flatbuffers::Table {
     VT_LANE = 4,
     VT_REQUESTS = 6,
     VT_HASH = 8,
-    VT_FIRST = 10
+    VT_FIRST = 10,
+    VT_PLANNED_BYTES = 12
   };
   uint64_t lane() const {
     return GetField<uint64_t>(VT_LANE, 0);
@@ -243,6 +244,9 @@ struct KindHead FLATBUFFERS_FINAL_CLASS : private flatbuffers::Table {
   const flatbuffers::Vector<uint64_t> *first() const {
     return GetPointer<const flatbuffers::Vector<uint64_t> *>(VT_FIRST);
   }
+  uint64_t planned_bytes() const {
+    return GetField<uint64_t>(VT_PLANNED_BYTES, 0);
+  }
   bool Verify(flatbuffers::Verifier &verifier) const {
     return VerifyTableStart(verifier) &&
            VerifyField<uint64_t>(verifier, VT_LANE, 8) &&
@@ -250,6 +254,7 @@ struct KindHead FLATBUFFERS_FINAL_CLASS : private flatbuffers::Table {
            VerifyField<uint64_t>(verifier, VT_HASH, 8) &&
            VerifyOffset(verifier, VT_FIRST) &&
            verifier.VerifyVector(first()) &&
+           VerifyField<uint64_t>(verifier, VT_PLANNED_BYTES, 8) &&
            verifier.EndTable();
   }
 };
@@ -270,6 +275,9 @@ struct KindHeadBuilder {
   void add_first(flatbuffers::Offset<flatbuffers::Vector<uint64_t>> first) {
     fbb_.AddOffset(KindHead::VT_FIRST, first);
   }
+  void add_planned_bytes(uint64_t planned_bytes) {
+    fbb_.AddElement<uint64_t>(KindHead::VT_PLANNED_BYTES, planned_bytes, 0);
+  }
   explicit KindHeadBuilder(flatbuffers::FlatBufferBuilder &_fbb)
         : fbb_(_fbb) {
     start_ = fbb_.StartTable();
@@ -286,8 +294,10 @@ inline flatbuffers::Offset<KindHead> CreateKindHead(
     uint64_t lane = 0,
     uint32_t requests = 0,
     uint64_t hash = 0,
-    flatbuffers::Offset<flatbuffers::Vector<uint64_t>> first = 0) {
+    flatbuffers::Offset<flatbuffers::Vector<uint64_t>> first = 0,
+    uint64_t planned_bytes = 0) {
   KindHeadBuilder builder_(_fbb);
+  builder_.add_planned_bytes(planned_bytes);
   builder_.add_hash(hash);
   builder_.add_lane(lane);
   builder_.add_first(first);
@@ -300,14 +310,16 @@ inline flatbuffers::Offset<KindHead> CreateKindHeadDirect(
     uint64_t lane = 0,
     uint32_t requests = 0,
     uint64_t hash = 0,
-    const std::vector<uint64_t> *first = nullptr) {
+    const std::vector<uint64_t> *first = nullptr,
+    uint64_t planned_bytes = 0) {
   auto first__ = first ? _fbb.CreateVector<uint64_t>(*first) : 0;
   return berth::plan_file::CreateKindHead(
       _fbb,
       lane,
       requests,
       hash,
-      first__);
+      first__,
+      planned_bytes);
 }
 
 struct Summary FLATBUFFERS_FINAL_CLASS : private flatbuffers::Table {
@@ -328,7 +340,8 @@ struct Summary FLATBUFFERS_FINAL_CLASS : private flatbuffers::Table {
     VT_FINGERPRINT = 28,
     VT_HEADS = 30,
     VT_KIND_COUNT = 32,
-    VT_CYCLE = 34
+    VT_CYCLE = 34,
+    VT_PLANNED_BYTES = 36
   };
   const flatbuffers::String *torch_version() const {
     return GetPointer<const flatbuffers::String *>(VT_TORCH_VERSION);
@@ -378,6 +391,9 @@ struct Summary FLATBUFFERS_FINAL_CLASS : private flatbuffers::Table {
   bool cycle() const {
     return GetField<uint8_t>(VT_CYCLE, 0) != 0;
   }
+  uint64_t planned_bytes() const {
+    return GetField<uint64_t>(VT_PLANNED_BYTES, 0);
+  }
   bool Verify(flatbuffers::Verifier &verifier) const {
     return VerifyTableStart(verifier) &&
            VerifyOffset(verifier, VT_TORCH_VERSION) &&
@@ -402,6 +418,7 @@ struct Summary FLATBUFFERS_FINAL_CLASS : private flatbuffers::Table {
            verifier.VerifyVectorOfTables(heads()) &&
            VerifyField<uint32_t>(verifier, VT_KIND_COUNT, 4) &&
            VerifyField<uint8_t>(verifier, VT_CYCLE, 1) &&
+           VerifyField<uint64_t>(verifier, VT_PLANNED_BYTES, 8) &&
            verifier.EndTable();
   }
 };
@@ -458,6 +475,9 @@ struct SummaryBuilder {
   void add_cycle(bool cycle) {
     fbb_.AddElement<uint8_t>(Summary::VT_CYCLE, static_cast<uint8_t>(cycle), 0);
   }
+  void add_planned_bytes(uint64_t planned_bytes) {
+    fbb_.AddElement<uint64_t>(Summary::VT_PLANNED_BYTES, planned_bytes, 0);
+  }
   explicit SummaryBuilder(flatbuffers::FlatBufferBuilder &_fbb)
         : fbb_(_fbb) {
     start_ = fbb_.StartTable();
@@ -486,8 +506,10 @@ inline flatbuffers::Offset<Summary> CreateSummary(
     uint64_t fingerprint = 0,
     flatbuffers::Offset<flatbuffers::Vector<flatbuffers::Offset<berth::plan_file::KindHead>>> heads = 0,
     uint32_t kind_count = 0,
-    bool cycle = false) {
+    bool cycle = false,
+    uint64_t planned_bytes = 0) {
   SummaryBuilder builder_(_fbb);
+  builder_.add_planned_bytes(planned_bytes);
   builder_.add_fingerprint(fingerprint);
   builder_.add_plan_seconds(plan_seconds);
   builder_.add_seed(seed);
@@ -524,7 +546,8 @@ inline flatbuffers::Offset<Summary> CreateSummaryDirect(
     uint64_t fingerprint = 0,
     const std::vector<flatbuffers::Offset<berth::plan_file::KindHead>> *heads = nullptr,
     uint32_t kind_count = 0,
-    bool cycle = false) {
+    bool cycle = false,
+    uint64_t planned_bytes = 0) {
   auto torch_version__ = torch_version ? _fbb.CreateString(torch_version) : 0;
   auto device_name__ = device_name ? _fbb.CreateString(device_name) : 0;
   auto tag__ = tag ? _fbb.CreateString(tag) : 0;
@@ -547,7 +570,8 @@ inline flatbuffers::Offset<Summary> CreateSummaryDirect(
       fingerprint,
       heads__,
       kind_count,
-      cycle);
+      cycle,
+      planned_bytes);
 }
 
 struct Layout FLATBUFFERS_FINAL_CLASS : private flatbuffers::Table {

@@ -8,10 +8,10 @@ namespace berth::schedule {
 namespace {
 
 const std::optional<std::string>& not_linked() {
-  static const std::optional<std::string> kReason =
+  static const auto& kReason = *new const std::optional<std::string>(
       "the engine checkmate is a library of its own, which this program does not use: link "
       "berth::schedule_ilp and call berth::use_checkmate() (berth/schedule_ilp.h); the program "
-      "berth does";
+      "berth does");
   return kReason;
 }
 

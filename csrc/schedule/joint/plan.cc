@@ -50,7 +50,8 @@ constexpr int kBudgets = 5;    // on the way down to one that nothing was found 
 constexpr int kHostRooms = 4;  // sizes of what is thought to lie on the host
 
 const std::vector<std::string>& own_engines() {
-  static const std::vector<std::string> kEngines = {"auto", "order", "retain", "copies"};
+  static const auto& kEngines =
+      *new const std::vector<std::string>{"auto", "order", "retain", "copies"};
   return kEngines;
 }
 
@@ -442,13 +443,13 @@ Bytes place(const graph::Graph& graph, const StepOptions& options, StepResult& r
 }  // namespace
 
 const std::vector<std::string>& step_engines() {
-  static const std::vector<std::string> kEngines = [] {
+  static const auto& kEngines = *new const std::vector<std::string>([] {
     std::vector<std::string> all = own_engines();
     all.emplace_back("release");
     all.insert(all.end(), baseline_engines().begin(), baseline_engines().end());
     all.insert(all.end(), {"vdnn", "dymem"});
     return all;
-  }();
+  }());
   return kEngines;
 }
 

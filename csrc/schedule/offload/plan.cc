@@ -146,8 +146,8 @@ class OffloadPlanning {
 }  // namespace
 
 const std::vector<std::string>& copy_engines() {
-  static const std::vector<std::string> kEngines = {"auto", "joint", "offload", "recompute",
-                                                    "keep", "vdnn",  "dymem"};
+  static const auto& kEngines = *new const std::vector<std::string>{
+      "auto", "joint", "offload", "recompute", "keep", "vdnn", "dymem"};
   return kEngines;
 }
 

@@ -228,8 +228,8 @@ OrderResult order_operators(const StepOperators& operators, const OrderOptions& 
 }
 
 const std::vector<std::string>& order_engines() {
-  static const std::vector<std::string> kEngines = {"auto",   "given", "constructive", "descent",
-                                                    "anneal", "exact", "olla"};
+  static const auto& kEngines = *new const std::vector<std::string>{
+      "auto", "given", "constructive", "descent", "anneal", "exact", "olla"};
   return kEngines;
 }
 

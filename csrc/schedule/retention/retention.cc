@@ -310,7 +310,8 @@ class RetentionPlanning {
 }  // namespace
 
 const std::vector<std::string>& retention_engines() {
-  static const std::vector<std::string> kEngines = {"auto", "chen", "cut", "keep", "retain"};
+  static const auto& kEngines =
+      *new const std::vector<std::string>{"auto", "chen", "cut", "keep", "retain"};
   return kEngines;
 }
 

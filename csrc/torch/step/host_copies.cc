@@ -29,8 +29,8 @@ SetupMutex streams_mutex;
 
 // The same ones for ever: allocators know streams by name.
 CopyStreams copy_streams(c10::Device device) {
-  static std::map<std::pair<c10::DeviceType, c10::DeviceIndex>, CopyStreams> streams;
   const std::lock_guard lock(streams_mutex);
+  static auto& streams = *new std::map<std::pair<c10::DeviceType, c10::DeviceIndex>, CopyStreams>;
   const std::pair key(device.type(), device.index());
   const auto found = streams.find(key);
   if (found != streams.end()) return found->second;

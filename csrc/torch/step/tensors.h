@@ -19,7 +19,7 @@ namespace berth::torch::step {
 // for gaps.
 template <typename Visit>
 void for_each_tensor(const c10::IValue& value, Form form, const Visit& visit) {
-  static const at::Tensor none;
+  const at::Tensor none;
   if (form == Form::kTensor) {
     visit(value.isTensor() ? value.toTensor() : none);
   } else if (form != Form::kValue) {
