@@ -12,7 +12,8 @@ namespace berth::test {
 namespace {
 
 // What random programs need beside their live bytes, today: 2 % is what they are to need wherever
-// pages can be mapped, and what most need. Segments cannot be promised anything: no allocator fits a block into two.
+// pages can be mapped, and what most need. Segments cannot be promised anything: no allocator fits
+// a block into two.
 double margin_of(const DeviceKind& kind) {
   return std::string_view(kind.name) == "mapping" ? 0.04 : 0.02;
 }
@@ -30,6 +31,20 @@ TEST_CASE("Random programs fit where their live bytes and a margin do", "[runtim
       CHECK(run.reserved_peak <= limit);
     }
   }
+}
+
+TEST_CASE("Learning runs out where repeating steps are served by the pool alone in few programs",
+          "[runtime][limit]") {
+  const DeviceKind& kind = kDeviceKinds.front();
+  int learning = 0, alone = 0;
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    const RandomProgram program = repeating_program(seed, 60, kind.alignment);
+    const Bytes limit = limit_of(program, kind, 0.02);
+    learning += run_limited(program, kind, limit).failed_at.has_value() ? 1 : 0;
+    alone += run_limited(program, kind, limit, Mode::kOff).failed_at.has_value() ? 1 : 0;
+  }
+  INFO(fmt::format("of 20 programs {} run out while learning, {} in the pool", learning, alone));
+  CHECK(learning <= alone);
 }
 
 TEST_CASE("A program that runs out of segments has kept to its limit", "[runtime][limit]") {

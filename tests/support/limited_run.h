@@ -45,8 +45,9 @@ struct LimitedRun {
   std::uint64_t driver_calls = 0;
 };
 
-// Runs the program in mode learn under a limit (0: none), with a mark every 500 operations.
-inline LimitedRun run_limited(const RandomProgram& program, const DeviceKind& kind, Bytes limit) {
+// Runs the program under a limit (0: none).
+inline LimitedRun run_limited(const RandomProgram& program, const DeviceKind& kind, Bytes limit,
+                              Mode mode = Mode::kLearn) {
   const Bytes total = 8 * program.live_peak + (Bytes{1} << 30);
   std::unique_ptr<SimulatedDevice> simulated;
   std::unique_ptr<Device> host;
@@ -58,7 +59,8 @@ inline LimitedRun run_limited(const RandomProgram& program, const DeviceKind& ki
   }
   Device& device = simulated ? static_cast<Device&>(*simulated) : *host;
   Allocator::Options options;
-  options.config.mode = Mode::kLearn;
+  options.config.mode = mode;
+  options.config.plan_time_limit_seconds = 0.05;
   options.config.memory_limit = limit;
   options.alignment = kind.alignment;
   options.start_threads = false;
@@ -70,7 +72,12 @@ inline LimitedRun run_limited(const RandomProgram& program, const DeviceKind& ki
   LimitedRun result;
   std::mt19937 scheduler(1);
   std::vector<void*> pointers(program.blocks, nullptr);
+  auto mark = program.marks.begin();
   for (std::size_t i = 0; i < program.operations.size() && !result.failed_at; ++i) {
+    if (mark != program.marks.end() && *mark == i) {
+      allocator.mark_step(0);
+      ++mark;
+    }
     const ProgramOperation& operation = program.operations[i];
     void*& pointer = pointers[operation.block];
     if (operation.size == 0) {
@@ -84,7 +91,7 @@ inline LimitedRun run_limited(const RandomProgram& program, const DeviceKind& ki
     } catch (const OutOfMemory&) {
       result.failed_at = i;
     }
-    if (i % 500 == 499) allocator.mark_step(0);
+    if (program.marks.empty() && i % 500 == 499) allocator.mark_step(0);
     if (simulated && i % 16 == 0) simulated->complete_some(scheduler);
   }
   const Stats stats = allocator.stats();

@@ -26,6 +26,8 @@ struct RandomProgram {
   std::vector<ProgramOperation> operations;
   std::uint32_t blocks = 0;
   Bytes live_peak = 0;  // the largest sum of live sizes, each rounded up to `unit`
+  // Operations before which a step of lane 0 ends; every 500th where there are none.
+  std::vector<std::size_t> marks = {};
 };
 
 // Blocks of 512 bytes to 64 MiB, most of them small. What lives grows and shrinks between goals of
@@ -102,6 +104,66 @@ inline RandomProgram random_program(std::uint64_t seed, std::size_t operations, 
       free(live[at]);
       live.erase(live.begin() + static_cast<std::ptrdiff_t>(at));
     }
+  }
+  return program;
+}
+
+// A program of one to five kinds of steps in random turns, each step with a mark: 30 to 150
+// requests of 4 KiB to 50 MiB, most of which live for a few requests, a third for up to a whole
+// step, and in every second program a sixth until the next step begins. A few blocks stay to the
+// end. The same for a seed.
+inline RandomProgram repeating_program(std::uint64_t seed, std::size_t steps, Bytes unit = 512) {
+  std::mt19937_64 random(seed);
+  const auto below = [&](std::size_t n) { return static_cast<std::size_t>(random() % n); };
+  const auto draw = [&] {
+    const double power = 2 + 9.5 * static_cast<double>(random() >> 11) * 0x1p-53;
+    return 512 * (1 + static_cast<Bytes>(std::exp(power)));
+  };
+  struct Request {
+    Bytes size = 0;
+    std::size_t end = 0;  // the request before which it is freed; as many as there are: at the end
+    bool crosses = false;
+  };
+  std::vector<std::vector<Request>> kinds(1 + seed % 5);
+  for (std::vector<Request>& kind : kinds) {
+    kind.resize(30 + below(120));
+    for (std::size_t i = 0; i < kind.size(); ++i) {
+      const std::size_t ticks = below(3) == 0 ? 1 + below(kind.size()) : 1 + below(4);
+      kind[i] = {draw(), std::min(i + ticks, kind.size()), seed % 2 == 0 && below(6) == 0};
+    }
+  }
+
+  RandomProgram program;
+  std::vector<Bytes> sizes;
+  Bytes live = 0;
+  const auto rounded = [&](Bytes size) { return (size + unit - 1) / unit * unit; };
+  const auto allocate = [&](Bytes size) {
+    program.operations.push_back({program.blocks, size, 0});
+    sizes.push_back(size);
+    live += rounded(size);
+    program.live_peak = std::max(program.live_peak, live);
+    return program.blocks++;
+  };
+  const auto free = [&](std::uint32_t block) {
+    program.operations.push_back({block, 0, 0});
+    live -= rounded(sizes[block]);
+  };
+  for (std::size_t i = 0, count = 5 + below(20); i < count; ++i) (void)allocate(draw());
+  std::vector<std::uint32_t> crossing;
+  for (std::size_t step = 0; step < steps; ++step) {
+    const std::vector<Request>& kind = kinds[below(kinds.size())];
+    std::vector<std::uint32_t> blocks(kind.size()), kept;
+    for (std::size_t i = 0; i <= kind.size(); ++i) {
+      for (std::size_t k = 0; k < i; ++k)
+        if (kind[k].end == i && !kind[k].crosses) free(blocks[k]);
+      if (i == kind.size()) break;
+      blocks[i] = allocate(kind[i].size);
+      if (kind[i].crosses) kept.push_back(blocks[i]);
+      if (i == 0)
+        for (const std::uint32_t block : std::exchange(crossing, {})) free(block);
+    }
+    crossing = std::move(kept);
+    program.marks.push_back(program.operations.size());
   }
   return program;
 }
