@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -11,6 +12,10 @@
 #include <cerrno>
 #include <climits>
 #include <cstring>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string_view>
 
 namespace berth {
 namespace {
@@ -48,20 +53,6 @@ std::string folder_of(const std::string& path) {
   return slash == 0 ? "/" : path.substr(0, slash);
 }
 
-// Where a chain of symbolic links leads, whether a file is there or not.
-std::string end_of_links(std::string path) {
-  constexpr int kMostLinks = 40;  // as Linux has it
-  for (int links = 0; links <= kMostLinks; ++links) {
-    std::string target(PATH_MAX, '\0');
-    const ssize_t length = ::readlink(path.c_str(), target.data(), target.size());
-    if (length < 0) return path;  // no link; what else may be wrong, its writer finds
-    target.resize(static_cast<std::size_t>(length));
-    path = target.starts_with('/') ? target : folder_of(path) + "/" + target;
-  }
-  errno = ELOOP;
-  fail("follow", path);
-}
-
 void write_all(int fd, std::span<const std::byte> data, const std::string& path) {
   while (!data.empty()) {
     const ssize_t written = ::write(fd, data.data(), data.size());
@@ -73,12 +64,89 @@ void write_all(int fd, std::span<const std::byte> data, const std::string& path)
   }
 }
 
+constexpr std::string_view kStandardInput = "-";
+
+// What was read of pipes, each in a file in memory that has no name.
+class Pipes {
+ public:
+  void allow(Bytes limit) noexcept { limit_.store(limit); }
+
+  // The path of what was kept of a pipe, read now where this is its first use; nothing for a file.
+  [[nodiscard]] std::optional<std::string> find(const std::string& path) {
+    const Bytes limit = limit_.load();
+    if (limit == 0) return std::nullopt;
+    const std::lock_guard lock(mutex_);
+    auto kept = kept_.find(path);
+    if (kept == kept_.end()) {
+      if (!is_pipe(path)) return std::nullopt;
+      kept = kept_.emplace(path, read(path, limit)).first;
+    }
+    return fmt::format("/proc/self/fd/{}", kept->second);
+  }
+
+ private:
+  static bool is_pipe(const std::string& path) {
+    struct stat info {};
+    if (path == kStandardInput) return true;
+    if (::stat(path.c_str(), &info) != 0) return false;
+    if (S_ISCHR(info.st_mode)) {  // a terminal ends; /dev/zero does not
+      const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
+      return ::isatty(file.get()) == 1;
+    }
+    return S_ISFIFO(info.st_mode) || S_ISSOCK(info.st_mode);
+  }
+
+  // Sockets cannot be opened by a name: standard input is the descriptor that is there.
+  static int open_pipe(const std::string& path) {
+    for (const std::string_view name :
+         {kStandardInput, std::string_view("/dev/stdin"), std::string_view("/dev/fd/0"),
+          std::string_view("/proc/self/fd/0")})
+      if (path == name) return ::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
+    return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY);
+  }
+
+  static int read(const std::string& path, Bytes limit) {
+    const Descriptor pipe(open_pipe(path));
+    BERTH_CHECK(pipe.get() >= 0, kInput, "cannot open '{}': {}", path, std::strerror(errno));
+    const int kept = ::memfd_create("berth-input", MFD_CLOEXEC);
+    if (kept < 0) fail("keep what comes from", path);
+    try {
+      std::vector<std::byte> piece(std::size_t{1} << 16);
+      Bytes size = 0;
+      for (;;) {
+        const ssize_t got = ::read(pipe.get(), piece.data(), piece.size());
+        if (got < 0) {
+          if (errno == EINTR) continue;
+          fail("read", path);
+        }
+        if (got == 0) return kept;
+        size += static_cast<Bytes>(got);
+        BERTH_CHECK(size <= limit, kInput, "'{}' has more than {}, the limit", path,
+                    format_bytes(limit));
+        write_all(kept, std::span(piece).first(static_cast<std::size_t>(got)), path);
+      }
+    } catch (...) {
+      ::close(kept);
+      throw;
+    }
+  }
+
+  std::atomic<Bytes> limit_{0};  // 0: pipes are refused
+  std::mutex mutex_;
+  std::map<std::string, int> kept_;  // descriptors; open until the process ends
+};
+
+Pipes& pipes() {
+  static Pipes pipes;
+  return pipes;
+}
+
 // A regular file, open for reading.
 class InputFile {
  public:
   // O_NONBLOCK: opening a fifo must not wait for a writer; it is refused below.
   explicit InputFile(const std::string& path)
-      : path_(path), file_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
+      : path_(path), file_(::open(readable_path(path).c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
     BERTH_CHECK(file_.get() >= 0, kInput, "cannot open '{}': {}", path, std::strerror(errno));
     struct stat info {};
     if (::fstat(file_.get(), &info) != 0) fail("stat", path);
@@ -113,6 +181,10 @@ std::vector<std::byte> InputFile::read(std::size_t count) const {
 
 }  // namespace
 
+void read_pipes_too(Bytes limit) { pipes().allow(limit); }
+
+std::string readable_path(const std::string& path) { return pipes().find(path).value_or(path); }
+
 std::vector<std::byte> read_file(const std::string& path, Bytes limit) {
   const InputFile file(path);
   BERTH_CHECK(file.size() <= limit, kInput, "'{}' has {}, the limit is {}", path,
@@ -122,6 +194,19 @@ std::vector<std::byte> read_file(const std::string& path, Bytes limit) {
 
 std::vector<std::byte> read_file_head(const std::string& path, std::size_t count) {
   return InputFile(path).read(count);
+}
+
+std::string end_of_links(std::string path) {
+  constexpr int kMostLinks = 40;  // as Linux has it
+  for (int links = 0; links <= kMostLinks; ++links) {
+    std::string target(PATH_MAX, '\0');
+    const ssize_t length = ::readlink(path.c_str(), target.data(), target.size());
+    if (length < 0) return path;  // no link; what else may be wrong, its writer finds
+    target.resize(static_cast<std::size_t>(length));
+    path = target.starts_with('/') ? target : folder_of(path) + "/" + target;
+  }
+  errno = ELOOP;
+  fail("follow", path);
 }
 
 bool is_there(const std::string& path) {

@@ -15,8 +15,22 @@ namespace berth {
 // path.
 [[nodiscard]] std::vector<std::byte> read_file(const std::string& path, Bytes limit);
 
+// From now on pipes and terminals are read too, and `-` is standard input. What can be read only
+// once is kept in memory at its first use, whole and with at most `limit` bytes, and later calls
+// read what was kept. For programs: reading a pipe waits until its writer closes it. Call it once,
+// before the first read.
+void read_pipes_too(Bytes limit);
+
+// The path under which the system opens what read_file() reads from `path`: the path itself, or one
+// in /proc for what was kept of a pipe. Throws as read_file() does.
+[[nodiscard]] std::string readable_path(const std::string& path);
+
 // The first `count` bytes of a regular file, fewer where it is shorter. Throws as read_file() does.
 [[nodiscard]] std::vector<std::byte> read_file_head(const std::string& path, std::size_t count);
+
+// Where a chain of symbolic links leads, whether a file is there or not. Throws Error(kSystem)
+// where it leads nowhere.
+[[nodiscard]] std::string end_of_links(std::string path);
 
 // Whether a file of any kind is at `path`; of a symbolic link, at its end. Throws Error(kSystem)
 // where that cannot be told.

@@ -29,7 +29,7 @@ constexpr std::size_t kPiece = 1 << 18;  // of one call
 using PackedFile = std::unique_ptr<gzFile_s, int (*)(gzFile)>;
 
 PackedFile open_packed(const std::string& path) {
-  PackedFile file(::gzopen(path.c_str(), "rbe"), ::gzclose);
+  PackedFile file(::gzopen(readable_path(path).c_str(), "rbe"), ::gzclose);
   BERTH_CHECK(file != nullptr, kInput, "cannot open '{}': {}", path, std::strerror(errno));
   return file;
 }

@@ -9,7 +9,9 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <string>
+#include <thread>
 
 using namespace berth;
 
@@ -87,4 +89,25 @@ TEST_CASE("Symbolic links that lead nowhere are an error by name", "[file]") {
   std::filesystem::create_symlink("a", folder / "b");
   REQUIRE_THROWS_WITH(write_file_atomically(folder / "a", bytes_of("x")),
                       Catch::Matchers::Contains("cannot follow"));
+}
+
+TEST_CASE("A program that wants pipes reads each whole and as often as it likes", "[file][pipe]") {
+  const test::TemporaryFolder folder;
+  REQUIRE(::mkfifo((folder / "fifo").c_str(), 0600) == 0);
+  std::thread writer([&] { std::ofstream(folder / "fifo") << std::string(200'000, 'x') << "end"; });
+  read_pipes_too(1 << 20);
+  REQUIRE(read_file_head(folder / "fifo", 4) == bytes_of("xxxx"));
+  writer.join();
+  const auto whole = read_file(folder / "fifo", 1 << 20);
+  REQUIRE(whole.size() == 200'003);
+  REQUIRE(read_file_head(folder / "fifo", 300'000) == whole);
+  REQUIRE_THROWS_WITH(read_file(folder / "fifo", 1000), Catch::Matchers::Contains("limit"));
+
+  REQUIRE(::mkfifo((folder / "large").c_str(), 0600) == 0);
+  std::thread second([&] { std::ofstream(folder / "large") << std::string(3 << 20, 'x'); });
+  REQUIRE_THROWS_WITH(read_file(folder / "large", 1 << 24),
+                      Catch::Matchers::Contains("has more than"));
+  second.join();
+  REQUIRE_THROWS_WITH(read_file("/dev/zero", 9), Catch::Matchers::Contains("not a regular file"));
+  read_pipes_too(0);
 }
