@@ -141,14 +141,18 @@ GraphForm form_of(const Json& root) {
   }
   if (root.contains("nodes") && root.contains("links")) return GraphForm::kMoccasin;
   throw Error(ErrorKind::kInput,
-              "it has neither a format, nor nodes with edges or links: it is no graph");
+              fmt::format("it has neither a format, nor nodes with edges or links: it is no graph. "
+                          "These are read: {}",
+                          kGraphForms));
 }
 
 Graph parse(std::string_view text) {
   if (is_dtr_log(text)) return import_dtr(text);
+  if (is_pipedream_text(text)) return import_pipedream(pipedream_from_text(text));
   check_depth(text);
   const Json root = Json::parse(text, nullptr, false);
-  BERTH_CHECK(!root.is_discarded(), kInput, "it is no JSON");
+  BERTH_CHECK(!root.is_discarded(), kInput,
+              "it is neither JSON nor another form of a graph. These are read: {}", kGraphForms);
   switch (form_of(root)) {
     case GraphForm::kPartitioning:
       return import_partitioning(root);
@@ -174,6 +178,8 @@ Graph graph_of_trace(const std::string& path) {
 }
 
 }  // namespace
+
+bool is_graph_text(std::string_view head) { return is_pipedream_text(head); }
 
 void check_depth(std::string_view text) {
   int depth = 0;

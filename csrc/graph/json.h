@@ -28,6 +28,10 @@ void check_depth(std::string_view text);
 [[nodiscard]] bool is_dtr_log(std::string_view text);
 [[nodiscard]] Graph import_dtr(std::string_view text);
 
+// PipeDream's graph.txt, told by its first line, and the object that import_pipedream() reads.
+[[nodiscard]] bool is_pipedream_text(std::string_view text);
+[[nodiscard]] Json pipedream_from_text(std::string_view text);
+
 // The forms of others, `root` being the file's object.
 [[nodiscard]] Graph import_partitioning(const Json& root);
 [[nodiscard]] Graph import_moccasin(const Json& root);

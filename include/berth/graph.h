@@ -100,7 +100,8 @@ struct Graph {
 [[nodiscard]] std::string violation(const Graph& graph);
 
 // Reads a graph: berth's own, binary or JSON (plans/README.md), a trace with operators whose step
-// repeats, or a graph of dnn-partitioning, DTR (a log), MONeT, Moccasin or PipeDream; told by
+// repeats, or a graph of dnn-partitioning, DTR (a log), MONeT, Moccasin or PipeDream (its
+// graph.txt, or JSON); told by
 // content. Trusts nothing: throws Error(kInput) that names the file and what is wrong, for what
 // violation() finds, too. 10 MB in 0.2 s.
 [[nodiscard]] Graph read_graph(const std::string& path);

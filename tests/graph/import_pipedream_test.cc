@@ -4,8 +4,12 @@
 
 #include <berth/error.h>
 
+#include <fmt/format.h>
+
 #include <random>
 #include <string>
+#include <utility>
+#include <vector>
 
 using namespace berth;
 using namespace berth::graph;
@@ -63,6 +67,57 @@ TEST_CASE("A layer profile becomes both directions of a step", "[graph][pipedrea
   CHECK(graph.operators[8].alternatives[0].reads.size() == 4);
   CHECK(graph.operators[8].alternatives[0].reads[1].value == ValueId{gradient.storage, 2});
   CHECK(parse_graph(to_json(graph), "q.graph") == graph);
+}
+
+TEST_CASE("PipeDream's own graph.txt is read as the same profile", "[graph][pipedream]") {
+  // As its profiler writes it; a partitioned one has stages.
+  const auto text = [](const char* stage) {
+    return fmt::format(
+        "node10 -- Concat(1) -- forward_compute_time=0.500, backward_compute_time=0.250, "
+        "activation_size=30.0, parameter_size=0.000{0}\n"
+        "node1 -- Input -- forward_compute_time=2.000, backward_compute_time=0.000, "
+        "activation_size=10.000, parameter_size=0.000{0}\n"
+        "node2 -- Conv2d(3, 4) -- forward_compute_time=1.500, backward_compute_time=3.000, "
+        "activation_size=40.0, parameter_size=8.000{0}\n"
+        "node3 -- LSTM(4) -- forward_compute_time=1.000, backward_compute_time=2.000, "
+        "activation_size=[20.0; 5.0], parameter_size=0.000{0}\n"
+        "node9 -- Dropout(p=0.5) -- forward_compute_time=1.000, backward_compute_time=2.000, "
+        "activation_size=40.0, parameter_size=0.000{0}\n"
+        "\tnode1 -- node2\n\tnode2 -- node3\n\tnode2 -- node9\n\tnode3 -- node10\n"
+        "\tnode9 -- node10",
+        stage);
+  };
+  const Graph graph = parse_graph(kProfile, "p.json");
+  CHECK(parse_graph(text(""), "graph.txt") == graph);
+  CHECK(parse_graph(text(" -- stage_id=1"), "graph.txt") == graph);
+}
+
+TEST_CASE("A damaged graph.txt is one message that names the line", "[graph][pipedream]") {
+  const std::string layer =
+      "node1 -- Input -- forward_compute_time=2.000, backward_compute_time=0.000, "
+      "activation_size=10.000, parameter_size=0.000\n";
+  const auto error_of_text = [](const std::string& text) -> std::string {
+    try {
+      (void)parse_graph(text, "graph.txt");
+    } catch (const Error& error) {
+      CHECK(error.kind() == ErrorKind::kInput);
+      return error.what();
+    }
+    return "accepted";
+  };
+  using Catch::Matchers::Contains;
+  CHECK_THAT(error_of_text(layer + "node2 -- ReLU\n"), Contains("line 2 is no layer"));
+  CHECK_THAT(error_of_text(layer + "\tnode1 -- node7\n"), Contains("node7"));
+  CHECK_THAT(error_of_text(layer + "\tnode1\n"), Contains("an edge names node"));
+  CHECK_THAT(error_of_text(layer + layer), Contains("two nodes have the id 'node1'"));
+  for (const auto& [from, to] : std::vector<std::pair<std::string, std::string>>{
+           {"=10.000", "=ten"}, {"=10.000", "=[1; x]"}, {"=10.000", "=[1; 2"}, {"=2.000", "="}}) {
+    std::string text = layer;
+    CHECK_THAT(error_of_text(text.replace(text.find(from), from.size(), to)), Contains("line 1"));
+  }
+  std::string text = layer;
+  CHECK_THAT(error_of_text(text.replace(text.find(", parameter_size=0.000"), 22, "")),
+             Contains("param_bytes"));
 }
 
 TEST_CASE("A damaged layer profile is one message that names the node", "[graph][pipedream]") {
