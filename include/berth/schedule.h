@@ -191,7 +191,7 @@ struct StepResult {
 [[nodiscard]] const std::vector<std::string>& step_engines();
 
 // A schedule for each budget, least first: each is also offered to the larger ones, so that more
-// memory never costs time. Takes the time limit for each.
+// memory never costs time. The time limit is that of all together.
 [[nodiscard]] std::vector<StepResult> plan_budgets(const graph::Graph& graph,
                                                    const std::vector<Bytes>& budgets,
                                                    const StepOptions& options);

@@ -38,6 +38,7 @@ void place_on_host(const Lifetimes& lifetimes, graph::Schedule& schedule, PlaceO
   if (lifetimes.host.empty()) return;
   place.capacity = lifetimes.host_peak;
   place.progress = nullptr;
+  place.time_limit_seconds = std::max(place.time_limit_seconds - result.seconds, 0.0);
   const Placement placement = place_buffers(problem_of(lifetimes.host), place);
   auto placed = placement.offsets.begin();
   for (const Lifetimes::One& one : lifetimes.host) {

@@ -417,13 +417,17 @@ class JointPlanning {
 
 namespace {
 
+// Of the time that is left, what a schedule is looked for in where it gets addresses afterwards.
+constexpr double kScheduling = 0.7;
+
 // Gives a schedule its addresses. Returns by how much its arena is above the budget.
-Bytes place(const graph::Graph& graph, const StepOptions& options, StepResult& result) {
+Bytes place(const graph::Graph& graph, const StepOptions& options, double time_limit_seconds,
+            StepResult& result) {
   graph::Schedule& schedule = *result.schedule;
   const Bytes resident = result.verdict.resident;
   AddressOptions how;
   how.capacity = options.budget - std::min(resident, options.budget);
-  how.time_limit_seconds = options.time_limit_seconds;
+  how.time_limit_seconds = time_limit_seconds;
   how.iteration_budget = options.iteration_budget;
   how.seed = options.seed;
   how.cancel = options.cancel;
@@ -461,12 +465,15 @@ StepResult plan_step(const graph::Graph& graph, const StepOptions& options) {
   BERTH_CHECK(wrong.empty(), kInput, "{}", wrong);
   constexpr int kMostPlans = 4;
   StepOptions how = options;
+  const Stopwatch watch(options);
   for (int plans = 1;; ++plans) {
+    if (options.addresses) how.time_limit_seconds = kScheduling * watch.left();
     StepResult result = JointPlanning(graph, how).run();
     if (!options.addresses || !result.schedule) return result;
-    const Bytes overhang = place(graph, options, result);
+    const Bytes overhang = place(graph, options, watch.left(), result);
+    result.seconds = watch.seconds();
     if (overhang == 0) return result;
-    if (plans == kMostPlans || overhang >= how.budget || (how.cancel != nullptr && *how.cancel)) {
+    if (plans == kMostPlans || overhang >= how.budget || watch.stopped()) {
       result.schedule.reset();
       result.why_not = fmt::format(
           "schedules were found, but none whose arena fits {}: the last was {} above it",
@@ -481,7 +488,9 @@ std::vector<StepResult> plan_budgets(const graph::Graph& graph, const std::vecto
                                      const StepOptions& options) {
   std::vector<StepResult> results;
   StepOptions one = options;
+  const Stopwatch watch(options);
   for (const Bytes budget : budgets) {
+    one.time_limit_seconds = watch.left() / static_cast<double>(budgets.size() - results.size());
     BERTH_CHECK(results.empty() || budget >= one.budget, kUsage,
                 "the budget {} comes after {}: the least comes first", budget, one.budget);
     one.budget = budget;
