@@ -60,6 +60,7 @@ endif()
 # What the C++ compiler links by itself and the C compiler does not.
 set(BERTH_CXX_LIBRARIES ${CMAKE_CXX_IMPLICIT_LINK_LIBRARIES})
 list(REMOVE_ITEM BERTH_CXX_LIBRARIES ${CMAKE_C_IMPLICIT_LINK_LIBRARIES})
+list(TRANSFORM BERTH_CXX_LIBRARIES PREPEND "-l" REGEX "^[^/-]")  # a name alone may be a target of the user's: m
 configure_package_config_file("${CMAKE_CURRENT_LIST_DIR}/berthConfig.cmake.in" "${PROJECT_BINARY_DIR}/berthConfig.cmake"
   INSTALL_DESTINATION "${berth_package_folder}")
 # Before 1.0 every minor version may break its users.

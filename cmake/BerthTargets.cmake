@@ -1,5 +1,9 @@
 # How every target of berth is made: one function for a layer, one for its tests.
 
+# As a flag: a name alone may be a target of a project that links an installed berth.
+set(BERTH_DL_LIBS ${CMAKE_DL_LIBS})
+list(TRANSFORM BERTH_DL_LIBS PREPEND "-l" REGEX "^[^/-]")
+
 # Warnings, sanitizers and the include root, private to berth's own targets.
 function(berth_configure_target target)
   target_compile_features(${target} PUBLIC cxx_std_20)

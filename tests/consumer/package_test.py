@@ -122,6 +122,16 @@ class Installed(unittest.TestCase):
                               "target_link_libraries(user PRIVATE berth::capi)", "C", user_c=C_PROGRAM)
         self.assertEqual(run(self.built(folder) / "user").returncode, 0)
 
+    def test_a_target_of_the_users_own_is_not_linked_for_a_library_of_its_name(self):
+        """find_package(berth) links libm, libdl and the like; a project may have targets m and dl."""
+        own = "\n".join(f"add_library({name} STATIC own.c)\ntarget_compile_definitions({name} INTERFACE main=not_{name})"
+                        for name in ("m", "dl", "rt", "pthread", "stdc++", "gcc", "c"))
+        for languages, name in (("C", "user.c"), ("CXX C", "user.cc")):
+            folder = self.project(f"find_package(berth CONFIG REQUIRED COMPONENTS capi)\n{own}\nadd_executable(user {name})\n"
+                                  "target_link_libraries(user PRIVATE berth::capi)", languages,
+                                  **{name.replace(".", "_"): C_PROGRAM, "own_c": "int own;\n"})
+            self.assertEqual(run(self.built(folder) / "user").returncode, 0)
+
     def test_the_shared_library_is_a_target(self):
         for languages in ("C", "CXX"):
             name = "user.c" if languages == "C" else "user.cc"
