@@ -331,8 +331,63 @@ def _plan(step: _Step, budget: int, share: float, limit: float, engine: str) -> 
     return best
 
 
+class Partitioner:
+    """What partitioner() returns. It can be pickled where `runtime` can; torch's compiler does that with its options, for its caches."""
+
+    def __init__(self, memory_budget: Union[int, str], time_limit: float, engine: str, runtime: "Optional[Callable[[Node], int]]") -> None:
+        self._arguments = (memory_budget, time_limit, engine, runtime)
+        self._share = _share(memory_budget)
+        self._budget = 0 if self._share > 0 else _bytes(memory_budget)
+        self.planned: list[Planned] = []
+
+    def __call__(self, gm: "GraphModule", joint_inputs: Sequence[object], **options: Any) -> "tuple[GraphModule, GraphModule]":
+        import torch
+        from torch._functorch import partitioners
+
+        _, time_limit, engine, runtime = self._arguments
+        gm.graph.eliminate_dead_code()
+        gm.recompile()
+        try:
+            step = _Step(gm, options["num_fwd_outputs"], runtime or _nanoseconds)
+        except _Unsupported as reason:
+            warnings.warn(f"berth: a graph is left to PyTorch's partitioner: {reason}", stacklevel=2)
+            return partitioners.min_cut_rematerialization_partition(gm, joint_inputs, **options)
+        found = _plan(step, self._budget, self._share, time_limit, engine)
+        self.planned.append(Planned(found.peak, step.resident, found.base_peak, found.time_ns, found.base_time_ns, found.recomputed))
+        assert found.schedule is not None
+        rebuilt = _Rebuilt(step, gm, found.schedule)
+        static = options.get("static_lifetime_input_indices") or []
+        inputs = [node for node in gm.graph.find_nodes(op="placeholder") if str(node.target).startswith("primals")]
+        forward, backward = partitioners._extract_fwd_bwd_modules(
+            gm, list(rebuilt.saved), saved_sym_nodes=[], num_fwd_outputs=options["num_fwd_outputs"],
+            static_lifetime_input_nodes=torch.utils._ordered_set.OrderedSet(inputs[k] for k in static))
+        return forward, rebuilt.graph_of(backward)
+
+    def uuid(self) -> str:
+        *plain, runtime = self._arguments
+        return hashlib.sha256(repr((_core.__file__, *plain, None if runtime is None else id(runtime))).encode()).hexdigest()
+
+    def __reduce__(self) -> "tuple[Any, ...]":
+        return _restored, (*self._arguments, self.planned)
+
+
+def _made(*arguments: Any) -> Partitioner:
+    """One that torch takes for its own CustomPartitionerFn; here, for `import berth` imports no torch."""
+    from torch._inductor.custom_graph_pass import CustomPartitionerFn
+
+    CustomPartitionerFn.register(Partitioner)
+    return Partitioner(*arguments)
+
+
+def _restored(*state: Any) -> Partitioner:
+    *arguments, planned = state
+    made = _made(*arguments)
+    made.planned = planned
+    return made
+
+
 def partitioner(memory_budget: Union[int, str], *, time_limit: float = 2.0, engine: str = "auto",
-                runtime: "Optional[Callable[[Node], int]]" = None) -> "Any":
+                runtime: "Optional[Callable[[Node], int]]" = None) -> Partitioner:
     """Says in place of torch.compile's partitioner what the backward part finds saved and what it makes again, in which order.
 
         compiled = torch.compile(model, options={"custom_partitioner_fn": berth.partitioner("60%")})
@@ -350,38 +405,4 @@ def partitioner(memory_budget: Union[int, str], *, time_limit: float = 2.0, engi
     again. A graph that has what is not supported (shapes that are not known, operators that write to their inputs, torch.utils.checkpoint)
     goes to PyTorch's own partitioner, without a budget of ours, and a warning says why. Raises UsageError for a budget that is none.
     """
-    from torch._inductor.custom_graph_pass import CustomPartitionerFn
-
-    share = _share(memory_budget)
-    budget = 0 if share > 0 else _bytes(memory_budget)
-
-    class Partitioner(CustomPartitionerFn):
-        def __init__(self) -> None:
-            self.planned: list[Planned] = []
-
-        def __call__(self, gm: "GraphModule", joint_inputs: Sequence[object], **options: Any) -> "tuple[GraphModule, GraphModule]":
-            import torch
-            from torch._functorch import partitioners
-
-            gm.graph.eliminate_dead_code()
-            gm.recompile()
-            try:
-                step = _Step(gm, options["num_fwd_outputs"], runtime or _nanoseconds)
-            except _Unsupported as reason:
-                warnings.warn(f"berth: a graph is left to PyTorch's partitioner: {reason}", stacklevel=2)
-                return partitioners.min_cut_rematerialization_partition(gm, joint_inputs, **options)
-            found = _plan(step, budget, share, time_limit, engine)
-            self.planned.append(Planned(found.peak, step.resident, found.base_peak, found.time_ns, found.base_time_ns, found.recomputed))
-            assert found.schedule is not None
-            rebuilt = _Rebuilt(step, gm, found.schedule)
-            static = options.get("static_lifetime_input_indices") or []
-            inputs = [node for node in gm.graph.find_nodes(op="placeholder") if str(node.target).startswith("primals")]
-            forward, backward = partitioners._extract_fwd_bwd_modules(
-                gm, list(rebuilt.saved), saved_sym_nodes=[], num_fwd_outputs=options["num_fwd_outputs"],
-                static_lifetime_input_nodes=torch.utils._ordered_set.OrderedSet(inputs[k] for k in static))
-            return forward, rebuilt.graph_of(backward)
-
-        def uuid(self) -> str:
-            return hashlib.sha256(repr((_core.__file__, memory_budget, time_limit, engine, None if runtime is None else id(runtime))).encode()).hexdigest()
-
-    return Partitioner()
+    return _made(memory_budget, time_limit, engine, runtime)

@@ -106,6 +106,29 @@ print("done")
 """
         self.assertEqual(self.python(program).splitlines(), ["done"])
 
+    def test_a_partitioner_can_be_pickled_and_torch_logs_no_error(self):
+        program = PROGRAM + """
+import pickle
+from torch._inductor.custom_graph_pass import CustomPartitionerFn
+net, x = attention()
+made = berth.partitioner("60%", time_limit=1.0)
+copied = pickle.loads(pickle.dumps(made))
+print(isinstance(copied, CustomPartitionerFn), copied.uuid() == made.uuid(), copied.planned == made.planned)
+left_by(net, torch.compile(net, options={"custom_partitioner_fn": made}), x)
+print(len(pickle.loads(pickle.dumps(made)).planned), len(copy.deepcopy(made).planned))
+"""
+        self.assertEqual(self.python(program).splitlines(), ["True True True", "1 1"])
+        self.assertNotIn("Traceback", self.stderr)
+        # In another process, which has imported nothing yet.
+        program = PROGRAM + """
+import pickle, subprocess, sys
+text = pickle.dumps(berth.partitioner(2**30))
+code = "import pickle, sys; made = pickle.loads(sys.stdin.buffer.read()); print(made.uuid())"
+print(subprocess.run([sys.executable, "-c", code], input=text, capture_output=True, check=True).stdout.decode().strip() ==
+      berth.partitioner(2**30).uuid())
+"""
+        self.assertEqual(self.python(program).splitlines(), ["True"])
+
     def test_a_graph_that_is_not_supported_goes_to_pytorch_in_words(self):
         program = PROGRAM + """
 def scaled(x):
