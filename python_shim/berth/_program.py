@@ -19,10 +19,13 @@ _SETTINGS = ("mode", "plan", "trace", "stats", "tag", "memory-limit", "check", "
 _EPILOG = """examples:
   python -m berth run train.py --epochs 3
   python -m berth run --plan gpt.plan -m my_package.train
+  python -m berth run -c 'import train; train.main()'
   python -m berth run --plan 'plans/' torchrun --nproc-per-node 2 train.py
 
-Settings that are not given come from the environment (`berth help settings`). Names may hold {rank}, {device} and
-{pid}. Processes that the program starts train under berth, too; those that only load data keep the system's memory.
+SCRIPT, -m, -c and - are Python's own. Settings that are not given come from the
+environment (`berth help settings`). Names may hold {rank}, {device} and {pid}.
+Processes that the program starts train under berth, too; those that only load
+data keep the system's memory.
 """
 
 
@@ -39,7 +42,7 @@ def has_gpu() -> bool:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m berth run", description="Run a program in Python under berth, unchanged.",
                                      epilog=_EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter,
-                                     usage="%(prog)s [OPTIONS] SCRIPT.py | -m MODULE | PROGRAM [ARGUMENTS...]", allow_abbrev=False)
+                                     usage="%(prog)s [OPTIONS] SCRIPT.py | -m MODULE | -c CODE | - | PROGRAM\n                           [ARGUMENTS...]", allow_abbrev=False)
     parser.add_argument("--device", choices=("auto", "cpu", "cuda", "all"), default="auto",
                         help="whose memory; auto: CUDA's where there is a GPU, else the CPU's")
     parser.add_argument("--mode", choices=("learn", "record", "serve", "off"), help="learn, where BERTH_MODE is not set")
@@ -52,9 +55,21 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--plan-time-limit", metavar="SECONDS", help="to improve a plan for, while learning")
     parser.add_argument("--memory-limit", metavar="SIZE", help="the most that berth takes, e.g. 8GiB")
     parser.add_argument("--verbose", action="store_true", help="one line at the program's exit: how it went")
-    parser.add_argument("-m", dest="module", action="store_true", help="what follows is a module, as for python -m")
-    parser.add_argument("program", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     return parser
+
+
+def _is_python(word: str) -> bool:
+    """Whether Python's own command line would begin a program so: -m MODULE, -c CODE, each in one word or two, or - for standard input."""
+    return word == "-" or word[:2] in ("-m", "-c")
+
+
+def _split(parser: argparse.ArgumentParser, arguments: list[str]) -> tuple[list[str], list[str]]:
+    """Our options, and from the first word that is neither one of them nor its value on what is to be run, as it is."""
+    valued = {name for action in parser._actions for name in action.option_strings if action.nargs != 0}
+    end = 0
+    while end < len(arguments) and arguments[end].startswith("-") and arguments[end] != "--" and not _is_python(arguments[end]):
+        end += 2 if arguments[end] in valued else 1
+    return arguments[:end], arguments[end + (arguments[end:end + 1] == ["--"]):]
 
 
 def _fail(text: str, code: int = 2) -> NoReturn:
@@ -70,14 +85,13 @@ def _interpreter_options() -> list[str]:
     return made
 
 
-def _command(options: argparse.Namespace) -> list[str]:
+def _command(program: list[str]) -> list[str]:
     """What to run instead of this process."""
-    program: list[str] = options.program
     if not program:
         _fail("no program to run: see `python -m berth run --help`")
     python = [sys.executable, *_interpreter_options()]
-    if options.module:
-        return [*python, "-m", *program]
+    if _is_python(program[0]):
+        return [*python, *program]
     first = pathlib.Path(program[0])
     found = shutil.which(program[0])
     if first.suffix in (".py", ".pyw", ".pyc", ".zip", ".pyz") or first.is_dir() or (found is None and first.exists()):
@@ -85,6 +99,18 @@ def _command(options: argparse.Namespace) -> list[str]:
     if found is None:
         _fail(f"'{program[0]}' is no script here and no program on PATH")
     return [found, *program[1:]]
+
+
+def _check_distinct(options: argparse.Namespace, program: list[str]) -> None:
+    """No file is written over another, nor over the script."""
+    known = {os.path.realpath(program[0]): f"'{program[0]}', which is to be run"}
+    for name in ("plan", "trace", "stats"):
+        value: Optional[str] = getattr(options, name)
+        if not value or os.path.realpath(value) == os.path.realpath(os.devnull):
+            continue
+        other = known.setdefault(os.path.realpath(value), f"--{name}")
+        if other != f"--{name}":
+            _fail(f"--{name} '{value}' would be written over {other}: name another file")
 
 
 def _environment(options: argparse.Namespace) -> dict[str, str]:
@@ -116,8 +142,11 @@ def _environment(options: argparse.Namespace) -> dict[str, str]:
 
 def run(arguments: list[str]) -> NoReturn:
     """Becomes the program that the arguments name."""
-    options = _parser().parse_args(arguments)
-    command = _command(options)
+    parser = _parser()
+    own, program = _split(parser, arguments)
+    options = parser.parse_args(own)
+    command = _command(program)
+    _check_distinct(options, program)
     sys.stdout.flush()
     sys.stderr.flush()
     try:

@@ -68,6 +68,37 @@ class Programs(RunCase):
             native = self.ran([sys.executable, "-O", *words])
             self.assertEqual(self.ran([sys.executable, "-O", "-m", "berth", "run", *words]), native)
 
+    def test_code_and_standard_input_are_those_of_python(self):
+        text = "import sys, torch; print(sys.argv, __name__, sys.path[0], '__file__' in globals(), torch.ones(3).sum().item())"
+        (self.folder / "program.txt").write_text(text)
+        under = [sys.executable, "-m", "berth", "run", "--device", "cpu"]
+        for words in (["-c", text], ["-c", text, "--plan", "-m", "-"], ["-c" + text], ["-c", "-1"], ["-c"], ["-m"], ["-c", "1/0"]):
+            native, ours = (run([*start, *words], folder=self.folder) for start in ([sys.executable], under))
+            self.assertEqual((ours.returncode, ours.stdout, ours.stderr), (native.returncode, native.stdout, native.stderr), words)
+        for words in (["-"], ["-", "--plan", "x"]):
+            with open(self.folder / "program.txt") as first, open(self.folder / "program.txt") as second:
+                native = run([sys.executable, *words], folder=self.folder, stdin=first)
+                ours = run([*under, *words], folder=self.folder, stdin=second)
+            self.assertEqual((ours.returncode, ours.stdout, ours.stderr), (native.returncode, native.stdout, native.stderr), words)
+        self.write("train.py", TRAIN)
+        self.assertEqual(self.berth_run("--device", "cpu", "--stats", "stats.json", "-c", TRAIN), "trained alone\n")
+        self.assertGreater(self.stats()["hits"], 0)
+
+    def test_no_file_is_written_over_another_or_over_the_script(self):
+        self.write("program.py", "print('ran')")
+        (self.folder / "link").symlink_to("x.plan")
+        for words, text in ((["--plan", "x.plan", "--trace", "x.plan"], "--trace 'x.plan' would be written over --plan"),
+                            (["--plan", "x.plan", "--stats", "link"], "--stats 'link' would be written over --plan"),
+                            (["--stats", "program.py"], "--stats 'program.py' would be written over 'program.py'")):
+            self.berth_run(*words, "program.py", code=2)
+            self.assertIn(text, self.stderr)
+        self.berth_run("--nope", "program.py", code=2)
+        self.assertIn("unrecognized arguments: --nope", self.stderr)
+
+    def test_help_fits_80_columns(self):
+        for line in self.berth_run("--help").splitlines():
+            self.assertLessEqual(len(line), 80, line)
+
     def test_exit_codes_signals_and_tracebacks_are_those_of_the_program(self):
         self.write("program.py", """
             import os, signal, sys
