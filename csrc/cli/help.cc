@@ -52,16 +52,19 @@ void print_settings(const CLI::App& program, bool json) {
     return;
   }
   std::string text =
-      "Each setting is an environment variable of the program that berth serves, a field of\n"
-      "berth::Config, and an option where a command takes it.\n";
+      "Each setting is an environment variable of the program that berth serves, a\n"
+      "field of berth::Config, and an option where a command takes it.\n";
   for (const Setting& setting : settings()) {
     const std::string option = option_text(setting, program);
-    text += fmt::format("\n{}  ({}{}{})\n", setting.variable, setting.field,
-                        option.empty() ? "" : ", ", option);
-    text += "    " + wrap(setting.meaning, 4, 92);
-    text += "    " + wrap(fmt::format("legal: {}", setting.legal_values), 4, 92);
-    text += fmt::format("    default: {}\n",
-                        setting.default_value.empty() ? "(none)" : setting.default_value);
+    text += "\n" + wrap(fmt::format("{}  ({}{}{})", setting.variable, setting.field,
+                                    option.empty() ? "" : ", ", option),
+                        4, kLineWidth - 4);
+    text += "    " + wrap(setting.meaning, 4, kLineWidth - 4);
+    text += "    " + wrap(fmt::format("legal: {}", setting.legal_values), 4, kLineWidth - 4);
+    text +=
+        "    " + wrap(fmt::format("default: {}",
+                                  setting.default_value.empty() ? "(none)" : setting.default_value),
+                      4, kLineWidth - 4);
   }
   print(text);
 }

@@ -78,7 +78,7 @@ int import(const ImportOptions& options) {
     text += fmt::format("  refused    {}, the largest of {}\n",
                         format_number_of(snapshot.out_of_memory, "request"),
                         format_bytes(snapshot.refused));
-  for (const std::string& note : notes) text += "  note       " + wrap(note, 13, 100);
+  for (const std::string& note : notes) text += "  note       " + wrap(note, 13, kLineWidth);
   text += fmt::format("wrote {}\n", options.output);
   print(printable(text));
   return kDone;

@@ -15,7 +15,8 @@
 namespace berth::cli {
 namespace {
 
-constexpr std::size_t kLineWidth = 100;
+// Where print() writes.
+int printed_to = STDOUT_FILENO;
 
 // Columns that a text takes on a terminal: code points of UTF-8.
 std::size_t width_of(std::string_view text) {
@@ -34,6 +35,34 @@ std::string cut(const std::string& text, std::size_t width) {
     kept += c;
   }
   return kept + "…";
+}
+
+std::size_t longest_word(std::string_view text) {
+  std::size_t longest = 0;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find(' '), text.size());
+    longest = std::max(longest, width_of(text.substr(0, end)));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return longest;
+}
+
+// A text in lines of at most `width` columns; words that are longer are cut.
+std::vector<std::string> broken(const std::string& text, std::size_t width) {
+  if (width_of(text) <= width) return {text};
+  std::vector<std::string> lines;
+  std::string_view rest = text;
+  while (!rest.empty()) {
+    const std::size_t end = std::min(rest.find(' '), rest.size());
+    const std::string word = cut(std::string(rest.substr(0, end)), width);
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+    if (!lines.empty() && width_of(lines.back()) + 1 + width_of(word) <= width) {
+      lines.back() += " " + word;
+    } else {
+      lines.push_back(word);
+    }
+  }
+  return lines;
 }
 
 void write_line(std::string_view start, std::string_view text) noexcept {
@@ -55,13 +84,16 @@ void guard_standard_streams() noexcept {
   }
 }
 
+void print_to_standard_error() noexcept { printed_to = STDERR_FILENO; }
+
 void print(std::string_view text) {
   while (!text.empty()) {
-    const ssize_t written = ::write(STDOUT_FILENO, text.data(), text.size());
+    const ssize_t written = ::write(printed_to, text.data(), text.size());
     if (written < 0) {
       if (errno == EINTR) continue;
-      throw Error(ErrorKind::kSystem,
-                  fmt::format("cannot write to standard output: {}", std::strerror(errno)));
+      throw Error(ErrorKind::kSystem, fmt::format("cannot write to standard {}: {}",
+                                                  printed_to == STDOUT_FILENO ? "output" : "error",
+                                                  std::strerror(errno)));
     }
     text.remove_prefix(static_cast<std::size_t>(written));
   }
@@ -105,6 +137,7 @@ std::string format_number_of(std::uint64_t count, std::string_view singular) {
 }
 
 std::string wrap(std::string_view text, std::size_t indent, std::size_t width) {
+  width = std::min(width, kLineWidth - std::min(indent, kLineWidth / 2));
   std::string wrapped;
   while (!text.empty()) {
     std::size_t end = text.size() <= width ? text.size() : text.rfind(' ', width);
@@ -129,45 +162,66 @@ void Table::add(std::vector<std::string> cells) {
 }
 
 std::string Table::to_string() const {
-  std::vector<std::size_t> widths;
-  for (const Column& column : columns_) widths.push_back(width_of(column.title));
-  for (const auto& row : rows_) {
-    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], width_of(row[i]));
+  // A column without a single cell says nothing.
+  std::vector<std::size_t> shown;
+  for (std::size_t i = 0; i < columns_.size(); ++i) {
+    if (std::ranges::any_of(rows_, [i](const auto& row) { return !row[i].empty(); }))
+      shown.push_back(i);
   }
-  std::size_t total = indent_ + 2 * (widths.size() - 1);
-  for (const std::size_t width : widths) total += width;
-  if (total > kLineWidth) {  // the widest column of text gives
+  std::vector<std::size_t> widths(columns_.size());
+  const auto total = [&] {
+    std::size_t sum = indent_;
+    for (const std::size_t i : shown) sum += widths[i] + (i == shown.front() ? 0 : 2);
+    return sum;
+  };
+  // As wide as the cells, and as the title or at least its longest word.
+  const auto fit = [&](bool whole_titles) {
+    for (const std::size_t i : shown) {
+      widths[i] = whole_titles ? width_of(columns_[i].title) : longest_word(columns_[i].title);
+      for (const auto& row : rows_) widths[i] = std::max(widths[i], width_of(row[i]));
+    }
+  };
+  fit(true);
+  if (total() > kLineWidth) fit(false);
+  for (std::size_t over = total(); over > kLineWidth; over = total()) {  // the widest text gives
     constexpr std::size_t kLeast = 12;
     std::size_t* widest = nullptr;
-    for (std::size_t i = 0; i < widths.size(); ++i) {
-      if (columns_[i].align == Align::kLeft && (widest == nullptr || widths[i] > *widest))
+    for (const std::size_t i : shown) {
+      if (columns_[i].align == Align::kLeft && widths[i] > kLeast &&
+          (widest == nullptr || widths[i] > *widest))
         widest = &widths[i];
     }
-    if (widest != nullptr && *widest > kLeast)
-      *widest = std::max(kLeast, *widest - std::min(*widest, total - kLineWidth));
-  }
-
-  // A column without a single cell says nothing.
-  std::vector<bool> filled(columns_.size(), false);
-  for (const auto& row : rows_) {
-    for (std::size_t i = 0; i < row.size(); ++i) filled[i] = filled[i] || !row[i].empty();
+    if (widest == nullptr) break;
+    *widest = std::max(kLeast, *widest - std::min(*widest, over - kLineWidth));
   }
 
   std::string text;
-  const auto add_line = [&](const auto& cell_of) {
-    std::string line(indent_, ' ');
-    for (std::size_t i = 0; i < columns_.size(); ++i) {
-      if (!filled[i]) continue;
-      const std::string cell = cut(cell_of(i), widths[i]);
-      const std::string padding(widths[i] - width_of(cell), ' ');
-      if (line.size() > indent_) line += "  ";
-      line += columns_[i].align == Align::kLeft ? cell + padding : padding + cell;
+  // A title of fewer lines than others stands right above its column.
+  const auto add_row = [&](const auto& cell_of, bool titles) {
+    std::vector<std::vector<std::string>> cells;
+    std::size_t lines = 1;
+    for (const std::size_t i : shown) {
+      const bool breaks = titles || columns_[i].align == Align::kLeft;
+      cells.push_back(breaks ? broken(cell_of(i), widths[i]) : std::vector{cell_of(i)});
+      lines = std::max(lines, cells.back().size());
     }
-    line.erase(line.find_last_not_of(' ') + 1);
-    text += line + "\n";
+    for (std::size_t line = 0; line < lines; ++line) {
+      std::string made(indent_, ' ');
+      for (std::size_t k = 0; k < shown.size(); ++k) {
+        const std::size_t skipped = titles ? lines - cells[k].size() : 0;
+        const bool there = line >= skipped && line - skipped < cells[k].size();
+        const std::string cell = there ? cells[k][line - skipped] : std::string();
+        const std::size_t width = widths[shown[k]];
+        const std::string padding(width - std::min(width, width_of(cell)), ' ');
+        if (k != 0) made += "  ";
+        made += columns_[shown[k]].align == Align::kLeft ? cell + padding : padding + cell;
+      }
+      made.erase(made.find_last_not_of(' ') + 1);
+      text += made + "\n";
+    }
   };
-  add_line([&](std::size_t i) { return columns_[i].title; });
-  for (const auto& row : rows_) add_line([&](std::size_t i) { return row[i]; });
+  add_row([&](std::size_t i) { return columns_[i].title; }, true);
+  for (const auto& row : rows_) add_row([&](std::size_t i) { return row[i]; }, false);
   return text;
 }
 

@@ -11,11 +11,17 @@
 
 namespace berth::cli {
 
+// Columns of a terminal that help and tables fit.
+inline constexpr std::size_t kLineWidth = 80;
+
 using Json = nlohmann::ordered_json;
 
 // Opens what of the three standard streams is closed, so that no file of ours is taken for one of
 // them: writing to a closed standard output fails as it should.
 void guard_standard_streams() noexcept;
+
+// From now on print() writes to standard error: standard output takes a file of the command.
+void print_to_standard_error() noexcept;
 
 // Writes to standard output, whole and at once. Throws Error(kSystem) where it is full or closed.
 void print(std::string_view text);
@@ -39,15 +45,15 @@ void print_note(std::string_view text) noexcept;
 [[nodiscard]] std::string format_exactly(Bytes size);
 // "1 step", "2 steps".
 [[nodiscard]] std::string format_number_of(std::uint64_t count, std::string_view singular);
-// A text in lines of at most `width` bytes, broken at spaces; the first line follows on what is
-// there, the others are indented.
+// A text in lines of at most `width` bytes, and of kLineWidth with the indent, broken at spaces;
+// the first line follows on what is there, as wide as the indent, the others are indented.
 [[nodiscard]] std::string wrap(std::string_view text, std::size_t indent, std::size_t width);
 
 // "12.345 ms".
 [[nodiscard]] std::string format_ms(std::uint64_t ns);
 
-// Columns of text with a header; numbers stand right. Fits 100 columns where its widest column can
-// be cut.
+// Columns of text with a header; numbers stand right. Where it is wider than kLineWidth, titles
+// take several lines, then columns of text do, the widest first. A word that has no room is cut.
 class Table {
  public:
   enum class Align : std::uint8_t { kLeft, kRight };

@@ -22,6 +22,25 @@ namespace {
 int run(std::vector<std::string> arguments) {
   // Only these take another program's arguments.
   std::vector<std::string> recorded;
+constexpr Bytes kMostOfPipe = Bytes{4} << 30;
+
+// The first argument that nobody took, where it looks like an option, told with the nearest one.
+void throw_if_unknown_option(const CLI::App& app, const std::string& who) {
+  for (const std::string& left : app.remaining()) {
+    if (left.size() < 2 || left[0] != '-') continue;
+    std::vector<std::string> names;
+    for (const CLI::Option* option : app.get_options()) {
+      for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+      for (const std::string& name : option->get_snames()) names.push_back("-" + name);
+    }
+    const std::string near =
+        left.size() > 2 ? nearest(left.substr(0, left.find('=')), names) : std::string();
+    throw Error(ErrorKind::kUsage,
+                fmt::format("'{}' is no option of `{}`{} (see `{} --help`)", left, who,
+                            near.empty() ? "" : fmt::format(": did you mean '{}'?", near), who));
+  }
+}
+
   const bool dry = !arguments.empty() && arguments[0] == "dry-run";
   if (!arguments.empty() && (dry || arguments[0] == "record")) {
     const auto mark = std::find(arguments.begin(), arguments.end(), "--");
@@ -78,6 +97,8 @@ int run(std::vector<std::string> arguments) {
   }
   for (const Command& command : commands) {
     if (command.app->parsed()) return command.run();
+    throw_if_unknown_option(program, "berth");
+    if (!chosen.empty()) throw_if_unknown_option(*chosen.front(), who);
   }
   return kWrongUsage;  // not reached: parse() requires one
 }

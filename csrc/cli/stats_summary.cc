@@ -109,9 +109,11 @@ StatsSummary StatsSummary::read(const std::string& path) {
   const std::vector<std::byte> bytes = read_file(path, kMostStatsBytes);
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  BERTH_CHECK(json.is_object() && json.contains("requests") && json.contains("hits"), kInput,
-              "'{}' holds no statistics of a run: BERTH_STATS names the file where it writes them",
-              path);
+  BERTH_CHECK(
+      json.is_object() && json.contains("requests") && json.contains("hits"), kInput,
+      "'{}' holds no statistics of a run: BERTH_STATS names the file where it writes them. A "
+      "graph as JSON is for `berth graph`",
+      path);
   return StatsSummary(std::move(json));
 }
 
@@ -148,10 +150,11 @@ std::string StatsSummary::outcomes() const {
                     format_count(count("hits_bucket")), share_of(count("hits_bucket"), requests));
   text +=
       fmt::format("  lent         {}, at other bytes of the arena\n", format_count(count("lent")));
-  text += fmt::format(
-      "  missed       {}{}: {} unlike the plan, {} whose bytes were in use, {} of another lane\n",
+  const std::string missed_how = fmt::format(
+      "{}{}: {} unlike the plan, {} whose bytes were in use, {} of another lane",
       format_count(missed()), share_of(missed(), requests), format_count(count("misses_size")),
       format_count(count("misses_busy")), format_count(count("misses_lane")));
+  text += "  missed       " + wrap(missed_how, 15, kLineWidth);
   text += fmt::format("  unplanned    {}, before a plan served or left to the pool by it\n",
                       format_count(count("unplanned")));
   // What not every berth counts.
@@ -232,7 +235,7 @@ std::string StatsSummary::reasons() const {
   const auto list = [&](const char* title, const std::vector<std::string>& lines) {
     if (lines.empty()) return;
     text += fmt::format("\n{}\n", title);
-    for (const std::string& line : lines) text += "  " + wrap(line, 4, 96);
+    for (const std::string& line : lines) text += "  " + wrap(line, 4, kLineWidth);
   };
   list("Why requests missed under the last plan, most frequent first", sentences());
   list("What to do", advice());
