@@ -11,6 +11,7 @@ enum ExitCode : int {
   kWrongUsage = 2,     // a wrong option or argument
   kBadInput = 3,       // an unreadable, damaged or foreign file
   kSystemFailure = 4,  // the system or a driver failed, or memory ran out
+  kInterrupted = 130,  // Ctrl-C before there was a result: as shells have it, 128 and the signal
 };
 
 [[nodiscard]] constexpr ExitCode exit_code(ErrorKind kind) noexcept {

@@ -2,13 +2,14 @@
 #include "csrc/cli/exit_code.h"
 #include "csrc/cli/graph_input.h"
 #include "csrc/cli/graph_output.h"
-#include "csrc/cli/input.h"
 #include "csrc/cli/output.h"
+#include "csrc/cli/output_file.h"
 #include "csrc/core/check.h"
 #include "csrc/graph/file.h"
 
 #include <fmt/format.h>
 
+#include <array>
 #include <memory>
 
 namespace berth::cli {
@@ -20,7 +21,7 @@ struct GraphOptions {
 };
 
 int run(const GraphOptions& options) {
-  if (!options.output.empty()) check_output(options.output);
+  check_files(std::array{options.input}, {{"-o", options.output}}, options.json);
   const graph::TracedGraph traced = read_graph_input(options.input);
   const graph::Graph& graph = traced.graph;
   if (!options.output.empty()) write_graph_output(options.output, graph);

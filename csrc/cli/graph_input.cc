@@ -7,7 +7,9 @@
 namespace berth::cli {
 
 graph::TracedGraph read_graph_input(const std::string& path) {
-  switch (identify(path)) {
+  const std::string wanted =
+      fmt::format("a trace with operators (berth record --operators), or {}", graph::kGraphForms);
+  switch (identify(path, wanted)) {
     case InputKind::kGraph:
     case InputKind::kStatistics: {  // a JSON object
       graph::TracedGraph read;

@@ -1,6 +1,6 @@
 #include "csrc/cli/graph_output.h"
 
-#include "csrc/cli/input.h"
+#include "csrc/cli/output_file.h"
 #include "csrc/graph/file.h"
 #include "csrc/graph/graph_file.h"
 

@@ -1,7 +1,7 @@
 #include "csrc/cli/command.h"
 #include "csrc/cli/exit_code.h"
-#include "csrc/cli/input.h"
 #include "csrc/cli/output.h"
+#include "csrc/cli/output_file.h"
 #include "csrc/cli/step_summary.h"
 #include "csrc/core/check.h"
 #include "csrc/trace/snapshot.h"
@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <memory>
 #include <optional>
 
@@ -23,7 +24,7 @@ struct ImportOptions {
 };
 
 int import(const ImportOptions& options) {
-  check_output(options.output);
+  check_files(std::array{options.input}, {{"-o", options.output}}, options.json);
   const Snapshot snapshot = read_snapshot(options.input, options.device);
   write_output(options.output, serialize_trace(snapshot.trace));
 

@@ -2,19 +2,13 @@
 
 #include "csrc/core/check.h"
 #include "csrc/core/file.h"
+#include "csrc/graph/file.h"
 #include "csrc/plan/section_file.h"
+#include "csrc/trace/csv.h"
 #include "csrc/trace/file.h"
 #include "csrc/trace/snapshot.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <cstdlib>
-#include <cstring>
-#include <filesystem>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -22,16 +16,6 @@
 namespace berth::cli {
 
 namespace {
-
-// Atomic replacement and recording both make a new file, so the folder must take one.
-void check_folder(const std::string& path) {
-  std::string probe = std::filesystem::path(path).parent_path().string();
-  probe = (probe.empty() ? "." : probe) + "/.berth-XXXXXX";
-  const int fd = ::mkstemp(probe.data());
-  BERTH_CHECK(fd >= 0, kSystem, "cannot write '{}': {}", path, std::strerror(errno));
-  ::close(fd);
-  ::unlink(probe.c_str());
-}
 
 // What lies in the frame of plan files, one first section each.
 std::optional<InputKind> kind_in_frame(const std::string& path) {
@@ -56,7 +40,7 @@ bool begins_as_json(const std::string& path) {
 
 }  // namespace
 
-InputKind identify(const std::string& path) {
+InputKind identify(const std::string& path, std::string_view wanted) {
   if (const auto kind = kind_in_frame(path)) return *kind;
   if (begins_as_json(path)) return InputKind::kStatistics;
   BERTH_CHECK(
@@ -64,7 +48,18 @@ InputKind identify(const std::string& path) {
       "'{}' is a pickle: `berth import {} -o x.trace` makes a trace of a memory snapshot of "
       "PyTorch, `berth doctor {}` says what berth would save",
       path, path, path);
-  return trace_form(path) == TraceForm::kLifetimes ? InputKind::kLifetimes : InputKind::kTrace;
+  if (const auto form = find_trace_form(path))
+    return *form == TraceForm::kLifetimes ? InputKind::kLifetimes : InputKind::kTrace;
+  constexpr std::size_t kLine = 4096;  // of a graph
+  const std::vector<std::byte> head = read_unpacked_head(path, kLine);
+  const std::string_view text(reinterpret_cast<const char*>(head.data()), head.size());
+  if (graph::is_graph_text(text)) return InputKind::kGraph;
+  BERTH_CHECK(!head.empty(), kInput, "'{}' is empty: {} is wanted", path, wanted);
+  throw Error(
+      ErrorKind::kInput,
+      fmt::format("'{}' is in no form that this command reads: it begins with '{}'. It "
+                  "reads {}",
+                  path, csv::printable(text.substr(0, text.find_first_of("\r\n"))), wanted));
 }
 
 std::string_view name_of(InputKind kind) noexcept {
@@ -90,52 +85,6 @@ Trace read_trace_input(const std::string& path) {
   BERTH_CHECK(kind == InputKind::kTrace || kind == InputKind::kLifetimes, kInput,
               "'{}' is {}: a trace or a CSV is wanted", path, name_of(kind));
   return read_trace(path);
-}
-
-void check_output(const std::string& path) {
-  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
-  std::error_code ignored;
-  BERTH_CHECK(!std::filesystem::is_directory(path, ignored), kUsage,
-              "cannot write '{}': it is a folder", path);
-  BERTH_CHECK(folder.empty() || std::filesystem::is_directory(folder, ignored), kUsage,
-              "cannot write '{}': there is no folder '{}'", path, folder.string());
-  // A pipe or a device is written to, not replaced.
-  const std::filesystem::file_status there = std::filesystem::status(path, ignored);
-  if (!std::filesystem::exists(there) || std::filesystem::is_regular_file(there))
-    check_folder(path);
-}
-
-void check_trace_output(const std::string& path) {
-  if (std::filesystem::path(path).parent_path().string().find('{') != std::string::npos) return;
-  check_output(path);
-  std::error_code ignored;
-  const std::filesystem::file_status there = std::filesystem::symlink_status(path, ignored);
-  BERTH_CHECK(!std::filesystem::exists(there) || std::filesystem::is_regular_file(there), kUsage,
-              "cannot record to '{}': it is no regular file", path);
-}
-
-void write_output(const std::string& path, std::span<const std::byte> data) {
-  struct stat info {};
-  if (::stat(path.c_str(), &info) != 0 || S_ISREG(info.st_mode)) {
-    write_file_atomically(path, data);
-    return;
-  }
-  const int fd = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
-  int error = fd < 0 ? errno : 0;
-  while (error == 0 && !data.empty()) {
-    const ssize_t written = ::write(fd, data.data(), data.size());
-    if (written >= 0) {
-      data = data.subspan(static_cast<std::size_t>(written));
-    } else if (errno != EINTR) {
-      error = errno;
-    }
-  }
-  if (fd >= 0 && ::close(fd) != 0 && error == 0) error = errno;
-  BERTH_CHECK(error == 0, kSystem, "cannot write '{}': {}", path, std::strerror(error));
-}
-
-void write_output(const std::string& path, std::string_view text) {
-  write_output(path, std::as_bytes(std::span(text)));
 }
 
 }  // namespace berth::cli

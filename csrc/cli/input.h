@@ -2,7 +2,6 @@
 
 #include "csrc/trace/trace.h"
 
-#include <span>
 #include <string>
 #include <string_view>
 
@@ -12,34 +11,25 @@ namespace berth::cli {
 enum class InputKind {
   kPlan,
   kSchedule,
-  kGraph,  // berth's binary file
+  kGraph,  // berth's binary file, or a form that is text and no JSON
   kTrace,  // format 1 or events CSV
   kLifetimes,
   kStatistics,  // JSON that a run wrote
 };
 
-// Throws Error(kInput) for what cannot be read and for what is none of these; of a pickle it says
-// that `berth import` is wanted.
-[[nodiscard]] InputKind identify(const std::string& path);
+// What commands read, for their messages.
+inline constexpr std::string_view kTracesAndCsv =
+    "a trace, an events CSV (its first line is 'action,id,bytes,stream') or a lifetimes CSV "
+    "('id,lower,upper,size'), plain or gzip";
+
+// Throws Error(kInput) for what cannot be read, and for what is none of these, with `wanted`: what
+// the command reads. Of a pickle it says that `berth import` is wanted.
+[[nodiscard]] InputKind identify(const std::string& path, std::string_view wanted = kTracesAndCsv);
 
 // "a plan", "a JSON object": for messages.
 [[nodiscard]] std::string_view name_of(InputKind kind) noexcept;
 
 // Reads a trace, or lifetimes as one. Throws Error(kInput), for all else too.
 [[nodiscard]] Trace read_trace_input(const std::string& path);
-
-// Throws where no file of ours can come to stand at `path`: Error(kUsage) where it is a folder or
-// in none, Error(kSystem) where its folder takes no new file. To be asked before work is done for
-// it.
-void check_output(const std::string& path);
-
-// The same of a trace that another program is to write: the name may hold {rank} and the like, and
-// what is there must be a regular file.
-void check_trace_output(const std::string& path);
-
-// Writes a file atomically; what is there and is no regular file (a pipe, /dev/stdout) is written
-// to, not replaced. Throws Error(kSystem).
-void write_output(const std::string& path, std::span<const std::byte> data);
-void write_output(const std::string& path, std::string_view text);
 
 }  // namespace berth::cli

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <charconv>
+#include <chrono>
 #include <cstdint>
 #include <limits>
 #include <map>
@@ -57,6 +58,12 @@ void add_perturbation(PerturbationOption& option, const std::string& text) {
               "perturbation '{}' has no rate from 0 to 1: write it as {}=1% or {}=0.01", text, kind,
               kind);
   option.perturbation.*kinds.at(kind) = rate;
+}
+
+double seconds_since_start() noexcept {
+  using Clock = std::chrono::steady_clock;
+  static const Clock::time_point start = Clock::now();
+  return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
 std::string is_whole_number(const std::string& text) {

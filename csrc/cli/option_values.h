@@ -22,6 +22,9 @@ struct PerturbationOption {
 // that is none and a seed that is none.
 void add_perturbation(PerturbationOption& option, const std::string& text);
 
+// Since the first call, which the program makes when it starts.
+[[nodiscard]] double seconds_since_start() noexcept;
+
 // Checks for CLI::Option::check(): what is wrong with a text, or nothing.
 [[nodiscard]] std::string is_whole_number(const std::string& text);  // of 64 bits, from 0 on
 [[nodiscard]] std::string is_time_limit(const std::string& text);    // seconds, above 0

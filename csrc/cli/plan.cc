@@ -5,12 +5,14 @@
 #include "csrc/cli/lifetimes.h"
 #include "csrc/cli/option_values.h"
 #include "csrc/cli/output.h"
+#include "csrc/cli/output_file.h"
 #include "csrc/cli/search_options.h"
 #include "csrc/cli/step_summary.h"
 #include "csrc/core/check.h"
 #include "csrc/place/plan_trace.h"
 #include "csrc/plan/file.h"
 #include "csrc/plan/folder.h"
+#include "csrc/trace/csv_forms.h"
 #include "csrc/trace/file.h"
 #include "csrc/trace/step_kinds.h"
 
@@ -19,9 +21,11 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <memory>
 #include <optional>
 #include <span>
+#include <string_view>
 
 namespace berth::cli {
 namespace {
@@ -56,7 +60,7 @@ PlaceOptions place_options(const PlanOptions& options, ProgressLine& line,
                            const CancelOnInterrupt& interrupt) {
   PlaceOptions place;
   place.engine = options.search.engine;
-  place.time_limit_seconds = options.search.time_limit_seconds(place.time_limit_seconds);
+  place.time_limit_seconds = options.search.seconds_left(place.time_limit_seconds);
   place.iteration_budget = options.search.iterations;
   place.seed = options.search.seed;
   place.threads = options.threads;
@@ -67,6 +71,8 @@ PlaceOptions place_options(const PlanOptions& options, ProgressLine& line,
   }
   return place;
 }
+
+constexpr std::string_view kBeforeFit = "interrupted before a placement was found that fits";
 
 // What `plan` says, whatever was planned.
 struct Outcome {
@@ -84,6 +90,8 @@ struct Outcome {
 int report(const PlanOptions& options, const std::optional<Bytes>& capacity,
            const Outcome& outcome) {
   const bool fits = !capacity || outcome.arena <= *capacity;
+  const bool proven = outcome.proven_infeasible || outcome.overload;
+  const int code = fits ? kDone : CancelOnInterrupt::happened() && !proven ? kInterrupted : kNo;
   if (options.json) {
     Json json = {
         {"buffers", outcome.buffers},         {"arena_bytes", outcome.arena},
@@ -99,7 +107,8 @@ int report(const PlanOptions& options, const std::optional<Bytes>& capacity,
       json["proven_infeasible"] = outcome.proven_infeasible;
     }
     print_json(json);
-    return fits ? kDone : kNo;
+    if (code == kInterrupted) print_error(kBeforeFit);
+    return code;
   }
   const double gap =
       outcome.bound == 0
@@ -131,7 +140,8 @@ int report(const PlanOptions& options, const std::optional<Bytes>& capacity,
   }
   if (!options.output.empty() && fits) text += fmt::format("wrote {}\n", options.output);
   print(printable(text));
-  return fits ? kDone : kNo;
+  if (code == kInterrupted) print_error(kBeforeFit);
+  return code;
 }
 
 int plan_lifetimes(const PlanOptions& options) {
@@ -150,7 +160,13 @@ int plan_lifetimes(const PlanOptions& options) {
   BERTH_CHECK(!overlap, kUsage, "berth is wrong: its placement is not legal and is not written: {}",
               *overlap);
   const bool fits = !capacity || placement.high_water_mark <= *capacity;
-  if (!options.output.empty() && fits) write_lifetimes(options.output, rows, placement.offsets);
+  if (!options.output.empty() && fits) {
+    if (is_stream(options.output)) {
+      write_output(options.output, csv::format_lifetimes(rows, placement.offsets));
+    } else {
+      write_lifetimes(options.output, rows, placement.offsets);
+    }
+  }
   return report(
       options, capacity,
       {"buffer", rows.size(), placement.high_water_mark, placement.lower_bound,
@@ -201,7 +217,7 @@ int plan(const PlanOptions& options) {
   use_ilp();
   const InputKind kind = identify(options.input);
   const bool to_folder = kind == InputKind::kTrace && PlanFolder::is_named_by(options.output);
-  if (!options.output.empty() && !to_folder) check_output(options.output);
+  if (!to_folder) check_files(std::array{options.input}, {{"-o", options.output}}, options.json);
   switch (kind) {
     case InputKind::kLifetimes:
       return plan_lifetimes(options);

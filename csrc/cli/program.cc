@@ -3,8 +3,11 @@
 #include "csrc/cli/command.h"
 #include "csrc/cli/exit_code.h"
 #include "csrc/cli/help_format.h"
+#include "csrc/cli/interrupt.h"
+#include "csrc/cli/option_values.h"
 #include "csrc/cli/output.h"
 #include "csrc/cli/spelling.h"
+#include "csrc/core/file.h"
 #include "csrc/replay/through_malloc.h"
 
 #include <fmt/format.h>
@@ -19,9 +22,6 @@
 namespace berth::cli {
 namespace {
 
-int run(std::vector<std::string> arguments) {
-  // Only these take another program's arguments.
-  std::vector<std::string> recorded;
 constexpr Bytes kMostOfPipe = Bytes{4} << 30;
 
 // The first argument that nobody took, where it looks like an option, told with the nearest one.
@@ -41,6 +41,9 @@ void throw_if_unknown_option(const CLI::App& app, const std::string& who) {
   }
 }
 
+int run(std::vector<std::string> arguments) {
+  // Only these take another program's arguments.
+  std::vector<std::string> recorded;
   const bool dry = !arguments.empty() && arguments[0] == "dry-run";
   if (!arguments.empty() && (dry || arguments[0] == "record")) {
     const auto mark = std::find(arguments.begin(), arguments.end(), "--");
@@ -60,7 +63,8 @@ void throw_if_unknown_option(const CLI::App& app, const std::string& who) {
       "  berth plan gpt.trace -o gpt.plan\n"
       "  BERTH_MODE=serve BERTH_PLAN=gpt.plan ./train\n\n"
       "Exit codes: 0 done, 1 the answer is no, 2 wrong usage, 3 unreadable or damaged input,\n"
-      "4 a system failure. `berth help settings` lists every setting.");
+      "4 a system failure, 130 Ctrl-C before there was a result. `berth help settings` lists every "
+      "setting.");
   using Arguments = std::vector<std::string>;
   const std::vector<Command> commands = {add_record(program, dry ? Arguments{} : recorded),
                                          add_import(program),
@@ -93,12 +97,16 @@ void throw_if_unknown_option(const CLI::App& app, const std::string& who) {
   } catch (const CLI::ParseError& error) {
     const auto chosen = program.get_subcommands();
     const std::string who = chosen.empty() ? "berth" : "berth " + chosen.front()->get_name();
+    throw_if_unknown_option(program, "berth");
+    if (!chosen.empty()) throw_if_unknown_option(*chosen.front(), who);
     throw Error(ErrorKind::kUsage, fmt::format("{} (see `{} --help`)", error.what(), who));
   }
   for (const Command& command : commands) {
-    if (command.app->parsed()) return command.run();
-    throw_if_unknown_option(program, "berth");
-    if (!chosen.empty()) throw_if_unknown_option(*chosen.front(), who);
+    if (!command.app->parsed()) continue;
+    // Those that run a program leave Ctrl-C to it.
+    const std::string& name = command.app->get_name();
+    if (name != "record" && name != "dry-run") end_on_interrupt();
+    return command.run();
   }
   return kWrongUsage;  // not reached: parse() requires one
 }
@@ -107,10 +115,12 @@ void throw_if_unknown_option(const CLI::App& app, const std::string& who) {
 
 int run_program(int argc, char** argv) noexcept {
   guard_standard_streams();
+  static_cast<void>(seconds_since_start());  // --time-limit counts from here
   try {
     // The child of `replay`, which runs under another malloc: before anything else allocates.
     if (argc == 3 && std::string_view(argv[1]) == replay::kMallocChild)
       return replay::malloc_child(argv[2]);
+    read_pipes_too(kMostOfPipe);
     return run({argv + std::min(argc, 1), argv + argc});
   } catch (const Error& error) {
     print_error(error.what());

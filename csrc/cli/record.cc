@@ -3,6 +3,7 @@
 #include "csrc/cli/help_format.h"
 #include "csrc/cli/input.h"
 #include "csrc/cli/output.h"
+#include "csrc/cli/output_file.h"
 #include "csrc/cli/python_program.h"
 #include "csrc/cli/step_summary.h"
 #include "csrc/cli/written_files.h"
@@ -60,6 +61,8 @@ std::size_t summarize_recorded(const std::string& path, off_t size) {
 int record(const RecordOptions& options) {
   BERTH_CHECK(!options.program.empty(), kUsage,
               "no program to record: write it after --, as in `berth record -- ./train`");
+  // An argument may be a file that the program reads, as the script of an interpreter.
+  check_distinct(options.program, {{"-o", options.trace}, {"--stats", options.stats}});
   check_trace_output(options.trace);
   const std::string path = std::filesystem::absolute(options.trace).string();
   std::vector<std::pair<std::string, std::string>> variables = {

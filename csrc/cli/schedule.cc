@@ -2,10 +2,10 @@
 #include "csrc/cli/exit_code.h"
 #include "csrc/cli/graph_input.h"
 #include "csrc/cli/graph_output.h"
-#include "csrc/cli/input.h"
 #include "csrc/cli/interrupt.h"
 #include "csrc/cli/option_values.h"
 #include "csrc/cli/output.h"
+#include "csrc/cli/output_file.h"
 #include "csrc/cli/schedule_addresses.h"
 #include "csrc/cli/schedule_options.h"
 #include "csrc/core/check.h"
@@ -20,6 +20,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <memory>
 #include <optional>
@@ -161,7 +162,7 @@ int step(const ScheduleOptions& options) {
               "--budgets makes eight schedules: -o wants one, by --budget");
   BERTH_CHECK(!is_graph_name(options.output), kUsage,
               "'{}' is the name of a graph: what fits a budget is a schedule", options.output);
-  if (!options.output.empty()) check_output(options.output);
+  check_files(std::array{options.input}, {{"-o", options.output}}, options.json);
   const graph::Graph graph = read_graph_input(options.input).graph;
   const schedule::OrderProblem problem = schedule::order_problem(graph);
   const Bytes base =
@@ -172,7 +173,7 @@ int step(const ScheduleOptions& options) {
   how.addresses = !options.output.empty() && !options.no_addresses;
   how.seed = options.search.seed;
   how.iteration_budget = options.search.iterations;
-  how.time_limit_seconds = options.search.time_limit_seconds(how.time_limit_seconds);
+  how.time_limit_seconds = options.search.seconds_left(how.time_limit_seconds);
   std::vector<Bytes> budgets;
   if (options.budgets) {
     const Bytes least = schedule::least_budget(graph).bytes;
@@ -187,12 +188,15 @@ int step(const ScheduleOptions& options) {
     ProgressLine line;
     const CancelOnInterrupt interrupt;
     how.cancel = &interrupt.cancelled();
+    line.show("planning");
     if (line.shown())
       how.progress = [&line](const schedule::StepProgress& now) { line.show(describe(now)); };
     results = schedule::plan_budgets(graph, budgets, how);
     cancelled = interrupt.cancelled().load();
   }
   const schedule::StepResult& last = results.back();
+  const bool interrupted = cancelled && !last.schedule && last.missing_bytes == 0;
+  if (interrupted) results.back().why_not = "interrupted before a schedule was found";
   if (!options.output.empty() && last.schedule)
     write_output(options.output, graph::serialize_schedule(*last.schedule));
   if (options.json) {
@@ -207,9 +211,13 @@ int step(const ScheduleOptions& options) {
       json["cancelled"] = cancelled;
       print_json(json);
     }
-  } else {
+  } else if (options.budgets || !interrupted) {
     print(printable(options.budgets ? to_table(results, budgets)
                                     : to_text(last, budgets.back(), graph, options, cancelled)));
+  }
+  if (interrupted) {
+    print_error(fmt::format("{} that fits {}", last.why_not, format_bytes(budgets.back())));
+    return kInterrupted;
   }
   return last.schedule ? kDone : kNo;
 }
@@ -259,8 +267,9 @@ Command add_schedule(CLI::App& program) {
   add_search_options(*app, options->search, engines, "schedule");
   app->add_flag("--json", options->json, "Print one JSON object");
   app->footer(
-      "The best so far is shown on a terminal; Ctrl-C takes it. Addresses are looked for\n"
-      "afterwards, within the same limits once more. For a budget the engines are auto, order,\n"
+      "The best so far is shown on a terminal; Ctrl-C takes it, and where there is none yet ends\n"
+      "berth with exit code 130. Addresses are looked for afterwards, within the same limit. For a "
+      "budget the engines are auto, order,\n"
       "retain and copies; and what others do with the recorded order: release, chen, checkmate,\n"
       "knapsack, monet, vdnn and dymem. auto and the rest are for --order-only.\n\n"
       "Example:\n  berth schedule gpt.trace --budget 60% -o gpt.schedule\n"

@@ -14,7 +14,7 @@ schedule::Addresses add_addresses(const graph::Graph& graph, graph::Schedule& sc
   schedule::AddressOptions options;
   options.seed = search.seed;
   options.iteration_budget = search.iterations;
-  options.time_limit_seconds = search.time_limit_seconds(options.time_limit_seconds);
+  options.time_limit_seconds = search.seconds_left(options.time_limit_seconds);
   options.cancel = &cancel;
   if (line.shown())
     options.progress = [&line](const PlaceProgress& now) {

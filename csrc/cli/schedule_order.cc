@@ -1,9 +1,9 @@
 #include "csrc/cli/exit_code.h"
 #include "csrc/cli/graph_input.h"
 #include "csrc/cli/graph_output.h"
-#include "csrc/cli/input.h"
 #include "csrc/cli/interrupt.h"
 #include "csrc/cli/output.h"
+#include "csrc/cli/output_file.h"
 #include "csrc/cli/schedule_addresses.h"
 #include "csrc/cli/schedule_options.h"
 #include "csrc/core/check.h"
@@ -16,11 +16,15 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <atomic>
 #include <optional>
 
 namespace berth::cli {
 namespace {
+
+// Of the time, where addresses are looked for afterwards.
+constexpr double kOrderingShare = 0.7;
 
 std::string describe(const schedule::OrderProgress& progress) {
   const double gap =
@@ -99,7 +103,7 @@ std::optional<schedule::Addresses> write(const ScheduleOptions& options, const g
 
 int order_step(const ScheduleOptions& options) {
   use_olla();
-  if (!options.output.empty()) check_output(options.output);
+  check_files(std::array{options.input}, {{"-o", options.output}}, options.json);
   graph::Graph graph = read_graph_input(options.input).graph;
   const graph::Graph given = graph;
   const schedule::OrderProblem problem = schedule::order_problem(graph);
@@ -113,7 +117,10 @@ int order_step(const ScheduleOptions& options) {
     order.iteration_budget = options.search.iterations;
     order.given.assign(graph.order.begin(), graph.order.end());
     order.cancel = &interrupt.cancelled();
-    order.time_limit_seconds = options.search.time_limit_seconds(order.time_limit_seconds);
+    const bool addressed =
+        !options.output.empty() && !is_graph_name(options.output) && !options.no_addresses;
+    order.time_limit_seconds =
+        (addressed ? kOrderingShare : 1) * options.search.seconds_left(order.time_limit_seconds);
     if (line.shown())
       order.progress = [&line](const schedule::OrderProgress& now) { line.show(describe(now)); };
     result = schedule::plan_order(problem, order);

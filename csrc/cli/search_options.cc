@@ -1,15 +1,15 @@
 #include "csrc/cli/search_options.h"
 
-#include "csrc/cli/option_values.h"
-
 #include <fmt/format.h>
 
 namespace berth::cli {
 
 void add_search_options(CLI::App& app, SearchOptions& options,
                         const std::vector<std::string>& engines, const std::string& found) {
-  app.add_option("--time-limit", options.time_limit,
-                 "Seconds after which the best so far is taken [10, or none with --iterations]")
+  app.add_option(
+         "--time-limit", options.time_limit,
+         "Seconds that the whole command may take: then the best so far is taken [10, or none "
+         "with --iterations]")
       ->check(is_time_limit)
       ->type_name("SECONDS");
   app.add_option(

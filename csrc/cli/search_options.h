@@ -1,7 +1,10 @@
 #pragma once
 
+#include "csrc/cli/option_values.h"
+
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -17,10 +20,12 @@ struct SearchOptions {
   std::uint64_t iterations = 0;
   std::uint64_t seed = 1;
 
-  // A budget of tries alone makes the result depend on the seed and nothing else.
-  [[nodiscard]] double time_limit_seconds(double otherwise) const {
-    if (time_limit) return *time_limit;
-    return iterations > 0 ? std::numeric_limits<double>::infinity() : otherwise;
+  // What is left of the time limit, which counts from the start of the program; above 0. A budget
+  // of tries alone makes the result depend on the seed and nothing else: then there is no limit.
+  [[nodiscard]] double seconds_left(double otherwise) const {
+    constexpr double kLeast = 1e-3;  // enough for the first result
+    if (!time_limit && iterations > 0) return std::numeric_limits<double>::infinity();
+    return std::max(time_limit.value_or(otherwise) - seconds_since_start(), kLeast);
   }
 };
 

@@ -5,6 +5,7 @@
 #include "csrc/cli/graph_input.h"
 #include "csrc/cli/input.h"
 #include "csrc/cli/output.h"
+#include "csrc/cli/output_file.h"
 #include "csrc/cli/picture.h"
 #include "csrc/cli/plan_summary.h"
 #include "csrc/cli/png.h"
@@ -24,6 +25,7 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -142,16 +144,19 @@ int show_schedule(const ShowOptions& options) {
 int show(const ShowOptions& options) {
   BERTH_CHECK(options.plan.empty() || options.graph.empty(), kUsage,
               "--plan goes with a trace, a graph with a schedule: one of them is wanted");
-  for (const std::string& file : {options.html, options.svg, options.png}) {
-    if (!file.empty()) check_output(file);
-  }
+  check_files(std::array{options.input, options.graph, options.plan},
+              {{"--html", options.html}, {"--svg", options.svg}, {"--png", options.png}},
+              options.json);
   if (!options.plan.empty()) return show_served(options);
   BERTH_CHECK(
       !options.addresses || options.drawn(), kUsage,
       "--addresses says what --svg draws of a schedule: berth show x.schedule x.graph --svg "
       "x.svg --addresses");
   if (std::filesystem::is_directory(options.input)) return show_folder(options);
-  const InputKind kind = identify(options.input);
+  const InputKind kind = identify(
+      options.input,
+      fmt::format("a plan, a folder of plans, a schedule, a run's statistics (BERTH_STATS), {}",
+                  kTracesAndCsv));
   if (kind == InputKind::kSchedule) return show_schedule(options);
   BERTH_CHECK(kind != InputKind::kGraph, kUsage, "'{}' is a graph: berth graph says what it holds",
               options.input);

@@ -72,6 +72,12 @@ int verify(const VerifyOptions& options) {
   if (first == SectionType::kSchedule) return verify_schedule(options);
   BERTH_CHECK(first != SectionType::kGraph, kInput,
               "'{}' is a graph: a plan or a schedule is wanted", options.plan);
+  if (!first) {
+    constexpr std::string_view kWanted = "a plan or a schedule";
+    const InputKind kind = identify(options.plan, kWanted);
+    BERTH_CHECK(kind == InputKind::kPlan, kInput, "'{}' is {}: {} is wanted", options.plan,
+                name_of(kind), kWanted);
+  }
   const Plan plan =
       parse_plan(read_file(options.plan, kMaxPlanFileBytes), options.plan, PlanCheck::kFile);
   const bool compares = !options.trace.empty();

@@ -2,7 +2,9 @@
 
 #include "csrc/trace/trace.h"
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -19,6 +21,11 @@ enum class TraceForm {
 
 // Throws Error(kInput) where the file is none of them. Reads its beginning only.
 [[nodiscard]] TraceForm trace_form(const std::string& path);
+// The same, or nothing where it is none of them.
+[[nodiscard]] std::optional<TraceForm> find_trace_form(const std::string& path);
+
+// The first `count` bytes of what a file holds, unpacked where it is packed with gzip.
+[[nodiscard]] std::vector<std::byte> read_unpacked_head(const std::string& path, std::size_t count);
 
 // Reads a trace of any form (parse_trace: not packed). Trusts nothing: throws Error(kInput) that
 // names path, line or chunk, and the reason. A torn tail is cut and counted in Trace::cut_bytes.

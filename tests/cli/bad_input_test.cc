@@ -200,5 +200,5 @@ TEST_CASE("A plan where a trace is wanted and a trace where a plan is are refuse
   }
   const Ran verify = run_berth({"verify", folder / "run.csv"});
   REQUIRE(verify.code == 3);
-  REQUIRE_THAT(verify.err, Contains("is not a plan file"));
+  REQUIRE_THAT(verify.err, Contains("is a trace: a plan or a schedule is wanted"));
 }

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <csignal>
 #include <filesystem>
@@ -308,6 +309,8 @@ TEST_CASE("An interrupt ends the search and keeps the best placement so far", "[
   write_text(folder / "hard.csv", csv);
   RunOptions options;
   options.signal = SIGINT;
+  options.error = Stream::kTerminal;
+  options.when_said = "planning: best";
   const Ran ran = run_berth(
       {"plan", folder / "hard.csv", "--time-limit", "600", "--json", "-o", folder / "placed.csv"},
       options);
@@ -317,6 +320,34 @@ TEST_CASE("An interrupt ends the search and keeps the best placement so far", "[
   REQUIRE(json["cancelled"] == true);
   REQUIRE(json["seconds"].get<double>() < 300);
   REQUIRE(rows_of(read_text(folder / "placed.csv")).size() == 2001);
+
+  // Of a capacity that nothing fits yet there is no best so far.
+  const auto bound = json["lower_bound_bytes"].get<std::uint64_t>();
+  const Ran open = run_berth({"plan", folder / "hard.csv", "--time-limit", "600", "--capacity",
+                              std::to_string(bound), "-o", folder / "none.csv"},
+                             options);
+  INFO(open.out << open.err);
+  REQUIRE(open.code == 130);
+  REQUIRE_THAT(open.err, Contains("interrupted before a placement was found that fits"));
+  REQUIRE_FALSE(exists(folder / "none.csv"));
+}
+
+TEST_CASE("The time limit is that of the whole command", "[cli][plan]") {
+  const TemporaryFolder folder;
+  std::mt19937_64 random(2);
+  std::string csv = "id,lower,upper,size\n";
+  for (int i = 0; i < 20'000; ++i) {
+    const auto lower = random() % 10'000;
+    csv += fmt::format("{},{},{},{}\n", i, lower, lower + 1 + random() % 2'000,
+                       1 + random() % 100'000);
+  }
+  write_text(folder / "hard.csv", csv);
+  const auto start = std::chrono::steady_clock::now();
+  REQUIRE(
+      run_berth({"plan", folder / "hard.csv", "--time-limit", "2", "-o", folder / "x.csv"}).code ==
+      0);
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+  REQUIRE(took.count() < 3);
 }
 
 TEST_CASE("A plan goes into a folder under a name of its own and none where one is as good",

@@ -15,6 +15,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <fstream>
+#include <functional>
 #include <sstream>
 #include <stdexcept>
 #include <thread>
@@ -23,7 +24,8 @@ namespace berth::test {
 namespace {
 
 // Reads both descriptors to their ends; false where nothing comes for a minute.
-bool read_both(int out, int err, Ran& ran) {
+// `heard` is called after each piece.
+bool read_both(int out, int err, Ran& ran, const std::function<void()>& heard) {
   struct pollfd ends[2] = {{out, POLLIN, 0}, {err, POLLIN, 0}};
   std::string* texts[2] = {&ran.out, &ran.err};
   while (ends[0].fd >= 0 || ends[1].fd >= 0) {
@@ -34,6 +36,7 @@ bool read_both(int out, int err, Ran& ran) {
       const ssize_t got = ::read(ends[i].fd, buffer, sizeof buffer);
       if (got > 0) {
         texts[i]->append(buffer, static_cast<std::size_t>(got));
+        heard();
       } else if (got == 0 || errno != EINTR) {  // a terminal ends with EIO
         ends[i].fd = -1;
       }
@@ -84,12 +87,14 @@ bool catches(pid_t child, int signal) {
 }  // namespace
 
 Ran run_berth(const std::vector<std::string>& arguments, const RunOptions& options) {
+  if (options.input) ::signal(SIGPIPE, SIG_IGN);  // where it does not read all
   const Ends out = open_ends(options.output);
   const Ends err = open_ends(options.error);
+  const Ends in = options.input ? open_ends(Stream::kCaptured) : Ends{};
   const pid_t child = ::fork();
   if (child == 0) {
     const int null = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
-    ::dup2(null, 0);
+    ::dup2(options.input ? in.ours : null, 0);
     out.theirs < 0 ? ::close(1) : ::dup2(out.theirs, 1);
     err.theirs < 0 ? ::close(2) : ::dup2(err.theirs, 2);
     for (const auto& [name, value] : options.variables) ::setenv(name.c_str(), value.c_str(), 1);
@@ -105,8 +110,21 @@ Ran run_berth(const std::vector<std::string>& arguments, const RunOptions& optio
   }
   ::close(out.theirs);
   ::close(err.theirs);
+  ::close(in.ours);
+  std::thread writer;
+  if (options.input) {
+    writer = std::thread([&] {
+      std::string_view left = *options.input;
+      while (!left.empty()) {
+        const ssize_t written = ::write(in.theirs, left.data(), left.size());
+        if (written <= 0) break;  // it reads no further
+        left.remove_prefix(static_cast<std::size_t>(written));
+      }
+      ::close(in.theirs);
+    });
+  }
   std::thread sender;
-  if (options.signal != 0) {
+  if (options.signal != 0 && options.when_said.empty()) {
     sender = std::thread([&] {
       const auto ready = [&] {
         return options.when_exists.empty() ? catches(child, options.signal)
@@ -118,9 +136,16 @@ Ran run_berth(const std::vector<std::string>& arguments, const RunOptions& optio
     });
   }
   Ran ran;
-  const bool ended = read_both(out.ours, err.ours, ran);
+  bool sent = false;
+  const bool ended = read_both(out.ours, err.ours, ran, [&] {
+    if (sent || options.when_said.empty() || ran.err.find(options.when_said) == std::string::npos)
+      return;
+    sent = true;
+    ::kill(child, options.signal);
+  });
   if (!ended) ::kill(child, SIGKILL);
   if (sender.joinable()) sender.join();
+  if (writer.joinable()) writer.join();
   int status = 0;
   ::waitpid(child, &status, 0);
   ran.code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,9 +24,11 @@ struct RunOptions {
   Stream output = Stream::kCaptured;
   Stream error = Stream::kCaptured;  // captured or a terminal
   int signal = 0;                    // sent to it alone
-  std::string when_exists;   // once this file is there, or, where empty, once the signal is caught
-  std::string folder;        // where it runs
-  std::uint64_t memory = 0;  // addresses that it may take, 0: as many as it likes
+  std::string when_exists;  // once this file is there; where empty once the signal is caught
+  std::string when_said;    // or once standard error has this
+  std::optional<std::string> input;  // what a pipe at its standard input gives; nothing: /dev/null
+  std::string folder;                // where it runs
+  std::uint64_t memory = 0;          // addresses that it may take, 0: as many as it likes
 };
 
 // Runs `berth ARGUMENTS...`.

@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <csignal>
 #include <random>
 
@@ -516,5 +517,37 @@ TEST_CASE("Graphs and schedules where something else is wanted are one error", "
     CAPTURE(arguments, ran.err);
     CHECK(ran.code == code);
     CHECK_THAT(ran.err, Contains(text));
+  }
+}
+
+TEST_CASE("Ctrl-C before there is a schedule is no answer", "[cli][schedule][interrupt]") {
+  const TemporaryFolder folder;
+  write_text(folder / "x.json", layered(6000));
+  RunOptions options;
+  options.signal = SIGINT;
+  options.error = Stream::kTerminal;
+  options.when_said = "planning";
+  const Ran ran = run_berth({"schedule", folder / "x.json", "--budget", "97%", "--time-limit",
+                             "600", "-o", folder / "x.schedule"},
+                            options);
+  INFO(ran.out << ran.err);
+  REQUIRE(ran.code == 130);
+  REQUIRE_THAT(ran.err, Contains("interrupted before a schedule was found"));
+  REQUIRE(ran.out.empty());
+  REQUIRE_FALSE(exists(folder / "x.schedule"));
+}
+
+TEST_CASE("The time limit of a schedule is that of the whole command", "[cli][schedule]") {
+  const TemporaryFolder folder;
+  write_text(folder / "x.json", trained(60));
+  for (const std::vector<std::string>& mode : std::vector<std::vector<std::string>>{
+           {"--budgets"}, {"--budget", "50%", "-o", folder / "x.schedule"}}) {
+    std::vector<std::string> command = {"schedule", folder / "x.json", "--time-limit", "2"};
+    command.insert(command.end(), mode.begin(), mode.end());
+    const auto start = std::chrono::steady_clock::now();
+    const Ran ran = run_berth(command);
+    INFO(ran.out << ran.err);
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+    CHECK(took.count() < 3);
   }
 }

@@ -194,6 +194,8 @@ class JointPlanning {
 
   // As given, and the one with the least peak.
   void find_orders() {
+    // Needs no time, and there may be none left.
+    if (result_.base_peak <= options_.budget) offer(kept(first_), "order");
     OrderOptions order = searching<OrderOptions>(kOrdering);
     order.given.assign(graph_.order.begin(), graph_.order.end());
     const OrderResult found = plan_order(problem_, order);
