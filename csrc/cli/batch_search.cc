@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <limits>
 #include <utility>
 
 namespace berth::cli {
@@ -75,6 +76,12 @@ bool BatchSearch::is_flat(std::size_t allocator) const {
     most = std::max(most.value_or(batch), batch);
   }
   return least && *most / *least >= kFlatOver;
+}
+
+double BatchSearch::openness(std::size_t allocator) const {
+  const Ends ends = ends_of(allocator);
+  if (ends.fits == 0 || ends.too_large == 0) return std::numeric_limits<double>::infinity();
+  return static_cast<double>(ends.too_large - ends.fits) / static_cast<double>(ends.fits);
 }
 
 // Where the line meets the limit.
@@ -206,9 +213,20 @@ void BatchSearch::run(std::uint64_t batch, std::size_t allocator) {
 std::vector<std::optional<BatchSearch::Answer>> BatchSearch::find() {
   if (known_.empty()) run(options_.first, 0);
   const auto search = [&](std::uint64_t share, unsigned most_runs) {
+    const auto is_open = [&](std::size_t i) {
+      return courses_[i].known && !is_close(i, share) && !is_flat(i);
+    };
+    // One allocator after the other takes the fewest runs. The last ones go where least is known.
+    const std::size_t last = std::min<std::size_t>(most_runs, 2 * courses_.size());
     for (std::size_t i = 0; i < courses_.size(); ++i)
-      while (courses_[i].known && runs_ < most_runs && !is_close(i, share) && !is_flat(i))
-        run(next_try(i), i);
+      while (is_open(i) && runs_ + last < most_runs) run(next_try(i), i);
+    while (runs_ < most_runs) {
+      std::optional<std::size_t> next;
+      for (std::size_t i = 0; i < courses_.size(); ++i)
+        if (is_open(i) && (!next || openness(i) > openness(*next))) next = i;
+      if (!next) break;
+      run(next_try(*next), *next);
+    }
   };
   search(100, options_.most_runs);
   search(0, std::min(options_.few_runs, options_.most_runs));

@@ -18,7 +18,8 @@ namespace berth::cli {
 // one measure and what does not grow with the batch, then the one through the two measures that
 // enclose the limit, or are nearest to it. From there, since need goes by pages and segments, in
 // steps that double until the limit lies between two measures, and are halved at last. First all
-// are found within a hundredth, then exactly, while that takes few runs.
+// are found within a hundredth, then exactly, up to `few_runs`. Where more runs would be wanted
+// than there are, each goes to the allocator whose answer is the least certain.
 //
 // Where need falls with a larger batch now and then, as segments are rounded, it is the largest of
 // those measured. A program that refuses a batch may want multiples: those of a power of two that
@@ -35,7 +36,7 @@ class BatchSearch {
     Bytes limit = 0;
     Bytes fixed = 0;          // of the need: what certainly does not grow with the batch
     unsigned most_runs = 16;  // calls of Measure, at most
-    unsigned few_runs = 8;    // after which a hundredth is near enough
+    unsigned few_runs = 8;    // after which a hundredth is near enough; no more than most_runs
     std::uint64_t first = 1;  // where to begin; at least 1
     std::optional<Needs> first_needs = {};  // where that was run already
   };
@@ -76,6 +77,8 @@ class BatchSearch {
   [[nodiscard]] Ends ends_of(std::size_t allocator) const;
   [[nodiscard]] bool is_close(std::size_t allocator, std::uint64_t share) const;
   [[nodiscard]] bool is_flat(std::size_t allocator) const;
+  // How far apart the ends are, as a share of what fits: infinity where one is not known.
+  [[nodiscard]] double openness(std::size_t allocator) const;
   [[nodiscard]] std::optional<double> crossing(std::size_t allocator, const Ends& ends) const;
   [[nodiscard]] std::uint64_t next_try(std::size_t allocator) const;
   void run(std::uint64_t batch, std::size_t allocator);  // made for that one

@@ -36,7 +36,7 @@ struct DryRunOptions {
   std::string values = "zeros";
   unsigned steps = 0;
   std::string fit;
-  unsigned fit_runs = 16;
+  std::optional<unsigned> fit_runs;  // nothing: few
   std::string tag;
   double time_limit = 2;
   bool json = false;
@@ -121,6 +121,13 @@ int judge_end(const DryRunJob& job, const DryRun& run) {
   return run.code;
 }
 
+// Runs that the user has asked for are spent until nothing is open.
+DryRunFitOptions fit_options(const DryRunOptions& options) {
+  DryRunFitOptions fit{.plan_time_limit_seconds = options.time_limit};
+  if (options.fit_runs) fit.most_runs = fit.few_runs = *options.fit_runs;
+  return fit;
+}
+
 int dry_run(const DryRunOptions& options) {
   DryRunReport report;
   report.job = job_of(options);
@@ -160,9 +167,7 @@ int dry_run(const DryRunOptions& options) {
                     "none (berth.mark_step(), berth::torch::mark_step()); it ran to its end",
                     options.program[0]));
   if (argument && code == kDone)
-    report.fit =
-        find_fit(report.job, *argument, all,
-                 {.most_runs = options.fit_runs, .plan_time_limit_seconds = options.time_limit});
+    report.fit = find_fit(report.job, *argument, all, fit_options(options));
   for (Needs& needs : all) {
     std::string file;
     if (needs.plan && code == kDone) {
@@ -224,10 +229,10 @@ Command add_dry_run(CLI::App& program, std::vector<std::string> arguments) {
                   "times")
       ->type_name("NAME=ARG");
   app->add_option("--fit-runs", options->fit_runs,
-                  "Of those at most so many; beyond 8 only until all answers are within 1 %")
+                  "Run it so often at most, until each answer is exact [16; beyond 8 only until "
+                  "all answers are within 1 %]")
       ->check(CLI::Range(1u, 1000u))
-      ->type_name("N")
-      ->capture_default_str();
+      ->type_name("N");
   app->add_option("--values", options->values,
                   "What the program reads of results that kernels would have computed: zeros, a "
                   "number, or memory (what lies there)")

@@ -85,6 +85,7 @@ DryRunFit find_fit(const DryRunJob& job, const BatchArgument& argument,
   BatchSearch::Options search_options{.limit = job.total,
                                       .fixed = fixed_part(all, context),
                                       .most_runs = options.most_runs,
+                                      .few_runs = options.few_runs,
                                       .first = argument.given().value_or(1)};
   if (argument.given()) search_options.first_needs = most_held(all, context);
   BatchSearch search(search_options, run);

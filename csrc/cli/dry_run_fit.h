@@ -23,6 +23,7 @@ struct DryRunFit {
 
 struct DryRunFitOptions {
   unsigned most_runs = 16;
+  unsigned few_runs = 8;  // after which answers within a hundredth are enough
   double plan_time_limit_seconds = 2;
 };
 

@@ -193,3 +193,33 @@ TEST_CASE("A search whose runs run out says that more may fit", "[batch_search]"
   REQUIRE_FALSE(found.only().exact);
   REQUIRE(found.only().largest >= 1);
 }
+
+TEST_CASE("Runs that were asked for are spent until every answer is exact", "[batch_search]") {
+  const auto needs = program(2'100 * kMiB, 3 * kMiB);
+  const auto exact = [&](unsigned most, unsigned few) {
+    const Found found =
+        find({.limit = 80'000 * kMiB, .most_runs = most, .few_runs = few, .first = 4}, needs);
+    return std::ranges::count_if(found.answers, [](const auto& one) { return one->exact; });
+  };
+  CHECK(exact(60, 60) == 4);
+  CHECK(exact(60, 8) < 4);  // a hundredth was enough
+}
+
+TEST_CASE("The last runs go to the allocator of which least is known", "[batch_search]") {
+  // A need that leaps, which takes many tries, and three others.
+  const std::vector<Need> needs = {
+      [](std::uint64_t batch) { return batch <= 7000 ? Bytes{1000} : Bytes{2'000'000}; },
+      [](std::uint64_t batch) { return batch * batch; },
+      [](std::uint64_t batch) { return 1000 + 7 * batch; },
+      [](std::uint64_t batch) { return 900'000 + 500 * batch * batch; },
+  };
+  for (const unsigned runs : {8u, 10u}) {
+    const Found found =
+        find({.limit = 1'000'000, .most_runs = runs, .few_runs = runs, .first = 4}, needs);
+    for (const auto& answer : found.answers) {
+      CAPTURE(runs, answer->largest);
+      CHECK(answer->largest > 0);
+      CHECK(answer->smallest_too_large.has_value());
+    }
+  }
+}
