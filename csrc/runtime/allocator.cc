@@ -89,6 +89,9 @@ PoolOptions Allocator::State::pool_options() {
 void Allocator::State::open() {
   Notes notes;
   const Config& config = options.config;
+  // What is written at the end is named right at the start.
+  for (const std::string* const name : {&config.trace, &config.plan, &config.stats})
+    (void)expand_file_name(*name, options.program, options.device_index);
   switch (config.mode) {
     case Mode::kOff:
       break;
