@@ -8,10 +8,12 @@
 #include <sys/auxv.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstdlib>
 #include <optional>
+#include <utility>
 
 extern char** environ;
 
@@ -60,6 +62,20 @@ constexpr std::array<Setting, 12> kSettings = {{
      "4096 of them; processes may share it"},
 }};
 
+constexpr std::string_view kWords = "{rank}, {device} and {pid}";
+
+// The part of a file name that a brace opens and that is no word: up to its end, or all that
+// follows. Empty where there is none.
+std::string wrong_word(std::string_view name) {
+  for (std::size_t open = name.find('{'); open != std::string_view::npos;) {
+    const std::size_t close = std::min(name.find('}', open), name.size() - 1);
+    const std::string_view word = name.substr(open, close - open + 1);
+    if (word != "{rank}" && word != "{device}" && word != "{pid}") return std::string(word);
+    open = name.find('{', close);
+  }
+  return {};
+}
+
 std::string_view field_name(const Setting& setting) {
   return setting.field.substr(std::string_view("Config::").size());
 }
@@ -102,6 +118,16 @@ class Source {
   [[noreturn]] void refuse(std::string_view variable, std::string_view value) const {
     throw Error(ErrorKind::kUsage, fmt::format("{} is '{}', legal are: {}", name(variable), value,
                                                setting(variable).legal_values));
+  }
+
+  // A name that could not be expanded would be found wrong only where the file is to be written.
+  void read_file_name(std::string_view variable, std::string& target) const {
+    std::optional<std::string> text = read(variable);
+    if (!text) return;
+    if (const std::string word = wrong_word(*text); !word.empty())
+      throw Error(ErrorKind::kUsage, fmt::format("{} is '{}' and holds {}, legal are {}",
+                                                 name(variable), *text, word, kWords));
+    target = std::move(*text);
   }
 
   template <class Value, std::size_t N>
@@ -177,12 +203,12 @@ Config config_with(std::span<const GivenSetting> given) {
   source.choose("BERTH_VERBOSE",
                 std::array<std::pair<std::string_view, bool>, 2>{{{"0", false}, {"1", true}}},
                 config.verbose);
-  config.trace = source.read("BERTH_TRACE").value_or(config.trace);
-  config.plan = source.read("BERTH_PLAN").value_or(config.plan);
-  config.stats = source.read("BERTH_STATS").value_or(config.stats);
+  source.read_file_name("BERTH_TRACE", config.trace);
+  source.read_file_name("BERTH_PLAN", config.plan);
+  source.read_file_name("BERTH_STATS", config.stats);
   config.tag = source.read("BERTH_TAG").value_or(config.tag);
-  config.schedule = source.read("BERTH_SCHEDULE").value_or(config.schedule);
-  config.algorithms = source.read("BERTH_ALGORITHMS").value_or(config.algorithms);
+  source.read_file_name("BERTH_SCHEDULE", config.schedule);
+  source.read_file_name("BERTH_ALGORITHMS", config.algorithms);
   if (const auto text = source.read("BERTH_PLAN_TIME_LIMIT")) {
     double value = 0;
     const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), value);
@@ -208,25 +234,21 @@ Config config_with(std::span<const GivenSetting> given) {
 
 std::string expand_file_name(std::string_view name, const trace::Program& program,
                              int device_index) {
+  if (const std::string word = wrong_word(name); !word.empty())
+    throw Error(ErrorKind::kUsage,
+                fmt::format("the file name '{}' holds {}, legal are {}", name, word, kWords));
   std::string expanded;
   while (!name.empty()) {
     const std::size_t open = name.find('{');
     expanded += name.substr(0, open);
     if (open == std::string_view::npos) break;
-    const std::size_t close = name.find('}', open);
-    const std::string_view word =
-        name.substr(open, close == std::string_view::npos ? close : close - open + 1);
+    const std::string_view word = name.substr(open, name.find('}', open) - open + 1);
     if (word == "{rank}") {
       expanded += std::to_string(program.rank);
     } else if (word == "{device}") {
       expanded += device_index < 0 ? "cpu" : std::to_string(device_index);
-    } else if (word == "{pid}") {
-      expanded += std::to_string(::getpid());
     } else {
-      throw Error(
-          ErrorKind::kUsage,
-          fmt::format("the file name '{}' holds {}, legal are {{rank}}, {{device}} and {{pid}}",
-                      name, word));
+      expanded += std::to_string(::getpid());
     }
     name.remove_prefix(open + word.size());
   }

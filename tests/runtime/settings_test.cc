@@ -1,5 +1,7 @@
 #include "csrc/runtime/settings.h"
 
+#include "csrc/device/host_device.h"
+#include "csrc/runtime/allocator.h"
 #include "tests/catch.h"
 
 #include <berth/error.h>
@@ -7,6 +9,7 @@
 
 #include <cstdlib>
 #include <string>
+#include <utility>
 #include <vector>
 
 using namespace berth;
@@ -16,11 +19,13 @@ namespace {
 // Sets a variable for the time of a scope.
 class Variable {
  public:
-  Variable(const char* name, const char* value) : name_(name) { ::setenv(name, value, 1); }
-  ~Variable() { ::unsetenv(name_); }
+  Variable(std::string name, const std::string& value) : name_(std::move(name)) {
+    ::setenv(name_.c_str(), value.c_str(), 1);
+  }
+  ~Variable() { ::unsetenv(name_.c_str()); }
 
  private:
-  const char* name_;
+  const std::string name_;
 };
 
 }  // namespace
@@ -69,6 +74,23 @@ TEST_CASE("An unknown value is refused with the legal ones", "[settings]") {
                             Catch::Matchers::Contains(std::string("'") + value + "'") &&
                             Catch::Matchers::Contains("legal are"));
   }
+}
+
+TEST_CASE("A file name with a word that is none is refused at the start", "[settings]") {
+  const std::string variable =
+      GENERATE("BERTH_TRACE", "BERTH_PLAN", "BERTH_STATS", "BERTH_SCHEDULE", "BERTH_ALGORITHMS");
+  const auto [name, word] = GENERATE(table<std::string, std::string>(
+      {{"run-{foo}.json", "{foo}"}, {"{rank}-{pid", "{pid"}, {"{}{device}", "{}"}}));
+  const Variable wrong(variable, name);
+  CHECK_THROWS_WITH(Config::from_environment(), variable + " is '" + name + "' and holds " + word +
+                                                    ", legal are {rank}, {device} and {pid}");
+}
+
+TEST_CASE("An allocator whose statistics have a name that is none is not made", "[settings]") {
+  const auto device = make_host_device(Bytes{64} << 20);
+  Allocator::Options options;
+  options.config.stats = "run-{foo}.json";
+  CHECK_THROWS_WITH(Allocator(*device, options), Catch::Matchers::Contains("{foo}"));
 }
 
 TEST_CASE("Serving without a plan is refused", "[settings]") {
