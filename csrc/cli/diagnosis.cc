@@ -43,10 +43,24 @@ class Diagnosis {
 
   void native() {
     const Bytes native = forecast_.native();
+    if (snapshot_ != nullptr && snapshot_->of_berth) {
+      add("berth_snapshot",
+          "the snapshot was written under berth: its segments are berth's and come to {}, where a "
+          "page that lies at several addresses counts at each. They say nothing about PyTorch's "
+          "allocator, whose figures are those of its model",
+          format_bytes(snapshot_->reserved_peak));
+    }
+    if (forecast_.contradicting) {
+      add("segments_contradict",
+          "the segments of the history come to {} at most, but {} live by its requests: one of "
+          "the two is incomplete. What PyTorch's allocator holds is not taken from the segments, "
+          "but from its model",
+          format_bytes(*forecast_.contradicting), format_bytes(forecast_.live));
+    }
     if (forecast_.planned >= native) {
       add("no_saving",
-          "berth would hold {}, PyTorch's allocator holds {}: nothing is saved, as its segments "
-          "fit this run and berth learns in whole pages of 2 MiB",
+          "berth would hold {}, PyTorch's allocator holds {}: nothing is saved, as PyTorch's "
+          "segments fit this run and berth learns in whole pages of 2 MiB",
           format_bytes(forecast_.planned), format_bytes(native));
     } else if (share(native - forecast_.live, native) <= kLittle) {
       add("native_is_good",
@@ -73,15 +87,18 @@ class Diagnosis {
   }
 
   void repeats() {
-    if (forecast_.requests == 0) {
-      add("no_requests", "it has no requests");
+    if (forecast_.requests == 0 || forecast_.recorded_requests == 0) {
+      nothing_requested();
+    } else if (forecast_.assumed) {
+      add("one_step",
+          "no step comes twice in this history ({}). The forecast assumes that the program repeats "
+          "the step that it holds, and that what a step leaves alive goes once the next one "
+          "requests its successor; a history of three steps or more needs no such assumption",
+          forecast_.why_no_step);
     } else if (forecast_.repeating_bytes && forecast_.repeating_requests >= kRepeats) {
       // As it should be.
     } else if (forecast_.many_sizes) {
-      add("shapes_vary",
-          "shapes vary from step to step: one plan of buckets serves them, {} of the requests at "
-          "its places once they are known",
-          format_percent(forecast_.hits));
+      shapes_vary();
     } else if (forecast_.kinds > 1 && forecast_.hits >= kWellServed) {
       add("kinds",
           "its steps are of {}: one plan with a branch for each serves them, {} of the requests at "
@@ -92,6 +109,9 @@ class Diagnosis {
           "its requests do not repeat ({}): a plan would be of no use, and what berth saves it "
           "saves by its pool",
           forecast_.why_no_step);
+    } else if (forecast_.repeating_requests < kLittle) {
+      add("repeats_partly",
+          "hardly any of the requests lie in repeats of one step; the pool serves the others");
     } else {
       add("repeats_partly",
           "{} of the requests lie in repeats of one step; the others, as those of the start, are "
@@ -100,8 +120,34 @@ class Diagnosis {
     }
     if (forecast_.repeated != 0) {
       add("short_run",
-          "the run is too short for berth to learn in: its step was repeated {} for the forecast",
+          "the run is too short for berth to learn in: its step was repeated {} for the forecast, "
+          "and the larger figure counts, that of the run as it was or that with the repeats",
           format_number_of(forecast_.repeated, "time"));
+    }
+  }
+
+  void nothing_requested() {
+    if (forecast_.frees != 0) {
+      add("frees_only",
+          "the history has no request, but {} of blocks from before it: its ring (max_entries) was "
+          "too short for a step. What lives is known where the history begins, and no forecast can "
+          "be made of it",
+          format_number_of(forecast_.frees, "free"));
+    } else {
+      add("no_requests", "it has no requests");
+    }
+  }
+
+  void shapes_vary() {
+    if (forecast_.hits >= kLittle) {
+      add("shapes_vary",
+          "shapes vary from step to step: one plan of buckets serves them, {} of the requests at "
+          "its places once they are known",
+          format_percent(forecast_.hits));
+    } else {
+      add("shapes_vary",
+          "shapes vary from step to step, and this run is too short for a plan of buckets to serve "
+          "any of them: the pool serves it, and a longer history says what a plan would do");
     }
   }
 

@@ -51,32 +51,36 @@ Json to_json(const Visit& visit) {
   Json findings = Json::array();
   for (const Finding& finding : visit.findings)
     findings.push_back({{"name", finding.name}, {"text", finding.text}});
-  Json json = {{"source", visit.of_snapshot ? "snapshot" : "trace"},
-               {"requests", it.requests},
-               {"steps", it.steps},
-               {"live_peak_bytes", it.live},
-               {"resident_bytes", it.resident},
-               {"native_reserved_bytes", cuda ? Json(it.native()) : Json(nullptr)},
-               {"native_measured", it.measured.has_value()},
-               {"native_expandable", visit.expandable},
-               {"caching_model_bytes", cuda ? Json(it.caching) : Json(nullptr)},
-               {"expandable_model_bytes", cuda ? Json(it.expandable) : Json(nullptr)},
-               {"planned_reserved_bytes", it.planned},
-               {"pool_reserved_bytes", it.pool},
-               {"arena_bytes", it.arena},
-               {"arena_bound_bytes", it.arena_bound},
-               {"saving_bytes", cuda ? Json(it.saving()) : Json(nullptr)},
-               {"saving_share", cuda ? Json(ratio(it.saving(), it.native())) : Json(nullptr)},
-               {"batch_factor",
-                cuda ? value_or_null(it.batch_factor(std::max(it.native(), it.planned), it.planned))
-                     : Json(nullptr)},
-               {"repeating_requests_share", it.repeating_requests},
-               {"repeating_bytes_share", value_or_null(it.repeating_bytes)},
-               {"hits_share", it.hits},
-               {"kinds", it.kinds},
-               {"repeated_steps", it.repeated},
-               {"findings", findings},
-               {"holders", visit.summary.holders_to_json()}};
+  Json json = {
+      {"source", visit.of_snapshot ? "snapshot" : "trace"},
+      {"requests", it.requests},
+      {"steps", it.steps},
+      {"live_peak_bytes", it.live},
+      {"resident_bytes", it.resident},
+      {"native_reserved_bytes", cuda ? Json(it.native()) : Json(nullptr)},
+      {"native_measured", it.measured.has_value()},
+      {"native_expandable", visit.expandable},
+      {"caching_model_bytes", cuda ? Json(it.caching) : Json(nullptr)},
+      {"expandable_model_bytes", cuda ? Json(it.expandable) : Json(nullptr)},
+      {"planned_reserved_bytes", it.planned},
+      {"planned_run_reserved_bytes", it.planned_run},
+      {"pool_reserved_bytes", it.pool},
+      {"arena_bytes", it.arena},
+      {"arena_bound_bytes", it.arena_bound},
+      {"saving_bytes", cuda ? Json(it.saving()) : Json(nullptr)},
+      {"saving_share", cuda ? Json(ratio(it.saving(), it.native())) : Json(nullptr)},
+      {"batch_factor",
+       cuda ? value_or_null(it.batch_factor(std::max(it.native(), it.planned), it.planned))
+            : Json(nullptr)},
+      {"repeating_requests_share", it.repeating_requests},
+      {"repeating_bytes_share", value_or_null(it.repeating_bytes)},
+      {"hits_share", it.hits},
+      {"kinds", it.kinds},
+      {"repeated_steps", it.repeated},
+      {"repeated_live_peak_bytes", it.repeated == 0 ? Json(nullptr) : Json(it.repeated_live)},
+      {"assumes_one_step_repeats", it.assumed},
+      {"findings", findings},
+      {"holders", visit.summary.holders_to_json()}};
   if (visit.gpu_total) {
     json["gpu_total_bytes"] = *visit.gpu_total;
     json["native_fits"] = cuda ? Json(it.native() <= *visit.gpu_total) : Json(nullptr);
@@ -108,6 +112,8 @@ std::string reserved_table(const Visit& visit) {
   add("berth, learning in place", it.planned,
       it.arena == 0 ? "replayed; no plan comes of it"
                     : fmt::format("replayed; its plan takes {}", format_bytes(it.arena)));
+  if (it.planned != it.planned_run)
+    add("berth, the run alone", it.planned_run, "replayed without repeats of its step");
   return table.to_string();
 }
 
@@ -115,7 +121,8 @@ std::string batch_text(const Visit& visit) {
   const replay::Forecast& it = visit.forecast;
   std::string text;
   if (!it.on_cpu && it.saving() != 0) {
-    if (const auto factor = it.batch_factor(it.native(), it.planned))
+    constexpr double kNoticed = 1.005;  // less is printed as 1.00
+    if (const auto factor = it.batch_factor(it.native(), it.planned); factor && *factor >= kNoticed)
       text += fmt::format("{:.2f} times as large in what PyTorch's allocator holds now", *factor);
   }
   if (visit.gpu_total) {
@@ -145,10 +152,14 @@ std::string to_text(const DoctorOptions& options, const Visit& visit) {
                         it.on_cpu                         ? ""
                         : it.native() <= *visit.gpu_total ? ", without too"
                                                           : ", without it does not");
-  text += fmt::format("  repeats    {} of the requests{}\n", format_percent(it.repeating_requests),
-                      it.repeating_bytes
-                          ? fmt::format(", {} of the bytes", format_percent(*it.repeating_bytes))
-                          : std::string());
+  if (it.assumed) {
+    text += "  repeats    none in this history; its step is taken to repeat\n";
+  } else {
+    text += fmt::format(
+        "  repeats    {} of the requests{}\n", format_percent(it.repeating_requests),
+        it.repeating_bytes ? fmt::format(", {} of the bytes", format_percent(*it.repeating_bytes))
+                           : std::string());
+  }
   if (!visit.findings.empty()) text += "\nTo know\n";
   for (const Finding& finding : visit.findings) text += "  - " + wrap(finding.text + ".", 4, 96);
   return text + visit.summary.holders_to_text();
@@ -209,7 +220,10 @@ Command add_doctor(CLI::App& program) {
       "What lives is the largest sum of blocks, rounded to 512 bytes: no allocator holds less.\n"
       "PyTorch's allocator  measured where the snapshot has its segments, else its model on paper\n"
       "berth                the same allocator over a device on paper, learning as it would in\n"
-      "                     training, its first steps included\n"
+      "                     training, its first steps included. A run that is too short to learn\n"
+      "                     in is replayed as it was and with its step repeated: the larger "
+      "figure\n"
+      "                     counts\n"
       "batch                how much larger it can be at least: residents (weights, optimizer\n"
       "                     state) do not grow, all else is taken to\n\n"
       "In the program, without berth: torch.cuda.memory._record_memory_history() at its start, "

@@ -51,6 +51,7 @@ int import(const ImportOptions& options) {
                     {"reserved_bytes", snapshot.reserved_at_end},
                     {"reserved_peak_bytes", snapshot.reserved_peak},
                     {"expandable_segments", snapshot.expandable},
+                    {"of_berth", snapshot.of_berth},
                     {"cut", snapshot.cut()},
                     {"blocks_before", snapshot.old_blocks},
                     {"bytes_before", snapshot.old_bytes},
@@ -67,7 +68,10 @@ int import(const ImportOptions& options) {
       format_number_of(snapshot.trace.lanes.size(), "stream"));
   text += fmt::format("  reserved   {} at most, {} at the end{}\n",
                       format_bytes(snapshot.reserved_peak), format_bytes(snapshot.reserved_at_end),
-                      snapshot.expandable ? ", in expandable segments" : "");
+                      snapshot.expandable ? ", in expandable segments"
+                      : snapshot.of_berth
+                          ? ", in segments of berth, whose pages count at each of their addresses"
+                          : "");
   text += fmt::format("  steps      {}\n",
                       snapshot.marks == 0
                           ? "not marked: the snapshot has no annotation of an Optimizer.step"

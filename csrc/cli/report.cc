@@ -379,7 +379,10 @@ Report report_of(const Trace& trace, const std::optional<Plan>& plan, const std:
                                  : "")));
 
   Layout layout;
-  const replay::Result result = replay::through_berth(workload, {.plan = plan, .layout = &layout});
+  // The same replay as the doctor's, so that both name one figure.
+  const replay::Result result =
+      plan ? replay::through_berth(workload, {.plan = plan, .layout = &layout})
+           : replay::learn_in_place(workload, &layout);
   const Bytes arena = result.stats->arena;
   const bool served = result.stats->hits != 0;
   if (served)

@@ -4,9 +4,11 @@
 #include "csrc/replay/hits_by_kind.h"
 #include "csrc/replay/through_berth.h"
 #include "csrc/replay/through_caching_model.h"
+#include "csrc/trace/snapshot.h"
 #include "csrc/trace/step_coverage.h"
 
 #include <algorithm>
+#include <optional>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -24,7 +26,7 @@ void weigh(const Trace& trace, const std::optional<Step>& step, Forecast& result
     std::uint64_t born = 0, freed = ~std::uint64_t{0};  // requests before
   };
   std::unordered_map<trace::BlockId, Block> blocks;
-  std::uint64_t requests = 0, peak_at = 0;
+  std::uint64_t requests = 0, peak_at = 0, before = 0;
   const Bytes unit = result.on_cpu ? trace.alignment : kUnit;
   Bytes live = 0;
   for (const trace::Entry& entry : trace.entries) {
@@ -38,12 +40,19 @@ void weigh(const Trace& trace, const std::optional<Step>& step, Forecast& result
         peak_at = block.born;
       }
     } else if (const auto* free = std::get_if<trace::Free>(&entry.event)) {
+      ++result.frees;
       const auto it = blocks.find(free->id);
       if (it == blocks.end() || it->second.freed <= requests) continue;
       it->second.freed = requests;
       live -= it->second.bytes;
+    } else if (const auto* begin = std::get_if<trace::RangeBegin>(&entry.event)) {
+      if (begin->kind == trace::RangeKind::kPhase && trace.name(begin->name) == kBeforeHistory)
+        before = begin->range;
+    } else if (const auto* end = std::get_if<trace::RangeEnd>(&entry.event)) {
+      if (before != 0 && end->range == before) result.recorded_requests = requests;
     }
   }
+  result.recorded_requests = requests - result.recorded_requests;
   std::unordered_set<trace::BlockId> residents;
   if (step) {
     for (const Resident& resident : step->residents) residents.insert(resident.block);
@@ -56,7 +65,8 @@ void weigh(const Trace& trace, const std::optional<Step>& step, Forecast& result
   }
 }
 
-std::optional<Bytes> measured(const Trace& trace) {
+// What PyTorch's allocator reserved by the segments of the trace.
+void take_measured(const Trace& trace, Forecast& result) {
   Bytes now = 0, peak = 0;
   bool any = false;
   for (const trace::Entry& entry : trace.entries) {
@@ -66,7 +76,7 @@ std::optional<Bytes> measured(const Trace& trace) {
     now = segment->reserve ? now + segment->bytes : now - std::min(now, segment->bytes);
     peak = std::max(peak, now);
   }
-  return any ? std::optional(peak) : std::nullopt;
+  if (any) (peak < result.live ? result.contradicting : result.measured) = peak;
 }
 
 void count_hits(const Workload& workload, const Result& replayed, Forecast& result) {
@@ -90,11 +100,15 @@ void count_hits(const Workload& workload, const Result& replayed, Forecast& resu
   }
 }
 
-// As in training: plans are made beside the steps.
-Result learn(const Workload& workload) {
-  BerthOptions options;
-  options.steps = options.background = true;
-  return through_berth(workload, options);
+// What each allocator reserves for a workload; the larger figure counts.
+void serve(const Workload& workload, const Result& learned, Forecast& result) {
+  const auto raise = [](Bytes& figure, const Result& served) {
+    figure = std::max(figure, served.reserved_peak.value_or(0));
+  };
+  raise(result.planned, learned);
+  raise(result.pool, through_berth(workload, {.planned = false}));
+  raise(result.caching, through_caching_model(workload, false));
+  raise(result.expandable, through_caching_model(workload, true));
 }
 
 bool serves_a_plan(const Result& result) {
@@ -108,78 +122,14 @@ std::optional<double> Forecast::batch_factor(Bytes bytes, Bytes reserved) const 
   return static_cast<double>(bytes - resident) / static_cast<double>(reserved - resident);
 }
 
-Trace repeat_step(const Trace& trace, const Step& step, std::uint32_t times) {
-  Trace run = trace;
-  const auto first = std::lower_bound(
-      run.entries.begin(), run.entries.end(), step.first_tick,
-      [](const trace::Entry& entry, trace::Tick tick) { return entry.tick < tick; });
-  const auto last = std::lower_bound(
-      first, run.entries.end(), step.last_tick,
-      [](const trace::Entry& entry, trace::Tick tick) { return entry.tick < tick; });
-  run.entries.erase(last, run.entries.end());
-  // The last repeat, of equally many requests as each; `step` may cover several periods.
-  const std::size_t begin = static_cast<std::size_t>(first - run.entries.begin());
-  std::uint64_t requests_before = 0;
-  std::unordered_map<trace::BlockId, std::uint64_t> index;  // of a block, among all requests
-  std::vector<trace::BlockId> ids;
-  trace::BlockId next = 1;
-  for (std::size_t i = 0; i < run.entries.size(); ++i) {
-    const auto* request = std::get_if<trace::Request>(&run.entries[i].event);
-    if (i == begin) requests_before = ids.size();
-    if (request == nullptr) continue;
-    index[request->id] = ids.size();
-    ids.push_back(request->id);
-    next = std::max(next, request->id + 1);
-  }
-  const std::uint64_t period = ids.size() - requests_before;
-  const std::vector<trace::Entry> repeat(run.entries.begin() + static_cast<std::ptrdiff_t>(begin),
-                                         run.entries.end());
-  std::unordered_set<trace::BlockId> freed;
-  for (const trace::Entry& entry : run.entries) {
-    if (const auto* free = std::get_if<trace::Free>(&entry.event)) freed.insert(free->id);
-  }
-  trace::Tick tick = run.entries.empty() ? 0 : run.entries.back().tick;
-  std::vector<trace::BlockId> before(ids.begin() + static_cast<std::ptrdiff_t>(requests_before),
-                                     ids.end());
-  for (std::uint32_t time = 0; time < times; ++time) {
-    std::vector<trace::BlockId> now(period);
-    // The block that stands for `id` in this repeat; 0 where it is none of a step.
-    const auto renamed = [&](trace::BlockId id) -> trace::BlockId {
-      const auto it = index.find(id);
-      if (it == index.end()) return 0;
-      if (it->second >= requests_before) return now[it->second - requests_before];
-      if (it->second + period < requests_before) return 0;
-      return before[it->second + period - requests_before];
-    };
-    for (const trace::Entry& entry : repeat) {
-      trace::Entry copy = entry;
-      if (auto* request = std::get_if<trace::Request>(&copy.event)) {
-        const std::uint64_t at = index.at(request->id) - requests_before;
-        request->id = now[at] = next++;
-      } else if (auto* free = std::get_if<trace::Free>(&copy.event)) {
-        free->id = renamed(free->id);
-        if (free->id == 0 || !freed.insert(free->id).second) continue;
-      } else if (auto* use = std::get_if<trace::Use>(&copy.event)) {
-        use->id = renamed(use->id);
-        if (use->id == 0) continue;
-      } else if (std::holds_alternative<trace::Segment>(copy.event)) {
-        continue;
-      }
-      copy.tick = ++tick;
-      run.entries.push_back(std::move(copy));
-    }
-    before = std::move(now);
-  }
-  return run;
-}
-
 Forecast forecast(const Trace& trace) {
   Forecast result;
   result.alignment = trace.alignment;
   result.on_cpu = trace.program.device_name == "cpu" || trace.alignment < kUnit;
-  const Repeats repeats = find_repeats(trace);
-  weigh(trace, repeats.step, result);
-  if (!result.on_cpu) result.measured = measured(trace);
+  Repeats repeats = find_repeats(trace);
+  // Where kinds of steps come in turns one of them may still tell what outlives steps.
+  weigh(trace, repeats.kinds.empty() ? repeats.step : extract_step(trace), result);
+  if (!result.on_cpu) take_measured(trace, result);
   result.why_no_step = repeats.step ? "" : repeats.why_not;
   if (repeats.step) {
     const StepCoverage coverage = coverage_of(trace, *repeats.step);
@@ -187,27 +137,41 @@ Forecast forecast(const Trace& trace) {
     result.repeating_bytes = coverage.share_of_bytes();
   }
 
-  Workload workload = make_workload(trace);
-  result.requests = workload.requests;
-  result.steps = workload.steps;
-  Result planned = learn(workload);
-  if (repeats.step && !serves_a_plan(planned) && repeats.step->repeats < kEnough) {
-    result.repeated = kEnough - repeats.step->repeats;
-    workload = make_workload(repeat_step(trace, *repeats.step, result.repeated));
-    planned = learn(workload);
+  const Workload run = make_workload(trace);
+  result.requests = run.requests;
+  result.steps = run.steps;
+  const Result learned = learn_in_place(run);
+  result.planned_run = learned.reserved_peak.value_or(0);
+  serve(run, learned, result);
+  std::optional<StepWindow> window;
+  if (!serves_a_plan(learned) && (!repeats.step || repeats.step->repeats < kEnough))
+    window = step_to_repeat(trace, repeats);
+  Trace longer;
+  if (window) {
+    const std::uint32_t times = kEnough - (repeats.step ? repeats.step->repeats : 1);
+    longer = repeat_step(trace, *window, times);
+    const Workload workload = make_workload(longer);
+    result.repeated = times;
+    result.repeated_live = workload.live_peak(result.on_cpu ? trace.alignment : kUnit);
+    result.assumed = !window->seen_twice;
+    const Result again = learn_in_place(workload);
+    serve(workload, again, result);
+    count_hits(workload, again, result);
+    if (result.assumed) {
+      longer = repeat_step(trace, *window, times, true);
+      repeats = find_repeats(longer);
+    }
+  } else {
+    count_hits(run, learned, result);
   }
-  result.planned = planned.reserved_peak.value_or(0);
-  count_hits(workload, planned, result);
-  result.pool = through_berth(workload, {.planned = false}).reserved_peak.value_or(0);
   if (repeats.any()) {
     PlaceOptions options;
     options.time_limit_seconds = kPlanningSeconds;
-    const Plan plan = plan_repeats(repeats, trace, trace.alignment, options);
+    const Plan plan =
+        plan_repeats(repeats, result.assumed ? longer : trace, trace.alignment, options);
     result.arena = plan.arena_bytes;
     result.arena_bound = plan.lower_bound;
   }
-  result.caching = through_caching_model(workload, false).reserved_peak.value_or(0);
-  result.expandable = through_caching_model(workload, true).reserved_peak.value_or(0);
   return result;
 }
 

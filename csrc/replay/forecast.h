@@ -1,10 +1,11 @@
 #pragma once
 
-#include "csrc/replay/result.h"
-#include "csrc/replay/workload.h"
-#include "csrc/trace/step.h"
+#include "csrc/core/bytes.h"
+#include "csrc/replay/repeated_step.h"
 #include "csrc/trace/trace.h"
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -15,9 +16,13 @@ namespace berth::replay {
 // Bytes are at most over the whole run, its start included, as PyTorch counts reserved_bytes.
 //
 // berth is replayed, not estimated: the same allocator over a device on paper, learning in place.
-// Where the run is too short for that, its step is repeated first (`repeated`).
+// Where the run is too short for that, its step is repeated (`repeated`), and both the run as it
+// was and the one with the repeats are replayed: of each allocator the larger figure counts. So no
+// figure is below what lives in the run.
 struct Forecast {
   std::uint64_t requests = 0, steps = 0;
+  // Of the requests those that the history has; the others are blocks that were there before it.
+  std::uint64_t recorded_requests = 0, frees = 0;
   Bytes alignment = 0;  // of its blocks
   // Not recorded on CUDA: the native allocators are CUDA's and say nothing about it.
   bool on_cpu = false;
@@ -27,13 +32,20 @@ struct Forecast {
   bool resident_by_step = true;  // false: no step was found; what lives half of the run or longer
 
   std::optional<Bytes> measured;  // by PyTorch's allocator, where the trace has its segments
-  Bytes caching = 0;              // the same by its model, without and with expandable segments
+  // What the segments of the trace come to, where that is less than what lives by its requests: one
+  // of the two is incomplete, and `measured` is not set.
+  std::optional<Bytes> contradicting;
+  Bytes caching = 0;  // PyTorch's allocator by its model, without and with expandable segments
   Bytes expandable = 0;
 
   Bytes planned = 0;                 // berth, learning in place
+  Bytes planned_run = 0;             // the same of the run as it was, without repeats
   Bytes pool = 0;                    // berth without a plan
   Bytes arena = 0, arena_bound = 0;  // of the plan that is made of the whole run; 0: none
   std::uint32_t repeated = 0;        // how often the step was put behind the run
+  Bytes repeated_live = 0;           // what lives then, at most; 0: nothing was repeated
+  // The run has its step once, or no whole one: that it repeats is an assumption.
+  bool assumed = false;
 
   // Share of the requests that lie in repeats of one step, or in steps of a kind that comes again.
   double repeating_requests = 0;
@@ -43,8 +55,12 @@ struct Forecast {
   bool many_sizes = false;
   std::string why_no_step;  // in one line, where none was found
 
-  // What PyTorch's allocator holds: as measured, else by the model.
-  [[nodiscard]] Bytes native() const noexcept { return measured.value_or(caching); }
+  // What PyTorch's allocator holds: as measured, else by the model. Where more lives in the repeats
+  // than in the run, the model has the word if it says more.
+  [[nodiscard]] Bytes native() const noexcept {
+    if (!measured) return caching;
+    return repeated_live > live ? std::max(*measured, caching) : *measured;
+  }
   // What berth would save of it, 0 where it would hold more.
   [[nodiscard]] Bytes saving() const noexcept {
     return native() > planned ? native() - planned : 0;
@@ -58,9 +74,5 @@ struct Forecast {
 // O(entries log entries), and a replay of each allocator. Throws Error(kSystem) where no address
 // range can be had.
 [[nodiscard]] Forecast forecast(const Trace& trace);
-
-// The run up to the end of `step` (which is one of `trace`), and then its last repeat `times` more:
-// what the step requests is requested again and freed where it was freed.
-[[nodiscard]] Trace repeat_step(const Trace& trace, const Step& step, std::uint32_t times);
 
 }  // namespace berth::replay

@@ -31,11 +31,7 @@ class BerthServer {
  public:
   BerthServer(Allocator& allocator, const Workload& workload, bool waits,
               std::vector<StepResult>* steps, Layout* layout)
-      : allocator_(allocator),
-        workload_(workload),
-        waits_(waits),
-        steps_(steps),
-        layout_(layout) {
+      : allocator_(allocator), workload_(workload), waits_(waits), steps_(steps), layout_(layout) {
     if (layout_ == nullptr) return;
     *layout_ = {};
     layout_->addresses.assign(workload.block_count, Layout::kNowhere);
@@ -44,7 +40,7 @@ class BerthServer {
   }
 
   void* allocate(const Operation& operation) {
-    if (waits_ && ++unmarked_ % kRequestsPerWait == 0) wait_for_plan();
+    if (waits_) wait_for_plan();
     try {
       void* pointer = allocator_.allocate(operation.size, workload_.lane_keys[operation.lane]);
       if (layout_ != nullptr) note(operation.block, pointer);
@@ -70,16 +66,12 @@ class BerthServer {
       before_ = stats;
     }
     allocator_.mark_step(workload_.lane_keys[operation.lane]);
-    unmarked_ = 0;
     if (waits_) wait_for_plan();
   }
 
   [[nodiscard]] const std::string& problem() const noexcept { return problem_; }
 
  private:
-  // Without marks: many times what a program asks for while a plan is made.
-  static constexpr std::uint64_t kRequestsPerWait = 4096;
-
   void wait_for_plan() const {
     while (allocator_.planning()) std::this_thread::sleep_for(std::chrono::microseconds(50));
   }
@@ -95,7 +87,6 @@ class BerthServer {
   Allocator& allocator_;
   const Workload& workload_;
   const bool waits_;
-  std::uint64_t unmarked_ = 0;  // requests since the last mark
   std::vector<StepResult>* steps_;
   Layout* layout_;
   Stats before_, last_;  // at the last step; at the last request
@@ -143,6 +134,10 @@ Result through_berth(const Workload& workload, const BerthOptions& options) {
   result.problem = server.problem();
   for (void* pointer : pointers) allocator.free(pointer);
   return result;
+}
+
+Result learn_in_place(const Workload& workload, Layout* layout) {
+  return through_berth(workload, {.steps = true, .background = true, .layout = layout});
 }
 
 }  // namespace berth::replay

@@ -22,7 +22,8 @@ using Value = Pickle::Value;
 using Type = Pickle::Type;
 
 constexpr Bytes kMaxBytesOfFile = Bytes{4} << 30;
-constexpr Bytes kUnit = 512;  // sizes of PyTorch's CUDA allocator are rounded to it
+constexpr Bytes kUnit = 512;                  // sizes of PyTorch's CUDA allocator are rounded to it
+constexpr Bytes kMostSmall = Bytes{1} << 20;  // its small segments hold what is no larger
 // The first ids; what was there before the history counts from kFirstOld on.
 constexpr BlockId kFirstOld = BlockId{1} << 62;
 
@@ -61,7 +62,8 @@ struct Fields {
         time_us(pickle.find("time_us")),
         user_metadata(pickle.find("user_metadata")),
         name(pickle.find("name")),
-        stage(pickle.find("stage")) {
+        stage(pickle.find("stage")),
+        segment_type(pickle.find("segment_type")) {
     constexpr std::pair<std::string_view, Action> kActions[] = {
         {"alloc", Action::kAlloc},
         {"free_requested", Action::kFreeRequested},
@@ -81,7 +83,7 @@ struct Fields {
   using Field = std::optional<Value>;
   Field segments, device_traces, external_annotations, allocator_settings, alloc_conf,
       alloc_conf_new, device, address, total_size, stream, segment_pool_id, is_expandable, blocks,
-      size, requested_size, state, action, addr, time_us, user_metadata, name, stage;
+      size, requested_size, state, action, addr, time_us, user_metadata, name, stage, segment_type;
   std::unordered_map<std::uint64_t, Action> actions;
 };
 
@@ -169,8 +171,11 @@ class SnapshotReader {
       if (entries.empty()) continue;
       Snapshot::Device& device = devices[static_cast<std::uint32_t>(i)];
       device.entries = entries.size();
-      for (const Value entry : entries)
-        device.requests += action_of(entry) == Action::kAlloc ? 1 : 0;
+      for (const Value entry : entries) {
+        const Action action = action_of(entry);
+        device.requests += action == Action::kAlloc ? 1 : 0;
+        if (action == Action::kFreeRequested || action == Action::kFreeCompleted) frees_only_ = i;
+      }
     }
     for (const Value segment : list(pickle_.root(), fields_.segments)) {
       const auto index = integer(segment, fields_.device).value_or(0);
@@ -192,6 +197,13 @@ class SnapshotReader {
       with_history.push_back(fmt::format("{} ({} requests)", device.index, device.requests));
       only = with_history.size() == 1 ? std::optional(device.index) : std::nullopt;
     }
+    if (with_history.empty() && frees_only_)
+      fail(fmt::format(
+          "it has no history of requests: all that the ring of device {} holds are frees, {} "
+          "entries. The ring was too short; "
+          "torch.cuda.memory._record_memory_history(max_entries=1000000) keeps whole steps",
+          *frees_only_,
+          pickle_.members(list(pickle_.root(), fields_.device_traces)[*frees_only_]).size()));
     if (with_history.empty())
       fail(
           "it has no history of requests: torch.cuda.memory._record_memory_history() has to be "
@@ -227,8 +239,10 @@ class SnapshotReader {
     for (const Value segment : list(pickle_.root(), fields_.segments)) {
       if (integer(segment, fields_.device).value_or(0) != snapshot_.device) continue;
       const std::int64_t stream = integer(segment, fields_.stream).value_or(0);
-      if (const auto expandable = pickle_.at(segment, fields_.is_expandable))
-        snapshot_.expandable |= pickle_.boolean(*expandable).value_or(false);
+      const auto flag = pickle_.at(segment, fields_.is_expandable);
+      const bool expandable = flag && pickle_.boolean(*flag).value_or(false);
+      const bool large = text(segment, fields_.segment_type) == "large";
+      snapshot_.expandable |= expandable;
       if (const auto pool = pickle_.at(segment, fields_.segment_pool_id)) {
         bool of_pool = false;
         for (const Value part : pickle_.members(*pool))
@@ -240,8 +254,10 @@ class SnapshotReader {
         const Bytes size = bytes(block, fields_.size).value_or(0);
         if (const std::uint64_t own = address(block, fields_.address); own != 0) at = own;
         // A block that waits for other streams was freed: the history says so or does not know it.
-        if (const auto state = pickle_.at(block, fields_.state); state && state == allocated)
+        if (const auto state = pickle_.at(block, fields_.state); state && state == allocated) {
           at_end_[at] = {bytes(block, fields_.requested_size).value_or(size), stream, block};
+          snapshot_.of_berth |= expandable && large && size != 0 && size <= kMostSmall;
+        }
         at += size;
       }
     }
@@ -462,6 +478,12 @@ class SnapshotReader {
   void finish() {
     find_old_blocks();
     count_segments();
+    if (snapshot_.of_berth) {
+      snapshot_.expandable = false;
+      std::erase_if(snapshot_.trace.entries, [](const trace::Entry& entry) {
+        return std::holds_alternative<trace::Segment>(entry.event);
+      });
+    }
     // Keys count up in order of first use; the default stream is 0 wherever it comes.
     Trace& run = snapshot_.trace;
     run.lanes.resize(lanes_.size());
@@ -527,7 +549,8 @@ class SnapshotReader {
     std::vector<trace::Entry> body;
     body.swap(run.entries);
     time_us_ = first_us_;
-    if (snapshot_.reserved_at_start != 0) add(trace::Segment{0, snapshot_.reserved_at_start, true});
+    if (snapshot_.reserved_at_start != 0 && !snapshot_.of_berth)
+      add(trace::Segment{0, snapshot_.reserved_at_start, true});
     if (!order.empty()) {
       const std::uint64_t range = ++last_range_;
       const StringId name = frames_.string(kBeforeHistory, run);
@@ -564,8 +587,9 @@ class SnapshotReader {
   std::vector<Annotation> annotations_;
   std::size_t next_annotation_ = 0;
   std::unordered_map<std::string_view, std::vector<std::uint64_t>> open_annotations_;
-  bool completes_ = false;  // the history says when frees complete
-  std::size_t seen_ = 0;    // entries
+  std::optional<std::size_t> frees_only_;  // a device whose history has frees
+  bool completes_ = false;                 // the history says when frees complete
+  std::size_t seen_ = 0;                   // entries
   std::int64_t time_us_ = 0, first_us_ = 0;
   BlockId last_id_ = 0;
   std::uint64_t last_range_ = 0, last_op_ = 0, op_ = 0;

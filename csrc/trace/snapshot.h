@@ -38,8 +38,12 @@ struct Snapshot {
   Trace trace;
   std::uint32_t device = 0;
   std::vector<Device> devices;  // those with history or segments
-  bool expandable = false;      // it has expandable segments
-  std::string settings;         // PYTORCH_CUDA_ALLOC_CONF
+  bool expandable = false;      // it has expandable segments of PyTorch's allocator
+  // Written under berth: small blocks lie in large expandable segments, as PyTorch's allocator
+  // never puts them. A page that lies at several addresses counts at each in the figures of
+  // segments below, and the trace has no trace::Segment.
+  bool of_berth = false;
+  std::string settings;  // PYTORCH_CUDA_ALLOC_CONF
 
   std::size_t entries = 0, requests = 0, frees = 0, marks = 0;
   Bytes reserved_at_start = 0, reserved_at_end = 0, reserved_peak = 0;  // over the history

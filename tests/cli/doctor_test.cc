@@ -1,8 +1,10 @@
 #include "tests/catch.h"
 #include "tests/cli/program.h"
+#include "tests/support/pickled.h"
 #include "tests/support/temporary_folder.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <random>
 
 using namespace berth::test;
@@ -129,6 +131,161 @@ TEST_CASE("The doctor says whether a run fits a GPU", "[cli][doctor]") {
   REQUIRE(tight["planned_fits"] == false);
   REQUIRE_THAT(run_berth({"doctor", folder / "run.csv", "--gpu-total", "64MiB"}).out,
                Contains("does not fit"));
+}
+
+TEST_CASE("The doctor counts a larger evaluation behind equal steps", "[cli][doctor]") {
+  const TemporaryFolder folder;
+  std::string csv = "action,id,bytes,stream\nalloc,1,52428800,0\n";
+  int id = 1;
+  const auto part = [&](int blocks, int bytes, int more) {
+    for (int i = 0; i < blocks; ++i)
+      csv += "alloc," + std::to_string(++id) + "," + std::to_string(bytes + i * more) + ",0\n";
+    for (int i = 0; i < blocks; ++i) csv += "free," + std::to_string(id - i) + ",,\n";
+  };
+  for (int step = 0; step < 3; ++step) {
+    part(20, 5242880, 4096);
+    csv += "step,,,0\n";
+  }
+  part(16, 67108864, 65536);
+  write_text(folder / "evalafter.csv", csv);
+  const auto json =
+      run_berth_json({"doctor", folder / "evalafter.csv", "--gpu-total", "400MiB"}, 1);
+  const auto live = json["live_peak_bytes"].get<std::uint64_t>();
+  REQUIRE(live == 52428800 + 16 * 67108864 + 120 * 65536);
+  for (const char* name : {"planned_reserved_bytes", "planned_run_reserved_bytes",
+                           "pool_reserved_bytes", "caching_model_bytes", "expandable_model_bytes"})
+    REQUIRE(json[name].get<std::uint64_t>() >= live);
+  REQUIRE(json["planned_reserved_bytes"].get<double>() < 1.02 * static_cast<double>(live));
+  REQUIRE(json["planned_fits"] == false);
+  REQUIRE_THAT(run_berth({"doctor", folder / "evalafter.csv", "--gpu-total", "400MiB"}).out,
+               Contains("under berth it does not fit"));
+}
+
+TEST_CASE("The doctor takes a history of one step for a step that repeats, and says so",
+          "[cli][doctor]") {
+  const TemporaryFolder folder;
+  for (const int steps : {1, 2}) {
+    std::string csv = steps_of(40, steps, [](int, int i) { return 21 + 7 * (i % 3) + i; });
+    if (steps == 2) csv.resize(csv.find("step") + 9);  // one, and its mark
+    write_text(folder / "run.csv", csv);
+    const auto json = run_berth_json({"doctor", folder / "run.csv"});
+    REQUIRE(has_finding(json, "one_step"));
+    REQUIRE_FALSE(has_finding(json, "does_not_repeat"));
+    REQUIRE(json["assumes_one_step_repeats"] == true);
+    REQUIRE(json["arena_bytes"].get<std::uint64_t>() > 0);
+    const Ran ran = run_berth({"doctor", folder / "run.csv"});
+    REQUIRE_THAT(ran.out, Contains("assumes that the program repeats") &&
+                              Contains("its step is taken to repeat") && !Contains("of no use"));
+  }
+}
+
+TEST_CASE("The doctor says of frees alone that nothing can be made of them", "[cli][doctor]") {
+  const TemporaryFolder folder;
+  write_text(folder / "run.csv", "action,id,bytes,stream\nfree_old,1,5000,\nfree_old,2,7000,\n");
+  const auto json = run_berth_json({"doctor", folder / "run.csv"});
+  REQUIRE(has_finding(json, "frees_only"));
+  REQUIRE_FALSE(has_finding(json, "no_requests"));
+}
+
+namespace {
+
+// A snapshot of 300 MiB that live, of which a segment has so much, and a small block in it.
+std::string snapshot_of(std::int64_t segment_mebibytes, bool expandable, bool small) {
+  using namespace pickled;
+  constexpr std::int64_t kMiB = 1 << 20, kBase = std::int64_t{1} << 40;
+  std::vector<std::string> history, blocks;
+  const auto add = [&](const char* action, std::int64_t address, std::int64_t size) {
+    history.push_back(dict({{"action", text(action)},
+                            {"addr", number(address)},
+                            {"size", number(size)},
+                            {"stream", number(0)},
+                            {"time_us", number(static_cast<std::int64_t>(history.size()) + 1)}}));
+  };
+  const std::int64_t first = small ? 4096 : 4 * kMiB;
+  add(expandable ? "segment_map" : "segment_alloc", kBase, segment_mebibytes * kMiB);
+  add("alloc", kBase, first);
+  add("alloc", kBase + first, 300 * kMiB);
+  for (const std::int64_t size : {first, 300 * kMiB})
+    blocks.push_back(dict({{"size", number(size)},
+                           {"requested_size", number(size)},
+                           {"state", text("active_allocated")}}));
+  return file(dict({{"segments", list({dict({{"device", number(0)},
+                                             {"address", number(kBase)},
+                                             {"total_size", number(segment_mebibytes * kMiB)},
+                                             {"stream", number(0)},
+                                             {"segment_type", text("large")},
+                                             {"is_expandable", boolean(expandable)},
+                                             {"blocks", list(blocks)}})})},
+                    {"device_traces", list({list(history)})}}));
+}
+
+}  // namespace
+
+TEST_CASE("The doctor says where segments and requests of a history contradict each other",
+          "[cli][doctor]") {
+  const TemporaryFolder folder;
+  write_text(folder / "x.pickle", snapshot_of(40, false, false));
+  const auto json = run_berth_json({"doctor", folder / "x.pickle"});
+  REQUIRE(has_finding(json, "segments_contradict"));
+  REQUIRE(json["native_measured"] == false);
+  REQUIRE(json["native_reserved_bytes"] == json["caching_model_bytes"]);
+  write_text(folder / "x.pickle", snapshot_of(320, false, false));
+  const auto right = run_berth_json({"doctor", folder / "x.pickle"});
+  REQUIRE_FALSE(has_finding(right, "segments_contradict"));
+  REQUIRE(right["native_reserved_bytes"] == 320 << 20);
+}
+
+TEST_CASE("The doctor knows a snapshot that was written under berth", "[cli][doctor]") {
+  const TemporaryFolder folder;
+  // Pages at several addresses: 500 MiB of segments where 300 live.
+  write_text(folder / "x.pickle", snapshot_of(500, true, true));
+  const auto json = run_berth_json({"doctor", folder / "x.pickle"});
+  REQUIRE(has_finding(json, "berth_snapshot"));
+  REQUIRE(json["native_measured"] == false);
+  REQUIRE(json["native_expandable"] == false);
+  REQUIRE_FALSE(has_finding(json, "expandable_on"));
+  REQUIRE(json["native_reserved_bytes"] == json["caching_model_bytes"]);
+  const auto imported = run_berth_json({"import", folder / "x.pickle", "-o", folder / "x.trace"});
+  REQUIRE(imported["of_berth"] == true);
+  REQUIRE(imported["expandable_segments"] == false);
+  REQUIRE(run_berth_json({"doctor", folder / "x.trace"})["native_measured"] == false);
+  // PyTorch's own expandable segments keep small blocks apart.
+  write_text(folder / "x.pickle", snapshot_of(500, true, false));
+  const auto native = run_berth_json({"doctor", folder / "x.pickle"});
+  REQUIRE_FALSE(has_finding(native, "berth_snapshot"));
+  REQUIRE(native["native_expandable"] == true);
+}
+
+TEST_CASE("The doctor and the picture of a run name one figure for berth", "[cli][doctor]") {
+  const TemporaryFolder folder;
+  for (const int steps : {3, 5, 12}) {
+    write_text(folder / "run.csv",
+               steps_of(40, steps, [](int, int i) { return 21 + 7 * (i % 5); }));
+    const auto json = run_berth_json({"doctor", folder / "run.csv"});
+    const auto held = json["planned_run_reserved_bytes"].get<std::uint64_t>();
+    REQUIRE(run_berth({"show", folder / "run.csv", "--svg", folder / "run.svg"}).code == 0);
+    char text[32];
+    (void)std::snprintf(text, sizeof text, ": %.1f MiB", static_cast<double>(held) / 1048576);
+    CAPTURE(steps, text);
+    REQUIRE_THAT(read_text(folder / "run.svg"), Contains("berth") && Contains(text));
+  }
+}
+
+TEST_CASE("The doctor gives no advice without a figure that says something", "[cli][doctor]") {
+  const TemporaryFolder folder;
+  std::mt19937_64 random(7);
+  for (const int steps : {2, 3, 4, 9, 30}) {
+    for (const bool vary : {true, false}) {
+      write_text(folder / "run.csv", steps_of(40, steps, [&](int step, int i) {
+                   return vary ? static_cast<int>(1 + random() % 40) : 12 + i + 5 * (step / 3);
+                 }));
+      const Ran ran = run_berth({"doctor", folder / "run.csv"});
+      const auto at = ran.out.find("To know");
+      CAPTURE(steps, vary, ran.out);
+      if (at != std::string::npos)
+        REQUIRE_THAT(ran.out.substr(at, ran.out.find("Who holds") - at), !Contains(" 0.00 %"));
+    }
+  }
 }
 
 TEST_CASE("The doctor refuses what is neither trace nor snapshot", "[cli][doctor]") {

@@ -307,6 +307,26 @@ TEST_CASE("Snapshots of torch 2.4 to 2.15 are read, whatever fields they have",
   REQUIRE(parse(torch_2_15).settings == "a:b");
 }
 
+TEST_CASE("A snapshot that was written under berth is told by small blocks in large segments",
+          "[trace][snapshot]") {
+  const auto with = [](bool expandable, const char* state, std::int64_t size) {
+    return parse(whole(
+        {segment(4096, 4194304, {block(size, state)}, {{"is_expandable", boolean(expandable)}})},
+        {{entry("segment_map", 4096, 4194304, 1), entry("alloc", 4096, size, 2)}}));
+  };
+  const Snapshot ours = with(true, "active_allocated", 1 << 20);
+  REQUIRE(ours.of_berth);
+  REQUIRE_FALSE(ours.expandable);
+  REQUIRE(ours.reserved_peak == 4194304);
+  REQUIRE(std::none_of(ours.trace.entries.begin(), ours.trace.entries.end(), [](const auto& one) {
+    return std::holds_alternative<trace::Segment>(one.event);
+  }));
+  REQUIRE_FALSE(with(true, "active_allocated", (1 << 20) + 512).of_berth);
+  REQUIRE(with(true, "active_allocated", (1 << 20) + 512).expandable);
+  REQUIRE_FALSE(with(true, "inactive", 512).of_berth);
+  REQUIRE_FALSE(with(false, "active_allocated", 512).of_berth);
+}
+
 TEST_CASE("Of several devices with a history one is to be named", "[trace][snapshot]") {
   const std::string two = whole({}, {{entry("alloc", 4096, 100, 2)},
                                      {},
@@ -327,6 +347,9 @@ TEST_CASE("A pickle that is no memory snapshot is refused with what it lacks",
   REQUIRE_THAT(refusal(file(list({one}))), Contains("_record_memory_history"));
   REQUIRE_THAT(refusal(whole({one}, {{}})), Contains("it has no history of requests"));
   REQUIRE_THAT(refusal(whole({one}, {{entry("free_requested", 1, 1, 1)}})), Contains("no history"));
+  REQUIRE_THAT(
+      refusal(whole({one}, {{entry("free_completed", 1, 1, 1)}})),
+      Contains("are frees, 1 entries. The ring was too short") && Contains("max_entries="));
   REQUIRE_THAT(refusal(whole({}, {{entry("alloc", 1, 1, 1), number(5)}})),
                Contains("entry 1 of device 0 has no 'action'"));
   REQUIRE_THAT(refusal(whole({}, {{entry("alloc", 1, -1, 1)}})), Contains("no 'size' up to"));
