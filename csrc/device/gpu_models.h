@@ -28,11 +28,16 @@ struct GpuModel {
 
 [[nodiscard]] const std::vector<GpuModel>& gpus();
 
-// The GPU of a short name, in capitals or not; its last part (the GB) may be left out where one row
-// has the rest. Null where no row, or more than one, has that name.
+// The GPUs that a name fits, by the parts of their short names or by their names: "H100-PCIe-80"
+// and "RTX 3060 Ti" one, "H100" those of 80 GB, PCIe and NVL. Its last parts (the GB, too) may be
+// left out; capitals, spaces and dashes do not matter. A whole short name fits that GPU only.
+[[nodiscard]] std::vector<const GpuModel*> gpus_named(std::string_view name);
+
+// The one that a name fits. Null where it fits none, or several.
 [[nodiscard]] const GpuModel* find_gpu(std::string_view name);
 
 // "A100-40, A100-80, .. or V100-32".
+[[nodiscard]] std::string gpu_names(const std::vector<const GpuModel*>& list);
 [[nodiscard]] std::string gpu_names();
 
 }  // namespace berth

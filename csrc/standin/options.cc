@@ -47,9 +47,10 @@ void read_choice(const char* name, const std::pair<std::string_view, T> (&choice
 Options Options::from_environment() {
   Options options;
   if (const char* gpu = std::getenv("BERTH_STANDIN_GPU")) {
-    if (find_gpu(gpu) == nullptr) {
-      refuse("BERTH_STANDIN_GPU", gpu, gpu_names().c_str());
-    }
+    const auto fitting = gpus_named(gpu);
+    if (fitting.size() != 1)
+      refuse("BERTH_STANDIN_GPU", gpu,
+             (fitting.empty() ? gpu_names() : gpu_names(fitting)).c_str());
     options.gpu = gpu;
   }
   read_number("BERTH_STANDIN_DEVICES", 0, 64, options.devices);
