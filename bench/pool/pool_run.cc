@@ -64,6 +64,9 @@ class Replay {
         case Kind::kStep:
           mark();
           break;
+        case Kind::kEmptyCache:
+          (void)pool_.trim();
+          break;
       }
     }
     run_.failed_steps += skipping_ ? 1 : 0;

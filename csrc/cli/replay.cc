@@ -74,6 +74,7 @@ Json or_null(const std::optional<Value>& value) {
 Json to_json(const replay::Result& result, const replay::Workload& workload, bool with_steps) {
   Json json = {{"reserved_peak_bytes", or_null(result.reserved_peak)},
                {"driver_calls", or_null(result.driver_calls)},
+               {"retries", or_null(result.retries)},
                {"ns_per_operation", or_null(result.ns_per_operation)},
                {"hits", or_null(result.hits)},
                {"hits_bucket", or_null(result.hits_bucket)},

@@ -1,6 +1,7 @@
 #include "csrc/replay/caching_model.h"
 
 #include <algorithm>
+#include <bit>
 #include <iterator>
 #include <tuple>
 
@@ -59,17 +60,20 @@ std::uint64_t CachingModel::address(const Block* block) { return block->address;
 
 CachingModel::Block* CachingModel::allocate(Bytes size, std::uint32_t stream) {
   finish_uses();
-  size = round_up(size, kCachingUnit);
+  size = round_size(size);
   Pool& pool = pools_[size <= kSmall ? 0 : 1];
   Block* block = take_free(pool, stream, size);
   if (block == nullptr) block = take_new(pool, stream, size);
+  if (block == nullptr && give_back_unsplit(pool, stream, size))
+    block = take_new(pool, stream, size);
   if (block == nullptr) {
     empty_cache();
+    ++retries_;
     block = take_new(pool, stream, size);
   }
   if (block == nullptr) return nullptr;
-  const Bytes rest = block->size - size;
-  if (pool.small || options_.expandable ? rest >= kCachingUnit : rest > kSmall) {
+  if (splits(block, size)) {
+    const Bytes rest = block->size - size;
     Block* const remaining = make(stream, rest, &pool, block->address + size);
     remaining->range = block->range;
     remaining->before = block;
@@ -109,12 +113,7 @@ void CachingModel::empty_cache() {
         whole.push_back(block);
       }
     }
-    for (Block* block : whole) {
-      pool->free.erase(block);
-      reserved_ -= block->size;
-      ++driver_calls_;
-      remove(block);
-    }
+    for (Block* block : whole) give_back(block);
     for (Block* block : pages) {
       unmap(block);
       // The whole range is unmapped: its addresses go back too.
@@ -152,6 +151,49 @@ std::uint64_t CachingModel::new_addresses(Bytes size) {
   return address;
 }
 
+Bytes CachingModel::round_size(Bytes size) const noexcept {
+  const Bytes divisions = options_.roundup_divisions;
+  if (divisions <= 1 || size <= kCachingUnit * divisions) return round_up(size, kCachingUnit);
+  if (std::has_single_bit(size)) return size;
+  const Bytes division = std::bit_floor(size) / divisions;
+  return division == 0 ? std::bit_ceil(size) : round_up(size, division);
+}
+
+bool CachingModel::splits(const Block* block, Bytes size) const noexcept {
+  const Bytes rest = block->size - size;
+  if (block->pool->small || options_.expandable) return rest >= kCachingUnit;
+  return size < options_.max_split && rest > kSmall;
+}
+
+void CachingModel::give_back(Block* block) {
+  block->pool->free.erase(block);
+  reserved_ -= block->size;
+  ++driver_calls_;
+  remove(block);
+}
+
+bool CachingModel::give_back_unsplit(Pool& pool, std::uint32_t stream, Bytes size) {
+  if (options_.max_split == kNoBytes || options_.expandable) return false;
+  Block key;
+  key.stream = stream;
+  key.size = std::max(size, options_.max_split);
+  const auto found = pool.free.lower_bound(&key);
+  if (found != pool.free.end() && (*found)->stream == stream) {
+    give_back(*found);
+    return true;
+  }
+  // None is large enough: the largest ones, until together they are.
+  Bytes given = 0;
+  for (auto it = found; given < key.size && it != pool.free.begin();) {
+    Block* const block = *--it;
+    if (block->size < options_.max_split || block->stream != stream) break;
+    given += block->size;
+    it = std::next(it);
+    give_back(block);
+  }
+  return given >= key.size;
+}
+
 CachingModel::Block* CachingModel::take_free(Pool& pool, std::uint32_t stream, Bytes size) {
   Block key;
   key.stream = stream;
@@ -169,6 +211,8 @@ CachingModel::Block* CachingModel::take_free(Pool& pool, std::uint32_t stream, B
       it = next++;
   }
   Block* const block = *it;
+  if (size < options_.max_split && block->size >= options_.max_split) return nullptr;
+  if (size >= options_.max_split && block->size >= size + kLargeSegment) return nullptr;
   pool.free.erase(it);
   return block;
 }

@@ -25,11 +25,14 @@ namespace berth::replay {
 // are, at the latest, when the device is idle. Private pools (CUDA graphs) are not modelled.
 //
 // At a limit it does as the original: gives back all that is cached, whole segments or pages, and
-// tries once more. A refused request changes nothing that lives.
+// tries once more (a retry: the device is idle meanwhile). A refused request changes nothing that
+// lives. With `max_split` blocks of that size and larger are never split, serve requests of their
+// size only, and at the limit those of the stream are given back first.
 //
 // allocate() and free() are O(log free blocks). Not thread-safe. Owns the paper blocks.
 class CachingModel {
  public:
+  static constexpr Bytes kNoBytes = ~Bytes{0};
   struct Options {
     bool expandable = false;
     Bytes limit = 0;                      // of what may be reserved; 0: none
@@ -37,6 +40,8 @@ class CachingModel {
     // A new segment lies below the one before, as mmap() has it and so the stand-in; or above it.
     // What a GPU's driver does decides between free blocks of equal size.
     bool addresses_fall = true;
+    Bytes max_split = kNoBytes;           // max_split_size_mb of PYTORCH_ALLOC_CONF
+    std::uint32_t roundup_divisions = 0;  // roundup_power2_divisions, a power of two; 0: none
   };
   struct Block;  // one that was handed out; valid until it is freed
 
@@ -61,6 +66,8 @@ class CachingModel {
   // Bytes of blocks that are handed out, unsplit rests included: PyTorch's `allocated`.
   [[nodiscard]] Bytes allocated() const noexcept { return allocated_; }
   [[nodiscard]] Bytes allocated_peak() const noexcept { return allocated_peak_; }
+  // How often the cache was given back and a request tried once more: num_alloc_retries.
+  [[nodiscard]] std::uint64_t retries() const noexcept { return retries_; }
   // cudaMalloc and cudaFree; of expandable segments, pages mapped or unmapped at once.
   [[nodiscard]] std::uint64_t driver_calls() const noexcept { return driver_calls_; }
 
@@ -81,6 +88,11 @@ class CachingModel {
   Block* make(std::uint32_t stream, Bytes size, Pool* pool, std::uint64_t address);
   void remove(Block* block);
   std::uint64_t new_addresses(Bytes size);
+  [[nodiscard]] Bytes round_size(Bytes size) const noexcept;
+  [[nodiscard]] bool splits(const Block* block, Bytes size) const noexcept;
+  // Gives back blocks that are never split, for a request of `size`; whether that was enough.
+  bool give_back_unsplit(Pool& pool, std::uint32_t stream, Bytes size);
+  void give_back(Block* block);  // a whole segment
   Block* take_free(Pool& pool, std::uint32_t stream, Bytes size);
   Block* take_new(Pool& pool, std::uint32_t stream, Bytes size);
   Block* take_expandable(Pool& pool, std::uint32_t stream, Bytes size);
@@ -99,7 +111,7 @@ class CachingModel {
   std::vector<Block*> unused_, pending_;
   std::uint64_t next_address_;
   Bytes reserved_ = 0, reserved_peak_ = 0, allocated_ = 0, allocated_peak_ = 0;
-  std::uint64_t driver_calls_ = 0;
+  std::uint64_t driver_calls_ = 0, retries_ = 0;
 };
 
 }  // namespace berth::replay

@@ -19,10 +19,9 @@ struct DriveResult {
 
 // Replays operations on `server` one after the other. `pointers` has one null entry a block. A
 // server has
-//   void* allocate(const Operation&)              null: refused, the drive ends
-//   void free(void* pointer)
-//   void use(void* pointer, const Operation&)
-//   void step()                                   not timed
+//   void* allocate(const Operation&)              null: refused, the drive ends unless it is
+//   optional void free(void* pointer) void use(void* pointer, const Operation&) void step() not
+//   timed void empty_cache()                            not timed; may be missing
 // The median leaves out stretches that other work fell into, such as planning.
 template <class Server>
 DriveResult drive(std::span<const Operation> operations, std::span<void*> pointers,
@@ -47,24 +46,31 @@ DriveResult drive(std::span<const Operation> operations, std::span<void*> pointe
     switch (operation.kind) {
       case Operation::Kind::kAllocate:
         pointer = server.allocate(operation);
-        if (pointer == nullptr) [[unlikely]] {
+        if (pointer == nullptr && !operation.optional) [[unlikely]] {
           result.complete = false;
           return result;
         }
         ++in_stretch;
         break;
       case Operation::Kind::kFree:
-        server.free(pointer);
+        if (pointer != nullptr) server.free(pointer);
         pointer = nullptr;
         ++in_stretch;
         break;
       case Operation::Kind::kUse:
-        server.use(pointer, operation);
+        if (pointer != nullptr) server.use(pointer, operation);
         break;
       case Operation::Kind::kStep:
         spent += Clock::now() - begin;
         server.step(operation);
         begin = Clock::now();
+        break;
+      case Operation::Kind::kEmptyCache:
+        if constexpr (requires { server.empty_cache(); }) {
+          spent += Clock::now() - begin;
+          server.empty_cache();
+          begin = Clock::now();
+        }
         break;
     }
     if (in_stretch == kStretch) {

@@ -77,7 +77,8 @@ Workload perturb(const Workload& workload, const Perturbation& perturbation, std
       result.operations.push_back({Kind::kAllocate, operation.lane, result.block_count, like.size});
       ends.emplace(at + 1 + random() % kSoon, result.block_count++);
     }
-    if (operation.kind != Kind::kStep && dropped[operation.block]) continue;
+    const bool has_block = operation.kind != Kind::kStep && operation.kind != Kind::kEmptyCache;
+    if (has_block && dropped[operation.block]) continue;
     result.operations.push_back(operation);
   }
   for (const auto& [when, block] : ends) result.operations.push_back({Kind::kFree, 0, block, 0});

@@ -21,6 +21,7 @@ struct StepResult {
 struct Result {
   std::optional<Bytes> reserved_peak;
   std::optional<std::uint64_t> driver_calls;
+  std::optional<std::uint64_t> retries;  // after the cache was given back, of PyTorch's allocators
   std::optional<double> ns_per_operation;  // of allocations and frees; planning is not in it
   std::optional<std::uint64_t> hits, hits_bucket, lent, misses, unplanned, realigned;
   std::optional<Bytes> arena;     // of the plan at the end

@@ -18,7 +18,7 @@ struct SharedHeader {
   std::uint64_t measure = 0;  // 1: memory, 0: time
   // The answer.
   std::uint64_t loaded = 0, complete = 0;
-  std::uint64_t reserved_peak = 0, driver_calls = 0;
+  std::uint64_t reserved_peak = 0, driver_calls = 0, retries = 0;
   double ns_per_operation = -1;
 };
 

@@ -69,6 +69,8 @@ class BerthServer {
     if (waits_) wait_for_plan();
   }
 
+  void empty_cache() { (void)allocator_.trim(); }
+
   [[nodiscard]] const std::string& problem() const noexcept { return problem_; }
 
  private:

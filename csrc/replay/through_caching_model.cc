@@ -21,7 +21,7 @@ Result through_caching_model(const Workload& workload, const CachingModel::Optio
       case Operation::Kind::kAllocate: {
         CachingModel::Block*& block = blocks[operation.block];
         block = model.allocate(operation.size, operation.lane);
-        if (block == nullptr) {
+        if (block == nullptr && !operation.optional) {
           result.out_of_memory = true;
           result.problem = fmt::format("out of memory: {} asked, {} reserved of at most {}",
                                        format_bytes(operation.size), format_bytes(model.reserved()),
@@ -31,11 +31,14 @@ Result through_caching_model(const Workload& workload, const CachingModel::Optio
         break;
       }
       case Operation::Kind::kFree:
-        model.free(blocks[operation.block]);
+        if (blocks[operation.block] != nullptr) model.free(blocks[operation.block]);
         blocks[operation.block] = nullptr;
         break;
       case Operation::Kind::kUse:
-        model.use(blocks[operation.block], operation.lane);
+        if (blocks[operation.block] != nullptr) model.use(blocks[operation.block], operation.lane);
+        break;
+      case Operation::Kind::kEmptyCache:
+        model.empty_cache();
         break;
       case Operation::Kind::kStep:
         step.live = model.allocated();
@@ -49,6 +52,7 @@ Result through_caching_model(const Workload& workload, const CachingModel::Optio
   }
   result.reserved_peak = model.reserved_peak();
   result.driver_calls = model.driver_calls();
+  result.retries = model.retries();
   return result;
 }
 

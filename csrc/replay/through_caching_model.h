@@ -16,7 +16,8 @@ namespace berth::replay {
 
 // Replays requests and frees under the model of PyTorch's caching allocator, lanes as streams, in
 // this process and without libtorch. Result::steps is always filled; hits and misses are not
-// known. A request that the limit refuses ends it: Result::out_of_memory.
+// known. A request that the limit refuses ends it (Result::out_of_memory), unless
+// it is a convolution's workspace.
 //
 // `seen`, where given, is called after each operation with its index and the model.
 [[nodiscard]] Result through_caching_model(

@@ -24,6 +24,9 @@ Layout torch_layout(const Workload& workload) {
       case Operation::Kind::kUse:
         model.use(blocks[block], operation.lane);
         break;
+      case Operation::Kind::kEmptyCache:
+        model.empty_cache();
+        break;
       case Operation::Kind::kStep:
         break;
     }

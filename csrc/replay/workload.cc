@@ -1,9 +1,13 @@
 #include "csrc/replay/workload.h"
 
 #include "csrc/core/check.h"
+#include "csrc/trace/known_ranges.h"
 
 #include <algorithm>
+#include <string_view>
 #include <unordered_map>
+#include <unordered_set>
+#include <utility>
 #include <variant>
 
 namespace berth::replay {
@@ -18,11 +22,12 @@ void Workload::count_operations() {
   }
 }
 
-Bytes Workload::live_peak(Bytes unit) const {
+Bytes Workload::live_peak(Bytes unit, bool with_optional) const {
   std::vector<Bytes> sizes(block_count, 0);
   Bytes live = 0, peak = 0;
   for (const Operation& operation : operations) {
     if (operation.kind == Kind::kAllocate) {
+      if (operation.optional && !with_optional) continue;
       sizes[operation.block] = align_up(operation.size, unit);
       live += sizes[operation.block];
       peak = std::max(peak, live);
@@ -33,11 +38,50 @@ Bytes Workload::live_peak(Bytes unit) const {
   return peak;
 }
 
+namespace {
+
+bool is_convolution(std::string_view name) {
+  return name.starts_with("aten::cudnn_convolution") || name == "aten::convolution_backward";
+}
+
+// Blocks that a convolution asked for itself and that are nobody's operand: cuDNN's workspaces.
+std::unordered_set<trace::BlockId> workspaces_of(const Trace& trace) {
+  std::unordered_set<trace::BlockId> found;
+  std::vector<char> convolutions(trace.strings.size(), 0);
+  bool any = false;
+  for (std::size_t i = 0; i < trace.strings.size(); ++i) {
+    convolutions[i] = is_convolution(trace.strings[i]) ? 1 : 0;
+    any |= convolutions[i] != 0;
+  }
+  if (!any) return found;
+  std::unordered_map<trace::ThreadId, std::vector<std::pair<std::uint64_t, bool>>> open;
+  for (const trace::Entry& entry : trace.entries) {
+    if (const auto* const op = std::get_if<trace::OperatorBegin>(&entry.event)) {
+      open[entry.thread].emplace_back(op->op, convolutions[op->name] != 0);
+    } else if (const auto* const end = std::get_if<trace::OperatorEnd>(&entry.event)) {
+      auto& stack = open[entry.thread];
+      while (!stack.empty() && stack.back().first != end->op) stack.pop_back();
+      if (!stack.empty()) stack.pop_back();
+    } else if (const auto* const request = std::get_if<trace::Request>(&entry.event)) {
+      const auto stack = open.find(entry.thread);
+      if (stack != open.end() && !stack->second.empty() && stack->second.back().second)
+        found.insert(request->id);
+    }
+  }
+  for (const trace::Entry& entry : trace.entries)
+    if (const auto* const operand = std::get_if<trace::Operand>(&entry.event))
+      found.erase(operand->block);
+  return found;
+}
+
+}  // namespace
+
 Workload make_workload(const Trace& trace) {
   Workload workload;
   workload.alignment = trace.alignment;
   for (const trace::Lane& lane : trace.lanes) workload.lane_keys.push_back(lane.key);
   if (workload.lane_keys.empty()) workload.lane_keys.push_back(0);
+  const std::unordered_set<trace::BlockId> workspaces = workspaces_of(trace);
   std::unordered_map<trace::BlockId, std::uint64_t> live;
   Bytes total = 0;
   for (const trace::Entry& entry : trace.entries) {
@@ -48,8 +92,8 @@ Workload make_workload(const Trace& trace) {
                   entry.tick, kMaxBytes);
       total = *sum;
       live[request->id] = workload.block_count;
-      workload.operations.push_back(
-          {Kind::kAllocate, request->lane, workload.block_count++, request->bytes});
+      workload.operations.push_back({Kind::kAllocate, request->lane, workload.block_count++,
+                                     request->bytes, workspaces.contains(request->id)});
     } else if (const auto* free = std::get_if<trace::Free>(&entry.event)) {
       const auto it = live.find(free->id);
       if (it == live.end()) continue;
@@ -60,6 +104,9 @@ Workload make_workload(const Trace& trace) {
       if (it != live.end()) workload.operations.push_back({Kind::kUse, use->lane, it->second, 0});
     } else if (const auto* mark = std::get_if<trace::StepMark>(&entry.event)) {
       workload.operations.push_back({Kind::kStep, mark->lane, 0, 0});
+    } else if (const auto* range = std::get_if<trace::RangeBegin>(&entry.event)) {
+      if (trace.name(range->name) == trace::kEmptyCacheRange)
+        workload.operations.push_back({Kind::kEmptyCache, 0, 0, 0});
     }
   }
   workload.count_operations();

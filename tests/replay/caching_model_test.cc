@@ -127,6 +127,38 @@ TEST_CASE("At its limit PyTorch's allocator gives back what is cached and tries 
   REQUIRE(growing.reserved() == 40 * kMiB);
 }
 
+TEST_CASE("With max_split_size a large block is never split, and serves its own size only",
+          "[replay][model]") {
+  CachingModel::Options options = limited(200 * kMiB, false);
+  options.max_split = 64 * kMiB;
+  CachingModel model(options);
+  model.free(model.allocate(100 * kMiB, kStream));
+  CachingModel::Block* const small = model.allocate(30 * kMiB, kStream);
+  REQUIRE(model.reserved() == 130 * kMiB);  // not out of the 100 MiB
+  CachingModel::Block* const near = model.allocate(90 * kMiB, kStream);
+  REQUIRE(model.reserved() == 130 * kMiB);  // whole, though 10 MiB stay unused
+  REQUIRE(model.allocated() == 130 * kMiB);
+  model.free(near);
+  // 75 MiB want a segment of their own. At the limit the large block goes, and the cache stays.
+  model.free(small);
+  REQUIRE(model.allocate(76 * kMiB, kStream) != nullptr);
+  REQUIRE(model.reserved() == 106 * kMiB);
+  REQUIRE(model.retries() == 0);
+}
+
+TEST_CASE("With roundup_power2_divisions sizes are rounded up between powers of two",
+          "[replay][model]") {
+  CachingModel::Options options;
+  options.roundup_divisions = 4;
+  CachingModel model(options);
+  (void)model.allocate(1200, kStream);
+  REQUIRE(model.allocated() == 1536);  // up to 4 units of 512 as ever
+  (void)model.allocate(1200 * 1024, kStream);
+  REQUIRE(model.allocated() == 1536 + 1280 * 1024);
+  (void)model.allocate(4 * kMiB, kStream);
+  REQUIRE(model.allocated() == 1536 + 1280 * 1024 + 4 * kMiB);
+}
+
 TEST_CASE("A replay under the model says what was reserved at the end of each step",
           "[replay][model]") {
   Workload workload;

@@ -46,6 +46,7 @@ class CudaServer {
     (void)block.release_context();
   }
   void step(const Operation&) {}
+  void empty_cache() { allocator_->emptyCache(); }
 
  private:
   c10::cuda::CUDACachingAllocator::CUDAAllocator* const allocator_;
@@ -62,6 +63,7 @@ int run(const char* memory_fd) {
   const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(0);
   header.loaded = 1;
   header.reserved_peak = static_cast<std::uint64_t>(stats.reserved_bytes[0].peak);
+  header.retries = static_cast<std::uint64_t>(stats.num_alloc_retries);
   header.driver_calls = static_cast<std::uint64_t>(stats.num_device_alloc + stats.num_device_free);
   header.complete = driven.complete ? 1 : 0;
   header.ns_per_operation = driven.ns_per_operation.value_or(-1);

@@ -5,6 +5,8 @@
 #include "csrc/torch/cuda/segments.h"
 #include "csrc/torch/installation.h"
 #include "csrc/torch/program.h"
+#include "csrc/torch/range_numbers.h"
+#include "csrc/trace/known_ranges.h"
 
 #include <berth/error.h>
 #include <berth/warnings.h>
@@ -29,6 +31,13 @@ using PoolPointer = PrivatePools::PoolPointer;
 
 // What PyTorch's users may count on.
 constexpr Bytes kAlignment = 512;
+
+// Puts a range of no length where the trace is, if one is recorded.
+void note_in_trace(Allocator& allocator, std::string_view name) {
+  if (Recorder* const recorder = allocator.recorder())
+    recorder->append(
+        trace::RangeEnd{.range = begin_range(*recorder, name, trace::RangeKind::kUser)});
+}
 
 // PyTorch's setting roundup_power2_divisions: sizes in so many steps between powers of two.
 Bytes round_to_division(Bytes size) {
@@ -325,6 +334,7 @@ Bytes Gpu::largest_block() {
 void Gpu::empty_cache(c10::MempoolId_t id) {
   const Reports::Call call(reports_, Reports::When::ALL);
   if (id == c10::MempoolId_t{0, 0}) {
+    note_in_trace(main_.allocator(), trace::kEmptyCacheRange);
     (void)main_.allocator().trim();
     for (const PoolPointer& pool : pools_.all()) pool->allocator().process_events();
     reports_.synchronized();
@@ -365,6 +375,7 @@ void Gpu::begin_pool(c10::MempoolId_t id, PrivatePools::Filter filter) {
          "allocator does not have: what other streams used comes back after the capture");
   // If a capture begins now it is this stream's, which then must be known (StreamLanes).
   (void)lanes_.lane_of(c10::cuda::getCurrentCUDAStream(static_cast<c10::DeviceIndex>(index_)));
+  note_in_trace(main_.allocator(), trace::kPrivatePoolRange);
   pools_.begin(id, std::move(filter));
 }
 
