@@ -53,13 +53,14 @@ std::string is_value(const std::string& text) {
 }
 
 const GpuModel& gpu_of(const std::string& name) {
-  const GpuModel* const gpu = find_gpu(name);
-  if (gpu == nullptr) {
+  const std::vector<const GpuModel*> found = gpus_named(name);
+  if (found.empty()) {
     std::vector<std::string> names;
     for (const GpuModel& one : gpus()) names.emplace_back(one.short_name);
     throw_if_unknown("GPU", name, names);
   }
-  return *gpu;
+  BERTH_CHECK(found.size() == 1, kUsage, "'{}' fits several GPUs: {}", name, gpu_names(found));
+  return *found.front();
 }
 
 DryRunJob job_of(const DryRunOptions& options) {
@@ -83,20 +84,22 @@ DryRunJob job_of(const DryRunOptions& options) {
 // Why there is nothing to report. Returns the exit code.
 int nothing_traced(const DryRunJob& job, const DryRun& run) {
   const std::string& program = job.program[0];
-  const bool without_cuda = is_python(program) && run.calls == 0 && !torch_has_cuda(program);
-  if (run.code != 0 && !without_cuda) return run.code;  // it has said why itself
-  if (without_cuda) {
+  if (is_python(program) && run.calls == 0 && !torch_has_cuda(program)) {
     print_error(
         fmt::format("the torch of '{}' is built without CUDA: nothing to run dry", program));
-  } else if (run.calls == 0) {
+    return kSystemFailure;
+  }
+  if (run.code != 0) return kSystemFailure;  // it has said why itself
+  if (run.calls == 0) {
     print_error(fmt::format("'{}' never used CUDA: nothing to report", program));
   } else {
     print_error(fmt::format("'{}' used CUDA, but asked libtorch for no memory there", program));
   }
-  return run.code != 0 ? run.code : static_cast<int>(kNo);
+  return kBadInput;
 }
 
-// Says how the program ended where it did not end well. Its exit code, 0 where it did.
+// Says how the program ended where it did not end well. The exit code, 0 where it did: a program
+// that fails may have wanted its data, or have a fault, and that is no word on memory.
 int judge_end(const DryRunJob& job, const DryRun& run) {
   if (run.trace_too_large) {
     print_error(fmt::format("stopped '{}': {}. {}", job.program[0], run.why_stopped,
@@ -116,9 +119,9 @@ int judge_end(const DryRunJob& job, const DryRun& run) {
     print_note(fmt::format("'{}' was ended by signal {}", job.program[0], run.signal));
     return 128 + run.signal;
   }
-  if (run.code != 0)
-    print_note(fmt::format("'{}' ended with exit code {}", job.program[0], run.code));
-  return run.code;
+  if (run.code == 0) return kDone;
+  print_note(fmt::format("'{}' ended with exit code {}", job.program[0], run.code));
+  return kSystemFailure;
 }
 
 // Runs that the user has asked for are spent until nothing is open.
@@ -147,7 +150,8 @@ int dry_run(const DryRunOptions& options) {
     for (const RankTraces::File& trace : report.run.traces) {
       line.show(fmt::format("serving {} on paper", trace.path));
       try {
-        Needs needs = find_needs(trace, {.plan_time_limit_seconds = options.time_limit});
+        Needs needs = find_needs(trace, {.plan_time_limit_seconds = options.time_limit,
+                                         .limit = reservable(report.job)});
         if (needs.requests > 0) all.push_back(std::move(needs));
       } catch (const Error& error) {
         if (code == kDone) throw;
@@ -188,7 +192,7 @@ int dry_run(const DryRunOptions& options) {
 std::string gpu_table() {
   std::string text;
   for (const GpuModel& gpu : gpus()) {
-    text += fmt::format("  {:<11} {:<25} {:>9} {:>9}\n", gpu.short_name, gpu.name,
+    text += fmt::format("  {:<17} {:<32} {:>9} {:>9}\n", gpu.short_name, gpu.name,
                         format_bytes(gpu.total_memory), format_bytes(gpu.context_bytes));
   }
   return text;
@@ -247,16 +251,23 @@ Command add_dry_run(CLI::App& program, std::vector<std::string> arguments) {
   app->add_flag("--json", options->json,
                 "Print one JSON object; the program's output goes to standard error");
   app->footer(
-      "The program is not changed: Python under PyTorch, torchrun, or C++ linked to libtorch for\n"
-      "CUDA. It runs on a stand-in for CUDA whose kernels do nothing, so a step takes as long as\n"
-      "the host needs to ask for it. Four steps are enough as a rule; --steps ends it then. What\n"
-      "it needs beyond the GPU's memory it gets, so that the report says how much is too much.\n\n"
-      "  --gpu       as its driver names it       memory   context\n" +
+      "The program is not changed: Python under PyTorch, torchrun, or C++ linked to\n"
+      "libtorch for CUDA. It runs on a stand-in for CUDA whose kernels do nothing, so a\n"
+      "step takes as long as the host needs to ask for it. Four steps are enough as a\n"
+      "rule; --steps ends it then. What it needs beyond the GPU's memory it gets, so\n"
+      "that the report says how much is too much. PyTorch's allocators give their cache\n"
+      "back at a limit and try again: the report has what they reserve without a limit,\n"
+      "and the smallest GPU on which the run finishes.\n\n"
+      "  --gpu             as its driver names it              memory   context\n" +
       gpu_table() +
-      "\nThe context is what a process takes besides, with the kernels and libraries that it\n"
-      "loads: estimates by multiprocessors, from an RTX 3090's 256 MiB before the first kernel.\n\n"
-      "Exit codes: 0 it fits, 1 it fits under no allocator or never used CUDA, 4 it was stopped\n"
-      "since the host's memory ran out or its trace grew beyond 1 GiB; else the program's own.\n\n"
+      "\nThe last parts of a name may be left out where one GPU is left: L4, H100-PCIe.\n"
+      "The context is what a process takes besides, with the kernels and libraries that\n"
+      "it loads: estimates by multiprocessors, from an RTX 3090's 256 MiB before the\n"
+      "first kernel.\n\n"
+      "Exit codes: 0 it fits; 1 it fits under no allocator; 2 wrong usage; 3 the program\n"
+      "never used CUDA; 4 the program failed, its torch has no CUDA, or it was stopped\n"
+      "since the host's memory ran out or its trace grew beyond 1 GiB; 128 + N the\n"
+      "program was ended by signal N. The program's own exit code is in the report.\n\n"
       "Example:\n"
       "  berth dry-run --gpu H100-80 -o gpt.trace -- python train.py\n"
       "  berth dry-run --gpu A100-40 --fit batch=--batch-size -- python train.py --batch-size 8\n"

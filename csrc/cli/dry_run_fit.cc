@@ -24,13 +24,13 @@ std::vector<GpuUse> gpus_of(const std::vector<Needs>& all) {
   return gpu_uses(processes);
 }
 
-// The most that is held of any GPU under each allocator.
-BatchSearch::Needs most_held(const std::vector<Needs>& all, Bytes context) {
+// The most that any GPU must have under each allocator.
+BatchSearch::Needs most_needed(const std::vector<Needs>& all, Bytes context) {
   BatchSearch::Needs most(kFitted.size());
   for (const GpuUse& gpu : gpus_of(all))
     for (std::size_t i = 0; i < kFitted.size(); ++i)
-      if (const auto held = gpu.held(kFitted[i], context))
-        most[i] = std::max(most[i].value_or(0), *held);
+      if (const auto needed = gpu.needed(kFitted[i], context))
+        most[i] = std::max(most[i].value_or(0), *needed);
   return most;
 }
 
@@ -71,14 +71,15 @@ DryRunFit find_fit(const DryRunJob& job, const BatchArgument& argument,
     }
     std::vector<Needs> found;
     for (const RankTraces::File& trace : ended.traces)
-      found.push_back(find_needs(
-          trace, {.plan_time_limit_seconds = options.plan_time_limit_seconds, .holders = false}));
-    BatchSearch::Needs most = most_held(found, context);
+      found.push_back(find_needs(trace, {.plan_time_limit_seconds = options.plan_time_limit_seconds,
+                                         .holders = false,
+                                         .limit = reservable(job)}));
+    BatchSearch::Needs most = most_needed(found, context);
     Bytes least = 0;
     for (const auto& one_need : most)
       if (one_need) least = std::min(least == 0 ? *one_need : least, *one_need);
     print_note(
-        fmt::format("{}: at least {} held, {:.1f} s", who, format_bytes(least), ended.seconds));
+        fmt::format("{}: needs {} at least, {:.1f} s", who, format_bytes(least), ended.seconds));
     return most;
   };
 
@@ -87,7 +88,7 @@ DryRunFit find_fit(const DryRunJob& job, const BatchArgument& argument,
                                       .most_runs = options.most_runs,
                                       .few_runs = options.few_runs,
                                       .first = argument.given().value_or(1)};
-  if (argument.given()) search_options.first_needs = most_held(all, context);
+  if (argument.given()) search_options.first_needs = most_needed(all, context);
   BatchSearch search(search_options, run);
   const auto answers = search.find();
   BERTH_CHECK(search.ran(), kUsage,

@@ -55,11 +55,31 @@ void add_report(const fs::path& path, DryRun& run) {
   run.unknown_reads += number("unknown_reads");
   run.unknown_read_bytes += number("unknown_read_bytes");
   run.skipped_reads += number("skipped_reads");
-  for (const Json& device : report.value("devices", Json::array()))
+  int index = 0;
+  for (const Json& device : report.value("devices", Json::array())) {
     run.standin_host_bytes += device.value("host_bytes", std::uint64_t{0});
+    run.held.push_back({.pid = std::strtoull(path.stem().c_str(), nullptr, 10),
+                        .device = index++,
+                        .peak = device.value("peak_bytes", Bytes{0}),
+                        .communicators = device.value("communicators", std::vector<unsigned>())});
+  }
+  for (const Json& one : report.value("lacking_code", Json::array())) {
+    const LackingCode lacking{.library = one.value("library", ""),
+                              .compiled = one.value("compiled", std::vector<unsigned>()),
+                              .translated = one.value("translated", std::vector<unsigned>())};
+    if (std::ranges::find(run.lacking, lacking) == run.lacking.end())
+      run.lacking.push_back(lacking);
+  }
 }
 
 }  // namespace
+
+const HeldInRun* DryRun::find_held(const RankTraces::File& trace) const {
+  const auto found = std::ranges::find_if(held, [&](const HeldInRun& one) {
+    return one.pid == trace.pid && one.device == trace.device;
+  });
+  return found == held.end() ? nullptr : &*found;
+}
 
 DryRun run_dry(const DryRunJob& job) {
   const auto standin = replay::find_standin();

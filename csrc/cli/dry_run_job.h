@@ -4,6 +4,7 @@
 #include "csrc/core/bytes.h"
 #include "csrc/device/gpu_models.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -23,6 +24,22 @@ struct DryRunJob {
   bool output_to_error = false;  // where standard output is ours
 };
 
+// Kernels that the GPU cannot run: what torch would end with "no kernel image is available" for.
+struct LackingCode {
+  std::string library;                         // its path
+  std::vector<unsigned> compiled, translated;  // for which GPUs it has code, or PTX: sm_90 is 90
+
+  friend bool operator==(const LackingCode&, const LackingCode&) = default;
+};
+
+// What one process did on one GPU, by the stand-in's word.
+struct HeldInRun {
+  std::uint64_t pid = 0;
+  int device = 0;
+  Bytes peak = 0;                       // of all device memory that it took
+  std::vector<unsigned> communicators;  // of NCCL: the ranks of each, where those are several
+};
+
 // How it went.
 struct DryRun {
   int code = 0;    // the program's own, where signal is 0
@@ -40,7 +57,17 @@ struct DryRun {
   std::uint64_t unknown_read_bytes = 0;
   std::uint64_t skipped_reads = 0;  // copies to the host that were too large to be made
   Bytes standin_host_bytes = 0;     // of the device's memory that took host memory at the end
+  std::vector<HeldInRun> held;
+  std::vector<LackingCode> lacking;  // of any of its libraries
+
+  // What the process of a trace held on its GPU; null where it did not end by itself.
+  [[nodiscard]] const HeldInRun* find_held(const RankTraces::File& trace) const;
 };
+
+// What one process may reserve on the GPU, beside its context.
+[[nodiscard]] constexpr Bytes reservable(const DryRunJob& job) noexcept {
+  return job.total - std::min<Bytes>(job.total, job.gpu->context_bytes);
+}
 
 // What a trace may grow to: a program that nobody ends would fill the disk.
 inline constexpr Bytes kMostTraceBytes = Bytes{1} << 30;

@@ -13,15 +13,22 @@
 
 namespace berth::cli {
 
-// What one process needs of one GPU, whoever serves it, by its trace. Bytes; reserved ones without
-// the context.
+// What one process needs of one GPU under each allocator, by its trace. Bytes, without the context.
 struct Needs {
   // `name` is stable: caching, expandable, learning (berth, planning in place), planned (berth with
   // the plan from the start).
   struct Reserved {
     std::string name;
-    std::optional<Bytes> peak;
+    std::optional<Bytes> peak = {};   // without a limit
+    std::optional<Bytes> least = {};  // of memory, with which the run finishes: see least_limit.h
+    // How often PyTorch's allocators gave their cache back and tried again, with
+    // NeedsOptions::limit.
+    std::optional<std::uint64_t> retries = {};
     std::string problem = {};  // why it is not known
+
+    // What a GPU must have for it: the least, and where others use the GPU as well what it reserves
+    // without a limit, for nobody gives back what others want.
+    [[nodiscard]] std::optional<Bytes> needed(bool shared) const { return shared ? peak : least; }
   };
   // Memory under the plan, over the whole run.
   struct Planned {
@@ -42,19 +49,23 @@ struct Needs {
   PeakHolders holders = {};
   std::uint64_t item_reads = 0;       // operators that read one element (item())
   std::uint64_t shapes_by_value = 0;  // operators whose results' shapes depend on values
-  bool torn = false;                  // the end of the trace is missing
+  std::uint64_t private_pools = 0;  // times that it turned to one, whose memory is not in the trace
+  bool torn = false;                // the end of the trace is missing
 
   [[nodiscard]] const Reserved* find(std::string_view name) const;
-  // The least of those that are known: what the program can be run in.
-  [[nodiscard]] std::optional<Bytes> least() const;
+  // The least that is needed under any of those that are known: what the program can be run in.
+  [[nodiscard]] std::optional<Bytes> least(bool shared) const;
 };
 
 struct NeedsOptions {
   double plan_time_limit_seconds = 2;
   bool holders = true;
+  Bytes limit = 0;  // what a process may reserve on the GPU in question; 0: not known
 };
 
-// Reads the trace and serves it on paper by each allocator. Throws Error(kInput) for a trace that
+// Reads the trace and serves it on paper by each allocator: without a limit once, and with limits
+// until the least is found that does (at most some 15 times). PyTorch's follow what
+// PYTORCH_ALLOC_CONF asks for (torch_settings.h). Throws Error(kInput) for a trace that
 // cannot be read.
 [[nodiscard]] Needs find_needs(const RankTraces::File& trace, const NeedsOptions& options);
 

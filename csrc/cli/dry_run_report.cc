@@ -1,6 +1,10 @@
 #include "csrc/cli/dry_run_report.h"
 
+#include "csrc/cli/left_out.h"
+#include "csrc/replay/torch_settings.h"
+
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -116,7 +120,7 @@ std::string fit_text(const DryRunFit& fit) {
 
 std::size_t DryRunReport::worst() const {
   const auto most = std::ranges::max_element(ranks, {}, [](const Rank& rank) {
-    return std::pair(rank.needs.least().value_or(0), rank.needs.live_peak);
+    return std::pair(rank.needs.least(false).value_or(0), rank.needs.live_peak);
   });
   return static_cast<std::size_t>(most - ranks.begin());
 }
@@ -129,23 +133,30 @@ std::vector<GpuUse> DryRunReport::gpus() const {
 
 bool DryRunReport::fits() const {
   return std::ranges::all_of(gpus(), [&](const GpuUse& gpu) {
-    const auto held = gpu.least_held(job.gpu->context_bytes);
-    return !held || *held <= job.total;
+    const auto needed = gpu.least_needed(job.gpu->context_bytes);
+    return !needed || *needed <= job.total;
   });
 }
 
 Json DryRunReport::to_json() const {
   const auto known = [](const auto& value) { return value ? Json(*value) : Json(nullptr); };
+  const auto held_in_run = [&](const RankTraces::File& trace) {
+    const HeldInRun* const held = run.find_held(trace);
+    return held != nullptr ? Json(held->peak) : Json(nullptr);
+  };
   const Bytes context = job.gpu->context_bytes;
   Json list = Json::array(), devices = Json::array();
   std::map<int, std::map<std::string, Json>> fit_on;
   for (const GpuUse& gpu : gpus()) {
     Json held = Json::object();
     for (const std::string_view name : kAllocators) {
-      const auto bytes = gpu.held(name, context);
-      const Json fits = bytes ? Json(*bytes <= job.total) : Json(nullptr);
+      const auto needed = gpu.needed(name, context);
+      const Json fits = needed ? Json(*needed <= job.total) : Json(nullptr);
       fit_on[gpu.device][std::string(name)] = fits;
-      if (bytes) held[std::string(name)] = {{"held_bytes", *bytes}, {"fits", fits}};
+      if (needed)
+        held[std::string(name)] = {{"held_bytes", known(gpu.held(name, context))},
+                                   {"least_device_bytes", *needed},
+                                   {"fits", fits}};
     }
     devices.push_back(
         {{"device", gpu.device}, {"processes", gpu.processes.size()}, {"allocators", held}});
@@ -155,6 +166,8 @@ Json DryRunReport::to_json() const {
     Json reserved = Json::object();
     for (const Needs::Reserved& one : needs.reserved) {
       reserved[one.name] = {{"reserved_peak_bytes", known(one.peak)},
+                            {"least_bytes", known(one.least)},
+                            {"retries", known(one.retries)},
                             {"fits", fit_on[needs.file.device][one.name]}};
       if (!one.problem.empty()) reserved[one.name]["problem"] = one.problem;
     }
@@ -173,6 +186,7 @@ Json DryRunReport::to_json() const {
                 {"requests", needs.requests},
                 {"steps", needs.steps},
                 {"live_peak_bytes", needs.live_peak},
+                {"held_in_run_bytes", held_in_run(needs.file)},
                 {"allocators", reserved},
                 {"plan", plan},
                 {"holders", holders_json(needs.holders.holders)},
@@ -180,10 +194,15 @@ Json DryRunReport::to_json() const {
                 {"holders_by_operator", holders_json(needs.holders.by_operator)},
                 {"holders_by_role", holders_json(needs.holders.by_role)},
                 {"item_reads", needs.item_reads},
-                {"shapes_by_value", needs.shapes_by_value}};
+                {"shapes_by_value", needs.shapes_by_value},
+                {"private_pools", needs.private_pools}};
     if (!needs.planned) one["why_no_plan"] = needs.why_no_plan;
     list.push_back(std::move(one));
   }
+  Json lacking = Json::array();
+  for (const LackingCode& one : run.lacking)
+    lacking.push_back(
+        {{"library", one.library}, {"compiled", one.compiled}, {"translated", one.translated}});
   Json json = {{"gpu", job.gpu->short_name},
                {"gpu_name", job.gpu->name},
                {"gpus", job.gpus},
@@ -197,6 +216,9 @@ Json DryRunReport::to_json() const {
                {"values", job.values},
                {"unknown_reads", run.unknown_reads},
                {"unknown_read_bytes", run.unknown_read_bytes},
+               {"left_out", find_left_out(job, run).to_json()},
+               {"lacking_code", lacking},
+               {"torch_settings_not_followed", replay::torch_settings_of_environment().unknown},
                {"fits", fits()},
                {"worst_rank", ranks.empty() ? Json(nullptr) : Json(worst())},
                {"devices", devices},
@@ -217,6 +239,17 @@ Json DryRunReport::to_json() const {
 }
 
 std::string DryRunReport::to_text() const {
+  const auto lacking_text = [&](const LackingCode& one) {
+    std::string has;
+    for (const unsigned sm : one.compiled)
+      has += fmt::format("{}sm_{}", has.empty() ? "" : ", ", sm);
+    for (const unsigned sm : one.translated)
+      has += fmt::format("{}PTX for {}", has.empty() ? "" : ", ", sm);
+    return fmt::format(
+        "{} has no code for this GPU (sm_{}{}; it has {}): on a real one its kernels "
+        "fail. The figures are those of a torch that has such code.",
+        file_name(one.library), job.gpu->major, job.gpu->minor, has);
+  };
   const Rank& most = ranks[worst()];
   const Needs& needs = most.needs;
   const Bytes context = job.gpu->context_bytes;
@@ -224,72 +257,107 @@ std::string DryRunReport::to_text() const {
   const auto gpu_of = [&](const Needs& one) -> const GpuUse& {
     return *std::ranges::find(uses, one.file.device, &GpuUse::device);
   };
+  const auto held_here = [&](const RankTraces::File& trace) {
+    const HeldInRun* const held = run.find_held(trace);
+    return held != nullptr ? format_bytes(held->peak) : std::string("-");
+  };
   std::string text = fmt::format("Dry run on {}{}, {} each: {}, {} of host memory\n",
                                  job.gpus > 1 ? fmt::format("{} x ", job.gpus) : "", job.gpu->name,
                                  format_bytes(job.total), fmt::format("{:.1f} s", run.seconds),
                                  format_bytes(run.host_peak));
+  for (const LackingCode& one : run.lacking) text += "  " + wrap(lacking_text(one), 4, 98);
   if (ranks.size() > 1) {
     Table table({{"rank"},
                  {"GPU"},
                  {"trace", Table::Align::kLeft},
                  {"live peak"},
-                 {"least reserved"},
+                 {"held here"},
+                 {"least needed"},
                  {"fits", Table::Align::kLeft}});
     for (const Rank& rank : ranks) {
-      const auto least = rank.needs.least();
-      const auto held = gpu_of(rank.needs).least_held(context);
+      const GpuUse& use = gpu_of(rank.needs);
+      const auto least = rank.needs.least(use.shared());
+      const auto needed = use.least_needed(context);
       table.add({std::to_string(rank.needs.file.rank), std::to_string(rank.needs.file.device),
                  file_name(rank.needs.file.path), format_bytes(rank.needs.live_peak),
-                 least ? format_bytes(*least) : "-",
-                 !held                ? "-"
-                 : *held <= job.total ? "yes"
-                                      : "no"});
+                 held_here(rank.needs.file), least ? format_bytes(*least) : "-",
+                 !needed                ? "-"
+                 : *needed <= job.total ? "yes"
+                                        : "no"});
     }
     text += "\n" + table.to_string();
     for (const GpuUse& gpu : uses) {
-      const auto held = gpu.least_held(context);
-      if (gpu.processes.size() > 1 && held)
+      const auto needed = gpu.least_needed(context);
+      if (gpu.shared() && needed)
         text += "  " + wrap(fmt::format("GPU {} is shared by {} processes: together {} at least, "
                                         "each at its peak and with a context of its own: {}",
-                                        gpu.device, gpu.processes.size(), format_bytes(*held),
-                                        signed_bytes(job.total, *held)),
+                                        gpu.device, gpu.processes.size(), format_bytes(*needed),
+                                        signed_bytes(job.total, *needed)),
                             4, 98);
     }
+    text += "  " + wrap(
+                       "held here: device memory that the process took in this run, under berth "
+                       "in mode record and without a plan",
+                       4, 98);
     text += fmt::format("\nThe one that needs most: rank {} on GPU {}, {}\n", needs.file.rank,
                         needs.file.device, file_name(needs.file.path));
   }
-  text += fmt::format("  {}, {}; live peak {}\n\n", format_number_of(needs.requests, "request"),
+  text += fmt::format("  {}, {}; live peak {}", format_number_of(needs.requests, "request"),
                       format_number_of(needs.steps, "step"), format_exactly(needs.live_peak));
+  if (ranks.size() == 1 && run.find_held(needs.file) != nullptr)
+    text += fmt::format("\n  held in this run, under berth in mode record and without a plan: {}",
+                        held_here(needs.file));
+  text += "\n\n";
 
   const GpuUse& gpu = gpu_of(needs);
   Table table({{"allocator", Table::Align::kLeft},
                {"reserved"},
                {"over live"},
-               {gpu.processes.size() > 1 ? "all on its GPU" : "with the context"},
+               {gpu.shared() ? "all on its GPU" : "least GPU"},
                {"fits", Table::Align::kLeft},
                {""}});
   for (const Needs::Reserved& one : needs.reserved) {
-    const auto held = gpu.held(one.name, context);
-    if (!one.peak || !held) {
+    const auto needed = gpu.needed(one.name, context);
+    if (!one.peak || !needed) {
       table.add(
           {label(one.name), one.peak ? format_bytes(*one.peak) : "-", "-", "-", "-", "not known"});
       continue;
     }
     table.add({label(one.name), format_bytes(*one.peak),
-               fmt::format("{:.3f}", share(*one.peak, needs.live_peak)), format_bytes(*held),
-               *held <= job.total ? "yes" : "no", signed_bytes(job.total, *held)});
+               fmt::format("{:.3f}", share(*one.peak, needs.live_peak)), format_bytes(*needed),
+               *needed <= job.total ? "yes" : "no", signed_bytes(job.total, *needed)});
   }
   text += table.to_string();
+  if (!gpu.shared())
+    text +=
+        "  " + wrap(
+                   "reserved: without a limit; least GPU: the smallest on which the run finishes, "
+                   "its context counted",
+                   4, 98);
+  for (const Needs::Reserved& one : needs.reserved)
+    if (!gpu.shared() && one.retries.value_or(0) > 0)
+      text +=
+          "  " + wrap(fmt::format("{}: on this GPU it gives its cache back and tries again {}; the "
+                                  "device is idle meanwhile",
+                                  label(one.name), format_times(*one.retries)),
+                      4, 98);
+  const auto& not_followed = replay::torch_settings_of_environment().unknown;
+  if (!not_followed.empty())
+    text +=
+        "  " + wrap(fmt::format("PYTORCH_ALLOC_CONF: {} not followed by the models of PyTorch's "
+                                "allocators",
+                                fmt::join(not_followed, ", ")),
+                    4, 98);
   for (const Needs::Reserved& one : needs.reserved)
     if (!one.problem.empty())
       text += "  " + wrap(fmt::format("{}: {}", label(one.name), one.problem), 4, 98);
   if (needs.planned) {
     text += "  " +
-            wrap(fmt::format(
-                     "the plan: arena {} (bound {}), {} beside it; {} outlive steps; {}",
-                     format_bytes(needs.planned->arena), format_bytes(needs.planned->bound),
-                     format_bytes(needs.planned->outside), format_bytes(needs.planned->residents),
-                     format_number_of(needs.planned->slots, "place")),
+            wrap(fmt::format("the plan: arena {} (bound {}), {} beside it; {} outlive steps; {}",
+                             format_bytes(needs.planned->arena), format_bytes(needs.planned->bound),
+                             format_bytes(needs.planned->outside),
+                             format_bytes(needs.planned->residents),
+                             format_number_of(needs.planned->slots, "place")),
                  4, 98);
   } else {
     text +=
@@ -322,11 +390,10 @@ std::string DryRunReport::to_text() const {
                     "those are as large as {} makes them.",
                     format_number_of(shapes_by_value, "operator"), job.values));
   }
-  say("Workspaces of cuBLAS and cuDNN are modelled, not measured.");
-  say(
-      fmt::format("The context, with kernels and libraries, is taken for {} on this GPU (an "
-                  "estimate); other processes there need theirs.",
-                  format_bytes(job.gpu->context_bytes)));
+  if (std::ranges::any_of(ranks, [](const Rank& rank) { return rank.needs.private_pools > 0; }))
+    say("Private pools (captured graphs, torch.cuda.MemPool): their memory is in what was held in "
+        "this run, and in no other figure.");
+  for (const std::string& line : find_left_out(job, run).to_text()) say(line);
   if (needs.torn) say("The end of the trace is missing: the program did not end by itself.");
   text += "\n";
   for (const Rank& rank : ranks)

@@ -5,11 +5,11 @@
 
 namespace berth::cli {
 
-std::optional<Bytes> GpuUse::held(std::string_view allocator, Bytes context) const {
+std::optional<Bytes> GpuUse::sum(std::string_view allocator, Bytes context, bool unlimited) const {
   const auto of = [&](const Needs& needs) -> std::optional<Bytes> {
     const Needs::Reserved* const one = needs.find(allocator);
-    if (one != nullptr) return one->peak;
-    return allocator == "planned" ? needs.least() : std::nullopt;
+    if (one != nullptr) return one->needed(unlimited);
+    return allocator == "planned" ? needs.least(unlimited) : std::nullopt;
   };
   if (std::ranges::none_of(processes,
                            [&](const Needs* one) { return one->find(allocator) != nullptr; }))
@@ -23,10 +23,18 @@ std::optional<Bytes> GpuUse::held(std::string_view allocator, Bytes context) con
   return all;
 }
 
-std::optional<Bytes> GpuUse::least_held(Bytes context) const {
+std::optional<Bytes> GpuUse::needed(std::string_view allocator, Bytes context) const {
+  return sum(allocator, context, shared());
+}
+
+std::optional<Bytes> GpuUse::held(std::string_view allocator, Bytes context) const {
+  return sum(allocator, context, true);
+}
+
+std::optional<Bytes> GpuUse::least_needed(Bytes context) const {
   Bytes all = 0;
   for (const Needs* const one : processes) {
-    const auto bytes = one->least();
+    const auto bytes = one->least(shared());
     if (!bytes) return std::nullopt;
     all += *bytes + context;
   }

@@ -132,6 +132,10 @@ std::string format_exactly(Bytes size) {
   return fmt::format("{} ({} bytes)", format_bytes(size), format_count(size));
 }
 
+std::string format_times(std::uint64_t count) {
+  return count == 1 ? "once" : format_count(count) + " times";
+}
+
 std::string format_number_of(std::uint64_t count, std::string_view singular) {
   return fmt::format("{} {}{}", format_count(count), singular, count == 1 ? "" : "s");
 }

@@ -45,6 +45,8 @@ void print_note(std::string_view text) noexcept;
 [[nodiscard]] std::string format_exactly(Bytes size);
 // "1 step", "2 steps".
 [[nodiscard]] std::string format_number_of(std::uint64_t count, std::string_view singular);
+// "once", "3 times".
+[[nodiscard]] std::string format_times(std::uint64_t count);
 // A text in lines of at most `width` bytes, and of kLineWidth with the indent, broken at spaces;
 // the first line follows on what is there, as wide as the indent, the others are indented.
 [[nodiscard]] std::string wrap(std::string_view text, std::size_t indent, std::size_t width);

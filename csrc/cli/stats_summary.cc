@@ -28,10 +28,6 @@ std::string reason_of(const Json& miss) {
   return found != miss.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
-std::string times(std::uint64_t count) {
-  return count == 1 ? "once" : format_count(count) + " times";
-}
-
 std::string share_of(std::uint64_t part, std::uint64_t whole) {
   return whole == 0
              ? ""
@@ -98,7 +94,7 @@ std::string sentence_of(const Likes& likes, bool kinds) {
   if (reason != "lane" && number(miss, "lane") != 0)
     text += fmt::format(", on stream or thread {}", number(miss, "lane"));
   if (const std::uint64_t tag = number(miss, "tag")) text += fmt::format(", tag {}", tag);
-  return fmt::format("{}: {}", times(likes.count), text);
+  return fmt::format("{}: {}", format_times(likes.count), text);
 }
 
 }  // namespace

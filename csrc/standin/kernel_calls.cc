@@ -2,6 +2,7 @@
 
 #include "csrc/standin/control.h"
 #include "csrc/standin/entry.h"
+#include "csrc/standin/fat_binaries.h"
 
 #include <algorithm>
 #include <chrono>
@@ -114,8 +115,9 @@ int __cudaLaunchKernel(Opaque kernel, Dim3 grid, Dim3 block, void** arguments, s
   return cudaLaunchKernel(kernel, grid, block, arguments, shared, stream);
 }
 
-// Thousands of kernels are registered before main; none of their code is looked at.
-void** __cudaRegisterFatBinary(void* /*binary*/) {
+// Thousands of kernels are registered before main; what their code does is not looked at.
+void** __cudaRegisterFatBinary(void* binary) {
+  note_fat_binary(binary);
   static void* handle = nullptr;
   return &handle;
 }

@@ -35,9 +35,10 @@ struct DeviceState {
   std::shared_ptr<Stream> legacy;
   std::set<int> peers;  // whose memory this one may reach
   std::shared_ptr<Pool> default_pool;
-  std::shared_ptr<Pool> pool;  // of cudaMallocAsync
-  bool context = false;        // somebody used the device, and its context took memory
-  VectorClock gone;            // of streams that are destroyed and have nothing left
+  std::shared_ptr<Pool> pool;      // of cudaMallocAsync
+  bool context = false;            // somebody used the device, and its context took memory
+  std::vector<int> communicators;  // that were made: the ranks of each, if more than one
+  VectorClock gone;                // of streams that are destroyed and have nothing left
 };
 
 // All GPUs of the stand-in: their memory, their streams, and the scheduler that runs queued work.

@@ -184,7 +184,10 @@ Handle add(const CommunicatorPointer& made) {
   const auto handle = reinterpret_cast<Handle>(made.get());
   Entry entry;
   Communicators::all().open.emplace(handle, made);
-  if (made->ranks() > 1) entry.machine.attend([] { Communicators::all().tidy(); });
+  if (made->ranks() > 1) {
+    entry.machine.attend([] { Communicators::all().tidy(); });
+    entry.machine.device(made->device()).communicators.push_back(made->ranks());
+  }
   return handle;
 }
 

@@ -1,10 +1,12 @@
 #include "csrc/cli/batch_argument.h"
 #include "csrc/cli/gpu_use.h"
 #include "csrc/cli/host_watch.h"
+#include "csrc/cli/left_out.h"
 #include "csrc/cli/peak_holders.h"
 #include "csrc/cli/python_program.h"
 #include "csrc/cli/rank_traces.h"
 #include "csrc/cli/scratch_folder.h"
+#include "csrc/trace/recorder.h"
 #include "tests/catch.h"
 
 #include <berth/error.h>
@@ -197,23 +199,79 @@ TEST_CASE("What a program wrote gets its name, and nothing else is left", "[cli]
   REQUIRE(files == 2);
 }
 
-TEST_CASE("A GPU holds what all its processes reserve and a context of each", "[cli][dry-run]") {
+TEST_CASE("A GPU must have what its process finishes with, and a context", "[cli][dry-run]") {
+  Needs alone{.file = {.rank = 0, .device = 0}};
+  alone.reserved = {{.name = "caching", .peak = 300, .least = 120},
+                    {.name = "learning", .peak = 110, .least = 105}};
+  const auto uses = gpu_uses({&alone});
+  REQUIRE(uses[0].needed("caching", 10) == Bytes{130});
+  REQUIRE(uses[0].held("caching", 10) == Bytes{310});
+  REQUIRE(uses[0].least_needed(10) == Bytes{115});
+  REQUIRE_FALSE(uses[0].needed("planned", 10).has_value());
+}
+
+TEST_CASE("A GPU of several processes must have what each reserves, and a context of each",
+          "[cli][dry-run]") {
   Needs planned{.file = {.rank = 0, .device = 1}};
-  planned.reserved = {{"caching", 300}, {"learning", 250}, {"planned", 200}};
+  planned.reserved = {{.name = "caching", .peak = 300, .least = 100},
+                      {.name = "learning", .peak = 250, .least = 100},
+                      {.name = "planned", .peak = 200, .least = 100}};
   Needs small{.file = {.rank = 1, .device = 1}};
-  small.reserved = {{"caching", 40}, {"learning", 30}};
+  small.reserved = {{.name = "caching", .peak = 40, .least = 20},
+                    {.name = "learning", .peak = 30, .least = 20}};
   Needs other{.file = {.rank = 1, .device = 0}};
-  other.reserved = {{"caching", 5}};
+  other.reserved = {{.name = "caching", .peak = 5, .least = 4}};
   const auto uses = gpu_uses({&planned, &small, &other});
   REQUIRE(uses.size() == 2);
   REQUIRE(uses[0].processes.size() == 1);
-  REQUIRE(uses[0].held("caching", 10) == Bytes{15});
-  REQUIRE_FALSE(uses[0].held("planned", 10).has_value());
-  REQUIRE(uses[1].held("caching", 10) == Bytes{360});
-  REQUIRE(uses[1].held("planned", 10) == Bytes{250});  // one has no plan: its least
-  REQUIRE(uses[1].least_held(10) == Bytes{250});
+  REQUIRE(uses[0].needed("caching", 10) == Bytes{14});
+  REQUIRE_FALSE(uses[0].needed("planned", 10).has_value());
+  REQUIRE(uses[1].needed("caching", 10) == Bytes{360});
+  REQUIRE(uses[1].needed("planned", 10) == Bytes{250});  // one has no plan: its least
+  REQUIRE(uses[1].least_needed(10) == Bytes{250});
   small.reserved[0].peak.reset();
-  REQUIRE_FALSE(uses[1].held("caching", 10).has_value());
+  REQUIRE_FALSE(uses[1].needed("caching", 10).has_value());
+}
+
+// Batches of 1, 2, .. 12 units, each freed before the next comes.
+TEST_CASE("What a run needs is what it reserves without a limit, and the least that does",
+          "[cli][dry-run]") {
+  constexpr Bytes kUnit = Bytes{64} << 20;
+  const ScratchFolder folder("berth-test");
+  const RankTraces::File file{.path = (folder.path() / "x.trace").string()};
+  {
+    const auto recorder = Recorder::open(file.path, {}, 512);
+    const trace::LaneId lane = recorder->lane(0);
+    for (std::uint64_t i = 1; i <= 12; ++i) {
+      recorder->append(trace::Request{.id = i, .bytes = i * kUnit, .lane = lane});
+      recorder->append(trace::Free{.id = i});
+    }
+  }
+  const Needs needs = find_needs(file, {.limit = 16 * kUnit});
+  const Needs::Reserved* const caching = needs.find("caching");
+  REQUIRE(caching->peak == 78 * kUnit);
+  REQUIRE(caching->least == 12 * kUnit);
+  REQUIRE(caching->retries == 6);
+  REQUIRE(needs.find("expandable")->least == 12 * kUnit);
+  REQUIRE(needs.find("expandable")->retries == 0);
+  REQUIRE(*needs.find("learning")->least <= 12 * kUnit * 1.005);
+  REQUIRE(needs.least(false) == 12 * kUnit);
+  REQUIRE_FALSE(find_needs(file, {.limit = 11 * kUnit}).find("caching")->retries.has_value());
+}
+
+TEST_CASE("What a dry run leaves out is told, with how much", "[cli][dry-run]") {
+  DryRunJob job;
+  job.gpu = find_gpu("A100-80");
+  DryRun run;
+  REQUIRE(find_left_out(job, run).to_text().size() == 2);
+  run.held = {{.pid = 1, .device = 0, .communicators = {8, 2}},
+              {.pid = 2, .device = 1, .communicators = {8}}};
+  const LeftOut out = find_left_out(job, run);
+  REQUIRE(out.context == job.gpu->context_bytes);
+  REQUIRE(out.communicators == 2);
+  REQUIRE(out.nccl == Bytes{688 + 544} << 20);
+  REQUIRE(out.to_json()["nccl"]["counted"] == false);
+  REQUIRE_THAT(out.to_text().back(), Contains("NCCL's buffers are not counted: about 1.2 GiB"));
 }
 
 TEST_CASE("A script is Python where its first line says so", "[cli][dry-run]") {

@@ -85,7 +85,14 @@ class DryRun(unittest.TestCase):
         self.assertGreaterEqual(rank["live_peak_bytes"], 4 * weights)  # with gradients and the optimizer's two
         self.assertLess(rank["live_peak_bytes"], 4 * weights + 160 * MIB)  # with activations and workspaces
         for name in ("caching", "expandable", "learning", "planned"):
-            self.assertGreaterEqual(rank["allocators"][name]["reserved_peak_bytes"], rank["live_peak_bytes"])
+            one = rank["allocators"][name]
+            self.assertGreaterEqual(one["least_bytes"], rank["live_peak_bytes"])
+            self.assertGreaterEqual(one["reserved_peak_bytes"], one["least_bytes"])
+            self.assertEqual(found["devices"][0]["allocators"][name]["least_device_bytes"], one["least_bytes"] + found["context_bytes"])
+        self.assertGreaterEqual(rank["held_in_run_bytes"], rank["live_peak_bytes"])
+        self.assertEqual(found["lacking_code"], [])
+        self.assertEqual(found["left_out"]["context"], {"bytes": found["context_bytes"], "counted": True, "estimate": True})
+        self.assertEqual(found["left_out"]["nccl"]["communicators"], 0)
         self.assertGreaterEqual(rank["plan"]["arena_bytes"], rank["plan"]["lower_bound_bytes"])
         self.assertGreaterEqual(rank["plan"]["outside_arena_bytes"], rank["plan"]["resident_bytes"])
         self.assertGreaterEqual(rank["plan"]["resident_bytes"], 3 * weights)
@@ -106,11 +113,57 @@ class DryRun(unittest.TestCase):
                       "too much", "Who holds the peak", "4 steps", "The host read 3 times", "What a dry run cannot know", "wrote " + str(self.trace)):
             self.assertIn(words, done.stdout)
 
+    def test_what_pytorch_finishes_after_retries_fits(self):
+        # Batches of growing length: each has a segment of its own, and PyTorch's allocator gives its cache back.
+        grows = """
+import torch
+weight = torch.ones(1024, device="cuda")
+for step in range(1, 13):
+    batch = torch.empty(step << 26, device="cuda", dtype=torch.uint8)
+    del batch
+"""
+        found = self.json_of("--gpu", "A100-40", "--total", f"{1024 + 512}MiB", program=text_of(grows))
+        caching = found["ranks"][0]["allocators"]["caching"]
+        self.assertTrue(caching["fits"])
+        self.assertEqual(caching["retries"], 6)
+        self.assertGreaterEqual(caching["reserved_peak_bytes"], 78 * 64 * MIB)
+        self.assertLess(caching["least_bytes"], (12 * 64 + 4) * MIB)
+        emptied = self.json_of("--gpu", "A100-40", program=text_of(grows.replace("del batch", "del batch; torch.cuda.empty_cache()")))
+        self.assertLess(emptied["ranks"][0]["allocators"]["caching"]["reserved_peak_bytes"], (12 * 64 + 4) * MIB)
+
+    def test_settings_of_pytorchs_allocator_are_followed_or_named(self):
+        program = text_of("import torch; a = torch.empty(100 << 20, device='cuda', dtype=torch.uint8); del a;"
+                          " b = torch.empty(30 << 20, device='cuda', dtype=torch.uint8)")
+        reserved = {}
+        for setting in ("", "max_split_size_mb:64,garbage_collection_threshold:0.8"):
+            done = self.run_dry("--json", program=program, variables={"PYTORCH_ALLOC_CONF": setting})
+            self.assertEqual(done.returncode, 0, done.stderr)
+            found = json.loads(done.stdout)
+            reserved[setting] = found["ranks"][0]["allocators"]["caching"]["reserved_peak_bytes"]
+        self.assertEqual(list(reserved.values()), [100 * MIB, 130 * MIB])
+        self.assertEqual(found["torch_settings_not_followed"], ["garbage_collection_threshold:0.8"])
+
+    def test_a_gpu_that_torch_has_no_code_for_is_named(self):
+        asks = "import torch; print('sm_70' in (torch._C._cuda_getArchFlags() or '').split())"
+        known = subprocess.run([os.path.join(os.path.dirname(BERTH), "standin", "berth-standin"), "--", PYTHON, "-c", asks], capture_output=True, text=True)
+        if known.stdout.strip() != "False":
+            self.skipTest("this torch has code for a V100")
+        program = text_of("import torch; torch.ones(1).cuda()")
+        done = self.run_dry("--gpu", "V100-16", program=program)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("libtorch_cuda.so has no code for this GPU (sm_70", done.stdout)
+        found = self.json_of("--gpu", "V100-16", program=program)
+        self.assertIn("libtorch_cuda.so", [os.path.basename(one["library"]) for one in found["lacking_code"]])
+        self.assertEqual(self.json_of("--gpu", "RTX4090", program=program)["lacking_code"], [])
+
     def test_wrong_usage_is_named(self):
         done = self.run_dry("--gpu", "H100-81", program=["true"])
         self.assertEqual(done.returncode, 2)
         self.assertIn("H100-80", done.stderr)
         self.assertIn("RTX4090-24", done.stderr)
+        done = self.run_dry("--gpu", "H100", program=["true"])
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("'H100' fits several GPUs: H100-80, H100-PCIe-80 or H100-NVL-94", done.stderr)
         self.assertEqual(self.run_dry("--values", "some", program=["true"]).returncode, 2)
         for program in ([], None):
             done = subprocess.run([BERTH, "dry-run", *(["--"] if program == [] else [])], capture_output=True, text=True)
@@ -159,7 +212,7 @@ class DryRun(unittest.TestCase):
 
     def test_a_program_that_fails_keeps_its_traceback_its_code_and_its_trace(self):
         done = self.run_dry(program=text_of("import torch; torch.ones(1).cuda(); raise ValueError('it went wrong')"))
-        self.assertEqual(done.returncode, 1)
+        self.assertEqual(done.returncode, 4)  # 1 is "does not fit", and nothing else
         self.assertNotIn("berth:", done.stderr[:done.stderr.index("ValueError: it went wrong")])
         self.assertIn("ended with exit code 1", done.stderr)
         self.assertTrue(self.trace.exists())
@@ -167,8 +220,12 @@ class DryRun(unittest.TestCase):
         self.trace.unlink()
         # Before it used CUDA, too: it has said why itself.
         done = self.run_dry(program=text_of("raise SystemExit(7)"))
-        self.assertEqual(done.returncode, 7)
+        self.assertEqual(done.returncode, 4)
+        self.assertIn("ended with exit code 7", done.stderr)
         self.assertNotIn("CUDA", done.stderr)
+        # Its data is missing, or it is missing itself.
+        self.assertEqual(self.run_dry(program=text_of("open('/no/such/data')")).returncode, 4)
+        self.assertEqual(self.run_dry(program=[PYTHON, "/no/such/script.py"]).returncode, 4)
         done = self.run_dry(program=["sh", "-c", "kill -9 $$"])
         self.assertEqual(done.returncode, 128 + signal.SIGKILL)
         self.assertIn("was ended by signal 9", done.stderr)
@@ -176,7 +233,7 @@ class DryRun(unittest.TestCase):
     def test_a_program_that_never_uses_cuda_is_told_so(self):
         for program in (text_of("import torch; torch.ones(1)"), ["true"]):
             done = self.run_dry(program=program)
-            self.assertEqual(done.returncode, 1)
+            self.assertEqual(done.returncode, 3)
             self.assertIn("never used CUDA", done.stderr)
 
     def test_a_program_in_cpp_ends_after_the_steps_that_it_marks(self):
@@ -217,6 +274,7 @@ finally:
         self.assertEqual([(rank["rank"], rank["device"], rank["steps"]) for rank in found["ranks"]], [(0, 0, 4), (1, 1, 4)])
         layer = 4 * 256 * 256 + 4 * 256 + 2 * 256 * 1024 + 1024 + 256 + 4 * 256
         share = 2 * 4 * layer / 2
+        self.assertEqual(found["left_out"]["nccl"], {"bytes": 544 * MIB, "communicators": 1, "counted": False, "estimate": True})
         for rank in found["ranks"]:
             self.assertTrue(rank["trace"].endswith(f"x-{rank['rank']}-{rank['rank']}.trace"), rank["trace"])
             verified = subprocess.run([BERTH, "verify", rank["plan"]["file"], rank["trace"]], capture_output=True, text=True)
@@ -234,6 +292,7 @@ finally:
         for name, held in found["devices"][0]["allocators"].items():
             reserved = sum(rank["allocators"][name]["reserved_peak_bytes"] for rank in found["ranks"])
             self.assertEqual(held["held_bytes"], reserved + 2 * found["context_bytes"])
+            self.assertEqual(held["least_device_bytes"], held["held_bytes"])  # nobody gives back what others want
             self.assertFalse(held["fits"])
         for rank in found["ranks"]:
             self.assertTrue(pathlib.Path(rank["trace"]).exists())
