@@ -29,7 +29,7 @@ class Accounts:
     def __init__(self, device=0):
         self.device = device
         self.mapped, self.blocks = {}, {}  # first -> last; address -> bytes asked for, and whether it was freed
-        self.checks = self.entries = self.moves = 0
+        self.checks = self.entries = self.moves = self.left = 0
         self.clear()
         for segment in self.segments():
             self.mapped[segment["address"]] = segment["address"] + segment["total_size"]
@@ -49,21 +49,19 @@ class Accounts:
 
     def unmap(self, first, last):
         for start, end in [one for one in self.mapped.items() if one[0] < last and first < one[1]]:
-            assert start <= first or end <= last or (first <= start and end <= last)
             del self.mapped[start]
             if start < first:
                 self.mapped[start] = first
             if last < end:
                 self.mapped[last] = end
-            first_known = max(first, start)
-            self.left -= min(end, last) - first_known
+            self.left -= min(end, last) - max(start, first)
 
     def follow(self):
         snapshot = torch.cuda.memory._snapshot()
         self.clear()
         previous = None
         for entry in snapshot["device_traces"][self.device]:
-            action, address, size = entry["action"], entry["addr"], entry["size"]
+            action, address, size = entry["action"], entry.get("addr"), entry["size"]
             if action in CAME:
                 assert not any(first < address + size and address < last for first, last in self.mapped.items()), \
                     f"{size} bytes at {address:#x} are mapped twice"
