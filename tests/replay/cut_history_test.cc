@@ -68,6 +68,9 @@ Bytes held_live(const Trace& trace) {
       case Operation::Kind::kStep:
         allocator.mark_step(workload.lane_keys[operation.lane]);
         break;
+      case Operation::Kind::kEmptyCache:
+        (void)allocator.trim();
+        break;
     }
   }
   const Bytes held = allocator.stats().reserved_peak;

@@ -40,6 +40,7 @@ bool is_legal(const Workload& workload) {
         if (state[operation.block] != 1) return false;
         break;
       case Operation::Kind::kStep:
+      case Operation::Kind::kEmptyCache:
         break;
     }
     if (operation.block >= workload.block_count && operation.kind != Operation::Kind::kStep)
