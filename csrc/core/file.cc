@@ -137,7 +137,7 @@ class Pipes {
 };
 
 Pipes& pipes() {
-  static Pipes pipes;
+  static Pipes& pipes = *new Pipes;  // never destroyed: other threads may still read
   return pipes;
 }
 

@@ -17,6 +17,19 @@ struct Ran {
   std::string err;  // standard error
 };
 
+// The words of a text with one space between, wherever its lines break.
+inline std::string one_line(const std::string& text) {
+  std::string words;
+  for (const char c : text) {
+    if (c != ' ' && c != '\n') {
+      words += c;
+    } else if (!words.empty() && words.back() != ' ') {
+      words += ' ';
+    }
+  }
+  return words;
+}
+
 enum class Stream { kCaptured, kTerminal, kFull, kClosed };
 
 struct RunOptions {

@@ -110,9 +110,12 @@ TEST_CASE("What is no graph is one message that names the operator", "[graph]") 
   const struct {
     std::string text, message;
   } cases[] = {
-      {"", "'x.graph': it is no JSON"},
+      {"",
+       "'x.graph': it is neither JSON nor another form of a graph. These are read: berth's graph"},
       {"[]", "'x.graph': it is no JSON object"},
-      {"{}", "'x.graph': it has neither a format, nor nodes with edges or links: it is no graph"},
+      {"{}",
+       "'x.graph': it has neither a format, nor nodes with edges or links: it is no graph. "
+       "These are read: berth's graph"},
       {std::string(1'000'000, '['), "'x.graph': brackets are nested more than 16 deep"},
       {changed("berth-graph 1", "berth-graph 2"),
        "'x.graph': its format is \"berth-graph 2\", this berth reads 'berth-graph 1'"},
@@ -152,7 +155,7 @@ TEST_CASE("What is no graph is one message that names the operator", "[graph]") 
        "'x.graph': with the 128 bytes of storage 1 all sizes together are above "
        "4611686018427387904"},
   };
-  for (const auto& [text, message] : cases) CHECK(error_of(text) == message);
+  for (const auto& [text, message] : cases) CHECK(error_of(text).starts_with(message));
 }
 
 TEST_CASE("Published graphs become ours", "[graph]") {

