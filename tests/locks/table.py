@@ -40,6 +40,8 @@ ONE_RESULT = "made once, by the first that needs it"
 LOCKS = (
     Lock("csrc/core/file.cc", "mutex_", Fork.UNUSED, "csrc/core/file.cc", "if (limit == 0) return std::nullopt;",
          "the program `berth` alone reads pipes, and its children start other programs"),
+    Lock("csrc/core/file.cc", "pipes", Fork.UNUSED, "csrc/core/file.cc", "if (limit == 0) return std::nullopt;",
+         "as its `mutex_`"),
     Lock("csrc/torch/step/recorder.h", "mutex_", Fork.UNUSED, *NO_TAP, "a child's operators are told to nobody"),
     Lock("csrc/torch/step/ghost.h", "mutex_", Fork.UNUSED, *NO_TAP, "a child's operators are told to nobody"),
     Lock("csrc/torch/step/tap.cc", "registration_mutex", Fork.REFUSED, "csrc/torch/step/tap.cc",
