@@ -15,6 +15,8 @@ namespace berth {
 namespace {
 
 constexpr double kMostOfPeak = 1.1;
+// Of what one step has alive, where its kind leaves blocks to steps of others.
+constexpr double kMostCrossing = 1.02;
 
 void leave_to_pool(Slot& slot) noexcept { slot.offset = Slot::kUnplanned; }
 
@@ -73,7 +75,8 @@ std::optional<KindPlan> skeleton_within(std::span<const StepKind> kinds,
   for (std::size_t count = kinds.size(); count > 0; count /= 2) {
     const std::span<const StepKind> some = kinds.first(count);
     KindPlan frame = skeleton(some, program, alignment);
-    if (fits(frame, std::min(most, most_arena_bytes(load_of(some, true))))) return frame;
+    const auto crossing = static_cast<double>(load_of(some, true));
+    if (fits(frame, std::min(most, static_cast<Bytes>(kMostCrossing * crossing)))) return frame;
     leave_crossing(frame);
     if (plans_any(frame.plan) &&
         fits(frame, std::min(most, most_arena_bytes(load_of(some, false)))))

@@ -16,11 +16,11 @@ namespace berth {
 [[nodiscard]] Bytes most_arena_bytes(Bytes live_peak) noexcept;
 
 // A plan without offsets of `kinds`, the ones that serve most first, whose bound is at most `most`,
-// and at most 1.1 times what one of their steps has alive: kinds that leave blocks to later steps
-// each have bytes of their own for them, and are never there all at once. Where the bound of all is
-// larger, what outlives its step is left to the pool; where that does not suffice, half of the
-// kinds go, and half of those. Nothing where no kind fits. O(log kinds) times skeleton() and
-// lower_bound().
+// and at most 1.1 times what one of their steps has alive, 1.02 times with what it leaves to later
+// ones: kinds that do each have bytes of their own for it, and are never there all at once. Where
+// the bound of all is larger, what outlives its step is left to the pool; where that does not
+// suffice, half of the kinds go, and half of those. Nothing where no kind fits. O(log kinds) times
+// skeleton() and lower_bound().
 [[nodiscard]] std::optional<KindPlan> skeleton_within(std::span<const StepKind> kinds,
                                                       const trace::Program& program,
                                                       Bytes alignment, Bytes most);

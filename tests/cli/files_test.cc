@@ -82,7 +82,6 @@ std::vector<Output> outputs(const TemporaryFolder& folder) {
                              {{"graph", "@"}, "-o", "graph.txt"},
                              {{"graph", "@"}, "-o", "x.json"},
                              {{"schedule", "@", "--order-only"}, "-o", "x.graph"},
-                             {{"schedule", "@", "--budget", "100%"}, "-o", "x.json"},
                              {{"show", "@"}, "--svg", "run.csv"},
                              {{"show", "@"}, "--html", "run.plan"},
                              {{"show", folder / "run.csv", "--plan", "@"}, "--svg", "run.plan"},
