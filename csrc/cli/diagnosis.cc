@@ -92,8 +92,8 @@ class Diagnosis {
     } else if (forecast_.assumed) {
       add("one_step",
           "no step comes twice in this history ({}). The forecast assumes that the program repeats "
-          "the step that it holds, and that what a step leaves alive goes once the next one "
-          "requests its successor; a history of three steps or more needs no such assumption",
+          "the step that it holds, and that no step leaves more alive than this one did; a history "
+          "of three steps or more needs no such assumption",
           forecast_.why_no_step);
     } else if (forecast_.repeating_bytes && forecast_.repeating_requests >= kRepeats) {
       // As it should be.

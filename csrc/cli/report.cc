@@ -208,6 +208,7 @@ Report::Layout torch_layout_of(const replay::Workload& workload,
   shown.label = "PyTorch's caching allocator";
   shown.addresses = std::move(layout.addresses);
   shown.reserved = std::move(layout.reserved);
+  shown.reserved_peak = layout.reserved_peak;
   pack_addresses(shown, blocks);
   return shown;
 }
@@ -391,6 +392,7 @@ Report report_of(const Trace& trace, const std::optional<Plan>& plan, const std:
   report.facts.push_back(bytes_fact("berth reserves", layout.reserved_peak,
                                     over(layout.reserved_peak, traced.peak())));
   std::vector<Bytes> reserved = std::move(layout.reserved);
+  const Bytes reserved_peak = layout.reserved_peak;
   if (served) {
     view.layouts.push_back(drawn_with_pool(std::move(layout), arena, view.blocks));
     view.layouts.back().label = plan ? "berth, by the plan" : "berth, learning in place";
@@ -403,6 +405,7 @@ Report report_of(const Trace& trace, const std::optional<Plan>& plan, const std:
                     why_not.empty() ? "the run ends before one serves" : why_not);
   }
   view.layouts.back().reserved = std::move(reserved);
+  view.layouts.back().reserved_peak = reserved_peak;
   if (!result.problem.empty()) report.about += "; berth ended early: " + result.problem;
   Bytes torch_peak = 0;
   view.layouts.push_back(torch_layout_of(workload, view.blocks, &torch_peak));
@@ -472,9 +475,7 @@ Picture picture_of(const Report& report) {
   for (const Report::Layout& layout : view.layouts) {
     if (!layout.missing.empty()) continue;
     Picture::Panel& panel = picture.panels.emplace_back();
-    const Bytes held = layout.reserved.empty()
-                           ? layout.arena
-                           : *std::max_element(layout.reserved.begin(), layout.reserved.end());
+    const Bytes held = layout.reserved_peak != 0 ? layout.reserved_peak : layout.arena;
     panel.label = fmt::format("{}: {}{}", layout.label, format_bytes(held),
                               layout.note.empty() ? "" : ", the pool drawn where it fits");
     panel.period = view.period;

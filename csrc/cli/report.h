@@ -38,6 +38,7 @@ struct Report {
     Bytes span = 0;                         // of the axis
     Bytes arena = 0;                        // of its plan, 0: none
     std::vector<Bytes> reserved;            // one a tick, or none
+    Bytes reserved_peak = 0;                // between ticks, too; 0: not known
     std::vector<replay::Outcome> outcomes;  // one a block, or none
   };
   struct View {

@@ -167,6 +167,13 @@ class Repeater {
     for (std::size_t slot = 0; slot < period_; ++slot) {
       if (of(slot).freed < end_) fate_[slot] = Fate::kFreed;
     }
+    // One mark between two repeats: that behind the last request, else that before the first.
+    const auto marks_between = [&](std::size_t first, std::size_t last) {
+      return std::any_of(run.marks.begin(), run.marks.end(),
+                         [&](std::size_t mark) { return mark >= first && mark < last; });
+    };
+    if (period_ != 0 && marks_between(run.requests[first_ + period_ - 1].at, end))
+      marks_from_ = of(0).at;
     see_frees();
     see_what_follows();
   }
@@ -324,7 +331,7 @@ class Repeater {
         if (found == run_.index.end()) continue;
         const BlockId id = found->second >= first_ ? now[found->second - first_] : use->id;
         if (id != 0 && !freed_.contains(id)) add(trace::Use{id, use->lane}, result);
-      } else if (std::holds_alternative<trace::StepMark>(event) ||
+      } else if ((std::holds_alternative<trace::StepMark>(event) && i >= marks_from_) ||
                  std::holds_alternative<trace::EventRecord>(event) ||
                  std::holds_alternative<trace::EventWait>(event) ||
                  std::holds_alternative<trace::Synchronize>(event)) {
@@ -349,8 +356,9 @@ class Repeater {
   const std::size_t begin_, end_;
   const Left left_;
   const std::size_t first_, period_;
-  std::vector<Fate> fate_;                                              // of each slot
-  std::unordered_map<std::size_t, Death> taken_;                        // by entry
+  std::size_t marks_from_ = 0;                    // marks before this entry are not repeated
+  std::vector<Fate> fate_;                        // of each slot
+  std::unordered_map<std::size_t, Death> taken_;  // by entry
   std::unordered_map<std::size_t, std::vector<std::size_t>> followed_;  // by requests before
   std::vector<std::vector<BlockId>> made_;                              // by repeat and slot
   std::unordered_set<BlockId> freed_;
@@ -358,24 +366,12 @@ class Repeater {
   Tick tick_ = 0;
 };
 
-// Entries [begin, end) as a window. What lies between the last request before it and its first one
-// are frees that belong to it, and a mark where it ends without one.
+// Entries [begin, end) as a window. What the run frees between the request before it and its first
+// one belongs to it: it may end before it frees the same.
 StepWindow window_of(const Trace& trace, const Run& run, std::size_t begin, std::size_t end) {
-  const auto is_mark = [&](std::size_t entry) {
-    return std::holds_alternative<trace::StepMark>(trace.entries[entry].event);
-  };
-  const auto is_request = [&](std::size_t entry) {
-    return std::holds_alternative<trace::Request>(trace.entries[entry].event);
-  };
-  bool ends_marked = false;
-  for (std::size_t i = end; i > begin && !is_request(i - 1); --i) ends_marked |= is_mark(i - 1);
-  while (begin > run.recorded && !is_request(begin - 1)) {
-    if (is_mark(begin - 1)) {
-      begin -= ends_marked ? 0 : 1;
-      break;
-    }
+  while (begin > run.recorded &&
+         !std::holds_alternative<trace::Request>(trace.entries[begin - 1].event))
     --begin;
-  }
   const auto tick = [&](std::size_t entry) {
     return entry < trace.entries.size() ? trace.entries[entry].tick
            : trace.entries.empty()      ? 0
