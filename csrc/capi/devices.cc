@@ -17,13 +17,9 @@ namespace {
 constexpr int kMaxDevices = 64;
 
 std::array<std::atomic<DeviceOfProcess*>, kMaxDevices + 1> devices{};  // the host first
-// Numbers as in `devices`. Never destroyed: blocks are used as late as by static destructors.
-union Addresses {
-  constexpr Addresses() : table() {}
-  ~Addresses() {}
-  AddressTable table;
-};
-constinit Addresses addresses;
+// Numbers as in `devices`. Made with the first of them and never destroyed: blocks are used as late
+// as by static destructors.
+std::atomic<AddressTable*> addresses{nullptr};
 
 std::atomic<bool> forked{false};
 SetupMutex making;  // covers what follows, and stores to `devices`
@@ -79,7 +75,7 @@ void prepare_process() {
 }  // namespace
 
 NotingDevice DeviceOfProcess::noting(Device& device, int index) {
-  return {device, addresses.table, index + 1};
+  return {device, *addresses.load(std::memory_order_acquire), index + 1};
 }
 
 Allocator::Options DeviceOfProcess::options(const Settings& settings, const Device& device,
@@ -114,7 +110,8 @@ DeviceOfProcess* existing_device(int index) noexcept {
 }
 
 DeviceOfProcess* likely_device(const void* address) noexcept {
-  const int number = addresses.table.find(address);
+  const AddressTable* const table = addresses.load(std::memory_order_acquire);
+  const int number = table != nullptr ? table->find(address) : AddressTable::kNone;
   return number == AddressTable::kNone ? nullptr : existing_device(number - 1);
 }
 
@@ -138,6 +135,8 @@ DeviceOfProcess& device(int index) {
   if (settings_of_process == nullptr)
     settings_of_process = new Settings{Config::from_environment(), false};
   prepare_process();
+  if (addresses.load(std::memory_order_relaxed) == nullptr)
+    addresses.store(new AddressTable, std::memory_order_release);
   std::unique_ptr<DeviceOfProcess> made =
       index == -1 ? std::make_unique<Host>(*settings_of_process)
                   : make_cuda_device_of_process(*settings_of_process, index);
