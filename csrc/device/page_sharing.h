@@ -26,6 +26,10 @@ class PageSource {
   // Whether the device may be asked for `more` for the sake of a request of `asked` bytes: else the
   // source would rather serve that from what it has.
   [[nodiscard]] virtual bool may_grow(Bytes more, Bytes asked) noexcept = 0;
+  // Pages that lie at these addresses of somebody else's go back to the device, which is done with
+  // all work: whatever addresses of the source they are still behind are unmapped, or the memory
+  // would stay. False where the device refuses.
+  [[nodiscard]] virtual bool let_go_of(ByteRange pages) noexcept = 0;
 };
 
 // Whose free bytes are lent, and come back: an arena. Addresses are bytes from 0.

@@ -44,12 +44,12 @@ Bytes PageStore::room() const noexcept {
 
 void PageStore::give(Bytes size) noexcept { held_ -= size; }
 
-void PageStore::tell_reserved(void* base, Bytes size, Bytes memory, Holding holding) noexcept {
-  if (watcher_ != nullptr) watcher_->reserved(base, size, memory, holding);
+void PageStore::tell_reserved(void* base, Bytes size, Holding holding) noexcept {
+  if (watcher_ != nullptr) watcher_->reserved(base, size, holding);
 }
 
-void PageStore::tell_releasing(void* base, Bytes size, Bytes memory, Holding holding) noexcept {
-  if (watcher_ != nullptr) watcher_->releasing(base, size, memory, holding);
+void PageStore::tell_releasing(void* base, Bytes size, Holding holding) noexcept {
+  if (watcher_ != nullptr) watcher_->releasing(base, size, holding);
 }
 
 Status PageStore::reserve(Bytes size, Bytes alignment, void** base) noexcept {
@@ -60,6 +60,7 @@ Status PageStore::reserve(Bytes size, Bytes alignment, void** base) noexcept {
       reserved_.emplace(number(*base), number(*base) + size);
     } catch (const std::bad_alloc&) {  // then pieces() does not know where it ends
     }
+    if (watcher_ != nullptr) watcher_->addresses_reserved(*base, size);
     return status;
   }
   if (const Status status = take(size); !status.ok()) return status;
@@ -67,41 +68,28 @@ Status PageStore::reserve(Bytes size, Bytes alignment, void** base) noexcept {
   if (!status.ok()) {
     give(size);
   } else {
-    tell_reserved(*base, size, size, Holding::kReservation);
+    tell_reserved(*base, size, Holding::kReservation);
   }
   return status;
 }
 
 Status PageStore::release(void* base, Bytes size) noexcept {
   if (!properties().maps_pages) {
-    tell_releasing(base, size, size, Holding::kReservation);
+    tell_releasing(base, size, Holding::kReservation);
     const Status status = device_.release(base, size);
     if (status.ok()) {
       give(size);
     } else {
-      tell_reserved(base, size, size, Holding::kReservation);
+      tell_reserved(base, size, Holding::kReservation);
     }
     return status;
   }
-  const Bytes end = number(base) + size;
-  for (Stretch held = next(number(base), end, true); held.first != held.last;
-       held = next(held.last, end, true)) {
-    tell_releasing(pointer_at(held.first), held.last - held.first, lone(held.first, held.last),
-                   Holding::kPages);
-  }
-  const Status status = device_.release(base, size);
-  if (status.ok()) reserved_.erase(number(base));
-  for (Stretch held = next(number(base), end, true); held.first != held.last;) {
-    if (!status.ok()) {
-      tell_reserved(pointer_at(held.first), held.last - held.first, lone(held.first, held.last),
-                    Holding::kPages);
-      held = next(held.last, end, true);
-      continue;
-    }
-    give(forget(held.first, held.last));
-    remove(held.first, held.last);
-    held = next(number(base), end, true);
-  }
+  const Bytes first = number(base);
+  const Status status =
+      unmap(first, first + size, [&]() noexcept { return device_.release(base, size); });
+  if (!status.ok()) return status;
+  reserved_.erase(first);
+  if (watcher_ != nullptr) watcher_->addresses_released(base, size);
   return status;
 }
 
@@ -121,8 +109,7 @@ Status PageStore::commit(void* base, Bytes size, Residency residency) noexcept {
     if (held_ >= refused_at_) refused_at_ = 0;  // others gave some back
     for (Stretch hole = next(first, last, false); hole.first != hole.last;
          hole = next(hole.last, last, false)) {
-      tell_reserved(pointer_at(hole.first), hole.last - hole.first, hole.last - hole.first,
-                    Holding::kPages);
+      tell_reserved(pointer_at(hole.first), hole.last - hole.first, Holding::kPages);
     }
     try {
       add(first, last);
@@ -131,8 +118,7 @@ Status PageStore::commit(void* base, Bytes size, Residency residency) noexcept {
       status = {Status::Code::kFailed, "host memory"};
       for (Stretch hole = next(first, last, false); hole.first != hole.last;
            hole = next(hole.last, last, false)) {
-        tell_releasing(pointer_at(hole.first), hole.last - hole.first, hole.last - hole.first,
-                       Holding::kPages);
+        tell_releasing(pointer_at(hole.first), hole.last - hole.first, Holding::kPages);
         (void)device_.decommit(pointer_at(hole.first), hole.last - hole.first);
       }
     }
@@ -149,38 +135,100 @@ Status PageStore::decommit(void* base, Bytes size) noexcept {
   } catch (const std::bad_alloc&) {
     return {Status::Code::kFailed, "host memory"};
   }
+  return unmap(first, last, [&]() noexcept { return device_.decommit(base, size); });
+}
+
+template <class Call>
+Status PageStore::unmap(Bytes first, Bytes last, Call&& call) noexcept {
+  begin_leaving(first, last);
+  for_each_leaving(first, last,
+                   [&](void* base, Bytes size) { tell_releasing(base, size, Holding::kPages); });
+  const Status status = call();
+  if (!status.ok())
+    for_each_leaving(first, last,
+                     [&](void* base, Bytes size) { tell_reserved(base, size, Holding::kPages); });
+  end_leaving(first, last);
+  if (!status.ok()) return status;
   for (Stretch held = next(first, last, true); held.first != held.last;
        held = next(held.last, last, true)) {
-    tell_releasing(pointer_at(held.first), held.last - held.first, lone(held.first, held.last),
-                   Holding::kPages);
-  }
-  const Status status = device_.decommit(base, size);
-  for (Stretch held = next(first, last, true); held.first != held.last;) {
-    if (!status.ok()) {
-      tell_reserved(pointer_at(held.first), held.last - held.first, lone(held.first, held.last),
-                    Holding::kPages);
-      held = next(held.last, last, true);
-      continue;
-    }
     give(forget(held.first, held.last));
     remove(held.first, held.last);
-    held = next(held.last, last, true);
   }
   return status;
+}
+
+template <class Visit>
+void PageStore::for_each_shared(Bytes first, Bytes last, Visit&& visit) const noexcept {
+  if (shared_.empty()) return;
+  const Bytes page = properties().page_bytes;
+  for (Stretch held = next(first, last, true); held.first != held.last;
+       held = next(held.last, last, true)) {
+    for (Bytes at = held.first; at < held.last; at += page)
+      if (const auto known = shared_.find(at); known != shared_.end()) visit(at, known->second);
+  }
+}
+
+void PageStore::begin_leaving(Bytes first, Bytes last) noexcept {
+  const Bytes page = properties().page_bytes;
+  for_each_shared(first, last, [&](Bytes at, const std::shared_ptr<Shared>& shared) {
+    ++shared->going;
+    if (shared->users.size() <= shared->going || shared->used_at != at) return;
+    const auto other = std::find_if(shared->users.begin(), shared->users.end(),
+                                    [&](Bytes user) { return user < first || user > at; });
+    if (other == shared->users.end()) return;
+    shared->used_at = *other;
+    if (watcher_ != nullptr) watcher_->moved(pointer_at(*other), pointer_at(at), page);
+  });
+}
+
+void PageStore::end_leaving(Bytes first, Bytes last) noexcept {
+  for_each_shared(first, last,
+                  [](Bytes, const std::shared_ptr<Shared>& shared) { shared->going = 0; });
+}
+
+template <class Visit>
+void PageStore::for_each_leaving(Bytes first, Bytes last, Visit&& visit) const noexcept {
+  const Bytes page = properties().page_bytes;
+  const auto leaves = [&](Bytes at) {
+    const auto known = shared_.find(at);
+    return known == shared_.end() ||
+           (known->second->users.size() == known->second->going && known->second->used_at == at);
+  };
+  for (Stretch held = next(first, last, true); held.first != held.last;
+       held = next(held.last, last, true)) {
+    Bytes from = held.first;
+    if (!shared_.empty()) {
+      for (Bytes at = held.first; at < held.last; at += page) {
+        if (leaves(at)) continue;
+        if (from < at) visit(pointer_at(from), at - from);
+        from = at + page;
+      }
+    }
+    if (from < held.last) visit(pointer_at(from), held.last - from);
+  }
 }
 
 Status PageStore::alias(void* to, const void* const* from, std::size_t pages) noexcept {
   const Bytes page = properties().page_bytes, first = number(to), size = pages * page;
   const auto forget_users = [&] {
-    for (std::size_t i = 0; i < pages; ++i) shared_.erase(first + i * page);
+    for (Bytes at = first; at < first + size; at += page) {
+      const auto known = shared_.find(at);
+      if (known == shared_.end()) continue;
+      std::erase(known->second->users, at);
+      shared_.erase(known);
+    }
   };
   // What stays where something fails says that a page is behind one address, which is true.
   try {
     for (std::size_t i = 0; i < pages; ++i) {
       const auto known = shared_.find(number(from[i]));
-      const auto users = known == shared_.end() ? std::make_shared<std::size_t>(1) : known->second;
-      shared_.emplace(number(from[i]), users);
-      shared_.emplace(first + i * page, users);
+      const auto shared =
+          known == shared_.end()
+              ? std::make_shared<Shared>(Shared{{number(from[i])}, 0, number(from[i])})
+              : known->second;
+      shared->users.reserve(shared->users.size() + 1);
+      shared_.emplace(number(from[i]), shared);
+      shared_.emplace(first + i * page, shared);
     }
   } catch (const std::bad_alloc&) {
     forget_users();
@@ -190,8 +238,8 @@ Status PageStore::alias(void* to, const void* const* from, std::size_t pages) no
   if (status.ok()) {
     try {
       add(first, first + size);
-      for (std::size_t i = 0; i < pages; ++i) ++*shared_[first + i * page];
-      tell_reserved(to, size, 0, Holding::kPages);
+      for (std::size_t i = 0; i < pages; ++i)
+        shared_.at(first + i * page)->users.push_back(first + i * page);
       return status;
     } catch (const std::bad_alloc&) {
       status = {Status::Code::kFailed, "host memory"};
@@ -212,27 +260,20 @@ Status PageStore::move(void* to, void* from, Bytes size) noexcept {
   } catch (const std::bad_alloc&) {
     return {Status::Code::kFailed, "host memory"};
   }
-  tell_releasing(from, size, size, Holding::kPages);
   const Status status = device_.move(to, from, size);
-  if (!status.ok()) {
-    tell_reserved(from, size, size, Holding::kPages);
-    return status;
-  }
+  if (!status.ok()) return status;
   remove(first, last);
   join(there.extract(there.begin()));
-  tell_reserved(to, size, size, Holding::kPages);
+  if (watcher_ != nullptr) watcher_->moved(to, from, size);
   return status;
 }
 
-Bytes PageStore::lone(Bytes first, Bytes last) const noexcept {
-  Bytes bytes = last - first;
-  if (shared_.empty()) return bytes;
+void PageStore::use_at(void* to, void* from, Bytes size) noexcept {
   const Bytes page = properties().page_bytes;
-  for (Bytes at = first; at < last; at += page) {
-    const auto users = shared_.find(at);
-    if (users != shared_.end() && *users->second > 1) bytes -= page;
-  }
-  return bytes;
+  for (Bytes at = 0; at < size; at += page)
+    if (const auto known = shared_.find(number(from) + at); known != shared_.end())
+      known->second->used_at = number(to) + at;
+  if (watcher_ != nullptr) watcher_->moved(to, from, size);
 }
 
 Bytes PageStore::forget(Bytes first, Bytes last) noexcept {
@@ -242,7 +283,9 @@ Bytes PageStore::forget(Bytes first, Bytes last) noexcept {
   for (Bytes at = first; at < last; at += page) {
     const auto users = shared_.find(at);
     if (users == shared_.end()) continue;
-    if (--*users->second != 0) gone -= page;
+    std::vector<Bytes>& addresses = users->second->users;
+    std::erase(addresses, at);
+    if (!addresses.empty()) gone -= page;
     shared_.erase(users);
   }
   return gone;
@@ -251,7 +294,7 @@ Bytes PageStore::forget(Bytes first, Bytes last) noexcept {
 std::vector<PageStore::Piece> PageStore::pieces() const {
   const Bytes page = properties().page_bytes;
   std::vector<Piece> pieces;
-  std::unordered_map<const std::size_t*, std::size_t> piece_of;  // by users of a page
+  std::unordered_map<const Shared*, std::size_t> piece_of;
   // Committed stretches of reservations that touch are one.
   std::vector<Stretch> stretches;
   for (const auto& [first, last] : committed_) {
@@ -271,17 +314,22 @@ std::vector<PageStore::Piece> PageStore::pieces() const {
     bool open = false;  // the last piece ends here and may go on
     for (Bytes at = first; at < last; at += page) {
       const auto users = shared_.find(at);
-      if (users == shared_.end() || *users->second < 2) {
+      if (users == shared_.end() || users->second->users.size() < 2) {
         if (!std::exchange(open, true)) pieces.push_back({at, at});
         pieces.back().last = at + page;
         continue;
       }
       open = false;
       const auto [known, added] = piece_of.try_emplace(users->second.get(), pieces.size());
-      if (added)
-        pieces.push_back({at, at + page});
-      else
-        pieces[known->second].others.push_back(at);
+      if (added) pieces.push_back({at, at + page});
+      Piece& piece = pieces[known->second];
+      if (added) continue;
+      piece.others.push_back(at);
+      // It is named by where it is in use.
+      if (users->second->used_at == at) {
+        std::swap(piece.first, piece.others.back());
+        piece.last = piece.first + page;
+      }
     }
   }
   return pieces;

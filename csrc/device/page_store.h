@@ -28,16 +28,22 @@ class PageStore final : public ForwardingDevice {
   // What memory is held as: a reservation of its own, or pages in one that maps them.
   enum class Holding { kReservation, kPages };
 
-  // Hears of memory that comes and goes. Called inside the allocator's calls, so under its lock: it
-  // must not call an allocator on this device.
+  // Hears of memory that comes and goes, of every byte at one address: the sizes of what came, less
+  // those of what went, are held(). Called inside the allocator's calls, so under its lock: it must
+  // not call an allocator on this device.
   class Watcher {
    public:
     virtual ~Watcher() = default;
-    // It is held from now on at these addresses. `memory`: so much of it was not before; less than
-    // `size` where pages are behind other addresses, too.
-    virtual void reserved(void* base, Bytes size, Bytes memory, Holding holding) noexcept = 0;
-    // Before the device takes it back, which may still fail: then reserved() follows.
-    virtual void releasing(void* base, Bytes size, Bytes memory, Holding holding) noexcept = 0;
+    // It is held from now on, in use at these addresses.
+    virtual void reserved(void* base, Bytes size, Holding holding) noexcept = 0;
+    // Before the device takes it back, which may still fail: then reserved() follows. `base` is
+    // where it was told of last.
+    virtual void releasing(void* base, Bytes size, Holding holding) noexcept = 0;
+    // Pages that are held stay so, and are in use at `to`, no longer at `from`.
+    virtual void moved(void* to, void* from, Bytes size) noexcept = 0;
+    // A reservation of addresses begins or ends: pages of two reservations never belong together.
+    virtual void addresses_reserved(void*, Bytes) noexcept {}
+    virtual void addresses_released(void*, Bytes) noexcept {}
   };
 
   explicit PageStore(Device& device, Watcher* watcher = nullptr);
@@ -52,7 +58,7 @@ class PageStore final : public ForwardingDevice {
   [[nodiscard]] std::uint64_t refusals() const noexcept;  // by the limit
 
   // What is held as pages: stretches that are behind no other addresses, and one by one pages that
-  // are, with the others of each. Each lies in one reservation. In ascending order. Throws
+  // are, where each is in use, with its other addresses. Each lies in one reservation. Throws
   // std::bad_alloc.
   struct Piece {
     Bytes first = 0, last = 0;
@@ -64,6 +70,10 @@ class PageStore final : public ForwardingDevice {
   // what the limit leaves, or says why not; gives it back.
   Status take(Bytes size) noexcept;
   void give(Bytes size) noexcept;
+
+  // Pages that are behind both addresses since alias() are in use at `to` from now on, which the
+  // watcher hears. Before that a page is in use where it was committed.
+  void use_at(void* to, void* from, Bytes size) noexcept;
 
   Status free_bytes(Bytes* free) noexcept override;
   // What the limit leaves; without one, what is left of where the device refused pages last.
@@ -82,10 +92,26 @@ class PageStore final : public ForwardingDevice {
     Bytes first = 0, last = 0;
   };
   [[nodiscard]] Stretch next(Bytes first, Bytes last, bool committed) const noexcept;
-  // Of committed pages, those that are behind no other addresses, in bytes.
-  [[nodiscard]] Bytes lone(Bytes first, Bytes last) const noexcept;
-  void tell_reserved(void* base, Bytes size, Bytes memory, Holding holding) noexcept;
-  void tell_releasing(void* base, Bytes size, Bytes memory, Holding holding) noexcept;
+  // A page that is or was behind several addresses.
+  struct Shared {
+    std::vector<Bytes> users;  // its addresses
+    std::size_t going = 0;     // of them, those of the call that is under way
+    Bytes used_at = 0;         // the address that the watcher was told
+  };
+  // Of addresses that are to be unmapped: pages that have others are in use at one of those.
+  void begin_leaving(Bytes first, Bytes last) noexcept;
+  void end_leaving(Bytes first, Bytes last) noexcept;
+  // Calls visit(address, shared) for the pages there that are or were behind several addresses.
+  template <class Visit>
+  void for_each_shared(Bytes first, Bytes last, Visit&& visit) const noexcept;
+  // Calls visit(base, size) for the stretches of pages whose memory goes with these addresses.
+  template <class Visit>
+  void for_each_leaving(Bytes first, Bytes last, Visit&& visit) const noexcept;
+  // The device unmaps these addresses by `call`, unless it fails.
+  template <class Call>
+  Status unmap(Bytes first, Bytes last, Call&& call) noexcept;
+  void tell_reserved(void* base, Bytes size, Holding holding) noexcept;
+  void tell_releasing(void* base, Bytes size, Holding holding) noexcept;
   using Stretches = std::map<Bytes, Bytes>;  // first -> last; those that touch are one
   void add(Bytes first, Bytes last);
   void join(Stretches::node_type stretch) noexcept;
@@ -103,8 +129,7 @@ class PageStore final : public ForwardingDevice {
   std::uint64_t refusals_ = 0;
   Stretches committed_;
   Stretches reserved_;  // where the device maps pages; those that touch stay apart
-  // Of pages that are or were behind several addresses: how many, by each of them.
-  std::unordered_map<Bytes, std::shared_ptr<std::size_t>> shared_;
+  std::unordered_map<Bytes, std::shared_ptr<Shared>> shared_;  // by each address
 };
 
 }  // namespace berth

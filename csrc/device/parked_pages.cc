@@ -4,6 +4,7 @@
 #include <utility>
 
 namespace berth {
+
 ParkedPages::~ParkedPages() { forget(); }
 
 void ParkedPages::forget() noexcept {
@@ -86,9 +87,11 @@ Status ParkedPages::decommit(std::size_t pieces) noexcept {
   const Bytes page = store_.properties().page_bytes;
   for (std::size_t i = 0; i < pieces; ++i) {
     const PageStore::Piece& piece = pieces_[i];
-    Status status = store_.decommit(pointer_at(piece.first), piece.last - piece.first);
+    Status status;
     for (const Bytes other : piece.others)
       if (status.ok()) status = store_.decommit(pointer_at(other), page);
+    // The memory goes with the address where it is in use.
+    if (status.ok()) status = store_.decommit(pointer_at(piece.first), piece.last - piece.first);
     if (!status.ok()) return status;
   }
   return {};

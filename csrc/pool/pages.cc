@@ -79,6 +79,9 @@ Pool::State::State(Device& the_device, LaneEvents& the_events, const PoolOptions
 Pool::State::~State() {
   // Pages go back when the device is done with them; where it fails there is nothing to be done.
   if (asynchronous) (void)device.synchronize_all();
+  // What is used goes last.
+  count_at_home(true);
+  stitches.drop();
   if (maps) {
     (void)device.release(pointer_at(ends.first), ends.size);
     (void)device.release(pointer_at(residents.first), residents.size);

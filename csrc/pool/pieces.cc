@@ -185,7 +185,27 @@ Chunk* Pool::State::live_on(Stitch& stitch, LaneHoles& mine, Bytes size) noexcep
   block->stitch = &stitch;
   stitches.take(stitch, block);
   ++stats.stitched;
+  tell_stitched(stitch, false);
   return block;
+}
+
+void Pool::State::tell_stitched(const Stitch& stitch, bool home) noexcept {
+  if (!options.moved || counts_at_home) return;
+  Bytes at = stitch.block->first();
+  Stitches::for_each_piece(stitch, stitch.block->size, [&](ByteRange piece) {
+    void* const there = pointer_at(at);
+    void* const here = pointer_at(piece.first);
+    options.moved(home ? here : there, home ? there : here, piece.size(), false);
+    at += piece.size();
+    return true;
+  });
+}
+
+void Pool::State::count_at_home(bool home) noexcept {
+  if (home == counts_at_home) return;
+  counts_at_home = false;
+  for (const Stitch& stitch : stitches.live()) tell_stitched(stitch, home);
+  counts_at_home = home;
 }
 
 // --- Pages that move ----------------------------------------------------------------------------
@@ -232,11 +252,13 @@ std::size_t Pool::State::move_pages(void* to, std::size_t count, LaneKey lane,
       stitches.give_up_over(range);
       Chunk* const hole = hole_around(range.first, nullptr);
       LaneHoles* const owner = hole->owner;
+      std::byte* const there = static_cast<std::byte*>(to) + pages * page;
       if (!aliases) {
-        pages += move_or_return(static_cast<std::byte*>(to) + pages * page, &range) / page;
+        pages += move_or_return(there, &range) / page;
         if (range.size() == 0) continue;
       } else {
         pages += range.size() / page;
+        if (options.moved) options.moved(there, pointer_at(range.first), range.size(), true);
       }
       Chunk* const chunk = take_out(hole, range, Chunk::Kind::kMoved);
       stats.reserved -= range.size();
@@ -270,6 +292,11 @@ Bytes Pool::State::move_or_return(std::byte* to, ByteRange* pages) noexcept {
   const Bytes moved_bytes = at - pages->first;
   if (at < pages->last && !device.decommit(pointer_at(at), pages->last - at).ok()) pages->last = at;
   return at_once == 0 ? pages->size() : moved_bytes;
+}
+
+bool Pool::State::let_go_of(ByteRange pages) noexcept {
+  unmap_moved();
+  return stitches.drop_over(pages) && moved.empty();
 }
 
 void Pool::State::unmap_moved() noexcept {

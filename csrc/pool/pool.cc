@@ -252,6 +252,7 @@ void Pool::State::end_use(Chunk* block) noexcept {
     add_hole(block);
     return;
   }
+  tell_stitched(*stitch, true);
   for (Chunk* const piece : stitch->pieces) {
     piece->owner = block->owner;
     add_hole(piece);
@@ -497,6 +498,10 @@ std::size_t Pool::move_pages(void* to, std::size_t count, LaneKey lane, bool oth
   return state_->move_pages(to, count, lane, others);
 }
 
+bool Pool::let_go_of(ByteRange pages) noexcept { return state_->let_go_of(pages); }
+
+void Pool::count_at_home(bool home) noexcept { state_->count_at_home(home); }
+
 void Pool::borrow_from(PageLender* lender) noexcept { state_->lender = lender; }
 
 Bytes Pool::reserved() const noexcept { return state_->stats.reserved; }
@@ -540,19 +545,25 @@ void Pool::for_each_stretch(const std::function<void(const Stretch&)>& visit) co
     if (!stretch.pieces.empty()) visit(stretch);
     stretch = {};
   };
+  // Where the ends meet, and where stitched blocks follow each other, is no gap.
+  const auto add_behind = [&](const Chunk& chunk) {
+    if (!stretch.pieces.empty() &&
+        static_cast<const std::byte*>(stretch.base) + stretch.size != chunk.pointer)
+      finish();
+    add(chunk);
+  };
   for (const auto& segment : state_->segments) {
-    for (const Chunk* chunk = segment->head; chunk != nullptr; chunk = chunk->next) {
-      if (chunk->has_bytes())
-        add(*chunk);
-      else
-        finish();
-    }
-    finish();
+    if (!state_->maps || segment->end == End::kResident) finish();
+    for (const Chunk* chunk = segment->head; chunk != nullptr; chunk = chunk->next)
+      if (chunk->has_bytes()) add_behind(*chunk);
   }
-  for (const Stitch& stitch : state_->stitches.live()) {
-    add(*stitch.block);
-    finish();
-  }
+  finish();
+  std::vector<const Chunk*> stitched;
+  for (const Stitch& stitch : state_->stitches.live()) stitched.push_back(stitch.block);
+  std::sort(stitched.begin(), stitched.end(),
+            [](const Chunk* a, const Chunk* b) { return a->pointer < b->pointer; });
+  for (const Chunk* const block : stitched) add_behind(*block);
+  finish();
 }
 
 std::string Pool::is_valid() const { return state_->is_valid(); }

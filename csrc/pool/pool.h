@@ -56,6 +56,10 @@ struct PoolOptions {
   std::function<bool(Bytes more, Bytes asked)> may_grow = {};
   // Hears of each block that waited, when its bytes become a hole. Must not throw or call the pool.
   std::function<void(const PoolBlock&)> completed = {};
+  // Hears that bytes which are behind both addresses are in use at `to` from now on: those of a
+  // stitched block while it is one (`lasts` is false), and pages that move away. Before that they
+  // are in use where they were committed. Must not throw or call the pool.
+  std::function<void(void* to, void* from, Bytes size, bool lasts)> moved = {};
 };
 
 struct PoolStats {
@@ -154,10 +158,15 @@ class Pool : public PageSource {
   // committed.
   Bytes trim() noexcept override;
 
+  // Stitched blocks count as bytes of their homes (true) until they count where they live again:
+  // see PoolOptions::moved. For who takes memory away from below the pool for a while.
+  void count_at_home(bool home) noexcept;
+
   // See PageSource. O(holes of a page).
   [[nodiscard]] std::size_t move_pages(void* to, std::size_t count, LaneKey lane,
                                        bool others) noexcept override;
   [[nodiscard]] bool may_grow(Bytes more, Bytes asked) noexcept override;
+  [[nodiscard]] bool let_go_of(ByteRange pages) noexcept override;
   // Whose bytes blocks may be stitched of, too; outlives the pool's last call.
   void borrow_from(PageLender* lender) noexcept;
 
@@ -167,7 +176,8 @@ class Pool : public PageSource {
   [[nodiscard]] PoolStats stats() const noexcept;
   // Calls `visit(block)` for each live block, in no order.
   void for_each_block(const std::function<void(const PoolBlock&)>& visit) const;
-  // Calls `visit(stretch)` for each stretch of committed memory, in no order.
+  // Calls `visit(stretch)` for each stretch of committed memory, in no order. Throws
+  // std::bad_alloc.
   void for_each_stretch(const std::function<void(const Stretch&)>& visit) const;
 
   // Walks everything; the first broken invariant in one line, empty where all is well. For tests.

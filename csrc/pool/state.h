@@ -154,6 +154,10 @@ struct Pool::State {
   // Where no page can have two addresses. Cuts `pages` to those that left. Returns the bytes that
   // whoever wants them at `to` has there, or may ask the device for.
   [[nodiscard]] Bytes move_or_return(std::byte* to, ByteRange* pages) noexcept;
+  // A block on a stitch counts there, or, with `home`, where its bytes are at home.
+  void tell_stitched(const Stitch& stitch, bool home) noexcept;
+  void count_at_home(bool home) noexcept;
+  [[nodiscard]] bool let_go_of(ByteRange pages) noexcept;
   // Addresses whose pages moved are unmapped, as far as events tell.
   void unmap_moved() noexcept;
   [[nodiscard]] bool is_home(Bytes address) const noexcept {
@@ -200,6 +204,7 @@ struct Pool::State {
     std::uint64_t proof = 0;
   };
   std::vector<Moved> moved;
+  bool counts_at_home = false;
   WaitingChunks waiting;
   Bytes unproven_least = 0;                        // see synchronize_for_unproven()
   std::unordered_map<const void*, Chunk*> pinned;  // live or waiting

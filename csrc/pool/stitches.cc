@@ -143,6 +143,21 @@ void Stitches::give_up_over(ByteRange home) noexcept {
   }
 }
 
+bool Stitches::drop_over(ByteRange home) noexcept {
+  for (Place stitch = idle_.begin(); stitch != idle_.end();) {
+    const Place next = std::next(stitch);
+    if (maps(*stitch, home)) given_up_.splice(given_up_.end(), idle_, stitch);
+    stitch = next;
+  }
+  bool all = true;
+  for (Place stitch = given_up_.begin(); stitch != given_up_.end();) {
+    const Place next = std::next(stitch);
+    if (maps(*stitch, home)) all &= unmap(stitch);
+    stitch = next;
+  }
+  return all;
+}
+
 bool Stitches::map(ByteRange home) const noexcept {
   return std::any_of(given_up_.begin(), given_up_.end(),
                      [&](const Stitch& stitch) { return maps(stitch, home); });

@@ -95,6 +95,9 @@ class Stitches {
 
   // The pages behind these bytes at home leave: no idle stitch may have them.
   void give_up_over(ByteRange home) noexcept;
+  // Unmaps all that no block lives on and that has some of these pages: the device is done with all
+  // of its work. False where the device refuses.
+  [[nodiscard]] bool drop_over(ByteRange home) noexcept;
   // Unmaps what was given up, as far as events tell. O(given up).
   void unmap() noexcept;
   // Unmaps all idle ones, and what was given up: the device is done with all of its work.

@@ -78,6 +78,12 @@ PoolOptions Allocator::State::pool_options() {
   result.may_grow = [this](Bytes more, Bytes asked) {
     return store.held() + more <= allowance(asked);
   };
+  result.moved = [this](void* to, void* from, Bytes size, bool lasts) {
+    if (lasts)
+      store.use_at(to, from, size);
+    else
+      held.moved(to, from, size);
+  };
   if (BlockListener* const listener = options.listener) {
     result.completed = [listener](const PoolBlock& block) {
       listener->completed({block.pointer, block.requested, block.size, block.lane});
@@ -582,8 +588,11 @@ Bytes Allocator::release(bool keep_contents) {
   const Bytes given = state.trim();
   if (!keep_contents) return given;
   const Bytes held = state.store.held();
+  // Whole pages go and come.
+  state.pool.count_at_home(true);
   const Status status = state.parked.park();
   state.arena.set_parked(state.parked.parked());
+  if (!state.parked.parked()) state.pool.count_at_home(false);
   if (status.ok()) return given + held - state.store.held();
   const std::string why = fmt::format("the contents of {} cannot go to host memory: {}",
                                       format_bytes(held), state.device.describe(status));
@@ -599,6 +608,7 @@ void Allocator::State::unpark() {
   const Status status = parked.unpark();
   if (status.ok()) {
     arena.set_parked(false);
+    pool.count_at_home(false);
     return;
   }
   const std::string why =
@@ -641,8 +651,14 @@ std::uint64_t Allocator::holes() const noexcept {
 void Allocator::for_each_stretch(
     const std::function<void(const Stretch&, bool arena)>& visit) const {
   const std::lock_guard lock(state_->mutex);
-  state_->pool.for_each_stretch([&](const Stretch& stretch) { visit(stretch, false); });
-  for (const Stretch& stretch : state_->arena.stretches()) visit(stretch, true);
+  if (state_->parked.parked()) return;
+  state_->for_each_stretch(visit);
+}
+
+void Allocator::State::for_each_stretch(
+    const std::function<void(const Stretch&, bool arena)>& visit) const {
+  pool.for_each_stretch([&](const Stretch& stretch) { visit(stretch, false); });
+  for (const Stretch& stretch : arena.stretches()) visit(stretch, true);
 }
 
 // --- Fork ---------------------------------------------------------------------------------------
@@ -675,7 +691,31 @@ std::string Allocator::is_valid() const {
                        pool.reserved);
   if (const Bytes held = pool.reserved + state.arena.committed(); held != counted.reserved)
     return fmt::format("reserved is {}, arena and pool hold {}", counted.reserved, held);
-  return {};
+  return state.check_held();
+}
+
+// What is counted, what is told and what is shown is what is held.
+std::string Allocator::State::check_held() const {
+  if (held.bytes() != store.held())
+    return fmt::format("{} B are in use, the store holds {}", held.bytes(), store.held());
+  if (parked.parked() || !held.complete()) return {};
+  if (store.held() != counters.reserved)
+    return fmt::format("reserved is {}, the store holds {}", counters.reserved, store.held());
+  std::vector<ByteRange> shown;
+  for_each_stretch([&](const Stretch& stretch, bool) {
+    const Bytes first = reinterpret_cast<Bytes>(stretch.base);
+    shown.push_back({first, first + stretch.size});
+  });
+  std::sort(shown.begin(), shown.end(), [](ByteRange a, ByteRange b) { return a.first < b.first; });
+  const std::vector<ByteRange> told = held.stretches();
+  const auto [one, other] = std::mismatch(shown.begin(), shown.end(), told.begin(), told.end());
+  if (one == shown.end() && other == told.end()) return {};
+  const auto name = [](auto at, const std::vector<ByteRange>& of) {
+    return at == of.end() ? std::string("none")
+                          : fmt::format("{:#x} to {:#x}", at->first, at->last);
+  };
+  return fmt::format("{} stretches are shown and {} told of; the first that differ are {} and {}",
+                     shown.size(), told.size(), name(one, shown), name(other, told));
 }
 
 }  // namespace berth

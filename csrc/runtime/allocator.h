@@ -2,7 +2,7 @@
 
 #include "csrc/core/spin_mutex.h"
 #include "csrc/device/device.h"
-#include "csrc/device/page_store.h"
+#include "csrc/device/held_memory.h"
 #include "csrc/plan/plan.h"
 #include "csrc/pool/pool.h"
 #include "csrc/runtime/block_listener.h"
@@ -52,8 +52,8 @@ class Allocator {
     // that the pool gives back what lies between the weights when an arena takes over.
     PoolOptions pool{.growth_bytes = Bytes{64} << 10};
     FreePages free_pages = FreePages::kGoWhenExhausted;
-    BlockListener* listener = nullptr;           // outlives the allocator
-    PageStore::Watcher* page_watcher = nullptr;  // outlives it, too
+    BlockListener* listener = nullptr;                // outlives the allocator
+    HeldMemory::Listener* memory_listener = nullptr;  // outlives it, too
     // How many graphs are being captured on the device, where somebody counts: meanwhile nothing is
     // given back, no step ends, no event is asked and nothing waits for the device.
     const std::atomic<int>* captures = nullptr;
@@ -168,7 +168,8 @@ class Allocator {
   [[nodiscard]] std::uint64_t holes() const noexcept;
 
   // Calls `visit` for each stretch of memory that is held: those of the pool in no order, then,
-  // with `arena` set, the arena's. Under the lock: `visit` must not call the allocator.
+  // with `arena` set, the arena's; none while contents are away. Under the lock: `visit` must not
+  // call the allocator. Throws std::bad_alloc.
   void for_each_stretch(const std::function<void(const Stretch&, bool arena)>& visit) const;
 
   // Around fork(): the lock is held over it. In the child allocate() throws and free() does

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "csrc/core/spin_mutex.h"
+#include "csrc/device/held_memory.h"
 #include "csrc/device/lane_events.h"
 #include "csrc/device/page_store.h"
 #include "csrc/device/parked_pages.h"
@@ -17,6 +18,7 @@
 #include "csrc/runtime/settings.h"
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -31,7 +33,8 @@ struct Allocator::State {
       : device(the_device),
         options(std::move(the_options)),
         mutex(options.lock != nullptr ? *options.lock : own_mutex),
-        store(the_device, options.page_watcher),
+        held(options.memory_listener),
+        store(the_device, &held),
         parked(store),
         lane_events(store, options.captures),
         pool(store, lane_events, pool_options()),
@@ -70,6 +73,8 @@ struct Allocator::State {
   }
   void give_back(void* pointer);
   FreeOutcome free_slowly(void* pointer, std::optional<LaneKey> freeing) noexcept;
+  void for_each_stretch(const std::function<void(const Stretch&, bool arena)>& visit) const;
+  [[nodiscard]] std::string check_held() const;
   [[nodiscard]] bool captured() const noexcept { return lane_events.captured(); }
   void tell_served(void* pointer, Bytes size, LaneKey lane) noexcept {
     if (options.listener != nullptr) options.listener->served({pointer, size, rounded(size), lane});
@@ -114,6 +119,7 @@ struct Allocator::State {
   SpinMutex& mutex;
   Accounts counters;
   MissTable misses;
+  HeldMemory held;                     // where it is in use
   PageStore store;                     // of what arena and pool hold
   ParkedPages parked;                  // what release() took of it
   LaneEvents lane_events;              // that they wait for

@@ -59,8 +59,16 @@ Status ArenaMemory::reserve(Bytes bytes) noexcept {
   return {};
 }
 
+// Memory goes back only where nobody has it behind other addresses.
+bool ArenaMemory::source_lets_go(ByteRange pages) noexcept {
+  if (source_ == nullptr || !device_.properties().aliases) return true;
+  const Bytes base = reinterpret_cast<Bytes>(base_);
+  return source_->let_go_of({base + pages.first * page(), base + pages.last * page()});
+}
+
 Status ArenaMemory::let_go() noexcept {
   if (base_ == nullptr) return {};
+  if (!source_lets_go({0, range_bytes_ / page()})) return {Status::Code::kFailed, "decommit"};
   const Status status = device_.release(base_, range_bytes_);
   if (!status.ok()) return status;
   base_ = nullptr;
@@ -250,7 +258,8 @@ Bytes ArenaMemory::give_back(ByteRange bytes) noexcept {
   if (begin >= end) return 0;
   for (Bytes first = pages_.next_set(begin, end); first < end;) {
     const Bytes last = pages_.next_clear(first, end);
-    if (device_.decommit(base_ + first * page(), (last - first) * page()).ok())
+    if (source_lets_go({first, last}) &&
+        device_.decommit(base_ + first * page(), (last - first) * page()).ok())
       committed_ -= pages_.clear(first, last) * page();
     else
       ++device_errors_;

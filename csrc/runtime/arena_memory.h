@@ -73,6 +73,7 @@ class ArenaMemory {
 
  private:
   Status let_go() noexcept;
+  [[nodiscard]] bool source_lets_go(ByteRange pages) noexcept;
   [[nodiscard]] Bytes page() const noexcept { return device_.properties().page_bytes; }
   [[nodiscard]] ByteRange page_numbers(ByteRange bytes) const noexcept {
     return {bytes.first / page(), (bytes.last + page() - 1) / page()};

@@ -15,14 +15,15 @@ constexpr Bytes kPage = Bytes{64} << 10;
 
 // What came and did not go.
 struct Ledger final : PageStore::Watcher {
-  void reserved(void* base, Bytes, Bytes memory, PageStore::Holding) noexcept override {
-    bytes += memory;
+  void reserved(void* base, Bytes size, PageStore::Holding) noexcept override {
+    bytes += size;
     last = base;
   }
-  void releasing(void* base, Bytes, Bytes memory, PageStore::Holding) noexcept override {
-    bytes -= memory;
+  void releasing(void* base, Bytes size, PageStore::Holding) noexcept override {
+    bytes -= size;
     last = base;
   }
+  void moved(void* to, void*, Bytes) noexcept override { last = to; }
   Bytes bytes = 0;
   void* last = nullptr;
 };

@@ -140,6 +140,65 @@ TEST_CASE("Trackers hear of memory before its blocks and of each block's life", 
   CHECK(find(entries, {Entry::SEGMENT_FREE, Entry::SEGMENT_UNMAP}, address) != nullptr);
 }
 
+TEST_CASE("What trackers heard, the snapshot and the statistics are of the same memory",
+          "[trackers]") {
+  allocator::emptyCache();
+  std::vector<Entry>& entries = heard();
+  entries.clear();
+  const auto reserved = [] { return allocator::getDeviceStats(0).reserved_bytes[0].current; };
+  const auto base = reserved();
+  std::size_t followed = 0;
+  const auto check = [&](const char* when) {
+    CAPTURE(when);
+    auto heard_of = base;
+    for (const Entry& entry : entries) {
+      if (entry.device_ != 0) continue;
+      const auto size = static_cast<std::int64_t>(entry.size_);
+      if (entry.action_ == Entry::SEGMENT_ALLOC || entry.action_ == Entry::SEGMENT_MAP)
+        heard_of += size;
+      if (entry.action_ == Entry::SEGMENT_FREE || entry.action_ == Entry::SEGMENT_UNMAP)
+        heard_of -= size;
+      CHECK(heard_of >= 0);
+    }
+    std::int64_t shown = 0, count = 0;
+    for (const auto& segment : allocator::snapshot().segments) {
+      if (segment.device != 0) continue;
+      ++count;
+      shown += static_cast<std::int64_t>(segment.total_size);
+    }
+    const auto stats = allocator::getDeviceStats(0);
+    CHECK(heard_of == shown);
+    CHECK(stats.reserved_bytes[0].current == shown);
+    CHECK(stats.segment[0].current == count);
+    CHECK(stats.inactive_split_bytes[0].current >= 0);
+    ++followed;
+  };
+  std::vector<at::Tensor> blocks;
+  for (int i = 0; i < 12; ++i) blocks.push_back(bytes(20 * kMiB));
+  check("blocks");
+  for (std::size_t i = 0; i < blocks.size(); i += 2) blocks[i].reset();
+  blocks.push_back(bytes(75 * kMiB));
+  check("one that no hole holds");
+  if (is_berth) {
+    for (const bool keep : {false, true}) {
+      const auto live = allocator::getDeviceStats(0).allocated_bytes[0].current;
+      CHECK(berth::torch::cuda_release_memory(0, keep) <= 400 * kMiB);
+      check("released");
+      if (keep) CHECK(reserved() < live);
+      { const at::Tensor meanwhile = bytes(8 * kMiB); }
+      check("while it is away");
+      if (keep) blocks.back().reset();
+      (void)berth::torch::cuda_resume_memory(0);
+      check("it is back");
+    }
+  }
+  blocks.clear();
+  allocator::emptyCache();
+  check("all is freed");
+  CHECK(reserved() <= base);
+  CHECK(followed > 3);
+}
+
 TEST_CASE("Trackers hear of running out", "[trackers]") {
   std::vector<Entry>& entries = heard();
   entries.clear();

@@ -57,13 +57,23 @@ void History::add(Entry entry) noexcept {
 }
 
 void History::add_and_tell(Entry entry) noexcept {
-  in_tracker = true;
-  try {
-    if (trackers_ != nullptr)
-      for (const Tracker& tracker : *trackers_) tracker(entry);
-  } catch (...) {  // a tracker's own failure
+  if (trackers_ != nullptr) {
+    // In order: what they have not heard of yet comes first.
+    Trackers trackers;
+    const std::vector<Entry> earlier = take_undelivered(&trackers);
+    in_tracker = true;
+    const auto tell = [&](const Entry& one) {
+      for (const Tracker& tracker : *trackers) {
+        try {
+          tracker(one);
+        } catch (...) {  // a tracker's own failure
+        }
+      }
+    };
+    for (const Entry& one : earlier) tell(one);
+    tell(entry);
+    in_tracker = false;
   }
-  in_tracker = false;
   try {
     insert(std::move(entry));
   } catch (...) {

@@ -21,7 +21,8 @@ namespace berth::torch {
 //
 // Contexts are gathered by gather(), outside of all locks, since that may take Python's; the rest
 // is called under the GPU's lock. Entries for trackers queue up and are delivered by who lets go of
-// that lock, but for memory that goes, which trackers hear of at once: before the driver does.
+// that lock, but for memory that goes, which trackers hear of at once, with all before it: before
+// the driver does.
 class History {
  public:
   using Entry = c10::CachingDeviceAllocator::TraceEntry;
@@ -57,7 +58,7 @@ class History {
   void set(Settings settings);
   void attach(Tracker tracker);
   void add(Entry entry) noexcept;
-  // An entry that trackers must hear of now.
+  // An entry that trackers must hear of now, after those that they have not heard of yet.
   void add_and_tell(Entry entry) noexcept;
   void keep_context(const void* block, Context context) noexcept;
   [[nodiscard]] Context context_of(const void* block) const noexcept;

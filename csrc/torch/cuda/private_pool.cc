@@ -90,16 +90,15 @@ std::unique_ptr<Device> segments_of(PageStore& device, const PrivatePool::Source
 
 Allocator::Options with_listener(Allocator::Options options, PoolListener& listener, bool whole) {
   options.listener = &listener;
-  options.page_watcher = &listener;
+  options.memory_listener = &listener;
   options.pool.splits = !whole;
   return options;
 }
 
 }  // namespace
 
-PrivatePool::PrivatePool(c10::MempoolId_t pool_id, PageStore& device,
-                         Allocator::Options options, Reports& reports, Source the_source,
-                         bool whole)
+PrivatePool::PrivatePool(c10::MempoolId_t pool_id, PageStore& device, Allocator::Options options,
+                         Reports& reports, Source the_source, bool whole)
     : id(pool_id),
       source(std::move(the_source)),
       whole_segments(whole),

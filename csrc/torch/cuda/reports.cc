@@ -239,24 +239,36 @@ void Reports::note_completed(c10::MempoolId_t pool, const BlockListener::Block& 
                      pool, history_.forget_context(block.pointer)));
 }
 
-void Reports::reserved(c10::MempoolId_t pool, void* base, Bytes size, Bytes memory,
-                       PageStore::Holding holding) noexcept {
+void Reports::reserved(c10::MempoolId_t pool, void* base, Bytes size, HeldMemory::Holding holding,
+                       int segments) noexcept {
   addresses_.note(base, size, index_);
-  statistics_.reserved(pool, memory);
+  statistics_.reserved(pool, size);
+  statistics_.count_segments(segments);
   if (history_.active())
-    history_.add(entry(holding == PageStore::Holding::kReservation ? Action::SEGMENT_ALLOC
-                                                                       : Action::SEGMENT_MAP,
-                       number_of(base), size, 0, pool, pending_context));
+    history_.add(entry(
+        holding == HeldMemory::Holding::kReservation ? Action::SEGMENT_ALLOC : Action::SEGMENT_MAP,
+        number_of(base), size, 0, pool, pending_context));
 }
 
-void Reports::releasing(c10::MempoolId_t pool, void* base, Bytes size, Bytes memory,
-                        PageStore::Holding holding) noexcept {
-  statistics_.releasing(pool, memory);
+void Reports::releasing(c10::MempoolId_t pool, void* base, Bytes size, HeldMemory::Holding holding,
+                        int segments) noexcept {
+  statistics_.releasing(pool, size);
+  statistics_.count_segments(segments);
   if (history_.active())
-    history_.add_and_tell(entry(holding == PageStore::Holding::kReservation
-                                    ? Action::SEGMENT_FREE
-                                    : Action::SEGMENT_UNMAP,
-                                number_of(base), size, 0, pool, pending_context));
+    history_.add_and_tell(entry(
+        holding == HeldMemory::Holding::kReservation ? Action::SEGMENT_FREE : Action::SEGMENT_UNMAP,
+        number_of(base), size, 0, pool, pending_context));
+}
+
+// PyTorch has no entry for it: unmapped there and mapped here, so that what is mapped is what is
+// held.
+void Reports::moved(c10::MempoolId_t pool, void* to, void* from, Bytes size,
+                    int segments) noexcept {
+  addresses_.note(to, size, index_);
+  statistics_.count_segments(segments);
+  if (!history_.active()) return;
+  history_.add(entry(Action::SEGMENT_UNMAP, number_of(from), size, 0, pool, pending_context));
+  history_.add(entry(Action::SEGMENT_MAP, number_of(to), size, 0, pool, pending_context));
 }
 
 void PoolListener::served(const Block& block) noexcept { reports_.served(pool_, block); }
@@ -267,12 +279,18 @@ void PoolListener::freed(const Block& block, bool waiting) noexcept {
 
 void PoolListener::completed(const Block& block) noexcept { reports_.completed(pool_, block); }
 
-void PoolListener::reserved(void* base, Bytes size, Bytes memory, PageStore::Holding holding) noexcept {
-  reports_.reserved(pool_, base, size, memory, holding);
+void PoolListener::reserved(void* base, Bytes size, HeldMemory::Holding holding,
+                            int segments) noexcept {
+  reports_.reserved(pool_, base, size, holding, segments);
 }
 
-void PoolListener::releasing(void* base, Bytes size, Bytes memory, PageStore::Holding holding) noexcept {
-  reports_.releasing(pool_, base, size, memory, holding);
+void PoolListener::releasing(void* base, Bytes size, HeldMemory::Holding holding,
+                             int segments) noexcept {
+  reports_.releasing(pool_, base, size, holding, segments);
+}
+
+void PoolListener::moved(void* to, void* from, Bytes size, int segments) noexcept {
+  reports_.moved(pool_, to, from, size, segments);
 }
 
 }  // namespace berth::torch

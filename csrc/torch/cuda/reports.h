@@ -2,7 +2,7 @@
 
 #include "csrc/core/spin_mutex.h"
 #include "csrc/device/address_table.h"
-#include "csrc/device/page_store.h"
+#include "csrc/device/held_memory.h"
 #include "csrc/runtime/allocator.h"
 #include "csrc/torch/cuda/history.h"
 #include "csrc/torch/cuda/statistics.h"
@@ -102,10 +102,11 @@ class Reports {
   void served(c10::MempoolId_t pool, const BlockListener::Block& block) noexcept;
   void freed(c10::MempoolId_t pool, const BlockListener::Block& block, bool waiting) noexcept;
   void completed(c10::MempoolId_t pool, const BlockListener::Block& block) noexcept;
-  void reserved(c10::MempoolId_t pool, void* base, Bytes size, Bytes memory,
-                PageStore::Holding holding) noexcept;
-  void releasing(c10::MempoolId_t pool, void* base, Bytes size, Bytes memory,
-                 PageStore::Holding holding) noexcept;
+  void reserved(c10::MempoolId_t pool, void* base, Bytes size, HeldMemory::Holding holding,
+                int segments) noexcept;
+  void releasing(c10::MempoolId_t pool, void* base, Bytes size, HeldMemory::Holding holding,
+                 int segments) noexcept;
+  void moved(c10::MempoolId_t pool, void* to, void* from, Bytes size, int segments) noexcept;
   [[nodiscard]] History::Entry entry(History::Entry::Action action, std::size_t address,
                                      std::size_t size, LaneKey lane, c10::MempoolId_t pool,
                                      History::Context context) const;
@@ -130,15 +131,18 @@ class Reports {
 };
 
 // Hears of one pool's blocks and of its memory, and reports them with the pool's id.
-class PoolListener final : public BlockListener, public PageStore::Watcher {
+class PoolListener final : public BlockListener, public HeldMemory::Listener {
  public:
   PoolListener(Reports& reports, c10::MempoolId_t pool) noexcept : reports_(reports), pool_(pool) {}
 
   void served(const Block& block) noexcept override;
   void freed(const Block& block, bool waiting) noexcept override;
   void completed(const Block& block) noexcept override;
-  void reserved(void* base, Bytes size, Bytes memory, PageStore::Holding holding) noexcept override;
-  void releasing(void* base, Bytes size, Bytes memory, PageStore::Holding holding) noexcept override;
+  void reserved(void* base, Bytes size, HeldMemory::Holding holding,
+                int segments) noexcept override;
+  void releasing(void* base, Bytes size, HeldMemory::Holding holding,
+                 int segments) noexcept override;
+  void moved(void* to, void* from, Bytes size, int segments) noexcept override;
 
  private:
   Reports& reports_;

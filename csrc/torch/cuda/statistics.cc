@@ -5,6 +5,7 @@
 
 #include <c10/core/AllocatorConfig.h>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -86,7 +87,6 @@ void Statistics::completed(const BlockListener::Block& block) noexcept {
 
 void Statistics::reserved(c10::MempoolId_t pool, Bytes size) noexcept {
   ++stats_.num_device_alloc;
-  increase(stats_.segment, kLarge, 1);
   increase(stats_.reserved_bytes, kLarge, size);
   in_private_pool(&stats_, pool, [size](StatArray& stat) { increase(stat, kLarge, size); });
   increase(stats_.inactive_split_bytes, kLarge, size);
@@ -94,10 +94,14 @@ void Statistics::reserved(c10::MempoolId_t pool, Bytes size) noexcept {
 
 void Statistics::releasing(c10::MempoolId_t pool, Bytes size) noexcept {
   ++stats_.num_device_free;
-  decrease(stats_.segment, kLarge, 1);
   decrease(stats_.reserved_bytes, kLarge, size);
   in_private_pool(&stats_, pool, [size](StatArray& stat) { decrease(stat, kLarge, size); });
   decrease(stats_.inactive_split_bytes, kLarge, size);
+}
+
+void Statistics::count_segments(int more) noexcept {
+  if (more > 0) increase(stats_.segment, kLarge, static_cast<Bytes>(more));
+  if (more < 0) decrease(stats_.segment, kLarge, static_cast<Bytes>(-more));
 }
 
 void Statistics::exhausted(bool refused) noexcept {
@@ -117,7 +121,11 @@ c10::CachingDeviceAllocator::DeviceStats Statistics::get(std::uint64_t holes) no
   // Blocks of every size are split; PyTorch says the setting, and all bits where there is none.
   stats_.max_split_size = static_cast<std::int64_t>(
       c10::CachingAllocator::AcceleratorAllocatorConfig::max_split_size());
-  return stats_;
+  c10::CachingDeviceAllocator::DeviceStats stats = stats_;
+  // Below zero while blocks live whose memory left for a while.
+  for (Stat& stat : stats.inactive_split_bytes)
+    stat.current = std::max<std::int64_t>(stat.current, 0);
+  return stats;
 }
 
 Bytes Statistics::allocated() const noexcept {

@@ -10,7 +10,8 @@ namespace berth::torch {
 // GPU's lock covers them.
 //
 // Blocks count as small up to 1 MiB, as PyTorch's do; memory that is reserved is not divided, and
-// counts as large. "Inactive" is what is reserved and in no block.
+// counts as large. Segments are those of the snapshot: stretches of memory without a gap, not calls
+// of the driver. "Inactive" is what is reserved and in no block.
 class Statistics {
  public:
   void served(const BlockListener::Block& block) noexcept;
@@ -19,6 +20,8 @@ class Statistics {
   // `pool`: of a private one, else {0, 0}.
   void reserved(c10::MempoolId_t pool, Bytes size) noexcept;
   void releasing(c10::MempoolId_t pool, Bytes size) noexcept;
+  // There are so many segments more, or less.
+  void count_segments(int more) noexcept;
   void retried() noexcept { ++stats_.num_alloc_retries; }
   // `refused`: the driver was not asked.
   void exhausted(bool refused) noexcept;
