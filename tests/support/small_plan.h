@@ -3,6 +3,8 @@
 #include "csrc/plan/lookup.h"
 #include "csrc/plan/verify.h"
 
+#include <algorithm>
+#include <cstdint>
 #include <memory>
 #include <stdexcept>
 #include <utility>
@@ -14,6 +16,7 @@ namespace berth::test {
 struct SlotSpec {
   Bytes offset, size;
   std::uint32_t length;
+  Bytes least = 0;  // of a bucket
 };
 inline Sequence sequence_of(const std::vector<SlotSpec>& specs, std::uint32_t lane = 0) {
   Sequence sequence;
@@ -25,10 +28,22 @@ inline Sequence sequence_of(const std::vector<SlotSpec>& specs, std::uint32_t la
                               .requested = specs[i].size,
                               .size = (specs[i].size + 63) / 64 * 64,
                               .birth = i,
-                              .length = specs[i].length});
+                              .length = specs[i].length,
+                              .least = specs[i].least});
   return sequence;
 }
-inline Plan plan_of(std::vector<Sequence> sequences, std::vector<PlanEdge> edges = {}) {
+// Leaves sequence `parent` of a plan before tick `fork`.
+inline Sequence branch_of(std::int32_t parent, std::uint32_t fork,
+                          const std::vector<SlotSpec>& specs, std::uint32_t lane = 0) {
+  Sequence sequence = sequence_of(specs, lane);
+  sequence.parent = parent;
+  sequence.fork = fork;
+  sequence.period += fork;
+  for (Slot& slot : sequence.slots) slot.birth += fork;
+  return sequence;
+}
+// The same without a look at whether it is legal.
+inline Plan unverified_plan_of(std::vector<Sequence> sequences, std::vector<PlanEdge> edges = {}) {
   Plan plan;
   plan.edges = std::move(edges);
   for (const Sequence& sequence : sequences) {
@@ -37,6 +52,10 @@ inline Plan plan_of(std::vector<Sequence> sequences, std::vector<PlanEdge> edges
       if (slot.planned()) plan.arena_bytes = std::max(plan.arena_bytes, slot.offset + slot.size);
   }
   plan.sequences = std::move(sequences);
+  return plan;
+}
+inline Plan plan_of(std::vector<Sequence> sequences, std::vector<PlanEdge> edges = {}) {
+  Plan plan = unverified_plan_of(std::move(sequences), std::move(edges));
   if (const auto violation = verify(plan)) throw std::logic_error(*violation);
   return plan;
 }
