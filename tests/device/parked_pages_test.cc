@@ -98,8 +98,7 @@ TEST_CASE("Pages of reservations that touch are not one piece", "[device][parked
   CHECK(store.pieces().size() == bases.size());
   REQUIRE(parked.park().ok());
   REQUIRE(parked.unpark().ok());
-  for (const std::byte* const base : bases)
-    CHECK(std::memcmp(base, base + 1, 4 * kPage - 1) == 0);
+  for (const std::byte* const base : bases) CHECK(std::memcmp(base, base + 1, 4 * kPage - 1) == 0);
   REQUIRE(store.release(bases[0], 4 * kPage).ok());
   CHECK(store.pieces().size() == bases.size() - 1);
 }
@@ -134,4 +133,44 @@ TEST_CASE("Whatever call fails, what the pages held is not lost", "[device][park
     fixture.check_contents();
     if (!met) break;
   }
+}
+
+TEST_CASE("Pages that cannot all be given back are all there again", "[device][parked]") {
+  const Status failure{GENERATE(Status::Code::kFailed, Status::Code::kOutOfMemory), "test"};
+  std::uint64_t failed = 0;
+  for (std::uint64_t n = 1;; ++n) {
+    CAPTURE(n);
+    Fixture fixture;
+    const std::size_t ranges = fixture.device.live_ranges();
+    fixture.device.fail_call(n, failure, test::CallKind::kDecommit);
+    if (fixture.parked.park().ok()) break;
+    ++failed;
+    CHECK_FALSE(fixture.parked.parked());
+    CHECK(fixture.store.held() == 6 * kPage);
+    CHECK(fixture.device.live_ranges() == ranges);  // nothing is pinned any more
+    fixture.check_contents();
+  }
+  CHECK(failed == 10);  // six pieces, four other addresses
+}
+
+TEST_CASE("Pages that cannot all come back are all away still", "[device][parked]") {
+  using test::CallKind;
+  const CallKind kind = GENERATE(CallKind::kCommit, CallKind::kAlias, CallKind::kDecommit);
+  const Status failure{GENERATE(Status::Code::kFailed, Status::Code::kOutOfMemory), "test"};
+  std::uint64_t failed = 0;
+  for (std::uint64_t n = 1;; ++n) {
+    CAPTURE(static_cast<int>(kind), n);
+    Fixture fixture;
+    REQUIRE(fixture.parked.park().ok());
+    fixture.device.fail_call(n, failure, kind);
+    if (fixture.parked.unpark().ok()) break;
+    ++failed;
+    CHECK(fixture.parked.parked());
+    CHECK(fixture.store.held() == 0);
+    fixture.device.fail_none();
+    REQUIRE(fixture.parked.unpark().ok());
+    CHECK(fixture.store.held() == 6 * kPage);
+    fixture.check_contents();
+  }
+  CHECK(failed >= 4);
 }

@@ -35,6 +35,7 @@ PLACES = (("berth_place_test", "[threads]"),)
 FINDS = ((RUNTIME, "[folder]~[threads]"),)
 KINDS = ((RUNTIME, "[kinds]"),)
 PARKING = ((RUNTIME, "[release]"),)
+PROGRAMS_OF_PLANS = ARENA + ((RUNTIME, "[programs]"),)
 C_ABI = ((CAPI, "[capi]"),)
 STREAMS_OF_ABI = (("berth_capi_test", "[streams]"),)
 
@@ -62,6 +63,7 @@ MAPPED = "csrc/cuda/virtual_memory.cc"
 LEARNING, LEARNER = "csrc/runtime/learning.cc", "csrc/runtime/learner.cc"
 FOLDER, FINDER = "csrc/plan/folder.cc", "csrc/runtime/plan_finder.cc"
 STRUCTURE, HEAD, WAVE = "csrc/plan/structure.cc", "csrc/plan/head.cc", "csrc/place/stages/wave.h"
+LIMIT = "csrc/runtime/plan_limit.cc"
 RECORD, PLANNER = "csrc/runtime/run_record.cc", "csrc/runtime/planner.cc"
 ABI, PROCESS, NUMBERS = "csrc/capi/capi.cc", "csrc/capi/cuda_device_of_process.cc", "csrc/capi/stream_numbers.cc"
 GRAPHS = "csrc/capi/graphs.cc"
@@ -386,6 +388,16 @@ MUTANTS = (
            "    ++looks_;\n    learner_.look_for_kinds();\n", "", KINDS),
     Mutant("kinds-turns", "kinds", "a cycle whose steps come in other turns stays the plan", LEARNING,
            "} else if (astray_at_all && cycle_ && planner_idle()) {", "} else if (false) {", KINDS),
+    Mutant("kinds-search-wait", "kinds", "searches for kinds of steps never wait", LEARNER,
+           "    marks_to_wait_ = std::uint64_t{8} << std::min(kind_searches_ - kFreeKindSearches, 10u);\n", "    marks_to_wait_ = 0;\n", LEARNS + KINDS),
+    Mutant("kinds-limit", "kinds", "an arena may be larger than what lives, whatever crosses marks", LIMIT,
+           "if (fits(frame, std::min(most, static_cast<Bytes>(kMostCrossing * crossing)))) return frame;", "if (crossing >= 0) return frame;", ((RUNTIME, "[learn][limit]"),) + KINDS),
+    Mutant("cycle-limit", "kinds", "an arena of a cycle may be larger than what lives", LIMIT,
+           "  if (fits(skeleton, most)) return skeleton;\n  leave", "  if (most != 0) return skeleton;\n  leave", ((RUNTIME, "[learn][limit]"),)),
+    Mutant("kinds-release-end", "kinds", "a kind that frees nothing of what it finds has its release at its start", "csrc/trace/step_kinds.cc",
+           "kind.release = most == 0 ? 0 : static_cast<std::uint32_t>(kind.requests.size());", "kind.release = 0;", KINDS),
+    Mutant("leftover-stays", "pages", "pages that an earlier plan needed stay where more is held than lives", STEPS,
+           "  if (arena.has_leftover()) drop_leftover();\n", "", KINDS + MOVING),
     Mutant("kinds-always", "kinds", "what wraps around beyond its own birth meets steps in between", "csrc/place/plan_step.cc",
            "return end && start_ + *end > birth(slot.birth, release);", "return end && false;",
            (("berth_place_kinds_test", "[kinds]"),)),
@@ -398,6 +410,14 @@ MUTANTS = (
            "if (entry.shared || !may_have(lane, entry)) return Outcome::missed(Served::kMissBusy);", "", ARENA),
     Mutant("bucket-grows", "kinds", "a bucket does not grow", "csrc/trace/step_kinds.cc",
            "request.bytes = std::max(request.bytes, bytes);", "(void)bytes;", KINDS),
+    Mutant("growth-bounded", "kinds", "what buckets are too small for is remembered without end", ARENA_CC,
+           "  if (growth_.size() >= kMostGrowth) return;\n", "", ARENA),
+    Mutant("growth-refused", "kinds", "a bucket grows by a request that is refused", ARENA_CC,
+           "    note_outgrown(lane, slot, requested);\n", "    note_outgrown(lane, slot, requested);\n    grow_bucket();\n", ARENA),
+    Mutant("growth-once", "kinds", "a bucket grows by what is far larger and came once", ARENA_CC,
+           "if (growth.bytes <= StepKind::kTrusted * room) {", "if (true) {", KINDS),
+    Mutant("growth-never", "kinds", "what is far larger never has room, however often it comes", ARENA_CC,
+           "  if (twice <= room) return;\n", "  if (twice <= room || true) return;\n", KINDS),
     Mutant("pages-lent", "pages", "bytes that an arena lends are not taken off its schedule", ARENA_CC,
            "  occupancy_.give_away(here, key);\n", "", MOVING),
     Mutant("pages-lent-guards", "pages", "an arena lends bytes that other lanes may still use", ARENA_CC,
@@ -436,6 +456,10 @@ MUTANTS = (
            "      if (status.ok()) status = store_.alias(pointer_at(other), &from, 1);\n", "", ((DEVICE, "[parked]"),)),
     Mutant("parked-contents", "parked", "pages come back without their contents", "csrc/device/parked_pages.cc",
            "  if (const Status status = copy(true); !status.ok()) return status;\n", "", ((DEVICE, "[parked]"),)),
+    Mutant("park-undo", "parked", "pages that went stay away where others do not go", "csrc/device/parked_pages.cc",
+           "  if (!status.ok()) (void)unpark();\n", "", ((DEVICE, "[parked]"),)),
+    Mutant("unpark-undo", "parked", "pages that came stay where others do not come", "csrc/device/parked_pages.cc",
+           "    (void)decommit(i + 1);\n", "", ((DEVICE, "[parked]"),)),
     Mutant("pages-refused", "pages", "a request is refused though an idle arena has pages", FALLBACK,
            "  Bytes given = arena_.give_back();", "  Bytes given = 0;", ((RUNTIME, "[small_plans][limit]"),)),
     Mutant("bucket-scheduled", "2.2", "a block that is smaller than its slot is on schedule", ARENA_CC,
@@ -446,6 +470,10 @@ MUTANTS = (
            "lane.parent_ends = path(lane).sequences().size() > 1;", "lane.parent_ends = false;", ARENA),
     Mutant("branch-before", "2.2", "a jump looks at the slots of the branch before and at none of its parents", WALK_CC,
            "const std::vector<std::uint32_t>& before = path(lane).sequences();", "const std::vector<std::uint32_t> before{lane.sequence};", ARENA),
+    Mutant("path-end", "2.2", "a request of one path is expected on another, where the step ended early", WALK_CC,
+           "      begin_again(lane, place);\n", "      pass_step_end(lane);\n      set_next(lane, place.index);\n", PROGRAMS_OF_PLANS),
+    Mutant("path-again", "2.2", "a step that begins again is on the start's path, however short that is", WALK_CC,
+           "jump(lane, place.index < paths_.paths[start].size() ? PathPlace{start, place.index} : place);", "jump(lane, PathPlace{start, place.index});", ARENA),
     Mutant("bucket-unlike", "kinds", "steps that are no sizes of one are one bucket", "csrc/trace/step_kinds.cc",
            "StepKinds::kMostLoss * static_cast<double>(bucket.load);", "1e9 * static_cast<double>(bucket.load);", ((RUNTIME, "[hostile]"),)),
     Mutant("kinds-branch-end", "2.2", "what a branch leaves alive is not off schedule at its end", WALK_CC,
@@ -476,6 +504,10 @@ MUTANTS = (
     Mutant("plan-publish", "planning", "plans that get better are not published", PLANNER,
            "offer(finish(better, options), kWorthSwitching);", "(void)better;",
            ((RUNTIME, "A planner publishes plans as they get better*"),)),
+    Mutant("planner-era", "planning", "a plan of steps that are over is handed back", PLANNER,
+           "  if (working_era_ != era_) return;\n", "", ((RUNTIME, "What is planned when other steps come*"),)),
+    Mutant("planner-era-kinds", "planning", "kinds of steps that are over are in later plans", PLANNER,
+           "if (std::exchange(working_era_, job.era) != job.era) {", "if (std::exchange(working_era_, job.era) > job.era) {", KINDS),
     Mutant("plan-overwrite", "planning", "a file that took the plan's place is overwritten", PLANNER,
            "  (void)read_plan_if_there(options_.plan_file);\n", "", LEARNS),
     Mutant("folder-head", "folder", "a plan is served whose head is another's", FOLDER,
@@ -497,6 +529,10 @@ MUTANTS = (
            "told.planned_bytes <= is.planned_bytes", "true", FOLDERS),
     Mutant("folder-claims-all", "folder", "a head may claim more of all kinds than its plan serves", HEAD,
            "  if (planned_bytes > actual.planned_bytes) return false;\n", "", FOLDERS),
+    Mutant("head-many-kinds", "folder", "a plan covers kinds that no head tells", HEAD,
+           "  if (other.kind_count > kMostKinds) return false;\n", "", FOLDERS),
+    Mutant("head-many-told", "folder", "a head tells any number of kinds", HEAD,
+           "head.kind_count++ >= PlanHead::kMostKinds) continue;", "head.kind_count++ > 1000) continue;", FOLDERS),
     Mutant("folder-limit", "folder", "a folder grows without end", FOLDER,
            "plans > limits_.plans || bytes > limits_.bytes", "false", FOLDERS),
     Mutant("folder-refused", "folder", "a damaged plan keeps a good one out", FOLDER,
@@ -514,6 +550,8 @@ MUTANTS = (
            "if (!std::exchange(path.on_way, true)) on_way_.push_back(i);", "", FINDS),
     Mutant("find-refused", "folder", "a plan that cannot be had is found again", FINDER,
            "if (path.refused || !eligible(path)) continue;", "if (!eligible(path)) continue;", FINDS),
+    Mutant("finder-refused-begun", "folder", "a plan that cannot be had counts as one that began", FINDER,
+           "      begun_ -= path.begun() ? 1 : 0;\n", "", FINDS),
     Mutant("place-threads", "planning", "no thread more, and planning ends", WAVE,
            "  } catch (const std::system_error&) {  // those that were started do all\n", "", PLACES),
     Mutant("place-memory", "planning", "no memory for a thread, and planning ends", WAVE,

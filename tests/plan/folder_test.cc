@@ -57,6 +57,16 @@ Plan plan_for_two(Bytes own, Bytes other) {
   return fit(plan);
 }
 
+// So many kinds of steps of one request, the last of them of `last` bytes.
+Plan plan_for_many(std::size_t kinds, Bytes last) {
+  std::vector<Sequence> sequences = {sequence(0, {{0, 1000, 1}})};
+  for (std::size_t k = 1; k < kinds; ++k)
+    sequences.push_back(branch(0, 0, 0, {{0, k + 1 == kinds ? last : 1000 + k, 1}}));
+  Plan plan = plan_of(std::move(sequences));
+  plan.program = program_of("");
+  return plan;
+}
+
 PlanFolder folder_at(const std::string& path, const trace::Program& program = program_of(""),
                      Access access = Access::kWrite, PlanFolder::Limits limits = {}) {
   return PlanFolder(path, program, 64, access, limits);
@@ -155,6 +165,31 @@ TEST_CASE(
       {sequence(0, {{0, 1000, 1}, {0, 64, 1}}), branch(0, 0, 0, {{0, 2000, 1}, {0, 64, 1}})}));
   REQUIRE(turns.covers(head));
   REQUIRE_FALSE(head.covers(turns));
+}
+
+TEST_CASE("A head tells a few of many kinds of steps, and nothing is known to cover them",
+          "[plan][folder]") {
+  constexpr std::size_t kMany = PlanHead::kMostKinds + 1;
+  const Plan one = plan_for_many(kMany, 5000), other = plan_for_many(kMany, 7000);
+  const Plan few = plan_for_many(kMany - 1, 1000 + kMany - 2);
+  const PlanHead head = head_of(one);
+  CHECK(head.kinds.size() == PlanHead::kMostKinds);
+  CHECK(head.kind_count == kMany);
+  CHECK(head_of(few).kinds == head.kinds);
+  CHECK(head.covers(head_of(few)));
+  CHECK_FALSE(head_of(few).covers(head));
+  CHECK_FALSE(head_of(other).covers(head));
+  // Each has a kind that the other has not, and no head tells it.
+  const TemporaryFolder folder;
+  PlanFolder plans = folder_at(folder / "plans");
+  plans.keep(few);
+  plans.keep(one);
+  plans.keep(other);
+  CHECK(plans.list().plans.size() == 2);
+  for (const PlanFolder::Found& found : plans.list().plans) {
+    const Plan plan = plans.read(found);
+    CHECK((plan == one || plan == other));
+  }
 }
 
 TEST_CASE("A step begins at its mark wherever the plan does", "[plan][folder]") {

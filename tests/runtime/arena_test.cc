@@ -284,12 +284,10 @@ TEST_CASE("Blocks of one plan outlive it and keep their bytes under the next", "
 TEST_CASE("A plan without a home serves nothing and leaves the one before it", "[arena]") {
   const auto device = make_host_device(Bytes{1} << 20);
   test::LoneArena arena(*device, 64);
-  REQUIRE(
-      arena.activate(std::make_shared<const PlanLookup>(kThreeOnOne), Arena::Pages::kNow).ok());
+  REQUIRE(arena.activate(std::make_shared<const PlanLookup>(kThreeOnOne), Arena::Pages::kNow).ok());
   arena.mark(0);
   const Plan large = plan_of({sequence_of({{0, Bytes{1} << 30, 1}})});
-  REQUIRE_FALSE(
-      arena.activate(std::make_shared<const PlanLookup>(large), Arena::Pages::kNow).ok());
+  REQUIRE_FALSE(arena.activate(std::make_shared<const PlanLookup>(large), Arena::Pages::kNow).ok());
   REQUIRE(arena.plan()->plan() == kThreeOnOne);
   arena.mark(0);
   REQUIRE(arena.allocate(64, 0, 0).served == Served::kHit);
@@ -462,4 +460,55 @@ TEST_CASE("An idle arena gives its memory back and serves on when it comes again
   REQUIRE(serving.arena.committed() == 0);
   REQUIRE(serving.hit(128) != nullptr);
   REQUIRE(serving.arena.committed() >= 192);
+}
+
+TEST_CASE("Of requests that a bucket is too small for a bounded number is remembered", "[arena]") {
+  HostServing serving(plan_of({sequence_of({{0, 64, 1, 32}})}));
+  for (std::size_t i = 0; i < Arena::kMostGrowth + 10; ++i) {
+    (void)serving.arena.mark(0);
+    REQUIRE(serving.arena.allocate(100, 0, 0).served == Served::kMissSize);
+    serving.arena.grow_bucket();
+  }
+  CHECK(serving.arena.take_growth().size() == Arena::kMostGrowth);
+  CHECK_FALSE(serving.arena.wants_growth());
+}
+
+TEST_CASE("A bucket is to grow by a request only once that was served elsewhere", "[arena]") {
+  HostServing serving(plan_of({sequence_of({{0, 64, 1, 32}, {64, 64, 1}})}));
+  REQUIRE(serving.miss(100) == Served::kMissSize);  // and the pool refuses it
+  CHECK_FALSE(serving.arena.wants_growth());
+  REQUIRE(serving.miss(5000) == Served::kMissSize);
+  serving.arena.grow_bucket();  // of the other request, which no bucket stands for
+  CHECK_FALSE(serving.arena.wants_growth());
+  (void)serving.arena.mark(0);
+  REQUIRE(serving.miss(100) == Served::kMissSize);
+  serving.arena.grow_bucket();
+  const std::vector<Arena::Growth> growth = serving.arena.take_growth();
+  REQUIRE(growth.size() == 1);
+  CHECK(growth[0].bytes == 100);
+  CHECK(growth[0].index == 0);
+}
+
+TEST_CASE("A step that begins again behind the end of the path it would begin on stays on its own",
+          "[arena]") {
+  // Steps begin on the branch, which makes the first two requests of the root's eight and whose
+  // blocks live longer.
+  std::vector<test::SlotSpec> root;
+  for (Bytes k = 0; k < 8; ++k) root.push_back({1024 * k, 64 * (k + 1), 1});
+  HostServing serving(
+      plan_of({sequence_of(root), test::branch_of(0, 0, {{8192, 64, 2}, {9216, 128, 2}})}));
+  void* fifth = nullptr;
+  for (Bytes k = 0; k < 7; ++k) {
+    void* const pointer = serving.hit(64 * (k + 1));
+    if (k == 4) fifth = pointer;
+    REQUIRE(serving.free(pointer));
+  }
+  // The last request does not come, nor do the first two of the next step.
+  for (const Bytes size : {192, 256}) {
+    const Arena::Outcome outcome = serving.arena.allocate(size, 0, 0);
+    if (outcome.pointer != nullptr) REQUIRE(serving.free(outcome.pointer));
+  }
+  const Arena::Outcome again = serving.arena.allocate(320, 0, 0);
+  CHECK(again.pointer == fifth);
+  CHECK(again.size == 320);
 }

@@ -201,3 +201,20 @@ TEST_CASE("Lanes that come and go take no more than their room", "[learn]") {
   REQUIRE_FALSE(run.step(test::training_step(20), 7));
   REQUIRE(run.step(test::training_step(20), 7));
 }
+
+TEST_CASE("After many searches for kinds of steps the next ones wait for more and more marks",
+          "[learn][kinds]") {
+  // One request each, and no two alike: all of one bucket, which the plans that come never have.
+  FedLearner run;
+  std::size_t searches = 0;
+  for (Bytes bytes = 64; bytes < 64 * 3000; bytes += 64) {
+    if (!run.step({{bytes, 0}, {0, 0}})) continue;
+    REQUIRE(run.last_search == Learner::Search::kKinds);
+    ++searches;
+    run.learner.searching(Learner::Search::kKinds);
+    const KnownKind kind{0, kind_hash(0, bytes), 1};
+    run.learner.plan_taken({&kind, 1}, false);
+  }
+  CHECK(searches > StepKinds::kMostKinds);
+  CHECK(searches < StepKinds::kMostKinds + 16);
+}

@@ -215,6 +215,21 @@ TEST_CASE("A plan that cannot be had leaves the choice to the others", "[folder]
   REQUIRE(finder.over());
 }
 
+TEST_CASE("After a plan that cannot be had another is found by the whole of its own beginning",
+          "[folder][finder]") {
+  const Sizes a = counting(1000, 200), b = counting(5000, 300);
+  PlanFinder finder({plan_of("a", a), plan_of("b", b)});
+  ask(finder, a);
+  REQUIRE(found(finder) == "a");
+  finder.refuse_found();
+  REQUIRE(found(finder).empty());
+  REQUIRE_FALSE(finder.over());
+  ask(finder, {b.begin(), b.begin() + 127});
+  REQUIRE(found(finder).empty());
+  ask(finder, {b[127]});
+  REQUIRE(found(finder) == "b");
+}
+
 TEST_CASE("A finder that hears nothing it knows gives up", "[folder][finder]") {
   PlanFinder finder({plan_of("a", counting(1000, 200))});
   for (std::uint64_t i = 1; i < PlanFinder::kMostRequests; ++i) finder.request(0, 64);

@@ -87,3 +87,26 @@ TEST_CASE("A cycle of more steps than a pattern has is found by its requests", "
   REQUIRE(result->plan != nullptr);
   REQUIRE(result->plan->plan().sequences[0].marks.size() == 20);
 }
+
+TEST_CASE("What is planned when other steps come is handed back to nobody", "[learn][threads]") {
+  Planner planner({.time_limit_seconds = 0.3, .plan_file = {}, .program = {}});
+  planner.submit(twice(hard_step(3000)), Learner::Search::kAtMarks);
+  planner.forget();
+  while (planner.busy()) std::this_thread::yield();
+  CHECK_FALSE(planner.ready());
+  CHECK_FALSE(planner.take());
+}
+
+TEST_CASE("Kinds of steps that were forgotten are in no later plan", "[learn][kinds]") {
+  Planner planner({.time_limit_seconds = 0.1, .plan_file = {}, .program = {}, .in_place = true});
+  const auto kinds_of = [&](std::size_t layers) {
+    FedLearner run;
+    for (int i = 0; i < 4; ++i) run.step(test::training_step(layers));
+    planner.submit(run.excerpt(0), Learner::Search::kKinds);
+    return planner.take().value().kinds.size();
+  };
+  REQUIRE(kinds_of(5) == 1);
+  REQUIRE(kinds_of(8) == 2);
+  planner.forget();
+  CHECK(kinds_of(11) == 1);
+}
