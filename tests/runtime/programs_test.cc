@@ -25,6 +25,13 @@ using test::plan_of, test::sequence_of, test::SlotSpec;
 
 namespace {
 
+// Code under the address sanitizer is slow, plans that are learned are slowest.
+#ifdef __SANITIZE_ADDRESS__
+constexpr bool kSlowed = true;
+#else
+constexpr bool kSlowed = false;
+#endif
+
 // The program that runs, for a sanitizer that ends the process.
 const Model* running_program = nullptr;
 unsigned running_seed = 0;
@@ -319,13 +326,13 @@ TEST_CASE("No two live blocks share a byte under plans of two lanes", "[programs
 }
 
 TEST_CASE("No two live blocks share a byte where kinds of steps are learned", "[programs][learn]") {
-  run_learning(300000, 3000, 200, 1, false);
+  run_learning(300000, kSlowed ? 200 : 3000, 200, 1, false);
 }
 
 TEST_CASE("No two live blocks share a byte where buckets are learned", "[programs][learn]") {
-  run_learning(400000, 1500, 200, 1, true);
+  run_learning(400000, kSlowed ? 100 : 1500, 200, 1, true);
 }
 
 TEST_CASE("No two live blocks share a byte where two lanes are learned", "[programs][learn]") {
-  run_learning(500000, 1500, 200, 2, false);
+  run_learning(500000, kSlowed ? 100 : 1500, 200, 2, false);
 }

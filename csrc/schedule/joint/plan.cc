@@ -91,6 +91,8 @@ class JointPlanning {
     if (copies && !done()) copy();
     if (wants("retain") && !done()) retain(copies ? kRetaining : 1);
     if (copies && wants("retain") && !done()) retain_and_copy();
+    // The step as recorded needs no time, and there was none left.
+    if (!result_.schedule && result_.base_peak <= options_.budget) offer(kept(first_), "order");
     if (!result_.schedule)
       result_.why_not = fmt::format(
           "nothing was found within {}: in the best order {} are needed at once, nothing made "
@@ -194,8 +196,6 @@ class JointPlanning {
 
   // As given, and the one with the least peak.
   void find_orders() {
-    // Needs no time, and there may be none left.
-    if (result_.base_peak <= options_.budget) offer(kept(first_), "order");
     OrderOptions order = searching<OrderOptions>(kOrdering);
     order.given.assign(graph_.order.begin(), graph_.order.end());
     const OrderResult found = plan_order(problem_, order);
