@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """At every step of a program the history, the snapshot, the statistics and the driver tell of the same memory, and of none at its end."""
 
+import gc
 import itertools
 import pathlib
 import random
@@ -211,7 +212,9 @@ class Bench(Account):
                     self.check()
                 run.close()
                 del run
-                self.settle()
+                for _ in range(3):  # cycles of modules and their hooks go one after another
+                    gc.collect()
+                    self.settle()
                 self.accounts.check_empty()
 
 

@@ -196,7 +196,7 @@ TEST_CASE("What trackers heard, the snapshot and the statistics are of the same 
   allocator::emptyCache();
   check("all is freed");
   CHECK(reserved() <= base);
-  CHECK(followed > 3);
+  CHECK(followed >= 3);
 }
 
 TEST_CASE("Trackers hear of running out", "[trackers]") {
