@@ -42,7 +42,7 @@ def has_gpu() -> bool:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m berth run", description="Run a program in Python under berth, unchanged.",
                                      epilog=_EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter,
-                                     usage="%(prog)s [OPTIONS] SCRIPT.py | -m MODULE | -c CODE | - | PROGRAM\n                           [ARGUMENTS...]", allow_abbrev=False)
+                                     usage="%(prog)s [OPTIONS] SCRIPT.py | -m MODULE | -c CODE | -\n                           | PROGRAM [ARGUMENTS...]", allow_abbrev=False)
     parser.add_argument("--device", choices=("auto", "cpu", "cuda", "all"), default="auto",
                         help="whose memory; auto: CUDA's where there is a GPU, else the CPU's")
     parser.add_argument("--mode", choices=("learn", "record", "serve", "off"), help="learn, where BERTH_MODE is not set")

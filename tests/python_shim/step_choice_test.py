@@ -65,9 +65,9 @@ for options in ({}, {"kind": torch.bfloat16, "layout": torch.channels_last}):
         said = self.python(PROGRAM + """
 own, _, executed = train("90%", graph="own.json")
 other, peak, _ = train("90%", graph="other.json", other_bits=True)
-print(other.predicted_peak - other.resident - peak, other.chosen > own.chosen, other.predicted_ns < other.recorded_ns, own.predicted_ns)
+print(other.predicted_peak - other.resident - peak, other.chosen > own.chosen)
 """).split()
-        self.assertEqual(said[:3], ["0", "True", "True"])
+        self.assertEqual(said, ["0", "True"])
 
         def algorithms(name):
             graph = json.loads((self.folder / name).read_text())
