@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Builds berth and runs all its tests, after set-up; closes with the line `N passed, N failed`.
 
-First build/release with everything, then build/asan (address and undefined behaviour) with all that needs no libtorch,
-and build/tsan (threads) with what of it is used by several threads. What cannot be built or counts no test is one
-failed test, named in the output.
+First build/release with everything but tests that take long, then build/asan (address and undefined behaviour) with what serves
+memory. With --all also the long ones, build/asan with all that needs no libtorch, and build/tsan (threads) with what of it is used by
+several threads. What cannot be built or counts no test is one failed test, named in the output.
 """
 
 import argparse
@@ -19,14 +19,14 @@ import xml.etree.ElementTree as xml
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 CONFIGURATIONS = {
     "release": "everything",
-    "asan": "address and undefined behaviour sanitizers, without libtorch",
+    "asan": "address and undefined behaviour sanitizers",
     "tsan": "thread sanitizer, layers that threads use",
 }
 
 
 class Runner:
-    def __init__(self, jobs):
-        self.jobs = jobs
+    def __init__(self, jobs, everything):
+        self.jobs, self.everything = jobs, everything
         self.start = time.monotonic()
         self.passed, self.failures, self.skipped = 0, [], 0
 
@@ -61,6 +61,8 @@ class Runner:
         log = folder / "tests-run.log"
         configure = ["cmake", "-S", ".", "-B", str(folder), "-G", "Ninja", "-C", f"cmake/{name}.cmake",
                      f"-DBERTH_WERROR={'ON' if os.environ.get('CI') else 'OFF'}", "-DBERTH_BUILD_TESTS=ON"]
+        if name == "asan":
+            configure.append(f"-DBERTH_KERNEL_ONLY={'OFF' if self.everything else 'ON'}")
         if shutil.which("ccache"):
             configure += ["-DCMAKE_CXX_COMPILER_LAUNCHER=ccache", "-DCMAKE_C_COMPILER_LAUNCHER=ccache"]
             os.environ.setdefault("CCACHE_SLOPPINESS", "pch_defines,time_macros")  # keeps what uses precompiled headers
@@ -89,7 +91,7 @@ class Runner:
         report = folder / "tests-run.xml"
         report.unlink(missing_ok=True)
         arguments = self.prefix(name) + ["ctest", "--test-dir", str(folder), "-j", str(self.jobs), "--no-tests=error", "--timeout", "900",
-                     "--output-junit", str(report)]
+                     "--output-junit", str(report)] + ([] if self.everything else ["-LE", "long"])
         process = subprocess.Popen(arguments, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                    stderr=subprocess.STDOUT, text=True, errors="replace")
         shown = 0
@@ -128,11 +130,12 @@ class Runner:
 def main():
     parser = argparse.ArgumentParser(prog="tests/run", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="without the sanitizer builds")
+    parser.add_argument("--all", action="store_true", help="also what takes long: two hours more on two cores")
     parser.add_argument("--no-setup", action="store_true", help="take the machine as it is")
     parser.add_argument("-j", "--jobs", type=int, default=min(os.cpu_count() or 2, 8), help="default: %(default)s")
     arguments = parser.parse_args()
-    runner = Runner(arguments.jobs)
-    for name in ["release"] if arguments.quick else CONFIGURATIONS:
+    runner = Runner(arguments.jobs, arguments.all)
+    for name in ["release"] if arguments.quick else CONFIGURATIONS if arguments.all else ["release", "asan"]:
         folder = runner.build(name)
         if folder is not None:
             runner.test(name, folder)

@@ -149,7 +149,7 @@ StepGraph::Added StepGraph::add(std::uint32_t number, const std::vector<std::uin
     made.push_back(storage);
   }
   add_control(id, call);
-  if (call.host_read) last_host_read_ = id;
+  if (call.host_read || call.checked) last_host_read_ = id;
   call_of_.push_back(number);
   graph_.operators.push_back(std::move(op));
   return added;
@@ -157,6 +157,10 @@ StepGraph::Added StepGraph::add(std::uint32_t number, const std::vector<std::uin
 
 void StepGraph::add_control(OperatorId id, const StepCall& call) {
   if (last_host_read_ != kNoNumber) graph_.control.emplace_back(last_host_read_, id);
+  if (call.barrier) {
+    for (; since_barrier_ < id; ++since_barrier_) graph_.control.emplace_back(since_barrier_, id);
+    ++since_barrier_;
+  }
   for (const CallOperand& one : call.operands) {
     if (!one.writes || one.storage == kNoNumber || !aside_[one.storage]) continue;
     const auto [before, first] = last_aside_.try_emplace(one.storage, id);

@@ -29,6 +29,8 @@ struct StepCall {
   bool backward = false;  // ran within autograd's backward
   bool random = false;
   bool host_read = false;  // the host gets something that what it calls next may depend on
+  bool barrier = false;    // runs once all that was called before has run
+  bool checked = false;    // runs when it is called: it may fail, and nothing behind it runs then
   std::uint64_t ns = 0;
   Bytes workspace = 0;
   std::vector<CallOperand> operands;
@@ -48,7 +50,8 @@ struct StepStorage {
 // Adds a step's operators in turn: a call is one, or several that each do a part of it.
 //
 // Versions of a storage are counted as calls write them. Control edges keep draws from generators
-// in turn, and behind a value that the host reads all that was called after it. What writes
+// in turn, behind a value that the host reads all that was called after it, and before a barrier all
+// that was called before. What writes
 // something that was there before the step changes state. State that no result depends on and
 // nobody else uses is no operand, but the workspace of what writes it, and those that do stay in
 // turn. The last operator is the end of the step: it takes what outlives it.
@@ -93,6 +96,7 @@ class StepGraph {
   std::vector<bool> aside_;              // by storage
   std::map<std::uint32_t, OperatorId> last_aside_;
   OperatorId last_host_read_ = kNoNumber, last_random_ = kNoNumber;
+  OperatorId since_barrier_ = 0;  // the first operator behind the last barrier
 };
 
 }  // namespace berth::graph

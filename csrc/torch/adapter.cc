@@ -301,6 +301,13 @@ int save_step_graph(void* program, const char* path, int as_written, char* messa
   });
 }
 
+int declare_pure(const char* name, char* message, std::size_t size) {
+  return answer(message, size, [&] {
+    pure(name);
+    return BERTH_OK;
+  });
+}
+
 constexpr berth_torch_table kTable = {install,
                                       is_installed,
                                       mark_step,
@@ -319,7 +326,8 @@ constexpr berth_torch_table kTable = {install,
                                       end_step,
                                       program_step_ended,
                                       step_program_stats,
-                                      save_step_graph};
+                                      save_step_graph,
+                                      declare_pure};
 
 }  // namespace
 }  // namespace berth::torch

@@ -61,6 +61,8 @@ typedef struct berth_torch_table {
   // As `stats`.
   size_t (*step_program_stats)(void* program, char* text, size_t size);
   int (*save_step_graph)(void* program, const char* path, int as_written, char* message, size_t size);
+  // Declares an operator pure, for all step programs of this table.
+  int (*declare_pure)(const char* name, char* message, size_t size);
 } berth_torch_table;
 
 const berth_torch_table* berth_torch_adapter(void);

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 
 namespace at {
 class Tensor;
@@ -42,7 +43,7 @@ struct StepProgramOptions {
   // all of them, and not under berth's allocator on the CPU, whose plans are by thread.
   bool second_thread = false;
   // Of different steps (training, evaluation, a last batch); the oldest one goes for a new one.
-  std::uint32_t max_programs = 8;
+  std::uint32_t max_programs = 128;
 };
 
 struct StepProgramStats {
@@ -154,7 +155,16 @@ class StepProgram {
 // would be in the step as written. Reads that come later want another call. Nothing elsewhere. The
 // tensor is on the CPU. Costs the schedule up to here.
 void read_bytes(const at::Tensor& tensor);
-// The same where the body reads or writes them as long as it has the tensor.
+// The same where the body reads or writes them as long as it has the tensor: what uses the tensor
+// from then on runs when it is called.
 void share_bytes(const at::Tensor& tensor);
+
+// Declares an operator pure, "my::op" with all its overloads or "my::op.overload": its results depend
+// on its arguments alone, it does nothing that its schema does not tell, and the shapes of its
+// results do not depend on what its arguments hold. Schedules may then run it later than it was
+// called, in another order, and again. Operators that are not libtorch's own run when they are called
+// otherwise, once all that was called before has run. Thread-safe; for the whole process; steps that
+// are known already stay as they are. Throws Error(kUsage) for a name without "::".
+void pure(std::string_view name);
 
 }  // namespace berth::torch

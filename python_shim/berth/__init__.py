@@ -18,7 +18,7 @@ What else is here:
     place, Placement                                   any problem of dynamic storage allocation
     order, Order                                       any graph of operators, for the least memory
     schedule, Graph, Schedule                          a step within a budget: what to keep, make again, copy
-    StepProgram                                        a training step run by such a schedule
+    StepProgram, pure                                  a training step run by such a schedule
     partitioner                                        what torch.compile keeps and makes again
     Error, UsageError, InputError, SystemFailure       what goes wrong
 
@@ -35,12 +35,12 @@ from berth._partition import partitioner
 from berth._place import engines, place, plan
 from berth._schedule import schedule, schedule_engines
 from berth._stats import Miss, Stats
-from berth._step_program import StepProgram, StepProgramStats
+from berth._step_program import StepProgram, StepProgramStats, pure
 
 __all__ = [
     "Error", "Graph", "InputError", "Miss", "Order", "OrderProgress", "Placement", "Plan", "Progress", "Requests", "Schedule",
     "ScheduleProgress", "Scheduled", "Sequence", "Stats", "Step", "StepProgram",
     "StepProgramStats", "Steps", "SystemFailure", "Trace", "UsageError", "__version__",
-    "engines", "install", "installed", "load_plan", "mark_step", "order", "order_engines", "partitioner", "place", "plan", "record", "release",
+    "engines", "install", "installed", "load_plan", "mark_step", "order", "order_engines", "partitioner", "place", "plan", "pure", "record", "release",
     "resume", "save_plan", "schedule", "schedule_engines", "scope", "stats",
 ]

@@ -14,7 +14,8 @@ _TAP = torch._C.DispatchKey.ZeroTensor  # the key under which the step program s
 
 def _tell(tensor: torch.Tensor, how: str) -> None:
     plain = tensor.layout is torch.strided and type(tensor).__torch_dispatch__ is torch.Tensor.__torch_dispatch__
-    if plain and hasattr(torch.ops.berth, how):
+    # Under a mode, as where torch.compile traces, tensors are none of the step.
+    if plain and torch._C._len_torch_dispatch_stack() == 0 and hasattr(torch.ops.berth, how):
         with torch.no_grad():
             getattr(torch.ops.berth, how)(tensor.detach())
 
@@ -56,8 +57,20 @@ def _pointer(method: _Method) -> _Method:
     return pointer
 
 
+def _by_element(method: _Method) -> _Method:
+    @functools.wraps(method)
+    def by_element(self: torch.Tensor, *args: Any) -> Any:
+        # They call Python for each element, and write the result behind torch's operators.
+        for tensor in (self, *args):
+            if isinstance(tensor, torch.Tensor):
+                _tell(tensor, "share_bytes")
+        return method(self, *args)
+    return by_element
+
+
 # Others go through these: storage(), __array__(), copy.deepcopy(), pickle.
-_WATCHED = {"tolist": _tolist, "__repr__": _repr, "numpy": _numpy, "__dlpack__": _pointer, "data_ptr": _pointer, "untyped_storage": _pointer}
+_WATCHED = {"tolist": _tolist, "__repr__": _repr, "numpy": _numpy, "__dlpack__": _pointer, "data_ptr": _pointer, "untyped_storage": _pointer,
+            "apply_": _by_element, "map_": _by_element, "map2_": _by_element}
 _lock = threading.Lock()
 _watches = 0
 _before: dict[str, Any] = {}  # what torch.Tensor itself had; None where it inherited

@@ -49,6 +49,7 @@ class _Table(ctypes.Structure):
         ("program_step_ended", _function(ctypes.c_int, result=None)),
         ("step_program_stats", _function(ctypes.c_void_p, _TEXT, _SIZE, result=_SIZE)),
         ("save_step_graph", _function(ctypes.c_void_p, _TEXT, ctypes.c_int, _TEXT, _SIZE)),
+        ("declare_pure", _function(_TEXT, _TEXT, _SIZE)),
     ]
 
 
@@ -159,6 +160,9 @@ class Adapter:
 
     def save_step_graph(self, program: Optional[int], path: str, as_written: bool) -> None:
         self._call(self._table.save_step_graph, program, os.fsencode(path), int(as_written))
+
+    def declare_pure(self, name: str) -> None:
+        self._call(self._table.declare_pure, name.encode())
 
 
 def _check_torch() -> None:

@@ -72,6 +72,21 @@ class StepProgramStats:
     """Why the schedule of the file is not; empty where it is, or none was given."""
 
 
+_pure: set[str] = set()
+
+
+def pure(name: str) -> None:
+    """Declares an operator pure, "my::op" with all its overloads or "my::op.overload": its results depend on its arguments alone, it does nothing that
+    its schema does not tell, and the shapes of its results do not depend on what its arguments hold.
+
+    Step programs may then run it later than it was called, in another order, and again. Operators that are not torch's own run when they are called
+    otherwise, once all that was called before has run. For step programs that are made from now on. Raises UsageError for a name without "::".
+    Thread-safe."""
+    if not isinstance(name, str) or "::" not in name:
+        raise UsageError(f"{name!r} is declared pure; the name of an operator is wanted, such as my::op")
+    _pure.add(name)
+
+
 _UNITS = {"": 1, "B": 1, "K": 1 << 10, "KIB": 1 << 10, "M": 1 << 20, "MIB": 1 << 20, "G": 1 << 30, "GIB": 1 << 30, "T": 1 << 40, "TIB": 1 << 40,
           "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 
@@ -107,8 +122,8 @@ class StepProgram:
     The first steps run as they are and are recorded. Once two were the same, the body runs without kernels: each operator is checked
     against the record, and the schedule does the work, up to what the body reads back (item()), the rest at the end of the scope. A
     step that calls something else runs as written, and becomes a program of its own where it comes again. What Python reads behind torch's
-    operators (tolist(), numpy()) is computed up to there, too; a body that asks where bytes are (data_ptr(), untyped_storage(), pickling a
-    tensor) runs as written.
+    operators (tolist(), numpy()) is computed up to there, too; what uses a tensor runs when it is called once the body has asked where its
+    bytes are (numpy(), data_ptr(), untyped_storage(), pickling it), or where others may use them (an array of NumPy's that is older than the step).
 
     memory_budget: bytes, or a text such as "6GiB", that the step may take on the device at most, all counted, or "60%" of what it takes
     as recorded; 0: as few as it takes without running an operator twice. Where it cannot be met, the step runs without one, and stats()
@@ -145,6 +160,8 @@ class StepProgram:
         # That of the allocator that serves or records the step, so that marks and traces have it.
         there = dict(installed_adapters())
         self._adapter = there.get("cuda") or there.get("cpu") or _library.step_adapter()
+        for name in sorted(_pure):
+            self._adapter.declare_pure(name)
         from berth._byte_access import Watch  # imports torch
 
         self._watch = Watch()

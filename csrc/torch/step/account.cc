@@ -42,13 +42,13 @@ class Account {
         comes_(program.storages.size()),
         ran_(program.calls.size()) {
     for (const Call& call : program.calls) {
-      if (call.by_body) comes_[call.result_tensors.front().operand.storage] = true;
+      if (call.by_body) for_each_made(call, [&](StorageNumber one) { comes_[one] = true; });
       for (const Operand& one : call.operands)
         if (one.wrapped_number && from_outside(one.storage) && !stays(one.storage))
           comes_[one.storage] = true;
     }
     for (StorageNumber one = 0; one < program.storages.size(); ++one) {
-      if (!from_outside(one) || comes_[one]) continue;
+      if (program.storages[one].maker != RecordedStorage::kFromOutside || comes_[one]) continue;
       const Bytes bytes = program.storages[one].bytes;
       if (stays(one)) memory_.resident += bytes;
       bind(one, stays(one) ? 0 : bytes);
@@ -57,7 +57,7 @@ class Account {
 
   StepMemory run() {
     for (std::uint32_t call = 0; call < program_.calls.size(); ++call)
-      if (program_.calls[call].host_read) run_through(call);
+      if (program_.calls[call].host_read || program_.calls[call].checked) run_through(call);
     body_at(static_cast<std::uint32_t>(program_.calls.size()));
     for (; next_ < instructions_.list.size(); ++next_) step(instructions_.list[next_]);
     for (StorageNumber one = 0; one < holders_.size(); ++one)
@@ -88,7 +88,21 @@ class Account {
   }
 
   [[nodiscard]] bool from_outside(StorageNumber one) const {
-    return program_.storages[one].maker == RecordedStorage::kFromOutside;
+    return program_.storages[one].of_body();
+  }
+  // Calls visit(StorageNumber) for each storage that a call makes which the body runs.
+  template <typename Visit>
+  void for_each_made(const Call& call, const Visit& visit) const {
+    std::vector<StorageNumber> made;
+    for (const ResultTensor& one : call.result_tensors) {
+      const StorageNumber storage = one.operand.storage;
+      const auto takes = [&](const Operand& other) { return other.storage == storage; };
+      if (one.argument == ResultTensor::kNew && storage != kNoStorage &&
+          std::none_of(call.operands.begin(), call.operands.end(), takes) &&
+          std::find(made.begin(), made.end(), storage) == made.end())
+        made.push_back(storage);
+    }
+    for (const StorageNumber one : made) visit(one);
   }
   // Whether it is there before the step and after it.
   [[nodiscard]] bool stays(StorageNumber one) const {
@@ -109,7 +123,7 @@ class Account {
     for (; body_ < calls; ++body_) {
       const Call& call = program_.calls[body_];
       numbers_of(call);
-      if (call.by_body) come(call.result_tensors.front().operand.storage);
+      if (call.by_body) for_each_made(call, [&](StorageNumber one) { come(one); });
     }
     if (calls < program_.calls.size()) numbers_of(program_.calls[calls]);
     for (StorageNumber one = 0; one < program_.storages.size(); ++one)
@@ -134,7 +148,7 @@ class Account {
   }
   [[nodiscard]] bool needed(StorageNumber storage) const {
     const RecordedStorage& one = program_.storages[storage];
-    return one.maker != RecordedStorage::kFromOutside && one.maker < body_ && one.gone > body_;
+    return !one.of_body() && one.maker < body_ && one.gone > body_;
   }
 
   void run_through(std::uint32_t call) {
@@ -152,7 +166,7 @@ class Account {
         return;
       case Instruction::Kind::kCopyOut:
         if (buffers_[buffer] == kNothing ||
-            program_.storages[instruction.storage].maker == RecordedStorage::kFromOutside)
+            from_outside(instruction.storage))
           return;
         away_[buffer] = blocks_[buffers_[buffer]].first;
         let_go(buffers_[buffer]);
@@ -197,6 +211,10 @@ class Account {
     const bool again = ran_[instruction.call];
     ran_[instruction.call] = true;
     if (call.by_body) return;
+    if (call.barrier) {
+      for_each_made(call, [&](StorageNumber one) { come(one); });
+      most_ = std::max(most_, live_ + call.workspace);
+    }
     const bool over = instruction.storage != kNoStorage && !keep(instruction);
     // What it draws from is looked at, or set for the time of the call.
     const bool sets = call.random && (again || program_.sets_generators);
@@ -212,7 +230,7 @@ class Account {
     for (const Instruction::Made& one : instruction.made) {
       const bool result = std::find(instruction.results.begin(), instruction.results.end(),
                                     one.buffer) != instruction.results.end();
-      if (result && !over)
+      if (result && !over && !call.barrier)
         made.emplace_back(one.buffer, make(program_.storages[one.storage].bytes));
     }
     most_ = std::max(most_, live_ + std::max(beside, sets ? state_ : 0));

@@ -19,18 +19,32 @@
 
 namespace berth::torch::step {
 
-// As below autograd, autocast and the tap, whatever the thread has set.
+// As below autograd, autocast and the tap, and as each call found it, whatever the thread has set.
 class Executor::Below {
  public:
-  Below()
-      : keys_(c10::DispatchKeySet(c10::DispatchKey::BackendSelect),
+  explicit Below(Executor& executor)
+      : executor_(executor),
+        keys_(c10::DispatchKeySet(c10::DispatchKey::BackendSelect),
               c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset |
-                  c10::DispatchKeySet(kTapKey)) {}
-  ~Below() { c10::GradMode::set_enabled(gradients_); }
+                  c10::DispatchKeySet(kTapKey)) {
+    executor_.below_ = this;
+  }
+  ~Below() {
+    executor_.below_ = nullptr;
+    c10::GradMode::set_enabled(gradients_);
+  }
   Below(const Below&) = delete;
   Below& operator=(const Below&) = delete;
 
+  void use_modes_of(const Call& call) {
+    c10::GradMode::set_enabled(call.gradients_on);
+    if (std::exchange(last_, call.modes.get()) != call.modes.get()) modes_.use(*call.modes);
+  }
+
  private:
+  Executor& executor_;
+  ModesGuard modes_;
+  const Modes* last_ = nullptr;
   const bool gradients_ = c10::GradMode::is_enabled();
   const c10::impl::ForceDispatchKeyGuard keys_;
 };
@@ -76,6 +90,27 @@ void Executor::take_over(Executor& other) {
             values_.begin());
   // Those that calls left which run again they leave again.
   if (program_.sets_generators) generator_states_ = std::move(other.generator_states_);
+}
+
+void Executor::begin_behind(std::uint32_t calls, const There& there, const Needed& needed) {
+  left_traces_ = true;
+  for (; next_ < instructions_.list.size(); ++next_) {
+    const Instruction& one = instructions_.list[next_];
+    if (one.kind == Instruction::Kind::kRelease) {
+      release(one, needed);
+      continue;
+    }
+    BERTH_ASSERT(one.kind == Instruction::Kind::kRun, "a step as recorded copies nothing");
+    if (one.call >= calls) return;
+    ran_[one.call] = 1;
+    for (const Instruction::Made& made : one.made) {
+      const auto found = there.find(made.storage);
+      buffers_[made.buffer] = found == there.end() ? c10::Storage() : found->second;
+      holds_[made.buffer] = made.storage;
+      versions_[made.storage] = made.version;
+      holders_[made.storage] = made.buffer;
+    }
+  }
 }
 
 bool Executor::may_try_again() {
@@ -187,6 +222,7 @@ void Executor::push_arguments(const Instruction& instruction, bool again, c10::S
 void Executor::run(const Instruction& instruction, const Needed& needed, c10::Stack* stack) {
   const Call& call = program_.calls[instruction.call];
   const bool again = ran_[instruction.call] != 0;
+  BERTH_ASSERT(!call.barrier, "call {} is a barrier, which the body runs", instruction.call);
   if (call.by_body) {
     ran_[instruction.call] = 1;
     return;
@@ -214,10 +250,10 @@ void Executor::run(const Instruction& instruction, const Needed& needed, c10::St
     else if (instruction.again_later)
       generator_states_.emplace(instruction.call, state_of(generator()));
   }
-  c10::GradMode::set_enabled(call.gradients_on);
+  below_->use_modes_of(call);
   for (const std::uint32_t written : call.writes)
     if (const StorageNumber storage = call.operands[written].storage; storage != kNoStorage)
-      left_traces_ |= !beside_ && program_.storages[storage].maker == RecordedStorage::kFromOutside;
+      left_traces_ |= !beside_ && program_.storages[storage].of_body();
   const bool other = !over && instruction.way != Instruction::kAsRecorded &&
                      call.ways[instruction.way].implementation->run(call, stack);
   if (!other) {
@@ -230,11 +266,15 @@ void Executor::run(const Instruction& instruction, const Needed& needed, c10::St
     if (kernel) kernel->end();
   }
   drawing.reset();
-  ran_[instruction.call] = 1;
+  note_run(instruction, c10::ArrayRef<c10::IValue>(*stack).slice(below));
+}
 
+void Executor::note_run(const Instruction& instruction, c10::ArrayRef<c10::IValue> results) {
+  const Call& call = program_.calls[instruction.call];
+  ran_[instruction.call] = 1;
   std::size_t result = 0;
   for (std::size_t n = 0; n < call.results.size(); ++n)
-    for_each_tensor((*stack)[below + n], call.results[n].form, [&](const at::Tensor& made) {
+    for_each_tensor(results[n], call.results[n].form, [&](const at::Tensor& made) {
       const BufferNumber buffer = instruction.results[result++];
       if (buffer != kNoBuffer) buffers_[buffer] = made.storage();
     });
@@ -277,7 +317,7 @@ void Executor::drop(BufferNumber buffer) {
   if (const StorageNumber storage = holds_[buffer];
       storage != kNoStorage && holders_[storage] == buffer) {
     holders_[storage] = kNoBuffer;
-    left_traces_ |= program_.storages[storage].maker == RecordedStorage::kFromOutside;
+    left_traces_ |= program_.storages[storage].of_body();
   }
   buffers_[buffer] = {};
   copies_.drop(buffer);
@@ -287,7 +327,7 @@ void Executor::copy_out(const Instruction& instruction) {
   // What came from outside somebody else has: it stays.
   const BufferNumber buffer = instruction.buffer;
   if (!buffers_[buffer] ||
-      program_.storages[instruction.storage].maker == RecordedStorage::kFromOutside) {
+      program_.storages[instruction.storage].of_body()) {
     copies_.skip_out();
     return;
   }
@@ -341,7 +381,7 @@ constexpr Bytes kSmallState = 16 * 1024;
 
 bool Executor::is_small_state(StorageNumber storage) const {
   return storage != kNoStorage &&
-         program_.storages[storage].maker == RecordedStorage::kFromOutside &&
+         program_.storages[storage].of_body() &&
          program_.storages[storage].bytes <= kSmallState;
 }
 
@@ -349,7 +389,7 @@ Executor::Beside Executor::beside(const Instruction& instruction, std::uint32_t 
                                   const Needed& needed) const {
   const auto from_outside = [&](StorageNumber storage) {
     return storage != kNoStorage &&
-           program_.storages[storage].maker == RecordedStorage::kFromOutside;
+           program_.storages[storage].of_body();
   };
   switch (instruction.kind) {
     case Instruction::Kind::kCopyOut:
@@ -363,7 +403,7 @@ Executor::Beside Executor::beside(const Instruction& instruction, std::uint32_t 
       break;
   }
   const Call& call = program_.calls[instruction.call];
-  if (call.random || call.host_read) return Beside::kEnd;
+  if (call.random || call.host_read || call.checked || *call.modes != Modes::now()) return Beside::kEnd;
   if (instruction.call >= calls) return Beside::kWait;
   if (call.by_body) return Beside::kRun;
   const auto is_aside = [&](std::size_t operand) {
@@ -394,7 +434,7 @@ Executor::Beside Executor::beside(const Instruction& instruction, std::uint32_t 
 }
 
 void Executor::run_beside(const Follower::Turn& turn, const Needed& needed) {
-  const Below below;
+  Below below(*this);
   beside_ = true;
   const auto over = c10::make_scope_exit([this] { beside_ = false; });
   while (!turn.over() && next_ < instructions_.list.size()) {
@@ -421,7 +461,7 @@ void Executor::run_beside(const Follower::Turn& turn, const Needed& needed) {
 }
 
 void Executor::settle(const Needed& needed) {
-  const Below below;
+  Below below(*this);
   make_up(needed);
 }
 
@@ -446,7 +486,7 @@ void Executor::drop_kept(const Needed& needed) {
 }
 
 void Executor::run_through(std::uint32_t call, const Needed& needed, c10::Stack* results) {
-  const Below below;
+  Below below(*this);
   make_up(needed);
   drop_kept(needed);
   while (ran_[call] == 0) {
@@ -457,8 +497,35 @@ void Executor::run_through(std::uint32_t call, const Needed& needed, c10::Stack*
   }
 }
 
+void Executor::run_before(std::uint32_t call, const Needed& needed) {
+  Below below(*this);
+  make_up(needed);
+  drop_kept(needed);
+  const auto is_it = [&](const Instruction& one) {
+    return one.kind == Instruction::Kind::kRun && one.call == call;
+  };
+  for (; !is_it(instructions_.list.at(next_)); ++next_)
+    step(instructions_.list[next_], needed, nullptr);
+  for (const BufferNumber operand : instructions_.list[next_].operands) copies_.wait_for(operand);
+}
+
+c10::Storage* Executor::operand(std::uint32_t number) {
+  const BufferNumber buffer = instructions_.list.at(next_).operands.at(number);
+  return buffer != kNoBuffer && buffers_[buffer] ? &buffers_[buffer] : nullptr;
+}
+
+void Executor::note_barrier(c10::ArrayRef<c10::IValue> results) {
+  left_traces_ = true;
+  note_run(instructions_.list.at(next_++), results);
+}
+
+void Executor::skip_barrier() {
+  left_traces_ = true;
+  ++next_;
+}
+
 void Executor::finish(const Needed& needed) {
-  const Below below;
+  Below below(*this);
   make_up(needed);
   drop_kept(needed);
   for (; next_ < instructions_.list.size(); ++next_)
@@ -469,7 +536,7 @@ void Executor::finish(const Needed& needed) {
 void Executor::catch_up(std::uint32_t calls, const Needed& needed) {
   // The list without the calls that the body has not made is a schedule, too: nothing that it
   // called takes what it has not. Of what is run again all is, since it may be needed.
-  const Below below;
+  Below below(*this);
   make_up(needed);
   for (; next_ < instructions_.list.size(); ++next_) {
     const Instruction& instruction = instructions_.list[next_];

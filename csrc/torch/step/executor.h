@@ -32,7 +32,12 @@ class Executor {
   // Takes over what `other` was given, whose program begins with the same calls. Requires: other
   // has run nothing, or may be taken back.
   void take_over(Executor& other);
-  [[nodiscard]] bool has_begun() const noexcept { return next_ > 0; }
+  // Begins behind the first `calls` calls, which have run elsewhere: `there` has what they left that
+  // somebody needs, by storage. Requires: has run nothing; each call's instruction stands where the
+  // step called it.
+  using There = std::unordered_map<StorageNumber, c10::Storage>;
+  void begin_behind(std::uint32_t calls, const There& there,
+                    const std::function<bool(StorageNumber)>& needed);
 
   // After something has thrown: whether nothing that was there before has been written or let go
   // of, so that all may begin again; and whether it was a call that writes nothing but results, so
@@ -53,6 +58,14 @@ class Executor {
   // `needed` says whether somebody still has a storage: it is not released then.
   using Needed = std::function<bool(StorageNumber)>;
   void run_through(std::uint32_t call, const Needed& needed, c10::Stack* results);
+  // Runs what stands before the call, a barrier, which the body runs then.
+  void run_before(std::uint32_t call, const Needed& needed);
+  // Where that barrier's operand with this number is; null where nowhere.
+  [[nodiscard]] c10::Storage* operand(std::uint32_t number);
+  // Notes that the body has run that barrier.
+  void note_barrier(c10::ArrayRef<c10::IValue> results);
+  // The same of one whose results are none of the program's: only catch_up() may follow.
+  void skip_barrier();
   // Runs the rest.
   void finish(const Needed& needed);
   // Runs what is left of the first `calls` calls, so that all is there that is needed.
@@ -77,6 +90,8 @@ class Executor {
   class Drawing;
   void step(const Instruction& instruction, const Needed& needed, c10::Stack* results);
   void run(const Instruction& instruction, const Needed& needed, c10::Stack* stack);
+  // What is where after an instruction has run its call.
+  void note_run(const Instruction& instruction, c10::ArrayRef<c10::IValue> results);
   void push_arguments(const Instruction& instruction, bool again, c10::Stack* stack);
   at::Tensor tensor(const Operand& operand, BufferNumber buffer) const;
   void release(const Instruction& instruction, const Needed& needed);
@@ -123,6 +138,7 @@ class Executor {
   std::pmr::vector<std::pmr::vector<std::pair<std::uint32_t, c10::IValue>>> values_;
   // By call: those that were given, and those that calls had which run again.
   std::unordered_map<std::uint32_t, std::string> generator_states_;
+  Below* below_ = nullptr;  // while instructions are run
   HostCopies copies_;
   c10::Stack stack_;
 };

@@ -11,6 +11,7 @@
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/TorchDispatchModeTLS.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
+#include <c10/util/ScopeExit.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -92,7 +93,7 @@ void Ghost::follow() {
   const std::vector<Call>& calls = program().calls;
   const std::size_t end = std::min<std::size_t>(next_ + kWorthFollowing, calls.size());
   for (std::uint32_t n = next_; n < end; ++n)
-    if (calls[n].host_read) {
+    if (calls[n].host_read || calls[n].checked) {
       follow_from_ = n + 1;
       return;
     }
@@ -111,24 +112,48 @@ void Ghost::stop_following() noexcept {
   if (std::exception_ptr error = follower_->end(); error != nullptr) failed_ = std::move(error);
 }
 
-template <typename Fits>
-bool Ghost::change_program(const Fits& fits) {
+bool Ghost::change_program(const Scheduled*& other) {
   stop_following();
-  if (ran_ || !executor_->may_be_taken_back()) return false;
-  for (const Scheduled*& other : others_) {
-    if (common_calls(other->program.calls, program().calls) < next_) continue;
-    if (drew_ && other->program.sets_generators != program().sets_generators) continue;
-    if (!fits(other->program.calls) || !same_rooms(other->program, program(), next_)) continue;
-    auto executor =
-        std::make_unique<Executor>(other->program, other->instructions, memory_, other->times());
+  const Program& next = other->program;
+  if (common_calls(next.calls, program().calls) < next_) return false;
+  if (drew_ && next.sets_generators != program().sets_generators) return false;
+  if (!same_rooms(next, program(), next_)) return false;
+  std::unique_ptr<Executor> executor;
+  if (!ran_ && executor_->may_be_taken_back()) {
+    executor = std::make_unique<Executor>(next, other->instructions, memory_, other->times());
     take_back(std::move(executor));
-    std::swap(scheduled_, other);
-    // What was seen of the call in question is seen again.
-    storages_.resize(std::max(storages_.size(), program().storages.size()), no_storage());
-    seen_.resize(storages_.size());
-    return true;
+  } else {
+    const auto is_held = [this](StorageNumber one) { return held(one); };
+    run([&] { executor_->catch_up(next_, is_held); });
+    Executor::There there;
+    for (StorageNumber one = 0; one < storages_.size(); ++one)
+      if (const c10::Storage* const real = held(one) ? executor_->holder(one) : nullptr;
+          real != nullptr)
+        there.emplace(one, *real);
+    as_recorded_.push_back(instructions_as_recorded(next));
+    executor = std::make_unique<Executor>(next, as_recorded_.back(), memory_);
+    for (StorageNumber one = 0; one < storages_.size(); ++one) {
+      if (seen_[one] == 0 || !next.storages[one].of_body()) continue;
+      if (auto storage = storages_[one].lock(); storage != nullptr)
+        executor->bind(one, c10::Storage(storage)), there.emplace(one, c10::Storage(storage));
+    }
+    executor->begin_behind(next_, there, is_held);
+    ran_beside_ += executor_->ran_beside();
+    executor_ = std::move(executor);
   }
-  return false;
+  std::swap(scheduled_, other);
+  storages_.resize(std::max(storages_.size(), program().storages.size()), no_storage());
+  seen_.resize(storages_.size());
+  return true;
+}
+
+void Ghost::forget_bound() {
+  for (const StorageNumber one : bound_) {
+    numbers_.erase(storages_[one]._unsafe_get_target());
+    storages_[one] = no_storage();
+    seen_[one] = 0;
+  }
+  bound_.clear();
 }
 
 void Ghost::see(StorageNumber number, const c10::Storage& storage) {
@@ -157,7 +182,13 @@ bool Ghost::check_tensor(const Operand& expected, const at::Tensor& tensor, std:
       recorded.device != impl->device() || recorded.bytes != impl->nbytes() ||
       numbers_.contains(impl))
     return no("another tensor of this shape");
+  if (is_foreign(*impl) != recorded.foreign)
+    return no(recorded.foreign ? "a tensor whose memory libtorch allocated, where that was not so,"
+                               : "a tensor whose memory others may use, where that was not so,");
+  if (outside_.overlaps(*impl, recorded.foreign))
+    return no("a tensor with the memory of another one");
   see(expected.storage, storage);
+  bound_.push_back(expected.storage);
   executor_->bind(expected.storage, storage);
   return true;
 }
@@ -167,6 +198,11 @@ bool Ghost::check(const Call& expected, const c10::OperatorHandle& op,
   if (&op.schema() != &expected.op.schema() ||
       at::GradMode::is_enabled() != expected.gradients_on) {
     *why = fmt::format("{} where {} was recorded", name_of(op), name_of(expected.op));
+    return false;
+  }
+  if (const Modes modes = Modes::now(); modes != *expected.modes) {
+    *why = fmt::format("{} runs under another {}", name_of(op),
+                       expected.modes->difference(modes));
     return false;
   }
   std::uint32_t operand = 0;
@@ -187,7 +223,7 @@ bool Ghost::check(const Call& expected, const c10::OperatorHandle& op,
       if (fits && tensors != argument.tensors) *what = "a list of another length";
       return fits && tensors == argument.tensors;
     }
-    if (same_value(value, argument.value)) return true;
+    if (argument.any || same_value(value, argument.value)) return true;
     if (argument.scalar && value.tagKind() == argument.value.tagKind()) {
       executor_->set_value(next_, n, value);
       return true;
@@ -272,7 +308,16 @@ void Ghost::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::S
     return;
   }
   std::unique_lock lock(mutex_);
+  if (barrier_ != nullptr) {
+    call_within(op, keys, stack);
+    return;
+  }
   const std::size_t arguments = op.schema().arguments().size();
+  if (passes(c10::ArrayRef<c10::IValue>(*stack).slice(stack->size() - arguments))) {
+    lock.unlock();
+    run_kernel_told(op, keys, stack);
+    return;
+  }
   std::string why;
   const auto compare = [&] {
     const auto given = c10::ArrayRef<c10::IValue>(*stack).slice(stack->size() - arguments);
@@ -280,11 +325,11 @@ void Ghost::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::S
       why = fmt::format("{} after the last operator", name_of(op));
       return false;
     }
-    if (c10::impl::TorchDispatchModeTLS::any_modes_set()) {
+    const Call& call = program().calls[next_];
+    if (!call.barrier && c10::impl::TorchDispatchModeTLS::any_modes_set()) {
       why = fmt::format("{} runs under a Python dispatch mode", name_of(op));
       return false;
     }
-    const Call& call = program().calls[next_];
     if (!check(call, op, given, &why)) return false;
     // What the body sets a generator to within the step is not what the schedule will draw from.
     if (!call.random || program().sets_generators || generators_.unchanged(generator_of(given)))
@@ -293,16 +338,24 @@ void Ghost::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::S
     set_between_draws_ = true;
     return false;
   };
+  bound_.clear();
   bool fits = compare();
+  if (!fits) forget_bound();
   if (!fits && makes_view(facts_of(op),
                           c10::ArrayRef<c10::IValue>(*stack).slice(stack->size() - arguments))) {
     run_kernel(op, keys, stack);
     return;
   }
-  if (!fits && change_program([&](const std::vector<Call>& calls) {
-        return next_ < calls.size() && &calls[next_].op.schema() == &op.schema();
-      }))
+  const auto given = c10::ArrayRef<c10::IValue>(*stack).slice(stack->size() - arguments);
+  for (std::size_t n = 0; n < others_.size() && !fits; ++n) {
+    const std::vector<Call>& calls = others_[n]->program.calls;
+    if (next_ >= calls.size() || !resembles(calls[next_], op, given) || !change_program(others_[n]))
+      continue;
+    std::string as_said = std::move(why);
     fits = compare();
+    if (!fits) forget_bound();
+    why = std::move(as_said);
+  }
   if (!fits) {
     diverge(std::move(why));
     lock.unlock();
@@ -310,14 +363,13 @@ void Ghost::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::S
     return;
   }
   const Call& expected = program().calls[next_];
-  if (expected.by_body) {
-    run_kernel(op, keys, stack);
-    const c10::Storage& made = stack->back().toTensor().storage();
-    const StorageNumber number = expected.result_tensors.front().operand.storage;
-    see(number, made);
-    executor_->bind(number, made);
-  } else if (expected.host_read) {
+  if (expected.by_body || expected.barrier) {
+    run_with_body(lock, op, keys, stack);
+    return;
+  }
+  if (expected.host_read || expected.checked) {
     c10::Stack results;
+    if (expected.random) draw(expected, op, keys, *stack);
     stop_following();
     run([&] {
       executor_->run_through(
@@ -329,8 +381,149 @@ void Ghost::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::S
     if (expected.random) draw(expected, op, keys, *stack);
     make_results(expected, stack, {});
   }
+  if (expected.random || !expected.writes.empty()) ++effects_;
   ++next_;
   follow();
+}
+
+bool Ghost::lend(StorageNumber number, const c10::Storage* real) {
+  const auto ghost = storages_[number].lock();
+  if (real != nullptr) share_bytes(*real, *ghost);
+  return has_bytes(*ghost);
+}
+
+void Ghost::run_with_body(std::unique_lock<std::mutex>& lock, const c10::OperatorHandle& op,
+                          c10::DispatchKeySet keys, c10::Stack* stack) {
+  const Call& expected = program().calls[next_];
+  const std::size_t below = stack->size() - expected.arguments.size();
+  const c10::Stack arguments(stack->begin() + static_cast<std::ptrdiff_t>(below), stack->end());
+  Barrier barrier;
+  if (expected.by_body) {
+    run_kernel(op, keys, stack);
+  } else {
+    std::vector<StorageNumber> lent;
+    stop_following();
+    run([&] {
+      executor_->run_before(next_, [this](StorageNumber one) { return held(one); });
+    });
+    for (std::uint32_t n = 0; n < expected.operands.size(); ++n) {
+      const StorageNumber one = expected.operands[n].storage;
+      if (one == kNoStorage || !held(one)) continue;
+      if (!has_bytes(*storages_[one].lock())) lent.push_back(one);
+      lend(one, executor_->operand(n));
+    }
+    barrier_ = &barrier;
+    lock.unlock();
+    const auto over = c10::make_scope_exit([&] {
+      lock.lock();
+      barrier_ = nullptr;
+      // Of an operator that nobody knows somebody may keep what it took.
+      if (facts_of(op).opaque || barrier.strayed) return;
+      for (const StorageNumber one : lent)
+        if (const auto ghost = storages_[one].lock(); ghost != nullptr) take_bytes_back(*ghost);
+    });
+    run_kernel_told(op, keys, stack);
+  }
+  const auto results = c10::ArrayRef<c10::IValue>(*stack).slice(below);
+  if (expected.barrier) generators_.see();
+  const auto is_written = [&](StorageNumber one) {
+    return std::any_of(expected.writes.begin(), expected.writes.end(), [&](std::uint32_t operand) {
+      return expected.operands[operand].storage == one;
+    });
+  };
+  if (!barrier.strayed && std::all_of(barrier.wrote.begin(), barrier.wrote.end(), is_written) &&
+      take_results(expected, arguments, results)) {
+    ++effects_;
+    ++next_;
+    follow();
+    return;
+  }
+  if (expected.barrier && !barrier.strayed) executor_->skip_barrier();
+  if (!barrier.strayed) catch_up();
+  const Call like = expected;
+  go_on_as_written(fmt::format("{} gave or wrote something else than was recorded", name_of(op)));
+  recorder_->add_run(like, arguments, results, barrier.wrote);
+}
+
+void Ghost::call_within(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
+                        c10::Stack* stack) {
+  const OperatorFacts& facts = facts_of(op);
+  const std::size_t arguments = op.schema().arguments().size();
+  const auto given = c10::ArrayRef<c10::IValue>(*stack).slice(stack->size() - arguments);
+  for (std::size_t n = 0; n < arguments; ++n)
+    for_each_tensor(given[n], form_of(given[n]), [&](const at::Tensor& tensor) {
+      if (!tensor.defined() || !tensor.has_storage()) return;
+      const auto found = numbers_.find(tensor.storage().unsafeGetStorageImpl());
+      if (found == numbers_.end()) return;
+      const StorageNumber one = found->second;
+      if (facts.writes[n]) barrier_->wrote.push_back(one);
+      if (barrier_->strayed || !held(one) || lend(one, executor_->holder(one))) return;
+      // The schedule makes it again later.
+      barrier_->strayed = true;
+      executor_->skip_barrier();
+      catch_up();
+    });
+  run_kernel(op, keys, stack);
+}
+
+bool Ghost::take_results(const Call& expected, c10::ArrayRef<c10::IValue> arguments,
+                         c10::ArrayRef<c10::IValue> results) {
+  c10::SmallVector<at::Tensor, 8> operands;
+  for (std::size_t n = 0; n < arguments.size(); ++n)
+    if (expected.arguments[n].form != Form::kValue)
+      for_each_tensor(arguments[n], expected.arguments[n].form,
+                      [&](const at::Tensor& tensor) { operands.push_back(tensor); });
+  std::vector<std::pair<StorageNumber, c10::Storage>> made;
+  const auto is_expected = [&](const ResultTensor& one, const at::Tensor& tensor) {
+    if (one.argument != ResultTensor::kNew) {
+      const at::Tensor& operand = operands[one.argument];
+      return tensor.is_same(operand) && matches(tensor, expected.operands[one.argument]);
+    }
+    if (!tensor.defined()) return one.operand.storage == kNoStorage;
+    if (one.operand.storage == kNoStorage || !why_refused(tensor).empty() ||
+        !matches(tensor, one.operand) || tensor.key_set() != one.keys)
+      return false;
+    const StorageNumber number = one.operand.storage;
+    const c10::Storage& storage = tensor.storage();
+    c10::StorageImpl* const impl = storage.unsafeGetStorageImpl();
+    if (seen_[number] != 0) return storages_[number]._unsafe_get_target() == impl;
+    const auto known = std::find_if(made.begin(), made.end(),
+                                    [&](const auto& other) { return other.first == number; });
+    if (known != made.end()) return known->second.unsafeGetStorageImpl() == impl;
+    const RecordedStorage& like = program().storages[number];
+    if (numbers_.contains(impl) || impl->nbytes() != like.bytes || impl->device() != like.device ||
+        is_foreign(*impl) != like.foreign)
+      return false;
+    made.emplace_back(number, storage);
+    return true;
+  };
+  std::size_t next = 0;
+  for (std::size_t n = 0; n < expected.results.size(); ++n) {
+    const Result& result = expected.results[n];
+    if (form_of(results[n]) != result.form) return false;
+    if (result.form == Form::kValue && !expected.host_read &&
+        !same_value(results[n], result.value))
+      return false;
+    std::uint32_t tensors = 0;
+    bool fits = true;
+    for_each_tensor(results[n], result.form, [&](const at::Tensor& tensor) {
+      fits = fits && tensors++ < result.tensors &&
+             is_expected(expected.result_tensors[next++], tensor);
+    });
+    if (!fits || tensors != result.tensors) return false;
+  }
+  for (const auto& [number, storage] : made) {
+    see(number, storage);
+    if (expected.by_body) executor_->bind(number, storage);
+  }
+  if (expected.barrier) executor_->note_barrier(results);
+  return true;
+}
+
+std::uint64_t Ghost::effects() {
+  if (recorder_ != nullptr) return recorder_->effects();
+  const std::lock_guard lock(mutex_);
+  return barrier_ != nullptr ? 0 : effects_;
 }
 
 void Ghost::draw(const Call& expected, const c10::OperatorHandle& op, c10::DispatchKeySet keys,
@@ -393,10 +586,10 @@ void Ghost::take_back(std::unique_ptr<Executor> next) {
 }
 
 bool Ghost::recover() {
-  if (ran_ || !as_recorded_.list.empty() || !executor_->may_be_taken_back())
+  if (ran_ || !as_recorded_.empty() || !executor_->may_be_taken_back())
     return executor_->may_try_again();
-  as_recorded_ = instructions_as_recorded(program());
-  take_back(std::make_unique<Executor>(program(), as_recorded_, memory_));
+  as_recorded_.push_back(instructions_as_recorded(program()));
+  take_back(std::make_unique<Executor>(program(), as_recorded_.back(), memory_));
   // What was drawn is drawn again.
   (void)generators_.put_back();
   return true;
@@ -422,8 +615,12 @@ void Ghost::catch_up() {
 }
 
 void Ghost::diverge(std::string why) {
-  divergence_ = fmt::format("operator {}: {}", next_, why);
   catch_up();
+  go_on_as_written(why);
+}
+
+void Ghost::go_on_as_written(std::string_view why) {
+  divergence_ = fmt::format("operator {}: {}", next_, why);
   // Storages are numbered as they occur, so those seen are the first ones.
   const auto seen = std::find(seen_.begin(), seen_.end(), false) - seen_.begin();
   storages_.erase(storages_.begin() + seen, storages_.end());
@@ -434,8 +631,9 @@ void Ghost::diverge(std::string why) {
 void Ghost::finish() {
   if (recorder_ != nullptr) return;
   stop_following();
-  if (next_ < program().calls.size() &&
-      !change_program([&](const std::vector<Call>& calls) { return calls.size() == next_; })) {
+  for (std::size_t n = 0; n < others_.size() && next_ < program().calls.size(); ++n)
+    if (others_[n]->program.calls.size() == next_) (void)change_program(others_[n]);
+  if (next_ < program().calls.size()) {
     diverge("the step ended");
     return;
   }

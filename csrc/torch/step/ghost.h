@@ -3,6 +3,7 @@
 #include "csrc/core/follower.h"
 #include "csrc/torch/step/executor.h"
 #include "csrc/torch/step/generators.h"
+#include "csrc/torch/step/outside_memory.h"
 #include "csrc/torch/step/program.h"
 #include "csrc/torch/step/recorder.h"
 #include "csrc/torch/step/tap.h"
@@ -11,10 +12,12 @@
 
 #include <cstdint>
 #include <exception>
+#include <list>
 #include <memory>
 #include <memory_resource>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -45,6 +48,8 @@ class Ghost final : public OperatorListener {
 
   void call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack* stack) override;
 
+  [[nodiscard]] std::uint64_t effects() override;
+
   // The body has ended: the rest of the schedule runs, and tensors that are still there get their
   // bytes. To be called once, after the tap is gone.
   void finish();
@@ -71,13 +76,27 @@ class Ghost final : public OperatorListener {
   void follow();
   // The executor is this thread's again.
   void stop_following() noexcept;
-  // Goes on with another program that begins with the calls so far and for which `fits` holds.
-  template <typename Fits>
-  bool change_program(const Fits& fits);
+  // Goes on with another program that begins with the calls so far, and takes `other` for itself.
+  // Where something has run already, the rest runs as it was recorded. Whether it was possible.
+  bool change_program(const Scheduled*& other);
+  // Forgets the storages that a call has bound which turned out to be another one.
+  void forget_bound();
   // Whether it is the program's call; else why not.
   bool check(const Call& expected, const c10::OperatorHandle& op,
              c10::ArrayRef<c10::IValue> arguments, std::string* why);
   bool check_tensor(const Operand& expected, const at::Tensor& tensor, std::string* why);
+  // Runs a call with the body, once all before it has run where it is a barrier, and goes on as
+  // written where its results are others than the program's.
+  void run_with_body(std::unique_lock<std::mutex>& lock, const c10::OperatorHandle& op,
+                     c10::DispatchKeySet keys, c10::Stack* stack);
+  // An operator inside of a barrier.
+  void call_within(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack* stack);
+  // Whether the results are those of the program's call; notes their storages then.
+  bool take_results(const Call& expected, c10::ArrayRef<c10::IValue> arguments,
+                    c10::ArrayRef<c10::IValue> results);
+  // Gives the body's storage with this number the bytes that the schedule has there; whether it has
+  // some then.
+  bool lend(StorageNumber number, const c10::Storage* real);
   // Of a call that draws, where the step sets generators: tells the executor what it draws from,
   // and moves the generator on as the call would.
   void draw(const Call& expected, const c10::OperatorHandle& op, c10::DispatchKeySet keys,
@@ -97,10 +116,12 @@ class Ghost final : public OperatorListener {
   // Runs what the body has called, gives the tensors that it holds their bytes.
   void catch_up();
   void diverge(std::string why);
+  // Goes on as written: all that was called has run.
+  void go_on_as_written(std::string_view why);
   void give_bytes();
   // Whether the program holds what the step made there.
   [[nodiscard]] bool held(StorageNumber storage) const {
-    return program().storages[storage].maker != RecordedStorage::kFromOutside && seen_[storage] &&
+    return !program().storages[storage].of_body() && seen_[storage] &&
            storages_[storage].use_count() > 0;
   }
   // Notes the storage that has this number in this step.
@@ -114,11 +135,19 @@ class Ghost final : public OperatorListener {
   std::pmr::memory_resource* memory_;
   std::unique_ptr<Executor> executor_;
   std::uint32_t next_ = 0;  // call
+  std::uint64_t effects_ = 0;
   std::pmr::unordered_map<const c10::StorageImpl*, StorageNumber> numbers_;
   // By number, of those seen; weakly, so that their addresses stay theirs.
   std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> storages_;
   // No bits: the follower reads those of other storages meanwhile.
   std::pmr::vector<std::uint8_t> seen_;
+  OutsideMemory outside_;
+  // While a barrier runs.
+  struct Barrier {
+    std::vector<StorageNumber> wrote;  // by its operators
+    bool strayed = false;  // one of them took what was not there: the step goes on as written
+  };
+  Barrier* barrier_ = nullptr;
   GeneratorStates generators_;  // as they are as long as nothing was drawn
   bool drew_ = false;
   bool set_between_draws_ = false;  // a generator, where the program knows nothing of it
@@ -130,7 +159,9 @@ class Ghost final : public OperatorListener {
   std::uint32_t follow_from_ = 0;  // call: up to there the body reads back too often
   std::size_t ran_beside_ = 0;     // by executors that are gone
   std::exception_ptr failed_;      // what the follower's part of the schedule threw
-  Instructions as_recorded_;       // of a step that was taken back
+  // Of steps that were taken back, or went on by another program; the last one is in use.
+  std::list<Instructions> as_recorded_;
+  std::vector<StorageNumber> bound_;  // by the call that is checked
 };
 
 }  // namespace berth::torch::step

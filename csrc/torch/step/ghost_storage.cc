@@ -1,5 +1,6 @@
 #include "csrc/torch/step/ghost_storage.h"
 
+#include <string>
 #include <utility>
 
 namespace berth::torch::step {
@@ -17,14 +18,37 @@ template struct Flag<&c10::StorageImpl::throw_on_immutable_data_ptr_>;
 
 }  // namespace
 
+namespace {
+
+constexpr const char* kNoBytes =
+    "the bytes of a tensor were asked for inside of a step that berth runs by a schedule, behind "
+    "libtorch's operators: they are not there before the step has ended. Read them after it, or "
+    "by an operator such as item()";
+
+void deny_bytes(c10::StorageImpl& ghost) {
+  ghost.release_data_and_set_meta_custom_data_ptr_error_msg_(kNoBytes);
+}
+
+}  // namespace
+
 c10::Storage make_ghost_storage(const RecordedStorage& like) {
   c10::Storage storage(c10::Storage::use_byte_size_t(), static_cast<std::size_t>(like.bytes),
                        c10::DataPtr(nullptr, like.device), like.allocator, true);
-  storage.unsafeGetStorageImpl()->release_data_and_set_meta_custom_data_ptr_error_msg_(
-      "the bytes of a tensor were asked for inside of a step that berth runs by a schedule, behind "
-      "libtorch's operators: they are not there before the step has ended. Read them after it, or "
-      "by an operator such as item()");
+  deny_bytes(*storage.unsafeGetStorageImpl());
   return storage;
+}
+
+bool asks_for_bytes(const c10::Error& error) {
+  return error.msg().find(kNoBytes) != std::string::npos;
+}
+
+bool has_bytes(c10::StorageImpl& storage) {
+  return storage._mutable_data_ptr_no_checks().get() != nullptr;
+}
+
+void take_bytes_back(c10::StorageImpl& ghost) {
+  ghost.set_data_ptr_noswap(c10::DataPtr(nullptr, ghost.device()));
+  deny_bytes(ghost);
 }
 
 namespace {

@@ -52,11 +52,10 @@ bool is_of_steps(const c10::OperatorHandle& op) {
          !name.starts_with("prim::") && !name.starts_with("profiler::") && !facts_of(op).view;
 }
 
-// Names of dimensions cannot be put on a stack.
-bool is_boxable(const c10::OperatorHandle& op) {
-  const std::string& overload = op.operator_name().overload_name;
-  return overload.find("names") == std::string::npos &&
-         overload.find("imname") == std::string::npos;
+// Whether libtorch has a kernel on the key for a view. In a thread that has the key it would be taken
+// for all tensors, and subclasses of Python's would come back as plain ones.
+bool stands_in_the_way(const c10::OperatorHandle& op, c10::DispatchKey key) {
+  return op.hasSchema() && facts_of(op).view && is_boxable(op) && op.hasKernelForDispatchKey(key);
 }
 
 // libtorch warns of what it thinks are kernels replaced by mistake.
@@ -77,6 +76,13 @@ class Arrivals final : public c10::OpRegistrationListener {
 
 }  // namespace
 
+// Names of dimensions cannot.
+bool is_boxable(const c10::OperatorHandle& op) {
+  const std::string& overload = op.operator_name().overload_name;
+  return overload.find("names") == std::string::npos &&
+         overload.find("imname") == std::string::npos;
+}
+
 void OperatorKernels::register_new() {
   auto& dispatcher = c10::Dispatcher::singleton();
   if (handles_.empty())
@@ -90,7 +96,7 @@ void OperatorKernels::register_new() {
     if (operators_.contains(full)) continue;
     const auto op = dispatcher.findSchema(name);
     const bool asked = also_ != nullptr && full == also_;
-    if (!op || (!asked && !is_of_steps(*op))) continue;
+    if (!op || (!asked && !is_of_steps(*op) && !stands_in_the_way(*op, key_))) continue;
     // The one key whose fallback lets calls pass, and that all threads have: what cannot be put on
     // a stack would fail in programs that have no step.
     const bool everywhere = key_ == c10::DispatchKey::BackendSelect;

@@ -14,6 +14,9 @@ namespace berth::torch::step {
 // What stood on the key for an operator; nothing where calls passed it.
 using Former = std::optional<c10::SafeKernelFunction>;
 
+// Whether a call of it can be put on a stack.
+[[nodiscard]] bool is_boxable(const c10::OperatorHandle& op);
+
 // Boxed kernels of ours on one dispatch key, one for each operator that does something: where calls
 // come by the key, `front` gets them.
 //

@@ -15,7 +15,8 @@ namespace berth::torch::step {
 namespace {
 
 bool same_argument(const Argument& a, const Argument& b) {
-  if (a.form != b.form || a.tensors != b.tensors) return false;
+  if (a.form != b.form || a.tensors != b.tensors || a.any != b.any) return false;
+  if (a.any) return true;
   // A number of another type may make a result of another type.
   return a.form != Form::kValue || a.scalar ? a.value.tagKind() == b.value.tagKind()
                                             : same_value(a.value, b.value);
@@ -76,7 +77,7 @@ void find_twins(Program& program) {
     if (!facts.in_place && !facts.out) continue;
     const ResultTensor& result = call.result_tensors.front();
     if (result.argument != ResultTensor::kNew || result.operand.storage == kNoStorage ||
-        program.storages[result.operand.storage].maker != number)
+        program.storages[result.operand.storage].maker != number || call.barrier)
       continue;
     const RecordedStorage& made = program.storages[result.operand.storage];
     for (std::uint32_t n = 0; n < call.operands.size() && !call.twin; ++n) {
@@ -91,7 +92,8 @@ void find_twins(Program& program) {
       const auto times =
           std::count_if(call.operands.begin(), call.operands.end(),
                         [&](const Operand& other) { return other.storage == one.storage; });
-      if (program.kinds[one.storage] != StorageKind::kMade || storage.outlives ||
+      if (program.kinds[one.storage] != StorageKind::kMade || storage.of_body() ||
+          storage.outlives ||
           storage.bytes != made.bytes || storage.device != made.device || !whole ||
           as_result != result.operand || readers[one.storage] != 1 || last[one.storage] != &call ||
           times != 1)
@@ -108,6 +110,7 @@ void find_twins(Program& program) {
 
 bool same_call(const Call& a, const Call& b) {
   return &a.op.schema() == &b.op.schema() && a.gradients_on == b.gradients_on &&
+         a.barrier == b.barrier && a.checked == b.checked && a.writes == b.writes && *a.modes == *b.modes &&
          a.operands == b.operands && a.result_tensors == b.result_tensors &&
          std::equal(a.arguments.begin(), a.arguments.end(), b.arguments.begin(), b.arguments.end(),
                     same_argument) &&
@@ -122,7 +125,13 @@ std::size_t common_calls(const std::vector<Call>& a, const std::vector<Call>& b)
 
 bool same_calls(const StepRecord& record, const StepRecord& other, std::string* why) {
   const std::size_t common = common_calls(record.calls, other.calls);
-  if (common == record.calls.size() && common == other.calls.size()) return true;
+  const auto same_kind = [](const RecordedStorage& a, const RecordedStorage& b) {
+    return a.foreign == b.foreign;
+  };
+  if (common == record.calls.size() && common == other.calls.size() &&
+      std::equal(record.storages.begin(), record.storages.end(), other.storages.begin(),
+                 other.storages.end(), same_kind))
+    return true;
   if (why != nullptr) {
     const auto name = [&](const StepRecord& of) {
       return common < of.calls.size() ? name_of(of.calls[common].op) : std::string("the end");
@@ -130,6 +139,24 @@ bool same_calls(const StepRecord& record, const StepRecord& other, std::string* 
     *why = fmt::format("operator {}: {} and {}", common, name(record), name(other));
   }
   return false;
+}
+
+std::uint64_t hash_of(const StepRecord& record) {
+  std::uint64_t hash = record.calls.size();
+  const auto add = [&](std::uint64_t value) {
+    hash = (hash ^ value) * 0x9E3779B97F4A7C15U;
+    hash ^= hash >> 29U;
+  };
+  for (const Call& call : record.calls) {
+    add(reinterpret_cast<std::uintptr_t>(&call.op.schema()));
+    add((call.gradients_on ? 1U : 0U) + (call.barrier ? 2U : 0U));
+    for (const Operand& one : call.operands) {
+      add(one.storage);
+      add(static_cast<std::uint64_t>(one.offset));
+      for (const std::int64_t size : one.sizes) add(static_cast<std::uint64_t>(size));
+    }
+  }
+  return hash;
 }
 
 Program make_program(StepRecord first, const StepRecord& second) {

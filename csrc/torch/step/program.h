@@ -3,6 +3,7 @@
 #include "csrc/torch/step/record.h"
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -30,6 +31,8 @@ struct Program {
 // that may change. Where not, `why` says what was first different.
 [[nodiscard]] bool same_calls(const StepRecord& record, const StepRecord& other,
                               std::string* why = nullptr);
+// The same for records whose same_calls() holds; others seldom have it.
+[[nodiscard]] std::uint64_t hash_of(const StepRecord& record);
 // The number of calls that two lists of them begin with in common.
 [[nodiscard]] std::size_t common_calls(const std::vector<Call>& a, const std::vector<Call>& b);
 

@@ -147,6 +147,8 @@ class Builder {
                          .backward = call.backward,
                          .random = call.random,
                          .host_read = call.host_read,
+                         .barrier = call.barrier,
+                         .checked = call.checked,
                          .ns = call.ns,
                          .workspace = call.workspace,
                          .operands = {},
@@ -182,8 +184,12 @@ class Builder {
 
   void add(graph::StepGraph& graph, const Part& part, double share) {
     const Call& call = program_.calls[part.call];
-    graph::StepGraph::Added added = graph.add(part.call, numbers_of(call.arguments, part),
-                                              numbers_of(call.results, part), share);
+    std::vector<std::uint32_t> operands = numbers_of(call.arguments, part);
+    // What a barrier writes beside its arguments, which is one part.
+    for (auto n = operands.size(); call.barrier && n < call.operands.size(); ++n)
+      operands.push_back(static_cast<std::uint32_t>(n));
+    graph::StepGraph::Added added =
+        graph.add(part.call, operands, numbers_of(call.results, part), share);
     out_.reads.push_back(std::move(added.reads));
     out_.writes.push_back(std::move(added.writes));
     out_.made.push_back(std::move(added.made));

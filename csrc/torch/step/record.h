@@ -1,6 +1,7 @@
 #pragma once
 
 #include "csrc/core/bytes.h"
+#include "csrc/torch/step/modes.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/core/StorageImpl.h>
@@ -44,6 +45,7 @@ struct Argument {
   std::uint32_t tensors = 0;  // operands that it takes, in order
   c10::IValue value;          // of kValue
   bool scalar = false;        // a number that may be another in each step, or a list of such
+  bool any = false;           // of kValue: taken as it comes, since the call runs with the body
 };
 
 // A tensor that an operator returns.
@@ -85,13 +87,21 @@ struct Call {
 
   c10::OperatorHandle op;
   bool gradients_on = false;  // whether autograd's mode was on
+  std::shared_ptr<const Modes> modes = {};  // as they were
   bool random = false;        // draws from a generator
   bool host_read = false;     // the program gets something that it may act on
   bool backward = false;      // runs within autograd's backward
-  // Makes room that the body fills behind libtorch's operators, as torch.tensor(1.0) does: it runs
-  // with the body, and what it makes comes from outside.
+  // Runs when it is called, whatever has run before, and what it makes comes from outside: it makes
+  // room that the body fills behind libtorch's operators, as torch.tensor(1.0) does, or reads what
+  // others may write, and nothing of the step.
   bool by_body = false;
+  // Runs when it is called, once all that was called before has run, with the tensors that the body
+  // has: it is not known to be safe later.
+  bool barrier = false;
+  // Runs when it is called, since what its arguments hold may make it fail.
+  bool checked = false;
   std::vector<Argument> arguments;
+  // Of the arguments, in order; behind them, of a barrier, what it writes beside those.
   std::vector<Operand> operands;
   std::vector<std::uint32_t> writes;  // indices of operands whose bytes it writes
   // State that no result depends on, as batch norm's running statistics in training: a second run
@@ -117,6 +127,9 @@ struct RecordedStorage {
   // The call that made it; kFromOutside where it was there before.
   static constexpr std::uint32_t kFromOutside = ~std::uint32_t{0};
   std::uint32_t maker = kFromOutside;
+  bool made_by_barrier = false;  // so the body itself has it
+  // From outside, and others may read or write it behind libtorch's operators.
+  bool foreign = false;
   bool outlives = false;  // somebody has it after the step
   // So many calls the body had made when nobody but the operators had it any more; kNever: it
   // outlives the step.
@@ -124,6 +137,9 @@ struct RecordedStorage {
   std::uint32_t gone = kNever;
   // Its address, to tell what is the same in two steps; null where nobody had it at the end.
   const c10::StorageImpl* identity = nullptr;
+
+  // Whether the body has the storage itself, not one without bytes in its place.
+  [[nodiscard]] bool of_body() const noexcept { return maker == kFromOutside || made_by_barrier; }
 };
 
 struct StepRecord {
@@ -132,6 +148,7 @@ struct StepRecord {
   std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> held;  // so that addresses stay theirs
   // Whether the step set a generator that it had drawn from, as torch.utils.checkpoint does.
   bool sets_generators = false;
+  bool came_before = false;  // one like it, which was not kept
   // Why it cannot be made a program, naming the operator and what to do; empty where it can.
   std::string refusal;
 };

@@ -5,6 +5,7 @@
 #include "csrc/torch/step/tensors.h"
 
 #include <ATen/core/grad_mode.h>
+#include <c10/util/ScopeExit.h>
 #include <fmt/format.h>
 #include <torch/csrc/autograd/graph_task.h>
 
@@ -29,12 +30,22 @@ Recorder::Recorder(const Program& program, std::size_t calls,
                        program.calls.begin() + static_cast<std::ptrdiff_t>(calls));
   record_.storages.assign(program.storages.begin(),
                           program.storages.begin() + static_cast<std::ptrdiff_t>(held_.size()));
+  pending_.resize(held_.size());
   for (StorageNumber number = 0; number < held_.size(); ++number) {
-    record_.storages[number].identity = held_[number]._unsafe_get_target();
-    if (!held_[number].expired()) record_.storages[number].gone = RecordedStorage::kNever;
-    numbers_.emplace(record_.storages[number].identity, number);
+    RecordedStorage& storage = record_.storages[number];
+    foreign_.push_back(storage.foreign);
+    if (const auto there = held_[number].lock(); there != nullptr && storage.of_body())
+      (void)outside_.overlaps(*there, storage.foreign);
+    storage.identity = held_[number]._unsafe_get_target();
+    if (!held_[number].expired()) storage.gone = RecordedStorage::kNever;
+    numbers_.emplace(storage.identity, number);
     alive_.push_back(number);
   }
+  // All that was called has run; what the body asked to have stays its own.
+  for (const Call& call : record_.calls)
+    if (facts_of(call.op).shows_bytes && call.barrier)
+      for (const Operand& one : call.operands)
+        if (one.storage != kNoStorage) foreign_[one.storage] = 1;
 }
 
 void Recorder::refuse(const c10::OperatorHandle& op, std::string_view why) {
@@ -43,6 +54,7 @@ void Recorder::refuse(const c10::OperatorHandle& op, std::string_view why) {
 
 StorageNumber Recorder::number_of(const at::Tensor& tensor, std::uint32_t maker) {
   c10::StorageImpl* const storage = tensor.storage().unsafeGetStorageImpl();
+  const bool from_outside = maker == RecordedStorage::kFromOutside;
   const auto [found, fresh] =
       numbers_.try_emplace(storage, static_cast<StorageNumber>(record_.storages.size()));
   if (fresh) {
@@ -52,7 +64,14 @@ StorageNumber Recorder::number_of(const at::Tensor& tensor, std::uint32_t maker)
                                 .device = storage->device(),
                                 .allocator = storage->allocator(),
                                 .maker = maker,
+                                .foreign = from_outside && is_foreign(*storage),
                                 .identity = storage});
+    const bool foreign = record_.storages.back().foreign;
+    foreign_.push_back(foreign);
+    pending_.push_back(0);
+    if (from_outside && outside_.overlaps(*storage, foreign) && record_.refusal.empty())
+      record_.refusal =
+          "two of the step's tensors have the same memory, of which libtorch allocated only one";
   }
   return found->second;
 }
@@ -79,7 +98,9 @@ void Recorder::describe_arguments(Call& call, c10::ArrayRef<c10::IValue> argumen
     const c10::IValue& value = arguments[n];
     Argument& argument = call.arguments.emplace_back();
     argument.form = form_of(value);
-    if (argument.form == Form::kValue) {
+    if (argument.form == Form::kValue && call.barrier) {
+      argument.any = true;
+    } else if (argument.form == Form::kValue) {
       argument.value = value;
       argument.scalar = facts.scalars[n];
       if (!is_plain_value(value))
@@ -102,18 +123,56 @@ void Recorder::describe_arguments(Call& call, c10::ArrayRef<c10::IValue> argumen
   }
 }
 
+void Recorder::decide(Call& call) {
+  if (call.barrier) return;
+  const auto is_at = [&](const std::vector<std::uint8_t>& of, std::uint32_t operand) {
+    const StorageNumber storage = call.operands[operand].storage;
+    return storage != kNoStorage && of[storage] != 0;
+  };
+  bool foreign = false, on_host = false, of_step = !call.writes.empty() || call.random;
+  for (std::uint32_t n = 0; n < call.operands.size(); ++n) {
+    foreign |= is_at(foreign_, n);
+    const StorageNumber storage = call.operands[n].storage;
+    if (storage == kNoStorage) continue;
+    on_host |= record_.storages[storage].device.is_cpu();
+    of_step |= !record_.storages[storage].of_body();
+    of_step |= is_at(pending_, n);
+  }
+  call.checked = !call.host_read && may_fail(call, on_host);
+  if (!foreign || call.host_read) return;
+  call.by_body = !of_step;
+  call.barrier = call.host_read = of_step;
+}
+
+void Recorder::describe_wrote(Call& call, const std::vector<StorageNumber>& wrote) const {
+  for (const StorageNumber storage : wrote) {
+    const auto is_written = [&](std::uint32_t operand) {
+      return call.operands[operand].storage == storage;
+    };
+    if (std::any_of(call.writes.begin(), call.writes.end(), is_written)) continue;
+    Operand all;
+    all.storage = storage;
+    all.sizes = {static_cast<std::int64_t>(record_.storages[storage].bytes)};
+    all.strides = {1};
+    all.type = caffe2::TypeMeta::Make<std::uint8_t>();
+    call.writes.push_back(static_cast<std::uint32_t>(call.operands.size()));
+    call.operands.push_back(std::move(all));
+  }
+}
+
 void Recorder::describe_results(Call& call, c10::ArrayRef<c10::IValue> results,
                                 const std::vector<at::TensorImpl*>& operands) {
-  const auto maker = static_cast<std::uint32_t>(record_.calls.size());
+  const auto maker = call.by_body ? RecordedStorage::kFromOutside
+                                  : static_cast<std::uint32_t>(record_.calls.size());
   for (const c10::IValue& value : results) {
     Result& result = call.results.emplace_back();
     result.form = form_of(value);
     if (result.form == Form::kValue) {
       const auto& returned = call.op.schema().returns()[call.results.size() - 1];
-      if (returned.real_type()->kind() == c10::TypeKind::SymIntType)
-        result.value = value;
-      else
+      if (call.barrier || returned.real_type()->kind() != c10::TypeKind::SymIntType)
         call.host_read = true;
+      else
+        result.value = value;
     }
     for_each_tensor(value, result.form, [&](const at::Tensor& tensor) {
       ++result.tensors;
@@ -131,44 +190,119 @@ void Recorder::describe_results(Call& call, c10::ArrayRef<c10::IValue> results,
           refuse(call.op, "changes the shape of a tensor in place");
         return;
       }
+      const std::size_t known = record_.storages.size();
       one.operand = describe(tensor, number_of(tensor, maker));
+      if (call.barrier && record_.storages.size() > known) {
+        record_.storages.back().made_by_barrier = true;
+        foreign_.back() = record_.storages.back().foreign = is_foreign(
+            *tensor.storage().unsafeGetStorageImpl());
+      }
       one.keys = tensor.key_set();
     });
   }
 }
 
-void Recorder::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack* stack) {
+void Recorder::add(Call call) {
+  for (const std::uint32_t written : call.writes) {
+    const Operand& operand = call.operands[written];
+    if (operand.storage == kNoStorage) continue;
+    pending_[operand.storage] = 1;
+    const auto storage = held_[operand.storage].lock();
+    if (storage != nullptr && storage->nbytes() != record_.storages[operand.storage].bytes)
+      refuse(call.op, "changes the size of a tensor in place");
+  }
+  if (call.barrier) {
+    std::fill(pending_.begin(), pending_.end(), std::uint8_t{0});
+    if (facts_of(call.op).shows_bytes)
+      for (const Operand& one : call.operands)
+        if (one.storage != kNoStorage) foreign_[one.storage] = 1;
+  }
+  record_.calls.push_back(std::move(call));
+}
+
+void Recorder::add_run(const Call& like, c10::ArrayRef<c10::IValue> arguments,
+                       c10::ArrayRef<c10::IValue> results,
+                       const std::vector<StorageNumber>& wrote) {
+  Call call(like.op);
+  call.gradients_on = like.gradients_on;
+  call.modes = like.modes;
+  call.backward = like.backward;
+  call.random = like.random;
+  call.barrier = like.barrier;
+  call.by_body = like.by_body;
+  call.host_read = like.host_read;
+  call.ns = like.ns;
+  call.workspace = like.workspace;
+  call.versions = like.versions;
+  describe_arguments(call, arguments);
+  describe_wrote(call, wrote);
+  std::vector<at::TensorImpl*> operands;
+  for (const c10::IValue& value : arguments)
+    for_each_tensor(value, form_of(value), [&](const at::Tensor& tensor) {
+      operands.push_back(tensor.unsafeGetTensorImpl());
+    });
+  describe_results(call, results, operands);
+  add(std::move(call));
+}
+
+void Recorder::call_within(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
+                           c10::Stack* stack) {
   const OperatorFacts& facts = facts_of(op);
-  const std::lock_guard lock(mutex_);
   const std::size_t arguments = op.schema().arguments().size();
-  if (makes_view(facts, c10::ArrayRef<c10::IValue>(*stack).slice(stack->size() - arguments))) {
-    run_kernel(op, keys, stack);
+  const auto given = c10::ArrayRef<c10::IValue>(*stack).slice(stack->size() - arguments);
+  for (std::size_t n = 0; n < arguments; ++n)
+    if (facts.writes[n])
+      for_each_tensor(given[n], form_of(given[n]), [&](const at::Tensor& tensor) {
+        if (!tensor.defined() || !tensor.has_storage()) return;
+        const auto found = numbers_.find(tensor.storage().unsafeGetStorageImpl());
+        if (found != numbers_.end()) wrote_->push_back(found->second);
+      });
+  run_kernel(op, keys, stack);
+}
+
+void Recorder::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack* stack) {
+  std::unique_lock lock(mutex_);
+  if (wrote_ != nullptr) {
+    call_within(op, keys, stack);
     return;
   }
-  if (const std::string why =
-          why_refused(op, c10::ArrayRef<c10::IValue>(*stack).slice(stack->size() - arguments));
-      !why.empty())
-    refuse(op, why);
-  if (is_captured(c10::ArrayRef<c10::IValue>(*stack).slice(stack->size() - arguments)))
+  const OperatorFacts& facts = facts_of(op);
+  const std::size_t arguments = op.schema().arguments().size();
+  const std::size_t below = stack->size() - arguments;
+  if (passes(c10::ArrayRef<c10::IValue>(*stack).slice(below, arguments))) {
+    lock.unlock();
+    run_kernel_told(op, keys, stack);
+    return;
+  }
+  const auto given = [&] { return c10::ArrayRef<c10::IValue>(*stack).slice(below, arguments); };
+  const auto run = [&] {
+    lock.unlock();
+    run_kernel(op, keys, stack);
+  };
+  if (makes_view(facts, given())) return run();
+  if (const std::string why = why_refused(op); !why.empty()) refuse(op, why);
+  if (is_captured(given()))
     refuse(op, "is captured into a graph, before the step is known: steps are recorded outside");
-  if (!record_.refusal.empty()) {
-    run_kernel(op, keys, stack);
-    return;
-  }
+  if (!record_.refusal.empty()) return run();
   drop_dead();
   Call call(op);
   call.gradients_on = at::GradMode::is_enabled();
+  if (const Modes modes = Modes::now(); modes_ == nullptr || *modes_ != modes)
+    modes_ = std::make_shared<const Modes>(modes);
+  call.modes = modes_;
   call.random = facts.random;
-  call.host_read = facts.host_read;
+  call.barrier = keys.has(kCompositeKey) || is_barrier(op, given());
+  call.host_read = facts.host_read || call.barrier;
   call.backward = ::torch::autograd::get_current_graph_task_id() != -1;
-  describe_arguments(call, c10::ArrayRef<c10::IValue>(*stack).slice(stack->size() - arguments));
+  describe_arguments(call, given());
+  if (!record_.refusal.empty()) return run();
+  decide(call);
 
   // To tell results that are arguments. Only compared, never followed.
   std::vector<at::TensorImpl*> operands;
   std::vector<c10::VariableVersion> counters;  // of those that are written
   std::vector<std::uint32_t> versions;
-  for (const c10::IValue& value :
-       c10::ArrayRef<c10::IValue>(*stack).slice(stack->size() - arguments))
+  for (const c10::IValue& value : given())
     for_each_tensor(value, form_of(value), [&](const at::Tensor& tensor) {
       operands.push_back(tensor.unsafeGetTensorImpl());
     });
@@ -176,45 +310,50 @@ void Recorder::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10
     counters.push_back(operands[written]->version_counter());
     versions.push_back(counters.back().enabled() ? counters.back().current_version() : 0);
   }
-  const std::size_t below = stack->size() - arguments;
   at::Generator generator;
   if (call.random) {
-    generator = generator_of(c10::ArrayRef<c10::IValue>(*stack).slice(below));
+    generator = generator_of(given());
     record_.sets_generators |= !generators_.unchanged(generator);
-    if (!facts.draws_by_shape && draws_by_contents_.empty()) draws_by_contents_ = name_of(op);
+    if (!facts.draws_by_shape && !call.barrier && draws_by_contents_.empty())
+      draws_by_contents_ = name_of(op);
   }
   if (hidden_)
-    if (const std::string why =
-            hidden_->before(call, c10::ArrayRef<c10::IValue>(*stack).slice(below));
-        !why.empty())
-      refuse(op, why);
-  c10::Stack given;  // what the kernel takes from the stack
-  if (hidden_) given.assign(stack->begin() + static_cast<std::ptrdiff_t>(below), stack->end());
+    if (const std::string why = hidden_->before(call, given()); !why.empty()) refuse(op, why);
+  c10::Stack taken;  // what the kernel takes from the stack
+  if (hidden_) taken.assign(stack->begin() + static_cast<std::ptrdiff_t>(below), stack->end());
+  std::vector<StorageNumber> wrote;
   {
-    const KernelCost cost(c10::ArrayRef<c10::IValue>(*stack).slice(below));
-    run_kernel(op, keys, stack);
-    call.ns = cost.ns(c10::ArrayRef<c10::IValue>(*stack).slice(below));
+    const KernelCost cost(given());
+    if (call.barrier) {
+      wrote_ = &wrote;
+      const auto over = c10::make_scope_exit([&] {
+        lock.lock();
+        wrote_ = nullptr;
+      });
+      lock.unlock();
+      run_kernel_told(op, keys, stack);
+    } else {
+      run_kernel(op, keys, stack);
+    }
+    const auto results = c10::ArrayRef<c10::IValue>(*stack).slice(below);
+    call.ns = cost.ns(results);
     // Results are part of what is held at the end; a workspace is what there was besides.
     call.workspace = cost.peak() > cost.held() ? cost.peak() - cost.held() : 0;
   }
-  if (call.random) generators_.see(generator);
+  if (call.barrier)
+    generators_.see();
+  else if (call.random)
+    generators_.see(generator);
   for (std::size_t n = 0; n < counters.size(); ++n)
     if (counters[n].enabled() && counters[n].current_version() != versions[n])
       call.versions.emplace_back(call.writes[n], counters[n].current_version() - versions[n]);
-  describe_results(call, c10::ArrayRef<c10::IValue>(*stack).slice(below), operands);
+  describe_wrote(call, wrote);
+  const auto results = c10::ArrayRef<c10::IValue>(*stack).slice(below);
+  describe_results(call, results, operands);
   if (hidden_)
-    if (const std::string why =
-            hidden_->after(call, given, c10::ArrayRef<c10::IValue>(*stack).slice(below));
-        !why.empty())
+    if (const std::string why = hidden_->after(call, taken, results); !why.empty())
       refuse(op, why);
-  for (const std::uint32_t written : call.writes) {
-    const Operand& operand = call.operands[written];
-    if (operand.storage == kNoStorage) continue;
-    const auto storage = held_[operand.storage].lock();
-    if (storage != nullptr && storage->nbytes() != record_.storages[operand.storage].bytes)
-      refuse(op, "changes the size of a tensor in place");
-  }
-  record_.calls.push_back(std::move(call));
+  add(std::move(call));
 }
 
 StepRecord Recorder::take() {

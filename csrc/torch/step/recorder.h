@@ -2,12 +2,14 @@
 
 #include "csrc/torch/step/generators.h"
 #include "csrc/torch/step/hidden_writes.h"
+#include "csrc/torch/step/outside_memory.h"
 #include "csrc/torch/step/program.h"
 #include "csrc/torch/step/record.h"
 #include "csrc/torch/step/tap.h"
 
 #include <c10/core/StorageImpl.h>
 
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -34,6 +36,12 @@ class Recorder final : public OperatorListener {
            std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> storages);
 
   void call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack* stack) override;
+  // Nothing is ever called twice: the bytes are there.
+  [[nodiscard]] std::uint64_t effects() override { return 0; }
+  // Writes down a call that has run already when it was called, with the arguments that it took, the
+  // results that it gave and what it wrote beside them: the first one of a step that goes on here.
+  void add_run(const Call& like, c10::ArrayRef<c10::IValue> arguments,
+                   c10::ArrayRef<c10::IValue> results, const std::vector<StorageNumber>& wrote);
   // What was recorded. To be called when the step has ended; the recorder is empty after it.
   [[nodiscard]] StepRecord take();
   // Says of a step that goes on here that it has set a generator before.
@@ -46,11 +54,20 @@ class Recorder final : public OperatorListener {
   void refuse(const c10::OperatorHandle& op, std::string_view why);
   // Fills in arguments and operands.
   void describe_arguments(Call& call, c10::ArrayRef<c10::IValue> arguments);
+  // Fills in what else a barrier wrote.
+  void describe_wrote(Call& call, const std::vector<StorageNumber>& wrote) const;
+  // Decides when the call may run, by what it takes.
+  void decide(Call& call);
+  // An operator inside of a barrier.
+  void call_within(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack* stack);
+  // Adds the call, which has run.
+  void add(Call call);
   void describe_results(Call& call, c10::ArrayRef<c10::IValue> results,
                         const std::vector<at::TensorImpl*>& operands);
 
   std::mutex mutex_;
   GeneratorStates generators_;
+  std::shared_ptr<const Modes> modes_;  // of the last call
   StepRecord record_;
   std::optional<HiddenWrites> hidden_;
   std::string draws_by_contents_;  // an operator whose draws are not told by shapes
@@ -59,6 +76,12 @@ class Recorder final : public OperatorListener {
   // held longer stands between the blocks of the heap, which then grows.
   std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> held_;
   std::vector<StorageNumber> alive_;  // of those that were when last looked at
+  OutsideMemory outside_;
+  // By storage: whether others may use its bytes, from outside or since the body asked for them,
+  // and whether a call has written it that runs later than it was called.
+  std::vector<std::uint8_t> foreign_, pending_;
+  // While a barrier runs: what its operators write.
+  std::vector<StorageNumber>* wrote_ = nullptr;
 };
 
 }  // namespace berth::torch::step

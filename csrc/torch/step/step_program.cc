@@ -14,6 +14,7 @@
 #include "csrc/torch/step/recorder.h"
 #include "csrc/torch/step/scheduling.h"
 #include "csrc/torch/step/tap.h"
+#include "csrc/torch/step/tensors.h"
 
 #include <berth/config.h>
 #include <berth/graph.h>
@@ -22,6 +23,7 @@
 #include <berth/warnings.h>
 
 #include <fmt/format.h>
+#include <torch/csrc/profiler/orchestration/observer.h>
 
 #include <algorithm>
 #include <cfenv>
@@ -29,6 +31,7 @@
 #include <exception>
 #include <list>
 #include <optional>
+#include <unordered_set>
 #include <utility>
 
 #if defined(__SSE__)
@@ -41,8 +44,10 @@ namespace {
 
 using namespace step;
 
-// Records that wait for their like.
-constexpr std::size_t kMaxCandidates = 4;
+// Records that wait for their like: whole ones, and those of which only a hash is kept, so that the
+// next one is kept whole before others are. After so many steps in turn of which none was known
+// steps are recorded more seldom.
+constexpr std::size_t kMaxCandidates = 16, kMaxHashes = 4096, kMaxUnlike = 64;
 
 // How long to run steps as they are after tries that led to nothing: 1, 2, 4, .. 1024 steps.
 class Pause {
@@ -141,6 +146,10 @@ class StepProgram::State {
     ++stats_.steps;
     expect_mark_by_program();
     if (as_written()) return;
+    if (::torch::profiler::impl::profilerEnabled()) {
+      refuse_once("a profiler is on, which sees what the program calls");
+      return;
+    }
     if (Tap::active()) {
       ++beside_;
       warn("step-program-busy",
@@ -292,10 +301,34 @@ class StepProgram::State {
   }
 
   void refuse(const std::string& why) {
+    refuse_once(why);
+    pause_.begin();
+  }
+
+  void refuse_once(const std::string& why) {
     if (why != std::exchange(stats_.last_refusal, why))
       warn("step-refused",
            fmt::format("a step runs as it is, since berth cannot schedule it: {}", why));
     ++stats_.refused;
+  }
+
+  void wait_for_its_like(StepRecord record) {
+    std::string why;
+    if (!candidates_.empty() && !same_calls(candidates_.back(), record, &why) &&
+        stats_.scheduled == 0)
+      stats_.last_divergence = fmt::format("no two steps were the same yet: {}", why);
+    if (hashes_.size() == kMaxHashes) hashes_.clear();
+    record.came_before = !hashes_.insert(hash_of(record)).second;
+    unlike_ = record.came_before ? 0 : unlike_ + 1;
+    candidates_.push_back(std::move(record));
+    if (candidates_.size() > kMaxCandidates) {
+      const auto first_new =
+          std::find_if(candidates_.begin(), candidates_.end(),
+                       [](const StepRecord& one) { return !one.came_before; });
+      candidates_.erase(first_new == candidates_.end() ? candidates_.begin() : first_new);
+    }
+    if (unlike_ < kMaxUnlike) return;
+    unlike_ = 0;
     pause_.begin();
   }
 
@@ -308,13 +341,10 @@ class StepProgram::State {
         std::find_if(candidates_.begin(), candidates_.end(),
                      [&](const StepRecord& other) { return same_calls(other, record); });
     if (like == candidates_.end()) {
-      candidates_.push_back(std::move(record));
-      if (candidates_.size() > kMaxCandidates) {
-        candidates_.pop_front();
-        pause_.begin();
-      }
+      wait_for_its_like(std::move(record));
       return;
     }
+    unlike_ = 0;
     // One that set no generator knows too little of steps that do.
     programs_.remove_if([&](const Scheduled& one) {
       const std::vector<Call>& calls = one.program.calls;
@@ -348,6 +378,8 @@ class StepProgram::State {
   StepProgramStats stats_;
   std::list<Scheduled> programs_;  // the one that came last first
   std::deque<StepRecord> candidates_;
+  std::unordered_set<std::uint64_t> hashes_;  // of all that waited
+  std::size_t unlike_ = 0;                    // steps in turn of which none was known
   std::uint32_t beside_ = 0;  // steps that were begun beside another one, and have not ended
   Pause pause_;
   Follower follower_;
@@ -369,6 +401,12 @@ StepProgramStats StepProgram::stats() const { return state_->stats(); }
 
 void read_bytes(const at::Tensor& tensor) { ask_for_bytes(kReadBytes, tensor); }
 void share_bytes(const at::Tensor& tensor) { ask_for_bytes(kShareBytes, tensor); }
+
+void pure(std::string_view name) {
+  BERTH_CHECK(name.find("::") != std::string_view::npos, kUsage,
+              "'{}' is declared pure; the name of an operator is wanted, such as my::op", name);
+  declare_pure(name);
+}
 
 void StepProgram::save_graph(const std::string& path, bool as_written) const {
   state_->save_graph(path, as_written);

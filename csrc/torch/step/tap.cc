@@ -3,7 +3,9 @@
 #include "csrc/core/check.h"
 #include "csrc/core/setup_mutex.h"
 #include "csrc/torch/step/byte_access.h"
+#include "csrc/torch/step/composites.h"
 #include "csrc/torch/step/operator_kernels.h"
+#include "csrc/torch/step/tensors.h"
 
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <pthread.h>
@@ -15,7 +17,12 @@ namespace berth::torch::step {
 
 namespace {
 
-constexpr c10::DispatchKeySet kBelow(c10::DispatchKeySet::FULL_AFTER, kTapKey);
+// What lies below the kernel of ours that has the call.
+c10::DispatchKeySet below(c10::DispatchKeySet keys) {
+  constexpr c10::DispatchKeySet kBelowTap(c10::DispatchKeySet::FULL_AFTER, kTapKey);
+  constexpr c10::DispatchKeySet kBelowComposites(c10::DispatchKeySet::FULL_AFTER, kCompositeKey);
+  return keys & (keys.has(kCompositeKey) ? kBelowComposites : kBelowTap);
+}
 
 std::atomic<OperatorListener*> current{nullptr};
 
@@ -43,7 +50,9 @@ void front(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack* 
     return;
   }
   OperatorListener* const listener = current.load(std::memory_order_acquire);
-  if (listener == nullptr) [[unlikely]]
+  if (facts_of(op).view)
+    run_kernel_told(op, keys, stack);
+  else if (listener == nullptr) [[unlikely]]
     run_kernel(op, keys, stack);
   else
     listener->call(op, keys, stack);
@@ -58,27 +67,36 @@ void register_new_operators() {
     register_byte_access();
     kernels = new OperatorKernels(kTapKey, front, "berth's tap of steps");
   }
+  if (!kernels->behind()) return;
   kernels->register_new();
+  register_composites();
 }
 
 }  // namespace
 
 void run_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack* stack) {
-  const c10::impl::ExcludeDispatchKeyGuard off(kTapKey);
-  op.redispatchBoxed(keys & kBelow, stack);
+  const c10::impl::ExcludeDispatchKeyGuard off(c10::DispatchKeySet(kTapKey) |
+                                               c10::DispatchKeySet(kCompositeKey));
+  op.redispatchBoxed(below(keys), stack);
+}
+
+void run_kernel_told(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack* stack) {
+  op.redispatchBoxed(below(keys), stack);
 }
 
 Tap::Tap(OperatorListener& listener) {
   register_new_operators();
   current.store(&listener, std::memory_order_release);
   c10::impl::tls_set_dispatch_key_included(kTapKey, true);
+  c10::impl::tls_set_dispatch_key_included(kCompositeKey, true);
 }
 
 Tap::~Tap() {
+  c10::impl::tls_set_dispatch_key_included(kCompositeKey, false);
   c10::impl::tls_set_dispatch_key_included(kTapKey, false);
   current.store(nullptr, std::memory_order_release);
 }
 
-bool Tap::active() noexcept { return current.load(std::memory_order_acquire) != nullptr; }
+OperatorListener* Tap::listener() noexcept { return current.load(std::memory_order_acquire); }
 
 }  // namespace berth::torch::step

@@ -2,6 +2,8 @@
 
 #include <ATen/core/dispatch/Dispatcher.h>
 
+#include <cstdint>
+
 namespace berth::torch::step {
 
 // Who is told of operators instead of their kernels.
@@ -13,10 +15,14 @@ class OperatorListener {
   // From any thread on which the step runs, autograd's among them. What it throws the program sees
   // as the operator's error.
   virtual void call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack* stack) = 0;
+  // How many calls so far that must not be made twice: that write, or draw numbers.
+  [[nodiscard]] virtual std::uint64_t effects() = 0;
 };
 
 // Runs the operator's kernel. The operators inside of it are not told.
 void run_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack* stack);
+// The same, and those inside are told.
+void run_kernel_told(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack* stack);
 
 // While it stands, its thread, and the threads that autograd runs this thread's backward on, tell
 // `listener` of every operator just below autograd: forward, backward, accumulation of gradients,
@@ -37,10 +43,14 @@ class Tap {
   Tap& operator=(const Tap&) = delete;
 
   // Whether one stands, on any thread.
-  [[nodiscard]] static bool active() noexcept;
+  [[nodiscard]] static bool active() noexcept { return listener() != nullptr; }
+  // Whom it tells; null where none stands.
+  [[nodiscard]] static OperatorListener* listener() noexcept;
 };
 
 // The key of the tap: excluded while kernels run.
 inline constexpr c10::DispatchKey kTapKey = c10::DispatchKey::ZeroTensor;
+// That of composite operators: see composites.h.
+inline constexpr c10::DispatchKey kCompositeKey = c10::DispatchKey::TESTING_ONLY_GenericMode;
 
 }  // namespace berth::torch::step

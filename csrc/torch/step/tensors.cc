@@ -11,8 +11,11 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <bit>
+#include <functional>
 #include <mutex>
+#include <set>
 #include <unordered_map>
 
 namespace berth::torch::step {
@@ -193,6 +196,74 @@ void find_twins(const c10::OperatorHandle& op, OperatorFacts& facts) {
   }
 }
 
+// Operators, without a '_' at their end, that look at what their arguments hold and may fail for it.
+constexpr std::array<std::string_view, 45> kFailsOnHost = {
+    "aten::_ctc_loss",
+    "aten::_embedding_bag",
+    "aten::_embedding_bag_forward_only",
+    "aten::_index_put_impl",
+    "aten::bernoulli",
+    "aten::binary_cross_entropy",
+    "aten::binary_cross_entropy_backward",
+    "aten::binomial",
+    "aten::embedding",
+    "aten::embedding_renorm",
+    "aten::gather",
+    "aten::histc",
+    "aten::index",
+    "aten::index_add",
+    "aten::index_copy",
+    "aten::index_fill",
+    "aten::index_put",
+    "aten::index_reduce",
+    "aten::index_select",
+    "aten::kthvalue",
+    "aten::masked_scatter",
+    "aten::max_unpool2d",
+    "aten::max_unpool3d",
+    "aten::multi_margin_loss",
+    "aten::multilabel_margin_loss_forward",
+    "aten::multinomial",
+    "aten::nll_loss2d_forward",
+    "aten::nll_loss_forward",
+    "aten::normal",
+    "aten::poisson",
+    "aten::put",
+    "aten::repeat_interleave",
+    "aten::scatter",
+    "aten::scatter_add",
+    "aten::scatter_reduce",
+    "aten::segment_reduce",
+    "aten::take",
+    "aten::unique_dim",
+    "aten::_unsafe_masked_index",
+    "aten::_unsafe_masked_index_put_accumulate",
+    "aten::cholesky_inverse",
+    "aten::cholesky_solve",
+    "aten::lu_unpack",
+    "aten::ormqr",
+    "aten::searchsorted"};
+constexpr std::array<std::string_view, 12> kFailsAlways = {
+    "aten::_assert_async", "aten::_assert_scalar", "aten::_assert_tensor_metadata",
+    "aten::_linalg_check_errors", "aten::cholesky", "aten::geqrf",
+    "aten::inverse", "aten::linalg_ldl_factor_ex", "aten::lstsq",
+    "aten::lu_solve", "aten::slogdet", "aten::triangular_solve"};
+constexpr std::array<std::string_view, 5> kDivides = {"aten::div", "aten::floor_divide",
+                                                      "aten::fmod", "aten::pow",
+                                                      "aten::remainder"};
+
+OperatorFacts::Fails fails(std::string_view name) {
+  const bool linear_algebra =
+      name.starts_with("aten::linalg_") || name.starts_with("aten::_linalg_");
+  if (name.ends_with('_')) name.remove_suffix(1);
+  const auto is_in = [&](const auto& names) {
+    return std::find(names.begin(), names.end(), name) != names.end();
+  };
+  if (linear_algebra || is_in(kFailsAlways)) return OperatorFacts::Fails::kAlways;
+  if (is_in(kFailsOnHost)) return OperatorFacts::Fails::kOnHost;
+  return is_in(kDivides) ? OperatorFacts::Fails::kIntegers : OperatorFacts::Fails::kNever;
+}
+
 OperatorFacts find_facts(const c10::OperatorHandle& op) {
   OperatorFacts facts;
   const c10::FunctionSchema& schema = op.schema();
@@ -229,18 +300,14 @@ OperatorFacts find_facts(const c10::OperatorHandle& op) {
     for (std::size_t n = 0; name == known.name && n < arguments; ++n)
       if (schema.arguments()[n].name() == known.argument) facts.writes[n] = true;
 
-  const auto& returns = schema.returns();
-  facts.view = !writes && !returns.empty() &&
-               std::all_of(returns.begin(), returns.end(), [](const c10::Argument& one) {
-                 return one.alias_info() != nullptr && !one.alias_info()->isWrite();
-               });
+  facts.view = is_view_by_schema(op);
   // Attention on the CPU has the tag and draws nothing: its kernel knows no dropout.
   facts.random = op.hasTag(at::Tag::nondeterministic_seeded) &&
                  name != "aten::_scaled_dot_product_flash_attention_for_cpu";
   facts.draws_by_shape =
       std::find(kDrawsByShape.begin(), kDrawsByShape.end(), name) != kDrawsByShape.end() &&
       op.operator_name().overload_name != "Tensor";
-  facts.shows_bytes = name == kReadBytes || name == kShareBytes;
+  facts.shows_bytes = name == kReadBytes;
   facts.host_read = facts.shows_bytes || op.hasTag(at::Tag::data_dependent_output);
   facts.allocates = name == "aten::empty" || name == "aten::empty_strided" ||
                     name == "aten::empty_like" || name == "aten::new_empty" ||
@@ -253,36 +320,149 @@ OperatorFacts find_facts(const c10::OperatorHandle& op) {
   facts.listwise = name.starts_with("aten::_foreach_") || name.starts_with("aten::_fused_");
   if (!writes && !facts.view) find_twins(op, facts);
   // Lists of numbers are as many and as large as in the record.
-  facts.shapes_by_data = op.hasTag(at::Tag::dynamic_output_shape) &&
-                         !(name == "aten::_ctc_loss" && op.operator_name().overload_name.empty());
+  facts.shapes_by_data = (op.hasTag(at::Tag::dynamic_output_shape) &&
+                          !(name == "aten::_ctc_loss" && op.operator_name().overload_name.empty())) ||
+                         name == "aten::_pack_padded_sequence";
   facts.gives_bytes = name == "aten::set_" && arguments > 1;
-  if (name == kGivePointer)
-    facts.refusal =
-        "says that the body asks where the bytes of a tensor are, by data_ptr(), untyped_storage() "
-        "or the like: what is done with them behind libtorch's operators nobody sees";
-  else if (name.starts_with("aten::set_") || name.starts_with("aten::resize_"))
+  // Numbers that they are given may be wrong, too, which is seen where they are called.
+  const std::string& overload = op.operator_name().overload_name;
+  if (!(name == "aten::normal_" || (name.starts_with("aten::bernoulli") &&
+                                    (overload == "float" || overload == "p"))))
+    facts.fails = fails(name);
+  if (name.starts_with("aten::set_") || name.starts_with("aten::resize_"))
     facts.refusal = "changes the bytes that a tensor has";
   else if (op.hasTag(at::Tag::inplace_view))
     facts.view = true;  // another shape over the same bytes
   return facts;
 }
 
+// Of one that nobody knows: it may write all that it takes.
+OperatorFacts find_opaque_facts(const c10::OperatorHandle& op) {
+  OperatorFacts facts;
+  const std::size_t arguments = op.schema().arguments().size();
+  const std::string_view name = op.operator_name().name;
+  facts.opaque = true;
+  facts.host_read = true;
+  facts.shows_bytes = name == kShareBytes || name == kGivePointer;
+  facts.writes.resize(arguments, true);
+  facts.scalars.resize(arguments);
+  facts.aside.resize(arguments);
+  return facts;
+}
+
+// Names of operators that users have declared pure.
+struct PureOperators {
+  SetupMutex mutex;
+  std::set<std::string, std::less<>> names;
+  std::atomic<std::uint64_t> declared{0};  // so often
+};
+PureOperators& pure_operators() {
+  static auto* const operators = new PureOperators;  // operators run in static destructors, too
+  return *operators;
+}
+
+bool is_known(const c10::OperatorHandle& op) {
+  const std::string& name = op.operator_name().name;
+  if (name == kReadBytes) return true;
+  for (const std::string_view own : {"aten::", "prim::", "profiler::"})
+    if (name.starts_with(own)) return true;
+  PureOperators& pure = pure_operators();
+  const std::lock_guard lock(pure.mutex);
+  return pure.names.contains(name) ||
+         pure.names.contains(c10::toString(op.operator_name()));
+}
+
 }  // namespace
+
+bool is_view_by_schema(const c10::OperatorHandle& op) {
+  const auto writes = [](const c10::Argument& one) {
+    return one.alias_info() != nullptr && one.alias_info()->isWrite();
+  };
+  const auto& arguments = op.schema().arguments();
+  const auto& returns = op.schema().returns();
+  return !returns.empty() && std::none_of(arguments.begin(), arguments.end(), writes) &&
+         std::all_of(returns.begin(), returns.end(), [&](const c10::Argument& one) {
+           return one.alias_info() != nullptr && !writes(one);
+         });
+}
 
 const OperatorFacts& facts_of(const c10::OperatorHandle& op) {
   // An operator's schema stays where it is as long as it is registered.
-  thread_local std::unordered_map<const c10::FunctionSchema*, OperatorFacts> known;
-  const auto found = known.find(&op.schema());
-  if (found != known.end()) [[likely]]
+  struct Known {
+    std::uint64_t declared = 0;
+    std::unordered_map<const c10::FunctionSchema*, OperatorFacts> facts;
+  };
+  thread_local Known known;
+  if (const std::uint64_t declared = pure_operators().declared.load(std::memory_order_acquire);
+      known.declared != declared) [[unlikely]] {
+    known.declared = declared;
+    std::erase_if(known.facts, [](const auto& one) { return one.second.opaque; });
+  }
+  const auto found = known.facts.find(&op.schema());
+  if (found != known.facts.end()) [[likely]]
     return found->second;
-  return known.emplace(&op.schema(), find_facts(op)).first->second;
+  return known.facts.emplace(&op.schema(), is_known(op) ? find_facts(op) : find_opaque_facts(op))
+      .first->second;
 }
 
-std::string why_refused(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> arguments) {
+void declare_pure(std::string_view name) {
+  PureOperators& pure = pure_operators();
+  const std::lock_guard lock(pure.mutex);
+  if (pure.names.emplace(name).second) pure.declared.fetch_add(1, std::memory_order_release);
+}
+
+std::string why_refused(const c10::OperatorHandle& op) { return facts_of(op).refusal; }
+
+bool resembles(const Call& call, const c10::OperatorHandle& op,
+               c10::ArrayRef<c10::IValue> arguments) {
+  if (&call.op.schema() != &op.schema()) return false;
+  std::size_t operand = 0;
+  bool alike = true;
+  for (std::size_t n = 0; n < arguments.size() && alike; ++n) {
+    if (call.arguments[n].form == Form::kValue) continue;
+    if (form_of(arguments[n]) != call.arguments[n].form) return false;
+    for_each_tensor(arguments[n], call.arguments[n].form, [&](const at::Tensor& tensor) {
+      if (operand == call.operands.size()) {
+        alike = false;
+        return;
+      }
+      const Operand& one = call.operands[operand++];
+      alike = alike && tensor.defined() == (one.storage != kNoStorage) &&
+              (!tensor.defined() || (why_refused(tensor).empty() && matches(tensor, one)));
+    });
+  }
+  return alike;
+}
+
+bool may_fail(const Call& call, bool on_host) {
+  const OperatorFacts::Fails fails = facts_of(call.op).fails;
+  if (fails == OperatorFacts::Fails::kNever || fails == OperatorFacts::Fails::kAlways)
+    return fails == OperatorFacts::Fails::kAlways;
+  bool integers = true;
+  for (const Operand& one : call.operands) {
+    if (one.storage == kNoStorage) continue;
+    integers &= c10::isIntegralType(c10::typeMetaToScalarType(one.type), true);
+  }
+  return on_host && (fails == OperatorFacts::Fails::kOnHost || integers);
+}
+
+bool passes(c10::ArrayRef<c10::IValue> arguments) {
+  const bool traced = c10::impl::TorchDispatchModeTLS::any_modes_set();
+  bool stands_for_others = false, plain = false;
+  for (const c10::IValue& value : arguments)
+    for_each_tensor(value, form_of(value), [&](const at::Tensor& tensor) {
+      if (!tensor.defined()) return;
+      stands_for_others |= tensor.unsafeGetTensorImpl()->is_python_dispatch();
+      plain |= tensor.has_storage() && !tensor.is_meta();
+    });
+  return stands_for_others || (traced && !plain);
+}
+
+bool is_barrier(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> arguments) {
   const OperatorFacts& facts = facts_of(op);
-  if (c10::impl::TorchDispatchModeTLS::any_modes_set())
-    return "runs under a Python dispatch mode, which sees what kernels do";
-  if (!facts.refusal.empty() || !facts.shapes_by_data) return facts.refusal;
+  // A mode of Python's sees what kernels do.
+  if (facts.opaque || c10::impl::TorchDispatchModeTLS::any_modes_set()) return true;
+  if (!facts.shapes_by_data) return false;
   const std::string& name = op.operator_name().name;
   bool fixed = false;
   if (name == "aten::index") {
@@ -294,7 +474,7 @@ std::string why_refused(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue
   } else if (name == "aten::repeat_interleave") {
     fixed = !arguments.back().isNone();  // how many there will be
   }
-  return fixed ? "" : "makes a shape that depends on data";
+  return !fixed;
 }
 
 bool makes_view(const OperatorFacts& facts, c10::ArrayRef<c10::IValue> arguments) {

@@ -65,18 +65,45 @@ struct OperatorFacts {
   bool gives_bytes = false;     // gives a tensor the bytes of a storage
   bool listwise = false;        // does the same for each element of its lists
   bool shapes_by_data = false;  // what its tensors hold may decide about the shape of its result
-  std::string refusal;          // why no step program may have it
+  // Nobody knows what it does: an operator that is not libtorch's own and that nobody has declared
+  // pure, whatever its schema and its tags say, or one that gives the body an address.
+  bool opaque = false;
+  // What its arguments hold may make it fail: always; where one is on the CPU, as with indices; where
+  // all are integers there, as with division.
+  enum class Fails : std::uint8_t { kNever, kAlways, kOnHost, kIntegers };
+  Fails fails = Fails::kNever;
+  std::string refusal;  // why no step program may have it
 };
-// Kept for each operator. Thread-safe.
+// Kept for each operator, on each thread; those of an opaque one until some operator is declared
+// pure.
 [[nodiscard]] const OperatorFacts& facts_of(const c10::OperatorHandle& op);
 
 // Whether the call gives bytes that are there to a tensor that has none: a view, as recurrent
 // networks make one of all of their weights for cuDNN.
 [[nodiscard]] bool makes_view(const OperatorFacts& facts, c10::ArrayRef<c10::IValue> arguments);
 
+// Whether the operator's schema says that its results share the bytes of an argument, and that it
+// writes none.
+[[nodiscard]] bool is_view_by_schema(const c10::OperatorHandle& op);
+
 // Why no step program may have this call; empty where one may.
-[[nodiscard]] std::string why_refused(const c10::OperatorHandle& op,
-                                      c10::ArrayRef<c10::IValue> arguments);
+[[nodiscard]] std::string why_refused(const c10::OperatorHandle& op);
+// Whether the call must run when it is called, whatever its tensors are: it is opaque, or what they
+// hold decides about the shape of its result.
+[[nodiscard]] bool is_barrier(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> arguments);
+
+// Whether it is a call of that operator with tensors of the same shapes and types: cheap, and not all.
+[[nodiscard]] bool resembles(const Call& call, const c10::OperatorHandle& op,
+                             c10::ArrayRef<c10::IValue> arguments);
+// Whether what the call's arguments hold may make it fail. `on_host`: one is on the CPU.
+[[nodiscard]] bool may_fail(const Call& call, bool on_host);
+// Whether the call is none of the step's, but those are that it calls in turn: its tensors stand for
+// others (DTensor), or it is traced (torch.compile).
+[[nodiscard]] bool passes(c10::ArrayRef<c10::IValue> arguments);
+
+// Says of an operator ("my::op", all overloads, or "my::op.overload") that its results depend on its
+// arguments alone, and that it does nothing else than its schema says. Thread-safe.
+void declare_pure(std::string_view name);
 
 // Where a kernel that takes these values works: the first device among them that is not the CPU.
 [[nodiscard]] c10::Device device_of(c10::ArrayRef<c10::IValue> values);

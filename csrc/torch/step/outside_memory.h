@@ -1,0 +1,31 @@
+#pragma once
+
+#include <c10/core/StorageImpl.h>
+
+#include <cstdint>
+#include <vector>
+
+namespace berth::torch::step {
+
+// Whether others may read or write the storage's bytes behind libtorch's operators: memory that its
+// allocator did not give it (from_numpy, frombuffer, DLPack, shared memory, mapped files), or that
+// NumPy has an array of. One without bytes is not.
+[[nodiscard]] bool is_foreign(c10::StorageImpl& storage);
+
+// Where the storages lie that a step takes from outside, to find two over the same addresses:
+// libtorch's allocators give none out twice, so one of them is foreign. O(1) a storage as long as
+// none is foreign, else O(storages).
+class OutsideMemory {
+ public:
+  // Notes one that was not noted before. Returns whether it overlaps one that was, unless both are
+  // foreign.
+  [[nodiscard]] bool overlaps(c10::StorageImpl& storage, bool foreign);
+
+ private:
+  struct Range {
+    std::uintptr_t first = 0, end = 0;
+  };
+  std::vector<Range> plain_, foreign_;
+};
+
+}  // namespace berth::torch::step

@@ -1,0 +1,341 @@
+// What is not known to be safe happens when it is called: each body here gives in each step what it gives without a step program.
+#include "tests/catch.h"
+
+#include <berth/step_program.h>
+
+#include <torch/torch.h>
+
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace {
+
+using berth::torch::StepProgram;
+using torch::Tensor;
+
+constexpr int kSteps = 9;
+
+struct Outcome {
+  std::vector<Tensor> seen;  // what each step left
+  berth::torch::StepProgramStats stats;
+};
+
+// What `body` returns, a copy of it, in each step; `made` anew for each run, with the same seed.
+using Body = std::function<Tensor(int step)>;
+Outcome run(const std::function<Body()>& make, bool scheduled,
+            const berth::torch::StepProgramOptions& options = {}) {
+  torch::manual_seed(7);
+  const Body body = make();
+  StepProgram program(options);
+  Outcome outcome;
+  for (int step = 0; step < kSteps; ++step) {
+    Tensor left;
+    if (scheduled) {
+      const auto scope = program.step();
+      left = body(step);
+    } else {
+      left = body(step);
+    }
+    outcome.seen.push_back(left.detach().clone());
+  }
+  outcome.stats = program.stats();
+  return outcome;
+}
+
+// Runs both ways, compares all bits, and returns the counters.
+berth::torch::StepProgramStats as_eager(const std::function<Body()>& make,
+                                        const berth::torch::StepProgramOptions& options = {}) {
+  const Outcome eager = run(make, false, options), scheduled = run(make, true, options);
+  CAPTURE(scheduled.stats.to_json());
+  for (int step = 0; step < kSteps; ++step) {
+    CAPTURE(step, eager.seen[step], scheduled.seen[step]);
+    REQUIRE(eager.seen[step].dtype() == scheduled.seen[step].dtype());
+    REQUIRE(eager.seen[step].sizes() == scheduled.seen[step].sizes());
+    REQUIRE(torch::equal(eager.seen[step], scheduled.seen[step]));
+  }
+  return scheduled.stats;
+}
+
+// Operators that nobody knows, whose schemas say little.
+std::int64_t count_positive(const Tensor& x) { return x.gt(0).sum().item<std::int64_t>(); }
+Tensor keep_positive(const Tensor& x) { return x.masked_select(x.gt(0)); }
+Tensor draw_behind(const Tensor& x) {
+  return x + torch::rand(x.sizes());  // no tag says that it draws
+}
+std::int64_t calls_of_counter = 0;
+Tensor counter(const Tensor& x) { return x + static_cast<double>(++calls_of_counter); }
+Tensor global;
+Tensor write_global(const Tensor& x) {
+  global.add_(1);
+  return x.mul(2);
+}
+std::int64_t calls_of_pure = 0;
+Tensor pure_double(const Tensor& x) {
+  ++calls_of_pure;
+  return x.mul(2);
+}
+Tensor write_argument(const Tensor& x) {  // its schema does not say so
+  x.data_ptr<float>()[0] += 1;
+  return torch::ones({1});
+}
+
+template <typename Result>
+Result call(const char* name, const Tensor& x) {
+  return c10::Dispatcher::singleton()
+      .findSchemaOrThrow(name, "")
+      .typed<Result(const Tensor&)>()
+      .call(x);
+}
+
+Tensor weights() { return torch::linspace(-1, 1, 64).reshape({8, 8}); }
+
+}  // namespace
+
+TORCH_LIBRARY(berth_barrier_test, library) {
+  library.def("count_positive(Tensor x) -> int");
+  library.def("keep_positive(Tensor x) -> Tensor");
+  library.def("draw_behind(Tensor x) -> Tensor");
+  library.def("counter(Tensor x) -> Tensor");
+  library.def("write_global(Tensor x) -> Tensor");
+  library.def("pure_double(Tensor x) -> Tensor");
+  library.def("write_argument(Tensor x) -> Tensor");
+}
+TORCH_LIBRARY_IMPL(berth_barrier_test, CPU, library) {
+  library.impl("count_positive", count_positive);
+  library.impl("keep_positive", keep_positive);
+  library.impl("draw_behind", draw_behind);
+  library.impl("counter", counter);
+  library.impl("write_global", write_global);
+  library.impl("pure_double", pure_double);
+  library.impl("write_argument", write_argument);
+}
+
+TEST_CASE("An operator that nobody knows runs when it is called", "[step][barrier]") {
+  SECTION("and the number that it returns is its own") {
+    const auto stats = as_eager([] {
+      return [w = weights()](int step) {
+        const Tensor x = w.add(step < 4 ? 0 : 0.1 * step).mul(2);
+        return x.sum().mul(static_cast<double>(
+            call<std::int64_t>("berth_barrier_test::count_positive", x)));
+      };
+    });
+    CHECK(stats.scheduled > 2);
+  }
+  SECTION("and the shape that it makes depends on what it finds") {
+    const auto stats = as_eager([] {
+      return [w = weights()](int step) {
+        const Tensor x = w.add(step < 4 ? 0 : 0.1 * step).mul(2);
+        return call<Tensor>("berth_barrier_test::keep_positive", x).mul(3).sum();
+      };
+    });
+    CHECK(stats.scheduled > 0);
+    CHECK(stats.diverged > 0);
+  }
+  SECTION("and draws in its turn") {
+    const auto stats = as_eager([] {
+      return [w = weights()](int) {
+        const Tensor a = torch::rand({8, 8});
+        const Tensor b = call<Tensor>("berth_barrier_test::draw_behind", w.add(a));
+        return a + b + torch::rand({8, 8});
+      };
+    });
+    CHECK(stats.scheduled > 2);
+  }
+  SECTION("and keeps its state") {
+    const auto stats = as_eager([] {
+      calls_of_counter = 0;
+      return [w = weights()](int) {
+        return call<Tensor>("berth_barrier_test::counter", w.mul(3)).add(1);
+      };
+    });
+    CHECK(stats.scheduled > 2);
+  }
+  SECTION("and writes what it was not given") {
+    const auto stats = as_eager([] {
+      global = torch::zeros({4});
+      return [w = weights()](int) {
+        const Tensor before = global.mul(10);
+        const Tensor y = call<Tensor>("berth_barrier_test::write_global", w.add(1));
+        return before.sum() + y.sum() + global.sum();
+      };
+    });
+    CHECK(stats.scheduled > 2);
+  }
+  SECTION("and writes what it was given, whatever its schema says") {
+    for (const char* engine : {"auto", "release"}) {
+      const auto stats = as_eager(
+          [] {
+            return [w = weights()](int) {
+              const Tensor x = w.add(1);
+              const Tensor before = x.sum();
+              static_cast<void>(call<Tensor>("berth_barrier_test::write_argument", x));
+              return before + x.sum().mul(2);
+            };
+          },
+          {.engine = engine});
+      CHECK(stats.scheduled > 2);
+    }
+  }
+}
+
+TEST_CASE("An operator that was declared pure runs with the schedule", "[step][barrier]") {
+  berth::torch::pure("berth_barrier_test::pure_double");
+  CHECK_THROWS_WITH(berth::torch::pure("nothing"), Catch::Contains("the name of an operator"));
+  StepProgram program;
+  const Tensor w = weights();
+  for (int step = 0; step < kSteps; ++step) {
+    calls_of_pure = 0;
+    Tensor y;
+    {
+      const auto scope = program.step();
+      y = call<Tensor>("berth_barrier_test::pure_double", w.add(step));
+      CHECK(calls_of_pure == (step < 2 ? 1 : 0));
+    }
+    CHECK(calls_of_pure == 1);
+    REQUIRE(torch::equal(y, w.add(step).mul(2)));
+  }
+  CHECK(program.stats().scheduled == kSteps - 2);
+}
+
+TEST_CASE("Bytes that libtorch did not allocate are read when the operator is called",
+          "[step][barrier]") {
+  SECTION("into room of their own") {
+    const auto stats = as_eager([] {
+      auto buffer = std::make_shared<std::vector<float>>(64);
+      return [buffer](int step) {
+        const auto filled = [&](float with) {
+          std::fill(buffer->begin(), buffer->end(), with);
+          return torch::from_blob(buffer->data(), {64}).clone();
+        };
+        return filled(1) + filled(2) + filled(static_cast<float>(step));
+      };
+    });
+    CHECK(stats.scheduled > 2);
+  }
+  SECTION("also by what takes something of the step") {
+    const auto stats = as_eager([] {
+      auto buffer = std::make_shared<std::vector<float>>(64);
+      return [buffer, w = torch::ones({64})](int) {
+        const Tensor outside = torch::from_blob(buffer->data(), {64});
+        const Tensor mine = w.mul(3);
+        (*buffer)[0] = 5;
+        const Tensor sum = outside + mine;
+        (*buffer)[0] = 7;
+        outside.add_(mine);
+        const float seen = (*buffer)[0];
+        (*buffer)[0] = 0;
+        return sum + outside + seen;
+      };
+    });
+    CHECK(stats.scheduled > 2);
+  }
+}
+
+TEST_CASE("What a process has set is what an operator found when it was called",
+          "[step][barrier]") {
+  const auto stats = as_eager([] {
+    return [w = weights()](int step) {
+      // One step in which it is another all along, and in each step a part.
+      if (step == 6) torch::set_default_dtype(caffe2::TypeMeta::Make<double>());
+      const Tensor a = torch::arange(0, 1, 0.125).sum();
+      const auto before = torch::get_default_dtype();
+      torch::set_default_dtype(caffe2::TypeMeta::Make<double>());
+      const Tensor b = torch::arange(0, 1, 0.1).sum();
+      torch::set_default_dtype(before);
+      const Tensor left = w.sum().to(torch::kDouble) + a + b;
+      torch::set_default_dtype(caffe2::TypeMeta::Make<float>());
+      return left;
+    };
+  });
+  CHECK(stats.scheduled > 2);
+  CHECK(torch::get_default_dtype() == caffe2::TypeMeta::Make<float>());
+}
+
+TEST_CASE("What fails by what its arguments hold fails where it is called", "[step][barrier]") {
+  const auto stats = as_eager([] {
+    return [w = weights(), state = torch::zeros({8})](int step) {
+      Tensor index = torch::tensor({1, 2, 3});
+      if (step == 5) index[1] = 8;
+      const Tensor before = w.mul(2);
+      state.add_(1);
+      Tensor chosen;
+      try {
+        chosen = before.index_select(0, index);
+      } catch (const c10::Error&) {
+        return state.sum();  // as the program would
+      }
+      state.add_(chosen.sum());
+      Tensor square = torch::eye(8) * (step == 7 ? -1 : 1);
+      try {
+        square = torch::linalg_cholesky(square);
+      } catch (const c10::Error&) {
+        square = torch::full({8, 8}, 2);
+      }
+      return state + square.sum() + chosen.sum();
+    };
+  });
+  CHECK(stats.scheduled > 2);
+}
+
+TEST_CASE("Composite operators that read by pointers find the bytes", "[step][barrier]") {
+  SECTION("pooling without gradients") {
+    const auto stats = as_eager([] {
+      return [](int step) {
+        const torch::NoGradGuard none;
+        return torch::max_pool1d(torch::linspace(0, step + 1, 64).reshape({1, 1, 64}).sin(), 2)
+            .relu();
+      };
+    });
+    CHECK(stats.scheduled > 2);
+  }
+  SECTION("an LSTM over packed sequences") {
+    const auto stats = as_eager([] {
+      torch::nn::LSTM net(8, 8);
+      return [net](int) mutable {
+        net->zero_grad();
+        const auto packed = torch::nn::utils::rnn::pack_padded_sequence(torch::randn({5, 3, 8}),
+                                                                        torch::tensor({5, 4, 2}));
+        const Tensor y = std::get<0>(net->forward_with_packed_input(packed)).data();
+        y.square().mean().backward();
+        Tensor all = y.sum();
+        for (const Tensor& one : net->parameters()) all = all + one.grad().sum();
+        return all;
+      };
+    });
+    CHECK(stats.scheduled > 2);
+  }
+}
+
+TEST_CASE("A step follows whichever program its calls are those of", "[step][barrier]") {
+  SECTION("from its first call on") {
+    const auto stats = as_eager([] {
+      torch::nn::Linear net(8, 8);
+      return [net](int step) mutable {
+        return net(torch::ones({1 + step % 3, 8})).square().sum();
+      };
+    });
+    CHECK(stats.scheduled == kSteps - 6);
+    CHECK(stats.programs == 3);
+    CHECK(stats.made == 3);
+  }
+  SECTION("where they part after something was read back") {
+    const auto stats = as_eager([] {
+      return [w = weights(), state = torch::zeros({8, 8})](int step) {
+        const Tensor x = w.mul(2).add_(1);
+        const float first = x.sum().item<float>();
+        const Tensor y = x.mul(first);
+        state.add_(y);
+        return step % 2 == 0 ? y.sin().add(state).sum() : y.cos().sub(state).mul(x).sum();
+      };
+    });
+    CHECK(stats.scheduled >= kSteps - 4);
+    CHECK(stats.programs == 2);
+    CHECK(stats.made == 2);
+  }
+}
