@@ -92,7 +92,8 @@ class Runner:
         report.unlink(missing_ok=True)
         arguments = self.prefix(name) + ["ctest", "--test-dir", str(folder), "-j", str(self.jobs), "--no-tests=error", "--timeout", "900",
                      "--output-junit", str(report)] + ([] if self.everything else ["-LE", "long"])
-        process = subprocess.Popen(arguments, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        environment = dict(os.environ, BERTH_TEST_THOROUGH="1") if self.everything else None
+        process = subprocess.Popen(arguments, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                    stderr=subprocess.STDOUT, text=True, errors="replace")
         shown = 0
         for line in process.stdout:

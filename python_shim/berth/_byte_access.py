@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 import threading
 from typing import Any, Callable
 
@@ -18,6 +19,41 @@ def _tell(tensor: torch.Tensor, how: str) -> None:
     if plain and torch._C._len_torch_dispatch_stack() == 0 and hasattr(torch.ops.berth, how):
         with torch.no_grad():
             getattr(torch.ops.berth, how)(tensor.detach())
+
+
+# Operators that nobody knows, so what is done within them is done when they are called: nothing, but for which tensors have their bytes
+# then; and what a thread says. Two, since what the second one takes could not be let go of within it.
+_library = torch.library.Library("berth", "FRAGMENT")
+_library.define("use_bytes(Tensor[] tensors) -> ()")
+_library.define("run_within() -> ()")
+_here = threading.local()  # its `work` is what the operator does
+
+
+@torch.library.impl(_library, "use_bytes", "CompositeExplicitAutograd")
+def _use_bytes(_: list[torch.Tensor]) -> None:
+    pass
+
+
+@torch.library.impl(_library, "run_within", "CompositeExplicitAutograd")
+def _run_within() -> None:
+    _here.work()
+
+
+def _compiled(method: _Method) -> _Method:
+    """Of a compiled graph, whose kernels take pointers."""
+    @functools.wraps(method)
+    def call(self: Any, inputs: Any) -> Any:
+        result: list[Any] = []
+        before = getattr(_here, "work", None)
+        _here.work = lambda: result.append(method(self, inputs))
+        try:
+            with torch.no_grad():
+                torch.ops.berth.use_bytes([one.detach() for one in inputs if isinstance(one, torch.Tensor)])
+            torch.ops.berth.run_within()
+        finally:
+            _here.work = before
+        return result[0]
+    return call
 
 
 def _tolist(method: _Method) -> _Method:
@@ -71,8 +107,20 @@ def _by_element(method: _Method) -> _Method:
 # Others go through these: storage(), __array__(), copy.deepcopy(), pickle.
 _WATCHED = {"tolist": _tolist, "__repr__": _repr, "numpy": _numpy, "__dlpack__": _pointer, "data_ptr": _pointer, "untyped_storage": _pointer,
             "apply_": _by_element, "map_": _by_element, "map2_": _by_element}
+def _state(function: _Method) -> _Method:
+    @functools.wraps(function)
+    def get_rng_state(*args: Any, **kwargs: Any) -> Any:
+        if torch._C._len_torch_dispatch_stack() == 0 and hasattr(torch.ops.berth, "read_generators"):
+            torch.ops.berth.read_generators()
+        return function(*args, **kwargs)
+    return get_rng_state
+
+
+# Functions by which the states of generators are read.
+_STATES = [(torch, "get_rng_state"), (torch.random, "get_rng_state"), (torch.cuda, "get_rng_state"), (torch.cuda.random, "get_rng_state")]
 _lock = threading.Lock()
 _watches = 0
+_functions: list[tuple[Any, str, Any]] = []  # what stood in the modules
 _before: dict[str, Any] = {}  # what torch.Tensor itself had; None where it inherited
 
 
@@ -85,6 +133,15 @@ class Watch:
             _watches += 1
             if _watches > 1:
                 return
+            inductor = sys.modules.get("torch._inductor.output_code")
+            if inductor is not None and hasattr(inductor, "CompiledFxGraph"):
+                graph = inductor.CompiledFxGraph
+                _functions.append((graph, "__call__", graph.__call__))
+                graph.__call__ = _compiled(graph.__call__)
+            for module, name in _STATES:
+                function = getattr(module, name)
+                _functions.append((module, name, function))
+                setattr(module, name, _state(function))
             for name, telling in _WATCHED.items():
                 _before[name] = torch.Tensor.__dict__.get(name)
                 setattr(torch.Tensor, name, telling(getattr(torch.Tensor, name)))
@@ -95,6 +152,8 @@ class Watch:
             _watches -= 1
             if _watches > 0:
                 return
+            while _functions:
+                setattr(*_functions.pop())
             for name, before in _before.items():
                 if before is None:
                     delattr(torch.Tensor, name)

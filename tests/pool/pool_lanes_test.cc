@@ -2,6 +2,7 @@
 #include "tests/catch.h"
 #include "tests/support/lone_pool.h"
 #include "tests/support/simulated_device.h"
+#include "tests/support/thoroughness.h"
 
 #include <algorithm>
 #include <cstring>
@@ -436,7 +437,7 @@ TEST_CASE("Whichever device call fails the pool stays whole and leaks nothing",
   for (const bool maps : {true, false}) {
     for (const bool all_later : {false, true}) {
       bool met = true;
-      for (std::uint64_t n = 1; met; ++n) {
+      for (std::uint64_t n = 1; met; n += test::stride(n)) {
         CAPTURE(maps, all_later, n);
         SimulatedDevice device({.total_bytes = 12 * kMiB, .maps_pages = maps});
         device.fail_call(n, n % 2 == 0 ? kFailure : kExhausted);

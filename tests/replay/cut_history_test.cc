@@ -8,6 +8,7 @@
 #include "csrc/runtime/allocator.h"
 #include "tests/catch.h"
 #include "tests/support/simulated_device.h"
+#include "tests/support/thoroughness.h"
 #include "tests/support/training_run.h"
 
 #include <fmt/format.h>
@@ -92,7 +93,8 @@ double over(Bytes figure, Bytes base) {
 
 std::size_t number_of_programs() {
   const char* const text = std::getenv("BERTH_TEST_PROGRAMS");
-  return text == nullptr ? 300 : static_cast<std::size_t>(std::atoi(text));
+  if (text != nullptr) return static_cast<std::size_t>(std::atoi(text));
+  return test::is_thorough() ? 300 : 40;
 }
 
 }  // namespace

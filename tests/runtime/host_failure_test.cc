@@ -11,6 +11,7 @@
 #include "tests/support/simulated_device.h"
 #include "tests/support/small_plan.h"
 #include "tests/support/temporary_folder.h"
+#include "tests/support/thoroughness.h"
 
 #include <berth/warnings.h>
 
@@ -305,7 +306,8 @@ TEST_CASE("Whichever host allocation fails the allocator stays whole and leaks n
       bool met = true;
       long n = 0;
       while (met) {
-        const std::string wrong = run(scenario, ++n, all_later, &met);
+        n += test::stride(n);
+        const std::string wrong = run(scenario, n, all_later, &met);
         CAPTURE(scenario.name, all_later, n);
         REQUIRE(wrong == "");
       }

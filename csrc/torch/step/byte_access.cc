@@ -22,6 +22,9 @@ void register_byte_access() {
   if (c10::Dispatcher::singleton().findSchema({std::string(kReadBytes), ""})) return;
   auto* const library =
       new ::torch::Library(::torch::Library::FRAGMENT, "berth", std::nullopt, __FILE__, __LINE__);
+  library->def("read_generators() -> ()");
+  library->impl("read_generators",
+                ::torch::dispatch(c10::DispatchKey::CompositeExplicitAutograd, [] {}));
   for (const char* schema : {"read_bytes(Tensor self) -> ()", "share_bytes(Tensor(a!) self) -> ()",
                              "give_pointer(Tensor self) -> ()"}) {
     library->def(schema);

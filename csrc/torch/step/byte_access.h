@@ -15,7 +15,10 @@ inline constexpr std::string_view kShareBytes = "berth::share_bytes";
 // berth::give_pointer(Tensor self) -> (): gives their address to somebody who may do anything.
 inline constexpr std::string_view kGivePointer = "berth::give_pointer";
 
-// Calls one of them. Nothing where they are not known.
+// berth::read_generators() -> (): reads the state of a generator.
+inline constexpr std::string_view kReadGenerators = "berth::read_generators";
+
+// Calls one of those with a tensor. Nothing where they are not known.
 void ask_for_bytes(std::string_view how, const at::Tensor& tensor);
 
 // Makes them known to libtorch. A second call does nothing. Not thread-safe.

@@ -308,14 +308,22 @@ void Ghost::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::S
     return;
   }
   std::unique_lock lock(mutex_);
-  if (barrier_ != nullptr) {
-    call_within(op, keys, stack);
+  const std::size_t arguments = op.schema().arguments().size();
+  if (barrier_ != nullptr) note_within(op, *stack);
+  const Passes how =
+      passes(c10::ArrayRef<c10::IValue>(*stack).slice(stack->size() - arguments, arguments));
+  if (barrier_ != nullptr || how != Passes::kNot) {
+    lock.unlock();
+    how == Passes::kForOthers ? run_in_python(op, stack) : run_kernel_told(op, keys, stack);
     return;
   }
-  const std::size_t arguments = op.schema().arguments().size();
-  if (passes(c10::ArrayRef<c10::IValue>(*stack).slice(stack->size() - arguments))) {
-    lock.unlock();
-    run_kernel_told(op, keys, stack);
+  if (facts_of(op).reads_generators) {
+    // Where the step sets them, they are as the body left them.
+    if (!program().sets_generators) {
+      set_between_draws_ = true;
+      diverge("the state of a generator is read");
+    }
+    run_kernel(op, keys, stack);
     return;
   }
   std::string why;
@@ -445,11 +453,10 @@ void Ghost::run_with_body(std::unique_lock<std::mutex>& lock, const c10::Operato
   recorder_->add_run(like, arguments, results, barrier.wrote);
 }
 
-void Ghost::call_within(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
-                        c10::Stack* stack) {
+void Ghost::note_within(const c10::OperatorHandle& op, const c10::Stack& stack) {
   const OperatorFacts& facts = facts_of(op);
   const std::size_t arguments = op.schema().arguments().size();
-  const auto given = c10::ArrayRef<c10::IValue>(*stack).slice(stack->size() - arguments);
+  const auto given = c10::ArrayRef<c10::IValue>(stack).slice(stack.size() - arguments);
   for (std::size_t n = 0; n < arguments; ++n)
     for_each_tensor(given[n], form_of(given[n]), [&](const at::Tensor& tensor) {
       if (!tensor.defined() || !tensor.has_storage()) return;
@@ -463,7 +470,6 @@ void Ghost::call_within(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
       executor_->skip_barrier();
       catch_up();
     });
-  run_kernel(op, keys, stack);
 }
 
 bool Ghost::take_results(const Call& expected, c10::ArrayRef<c10::IValue> arguments,

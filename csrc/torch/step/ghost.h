@@ -89,8 +89,8 @@ class Ghost final : public OperatorListener {
   // written where its results are others than the program's.
   void run_with_body(std::unique_lock<std::mutex>& lock, const c10::OperatorHandle& op,
                      c10::DispatchKeySet keys, c10::Stack* stack);
-  // An operator inside of a barrier.
-  void call_within(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack* stack);
+  // An operator is called inside of a barrier.
+  void note_within(const c10::OperatorHandle& op, const c10::Stack& stack);
   // Whether the results are those of the program's call; notes their storages then.
   bool take_results(const Call& expected, c10::ArrayRef<c10::IValue> arguments,
                     c10::ArrayRef<c10::IValue> results);

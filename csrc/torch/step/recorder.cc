@@ -245,11 +245,10 @@ void Recorder::add_run(const Call& like, c10::ArrayRef<c10::IValue> arguments,
   add(std::move(call));
 }
 
-void Recorder::call_within(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
-                           c10::Stack* stack) {
+void Recorder::note_within(const c10::OperatorHandle& op, const c10::Stack& stack) {
   const OperatorFacts& facts = facts_of(op);
   const std::size_t arguments = op.schema().arguments().size();
-  const auto given = c10::ArrayRef<c10::IValue>(*stack).slice(stack->size() - arguments);
+  const auto given = c10::ArrayRef<c10::IValue>(stack).slice(stack.size() - arguments);
   for (std::size_t n = 0; n < arguments; ++n)
     if (facts.writes[n])
       for_each_tensor(given[n], form_of(given[n]), [&](const at::Tensor& tensor) {
@@ -257,21 +256,19 @@ void Recorder::call_within(const c10::OperatorHandle& op, c10::DispatchKeySet ke
         const auto found = numbers_.find(tensor.storage().unsafeGetStorageImpl());
         if (found != numbers_.end()) wrote_->push_back(found->second);
       });
-  run_kernel(op, keys, stack);
 }
 
 void Recorder::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack* stack) {
   std::unique_lock lock(mutex_);
-  if (wrote_ != nullptr) {
-    call_within(op, keys, stack);
-    return;
-  }
   const OperatorFacts& facts = facts_of(op);
   const std::size_t arguments = op.schema().arguments().size();
   const std::size_t below = stack->size() - arguments;
-  if (passes(c10::ArrayRef<c10::IValue>(*stack).slice(below, arguments))) {
+  const bool within = wrote_ != nullptr;
+  if (within) note_within(op, *stack);
+  const Passes how = passes(c10::ArrayRef<c10::IValue>(*stack).slice(below, arguments));
+  if (within || how != Passes::kNot) {
     lock.unlock();
-    run_kernel_told(op, keys, stack);
+    how == Passes::kForOthers ? run_in_python(op, stack) : run_kernel_told(op, keys, stack);
     return;
   }
   const auto given = [&] { return c10::ArrayRef<c10::IValue>(*stack).slice(below, arguments); };
@@ -280,6 +277,10 @@ void Recorder::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10
     run_kernel(op, keys, stack);
   };
   if (makes_view(facts, given())) return run();
+  if (facts.reads_generators) {
+    record_.sets_generators = true;
+    return run();
+  }
   if (const std::string why = why_refused(op); !why.empty()) refuse(op, why);
   if (is_captured(given()))
     refuse(op, "is captured into a graph, before the step is known: steps are recorded outside");

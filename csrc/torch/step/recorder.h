@@ -58,8 +58,8 @@ class Recorder final : public OperatorListener {
   void describe_wrote(Call& call, const std::vector<StorageNumber>& wrote) const;
   // Decides when the call may run, by what it takes.
   void decide(Call& call);
-  // An operator inside of a barrier.
-  void call_within(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack* stack);
+  // An operator is called inside of a barrier.
+  void note_within(const c10::OperatorHandle& op, const c10::Stack& stack);
   // Adds the call, which has run.
   void add(Call call);
   void describe_results(Call& call, c10::ArrayRef<c10::IValue> results,

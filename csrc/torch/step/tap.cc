@@ -8,6 +8,7 @@
 #include "csrc/torch/step/tensors.h"
 
 #include <c10/core/impl/LocalDispatchKeySet.h>
+#include <c10/core/impl/PyInterpreterHooks.h>
 #include <pthread.h>
 
 #include <atomic>
@@ -82,6 +83,17 @@ void run_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::St
 
 void run_kernel_told(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack* stack) {
   op.redispatchBoxed(below(keys), stack);
+}
+
+void run_in_python(const c10::OperatorHandle& op, c10::Stack* stack) {
+  // As libtorch's own fallback for Python does, which hides from our keys what is called there.
+  constexpr c10::DispatchKeySet kPython(c10::DispatchKey::Python);
+  constexpr c10::DispatchKeySet kAbovePython =
+      c10::DispatchKeySet(c10::DispatchKeySet::FULL) -
+      c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, c10::DispatchKey::Python) - kPython -
+      c10::DispatchKeySet(kTapKey) - c10::DispatchKeySet(kCompositeKey);
+  const c10::impl::ExcludeDispatchKeyGuard guard(kAbovePython);
+  (*c10::impl::getGlobalPyInterpreter())->dispatch(op, stack);
 }
 
 Tap::Tap(OperatorListener& listener) {

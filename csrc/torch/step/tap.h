@@ -21,7 +21,10 @@ class OperatorListener {
 
 // Runs the operator's kernel. The operators inside of it are not told.
 void run_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack* stack);
-// The same, and those inside are told.
+// Has Python dispatch a call whose tensors are subclasses of its own; the operators that it calls
+// are told.
+void run_in_python(const c10::OperatorHandle& op, c10::Stack* stack);
+// Runs the kernel, and the operators inside are told.
 void run_kernel_told(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack* stack);
 
 // While it stands, its thread, and the threads that autograd runs this thread's backward on, tell

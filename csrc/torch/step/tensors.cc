@@ -323,6 +323,7 @@ OperatorFacts find_facts(const c10::OperatorHandle& op) {
   facts.shapes_by_data = (op.hasTag(at::Tag::dynamic_output_shape) &&
                           !(name == "aten::_ctc_loss" && op.operator_name().overload_name.empty())) ||
                          name == "aten::_pack_padded_sequence";
+  facts.reads_generators = name == kReadGenerators;
   facts.gives_bytes = name == "aten::set_" && arguments > 1;
   // Numbers that they are given may be wrong, too, which is seen where they are called.
   const std::string& overload = op.operator_name().overload_name;
@@ -363,7 +364,7 @@ PureOperators& pure_operators() {
 
 bool is_known(const c10::OperatorHandle& op) {
   const std::string& name = op.operator_name().name;
-  if (name == kReadBytes) return true;
+  if (name == kReadBytes || name == kReadGenerators) return true;
   for (const std::string_view own : {"aten::", "prim::", "profiler::"})
     if (name.starts_with(own)) return true;
   PureOperators& pure = pure_operators();
@@ -446,7 +447,7 @@ bool may_fail(const Call& call, bool on_host) {
   return on_host && (fails == OperatorFacts::Fails::kOnHost || integers);
 }
 
-bool passes(c10::ArrayRef<c10::IValue> arguments) {
+Passes passes(c10::ArrayRef<c10::IValue> arguments) {
   const bool traced = c10::impl::TorchDispatchModeTLS::any_modes_set();
   bool stands_for_others = false, plain = false;
   for (const c10::IValue& value : arguments)
@@ -455,7 +456,8 @@ bool passes(c10::ArrayRef<c10::IValue> arguments) {
       stands_for_others |= tensor.unsafeGetTensorImpl()->is_python_dispatch();
       plain |= tensor.has_storage() && !tensor.is_meta();
     });
-  return stands_for_others || (traced && !plain);
+  if (traced) return stands_for_others || !plain ? Passes::kTraced : Passes::kNot;
+  return stands_for_others ? Passes::kForOthers : Passes::kNot;
 }
 
 bool is_barrier(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> arguments) {

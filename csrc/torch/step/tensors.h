@@ -62,7 +62,8 @@ struct OperatorFacts {
   // Of what works element by element: the same in place of its first argument, and with a place for
   // the result, where there are kernels for it.
   std::optional<c10::OperatorHandle> in_place, out;
-  bool gives_bytes = false;     // gives a tensor the bytes of a storage
+  bool reads_generators = false;  // the body does, and calls nothing
+  bool gives_bytes = false;       // gives a tensor the bytes of a storage
   bool listwise = false;        // does the same for each element of its lists
   bool shapes_by_data = false;  // what its tensors hold may decide about the shape of its result
   // Nobody knows what it does: an operator that is not libtorch's own and that nobody has declared
@@ -97,9 +98,13 @@ struct OperatorFacts {
                              c10::ArrayRef<c10::IValue> arguments);
 // Whether what the call's arguments hold may make it fail. `on_host`: one is on the CPU.
 [[nodiscard]] bool may_fail(const Call& call, bool on_host);
-// Whether the call is none of the step's, but those are that it calls in turn: its tensors stand for
-// others (DTensor), or it is traced (torch.compile).
-[[nodiscard]] bool passes(c10::ArrayRef<c10::IValue> arguments);
+// Whether the call is none of the step's.
+enum class Passes : std::uint8_t {
+  kNot,
+  kTraced,   // by torch.compile: nothing real is done
+  kForOthers  // its tensors stand for others (DTensor): the calls on those are the step's
+};
+[[nodiscard]] Passes passes(c10::ArrayRef<c10::IValue> arguments);
 
 // Says of an operator ("my::op", all overloads, or "my::op.overload") that its results depend on its
 // arguments alone, and that it does nothing else than its schema says. Thread-safe.
