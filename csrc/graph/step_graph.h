@@ -50,11 +50,11 @@ struct StepStorage {
 // Adds a step's operators in turn: a call is one, or several that each do a part of it.
 //
 // Versions of a storage are counted as calls write them. Control edges keep draws from generators
-// in turn, behind a value that the host reads all that was called after it, and before a barrier all
-// that was called before. What writes
-// something that was there before the step changes state. State that no result depends on and
-// nobody else uses is no operand, but the workspace of what writes it, and those that do stay in
-// turn. The last operator is the end of the step: it takes what outlives it.
+// in turn, behind a value that the host reads all that was called after it, and before a barrier
+// all that was called before. What writes something that was there before the step changes state.
+// State that no result depends on and nobody else uses is no operand, but the workspace of what
+// writes it, and those that do stay in turn. The last operator is the end of the step: it takes
+// what outlives it.
 class StepGraph {
  public:
   // `rooms`: by storage, the storage of the graph whose bytes it has; those of several are one.

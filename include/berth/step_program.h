@@ -159,12 +159,12 @@ void read_bytes(const at::Tensor& tensor);
 // from then on runs when it is called.
 void share_bytes(const at::Tensor& tensor);
 
-// Declares an operator pure, "my::op" with all its overloads or "my::op.overload": its results depend
-// on its arguments alone, it does nothing that its schema does not tell, and the shapes of its
-// results do not depend on what its arguments hold. Schedules may then run it later than it was
-// called, in another order, and again. Operators that are not libtorch's own run when they are called
-// otherwise, once all that was called before has run. Thread-safe; for the whole process; steps that
-// are known already stay as they are. Throws Error(kUsage) for a name without "::".
+// Declares an operator pure, "my::op" with all its overloads or "my::op.overload": its results
+// depend on its arguments alone, it does nothing that its schema does not tell, and the shapes of
+// its results do not depend on what its arguments hold. Schedules may then run it later than it was
+// called, in another order, and again. Operators that are not libtorch's own run when they are
+// called otherwise, once all that was called before has run. Thread-safe; for the whole process;
+// steps that are known already stay as they are. Throws Error(kUsage) for a name without "::".
 void pure(std::string_view name);
 
 }  // namespace berth::torch

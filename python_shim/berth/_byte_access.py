@@ -23,9 +23,9 @@ def _tell(tensor: torch.Tensor, how: str) -> None:
 
 # Operators that nobody knows, so what is done within them is done when they are called: nothing, but for which tensors have their bytes
 # then; and what a thread says. Two, since what the second one takes could not be let go of within it.
-_library = torch.library.Library("berth", "FRAGMENT")
-_library.define("use_bytes(Tensor[] tensors) -> ()")
-_library.define("run_within() -> ()")
+_library = torch.library.Library("berth", "FRAGMENT")  # type: ignore[no-untyped-call]
+_library.define("use_bytes(Tensor[] tensors) -> ()")  # type: ignore[no-untyped-call]
+_library.define("run_within() -> ()")  # type: ignore[no-untyped-call]
 _here = threading.local()  # its `work` is what the operator does
 
 

@@ -1,11 +1,11 @@
-// What is not known to be safe happens when it is called: each body here gives in each step what it gives without a step program.
+// What is not known to be safe happens when it is called: each body here gives in each step what it
+// gives without a step program.
 #include "tests/catch.h"
 
 #include <berth/step_program.h>
 
-#include <torch/torch.h>
-
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <torch/torch.h>
 
 #include <algorithm>
 #include <functional>
@@ -121,8 +121,8 @@ TEST_CASE("An operator that nobody knows runs when it is called", "[step][barrie
     const auto stats = as_eager([] {
       return [w = weights()](int step) {
         const Tensor x = w.add(step < 4 ? 0 : 0.1 * step).mul(2);
-        return x.sum().mul(static_cast<double>(
-            call<std::int64_t>("berth_barrier_test::count_positive", x)));
+        return x.sum().mul(
+            static_cast<double>(call<std::int64_t>("berth_barrier_test::count_positive", x)));
       };
     });
     CHECK(stats.scheduled > 2);
@@ -316,9 +316,7 @@ TEST_CASE("A step follows whichever program its calls are those of", "[step][bar
   SECTION("from its first call on") {
     const auto stats = as_eager([] {
       torch::nn::Linear net(8, 8);
-      return [net](int step) mutable {
-        return net(torch::ones({1 + step % 3, 8})).square().sum();
-      };
+      return [net](int step) mutable { return net(torch::ones({1 + step % 3, 8})).square().sum(); };
     });
     CHECK(stats.scheduled == kSteps - 6);
     CHECK(stats.programs == 3);

@@ -165,9 +165,7 @@ class Account {
         drop(buffer);
         return;
       case Instruction::Kind::kCopyOut:
-        if (buffers_[buffer] == kNothing ||
-            from_outside(instruction.storage))
-          return;
+        if (buffers_[buffer] == kNothing || from_outside(instruction.storage)) return;
         away_[buffer] = blocks_[buffers_[buffer]].first;
         let_go(buffers_[buffer]);
         return;

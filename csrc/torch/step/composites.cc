@@ -38,20 +38,47 @@ constexpr std::array<std::string_view, 9> kReadBytesAlways = {
 
 // Those that touch no bytes of their own: all is done by what they call. They are called often.
 constexpr std::array<std::string_view, 42> kCalledOften = {
-    "aten::_convolution_mode", "aten::absolute",       "aten::adaptive_avg_pool1d",
-    "aten::adaptive_avg_pool2d", "aten::avg_pool1d",   "aten::batch_norm",
-    "aten::concat",           "aten::concatenate",     "aten::conv1d",
-    "aten::conv2d",           "aten::conv3d",          "aten::conv_transpose1d",
-    "aten::conv_transpose2d", "aten::conv_transpose3d", "aten::cross_entropy_loss",
-    "aten::divide",           "aten::dropout",         "aten::dropout_",
-    "aten::einsum",           "aten::feature_dropout", "aten::group_norm",
-    "aten::hstack",           "aten::infinitely_differentiable_gelu_backward",
-    "aten::instance_norm",    "aten::item",            "aten::layer_norm",
-    "aten::linear",           "aten::log_softmax",     "aten::matmul",
-    "aten::mse_loss",         "aten::multiply",        "aten::nll_loss",
-    "aten::nll_loss_nd",      "aten::norm",            "aten::pad",
-    "aten::relu6",            "aten::rms_norm",        "aten::scaled_dot_product_attention",
-    "aten::softmax",          "aten::square",          "aten::subtract",
+    "aten::_convolution_mode",
+    "aten::absolute",
+    "aten::adaptive_avg_pool1d",
+    "aten::adaptive_avg_pool2d",
+    "aten::avg_pool1d",
+    "aten::batch_norm",
+    "aten::concat",
+    "aten::concatenate",
+    "aten::conv1d",
+    "aten::conv2d",
+    "aten::conv3d",
+    "aten::conv_transpose1d",
+    "aten::conv_transpose2d",
+    "aten::conv_transpose3d",
+    "aten::cross_entropy_loss",
+    "aten::divide",
+    "aten::dropout",
+    "aten::dropout_",
+    "aten::einsum",
+    "aten::feature_dropout",
+    "aten::group_norm",
+    "aten::hstack",
+    "aten::infinitely_differentiable_gelu_backward",
+    "aten::instance_norm",
+    "aten::item",
+    "aten::layer_norm",
+    "aten::linear",
+    "aten::log_softmax",
+    "aten::matmul",
+    "aten::mse_loss",
+    "aten::multiply",
+    "aten::nll_loss",
+    "aten::nll_loss_nd",
+    "aten::norm",
+    "aten::pad",
+    "aten::relu6",
+    "aten::rms_norm",
+    "aten::scaled_dot_product_attention",
+    "aten::softmax",
+    "aten::square",
+    "aten::subtract",
     "aten::to"};
 
 // By schema: those that were found to read bytes. Never destroyed.
@@ -82,8 +109,8 @@ class CompositeKernel final : public c10::OperatorKernel {
  public:
   explicit CompositeKernel(const c10::OperatorHandle& op) {
     const std::string name = c10::toString(op.operator_name());
-    always_ = std::find(kReadBytesAlways.begin(), kReadBytesAlways.end(), name) !=
-              kReadBytesAlways.end();
+    always_ =
+        std::find(kReadBytesAlways.begin(), kReadBytesAlways.end(), name) != kReadBytesAlways.end();
     without_gradients_ = name == "aten::max_pool1d";
   }
 
@@ -122,8 +149,8 @@ class CompositeKernel final : public c10::OperatorKernel {
 };
 
 bool has_kernel(const c10::OperatorHandle& op) {
-  if (!op.hasSchema() ||
-      !op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd) || !is_boxable(op))
+  if (!op.hasSchema() || !op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd) ||
+      !is_boxable(op))
     return false;
   const std::string& name = op.operator_name().name;
   return !name.starts_with("prim::") && !name.starts_with("profiler::") &&

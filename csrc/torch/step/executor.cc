@@ -326,8 +326,7 @@ void Executor::drop(BufferNumber buffer) {
 void Executor::copy_out(const Instruction& instruction) {
   // What came from outside somebody else has: it stays.
   const BufferNumber buffer = instruction.buffer;
-  if (!buffers_[buffer] ||
-      program_.storages[instruction.storage].of_body()) {
+  if (!buffers_[buffer] || program_.storages[instruction.storage].of_body()) {
     copies_.skip_out();
     return;
   }
@@ -380,16 +379,14 @@ constexpr Bytes kSmallState = 16 * 1024;
 }  // namespace
 
 bool Executor::is_small_state(StorageNumber storage) const {
-  return storage != kNoStorage &&
-         program_.storages[storage].of_body() &&
+  return storage != kNoStorage && program_.storages[storage].of_body() &&
          program_.storages[storage].bytes <= kSmallState;
 }
 
 Executor::Beside Executor::beside(const Instruction& instruction, std::uint32_t calls,
                                   const Needed& needed) const {
   const auto from_outside = [&](StorageNumber storage) {
-    return storage != kNoStorage &&
-           program_.storages[storage].of_body();
+    return storage != kNoStorage && program_.storages[storage].of_body();
   };
   switch (instruction.kind) {
     case Instruction::Kind::kCopyOut:
@@ -403,7 +400,8 @@ Executor::Beside Executor::beside(const Instruction& instruction, std::uint32_t 
       break;
   }
   const Call& call = program_.calls[instruction.call];
-  if (call.random || call.host_read || call.checked || *call.modes != Modes::now()) return Beside::kEnd;
+  if (call.random || call.host_read || call.checked || *call.modes != Modes::now())
+    return Beside::kEnd;
   if (instruction.call >= calls) return Beside::kWait;
   if (call.by_body) return Beside::kRun;
   const auto is_aside = [&](std::size_t operand) {

@@ -32,9 +32,9 @@ class Executor {
   // Takes over what `other` was given, whose program begins with the same calls. Requires: other
   // has run nothing, or may be taken back.
   void take_over(Executor& other);
-  // Begins behind the first `calls` calls, which have run elsewhere: `there` has what they left that
-  // somebody needs, by storage. Requires: has run nothing; each call's instruction stands where the
-  // step called it.
+  // Begins behind the first `calls` calls, which have run elsewhere: `there` has what they left
+  // that somebody needs, by storage. Requires: has run nothing; each call's instruction stands
+  // where the step called it.
   using There = std::unordered_map<StorageNumber, c10::Storage>;
   void begin_behind(std::uint32_t calls, const There& there,
                     const std::function<bool(StorageNumber)>& needed);

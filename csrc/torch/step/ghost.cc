@@ -201,8 +201,7 @@ bool Ghost::check(const Call& expected, const c10::OperatorHandle& op,
     return false;
   }
   if (const Modes modes = Modes::now(); modes != *expected.modes) {
-    *why = fmt::format("{} runs under another {}", name_of(op),
-                       expected.modes->difference(modes));
+    *why = fmt::format("{} runs under another {}", name_of(op), expected.modes->difference(modes));
     return false;
   }
   std::uint32_t operand = 0;
@@ -411,9 +410,7 @@ void Ghost::run_with_body(std::unique_lock<std::mutex>& lock, const c10::Operato
   } else {
     std::vector<StorageNumber> lent;
     stop_following();
-    run([&] {
-      executor_->run_before(next_, [this](StorageNumber one) { return held(one); });
-    });
+    run([&] { executor_->run_before(next_, [this](StorageNumber one) { return held(one); }); });
     for (std::uint32_t n = 0; n < expected.operands.size(); ++n) {
       const StorageNumber one = expected.operands[n].storage;
       if (one == kNoStorage || !held(one)) continue;
@@ -507,8 +504,7 @@ bool Ghost::take_results(const Call& expected, c10::ArrayRef<c10::IValue> argume
   for (std::size_t n = 0; n < expected.results.size(); ++n) {
     const Result& result = expected.results[n];
     if (form_of(results[n]) != result.form) return false;
-    if (result.form == Form::kValue && !expected.host_read &&
-        !same_value(results[n], result.value))
+    if (result.form == Form::kValue && !expected.host_read && !same_value(results[n], result.value))
       return false;
     std::uint32_t tensors = 0;
     bool fits = true;

@@ -60,9 +60,9 @@ std::int64_t reduction() {
 template <void (at::Context::*setter)(bool, bool)>
 void set_reduction(std::int64_t value) {
   const auto option = static_cast<at::CuBLASReductionOption>(value);
-  (at::globalContext().*setter)(option == at::CuBLASReductionOption::AllowReducedPrecisionWithSplitK,
-                      option !=
-                          at::CuBLASReductionOption::DisallowReducedPrecisionDisallowSplitK);
+  (at::globalContext().*setter)(
+      option == at::CuBLASReductionOption::AllowReducedPrecisionWithSplitK,
+      option != at::CuBLASReductionOption::DisallowReducedPrecisionDisallowSplitK);
 }
 
 using Fp32Backend = at::Float32Backend;
@@ -71,9 +71,7 @@ using at::Context;
 
 constexpr std::array<Mode, Modes::kCount> kModes = {{
     {"torch.set_default_dtype()",
-     [] {
-       return static_cast<std::int64_t>(c10::typeMetaToScalarType(c10::get_default_dtype()));
-     },
+     [] { return static_cast<std::int64_t>(c10::typeMetaToScalarType(c10::get_default_dtype())); },
      [](std::int64_t type) {
        c10::set_default_dtype(c10::scalarTypeToTypeMeta(static_cast<c10::ScalarType>(type)));
      }},
@@ -101,7 +99,9 @@ constexpr std::array<Mode, Modes::kCount> kModes = {{
      set_flag<&Context::setBenchmarkCuDNN>},
     {"torch.backends.cudnn.benchmark_limit",
      [] { return std::int64_t{at::globalContext().benchmarkLimitCuDNN()}; },
-     [](std::int64_t limit) { at::globalContext().setBenchmarkLimitCuDNN(static_cast<int>(limit)); }},
+     [](std::int64_t limit) {
+       at::globalContext().setBenchmarkLimitCuDNN(static_cast<int>(limit));
+     }},
     {"torch.backends.cudnn.deterministic", flag<&Context::deterministicCuDNN>,
      set_flag<&Context::setDeterministicCuDNN>},
     {"torch.backends.miopen.immediate", flag<&Context::immediateMiopen>,
@@ -131,7 +131,8 @@ constexpr std::array<Mode, Modes::kCount> kModes = {{
      reduction<&Context::allowBF16ReductionCuBLAS>,
      set_reduction<&Context::setAllowBF16ReductionCuBLAS>},
     {"torch.backends.cuda.matmul.allow_fp16_accumulation",
-     flag<&Context::allowFP16AccumulationCuBLAS>, set_flag<&Context::setAllowFP16AccumulationCuBLAS>},
+     flag<&Context::allowFP16AccumulationCuBLAS>,
+     set_flag<&Context::setAllowFP16AccumulationCuBLAS>},
     {"the CPU's reductions in float16", flag<&Context::allowFP16ReductionCPU>,
      set_flag<&Context::setAllowFP16ReductionCPU>},
     {"torch.backends.cuda.preferred_linalg_library()",

@@ -52,8 +52,8 @@ bool is_of_steps(const c10::OperatorHandle& op) {
          !name.starts_with("prim::") && !name.starts_with("profiler::") && !facts_of(op).view;
 }
 
-// Whether libtorch has a kernel on the key for a view. In a thread that has the key it would be taken
-// for all tensors, and subclasses of Python's would come back as plain ones.
+// Whether libtorch has a kernel on the key for a view. In a thread that has the key it would be
+// taken for all tensors, and subclasses of Python's would come back as plain ones.
 bool stands_in_the_way(const c10::OperatorHandle& op, c10::DispatchKey key) {
   return op.hasSchema() && facts_of(op).view && is_boxable(op) && op.hasKernelForDispatchKey(key);
 }

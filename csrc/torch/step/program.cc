@@ -93,10 +93,9 @@ void find_twins(Program& program) {
           std::count_if(call.operands.begin(), call.operands.end(),
                         [&](const Operand& other) { return other.storage == one.storage; });
       if (program.kinds[one.storage] != StorageKind::kMade || storage.of_body() ||
-          storage.outlives ||
-          storage.bytes != made.bytes || storage.device != made.device || !whole ||
-          as_result != result.operand || readers[one.storage] != 1 || last[one.storage] != &call ||
-          times != 1)
+          storage.outlives || storage.bytes != made.bytes || storage.device != made.device ||
+          !whole || as_result != result.operand || readers[one.storage] != 1 ||
+          last[one.storage] != &call || times != 1)
         continue;
       if (n == 0 && facts.in_place && call.arguments.front().form == Form::kTensor)
         call.twin = Twin{*facts.in_place, true, n};
@@ -110,8 +109,8 @@ void find_twins(Program& program) {
 
 bool same_call(const Call& a, const Call& b) {
   return &a.op.schema() == &b.op.schema() && a.gradients_on == b.gradients_on &&
-         a.barrier == b.barrier && a.checked == b.checked && a.writes == b.writes && *a.modes == *b.modes &&
-         a.operands == b.operands && a.result_tensors == b.result_tensors &&
+         a.barrier == b.barrier && a.checked == b.checked && a.writes == b.writes &&
+         *a.modes == *b.modes && a.operands == b.operands && a.result_tensors == b.result_tensors &&
          std::equal(a.arguments.begin(), a.arguments.end(), b.arguments.begin(), b.arguments.end(),
                     same_argument) &&
          std::equal(a.results.begin(), a.results.end(), b.results.begin(), b.results.end(),

@@ -86,11 +86,11 @@ struct Call {
   explicit Call(c10::OperatorHandle handle) : op(std::move(handle)) {}
 
   c10::OperatorHandle op;
-  bool gradients_on = false;  // whether autograd's mode was on
+  bool gradients_on = false;                // whether autograd's mode was on
   std::shared_ptr<const Modes> modes = {};  // as they were
-  bool random = false;        // draws from a generator
-  bool host_read = false;     // the program gets something that it may act on
-  bool backward = false;      // runs within autograd's backward
+  bool random = false;                      // draws from a generator
+  bool host_read = false;                   // the program gets something that it may act on
+  bool backward = false;                    // runs within autograd's backward
   // Runs when it is called, whatever has run before, and what it makes comes from outside: it makes
   // room that the body fills behind libtorch's operators, as torch.tensor(1.0) does, or reads what
   // others may write, and nothing of the step.

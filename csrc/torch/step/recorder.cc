@@ -194,8 +194,8 @@ void Recorder::describe_results(Call& call, c10::ArrayRef<c10::IValue> results,
       one.operand = describe(tensor, number_of(tensor, maker));
       if (call.barrier && record_.storages.size() > known) {
         record_.storages.back().made_by_barrier = true;
-        foreign_.back() = record_.storages.back().foreign = is_foreign(
-            *tensor.storage().unsafeGetStorageImpl());
+        foreign_.back() = record_.storages.back().foreign =
+            is_foreign(*tensor.storage().unsafeGetStorageImpl());
       }
       one.keys = tensor.key_set();
     });
@@ -352,8 +352,7 @@ void Recorder::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10
   const auto results = c10::ArrayRef<c10::IValue>(*stack).slice(below);
   describe_results(call, results, operands);
   if (hidden_)
-    if (const std::string why = hidden_->after(call, taken, results); !why.empty())
-      refuse(op, why);
+    if (const std::string why = hidden_->after(call, taken, results); !why.empty()) refuse(op, why);
   add(std::move(call));
 }
 

@@ -38,10 +38,11 @@ class Recorder final : public OperatorListener {
   void call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack* stack) override;
   // Nothing is ever called twice: the bytes are there.
   [[nodiscard]] std::uint64_t effects() override { return 0; }
-  // Writes down a call that has run already when it was called, with the arguments that it took, the
-  // results that it gave and what it wrote beside them: the first one of a step that goes on here.
+  // Writes down a call that has run already when it was called, with the arguments that it took,
+  // the results that it gave and what it wrote beside them: the first one of a step that goes on
+  // here.
   void add_run(const Call& like, c10::ArrayRef<c10::IValue> arguments,
-                   c10::ArrayRef<c10::IValue> results, const std::vector<StorageNumber>& wrote);
+               c10::ArrayRef<c10::IValue> results, const std::vector<StorageNumber>& wrote);
   // What was recorded. To be called when the step has ended; the recorder is empty after it.
   [[nodiscard]] StepRecord take();
   // Says of a step that goes on here that it has set a generator before.

@@ -322,9 +322,8 @@ class StepProgram::State {
     unlike_ = record.came_before ? 0 : unlike_ + 1;
     candidates_.push_back(std::move(record));
     if (candidates_.size() > kMaxCandidates) {
-      const auto first_new =
-          std::find_if(candidates_.begin(), candidates_.end(),
-                       [](const StepRecord& one) { return !one.came_before; });
+      const auto first_new = std::find_if(candidates_.begin(), candidates_.end(),
+                                          [](const StepRecord& one) { return !one.came_before; });
       candidates_.erase(first_new == candidates_.end() ? candidates_.begin() : first_new);
     }
     if (unlike_ < kMaxUnlike) return;

@@ -196,7 +196,8 @@ void find_twins(const c10::OperatorHandle& op, OperatorFacts& facts) {
   }
 }
 
-// Operators, without a '_' at their end, that look at what their arguments hold and may fail for it.
+// Operators, without a '_' at their end, that look at what their arguments hold and may fail for
+// it.
 constexpr std::array<std::string_view, 45> kFailsOnHost = {
     "aten::_ctc_loss",
     "aten::_embedding_bag",
@@ -243,14 +244,20 @@ constexpr std::array<std::string_view, 45> kFailsOnHost = {
     "aten::lu_unpack",
     "aten::ormqr",
     "aten::searchsorted"};
-constexpr std::array<std::string_view, 12> kFailsAlways = {
-    "aten::_assert_async", "aten::_assert_scalar", "aten::_assert_tensor_metadata",
-    "aten::_linalg_check_errors", "aten::cholesky", "aten::geqrf",
-    "aten::inverse", "aten::linalg_ldl_factor_ex", "aten::lstsq",
-    "aten::lu_solve", "aten::slogdet", "aten::triangular_solve"};
+constexpr std::array<std::string_view, 12> kFailsAlways = {"aten::_assert_async",
+                                                           "aten::_assert_scalar",
+                                                           "aten::_assert_tensor_metadata",
+                                                           "aten::_linalg_check_errors",
+                                                           "aten::cholesky",
+                                                           "aten::geqrf",
+                                                           "aten::inverse",
+                                                           "aten::linalg_ldl_factor_ex",
+                                                           "aten::lstsq",
+                                                           "aten::lu_solve",
+                                                           "aten::slogdet",
+                                                           "aten::triangular_solve"};
 constexpr std::array<std::string_view, 5> kDivides = {"aten::div", "aten::floor_divide",
-                                                      "aten::fmod", "aten::pow",
-                                                      "aten::remainder"};
+                                                      "aten::fmod", "aten::pow", "aten::remainder"};
 
 OperatorFacts::Fails fails(std::string_view name) {
   const bool linear_algebra =
@@ -320,15 +327,16 @@ OperatorFacts find_facts(const c10::OperatorHandle& op) {
   facts.listwise = name.starts_with("aten::_foreach_") || name.starts_with("aten::_fused_");
   if (!writes && !facts.view) find_twins(op, facts);
   // Lists of numbers are as many and as large as in the record.
-  facts.shapes_by_data = (op.hasTag(at::Tag::dynamic_output_shape) &&
-                          !(name == "aten::_ctc_loss" && op.operator_name().overload_name.empty())) ||
-                         name == "aten::_pack_padded_sequence";
+  facts.shapes_by_data =
+      (op.hasTag(at::Tag::dynamic_output_shape) &&
+       !(name == "aten::_ctc_loss" && op.operator_name().overload_name.empty())) ||
+      name == "aten::_pack_padded_sequence";
   facts.reads_generators = name == kReadGenerators;
   facts.gives_bytes = name == "aten::set_" && arguments > 1;
   // Numbers that they are given may be wrong, too, which is seen where they are called.
   const std::string& overload = op.operator_name().overload_name;
-  if (!(name == "aten::normal_" || (name.starts_with("aten::bernoulli") &&
-                                    (overload == "float" || overload == "p"))))
+  if (!(name == "aten::normal_" ||
+        (name.starts_with("aten::bernoulli") && (overload == "float" || overload == "p"))))
     facts.fails = fails(name);
   if (name.starts_with("aten::set_") || name.starts_with("aten::resize_"))
     facts.refusal = "changes the bytes that a tensor has";
@@ -369,8 +377,7 @@ bool is_known(const c10::OperatorHandle& op) {
     if (name.starts_with(own)) return true;
   PureOperators& pure = pure_operators();
   const std::lock_guard lock(pure.mutex);
-  return pure.names.contains(name) ||
-         pure.names.contains(c10::toString(op.operator_name()));
+  return pure.names.contains(name) || pure.names.contains(c10::toString(op.operator_name()));
 }
 
 }  // namespace

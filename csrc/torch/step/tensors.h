@@ -64,13 +64,13 @@ struct OperatorFacts {
   std::optional<c10::OperatorHandle> in_place, out;
   bool reads_generators = false;  // the body does, and calls nothing
   bool gives_bytes = false;       // gives a tensor the bytes of a storage
-  bool listwise = false;        // does the same for each element of its lists
-  bool shapes_by_data = false;  // what its tensors hold may decide about the shape of its result
+  bool listwise = false;          // does the same for each element of its lists
+  bool shapes_by_data = false;    // what its tensors hold may decide about the shape of its result
   // Nobody knows what it does: an operator that is not libtorch's own and that nobody has declared
   // pure, whatever its schema and its tags say, or one that gives the body an address.
   bool opaque = false;
-  // What its arguments hold may make it fail: always; where one is on the CPU, as with indices; where
-  // all are integers there, as with division.
+  // What its arguments hold may make it fail: always; where one is on the CPU, as with indices;
+  // where all are integers there, as with division.
   enum class Fails : std::uint8_t { kNever, kAlways, kOnHost, kIntegers };
   Fails fails = Fails::kNever;
   std::string refusal;  // why no step program may have it
@@ -93,7 +93,8 @@ struct OperatorFacts {
 // hold decides about the shape of its result.
 [[nodiscard]] bool is_barrier(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> arguments);
 
-// Whether it is a call of that operator with tensors of the same shapes and types: cheap, and not all.
+// Whether it is a call of that operator with tensors of the same shapes and types: cheap, and not
+// all.
 [[nodiscard]] bool resembles(const Call& call, const c10::OperatorHandle& op,
                              c10::ArrayRef<c10::IValue> arguments);
 // Whether what the call's arguments hold may make it fail. `on_host`: one is on the CPU.
@@ -101,13 +102,13 @@ struct OperatorFacts {
 // Whether the call is none of the step's.
 enum class Passes : std::uint8_t {
   kNot,
-  kTraced,   // by torch.compile: nothing real is done
+  kTraced,    // by torch.compile: nothing real is done
   kForOthers  // its tensors stand for others (DTensor): the calls on those are the step's
 };
 [[nodiscard]] Passes passes(c10::ArrayRef<c10::IValue> arguments);
 
-// Says of an operator ("my::op", all overloads, or "my::op.overload") that its results depend on its
-// arguments alone, and that it does nothing else than its schema says. Thread-safe.
+// Says of an operator ("my::op", all overloads, or "my::op.overload") that its results depend on
+// its arguments alone, and that it does nothing else than its schema says. Thread-safe.
 void declare_pure(std::string_view name);
 
 // Where a kernel that takes these values works: the first device among them that is not the CPU.

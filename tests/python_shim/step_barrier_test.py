@@ -1,0 +1,227 @@
+"""Bodies of step programs that do what no schedule may put off, in Python: each gives in every step what it gives without."""
+
+import unittest
+
+from support import PREAMBLE, ProgramCase
+
+PROGRAM = PREAMBLE + """
+import numpy as np
+import berth
+from torch import nn
+
+# Runs make()'s body in each of some steps, without a step program and in one: whether all that it returns is equal, to the bit, and the counters.
+def as_eager(make, steps=7, **options):
+    def run(program):
+        torch.manual_seed(0)
+        body, seen = make(), []
+        for k in range(steps):
+            if program is None:
+                seen.append(body(k))
+            else:
+                with program.step():
+                    left = body(k)
+                seen.append(left)
+            seen[-1] = [one.detach().clone() if isinstance(one, torch.Tensor) else one for one in seen[-1]]
+        return seen
+    program = berth.StepProgram(**options)
+    eager, scheduled = run(None), run(program)
+    same = all(torch.equal(a, b) and a.dtype == b.dtype if isinstance(a, torch.Tensor) else a == b
+               for step, other in zip(eager, scheduled) for a, b in zip(step, other, strict=True))
+    return same, program.stats()
+
+def say(make, least=1, **options):
+    same, stats = as_eager(make, **options)
+    print(same, stats.scheduled >= least, "" if same and stats.scheduled >= least else stats)
+"""
+
+
+class Barriers(ProgramCase):
+    def check(self, program, count):
+        self.assertEqual(self.python(PROGRAM + program).split("\n")[:count], ["True True "] * count)
+
+    def test_operators_of_somebody_run_when_they_are_called(self):
+        self.check("""
+@torch.library.custom_op("barrier::count", mutates_args=())
+def count(x: torch.Tensor) -> int: return int((x > 0).sum())
+
+@torch.library.custom_op("barrier::keep", mutates_args=())
+def keep(x: torch.Tensor) -> torch.Tensor: return x[x > 0].clone()
+
+calls = [0]
+@torch.library.custom_op("barrier::state", mutates_args=())
+def state(x: torch.Tensor) -> torch.Tensor:
+    calls[0] += 1
+    return x + calls[0] + torch.rand(())
+
+weight = torch.ones(8, requires_grad=True)
+def counting():
+    def body(k):
+        x = torch.tensor([1. if i < (3 if k < 3 else k) else -1. for i in range(8)])
+        n = torch.ops.barrier.count(x * 2)
+        return n, (weight * n).sum()
+    return body
+def keeping():
+    def body(k):
+        x = torch.linspace(-1, 1, 8) + (0.0 if k < 3 else 0.1 * k)
+        return (torch.ops.barrier.keep(x * 2) * 3).sum(),
+    return body
+def stateful():
+    calls[0] = 0
+    return lambda k: (torch.ops.barrier.state(weight * 2) + torch.rand(()), torch.rand(2))
+say(counting), say(keeping), say(stateful)
+""", 3)
+
+    def test_bytes_of_others_are_read_and_written_at_the_call(self):
+        self.check("""
+def copies():
+    buffer = np.zeros((64, 64), np.float32)
+    def body(k):
+        buffer[:] = 1
+        x = torch.tensor(buffer)
+        buffer[:] = 2 + k
+        y = torch.from_numpy(buffer)
+        s = (x + y).sum()
+        buffer[:] = 9
+        return s, x
+    return body
+def older_view():
+    net = nn.Linear(4, 4)
+    optimizer, view = torch.optim.SGD(net.parameters(), 1.0), net.weight.detach().numpy()
+    def body(k):
+        optimizer.zero_grad()
+        net(torch.ones(1, 4)).sum().backward()
+        optimizer.step()
+        return float(view.sum()), net.weight.sum()
+    return body
+def view_of_the_step():
+    def body(k):
+        x = torch.ones(4) * 3
+        view = x.numpy()
+        x.add_(1)
+        seen = float(view.sum())
+        view[0] = 7
+        return seen, x.sum(), x * 2
+    return body
+def by_element():
+    b = torch.ones(4)
+    def body(k):
+        b.mul_(0.5)
+        b.apply_(lambda v: v + 1)
+        return b.clone(),
+    return body
+def dlpack():
+    def body(k):
+        x = torch.ones(4) * (k + 1)
+        y = torch.from_dlpack(x)
+        x.add_(1)
+        y.mul_(2)
+        return x.clone(), y.sum()
+    return body
+say(copies), say(older_view), say(view_of_the_step), say(by_element), say(dlpack)
+""", 5)
+
+    def test_what_is_set_and_drawn_is_as_at_the_call(self):
+        self.check("""
+def default_type():
+    def body(k):
+        torch.set_default_dtype(torch.float64 if k == 4 else torch.float32)
+        torch.manual_seed(k)
+        r = torch.rand(4) * torch.ones(4, dtype=torch.float64)
+        torch.set_default_dtype(torch.float32)
+        return r, torch.rand(2)
+    return body
+def state():
+    def body(k):
+        a, kept, b = torch.rand(4), torch.get_rng_state(), torch.rand(4)
+        after = torch.get_rng_state()
+        torch.set_rng_state(kept)
+        again = torch.rand(4)
+        torch.set_rng_state(after)
+        return a, b, again
+    return body
+say(default_type), say(state)
+""", 2)
+
+    def test_errors_of_data_are_caught_in_the_body(self):
+        self.check("""
+def caught():
+    net = nn.Linear(8, 10)
+    optimizer = torch.optim.SGD(net.parameters(), 0.1)
+    def body(k):
+        y = torch.randint(0, 10, (4,))
+        if k == 4: y[0] = 10
+        x = torch.randn(4, 8)
+        optimizer.zero_grad()
+        try:
+            loss = nn.functional.cross_entropy(net(x), y)
+        except IndexError:
+            return "caught", net.weight.grad is None, net.weight
+        loss.backward()
+        optimizer.step()
+        return loss, net.weight.grad, net.weight
+    return body
+def jitter():
+    def body(k):
+        try: return torch.linalg.cholesky(torch.eye(4) * (1.0 if k < 4 else -1.0)),
+        except torch.linalg.LinAlgError: return torch.eye(4) * 2,
+    return body
+say(caught), say(jitter)
+""", 2)
+
+    def test_modes_compilers_and_profilers_see_what_they_would(self):
+        self.check("""
+from torch.utils._python_dispatch import TorchDispatchMode
+class Names(TorchDispatchMode):
+    def __init__(self): super().__init__(); self.names = []
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.names.append(str(func))
+        return func(*args, **(kwargs or {}))
+def moded():
+    net = nn.Linear(8, 8)
+    def body(k):
+        x = torch.ones(2, 8) * 2
+        with Names() as mode: y = net(x)
+        return " ".join(mode.names), y * 2
+    return body
+def compiled():
+    torch._dynamo.reset()
+    net = nn.Sequential(nn.Linear(8, 8), nn.GELU())
+    fast = torch.compile(net, backend="aot_eager")
+    def body(k):
+        net.zero_grad()
+        y = fast(torch.ones(2, 8) * 2).square().mean()
+        y.backward()
+        return y, net[0].weight.grad
+    return body
+say(moded), say(compiled)
+program, net = berth.StepProgram(), nn.Linear(64, 64)
+with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
+    for k in range(4):
+        with program.step(): net(torch.ones(64, 64)).square().mean().backward()
+print(sum(event.name == "aten::addmm" for event in profile.events()) == 4, "profiler" in program.stats().last_refusal, "")
+""", 3)
+
+    def test_shapes_in_turn_each_have_a_program(self):
+        self.check("""
+def lengths():
+    net = nn.Linear(8, 8)
+    return lambda k: (net(torch.ones(8 + 4 * (k % 6), 8)).square().mean(),)
+say(lengths, least=17, steps=30)
+def packed():
+    net = nn.LSTM(8, 8)
+    def body(k):
+        y, _ = net(nn.utils.rnn.pack_padded_sequence(torch.randn(5, 3, 8), torch.tensor([5, 4, 2])))
+        y.data.square().mean().backward()
+        return y.data, net.weight_ih_l0.grad
+    return body
+def pooled():
+    net = nn.Sequential(nn.Conv1d(1, 4, 3), nn.MaxPool1d(2), nn.ReLU())
+    def body(k):
+        with torch.no_grad(): return net(torch.randn(2, 1, 16)),
+    return body
+say(packed), say(pooled)
+""", 3)
+
+
+if __name__ == "__main__":
+    unittest.main()
