@@ -45,7 +45,12 @@ Status ParkedPages::park() noexcept {
 Status ParkedPages::unpark() noexcept {
   if (!parked_) return {};
   if (const Status status = commit(); !status.ok()) return status;
-  if (const Status status = copy(true); !status.ok()) return status;
+  if (const Status status = copy(true); !status.ok()) {
+    // The bytes are safe where they are; the pages would count a second time at the next try.
+    (void)store_.synchronize_all();
+    (void)decommit(pieces_.size());
+    return status;
+  }
   forget();
   return {};
 }

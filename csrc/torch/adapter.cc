@@ -251,7 +251,8 @@ int end_step(void* program, int failed, int* takes_over, char* message, std::siz
   int kind = BERTH_OK;
   const int code = answer(message, size, [&] {
     StepProgram& step = *static_cast<StepProgram*>(program);
-    const std::uint64_t before = step.stats().made;
+    const auto plans = [&step] { return step.stats().made + step.stats().refined; };
+    const std::uint64_t before = plans();
     try {
       step.end(failed != 0);
     } catch (const Error&) {
@@ -277,7 +278,7 @@ int end_step(void* program, int failed, int* takes_over, char* message, std::siz
       kind = BERTH_RUNTIME_ERROR;
       throw;
     }
-    *takes_over = step.stats().made != before ? 1 : 0;
+    *takes_over = plans() != before ? 1 : 0;
     return BERTH_OK;
   });
   return kind != BERTH_OK ? kind : code;

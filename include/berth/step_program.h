@@ -54,6 +54,7 @@ struct StepProgramStats {
   std::uint64_t recovered = 0;  // ran out of memory in the schedule, and were run all the same
   std::uint64_t programs = 0;   // different steps that are known
   std::uint64_t made = 0;       // schedules so far, also of steps that are known no more
+  std::uint64_t refined = 0;    // of steps that were planned once more by measured times
   std::uint64_t operators = 0;  // of the last scheduled step
   // What its schedule takes, bytes: all that the step touches, and what of it is there between
   // steps, too. And as the step was recorded, each value released after its last use.
@@ -70,8 +71,12 @@ struct StepProgramStats {
   // one of those.
   std::uint64_t choices = 0, chosen = 0;
   std::uint64_t copied_out = 0, host_peak = 0;  // bytes a step, and most of them at one time
-  std::string last_divergence;                  // operator and difference
-  std::string last_refusal;                     // operator and reason
+  // Calls of the last scheduled step that ran when they were called, once all before had run, since
+  // nobody knows what they do or what their result's shape will be: "my::op 2, aten::nonzero 1".
+  std::uint64_t barriers = 0;
+  std::string barrier_operators;
+  std::string last_divergence;     // operator and difference
+  std::string last_refusal;        // operator and reason
   std::string budget_not_met;      // why, and the least that would do; empty where it is
   std::string schedule_not_taken;  // why the file's is not; empty where it is, or there is none
 

@@ -32,6 +32,8 @@ class StepProgramStats:
     """Different steps that are known."""
     made: int
     """Schedules so far, also of steps that are known no more."""
+    refined: int
+    """Of steps that were planned once more by measured times."""
     operators: int
     """Of the last scheduled step."""
     predicted_peak: int
@@ -62,6 +64,11 @@ class StepProgramStats:
     """Bytes that go to the host in a step, and come back."""
     host_peak: int
     """Most of them at one time."""
+    barriers: int
+    """Calls of the last scheduled step that ran when they were called, once all before had run: nobody knows what they do, or what shape their
+    result will have."""
+    barrier_operators: str
+    """Their operators, with how many calls each: "my::op 2, aten::nonzero 1"."""
     last_divergence: str
     """The operator, and what was different."""
     last_refusal: str

@@ -51,6 +51,8 @@ LOCKS = (
          "OperatorListener* const listener = Tap::listener();", "a child has no listener"),
     Lock("csrc/torch/step/composites.cc", "registered", Fork.REFUSED, "csrc/torch/step/tap.cc",
          "const std::lock_guard lock(registration_mutex);", "only there"),
+    Lock("csrc/torch/step/tensors.cc", "found", Fork.REFUSED, "csrc/torch/step/tensors.cc",
+         "static auto* const found = new FoundOut;", "nothing but memory is taken in it"),
     Lock("csrc/torch/step/tensors.cc", "mutex", Fork.REFUSED, "csrc/torch/step/tensors.cc", "SetupMutex mutex;", "as that of tap.cc"),
     Lock("csrc/torch/step/tensors.cc", "operators", Fork.REFUSED, "csrc/torch/step/tensors.cc",
          "static auto* const operators = new PureOperators;", "nothing but memory is taken in it"),

@@ -35,6 +35,7 @@ PLACES = (("berth_place_test", "[threads]"),)
 FINDS = ((RUNTIME, "[folder]~[threads]"),)
 KINDS = ((RUNTIME, "[kinds]"),)
 PARKING = ((RUNTIME, "[release]"),)
+BARRIERS = (("berth_torch_step_test", "[barrier]"),)
 PROGRAMS_OF_PLANS = ARENA + ((RUNTIME, "[programs]"),)
 C_ABI = ((CAPI, "[capi]"),)
 STREAMS_OF_ABI = (("berth_capi_test", "[streams]"),)
@@ -76,8 +77,8 @@ STAGES, WORKING, SQUEEZE = (f"csrc/schedule/retention/{name}.cc" for name in ("m
 RETAIN, STAGE_PROBLEM = "csrc/schedule/retention/retention.cc", "csrc/schedule/retention/problem.cc"
 BOUND = "csrc/schedule/retention/bound.cc"
 STEP_GRAPH = "csrc/graph/step_graph.cc"
-STEP_EXECUTOR, GHOST, STEP_PROGRAM, TENSORS = (f"csrc/torch/step/{name}.cc" for name in (
-    "executor", "ghost", "program", "tensors"))
+STEP_EXECUTOR, GHOST, STEP_PROGRAM, TENSORS, RECORDER, OUTSIDE_MEMORY = (f"csrc/torch/step/{name}.cc" for name in (
+    "executor", "ghost", "program", "tensors", "recorder", "outside_memory"))
 KNAPSACK, MADE_ONCE = "csrc/schedule/baselines/knapsack.cc", "csrc/schedule/baselines/made_once.cc"
 
 # Rules without code that these tests could reach, and why.
@@ -732,10 +733,24 @@ MUTANTS = (
            "  if (instruction.call >= calls) return Beside::kWait;\n", "", PROGRAMS),
     Mutant("step-generator", "step", "the schedule draws from what the body has set a generator to", GHOST,
            "const auto set_by_body = generators_.put_back();", "const GeneratorStates::States set_by_body;", PROGRAMS),
+    Mutant("barrier-opaque", "barrier", "an operator that nobody knows is believed", TENSORS,
+           "is_known(op) ? find_facts(op) : find_opaque_facts(op)", "find_facts(op)", BARRIERS),
+    Mutant("barrier-foreign", "barrier", "memory that libtorch did not allocate is taken for its own", OUTSIDE_MEMORY,
+           "  return !storage.resizable() ||", "  return (false) && !storage.resizable() ||", BARRIERS),
+    Mutant("barrier-pending", "barrier", "what was put off does not count as written where a call runs with the body", RECORDER,
+           "    of_step |= is_at(pending_, n);\n", "", BARRIERS),
+    Mutant("barrier-wrote", "barrier", "what a barrier writes beside its arguments does not belong to it", RECORDER,
+           "  describe_wrote(call, wrote);\n  const auto results", "  const auto results", BARRIERS),
+    Mutant("barrier-modes", "barrier", "a call under other modes is the program's", GHOST,
+           "modes != *expected.modes) {", "false) {", BARRIERS),
+    Mutant("barrier-modes-set", "barrier", "a call that is put off runs under the modes of then", STEP_EXECUTOR,
+           "modes_.use(*call.modes);", "static_cast<void>(modes_);", BARRIERS),
+    Mutant("barrier-checked", "barrier", "what may fail by data is put off", RECORDER,
+           "!call.host_read && may_fail(call, on_host)", "false", BARRIERS),
     Mutant("step-number", "step", "numbers that change are those of the record", GHOST,
            "    executor_->set_value(next_, n, value);\n", "    static_cast<void>(n);\n", PROGRAMS),
     Mutant("step-readers", "step", "a result takes the bytes of an operand that others read later", STEP_PROGRAM,
-           "readers[one.storage] != 1 || last[one.storage] != &call ||", "", PROGRAMS),
+           "readers[one.storage] != 1 ||\n          last[one.storage] != &call || ", "", PROGRAMS),
     Mutant("step-hidden", "step", "batch norm's statistics are not known to be written", TENSORS,
            'RunningStatistics{"aten::native_batch_norm", true, 5},', 'RunningStatistics{"aten::native_batch_norm", false, 5},', PROGRAMS),
     Mutant("step-hidden-rnn", "step", "an LSTM's workspace is not known to be written", TENSORS,

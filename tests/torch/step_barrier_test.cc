@@ -8,6 +8,7 @@
 #include <torch/torch.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <functional>
 #include <memory>
 #include <stdexcept>
@@ -218,6 +219,17 @@ TEST_CASE("Bytes that libtorch did not allocate are read when the operator is ca
     });
     CHECK(stats.scheduled > 2);
   }
+  SECTION("but not before what it takes has been written") {
+    const auto stats = as_eager([] {
+      auto buffer = std::make_shared<std::vector<float>>(64, 1.0F);
+      return [buffer, state = torch::ones({64})](int) {
+        const Tensor outside = torch::from_blob(buffer->data(), {64});
+        state.add_(1);
+        return (state + outside).mul(2);
+      };
+    });
+    CHECK(stats.scheduled > 2);
+  }
   SECTION("also by what takes something of the step") {
     const auto stats = as_eager([] {
       auto buffer = std::make_shared<std::vector<float>>(64);
@@ -234,6 +246,28 @@ TEST_CASE("Bytes that libtorch did not allocate are read when the operator is ca
       };
     });
     CHECK(stats.scheduled > 2);
+  }
+}
+
+TEST_CASE("A pointer that nobody told of is found where bytes are looked at", "[step][barrier]") {
+  ::setenv("BERTH_CHECK", "full", 1);
+  StepProgram program;
+  ::unsetenv("BERTH_CHECK");
+  Tensor state = torch::ones({8});
+  auto* const pointer = state.data_ptr<float>();
+  for (int step = 0; step < 4; ++step) {
+    std::string said;
+    try {
+      const auto scope = program.step();
+      const Tensor y = state.mul(2);
+      if (step == 3) pointer[0] += 1;
+      static_cast<void>(y.add(1));
+    } catch (const c10::Error& error) {
+      said = error.what();
+    }
+    CAPTURE(step, program.stats().to_json());
+    CHECK((said.find("written behind libtorch's operators between the call and its run") !=
+           std::string::npos) == (step == 3));
   }
 }
 

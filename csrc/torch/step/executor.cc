@@ -2,6 +2,7 @@
 
 #include "csrc/core/check.h"
 #include "csrc/torch/step/generators.h"
+#include "csrc/torch/step/hidden_writes.h"
 #include "csrc/torch/step/implementations.h"
 #include "csrc/torch/step/tap.h"
 #include "csrc/torch/step/tensors.h"
@@ -11,6 +12,7 @@
 #include <ATen/ops/clone.h>
 #include <ATen/ops/empty_like.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/util/ScopeExit.h>
 
 #include <algorithm>
@@ -137,6 +139,24 @@ void Executor::set_generator_state(std::uint32_t call, std::string state) {
   generator_states_.insert_or_assign(call, std::move(state));
 }
 
+void Executor::expect_bytes(std::uint32_t call, std::uint32_t operand, std::uint64_t hash) {
+  expected_bytes_[call].push_back({operand, hash});
+}
+
+void Executor::check_bytes(const Instruction& instruction) const {
+  const auto expected = expected_bytes_.find(instruction.call);
+  if (expected == expected_bytes_.end() || instruction.count != Instruction::kAll) return;
+  for (const ExpectedBytes& one : expected->second) {
+    const BufferNumber buffer = instruction.operands[one.operand];
+    TORCH_CHECK(buffer == kNoBuffer || !buffers_[buffer] ||
+                    hash_of_bytes(*buffers_[buffer].unsafeGetStorageImpl()) == one.hash,
+                name_of(program_.calls[instruction.call].op),
+                " takes a tensor whose bytes were written behind libtorch's operators between the "
+                "call and its run in a step that berth runs by a schedule (argument tensor ",
+                one.operand, "). Say so by berth::torch::share_bytes(), in Python by numpy()");
+  }
+}
+
 at::Tensor Executor::tensor(const Operand& operand, BufferNumber buffer) const {
   if (operand.storage == kNoStorage) return {};
   const c10::Storage& storage = buffers_[buffer];
@@ -227,6 +247,7 @@ void Executor::run(const Instruction& instruction, const Needed& needed, c10::St
     ran_[instruction.call] = 1;
     return;
   }
+  if (!again && !expected_bytes_.empty()) check_bytes(instruction);
   const std::size_t below = stack->size();
   push_arguments(instruction, again, stack);
   bool over = false;  // whether the result takes an operand's bytes
@@ -266,7 +287,46 @@ void Executor::run(const Instruction& instruction, const Needed& needed, c10::St
     if (kernel) kernel->end();
   }
   drawing.reset();
+  if (!over && instruction.count == Instruction::kAll)
+    check_results(call, c10::ArrayRef<c10::IValue>(*stack).slice(below));
+  if (call.to_host)
+    for (const BufferNumber one : instruction.operands)
+      if (one != kNoBuffer && buffers_[one] && !buffers_[one].device().is_cpu())
+        copied_from_ = buffers_[one].device();
   note_run(instruction, c10::ArrayRef<c10::IValue>(*stack).slice(below));
+}
+
+const Call* Executor::next_call() const {
+  if (next_ >= instructions_.list.size()) return nullptr;
+  const Instruction& next = instructions_.list[next_];
+  return next.kind == Instruction::Kind::kRun ? &program_.calls[next.call] : nullptr;
+}
+
+void Executor::check_results(const Call& call, c10::ArrayRef<c10::IValue> results) const {
+  std::size_t next = 0;
+  const auto is_recorded = [&](const at::Tensor& made) {
+    const ResultTensor& one = call.result_tensors[next++];
+    if (one.argument != ResultTensor::kNew) return true;  // the operand, which was checked
+    if (!made.defined()) return one.operand.storage == kNoStorage;
+    if (one.operand.storage == kNoStorage || !matches(made, one.operand)) return false;
+    const RecordedStorage& like = program_.storages[one.operand.storage];
+    return made.storage().nbytes() == like.bytes && made.device() == like.device;
+  };
+  bool as_recorded = results.size() == call.results.size();
+  for (std::size_t n = 0; n < call.results.size() && as_recorded; ++n) {
+    std::uint32_t tensors = 0;
+    as_recorded = form_of(results[n]) == call.results[n].form;
+    for_each_tensor(results[n], call.results[n].form, [&](const at::Tensor& made) {
+      as_recorded = as_recorded && tensors++ < call.results[n].tensors && is_recorded(made);
+    });
+  }
+  if (as_recorded) return;
+  note_shapes_by_data(call.op);
+  TORCH_CHECK(
+      false, name_of(call.op),
+      " made a tensor of another shape, type or size than it was recorded to make, in a step "
+      "that berth runs by a schedule: the body has gone on with the recorded one. From the "
+      "next step on the operator runs when it is called");
 }
 
 void Executor::note_run(const Instruction& instruction, c10::ArrayRef<c10::IValue> results) {
@@ -479,6 +539,13 @@ c10::Storage* Executor::holder(StorageNumber number) {
   return buffer != kNoBuffer && buffers_[buffer] ? &buffers_[buffer] : nullptr;
 }
 
+void Executor::wait_for_host() {
+  if (!copied_from_) return;
+  const c10::impl::VirtualGuardImpl on(copied_from_->type());
+  on.synchronizeStream(on.getStream(*copied_from_));
+  copied_from_.reset();
+}
+
 void Executor::drop_kept(const Needed& needed) {
   std::erase_if(kept_, [&](const auto& one) { return !needed(one.first); });
 }
@@ -493,6 +560,7 @@ void Executor::run_through(std::uint32_t call, const Needed& needed, c10::Stack*
     step(instruction, needed, last ? results : nullptr);
     ++next_;
   }
+  wait_for_host();
 }
 
 void Executor::run_before(std::uint32_t call, const Needed& needed) {
@@ -505,6 +573,7 @@ void Executor::run_before(std::uint32_t call, const Needed& needed) {
   for (; !is_it(instructions_.list.at(next_)); ++next_)
     step(instructions_.list[next_], needed, nullptr);
   for (const BufferNumber operand : instructions_.list[next_].operands) copies_.wait_for(operand);
+  wait_for_host();
 }
 
 c10::Storage* Executor::operand(std::uint32_t number) {
@@ -529,6 +598,7 @@ void Executor::finish(const Needed& needed) {
   for (; next_ < instructions_.list.size(); ++next_)
     step(instructions_.list[next_], needed, nullptr);
   end_copies(needed);
+  wait_for_host();
 }
 
 void Executor::catch_up(std::uint32_t calls, const Needed& needed) {
@@ -549,6 +619,7 @@ void Executor::catch_up(std::uint32_t calls, const Needed& needed) {
     if (holders_[storage] != kNoBuffer && needed(storage)) wanted[holders_[storage]] = true;
   for (BufferNumber buffer = 0; buffer < buffers_.size(); ++buffer)
     if (!wanted[buffer]) drop(buffer);
+  wait_for_host();
 }
 
 }  // namespace berth::torch::step

@@ -11,6 +11,7 @@
 #include <deque>
 #include <functional>
 #include <memory_resource>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -50,6 +51,10 @@ class Executor {
   // A number that may be another in each step.
   void set_value(std::uint32_t call, std::uint32_t argument, c10::IValue value);
 
+  // What the bytes of an operand from outside are hashed to where the call is checked: it throws
+  // where they are others when it runs.
+  void expect_bytes(std::uint32_t call, std::uint32_t operand, std::uint64_t hash);
+
   // The state of the call's generator before it draws. Such a call leaves the generator as it found
   // it; one that is told none draws from the generator as it is.
   void set_generator_state(std::uint32_t call, std::string state);
@@ -82,6 +87,9 @@ class Executor {
   // Instructions that were run so.
   [[nodiscard]] std::size_t ran_beside() const noexcept { return ran_beside_; }
 
+  // The call whose instruction is next; null behind the last one, or where it runs none.
+  [[nodiscard]] const Call* next_call() const;
+
   // Where the storage's last version is; none where it is not there.
   [[nodiscard]] c10::Storage* holder(StorageNumber number);
 
@@ -90,6 +98,10 @@ class Executor {
   class Drawing;
   void step(const Instruction& instruction, const Needed& needed, c10::Stack* results);
   void run(const Instruction& instruction, const Needed& needed, c10::Stack* stack);
+  // Throws c10::Error where the bytes of an operand are not those that were expected.
+  void check_bytes(const Instruction& instruction) const;
+  // Throws c10::Error where a call gave something else than it was recorded to give.
+  void check_results(const Call& call, c10::ArrayRef<c10::IValue> results) const;
   // What is where after an instruction has run its call.
   void note_run(const Instruction& instruction, c10::ArrayRef<c10::IValue> results);
   void push_arguments(const Instruction& instruction, bool again, c10::Stack* stack);
@@ -105,6 +117,8 @@ class Executor {
   [[nodiscard]] bool is_small_state(StorageNumber storage) const;
   // Does what was put off beside the body.
   void make_up(const Needed& needed);
+  // Waits for copies to the CPU: the body may have waited for them before they were begun.
+  void wait_for_host();
   // Of what was put aside, what nobody asks for any more. O(what was).
   void drop_kept(const Needed& needed);
   void drop(BufferNumber buffer);
@@ -138,7 +152,13 @@ class Executor {
   std::pmr::vector<std::pmr::vector<std::pair<std::uint32_t, c10::IValue>>> values_;
   // By call: those that were given, and those that calls had which run again.
   std::unordered_map<std::uint32_t, std::string> generator_states_;
-  Below* below_ = nullptr;  // while instructions are run
+  std::optional<c10::Device> copied_from_;  // since the host has waited
+  Below* below_ = nullptr;                  // while instructions are run
+  struct ExpectedBytes {
+    std::uint32_t operand = 0;
+    std::uint64_t hash = 0;
+  };
+  std::unordered_map<std::uint32_t, std::vector<ExpectedBytes>> expected_bytes_;  // by call
   HostCopies copies_;
   c10::Stack stack_;
 };

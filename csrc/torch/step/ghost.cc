@@ -69,7 +69,7 @@ class ThreadState {
 }  // namespace
 
 Ghost::Ghost(const Scheduled& first, std::vector<const Scheduled*> others, Follower* follower,
-             std::pmr::memory_resource* memory)
+             std::pmr::memory_resource* memory, bool looks_at_bytes)
     : scheduled_(&first),
       others_(std::move(others)),
       memory_(memory),
@@ -78,6 +78,7 @@ Ghost::Ghost(const Scheduled& first, std::vector<const Scheduled*> others, Follo
       numbers_(memory),
       storages_(first.program.storages.size(), no_storage()),
       seen_(first.program.storages.size(), memory),
+      looks_at_bytes_(looks_at_bytes),
       follower_(follower) {
   numbers_.reserve(first.program.storages.size());
 }
@@ -198,6 +199,10 @@ bool Ghost::check(const Call& expected, const c10::OperatorHandle& op,
   if (&op.schema() != &expected.op.schema() ||
       at::GradMode::is_enabled() != expected.gradients_on) {
     *why = fmt::format("{} where {} was recorded", name_of(op), name_of(expected.op));
+    return false;
+  }
+  if (!streams_.is_same(device_of(arguments))) {
+    *why = fmt::format("{} is called on another stream", name_of(op));
     return false;
   }
   if (const Modes modes = Modes::now(); modes != *expected.modes) {
@@ -370,6 +375,7 @@ void Ghost::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::S
     return;
   }
   const Call& expected = program().calls[next_];
+  if (looks_at_bytes_) expect_bytes(expected);
   if (expected.by_body || expected.barrier) {
     run_with_body(lock, op, keys, stack);
     return;
@@ -391,6 +397,25 @@ void Ghost::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::S
   if (expected.random || !expected.writes.empty()) ++effects_;
   ++next_;
   follow();
+}
+
+void Ghost::expect_bytes(const Call& expected) {
+  const auto is_written = [&](StorageNumber storage) {
+    return std::any_of(
+        program().calls.begin(), program().calls.begin() + next_, [&](const Call& call) {
+          return std::any_of(call.writes.begin(), call.writes.end(), [&](std::uint32_t operand) {
+            return call.operands[operand].storage == storage;
+          });
+        });
+  };
+  for (std::uint32_t n = 0; n < expected.operands.size(); ++n) {
+    const StorageNumber one = expected.operands[n].storage;
+    if (one == kNoStorage || program().storages[one].maker != RecordedStorage::kFromOutside ||
+        !program().storages[one].device.is_cpu() || is_written(one))
+      continue;
+    if (const auto storage = storages_[one].lock(); storage != nullptr)
+      executor_->expect_bytes(next_, n, hash_of_bytes(*storage));
+  }
 }
 
 bool Ghost::lend(StorageNumber number, const c10::Storage* real) {
@@ -558,6 +583,7 @@ template <typename Run>
 void Ghost::run(const Run& how) {
   // Where the body has set a generator, what it called before drew from what was there.
   const auto set_by_body = generators_.put_back();
+  const CurrentStreams::Guard streams(streams_);
   const Elapsed elapsed;
   for (bool done = false; !done;) {
     try {
@@ -569,6 +595,12 @@ void Ghost::run(const Run& how) {
       if (!recover()) throw;
       recovered_ = true;
     } catch (...) {
+      // Where it was called before, the next step runs it when it is called.
+      if (const Call* const call = executor_->next_call();
+          call != nullptr && call != program().calls.data() + next_)
+        note_fails(call->op);
+      generators_.see();
+      GeneratorStates::set(set_by_body);
       if (std::exchange(failed_, nullptr) != nullptr)
         executor_->settle([this](StorageNumber one) { return held(one); });
       throw;

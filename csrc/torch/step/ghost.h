@@ -1,6 +1,7 @@
 #pragma once
 
 #include "csrc/core/follower.h"
+#include "csrc/torch/step/current_streams.h"
 #include "csrc/torch/step/executor.h"
 #include "csrc/torch/step/generators.h"
 #include "csrc/torch/step/outside_memory.h"
@@ -41,9 +42,10 @@ class Ghost final : public OperatorListener {
  public:
   // Checks against `first`, and, as long as nothing was run, against each of the others that begins
   // with what the body has called. They outlive it, and so do the follower, if any, and `memory`,
-  // where its tables are.
+  // where its tables are. `looks_at_bytes`: what the body's operators take from outside is found to
+  // be the same when they run.
   Ghost(const Scheduled& first, std::vector<const Scheduled*> others, Follower* follower,
-        std::pmr::memory_resource* memory);
+        std::pmr::memory_resource* memory, bool looks_at_bytes);
   ~Ghost() override;
 
   void call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack* stack) override;
@@ -94,6 +96,8 @@ class Ghost final : public OperatorListener {
   // Whether the results are those of the program's call; notes their storages then.
   bool take_results(const Call& expected, c10::ArrayRef<c10::IValue> arguments,
                     c10::ArrayRef<c10::IValue> results);
+  // Has the executor compare the bytes that the call takes from outside.
+  void expect_bytes(const Call& expected);
   // Gives the body's storage with this number the bytes that the schedule has there; whether it has
   // some then.
   bool lend(StorageNumber number, const c10::Storage* real);
@@ -142,12 +146,14 @@ class Ghost final : public OperatorListener {
   // No bits: the follower reads those of other storages meanwhile.
   std::pmr::vector<std::uint8_t> seen_;
   OutsideMemory outside_;
+  CurrentStreams streams_;
   // While a barrier runs.
   struct Barrier {
     std::vector<StorageNumber> wrote;  // by its operators
     bool strayed = false;  // one of them took what was not there: the step goes on as written
   };
   Barrier* barrier_ = nullptr;
+  const bool looks_at_bytes_;
   GeneratorStates generators_;  // as they are as long as nothing was drawn
   bool drew_ = false;
   bool set_between_draws_ = false;  // a generator, where the program knows nothing of it

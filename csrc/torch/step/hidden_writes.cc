@@ -11,12 +11,15 @@
 
 namespace berth::torch::step {
 
+std::uint64_t hash_of_bytes(const c10::StorageImpl& storage) {
+  if (storage.data() == nullptr) return 0;
+  return checksum(std::span(static_cast<const std::byte*>(storage.data()), storage.nbytes()));
+}
+
 namespace {
 
 std::uint64_t hash_of(const at::Tensor& tensor) {
-  const c10::Storage& storage = tensor.storage();
-  if (storage.data() == nullptr) return 0;
-  return checksum(std::span(static_cast<const std::byte*>(storage.data()), storage.nbytes()));
+  return hash_of_bytes(*tensor.storage().unsafeGetStorageImpl());
 }
 
 // Calls visit(number of the operand, tensor) for each operand on the CPU.

@@ -12,6 +12,9 @@
 
 namespace berth::torch::step {
 
+// Of a storage on the CPU; 0 where it has none.
+[[nodiscard]] std::uint64_t hash_of_bytes(const c10::StorageImpl& storage);
+
 // Looks at the bytes of storages around each operator of a step that is recorded: finds what an
 // operator writes without saying so, and what is written behind libtorch's operators, by a pointer.
 // On the CPU; devices are not looked at. O(bytes of the operands) an operator, twice: for

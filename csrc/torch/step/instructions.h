@@ -78,6 +78,8 @@ struct Scheduled {
   // Calls that have other ways, and runs that take one.
   std::uint64_t choices = 0, chosen = 0;
   Bytes copied_out = 0, host_peak = 0;
+  std::uint64_t barriers = 0;
+  std::string barrier_operators;   // with how many calls each
   std::string budget_not_met;      // why the budget is not, and the least that would do
   std::string schedule_not_taken;  // why the one that was given is not
   // Where times decide what the schedule is, until it was planned once more; else null.

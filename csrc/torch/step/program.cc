@@ -39,7 +39,7 @@ void find_what_the_body_fills(StepRecord& record) {
         first_use[operand.storage] = &call;
   for (std::uint32_t n = 0; n < record.calls.size(); ++n) {
     Call& call = record.calls[n];
-    if (!facts_of(call.op).allocates) continue;
+    if (call.barrier || !facts_of(call.op).allocates) continue;
     const StorageNumber made = call.result_tensors.front().operand.storage;
     const Call* const user = first_use[made];
     call.by_body =

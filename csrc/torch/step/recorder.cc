@@ -124,7 +124,8 @@ void Recorder::describe_arguments(Call& call, c10::ArrayRef<c10::IValue> argumen
 }
 
 void Recorder::decide(Call& call) {
-  if (call.barrier) return;
+  // Room is made without a look at any bytes.
+  if (call.barrier || facts_of(call.op).allocates) return;
   const auto is_at = [&](const std::vector<std::uint8_t>& of, std::uint32_t operand) {
     const StorageNumber storage = call.operands[operand].storage;
     return storage != kNoStorage && of[storage] != 0;
@@ -203,6 +204,17 @@ void Recorder::describe_results(Call& call, c10::ArrayRef<c10::IValue> results,
 }
 
 void Recorder::add(Call call) {
+  const auto is_on_host = [&](const Operand& one) {
+    return record_.storages[one.storage].device.is_cpu();
+  };
+  bool from_device = false, to_host = false;
+  for (const Operand& one : call.operands)
+    from_device |= one.storage != kNoStorage && !is_on_host(one);
+  for (const std::uint32_t one : call.writes)
+    to_host |= call.operands[one].storage != kNoStorage && is_on_host(call.operands[one]);
+  for (const ResultTensor& one : call.result_tensors)
+    to_host |= one.operand.storage != kNoStorage && is_on_host(one.operand);
+  call.to_host = from_device && to_host;
   for (const std::uint32_t written : call.writes) {
     const Operand& operand = call.operands[written];
     if (operand.storage == kNoStorage) continue;
@@ -284,6 +296,8 @@ void Recorder::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10
   if (const std::string why = why_refused(op); !why.empty()) refuse(op, why);
   if (is_captured(given()))
     refuse(op, "is captured into a graph, before the step is known: steps are recorded outside");
+  if (!streams_.is_same(device_of(given())))
+    refuse(op, "is called on another stream than what the step called before");
   if (!record_.refusal.empty()) return run();
   drop_dead();
   Call call(op);

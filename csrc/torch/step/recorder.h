@@ -1,5 +1,6 @@
 #pragma once
 
+#include "csrc/torch/step/current_streams.h"
 #include "csrc/torch/step/generators.h"
 #include "csrc/torch/step/hidden_writes.h"
 #include "csrc/torch/step/outside_memory.h"
@@ -78,6 +79,7 @@ class Recorder final : public OperatorListener {
   std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> held_;
   std::vector<StorageNumber> alive_;  // of those that were when last looked at
   OutsideMemory outside_;
+  CurrentStreams streams_;
   // By storage: whether others may use its bytes, from outside or since the body asked for them,
   // and whether a call has written it that runs later than it was called.
   std::vector<std::uint8_t> foreign_, pending_;

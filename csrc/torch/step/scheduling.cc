@@ -17,6 +17,7 @@
 #include <algorithm>
 #include <array>
 #include <initializer_list>
+#include <map>
 #include <numeric>
 #include <optional>
 #include <string>
@@ -294,6 +295,17 @@ std::uint64_t ns_by_times_of(const Program& program, const Scheduled& scheduled)
   return ns;
 }
 
+void count_barriers(Scheduled& of) {
+  std::map<std::string, std::size_t> calls;
+  for (const Call& call : of.program.calls)
+    if (call.barrier) ++calls[name_of(call.op)];
+  for (const auto& [name, count] : calls) {
+    of.barriers += count;
+    of.barrier_operators +=
+        fmt::format("{}{} {}", of.barrier_operators.empty() ? "" : ", ", name, count);
+  }
+}
+
 // Of a program that was scheduled before, other ways are known, and planners begin with what they
 // found.
 Scheduled scheduled_from(Program program, const SchedulingOptions& options,
@@ -336,6 +348,7 @@ Scheduled scheduled_from(Program program, const SchedulingOptions& options,
   result.may_be_followed = std::all_of(
       result.program.calls.begin(), result.program.calls.end(),
       [](const Call& call) { return call.op.operator_name().name.starts_with("aten::"); });
+  count_barriers(result);
   result.draws_again =
       std::any_of(result.instructions.list.begin(), result.instructions.list.end(),
                   [&](const Instruction& one) {

@@ -156,6 +156,9 @@ class StepProgram::State {
            "a step was begun while another one runs in this process: it runs as it is");
       return;
     }
+    // What was found out about operators since they were recorded counts from now on.
+    if (std::exchange(found_out_, operators_found_out()) != operators_found_out())
+      programs_.remove_if([](const Scheduled& one) { return !is_still_true(one.program); });
     if (!programs_.empty()) {
       std::vector<const Scheduled*> others;
       for (const Scheduled& one : programs_)
@@ -172,7 +175,8 @@ class StepProgram::State {
       memory_.reset();
       const Scheduled& first = *others.front();
       others.erase(others.begin());
-      ghost_.emplace(first, std::move(others), follow ? &follower_ : nullptr, &memory_);
+      ghost_.emplace(first, std::move(others), follow ? &follower_ : nullptr, &memory_,
+                     looks_at_bytes_);
       tap_.emplace(*ghost_);
     } else if (pause_.over()) {
       recorder_.emplace(looks_at_bytes_);
@@ -186,14 +190,14 @@ class StepProgram::State {
       --beside_;
       return;
     }
-    const std::uint64_t made = stats_.made;
+    const std::uint64_t plans = stats_.made + stats_.refined;
     try {
       end_step(failed);
     } catch (...) {
       mark_step_by_program();
       throw;
     }
-    if (stats_.made != made) expect_other_steps();
+    if (stats_.made + stats_.refined != plans) expect_other_steps();
     mark_step_by_program();
   }
 
@@ -235,7 +239,7 @@ class StepProgram::State {
   void refine_front() {
     Scheduled& ran = programs_.front();
     try {
-      if (refine(ran, scheduling())) ++stats_.made;
+      if (refine(ran, scheduling())) ++stats_.refined;
     } catch (const std::exception& error) {  // it has a schedule that is none the worse
       ran.refinement.reset();
       warn("step-times",
@@ -291,6 +295,8 @@ class StepProgram::State {
     stats_.chosen = ran.chosen;
     stats_.copied_out = ran.copied_out;
     stats_.host_peak = ran.host_peak;
+    stats_.barriers = ran.barriers;
+    stats_.barrier_operators = ran.barrier_operators;
     stats_.budget_not_met = ran.budget_not_met;
     stats_.schedule_not_taken = ran.schedule_not_taken;
     // The one that came last is the first to be tried.
@@ -379,6 +385,7 @@ class StepProgram::State {
   std::deque<StepRecord> candidates_;
   std::unordered_set<std::uint64_t> hashes_;  // of all that waited
   std::size_t unlike_ = 0;                    // steps in turn of which none was known
+  std::uint64_t found_out_ = operators_found_out();
   std::uint32_t beside_ = 0;  // steps that were begun beside another one, and have not ended
   Pause pause_;
   Follower follower_;
@@ -434,17 +441,18 @@ std::string StepProgramStats::to_json() const {
   };
   return fmt::format(
       R"({{"steps": {}, "scheduled": {}, "diverged": {}, "refused": {}, "recovered": {}, )"
-      R"("programs": {}, "made": {}, )"
+      R"("programs": {}, "made": {}, "refined": {}, )"
       R"("operators": {}, "predicted_peak": {}, "resident": {}, "recorded_peak": {}, )"
       R"("predicted_ns": {}, "recorded_ns": {}, "bound_ns": {}, "step_ns": {}, "schedule_ns": {}, )"
       R"("ran_beside": {}, "runs_again": {}, "choices": {}, "chosen": {}, "copied_out": {}, )"
-      R"("host_peak": {}, )"
+      R"("host_peak": {}, "barriers": {}, "barrier_operators": "{}", )"
       R"("last_divergence": "{}", "last_refusal": "{}", "budget_not_met": "{}", )"
       R"("schedule_not_taken": "{}"}})",
-      steps, scheduled, diverged, refused, recovered, programs, made, operators, predicted_peak,
-      resident, recorded_peak, predicted_ns, recorded_ns, bound_ns, step_ns, schedule_ns,
-      ran_beside, runs_again, choices, chosen, copied_out, host_peak, text(last_divergence),
-      text(last_refusal), text(budget_not_met), text(schedule_not_taken));
+      steps, scheduled, diverged, refused, recovered, programs, made, refined, operators,
+      predicted_peak, resident, recorded_peak, predicted_ns, recorded_ns, bound_ns, step_ns,
+      schedule_ns, ran_beside, runs_again, choices, chosen, copied_out, host_peak, barriers,
+      text(barrier_operators), text(last_divergence), text(last_refusal), text(budget_not_met),
+      text(schedule_not_taken));
 }
 
 }  // namespace berth::torch

@@ -2,6 +2,7 @@
 
 #include "csrc/core/setup_mutex.h"
 #include "csrc/torch/step/byte_access.h"
+#include "csrc/torch/step/program.h"
 
 #include <ATen/EmptyTensor.h>
 #include <ATen/core/grad_mode.h>
@@ -17,6 +18,7 @@
 #include <mutex>
 #include <set>
 #include <unordered_map>
+#include <unordered_set>
 
 namespace berth::torch::step {
 
@@ -421,6 +423,32 @@ void declare_pure(std::string_view name) {
 
 std::string why_refused(const c10::OperatorHandle& op) { return facts_of(op).refusal; }
 
+namespace {
+
+// By schema: what schedules found out.
+struct FoundOut {
+  SetupMutex mutex;
+  std::unordered_set<const c10::FunctionSchema*> shaped_by_data, failing;
+  std::atomic<std::uint64_t> count{0};
+
+  bool has(const std::unordered_set<const c10::FunctionSchema*>& of,
+           const c10::OperatorHandle& op) {
+    if (count.load(std::memory_order_acquire) == 0) return false;
+    const std::lock_guard lock(mutex);
+    return of.contains(&op.schema());
+  }
+  void add(std::unordered_set<const c10::FunctionSchema*>& to, const c10::OperatorHandle& op) {
+    const std::lock_guard lock(mutex);
+    if (to.insert(&op.schema()).second) count.fetch_add(1, std::memory_order_release);
+  }
+};
+FoundOut& found_out() {
+  static auto* const found = new FoundOut;  // operators run in static destructors, too
+  return *found;
+}
+
+}  // namespace
+
 bool resembles(const Call& call, const c10::OperatorHandle& op,
                c10::ArrayRef<c10::IValue> arguments) {
   if (&call.op.schema() != &op.schema()) return false;
@@ -443,6 +471,7 @@ bool resembles(const Call& call, const c10::OperatorHandle& op,
 }
 
 bool may_fail(const Call& call, bool on_host) {
+  if (found_out().has(found_out().failing, call.op)) return true;
   const OperatorFacts::Fails fails = facts_of(call.op).fails;
   if (fails == OperatorFacts::Fails::kNever || fails == OperatorFacts::Fails::kAlways)
     return fails == OperatorFacts::Fails::kAlways;
@@ -467,10 +496,27 @@ Passes passes(c10::ArrayRef<c10::IValue> arguments) {
   return stands_for_others ? Passes::kForOthers : Passes::kNot;
 }
 
+void note_shapes_by_data(const c10::OperatorHandle& op) {
+  found_out().add(found_out().shaped_by_data, op);
+}
+void note_fails(const c10::OperatorHandle& op) { found_out().add(found_out().failing, op); }
+std::uint64_t operators_found_out() { return found_out().count.load(std::memory_order_acquire); }
+
+bool is_still_true(const Program& program) {
+  return std::all_of(program.calls.begin(), program.calls.end(), [](const Call& call) {
+    const bool at_call = call.barrier || call.by_body;
+    return (at_call || !found_out().has(found_out().shaped_by_data, call.op)) &&
+           (at_call || call.checked || call.host_read ||
+            !found_out().has(found_out().failing, call.op));
+  });
+}
+
 bool is_barrier(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> arguments) {
   const OperatorFacts& facts = facts_of(op);
   // A mode of Python's sees what kernels do.
-  if (facts.opaque || c10::impl::TorchDispatchModeTLS::any_modes_set()) return true;
+  if (facts.opaque || c10::impl::TorchDispatchModeTLS::any_modes_set() ||
+      found_out().has(found_out().shaped_by_data, op))
+    return true;
   if (!facts.shapes_by_data) return false;
   const std::string& name = op.operator_name().name;
   bool fixed = false;

@@ -12,6 +12,8 @@
 // What is asked of operators, their arguments and tensors.
 namespace berth::torch::step {
 
+struct Program;
+
 // The form of `value`, going by what it holds.
 [[nodiscard]] Form form_of(const c10::IValue& value);
 
@@ -106,6 +108,16 @@ enum class Passes : std::uint8_t {
   kForOthers  // its tensors stand for others (DTensor): the calls on those are the step's
 };
 [[nodiscard]] Passes passes(c10::ArrayRef<c10::IValue> arguments);
+
+// What is found out about an operator when a schedule runs it: that its shapes depend on data, or
+// that what its arguments hold may make it fail. Calls that are recorded from then on are barriers,
+// or run when they are called. Thread-safe.
+void note_shapes_by_data(const c10::OperatorHandle& op);
+void note_fails(const c10::OperatorHandle& op);
+// How often something was found out. Thread-safe.
+[[nodiscard]] std::uint64_t operators_found_out();
+// Whether its calls are as they would be recorded now.
+[[nodiscard]] bool is_still_true(const Program& program);
 
 // Says of an operator ("my::op", all overloads, or "my::op.overload") that its results depend on
 // its arguments alone, and that it does nothing else than its schema says. Thread-safe.
