@@ -107,6 +107,15 @@ def _by_element(method: _Method) -> _Method:
 # Others go through these: storage(), __array__(), copy.deepcopy(), pickle.
 _WATCHED = {"tolist": _tolist, "__repr__": _repr, "numpy": _numpy, "__dlpack__": _pointer, "data_ptr": _pointer, "untyped_storage": _pointer,
             "apply_": _by_element, "map_": _by_element, "map2_": _by_element}
+def _data_parallel(method: _Method) -> _Method:
+    @functools.wraps(method)
+    def pre_forward(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if self.require_backward_grad_sync and torch.is_grad_enabled() and hasattr(torch.ops.berth, "run_as_written"):
+            torch.ops.berth.run_as_written("DistributedDataParallel looks at gradients behind torch's operators where it sums them up")
+        return method(self, *args, **kwargs)
+    return pre_forward
+
+
 def _state(function: _Method) -> _Method:
     @functools.wraps(function)
     def get_rng_state(*args: Any, **kwargs: Any) -> Any:
@@ -138,6 +147,11 @@ class Watch:
                 graph = inductor.CompiledFxGraph
                 _functions.append((graph, "__call__", graph.__call__))
                 graph.__call__ = _compiled(graph.__call__)
+            distributed = sys.modules.get("torch.nn.parallel.distributed")
+            if distributed is not None and hasattr(distributed.DistributedDataParallel, "_pre_forward"):
+                wrapped = distributed.DistributedDataParallel
+                _functions.append((wrapped, "_pre_forward", wrapped._pre_forward))
+                wrapped._pre_forward = _data_parallel(wrapped._pre_forward)
             for module, name in _STATES:
                 function = getattr(module, name)
                 _functions.append((module, name, function))

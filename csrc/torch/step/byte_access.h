@@ -18,6 +18,9 @@ inline constexpr std::string_view kGivePointer = "berth::give_pointer";
 // berth::read_generators() -> (): reads the state of a generator.
 inline constexpr std::string_view kReadGenerators = "berth::read_generators";
 
+// berth::run_as_written(str why) -> (): what comes looks at tensors as no schedule allows.
+inline constexpr std::string_view kRunAsWritten = "berth::run_as_written";
+
 // Calls one of those with a tensor. Nothing where they are not known.
 void ask_for_bytes(std::string_view how, const at::Tensor& tensor);
 

@@ -289,6 +289,10 @@ void Recorder::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10
     run_kernel(op, keys, stack);
   };
   if (makes_view(facts, given())) return run();
+  if (facts.as_written) {
+    if (record_.refusal.empty()) record_.refusal = stack->back().toStringRef();
+    return run();
+  }
   if (facts.reads_generators) {
     record_.sets_generators = true;
     return run();

@@ -334,6 +334,7 @@ OperatorFacts find_facts(const c10::OperatorHandle& op) {
        !(name == "aten::_ctc_loss" && op.operator_name().overload_name.empty())) ||
       name == "aten::_pack_padded_sequence";
   facts.reads_generators = name == kReadGenerators;
+  facts.as_written = name == kRunAsWritten;
   facts.gives_bytes = name == "aten::set_" && arguments > 1;
   // Numbers that they are given may be wrong, too, which is seen where they are called.
   const std::string& overload = op.operator_name().overload_name;
@@ -374,7 +375,7 @@ PureOperators& pure_operators() {
 
 bool is_known(const c10::OperatorHandle& op) {
   const std::string& name = op.operator_name().name;
-  if (name == kReadBytes || name == kReadGenerators) return true;
+  if (name == kReadBytes || name == kReadGenerators || name == kRunAsWritten) return true;
   for (const std::string_view own : {"aten::", "prim::", "profiler::"})
     if (name.starts_with(own)) return true;
   PureOperators& pure = pure_operators();

@@ -65,6 +65,7 @@ struct OperatorFacts {
   // the result, where there are kernels for it.
   std::optional<c10::OperatorHandle> in_place, out;
   bool reads_generators = false;  // the body does, and calls nothing
+  bool as_written = false;        // the step must run so from here on, as its argument says
   bool gives_bytes = false;       // gives a tensor the bytes of a storage
   bool listwise = false;          // does the same for each element of its lists
   bool shapes_by_data = false;    // what its tensors hold may decide about the shape of its result
