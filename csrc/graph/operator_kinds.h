@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 
@@ -65,6 +66,86 @@ template <std::size_t N>
              "aten::allclose", "aten::nonzero", "aten::masked_select", "aten::_unique",
              "aten::_unique2", "aten::unique_consecutive", "aten::unique_dim", "aten::is_same_size",
              "berth::read_bytes", "berth::share_bytes"});
+}
+
+// What its arguments hold may make an operator fail: always; where one is on the CPU, as with
+// indices, which kernels of devices do not look at; where all are integers there, as with division
+// by 0.
+enum class Fails : std::uint8_t { kNever, kAlways, kOnHost, kIntegers };
+
+[[nodiscard]] constexpr Fails fails_by_contents(std::string_view name) noexcept {
+  const std::size_t dot = name.find('.');
+  const std::string_view overload = dot == std::string_view::npos ? "" : name.substr(dot + 1);
+  name = name.substr(0, dot);
+  // Numbers that they are given may be wrong, too, which is seen where they are called.
+  if (name == "aten::normal_" ||
+      (name.starts_with("aten::bernoulli") && (overload == "float" || overload == "p")))
+    return Fails::kNever;
+  const bool linear_algebra =
+      name.starts_with("aten::linalg_") || name.starts_with("aten::_linalg_");
+  if (name.ends_with('_')) name.remove_suffix(1);
+  if (linear_algebra ||
+      detail::is_one_of(
+          name, {"aten::_assert_async", "aten::_assert_scalar", "aten::_assert_tensor_metadata",
+                 "aten::_linalg_check_errors", "aten::cholesky", "aten::geqrf", "aten::inverse",
+                 "aten::linalg_ldl_factor_ex", "aten::lstsq", "aten::lu_solve", "aten::slogdet",
+                 "aten::triangular_solve"}))
+    return Fails::kAlways;
+  if (detail::is_one_of(name, {"aten::_ctc_loss",
+                               "aten::_embedding_bag",
+                               "aten::_embedding_bag_forward_only",
+                               "aten::_index_put_impl",
+                               "aten::bernoulli",
+                               "aten::binary_cross_entropy",
+                               "aten::binary_cross_entropy_backward",
+                               "aten::binomial",
+                               "aten::embedding",
+                               "aten::embedding_renorm",
+                               "aten::gather",
+                               "aten::histc",
+                               "aten::index",
+                               "aten::index_add",
+                               "aten::index_copy",
+                               "aten::index_fill",
+                               "aten::index_put",
+                               "aten::index_reduce",
+                               "aten::index_select",
+                               "aten::kthvalue",
+                               "aten::masked_scatter",
+                               "aten::max_unpool2d",
+                               "aten::max_unpool3d",
+                               "aten::multi_margin_loss",
+                               "aten::multilabel_margin_loss_forward",
+                               "aten::multinomial",
+                               "aten::nll_loss2d_forward",
+                               "aten::nll_loss_forward",
+                               "aten::normal",
+                               "aten::poisson",
+                               "aten::put",
+                               "aten::repeat_interleave",
+                               "aten::scatter",
+                               "aten::scatter_add",
+                               "aten::scatter_reduce",
+                               "aten::segment_reduce",
+                               "aten::take",
+                               "aten::unique_dim",
+                               "aten::_unsafe_masked_index",
+                               "aten::_unsafe_masked_index_put_accumulate",
+                               "aten::cholesky_inverse",
+                               "aten::cholesky_solve",
+                               "aten::lu_unpack",
+                               "aten::ormqr",
+                               "aten::searchsorted"}))
+    return Fails::kOnHost;
+  if (detail::is_one_of(
+          name, {"aten::div", "aten::floor_divide", "aten::fmod", "aten::pow", "aten::remainder"}))
+    return Fails::kIntegers;
+  return Fails::kNever;
+}
+// Whether a call may, of which an operand is on the CPU, and all are integers.
+[[nodiscard]] constexpr bool may_fail(Fails fails, bool on_host, bool integers) noexcept {
+  return fails == Fails::kAlways ||
+         (on_host && (fails == Fails::kOnHost || (fails == Fails::kIntegers && integers)));
 }
 
 // Runs on all ranks together.

@@ -25,6 +25,7 @@ struct Use {
   std::uint32_t storage = kNoNumber;  // by first occurrence in the step
   Bytes offset = 0, bytes = 0;
   bool writes = false, fills = false;
+  bool integers = false;
   std::uint16_t position = 0;
   bool operator==(const Use&) const = default;
 };
@@ -86,7 +87,7 @@ class Reader {
   struct Open {
     std::uint64_t op = 0;
     std::uint32_t call = kNoNumber;  // kNoNumber: none of the step's
-    std::uint32_t depth = 0;     // operators inside that are open
+    std::uint32_t depth = 0;         // operators inside that are open
     std::uint64_t begin_ns = 0;
     std::unordered_map<BlockId, Bytes> inner;
     Bytes held = 0, most = 0;
@@ -172,6 +173,8 @@ class Reader {
                     .bytes = operand.bytes,
                     .writes = operand.access != trace::Access::kRead,
                     .fills = operand.access == trace::Access::kWrite,
+                    .integers = operand.element_type >= 0 &&
+                                (operand.element_type < 5 || operand.element_type == 11),
                     .position = operand.position});
   }
 
@@ -312,12 +315,24 @@ class StepBuilder {
     return saved(call.arguments, false) || saved(call.results, true);
   }
 
+  // As step programs see it: of a trace of a device all operands count as its own.
+  bool may_fail_in(const Call& call) const {
+    const auto is_there = [](const Use& use) { return use.storage != kNoNumber; };
+    const auto is_integer = [&](const Use& use) { return !is_there(use) || use.integers; };
+    const bool on_host = trace_.program.device_name == "cpu" &&
+                         std::any_of(call.arguments.begin(), call.arguments.end(), is_there);
+    return !waits_for_contents(name(call)) &&
+           may_fail(fails_by_contents(name(call)), on_host,
+                    std::all_of(call.arguments.begin(), call.arguments.end(), is_integer));
+  }
+
   StepCall as_step_call(std::uint32_t n) const {
     const Call& call = record_.calls[n];
     StepCall step{.name = std::string(name(call)),
                   .backward = call.backward,
                   .random = call.random,
                   .host_read = waits_for_contents(name(call)),
+                  .checked = may_fail_in(call),
                   .ns = std::min(call.ns, again_.calls[n].ns),
                   .workspace = std::max(call.workspace, again_.calls[n].workspace),
                   .operands = {},

@@ -456,7 +456,7 @@ MUTANTS = (
     Mutant("parked-alias", "parked", "pages come back behind one of their addresses only", "csrc/device/parked_pages.cc",
            "      if (status.ok()) status = store_.alias(pointer_at(other), &from, 1);\n", "", ((DEVICE, "[parked]"),)),
     Mutant("parked-contents", "parked", "pages come back without their contents", "csrc/device/parked_pages.cc",
-           "  if (const Status status = copy(true); !status.ok()) return status;\n", "", ((DEVICE, "[parked]"),)),
+           "  if (const Status status = copy(true); !status.ok()) {", "  if (const Status status; !status.ok()) {", ((DEVICE, "[parked]"),)),
     Mutant("park-undo", "parked", "pages that went stay away where others do not go", "csrc/device/parked_pages.cc",
            "  if (!status.ok()) (void)unpark();\n", "", ((DEVICE, "[parked]"),)),
     Mutant("unpark-undo", "parked", "pages that came stay where others do not come", "csrc/device/parked_pages.cc",

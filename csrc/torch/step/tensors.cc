@@ -1,6 +1,7 @@
 #include "csrc/torch/step/tensors.h"
 
 #include "csrc/core/setup_mutex.h"
+#include "csrc/graph/operator_kinds.h"
 #include "csrc/torch/step/byte_access.h"
 #include "csrc/torch/step/program.h"
 
@@ -198,81 +199,6 @@ void find_twins(const c10::OperatorHandle& op, OperatorFacts& facts) {
   }
 }
 
-// Operators, without a '_' at their end, that look at what their arguments hold and may fail for
-// it.
-constexpr std::array<std::string_view, 45> kFailsOnHost = {
-    "aten::_ctc_loss",
-    "aten::_embedding_bag",
-    "aten::_embedding_bag_forward_only",
-    "aten::_index_put_impl",
-    "aten::bernoulli",
-    "aten::binary_cross_entropy",
-    "aten::binary_cross_entropy_backward",
-    "aten::binomial",
-    "aten::embedding",
-    "aten::embedding_renorm",
-    "aten::gather",
-    "aten::histc",
-    "aten::index",
-    "aten::index_add",
-    "aten::index_copy",
-    "aten::index_fill",
-    "aten::index_put",
-    "aten::index_reduce",
-    "aten::index_select",
-    "aten::kthvalue",
-    "aten::masked_scatter",
-    "aten::max_unpool2d",
-    "aten::max_unpool3d",
-    "aten::multi_margin_loss",
-    "aten::multilabel_margin_loss_forward",
-    "aten::multinomial",
-    "aten::nll_loss2d_forward",
-    "aten::nll_loss_forward",
-    "aten::normal",
-    "aten::poisson",
-    "aten::put",
-    "aten::repeat_interleave",
-    "aten::scatter",
-    "aten::scatter_add",
-    "aten::scatter_reduce",
-    "aten::segment_reduce",
-    "aten::take",
-    "aten::unique_dim",
-    "aten::_unsafe_masked_index",
-    "aten::_unsafe_masked_index_put_accumulate",
-    "aten::cholesky_inverse",
-    "aten::cholesky_solve",
-    "aten::lu_unpack",
-    "aten::ormqr",
-    "aten::searchsorted"};
-constexpr std::array<std::string_view, 12> kFailsAlways = {"aten::_assert_async",
-                                                           "aten::_assert_scalar",
-                                                           "aten::_assert_tensor_metadata",
-                                                           "aten::_linalg_check_errors",
-                                                           "aten::cholesky",
-                                                           "aten::geqrf",
-                                                           "aten::inverse",
-                                                           "aten::linalg_ldl_factor_ex",
-                                                           "aten::lstsq",
-                                                           "aten::lu_solve",
-                                                           "aten::slogdet",
-                                                           "aten::triangular_solve"};
-constexpr std::array<std::string_view, 5> kDivides = {"aten::div", "aten::floor_divide",
-                                                      "aten::fmod", "aten::pow", "aten::remainder"};
-
-OperatorFacts::Fails fails(std::string_view name) {
-  const bool linear_algebra =
-      name.starts_with("aten::linalg_") || name.starts_with("aten::_linalg_");
-  if (name.ends_with('_')) name.remove_suffix(1);
-  const auto is_in = [&](const auto& names) {
-    return std::find(names.begin(), names.end(), name) != names.end();
-  };
-  if (linear_algebra || is_in(kFailsAlways)) return OperatorFacts::Fails::kAlways;
-  if (is_in(kFailsOnHost)) return OperatorFacts::Fails::kOnHost;
-  return is_in(kDivides) ? OperatorFacts::Fails::kIntegers : OperatorFacts::Fails::kNever;
-}
-
 OperatorFacts find_facts(const c10::OperatorHandle& op) {
   OperatorFacts facts;
   const c10::FunctionSchema& schema = op.schema();
@@ -336,11 +262,7 @@ OperatorFacts find_facts(const c10::OperatorHandle& op) {
   facts.reads_generators = name == kReadGenerators;
   facts.as_written = name == kRunAsWritten;
   facts.gives_bytes = name == "aten::set_" && arguments > 1;
-  // Numbers that they are given may be wrong, too, which is seen where they are called.
-  const std::string& overload = op.operator_name().overload_name;
-  if (!(name == "aten::normal_" ||
-        (name.starts_with("aten::bernoulli") && (overload == "float" || overload == "p"))))
-    facts.fails = fails(name);
+  facts.fails = graph::fails_by_contents(c10::toString(op.operator_name()));
   if (name.starts_with("aten::set_") || name.starts_with("aten::resize_"))
     facts.refusal = "changes the bytes that a tensor has";
   else if (op.hasTag(at::Tag::inplace_view))
@@ -473,15 +395,13 @@ bool resembles(const Call& call, const c10::OperatorHandle& op,
 
 bool may_fail(const Call& call, bool on_host) {
   if (found_out().has(found_out().failing, call.op)) return true;
-  const OperatorFacts::Fails fails = facts_of(call.op).fails;
-  if (fails == OperatorFacts::Fails::kNever || fails == OperatorFacts::Fails::kAlways)
-    return fails == OperatorFacts::Fails::kAlways;
+  const graph::Fails fails = facts_of(call.op).fails;
   bool integers = true;
   for (const Operand& one : call.operands) {
     if (one.storage == kNoStorage) continue;
     integers &= c10::isIntegralType(c10::typeMetaToScalarType(one.type), true);
   }
-  return on_host && (fails == OperatorFacts::Fails::kOnHost || integers);
+  return graph::may_fail(fails, on_host, integers);
 }
 
 Passes passes(c10::ArrayRef<c10::IValue> arguments) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "csrc/graph/operator_kinds.h"
 #include "csrc/torch/step/record.h"
 
 #include <ATen/core/Tensor.h>
@@ -72,11 +73,8 @@ struct OperatorFacts {
   // Nobody knows what it does: an operator that is not libtorch's own and that nobody has declared
   // pure, whatever its schema and its tags say, or one that gives the body an address.
   bool opaque = false;
-  // What its arguments hold may make it fail: always; where one is on the CPU, as with indices;
-  // where all are integers there, as with division.
-  enum class Fails : std::uint8_t { kNever, kAlways, kOnHost, kIntegers };
-  Fails fails = Fails::kNever;
-  std::string refusal;  // why no step program may have it
+  graph::Fails fails = graph::Fails::kNever;  // by what its arguments hold
+  std::string refusal;                        // why no step program may have it
 };
 // Kept for each operator, on each thread; those of an opaque one until some operator is declared
 // pure.
