@@ -105,6 +105,10 @@ struct StepProgramStats {
 // more steps, where the schedule runs them; if that is a tenth more or less than in the record, it
 // is planned once more, for as long, from what it has.
 //
+// What is not known to be safe later runs when it is called, once all that was called before has
+// run: operators that are not libtorch's own and not declared pure(), shapes that data decide,
+// bytes that others may use.
+//
 // Bytes that are asked for behind libtorch's operators (data_ptr() of what the step made, inside of
 // the scope) are not there: that throws c10::Error. Those of parameters are what they were when the
 // step began. read_bytes() and share_bytes() bring them.

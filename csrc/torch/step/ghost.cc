@@ -321,13 +321,14 @@ void Ghost::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::S
     how == Passes::kForOthers ? run_in_python(op, stack) : run_kernel_told(op, keys, stack);
     return;
   }
-  if (facts_of(op).as_written) {
+  const OperatorFacts& facts = facts_of(op);
+  if (facts.as_written) {
     diverge(stack->back().toStringRef());
     lock.unlock();
     recorder_->call(op, keys, stack);
     return;
   }
-  if (facts_of(op).reads_generators) {
+  if (facts.reads_generators) {
     // Where the step sets them, they are as the body left them.
     if (!program().sets_generators) {
       set_between_draws_ = true;

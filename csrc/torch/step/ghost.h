@@ -40,8 +40,8 @@ namespace berth::torch::step {
 // Thread-safe as the recorder is. O(operands) an operator.
 class Ghost final : public OperatorListener {
  public:
-  // Checks against `first`, and, as long as nothing was run, against each of the others that begins
-  // with what the body has called. They outlive it, and so do the follower, if any, and `memory`,
+  // Checks against `first`, and, where the body leaves that, against each of the others that begins
+  // with what it has called. They outlive it, and so do the follower, if any, and `memory`,
   // where its tables are. `looks_at_bytes`: what the body's operators take from outside is found to
   // be the same when they run.
   Ghost(const Scheduled& first, std::vector<const Scheduled*> others, Follower* follower,

@@ -20,7 +20,8 @@ using Former = std::optional<c10::SafeKernelFunction>;
 // Boxed kernels of ours on one dispatch key, one for each operator that does something: where calls
 // come by the key, `front` gets them.
 //
-// Not for views, which do nothing, nor for operators that run as those that they consist of, nor
+// Not for views, which do nothing, unless libtorch has a kernel for them on that key: `front` lets
+// those pass. Nor for operators that run as those that they consist of, nor
 // the profiler's. Kernels stay to the end of the process: to take one away while another thread
 // calls it is not safe, to add one is. O(operators) to register, some milliseconds.
 class OperatorKernels {
