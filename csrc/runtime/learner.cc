@@ -252,7 +252,8 @@ void Learner::in_vain() noexcept {
   if (!records()) return;
   finds_no_period_ |= last_search_ == Search::kByPeriod && searches_ >= kManySearches;
   if (last_search_ != Search::kByPeriod) {
-    marks_to_wait_ = std::uint64_t{1} << std::min(vain_at_marks_++, 16u);
+    marks_to_wait_ =
+        std::max(marks_to_wait_, std::uint64_t{1} << std::min(vain_at_marks_++, 16u));
   } else if (searched_all_ || searches_ >= kMostSearches) {
     fall_silent();
   }
