@@ -1,6 +1,7 @@
-"""bench/schedule: the planners of csrc/schedule on published graphs (a folder like ../shared/graphs), row by row: the order of least
-memory, what to keep and what to make again (MONeT's and Checkmate's graphs, beside the plans of 24 hours of Gurobi), and copies to
-the host (PipeDream's profiles, beside vDNN and Dymem). Every row is one run of `build/release/bench/schedule`, one thread, seed 1.
+"""bench/schedule: the planners of csrc/schedule on published graphs, row by row: the order of least memory; what to keep and what to make
+again (MONeT's and Checkmate's graphs, beside the plans of 24 hours of Gurobi); copies to the host (PipeDream's profiles, beside vDNN and
+Dymem). Every row is one run of `build/release/bench/schedule`, one thread, seed 1. tests/schedule/data/README.md says where the graphs
+come from.
 
 The published figures come from the folder: from published_solver_results.csv (best objective and bound of all rows of a cell) and
 from the plan in the graph's file. What time MONeT's own plans add to PyTorch's is from monet_published.py; ours add so much more or less as
@@ -60,8 +61,8 @@ class Bench:
         self.rows = 0
         if not self.program.is_file():
             raise Failure(f"{self.program} is missing: a build with -DBERTH_BUILD_BENCH=ON makes it")
-        if not self.folder.is_dir():
-            raise Failure(f"{self.folder} is missing: --graphs names the folder of published graphs")
+        if self.folder is None or not self.folder.is_dir():
+            raise Failure(f"--graphs {self.folder or 'FOLDER'}: no such folder; tests/schedule/data/README.md says where the graphs come from")
 
     def wants(self, name):
         found = self.only.search(name) is not None
@@ -174,7 +175,7 @@ def write_smoke_graphs(folder):
 def main(argv):
     report = peers.Report("schedule", __doc__, limit="--limit", seconds=10)
     add = report.parser.add_argument
-    add("--graphs", type=pathlib.Path, default=peers.ROOT.parent / "shared/graphs", help="the folder of published graphs")
+    add("--graphs", type=pathlib.Path, help="the folder of published graphs; tests/schedule/data/README.md has their sources")
     add("--only", default="", metavar="PATTERN", help="rows whose name this regular expression is found in")
     arguments = report.parser.parse_args(argv)
     with tempfile.TemporaryDirectory() as folder:

@@ -10,6 +10,7 @@
 #include "csrc/schedule/order/from_graph.h"
 #include "csrc/schedule/order/order.h"
 #include "tests/catch.h"
+#include "tests/schedule/published.h"
 #include "tests/support/random_graph.h"
 #include "tests/support/random_schedule.h"
 
@@ -17,7 +18,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <filesystem>
 #include <limits>
 #include <random>
 
@@ -450,19 +450,14 @@ TEST_CASE("A schedule that is not legal gets no addresses", "[schedule][addresse
   REQUIRE_THROWS_WITH(place_addresses(graph, schedule, quick()), Contains("there are 4"));
 }
 
+#ifdef BERTH_TEST_ZLIB
 TEST_CASE("The arena of published graphs in their best order is its bound",
           "[schedule][addresses][acceptance]") {
-  const std::filesystem::path folder = BERTH_TEST_GRAPHS;
-  if (!std::filesystem::exists(folder)) {
-    WARN("skipped: no published graphs at hand");
-    return;
-  }
-  for (const char* file : {"dnn_partitioning/OperatorGraphs__bert_L-12_training.json",
-                           "dnn_partitioning/OperatorGraphs__bert_l-3_training.json",
-                           "dnn_partitioning/LayerGraphs__inceptionv3_training.json",
-                           "moccasin/ResNet50_256_224_224_3_train_nx.json"}) {
-    CAPTURE(file);
-    const graph::Graph graph = graph::read_graph((folder / file).string());
+  for (const char* name : {"dnn_partitioning/OperatorGraphs__bert_L-12_training",
+                           "dnn_partitioning/OperatorGraphs__bert_l-3_training",
+                           "dnn_partitioning/LayerGraphs__inceptionv3_training"}) {
+    CAPTURE(name);
+    const graph::Graph graph = kept_graph(name);
     OrderOptions order;
     order.time_limit_seconds = std::numeric_limits<double>::infinity();
     order.iteration_budget = 20'000;
@@ -482,16 +477,11 @@ TEST_CASE("The arena of published graphs in their best order is its bound",
 
 TEST_CASE("A planned step with copies fits its budget with its addresses",
           "[schedule][addresses][acceptance]") {
-  const std::filesystem::path folder = std::filesystem::path(BERTH_TEST_GRAPHS) / "pipedream";
-  if (!std::filesystem::exists(folder)) {
-    WARN("skipped: no published graphs at hand");
-    return;
-  }
   int copied = 0;
-  for (const char* file : {"vgg16.json", "squeezenet1_0.json", "resnet50.json"})
+  for (const char* name : {"pipedream/vgg16", "pipedream/squeezenet1_0", "pipedream/resnet50"})
     for (const Bytes percent : {80, 60}) {
-      CAPTURE(file, percent);
-      const graph::Graph graph = graph::read_graph((folder / file).string());
+      CAPTURE(name, percent);
+      const graph::Graph graph = kept_graph(name);
       const offload::Problem problem = offload::from_graph(graph);
       offload::Machine machine;
       offload::CopyOptions copies;
@@ -518,3 +508,4 @@ TEST_CASE("A planned step with copies fits its budget with its addresses",
     }
   CHECK(copied >= 4);
 }
+#endif  // BERTH_TEST_ZLIB

@@ -4,14 +4,15 @@
 #include "csrc/schedule/retention/retention.h"
 #include "tests/catch.h"
 #include "tests/schedule/few_stages.h"
+#include "tests/schedule/published.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <limits>
 #include <random>
 
 using namespace berth;
 using namespace berth::schedule;
+using berth::test::fetched_graphs;
 
 namespace {
 
@@ -122,11 +123,8 @@ TEST_CASE("The search is never worse than Chen's plans", "[schedule][retention][
 
 TEST_CASE("Chen's plans of published graphs cost more than the published ones",
           "[schedule][retention][chen][acceptance]") {
-  const std::filesystem::path folder = std::filesystem::path(BERTH_TEST_GRAPHS) / "monet";
-  if (!std::filesystem::exists(folder)) {
-    WARN("skipped: no published graphs at hand");
-    return;
-  }
+  const auto folder = fetched_graphs("monet");
+  if (!folder) return;
   const struct {
     const char* file;
     double gb;
@@ -140,7 +138,7 @@ TEST_CASE("Chen's plans of published graphs cost more than the published ones",
   for (const auto& [file, gb, least, most] : rows) {
     CAPTURE(file, gb);
     bool any = false;
-    for (PublishedGraph& graph : read_published((folder / file).string())) {
+    for (PublishedGraph& graph : read_published((*folder / file).string())) {
       if (std::none_of(graph.plans.begin(), graph.plans.end(),
                        [gb = gb](const PublishedPlan& one) { return one.budget_gb == gb; }))
         continue;

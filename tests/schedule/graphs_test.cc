@@ -1,14 +1,15 @@
-// Orders of graphs that others published, where those are at hand (../shared/graphs).
+// Orders of graphs that others published (data/README.md).
 #include "csrc/graph/file.h"
 #include "csrc/schedule/order/from_graph.h"
 #include "csrc/schedule/order/order.h"
 #include "tests/catch.h"
+#include "tests/schedule/published.h"
 
-#include <filesystem>
 #include <limits>
 
 using namespace berth;
 using namespace berth::schedule;
+using namespace berth::test;
 
 TEST_CASE("A storage that is written again is one value", "[schedule][graph]") {
   const graph::Graph graph = graph::parse_graph(
@@ -28,44 +29,63 @@ TEST_CASE("A storage that is written again is one value", "[schedule][graph]") {
   CHECK(live_bytes(problem, Order{0, 1, 2}) == std::vector<Bytes>{100 + 10 + 20 + 7, 120, 120});
 }
 
-TEST_CASE("The least memory of published graphs is reached and proven", "[schedule][acceptance]") {
-  const std::filesystem::path folder = BERTH_TEST_GRAPHS;
-  if (!std::filesystem::exists(folder)) {
-    WARN("skipped: no published graphs at hand");
-    return;
+namespace {
+
+// `peak`: without residents.
+void check_least_memory(const graph::Graph& graph, Bytes peak) {
+  const OrderProblem problem = order_problem(graph);
+  OrderOptions options;
+  options.time_limit_seconds = 60;
+  const OrderResult result = plan_order(problem, options);
+  CHECK(problem.violation(result.order).empty());
+  CHECK(result.peak - problem.constant == peak);
+  CHECK(result.proven_optimal);
+}
+
+}  // namespace
+
+#ifdef BERTH_TEST_ZLIB
+TEST_CASE("The least memory of published training steps is reached and proven",
+          "[schedule][acceptance]") {
+  const struct {
+    const char* name;
+    Bytes peak;
+  } rows[] = {
+      {"dnn_partitioning/LayerGraphs__bert24_training", 375'054'384},
+      {"dnn_partitioning/LayerGraphs__inceptionv3_training", 1'416'167'424},
+      {"dnn_partitioning/OperatorGraphs__bert_L-12_training", 4'307'914'839},
+      {"dnn_partitioning/OperatorGraphs__bert_l-3_training", 1'039'650'346},
+  };
+  for (const auto& [name, peak] : rows) {
+    CAPTURE(name);
+    check_least_memory(kept_graph(name), peak);
   }
+}
+#endif  // BERTH_TEST_ZLIB
+
+TEST_CASE("The least memory of Moccasin's graphs is reached and proven",
+          "[schedule][acceptance][fetched]") {
+  const auto folder = fetched_graphs("moccasin");
+  if (!folder) return;
   const struct {
     const char* file;
-    Bytes peak;  // without residents
+    Bytes peak;
   } rows[] = {
-      {"dnn_partitioning/LayerGraphs__bert24_training.json", 375'054'384},
-      {"dnn_partitioning/LayerGraphs__inceptionv3_training.json", 1'416'167'424},
-      {"dnn_partitioning/OperatorGraphs__bert_L-12_training.json", 4'307'914'839},
-      {"dnn_partitioning/OperatorGraphs__bert_l-3_training.json", 1'039'650'346},
-      {"moccasin/ResNet50_256_224_224_3_train_nx.json", 38'059'356'160},
-      {"moccasin/VGG16_256_224_224_3_train_nx.json", 15'825'108'992},
-      {"moccasin/vgg_unet_32_416_608_3_train_nx.json", 20'959'461'376},
-      {"moccasin/random_layered_n100_w0.27_nlv0.75_ed0.2_scd0.14.json", 36'790},
-      {"moccasin/random_layered_n500_w0.36_nlv0.75_ed0.2_scd0.14.json", 247'960},
+      {"ResNet50_256_224_224_3_train_nx.json", 38'059'356'160},
+      {"VGG16_256_224_224_3_train_nx.json", 15'825'108'992},
+      {"vgg_unet_32_416_608_3_train_nx.json", 20'959'461'376},
+      {"random_layered_n100_w0.27_nlv0.75_ed0.2_scd0.14.json", 36'790},
+      {"random_layered_n500_w0.36_nlv0.75_ed0.2_scd0.14.json", 247'960},
   };
   for (const auto& [file, peak] : rows) {
     CAPTURE(file);
-    const OrderProblem problem = order_problem(graph::read_graph((folder / file).string()));
-    OrderOptions options;
-    options.time_limit_seconds = 60;
-    const OrderResult result = plan_order(problem, options);
-    CHECK(problem.violation(result.order).empty());
-    CHECK(result.peak - problem.constant == peak);
-    CHECK(result.proven_optimal);
+    check_least_memory(graph::read_graph((*folder / file).string()), peak);
   }
 }
 
 TEST_CASE("Logs of DTR are steps that are ordered", "[schedule][acceptance][dtr]") {
-  const std::filesystem::path folder = std::filesystem::path(BERTH_TEST_GRAPHS) / "dtr_logs";
-  if (!std::filesystem::exists(folder)) {
-    WARN("skipped: no published graphs at hand");
-    return;
-  }
+  const auto folder = fetched_graphs("dtr_logs");
+  if (!folder) return;
   const struct {
     const char* file;
     std::size_t operators, storages;  // views are no operators
@@ -80,7 +100,7 @@ TEST_CASE("Logs of DTR are steps that are ordered", "[schedule][acceptance][dtr]
   };
   for (const auto& [file, operators, storages, given, proven] : rows) {
     CAPTURE(file);
-    const graph::Graph graph = graph::read_graph((folder / file).string());
+    const graph::Graph graph = graph::read_graph((*folder / file).string());
     CHECK(graph.operators.size() == operators);
     CHECK(graph.storages.size() == storages);
     const OrderProblem problem = order_problem(graph);

@@ -7,17 +7,18 @@
 #include "csrc/schedule/offload/to_schedule.h"
 #include "csrc/schedule/offload/triggers.h"
 #include "tests/catch.h"
+#include "tests/schedule/published.h"
 #include "tests/schedule/random_copies.h"
 
 #include <berth/error.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <limits>
 #include <random>
 
 using namespace berth;
 using namespace berth::schedule::offload;
+using berth::test::kept_graph;
 
 namespace {
 
@@ -464,16 +465,12 @@ TEST_CASE("Copies of an empty step, without a budget or by an unknown engine",
   CHECK_THROWS_AS(plan_copies(problem, machine_of(1000), by_budget(100, "best")), Error);
 }
 
+#ifdef BERTH_TEST_ZLIB
 TEST_CASE("Published profiles keep, copy and recompute in the time that is known",
           "[schedule][offload][acceptance]") {
-  const std::filesystem::path folder = std::filesystem::path(BERTH_TEST_GRAPHS) / "pipedream";
-  if (!std::filesystem::exists(folder)) {
-    WARN("skipped: no published graphs at hand");
-    return;
-  }
   // Microseconds, and bytes beside the residents.
   struct Row {
-    const char* file;
+    const char* name;
     std::uint64_t kept_us;
     Bytes kept;
     std::uint64_t vdnn_us;
@@ -483,13 +480,13 @@ TEST_CASE("Published profiles keep, copy and recompute in the time that is known
     double most_80, most_60;  // % added by the planner, at most
   };
   const Row rows[] = {
-      {"vgg16.json", 690507, 14823194624, 1262009, 10481565696, 2512574, 13037981700, 0.4, 1.7},
-      {"squeezenet1_0.json", 760003, 12820381696, 1141514, 10225549312, 2116489, 12322177028, 0.1,
-       0.7},
+      {"pipedream/vgg16", 690507, 14823194624, 1262009, 10481565696, 2512574, 13037981700, 0.4, 1.7},
+      {"pipedream/squeezenet1_0", 760003, 12820381696, 1141514, 10225549312, 2116489, 12322177028,
+       0.1, 0.7},
   };
   for (const Row& row : rows) {
-    CAPTURE(row.file);
-    const Problem problem = from_graph(graph::read_graph((folder / row.file).string()));
+    CAPTURE(row.name);
+    const Problem problem = from_graph(kept_graph(row.name));
     Machine machine;  // 12 GB/s each way
     CopyOptions options = by_budget(10'000, "keep");
     options.least_bytes = Bytes{1} << 20;
@@ -521,3 +518,4 @@ TEST_CASE("Published profiles keep, copy and recompute in the time that is known
     }
   }
 }
+#endif  // BERTH_TEST_ZLIB

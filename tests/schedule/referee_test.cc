@@ -6,10 +6,10 @@
 #include "csrc/schedule/order/from_graph.h"
 #include "csrc/schedule/order/greedy.h"
 #include "tests/catch.h"
+#include "tests/schedule/published.h"
 #include "tests/support/random_graph.h"
 
 #include <algorithm>
-#include <filesystem>
 
 using namespace berth;
 using namespace berth::schedule;
@@ -41,16 +41,12 @@ TEST_CASE("Orders are legal where the referee says so, with his peak", "[schedul
   CHECK(refused > 3000);
 }
 
+#ifdef BERTH_TEST_ZLIB
 TEST_CASE("The referee has the planners' peak on published graphs", "[schedule][referee]") {
-  const std::filesystem::path folder = BERTH_TEST_GRAPHS;
-  if (!std::filesystem::exists(folder)) {
-    WARN("skipped: no published graphs at hand");
-    return;
-  }
-  for (const char* file : {"dnn_partitioning/OperatorGraphs__bert_L-12_training.json",
-                           "moccasin/ResNet50_256_224_224_3_train_nx.json"}) {
-    CAPTURE(file);
-    const graph::Graph graph = graph::read_graph((folder / file).string());
+  for (const char* name : {"dnn_partitioning/OperatorGraphs__bert_L-12_training",
+                           "dnn_partitioning/LayerGraphs__inceptionv3_training"}) {
+    CAPTURE(name);
+    const graph::Graph graph = kept_graph(name);
     const OrderProblem problem = order_problem(graph);
     for (const NamedOrder& named : constructive_orders(problem)) {
       const graph::Verdict verdict =
@@ -61,3 +57,4 @@ TEST_CASE("The referee has the planners' peak on published graphs", "[schedule][
     }
   }
 }
+#endif  // BERTH_TEST_ZLIB

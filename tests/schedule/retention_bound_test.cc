@@ -4,6 +4,7 @@
 #include "csrc/schedule/retention/retention.h"
 #include "tests/catch.h"
 #include "tests/schedule/few_stages.h"
+#include "tests/schedule/published.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -13,6 +14,7 @@
 
 using namespace berth;
 using namespace berth::schedule;
+using berth::test::fetched_graphs;
 
 namespace {
 
@@ -162,14 +164,11 @@ TEST_CASE("A bound depends on its rounds alone", "[schedule][retention][bound]")
 
 TEST_CASE("Bounds of published graphs are below published plans",
           "[schedule][retention][bound][acceptance]") {
-  const std::filesystem::path folder = std::filesystem::path(BERTH_TEST_GRAPHS) / "monet";
-  if (!std::filesystem::exists(folder)) {
-    WARN("skipped: no published graphs at hand");
-    return;
-  }
+  const auto folder = fetched_graphs("monet");
+  if (!folder) return;
   double gaps = 0;
   int plans = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+  for (const auto& entry : std::filesystem::directory_iterator(*folder)) {
     if (entry.path().extension() != ".json") continue;
     for (PublishedGraph& graph : read_published(entry.path().string()))
       for (const PublishedPlan& plan : graph.plans) {

@@ -6,6 +6,7 @@
 #include "csrc/schedule/retention/published.h"
 #include "csrc/schedule/retention/search.h"
 #include "tests/catch.h"
+#include "tests/schedule/published.h"
 #include "tests/schedule/random_stages.h"
 #include "tests/schedule/stage_accounts.h"
 
@@ -15,6 +16,7 @@
 
 using namespace berth;
 using namespace berth::schedule;
+using berth::test::fetched_graphs;
 using berth::test::Kept;
 using berth::test::random_stage_problem;
 using berth::test::StageAccount;
@@ -156,12 +158,10 @@ RetentionOptions budgeted(std::uint64_t moves) {
 
 std::vector<std::string> published_files() {
   std::vector<std::string> files;
-  const std::filesystem::path folder = std::filesystem::path(BERTH_TEST_GRAPHS) / "monet";
-  if (std::filesystem::exists(folder))
-    for (const auto& entry : std::filesystem::directory_iterator(folder))
+  if (const auto folder = fetched_graphs("monet"))
+    for (const auto& entry : std::filesystem::directory_iterator(*folder))
       if (entry.path().extension() == ".json") files.push_back(entry.path().string());
   std::sort(files.begin(), files.end());
-  if (files.empty()) WARN("skipped: no published graphs at hand");
   return files;
 }
 
