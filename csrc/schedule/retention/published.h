@@ -21,9 +21,9 @@ struct PublishedGraph {
   std::vector<PublishedPlan> plans;
 };
 
-// Reads one such file (tests/schedule/data/README.md has their source): one graph for each table of costs that a
-// plan names, or for the first one where there is no plan. Sizes are in KiB, rounded up; costs in
-// 10 microseconds. Throws Error(kInput) that names the file and what is wrong.
+// Reads one such file (tests/schedule/data/README.md has their source): one graph for each table of
+// costs that a plan names, or for the first one where there is no plan. Sizes are in KiB, rounded
+// up; costs in 10 microseconds. Throws Error(kInput) that names the file and what is wrong.
 [[nodiscard]] std::vector<PublishedGraph> read_published(const std::string& path);
 
 // So many GB of 2^30 bytes in the problem's units.
