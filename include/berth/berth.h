@@ -84,15 +84,15 @@ berth_status berth_forget_stream(int device, void* stream);
 /* A step of the stream ends. */
 berth_status berth_mark_step(int device, void* stream);
 
-/* A graph is captured. Replays come back to the bytes of its blocks without asking: every block
- * that is asked for on the stream from here to berth_end_capture() keeps them from everybody else,
- * freed or not, until berth_release_graph(). In the capture itself a block that was freed serves
- * the next request of its size on its stream. What the graph uses beside them, the caller keeps
- * alive. Call it before the driver's capture begins.
+/* A graph is captured. Its replays use the bytes of its blocks again, without a request. So every
+ * block that is requested on the stream until berth_end_capture() is pinned: its bytes serve nobody
+ * else, freed or not, until berth_release_graph(). In the capture itself a freed block serves the
+ * next request of its size on its stream. The caller keeps alive what else the graph uses. Call it
+ * before the driver's capture begins.
  *
- * `*graph` is 0 for a graph of its own, and becomes its number; else one that is there: another
- * stream of the same capture, or a later capture whose replays come in order with the others'.
- * Since 1.2. */
+ * Where `*graph` is 0, it becomes the number of a new graph. Else it names a graph that is there:
+ * for another stream of the same capture, or for a later capture whose replays are ordered with the
+ * others'. Since 1.2. */
 berth_status berth_begin_capture(int device, void* stream, uint64_t* graph);
 /* The driver's capture has ended, well or not, on all streams. Since 1.2. */
 berth_status berth_end_capture(int device, uint64_t graph);

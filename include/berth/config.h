@@ -20,8 +20,10 @@ enum class RecordDetail {
 };
 
 enum class CheckLevel {
-  kNormal,  // what promise A asks
-  kFull,    // every hand-out against every live byte
+  // Each block that is handed out is checked against the blocks that are off schedule: live where
+  // the plan does not expect them. That suffices for promise A of csrc/README.md.
+  kNormal,
+  kFull,  // each block that is handed out is checked against every live byte
 };
 
 // Settings of one allocator. Each has an environment variable of the same name in capitals after

@@ -94,16 +94,16 @@ struct Graph {
   friend bool operator==(const Graph&, const Graph&) = default;
 };
 
-// Why this is no graph, in one line that names the operator or storage; empty where it is one:
-// indices in range, one maker a value, versions without holes, every value that is read is made or
-// was there, sizes that add up, no cycle.
+// The first reason why this is no graph, in one line that names the operator or storage; empty
+// where it is one. A graph has indices in range, one maker a value, versions without holes, sizes
+// that add up, and no cycle. Every value that an operator reads is made, or was there before.
 [[nodiscard]] std::string violation(const Graph& graph);
 
-// Reads a graph: berth's own, binary or JSON (plans/README.md), a trace with operators whose step
-// repeats, or a graph of dnn-partitioning, DTR (a log), MONeT, Moccasin or PipeDream (its
-// graph.txt, or JSON); told by
-// content. Trusts nothing: throws Error(kInput) that names the file and what is wrong, for what
-// violation() finds, too. 10 MB in 0.2 s.
+// Reads a graph; its content tells the form. It is one of berth's own, binary or JSON
+// (plans/README.md), or a trace with operators whose step repeats. Or it is a graph of
+// dnn-partitioning, MONeT or Moccasin, a log of DTR, or a profile of PipeDream (its graph.txt, or
+// JSON). Trusts nothing: throws Error(kInput)
+// that names the file and what is wrong, for what violation() finds, too. 10 MB in 0.2 s.
 [[nodiscard]] Graph read_graph(const std::string& path);
 // The same of text that is there already, in any form that is text; `name` is for errors.
 [[nodiscard]] Graph parse_graph(std::string_view text, const std::string& name);

@@ -12,9 +12,9 @@
 // Dynamic storage allocation: lifetimes in, offsets and a proven bound out.
 namespace berth {
 
-// One buffer. Its lifetime is [birth, birth + length) in ticks of its lane; on a lane with a period
-// P it is an arc on the circle of P ticks: birth < P, 0 < length <= P. At one tick deaths come
-// before births.
+// One buffer. Its lifetime is [birth, birth + length) in ticks of its lane. On a lane with a period
+// P the lifetime is an arc on a circle of P ticks, with birth < P and 0 < length <= P. At one tick
+// deaths come before births.
 struct Buffer {
   Bytes size = 0;
   Bytes alignment = 1;  // a power of two; Problem::alignment where larger
@@ -42,9 +42,9 @@ struct PlaceEdge {
 };
 
 // Branches are the paths that a step can take; one step takes one. A branch leaves its parent
-// before tick `fork` and goes on with its own buffers, born at `fork` or later; its parent's
-// buffers born before `fork` are on its path too. Buffers that lie on no common path never live at
-// one time, but for those parts that wrap around into the next period: there every path may follow.
+// before tick `fork`. Its path has its parent's buffers born before `fork`, and its own, born at
+// `fork` or later. Buffers that share no path never live at one time, except for parts of lifetimes
+// that wrap around into the next period: there every path may follow.
 struct PlaceBranch {
   std::uint32_t parent = 0;  // < its own index; a root names itself
   std::uint64_t fork = 0;    // not before the parent's
@@ -98,9 +98,9 @@ struct PlaceOptions {
   const std::atomic<bool>* cancel = nullptr;
   // Called from the calling thread, at most every 50 ms, and once at the end.
   std::function<void(const PlaceProgress&)> progress = {};
-  // Called from the calling thread with every legal placement whose mark is below the last one's,
-  // the first at once and the one that place_buffers() returns (by ilp_pyramid, that one alone).
-  // What it throws comes out of place_buffers(). replan() does not call it.
+  // Called from the calling thread with every legal placement whose mark is below the last one's:
+  // the first at once, and the one that place_buffers() returns. The engine ilp_pyramid has that
+  // one alone. What it throws comes out of place_buffers(). replan() does not call it.
   std::function<void(const Placement&)> improved = {};
   std::vector<Bytes> warm_start = {};  // offsets of an earlier placement, one a buffer, or empty
 };
@@ -118,8 +118,8 @@ struct PlacedBefore {
 
   const Problem& problem;             // as it was
   const std::vector<Bytes>& offsets;  // legal for it, as place_buffers() makes them
-  // For each buffer of the new problem its index in the old one, kNew where it was not there, each
-  // at most once; empty: the same buffers in the same order.
+  // For each buffer of the new problem its index in the old one, or kNew. Each index occurs at most
+  // once. Empty: the same buffers in the same order.
   std::vector<std::uint32_t> origin = {};
 };
 
@@ -133,9 +133,9 @@ struct Replanned {
 // buffers, then the mark. To fit is to stay within options.capacity; without one, within the old
 // mark, or 1 % above the new lower bound where that is more.
 //
-// All that did not change stay where they were, and the changed take the holes; where one finds
-// none, up to 1, 2, 4, then 8 others make room for it and move to holes. Where that does not fit,
-// all but pins is planned anew by place_buffers(). Blocks that are in use are pinned by the caller.
+// Unchanged buffers keep their offsets, and changed ones move to holes. Where a changed buffer
+// finds no hole, up to 1, 2, 4, then 8 others move to holes to make room for it. Where that does
+// not fit, place_buffers() plans everything but pins anew. The caller pins blocks that are in use.
 //
 // A hole is looked for in O(n) for n up to 2^15, else in the conflicts of the changed buffer.
 // Re-entrant and deterministic as place_buffers() is. Throws Error(kUsage) for illegal input.

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-// Schedules of steps, and the referee who says what one needs and how long it takes.
+// Schedules of steps, and the referee, which replays one and reports its memory and its time.
 namespace berth::graph {
 
 using BufferId = std::uint32_t;
@@ -16,11 +16,12 @@ using BufferId = std::uint32_t;
 // How a step is run: which operator when and in which way, and which bytes are where. Plain data;
 // what a planner finds, the referee replays and an executor follows.
 //
-// A buffer is one making of a storage: an operator that is run again writes into another buffer of
-// the same storage, so that two versions can be alive side by side. Each input and each resident
-// has one buffer, which is there at the beginning; any other is born on the device at its first
-// write or its copy in, and is gone from it after its drop or its copy out, from where it may be
-// copied in again. What is still there at the end was dropped after the last step.
+// A buffer holds one run's result for a storage. An operator that runs again writes into another
+// buffer of the same storage, so two versions can be alive side by side. Each input and each
+// resident has one buffer, which is there at the beginning. Any other buffer is born on the device
+// at its first write or its copy in. Its drop or its copy out ends it there; after a copy out it
+// may be copied in again. A buffer that is still there at the end counts as dropped after the last
+// step.
 struct Buffer {
   static constexpr Bytes kNoOffset = ~Bytes{0};
   StorageId storage = 0;
@@ -39,10 +40,10 @@ struct ScheduleStep {
     kCopyIn,   // of a buffer back from the host: has its bytes from here on
   };
   Kind kind = Kind::kRun;
-  // Of kRun: in which way it is run, where it finds what it reads and puts what it makes: one
-  // buffer for each of the alternative's reads and writes, in their order. A write into the buffer
-  // of a read takes its bytes over: where the storage is the same, as the next version of it; where
-  // it is another, as one of the alternative's pairs in place.
+  // Of kRun: the operator, its alternative, and one buffer for each of the alternative's reads and
+  // writes, in their order. A write into the buffer of a read takes its bytes over. Where the
+  // storage is the same, it is the next version; else the two are a pair in place of the
+  // alternative.
   OperatorId op = 0;
   std::uint32_t alternative = 0;
   std::vector<BufferId> reads, writes;
@@ -52,8 +53,8 @@ struct ScheduleStep {
   friend bool operator==(const ScheduleStep&, const ScheduleStep&) = default;
 };
 
-// By which a schedule knows an operator of the step that it is for, whatever its times, phase and
-// workspace are: its name, and a hash of the storages that it reads and writes, with their sizes.
+// Identifies an operator of the step that a schedule is for: its name, and a hash of the storages
+// that it reads and writes, with their sizes. Its times, phase and workspace do not matter.
 struct OperatorMark {
   std::string name;
   std::uint64_t operands = 0;
@@ -86,7 +87,7 @@ struct CopyRates {
   Bytes out = 12'000'000'000, in = 12'000'000'000;
 };
 
-// What the referee says of a schedule. Peaks and times that anybody is told are these.
+// The referee's account of a schedule. All peaks and times that berth reports are these.
 struct Verdict {
   // The first thing that is wrong, in one line that names step, operator and value; empty where the
   // schedule is legal. The rest holds for legal ones alone.
@@ -129,10 +130,9 @@ struct Verdict {
 //
 // Time: operators run one after the other, beside one engine that copies out and one that copies
 // in. A copy begins when the runs before it in the list and the engine's copies before it have
-// ended; a copy in also not before its copy out has, a
-// copy out also not before the copies in from its bytes on the host have. A run waits for the
-// copies in of what it reads and writes. A birth waits for copies out where their bytes are in its
-// place, or where it is above the budget as long as they are not gone.
+// ended. A copy in also waits for its copy out. A copy out also waits for the copies in from its
+// bytes on the host. A run waits for the copies in of what it reads and writes. A birth waits for
+// copies out where their bytes are in its place, or where both together exceed the budget.
 //
 // O((steps + reads + writes) log buffers). Throws Error(kUsage) for rates of 0.
 [[nodiscard]] Verdict replay(const Graph& graph, const Schedule& schedule,

@@ -13,25 +13,25 @@
 #include <utility>
 #include <vector>
 
-// Planners of steps. The order of operators: who makes and reads which bytes in, an order that
-// needs little memory and a proven bound out. A step within a budget: its graph in, what to run
-// when, to keep, to make again and to copy out, with the addresses of all of it.
+// Planners of steps. order_operators() finds an order of operators that needs little memory, with a
+// proven bound. plan_step() plans a graph within a memory budget: order, recomputation,
+// alternatives, copies to the host, and the addresses of all buffers.
 namespace berth {
 
 inline constexpr std::uint32_t kNoMaker = ~std::uint32_t{0};
 
-// What an operator makes and others read. Alive from its maker's run to its last reader's, both
-// included; without readers while its maker runs; without a maker from the beginning to its last
-// reader's run.
+// A result of one operator that others read. It is alive from its maker's run to its last reader's,
+// both included. Without readers it is alive while its maker runs, without a maker from the
+// beginning on.
 struct OrderValue {
   Bytes bytes = 0;
   std::uint32_t maker = kNoMaker;           // index of an operator
   std::vector<std::uint32_t> readers = {};  // of other operators; named twice counts once
 };
 
-// What is to be ordered. Values give the order of their makers and readers; `control` gives more.
-// Several writes to the same bytes are one value, whose maker is the first and whose readers are
-// all later writers, too; control edges keep these and the readers between them in turn.
+// Operators to be ordered. A maker comes before its readers; `control` has further pairs. Several
+// writes to the same bytes are one value: its maker is the first writer, and all later writers are
+// readers. Control edges keep these writers, and the readers between them, in turn.
 struct StepOperators {
   std::vector<Bytes> workspaces = {};  // one an operator: bytes that it needs while it runs
   std::vector<OrderValue> values = {};
@@ -91,8 +91,8 @@ inline constexpr std::size_t kMostOrdered = std::size_t{1} << 15;
 // PO1); graphs of neural networks mostly end with proof.
 //
 // Throws Error(kUsage) that names the operator or value for an index that is out of range, a sum of
-// sizes beyond kMaxBytes, and a cycle; and for an unknown engine, a given order that is none, and
-// more than kMostOrdered operators.
+// sizes beyond kMaxBytes, and a cycle. Throws it also for an unknown engine, a given order that is
+// none, and more than kMostOrdered operators.
 [[nodiscard]] OrderResult order_operators(const StepOperators& operators,
                                           const OrderOptions& options = {});
 
@@ -133,21 +133,21 @@ struct StepProgress {
   std::string engine;  // that found it
 };
 
-// Engines are those of step_engines(): "auto" orders, keeps, makes again and, where there are
-// rates, copies; "order" does the first alone, "retain" and "copies" one of the others, from the
-// same orders. The budget of iterations is one of each search.
+// Engines are those of step_engines(). "auto" orders operators, recomputes and, where there are
+// rates, copies to the host. "order" does the first alone, "retain" recomputes, "copies" copies;
+// all start from the same orders. Each search has the whole budget of iterations.
 //
-// What others do with the step in the order in which it was recorded, to compare: "release" keeps
-// all until its last use; "chen", "checkmate", "knapsack" (of PyTorch's compiler) and "monet" make
-// again; "vdnn" and "dymem" copy, by rules that know no budget: their plan fits or does not.
-// "checkmate" is there once use_checkmate() was called (<berth/schedule_ilp.h>).
+// The others are planners of papers, for comparison; they plan the recorded order. "release" keeps
+// each value until its last use. "chen", "checkmate", "knapsack" (of PyTorch's compiler) and
+// "monet" recompute. "vdnn" and "dymem" copy, by rules without a budget: their plan fits or does
+// not. "checkmate" is there once use_checkmate() was called (<berth/schedule_ilp.h>).
 struct StepOptions : PlannerOptions {
   Bytes budget = 0;  // of everything on the device, residents included
   // How fast the device copies, 1 to 10^15 bytes a second each way; nothing: it does not.
   std::optional<graph::CopyRates> rates = {};
   std::function<void(const StepProgress&)> progress = {};  // from the calling thread
-  // Whether the schedule gets addresses, and its arena must fit the budget, too; what is copied has
-  // its place on the host then.
+  // Whether the schedule gets addresses, on the host for copies, too. Its arena must then fit the
+  // budget.
   bool addresses = false;
   // Schedules of this graph that are there already: the result is never slower than one that fits.
   std::vector<graph::Schedule> given = {};
@@ -176,11 +176,11 @@ struct StepResult {
   }
 };
 
-// Plans a step within a budget: in which order to run its operators, what to keep, to make again
-// and to copy out and back, in which way to run each, so that it takes little time. What it returns
-// the referee has replayed. An order that needs little memory comes first, then what to keep (Chen
-// et al. 2016, arXiv:1604.06174, is the baseline of that) and what to copy (vDNN: Rhu et al. 2016);
-// the best of each is NP-hard to find.
+// Plans a step within a memory budget so that it takes little time. The plan has the order of the
+// operators, their alternatives, and which results to keep, recompute or copy to the host. The
+// referee has replayed each schedule that is returned. The search begins with an order that needs
+// little memory. Recomputation has Chen et al. 2016 (arXiv:1604.06174) as its baseline, copies have
+// vDNN (Rhu et al. 2016). To find the best of each is NP-hard.
 //
 // Re-entrant; runs on the calling thread alone. Throws Error(kInput) for what is no graph,
 // Error(kUsage) for an unknown engine and rates out of range. That nothing fits is an answer:

@@ -8,7 +8,8 @@
 
 namespace berth {
 
-// Requests that the plan did not serve, alike in all that is said here but the count.
+// One group of missed requests with the same reason, lane, place in the step and sizes; `count` is
+// how many.
 struct Miss {
   enum class Reason : std::uint8_t {
     kSize,  // another request than the plan expects there

@@ -25,8 +25,9 @@ void install(const Config& config);
 
 [[nodiscard]] bool installed() noexcept;
 
-// Ends a step. Call it once a step from the thread that trains, or never: the steps are then found
-// from the ranges of PyTorch's optimizers (Python's have them, C++'s do not) or from the requests.
+// Ends a step. Call it once a step from the thread that trains, or never. Without a call berth
+// finds the steps by the ranges of PyTorch's optimizers (in Python; C++'s have none) or in the
+// requests.
 void mark_step() noexcept;
 
 // Counters so far; all zero where berth is not installed. Thread-safe.

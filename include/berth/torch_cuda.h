@@ -9,13 +9,13 @@
 namespace berth::torch {
 
 // Makes berth the CUDA allocator of libtorch on all GPUs of this process, in the mode of `config`
-// (from the environment where none is given; learn by default). Call it once, before CUDA is used:
-// before the first tensor on a GPU, torch::cuda::synchronize(), set_device(), pin_memory() and all
-// else that initialises CUDA; after it the call throws Error(kUsage) that names these. Asking
-// is_available() or device_count(), manual_seed(), and making streams, events and graphs is
-// harmless. A second call does nothing. Mode off: does nothing. Throws Error(kUsage) for wrong
-// settings or where the libtorch that is loaded is not the one that berth was built for,
-// Error(kInput) for a plan that cannot be read.
+// (from the environment where none is given; learn by default). Call it once, before anything
+// initialises CUDA: the first tensor on a GPU, torch::cuda::synchronize(), set_device() or
+// pin_memory(). After that the call throws Error(kUsage) that names these. Harmless before it are
+// is_available(), device_count(), manual_seed(), and new streams, events and graphs. A second call
+// does nothing. Mode off: does nothing. Throws Error(kUsage) for wrong settings, or where the
+// loaded libtorch is not the one that berth was built for. Throws Error(kInput) for a plan that
+// cannot be read.
 //
 // Memory of the CPU stays with libtorch's allocator, or with what install() of <berth/torch.h> put
 // in its place. mark_step(), StepGuard and Scope of that header serve both. One plan and one trace
