@@ -171,7 +171,7 @@ def cuda_headers():
 def table(results, seconds, command, commit):
     lines = ["# tests/mutants", "",
              f"`{command}`, commit {commit}, {time.strftime('%Y-%m-%d', time.gmtime())}, {seconds:.0f} s. Each line is one piece of source text removed or changed, "
-             "and the first test that then failed. Rules: 2.1 to 2.4 and ends as in csrc/runtime/README.md; S1 to S15 are those of streams.", "",
+             "and the first test that then failed. Rules: 2.1 to 2.4 and ends as in csrc/runtime/README.md; S1 to S15 as in csrc/README.md.", "",
              "| rule | mutant | what is removed | killed by | s |", "| --- | --- | --- | --- | ---: |"]
     for result in results:
         by = result.by if result.killed else f"**survived**: {result.by}"

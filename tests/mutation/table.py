@@ -1,6 +1,7 @@
 """The mutants: for each rule of serving, of streams, of learning, planning in the background, pages with several addresses and of the planners of steps, pieces of source text whose loss a test must notice.
 
-The names of the rules of serving and of streams are those of the notes on reliability; csrc/runtime/README.md has section 2 ("The rule") in full.
+The rules of streams, S1 to S15, are those of csrc/README.md; those of serving, 2.1 to 2.4, are the four of "The rule" in
+csrc/runtime/README.md.
 """
 
 import dataclasses
