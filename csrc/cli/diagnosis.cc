@@ -92,7 +92,7 @@ class Diagnosis {
     } else if (forecast_.assumed) {
       add("one_step",
           "no step comes twice in this history ({}). The forecast assumes that the program repeats "
-          "the step that it holds, and that no step leaves more alive than this one did; a history "
+          "the step that it holds, and that no step leaves more alive than this one did. A history "
           "of three steps or more needs no such assumption",
           forecast_.why_no_step);
     } else if (forecast_.repeating_bytes && forecast_.repeating_requests >= kRepeats) {
@@ -106,8 +106,8 @@ class Diagnosis {
           format_number_of(forecast_.kinds, "kind"), format_percent(forecast_.hits));
     } else if (!forecast_.why_no_step.empty() && forecast_.hits < kSeldom) {
       add("does_not_repeat",
-          "its requests do not repeat ({}): a plan would be of no use, and what berth saves it "
-          "saves by its pool",
+          "its requests do not repeat ({}): a plan would be of no use, and all that berth saves "
+          "comes from its pool",
           forecast_.why_no_step);
     } else if (forecast_.repeating_requests < kLittle) {
       add("repeats_partly",
@@ -120,8 +120,8 @@ class Diagnosis {
     }
     if (forecast_.repeated != 0) {
       add("short_run",
-          "the run is too short for berth to learn in: its step was repeated {} for the forecast, "
-          "and the larger figure counts, that of the run as it was or that with the repeats",
+          "the run is too short for berth to learn in. For the forecast its step was repeated {}. "
+          "Of the run as it was and the run with repeats the larger figure counts",
           format_number_of(forecast_.repeated, "time"));
     }
   }
@@ -147,7 +147,7 @@ class Diagnosis {
     } else {
       add("shapes_vary",
           "shapes vary from step to step, and this run is too short for a plan of buckets to serve "
-          "any of them: the pool serves it, and a longer history says what a plan would do");
+          "any of them. The pool serves it; a longer history shows what a plan would do");
     }
   }
 

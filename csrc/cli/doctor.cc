@@ -200,8 +200,8 @@ int doctor(const DoctorOptions& options) {
 }  // namespace
 
 Command add_doctor(CLI::App& program) {
-  CLI::App* app =
-      program.add_subcommand("doctor", "Say what berth would save, before anything is changed");
+  CLI::App* app = program.add_subcommand(
+      "doctor", "Forecast what berth would save, before anything is changed");
   const auto options = std::make_shared<DoctorOptions>();
   app->add_option(
          "input", options->input,
@@ -209,23 +209,23 @@ Command add_doctor(CLI::App& program) {
          "gzip")
       ->required();
   app->add_option("--device", options->device,
-                  "Of a snapshot: whose history, where several devices have one")
+                  "Of a snapshot: the device, where several have a history")
       ->type_name("N");
-  app->add_option("--gpu-total", options->gpu_total,
-                  "Say whether it fits a GPU with so much to spare, e.g. 79GiB; exit 1 where it "
-                  "does not under berth")
+  app->add_option(
+         "--gpu-total", options->gpu_total,
+         "Report whether it fits a GPU with this much free memory, e.g. 79GiB; exit 1 where "
+         "it does not under berth")
       ->type_name("SIZE");
   app->add_flag("--json", options->json, "Print one JSON object");
   app->footer(
       "What lives is the largest sum of blocks, rounded to 512 bytes: no allocator holds less.\n"
-      "PyTorch's allocator  measured where the snapshot has its segments, else its model on paper\n"
-      "berth                the same allocator over a device on paper, learning as it would in\n"
-      "                     training, its first steps included. A run that is too short to learn\n"
-      "                     in is replayed as it was and with its step repeated: the larger "
-      "figure\n"
-      "                     counts\n"
-      "batch                how much larger it can be at least: residents (weights, optimizer\n"
-      "                     state) do not grow, all else is taken to\n\n"
+      "PyTorch's allocator  measured where the snapshot has its segments, else by a model\n"
+      "berth                its allocator over a model of the device: it learns as in training,\n"
+      "                     first steps included. A run that is too short to learn in is\n"
+      "                     replayed twice, as it was and with its step repeated; the larger\n"
+      "                     figure counts\n"
+      "batch                by how much it can grow at least. Residents (weights, optimizer\n"
+      "                     state) do not grow with it; everything else is assumed to\n\n"
       "In the program, without berth: torch.cuda.memory._record_memory_history() at its start, "
       "and\n"
       "after some steps torch.cuda.memory._dump_snapshot('snapshot.pickle').\n\n"

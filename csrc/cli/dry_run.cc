@@ -202,7 +202,7 @@ std::string gpu_table() {
 
 Command add_dry_run(CLI::App& program, std::vector<std::string> arguments) {
   CLI::App* app = program.add_subcommand(
-      "dry-run", "Run a CUDA program without a GPU, and say whether it fits one");
+      "dry-run", "Run a CUDA program without a GPU; report which GPU it fits");
   const auto options = std::make_shared<DryRunOptions>();
   options->program = std::move(arguments);
   app->formatter(std::make_shared<HelpFormat>("berth dry-run [OPTIONS] -- PROGRAM [ARGUMENTS...]"));
@@ -215,10 +215,10 @@ Command add_dry_run(CLI::App& program, std::vector<std::string> arguments) {
       ->capture_default_str();
   app->add_option("--total", options->total, "Memory of each, instead of the GPU's own, e.g. 40GiB")
       ->type_name("SIZE");
-  app->add_option(
-         "-o,--trace", options->trace,
-         "Trace to write; may hold {rank}, {device} and {pid}. Of several ranks or GPUs each has "
-         "one, -RANK-DEVICE in its name where that has neither. The plan goes beside it, as .plan")
+  app->add_option("-o,--trace", options->trace,
+                  "Trace to write; may hold {rank}, {device} and {pid}. Each rank and GPU has its "
+                  "own; without "
+                  "these words its name gets -RANK-DEVICE. The plan is written beside it, as .plan")
       ->type_name("FILE")
       ->capture_default_str();
   app->add_option("--steps", options->steps,
@@ -228,18 +228,18 @@ Command add_dry_run(CLI::App& program, std::vector<std::string> arguments) {
       ->type_name("N")
       ->capture_default_str();
   app->add_option("--fit", options->fit,
-                  "Find the largest batch that fits: an argument of the program that takes a whole "
-                  "number (batch=--batch-size), or its place (batch=2); runs the program several "
-                  "times")
+                  "Find the largest batch that fits. ARG is the program's option for it "
+                  "(batch=--batch-size), or the place of that argument (batch=2). The program runs "
+                  "several times")
       ->type_name("NAME=ARG");
   app->add_option("--fit-runs", options->fit_runs,
-                  "Run it so often at most, until each answer is exact [16; beyond 8 only until "
-                  "all answers are within 1 %]")
+                  "Runs at most. The search ends earlier once each answer is exact, after 8 runs "
+                  "once all are within 1 % [16]")
       ->check(CLI::Range(1u, 1000u))
       ->type_name("N");
   app->add_option("--values", options->values,
-                  "What the program reads of results that kernels would have computed: zeros, a "
-                  "number, or memory (what lies there)")
+                  "Values that the program reads in place of kernels' results: zeros, a number, or "
+                  "memory (the bytes that are there)")
       ->check(is_value)
       ->type_name("VALUE")
       ->capture_default_str();
@@ -252,22 +252,27 @@ Command add_dry_run(CLI::App& program, std::vector<std::string> arguments) {
                 "Print one JSON object; the program's output goes to standard error");
   app->footer(
       "The program is not changed: Python under PyTorch, torchrun, or C++ linked to\n"
-      "libtorch for CUDA. It runs on a stand-in for CUDA whose kernels do nothing, so a\n"
-      "step takes as long as the host needs to ask for it. Four steps are enough as a\n"
-      "rule; --steps ends it then. What it needs beyond the GPU's memory it gets, so\n"
-      "that the report says how much is too much. PyTorch's allocators give their cache\n"
-      "back at a limit and try again: the report has what they reserve without a limit,\n"
-      "and the smallest GPU on which the run finishes.\n\n"
+      "libtorch for CUDA. It runs on a stand-in for CUDA, on which kernels do not run.\n"
+      "Memory figures are real; times and losses are not. Four steps are enough as a\n"
+      "rule; --steps ends the program then. It may use more memory than the GPU has, so\n"
+      "the report shows by how much it exceeds it. PyTorch's allocators return their\n"
+      "cache at a limit and try again. So the report has two figures: their reserved\n"
+      "memory without a limit, and the smallest GPU on which the run finishes.\n\n"
       "  --gpu             as its driver names it              memory   context\n" +
       gpu_table() +
       "\nThe last parts of a name may be left out where one GPU is left: L4, H100-PCIe.\n"
-      "The context is what a process takes besides, with the kernels and libraries that\n"
-      "it loads: estimates by multiprocessors, from an RTX 3090's 256 MiB before the\n"
-      "first kernel.\n\n"
-      "Exit codes: 0 it fits; 1 it fits under no allocator; 2 wrong usage; 3 the program\n"
-      "never used CUDA; 4 the program failed, its torch has no CUDA, or it was stopped\n"
-      "since the host's memory ran out or its trace grew beyond 1 GiB; 128 + N the\n"
-      "program was ended by signal N. The program's own exit code is in the report.\n\n"
+      "The context is the memory of a process beside its allocator: kernels, libraries.\n"
+      "It is an estimate by multiprocessors, from an RTX 3090's 256 MiB before the first\n"
+      "kernel.\n\n"
+      "Exit codes:\n"
+      "  0        it fits\n"
+      "  1        it fits under no allocator\n"
+      "  2        wrong usage\n"
+      "  3        the program never used CUDA\n"
+      "  4        the program failed, or its torch has no CUDA; or berth stopped it:\n"
+      "           no host memory was left, or the trace grew beyond 1 GiB\n"
+      "  128 + N  signal N ended the program\n"
+      "The program's own exit code is in the report.\n\n"
       "Example:\n"
       "  berth dry-run --gpu H100-80 -o gpt.trace -- python train.py\n"
       "  berth dry-run --gpu A100-40 --fit batch=--batch-size -- python train.py --batch-size 8\n"

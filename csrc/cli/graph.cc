@@ -57,8 +57,8 @@ int run(const GraphOptions& options) {
 }  // namespace
 
 Command add_graph(CLI::App& program) {
-  CLI::App* app =
-      program.add_subcommand("graph", "Make a graph of operators and write it as berth's");
+  CLI::App* app = program.add_subcommand(
+      "graph", "Read a graph of operators, of berth or of others, and write it in berth's form");
   const auto options = std::make_shared<GraphOptions>();
   app->add_option("input", options->input,
                   "A trace with operators, or a graph: berth's, or one of dnn-partitioning, DTR (a "

@@ -99,7 +99,7 @@ Command add_import(CLI::App& program) {
                   "What torch.cuda.memory._dump_snapshot() wrote, plain or gzip")
       ->required();
   app->add_option("-o,--output", options->output, "The trace")->required()->type_name("FILE");
-  app->add_option("--device", options->device, "Whose history, where several devices have one")
+  app->add_option("--device", options->device, "The device, where several have a history")
       ->type_name("N");
   app->add_flag("--json", options->json, "Print one JSON object");
   app->footer(
@@ -107,8 +107,8 @@ Command add_import(CLI::App& program) {
       "  torch.cuda.memory._record_memory_history()  # at its start\n"
       "  ...  # some steps\n"
       "  torch.cuda.memory._dump_snapshot('snapshot.pickle')\n"
-      "From torch 2.5 on PyTorch notes each Optimizer.step, which then ends a step; where it does\n"
-      "not, steps are found from the requests. Nothing of the pickle is run.\n\n"
+      "From torch 2.5 on PyTorch notes each Optimizer.step, which then ends a step. Without these\n"
+      "notes berth finds the steps in the requests. It runs nothing of the pickle.\n\n"
       "Example:\n  berth import snapshot.pickle -o x.trace\n  berth plan x.trace -o x.plan");
   return {app, [options] { return import(*options); }};
 }

@@ -242,9 +242,10 @@ Command add_plan(CLI::App& program) {
   app->add_option("input", options->input,
                   "A trace, an events CSV or a lifetimes CSV, plain or gzip")
       ->required();
-  app->add_option("-o,--output", options->output,
-                  "File for the plan, or folder of plans for BERTH_PLAN; of a lifetimes CSV the "
-                  "same rows with a column offset")
+  app->add_option(
+         "-o,--output", options->output,
+         "File for the plan, or folder of plans for BERTH_PLAN. For a lifetimes CSV it gets "
+         "the same rows with a column offset")
       ->type_name("FILE");
   add_search_options(*app, options->search, place_engines(), "plan");
   app->add_option("--threads", options->threads, "Threads to search with; 0: one a core")
@@ -256,14 +257,14 @@ Command add_plan(CLI::App& program) {
          "Stop at the first placement that fits this, e.g. 8GiB; exit 1 where none is found")
       ->type_name("SIZE");
   app->add_option("--alignment", options->alignment,
-                  "Of offsets; sizes are rounded up to it (the trace's; 1 for lifetimes)")
+                  "Alignment of offsets; sizes are rounded up to it [the trace's; 1 for lifetimes]")
       ->type_name("SIZE");
   app->add_flag("--json", options->json, "Print one JSON object");
   app->footer(
-      "The best placement so far is shown on a terminal; Ctrl-C takes it. Without -o nothing is "
-      "written.\n"
-      "\"covers\" is the share of the run that lies in whole repeats of the step: about what "
-      "serving hits.\n\nExample:\n  berth plan gpt.trace -o gpt.plan --time-limit 5");
+      "A terminal shows the best placement so far; Ctrl-C ends the search with it. Without -o\n"
+      "nothing is written. \"covers\" is the share of the run in whole repeats of the step. It is\n"
+      "about the share of hits when the plan serves.\n\nExample:\n  berth plan gpt.trace -o "
+      "gpt.plan --time-limit 5");
   return {app, [options] { return plan(*options); }};
 }
 

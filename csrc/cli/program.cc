@@ -52,7 +52,7 @@ int run(std::vector<std::string> arguments) {
       arguments.erase(mark, arguments.end());
     }
   }
-  CLI::App program("berth keeps a place for every tensor before it is asked for.", "berth");
+  CLI::App program("berth: a memory allocator for PyTorch with planned placement", "berth");
   program.formatter(std::make_shared<HelpFormat>());  // the commands inherit it
   program.set_version_flag("--version", "berth " BERTH_VERSION, "Print the version and stop");
   program.set_help_flag("-h,--help", "Print this help and stop");
@@ -63,7 +63,7 @@ int run(std::vector<std::string> arguments) {
       "  berth plan gpt.trace -o gpt.plan\n"
       "  BERTH_MODE=serve BERTH_PLAN=gpt.plan ./train\n\n"
       "Exit codes: 0 done, 1 the answer is no, 2 wrong usage, 3 unreadable or damaged input,\n"
-      "4 a system failure, 130 Ctrl-C before there was a result. `berth help settings` lists every "
+      "4 a system failure, 130 Ctrl-C before the first result. `berth help settings` lists every "
       "setting.");
   using Arguments = std::vector<std::string>;
   const std::vector<Command> commands = {add_record(program, dry ? Arguments{} : recorded),

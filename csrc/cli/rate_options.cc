@@ -9,11 +9,10 @@ graph::CopyRates RateOptions::rates() const {
 }
 
 void add_rate_options(CLI::App& app, RateOptions& options) {
-  app.add_option("--rate-out", options.out,
-                 "Bytes a second that a schedule's copies to the host take")
+  app.add_option("--rate-out", options.out, "Bytes a second of a schedule's copies to the host")
       ->type_name("SIZE")
       ->capture_default_str();
-  app.add_option("--rate-in", options.in, "The same of copies back")
+  app.add_option("--rate-in", options.in, "The same for copies back")
       ->type_name("SIZE")
       ->capture_default_str();
 }

@@ -129,14 +129,15 @@ Command add_record(CLI::App& program, std::vector<std::string> arguments) {
       ->capture_default_str();
   app->add_flag("--operators", options->operators, "The same as --record operators");
   app->add_option("--record", options->record,
-                  "What to record: requests, or operators with operands too")
+                  "What to record: requests alone, or operators with their operands as well")
       ->capture_default_str()
       ->check(CLI::IsMember({"requests", "operators"}));
   app->add_option("--check", options->check, "How much to check: normal or full")
       ->check(CLI::IsMember({"normal", "full"}));
   app->add_option("--stats", options->stats, "File for the program's statistics, as JSON")
       ->type_name("FILE");
-  app->add_flag("--verbose", options->verbose, "One line at the program's exit: how it went");
+  app->add_flag("--verbose", options->verbose,
+                "Print one line at the program's exit: steps, hits, misses, memory");
   app->add_option("--tag", options->tag, "A text that plans of this trace carry");
   app->add_option("--memory-limit", options->memory_limit,
                   "Memory that the program may hold, e.g. 8GiB")
@@ -146,10 +147,9 @@ Command add_record(CLI::App& program, std::vector<std::string> arguments) {
       ->check(CLI::IsMember({"auto", "cpu", "cuda", "all"}))
       ->capture_default_str();
   app->footer(
-      "The program is linked to berth, or runs in Python under PyTorch; nothing of it changes. "
-      "Its\n"
-      "exit code is passed on; 1 where it wrote no trace, 128 and the signal's number where one\n"
-      "ended it.\n\n"
+      "The program is linked to berth, or runs in Python under PyTorch; it stays unchanged. Its\n"
+      "exit code is passed on. It is 1 where the program wrote no trace, and 128 + N where signal\n"
+      "N ended it.\n\n"
       "Example:\n"
       "  berth record -o gpt.trace -- ./train --steps 20\n"
       "  berth record -o gpt-{rank}.trace -- torchrun --nproc-per-node 2 train.py");

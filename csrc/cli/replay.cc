@@ -255,7 +255,7 @@ Command add_replay(CLI::App& program) {
       ->default_str("planned,pool,glibc");
   app->add_option("--perturb", options->perturbations,
                   "Change a share of the requests from the fourth step on, e.g. "
-                  "insert=0.1%,drop=0.1%,resize=0.1%,swap=0.1%,seed=7; insert:0.001 says the same")
+                  "insert=0.1%,drop=0.1%,resize=0.1%,swap=0.1%,seed=7; insert:0.001 is the same")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->type_name("CHANGES");
@@ -268,20 +268,22 @@ Command add_replay(CLI::App& program) {
          "Memory that berth, PyTorch's allocators and their models may hold; exit 1 where it "
          "does not suffice")
       ->type_name("SIZE");
-  app->add_flag("--steps", options->steps, "Say what each step took");
+  app->add_flag("--steps", options->steps, "Report each step");
   app->add_flag("--json", options->json, "Print one JSON object");
   app->footer(
-      "planned   berth, learning in place over the run\n"
-      "pool      berth without a plan\n"
-      "caching, expandable   PyTorch's CUDA allocator, without and with expandable segments: the "
-      "real\n"
-      "          one on a stand-in runtime, in a child process\n"
-      "caching-model, expandable-model   the same two on paper: quick, wants no libtorch\n"
-      "glibc, jemalloc, tcmalloc, mimalloc   preloaded in a child process, equal operations\n\n"
-      "Memory is never touched. Reserved is what an allocator holds from the system, as it counts\n"
-      "itself: glibc arena + hblkhd, jemalloc stats.resident, tcmalloc heap_size - unmapped; of\n"
-      "mimalloc the process's private writable memory. Live sizes are rounded to 512 bytes.\n"
-      "ns/operation is the median over stretches of 1,024 operations, planning apart.\n\n"
+      "planned           berth, learning in place over the run\n"
+      "pool              berth without a plan\n"
+      "caching           PyTorch's CUDA allocator on the stand-in, in a child process\n"
+      "expandable        the same with expandable segments\n"
+      "caching-model     a model of the first: fast, needs no libtorch\n"
+      "expandable-model  a model of the second\n"
+      "glibc, jemalloc,  preloaded in a child process\n"
+      "tcmalloc,\n"
+      "mimalloc\n\n"
+      "Memory is never touched. Reserved is what an allocator holds from the system, by its own\n"
+      "count: glibc arena + hblkhd, jemalloc stats.resident, tcmalloc heap_size - unmapped. Of\n"
+      "mimalloc it is the process's private writable memory. Live sizes are rounded to 512 bytes.\n"
+      "ns/operation is the median over stretches of 1,024 operations, without planning.\n\n"
       "Example:\n  berth replay gpt.trace --allocator planned,pool,glibc --perturb insert=1%");
   return {app, [options] { return replay(*options); }};
 }

@@ -236,30 +236,32 @@ int run(const ScheduleOptions& options) {
 
 Command add_schedule(CLI::App& program) {
   CLI::App* app =
-      program.add_subcommand("schedule", "Plan a step within a budget of memory, or in the least");
+      program.add_subcommand("schedule", "Schedule a step for least memory, or within a budget");
   const auto options = std::make_shared<ScheduleOptions>();
   app->add_option("input", options->input,
                   "A trace with operators or a graph, as `berth graph` reads it")
       ->required();
-  app->add_option("-o,--output", options->output,
-                  "File for the schedule, or, with --order-only and a name that ends in .graph or "
-                  ".json, for the graph in its new order")
+  app->add_option(
+         "-o,--output", options->output,
+         "File for the schedule. With --order-only and a name that ends in .graph or .json: "
+         "for the graph in its new order")
       ->type_name("FILE");
   app->add_option("--budget", options->budget,
-                  "What all on the device may need, e.g. 8GiB, or 60% of what the step needs as "
-                  "recorded; exit 1 where nothing that fits is found")
+                  "Memory on the device, everything counted: e.g. 8GiB, or 60% of the peak of the "
+                  "recorded step; exit 1 where no schedule that fits is found")
       ->type_name("SIZE");
   app->add_flag("--budgets", options->budgets,
-                "Eight budgets, from what the largest operator needs to what the step does");
-  app->add_flag("--order-only", options->order_only, "Only order: nothing is made again or copied");
+                "Plan for eight budgets, from the need of the largest operator to the whole peak");
+  app->add_flag("--order-only", options->order_only,
+                "Order operators only: no recomputation, no copies");
   app->add_option("--rate-out", options->rate_out,
-                  "Bytes a second that the device copies to the host; without rates it copies none")
+                  "Bytes a second that the device copies to the host; without rates no copies")
       ->type_name("SIZE");
   app->add_option("--rate-in", options->rate_in,
-                  "The same of copies back; where one of the two is said, it is both")
+                  "The same for copies back; each of the two defaults to the other")
       ->type_name("SIZE");
   app->add_flag("--no-addresses", options->no_addresses,
-                "Write the schedule without places in an arena or on the host");
+                "Write the schedule without offsets in an arena or on the host");
   std::vector<std::string> engines = schedule::step_engines();
   for (const std::string& engine : schedule::order_engines())
     if (std::find(engines.begin(), engines.end(), engine) == engines.end())
@@ -267,11 +269,13 @@ Command add_schedule(CLI::App& program) {
   add_search_options(*app, options->search, engines, "schedule");
   app->add_flag("--json", options->json, "Print one JSON object");
   app->footer(
-      "The best so far is shown on a terminal; Ctrl-C takes it, and where there is none yet ends\n"
-      "berth with exit code 130. Addresses are looked for afterwards, within the same limit. For a "
-      "budget the engines are auto, order,\n"
-      "retain and copies; and what others do with the recorded order: release, chen, checkmate,\n"
-      "knapsack, monet, vdnn and dymem. auto and the rest are for --order-only.\n\n"
+      "A terminal shows the best schedule so far; Ctrl-C ends the search with it. Before the "
+      "first\n"
+      "schedule Ctrl-C ends berth with exit code 130. Addresses are found afterwards, within the\n"
+      "same limit.\n\n"
+      "Engines for a budget: auto, order, retain, copies. Planners of papers, on the recorded\n"
+      "order: release, chen, checkmate, knapsack, monet, vdnn, dymem. auto and the others are for\n"
+      "--order-only.\n\n"
       "Example:\n  berth schedule gpt.trace --budget 60% -o gpt.schedule\n"
       "  berth schedule bert.graph --order-only -o bert.schedule");
   return {app, [options] { return run(*options); }};

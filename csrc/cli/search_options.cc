@@ -8,13 +8,12 @@ void add_search_options(CLI::App& app, SearchOptions& options,
                         const std::vector<std::string>& engines, const std::string& found) {
   app.add_option(
          "--time-limit", options.time_limit,
-         "Seconds that the whole command may take: then the best so far is taken [10, or none "
-         "with --iterations]")
+         "Seconds for the whole command; the best result so far then counts [10, or none with "
+         "--iterations]")
       ->check(is_time_limit)
       ->type_name("SECONDS");
-  app.add_option(
-         "--iterations", options.iterations,
-         fmt::format("Tries after which it is taken: equal seeds then give equal {}s", found))
+  app.add_option("--iterations", options.iterations,
+                 fmt::format("Tries of the search; with it equal seeds give equal {}s", found))
       ->check(is_whole_number)
       ->type_name("N");
   app.add_option("--seed", options.seed, "Seed of the search")
@@ -22,7 +21,7 @@ void add_search_options(CLI::App& app, SearchOptions& options,
       ->type_name("N")
       ->capture_default_str();
   app.add_option("--engine", options.engine,
-                 fmt::format("How to search: {}", fmt::join(engines, ", ")))
+                 fmt::format("The search: {}", fmt::join(engines, ", ")))
       ->check(CLI::IsMember(engines).description(""))
       ->type_name("NAME")
       ->capture_default_str();

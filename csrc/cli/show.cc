@@ -227,7 +227,7 @@ int show(const ShowOptions& options) {
 
 Command add_show(CLI::App& program) {
   CLI::App* app = program.add_subcommand(
-      "show", "Say what a trace, a plan, a schedule or statistics hold, or draw it");
+      "show", "Report what a trace, a plan, a schedule or statistics hold, or draw it");
   const auto options = std::make_shared<ShowOptions>();
   app->add_option(
          "input", options->input,
@@ -236,20 +236,20 @@ Command add_show(CLI::App& program) {
       ->required();
   app->add_option("graph", options->graph, "Of a schedule: the graph that it is for");
   app->add_option("--svg", options->svg,
-                  "File for a picture: of a trace, a plan or lifetimes address over time, of a "
-                  "schedule live bytes over operators")
+                  "File for a picture: address over time, of a schedule live bytes over operators")
       ->type_name("FILE");
   app->add_option("--png", options->png, "The same picture as a PNG for reports, by librsvg")
       ->type_name("FILE");
   app->add_option("--html", options->html,
-                  "File for a page to look around in, which opens in a browser without a network: "
-                  "address over time, live and reserved bytes, who holds the peak, misses; of a "
-                  "trace berth and PyTorch's caching allocator side by side")
+                  "File for a page, which a browser opens without a network. It shows address over "
+                  "time, live and reserved bytes, holders of the peak, and misses. Of a trace it "
+                  "shows berth and PyTorch's caching allocator side by side")
       ->type_name("FILE");
   app->add_flag("--addresses", options->addresses,
                 "Of a schedule: draw address over operators instead");
-  app->add_option("--plan", options->plan,
-                  "Of a trace: how this plan would serve the run, which requests miss and why")
+  app->add_option(
+         "--plan", options->plan,
+         "Of a trace: report how this plan would serve the run, which requests miss and why")
       ->type_name("FILE");
   add_rate_options(*app, options->rates);
   app->add_flag("--json", options->json, "Print one JSON object");
@@ -258,9 +258,8 @@ Command add_show(CLI::App& program) {
       "apart.\n"
       "Of a plan: arena, lower bound, slots by size, lanes and branches.\n"
       "Of a folder of plans: the kinds of steps, arena and program of each.\n"
-      "Of a schedule: its peak and time and those of the step as given, who holds the peak, "
-      "what "
-      "runs\nagain or is copied.\n"
+      "Of a schedule: its peak and time, those of the step as given, who holds the peak, what is\n"
+      "recomputed and what is copied.\n"
       "Of statistics: how requests were served, which missed and why, and what to do.\n\n"
       "Example:\n  berth show gpt.trace\n  berth show gpt.plan --svg gpt.svg\n  berth show "
       "gpt.trace --html gpt.html\n  berth show "

@@ -212,17 +212,17 @@ std::vector<std::string> StatsSummary::advice() const {
                "three such steps.");
   if (by_reason.contains("lost"))
     advice.push_back(
-        "A kind of step came that the plan does not know, such as an evaluation or another batch "
-        "size: let the run learn it, or plan a record that has it.");
+        "A kind of step came that the plan does not have, such as an evaluation or another batch "
+        "size. Let the run learn it, or plan a record that contains it.");
   if (by_reason.contains("busy"))
     advice.push_back(
         "A block was kept longer than when the plan was made, often a loss or an output that is "
-        "kept from step to step: let go of it sooner (item(), detach()), or plan a run that keeps "
+        "kept from step to step. Release it sooner (item(), detach()), or plan a run that keeps "
         "it.");
   if (by_reason.contains("lane"))
     advice.push_back(
-        "Work ran on a stream or thread that the plan does not have: plan a run that uses it, or "
-        "leave it to the pool where it is little, as a data loader's is.");
+        "Work ran on a stream or thread that the plan does not have. Plan a run that uses it. Or "
+        "leave it to the pool where its memory is small, as that of a data loader.");
   return advice;
 }
 

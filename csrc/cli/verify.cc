@@ -108,17 +108,18 @@ Command add_verify(CLI::App& program) {
   app->add_option("plan", options->plan, "A plan, or a schedule")->required();
   app->add_option(
       "trace", options->trace,
-      "Of a plan a trace: does it serve its step, request by request? Of a schedule its graph");
+      "For a plan, a trace: whether the plan serves its step, request by request. For a schedule, "
+      "its graph");
   add_rate_options(*app, options->rates);
   app->add_flag("--json", options->json, "Print one JSON object");
   app->footer(
-      "Exit code 0: no two blocks that live together share a byte, whatever program follows the "
-      "plan,\n"
-      "and the plan has a slot for each request of the trace's step. 1: the first that is wrong is "
-      "said.\n\n"
-      "Of a schedule the same codes: each operator finds what it reads, and buffers that are alive "
-      "at "
-      "one\ntime share no byte.\n\n"
+      "Exit code 0: no two blocks that live together share a byte, whatever program follows the\n"
+      "plan. With a trace also: the plan has a slot for each request of its step. Exit code 1: "
+      "the\n"
+      "first error is printed.\n\n"
+      "Of a schedule the same codes: each operator finds what it reads, and buffers that are "
+      "alive\n"
+      "at one time share no byte.\n\n"
       "Example:\n  berth verify gpt.plan gpt.trace\n  berth verify gpt.schedule gpt.graph");
   return {app, [options] { return verify(*options); }};
 }

@@ -607,8 +607,8 @@ std::vector<std::string> Snapshot::notes() const {
   };
   if (cut()) {
     note(
-        "the history is cut: {} blocks of {} and {} reserved were there when it begins, so it was "
-        "turned on late or its ring (max_entries) was full after {} entries; peaks before it are "
+        "the history is cut: {} blocks of {} and {} reserved were there when it begins. It was "
+        "turned on late, or its ring (max_entries) was full after {} entries; peaks before it are "
         "not known",
         old_blocks, format_bytes(old_bytes), format_bytes(reserved_at_start), entries);
   }

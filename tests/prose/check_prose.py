@@ -1,0 +1,186 @@
+#!/usr/bin/env python3
+"""Fails on a sentence of more than 30 words in what users read. Usage: check_prose.py [ROOT [FILE...]]
+
+Read are the READMEs and the changelog, the comments of public headers (include/berth), and the texts of the program and of errors
+(literals of csrc). Code counts as one word, a link by its text. Without files, all that git knows.
+"""
+
+import pathlib
+import re
+import subprocess
+import sys
+
+MOST = 30  # words of a sentence
+# Files whose texts are still to be rewritten. One that has no sentence left which is too long fails until it is taken out here.
+LEFT = ("csrc/runtime/learning.cc", "csrc/runtime/settings.cc", "csrc/torch/step/executor.cc")
+ABBREVIATION = re.compile(r"\b(e\.g|i\.e|etc|vs|al|cf)\.")
+END = re.compile(r"(?<=[.!?])(?<!\.\.)[\"')*_]*(?:\s+|$)")
+ENTRY = re.compile(r"\s*\S+(?: \S+)*?\s{2,}(?=\S)")  # of a list in a help text: a name, two spaces, what it is
+LITERAL = re.compile(r'R"\((?P<raw>.*?)\)"|"(?P<plain>(?:[^"\\\n]|\\.)*)"|\'(?:[^\'\\\n]|\\.)+\'|//[^\n]*|/\*.*?\*/', re.DOTALL)
+
+
+def sentences(text):
+    text = re.sub(r"!?\[([^\]]*)\](?:\([^)]*\)|\[[^\]]*\])", r"\1", text)
+    text = re.sub(r"`[^`]*`", "code", text)
+    text = ABBREVIATION.sub(r"\1", text)
+    return [sentence.strip() for sentence in END.split(text) if sentence.strip()]
+
+
+def words(sentence):
+    return sum(1 for word in sentence.split() if re.search(r"[A-Za-z0-9]", word))
+
+
+class Paragraphs:
+    """Lines gathered to paragraphs, each with the number of its first line."""
+
+    def __init__(self):
+        self.found, self.lines, self.start = [], [], 0
+
+    def add(self, number, text):
+        if not self.lines:
+            self.start = number
+        self.lines.append(text.strip())
+
+    def end(self):
+        if self.lines:
+            self.found.append((self.start, " ".join(self.lines)))
+        self.lines = []
+
+
+def of_markdown(lines):
+    """Paragraphs, items of lists and cells of tables; no code, no headings, no targets of links."""
+    result, fenced = Paragraphs(), False
+    for number, line in enumerate(lines, 1):
+        bare = line.strip()
+        if bare.startswith("```"):
+            result.end()
+            fenced = not fenced
+        elif fenced:
+            continue
+        elif not bare or re.match(r"#|\[[^\]]+\]: ", bare) or (line.startswith("    ") and not result.lines):
+            result.end()
+        elif bare.startswith("|"):
+            for cell in bare.strip("|").split(" | "):
+                result.end()
+                result.add(number, cell)
+            result.end()
+        else:
+            item = re.match(r"(?:[-*>]|\d+\.)\s+", bare)
+            if item:
+                result.end()
+            result.add(number, bare[item.end():] if item else bare)
+    result.end()
+    return result.found
+
+
+def of_comments(lines):
+    """Paragraphs of the comments of C or C++. One behind code is a paragraph of its own, as far as comments alone continue it there."""
+    result, block, behind = Paragraphs(), False, 0
+    for number, line in enumerate(lines, 1):
+        bare = line.strip()
+        comment, opened = re.search(r"(?:^|\s)//+ ?(.*)$", line), re.search(r"/\*+ ?(.*)$", line)
+        text = ""
+        if block:
+            text, block = re.sub(r"^\*+ ?", "", bare.split("*/")[0].strip()), "*/" not in line
+        elif comment:
+            column = line.index("//")
+            if not bare.startswith("//"):
+                result.end()
+                behind = column
+            elif behind not in (0, column):
+                result.end()
+                behind = 0
+            text = comment.group(1)
+        elif opened:
+            result.end()
+            text, block = opened.group(1).split("*/")[0], "*/" not in opened.group(1)
+        if not comment:
+            behind = 0
+        if not text.strip() or text.startswith("   ") or re.match(r"\s*[-*]\s", text):
+            result.end()
+        if text.strip():
+            result.add(number, text)
+    result.end()
+    return result.found
+
+
+def of_help(number, text):
+    """Paragraphs of a text for a terminal. An entry of a list (name, two spaces, text) begins one."""
+    result = Paragraphs()
+    for line in text.split("\n"):
+        entry = ENTRY.match(line)
+        if not line.strip() or entry:
+            result.end()
+        if line.strip():
+            result.add(number, line[entry.end():] if entry else line)
+    result.end()
+    return result.found
+
+
+def of_literals(source):
+    """Paragraphs of the literals of C++; neighbours are one text."""
+    found, text, start, last = [], "", 0, 0
+    for match in LITERAL.finditer(source):
+        raw, plain = match.group("raw"), match.group("plain")
+        if raw is None and plain is None:
+            continue
+        if source[last:match.start()].strip():
+            found += of_help(start, text)
+            text = ""
+        if not text:
+            start = source.count("\n", 0, match.start()) + 1
+        text += raw if plain is None else plain.replace("\\n", "\n").replace('\\"', "'")
+        last = match.end()
+    return found + of_help(start, text)
+
+
+def paragraphs(path):
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".md":
+        return of_markdown(text.splitlines())
+    if "include" in path.parts:
+        return of_comments(text.splitlines())
+    return of_literals(text)
+
+
+def too_long(path):
+    """(line, words, sentence) of each sentence of a file that has too many words."""
+    for number, text in paragraphs(path):
+        for sentence in sentences(text):
+            if words(sentence) > MOST:
+                yield number, words(sentence), sentence
+
+
+def is_read(name):
+    path = pathlib.PurePath(name)
+    return path.name in ("README.md", "CHANGELOG.md") or name.startswith("include/berth/") or \
+        name.startswith("csrc/") and path.suffix in (".cc", ".h") and path.parent.name != "generated"
+
+
+def files(root):
+    listed = subprocess.run(["git", "-C", str(root), "ls-files", "-co", "--exclude-standard"], capture_output=True, text=True, check=False)
+    names = listed.stdout.splitlines() if listed.returncode == 0 else \
+        [path.relative_to(root).as_posix() for path in root.rglob("*") if not {"build", ".venv"} & set(path.relative_to(root).parts)]
+    return [root / name for name in sorted(names) if is_read(name) and (root / name).is_file()]
+
+
+def violations(root, paths):
+    for path in paths:
+        name = path.relative_to(root).as_posix()
+        found = [f"{name}:{number}: {count} words: {sentence}" for number, count, sentence in too_long(path)]
+        if name not in LEFT:
+            yield from found
+        elif not found:
+            yield f"{name}: has no long sentence left: take it out of LEFT"
+
+
+def main():
+    root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ".").resolve()
+    found = list(violations(root, [pathlib.Path(name).resolve() for name in sys.argv[2:]] or files(root)))
+    for violation in found:
+        print(violation)
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

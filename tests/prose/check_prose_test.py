@@ -1,0 +1,78 @@
+"""The check of sentences, on files that are made up."""
+
+import pathlib
+import sys
+import tempfile
+import unittest
+import unittest.mock
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+import check_prose  # noqa: E402
+
+LONG = " ".join(["word"] * 31)
+FITS = " ".join(["word"] * 30)
+
+
+class Prose(unittest.TestCase):
+    def lines(self, name, text):
+        """The numbers of the lines where a file's sentences that are too long begin."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+            return [number for number, _, _ in check_prose.too_long(path)]
+
+    def test_a_sentence_of_31_words_is_found(self):
+        self.assertEqual(self.lines("README.md", f"# Title\n\nShort.\n{LONG}.\n"), [3])
+        self.assertEqual(self.lines("README.md", f"{FITS}. {FITS}.\n"), [])
+
+    def test_a_sentence_may_begin_with_a_small_letter(self):
+        self.assertEqual(self.lines("README.md", f"{FITS}. berth {FITS[5:]}."), [])
+
+    def test_items_and_cells_are_sentences_of_their_own(self):
+        self.assertEqual(self.lines("README.md", f"- {FITS}\n- {FITS}\n1. {FITS}\n| {FITS} | {FITS} |\n"), [])
+        self.assertEqual(self.lines("README.md", f"- {FITS}\n- {LONG}\n| a | {LONG} |\n"), [2, 3])
+
+    def test_code_is_not_read_and_counts_as_one_word(self):
+        self.assertEqual(self.lines("README.md", f"```\n{LONG}\n```\n\n    {LONG}\n\n`{LONG}` word.\n"), [])
+
+    def test_a_link_counts_by_its_text(self):
+        self.assertEqual(self.lines("README.md", f"{FITS[5:]} [a](b c d e f)."), [])
+
+    def test_abbreviations_end_no_sentence(self):
+        self.assertEqual(self.lines("README.md", f"{FITS[:70]} e.g. {FITS[:100]}."), [1])
+        self.assertEqual(self.lines("README.md", f"{FITS[:70]} refusal. {FITS[:100]}."), [])
+
+    def test_comments_of_a_header_are_read(self):
+        self.assertEqual(self.lines("include/berth/x.h", f"// {FITS}\n// {FITS}.\nint x;\n"), [1])
+        self.assertEqual(self.lines("include/berth/x.h", f"/* {FITS[:70]}\n * {FITS[:100]} */\nint x; /* {FITS} */\n"), [1])
+
+    def test_a_comment_behind_code_is_apart_from_the_next_line(self):
+        self.assertEqual(self.lines("include/berth/x.h", f"int x;  // {FITS}\n// {FITS}.\nint y;\n"), [])
+        self.assertEqual(self.lines("include/berth/x.h", f"int x;  // {FITS}\n        // {FITS}.\nint y;\n"), [1])
+
+    def test_neighbours_among_literals_are_one_text(self):
+        self.assertEqual(self.lines("csrc/x.cc", f'f("{FITS} "\n  "{FITS}");\n'), [1])
+        self.assertEqual(self.lines("csrc/x.cc", f'f("{FITS}", "{FITS}");\n// "{LONG}"\n'), [])
+
+    def test_an_entry_of_a_help_text_begins_a_sentence(self):
+        self.assertEqual(self.lines("csrc/x.cc", f'f(R"(name   {FITS}\nother  {FITS}\n       {FITS})");\n'), [1])
+        self.assertEqual(self.lines("csrc/x.cc", f'f("name   {FITS}\\nother  {FITS}\\n");\n'), [])
+
+    def test_a_file_that_waits_for_its_turn_is_taken_out_when_it_is_done(self):
+        with unittest.mock.patch.object(check_prose, "LEFT", ("csrc/x.cc",)), tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "csrc/x.cc"
+            path.parent.mkdir()
+            for text, expected in ((f'f("{LONG}");\n', 0), ('f("short");\n', 1)):
+                path.write_text(text, encoding="utf-8")
+                self.assertEqual(len(list(check_prose.violations(pathlib.Path(folder), [path]))), expected)
+
+    def test_all_files_that_users_read_are_read(self):
+        for name in ("README.md", "CHANGELOG.md", "csrc/pool/README.md", "include/berth/place.h", "csrc/cli/show.cc"):
+            self.assertTrue(check_prose.is_read(name), name)
+        for name in ("tests/run", "csrc/plan/generated/plan_generated.h", "bench/results/pool.md"):
+            self.assertFalse(check_prose.is_read(name), name)
+
+
+if __name__ == "__main__":
+    unittest.main()
