@@ -480,7 +480,8 @@ TEST_CASE("Published profiles keep, copy and recompute in the time that is known
     double most_80, most_60;  // % added by the planner, at most
   };
   const Row rows[] = {
-      {"pipedream/vgg16", 690507, 14823194624, 1262009, 10481565696, 2512574, 13037981700, 0.4, 1.7},
+      {"pipedream/vgg16", 690507, 14823194624, 1262009, 10481565696, 2512574, 13037981700, 0.4,
+       1.7},
       {"pipedream/squeezenet1_0", 760003, 12820381696, 1141514, 10225549312, 2116489, 12322177028,
        0.1, 0.7},
   };
