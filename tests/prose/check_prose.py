@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Fails on a sentence of more than 30 words in what users read. Usage: check_prose.py [ROOT [FILE...]]
+"""Fails on a sentence of more than 30 words in what users read, and on a link of a README to nothing. Usage: check_prose.py [ROOT [FILE...]]
 
 Read are the READMEs and the changelog, the comments of public headers (include/berth), and the texts of the program and of errors
 (literals of csrc). Code counts as one word, a link by its text. Without files, all that git knows.
@@ -151,6 +151,26 @@ def too_long(path):
                 yield number, words(sentence), sentence
 
 
+def broken_links(path, root):
+    """(line, target) of each link to a file that is missing or lies outside the repository, or to a heading that is missing."""
+    text = re.sub(r"^```.*?^```", lambda code: "\n" * code.group().count("\n"), path.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    text = re.sub(r"`[^`\n]*`", "", text)
+    for match in re.finditer(r"\]\(([^)\s]+)\)|^\[[^\]]+\]: (\S+)", text, re.MULTILINE):
+        target = match.group(1) or match.group(2)
+        name, _, anchor = target.partition("#")
+        if re.match(r"https?:", target):
+            continue
+        file = (path.parent / name).resolve() if name else path
+        if not file.exists() or not file.is_relative_to(root) or anchor and anchor not in headings(file):
+            yield text.count("\n", 0, match.start()) + 1, target
+
+
+def headings(path):
+    """The names by which a page's headings are linked to."""
+    found = re.findall(r"^#+ (.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in found}
+
+
 def is_read(name):
     path = pathlib.PurePath(name)
     return path.name in ("README.md", "CHANGELOG.md") or name.startswith("include/berth/") or \
@@ -172,6 +192,8 @@ def violations(root, paths):
             yield from found
         elif not found:
             yield f"{name}: has no long sentence left: take it out of LEFT"
+        if path.suffix == ".md":
+            yield from (f"{name}:{number}: links to {target}, which is not there" for number, target in broken_links(path, root))
 
 
 def main():

@@ -67,6 +67,18 @@ class Prose(unittest.TestCase):
                 path.write_text(text, encoding="utf-8")
                 self.assertEqual(len(list(check_prose.violations(pathlib.Path(folder), [path]))), expected)
 
+    def test_a_link_to_nothing_is_found(self):
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder).resolve() / "root"
+            root.mkdir()
+            (root / "there.md").write_text("# A heading\n")
+            (root.parent / "outside.md").write_text("")
+            page = root / "README.md"
+            page.write_text("[a](there.md) [b](there.md#a-heading) [c](https://x.y/z) `[d](e)`\n```\n[f](g)\n```\n"
+                            "[h](nowhere.md) [i](there.md#none)\n[j](../outside.md)\n\n[k]: nothing.md\n")
+            self.assertEqual(list(check_prose.broken_links(page, root)),
+                             [(5, "nowhere.md"), (5, "there.md#none"), (6, "../outside.md"), (8, "nothing.md")])
+
     def test_all_files_that_users_read_are_read(self):
         for name in ("README.md", "CHANGELOG.md", "csrc/pool/README.md", "include/berth/place.h", "csrc/cli/show.cc"):
             self.assertTrue(check_prose.is_read(name), name)
