@@ -20,6 +20,7 @@
 #include <cstdio>
 #include <exception>
 #include <fstream>
+#include <limits>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -37,7 +38,9 @@ struct Options {
   int threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   bool mark = true;
   bool program = false, step_peak = false;
-  berth::torch::StepProgramOptions scheduling;
+  // Each plan is waited for, so that steps that are measured have theirs.
+  berth::torch::StepProgramOptions scheduling{.plan_wait_seconds =
+                                                  std::numeric_limits<double>::infinity()};
   bool cudnn = true;
   bool quiet = false;
   std::string device = "cpu";

@@ -222,8 +222,8 @@ void end_scope(void* scope) { delete static_cast<Scope*>(scope); }
 
 int make_step_program(const char* engine, const char* schedule, std::uint64_t memory_budget,
                       double memory_share, double time_budget, std::uint64_t copy_rate,
-                      int other_bits, int second_thread, void** program, char* message,
-                      std::size_t size) {
+                      int other_bits, int second_thread, double plan_wait_seconds, void** program,
+                      char* message, std::size_t size) {
   return answer(message, size, [&] {
     adapted().serve_step_programs();
     *program = new StepProgram({.engine = engine,
@@ -233,7 +233,8 @@ int make_step_program(const char* engine, const char* schedule, std::uint64_t me
                                 .copy_rate = copy_rate,
                                 .schedule = schedule,
                                 .other_bits = other_bits != 0,
-                                .second_thread = second_thread != 0});
+                                .second_thread = second_thread != 0,
+                                .plan_wait_seconds = plan_wait_seconds});
     return BERTH_OK;
   });
 }
@@ -251,10 +252,8 @@ int end_step(void* program, int failed, int* takes_over, char* message, std::siz
   int kind = BERTH_OK;
   const int code = answer(message, size, [&] {
     StepProgram& step = *static_cast<StepProgram*>(program);
-    const auto plans = [&step] { return step.stats().made + step.stats().refined; };
-    const std::uint64_t before = plans();
     try {
-      step.end(failed != 0);
+      *takes_over = step.end(failed != 0) ? 1 : 0;
     } catch (const Error&) {
       throw;
     } catch (const std::bad_alloc&) {
@@ -278,7 +277,6 @@ int end_step(void* program, int failed, int* takes_over, char* message, std::siz
       kind = BERTH_RUNTIME_ERROR;
       throw;
     }
-    *takes_over = plans() != before ? 1 : 0;
     return BERTH_OK;
   });
   return kind != BERTH_OK ? kind : code;

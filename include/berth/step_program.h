@@ -21,7 +21,8 @@ struct StepProgramOptions {
   // Bytes on the device that a step may take at most, everything counted. 0: as few as possible
   // without recomputation.
   std::uint64_t memory_budget = 0;
-  // The same as a share of what the step takes as recorded, above 0 and at most 1; 0: none.
+  // The same as a share of what the step as recorded adds to what is there between steps
+  // (activations, gradients, workspaces), above 0 and at most 1; 0: none.
   double memory_share = 0;
   // The share of time by which the schedule's operators may exceed the recorded ones, e.g. 0.1. Of
   // the schedules within it berth takes the one with the least memory. Below 0: no limit. At most
@@ -43,6 +44,10 @@ struct StepProgramOptions {
   // for the body's thread. This hides the body's own time where a core is free. It gains nothing
   // where kernels use all cores, or under berth's CPU allocator, whose plans are by thread.
   bool second_thread = false;
+  // How long the loop waits for plans, in all its steps together, in seconds. Infinity: it waits for
+  // each plan. A step whose plan is not there yet runs in the order of its record and releases each
+  // value after its last use.
+  double plan_wait_seconds = 0.3;
   // How many different steps are kept (training, evaluation, a last batch). A new one replaces the
   // oldest.
   std::uint32_t max_programs = 128;
@@ -55,6 +60,7 @@ struct StepProgramStats {
   std::uint64_t refused = 0;    // could not be made a program
   std::uint64_t recovered = 0;  // ran out of memory in the schedule, and were run all the same
   std::uint64_t programs = 0;   // different steps that are known
+  std::uint64_t planning = 0;   // of those, which are being planned now
   std::uint64_t made = 0;       // schedules so far, also of steps that are known no more
   std::uint64_t refined = 0;    // of steps that were planned once more by measured times
   std::uint64_t operators = 0;  // of the last scheduled step
@@ -79,7 +85,7 @@ struct StepProgramStats {
   std::string barrier_operators;
   std::string last_divergence;     // operator and difference
   std::string last_refusal;        // operator and reason
-  std::string budget_not_met;      // why, and the least that would do; empty where it is
+  std::string budget_not_met;      // why, and the least share that may do; empty where it is
   std::string schedule_not_taken;  // why the file's is not; empty where it is, or there is none
 
   // One object with the names above.
@@ -102,11 +108,13 @@ struct StepProgramStats {
 // that calls something else runs as written from its beginning. If it comes again, it becomes a
 // program of its own. So a difference costs time only.
 //
-// A program is planned at the end of its second step, in 4 seconds at most, or 14 with a budget of
-// time. If no schedule fits a budget of memory in that time, the search continues for up to five
-// times as long, with a copy_rate for ten times. With a budget berth also times the schedule's
-// operators in three more steps. If they differ from the record by a tenth, berth plans the program
-// once more, for as long, starting from its schedule.
+// A program is planned after its second step, on another thread: in 4 seconds at most, or 14 with a
+// budget of time. If no schedule fits a budget of memory in that time, the search continues for up
+// to five times as long, with a copy_rate for ten times. Until then the program runs by a schedule
+// in the order of its record. The loop waits for plan_wait_seconds at most. With a budget berth also
+// times the schedule's operators in three more steps. If they differ from the record by a tenth,
+// berth plans the program once more, for as long, starting from its schedule. The loop's thread
+// measures algorithms of libraries. The end of a step program or of the process cancels planning.
 //
 // An operator that is not known to be safe later is a barrier: it runs when it is called, after all
 // operators before it. Barriers are operators that are neither libtorch's own nor declared pure(),
@@ -147,9 +155,10 @@ class StepProgram {
   };
   // The step is what happens as long as the result lives. Ends on the thread where it began.
   [[nodiscard]] Step step() { return Step(*this); }
-  // The same in two calls. `failed`: the body was left by an exception.
+  // The same in two calls. `failed`: the body was left by an exception. Whether another schedule
+  // runs the steps that come than ran before.
   void begin();
-  void end(bool failed = false);
+  bool end(bool failed = false);
 
   [[nodiscard]] StepProgramStats stats() const;
   // Writes the last step as a graph, for `berth graph` and `berth schedule`. By default it is the

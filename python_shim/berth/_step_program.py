@@ -30,6 +30,8 @@ class StepProgramStats:
     """Ran out of memory in the schedule, and were run all the same."""
     programs: int
     """Different steps that are known."""
+    planning: int
+    """Of those, which are being planned now."""
     made: int
     """Schedules so far, also of steps that are known no more."""
     refined: int
@@ -74,7 +76,7 @@ class StepProgramStats:
     last_refusal: str
     """The operator, and why."""
     budget_not_met: str
-    """Why, and the least that would do; empty where it is met."""
+    """Why, and the least share that may do; empty where it is met."""
     schedule_not_taken: str
     """Why the schedule of the file is not; empty where it is, or none was given."""
 
@@ -132,15 +134,17 @@ class StepProgram:
     operators (tolist(), numpy()) is computed up to there, too; what uses a tensor runs when it is called once the body has asked where its
     bytes are (numpy(), data_ptr(), untyped_storage(), pickling it), or where others may use them (an array of NumPy's that is older than the step).
 
-    memory_budget: bytes, or a text such as "6GiB", that the step may take on the device at most, all counted, or "60%" of what it takes
-    as recorded; 0: as few as it takes without running an operator twice. Where it cannot be met, the step runs without one, and stats()
+    memory_budget: bytes, or a text such as "6GiB", that the step may take on the device at most, all counted, or "60%" of what it adds as
+    recorded to what is there between steps (activations, gradients, workspaces); 0: as few as it takes without running an operator twice. Where it cannot be met, the step runs without one, and stats()
     says why. time_budget, instead of it: how much more time than as recorded the operators may take, such as 0.1; the step runs in the
     least memory that is found within it.
 
-    A program is planned at the end of its second step, in 4 seconds at most, with time_budget in 14; where nothing is found in that
-    which fits memory_budget, in up to five times as long more, with copy_rate in ten times. With a budget what its operators take is
-    measured in three more steps, where the schedule runs them; if that is a tenth more or less than in the record, it is planned once more,
-    for as long, from what it has.
+    A program is planned behind its second step, on another thread, in 4 seconds, with time_budget in 14; where nothing is found in that
+    which fits memory_budget, in up to five times as long more, with copy_rate in ten times. Until then it runs by a schedule that keeps the
+    order of the record. With a budget what its operators take is measured in three more steps, where the plan runs them; if that is a tenth
+    more or less than in the record, it is planned once more, for as long, from what it has.
+
+    plan_wait: how many seconds the loop waits for plans, in all its steps together; float("inf"): for each until it is there.
 
     engine: who plans the step. "auto", or "berth", is all of berth, "order", or "olla", keeps everything and orders, "release" keeps the order,
     too, "eager" runs steps as they are; "chen", "checkmate", "knapsack" and "monet" are what others make again within a budget, "vdnn" and
@@ -162,7 +166,8 @@ class StepProgram:
     """
 
     def __init__(self, memory_budget: Union[int, str] = 0, *, time_budget: Optional[float] = None, engine: str = "auto",
-                 copy_rate: int = 0, schedule: Union[str, "os.PathLike[str]"] = "", other_bits: bool = False, second_thread: bool = False) -> None:
+                 copy_rate: int = 0, schedule: Union[str, "os.PathLike[str]"] = "", other_bits: bool = False, second_thread: bool = False,
+                 plan_wait: float = 0.3) -> None:
         self._program: Union[int, None] = None
         # That of the allocator that serves or records the step, so that marks and traces have it.
         there = dict(installed_adapters())
@@ -177,9 +182,11 @@ class StepProgram:
             raise UsageError(f"copy_rate is {copy_rate!r}; bytes a second from 0 to {10**15} are wanted")
         if time_budget is not None and not time_budget >= 0:
             raise UsageError(f"time_budget is {time_budget!r}; a number from 0 on is wanted, such as 0.1 for a tenth more time")
+        if isinstance(plan_wait, bool) or not isinstance(plan_wait, (int, float)) or not plan_wait >= 0:
+            raise UsageError(f"plan_wait is {plan_wait!r}; a number of seconds from 0 on is wanted")
         self._program = self._adapter.make_step_program(
             engine, os.fspath(schedule), 0 if share > 0 else _bytes(memory_budget), share, -1.0 if time_budget is None else float(time_budget), copy_rate,
-            other_bits, bool(second_thread))
+            other_bits, bool(second_thread), float(plan_wait))
 
     def __del__(self) -> None:
         if self._program is not None:

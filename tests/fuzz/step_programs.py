@@ -286,7 +286,7 @@ def main():
         body, options = draw(random_), options_of(random_)
         if arguments.tell:
             print(options, *body, sep="\n  ")
-        program = berth.StepProgram(**options)
+        program = berth.StepProgram(**options, plan_wait=1e9)
         a, b = outcome(seed, body, None), outcome(seed, body, program)
         scheduled += program.stats().scheduled > 0
         if why := difference(a, b):

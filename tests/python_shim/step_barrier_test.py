@@ -23,7 +23,7 @@ def as_eager(make, steps=7, **options):
                 seen.append(left)
             seen[-1] = [one.detach().clone() if isinstance(one, torch.Tensor) else one for one in seen[-1]]
         return seen
-    program = berth.StepProgram(**options)
+    program = berth.StepProgram(**options, plan_wait=1e9)
     eager, scheduled = run(None), run(program)
     same = all(torch.equal(a, b) and a.dtype == b.dtype if isinstance(a, torch.Tensor) else a == b
                for step, other in zip(eager, scheduled) for a, b in zip(step, other, strict=True))
@@ -194,7 +194,7 @@ def compiled():
         return y, net[0].weight.grad
     return body
 say(moded), say(compiled)
-program, net = berth.StepProgram(), nn.Linear(64, 64)
+program, net = berth.StepProgram(plan_wait=1e9), nn.Linear(64, 64)
 with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
     for k in range(4):
         with program.step(): net(torch.ones(64, 64)).square().mean().backward()

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -19,6 +20,12 @@ namespace {
 
 using berth::torch::StepProgram;
 using torch::Tensor;
+
+// As those, each plan waited for, so that tests know which step it runs.
+berth::torch::StepProgramOptions waiting(berth::torch::StepProgramOptions options = {}) {
+  options.plan_wait_seconds = std::numeric_limits<double>::infinity();
+  return options;
+}
 
 constexpr int kSteps = 9;
 
@@ -33,7 +40,7 @@ Outcome run(const std::function<Body()>& make, bool scheduled,
             const berth::torch::StepProgramOptions& options = {}) {
   torch::manual_seed(7);
   const Body body = make();
-  StepProgram program(options);
+  StepProgram program(waiting(options));
   Outcome outcome;
   for (int step = 0; step < kSteps; ++step) {
     Tensor left;
@@ -188,7 +195,7 @@ TEST_CASE("An operator that nobody knows runs when it is called", "[step][barrie
 TEST_CASE("An operator that was declared pure runs with the schedule", "[step][barrier]") {
   berth::torch::pure("berth_barrier_test::pure_double");
   CHECK_THROWS_WITH(berth::torch::pure("nothing"), Catch::Contains("the name of an operator"));
-  StepProgram program;
+  StepProgram program(waiting());
   const Tensor w = weights();
   for (int step = 0; step < kSteps; ++step) {
     calls_of_pure = 0;
@@ -251,7 +258,7 @@ TEST_CASE("Bytes that libtorch did not allocate are read when the operator is ca
 
 TEST_CASE("A pointer that nobody told of is found where bytes are looked at", "[step][barrier]") {
   ::setenv("BERTH_CHECK", "full", 1);
-  StepProgram program;
+  StepProgram program(waiting());
   ::unsetenv("BERTH_CHECK");
   Tensor state = torch::ones({8});
   auto* const pointer = state.data_ptr<float>();

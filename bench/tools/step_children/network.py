@@ -53,7 +53,7 @@ def last_peak(step):
     return [peak_of(step) for _ in range(STEPS)][-1]
 
 
-program = berth.StepProgram()
+program = berth.StepProgram(plan_wait=1e9)
 eager = last_peak(trained(copy.deepcopy(first)))
 ours = last_peak(scheduled(trained(first), program))
 program.save_graph(folder / "step.graph")

@@ -87,14 +87,14 @@ def copy_rate():
 
 def program_of(row):
     if row.more_time:
-        return berth.StepProgram(engine=row.engine, time_budget=row.more_time)
+        return berth.StepProgram(engine=row.engine, time_budget=row.more_time, plan_wait=1e9)
     budget = resident + int(row.share * activations) if row.share else 0
-    return berth.StepProgram(budget, engine=row.engine, copy_rate=rate if row.copies else 0)
+    return berth.StepProgram(budget, engine=row.engine, copy_rate=rate if row.copies else 0, plan_wait=1e9)
 
 
 eager, again = settled(Run("eager")), settled(Run("checkpoint", again=True))
 # A share is of what the step takes beside what is there between steps.
-resident, activations, rate = settled(Run("release", berth.StepProgram(engine="release"))).program.stats().resident, eager.peak(), copy_rate()
+resident, activations, rate = settled(Run("release", berth.StepProgram(engine="release", plan_wait=1e9))).program.stats().resident, eager.peak(), copy_rate()
 
 
 def planned(label, program):
@@ -103,7 +103,7 @@ def planned(label, program):
 
 
 runs = [eager, again, *(planned(row.label, program_of(row)) for row in rows.rows() if row.engine)]
-runs.append(planned("berth, memory of checkpoint", berth.StepProgram(resident + again.peak())))
+runs.append(planned("berth, memory of checkpoint", berth.StepProgram(resident + again.peak(), plan_wait=1e9)))
 answers = []
 for turn in range(rounds):
     print(f"step: {name}: round {turn + 1}/{rounds}", file=sys.stderr, flush=True)
@@ -113,7 +113,7 @@ for turn in range(rounds):
         for k in range(len(runs)):
             runs[(step + k) % len(runs)].step()
     answers.append([{"ms": run.ms, "step_ns": stats.step_ns, "schedule_ns": stats.schedule_ns}
-                    for run in runs for stats in [run.program.stats() if run.program else berth.StepProgram(engine="eager").stats()]])
+                    for run in runs for stats in [run.program.stats() if run.program else berth.StepProgram(engine="eager", plan_wait=1e9).stats()]])
 said = [run.answer() for run in runs]
 for answer in answers:
     for run, one in zip(said, answer):

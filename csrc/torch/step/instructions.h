@@ -82,6 +82,9 @@ struct Scheduled {
   std::string barrier_operators;   // with how many calls each
   std::string budget_not_met;      // why the budget is not, and the least that would do
   std::string schedule_not_taken;  // why the one that was given is not
+  // The plan that is being looked for meanwhile, by the planning thread's number; 0: none.
+  std::uint64_t ticket = 0;
+  bool meanwhile = false;  // as recorded, until the first plan is there
   // Where times decide what the schedule is, until it was planned once more; else null.
   std::unique_ptr<Refinement> refinement = {};
   [[nodiscard]] KernelTimes* times() const noexcept {

@@ -175,7 +175,9 @@ graph::Schedule order_of(graph::Graph graph, schedule::StepOptions planning) {
   planning.engine = "order";
   planning.rates.reset();
   planning.budget = kMaxBytes;
-  return fitted(*schedule::plan_step(graph, planning).schedule);
+  std::optional<graph::Schedule> found = schedule::plan_step(graph, planning).schedule;
+  BERTH_CHECK(found, kUsage, "the step program was over before its step was planned");
+  return fitted(*std::move(found));
 }
 
 // Takes the fastest ways to run each operator that leave the peak as it is.
@@ -199,6 +201,37 @@ void prove(Planned& planned, const SchedulingOptions& options) {
               planned.verdict.violation);
 }
 
+// Where nobody waits for a plan any more, the rest of it is not worth a search.
+void check_not_cancelled(const SchedulingOptions& options) {
+  BERTH_CHECK(options.cancel == nullptr || !*options.cancel, kUsage,
+              "the step program was over before its step was planned");
+}
+
+// What a step has beside what is there before it and after it, at its peak.
+Bytes added(const graph::Verdict& recorded) { return recorded.peak - recorded.resident; }
+
+Bytes budget_of(const SchedulingOptions& options, const graph::Verdict& recorded) {
+  if (options.share == 0) return options.budget;
+  return recorded.resident +
+         static_cast<Bytes>(options.share * static_cast<double>(added(recorded)));
+}
+
+// Why a budget is not met, in the words of shares as well.
+std::string not_met(const schedule::StepResult& within, Bytes budget,
+                    const graph::Verdict& recorded) {
+  const auto share = [&](Bytes bytes) {
+    const Bytes own = bytes - std::min(bytes, recorded.resident);
+    return 100 * static_cast<double>(own) /
+           static_cast<double>(std::max<Bytes>(added(recorded), 1));
+  };
+  return fmt::format(
+      "{}; the step adds {} to {} that is there between steps: the budget leaves it {:.1f}% of "
+      "that, "
+      "and none below {:.1f}% can be met",
+      within.why_not, format_bytes(added(recorded)), format_bytes(recorded.resident), share(budget),
+      share(within.least_budget));
+}
+
 Planned plan(const Program& program, const SchedulingOptions& options,
              const graph::Verdict& recorded, bool split, const Refinement* before) {
   Planned result;
@@ -210,11 +243,10 @@ Planned plan(const Program& program, const SchedulingOptions& options,
   if (options.engine != "release") {
     schedule::StepOptions planning;
     planning.time_limit_seconds = options.time_limit_seconds;
-    planning.budget = options.share > 0
-                          ? static_cast<Bytes>(options.share * static_cast<double>(recorded.peak))
-                          : options.budget;
+    planning.budget = budget_of(options, recorded);
     planning.engine = options.engine;
     planning.rates = rates_of(options);
+    planning.cancel = options.cancel;
     if (before != nullptr && before->split == split) planning.given = {before->schedule};
     std::optional<graph::Schedule> found;
     if (options.more_time >= 0) {
@@ -225,8 +257,9 @@ Planned plan(const Program& program, const SchedulingOptions& options,
       schedule::StepResult within = plan_within(graph, planning);
       found = std::move(within.schedule);
       if (found) result.ns_bound = within.ns_bound;
-      if (!found) result.not_met = std::move(within.why_not);
+      if (!found) result.not_met = not_met(within, planning.budget, recorded);
     }
+    check_not_cancelled(options);
     result.chosen = found ? std::move(*found) : order_of(graph, planning);
     if (!found && options.engine != "order") take_faster_ways(graph, result.chosen);
   }
@@ -306,23 +339,17 @@ void count_barriers(Scheduled& of) {
   }
 }
 
-// Of a program that was scheduled before, other ways are known, and planners begin with what they
-// found.
-Scheduled scheduled_from(Program program, const SchedulingOptions& options,
+// Of a program that was scheduled before planners begin with what they found.
+Scheduled scheduled_from(Program& program, const SchedulingOptions& options,
                          const Refinement* before) {
-  if (options.engine == "checkmate") use_checkmate();
   const ProgramGraph written = graph_of(program, alignment_of(program), {.twins = false});
   const graph::Verdict recorded = graph::replay(written.graph, as_recorded(written));
-  const bool chooses = options.engine != "release" && options.engine != "order";
-  if (chooses && before == nullptr)
-    find_implementations(program, {.other_bits = options.other_bits,
-                                   .room = room_between_steps(program, written.graph, recorded),
-                                   .file = options.algorithms});
   std::string not_taken;
   std::optional<Planned> given;
   if (options.given != nullptr) given = follow(program, options, not_taken);
   if (given) not_taken.clear();
   Planned best = given ? *std::move(given) : plan(program, options, recorded, false, before);
+  check_not_cancelled(options);
   if (!given && options.engine != "release" && can_split(program)) {
     Planned split = plan(program, options, recorded, true, before);
     if (better(split, best, options)) best = std::move(split);
@@ -373,24 +400,50 @@ Instructions instructions_as_recorded(const Program& program) {
   return instructions_of(program, written, as_recorded(written), kMaxBytes);
 }
 
-Scheduled schedule(Program program, const SchedulingOptions& options) {
-  return scheduled_from(std::move(program), options, nullptr);
+void find_ways(Program& program, const SchedulingOptions& options) {
+  if (options.engine == "checkmate") use_checkmate();
+  if (options.engine == "release" || options.engine == "order") return;
+  const ProgramGraph written = graph_of(program, alignment_of(program), {.twins = false});
+  const graph::Verdict recorded = graph::replay(written.graph, as_recorded(written));
+  find_implementations(program, {.other_bits = options.other_bits,
+                                 .room = room_between_steps(program, written.graph, recorded),
+                                 .file = options.algorithms});
 }
 
-bool refine(Scheduled& ran, const SchedulingOptions& options) {
+Scheduled schedule(Program& program, const SchedulingOptions& options) {
+  return scheduled_from(program, options, nullptr);
+}
+
+Scheduled schedule_again(Program& program, const Refinement& before,
+                         const SchedulingOptions& options) {
+  Scheduled found = scheduled_from(program, options, &before);
+  found.refinement.reset();
+  return found;
+}
+
+Scheduled schedule_meanwhile(Program program, const SchedulingOptions& options) {
+  Scheduled result = scheduled_from(program, {.engine = "release"}, nullptr);
+  if (has_budget(options)) result.budget_not_met = "the step is still being planned";
+  return result;
+}
+
+std::optional<Program> measured_anew(Scheduled& ran, std::unique_ptr<Refinement>& before) {
   using Measured = KernelTimes::Measured;
-  if (ran.refinement == nullptr) return false;
+  if (ran.refinement == nullptr) return std::nullopt;
   const Measured measured = ran.refinement->times.end_step();
-  if (measured == Measured::kNotYet) return false;
-  const auto before = std::move(ran.refinement);
-  if (measured == Measured::kGivenUp) return false;
+  if (measured == Measured::kNotYet) return std::nullopt;
+  before = std::move(ran.refinement);
+  if (measured == Measured::kGivenUp) return std::nullopt;
   Program program = ran.program;
   before->times.give(program.calls);
   const std::uint64_t ns = ns_by_times_of(program, ran);
   const std::uint64_t most = std::max(ns, ran.predicted_ns), least = std::min(ns, ran.predicted_ns);
-  if (most - least < ran.predicted_ns / kWorthPlanning) return false;
-  Scheduled found = scheduled_from(std::move(program), options, before.get());
-  found.refinement.reset();
+  if (most - least < ran.predicted_ns / kWorthPlanning) return std::nullopt;
+  return program;
+}
+
+bool take_if_better(Scheduled& ran, Scheduled found, const SchedulingOptions& options) {
+  const std::uint64_t ns = ns_by_times_of(found.program, ran);
   const bool by_time = options.more_time >= 0;
   const bool over_budget =
       by_time &&

@@ -5,6 +5,9 @@
 #include "csrc/graph/schedule.h"
 #include "csrc/torch/step/instructions.h"
 
+#include <atomic>
+#include <memory>
+#include <optional>
 #include <string>
 
 namespace berth::torch::step {
@@ -13,8 +16,9 @@ struct SchedulingOptions {
   // Of schedule::step_engines(); "auto" without a budget is "order". Of the three budgets one at
   // most.
   std::string engine = "auto";
-  Bytes budget = 0;       // 0: none
-  double share = 0;       // the same as a share of what the step takes as recorded; 0: none
+  Bytes budget = 0;  // 0: none
+  // The same as a share of what the step as recorded adds to what is there between steps; 0: none.
+  double share = 0;
   double more_time = -1;  // the least memory that takes so much more time; below 0: none
   double time_limit_seconds = 2;
   std::uint64_t copy_rate = 0;  // bytes a second to the host and back; 0: nothing is copied
@@ -22,6 +26,7 @@ struct SchedulingOptions {
   std::string algorithms = {};  // the file that keeps what was measured of them; empty: none
   // One that is there already: a program that it is for is run by it, whatever the rest says.
   const graph::Schedule* given = nullptr;
+  const std::atomic<bool>* cancel = nullptr;  // set by any thread: what is planned throws
 };
 
 // The program as planners take it, sizes rounded as its device's allocator rounds them.
@@ -31,15 +36,27 @@ struct SchedulingOptions {
 // it (`csrc/graph/step_from_trace`).
 [[nodiscard]] graph::Graph written_graph(const Program& program);
 
+// Asks libraries for other ways to run the program's calls, which they measure: no step runs
+// meanwhile. Before it is planned.
+void find_ways(Program& program, const SchedulingOptions& options);
+
 // How the program is to be run. Where nothing fits the budget, the result is that without one, and
-// says why.
-[[nodiscard]] Scheduled schedule(Program program, const SchedulingOptions& options);
+// says why. The program goes into the result, unless something is thrown. On any thread.
+[[nodiscard]] Scheduled schedule(Program& program, const SchedulingOptions& options);
+// The same once more, for a program whose calls have other times, from the schedule that it has.
+[[nodiscard]] Scheduled schedule_again(Program& program, const Refinement& before,
+                                       const SchedulingOptions& options);
+// By which it may be run meanwhile: as it was recorded, in the least memory without a search.
+[[nodiscard]] Scheduled schedule_meanwhile(Program program, const SchedulingOptions& options);
 
 // Behind a step by the schedule: once enough of them were measured, and where its calls take a
-// tenth more or less there than was predicted, gives the program these times and plans it once
-// more, from the schedule that it has. Whether it is to be run by another one from now on, which is
-// better by these times. Takes no time but then.
-bool refine(Scheduled& ran, const SchedulingOptions& options);
+// tenth more or less there than was predicted, the program with these times, which is worth
+// planning again; `before` is what it was planned from. Takes no time but then.
+[[nodiscard]] std::optional<Program> measured_anew(Scheduled& ran,
+                                                   std::unique_ptr<Refinement>& before);
+// Whether the program is to be run by what was found then, which is better by these times: `ran` is
+// that then; else it has these times.
+bool take_if_better(Scheduled& ran, Scheduled found, const SchedulingOptions& options);
 
 // Each call once, in the order of the record, values released after their last use.
 [[nodiscard]] Instructions instructions_as_recorded(const Program& program);

@@ -10,6 +10,7 @@
 #include "csrc/torch/step/captures.h"
 #include "csrc/torch/step/elapsed.h"
 #include "csrc/torch/step/ghost.h"
+#include "csrc/torch/step/planning_thread.h"
 #include "csrc/torch/step/program.h"
 #include "csrc/torch/step/recorder.h"
 #include "csrc/torch/step/scheduling.h"
@@ -118,7 +119,11 @@ bool computes_as_any() {
 
 class StepProgram::State {
  public:
-  explicit State(const StepProgramOptions& options) : options_(options) {
+  explicit State(const StepProgramOptions& options)
+      : options_(options), may_wait_(options.plan_wait_seconds) {
+    BERTH_CHECK(options.plan_wait_seconds >= 0, kUsage,
+                "plan_wait_seconds is {}; a number of seconds from 0 on is wanted",
+                options.plan_wait_seconds);
     BERTH_CHECK(options.memory_share >= 0 && options.memory_share <= 1, kUsage,
                 "memory_share is {}; a number above 0 and at most 1 is wanted",
                 options.memory_share);
@@ -146,6 +151,7 @@ class StepProgram::State {
     ++stats_.steps;
     expect_mark_by_program();
     if (as_written()) return;
+    if (planning_.lost()) plan_lost();
     if (::torch::profiler::impl::profilerEnabled()) {
       refuse_once("a profiler is on, which sees what the program calls");
       return;
@@ -185,20 +191,22 @@ class StepProgram::State {
     }
   }
 
-  void end(bool failed) {
+  bool end(bool failed) {
     if (beside_ > 0) {
       --beside_;
-      return;
+      return false;
     }
-    const std::uint64_t plans = stats_.made + stats_.refined;
+    takes_over_ = false;
     try {
       end_step(failed);
+      take_plans();
     } catch (...) {
       mark_step_by_program();
       throw;
     }
-    if (stats_.made + stats_.refined != plans) expect_other_steps();
+    if (takes_over_) expect_other_steps();
     mark_step_by_program();
+    return takes_over_;
   }
 
   void save_graph(const std::string& path, bool as_written) const {
@@ -211,6 +219,8 @@ class StepProgram::State {
   [[nodiscard]] StepProgramStats stats() const {
     StepProgramStats stats = stats_;
     stats.programs = programs_.size();
+    stats.planning = static_cast<std::uint64_t>(std::count_if(
+        programs_.begin(), programs_.end(), [](const Scheduled& one) { return one.ticket != 0; }));
     return stats;
   }
 
@@ -239,12 +249,73 @@ class StepProgram::State {
   void refine_front() {
     Scheduled& ran = programs_.front();
     try {
-      if (refine(ran, scheduling())) ++stats_.refined;
-    } catch (const std::exception& error) {  // it has a schedule that is none the worse
-      ran.refinement.reset();
-      warn("step-times",
-           fmt::format("a step's costs are those of its record, not of its schedule: {}",
-                       error.what()));
+      std::unique_ptr<Refinement> before;
+      std::optional<Program> program = measured_anew(ran, before);
+      if (!program) return;
+      ran.ticket = planning_.plan(*std::move(program), scheduling(), std::move(before));
+      wait_for_plans();
+    } catch (const std::exception& error) {
+      no_times(ran, error.what());
+    }
+  }
+
+  // It has a schedule that is none the worse.
+  static void no_times(Scheduled& ran, const std::string& why) {
+    ran.refinement.reset();
+    warn("step-times",
+         fmt::format("a step's costs are those of its record, not of its schedule: {}", why));
+  }
+
+  // So long the loop may wait for plans, in all.
+  void wait_for_plans() {
+    const Elapsed waited;
+    planning_.wait(may_wait_);
+    may_wait_ = std::max(0.0, may_wait_ - 1e-9 * static_cast<double>(waited.ns()));
+  }
+
+  // What has been planned since the last step.
+  void take_plans() {
+    for (PlanningThread::Planned& one : planning_.take()) {
+      const auto of = std::find_if(programs_.begin(), programs_.end(), [&](const Scheduled& other) {
+        return other.ticket == one.ticket;
+      });
+      if (of == programs_.end()) continue;  // known no more
+      of->ticket = 0;
+      if (!of->meanwhile)
+        take_refined(*of, one);
+      else if (one.scheduled)
+        take_first(*of, *std::move(one.scheduled));
+      else
+        programs_.erase(of), refuse(one.error);
+    }
+  }
+
+  void take_refined(Scheduled& ran, PlanningThread::Planned& found) {
+    if (!found.scheduled) {
+      no_times(ran, found.error);
+    } else if (take_if_better(ran, *std::move(found.scheduled), scheduling())) {
+      ++stats_.refined;
+      takes_over_ = true;
+    }
+  }
+
+  void take_first(Scheduled& program, Scheduled made) {
+    program = std::move(made);
+    ++stats_.made;
+    takes_over_ = true;
+    if (!program.schedule_not_taken.empty())
+      warn("step-schedule", fmt::format("a step is not run by the schedule that was given: {}",
+                                        program.schedule_not_taken));
+    if (!program.budget_not_met.empty())
+      warn("step-budget", fmt::format("a step runs without the memory budget that was set: {}",
+                                      program.budget_not_met));
+  }
+
+  // This process was forked while the other one planned.
+  void plan_lost() {
+    for (Scheduled& one : programs_) {
+      if (one.ticket == 0) continue;
+      one.ticket = one.meanwhile ? planning_.plan(one.program, scheduling()) : 0;
     }
   }
 
@@ -359,19 +430,17 @@ class StepProgram::State {
     StepRecord first = std::move(*like);
     candidates_.erase(like);
     try {
-      programs_.push_front(schedule(make_program(std::move(first), record), scheduling()));
+      Program program = make_program(std::move(first), record);
+      find_ways(program, scheduling());
+      programs_.push_front(schedule_meanwhile(program, scheduling()));
+      programs_.front().meanwhile = true;
+      programs_.front().ticket = planning_.plan(std::move(program), scheduling());
     } catch (const std::exception& error) {  // the step that was run is none the worse
       refuse(error.what());
       return;
     }
-    ++stats_.made;
-    const Scheduled& made = programs_.front();
-    if (!made.schedule_not_taken.empty())
-      warn("step-schedule", fmt::format("a step is not run by the schedule that was given: {}",
-                                        made.schedule_not_taken));
-    if (!made.budget_not_met.empty())
-      warn("step-budget", fmt::format("a step runs without the memory budget that was set: {}",
-                                      made.budget_not_met));
+    takes_over_ = true;
+    wait_for_plans();
     pause_.forget();
     if (programs_.size() > options_.max_programs) programs_.pop_back();
   }
@@ -381,6 +450,8 @@ class StepProgram::State {
   std::string algorithms_;       // the file of what was measured of them
   bool looks_at_bytes_ = false;  // while steps are recorded
   StepProgramStats stats_;
+  double may_wait_;                // for plans, seconds
+  bool takes_over_ = false;        // another schedule than before, behind this step
   std::list<Scheduled> programs_;  // the one that came last first
   std::deque<StepRecord> candidates_;
   std::unordered_set<std::uint64_t> hashes_;  // of all that waited
@@ -395,6 +466,7 @@ class StepProgram::State {
   std::optional<Tap> tap_;
   std::optional<WrittenStep> range_;
   Elapsed began_;
+  PlanningThread planning_;  // reads what stands above
 };
 
 StepProgram::StepProgram(const StepProgramOptions& options)
@@ -419,7 +491,7 @@ void StepProgram::save_graph(const std::string& path, bool as_written) const {
 }
 
 void StepProgram::begin() { state_->begin(); }
-void StepProgram::end(bool failed) { state_->end(failed); }
+bool StepProgram::end(bool failed) { return state_->end(failed); }
 
 StepProgram::Step::Step(StepProgram& program)
     : program_(&program), exceptions_(std::uncaught_exceptions()) {
@@ -427,7 +499,7 @@ StepProgram::Step::Step(StepProgram& program)
 }
 
 StepProgram::Step::~Step() noexcept(false) {
-  program_->end(std::uncaught_exceptions() > exceptions_);
+  (void)program_->end(std::uncaught_exceptions() > exceptions_);
 }
 
 std::string StepProgramStats::to_json() const {
@@ -441,14 +513,14 @@ std::string StepProgramStats::to_json() const {
   };
   return fmt::format(
       R"({{"steps": {}, "scheduled": {}, "diverged": {}, "refused": {}, "recovered": {}, )"
-      R"("programs": {}, "made": {}, "refined": {}, )"
+      R"("programs": {}, "planning": {}, "made": {}, "refined": {}, )"
       R"("operators": {}, "predicted_peak": {}, "resident": {}, "recorded_peak": {}, )"
       R"("predicted_ns": {}, "recorded_ns": {}, "bound_ns": {}, "step_ns": {}, "schedule_ns": {}, )"
       R"("ran_beside": {}, "runs_again": {}, "choices": {}, "chosen": {}, "copied_out": {}, )"
       R"("host_peak": {}, "barriers": {}, "barrier_operators": "{}", )"
       R"("last_divergence": "{}", "last_refusal": "{}", "budget_not_met": "{}", )"
       R"("schedule_not_taken": "{}"}})",
-      steps, scheduled, diverged, refused, recovered, programs, made, refined, operators,
+      steps, scheduled, diverged, refused, recovered, programs, planning, made, refined, operators,
       predicted_peak, resident, recorded_peak, predicted_ns, recorded_ns, bound_ns, step_ns,
       schedule_ns, ran_beside, runs_again, choices, chosen, copied_out, host_peak, barriers,
       text(barrier_operators), text(last_divergence), text(last_refusal), text(budget_not_met),

@@ -255,7 +255,7 @@ def compare(name, make, loss=None, make_optimizer=lambda p: torch.optim.SGD(p, 0
         expected = train(make, loss, make_optimizer, habit, None)
     except Exception:  # what the stand-in lacks, and shapes by data that it does not compute
         return
-    program = berth.StepProgram()
+    program = berth.StepProgram(plan_wait=1e9)
     found["ran"].append(name)
     try:
         there = train(make, loss, make_optimizer, habit, program)

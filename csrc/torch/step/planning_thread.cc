@@ -1,0 +1,147 @@
+#include "csrc/torch/step/planning_thread.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdlib>
+#include <deque>
+#include <exception>
+#include <mutex>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+namespace berth::torch::step {
+
+namespace {
+
+// Longer than anything is planned, seconds; clocks overflow beyond.
+constexpr double kForever = 1e6;
+
+struct Job {
+  PlanningThread::Ticket ticket = 0;
+  Program program;
+  SchedulingOptions options;
+  std::unique_ptr<Refinement> before;
+};
+
+PlanningThread::Planned planned(Job& job) {
+  PlanningThread::Planned result{.ticket = job.ticket, .scheduled = {}, .error = {}};
+  try {
+    result.scheduled = job.before == nullptr
+                           ? schedule(job.program, job.options)
+                           : schedule_again(job.program, *job.before, job.options);
+  } catch (const std::exception& error) {
+    result.error = error.what();
+  }
+  return result;
+}
+
+}  // namespace
+
+struct PlanningThread::Shared {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::deque<Job> jobs;  // the first one is being planned
+  std::vector<Planned> done;
+  std::atomic<bool> cancel{false};
+  bool working = false;  // whether there is a thread that looks for jobs
+  const pid_t process = ::getpid();
+
+  void work() {
+    std::unique_lock lock(mutex);
+    while (!jobs.empty() && !cancel) {
+      Job& job = jobs.front();
+      lock.unlock();
+      Planned one = planned(job);
+      lock.lock();
+      done.push_back(std::move(one));
+      jobs.pop_front();
+      changed.notify_all();
+    }
+    working = false;
+    changed.notify_all();
+  }
+
+  void stop() {
+    cancel = true;
+    std::unique_lock lock(mutex);
+    changed.wait(lock, [this] { return !working; });
+  }
+
+  // Those that have had a thread. What planners read is gone once main() is over, so that they end
+  // before.
+  static void stop_at_exit(const std::shared_ptr<Shared>& one) {
+    struct Live {
+      std::mutex mutex;
+      std::vector<std::weak_ptr<Shared>> all;
+    };
+    static Live* const live = [] {
+      static auto* const made = new Live;
+      (void)std::atexit([] {
+        const std::unique_lock lock(made->mutex, std::try_to_lock);
+        if (!lock) return;  // a child that was forked while another thread had it
+        for (const auto& weak : made->all)
+          if (const auto shared = weak.lock(); shared != nullptr && shared->process == ::getpid())
+            shared->stop();
+      });
+      return made;
+    }();
+    const std::lock_guard lock(live->mutex);
+    std::erase_if(live->all, [](const auto& weak) { return weak.expired(); });
+    live->all.push_back(one);
+  }
+};
+
+PlanningThread::PlanningThread() : shared_(std::make_shared<Shared>()) {}
+
+PlanningThread::~PlanningThread() {
+  if (shared_->process == ::getpid())
+    shared_->stop();
+  else
+    new std::shared_ptr<Shared>(std::move(shared_));  // the parent's thread may have had its mutex
+}
+
+PlanningThread::Ticket PlanningThread::plan(Program program, const SchedulingOptions& options,
+                                            std::unique_ptr<Refinement> before) {
+  Job job{++last_, std::move(program), options, std::move(before)};
+  job.options.cancel = &shared_->cancel;
+  std::unique_lock lock(shared_->mutex);
+  shared_->jobs.push_back(std::move(job));
+  if (shared_->working) return last_;
+  shared_->working = true;
+  lock.unlock();
+  Shared::stop_at_exit(shared_);
+  try {
+    std::thread([shared = shared_] { shared->work(); }).detach();
+  } catch (const std::system_error&) {  // no thread is to be had
+    shared_->work();
+  }
+  return last_;
+}
+
+std::vector<PlanningThread::Planned> PlanningThread::take() {
+  const std::lock_guard lock(shared_->mutex);
+  return std::exchange(shared_->done, {});
+}
+
+void PlanningThread::wait(double seconds) {
+  std::unique_lock lock(shared_->mutex);
+  const auto over = [this] { return shared_->jobs.empty(); };
+  if (seconds >= kForever)
+    shared_->changed.wait(lock, over);
+  else
+    shared_->changed.wait_for(lock, std::chrono::duration<double>(seconds), over);
+}
+
+bool PlanningThread::lost() {
+  if (shared_->process == ::getpid()) return false;
+  new std::shared_ptr<Shared>(std::move(shared_));
+  shared_ = std::make_shared<Shared>();
+  return true;
+}
+
+}  // namespace berth::torch::step
