@@ -1,5 +1,6 @@
 """Bodies of step programs that do what no schedule may put off, in Python: each gives in every step what it gives without."""
 
+import importlib.util
 import unittest
 
 from support import PREAMBLE, ProgramCase
@@ -200,6 +201,45 @@ with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], pr
         with program.step(): net(torch.ones(64, 64)).square().mean().backward()
 print(sum(event.name == "aten::addmm" for event in profile.events()) == 4, "profiler" in program.stats().last_refusal, "")
 """, 3)
+
+    @unittest.skipIf(any(importlib.util.find_spec(name) is None for name in ("torchvision", "PIL")), "torchvision is not installed, or no Pillow")
+    def test_operators_of_torchvision_that_are_known_are_no_barriers(self):
+        self.check("""
+from torchvision import ops
+def pooling(how, channels):
+    def make():
+        net, boxes = nn.Conv2d(3, channels, 3), torch.tensor([[0., 1., 1., 9., 9.], [1., 0., 2., 7., 8.]])
+        def body(k):
+            net.zero_grad()
+            y = (how(net(torch.randn(2, 3, 16, 16)), boxes * (1 + 0.01 * k)) * 2).square().mean()
+            y.backward()
+            return y, net.weight.grad
+        return body
+    return make
+def deformed():
+    net, offsets = ops.DeformConv2d(3, 4, 3), nn.Conv2d(3, 27, 3)
+    def body(k):
+        net.zero_grad(), offsets.zero_grad()
+        x = torch.randn(2, 3, 10, 10)
+        o = offsets(x)
+        y = net(x, o[:, :18], o[:, 18:].sigmoid()).square().mean()
+        y.backward()
+        return y, net.weight.grad, offsets.weight.grad
+    return body
+def suppressed():
+    def body(k):
+        boxes = torch.rand(40, 4).cumsum(1) + 0.1
+        return ops.nms(boxes * 2, torch.rand(40), 0.5), (boxes + 1).sum()
+    return body
+makes = [pooling(lambda x, b: ops.roi_align(x, b, 2), 4), pooling(lambda x, b: ops.roi_pool(x, b, 2), 4),
+         pooling(lambda x, b: ops.ps_roi_align(x, b, 2), 8), pooling(lambda x, b: ops.ps_roi_pool(x, b, 2), 8), deformed]
+for make in makes:
+    for options in ({}, {"memory_budget": "90%"}):
+        same, stats = as_eager(make, **options)
+        print(same, stats.scheduled >= 3 and stats.barriers == 0, "" if stats.barriers == 0 else stats)
+same, stats = as_eager(suppressed)
+print(same, "torchvision::nms" in stats.barrier_operators + stats.last_divergence, "")
+""", 11)
 
     def test_shapes_in_turn_each_have_a_program(self):
         self.check("""

@@ -284,6 +284,16 @@ OperatorFacts find_opaque_facts(const c10::OperatorHandle& op) {
   return facts;
 }
 
+// Operators of torchvision that are pure, each with a test: their results' shapes are those of
+// their arguments. The others are not here since data decide (nms), or they read files.
+constexpr std::array<std::string_view, 10> kPure = {
+    "torchvision::roi_align",     "torchvision::_roi_align_backward",
+    "torchvision::roi_pool",      "torchvision::_roi_pool_backward",
+    "torchvision::ps_roi_align",  "torchvision::_ps_roi_align_backward",
+    "torchvision::ps_roi_pool",   "torchvision::_ps_roi_pool_backward",
+    "torchvision::deform_conv2d", "torchvision::_deform_conv2d_backward",
+};
+
 // Names of operators that users have declared pure.
 struct PureOperators {
   SetupMutex mutex;
@@ -300,6 +310,7 @@ bool is_known(const c10::OperatorHandle& op) {
   if (name == kReadBytes || name == kReadGenerators || name == kRunAsWritten) return true;
   for (const std::string_view own : {"aten::", "prim::", "profiler::"})
     if (name.starts_with(own)) return true;
+  if (std::find(kPure.begin(), kPure.end(), name) != kPure.end()) return true;
   PureOperators& pure = pure_operators();
   const std::lock_guard lock(pure.mutex);
   return pure.names.contains(name) || pure.names.contains(c10::toString(op.operator_name()));
