@@ -1626,6 +1626,13 @@ TEST_CASE("A step program goes, a process is forked or ends while a step is bein
             const StepProgramStats stats = program.stats();
             ::_exit(stats.scheduled == 3 && (stats.planning == 1 || stats.made == 1) ? 0 : 2);
           }) == 0);
+  program.begin();
+  subject.body(0);
+  REQUIRE(exit_of([&] {
+            program.end();
+            ::_exit(program.stats().scheduled == 1 ? 0 : 2);
+          }) == 0);
+  program.end();
 }
 
 TEST_CASE("Budgets out of range, or more than one, are refused in words", "[step]") {

@@ -99,14 +99,21 @@ struct PlanningThread::Shared {
 PlanningThread::PlanningThread() : shared_(std::make_shared<Shared>()) {}
 
 PlanningThread::~PlanningThread() {
-  if (shared_->process == ::getpid())
-    shared_->stop();
-  else
-    new std::shared_ptr<Shared>(std::move(shared_));  // the parent's thread may have had its mutex
+  renew();
+  shared_->stop();
+}
+
+void PlanningThread::renew() {
+  if (shared_->process == ::getpid()) return;
+  // The parent's thread may have had its mutex, which nobody unlocks here.
+  static_cast<void>(new std::shared_ptr<Shared>(std::move(shared_)));
+  shared_ = std::make_shared<Shared>();
+  lost_ = true;
 }
 
 PlanningThread::Ticket PlanningThread::plan(Program program, const SchedulingOptions& options,
                                             std::unique_ptr<Refinement> before) {
+  renew();
   Job job{++last_, std::move(program), options, std::move(before)};
   job.options.cancel = &shared_->cancel;
   std::unique_lock lock(shared_->mutex);
@@ -124,11 +131,13 @@ PlanningThread::Ticket PlanningThread::plan(Program program, const SchedulingOpt
 }
 
 std::vector<PlanningThread::Planned> PlanningThread::take() {
+  renew();
   const std::lock_guard lock(shared_->mutex);
   return std::exchange(shared_->done, {});
 }
 
 void PlanningThread::wait(double seconds) {
+  renew();
   std::unique_lock lock(shared_->mutex);
   const auto over = [this] { return shared_->jobs.empty(); };
   if (seconds >= kForever)
@@ -138,10 +147,8 @@ void PlanningThread::wait(double seconds) {
 }
 
 bool PlanningThread::lost() {
-  if (shared_->process == ::getpid()) return false;
-  new std::shared_ptr<Shared>(std::move(shared_));
-  shared_ = std::make_shared<Shared>();
-  return true;
+  renew();
+  return std::exchange(lost_, false);
 }
 
 }  // namespace berth::torch::step

@@ -47,8 +47,11 @@ class PlanningThread {
 
  private:
   struct Shared;
+  // In a child that was forked: begins anew.
+  void renew();
   std::shared_ptr<Shared> shared_;
   Ticket last_ = 0;
+  bool lost_ = false;
 };
 
 }  // namespace berth::torch::step
