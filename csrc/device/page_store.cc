@@ -12,6 +12,7 @@ namespace {
 
 Bytes number(const void* pointer) noexcept { return reinterpret_cast<Bytes>(pointer); }
 constexpr const char* kLimit = "memory limit";
+constexpr const char* kTarget = "memory target";
 
 }  // namespace
 
@@ -102,6 +103,8 @@ Status PageStore::commit(void* base, Bytes size, Residency residency) noexcept {
     missing += hole.last - hole.first;
   // Where nothing is missing the pages may still have to be made resident.
   if (missing == 0) return device_.commit(base, size, residency);
+  if (target_ != 0 && !exceeding_ && missing > target_ - std::min(target_, held_))
+    return {Status::Code::kOutOfMemory, kTarget};
   if (const Status status = take(missing); !status.ok()) return status;
   Status status = device_.commit(base, size, residency);
   if (status.code() == Status::Code::kOutOfMemory) refused_at_ = held_;
@@ -401,6 +404,9 @@ void PageStore::remove(Bytes first, Bytes last) {
 }
 
 std::string PageStore::describe(const Status& status) const {
+  if (status.call() == kTarget)
+    return fmt::format("what should be held at most, {}, of which {} are", format_bytes(target_),
+                       format_bytes(held_));
   if (status.call() != kLimit) return device_.describe(status);
   return fmt::format(
       "the limit of {} (BERTH_MEMORY_LIMIT, or a memory fraction), of which {} are held",

@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 namespace berth {
@@ -51,6 +52,21 @@ class PageStore final : public ForwardingDevice {
   // The most that may be held; what is held already stays. 0 is no limit.
   void set_limit(Bytes limit) noexcept;
   [[nodiscard]] Bytes limit() const noexcept;
+  // The most that should be held: pages beyond it are refused as by the limit, but for who says
+  // that they must be had (Exceeding). 0 is no target.
+  void set_target(Bytes target) noexcept { target_ = target; }
+  class Exceeding {
+   public:
+    explicit Exceeding(PageStore& store) noexcept
+        : store_(store), before_(std::exchange(store.exceeding_, true)) {}
+    ~Exceeding() { store_.exceeding_ = before_; }
+    Exceeding(const Exceeding&) = delete;
+    Exceeding& operator=(const Exceeding&) = delete;
+
+   private:
+    PageStore& store_;
+    const bool before_;
+  };
   [[nodiscard]] Bytes held() const noexcept { return held_; }
   // Since it was forgotten last.
   [[nodiscard]] Bytes peak() const noexcept { return peak_; }
@@ -126,6 +142,8 @@ class PageStore final : public ForwardingDevice {
 
   Bytes limit_ = 0, held_ = 0, peak_ = 0;
   Bytes refused_at_ = 0;  // so much was more than the device had; 0: it was not
+  Bytes target_ = 0;
+  bool exceeding_ = false;
   std::uint64_t refusals_ = 0;
   Stretches committed_;
   Stretches reserved_;  // where the device maps pages; those that touch stay apart

@@ -24,6 +24,8 @@ constexpr Bytes kLooseArena = 2;
 // Beyond the peak of live bytes memory is asked for without a look at what the plan could spare up
 // to this: the part below, and a page for each end of the pool; with a plan the larger of both.
 constexpr Bytes kSlackPart = 128, kSlackPages = 2;
+// Beyond the peak of live bytes memory is scarce from here on: the part below, and so many pages.
+constexpr Bytes kTargetPart = 64, kTargetPages = 4;
 
 }  // namespace
 
@@ -268,7 +270,13 @@ void Allocator::State::note_held() noexcept {
 
 Bytes Allocator::State::allowance(Bytes asked) const noexcept {
   const Bytes live = std::max(counters.live_peak, counters.live + rounded(asked));
-  return std::max(store.peak(), live + slack(live));
+  return std::max(std::min(store.peak(), target(asked)), live + slack(live));
+}
+
+Bytes Allocator::State::target(Bytes asked) const noexcept {
+  if (!device.properties().aliases) return 0;  // what is held lies where it is
+  const Bytes live = std::max(counters.live_peak, counters.live + rounded(asked));
+  return live + live / kTargetPart + kTargetPages * device.properties().page_bytes;
 }
 
 // What is not worth a search beside so much that lives.
@@ -306,6 +314,7 @@ void* Allocator::allocate(Bytes size, LaneKey lane, trace::Tag tag) {
 void* Allocator::State::allocate_slowly(Bytes size, LaneKey lane, trace::Tag tag, std::uint64_t id,
                                         Notes& notes) {
   const NotesHeld notes_held{*this};
+  if (size <= kMaxBytes) store.set_target(target(size));
   if (parked.parked()) {
     try {
       unpark();
@@ -611,6 +620,7 @@ void Allocator::State::unpark() {
               "memory that was released with its contents cannot come back while a graph is being "
               "captured: resume before the capture");
   const Bytes size = parked.bytes();
+  const PageStore::Exceeding exceeding(store);
   const Status status = parked.unpark();
   if (status.ok()) {
     arena.set_parked(false);
@@ -632,6 +642,7 @@ Bytes Allocator::resume() {
   const Bytes held = state.store.held();
   state.unpark();
   if (state.captured()) return 0;
+  const PageStore::Exceeding exceeding(state.store);
   (void)state.arena.fill(true);
   return state.store.held() - held;
 }

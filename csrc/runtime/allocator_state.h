@@ -108,6 +108,8 @@ struct Allocator::State {
   // What may be held for the sake of a request while pages of the arena could serve it.
   [[nodiscard]] Bytes allowance(Bytes asked) const noexcept;
   [[nodiscard]] Bytes slack(Bytes live) const noexcept;
+  // What should be held at most once so much more is asked for.
+  [[nodiscard]] Bytes target(Bytes asked) const noexcept;
   void note_held() noexcept;
   // Notes at the end of a call, however it ends.
   struct NotesHeld {

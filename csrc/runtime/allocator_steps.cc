@@ -115,6 +115,7 @@ void Allocator::serve(std::shared_ptr<const PlanLookup> plan) {
   const State::NotesHeld notes_held{state};
   if (state.parked.parked()) state.unpark();
   const Bytes needed = state.arena.needed(*plan);
+  const PageStore::Exceeding exceeding(state.store);
   const Status status = state.arena.activate(std::move(plan), Arena::Pages::kNow);
   if (!status.ok()) {
     throw Error(

@@ -9,7 +9,12 @@ namespace berth {
 PoolBlock* Fallback::allocate(Bytes size, LaneKey lane, trace::Tag tag, std::uint64_t id) {
   const Mobility kind = mobility_.classify(size, lane, tag);
   PoolBlock* block = pool_.allocate(size, lane, kind);
-  if (block == nullptr) block = search_everywhere(size, lane, kind);
+  if (block == nullptr) block = search_ordered(size, lane, kind);
+  if (block == nullptr) {
+    const PageStore::Exceeding exceeding(store_);
+    block = pool_.allocate(size, lane, kind);
+    if (block == nullptr) block = search_everywhere(size, lane, kind);
+  }
   if (block == nullptr) throw OutOfMemory(exhaustion(size, lane));
   hand_out(block, size, tag, id);
   return block;
@@ -42,15 +47,20 @@ void Fallback::free(PoolBlock* block, std::optional<LaneKey> freeing) noexcept {
   pool_.free(block, freeing);
 }
 
-// The pool is exhausted: events, waits of lanes for lanes, a synchronisation, and memory that is
-// nobody's at the device.
-PoolBlock* Fallback::search_everywhere(Bytes size, LaneKey lane, Mobility kind) noexcept {
+// What should be held is held: events, and lanes that wait for lanes, but no wait of the host.
+PoolBlock* Fallback::search_ordered(Bytes size, LaneKey lane, Mobility kind) noexcept {
   if (events_.captured()) return nullptr;
   if (pool_.process_events() != 0) {
     if (PoolBlock* block = pool_.allocate(size, lane, kind)) return block;
   }
   while (pool_.order_waiting() != 0)
     if (PoolBlock* block = pool_.allocate(size, lane, kind)) return block;
+  return nullptr;
+}
+
+// Memory is exhausted: a synchronisation, and memory that is nobody's at the device.
+PoolBlock* Fallback::search_everywhere(Bytes size, LaneKey lane, Mobility kind) noexcept {
+  if (events_.captured()) return nullptr;
   if (!events_.synchronize()) return nullptr;
   arena_.synchronized();
   pool_.process_events();
@@ -61,7 +71,7 @@ PoolBlock* Fallback::search_everywhere(Bytes size, LaneKey lane, Mobility kind) 
 }
 
 std::string Fallback::exhaustion(Bytes size, LaneKey lane) {
-  const DeviceProperties& device = device_.properties();
+  const DeviceProperties& device = store_.properties();
   Exhaustion report(device.page_bytes);
   report.asked = size;
   report.lane = lane;
@@ -73,7 +83,7 @@ std::string Fallback::exhaustion(Bytes size, LaneKey lane) {
   report.planned_live = counters_.planned_live();
   report.plan_arena = arena_.plan() ? arena_.plan()->plan().arena_bytes : 0;
   report.arena_held = arena_.committed();
-  if (!device_.free_bytes(&report.free_on_device).ok()) ++counters_.device_errors;
+  if (!store_.free_bytes(&report.free_on_device).ok()) ++counters_.device_errors;
   pool_.for_each_block(
       [&](const PoolBlock& block) { report.add_block(block.size, block.requested, block.tag); });
   pool_.for_each_stretch([&](const Stretch& stretch) { report.add(stretch, false); });

@@ -21,10 +21,10 @@ namespace berth {
 // All that it is made of outlives it. Not thread-safe. O(log holes) while the pool has memory.
 class Fallback {
  public:
-  Fallback(const Allocator::Options& options, Device& device, LaneEvents& events, Arena& arena,
+  Fallback(const Allocator::Options& options, PageStore& store, LaneEvents& events, Arena& arena,
            Pool& pool, Accounts& counters) noexcept
       : options_(options),
-        device_(device),
+        store_(store),
         events_(events),
         arena_(arena),
         pool_(pool),
@@ -41,12 +41,13 @@ class Fallback {
   void mark_step() noexcept { mobility_.mark_step(); }
 
  private:
+  PoolBlock* search_ordered(Bytes size, LaneKey lane, Mobility mobility) noexcept;
   PoolBlock* search_everywhere(Bytes size, LaneKey lane, Mobility mobility) noexcept;
   [[nodiscard]] std::string exhaustion(Bytes size, LaneKey lane);
   void hand_out(PoolBlock* block, Bytes size, trace::Tag tag, std::uint64_t id) noexcept;
 
   const Allocator::Options& options_;
-  Device& device_;
+  PageStore& store_;
   LaneEvents& events_;
   Arena& arena_;
   Pool& pool_;

@@ -57,6 +57,29 @@ TEST_CASE("Pages count once however often they are committed", "[device][store]"
   CHECK(ledger.bytes == 0);
 }
 
+TEST_CASE("A target refuses pages but for who must have them", "[device][store][target]") {
+  auto device = make_device(true);
+  PageStore store(device);
+  void* base = nullptr;
+  REQUIRE(store.reserve(16 * kPage, kPage, &base).ok());
+  store.set_target(2 * kPage);
+  REQUIRE(store.commit(base, 2 * kPage, Device::Residency::kOnDemand).ok());
+  auto* const next = static_cast<std::byte*>(base) + 2 * kPage;
+  const Status refused = store.commit(next, kPage, Device::Residency::kOnDemand);
+  CHECK(refused.code() == Status::Code::kOutOfMemory);
+  CHECK(store.describe(refused).find("should be held at most") != std::string::npos);
+  CHECK(store.refusals() == 0);
+  CHECK(store.room() == kMaxBytes);
+  {
+    const PageStore::Exceeding exceeding(store);
+    CHECK(store.commit(next, kPage, Device::Residency::kOnDemand).ok());
+  }
+  CHECK(store.held() == 3 * kPage);
+  CHECK(!store.commit(next + kPage, kPage, Device::Residency::kOnDemand).ok());
+  store.set_target(0);
+  CHECK(store.commit(next + kPage, kPage, Device::Residency::kOnDemand).ok());
+}
+
 TEST_CASE("A limit refuses before the device hears of the request", "[device][store]") {
   for (const bool maps : {true, false}) {
     auto device = make_device(maps);

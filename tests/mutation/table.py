@@ -35,6 +35,7 @@ VERIFIES = (("berth_plan_test", "[verify]~[random]"),)
 PLACES = (("berth_place_test", "[threads]"),)
 FINDS = ((RUNTIME, "[folder]~[threads]"),)
 KINDS = ((RUNTIME, "[kinds]"),)
+TARGET = ((RUNTIME, "[target]"),)
 PARKING = ((RUNTIME, "[release]"),)
 BARRIERS = (("berth_torch_step_test", "[barrier]"),)
 PROGRAMS_OF_PLANS = ARENA + ((RUNTIME, "[programs]"),)
@@ -294,7 +295,11 @@ MUTANTS = (
     Mutant("s12-growth", "S12", "the pool grows without asking for events", BLOCKS,
            "!is_captured(mine.lane) && process_some_events() != 0)", "false)", LANES_OF_POOL),
     Mutant("s13-search", "S13", "an exhausted pool gives memory back and waits while a graph is captured", FALLBACK,
-           "  if (events_.captured()) return nullptr;\n", "", BLOCKS_OF_POOL),
+           "  if (events_.captured()) return nullptr;\n  if (!events_", "  if (!events_", BLOCKS_OF_POOL),
+    Mutant("target-ignored", "pages", "memory grows past what should be held while other memory would do", "csrc/device/page_store.cc",
+           "if (target_ != 0 && !exceeding_ &&", "if (false &&", TARGET),
+    Mutant("target-final", "pages", "what should be held is a limit", FALLBACK,
+           "    const PageStore::Exceeding exceeding(store_);\n", "", TARGET),
     Mutant("s13-step", "S13", "a step ends while a graph is captured", STEPS,
            "  if (captured() || parked.parked()) return;\n", "  if (parked.parked()) return;\n", BLOCKS_OF_POOL),
     Mutant("s13-trim", "S13", "memory is given back while a graph is captured", ALLOCATOR,
@@ -488,7 +493,7 @@ MUTANTS = (
     Mutant("learn-recent", "learning", "all that was recorded is searched where marks repeat", LEARNER,
            "std::uint64_t{4} * pattern, ", "", LEARNS),
     Mutant("learn-vain", "learning", "searches at marks that are in vain do not wait", LEARNER,
-           "marks_to_wait_ = std::uint64_t{1} <<", "marks_to_wait_ = std::uint64_t{0} <<", LEARNS),
+           "std::max(marks_to_wait_, std::uint64_t{1} <<", "std::max(marks_to_wait_, std::uint64_t{0} <<", LEARNS),
     Mutant("learn-silence", "learning", "searches for a period never end", LEARNER,
            "} else if (searched_all_ || searches_ >= kMostSearches) {", "} else if (false) {", LEARNS),
     Mutant("learn-gap", "learning", "a record goes on after it lost an entry", LEARNER,
