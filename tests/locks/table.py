@@ -34,6 +34,7 @@ HOLDS_GPU = ("csrc/torch/cuda/gpu.cc", "void Gpu::before_fork() noexcept {")
 NO_DEVICES = ("csrc/capi/devices.cc", "if (in_forked_child() || index < -1 || index >= kMaxDevices) return nullptr;")
 ILP_ASKED = ("csrc/place/portfolio.cc", 'if (options_.engine.starts_with("ilp")) {')
 NO_TAP = ("csrc/torch/step/tap.cc", "nullptr, nullptr, +[] { current.store(nullptr); }")
+PLANS_ANEW = ("csrc/torch/step/planning_thread.cc", "if (shared_->process == ::getpid()) return;")
 ON_CUDA = ("csrc/torch/cuda/cudnn/convolution_choice.cc", "if (!here.is_cuda() ||")
 ONE_RESULT = "made once, by the first that needs it"
 
@@ -56,6 +57,12 @@ LOCKS = (
     Lock("csrc/torch/step/tensors.cc", "mutex", Fork.REFUSED, "csrc/torch/step/tensors.cc", "SetupMutex mutex;", "as that of tap.cc"),
     Lock("csrc/torch/step/tensors.cc", "operators", Fork.REFUSED, "csrc/torch/step/tensors.cc",
          "static auto* const operators = new PureOperators;", "nothing but memory is taken in it"),
+    Lock("csrc/torch/step/planning_thread.cc", "mutex", Fork.UNUSED, *PLANS_ANEW, "a child has a new one"),
+    Lock("csrc/torch/step/planning_thread.cc", "changed", Fork.UNUSED, *PLANS_ANEW, "as its `mutex`"),
+    Lock("csrc/torch/step/planning_thread.cc", "live", Fork.REFUSED, "csrc/torch/step/planning_thread.cc",
+         "static auto* const made = new Live;", "nothing but memory is taken in it"),
+    Lock("csrc/torch/step/planning_thread.cc", "made", Fork.REFUSED, "csrc/torch/step/planning_thread.cc",
+         "static auto* const made = new Live;", "nothing but memory is taken in it"),
     Lock("csrc/torch/step/host_copies.cc", "streams_mutex", Fork.REFUSED, "csrc/torch/step/host_copies.cc",
          "SetupMutex streams_mutex;", "as that of tap.cc"),
     Lock("csrc/torch/step/host_copies.cc", "streams", Fork.REFUSED, "csrc/core/setup_mutex.h",

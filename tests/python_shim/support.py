@@ -17,7 +17,7 @@ import torch
 torch.manual_seed(0)
 torch.set_num_threads(1)
 
-def hits_of(step, tries=400, device=None):
+def hits_of(step, tries=2000, device=None):
     '''Share of hits of a step once it is learned, and the marks that it makes.'''
     share = 0.0
     for _ in range(tries):

@@ -1,5 +1,7 @@
 #include "csrc/torch/step/planning_thread.h"
 
+#include "csrc/core/setup_mutex.h"
+
 #include <unistd.h>
 
 #include <algorithm>
@@ -48,6 +50,7 @@ struct PlanningThread::Shared {
   std::deque<Job> jobs;  // the first one is being planned
   std::vector<Planned> done;
   std::atomic<bool> cancel{false};
+  bool stops_at_exit = false;
   bool working = false;  // whether there is a thread that looks for jobs
   const pid_t process = ::getpid();
 
@@ -72,21 +75,23 @@ struct PlanningThread::Shared {
     changed.wait(lock, [this] { return !working; });
   }
 
-  // Those that have had a thread. What planners read is gone once main() is over, so that they end
+  // Those that may have a thread. What planners read is gone once main() is over, so that they end
   // before.
   static void stop_at_exit(const std::shared_ptr<Shared>& one) {
     struct Live {
-      std::mutex mutex;
+      SetupMutex mutex;
       std::vector<std::weak_ptr<Shared>> all;
     };
     static Live* const live = [] {
       static auto* const made = new Live;
       (void)std::atexit([] {
-        const std::unique_lock lock(made->mutex, std::try_to_lock);
-        if (!lock) return;  // a child that was forked while another thread had it
-        for (const auto& weak : made->all)
-          if (const auto shared = weak.lock(); shared != nullptr && shared->process == ::getpid())
-            shared->stop();
+        try {
+          const std::lock_guard lock(made->mutex);
+          for (const auto& weak : made->all)
+            if (const auto shared = weak.lock(); shared != nullptr && shared->process == ::getpid())
+              shared->stop();
+        } catch (const Error&) {  // a child that was forked while another thread had it
+        }
       });
       return made;
     }();
@@ -114,6 +119,10 @@ void PlanningThread::renew() {
 PlanningThread::Ticket PlanningThread::plan(Program program, const SchedulingOptions& options,
                                             std::unique_ptr<Refinement> before) {
   renew();
+  if (!shared_->stops_at_exit) {
+    Shared::stop_at_exit(shared_);
+    shared_->stops_at_exit = true;
+  }
   Job job{++last_, std::move(program), options, std::move(before)};
   job.options.cancel = &shared_->cancel;
   std::unique_lock lock(shared_->mutex);
@@ -121,7 +130,6 @@ PlanningThread::Ticket PlanningThread::plan(Program program, const SchedulingOpt
   if (shared_->working) return last_;
   shared_->working = true;
   lock.unlock();
-  Shared::stop_at_exit(shared_);
   try {
     std::thread([shared = shared_] { shared->work(); }).detach();
   } catch (const std::system_error&) {  // no thread is to be had
