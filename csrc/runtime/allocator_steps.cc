@@ -74,7 +74,8 @@ void Allocator::State::fill_arena() noexcept {
   // Before its first step starts, what comes lives on: weights, which would have the arena's bytes.
   if (captured() || !arena.entered()) return;
   fill_at = next_id + arena.slot_count();
-  // What the plan asks for is asked for sooner or later: then no request should have to look.
+  // What the plan asks for is asked for sooner or later: then no request should have to look. Pages
+  // beyond the store's target do not come this way.
   const bool patient = ++fills < kPatience && store.held() + arena.missing() > store.peak();
   if (arena.fill(!patient)) fills = 0;
 }
