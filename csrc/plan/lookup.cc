@@ -113,14 +113,15 @@ void PlanLookup::find_shared() {
 }
 
 void PlanLookup::find_covered() {
-  std::vector<ByteRange> cells;  // each with its largest slot
-  cells.reserve(cell_offsets_.size());
-  for (const Bytes offset : cell_offsets_) cells.push_back({offset, offset});
+  cell_ends_ = cell_offsets_;
   for (const Entry& entry : entries_) {
     if (entry.cell == kNone) continue;
-    Bytes& last = cells[entry.cell].last;
+    Bytes& last = cell_ends_[entry.cell];
     last = std::max(last, entry.offset + align_up(entry.requested, plan_.alignment));
   }
+  std::vector<ByteRange> cells;
+  cells.reserve(cell_offsets_.size());
+  for (CellIndex cell = 0; cell < cell_offsets_.size(); ++cell) cells.push_back(cell_bytes(cell));
   std::sort(cells.begin(), cells.end(), [](ByteRange a, ByteRange b) { return a.first < b.first; });
   for (const ByteRange cell : cells) {
     if (!covered_.empty() && cell.first < covered_.back().last + kLeastHole) {

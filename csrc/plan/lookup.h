@@ -62,6 +62,10 @@ class PlanLookup {
     return sequence_of_.empty() ? 0 : sequence_of_[slot];
   }
   [[nodiscard]] Bytes cell_offset(CellIndex cell) const noexcept { return cell_offsets_[cell]; }
+  // The bytes of the largest slot that starts there.
+  [[nodiscard]] ByteRange cell_bytes(CellIndex cell) const noexcept {
+    return {cell_offsets_[cell], cell_ends_[cell]};
+  }
 
   // The stretches of the arena that slots cover, ascending and disjoint. Holes of less than
   // kLeastHole belong to the stretch around them.
@@ -148,7 +152,7 @@ class PlanLookup {
   std::vector<SlotIndex> first_slots_;      // one more than sequences
   std::vector<std::uint32_t> forks_;
 
-  std::vector<Bytes> cell_offsets_;
+  std::vector<Bytes> cell_offsets_, cell_ends_;
   std::vector<ByteRange> covered_;
   OffsetTable cells_;
 

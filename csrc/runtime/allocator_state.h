@@ -136,8 +136,7 @@ struct Allocator::State {
   bool watched = false;  // one of those that hear of all requests and frees is at work
 
   Learning learning;
-  std::uint64_t next_id = 0;  // of blocks; also counts requests
-  unsigned fills = 0;         // tries to fill the arena
+  std::uint64_t next_id = 0;    // of blocks; also counts requests
   unsigned leftover_looks = 0;  // for pages of an earlier plan, in vain
   std::uint64_t leftover_wait = 0;
   std::uint64_t fill_at = 0;  // the request at which the arena is filled where no mark comes

@@ -13,9 +13,6 @@
 namespace berth {
 namespace {
 
-// So many steps the pages of a plan come with its blocks only, where more would have to be held for
-// them than ever was.
-constexpr unsigned kPatience = 16;
 // The longest distance between looks for pages that an earlier plan left: 2 to the power of this.
 constexpr unsigned kMostLooks = 6;
 
@@ -74,10 +71,9 @@ void Allocator::State::fill_arena() noexcept {
   // Before its first step starts, what comes lives on: weights, which would have the arena's bytes.
   if (captured() || !arena.entered()) return;
   fill_at = next_id + arena.slot_count();
-  // What the plan asks for is asked for sooner or later: then no request should have to look. Pages
-  // beyond the store's target do not come this way.
-  const bool patient = ++fills < kPatience && store.held() + arena.missing() > store.peak();
-  if (arena.fill(!patient)) fills = 0;
+  // Beyond that pages come with the blocks on them only.
+  const Bytes most = std::max(store.peak(), target(0));
+  (void)arena.fill(store.held() + arena.missing() <= most);
 }
 
 // What an earlier plan had and this one does not need goes where more is held than ever lived. What

@@ -70,9 +70,14 @@ Arena::Outcome Arena::hand_out(Lane& lane, PlanLookup::SlotIndex slot, std::uint
 Arena::Outcome Arena::hand_out_planned(LaneKey key, PlanLookup::SlotIndex slot, std::uint64_t id) {
   const PlanLookup::Entry& entry = entries_[slot];
   const Bytes size = occupancy_.rounded(entry.requested);
-  if (!memory_.ready() && !ensure({entry.offset, entry.offset + size}, key))
-    return Outcome::missed(Served::kMissBusy);
-  occupancy_.put(slot, size, id);
+  bool all_there = true;
+  if (occupancy_.is_bare(entry.cell)) {
+    const ByteRange bytes{entry.offset, entry.offset + size};
+    const ByteRange all = lookup_->cell_bytes(entry.cell);
+    if (!ensure(bytes, key, all)) return Outcome::missed(Served::kMissBusy);
+    all_there = memory_.has(all);
+  }
+  occupancy_.put(slot, size, id, all_there);
   return Outcome::handed_out(Served::kHit, memory_.base() + entry.offset, size);
 }
 
@@ -94,7 +99,8 @@ Arena::Outcome Arena::hand_out_bucket(Lane& lane, PlanLookup::SlotIndex slot, By
   }
   const ByteRange bytes{entry.offset, entry.offset + occupancy_.rounded(requested)};
   if (entry.shared || !may_have(lane, entry)) return Outcome::missed(Served::kMissBusy);
-  if (!memory_.ready() && !ensure(bytes, lane.key)) return Outcome::missed(Served::kMissBusy);
+  if (!memory_.ready() && !ensure(bytes, lane.key, bytes))
+    return Outcome::missed(Served::kMissBusy);
   occupancy_.reserve(occupancy_.cells().size() + 1);  // every cell may still come off schedule
   occupancy_.put_within(bytes, {requested, id, lane.key});
   return Outcome::handed_out(Served::kBucket, memory_.base() + bytes.first, bytes.size());
@@ -134,10 +140,10 @@ bool Arena::may_have(const Lane& lane, const PlanLookup::Entry& entry) {
   return guards_.wait(lane.key, bytes, entry.shared ? Guards::Binds::kShared : Guards::Binds::kAll);
 }
 
-// The pages under bytes that the lane may have.
-bool Arena::ensure(ByteRange bytes, LaneKey key) noexcept {
+// The pages under bytes that the lane may have, and as far as they lie free those around them.
+bool Arena::ensure(ByteRange bytes, LaneKey key, ByteRange around) noexcept {
   if (events_.captured()) return false;  // what moves is ordered by events
-  const ArenaMemory::Brought brought = memory_.ensure(bytes, key);
+  const ArenaMemory::Brought brought = memory_.ensure(bytes, around, key);
   guard_moved(brought, key);
   recount();
   return brought.all;
@@ -183,7 +189,7 @@ void Arena::leave_schedule(Lane& lane) {
 }
 
 bool Arena::may_borrow(const Lane& lane, ByteRange bytes) noexcept {
-  return guards_.wait(lane.key, bytes, Guards::Binds::kShared) && ensure(bytes, lane.key);
+  return guards_.wait(lane.key, bytes, Guards::Binds::kShared) && ensure(bytes, lane.key, bytes);
 }
 
 Arena::Outcome Arena::hand_out_lent(const Lane& lane, ByteRange bytes, Bytes requested,
@@ -347,7 +353,7 @@ void Arena::tend_guards() noexcept {
 void Arena::recount() noexcept {
   attention_ =
       static_cast<std::uint32_t>(occupancy_.off_schedule() + pins_.size() + guards_.binding_all()) +
-      (memory_.ready() ? 0 : 1) + (parked_ ? 1 : 0);
+      (parked_ ? 1 : 0);
 }
 
 }  // namespace berth

@@ -304,7 +304,8 @@ class Arena : public PageLender {
   Outcome lend(const Lane& lane, const PlanLookup::Entry& wanted, std::uint64_t id);
   Outcome lend_idle(Lane& lane, Bytes requested, std::uint64_t id, Outcome miss);
   Outcome hand_out_lent(const Lane& lane, ByteRange bytes, Bytes requested, std::uint64_t id);
-  [[nodiscard]] bool ensure(ByteRange bytes, LaneKey key) noexcept;
+  [[nodiscard]] bool ensure(ByteRange bytes, LaneKey key, ByteRange around) noexcept;
+  void memory_changed() noexcept;
   void guard_moved(const ArenaMemory::Brought& brought, LaneKey key) noexcept;
   [[nodiscard]] std::vector<ByteRange> bytes_in_use() const;
   Bytes give_back(const std::vector<ByteRange>& stretches);

@@ -160,20 +160,18 @@ void ArenaMemory::note_committed(ByteRange pages) noexcept {
 
 // --- Pages that come ----------------------------------------------------------------------------
 
-ArenaMemory::Brought ArenaMemory::ensure(ByteRange bytes, LaneKey lane) noexcept {
+ArenaMemory::Brought ArenaMemory::ensure(ByteRange bytes, ByteRange around, LaneKey lane) noexcept {
   Brought brought;
   const ByteRange wanted = page_numbers(bytes);
-  if (pages_.next_clear(wanted.first, wanted.last) == wanted.last) return brought;
-  const ByteRange pages = whole_units(wanted);
+  const ByteRange pages = whole_units(page_numbers(around));
+  if (pages_.next_clear(pages.first, pages.last) == pages.last) return brought;
   const auto may_grow = [&](Bytes count) {
     return source_ == nullptr || source_->may_grow(count * page(), bytes.size());
   };
-  bring(wanted, lane, may_grow, &brought);
-  // What is beside the bytes comes along where there is memory.
-  if (brought.all && pages != wanted) {
-    Brought beside;
-    bring(pages, lane, may_grow, &beside);
-  }
+  bring(wanted, lane, true, may_grow, &brought);
+  if (!brought.all || pages == wanted) return brought;
+  bring(pages, lane, false, may_grow, &brought);
+  brought.all = true;
   return brought;
 }
 
@@ -181,7 +179,7 @@ ArenaMemory::Brought ArenaMemory::fill(LaneKey lane, bool may_grow) noexcept {
   Brought brought;
   for (const ByteRange pages : needed_)
     bring(
-        pages, lane, [&](Bytes) { return may_grow; }, &brought);
+        pages, lane, true, [&](Bytes) { return may_grow; }, &brought);
   return brought;
 }
 
@@ -196,14 +194,14 @@ ByteRange ArenaMemory::whole_units(ByteRange pages) const noexcept {
 }
 
 template <class MayGrow>
-void ArenaMemory::bring(ByteRange pages, LaneKey lane, MayGrow&& may_grow,
+void ArenaMemory::bring(ByteRange pages, LaneKey lane, bool others, MayGrow&& may_grow,
                         Brought* brought) noexcept {
   for (Bytes first = pages_.next_clear(pages.first, pages.last); first < pages.last;) {
     ByteRange run{first, pages_.next_set(first, pages.last)};
     const ByteRange whole = run;
     move_pages(&run, lane, false, brought);
     if (run.size() != 0 && !(may_grow(run.size()) && commit(run))) {
-      move_pages(&run, lane, true, brought);
+      if (others) move_pages(&run, lane, true, brought);
       if (run.size() != 0) {
         brought->all = false;
         return;

@@ -62,7 +62,8 @@ class ArenaMemory {
     ByteRange moved = {};  // pages that came from the source lie in these bytes
   };
   // The pages under these bytes, for work on `lane`; the device's only where the source may grow.
-  [[nodiscard]] Brought ensure(ByteRange bytes, LaneKey lane) noexcept;
+  // Those around them come along where they lie free, or the device has them.
+  [[nodiscard]] Brought ensure(ByteRange bytes, ByteRange around, LaneKey lane) noexcept;
   // All that the plan needs. Where `may_grow` is false only what the source has.
   [[nodiscard]] Brought fill(LaneKey lane, bool may_grow) noexcept;
   // Gives back the range, in which nothing may live. Returns bytes of memory. The device must be
@@ -81,7 +82,8 @@ class ArenaMemory {
   [[nodiscard]] ByteRange whole_units(ByteRange pages) const noexcept;
   // `may_grow(pages)`: whether the device may be asked for so many.
   template <class MayGrow>
-  void bring(ByteRange pages, LaneKey lane, MayGrow&& may_grow, Brought* brought) noexcept;
+  void bring(ByteRange pages, LaneKey lane, bool others, MayGrow&& may_grow,
+             Brought* brought) noexcept;
   void move_pages(ByteRange* pages, LaneKey lane, bool others, Brought* brought) noexcept;
   [[nodiscard]] bool commit(ByteRange pages) noexcept;
   void note_committed(ByteRange pages) noexcept;

@@ -42,6 +42,7 @@ Status Arena::activate(std::shared_ptr<const PlanLookup> plan, Pages when) {
   lending_.follow(*lookup_);
   lanes_ = std::move(lanes);
   for (const auto& [key, lane] : lanes_.all()) walk_.start(*lane);
+  memory_changed();
   leftover_ = true;
   // Elsewhere they are lent to whoever needs them, or go at a mark.
   if (!device_.properties().aliases) (void)give_back_leftover();
@@ -143,10 +144,23 @@ bool Arena::fill(bool may_grow) noexcept {
   // Whose work comes next; others wait for it.
   const Lane* const lane = fast_lane_ != nullptr ? fast_lane_ : lanes_.lone();
   const LaneKey key = lane != nullptr ? lane->key : fast_key_;
+  const Bytes missing = memory_.missing();
   const ArenaMemory::Brought brought = memory_.fill(key, may_grow);
   guard_moved(brought, key);
+  if (memory_.missing() != missing) memory_changed();
   recount();
   return brought.all;
+}
+
+// Pages came or went that no block asked for.
+void Arena::memory_changed() noexcept {
+  if (!lookup_) return;
+  occupancy_.memory_changed([&](ByteRange bytes) { return memory_.has(bytes); },
+                            [&](PlanLookup::SlotIndex slot) {
+                              const Sequence& own =
+                                  lookup_->plan().sequences[lookup_->sequence_of(slot)];
+                              return walk_.on_schedule(lanes_.of_plan(own.lane), slot);
+                            });
 }
 
 // Pages that came for one lane: the others wait for what that one waits for.
@@ -198,6 +212,7 @@ Bytes Arena::give_back(const std::vector<ByteRange>& stretches) {
     given = memory_.release();
     if (plan) given_up_ = std::move(plan);
   }
+  memory_changed();
   recount();
   return given;
 }
@@ -257,8 +272,13 @@ std::string Arena::is_valid() const {
       return fmt::format("slot {} is live at tick {} and not off schedule", cell.slot,
                          lane.position);
   }
-  const std::size_t attention = occupancy_.off_schedule() + pins_.size() + guards_.binding_all() +
-                                (memory_.ready() ? 0 : 1) + (parked_ ? 1 : 0);
+  for (PlanLookup::CellIndex index = 0; index < occupancy_.cells().size(); ++index) {
+    const Occupancy::Cell& cell = occupancy_.cells()[index];
+    if (cell.slot != Occupancy::kBare && !cell.partly && !memory_.has(lookup_->cell_bytes(index)))
+      return fmt::format("pages are missing at {}", lookup_->cell_offset(index));
+  }
+  const std::size_t attention =
+      occupancy_.off_schedule() + pins_.size() + guards_.binding_all() + (parked_ ? 1 : 0);
   if (attention != attention_)
     return fmt::format("attention is {}, a walk finds {}", attention_, attention);
   return {};

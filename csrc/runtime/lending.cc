@@ -132,7 +132,7 @@ std::vector<ByteRange> Lending::needed(const Lane& lane, std::uint32_t until) {
     result.push_back({entry.offset, entry.offset + occupancy_.rounded(entry.requested)});
   };
   for (const Occupancy::Cell& cell : occupancy_.cells()) {
-    if (cell.slot != PlanLookup::kNone) add(cell.slot & ~Occupancy::kOffSchedule);
+    if (!cell.empty()) add(cell.slot & ~Occupancy::kOffSchedule);
   }
   gaps_.walked += occupancy_.cells().size();
   const std::vector<Sequence>& sequences = lookup_->plan().sequences;

@@ -20,10 +20,11 @@ void Occupancy::forget_plan() noexcept {
   entries_ = nullptr;
 }
 
-void Occupancy::put(SlotIndex slot, Bytes size, std::uint64_t id) {
+void Occupancy::put(SlotIndex slot, Bytes size, std::uint64_t id, bool all_there) {
   const PlanLookup::Entry& entry = entries_[slot];
   if (entry.shared) live_shared_.insert({entry.offset, entry.offset + size}, 0);
-  cells_[entry.cell] = {slot, id};
+  cells_[entry.cell] = {slot, !all_there, id};
+  if (!all_there) make_stray(entry.cell);
 }
 
 void Occupancy::make_stray(CellIndex index) noexcept {
@@ -49,7 +50,7 @@ void Occupancy::outlive(CellIndex index, LaneKey owner) noexcept {
   *strays_.find(entry.offset) =
       Stray{PlanLookup::kNone, {entry.requested, cell.id, owner}, Use::kLive};
   if (entry.shared) live_shared_.erase(entry.offset);
-  cell.slot = PlanLookup::kNone;
+  clear(index);
 }
 
 void Occupancy::hand_over(const std::vector<std::uint32_t>& sequences, std::uint32_t position,
@@ -71,7 +72,8 @@ Occupancy::Taken Occupancy::take_found(Bytes offset, const Block& block) noexcep
   if (taken.planned) {
     taken.shared = entries_[cells_[index].slot & ~kOffSchedule].shared != 0;
     if (taken.shared) live_shared_.erase(offset);
-    cells_[index].slot = PlanLookup::kNone;
+    if (cells_[index].partly) taken.off_schedule = false;
+    clear(index);
   }
   return taken;
 }
@@ -127,7 +129,7 @@ std::string Occupancy::is_valid() const {
   IntervalMap<int> all;
   for (CellIndex index = 0; index < cells_.size(); ++index) {
     const Cell& cell = cells_[index];
-    if (cell.slot == PlanLookup::kNone) continue;
+    if (cell.empty()) continue;
     const SlotIndex slot = cell.slot & ~kOffSchedule;
     const PlanLookup::Entry& entry = entries_[slot];
     if (entry.cell != index)
@@ -138,6 +140,7 @@ std::string Occupancy::is_valid() const {
     const bool off = (cell.slot & kOffSchedule) != 0;
     if (off != (stray != nullptr && stray->cell == index))
       return fmt::format("slot {} and the off-schedule set disagree", slot);
+    if (cell.partly && !off) return fmt::format("slot {} lacks memory on schedule", slot);
     planned_strays += off;
   }
   for (const auto& [offset, stray] : strays_) {

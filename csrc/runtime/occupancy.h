@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace berth {
@@ -25,12 +26,17 @@ class Occupancy {
   using SlotIndex = PlanLookup::SlotIndex;
   using CellIndex = PlanLookup::CellIndex;
 
-  // At most one live block starts at an offset of the plan. `slot` is kNone while none does;
-  // kOffSchedule is set in it while the block is in X too.
-  static constexpr std::uint32_t kOffSchedule = 0x80000000;
+  // At most one live block starts at an offset of the plan. `slot` is kNone while none does, kBare
+  // where none does and memory is missing under the largest slot there; kOffSchedule is set in it
+  // while the block is in X too. A live block is `partly` where memory is missing under that slot:
+  // it is in X, so that its free is noticed.
+  static constexpr std::uint32_t kOffSchedule = 0x80000000, kBare = PlanLookup::kNone - 1;
   struct Cell {
     std::uint32_t slot = PlanLookup::kNone;
+    bool partly = false;
     std::uint64_t id = 0;
+
+    [[nodiscard]] bool empty() const noexcept { return slot >= kBare; }
   };
   struct Block {
     Bytes requested = 0;
@@ -59,8 +65,7 @@ class Occupancy {
   template <class OwnerOf>
   void leave(OwnerOf&& owner_of) noexcept {
     for (CellIndex index = 0; index < cells_.size(); ++index) {
-      if (cells_[index].slot != PlanLookup::kNone)
-        outlive(index, owner_of(cells_[index].slot & ~kOffSchedule));
+      if (!cells_[index].empty()) outlive(index, owner_of(cells_[index].slot & ~kOffSchedule));
     }
     forget_plan();
   }
@@ -73,12 +78,33 @@ class Occupancy {
   [[nodiscard]] bool is_free(const PlanLookup::Entry& entry) const {
     if (entry.cell == PlanLookup::kNone) return false;
     const ByteRange bytes{entry.offset, entry.offset + rounded(entry.requested)};
-    if (cells_[entry.cell].slot != PlanLookup::kNone) return false;
+    if (!cells_[entry.cell].empty()) return false;
     if (strays_.find_touching(bytes)) return false;
     return !entry.shared || !live_shared_.find_touching(bytes);
   }
-  // Requires is_free(). Throws std::bad_alloc, and then nothing changes.
-  void put(SlotIndex slot, Bytes size, std::uint64_t id);
+  [[nodiscard]] bool is_bare(CellIndex index) const noexcept { return cells_[index].slot == kBare; }
+  // Memory came or went: `has_memory(bytes)` says whether it is there, `on_schedule(slot)` whether
+  // the plan has a slot alive now. O(cells).
+  template <class HasMemory, class OnSchedule>
+  void memory_changed(HasMemory&& has_memory, OnSchedule&& on_schedule) noexcept {
+    for (CellIndex index = 0; index < cells_.size(); ++index) {
+      Cell& cell = cells_[index];
+      const bool there = has_memory(lookup_->cell_bytes(index));
+      if (cell.empty()) {
+        cell.slot = there ? PlanLookup::kNone : kBare;
+        continue;
+      }
+      if (cell.partly != there) continue;
+      cell.partly = !there;
+      if (!there)
+        make_stray(index);
+      else if (on_schedule(cell.slot & ~kOffSchedule))
+        back_on_schedule(index);
+    }
+  }
+  // Requires is_free(). `all_there`: memory for the largest slot of the cell. Throws
+  // std::bad_alloc, and then nothing changes.
+  void put(SlotIndex slot, Bytes size, std::uint64_t id, bool all_there);
 
   // A slot ends: if it is live still it is off schedule from here on.
   void expire(SlotIndex slot) noexcept {
@@ -121,7 +147,7 @@ class Occupancy {
   // Takes it back.
   struct Taken {
     bool found = false;
-    bool off_schedule = false;
+    bool off_schedule = false;  // and no part of its cell lacks memory
     bool planned = false;  // by the plan that is followed; then `shared` and the block's lane hold
     bool shared = false;
     bool within = false;  // put_within(), by the plan that is followed
@@ -175,7 +201,7 @@ class Occupancy {
   template <class OwnerOf, class Visit>
   void for_each_block(OwnerOf&& owner_of, Visit&& visit) const {
     for (const Cell& cell : cells_) {
-      if (cell.slot == PlanLookup::kNone) continue;
+      if (cell.empty()) continue;
       const PlanLookup::Entry& entry = entries_[cell.slot & ~kOffSchedule];
       visit(ByteRange{entry.offset, entry.offset + rounded(entry.requested)},
             Block{entry.requested, cell.id, owner_of(cell.slot & ~kOffSchedule)}, Use::kLive);
@@ -200,9 +226,7 @@ class Occupancy {
   // The cell at an offset where a planned block is live, or kNone.
   [[nodiscard]] CellIndex cell_at(Bytes offset) const noexcept {
     const CellIndex index = lookup_ != nullptr ? lookup_->cell_at(offset) : PlanLookup::kNone;
-    return index != PlanLookup::kNone && cells_[index].slot != PlanLookup::kNone
-               ? index
-               : PlanLookup::kNone;
+    return index != PlanLookup::kNone && !cells_[index].empty() ? index : PlanLookup::kNone;
   }
   [[nodiscard]] std::uint32_t lane_of(std::uint32_t sequence) const noexcept {
     return lookup_->plan().sequences[sequence].lane;
@@ -222,12 +246,18 @@ class Occupancy {
   void settle(CellIndex index, std::uint32_t lane, OnSchedule&& on_schedule) noexcept {
     const SlotIndex slot = cells_[index].slot & ~kOffSchedule;
     if (lane_of(lookup_->sequence_of(slot)) != lane) return;
-    if (!on_schedule(slot)) {
+    if (!on_schedule(slot))
       make_stray(index);
-    } else if (cells_[index].slot != slot) {
-      remove_stray(entries_[slot].offset);
-      cells_[index].slot = slot;
-    }
+    else if (cells_[index].slot != slot && !cells_[index].partly)
+      back_on_schedule(index);
+  }
+  void back_on_schedule(CellIndex index) noexcept {
+    cells_[index].slot &= ~kOffSchedule;
+    remove_stray(entries_[cells_[index].slot].offset);
+  }
+  void clear(CellIndex index) noexcept {
+    Cell& cell = cells_[index];
+    cell.slot = std::exchange(cell.partly, false) ? kBare : PlanLookup::kNone;
   }
   void make_stray(CellIndex index) noexcept;
   void remove_stray(Bytes offset) noexcept;

@@ -91,6 +91,72 @@ TEST_CASE("Pages go back where nothing lives on them, and come again", "[arena][
   CHECK(arena.is_valid() == "");
 }
 
+TEST_CASE("Pages that no block asks for keep nobody off the fast path", "[arena][filling]") {
+  auto device = make_device();
+  test::LoneArena arena(device, 64);
+  REQUIRE(arena.activate(look(wide_plan()), Arena::Pages::kAsUsed).ok());
+  for (int step = 0; step < 3; ++step) {
+    arena.mark(0);
+    std::uint64_t id = 0;
+    // The last slot never comes, nor do its pages.
+    for (const Bytes bytes : {kPage, 2 * kPage, kPage / 2}) {
+      void* const quickly = arena.serve(bytes, 0, ++id);
+      CHECK((quickly != nullptr) == (step != 0));
+      void* const block = quickly != nullptr ? quickly : arena.serve_slowly(bytes, 0, id).pointer;
+      CHECK(arena.is_valid() == "");
+      (void)arena.free(block);
+    }
+  }
+  CHECK(arena.missing() == kPage);
+}
+
+TEST_CASE("A block is on the fast path once all is there that its offset needs",
+          "[arena][filling]") {
+  // The third slot lies where the first does and is larger.
+  const Plan plan =
+      plan_of({sequence_of({{0, kPage, 1}, {8 * kPage, kPage, 1}, {0, 3 * kPage, 1}})});
+  auto device = make_device();
+  test::LoneArena arena(device, 64);
+  REQUIRE(arena.activate(look(plan), Arena::Pages::kAsUsed).ok());
+  arena.mark(0);
+  // All three pages come, or the one that the block is on.
+  const bool fails = GENERATE(false, true);
+  if (fails)
+    device.fail_call(2, {Status::Code::kOutOfMemory, "injected"}, test::CallKind::kCommit, true);
+  void* const first = arena.allocate(kPage, 0, 1).pointer;
+  REQUIRE(first != nullptr);
+  CHECK(arena.committed() == (fails ? kPage : 3 * kPage));
+  CHECK(arena.is_valid() == "");
+  CHECK(arena.off_schedule() == (fails ? 1 : 0));
+  SECTION("it is freed before") {
+    Bytes asked = 0;
+    CHECK(arena.take_back(first, &asked) == !fails);
+    if (fails) CHECK_FALSE(arena.free(first).late);
+    CHECK(arena.off_schedule() == 0);
+    device.fail_none();
+    CHECK(arena.serve(kPage, 0, 2) == nullptr);
+    (void)arena.free(arena.serve_slowly(kPage, 0, 2).pointer);
+    void* const third = arena.serve(3 * kPage, 0, 3);
+    CHECK((third != nullptr) == !fails);
+    if (fails) CHECK(arena.serve_slowly(3 * kPage, 0, 3).served == Served::kHit);
+    CHECK(arena.committed() == 4 * kPage);
+  }
+  SECTION("it lives while they come") {
+    device.fail_none();
+    CHECK(arena.fill(true));
+    CHECK(arena.off_schedule() == 0);
+    Bytes asked = 0;
+    CHECK(arena.take_back(first, &asked));
+  }
+  SECTION("what lies around it goes") {
+    CHECK(arena.give_back() == (fails ? 0 : 2 * kPage));
+    CHECK(arena.off_schedule() == 1);
+    (void)arena.free(first);
+    CHECK((arena.serve_slowly(kPage, 0, 2).pointer == nullptr) == fails);
+  }
+  CHECK(arena.is_valid() == "");
+}
+
 TEST_CASE("Another plan takes over from an arena that fills", "[arena][filling]") {
   auto device = make_device();
   test::LoneArena arena(device, 64);
@@ -103,7 +169,7 @@ TEST_CASE("Another plan takes over from an arena that fills", "[arena][filling]"
               .ok());
   CHECK(arena.committed() == kPage);
   arena.mark(0);
-  CHECK(arena.missing() != 0);                                         // one of its pages is there
+  CHECK(arena.missing() != 0);                                    // one of its pages is there
   CHECK(arena.allocate(2 * kPage, 0, 2).served != Served::kHit);  // on bytes that are kept
   (void)arena.free(kept);
   CHECK(arena.is_valid() == "");
