@@ -25,6 +25,7 @@ struct Lane {
   std::uint32_t sequence = 0;               // whose path it follows
   std::uint32_t position = 0;               // tick of that path: all ends up to it were looked at
   PlanLookup::SlotIndex next = 0, end = 0;  // slots expected, up to where their numbers have a gap
+  PlanLookup::SlotIndex counted = 0;        // requests up to it are counted in requests_since_mark
   bool parent_ends = false;                 // the path has ancestors, whose slots end on it too
 
   Aligner aligner;
@@ -40,7 +41,7 @@ struct Lane {
   bool outgrown = false;    // its step is larger than the bucket that it follows
   bool entered = false;     // was aligned since the plan was loaded
   bool all_astray = false;  // all it has live is off schedule: it rests, and was lent bytes
-  std::uint64_t requests_without_mark = 0;
+  std::uint64_t requests_since_mark = 0;
   std::uint32_t misses = 0;    // of this step
   std::uint32_t homeless = 0;  // ticks that the last request lives whose bytes were in use; or 0
 };

@@ -7,6 +7,13 @@
 
 namespace berth {
 
+void Learner::begin_anew() noexcept {
+  stop();
+  marks_to_wait_ = 0;
+  vain_at_marks_ = kind_searches_ = cycles_tried_ = 0;
+  start();
+}
+
 void Learner::start() noexcept {
   record_again();
   beside_plan_ = false;
@@ -20,12 +27,14 @@ void Learner::look_for_kinds() noexcept {
 
 void Learner::plan_taken(std::span<const KnownKind> kinds, bool cycle) noexcept {
   // Of several kinds it is still to be seen what crosses the marks between each two of them.
-  others_ = seen_.plan_has(kinds) || (!cycle && kinds.size() > 1);
+  turns_ = !cycle && kinds.size() > 1;
+  others_ = seen_.plan_has(kinds) || turns_;
   if (last_search_ == Search::kKinds && !seen_.learned()) in_vain();
 }
 
 void Learner::plan_serves() noexcept {
   marks_without_news_ = 0;
+  vain_at_marks_ = 0;
   beside_plan_ = true;
   if (!others_) stop();
 }
@@ -36,9 +45,10 @@ void Learner::record_again() noexcept {
   start_again();
   marks_without_news_ = 0;
   next_search_ = kFirstSearch;
-  searches_ = vain_at_marks_ = 0;
+  searches_ = 0;
+  vain_at_marks_ = std::min(vain_at_marks_, kMostVainAtMarks - 1);
   searched_all_ = false;
-  marks_without_repeat_ = marks_to_wait_ = 0;
+  marks_without_repeat_ = 0;
   marks_too_long_ = 0;
 }
 
@@ -174,6 +184,13 @@ std::optional<Learner::Find> Learner::mark(LaneKey key, Fit fit) noexcept {
         return std::nullopt;
       }
     }
+    if (beside_plan_ && turns_) {
+      const std::uint32_t cycle = marking->history.cycle();
+      marks_in_cycle_ = cycle == 0 ? 0 : marks_in_cycle_ + 1;
+      const auto from =
+          marks_in_cycle_ > (kLongCycle << cycles_tried_) ? repeats(*marking, cycle) : std::nullopt;
+      if (from) return Find{*from, Search::kCycle};
+    }
     // What crosses its marks may be other than it was when its kind was learned.
     if (fit != Fit::kAll && marking->whole > 1 && seen_.knows(step) &&
         ++missed_known_ >= search_missed_) {
@@ -241,6 +258,10 @@ void Learner::searching(Search search) noexcept {
   // it.
   if (search == Search::kKinds && ++kind_searches_ > kFreeKindSearches)
     marks_to_wait_ = std::uint64_t{8} << std::min(kind_searches_ - kFreeKindSearches, 10u);
+  if (search == Search::kCycle) {
+    marks_in_cycle_ = 0;
+    cycles_tried_ = std::min(cycles_tried_ + 1, kMostDoublings);
+  }
   if (search != Search::kByPeriod) return;
   const std::uint64_t known = record_.end() - began_;
   next_search_ = 2 * known;
@@ -252,8 +273,7 @@ void Learner::in_vain() noexcept {
   if (!records()) return;
   finds_no_period_ |= last_search_ == Search::kByPeriod && searches_ >= kManySearches;
   if (last_search_ != Search::kByPeriod) {
-    marks_to_wait_ =
-        std::max(marks_to_wait_, std::uint64_t{1} << std::min(vain_at_marks_++, 16u));
+    marks_to_wait_ = std::max(marks_to_wait_, std::uint64_t{1} << std::min(vain_at_marks_++, 16u));
   } else if (searched_all_ || searches_ >= kMostSearches) {
     fall_silent();
   }

@@ -48,6 +48,9 @@ class Learner {
 
   // Records from here on, and takes what comes for news, whatever a plan has.
   void start() noexcept;
+  // The same, and other steps come than before: what marks showed is over, and no search waits for
+  // what was searched in vain.
+  void begin_anew() noexcept;
   // Records from here on what a plan does not have.
   void look_for_kinds() noexcept;
   // A plan that has these kinds, in turns or in a cycle, came of the last search.
@@ -68,6 +71,7 @@ class Learner {
   void use(trace::BlockId id, LaneKey lane) noexcept;
   enum class Search : std::uint8_t {
     kAtMarks,   // for the steps that repeat in the end
+    kCycle,     // the same, of kinds that the plan has, which come in the same turns for long
     kKinds,     // for kinds of steps
     kByPeriod,  // for a period of the requests
   };
@@ -141,6 +145,7 @@ class Learner {
   // holds were learned by then.
   static constexpr unsigned kMostTooLong = 3;
   static constexpr std::uint64_t kPatience = 256;  // steps
+  static constexpr std::uint64_t kLongCycle = 16;  // steps, beyond those that a history keeps
   // How often a kind is seen before it is planned: a cycle of steps shows as soon as all of it came
   // twice, and lets what crosses its marks be planned better.
   static constexpr std::uint32_t kEnough = 3, kEnoughBesidePlan = 2;
@@ -184,6 +189,9 @@ class Learner {
   SeenKinds seen_;
   bool beside_plan_ = false;  // what it records is beside a plan
   bool others_ = false;       // there may be more to learn beside the plan
+  bool turns_ = false;        // its kinds may come in any
+  std::uint64_t marks_in_cycle_ = 0;
+  unsigned cycles_tried_ = 0;
   std::uint64_t marks_without_news_ = 0;
   unsigned kind_searches_ = 0;
   std::uint64_t missed_known_ = 0, search_missed_ = 1;  // steps of the plan's kinds

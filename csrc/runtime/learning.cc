@@ -146,8 +146,7 @@ bool Learning::other_steps_come() {
   if (!options_.learns || given_) return false;
   search_.reset();
   planner_.forget();
-  learner_.stop();  // and so what marks showed is over, too
-  learner_.start();
+  learner_.begin_anew();
   refused_ = {};
   cycle_ = false;
   missing_steps_ = relearns_ = looks_ = growths_ = 0;
@@ -190,6 +189,8 @@ void Learning::adopt(Notes& notes) {
   if (!serve(result->plan, notes)) return;
   learner_.plan_serves();
   cycle_ = result->cycle;
+  // Blocks that the steps before left are in its way until all its steps came once.
+  cycle_settles_ = cycle_ ? result->kinds.size() + 1 : 0;
   looks_ = 0;
   ++counters_.plans_learned;
   given_ = false;
@@ -295,6 +296,8 @@ void Learning::watch_misses(std::uint64_t requests, std::uint64_t hits, std::uin
     missing_steps_ = 0;
     relearn_after_ = kRelearnAfter << std::min(relearns_++, kMostDoublings);
     learner_.start();
+  } else if (cycle_settles_ > 0) {
+    --cycle_settles_;
   } else if (astray_at_all && cycle_ && planner_idle()) {
     // Its steps come in other turns: each of them is known.
     cycle_ = false;

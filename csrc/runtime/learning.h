@@ -168,7 +168,8 @@ class Learning {
   // Of buckets that were too small: when one grew last, how often in a row, marks to wait.
   std::uint64_t grown_at_ = 0, growth_after_ = 0;
   unsigned growths_ = 0;
-  bool cycle_ = false;  // the plan has steps in the same turns always
+  bool cycle_ = false;             // the plan has steps in the same turns always
+  std::size_t cycle_settles_ = 0;  // windows until misses tell of other turns
 
   Refused refused_;
   bool said_refused_ = false, said_no_period_ = false, said_too_long_ = false;

@@ -32,6 +32,18 @@ class MarkHistory {
   }
   [[nodiscard]] std::uint64_t kept() const noexcept { return marks_ < kKept ? marks_ : kKept; }
 
+  // The fewest intervals, two at least, after which all that are kept repeat; 0 where there are
+  // none, or few are kept.
+  [[nodiscard]] std::uint32_t cycle() const noexcept {
+    if (kept() < kKept) return 0;
+    for (std::uint32_t p = 2; p <= kMostPattern; ++p) {
+      std::uint64_t back = 1;
+      while (back + p <= kKept && hash(back) == hash(back + p)) ++back;
+      if (back + p > kKept) return p;
+    }
+    return 0;
+  }
+
   // The fewest intervals after which they repeat; 0 where they do not. Intervals without requests
   // are no steps.
   [[nodiscard]] std::uint32_t pattern() const noexcept {

@@ -51,7 +51,7 @@ std::optional<Step> find_step(const Trace& trace, Learner::Search search,
   StepOptions options;
   options.cancel = cancel;
   std::optional<Step> step = extract_step(trace, options);
-  if (step || search == Learner::Search::kAtMarks) return step;
+  if (step || search == Learner::Search::kAtMarks || search == Learner::Search::kCycle) return step;
   // Marks did not help: a period of the requests is one however many there are in it, as it would
   // be without any.
   options.most_marks = std::numeric_limits<std::uint32_t>::max();
@@ -154,6 +154,13 @@ void Planner::plan(Job job) {
     // long records only, and a period that the record does not bear out is planned where those show
     // none.
     bool have_kinds = !for_period;
+    const bool for_cycle = job.search == Learner::Search::kCycle;
+    StepKinds others;  // than those of a cycle
+    if (for_cycle) {
+      if (!step || step->requests.empty()) return publish({});
+      others = std::exchange(kinds_, StepKinds());
+      turns_ = false;
+    }
     // What marks say is so: what was guessed before only takes room in the plan.
     if (!for_period && job.growth.empty() && std::exchange(guessed_, false)) kinds_ = StepKinds();
     if (for_period && (!step || !explains_most(*step, trace))) {
@@ -182,6 +189,9 @@ void Planner::plan(Job job) {
             [&](const Placement& placement, const auto& how) {
               return with_placement(*frame, *step, placement, how);
             });
+    } else if (for_cycle) {
+      kinds_ = std::move(others);
+      publish({});
     } else if (have_kinds && !kinds_.kinds().empty()) {
       trace = {};
       const std::optional<KindPlan> frame =

@@ -87,8 +87,14 @@ void Walk::expect(Lane& lane, PathPlace place) noexcept {
 }
 
 void Walk::set_next(Lane& lane, std::uint32_t index) noexcept {
-  lane.next = path(lane).slot(index);
+  lane.next = lane.counted = path(lane).slot(index);
   lane.end = path(lane).run_end(index);
+}
+
+// Those that were served as expected, one after the other, moved `next` only.
+void Walk::count_requests(Lane& lane) noexcept {
+  lane.requests_since_mark += lane.next - lane.counted;
+  lane.counted = lane.next;
 }
 
 // --- Forward
@@ -263,7 +269,8 @@ void Walk::leave_schedule(const Lane& lane) noexcept {
 // -------------------------------------------------------------------------------------
 
 Walk::Step Walk::next(Lane& lane, Bytes requested) noexcept {
-  ++lane.requests_without_mark;
+  count_requests(lane);
+  ++lane.requests_since_mark;
   Step step;
   switch (lane.mode) {
     case Lane::Mode::kAligned:
@@ -276,6 +283,7 @@ Walk::Step Walk::next(Lane& lane, Bytes requested) noexcept {
       step = next_resting(lane, requested);
       break;
   }
+  lane.counted = lane.next;
   return step;
 }
 
@@ -366,8 +374,7 @@ Walk::Step Walk::next_resting(Lane& lane, Bytes requested) noexcept {
   // that never did.
   const bool has_marks = !lookup_->plan().sequences[root_of(lane)].marks.empty();
   const std::uint32_t size = path(lane).size();
-  if (has_marks && !lane.entered && lane.requests_without_mark < 3 * std::uint64_t{size})
-    return miss;
+  if (has_marks && !lane.entered && lane.requests_since_mark < 3 * std::uint64_t{size}) return miss;
 
   guess(lane, requested);
   if (lane.run < lane.run_needed) return miss;
@@ -412,8 +419,33 @@ void Walk::guess(Lane& lane, Bytes requested) noexcept {
 // --- Marks
 // ----------------------------------------------------------------------------------------
 
+// Of the marks before which so many requests are expected as came since the last one, else of all
+// where the place is `known`, the one nearest to it, ahead or behind. Nothing of a single mark.
+std::optional<std::uint32_t> Walk::nearest_mark(const Path& path, std::uint32_t next,
+                                                std::uint64_t came, bool known) noexcept {
+  const std::vector<std::uint32_t>& marks = path.marks();
+  std::optional<std::uint32_t> nearest;
+  if (marks.size() < 2) return nearest;
+  const std::uint32_t size = path.size();
+  bool as_many = false;
+  std::uint32_t least = ~0u;
+  for (std::size_t i = 0; i < marks.size(); ++i) {
+    const std::uint32_t before = i == 0 ? marks.back() : marks[i - 1];
+    const bool equal = (marks[i] + size - before) % size == came;
+    if ((as_many && !equal) || (!known && !equal)) continue;
+    const std::uint32_t ahead = (marks[i] + size - next) % size;
+    const std::uint32_t distance = std::min(ahead, size - ahead);
+    if (as_many == equal && distance >= least) continue;
+    as_many = equal;
+    least = distance;
+    nearest = marks[i];
+  }
+  return nearest;
+}
+
 bool Walk::mark(Lane& lane) noexcept {
-  lane.requests_without_mark = 0;
+  count_requests(lane);
+  const std::uint64_t came = std::exchange(lane.requests_since_mark, 0);
   lane.outgrown = false;
   lane.misses = 0;
   const bool sure = lane.mode == Lane::Mode::kAligned;
@@ -426,20 +458,8 @@ bool Walk::mark(Lane& lane) noexcept {
   } else if (sure) {
     next = lane.next == lane.end ? (here.index(lane.next - 1) + 1) % size : here.index(lane.next);
   }
-  const std::vector<std::uint32_t>& marks = here.marks();
-  std::uint32_t target = 0;
-  if (lane.mode != Lane::Mode::kResting && marks.size() > 1) {
-    // The expected mark nearest to here, ahead or behind.
-    std::uint32_t least = ~0u;
-    for (const std::uint32_t mark : marks) {
-      const std::uint32_t ahead = (mark + size - next) % size;
-      const std::uint32_t distance = std::min(ahead, size - ahead);
-      if (distance < least) {
-        least = distance;
-        target = mark;
-      }
-    }
-  }
+  const std::uint32_t target =
+      nearest_mark(here, next, came, lane.mode != Lane::Mode::kResting).value_or(0);
   lane.entered = true;
   if (sure && next == target) {
     // Whatever comes next, another path does not go on from here.
@@ -459,7 +479,7 @@ Walk::Expected Walk::expected(const Lane& lane, bool slot_found) const noexcept 
     expected.size = entries_[slot].requested;
   } else {
     expected.index = static_cast<std::uint32_t>(
-        std::min<std::uint64_t>(lane.requests_without_mark - 1, ~std::uint32_t{0}));
+        std::min<std::uint64_t>(lane.requests_since_mark - 1, ~std::uint32_t{0}));
   }
   return expected;
 }

@@ -173,6 +173,11 @@ class Walk {
   // beyond the end of its own, is none: then the lane jumps to the first request of its path.
   void expect(Lane& lane, PathPlace place) noexcept;
   void set_next(Lane& lane, std::uint32_t index) noexcept;
+  static void count_requests(Lane& lane) noexcept;
+  [[nodiscard]] static std::optional<std::uint32_t> nearest_mark(const Path& path,
+                                                                 std::uint32_t next,
+                                                                 std::uint64_t came,
+                                                                 bool known) noexcept;
   [[nodiscard]] bool is_on_path(const Lane& lane, PathPlace place) const noexcept {
     return place.sequence == lane.sequence && place.index < path(lane).size();
   }

@@ -36,12 +36,14 @@ class Served {
     return static_cast<double>(hits_) / static_cast<double>(requests_);
   }
   [[nodiscard]] Stats stats() const { return allocator_.stats(); }
+  // The plan that is served begins anew, whatever step comes next.
+  void begin_plan_anew() { allocator_.load_plan(allocator_.plan().value()); }
 
  private:
   static Allocator::Options options() {
     Allocator::Options options;
     options.start_threads = false;
-    options.config.plan_time_limit_seconds = 60;  // what is found depends on no machine's speed
+    options.config.plan_time_limit_seconds = 0.01;
     return options;
   }
   std::unique_ptr<Device> device_ = make_host_device(Bytes{1} << 34);
@@ -93,6 +95,26 @@ TEST_CASE("The two optimizers of a GAN are served with a mark after each", "[lea
   }
   UNSCOPED_INFO(served.stats().to_line());
   CHECK(served.share() >= 0.995);
+}
+
+TEST_CASE("A cycle that is taken up within is in step from the next mark on", "[learn][kinds]") {
+  Served served;
+  const std::array steps{Program::training({.layers = 20, .batch = 16}),
+                         Program::training({.layers = 26, .batch = 16, .network = 1}),
+                         Program::training({.layers = 22, .batch = 16, .network = 2})};
+  for (std::size_t i = 0; i < 30; ++i) served.step(steps[i % 3], i % 3);
+  CHECK(served.stats().plans_learned == 1);
+  const std::size_t first = GENERATE(0u, 1u, 2u);
+  CAPTURE(first);
+  for (std::size_t i = 0; i < first; ++i) served.step(steps[i], i);
+  served.begin_plan_anew();
+  served.step(steps[first], first);
+  served.step(steps[(first + 1) % 3], first);
+  const Stats before = served.stats();
+  for (std::size_t i = 2; i < 8; ++i) served.step(steps[(first + i) % 3], 0);
+  const Stats after = served.stats();
+  CHECK(after.realigned == before.realigned);
+  CHECK(after.hits - before.hits == after.requests - before.requests);
 }
 
 TEST_CASE("Gradients that are summed over four micro-batches are served", "[learn][kinds]") {
@@ -489,6 +511,34 @@ TEST_CASE("A cycle whose steps come in other turns is left after one that misses
   for (const auto& step : {other, other, one, one, other}) served.step(step, 0);
   const Stats after = served.stats();
   CHECK(after.hits - before.hits == after.requests - before.requests);
+}
+
+TEST_CASE("Kinds that come in the same turns for long are planned as a cycle", "[learn][kinds]") {
+  Served served(0);
+  const auto one = Program::training({.layers = 20, .batch = 16, .zero_first = false});
+  const auto other = Program::training({.layers = 20, .batch = 40, .zero_first = false});
+  std::mt19937 random(11);
+  for (int i = 0; i < 40; ++i) served.step(random() % 2 == 0 ? one : other, 0);
+  const std::uint64_t plans = served.stats().plans_learned;
+  CHECK(plans != 0);
+  const auto turn = [&] {
+    served.step(one, 0);
+    served.step(other, 0);
+  };
+  for (int round = 0; round < 64; ++round) turn();
+  CHECK(served.stats().plans_learned == plans + 1);
+  const Stats before = served.stats();
+  for (int round = 0; round < 64; ++round) turn();
+  const Stats after = served.stats();
+  CHECK(after.plans_learned == before.plans_learned);
+  CHECK(after.hits - before.hits == after.requests - before.requests);
+  // They come in other turns again.
+  for (int i = 0; i < 40; ++i) served.step(random() % 2 == 0 ? one : other, 0);
+  const Stats turned = served.stats();
+  for (int i = 0; i < 20; ++i) served.step(random() % 2 == 0 ? one : other, 0);
+  const Stats last = served.stats();
+  CHECK(static_cast<double>(last.hits - turned.hits) >=
+        0.95 * static_cast<double>(last.requests - turned.requests));
 }
 
 TEST_CASE("Ten thousand kinds cost a search now and then", "[learn][kinds]") {
