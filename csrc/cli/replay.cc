@@ -28,7 +28,7 @@ struct ReplayOptions {
   std::vector<std::string> allocators = {"planned", "pool", "glibc"};
   std::vector<std::string> perturbations;
   std::uint64_t seed = 1;
-  std::string memory_limit;
+  std::string memory_limit, gpu = "H100";
   bool steps = false;
   bool json = false;
 };
@@ -71,19 +71,36 @@ Json or_null(const std::optional<Value>& value) {
   return value ? Json(*value) : Json(nullptr);
 }
 
-Json to_json(const replay::Result& result, const replay::Workload& workload, bool with_steps) {
-  Json json = {{"reserved_peak_bytes", or_null(result.reserved_peak)},
-               {"driver_calls", or_null(result.driver_calls)},
-               {"retries", or_null(result.retries)},
-               {"ns_per_operation", or_null(result.ns_per_operation)},
-               {"hits", or_null(result.hits)},
-               {"hits_bucket", or_null(result.hits_bucket)},
-               {"lent", or_null(result.lent)},
-               {"misses", or_null(result.misses)},
-               {"unplanned", or_null(result.unplanned)},
-               {"realigned", or_null(result.realigned)},
-               {"arena_bytes", or_null(result.arena)},
-               {"out_of_memory", result.out_of_memory}};
+// What the driver's calls cost the host, in milliseconds.
+double milliseconds(const MemoryCallCounts& calls, const std::string& gpu) {
+  return driver_costs(gpu).of(calls) / 1000;
+}
+
+Json to_json(const replay::Result& result, const replay::Workload& workload,
+             const ReplayOptions& options) {
+  Json json = {
+      {"reserved_peak_bytes", or_null(result.reserved_peak)},
+      {"driver_calls", or_null(result.driver_calls)},
+      {"driver_ms",
+       result.memory_calls ? Json(milliseconds(*result.memory_calls, options.gpu)) : Json(nullptr)},
+      {"retries", or_null(result.retries)},
+      {"ns_per_operation", or_null(result.ns_per_operation)},
+      {"hits", or_null(result.hits)},
+      {"hits_bucket", or_null(result.hits_bucket)},
+      {"lent", or_null(result.lent)},
+      {"misses", or_null(result.misses)},
+      {"unplanned", or_null(result.unplanned)},
+      {"realigned", or_null(result.realigned)},
+      {"arena_bytes", or_null(result.arena)},
+      {"out_of_memory", result.out_of_memory}};
+  if (result.memory_calls) {
+    Json calls = Json::object();
+    for (std::size_t i = 0; i < kMemoryCalls; ++i) {
+      const auto call = static_cast<MemoryCall>(i);
+      calls[std::string(name_of(call))] = result.memory_calls->of(call);
+    }
+    json["memory_calls"] = calls;
+  }
   if (result.stats) json["statistics"] = StatsSummary(*result.stats).to_json();
   if (!result.problem.empty()) json["problem"] = result.problem;
   if (!result.steps.empty()) {
@@ -100,14 +117,15 @@ Json to_json(const replay::Result& result, const replay::Workload& workload, boo
     }
     json["kinds"] = kinds;
   }
-  if (with_steps && !result.steps.empty()) {
+  if (options.steps && !result.steps.empty()) {
     Json steps = Json::array();
     for (const replay::StepResult& step : result.steps) {
       steps.push_back({{"requests", step.requests},
                        {"hits", step.hits},
                        {"misses", step.misses},
                        {"live_bytes", step.live},
-                       {"reserved_bytes", step.reserved}});
+                       {"reserved_bytes", step.reserved},
+                       {"driver_ms", milliseconds(step.memory_calls, options.gpu)}});
     }
     json["steps"] = steps;
   }
@@ -162,6 +180,7 @@ std::string to_text(const ReplayOptions& options, const replay::Workload& worklo
                {"lent"},
                {"misses"},
                {"driver calls"},
+               {"driver ms"},
                {"ns/operation"}});
   for (const auto& [name, result] : results) {
     const bool known = result.reserved_peak.has_value() && !result.out_of_memory;
@@ -172,6 +191,9 @@ std::string to_text(const ReplayOptions& options, const replay::Workload& worklo
                    : "-",
                count_or_dash(served(result)), count_or_dash(result.lent),
                count_or_dash(result.misses), count_or_dash(result.driver_calls),
+               result.memory_calls
+                   ? fmt::format("{:.1f}", milliseconds(*result.memory_calls, options.gpu))
+                   : "-",
                result.ns_per_operation ? fmt::format("{:.0f}", *result.ns_per_operation) : "-"});
   }
   text += table.to_string();
@@ -186,11 +208,18 @@ std::string to_text(const ReplayOptions& options, const replay::Workload& worklo
   for (const auto& [name, result] : results) {
     if (result.steps.empty() || !options.steps) continue;
     text += fmt::format("\n{}, step by step\n", name);
-    Table steps({{"step"}, {"requests"}, {"hits"}, {"misses"}, {"live at its end"}, {"reserved"}});
+    Table steps({{"step"},
+                 {"requests"},
+                 {"hits"},
+                 {"misses"},
+                 {"live at its end"},
+                 {"reserved"},
+                 {"driver ms"}});
     for (std::size_t i = 0; i < result.steps.size(); ++i) {
       const replay::StepResult& step = result.steps[i];
       steps.add({format_count(i + 1), format_count(step.requests), format_count(step.hits),
-                 format_count(step.misses), format_bytes(step.live), format_bytes(step.reserved)});
+                 format_count(step.misses), format_bytes(step.live), format_bytes(step.reserved),
+                 fmt::format("{:.1f}", milliseconds(step.memory_calls, options.gpu))});
     }
     text += steps.to_string();
   }
@@ -225,7 +254,7 @@ int replay(const ReplayOptions& options) {
   if (options.json) {
     Json allocators = Json::object();
     for (const auto& [name, result] : results)
-      allocators[name] = to_json(result, workload, options.steps);
+      allocators[name] = to_json(result, workload, options);
     print_json(Json{{"requests", workload.requests},
                     {"frees", workload.frees},
                     {"steps", workload.steps},
@@ -268,6 +297,11 @@ Command add_replay(CLI::App& program) {
          "Memory that berth, PyTorch's allocators and their models may hold; exit 1 where it "
          "does not suffice")
       ->type_name("SIZE");
+  app->add_option("--gpu", options->gpu,
+                  "The GPU whose driver's calls cost what is reported: H100 or A100")
+      ->check(CLI::IsMember({"H100", "A100"}))
+      ->type_name("NAME")
+      ->capture_default_str();
   app->add_flag("--steps", options->steps, "Report each step");
   app->add_flag("--json", options->json, "Print one JSON object");
   app->footer(

@@ -120,6 +120,7 @@ void CachingModel::empty_cache() {
       if (!block->mapped && block->before == nullptr && block->after == nullptr) {
         pool->unmapped.erase(block);
         remove(block);
+        memory_calls_.add(MemoryCall::kFreeAddresses);
       }
     }
   }
@@ -169,6 +170,7 @@ void CachingModel::give_back(Block* block) {
   block->pool->free.erase(block);
   reserved_ -= block->size;
   ++driver_calls_;
+  memory_calls_.add(MemoryCall::kFree);
   remove(block);
 }
 
@@ -222,6 +224,7 @@ CachingModel::Block* CachingModel::take_new(Pool& pool, std::uint32_t stream, By
   if (options_.expandable) return take_expandable(pool, stream, size);
   if (!fits(segment)) return nullptr;
   grow(segment);
+  memory_calls_.add(MemoryCall::kMalloc);
   return make(stream, segment, &pool, new_addresses(segment));
 }
 
@@ -244,6 +247,7 @@ CachingModel::Block* CachingModel::expandable_room(Pool& pool, std::uint32_t str
   Block* const block = make(stream, addresses, &pool, new_addresses(addresses));
   block->range = block->address;
   block->mapped = false;
+  memory_calls_.add(MemoryCall::kReserve);
   pool.unmapped.insert(block);
   return block;
 }
@@ -268,6 +272,9 @@ bool CachingModel::map(Block* block, Bytes size) {
   const Bytes mapped = end - block->address;
   if (!fits(mapped)) return false;
   grow(mapped);
+  memory_calls_.add(MemoryCall::kCreate, mapped / page);
+  memory_calls_.add(MemoryCall::kMap, mapped / page);
+  memory_calls_.add(MemoryCall::kSetAccess);
   pool.unmapped.erase(block);
   block->mapped = true;
   if (mapped < block->size) {
@@ -319,6 +326,8 @@ void CachingModel::unmap(Block* block) {
   block->mapped = false;
   reserved_ -= block->size;
   ++driver_calls_;
+  memory_calls_.add(MemoryCall::kUnmap, block->size / page);
+  memory_calls_.add(MemoryCall::kRelease, block->size / page);
   merge(block, block->before);
   merge(block, block->after);
   pool.unmapped.insert(block);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "csrc/core/bytes.h"
+#include "csrc/device/driver_costs.h"
 
 #include <array>
 #include <cstdint>
@@ -70,6 +71,8 @@ class CachingModel {
   [[nodiscard]] std::uint64_t retries() const noexcept { return retries_; }
   // cudaMalloc and cudaFree; of expandable segments, pages mapped or unmapped at once.
   [[nodiscard]] std::uint64_t driver_calls() const noexcept { return driver_calls_; }
+  // All calls of these; of expandable segments those of each handle.
+  [[nodiscard]] const MemoryCallCounts& memory_calls() const noexcept { return memory_calls_; }
 
  private:
   struct BySize {
@@ -112,6 +115,7 @@ class CachingModel {
   std::uint64_t next_address_;
   Bytes reserved_ = 0, reserved_peak_ = 0, allocated_ = 0, allocated_peak_ = 0;
   std::uint64_t driver_calls_ = 0, retries_ = 0;
+  MemoryCallCounts memory_calls_;
 };
 
 }  // namespace berth::replay

@@ -12,9 +12,9 @@ namespace {
 
 constexpr Bytes kPage = Bytes{2} << 20;
 
-class PaperDevice final : public Device {
+class CountingDevice final : public PaperDevice {
  public:
-  explicit PaperDevice(Bytes total) {
+  explicit CountingDevice(Bytes total) {
     properties_.name = "paper";
     properties_.total_bytes = total;
     properties_.page_bytes = kPage;
@@ -31,7 +31,7 @@ class PaperDevice final : public Device {
   // Addresses come from the system, so that they are nobody else's; an alignment is had by asking
   // for more.
   Status reserve(Bytes size, Bytes alignment, void** base) noexcept override {
-    ++calls_;
+    memory_calls_.add(MemoryCall::kReserve);
     const Bytes whole = size + std::max(alignment, kPage);
     void* const at =
         mmap(nullptr, whole, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -42,7 +42,7 @@ class PaperDevice final : public Device {
     return {};
   }
   Status release(void* base, Bytes size) noexcept override {
-    ++calls_;
+    memory_calls_.add(MemoryCall::kFreeAddresses);
     const auto found = reservations_.find(reinterpret_cast<Bytes>(base));
     if (found == reservations_.end()) return {Status::Code::kFailed, "release"};
     (void)decommit(base, size);
@@ -56,11 +56,12 @@ class PaperDevice final : public Device {
     if (missing > properties_.total_bytes - held_) return {Status::Code::kOutOfMemory, "commit"};
     each(base, size, [&](Bytes page) {
       if (pages_.count(page) != 0) return;
-      calls_ += 2;
+      memory_calls_.add(MemoryCall::kCreate);
+      memory_calls_.add(MemoryCall::kMap);
       ++users_[pages_[page] = ++last_memory_];
     });
     held_ += missing;
-    ++calls_;
+    memory_calls_.add(MemoryCall::kSetAccess);
     return {};
   }
   Status alias(void* to, const void* const* from, std::size_t pages) noexcept override {
@@ -69,14 +70,17 @@ class PaperDevice final : public Device {
       pages_[reinterpret_cast<Bytes>(to) + i * kPage] = memory;
       ++users_[memory];
     }
-    calls_ += 2 * pages + 1;
+    memory_calls_.add(MemoryCall::kRetain, pages);
+    memory_calls_.add(MemoryCall::kMap, pages);
+    memory_calls_.add(MemoryCall::kSetAccess);
     return {};
   }
   Status decommit(void* base, Bytes size) noexcept override {
     each(base, size, [&](Bytes page) {
       const auto found = pages_.find(page);
       if (found == pages_.end()) return;
-      calls_ += 2;
+      memory_calls_.add(MemoryCall::kUnmap);
+      memory_calls_.add(MemoryCall::kRelease);
       const auto users = users_.find(found->second);
       pages_.erase(found);
       if (--users->second != 0) return;
@@ -108,7 +112,12 @@ class PaperDevice final : public Device {
     *capturing = false;
     return {};
   }
-  [[nodiscard]] std::uint64_t driver_calls() const noexcept override { return calls_; }
+  [[nodiscard]] std::uint64_t driver_calls() const noexcept override {
+    return calls_ + memory_calls_.all();
+  }
+  [[nodiscard]] const MemoryCallCounts& memory_calls() const noexcept override {
+    return memory_calls_;
+  }
 
  private:
   static constexpr Status kNone{Status::Code::kUnsupported, "paper"};
@@ -128,13 +137,15 @@ class PaperDevice final : public Device {
   std::unordered_map<Bytes, std::uint64_t> pages_;          // address -> memory
   std::unordered_map<std::uint64_t, std::uint64_t> users_;  // memory -> addresses
   Bytes held_ = 0;
-  std::uint64_t calls_ = 0, last_memory_ = 0, last_event_ = 0;
+  MemoryCallCounts memory_calls_;
+  std::uint64_t calls_ = 0;  // all others
+  std::uint64_t last_memory_ = 0, last_event_ = 0;
 };
 
 }  // namespace
 
-std::unique_ptr<Device> make_paper_device(Bytes total) {
-  return std::make_unique<PaperDevice>(align_up(total, kPage));
+std::unique_ptr<PaperDevice> make_paper_device(Bytes total) {
+  return std::make_unique<CountingDevice>(align_up(total, kPage));
 }
 
 }  // namespace berth::replay

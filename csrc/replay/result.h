@@ -1,6 +1,7 @@
 #pragma once
 
 #include "csrc/core/bytes.h"
+#include "csrc/device/driver_costs.h"
 
 #include <berth/stats.h>
 
@@ -15,12 +16,14 @@ namespace berth::replay {
 struct StepResult {
   std::uint64_t requests = 0, hits = 0, misses = 0;  // hits: those of buckets, too
   Bytes live = 0, reserved = 0;                      // at its end
+  MemoryCallCounts memory_calls = {};
 };
 
 // How one allocator served a workload. What it cannot tell is empty.
 struct Result {
   std::optional<Bytes> reserved_peak;
   std::optional<std::uint64_t> driver_calls;
+  std::optional<MemoryCallCounts> memory_calls;  // of the driver, each kind
   std::optional<std::uint64_t> retries;  // after the cache was given back, of PyTorch's allocators
   std::optional<double> ns_per_operation;  // of allocations and frees; planning is not in it
   std::optional<std::uint64_t> hits, hits_bucket, lent, misses, unplanned, realigned;

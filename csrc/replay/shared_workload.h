@@ -1,5 +1,6 @@
 #pragma once
 
+#include "csrc/device/driver_costs.h"
 #include "csrc/replay/workload.h"
 
 #include <cstdint>
@@ -20,6 +21,7 @@ struct SharedHeader {
   std::uint64_t loaded = 0, complete = 0;
   std::uint64_t reserved_peak = 0, driver_calls = 0, retries = 0;
   double ns_per_operation = -1;
+  MemoryCallCounts memory_calls;  // under the stand-in
 };
 
 // Runs `command` with the descriptor of the shared memory as its last argument and waits for it.

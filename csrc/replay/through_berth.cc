@@ -29,9 +29,14 @@ Outcome outcome_between(const Stats& before, const Stats& after) {
 
 class BerthServer {
  public:
-  BerthServer(Allocator& allocator, const Workload& workload, bool waits,
+  BerthServer(const PaperDevice& device, Allocator& allocator, const Workload& workload, bool waits,
               std::vector<StepResult>* steps, Layout* layout)
-      : allocator_(allocator), workload_(workload), waits_(waits), steps_(steps), layout_(layout) {
+      : device_(device),
+        allocator_(allocator),
+        workload_(workload),
+        waits_(waits),
+        steps_(steps),
+        layout_(layout) {
     if (layout_ == nullptr) return;
     *layout_ = {};
     layout_->addresses.assign(workload.block_count, Layout::kNowhere);
@@ -62,8 +67,10 @@ class BerthServer {
            .hits = stats.hits + stats.hits_bucket - before_.hits - before_.hits_bucket,
            .misses = misses_of(stats) - misses_of(before_),
            .live = stats.live,
-           .reserved = stats.reserved});
+           .reserved = stats.reserved,
+           .memory_calls = device_.memory_calls() - calls_before_});
       before_ = stats;
+      calls_before_ = device_.memory_calls();
     }
     allocator_.mark_step(workload_.lane_keys[operation.lane]);
     if (waits_) wait_for_plan();
@@ -86,12 +93,14 @@ class BerthServer {
     last_ = stats;
   }
 
+  const PaperDevice& device_;
   Allocator& allocator_;
   const Workload& workload_;
   const bool waits_;
   std::vector<StepResult>* steps_;
   Layout* layout_;
   Stats before_, last_;  // at the last step; at the last request
+  MemoryCallCounts calls_before_;
   std::string problem_;
 };
 
@@ -104,7 +113,7 @@ Result through_berth(const Workload& workload, const BerthOptions& options) {
                           ? options.memory_limit
                           : std::min<Bytes>(4 * std::min(live_peak, kMaxBytes / 8), kMaxBytes / 2) +
                                 (Bytes{1} << 30);
-  const std::unique_ptr<Device> device = make_paper_device(total);
+  const std::unique_ptr<PaperDevice> device = make_paper_device(total);
   Allocator::Options allocator_options;
   const bool learns = options.planned && !options.plan;
   allocator_options.config.mode = learns ? Mode::kLearn : Mode::kOff;
@@ -116,13 +125,14 @@ Result through_berth(const Workload& workload, const BerthOptions& options) {
 
   Result result;
   std::vector<void*> pointers(std::max<std::uint64_t>(workload.block_count, 1), nullptr);
-  BerthServer server(allocator, workload, options.background,
+  BerthServer server(*device, allocator, workload, options.background,
                      options.steps ? &result.steps : nullptr, options.layout);
   const DriveResult driven = drive(workload.operations, pointers, server);
   const Stats stats = allocator.stats();
   result.reserved_peak = stats.reserved_peak;
   if (options.layout != nullptr) options.layout->reserved_peak = stats.reserved_peak;
   result.driver_calls = stats.driver_calls;
+  result.memory_calls = device->memory_calls();
   result.ns_per_operation = driven.ns_per_operation;
   result.hits = stats.hits;
   result.hits_bucket = stats.hits_bucket;

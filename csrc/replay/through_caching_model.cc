@@ -15,6 +15,7 @@ Result through_caching_model(const Workload& workload, const CachingModel::Optio
   CachingModel model(options);
   std::vector<CachingModel::Block*> blocks(workload.block_count, nullptr);
   StepResult step;
+  MemoryCallCounts before;
   for (std::size_t i = 0; i < workload.operations.size(); ++i) {
     const Operation& operation = workload.operations[i];
     switch (operation.kind) {
@@ -43,6 +44,8 @@ Result through_caching_model(const Workload& workload, const CachingModel::Optio
       case Operation::Kind::kStep:
         step.live = model.allocated();
         step.reserved = model.reserved();
+        step.memory_calls = model.memory_calls() - before;
+        before = model.memory_calls();
         result.steps.push_back(step);
         step = {};
         break;
@@ -52,6 +55,7 @@ Result through_caching_model(const Workload& workload, const CachingModel::Optio
   }
   result.reserved_peak = model.reserved_peak();
   result.driver_calls = model.driver_calls();
+  result.memory_calls = model.memory_calls();
   result.retries = model.retries();
   return result;
 }

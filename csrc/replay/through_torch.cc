@@ -34,6 +34,7 @@ Result through_torch(const std::string& name, const Workload& workload, Bytes li
       {{"PYTORCH_ALLOC_CONF", expandable ? "expandable_segments:True" : ""}}, workload, {}, name);
   result.reserved_peak = answer.reserved_peak;
   result.driver_calls = answer.driver_calls;
+  result.memory_calls = answer.memory_calls;
   result.retries = answer.retries;
   if (answer.ns_per_operation >= 0) result.ns_per_operation = answer.ns_per_operation;
   if (answer.complete == 0) {

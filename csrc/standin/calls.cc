@@ -176,6 +176,15 @@ bool fail_calls_by_text(std::string_view text) {
 
 std::uint64_t count_calls(std::string_view name) { return record_of(name).calls.load(); }
 
+MemoryCallCounts count_memory_calls() {
+  MemoryCallCounts counts;
+  for (std::size_t i = 0; i < kMemoryCalls; ++i) {
+    const auto call = static_cast<MemoryCall>(i);
+    counts.add(call, count_calls(name_of(call)));
+  }
+  return counts;
+}
+
 void reset_counts() {
   Registry& shared = registry();
   const std::lock_guard lock(shared.mutex);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "csrc/device/driver_costs.h"
 #include "csrc/standin/abi.h"
 
 #include <atomic>
@@ -42,6 +43,8 @@ void clear_faults();
 bool fail_calls_by_text(std::string_view text);
 
 std::uint64_t count_calls(std::string_view name);  // "*" for all
+// Those that bring memory or take it back.
+MemoryCallCounts count_memory_calls();
 void reset_counts();
 
 // One line for each call from now on, to a file, or "-" for standard error.

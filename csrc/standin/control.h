@@ -47,6 +47,9 @@ void berth_standin_fail(const char* name, std::uint64_t first, int error, std::u
 void berth_standin_clear_faults();
 std::uint64_t berth_standin_calls(const char* name);
 void berth_standin_reset_calls();
+// What the calls that bring memory or take it back would have cost the host on the GPU that this
+// one is, by the table of csrc/device/driver_costs.h.
+double berth_standin_driver_microseconds();
 
 // The scheduler: 0 random, 1 lazy, 2 eager. berth_standin_run runs up to `count` operations that
 // are ready.

@@ -61,10 +61,11 @@ void write_run_report(const Machine& machine) noexcept {
   if (file == nullptr) return;
   const HostReads& reads = machine.reads;
   const std::string text = fmt::format(
-      "{{\"calls\":{},\"reads\":{},\"unknown_reads\":{},\"unknown_read_bytes\":{},"
+      "{{\"calls\":{},\"driver_us\":{:.1f},\"reads\":{},\"unknown_reads\":{},\"unknown_read_"
+      "bytes\":{},"
       "\"skipped_reads\":{},\"devices\":[{}],\"lacking_code\":[{}]}}\n",
-      count_calls("*"), reads.copies, reads.unknown, reads.bytes, reads.skipped,
-      devices_text(machine), lacking_text(machine.gpu));
+      count_calls("*"), driver_costs(machine.gpu.short_name).of(count_memory_calls()), reads.copies,
+      reads.unknown, reads.bytes, reads.skipped, devices_text(machine), lacking_text(machine.gpu));
   std::fwrite(text.data(), 1, text.size(), file);
   std::fclose(file);
 }

@@ -175,6 +175,15 @@ TEST_CASE("A replay under the model says what was reserved at the end of each st
   REQUIRE(result.steps[1].reserved == 32 * kMiB);
   REQUIRE(result.steps[1].live == kMiB);
   REQUIRE(*result.reserved_peak == 96 * kMiB);
+  REQUIRE(result.memory_calls->of(berth::MemoryCall::kMalloc) == 3);
+  REQUIRE(result.memory_calls->all() == 3);
+  REQUIRE(result.steps[1].memory_calls.all() == 1);
+  // Handles of 20 MiB for large blocks, of 2 MiB for others.
+  const Result expandable = through_caching_model(workload, true);
+  REQUIRE(expandable.memory_calls->of(berth::MemoryCall::kCreate) == 1 + 4);
+  REQUIRE(expandable.memory_calls->of(berth::MemoryCall::kMap) == 1 + 4);
+  REQUIRE(expandable.memory_calls->of(berth::MemoryCall::kSetAccess) == 3);
+  REQUIRE(expandable.memory_calls->of(berth::MemoryCall::kReserve) == 2);
   const Result refused = through_caching_model(workload, false, 48 * kMiB);
   REQUIRE(refused.out_of_memory);
   REQUIRE(refused.problem == "out of memory: 64.0 MiB asked, 2.0 MiB reserved of at most 48.0 MiB");

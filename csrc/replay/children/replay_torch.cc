@@ -6,11 +6,13 @@
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAStream.h>
+#include <dlfcn.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <exception>
+#include <string>
 #include <vector>
 
 namespace berth::replay {
@@ -54,10 +56,24 @@ class CudaServer {
   std::uint32_t current_ = 0;
 };
 
+// Nothing where this is a real GPU.
+MemoryCallCounts count_memory_calls() {
+  MemoryCallCounts counts;
+  using Calls = std::uint64_t (*)(const char*);
+  const auto calls = reinterpret_cast<Calls>(dlsym(RTLD_DEFAULT, "berth_standin_calls"));
+  if (calls == nullptr) return counts;
+  for (std::size_t i = 0; i < kMemoryCalls; ++i) {
+    const auto call = static_cast<MemoryCall>(i);
+    counts.add(call, calls(std::string(name_of(call)).c_str()));
+  }
+  return counts;
+}
+
 int run(const char* memory_fd) {
   const SharedWorkload replay(memory_fd);
   SharedHeader& header = replay.header();
   c10::cuda::CUDACachingAllocator::init(c10::cuda::device_count());
+  const MemoryCallCounts before = count_memory_calls();
   CudaServer server(replay.operations());
   const DriveResult driven = drive(replay.operations(), replay.pointers(), server);
   const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(0);
@@ -65,6 +81,7 @@ int run(const char* memory_fd) {
   header.reserved_peak = static_cast<std::uint64_t>(stats.reserved_bytes[0].peak);
   header.retries = static_cast<std::uint64_t>(stats.num_alloc_retries);
   header.driver_calls = static_cast<std::uint64_t>(stats.num_device_alloc + stats.num_device_free);
+  header.memory_calls = count_memory_calls() - before;
   header.complete = driven.complete ? 1 : 0;
   header.ns_per_operation = driven.ns_per_operation.value_or(-1);
   return 0;
