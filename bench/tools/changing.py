@@ -64,8 +64,8 @@ def digest(result, live):
         "device_peak_bytes": result["device_peak_bytes"], "ratio": result["reserved_peak_bytes"] / live,
         "kept_bytes": result["left_reserved_bytes"] - result["left_allocated_bytes"], "steps": len(steps),
         "hits": share(steps), "hits_settled": share(settled(result)),
-        **{f"{name}{suffix}": total(name, of) for name in ("memory_calls", "waits") for suffix, of in (("", steps), ("_last_quarter", quarter))},
-        "counts": {name: total(name, steps) for name in steps[0] if name not in ("kind", "memory_calls", "waits")} if steps else {},
+        **{f"{name}{suffix}": total(name, of) for name in ("memory_calls", "driver_us", "waits") for suffix, of in (("", steps), ("_last_quarter", quarter))},
+        "counts": {name: total(name, steps) for name in steps[0] if name not in ("kind", "memory_calls", "driver_us", "waits")} if steps else {},
         "out_of_memory": result["out_of_memory"], "violations": result["violations"]}
 
 
@@ -99,13 +99,15 @@ def tables(answers, allocators):
         memory.append(row)
         calls.append([answer["program"], *(percent(answer["allocators"].get("berth", {}).get(name)) for name in ("hits", "hits_settled")),
                       *(f"{one['memory_calls']:,} ({one['memory_calls_last_quarter']:,})" for one in found),
+                      *(f"{one['driver_us'] / 1000:,.1f} ({one['driver_us_last_quarter'] / 1000:,.1f})" for one in found),
                       *(f"{one['waits']:,} ({one['waits_last_quarter']:,})" for one in found)])
     limits = [f"{s}: at live + 2 %" for s in allocators] if "under_limit" in answers[0]["allocators"][allocators[0]] else []
     return ("**Memory**: reserved / live at their peaks, what is kept after empty_cache(), and where it ran out of memory under a limit\n\n"
             + training.table(["program", "live", *allocators, *(f"{s}: kept" for s in allocators), *limits], memory)
             + "\n\n**Calls**: hits in percent, in all and after each kind of step was seen three times (of random lengths and generation: after 50 and "
-            "15 steps); calls in all (in the last quarter of the steps)\n\n"
-            + training.table(["program", "hits", "settled", *(f"{s}: memory calls" for s in allocators), *(f"{s}: waits" for s in allocators)], calls))
+            "15 steps); calls, and what they cost the host on an H100 in ms, in all (in the last quarter of the steps)\n\n"
+            + training.table(["program", "hits", "settled", *(f"{s}: memory calls" for s in allocators),
+                              *(f"{s}: ms" for s in allocators), *(f"{s}: waits" for s in allocators)], calls))
 
 
 def summary(answers, allocators):

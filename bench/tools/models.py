@@ -4,9 +4,8 @@ The networks that OLLA was measured on at batch 1 and 32, and today's: from torc
 under each allocator, a process of its own: caching (libtorch's), expandable (its expandable segments), pool (berth recording a trace), learning
 (berth, planning meanwhile) and serving (berth with the plan of that trace, from the first request on). Live is the largest sum of blocks rounded
 to 512 bytes over the whole process, the least that any of them counted; reserved is each one's own count of what it held at most.
-A run is of 12 steps, recording of 24, with a plan of 32: pages that it lacks without more being held than ever was come after 16. A step's figures are those of the
-last 6. Misses are requests that did not get the bytes that the plan has for them, and those that it has none for.
-Memory calls are cudaMalloc, cudaFree and cuMem*. The plan's arena and bound are those of `berth plan` for the trace.
+A run is of 12 steps, recording of 24, with a plan of 32. A step's figures are those of the last 6. Misses are requests that did not get the bytes that the plan has for them, and those that it has none for.
+Memory calls are cudaMalloc, cudaFree and cuMem*; ms is what they cost the host on an H100 (csrc/device/driver_costs.h). The plan's arena and bound are those of `berth plan` for the trace.
 Programs whose steps change are rows of bench/changing.
 
 --from-traces runs no program whose trace is there, and the others only to record it: what each allocator holds is what `berth replay` of
@@ -151,7 +150,7 @@ def replayed_digest(found, live):
     last = found.get("steps", [])[-LAST:]
     mean = lambda name: sum(step[name] for step in last) / len(last) if last else 0  # noqa: E731
     return {"reserved_peak_bytes": found["reserved_peak_bytes"], "ratio": found["reserved_peak_bytes"] / live, "memory_calls": found["driver_calls"],
-            "memory_calls_a_step": None, "requests_a_step": mean("requests"),
+            "memory_calls_a_step": None, "driver_ms": found["driver_ms"], "requests_a_step": mean("requests"),
             "unplanned_a_step": mean("requests") - mean("hits") - mean("misses"), "misses_a_step": mean("misses")}
 
 
@@ -161,7 +160,8 @@ def digest(found, live):
     mean = lambda *names: sum(step[name] for name in names for step in last) / len(last)  # noqa: E731
     return {"reserved_peak_bytes": found["reserved_peak_bytes"], "allocated_peak_bytes": found["allocated_peak_bytes"],
             "ratio": found["reserved_peak_bytes"] / live, "memory_calls": sum(step["memory_calls"] for step in found["steps"]),
-            "memory_calls_a_step": mean("memory_calls"), "waits_a_step": mean("waits"), "requests_a_step": mean("requests"), "unplanned_a_step": mean("unplanned"),
+            "memory_calls_a_step": mean("memory_calls"), "driver_ms": sum(step["driver_us"] for step in found["steps"]) / 1000,
+            "waits_a_step": mean("waits"), "requests_a_step": mean("requests"), "unplanned_a_step": mean("unplanned"),
             "misses_a_step": mean("lent", "misses_size", "misses_busy", "misses_lane")}
 
 
@@ -185,8 +185,10 @@ def calls_table(rows):
         cells.append([row["row"], f"{found['pool']['requests_a_step']:,.0f}",
                       *(f"{found[one]['misses_a_step']:,.1f} + {found[one]['unplanned_a_step']:,.1f}" for one in planned),
                       *(f"{found[one]['memory_calls']:,}" + ("" if found[one]["memory_calls_a_step"] is None else
-                                                             f" ({found[one]['memory_calls_a_step']:,.1f})") for one in allocators)])
-    return training.table(["row", "requests", *(f"misses + unplanned: {one}" for one in planned), *(f"memory calls: {one}" for one in allocators)], cells)
+                                                             f" ({found[one]['memory_calls_a_step']:,.1f})") for one in allocators),
+                      *(f"{found[one]['driver_ms']:,.1f}" for one in allocators)])
+    return training.table(["row", "requests", *(f"misses + unplanned: {one}" for one in planned), *(f"memory calls: {one}" for one in allocators),
+                           *(f"ms: {one}" for one in allocators)], cells)
 
 
 def most_off(rows, said, measured):

@@ -36,6 +36,7 @@ child.must_be(child.wanted_allocator())
 warnings.simplefilter("ignore")
 runtime = ctypes.CDLL(None)
 runtime.berth_standin_calls.restype = ctypes.c_uint64
+runtime.berth_standin_driver_microseconds.restype = ctypes.c_double
 runtime.berth_standin_peak.restype = runtime.berth_standin_used.restype = ctypes.c_size_t
 function, does, _, settles = programs.PROGRAMS[arguments.program]
 torch.manual_seed(1)
@@ -50,7 +51,7 @@ if arguments.limit_bytes:
 def counted():
     stats = child.berth_stats()
     calls = lambda names: sum(runtime.berth_standin_calls(name.encode()) for name in names)  # noqa: E731
-    return {"memory_calls": calls(MEMORY), "waits": calls(WAITS), **{name: stats.get(name, 0) for name in (
+    return {"memory_calls": calls(MEMORY), "waits": calls(WAITS), "driver_us": runtime.berth_standin_driver_microseconds(), **{name: stats.get(name, 0) for name in (
         "requests", "hits", "hits_bucket", "lent", "misses_size", "misses_busy", "misses_lane", "unplanned", "realigned", "plans_learned", "driver_calls")}}
 
 
