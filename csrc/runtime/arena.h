@@ -162,6 +162,12 @@ class Arena : public PageLender {
   // `key` from here on. Asks for guards. Returns whether a position had to jump.
   bool mark(LaneKey key);
 
+  // So many requests came in the step that now ends, as far as anybody else knows: mark() follows.
+  void note_requests(LaneKey key, std::uint64_t requests) noexcept {
+    if (Lane* const lane = lanes_.lone(); lane != nullptr && lane->key == key)
+      lane->requests_since_mark = requests;
+  }
+
   // Serves `plan` from now on. Live blocks keep their bytes: they are off schedule. Every lane's
   // earlier work guards the bytes against other lanes. Returns what the device said; on failure the
   // plan before stays.

@@ -118,8 +118,8 @@ bool Learning::unmarked(std::uint64_t requests) const noexcept {
 }
 
 void Learning::step_ended(LaneKey lane, std::uint64_t requests, Notes& notes) {
-  if (marks_++ != 0) longest_step_ = std::max(longest_step_, requests - requests_at_mark_);
-  requests_at_mark_ = requests;
+  const std::uint64_t made = requests - std::exchange(requests_at_mark_, requests);
+  if (marks_++ != 0) longest_step_ = std::max(longest_step_, made);
   if (looks()) finder_->mark();
   watch_finder(requests, notes);
   end_window(requests, notes);
@@ -137,7 +137,8 @@ void Learning::step_ended(LaneKey lane, std::uint64_t requests, Notes& notes) {
                         : std::uint64_t{1} << std::min(growths_ - kFreeGrowths, kMostDoublings);
     search({learner_.record().end(), Learner::Search::kKinds, arena_.take_growth()});
   }
-  if (planner_.ready()) adopt(notes);
+  // Which step of the plan's ended, how many requests it made may tell.
+  if (planner_.ready() && adopt(notes)) arena_.note_requests(lane, made);
   watch_searches(requests, notes);
   note_errands();
 }
@@ -174,38 +175,38 @@ void Learning::missed(std::uint64_t requests, Notes& notes) {
 // --- Plans --------------------------------------------------------------------------------------
 
 // Switches to the plan that the planner made. Blocks still alive stay where they are.
-void Learning::adopt(Notes& notes) {
+bool Learning::adopt(Notes& notes) {
   const std::optional<Planner::Result> result = planner_.take();
-  if (!result) return;
+  if (!result) return false;
   if (result->read) {
-    adopt_read(result->plan, notes);
-    return;
+    return adopt_read(result->plan, notes);
   }
   if (!result->plan) {
     learner_.in_vain();
-    return;
+    return false;
   }
   learner_.plan_taken(result->kinds, result->cycle);
-  if (!serve(result->plan, notes)) return;
+  if (!serve(result->plan, notes)) return false;
   learner_.plan_serves();
   cycle_ = result->cycle;
-  // Blocks that the steps before left are in its way until all its steps came once.
-  cycle_settles_ = cycle_ ? result->kinds.size() + 1 : 0;
   looks_ = 0;
   ++counters_.plans_learned;
   given_ = false;
   if (finder_) finder_->stop();
+  return true;
 }
 
 // Serves the plan that the planner read from the folder, if it could.
-void Learning::adopt_read(std::shared_ptr<const PlanLookup> plan, Notes& notes) {
+bool Learning::adopt_read(std::shared_ptr<const PlanLookup> plan, Notes& notes) {
   reading_ = false;
-  if (!looks()) return;
+  if (!looks()) return false;
   if (!plan) {
     finder_->refuse_found();
-  } else if (serve_given(std::move(plan), notes)) {
-    ++counters_.plans_found;
+    return false;
   }
+  if (!serve_given(std::move(plan), notes)) return false;
+  ++counters_.plans_found;
+  return true;
 }
 
 bool Learning::serve(const std::shared_ptr<const PlanLookup>& plan, Notes& notes) {
@@ -296,8 +297,6 @@ void Learning::watch_misses(std::uint64_t requests, std::uint64_t hits, std::uin
     missing_steps_ = 0;
     relearn_after_ = kRelearnAfter << std::min(relearns_++, kMostDoublings);
     learner_.start();
-  } else if (cycle_settles_ > 0) {
-    --cycle_settles_;
   } else if (astray_at_all && cycle_ && planner_idle()) {
     // Its steps come in other turns: each of them is known.
     cycle_ = false;

@@ -134,8 +134,8 @@ class Learning {
     return !search_ && !reading_ && !planner_.busy() && !planner_.ready();
   }
   void search(Search search);
-  void adopt(Notes& notes);
-  void adopt_read(std::shared_ptr<const PlanLookup> plan, Notes& notes);
+  bool adopt(Notes& notes);
+  bool adopt_read(std::shared_ptr<const PlanLookup> plan, Notes& notes);
   void watch_finder(std::uint64_t requests, Notes& notes);
   void watch_searches(std::uint64_t requests, Notes& notes);
   bool serve(const std::shared_ptr<const PlanLookup>& plan, Notes& notes);
@@ -168,8 +168,7 @@ class Learning {
   // Of buckets that were too small: when one grew last, how often in a row, marks to wait.
   std::uint64_t grown_at_ = 0, growth_after_ = 0;
   unsigned growths_ = 0;
-  bool cycle_ = false;             // the plan has steps in the same turns always
-  std::size_t cycle_settles_ = 0;  // windows until misses tell of other turns
+  bool cycle_ = false;  // the plan has steps in the same turns always
 
   Refused refused_;
   bool said_refused_ = false, said_no_period_ = false, said_too_long_ = false;

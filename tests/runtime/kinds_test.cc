@@ -21,7 +21,8 @@ namespace {
 class Served {
  public:
   // Leaves the first steps of each kind out.
-  explicit Served(std::uint64_t ignored = 3) : ignored_(ignored) {}
+  explicit Served(std::uint64_t ignored = 3, double plan_seconds = 0.2)
+      : allocator_(*device_, options(plan_seconds)), ignored_(ignored) {}
   void step(const Program::Step& step, std::size_t kind, bool marked = true) {
     const Stats before = allocator_.stats();
     program_.run(step, allocator_);
@@ -40,14 +41,14 @@ class Served {
   void begin_plan_anew() { allocator_.load_plan(allocator_.plan().value()); }
 
  private:
-  static Allocator::Options options() {
+  static Allocator::Options options(double plan_seconds) {
     Allocator::Options options;
     options.start_threads = false;
-    options.config.plan_time_limit_seconds = 0.01;
+    options.config.plan_time_limit_seconds = plan_seconds;
     return options;
   }
   std::unique_ptr<Device> device_ = make_host_device(Bytes{1} << 34);
-  test::CheckedAllocator allocator_{*device_, options()};
+  test::CheckedAllocator allocator_;
   Program program_;
   const std::uint64_t ignored_;
   std::vector<std::uint64_t> seen_;
@@ -542,7 +543,7 @@ TEST_CASE("Kinds that come in the same turns for long are planned as a cycle", "
 }
 
 TEST_CASE("Ten thousand kinds cost a search now and then", "[learn][kinds]") {
-  Served served;
+  Served served(3, 0.01);
   for (std::size_t i = 0; i < 10000; ++i) {
     const auto step = Program::evaluation({.layers = 1 + i % 100, .batch = 32 * (100 - i / 100)});
     for (int times = 0; times < 2; ++times) served.step(step, 0);
