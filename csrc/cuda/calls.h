@@ -53,7 +53,6 @@
   X(cuMemAddressFree)              \
   X(cuMemCreate)                   \
   X(cuMemRelease)                  \
-  X(cuMemRetainAllocationHandle)   \
   X(cuMemMap)                      \
   X(cuMemUnmap)                    \
   X(cuMemSetAccess)                \

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <new>
 #include <vector>
@@ -15,21 +16,25 @@
 namespace berth {
 namespace {
 
-// One mapping: physical memory of a page, since the driver cannot give a part of one back. Its
-// handle is one reference of the driver's to the memory, whose other addresses have theirs.
+// Physical memory of a page, since the driver cannot give a part of one back: one reference of the
+// driver's, however many addresses have it.
+struct Memory {
+  CUmemGenericAllocationHandle handle = 0;
+};
+
+// An address of such memory.
 struct Page {
   enum class State : std::uint8_t {
     kNone,
     kFresh,  // mapped by the call that is under way
     kReady,
-    // What the driver would not take back, counted as retained; the next commit has it, unless it
-    // is aliased.
+    // What the driver would not take back, counted as retained; the next commit has it, unless
+    // other addresses do.
     kMapped,  // perhaps without access
-    kHeld,    // not mapped
+    kHeld,    // not mapped, and no other address is
   };
-  CUmemGenericAllocationHandle handle = 0;
+  std::shared_ptr<Memory> memory = nullptr;  // of each of its addresses; null in kNone
   State state = State::kNone;
-  bool aliased = false;  // the memory has or had another address
 };
 
 struct Reservation {
@@ -176,8 +181,7 @@ class VirtualMemory final : public CudaDeviceMemory {
           source.range->pages[source.first].state != Page::State::kReady) {
         status = invalid;
       } else {
-        status = map_again(page, pages.base + i * page_, source.range->pages[source.first],
-                           source.base + source.first * page_);
+        status = map_again(page, pages.base + i * page_, source.range->pages[source.first]);
       }
     }
     if (status.ok())
@@ -231,7 +235,7 @@ class VirtualMemory final : public CudaDeviceMemory {
       const auto [it, fresh] = pages.range->descriptors.try_emplace(i, -1);
       if (it->second < 0) {
         const Status status = calls_.cuMemExportToShareableHandle(
-            &it->second, page.handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+            &it->second, page.memory->handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
         if (!status.ok()) {
           pages.range->descriptors.erase(it);
           return status;
@@ -318,29 +322,33 @@ class VirtualMemory final : public CudaDeviceMemory {
   // Memory of its own at a page that has none to use: new, or what it retains.
   Status bring(Page& page, CUdeviceptr address) noexcept {
     // Other addresses may have what it retains.
-    if (page.aliased)
+    if (page.state != Page::State::kNone && page.memory.use_count() > 1)
       if (const Status status = clear(page, address); !status.ok()) return status;
     if (page.state == Page::State::kMapped) return {};
     if (page.state == Page::State::kNone) {
-      const Status status = calls_.cuMemCreate(&page.handle, page_, &property_, 0);
+      std::shared_ptr<Memory> memory;
+      try {
+        memory = std::make_shared<Memory>();
+      } catch (const std::bad_alloc&) {
+        return {Status::Code::kOutOfMemory, "malloc", cudaErrorMemoryAllocation};
+      }
+      const Status status = calls_.cuMemCreate(&memory->handle, page_, &property_, 0);
       if (!status.ok()) return status;
+      page.memory = std::move(memory);
     }
     return map(page, address);
   }
 
   // The memory of a page that is ready at another one, too.
-  Status map_again(Page& page, CUdeviceptr address, Page& source, CUdeviceptr at) noexcept {
+  Status map_again(Page& page, CUdeviceptr address, const Page& source) noexcept {
     if (const Status status = clear(page, address); !status.ok()) return status;
-    const Status status =
-        calls_.cuMemRetainAllocationHandle(&page.handle, reinterpret_cast<void*>(at));
-    if (!status.ok()) return status;
-    page.aliased = source.aliased = true;
+    page.memory = source.memory;
     return map(page, address);
   }
 
-  // The memory whose handle the page has. After a failure the page has none, or retains it.
+  // The memory that the page has. After a failure the page has none, or retains it.
   Status map(Page& page, CUdeviceptr address) noexcept {
-    const Status status = calls_.cuMemMap(address, page_, 0, page.handle, 0);
+    const Status status = calls_.cuMemMap(address, page_, 0, page.memory->handle, 0);
     set(page, status.ok() ? Page::State::kFresh : Page::State::kHeld);
     if (!status.ok()) (void)let_go(page);
     return status;
@@ -357,14 +365,14 @@ class VirtualMemory final : public CudaDeviceMemory {
     return {};
   }
 
-  // Of a page that is not mapped.
+  // Of a page that is not mapped. The memory goes back with its last address.
   Status let_go(Page& page) noexcept {
-    const Status status = calls_.cuMemRelease(page.handle);
-    if (status.ok()) {
-      page.aliased = false;
-      set(page, Page::State::kNone);
-    }
-    return status;
+    if (page.memory.use_count() == 1)
+      if (const Status status = calls_.cuMemRelease(page.memory->handle); !status.ok())
+        return status;
+    page.memory.reset();
+    set(page, Page::State::kNone);
+    return {};
   }
 
   // Nothing is retained afterwards.
@@ -383,9 +391,22 @@ class VirtualMemory final : public CudaDeviceMemory {
     }
   }
 
+  // Neighbours that are mapped go in one call, which takes several mappings where each is whole.
+  // Where the driver refuses they stay as they are, and go one by one.
+  void unmap_runs(Reservation& range, Bytes base, std::size_t first, std::size_t last) noexcept {
+    for (std::size_t i = first; i < last;) {
+      std::size_t end = i;
+      while (end < last && mapped(range.pages[end])) ++end;
+      if (end - i > 1 && calls_.cuMemUnmap(base + i * page_, (end - i) * page_).ok())
+        for (std::size_t k = i; k < end; ++k) set(range.pages[k], Page::State::kHeld);
+      i = std::max(end, i + 1);
+    }
+  }
+
   // Gives pages back. Where the driver unmaps none, nothing changed and that is said; where it
   // unmaps some, the others are retained.
   Status unmap(Reservation& range, Bytes base, std::size_t first, std::size_t last) noexcept {
+    unmap_runs(range, base, first, last);
     Status failure;
     bool any = false;
     for (std::size_t i = first; i < last; ++i) {

@@ -70,21 +70,23 @@ class CountingDevice final : public PaperDevice {
       pages_[reinterpret_cast<Bytes>(to) + i * kPage] = memory;
       ++users_[memory];
     }
-    memory_calls_.add(MemoryCall::kRetain, pages);
     memory_calls_.add(MemoryCall::kMap, pages);
     memory_calls_.add(MemoryCall::kSetAccess);
     return {};
   }
   Status decommit(void* base, Bytes size) noexcept override {
+    bool neighbour = false;  // those that are mapped go in one call
     each(base, size, [&](Bytes page) {
       const auto found = pages_.find(page);
-      if (found == pages_.end()) return;
-      memory_calls_.add(MemoryCall::kUnmap);
-      memory_calls_.add(MemoryCall::kRelease);
+      const bool mapped = found != pages_.end();
+      if (mapped && !neighbour) memory_calls_.add(MemoryCall::kUnmap);
+      neighbour = mapped;
+      if (!mapped) return;
       const auto users = users_.find(found->second);
       pages_.erase(found);
       if (--users->second != 0) return;
       users_.erase(users);
+      memory_calls_.add(MemoryCall::kRelease);
       held_ -= kPage;
     });
     return {};
