@@ -31,7 +31,7 @@ class Cuda final : public DeviceOfProcess {
  public:
   Cuda(const Settings& settings, int index)
       : foreign_(settings.streams_may_end),
-        device_(make_cuda_device({.index = index})),
+        device_(make_cuda_device({.index = index, .memory = settings.config.memory})),
         noting_(noting(*device_, index)),
         streams_(noting_, *device_, foreign_),
         allocator_(streams_, options(settings, *device_, index)) {}

@@ -181,7 +181,7 @@ std::string to_text(const ReplayOptions& options, const replay::Workload& worklo
                {"misses"},
                {"driver calls"},
                {"driver ms"},
-               {"ns/operation"}});
+               {"ns each"}});
   for (const auto& [name, result] : results) {
     const bool known = result.reserved_peak.has_value() && !result.out_of_memory;
     table.add({name, known ? format_bytes(*result.reserved_peak) : "-",
@@ -317,7 +317,8 @@ Command add_replay(CLI::App& program) {
       "Memory is never touched. Reserved is what an allocator holds from the system, by its own\n"
       "count: glibc arena + hblkhd, jemalloc stats.resident, tcmalloc heap_size - unmapped. Of\n"
       "mimalloc it is the process's private writable memory. Live sizes are rounded to 512 bytes.\n"
-      "ns/operation is the median over stretches of 1,024 operations, without planning.\n\n"
+      "driver ms is what the driver's calls cost the host, by others' measurements of that GPU.\n"
+      "ns each is of requests and frees: the median over stretches of 1,024, without planning.\n\n"
       "Example:\n  berth replay gpt.trace --allocator planned,pool,glibc --perturb insert=1%");
   return {app, [options] { return replay(*options); }};
 }

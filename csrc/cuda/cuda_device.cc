@@ -162,9 +162,16 @@ CudaRuntimeDevice::CudaRuntimeDevice(std::shared_ptr<CudaGpu> gpu, const CudaOpt
   cudaDeviceProp asked;
   const Status described = calls_.cudaGetDeviceProperties(&asked, options.index);
   BERTH_CHECK(described.ok(), kSystem, "{}", describe(described));
-  if (options.memory == CudaOptions::Memory::kVirtual)
-    memory_ = make_virtual_memory(calls_, primary_, options.page_bytes);
+  std::string how = "as it was asked for";
+  if (options.memory != CudaOptions::Memory::kPlain)
+    memory_ = make_virtual_memory(calls_, primary_, options.page_bytes, &how);
+  BERTH_CHECK(
+      memory_ || options.memory != CudaOptions::Memory::kVirtual, kSystem,
+      "virtual memory was asked for on cuda:{} ({}), which has none: {}; plain memory works "
+      "without (BERTH_MEMORY=plain, or auto)",
+      options.index, asked.name, how);
   properties_.maps_pages = memory_ != nullptr;
+  properties_.memory = properties_.maps_pages ? how : fmt::format("plain, {}", how);
   if (!memory_) memory_ = make_plain_memory(calls_, primary_);
   properties_.name = asked.name;
   properties_.total_bytes = asked.totalGlobalMem;

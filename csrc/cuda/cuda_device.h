@@ -2,6 +2,8 @@
 
 #include "csrc/device/device.h"
 
+#include <berth/config.h>
+
 #include <cuda_runtime_api.h>
 
 #include <memory>
@@ -10,13 +12,10 @@
 namespace berth {
 
 struct CudaOptions {
-  enum class Memory : std::uint8_t {
-    kVirtual,  // address ranges, pages mapped and given back one by one
-    kPlain,    // one cudaMalloc a reservation: one legacy IPC handle, simple for RDMA and NCCL
-  };
+  using Memory = MemoryKind;
 
-  int index = 0;                     // of the GPU, as cudaSetDevice takes it
-  Memory memory = Memory::kVirtual;  // kPlain where the driver has no virtual memory
+  int index = 0;  // of the GPU, as cudaSetDevice takes it
+  Memory memory = Memory::kAuto;
   // What one mapping of virtual memory holds, rounded up to the driver's granularity (2 MiB, which
   // 0 takes). Larger ones cost fewer driver calls and fewer descriptors when they are exported.
   Bytes page_bytes = 0;
@@ -31,7 +30,8 @@ struct CudaSharedMemory {
 
 // The memory, streams and events of one GPU.
 //
-// Made without a context: the first call that needs one makes that of this GPU, never another's.
+// Virtual memory is tried when the device is made, with one page, which makes the GPU's context;
+// plain memory makes it with the first call that needs one. No call makes another GPU's.
 // The calling thread's current device is as before after each call. Calls may be made from any
 // thread, also while a stream is captured, unless said otherwise. After set_cuda_over(), in a
 // forked child, and once the driver said that it unloads, every call is kGone and reaches no
@@ -52,6 +52,7 @@ class CudaDevice : public Device {
   static constexpr LaneKey kGoneLane = ~LaneKey{0} >> 1;
 
   [[nodiscard]] virtual int index() const noexcept = 0;
+  // kVirtual or kPlain. What was tried is in properties().memory.
   [[nodiscard]] virtual CudaOptions::Memory memory() const noexcept = 0;
 
   // The lane of a stream of PyTorch's, or of a handle 0, 1, 2: no driver call, no lock.
@@ -128,7 +129,8 @@ class CudaStreamScope {
 // version that berth was built for.
 [[nodiscard]] int cuda_device_count();
 
-// Throws Error(kSystem) where there is no such runtime or GPU.
+// Throws Error(kSystem) where there is no such runtime or GPU, or no virtual memory where that was
+// asked for by name.
 [[nodiscard]] std::unique_ptr<CudaDevice> make_cuda_device(const CudaOptions& options);
 
 // No call reaches the driver from now on (true), as at the process's exit: whoever installs berth

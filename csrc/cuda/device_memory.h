@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <string>
 
 namespace berth {
 
@@ -33,10 +34,13 @@ class CudaDeviceMemory {
 // One cudaMalloc a reservation.
 [[nodiscard]] std::unique_ptr<CudaDeviceMemory> make_plain_memory(const CudaCalls& calls,
                                                                   CudaPrimary& primary);
-// The driver's virtual memory. Null where it has none. Throws Error(kSystem) where it cannot be
-// asked.
+// The driver's virtual memory, as it works: what its attributes promise is tried with one page,
+// with file descriptors and RDMA, without RDMA, without both. Null where it has none or every try
+// fails; `how` says what was taken, or why nothing was, for people. Throws Error(kSystem) where it
+// cannot be asked.
 [[nodiscard]] std::unique_ptr<CudaDeviceMemory> make_virtual_memory(const CudaCalls& calls,
                                                                     CudaPrimary& primary,
-                                                                    Bytes page_bytes);
+                                                                    Bytes page_bytes,
+                                                                    std::string* how);
 
 }  // namespace berth

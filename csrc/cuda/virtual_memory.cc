@@ -442,10 +442,54 @@ class VirtualMemory final : public CudaDeviceMemory {
   Bytes retained_ = 0;
 };
 
+// --- What works ---------------------------------------------------------------------------------
+
+// One page through all that berth does with one. Nothing of it is left.
+Status try_page(const CudaCalls& calls, const CudaPrimary& primary,
+                const CUmemAllocationProp& property, Bytes page) noexcept {
+  // What goes wrong once may go well the second time: then only the form is not taken.
+  const auto give_back = [](auto&& call, Status* status) {
+    const Status given = call();
+    if (!given.ok()) (void)call();
+    if (status->ok()) *status = given;
+  };
+  CUdeviceptr address = 0;
+  if (const Status status = calls.cuMemAddressReserve(&address, page, 0, 0, 0); !status.ok())
+    return status;
+  CUmemGenericAllocationHandle handle = 0;
+  Status status = calls.cuMemCreate(&handle, page, &property, 0);
+  if (status.ok()) {
+    status = calls.cuMemMap(address, page, 0, handle, 0);
+    if (status.ok()) {
+      CUmemAccessDesc access{};
+      access.location = property.location;
+      access.location.id = primary.index;
+      access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+      status = calls.cuMemSetAccess(address, page, &access, 1);
+      if (status.ok() && property.requestedHandleTypes != 0) {
+        int descriptor = -1;
+        status = calls.cuMemExportToShareableHandle(&descriptor, handle,
+                                                    CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+        if (status.ok()) close(descriptor);
+      }
+      give_back([&] { return calls.cuMemUnmap(address, page); }, &status);
+    }
+    give_back([&] { return calls.cuMemRelease(handle); }, &status);
+  }
+  give_back([&] { return calls.cuMemAddressFree(address, page); }, &status);
+  return status;
+}
+
+// A device that is full, or that an earlier error broke, says nothing about what it can.
+bool says_nothing(const Status& status) noexcept {
+  return status.code() == Status::Code::kOutOfMemory || status.code() == Status::Code::kSticky ||
+         status.code() == Status::Code::kGone;
+}
+
 }  // namespace
 
 std::unique_ptr<CudaDeviceMemory> make_virtual_memory(const CudaCalls& calls, CudaPrimary& primary,
-                                                      Bytes page_bytes) {
+                                                      Bytes page_bytes, std::string* how) {
   const auto check = [&](const Status& status) {
     BERTH_CHECK(status.ok(), kSystem, "{} failed on cuda:{}: {}", status.call(), primary.index,
                 calls.text(status.number()));
@@ -458,25 +502,52 @@ std::unique_ptr<CudaDeviceMemory> make_virtual_memory(const CudaCalls& calls, Cu
     return value != 0;
   };
   if (calls.cuMemAddressReserve.pointer == nullptr ||
-      !has(CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED))
+      !has(CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED)) {
+    *how = "the driver has no virtual memory for it";
     return nullptr;
-  CUmemAllocationProp property{};
-  property.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-  property.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-  property.location.id = primary.index;
-  if (has(CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED))
-    property.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-  if (has(CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED))
-    property.allocFlags.gpuDirectRDMACapable = 1;
-  std::size_t granularity = 0;
-  check(calls.cuMemGetAllocationGranularity(&granularity, &property,
-                                            CU_MEM_ALLOC_GRANULARITY_MINIMUM));
-  BERTH_CHECK(is_power_of_two(granularity) && page_bytes <= kMaxBytes, kSystem,
-              "pages of {} bytes on cuda:{}, whose driver maps in units of {}", page_bytes,
-              primary.index, granularity);
-  Bytes page = granularity;
-  while (page < page_bytes) page *= 2;
-  return std::make_unique<VirtualMemory>(calls, primary, property, granularity, page);
+  }
+  const bool descriptors = has(CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED);
+  const bool rdma = has(CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED);
+  const CudaCurrentDevice current(calls, primary);
+  check(current.status());
+
+  // Best first. An attribute that is 0 is believed, one that is 1 is not.
+  struct Form {
+    bool descriptors, rdma;
+    const char* text;
+  };
+  std::string tried;
+  for (const Form form : {Form{true, true, "with file descriptors and RDMA"},
+                          Form{true, false, "with file descriptors, without RDMA"},
+                          Form{false, false, "without file descriptors and RDMA"}}) {
+    if ((form.descriptors && !descriptors) || (form.rdma && !rdma)) continue;
+    CUmemAllocationProp property{};
+    property.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    property.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    property.location.id = primary.index;
+    if (form.descriptors) property.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    property.allocFlags.gpuDirectRDMACapable = form.rdma ? 1 : 0;
+    std::size_t granularity = 0;
+    Status status = calls.cuMemGetAllocationGranularity(&granularity, &property,
+                                                        CU_MEM_ALLOC_GRANULARITY_MINIMUM);
+    if (status.ok()) {
+      BERTH_CHECK(is_power_of_two(granularity) && page_bytes <= kMaxBytes, kSystem,
+                  "pages of {} bytes on cuda:{}, whose driver maps in units of {}", page_bytes,
+                  primary.index, granularity);
+      Bytes page = granularity;
+      while (page < page_bytes) page *= 2;
+      status = try_page(calls, primary, property, page);
+      if (status.ok() || says_nothing(status)) {
+        *how = fmt::format("virtual, in pages of {}, {}{}{}", format_bytes(page), form.text,
+                           tried.empty() ? "" : "; in vain: ", tried);
+        return std::make_unique<VirtualMemory>(calls, primary, property, granularity, page);
+      }
+    }
+    tried += fmt::format("{}{}: {} failed: {}", tried.empty() ? "" : "; ", form.text, status.call(),
+                         calls.text(status.number()));
+  }
+  *how = "its virtual memory does not work: " + tried;
+  return nullptr;
 }
 
 }  // namespace berth

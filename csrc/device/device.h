@@ -45,6 +45,7 @@ using DeviceEvent = std::uint64_t;
 
 struct DeviceProperties {
   std::string name;         // "cpu"
+  std::string memory;       // how it is had, where there are several ways
   Bytes total_bytes = 0;    // on the host the smaller of physical memory and the cgroup's limit
   Bytes page_bytes = 4096;  // granularity of commit and decommit
   bool maps_pages =

@@ -8,20 +8,19 @@ namespace {
 // Virtual memory: kvcached (ovg-project/kvcached), benchmarks/bench_layout/H100_results.md for the
 // H100, benchmarks/bench_vmm/README.md for the A100 with 4,096 handles alive, for handles of 2 MiB.
 // It has no release on an A100: that of the H100 stands for it. cudaMalloc and cudaFree: 66.5 us a
-// pair (rapidsai/rmm#284, 100,000 random blocks of up to 2 MiB), half of it each. Addresses and
-// cuMemRetainAllocationHandle, which nobody measured, count as a map: they change no page table.
+// pair (rapidsai/rmm#284, 100,000 random blocks of up to 2 MiB), half of it each. Addresses, which
+// nobody measured, count as a map: they change no page table.
 constexpr DriverCosts kCosts[] = {
-    {"H100", {3.3, 3.3, 28.5, 3.3, 59.9, 41.6, 23.4, 3.3, 33.2, 33.2}},
-    {"A100", {1.5, 1.5, 193, 1.5, 36, 25.6, 23.4, 1.5, 33.2, 33.2}},
+    {"H100", {3.3, 3.3, 28.5, 3.3, 59.9, 41.6, 23.4, 33.2, 33.2}},
+    {"A100", {1.5, 1.5, 193, 1.5, 36, 25.6, 23.4, 33.2, 33.2}},
 };
 
 }  // namespace
 
 std::string_view name_of(MemoryCall call) noexcept {
   constexpr std::string_view kNames[kMemoryCalls] = {
-      "cuMemAddressReserve", "cuMemAddressFree", "cuMemCreate",  "cuMemMap",
-      "cuMemSetAccess",      "cuMemUnmap",       "cuMemRelease", "cuMemRetainAllocationHandle",
-      "cudaMalloc",          "cudaFree"};
+      "cuMemAddressReserve", "cuMemAddressFree", "cuMemCreate", "cuMemMap", "cuMemSetAccess",
+      "cuMemUnmap",          "cuMemRelease",     "cudaMalloc",  "cudaFree"};
   return kNames[static_cast<std::size_t>(call)];
 }
 

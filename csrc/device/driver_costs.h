@@ -16,11 +16,10 @@ enum class MemoryCall : std::uint8_t {
   kSetAccess,      // cuMemSetAccess
   kUnmap,          // cuMemUnmap
   kRelease,        // cuMemRelease
-  kRetain,         // cuMemRetainAllocationHandle
   kMalloc,         // cudaMalloc
   kFree,           // cudaFree
 };
-inline constexpr std::size_t kMemoryCalls = 10;
+inline constexpr std::size_t kMemoryCalls = 9;
 
 // The driver's or runtime's name of it.
 [[nodiscard]] std::string_view name_of(MemoryCall call) noexcept;

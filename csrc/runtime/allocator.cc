@@ -253,8 +253,11 @@ void Allocator::shut_down() noexcept {
 void Allocator::report_summary() const noexcept {
   try {
     const int index = state_->options.device_index;
-    report("summary", fmt::format("{}{}: {}", state_->device.properties().name,
-                                  index < 0 ? "" : fmt::format(" {}", index), stats().to_line()));
+    const Stats all = stats();
+    report("summary",
+           fmt::format("{}{}: {}{}{}", state_->device.properties().name,
+                       index < 0 ? "" : fmt::format(" {}", index), all.to_line(),
+                       all.device_memory.empty() ? "" : "; memory: ", all.device_memory));
   } catch (const std::bad_alloc&) {  // no memory for the text
   }
 }
@@ -558,6 +561,7 @@ Stats Allocator::stats() const {
   stats.requests = state.next_id;
   stats.device_errors += state.arena.device_errors() + state.lane_events.device_errors();
   stats.driver_calls = state.device.driver_calls();
+  stats.device_memory = state.device.properties().memory;
   stats.stitched = state.pool.stats().stitched;
   stats.pages_moved = state.arena.pages_moved();
   stats.trace_entries_lost = state.recording.lost();

@@ -20,7 +20,7 @@ extern char** environ;
 namespace berth {
 namespace {
 
-constexpr std::array<Setting, 12> kSettings = {{
+constexpr std::array<Setting, 13> kSettings = {{
     {"BERTH_MODE", "Config::mode", "", "learn, record, serve, off", "learn",
      "learn: serve from the pool, plan when the step repeats, switch (steps of at most 518,144 "
      "requests and frees); record: write a trace; "
@@ -51,6 +51,13 @@ constexpr std::array<Setting, 12> kSettings = {{
      "how long learn may improve a plan in the background; the first plan comes sooner"},
     {"BERTH_MEMORY_LIMIT", "Config::memory_limit", "", "a size such as 6GiB; 0: the device's own",
      "0", "most memory that arena and pool take together"},
+    {"BERTH_MEMORY", "Config::memory", "", "auto, virtual, plain", "auto",
+     "how a GPU's memory is had. virtual: pages are mapped into ranges of addresses, so that "
+     "memory "
+     "moves between blocks of any size. plain: cudaMalloc, as libraries expect it that register "
+     "memory by allocations. auto: virtual, or plain where the driver's virtual memory was tried "
+     "in "
+     "vain"},
     {"BERTH_SCHEDULE", "Config::schedule", "berth schedule -o",
      "a file name, may hold {rank} {device} {pid}", "",
      "the schedule, of save_graph() or of a trace with operators, that a step program follows from "
@@ -200,6 +207,12 @@ Config config_with(std::span<const GivenSetting> given) {
                 std::array<std::pair<std::string_view, CheckLevel>, 2>{
                     {{"normal", CheckLevel::kNormal}, {"full", CheckLevel::kFull}}},
                 config.check);
+  source.choose(
+      "BERTH_MEMORY",
+      std::array<std::pair<std::string_view, MemoryKind>, 3>{{{"auto", MemoryKind::kAuto},
+                                                              {"virtual", MemoryKind::kVirtual},
+                                                              {"plain", MemoryKind::kPlain}}},
+      config.memory);
   source.choose("BERTH_VERBOSE",
                 std::array<std::pair<std::string_view, bool>, 2>{{{"0", false}, {"1", true}}},
                 config.verbose);

@@ -85,7 +85,12 @@ std::string Stats::to_json() const {
     const fmt::format_int digits(value);
     text.append(digits.data(), digits.size());
   }
-  text += ",\n  \"misses\": [";
+  text += ",\n  \"device_memory\": \"";
+  for (const char letter : device_memory) {
+    if (letter == '"' || letter == '\\') text += '\\';
+    if (static_cast<unsigned char>(letter) >= ' ') text += letter;
+  }
+  text += "\",\n  \"misses\": [";
   for (const Miss& miss : misses)
     text += fmt::format("{}\n    {}", &miss == misses.data() ? "" : ",", berth::to_json(miss));
   return text + "]\n}";

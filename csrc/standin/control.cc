@@ -65,6 +65,11 @@ double berth_standin_driver_microseconds() {
   return driver_costs(entry.machine.gpu.short_name).of(count_memory_calls());
 }
 
+void berth_standin_set_driver(int driver) {
+  Entry entry;
+  entry.machine.driver = static_cast<Driver>(driver);
+}
+
 void berth_standin_set_pace(int pace) {
   Entry entry;
   entry.machine.set_pace(static_cast<Pace>(pace));

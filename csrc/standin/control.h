@@ -51,6 +51,10 @@ void berth_standin_reset_calls();
 // one is, by the table of csrc/device/driver_costs.h.
 double berth_standin_driver_microseconds();
 
+// What of its virtual memory works from now on: 0 all, 1 as on WSL2, 2 no file descriptors, 3
+// nothing.
+void berth_standin_set_driver(int driver);
+
 // The scheduler: 0 random, 1 lazy, 2 eager. berth_standin_run runs up to `count` operations that
 // are ready.
 void berth_standin_set_pace(int pace);

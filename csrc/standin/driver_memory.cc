@@ -94,6 +94,9 @@ int cuMemCreate(std::uint64_t* handle, std::size_t size, const AllocationPropert
   if (!machine.valid_device(properties->location.id)) return kInvalidDevice;
   if ((properties->requested_handle_types & ~1) != 0)
     return kNotSupported;  // only file descriptors
+  if (machine.driver == Driver::kNoVirtual ||
+      (machine.driver == Driver::kNoDescriptors && properties->requested_handle_types != 0))
+    return kNotSupported;
   machine.use(properties->location.id);
   DeviceState& device = machine.device(properties->location.id);
   const auto offset = device.memory.allocate(size);
@@ -173,6 +176,9 @@ int cuMemSetAccess(std::uintptr_t address, std::size_t size, const AccessDescrip
   for (std::uintptr_t reached = address; reached < address + size;) {
     const Allocation* piece = machine.space.holding(reached);
     if (piece == nullptr || piece->kind != Allocation::Kind::kMapped) return kInvalidValue;
+    if (machine.driver == Driver::kWsl &&
+        physical().at(piece->handle).properties.gpu_direct_rdma != 0)
+      return kUnknown;
     reached = piece->end();
   }
   int protection = 0;

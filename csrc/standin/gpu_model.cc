@@ -148,6 +148,8 @@ int attribute_of(const GpuModel& gpu, int device, int attribute) {
       return 1;  // virtual memory, file descriptors of it
     case 106:
       return gpu.blocks_per_multiprocessor;
+    case 110:
+      return gpu.peer_access;  // virtual memory for RDMA: GPUs of data centres
     case 111:
       return 1024;  // shared memory the driver keeps per block
     case 115:

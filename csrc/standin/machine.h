@@ -60,6 +60,7 @@ class Machine {
 
   std::mutex mutex;
   const Options options;
+  Driver driver = options.driver;  // of virtual memory
   const GpuModel& gpu;
   std::vector<std::unique_ptr<DeviceState>> devices;
   AddressSpace space;

@@ -61,6 +61,12 @@ Options Options::from_environment() {
   read_choice("BERTH_STANDIN_PACE",
               {{"random", Pace::kRandom}, {"lazy", Pace::kLazy}, {"eager", Pace::kEager}},
               "random, lazy or eager", options.pace);
+  read_choice("BERTH_STANDIN_DRIVER",
+              {{"full", Driver::kFull},
+               {"wsl", Driver::kWsl},
+               {"no-descriptors", Driver::kNoDescriptors},
+               {"no-virtual", Driver::kNoVirtual}},
+              "full, wsl, no-descriptors or no-virtual", options.driver);
   read_number("BERTH_STANDIN_OVERCOMMIT", 0, 1, options.overcommit);
   if (const char* values = std::getenv("BERTH_STANDIN_VALUES")) {
     options.feeds_values = std::strcmp(values, "memory") != 0;

@@ -10,6 +10,14 @@ namespace berth::standin {
 // `lazy` runs nothing until somebody synchronises, `eager` everything at once.
 enum class Pace { kRandom, kLazy, kEager };
 
+// What the driver does of what its attributes promise, as drivers were met:
+enum class Driver {
+  kFull,
+  kWsl,            // WSL2: no access to memory that was made for RDMA (pytorch#192330)
+  kNoDescriptors,  // no memory that can be shared by file descriptors
+  kNoVirtual,      // no virtual memory, as in some containers
+};
+
 // The settings, read once from the environment.
 //
 //   BERTH_STANDIN_GPU         H100-80     a row of the table in csrc/device/gpu_models.cc
@@ -17,13 +25,14 @@ enum class Pace { kRandom, kLazy, kEager };
 //   BERTH_STANDIN_MEMORY      the GPU's   bytes in total, of each
 //   BERTH_STANDIN_SEED        1           of the scheduler
 //   BERTH_STANDIN_PACE        random      or lazy, eager
+//   BERTH_STANDIN_DRIVER      full        or wsl, no-descriptors, no-virtual
 //   BERTH_STANDIN_COPY_LIMIT  none        copies and memsets of more bytes move nothing
 //   BERTH_STANDIN_PATIENCE    600         seconds that a rank of NCCL waits for the others to come
 //   BERTH_STANDIN_OVERCOMMIT  0           1: no request is refused, however little is left
 //   BERTH_STANDIN_VALUES      memory      what the host reads of bytes that no copy wrote since
 //                                         they were handed out: what lies there; zeros; a number
-//   BERTH_STANDIN_REPORT      none        a file, {pid} in its name: what the process did at its end
-//   BERTH_STANDIN_CHECK       report      violations of happens-before are printed; off; abort
+//   BERTH_STANDIN_REPORT      none        a file, {pid} in its name: what the process did at its
+//   end BERTH_STANDIN_CHECK       report      violations of happens-before are printed; off; abort
 //   BERTH_STANDIN_FAIL        none        NAME:N:ERROR[:COUNT],... (calls.cc reads it)
 //   BERTH_STANDIN_LOG         none        a file that gets one line a call (the same); - for stderr
 //
@@ -37,6 +46,7 @@ struct Options {
   std::size_t memory = 0;  // 0: what the GPU has
   std::uint64_t seed = 1;
   Pace pace = Pace::kRandom;
+  Driver driver = Driver::kFull;
   std::size_t copy_limit = SIZE_MAX;
   int patience_seconds = 600;
   bool overcommit = false;

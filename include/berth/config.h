@@ -26,6 +26,13 @@ enum class CheckLevel {
   kFull,  // each block that is handed out is checked against every live byte
 };
 
+// How a GPU's memory is had.
+enum class MemoryKind {
+  kAuto,     // virtual, or plain where a try of the driver's virtual memory fails
+  kVirtual,  // ranges of addresses, into which pages are mapped; refused where that fails
+  kPlain,    // cudaMalloc: an arena is one allocation, the pool grows by segments
+};
+
 // Settings of one allocator. Each has an environment variable of the same name in capitals after
 // BERTH_ and, where a command takes it, an option: `berth help settings` lists them. File names may
 // hold {rank}, {device} and {pid}.
@@ -40,9 +47,10 @@ struct Config {
   std::string stats;     // BERTH_STATS: statistics as JSON, written at exit, where set
   bool verbose = false;  // BERTH_VERBOSE: what became of the requests, in one line at exit
   std::string tag;       // BERTH_TAG: part of a plan's fingerprint
-  double plan_time_limit_seconds = 2;  // BERTH_PLAN_TIME_LIMIT: for planning in the background
-  Bytes memory_limit = 0;              // BERTH_MEMORY_LIMIT: 0 is the device's own
-  std::string schedule;                // BERTH_SCHEDULE: what step programs begin with, where set
+  double plan_time_limit_seconds = 2;     // BERTH_PLAN_TIME_LIMIT: for planning in the background
+  Bytes memory_limit = 0;                 // BERTH_MEMORY_LIMIT: 0 is the device's own
+  MemoryKind memory = MemoryKind::kAuto;  // BERTH_MEMORY: of a GPU; on the host it says nothing
+  std::string schedule;  // BERTH_SCHEDULE: what step programs begin with, where set
   // BERTH_ALGORITHMS: where step programs keep what they measured of algorithms, where set
   std::string algorithms;
 

@@ -57,6 +57,9 @@ struct Stats {
   std::uint64_t misuses = 0;        // unknown pointers, double frees
   std::uint64_t device_errors = 0;
   std::uint64_t driver_calls = 0;
+  // How a GPU's memory is had, and what of the driver's virtual memory was tried in vain; empty on
+  // the host.
+  std::string device_memory;
   std::uint64_t trace_entries_lost = 0;
   // Memory.
   Bytes live = 0, live_peak = 0, requested = 0;  // live: rounded, arena and pool

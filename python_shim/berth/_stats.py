@@ -77,6 +77,8 @@ class Stats:
     """Unknown pointers, double frees."""
     device_errors: int
     driver_calls: int
+    device_memory: str
+    """How a GPU's memory is had, and what of the driver's virtual memory was tried in vain; empty on the CPU."""
     trace_entries_lost: int
     live: int
     """Handed out now, rounded."""
@@ -108,7 +110,7 @@ _values = operator.itemgetter(*_NAMES)
 
 def stats_of(text: bytes) -> Stats:
     """The counters that an adapter wrote."""
-    told: dict[str, Any] = json.loads(text) if text else dict.fromkeys(_NAMES, 0) | {"misses": ()}
+    told: dict[str, Any] = json.loads(text) if text else dict.fromkeys(_NAMES, 0) | {"misses": (), "device_memory": ""}
     if told["misses"]:
         told["misses"] = [Miss(**miss) for miss in told["misses"]]
     told["misses"] = tuple(told["misses"])

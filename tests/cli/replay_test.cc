@@ -97,7 +97,7 @@ TEST_CASE("A table tells the same to people", "[cli][replay]") {
   const Ran ran =
       run_berth({"replay", folder / "run.csv", "--allocator", "planned,pool", "--steps"});
   REQUIRE(ran.code == 0);
-  REQUIRE_THAT(one_line(ran.out), Contains("reserved over driver allocator peak"));
+  REQUIRE_THAT(one_line(ran.out), Contains("reserved over driver driver ns allocator peak"));
   REQUIRE_THAT(ran.out, Contains("planned, step by step"));
   REQUIRE_THAT(ran.out, Contains("pool, step by step"));
 }

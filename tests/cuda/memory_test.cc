@@ -284,6 +284,73 @@ TEST_CASE("A plain reservation brings its memory and gives it back whole", "[cud
   REQUIRE(berth_standin_used(0) == 0);
 }
 
+TEST_CASE("Virtual memory is tried, not believed", "[cuda][memory][tried]") {
+  const Standin standin;
+  using standin::berth_standin_set_driver;
+  const auto check = [](CudaDevice& device) {
+    std::byte* const base = reserved(device, 4 * kMiB);
+    REQUIRE(device.commit(base, 4 * kMiB, kOnDemand).ok());
+    REQUIRE(cudaMemset(base, 1, 4 * kMiB) == cudaSuccess);
+    cudaDeviceSynchronize();
+    REQUIRE(device.release(base, 4 * kMiB).ok());
+    REQUIRE(berth_standin_used(0) == 0);
+  };
+  struct Case {
+    int driver;
+    Memory memory;
+    std::string text;
+  };
+  const Case one = GENERATE(
+      Case{0, Memory::kVirtual, "virtual, in pages of 2.0 MiB, with file descriptors and RDMA"},
+      Case{1, Memory::kVirtual,
+           "virtual, in pages of 2.0 MiB, with file descriptors, without RDMA; in vain: with file "
+           "descriptors and RDMA: cuMemSetAccess failed: unknown error (cudaErrorUnknown, 999)"},
+      Case{2, Memory::kVirtual,
+           "virtual, in pages of 2.0 MiB, without file descriptors and RDMA; in vain: with file "
+           "descriptors and RDMA: cuMemCreate failed: operation not supported "
+           "(cudaErrorNotSupported, 801); with file descriptors, without RDMA: cuMemCreate failed: "
+           "operation not supported (cudaErrorNotSupported, 801)"},
+      Case{3, Memory::kPlain, "plain, its virtual memory does not work: "});
+  CAPTURE(one.driver);
+  berth_standin_set_driver(one.driver);
+  {
+    const auto device = make_cuda_device({});
+    CHECK(berth_standin_used(0) == 0);  // nothing of the try is left
+    CHECK(device->memory() == one.memory);
+    if (one.memory == Memory::kVirtual)
+      CHECK(device->properties().memory == one.text);
+    else
+      CHECK(device->properties().memory.starts_with(one.text));
+    check(*device);
+  }
+  if (one.memory == Memory::kPlain)
+    CHECK_THROWS_WITH(make_gpu(Memory::kVirtual), Catch::Contains("virtual memory was asked for") &&
+                                                      Catch::Contains("BERTH_MEMORY=plain"));
+  const auto plain = make_gpu(Memory::kPlain);
+  CHECK(plain->properties().memory == "plain, as it was asked for");
+  check(*plain);
+  berth_standin_set_driver(0);
+}
+
+TEST_CASE("Whichever call of the try fails, the device works", "[cuda][memory][tried][faults]") {
+  const Standin standin;
+  for (const char* const call :
+       {"cuMemGetAllocationGranularity", "cuMemAddressReserve", "cuMemCreate", "cuMemMap",
+        "cuMemSetAccess", "cuMemExportToShareableHandle", "cuMemUnmap", "cuMemRelease",
+        "cuMemAddressFree"}) {
+    for (const int error : {999, 801, 2}) {
+      CAPTURE(call, error);
+      berth_standin_fail(call, 1, error, 1);
+      const auto device = make_cuda_device({});
+      berth_standin_clear_faults();
+      CHECK(device->memory() == Memory::kVirtual);  // by the next form, or though it says nothing
+      std::byte* const base = reserved(*device, 4 * kMiB);
+      REQUIRE(device->commit(base, 4 * kMiB, kOnDemand).ok());
+      REQUIRE(device->release(base, 4 * kMiB).ok());
+    }
+  }
+}
+
 TEST_CASE("What is still held goes with the device", "[cuda][memory]") {
   const Standin standin;
   for (const Memory kind : kKinds) {

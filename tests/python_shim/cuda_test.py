@@ -178,6 +178,34 @@ print(berth.resume() > 0, int(held.cpu().sum()) == (3 << 19) * ((3 << 20) - 1), 
         """)
         self.assertIn(f"It may have been opened by {self.folder}/program.py, line 3: `x = torch.ones(5).to(\"cuda\")`.", guessed)
 
+    def test_memory_is_had_as_it_was_asked_for_or_as_it_works(self):
+        program = "import berth\nberth.install('cuda', memory=sys.argv[1], verbose=True)\n" + NETWORK + """
+try:
+    step = make()
+    for _ in range(10):
+        step()
+    print(hits_of(step)[0] > 0.98)
+except RuntimeError as error:
+    print(str(error).split("; plain memory")[0])
+print(berth.stats().device_memory)
+"""
+        program = "import sys\n" + program
+        for driver, memory, said in (
+                ("full", "auto", "virtual, in pages of 2.0 MiB, with file descriptors and RDMA"),
+                ("full", "plain", "plain, as it was asked for"),
+                ("wsl", "virtual", "virtual, in pages of 2.0 MiB, with file descriptors, without RDMA; in vain: "),
+                ("no-virtual", "auto", "plain, its virtual memory does not work: ")):
+            with self.subTest(driver=driver, memory=memory):
+                served, device_memory = self.python(program, memory, standin=("--driver", driver)).splitlines()
+                self.assertEqual(served, "True")
+                self.assertTrue(device_memory.startswith(said), device_memory)
+                self.assertIn(f"; memory: {device_memory}", self.stderr)
+        error = self.python(program, "virtual", standin=("--driver", "no-virtual")).splitlines()[0]
+        self.assertIn("virtual memory was asked for on cuda:0", error)
+        self.assertIn("cuMemCreate failed", error)
+        self.python("import berth\nberth.install('cuda', memory='managed')", code=1)
+        self.assertIn("memory is 'managed', legal are: auto, virtual, plain", self.stderr)
+
     def test_what_was_asked_of_the_wrong_gpu_is_one_error(self):
         out = self.python("""
             import berth

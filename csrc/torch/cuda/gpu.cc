@@ -69,7 +69,7 @@ Gpu::Gpu(int index, const Config& config, AddressTable& addresses, Observer on_o
     : index_(index),
       config_(config_for(config, index)),
       on_out_of_memory_(std::move(on_out_of_memory)),
-      cuda_(make_cuda_device({.index = index})),
+      cuda_(make_cuda_device({.index = index, .memory = config.memory})),
       lanes_(*cuda_),
       store_(lanes_),
       reports_(index, mutex_, lanes_, addresses),

@@ -68,7 +68,7 @@ StreamLanes& StreamLanes::other_gpu(int index) {
     const std::lock_guard lock(mutex_);
     if (StreamLanes* const known = find()) return *known;
   }
-  Other made{index, make_cuda_device({.index = index}), nullptr};
+  Other made{index, make_cuda_device({.index = index, .memory = MemoryKind::kPlain}), nullptr};
   made.lanes = std::make_unique<StreamLanes>(*made.device);
   const std::lock_guard lock(mutex_);
   if (StreamLanes* const known = find()) return *known;
