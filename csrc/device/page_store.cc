@@ -56,6 +56,7 @@ void PageStore::tell_releasing(void* base, Bytes size, Holding holding) noexcept
 Status PageStore::reserve(Bytes size, Bytes alignment, void** base) noexcept {
   if (properties().maps_pages) {
     const Status status = device_.reserve(size, alignment, base);
+    note_failure(status);
     if (!status.ok()) return status;
     try {
       reserved_.emplace(number(*base), number(*base) + size);
@@ -66,6 +67,7 @@ Status PageStore::reserve(Bytes size, Bytes alignment, void** base) noexcept {
   }
   if (const Status status = take(size); !status.ok()) return status;
   const Status status = device_.reserve(size, alignment, base);
+  note_failure(status);
   if (!status.ok()) {
     give(size);
   } else {
@@ -107,6 +109,7 @@ Status PageStore::commit(void* base, Bytes size, Residency residency) noexcept {
     return {Status::Code::kOutOfMemory, kTarget};
   if (const Status status = take(missing); !status.ok()) return status;
   Status status = device_.commit(base, size, residency);
+  note_failure(status);
   if (status.code() == Status::Code::kOutOfMemory) refused_at_ = held_;
   if (status.ok()) {
     if (held_ >= refused_at_) refused_at_ = 0;  // others gave some back

@@ -72,6 +72,10 @@ class PageStore final : public ForwardingDevice {
   [[nodiscard]] Bytes peak() const noexcept { return peak_; }
   void forget_peak() noexcept { peak_ = held_; }
   [[nodiscard]] std::uint64_t refusals() const noexcept;  // by the limit
+  // What the device answered last, since it was forgotten, where it brought no memory for another
+  // reason than that it has none.
+  [[nodiscard]] const Status& failure() const noexcept { return failure_; }
+  void forget_failure() noexcept { failure_ = {}; }
 
   // What is held as pages: stretches that are behind no other addresses, and one by one pages that
   // are, where each is in use, with its other addresses. Each lies in one reservation. Throws
@@ -126,6 +130,9 @@ class PageStore final : public ForwardingDevice {
   // The device unmaps these addresses by `call`, unless it fails.
   template <class Call>
   Status unmap(Bytes first, Bytes last, Call&& call) noexcept;
+  void note_failure(const Status& status) noexcept {
+    if (!status.ok() && status.code() != Status::Code::kOutOfMemory) failure_ = status;
+  }
   void tell_reserved(void* base, Bytes size, Holding holding) noexcept;
   void tell_releasing(void* base, Bytes size, Holding holding) noexcept;
   using Stretches = std::map<Bytes, Bytes>;  // first -> last; those that touch are one
@@ -144,6 +151,7 @@ class PageStore final : public ForwardingDevice {
   Bytes refused_at_ = 0;  // so much was more than the device had; 0: it was not
   Bytes target_ = 0;
   bool exceeding_ = false;
+  Status failure_;
   std::uint64_t refusals_ = 0;
   Stretches committed_;
   Stretches reserved_;  // where the device maps pages; those that touch stay apart

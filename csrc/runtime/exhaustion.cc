@@ -88,11 +88,11 @@ std::string Exhaustion::ranges() const {
 
 std::string Exhaustion::text() const {
   std::string text = fmt::format(
-      "out of memory on {}: asked {} for lane {}; reserved {} of {}, live {} (planned {}, pool "
+      "{}: asked {} for lane {}; reserved {} of {}, live {} (planned {}, pool "
       "{}), {} free on the device",
-      device, format_bytes(asked), lane, format_bytes(reserved), format_bytes(limit),
-      format_bytes(live), format_bytes(planned_live), format_bytes(live - planned_live),
-      format_bytes(free_on_device));
+      failure.empty() ? "out of memory on " + device : failure, format_bytes(asked), lane,
+      format_bytes(reserved), format_bytes(limit), format_bytes(live), format_bytes(planned_live),
+      format_bytes(live - planned_live), format_bytes(free_on_device));
   if (holes_ != 0)
     text += fmt::format(
         "\n  holes: {}, the largest {}; {} of them on pages that also hold blocks and cannot move",

@@ -21,6 +21,7 @@ class Exhaustion {
   Bytes asked = 0;
   LaneKey lane = 0;
   std::string device;
+  std::string failure;  // of the device, where it is that and no lack of memory
   Bytes limit = 0, reserved = 0, free_on_device = 0;
   Bytes live = 0, planned_live = 0;  // in arena and pool together, and in the arena
   Bytes plan_arena = 0;              // of the plan that is served, 0: none

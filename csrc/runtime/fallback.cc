@@ -4,10 +4,13 @@
 
 #include <berth/error.h>
 
+#include <utility>
+
 namespace berth {
 
 PoolBlock* Fallback::allocate(Bytes size, LaneKey lane, trace::Tag tag, std::uint64_t id) {
   const Mobility kind = mobility_.classify(size, lane, tag);
+  store_.forget_failure();
   PoolBlock* block = pool_.allocate(size, lane, kind);
   if (block == nullptr) block = search_ordered(size, lane, kind);
   if (block == nullptr) {
@@ -15,7 +18,13 @@ PoolBlock* Fallback::allocate(Bytes size, LaneKey lane, trace::Tag tag, std::uin
     block = pool_.allocate(size, lane, kind);
     if (block == nullptr) block = search_everywhere(size, lane, kind);
   }
-  if (block == nullptr) throw OutOfMemory(exhaustion(size, lane));
+  if (block == nullptr) {
+    // A driver that refuses is no lack of memory.
+    const Status failure = store_.failure();
+    if (!failure.ok())
+      throw Error(ErrorKind::kSystem, exhaustion(size, lane, store_.describe(failure)));
+    throw OutOfMemory(exhaustion(size, lane, {}));
+  }
   hand_out(block, size, tag, id);
   return block;
 }
@@ -70,14 +79,14 @@ PoolBlock* Fallback::search_everywhere(Bytes size, LaneKey lane, Mobility kind) 
   return given == 0 ? nullptr : pool_.allocate(size, lane, kind);
 }
 
-std::string Fallback::exhaustion(Bytes size, LaneKey lane) {
+std::string Fallback::exhaustion(Bytes size, LaneKey lane, std::string failure) {
   const DeviceProperties& device = store_.properties();
   Exhaustion report(device.page_bytes);
+  report.failure = std::move(failure);
   report.asked = size;
   report.lane = lane;
   report.device = device.name;
-  report.limit =
-      options_.config.memory_limit != 0 ? options_.config.memory_limit : device.total_bytes;
+  report.limit = store_.limit() != 0 ? store_.limit() : device.total_bytes;
   report.reserved = arena_.committed() + pool_.reserved();
   report.live = counters_.live;
   report.planned_live = counters_.planned_live();

@@ -43,7 +43,8 @@ class Fallback {
  private:
   PoolBlock* search_ordered(Bytes size, LaneKey lane, Mobility mobility) noexcept;
   PoolBlock* search_everywhere(Bytes size, LaneKey lane, Mobility mobility) noexcept;
-  [[nodiscard]] std::string exhaustion(Bytes size, LaneKey lane);
+  // `failure`: what the device answered; empty where it has not got that much.
+  [[nodiscard]] std::string exhaustion(Bytes size, LaneKey lane, std::string failure);
   void hand_out(PoolBlock* block, Bytes size, trace::Tag tag, std::uint64_t id) noexcept;
 
   const Allocator::Options& options_;

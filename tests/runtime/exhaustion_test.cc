@@ -4,6 +4,7 @@
 #include "csrc/runtime/allocator.h"
 #include "tests/catch.h"
 #include "tests/support/checked_allocator.h"
+#include "tests/support/simulated_device.h"
 
 #include <berth/error.h>
 
@@ -86,4 +87,29 @@ TEST_CASE("A request that is refused says who has the memory", "[runtime][exhaus
                                    Contains("ranges: pool "));
   }
   for (void* block : blocks) REQUIRE(allocator.free(block) == Allocator::FreeOutcome::kDone);
+}
+
+TEST_CASE("A driver that refuses is told as what it is, not as a lack of memory",
+          "[runtime][exhaustion]") {
+  test::SimulatedDevice device;
+  Allocator::Options options;
+  options.start_threads = false;
+  options.config.mode = Mode::kOff;
+  test::CheckedAllocator allocator(device, options);
+  device.fail_call(1, {Status::Code::kFailed, "mapping", 5}, test::CallKind::kCommit, true);
+  try {
+    (void)allocator.allocate(Bytes{8} << 20, 3);
+    FAIL("it was served");
+  } catch (const OutOfMemory& error) {
+    FAIL(error.what());
+  } catch (const Error& error) {
+    CHECK(error.kind() == ErrorKind::kSystem);
+    CHECK_THAT(error.what(), Contains("mapping") && Contains("asked 8.0 MiB for lane 3") &&
+                                 !Contains("out of memory"));
+  }
+  device.fail_call(1, {Status::Code::kOutOfMemory, "mapping", 12}, test::CallKind::kCommit, true);
+  CHECK_THROWS_AS(allocator.allocate(Bytes{8} << 20, 3), OutOfMemory);
+  device.fail_none();
+  void* const block = allocator.allocate(Bytes{8} << 20, 3);
+  CHECK(allocator.free(block) == Allocator::FreeOutcome::kDone);
 }

@@ -42,7 +42,7 @@ TEST_CASE("Every variable reaches its field", "[settings]") {
       check("BERTH_CHECK", "full"), stats("BERTH_STATS", "s.json"), tag("BERTH_TAG", "nightly"),
       verbose("BERTH_VERBOSE", "1"), limit("BERTH_PLAN_TIME_LIMIT", "0.5"),
       memory("BERTH_MEMORY_LIMIT", "6GiB"), schedule("BERTH_SCHEDULE", "a.schedule"),
-      algorithms("BERTH_ALGORITHMS", "a.algorithms");
+      algorithms("BERTH_ALGORITHMS", "a.algorithms"), kind("BERTH_MEMORY", "plain");
   const Config config = Config::from_environment();
   REQUIRE(config.mode == Mode::kServe);
   REQUIRE(config.plan == "a.plan");
@@ -56,7 +56,8 @@ TEST_CASE("Every variable reaches its field", "[settings]") {
   REQUIRE(config.memory_limit == Bytes{6} << 30);
   REQUIRE(config.schedule == "a.schedule");
   REQUIRE(config.algorithms == "a.algorithms");
-  REQUIRE(settings().size() == 12);
+  REQUIRE(config.memory == MemoryKind::kPlain);
+  REQUIRE(settings().size() == 13);
 }
 
 TEST_CASE("An unknown value is refused with the legal ones", "[settings]") {
