@@ -51,10 +51,12 @@ class Frees(CudaCase):
 
     def test_a_second_free_and_one_inside_a_block_change_nothing(self):
         block = torch.cuda.caching_allocator_alloc(3 * MIB)
-        torch.cuda.caching_allocator_delete(block + 512)
+        with self.assertRaisesRegex(RuntimeError, f"invalid device pointer.*{block + 512:x}: no live block"):
+            torch.cuda.caching_allocator_delete(block + 512)
         torch.cuda.caching_allocator_delete(block)
         before = (torch.cuda.memory_allocated(), torch.cuda.memory_reserved())
-        torch.cuda.caching_allocator_delete(block)
+        with self.assertRaisesRegex(RuntimeError, f"invalid device pointer.*{block:x}: no live block"):
+            torch.cuda.caching_allocator_delete(block)
         self.assertEqual((torch.cuda.memory_allocated(), torch.cuda.memory_reserved()), before)
         self.assertGreaterEqual(berth_stats()["misuses"], 2)
         empty(3 * MIB)

@@ -181,24 +181,33 @@ c10::DataPtr CudaAllocator::allocate_at(std::size_t size, void* address) {
 
 c10::DeleterFnPtr CudaAllocator::raw_deleter() const { return &delete_block; }
 
+// A deleter tells nobody: what it is wrongly called for is a warning, once.
 void CudaAllocator::delete_block(void* block) noexcept {
   if (block == nullptr) return;
-  CudaAllocator& here = *get();
-  if (here.take_back(block)) return;
-  static std::atomic<bool> warned{false};
-  if (warned.exchange(true)) return;
+  const FreeOutcome outcome = get()->take_back(block);
+  if (outcome == FreeOutcome::kDone) return;
+  static std::atomic<bool> warned[2] = {false, false};
+  const bool known = outcome == FreeOutcome::kUnknown;
+  if (warned[known].exchange(true)) return;
   try {
-    warn("unknown-pointer",
-         fmt::format("{} was freed, which lies in no memory of berth; berth leaves it alone and "
-                     "counts further ones",
-                     block));
+    warn(known ? "double-free" : "unknown-pointer",
+         fmt::format("{} was freed, {}; berth leaves it alone and counts further ones", block,
+                     known ? "but no live block starts there: it was freed before or never handed "
+                             "out"
+                           : "which lies in no memory of berth"));
   } catch (...) {  // no memory for the text
   }
 }
 
-bool CudaAllocator::take_back(void* block) noexcept {
-  if (forked()) return true;  // the parent's
-  return ask_for(block, [&](Gpu& one) { return one.free(block); }) != nullptr;
+CudaAllocator::FreeOutcome CudaAllocator::take_back(void* block) noexcept {
+  auto outcome = FreeOutcome::kDone;
+  if (forked()) return outcome;  // the parent's
+  outcome = FreeOutcome::kForeign;
+  (void)ask_for(block, [&](Gpu& one) {
+    outcome = one.free(block);
+    return outcome != FreeOutcome::kForeign;
+  });
+  return outcome;
 }
 
 void* CudaAllocator::raw_alloc(std::size_t size) {
@@ -217,7 +226,11 @@ void* CudaAllocator::raw_alloc_with_stream(std::size_t size, cudaStream_t stream
 
 void CudaAllocator::raw_delete(void* block) {
   if (block == nullptr) return;
-  TORCH_CHECK(take_back(block), "invalid device pointer: ", block, " lies in no memory of berth");
+  const FreeOutcome outcome = take_back(block);
+  TORCH_CHECK(outcome == FreeOutcome::kDone, "invalid device pointer: ", block,
+              outcome == FreeOutcome::kForeign
+                  ? " lies in no memory of berth"
+                  : ": no live block starts there, it was freed before or never handed out");
 }
 
 void CudaAllocator::recordStream(const c10::DataPtr& block, c10::cuda::CUDAStream stream) {

@@ -148,7 +148,8 @@ class CudaAllocator final : public CudaInterface {
   [[nodiscard]] Gpu* owner_of(const void* address) const;
   void make_ready(Gpu& gpu);
   void tell_observers(const Gpu::Exhaustion& what);
-  bool take_back(void* block) noexcept;
+  using FreeOutcome = berth::Allocator::FreeOutcome;
+  FreeOutcome take_back(void* block) noexcept;
   static void delete_block(void* block) noexcept;
 
   static std::atomic<CudaAllocator*> instance_;

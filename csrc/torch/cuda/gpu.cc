@@ -239,7 +239,7 @@ void Gpu::throw_out_of_memory(Bytes size, const std::string& reason) {
 
 // --- Frees and uses -----------------------------------------------------------------------------
 
-bool Gpu::free(void* block) noexcept {
+Allocator::FreeOutcome Gpu::free(void* block) noexcept {
   using Outcome = Allocator::FreeOutcome;
   // Before the address can be handed out again.
   if (const c10::impl::PyInterpreter* const python = c10::impl::GPUTrace::get_trace()) [[unlikely]]
@@ -254,31 +254,15 @@ bool Gpu::free(void* block) noexcept {
     if (outcome == Outcome::kForeign) [[unlikely]]
       if (const PoolPointer pool = pools_.with(block)) outcome = pool->allocator().free(block);
   }
-  if (outcome == Outcome::kForeign) return uncached_.free(block);
-  if (outcome == Outcome::kUnknown) {
-    warn_of_misuse(block);
-  } else if (profiled) {
-    reports_.tell_profiler(block, -size);
-  }
-  return true;
+  if (outcome == Outcome::kForeign && uncached_.free(block)) return Outcome::kDone;
+  if (outcome == Outcome::kDone && profiled) reports_.tell_profiler(block, -size);
+  return outcome;
 }
 
 // What a live block takes; 0 of what is none.
 std::int64_t Gpu::size_of(const void* block) noexcept {
   const auto info = find(block);
   return info ? static_cast<std::int64_t>(align_up(info->requested, kAlignment)) : 0;
-}
-
-void Gpu::warn_of_misuse(const void* block) noexcept {
-  static std::atomic<bool> warned{false};
-  if (warned.exchange(true)) return;
-  try {
-    warn("double-free",
-         fmt::format("{} was freed, but no live block of GPU {} starts there: it was freed before "
-                     "or never handed out; berth leaves it alone and counts further ones",
-                     block, index_));
-  } catch (...) {  // no memory for the text
-  }
 }
 
 void Gpu::record_use(const void* block, const c10::cuda::CUDAStream& stream) {

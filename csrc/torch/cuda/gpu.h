@@ -51,9 +51,8 @@ class Gpu {
   // At exactly this address; see NewerMethods::allocate_at().
   [[nodiscard]] void* allocate_at(void* address, std::size_t size,
                                   const c10::cuda::CUDAStream& stream);
-  // Whether the block is one of this GPU's, and then takes it back. Never throws: misuse is one
-  // warning.
-  bool free(void* block) noexcept;
+  // Takes the block back, where it is one of this GPU's.
+  Allocator::FreeOutcome free(void* block) noexcept;
   // Ignored for what is not a live block of this GPU.
   void record_use(const void* block, const c10::cuda::CUDAStream& stream);
   [[nodiscard]] bool contains(const void* address) const;
@@ -113,7 +112,6 @@ class Gpu {
   void* search_everywhere(PrivatePool& pool, Bytes size, LaneKey lane, const std::string& reason);
   [[noreturn]] void throw_out_of_memory(Bytes size, const std::string& reason);
   [[nodiscard]] std::int64_t size_of(const void* block) noexcept;
-  void warn_of_misuse(const void* block) noexcept;
   [[nodiscard]] std::optional<Allocator::BlockInfo> find(const void* block);
   [[nodiscard]] Allocator::Options options(const Config& config, bool main);
 
