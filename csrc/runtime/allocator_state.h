@@ -24,7 +24,8 @@
 #include <string>
 #include <utility>
 
-// What allocator.cc and allocator_steps.cc share; nobody else includes it.
+// What the files of the allocator share (allocator.cc, allocator_release.cc, allocator_steps.cc);
+// nobody else includes it.
 namespace berth {
 
 // All that the lock covers.

@@ -156,6 +156,7 @@ void Planner::plan(Job job) {
     bool have_kinds = !for_period;
     const bool for_cycle = job.search == Learner::Search::kCycle;
     StepKinds others;  // than those of a cycle
+    const bool turned = turns_;
     if (for_cycle) {
       if (!step || step->requests.empty()) return publish({});
       others = std::exchange(kinds_, StepKinds());
@@ -191,6 +192,7 @@ void Planner::plan(Job job) {
             });
     } else if (for_cycle) {
       kinds_ = std::move(others);
+      turns_ = turned;
       publish({});
     } else if (have_kinds && !kinds_.kinds().empty()) {
       trace = {};

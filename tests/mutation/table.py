@@ -55,7 +55,7 @@ PROGRAMS = (("berth_torch_step_test", "[step]~[fork]"),)
 HEADER, ARENA_CC, ARENA_PLAN = "csrc/runtime/arena.h", "csrc/runtime/arena.cc", "csrc/runtime/arena_plan.cc"
 OCCUPANCY, OCCUPANCY_CC, PINS = "csrc/runtime/occupancy.h", "csrc/runtime/occupancy.cc", "csrc/runtime/pins.h"
 WALK, WALK_CC, LENDING = "csrc/runtime/walk.h", "csrc/runtime/walk.cc", "csrc/runtime/lending.cc"
-ALLOCATOR, STEPS = "csrc/runtime/allocator.cc", "csrc/runtime/allocator_steps.cc"
+ALLOCATOR, STEPS, RELEASE = "csrc/runtime/allocator.cc", "csrc/runtime/allocator_steps.cc", "csrc/runtime/allocator_release.cc"
 FALLBACK = "csrc/runtime/fallback.cc"
 BLOCKS, PAGES = "csrc/pool/pool.cc", "csrc/pool/pages.cc"
 POOL_STATE, WAITING_BLOCKS = "csrc/pool/state.h", "csrc/pool/waiting.cc"
@@ -302,11 +302,11 @@ MUTANTS = (
            "    const PageStore::Exceeding exceeding(store_);\n", "", TARGET),
     Mutant("s13-step", "S13", "a step ends while a graph is captured", STEPS,
            "  if (captured() || parked.parked()) return;\n", "  if (parked.parked()) return;\n", BLOCKS_OF_POOL),
-    Mutant("s13-trim", "S13", "memory is given back while a graph is captured", ALLOCATOR,
+    Mutant("s13-trim", "S13", "memory is given back while a graph is captured", RELEASE,
            "  if (state.captured() || state.parked.parked()) return 0;\n", "  if (state.parked.parked()) return 0;\n", BLOCKS_OF_POOL),
-    Mutant("s13-release", "S13", "memory is released while a graph is captured", ALLOCATOR,
+    Mutant("s13-release", "S13", "memory is released while a graph is captured", RELEASE,
            "  BERTH_CHECK(!state.captured(), kUsage,\n              \"memory is to be released", "  BERTH_CHECK(true, kUsage,\n              \"memory is to be released", PARKING),
-    Mutant("s13-resume", "S13", "released memory comes back while a graph is captured", ALLOCATOR,
+    Mutant("s13-resume", "S13", "released memory comes back while a graph is captured", RELEASE,
            "  BERTH_CHECK(!captured() || !parked.parked(), kUsage,", "  BERTH_CHECK(true, kUsage,", PARKING),
     Mutant("s13-pages", "S13", "pages come to an arena while a graph is captured", ARENA_CC,
            "  if (events_.captured()) return false;  // what moves is ordered by events\n", "", BLOCKS_OF_POOL),
