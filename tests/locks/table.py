@@ -25,7 +25,7 @@ class Lock:
     why: str
 
 
-ALLOCATOR = ("csrc/runtime/allocator.cc", "void Allocator::before_fork() noexcept { state_->mutex.lock(); }")
+ALLOCATOR = ("csrc/runtime/allocator_release.cc", "void Allocator::before_fork() noexcept { state_->mutex.lock(); }")
 GONE = ("csrc/cuda/calls.h", "bool cuda_is_over() noexcept;")
 GPU_CALLS = ("csrc/cuda/cuda_device.cc", "if (cuda_is_over()) return gone(")
 IN_CHILD = ("csrc/trace/recorder.cc", "[[nodiscard]] bool in_child() const noexcept {")

@@ -186,9 +186,9 @@ void CudaAllocator::delete_block(void* block) noexcept {
   if (block == nullptr) return;
   const FreeOutcome outcome = get()->take_back(block);
   if (outcome == FreeOutcome::kDone) return;
-  static std::atomic<bool> warned[2] = {false, false};
+  static std::atomic<bool> warned_unknown{false}, warned_foreign{false};
   const bool known = outcome == FreeOutcome::kUnknown;
-  if (warned[known].exchange(true)) return;
+  if ((known ? warned_unknown : warned_foreign).exchange(true)) return;
   try {
     warn(known ? "double-free" : "unknown-pointer",
          fmt::format("{} was freed, {}; berth leaves it alone and counts further ones", block,
