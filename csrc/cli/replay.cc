@@ -28,7 +28,7 @@ struct ReplayOptions {
   std::vector<std::string> allocators = {"planned", "pool", "glibc"};
   std::vector<std::string> perturbations;
   std::uint64_t seed = 1;
-  std::string memory_limit, gpu = "H100";
+  std::string memory_limit, handle, gpu = "H100";
   bool steps = false;
   bool json = false;
 };
@@ -51,6 +51,7 @@ replay::Result replay_one(const std::string& name, const replay::Workload& workl
     berth.planned = name == "planned";
     berth.steps = true;
     berth.memory_limit = limit;
+    if (!options.handle.empty()) berth.handle = size_option("--handle", options.handle);
     return replay::through_berth(workload, berth);
   }
   const auto& models = replay::model_allocators();
@@ -296,6 +297,10 @@ Command add_replay(CLI::App& program) {
          "--memory-limit", options->memory_limit,
          "Memory that berth, PyTorch's allocators and their models may hold; exit 1 where it "
          "does not suffice")
+      ->type_name("SIZE");
+  app->add_option("--handle", options->handle,
+                  "The most memory that berth asks the driver for at a time: the larger, the fewer "
+                  "calls and the more memory")
       ->type_name("SIZE");
   app->add_option("--gpu", options->gpu,
                   "The GPU whose driver's calls cost what is reported: H100 or A100")

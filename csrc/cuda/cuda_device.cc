@@ -63,9 +63,13 @@ class CudaRuntimeDevice final : public CudaDevice {
     if (cuda_is_over()) return gone("reserve");
     return memory_->reserve(size, alignment, base);
   }
-  Status commit(void* base, Bytes size, Residency) noexcept override {
+  using Device::commit;
+  Status commit(void* base, Bytes size, Residency, Bytes most) noexcept override {
     if (cuda_is_over()) return gone("commit");
-    return memory_->commit(base, size);
+    return memory_->commit(base, size, most);
+  }
+  ByteRange handle_at(const void* address) const noexcept override {
+    return memory_->handle_at(address);
   }
   Status decommit(void* base, Bytes size) noexcept override {
     if (cuda_is_over()) return gone("decommit");

@@ -17,9 +17,10 @@ class CudaDeviceMemory {
 
   [[nodiscard]] virtual Bytes page_bytes() const noexcept = 0;
   virtual Status reserve(Bytes size, Bytes alignment, void** base) noexcept = 0;
-  virtual Status commit(void* base, Bytes size) noexcept = 0;
+  virtual Status commit(void* base, Bytes size, Bytes most) noexcept = 0;
   virtual Status decommit(void* base, Bytes size) noexcept = 0;
   virtual Status release(void* base, Bytes size) noexcept = 0;
+  [[nodiscard]] virtual ByteRange handle_at(const void* address) const noexcept = 0;
   virtual Status alias(void* to, const void* const* from, std::size_t pages) noexcept = 0;
 
   // GPU `other`, which may reach this one's context already, gets access to ranges, those to come

@@ -47,7 +47,7 @@ class PlainMemory final : public CudaDeviceMemory {
     return {};
   }
 
-  Status commit(void* base, Bytes size) noexcept override {
+  Status commit(void* base, Bytes size, Bytes) noexcept override {
     const std::lock_guard lock(mutex_);
     if (size == 0 || find(base, size) == allocations_.end())
       return {Status::Code::kFailed, "commit", cudaErrorInvalidValue};
@@ -70,6 +70,14 @@ class PlainMemory final : public CudaDeviceMemory {
     const Status status = free(it->second.allocation);
     if (status.ok()) allocations_.erase(it);
     return status;
+  }
+
+  // Nothing of a reservation comes or goes by itself.
+  ByteRange handle_at(const void* address) const noexcept override {
+    const std::lock_guard lock(mutex_);
+    const auto after = allocations_.upper_bound(reinterpret_cast<Bytes>(address));
+    if (after == allocations_.begin()) return {};
+    return {std::prev(after)->first, std::prev(after)->first + std::prev(after)->second.size};
   }
 
   // The runtime's own memory is reached by every GPU whose context may reach this one's.
@@ -127,7 +135,7 @@ class PlainMemory final : public CudaDeviceMemory {
 
   const CudaCalls& calls_;
   CudaPrimary& primary_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   Allocations allocations_;  // by base
 };
 

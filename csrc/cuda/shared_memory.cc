@@ -3,6 +3,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <string_view>
@@ -21,14 +22,15 @@ namespace {
 constexpr char kVersion = 2;
 constexpr char kPlainType = 'c';
 constexpr char kVirtualType = 'e';
+constexpr char kUnequalType = 'b';
 // PyTorch 2.13 counted up and changed the second type only.
 constexpr char kNewestPlainVersion = 3;
 
 struct Header {
   std::int32_t process = 0;
   std::int32_t padding = 0;
-  std::uint64_t page_bytes = 0;
-  std::uint64_t pages = 0;
+  std::uint64_t part_bytes = 0;  // 0: each its own
+  std::uint64_t parts = 0;
 };
 static_assert(sizeof(Header) == 24 && sizeof(cudaIpcMemHandle_t) == 64);
 
@@ -58,12 +60,40 @@ std::string shared_plain_handle(const cudaIpcMemHandle_t& handle) {
   return text;
 }
 
-std::string shared_virtual_handle(Bytes page_bytes, const std::vector<int>& descriptors) {
-  std::string text{kVersion, kVirtualType};
-  append(text, Header{getpid(), 0, page_bytes, descriptors.size()});
-  for (const int descriptor : descriptors) append(text, std::int32_t{descriptor});
+std::string shared_virtual_handle(const std::vector<SharedPart>& parts) {
+  const Bytes size = parts.front().size;
+  const bool equal = std::all_of(parts.begin(), parts.end(),
+                                 [&](const SharedPart& part) { return part.size == size; });
+  std::string text{kVersion, equal ? kVirtualType : kUnequalType};
+  append(text, Header{getpid(), 0, equal ? size : 0, parts.size()});
+  for (const SharedPart& part : parts) {
+    if (!equal) append(text, std::uint64_t{part.size});
+    append(text, std::int32_t{part.descriptor});
+  }
   return text;
 }
+
+namespace {
+
+// What a handle of either form says; empty where it is none.
+std::vector<SharedPart> parts_of(const Header& header, std::string_view rest) {
+  const bool equal = header.part_bytes != 0;
+  const std::size_t each = (equal ? 0 : sizeof(std::uint64_t)) + sizeof(std::int32_t);
+  std::vector<SharedPart> parts;
+  if (header.parts == 0 || rest.size() / each != header.parts || rest.size() % each != 0)
+    return parts;
+  parts.reserve(header.parts);
+  Bytes sum = 0;
+  for (std::uint64_t i = 0; i < header.parts; ++i) {
+    const Bytes size = equal ? header.part_bytes : take<std::uint64_t>(rest);
+    if (size == 0 || size > kMaxBytes - sum) return {};
+    sum += size;
+    parts.push_back({size, take<std::int32_t>(rest)});
+  }
+  return parts;
+}
+
+}  // namespace
 
 // One mapping, undone by its destructor as far as it came.
 struct CudaSharedMappings::Mapping {
@@ -85,7 +115,10 @@ struct CudaSharedMappings::Mapping {
     if (plain) (void)calls.cudaIpcCloseMemHandle(base);
     // Unmapping does not wait for the work that uses the memory.
     if (mapped != 0) (void)calls.cudaDeviceSynchronize();
-    while (mapped != 0) (void)calls.cuMemUnmap(address + --mapped * page_bytes, page_bytes);
+    while (mapped != 0) {
+      const Bytes part = parts[--mapped].size;
+      (void)calls.cuMemUnmap(end -= part, part);
+    }
     for (const CUmemGenericAllocationHandle handle : handles) (void)calls.cuMemRelease(handle);
     if (size != 0) (void)calls.cuMemAddressFree(address, size);
   }
@@ -97,18 +130,17 @@ struct CudaSharedMappings::Mapping {
     return status;
   }
 
-  // `descriptors` is the handle's rest.
-  Status open_virtual(const Header& header, std::string_view descriptors) {
+  Status open_virtual(int process) {
     const CudaCalls& calls = gpu->calls;
-    handles.reserve(header.pages);
-    if (const Status status = import(header, descriptors); !status.ok()) return status;
-    page_bytes = header.page_bytes;
-    const Bytes wanted = page_bytes * header.pages;
+    handles.reserve(parts.size());
+    if (const Status status = import(process); !status.ok()) return status;
+    Bytes wanted = 0;
+    for (const SharedPart& part : parts) wanted += part.size;
     Status status = calls.cuMemAddressReserve(&address, wanted, 0, 0, 0);
     if (!status.ok()) return status;
     size = wanted;
-    for (; mapped < handles.size(); ++mapped) {
-      status = calls.cuMemMap(address + mapped * page_bytes, page_bytes, 0, handles[mapped], 0);
+    for (end = address; mapped < handles.size(); end += parts[mapped++].size) {
+      status = calls.cuMemMap(end, parts[mapped].size, 0, handles[mapped], 0);
       if (!status.ok()) return status;
     }
     CUmemAccessDesc access{};
@@ -120,14 +152,13 @@ struct CudaSharedMappings::Mapping {
     return status;
   }
 
-  Status import(const Header& header, std::string_view descriptors) {
+  Status import(int of) {
     const auto& calls = gpu->calls;
-    const auto process = static_cast<int>(syscall(SYS_pidfd_open, header.process, 0));
+    const auto process = static_cast<int>(syscall(SYS_pidfd_open, of, 0));
     if (process < 0) return system_failure("pidfd_open");
     Status status;
-    for (std::uint64_t i = 0; i < header.pages && status.ok(); ++i) {
-      const auto theirs = take<std::int32_t>(descriptors);
-      const auto ours = static_cast<int>(syscall(SYS_pidfd_getfd, process, theirs, 0));
+    for (const SharedPart& part : parts) {
+      const auto ours = static_cast<int>(syscall(SYS_pidfd_getfd, process, part.descriptor, 0));
       if (ours < 0) {
         status = system_failure("pidfd_getfd");
         break;
@@ -137,7 +168,8 @@ struct CudaSharedMappings::Mapping {
           &handle, reinterpret_cast<void*>(static_cast<std::intptr_t>(ours)),
           CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
       close(ours);
-      if (status.ok()) handles.push_back(handle);
+      if (!status.ok()) break;
+      handles.push_back(handle);
     }
     close(process);
     return status;
@@ -150,8 +182,9 @@ struct CudaSharedMappings::Mapping {
   bool plain = false;
   CUdeviceptr address = 0;
   Bytes size = 0;  // 0: no addresses reserved
-  Bytes page_bytes = 0;
-  std::size_t mapped = 0;  // pages, from the first on
+  std::vector<SharedPart> parts;
+  std::size_t mapped = 0;  // parts, from the first on
+  CUdeviceptr end = 0;     // of these
   std::vector<CUmemGenericAllocationHandle> handles;
 };
 
@@ -161,7 +194,8 @@ Status CudaSharedMappings::open(const std::string& handle, std::shared_ptr<void>
   if (rest.size() < 2) return refused;
   const char version = take<char>(rest);
   const char type = take<char>(rest);
-  if (version < 1 || (type != kPlainType && type != kVirtualType)) return refused;
+  if (version < 1 || (type != kPlainType && type != kVirtualType && type != kUnequalType))
+    return refused;
   if (version > (type == kPlainType ? kNewestPlainVersion : kVersion))
     return {Status::Code::kUnsupported, "open_shared", cudaErrorNotSupported};
 
@@ -180,10 +214,10 @@ Status CudaSharedMappings::open(const std::string& handle, std::shared_ptr<void>
   } else {
     if (rest.size() < sizeof(Header)) return refused;
     const auto header = take<Header>(rest);
-    if (header.pages == 0 || header.page_bytes == 0 || rest.size() / 4 != header.pages ||
-        rest.size() % 4 != 0 || header.page_bytes > kMaxBytes / header.pages)
-      return refused;
-    status = mapping->open_virtual(header, rest);
+    if ((header.part_bytes == 0) != (type == kUnequalType)) return refused;
+    mapping->parts = parts_of(header, rest);
+    if (mapping->parts.empty()) return refused;
+    status = mapping->open_virtual(header.process);
   }
   if (!status.ok()) return status;
   mapping->name = handle;

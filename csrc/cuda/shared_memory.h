@@ -15,11 +15,19 @@ namespace berth {
 // CUDACachingAllocator.cpp, shareIpcHandle): byte 2, the version, then
 //
 //   'c'  the cudaIpcMemHandle_t of one cudaMalloc
-//   'e'  process id (4 bytes, 4 of padding), bytes of a page, number of pages (8 each), and a file
-//        descriptor (4) of that process for each page, in the order of addresses
+//   'e'  process id (4 bytes, 4 of padding), bytes of a part, number of parts (8 each), and a file
+//        descriptor (4) of that process for each part, in the order of addresses
+//
+// and in one that only berth opens, for parts of unequal sizes, where PyTorch has none:
+//
+//   'b'  process id (4 bytes, 4 of padding), 0, number of parts (8 each), and for each part its
+//        bytes (8) and its descriptor (4)
 [[nodiscard]] std::string shared_plain_handle(const cudaIpcMemHandle_t& handle);
-[[nodiscard]] std::string shared_virtual_handle(Bytes page_bytes,
-                                                const std::vector<int>& descriptors);
+struct SharedPart {
+  Bytes size = 0;
+  int descriptor = -1;
+};
+[[nodiscard]] std::string shared_virtual_handle(const std::vector<SharedPart>& parts);
 
 // What a GPU and the calls to it are to those that may outlive its device.
 struct CudaGpu {

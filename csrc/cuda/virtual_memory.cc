@@ -16,34 +16,38 @@
 namespace berth {
 namespace {
 
-// Physical memory of a page, since the driver cannot give a part of one back: one reference of the
-// driver's, however many addresses have it.
+// Physical memory: one reference of the driver's, however many addresses have it. The driver maps
+// it, and takes it back, as a whole.
 struct Memory {
   CUmemGenericAllocationHandle handle = 0;
+  Bytes size = 0;
 };
 
-// An address of such memory.
-struct Page {
+// It at one address.
+struct Mapping {
   enum class State : std::uint8_t {
-    kNone,
     kFresh,  // mapped by the call that is under way
     kReady,
-    // What the driver would not take back, counted as retained; the next commit has it, unless
-    // other addresses do.
+    // What the driver would not take back, counted as retained; the next commit of these addresses
+    // has it, unless others have it as well.
     kMapped,  // perhaps without access
     kHeld,    // not mapped, and no other address is
   };
-  std::shared_ptr<Memory> memory = nullptr;  // of each of its addresses; null in kNone
-  State state = State::kNone;
+  std::shared_ptr<Memory> memory;
+  State state = State::kHeld;
+  int descriptor = -1;  // once it was shared
+
+  [[nodiscard]] Bytes size() const noexcept { return memory->size; }
+  [[nodiscard]] bool mapped() const noexcept { return state != State::kHeld; }
 };
+using Mappings = std::map<Bytes, Mapping>;  // by address, disjoint
 
 struct Reservation {
   Bytes reserved = 0;  // what cuMemAddressReserve gave, at most an alignment below
   Bytes reserved_size = 0;
   Bytes size = 0;
-  std::vector<Page> pages;
-  std::map<std::size_t, int> descriptors;  // of pages that were shared
-  bool released = false;                   // but the driver would not take all of it back
+  Mappings mappings;
+  bool released = false;  // but the driver would not take all of it back
 };
 
 // The most GPUs that reach one's memory: this one and its peers.
@@ -63,7 +67,7 @@ class VirtualMemory final : public CudaDeviceMemory {
 
   ~VirtualMemory() override {
     for (auto& [base, range] : reservations_) {
-      (void)unmap(range, base, 0, range.pages.size());
+      (void)unmap(range, {base, base + range.size});
       (void)calls_.cuMemAddressFree(range.reserved, range.reserved_size);
     }
   }
@@ -84,7 +88,6 @@ class VirtualMemory final : public CudaDeviceMemory {
       Reservation range;
       range.size = size;
       range.reserved_size = size + spare;
-      range.pages.resize(size / page_);
       CUdeviceptr address = 0;
       const Status status = calls_.cuMemAddressReserve(&address, range.reserved_size, 0, 0, 0);
       if (!status.ok()) return status;
@@ -103,45 +106,31 @@ class VirtualMemory final : public CudaDeviceMemory {
     }
   }
 
-  Status commit(void* base, Bytes size) noexcept override {
+  Status commit(void* base, Bytes size, Bytes most) noexcept override {
     const std::lock_guard lock(mutex_);
-    Pages pages;
-    if (!find(base, size, &pages)) return {Status::Code::kFailed, "commit", cudaErrorInvalidValue};
-    std::vector<Page>& all = pages.range->pages;
-    if (std::all_of(all.begin() + pages.first, all.begin() + pages.last,
-                    [](const Page& page) { return page.state == Page::State::kReady; }))
-      return {};
+    ByteRange bytes;
+    Reservation* const range = find(base, size, &bytes);
+    if (range == nullptr || most < page_)
+      return {Status::Code::kFailed, "commit", cudaErrorInvalidValue};
+    if (first_not_ready(*range, bytes).size() == 0) return {};
     // Access is given to a context's device.
     const CudaCurrentDevice current(calls_, primary_);
     if (!current.status().ok()) return current.status();
-    Status status;
-    for (std::size_t i = pages.first; i < pages.last && status.ok(); ++i)
-      if (all[i].state != Page::State::kReady) status = bring(all[i], pages.base + i * page_);
-    for (std::size_t i = pages.first; i < pages.last && status.ok();) {
-      if (all[i].state == Page::State::kReady) {
-        ++i;
-        continue;
-      }
-      std::size_t end = i;
-      while (end < pages.last && all[end].state != Page::State::kReady) ++end;
-      status = calls_.cuMemSetAccess(pages.base + i * page_, (end - i) * page_, accesses_.data(),
-                                     access_count_);
-      i = end;
-    }
-    if (!status.ok()) {
-      undo(pages);
-      return status;
-    }
-    for (std::size_t i = pages.first; i < pages.last; ++i) set(all[i], Page::State::kReady);
-    return {};
+    Status status = bring(*range, bytes, align_down(most, page_));
+    for (ByteRange run = first_not_ready(*range, bytes); status.ok() && run.size() != 0;
+         run = first_not_ready(*range, {run.last, bytes.last}))
+      status = calls_.cuMemSetAccess(run.first, run.size(), accesses_.data(), access_count_);
+    finish(*range, bytes, status);
+    return status;
   }
 
   Status decommit(void* base, Bytes size) noexcept override {
     const std::lock_guard lock(mutex_);
-    Pages pages;
-    if (!find(base, size, &pages))
+    ByteRange bytes;
+    Reservation* const range = find(base, size, &bytes);
+    if (range == nullptr || !is_whole(*range, bytes))
       return {Status::Code::kFailed, "decommit", cudaErrorInvalidValue};
-    return unmap(*pages.range, pages.base, pages.first, pages.last);
+    return unmap(*range, bytes);
   }
 
   Status release(void* base, Bytes size) noexcept override {
@@ -150,8 +139,8 @@ class VirtualMemory final : public CudaDeviceMemory {
     if (it == reservations_.end() || it->second.size != size || it->second.released)
       return {Status::Code::kFailed, "release", cudaErrorInvalidValue};
     Reservation& range = it->second;
-    const bool was_empty = empty(range);
-    const Status unmapped = unmap(range, it->first, 0, range.pages.size());
+    const bool was_empty = range.mappings.empty();
+    const Status unmapped = unmap(range, {it->first, it->first + size});
     if (!unmapped.ok()) return unmapped;
     const Status freed = free_addresses(range);
     if (freed.ok()) {
@@ -164,36 +153,45 @@ class VirtualMemory final : public CudaDeviceMemory {
     return {};
   }
 
+  ByteRange handle_at(const void* address) const noexcept override {
+    const std::lock_guard lock(mutex_);
+    const Bytes at = reinterpret_cast<Bytes>(address);
+    const auto range = reservations_.upper_bound(at);
+    if (range != reservations_.begin()) {
+      const Mappings& mappings = std::prev(range)->second.mappings;
+      const auto after = mappings.upper_bound(at);
+      if (after != mappings.begin() && end_of(*std::prev(after)) > at)
+        return {std::prev(after)->first, end_of(*std::prev(after))};
+    }
+    return {align_down(at, page_), align_down(at, page_) + page_};
+  }
+
   Status alias(void* to, const void* const* from, std::size_t count) noexcept override {
     const std::lock_guard lock(mutex_);
     constexpr Status invalid(Status::Code::kFailed, "alias", cudaErrorInvalidValue);
-    Pages pages;
-    if (count > kMaxBytes / page_ || !find(to, count * page_, &pages)) return invalid;
+    ByteRange bytes;
+    if (count > kMaxBytes / page_) return invalid;
+    Reservation* const range = find(to, count * page_, &bytes);
+    if (range == nullptr) return invalid;
     // Access is given to a context's device.
     const CudaCurrentDevice current(calls_, primary_);
     if (!current.status().ok()) return current.status();
+    if (const Status status = clear(*range, bytes); !status.ok()) return status;
     Status status;
-    for (std::size_t i = pages.first; i < pages.last && status.ok(); ++i) {
-      Page& page = pages.range->pages[i];
-      Pages source;
-      if (page.state == Page::State::kReady ||
-          !find(const_cast<void*>(from[i - pages.first]), page_, &source) ||
-          source.range->pages[source.first].state != Page::State::kReady) {
+    for (Bytes at = bytes.first; at < bytes.last && status.ok();) {
+      const std::shared_ptr<Memory> memory =
+          whole_behind(from + (at - bytes.first) / page_, (bytes.last - at) / page_);
+      if (memory == nullptr) {
         status = invalid;
       } else {
-        status = map_again(page, pages.base + i * page_, source.range->pages[source.first]);
+        status = map(*range, at, memory);
+        at += memory->size;
       }
     }
     if (status.ok())
-      status = calls_.cuMemSetAccess(pages.base + pages.first * page_, count * page_,
-                                     accesses_.data(), access_count_);
-    if (!status.ok()) {
-      undo(pages);
-      return status;
-    }
-    for (std::size_t i = pages.first; i < pages.last; ++i)
-      set(pages.range->pages[i], Page::State::kReady);
-    return {};
+      status = calls_.cuMemSetAccess(bytes.first, bytes.size(), accesses_.data(), access_count_);
+    finish(*range, bytes, status);
+    return status;
   }
 
   Status add_peer(int other) noexcept override {
@@ -204,15 +202,18 @@ class VirtualMemory final : public CudaDeviceMemory {
     if (access_count_ == kMaxAccesses)
       return {Status::Code::kUnsupported, "enable_peer", cudaErrorTooManyPeers};
     for (auto& [base, range] : reservations_) {
-      for (std::size_t i = 0; i < range.pages.size();) {
-        std::size_t end = i;
-        while (end < range.pages.size() && range.pages[end].state == Page::State::kReady) ++end;
-        if (end != i) {
-          const Status status =
-              calls_.cuMemSetAccess(base + i * page_, (end - i) * page_, &access, 1);
-          if (!status.ok()) return status;
+      for (auto it = range.mappings.begin(); it != range.mappings.end();) {
+        ByteRange run{it->first, it->first};
+        for (; it != range.mappings.end() && it->first == run.last &&
+               it->second.state == Mapping::State::kReady;
+             ++it)
+          run.last = end_of(*it);
+        if (run.size() == 0) {
+          ++it;
+          continue;
         }
-        i = end + 1;
+        const Status status = calls_.cuMemSetAccess(run.first, run.size(), &access, 1);
+        if (!status.ok()) return status;
       }
     }
     accesses_[access_count_++] = access;
@@ -221,30 +222,29 @@ class VirtualMemory final : public CudaDeviceMemory {
 
   Status share(const void* pointer, Bytes size, CudaSharedMemory* shared) override {
     const std::lock_guard lock(mutex_);
-    const Bytes first = align_down(reinterpret_cast<Bytes>(pointer), page_);
-    const Bytes end = reinterpret_cast<Bytes>(pointer) + size;
-    Pages pages;
-    if (size == 0 || size > kMaxBytes || end < first ||
-        !find(reinterpret_cast<void*>(first), align_up(end, page_) - first, &pages))
-      return {Status::Code::kFailed, "share", cudaErrorInvalidValue};
-    std::vector<int> descriptors;
-    for (std::size_t i = pages.first; i < pages.last; ++i) {
-      const Page& page = pages.range->pages[i];
-      if (page.state != Page::State::kReady)
-        return {Status::Code::kFailed, "share", cudaErrorInvalidValue};
-      const auto [it, fresh] = pages.range->descriptors.try_emplace(i, -1);
-      if (it->second < 0) {
+    constexpr Status invalid(Status::Code::kFailed, "share", cudaErrorInvalidValue);
+    const Bytes address = reinterpret_cast<Bytes>(pointer), first = align_down(address, page_);
+    ByteRange bytes;
+    Reservation* const range =
+        size > kMaxBytes || address + size < address
+            ? nullptr
+            : find(pointer_at(first), align_up(address + size, page_) - first, &bytes);
+    if (size == 0 || range == nullptr || first_not_ready(*range, bytes).size() != 0) return invalid;
+    std::vector<SharedPart> parts;
+    auto it = std::prev(range->mappings.upper_bound(address));
+    shared->offset = address - it->first;
+    for (; it != range->mappings.end() && it->first < bytes.last; ++it) {
+      Mapping& mapping = it->second;
+      if (mapping.descriptor < 0) {
+        int descriptor = -1;
         const Status status = calls_.cuMemExportToShareableHandle(
-            &it->second, page.memory->handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
-        if (!status.ok()) {
-          pages.range->descriptors.erase(it);
-          return status;
-        }
+            &descriptor, mapping.memory->handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+        if (!status.ok()) return status;
+        mapping.descriptor = descriptor;
       }
-      descriptors.push_back(it->second);
+      parts.push_back({mapping.size(), mapping.descriptor});
     }
-    shared->handle = shared_virtual_handle(page_, descriptors);
-    shared->offset = reinterpret_cast<Bytes>(pointer) - first;
+    shared->handle = shared_virtual_handle(parts);
     return {};
   }
 
@@ -254,14 +254,6 @@ class VirtualMemory final : public CudaDeviceMemory {
   }
 
  private:
-  // Page numbers [first, last) of the range at `base`.
-  struct Pages {
-    Bytes base = 0;
-    Reservation* range = nullptr;
-    std::size_t first = 0;
-    std::size_t last = 0;
-  };
-
   static CUmemAccessDesc access_of(int index) noexcept {
     CUmemAccessDesc access{};
     access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
@@ -270,14 +262,14 @@ class VirtualMemory final : public CudaDeviceMemory {
     return access;
   }
 
-  static bool empty(const Reservation& range) noexcept {
-    return std::all_of(range.pages.begin(), range.pages.end(),
-                       [](const Page& page) { return page.state == Page::State::kNone; });
+  static Bytes end_of(const Mappings::value_type& mapping) noexcept {
+    return mapping.first + mapping.second.size();
   }
 
-  // Fails where the driver still has pages of it.
+  // Fails where the driver still has memory of it.
   Status free_addresses(const Reservation& range) noexcept {
-    if (!empty(range)) return {Status::Code::kFailed, "cuMemUnmap", cudaErrorNotPermitted};
+    if (!range.mappings.empty())
+      return {Status::Code::kFailed, "cuMemUnmap", cudaErrorNotPermitted};
     return calls_.cuMemAddressFree(range.reserved, range.reserved_size);
   }
 
@@ -286,147 +278,251 @@ class VirtualMemory final : public CudaDeviceMemory {
     for (auto it = reservations_.begin(); it != reservations_.end();) {
       const auto next = std::next(it);
       if (it->second.released) {
-        (void)unmap(it->second, it->first, 0, it->second.pages.size());
+        (void)unmap(it->second, {it->first, it->first + it->second.size});
         if (free_addresses(it->second).ok()) reservations_.erase(it);
       }
       it = next;
     }
   }
 
-  bool find(void* base, Bytes size, Pages* pages) noexcept {
+  // The reservation that these whole pages lie in; null where there is none.
+  Reservation* find(void* base, Bytes size, ByteRange* bytes) noexcept {
     const Bytes address = reinterpret_cast<Bytes>(base);
     auto it = reservations_.upper_bound(address);
-    if (size == 0 || size % page_ != 0 || it == reservations_.begin()) return false;
+    if (size == 0 || size % page_ != 0 || it == reservations_.begin()) return nullptr;
     --it;
     const Bytes offset = address - it->first;
     if (it->second.released || offset % page_ != 0 || offset > it->second.size ||
         size > it->second.size - offset)
-      return false;
-    *pages = {it->first, &it->second, offset / page_, (offset + size) / page_};
-    return true;
+      return nullptr;
+    *bytes = {address, address + size};
+    return &it->second;
   }
 
-  static bool mapped(const Page& page) noexcept {
-    return page.state != Page::State::kNone && page.state != Page::State::kHeld;
+  // The first mapping that has bytes at `at` or behind it.
+  static Mappings::iterator first_behind(Reservation& range, Bytes at) noexcept {
+    const auto after = range.mappings.upper_bound(at);
+    if (after == range.mappings.begin() || end_of(*std::prev(after)) <= at) return after;
+    return std::prev(after);
   }
 
-  void set(Page& page, Page::State state) noexcept {
-    const auto retained = [](Page::State of) {
-      return of == Page::State::kMapped || of == Page::State::kHeld;
+  // The first stretch of these bytes that is not ready: addresses without memory, and mappings in
+  // other states. Empty where all are ready.
+  static ByteRange first_not_ready(Reservation& range, ByteRange bytes) noexcept {
+    auto it = first_behind(range, bytes.first);
+    const auto ready = [&] {
+      return it != range.mappings.end() && it->second.state == Mapping::State::kReady;
     };
-    if (retained(page.state)) retained_ -= page_;
-    if (retained(state)) retained_ += page_;
-    page.state = state;
+    for (; ready() && it->first <= bytes.first; ++it)
+      bytes.first = std::min(bytes.last, end_of(*it));
+    while (it != range.mappings.end() && it->first < bytes.last && !ready()) ++it;
+    if (it != range.mappings.end() && it->first < bytes.last)
+      bytes.last = std::max(bytes.first, it->first);
+    return bytes;
   }
 
-  // Memory of its own at a page that has none to use: new, or what it retains.
-  Status bring(Page& page, CUdeviceptr address) noexcept {
-    // Other addresses may have what it retains.
-    if (page.state != Page::State::kNone && page.memory.use_count() > 1)
-      if (const Status status = clear(page, address); !status.ok()) return status;
-    if (page.state == Page::State::kMapped) return {};
-    if (page.state == Page::State::kNone) {
-      std::shared_ptr<Memory> memory;
-      try {
-        memory = std::make_shared<Memory>();
-      } catch (const std::bad_alloc&) {
-        return {Status::Code::kOutOfMemory, "malloc", cudaErrorMemoryAllocation};
+  // Whether no mapping has some of these bytes and others.
+  static bool is_whole(Reservation& range, ByteRange bytes) noexcept {
+    const auto cut = [&](Bytes at) {
+      const auto it = first_behind(range, at);
+      return it != range.mappings.end() && it->first < at;
+    };
+    return !cut(bytes.first) && !cut(bytes.last);
+  }
+
+  // The memory that the first of these addresses are all of, in order; null where there is none.
+  std::shared_ptr<Memory> whole_behind(const void* const* from, std::size_t count) noexcept {
+    ByteRange page;
+    Reservation* const range = find(const_cast<void*>(from[0]), page_, &page);
+    if (range == nullptr) return nullptr;
+    const auto it = range->mappings.find(page.first);
+    if (it == range->mappings.end() || it->second.state != Mapping::State::kReady) return nullptr;
+    const std::size_t pages = it->second.size() / page_;
+    if (pages > count) return nullptr;
+    for (std::size_t i = 0; i < pages; ++i)
+      if (reinterpret_cast<Bytes>(from[i]) != page.first + i * page_) return nullptr;
+    return it->second.memory;
+  }
+
+  void set(Mapping& mapping, Mapping::State state) noexcept {
+    const auto retained = [](Mapping::State of) {
+      return of == Mapping::State::kMapped || of == Mapping::State::kHeld;
+    };
+    if (retained(mapping.state)) retained_ -= mapping.size();
+    if (retained(state)) retained_ += mapping.size();
+    mapping.state = state;
+  }
+
+  // Memory wherever these bytes have none: what they retain, where it is only theirs, else new.
+  Status bring(Reservation& range, ByteRange bytes, Bytes most) noexcept {
+    for (auto it = first_behind(range, bytes.first);
+         it != range.mappings.end() && it->first < bytes.last;) {
+      const auto next = std::next(it);
+      Mapping& mapping = it->second;
+      if (mapping.state != Mapping::State::kReady) {
+        const bool usable = mapping.memory.use_count() == 1 && it->first >= bytes.first &&
+                            end_of(*it) <= bytes.last;
+        Status status;
+        if (!usable)
+          status = clear(range, it);
+        else if (!mapping.mapped())
+          status = map(range, it);
+        if (!status.ok()) return status;
       }
-      const Status status = calls_.cuMemCreate(&memory->handle, page_, &property_, 0);
-      if (!status.ok()) return status;
-      page.memory = std::move(memory);
+      it = next;
     }
-    return map(page, address);
+    Bytes at = bytes.first;
+    while (at < bytes.last) {
+      const auto next = first_behind(range, at);
+      if (next != range.mappings.end() && next->first <= at) {
+        at = end_of(*next);
+        continue;
+      }
+      const Bytes end =
+          next == range.mappings.end() ? bytes.last : std::min(bytes.last, next->first);
+      for (Bytes size = 0; at < end; at += size) {
+        size = std::min(most, end - at);
+        if (const Status status = create(range, at, size); !status.ok()) return status;
+      }
+    }
+    return {};
   }
 
-  // The memory of a page that is ready at another one, too.
-  Status map_again(Page& page, CUdeviceptr address, const Page& source) noexcept {
-    if (const Status status = clear(page, address); !status.ok()) return status;
-    page.memory = source.memory;
-    return map(page, address);
+  Status create(Reservation& range, Bytes at, Bytes size) noexcept {
+    std::shared_ptr<Memory> memory;
+    try {
+      memory = std::make_shared<Memory>();
+    } catch (const std::bad_alloc&) {
+      return {Status::Code::kOutOfMemory, "malloc", cudaErrorMemoryAllocation};
+    }
+    memory->size = size;
+    const Status status = calls_.cuMemCreate(&memory->handle, size, &property_, 0);
+    return status.ok() ? map(range, at, memory) : status;
   }
 
-  // The memory that the page has. After a failure the page has none, or retains it.
-  Status map(Page& page, CUdeviceptr address) noexcept {
-    const Status status = calls_.cuMemMap(address, page_, 0, page.memory->handle, 0);
-    set(page, status.ok() ? Page::State::kFresh : Page::State::kHeld);
-    if (!status.ok()) (void)let_go(page);
+  // At addresses without memory. After a failure they have none, or retain it.
+  Status map(Reservation& range, Bytes at, const std::shared_ptr<Memory>& memory) noexcept {
+    Mappings::iterator it;
+    try {
+      it = range.mappings.emplace(at, Mapping{memory}).first;
+    } catch (const std::bad_alloc&) {
+      // Of what was made just now the creator's reference is the last.
+      if (memory.use_count() == 1) (void)calls_.cuMemRelease(memory->handle);
+      return {Status::Code::kOutOfMemory, "malloc", cudaErrorMemoryAllocation};
+    }
+    retained_ += memory->size;  // as kHeld
+    return map(range, it, memory.use_count() == 2);
+  }
+
+  // What is held. Where that fails it goes back, if it is only this mapping's.
+  Status map(Reservation& range, Mappings::iterator it, bool only = true) noexcept {
+    const Status status =
+        calls_.cuMemMap(it->first, it->second.size(), 0, it->second.memory->handle, 0);
+    if (status.ok())
+      set(it->second, Mapping::State::kFresh);
+    else
+      (void)let_go(range, it, only);
     return status;
   }
 
-  // Fails where the page stays mapped, and is as it was.
-  Status unmap(Page& page, CUdeviceptr address) noexcept {
-    if (mapped(page)) {
-      const Status status = calls_.cuMemUnmap(address, page_);
-      if (!status.ok()) return status;
-    }
-    set(page, Page::State::kHeld);
-    (void)let_go(page);
-    return {};
-  }
-
-  // Of a page that is not mapped. The memory goes back with its last address.
-  Status let_go(Page& page) noexcept {
-    if (page.memory.use_count() == 1)
-      if (const Status status = calls_.cuMemRelease(page.memory->handle); !status.ok())
+  // Of one that is not mapped; its memory goes back with its last address.
+  Status let_go(Reservation& range, Mappings::iterator it, bool only) noexcept {
+    if (only)
+      if (const Status status = calls_.cuMemRelease(it->second.memory->handle); !status.ok())
         return status;
-    page.memory.reset();
-    set(page, Page::State::kNone);
+    if (it->second.descriptor >= 0) close(it->second.descriptor);
+    retained_ -= it->second.size();
+    range.mappings.erase(it);
     return {};
   }
 
-  // Nothing is retained afterwards.
-  Status clear(Page& page, CUdeviceptr address) noexcept {
-    if (page.state == Page::State::kNone) return {};
-    if (const Status status = unmap(page, address); !status.ok()) return status;
-    return page.state == Page::State::kNone ? Status() : let_go(page);
+  // Fails where it stays mapped, and is as it was.
+  Status unmap(Reservation& range, Mappings::iterator it) noexcept {
+    if (it->second.mapped()) {
+      const Status status = calls_.cuMemUnmap(it->first, it->second.size());
+      if (!status.ok()) return status;
+      set(it->second, Mapping::State::kHeld);
+    }
+    (void)let_go(range, it, it->second.memory.use_count() == 1);
+    return {};
   }
 
-  // Of a call that failed: the newest first.
-  void undo(const Pages& pages) noexcept {
-    for (std::size_t i = pages.last; i-- > pages.first;) {
-      Page& page = pages.range->pages[i];
-      if (page.state == Page::State::kFresh && !unmap(page, pages.base + i * page_).ok())
-        set(page, Page::State::kMapped);
+  // Nothing is retained there afterwards.
+  Status clear(Reservation& range, Mappings::iterator it) noexcept {
+    if (it->second.mapped()) {
+      const Status status = calls_.cuMemUnmap(it->first, it->second.size());
+      if (!status.ok()) return status;
+      set(it->second, Mapping::State::kHeld);
+    }
+    return let_go(range, it, it->second.memory.use_count() == 1);
+  }
+
+  // Of addresses that have no memory in use; fails where they have some.
+  Status clear(Reservation& range, ByteRange bytes) noexcept {
+    for (auto it = first_behind(range, bytes.first);
+         it != range.mappings.end() && it->first < bytes.last;) {
+      const auto next = std::next(it);
+      if (it->second.state == Mapping::State::kReady)
+        return {Status::Code::kFailed, "alias", cudaErrorInvalidValue};
+      if (const Status status = clear(range, it); !status.ok()) return status;
+      it = next;
+    }
+    return {};
+  }
+
+  // Of a call that mapped memory at these bytes: it is ready, or, after a failure, gone again.
+  void finish(Reservation& range, ByteRange bytes, const Status& status) noexcept {
+    for (auto it = first_behind(range, bytes.first);
+         it != range.mappings.end() && it->first < bytes.last;) {
+      const auto next = std::next(it);
+      if (status.ok())
+        set(it->second, Mapping::State::kReady);
+      else if (it->second.state == Mapping::State::kFresh && !unmap(range, it).ok())
+        set(it->second, Mapping::State::kMapped);
+      it = next;
     }
   }
 
   // Neighbours that are mapped go in one call, which takes several mappings where each is whole.
   // Where the driver refuses they stay as they are, and go one by one.
-  void unmap_runs(Reservation& range, Bytes base, std::size_t first, std::size_t last) noexcept {
-    for (std::size_t i = first; i < last;) {
-      std::size_t end = i;
-      while (end < last && mapped(range.pages[end])) ++end;
-      if (end - i > 1 && calls_.cuMemUnmap(base + i * page_, (end - i) * page_).ok())
-        for (std::size_t k = i; k < end; ++k) set(range.pages[k], Page::State::kHeld);
-      i = std::max(end, i + 1);
+  void unmap_runs(Reservation& range, ByteRange bytes) noexcept {
+    auto it = first_behind(range, bytes.first);
+    while (it != range.mappings.end() && it->first < bytes.last) {
+      const auto from = it;
+      ByteRange run{it->first, it->first};
+      for (; it != range.mappings.end() && it->first == run.last && it->first < bytes.last &&
+             it->second.mapped();
+           ++it)
+        run.last = end_of(*it);
+      if (it == from) {
+        ++it;
+      } else if (std::next(from) != it && calls_.cuMemUnmap(run.first, run.size()).ok()) {
+        for (auto gone = from; gone != it; ++gone) set(gone->second, Mapping::State::kHeld);
+      }
     }
   }
 
-  // Gives pages back. Where the driver unmaps none, nothing changed and that is said; where it
+  // Gives memory back. Where the driver unmaps none, nothing changed and that is said; where it
   // unmaps some, the others are retained.
-  Status unmap(Reservation& range, Bytes base, std::size_t first, std::size_t last) noexcept {
-    unmap_runs(range, base, first, last);
+  Status unmap(Reservation& range, ByteRange bytes) noexcept {
+    unmap_runs(range, bytes);
     Status failure;
     bool any = false;
-    for (std::size_t i = first; i < last; ++i) {
-      Page& page = range.pages[i];
-      if (page.state == Page::State::kNone) continue;
-      const Status status = unmap(page, base + i * page_);
-      if (!status.ok()) {
-        failure = status;
-        if (status.code() == Status::Code::kSticky || status.code() == Status::Code::kGone) break;
+    const auto begin = [&] { return first_behind(range, bytes.first); };
+    for (auto it = begin(); it != range.mappings.end() && it->first < bytes.last;) {
+      const auto next = std::next(it);
+      const Status status = unmap(range, it);
+      it = next;
+      if (status.ok()) {
+        any = true;
         continue;
       }
-      any = true;
-      if (const auto shared = range.descriptors.find(i); shared != range.descriptors.end()) {
-        close(shared->second);
-        range.descriptors.erase(shared);
-      }
+      failure = status;
+      if (status.code() == Status::Code::kSticky || status.code() == Status::Code::kGone) break;
     }
     if (failure.ok() || !any) return failure;
-    for (std::size_t i = first; i < last; ++i)
-      if (range.pages[i].state == Page::State::kReady) set(range.pages[i], Page::State::kMapped);
+    for (auto it = begin(); it != range.mappings.end() && it->first < bytes.last; ++it)
+      if (it->second.state == Mapping::State::kReady) set(it->second, Mapping::State::kMapped);
     return {};
   }
 

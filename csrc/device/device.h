@@ -1,6 +1,7 @@
 #pragma once
 
 #include "csrc/core/bytes.h"
+#include "csrc/core/interval_map.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -79,13 +80,41 @@ class Device {
     kOnDemand,
     kResident
   };  // kResident: no page fault at first use
-  virtual Status commit(void* base, Bytes size, Residency residency) noexcept = 0;
+  // No handle (see below) is larger than `most`, at least a page; unless it is said, than a page:
+  // then each comes and goes by itself.
+  virtual Status commit(void* base, Bytes size, Residency residency, Bytes most) noexcept = 0;
+  Status commit(void* base, Bytes size, Residency residency) noexcept {
+    return commit(base, size, residency, properties().page_bytes);
+  }
   virtual Status decommit(void* base, Bytes size) noexcept = 0;
   virtual Status release(void* base, Bytes size) noexcept = 0;
 
+  // Memory that came together may have to go together: the addresses of the *handle* that
+  // `address`, which has memory, is of. A commit() brings one handle for each stretch that has no
+  // memory, or several, and decommit() and alias() take whole ones only; where the device gives
+  // back single pages a handle is a page.
+  [[nodiscard]] virtual ByteRange handle_at(const void* address) const noexcept {
+    const Bytes page = properties().page_bytes;
+    const Bytes first = align_down(reinterpret_cast<Bytes>(address), page);
+    return {first, first + page};
+  }
+  // The most that a handle should have whose memory may be wanted in pieces: what it costs in calls
+  // against what is held for want of a piece.
+  [[nodiscard]] virtual Bytes handle_bytes() const noexcept { return kMaxBytes; }
+  // Of bytes that all have memory those of whole handles; empty where they end before they begin.
+  [[nodiscard]] ByteRange whole_handles(ByteRange bytes) const noexcept {
+    if (const ByteRange handle = handle_at(pointer_at(bytes.first)); handle.first != bytes.first)
+      bytes.first = handle.last;
+    if (bytes.first >= bytes.last) return {bytes.first, bytes.first};
+    if (const ByteRange handle = handle_at(pointer_at(bytes.last - 1)); handle.last != bytes.last)
+      bytes.last = handle.first;
+    return bytes;
+  }
+
   // The memory behind the page at from[i] is behind the page at `to` + i * page_bytes as well, for
-  // `pages` pages: several calls of the driver to map, one to give access. Each from[i] is
-  // committed and aligned to pages; at `to` are addresses of a reservation of this device, without
+  // `pages` pages: a call of the driver for each handle to map it, one to give access. Each from[i]
+  // is committed and aligned to pages, and they are whole handles, each in the order of its
+  // addresses; at `to` are addresses of a reservation of this device, without
   // memory. The memory goes back to the device when the last address that has it is decommitted or
   // released. After a failure nothing is mapped at `to`. What work writes through one address other
   // work sees through another once it is ordered behind it (by its lane or an event). kUnsupported

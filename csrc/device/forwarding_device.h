@@ -24,11 +24,16 @@ class ForwardingDevice : public Device {
   Status reserve(Bytes size, Bytes alignment, void** base) noexcept override {
     return device_.reserve(size, alignment, base);
   }
-  Status commit(void* base, Bytes size, Residency residency) noexcept override {
-    return device_.commit(base, size, residency);
+  using Device::commit;
+  Status commit(void* base, Bytes size, Residency residency, Bytes most) noexcept override {
+    return device_.commit(base, size, residency, most);
   }
   Status decommit(void* base, Bytes size) noexcept override { return device_.decommit(base, size); }
   Status release(void* base, Bytes size) noexcept override { return device_.release(base, size); }
+  [[nodiscard]] Bytes handle_bytes() const noexcept override { return device_.handle_bytes(); }
+  [[nodiscard]] ByteRange handle_at(const void* address) const noexcept override {
+    return device_.handle_at(address);
+  }
   Status alias(void* to, const void* const* from, std::size_t pages) noexcept override {
     return device_.alias(to, from, pages);
   }

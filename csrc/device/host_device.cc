@@ -110,7 +110,7 @@ class HostDevice final : public Device {
     return {};
   }
 
-  Status commit(void* base, Bytes size, Residency residency) noexcept override {
+  Status commit(void* base, Bytes size, Residency residency, Bytes) noexcept override {
     const bool populate = residency == Residency::kResident && !stand_in_;
     std::vector<ByteRange> added;  // page indices that this call commits
     Pages pages;

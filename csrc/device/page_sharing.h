@@ -16,11 +16,12 @@ namespace berth {
 class PageSource {
  public:
   virtual ~PageSource() = default;
-  // Moves up to `count` free pages behind the addresses from `to` on, or, where the device cannot
-  // do that, gives them back to it. Work on `lane` may use them: pages that other lanes used only
-  // where `others`, and then it waits for them. Returns how many.
-  [[nodiscard]] virtual std::size_t move_pages(void* to, std::size_t count, LaneKey lane,
-                                               bool others) noexcept = 0;
+  // Moves free pages behind the addresses from `to` on, or, where the device cannot do that, gives
+  // them back to it: up to `count`, or as many more as whole handles take, `room` at most. Work on
+  // `lane` may use them: pages that other lanes used only where `others`, and then it waits for
+  // them. Returns how many.
+  [[nodiscard]] virtual std::size_t move_pages(void* to, std::size_t count, std::size_t room,
+                                               LaneKey lane, bool others) noexcept = 0;
   // Gives free memory back to the device. Returns bytes.
   virtual Bytes trim() noexcept = 0;
   // Whether the device may be asked for `more` for the sake of a request of `asked` bytes: else the

@@ -13,6 +13,9 @@ namespace {
 Bytes number(const void* pointer) noexcept { return reinterpret_cast<Bytes>(pointer); }
 constexpr const char* kLimit = "memory limit";
 constexpr const char* kTarget = "memory target";
+// Of what is held, the most that a handle has: what it keeps from others while a small block lives
+// on it is as little.
+constexpr Bytes kHandlePart = 4096;
 
 }  // namespace
 
@@ -41,6 +44,12 @@ Bytes PageStore::room() const noexcept {
   Bytes most = limit_ == 0 ? kMaxBytes : limit_;
   if (refused_at_ != 0) most = std::min(most, refused_at_);
   return most == kMaxBytes ? most : most - std::min(most, held_);
+}
+
+Bytes PageStore::handle_bytes() const noexcept {
+  if (!handle_) return device_.handle_bytes();
+  const Bytes page = properties().page_bytes, part = *handle_ == 0 ? held_ / kHandlePart : *handle_;
+  return std::min(device_.handle_bytes(), std::max(page, align_down(part, page)));
 }
 
 void PageStore::give(Bytes size) noexcept { held_ -= size; }
@@ -96,19 +105,19 @@ Status PageStore::release(void* base, Bytes size) noexcept {
   return status;
 }
 
-Status PageStore::commit(void* base, Bytes size, Residency residency) noexcept {
-  if (!properties().maps_pages) return device_.commit(base, size, residency);
+Status PageStore::commit(void* base, Bytes size, Residency residency, Bytes most) noexcept {
+  if (!properties().maps_pages) return device_.commit(base, size, residency, most);
   const Bytes first = number(base), last = first + size;
   Bytes missing = 0;
   for (Stretch hole = next(first, last, false); hole.first != hole.last;
        hole = next(hole.last, last, false))
     missing += hole.last - hole.first;
   // Where nothing is missing the pages may still have to be made resident.
-  if (missing == 0) return device_.commit(base, size, residency);
+  if (missing == 0) return device_.commit(base, size, residency, most);
   if (target_ != 0 && !exceeding_ && missing > target_ - std::min(target_, held_))
     return {Status::Code::kOutOfMemory, kTarget};
   if (const Status status = take(missing); !status.ok()) return status;
-  Status status = device_.commit(base, size, residency);
+  Status status = device_.commit(base, size, residency, most);
   note_failure(status);
   if (status.code() == Status::Code::kOutOfMemory) refused_at_ = held_;
   if (status.ok()) {
@@ -318,24 +327,28 @@ std::vector<PageStore::Piece> PageStore::pieces() const {
       continue;
     }
     bool open = false;  // the last piece ends here and may go on
-    for (Bytes at = first; at < last; at += page) {
+    for (Bytes at = first, end = first; at < last; at = end) {
       const auto users = shared_.find(at);
       if (users == shared_.end() || users->second->users.size() < 2) {
+        end = at + page;
         if (!std::exchange(open, true)) pieces.push_back({at, at});
-        pieces.back().last = at + page;
+        pieces.back().last = end;
         continue;
       }
       open = false;
+      // All pages of a handle have the same addresses.
+      end = device_.handle_at(pointer_at(at)).last;
       const auto [known, added] = piece_of.try_emplace(users->second.get(), pieces.size());
-      if (added) pieces.push_back({at, at + page});
+      if (added) {
+        pieces.push_back({at, end});
+        continue;
+      }
       Piece& piece = pieces[known->second];
-      if (added) continue;
       piece.others.push_back(at);
       // It is named by where it is in use.
-      if (users->second->used_at == at) {
-        std::swap(piece.first, piece.others.back());
-        piece.last = piece.first + page;
-      }
+      if (users->second->used_at != at) continue;
+      std::swap(piece.first, piece.others.back());
+      piece.last = piece.first + (end - at);
     }
   }
   return pieces;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -55,6 +56,9 @@ class PageStore final : public ForwardingDevice {
   // The most that should be held: pages beyond it are refused as by the limit, but for who says
   // that they must be had (Exceeding). 0 is no target.
   void set_target(Bytes target) noexcept { target_ = target; }
+  // The most that a handle of pages has that come from here on; 0: a page, or a 4,096th of what is
+  // held.
+  void set_handle(Bytes bytes) noexcept { handle_ = bytes; }
   class Exceeding {
    public:
     explicit Exceeding(PageStore& store) noexcept
@@ -77,8 +81,8 @@ class PageStore final : public ForwardingDevice {
   [[nodiscard]] const Status& failure() const noexcept { return failure_; }
   void forget_failure() noexcept { failure_ = {}; }
 
-  // What is held as pages: stretches that are behind no other addresses, and one by one pages that
-  // are, where each is in use, with its other addresses. Each lies in one reservation. Throws
+  // What is held as pages: stretches that are behind no other addresses, and one by one handles
+  // that are, where each is in use, with its other addresses. Each lies in one reservation. Throws
   // std::bad_alloc.
   struct Piece {
     Bytes first = 0, last = 0;
@@ -98,9 +102,12 @@ class PageStore final : public ForwardingDevice {
   Status free_bytes(Bytes* free) noexcept override;
   // What the limit leaves; without one, what is left of where the device refused pages last.
   [[nodiscard]] Bytes room() const noexcept override;
+  // What set_handle() says; until it is called, what the device says.
+  [[nodiscard]] Bytes handle_bytes() const noexcept override;
   [[nodiscard]] std::string describe(const Status& status) const override;
   Status reserve(Bytes size, Bytes alignment, void** base) noexcept override;
-  Status commit(void* base, Bytes size, Residency residency) noexcept override;
+  using Device::commit;
+  Status commit(void* base, Bytes size, Residency residency, Bytes most) noexcept override;
   Status decommit(void* base, Bytes size) noexcept override;
   Status release(void* base, Bytes size) noexcept override;
   Status alias(void* to, const void* const* from, std::size_t pages) noexcept override;
@@ -151,6 +158,7 @@ class PageStore final : public ForwardingDevice {
   Bytes refused_at_ = 0;  // so much was more than the device had; 0: it was not
   Bytes target_ = 0;
   bool exceeding_ = false;
+  std::optional<Bytes> handle_;
   Status failure_;
   std::uint64_t refusals_ = 0;
   Stretches committed_;

@@ -1,5 +1,6 @@
 #include "csrc/device/parked_pages.h"
 
+#include <algorithm>
 #include <new>
 #include <utility>
 
@@ -20,6 +21,10 @@ void ParkedPages::forget() noexcept {
 Status ParkedPages::park() noexcept {
   try {
     pieces_ = store_.pieces();
+    Bytes largest = 0;  // of those that have other addresses
+    for (const PageStore::Piece& piece : pieces_)
+      if (!piece.others.empty()) largest = std::max(largest, piece.last - piece.first);
+    from_.reserve(largest / store_.properties().page_bytes);
   } catch (const std::bad_alloc&) {
     return {Status::Code::kFailed, "host memory"};
   }
@@ -70,15 +75,18 @@ Status ParkedPages::copy(bool back) noexcept {
 }
 
 Status ParkedPages::commit() noexcept {
+  const Bytes page = store_.properties().page_bytes;
   for (std::size_t i = 0; i < pieces_.size(); ++i) {
     const PageStore::Piece& piece = pieces_[i];
     Status status = store_.commit(pointer_at(piece.first), piece.last - piece.first,
-                                  Device::Residency::kResident);
-    const void* const from = pointer_at(piece.first);
+                                  Device::Residency::kResident, store_.handle_bytes());
+    from_.clear();
+    if (!piece.others.empty())
+      for (Bytes at = piece.first; at < piece.last; at += page) from_.push_back(pointer_at(at));
     for (const Bytes other : piece.others) {
-      // It may still have its page, where that could not be given back.
-      if (status.ok()) status = store_.decommit(pointer_at(other), store_.properties().page_bytes);
-      if (status.ok()) status = store_.alias(pointer_at(other), &from, 1);
+      // It may still have its memory, where that could not be given back.
+      if (status.ok()) status = store_.decommit(pointer_at(other), piece.last - piece.first);
+      if (status.ok()) status = store_.alias(pointer_at(other), from_.data(), from_.size());
     }
     if (status.ok()) continue;
     (void)decommit(i + 1);
@@ -89,12 +97,11 @@ Status ParkedPages::commit() noexcept {
 
 // The first `pieces` of them.
 Status ParkedPages::decommit(std::size_t pieces) noexcept {
-  const Bytes page = store_.properties().page_bytes;
   for (std::size_t i = 0; i < pieces; ++i) {
     const PageStore::Piece& piece = pieces_[i];
     Status status;
     for (const Bytes other : piece.others)
-      if (status.ok()) status = store_.decommit(pointer_at(other), page);
+      if (status.ok()) status = store_.decommit(pointer_at(other), piece.last - piece.first);
     // The memory goes with the address where it is in use.
     if (status.ok()) status = store_.decommit(pointer_at(piece.first), piece.last - piece.first);
     if (!status.ok()) return status;

@@ -41,7 +41,8 @@ class ParkedPages {
   PageStore& store_;
   bool parked_ = false;
   std::vector<PageStore::Piece> pieces_;
-  void* pinned_ = nullptr;  // their contents, one after the other
+  std::vector<const void*> from_;  // pages of the piece that comes back
+  void* pinned_ = nullptr;         // their contents, one after the other
   Bytes size_ = 0;
 };
 

@@ -86,7 +86,7 @@ std::string Pool::State::is_valid() const {
     const auto name = [&] {
       return fmt::format("the stitched block at {} of {} B", block->pointer, block->size);
     };
-    if (stitch.skipped >= page || block->first() != stitch.first + stitch.skipped ||
+    if (block->first() != stitch.first + stitch.skipped ||
         block->last() > stitch.first + stitch.size)
       return name() + " does not lie on its stitch";
     Bytes has = 0;

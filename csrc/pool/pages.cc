@@ -130,7 +130,9 @@ Chunk* Pool::State::grow_returned(End end, LaneHoles& mine, Bytes size, bool* fr
     const Bytes need = std::min(round_up(size - std::min(size, have), unit), gap->size);
     if (need == 0) continue;
     const Bytes at = from_top ? gap->last() - need : gap->first();
-    if (!device.commit(pointer_at(at), need, Device::Residency::kOnDemand).ok()) continue;
+    if (!device.commit(pointer_at(at), need, Device::Residency::kOnDemand, device.handle_bytes())
+             .ok())
+      continue;
     count_reserved(need);
     *fresh = !(near != nullptr && near->owner == &mine) &&
              !(need == gap->size && far != nullptr && far->owner == &mine);
@@ -168,7 +170,8 @@ Chunk* Pool::State::grow_edge(End end, LaneHoles& mine, Bytes size, bool* fresh)
   for (Bytes more = wish;; more = least) {
     if (more <= room) {
       const Bytes at = end == End::kHigh ? segment.first - more : segment.last;
-      if (device.commit(pointer_at(at), more, Device::Residency::kOnDemand).ok()) {
+      if (device.commit(pointer_at(at), more, Device::Residency::kOnDemand, device.handle_bytes())
+              .ok()) {
         Chunk* const chunk = slab.take();
         chunk->pointer = pointer_at(at);
         chunk->size = more;
@@ -250,16 +253,17 @@ Bytes Pool::State::trim() noexcept {
   return given;
 }
 
-ByteRange Pool::State::whole_grains(const Chunk* hole) const noexcept {
+ByteRange Pool::State::whole_handles(const Chunk* hole) const noexcept {
   const Bytes base = hole->segment->end == End::kResident ? residents.first : ends.first;
-  return {base + round_up(hole->first() - base, grain),
-          base + (hole->last() - base) / grain * grain};
+  const ByteRange grains{base + round_up(hole->first() - base, grain),
+                         base + (hole->last() - base) / grain * grain};
+  return grains.first < grains.last ? device.whole_handles(grains) : grains;
 }
 
-// Of a hole, its whole grains: what is left at the sides stays a hole. The chunk stays where it is
+// Of a hole, its whole handles: what is left at the sides stays a hole. The chunk stays where it is
 // in the list.
 Bytes Pool::State::give_back(Chunk* hole) noexcept {
-  const auto [low, high] = whole_grains(hole);
+  const auto [low, high] = whole_handles(hole);
   if (low >= high || stitches.map({low, high}) || !slab.prepare(2)) return 0;
   if (!device.decommit(pointer_at(low), high - low).ok()) return 0;
   Chunk* const chunk = take_out(hole, {low, high}, Chunk::Kind::kReturned);

@@ -9,15 +9,14 @@
 namespace berth {
 namespace {
 
-// Of pages that others use as well: ends of pages, and beginnings, smallest first.
+// Of handles that others use as well: ends, and beginnings, smallest first.
 struct Parts {
-  std::vector<ByteRange> ends, beginnings;
-
-  void add(ByteRange hole, Bytes page) {
-    const Bytes after = align_up(hole.first, page), before = align_down(hole.last, page);
-    if (hole.first < after && after <= hole.last) ends.push_back({hole.first, after});
-    if (hole.first <= before && before < hole.last) beginnings.push_back({before, hole.last});
-  }
+  struct End {
+    ByteRange bytes;
+    Bytes handle = 0;  // where its handle begins
+  };
+  std::vector<End> ends;
+  std::vector<ByteRange> beginnings;
   void sort() {
     std::sort(beginnings.begin(), beginnings.end(), [](ByteRange a, ByteRange b) {
       return a.size() != b.size() ? a.size() < b.size() : a.first < b.first;
@@ -25,10 +24,10 @@ struct Parts {
   }
 };
 
-// What a block is made of: the end of a page, whole pages, the beginning of another.
+// What a block is made of: the end of a handle, whole ones, the beginning of another.
 struct Fit {
   std::optional<ByteRange> end, beginning;
-  Bytes whole = 0;  // bytes of the pages between
+  Bytes whole = 0;  // bytes of the handles between
   Bytes over = 0;   // that it leaves of the last page, or part
 };
 
@@ -40,20 +39,26 @@ Fit best_fit(const Parts& parts, Bytes size, Bytes page) {
   const auto consider = [&](const Fit& fit) {
     if (fit.whole != best.whole ? fit.whole < best.whole : fit.over < best.over) best = fit;
   };
-  const auto consider_end = [&](std::optional<ByteRange> end) {
+  const auto consider_end = [&](std::optional<ByteRange> end, Bytes handle) {
     const Bytes rest = size - (end ? end->size() : 0), last = rest % page;
     consider({end, {}, align_up(rest, page), align_up(rest, page) - rest});
-    if (last == 0) return;
-    auto part = std::lower_bound(parts.beginnings.begin(), parts.beginnings.end(), last,
-                                 [](ByteRange one, Bytes least) { return one.size() < least; });
-    // No page twice in a stitch: once it is free as a whole, both parts would reach for the middle.
-    if (end && part != parts.beginnings.end() && part->first == end->last - page) ++part;
-    if (part == parts.beginnings.end()) return;
-    consider({end, ByteRange{part->first, part->first + last}, rest - last, part->size() - last});
+    const auto consider_beginning = [&](Bytes least) {
+      if (least == 0) return;
+      auto part = std::lower_bound(parts.beginnings.begin(), parts.beginnings.end(), least,
+                                   [](ByteRange one, Bytes bytes) { return one.size() < bytes; });
+      // No handle twice in a stitch: once it is free as a whole, both parts would reach for the
+      // middle.
+      if (end && part != parts.beginnings.end() && part->first == handle) ++part;
+      if (part == parts.beginnings.end()) return;
+      consider(
+          {end, ByteRange{part->first, part->first + least}, rest - least, part->size() - least});
+    };
+    consider_beginning(last);
+    if (last != rest) consider_beginning(rest);
   };
-  consider_end({});
-  for (const ByteRange end : parts.ends)
-    if (end.size() < size) consider_end(end);
+  consider_end({}, 0);
+  for (const auto& [bytes, handle] : parts.ends)
+    if (bytes.size() < size) consider_end(bytes, handle);
   return best;
 }
 
@@ -70,7 +75,11 @@ Chunk* Pool::State::stitch_parts(End end, LaneHoles& mine, Bytes size, Spare spa
     const auto add = [&](const LaneHoles& holes) {
       for (const HoleTree& tree : holes.trees)
         tree.for_each(1, [&](const Chunk* hole) {
-          parts.add({hole->first(), hole->last()}, page);
+          const ByteRange first = handle_at(hole->first()), last = handle_at(hole->last() - 1);
+          if (first.first != hole->first() && first.last <= hole->last())
+            parts.ends.push_back({{hole->first(), first.last}, first.first});
+          if (last.last != hole->last() && last.first >= hole->first())
+            parts.beginnings.push_back({last.first, hole->last()});
         });
     };
     add(mine);
@@ -99,14 +108,20 @@ Chunk* Pool::State::stitch_parts(End end, LaneHoles& mine, Bytes size, Spare spa
     if (!grows && !fit.end && !fit.beginning) return nullptr;
     std::vector<ByteRange> pieces;
     free.tails.clear();
-    if (fit.whole != 0) pieces = choose(free, fit.whole, page);
+    if (fit.whole != 0) pieces = choose(free, fit.whole);
+    if (fit.beginning && fit.whole != 0) {
+      Bytes sum = 0;
+      for (const ByteRange piece : pieces) sum += piece.size();
+      if (sum != fit.whole) return nullptr;
+    }
     if (fit.end) pieces.insert(pieces.begin(), *fit.end);
     if (fit.beginning) pieces.push_back(*fit.beginning);
     if (others && !order_after_owners(mine, pieces)) return nullptr;
-    // The pages of the parts.
-    if (fit.end) pieces.front().first = fit.end->last - page;
-    if (fit.beginning) pieces.back().last = fit.beginning->first + page;
-    Stitch* const stitch = stitches.make(pieces, fit.end ? page - fit.end->size() : 0);
+    // The handles of the parts.
+    if (fit.end) pieces.front() = handle_at(fit.end->first);
+    if (fit.beginning) pieces.back() = handle_at(fit.beginning->first);
+    Stitch* const stitch =
+        stitches.make(pieces, fit.end ? fit.end->first - pieces.front().first : 0);
     return stitch == nullptr ? nullptr : live_on(*stitch, mine, size);
   } catch (const std::bad_alloc&) {
     return nullptr;

@@ -24,9 +24,10 @@ bool larger(ByteRange a, ByteRange b) noexcept {
 Pool::State::FreePages Pool::State::free_pages(const LaneHoles& mine, Spare spare) {
   FreePages free;
   const auto add = [&](const Chunk* hole) {
-    const Bytes first = align_up(hole->first(), page), last = align_down(hole->last(), page);
-    if (first < last) free.stretches.push_back({first, last});
-    if (first <= last && last < hole->last()) free.tails.push_back({last, hole->last()});
+    const ByteRange whole = whole_handles(hole), end = handle_at(hole->last() - 1);
+    if (whole.first < whole.last) free.stretches.push_back(whole);
+    if (end.first >= hole->first() && end.last != hole->last())
+      free.tails.push_back({end.first, hole->last()});
   };
   const auto add_all = [&](const LaneHoles& holes) {
     for (const HoleTree& tree : holes.trees) tree.for_each(page / 4, add);
@@ -41,7 +42,7 @@ Pool::State::FreePages Pool::State::free_pages(const LaneHoles& mine, Spare spar
   return free;
 }
 
-std::vector<ByteRange> Pool::State::choose(FreePages& free, Bytes size, Bytes page) {
+std::vector<ByteRange> Pool::State::choose(FreePages& free, Bytes size) const {
   std::sort(free.stretches.begin(), free.stretches.end(), larger);
   std::vector<ByteRange> chosen;
   auto stretch = free.stretches.begin();
@@ -50,20 +51,27 @@ std::vector<ByteRange> Pool::State::choose(FreePages& free, Bytes size, Bytes pa
     size -= stretch->size();
   }
   if (size == 0) return chosen;
-  // What is over in the last page goes where a part of a page is free, if it fits.
+  // The smallest that is large enough, or that has the whole handles of it and a tail the rest.
+  const auto smallest = [&](Bytes least) {
+    auto fits = stretch;
+    while (std::next(fits) != free.stretches.end() && std::next(fits)->size() >= least) ++fits;
+    return fits;
+  };
   const Bytes over = size % page;
   const ByteRange* tail = nullptr;
   for (const ByteRange& one : free.tails)
     if (one.size() >= over && (tail == nullptr || one.size() < tail->size())) tail = &one;
-  if (over == 0) tail = nullptr;
-  const Bytes pages = tail == nullptr ? align_up(size, page) : size - over;
-  if (pages != 0) {
-    // The smallest that is large enough.
-    while (std::next(stretch) != free.stretches.end() && std::next(stretch)->size() >= pages)
-      ++stretch;
-    chosen.push_back({stretch->first, stretch->first + pages});
+  if (over != 0 && tail != nullptr) {
+    const Bytes whole = size - over;
+    const auto fits = smallest(whole);
+    if (whole == 0 || handle_at(fits->first + whole - 1).last == fits->first + whole) {
+      if (whole != 0) chosen.push_back({fits->first, fits->first + whole});
+      chosen.push_back(handle_at(tail->first));
+      return chosen;
+    }
   }
-  if (tail != nullptr) chosen.push_back({tail->first, tail->first + page});
+  const auto fits = smallest(size);
+  chosen.push_back({fits->first, handle_at(fits->first + size - 1).last});
   return chosen;
 }
 
@@ -150,7 +158,7 @@ Chunk* Pool::State::stitch(End end, LaneHoles& mine, Bytes size, Spare spare) no
       free = free_pages(mine, spare);
       if (free.bytes < size) return nullptr;
     }
-    const std::vector<ByteRange> behind = choose(free, size, page);
+    const std::vector<ByteRange> behind = choose(free, size);
     if (others && !order_after_owners(mine, behind)) return nullptr;
     Stitch* const stitch = stitches.make(behind);
     return stitch == nullptr ? nullptr : live_on(*stitch, mine, size);
@@ -210,27 +218,65 @@ void Pool::State::count_at_home(bool home) noexcept {
 
 // --- Pages that move ----------------------------------------------------------------------------
 
-std::size_t Pool::State::move_pages(void* to, std::size_t count, LaneKey lane,
+std::vector<ByteRange> Pool::State::leaving(const std::vector<LaneHoles*>& of, Bytes wanted,
+                                            Bytes room) {
+  std::vector<ByteRange> chosen, larger_ones;
+  Bytes rest = wanted;
+  const auto take = [&](ByteRange bytes) {
+    if (!chosen.empty() && chosen.back().last == bytes.first)
+      chosen.back().last = bytes.last;
+    else
+      chosen.push_back(bytes);
+    rest -= std::min(rest, bytes.size());
+  };
+  for (LaneHoles* const holes : of)
+    for (const HoleTree& tree : holes->trees)
+      tree.for_each(grain, [&](const Chunk* hole) {
+        const ByteRange whole = whole_handles(hole);
+        if (whole.first >= whole.last || rest < grain) return;
+        if (whole.size() <= rest)
+          take(whole);
+        else if (!device.properties().aliases)
+          take({whole.first, whole.first + rest / grain * grain});
+        else
+          larger_ones.push_back(whole);
+      });
+  // Single handles of what is too large; then one that has more than is left to be had.
+  const auto for_each_handle = [&](auto&& visit) {
+    for (const ByteRange whole : larger_ones)
+      for (Bytes at = whole.first; at < whole.last && rest != 0;) {
+        const ByteRange handle = handle_at(at);
+        visit(handle);
+        at = handle.last;
+      }
+  };
+  std::vector<Bytes> taken;
+  for_each_handle([&](ByteRange handle) {
+    if (handle.size() > rest) return;
+    take(handle);
+    taken.push_back(handle.first);
+  });
+  std::optional<ByteRange> more;
+  for_each_handle([&](ByteRange handle) {
+    if (handle.size() < rest || handle.size() > room - (wanted - rest)) return;
+    if (more && more->size() <= handle.size()) return;
+    if (std::find(taken.begin(), taken.end(), handle.first) == taken.end()) more = handle;
+  });
+  if (more) take(*more);
+  return chosen;
+}
+
+std::size_t Pool::State::move_pages(void* to, std::size_t count, std::size_t room, LaneKey lane,
                                     bool others) noexcept {
   LaneHoles* const mine = holes_of(lane);
   if (!maps || mine == nullptr || count == 0) return 0;
   try {
-    std::vector<ByteRange> chosen;
-    Bytes rest = count * page;
-    const auto take = [&](LaneHoles& holes) {
-      for (const HoleTree& tree : holes.trees)
-        tree.for_each(grain, [&](const Chunk* hole) {
-          const auto [first, last] = whole_grains(hole);
-          if (first >= last || rest < grain) return;
-          chosen.push_back({first, first + std::min(rest / grain * grain, last - first)});
-          rest -= chosen.back().size();
-        });
-    };
-    take(nobody);
-    if (mine != &nobody) take(*mine);
-    if (others && rest != 0)
+    std::vector<LaneHoles*> of{&nobody};
+    if (mine != &nobody) of.push_back(mine);
+    if (others)
       for (const auto& [other, holes] : lanes)
-        if (holes.get() != mine) take(*holes);
+        if (holes.get() != mine) of.push_back(holes.get());
+    std::vector<ByteRange> chosen = leaving(of, count * page, room * page);
     const bool aliases = device.properties().aliases;
     if (chosen.empty() || !slab.prepare(2 * chosen.size() + 4)) return 0;
     moved.reserve(moved.size() + chosen.size());
@@ -239,7 +285,7 @@ std::size_t Pool::State::move_pages(void* to, std::size_t count, LaneKey lane,
     if (aliases) {
       if (moved.size() > kMostMoved) return 0;
       std::vector<const void*> from;
-      from.reserve(count);
+      from.reserve(room);
       for (const ByteRange range : chosen)
         for (Bytes at = range.first; at < range.last; at += page) from.push_back(pointer_at(at));
       if (!device.alias(to, from.data(), from.size()).ok()) return 0;

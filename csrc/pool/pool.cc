@@ -494,8 +494,9 @@ Bytes Pool::order_waiting() noexcept { return state_->order_waiting(); }
 
 Bytes Pool::trim() noexcept { return state_->trim(); }
 
-std::size_t Pool::move_pages(void* to, std::size_t count, LaneKey lane, bool others) noexcept {
-  return state_->move_pages(to, count, lane, others);
+std::size_t Pool::move_pages(void* to, std::size_t count, std::size_t room, LaneKey lane,
+                             bool others) noexcept {
+  return state_->move_pages(to, count, room, lane, others);
 }
 
 bool Pool::let_go_of(ByteRange pages) noexcept { return state_->let_go_of(pages); }

@@ -163,7 +163,7 @@ class Pool : public PageSource {
   void count_at_home(bool home) noexcept;
 
   // See PageSource. O(holes of a page).
-  [[nodiscard]] std::size_t move_pages(void* to, std::size_t count, LaneKey lane,
+  [[nodiscard]] std::size_t move_pages(void* to, std::size_t count, std::size_t room, LaneKey lane,
                                        bool others) noexcept override;
   [[nodiscard]] bool may_grow(Bytes more, Bytes asked) noexcept override;
   [[nodiscard]] bool let_go_of(ByteRange pages) noexcept override;

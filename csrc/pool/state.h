@@ -102,8 +102,12 @@ struct Pool::State {
   Chunk* grow_segment(End end, LaneHoles& mine, Bytes size, bool* fresh) noexcept;
   Bytes trim() noexcept;
   Bytes give_back(Chunk* hole) noexcept;
-  // The part of a hole that may go; empty where it ends before it begins.
-  [[nodiscard]] ByteRange whole_grains(const Chunk* hole) const noexcept;
+  // The addresses that get and lose their memory with this one, which has some.
+  [[nodiscard]] ByteRange handle_at(Bytes address) const noexcept {
+    return device.handle_at(pointer_at(address));
+  }
+  // Of a hole what may go: whole handles; empty where it ends before it begins.
+  [[nodiscard]] ByteRange whole_handles(const Chunk* hole) const noexcept;
   // The pages of a chunk in no tree are gone.
   void end_pages(Chunk* chunk) noexcept;
   void shrink(Segment& segment) noexcept;
@@ -127,15 +131,15 @@ struct Pool::State {
   Chunk* stitch_again(LaneHoles& mine, Bytes size, Spare spare) noexcept;
   Chunk* stitch(End end, LaneHoles& mine, Bytes size, Spare spare) noexcept;
   Chunk* live_on(Stitch& stitch, LaneHoles& mine, Bytes size) noexcept;
-  // Whole pages of holes that the lane may have, or anybody; of each hole one stretch. And what
-  // lies behind them, in the page where the hole ends.
+  // Whole handles of holes that the lane may have, or anybody; of each hole one stretch. And what
+  // lies behind them, in the handle where the hole ends.
   struct FreePages {
     std::vector<ByteRange> stretches, tails;
     Bytes bytes = 0;  // of the stretches
   };
   [[nodiscard]] FreePages free_pages(const LaneHoles& mine, Spare spare);
-  // The pages behind a block of so many bytes, of fewest stretches.
-  [[nodiscard]] static std::vector<ByteRange> choose(FreePages& free, Bytes size, Bytes page);
+  // The handles behind a block of so many bytes, of fewest stretches.
+  [[nodiscard]] std::vector<ByteRange> choose(FreePages& free, Bytes size) const;
   // parts.cc: a block that may begin in the free end of one page and end in the free beginning of
   // another, with whole free pages between them, so that few bytes stay where nothing can use them;
   // `grows`: the pool may grow by pages that are missing.
@@ -150,7 +154,12 @@ struct Pool::State {
   [[nodiscard]] bool order_after_owners(const LaneHoles& mine, const std::vector<ByteRange>& bytes);
   // The hole that `mine` or nobody owns, or, where `mine` is null, anybody, around an address.
   [[nodiscard]] Chunk* hole_around(Bytes address, const LaneHoles* mine) noexcept;
-  std::size_t move_pages(void* to, std::size_t count, LaneKey lane, bool others) noexcept;
+  std::size_t move_pages(void* to, std::size_t count, std::size_t room, LaneKey lane,
+                         bool others) noexcept;
+  // The whole handles of holes that leave for `wanted` bytes, or a few more, `room` at most;
+  // neighbours are one range. All that there are, where they are not enough.
+  [[nodiscard]] std::vector<ByteRange> leaving(const std::vector<LaneHoles*>& of, Bytes wanted,
+                                               Bytes room);
   // Where no page can have two addresses. Cuts `pages` to those that left. Returns the bytes that
   // whoever wants them at `to` has there, or may ask the device for.
   [[nodiscard]] Bytes move_or_return(std::byte* to, ByteRange* pages) noexcept;

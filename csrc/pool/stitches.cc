@@ -99,6 +99,7 @@ Stitch* Stitches::make(const std::vector<ByteRange>& behind, Bytes skipped) noex
     stitch.place = made.begin();
     stitch.size = size;
     stitch.skipped = skipped;
+    stitch.last_handle = device_.handle_at(pointer_at(behind.back().last - 1)).size();
     stitch.behind = behind;
     stitch.pieces.reserve(behind.size());
     stitch.lent.reserve(behind.size());

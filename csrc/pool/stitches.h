@@ -21,7 +21,8 @@ struct Chunk;
 struct Stitch {
   Bytes first = 0;
   Bytes size = 0;                 // whole pages
-  Bytes skipped = 0;              // of the first page: before the block begins
+  Bytes skipped = 0;              // of the first handle: before the block begins
+  Bytes last_handle = 0;          // its size
   std::vector<ByteRange> behind;  // where its pages are at home, in order; whole pages
   // The block that lives on it, if one does, and what it took of holes, and of the lender.
   Chunk* block = nullptr;
@@ -56,13 +57,13 @@ class Stitches {
   [[nodiscard]] bool contains(Bytes address) const noexcept { return address - first_ < size_; }
 
   // The idle stitch used last of as many pages as `size` bytes need whose bytes are available, or
-  // null: `available(range)` says so of bytes at home. None of its pages is left unused, so that
+  // null: `available(range)` says so of bytes at home. None of its handles is left unused, so that
   // none can go from home meanwhile. O(kMostIdle * pieces).
   template <class Available>
   [[nodiscard]] Stitch* find(Bytes size, Available&& available) {
     for (Stitch& stitch : idle_) {
       const Bytes room = stitch.size - stitch.skipped;
-      if (room < size || room - size >= device_.properties().page_bytes) continue;
+      if (room < size || room - size >= stitch.last_handle) continue;
       if (for_each_piece(stitch, size, available)) return &stitch;
     }
     return nullptr;

@@ -4,8 +4,12 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
+#include <iterator>
+#include <map>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 namespace berth::replay {
 namespace {
@@ -50,45 +54,65 @@ class CountingDevice final : public PaperDevice {
     reservations_.erase(found);
     return {};
   }
-  Status commit(void* base, Bytes size, Residency) noexcept override {
-    Bytes missing = 0;
-    each(base, size, [&](Bytes page) { missing += pages_.count(page) == 0 ? kPage : 0; });
-    if (missing > properties_.total_bytes - held_) return {Status::Code::kOutOfMemory, "commit"};
-    each(base, size, [&](Bytes page) {
-      if (pages_.count(page) != 0) return;
-      memory_calls_.add(MemoryCall::kCreate);
-      memory_calls_.add(MemoryCall::kMap);
-      ++users_[pages_[page] = ++last_memory_];
-    });
-    held_ += missing;
-    memory_calls_.add(MemoryCall::kSetAccess);
+  // One handle for each stretch without memory.
+  Status commit(void* base, Bytes size, Residency, Bytes most) noexcept override {
+    const Bytes first = reinterpret_cast<Bytes>(base), last = first + size;
+    std::vector<ByteRange> missing;
+    Bytes wanted = 0;
+    for (Bytes at = first; at < last;) {
+      const auto next = handles_.upper_bound(at);
+      if (next != handles_.begin() && std::prev(next)->second.last > at) {
+        at = std::prev(next)->second.last;
+        continue;
+      }
+      const Bytes end = next == handles_.end() ? last : std::min(last, next->first);
+      missing.push_back({at, end});
+      wanted += end - at;
+      at = end;
+    }
+    if (wanted > properties_.total_bytes - held_) return {Status::Code::kOutOfMemory, "commit"};
+    for (const ByteRange range : missing)
+      for (Bytes at = range.first; at < range.last;) {
+        const Bytes end = at + std::min(most, range.last - at);
+        memory_calls_.add(MemoryCall::kCreate);
+        memory_calls_.add(MemoryCall::kMap);
+        handles_[at] = {end, std::make_shared<Bytes>(end - at)};
+        at = end;
+      }
+    held_ += wanted;
+    memory_calls_.add(MemoryCall::kSetAccess, missing.size());
     return {};
   }
+  [[nodiscard]] ByteRange handle_at(const void* address) const noexcept override {
+    const auto handle = std::prev(handles_.upper_bound(reinterpret_cast<Bytes>(address)));
+    return {handle->first, handle->second.last};
+  }
   Status alias(void* to, const void* const* from, std::size_t pages) noexcept override {
-    for (std::size_t i = 0; i < pages; ++i) {
-      const Bytes memory = pages_.at(reinterpret_cast<Bytes>(from[i]));
-      pages_[reinterpret_cast<Bytes>(to) + i * kPage] = memory;
-      ++users_[memory];
+    Bytes at = reinterpret_cast<Bytes>(to);
+    for (std::size_t i = 0; i < pages;) {
+      const auto found = handles_.find(reinterpret_cast<Bytes>(from[i]));
+      if (found == handles_.end()) return {Status::Code::kFailed, "alias"};
+      const Bytes size = found->second.last - found->first;
+      handles_[at] = {at + size, found->second.memory};
+      memory_calls_.add(MemoryCall::kMap);
+      at += size;
+      i += size / kPage;
     }
-    memory_calls_.add(MemoryCall::kMap, pages);
     memory_calls_.add(MemoryCall::kSetAccess);
     return {};
   }
   Status decommit(void* base, Bytes size) noexcept override {
-    bool neighbour = false;  // those that are mapped go in one call
-    each(base, size, [&](Bytes page) {
-      const auto found = pages_.find(page);
-      const bool mapped = found != pages_.end();
-      if (mapped && !neighbour) memory_calls_.add(MemoryCall::kUnmap);
-      neighbour = mapped;
-      if (!mapped) return;
-      const auto users = users_.find(found->second);
-      pages_.erase(found);
-      if (--users->second != 0) return;
-      users_.erase(users);
-      memory_calls_.add(MemoryCall::kRelease);
-      held_ -= kPage;
-    });
+    const Bytes first = reinterpret_cast<Bytes>(base), last = first + size;
+    Bytes before = 0;  // neighbours go in one call
+    for (auto it = handles_.lower_bound(first); it != handles_.end() && it->first < last;) {
+      if (it->first != before) memory_calls_.add(MemoryCall::kUnmap);
+      before = it->second.last;
+      if (it->second.memory.use_count() == 1) {
+        memory_calls_.add(MemoryCall::kRelease);
+        held_ -= *it->second.memory;
+      }
+      it = handles_.erase(it);
+    }
     return {};
   }
 
@@ -124,11 +148,11 @@ class CountingDevice final : public PaperDevice {
  private:
   static constexpr Status kNone{Status::Code::kUnsupported, "paper"};
 
-  template <class Visit>
-  static void each(void* base, Bytes size, Visit&& visit) {
-    const Bytes first = reinterpret_cast<Bytes>(base);
-    for (Bytes at = first; at < first + size; at += kPage) visit(at);
-  }
+  struct Handle {
+    Bytes last = 0;
+    std::shared_ptr<Bytes> memory;  // of each of its addresses: its size
+  };
+
   Status count() noexcept {
     ++calls_;
     return {};
@@ -136,12 +160,11 @@ class CountingDevice final : public PaperDevice {
 
   DeviceProperties properties_;
   std::unordered_map<Bytes, std::pair<void*, Bytes>> reservations_;
-  std::unordered_map<Bytes, std::uint64_t> pages_;          // address -> memory
-  std::unordered_map<std::uint64_t, std::uint64_t> users_;  // memory -> addresses
+  std::map<Bytes, Handle> handles_;  // by their first addresses
   Bytes held_ = 0;
   MemoryCallCounts memory_calls_;
   std::uint64_t calls_ = 0;  // all others
-  std::uint64_t last_memory_ = 0, last_event_ = 0;
+  std::uint64_t last_event_ = 0;
 };
 
 }  // namespace

@@ -117,6 +117,7 @@ Result through_berth(const Workload& workload, const BerthOptions& options) {
   Allocator::Options allocator_options;
   const bool learns = options.planned && !options.plan;
   allocator_options.config.mode = learns ? Mode::kLearn : Mode::kOff;
+  allocator_options.config.handle = options.handle;
   allocator_options.alignment = workload.alignment;
   allocator_options.start_threads = options.background;
   allocator_options.pool.growth_bytes = Bytes{2} << 20;

@@ -13,6 +13,7 @@ struct BerthOptions {
   bool planned = true;     // learn in place, as a user would have it; else all goes to the pool
   bool steps = false;      // fill Result::steps
   Bytes memory_limit = 0;  // 0: more than the run can need
+  Bytes handle = 0;        // Config::handle
   // Plan beside the run, as in training, where steps are long: a plan serves from the end of the
   // step after the one that began it, and the replay waits for it in between. Else it serves at
   // once.

@@ -43,6 +43,7 @@ struct Allocator::State {
         fallback(options, store, lane_events, arena, pool, counters),
         learning(learning_options(), arena, store, counters) {
     store.set_limit(options.config.memory_limit);
+    store.set_handle(options.config.handle);
     pool.borrow_from(&arena);
     if (options.config.check == CheckLevel::kFull) overlap_check.emplace();
   }

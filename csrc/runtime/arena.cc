@@ -290,7 +290,9 @@ void Arena::offer(Spare spare, std::vector<ByteRange>* free) {
   for (const ByteRange bytes : without(
            aligned && spare == Spare::kThisStep ? memory_.unneeded() : memory_.stretches(), used)) {
     const Bytes first = align_up(bytes.first, page), last = align_down(bytes.last, page);
-    if (first < last) free->push_back({base + first, base + last});
+    if (first >= last) continue;
+    const ByteRange whole = device_.whole_handles({base + first, base + last});
+    if (whole.first < whole.last) free->push_back(whole);
   }
 }
 

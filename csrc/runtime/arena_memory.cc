@@ -133,6 +133,13 @@ std::vector<ByteRange> ArenaMemory::unneeded() const {
   return result;
 }
 
+ByteRange ArenaMemory::whole_handles(ByteRange pages) const noexcept {
+  const Bytes base = reinterpret_cast<Bytes>(base_);
+  const ByteRange whole =
+      device_.whole_handles({base + pages.first * page(), base + pages.last * page()});
+  return {(whole.first - base) / page(), (whole.last - base) / page()};
+}
+
 bool ArenaMemory::needs(ByteRange bytes) const noexcept {
   const ByteRange pages = page_numbers(bytes);
   const auto needed =
@@ -193,15 +200,24 @@ ByteRange ArenaMemory::whole_units(ByteRange pages) const noexcept {
           std::min(around.last, (pages.last + unit_ - 1) / unit_ * unit_)};
 }
 
+Bytes ArenaMemory::end_of_needed(ByteRange pages) const noexcept {
+  const auto around = std::upper_bound(needed_.begin(), needed_.end(), pages.first,
+                                       [](Bytes at, ByteRange range) { return at < range.last; });
+  return around == needed_.end() || around->first > pages.first
+             ? pages.last
+             : std::max(around->last, pages.last);
+}
+
 template <class MayGrow>
 void ArenaMemory::bring(ByteRange pages, LaneKey lane, bool others, MayGrow&& may_grow,
                         Brought* brought) noexcept {
   for (Bytes first = pages_.next_clear(pages.first, pages.last); first < pages.last;) {
     ByteRange run{first, pages_.next_set(first, pages.last)};
     const ByteRange whole = run;
-    move_pages(&run, lane, false, brought);
+    const Bytes room_ends = pages_.next_set(run.last, end_of_needed(run));
+    move_pages(&run, room_ends - run.first, lane, false, brought);
     if (run.size() != 0 && !(may_grow(run.size()) && commit(run))) {
-      if (others) move_pages(&run, lane, true, brought);
+      if (others) move_pages(&run, room_ends - run.first, lane, true, brought);
       if (run.size() != 0) {
         brought->all = false;
         return;
@@ -212,11 +228,11 @@ void ArenaMemory::bring(ByteRange pages, LaneKey lane, bool others, MayGrow&& ma
 }
 
 // Takes those that came off `pages`.
-void ArenaMemory::move_pages(ByteRange* pages, LaneKey lane, bool others,
+void ArenaMemory::move_pages(ByteRange* pages, Bytes room, LaneKey lane, bool others,
                              Brought* brought) noexcept {
   if (source_ == nullptr || pages->size() == 0) return;
   const Bytes count =
-      source_->move_pages(base_ + pages->first * page(), pages->size(), lane, others);
+      source_->move_pages(base_ + pages->first * page(), pages->size(), room, lane, others);
   if (count == 0) return;
   const ByteRange came{pages->first, pages->first + count};
   pages_moved_ += count;
@@ -230,12 +246,12 @@ void ArenaMemory::move_pages(ByteRange* pages, LaneKey lane, bool others,
                        ? bytes
                        : ByteRange{std::min(brought->moved.first, bytes.first),
                                    std::max(brought->moved.last, bytes.last)};
-  pages->first += count;
+  pages->first = std::min(pages->last, came.last);
 }
 
 bool ArenaMemory::commit(ByteRange pages) noexcept {
   const Status status = device_.commit(base_ + pages.first * page(), pages.size() * page(),
-                                       Device::Residency::kResident);
+                                       Device::Residency::kResident, device_.handle_bytes());
   if (status.ok()) note_committed(pages);
   return status.ok();
 }
@@ -253,18 +269,22 @@ Bytes ArenaMemory::give_back(ByteRange bytes) noexcept {
   if (!device_.properties().maps_pages) return 0;
   const Bytes before = committed_;
   const Bytes begin = align_up(bytes.first, page()) / page(), end = bytes.last / page();
-  if (begin >= end) return 0;
-  for (Bytes first = pages_.next_set(begin, end); first < end;) {
-    const Bytes last = pages_.next_clear(first, end);
-    if (source_lets_go({first, last}) &&
-        device_.decommit(base_ + first * page(), (last - first) * page()).ok())
-      committed_ -= pages_.clear(first, last) * page();
-    else
-      ++device_errors_;
-    first = pages_.next_set(last, end);
+  for (Bytes at = pages_.next_set(begin, end); at < end;) {
+    const Bytes last = pages_.next_clear(at, end);
+    give_back_pages(whole_handles({at, last}));
+    at = pages_.next_set(last, end);
   }
   count_missing();
   return before - committed_;
+}
+
+void ArenaMemory::give_back_pages(ByteRange pages) noexcept {
+  if (pages.first >= pages.last) return;
+  if (source_lets_go(pages) &&
+      device_.decommit(base_ + pages.first * page(), pages.size() * page()).ok())
+    committed_ -= pages_.clear(pages.first, pages.last) * page();
+  else
+    ++device_errors_;
 }
 
 }  // namespace berth

@@ -69,11 +69,15 @@ class ArenaMemory {
   // Gives back the range, in which nothing may live. Returns bytes of memory. The device must be
   // done with them.
   Bytes release() noexcept;
-  // Gives back the whole pages in these bytes, which the device must be done with. Returns bytes.
+  // Gives back the whole handles in these bytes, which the device must be done with. Returns bytes.
   Bytes give_back(ByteRange bytes) noexcept;
 
  private:
   Status let_go() noexcept;
+  void give_back_pages(ByteRange pages) noexcept;
+  // Of pages that are there, by their numbers, those of whole handles; empty where they end before
+  // they begin.
+  [[nodiscard]] ByteRange whole_handles(ByteRange pages) const noexcept;
   [[nodiscard]] bool source_lets_go(ByteRange pages) noexcept;
   [[nodiscard]] Bytes page() const noexcept { return device_.properties().page_bytes; }
   [[nodiscard]] ByteRange page_numbers(ByteRange bytes) const noexcept {
@@ -84,7 +88,11 @@ class ArenaMemory {
   template <class MayGrow>
   void bring(ByteRange pages, LaneKey lane, bool others, MayGrow&& may_grow,
              Brought* brought) noexcept;
-  void move_pages(ByteRange* pages, LaneKey lane, bool others, Brought* brought) noexcept;
+  // Where the stretch of needed pages ends that these are of.
+  [[nodiscard]] Bytes end_of_needed(ByteRange pages) const noexcept;
+  // Of `pages`, and where handles are larger of `room` pages from their first on.
+  void move_pages(ByteRange* pages, Bytes room, LaneKey lane, bool others,
+                  Brought* brought) noexcept;
   [[nodiscard]] bool commit(ByteRange pages) noexcept;
   void note_committed(ByteRange pages) noexcept;
   void count_missing() noexcept;

@@ -20,7 +20,7 @@ extern char** environ;
 namespace berth {
 namespace {
 
-constexpr std::array<Setting, 13> kSettings = {{
+constexpr std::array<Setting, 14> kSettings = {{
     {"BERTH_MODE", "Config::mode", "", "learn, record, serve, off", "learn",
      "learn: serve from the pool, plan when the step repeats, switch (steps of at most 518,144 "
      "requests and frees); record: write a trace; "
@@ -58,6 +58,10 @@ constexpr std::array<Setting, 13> kSettings = {{
      "memory by allocations. auto: virtual, or plain where the driver's virtual memory was tried "
      "in "
      "vain"},
+    {"BERTH_HANDLE", "Config::handle", "", "a size such as 32MiB; 0: as much as costs no memory",
+     "0",
+     "most of a GPU's virtual memory that the driver is asked for at a time. A larger one costs "
+     "fewer calls, and descriptors where memory is shared, and holds more"},
     {"BERTH_SCHEDULE", "Config::schedule", "berth schedule -o",
      "a file name, may hold {rank} {device} {pid}", "",
      "the schedule, of save_graph() or of a trace with operators, that a step program follows from "
@@ -231,10 +235,13 @@ Config config_with(std::span<const GivenSetting> given) {
     }
     config.plan_time_limit_seconds = value;
   }
-  if (const auto text = source.read("BERTH_MEMORY_LIMIT")) {
-    const std::optional<Bytes> value = parse_bytes(*text);
-    if (!value) source.refuse("BERTH_MEMORY_LIMIT", *text);
-    config.memory_limit = *value;
+  for (const auto& [name, size] : {std::pair{"BERTH_MEMORY_LIMIT", &config.memory_limit},
+                                   std::pair{"BERTH_HANDLE", &config.handle}}) {
+    if (const auto text = source.read(name)) {
+      const std::optional<Bytes> value = parse_bytes(*text);
+      if (!value) source.refuse(name, *text);
+      *size = *value;
+    }
   }
   BERTH_CHECK(config.mode != Mode::kServe || !config.plan.empty(), kUsage,
               "{} is 'serve' and {} names no plan: set it to a file that `berth plan` wrote",

@@ -107,6 +107,7 @@ std::string differences(const Config& a, const Config& b) {
   compare(a.plan_time_limit_seconds == b.plan_time_limit_seconds, "plan_time_limit_seconds");
   compare(a.memory_limit == b.memory_limit, "memory_limit");
   compare(a.memory == b.memory, "memory");
+  compare(a.handle == b.handle, "handle");
   return names;
 }
 

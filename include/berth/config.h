@@ -50,6 +50,9 @@ struct Config {
   double plan_time_limit_seconds = 2;     // BERTH_PLAN_TIME_LIMIT: for planning in the background
   Bytes memory_limit = 0;                 // BERTH_MEMORY_LIMIT: 0 is the device's own
   MemoryKind memory = MemoryKind::kAuto;  // BERTH_MEMORY: of a GPU; on the host it says nothing
+  // BERTH_HANDLE: the most memory of a GPU that the driver is asked for at a time; 0: a page, or a
+  // 4,096th of what is held. A larger one costs fewer calls, and more memory.
+  Bytes handle = 0;
   std::string schedule;  // BERTH_SCHEDULE: what step programs begin with, where set
   // BERTH_ALGORITHMS: where step programs keep what they measured of algorithms, where set
   std::string algorithms;

@@ -40,7 +40,7 @@ def _text(value: Union[str, "os.PathLike[str]", bool, float]) -> str:
 def install(device: Optional[str] = None, *, mode: Optional[str] = None, plan: Optional[_Path] = None, trace: Optional[_Path] = None,
             record: Optional[str] = None, check: Optional[str] = None, stats: Optional[_Path] = None, verbose: Optional[bool] = None,
             tag: Optional[str] = None, plan_time_limit: Optional[float] = None, memory_limit: Union[int, str, None] = None,
-            memory: Optional[str] = None) -> bool:
+            memory: Optional[str] = None, handle: Union[int, str, None] = None) -> bool:
     """Makes berth PyTorch's allocator on "cpu", "cuda" or "all"; None: on CUDA where there is a GPU, else on the CPU.
 
     On CUDA this comes before CUDA is used: before the first tensor there, torch.cuda.set_device() and the like. On the CPU any time
@@ -60,6 +60,7 @@ def install(device: Optional[str] = None, *, mode: Optional[str] = None, plan: O
     plan_time_limit  seconds that "learn" may improve a plan for, on a thread of its own (2)
     memory_limit     the most bytes that arena and pool take together, a number or a text such as "6GiB"
     memory           how a GPU's memory is had: "auto" (default), "virtual", or "plain" for cudaMalloc throughout
+    handle           most of it that the driver is asked for at a time, in bytes or as "32MiB": larger costs fewer calls and more memory
 
     File names may hold {rank}, {device} and {pid}. Returns whether berth is installed, which it is not in mode "off". Calling it
     again with equal settings does nothing. Raises UsageError for other settings, for wrong ones, and where CUDA is in use already;
@@ -67,7 +68,7 @@ def install(device: Optional[str] = None, *, mode: Optional[str] = None, plan: O
     """
     given: dict[str, Union[_Path, bool, float, None]] = {
         "mode": mode, "plan": plan, "trace": trace, "record": record, "check": check, "stats": stats, "verbose": verbose, "tag": tag,
-        "plan_time_limit_seconds": plan_time_limit, "memory_limit": memory_limit, "memory": memory}
+        "plan_time_limit_seconds": plan_time_limit, "memory_limit": memory_limit, "memory": memory, "handle": handle}
     settings = {name: _text(value) for name, value in given.items() if value is not None}
     kinds = _kinds(device)
     if len(kinds) > 1:

@@ -15,7 +15,7 @@ import sys
 from typing import NoReturn, Optional
 
 _HERE = pathlib.Path(__file__).parent
-_SETTINGS = ("mode", "plan", "trace", "stats", "tag", "memory-limit", "memory", "check", "record", "plan-time-limit")
+_SETTINGS = ("mode", "plan", "trace", "stats", "tag", "memory-limit", "memory", "handle", "check", "record", "plan-time-limit")
 _EPILOG = """examples:
   python -m berth run train.py --epochs 3
   python -m berth run --plan gpt.plan -m my_package.train
@@ -55,6 +55,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--plan-time-limit", metavar="SECONDS", help="to improve a plan for, while learning")
     parser.add_argument("--memory-limit", metavar="SIZE", help="the most that berth takes, e.g. 8GiB")
     parser.add_argument("--memory", choices=("auto", "virtual", "plain"), help="how a GPU's memory is had; plain: cudaMalloc throughout")
+    parser.add_argument("--handle", metavar="SIZE", help="most of a GPU's memory that the driver is asked for at a time")
     parser.add_argument("--verbose", action="store_true", help="one line at the program's exit: how it went")
     return parser
 

@@ -176,15 +176,15 @@ TEST_CASE("Help on settings lists every variable with field and values", "[cli][
   REQUIRE(ran.code == 0);
   for (const char* variable :
        {"BERTH_MODE", "BERTH_TRACE", "BERTH_PLAN", "BERTH_RECORD", "BERTH_CHECK", "BERTH_STATS",
-        "BERTH_TAG", "BERTH_PLAN_TIME_LIMIT", "BERTH_MEMORY_LIMIT", "BERTH_MEMORY", "BERTH_VERBOSE",
-        "BERTH_SCHEDULE", "BERTH_ALGORITHMS"})
+        "BERTH_TAG", "BERTH_PLAN_TIME_LIMIT", "BERTH_MEMORY_LIMIT", "BERTH_MEMORY", "BERTH_HANDLE",
+        "BERTH_VERBOSE", "BERTH_SCHEDULE", "BERTH_ALGORITHMS"})
     REQUIRE_THAT(ran.out, Contains(variable));
   REQUIRE_THAT(ran.out, Contains("Config::mode"));
   REQUIRE_THAT(ran.out, Contains("learn, record, serve, off"));
   REQUIRE_THAT(ran.out, Contains("berth record --memory-limit"));
 
   const nlohmann::json json = run_berth_json({"help", "settings"});
-  REQUIRE(json["settings"].size() == 13);
+  REQUIRE(json["settings"].size() == 14);
   for (const auto& setting : json["settings"]) {
     for (const char* name : {"variable", "option", "field", "legal_values", "default", "meaning"})
       REQUIRE(setting.contains(name));

@@ -266,6 +266,107 @@ TEST_CASE("A failed alias may be made again", "[cuda][memory][alias][faults]") {
   }
 }
 
+TEST_CASE("Memory that comes at one time is one handle, up to a size", "[cuda][memory][handles]") {
+  const Standin standin;
+  const auto device = make_gpu(Memory::kVirtual);
+  const Bytes page = device->properties().page_bytes;
+  std::byte* const base = reserved(*device, 64 * page);
+  const auto at = [&](Bytes number) { return base + number * page; };
+  const auto handle_of = [&](Bytes number) {
+    const ByteRange handle = device->handle_at(at(number));
+    return std::pair{(handle.first - reinterpret_cast<Bytes>(base)) / page, handle.size() / page};
+  };
+  using Pages = std::pair<Bytes, Bytes>;
+  const std::uint64_t before = device->driver_calls();
+  REQUIRE(device->commit(at(4), 8 * page, kOnDemand, kMaxBytes).ok());
+  CHECK(device->driver_calls() - before == 3);  // create, map, set access
+  CHECK(handle_of(7) == Pages{4, 8});
+  // Both sides of it, the one in three parts.
+  REQUIRE(device->commit(base, 20 * page, kOnDemand, 3 * page + 1).ok());
+  CHECK(handle_of(0) == Pages{0, 3});
+  CHECK(handle_of(3) == Pages{3, 1});
+  CHECK(handle_of(12) == Pages{12, 3});
+  CHECK(handle_of(19) == Pages{18, 2});
+  CHECK(berth_standin_used(0) == 20 * page);
+  REQUIRE(cudaMemset(base, 1, 20 * page) == cudaSuccess);
+  REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
+
+  // Whole ones only.
+  CHECK(device->whole_handles({reinterpret_cast<Bytes>(at(1)), reinterpret_cast<Bytes>(at(14))}) ==
+        ByteRange{reinterpret_cast<Bytes>(at(3)), reinterpret_cast<Bytes>(at(12))});
+  const std::uint64_t refused = device->driver_calls();
+  CHECK(device->decommit(at(5), page).code() == Status::Code::kFailed);
+  CHECK(device->decommit(at(4), 9 * page).code() == Status::Code::kFailed);
+  const void* const from[] = {at(0), at(1), at(2), at(3)};
+  CHECK(device->alias(at(40), from, 2).code() == Status::Code::kFailed);
+  CHECK(device->alias(at(40), from + 1, 3).code() == Status::Code::kFailed);
+  CHECK(device->driver_calls() == refused);
+  REQUIRE(device->alias(at(40), from, 4).ok());
+  CHECK(device->driver_calls() - refused == 2 + 1);  // two maps
+  CHECK(handle_of(41) == Pages{40, 3});
+  REQUIRE(device->decommit(base, 12 * page).ok());
+  CHECK(berth_standin_used(0) == 12 * page);  // 8, and those that have another address
+  REQUIRE(device->release(base, 64 * page).ok());
+  CHECK(berth_standin_used(0) == 0);
+}
+
+TEST_CASE("A handle that the driver keeps is used again as it is, or goes first",
+          "[cuda][memory][handles][faults]") {
+  const Standin standin;
+  const auto device = make_gpu(Memory::kVirtual);
+  const Bytes page = device->properties().page_bytes;
+  std::byte* const base = reserved(*device, 16 * page);
+  REQUIRE(device->commit(base, 8 * page, kOnDemand, 4 * page).ok());
+  berth_standin_fail("cuMemUnmap", 1, cudaErrorInvalidValue, 2);
+  REQUIRE(device->decommit(base, 8 * page).ok());
+  REQUIRE(device->retained_bytes() == 4 * page);
+  const std::uint64_t before = berth_standin_calls("cuMemCreate");
+  SECTION("All of its addresses") {
+    REQUIRE(device->commit(base, 8 * page, kOnDemand, kMaxBytes).ok());
+    CHECK(berth_standin_calls("cuMemCreate") == before + 1);
+    CHECK(berth_standin_used(0) == 8 * page);
+  }
+  SECTION("Some of them") {
+    REQUIRE(device->commit(base + 2 * page, 4 * page, kOnDemand, kMaxBytes).ok());
+    CHECK(berth_standin_used(0) == 4 * page);
+  }
+  SECTION("Some of them, and the driver keeps it still") {
+    berth_standin_fail("cuMemUnmap", 1, cudaErrorInvalidValue, 1);
+    CHECK_FALSE(device->commit(base + 2 * page, 4 * page, kOnDemand, kMaxBytes).ok());
+    CHECK(device->retained_bytes() == 4 * page);
+    REQUIRE(device->commit(base + 2 * page, 4 * page, kOnDemand, kMaxBytes).ok());
+  }
+  CHECK(device->retained_bytes() == 0);
+  REQUIRE(device->release(base, 16 * page).ok());
+  CHECK(berth_standin_used(0) == 0);
+}
+
+TEST_CASE("Whichever call fails while handles come, nothing of them is left",
+          "[cuda][memory][handles][faults]") {
+  const Standin standin;
+  const auto device = make_gpu(Memory::kVirtual);
+  const Bytes page = device->properties().page_bytes;
+  std::byte* const base = reserved(*device, 16 * page);
+  REQUIRE(device->commit(base + 4 * page, 4 * page, kOnDemand, kMaxBytes).ok());
+  for (const char* call : {"cuMemCreate", "cuMemMap", "cuMemSetAccess"}) {
+    for (std::uint64_t n = 1;; ++n) {
+      CAPTURE(call, n);
+      berth_standin_fail(call, n, cudaErrorMemoryAllocation, 1);
+      const bool ok = device->commit(base, 16 * page, kOnDemand, 3 * page).ok();
+      berth_standin_clear_faults();
+      if (ok) {
+        REQUIRE(device->decommit(base, 4 * page).ok());
+        REQUIRE(device->decommit(base + 8 * page, 8 * page).ok());
+        CHECK(n > 1);
+        break;
+      }
+      REQUIRE(berth_standin_used(0) == 4 * page);
+      REQUIRE(device->retained_bytes() == 0);
+    }
+  }
+  REQUIRE(device->release(base, 16 * page).ok());
+}
+
 TEST_CASE("A plain reservation brings its memory and gives it back whole", "[cuda][memory]") {
   const Standin standin;
   const auto device = make_gpu(Memory::kPlain);

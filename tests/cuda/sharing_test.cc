@@ -27,10 +27,10 @@ std::string to_hex(const std::string& bytes) {
 
 // A committed range of 8 MiB.
 struct Range {
-  explicit Range(Memory kind) : device(make_gpu(kind)) {
+  explicit Range(Memory kind, Bytes handle = 2 * kMiB) : device(make_gpu(kind)) {
     void* reserved = nullptr;
     REQUIRE(device->reserve(8 * kMiB, 0, &reserved).ok());
-    REQUIRE(device->commit(reserved, 8 * kMiB, Device::Residency::kOnDemand).ok());
+    REQUIRE(device->commit(reserved, 8 * kMiB, Device::Residency::kOnDemand, handle).ok());
     base = static_cast<std::byte*>(reserved);
   }
   std::unique_ptr<CudaDevice> device;
@@ -103,6 +103,53 @@ TEST_CASE("Another process reads and writes pages that are shared at an alias",
   REQUIRE(bytes.front() == std::byte{2});
 }
 
+TEST_CASE("Large memory is shared by a descriptor a handle", "[cuda][ipc][handles]") {
+  const Standin standin;
+  prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);
+  const auto device = make_gpu(Memory::kVirtual);
+  void* reserved = nullptr;
+  REQUIRE(device->reserve(20 * kMiB, 0, &reserved).ok());
+  auto* const base = static_cast<std::byte*>(reserved);
+  // Of 8, 8 and 4 MiB.
+  REQUIRE(device->commit(base, 20 * kMiB, Device::Residency::kOnDemand, 8 * kMiB).ok());
+  cudaMemset(base, 1, 20 * kMiB);
+  cudaDeviceSynchronize();
+  CudaSharedMemory one, equal, unequal;
+  REQUIRE(device->share(base + 9 * kMiB, 6 * kMiB, &one).ok());
+  CHECK(one.offset == kMiB);
+  CHECK(one.handle.substr(0, 2) == "\2e");  // PyTorch opens it
+  CHECK(at<std::uint64_t>(one.handle, 10) == 8 * kMiB);
+  CHECK(at<std::uint64_t>(one.handle, 18) == 1);
+  REQUIRE(device->share(base + 3 * kMiB, 12 * kMiB, &equal).ok());
+  CHECK(equal.offset == 3 * kMiB);
+  CHECK(equal.handle.substr(0, 2) == "\2e");
+  CHECK(at<std::uint64_t>(equal.handle, 18) == 2);
+  REQUIRE(device->share(base + 15 * kMiB, 4 * kMiB, &unequal).ok());
+  CHECK(unequal.offset == 7 * kMiB);
+  CHECK(unequal.handle.substr(0, 2) == "\2b");  // berth opens it
+  CHECK(unequal.handle.size() == 2 + 24 + 2 * (8 + 4));
+  for (const CudaSharedMemory* shared : {&one, &equal, &unequal}) {
+    const ProgramResult result =
+        run_program({BERTH_CUDA_PROGRAM, "open", to_hex(shared->handle),
+                     std::to_string(shared->offset), std::to_string(2 * kMiB)},
+                    {{"BERTH_STANDIN_MEMORY", std::to_string(kTotal)}});
+    INFO(result.out << result.err);
+    REQUIRE(result.exit_code == 0);
+  }
+  std::vector<std::byte> bytes(20 * kMiB);
+  cudaMemcpy(bytes.data(), base, bytes.size(), cudaMemcpyDeviceToHost);
+  const auto is = [&](Bytes first, Bytes last, int value) {
+    return std::all_of(bytes.begin() + static_cast<std::ptrdiff_t>(first),
+                       bytes.begin() + static_cast<std::ptrdiff_t>(last),
+                       [&](std::byte byte) { return byte == std::byte(value); });
+  };
+  CHECK(is(kMiB, 3 * kMiB, 1));  // it wrote a byte at the beginning of a handle, too
+  CHECK(is(3 * kMiB, 5 * kMiB, 2));
+  CHECK(is(9 * kMiB, 11 * kMiB, 2));
+  CHECK(is(15 * kMiB, 17 * kMiB, 2));
+  CHECK(is(17 * kMiB, 20 * kMiB, 1));
+}
+
 TEST_CASE("A plain range is one handle whatever its pointer", "[cuda][ipc]") {
   const Standin standin;
   const Range range(Memory::kPlain);
@@ -156,9 +203,11 @@ TEST_CASE("Memory that is not the device's or not committed is not shared", "[cu
 
 TEST_CASE("Handles that are damaged, foreign or too new are refused", "[cuda][ipc][misuse]") {
   const Standin standin;
-  const Range range(Memory::kVirtual);
+  const bool equal = GENERATE(true, false);
+  const Range range(Memory::kVirtual, equal ? 2 * kMiB : 6 * kMiB);
   CudaSharedMemory shared;
-  REQUIRE(range.device->share(range.base, 4 * kMiB, &shared).ok());
+  REQUIRE(range.device->share(range.base, equal ? 4 * kMiB : 8 * kMiB, &shared).ok());
+  REQUIRE(shared.handle[1] == (equal ? 'e' : 'b'));
   CudaDevice& device = *range.device;
   std::shared_ptr<void> base;
   for (std::size_t length = 0; length < shared.handle.size(); ++length)
@@ -189,5 +238,5 @@ TEST_CASE("Handles that are damaged, foreign or too new are refused", "[cuda][ip
     (void)device.open_shared(text, &base);
     base.reset();
   }
-  REQUIRE(berth_standin_live_allocations() == 4);  // the range's pages
+  REQUIRE(berth_standin_live_allocations() == (equal ? 4 : 2));  // the range's own
 }

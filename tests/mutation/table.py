@@ -27,6 +27,8 @@ LANES_OF_POOL = ((POOL, "[lanes]"),)
 BLOCKS_OF_POOL = ((RUNTIME, "[runtime]"), (POOL, "[lanes]"), (CUDA, "[streams]"))
 LANES_OF_GPU = ((CUDA, "[lanes],[events]"), (CUDA, "[streams]"))
 ALIASES = ((CUDA, "[alias]"), (CUDA, "[contract]"))
+HANDLES_OF_GPU = ((CUDA, "[handles]"),)
+HANDLES = ((POOL, "[handles]"), (RUNTIME, "[handles]"), (POOL, "[property]"))
 CHECKER = (("berth_standin_test", "[checker],[driver]"),)
 MOVING = ((RUNTIME, "[small_plans]"), (RUNTIME, "[pages]"), (POOL, "[stitching]"))
 LEARNS = ((RUNTIME, "[learn]~[threads]"),)
@@ -214,7 +216,7 @@ MUTANTS = (
     Mutant("s5-parts", "S5", "a block is stitched of parts of other lanes' holes without an event", PARTS,
            "    if (others && !order_after_owners(mine, pieces)) return nullptr;\n", "", LANES_OF_POOL),
     Mutant("s5-parts-twice", "S5", "the page of a block's first part may be the page of its last", PARTS,
-           "    if (end && part != parts.beginnings.end() && part->first == end->last - page) ++part;\n", "", ((POOL, "[parts]"),)),
+           "      if (end && part != parts.beginnings.end() && part->first == handle) ++part;\n", "", ((POOL, "[parts]"),)),
     Mutant("s5-epoch", "S5", "holes become everybody's before their lane is past their epoch", BLOCKS,
            "if (holes.ended && events.reached(holes.end_of_epoch)) {", "if (holes.ended) {", LANES_OF_POOL),
     Mutant("s5-newer", "S5", "holes of a later epoch become everybody's with those before", BLOCKS,
@@ -364,14 +366,29 @@ MUTANTS = (
 
     # --- Pages with several addresses
     Mutant("alias-retained", "alias", "memory that another address has is used for something else", MAPPED,
-           "    if (page.state != Page::State::kNone && page.memory.use_count() > 1)\n", "    if (false)\n", ALIASES),
+           "const bool usable = mapping.memory.use_count() == 1 && it->first", "const bool usable = it->first", ALIASES),
     Mutant("alias-undo", "alias", "an alias without access stays mapped", MAPPED,
-           "accesses_.data(), access_count_);\n    if (!status.ok()) {\n      undo(pages);", "accesses_.data(), access_count_);\n    if (!status.ok()) {",
-           ALIASES),
+           "      else if (it->second.state == Mapping::State::kFresh && !unmap(range, it).ok())\n", "      else if (false)\n", ALIASES),
     Mutant("alias-reference", "alias", "an alias that goes gives the memory of the other address back", MAPPED,
-           "    if (page.memory.use_count() == 1)\n", "    if (true)\n", ALIASES),
+           "    (void)let_go(range, it, it->second.memory.use_count() == 1);", "    (void)let_go(range, it, true);", ALIASES),
     Mutant("alias-over", "alias", "an alias takes the place of memory", MAPPED,
-           "if (page.state == Page::State::kReady ||\n", "if (\n", ALIASES),
+           "      if (it->second.state == Mapping::State::kReady)\n        return {Status::Code::kFailed, \"alias\"", "      if (false)\n        return {Status::Code::kFailed, \"alias\"", ALIASES),
+    Mutant("handle-part", "handles", "a part of a handle is given back", MAPPED,
+           "if (range == nullptr || !is_whole(*range, bytes))", "if (range == nullptr)", HANDLES_OF_GPU),
+    Mutant("handle-alias", "handles", "a handle is mapped where some of its pages are asked for", MAPPED,
+           "    if (pages > count) return nullptr;\n", "", HANDLES_OF_GPU),
+    Mutant("handle-most", "handles", "a handle is as large as the growth, whatever is allowed", MAPPED,
+           "        size = std::min(most, end - at);\n", "        size = end - at;\n", HANDLES_OF_GPU),
+    Mutant("handle-kept", "handles", "a handle that the driver keeps is used where it reaches beyond", MAPPED,
+           "it->first >= bytes.first &&\n                            end_of(*it) <= bytes.last;", "true;", HANDLES_OF_GPU),
+    Mutant("handle-moves", "handles", "pages move to more addresses than there is room for", PIECES,
+           "    if (handle.size() < rest || handle.size() > room - (wanted - rest)) return;\n", "    if (handle.size() < rest) return;\n", HANDLES),
+    Mutant("handle-arena", "handles", "an arena gives back parts of handles", "csrc/runtime/arena_memory.cc",
+           "    give_back_pages(whole_handles({at, last}));", "    give_back_pages({at, last});", HANDLES),
+    Mutant("handle-lent", "handles", "an arena lends parts of handles", ARENA_CC,
+           "const ByteRange whole = device_.whole_handles({base + first, base + last});", "const ByteRange whole{base + first, base + last};", HANDLES),
+    Mutant("handle-stitch", "handles", "a stitch takes the beginning of its last handle only", PIECES,
+           "  chosen.push_back({fits->first, handle_at(fits->first + size - 1).last});", "  chosen.push_back({fits->first, fits->first + align_up(size, page)});", HANDLES),
     Mutant("alias-checker", "alias", "the stand-in's checker knows bytes by their addresses", "csrc/standin/memory.cc",
            "mapped ? there->bytes + (reached - there->begin) : reached;", "mapped ? reached : reached;", CHECKER),
     Mutant("alias-unmapped", "alias", "the stand-in lets an address in use go where another has the memory", "csrc/standin/checker.cc",
@@ -442,8 +459,7 @@ MUTANTS = (
            "const Bytes begin = align_up(bytes.first, page()) / page(), end = bytes.last / page();",
            "const Bytes begin = bytes.first / page(), end = bytes.last / page();", MOVING),
     Mutant("pages-part-hole", "pages", "a page is lent or moved that a block of the pool lies on a part of", PIECES,
-           "const Bytes first = align_up(hole->first(), page), last = align_down(hole->last(), page);\n    if (first < last) free",
-           "const Bytes first = align_down(hole->first(), page), last = align_down(hole->last(), page);\n    if (first < last) free", MOVING),
+           "const ByteRange whole = whole_handles(hole), end =", "const ByteRange whole{align_down(hole->first(), page), align_down(hole->last(), page)}, end =", MOVING),
     Mutant("pages-stitched", "pages", "a stitched block leaves its pages at home in the pool", PIECES,
            "take_out(hole_around(piece.first, nullptr), piece, Chunk::Kind::kStitched)", "take_out(hole_around(piece.first, nullptr), piece, Chunk::Kind::kHole)", MOVING),
     Mutant("pages-ensured", "pages", "a slot is handed out without its pages", ARENA_CC,
@@ -467,7 +483,7 @@ MUTANTS = (
     Mutant("parked-wait", "parked", "contents are copied before the device is done with them", "csrc/device/parked_pages.cc",
            "  Status status = store_.synchronize_all();\n", "  Status status;\n", ((DEVICE, "[parked]"),)),
     Mutant("parked-alias", "parked", "pages come back behind one of their addresses only", "csrc/device/parked_pages.cc",
-           "      if (status.ok()) status = store_.alias(pointer_at(other), &from, 1);\n", "", ((DEVICE, "[parked]"),)),
+           "      if (status.ok()) status = store_.alias(pointer_at(other), from_.data(), from_.size());\n", "", ((DEVICE, "[parked]"),)),
     Mutant("parked-contents", "parked", "pages come back without their contents", "csrc/device/parked_pages.cc",
            "  if (const Status status = copy(true); !status.ok()) {", "  if (const Status status; !status.ok()) {", ((DEVICE, "[parked]"),)),
     Mutant("park-undo", "parked", "pages that went stay away where others do not go", "csrc/device/parked_pages.cc",

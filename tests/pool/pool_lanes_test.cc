@@ -410,7 +410,9 @@ TEST_CASE("Random requests on several lanes agree with a plain list", "[pool][pr
   for (const unsigned seed : {1u, 2u, 3u, 4u, 5u, 6u, 7u, 8u, 9u, 10u, 11u, 13u}) {
     CAPTURE(seed);
     const bool maps = seed % 4 != 0;
-    SimulatedDevice device({.total_bytes = (seed % 2 == 0 ? 24 : 200) * kMiB, .maps_pages = maps});
+    SimulatedDevice device({.total_bytes = (seed % 2 == 0 ? 24 : 200) * kMiB,
+                            .maps_pages = maps,
+                            .handles = seed % 3 == 0 || seed > 7});
     {
       const PoolOptions options = {.alignment = seed % 3 == 0 ? Bytes{512} : Bytes{64},
                                    .range_bytes = 64 * kMiB,
@@ -434,12 +436,12 @@ TEST_CASE("Random requests on several lanes agree with a plain list", "[pool][pr
 
 TEST_CASE("Whichever device call fails the pool stays whole and leaks nothing",
           "[pool][fault_loop]") {
-  for (const bool maps : {true, false}) {
+  for (const auto& [maps, handles] : {std::pair{true, false}, {true, true}, {false, false}}) {
     for (const bool all_later : {false, true}) {
       bool met = true;
       for (std::uint64_t n = 1; met; n += test::stride(n)) {
-        CAPTURE(maps, all_later, n);
-        SimulatedDevice device({.total_bytes = 12 * kMiB, .maps_pages = maps});
+        CAPTURE(maps, handles, all_later, n);
+        SimulatedDevice device({.total_bytes = 12 * kMiB, .maps_pages = maps, .handles = handles});
         device.fail_call(n, n % 2 == 0 ? kFailure : kExhausted);
         {
           const PoolOptions options = {

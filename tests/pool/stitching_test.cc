@@ -16,8 +16,8 @@ namespace {
 constexpr Bytes kPage = Bytes{64} << 10;
 
 struct Fixture {
-  explicit Fixture(Bytes memory = 256 * kPage, Bytes limit = 0)
-      : device({.total_bytes = memory, .page_bytes = kPage}) {
+  explicit Fixture(Bytes memory = 256 * kPage, Bytes limit = 0, bool handles = false)
+      : device({.total_bytes = memory, .page_bytes = kPage, .handles = handles}) {
     store.set_limit(limit);
   }
   SimulatedDevice device;
@@ -138,7 +138,7 @@ TEST_CASE("Free pages move to other addresses, which need no memory of their own
   const Bytes held = f.device.committed();
   PoolBlock* const gone = f.allocate(6 * kPage);
   f.free(gone);
-  CHECK(f.pool.move_pages(to, 5, 1, false) == 5);
+  CHECK(f.pool.move_pages(to, 5, 5, 1, false) == 5);
   CHECK(f.device.committed() == held);
   CHECK(f.pool.reserved() == held - 5 * kPage);
   CHECK(f.pool.is_valid() == "");
@@ -162,7 +162,7 @@ TEST_CASE("A stitch of pages that have moved is not used again when others come 
   void* to = nullptr;
   REQUIRE(f.device.reserve(8 * kPage, kPage, &to).ok());
   f.free(f.allocate(6 * kPage));
-  REQUIRE(f.pool.move_pages(to, 8, 1, false) == 8);
+  REQUIRE(f.pool.move_pages(to, 8, 8, 1, false) == 8);
   f.device.hand_out(1, to, 8 * kPage);
   std::memset(to, 1, 8 * kPage);
   f.run(1);
@@ -185,9 +185,9 @@ TEST_CASE("Pages move for another lane after an event of those that had them",
   f.leave_holes(8, 2 * kPage, 1);
   void* to = nullptr;
   REQUIRE(f.device.reserve(8 * kPage, kPage, &to).ok());
-  CHECK(f.pool.move_pages(to, 8, 2, false) == 0);
+  CHECK(f.pool.move_pages(to, 8, 8, 2, false) == 0);
   const std::uint64_t events = f.device.calls(CallKind::kRecord);
-  CHECK(f.pool.move_pages(to, 8, 2, true) == 8);
+  CHECK(f.pool.move_pages(to, 8, 8, 2, true) == 8);
   // One that lane 2 waits for, and one after which nothing uses the addresses of the four
   // stretches.
   CHECK(f.device.calls(CallKind::kRecord) == events + 2);
@@ -376,4 +376,82 @@ TEST_CASE("Where memory is scarce parts of pages go before whole ones",
     CHECK(f.pool.stats().stitched == (scarce ? 2 : 0));
     CHECK(f.device.violations().empty());
   }
+}
+
+// --- Handles of several pages -------------------------------------------------------------------
+
+TEST_CASE("A pool grows by one handle for each growth", "[pool][stitching][handles]") {
+  Fixture f(256 * kPage, 0, true);
+  PoolBlock* const large = f.allocate(10 * kPage);
+  PoolBlock* const small = f.allocate(kPage / 2);
+  CHECK(f.device.calls(CallKind::kCommit) == 2);
+  CHECK(f.device.handle_at(large->pointer).size() == 10 * kPage);
+  CHECK(f.device.handle_at(small->pointer).size() == kPage);
+  CHECK(f.device.violations().empty());
+}
+
+TEST_CASE("A block takes whole handles of several holes, and the beginning of one",
+          "[pool][stitching][handles]") {
+  Fixture f(256 * kPage, 0, true);
+  PoolBlock* const five = f.allocate(5 * kPage);
+  REQUIRE(f.allocate(kPage) != nullptr);
+  PoolBlock* const three = f.allocate(3 * kPage);
+  REQUIRE(f.allocate(kPage) != nullptr);
+  f.free(five);
+  f.free(three);
+  PoolBlock* const block = f.allocate(7 * kPage);
+  REQUIRE(block != nullptr);
+  CHECK(f.pool.stats().stitched == 1);
+  CHECK(f.pool.reserved() == 10 * kPage);
+  std::memset(block->pointer, 0x5A, block->size);
+  // What is over of the last handle is a hole, and no page of it leaves.
+  PoolBlock* const rest = f.allocate(kPage);
+  REQUIRE(rest != nullptr);
+  CHECK(f.pool.reserved() == 10 * kPage);
+  std::memset(rest->pointer, 0x11, rest->size);
+  f.free(block);
+  CHECK(f.pool.trim() == 5 * kPage);  // the other holds `rest`
+  CHECK(f.device.violations().empty());
+}
+
+TEST_CASE("A block begins in the free end of a handle and ends in the beginning of another",
+          "[pool][stitching][parts][handles]") {
+  Fixture f(14 * kPage, 0, true);
+  PoolBlock* const one = f.allocate(6 * kPage);
+  PoolBlock* const two = f.allocate(6 * kPage);
+  REQUIRE(f.allocate(2 * kPage) != nullptr);  // the device has no more
+  auto* const lower = static_cast<std::byte*>(std::min(one->pointer, two->pointer));
+  f.free(one);
+  f.free(two);
+  // Four pages are free at each side of what lives in the middle of the two handles.
+  REQUIRE(f.pool.allocate_at(lower + 4 * kPage, 4 * kPage, 1) != nullptr);
+  PoolBlock* const block = f.allocate(7 * kPage);
+  REQUIRE(block != nullptr);
+  std::memset(block->pointer, 0x5A, block->size);
+  CHECK(lower[4 * kPage - 1] == std::byte{0});
+  CHECK(lower[0] == std::byte{0x5A});
+  CHECK(lower[12 * kPage - 1] == std::byte{0x5A});
+  CHECK(f.device.violations().empty());
+}
+
+TEST_CASE("Whole handles move, the last of them with what lies behind",
+          "[pool][stitching][handles]") {
+  Fixture f(256 * kPage, 0, true);
+  PoolBlock* const four = f.allocate(4 * kPage);
+  REQUIRE(f.allocate(kPage) != nullptr);
+  PoolBlock* const three = f.allocate(3 * kPage);
+  f.free(four);
+  f.free(three);
+  void* to = nullptr;
+  REQUIRE(f.store.reserve(16 * kPage, kPage, &to).ok());
+  CHECK(f.pool.move_pages(to, 2, 2, 1, false) == 0);  // none is as small
+  CHECK(f.pool.move_pages(to, 2, 5, 1, false) == 3);  // the smaller one
+  CHECK(f.device.handle_at(to).size() == 3 * kPage);
+  CHECK(f.pool.move_pages(static_cast<std::byte*>(to) + 3 * kPage, 9, 9, 1, false) == 4);
+  CHECK(f.pool.reserved() == kPage);
+  CHECK(f.pool.is_valid() == "");
+  f.run(1);
+  f.pool.process_events();
+  CHECK(f.device.committed() == 8 * kPage);
+  CHECK(f.device.violations().empty());
 }

@@ -36,7 +36,7 @@ constexpr Bytes kPage = Bytes{64} << 10;
 // not know, and large blocks on another lane, with little memory. Every block keeps its contents.
 class MovingPages {
  public:
-  explicit MovingPages(test::SimulatedDevice& device) : device_(device) {
+  explicit MovingPages(test::SimulatedDevice& device, Bytes handle) : device_(device) {
     std::vector<test::SlotSpec> slots;
     for (std::uint32_t i = 0; i < kSlots; ++i)
       slots.push_back({2 * kPage * i, size(i), kSlots - i});
@@ -46,6 +46,7 @@ class MovingPages {
     options.config.mode = Mode::kServe;
     options.config.plan = folder_ / "step.plan";
     options.config.memory_limit = 24 * kPage;
+    options.config.handle = handle;
     options.pool.growth_bytes = kPage;
     options.pool.resident_growth_bytes = kPage;
     while (allocator_ == nullptr) {
@@ -117,8 +118,9 @@ class MovingPages {
   std::uint64_t contents_ = 0;
 };
 
-test::SimulatedDevice small_device() {
-  return test::SimulatedDevice({.total_bytes = 64 * kPage, .page_bytes = kPage});
+test::SimulatedDevice small_device(bool handles) {
+  return test::SimulatedDevice(
+      {.total_bytes = 64 * kPage, .page_bytes = kPage, .handles = handles});
 }
 
 }  // namespace
@@ -130,8 +132,9 @@ TEST_CASE("Whichever call of the device fails while pages move no block loses it
     for (const bool all_later : {false, true}) {
       bool met = true;
       for (std::uint64_t n = 1; met; ++n) {
-        CAPTURE(kind, n, all_later);
-        test::SimulatedDevice device = small_device();
+        const bool handles = (n / 2) % 2 != 0;  // for both of the statuses
+        CAPTURE(kind, n, all_later, handles);
+        test::SimulatedDevice device = small_device(handles);
         const test::Warnings warnings;  // that the plan does not fit is one
         device.fail_call(n,
                          {n % 2 == 0 ? Status::Code::kFailed : Status::Code::kOutOfMemory, "test"},
@@ -139,7 +142,7 @@ TEST_CASE("Whichever call of the device fails while pages move no block loses it
         // Nothing can be had of a device that refuses the first reservation for ever.
         if (all_later && static_cast<CallKind>(kind) == CallKind::kReserve) break;
         {
-          MovingPages program(device);
+          MovingPages program(device, handles ? 5 * kPage : 0);
           program.run();
           met = device.fault_met();
           failures[kind] += met;

@@ -42,7 +42,8 @@ TEST_CASE("Every variable reaches its field", "[settings]") {
       check("BERTH_CHECK", "full"), stats("BERTH_STATS", "s.json"), tag("BERTH_TAG", "nightly"),
       verbose("BERTH_VERBOSE", "1"), limit("BERTH_PLAN_TIME_LIMIT", "0.5"),
       memory("BERTH_MEMORY_LIMIT", "6GiB"), schedule("BERTH_SCHEDULE", "a.schedule"),
-      algorithms("BERTH_ALGORITHMS", "a.algorithms"), kind("BERTH_MEMORY", "plain");
+      algorithms("BERTH_ALGORITHMS", "a.algorithms"), kind("BERTH_MEMORY", "plain"),
+      handle("BERTH_HANDLE", "32MiB");
   const Config config = Config::from_environment();
   REQUIRE(config.mode == Mode::kServe);
   REQUIRE(config.plan == "a.plan");
@@ -57,7 +58,8 @@ TEST_CASE("Every variable reaches its field", "[settings]") {
   REQUIRE(config.schedule == "a.schedule");
   REQUIRE(config.algorithms == "a.algorithms");
   REQUIRE(config.memory == MemoryKind::kPlain);
-  REQUIRE(settings().size() == 13);
+  REQUIRE(config.handle == Bytes{32} << 20);
+  REQUIRE(settings().size() == 14);
 }
 
 TEST_CASE("An unknown value is refused with the legal ones", "[settings]") {

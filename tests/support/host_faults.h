@@ -76,9 +76,10 @@ class UnfailingDevice final : public ForwardingDevice {
     const HostFaults::Pause pause;
     return device_.reserve(size, alignment, base);
   }
-  Status commit(void* base, Bytes size, Residency residency) noexcept override {
+  using Device::commit;
+  Status commit(void* base, Bytes size, Residency residency, Bytes most) noexcept override {
     const HostFaults::Pause pause;
-    return device_.commit(base, size, residency);
+    return device_.commit(base, size, residency, most);
   }
   Status decommit(void* base, Bytes size) noexcept override {
     const HostFaults::Pause pause;

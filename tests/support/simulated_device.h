@@ -47,6 +47,7 @@ inline constexpr std::size_t kCallKinds = 15;
 
 // A device with lanes that run behind the host, for tests: host memory, whose pages may have
 // several addresses, and
+// - handles of several pages, where it is told to have them: what takes a part of one is refused;
 // - a scheduler: an event completes only when complete_some() (at random), synchronize() or
 //   synchronize_all() runs its lane up to it; copies move their bytes then;
 // - fault injection: the n-th call, of any kind or of one, fails with a status of choice;
@@ -62,7 +63,8 @@ class SimulatedDevice final : public Device {
     Bytes total_bytes = Bytes{1} << 30;  // committed pages and pinned ranges count against it
     Bytes page_bytes = 4096;             // a multiple of the host's
     bool maps_pages = true;
-    bool aliases = true;  // where it maps pages
+    bool aliases = true;   // where it maps pages
+    bool handles = false;  // memory comes in handles of several pages; else each is one
   };
 
   SimulatedDevice() : SimulatedDevice(Options{}) {}
@@ -214,14 +216,33 @@ class SimulatedDevice final : public Device {
     if (!options_.maps_pages) pages_.map(first, size);
     return {};
   }
-  Status commit(void* base, Bytes size, Residency) noexcept override {
+  using Device::commit;
+  Status commit(void* base, Bytes size, Residency, Bytes most) noexcept override {
     const std::lock_guard lock(mutex_);
     if (const Status status = enter(CallKind::kCommit); !status.ok()) return status;
-    const Bytes first = reinterpret_cast<Bytes>(base);
-    if (!pages_.has(first, size)) return {Status::Code::kFailed, "commit", 22};
+    const Bytes first = reinterpret_cast<Bytes>(base), page = properties_.page_bytes;
+    if (!pages_.has(first, size) || most < page) return {Status::Code::kFailed, "commit", 22};
     if (pages_.missing(first, size) > left()) return {Status::Code::kOutOfMemory, "commit", 12};
+    for (Bytes at = first, end = first; options_.handles && at < first + size; at = end) {
+      end = at + page;
+      if (pages_.missing(at, page) == 0) continue;
+      while (end < first + size && end - at < align_down(most, page) &&
+             pages_.missing(end, page) != 0)
+        end += page;
+      handles_[at] = end - at;
+    }
     pages_.map(first, size);
     return {};
+  }
+  [[nodiscard]] ByteRange handle_at(const void* address) const noexcept override {
+    const std::lock_guard lock(mutex_);
+    const Bytes at = reinterpret_cast<Bytes>(address);
+    if (!options_.handles) return Device::handle_at(address);
+    const auto after = handles_.upper_bound(at);
+    if (after != handles_.begin() && std::prev(after)->first + std::prev(after)->second > at)
+      return {std::prev(after)->first, std::prev(after)->first + std::prev(after)->second};
+    violations_.push_back(fmt::format("the handle of {:#x}, which has no memory", at));
+    return Device::handle_at(address);
   }
   Status decommit(void* base, Bytes size) noexcept override {
     const std::lock_guard lock(mutex_);
@@ -229,6 +250,13 @@ class SimulatedDevice final : public Device {
     if (!options_.maps_pages) return {Status::Code::kUnsupported, "decommit"};
     if (!pages_.has(reinterpret_cast<Bytes>(base), size))
       return {Status::Code::kFailed, "decommit", 22};
+    for (const Bytes end : {reinterpret_cast<Bytes>(base), reinterpret_cast<Bytes>(base) + size}) {
+      const auto it = handles_.lower_bound(end);
+      if (it == handles_.begin() || std::prev(it)->first + std::prev(it)->second <= end) continue;
+      violations_.push_back(fmt::format("decommit of a part of the handle at {:#x}, {} B",
+                                        std::prev(it)->first, std::prev(it)->second));
+      return {Status::Code::kFailed, "decommit", 22};
+    }
     unmap(range_of(base, size), "decommit");
     return {};
   }
@@ -254,6 +282,22 @@ class SimulatedDevice final : public Device {
     if (!pages_.has(first, pages * page) || pages_.missing(first, pages * page) != pages * page ||
         !std::all_of(from, from + pages, committed))
       return {Status::Code::kFailed, "alias", 22};
+    std::map<Bytes, Bytes> made;
+    for (std::size_t i = 0; options_.handles && i < pages;) {
+      const Bytes source = reinterpret_cast<Bytes>(from[i]);
+      const auto handle = handles_.find(source);
+      const std::size_t count = handle == handles_.end() ? 0 : handle->second / page;
+      bool whole = count != 0 && count <= pages - i;
+      for (std::size_t k = 0; whole && k < count; ++k)
+        whole = reinterpret_cast<Bytes>(from[i + k]) == source + k * page;
+      if (!whole) {
+        violations_.push_back(fmt::format("alias of a part of the handle of {:#x}", source));
+        return {Status::Code::kFailed, "alias", 22};
+      }
+      made[first + i * page] = handle->second;
+      i += count;
+    }
+    handles_.merge(made);
     for (std::size_t i = 0; i < pages; ++i)
       pages_.alias(first + i * page, reinterpret_cast<Bytes>(from[i]));
     return {};
@@ -476,6 +520,7 @@ class SimulatedDevice final : public Device {
   void unmap(ByteRange range, const char* call) {
     check(by_address_, range, host_clock_, call);
     by_address_.forget(range);
+    handles_.erase(handles_.lower_bound(range.first), handles_.lower_bound(range.last));
     pages_.unmap(range.first, range.size(), [&](ByteRange gone) { by_memory_.forget(gone); });
   }
 
@@ -493,8 +538,9 @@ class SimulatedDevice final : public Device {
   VectorClock host_clock_;
   TouchHistory by_address_, by_memory_;  // of bytes without memory of pages the same
   std::map<Bytes, Bytes> ranges_;
+  std::map<Bytes, Bytes> handles_;  // where they begin -> bytes
   std::set<Bytes> pinned_;
-  std::vector<std::string> violations_;
+  mutable std::vector<std::string> violations_;
 };
 
 }  // namespace berth::test

@@ -40,7 +40,7 @@ class SourceDevice final : public ForwardingDevice {
       return {Status::Code::kFailed, "raw_delete of the pool's allocator"};
     }
   }
-  Status commit(void*, Bytes, Residency) noexcept override { return {}; }
+  Status commit(void*, Bytes, Residency, Bytes) noexcept override { return {}; }
   Status decommit(void*, Bytes) noexcept override {
     return {Status::Code::kUnsupported, "decommit"};
   }
@@ -66,11 +66,12 @@ class SegmentDevice final : public ForwardingDevice {
   Status reserve(Bytes size, Bytes alignment, void** base) noexcept override {
     Status status = device_.reserve(size, std::max(alignment, properties_.page_bytes), base);
     if (!status.ok() || !device_.properties().maps_pages) return status;
-    status = device_.commit(*base, size, Residency::kResident);
+    // In one handle: who registers memory does so by what the driver gave.
+    status = device_.commit(*base, size, Residency::kResident, kMaxBytes);
     if (!status.ok()) (void)device_.release(std::exchange(*base, nullptr), size);
     return status;
   }
-  Status commit(void*, Bytes, Residency) noexcept override { return {}; }
+  Status commit(void*, Bytes, Residency, Bytes) noexcept override { return {}; }
   Status decommit(void*, Bytes) noexcept override {
     return {Status::Code::kUnsupported, "decommit"};
   }
