@@ -5,6 +5,7 @@
 #include "csrc/cli/output.h"
 #include "csrc/cli/spelling.h"
 #include "csrc/cli/stats_summary.h"
+#include "csrc/plan/file.h"
 #include "csrc/replay/hits_by_kind.h"
 #include "csrc/replay/through_berth.h"
 #include "csrc/replay/through_caching_model.h"
@@ -28,7 +29,7 @@ struct ReplayOptions {
   std::vector<std::string> allocators = {"planned", "pool", "glibc"};
   std::vector<std::string> perturbations;
   std::uint64_t seed = 1;
-  std::string memory_limit, handle, gpu = "H100";
+  std::string memory_limit, handle, plan, gpu = "H100";
   bool steps = false;
   bool json = false;
 };
@@ -51,6 +52,7 @@ replay::Result replay_one(const std::string& name, const replay::Workload& workl
     berth.planned = name == "planned";
     berth.steps = true;
     berth.memory_limit = limit;
+    if (!options.plan.empty() && berth.planned) berth.plan = read_plan(options.plan);
     if (!options.handle.empty()) berth.handle = size_option("--handle", options.handle);
     return replay::through_berth(workload, berth);
   }
@@ -298,6 +300,9 @@ Command add_replay(CLI::App& program) {
          "Memory that berth, PyTorch's allocators and their models may hold; exit 1 where it "
          "does not suffice")
       ->type_name("SIZE");
+  app->add_option("--plan", options->plan,
+                  "What planned serves from the start, instead of learning")
+      ->type_name("FILE");
   app->add_option("--handle", options->handle,
                   "The most memory that berth asks the driver for at a time: the larger, the fewer "
                   "calls and the more memory")

@@ -114,9 +114,10 @@ class Allocator {
   // Whether a plan is being made in the background; what comes of it serves from a later mark on.
   [[nodiscard]] bool planning() const noexcept;
 
-  // Serves `plan` from the next request on; live blocks stay where they are. Throws Error(kInput)
-  // where verify() refuses it, Error(kUsage) while a graph is captured, Error(kSystem) or
-  // OutOfMemory where the arena cannot be had (the plan before it stays).
+  // Serves `plan` from the next request on; live blocks stay where they are. Where the device's
+  // pages have aliases its memory comes with the first blocks on it. Throws Error(kInput) where
+  // verify() refuses it, Error(kUsage) while a graph is captured, Error(kSystem) where the arena
+  // cannot be had (the plan before it stays).
   void load_plan(Plan plan);
   // The plan being served, if any.
   [[nodiscard]] std::optional<Plan> plan() const;

@@ -112,16 +112,21 @@ void Allocator::serve(std::shared_ptr<const PlanLookup> plan) {
   const State::NotesHeld notes_held{state};
   if (state.parked.parked()) state.unpark();
   const Bytes needed = state.arena.needed(*plan);
-  const PageStore::Exceeding exceeding(state.store);
-  const Status status = state.arena.activate(std::move(plan), Arena::Pages::kNow);
-  if (!status.ok()) {
+  const auto refuse = [&](const std::string& why) {
     throw Error(
         ErrorKind::kSystem,
         fmt::format("an arena of {} cannot be had: {}; {} are held, BERTH_MEMORY_LIMIT is {}",
-                    format_bytes(needed), state.device.describe(status),
-                    format_bytes(state.store.held()),
+                    format_bytes(needed), why, format_bytes(state.store.held()),
                     format_bytes(state.options.config.memory_limit)));
-  }
+  };
+  // A page that comes with its first block is the pool's until then: what a first step keeps that
+  // is unlike the others does not lie in the arena for good.
+  const bool as_used = state.device.properties().aliases;
+  if (as_used && !state.has_room(*plan)) refuse("no more is free");
+  const PageStore::Exceeding exceeding(state.store);
+  const Status status =
+      state.arena.activate(std::move(plan), as_used ? Arena::Pages::kAsUsed : Arena::Pages::kNow);
+  if (!status.ok()) refuse(state.device.describe(status));
   state.learning.plan_given();
 }
 
