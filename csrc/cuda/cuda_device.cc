@@ -69,7 +69,7 @@ class CudaRuntimeDevice final : public CudaDevice {
     return memory_->commit(base, size, most);
   }
   ByteRange handle_at(const void* address) const noexcept override {
-    return memory_->handle_at(address);
+    return cuda_is_over() ? Device::handle_at(address) : memory_->handle_at(address);
   }
   Status decommit(void* base, Bytes size) noexcept override {
     if (cuda_is_over()) return gone("decommit");

@@ -241,28 +241,18 @@ std::vector<ByteRange> Pool::State::leaving(const std::vector<LaneHoles*>& of, B
         else
           larger_ones.push_back(whole);
       });
-  // Single handles of what is too large; then one that has more than is left to be had.
-  const auto for_each_handle = [&](auto&& visit) {
-    for (const ByteRange whole : larger_ones)
-      for (Bytes at = whole.first; at < whole.last && rest != 0;) {
-        const ByteRange handle = handle_at(at);
-        visit(handle);
-        at = handle.last;
-      }
-  };
-  std::vector<Bytes> taken;
-  for_each_handle([&](ByteRange handle) {
-    if (handle.size() > rest) return;
-    take(handle);
-    taken.push_back(handle.first);
-  });
+  // Single handles of what is too large; then the smallest of the others, where there is room.
   std::optional<ByteRange> more;
-  for_each_handle([&](ByteRange handle) {
-    if (handle.size() < rest || handle.size() > room - (wanted - rest)) return;
-    if (more && more->size() <= handle.size()) return;
-    if (std::find(taken.begin(), taken.end(), handle.first) == taken.end()) more = handle;
-  });
-  if (more) take(*more);
+  for (const ByteRange whole : larger_ones)
+    for (Bytes at = whole.first; at < whole.last && rest != 0;) {
+      const ByteRange handle = handle_at(at);
+      at = handle.last;
+      if (handle.size() <= rest)
+        take(handle);
+      else if (!more || handle.size() < more->size())
+        more = handle;
+    }
+  if (rest != 0 && more && more->size() <= room - (wanted - rest)) take(*more);
   return chosen;
 }
 

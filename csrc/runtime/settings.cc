@@ -58,10 +58,10 @@ constexpr std::array<Setting, 14> kSettings = {{
      "memory by allocations. auto: virtual, or plain where the driver's virtual memory was tried "
      "in "
      "vain"},
-    {"BERTH_HANDLE", "Config::handle", "", "a size such as 32MiB; 0: as much as costs no memory",
-     "0",
+    {"BERTH_HANDLE", "Config::handle", "", "a size such as 32MiB", "0",
      "most of a GPU's virtual memory that the driver is asked for at a time. A larger one costs "
-     "fewer calls, and descriptors where memory is shared, and holds more"},
+     "fewer calls, and descriptors where memory is shared, and holds more. 0: a page, or a 4,096th "
+     "of what is held"},
     {"BERTH_SCHEDULE", "Config::schedule", "berth schedule -o",
      "a file name, may hold {rank} {device} {pid}", "",
      "the schedule, of save_graph() or of a trace with operators, that a step program follows from "

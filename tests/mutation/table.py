@@ -382,7 +382,7 @@ MUTANTS = (
     Mutant("handle-kept", "handles", "a handle that the driver keeps is used where it reaches beyond", MAPPED,
            "it->first >= bytes.first &&\n                            end_of(*it) <= bytes.last;", "true;", HANDLES_OF_GPU),
     Mutant("handle-moves", "handles", "pages move to more addresses than there is room for", PIECES,
-           "    if (handle.size() < rest || handle.size() > room - (wanted - rest)) return;\n", "    if (handle.size() < rest) return;\n", HANDLES),
+           "if (rest != 0 && more && more->size() <= room - (wanted - rest)) take(*more);", "if (rest != 0 && more) take(*more);", HANDLES),
     Mutant("handle-arena", "handles", "an arena gives back parts of handles", "csrc/runtime/arena_memory.cc",
            "    give_back_pages(whole_handles({at, last}));", "    give_back_pages({at, last});", HANDLES),
     Mutant("handle-lent", "handles", "an arena lends parts of handles", ARENA_CC,
