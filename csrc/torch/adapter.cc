@@ -224,8 +224,8 @@ void end_scope(void* scope) { delete static_cast<Scope*>(scope); }
 
 int make_step_program(const char* engine, const char* schedule, std::uint64_t memory_budget,
                       double memory_share, double time_budget, std::uint64_t copy_rate,
-                      int other_bits, int second_thread, double plan_wait_seconds, void** program,
-                      char* message, std::size_t size) {
+                      std::uint64_t host_memory, int other_bits, int second_thread,
+                      double plan_wait_seconds, void** program, char* message, std::size_t size) {
   return answer(message, size, [&] {
     adapted().serve_step_programs();
     *program = new StepProgram({.engine = engine,
@@ -233,6 +233,7 @@ int make_step_program(const char* engine, const char* schedule, std::uint64_t me
                                 .memory_share = memory_share,
                                 .time_budget = time_budget,
                                 .copy_rate = copy_rate,
+                                .host_memory = host_memory,
                                 .schedule = schedule,
                                 .other_bits = other_bits != 0,
                                 .second_thread = second_thread != 0,

@@ -50,7 +50,7 @@ typedef struct berth_torch_table {
   void (*end_scope)(void* scope);
   // A step program: see <berth/step_program.h>. Needs no allocator of berth's.
   int (*make_step_program)(const char* engine, const char* schedule, uint64_t memory_budget, double memory_share, double time_budget,
-                           uint64_t copy_rate, int other_bits, int second_thread, double plan_wait_seconds, void** program, char* message, size_t size);
+                           uint64_t copy_rate, uint64_t host_memory, int other_bits, int second_thread, double plan_wait_seconds, void** program, char* message, size_t size);
   void (*free_step_program)(void* program);
   int (*begin_step)(void* program, char* message, size_t size);
   // `takes_over`: a schedule runs the steps that come, and did not run this one. Where an operator

@@ -2,6 +2,7 @@
 
 #include "csrc/core/check.h"
 #include "csrc/torch/installation.h"
+#include "csrc/torch/room.h"
 #include "csrc/torch/thread_lane.h"
 
 #include <berth/warnings.h>
@@ -81,12 +82,17 @@ c10::DataPtr CpuAllocator::allocate(std::size_t bytes) {
   } else if (installation_.forked()) [[unlikely]] {
     block = allocate_from_system(bytes);
   } else {
-    try {
-      block = installation_.allocator().allocate(bytes, thread_lane(), thread_tag());
-    } catch (const OutOfMemory& error) {
-      throw_as_libtorch(bytes, error.what(), true);
-    } catch (const Error& error) {
-      throw_as_libtorch(bytes, error.what(), false);
+    while (block == nullptr) {
+      try {
+        block = installation_.allocator().allocate(bytes, thread_lane(), thread_tag());
+      } catch (const OutOfMemory& error) {
+        RoomMaker* const maker = room_maker();
+        if (maker != nullptr && maker->make_room(c10::kCPU, bytes)) continue;
+        const std::string why = maker == nullptr ? std::string() : "; " + maker->why_no_room();
+        throw_as_libtorch(bytes, error.what() + why, true);
+      } catch (const Error& error) {
+        throw_as_libtorch(bytes, error.what(), false);
+      }
     }
   }
   c10::DataPtr result(block, block, &free_block, c10::Device(c10::DeviceType::CPU));

@@ -32,6 +32,11 @@ struct StepProgramOptions {
   // they copy bytes to the host and back on streams of their own. 0: no offload. On the CPU the
   // host is memory like any other.
   std::uint64_t copy_rate = 0;
+  // Bytes on the host that tensors may take which leave the device where a request finds no room
+  // (spills). With it a step larger than the device runs: it needs room for what its largest
+  // operator takes and makes. 0: such a step ends in out of memory. See README, "Steps that do not
+  // fit".
+  std::uint64_t host_memory = 0;
   // A file of `berth schedule`. A step that it is for runs by it, without a search. Its graph comes
   // from save_graph(), or from a trace with operators in which a step program had this step. Empty:
   // the file of BERTH_SCHEDULE.
@@ -79,6 +84,9 @@ struct StepProgramStats {
   // one of those.
   std::uint64_t choices = 0, chosen = 0;
   std::uint64_t copied_out = 0, host_peak = 0;  // bytes a step, and most of them at one time
+  // Spills of the process so far: bytes that went to the host because a request found no room, and
+  // bytes that came back. The most bytes on the host at one time. The time that the program waited.
+  std::uint64_t spilled_out = 0, spilled_in = 0, spilled_peak = 0, spill_ns = 0;
   // Barriers of the last scheduled step: calls that ran when they were called, after all before
   // them, because their effects or shapes are unknown. E.g. "my::op 2, aten::nonzero 1".
   std::uint64_t barriers = 0;

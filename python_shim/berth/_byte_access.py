@@ -26,7 +26,7 @@ def _tell(tensor: torch.Tensor, how: str) -> None:
 _library = torch.library.Library("berth", "FRAGMENT")  # type: ignore[no-untyped-call]
 _library.define("use_bytes(Tensor[] tensors) -> ()")  # type: ignore[no-untyped-call]
 _library.define("run_within() -> ()")  # type: ignore[no-untyped-call]
-_here = threading.local()  # its `work` is what the operator does
+_here = threading.local()  # its `work` is what the operator does; `saving`: torch.save() runs
 
 
 @torch.library.impl(_library, "use_bytes", "CompositeExplicitAutograd")
@@ -88,7 +88,8 @@ def _repr(method: _Method) -> _Method:
 def _pointer(method: _Method) -> _Method:
     @functools.wraps(method)
     def pointer(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-        _tell(self, "give_pointer")
+        if not getattr(_here, "saving", False):
+            _tell(self, "give_pointer")
         return method(self, *args, **kwargs)
     return pointer
 
@@ -102,6 +103,38 @@ def _by_element(method: _Method) -> _Method:
                 _tell(tensor, "share_bytes")
         return method(self, *args)
     return by_element
+
+
+class _Records:
+    """A file of torch.save(). Each storage has its bytes while it is written, and no longer."""
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+    def write_record(self, name: str, data: Any, size: int) -> Any:
+        if torch.is_storage(data):
+            _tell(torch.empty(0, dtype=torch.uint8, device=data.device).set_(data), "read_bytes")
+        return self._file.write_record(name, data, size)
+
+
+def _saved(function: _Method) -> _Method:
+    """Of torch.save(), which asks each storage for a number and later, one by one, for its bytes."""
+    @functools.wraps(function)
+    def save(obj: Any, file: Any, *args: Any, **kwargs: Any) -> Any:
+        storages: Any = torch.UntypedStorage
+        pointer = storages.data_ptr
+        before = getattr(_here, "saving", False)
+        _here.saving = True
+        storages.data_ptr = lambda self: self._cdata if getattr(_here, "saving", False) else pointer(self)
+        try:
+            return function(obj, _Records(file), *args, **kwargs)
+        finally:
+            _here.saving = before
+            storages.data_ptr = pointer
+    return save
 
 
 # Others go through these: storage(), __array__(), copy.deepcopy(), pickle.
@@ -152,6 +185,8 @@ class Watch:
                 wrapped = distributed.DistributedDataParallel
                 _functions.append((wrapped, "_pre_forward", wrapped._pre_forward))
                 wrapped._pre_forward = _data_parallel(wrapped._pre_forward)
+            _functions.append((torch.serialization, "_save", torch.serialization._save))  # type: ignore[attr-defined]
+            torch.serialization._save = _saved(torch.serialization._save)  # type: ignore[attr-defined]
             for module, name in _STATES:
                 function = getattr(module, name)
                 _functions.append((module, name, function))

@@ -41,7 +41,7 @@ class _Table(ctypes.Structure):
         ("resume", _function(_DEVICE, ctypes.POINTER(ctypes.c_uint64), _TEXT, _SIZE)),
         ("begin_scope", _function(_TEXT, result=ctypes.c_void_p)),
         ("end_scope", _function(ctypes.c_void_p, result=None)),
-        ("make_step_program", _function(_TEXT, _TEXT, ctypes.c_uint64, ctypes.c_double, ctypes.c_double, ctypes.c_uint64,
+        ("make_step_program", _function(_TEXT, _TEXT, ctypes.c_uint64, ctypes.c_double, ctypes.c_double, ctypes.c_uint64, ctypes.c_uint64,
                                         ctypes.c_int, ctypes.c_int, ctypes.c_double, ctypes.POINTER(ctypes.c_void_p), _TEXT, _SIZE)),
         ("free_step_program", _function(ctypes.c_void_p, result=None)),
         ("begin_step", _function(ctypes.c_void_p, _TEXT, _SIZE)),
@@ -135,10 +135,10 @@ class Adapter:
         self._table.end_scope(scope)
 
     def make_step_program(self, engine: str, schedule: str, memory_budget: int, memory_share: float, time_budget: float,
-                          copy_rate: int, other_bits: bool, second_thread: bool, plan_wait: float) -> Optional[int]:
+                          copy_rate: int, host_memory: int, other_bits: bool, second_thread: bool, plan_wait: float) -> Optional[int]:
         program = ctypes.c_void_p()
         self._call(self._table.make_step_program, engine.encode(), os.fsencode(schedule), memory_budget, memory_share, time_budget, copy_rate,
-                   int(other_bits), int(second_thread), plan_wait, ctypes.byref(program))
+                   host_memory, int(other_bits), int(second_thread), plan_wait, ctypes.byref(program))
         return program.value
 
     def free_step_program(self, program: Optional[int]) -> None:

@@ -66,6 +66,14 @@ class StepProgramStats:
     """Bytes that go to the host in a step, and come back."""
     host_peak: int
     """Most of them at one time."""
+    spilled_out: int
+    """Bytes that went to the host because a request found no room, since the process began."""
+    spilled_in: int
+    """Of those, and of what is still there, bytes that came back."""
+    spilled_peak: int
+    """Most of them on the host at one time."""
+    spill_ns: int
+    """What spills took of the program's time."""
     barriers: int
     """Calls of the last scheduled step that ran when they were called, once all before had run: nobody knows what they do, or what shape their
     result will have."""
@@ -106,7 +114,7 @@ def _share(text: Union[int, str]) -> float:
     return float(match[1]) / 100 if match is not None else 0
 
 
-def _bytes(size: Union[int, str]) -> int:
+def _bytes(size: Union[int, str], name: str = "memory_budget") -> int:
     if isinstance(size, int):
         found, number, unit = size >= 0, float(size), ""
     else:
@@ -114,7 +122,8 @@ def _bytes(size: Union[int, str]) -> int:
         found = match is not None and match[2].upper() in _UNITS
         number, unit = (float(match[1]), match[2].upper()) if found and match is not None else (0.0, "")
     if not found:
-        raise UsageError(f"memory_budget is {size!r}; a number of bytes is wanted, or a text such as '6GiB' or '60%'")
+        also = " or '60%'" if name == "memory_budget" else ""
+        raise UsageError(f"{name} is {size!r}; a number of bytes is wanted, or a text such as '6GiB'{also}")
     return int(number * _UNITS[unit])
 
 
@@ -153,6 +162,11 @@ class StepProgram:
     copy_rate: how many bytes a second the device copies to the host and back. Then what does not fit the budget is also copied away, beside the
     kernels, and fetched again. 0: nothing is. On the CPU the host is memory like any other.
 
+    host_memory: bytes, or a text such as "16GiB", that tensors may take on the host which leave the device where a request finds no room. With it a
+    step larger than the device runs, also while it is recorded, as long as there is room for what its largest operator takes and makes. Tensors
+    that are on the host come back before an operator that takes them; a read behind torch's operators that step() does not watch raises
+    RuntimeError. 0: a step that does not fit ends in out of memory. Needs berth's allocator on the device.
+
     schedule: a file by `berth schedule`, of save_graph()'s graph or of a trace by `berth record --operators` of a run in which a step
     program had this step: a step that it is for is run by it from the start, without a search. None is given: what BERTH_SCHEDULE says.
 
@@ -166,9 +180,10 @@ class StepProgram:
     """
 
     def __init__(self, memory_budget: Union[int, str] = 0, *, time_budget: Optional[float] = None, engine: str = "auto",
-                 copy_rate: int = 0, schedule: Union[str, "os.PathLike[str]"] = "", other_bits: bool = False, second_thread: bool = False,
+                 copy_rate: int = 0, host_memory: Union[int, str] = 0, schedule: Union[str, "os.PathLike[str]"] = "", other_bits: bool = False, second_thread: bool = False,
                  plan_wait: float = 0.3) -> None:
         self._program: Union[int, None] = None
+        self._host_memory, self._stays = _bytes(host_memory, "host_memory"), False
         # That of the allocator that serves or records the step, so that marks and traces have it.
         there = dict(installed_adapters())
         self._adapter = there.get("cuda") or there.get("cpu") or _library.step_adapter()
@@ -186,7 +201,7 @@ class StepProgram:
             raise UsageError(f"plan_wait is {plan_wait!r}; a number of seconds from 0 on is wanted")
         self._program = self._adapter.make_step_program(
             engine, os.fspath(schedule), 0 if share > 0 else _bytes(memory_budget), share, -1.0 if time_budget is None else float(time_budget), copy_rate,
-            other_bits, bool(second_thread), float(plan_wait))
+            self._host_memory, other_bits, bool(second_thread), float(plan_wait))
 
     def __del__(self) -> None:
         if self._program is not None:
@@ -195,6 +210,9 @@ class StepProgram:
     @contextlib.contextmanager
     def step(self) -> Iterator[None]:
         """The step is what happens inside. Raises what its operators raise."""
+        if self._host_memory > 0 and not self._stays:
+            self._watch.__enter__()  # between steps tensors may be on the host
+            self._stays = True
         with self._watch:
             self._adapter.begin_step(self._program)
             try:

@@ -33,7 +33,7 @@ MAKES_GPUS = ("csrc/torch/cuda/cuda_allocator.cc", "mutex_.lock();  // no GPU is
 HOLDS_GPU = ("csrc/torch/cuda/gpu.cc", "void Gpu::before_fork() noexcept {")
 NO_DEVICES = ("csrc/capi/devices.cc", "if (in_forked_child() || index < -1 || index >= kMaxDevices) return nullptr;")
 ILP_ASKED = ("csrc/place/portfolio.cc", 'if (options_.engine.starts_with("ilp")) {')
-NO_TAP = ("csrc/torch/step/tap.cc", "nullptr, nullptr, +[] { current.store(nullptr); }")
+NO_TAP = ("csrc/torch/step/tap.cc", "nullptr, nullptr, +[] { current.store(between_steps.load()); }")
 PLANS_ANEW = ("csrc/torch/step/planning_thread.cc", "if (shared_->process == ::getpid()) return;")
 ON_CUDA = ("csrc/torch/cuda/cudnn/convolution_choice.cc", "if (!here.is_cuda() ||")
 ONE_RESULT = "made once, by the first that needs it"
@@ -48,8 +48,14 @@ LOCKS = (
     Lock("csrc/torch/step/tap.cc", "registration_mutex", Fork.REFUSED, "csrc/torch/step/tap.cc",
          "SetupMutex registration_mutex;", "a child that finds it locked cannot use step programs"),
     Lock("csrc/torch/step/composites.cc", "mutex_", Fork.REFUSED, "csrc/torch/step/composites.cc", "SetupMutex mutex_;", "as that of tap.cc"),
-    Lock("csrc/torch/step/composites.cc", "found", Fork.UNUSED, "csrc/torch/step/composites.cc",
-         "OperatorListener* const listener = Tap::listener();", "a child has no listener"),
+    Lock("csrc/torch/step/composites.cc", "found", Fork.REFUSED, "csrc/torch/step/composites.cc",
+         "(void)readers();", "made where the first tap is made, under its `registration_mutex`"),
+    Lock("csrc/torch/step/spills.h", "mutex_", Fork.HELD, "csrc/torch/step/spills.cc", "::pthread_atfork([] { get().mutex_.lock(); }",
+         "a child finds the bytes of tensors that are on the host"),
+    Lock("csrc/torch/step/spills.cc", "one", Fork.REFUSED, "csrc/torch/step/spills.cc",
+         "static auto* const one = new Spills;", "nothing but memory is taken in it"),
+    Lock("csrc/torch/step/step_program.cc", "between", Fork.REFUSED, "csrc/torch/step/step_program.cc",
+         "static auto* const between = new BetweenSteps;", "nothing but memory is taken in it"),
     Lock("csrc/torch/step/composites.cc", "registered", Fork.REFUSED, "csrc/torch/step/tap.cc",
          "const std::lock_guard lock(registration_mutex);", "only there"),
     Lock("csrc/torch/step/tensors.cc", "found", Fork.REFUSED, "csrc/torch/step/tensors.cc",

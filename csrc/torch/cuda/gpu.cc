@@ -6,6 +6,7 @@
 #include "csrc/torch/installation.h"
 #include "csrc/torch/program.h"
 #include "csrc/torch/range_numbers.h"
+#include "csrc/torch/room.h"
 #include "csrc/trace/known_ranges.h"
 
 #include <berth/error.h>
@@ -205,7 +206,11 @@ void* Gpu::search_everywhere(PrivatePool& pool, Bytes size, LaneKey lane,
   for (const PoolPointer& other : pools_.all())
     if (other->use_on_oom && other.get() != &pool)
       if (void* const block = ask(*other)) return block;
-  throw_out_of_memory(size, reason);
+  RoomMaker* const maker = room_maker();
+  if (maker == nullptr) throw_out_of_memory(size, reason);
+  while (maker->make_room({c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(index_)}, size))
+    if (void* const block = ask(pool)) return block;
+  throw_out_of_memory(size, reason + "; " + maker->why_no_room());
 }
 
 void Gpu::throw_out_of_memory(Bytes size, const std::string& reason) {

@@ -1,7 +1,7 @@
 #include "csrc/torch/step/composites.h"
 
 #include "csrc/core/setup_mutex.h"
-#include "csrc/torch/step/ghost_storage.h"
+#include "csrc/torch/step/denied_bytes.h"
 #include "csrc/torch/step/operator_kernels.h"
 #include "csrc/torch/step/tensors.h"
 
@@ -166,6 +166,7 @@ void register_composites() {
     std::vector<c10::RegistrationHandleRAII> handles;
   };
   static auto* const registered = new Registered;  // kernels stay to the end of the process
+  (void)readers();  // made here, so that no other thread makes it while this process forks
   auto& dispatcher = c10::Dispatcher::singleton();
   if (registered->handles.empty())
     registered->handles.push_back(dispatcher.registerFallback(

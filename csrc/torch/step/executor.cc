@@ -4,6 +4,7 @@
 #include "csrc/torch/step/generators.h"
 #include "csrc/torch/step/hidden_writes.h"
 #include "csrc/torch/step/implementations.h"
+#include "csrc/torch/step/spill_parts.h"
 #include "csrc/torch/step/tap.h"
 #include "csrc/torch/step/tensors.h"
 
@@ -275,15 +276,19 @@ void Executor::run(const Instruction& instruction, const Needed& needed, c10::St
   for (const std::uint32_t written : call.writes)
     if (const StorageNumber storage = call.operands[written].storage; storage != kNoStorage)
       left_traces_ |= !beside_ && program_.storages[storage].of_body();
-  const bool other = !over && instruction.way != Instruction::kAsRecorded &&
-                     call.ways[instruction.way].implementation->run(call, stack);
+  const auto run_other_way = [&] {
+    const Spills::Use use(call.op, *stack);
+    return call.ways[instruction.way].implementation->run(call, stack);
+  };
+  const bool other = !over && instruction.way != Instruction::kAsRecorded && run_other_way();
   if (!other) {
     // Of parts of a call, and beside a body that takes a core as well, times are not the call's.
     const bool measured = times_ != nullptr && !beside_ && instruction.count == Instruction::kAll;
     std::optional<KernelTimes::Kernel> kernel;
     if (measured)
       kernel.emplace(*times_, instruction.call, c10::ArrayRef<c10::IValue>(*stack).slice(below));
-    (over ? call.twin->op : call.op).callBoxed(stack);
+    const c10::OperatorHandle& op = over ? call.twin->op : call.op;
+    run_with_bytes(op, stack, [&](c10::Stack* part) { op.callBoxed(part); });
     if (kernel) kernel->end();
   }
   drawing.reset();

@@ -3,7 +3,6 @@
 #include "csrc/torch/step/record.h"
 
 #include <c10/core/Storage.h>
-#include <c10/util/Exception.h>
 
 namespace berth::torch::step {
 
@@ -19,9 +18,7 @@ void move_bytes(c10::Storage& real, c10::StorageImpl& ghost);
 // above.
 void share_bytes(const c10::Storage& real, c10::StorageImpl& ghost);
 
-// Whether that is what was thrown.
-[[nodiscard]] bool asks_for_bytes(const c10::Error& error);
-// Whether it has bytes, of its own or shared.
+// Whether it has bytes, of its own or shared, or on the host (see spills.h).
 [[nodiscard]] bool has_bytes(c10::StorageImpl& storage);
 // Makes it one without bytes again. Requires: those that it has are shared.
 void take_bytes_back(c10::StorageImpl& ghost);

@@ -1,6 +1,7 @@
 #include "csrc/torch/step/hidden_writes.h"
 
 #include "csrc/core/checksum.h"
+#include "csrc/torch/step/spills.h"
 #include "csrc/torch/step/tensors.h"
 
 #include <fmt/format.h>
@@ -12,6 +13,9 @@
 namespace berth::torch::step {
 
 std::uint64_t hash_of_bytes(const c10::StorageImpl& storage) {
+  // Its bytes are there meanwhile.
+  const Spills::Use there(c10::Storage(
+      c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(const_cast<c10::StorageImpl*>(&storage))));
   if (storage.data() == nullptr) return 0;
   return checksum(std::span(static_cast<const std::byte*>(storage.data()), storage.nbytes()));
 }

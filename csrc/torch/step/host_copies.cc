@@ -2,6 +2,7 @@
 
 #include "csrc/core/check.h"
 #include "csrc/core/setup_mutex.h"
+#include "csrc/torch/step/spills.h"
 #include "csrc/torch/step/tensors.h"
 
 #include <ATen/ops/empty.h>
@@ -46,14 +47,6 @@ std::shared_ptr<c10::Event> event_of(c10::Stream stream) {
   return event;
 }
 
-at::Tensor bytes_of(const c10::Storage& storage) {
-  Operand all;
-  all.sizes = {static_cast<std::int64_t>(storage.nbytes())};
-  all.strides = {1};
-  all.type = caffe2::TypeMeta::Make<std::uint8_t>();
-  return make_tensor(storage, all, plain_keys(storage.device()));
-}
-
 }  // namespace
 
 HostCopies::~HostCopies() {
@@ -68,6 +61,7 @@ void HostCopies::out(BufferNumber buffer, c10::Storage storage) {
   const c10::Device device = storage.device();
   Away away{.bytes = storage.nbytes(), .device = device};
   wait_for(buffer);
+  const Spills::Use there(storage);
   if (device.is_cpu()) {
     away.plain = std::make_unique<std::byte[]>(away.bytes);
     std::memcpy(away.plain.get(), storage.data(), away.bytes);
@@ -79,7 +73,7 @@ void HostCopies::out(BufferNumber buffer, c10::Storage storage) {
     event_of(current_stream(device))->block(stream);
     {
       const c10::StreamGuard on(stream);
-      away.pinned.copy_(bytes_of(storage), /*non_blocking=*/true);
+      away.pinned.copy_(all_bytes(storage), /*non_blocking=*/true);
     }
     away.out = event_of(stream);
     leaving_.push_back({std::move(storage), away.out});

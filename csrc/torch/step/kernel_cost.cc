@@ -1,5 +1,6 @@
 #include "csrc/torch/step/kernel_cost.h"
 
+#include "csrc/torch/step/spills.h"
 #include "csrc/torch/step/tensors.h"
 
 #include <c10/core/impl/VirtualGuardImpl.h>
@@ -52,12 +53,15 @@ void wait_for_devices(c10::ArrayRef<c10::IValue> values) {
 KernelCost::KernelCost(c10::ArrayRef<c10::IValue> values)
     : memory_(std::make_shared<Memory>()), guard_(c10::DebugInfoKind::PROFILER_STATE, memory_) {
   wait_for_devices(values);
+  spilled_ns_ = Spills::get().figures().ns;
   elapsed_ = {};
 }
 
 std::uint64_t KernelCost::ns(c10::ArrayRef<c10::IValue> results) const {
   wait_for_devices(results);
-  return elapsed_.ns();
+  const std::uint64_t spilled = Spills::get().figures().ns - spilled_ns_;
+  const std::uint64_t all = elapsed_.ns();
+  return all - std::min(all, spilled);
 }
 
 Bytes KernelCost::peak() const noexcept { return memory_->peak; }

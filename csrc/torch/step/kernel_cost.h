@@ -21,7 +21,7 @@ class KernelCost {
  public:
   // Of a kernel that takes these values.
   explicit KernelCost(c10::ArrayRef<c10::IValue> values);
-  // Until now, and until the devices of these results have done it.
+  // Until now, and until the devices of these results have done it, without what spills took.
   [[nodiscard]] std::uint64_t ns(c10::ArrayRef<c10::IValue> results) const;
   // Most bytes that were held at one time.
   [[nodiscard]] Bytes peak() const noexcept;
@@ -32,6 +32,7 @@ class KernelCost {
   class Memory;
   std::shared_ptr<Memory> memory_;
   c10::DebugInfoGuard guard_;
+  std::uint64_t spilled_ns_ = 0;  // before
   Elapsed elapsed_;
 };
 

@@ -276,6 +276,7 @@ void Recorder::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10
   const std::size_t arguments = op.schema().arguments().size();
   const std::size_t below = stack->size() - arguments;
   const bool within = wrote_ != nullptr;
+  if (facts.random || std::count(facts.writes.begin(), facts.writes.end(), true) > 0) ++effects_;
   if (within) note_within(op, *stack);
   const Passes how = passes(c10::ArrayRef<c10::IValue>(*stack).slice(below, arguments));
   if (within || how != Passes::kNot) {

@@ -10,6 +10,7 @@
 
 #include <c10/core/StorageImpl.h>
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -37,8 +38,7 @@ class Recorder final : public OperatorListener {
            std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> storages);
 
   void call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack* stack) override;
-  // Nothing is ever called twice: the bytes are there.
-  [[nodiscard]] std::uint64_t effects() override { return 0; }
+  [[nodiscard]] std::uint64_t effects() override { return effects_; }
   // Writes down a call that has run already when it was called, with the arguments that it took,
   // the results that it gave and what it wrote beside them: the first one of a step that goes on
   // here.
@@ -71,6 +71,7 @@ class Recorder final : public OperatorListener {
   GeneratorStates generators_;
   std::shared_ptr<const Modes> modes_;  // of the last call
   StepRecord record_;
+  std::atomic<std::uint64_t> effects_{0};
   std::optional<HiddenWrites> hidden_;
   std::string draws_by_contents_;  // an operator whose draws are not told by shapes
   std::unordered_map<const c10::StorageImpl*, StorageNumber> numbers_;

@@ -14,6 +14,7 @@
 #include "csrc/torch/step/program.h"
 #include "csrc/torch/step/recorder.h"
 #include "csrc/torch/step/scheduling.h"
+#include "csrc/torch/step/spills.h"
 #include "csrc/torch/step/tap.h"
 #include "csrc/torch/step/tensors.h"
 
@@ -27,6 +28,7 @@
 #include <torch/csrc/profiler/orchestration/observer.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cfenv>
 #include <deque>
 #include <exception>
@@ -115,6 +117,26 @@ bool computes_as_any() {
   return std::fegetround() == FE_TONEAREST;
 }
 
+// Between steps operators run as they are, on tensors that may be on the host.
+class BetweenSteps final : public OperatorListener {
+ public:
+  void call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack* stack) override {
+    const std::size_t arguments = op.schema().arguments().size();
+    const Passes how =
+        passes(c10::ArrayRef<c10::IValue>(*stack).slice(stack->size() - arguments, arguments));
+    const OperatorFacts& facts = facts_of(op);
+    if (facts.random || std::count(facts.writes.begin(), facts.writes.end(), true) > 0) ++effects_;
+    if (how == Passes::kForOthers)
+      run_in_python(op, stack);
+    else
+      run_kernel_told(op, keys, stack);
+  }
+  [[nodiscard]] std::uint64_t effects() override { return effects_; }
+
+ private:
+  std::atomic<std::uint64_t> effects_{0};
+};
+
 }  // namespace
 
 class StepProgram::State {
@@ -135,6 +157,11 @@ class StepProgram::State {
                 "{} budgets are given, of bytes, of a share and of time; at most one is wanted",
                 budgets);
     BERTH_CHECK(options.max_programs > 0, kUsage, "max_programs is 0; at least 1 is wanted");
+    if (options.host_memory > 0) {
+      static auto* const between = new BetweenSteps;  // told to the end of the process
+      Spills::get().allow(options.host_memory);
+      Tap::stay(*between);
+    }
     if (as_written()) return;
     const std::string why = why_not(scheduling());
     BERTH_CHECK(why.empty(), kUsage, "{}", why);
@@ -177,7 +204,7 @@ class StepProgram::State {
         return;
       }
       began_ = {};
-      const bool follow = options_.second_thread && computes_as_any();
+      const bool follow = options_.second_thread && computes_as_any() && !Spills::on();
       memory_.reset();
       const Scheduled& first = *others.front();
       others.erase(others.begin());
@@ -219,6 +246,11 @@ class StepProgram::State {
   [[nodiscard]] StepProgramStats stats() const {
     StepProgramStats stats = stats_;
     stats.programs = programs_.size();
+    const Spills::Figures spills = Spills::get().figures();
+    stats.spilled_out = spills.out;
+    stats.spilled_in = spills.in;
+    stats.spilled_peak = spills.host_peak;
+    stats.spill_ns = spills.ns;
     stats.planning = static_cast<std::uint64_t>(std::count_if(
         programs_.begin(), programs_.end(), [](const Scheduled& one) { return one.ticket != 0; }));
     return stats;
@@ -511,20 +543,24 @@ std::string StepProgramStats::to_json() const {
     }
     return escaped;
   };
-  return fmt::format(
+  std::string all = fmt::format(
       R"({{"steps": {}, "scheduled": {}, "diverged": {}, "refused": {}, "recovered": {}, )"
       R"("programs": {}, "planning": {}, "made": {}, "refined": {}, )"
       R"("operators": {}, "predicted_peak": {}, "resident": {}, "recorded_peak": {}, )"
       R"("predicted_ns": {}, "recorded_ns": {}, "bound_ns": {}, "step_ns": {}, "schedule_ns": {}, )"
-      R"("ran_beside": {}, "runs_again": {}, "choices": {}, "chosen": {}, "copied_out": {}, )"
-      R"("host_peak": {}, "barriers": {}, "barrier_operators": "{}", )"
-      R"("last_divergence": "{}", "last_refusal": "{}", "budget_not_met": "{}", )"
-      R"("schedule_not_taken": "{}"}})",
+      R"("ran_beside": {}, "runs_again": {}, "choices": {}, "chosen": {}, )",
       steps, scheduled, diverged, refused, recovered, programs, planning, made, refined, operators,
       predicted_peak, resident, recorded_peak, predicted_ns, recorded_ns, bound_ns, step_ns,
-      schedule_ns, ran_beside, runs_again, choices, chosen, copied_out, host_peak, barriers,
+      schedule_ns, ran_beside, runs_again, choices, chosen);
+  all += fmt::format(
+      R"("copied_out": {}, "host_peak": {}, "spilled_out": {}, "spilled_in": {}, )"
+      R"("spilled_peak": {}, "spill_ns": {}, "barriers": {}, "barrier_operators": "{}", )"
+      R"("last_divergence": "{}", "last_refusal": "{}", "budget_not_met": "{}", )"
+      R"("schedule_not_taken": "{}"}})",
+      copied_out, host_peak, spilled_out, spilled_in, spilled_peak, spill_ns, barriers,
       text(barrier_operators), text(last_divergence), text(last_refusal), text(budget_not_met),
       text(schedule_not_taken));
+  return all;
 }
 
 }  // namespace berth::torch

@@ -5,6 +5,8 @@
 #include "csrc/torch/step/byte_access.h"
 #include "csrc/torch/step/composites.h"
 #include "csrc/torch/step/operator_kernels.h"
+#include "csrc/torch/step/spill_parts.h"
+#include "csrc/torch/step/spills.h"
 #include "csrc/torch/step/tensors.h"
 
 #include <c10/core/impl/LocalDispatchKeySet.h>
@@ -26,6 +28,7 @@ c10::DispatchKeySet below(c10::DispatchKeySet keys) {
 }
 
 std::atomic<OperatorListener*> current{nullptr};
+std::atomic<OperatorListener*> between_steps{nullptr};
 
 SetupMutex registration_mutex;
 // Under the lock. Never destroyed: operators run in static destructors, too.
@@ -52,7 +55,7 @@ void front(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack* 
   }
   OperatorListener* const listener = current.load(std::memory_order_acquire);
   if (facts_of(op).view)
-    run_kernel_told(op, keys, stack);
+    op.redispatchBoxed(below(keys), stack);
   else if (listener == nullptr) [[unlikely]]
     run_kernel(op, keys, stack);
   else
@@ -63,7 +66,7 @@ void register_new_operators() {
   const std::lock_guard lock(registration_mutex);
   if (kernels == nullptr) {
     BERTH_CHECK(::pthread_atfork(
-                    nullptr, nullptr, +[] { current.store(nullptr); }) == 0,
+                    nullptr, nullptr, +[] { current.store(between_steps.load()); }) == 0,
                 kSystem, "pthread_atfork has no memory left to register berth's handlers");
     register_byte_access();
     kernels = new OperatorKernels(kTapKey, front, "berth's tap of steps");
@@ -78,11 +81,11 @@ void register_new_operators() {
 void run_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack* stack) {
   const c10::impl::ExcludeDispatchKeyGuard off(c10::DispatchKeySet(kTapKey) |
                                                c10::DispatchKeySet(kCompositeKey));
-  op.redispatchBoxed(below(keys), stack);
+  run_with_bytes(op, stack, [&](c10::Stack* part) { op.redispatchBoxed(below(keys), part); });
 }
 
 void run_kernel_told(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack* stack) {
-  op.redispatchBoxed(below(keys), stack);
+  run_with_bytes(op, stack, [&](c10::Stack* part) { op.redispatchBoxed(below(keys), part); });
 }
 
 void run_in_python(const c10::OperatorHandle& op, c10::Stack* stack) {
@@ -92,6 +95,7 @@ void run_in_python(const c10::OperatorHandle& op, c10::Stack* stack) {
       c10::DispatchKeySet(c10::DispatchKeySet::FULL) -
       c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, c10::DispatchKey::Python) - kPython -
       c10::DispatchKeySet(kTapKey) - c10::DispatchKeySet(kCompositeKey);
+  const Spills::Use use(op, *stack);
   const c10::impl::ExcludeDispatchKeyGuard guard(kAbovePython);
   (*c10::impl::getGlobalPyInterpreter())->dispatch(op, stack);
 }
@@ -104,9 +108,22 @@ Tap::Tap(OperatorListener& listener) {
 }
 
 Tap::~Tap() {
-  c10::impl::tls_set_dispatch_key_included(kCompositeKey, false);
-  c10::impl::tls_set_dispatch_key_included(kTapKey, false);
-  current.store(nullptr, std::memory_order_release);
+  OperatorListener* const between = between_steps.load(std::memory_order_acquire);
+  if (between == nullptr) {
+    c10::impl::tls_set_dispatch_key_included(kCompositeKey, false);
+    c10::impl::tls_set_dispatch_key_included(kTapKey, false);
+  }
+  current.store(between, std::memory_order_release);
+}
+
+void Tap::stay(OperatorListener& between) {
+  between_steps.store(&between, std::memory_order_release);
+  if (!active()) Tap{between};
+}
+
+bool Tap::active() noexcept {
+  OperatorListener* const told = listener();
+  return told != nullptr && told != between_steps.load(std::memory_order_acquire);
 }
 
 OperatorListener* Tap::listener() noexcept { return current.load(std::memory_order_acquire); }

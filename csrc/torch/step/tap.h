@@ -19,7 +19,8 @@ class OperatorListener {
   [[nodiscard]] virtual std::uint64_t effects() = 0;
 };
 
-// Runs the operator's kernel. The operators inside of it are not told.
+// Runs the operator's kernel. The operators inside of it are not told. What it takes is there and
+// stays meanwhile (see spills.h), in all three.
 void run_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack* stack);
 // Has Python dispatch a call whose tensors are subclasses of its own; the operators that it calls
 // are told.
@@ -45,9 +46,13 @@ class Tap {
   Tap(const Tap&) = delete;
   Tap& operator=(const Tap&) = delete;
 
+  // From now on the thread tells `between` where none stands: it tells for the rest of the process,
+  // and so do the threads that have had one.
+  static void stay(OperatorListener& between);
+
   // Whether one stands, on any thread.
-  [[nodiscard]] static bool active() noexcept { return listener() != nullptr; }
-  // Whom it tells; null where none stands.
+  [[nodiscard]] static bool active() noexcept;
+  // Who is told; null where nobody is.
   [[nodiscard]] static OperatorListener* listener() noexcept;
 };
 

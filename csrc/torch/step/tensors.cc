@@ -84,6 +84,15 @@ c10::DispatchKeySet plain_keys(c10::Device device) {
   return c10::DispatchKeySet(c10::computeDispatchKey(std::nullopt, at::kStrided, device));
 }
 
+at::Tensor all_bytes(c10::Storage storage) {
+  Operand all;
+  all.sizes = {static_cast<std::int64_t>(storage.nbytes())};
+  all.strides = {1};
+  all.type = caffe2::TypeMeta::Make<std::uint8_t>();
+  const c10::DispatchKeySet keys = plain_keys(storage.device());
+  return make_tensor(std::move(storage), all, keys);
+}
+
 namespace {
 
 // Operators with running statistics, their third and fourth argument. Most schemas do not say that

@@ -45,6 +45,8 @@ void for_each_tensor(const c10::IValue& value, Form form, const Visit& visit) {
                                      c10::DispatchKeySet keys);
 // The keys of a plain tensor on a device.
 [[nodiscard]] c10::DispatchKeySet plain_keys(c10::Device device);
+// A plain tensor of all bytes of `storage`.
+[[nodiscard]] at::Tensor all_bytes(c10::Storage storage);
 
 // What of an operator is the same for all its calls.
 struct OperatorFacts {

@@ -1,0 +1,32 @@
+#include "csrc/torch/step/denied_bytes.h"
+
+#include <string>
+
+namespace berth::torch::step {
+
+namespace {
+
+// libtorch can make a storage throw where its bytes are asked for, but has no way back. An explicit
+// instantiation may name a private member.
+template <bool c10::StorageImpl::*member>
+struct Flag {
+  friend bool c10::StorageImpl::*throws_on_access() { return member; }
+};
+bool c10::StorageImpl::*throws_on_access();
+template struct Flag<&c10::StorageImpl::throw_on_immutable_data_ptr_>;
+
+constexpr const char* kAsked = "the bytes of a tensor were asked for behind libtorch's operators ";
+
+}  // namespace
+
+void deny_bytes(c10::StorageImpl& storage, const char* why) {
+  storage.release_data_and_set_meta_custom_data_ptr_error_msg_(std::string(kAsked) + why);
+}
+
+void allow_bytes(c10::StorageImpl& storage) { storage.*throws_on_access() = false; }
+
+bool asks_for_bytes(const c10::Error& error) {
+  return error.msg().find(kAsked) != std::string::npos;
+}
+
+}  // namespace berth::torch::step

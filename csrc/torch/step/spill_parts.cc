@@ -1,0 +1,89 @@
+#include "csrc/torch/step/spill_parts.h"
+
+#include "csrc/torch/step/tensors.h"
+
+#include <ATen/core/List.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+namespace berth::torch::step {
+
+namespace {
+
+// The elements of the call's lists of tensors, the same in all; 0 where there are none, or others.
+std::size_t elements_of(c10::ArrayRef<c10::IValue> arguments) {
+  std::size_t count = 0;
+  for (const c10::IValue& value : arguments) {
+    if (form_of(value) != Form::kTensors || value.toListRef().empty()) continue;
+    const std::size_t here = value.toListRef().size();
+    if (count != 0 && here != count) return 0;
+    count = here;
+  }
+  return count;
+}
+
+Bytes bytes_of_element(const c10::IValue& tensor) {
+  return tensor.isTensor() && tensor.toTensor().defined() ? tensor.toTensor().nbytes() : 0;
+}
+
+c10::IValue cut(const c10::IValue& list, std::size_t first, std::size_t end) {
+  const c10::List<c10::IValue> all = list.toList();
+  c10::impl::GenericList some(all.elementType());
+  some.reserve(end - first);
+  for (std::size_t n = first; n < end; ++n) some.push_back(all.get(n));
+  return some;
+}
+
+}  // namespace
+
+bool run_in_parts(const c10::OperatorHandle& op, c10::Stack* stack,
+                  const std::function<void(c10::Stack* part)>& run) {
+  const OperatorFacts& facts = facts_of(op);
+  if (!Spills::on() || !facts.listwise) return false;
+  const std::size_t arguments = op.schema().arguments().size();
+  const std::size_t results = op.schema().returns().size();
+  const std::size_t below = stack->size() - arguments;
+  const c10::Stack given(stack->begin() + static_cast<std::ptrdiff_t>(below), stack->end());
+  const std::size_t elements = elements_of(given);
+  if (elements < 2) return false;
+
+  std::vector<Bytes> sizes(elements);
+  Bytes all = 0;
+  for (const c10::IValue& value : given)
+    if (form_of(value) == Form::kTensors && !value.toListRef().empty())
+      for (std::size_t n = 0; n < elements; ++n) sizes[n] += bytes_of_element(value.toListRef()[n]);
+  for (const Bytes size : sizes) all += size;
+  const Bytes most = Spills::get().known() / 8;
+  if (all <= most) return false;
+
+  const auto is_cut = [&](std::size_t n) {
+    const c10::IValue& value = given[n];
+    if (form_of(value) == Form::kTensors) return !value.toListRef().empty();
+    return facts.scalars[n] && value.isList() && value.toListRef().size() == elements;
+  };
+  std::vector<c10::impl::GenericList> made;
+  stack->resize(below);
+  for (std::size_t first = 0; first < elements;) {
+    std::size_t end = first;
+    for (Bytes size = 0; end < elements && (end == first || size + sizes[end] <= most); ++end)
+      size += sizes[end];
+    c10::Stack part;
+    for (std::size_t n = 0; n < arguments; ++n)
+      part.push_back(is_cut(n) ? cut(given[n], first, end) : given[n]);
+    Spills::Use use(op, part);
+    run(&part);
+    use.note_results(op, part);
+    for (std::size_t n = 0; n < results; ++n) {
+      const c10::List<c10::IValue> some = part[part.size() - results + n].toList();
+      if (first == 0) made.emplace_back(some.elementType());
+      for (std::size_t k = 0; k < some.size(); ++k) made[n].push_back(some.get(k));
+    }
+    first = end;
+  }
+  for (c10::impl::GenericList& list : made) stack->emplace_back(std::move(list));
+  return true;
+}
+
+}  // namespace berth::torch::step

@@ -1,0 +1,33 @@
+#pragma once
+
+#include "csrc/torch/step/spills.h"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include <cstddef>
+#include <functional>
+
+namespace berth::torch::step {
+
+// Runs a call in parts. The call does the same for each element of its lists (see
+// OperatorFacts::listwise), so that it needs no more in memory than a part's elements. Returns
+// false, and does nothing, where the call is none of these, or where spills are off. A part takes
+// an eighth of what all known tensors take, or one element.
+bool run_in_parts(const c10::OperatorHandle& op, c10::Stack* stack,
+                  const std::function<void(c10::Stack* part)>& run);
+
+// Runs a call with the bytes of all that it takes there, in parts where it can be. `run` gets a
+// stack with arguments and leaves the results there.
+template <typename Run>
+void run_with_bytes(const c10::OperatorHandle& op, c10::Stack* stack, const Run& run) {
+  if (!Spills::on()) [[likely]] {
+    run(stack);
+    return;
+  }
+  if (run_in_parts(op, stack, run)) return;
+  Spills::Use use(op, *stack);
+  run(stack);
+  use.note_results(op, *stack);
+}
+
+}  // namespace berth::torch::step

@@ -1,0 +1,416 @@
+#include "csrc/torch/step/spills.h"
+
+#include "csrc/core/bytes.h"
+#include "csrc/core/check.h"
+#include "csrc/torch/step/captures.h"
+#include "csrc/torch/step/denied_bytes.h"
+#include "csrc/torch/step/elapsed.h"
+#include "csrc/torch/step/outside_memory.h"
+#include "csrc/torch/step/tap.h"
+#include "csrc/torch/step/tensors.h"
+
+#include <ATen/ops/empty.h>
+#include <c10/core/DeviceGuard.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <c10/util/ScopeExit.h>
+#include <c10/util/ThreadLocalDebugInfo.h>
+#include <fmt/format.h>
+#include <pthread.h>
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <utility>
+
+namespace berth::torch::step {
+
+namespace {
+
+// Smaller ones are not worth a copy each.
+constexpr Bytes kLeast = 512;
+
+constexpr const char* kAway =
+    "while they are on the host, since there was no room for them on the device. Read them by an "
+    "operator, or call berth::torch::read_bytes() before";
+
+std::optional<c10::Stream> stream_now(c10::Device device) {
+  if (device.is_cpu()) return std::nullopt;
+  return c10::impl::VirtualGuardImpl(device.type()).getStream(device);
+}
+
+// As below autograd, autocast, dispatch modes and the tap.
+class Plain {
+  const c10::impl::ForceDispatchKeyGuard keys_{
+      c10::DispatchKeySet(c10::DispatchKey::BackendSelect),
+      c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset |
+          c10::DispatchKeySet(kTapKey) | c10::DispatchKeySet(kCompositeKey)};
+};
+
+// Keeps from a profiler, and from what measures kernels, that a tensor's memory comes or goes.
+class Unseen final : public c10::MemoryReportingInfoBase {
+ public:
+  // `enabled`: libtorch's own table of blocks has it.
+  explicit Unseen(bool enabled) : enabled_(enabled) {}
+  void reportMemoryUsage(void*, std::int64_t, std::size_t, std::size_t, c10::Device) override {}
+  void reportOutOfMemory(std::int64_t, std::size_t, std::size_t, c10::Device) override {}
+  [[nodiscard]] bool memoryProfilingEnabled() const override { return enabled_; }
+
+ private:
+  const bool enabled_;
+};
+
+}  // namespace
+
+std::atomic<bool> Spills::on_{false};
+
+namespace {
+thread_local unsigned depth = 0;  // of the mutex, on this thread
+}  // namespace
+
+void Spills::Mutex::lock() {
+  if (depth == 0) mutex_.lock();
+  ++depth;
+}
+
+void Spills::Mutex::unlock() noexcept {
+  if (--depth == 0) mutex_.unlock();
+}
+
+Spills::Spills() {
+  BERTH_CHECK(::pthread_atfork([] { get().mutex_.lock(); }, [] { get().mutex_.unlock(); },
+                               [] { get().mutex_.unlock(); }) == 0,
+              kSystem, "pthread_atfork has no memory left to register berth's handlers");
+}
+
+Spills& Spills::get() {
+  static auto* const one = new Spills;  // never destroyed: storages that are away point to it
+  return *one;
+}
+
+void Spills::allow(Bytes host_bytes) {
+  const std::lock_guard lock(mutex_);
+  allowed_ = std::max(allowed_, host_bytes);
+  set_room_maker(*this);
+  on_.store(true, std::memory_order_release);
+}
+
+Spills::Figures Spills::figures() const {
+  const std::lock_guard lock(mutex_);
+  return figures_;
+}
+
+Bytes Spills::known() const {
+  const std::lock_guard lock(mutex_);
+  Bytes all = 0;
+  for (const Entry& one : entries_)
+    if (const auto storage = one.away ? nullptr : one.storage.lock(); storage != nullptr)
+      all += storage->nbytes();
+  return all;
+}
+
+std::string Spills::why_no_room() const {
+  const std::lock_guard lock(mutex_);
+  return why_;
+}
+
+// --- Who uses what ------------------------------------------------------------------------------
+
+Spills::Entry* Spills::find_or_add(const c10::Storage& storage) {
+  c10::StorageImpl* const impl = storage.unsafeGetStorageImpl();
+  if (const auto found = by_storage_.find(impl); found != by_storage_.end()) {
+    return &*found->second;  // the weak reference keeps its address
+  }
+  if (impl->_mutable_data_ptr_no_checks().get() == nullptr || impl->nbytes() < kLeast)
+    return nullptr;
+  drop_dead();
+  entries_.push_back({.storage = storage.getWeakStorageImpl(), .address = impl});
+  by_storage_.emplace(impl, std::prev(entries_.end()));
+  return &entries_.back();
+}
+
+void Spills::drop_dead() {
+  if (entries_.size() < 2 * alive_ + 256) return;
+  for (auto one = entries_.begin(); one != entries_.end();) {
+    if (!one->storage.expired() || one->away || one->uses > 0) {
+      ++one;
+      continue;
+    }
+    forget_copy(*one);
+    by_storage_.erase(one->address);
+    one = entries_.erase(one);
+  }
+  alive_ = entries_.size();
+}
+
+void Spills::use(const c10::Storage& storage, bool written, bool opaque, std::vector<void*>& used) {
+  Entry* const entry = find_or_add(storage);
+  if (entry == nullptr) return;
+  entries_.splice(entries_.end(), entries_, by_storage_.at(entry->address));
+  ++entry->uses;
+  used.push_back(entry);
+  entry->stays |= opaque;
+  const std::optional<c10::Stream> stream = stream_now(storage.device());
+  if (entry->stream && stream != entry->stream) entry->stays = true;
+  entry->stream = stream;
+  // What is away is written once it is back.
+  if (written && !entry->away) forget_copy(*entry);
+}
+
+void Spills::Use::begin(const c10::OperatorHandle& op, const c10::Stack& stack) {
+  const OperatorFacts& facts = facts_of(op);
+  if (facts.view || facts.allocates) return;
+  const std::size_t arguments = op.schema().arguments().size();
+  const auto given = c10::ArrayRef<c10::IValue>(stack).slice(stack.size() - arguments);
+  Spills& spills = get();
+  const std::lock_guard lock(spills.mutex_);
+  const auto for_each = [&](const auto& visit) {
+    for (std::size_t n = 0; n < arguments; ++n) {
+      if (given[n].isStorage()) visit(given[n].toStorage(), facts.writes[n]);
+      for_each_tensor(given[n], form_of(given[n]), [&](const at::Tensor& tensor) {
+        if (tensor.defined() && tensor.has_storage() &&
+            tensor.unsafeGetTensorImpl()->unsafe_storage())
+          visit(tensor.unsafeGetTensorImpl()->unsafe_storage(), facts.writes[n]);
+      });
+    }
+  };
+  const bool opaque = facts.opaque;  // it may keep a pointer
+  for_each([&](const c10::Storage& storage, bool written) {
+    spills.use(storage, written, opaque, used_);
+  });
+  try {
+    for (void* const one : used_)
+      if (Entry& entry = *static_cast<Entry*>(one); entry.away) spills.bring_back(entry);
+  } catch (...) {
+    end();
+    used_.clear();
+    throw;
+  }
+  for_each([&](const c10::Storage& storage, bool written) {
+    if (!written) return;
+    if (const auto found = spills.by_storage_.find(storage.unsafeGetStorageImpl());
+        found != spills.by_storage_.end())
+      spills.forget_copy(*found->second);
+  });
+}
+
+void Spills::Use::begin(const c10::Storage& storage) {
+  Spills& spills = get();
+  const std::lock_guard lock(spills.mutex_);
+  spills.use(storage, true, false, used_);
+  try {
+    for (void* const one : used_)
+      if (Entry& entry = *static_cast<Entry*>(one); entry.away) spills.bring_back(entry);
+    if (!used_.empty()) spills.forget_copy(*static_cast<Entry*>(used_.front()));
+  } catch (...) {
+    end();
+    used_.clear();
+    throw;
+  }
+}
+
+void Spills::Use::end() noexcept {
+  const std::lock_guard lock(get().mutex_);
+  for (void* const one : used_) --static_cast<Entry*>(one)->uses;
+}
+
+void Spills::see(c10::StorageImpl& storage) {
+  if (!on()) return;
+  const std::lock_guard lock(mutex_);
+  Entry* const entry =
+      find_or_add(c10::Storage(c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(&storage)));
+  if (entry != nullptr && !entry->stream) entry->stream = stream_now(storage.device());
+}
+
+void Spills::Use::see_results(const c10::OperatorHandle& op, const c10::Stack& stack) {
+  const std::size_t results = op.schema().returns().size();
+  if (results > stack.size()) return;
+  const auto given = c10::ArrayRef<c10::IValue>(stack).slice(stack.size() - results);
+  Spills& spills = get();
+  const std::lock_guard lock(spills.mutex_);
+  for (const c10::IValue& value : given)
+    for_each_tensor(value, form_of(value), [&](const at::Tensor& tensor) {
+      if (!tensor.defined() || !tensor.has_storage()) return;
+      const c10::Storage& storage = tensor.unsafeGetTensorImpl()->unsafe_storage();
+      if (!storage) return;
+      Entry* const entry = spills.find_or_add(storage);
+      if (entry == nullptr) return;
+      if (!entry->stream) entry->stream = stream_now(storage.device());
+      entry->stays |= facts_of(op).opaque;
+    });
+}
+
+// --- Away and back ------------------------------------------------------------------------------
+
+bool Spills::away(c10::StorageImpl& storage) noexcept {
+  return on() && storage._mutable_data_ptr_no_checks().get_deleter() == &drop;
+}
+
+// A storage that is away has died, or has got other bytes.
+void Spills::drop(void* entry) noexcept {
+  Spills& spills = get();
+  const std::lock_guard lock(spills.mutex_);
+  auto& gone = *static_cast<Entry*>(entry);
+  if (!gone.away) return;
+  gone.away = false;
+  spills.forget_copy(gone);
+}
+
+void Spills::forget_copy(Entry& entry) {
+  if (entry.away) return;
+  figures_.host -= entry.copy.bytes;
+  entry.copy = {};
+}
+
+void Spills::bring_back(Entry& entry) {
+  const auto storage = entry.storage.lock();
+  if (storage == nullptr) return;
+  const Elapsed elapsed;
+  const c10::Device device = storage->device();
+  {
+    const c10::DeviceGuard here(device);
+    c10::DataPtr block = [&] {
+      const c10::DebugInfoGuard unseen(c10::DebugInfoKind::PROFILER_STATE,
+                                       std::make_shared<Unseen>(true));
+      return storage->allocator()->allocate(storage->nbytes());
+    }();
+    entry.away = false;
+    allow_bytes(*storage);
+    storage->set_data_ptr_noswap(std::move(block));
+    if (device.is_cpu()) {
+      std::memcpy(storage->mutable_data(), entry.copy.plain.get(), entry.copy.bytes);
+    } else {
+      const Plain plain;
+      all_bytes(c10::Storage(storage)).copy_(entry.copy.pinned, /*non_blocking=*/true);
+    }
+  }
+  figures_.in += entry.copy.bytes;
+  figures_.ns += elapsed.ns();
+}
+
+bool Spills::may_leave(Entry& entry, c10::StorageImpl& storage, c10::Device device,
+                       const std::optional<c10::Stream>& stream) const {
+  return entry.uses == 0 && !entry.away && !entry.stays && storage.device() == device &&
+         storage.nbytes() >= kLeast && entry.stream == stream &&
+         storage.allocator() == c10::GetAllocator(device.type()) &&
+         storage._mutable_data_ptr_no_checks().get() != nullptr && !is_foreign(storage);
+}
+
+bool Spills::host_has(Bytes bytes) {
+  if (figures_.host + bytes <= allowed_) return true;
+  for (Entry& one : entries_) {
+    if (!one.away) forget_copy(one);
+    if (figures_.host + bytes <= allowed_) return true;
+  }
+  return false;
+}
+
+bool Spills::leave(Entry& entry) {
+  const auto impl = entry.storage.lock();
+  if (impl == nullptr) return false;
+  const c10::Storage storage(impl);
+  const Bytes bytes = impl->nbytes();
+  const c10::Device device = impl->device();
+  if (entry.copy.bytes != bytes) {
+    forget_copy(entry);
+    if (!host_has(bytes)) {
+      why_ = fmt::format("{} of tensors are on the host, of {} that host_memory allows",
+                         format_bytes(figures_.host), format_bytes(allowed_));
+      return false;
+    }
+    Copy copy;
+    if (device.is_cpu()) {
+      copy.plain = std::make_unique_for_overwrite<std::byte[]>(bytes);
+      std::memcpy(copy.plain.get(), impl->data(), bytes);
+    } else {
+      const Plain plain;
+      copy.pinned = at::empty({static_cast<std::int64_t>(bytes)},
+                              at::TensorOptions().dtype(at::kByte).pinned_memory(true));
+      copy.pinned.copy_(all_bytes(storage), /*non_blocking=*/true);
+    }
+    copy.bytes = bytes;
+    entry.copy = std::move(copy);
+    figures_.out += bytes;
+    figures_.host += bytes;
+    figures_.host_peak = std::max(figures_.host_peak, figures_.host);
+  }
+  // A block of another stream is free once this stream has copied it.
+  if (entry.stream)
+    c10::impl::VirtualGuardImpl(device.type())
+        .recordDataPtrOnStream(impl->_mutable_data_ptr_no_checks(), *entry.stream);
+  entry.away = true;
+  const c10::DebugInfoGuard unseen(c10::DebugInfoKind::PROFILER_STATE,
+                                   std::make_shared<Unseen>(false));
+  impl->set_data_ptr_noswap(c10::DataPtr(nullptr, &entry, &drop, device));
+  deny_bytes(*impl, kAway);
+  return true;
+}
+
+void Spills::move(c10::StorageImpl& from, c10::StorageImpl& to) {
+  const std::lock_guard lock(mutex_);
+  const auto found = by_storage_.find(&from);
+  if (found == by_storage_.end() || !found->second->away) return;
+  Entry& entry = *found->second;
+  auto known = by_storage_.find(&to);
+  if (known == by_storage_.end()) {
+    entries_.push_back({.storage = c10::weak_intrusive_ptr<c10::StorageImpl>(
+                            c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(&to)),
+                        .address = &to});
+    known = by_storage_.emplace(&to, std::prev(entries_.end())).first;
+  }
+  Entry& there = *known->second;
+  forget_copy(there);
+  there.copy = std::exchange(entry.copy, {});
+  there.stream = entry.stream;
+  there.away = true;
+  entry.away = false;
+  from.set_data_ptr_noswap(c10::DataPtr(nullptr, from.device()));
+  to.set_data_ptr_noswap(c10::DataPtr(nullptr, &there, &drop, to.device()));
+  deny_bytes(to, kAway);
+}
+
+std::string Spills::who_stays(c10::Device device) {
+  Bytes used = 0, others = 0;
+  for (Entry& one : entries_) {
+    const auto storage = one.away ? nullptr : one.storage.lock();
+    if (storage == nullptr || storage->device() != device ||
+        storage->_mutable_data_ptr_no_checks().get() == nullptr)
+      continue;
+    (one.uses > 0 ? used : others) += storage->nbytes();
+  }
+  return fmt::format(
+      "no tensor is left that could go to the host: operators use {} now, and somebody else may "
+      "have the address of {}",
+      format_bytes(used), format_bytes(others));
+}
+
+bool Spills::make_room(c10::Device device, Bytes bytes) noexcept {
+  if (!on()) return false;
+  try {
+    if (is_captured(device)) return false;
+    const std::lock_guard lock(mutex_);
+    if (std::exchange(leaving_, true)) return false;
+    const Elapsed elapsed;
+    const auto over = c10::make_scope_exit([&] {
+      leaving_ = false;
+      figures_.ns += elapsed.ns();
+    });
+    const std::optional<c10::Stream> stream = stream_now(device);
+    why_.clear();
+    Bytes freed = 0;
+    for (auto one = entries_.begin(); one != entries_.end() && freed < bytes; ++one) {
+      const auto storage = one->storage.lock();
+      if (storage == nullptr || !may_leave(*one, *storage, device, stream)) continue;
+      const Bytes size = storage->nbytes();
+      if (leave(*one)) freed += size;
+    }
+    if (freed == 0 && why_.empty()) why_ = who_stays(device);
+    return freed > 0;
+  } catch (const std::exception& error) {  // no memory on the host, or a device that fails
+    const std::lock_guard lock(mutex_);
+    why_ = fmt::format("a tensor could not go to the host: {}", error.what());
+    return false;
+  }
+}
+
+}  // namespace berth::torch::step

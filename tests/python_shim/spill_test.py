@@ -1,0 +1,252 @@
+"""Steps larger than the device: tensors that no operator uses are on the host meanwhile, and the bits are those of a device that is large enough."""
+
+import json
+import sys
+import unittest
+
+from support import PREAMBLE, ProgramCase, run
+
+# A program trains on the CPU or on CUDA and prints what it leaves; the arguments are a device, a limit in bytes, host memory, and a variant.
+PROGRAM = PREAMBLE + """
+import contextlib, hashlib, io, os
+import berth
+from torch import nn
+
+device, limit, host, variant = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
+if limit or device == "cuda":
+    berth.install(device, **({"memory_limit": limit} if limit else {}))
+
+class Block(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.norm, self.attend = nn.LayerNorm(width), nn.MultiheadAttention(width, 4, batch_first=True)
+        self.wide = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width), nn.Dropout(0.1))
+    def forward(self, x):
+        y = self.norm(x)
+        x = x + self.attend(y, y, y, need_weights=False)[0]
+        return x + self.wide(x)
+
+class Net(nn.Module):
+    def __init__(self, width=96, layers=3):
+        super().__init__()
+        self.embed, self.out = nn.Embedding(200, width), nn.Linear(width, 200)
+        self.blocks = nn.ModuleList(Block(width) for _ in range(layers))
+    def forward(self, ids):
+        x = self.embed(ids)
+        for block in self.blocks:
+            x = block(x)
+        return self.out(x)
+
+def digest(tensors):
+    return [hashlib.sha256(t.detach().cpu().clone().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()).hexdigest() for t in tensors]
+
+def program_of(**options):
+    return berth.StepProgram(host_memory=host, **{"plan_wait": 1e9, **options})
+
+def state_of(net, optimizer):
+    return [*net.parameters(), *(p.grad for p in net.parameters() if p.grad is not None), *(v for p in net.parameters() for v in optimizer.state[p].values())]
+
+def said(**what):
+    live = berth.stats(device) if limit or device == "cuda" else None
+    print(json.dumps({**what, "peak": live.reserved_peak if live else 0}))
+"""
+
+TRAINS = PROGRAM + """
+rows = 8 if device == "cpu" else 64
+net = Net().to(device)
+optimizer = torch.optim.AdamW(net.parameters(), foreach=variant == "lists")
+program = program_of() if host else None
+losses = []
+for step in range(6):
+    ids = torch.randint(200, (rows, 64), device=device)
+    with program.step() if program else contextlib.nullcontext():
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(net(ids).view(-1, 200), ids.view(-1))
+        loss.backward()
+        optimizer.step()
+    losses.append(loss.item().hex())
+stats = program.stats() if program else None
+said(losses=losses, state=digest(state_of(net, optimizer)), generator=digest([torch.get_rng_state()]),
+     spilled=stats.spilled_out if stats else 0, back=stats.spilled_in if stats else 0, scheduled=stats.scheduled if stats else 0)
+"""
+
+# What the body does with bytes behind torch's operators, and what lies between steps.
+READS = PROGRAM + """
+program = program_of(plan_wait=0.1) if host else None
+
+def run(variant):
+    net = Net()
+    optimizer = torch.optim.AdamW(net.parameters(), foreach=False)
+    found = []
+    views = [p.detach().view(-1)[:7] for p in net.parameters()]  # made before the first step
+    for step in range(5):
+        ids = torch.randint(200, (8, 64))
+        with program.step() if program else contextlib.nullcontext():
+            optimizer.zero_grad()
+            x = net.embed(ids)
+            kept = []
+            for block in net.blocks:
+                x = block(x)
+                kept.append(x)
+            loss = nn.functional.cross_entropy(net.out(x).view(-1, 200), ids.view(-1))
+            if variant == "numpy":
+                found.append(float(kept[0].detach().numpy().sum()).hex())
+            if variant == "tolist":
+                found.append(kept[1].detach()[0, 0].tolist())
+            if variant == "pointer":
+                import ctypes
+                found.append((ctypes.c_float * 4).from_address(kept[2].data_ptr())[:])
+            loss.backward()
+            optimizer.step()
+        found.append([v.sum().item().hex() for v in views])
+        if variant == "save":
+            file = io.BytesIO()
+            torch.save({"net": net.state_dict(), "optimizer": optimizer.state_dict()}, file)
+            file.seek(0)
+            saved = torch.load(file)
+            found.append(digest([*saved["net"].values(), *(v for one in saved["optimizer"]["state"].values() for v in one.values())]))
+            del saved  # nobody allocated it by an operator: it would stay
+        if variant == "evaluate":
+            net.eval()
+            with torch.no_grad():
+                found.append(net(ids).sum().item().hex())
+            net.train()
+        if variant == "grows":
+            net.blocks.append(Block(96))
+            optimizer.add_param_group({"params": list(net.blocks[-1].parameters())})
+        if variant == "fork":
+            reader, writer = os.pipe()
+            child = os.fork()
+            if child == 0:
+                os.write(writer, digest(net.parameters())[0].encode())
+                os._exit(0)
+            os.waitpid(child, 0)
+            found.append(os.read(reader, 64).decode())
+    return found, digest(state_of(net, optimizer))
+
+found = {variant: run(variant) for variant in ("numpy", "tolist", "pointer", "save", "evaluate", "grows", "fork")}
+said(found=found, spilled=program.stats().spilled_out if program else 0)
+"""
+
+# An exception in the body at each of its operators, in turn; then training goes on.
+FAILS = PROGRAM + """
+net = Net(layers=1)
+optimizer = torch.optim.AdamW(net.parameters(), foreach=False)
+program = program_of(plan_wait=0.1) if host else None
+
+class Stop(Exception):
+    pass
+stop, calls = 0, 0
+def count(*_):
+    global calls
+    calls += 1
+    if calls == stop:
+        raise Stop
+for module in net.modules():
+    module.register_forward_hook(count)
+    if not any(True for _ in module.children()):
+        module.register_full_backward_hook(count)
+found = []
+for step in range(24):
+    ids = torch.randint(200, (8, 64))
+    stop, calls = step if step % 2 else 0, 0
+    try:
+        with program.step() if program else contextlib.nullcontext():
+            optimizer.zero_grad()
+            loss = nn.functional.cross_entropy(net(ids).view(-1, 200), ids.view(-1))
+            loss.backward()
+            optimizer.step()
+        found.append(loss.item().hex())
+    except Stop:
+        found.append(digest(p.grad for p in net.parameters() if p.grad is not None))
+said(found=found, state=digest(state_of(net, optimizer)), spilled=program.stats().spilled_out if program else 0)
+"""
+
+# No room on the host, or none for one operator: one error, and the program goes on with a smaller batch.
+ENDS = PROGRAM + """
+net = Net()
+optimizer = torch.optim.AdamW(net.parameters(), foreach=False)
+program = program_of(plan_wait=0.1)
+errors, sizes = [], (8, 64, 8) if variant == "host" else (8, 2048, 8)
+def train(rows):
+    ids = torch.randint(200, (rows, 64))
+    with program.step():
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(net(ids).view(-1, 200), ids.view(-1))
+        loss.backward()
+        optimizer.step()
+    return loss.item()
+for rows in sizes:
+    before = digest(net.parameters())
+    try:
+        train(rows)
+        errors.append("")
+    except torch.OutOfMemoryError as error:
+        errors.append(str(error))
+        assert digest(net.parameters()) == before
+said(errors=errors, spilled=program.stats().spilled_out)
+"""
+
+
+class Spills(ProgramCase):
+    def answer(self, text, *arguments, standin=(), **variables):
+        self.write("program.py", text)
+        result = run([sys.executable, "program.py", *map(str, arguments)], folder=self.folder, standin=standin, **variables)
+        self.assertEqual(result.returncode, 0, result.stderr[-3000:])
+        return json.loads(result.stdout.splitlines()[-1])
+
+    def same_bits(self, text, limit, variant):
+        wide = self.answer(text, "cpu", 0, 0, variant)
+        tight = self.answer(text, "cpu", limit, 1 << 30, variant)
+        self.assertLessEqual(tight.pop("peak"), limit)
+        self.assertGreater(tight.pop("spilled"), 0)
+        wide.pop("peak"), wide.pop("spilled")
+        return wide, tight
+
+    def test_trains_in_a_quarter(self):
+        """The step takes 48 MiB."""
+        for variant in ("elements", "lists"):
+            with self.subTest(variant):
+                wide, tight = self.same_bits(TRAINS, 12 << 20, variant)
+                self.assertEqual(wide["losses"], tight["losses"])
+                self.assertEqual(wide["state"], tight["state"])
+                self.assertEqual(wide["generator"], tight["generator"])
+                self.assertGreaterEqual(tight["scheduled"], 3)
+                self.assertGreater(tight["back"], 0)
+
+    def test_off_where_all_fits(self):
+        found = self.answer(TRAINS, "cpu", 1 << 30, 1 << 30, "elements")
+        self.assertEqual(found["spilled"], 0)
+
+    def test_bytes_are_found(self):
+        wide, tight = self.same_bits(READS, 10 << 20, "")
+        for variant in wide["found"]:
+            with self.subTest(variant):
+                self.assertEqual(wide["found"][variant], tight["found"][variant])
+
+    def test_an_exception_leaves_what_it_leaves(self):
+        wide, tight = self.same_bits(FAILS, 7 << 20, "")
+        self.assertEqual(wide, tight)
+
+    def test_no_room_on_the_host(self):
+        found = self.answer(ENDS, "cpu", 20 << 20, 60 << 20, "host")
+        self.assertEqual([bool(one) for one in found["errors"]], [False, True, False], found)
+        self.assertIn("of tensors are on the host, of 60.0 MiB that host_memory allows", found["errors"][1])
+
+    def test_no_room_for_one_operator(self):
+        found = self.answer(ENDS, "cpu", 12 << 20, 1 << 30, "operator")
+        self.assertEqual([bool(one) for one in found["errors"]], [False, True, False], found)
+        self.assertIn("no tensor is left that could go to the host: operators use", found["errors"][1])
+
+    def test_cuda(self):
+        """Kernels compute nothing on the stand-in: what counts is that it runs, in the memory that it has."""
+        for variant in ("elements", "lists"):
+            with self.subTest(variant):
+                found = self.answer(TRAINS, "cuda", 96 << 20, 1 << 30, variant)
+                self.assertLessEqual(found["peak"], 96 << 20)
+                self.assertGreater(found["spilled"], 0)
+                self.assertGreaterEqual(found["scheduled"], 3)
+
+
+if __name__ == "__main__":
+    unittest.main()
