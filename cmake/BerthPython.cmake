@@ -66,6 +66,7 @@ endif()
 # The package as it is imported, made of copies.
 set(package "${PROJECT_BINARY_DIR}/python/berth")
 file(GLOB berth_python_files CONFIGURE_DEPENDS "${berth_shim}/berth/*.py" "${berth_shim}/berth/py.typed")
+set(berth_start "${berth_shim}/berth/start/sitecustomize.py")
 set(berth_adapter_files "")
 foreach(adapter IN LISTS berth_adapters)
   list(APPEND berth_adapter_files "$<TARGET_FILE:${adapter}>")
@@ -76,10 +77,12 @@ add_custom_command(OUTPUT "${PROJECT_BINARY_DIR}/python/package.stamp"
   COMMAND "${CMAKE_COMMAND}" -E copy ${berth_python_files} "${PROJECT_BINARY_DIR}/python/module/_build.py"
           "$<TARGET_FILE:berth_python_module>" ${berth_adapter_files} "${package}"
   COMMAND "${CMAKE_COMMAND}" -E copy "$<TARGET_FILE:berth>" "${package}/bin"
+  COMMAND "${CMAKE_COMMAND}" -E make_directory "${package}/start"
+  COMMAND "${CMAKE_COMMAND}" -E copy "${berth_start}" "${package}/start"
   ${berth_copy_standin}
   COMMAND "${Python_EXECUTABLE}" -m nanobind.stubgen -q -i "${PROJECT_BINARY_DIR}/python" -m berth._core -o "${package}/_core.pyi"
   COMMAND "${CMAKE_COMMAND}" -E touch "${PROJECT_BINARY_DIR}/python/package.stamp"
-  DEPENDS ${berth_python_files} "${PROJECT_BINARY_DIR}/python/module/_build.py" berth_python_module ${berth_adapters} ${berth_standin} berth
+  DEPENDS ${berth_python_files} "${berth_start}" "${PROJECT_BINARY_DIR}/python/module/_build.py" berth_python_module ${berth_adapters} ${berth_standin} berth
   VERBATIM)
 add_custom_target(berth_package ALL DEPENDS "${PROJECT_BINARY_DIR}/python/package.stamp")
 

@@ -168,13 +168,17 @@ class Source {
   bool environment_;
 };
 
+// Of the Python package alone, which reads them.
+constexpr std::array<std::string_view, 3> kOfPython{"BERTH_BUDGET", "BERTH_TIME_BUDGET",
+                                                    "BERTH_HOST_MEMORY"};
+
 // A misspelt name would be a setting silently lost.
 void warn_of_unknown_variables() {
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
     const std::string_view text(*entry);
     const std::string_view name = text.substr(0, text.find('='));
     if (!name.starts_with("BERTH_") || name.starts_with("BERTH_STANDIN_")) continue;
-    bool known = false;
+    bool known = std::find(kOfPython.begin(), kOfPython.end(), name) != kOfPython.end();
     std::string names;
     for (const Setting& candidate : kSettings) {
       known |= candidate.variable == name;

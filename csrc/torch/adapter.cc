@@ -310,6 +310,14 @@ int declare_pure(const char* name, char* message, std::size_t size) {
   });
 }
 
+int allow_spills(std::uint64_t host_memory, char* message, std::size_t size) {
+  return answer(message, size, [&] {
+    adapted().serve_step_programs();
+    torch::allow_spills(host_memory);
+    return BERTH_OK;
+  });
+}
+
 constexpr berth_torch_table kTable = {install,
                                       is_installed,
                                       mark_step,
@@ -329,7 +337,8 @@ constexpr berth_torch_table kTable = {install,
                                       program_step_ended,
                                       step_program_stats,
                                       save_step_graph,
-                                      declare_pure};
+                                      declare_pure,
+                                      allow_spills};
 
 }  // namespace
 }  // namespace berth::torch

@@ -63,6 +63,8 @@ typedef struct berth_torch_table {
   int (*save_step_graph)(void* program, const char* path, int as_written, char* message, size_t size);
   // Declares an operator pure, for all step programs of this table.
   int (*declare_pure)(const char* name, char* message, size_t size);
+  // Lets tensors spill to so many bytes of the host: see allow_spills().
+  int (*allow_spills)(uint64_t host_memory, char* message, size_t size);
 } berth_torch_table;
 
 const berth_torch_table* berth_torch_adapter(void);

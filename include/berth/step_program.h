@@ -188,6 +188,11 @@ void read_bytes(const at::Tensor& tensor);
 // each operator that uses the tensor is a barrier.
 void share_bytes(const at::Tensor& tensor);
 
+// Lets tensors spill to so many bytes of the host from now on: those of the calling thread's
+// operators, and of the steps of all step programs. StepProgramOptions::host_memory does this too. A
+// program calls it before its first step if that one does not fit. Throws Error(kUsage) for 0.
+void allow_spills(std::uint64_t host_memory);
+
 // Declares an operator pure: "my::op" with all its overloads, or "my::op.overload". Its results
 // depend on its arguments alone, and their shapes not on what the arguments hold. It has no effect
 // that its schema does not name. Schedules may then run it later than it was called, in another

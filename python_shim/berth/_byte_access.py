@@ -166,6 +166,16 @@ _functions: list[tuple[Any, str, Any]] = []  # what stood in the modules
 _before: dict[str, Any] = {}  # what torch.Tensor itself had; None where it inherited
 
 
+_for_good: list[Any] = []
+
+
+def watch_for_good() -> None:
+    """From now on methods tell, whether a step runs or not."""
+    if not _for_good:
+        _for_good.append(Watch())
+        _for_good[0].__enter__()
+
+
 class Watch:
     """While one is entered, methods of torch.Tensor tell. They cost nothing otherwise. Thread-safe."""
 

@@ -50,6 +50,7 @@ class _Table(ctypes.Structure):
         ("step_program_stats", _function(ctypes.c_void_p, _TEXT, _SIZE, result=_SIZE)),
         ("save_step_graph", _function(ctypes.c_void_p, _TEXT, ctypes.c_int, _TEXT, _SIZE)),
         ("declare_pure", _function(_TEXT, _TEXT, _SIZE)),
+        ("allow_spills", _function(ctypes.c_uint64, _TEXT, _SIZE)),
     ]
 
 
@@ -140,6 +141,9 @@ class Adapter:
         self._call(self._table.make_step_program, engine.encode(), os.fsencode(schedule), memory_budget, memory_share, time_budget, copy_rate,
                    host_memory, int(other_bits), int(second_thread), plan_wait, ctypes.byref(program))
         return program.value
+
+    def allow_spills(self, host_memory: int) -> None:
+        self._call(self._table.allow_spills, host_memory)
 
     def free_step_program(self, program: Optional[int]) -> None:
         self._table.free_step_program(program)

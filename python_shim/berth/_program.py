@@ -15,11 +15,13 @@ import sys
 from typing import NoReturn, Optional
 
 _HERE = pathlib.Path(__file__).parent
-_SETTINGS = ("mode", "plan", "trace", "stats", "tag", "memory-limit", "memory", "handle", "check", "record", "plan-time-limit")
+_SETTINGS = ("mode", "plan", "trace", "stats", "tag", "memory-limit", "memory", "handle", "check", "record", "plan-time-limit", "budget", "time-budget",
+             "host-memory")
 _EPILOG = """examples:
   python -m berth run train.py --epochs 3
   python -m berth run --plan gpt.plan -m my_package.train
   python -m berth run -c 'import train; train.main()'
+  python -m berth run --fit train.py
   python -m berth run --plan 'plans/' torchrun --nproc-per-node 2 train.py
 
 SCRIPT, -m, -c and - are Python's own. Settings that are not given come from the
@@ -56,6 +58,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--memory-limit", metavar="SIZE", help="the most that berth takes, e.g. 8GiB")
     parser.add_argument("--memory", choices=("auto", "virtual", "plain"), help="how a GPU's memory is had; plain: cudaMalloc throughout")
     parser.add_argument("--handle", metavar="SIZE", help="most of a GPU's memory that the driver is asked for at a time")
+    parser.add_argument("--budget", metavar="SIZE|SHARE|fit",
+                        help="memory of a training step: it runs by a schedule within it, e.g. 8GiB or 60%%; fit: what the device has")
+    parser.add_argument("--fit", action="store_true", help="the same as --budget fit: train a step that is larger than the device")
+    parser.add_argument("--time-budget", metavar="SHARE", help="instead of a size: the least memory that takes so much more time, e.g. 0.1")
+    parser.add_argument("--host-memory", metavar="SIZE", help="most of the host that tensors take which the device has no room for")
     parser.add_argument("--verbose", action="store_true", help="one line at the program's exit: how it went")
     return parser
 
@@ -115,6 +122,20 @@ def _check_distinct(options: argparse.Namespace, program: list[str]) -> None:
             _fail(f"--{name} '{value}' would be written over {other}: name another file")
 
 
+def _check_budget(environment: dict[str, str]) -> None:
+    from berth._errors import UsageError
+    from berth._step_program import _bytes, _share
+
+    try:
+        budget = environment["BERTH_BUDGET"]
+        if budget != "fit" and not 0 < _share(budget) <= 1:
+            _bytes(budget, "--budget")
+        if environment.get("BERTH_HOST_MEMORY"):
+            _bytes(environment["BERTH_HOST_MEMORY"], "--host-memory")
+    except UsageError as error:
+        _fail(str(error))
+
+
 def _environment(options: argparse.Namespace) -> dict[str, str]:
     environment = dict(os.environ)
     environment.setdefault("BERTH_MODE", "learn")
@@ -126,6 +147,11 @@ def _environment(options: argparse.Namespace) -> dict[str, str]:
             environment["BERTH_" + name.upper().replace("-", "_")] = made
     if options.verbose:
         environment["BERTH_VERBOSE"] = "1"
+    if options.fit or (options.time_budget and not options.budget):
+        environment["BERTH_BUDGET"] = "fit"
+    if environment.get("BERTH_BUDGET"):
+        _check_budget(environment)
+        environment["PYTHONPATH"] = ":".join([str(_HERE / "start"), *filter(None, [os.environ.get("PYTHONPATH")])])
     device = options.device
     if device == "auto":
         device = "cuda" if (_HERE / "libberth_torch_cuda.so").exists() and has_gpu() else "cpu"

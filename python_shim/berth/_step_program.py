@@ -181,15 +181,19 @@ class StepProgram:
 
     def __init__(self, memory_budget: Union[int, str] = 0, *, time_budget: Optional[float] = None, engine: str = "auto",
                  copy_rate: int = 0, host_memory: Union[int, str] = 0, schedule: Union[str, "os.PathLike[str]"] = "", other_bits: bool = False, second_thread: bool = False,
-                 plan_wait: float = 0.3) -> None:
+                 plan_wait: float = 0.3, of_loop: bool = False) -> None:
         self._program: Union[int, None] = None
-        self._host_memory, self._stays = _bytes(host_memory, "host_memory"), False
+        if not of_loop:
+            from berth import _loop
+
+            _loop.give_way()
+        self._host_memory = _bytes(host_memory, "host_memory")
         # That of the allocator that serves or records the step, so that marks and traces have it.
         there = dict(installed_adapters())
         self._adapter = there.get("cuda") or there.get("cpu") or _library.step_adapter()
         for name in sorted(_pure):
             self._adapter.declare_pure(name)
-        from berth._byte_access import Watch  # imports torch
+        from berth._byte_access import Watch, watch_for_good  # imports torch
 
         self._watch = Watch()
         share = _share(memory_budget)
@@ -202,6 +206,8 @@ class StepProgram:
         self._program = self._adapter.make_step_program(
             engine, os.fspath(schedule), 0 if share > 0 else _bytes(memory_budget), share, -1.0 if time_budget is None else float(time_budget), copy_rate,
             self._host_memory, other_bits, bool(second_thread), float(plan_wait))
+        if self._host_memory > 0:
+            watch_for_good()  # between steps, too, tensors may be on the host
 
     def __del__(self) -> None:
         if self._program is not None:
@@ -210,17 +216,31 @@ class StepProgram:
     @contextlib.contextmanager
     def step(self) -> Iterator[None]:
         """The step is what happens inside. Raises what its operators raise."""
-        if self._host_memory > 0 and not self._stays:
-            self._watch.__enter__()  # between steps tensors may be on the host
-            self._stays = True
-        with self._watch:
+        self.begin()
+        try:
+            yield
+        except BaseException:
+            self.end(failed=True)
+            raise
+        self.end()
+
+    def begin(self) -> None:
+        """Begins a step, for a loop that cannot hold it in a scope."""
+        self._watch.__enter__()
+        try:
             self._adapter.begin_step(self._program)
-            try:
-                yield
-            except BaseException:
-                self._adapter.end_step(self._program, True)
-                raise
-            takes_over = self._adapter.end_step(self._program, False)
+        except BaseException:
+            self._watch.__exit__()
+            raise
+
+    def end(self, failed: bool = False) -> None:
+        """Ends the step that begin() began. failed: an exception left its body. Raises what its operators raise."""
+        try:
+            takes_over = self._adapter.end_step(self._program, failed)
+        finally:
+            self._watch.__exit__()
+        if failed:
+            return
         for _, other in installed_adapters():
             if other is not self._adapter:
                 other.program_step_ended(takes_over)

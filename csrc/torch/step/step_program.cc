@@ -157,11 +157,7 @@ class StepProgram::State {
                 "{} budgets are given, of bytes, of a share and of time; at most one is wanted",
                 budgets);
     BERTH_CHECK(options.max_programs > 0, kUsage, "max_programs is 0; at least 1 is wanted");
-    if (options.host_memory > 0) {
-      static auto* const between = new BetweenSteps;  // told to the end of the process
-      Spills::get().allow(options.host_memory);
-      Tap::stay(*between);
-    }
+    if (options.host_memory > 0) allow_spills(options.host_memory);
     if (as_written()) return;
     const std::string why = why_not(scheduling());
     BERTH_CHECK(why.empty(), kUsage, "{}", why);
@@ -511,6 +507,13 @@ StepProgramStats StepProgram::stats() const { return state_->stats(); }
 
 void read_bytes(const at::Tensor& tensor) { ask_for_bytes(kReadBytes, tensor); }
 void share_bytes(const at::Tensor& tensor) { ask_for_bytes(kShareBytes, tensor); }
+
+void allow_spills(std::uint64_t host_memory) {
+  BERTH_CHECK(host_memory > 0, kUsage, "host_memory is 0; a number of bytes is wanted");
+  static auto* const between = new BetweenSteps;  // told to the end of the process
+  Spills::get().allow(host_memory);
+  Tap::stay(*between);
+}
 
 void pure(std::string_view name) {
   BERTH_CHECK(name.find("::") != std::string_view::npos, kUsage,

@@ -1,0 +1,149 @@
+"""Step programs of a program that has none: BERTH_BUDGET, `berth run --budget`.
+
+A step is what lies between two ends of an optimizer's step(). Where several optimizers take turns it is their whole round: it ends with the one that
+is called least often. What else lies there (logging, evaluation, saving, loading data) runs as it is.
+"""
+
+from __future__ import annotations
+
+import atexit
+import collections
+import contextlib
+import os
+import threading
+from typing import Any, Optional, Union
+
+from berth._byte_access import watch_for_good  # imports torch
+from berth._errors import UsageError
+from berth._install import installed_adapters
+from berth._step_program import StepProgram, _bytes, _share
+
+_WINDOW = 64  # calls of optimizers that are remembered
+_MOST_OF_HOST = 0.75  # of what the host has, where nobody says
+_MOST_OF_DEVICE = 0.95  # of what the device has: blocks have holes between them
+_COPY_RATE = {"cuda": 20 * 10**9, "cpu": 4 * 10**9}  # bytes a second; PCIe 4, and memcpy() of one thread
+_GIVEN = ("BERTH_BUDGET", "BERTH_TIME_BUDGET", "BERTH_HOST_MEMORY")
+
+
+def free_host_memory() -> int:
+    """Bytes that this process can still have of the host."""
+    free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
+    with contextlib.suppress(OSError, ValueError, StopIteration):
+        with open("/proc/meminfo") as lines:
+            free = next(int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:"))
+    with contextlib.suppress(OSError, ValueError):
+        with open("/sys/fs/cgroup/memory.max") as most, open("/sys/fs/cgroup/memory.current") as held:
+            free = min(free, int(most.read()) - int(held.read()))
+    return max(free, 0)
+
+
+class _Loop:
+    """The loop of one process. Of the thread that begins it."""
+
+    def __init__(self, budget: str, time_budget: Optional[float], host_memory: int) -> None:
+        self._budget, self._time_budget, self._host_memory = budget, time_budget, host_memory
+        self._thread = threading.get_ident()
+        self._calls: collections.deque[int] = collections.deque(maxlen=_WINDOW)
+        self._program: Optional[StepProgram] = None
+        self._open = self._over = False
+        for _, adapter in installed_adapters():
+            adapter.allow_spills(host_memory)
+        watch_for_good()
+
+    def ended(self, optimizer: Any, *_: Any) -> None:
+        """An optimizer's step() has ended."""
+        if self._over or threading.get_ident() != self._thread or self._process != os.getpid():
+            return
+        import torch
+
+        if torch._C._len_torch_dispatch_stack() > 0 or torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
+            return
+        self._calls.append(id(optimizer))
+        counts = collections.Counter(self._calls)
+        if counts[id(optimizer)] > min(counts.values()):
+            return
+        if self._program is None:
+            self._program = self._make_program()
+        self.close(False)
+        self._program.begin()
+        self._open = True
+
+    _process = os.getpid()
+
+    def close(self, failed: bool) -> None:
+        if self._open and self._program is not None:
+            self._open = False
+            self._program.end(failed)
+
+    def end(self) -> None:
+        """The program ends, or has step programs of its own."""
+        if not self._over and self._process == os.getpid():
+            self._over = True
+            with contextlib.suppress(Exception):
+                self.close(True)
+
+    def stats(self) -> Any:
+        return None if self._program is None else self._program.stats()
+
+    def _make_program(self) -> StepProgram:
+        kinds = [kind for kind, _ in installed_adapters()]
+        copy_rate = _COPY_RATE["cuda" if "cuda" in kinds or not kinds else "cpu"]
+        budget: Union[int, str] = self._budget
+        if budget == "fit":
+            budget = self._device_memory()
+        if self._time_budget is not None:
+            return StepProgram(time_budget=self._time_budget, host_memory=self._host_memory, of_loop=True)
+        return StepProgram(budget, copy_rate=copy_rate if budget else 0, host_memory=self._host_memory, of_loop=True)
+
+    @staticmethod
+    def _device_memory() -> int:
+        """Bytes of the device that the program can have; 0 where nothing limits it."""
+        from berth._install import stats
+
+        kinds = dict(installed_adapters())
+        limit = 0
+        with contextlib.suppress(KeyError, UsageError):
+            limit = _bytes(os.environ["BERTH_MEMORY_LIMIT"])
+        if "cuda" in kinds:
+            import torch
+
+            free, _ = torch.cuda.mem_get_info()
+            held = stats("cuda").reserved
+            limit = min(limit or free + held, free + held)
+        return int(_MOST_OF_DEVICE * limit)
+
+
+_loop: Optional[_Loop] = None
+
+
+def begin() -> None:
+    """Reads BERTH_BUDGET, and watches optimizers from now on. Nothing where it is not set, or where this has been called. Raises UsageError."""
+    global _loop
+    budget = os.environ.get("BERTH_BUDGET", "").strip()
+    if not budget or _loop is not None:
+        return
+    if budget != "fit" and _share(budget) == 0:
+        _bytes(budget, "BERTH_BUDGET")
+    time_budget = os.environ.get("BERTH_TIME_BUDGET", "")
+    try:
+        more = float(time_budget) if time_budget else None
+    except ValueError:
+        raise UsageError(f"BERTH_TIME_BUDGET is {time_budget!r}; a share such as 0.1 is wanted") from None
+    text = os.environ.get("BERTH_HOST_MEMORY", "")
+    host_memory = _bytes(text, "BERTH_HOST_MEMORY") if text else int(_MOST_OF_HOST * free_host_memory())
+    from torch.optim.optimizer import register_optimizer_step_post_hook
+
+    _loop = _Loop(budget, more, max(host_memory, 1))
+    register_optimizer_step_post_hook(_loop.ended)
+    atexit.register(_loop.end)
+
+
+def give_way() -> None:
+    """The program makes a step program itself."""
+    if _loop is not None:
+        _loop.end()
+
+
+def stats() -> Any:
+    """Of the step program of the loop; None where there is none."""
+    return None if _loop is None else _loop.stats()

@@ -1,0 +1,258 @@
+"""`berth run --budget`, `--fit`: loops of all kinds, unchanged, end as they do without berth, and say how many of their steps ran by a schedule."""
+
+import json
+import signal
+import subprocess
+import sys
+import unittest
+
+from support import STANDIN, ProgramCase, run
+
+# What each program begins with; `finish` prints what it leaves.
+HEAD = """
+import hashlib, json, os, sys
+import torch
+from torch import nn
+torch.manual_seed(0)
+torch.set_num_threads(1)
+
+def finish(*tensors):
+    print(hashlib.sha256(b"".join(t.detach().clone().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes() for t in tensors)).hexdigest())
+    print(torch.get_rng_state().sum().item())
+    loop = sys.modules.get("berth._loop")
+    if loop is not None and loop.stats() is not None:
+        stats = loop.stats()
+        print(json.dumps({name: getattr(stats, name) for name in ("steps", "scheduled", "refused", "spilled_out", "last_refusal")}), file=sys.stderr)
+
+def net_of(width=32, layers=3):
+    return nn.Sequential(*(nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Dropout(0.1), nn.Linear(4 * width, width)) for _ in range(layers)))
+"""
+
+PROGRAMS = {
+    # Logging, a schedule of rates, evaluation and saving between steps.
+    "plain": """
+net = net_of()
+optimizer = torch.optim.AdamW(net.parameters())
+rates = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 30)
+for epoch in range(2):
+    for _ in range(10):
+        x = torch.randn(16, 32)
+        loss = (net(x) - x).pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+        optimizer.step()
+        rates.step()
+        print(loss.item().hex())
+    net.eval()
+    with torch.no_grad():
+        print(net(x).sum().item().hex())
+    net.train()
+    torch.save({"net": net.state_dict(), "optimizer": optimizer.state_dict()}, "saved.pt")
+finish(*torch.load("saved.pt")["net"].values())
+""",
+    # Two optimizers that take turns, one of them more often.
+    "gan": """
+made, told = net_of(), nn.Sequential(net_of(), nn.Linear(32, 1))
+optimizers = [torch.optim.Adam(one.parameters()) for one in (told, made)]
+for step in range(14):
+    for _ in range(2):
+        optimizers[0].zero_grad()
+        (told(made(torch.randn(8, 32)).detach()).mean() - told(torch.randn(8, 32)).mean()).backward()
+        optimizers[0].step()
+    optimizers[1].zero_grad()
+    loss = -told(made(torch.randn(8, 32))).mean()
+    loss.backward()
+    optimizers[1].step()
+    print(loss.item().hex())
+finish(*made.parameters(), *told.parameters())
+""",
+    # Several backward passes a step, and a scaler of gradients.
+    "accumulates": """
+net = net_of()
+optimizer = torch.optim.SGD(net.parameters(), 0.01, momentum=0.9)
+scaler = torch.amp.GradScaler("cpu")
+for step in range(12):
+    for _ in range(3):
+        with torch.autocast("cpu", torch.bfloat16):
+            loss = net(torch.randn(16, 32)).pow(2).mean() / 3
+        scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    scaler.update()
+    optimizer.zero_grad()
+    print(loss.item().hex())
+finish(*net.parameters())
+""",
+    "closure": """
+net = net_of(8, 1)
+optimizer = torch.optim.LBFGS(net.parameters(), max_iter=3)
+x = torch.randn(16, 8)
+def closure():
+    optimizer.zero_grad()
+    loss = (net(x) - x).pow(2).mean()
+    loss.backward()
+    return loss
+for step in range(8):
+    print(optimizer.step(closure).item().hex())
+finish(*net.parameters())
+""",
+    # A step that fails is left out, and another one is not taken.
+    "fails": """
+net = net_of()
+optimizer = torch.optim.AdamW(net.parameters())
+for step in range(14):
+    x = torch.randn(16, 32 if step != 9 else 31)
+    try:
+        loss = net(x).pow(2).mean()
+    except RuntimeError:
+        print("left out")
+        continue
+    optimizer.zero_grad()
+    loss.backward()
+    if loss.item() < 1e9 and step != 11:
+        optimizer.step()
+finish(*net.parameters(), *(p.grad for p in net.parameters()))
+""",
+    "compiled": """
+net = torch.compile(net_of(), backend="aot_eager")
+optimizer = torch.optim.AdamW(net.parameters())
+for step in range(8):
+    loss = net(torch.randn(16, 32)).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    print(loss.item().hex())
+finish(*net.parameters())
+""",
+    # It makes step programs itself: they are left to it.
+    "own": """
+import contextlib
+scope = contextlib.nullcontext
+if os.environ.get("BERTH_BUDGET"):
+    import berth
+    scope = berth.StepProgram().step
+net = net_of()
+optimizer = torch.optim.AdamW(net.parameters())
+for step in range(8):
+    with scope():
+        loss = net(torch.randn(16, 32)).pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    print(loss.item().hex())
+finish(*net.parameters())
+""",
+    "exits": """
+net = net_of()
+optimizer = torch.optim.AdamW(net.parameters())
+for step in range(20):
+    optimizer.zero_grad()
+    net(torch.randn(16, 32)).pow(2).mean().backward()
+    optimizer.step()
+    if step == 12:
+        net(torch.randn(16, 32))
+        finish(*net.parameters())
+        sys.exit(3)
+""",
+}
+# All of them without berth, in one process: what each printed, and its exit code.
+ALONE = """
+import contextlib, io, json
+found = {}
+for name, text in json.load(open("programs.json")).items():
+    printed, code = io.StringIO(), 0
+    with contextlib.redirect_stdout(printed):
+        try:
+            exec(compile(text, name, "exec"), {"__name__": "__main__"})
+        except SystemExit as end:
+            code = end.code
+    found[name] = [printed.getvalue(), code]
+print(json.dumps(found))
+"""
+# The least steps that run by a schedule.
+SCHEDULED = {"plain": 10, "gan": 6, "accumulates": 6, "closure": 0, "fails": 5, "compiled": 0, "own": None, "exits": 6}
+
+RANKS = """
+import torch.distributed as dist
+dist.init_process_group("gloo")
+net = nn.parallel.DistributedDataParallel(net_of())
+optimizer = torch.optim.AdamW(net.parameters())
+torch.manual_seed(dist.get_rank())
+for step in range(8):
+    loss = net(torch.randn(16, 32)).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+told = hashlib.sha256(b"".join(p.detach().clone().numpy().tobytes() for p in net.parameters())).hexdigest()
+os.write(1, f"{dist.get_rank()} {told}\n".encode())  # both ranks write there
+dist.destroy_process_group()
+"""
+
+
+class Loops(ProgramCase):
+    def go(self, *options, text=None, launcher=(), **variables):
+        if text is not None:
+            self.write("train.py", HEAD + text)
+        berth = [sys.executable, "-m", "berth", "run", "--device", "cpu", *options] if options else [sys.executable]
+        if launcher and not options:
+            berth = []
+        return run([*berth, *launcher, "train.py"], folder=self.folder, standin=(), **variables)
+
+    def test_programs_end_as_without_berth(self):
+        self.write("programs.json", json.dumps({name: HEAD + text for name, text in PROGRAMS.items()}))
+        self.write("all.py", ALONE)
+        alone = json.loads(run([sys.executable, "all.py"], folder=self.folder, standin=()).stdout)
+        for name, text in PROGRAMS.items():
+            with self.subTest(name):
+                under = self.go("--budget", "60%", text=text)
+                self.assertEqual([under.stdout, under.returncode], alone[name], under.stderr[-2000:])
+                self.assertNotIn("Traceback", under.stderr)
+                if SCHEDULED[name] is None:
+                    continue
+                stats = json.loads([line for line in under.stderr.splitlines() if line.startswith("{")][-1])
+                self.assertGreaterEqual(stats["scheduled"], SCHEDULED[name], under.stderr)
+
+    def test_fits(self):
+        """The program holds 1.2 MiB between steps."""
+        text = PROGRAMS["plain"].replace("net_of()", "net_of(64, 4)").replace("randn(16, 32)", "randn(512, 64)")
+        alone = self.go(text=text)
+        under = self.go("--fit", "--memory-limit", "2500KiB", BERTH_STATS="stats.json")
+        self.assertEqual(under.stdout, alone.stdout, under.stderr[-2000:])
+        stats = json.loads([line for line in under.stderr.splitlines() if line.startswith("{")][-1])
+        self.assertGreater(stats["spilled_out"], 0)
+        self.assertGreater(stats["scheduled"], 10)
+        self.assertLessEqual(json.loads((self.folder / "stats.json").read_text())["reserved_peak"], 2500 << 10)
+        unfit = self.go("--memory-limit", "2500KiB")
+        self.assertNotEqual(unfit.returncode, 0)
+        self.assertIn("OutOfMemoryError", unfit.stderr)
+
+    def test_ranks(self):
+        launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "29731"]
+        alone = self.go(text=RANKS, launcher=launcher)
+        self.assertEqual(alone.returncode, 0, alone.stderr[-2000:])
+        under = self.go("--budget", "60%", launcher=["torchrun", *launcher[3:]],
+                        PATH=f"{sys.prefix}/bin:/usr/bin:/bin")
+        self.assertEqual(sorted(under.stdout.split("\n")), sorted(alone.stdout.split("\n")), under.stderr[-2000:])
+
+    def test_interrupted(self):
+        self.write("train.py", HEAD + PROGRAMS["plain"].replace("range(10)", "range(10**6)").replace("print(loss.item().hex())", "print(1, flush=True)"))
+        process = subprocess.Popen([STANDIN, "--", sys.executable, "-m", "berth", "run", "--device", "cpu", "--budget", "60%", "train.py"],
+                                   cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                   preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
+        for _ in range(30):
+            process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, -signal.SIGINT, errors[-2000:])
+        self.assertIn("KeyboardInterrupt", errors)
+
+    def test_wrong_budgets_are_told(self):
+        self.write("train.py", "")
+        for options, text in ((("--budget", "much"), "--budget is 'much'"), (("--budget", "1GiB", "--host-memory", "x"), "--host-memory is 'x'")):
+            result = self.go(*options)
+            self.assertEqual(result.returncode, 2)
+            self.assertIn(text, result.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
