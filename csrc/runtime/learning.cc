@@ -357,10 +357,10 @@ void Learning::watch_searches(std::uint64_t requests, Notes& notes) {
     said_too_long_ = true;
     notes.add("step-too-long", [&] {
       return fmt::format(
-          "steps repeat after {} requests, which is too long to be learned, all go to the pool: a "
-          "step may have {} requests, frees and uses on other streams altogether; mark smaller "
-          "parts of it (berth::mark_step() after each micro-batch), or record and plan the program "
-          "(`berth record`, `berth plan`)",
+          "steps repeat after {} requests. That is too long to be learned: a step may have {} "
+          "requests, frees and uses on other streams. The pool serves all requests. Mark smaller "
+          "parts of the step (berth::mark_step() after each micro-batch), or record and plan the "
+          "program (`berth record`, `berth plan`)",
           learner_.too_long(), Learner::kLongestStep);
     });
   }
@@ -368,9 +368,9 @@ void Learning::watch_searches(std::uint64_t requests, Notes& notes) {
   said_no_period_ = true;
   notes.add("no-period", [&] {
     return fmt::format(
-        "no steps that repeat were found in {} requests, {} steps were marked: all go to the pool, "
-        "and fewer and fewer searches follow; mark steps where a round of the loop ends "
-        "(berth::mark_step()), and pad or group inputs to fewer shapes; a step of more than {} "
+        "found no step that repeats in {} requests and {} marked steps. The pool serves all "
+        "requests, and searches become rare. Mark the end of each round of the loop "
+        "(berth::mark_step()), and pad or group inputs to fewer shapes. A step of more than {} "
         "requests and frees is too long to be found",
         requests, marks_, Learner::kLongestStep);
   });

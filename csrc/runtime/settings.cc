@@ -22,55 +22,54 @@ namespace {
 
 constexpr std::array<Setting, 14> kSettings = {{
     {"BERTH_MODE", "Config::mode", "", "learn, record, serve, off", "learn",
-     "learn: serve from the pool, plan when the step repeats, switch (steps of at most 518,144 "
-     "requests and frees); record: write a trace; "
-     "serve: follow the plan; "
-     "off: leave the allocator alone"},
+     "what berth does. learn: serve from the pool, plan a step that repeats, and switch to the "
+     "plan; a step has at most 518,144 requests and frees. record: write a trace. serve: follow "
+     "the plan. off: leave the allocator alone"},
     {"BERTH_TRACE", "Config::trace", "berth record -o",
      "a file name, may hold {rank} {device} {pid}", "berth.trace",
      "the trace that mode record writes"},
     {"BERTH_PLAN", "Config::plan", "berth plan -o",
      "the name of a file or folder, may hold {rank} {device} {pid}", "",
-     "the plan that mode serve follows; mode learn starts from it where it exists and keeps it up "
-     "to date. A folder (one that is there, or a name that ends in /) holds the plans of many "
-     "programs, ranks and jobs: each finds its own by its first requests, learn keeps there what "
-     "it learns, at most 256 plans and 1 GiB"},
+     "the plan that mode serve follows. Mode learn starts from it where it exists, and keeps it up "
+     "to date. A folder (an existing one, or a name that ends in /) holds the plans of many "
+     "programs, ranks and jobs. A run finds its plan there by its first requests. Mode learn adds "
+     "what it learns, up to 256 plans and 1 GiB"},
     {"BERTH_RECORD", "Config::record", "berth record --operators", "requests, operators",
      "requests",
-     "what a trace holds: requests alone, or operators with operands and times as well"},
+     "what a trace holds. requests: requests alone. operators: operators with operands and times "
+     "as well"},
     {"BERTH_CHECK", "Config::check", "", "normal, full", "normal",
-     "full: every hand-out is checked against every live byte; for tests and debugging"},
+     "what a block is checked against when it is handed out. normal: the blocks that are off "
+     "schedule. full: every live byte; for tests and debugging"},
     {"BERTH_STATS", "Config::stats", "", "a file name, may hold {rank} {device} {pid}", "",
-     "where the counters are written at exit, as JSON"},
+     "the file that receives the counters at exit, as JSON"},
     {"BERTH_VERBOSE", "Config::verbose", "", "0, 1", "0",
-     "1: one line at exit says how it went: steps, hits, misses, arena and its bound, memory"},
+     "1: print one line at exit: steps, hits, misses, arena and its bound, memory"},
     {"BERTH_TAG", "Config::tag", "", "any text", "",
      "part of the program's identity in traces and plans"},
     {"BERTH_PLAN_TIME_LIMIT", "Config::plan_time_limit_seconds", "berth plan --time-limit",
      "seconds, 0.001 to 86400", "2",
-     "how long learn may improve a plan in the background; the first plan comes sooner"},
+     "how long mode learn may improve a plan in the background. The first plan comes sooner"},
     {"BERTH_MEMORY_LIMIT", "Config::memory_limit", "", "a size such as 6GiB; 0: the device's own",
-     "0", "most memory that arena and pool take together"},
+     "0", "the most memory that arena and pool hold together"},
     {"BERTH_MEMORY", "Config::memory", "", "auto, virtual, plain", "auto",
-     "how a GPU's memory is had. virtual: pages are mapped into ranges of addresses, so that "
-     "memory "
-     "moves between blocks of any size. plain: cudaMalloc, as libraries expect it that register "
-     "memory by allocations. auto: virtual, or plain where the driver's virtual memory was tried "
-     "in "
-     "vain"},
+     "how berth allocates a GPU's memory. virtual: it maps pages into ranges of addresses, so that "
+     "memory moves between blocks of any size. plain: it calls cudaMalloc, for libraries that "
+     "register memory by allocations. auto: virtual, or plain where the driver's virtual memory "
+     "fails when berth tries it"},
     {"BERTH_HANDLE", "Config::handle", "", "a size such as 32MiB", "0",
-     "most of a GPU's virtual memory that the driver is asked for at a time. A larger one costs "
-     "fewer calls, and descriptors where memory is shared, and holds more. 0: a page, or a 4,096th "
-     "of what is held"},
+     "the largest handle of a GPU's virtual memory. Larger handles need fewer driver calls, and "
+     "fewer file descriptors where memory is shared, but hold more memory. 0: a page, or a 4,096th "
+     "of the held memory"},
     {"BERTH_SCHEDULE", "Config::schedule", "berth schedule -o",
      "a file name, may hold {rank} {device} {pid}", "",
-     "the schedule, of save_graph() or of a trace with operators, that a step program follows from "
-     "the start, where its step is that one"},
+     "the schedule that a step program follows from the start. It must be a schedule of the same "
+     "step, planned from save_graph() or from a trace with operators"},
     {"BERTH_ALGORITHMS", "Config::algorithms", "", "a file name, may hold {rank} {device} {pid}",
      "",
-     "keeps what step programs measured of the algorithms that libraries have for an operator "
-     "(cuDNN for convolutions), by device, version and shape, so that it is measured once: at most "
-     "4096 of them; processes may share it"},
+     "a file of measured algorithms: for example cuDNN's for convolutions, by device, version and "
+     "shape. Step programs read it, so that they measure each only once. It holds at most 4096, "
+     "and processes may share it"},
 }};
 
 constexpr std::string_view kWords = "{rank}, {device} and {pid}";

@@ -4,7 +4,6 @@ import pathlib
 import sys
 import tempfile
 import unittest
-import unittest.mock
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import check_prose  # noqa: E402
@@ -58,14 +57,6 @@ class Prose(unittest.TestCase):
     def test_an_entry_of_a_help_text_begins_a_sentence(self):
         self.assertEqual(self.lines("csrc/x.cc", f'f(R"(name   {FITS}\nother  {FITS}\n       {FITS})");\n'), [1])
         self.assertEqual(self.lines("csrc/x.cc", f'f("name   {FITS}\\nother  {FITS}\\n");\n'), [])
-
-    def test_a_file_that_waits_for_its_turn_is_taken_out_when_it_is_done(self):
-        with unittest.mock.patch.object(check_prose, "LEFT", ("csrc/x.cc",)), tempfile.TemporaryDirectory() as folder:
-            path = pathlib.Path(folder) / "csrc/x.cc"
-            path.parent.mkdir()
-            for text, expected in ((f'f("{LONG}");\n', 0), ('f("short");\n', 1)):
-                path.write_text(text, encoding="utf-8")
-                self.assertEqual(len(list(check_prose.violations(pathlib.Path(folder), [path]))), expected)
 
     def test_a_link_to_nothing_is_found(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -329,9 +329,9 @@ void Executor::check_results(const Call& call, c10::ArrayRef<c10::IValue> result
   note_shapes_by_data(call.op);
   TORCH_CHECK(
       false, name_of(call.op),
-      " made a tensor of another shape, type or size than it was recorded to make, in a step "
-      "that berth runs by a schedule: the body has gone on with the recorded one. From the "
-      "next step on the operator runs when it is called");
+      " made a tensor of another shape, type or size than recorded. The step runs by a schedule, "
+      "and the body used the recorded one. From the next step on the operator runs when it is "
+      "called");
 }
 
 void Executor::note_run(const Instruction& instruction, c10::ArrayRef<c10::IValue> results) {
