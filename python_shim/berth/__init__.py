@@ -1,7 +1,7 @@
-"""berth: every tensor of a training step has its place before it is asked for.
+"""berth: a memory allocator for PyTorch with planned placement.
 
-An allocator for PyTorch that learns what a training step requests, plans the offsets, and serves the k-th request at its
-planned place in one preallocated arena. Unchanged scripts train under it:
+It records one training step, plans an offset for each request, and serves the k-th request at its planned offset in one
+arena. Unchanged scripts train under it:
 
     python -m berth run train.py --epochs 3
 
@@ -17,10 +17,10 @@ What else is here:
     Trace, Plan, Step, plan                            recorded runs and plans as objects
     place, Placement                                   any problem of dynamic storage allocation
     order, Order                                       any graph of operators, for the least memory
-    schedule, Graph, Schedule                          a step within a budget: what to keep, make again, copy
+    schedule, Graph, Schedule                          a step within a budget: what to keep, recompute and copy
     StepProgram, pure                                  a training step run by such a schedule
-    partitioner                                        what torch.compile keeps and makes again
-    Error, UsageError, InputError, SystemFailure       what goes wrong
+    partitioner                                        what torch.compile saves and recomputes
+    Error, UsageError, InputError, SystemFailure       exceptions
 
 Sizes and offsets are bytes, times are seconds. All functions may be called from any thread.
 """

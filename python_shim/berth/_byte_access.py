@@ -1,4 +1,4 @@
-"""What Python does with the bytes of tensors behind torch's operators, told to the step program that runs."""
+"""Tells the running step program that Python reads or writes the bytes of a tensor without an operator of torch."""
 
 from __future__ import annotations
 

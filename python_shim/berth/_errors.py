@@ -1,4 +1,4 @@
-"""What goes wrong, as exceptions. The texts say asked, had and limit in one line."""
+"""The exceptions of berth. A text names in one line what was asked, what was there, and the limit."""
 
 import sys
 

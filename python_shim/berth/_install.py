@@ -43,28 +43,30 @@ def install(device: Optional[str] = None, *, mode: Optional[str] = None, plan: O
             memory: Optional[str] = None, handle: Union[int, str, None] = None) -> bool:
     """Makes berth PyTorch's allocator on "cpu", "cuda" or "all"; None: on CUDA where there is a GPU, else on the CPU.
 
-    On CUDA this comes before CUDA is used: before the first tensor there, torch.cuda.set_device() and the like. On the CPU any time
-    will do, and tensors that were made before stay where they are. Call it from the thread that trains.
+    On CUDA, call it before CUDA is used: before the first tensor there, torch.cuda.set_device() and the like. On the
+    CPU, call it at any time; older tensors stay where they are. Call it from the thread that trains.
 
-    What is None comes from the environment variable of the same name (BERTH_MODE, BERTH_PLAN, ..), and else has its default:
+    An argument that is None comes from the environment variable of the same name (BERTH_MODE, BERTH_PLAN, ..). Without
+    that variable it has its default:
 
-    mode             "learn" (default): serve from the pool, plan when the step repeats, switch to the plan; "record": write a
-                     trace; "serve": follow the plan; "off": leave PyTorch's own allocator
-    plan             a file that "serve" follows and "learn" starts from and keeps up to date, or a folder of them
+    mode             "learn" (default): serve from the pool, plan a step that repeats, and switch to the plan;
+                     "record": write a trace; "serve": follow the plan; "off": leave PyTorch's own allocator
+    plan             a file that "serve" follows, and that "learn" starts from and keeps up to date; or a folder of plans
     trace            the file that "record" writes ("berth.trace")
-    record           "requests" (default), or "operators" with operands and times too
+    record           "requests" (default), or "operators": operators with operands and times as well
     check            "normal" (default), or "full": every block is checked against every live byte
-    stats            a file for the counters at exit, as JSON
-    verbose          whether one line at exit says how it went
+    stats            the file that receives the counters at exit, as JSON
+    verbose          whether to print one line at exit: steps, hits, misses, memory
     tag              a text that traces and plans carry
-    plan_time_limit  seconds that "learn" may improve a plan for, on a thread of its own (2)
-    memory_limit     the most bytes that arena and pool take together, a number or a text such as "6GiB"
-    memory           how a GPU's memory is had: "auto" (default), "virtual", or "plain" for cudaMalloc throughout
-    handle           most of it that the driver is asked for at a time, in bytes or as "32MiB": larger costs fewer calls and more memory
+    plan_time_limit  how many seconds "learn" may improve a plan, on a thread of its own (2)
+    memory_limit     the most memory that arena and pool hold together: bytes, or a text such as "6GiB"
+    memory           how berth allocates a GPU's memory: "auto" (default), "virtual", or "plain" for cudaMalloc only
+    handle           the largest handle of a GPU's virtual memory: bytes, or a text such as "32MiB"; larger handles
+                     need fewer driver calls and hold more memory
 
-    File names may hold {rank}, {device} and {pid}. Returns whether berth is installed, which it is not in mode "off". Calling it
-    again with equal settings does nothing. Raises UsageError for other settings, for wrong ones, and where CUDA is in use already;
-    InputError for a plan that cannot be read.
+    File names may hold {rank}, {device} and {pid}. Returns whether berth is installed; in mode "off" it is not. A
+    second call with equal settings does nothing. Raises UsageError for other or wrong settings, and where CUDA is in use
+    already. Raises InputError for a plan that cannot be read.
     """
     given: dict[str, Union[_Path, bool, float, None]] = {
         "mode": mode, "plan": plan, "trace": trace, "record": record, "check": check, "stats": stats, "verbose": verbose, "tag": tag,
@@ -152,7 +154,7 @@ _watcher.watch()
 
 
 def installed_adapters() -> Iterator[tuple[str, _library.Adapter]]:
-    """Those that are installed."""
+    """The adapters of this process that are installed, with their kind of device."""
     if "torch" not in sys.modules:
         return
     for kind in _KINDS:
@@ -171,8 +173,9 @@ def installed(device: Optional[str] = None) -> bool:
 
 
 def mark_step() -> None:
-    """Ends a step. Call it once a step from the thread that trains, or never: then steps are found by the optimizers, or by what is
-    asked for. The program's own marks silence those of the optimizers. Does nothing where berth is not installed."""
+    """Ends a step. Call it once a step from the thread that trains, or never. Without it berth finds the steps by the
+    optimizers, or in the requests. After the first call the optimizers end no step. Does nothing where berth is not
+    installed."""
     for _, there in installed_adapters():
         there.mark_step()
 
@@ -207,22 +210,23 @@ def _open(kind: str) -> None:
 
 
 def stats(device: Union[str, int, None] = None) -> Stats:
-    """The counters of "cpu", "cuda" (the current GPU), "cuda:1" or a GPU's index; None: of CUDA where berth is installed there, else
-    of the CPU. All zero for a GPU that was not used. Raises UsageError where berth is not installed."""
+    """The counters of one device: "cpu", "cuda" (the current GPU), "cuda:1" or a GPU's index. None: CUDA where berth is
+    installed there, else the CPU. All are zero for a GPU that was not used. Raises UsageError where berth is not
+    installed."""
     there, _, index = _one(device)
     return stats_of(there.stats(index))
 
 
 def load_plan(path: _Path, device: Union[str, int, None] = None) -> None:
-    """Serves the plan of a file from the next request on; live tensors stay where they are. Raises InputError for a file that is no
-    legal plan, UsageError while a graph is captured."""
+    """Serves the plan of a file from the next request on. Live tensors stay where they are. Raises InputError for a file
+    that is no legal plan, and UsageError while a graph is captured."""
     there, kind, index = _one(device)
     _open(kind)
     there.load_plan(index, os.fsdecode(path))
 
 
 def save_plan(path: _Path, device: Union[str, int, None] = None) -> bool:
-    """Writes the plan that is being served. False, and nothing is written, where there is none yet."""
+    """Writes the active plan to a file. Returns False, and writes nothing, where there is no plan yet."""
     there, kind, index = _one(device)
     _open(kind)
     return there.save_plan(index, os.fsdecode(path))
@@ -230,9 +234,9 @@ def save_plan(path: _Path, device: Union[str, int, None] = None) -> bool:
 
 @contextlib.contextmanager
 def record(path: _Path, operators: bool = False, device: Union[str, int, None] = None) -> Iterator[None]:
-    """Writes what is asked for in a `with` block to a trace, in any mode; with `operators` also who asked, with operands and times,
-    which costs some microseconds an operator. {rank}, {device} and {pid} in the name are replaced. One at a time for a device, 1024
-    in a process."""
+    """Writes the requests of a `with` block to a trace, in any mode. With `operators` the trace also holds the operators
+    with operands and times; this costs some microseconds an operator. {rank}, {device} and {pid} in the name are
+    replaced. A device has one such recording at a time, and a process 1024 in all."""
     there, kind, index = _one(device)
     _open(kind)
     there.begin_recording(index, os.fsdecode(path), operators)
@@ -244,8 +248,8 @@ def record(path: _Path, operators: bool = False, device: Union[str, int, None] =
 
 @contextlib.contextmanager
 def scope(name: str) -> Iterator[None]:
-    """Gives the requests of this thread in a `with` block a name, which traces show and the pool learns lifetimes by. Does nothing
-    where berth is not installed. At most 4096 bytes of the name are kept."""
+    """Gives a name to the requests of this thread in a `with` block. Traces show the name, and the pool learns lifetimes
+    by it. Does nothing where berth is not installed. At most 4096 bytes of the name are kept."""
     opened = [(there, there.begin_scope(name)) for _, there in installed_adapters()]
     try:
         yield
@@ -255,22 +259,26 @@ def scope(name: str) -> Iterator[None]:
 
 
 def release(device: Union[str, int, None] = None, *, keep_contents: bool = False) -> int:
-    """Gives memory in which nothing lives back to the device: the idle arena's and the pool's. Addresses stay reserved, and the plan
-    stays: its pages come back at the same addresses with the next requests, or at once with resume().
+    """Gives memory without live tensors back to the device: the idle arena's and the pool's.
 
-    With `keep_contents` live tensors of a GPU go, too: to pinned host memory, until resume() brings them back to their addresses.
-    Meanwhile they must not be used, nor graphs replayed that use them; new tensors are served from memory of their own. Memory of CUDA
-    graphs and MemPools stays. Tensors that other processes have are not to be sent away: those would keep the memory that they had.
+    Addresses stay reserved, and the plan stays. Its pages come back at the same addresses with the next requests, or at
+    once with resume().
 
-    Waits for the device. Returns the bytes given back. Raises UsageError while a graph is captured, torch.OutOfMemoryError where the
-    host has no room for the contents, which then stay where they are.
+    With `keep_contents` berth also moves the live tensors of a GPU to pinned host memory. resume() brings them back to
+    their addresses. Until then do not use them, and replay no graph that uses them. New tensors get memory of their
+    own. Memory of CUDA graphs and MemPools stays. Do not move tensors that other processes have opened: those processes
+    would keep the old memory.
+
+    Waits for the device. Returns the bytes given back. Raises UsageError while a graph is captured. Raises
+    torch.OutOfMemoryError where the host has no room for the contents, which then stay where they are.
     """
     there, _, index = _one(device)
     return there.release(index, keep_contents)
 
 
 def resume(device: Union[str, int, None] = None) -> int:
-    """Takes what release() gave back, at the same addresses and with the contents that were kept. Returns the bytes taken. Raises
-    torch.OutOfMemoryError where the device has no room for contents: they are kept, and a later call brings them."""
+    """Allocates again what release() gave back, at the same addresses and with the kept contents. Returns the bytes
+    allocated. Raises torch.OutOfMemoryError where the device has no room for the contents. They stay in host memory, and
+    a later call brings them back."""
     there, _, index = _one(device)
     return there.resume(index)

@@ -24,22 +24,23 @@ def order(sizes: "ArrayLike", makers: "ArrayLike", readers: "Sequence[ArrayLike]
           control: "Optional[ArrayLike]" = None, resident: int = 0, given: "Optional[ArrayLike]" = None, time_limit: Optional[float] = None,
           progress: Optional[Callable[[_core.OrderProgress], object]] = None, engine: str = "auto", iterations: int = 0,
           seed: int = 1) -> _core.Order:
-    """Finds an order of operators in which few bytes are alive at one time.
+    """Orders operators so that the peak of live bytes is low.
 
-    sizes       bytes of each value
-    makers      the operator that makes each; -1 for a value that is there from the beginning
-    readers     for each value the operators that read it: it is alive from its maker's run to its last reader's
-    workspaces  bytes that each operator needs while it runs; None: no bytes, for operators up to the largest that is named
+    sizes       size of each value in bytes
+    makers      the operator that makes each value; -1 for a value that is there from the beginning
+    readers     for each value the operators that read it; it is alive from its maker's run to its last reader's
+    workspaces  bytes that each operator needs while it runs; None: no bytes
     control     pairs of operators, (earlier, later)
     resident    bytes that are alive all the time
-    given       an order that is there already: what is found is never worse
-    time_limit  seconds after which the best so far is taken; 10, or none where `iterations` is given
-    progress    called with an OrderProgress now and then
+    given       a known order; the result is never worse
+    time_limit  seconds of the search; default: 10, or no limit where `iterations` is given
+    progress    a function that receives an OrderProgress now and then
     engine      one of order_engines()
-    iterations  tries after which it ends; equal seeds then give equal orders
+    iterations  number of tries of the search; equal seeds then give equal orders
 
-    All but `readers` are NumPy arrays or lists of whole numbers. Ctrl-C ends the search, and the best so far is returned. Raises UsageError
-    that names argument and row, or an operator on a cycle.
+    All but `readers` are NumPy arrays or lists of whole numbers. `workspaces` has a row for each operator; without it
+    the operators are those that the other arguments name. Ctrl-C ends the search, and the best order so far is returned.
+    Raises UsageError that names argument and row, or an operator on a cycle.
     """
     import numpy as np
 

@@ -1,4 +1,4 @@
-"""What torch.compile keeps for the backward part and makes again there, planned by berth."""
+"""A partitioner for torch.compile: it plans which activations are saved for backward and which are recomputed."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ class Planned:
     """One graph that was partitioned. Sizes are bytes."""
 
     peak: int
-    """Of forward and backward as planned, operator by operator, with what is resident."""
+    """The peak of forward and backward as planned, operator by operator, resident bytes included."""
     resident: int
     """Parameters, buffers and inputs."""
     base_peak: int
-    """With everything kept until its last use."""
+    """The peak without recomputation: each value is kept until its last use."""
     time_ns: int
-    """By the model of times, or the one that was given."""
+    """Time as planned, by the model of times or by `runtime`."""
     base_time_ns: int
-    """With nothing made again."""
+    """Time without recomputation."""
     recomputed: int
-    """Operators that run again."""
+    """Operators that run a second time."""
 
 
 class _Unsupported(Exception):
@@ -388,21 +388,24 @@ def _restored(*state: Any) -> Partitioner:
 
 def partitioner(memory_budget: Union[int, str], *, time_limit: float = 2.0, engine: str = "auto",
                 runtime: "Optional[Callable[[Node], int]]" = None) -> Partitioner:
-    """Says in place of torch.compile's partitioner what the backward part finds saved and what it makes again, in which order.
+    """Replaces torch.compile's partitioner: it decides which activations are saved and which are recomputed, and their order.
 
         compiled = torch.compile(model, options={"custom_partitioner_fn": berth.partitioner("60%")})
 
-    or, for a backend of one's own, `aot_autograd(..., partition_fn=berth.partitioner("60%"))`.
+    For a backend of your own: `aot_autograd(..., partition_fn=berth.partitioner("60%"))`.
 
-    memory_budget  bytes that forward and backward may need at most, parameters and inputs included, or a share such as "60%" of what they
-                   need beside these where everything is kept until its last use
+    memory_budget  the peak of forward and backward in bytes, parameters and inputs included; or a share such as "60%"
+                   of the peak without recomputation, parameters and inputs not counted
     time_limit     seconds for each plan
     engine         one of berth.schedule_engines()
-    runtime        nanoseconds that an operator takes, by its node; None: by a model of its operations and bytes
+    runtime        a function from a node to its nanoseconds; None: a model of its operations and bytes
 
-    The peak is counted operator by operator, as the compiled step runs without fusing; a compiler that fuses needs less. Where nothing fits,
-    what needs least is taken, with a warning. `planned` of what is returned lists what was found for each graph. What is random is never made
-    again. A graph that has what is not supported (shapes that are not known, operators that write to their inputs, torch.utils.checkpoint)
-    goes to PyTorch's own partitioner, without a budget of ours, and a warning says why. Raises UsageError for a budget that is none.
+    The peak is counted operator by operator, without fusion. A compiler that fuses needs less. If nothing fits, the
+    plan with the lowest peak is used, with a warning. `planned` of the result lists the plan of each graph. Random
+    operators are never recomputed.
+
+    Graphs with unknown shapes, operators that write to their inputs, or torch.utils.checkpoint are not supported.
+    PyTorch's own partitioner partitions them, without this budget, and a warning says why. Raises UsageError for a
+    wrong budget.
     """
     return _made(memory_budget, time_limit, engine, runtime)

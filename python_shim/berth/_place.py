@@ -42,13 +42,13 @@ def plan(trace: _core.Trace, *, time_limit: Optional[float] = None, progress: Op
          alignment: Optional[int] = None, engine: str = "auto", iterations: int = 0, seed: int = 1, threads: int = 1) -> _core.Plan:
     """Places every request of a trace's step.
 
-    time_limit  seconds after which the best so far is taken; 10, or none where `iterations` is given
-    progress    called with a Progress now and then
-    capacity    bytes: the search ends at the first plan that fits; look at arena_bytes whether it does
-    alignment   of offsets, in bytes; the trace's
+    time_limit  seconds of the search; default: 10, or no limit where `iterations` is given
+    progress    a function that receives a Progress now and then
+    capacity    bytes: the search ends at the first plan that fits; arena_bytes of the result tells whether one did
+    alignment   alignment of offsets in bytes; default: the trace's
     engine      one of engines()
-    iterations  tries after which it ends; equal seeds then give equal plans
-    threads     to search with; 0: one a core
+    iterations  number of tries of the search; equal seeds then give equal plans
+    threads     threads of the search; 0: one a core
 
     Ctrl-C ends the search, and the best so far is returned. Raises InputError for a trace in which nothing repeats.
     """
@@ -62,14 +62,15 @@ def plan(trace: _core.Trace, *, time_limit: Optional[float] = None, progress: Op
 def place(sizes: "ArrayLike", lowers: "ArrayLike", uppers: "ArrayLike", *, pinned: Optional[Sequence[Optional[int]]] = None, period: int = 0,
           alignment: int = 1, time_limit: Optional[float] = None, progress: Optional[_Progress] = None, capacity: Optional[int] = None,
           engine: str = "auto", iterations: int = 0, seed: int = 1, threads: int = 1) -> _core.Placement:
-    """Gives buffers offsets so that none that are alive together share a byte, and as few bytes as possible are used.
+    """Places buffers: those that are alive together share no byte, and the high-water mark is as low as can be found.
 
-    sizes       bytes, above 0
-    lowers      when each comes alive, in any unit of time, from 0
-    uppers      when it is over; at one time ends come before beginnings
-    pinned      offsets that are given; None for a buffer that is free
-    period      0, or the length of a circle of time: lower < period, and upper - lower at most that; an upper beyond it wraps around
-    alignment   of all offsets, a power of two; sizes are rounded up to it
+    sizes       size of each buffer in bytes, above 0
+    lowers      the beginning of its lifetime, in any unit of time, from 0
+    uppers      the end of its lifetime; one buffer may end when the next begins
+    pinned      the offset of each buffer that has one already, else None
+    period      0, or the length of a circle of time: lower < period, upper - lower <= period, and an upper beyond the
+                period wraps around
+    alignment   alignment of all offsets, a power of two; sizes are rounded up to it
 
     sizes, lowers and uppers are one-dimensional and equally long: NumPy arrays or lists of whole numbers. The others are as those of
     plan(). Ctrl-C ends the search, and the best so far is returned. Raises UsageError that names argument and row.

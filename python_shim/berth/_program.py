@@ -1,7 +1,7 @@
 """The program `berth` of this package, and `run`, which starts a program in Python under berth.
 
-`run` replaces itself by the program, as a shell's exec does: exit code, signals, tracebacks, sys.argv and __main__ are those of the
-program alone. berth comes into it, and into the processes that it starts, by LD_PRELOAD, before CUDA can be used.
+`run` replaces itself by the program, as a shell's exec does. Exit code, signals, tracebacks, sys.argv and __main__ are
+those of the program alone. LD_PRELOAD loads berth into the program and its child processes, before they use CUDA.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _EPILOG = """examples:
   python -m berth run --fit train.py
   python -m berth run --plan 'plans/' torchrun --nproc-per-node 2 train.py
 
-SCRIPT, -m, -c and - are Python's own. Settings that are not given come from the
-environment (`berth help settings`). Names may hold {rank}, {device} and {pid}.
-Processes that the program starts train under berth, too; those that only load
-data keep the system's memory.
+SCRIPT, -m, -c and - mean what they mean to Python. A setting without an option
+here comes from the environment (`berth help settings`). File names may hold
+{rank}, {device} and {pid}. berth also serves child processes that train. Child
+processes that only load data keep the system's allocator.
 """
 
 
@@ -46,24 +46,24 @@ def _parser() -> argparse.ArgumentParser:
                                      epilog=_EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter,
                                      usage="%(prog)s [OPTIONS] SCRIPT.py | -m MODULE | -c CODE | -\n                           | PROGRAM [ARGUMENTS...]", allow_abbrev=False)
     parser.add_argument("--device", choices=("auto", "cpu", "cuda", "all"), default="auto",
-                        help="whose memory; auto: CUDA's where there is a GPU, else the CPU's")
-    parser.add_argument("--mode", choices=("learn", "record", "serve", "off"), help="learn, where BERTH_MODE is not set")
-    parser.add_argument("--plan", metavar="FILE", help="to serve, or to start from and keep up to date; or a folder of plans")
-    parser.add_argument("--trace", metavar="FILE", help="that mode record writes")
+                        help="whose memory berth serves; auto: the GPU's where there is one, else the CPU's")
+    parser.add_argument("--mode", choices=("learn", "record", "serve", "off"), help="what berth does; default: BERTH_MODE, or learn")
+    parser.add_argument("--plan", metavar="FILE", help="the plan that serve follows, and that learn starts from and keeps up to date; or a folder of plans")
+    parser.add_argument("--trace", metavar="FILE", help="the trace that mode record writes")
     parser.add_argument("--record", choices=("requests", "operators"), help="what a trace holds")
-    parser.add_argument("--check", choices=("normal", "full"), help="full: every block against every live byte")
-    parser.add_argument("--stats", metavar="FILE", help="for the counters at exit, as JSON")
+    parser.add_argument("--check", choices=("normal", "full"), help="full: check every block against every live byte")
+    parser.add_argument("--stats", metavar="FILE", help="the file that receives the counters at exit, as JSON")
     parser.add_argument("--tag", help="a text that traces and plans carry")
-    parser.add_argument("--plan-time-limit", metavar="SECONDS", help="to improve a plan for, while learning")
-    parser.add_argument("--memory-limit", metavar="SIZE", help="the most that berth takes, e.g. 8GiB")
-    parser.add_argument("--memory", choices=("auto", "virtual", "plain"), help="how a GPU's memory is had; plain: cudaMalloc throughout")
-    parser.add_argument("--handle", metavar="SIZE", help="most of a GPU's memory that the driver is asked for at a time")
+    parser.add_argument("--plan-time-limit", metavar="SECONDS", help="how long learn may improve a plan")
+    parser.add_argument("--memory-limit", metavar="SIZE", help="the most memory that berth holds, e.g. 8GiB")
+    parser.add_argument("--memory", choices=("auto", "virtual", "plain"), help="how berth allocates a GPU's memory; plain: by cudaMalloc only")
+    parser.add_argument("--handle", metavar="SIZE", help="the largest handle of a GPU's virtual memory, e.g. 32MiB")
     parser.add_argument("--budget", metavar="SIZE|SHARE|fit",
-                        help="memory of a training step: it runs by a schedule within it, e.g. 8GiB or 60%%; fit: what the device has")
-    parser.add_argument("--fit", action="store_true", help="the same as --budget fit: train a step that is larger than the device")
-    parser.add_argument("--time-budget", metavar="SHARE", help="instead of a size: the least memory that takes so much more time, e.g. 0.1")
-    parser.add_argument("--host-memory", metavar="SIZE", help="most of the host that tensors take which the device has no room for")
-    parser.add_argument("--verbose", action="store_true", help="one line at the program's exit: how it went")
+                        help="memory of a training step, which then runs by a schedule: 8GiB, 60%%, or fit for what the device has")
+    parser.add_argument("--fit", action="store_true", help="the same as --budget fit: trains a step that is larger than the device")
+    parser.add_argument("--time-budget", metavar="SHARE", help="instead of a size: the least memory for so much more time, e.g. 0.1")
+    parser.add_argument("--host-memory", metavar="SIZE", help="the most host memory for tensors that do not fit the device")
+    parser.add_argument("--verbose", action="store_true", help="print one line at exit: steps, hits, misses, memory")
     return parser
 
 

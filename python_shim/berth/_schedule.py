@@ -20,20 +20,21 @@ def schedule(graph: Union[_core.Graph, _core.Trace], budget: int, *, rate_out: O
              addresses: bool = True, given: Sequence[_core.Schedule] = (), time_limit: Optional[float] = None,
              progress: Optional[Callable[[_core.ScheduleProgress], object]] = None, engine: str = "auto", iterations: int = 0,
              seed: int = 1) -> _core.Scheduled:
-    """Plans a step so that it fits a budget and takes little time: the order of its operators, what to keep, to make again and to copy.
+    """Plans a step within a budget of memory: the order of its operators, and what to keep, recompute and copy.
 
     graph       a Graph, or a Trace with operators whose step repeats
-    budget      bytes of everything on the device, what is resident included
-    rate_out    bytes a second that the device copies to the host; None: as rate_in, or nothing is copied
-    rate_in     the same of the way back
-    addresses   whether buffers get places in an arena, which fits the budget then
-    given       schedules of this graph that are there already: what is found is never slower than one that fits
-    time_limit  seconds after which the best so far is taken; 10, or none where `iterations` is given
-    progress    called with a ScheduleProgress now and then
+    budget      bytes on the device, everything counted, resident bytes included
+    rate_out    bytes a second that the device copies to the host; None: the same as rate_in
+    rate_in     bytes a second that it copies back; None: the same as rate_out; both None: no copies
+    addresses   whether buffers get offsets in an arena; the arena then fits the budget
+    given       known schedules of this graph; the result is never slower than one of them that fits
+    time_limit  seconds of the search; default: 10, or no limit where `iterations` is given
+    progress    a function that receives a ScheduleProgress now and then
     engine      one of schedule_engines()
-    iterations  tries of each search after which it ends; equal seeds then give equal schedules
+    iterations  number of tries of each search; equal seeds then give equal schedules
 
-    Where nothing fits, `schedule` of what is returned is None and `why_not` says why. Ctrl-C ends the search, and the best so far is returned.
+    The planner looks for the least time. If no schedule fits, `schedule` of the result is None, and `why_not` says why.
+    Ctrl-C ends the search, and the best schedule so far is returned.
     """
     if isinstance(graph, _core.Trace):
         graph = _core.Graph.from_trace(graph)

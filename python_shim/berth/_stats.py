@@ -8,26 +8,29 @@ from typing import Any
 
 @dataclasses.dataclass(slots=True)
 class Miss:
-    """Requests that the plan did not serve, alike in all that is said here."""
+    """One group of missed requests with the same reason, lane, kind, position, sizes and tag."""
 
     reason: str
-    """size: another request than the plan expects there; busy: its bytes are still in use; lane: a stream or thread that the plan does
-    not know; lost: after too many others in a row."""
+    """One of four words.
+
+    size: the plan expects another request there. busy: the slot's bytes are still in use. lane: the plan does not know
+    the stream or thread. lost: the lane missed too many requests in a row."""
     lane: int
-    """Key of the stream or thread."""
+    """The key of the stream or thread."""
     kind: int
-    """Which of the plan's kinds of steps the lane followed."""
+    """The kind of step that the lane followed."""
     position: int
-    """Requests of the step before it."""
+    """The number of requests before it in its step."""
     step_requests: int
-    """Of a step of that kind."""
+    """The number of requests in a step of that kind."""
     expected_bytes: int
-    """0: nothing was expected."""
+    """The size that the plan expects; 0: no request."""
     came_bytes: int
+    """The size of the request."""
     tag: int
-    """Of berth.scope(); 0 for none."""
+    """The tag of berth.scope(); 0 for none."""
     count: int
-    """At least."""
+    """How many requests missed so; possibly more."""
 
 
 @dataclasses.dataclass(slots=True)
@@ -35,41 +38,41 @@ class Stats:
     """Counters since berth was installed on a device. Sizes are bytes."""
 
     requests: int
-    """Each is counted once under hits, hits_bucket, lent, a miss or unplanned."""
+    """All requests. Each is also counted once under hits, hits_bucket, lent, a miss or unplanned."""
     frees: int
     hits: int
-    """Served at the planned offset."""
+    """Requests served at their planned offset."""
     hits_bucket: int
-    """At the offset that was planned for larger ones."""
+    """Requests served at the offset of a larger slot."""
     lent: int
-    """In the arena, at bytes of the plan that stand empty."""
+    """Requests served in the arena, at other bytes than planned that no block uses."""
     misses_size: int
-    """Another request than the plan expects there."""
+    """Misses: the plan expects another request there."""
     misses_busy: int
-    """Its bytes are still in use."""
+    """Misses: the slot's bytes are still in use."""
     misses_lane: int
-    """A stream or thread that the plan does not know, or is lost on."""
+    """Misses: the plan does not know the stream or thread, or lost its position there."""
     misses: tuple[Miss, ...]
-    """The most frequent of the active plan, 16 at most."""
+    """The most frequent misses of the active plan, 16 at most."""
     unplanned: int
-    """No plan is active, or the plan leaves the request to the pool."""
+    """Requests without an active plan, or that the plan leaves to the pool."""
     realigned: int
     """Jumps to another position of the plan."""
     pool_low: int
     pool_high: int
     pool_resident: int
-    """Requests that the pool served: at its low end, at its high end, among what stays."""
+    """Requests that the pool served: at its low end, at its high end, in its area for residents."""
     stitched: int
-    """Blocks made of several holes."""
+    """Blocks that the pool made of several holes."""
     pages_moved: int
-    """From the pool to the arena."""
+    """Pages that moved from the pool to the arena."""
     steps: int
     """Marks seen."""
     plan_searches: int
-    """Looks for a step in what was recorded."""
+    """Searches for a step in the record."""
     plans_learned: int
     plans_found: int
-    """In a folder of plans."""
+    """Plans found in a folder of plans."""
     plan_failures: int
     late_frees: int
     """Planned blocks that were freed after their planned lifetime."""
@@ -78,29 +81,29 @@ class Stats:
     device_errors: int
     driver_calls: int
     device_memory: str
-    """How a GPU's memory is had, and what of the driver's virtual memory was tried in vain; empty on the CPU."""
+    """How berth allocates a GPU's memory, and which parts of the driver's virtual memory failed; empty on the CPU."""
     trace_entries_lost: int
     live: int
-    """Handed out now, rounded."""
+    """Bytes handed out now, after rounding."""
     live_peak: int
     requested: int
-    """Handed out now, as asked."""
+    """Bytes handed out now, as the program requested."""
     arena: int
-    """Of the active plan."""
+    """Size of the arena of the active plan."""
     arena_bound: int
-    """That no plan of these requests is below."""
+    """A lower bound of the arena for these requests."""
     pool_reserved: int
     pool_reserved_peak: int
     pool_live: int
     reserved: int
-    """Held by arena and pool together."""
+    """Bytes that arena and pool hold together."""
     reserved_peak: int
     parked: int
-    """In host memory, released with their contents (berth.release); then nothing is reserved."""
+    """Bytes that berth.release(keep_contents=True) keeps in host memory; meanwhile nothing is reserved."""
 
     @property
     def hit_rate(self) -> float:
-        """The share of all requests that a plan served; 0 before the first."""
+        """The share of all requests that a plan served; 0 before the first request."""
         return (self.hits + self.hits_bucket) / self.requests if self.requests else 0.0
 
 

@@ -19,86 +19,88 @@ class StepProgramStats:
     """Counters of a step program. Sizes are bytes."""
 
     steps: int
-    """All of them."""
+    """All steps."""
     scheduled: int
-    """Run by a schedule."""
+    """Steps that a schedule ran."""
     diverged: int
-    """Began as a program and went another way: run as they were."""
+    """Steps that began as a program and then called something else. They ran as written."""
     refused: int
-    """Could not be made a program."""
+    """Steps that could not become a program."""
     recovered: int
-    """Ran out of memory in the schedule, and were run all the same."""
+    """Steps whose schedule ran out of memory. They ran all the same."""
     programs: int
     """Different steps that are known."""
     planning: int
-    """Of those, which are being planned now."""
+    """Programs that are being planned now."""
     made: int
-    """Schedules so far, also of steps that are known no more."""
+    """Schedules so far, also of programs that are no longer known."""
     refined: int
-    """Of steps that were planned once more by measured times."""
+    """Programs that were planned once more, by measured times."""
     operators: int
-    """Of the last scheduled step."""
+    """Operators of the last scheduled step."""
     predicted_peak: int
-    """What its schedule takes: all that the step touches."""
+    """The peak of the schedule, everything counted that the step uses."""
     resident: int
-    """What of that is there between steps, too."""
+    """The part of the peak that is there between steps, too."""
     recorded_peak: int
-    """What the step takes as it was recorded, each value released after its last use."""
+    """The peak of the recorded step, with each value released after its last use."""
     predicted_ns: int
-    """What the schedule's operators take, by the times of the record, or of scheduled steps where it was planned once more."""
+    """Time of the schedule's operators, by the record. If the step was planned once more: by scheduled steps."""
     recorded_ns: int
-    """What they take as recorded."""
+    """Time of the operators as recorded."""
     bound_ns: int
-    """No schedule within the budget takes less."""
+    """A lower bound of the time of any schedule within the budget."""
     step_ns: int
-    """What the last scheduled step took, all of it."""
+    """Time of the last scheduled step, everything counted."""
     schedule_ns: int
-    """What of that its schedule took on the body's thread; the rest is the body without kernels, and the checks."""
+    """Time of its schedule on the body's thread. The rest of the step is the body without kernels, and the checks."""
     ran_beside: int
     """Instructions that ran on the second thread."""
     runs_again: int
-    """Operators that its schedule runs more than once."""
+    """Operators that the schedule runs more than once."""
     choices: int
-    """Operators that a library has other algorithms for (cuDNN, for convolutions)."""
+    """Operators for which a library has other algorithms (cuDNN, for convolutions)."""
     chosen: int
-    """Runs of its schedule that take one of those."""
+    """Runs of the schedule that use one of these."""
     copied_out: int
-    """Bytes that go to the host in a step, and come back."""
+    """Bytes that a step copies to the host and back."""
     host_peak: int
-    """Most of them at one time."""
+    """The most of these bytes on the host at one time."""
     spilled_out: int
     """Bytes that went to the host because a request found no room, since the process began."""
     spilled_in: int
-    """Of those, and of what is still there, bytes that came back."""
+    """Bytes that came back from there."""
     spilled_peak: int
-    """Most of them on the host at one time."""
+    """The most of these bytes on the host at one time."""
     spill_ns: int
-    """What spills took of the program's time."""
+    """The time that spills took the program."""
     barriers: int
-    """Calls of the last scheduled step that ran when they were called, once all before had run: nobody knows what they do, or what shape their
-    result will have."""
+    """Barriers of the last scheduled step: calls that ran when they were called, after all calls before them. Their
+    effects, or the shapes of their results, are not known beforehand."""
     barrier_operators: str
-    """Their operators, with how many calls each: "my::op 2, aten::nonzero 1"."""
+    """The operators of the barriers, with their numbers of calls: "my::op 2, aten::nonzero 1"."""
     last_divergence: str
-    """The operator, and what was different."""
+    """The operator, and the difference."""
     last_refusal: str
-    """The operator, and why."""
+    """The operator, and the reason."""
     budget_not_met: str
-    """Why, and the least share that may do; empty where it is met."""
+    """Why the budget is not met, and the least share that may do. Empty where it is met."""
     schedule_not_taken: str
-    """Why the schedule of the file is not; empty where it is, or none was given."""
+    """Why the schedule of the file is not used. Empty where it is used, or where there is no file."""
 
 
 _pure: set[str] = set()
 
 
 def pure(name: str) -> None:
-    """Declares an operator pure, "my::op" with all its overloads or "my::op.overload": its results depend on its arguments alone, it does nothing that
-    its schema does not tell, and the shapes of its results do not depend on what its arguments hold.
+    """Declares an operator pure: "my::op" with all its overloads, or "my::op.overload".
 
-    Step programs may then run it later than it was called, in another order, and again. Operators that are not torch's own run when they are called
-    otherwise, once all that was called before has run. For step programs that are made from now on. Raises UsageError for a name without "::".
-    Thread-safe."""
+    The results of a pure operator depend on its arguments alone. The shapes of its results do not depend on what its
+    arguments hold. It has no effect that its schema does not name.
+
+    Step programs may run a pure operator later than it was called, in another order, and again. An operator that is
+    neither torch's own nor pure is a barrier: it runs when it is called, after all calls before it. The declaration
+    holds for step programs that are made from now on. Thread-safe. Raises UsageError for a name without "::"."""
     if not isinstance(name, str) or "::" not in name:
         raise UsageError(f"{name!r} is declared pure; the name of an operator is wanted, such as my::op")
     _pure.add(name)
@@ -128,7 +130,7 @@ def _bytes(size: Union[int, str], name: str = "memory_budget") -> int:
 
 
 class StepProgram:
-    """Runs the training step inside of a scope by a schedule, with the bits of the step as written and in no more memory.
+    """Runs the training step inside a scope by a schedule, with the bits of the step as written and in no more memory.
 
     The model and the loop stay as they are:
 
@@ -137,46 +139,56 @@ class StepProgram:
             with program.step():
                 ...zero_grad, forward, backward, optimizer, as ever...
 
-    The first steps run as they are and are recorded. Once two were the same, the body runs without kernels: each operator is checked
-    against the record, and the schedule does the work, up to what the body reads back (item()), the rest at the end of the scope. A
-    step that calls something else runs as written, and becomes a program of its own where it comes again. What Python reads behind torch's
-    operators (tolist(), numpy()) is computed up to there, too; what uses a tensor runs when it is called once the body has asked where its
-    bytes are (numpy(), data_ptr(), untyped_storage(), pickling it), or where others may use them (an array of NumPy's that is older than the step).
+    The first steps run as they are and are recorded. After two equal steps the body runs without kernels. berth checks
+    each of its operators against the record, and the schedule does the work. The schedule runs up to a value when the
+    body reads it back (item(), tolist()), and to its end when the scope ends. A step that calls something else runs as
+    written. If it comes again, it becomes a program of its own.
 
-    memory_budget: bytes, or a text such as "6GiB", that the step may take on the device at most, all counted, or "60%" of what it adds as
-    recorded to what is there between steps (activations, gradients, workspaces); 0: as few as it takes without running an operator twice. Where it cannot be met, the step runs without one, and stats()
-    says why. time_budget, instead of it: how much more time than as recorded the operators may take, such as 0.1; the step runs in the
-    least memory that is found within it.
+    Operators run when they are called on a tensor whose bytes others may use. The body has asked where these bytes are
+    (numpy(), data_ptr(), untyped_storage(), pickling), or they belong to a NumPy array that is older than the step.
 
-    A program is planned behind its second step, on another thread, in 4 seconds, with time_budget in 14; where nothing is found in that
-    which fits memory_budget, in up to five times as long more, with copy_rate in ten times. Until then it runs by a schedule that keeps the
-    order of the record. With a budget what its operators take is measured in three more steps, where the plan runs them; if that is a tenth
-    more or less than in the record, it is planned once more, for as long, from what it has.
+    memory_budget: the most memory that the step may use on the device, everything counted: bytes, or a text such as
+    "6GiB". A share such as "60%" counts from what the recorded step adds to what is there between steps (activations,
+    gradients, workspaces). 0: as little as possible without recomputation. If the budget cannot be met, the step runs
+    without one, and stats() says why.
 
-    plan_wait: how many seconds the loop waits for plans, in all its steps together; float("inf"): for each until it is there.
+    time_budget: the share of time by which the operators may exceed the recorded ones, such as 0.1. The step then runs
+    in the least memory that berth finds within it. It excludes memory_budget.
 
-    engine: who plans the step. "auto", or "berth", is all of berth, "order", or "olla", keeps everything and orders, "release" keeps the order,
-    too, "eager" runs steps as they are; "chen", "checkmate", "knapsack" and "monet" are what others make again within a budget, "vdnn" and
-    "dymem" what they copy, to compare.
+    A program is planned after its second step, on another thread: in 4 seconds at most, or 14 with time_budget. If no
+    schedule fits memory_budget in that time, the search continues for up to five times as long, with copy_rate for ten
+    times. Until then the program runs by a schedule in the order of its record. With a budget berth also times the
+    schedule's operators in three more steps. If they differ from the record by a tenth, berth plans the program once
+    more, for as long, starting from its schedule.
 
-    copy_rate: how many bytes a second the device copies to the host and back. Then what does not fit the budget is also copied away, beside the
-    kernels, and fetched again. 0: nothing is. On the CPU the host is memory like any other.
+    plan_wait: how many seconds the loop waits for plans, in all its steps together. float("inf"): it waits for each plan.
 
-    host_memory: bytes, or a text such as "16GiB", that tensors may take on the host which leave the device where a request finds no room. With it a
-    step larger than the device runs, also while it is recorded, as long as there is room for what its largest operator takes and makes. Tensors
-    that are on the host come back before an operator that takes them; a read behind torch's operators that step() does not watch raises
-    RuntimeError. 0: a step that does not fit ends in out of memory. Needs berth's allocator on the device.
+    host_memory: the most host memory for tensors that leave the device because a request finds no room: bytes, or a text
+    such as "16GiB". With it a step larger than the device runs. It needs room for what its largest operator takes and
+    makes. Such tensors come back before an operator that takes them. A read behind torch's operators that the body does
+    not tell of raises RuntimeError. 0: such a step ends in out of memory. It needs berth as the device's allocator.
 
-    schedule: a file by `berth schedule`, of save_graph()'s graph or of a trace by `berth record --operators` of a run in which a step
-    program had this step: a step that it is for is run by it from the start, without a search. None is given: what BERTH_SCHEDULE says.
+    engine: which planner plans the step. "auto" (or "berth") uses all of berth. "order" (or "olla") recomputes nothing
+    and orders the operators, as OLLA does. "release" keeps the order, too. "eager" runs steps as they are. The planners
+    of papers are there to compare with: "chen", "checkmate", "knapsack" and "monet" recompute within a budget, "vdnn"
+    and "dymem" copy to the host.
 
-    other_bits: whether algorithms of libraries may be taken that give other bits than the operator as written, as with
-    torch.backends.cudnn.benchmark. What was measured of algorithms is kept in the file that BERTH_ALGORITHMS names, if any.
+    copy_rate: bytes a second that the device copies to the host and back. With it schedules also offload: they copy
+    bytes to the host and back beside the kernels. 0: no offload. On the CPU the host is memory like any other.
 
-    second_thread: whether the schedule runs on a thread of its own, right behind the checks. Hides the body's time where a core is free for it.
+    schedule: a file of `berth schedule`. A step that it is for runs by it from the start, without a search. Its graph
+    comes from save_graph(), or from a trace of `berth record --operators` in which a step program had this step. Empty:
+    the file of BERTH_SCHEDULE.
 
-    One step at a time in a process; a program belongs to the thread that trains. Needs no berth.install(). With it the end of a step is
-    its mark, unless the program calls mark_step(), and from the fourth step of a schedule on every block has its planned address.
+    other_bits: whether a schedule may use library algorithms with other bits than the operator as written, as
+    torch.backends.cudnn.benchmark does. BERTH_ALGORITHMS names a file that keeps the measured algorithms.
+
+    second_thread: whether the schedule runs on a second thread, right behind the checks. This hides the body's own time
+    where a core is free.
+
+    One step at a time in a process. A program belongs to the thread that trains. It does not need berth.install(). With
+    it the end of a step is its mark, unless the program calls mark_step(). From its fourth step on the schedule finds
+    every block at its planned address.
     """
 
     def __init__(self, memory_budget: Union[int, str] = 0, *, time_budget: Optional[float] = None, engine: str = "auto",
@@ -215,7 +227,7 @@ class StepProgram:
 
     @contextlib.contextmanager
     def step(self) -> Iterator[None]:
-        """The step is what happens inside. Raises what its operators raise."""
+        """A scope around the body of one step. Raises the exceptions of its operators."""
         self.begin()
         try:
             yield
@@ -246,9 +258,11 @@ class StepProgram:
                 other.program_step_ended(takes_over)
 
     def save_graph(self, path: Union[str, "os.PathLike[str]"], *, as_written: bool = False) -> None:
-        """Writes the step that came last as a graph, for `berth schedule` and berth.Graph.load(): as step programs plan it, lists taken apart and
-        results in the bytes of operands that nobody needs any more, or as it was written, which is what a trace with operators gives. Raises
-        UsageError where none is known yet."""
+        """Writes the last step as a graph, for `berth schedule` and berth.Graph.load().
+
+        By default it is the graph that step programs plan: calls over lists are split, and a result may use the bytes
+        of a dead operand. `as_written` gives the graph of a trace with operators. Raises UsageError where no step is
+        known yet."""
         self._adapter.save_step_graph(self._program, os.fspath(path), as_written)
 
     def stats(self) -> StepProgramStats:

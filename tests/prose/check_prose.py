@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """Fails on a sentence of more than 30 words in what users read, and on a link of a README to nothing. Usage: check_prose.py [ROOT [FILE...]]
 
-Read are the READMEs and the changelog, the comments of public headers (include/berth), and the texts of the program and of errors
-(literals of csrc). Code counts as one word, a link by its text. Without files, all that git knows.
+Read are the READMEs and the changelog, the comments of public headers (include/berth), the texts of the program and of errors
+(literals of csrc), and those of the Python package (its docstrings and other literals). Code counts as one word, a link by its text.
+Without files, all that git knows.
 """
 
+import ast
 import pathlib
 import re
 import subprocess
@@ -13,6 +15,7 @@ import sys
 MOST = 30  # words of a sentence
 ABBREVIATION = re.compile(r"\b(e\.g|i\.e|etc|vs|al|cf)\.")
 END = re.compile(r"(?<=[.!?])(?<!\.\.)[\"')*_]*(?:\s+|$)")
+COMMAND = re.compile(r"\s+python -m ")  # an example in a help text
 ENTRY = re.compile(r"\s*\S+(?: \S+)*?\s{2,}(?=\S)")  # of a list in a help text: a name, two spaces, what it is
 LITERAL = re.compile(r'R"\((?P<raw>.*?)\)"|"(?P<plain>(?:[^"\\\n]|\\.)*)"|\'(?:[^\'\\\n]|\\.)+\'|//[^\n]*|/\*.*?\*/', re.DOTALL)
 
@@ -107,9 +110,9 @@ def of_help(number, text):
     result = Paragraphs()
     for line in text.split("\n"):
         entry = ENTRY.match(line)
-        if not line.strip() or entry:
+        if not line.strip() or entry or COMMAND.match(line):
             result.end()
-        if line.strip():
+        if line.strip() and not COMMAND.match(line):
             result.add(number, line[entry.end():] if entry else line)
     result.end()
     return result.found
@@ -132,8 +135,24 @@ def of_literals(source):
     return found + of_help(start, text)
 
 
+def of_python(source):
+    """Paragraphs of the docstrings and other literals of Python. A value in an f-string counts as one word."""
+    found, parts = [], set()
+    for node in ast.walk(ast.parse(source)):  # an f-string comes before its parts
+        text = ""
+        if isinstance(node, ast.JoinedStr):
+            parts.update(node.values)
+            text = "".join(part.value if isinstance(part, ast.Constant) else "code" for part in node.values)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in parts:
+            text = node.value
+        found += of_help(node.lineno, text) if text else []
+    return found
+
+
 def paragraphs(path):
     text = path.read_text(encoding="utf-8")
+    if path.suffix == ".py":
+        return of_python(text)
     if path.suffix == ".md":
         return of_markdown(text.splitlines())
     if "include" in path.parts:
@@ -172,7 +191,8 @@ def headings(path):
 def is_read(name):
     path = pathlib.PurePath(name)
     return path.name in ("README.md", "CHANGELOG.md") or name.startswith("include/berth/") or \
-        name.startswith("csrc/") and path.suffix in (".cc", ".h") and path.parent.name != "generated"
+        name.startswith(("csrc/", "python_shim/module/")) and path.suffix in (".cc", ".h") and path.parent.name != "generated" or \
+        name.startswith(("python_shim/berth/", "python_shim/backend/")) and path.suffix == ".py"
 
 
 def files(root):

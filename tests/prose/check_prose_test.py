@@ -58,6 +58,11 @@ class Prose(unittest.TestCase):
         self.assertEqual(self.lines("csrc/x.cc", f'f(R"(name   {FITS}\nother  {FITS}\n       {FITS})");\n'), [1])
         self.assertEqual(self.lines("csrc/x.cc", f'f("name   {FITS}\\nother  {FITS}\\n");\n'), [])
 
+    def test_docstrings_and_messages_of_python_are_read(self):
+        self.assertEqual(self.lines("x.py", f'"""{FITS}.\n\n{LONG}."""\nx = 1\n'), [1])
+        self.assertEqual(self.lines("x.py", f'raise Error(f"{FITS} "\n            "{{x}}")\nraise Error("{FITS}. {FITS}")\n'), [1])
+        self.assertEqual(self.lines("x.py", f'HELP = """{FITS}\n  python -m berth {LONG}\n"""  # {LONG}\n'), [])
+
     def test_a_link_to_nothing_is_found(self):
         with tempfile.TemporaryDirectory() as folder:
             root = pathlib.Path(folder).resolve() / "root"
@@ -71,9 +76,10 @@ class Prose(unittest.TestCase):
                              [(5, "nowhere.md"), (5, "there.md#none"), (6, "../outside.md"), (8, "nothing.md")])
 
     def test_all_files_that_users_read_are_read(self):
-        for name in ("README.md", "CHANGELOG.md", "csrc/pool/README.md", "include/berth/place.h", "csrc/cli/show.cc"):
+        for name in ("README.md", "CHANGELOG.md", "csrc/pool/README.md", "include/berth/place.h", "csrc/cli/show.cc",
+                     "python_shim/berth/_place.py", "python_shim/module/place_module.cc"):
             self.assertTrue(check_prose.is_read(name), name)
-        for name in ("tests/run", "csrc/plan/generated/plan_generated.h", "bench/results/pool.md"):
+        for name in ("tests/run", "tests/prose/check_prose.py", "csrc/plan/generated/plan_generated.h", "bench/results/pool.md"):
             self.assertFalse(check_prose.is_read(name), name)
 
 
