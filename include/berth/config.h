@@ -11,7 +11,7 @@ enum class Mode {
   kLearn,   // serve from the pool, record in place, plan when the step repeats, switch; the default
   kRecord,  // serve from the pool and write a trace to `trace`
   kServe,   // serve the plan in `plan`
-  kOff,     // do nothing: the allocator that was there stays
+  kOff,     // do nothing: libtorch's own allocator stays
 };
 
 enum class RecordDetail {
@@ -26,10 +26,10 @@ enum class CheckLevel {
   kFull,  // each block that is handed out is checked against every live byte
 };
 
-// How a GPU's memory is had.
+// How berth allocates a GPU's memory.
 enum class MemoryKind {
-  kAuto,     // virtual, or plain where a try of the driver's virtual memory fails
-  kVirtual,  // ranges of addresses, into which pages are mapped; refused where that fails
+  kAuto,     // virtual, or plain where the driver's virtual memory fails when berth tries it
+  kVirtual,  // pages are mapped into ranges of addresses; an error where that fails
   kPlain,    // cudaMalloc: an arena is one allocation, the pool grows by segments
 };
 
@@ -38,23 +38,24 @@ enum class MemoryKind {
 // hold {rank}, {device} and {pid}.
 struct Config {
   Mode mode = Mode::kLearn;           // BERTH_MODE
-  std::string trace = "berth.trace";  // BERTH_TRACE: written in record
-  // BERTH_PLAN: read in serve; kept up to date in learn, where set, unless another file is there.
-  // A folder (one is there, or the name ends in '/') holds the plans of many programs.
+  std::string trace = "berth.trace";  // BERTH_TRACE: the trace that mode record writes
+  // BERTH_PLAN: the plan that mode serve follows. Mode learn starts from it, where it exists, and
+  // keeps it up to date. A folder (an existing one, or a name that ends in '/') holds the plans of
+  // many programs. Mode learn overwrites no file that is not a plan.
   std::string plan;
   RecordDetail record = RecordDetail::kRequests;  // BERTH_RECORD
   CheckLevel check = CheckLevel::kNormal;         // BERTH_CHECK
-  std::string stats;     // BERTH_STATS: statistics as JSON, written at exit, where set
-  bool verbose = false;  // BERTH_VERBOSE: what became of the requests, in one line at exit
+  std::string stats;     // BERTH_STATS: the file that receives the counters at exit, as JSON
+  bool verbose = false;  // BERTH_VERBOSE: print one line at exit: steps, hits, misses, memory
   std::string tag;       // BERTH_TAG: part of a plan's fingerprint
   double plan_time_limit_seconds = 2;     // BERTH_PLAN_TIME_LIMIT: for planning in the background
   Bytes memory_limit = 0;                 // BERTH_MEMORY_LIMIT: 0 is the device's own
-  MemoryKind memory = MemoryKind::kAuto;  // BERTH_MEMORY: of a GPU; on the host it says nothing
-  // BERTH_HANDLE: the most memory of a GPU that the driver is asked for at a time; 0: a page, or a
-  // 4,096th of what is held. A larger one costs fewer calls, and more memory.
+  MemoryKind memory = MemoryKind::kAuto;  // BERTH_MEMORY: without effect on the host
+  // BERTH_HANDLE: the largest handle of a GPU's virtual memory. Larger handles need fewer driver
+  // calls and hold more memory. 0: a page, or a 4,096th of the held memory.
   Bytes handle = 0;
-  std::string schedule;  // BERTH_SCHEDULE: what step programs begin with, where set
-  // BERTH_ALGORITHMS: where step programs keep what they measured of algorithms, where set
+  std::string schedule;  // BERTH_SCHEDULE: the schedule that step programs follow from the start
+  // BERTH_ALGORITHMS: the file in which step programs keep measured algorithms
   std::string algorithms;
 
   // Reads BERTH_ variables strictly: throws Error(kUsage) naming variable, value and the legal

@@ -49,9 +49,9 @@ struct StepProgramOptions {
   // for the body's thread. This hides the body's own time where a core is free. It gains nothing
   // where kernels use all cores, or under berth's CPU allocator, whose plans are by thread.
   bool second_thread = false;
-  // How long the loop waits for plans, in all its steps together, in seconds. Infinity: it waits for
-  // each plan. A step whose plan is not there yet runs in the order of its record and releases each
-  // value after its last use.
+  // How long the loop waits for plans, in all its steps together, in seconds. Infinity: it waits
+  // for each plan. A step whose plan is not there yet runs in the order of its record and releases
+  // each value after its last use.
   double plan_wait_seconds = 0.3;
   // How many different steps are kept (training, evaluation, a last batch). A new one replaces the
   // oldest.
@@ -119,10 +119,11 @@ struct StepProgramStats {
 // A program is planned after its second step, on another thread: in 4 seconds at most, or 14 with a
 // budget of time. If no schedule fits a budget of memory in that time, the search continues for up
 // to five times as long, with a copy_rate for ten times. Until then the program runs by a schedule
-// in the order of its record. The loop waits for plan_wait_seconds at most. With a budget berth also
-// times the schedule's operators in three more steps. If they differ from the record by a tenth,
-// berth plans the program once more, for as long, starting from its schedule. The loop's thread
-// measures algorithms of libraries. The end of a step program or of the process cancels planning.
+// in the order of its record. The loop waits for plan_wait_seconds at most. With a budget berth
+// also times the schedule's operators in three more steps. If they differ from the record by a
+// tenth, berth plans the program once more, for as long, starting from its schedule. The loop's
+// thread measures algorithms of libraries. The end of a step program or of the process cancels
+// planning.
 //
 // An operator that is not known to be safe later is a barrier: it runs when it is called, after all
 // operators before it. Barriers are operators that are neither libtorch's own nor declared pure(),

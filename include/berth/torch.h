@@ -12,14 +12,13 @@ namespace berth::torch {
 // none is given; learn by default). Call it once, before the first tensor, from the thread that
 // trains; blocks that were made earlier stay with the allocator that made them. A second call does
 // nothing. Mode off: does nothing. Throws Error(kUsage) for wrong settings, Error(kInput) where
-// BERTH_PLAN names a file that is there and is no whole plan, in mode learn too: it is not
-// overwritten.
+// BERTH_PLAN names an existing file that is no whole plan. Mode learn does not overwrite it.
 //
-// Where memory is exhausted libtorch's operators throw c10::OutOfMemoryError from then on. A forked
-// child has the memory of its parent's tensors and makes its own with the system's allocator.
+// From then on libtorch's operators throw c10::OutOfMemoryError where memory is exhausted. A forked
+// child keeps its parent's tensors, and allocates new ones with the system's allocator.
 //
-// A program that links the object library berth::torch_auto needs no call: that one installs berth
-// before main where BERTH_MODE is set, and else does nothing.
+// A program that links the object library berth::torch_auto needs no call. The library installs
+// berth before main where BERTH_MODE is set.
 void install();
 void install(const Config& config);
 
@@ -33,9 +32,9 @@ void mark_step() noexcept;
 // Counters so far; all zero where berth is not installed. Thread-safe.
 [[nodiscard]] Stats stats();
 
-// Memory in which nothing lives goes back to the system; addresses and the plan stay, and its pages
-// come back with the next requests, or at once with resume_memory(). Return bytes given back and
-// taken; 0 where berth is not installed. Thread-safe.
+// release_memory() gives memory without live tensors back to the system. Addresses and the plan
+// stay. Its pages come back with the next requests, or at once with resume_memory(). Both return
+// the bytes that they gave back or allocated; 0 where berth is not installed. Thread-safe.
 std::uint64_t release_memory();
 std::uint64_t resume_memory();
 
@@ -48,8 +47,8 @@ class StepGuard {
   StepGuard& operator=(const StepGuard&) = delete;
 };
 
-// Gives the requests of this thread in its scope a name, which `berth show` reports and the pool
-// learns lifetimes by.
+// Gives a name to the requests of this thread in its scope. `berth show` reports the name, and the
+// pool learns lifetimes by it.
 class Scope {
  public:
   explicit Scope(const char* name) noexcept;
@@ -59,7 +58,7 @@ class Scope {
 
  private:
   std::uint32_t previous_ = 0;
-  std::uint64_t ranges_[2] = {};  // in the traces that are being written
+  std::uint64_t ranges_[2] = {};  // in the open traces
 };
 
 }  // namespace berth::torch

@@ -21,9 +21,9 @@ namespace berth::torch {
 // in its place. mark_step(), StepGuard and Scope of that header serve both. One plan and one trace
 // a GPU: their file names may hold {device} and {rank}; without it the second GPU's get ".1".
 //
-// Settings of PyTorch (PYTORCH_ALLOC_CONF): roundup_power2_divisions and
-// per_process_memory_fraction are followed; expandable_segments is what berth does anyway; others
-// are named in one warning.
+// Of PyTorch's settings (PYTORCH_ALLOC_CONF) berth follows roundup_power2_divisions and
+// per_process_memory_fraction. expandable_segments has no effect: BERTH_MEMORY decides whether
+// pages are mapped. One warning names the other settings.
 void install_cuda();
 void install_cuda(const Config& config);
 
@@ -33,15 +33,19 @@ void install_cuda(const Config& config);
 // Thread-safe.
 [[nodiscard]] Stats cuda_stats(int device = 0);
 
-// For programs that share a GPU with others, between training and generation say. Memory in which
-// nothing lives goes back to the driver; addresses and the plan stay. With `keep_contents` the live
-// tensors go, too: to pinned host memory, until cuda_resume_memory() brings them back to their
-// addresses. Meanwhile nobody may use them, or replay graphs that do; new tensors are served from
-// memory of their own. CUDA graphs' and MemPools' memory stays. Not for tensors that other
-// processes have (torch.multiprocessing): those would keep the memory that they had. Return bytes
-// given back and taken; 0 where the GPU was not used. Wait for the GPU. Throw Error(kUsage) while a
-// graph is captured and, with contents, where the driver maps no pages; OutOfMemory where the host,
-// or then the GPU, has no room: nothing is lost. Thread-safe.
+// For programs that share a GPU with others. cuda_release_memory() gives memory without live
+// tensors back to the driver. Addresses and the plan stay.
+//
+// With `keep_contents` berth also moves the live tensors to pinned host memory.
+// cuda_resume_memory() brings them back to their addresses. Until then nobody may use them, or
+// replay graphs that use them. New tensors get memory of their own. Memory of CUDA graphs and
+// MemPools stays. Do not move tensors that other processes have opened (torch.multiprocessing):
+// those processes would keep the old memory.
+//
+// Both wait for the GPU, and return the bytes that they gave back or allocated; 0 where the GPU was
+// not used. They throw Error(kUsage) while a graph is captured and, with contents, where the driver
+// maps no pages. They throw OutOfMemory where the host, or later the GPU, has no room; nothing is
+// lost then. Thread-safe.
 std::uint64_t cuda_release_memory(int device = 0, bool keep_contents = false);
 std::uint64_t cuda_resume_memory(int device = 0);
 
