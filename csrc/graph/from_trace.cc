@@ -27,7 +27,8 @@ constexpr StorageId kNoStorage = std::numeric_limits<StorageId>::max();
 
 class TraceGraphBuilder {
  public:
-  TraceGraphBuilder(const Trace& trace, const Step& step) : trace_(trace), found_(find_units(trace)) {
+  TraceGraphBuilder(const Trace& trace, const Step& step)
+      : trace_(trace), found_(find_units(trace)) {
     first_tick_ = step.first_tick;
     last_tick_ = step.last_tick;
     for (const StepLane& lane : step.lanes) keys_.insert(lane.key);

@@ -14,11 +14,12 @@ class PublishedGraphBuilder {
  public:
   // Returns its number.
   OperatorId add(std::string name, bool backward, std::uint64_t ns) {
-    graph_.operators.push_back({.name = std::move(name),
-                                .phase = backward ? Phase::kBackward : Phase::kForward,
-                                .traits = {},
-                                .forward = {},
-                                .alternatives = {{.ns = ns, .workspace = 0, .reads = {}, .writes = {}, .in_place = {}}}});
+    graph_.operators.push_back(
+        {.name = std::move(name),
+         .phase = backward ? Phase::kBackward : Phase::kForward,
+         .traits = {},
+         .forward = {},
+         .alternatives = {{.ns = ns, .workspace = 0, .reads = {}, .writes = {}, .in_place = {}}}});
     return static_cast<OperatorId>(graph_.operators.size() - 1);
   }
   ValueId add_result(OperatorId op, Bytes bytes) {
@@ -137,8 +138,8 @@ Graph import_moccasin(const Json& root) {
     const OperatorId op = builder.add(
         name.is_string() ? name.get<std::string>() : name.dump(), truth(node, "backward"),
         time_from(member(node, layered ? "duration" : "cost_cpu", whose), 1, whose));
-    value.push_back(
-        builder.add_result(op, size_from(member(node, layered ? "out_cost" : "cost_ram", whose), whose)));
+    value.push_back(builder.add_result(
+        op, size_from(member(node, layered ? "out_cost" : "cost_ram", whose), whose)));
   }
   for (const Json& link : list(root, "links")) {
     const std::size_t from = numbers.of(member(link, layered ? "0" : "source", "a link"));

@@ -123,8 +123,8 @@ Chunk* WaitingChunks::take_ordered() noexcept {
 void WaitingChunks::drain_in_order(Queue& queue, Chunk** ordered) noexcept {
   for (Chunk* chunk = queue.tail; chunk != nullptr;) {
     Chunk* const before = chunk->left;
-    const bool waits = std::all_of(
-        chunk->points.begin(), chunk->points.end(), [&](LaneEvents::Point point) {
+    const bool waits =
+        std::all_of(chunk->points.begin(), chunk->points.end(), [&](LaneEvents::Point point) {
           return point.number != kUnrecorded && events_.wait(chunk->lane, point);
         });
     if (waits) {

@@ -22,8 +22,7 @@ class Recording {
 
   // Throws Error(kUsage) where one is open, or kMost were.
   void check_free() const {
-    BERTH_CHECK(!active_ && !opening_, kUsage,
-                "a recording is open already: end that one first");
+    BERTH_CHECK(!active_ && !opening_, kUsage, "a recording is open already: end that one first");
     BERTH_CHECK(recorders_.size() < kMost, kUsage,
                 "this process has recorded {} traces, which is the most", kMost);
   }
@@ -47,7 +46,9 @@ class Recording {
   }
   [[nodiscard]] bool active() const noexcept { return active_; }
   // Null where it is not active.
-  [[nodiscard]] Recorder* recorder() const noexcept { return active_ ? recorders_.back().get() : nullptr; }
+  [[nodiscard]] Recorder* recorder() const noexcept {
+    return active_ ? recorders_.back().get() : nullptr;
+  }
   // Entries that were dropped so far.
   [[nodiscard]] std::uint64_t lost() const noexcept {
     std::uint64_t lost = 0;

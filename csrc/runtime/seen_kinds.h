@@ -25,7 +25,8 @@ struct KnownKind {
 // its plan has: says when what was recorded has a kind that is worth a plan.
 //
 // That is one that was seen often enough, many that are alike in the number of their requests only
-// (StepKinds makes a bucket of those), or a few that are longer than all that the plan has. Bounded: the last kMost kinds, 20 KiB. O(kMost) a step.
+// (StepKinds makes a bucket of those), or a few that are longer than all that the plan has.
+// Bounded: the last kMost kinds, 20 KiB. O(kMost) a step.
 class SeenKinds {
  public:
   static constexpr std::size_t kMost = 256;

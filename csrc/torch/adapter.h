@@ -20,8 +20,8 @@ enum berth_operator_error {
 // Python by ctypes, and the small libraries to preload. Includes nothing of libtorch.
 //
 // libberth_torch_cpu_allocator.so and libberth_torch_cuda_allocator.so export one function,
-// berth_torch_adapter(). Loading them does nothing else. Both belong to this version of berth alone:
-// nobody but their own package calls them.
+// berth_torch_adapter(). Loading them does nothing else. Both belong to this version of berth
+// alone: nobody but their own package calls them.
 //
 // Functions that can fail return 0, 1 where the answer is no, or the number of an error
 // (berth_status in <berth/berth.h>), and then write one line to `message`, of at most `size` bytes
@@ -42,15 +42,18 @@ typedef struct berth_torch_table {
   int (*save_plan)(int device, const char* path, char* message, size_t size);
   int (*begin_recording)(int device, const char* path, int operators, char* message, size_t size);
   int (*end_recording)(int device, char* message, size_t size);
-  // Free memory goes back to the device, with `keep_contents` live memory too; `bytes` says how much.
+  // Free memory goes back to the device, with `keep_contents` live memory too; `bytes` says how
+  // much.
   int (*release)(int device, int keep_contents, uint64_t* bytes, char* message, size_t size);
   int (*resume)(int device, uint64_t* bytes, char* message, size_t size);
   // Names the calling thread's requests until end_scope() of what is returned, on that thread.
   void* (*begin_scope)(const char* name);
   void (*end_scope)(void* scope);
   // A step program: see <berth/step_program.h>. Needs no allocator of berth's.
-  int (*make_step_program)(const char* engine, const char* schedule, uint64_t memory_budget, double memory_share, double time_budget,
-                           uint64_t copy_rate, uint64_t host_memory, int other_bits, int second_thread, double plan_wait_seconds, void** program, char* message, size_t size);
+  int (*make_step_program)(const char* engine, const char* schedule, uint64_t memory_budget,
+                           double memory_share, double time_budget, uint64_t copy_rate,
+                           uint64_t host_memory, int other_bits, int second_thread,
+                           double plan_wait_seconds, void** program, char* message, size_t size);
   void (*free_step_program)(void* program);
   int (*begin_step)(void* program, char* message, size_t size);
   // `takes_over`: a schedule runs the steps that come, and did not run this one. Where an operator
@@ -60,7 +63,8 @@ typedef struct berth_torch_table {
   void (*program_step_ended)(int takes_over);
   // As `stats`.
   size_t (*step_program_stats)(void* program, char* text, size_t size);
-  int (*save_step_graph)(void* program, const char* path, int as_written, char* message, size_t size);
+  int (*save_step_graph)(void* program, const char* path, int as_written, char* message,
+                         size_t size);
   // Declares an operator pure, for all step programs of this table.
   int (*declare_pure)(const char* name, char* message, size_t size);
   // Lets tensors spill to so many bytes of the host: see allow_spills().

@@ -6,7 +6,8 @@
 // program starts, load next to nothing.
 //
 // By LD_PRELOAD that happens where BERTH_MODE is set, and installs berth; not in processes that
-// only start others. Links neither libtorch nor C++'s library. BERTH_CUDA is 1 for the GPU's, else 0.
+// only start others. Links neither libtorch nor C++'s library. BERTH_CUDA is 1 for the GPU's, else
+// 0.
 #include "csrc/torch/adapter.h"
 
 #include <dlfcn.h>

@@ -34,8 +34,8 @@ std::vector<Lifetime> parse_lifetimes(std::string_view text, const std::string& 
     if (rows[kIdColumn].empty()) rows.fail("has no id");
     const auto [it, unknown] = line_of.emplace(rows[kIdColumn], rows.line());
     if (!unknown)
-      rows.fail(
-          fmt::format("has the id '{}' again, line {} has it", printable(rows[kIdColumn]), it->second));
+      rows.fail(fmt::format("has the id '{}' again, line {} has it", printable(rows[kIdColumn]),
+                            it->second));
     Lifetime row{.id = std::string(rows[kIdColumn]),
                  .lower = rows.number(kLower, "lower", kMaxTime),
                  .upper = rows.number(kUpper, "upper", kMaxTime),

@@ -15,7 +15,7 @@ using View = nanobind::ndarray<nanobind::numpy, const Value, nanobind::ndim<1>>;
 // A member of each row of a table, as a NumPy array that copies nothing, is read-only and keeps
 // `owner`, which holds the rows, alive. The size of a row is a multiple of that of the member.
 template <class Row, class Value>
-View<Value> column(const std::vector<Row>& rows, Value Row::* member, nanobind::handle owner) {
+View<Value> column(const std::vector<Row>& rows, Value Row::*member, nanobind::handle owner) {
   static_assert(sizeof(Row) % sizeof(Value) == 0);
   static const Value kNothing{};
   const Value* const first = rows.empty() ? &kNothing : &(rows.front().*member);
@@ -29,12 +29,12 @@ Owner& owner_of(Rows Owner::*, nanobind::handle self) {
   return nanobind::cast<Owner&>(self);
 }
 
-// For a property of a class whose instances hold rows: the column of `member`, kept alive by `self`.
+// For a property of a class whose instances hold rows: the column of `member`, kept alive by
+// `self`.
 template <auto rows, class Row, class Value>
-auto column_of(Value Row::* member) {
-  return [member](nanobind::handle self) {
-    return column(owner_of(rows, self).*rows, member, self);
-  };
+auto column_of(Value Row::*member) {
+  return
+      [member](nanobind::handle self) { return column(owner_of(rows, self).*rows, member, self); };
 }
 
 // The same of a plain list.

@@ -80,8 +80,9 @@ void bind_search(nb::module_& module) {
           "One a buffer, in bytes: a read-only array of uint64.")
       .def_ro("high_water_mark", &Placement::high_water_mark, "Bytes: the largest offset + size.")
       .def_ro("lower_bound", &Placement::lower_bound, "Bytes that no placement is below.")
-      .def_prop_ro("gap", [](const PlacedBuffers& placed) { return placed.gap(); },
-                   "high_water_mark / lower_bound - 1.")
+      .def_prop_ro(
+          "gap", [](const PlacedBuffers& placed) { return placed.gap(); },
+          "high_water_mark / lower_bound - 1.")
       .def_ro("proven_optimal", &Placement::proven_optimal,
               "Whether high_water_mark is the least there is.")
       .def_ro("proven_infeasible", &Placement::proven_infeasible,
@@ -105,7 +106,8 @@ void bind_search(nb::module_& module) {
       nb::arg("period"), nb::arg("alignment"), nb::arg("time_limit"), nb::arg("iterations"),
       nb::arg("seed"), nb::arg("threads"), nb::arg("engine"), nb::arg("capacity").none(),
       nb::arg("progress").none(), "What berth.place() calls once its arguments are checked.");
-  module.def("engines", [] { return place_engines(); }, "Names for `engine`, \"auto\" first.");
+  module.def(
+      "engines", [] { return place_engines(); }, "Names for `engine`, \"auto\" first.");
 }
 
 }  // namespace berth::python

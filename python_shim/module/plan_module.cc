@@ -65,11 +65,13 @@ void bind_sequence(nb::module_& module) {
       .def_ro("parent", &Sequence::parent, "Index into Plan.sequences, or -1.")
       .def_ro("fork", &Sequence::fork, "Requests of the path before its first slot.")
       .def_ro("period", &Sequence::period, "Requests of the whole path.")
-      .def_prop_ro("offsets", column_of<kSlots>(&Slot::offset), "In bytes; 2**64 - 1: the pool serves it.")
+      .def_prop_ro("offsets", column_of<kSlots>(&Slot::offset),
+                   "In bytes; 2**64 - 1: the pool serves it.")
       .def_prop_ro("requested", column_of<kSlots>(&Slot::requested), "Bytes as asked.")
       .def_prop_ro("sizes", column_of<kSlots>(&Slot::size), "Bytes that are reserved.")
       .def_prop_ro("births", column_of<kSlots>(&Slot::birth), "Requests of the path before it.")
-      .def_prop_ro("lengths", column_of<kSlots>(&Slot::length), "Requests of the lane until it is freed.")
+      .def_prop_ro("lengths", column_of<kSlots>(&Slot::length),
+                   "Requests of the lane until it is freed.")
       .def("__len__", [](const Sequence& sequence) { return sequence.slots.size(); })
       .def("__repr__", [](const Sequence& sequence) {
         return fmt::format("<berth.Sequence of lane {}: {} slots>", sequence.lane,
@@ -108,8 +110,9 @@ void bind_plan(nb::module_& module) {
           },
           "None where no two slots that can be alive together share a byte and all else is legal; "
           "else the first violation, in words. Shares no code with the planner.")
-      .def_prop_ro("program", [](const Plan& plan) { return describe_program(plan.program); },
-                   "Who it was made for: as Trace.program.")
+      .def_prop_ro(
+          "program", [](const Plan& plan) { return describe_program(plan.program); },
+          "Who it was made for: as Trace.program.")
       .def_ro("alignment", &Plan::alignment, "In bytes, of every offset.")
       .def_prop_ro(
           "lanes", [](nb::handle self) { return view(nb::cast<Plan&>(self).lane_keys, self); },

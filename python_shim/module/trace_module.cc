@@ -93,7 +93,8 @@ void bind_step(nb::module_& module) {
       .def_ro("seen", &LaneStep::seen, "How often, in a trace; 0 in a plan.")
       .def_ro("placed", &LaneStep::placed, "Whether it has offsets: those of a plan do.")
       .def_ro("bucket", &LaneStep::bucket, "Whether it stands for steps of many lengths.")
-      .def_prop_ro("bytes", column_of<kRequests>(&LaneStep::Request::bytes), "As asked; of a bucket the most.")
+      .def_prop_ro("bytes", column_of<kRequests>(&LaneStep::Request::bytes),
+                   "As asked; of a bucket the most.")
       .def_prop_ro("least_bytes", column_of<kRequests>(&LaneStep::Request::least),
                    "Of a bucket the least that was asked, else equal to bytes.")
       .def_prop_ro("offsets", column_of<kRequests>(&LaneStep::Request::offset),
@@ -115,7 +116,8 @@ void bind_trace(nb::module_& module) {
                        "of the run, copy nothing and are read-only.")
       .def_prop_ro("ids", column_of<kRows>(&Requests::Row::id), "Of their blocks.")
       .def_prop_ro("bytes", column_of<kRows>(&Requests::Row::bytes), "As asked, before rounding.")
-      .def_prop_ro("ticks", column_of<kRows>(&Requests::Row::tick), "Entries of the trace before it.")
+      .def_prop_ro("ticks", column_of<kRows>(&Requests::Row::tick),
+                   "Entries of the trace before it.")
       .def_prop_ro("freed", column_of<kRows>(&Requests::Row::freed),
                    "Tick of the free; 2**64 - 1 where it was alive at the end.")
       .def_prop_ro("times_ns", column_of<kRows>(&Requests::Row::time_ns),
@@ -145,14 +147,13 @@ void bind_trace(nb::module_& module) {
           },
           nb::arg("path"), nb::sig("def save(self, path: str | os.PathLike[str]) -> None"),
           "Writes it in berth's own format, atomically.")
-      .def_prop_ro("program", [](const Trace& trace) { return describe_program(trace.program); },
-                   "Who was recorded: torch_version, device_name, device_bytes, world_size, rank, "
-                   "tag.")
-      .def_ro("alignment", &Trace::alignment, "In bytes, of every block.")
       .def_prop_ro(
-          "lanes",
-          column_of<&Trace::lanes>(&trace::Lane::key),
-          "Keys of the streams or threads.")
+          "program", [](const Trace& trace) { return describe_program(trace.program); },
+          "Who was recorded: torch_version, device_name, device_bytes, world_size, rank, "
+          "tag.")
+      .def_ro("alignment", &Trace::alignment, "In bytes, of every block.")
+      .def_prop_ro("lanes", column_of<&Trace::lanes>(&trace::Lane::key),
+                   "Keys of the streams or threads.")
       .def_ro("cut_bytes", &Trace::cut_bytes, "Torn off the end of the file by a crash.")
       .def_ro("closed", &Trace::closed, "Whether the recording ended by itself.")
       .def_prop_ro("marks", &count_marks, "Steps that were marked.")

@@ -111,8 +111,7 @@ TEST_CASE("No two live blocks share a byte where kinds of steps come in random t
     const auto device = make_host_device(Bytes{1} << 30);
     test::LoneArena arena(*device, 64);
     REQUIRE(
-        arena
-            .activate(std::make_shared<const PlanLookup>(test::planned(kinds)), Arena::Pages::kNow)
+        arena.activate(std::make_shared<const PlanLookup>(test::planned(kinds)), Arena::Pages::kNow)
             .ok());
     arena.mark(0);
     Ledger ledger;

@@ -400,7 +400,7 @@ TEST_CASE("A range that goes for a larger one goes when work on it is done", "[a
   REQUIRE(block != nullptr);
   device.hand_out(0, block, 64);
   REQUIRE(arena.free(block).found);
-  REQUIRE(arena.activate(test::look(plan_of({sequence_of({{kMiB, 64, 1}})})), Arena::Pages::kNow)
-              .ok());
+  REQUIRE(
+      arena.activate(test::look(plan_of({sequence_of({{kMiB, 64, 1}})})), Arena::Pages::kNow).ok());
   CHECK(device.violations().empty());
 }

@@ -26,9 +26,7 @@ Sizes row(const std::vector<Sizes>& parts) {
   for (const Sizes& one : parts) sizes.insert(sizes.end(), one.begin(), one.end());
   return sizes;
 }
-StepParts of(const std::vector<Sizes>& steps) {
-  return StepParts({steps.begin(), steps.end()});
-}
+StepParts of(const std::vector<Sizes>& steps) { return StepParts({steps.begin(), steps.end()}); }
 using Cuts = std::vector<std::size_t>;
 
 const Sizes kTrain = part(100, 50), kLarger = part(200, 60), kTest = part(300, 20),
@@ -111,8 +109,7 @@ TEST_CASE("Kinds are the parts of steps, however often these came together", "[s
   std::mt19937 random(3);
   StepKinds kinds;
   for (int i = 0; i < 60; ++i) {
-    for (std::size_t left = random() % 3; left > 0; --left)
-      run(random() % 2 == 0 ? kTest : kOther);
+    for (std::size_t left = random() % 3; left > 0; --left) run(random() % 2 == 0 ? kTest : kOther);
     run(random() % 2 == 0 ? kTrain : kLarger);
     builder.mark();
     if (i == 5) kinds.learn(builder.trace());  // what is known as a whole by then is so no more

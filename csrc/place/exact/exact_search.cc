@@ -29,8 +29,8 @@ ExactSearch::ExactSearch(const Strip& strip, Bytes capacity, std::uint64_t seed,
 void ExactSearch::start_round(Search& search, std::size_t items) {
   const std::uint32_t turn = search.round / std::size(kRankOrders);
   search.left = std::uint64_t{2 * items} << std::min<std::uint32_t>(turn, 40);
-  search.tree->start(kRankOrders[search.round % std::size(kRankOrders)], kExactNoise[turn % std::size(kExactNoise)],
-                     hash_combine(seed_, search.round));
+  search.tree->start(kRankOrders[search.round % std::size(kRankOrders)],
+                     kExactNoise[turn % std::size(kExactNoise)], hash_combine(seed_, search.round));
   ++search.round;
 }
 

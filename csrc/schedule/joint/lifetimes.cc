@@ -14,7 +14,8 @@ constexpr std::size_t kNone = ~std::size_t{0};
 
 class LifetimeWalk {
  public:
-  LifetimeWalk(const graph::Graph& graph, const graph::Schedule& schedule, const graph::CopyRates& rates)
+  LifetimeWalk(const graph::Graph& graph, const graph::Schedule& schedule,
+               const graph::CopyRates& rates)
       : graph_(graph), schedule_(schedule), rates_(rates), buffers_(schedule.buffers.size()) {}
 
   Lifetimes take() {

@@ -64,8 +64,8 @@ class Relaxation {
     for (std::size_t b = blocks_.size(); b-- > 0;) {
       std::vector<bool> before(values_, false);
       for (StageValue v = 0; v < values_; ++v)
-        before[v] =
-            is_always_kept(b, v) || (kept_[b][v] != kNoColumn && solution[index(kept_[b][v])] > kKept);
+        before[v] = is_always_kept(b, v) ||
+                    (kept_[b][v] != kNoColumn && solution[index(kept_[b][v])] > kKept);
       keep_made_once(problem_, blocks_[b].first, blocks_[b].last, before, after, plan);
       after = std::move(before);
     }

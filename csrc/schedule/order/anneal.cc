@@ -77,7 +77,8 @@ class Annealer {
     const auto size = static_cast<std::uint32_t>(order_.order().size());
     const std::uint32_t hot = hot_step(), kind = draw(10);
     if (kind < 6) {
-      const auto places = static_cast<std::uint32_t>(std::exp2(6.0 * static_cast<double>(draw(1024)) / 1024));
+      const auto places =
+          static_cast<std::uint32_t>(std::exp2(6.0 * static_cast<double>(draw(1024)) / 1024));
       const bool up = kind < 3;
       const std::uint32_t near = 16;
       const std::uint32_t at = std::min(size - 1, hot + draw(2 * near) - std::min(hot, near));

@@ -11,9 +11,9 @@ namespace berth::schedule {
 // An order that is changed window by window, with what each step has alive.
 //
 // How good it is says its area above a target: the sum over its steps of what they have alive above
-// that, in bytes times steps (double: sizes differ by a factor of 10^6, and steps are many). Unlike the
-// peak it falls with every step that gets better, and a change is priced within its window: what
-// values do outside of it stays the same.
+// that, in bytes times steps (double: sizes differ by a factor of 10^6, and steps are many). Unlike
+// the peak it falls with every step that gets better, and a change is priced within its window:
+// what values do outside of it stays the same.
 class WorkingOrder {
  public:
   WorkingOrder(const OrderProblem& problem, Order order, Bytes target);

@@ -77,27 +77,39 @@ std::vector<NamedOrder> constructive_orders(const OrderProblem& problem,
   }
   {  // Lin et al.: the least that is alive while it runs, then what it leaves
     Runner runner(problem);
-    orders.push_back({"least peak first", runner.run([&](Node n) {
-                        return Pair{static_cast<std::int64_t>(problem.nodes[n].made), runner.growth(n)};
-                      }, stop)});
+    orders.push_back(
+        {"least peak first",
+         runner.run(
+             [&](Node n) {
+               return Pair{static_cast<std::int64_t>(problem.nodes[n].made), runner.growth(n)};
+             },
+             stop)});
   }
   {
     Runner runner(problem);
-    orders.push_back({"least growth first", runner.run([&](Node n) {
-                        return Pair{runner.growth(n), -runner.since(n)};
-                      }, stop)});
+    orders.push_back({"least growth first", runner.run(
+                                                [&](Node n) {
+                                                  return Pair{runner.growth(n), -runner.since(n)};
+                                                },
+                                                stop)});
   }
   {  // what frees comes at once, the others in depth
     Runner runner(problem);
-    orders.push_back({"eager", runner.run([&](Node n) {
-                        const std::int64_t growth = runner.growth(n);
-                        return Pair{growth <= 0 ? 0 : 1, -runner.since(n)};
-                      }, stop)});
+    orders.push_back({"eager", runner.run(
+                                   [&](Node n) {
+                                     const std::int64_t growth = runner.growth(n);
+                                     return Pair{growth <= 0 ? 0 : 1, -runner.since(n)};
+                                   },
+                                   stop)});
   }
   {
     const OrderProblem back = reversed(problem);
     Runner runner(back);
-    Order order = runner.run([&](Node n) { return Pair{runner.growth(n), -runner.since(n)}; }, stop);
+    Order order = runner.run(
+        [&](Node n) {
+          return Pair{runner.growth(n), -runner.since(n)};
+        },
+        stop);
     std::reverse(order.begin(), order.end());
     orders.push_back({"backwards", std::move(order)});
   }

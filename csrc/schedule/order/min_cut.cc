@@ -12,8 +12,11 @@ constexpr Bytes kInfinite = MaxFlow::kInfinite;
 }  // namespace
 
 MinCut::MinCut(const OrderProblem& problem)
-    : problem_(problem), ancestors_(problem.nodes.size()), fates_(problem.nodes.size()),
-      executed_(problem.nodes.size()), vertex_(problem.nodes.size()) {
+    : problem_(problem),
+      ancestors_(problem.nodes.size()),
+      fates_(problem.nodes.size()),
+      executed_(problem.nodes.size()),
+      vertex_(problem.nodes.size()) {
   for (const Node node : problem.first_order()) {
     for (const Node before : problem.nodes[node].before) {
       ancestors_.add(node, before);

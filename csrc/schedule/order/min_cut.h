@@ -16,7 +16,8 @@ namespace berth::schedule {
 // When v runs, the executed nodes are closed under predecessors, hold all that v depends on, and
 // neither v nor what depends on it. The least that is alive over all such sets is a minimum cut:
 // of a network in which a value costs its bytes where its maker is executed and one of its readers
-// is not. So it bounds every order from below, and the set that attains it says what to run before v.
+// is not. So it bounds every order from below, and the set that attains it says what to run before
+// v.
 //
 // Reusable; not thread-safe. Memory O(n^2 / 8) for the ancestors.
 class MinCut {

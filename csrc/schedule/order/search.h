@@ -11,7 +11,8 @@
 
 namespace berth::schedule {
 
-// When a search ends. Moves are counted, never seconds, but for `stop`, which may look at the clock.
+// When a search ends. Moves are counted, never seconds, but for `stop`, which may look at the
+// clock.
 struct SearchLimits {
   std::uint64_t moves = 0;
   std::function<bool()> stop = [] { return false; };  // asked every few hundred moves
@@ -25,8 +26,9 @@ std::uint64_t descend(MinCut& cuts, WorkingOrder& order, const SearchLimits& lim
 bool descend_once(MinCut& cuts, WorkingOrder& order, const SearchLimits& limits);
 
 // Annealing on the area above a target that falls with what is found: nodes are pulled to or pushed
-// past a step with much alive, with what must come before or after them. Returns the best order, whose
-// peak is at most that of `start`. Deterministic for equal random state and limits without a clock.
+// past a step with much alive, with what must come before or after them. Returns the best order,
+// whose peak is at most that of `start`. Deterministic for equal random state and limits without a
+// clock.
 [[nodiscard]] Order anneal(const OrderProblem& problem, MinCut& cuts, Order start, Bytes bound,
                            std::mt19937_64& random, const SearchLimits& limits,
                            std::uint64_t* moves);
