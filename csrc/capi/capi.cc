@@ -332,8 +332,9 @@ berth_status berth_trim(int index) {
 berth_status berth_release_memory(int index, int keep_contents, size_t* bytes) {
   return guarded([&] {
     if (bytes != nullptr) *bytes = 0;
-    BERTH_CHECK(keep_contents == 0 || index != BERTH_HOST, kUsage,
-                "contents of the host device are in host memory already: release its memory without");
+    BERTH_CHECK(
+        keep_contents == 0 || index != BERTH_HOST, kUsage,
+        "contents of the host device are in host memory already: release its memory without");
     DeviceOfProcess* const here = existing_device(index);
     if (here == nullptr) return BERTH_NO;
     const Bytes given = here->allocator().release(keep_contents != 0);

@@ -174,8 +174,7 @@ Needs find_needs(const RankTraces::File& file, const NeedsOptions& options) {
   if (options.holders) needs.holders = find_peak_holders(trace);
   for (const char* const name : {"caching", "expandable"})
     needs.reserved.push_back(native(name, workload, options.limit));
-  needs.reserved.push_back(
-      ours("learning", workload, options.limit, {.background = true}));
+  needs.reserved.push_back(ours("learning", workload, options.limit, {.background = true}));
   add_plan(trace, workload, options, needs);
   return needs;
 }

@@ -49,8 +49,8 @@ class PrivatePools {
   [[nodiscard]] bool routed() const noexcept {
     return routes_.load(std::memory_order_relaxed) != 0;
   }
-  // The newest that is routed to and whose filter takes the stream, else where requests are diverted
-  // to, or null.
+  // The newest that is routed to and whose filter takes the stream, else where requests are
+  // diverted to, or null.
   [[nodiscard]] PoolPointer routed_for(cudaStream_t stream) const;
 
   // A capture that libtorch tells of begins or ends.

@@ -26,9 +26,8 @@ void register_byte_access() {
   library->impl("read_generators",
                 ::torch::dispatch(c10::DispatchKey::CompositeExplicitAutograd, [] {}));
   library->def("run_as_written(str why) -> ()");
-  library->impl("run_as_written",
-                ::torch::dispatch(c10::DispatchKey::CompositeExplicitAutograd,
-                                  [](std::string_view) {}));
+  library->impl("run_as_written", ::torch::dispatch(c10::DispatchKey::CompositeExplicitAutograd,
+                                                    [](std::string_view) {}));
   for (const char* schema : {"read_bytes(Tensor self) -> ()", "share_bytes(Tensor(a!) self) -> ()",
                              "give_pointer(Tensor self) -> ()"}) {
     library->def(schema);

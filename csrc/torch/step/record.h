@@ -92,7 +92,7 @@ struct Call {
   bool host_read = false;                   // the program gets something that it may act on
   // Takes something on a device, and writes or makes something on the CPU.
   bool to_host = false;
-  bool backward = false;                    // runs within autograd's backward
+  bool backward = false;  // runs within autograd's backward
   // Runs when it is called, whatever has run before, and what it makes comes from outside: it makes
   // room that the body fills behind libtorch's operators, as torch.tensor(1.0) does, or reads what
   // others may write, and nothing of the step.
