@@ -177,7 +177,7 @@ class Setup(Folder):
     def test_help_names_every_option(self):
         result = self.setup_script("--help")
         self.assertEqual(result.returncode, 0)
-        for option in ("--check", "--no-packages", "--no-torch", "--no-cuda", "--no-next-torch", "--no-triton", "--no-solver", "--no-data"):
+        for option in ("--check", "--no-packages", "--no-torch", "--no-cuda", "--no-next-torch", "--no-triton", "--no-solver", "--no-format", "--no-data"):
             self.assertIn(option, result.stdout)
 
     def test_an_unknown_option_is_wrong_usage(self):
@@ -192,13 +192,14 @@ class Setup(Folder):
         self.assertEqual(result.returncode, 1)
         for line in ("packages: missing cmake ninja-build", "torch: 2.11.0 is missing in .venv",
                      "cuda: headers of CUDA 13 are missing in .venv/cuda",
-                     "next-torch: headers of torch 2.15.0 are missing in .venv/torch-2.15", "solver: HiGHS 1.15.1 is missing in .venv", "data: missing digits.csv text.txt"):
+                     "next-torch: headers of torch 2.15.0 are missing in .venv/torch-2.15", "solver: HiGHS 1.15.1 is missing in .venv",
+                     "format: clang-format and ruff are missing in .venv", "data: missing digits.csv text.txt"):
             self.assertIn(line, result.stdout)
         self.assertFalse((self.folder / ".venv").exists() or (self.folder / "build").exists())
 
     def test_a_libtorch_that_is_there_is_used(self):
         root = make_libtorch(self.folder / "libtorch", "2.12.1")
-        result = self.setup_script("--no-packages", "--no-triton", "--no-solver", "--no-data", Torch_DIR=str(root))
+        result = self.setup_script("--no-packages", "--no-triton", "--no-solver", "--no-format", "--no-data", Torch_DIR=str(root))
         self.assertEqual(result.returncode, 0)
         self.assertEqual(result.stdout, f"setup: torch: using libtorch 2.12.1 in {root}\n"
                                         f"setup: cuda: no headers needed, the libtorch in {root} is built without CUDA\n"
@@ -207,28 +208,37 @@ class Setup(Folder):
 
     def test_a_solver_that_is_there_is_used(self):
         (self.folder / ".venv/lib/python3.12/site-packages/highsbox-1.15.1.dist-info").mkdir(parents=True)
-        arguments = "--no-packages", "--no-torch", "--no-cuda", "--no-next-torch", "--no-triton", "--no-data"
+        arguments = "--no-packages", "--no-torch", "--no-cuda", "--no-next-torch", "--no-triton", "--no-format", "--no-data"
         self.assertEqual(self.setup_script(*arguments).stdout, "setup: solver: HiGHS 1.15.1 is in .venv\n")
         self.assertEqual(self.setup_script(*arguments, BERTH_HIGHS_ROOT="/opt/highs").stdout,
                          "setup: solver: using HiGHS in /opt/highs\n")
+
+    def test_tools_of_the_format_that_are_there_are_used(self):
+        (self.folder / ".venv").mkdir()
+        stamp = self.folder / ".venv/berth-format"
+        stamp.write_text((ROOT / "cmake/format-requirements.txt").read_text())
+        arguments = "--no-packages", "--no-torch", "--no-cuda", "--no-next-torch", "--no-triton", "--no-solver", "--no-data"
+        self.assertEqual(self.setup_script(*arguments).stdout, "setup: format: clang-format and ruff are in .venv\n")
+        stamp.write_text("ruff==0.0.1\n")
+        self.assertIn("are missing in .venv", self.setup_script("--check", *arguments).stdout)
 
     def test_headers_of_cuda_that_are_there_are_used(self):
         root = make_libtorch(self.folder / "libtorch")
         (root / "lib/libtorch_cuda.so").write_text("")
         toolkit = make_cuda(self.folder / "toolkit")
-        result = self.setup_script("--no-packages", "--no-torch", "--no-next-torch", "--no-triton", "--no-solver", "--no-data", Torch_DIR=str(root), CUDA_HOME=str(toolkit))
+        result = self.setup_script("--no-packages", "--no-torch", "--no-next-torch", "--no-triton", "--no-solver", "--no-format", "--no-data", Torch_DIR=str(root), CUDA_HOME=str(toolkit))
         self.assertEqual((result.returncode, result.stdout), (0, f"setup: cuda: headers of CUDA 13.0 are in {toolkit}/include\n"))
 
     def test_headers_of_the_next_torch_that_are_there_are_used(self):
         root = make_libtorch(self.folder / "libtorch")
         (root / "lib/libtorch_cuda.so").write_text("")
         (self.folder / ".venv/torch-2.15/include").mkdir(parents=True)
-        result = self.setup_script("--no-packages", "--no-torch", "--no-cuda", "--no-triton", "--no-solver", "--no-data", Torch_DIR=str(root))
+        result = self.setup_script("--no-packages", "--no-torch", "--no-cuda", "--no-triton", "--no-solver", "--no-format", "--no-data", Torch_DIR=str(root))
         self.assertEqual((result.returncode, result.stdout), (0, "setup: next-torch: headers of torch 2.15.0 are in .venv/torch-2.15\n"))
 
     def test_a_libtorch_that_is_refused_ends_the_set_up(self):
         root = make_libtorch(self.folder / "libtorch", "1.13.1")
-        result = self.setup_script("--no-packages", "--no-triton", "--no-solver", "--no-data", Torch_DIR=str(root))
+        result = self.setup_script("--no-packages", "--no-triton", "--no-solver", "--no-format", "--no-data", Torch_DIR=str(root))
         self.assertEqual(result.returncode, 1)
         self.assertIn("is 1.13.1: berth supports 2.11 and newer", result.stderr)
 
@@ -237,7 +247,7 @@ class Setup(Folder):
         self.tool("apt-cache", "echo '  Candidate: 1.0'")
         self.tool("id", "echo 1000")
         self.tool("sudo", "exit 1")
-        result = self.setup_script("--no-torch", "--no-cuda", "--no-next-torch", "--no-triton", "--no-solver", "--no-data", **tools)
+        result = self.setup_script("--no-torch", "--no-cuda", "--no-next-torch", "--no-triton", "--no-solver", "--no-format", "--no-data", **tools)
         self.assertEqual(result.returncode, 1)
         self.assertIn("Please run:", result.stderr)
         self.assertIn("catch2 libfmt-dev", result.stderr)
@@ -247,7 +257,7 @@ class Setup(Folder):
                           "libflatbuffers-dev flatbuffers-compiler libxxhash-dev nlohmann-json3-dev zlib1g-dev libbenchmark-dev "
                           "valgrind libjemalloc2 libtcmalloc-minimal4t64 libmimalloc3 librsvg2-2 chromium; do echo installed $p; done")
         self.tool("apt-get", "exit 1")
-        result = self.setup_script("--no-torch", "--no-cuda", "--no-next-torch", "--no-triton", "--no-solver", "--no-data", **tools)
+        result = self.setup_script("--no-torch", "--no-cuda", "--no-next-torch", "--no-triton", "--no-solver", "--no-format", "--no-data", **tools)
         self.assertEqual((result.returncode, result.stdout), (0, "setup: packages: all installed\n"), result.stderr)
 
 
