@@ -94,6 +94,7 @@ function(berth_test name)
   berth_precompile(${target} "${PROJECT_SOURCE_DIR}/tests/catch.h" <algorithm> <cstdint> <functional> <map> <memory> <optional> <random>
     <set> <string> <string_view> <unordered_map> <utility> <vector> <fmt/format.h>)
   target_link_libraries(${target} PRIVATE berth_catch_main berth_headers ${ARG_LINK})
-  catch_discover_tests(${target} TEST_PREFIX "${name}: " EXTRA_ARGS --warn NoTests
+  # In single quotes, or the prefix loses its space on the way.
+  catch_discover_tests(${target} TEST_PREFIX "'${name}: '" EXTRA_ARGS --warn NoTests
     PROPERTIES ${properties})
 endfunction()

@@ -3,7 +3,8 @@
 
 First build/release with everything but tests that take long, then build/asan (address and undefined behaviour) with what serves
 memory. With --all also the long ones, build/asan with all that needs no libtorch, and build/tsan (threads) with what of it is used by
-several threads. What cannot be built or counts no test is one failed test, named in the output.
+several threads. With folders of tests, such as `tests/run pool`, build/release alone, and in it what these folders need. What cannot be
+built or counts no test is one failed test, named in the output.
 """
 
 import argparse
@@ -24,9 +25,14 @@ CONFIGURATIONS = {
 }
 
 
+def folders():
+    """Names of the folders of tests."""
+    return sorted(path.parent.name for path in (ROOT / "tests").glob("*/CMakeLists.txt"))
+
+
 class Runner:
-    def __init__(self, jobs, everything):
-        self.jobs, self.everything = jobs, everything
+    def __init__(self, jobs, everything, folders=()):
+        self.jobs, self.everything, self.folders = jobs, everything, folders
         self.start = time.monotonic()
         self.passed, self.failures, self.skipped = 0, [], 0
 
@@ -55,6 +61,15 @@ class Runner:
         interesting = [line for line in text if re.search(r"error|FAILED|Error", line)][:20]
         print("\n".join(["  " + line for line in interesting + ["..."] + text[-lines:]]), flush=True)
 
+    def targets(self, folder):
+        """What the folders' tests need of a configured build; nothing: all of it, which tests of benches and installations run."""
+        if not self.folders:
+            return []
+        help_text = subprocess.run(["cmake", "--build", str(folder), "--target", "help"], cwd=ROOT, stdin=subprocess.DEVNULL,
+                                   capture_output=True, text=True).stdout
+        names = [f"berth_tests_{name}" for name in self.folders]
+        return names if all(re.search(rf"^(?:\.\.\. )?{name}\b", help_text, re.MULTILINE) for name in names) else []
+
     def build(self, name):
         folder = ROOT / "build" / name
         folder.mkdir(parents=True, exist_ok=True)
@@ -73,11 +88,13 @@ class Runner:
             return None
         self.say(f"{name}: building")
         # Goes on after an error, so that what was built is tested all the same.
-        ok = self.command(self.prefix(name) + ["cmake", "--build", str(folder), "-j", str(self.jobs), "--", "-k", "0"], log)
+        targets = self.targets(folder)
+        ok = self.command(self.prefix(name) + ["cmake", "--build", str(folder), "-j", str(self.jobs),
+                                               *(["--target", *targets] if targets else []), "--", "-k", "0"], log)
         if not ok:
             self.tail(log)
             self.fail(f"{name}: build", f"see {log.relative_to(ROOT)}")
-        if name == "release":
+        if name == "release" and not self.folders:
             log = folder / "tests-run-headers.log"
             if self.command(["cmake", "--build", str(folder), "-j", str(self.jobs), "--target", "all_verify_interface_header_sets"], log):
                 self.passed += 1
@@ -91,7 +108,8 @@ class Runner:
         report = folder / "tests-run.xml"
         report.unlink(missing_ok=True)
         arguments = self.prefix(name) + ["ctest", "--test-dir", str(folder), "-j", str(self.jobs), "--no-tests=error", "--timeout", "900",
-                     "--output-junit", str(report)] + ([] if self.everything else ["-LE", "long"])
+                     "--output-junit", str(report)] + ([] if self.everything else ["-LE", "long"]) + \
+            (["-L", f"^({'|'.join(self.folders)})$"] if self.folders else [])
         environment = dict(os.environ, BERTH_TEST_THOROUGH="1") if self.everything else None
         process = subprocess.Popen(arguments, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                    stderr=subprocess.STDOUT, text=True, errors="replace")
@@ -130,13 +148,17 @@ class Runner:
 
 def main():
     parser = argparse.ArgumentParser(prog="tests/run", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folders", nargs="*", metavar="FOLDER", help="of tests, such as pool; default: all")
     parser.add_argument("--quick", action="store_true", help="without the sanitizer builds")
     parser.add_argument("--all", action="store_true", help="also what takes long: two hours more on two cores")
     parser.add_argument("--no-setup", action="store_true", help="take the machine as it is")
     parser.add_argument("-j", "--jobs", type=int, default=min(os.cpu_count() or 2, 8), help="default: %(default)s")
     arguments = parser.parse_args()
-    runner = Runner(arguments.jobs, arguments.all)
-    for name in ["release"] if arguments.quick else CONFIGURATIONS if arguments.all else ["release", "asan"]:
+    for name in arguments.folders:
+        if name not in folders():
+            parser.error(f"no folder of tests '{name}', there are: {', '.join(folders())}")
+    runner = Runner(arguments.jobs, arguments.all, arguments.folders)
+    for name in ["release"] if arguments.quick or arguments.folders else CONFIGURATIONS if arguments.all else ["release", "asan"]:
         folder = runner.build(name)
         if folder is not None:
             runner.test(name, folder)
