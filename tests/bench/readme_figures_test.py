@@ -33,6 +33,14 @@ class Figures(unittest.TestCase):
     def test_the_readme_has_the_figures_of_the_pages(self):
         self.assertEqual(self.figures("--check", root=ROOT), (0, ""))
 
+    def test_the_readme_has_ten_rows_and_at_most_200_lines(self):
+        text = (ROOT / "README.md").read_text(encoding="utf-8")
+        self.assertLessEqual(len(text.splitlines()), 200)
+        rows = re.search(r"^## Figures$.*?^\| --- [^\n]*\n((?:\|[^\n]*\n)+)", text, re.MULTILINE | re.DOTALL)[
+            1
+        ].splitlines()
+        self.assertEqual(len(rows), 10)
+
     def test_a_page_that_is_measured_again_is_noticed_and_written(self):
         for name, pattern, new, found in (
                 ("demo.md", r"^\| berth learn +\|", "| berth learn | 300.4 ms | 1 |", "300 ms"),
