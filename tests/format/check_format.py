@@ -19,10 +19,23 @@ AT_ONCE = 100  # files in a call
 
 
 def files(root, language):
-    listed = subprocess.run(["git", "-C", str(root), "ls-files", "-co", "--exclude-standard"], capture_output=True, text=True, check=False)
-    names = listed.stdout.splitlines() if listed.returncode == 0 else \
-        [path.relative_to(root).as_posix() for path in root.rglob("*") if not {"build", ".venv"} & set(path.relative_to(root).parts)]
-    return sorted(name for name in names if name.endswith(SUFFIXES[language]) and "/generated/" not in name and (root / name).is_file())
+    listed = subprocess.run(
+        ["git", "-C", str(root), "ls-files", "-co", "--exclude-standard"], capture_output=True, text=True, check=False
+    )
+    names = (
+        listed.stdout.splitlines()
+        if listed.returncode == 0
+        else [
+            path.relative_to(root).as_posix()
+            for path in root.rglob("*")
+            if not {"build", ".venv"} & set(path.relative_to(root).parts)
+        ]
+    )
+    return sorted(
+        name
+        for name in names
+        if name.endswith(SUFFIXES[language]) and "/generated/" not in name and (root / name).is_file()
+    )
 
 
 def wanted_version(root, tool):
@@ -48,8 +61,12 @@ def unformatted(root, language, tool, names):
     """Names of the files that the tool would change. Raises where the tool fails."""
     found = []
     for first in range(0, len(names), AT_ONCE):
-        some = names[first:first + AT_ONCE]
-        options = ["--dry-run", "--Werror", "-ferror-limit=0"] if language == "cpp" else ["format", "--check", "--force-exclude"]
+        some = names[first : first + AT_ONCE]
+        options = (
+            ["--dry-run", "--Werror", "-ferror-limit=0"]
+            if language == "cpp"
+            else ["format", "--check", "--force-exclude"]
+        )
         done = subprocess.run([tool, *options, *some], cwd=root, capture_output=True, text=True, check=False)
         pattern = r"^(.+?):\d+:\d+: error:" if language == "cpp" else r"^Would reformat: (.+)$"
         lines = re.findall(pattern, done.stdout + done.stderr, re.MULTILINE)
@@ -60,9 +77,9 @@ def unformatted(root, language, tool, names):
 
 
 def fix(root, language, tool, names):
-    options = ["-i"] if language == "cpp" else ["format", "--quiet"]
+    options = ["-i"] if language == "cpp" else ["format", "--quiet", "--force-exclude"]
     for first in range(0, len(names), AT_ONCE):
-        subprocess.run([tool, *options, *names[first:first + AT_ONCE]], cwd=root, check=True)
+        subprocess.run([tool, *options, *names[first : first + AT_ONCE]], cwd=root, check=True)
 
 
 def main():

@@ -19,7 +19,7 @@ esac
 RUFF = """
 case "$1 $2" in
   --version*) echo "ruff VERSION" ;;
-  "format --quiet") shift 2; sed -i s/wrong/right/ "$@" ;;
+  "format --quiet") shift 3; sed -i s/wrong/right/ "$@" ;;
   *) shift 3; for file; do if grep -q wrong "$file"; then echo "Would reformat: $file"; bad=1; fi; done
      exit ${bad:-0} ;;
 esac
@@ -45,8 +45,12 @@ class Format(unittest.TestCase):
         self.write(f".venv/bin/{name}", "#!/bin/sh\n" + text.replace("VERSION", version)).chmod(0o755)
 
     def check(self, language, *more):
-        done = subprocess.run([sys.executable, "-B", SCRIPT, language, self.root, *more], capture_output=True, text=True,
-                              env={"PATH": "/usr/bin:/bin"})
+        done = subprocess.run(
+            [sys.executable, "-B", SCRIPT, language, self.root, *more],
+            capture_output=True,
+            text=True,
+            env={"PATH": "/usr/bin:/bin"},
+        )
         return done.returncode, done.stdout + done.stderr
 
     def test_each_unformatted_file_is_named_and_others_pass(self):
@@ -84,7 +88,9 @@ class Format(unittest.TestCase):
 
     def test_a_tool_that_fails_fails_the_check(self):
         self.write("csrc/x.cc", "right\n")
-        self.tool("clang-format", 'if [ "$1" = --version ]; then echo VERSION; else echo broken >&2; exit 3; fi', "14.0.6")
+        self.tool(
+            "clang-format", 'if [ "$1" = --version ]; then echo VERSION; else echo broken >&2; exit 3; fi', "14.0.6"
+        )
         code, text = self.check("cpp")
         self.assertEqual(code, 1)
         self.assertIn("ended with 3: broken", text)
