@@ -5,16 +5,17 @@
 
 namespace berth::torch::step {
 
-// What a step holds on the CPU, as its allocator counts: bytes that were asked for, unrounded.
+// The memory of a step on the CPU, as its allocator counts: requested bytes, not rounded.
 struct StepMemory {
   Bytes peak = 0;      // with what is resident
   Bytes resident = 0;  // there before the step and after it
 };
 
-// What an executor holds that follows the instructions, and the body beside it, as long as it has
-// tensors where the two records of it had them. A body that reads something back does not have yet
-// what it makes after it. Does once more, with numbers, what `Executor` does with storages; the two
-// change together. O(instructions + storages) for each time that the body reads something back.
+// The memory of an executor that runs the instructions, and of the body beside it. It assumes that
+// the body has tensors as long as in the two records. When the body reads a value back, it has not
+// made the values behind that point yet. The walk repeats with numbers what `Executor` does with
+// storages, so the two change together. O(instructions + storages) for each value that is read
+// back.
 [[nodiscard]] StepMemory memory_of(const Program& program, const Instructions& instructions);
 
 }  // namespace berth::torch::step

@@ -5,7 +5,7 @@
 
 namespace berth::torch::step {
 
-// Time since it was made.
+// A clock: the time since its construction.
 class Elapsed {
  public:
   [[nodiscard]] std::uint64_t ns() const {

@@ -20,9 +20,9 @@ namespace berth::torch::step {
 
 // Runs one step of a program by its instructions, below autograd.
 //
-// Storages from outside are bound, and numbers that change are given, before the first call that
-// takes them is run. Everything else the calls make. Not thread-safe: one thread at a time. The
-// cost of an instruction is O(operands) beside its kernel.
+// The caller binds storages from outside, and gives numbers that change, before the first call that
+// uses them runs. The calls make all other storages. Not thread-safe: one thread at a time. An
+// instruction costs O(operands) besides its kernel.
 class Executor {
  public:
   // All outlive the executor, whose tables are in `memory`. What calls take is noted in `times`,

@@ -8,28 +8,26 @@
 
 namespace berth::torch::step {
 
-// The generator that an operator with these arguments draws from: one that it is given, else its
-// device's own.
+// The generator that an operator with these arguments draws from: the one among them, else that of
+// its device.
 [[nodiscard]] at::Generator generator_of(c10::ArrayRef<c10::IValue> arguments);
 
-// All of its state, to be set again: 5 KiB on the CPU. Not seen as an operator.
+// The whole state of a generator: 5 KiB on the CPU. The tap does not see the call.
 [[nodiscard]] std::string state_of(at::Generator generator);
 void set_state(at::Generator generator, const std::string& state);
 
-// The states of the generators that a step draws from, as they were last seen. O(state) a call: 5
-// KiB on the CPU.
+// The last seen states of the generators that a step draws from. O(state) a call: 5 KiB on the CPU.
 class GeneratorStates {
  public:
-  // Whether the generator is as it was last seen; true where it was not seen before, which notes
-  // it.
+  // Whether the generator's state is the last seen one. Notes a new generator, and is true then.
   [[nodiscard]] bool unchanged(const at::Generator& generator);
-  // Notes how it is now.
+  // Notes its present state.
   void see(const at::Generator& generator);
-  // The same of all that were seen.
+  // The same for all noted generators.
   void see();
-  // Whether all are as they were last seen.
+  // Whether all states are the last seen ones.
   [[nodiscard]] bool unchanged() const;
-  // Puts those that have changed back to how they were last seen, and returns what they were.
+  // Restores the last seen state of each changed generator. Returns the states before.
   using States = std::vector<std::pair<at::Generator, std::string>>;
   [[nodiscard]] States put_back() const;
   static void set(const States& states);

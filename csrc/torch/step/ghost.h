@@ -27,15 +27,15 @@ namespace berth::torch::step {
 // A step whose body runs without kernels: each operator is checked against a program, its results
 // are tensors without bytes, and an executor does the work.
 //
-// What the body reads back is computed up to there, and true. Where it calls something else than
-// any program, what it has called so far is run as recorded, the tensors that it holds get their
-// bytes, and it goes on as it would have without us, recorded from its beginning. Nothing that
-// outlives the step is written before the body has ended as recorded, or goes another way, or reads
-// something back that depends on it.
+// When the body reads a value back, the schedule runs up to it, so the value is true. If the body
+// calls something that no program has, the executor runs the calls so far as recorded. The body's
+// tensors get their bytes, and the step continues as written, recorded from its beginning. Storages
+// that outlive the step are written only when the body has ended as recorded, leaves the program,
+// or reads back a value that depends on them.
 //
-// Given a follower, the schedule runs on its thread behind the check, as far as it can be taken
-// back, where the body reads nothing back for a while. What the leader knows of the step it has
-// told the executor, and written down here, before the follower hears of the call.
+// With a follower the schedule runs on the follower's thread, behind the check, while the body
+// reads nothing back. It runs as far as it can be undone. The leader gives its facts to the
+// executor, and notes them here, before the follower hears of a call.
 //
 // Thread-safe as the recorder is. O(operands) an operator.
 class Ghost final : public OperatorListener {

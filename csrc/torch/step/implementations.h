@@ -6,11 +6,11 @@
 
 #include <string>
 
-// Other ways to run a call, where a library has several algorithms for it: they take another
-// workspace and other time. Found once a program is made, chosen by the planners.
+// Other algorithms of a library for a call, with other workspaces and times. They are measured once
+// for a program, and the planners choose.
 namespace berth::torch::step {
 
-// One other way. Immutable but for what it keeps for itself; runs on the thread that executes.
+// One other algorithm. Immutable, apart from caches of its own. Runs on the executor's thread.
 class Implementation {
  public:
   virtual ~Implementation() = default;
@@ -21,7 +21,7 @@ class Implementation {
 };
 
 struct SearchOptions {
-  // Whether other ways may give other bits than the operator.
+  // Whether algorithms may give other bits than the operator.
   bool other_bits = false;
   // What the search may take on the device beside what lives between two steps. Within it, no
   // search raises the peak of the step.

@@ -15,8 +15,8 @@ namespace berth::torch::step {
 using BufferNumber = std::uint32_t;
 inline constexpr BufferNumber kNoBuffer = ~BufferNumber{0};
 
-// One thing that an executor does. A buffer is one making of a storage: a call that is run again
-// makes another.
+// One instruction of an executor. A buffer holds one instance of a storage: a recomputed call fills
+// another buffer.
 struct Instruction {
   enum class Kind : std::uint8_t { kRun, kRelease, kCopyOut, kCopyIn };
   Kind kind = Kind::kRun;

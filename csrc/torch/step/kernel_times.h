@@ -13,13 +13,13 @@
 
 namespace berth::torch::step {
 
-// What calls take in steps that are run by a schedule, as they stand there: with caches and heaps
-// as it leaves them, and on devices by events, so that nothing waits. A record's times are those of
-// the step as written, one kernel at a time. Not thread-safe.
+// Times of calls in steps that run by a schedule, with the caches and heaps of the schedule. On
+// devices events measure them, so that nothing waits. The times of a record are those of the step
+// as written, one kernel at a time. Not thread-safe.
 class KernelTimes {
  public:
-  // Steps that are measured, most of their calls: the least time of so many is one without a
-  // hiccup. And those after which it is given up, where that does not come about.
+  // The number of steps to measure: the least time of so many has no disturbance. And the number
+  // of steps after which it gives up, if most calls were not measured by then.
   static constexpr int kSteps = 3, kMostSteps = 32;
 
   explicit KernelTimes(std::size_t calls) : ns_(calls, kNone) {}

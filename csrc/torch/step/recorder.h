@@ -22,10 +22,10 @@ namespace berth::torch::step {
 
 // Runs a step as it is and writes down what it calls.
 //
-// Keeps no bytes alive: storages are held weakly, so autograd decides as it would without. An
-// operator that no program may have makes the record refused, and the step runs on. Thread-safe:
-// autograd's threads call one at a time. O(operands + storages alive) an operator beside its
-// kernel, and what a look at its allocations costs.
+// It keeps no bytes alive: it holds storages weakly, so autograd decides as without it. An operator
+// that no program may have makes the record refused, and the step continues. Thread-safe:
+// autograd's threads call one at a time. An operator costs O(operands + live storages) besides its
+// kernel, and the cost of observing its allocations.
 class Recorder final : public OperatorListener {
  public:
   // `looks_at_bytes`: what is written without being said is found, and refused.

@@ -6,38 +6,37 @@
 
 namespace berth::torch::step {
 
-// Who is told of operators instead of their kernels.
+// Receives the calls of a step's operators in place of their kernels.
 class OperatorListener {
  public:
   virtual ~OperatorListener() = default;
-  // An operator of the step is called: its arguments lie on `stack`, from where the listener takes
-  // them and where it leaves the results, by run_kernel() or in its own way. `keys` are the call's.
-  // From any thread on which the step runs, autograd's among them. What it throws the program sees
-  // as the operator's error.
+  // The step calls an operator. The listener replaces the arguments on `stack` by the results, by
+  // run_kernel() or in its own way. `keys` are those of the call. Called from any thread on which
+  // the step runs, autograd's included. An exception is the operator's error to the program.
   virtual void call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack* stack) = 0;
-  // How many calls so far that must not be made twice: that write, or draw numbers.
+  // The number of calls so far that must not run twice: they write, or draw random numbers.
   [[nodiscard]] virtual std::uint64_t effects() = 0;
 };
 
-// Runs the operator's kernel. The operators inside of it are not told. What it takes is there and
-// stays meanwhile (see spills.h), in all three.
+// Runs the operator's kernel. The listener does not receive the operators inside. In all three
+// functions the operands have their bytes, and keep them meanwhile (see spills.h).
 void run_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack* stack);
-// Has Python dispatch a call whose tensors are subclasses of its own; the operators that it calls
-// are told.
+// Lets Python dispatch a call whose tensors are subclasses in Python. The listener receives the
+// operators inside.
 void run_in_python(const c10::OperatorHandle& op, c10::Stack* stack);
-// Runs the kernel, and the operators inside are told.
+// Runs the kernel. The listener receives the operators inside.
 void run_kernel_told(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack* stack);
 
-// While it stands, its thread, and the threads that autograd runs this thread's backward on, tell
-// `listener` of every operator just below autograd: forward, backward, accumulation of gradients,
-// optimizers; not of views, which do nothing. One at a time in a process.
+// Passes every operator of a step to `listener`, just below autograd: forward, backward,
+// accumulation of gradients, optimizers. It covers its thread, and the threads on which autograd
+// runs this thread's backward. Views do nothing and are not passed. One at a time in a process.
 //
-// How: a boxed kernel for each operator on the dispatch key ZeroTensor, which lies right below
-// autograd and which no ordinary tensor carries; the key is put into the thread's set, which
-// autograd hands on. What stood on the key before serves calls whose tensors do carry it. The
-// kernels are registered at the first tap, which takes some milliseconds, and for operators that
-// are loaded later at the next one. They cost nothing on threads without a tap.
-// A process that is forked in a step has none: there everything runs as it is.
+// How: each operator has a boxed kernel on the dispatch key ZeroTensor. The key lies right below
+// autograd, and no ordinary tensor carries it. The tap adds it to the thread's set, which autograd
+// hands on. Kernels that were on the key before serve calls whose tensors carry it. The first tap
+// registers the kernels, in some milliseconds; later ones add operators that were loaded since.
+// They cost nothing on threads without a tap. A process that is forked in a step has no tap: there
+// everything runs as it is.
 class Tap {
  public:
   // Requires: active() is false.
@@ -46,13 +45,13 @@ class Tap {
   Tap(const Tap&) = delete;
   Tap& operator=(const Tap&) = delete;
 
-  // From now on the thread tells `between` where none stands: it tells for the rest of the process,
-  // and so do the threads that have had one.
+  // From now on `between` receives the operators of this thread, and of threads that had a tap, while
+  // there is none. It stays so to the end of the process.
   static void stay(OperatorListener& between);
 
-  // Whether one stands, on any thread.
+  // Whether there is one, on any thread.
   [[nodiscard]] static bool active() noexcept;
-  // Who is told; null where nobody is.
+  // Who receives operators; null where nobody does.
   [[nodiscard]] static OperatorListener* listener() noexcept;
 };
 
