@@ -1,16 +1,16 @@
 /* berth for C, and for other frameworks: planned memory of a GPU or of the host without libtorch.
  *
- * The pair berth_malloc / berth_free has the signature of torch.cuda.memory.CUDAPluggableAllocator;
- * use berth_malloc_or_throw there, since PyTorch does not look at a null. csrc/capi/README.md has
+ * The pair berth_malloc / berth_free has the signature of torch.cuda.memory.CUDAPluggableAllocator.
+ * Use berth_malloc_or_throw there, since PyTorch does not check for null. csrc/capi/README.md has
  * the lines in Python. The complete allocator for PyTorch is <berth/torch_cuda.h>.
  *
  * Link berth::capi, or load libberth.so. All functions are thread-safe and none throws, but for
  * berth_malloc_or_throw and the three for PyTorch's pools. Sizes are bytes. A device is a CUDA
- * device's index, or BERTH_HOST. A stream is a cudaStream_t; null is the default stream; on the
- * host it is any number that names the order of requests. Lanes of plans are numbered by when their
- * streams are first seen, so equal runs agree.
+ * device's index, or BERTH_HOST. A stream is a cudaStream_t, and null is the default stream. On the
+ * host it is any number that names an order of requests. Lanes of plans are numbered by the order
+ * in which their streams first come, so equal runs agree.
  *
- * A function that fails says why in berth_last_error() of its thread. */
+ * If a function fails, berth_last_error() of its thread has the reason. */
 #ifndef BERTH_BERTH_H_
 #define BERTH_BERTH_H_
 
@@ -46,7 +46,7 @@ typedef enum berth_status {
  */
 const char* berth_last_error(void);
 
-/* What every device is made with, at its first use. Zeros are the defaults. */
+/* The options of all devices, which are made at their first use. Zeros are the defaults. */
 typedef struct berth_options {
   size_t size;       /* sizeof(berth_options), so that later versions may add */
   const char* mode;  /* learn (default), record, serve, off: as BERTH_MODE */
@@ -56,29 +56,30 @@ typedef struct berth_options {
   int streams_may_end; /* 1: streams are destroyed while blocks used on them live; costs waiting */
 } berth_options;
 
-/* Optional, before the first use of any device: else the environment (BERTH_MODE, ...) decides.
- * Null takes the environment, and reads it now. */
+/* Sets the options. Optional, and only before the first use of any device. Without it, and with
+ * null, the environment decides (BERTH_MODE, ...); null reads it now. */
 berth_status berth_init(const berth_options* options);
 
-/* A block for work on the stream, aligned to 512 bytes. Null for size 0 and where it fails. */
+/* Allocates a block for work on the stream, aligned to 512 bytes. Null for size 0, or if it fails.
+ */
 void* berth_malloc(size_t size, int device, void* stream);
 /* The same for callers in C++: throws berth::Error, a std::runtime_error. */
 void* berth_malloc_or_throw(size_t size, int device, void* stream);
 
-/* Takes a block back. The stream is the one that it is freed on; where that is not the one it was
- * asked for on, its bytes wait for what both have queued. The size is checked against what was
- * asked for, 0 is not. Frees after the process began to exit, and in a forked child, do nothing. */
+/* Frees a block on a stream. If it was requested on another stream, its bytes wait for the queued
+ * work of both. The size is compared with the requested one, unless it is 0. Does nothing after the
+ * process began to exit, and in a forked child. */
 void berth_free(void* block, size_t size, int device, void* stream);
-/* The same, and says how it went. */
+/* The same, and returns a status. */
 berth_status berth_release(void* block, size_t size, int device, void* stream);
 
 /* The block is used on this stream too: its free waits for what is queued there by then. */
 berth_status berth_record_stream(void* block, int device, void* stream);
-/* The same for callers who do not know the device, as PyTorch's set_record_stream_fn() wants it.
- * Ignored where no live block starts there. Since 1.1. */
+/* The same without a device, for PyTorch's set_record_stream_fn(). Does nothing where no live block
+ * starts there. Since 1.1. */
 void berth_use_on_stream(void* block, void* stream);
-/* A stream is going to be destroyed, and is still there: its handle may come back as another one.
- * The blocks that it left are served to others once its work is done. */
+/* Call it before a stream is destroyed: its handle may return as another stream. Others get the
+ * stream's blocks once its work is done. */
 berth_status berth_forget_stream(int device, void* stream);
 
 /* A step of the stream ends. */
@@ -110,10 +111,10 @@ void berth_begin_pool(int device, berth_pool_id pool, const void* takes);
 void berth_end_pool(int device, berth_pool_id pool);
 void berth_release_pool(int device, berth_pool_id pool);
 
-/* Serves this plan from the next request on; live blocks stay where they are. Refused while a graph
-   is captured: its memory would void the capture. */
+/* Serves this plan from the next request on. Live blocks stay where they are. Refused while a graph
+   is captured: allocating the plan's memory would void the capture. */
 berth_status berth_load_plan(int device, const char* path);
-/* Writes the plan that is being served. BERTH_NO where there is none yet. */
+/* Writes the active plan to a file. BERTH_NO where there is none yet. */
 berth_status berth_save_plan(int device, const char* path);
 
 typedef struct berth_statistics {
@@ -124,23 +125,23 @@ typedef struct berth_statistics {
   uint64_t steps, plans_learned, driver_calls, misuses;
 } berth_statistics;
 
-/* `statistics->size` says how much of it to fill. */
+/* Fills the first `statistics->size` bytes of `*statistics`. */
 berth_status berth_get_statistics(int device, berth_statistics* statistics);
-/* All counters as one JSON object. At most `size` bytes with the end are written; `*needed`, where
- * it is not null, is what all of it takes. */
+/* Writes all counters as one JSON object, at most `size` bytes with the final zero. `*needed`,
+ * unless null, receives the bytes that all of it needs. */
 berth_status berth_statistics_json(int device, char* text, size_t size, size_t* needed);
 
-/* Free memory goes back to the device. Waits for its work. */
+/* Returns free memory to the device. Waits for the device's work. */
 berth_status berth_trim(int device);
-/* The same of all devices, as PyTorch's set_reset_fn() wants it: torch.cuda.empty_cache() calls it.
+/* The same for all devices, for PyTorch's set_reset_fn(): torch.cuda.empty_cache() calls it.
  * Since 1.1. */
 void berth_trim_all(void);
-/* As berth_trim(), for a while in which others use the device. With `keep_contents` not 0 live
- * blocks of a GPU go, too: their contents are in pinned host memory until berth_resume_memory(), or
- * until the next berth_malloc(), which does the same first. Meanwhile blocks may be freed, and
- * those that are not must not be used. `*bytes`, where it is not null, is what went back or came. A
- * host device has no contents to keep: BERTH_USAGE. Where the host, or then the device, has no room
- * nothing is lost, and a later call may do. Since 1.3. */
+/* As berth_trim(), while others use the device. With `keep_contents` not 0 berth also moves the
+ * live blocks of a GPU to pinned host memory. berth_resume_memory() brings them back, and so does
+ * the next berth_malloc(). Until then blocks may be freed, but not used. `*bytes`, unless null,
+ * receives the bytes that went back or came. BERTH_USAGE for contents of a host device. If the
+ * host, or later the device, has no room, nothing is lost, and a later call may succeed. Since 1.3.
+ */
 berth_status berth_release_memory(int device, int keep_contents, size_t* bytes);
 berth_status berth_resume_memory(int device, size_t* bytes);
 
