@@ -184,7 +184,7 @@ for step in range(8):
     loss.backward()
     optimizer.step()
 told = hashlib.sha256(b"".join(p.detach().clone().numpy().tobytes() for p in net.parameters())).hexdigest()
-os.write(1, f"{dist.get_rank()} {told}\n".encode())  # both ranks write there
+os.write(1, f"{dist.get_rank()} {told}\\n".encode())  # both ranks write there
 dist.destroy_process_group()
 """
 

@@ -6,6 +6,7 @@
 #include "csrc/torch/step/account.h"
 #include "csrc/torch/step/implementations.h"
 #include "csrc/torch/step/program_graph.h"
+#include "csrc/torch/step/tensors.h"
 
 #include <berth/referee.h>
 #include <berth/schedule.h>
@@ -232,6 +233,39 @@ std::string not_met(const schedule::StepResult& within, Bytes budget,
       share(within.least_budget));
 }
 
+// The most that one call takes of what is there between steps. Of a call over lists one element
+// each: it may run in parts.
+Bytes most_taken_from_outside(const Program& program) {
+  Bytes most = 0;
+  for (const Call& call : program.calls) {
+    std::uint32_t elements = 1;
+    if (facts_of(call.op).listwise)
+      for (const Argument& argument : call.arguments)
+        if (argument.form == Form::kTensors) elements = std::max(elements, argument.tensors);
+    std::vector<StorageNumber> taken;
+    for (const Operand& one : call.operands)
+      if (one.storage != kNoStorage && program.kinds[one.storage] != StorageKind::kMade)
+        taken.push_back(one.storage);
+    std::sort(taken.begin(), taken.end());
+    taken.erase(std::unique(taken.begin(), taken.end()), taken.end());
+    Bytes bytes = 0;
+    for (const StorageNumber one : taken) bytes += program.storages[one].bytes;
+    most = std::max(most, bytes / elements);
+  }
+  return most;
+}
+
+// Where what is there between steps leaves when it is not used: all of the budget is for what the
+// step adds, but for what one call takes besides. The planner counts the rest as if it stayed.
+schedule::StepResult plan_with_spills(const graph::Graph& graph, schedule::StepOptions planning,
+                                      const Program& program, const graph::Verdict& recorded,
+                                      Bytes least) {
+  const Bytes room = planning.budget - std::min(planning.budget, most_taken_from_outside(program));
+  const Bytes found_easily = least + (recorded.peak - std::min(recorded.peak, least)) / 10;
+  planning.budget = std::max(recorded.resident + room, found_easily);
+  return plan_within(graph, planning);
+}
+
 Planned plan(const Program& program, const SchedulingOptions& options,
              const graph::Verdict& recorded, bool split, const Refinement* before) {
   Planned result;
@@ -255,6 +289,11 @@ Planned plan(const Program& program, const SchedulingOptions& options,
           static_cast<std::uint64_t>((1 + options.more_time) * static_cast<double>(recorded.ns)));
     } else if (planning.budget > 0) {
       schedule::StepResult within = plan_within(graph, planning);
+      if (!within.schedule && options.spills && options.share == 0)
+        if (schedule::StepResult other =
+                plan_with_spills(graph, planning, program, recorded, within.least_budget);
+            other.schedule)
+          within = std::move(other);
       found = std::move(within.schedule);
       if (found) result.ns_bound = within.ns_bound;
       if (!found) result.not_met = not_met(within, planning.budget, recorded);
