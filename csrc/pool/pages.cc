@@ -44,7 +44,10 @@ Pool::State::State(Device& the_device, LaneEvents& the_events, const PoolOptions
   grain = stitching ? page : unit;
   if (stitching) options.resident_growth_bytes = 0;
   options.resident_growth_bytes = std::max(round_up(options.resident_growth_bytes, unit), unit);
-  if (!maps) return;
+  if (!maps) {
+    nobody.order_by_size();
+    return;
+  }
 
   // Host memory first: where it is short no range is left behind.
   for (int end = 0; end < kEnds; ++end) {
@@ -194,8 +197,9 @@ Chunk* Pool::State::grow_edge(End end, LaneHoles& mine, Bytes size, bool* fresh)
 
 Chunk* Pool::State::grow_segment(End end, LaneHoles& mine, Bytes size, bool* fresh) noexcept {
   if (size > kMaxBytes / 2) return nullptr;
-  const Bytes least = round_up(size, unit);
-  const Bytes wish = end == End::kResident ? round_up(least, options.resident_growth_bytes) : least;
+  const Bytes least = round_up(size, unit), shared = options.segment_bytes;
+  Bytes wish = end == End::kResident ? round_up(least, options.resident_growth_bytes) : least;
+  if (size > unit / 2 && size < shared / 2) wish = std::max(wish, round_up(shared, unit));
   std::unique_ptr<Segment> segment;
   try {
     segment = std::make_unique<Segment>();

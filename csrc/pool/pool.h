@@ -45,6 +45,9 @@ struct PoolOptions {
   Bytes growth_bytes = Bytes{2} << 20;
   // Residents' area grows in multiples of this, or of growth_bytes where less is left.
   Bytes resident_growth_bytes = Bytes{32} << 20;
+  // Where the device maps no pages: the segment that blocks share which are smaller than half of it
+  // and larger than half a growth. 0: as large as each of them.
+  Bytes segment_bytes = 0;
   // Whether blocks may be stitched where the device has pages behind several addresses. Else a
   // block lies where its memory is, so that allocate_at() finds it again.
   bool stitches = true;
@@ -83,7 +86,8 @@ struct PoolStats {
 // the high end, residents the smallest of their area; the gap between the ends closes last. A block
 // enters another end's holes only where the pool would have to grow otherwise, and grows the end
 // that needs fewer new pages. Committed pages stay committed until trim(), so that the steady state
-// takes no page faults. On a device that maps no pages each growth is a segment of its own.
+// takes no page faults. On a device that maps no pages each growth is a segment of its own, blocks
+// take the smallest hole, and enter another end's only where memory is out.
 //
 // Where a page may be behind several addresses (DeviceProperties::aliases), the pool grows only by
 // what is missing in all holes that the lane may take: the block is *stitched* of whole pages of
