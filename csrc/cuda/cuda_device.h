@@ -80,10 +80,16 @@ class CudaDevice : public Device {
   virtual Status copy_peer(void* to, int to_device, const void* from, int from_device, Bytes size,
                            cudaStream_t stream, bool mapped) noexcept = 0;
 
+  // Memory by one cudaMalloc, whatever memory() is: other libraries register it as a whole, and it
+  // has one legacy handle for other processes. `size` is a multiple of 512 bytes; so is the
+  // address. cudaFree waits for all work of the device.
+  virtual Status allocate_segment(Bytes size, void** base) noexcept = 0;
+  virtual Status free_segment(void* base, Bytes size) noexcept = 0;
+
   // Names committed memory of this device for another process on this machine. It is readable there
-  // as long as it stays committed here, and to whoever has the handle all of the reservation
-  // (kPlain) or the pages that `size` bytes touch (kVirtual), whose descriptors stay open until
-  // then.
+  // as long as it stays committed here, and to whoever has the handle all of the segment or
+  // reservation (kPlain) or the pages that `size` bytes touch (kVirtual), whose descriptors stay
+  // open until then.
   virtual Status share(const void* pointer, Bytes size, CudaSharedMemory* shared) noexcept = 0;
   // Maps what another process shared, berth or PyTorch 2.11, while `base` or a copy lives. The same
   // handle gives the same mapping. The last one to go waits for the device. kUnsupported for a

@@ -489,6 +489,13 @@ TEST_CASE("A peer reaches memory that was there and memory that comes later", "[
   REQUIRE(current == 0);
   REQUIRE_FALSE(device->enable_peer(0).ok());
   REQUIRE_FALSE(device->enable_peer(7).ok());
+  // A kernel on memory that its device has no access to is a violation.
+  {
+    const Stream there(1);
+    use(there, base, 3 * page, false);
+    use(there, base + 4 * page, page, false);
+    cudaStreamSynchronize(there);
+  }
   REQUIRE(device->release(base, 8 * page).ok());
 }
 
