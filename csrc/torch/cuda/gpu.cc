@@ -74,10 +74,10 @@ Gpu::Gpu(int index, const Config& config, AddressTable& addresses, Observer on_o
       store_(lanes_),
       reports_(index, mutex_, lanes_, addresses),
       pools_([this](c10::MempoolId_t id, PrivatePool::Source source, bool whole) {
-        return std::make_shared<PrivatePool>(id, store_, options(config_, false), reports_,
+        return std::make_shared<PrivatePool>(id, store_, *cuda_, options(config_, false), reports_,
                                              std::move(source), whole);
       }),
-      main_({0, 0}, store_, options(config_, true), reports_),
+      main_(store_, options(config_, true), reports_),
       uncached_(index, kAlignment, addresses) {}
 
 Allocator::Options Gpu::options(const Config& config, bool main) {
@@ -90,13 +90,13 @@ Allocator::Options Gpu::options(const Config& config, bool main) {
   options.captures = &pools_.captures();
   const DeviceProperties& properties = store_.properties();
   options.pool.growth_bytes = std::max(properties.page_bytes, Bytes{2} << 20);
+  options.pool.segment_bytes = Bytes{20} << 20;  // as PyTorch's
   options.free_pages = main ? Allocator::FreePages::kGoWhenExhausted : Allocator::FreePages::kStay;
   if (!main) {
     options.config.mode = Mode::kOff;
+    options.has_steps = false;
     options.config.verbose = false;  // the line at exit is the main allocator's
     options.pool.resident_growth_bytes = options.pool.growth_bytes;
-    options.pool.stitches = false;  // a checkpoint comes back to the addresses of its blocks
-    options.pool.range_bytes = properties.total_bytes;  // addresses: twice what it could ever hold
   }
   return options;
 }
@@ -129,6 +129,10 @@ void* Gpu::allocate_on(std::size_t asked, LaneKey lane, cudaStream_t stream) {
   void* block = nullptr;
   if (pools_.routed()) [[unlikely]] {
     const PoolPointer pool = pools_.routed_for(stream);
+    if (pool != nullptr && !pool->captured) {
+      bool capturing = false;
+      if (!lanes_.capturing(lane, &capturing).ok() || capturing) pool->captured = true;
+    }
     block = allocate_in(pool == nullptr ? main_ : *pool, asked, lane);
   } else {
     block = allocate_in(main_, asked, lane);
@@ -199,6 +203,7 @@ void* Gpu::search_everywhere(PrivatePool& pool, Bytes size, LaneKey lane,
   freed = pools_.release_unused();
   if (&pool != &main_) {
     freed |= main_.allocator().trim() != 0;
+    if (!pool.captured) freed |= pool.allocator().trim() != 0;
   }
   if (freed)
     if (void* const block = ask(pool)) return block;
@@ -209,7 +214,8 @@ void* Gpu::search_everywhere(PrivatePool& pool, Bytes size, LaneKey lane,
 }
 
 void Gpu::throw_out_of_memory(Bytes size, const std::string& reason) {
-  const Bytes free = free_bytes();
+  Bytes free = 0;
+  if (!cuda_->free_bytes(&free).ok()) free = 0;
   const bool refused = size > kMaxBytes || [&] {
     const std::lock_guard lock(mutex_);
     const Bytes limit = store_.limit(), page = store_.properties().page_bytes;
@@ -358,9 +364,10 @@ void Gpu::begin_pool(c10::MempoolId_t id, PrivatePools::Filter filter) {
          "PYTORCH_ALLOC_CONF asks for graph_capture_record_stream_reuse, which berth's CUDA "
          "allocator does not have: what other streams used comes back after the capture");
   // If a capture begins now it is this stream's, which then must be known (StreamLanes).
-  (void)lanes_.lane_of(c10::cuda::getCurrentCUDAStream(static_cast<c10::DeviceIndex>(index_)));
+  const auto stream = c10::cuda::getCurrentCUDAStream(static_cast<c10::DeviceIndex>(index_));
+  (void)lanes_.lane_of(stream);
   note_in_trace(main_.allocator(), trace::kPrivatePoolRange);
-  pools_.begin(id, std::move(filter));
+  pools_.begin(id, std::move(filter), stream.stream());
 }
 
 void Gpu::note_capture(bool ended) {

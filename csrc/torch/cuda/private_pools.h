@@ -10,6 +10,7 @@
 #include <mutex>
 #include <optional>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 namespace berth::torch {
@@ -38,8 +39,9 @@ class PrivatePools {
   // One block a segment from now on, for a pool that has had no memory yet.
   void set_no_split(Id id);
 
-  // Counts a use.
-  void begin(Id id, Filter filter);
+  // Counts a use. `stream` is the one that the caller works on: where the filter does not take it
+  // yet, a capture is about to begin on it.
+  void begin(Id id, Filter filter, cudaStream_t stream);
   void end(Id id);
   // From now on all requests that no filter takes are those of a pool of its own, kMeanwhile; or no
   // longer, and that pool goes once nothing lives in it.
@@ -49,13 +51,14 @@ class PrivatePools {
   [[nodiscard]] bool routed() const noexcept {
     return routes_.load(std::memory_order_relaxed) != 0;
   }
-  // The newest that is routed to and whose filter takes the stream, else where requests are diverted
-  // to, or null.
+  // The newest that is routed to and whose filter takes the stream, else where requests are
+  // diverted to, or null.
   [[nodiscard]] PoolPointer routed_for(cudaStream_t stream) const;
 
   // A capture that libtorch tells of begins or ends.
   void note_capture(bool ended);
-  // How many graphs are being captured; where libtorch does not tell, how many pools are routed to.
+  // How many graphs are being captured; where libtorch does not tell, how many pools are routed to
+  // whose filter waits for a capture.
   [[nodiscard]] const std::atomic<int>& captures() const noexcept { return captures_; }
 
   // Null where there is none.
@@ -65,7 +68,7 @@ class PrivatePools {
   [[nodiscard]] std::vector<PoolPointer> all() const;
 
   // What nobody uses any more gives its memory back, and goes where nothing lives in it. Whether
-  // any memory went back.
+  // any memory went back. O(such pools).
   bool release_unused();
 
   // Around fork(): the lock is held over it.
@@ -76,6 +79,7 @@ class PrivatePools {
   struct Route {
     Id pool;
     Filter filter;
+    bool captures;
   };
 
   void note_routes();
@@ -87,7 +91,8 @@ class PrivatePools {
   std::atomic<bool> has_any_{false};  // `pools_` ever held one
   mutable std::mutex mutex_;          // covers what follows
   std::unordered_map<Id, PoolPointer, c10::MempoolIdHash> pools_;
-  std::vector<Route> used_;  // newest last
+  std::unordered_set<Id, c10::MempoolIdHash> unused_;  // of `pools_`
+  std::vector<Route> used_;                            // newest last
   bool diverted_ = false;
 };
 
