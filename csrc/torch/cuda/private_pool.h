@@ -43,6 +43,7 @@ class PrivatePool {
   const bool whole_segments;
   std::atomic<int> uses{1};
   std::atomic<bool> use_on_oom{false};
+  std::atomic<bool> has_users{false};  // a block was used on another stream than its own, ever
   std::atomic<bool> captured{false};  // a graph has blocks of it, and comes back to them unasked
 
  private:
