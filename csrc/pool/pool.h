@@ -48,9 +48,6 @@ struct PoolOptions {
   // Where the device maps no pages: the segment that blocks share which are smaller than half of it
   // and larger than half a growth. 0: as large as each of them.
   Bytes segment_bytes = 0;
-  // Whether blocks may be stitched where the device has pages behind several addresses. Else a
-  // block lies where its memory is, so that allocate_at() finds it again.
-  bool stitches = true;
   // Whether a block leaves the rest of its hole to others. Else it takes the whole of it.
   bool splits = true;
   // Whether `more` may be asked for for the sake of a request of `asked` bytes, while pages of the
@@ -101,7 +98,7 @@ struct PoolStats {
 // one lane may take both. On a synchronous device all holes are nobody's.
 //
 // Owns its ranges and blocks; the device and the events outlive it. Not thread-safe: the runtime's
-// lock covers it. May be called while a lane is captured, trim() apart. allocate and free are O(log
+// lock covers it, which a device that maps no pages may let go of in reserve() and release(). May be called while a lane is captured, trim() apart. allocate and free are O(log
 // holes) and call neither malloc nor the device in the steady state; find is O(1).
 class Pool : public PageSource {
  public:

@@ -24,9 +24,11 @@ USERS_ALLOCATOR = """
 extern int cudaMalloc(void**, size_t);
 extern int cudaFree(void*);
 int made, freed;
+void (*call_back)(void);
 size_t made_bytes, freed_bytes;
 void* users_alloc(size_t size, int device, void* stream) {
   void* pointer = NULL;
+  if (call_back) call_back();
   if (device != 0 || cudaMalloc(&pointer, size) != 0) return NULL;
   ++made;
   made_bytes += size;
@@ -34,6 +36,7 @@ void* users_alloc(size_t size, int device, void* stream) {
 }
 void users_free(void* pointer, size_t size, int device, void* stream) {
   ++freed;
+  if (call_back) call_back();
   freed_bytes += size;
   cudaFree(pointer);
 }
@@ -262,6 +265,30 @@ class UsersAllocator(CudaCase):
         torch.cuda.empty_cache()
         self.assertEqual(self.count("made"), self.count("freed"))
 
+
+    @unittest.skipUnless(ALLOCATOR == "berth", "PyTorch's allocator serves it from the same pool, again and again")
+    def test_the_users_allocator_may_ask_for_memory_itself(self):
+        allocator = torch.cuda.memory.CUDAPluggableAllocator(str(self.library), "users_alloc", "users_free")
+        pool = torch.cuda.MemPool(allocator.allocator())
+        seen = []
+
+        def call_back():
+            inner = empty(3 * MIB)
+            seen.append((pool_of(inner), stat("reserved_bytes.all.current") > 0))
+
+        reserved = torch.cuda.memory_reserved()
+        called = ctypes.CFUNCTYPE(None)(call_back)
+        variable = ctypes.c_void_p.in_dll(self.users, "call_back")
+        variable.value = ctypes.cast(called, ctypes.c_void_p).value
+        self.addCleanup(setattr, variable, "value", None)
+        with torch.cuda.use_mem_pool(pool):
+            kept = [empty(100), empty(30 * MIB)]
+        self.assertEqual({pool_of(tensor) for tensor in kept}, {tuple(pool.id)})
+        self.assertEqual(len(seen), 2)
+        del kept, pool
+        self.settle()
+        self.assertEqual(seen, [((0, 0), True)] * 4)
+        self.assertEqual(torch.cuda.memory_reserved(), reserved)
 
     def test_the_users_memory_counts_against_the_fraction(self):
         allocator = torch.cuda.memory.CUDAPluggableAllocator(str(self.library), "users_alloc", "users_free")

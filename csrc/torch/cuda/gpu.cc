@@ -78,7 +78,7 @@ Gpu::Gpu(int index, const Config& config, AddressTable& addresses, Observer on_o
                                              std::move(source), whole);
       }),
       main_(store_, options(config_, true), reports_),
-      uncached_(index, kAlignment, addresses) {}
+      uncached_(*cuda_, addresses) {}
 
 Allocator::Options Gpu::options(const Config& config, bool main) {
   Allocator::Options options;
@@ -119,15 +119,19 @@ void* Gpu::allocate_on(std::size_t asked, LaneKey lane, cudaStream_t stream) {
   TORCH_CHECK(!History::inside_tracker(),
               "berth: a tracker of allocations asked for memory on the GPU that it was told of");
   if (!caching_.load(std::memory_order_relaxed)) [[unlikely]] {
-    std::string reason;
-    if (void* const block = uncached_.allocate(asked, &reason)) return block;
-    throw_out_of_memory(asked, "caching is off, and " + reason);
+    if (asked > kMaxBytes) throw_out_of_memory(asked, "no device has that much");
+    void* block = nullptr;
+    const Status status = uncached_.allocate(asked, &block);
+    if (status.ok()) return block;
+    const std::string reason = "caching is off, and " + cuda_->describe(status);
+    TORCH_CHECK(status.code() == Status::Code::kOutOfMemory, "berth: ", reason);
+    throw_out_of_memory(asked, reason);
   }
   std::optional<CudaStreamScope> scope;
   if (StreamLanes::foreign(lane)) [[unlikely]]
     scope.emplace(*cuda_, stream);
   void* block = nullptr;
-  if (pools_.routed()) [[unlikely]] {
+  if (pools_.routed() && !PrivatePool::inside_source_of_any()) [[unlikely]] {
     const PoolPointer pool = pools_.routed_for(stream);
     if (pool != nullptr && !pool->captured) {
       bool capturing = false;

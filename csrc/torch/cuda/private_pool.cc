@@ -60,14 +60,36 @@ class CudaSegments final : public SegmentDevice {
   CudaDevice& gpu_;
 };
 
-// Segments of a user's allocator.
+thread_local bool inside_source = false;
+
+// Segments of a user's allocator. It is called without the GPU's lock, since it may ask for memory
+// here, or for statistics (pytorch#187465).
 class SourceSegments final : public SegmentDevice {
  public:
-  SourceSegments(PageStore& device, PrivatePool::Source source)
-      : SegmentDevice(device), source_(std::move(source)) {}
+  SourceSegments(PageStore& device, PrivatePool::Source source, SpinMutex& lock)
+      : SegmentDevice(device), source_(std::move(source)), lock_(lock) {}
 
  private:
+  class Outside {
+   public:
+    explicit Outside(SpinMutex& lock) noexcept
+        : lock_(lock), before_(std::exchange(inside_source, true)) {
+      lock_.unlock();
+    }
+    ~Outside() {
+      lock_.lock();
+      inside_source = before_;
+    }
+    Outside(const Outside&) = delete;
+    Outside& operator=(const Outside&) = delete;
+
+   private:
+    SpinMutex& lock_;
+    const bool before_;
+  };
+
   Status bring(Bytes size, void** base) noexcept override {
+    const Outside outside(lock_);
     try {
       *base = source_->raw_alloc(size);
     } catch (const std::exception&) {
@@ -77,6 +99,7 @@ class SourceSegments final : public SegmentDevice {
     return {Status::Code::kOutOfMemory, "raw_alloc of the pool's allocator"};
   }
   Status give_back(void* base, Bytes) noexcept override {
+    const Outside outside(lock_);
     try {
       source_->raw_delete(base);
       return {};
@@ -86,11 +109,12 @@ class SourceSegments final : public SegmentDevice {
   }
 
   const PrivatePool::Source source_;
+  SpinMutex& lock_;
 };
 
 std::unique_ptr<Device> segments_of(PageStore& device, CudaDevice& gpu,
-                                    const PrivatePool::Source& source) {
-  if (source != nullptr) return std::make_unique<SourceSegments>(device, source);
+                                    const PrivatePool::Source& source, SpinMutex* lock) {
+  if (source != nullptr) return std::make_unique<SourceSegments>(device, source, *lock);
   return std::make_unique<CudaSegments>(device, gpu);
 }
 
@@ -104,14 +128,16 @@ Allocator::Options with_listener(Allocator::Options options, PoolListener& liste
 
 }  // namespace
 
+bool PrivatePool::inside_source_of_any() noexcept { return inside_source; }
+
 PrivatePool::PrivatePool(PageStore& device, Allocator::Options options, Reports& reports)
     : PrivatePool({0, 0}, device, nullptr, std::move(options), reports, nullptr, false) {}
 
 PrivatePool::PrivatePool(c10::MempoolId_t pool_id, PageStore& device, CudaDevice& gpu,
                          Allocator::Options options, Reports& reports, Source the_source,
                          bool whole)
-    : PrivatePool(pool_id, device, segments_of(device, gpu, the_source), std::move(options),
-                  reports, the_source, whole) {}
+    : PrivatePool(pool_id, device, segments_of(device, gpu, the_source, options.lock),
+                  std::move(options), reports, the_source, whole) {}
 
 PrivatePool::PrivatePool(c10::MempoolId_t pool_id, PageStore& device,
                          std::unique_ptr<Device> segments, Allocator::Options options,

@@ -26,10 +26,14 @@ class PrivatePool {
 
   // The main one.
   PrivatePool(PageStore& device, Allocator::Options options, Reports& reports);
-  // Any other; `gpu` is the device below `device`.
+  // Any other; `gpu` is the device below `device`, and the options have the GPU's lock.
   PrivatePool(c10::MempoolId_t pool_id, PageStore& device, CudaDevice& gpu,
               Allocator::Options options, Reports& reports, Source source = nullptr,
               bool whole_segments = false);
+
+  // Whether the calling thread is in a call of a user's allocator: what that asks for is not the
+  // pool's which it serves.
+  [[nodiscard]] static bool inside_source_of_any() noexcept;
 
   [[nodiscard]] Allocator& allocator() noexcept { return allocator_; }
   [[nodiscard]] const Allocator& allocator() const noexcept { return allocator_; }
@@ -44,7 +48,7 @@ class PrivatePool {
   std::atomic<int> uses{1};
   std::atomic<bool> use_on_oom{false};
   std::atomic<bool> has_users{false};  // a block was used on another stream than its own, ever
-  std::atomic<bool> captured{false};  // a graph has blocks of it, and comes back to them unasked
+  std::atomic<bool> captured{false};   // a graph has blocks of it, and comes back to them unasked
 
  private:
   PrivatePool(c10::MempoolId_t pool_id, PageStore& device, std::unique_ptr<Device> segments,
