@@ -17,6 +17,7 @@
   X(cudaThreadExchangeStreamCaptureMode)
 
 #define BERTH_CUDA_RUNTIME_CALLS(X) \
+  X(cudaDriverGetVersion)           \
   X(cudaGetDeviceCount)             \
   X(cudaGetDeviceProperties)        \
   X(cudaMemGetInfo)                 \

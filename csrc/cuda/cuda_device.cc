@@ -5,6 +5,8 @@
 #include "csrc/cuda/event_pool.h"
 #include "csrc/cuda/shared_memory.h"
 
+#include <berth/error.h>
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -29,6 +31,9 @@ constexpr LaneKey kThreadTag = 2;
 constexpr LaneKey kTagMask = 3;
 // Foreign lanes of streams that the driver does not know; its ids count up from the other end.
 constexpr LaneKey kUnknownBit = LaneKey{1} << 62;
+
+// How DeviceProperties::memory begins there.
+constexpr char kPlain[] = "plain, ";
 
 thread_local const CudaStreamScope* innermost = nullptr;
 
@@ -177,6 +182,15 @@ CudaRuntimeDevice::CudaRuntimeDevice(std::shared_ptr<CudaGpu> gpu, const CudaOpt
       mappings_(gpu_) {
   int count = 0;
   const Status counted = calls_.cudaGetDeviceCount(&count);
+  if (counted.number() == cudaErrorInsufficientDriver) {
+    int driver = 0;
+    (void)calls_.cudaDriverGetVersion(&driver);
+    throw Error(
+        ErrorKind::kSystem,
+        fmt::format("the driver here is of CUDA {}.{}, and this process's runtime of CUDA "
+                    "{}, which needs a newer one: {}",
+                    driver / 1000, driver % 1000 / 10, CUDART_VERSION / 1000, describe(counted)));
+  }
   BERTH_CHECK(counted.ok(), kSystem, "there is no GPU: {}", describe(counted));
   BERTH_CHECK(options.index >= 0 && options.index < count, kSystem,
               "cuda:{} was asked for, this process sees {}", options.index, count);
@@ -186,16 +200,13 @@ CudaRuntimeDevice::CudaRuntimeDevice(std::shared_ptr<CudaGpu> gpu, const CudaOpt
   std::string how = "as it was asked for";
   if (options.memory != CudaOptions::Memory::kPlain)
     memory_ = make_virtual_memory(calls_, primary_, options.page_bytes, &how);
-  BERTH_CHECK(
-      memory_ || options.memory != CudaOptions::Memory::kVirtual, kSystem,
-      "virtual memory was asked for on cuda:{} ({}), which has none: {}; plain memory works "
-      "without (BERTH_MEMORY=plain, or auto)",
-      options.index, asked.name, how);
   properties_.maps_pages = memory_ != nullptr;
-  properties_.memory = properties_.maps_pages ? how : fmt::format("plain, {}", how);
+  properties_.memory = properties_.maps_pages ? how : kPlain + how;
   auto plain = make_plain_memory(calls_, primary_);
   (memory_ ? plain_ : memory_) = std::move(plain);
   properties_.name = asked.name;
+  BERTH_CHECK(properties_.maps_pages || options.memory != CudaOptions::Memory::kVirtual, kSystem,
+              "{}", lacks_virtual_memory(options.index, properties_));
   properties_.total_bytes = asked.totalGlobalMem;
   properties_.page_bytes = memory_->page_bytes();
   properties_.asynchronous = true;
@@ -473,6 +484,16 @@ Status CudaRuntimeDevice::open_shared(const std::string& handle,
 }
 
 }  // namespace
+
+std::string lacks_virtual_memory(int index, const DeviceProperties& properties) {
+  std::string_view how = properties.memory;
+  how.remove_prefix(std::min(how.size(), std::string_view(kPlain).size()));
+  return fmt::format(
+      "virtual memory was asked for on cuda:{} ({}), which has none: {}; plain memory works "
+      "without "
+      "(BERTH_MEMORY=plain, or auto)",
+      index, properties.name, how);
+}
 
 LaneKey CudaDevice::thread_lane() noexcept {
   static std::atomic<LaneKey> next{0};

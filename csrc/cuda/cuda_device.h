@@ -139,6 +139,13 @@ class CudaStreamScope {
 // asked for by name.
 [[nodiscard]] std::unique_ptr<CudaDevice> make_cuda_device(const CudaOptions& options);
 
+// Throws Error(kSystem) where GPU `index` has no virtual memory that works. A child process tries
+// it and is gone afterwards, so that this one has not used the driver, and may fork children that
+// do. What cannot be found out so is no error: the device finds it.
+void require_virtual_memory(int index);
+// What is wrong where virtual memory was asked for, and the device has plain memory.
+[[nodiscard]] std::string lacks_virtual_memory(int index, const DeviceProperties& properties);
+
 // No call reaches the driver from now on (true), as at the process's exit: whoever installs berth
 // says so there, since the driver may go before the last block is freed.
 void set_cuda_over(bool over) noexcept;

@@ -59,7 +59,7 @@ def install(device: Optional[str] = None, *, mode: Optional[str] = None, plan: O
     tag              a text that traces and plans carry
     plan_time_limit  seconds that "learn" may improve a plan for, on a thread of its own (2)
     memory_limit     the most bytes that arena and pool take together, a number or a text such as "6GiB"
-    memory           how a GPU's memory is had: "auto" (default), "virtual", or "plain" for cudaMalloc throughout
+    memory           how a GPU's memory is had: "auto" (default), "virtual", an error here where there is none, or "plain": cudaMalloc
     handle           most of it that the driver is asked for at a time, in bytes or as "32MiB": larger costs fewer calls and more memory
 
     File names may hold {rank}, {device} and {pid}. Returns whether berth is installed, which it is not in mode "off". Calling it

@@ -433,6 +433,21 @@ TEST_CASE("Virtual memory is tried, not believed", "[cuda][memory][tried]") {
   berth_standin_set_driver(0);
 }
 
+TEST_CASE("A driver that is too old for the runtime is refused by name", "[cuda][driver]") {
+  const Standin standin;
+  berth_standin_fail("cudaGetDeviceCount", 1, cudaErrorInsufficientDriver, 1);
+  try {
+    (void)make_gpu(Memory::kVirtual);
+    FAIL("a device was made");
+  } catch (const Error& error) {
+    CHECK(error.kind() == ErrorKind::kSystem);
+    CHECK(std::string(error.what())
+              .find("the driver here is of CUDA 13.0, and this process's "
+                    "runtime of CUDA 13, which needs a newer one: "
+                    "cudaGetDeviceCount failed on cuda:0: ") == 0);
+  }
+}
+
 TEST_CASE("Whichever call of the try fails, the device works", "[cuda][memory][tried][faults]") {
   const Standin standin;
   for (const char* const call :
