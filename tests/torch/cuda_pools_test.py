@@ -538,25 +538,6 @@ class OtherLibraries(CudaCase):
             self.settle()  # what goes while it is registered is a violation
             self.assertEqual(runtime.berth_standin_calls(b"ncclCommDeregister"), before + 1)
 
-    def test_hundreds_of_pools_are_kept_and_many_more_were_dropped(self):
-        x = torch.zeros(100, device="cuda")
-        reserved = torch.cuda.memory_reserved()
-        for _ in range(500):
-            graph, y = self.capture(lambda: x + 1)
-            del graph, y
-        self.settle()
-        self.assertEqual(torch.cuda.memory_reserved(), reserved)
-        kept = []
-        for _ in range(1000):
-            pool = torch.cuda.MemPool()
-            with torch.cuda.use_mem_pool(pool):
-                kept.append((pool, empty(1000)))
-        self.assertEqual(torch.cuda.memory_reserved() - reserved, 1000 * 2 * MIB)
-        kept.clear()
-        del pool
-        self.settle()
-        self.assertEqual(torch.cuda.memory_reserved(), reserved)
-
 
 if __name__ == "__main__":
     print("allocator:", ALLOCATOR, "stand-in:", runtime.berth_standin_version())

@@ -281,7 +281,7 @@ void Gpu::record_use(const void* block, const c10::cuda::CUDAStream& stream) {
     const LaneKey lane = lanes_.lane_of_user(stream);
     std::optional<CudaStreamScope> scope;
     if (StreamLanes::foreign(lane)) scope.emplace(*cuda_, stream.stream());
-    if (pool != nullptr) pool->has_users = true;
+    if (pool != nullptr) pools_.note_user(*pool);
     (pool == nullptr ? main_ : *pool).allocator().record_use(block, lane);
   } catch (const Error& error) {
     TORCH_CHECK(false, "berth: ", error.what());
@@ -331,8 +331,7 @@ void Gpu::empty_cache(c10::MempoolId_t id) {
   if (id == c10::MempoolId_t{0, 0}) {
     note_in_trace(main_.allocator(), trace::kEmptyCacheRange);
     (void)main_.allocator().trim();
-    for (const PoolPointer& pool : pools_.all())
-      if (pool->has_users) pool->allocator().process_events();
+    pools_.process_events();
     reports_.synchronized();
   }
   // What is free in a pool that is in use stays: replays of captured graphs use it.

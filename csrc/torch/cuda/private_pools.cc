@@ -107,6 +107,12 @@ bool PrivatePools::release_unused() {
   return freed;
 }
 
+void PrivatePools::process_events() {
+  if (!have_users_.load(std::memory_order_relaxed)) return;
+  for (const PoolPointer& pool : all())
+    if (pool->has_users) pool->allocator().process_events();
+}
+
 // --- Who is routed to ---------------------------------------------------------------------------
 
 // Filters ask the driver or look at the thread, so they are called without our lock.
@@ -176,7 +182,7 @@ void PrivatePools::note_capture(bool ended) {
     captures_.store(std::max(captures_.load() + (ended ? -1 : 1), 0));
   }
   if (!ended) return;
-  for (const PoolPointer& pool : all()) pool->allocator().process_events();
+  process_events();
 }
 
 }  // namespace berth::torch

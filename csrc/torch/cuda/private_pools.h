@@ -71,6 +71,14 @@ class PrivatePools {
   // any memory went back. O(such pools).
   bool release_unused();
 
+  // A block of this pool is used on another stream than its own.
+  void note_user(PrivatePool& pool) noexcept {
+    pool.has_users = true;
+    have_users_.store(true, std::memory_order_relaxed);
+  }
+  // What such streams are done with comes free.
+  void process_events();
+
   // Around fork(): the lock is held over it.
   void before_fork() noexcept { mutex_.lock(); }
   void after_fork() noexcept { mutex_.unlock(); }
@@ -88,8 +96,9 @@ class PrivatePools {
   // Captures of graphs and uses of MemPools: what `used_` holds; and whether others are diverted.
   std::atomic<int> routes_{0};
   std::atomic<int> captures_{0};  // of `used_`, or captures alone where libtorch tells them apart
-  std::atomic<bool> has_any_{false};  // `pools_` ever held one
-  mutable std::mutex mutex_;          // covers what follows
+  std::atomic<bool> has_any_{false};     // `pools_` ever held one
+  std::atomic<bool> have_users_{false};  // any of them ever had one
+  mutable std::mutex mutex_;             // covers what follows
   std::unordered_map<Id, PoolPointer, c10::MempoolIdHash> pools_;
   std::unordered_set<Id, c10::MempoolIdHash> unused_;  // of `pools_`
   std::vector<Route> used_;                            // newest last
