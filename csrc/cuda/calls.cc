@@ -121,7 +121,7 @@ CudaCalls::CudaCalls() {
   BERTH_CUDA_RUNTIME_CALLS(BERTH_CUDA_FIND)
 #undef BERTH_CUDA_FIND
 
-  const auto find_in_driver = [this](auto& function, const char* name) {
+  const auto find_in_driver = [this](auto& function, const char* name, auto* count) {
     void* found = nullptr;
     cudaDriverEntryPointQueryResult result = cudaDriverEntryPointSymbolNotFound;
     const Status status = cudaGetDriverEntryPointByVersion(name, &found, kDriverInterface,
@@ -129,9 +129,12 @@ CudaCalls::CudaCalls() {
     BERTH_CHECK(status.ok(), kSystem, "cudaGetDriverEntryPointByVersion({}) failed: {}", name,
                 text(status.number()));
     if (result != cudaDriverEntryPointSuccess) found = nullptr;
-    function = {name, reinterpret_cast<decltype(function.pointer)>(found), &made, nullptr};
+    function = {name, reinterpret_cast<decltype(function.pointer)>(found), count, nullptr};
   };
-#define BERTH_CUDA_FIND(function) find_in_driver(function, #function);
+#define BERTH_CUDA_FIND(function) find_in_driver(function, #function, uncounted);
+  BERTH_CUDA_DRIVER_THREAD_CALLS(BERTH_CUDA_FIND)
+#undef BERTH_CUDA_FIND
+#define BERTH_CUDA_FIND(function) find_in_driver(function, #function, &made);
   BERTH_CUDA_DRIVER_CALLS(BERTH_CUDA_FIND)
 #undef BERTH_CUDA_FIND
 }

@@ -9,14 +9,15 @@
 #include <cstdint>
 #include <string>
 
-// Every function of CUDA's that berth calls. Calls of the first group, the state of the calling
-// thread, are not counted: they reach no driver.
+// Every function of CUDA's that berth calls. Calls about the state of the calling thread are not
+// counted: they reach no driver.
 #define BERTH_CUDA_THREAD_CALLS(X) \
   X(cudaGetDevice)                 \
   X(cudaSetDevice)                 \
   X(cudaThreadExchangeStreamCaptureMode)
 
 #define BERTH_CUDA_RUNTIME_CALLS(X) \
+  X(cudaDriverGetVersion)           \
   X(cudaGetDeviceCount)             \
   X(cudaGetDeviceProperties)        \
   X(cudaMemGetInfo)                 \
@@ -41,6 +42,8 @@
   X(cudaIpcOpenMemHandle)           \
   X(cudaIpcCloseMemHandle)          \
   X(cudaGetDriverEntryPointByVersion)
+
+#define BERTH_CUDA_DRIVER_THREAD_CALLS(X) X(cuCtxGetCurrent)
 
 #define BERTH_CUDA_DRIVER_CALLS(X) \
   X(cuDeviceGet)                   \
@@ -95,6 +98,7 @@ struct CudaCalls {
 #define BERTH_CUDA_MEMBER(name) CudaFunction<decltype(&::name)> name;
   BERTH_CUDA_THREAD_CALLS(BERTH_CUDA_MEMBER)
   BERTH_CUDA_RUNTIME_CALLS(BERTH_CUDA_MEMBER)
+  BERTH_CUDA_DRIVER_THREAD_CALLS(BERTH_CUDA_MEMBER)
   BERTH_CUDA_DRIVER_CALLS(BERTH_CUDA_MEMBER)
 #undef BERTH_CUDA_MEMBER
   CudaFunction<decltype(&::cudaRuntimeGetVersion)> cudaRuntimeGetVersion;

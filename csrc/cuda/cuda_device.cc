@@ -5,10 +5,15 @@
 #include "csrc/cuda/event_pool.h"
 #include "csrc/cuda/shared_memory.h"
 
+#include <berth/error.h>
+
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <cstring>
+#include <iterator>
 #include <map>
 #include <mutex>
 #include <new>
@@ -26,6 +31,9 @@ constexpr LaneKey kThreadTag = 2;
 constexpr LaneKey kTagMask = 3;
 // Foreign lanes of streams that the driver does not know; its ids count up from the other end.
 constexpr LaneKey kUnknownBit = LaneKey{1} << 62;
+
+// How DeviceProperties::memory begins there.
+constexpr char kPlain[] = "plain, ";
 
 thread_local const CudaStreamScope* innermost = nullptr;
 
@@ -108,6 +116,16 @@ class CudaRuntimeDevice final : public CudaDevice {
   cudaStream_t stream_of(LaneKey lane) const noexcept override;
   void forget_stream(cudaStream_t stream) noexcept override;
 
+  Status allocate_segment(Bytes size, void** base) noexcept override {
+    *base = nullptr;
+    if (cuda_is_over()) return gone("cudaMalloc");
+    return plain().reserve(size, 0, base);
+  }
+  Status free_segment(void* base, Bytes size) noexcept override {
+    if (cuda_is_over()) return gone("cudaFree");
+    return plain().release(base, size);
+  }
+
   Status enable_peer(int other) noexcept override;
   Status copy_peer(void* to, int to_device, const void* from, int from_device, Bytes size,
                    cudaStream_t stream, bool mapped) noexcept override;
@@ -132,6 +150,9 @@ class CudaRuntimeDevice final : public CudaDevice {
     std::optional<CudaCurrentDevice> current_;
   };
 
+  // What segments come from.
+  [[nodiscard]] CudaDeviceMemory& plain() noexcept { return plain_ ? *plain_ : *memory_; }
+
   static cudaEvent_t handle_of(DeviceEvent event) noexcept {
     return reinterpret_cast<cudaEvent_t>(event);
   }
@@ -144,6 +165,7 @@ class CudaRuntimeDevice final : public CudaDevice {
   CudaPrimary& primary_;
   DeviceProperties properties_;
   std::unique_ptr<CudaDeviceMemory> memory_;
+  std::unique_ptr<CudaDeviceMemory> plain_;  // of segments, where memory_ is virtual
   CudaEventPool events_;
   CudaSharedMappings mappings_;
 
@@ -160,6 +182,15 @@ CudaRuntimeDevice::CudaRuntimeDevice(std::shared_ptr<CudaGpu> gpu, const CudaOpt
       mappings_(gpu_) {
   int count = 0;
   const Status counted = calls_.cudaGetDeviceCount(&count);
+  if (counted.number() == cudaErrorInsufficientDriver) {
+    int driver = 0;
+    (void)calls_.cudaDriverGetVersion(&driver);
+    throw Error(
+        ErrorKind::kSystem,
+        fmt::format("the driver here is of CUDA {}.{}, and this process's runtime of CUDA "
+                    "{}, which needs a newer one: {}",
+                    driver / 1000, driver % 1000 / 10, CUDART_VERSION / 1000, describe(counted)));
+  }
   BERTH_CHECK(counted.ok(), kSystem, "there is no GPU: {}", describe(counted));
   BERTH_CHECK(options.index >= 0 && options.index < count, kSystem,
               "cuda:{} was asked for, this process sees {}", options.index, count);
@@ -169,15 +200,13 @@ CudaRuntimeDevice::CudaRuntimeDevice(std::shared_ptr<CudaGpu> gpu, const CudaOpt
   std::string how = "as it was asked for";
   if (options.memory != CudaOptions::Memory::kPlain)
     memory_ = make_virtual_memory(calls_, primary_, options.page_bytes, &how);
-  BERTH_CHECK(
-      memory_ || options.memory != CudaOptions::Memory::kVirtual, kSystem,
-      "virtual memory was asked for on cuda:{} ({}), which has none: {}; plain memory works "
-      "without (BERTH_MEMORY=plain, or auto)",
-      options.index, asked.name, how);
   properties_.maps_pages = memory_ != nullptr;
-  properties_.memory = properties_.maps_pages ? how : fmt::format("plain, {}", how);
-  if (!memory_) memory_ = make_plain_memory(calls_, primary_);
+  properties_.memory = properties_.maps_pages ? how : kPlain + how;
+  auto plain = make_plain_memory(calls_, primary_);
+  (memory_ ? plain_ : memory_) = std::move(plain);
   properties_.name = asked.name;
+  BERTH_CHECK(properties_.maps_pages || options.memory != CudaOptions::Memory::kVirtual, kSystem,
+              "{}", lacks_virtual_memory(options.index, properties_));
   properties_.total_bytes = asked.totalGlobalMem;
   properties_.page_bytes = memory_->page_bytes();
   properties_.asynchronous = true;
@@ -189,11 +218,31 @@ std::string CudaRuntimeDevice::describe(const Status& status) const {
   const std::string what = fmt::format("{} failed on cuda:{}", status.call(), primary_.index);
   if (status.code() == Status::Code::kGone)
     return fmt::format("{}: the driver is unloaded, or this is a forked child", what);
-  const bool system = std::string_view(status.call()).substr(0, 5) == "pidfd";
+  constexpr std::string_view kOfSystem[] = {"pidfd_open", "pidfd_getfd",   "getrandom", "socket",
+                                            "bind",       "listen",        "connect",   "send",
+                                            "recvmsg",    "pthread_create"};
+  const bool system =
+      std::find(std::begin(kOfSystem), std::end(kOfSystem), status.call()) != std::end(kOfSystem);
+  const char* more = "";
+  if (status.code() == Status::Code::kSticky)
+    more = ", an error of earlier work on the device";
+  else if (system && status.number() == EPERM)
+    more =
+        ": this process has no ptrace rights over the one that shares, which virtual memory of "
+        "PyTorch's own allocator needs; there, plain memory needs none "
+        "(PYTORCH_ALLOC_CONF=expandable_segments:False), and neither does berth";
+  else if (std::string_view(status.call()) == "connect")
+    more =
+        ": the process that shares is gone, or has another network namespace; plain memory needs "
+        "none (BERTH_MEMORY=plain there)";
+  else if (status.number() == (system ? EMFILE : int{cudaErrorOperatingSystem}))
+    more =
+        ": the process may have too few file descriptors (ulimit -n); plain memory needs none "
+        "(BERTH_MEMORY=plain where memory is shared)";
   return fmt::format(
       "{}: {}{}", what,
       system ? std::generic_category().message(status.number()) : calls_.text(status.number()),
-      status.code() == Status::Code::kSticky ? ", an error of earlier work on the device" : "");
+      more);
 }
 
 // --- Pinned memory and copies -------------------------------------------------------------------
@@ -203,10 +252,8 @@ Status CudaRuntimeDevice::reserve_pinned(Bytes size, void** base) noexcept {
   if (cuda_is_over()) return gone("reserve_pinned");
   if (size == 0 || size > kMaxBytes)
     return {Status::Code::kFailed, "reserve_pinned", cudaErrorInvalidValue};
-  const CudaCurrentDevice current(calls_, primary_);
-  if (!current.status().ok()) return current.status();
-  const CudaCaptureAside aside(calls_);
-  if (!aside.status().ok()) return aside.status();
+  const CudaMemoryScope scope(calls_, primary_);
+  if (!scope.status().ok()) return scope.status();
   void* memory = nullptr;
   // Portable: pinned for every GPU, as PyTorch's is.
   const Status status = calls_.cudaHostAlloc(&memory, size, cudaHostAllocPortable);
@@ -228,10 +275,8 @@ Status CudaRuntimeDevice::release_pinned(void* base, Bytes size) noexcept {
   const auto it = pinned_.find(reinterpret_cast<Bytes>(base));
   if (it == pinned_.end() || it->second != size)
     return {Status::Code::kFailed, "release_pinned", cudaErrorInvalidValue};
-  const CudaCurrentDevice current(calls_, primary_);
-  if (!current.status().ok()) return current.status();
-  const CudaCaptureAside aside(calls_);
-  if (!aside.status().ok()) return aside.status();
+  const CudaMemoryScope scope(calls_, primary_);
+  if (!scope.status().ok()) return scope.status();
   const Status status = calls_.cudaFreeHost(base);
   if (status.ok()) pinned_.erase(it);
   return status;
@@ -298,6 +343,11 @@ Status CudaRuntimeDevice::record(LaneKey lane, DeviceEvent* event) noexcept {
   Status status = events_.take(&made);
   if (!status.ok()) return status;
   status = calls_.cudaEventRecord(made, on.stream());
+  if (status.number() == cudaErrorInvalidResourceHandle) {
+    // Of another context, as of a thread's green one: it would come back first for ever.
+    if (const Status replaced = events_.replace(&made); !replaced.ok()) return replaced;
+    status = calls_.cudaEventRecord(made, on.stream());
+  }
   if (status.ok())
     *event = reinterpret_cast<DeviceEvent>(made);
   else
@@ -415,7 +465,8 @@ Status CudaRuntimeDevice::share(const void* pointer, Bytes size,
                                 CudaSharedMemory* shared) noexcept {
   if (cuda_is_over()) return gone("share");
   try {
-    return memory_->share(pointer, size, shared);
+    const bool in_segment = plain_ && plain_->handle_at(pointer).size() != 0;
+    return (in_segment ? plain_ : memory_)->share(pointer, size, shared);
   } catch (const std::bad_alloc&) {
     return {Status::Code::kOutOfMemory, "malloc", cudaErrorMemoryAllocation};
   }
@@ -433,6 +484,16 @@ Status CudaRuntimeDevice::open_shared(const std::string& handle,
 }
 
 }  // namespace
+
+std::string lacks_virtual_memory(int index, const DeviceProperties& properties) {
+  std::string_view how = properties.memory;
+  how.remove_prefix(std::min(how.size(), std::string_view(kPlain).size()));
+  return fmt::format(
+      "virtual memory was asked for on cuda:{} ({}), which has none: {}; plain memory works "
+      "without "
+      "(BERTH_MEMORY=plain, or auto)",
+      index, properties.name, how);
+}
 
 LaneKey CudaDevice::thread_lane() noexcept {
   static std::atomic<LaneKey> next{0};

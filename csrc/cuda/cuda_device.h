@@ -80,10 +80,16 @@ class CudaDevice : public Device {
   virtual Status copy_peer(void* to, int to_device, const void* from, int from_device, Bytes size,
                            cudaStream_t stream, bool mapped) noexcept = 0;
 
+  // Memory by one cudaMalloc, whatever memory() is: other libraries register it as a whole, and it
+  // has one legacy handle for other processes. `size` is a multiple of 512 bytes; so is the
+  // address. cudaFree waits for all work of the device.
+  virtual Status allocate_segment(Bytes size, void** base) noexcept = 0;
+  virtual Status free_segment(void* base, Bytes size) noexcept = 0;
+
   // Names committed memory of this device for another process on this machine. It is readable there
-  // as long as it stays committed here, and to whoever has the handle all of the reservation
-  // (kPlain) or the pages that `size` bytes touch (kVirtual), whose descriptors stay open until
-  // then.
+  // as long as it stays committed here, and to whoever has the handle all of the segment or
+  // reservation (kPlain) or the pages that `size` bytes touch (kVirtual), whose descriptors stay
+  // open until then.
   virtual Status share(const void* pointer, Bytes size, CudaSharedMemory* shared) noexcept = 0;
   // Maps what another process shared, berth or PyTorch 2.11, while `base` or a copy lives. The same
   // handle gives the same mapping. The last one to go waits for the device. kUnsupported for a
@@ -132,6 +138,13 @@ class CudaStreamScope {
 // Throws Error(kSystem) where there is no such runtime or GPU, or no virtual memory where that was
 // asked for by name.
 [[nodiscard]] std::unique_ptr<CudaDevice> make_cuda_device(const CudaOptions& options);
+
+// Throws Error(kSystem) where GPU `index` has no virtual memory that works. A child process tries
+// it and is gone afterwards, so that this one has not used the driver, and may fork children that
+// do. What cannot be found out so is no error: the device finds it.
+void require_virtual_memory(int index);
+// What is wrong where virtual memory was asked for, and the device has plain memory.
+[[nodiscard]] std::string lacks_virtual_memory(int index, const DeviceProperties& properties);
 
 // No call reaches the driver from now on (true), as at the process's exit: whoever installs berth
 // says so there, since the driver may go before the last block is freed.

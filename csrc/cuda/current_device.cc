@@ -7,7 +7,13 @@ namespace berth {
 CudaCurrentDevice::CudaCurrentDevice(const CudaCalls& calls, CudaPrimary& primary) noexcept
     : calls_(calls) {
   status_ = calls_.cudaGetDevice(&before_);
-  if (!status_.ok() || before_ == primary.index) return;
+  if (!status_.ok()) return;
+  if (before_ == primary.index) {
+    // The runtime names it before the thread has any context, which the driver's functions need.
+    CUcontext current = nullptr;
+    status_ = calls_.cuCtxGetCurrent(&current);
+    if (!status_.ok() || current != nullptr) return;
+  }
   CUcontext context = primary.context.load(std::memory_order_acquire);
   if (context == nullptr) {
     CUdevice device = 0;

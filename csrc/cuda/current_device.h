@@ -3,6 +3,7 @@
 #include "csrc/cuda/calls.h"
 
 #include <atomic>
+#include <optional>
 
 namespace berth {
 
@@ -12,7 +13,7 @@ struct CudaPrimary {
   std::atomic<CUcontext> context{nullptr};
 };
 
-// Makes a GPU the calling thread's current one while it lives.
+// Makes a GPU the calling thread's current one while it lives, with a context of it.
 //
 // By pushing its context, not by cudaSetDevice(): setting the former device again would make a
 // context on it where it had none.
@@ -48,6 +49,23 @@ class CudaCaptureAside {
   const CudaCalls& calls_;
   cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
   Status status_;
+};
+
+// What a call about memory needs of the calling thread: both of the above.
+class CudaMemoryScope {
+ public:
+  CudaMemoryScope(const CudaCalls& calls, CudaPrimary& primary) noexcept
+      : current_(calls, primary) {
+    if (current_.status().ok()) aside_.emplace(calls);
+  }
+
+  [[nodiscard]] const Status& status() const noexcept {
+    return aside_ ? aside_->status() : current_.status();
+  }
+
+ private:
+  CudaCurrentDevice current_;
+  std::optional<CudaCaptureAside> aside_;
 };
 
 }  // namespace berth

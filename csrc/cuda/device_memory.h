@@ -20,6 +20,7 @@ class CudaDeviceMemory {
   virtual Status commit(void* base, Bytes size, Bytes most) noexcept = 0;
   virtual Status decommit(void* base, Bytes size) noexcept = 0;
   virtual Status release(void* base, Bytes size) noexcept = 0;
+  // Of plain memory empty where it has no such address.
   [[nodiscard]] virtual ByteRange handle_at(const void* address) const noexcept = 0;
   virtual Status alias(void* to, const void* const* from, std::size_t pages) noexcept = 0;
 

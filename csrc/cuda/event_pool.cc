@@ -1,6 +1,7 @@
 #include "csrc/cuda/event_pool.h"
 
 #include <new>
+#include <utility>
 
 namespace berth {
 
@@ -20,7 +21,11 @@ Status CudaEventPool::take(cudaEvent_t* event) noexcept {
   } catch (const std::bad_alloc&) {
     return {Status::Code::kOutOfMemory, "malloc", cudaErrorMemoryAllocation};
   }
-  // An event belongs to the device that is current when it is made.
+  return make(event);
+}
+
+Status CudaEventPool::make(cudaEvent_t* event) noexcept {
+  // An event belongs to the device, and to the context, that is current when it is made.
   const CudaCurrentDevice current(calls_, primary_);
   if (!current.status().ok()) return current.status();
   const Status status = calls_.cudaEventCreateWithFlags(event, cudaEventDisableTiming);
@@ -31,6 +36,13 @@ Status CudaEventPool::take(cudaEvent_t* event) noexcept {
 void CudaEventPool::give(cudaEvent_t event) noexcept {
   const std::lock_guard lock(mutex_);
   free_.push_back(event);
+}
+
+Status CudaEventPool::replace(cudaEvent_t* event) noexcept {
+  (void)calls_.cudaEventDestroy(std::exchange(*event, nullptr));
+  const std::lock_guard lock(mutex_);
+  --made_;
+  return make(event);
 }
 
 }  // namespace berth

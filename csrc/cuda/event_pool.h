@@ -21,8 +21,13 @@ class CudaEventPool {
 
   Status take(cudaEvent_t* event) noexcept;
   void give(cudaEvent_t event) noexcept;
+  // In place of one that cannot be used, which is destroyed: made now. After a failure there is
+  // none.
+  Status replace(cudaEvent_t* event) noexcept;
 
  private:
+  Status make(cudaEvent_t* event) noexcept;
+
   const CudaCalls& calls_;
   CudaPrimary& primary_;
   std::mutex mutex_;

@@ -77,7 +77,9 @@ class PlainMemory final : public CudaDeviceMemory {
     const std::lock_guard lock(mutex_);
     const auto after = allocations_.upper_bound(reinterpret_cast<Bytes>(address));
     if (after == allocations_.begin()) return {};
-    return {std::prev(after)->first, std::prev(after)->first + std::prev(after)->second.size};
+    const auto& [first, allocation] = *std::prev(after);
+    const ByteRange all{first, first + allocation.size};
+    return reinterpret_cast<Bytes>(address) < all.last ? all : ByteRange{};
   }
 
   // The runtime's own memory is reached by every GPU whose context may reach this one's.
@@ -87,8 +89,8 @@ class PlainMemory final : public CudaDeviceMemory {
     const std::lock_guard lock(mutex_);
     const auto it = find(pointer, size);
     if (it == allocations_.end()) return {Status::Code::kFailed, "share", cudaErrorInvalidValue};
-    const CudaCurrentDevice current(calls_, primary_);
-    if (!current.status().ok()) return current.status();
+    const CudaMemoryScope scope(calls_, primary_);
+    if (!scope.status().ok()) return scope.status();
     cudaIpcMemHandle_t handle;
     const Status status = calls_.cudaIpcGetMemHandle(&handle, it->second.allocation);
     if (!status.ok()) return status;
@@ -108,18 +110,14 @@ class PlainMemory final : public CudaDeviceMemory {
   using Allocations = std::map<Bytes, Allocation>;
 
   Status allocate(Bytes size, void** memory) noexcept {
-    const CudaCurrentDevice current(calls_, primary_);
-    if (!current.status().ok()) return current.status();
-    const CudaCaptureAside aside(calls_);
-    if (!aside.status().ok()) return aside.status();
+    const CudaMemoryScope scope(calls_, primary_);
+    if (!scope.status().ok()) return scope.status();
     return calls_.cudaMalloc(memory, size);
   }
 
   Status free(void* memory) noexcept {
-    const CudaCurrentDevice current(calls_, primary_);
-    if (!current.status().ok()) return current.status();
-    const CudaCaptureAside aside(calls_);
-    if (!aside.status().ok()) return aside.status();
+    const CudaMemoryScope scope(calls_, primary_);
+    if (!scope.status().ok()) return scope.status();
     return calls_.cudaFree(memory);
   }
 

@@ -4,9 +4,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
+#include <optional>
 #include <string_view>
+#include <utility>
 
 // Linux 5.3 and 5.6; older headers lack the names.
 #ifndef SYS_pidfd_open
@@ -22,7 +25,8 @@ namespace {
 constexpr char kVersion = 2;
 constexpr char kPlainType = 'c';
 constexpr char kVirtualType = 'e';
-constexpr char kUnequalType = 'b';
+constexpr char kOwnType = 'b';
+constexpr std::array<char, 8> kDoorMark = {'b', 'e', 'r', 't', 'h', 'd', 'o', 'r'};
 // PyTorch 2.13 counted up and changed the second type only.
 constexpr char kNewestPlainVersion = 3;
 
@@ -60,37 +64,62 @@ std::string shared_plain_handle(const cudaIpcMemHandle_t& handle) {
   return text;
 }
 
-std::string shared_virtual_handle(const std::vector<SharedPart>& parts) {
+std::string shared_virtual_handle(const std::vector<SharedPart>& parts,
+                                  const DescriptorDoor* door) {
   const Bytes size = parts.front().size;
-  const bool equal = std::all_of(parts.begin(), parts.end(),
-                                 [&](const SharedPart& part) { return part.size == size; });
-  std::string text{kVersion, equal ? kVirtualType : kUnequalType};
-  append(text, Header{getpid(), 0, equal ? size : 0, parts.size()});
+  const bool pytorch = std::all_of(parts.begin(), parts.end(), [&](const SharedPart& part) {
+    return part.size == size && part.descriptor >= 0;
+  });
+  std::string text{kVersion, pytorch ? kVirtualType : kOwnType};
+  append(text, Header{getpid(), 0, pytorch ? size : 0, parts.size()});
+  if (pytorch) {
+    for (const SharedPart& part : parts) append(text, std::int32_t{part.descriptor});
+    if (door == nullptr) return text;
+    append(text, kDoorMark);
+  }
+  append(text, *door);
   for (const SharedPart& part : parts) {
-    if (!equal) append(text, std::uint64_t{part.size});
-    append(text, std::int32_t{part.descriptor});
+    if (!pytorch) append(text, std::uint64_t{part.size});
+    append(text, part.number);
   }
   return text;
 }
 
 namespace {
 
-// What a handle of either form says; empty where it is none.
-std::vector<SharedPart> parts_of(const Header& header, std::string_view rest) {
-  const bool equal = header.part_bytes != 0;
-  const std::size_t each = (equal ? 0 : sizeof(std::uint64_t)) + sizeof(std::int32_t);
-  std::vector<SharedPart> parts;
-  if (header.parts == 0 || rest.size() / each != header.parts || rest.size() % each != 0)
-    return parts;
-  parts.reserve(header.parts);
-  Bytes sum = 0;
-  for (std::uint64_t i = 0; i < header.parts; ++i) {
-    const Bytes size = equal ? header.part_bytes : take<std::uint64_t>(rest);
-    if (size == 0 || size > kMaxBytes - sum) return {};
-    sum += size;
-    parts.push_back({size, take<std::int32_t>(rest)});
+// What a handle of either form says.
+struct SharedParts {
+  std::vector<SharedPart> parts;  // none: it is no handle
+  std::optional<DescriptorDoor> door;
+};
+
+SharedParts parts_of(const Header& header, std::string_view rest) {
+  const bool pytorch = header.part_bytes != 0;
+  SharedParts shared;
+  const auto left = [&](std::size_t each) { return rest.size() / each >= header.parts; };
+  if (header.parts == 0 || !left(1)) return {};
+  shared.parts.resize(header.parts);
+  if (pytorch) {
+    if (!left(sizeof(std::int32_t))) return {};
+    for (SharedPart& part : shared.parts)
+      part = {.size = header.part_bytes, .descriptor = take<std::int32_t>(rest)};
   }
-  return parts;
+  if (!pytorch || !rest.empty()) {
+    if (rest.size() < sizeof kDoorMark + sizeof(DescriptorDoor)) return {};
+    if (pytorch && take<std::array<char, 8>>(rest) != kDoorMark) return {};
+    shared.door = take<DescriptorDoor>(rest);
+    if (!left((pytorch ? 1 : 2) * sizeof(std::uint64_t))) return {};
+    for (SharedPart& part : shared.parts) {
+      if (!pytorch) part.size = take<std::uint64_t>(rest);
+      part.number = take<std::uint64_t>(rest);
+    }
+  }
+  Bytes sum = 0;
+  for (const SharedPart& part : shared.parts) {
+    if (part.size == 0 || part.size > kMaxBytes - sum) return {};
+    sum += part.size;
+  }
+  return rest.empty() ? shared : SharedParts{};
 }
 
 }  // namespace
@@ -110,8 +139,8 @@ struct CudaSharedMappings::Mapping {
       if (it != listed->open.end() && it->second.expired()) listed->open.erase(it);
     }
     const CudaCalls& calls = gpu->calls;
-    const CudaCurrentDevice current(calls, gpu->primary);
-    if (!current.status().ok()) return;
+    const CudaMemoryScope scope(calls, gpu->primary);
+    if (!scope.status().ok()) return;
     if (plain) (void)calls.cudaIpcCloseMemHandle(base);
     // Unmapping does not wait for the work that uses the memory.
     if (mapped != 0) (void)calls.cudaDeviceSynchronize();
@@ -153,7 +182,13 @@ struct CudaSharedMappings::Mapping {
   }
 
   Status import(int of) {
-    const auto& calls = gpu->calls;
+    if (door) {
+      std::vector<std::uint64_t> numbers;
+      numbers.reserve(parts.size());
+      for (const SharedPart& part : parts) numbers.push_back(part.number);
+      return fetch_descriptors(*door, numbers,
+                               [&](int descriptor) { return import_one(descriptor); });
+    }
     const auto process = static_cast<int>(syscall(SYS_pidfd_open, of, 0));
     if (process < 0) return system_failure("pidfd_open");
     Status status;
@@ -163,15 +198,21 @@ struct CudaSharedMappings::Mapping {
         status = system_failure("pidfd_getfd");
         break;
       }
-      CUmemGenericAllocationHandle handle = 0;
-      status = calls.cuMemImportFromShareableHandle(
-          &handle, reinterpret_cast<void*>(static_cast<std::intptr_t>(ours)),
-          CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+      status = import_one(ours);
       close(ours);
       if (!status.ok()) break;
-      handles.push_back(handle);
     }
     close(process);
+    return status;
+  }
+
+  // What is imported stays without the descriptor.
+  Status import_one(int descriptor) {
+    CUmemGenericAllocationHandle handle = 0;
+    const Status status = gpu->calls.cuMemImportFromShareableHandle(
+        &handle, reinterpret_cast<void*>(static_cast<std::intptr_t>(descriptor)),
+        CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+    if (status.ok()) handles.push_back(handle);
     return status;
   }
 
@@ -183,6 +224,7 @@ struct CudaSharedMappings::Mapping {
   CUdeviceptr address = 0;
   Bytes size = 0;  // 0: no addresses reserved
   std::vector<SharedPart> parts;
+  std::optional<DescriptorDoor> door;
   std::size_t mapped = 0;  // parts, from the first on
   CUdeviceptr end = 0;     // of these
   std::vector<CUmemGenericAllocationHandle> handles;
@@ -194,7 +236,7 @@ Status CudaSharedMappings::open(const std::string& handle, std::shared_ptr<void>
   if (rest.size() < 2) return refused;
   const char version = take<char>(rest);
   const char type = take<char>(rest);
-  if (version < 1 || (type != kPlainType && type != kVirtualType && type != kUnequalType))
+  if (version < 1 || (type != kPlainType && type != kVirtualType && type != kOwnType))
     return refused;
   if (version > (type == kPlainType ? kNewestPlainVersion : kVersion))
     return {Status::Code::kUnsupported, "open_shared", cudaErrorNotSupported};
@@ -204,8 +246,8 @@ Status CudaSharedMappings::open(const std::string& handle, std::shared_ptr<void>
     *base = known->second.lock();
     if (*base) return {};
   }
-  const CudaCurrentDevice current(state_->gpu->calls, state_->gpu->primary);
-  if (!current.status().ok()) return current.status();
+  const CudaMemoryScope scope(state_->gpu->calls, state_->gpu->primary);
+  if (!scope.status().ok()) return scope.status();
   const auto mapping = std::make_shared<Mapping>(state_->gpu);
   Status status;
   if (type == kPlainType) {
@@ -214,9 +256,11 @@ Status CudaSharedMappings::open(const std::string& handle, std::shared_ptr<void>
   } else {
     if (rest.size() < sizeof(Header)) return refused;
     const auto header = take<Header>(rest);
-    if ((header.part_bytes == 0) != (type == kUnequalType)) return refused;
-    mapping->parts = parts_of(header, rest);
-    if (mapping->parts.empty()) return refused;
+    if ((header.part_bytes == 0) != (type == kOwnType)) return refused;
+    SharedParts shared = parts_of(header, rest);
+    if (shared.parts.empty()) return refused;
+    mapping->parts = std::move(shared.parts);
+    mapping->door = shared.door;
     status = mapping->open_virtual(header.process);
   }
   if (!status.ok()) return status;

@@ -2,7 +2,9 @@
 
 #include "csrc/core/bytes.h"
 #include "csrc/cuda/current_device.h"
+#include "csrc/cuda/descriptor_server.h"
 
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -18,16 +20,21 @@ namespace berth {
 //   'e'  process id (4 bytes, 4 of padding), bytes of a part, number of parts (8 each), and a file
 //        descriptor (4) of that process for each part, in the order of addresses
 //
-// and in one that only berth opens, for parts of unequal sizes, where PyTorch has none:
+// Behind the latter berth puts what PyTorch does not read: eight bytes that say so, the door at
+// which berth asks for descriptors instead, and the number (8) of each part there. And in a form
+// that only berth opens, for parts of unequal sizes, or of more descriptors than should stay open:
 //
-//   'b'  process id (4 bytes, 4 of padding), 0, number of parts (8 each), and for each part its
-//        bytes (8) and its descriptor (4)
+//   'b'  process id (4 bytes, 4 of padding), 0, number of parts (8 each), the door, and for each
+//        part its bytes (8) and its number (8)
 [[nodiscard]] std::string shared_plain_handle(const cudaIpcMemHandle_t& handle);
 struct SharedPart {
   Bytes size = 0;
-  int descriptor = -1;
+  int descriptor = -1;       // -1: none is open
+  std::uint64_t number = 0;  // at the door
 };
-[[nodiscard]] std::string shared_virtual_handle(const std::vector<SharedPart>& parts);
+// The first form where all parts are of one size and have descriptors; `door` may be null there.
+[[nodiscard]] std::string shared_virtual_handle(const std::vector<SharedPart>& parts,
+                                                const DescriptorDoor* door);
 
 // What a GPU and the calls to it are to those that may outlive its device.
 struct CudaGpu {

@@ -3,6 +3,7 @@
 #include "csrc/cuda/shared_memory.h"
 
 #include <fmt/format.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 #include <memory>
 #include <mutex>
 #include <new>
+#include <unordered_map>
 #include <vector>
 
 namespace berth {
@@ -21,6 +23,7 @@ namespace {
 struct Memory {
   CUmemGenericAllocationHandle handle = 0;
   Bytes size = 0;
+  std::uint64_t number = 0;  // for other processes, once it was shared
 };
 
 // It at one address.
@@ -66,6 +69,8 @@ class VirtualMemory final : public CudaDeviceMemory {
   }
 
   ~VirtualMemory() override {
+    const std::lock_guard lock(mutex_);
+    const CudaMemoryScope scope(calls_, primary_);
     for (auto& [base, range] : reservations_) {
       (void)unmap(range, {base, base + range.size});
       (void)calls_.cuMemAddressFree(range.reserved, range.reserved_size);
@@ -83,6 +88,8 @@ class VirtualMemory final : public CudaDeviceMemory {
     alignment = std::max(alignment, page_);
     const Bytes spare = alignment > granularity_ ? alignment : 0;
     const std::lock_guard lock(mutex_);
+    const CudaMemoryScope scope(calls_, primary_);
+    if (!scope.status().ok()) return scope.status();
     finish_releases();
     try {
       Reservation range;
@@ -113,9 +120,8 @@ class VirtualMemory final : public CudaDeviceMemory {
     if (range == nullptr || most < page_)
       return {Status::Code::kFailed, "commit", cudaErrorInvalidValue};
     if (first_not_ready(*range, bytes).size() == 0) return {};
-    // Access is given to a context's device.
-    const CudaCurrentDevice current(calls_, primary_);
-    if (!current.status().ok()) return current.status();
+    const CudaMemoryScope scope(calls_, primary_);
+    if (!scope.status().ok()) return scope.status();
     Status status = bring(*range, bytes, align_down(most, page_));
     for (ByteRange run = first_not_ready(*range, bytes); status.ok() && run.size() != 0;
          run = first_not_ready(*range, {run.last, bytes.last}))
@@ -130,6 +136,8 @@ class VirtualMemory final : public CudaDeviceMemory {
     Reservation* const range = find(base, size, &bytes);
     if (range == nullptr || !is_whole(*range, bytes))
       return {Status::Code::kFailed, "decommit", cudaErrorInvalidValue};
+    const CudaMemoryScope scope(calls_, primary_);
+    if (!scope.status().ok()) return scope.status();
     return unmap(*range, bytes);
   }
 
@@ -138,6 +146,8 @@ class VirtualMemory final : public CudaDeviceMemory {
     const auto it = reservations_.find(reinterpret_cast<Bytes>(base));
     if (it == reservations_.end() || it->second.size != size || it->second.released)
       return {Status::Code::kFailed, "release", cudaErrorInvalidValue};
+    const CudaMemoryScope scope(calls_, primary_);
+    if (!scope.status().ok()) return scope.status();
     Reservation& range = it->second;
     const bool was_empty = range.mappings.empty();
     const Status unmapped = unmap(range, {it->first, it->first + size});
@@ -173,9 +183,8 @@ class VirtualMemory final : public CudaDeviceMemory {
     if (count > kMaxBytes / page_) return invalid;
     Reservation* const range = find(to, count * page_, &bytes);
     if (range == nullptr) return invalid;
-    // Access is given to a context's device.
-    const CudaCurrentDevice current(calls_, primary_);
-    if (!current.status().ok()) return current.status();
+    const CudaMemoryScope scope(calls_, primary_);
+    if (!scope.status().ok()) return scope.status();
     if (const Status status = clear(*range, bytes); !status.ok()) return status;
     Status status;
     for (Bytes at = bytes.first; at < bytes.last && status.ok();) {
@@ -201,6 +210,8 @@ class VirtualMemory final : public CudaDeviceMemory {
       if (accesses_[i].location.id == other) return {};
     if (access_count_ == kMaxAccesses)
       return {Status::Code::kUnsupported, "enable_peer", cudaErrorTooManyPeers};
+    const CudaMemoryScope scope(calls_, primary_);
+    if (!scope.status().ok()) return scope.status();
     for (auto& [base, range] : reservations_) {
       for (auto it = range.mappings.begin(); it != range.mappings.end();) {
         ByteRange run{it->first, it->first};
@@ -230,21 +241,32 @@ class VirtualMemory final : public CudaDeviceMemory {
             ? nullptr
             : find(pointer_at(first), align_up(address + size, page_) - first, &bytes);
     if (size == 0 || range == nullptr || first_not_ready(*range, bytes).size() != 0) return invalid;
+    const CudaMemoryScope scope(calls_, primary_);
+    if (!scope.status().ok()) return scope.status();
+    // Other berths ask for descriptors; PyTorch's allocator wants them open, which few may be.
+    const Status serves = server_.start();
     std::vector<SharedPart> parts;
     auto it = std::prev(range->mappings.upper_bound(address));
     shared->offset = address - it->first;
+    const auto first_mapping = it;
+    bool equal = true;
+    std::size_t closed = 0;
     for (; it != range->mappings.end() && it->first < bytes.last; ++it) {
       Mapping& mapping = it->second;
-      if (mapping.descriptor < 0) {
-        int descriptor = -1;
-        const Status status = calls_.cuMemExportToShareableHandle(
-            &descriptor, mapping.memory->handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
-        if (!status.ok()) return status;
-        mapping.descriptor = descriptor;
+      if (mapping.memory->number == 0) {
+        shared_.emplace(next_number_, mapping.memory->handle);
+        mapping.memory->number = next_number_++;
       }
-      parts.push_back({mapping.size(), mapping.descriptor});
+      equal &= mapping.size() == first_mapping->second.size();
+      if (mapping.descriptor < 0) ++closed;
+      parts.push_back({mapping.size(), -1, mapping.memory->number});
     }
-    shared->handle = shared_virtual_handle(parts);
+    if (equal && (open_descriptors_ + closed <= most_descriptors() || !serves.ok())) {
+      const Status status = open_descriptors(first_mapping, it, parts);
+      if (!status.ok() && (!serves.ok() || breaks(status))) return status;
+    }
+    if (!serves.ok() && parts.back().descriptor < 0) return serves;
+    shared->handle = shared_virtual_handle(parts, serves.ok() ? &server_.door() : nullptr);
     return {};
   }
 
@@ -254,6 +276,51 @@ class VirtualMemory final : public CudaDeviceMemory {
   }
 
  private:
+  // Further calls fail as well.
+  static bool breaks(const Status& status) noexcept {
+    return status.code() == Status::Code::kSticky || status.code() == Status::Code::kGone;
+  }
+
+  // A quarter of what the process may have, kMostDescriptors at most.
+  static std::size_t most_descriptors() noexcept {
+    constexpr rlim_t kMostDescriptors = 256;
+    rlimit allowed{};
+    if (getrlimit(RLIMIT_NOFILE, &allowed) != 0) return 0;
+    return static_cast<std::size_t>(std::min(allowed.rlim_cur / 4, kMostDescriptors));
+  }
+
+  // Each of these mappings keeps one until it is unmapped. After a failure `parts` have none.
+  Status open_descriptors(Mappings::iterator it, Mappings::iterator end,
+                          std::vector<SharedPart>& parts) noexcept {
+    const auto first = it;
+    for (; it != end; ++it) {
+      if (it->second.descriptor >= 0) continue;
+      int descriptor = -1;
+      const Status status = calls_.cuMemExportToShareableHandle(
+          &descriptor, it->second.memory->handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+      if (!status.ok()) return status;
+      it->second.descriptor = descriptor;
+      ++open_descriptors_;
+    }
+    auto part = parts.begin();
+    for (it = first; it != end; ++it, ++part) part->descriptor = it->second.descriptor;
+    return {};
+  }
+
+  // For another process, by the server's thread.
+  Status export_shared(std::uint64_t number, int* descriptor) noexcept {
+    if (cuda_is_over())
+      return {Status::Code::kGone, "cuMemExportToShareableHandle", cudaErrorCudartUnloading};
+    const std::lock_guard lock(mutex_);
+    const auto it = shared_.find(number);
+    if (it == shared_.end())
+      return {Status::Code::kFailed, "share", cudaErrorInvalidResourceHandle};
+    const CudaMemoryScope scope(calls_, primary_);
+    if (!scope.status().ok()) return scope.status();
+    return calls_.cuMemExportToShareableHandle(descriptor, it->second,
+                                               CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+  }
+
   static CUmemAccessDesc access_of(int index) noexcept {
     CUmemAccessDesc access{};
     access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
@@ -427,10 +494,15 @@ class VirtualMemory final : public CudaDeviceMemory {
 
   // Of one that is not mapped; its memory goes back with its last address.
   Status let_go(Reservation& range, Mappings::iterator it, bool only) noexcept {
-    if (only)
+    if (only) {
       if (const Status status = calls_.cuMemRelease(it->second.memory->handle); !status.ok())
         return status;
-    if (it->second.descriptor >= 0) close(it->second.descriptor);
+      if (it->second.memory->number != 0) shared_.erase(it->second.memory->number);
+    }
+    if (it->second.descriptor >= 0) {
+      close(it->second.descriptor);
+      --open_descriptors_;
+    }
     retained_ -= it->second.size();
     range.mappings.erase(it);
     return {};
@@ -518,7 +590,7 @@ class VirtualMemory final : public CudaDeviceMemory {
         continue;
       }
       failure = status;
-      if (status.code() == Status::Code::kSticky || status.code() == Status::Code::kGone) break;
+      if (breaks(status)) break;
     }
     if (failure.ok() || !any) return failure;
     for (auto it = begin(); it != range.mappings.end() && it->first < bytes.last; ++it)
@@ -536,6 +608,12 @@ class VirtualMemory final : public CudaDeviceMemory {
   std::array<CUmemAccessDesc, kMaxAccesses> accesses_{};
   std::size_t access_count_ = 1;
   Bytes retained_ = 0;
+  std::size_t open_descriptors_ = 0;
+  std::unordered_map<std::uint64_t, CUmemGenericAllocationHandle> shared_;  // by Memory::number
+  std::uint64_t next_number_ = 1;
+  // Its thread takes the lock: it ends first.
+  DescriptorServer server_{
+      [this](std::uint64_t number, int* descriptor) { return export_shared(number, descriptor); }};
 };
 
 // --- What works ---------------------------------------------------------------------------------
@@ -604,8 +682,8 @@ std::unique_ptr<CudaDeviceMemory> make_virtual_memory(const CudaCalls& calls, Cu
   }
   const bool descriptors = has(CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED);
   const bool rdma = has(CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED);
-  const CudaCurrentDevice current(calls, primary);
-  check(current.status());
+  const CudaMemoryScope scope(calls, primary);
+  check(scope.status());
 
   // Best first. An attribute that is 0 is believed, one that is 1 is not.
   struct Form {

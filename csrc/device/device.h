@@ -65,6 +65,8 @@ class Device {
   // Bytes that could still be committed now (the driver's word; on the host of the cgroup or the
   // system).
   virtual Status free_bytes(Bytes* free) noexcept = 0;
+  // The most of its memory that may be held, however much there is; 0: no limit.
+  [[nodiscard]] virtual Bytes limit() const noexcept { return 0; }
   // Bytes that may still be committed as far as is known without a call, else kMaxBytes: a hint.
   [[nodiscard]] virtual Bytes room() const noexcept { return kMaxBytes; }
   // A message for people about a status of this device.

@@ -17,6 +17,7 @@ class ForwardingDevice : public Device {
     return device_.properties();
   }
   Status free_bytes(Bytes* free) noexcept override { return device_.free_bytes(free); }
+  [[nodiscard]] Bytes limit() const noexcept override { return device_.limit(); }
   [[nodiscard]] Bytes room() const noexcept override { return device_.room(); }
   [[nodiscard]] std::string describe(const Status& status) const override {
     return device_.describe(status);

@@ -24,7 +24,10 @@ PageStore::PageStore(Device& device, Watcher* watcher)
 
 void PageStore::set_limit(Bytes limit) noexcept { limit_ = limit; }
 
-Bytes PageStore::limit() const noexcept { return limit_; }
+Bytes PageStore::limit() const noexcept {
+  const Bytes others = device_.limit();
+  return limit_ == 0 || others == 0 ? std::max(limit_, others) : std::min(limit_, others);
+}
 
 std::uint64_t PageStore::refusals() const noexcept { return refusals_; }
 

@@ -52,7 +52,8 @@ class PageStore final : public ForwardingDevice {
 
   // The most that may be held; what is held already stays. 0 is no limit.
   void set_limit(Bytes limit) noexcept;
-  [[nodiscard]] Bytes limit() const noexcept;
+  // The smaller one of this and of the device's own.
+  [[nodiscard]] Bytes limit() const noexcept override;
   // The most that should be held: pages beyond it are refused as by the limit, but for who says
   // that they must be had (Exceeding). 0 is no target.
   void set_target(Bytes target) noexcept { target_ = target; }

@@ -60,7 +60,7 @@ void HoleTree::insert(Chunk* chunk) noexcept {
   while (*link != nullptr) {
     parent = *link;
     parent->largest = std::max(parent->largest, chunk->size);
-    link = chunk->first() < parent->first() ? &parent->left : &parent->right;
+    link = precedes(chunk, parent) ? &parent->left : &parent->right;
   }
   *link = chunk;
   chunk->parent = parent;
@@ -77,7 +77,11 @@ void HoleTree::erase(Chunk* chunk) noexcept {
   pull_up(parent);
 }
 
-void HoleTree::resized(Chunk* chunk) noexcept { pull_up(chunk); }
+void HoleTree::resized(Chunk* chunk) noexcept {
+  if (!by_size_) return pull_up(chunk);
+  erase(chunk);
+  insert(chunk);
+}
 
 Chunk* HoleTree::lowest(Bytes size) const noexcept {
   Chunk* chunk = root_;
@@ -133,7 +137,7 @@ Chunk* HoleTree::after(const Chunk* chunk) noexcept {
 std::string HoleTree::is_valid() const {
   const Chunk* previous = nullptr;
   for (const Chunk* chunk = front(); chunk != nullptr; chunk = after(chunk)) {
-    if (previous != nullptr && previous->first() >= chunk->first())
+    if (previous != nullptr && !precedes(previous, chunk))
       return fmt::format("tree of holes: {} stands before {}", previous->pointer, chunk->pointer);
     for (const Chunk* child : {chunk->left, chunk->right}) {
       if (child == nullptr) continue;

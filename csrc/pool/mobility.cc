@@ -11,6 +11,8 @@ std::uint64_t MobilityClassifier::key_of(Bytes size, LaneKey lane, std::uint32_t
 }
 
 Mobility MobilityClassifier::classify(Bytes size, LaneKey lane, std::uint32_t tag) noexcept {
+  const Mobility by_size = size < kSmall ? Mobility::kMovable : Mobility::kTemporary;
+  if (kinds_ == nullptr) return by_size;
   const std::uint64_t key = key_of(size, lane, tag);
   Kind& kind = kinds_[key / 2 % kKinds];
   if (kind.key != key) {
@@ -18,11 +20,12 @@ Mobility MobilityClassifier::classify(Bytes size, LaneKey lane, std::uint32_t ta
   } else if (kind.freed ? kind.outlived >= 2 : kind.first_step != steps_) {
     return Mobility::kResident;
   }
-  return size < kSmall ? Mobility::kMovable : Mobility::kTemporary;
+  return by_size;
 }
 
 void MobilityClassifier::learn(Bytes size, LaneKey lane, std::uint32_t tag,
                                std::uint64_t born) noexcept {
+  if (kinds_ == nullptr) return;
   const std::uint64_t key = key_of(size, lane, tag);
   Kind& kind = kinds_[key / 2 % kKinds];
   if (kind.key != key) return;  // another kind took its place

@@ -2,9 +2,9 @@
 
 #include "csrc/pool/pool.h"
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 
 namespace berth {
 
@@ -17,10 +17,15 @@ namespace berth {
 // stay or not. Splitting large ones by lifetime was measured and made the pool larger; see the
 // README.
 //
-// Kinds live in a table of fixed size, where a new one takes an older one's place. O(1), no
-// allocation. Not thread-safe.
+// Kinds live in a table of fixed size, 128 KiB, where a new one takes an older one's place. O(1),
+// no allocation but that table's. Not thread-safe.
 class MobilityClassifier {
  public:
+  // `has_steps`: whether mark_step() is ever called; else no request is resident, and there is no
+  // table. Throws std::bad_alloc.
+  explicit MobilityClassifier(bool has_steps = true)
+      : kinds_(has_steps ? std::make_unique<Kind[]>(kKinds) : nullptr) {}
+
   static constexpr Bytes kSmall = Bytes{1} << 20;
 
   // Where a request should go.
@@ -43,7 +48,7 @@ class MobilityClassifier {
 
   [[nodiscard]] static std::uint64_t key_of(Bytes size, LaneKey lane, std::uint32_t tag) noexcept;
 
-  std::array<Kind, kKinds> kinds_{};
+  const std::unique_ptr<Kind[]> kinds_;
   std::uint64_t steps_ = 0;
 };
 

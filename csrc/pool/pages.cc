@@ -27,7 +27,7 @@ Pool::State::State(Device& the_device, LaneEvents& the_events, const PoolOptions
       options(the_options),
       maps(the_device.properties().maps_pages),
       asynchronous(the_device.properties().asynchronous),
-      stitching(options.stitches && the_device.properties().aliases),
+      stitching(the_device.properties().aliases),
       page(the_device.properties().page_bytes),
       stitches(the_device, the_events),
       waiting(the_events) {
@@ -44,7 +44,10 @@ Pool::State::State(Device& the_device, LaneEvents& the_events, const PoolOptions
   grain = stitching ? page : unit;
   if (stitching) options.resident_growth_bytes = 0;
   options.resident_growth_bytes = std::max(round_up(options.resident_growth_bytes, unit), unit);
-  if (!maps) return;
+  if (!maps) {
+    nobody.order_by_size();
+    return;
+  }
 
   // Host memory first: where it is short no range is left behind.
   for (int end = 0; end < kEnds; ++end) {
@@ -192,20 +195,30 @@ Chunk* Pool::State::grow_edge(End end, LaneHoles& mine, Bytes size, bool* fresh)
   }
 }
 
+bool Pool::State::prepare_segments() noexcept {
+  try {
+    segments.reserve(segments.size() + 1);
+    return true;
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+}
+
 Chunk* Pool::State::grow_segment(End end, LaneHoles& mine, Bytes size, bool* fresh) noexcept {
   if (size > kMaxBytes / 2) return nullptr;
-  const Bytes least = round_up(size, unit);
-  const Bytes wish = end == End::kResident ? round_up(least, options.resident_growth_bytes) : least;
-  std::unique_ptr<Segment> segment;
-  try {
-    segment = std::make_unique<Segment>();
-    segments.reserve(segments.size() + 1);
-  } catch (const std::bad_alloc&) {
-    return nullptr;
-  }
+  const Bytes least = round_up(size, unit), shared = options.segment_bytes;
+  Bytes wish = end == End::kResident ? round_up(least, options.resident_growth_bytes) : least;
+  if (size > unit / 2 && size < shared / 2) wish = std::max(wish, round_up(shared, unit));
+  std::unique_ptr<Segment> segment(new (std::nothrow) Segment);
+  if (segment == nullptr || !prepare_segments()) return nullptr;
   for (Bytes more = wish;; more = least) {
     void* base = nullptr;
     if (device.reserve(more, options.alignment, &base).ok()) {
+      // A device may have let go of the lock that covers us: others then used what was prepared.
+      if (!slab.prepare(4) || !table.prepare() || !prepare_segments()) {
+        (void)device.release(base, more);
+        return nullptr;
+      }
       segment->end = end;
       segment->first = reinterpret_cast<Bytes>(base);
       segment->last = segment->first + more;
@@ -302,22 +315,29 @@ void Pool::State::shrink(Segment& segment) noexcept {
 
 Bytes Pool::State::release_free_segments() noexcept {
   Bytes given = 0;
-  for (auto it = segments.begin(); it != segments.end();) {
+  for (Bytes next = 0;;) {
+    const auto it = std::find_if(segments.begin(), segments.end(), [&](const auto& segment) {
+      return segment->first >= next && segment->head == segment->tail &&
+             segment->head->kind == Chunk::Kind::kHole;
+    });
+    if (it == segments.end()) return given;
     Segment& segment = **it;
     const Bytes size = segment.last - segment.first;
+    next = segment.last;
+    // Nobody may take it meanwhile: a device may let go of the lock that covers us.
     Chunk* const only = segment.head;
-    if (only != segment.tail || only->kind != Chunk::Kind::kHole ||
-        !device.release(pointer_at(segment.first), size).ok()) {
-      ++it;
+    only->owner->at(segment.end).erase(only);
+    only->kind = Chunk::Kind::kMoved;
+    if (!device.release(pointer_at(segment.first), size).ok()) {
+      (void)add_hole(only);
       continue;
     }
-    only->owner->at(segment.end).erase(only);
     slab.give(only);
     stats.reserved -= size;
     given += size;
-    it = segments.erase(it);
+    segments.erase(std::find_if(segments.begin(), segments.end(),
+                                [&](const auto& one) { return one.get() == &segment; }));
   }
-  return given;
 }
 
 }  // namespace berth

@@ -17,6 +17,7 @@ LaneHoles* Pool::State::holes_of(LaneKey lane) noexcept {
     std::unique_ptr<LaneHoles>& holes = lanes[lane];
     if (holes == nullptr) {
       holes = std::make_unique<LaneHoles>();
+      if (!maps) holes->order_by_size();
       holes->lane = lane;
     }
     return last_lane = holes.get();
@@ -29,23 +30,26 @@ LaneHoles* Pool::State::holes_of(LaneKey lane) noexcept {
 Chunk* Pool::State::find_hole(End end, LaneHoles& mine, Bytes size) noexcept {
   const auto pick = [&](LaneHoles& holes) {
     const HoleTree& tree = holes.at(end);
-    return end == End::kHigh ? tree.highest(size) : tree.lowest(size);
+    return maps && end == End::kHigh ? tree.highest(size) : tree.lowest(size);
   };
   Chunk* const own = pick(mine);
   if (&mine == &nobody) return own;
   Chunk* const free = pick(nobody);
   if (own == nullptr || free == nullptr) return own == nullptr ? free : own;
+  if (!maps && own->size != free->size) return own->size < free->size ? own : free;
   return (own->first() < free->first()) == (end != End::kHigh) ? own : free;
 }
 
 Chunk* Pool::State::find_hole_slowly(End end, LaneHoles& mine, Bytes size, bool* fresh) noexcept {
   const bool resident = end == End::kResident;
   const End other = end == End::kLow ? End::kHigh : End::kLow;
+  // No segment is given back, or serves a large block, while a small one lives in it.
+  const bool apart = resident || !maps;
   const auto find = [&]() {
     Chunk* const hole = find_hole(end, mine, size);
-    return hole != nullptr || resident ? hole : find_hole(other, mine, size);
+    return hole != nullptr || apart ? hole : find_hole(other, mine, size);
   };
-  if (!resident)
+  if (!apart)
     if (Chunk* const hole = find_hole(other, mine, size)) return hole;
   // No event may be asked while the lane is captured.
   if (!waiting.empty() && !is_captured(mine.lane) && process_some_events() != 0)
@@ -139,7 +143,7 @@ constexpr Bytes kLeastAligned = 8;
 
 Chunk* Pool::State::cut(Chunk* hole, Bytes size) noexcept {
   const End end = hole->segment->end;
-  if (end == End::kHigh && size >= kLeastAligned * unit && size % page == 0) {
+  if (maps && end == End::kHigh && size >= kLeastAligned * unit && size % page == 0) {
     const Bytes first = align_down(hole->last() - size, page);
     if (first >= hole->first() && first + size != hole->last())
       return take_out(hole, {first, first + size}, Chunk::Kind::kLive);

@@ -45,9 +45,9 @@ struct PoolOptions {
   Bytes growth_bytes = Bytes{2} << 20;
   // Residents' area grows in multiples of this, or of growth_bytes where less is left.
   Bytes resident_growth_bytes = Bytes{32} << 20;
-  // Whether blocks may be stitched where the device has pages behind several addresses. Else a
-  // block lies where its memory is, so that allocate_at() finds it again.
-  bool stitches = true;
+  // Where the device maps no pages: the segment that blocks share which are smaller than half of it
+  // and larger than half a growth. 0: as large as each of them.
+  Bytes segment_bytes = 0;
   // Whether a block leaves the rest of its hole to others. Else it takes the whole of it.
   bool splits = true;
   // Whether `more` may be asked for for the sake of a request of `asked` bytes, while pages of the
@@ -83,7 +83,8 @@ struct PoolStats {
 // the high end, residents the smallest of their area; the gap between the ends closes last. A block
 // enters another end's holes only where the pool would have to grow otherwise, and grows the end
 // that needs fewer new pages. Committed pages stay committed until trim(), so that the steady state
-// takes no page faults. On a device that maps no pages each growth is a segment of its own.
+// takes no page faults. On a device that maps no pages each growth is a segment of its own, blocks
+// take the smallest hole, and enter another end's only where memory is out.
 //
 // Where a page may be behind several addresses (DeviceProperties::aliases), the pool grows only by
 // what is missing in all holes that the lane may take: the block is *stitched* of whole pages of
@@ -97,7 +98,7 @@ struct PoolStats {
 // one lane may take both. On a synchronous device all holes are nobody's.
 //
 // Owns its ranges and blocks; the device and the events outlive it. Not thread-safe: the runtime's
-// lock covers it. May be called while a lane is captured, trim() apart. allocate and free are O(log
+// lock covers it, which a device that maps no pages may let go of in reserve() and release(). May be called while a lane is captured, trim() apart. allocate and free are O(log
 // holes) and call neither malloc nor the device in the steady state; find is O(1).
 class Pool : public PageSource {
  public:

@@ -22,6 +22,9 @@ struct LaneHoles {
   LaneEvents::Point end_of_epoch;
   HoleTree trees[kEnds];
 
+  void order_by_size() noexcept {
+    for (HoleTree& tree : trees) tree.order_by_size();
+  }
   [[nodiscard]] bool empty() const noexcept {
     return trees[0].empty() && trees[1].empty() && trees[2].empty();
   }

@@ -44,6 +44,7 @@ class Allocator {
 
   struct Options {
     Config config;
+    bool has_steps = true;      // whether mark_step() is ever called
     trace::Program program;     // of this process: fingerprint of traces and plans
     Bytes alignment = 64;       // of blocks, and the unit sizes are rounded up to
     int device_index = 0;       // for {device} in file names; -1 for the host

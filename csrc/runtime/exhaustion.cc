@@ -87,12 +87,17 @@ std::string Exhaustion::ranges() const {
 }
 
 std::string Exhaustion::text() const {
+  const std::string under =
+      limit == 0 ? std::string()
+                 : fmt::format(" under the limit of {} (BERTH_MEMORY_LIMIT, or a memory fraction)",
+                               format_bytes(limit));
   std::string text = fmt::format(
       "{}: asked {} for lane {}; reserved {} of {}, live {} (planned {}, pool "
-      "{}), {} free on the device",
-      failure.empty() ? "out of memory on " + device : failure, format_bytes(asked), lane,
-      format_bytes(reserved), format_bytes(limit), format_bytes(live), format_bytes(planned_live),
-      format_bytes(live - planned_live), format_bytes(free_on_device));
+      "{}), {}",
+      failure.empty() ? "out of memory on " + device + under : failure, format_bytes(asked), lane,
+      format_bytes(reserved), format_bytes(limit == 0 ? total : limit), format_bytes(live),
+      format_bytes(planned_live), format_bytes(live - planned_live),
+      format_bytes(left) + (limit == 0 ? " free on the device" : " left of the limit"));
   if (holes_ != 0)
     text += fmt::format(
         "\n  holes: {}, the largest {}; {} of them on pages that also hold blocks and cannot move",

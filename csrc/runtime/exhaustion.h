@@ -22,7 +22,9 @@ class Exhaustion {
   LaneKey lane = 0;
   std::string device;
   std::string failure;  // of the device, where it is that and no lack of memory
-  Bytes limit = 0, reserved = 0, free_on_device = 0;
+  Bytes limit = 0;      // 0: all that the device has, `total`
+  Bytes total = 0, reserved = 0;
+  Bytes left = 0;                    // free on the device, as far as the limit allows it
   Bytes live = 0, planned_live = 0;  // in arena and pool together, and in the arena
   Bytes plan_arena = 0;              // of the plan that is served, 0: none
   Bytes arena_held = 0;

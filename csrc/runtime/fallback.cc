@@ -86,13 +86,14 @@ std::string Fallback::exhaustion(Bytes size, LaneKey lane, std::string failure) 
   report.asked = size;
   report.lane = lane;
   report.device = device.name;
-  report.limit = store_.limit() != 0 ? store_.limit() : device.total_bytes;
+  report.limit = store_.limit();
+  report.total = device.total_bytes;
   report.reserved = arena_.committed() + pool_.reserved();
   report.live = counters_.live;
   report.planned_live = counters_.planned_live();
   report.plan_arena = arena_.plan() ? arena_.plan()->plan().arena_bytes : 0;
   report.arena_held = arena_.committed();
-  if (!store_.free_bytes(&report.free_on_device).ok()) ++counters_.device_errors;
+  if (!store_.free_bytes(&report.left).ok()) ++counters_.device_errors;
   pool_.for_each_block(
       [&](const PoolBlock& block) { report.add_block(block.size, block.requested, block.tag); });
   pool_.for_each_stretch([&](const Stretch& stretch) { report.add(stretch, false); });

@@ -22,13 +22,14 @@ namespace berth {
 class Fallback {
  public:
   Fallback(const Allocator::Options& options, PageStore& store, LaneEvents& events, Arena& arena,
-           Pool& pool, Accounts& counters) noexcept
+           Pool& pool, Accounts& counters)
       : options_(options),
         store_(store),
         events_(events),
         arena_(arena),
         pool_(pool),
-        counters_(counters) {}
+        counters_(counters),
+        mobility_(options.has_steps) {}
 
   // A block for the request. Throws OutOfMemory.
   [[nodiscard]] PoolBlock* allocate(Bytes size, LaneKey lane, trace::Tag tag, std::uint64_t id);

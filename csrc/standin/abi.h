@@ -21,6 +21,7 @@ enum Status : int {
   kInvalidDevice = 101,
   kDeviceUninitialized = 201,
   kPeerAccessUnsupported = 217,
+  kOperatingSystem = 304,
   kInvalidResourceHandle = 400,
   kIllegalState = 401,
   kSymbolNotFound = 500,

@@ -161,6 +161,9 @@ int ncclCommUserRank(CommunicatorHandle communicator, int* rank);
 int ncclCommCuDevice(CommunicatorHandle communicator, int* device);
 int ncclMemAlloc(void** pointer, std::size_t size);
 int ncclMemFree(void* pointer);
+int ncclCommRegister(CommunicatorHandle communicator, void* buffer, std::size_t size,
+                     void** registered);
+int ncclCommDeregister(CommunicatorHandle communicator, void* registered);
 int ncclRedOpCreatePreMulSum(int* operation, const void* factor, int type, int residence,
                              CommunicatorHandle communicator);
 int ncclRedOpDestroy(int operation, CommunicatorHandle communicator);

@@ -53,8 +53,38 @@ std::optional<Accesses::Conflict> Machine::find_conflict(std::uintptr_t begin, s
   return std::nullopt;
 }
 
+void Machine::check_registrations(std::uintptr_t begin, std::size_t size) {
+  for (const auto& [handle, one] : registrations)
+    if (one.begin < begin + size && begin < one.begin + one.size)
+      report(fmt::format("memory {} goes while NCCL has {} of it registered",
+                         range_text(begin, size), range_text(one.begin, one.size)));
+}
+
+void Machine::check_reach(const Stream& stream, const Operation& operation) {
+  // Copies name both devices; what else there is works on the bytes itself.
+  if (operation.kind != Operation::Kind::kKernel) return;
+  for (const MemoryAccess& access : operation.accesses) {
+    for (std::uintptr_t at = access.begin; at < access.begin + access.size;) {
+      const Allocation* const there = space.holding(at);
+      if (there == nullptr) break;
+      at = there->end();
+      const bool mapped = there->kind == Allocation::Kind::kMapped;
+      if (!mapped && (there->kind != Allocation::Kind::kDevice || there->device == stream.device))
+        continue;
+      if (mapped ? (there->reach >> stream.device & 1) != 0
+                 : device(stream.device).peers.contains(there->device))
+        continue;
+      report(fmt::format(
+          "fault: kernel '{}' on device {} uses {} of device {}, which it has no "
+          "access to",
+          operation.name, stream.device, range_text(there->begin, there->mapped), there->device));
+    }
+  }
+}
+
 void Machine::note_accesses(Stream& stream, const Operation& operation) {
   if (options.check == Options::Check::kOff) return;
+  check_reach(stream, operation);
   for (const MemoryAccess& access : operation.accesses) {
     if (const auto conflict = find_conflict(access.begin, access.size, access.kind, stream.clock)) {
       std::string text = fmt::format(

@@ -70,6 +70,11 @@ void berth_standin_set_driver(int driver) {
   entry.machine.driver = static_cast<Driver>(driver);
 }
 
+void berth_standin_refuse(unsigned refusals) {
+  Entry entry;
+  entry.machine.refusals = refusals;
+}
+
 void berth_standin_set_pace(int pace) {
   Entry entry;
   entry.machine.set_pace(static_cast<Pace>(pace));

@@ -55,6 +55,10 @@ double berth_standin_driver_microseconds();
 // nothing.
 void berth_standin_set_driver(int driver);
 
+// What else calls of virtual memory are refused for from now on, as bits: 1 a thread without a
+// context, 2 an open capture.
+void berth_standin_refuse(unsigned refusals);
+
 // The scheduler: 0 random, 1 lazy, 2 eager. berth_standin_run runs up to `count` operations that
 // are ready.
 void berth_standin_set_pace(int pace);

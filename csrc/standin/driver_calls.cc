@@ -25,8 +25,12 @@ constexpr auto kInvalidContext = static_cast<Status>(201);
 // Of CUlimit.
 std::size_t limits[16] = {1024, std::size_t{1} << 20, std::size_t{8} << 20};
 
-// The devices that were current before the contexts that the thread has pushed.
-thread_local std::vector<int> pushed;
+// What was current before each context that the thread has pushed.
+struct Before {
+  int device = 0;
+  bool has_context = false;
+};
+thread_local std::vector<Before> pushed;
 
 struct Named {
   std::string_view name;
@@ -92,7 +96,9 @@ int cuDevicePrimaryCtxRetain(Opaque* context, int device) {
   BERTH_STANDIN_ENTER_DRIVER();
   Entry entry;
   if (!entry.machine.valid_device(device)) return kInvalidDevice;
+  const bool had = Machine::has_context();
   entry.machine.use(device);
+  Machine::has_context() = had;  // it is made, and not the thread's
   *context = &contexts[device];
   return kSuccess;
 }
@@ -106,7 +112,8 @@ int cuCtxGetCurrent(Opaque* context) {
   BERTH_STANDIN_ENTER_DRIVER();
   Entry entry;
   const int device = Machine::current_device();
-  *context = entry.machine.valid_device(device) && entry.machine.device(device).context
+  *context = Machine::has_context() && entry.machine.valid_device(device) &&
+                     entry.machine.device(device).context
                  ? &contexts[device]
                  : nullptr;
   return kSuccess;
@@ -117,6 +124,7 @@ int cuCtxSetCurrent(Opaque context) {
   if (context == nullptr) return kSuccess;
   if (!is_context(context)) return kInvalidContext;
   Machine::current_device() = static_cast<int>(static_cast<const int*>(context) - contexts);
+  Machine::has_context() = true;
   return kSuccess;
 }
 
@@ -125,7 +133,8 @@ int cuCtxPushCurrent_v2(Opaque context) {
   BERTH_STANDIN_ENTER_DRIVER();
   if (!is_context(context)) return kInvalidContext;
   const auto device = static_cast<int>(static_cast<const int*>(context) - contexts);
-  pushed.push_back(std::exchange(Machine::current_device(), device));
+  pushed.push_back({std::exchange(Machine::current_device(), device),
+                    std::exchange(Machine::has_context(), true)});
   return kSuccess;
 }
 
@@ -133,7 +142,8 @@ int cuCtxPopCurrent_v2(Opaque* context) {
   BERTH_STANDIN_ENTER_DRIVER();
   if (pushed.empty()) return kInvalidContext;
   if (context != nullptr) *context = &contexts[Machine::current_device()];
-  Machine::current_device() = pushed.back();
+  Machine::current_device() = pushed.back().device;
+  Machine::has_context() = pushed.back().has_context;
   pushed.pop_back();
   return kSuccess;
 }

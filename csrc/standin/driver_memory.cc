@@ -5,10 +5,10 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
-#include <cstdio>
-#include <cstring>
+#include <string_view>
 #include <unordered_map>
 
 namespace berth::standin {
@@ -36,7 +36,34 @@ std::unordered_map<std::uint64_t, Physical>& physical() {
 
 std::uint64_t next_handle = 0x1000;
 
+Status refusal(Machine& machine) {
+  if ((machine.refusals & kWithoutContext) != 0 && !Machine::has_context())
+    return kDeviceUninitialized;  // CUDA_ERROR_INVALID_CONTEXT
+  return (machine.refusals & kBesideCapture) != 0 ? machine.refuse_during_capture() : kSuccess;
+}
+
 bool multiple(std::uint64_t number) { return number != 0 && number % kGranularity == 0; }
+
+// Files of other processes' devices that imported memory lies in: one descriptor each.
+struct ImportedFile {
+  int file = -1;
+  std::size_t uses = 0;
+};
+std::unordered_map<ino_t, ImportedFile>& imported_files() {
+  static auto* all = new std::unordered_map<ino_t, ImportedFile>;
+  return *all;
+}
+
+void close_imported(int file) {
+  for (auto it = imported_files().begin(); it != imported_files().end(); ++it) {
+    if (it->second.file != file) continue;
+    if (--it->second.uses == 0) {
+      close(file);
+      imported_files().erase(it);
+    }
+    return;
+  }
+}
 
 void drop_if_unused(Machine& machine, std::uint64_t handle) {
   const auto found = physical().find(handle);
@@ -45,15 +72,36 @@ void drop_if_unused(Machine& machine, std::uint64_t handle) {
   const Physical& memory = found->second;
   machine.accesses.erase(memory.bytes(), memory.bytes() + memory.size);
   if (memory.imported) {
-    close(memory.file);
+    close_imported(memory.file);
   } else {
     machine.device(memory.device).memory.release(memory.offset, memory.size);
   }
   physical().erase(found);
 }
 
-// What a shared file descriptor holds.
-constexpr char kShared[] = "berth-standin-memory";
+// A shared file descriptor is of the device's file, opened anew, and its position says which bytes
+// are meant: from the low bits on the device, how many units of memory, and at which page of the
+// file. So whoever has it needs nothing else, and no rights over the process that shares.
+constexpr std::uint64_t kFilePage = 4096;
+constexpr unsigned kDeviceBits = 6, kSizeBits = 22;
+
+std::uint64_t position_of(const Physical& memory) {
+  return static_cast<std::uint64_t>(memory.device) | memory.size / kGranularity << kDeviceBits |
+         memory.offset / kFilePage << (kDeviceBits + kSizeBits);
+}
+
+// False where the descriptor is none of ours.
+bool read_shared(int descriptor, Physical* memory) {
+  char name[64] = {};
+  if (readlink(fmt::format("/proc/self/fd/{}", descriptor).c_str(), name, sizeof name - 1) < 0 ||
+      std::string_view(name).find(kDeviceFile) == std::string_view::npos)
+    return false;
+  const auto position = static_cast<std::uint64_t>(lseek(descriptor, 0, SEEK_CUR));
+  memory->device = static_cast<int>(position & ((1 << kDeviceBits) - 1));
+  memory->size = (position >> kDeviceBits & ((1 << kSizeBits) - 1)) * kGranularity;
+  memory->offset = (position >> (kDeviceBits + kSizeBits)) * kFilePage;
+  return memory->size != 0;
+}
 
 }  // namespace
 
@@ -63,6 +111,7 @@ int cuMemAddressReserve(std::uintptr_t* address, std::size_t size, std::size_t /
                         std::uintptr_t /*wanted*/, unsigned long long /*flags*/) {
   BERTH_STANDIN_ENTER_DRIVER();
   Entry entry;
+  if (const Status refused = refusal(entry.machine); refused != kSuccess) return refused;
   if (address == nullptr || !multiple(size)) return kInvalidValue;
   // Room to start at a multiple of the granularity.
   void* memory = mmap(nullptr, size + kGranularity, PROT_NONE,
@@ -80,6 +129,7 @@ int cuMemAddressReserve(std::uintptr_t* address, std::size_t size, std::size_t /
 int cuMemAddressFree(std::uintptr_t address, std::size_t size) {
   BERTH_STANDIN_ENTER_DRIVER();
   Entry entry;
+  if (const Status refused = refusal(entry.machine); refused != kSuccess) return refused;
   if (!entry.machine.space.remove_reservation(address, size)) return kInvalidValue;
   munmap(reinterpret_cast<void*>(address), size);
   return kSuccess;
@@ -89,6 +139,7 @@ int cuMemCreate(std::uint64_t* handle, std::size_t size, const AllocationPropert
                 unsigned long long /*flags*/) {
   BERTH_STANDIN_ENTER_DRIVER();
   Entry entry;
+  if (const Status refused = refusal(entry.machine); refused != kSuccess) return refused;
   Machine& machine = entry.machine;
   if (handle == nullptr || properties == nullptr || !multiple(size)) return kInvalidValue;
   if (!machine.valid_device(properties->location.id)) return kInvalidDevice;
@@ -110,6 +161,7 @@ int cuMemCreate(std::uint64_t* handle, std::size_t size, const AllocationPropert
 int cuMemRelease(std::uint64_t handle) {
   BERTH_STANDIN_ENTER_DRIVER();
   Entry entry;
+  if (const Status refused = refusal(entry.machine); refused != kSuccess) return refused;
   const auto found = physical().find(handle);
   if (found == physical().end() || found->second.references == 0) return kInvalidValue;
   --found->second.references;
@@ -121,23 +173,24 @@ int cuMemMap(std::uintptr_t address, std::size_t size, std::size_t offset, std::
              unsigned long long flags) {
   BERTH_STANDIN_ENTER_DRIVER();
   Entry entry;
+  if (const Status refused = refusal(entry.machine); refused != kSuccess) return refused;
   Machine& machine = entry.machine;
   const auto found = physical().find(handle);
   if (found == physical().end() || !multiple(size) || address % kGranularity != 0 || flags != 0)
     return kInvalidValue;
   Physical& memory = found->second;
-  if (offset > memory.size || size > memory.size - offset ||
-      !machine.space.reserved(address, size) || machine.space.overlaps(address, address + size)) {
+  // "Currently must be zero."
+  if (offset != 0 || size > memory.size || !machine.space.reserved(address, size) ||
+      machine.space.overlaps(address, address + size)) {
     return kInvalidValue;
   }
-  if (map_file(memory.file, memory.offset + offset, size, reinterpret_cast<void*>(address)) ==
-      nullptr) {
+  if (map_file(memory.file, memory.offset, size, reinterpret_cast<void*>(address)) == nullptr) {
     return kMemoryAllocation;
   }
   // Not before cuMemSetAccess.
   mprotect(reinterpret_cast<void*>(address), size, PROT_NONE);
-  machine.space.add({address, size, size, Allocation::Kind::kMapped, memory.device,
-                     memory.offset + offset, handle, memory.bytes() + offset});
+  machine.space.add({address, size, size, Allocation::Kind::kMapped, memory.device, memory.offset,
+                     handle, memory.bytes()});
   ++memory.mappings;
   return kSuccess;
 }
@@ -147,6 +200,7 @@ int cuMemMap(std::uintptr_t address, std::size_t size, std::size_t offset, std::
 int cuMemUnmap(std::uintptr_t address, std::size_t size) {
   BERTH_STANDIN_ENTER_DRIVER();
   Entry entry;
+  if (const Status refused = refusal(entry.machine); refused != kSuccess) return refused;
   Machine& machine = entry.machine;
   std::vector<Allocation> pieces;
   for (std::uintptr_t reached = address; reached < address + size; reached = pieces.back().end()) {
@@ -159,6 +213,7 @@ int cuMemUnmap(std::uintptr_t address, std::size_t size) {
   if (pieces.empty()) return kInvalidValue;
   if (!machine.give_back(address, size, "unmap", true))
     machine.drain_device(entry.lock, pieces.front().device);  // else the queued copies would fault
+  machine.check_registrations(address, size);
   for (const Allocation& piece : pieces) {
     machine.space.remove(piece.begin);
     unmap_to_reserved(reinterpret_cast<void*>(piece.begin), piece.mapped);
@@ -172,6 +227,7 @@ int cuMemSetAccess(std::uintptr_t address, std::size_t size, const AccessDescrip
                    std::size_t count) {
   BERTH_STANDIN_ENTER_DRIVER();
   Entry entry;
+  if (const Status refused = refusal(entry.machine); refused != kSuccess) return refused;
   Machine& machine = entry.machine;
   for (std::uintptr_t reached = address; reached < address + size;) {
     const Allocation* piece = machine.space.holding(reached);
@@ -181,15 +237,22 @@ int cuMemSetAccess(std::uintptr_t address, std::size_t size, const AccessDescrip
       return kUnknown;
     reached = piece->end();
   }
-  int protection = 0;
+  std::uint64_t reach = 0, others = ~std::uint64_t{0};
   for (std::size_t i = 0; i < count; ++i) {
-    if (!machine.valid_device(accesses[i].location.id)) return kInvalidDevice;
-    protection |= accesses[i].flags;
+    const int device = accesses[i].location.id;
+    if (!machine.valid_device(device)) return kInvalidDevice;
+    const std::uint64_t bit = std::uint64_t{1} << device;
+    others &= ~bit;
+    if (accesses[i].flags != 0) reach |= bit;
   }
-  const int pages = protection == 0   ? PROT_NONE
-                    : protection == 1 ? PROT_READ
-                                      : PROT_READ | PROT_WRITE;
-  mprotect(reinterpret_cast<void*>(address), size, pages);
+  // Devices that are not named have what they had.
+  for (std::uintptr_t reached = address; reached < address + size;) {
+    Allocation* const piece = machine.space.at(machine.space.holding(reached)->begin);
+    piece->reach = (piece->reach & others) | reach;
+    mprotect(reinterpret_cast<void*>(piece->begin), piece->mapped,
+             piece->reach == 0 ? PROT_NONE : PROT_READ | PROT_WRITE);
+    reached = piece->end();
+  }
   return kSuccess;
 }
 
@@ -219,22 +282,20 @@ int cuMemRetainAllocationHandle(std::uint64_t* handle, void* address) {
   return kSuccess;
 }
 
-// The descriptor is of a small file that says where the pages are; who may open that may map them.
 int cuMemExportToShareableHandle(void* shareable, std::uint64_t handle, int type,
                                  unsigned long long /*flags*/) {
   BERTH_STANDIN_ENTER_DRIVER();
   Entry entry;
+  if (const Status refused = refusal(entry.machine); refused != kSuccess) return refused;
   const auto found = physical().find(handle);
   if (found == physical().end() || shareable == nullptr) return kInvalidValue;
   if (type != 1 || (found->second.properties.requested_handle_types & 1) == 0) return kNotSupported;
-  const int file = memfd_create(kShared, MFD_CLOEXEC);
-  if (file < 0) return kMemoryAllocation;
   const Physical& memory = found->second;
-  const std::string text = fmt::format("{} {} {} {} {} {}", kShared, getpid(), memory.file,
-                                       memory.device, memory.offset, memory.size);
-  if (write(file, text.data(), text.size()) != static_cast<ssize_t>(text.size())) {
+  const int file = open(fmt::format("/proc/self/fd/{}", memory.file).c_str(), O_RDWR | O_CLOEXEC);
+  if (file < 0) return kOperatingSystem;
+  if (lseek(file, static_cast<off_t>(position_of(memory)), SEEK_SET) < 0) {
     close(file);
-    return kMemoryAllocation;
+    return kOperatingSystem;
   }
   *static_cast<int*>(shareable) = file;
   return kSuccess;
@@ -243,26 +304,28 @@ int cuMemExportToShareableHandle(void* shareable, std::uint64_t handle, int type
 int cuMemImportFromShareableHandle(std::uint64_t* handle, void* shareable, int type) {
   BERTH_STANDIN_ENTER_DRIVER();
   Entry entry;
+  if (const Status refused = refusal(entry.machine); refused != kSuccess) return refused;
   if (handle == nullptr || type != 1) return kInvalidValue;
   const int descriptor = static_cast<int>(reinterpret_cast<std::intptr_t>(shareable));
-  char text[256] = {};
-  const ssize_t length = pread(descriptor, text, sizeof text - 1, 0);
-  int process = 0, file = 0, device = 0;
-  unsigned long long offset = 0, size = 0;
-  const std::string format = std::string(kShared) + " %d %d %d %llu %llu";
-  if (length <= 0 ||
-      std::sscanf(text, format.c_str(), &process, &file, &device, &offset, &size) != 5 ||
-      !entry.machine.valid_device(device)) {
+  Physical memory;
+  struct stat about = {};
+  if (!read_shared(descriptor, &memory) || fstat(descriptor, &about) != 0 ||
+      !entry.machine.valid_device(memory.device))
     return kInvalidValue;
+  ImportedFile& imported = imported_files()[about.st_ino];
+  if (imported.uses == 0) imported.file = fcntl(descriptor, F_DUPFD_CLOEXEC, 0);
+  if (imported.file < 0) {
+    imported_files().erase(about.st_ino);
+    return kOperatingSystem;
   }
-  const int opened = open(fmt::format("/proc/{}/fd/{}", process, file).c_str(), O_RDWR | O_CLOEXEC);
-  if (opened < 0) return kInvalidResourceHandle;
+  ++imported.uses;
+  memory.file = imported.file;
+  memory.imported = true;
+  memory.properties.type = 1;
+  memory.properties.requested_handle_types = 1;
+  memory.properties.location = {1, memory.device};
   *handle = next_handle++;
-  AllocationProperties properties{};
-  properties.type = 1;
-  properties.requested_handle_types = 1;
-  properties.location = {1, device};
-  physical()[*handle] = {device, opened, true, offset, size, properties};
+  physical()[*handle] = memory;
   return kSuccess;
 }
 

@@ -23,6 +23,7 @@ template <class Use>
 Status on_stream(StreamHandle handle, Use use) {
   Entry entry;
   const StreamPointer stream = entry.machine.stream_of(handle);
+  Machine::has_context() = Machine::has_context() || stream;
   return stream ? use(entry, stream) : kInvalidResourceHandle;
 }
 

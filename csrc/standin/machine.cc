@@ -52,7 +52,13 @@ int& Machine::current_device() {
   return device;
 }
 
+bool& Machine::has_context() {
+  thread_local bool has = false;
+  return has;
+}
+
 void Machine::use(int number) {
+  has_context() = true;
   DeviceState& state = device(number);
   if (state.context) return;
   state.context = true;
@@ -109,6 +115,7 @@ void Machine::migrate(Allocation& managed, int number) {
 }
 
 void Machine::release(Allocation allocation) {
+  check_registrations(allocation.begin, allocation.mapped);
   space.remove(allocation.begin);
   if (options.feeds_values) known.remove(allocation.begin, allocation.mapped);
   munmap(reinterpret_cast<void*>(allocation.begin), allocation.mapped);

@@ -60,7 +60,8 @@ class Machine {
 
   std::mutex mutex;
   const Options options;
-  Driver driver = options.driver;  // of virtual memory
+  Driver driver = options.driver;        // of virtual memory
+  unsigned refusals = options.refusals;  // bits of Refusal
   const GpuModel& gpu;
   std::vector<std::unique_ptr<DeviceState>> devices;
   AddressSpace space;
@@ -141,6 +142,15 @@ class Machine {
   Status allocate_managed(int number, std::size_t size, Allocation& made);
   // Moves managed memory to a device, as far as it fits, or to the host: -1.
   void migrate(Allocation& managed, int number);
+  // Memory that libraries were told to know, by what stands for it; it must not go before.
+  struct Registration {
+    std::uintptr_t begin = 0;
+    std::size_t size = 0;
+    Opaque owner = nullptr;
+  };
+  std::map<Opaque, Registration> registrations;
+  // These addresses lose their memory: a violation where some of it is registered.
+  void check_registrations(std::uintptr_t begin, std::size_t size);
   // Drops an allocation that nothing uses any more.
   void release(Allocation allocation);
 
@@ -148,6 +158,8 @@ class Machine {
     return device >= 0 && device < static_cast<int>(devices.size());
   }
   static int& current_device();
+  // Whether the calling thread has a context: since it first used a device by the runtime.
+  static bool& has_context();
 
   // Graphs, executables, pools by handle.
   std::unordered_map<Opaque, std::shared_ptr<Graph>> graphs;
@@ -172,6 +184,8 @@ class Machine {
                                                                 std::size_t size,
                                                                 Accesses::Kind kind,
                                                                 const VectorClock& clock) const;
+  // Kernels on memory that their device has no access to.
+  void check_reach(const Stream& stream, const Operation& operation);
   void report(std::string text);
   void describe_history(const Stream& stream, std::string& text) const;
   [[nodiscard]] std::string describe(const Accesses::Access& access) const;

@@ -26,7 +26,7 @@ std::size_t counted_bytes(std::size_t size) {
 
 DeviceMemory::DeviceMemory(std::size_t total, bool overcommit)
     : total_(total), overcommit_(overcommit) {
-  file_ = memfd_create("berth-standin-device", MFD_CLOEXEC);
+  file_ = memfd_create(kDeviceFile, MFD_CLOEXEC);
   if (file_ < 0 || ftruncate(file_, static_cast<off_t>(kFileSize)) != 0) {
     std::perror("berth stand-in: cannot make the file of a device's memory");
     std::_Exit(2);

@@ -61,6 +61,7 @@ struct Allocation {
   std::uint64_t handle = 0;  // kMapped: the physical memory; kPool: the pool
   std::uintptr_t bytes = 0;  // kMapped: the name of its first byte, the same at all its addresses
   std::size_t resident = 0;  // kManaged: what of it counts as the device's
+  std::uint64_t reach = 0;   // kMapped: a bit for each device that has access
 
   [[nodiscard]] std::uintptr_t end() const { return begin + mapped; }
   [[nodiscard]] bool on_device() const { return kind != Kind::kHost && kind != Kind::kRegistered; }
@@ -105,6 +106,9 @@ class AddressSpace {
 
 // How much an allocation of `size` bytes counts: small ones share pages of 2 MiB.
 std::size_t counted_bytes(std::size_t size);
+
+// What the files of devices' memory are called.
+inline constexpr char kDeviceFile[] = "berth-standin-device";
 
 inline constexpr std::size_t kGranularity = std::size_t{2} << 20;
 

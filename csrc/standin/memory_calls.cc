@@ -116,8 +116,11 @@ int cudaMemAdvise(const void* pointer, std::size_t size, int advice, Location lo
 
 int cudaFree(void* pointer) {
   BERTH_STANDIN_ENTER();
-  if (pointer == nullptr) return kSuccess;
   Entry entry;
+  if (pointer == nullptr) {  // how programs make the thread's context
+    if (!entry.machine.devices.empty()) entry.machine.use(Machine::current_device());
+    return kSuccess;
+  }
   const Allocation* found = entry.machine.space.at(address_of(pointer));
   if (found == nullptr ||
       (found->kind != Allocation::Kind::kDevice && found->kind != Allocation::Kind::kPool &&

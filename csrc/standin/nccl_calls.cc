@@ -245,6 +245,8 @@ int close_communicator(Handle handle, bool abort) {
   } else {
     communicator->abort();
   }
+  std::erase_if(entry.machine.registrations,
+                [&](const auto& one) { return one.second.owner == handle; });
   all.open.erase(handle);
   all.leaving.push_back(communicator);
   all.tidy();
@@ -419,18 +421,49 @@ int ncclMemFree(void* pointer) {
   return cudaFree(pointer) == kSuccess ? kNcclSuccess : kNcclCudaError;
 }
 
-// Registering a buffer changes nothing here; the handle is the buffer.
-int ncclCommRegister(Handle /*handle*/, void* buffer, std::size_t /*size*/, void** registered) {
-  BERTH_STANDIN_ENTER_DRIVER();
-  *registered = buffer;
+// What is registered changes nothing here, but it must be one piece of memory, since NCCL
+// mishandles buffers of several (NVIDIA/nccl#1820), and must stay until it is registered no more.
+static int register_buffer(Handle handle, const void* buffer, std::size_t size, void** registered) {
+  Entry entry;
+  if (Communicators::all().find(handle) == nullptr || registered == nullptr || size == 0)
+    return kNcclInvalidArgument;
+  const auto begin = reinterpret_cast<std::uintptr_t>(buffer);
+  const Allocation* const found = entry.machine.space.holding(begin);
+  if (found == nullptr || !found->on_device() || size > found->end() - begin) {
+    Communicators::all().problem =
+        "a buffer is registered that is not one allocation of device memory";
+    return kNcclInvalidUsage;
+  }
+  static std::uintptr_t next = 1;
+  *registered = reinterpret_cast<void*>(next++);
+  entry.machine.registrations[*registered] = {begin, size, handle};
   return kNcclSuccess;
 }
 
-int ncclCommWindowRegister(Handle /*handle*/, void* buffer, std::size_t /*size*/, void** window,
+static int deregister_buffer(void* registered) {
+  Entry entry;
+  return entry.machine.registrations.erase(registered) != 0 ? kNcclSuccess : kNcclInvalidArgument;
+}
+
+int ncclCommRegister(Handle handle, void* buffer, std::size_t size, void** registered) {
+  BERTH_STANDIN_ENTER_DRIVER();
+  return register_buffer(handle, buffer, size, registered);
+}
+
+int ncclCommDeregister(Handle /*handle*/, void* registered) {
+  BERTH_STANDIN_ENTER_DRIVER();
+  return deregister_buffer(registered);
+}
+
+int ncclCommWindowRegister(Handle handle, void* buffer, std::size_t size, void** window,
                            int /*flags*/) {
   BERTH_STANDIN_ENTER_DRIVER();
-  *window = buffer;
-  return kNcclSuccess;
+  return register_buffer(handle, buffer, size, window);
+}
+
+int ncclCommWindowDeregister(Handle /*handle*/, void* window) {
+  BERTH_STANDIN_ENTER_DRIVER();
+  return deregister_buffer(window);
 }
 
 // Kernels that communicate by themselves.

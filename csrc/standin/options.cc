@@ -67,6 +67,12 @@ Options Options::from_environment() {
                {"no-descriptors", Driver::kNoDescriptors},
                {"no-virtual", Driver::kNoVirtual}},
               "full, wsl, no-descriptors or no-virtual", options.driver);
+  read_choice("BERTH_STANDIN_REFUSE",
+              {{"none", 0U},
+               {"context", unsigned{kWithoutContext}},
+               {"capture", unsigned{kBesideCapture}},
+               {"context,capture", kWithoutContext | kBesideCapture}},
+              "none, context, capture or context,capture", options.refusals);
   read_number("BERTH_STANDIN_OVERCOMMIT", 0, 1, options.overcommit);
   if (const char* values = std::getenv("BERTH_STANDIN_VALUES")) {
     options.feeds_values = std::strcmp(values, "memory") != 0;

@@ -18,6 +18,12 @@ enum class Driver {
   kNoVirtual,      // no virtual memory, as in some containers
 };
 
+// What else calls of virtual memory are refused for, as bits. Drivers differ, so none by default.
+enum Refusal : unsigned {
+  kWithoutContext = 1,  // the calling thread has none
+  kBesideCapture = 2,   // a capture is open that forbids the thread calls of the driver: it is void
+};
+
 // The settings, read once from the environment.
 //
 //   BERTH_STANDIN_GPU         H100-80     a row of the table in csrc/device/gpu_models.cc
@@ -26,6 +32,7 @@ enum class Driver {
 //   BERTH_STANDIN_SEED        1           of the scheduler
 //   BERTH_STANDIN_PACE        random      or lazy, eager
 //   BERTH_STANDIN_DRIVER      full        or wsl, no-descriptors, no-virtual
+//   BERTH_STANDIN_REFUSE      none        context, capture, or both with a comma: see Refusal
 //   BERTH_STANDIN_COPY_LIMIT  none        copies and memsets of more bytes move nothing
 //   BERTH_STANDIN_PATIENCE    600         seconds that a rank of NCCL waits for the others to come
 //   BERTH_STANDIN_OVERCOMMIT  0           1: no request is refused, however little is left
@@ -47,6 +54,7 @@ struct Options {
   std::uint64_t seed = 1;
   Pace pace = Pace::kRandom;
   Driver driver = Driver::kFull;
+  unsigned refusals = 0;
   std::size_t copy_limit = SIZE_MAX;
   int patience_seconds = 600;
   bool overcommit = false;

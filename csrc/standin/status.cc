@@ -19,6 +19,8 @@ constexpr Description kDescriptions[] = {
     {kDeviceUninitialized, "cudaErrorDeviceUninitialized", "invalid device context"},
     {kPeerAccessUnsupported, "cudaErrorPeerAccessUnsupported",
      "peer access is not supported between these two devices"},
+    {kOperatingSystem, "cudaErrorOperatingSystem",
+     "OS call failed or operation not supported on this OS"},
     {kInvalidResourceHandle, "cudaErrorInvalidResourceHandle", "invalid resource handle"},
     {kIllegalState, "cudaErrorIllegalState",
      "the operation cannot be performed in the present state"},

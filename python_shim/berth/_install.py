@@ -60,7 +60,8 @@ def install(device: Optional[str] = None, *, mode: Optional[str] = None, plan: O
     tag              a text that traces and plans carry
     plan_time_limit  how many seconds "learn" may improve a plan, on a thread of its own (2)
     memory_limit     the most memory that arena and pool hold together: bytes, or a text such as "6GiB"
-    memory           how berth allocates a GPU's memory: "auto" (default), "virtual", or "plain" for cudaMalloc only
+    memory           how berth allocates a GPU's memory: "auto" (default), "virtual" (an error where there
+                     is none), or "plain" for cudaMalloc only
     handle           the largest handle of a GPU's virtual memory: bytes, or a text such as "32MiB"; larger handles
                      need fewer driver calls and hold more memory
 

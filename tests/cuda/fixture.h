@@ -22,6 +22,7 @@ using standin::berth_standin_fail;
 using standin::berth_standin_forget_violations;
 using standin::berth_standin_hand_out;
 using standin::berth_standin_live_allocations;
+using standin::berth_standin_refuse;
 using standin::berth_standin_seed;
 using standin::berth_standin_set_pace;
 using standin::berth_standin_used;
@@ -76,6 +77,7 @@ struct Standin {
 
   static void settle() {
     berth_standin_clear_faults();
+    berth_standin_refuse(0);
     set_cuda_over(false);
     (void)cudaGetLastError();
     for (const int device : {1, 0}) {

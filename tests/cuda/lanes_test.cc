@@ -1,7 +1,11 @@
 // Streams as lanes, events, captures, and the thread's current device.
 
+#include "csrc/standin/options.h"
 #include "tests/cuda/fixture.h"
 
+#include <cuda.h>
+
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -151,6 +155,61 @@ TEST_CASE("Events are used again", "[cuda][events]") {
   REQUIRE(berth_standin_calls("cudaEventCreateWithFlags") == before + 2);
 }
 
+TEST_CASE("An event that no stream of the device takes does not come back", "[cuda][events]") {
+  const Standin standin;
+  const auto device = make_gpu(Memory::kPlain);
+  const Stream stream;
+  DeviceEvent first = 0;
+  REQUIRE(device->record(stream.lane(), &first).ok());
+  device->destroy(first);
+  // As one that was made while another context was the thread's.
+  const std::uint64_t made = berth_standin_calls("cudaEventCreateWithFlags");
+  const std::uint64_t gone = berth_standin_calls("cudaEventDestroy");
+  berth_standin_fail("cudaEventRecordWithFlags", 1, cudaErrorInvalidResourceHandle, 1);
+  DeviceEvent second = 0;
+  REQUIRE(device->record(stream.lane(), &second).ok());
+  CHECK(berth_standin_calls("cudaEventCreateWithFlags") == made + 1);
+  CHECK(berth_standin_calls("cudaEventDestroy") == gone + 1);
+  device->destroy(second);
+  // Of a stream that takes none the error is told, and one is left to come back.
+  berth_standin_fail("cudaEventRecordWithFlags", 1, cudaErrorInvalidResourceHandle, 2);
+  CHECK(device->record(stream.lane(), &first).number() == cudaErrorInvalidResourceHandle);
+  CHECK(first == 0);
+  REQUIRE(device->record(stream.lane(), &first).ok());
+  CHECK(berth_standin_calls("cudaEventCreateWithFlags") == made + 2);
+  device->destroy(first);
+}
+
+TEST_CASE("Memory is had on a thread without a context", "[cuda][devices]") {
+  const Standin standin;
+  berth_standin_refuse(standin::kWithoutContext);
+  const auto device = make_gpu(Memory::kVirtual);
+  const Bytes page = device->properties().page_bytes;
+  std::vector<std::string> failures;
+  std::thread([&] {
+    const auto must = [&](const Status& status) {
+      if (!status.ok()) failures.push_back(device->describe(status));
+    };
+    CUdeviceptr past_us = 0;
+    if (cuMemAddressReserve(&past_us, page, 0, 0, 0) == CUDA_SUCCESS)
+      failures.push_back("the stand-in refuses nothing");
+    void* base = nullptr;
+    CudaSharedMemory shared;
+    must(device->reserve(4 * page, 0, &base));
+    must(device->commit(base, page, Device::Residency::kOnDemand));
+    const void* const from[] = {base};
+    must(device->alias(static_cast<std::byte*>(base) + 2 * page, from, 1));
+    must(device->share(base, page, &shared));
+    must(device->enable_peer(1));
+    must(device->decommit(base, page));
+    must(device->release(base, 4 * page));
+    void* segment = nullptr;
+    must(device->allocate_segment(page, &segment));
+    must(device->free_segment(segment, page));
+  }).join();
+  CHECK(failures == std::vector<std::string>{});
+}
+
 TEST_CASE("A lane waits for an event of another GPU", "[cuda][events]") {
   const Standin standin(kLazyPace);
   const auto first = make_gpu(Memory::kPlain, 0);
@@ -203,6 +262,8 @@ TEST_CASE("Memory and queries beside an open capture do not void it", "[cuda][ca
   for (const Memory kind : kKinds) {
     CAPTURE(name_of(kind));
     const auto device = make_gpu(kind);
+    // Drivers may refuse calls of virtual memory as they do those of plain memory.
+    berth_standin_refuse(standin::kBesideCapture);
     const Stream captured, other;
     DeviceEvent event = 0;
     REQUIRE(device->record(other.lane(), &event).ok());
@@ -215,7 +276,17 @@ TEST_CASE("Memory and queries beside an open capture do not void it", "[cuda][ca
 
     void* base = nullptr;
     REQUIRE(device->reserve(4 * kMiB, 0, &base).ok());
-    REQUIRE(device->commit(base, 4 * kMiB, Device::Residency::kOnDemand).ok());
+    REQUIRE(device->commit(base, 2 * kMiB, Device::Residency::kOnDemand).ok());
+    CudaSharedMemory shared;
+    REQUIRE(device->share(base, 2 * kMiB, &shared).ok());
+    if (kind == Memory::kVirtual) {
+      const void* const from[] = {base};
+      REQUIRE(device->alias(static_cast<std::byte*>(base) + 2 * kMiB, from, 1).ok());
+      REQUIRE(device->decommit(base, 2 * kMiB).ok());
+    }
+    void* segment = nullptr;
+    REQUIRE(device->allocate_segment(2 * kMiB, &segment).ok());
+    REQUIRE(device->free_segment(segment, 2 * kMiB).ok());
     void* pinned = nullptr;
     REQUIRE(device->reserve_pinned(kMiB, &pinned).ok());
     bool complete = false;

@@ -433,6 +433,21 @@ TEST_CASE("Virtual memory is tried, not believed", "[cuda][memory][tried]") {
   berth_standin_set_driver(0);
 }
 
+TEST_CASE("A driver that is too old for the runtime is refused by name", "[cuda][driver]") {
+  const Standin standin;
+  berth_standin_fail("cudaGetDeviceCount", 1, cudaErrorInsufficientDriver, 1);
+  try {
+    (void)make_gpu(Memory::kVirtual);
+    FAIL("a device was made");
+  } catch (const Error& error) {
+    CHECK(error.kind() == ErrorKind::kSystem);
+    CHECK(std::string(error.what())
+              .find("the driver here is of CUDA 13.0, and this process's "
+                    "runtime of CUDA 13, which needs a newer one: "
+                    "cudaGetDeviceCount failed on cuda:0: ") == 0);
+  }
+}
+
 TEST_CASE("Whichever call of the try fails, the device works", "[cuda][memory][tried][faults]") {
   const Standin standin;
   for (const char* const call :
@@ -489,6 +504,13 @@ TEST_CASE("A peer reaches memory that was there and memory that comes later", "[
   REQUIRE(current == 0);
   REQUIRE_FALSE(device->enable_peer(0).ok());
   REQUIRE_FALSE(device->enable_peer(7).ok());
+  // A kernel on memory that its device has no access to is a violation.
+  {
+    const Stream there(1);
+    use(there, base, 3 * page, false);
+    use(there, base + 4 * page, page, false);
+    cudaStreamSynchronize(there);
+  }
   REQUIRE(device->release(base, 8 * page).ok());
 }
 

@@ -6,11 +6,19 @@
 
 #include <cuda.h>
 #include <cuda_runtime_api.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <iterator>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -82,6 +90,24 @@ void open(const std::string& handle, Bytes offset, Bytes size) {
   CHECK(standin::berth_standin_live_allocations() == 0);
 }
 
+// As in a container without ptrace rights, and with few descriptors left.
+void confine() {
+  sock_filter rules[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 438, 0, 1),  // pidfd_getfd
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  const sock_fprog program{static_cast<unsigned short>(std::size(rules)), rules};
+  CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
+  CHECK(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0);
+  const std::filesystem::directory_iterator open("/proc/self/fd");
+  rlimit few{};
+  CHECK(getrlimit(RLIMIT_NOFILE, &few) == 0);
+  few.rlim_cur = static_cast<rlim_t>(std::distance(begin(open), end(open))) + 30;
+  CHECK(setrlimit(RLIMIT_NOFILE, &few) == 0);
+}
+
 bool has_context(int device) {
   unsigned flags = 0;
   int active = 0;
@@ -117,10 +143,11 @@ int main(int count, char** arguments) {
   const std::string_view mode = count > 1 ? arguments[1] : "";
   if (mode == "contexts") {
     contexts();
-  } else if (mode == "open" && count == 5) {
+  } else if ((mode == "open" || mode == "open-confined") && count == 5) {
+    if (mode == "open-confined") confine();
     open(from_hex(arguments[2]), std::stoull(arguments[3]), std::stoull(arguments[4]));
   } else {
-    std::puts("wanted: contexts, or open HANDLE OFFSET SIZE");
+    std::puts("wanted: contexts, or open or open-confined HANDLE OFFSET SIZE");
     return 2;
   }
   return 0;

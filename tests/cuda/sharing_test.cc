@@ -1,15 +1,19 @@
 // Memory that two processes share.
 
+#include "csrc/cuda/descriptor_server.h"
 #include "tests/cuda/fixture.h"
 #include "tests/support/run_program.h"
 
 #include <fmt/format.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
+#include <iterator>
 #include <random>
 #include <vector>
 
@@ -43,6 +47,29 @@ T at(const std::string& text, std::size_t offset) {
   std::memcpy(&value, text.data() + offset, sizeof value);
   return value;
 }
+
+// Of a handle: where descriptors are asked for.
+constexpr std::size_t kDoor = 32;
+
+// Open file descriptors of this process.
+std::size_t descriptors() {
+  const std::filesystem::directory_iterator open("/proc/self/fd");
+  return static_cast<std::size_t>(std::distance(begin(open), end(open))) - 1;
+}
+
+// The process may have `more` descriptors than it has, while this lives.
+class FewDescriptors {
+ public:
+  explicit FewDescriptors(std::size_t more) {
+    REQUIRE(getrlimit(RLIMIT_NOFILE, &before_) == 0);
+    const rlimit few{descriptors() + more, before_.rlim_max};
+    REQUIRE(setrlimit(RLIMIT_NOFILE, &few) == 0);
+  }
+  ~FewDescriptors() { (void)setrlimit(RLIMIT_NOFILE, &before_); }
+
+ private:
+  rlimit before_{};
+};
 
 }  // namespace
 
@@ -127,7 +154,7 @@ TEST_CASE("Large memory is shared by a descriptor a handle", "[cuda][ipc][handle
   REQUIRE(device->share(base + 15 * kMiB, 4 * kMiB, &unequal).ok());
   CHECK(unequal.offset == 7 * kMiB);
   CHECK(unequal.handle.substr(0, 2) == "\2b");  // berth opens it
-  CHECK(unequal.handle.size() == 2 + 24 + 2 * (8 + 4));
+  CHECK(unequal.handle.size() == 2 + 24 + kDoor + 2 * (8 + 8));
   for (const CudaSharedMemory* shared : {&one, &equal, &unequal}) {
     const ProgramResult result =
         run_program({BERTH_CUDA_PROGRAM, "open", to_hex(shared->handle),
@@ -150,6 +177,109 @@ TEST_CASE("Large memory is shared by a descriptor a handle", "[cuda][ipc][handle
   CHECK(is(17 * kMiB, 20 * kMiB, 1));
 }
 
+TEST_CASE("Memory of more handles than there are descriptors is shared without rights",
+          "[cuda][ipc][descriptors]") {
+  const Standin standin;
+  constexpr Bytes kSize = 96 * kMiB;  // 48 handles
+  const auto device = make_gpu(Memory::kVirtual);
+  void* reserved = nullptr;
+  REQUIRE(device->reserve(kSize, 0, &reserved).ok());
+  auto* const base = static_cast<std::byte*>(reserved);
+  REQUIRE(device->commit(base, kSize, Device::Residency::kOnDemand).ok());
+  cudaMemset(base + kSize - 2 * kMiB, 1, 2 * kMiB);
+  cudaDeviceSynchronize();
+  const FewDescriptors few(30);
+  CudaSharedMemory shared;
+  REQUIRE(device->share(base, kSize, &shared).ok());
+  CHECK(shared.handle.substr(0, 2) == "\2b");
+  CHECK(shared.handle.size() == 2 + 24 + kDoor + 48 * (8 + 8));
+  const std::size_t before = descriptors();
+  // It refuses itself pidfd_getfd(), as a container does, and may have 30 descriptors more.
+  const ProgramResult result =
+      run_program({BERTH_CUDA_PROGRAM, "open-confined", to_hex(shared.handle),
+                   std::to_string(shared.offset + kSize - 2 * kMiB), std::to_string(2 * kMiB)},
+                  {{"BERTH_STANDIN_MEMORY", std::to_string(kTotal)}});
+  INFO(result.out << result.err);
+  REQUIRE(result.exit_code == 0);
+  CHECK(descriptors() <= before);
+  std::vector<std::byte> bytes(2 * kMiB);
+  cudaMemcpy(bytes.data(), base + kSize - 2 * kMiB, bytes.size(), cudaMemcpyDeviceToHost);
+  REQUIRE(bytes == std::vector<std::byte>(2 * kMiB, std::byte{2}));
+}
+
+TEST_CASE("Few handles are shared without rights, too", "[cuda][ipc][descriptors]") {
+  const Standin standin;
+  const Range range(Memory::kVirtual);
+  cudaMemset(range.base, 1, 8 * kMiB);
+  cudaDeviceSynchronize();
+  CudaSharedMemory shared;
+  REQUIRE(range.device->share(range.base, 4 * kMiB, &shared).ok());
+  REQUIRE(shared.handle[1] == 'e');
+  const auto open = [&](const std::string& handle) {
+    return run_program({BERTH_CUDA_PROGRAM, "open-confined", to_hex(handle),
+                        std::to_string(shared.offset), std::to_string(4 * kMiB)},
+                       {{"BERTH_STANDIN_MEMORY", std::to_string(kTotal)}});
+  };
+  const ProgramResult result = open(shared.handle);
+  INFO(result.out << result.err);
+  REQUIRE(result.exit_code == 0);
+  // As PyTorch's own allocator shares it needs them, and the error says what to do.
+  const ProgramResult refused = open(shared.handle.substr(0, 2 + 24 + 2 * 4));
+  CHECK(refused.exit_code != 0);
+  CHECK(refused.out.find("pidfd_getfd failed on cuda:0: Operation not permitted: this process has "
+                         "no ptrace rights") != std::string::npos);
+}
+
+TEST_CASE("Whoever does not have the key gets no descriptors", "[cuda][ipc][descriptors][misuse]") {
+  const Standin standin;
+  const Range range(Memory::kVirtual);
+  CudaSharedMemory shared;
+  REQUIRE(range.device->share(range.base, 4 * kMiB, &shared).ok());
+  DescriptorDoor door;
+  std::memcpy(&door, shared.handle.data() + 2 + 24 + 2 * 4 + 8, sizeof door);
+  std::size_t taken = 0;
+  const auto take = [&](int) {
+    ++taken;
+    return Status();
+  };
+  const std::uint64_t numbers[] = {1, 2};
+  REQUIRE(fetch_descriptors(door, numbers, take).ok());
+  REQUIRE(taken == 2);
+  DescriptorDoor forged = door;
+  forged.key[3] ^= std::byte{1};
+  REQUIRE_FALSE(fetch_descriptors(forged, numbers, take).ok());
+  const std::uint64_t unknown[] = {1, 77};
+  REQUIRE_FALSE(fetch_descriptors(door, unknown, take).ok());
+  REQUIRE(taken == 3);
+  // What is gone has no descriptor any more, and the door still answers.
+  REQUIRE(range.device->decommit(range.base, 2 * kMiB).ok());
+  REQUIRE_FALSE(fetch_descriptors(door, {numbers, 1}, take).ok());
+  REQUIRE(fetch_descriptors(door, {numbers + 1, 1}, take).ok());
+  forged = door;
+  ++forged.number;
+  const Status nobody = fetch_descriptors(forged, numbers, take);
+  REQUIRE(range.device->describe(nobody).find("connect failed on cuda:0: Connection refused: the "
+                                              "process that shares is gone") == 0);
+}
+
+TEST_CASE("A segment is plain whatever the rest is", "[cuda][ipc][segments]") {
+  const Standin standin;
+  const Memory kind = GENERATE(Memory::kVirtual, Memory::kPlain);
+  const auto device = make_gpu(kind);
+  void* segment = nullptr;
+  REQUIRE(device->allocate_segment(6 * kMiB, &segment).ok());
+  auto* const base = static_cast<std::byte*>(segment);
+  CudaSharedMemory shared;
+  REQUIRE(device->share(base + 5 * kMiB, kMiB, &shared).ok());
+  CHECK(shared.handle.substr(0, 2) == "\2c");
+  CHECK(shared.offset == 5 * kMiB);
+  REQUIRE_FALSE(device->share(base + 5 * kMiB, 2 * kMiB, &shared).ok());
+  REQUIRE_FALSE(device->free_segment(base, 2 * kMiB).ok());
+  REQUIRE(device->free_segment(base, 6 * kMiB).ok());
+  REQUIRE_FALSE(device->free_segment(base, 6 * kMiB).ok());
+  REQUIRE(berth_standin_live_allocations() == 0);
+}
+
 TEST_CASE("A plain range is one handle whatever its pointer", "[cuda][ipc]") {
   const Standin standin;
   const Range range(Memory::kPlain);
@@ -170,7 +300,8 @@ TEST_CASE("The pages of a virtual range are named by their descriptors", "[cuda]
   CudaSharedMemory shared, again;
   REQUIRE(range.device->share(range.base + 3 * kMiB, 2 * kMiB, &shared).ok());
   REQUIRE(shared.offset == kMiB);
-  REQUIRE(shared.handle.size() == 2 + 24 + 2 * 4);
+  // What PyTorch reads, and behind it what berth does.
+  REQUIRE(shared.handle.size() == 2 + 24 + 2 * 4 + 8 + kDoor + 2 * 8);
   REQUIRE(shared.handle.substr(0, 2) == "\2e");
   REQUIRE(at<std::int32_t>(shared.handle, 2) == getpid());
   REQUIRE(at<std::int32_t>(shared.handle, 6) == 0);
@@ -210,8 +341,10 @@ TEST_CASE("Handles that are damaged, foreign or too new are refused", "[cuda][ip
   REQUIRE(shared.handle[1] == (equal ? 'e' : 'b'));
   CudaDevice& device = *range.device;
   std::shared_ptr<void> base;
+  const std::size_t pytorchs = 2 + 24 + 2 * 4;  // is whole without the rest
   for (std::size_t length = 0; length < shared.handle.size(); ++length)
-    REQUIRE_FALSE(device.open_shared(shared.handle.substr(0, length), &base).ok());
+    if (!equal || length != pytorchs)
+      REQUIRE_FALSE(device.open_shared(shared.handle.substr(0, length), &base).ok());
   REQUIRE_FALSE(device.open_shared(shared.handle + "x", &base).ok());
 
   std::string newer = shared.handle;
@@ -226,8 +359,13 @@ TEST_CASE("Handles that are damaged, foreign or too new are refused", "[cuda][ip
   waitpid(child, nullptr, 0);
   std::string orphan = shared.handle;
   std::memcpy(orphan.data() + 2, &child, sizeof child);
+  std::memcpy(orphan.data() + (equal ? pytorchs + 8 : 2 + 24), &child, sizeof child);
   const Status gone = device.open_shared(orphan, &base);
-  REQUIRE(device.describe(gone) == "pidfd_open failed on cuda:0: No such process");
+  REQUIRE(device.describe(gone).find("connect failed on cuda:0: Connection refused") == 0);
+  if (equal) {
+    const Status alone = device.open_shared(orphan.substr(0, pytorchs), &base);
+    REQUIRE(device.describe(alone) == "pidfd_open failed on cuda:0: No such process");
+  }
 
   std::mt19937 random(7);
   for (int i = 0; i < 2000; ++i) {

@@ -227,9 +227,9 @@ TEST_CASE("A pool that goes destroys the events that blocks wait for", "[pool][l
 
 TEST_CASE("Trimming waits for the device and then every lane may take every hole",
           "[pool][lanes][trim]") {
-  SimulatedDevice device({.total_bytes = 8 * kMiB});
+  SimulatedDevice device({.total_bytes = 8 * kMiB, .aliases = false});
   {
-    test::LonePool pool(device, {.stitches = false});
+    test::LonePool pool(device);
     std::vector<PoolBlock*> blocks;
     for (LaneKey lane = 1; lane <= 4; ++lane) {
       blocks.push_back(hand_out(device, pool, 2 * kMiB, lane));
@@ -256,6 +256,34 @@ TEST_CASE("Pages whose return fails stay committed", "[pool][trim]") {
   REQUIRE(device.committed() == 2 * kMiB);
   REQUIRE(pool.trim() == 2 * kMiB);
   REQUIRE(device.committed() == 0);
+}
+
+TEST_CASE("In segments a block takes the smallest hole, and small ones none of large ones",
+          "[pool][segments]") {
+  SimulatedDevice device({.total_bytes = 256 * kMiB, .maps_pages = false});
+  test::LonePool pool(device, {.segment_bytes = 20 * kMiB});
+  // Blocks of 1 to 10 MiB share a segment, larger ones have their own.
+  PoolBlock* const shared = pool.allocate(3 * kMiB, 1, Mobility::kTemporary);
+  PoolBlock* const same = pool.allocate(9 * kMiB, 1, Mobility::kTemporary);
+  CHECK(pool.reserved() == 20 * kMiB);
+  PoolBlock* const large = pool.allocate(30 * kMiB, 1, Mobility::kTemporary);
+  PoolBlock* const larger = pool.allocate(40 * kMiB, 1, Mobility::kTemporary);
+  CHECK(pool.reserved() == 90 * kMiB);
+  void* const where = large->pointer;
+  pool.free(larger);
+  pool.free(large);
+  // A small one gets a segment of its own, so that both holes stay whole.
+  PoolBlock* const small = pool.allocate(kMiB / 2, 1, Mobility::kMovable);
+  CHECK(pool.reserved() == 92 * kMiB);
+  PoolBlock* const fits = pool.allocate(29 * kMiB, 1, Mobility::kTemporary);
+  REQUIRE(fits != nullptr);
+  const auto* const at = static_cast<std::byte*>(fits->pointer);
+  CHECK((at >= where && at < static_cast<std::byte*>(where) + 30 * kMiB));
+  CHECK(pool.reserved() == 92 * kMiB);
+  CHECK(pool.is_valid().empty());
+  for (PoolBlock* const block : {shared, same, small, fits}) pool.free(block);
+  CHECK(pool.trim() == 92 * kMiB);
+  CHECK(pool.reserved() == 0);
 }
 
 TEST_CASE("A device that maps no pages is asked for segments and gets whole ones back",
@@ -412,13 +440,13 @@ TEST_CASE("Random requests on several lanes agree with a plain list", "[pool][pr
     const bool maps = seed % 4 != 0;
     SimulatedDevice device({.total_bytes = (seed % 2 == 0 ? 24 : 200) * kMiB,
                             .maps_pages = maps,
+                            .aliases = seed > 4,
                             .handles = seed % 3 == 0 || seed > 7});
     {
       const PoolOptions options = {.alignment = seed % 3 == 0 ? Bytes{512} : Bytes{64},
                                    .range_bytes = 64 * kMiB,
                                    .growth_bytes = seed % 5 == 0 ? 3 * kMiB : kMiB,
-                                   .resident_growth_bytes = 4 * kMiB,
-                                   .stitches = seed > 4};
+                                   .resident_growth_bytes = 4 * kMiB};
       test::LonePool pool(device, options);
       Reference reference(device, pool, options, seed);
       for (int i = 0; i < 3000; ++i) reference.step();

@@ -200,9 +200,18 @@ print(berth.stats().device_memory)
                 self.assertEqual(served, "True")
                 self.assertTrue(device_memory.startswith(said), device_memory)
                 self.assertIn(f"; memory: {device_memory}", self.stderr)
-        error = self.python(program, "virtual", standin=("--driver", "no-virtual")).splitlines()[0]
-        self.assertIn("virtual memory was asked for on cuda:0", error)
-        self.assertIn("cuMemCreate failed", error)
+        refused = """
+            import sys, berth
+            try:
+                berth.install("cuda", memory=sys.argv[1])
+            except berth.SystemFailure as error:
+                print(error)
+            print(berth.installed("cuda"))
+        """
+        error, installed = self.python(refused, "virtual", standin=("--driver", "no-virtual")).splitlines()
+        self.assertIn("virtual memory was asked for on cuda:0 (NVIDIA H100 80GB HBM3), which has none: ", error)
+        self.assertIn("cuMemCreate failed: operation not supported (cudaErrorNotSupported, 801)", error)
+        self.assertEqual(installed, "False")
         self.python("import berth\nberth.install('cuda', memory='managed')", code=1)
         self.assertIn("memory is 'managed', legal are: auto, virtual, plain", self.stderr)
 

@@ -82,7 +82,11 @@ TEST_CASE("A request that is refused says who has the memory", "[runtime][exhaus
     (void)allocator.allocate(Bytes{8} << 20, 3);
     FAIL("it was served");
   } catch (const OutOfMemory& error) {
-    REQUIRE_THAT(error.what(), Contains("asked 8.0 MiB for lane 3") && Contains("of 16.0 MiB") &&
+    REQUIRE_THAT(error.what(), Contains("under the limit of 16.0 MiB (BERTH_MEMORY_LIMIT, or a "
+                                        "memory fraction): asked 8.0 MiB for lane 3") &&
+                                   Contains("of 16.0 MiB") &&
+                                   Contains("6.0 MiB left of the limit") &&
+                                   !Contains("free on the device") &&
                                    Contains("10 blocks of 1.0 MiB, tag 5 (10.0 MiB)") &&
                                    Contains("ranges: pool "));
   }

@@ -1,7 +1,10 @@
+#include "csrc/standin/options.h"
 #include "tests/catch.h"
 #include "tests/standin/fixture.h"
 
 #include <unistd.h>
+
+#include <thread>
 
 using namespace berth::standin;
 
@@ -49,6 +52,77 @@ TEST_CASE("Two mappings of one piece of memory show the same bytes", "[driver]")
   REQUIRE(cuMemRelease(handle) == kSuccess);
   for (const std::size_t page : {0, 2})
     REQUIRE(cuMemUnmap(range.address + page * kPage, kPage) == kSuccess);
+}
+
+TEST_CASE("A kernel on another device needs access to the memory", "[driver][peers]") {
+  const Fixture fixture;
+  const Range range;
+  const AllocationProperties properties = on_device();
+  std::uint64_t handle = 0;
+  REQUIRE(cuMemCreate(&handle, kPage, &properties, 0) == kSuccess);
+  REQUIRE(cuMemMap(range.address, kPage, 0, handle, 0) == kSuccess);
+  REQUIRE(cuMemSetAccess(range.address, kPage, &kReadWrite, 1) == kSuccess);
+  const BerthStandinAccess access{range.at(0), kPage, 0};
+  StreamHandle here = nullptr, there = nullptr;
+  cudaStreamCreateWithFlags(&here, kStreamNonBlocking);
+  cudaSetDevice(1);
+  cudaStreamCreateWithFlags(&there, kStreamNonBlocking);
+  cudaSetDevice(0);
+  berth_standin_launch(here, "reader", &access, 1);
+  REQUIRE(berth_standin_violations() == 0);
+  berth_standin_launch(there, "reader", &access, 1);
+  REQUIRE(berth_standin_violations() == 1);
+  berth_standin_forget_violations();
+  // Device 0 is not named, and keeps what it has.
+  const AccessDescription second{{1, 1}, 3};
+  REQUIRE(cuMemSetAccess(range.address, kPage, &second, 1) == kSuccess);
+  for (StreamHandle stream : {here, there}) berth_standin_launch(stream, "reader", &access, 1);
+  REQUIRE(berth_standin_violations() == 0);
+  cudaDeviceSynchronize();
+  cudaStreamSynchronize(there);
+  cudaStreamDestroy(here);
+  cudaStreamDestroy(there);
+  REQUIRE(cuMemRelease(handle) == kSuccess);
+  REQUIRE(cuMemUnmap(range.address, kPage) == kSuccess);
+}
+
+TEST_CASE("Memory is mapped from its beginning", "[driver]") {
+  const Fixture fixture;
+  const Range range;
+  const AllocationProperties properties = on_device();
+  std::uint64_t handle = 0;
+  REQUIRE(cuMemCreate(&handle, 2 * kPage, &properties, 0) == kSuccess);
+  REQUIRE(cuMemMap(range.address, kPage, kPage, handle, 0) == kInvalidValue);
+  REQUIRE(cuMemMap(range.address, 2 * kPage, 0, handle, 0) == kSuccess);
+  REQUIRE(cuMemRelease(handle) == kSuccess);
+  REQUIRE(cuMemUnmap(range.address, 2 * kPage) == kSuccess);
+}
+
+TEST_CASE("Calls of virtual memory are refused as drivers may refuse them", "[driver][refuse]") {
+  const Fixture fixture;
+  std::uintptr_t address = 0;
+  int status = kSuccess;
+  berth_standin_refuse(kWithoutContext);
+  std::thread([&] { status = cuMemAddressReserve(&address, kPage, 0, 0, 0); }).join();
+  CHECK(status == kDeviceUninitialized);
+  std::thread([&] {
+    cudaFree(nullptr);
+    status = cuMemAddressReserve(&address, kPage, 0, 0, 0);
+  }).join();
+  CHECK(status == kSuccess);
+  CHECK(cuMemAddressFree(address, kPage) == kSuccess);
+
+  berth_standin_refuse(kBesideCapture);
+  StreamHandle stream = nullptr;
+  cudaStreamCreateWithFlags(&stream, kStreamNonBlocking);
+  REQUIRE(cudaStreamBeginCapture(stream, kCaptureGlobal) == kSuccess);
+  std::thread([&] { status = cuMemAddressReserve(&address, kPage, 0, 0, 0); }).join();
+  CHECK(status == kStreamCaptureUnsupported);
+  Opaque graph = nullptr;
+  CHECK(cudaStreamEndCapture(stream, &graph) == kStreamCaptureInvalidated);
+  berth_standin_refuse(0);
+  (void)cudaGetLastError();
+  cudaStreamDestroy(stream);
 }
 
 TEST_CASE("Physical memory counts until its last handle and its last mapping are gone",

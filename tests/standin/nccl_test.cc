@@ -130,6 +130,25 @@ TEST_CASE("Messages of a group cross, however many", "[standin][nccl]") {
   }
 }
 
+TEST_CASE("A buffer that NCCL registers is one allocation, and stays", "[standin][nccl]") {
+  const Fixture fixture;
+  const int devices[] = {0};
+  CommunicatorHandle communicator = nullptr;
+  REQUIRE(ncclCommInitAll(&communicator, 1, devices) == 0);
+  void* memory = nullptr;
+  REQUIRE(cudaMalloc(&memory, 4 << 20) == kSuccess);
+  void* registered = nullptr;
+  CHECK(ncclCommRegister(communicator, memory, 5 << 20, &registered) == 5);
+  REQUIRE(ncclCommRegister(communicator, memory, 4 << 20, &registered) == 0);
+  REQUIRE(ncclCommDeregister(communicator, registered) == 0);
+  CHECK(ncclCommDeregister(communicator, registered) == 4);
+  REQUIRE(ncclCommRegister(communicator, memory, 4 << 20, &registered) == 0);
+  cudaFree(memory);
+  CHECK(berth_standin_violations() == 1);
+  berth_standin_forget_violations();
+  REQUIRE(ncclCommDestroy(communicator) == 0);
+}
+
 TEST_CASE("A collective runs in its turn", "[standin][nccl]") {
   const Fixture fixture(kLazyPace);
   const TwoRanks ranks;

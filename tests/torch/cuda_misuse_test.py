@@ -65,6 +65,11 @@ class Frees(CudaCase):
 class RecordedStreams(CudaCase):
     pace = RANDOM
 
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        torch.zeros(1, device="cuda:0").to("cuda:1").to("cuda:0")  # each reaches the other's memory from now on
+
     def setUp(self):
         super().setUp()
         self.stream = ctypes.c_void_p()

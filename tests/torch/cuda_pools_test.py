@@ -17,15 +17,18 @@ import torch
 from cuda_support import ALLOCATOR, GIB, MIB, CudaCase, empty, runtime, stat
 
 COMPILER = sys.argv.pop(1)
+driver = ctypes.CDLL(None)
 
 USERS_ALLOCATOR = """
 #include <stddef.h>
 extern int cudaMalloc(void**, size_t);
 extern int cudaFree(void*);
 int made, freed;
+void (*call_back)(void);
 size_t made_bytes, freed_bytes;
 void* users_alloc(size_t size, int device, void* stream) {
   void* pointer = NULL;
+  if (call_back) call_back();
   if (device != 0 || cudaMalloc(&pointer, size) != 0) return NULL;
   ++made;
   made_bytes += size;
@@ -33,6 +36,7 @@ void* users_alloc(size_t size, int device, void* stream) {
 }
 void users_free(void* pointer, size_t size, int device, void* stream) {
   ++freed;
+  if (call_back) call_back();
   freed_bytes += size;
   cudaFree(pointer);
 }
@@ -171,6 +175,31 @@ class MemPools(CudaCase):
         for pool in pools:
             self.assertEqual(len(pool.snapshot()), 1)
 
+    @unittest.skipUnless(ALLOCATOR == "berth", "PyTorch's allocator runs out (pytorch#159674)")
+    def test_a_pool_gives_its_own_free_segments_back_before_it_runs_out(self):
+        pool = torch.cuda.MemPool()
+        with torch.cuda.use_mem_pool(pool):
+            for size in (20, 25, 30, 45, 60, 70):
+                empty(size * GIB)
+            kept = empty(60 * GIB)
+            with self.assertRaises(torch.OutOfMemoryError):
+                empty(30 * GIB)
+        self.assertEqual(pool_of(kept), tuple(pool.id))
+        del kept
+
+    @unittest.skipUnless(ALLOCATOR == "berth", "PyTorch's allocator never does")
+    def test_a_pool_that_a_graph_uses_keeps_its_free_segments(self):
+        pool, graph = torch.cuda.MemPool(), torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, pool=pool.id):
+            torch.zeros(30 * GIB, dtype=torch.uint8, device="cuda")
+            result = torch.zeros(1000, device="cuda")
+        with torch.cuda.use_mem_pool(pool), self.assertRaises(torch.OutOfMemoryError):
+            empty(60 * GIB)
+        self.assertGreaterEqual(bytes_of(pool.id), 30 * GIB)
+        graph.replay()
+        torch.cuda.synchronize()
+        del result
+
     def test_a_pool_may_be_used_when_all_else_is_out(self):
         kept = []
         pool = torch.cuda.MemPool(use_on_oom=True)
@@ -236,6 +265,30 @@ class UsersAllocator(CudaCase):
         torch.cuda.empty_cache()
         self.assertEqual(self.count("made"), self.count("freed"))
 
+
+    @unittest.skipUnless(ALLOCATOR == "berth", "PyTorch's allocator serves it from the same pool, again and again")
+    def test_the_users_allocator_may_ask_for_memory_itself(self):
+        allocator = torch.cuda.memory.CUDAPluggableAllocator(str(self.library), "users_alloc", "users_free")
+        pool = torch.cuda.MemPool(allocator.allocator())
+        seen = []
+
+        def call_back():
+            inner = empty(3 * MIB)
+            seen.append((pool_of(inner), stat("reserved_bytes.all.current") > 0))
+
+        reserved = torch.cuda.memory_reserved()
+        called = ctypes.CFUNCTYPE(None)(call_back)
+        variable = ctypes.c_void_p.in_dll(self.users, "call_back")
+        variable.value = ctypes.cast(called, ctypes.c_void_p).value
+        self.addCleanup(setattr, variable, "value", None)
+        with torch.cuda.use_mem_pool(pool):
+            kept = [empty(100), empty(30 * MIB)]
+        self.assertEqual({pool_of(tensor) for tensor in kept}, {tuple(pool.id)})
+        self.assertEqual(len(seen), 2)
+        del kept, pool
+        self.settle()
+        self.assertEqual(seen, [((0, 0), True)] * 4)
+        self.assertEqual(torch.cuda.memory_reserved(), reserved)
 
     def test_the_users_memory_counts_against_the_fraction(self):
         allocator = torch.cuda.memory.CUDAPluggableAllocator(str(self.library), "users_alloc", "users_free")
@@ -410,6 +463,80 @@ class Graphs(CudaCase):
             graphed(x).sum().backward()
         torch.cuda.synchronize()
         del graphed
+
+
+class OtherLibraries(CudaCase):
+    """What NCCL, custom all-reduces and the like expect of the memory of graphs and of MemPools."""
+
+    def capture(self, work):
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            result = work()
+        return graph, result
+
+    def segments(self, identity):
+        return [segment for segment in torch.cuda.memory_snapshot() if tuple(segment["segment_pool_id"]) == tuple(identity)]
+
+    def check_segments(self, identity):
+        """Each is one allocation of the driver's, which other processes open by one handle."""
+        segments = self.segments(identity)
+        self.assertNotEqual(segments, [])
+        for segment in segments:
+            self.assertFalse(segment["is_expandable"])
+            base, size = ctypes.c_void_p(), ctypes.c_size_t()
+            inside = ctypes.c_void_p(segment["address"] + segment["total_size"] // 2)
+            self.assertEqual(driver.cuMemGetAddressRange_v2(ctypes.byref(base), ctypes.byref(size), inside), 0)
+            self.assertEqual((base.value, size.value), (segment["address"], segment["total_size"]))
+            self.assertEqual(driver.cudaIpcGetMemHandle(ctypes.create_string_buffer(64), inside), 0)
+
+    def test_graphs_and_pools_have_segments_that_the_driver_knows_as_one(self):
+        graph, result = self.capture(lambda: [torch.zeros(size, dtype=torch.uint8, device="cuda") for size in (100, 3 * MIB, 30 * MIB)])
+        self.check_segments(graph.pool())
+        pool = torch.cuda.MemPool()
+        with torch.cuda.use_mem_pool(pool):
+            kept = [empty(100), empty(3 * MIB), empty(30 * MIB)]
+        self.check_segments(pool.id)
+        del result, kept
+
+    def test_their_memory_is_told_as_allocated_and_freed(self):
+        torch.cuda.memory._record_memory_history(context=None)
+        pool = torch.cuda.MemPool()
+        with torch.cuda.use_mem_pool(pool):
+            kept = empty(30 * MIB)
+        segments = {segment["address"]: segment["total_size"] for segment in self.segments(pool.id)}
+        del kept, pool
+        graph, result = self.capture(lambda: torch.zeros(40 * MIB, dtype=torch.uint8, device="cuda"))
+        segments |= {segment["address"]: segment["total_size"] for segment in self.segments(graph.pool())}
+        del graph, result
+        self.settle()
+        told = [entry for entry in torch.cuda.memory._snapshot()["device_traces"][0]
+                if any(first <= entry["addr"] < first + size for first, size in segments.items()) and entry["action"].startswith("segment")]
+        self.assertEqual({entry["action"] for entry in told}, {"segment_alloc", "segment_free"})
+        for address, size in segments.items():
+            mine = [(entry["action"], entry["size"]) for entry in told if entry["addr"] == address]
+            self.assertEqual(mine, [("segment_alloc", size), ("segment_free", size)])
+
+    def test_nccl_registers_a_pool_and_forgets_it_before_it_goes(self):
+        with tempfile.TemporaryDirectory() as folder:
+            distributed = torch.distributed
+            distributed.init_process_group("nccl", init_method=f"file://{folder}/meeting", rank=0, world_size=1,
+                                           device_id=torch.device("cuda", 0))
+            self.addCleanup(distributed.destroy_process_group)
+            backend = distributed.group.WORLD._get_backend(torch.device("cuda"))
+            pool = torch.cuda.MemPool()
+            with torch.cuda.use_mem_pool(pool):
+                first = empty(3 * MIB)
+            backend.register_mem_pool(pool)
+            before = runtime.berth_standin_calls(b"ncclCommRegister")
+            self.assertEqual(before, len(self.segments(pool.id)))
+            with torch.cuda.use_mem_pool(pool):
+                second = empty(30 * MIB)  # registered as it comes
+            self.assertEqual(runtime.berth_standin_calls(b"ncclCommRegister"), before + 1)
+            distributed.all_reduce(second)
+            torch.cuda.synchronize()
+            del first, second, pool
+            self.settle()  # what goes while it is registered is a violation
+            self.assertEqual(runtime.berth_standin_calls(b"ncclCommDeregister"), before + 1)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,12 @@ from cuda_support import ALLOCATOR, GIB, MIB, CudaCase, driver_bytes, empty, rou
 TOTAL = torch.cuda.get_device_properties(0).total_memory
 
 
+def refuse(call):
+    """All calls of this function of the driver's fail from now on."""
+    not_permitted = 800
+    runtime.berth_standin_fail(call, ctypes.c_uint64(1), not_permitted, ctypes.c_uint64(1 << 40))
+
+
 class Statistics(CudaCase):
     def changes(self, names, action):
         before = torch.cuda.memory_stats()
@@ -125,6 +131,33 @@ class Statistics(CudaCase):
         finally:
             torch.cuda.caching_allocator_enable(True)
 
+    @unittest.skipUnless(ALLOCATOR == "berth", "PyTorch's own words are others")
+    def test_a_driver_that_refuses_is_told_as_that(self):
+        pool = torch.cuda.MemPool()
+
+        def in_pool():
+            with torch.cuda.use_mem_pool(pool):
+                empty(64 * MIB)
+
+        def uncached():
+            torch.cuda.caching_allocator_enable(False)
+            try:
+                empty(64 * MIB)
+            finally:
+                torch.cuda.caching_allocator_enable(True)
+
+        for call, work in ((b"cudaMalloc", in_pool), (b"cudaMalloc", uncached), (b"cuMemCreate", lambda: empty(640 * MIB))):
+            with self.subTest(call=call, work=work.__name__):
+                refuse(call)
+                try:
+                    with self.assertRaises(RuntimeError) as caught:
+                        work()
+                finally:
+                    runtime.berth_standin_clear_faults()
+                self.assertNotIsInstance(caught.exception, torch.OutOfMemoryError)
+                self.assertRegex(str(caught.exception), call.decode() + r" failed on cuda:0: operation not permitted \(cudaErrorNotPermitted, 800\)")
+                work()
+
     def test_memory_can_be_asked_for_without_a_tensor(self):
         allocated = torch.cuda.memory_allocated()
         pointer = torch.cuda.caching_allocator_alloc(1000)
@@ -169,8 +202,12 @@ class Limits(CudaCase):
         with self.assertRaisesRegex(torch.OutOfMemoryError, "allowed"):
             empty(TOTAL // 2 + MIB)
         kept = empty(TOTAL // 2 - 100 * MIB)
-        with self.assertRaises(torch.OutOfMemoryError):
+        with self.assertRaises(torch.OutOfMemoryError) as caught:
             empty(200 * MIB)
+        self.assertRegex(str(caught.exception), r"of which 3\d\.\d\d GiB is free")  # on the device
+        if ALLOCATOR == "berth":
+            self.assertRegex(str(caught.exception), r"under the limit of 39\.\d GiB \(BERTH_MEMORY_LIMIT, or a memory fraction\): asked 200\.0 MiB"
+                                                    r".* \d+\.\d MiB left of the limit")
         del kept
         torch.cuda.set_per_process_memory_fraction(1.0)
         kept = empty(TOTAL // 2 + MIB)

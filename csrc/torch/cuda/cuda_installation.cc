@@ -114,6 +114,14 @@ void check_plan(const Config& config) {
   (void)read_plan(config.plan);
 }
 
+// Memory that was asked for by name is better known to be missing now, too. A launcher's rank uses
+// the GPU of its number.
+void check_memory(const Config& config) {
+  if (config.memory != MemoryKind::kVirtual) return;
+  const char* const rank = std::getenv("LOCAL_RANK");
+  require_virtual_memory(rank == nullptr ? 0 : std::max(std::atoi(rank), 0));
+}
+
 // The first lock is held over the fork as well, so that all three see the same allocator.
 void before_fork() noexcept {
   installing.lock();
@@ -141,6 +149,7 @@ void make_installation(const Config& config) {
   check_door();
   check_backend();
   check_plan(config);
+  check_memory(config);
   name_ignored_settings();
   BERTH_CHECK(::pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child) == 0,
               kSystem, "pthread_atfork has no memory left to register berth's handlers");

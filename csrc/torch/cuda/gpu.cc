@@ -75,11 +75,11 @@ Gpu::Gpu(int index, const Config& config, AddressTable& addresses, Observer on_o
       store_(lanes_),
       reports_(index, mutex_, lanes_, addresses),
       pools_([this](c10::MempoolId_t id, PrivatePool::Source source, bool whole) {
-        return std::make_shared<PrivatePool>(id, store_, options(config_, false), reports_,
+        return std::make_shared<PrivatePool>(id, store_, *cuda_, options(config_, false), reports_,
                                              std::move(source), whole);
       }),
-      main_({0, 0}, store_, options(config_, true), reports_),
-      uncached_(index, kAlignment, addresses) {}
+      main_(store_, options(config_, true), reports_),
+      uncached_(*cuda_, addresses) {}
 
 Allocator::Options Gpu::options(const Config& config, bool main) {
   Allocator::Options options;
@@ -91,13 +91,13 @@ Allocator::Options Gpu::options(const Config& config, bool main) {
   options.captures = &pools_.captures();
   const DeviceProperties& properties = store_.properties();
   options.pool.growth_bytes = std::max(properties.page_bytes, Bytes{2} << 20);
+  options.pool.segment_bytes = Bytes{20} << 20;  // as PyTorch's
   options.free_pages = main ? Allocator::FreePages::kGoWhenExhausted : Allocator::FreePages::kStay;
   if (!main) {
     options.config.mode = Mode::kOff;
+    options.has_steps = false;
     options.config.verbose = false;  // the line at exit is the main allocator's
     options.pool.resident_growth_bytes = options.pool.growth_bytes;
-    options.pool.stitches = false;  // a checkpoint comes back to the addresses of its blocks
-    options.pool.range_bytes = properties.total_bytes;  // addresses: twice what it could ever hold
   }
   return options;
 }
@@ -120,16 +120,24 @@ void* Gpu::allocate_on(std::size_t asked, LaneKey lane, cudaStream_t stream) {
   TORCH_CHECK(!History::inside_tracker(),
               "berth: a tracker of allocations asked for memory on the GPU that it was told of");
   if (!caching_.load(std::memory_order_relaxed)) [[unlikely]] {
-    std::string reason;
-    if (void* const block = uncached_.allocate(asked, &reason)) return block;
-    throw_out_of_memory(asked, "caching is off, and " + reason);
+    if (asked > kMaxBytes) throw_out_of_memory(asked, "no device has that much");
+    void* block = nullptr;
+    const Status status = uncached_.allocate(asked, &block);
+    if (status.ok()) return block;
+    const std::string reason = "caching is off, and " + cuda_->describe(status);
+    TORCH_CHECK(status.code() == Status::Code::kOutOfMemory, "berth: ", reason);
+    throw_out_of_memory(asked, reason);
   }
   std::optional<CudaStreamScope> scope;
   if (StreamLanes::foreign(lane)) [[unlikely]]
     scope.emplace(*cuda_, stream);
   void* block = nullptr;
-  if (pools_.routed()) [[unlikely]] {
+  if (pools_.routed() && !PrivatePool::inside_source_of_any()) [[unlikely]] {
     const PoolPointer pool = pools_.routed_for(stream);
+    if (pool != nullptr && !pool->captured) {
+      bool capturing = false;
+      if (!lanes_.capturing(lane, &capturing).ok() || capturing) pool->captured = true;
+    }
     block = allocate_in(pool == nullptr ? main_ : *pool, asked, lane);
   } else {
     block = allocate_in(main_, asked, lane);
@@ -200,6 +208,7 @@ void* Gpu::search_everywhere(PrivatePool& pool, Bytes size, LaneKey lane,
   freed = pools_.release_unused();
   if (&pool != &main_) {
     freed |= main_.allocator().trim() != 0;
+    if (!pool.captured) freed |= pool.allocator().trim() != 0;
   }
   if (freed)
     if (void* const block = ask(pool)) return block;
@@ -214,7 +223,8 @@ void* Gpu::search_everywhere(PrivatePool& pool, Bytes size, LaneKey lane,
 }
 
 void Gpu::throw_out_of_memory(Bytes size, const std::string& reason) {
-  const Bytes free = free_bytes();
+  Bytes free = 0;
+  if (!cuda_->free_bytes(&free).ok()) free = 0;
   const bool refused = size > kMaxBytes || [&] {
     const std::lock_guard lock(mutex_);
     const Bytes limit = store_.limit(), page = store_.properties().page_bytes;
@@ -276,6 +286,7 @@ void Gpu::record_use(const void* block, const c10::cuda::CUDAStream& stream) {
     const LaneKey lane = lanes_.lane_of_user(stream);
     std::optional<CudaStreamScope> scope;
     if (StreamLanes::foreign(lane)) scope.emplace(*cuda_, stream.stream());
+    if (pool != nullptr) pools_.note_user(*pool);
     (pool == nullptr ? main_ : *pool).allocator().record_use(block, lane);
   } catch (const Error& error) {
     TORCH_CHECK(false, "berth: ", error.what());
@@ -325,7 +336,7 @@ void Gpu::empty_cache(c10::MempoolId_t id) {
   if (id == c10::MempoolId_t{0, 0}) {
     note_in_trace(main_.allocator(), trace::kEmptyCacheRange);
     (void)main_.allocator().trim();
-    for (const PoolPointer& pool : pools_.all()) pool->allocator().process_events();
+    pools_.process_events();
     reports_.synchronized();
   }
   // What is free in a pool that is in use stays: replays of captured graphs use it.
@@ -363,9 +374,10 @@ void Gpu::begin_pool(c10::MempoolId_t id, PrivatePools::Filter filter) {
          "PYTORCH_ALLOC_CONF asks for graph_capture_record_stream_reuse, which berth's CUDA "
          "allocator does not have: what other streams used comes back after the capture");
   // If a capture begins now it is this stream's, which then must be known (StreamLanes).
-  (void)lanes_.lane_of(c10::cuda::getCurrentCUDAStream(static_cast<c10::DeviceIndex>(index_)));
+  const auto stream = c10::cuda::getCurrentCUDAStream(static_cast<c10::DeviceIndex>(index_));
+  (void)lanes_.lane_of(stream);
   note_in_trace(main_.allocator(), trace::kPrivatePoolRange);
-  pools_.begin(id, std::move(filter));
+  pools_.begin(id, std::move(filter), stream.stream());
 }
 
 void Gpu::note_capture(bool ended) {

@@ -40,6 +40,7 @@ void PrivatePools::create_or_use(Id id, PrivatePool::Source source) {
       TORCH_CHECK(source == nullptr || it->second->uses == 0,
                   "berth: a memory pool that exists cannot be given another allocator");
       ++it->second->uses;
+      unused_.erase(id);
       return;
     }
   }
@@ -47,7 +48,10 @@ void PrivatePools::create_or_use(Id id, PrivatePool::Source source) {
   PoolPointer pool = make_(id, std::move(source), false);
   const std::lock_guard lock(mutex_);
   const auto [it, added] = pools_.emplace(id, std::move(pool));
-  if (!added) ++it->second->uses;  // another thread was first
+  if (!added) {  // another thread was first
+    ++it->second->uses;
+    unused_.erase(id);
+  }
   has_any_.store(true);
 }
 
@@ -55,7 +59,7 @@ void PrivatePools::release(Id id) {
   const std::lock_guard lock(mutex_);
   const auto it = pools_.find(id);
   TORCH_CHECK(it != pools_.end() && it->second->uses > 0, "releasePool: the pool is not in use");
-  --it->second->uses;
+  if (--it->second->uses == 0) unused_.insert(id);
 }
 
 int PrivatePools::uses(Id id) const {
@@ -81,8 +85,14 @@ void PrivatePools::set_no_split(Id id) {
 }
 
 bool PrivatePools::release_unused() {
+  std::vector<PoolPointer> unused;
+  if (!has_any_.load()) return false;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const Id& id : unused_) unused.push_back(pools_.at(id));
+  }
   bool freed = false;
-  for (const PoolPointer& pool : all()) {
+  for (const PoolPointer& pool : unused) {
     if (pool->uses > 0) continue;
     freed |= pool->allocator().trim() != 0;
     const std::lock_guard lock(mutex_);
@@ -90,9 +100,17 @@ bool PrivatePools::release_unused() {
     constexpr long kTableAndUs = 2;
     const Stats stats = pool->allocator().stats();
     if (stats.live != 0 || stats.pool_reserved != 0 || pool.use_count() > kTableAndUs) continue;
-    if (pool->uses == 0) pools_.erase(pool->id);
+    if (pool->uses != 0) continue;
+    unused_.erase(pool->id);
+    pools_.erase(pool->id);
   }
   return freed;
+}
+
+void PrivatePools::process_events() {
+  if (!have_users_.load(std::memory_order_relaxed)) return;
+  for (const PoolPointer& pool : all())
+    if (pool->has_users) pool->allocator().process_events();
 }
 
 // --- Who is routed to ---------------------------------------------------------------------------
@@ -125,13 +143,14 @@ void PrivatePools::divert(bool on) {
   if (!on) release(kMeanwhile);
 }
 
-void PrivatePools::begin(Id id, Filter filter) {
+void PrivatePools::begin(Id id, Filter filter, cudaStream_t stream) {
   create_or_use(id);
+  const bool captures = !filter(stream);
   const std::lock_guard lock(mutex_);
   const bool in_use =
       std::any_of(used_.begin(), used_.end(), [&](const Route& one) { return one.pool == id; });
   TORCH_CHECK(!in_use, "beginAllocateToPool: already recording to this memory pool");
-  used_.push_back({id, std::move(filter)});
+  used_.push_back({id, std::move(filter), captures});
   note_routes();
 }
 
@@ -152,7 +171,9 @@ void PrivatePools::end(Id id) {
 
 void PrivatePools::note_routes() {
   routes_.store(static_cast<int>(used_.size()) + (diverted_ ? 1 : 0));
-  if constexpr (!kMarksCaptures) captures_.store(static_cast<int>(used_.size()));
+  if constexpr (!kMarksCaptures)
+    captures_.store(static_cast<int>(std::count_if(
+        used_.begin(), used_.end(), [](const Route& route) { return route.captures; })));
 }
 
 void PrivatePools::note_capture(bool ended) {
@@ -161,7 +182,7 @@ void PrivatePools::note_capture(bool ended) {
     captures_.store(std::max(captures_.load() + (ended ? -1 : 1), 0));
   }
   if (!ended) return;
-  for (const PoolPointer& pool : all()) pool->allocator().process_events();
+  process_events();
 }
 
 }  // namespace berth::torch

@@ -10,6 +10,7 @@
 #include <mutex>
 #include <optional>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 namespace berth::torch {
@@ -38,8 +39,9 @@ class PrivatePools {
   // One block a segment from now on, for a pool that has had no memory yet.
   void set_no_split(Id id);
 
-  // Counts a use.
-  void begin(Id id, Filter filter);
+  // Counts a use. `stream` is the one that the caller works on: where the filter does not take it
+  // yet, a capture is about to begin on it.
+  void begin(Id id, Filter filter, cudaStream_t stream);
   void end(Id id);
   // From now on all requests that no filter takes are those of a pool of its own, kMeanwhile; or no
   // longer, and that pool goes once nothing lives in it.
@@ -55,7 +57,8 @@ class PrivatePools {
 
   // A capture that libtorch tells of begins or ends.
   void note_capture(bool ended);
-  // How many graphs are being captured; where libtorch does not tell, how many pools are routed to.
+  // How many graphs are being captured; where libtorch does not tell, how many pools are routed to
+  // whose filter waits for a capture.
   [[nodiscard]] const std::atomic<int>& captures() const noexcept { return captures_; }
 
   // Null where there is none.
@@ -65,8 +68,16 @@ class PrivatePools {
   [[nodiscard]] std::vector<PoolPointer> all() const;
 
   // What nobody uses any more gives its memory back, and goes where nothing lives in it. Whether
-  // any memory went back.
+  // any memory went back. O(such pools).
   bool release_unused();
+
+  // A block of this pool is used on another stream than its own.
+  void note_user(PrivatePool& pool) noexcept {
+    pool.has_users = true;
+    have_users_.store(true, std::memory_order_relaxed);
+  }
+  // What such streams are done with comes free.
+  void process_events();
 
   // Around fork(): the lock is held over it.
   void before_fork() noexcept { mutex_.lock(); }
@@ -76,6 +87,7 @@ class PrivatePools {
   struct Route {
     Id pool;
     Filter filter;
+    bool captures;
   };
 
   void note_routes();
@@ -84,10 +96,12 @@ class PrivatePools {
   // Captures of graphs and uses of MemPools: what `used_` holds; and whether others are diverted.
   std::atomic<int> routes_{0};
   std::atomic<int> captures_{0};  // of `used_`, or captures alone where libtorch tells them apart
-  std::atomic<bool> has_any_{false};  // `pools_` ever held one
-  mutable std::mutex mutex_;          // covers what follows
+  std::atomic<bool> has_any_{false};     // `pools_` ever held one
+  std::atomic<bool> have_users_{false};  // any of them ever had one
+  mutable std::mutex mutex_;             // covers what follows
   std::unordered_map<Id, PoolPointer, c10::MempoolIdHash> pools_;
-  std::vector<Route> used_;  // newest last
+  std::unordered_set<Id, c10::MempoolIdHash> unused_;  // of `pools_`
+  std::vector<Route> used_;                            // newest last
   bool diverted_ = false;
 };
 

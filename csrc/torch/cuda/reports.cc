@@ -239,11 +239,20 @@ void Reports::note_completed(c10::MempoolId_t pool, const BlockListener::Block& 
                      pool, history_.forget_context(block.pointer)));
 }
 
+void Reports::number_segment(const void* base) noexcept {
+  static std::atomic<int> next{0};
+  try {
+    segment_numbers_.insert_or_assign(base, next.fetch_add(1, std::memory_order_relaxed));
+  } catch (const std::bad_alloc&) {  // it cannot be registered
+  }
+}
+
 void Reports::reserved(c10::MempoolId_t pool, void* base, Bytes size, HeldMemory::Holding holding,
                        int segments) noexcept {
   addresses_.note(base, size, index_);
   statistics_.reserved(pool, size);
   statistics_.count_segments(segments);
+  if (holding == HeldMemory::Holding::kReservation) number_segment(base);
   if (history_.active())
     history_.add(entry(
         holding == HeldMemory::Holding::kReservation ? Action::SEGMENT_ALLOC : Action::SEGMENT_MAP,
@@ -254,6 +263,7 @@ void Reports::releasing(c10::MempoolId_t pool, void* base, Bytes size, HeldMemor
                         int segments) noexcept {
   statistics_.releasing(pool, size);
   statistics_.count_segments(segments);
+  segment_numbers_.erase(base);
   if (history_.active())
     history_.add_and_tell(entry(
         holding == HeldMemory::Holding::kReservation ? Action::SEGMENT_FREE : Action::SEGMENT_UNMAP,

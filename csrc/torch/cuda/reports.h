@@ -94,6 +94,12 @@ class Reports {
     const auto it = asked_.find(block);
     return it == asked_.end() ? requested : it->second;
   }
+  // Which of the process's segments the one that begins there is, in the order in which they came;
+  // -1 where its memory comes in pages. Who registers segments with several ranks goes by that.
+  [[nodiscard]] int segment_number_locked(const void* base) const noexcept {
+    const auto it = segment_numbers_.find(base);
+    return it == segment_numbers_.end() ? -1 : it->second;
+  }
 
  private:
   friend class PoolListener;
@@ -114,6 +120,7 @@ class Reports {
   void note_served(c10::MempoolId_t pool, const BlockListener::Block& block) noexcept;
   void note_freed(c10::MempoolId_t pool, const BlockListener::Block& block, bool waiting) noexcept;
   void note_completed(c10::MempoolId_t pool, const BlockListener::Block& block) noexcept;
+  void number_segment(const void* base) noexcept;
   void keep_asked(const void* block) noexcept;
   [[nodiscard]] BlockListener::Block as_asked(BlockListener::Block block) const noexcept;
 
@@ -126,7 +133,8 @@ class Reports {
   AddressTable& addresses_;
   Statistics statistics_;
   History history_;
-  std::atomic<bool> rounds_{false};               // some block's size was ever rounded
+  std::atomic<bool> rounds_{false};  // some block's size was ever rounded
+  std::unordered_map<const void*, int> segment_numbers_;
   std::unordered_map<const void*, Bytes> asked_;  // of live blocks whose size was rounded
 };
 

@@ -16,6 +16,7 @@ void add_segments(const PrivatePool& pool, int device, const StreamLanes& lanes,
     segment.is_large = true;
     segment.is_expandable = pool.maps_pages();
     segment.owner_private_pool_id = pool.id;
+    segment.registration_counter = reports.segment_number_locked(stretch.base);
     bool named = false;
     for (const Stretch::Piece& piece : stretch.pieces) {
       using Kind = Stretch::Piece::Kind;

@@ -4,25 +4,19 @@
 
 namespace berth::torch {
 
-void* UncachedBlocks::allocate(Bytes size, std::string* reason) {
+Status UncachedBlocks::allocate(Bytes size, void** block) {
   const std::lock_guard lock(mutex_);
-  if (device_ == nullptr)
-    device_ = make_cuda_device({.index = index_, .memory = CudaOptions::Memory::kPlain});
-  const Bytes rounded = align_up(size, device_->properties().page_bytes);
-  void* block = nullptr;
-  if (const Status status = device_->reserve(rounded, alignment_, &block); !status.ok()) {
-    *reason = device_->describe(status);
-    return nullptr;
-  }
+  const Bytes rounded = align_up(size, kUnit);
+  if (const Status status = device_.allocate_segment(rounded, block); !status.ok()) return status;
   try {
-    blocks_.emplace(block, rounded);
+    blocks_.emplace(*block, rounded);
   } catch (const std::bad_alloc&) {
-    (void)device_->release(block, rounded);
+    (void)device_.free_segment(*block, rounded);
     throw;
   }
-  addresses_.note(block, rounded, index_);
+  addresses_.note(*block, rounded, device_.index());
   count_.fetch_add(1);
-  return block;
+  return {};
 }
 
 bool UncachedBlocks::free(void* block) noexcept {
@@ -30,7 +24,7 @@ bool UncachedBlocks::free(void* block) noexcept {
   const std::lock_guard lock(mutex_);
   const auto it = blocks_.find(block);
   if (it == blocks_.end()) return false;
-  (void)device_->release(block, it->second);
+  (void)device_.free_segment(block, it->second);
   blocks_.erase(it);
   count_.fetch_sub(1);
   return true;

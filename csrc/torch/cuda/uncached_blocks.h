@@ -5,9 +5,7 @@
 #include "csrc/device/address_table.h"
 
 #include <atomic>
-#include <memory>
 #include <mutex>
-#include <string>
 #include <unordered_map>
 
 namespace berth::torch {
@@ -17,11 +15,12 @@ namespace berth::torch {
 // driver's calls.
 class UncachedBlocks {
  public:
-  UncachedBlocks(int index, Bytes alignment, AddressTable& addresses)
-      : index_(index), alignment_(alignment), addresses_(addresses) {}
+  // `device` outlives it.
+  UncachedBlocks(CudaDevice& device, AddressTable& addresses)
+      : device_(device), addresses_(addresses) {}
 
-  // Null where the driver refuses, and then why.
-  [[nodiscard]] void* allocate(Bytes size, std::string* reason);
+  // Throws std::bad_alloc.
+  Status allocate(Bytes size, void** block);
   // False where no such block starts there.
   bool free(void* block) noexcept;
 
@@ -30,12 +29,12 @@ class UncachedBlocks {
   void after_fork() noexcept { mutex_.unlock(); }
 
  private:
-  const int index_;
-  const Bytes alignment_;
+  static constexpr Bytes kUnit = 512;  // of sizes, and what PyTorch's users may count on
+
+  CudaDevice& device_;
   AddressTable& addresses_;
   std::atomic<std::size_t> count_{0};
-  std::mutex mutex_;  // covers what follows
-  std::unique_ptr<CudaDevice> device_;
+  std::mutex mutex_;                         // covers what follows
   std::unordered_map<void*, Bytes> blocks_;  // what each holds
 };
 
