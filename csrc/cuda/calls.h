@@ -19,6 +19,8 @@
 #define BERTH_CUDA_RUNTIME_CALLS(X) \
   X(cudaGetDeviceCount)             \
   X(cudaGetDeviceProperties)        \
+  X(cudaDriverGetVersion)           \
+  X(cudaDeviceCanAccessPeer)        \
   X(cudaMemGetInfo)                 \
   X(cudaDeviceSynchronize)          \
   X(cudaDeviceEnablePeerAccess)     \
