@@ -1,10 +1,14 @@
 // What it costs to move pages of a GPU, and whether it waits for the work of the device.
 //
-// Three tables, as JSON:
+// Five tables, as JSON:
 // - `us`: microseconds that the driver's calls and those of Device take for so many pages together,
 //   medians. cuMemUnmap and cuMemRelease are called page by page, cuMemSetAccess once. Of Device,
 //   commit is creation, mapping and access; alias is retaining, mapping and access; decommit is of
 //   what was aliased.
+// - `one_handle_us`: the driver's calls for the same memory in one handle.
+// - `live_handles_us`: the calls for one page while so many handles of a page are mapped, up to
+// what
+//   the device has room for.
 // - `event_us`: to record an event, to ask for one that is over, to wait for one that follows a
 //   copy of a few bytes.
 // - `busy`: the calls for one page while the device copies for some 20 ms: microseconds, and in how
@@ -36,6 +40,7 @@ using namespace berth;
 struct Options {
   int rounds = 20;
   std::vector<std::size_t> pages = {1, 8, 64, 512};
+  std::vector<std::size_t> handles = {0, 1000, 4000, 10000, 20000, 38000};
   Bytes copied = Bytes{128} << 20;  // by one of the copies that keep the device busy
   double busy_ms = 20;
 };
@@ -84,20 +89,29 @@ class PageCosts {
           const double took = microseconds(call);
           if (round >= 0) times_[name][pages].push_back(took);
         });
+        one_handle(pages, round >= 0);
         devices_calls(pages, round >= 0);
       }
     }
-    nlohmann::json us;
-    for (const auto& [name, by_pages] : times_)
-      for (const auto& [pages, times] : by_pages) us[name][std::to_string(pages)] = median(times);
     return {{"page_bytes", page_},
             {"rounds", options_.rounds},
-            {"us", us},
+            {"us", medians(times_)},
+            {"one_handle_us", medians(one_handle_times_)},
+            {"live_handles_us", by_live_handles()},
             {"event_us", events()},
             {"busy", while_busy()}};
   }
 
  private:
+  using Times = std::map<std::string, std::map<std::size_t, std::vector<double>>>;
+
+  static nlohmann::json medians(const Times& all) {
+    nlohmann::json us;
+    for (const auto& [name, by_count] : all)
+      for (const auto& [count, times] : by_count) us[name][std::to_string(count)] = median(times);
+    return us;
+  }
+
   // The life of `pages` pages at two addresses; each step goes through `step`.
   template <typename Step>
   void drivers_calls(std::size_t pages, const Step& step) {
@@ -132,6 +146,61 @@ class PageCosts {
          [&] { each([&](std::size_t i) { return calls_.cuMemRelease(handles[i]); }); });
     must(calls_.cuMemAddressFree(first, size));
     must(calls_.cuMemAddressFree(second, size));
+  }
+
+  // The life of one handle at an address that is reserved; kept under `count`.
+  void life_of_handle(CUdeviceptr address, Bytes size, std::size_t count, Times* times) {
+    CUmemGenericAllocationHandle handle = 0;
+    const auto timed = [&](const char* name, const auto& call) {
+      const double took = microseconds([&] { must(call()); });
+      if (times != nullptr) (*times)[name][count].push_back(took);
+    };
+    timed("cuMemCreate", [&] { return calls_.cuMemCreate(&handle, size, &property_, 0); });
+    timed("cuMemMap", [&] { return calls_.cuMemMap(address, size, 0, handle, 0); });
+    timed("cuMemSetAccess", [&] { return calls_.cuMemSetAccess(address, size, &access_, 1); });
+    timed("cuMemUnmap", [&] { return calls_.cuMemUnmap(address, size); });
+    timed("cuMemRelease", [&] { return calls_.cuMemRelease(handle); });
+  }
+
+  void one_handle(std::size_t pages, bool keep) {
+    CUdeviceptr address = 0;
+    must(calls_.cuMemAddressReserve(&address, pages * page_, 0, 0, 0));
+    life_of_handle(address, pages * page_, pages, keep ? &one_handle_times_ : nullptr);
+    must(calls_.cuMemAddressFree(address, pages * page_));
+  }
+
+  nlohmann::json by_live_handles() {
+    const std::size_t most = *std::max_element(options_.handles.begin(), options_.handles.end());
+    const Bytes all = (most + 1) * page_;
+    CUdeviceptr base = 0;
+    must(calls_.cuMemAddressReserve(&base, all, 0, 0, 0));
+    std::vector<CUmemGenericAllocationHandle> live;
+    // False where the device is full.
+    const auto grow_to = [&](std::size_t count) {
+      const std::size_t before = live.size();
+      Bytes free = 0;
+      must(device_->free_bytes(&free));
+      if (free < (count - before) * page_ + (Bytes{1} << 30)) return false;
+      while (live.size() < count) {
+        CUmemGenericAllocationHandle handle = 0;
+        must(calls_.cuMemCreate(&handle, page_, &property_, 0));
+        must(calls_.cuMemMap(base + live.size() * page_, page_, 0, handle, 0));
+        live.push_back(handle);
+      }
+      if (count != before)
+        must(calls_.cuMemSetAccess(base + before * page_, (count - before) * page_, &access_, 1));
+      return true;
+    };
+    Times times;
+    for (const std::size_t count : options_.handles) {
+      if (count < live.size() || !grow_to(count)) break;
+      for (int round = 0; round < options_.rounds; ++round)
+        life_of_handle(base + most * page_, page_, count, &times);
+    }
+    if (!live.empty()) must(calls_.cuMemUnmap(base, live.size() * page_));
+    for (const CUmemGenericAllocationHandle handle : live) must(calls_.cuMemRelease(handle));
+    must(calls_.cuMemAddressFree(base, all));
+    return medians(times);
   }
 
   void devices_calls(std::size_t pages, bool keep) {
@@ -218,7 +287,8 @@ class PageCosts {
   CUmemAllocationProp property_{};
   CUmemAccessDesc access_{};
   cudaEvent_t event_ = nullptr;
-  std::map<std::string, std::map<std::size_t, std::vector<double>>> times_;
+  Times times_;
+  Times one_handle_times_;
 };
 
 int run(int argc, char** argv) {
@@ -229,9 +299,13 @@ int run(int argc, char** argv) {
       ->capture_default_str()
       ->check(CLI::PositiveNumber);
   app.add_option("--pages", options.pages, "So many at once")->check(CLI::Range(1, 65536));
+  app.add_option("--handles", options.handles, "So many alive, in rising order")
+      ->check(CLI::Range(0, 1 << 20));
   app.add_flag("--smoke", smoke, "The smallest form, for tests");
   CLI11_PARSE(app, argc, argv);
-  if (smoke) options = {.rounds = 2, .pages = {1, 8}, .copied = Bytes{1} << 20, .busy_ms = 1};
+  if (smoke)
+    options = {
+        .rounds = 2, .pages = {1, 8}, .handles = {0, 100}, .copied = Bytes{1} << 20, .busy_ms = 1};
   fmt::print("{}\n", PageCosts(options).run().dump());
   return 0;
 }

@@ -18,7 +18,7 @@ foreach(header IN ITEMS fmt/format.h flatbuffers/flatbuffers.h xxhash.h nlohmann
   mark_as_advanced(${variable})
   if(NOT ${variable})
     message(FATAL_ERROR "berth needs the header <${header}>: run cmake/setup, which installs what is missing, or "
-                        "name a folder by CMAKE_PREFIX_PATH that cmake/carry has filled elsewhere")
+                        "name the folder that has it by CMAKE_PREFIX_PATH")
   endif()
   target_include_directories(berth_headers SYSTEM INTERFACE "${${variable}}")
 endforeach()

@@ -56,6 +56,9 @@ endif()
 if(TARGET berth)
   install(TARGETS berth RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
 endif()
+if(TARGET berth_device_report)  # which `berth doctor --device` starts
+  install(TARGETS berth_device_report RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
+endif()
 
 # What the C++ compiler links by itself and the C compiler does not.
 set(BERTH_CXX_LIBRARIES ${CMAKE_CXX_IMPLICIT_LINK_LIBRARIES})

@@ -63,6 +63,14 @@ if(berth_standin)
     COMMAND "${CMAKE_COMMAND}" -E copy "${PROJECT_SOURCE_DIR}/csrc/standin/berth-standin" "${PROJECT_BINARY_DIR}/python/berth/standin")
 endif()
 
+# What `python -m berth doctor --device` starts.
+set(berth_device_report "")
+set(berth_device_report_file "")
+if(TARGET berth_device_report)
+  set(berth_device_report berth_device_report)
+  set(berth_device_report_file "$<TARGET_FILE:berth_device_report>")
+endif()
+
 # The package as it is imported, made of copies.
 set(package "${PROJECT_BINARY_DIR}/python/berth")
 file(GLOB berth_python_files CONFIGURE_DEPENDS "${berth_shim}/berth/*.py" "${berth_shim}/berth/py.typed")
@@ -76,19 +84,19 @@ add_custom_command(OUTPUT "${PROJECT_BINARY_DIR}/python/package.stamp"
   COMMAND "${CMAKE_COMMAND}" -E make_directory "${package}/bin"
   COMMAND "${CMAKE_COMMAND}" -E copy ${berth_python_files} "${PROJECT_BINARY_DIR}/python/module/_build.py"
           "$<TARGET_FILE:berth_python_module>" ${berth_adapter_files} "${package}"
-  COMMAND "${CMAKE_COMMAND}" -E copy "$<TARGET_FILE:berth>" "${package}/bin"
+  COMMAND "${CMAKE_COMMAND}" -E copy "$<TARGET_FILE:berth>" ${berth_device_report_file} "${package}/bin"
   COMMAND "${CMAKE_COMMAND}" -E make_directory "${package}/start"
   COMMAND "${CMAKE_COMMAND}" -E copy "${berth_start}" "${package}/start"
   ${berth_copy_standin}
   COMMAND "${Python_EXECUTABLE}" -m nanobind.stubgen -q -i "${PROJECT_BINARY_DIR}/python" -m berth._core -o "${package}/_core.pyi"
   COMMAND "${CMAKE_COMMAND}" -E touch "${PROJECT_BINARY_DIR}/python/package.stamp"
-  DEPENDS ${berth_python_files} "${berth_start}" "${PROJECT_BINARY_DIR}/python/module/_build.py" berth_python_module ${berth_adapters} ${berth_standin} berth
+  DEPENDS ${berth_python_files} "${berth_start}" "${PROJECT_BINARY_DIR}/python/module/_build.py" berth_python_module ${berth_adapters} ${berth_standin} berth ${berth_device_report}
   VERBATIM)
 add_custom_target(berth_package ALL DEPENDS "${PROJECT_BINARY_DIR}/python/package.stamp")
 
 # Of a wheel: its folder `berth`, which scikit-build-core fills with python_shim/berth.
 install(TARGETS berth_python_module ${berth_adapters} LIBRARY DESTINATION . COMPONENT python EXCLUDE_FROM_ALL)
-install(TARGETS berth RUNTIME DESTINATION bin COMPONENT python EXCLUDE_FROM_ALL)
+install(TARGETS berth ${berth_device_report} RUNTIME DESTINATION bin COMPONENT python EXCLUDE_FROM_ALL)
 if(berth_standin)
   install(TARGETS ${berth_standin} LIBRARY DESTINATION standin/lib COMPONENT python EXCLUDE_FROM_ALL)
   install(PROGRAMS "${PROJECT_SOURCE_DIR}/csrc/standin/berth-standin" DESTINATION standin COMPONENT python EXCLUDE_FROM_ALL)

@@ -7,10 +7,13 @@
 //   build/release/bench/pool random            # 24 mixtures, beside other allocators
 //
 // FILES are traces or event CSVs. Peaks are over whole runs and beside the weights, live bytes
-// rounded to 512; devices run behind the host, with pages of 2 MiB.
+// rounded to 512; devices run behind the host, with pages of 2 MiB. Calls are those of CUDA's that
+// bring memory or take it back, and what they cost the host on an H100
+// (csrc/device/driver_costs.h).
 #include "bench/pool/mixes.h"
 #include "bench/pool/pool_run.h"
 #include "bench/pool/tlsf.h"
+#include "csrc/device/driver_costs.h"
 #include "csrc/replay/through_malloc.h"
 #include "csrc/replay/through_torch.h"
 #include "csrc/trace/file.h"
@@ -75,9 +78,14 @@ constexpr Way kWays[] = {
     {"by class", Split::kClass, 2},      {"by class, 128", Split::kClass, 128},
     {"foresight", Split::kForesight, 2}, {"foresight, 128", Split::kForesight, 128}};
 
+// "12, 0.4": calls, and what they cost.
+std::string price(const MemoryCallCounts& calls) {
+  return fmt::format("{}, {:.1f}", calls.all(), driver_costs("H100").of(calls) / 1000);
+}
+
 void splits(const std::vector<std::string>& files) {
   for (const auto& [form, form_name] : kForms) {
-    fmt::print("\n**{}**: reserved / live (calls of the device)\n\n", form_name);
+    fmt::print("\n**{}**: reserved / live (memory calls, ms)\n\n", form_name);
     std::vector<std::string> cells = {"run", "live, MiB"};
     for (const Way& way : kWays) cells.emplace_back(way.name);
     header(cells);
@@ -90,7 +98,7 @@ void splits(const std::vector<std::string>& files) {
         const PoolRun run =
             run_pool(workload, {.device = form, .split = kWays[i].split, .brief = kWays[i].brief});
         ratios[i].push_back(over(run.reserved_peak, live));
-        cells.push_back(fmt::format("{:.3f} ({})", ratios[i].back(), run.driver_calls));
+        cells.push_back(fmt::format("{:.3f} ({})", ratios[i].back(), price(run.memory_calls)));
       }
       row(cells);
     }
@@ -193,26 +201,37 @@ struct RandomOptions {
   bool others = true;
 };
 
-// reserved / live of each allocator; nothing where it could not be asked.
-std::vector<std::optional<double>> compare(const Workload& workload, const RandomOptions& options,
-                                           const std::optional<Tlsf>& tlsf) {
+// Of one allocator; nothing where it could not be asked.
+struct Compared {
+  std::optional<double> ratio;  // reserved / live
+  std::optional<MemoryCallCounts> calls;
+};
+
+std::vector<Compared> compare(const Workload& workload, const RandomOptions& options,
+                              const std::optional<Tlsf>& tlsf) {
   const Bytes live = workload.live_peak(512);
-  std::vector<std::optional<double>> ratios;
-  for (const auto& form : kForms)
-    ratios.push_back(over(run_pool(workload, {.device = form.first}).reserved_peak, live));
-  ratios.push_back(over(run_pool(workload, {.split = Split::kOneEnd}).reserved_peak, live));
-  const auto add = [&](std::optional<Bytes> bytes) {
-    ratios.push_back(bytes ? std::optional(over(*bytes, live)) : std::nullopt);
+  std::vector<Compared> compared;
+  const auto add = [&](std::optional<Bytes> bytes,
+                       std::optional<MemoryCallCounts> calls = std::nullopt) {
+    compared.push_back({bytes ? std::optional(over(*bytes, live)) : std::nullopt, calls});
   };
+  const auto add_pool = [&](const PoolRunOptions& how) {
+    const PoolRun run = run_pool(workload, how);
+    add(run.reserved_peak, run.memory_calls);
+  };
+  for (const auto& form : kForms) add_pool({.device = form.first});
+  add_pool({.split = Split::kOneEnd});
   add(tlsf ? tlsf->highest_byte(workload) : std::nullopt);
   if (options.others) {
     for (const replay::MallocLibrary& library : replay::malloc_libraries())
       if (std::string_view(library.name) == "jemalloc")
         add(replay::through_malloc(library, workload).reserved_peak);
-    for (const std::string& name : replay::torch_allocators())
-      add(replay::through_torch(name, workload).reserved_peak);
+    for (const std::string& name : replay::torch_allocators()) {
+      const replay::Result run = replay::through_torch(name, workload);
+      add(run.reserved_peak, run.memory_calls);
+    }
   }
-  return ratios;
+  return compared;
 }
 
 void random(const RandomOptions& options) {
@@ -221,32 +240,33 @@ void random(const RandomOptions& options) {
   std::vector<std::string> names = {"pool, segments", "pool, pages", "pool, several addresses",
                                     "one end, pages", "TLSF"};
   if (options.others) names.insert(names.end(), {"jemalloc", "caching", "expandable"});
-  const auto cell = [](std::optional<double> ratio) {
-    return ratio ? fmt::format("{:.3f}", *ratio) : std::string();
-  };
   std::vector<std::uint64_t> lengths;
   for (std::uint64_t length = 10'000; length < options.operations; length *= 10)
     lengths.push_back(length);
   lengths.push_back(options.operations);
   std::vector<std::vector<std::vector<double>>> curve(
       lengths.size(), std::vector<std::vector<double>>(names.size()));
-  fmt::print("\n**{} operations**: reserved / live\n\n", options.operations);
+  fmt::print("\n**{} operations**: reserved / live (memory calls, ms)\n\n", options.operations);
   std::vector<std::string> cells = {"sizes", "lives"};
   cells.insert(cells.end(), names.begin(), names.end());
   header(cells);
   for (std::size_t sizes = 0; sizes < kSizeNames.size(); ++sizes) {
     for (std::size_t lives = 0; lives < kLifeNames.size(); ++lives) {
-      std::vector<std::optional<double>> ratios;
+      std::vector<Compared> compared;
       for (std::size_t i = 0; i < lengths.size(); ++i) {
         // The beginning of the same program.
         const Workload workload = random_mix(static_cast<Sizes>(sizes), static_cast<Lives>(lives),
                                              lengths[i], options.live, options.seed);
-        ratios = compare(workload, options, tlsf);
-        for (std::size_t k = 0; k < ratios.size(); ++k)
-          if (ratios[k]) curve[i][k].push_back(*ratios[k]);
+        compared = compare(workload, options, tlsf);
+        for (std::size_t k = 0; k < compared.size(); ++k)
+          if (compared[k].ratio) curve[i][k].push_back(*compared[k].ratio);
       }
       cells = {kSizeNames[sizes], kLifeNames[lives]};
-      for (const auto& ratio : ratios) cells.push_back(cell(ratio));
+      for (const auto& [ratio, calls] : compared) {
+        std::string text = ratio ? fmt::format("{:.3f}", *ratio) : std::string();
+        if (calls) text += fmt::format(" ({})", price(*calls));
+        cells.push_back(std::move(text));
+      }
       row(cells);
     }
   }

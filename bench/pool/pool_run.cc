@@ -1,5 +1,6 @@
 #include "bench/pool/pool_run.h"
 
+#include "tests/support/charged_device.h"
 #include "tests/support/lone_pool.h"
 #include "tests/support/simulated_device.h"
 
@@ -40,7 +41,8 @@ class Replay {
                  .page_bytes = kPage,
                  .maps_pages = options.device != DeviceForm::kSegments,
                  .aliases = options.device == DeviceForm::kAliasing}),
-        pool_(device_,
+        charged_(device_),
+        pool_(charged_,
               PoolOptions{.alignment = kAlignment,
                           .range_bytes = 8 * workload.live_peak(kAlignment) + (Bytes{4} << 30),
                           .resident_growth_bytes = kPage}),
@@ -71,7 +73,7 @@ class Replay {
     }
     run_.failed_steps += skipping_ ? 1 : 0;
     run_.reserved_peak = std::max(run_.reserved_peak, pool_.reserved());
-    run_.driver_calls = device_.driver_calls();
+    run_.memory_calls = charged_.memory_calls();
     for (std::uint64_t block = 0; block < blocks_.size(); ++block) free(block);
     return run_;
   }
@@ -115,6 +117,7 @@ class Replay {
   const Workload& workload_;
   const PoolRunOptions options_;
   test::SimulatedDevice device_;
+  test::ChargedDevice charged_;
   test::LonePool pool_;
   const std::unique_ptr<Strategy> strategy_;
   std::vector<PoolBlock*> blocks_;

@@ -2,6 +2,7 @@
 
 #include "bench/pool/strategy.h"
 #include "csrc/core/bytes.h"
+#include "csrc/device/driver_costs.h"
 #include "csrc/replay/workload.h"
 
 #include <cstdint>
@@ -30,7 +31,7 @@ struct PoolRunOptions {
 struct PoolRun {
   Bytes reserved_peak = 0;
   Bytes reserved_first_step = 0;  // the most until the first mark
-  std::uint64_t driver_calls = 0;
+  MemoryCallCounts memory_calls;  // of CUDA's
   std::uint64_t failed_steps = 0;
   // Of each sample the share of free committed bytes in holes too small for the request: Gorman and
   // Whitcroft's unusable free space index (2005), of 1 MiB and more. In order.

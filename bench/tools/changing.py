@@ -1,5 +1,7 @@
 """bench/changing: programs that change, under berth learning in place and under libtorch's own CUDA allocators, on the stand-in (no GPU).
 
+plain is berth on plain memory (BERTH_MEMORY=plain): cudaMalloc throughout, as native has it.
+
 Lengths and batches that differ, evaluation between training, accumulation, GANs, generation, FSDP2; and models whose steps are always the same.
 Each run is a process of its own. Live is the largest sum of blocks rounded to 512 bytes over the whole process, start included: the least that any
 of the allocators counted, since the native one counts rests that it does not split off. Reserved is its own count of what it held at most.
@@ -22,7 +24,9 @@ import standin_programs  # noqa: E402
 import training  # noqa: E402
 from training import ROOT, Failure, note  # noqa: E402
 
-SETTINGS = {"berth": {"BERTH_MODE": "learn"}, "native": {}, "expandable": {"PYTORCH_ALLOC_CONF": "expandable_segments:True"}}
+SETTINGS = {"berth": {"BERTH_MODE": "learn"}, "plain": {"BERTH_MODE": "learn", "BERTH_MEMORY": "plain"}, "native": {},
+            "expandable": {"PYTORCH_ALLOC_CONF": "expandable_segments:True"}}
+BERTHS = ("berth", "plain")
 SMOKE = ["buckets", "train-8-evaluate-4"]
 MARGIN = 1.02
 
@@ -30,7 +34,7 @@ MARGIN = 1.02
 def run(name, setting, arguments, limit=0, snapshot=None):
     """One program under one allocator; what it wrote. `snapshot`: where the history of its requests goes, as PyTorch's own allocator keeps it."""
     return standin_programs.run(arguments, "programs", name, SETTINGS[setting], "--limit-bytes", limit,
-                                *(["--pace-ms", arguments.pace_ms] if setting == "berth" else []),
+                                *(["--pace-ms", arguments.pace_ms] if setting in BERTHS else []),
                                 *(["--steps", arguments.steps] if arguments.steps else []), *(["--snapshot", snapshot] if snapshot else []))
 
 
@@ -97,7 +101,8 @@ def tables(answers, allocators):
         if "under_limit" in found[0]:
             row += [f"step {one['under_limit']['steps']}" if one["under_limit"]["out_of_memory"] else "fits" for one in found]
         memory.append(row)
-        calls.append([answer["program"], *(percent(answer["allocators"].get("berth", {}).get(name)) for name in ("hits", "hits_settled")),
+        berths = [answer["allocators"][setting] for setting in allocators if setting in BERTHS]
+        calls.append([answer["program"], *(percent(one[name]) for one in berths for name in ("hits", "hits_settled")),
                       *(f"{one['memory_calls']:,} ({one['memory_calls_last_quarter']:,})" for one in found),
                       *(f"{one['driver_us'] / 1000:,.1f} ({one['driver_us_last_quarter'] / 1000:,.1f})" for one in found),
                       *(f"{one['waits']:,} ({one['waits_last_quarter']:,})" for one in found)])
@@ -106,17 +111,27 @@ def tables(answers, allocators):
             + training.table(["program", "live", *allocators, *(f"{s}: kept" for s in allocators), *limits], memory)
             + "\n\n**Calls**: hits in percent, in all and after each kind of step was seen three times (of random lengths and generation: after 50 and "
             "15 steps); calls, and what they cost the host on an H100 in ms, in all (in the last quarter of the steps)\n\n"
-            + training.table(["program", "hits", "settled", *(f"{s}: memory calls" for s in allocators),
+            + training.table(["program", *(f"{s}: {what}" for s in allocators if s in BERTHS for what in ("hits", "settled")), *(f"{s}: memory calls" for s in allocators),
                               *(f"{s}: ms" for s in allocators), *(f"{s}: waits" for s in allocators)], calls))
 
 
 def summary(answers, allocators):
-    if not {"berth", "expandable"} <= set(allocators):
-        return ""
-    ratios = [[answer["allocators"][s]["ratio"] for answer in answers] for s in ("berth", "expandable")]
-    within = lambda most: sum(ratio <= most for ratio in ratios[0])  # noqa: E731
-    return (f"Of {len(answers)} programs berth is within 1.01 of live in {within(1.01)}, within 1.03 in {within(1.03)}, at or below expandable segments "
-            f"in {sum(a <= b for a, b in zip(*ratios))}. Mean: berth {sum(ratios[0]) / len(answers):.3f}, expandable {sum(ratios[1]) / len(answers):.3f}.")
+    ratios = {s: [answer["allocators"][s]["ratio"] for answer in answers] for s in allocators}
+    mean = lambda s: sum(ratios[s]) / len(answers)  # noqa: E731
+    below = lambda s, other: sum(a <= b for a, b in zip(ratios[s], ratios[other]))  # noqa: E731
+    dearer = lambda s, other, what: sum(answer["allocators"][s][what] > answer["allocators"][other][what] for answer in answers)  # noqa: E731
+    lines = []
+    if {"berth", "expandable"} <= set(allocators):
+        within = lambda most: sum(ratio <= most for ratio in ratios["berth"])  # noqa: E731
+        lines.append(f"Of {len(answers)} programs berth is within 1.01 of live in {within(1.01)}, within 1.03 in {within(1.03)}, at or below expandable "
+                     f"segments in {below('berth', 'expandable')}. Mean: berth {mean('berth'):.3f}, expandable {mean('expandable'):.3f}. More memory calls "
+                     f"than expandable segments in {dearer('berth', 'expandable', 'memory_calls')}, more driver time in "
+                     f"{dearer('berth', 'expandable', 'driver_us')}.")
+    if {"plain", "native"} <= set(allocators):
+        lines.append(f"On plain memory berth is at or below the native allocator in {below('plain', 'native')}. Mean: plain {mean('plain'):.3f} (worst "
+                     f"{max(ratios['plain']):.3f}), native {mean('native'):.3f} (worst {max(ratios['native']):.3f}). More memory calls than native in "
+                     f"{dearer('plain', 'native', 'memory_calls')}, more driver time in {dearer('plain', 'native', 'driver_us')}.")
+    return "\n\n".join(lines)
 
 
 def parse(argv):

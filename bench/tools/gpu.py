@@ -1,212 +1,142 @@
-"""bench/gpu: what only a GPU can show, in parts of at most 8 minutes, each with its results in bench/results/gpu-PART.json.
+"""bench/gpu: what only a GPU can show, row by row in the order of worth, in half an hour.
 
-For a machine with a GPU, CUDA 13 and torch 2.11, on which nothing can be installed: what the build needs beside them is in .carry, which
-cmake/carry fills on a machine that has been set up and which is copied with the working tree. Without .carry the machine's own headers
-are taken. Called again, it goes on with what is not done yet at this state of the tree; what failed is not repeated unless it is named or
---again is given. A part that runs into its limit goes on at the next call.
+For a machine with a GPU, torch 2.11 and CUDA 13 on which nothing is built or installed. What it runs was built elsewhere for x86-64:
+`bench/gpu --pack` puts that into .carry/gpu, which travels with the working tree. Without .carry/gpu it takes build/release.
+
+Each row is a process of its own, which may take twice what it wants. One that fails does not stop the others. After each row the
+archive is written anew; it has a report, all figures and the logs. A second call goes on where the first was cut, also on another
+machine, with --resume and the archive. What failed is repeated only where it is named.
 
 Exit code: 0 all that ran passed, 1 something failed, 2 wrong usage, 77 there is no GPU.
 """
 
 import argparse
-import ctypes
+import contextlib
 import datetime
-import hashlib
+import io
 import json
-import os
 import pathlib
-import platform
 import re
-import shlex
 import signal
-import subprocess
+import shlex
 import sys
+import tarfile
 import tempfile
 import time
 import traceback
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-import gpu_parts  # noqa: E402
+import gpu_pack  # noqa: E402
+import gpu_table  # noqa: E402
 import training  # noqa: E402
-from gpu_rows import PARTS, NoTime, Skip  # noqa: E402
+from gpu_bench import Bench, Process, gpu_count, without_places  # noqa: E402
+from gpu_rows import GROUPS, ROWS, Skip  # noqa: E402
 from training import ROOT, Failure  # noqa: E402
 
 NO_GPU = 77
-CHILDREN = pathlib.Path(__file__).parent / "gpu_children"
-# What the results depend on, beside the machine.
-SOURCES = ("CMakeLists.txt", "csrc", "include", "cmake", "bench", "tests/cuda", "tests/torch", "tests/support")
+LOG_BYTES = 200_000  # of a row's log in the archive
+MEMBER = re.compile(r"gpu\.json|gpu\.md|logs/[\w-]+\.log|kept/[\w.-]+")
 
 
-def gpu_count():
-    """How many GPUs the driver sees; 0 without a driver."""
-    try:
-        driver = ctypes.CDLL("libcuda.so.1")
-    except OSError:
-        return 0
-    count = ctypes.c_int(0)
-    return count.value if driver.cuInit(0) == 0 and driver.cuDeviceGetCount(ctypes.byref(count)) == 0 else 0
-
-
-def state_of_tree():
-    """A number of the sources that are measured: a commit may be unknown where only the files were copied."""
-    digest = hashlib.sha256()
-    for name in SOURCES:
-        top = ROOT / name
-        for path in [top] if top.is_file() else sorted(top.rglob("*")):
-            if path.is_file() and "results" not in path.parts and "__pycache__" not in path.parts:
-                digest.update(str(path.relative_to(ROOT)).encode() + b"\0" + path.read_bytes())
-    return digest.hexdigest()[:16]
-
-
-def commit():
-    known = training.commit()
-    carried = ROOT / ".carry/commit"
-    if known == "unknown" and carried.is_file():
-        return f"{carried.read_text().strip()} (when .carry was filled)"
-    return known
-
-
-def without_places(text):
-    """Without what names a machine: its host and absolute paths."""
-    text = text.replace(str(ROOT) + "/", "").replace(str(ROOT), ".")
-    text = re.sub(r"(?<![\w.:/])/(?:[\w.+@~-]+/)+", ".../", text)
-    node = platform.node()
-    return re.sub(rf"\b{re.escape(node)}\b", "HOST", text) if len(node) > 3 else text
-
-
-class Bench:
-    """What rows are given: the machine, and how programs run on it under an allocator."""
-
-    def __init__(self, arguments):
-        self.arguments = arguments
-        self.smoke, self.standin = arguments.smoke, arguments.standin
-        self.build = arguments.build_dir or ROOT / "build/release"
-        self.deadline = None
-        self.folder = None  # for files of the row
-        self.output = None  # for files that are kept
-        self.python = self.find_python()
-        self.gpus = 1 if self.standin else gpu_count()
-        self.machine_ = None
-
-    def find_python(self):
-        named = self.arguments.python or os.environ.get("BERTH_PYTHON")
-        local = ROOT / ".venv/bin/python3"
-        return named or (str(local) if list(ROOT.glob(".venv/lib/python3*/site-packages/torch")) else "python3")
-
-    def torch_root(self):
-        said = self.run([self.python, "-c", "import importlib.util as u; s = u.find_spec('torch'); "
-                         "print(s.submodule_search_locations[0] if s else '')"]).strip()
-        if not said:
-            raise Failure(f"{pathlib.Path(self.python).name} has no torch: name one that has by --python or BERTH_PYTHON")
-        return pathlib.Path(said)
-
-    def left(self):
-        return self.deadline - time.monotonic()
-
-    def run(self, command, environment=None, cwd=ROOT, output=None, accept=(0,)):
-        """Runs a command to its end, or to that of the part's time; returns its standard output. What it starts ends with it."""
-        process = subprocess.Popen([str(part) for part in command], env=self.environment(environment or {}), cwd=cwd, text=True, errors="replace",
-                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE if output is None else subprocess.STDOUT,
-                                   start_new_session=True)
-        try:
-            said, errors = process.communicate(timeout=None if self.deadline is None else max(self.left(), 1))
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            said, errors = process.communicate()
-            raise NoTime(f"{pathlib.Path(str(command[0])).name} was ended at the part's limit\n{((errors or '') or said)[-1500:]}") from None
-        except BaseException:
-            os.killpg(process.pid, signal.SIGKILL)
-            raise
-        if output is not None:
-            output.write_text(said)
-        if process.returncode not in accept:
-            how = f"was ended by signal {-process.returncode}" if process.returncode < 0 else f"ended with {process.returncode}"
-            words = "\n".join(part.strip() for part in (said[-2000:] if errors is not None else said[-4000:], (errors or "")[-2500:]) if part.strip())
-            raise Failure(f"{shlex.join(map(str, command))} {how}\n{words}")
-        self.last_errors, self.last_code = errors or "", process.returncode
-        return said
-
-    def environment(self, extra):
-        names = {"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "CUBLAS_WORKSPACE_CONFIG", "PYTORCH_NO_CUDA_MEMORY_CACHING"}
-        clean = {name: value for name, value in training.clean_environment({}).items() if name not in names}
-        return {**clean, "PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1", **{k: str(v) for k, v in extra.items()}}
-
-    def launch(self, command, environment=None, installs=False, devices=1, copies=False):
-        """A command that uses CUDA. `installs`: the program is linked to berth; else berth is put under it where the mode asks for it.
-        `copies`: on the stand-in, large ones move bytes too."""
-        environment = dict(environment or {})
-        mode = environment.get("BERTH_MODE", "off")
-        library = self.program("libberth_torch_cuda.so") if mode != "off" and not installs else None
-        if self.standin:
-            front = [self.program("standin/berth-standin"), *([] if copies else ["--copy-limit", 1 << 20]), "--devices", devices,
-                     *(["--preload", library] if library else []), "--"]
-        else:
-            # Through env, so that a front of the command's own is left alone.
-            front = ["env", f"LD_PRELOAD={library}"] if library else []
-        return [*front, *command], environment
-
-    def cuda(self, command, environment=None, **options):
-        accept = options.pop("accept", (0,))
-        command, environment = self.launch(command, environment, **options)
-        return self.run(command, environment, accept=accept)
-
-    def child(self, name, *arguments, environment=None, **options):
-        """One of gpu_children under an allocator; what it wrote as JSON. Options are those of launch()."""
-        path = self.folder / "child.json"
-        path.unlink(missing_ok=True)
-        self.cuda([self.python, "-B", CHILDREN / f"{name}.py", "--json", path, *arguments], environment, **options)
-        if not path.is_file():
-            raise Failure(f"{name}.py wrote no result\n{self.last_errors[-2000:]}")
-        return json.loads(path.read_text())
-
-    def program(self, name):
-        path = self.build / name
-        if not path.exists():
-            raise Failure(f"{name} is not built: run bench/gpu build" + (" --standin" if self.standin else ""))
-        return path
-
-    def machine(self):
-        """The class of machine; where the children cannot say, the reason."""
-        if self.machine_ is None:
-            host = training.machine()
-            self.machine_ = {key: host[key] for key in ("cpu", "cores", "memory_bytes", "libc")}
-            try:
-                with tempfile.TemporaryDirectory() as folder:
-                    before, self.folder = self.folder, pathlib.Path(folder)
-                    try:
-                        self.machine_ |= self.child("describe")
-                    finally:
-                        self.folder = before
-            except (Failure, NoTime) as failure:
-                self.machine_["unknown"] = without_places(str(failure))[-500:]
-        return self.machine_
+def file_name(row):
+    return re.sub(r"[^a-z0-9]+", "-", row.name)
 
 
 class Results:
-    """What was found so far at this state of the tree, in a file that outlives a call."""
+    """What was found so far of this state of the sources, in a folder that outlives a call and an archive that outlives the machine."""
 
-    def __init__(self, path, key):
-        self.path, self.key, self.rows = path, key, {}
-        if path is not None and path.is_file():
-            self.rows = json.loads(path.read_text()).get(key, {})
+    def __init__(self, arguments):
+        self.folder, self.archive = arguments.work, arguments.archive
+        self.path = self.folder / "gpu.json"
+        self.key = gpu_pack.manifest().get("sources") or gpu_pack.state_of_tree()
+        if arguments.resume:
+            self.unpack(arguments.resume)
+        known = json.loads(self.path.read_text()) if self.path.is_file() else {}
+        same = known.get("sources") == self.key and known.get("small") == arguments.small and known.get("standin") == bool(arguments.standin)
+        if known and not same:
+            print("gpu: what was found before is of other sources: it is not counted", file=sys.stderr)
+        self.report = known if same else {"sources": self.key, "small": arguments.small, "standin": bool(arguments.standin), "machine": {}, "rows": {},
+                                          "begun": {}}
+        self.rows, self.begun = self.report["rows"], self.report["begun"]
+        for name in ("logs", "kept"):
+            (self.folder / name).mkdir(parents=True, exist_ok=True)
 
-    def get(self, part):
-        return self.rows.get(part, {})
+    def unpack(self, archive):
+        try:
+            with tarfile.open(archive) as tar:
+                for member in tar:
+                    if member.isfile() and MEMBER.fullmatch(member.name):
+                        path = self.folder / member.name
+                        path.parent.mkdir(parents=True, exist_ok=True)
+                        path.write_bytes(tar.extractfile(member).read())
+        except (OSError, tarfile.TarError) as error:
+            raise Failure(f"{archive.name} is no archive of an earlier call: {error}") from None
 
-    def put(self, part, name, row):
-        self.rows.setdefault(part, {})[name] = row
-        if self.path is not None:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            part_file = self.path.with_suffix(".part")
-            part_file.write_text(json.dumps({self.key: self.rows}, indent=1) + "\n")  # of other states nothing is kept
-            part_file.replace(self.path)
+    def begin(self, row):
+        self.begun[row.name] = self.begun.get(row.name, 0) + 1
+        self.write()
 
-    def forget(self, part):
-        self.rows.pop(part, None)
+    def put(self, row, found):
+        self.begun.pop(row.name, None)
+        if found is not None:
+            self.rows[row.name] = json.loads(without_places(json.dumps(found)))
+        self.write()
+
+    def forget(self, row):
+        self.rows.pop(row.name, None)
+        self.begun.pop(row.name, None)
+
+    def write(self):
+        for name, text in (("gpu.json", json.dumps(self.report, indent=1) + "\n"), ("gpu.md", self.to_text())):
+            part = self.folder / (name + ".part")
+            part.write_text(text)
+            part.replace(self.folder / name)
+        self.archive.parent.mkdir(parents=True, exist_ok=True)
+        part = self.archive.with_name(self.archive.name + ".part")
+        with tarfile.open(part, "w:gz") as tar:
+            for name in ("gpu.md", "gpu.json"):
+                self.add(tar, name, (self.folder / name).read_bytes())
+            for path in sorted((self.folder / "logs").glob("*.log")):
+                text = path.read_bytes()[-LOG_BYTES:].decode(errors="replace")
+                self.add(tar, f"logs/{path.name}", without_places(text).encode())
+            for path in sorted((self.folder / "kept").iterdir()):
+                self.add(tar, f"kept/{path.name}", path.read_bytes())
+        part.replace(self.archive)
+
+    @staticmethod
+    def add(tar, name, data):
+        member = tarfile.TarInfo(name)
+        member.size, member.mtime = len(data), int(time.time())
+        tar.addfile(member, io.BytesIO(data))
+
+    def to_text(self):
+        """The report as Markdown."""
+        machine = self.report["machine"]
+        lines = ["# bench/gpu", "", ", ".join(f"{name}: {value}" for name, value in machine.items()), "",
+                 f"Commit {self.report.get('commit', 'unknown')}, {self.report.get('date', '')}, `{self.report.get('command', '')}`."]
+        if self.report["standin"]:
+            lines += ["", "On the stand-in: kernels do nothing and take no time. Values and times mean nothing; that it ran, addresses and counts do."]
+        lines += ["", "| row | wanted, s | took, s | result | |", "| --- | --- | --- | --- | --- |"]
+        for row in ROWS:
+            found = self.rows.get(row.name)
+            if found is not None or not row.more:
+                lines.append(f"| {row.name} | {row.wants:.0f} | " + (f"{found['seconds']:.1f} | {found['outcome']} | {cell(found['text'])} |" if found else
+                                                                    "| not yet | |"))
+        took = sum(found["seconds"] for found in self.rows.values())
+        wanted = sum(row.wants for row in ROWS if row.name in self.rows)
+        return "\n".join([*lines, "", f"{len(self.rows)} rows wanted {wanted:.0f} s and took {took:.0f} s.", ""])
 
 
-def run_row(bench, row):
-    start = time.monotonic()
+def cell(text):
+    return text.replace("|", "\\|").replace("\n", " ")[:1000]
+
+
+def run_here(arguments):
+    """--row: runs one row in this process and writes its answer."""
+    row = next(row for row in ROWS if row.name == arguments.row)
+    bench = Bench(arguments)
+    bench.until = time.monotonic() + row.wants
+    bench.kept = arguments.work / "kept"
     try:
         with tempfile.TemporaryDirectory(prefix="berth-gpu-") as folder:
             bench.folder = pathlib.Path(folder)
@@ -220,145 +150,174 @@ def run_row(bench, row):
         rest = [line for line in words[1:] if line.strip()]
         last = (telling or rest or [""])[-1].strip()
         outcome, text, data = "fail", f"{words[0][:300]}: {last[:300]}" if last else words[0], {"tail": words[:1] + words[1:][-40:]}
-    except NoTime:
-        raise
     except Exception as error:  # a fault of this script is a row's failure, the others still run
         outcome, text, data = "fail", f"{type(error).__name__}: {error}", {"tail": traceback.format_exc().splitlines()[-20:]}
-    row = {"outcome": outcome, "text": text, "point": row.point, "seconds": round(time.monotonic() - start, 1), **data}
-    return json.loads(without_places(json.dumps(row)))
+    arguments.answer.write_text(json.dumps({"outcome": outcome, "text": text, **data}))
+    return 0
 
 
-def write_part(bench, part, results, argv):
-    rows = [{"name": row.name, **results.get(part.name)[row.name]} for row in part.rows if row.name in results.get(part.name)]
-    if bench.output is None or not rows:
-        return
-    standin = "(stand-in)" in bench.machine().get("gpu", "")
-    if standin and bench.output == ROOT / "bench/results":
-        print("gpu: the driver here is the stand-in's: nothing is written to bench/results", file=sys.stderr)
-        return
-    report = {"part": part.name, "command": shlex.join(["bench/gpu", *argv]), "commit": commit(), "date": datetime.date.today().isoformat(),
-              "standin": standin, "smoke": bench.smoke, "complete": len(rows) == len(part.rows), "machine": bench.machine(), "rows": rows}
-    if standin:
-        report["note"] = "On the stand-in: kernels do nothing and take no time. Values and times mean nothing; that it ran, addresses and counts do."
-    bench.output.mkdir(parents=True, exist_ok=True)
-    (bench.output / f"gpu-{part.name}.json").write_text(without_places(json.dumps(report, indent=1)) + "\n")
+@contextlib.contextmanager
+def ending(process):
+    """A signal that ends this process ends that one too."""
+
+    def end(number, _):
+        process.end()
+        sys.exit(128 + number)
+
+    before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
-def run_part(bench, part, results, argv, stop):
-    """Runs the rows that have no result; False where some are left for another call."""
-    bench.deadline = time.monotonic() + bench.arguments.limit
-    began, complete = False, True
-    for row in part.rows:
-        if row.name in results.get(part.name):
+def run_row(row, arguments, passed_on, results, stop):
+    """A row in its own process. None where this call has no time left for it."""
+    limit = arguments.patience * row.wants
+    log = results.folder / "logs" / f"{file_name(row)}.log"
+    answer = results.folder / "answer.json"
+    answer.unlink(missing_ok=True)
+    results.begin(row)
+    start = time.monotonic()
+    process = Process([sys.executable, "-B", __file__, "--row", row.name, "--answer", answer, *passed_on], log)
+    with ending(process):
+        code = process.wait(max(min(limit, stop - start), 1))
+    seconds = time.monotonic() - start
+    if code is None and seconds < limit:
+        return None
+    if answer.is_file():
+        found = json.loads(answer.read_text())
+    else:
+        words = log.read_text(errors="replace").splitlines()[-40:]
+        how = f"ended at its limit, {limit:.0f} s" if code is None else \
+            f"was ended by signal {-code}" if code < 0 else f"ended with {code} and no answer"
+        found = {"outcome": "fail", "text": how, "tail": words}
+    return {"outcome": found.pop("outcome"), "text": found.pop("text"), "wanted": row.wants, "seconds": round(seconds, 1), "point": row.point, **found}
+
+
+def run_all(rows, arguments, passed_on, results):
+    """Runs the rows that have no result and fit into the call's time. Returns those that are left."""
+    stop = time.monotonic() + 60 * arguments.minutes
+    left, began = [], False
+    for row in rows:
+        if row.name in results.rows:
             continue
-        if began and (time.monotonic() > stop or bench.left() < min(row.wants, bench.arguments.limit / 2)):
-            complete = False
-            break
-        try:
-            found = run_row(bench, row)
-        except NoTime as reason:
-            if began:
-                complete = False
-                break
-            found = json.loads(without_places(json.dumps({"outcome": "fail", "text": str(reason).splitlines()[0], "point": row.point,
-                                                          "tail": str(reason).splitlines()[-30:]})))
-        began = True
-        results.put(part.name, row.name, found)
-        write_part(bench, part, results, argv)  # now: the next row may be the machine's last
-        print(f"{found['outcome']:8} {part.name}/{row.name}: {found['text']}", flush=True)
+        if results.begun.get(row.name, 0) >= 2:
+            found = {"outcome": "fail", "text": "the machine or the call ended twice while it ran: name it to try it again", "wanted": row.wants,
+                     "seconds": 0, "point": row.point}
+        elif began and stop - time.monotonic() < row.wants or time.monotonic() >= stop:
+            left.append(row.name)  # a later one may want less
+            continue
+        else:
+            began = True
+            found = run_row(row, arguments, passed_on, results, stop)
+        results.put(row, found)
+        if found is None:
+            left.append(row.name)
+            continue
+        print(f"{found['outcome']:8} {row.name} ({found['seconds']:.0f} of {row.wants:.0f} s): {found['text']}", flush=True)
         if found["outcome"] == "fail":
             print("".join(f"         | {line}\n" for line in found.get("tail", [])), end="", flush=True)
-    bench.deadline = None
-    return complete
+    return left
 
 
 def parse(argv):
-    names = [part.name for part in PARTS]
-    parts = "\n".join(f"  {part.name:12} {part.text}" for part in PARTS)
-    parser = argparse.ArgumentParser(prog="bench/gpu", description=f"{__doc__}\nParts:\n{parts}",
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    groups = "\n".join(f"  {name:10} {text}" for name, text in GROUPS.items())
+    wants = sum(row.wants for row in ROWS if not row.more)
+    parser = argparse.ArgumentParser(prog="bench/gpu", formatter_class=argparse.RawDescriptionHelpFormatter,
+                                     description=f"{__doc__}\nGroups of rows; together they want {wants / 60:.0f} minutes:\n{groups}")
     add = parser.add_argument
-    add("parts", nargs="*", metavar="PART", help="run these, also what failed in them (default: all that is not done)")
-    add("--list", action="store_true", help="parts and their rows, and what became of them")
-    add("--again", action="store_true", help="forget what was found by the parts that run")
-    add("--standin", action="store_true", help="try it on the stand-in, without a GPU: results are marked, and written to build/gpu-standin")
-    add("--smoke", action="store_true", help="small sizes, for tests, and few rows unless parts are named: nothing is kept but --output where given")
-    add("--minutes", type=float, default=float("inf"), help="start nothing after so many minutes")
-    add("--limit", type=float, default=480, help="seconds that a part may take (default: %(default)s)")
-    add("--build-dir", type=pathlib.Path, help="take this build as it is; the part build looks only whether all is there")
+    add("names", nargs="*", metavar="NAME", help="run these groups or rows, also what failed in them (default: all that is not done)")
+    add("--list", action="store_true", help="the rows, what they want, and what became of them")
+    add("--more", action="store_true", help="also the rows beyond the half hour")
+    add("--again", action="store_true", help="forget what was found by the rows that run")
+    add("--minutes", type=float, default=30, help="start nothing that wants more than is left of so many minutes (default: %(default)s)")
+    add("--archive", type=pathlib.Path, help="what is written after each row (default: berth-gpu.tar.gz in the folder of --work)")
+    add("--resume", type=pathlib.Path, metavar="ARCHIVE", help="go on from the archive of an earlier call")
+    add("--pack", action="store_true", help="fill .carry/gpu from the build, for the machine with the GPU")
+    add("--rehearse", action="store_true", help="all of it on the stand-in, in a clean folder that has only what would be carried")
+    add("--small", action="store_true", help="small sizes, for tests")
+    add("--standin", type=pathlib.Path, metavar="FOLDER", help="run on this stand-in: values and times mean nothing then")
+    add("--build-dir", type=pathlib.Path, help="take this build (default: .carry/gpu/build where it is there, else build/release)")
     add("--python", help="the interpreter that has torch (default: BERTH_PYTHON, that of .venv, python3)")
-    add("--output", type=pathlib.Path, help="folder of the results (default: bench/results)")
-    add("--work", type=pathlib.Path, help="folder of what is done (default: build/gpu)")
+    add("--work", type=pathlib.Path, help="folder of what is done (default: build/gpu, or build/gpu-rehearsal)")
+    add("--patience", type=float, default=2, help=argparse.SUPPRESS)  # times what a row wants is its limit
+    add("--row", help=argparse.SUPPRESS)
+    add("--answer", type=pathlib.Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args(argv)
-    for name in arguments.parts:
-        if name not in names:
-            parser.error(f"there is no part '{name}': {', '.join(names)}")
-    for name in ("build_dir", "output", "work"):
+    known = {*GROUPS, *(row.name for row in ROWS)}
+    for name in arguments.names:
+        if name not in known:
+            parser.error(f"there is no row or group '{name}': --list shows them")
+    if arguments.work is None:
+        arguments.work = ROOT / ("build/gpu-rehearsal" if arguments.rehearse or arguments.standin else "build/gpu")
+    if arguments.archive is None:
+        arguments.archive = arguments.work / "berth-gpu.tar.gz"
+    for name in ("build_dir", "work", "archive", "resume", "standin", "answer"):
         if getattr(arguments, name) is not None:
             setattr(arguments, name, getattr(arguments, name).resolve())
-    if arguments.work is None:
-        arguments.work = ROOT / ("build/gpu-standin" if arguments.standin else "build/gpu")
-    if arguments.output is None and not arguments.smoke:
-        arguments.output = arguments.work if arguments.standin else ROOT / "bench/results"
     return arguments
 
 
-def show_list(results):
-    for part in PARTS:
-        print(f"{part.name}: {part.text}")
-        for row in part.rows:
-            found = results.get(part.name).get(row.name)
-            print(f"  {found['outcome'] if found else '-':8} {row.name}{f' (point {row.point})' if row.point else ''}: "
-                  f"{found['text'] if found else row.text}")
+def show_list(rows, results):
+    for row in rows:
+        found = results.rows.get(row.name)
+        print(f"{found['outcome'] if found else 'more' if row.more else '-':8} {row.wants:4.0f} s  {row.name}{f' (point {row.point})' if row.point else ''}: "
+              f"{found['text'] if found else row.text}")
 
 
 def main(argv):
     arguments = parse(argv)
-    results = Results(None if arguments.smoke else arguments.work / "state.json", state_of_tree())
+    chosen = [row for row in ROWS if row.name in arguments.names or row.group in arguments.names or (not arguments.names and (arguments.more or not row.more))]
+    if arguments.row:
+        return run_here(arguments)
+    if arguments.pack:
+        return gpu_pack.pack_here(arguments)
+    if arguments.rehearse:
+        kept = [*arguments.names, *(["--more"] if arguments.more else []), *(["--small"] if arguments.small else []), "--again"]
+        return gpu_pack.rehearse(arguments, kept)
     if arguments.list:
-        show_list(results)
+        show_list(ROWS if not arguments.names else chosen, Results(arguments))
         return 0
     if not arguments.standin and gpu_count() == 0:
-        print("gpu: there is no GPU here, so nothing was run; --standin tries the script without one", file=sys.stderr)
+        print("gpu: there is no GPU here, so nothing was run; --rehearse runs all of it without one", file=sys.stderr)
         return NO_GPU
     bench = Bench(arguments)
-    bench.output = arguments.output
+    note = gpu_pack.check(bench)
+    if note:
+        print(f"gpu: {note}", file=sys.stderr)
+    results = Results(arguments)
+    for row in chosen:
+        if arguments.again or (arguments.names and results.rows.get(row.name, {}).get("outcome") == "fail"):
+            results.forget(row)
+    if all(row.name in results.rows for row in chosen):
+        print("gpu: all of it was done before this call: --again repeats it")
+        return 0
     if arguments.standin:
         print("gpu: on the stand-in kernels do nothing: losses, values and times mean nothing and are not compared", flush=True)
-    stop = time.monotonic() + 60 * arguments.minutes
-    if arguments.smoke and not arguments.parts:
-        for part in PARTS:
-            part.rows = [row for row in part.rows if row.smoke]
-    wanted = [part for part in PARTS if part.rows and (not arguments.parts or part.name in arguments.parts)]
-    ran, left, failed = [], [], []
-    for part in wanted:
-        if arguments.again:
-            results.forget(part.name)
-        elif part.name in arguments.parts:
-            for name, row in list(results.get(part.name).items()):
-                if row["outcome"] == "fail":
-                    del results.get(part.name)[name]
-        if all(row.name in results.get(part.name) for row in part.rows):
-            continue
-        if time.monotonic() > stop:
-            left.append(part.name)
-            continue
-        if not run_part(bench, part, results, argv, stop):
-            left.append(part.name)
-        ran.append(part.name)
-        failed += [f"{part.name}/{name}" for name, row in results.get(part.name).items() if row["outcome"] == "fail"]
+    command = without_places(shlex.join(["bench/gpu", *argv]))
+    results.report |= {"machine": json.loads(without_places(json.dumps(bench.machine()))), "commit": gpu_pack.manifest().get("commit") or training.commit(),
+                       "date": datetime.date.today().isoformat(), "command": command, "note": note}
+    passed_on = ["--work", arguments.work, "--archive", arguments.archive, "--python", bench.python, "--build-dir", bench.build,
+                 *(["--small"] if arguments.small else []), *(["--standin", arguments.standin] if arguments.standin else [])]
+    before = set(results.rows)
+    left = run_all(chosen, arguments, passed_on, results)
+    results.write()
     counts = {}
-    for part in wanted:
-        for row in results.get(part.name).values():
-            counts[row["outcome"]] = counts.get(row["outcome"], 0) + 1
-    print("gpu: " + ", ".join(f"{count} {outcome}" for outcome, count in sorted(counts.items())) + ("" if ran else "; all of it before this call"))
+    for name in set(results.rows) - before:
+        outcome = results.rows[name]["outcome"]
+        counts[outcome] = counts.get(outcome, 0) + 1
+    print("gpu: " + (", ".join(f"{count} {outcome}" for outcome, count in sorted(counts.items())) or "no row ended in this call"))
+    failed = [row.name for row in chosen if row.name not in before and results.rows.get(row.name, {}).get("outcome") == "fail"]
     if failed:
         print(f"gpu: failed: {', '.join(failed)}")
-    if left and not failed:
+    if left:
         print(f"gpu: not done yet: {', '.join(left)}; call bench/gpu again")
+    print(f"gpu: {arguments.archive.stat().st_size / 2**20:.2f} MiB in {arguments.archive.name}")
     return 1 if failed else 0
 
 
 if __name__ == "__main__":
-    assert gpu_parts  # its rows are in PARTS
+    assert gpu_table  # its rows are in ROWS
     training.run_main("gpu", main)

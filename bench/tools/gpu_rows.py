@@ -1,4 +1,4 @@
-"""The table of bench/gpu: parts and their rows. gpu_parts.py fills it, gpu.py runs it."""
+"""The table of bench/gpu: its rows, in the order of worth. gpu_table.py fills it, gpu.py runs it."""
 
 import dataclasses
 import typing
@@ -6,10 +6,6 @@ import typing
 
 class Skip(Exception):
     """What the row looks at is not to be had on this machine; the reason."""
-
-
-class NoTime(Exception):
-    """The part's time is over."""
 
 
 @dataclasses.dataclass
@@ -37,33 +33,33 @@ def ran(text, **data):
 
 @dataclasses.dataclass
 class Row:
-    name: str
+    group: str
+    short: str
     text: str
-    run: typing.Callable
+    run: typing.Callable  # takes the Bench, returns an Answer; what it raises is its failure
+    wants: float  # seconds; it may take twice that
     point: int  # of the open points in bench/README.md, or 0
-    wants: float  # seconds that should be left when it starts
-    smoke: bool  # part of the smallest form
+    more: bool  # beyond the half hour: runs where it is named, or with --more
+
+    @property
+    def name(self):
+        return f"{self.group}/{self.short}"
 
 
-@dataclasses.dataclass
-class Part:
-    name: str
-    text: str
-    rows: list = dataclasses.field(default_factory=list)
+ROWS = []
+GROUPS = {}  # by name: what its rows show
 
-    def row(self, name, text, point=0, wants=60, smoke=False):
-        """A decorator: the function takes the Bench and returns an Answer."""
+
+class Group:
+    def __init__(self, name, text):
+        self.name = name
+        GROUPS[name] = text
+
+    def row(self, short, text, wants, point=0, more=False):
+        """A decorator of what runs the row."""
 
         def add(function):
-            self.rows.append(Row(name, text, function, point, wants, smoke))
+            ROWS.append(Row(self.name, short, text, function, wants, point, more))
             return function
 
         return add
-
-
-PARTS = []
-
-
-def part(name, text):
-    PARTS.append(Part(name, text))
-    return PARTS[-1]

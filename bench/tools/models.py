@@ -2,7 +2,8 @@
 
 The networks that OLLA was measured on at batch 1 and 32, and today's: from torchvision and transformers with random weights. Each row is run once
 under each allocator, a process of its own: caching (libtorch's), expandable (its expandable segments), pool (berth recording a trace), learning
-(berth, planning meanwhile) and serving (berth with the plan of that trace, from the first request on). Live is the largest sum of blocks rounded
+(berth, planning meanwhile), serving (berth with the plan of that trace, from the first request on) and plain (learning on plain memory,
+BERTH_MEMORY=plain: cudaMalloc throughout, as caching has it). Live is the largest sum of blocks rounded
 to 512 bytes over the whole process, the least that any of them counted; reserved is each one's own count of what it held at most.
 A run is of 12 steps, recording of 24, with a plan of 32. A step's figures are those of the last 6. Misses are requests that did not get the bytes that the plan has for them, and those that it has none for.
 Memory calls are cudaMalloc, cudaFree and cuMem*; ms is what they cost the host on an H100 (csrc/device/driver_costs.h). The plan's arena and bound are those of `berth plan` for the trace.
@@ -35,7 +36,7 @@ import standin_programs  # noqa: E402
 import training  # noqa: E402
 from training import ROOT, Failure, note  # noqa: E402
 
-ALLOCATORS = ["caching", "expandable", "pool", "learning", "serving"]
+ALLOCATORS = ["caching", "expandable", "pool", "learning", "serving", "plain"]
 # By the names that `berth replay` has for them.
 REPLAYED = {"caching": "caching", "expandable": "expandable", "pool": "pool", "planned": "learning"}
 SMOKE = ["transformer-1"]  # which needs nothing but torch
@@ -123,8 +124,10 @@ class Bench:
                     "learning": self.run(name, {"BERTH_MODE": "learn"}, "--settle", 10, "--pace-ms", self.arguments.pace_ms)}
             said = self.say("plan", trace, "-o", plan)
             training.run([self.berth, "verify", plan, trace])
+            plain = self.run(name, {"BERTH_MODE": "learn", "BERTH_MEMORY": "plain"}, "--settle", 10, "--pace-ms", self.arguments.pace_ms)
             runs["serving"] = self.run(name, {"BERTH_MODE": "serve", "BERTH_PLAN": str(plan)})
-            if len({runs[one]["steps"][-1]["requests"] for one in ("pool", "learning", "serving")}) != 1:
+            runs["plain"] = plain
+            if len({runs[one]["steps"][-1]["requests"] for one in ("pool", "learning", "serving", "plain")}) != 1:
                 raise Failure("its steps differ from run to run: does it read values back, which are noise here?")
             replayed, forecast = self.say("replay", trace, "--allocator", ",".join(REPLAYED)), self.forecast(trace)
             self.keep_trace(name, trace)
@@ -179,7 +182,7 @@ def memory_table(rows):
 
 def calls_table(rows):
     allocators, cells = allocators_of(rows), []
-    planned = [one for one in allocators if one in ("learning", "serving")]
+    planned = [one for one in allocators if one in ("learning", "serving", "plain")]
     for row in rows:
         found = row["allocators"]
         cells.append([row["row"], f"{found['pool']['requests_a_step']:,.0f}",
@@ -202,11 +205,22 @@ def summary(rows):
     within = lambda of, count: f"{count} of {len(of)}"  # noqa: E731
     lines = [f"Arena / bound is 1.000 in {within(rows, sum(round(quotient(row['plan']), 3) == 1 for row in rows))} rows."]
     above = {one: [row["row"] for row in rows if row["allocators"][one]["reserved_peak_bytes"] > row["allocators"]["expandable"]["reserved_peak_bytes"]]
-             for one in allocators_of(rows)[2:]}
+             for one in allocators_of(rows)[2:] if one != "plain"}
     for one, names in above.items():
         mean, most = (how(row["allocators"][one]["ratio"] for row in rows) for how in (lambda values: sum(values) / len(rows), max))
         lines.append(f"{one.capitalize()} holds no more than expandable segments in {within(rows, len(rows) - len(names))}"
                      f"{' (not in ' + ', '.join(names) + ')' if names else ''}; reserved / live is {mean:.4f} on average, {most:.3f} at most.")
+    for one, other in (("learning", "expandable"), ("serving", "expandable"), ("plain", "caching")):
+        if one not in allocators_of(rows):
+            continue
+        pairs = [(row["allocators"][one], row["allocators"][other]) for row in rows]
+        held = sum(ours["reserved_peak_bytes"] <= theirs["reserved_peak_bytes"] for ours, theirs in pairs)
+        ratios = [ours["ratio"] for ours, _ in pairs]
+        memory = (f"holds no more than the caching allocator in {within(rows, held)}; reserved / live is {sum(ratios) / len(rows):.4f} on average, "
+                  f"{max(ratios):.3f} at most. It ") if one == "plain" else ""
+        fewer, cheaper = (sum(ours[what] <= theirs[what] for ours, theirs in pairs) for what in ("memory_calls", "driver_ms"))
+        lines.append(f"{one.capitalize()} {memory}makes no more memory calls than {'the caching allocator' if one == 'plain' else 'expandable segments'} in "
+                     f"{within(rows, fewer)}, which cost no more in {within(rows, cheaper)}.")
     mean = {one: sum(row["allocators"][one]["ratio"] for row in rows) / len(rows) for one in ("caching", "expandable")}
     lines.append(f"Expandable segments are at {mean['expandable']:.4f} on average, the caching allocator at {mean['caching']:.4f}.")
     if "replayed_bytes" in rows[0]:

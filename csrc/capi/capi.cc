@@ -7,6 +7,7 @@
 #include <berth/error.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 #include <functional>
 #include <optional>
@@ -122,30 +123,45 @@ berth_status release_graph(int index, Graphs::Id id) {
   return BERTH_OK;
 }
 
-Mode mode_of(const char* text) {
-  const std::string_view name = text == nullptr ? "learn" : text;
-  for (const auto& [known, mode] : {std::pair<std::string_view, Mode>{"learn", Mode::kLearn},
-                                    {"record", Mode::kRecord},
-                                    {"serve", Mode::kServe},
-                                    {"off", Mode::kOff}})
-    if (name == known) return mode;
-  throw Error(
-      ErrorKind::kUsage,
-      fmt::format("the mode '{}' was asked for: there are learn, record, serve, off", name));
+// The value of that name; the first where there is no text.
+template <class Value, std::size_t kCount>
+Value value_of(const char* option, const char* text,
+               const std::pair<std::string_view, Value> (&known)[kCount]) {
+  if (text == nullptr) return known[0].second;
+  std::string names;
+  for (const auto& [name, value] : known) {
+    if (name == text) return value;
+    names += fmt::format("{}{}", names.empty() ? "" : ", ", name);
+  }
+  throw Error(ErrorKind::kUsage, fmt::format("berth_options.{} is '{}': there are {}", option,
+                                             std::string_view(text), names));
 }
 
 Settings settings_of(const berth_options* options) {
   if (options == nullptr) return {Config::from_environment(), false};
-  BERTH_CHECK(options->size >= sizeof(berth_options), kUsage,
+  constexpr std::size_t kFirstSize = offsetof(berth_options, memory);
+  BERTH_CHECK(options->size >= kFirstSize, kUsage,
               "berth_options.size is {}, its first version has {} bytes", options->size,
-              sizeof(berth_options));
+              kFirstSize);
+  berth_options given{};  // what an older caller does not know is 0
+  std::memcpy(&given, options, std::min(options->size, sizeof given));
   Settings settings;
-  settings.config.mode = mode_of(options->mode);
-  if (options->plan != nullptr) settings.config.plan = options->plan;
-  if (options->trace != nullptr) settings.config.trace = options->trace;
-  settings.config.memory_limit = options->memory_limit;
-  settings.streams_may_end = options->streams_may_end != 0;
-  BERTH_CHECK(settings.config.mode != Mode::kServe || options->plan != nullptr, kUsage,
+  Config& config = settings.config;
+  config.mode = value_of<Mode>("mode", given.mode,
+                               {{"learn", Mode::kLearn},
+                                {"record", Mode::kRecord},
+                                {"serve", Mode::kServe},
+                                {"off", Mode::kOff}});
+  if (given.plan != nullptr) config.plan = given.plan;
+  if (given.trace != nullptr) config.trace = given.trace;
+  config.memory_limit = given.memory_limit;
+  config.memory = value_of<MemoryKind>("memory", given.memory,
+                                       {{"auto", MemoryKind::kAuto},
+                                        {"virtual", MemoryKind::kVirtual},
+                                        {"plain", MemoryKind::kPlain}});
+  config.handle = given.handle;
+  settings.streams_may_end = given.streams_may_end != 0;
+  BERTH_CHECK(config.mode != Mode::kServe || given.plan != nullptr, kUsage,
               "the mode is serve, and no plan is given");
   return settings;
 }

@@ -1,4 +1,5 @@
 #include "csrc/cli/command.h"
+#include "csrc/cli/device_report.h"
 #include "csrc/cli/diagnosis.h"
 #include "csrc/cli/exit_code.h"
 #include "csrc/cli/input.h"
@@ -20,7 +21,8 @@ namespace {
 
 struct DoctorOptions {
   std::string input, gpu_total;
-  std::optional<std::uint32_t> device;
+  CLI::Option* device_given = nullptr;
+  std::string device;  // a number, or nothing
   bool json = false;
 };
 
@@ -31,6 +33,13 @@ double ratio(Bytes part, Bytes whole) {
 template <class Value>
 Json value_or_null(const std::optional<Value>& value) {
   return value ? Json(*value) : Json(nullptr);
+}
+
+// Of an option's value: what is wrong with it, or nothing.
+std::string is_device(const std::string& text) {
+  constexpr std::size_t kDigits = 4;
+  if (text.empty() || (is_whole_number(text).empty() && text.size() <= kDigits)) return {};
+  return fmt::format("'{}' is no number of a device", text);
 }
 
 // What is said of one run.
@@ -166,18 +175,27 @@ std::string to_text(const DoctorOptions& options, const Visit& visit) {
 }
 
 int doctor(const DoctorOptions& options) {
+  const bool device_given = options.device_given->count() != 0;
+  std::optional<std::uint32_t> device;
+  if (!options.device.empty()) device = static_cast<std::uint32_t>(std::stoul(options.device));
+  if (options.input.empty()) {
+    BERTH_CHECK(device_given, kUsage,
+                "name a snapshot or a trace, or --device for what this machine's GPUs can do");
+    BERTH_CHECK(options.gpu_total.empty(), kUsage, "--gpu-total goes with a snapshot or a trace");
+    return report_devices(options.device, options.json);
+  }
+  BERTH_CHECK(!device_given || device, kUsage, "--device of a snapshot wants a number");
   Visit visit;
   if (!options.gpu_total.empty()) visit.gpu_total = size_option("--gpu-total", options.gpu_total);
   std::optional<Snapshot> snapshot;
   Trace trace;
   if (is_pickle(options.input)) {
-    snapshot = read_snapshot(options.input, options.device);
+    snapshot = read_snapshot(options.input, device);
     visit.of_snapshot = true;
     visit.expandable = snapshot->expandable;
     trace = std::move(snapshot->trace);
   } else {
-    BERTH_CHECK(!options.device, kUsage, "--device goes with a snapshot, '{}' is none",
-                options.input);
+    BERTH_CHECK(!device, kUsage, "--device goes with a snapshot, '{}' is none", options.input);
     trace = read_trace_input(options.input);
   }
   const bool cut =
@@ -201,16 +219,20 @@ int doctor(const DoctorOptions& options) {
 
 Command add_doctor(CLI::App& program) {
   CLI::App* app = program.add_subcommand(
-      "doctor", "Forecast what berth would save, before anything is changed");
+      "doctor", "Forecast what berth would save, before anything is changed; examine a GPU");
   const auto options = std::make_shared<DoctorOptions>();
   app->add_option(
-         "input", options->input,
-         "A memory snapshot of PyTorch, a trace, an events CSV or a lifetimes CSV, plain or "
-         "gzip")
-      ->required();
-  app->add_option("--device", options->device,
-                  "Of a snapshot: the device, where several have a history")
-      ->type_name("N");
+      "input", options->input,
+      "A memory snapshot of PyTorch, a trace, an events CSV or a lifetimes CSV, plain or "
+      "gzip");
+  options->device_given =
+      app->add_option(
+             "--device", options->device,
+             "Without an input: what the driver of CUDA can do with this machine's GPUs, or GPU "
+             "N, and what berth uses. Of a snapshot: the device, where several have a history")
+          ->type_name("[N]")
+          ->check(is_device)
+          ->expected(0, 1);
   app->add_option(
          "--gpu-total", options->gpu_total,
          "Report whether it fits a GPU with this much free memory, e.g. 79GiB; exit 1 where "
@@ -229,7 +251,12 @@ Command add_doctor(CLI::App& program) {
       "In the program, without berth: torch.cuda.memory._record_memory_history() at its start, "
       "and\n"
       "after some steps torch.cuda.memory._dump_snapshot('snapshot.pickle').\n\n"
-      "Example:\n  berth doctor snapshot.pickle\n  berth doctor x.trace --gpu-total 79GiB --json");
+      "--device alone tries each form of a GPU's memory with one page, best first, and prints "
+      "what\n"
+      "works, what berth takes and why. Exit 4 where there is no driver or no GPU, 1 where the\n"
+      "settings (BERTH_MEMORY) ask for what a GPU does not have.\n\n"
+      "Example:\n  berth doctor snapshot.pickle\n  berth doctor x.trace --gpu-total 79GiB --json\n"
+      "  berth doctor --device");
   return {app, [options] { return doctor(*options); }};
 }
 

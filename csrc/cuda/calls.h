@@ -20,6 +20,8 @@
   X(cudaDriverGetVersion)           \
   X(cudaGetDeviceCount)             \
   X(cudaGetDeviceProperties)        \
+  X(cudaDriverGetVersion)           \
+  X(cudaDeviceCanAccessPeer)        \
   X(cudaMemGetInfo)                 \
   X(cudaDeviceSynchronize)          \
   X(cudaDeviceEnablePeerAccess)     \

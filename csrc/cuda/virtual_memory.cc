@@ -1,5 +1,6 @@
 #include "csrc/core/check.h"
 #include "csrc/cuda/device_memory.h"
+#include "csrc/cuda/memory_forms.h"
 #include "csrc/cuda/shared_memory.h"
 
 #include <fmt/format.h>
@@ -616,109 +617,29 @@ class VirtualMemory final : public CudaDeviceMemory {
       [this](std::uint64_t number, int* descriptor) { return export_shared(number, descriptor); }};
 };
 
-// --- What works ---------------------------------------------------------------------------------
-
-// One page through all that berth does with one. Nothing of it is left.
-Status try_page(const CudaCalls& calls, const CudaPrimary& primary,
-                const CUmemAllocationProp& property, Bytes page) noexcept {
-  // What goes wrong once may go well the second time: then only the form is not taken.
-  const auto give_back = [](auto&& call, Status* status) {
-    const Status given = call();
-    if (!given.ok()) (void)call();
-    if (status->ok()) *status = given;
-  };
-  CUdeviceptr address = 0;
-  if (const Status status = calls.cuMemAddressReserve(&address, page, 0, 0, 0); !status.ok())
-    return status;
-  CUmemGenericAllocationHandle handle = 0;
-  Status status = calls.cuMemCreate(&handle, page, &property, 0);
-  if (status.ok()) {
-    status = calls.cuMemMap(address, page, 0, handle, 0);
-    if (status.ok()) {
-      CUmemAccessDesc access{};
-      access.location = property.location;
-      access.location.id = primary.index;
-      access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-      status = calls.cuMemSetAccess(address, page, &access, 1);
-      if (status.ok() && property.requestedHandleTypes != 0) {
-        int descriptor = -1;
-        status = calls.cuMemExportToShareableHandle(&descriptor, handle,
-                                                    CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
-        if (status.ok()) close(descriptor);
-      }
-      give_back([&] { return calls.cuMemUnmap(address, page); }, &status);
-    }
-    give_back([&] { return calls.cuMemRelease(handle); }, &status);
-  }
-  give_back([&] { return calls.cuMemAddressFree(address, page); }, &status);
-  return status;
-}
-
-// A device that is full, or that an earlier error broke, says nothing about what it can.
-bool says_nothing(const Status& status) noexcept {
-  return status.code() == Status::Code::kOutOfMemory || status.code() == Status::Code::kSticky ||
-         status.code() == Status::Code::kGone;
-}
-
 }  // namespace
 
 std::unique_ptr<CudaDeviceMemory> make_virtual_memory(const CudaCalls& calls, CudaPrimary& primary,
                                                       Bytes page_bytes, std::string* how) {
-  const auto check = [&](const Status& status) {
-    BERTH_CHECK(status.ok(), kSystem, "{} failed on cuda:{}: {}", status.call(), primary.index,
-                calls.text(status.number()));
-  };
-  CUdevice device = 0;
-  check(calls.cuDeviceGet(&device, primary.index));
-  const auto has = [&](CUdevice_attribute attribute) {
-    int value = 0;
-    check(calls.cuDeviceGetAttribute(&value, attribute, device));
-    return value != 0;
-  };
-  if (calls.cuMemAddressReserve.pointer == nullptr ||
-      !has(CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED)) {
+  const MemoryPromises promises = memory_promises(calls, primary.index);
+  if (!promises.mapped) {
     *how = "the driver has no virtual memory for it";
     return nullptr;
   }
-  const bool descriptors = has(CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED);
-  const bool rdma = has(CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED);
   const CudaMemoryScope scope(calls, primary);
-  check(scope.status());
-
-  // Best first. An attribute that is 0 is believed, one that is 1 is not.
-  struct Form {
-    bool descriptors, rdma;
-    const char* text;
-  };
+  BERTH_CHECK(scope.status().ok(), kSystem, "{} failed on cuda:{}: {}", scope.status().call(),
+              primary.index, calls.text(scope.status().number()));
   std::string tried;
-  for (const Form form : {Form{true, true, "with file descriptors and RDMA"},
-                          Form{true, false, "with file descriptors, without RDMA"},
-                          Form{false, false, "without file descriptors and RDMA"}}) {
-    if ((form.descriptors && !descriptors) || (form.rdma && !rdma)) continue;
-    CUmemAllocationProp property{};
-    property.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-    property.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-    property.location.id = primary.index;
-    if (form.descriptors) property.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-    property.allocFlags.gpuDirectRDMACapable = form.rdma ? 1 : 0;
-    std::size_t granularity = 0;
-    Status status = calls.cuMemGetAllocationGranularity(&granularity, &property,
-                                                        CU_MEM_ALLOC_GRANULARITY_MINIMUM);
-    if (status.ok()) {
-      BERTH_CHECK(is_power_of_two(granularity) && page_bytes <= kMaxBytes, kSystem,
-                  "pages of {} bytes on cuda:{}, whose driver maps in units of {}", page_bytes,
-                  primary.index, granularity);
-      Bytes page = granularity;
-      while (page < page_bytes) page *= 2;
-      status = try_page(calls, primary, property, page);
-      if (status.ok() || says_nothing(status)) {
-        *how = fmt::format("virtual, in pages of {}, {}{}{}", format_bytes(page), form.text,
-                           tried.empty() ? "" : "; in vain: ", tried);
-        return std::make_unique<VirtualMemory>(calls, primary, property, granularity, page);
-      }
+  for (const MemoryForm& form : kMemoryForms) {
+    if (!form.mapped || !form.promised(promises)) continue;
+    const MemoryTry found = try_memory_form(calls, primary, form, page_bytes);
+    if (found.usable()) {
+      *how = fmt::format("virtual, in pages of {}, {}{}{}", format_bytes(found.page), form.text,
+                         tried.empty() ? "" : "; in vain: ", tried);
+      return std::make_unique<VirtualMemory>(calls, primary, form.property(primary.index),
+                                             found.granularity, found.page);
     }
-    tried += fmt::format("{}{}: {} failed: {}", tried.empty() ? "" : "; ", form.text, status.call(),
-                         calls.text(status.number()));
+    tried += fmt::format("{}{}: {}", tried.empty() ? "" : "; ", form.text, found.failure);
   }
   *how = "its virtual memory does not work: " + tried;
   return nullptr;

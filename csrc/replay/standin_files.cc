@@ -50,4 +50,6 @@ std::optional<StandinFiles> find_standin() {
 
 fs::path find_replay_torch() { return find("berth-replay-torch"); }
 
+fs::path find_device_report() { return find("berth-device-report"); }
+
 }  // namespace berth::replay

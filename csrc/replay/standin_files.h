@@ -20,5 +20,7 @@ struct StandinFiles {
 
 // The program berth-replay-torch; empty where it was not built.
 [[nodiscard]] std::filesystem::path find_replay_torch();
+// The same of berth-device-report, which asks the driver of CUDA about GPUs.
+[[nodiscard]] std::filesystem::path find_device_report();
 
 }  // namespace berth::replay

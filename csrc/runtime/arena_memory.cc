@@ -26,12 +26,19 @@ ArenaMemory::~ArenaMemory() {
   (void)device_.release(base_, range_bytes_);
 }
 
+Bytes ArenaMemory::range_of(Bytes bytes) const noexcept {
+  // An allocation of half a unit and more takes whole units of the driver's: that much is held.
+  const Bytes unit = unit_ * page();
+  const bool in_units = !device_.properties().maps_pages && bytes >= unit / 2;
+  return align_up(bytes, in_units ? unit : page());
+}
+
 Status ArenaMemory::reserve(Bytes bytes) noexcept {
   const DeviceProperties& properties = device_.properties();
   if (const Status status = let_go(); !status.ok()) return status;
   // Addresses cost nothing where pages are mapped one by one: take as many as any later plan may
   // need.
-  Bytes range = align_up(bytes, page());
+  Bytes range = range_of(bytes);
   void* base = nullptr;
   Status status;
   if (properties.maps_pages) {

@@ -49,6 +49,9 @@ class ArenaMemory {
   // Makes the range at least this large. Nothing may live in it: a larger range is another one, and
   // what was committed is gone.
   Status reserve(Bytes bytes) noexcept;
+  // What reserve() would reserve for a plan of so many bytes, where it does not take room for later
+  // ones.
+  [[nodiscard]] Bytes range_of(Bytes bytes) const noexcept;
 
   // The numbers of the pages under `used`, which is ascending and disjoint.
   [[nodiscard]] std::vector<ByteRange> pages_under(const std::vector<ByteRange>& used) const;

@@ -188,6 +188,12 @@ Bytes Arena::give_back_leftover() noexcept {
   try {
     const std::vector<ByteRange> unneeded = memory_.unneeded();
     leftover_ = !unneeded.empty();
+    // What was rounded up is none: the same range would come again.
+    if (!device_.properties().maps_pages && lookup_ != nullptr &&
+        memory_.range_of(lookup_->plan().arena_bytes) >= memory_.range_bytes()) {
+      leftover_ = false;
+      return 0;
+    }
     const Bytes page = device_.properties().page_bytes;
     for (const ByteRange bytes : without(unneeded, bytes_in_use())) {
       if (align_up(bytes.first, page) + page <= bytes.last) return give_back(unneeded);

@@ -60,6 +60,7 @@ void berth_standin_fail(const char* name, std::uint64_t first, int error, std::u
 void berth_standin_clear_faults() { clear_faults(); }
 std::uint64_t berth_standin_calls(const char* name) { return count_calls(name); }
 void berth_standin_reset_calls() { reset_counts(); }
+std::uint64_t berth_standin_memory_calls() { return count_memory_calls().all(); }
 double berth_standin_driver_microseconds() {
   Entry entry;
   return driver_costs(entry.machine.gpu.short_name).of(count_memory_calls());

@@ -47,8 +47,9 @@ void berth_standin_fail(const char* name, std::uint64_t first, int error, std::u
 void berth_standin_clear_faults();
 std::uint64_t berth_standin_calls(const char* name);
 void berth_standin_reset_calls();
-// What the calls that bring memory or take it back would have cost the host on the GPU that this
-// one is, by the table of csrc/device/driver_costs.h.
+// The calls that bring memory or take it back, those of csrc/device/driver_costs.h: how many there
+// were, and what they would have cost the host on the GPU that this one is, by the table there.
+std::uint64_t berth_standin_memory_calls();
 double berth_standin_driver_microseconds();
 
 // What of its virtual memory works from now on: 0 all, 1 as on WSL2, 2 no file descriptors, 3

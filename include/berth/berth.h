@@ -23,7 +23,7 @@ extern "C" {
 
 /* Of this header. A library serves headers of its own major version up to its own minor version. */
 #define BERTH_ABI_MAJOR 1
-#define BERTH_ABI_MINOR 3
+#define BERTH_ABI_MINOR 4
 
 /* Major version in the upper 16 bits. */
 uint32_t berth_abi_version(void);
@@ -54,6 +54,12 @@ typedef struct berth_options {
   const char* trace; /* file to record to */
   size_t memory_limit;
   int streams_may_end; /* 1: streams are destroyed while blocks used on them live; costs waiting */
+  /* How a GPU's memory is had: auto (default), virtual, plain, as BERTH_MEMORY. virtual is refused
+   * where the driver has none: BERTH_SYSTEM at the first block. Since 1.4. */
+  const char* memory;
+  /* The most of a GPU's virtual memory that the driver is asked for at a time, as BERTH_HANDLE.
+   * Since 1.4. */
+  size_t handle;
 } berth_options;
 
 /* Sets the options. Optional, and only before the first use of any device. Without it, and with

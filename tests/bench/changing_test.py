@@ -36,9 +36,17 @@ class Changing(unittest.TestCase):
                     self.assertIsNone(one["out_of_memory"])
                     self.assertEqual(one["violations"], 0)
                     self.assertGreaterEqual(one["ratio"], 1)
-            berth = answer["allocators"]["berth"]
-            self.assertGreater(berth["counts"]["requests"], berth["steps"])
-            self.assertGreater(berth["counts"]["hits"], 0, berth)
+            self.assertEqual(list(answer["allocators"]), ["berth", "plain", "native", "expandable"])
+            for setting in ("berth", "plain"):
+                berth = answer["allocators"][setting]
+                self.assertGreater(berth["counts"]["requests"], berth["steps"])
+                self.assertGreater(berth["counts"]["hits"], 0, berth)
+            # By the table: plain memory has cudaMalloc and cudaFree alone, 33.2 us each on an H100.
+            for setting in ("plain", "native"):
+                one = answer["allocators"][setting]
+                self.assertAlmostEqual(one["driver_us"], 33.2 * one["memory_calls"], places=3)
+                self.assertGreater(one["memory_calls"], 0)
+            self.assertNotAlmostEqual(answer["allocators"]["berth"]["driver_us"], 33.2 * answer["allocators"]["berth"]["memory_calls"], places=3)
         self.assertEqual(self.output.with_suffix(".md").read_text(), result.stdout)
         self.assertNotIn(str(ROOT), json.dumps(report["programs"]))
 

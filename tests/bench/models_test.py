@@ -9,7 +9,7 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 BUILT = sys.argv[1:]
-NATIVE, OURS = ("caching", "expandable"), ("pool", "learning", "serving")
+NATIVE, OURS = ("caching", "expandable"), ("pool", "learning", "serving", "plain")
 
 
 class Models(unittest.TestCase):
@@ -36,8 +36,11 @@ class Models(unittest.TestCase):
                 self.assertGreaterEqual(one["ratio"], 1)
                 self.assertEqual(one["memory_calls_a_step"], 0)
                 self.assertEqual(one["requests_a_step"] > 0, name in OURS)
-        for name in ("learning", "serving"):
+        for name in ("learning", "serving", "plain"):
             self.assertEqual(row["allocators"][name]["misses_a_step"], 0, name)
+        for name in ("caching", "plain"):  # cudaMalloc and cudaFree alone, 33.2 us each
+            one = row["allocators"][name]
+            self.assertAlmostEqual(one["driver_ms"], 0.0332 * one["memory_calls"], places=6)
         self.assertEqual(row["plan"]["arena_bytes"], row["plan"]["lower_bound_bytes"])
         # The trace says what the allocators of the run itself held.
         self.assertEqual(row["replayed_bytes"]["caching"], row["allocators"]["caching"]["reserved_peak_bytes"])

@@ -6,6 +6,7 @@
 #include <berth/berth.h>
 
 #include <cstdint>
+#include <cstdlib>
 #include <string>
 #include <thread>
 #include <vector>
@@ -24,6 +25,7 @@ struct Process {
       berth_options options{};
       options.size = sizeof options;
       options.mode = "off";
+      options.memory = std::getenv("TEST_MEMORY");  // null: auto
       return berth_init(&options);
     }();
     REQUIRE(status == BERTH_OK);

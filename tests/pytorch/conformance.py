@@ -54,6 +54,7 @@ def parse(arguments):
     parser.add_argument("--build", metavar="DIR", type=pathlib.Path, default=ROOT / "build" / "release", help="berth's build (default: build/release)")
     parser.add_argument("--python", metavar="FILE", default=str(ROOT / ".venv" / "bin" / "python"), help="an interpreter that has torch")
     parser.add_argument("--mode", default="learn", help="BERTH_MODE for berth (default: %(default)s)")
+    parser.add_argument("--memory", choices=("auto", "virtual", "plain"), default="auto", help="BERTH_MEMORY for berth (default: %(default)s)")
     parser.add_argument("--timeout", metavar="SECONDS", type=float, default=120, help="of one test (default: %(default)s)")
     parser.add_argument("-j", "--jobs", type=int, default=min(os.cpu_count() or 2, 8), help="parts at once (default: %(default)s)")
     parser.add_argument("--any-version", action="store_true", help="go on where the checkout is of another version than torch")
@@ -153,6 +154,7 @@ class Suite:
         environment["LD_LIBRARY_PATH"] = ":".join(filter(None, (str(self.torch_library), environment.get("LD_LIBRARY_PATH"))))
         if allocator == "berth":
             environment["BERTH_MODE"] = self.options.mode
+            environment["BERTH_MEMORY"] = self.options.memory
             if not self.standin:
                 environment["LD_PRELOAD"] = str(self.berth)
         if self.standin:

@@ -6,10 +6,12 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+import types
 import unittest
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
+import conformance  # noqa: E402
 import exclusions  # noqa: E402
 
 TORCH = '''
@@ -110,6 +112,15 @@ class Conformance(unittest.TestCase):
         self.assertIn("berth: failed AssertionError: True is not false : berth was there", done.stdout)
         self.assertIn("crashed signal SIGABRT", done.stdout)
         self.assertIn("| pools:TestMemPool.test_d_hangs_under_berth | passed", (self.folder / "result.md").read_text())
+
+    def test_the_form_of_memory_is_berths_alone(self):
+        suite = types.SimpleNamespace(options=types.SimpleNamespace(mode="learn", memory="plain"), packages="packages", torch_library="lib", standin=True,
+                                      berth="libberth_torch_cuda.so")
+        of = lambda allocator: {name: value for name, value in conformance.Suite.environment(suite, allocator).items() if name.startswith("BERTH_")}  # noqa: E731
+        self.assertEqual(of("berth"), {"BERTH_MODE": "learn", "BERTH_MEMORY": "plain"})
+        self.assertEqual(of("native"), {})
+        done, _ = self.run_suite("--memory", "managed")
+        self.assertEqual(done.returncode, 2)
 
     def test_what_passes_alone_passes(self):
         done, result = self.run_suite("--only", "absorption:", "--allocator", "native")

@@ -330,6 +330,20 @@ TEST_CASE("An arena that was refused is asked for again, at growing distances", 
   }
 }
 
+TEST_CASE("An arena of one allocation is held in the units that the driver takes, and stays",
+          "[learn]") {
+  constexpr Bytes unit = Bytes{2} << 20;
+  Run run(std::make_unique<test::SimulatedDevice>(
+      test::SimulatedDevice::Options{.total_bytes = Bytes{1} << 28, .maps_pages = false}));
+  double share = 0;
+  for (int i = 0; i < 40; ++i) share = run.step(test::training_step(30, 100000));
+  REQUIRE(share == 1.0);  // what was rounded up is no rest of an earlier plan
+  const Stats stats = run.allocator.stats();
+  REQUIRE(stats.arena % unit != 0);
+  REQUIRE((stats.reserved - stats.pool_reserved) % unit == 0);
+  REQUIRE(stats.reserved - stats.pool_reserved - stats.arena < unit);
+}
+
 TEST_CASE("A plan that hardly serves the program is one warning that says what to do", "[learn]") {
   const test::TemporaryFolder folder;
   Config config;

@@ -2,6 +2,7 @@
 
 #include "csrc/device/host_device.h"
 #include "csrc/runtime/allocator.h"
+#include "tests/support/charged_device.h"
 #include "tests/support/random_program.h"
 #include "tests/support/simulated_device.h"
 
@@ -42,7 +43,7 @@ inline Bytes limit_of(const RandomProgram& program, const DeviceKind& kind, doub
 struct LimitedRun {
   std::optional<std::size_t> failed_at;  // the operation that ran out of memory
   Bytes reserved_peak = 0, live_peak = 0;
-  std::uint64_t driver_calls = 0;
+  MemoryCallCounts memory_calls;  // of CUDA's, where the device is a GPU
 };
 
 // Runs the program under a limit (0: none).
@@ -57,7 +58,9 @@ inline LimitedRun run_limited(const RandomProgram& program, const DeviceKind& ki
   } else {
     host = make_host_device(total);
   }
-  Device& device = simulated ? static_cast<Device&>(*simulated) : *host;
+  std::optional<ChargedDevice> charged;
+  if (simulated) charged.emplace(*simulated);
+  Device& device = charged ? static_cast<Device&>(*charged) : *host;
   Allocator::Options options;
   options.config.mode = mode;
   options.config.plan_time_limit_seconds = 0.05;
@@ -97,7 +100,7 @@ inline LimitedRun run_limited(const RandomProgram& program, const DeviceKind& ki
   const Stats stats = allocator.stats();
   result.reserved_peak = stats.reserved_peak;
   result.live_peak = stats.live_peak;
-  result.driver_calls = stats.driver_calls;
+  if (charged) result.memory_calls = charged->memory_calls();
   for (void* pointer : pointers) (void)allocator.free(pointer);
   return result;
 }

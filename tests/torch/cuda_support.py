@@ -1,6 +1,6 @@
 """What the tests of a CUDA allocator under torch share. They run on the stand-in, under the allocator that is installed.
 
-TEST_ALLOCATOR names it: native or berth. What they say holds for every allocator that PyTorch's users may count on,
+TEST_ALLOCATOR names it: native or berth; with BERTH_MEMORY=plain berth on plain memory. What they say holds for every allocator that PyTorch's users may count on,
 so the native one shows that the tests are right. On a GPU, one with 80 GB as the stand-in's, bench/gpu runs them: uses are then real
 kernels behind a pause of their stream, and no checker looks on.
 """
@@ -15,6 +15,7 @@ import torch
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 ALLOCATOR = os.environ["TEST_ALLOCATOR"]
+PLAIN = os.environ.get("BERTH_MEMORY") == "plain"  # berth on cudaMalloc throughout
 RANDOM, LAZY, EAGER = 0, 1, 2
 
 

@@ -49,7 +49,7 @@ adapter = package_without_core()
 
 class Program:
     def __init__(self, engine="auto", share=0.0, other_bits=False):
-        self.here = adapter.make_step_program(engine, "", 0, share, -1.0, 0, other_bits, False)
+        self.here = adapter.make_step_program(engine, "", 0, share, -1.0, 0, other_bits, False, float("inf"))  # waits for its plans
 
     def __enter__(self):
         adapter.begin_step(self.here)
