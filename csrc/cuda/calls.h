@@ -20,7 +20,6 @@
   X(cudaDriverGetVersion)           \
   X(cudaGetDeviceCount)             \
   X(cudaGetDeviceProperties)        \
-  X(cudaDriverGetVersion)           \
   X(cudaDeviceCanAccessPeer)        \
   X(cudaMemGetInfo)                 \
   X(cudaDeviceSynchronize)          \
