@@ -98,8 +98,9 @@ struct PoolStats {
 // one lane may take both. On a synchronous device all holes are nobody's.
 //
 // Owns its ranges and blocks; the device and the events outlive it. Not thread-safe: the runtime's
-// lock covers it, which a device that maps no pages may let go of in reserve() and release(). May be called while a lane is captured, trim() apart. allocate and free are O(log
-// holes) and call neither malloc nor the device in the steady state; find is O(1).
+// lock covers it, which a device that maps no pages may let go of in reserve() and release(). May
+// be called while a lane is captured, trim() apart. allocate and free are O(log holes) and call
+// neither malloc nor the device in the steady state; find is O(1).
 class Pool : public PageSource {
  public:
   // Throws Error(kSystem) where no range can be reserved.

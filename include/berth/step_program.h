@@ -190,8 +190,8 @@ void read_bytes(const at::Tensor& tensor);
 void share_bytes(const at::Tensor& tensor);
 
 // Lets tensors spill to so many bytes of the host from now on: those of the calling thread's
-// operators, and of the steps of all step programs. StepProgramOptions::host_memory does this too. A
-// program calls it before its first step if that one does not fit. Throws Error(kUsage) for 0.
+// operators, and of the steps of all step programs. StepProgramOptions::host_memory does this too.
+// A program calls it before its first step if that one does not fit. Throws Error(kUsage) for 0.
 void allow_spills(std::uint64_t host_memory);
 
 // Declares an operator pure: "my::op" with all its overloads, or "my::op.overload". Its results

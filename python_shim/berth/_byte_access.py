@@ -195,8 +195,8 @@ class Watch:
                 wrapped = distributed.DistributedDataParallel
                 _functions.append((wrapped, "_pre_forward", wrapped._pre_forward))
                 wrapped._pre_forward = _data_parallel(wrapped._pre_forward)
-            _functions.append((torch.serialization, "_save", torch.serialization._save))  # type: ignore[attr-defined]
-            torch.serialization._save = _saved(torch.serialization._save)  # type: ignore[attr-defined]
+            _functions.append((torch.serialization, "_save", torch.serialization._save))
+            torch.serialization._save = _saved(torch.serialization._save)
             for module, name in _STATES:
                 function = getattr(module, name)
                 _functions.append((module, name, function))

@@ -83,6 +83,10 @@ def install(device: Optional[str] = None, *, mode: Optional[str] = None, plan: O
             done = there.install(settings) and done
         except UsageError as error:
             raise UsageError(_with_line_that_opened_cuda(str(error))) from None
+    if done and os.environ.get("BERTH_BUDGET"):
+        from berth import _loop  # imports torch
+
+        _loop.begin()
     return done
 
 

@@ -221,10 +221,19 @@ class Loops(ProgramCase):
         stats = json.loads([line for line in under.stderr.splitlines() if line.startswith("{")][-1])
         self.assertGreater(stats["spilled_out"], 0)
         self.assertGreater(stats["scheduled"], 10)
+        self.assertEqual(under.stderr.count("did not fit the device"), 4, under.stderr)
         self.assertLessEqual(json.loads((self.folder / "stats.json").read_text())["reserved_peak"], 2500 << 10)
         unfit = self.go("--memory-limit", "2500KiB")
         self.assertNotEqual(unfit.returncode, 0)
         self.assertIn("OutOfMemoryError", unfit.stderr)
+
+    def test_a_program_that_installs_berth_reads_the_budget(self):
+        alone = self.go(text=PROGRAMS["plain"])
+        self.write("installs.py", "import berth\nberth.install('cpu')\n" + HEAD + PROGRAMS["plain"])
+        under = run([sys.executable, "installs.py"], folder=self.folder, standin=(), BERTH_BUDGET="60%")
+        self.assertEqual(under.stdout, alone.stdout, under.stderr[-2000:])
+        stats = json.loads([line for line in under.stderr.splitlines() if line.startswith("{")][-1])
+        self.assertGreaterEqual(stats["scheduled"], 10)
 
     def test_ranks(self):
         launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "29731"]

@@ -45,9 +45,11 @@ class Wheel(unittest.TestCase):
         cls.package = cls.folder / "site" / "berth"
         if SOURCE is None:
             call(CMAKE, "--install", BUILD, "--component", "python", "--prefix", cls.package)
-            for path in (pathlib.Path(BUILD) / "python" / "berth").iterdir():
+            built = pathlib.Path(BUILD) / "python" / "berth"
+            for path in built.rglob("*"):
                 if path.suffix == ".py" or path.name == "py.typed":
-                    shutil.copy(path, cls.package)
+                    (cls.package / path.relative_to(built)).parent.mkdir(exist_ok=True)
+                    shutil.copy(path, cls.package / path.relative_to(built))
         else:
             call(sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", cls.folder, SOURCE / "python_shim")
             (cls.wheel,) = cls.folder.glob("*.whl")

@@ -1,3 +1,4 @@
+#include "csrc/core/bytes.h"
 #include "csrc/core/check.h"
 #include "csrc/core/follower.h"
 #include "csrc/core/table_memory.h"
@@ -46,6 +47,8 @@ namespace berth::torch {
 namespace {
 
 using namespace step;
+
+constexpr std::uint32_t kMostTold = 4;  // steps whose spills are reported
 
 // Records that wait for their like: whole ones, and those of which only a hash is kept, so that the
 // next one is kept whole before others are. After so many steps in turn of which none was known
@@ -222,6 +225,7 @@ class StepProgram::State {
     takes_over_ = false;
     try {
       end_step(failed);
+      tell_of_spills();
       take_plans();
     } catch (...) {
       mark_step_by_program();
@@ -271,6 +275,20 @@ class StepProgram::State {
       ghost_.reset();
       if (scheduled) refine_front();
     }
+  }
+
+  // What a step that did not fit cost, for the first ones that spilled.
+  void tell_of_spills() {
+    const Spills::Figures now = Spills::get().figures();
+    const Spills::Figures before = std::exchange(spills_, now);
+    if (now.out == before.out || told_of_spills_ == kMostTold) return;
+    ++told_of_spills_;
+    report("step-spill",
+           fmt::format("step {} did not fit the device: {} went to the host and {} came back, in "
+                       "{:.2f} s",
+                       stats_.steps, format_bytes(now.out - before.out),
+                       format_bytes(now.in - before.in),
+                       1e-9 * static_cast<double>(now.ns - before.ns)));
   }
 
   // The program that has just run, by the times that it took.
@@ -479,6 +497,8 @@ class StepProgram::State {
   std::string algorithms_;       // the file of what was measured of them
   bool looks_at_bytes_ = false;  // while steps are recorded
   StepProgramStats stats_;
+  Spills::Figures spills_;  // behind the last step
+  std::uint32_t told_of_spills_ = 0;
   double may_wait_;                // for plans, seconds
   bool takes_over_ = false;        // another schedule than before, behind this step
   std::list<Scheduled> programs_;  // the one that came last first

@@ -45,8 +45,8 @@ class Tap {
   Tap(const Tap&) = delete;
   Tap& operator=(const Tap&) = delete;
 
-  // From now on `between` receives the operators of this thread, and of threads that had a tap, while
-  // there is none. It stays so to the end of the process.
+  // From now on `between` receives the operators of this thread, and of threads that had a tap,
+  // while there is none. It stays so to the end of the process.
   static void stay(OperatorListener& between);
 
   // Whether there is one, on any thread.

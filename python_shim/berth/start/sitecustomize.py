@@ -28,7 +28,7 @@ class _TorchFinder:
     def find_spec(name, path=None, target=None):  # type: ignore[no-untyped-def]
         if name != "torch":
             return None
-        sys.meta_path.remove(_TorchFinder)  # type: ignore[arg-type]
+        sys.meta_path.remove(_TorchFinder)
         spec = importlib.util.find_spec("torch")
         if spec is None or spec.loader is None:
             return spec
@@ -49,5 +49,5 @@ class _TorchFinder:
 
 
 if os.environ.get("BERTH_BUDGET"):
-    sys.meta_path.insert(0, _TorchFinder)  # type: ignore[arg-type]
+    sys.meta_path.insert(0, _TorchFinder)
 _import_other()
