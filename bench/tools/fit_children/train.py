@@ -1,0 +1,44 @@
+"""A model trained within a limit: train.py MODEL LIMIT HOST BUDGET STEPS JSON. LIMIT and HOST are bytes, 0 for none; BUDGET bytes, 0 for no step program.
+Writes what it holds at most, what each step takes, and a digest of losses, weights, gradients and state."""
+
+import contextlib
+import hashlib
+import json
+import sys
+import time
+
+import berth
+import torch
+
+import models
+
+name, limit, host, budget, steps, path = sys.argv[1], *map(int, sys.argv[2:6]), sys.argv[6]
+berth.install("cpu", **({"memory_limit": limit} if limit else {}))
+torch.manual_seed(1)
+net, batch, loss_of = models.MODELS[name]()
+optimizer = torch.optim.AdamW(net.parameters(), lr=1e-4)
+program = berth.StepProgram(budget, host_memory=host, plan_wait=60) if host else None
+digest, ms, spilled = hashlib.sha256(), [], []
+try:
+    for _ in range(steps):
+        x, target = batch()
+        before = program.stats().spilled_out if program else 0
+        start = time.perf_counter()
+        with program.step() if program else contextlib.nullcontext():
+            optimizer.zero_grad()
+            loss = loss_of(net(x), target)
+            loss.backward()
+            optimizer.step()
+        ms.append(1000 * (time.perf_counter() - start))
+        spilled.append((program.stats().spilled_out if program else 0) - before)
+        digest.update(loss.item().hex().encode())
+    for parameter in net.parameters():
+        for one in (parameter, parameter.grad, *optimizer.state[parameter].values()):
+            digest.update(one.detach().clone().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+except torch.OutOfMemoryError as error:
+    json.dump({"error": str(error).splitlines()[0]}, open(path, "w"))
+    sys.exit(0)
+stats, memory = program.stats() if program else None, berth.stats()
+json.dump({"peak": memory.reserved_peak, "live": memory.live_peak, "ms": ms, "spilled": spilled, "digest": digest.hexdigest(),
+           "program": {one: getattr(stats, one) for one in ("scheduled", "runs_again", "spill_ns", "spilled_out", "spilled_in", "resident")} if stats else None},
+          open(path, "w"))
