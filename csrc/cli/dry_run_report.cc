@@ -365,6 +365,13 @@ std::string DryRunReport::to_text() const {
                                 needs.why_no_plan),
                     4, 98);
   }
+  if (!fits())
+    text += "\nLarger than the GPU: `python -m berth run --fit` trains it all the same\n  " +
+            wrap(fmt::format("At its peak {} of tensors then wait on the host. The GPU must have "
+                             "room for what the largest operator takes and makes.",
+                             format_bytes(needs.live_peak + context -
+                                          std::min(needs.live_peak + context, job.total))),
+                 4, 98);
   if (fit) text += fit_text(*fit);
   text += holders_text(needs.holders);
 

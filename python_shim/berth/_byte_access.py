@@ -88,8 +88,7 @@ def _repr(method: _Method) -> _Method:
 def _pointer(method: _Method) -> _Method:
     @functools.wraps(method)
     def pointer(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-        if not getattr(_here, "saving", False):
-            _tell(self, "give_pointer")
+        _tell(self, "read_bytes" if getattr(_here, "saving", False) else "give_pointer")
         return method(self, *args, **kwargs)
     return pointer
 
@@ -108,14 +107,21 @@ def _by_element(method: _Method) -> _Method:
 class _Records:
     """A file of torch.save(). Each storage has its bytes while it is written, and no longer."""
 
-    def __init__(self, file: Any) -> None:
-        self._file = file
+    def __init__(self, file: Any, pointer: _Method) -> None:
+        self._file, self._pointer = file, pointer
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._file, name)
 
+    def _has_bytes(self, storage: Any) -> bool:
+        try:
+            self._pointer(storage)
+        except RuntimeError:
+            return False
+        return True
+
     def write_record(self, name: str, data: Any, size: int) -> Any:
-        if torch.is_storage(data):
+        if torch.is_storage(data) and not self._has_bytes(data):
             _tell(torch.empty(0, dtype=torch.uint8, device=data.device).set_(data), "read_bytes")
         return self._file.write_record(name, data, size)
 
@@ -130,7 +136,7 @@ def _saved(function: _Method) -> _Method:
         _here.saving = True
         storages.data_ptr = lambda self: self._cdata if getattr(_here, "saving", False) else pointer(self)
         try:
-            return function(obj, _Records(file), *args, **kwargs)
+            return function(obj, _Records(file, pointer), *args, **kwargs)
         finally:
             _here.saving = before
             storages.data_ptr = pointer

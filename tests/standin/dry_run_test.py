@@ -110,7 +110,7 @@ class DryRun(unittest.TestCase):
         self.assertEqual(done.returncode, 1, done.stderr)
         self.assertIn("loss 0.0", done.stdout)
         for words in ("Dry run on NVIDIA A100-SXM4-40GB", "PyTorch, caching", "PyTorch, expandable", "berth, with the plan",
-                      "too much", "Who holds the peak", "4 steps", "The host read 3 times", "What a dry run cannot know", "wrote " + str(self.trace)):
+                      "too much", "`python -m berth run --fit` trains it", "Who holds the peak", "4 steps", "The host read 3 times", "What a dry run cannot know", "wrote " + str(self.trace)):
             self.assertIn(words, done.stdout)
 
     def test_what_pytorch_finishes_after_retries_fits(self):

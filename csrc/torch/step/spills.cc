@@ -11,6 +11,7 @@
 
 #include <ATen/ops/empty.h>
 #include <c10/core/DeviceGuard.h>
+#include <c10/core/Event.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/util/ScopeExit.h>
@@ -29,6 +30,10 @@ namespace {
 
 // Smaller ones are not worth a copy each.
 constexpr Bytes kLeast = 512;
+
+// Host memory that is kept for the next tensors of its size.
+constexpr std::size_t kMostSpares = 256;
+constexpr Bytes kMostSpareBytes = Bytes{1} << 30;
 
 constexpr const char* kAway =
     "while they are on the host, since there was no room for them on the device. Read them by an "
@@ -136,14 +141,13 @@ void Spills::drop_dead() {
       ++one;
       continue;
     }
-    forget_copy(*one);
     by_storage_.erase(one->address);
     one = entries_.erase(one);
   }
   alive_ = entries_.size();
 }
 
-void Spills::use(const c10::Storage& storage, bool written, bool opaque, std::vector<void*>& used) {
+void Spills::use(const c10::Storage& storage, bool opaque, std::vector<void*>& used) {
   Entry* const entry = find_or_add(storage);
   if (entry == nullptr) return;
   entries_.splice(entries_.end(), entries_, by_storage_.at(entry->address));
@@ -153,8 +157,6 @@ void Spills::use(const c10::Storage& storage, bool written, bool opaque, std::ve
   const std::optional<c10::Stream> stream = stream_now(storage.device());
   if (entry->stream && stream != entry->stream) entry->stays = true;
   entry->stream = stream;
-  // What is away is written once it is back.
-  if (written && !entry->away) forget_copy(*entry);
 }
 
 void Spills::Use::begin(const c10::OperatorHandle& op, const c10::Stack& stack) {
@@ -166,18 +168,16 @@ void Spills::Use::begin(const c10::OperatorHandle& op, const c10::Stack& stack) 
   const std::lock_guard lock(spills.mutex_);
   const auto for_each = [&](const auto& visit) {
     for (std::size_t n = 0; n < arguments; ++n) {
-      if (given[n].isStorage()) visit(given[n].toStorage(), facts.writes[n]);
+      if (given[n].isStorage()) visit(given[n].toStorage());
       for_each_tensor(given[n], form_of(given[n]), [&](const at::Tensor& tensor) {
         if (tensor.defined() && tensor.has_storage() &&
             tensor.unsafeGetTensorImpl()->unsafe_storage())
-          visit(tensor.unsafeGetTensorImpl()->unsafe_storage(), facts.writes[n]);
+          visit(tensor.unsafeGetTensorImpl()->unsafe_storage());
       });
     }
   };
   const bool opaque = facts.opaque;  // it may keep a pointer
-  for_each([&](const c10::Storage& storage, bool written) {
-    spills.use(storage, written, opaque, used_);
-  });
+  for_each([&](const c10::Storage& storage) { spills.use(storage, opaque, used_); });
   try {
     for (void* const one : used_)
       if (Entry& entry = *static_cast<Entry*>(one); entry.away) spills.bring_back(entry);
@@ -186,22 +186,15 @@ void Spills::Use::begin(const c10::OperatorHandle& op, const c10::Stack& stack) 
     used_.clear();
     throw;
   }
-  for_each([&](const c10::Storage& storage, bool written) {
-    if (!written) return;
-    if (const auto found = spills.by_storage_.find(storage.unsafeGetStorageImpl());
-        found != spills.by_storage_.end())
-      spills.forget_copy(*found->second);
-  });
 }
 
 void Spills::Use::begin(const c10::Storage& storage) {
   Spills& spills = get();
   const std::lock_guard lock(spills.mutex_);
-  spills.use(storage, true, false, used_);
+  spills.use(storage, false, used_);
   try {
     for (void* const one : used_)
       if (Entry& entry = *static_cast<Entry*>(one); entry.away) spills.bring_back(entry);
-    if (!used_.empty()) spills.forget_copy(*static_cast<Entry*>(used_.front()));
   } catch (...) {
     end();
     used_.clear();
@@ -253,13 +246,7 @@ void Spills::drop(void* entry) noexcept {
   auto& gone = *static_cast<Entry*>(entry);
   if (!gone.away) return;
   gone.away = false;
-  spills.forget_copy(gone);
-}
-
-void Spills::forget_copy(Entry& entry) {
-  if (entry.away) return;
-  figures_.host -= entry.copy.bytes;
-  entry.copy = {};
+  spills.keep_spare(gone);
 }
 
 void Spills::bring_back(Entry& entry) {
@@ -281,10 +268,16 @@ void Spills::bring_back(Entry& entry) {
       std::memcpy(storage->mutable_data(), entry.copy.plain.get(), entry.copy.bytes);
     } else {
       const Plain plain;
+      if (entry.left_on && entry.left_on != entry.stream) {
+        c10::Event copied(device.type());
+        copied.record(*entry.left_on);
+        copied.block(*stream_now(device));
+      }
       all_bytes(c10::Storage(storage)).copy_(entry.copy.pinned, /*non_blocking=*/true);
     }
   }
   figures_.in += entry.copy.bytes;
+  keep_spare(entry);
   figures_.ns += elapsed.ns();
 }
 
@@ -297,12 +290,29 @@ bool Spills::may_leave(Entry& entry, c10::StorageImpl& storage, c10::Device devi
 }
 
 bool Spills::host_has(Bytes bytes) {
-  if (figures_.host + bytes <= allowed_) return true;
-  for (Entry& one : entries_) {
-    if (!one.away) forget_copy(one);
-    if (figures_.host + bytes <= allowed_) return true;
-  }
-  return false;
+  const auto fits = [&] { return figures_.host + spare_bytes_ + bytes <= allowed_; };
+  for (; !fits() && !spares_.empty(); spares_.pop_front())
+    spare_bytes_ -= spares_.front().copy.bytes;
+  return fits();
+}
+
+Spills::Copy Spills::take_spare(Bytes bytes, const std::optional<c10::Stream>& stream) {
+  const auto found = std::find_if(spares_.begin(), spares_.end(), [&](const Spare& one) {
+    return one.copy.bytes == bytes && one.stream == stream;
+  });
+  if (found == spares_.end()) return {};
+  Copy copy = std::move(found->copy);
+  spares_.erase(found);
+  spare_bytes_ -= bytes;
+  return copy;
+}
+
+void Spills::keep_spare(Entry& entry) {
+  figures_.host -= entry.copy.bytes;
+  spare_bytes_ += entry.copy.bytes;
+  spares_.push_back({std::exchange(entry.copy, {}), entry.stream});
+  for (; spares_.size() > kMostSpares || spare_bytes_ > kMostSpareBytes; spares_.pop_front())
+    spare_bytes_ -= spares_.front().copy.bytes;
 }
 
 bool Spills::leave(Entry& entry) {
@@ -311,34 +321,33 @@ bool Spills::leave(Entry& entry) {
   const c10::Storage storage(impl);
   const Bytes bytes = impl->nbytes();
   const c10::Device device = impl->device();
-  if (entry.copy.bytes != bytes) {
-    forget_copy(entry);
-    if (!host_has(bytes)) {
-      why_ = fmt::format("{} of tensors are on the host, of {} that host_memory allows",
-                         format_bytes(figures_.host), format_bytes(allowed_));
-      return false;
-    }
-    Copy copy;
-    if (device.is_cpu()) {
-      copy.plain = std::make_unique_for_overwrite<std::byte[]>(bytes);
-      std::memcpy(copy.plain.get(), impl->data(), bytes);
-    } else {
-      const Plain plain;
+  if (!host_has(bytes)) {
+    why_ = fmt::format("{} of tensors are on the host, of {} that host_memory allows",
+                       format_bytes(figures_.host), format_bytes(allowed_));
+    return false;
+  }
+  Copy copy = take_spare(bytes, entry.stream);
+  if (device.is_cpu()) {
+    if (copy.bytes == 0) copy.plain = std::make_unique_for_overwrite<std::byte[]>(bytes);
+    std::memcpy(copy.plain.get(), impl->data(), bytes);
+  } else {
+    const Plain plain;
+    if (copy.bytes == 0)
       copy.pinned = at::empty({static_cast<std::int64_t>(bytes)},
                               at::TensorOptions().dtype(at::kByte).pinned_memory(true));
-      copy.pinned.copy_(all_bytes(storage), /*non_blocking=*/true);
-    }
-    copy.bytes = bytes;
-    entry.copy = std::move(copy);
-    figures_.out += bytes;
-    figures_.host += bytes;
-    figures_.host_peak = std::max(figures_.host_peak, figures_.host);
+    copy.pinned.copy_(all_bytes(storage), /*non_blocking=*/true);
   }
+  copy.bytes = bytes;
+  entry.copy = std::move(copy);
+  figures_.out += bytes;
+  figures_.host += bytes;
+  figures_.host_peak = std::max(figures_.host_peak, figures_.host);
   // A block of another stream is free once this stream has copied it.
   if (entry.stream)
     c10::impl::VirtualGuardImpl(device.type())
         .recordDataPtrOnStream(impl->_mutable_data_ptr_no_checks(), *entry.stream);
   entry.away = true;
+  entry.left_on = entry.stream;
   const c10::DebugInfoGuard unseen(c10::DebugInfoKind::PROFILER_STATE,
                                    std::make_shared<Unseen>(false));
   impl->set_data_ptr_noswap(c10::DataPtr(nullptr, &entry, &drop, device));
@@ -359,9 +368,9 @@ void Spills::move(c10::StorageImpl& from, c10::StorageImpl& to) {
     known = by_storage_.emplace(&to, std::prev(entries_.end())).first;
   }
   Entry& there = *known->second;
-  forget_copy(there);
   there.copy = std::exchange(entry.copy, {});
   there.stream = entry.stream;
+  there.left_on = entry.left_on;
   there.away = true;
   entry.away = false;
   from.set_data_ptr_noswap(c10::DataPtr(nullptr, from.device()));

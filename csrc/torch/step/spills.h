@@ -11,6 +11,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <list>
 #include <memory>
 #include <mutex>
@@ -35,9 +36,9 @@ namespace berth::torch::step {
 // device is captured into a graph.
 //
 // On the CPU the host is plain memory. From a device bytes go to pinned memory by the calling
-// thread's current stream, and come back by it; the host waits for neither. A copy on the host is
-// kept while nobody writes the tensor, so that it need not be made again; the first to go where
-// host memory ends.
+// thread's current stream, and come back by it; the host waits for neither. A tensor that has come
+// back is copied anew when it leaves again: a thread without a tap may have written it. Its host
+// memory serves the next tensor of its size.
 //
 // Thread-safe. Off it costs one load an operator. On it costs O(operands) an operator, and O(known
 // tensors) a request that finds no room.
@@ -119,13 +120,18 @@ class Spills final : public RoomMaker {
     at::Tensor pinned;                   // of a device
     Bytes bytes = 0;                     // 0: there is none
   };
+  struct Spare {
+    Copy copy;
+    std::optional<c10::Stream> stream;
+  };
   struct Entry {
     c10::weak_intrusive_ptr<c10::StorageImpl> storage;
     const c10::StorageImpl* address = nullptr;
     std::uint32_t uses = 0;  // that stand
     bool stays = false;
     bool away = false;
-    std::optional<c10::Stream> stream = {};  // that used it
+    std::optional<c10::Stream> stream = {};   // that used it
+    std::optional<c10::Stream> left_on = {};  // by which it left
     Copy copy = {};
   };
   using Entries = std::list<Entry>;
@@ -143,15 +149,17 @@ class Spills final : public RoomMaker {
   Spills();
   // Under the lock, all of them.
   Entry* find_or_add(const c10::Storage& storage);
-  void use(const c10::Storage& storage, bool written, bool opaque, std::vector<void*>& used);
+  void use(const c10::Storage& storage, bool opaque, std::vector<void*>& used);
   void bring_back(Entry& entry);
   // Whether its memory is free now.
   bool leave(Entry& entry);
   [[nodiscard]] bool may_leave(Entry& entry, c10::StorageImpl& storage, c10::Device device,
                                const std::optional<c10::Stream>& stream) const;
-  // Whether there is room for so much more on the host, once copies go that need not be there.
+  // Whether there is room for so much more on the host, once spare memory goes.
   bool host_has(Bytes bytes);
-  void forget_copy(Entry& entry);
+  // Host memory of that size whose last copy was on that stream; none where there is none.
+  Copy take_spare(Bytes bytes, const std::optional<c10::Stream>& stream);
+  void keep_spare(Entry& entry);
   // Why nothing of the device may leave.
   [[nodiscard]] std::string who_stays(c10::Device device);
   void drop_dead();
@@ -165,6 +173,8 @@ class Spills final : public RoomMaker {
   std::string why_;
   Entries entries_;  // the least recently used first
   std::unordered_map<const c10::StorageImpl*, Entries::iterator> by_storage_;
+  std::deque<Spare> spares_;  // the oldest first
+  Bytes spare_bytes_ = 0;
   std::size_t alive_ = 0;  // entries after the last look for dead ones
 };
 
