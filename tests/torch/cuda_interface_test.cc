@@ -233,7 +233,7 @@ TEST_CASE("Trackers hear that a recorded block came free once its stream was don
   CHECK(find(entries, {Entry::FREE_REQUESTED}, address) != nullptr);
   CHECK(find(entries, {Entry::FREE_COMPLETED}, address) == nullptr);
   side.unwrap().synchronize();
-  { const at::Tensor next = bytes(4 * kMiB); }
+  { const at::Tensor next = bytes(512 * kMiB); }  // no hole serves it: streams are looked at
   CHECK(find(entries, {Entry::FREE_COMPLETED}, address) != nullptr);
   STANDIN(berth_standin_set_pace)(2);
 }

@@ -13,6 +13,7 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/util/ScopeExit.h>
 #include <fmt/format.h>
+#include <torch/csrc/profiler/orchestration/observer.h>
 
 #include <algorithm>
 #include <deque>
@@ -324,6 +325,12 @@ void Ghost::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::S
   const OperatorFacts& facts = facts_of(op);
   if (facts.as_written) {
     diverge(stack->back().toStringRef());
+    lock.unlock();
+    recorder_->call(op, keys, stack);
+    return;
+  }
+  if (::torch::profiler::impl::profilerEnabled()) {
+    diverge("a profiler began in the step");
     lock.unlock();
     recorder_->call(op, keys, stack);
     return;

@@ -8,6 +8,7 @@
 #include <c10/util/ScopeExit.h>
 #include <fmt/format.h>
 #include <torch/csrc/autograd/graph_task.h>
+#include <torch/csrc/profiler/orchestration/observer.h>
 
 #include <algorithm>
 #include <utility>
@@ -299,6 +300,8 @@ void Recorder::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10
     return run();
   }
   if (const std::string why = why_refused(op); !why.empty()) refuse(op, why);
+  if (::torch::profiler::impl::profilerEnabled())
+    refuse(op, "is called under a profiler that began in the step");
   if (is_captured(given()))
     refuse(op, "is captured into a graph, before the step is known: steps are recorded outside");
   if (!streams_.is_same(device_of(given())))

@@ -48,6 +48,11 @@ bool run_in_parts(const c10::OperatorHandle& op, c10::Stack* stack,
   const c10::Stack given(stack->begin() + static_cast<std::ptrdiff_t>(below), stack->end());
   const std::size_t elements = elements_of(given);
   if (elements < 2) return false;
+  // A tensor of one number for each element of the lists is not cut.
+  const auto is_for_elements = [](const c10::IValue& value) {
+    return value.isTensor() && value.toTensor().defined() && value.toTensor().numel() > 1;
+  };
+  if (std::any_of(given.begin(), given.end(), is_for_elements)) return false;
 
   std::vector<Bytes> sizes(elements);
   Bytes all = 0;

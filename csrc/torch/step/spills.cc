@@ -9,6 +9,9 @@
 #include "csrc/torch/step/tap.h"
 #include "csrc/torch/step/tensors.h"
 
+#include <ATen/SparseCsrTensorUtils.h>
+#include <ATen/SparseTensorImpl.h>
+#include <ATen/native/SparseTensorUtils.h>
 #include <ATen/ops/empty.h>
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/Event.h>
@@ -18,6 +21,7 @@
 #include <c10/util/ThreadLocalDebugInfo.h>
 #include <fmt/format.h>
 #include <pthread.h>
+#include <torch/csrc/profiler/orchestration/observer.h>
 
 #include <algorithm>
 #include <cstring>
@@ -64,6 +68,34 @@ class Unseen final : public c10::MemoryReportingInfoBase {
  private:
   const bool enabled_;
 };
+
+// None beside a profiler, whose place it would take: the guard then does nothing. What measures a
+// kernel has that place, too.
+std::shared_ptr<Unseen> unseen_if_alone(bool enabled) {
+  auto* const there = c10::ThreadLocalDebugInfo::get(c10::DebugInfoKind::PROFILER_STATE);
+  const bool profiled = dynamic_cast<::torch::profiler::impl::ProfilerStateBase*>(there) != nullptr;
+  return profiled ? nullptr : std::make_shared<Unseen>(enabled);
+}
+
+// Calls visit(const c10::Storage&) for what holds the tensor's bytes: of a sparse one the storages
+// of its indices and values.
+template <typename Visit>
+void for_each_storage(const at::Tensor& tensor, const Visit& visit) {
+  if (!tensor.defined() || tensor.key_set().has(c10::DispatchKey::Python)) return;
+  if (tensor.is_sparse()) {
+    const at::SparseTensorImpl* const sparse = at::sparse::get_sparse_impl(tensor);
+    for_each_storage(sparse->indices(), visit);
+    for_each_storage(sparse->values(), visit);
+  } else if (at::sparse_csr::is_sparse_compressed(tensor)) {
+    const auto* const sparse = at::sparse_csr::get_sparse_csr_impl(tensor);
+    for_each_storage(sparse->compressed_indices(), visit);
+    for_each_storage(sparse->plain_indices(), visit);
+    for_each_storage(sparse->values(), visit);
+  } else if (tensor.has_storage()) {
+    const c10::Storage& storage = tensor.unsafeGetTensorImpl()->unsafe_storage();
+    if (storage) visit(storage);
+  }
+}
 
 }  // namespace
 
@@ -166,18 +198,14 @@ void Spills::Use::begin(const c10::OperatorHandle& op, const c10::Stack& stack) 
   const auto given = c10::ArrayRef<c10::IValue>(stack).slice(stack.size() - arguments);
   Spills& spills = get();
   const std::lock_guard lock(spills.mutex_);
-  const auto for_each = [&](const auto& visit) {
-    for (std::size_t n = 0; n < arguments; ++n) {
-      if (given[n].isStorage()) visit(given[n].toStorage());
-      for_each_tensor(given[n], form_of(given[n]), [&](const at::Tensor& tensor) {
-        if (tensor.defined() && tensor.has_storage() &&
-            tensor.unsafeGetTensorImpl()->unsafe_storage())
-          visit(tensor.unsafeGetTensorImpl()->unsafe_storage());
-      });
-    }
-  };
   const bool opaque = facts.opaque;  // it may keep a pointer
-  for_each([&](const c10::Storage& storage) { spills.use(storage, opaque, used_); });
+  for (std::size_t n = 0; n < arguments; ++n) {
+    if (given[n].isStorage()) spills.use(given[n].toStorage(), opaque, used_);
+    for_each_tensor(given[n], form_of(given[n]), [&](const at::Tensor& tensor) {
+      for_each_storage(tensor,
+                       [&](const c10::Storage& storage) { spills.use(storage, opaque, used_); });
+    });
+  }
   try {
     for (void* const one : used_)
       if (Entry& entry = *static_cast<Entry*>(one); entry.away) spills.bring_back(entry);
@@ -223,13 +251,12 @@ void Spills::Use::see_results(const c10::OperatorHandle& op, const c10::Stack& s
   const std::lock_guard lock(spills.mutex_);
   for (const c10::IValue& value : given)
     for_each_tensor(value, form_of(value), [&](const at::Tensor& tensor) {
-      if (!tensor.defined() || !tensor.has_storage()) return;
-      const c10::Storage& storage = tensor.unsafeGetTensorImpl()->unsafe_storage();
-      if (!storage) return;
-      Entry* const entry = spills.find_or_add(storage);
-      if (entry == nullptr) return;
-      if (!entry->stream) entry->stream = stream_now(storage.device());
-      entry->stays |= facts_of(op).opaque;
+      for_each_storage(tensor, [&](const c10::Storage& storage) {
+        Entry* const entry = spills.find_or_add(storage);
+        if (entry == nullptr) return;
+        if (!entry->stream) entry->stream = stream_now(storage.device());
+        entry->stays |= facts_of(op).opaque;
+      });
     });
 }
 
@@ -257,8 +284,7 @@ void Spills::bring_back(Entry& entry) {
   {
     const c10::DeviceGuard here(device);
     c10::DataPtr block = [&] {
-      const c10::DebugInfoGuard unseen(c10::DebugInfoKind::PROFILER_STATE,
-                                       std::make_shared<Unseen>(true));
+      const c10::DebugInfoGuard unseen(c10::DebugInfoKind::PROFILER_STATE, unseen_if_alone(true));
       return storage->allocator()->allocate(storage->nbytes());
     }();
     entry.away = false;
@@ -348,8 +374,7 @@ bool Spills::leave(Entry& entry) {
         .recordDataPtrOnStream(impl->_mutable_data_ptr_no_checks(), *entry.stream);
   entry.away = true;
   entry.left_on = entry.stream;
-  const c10::DebugInfoGuard unseen(c10::DebugInfoKind::PROFILER_STATE,
-                                   std::make_shared<Unseen>(false));
+  const c10::DebugInfoGuard unseen(c10::DebugInfoKind::PROFILER_STATE, unseen_if_alone(false));
   impl->set_data_ptr_noswap(c10::DataPtr(nullptr, &entry, &drop, device));
   deny_bytes(*impl, kAway);
   return true;
