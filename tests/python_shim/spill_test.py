@@ -162,6 +162,57 @@ for step in range(24):
 said(found=found, state=digest(state_of(net, optimizer)), spilled=program.stats().spilled_out if program else 0)
 """
 
+# Operators on sparse tensors, lists with a tensor of numbers, writes by a thread of the program's own, a profiler that begins within a step.
+HARD = PROGRAM + """
+import threading
+program = program_of(plan_wait=0.1) if host else None
+def step():
+    return program.step() if program else contextlib.nullcontext()
+def use(mebibytes):
+    return sum(one.sum().item() for one in [torch.ones(1 << 18) for _ in range(mebibytes)])
+
+found = []
+table = nn.Embedding(2000, 256, sparse=True)
+optimizer = torch.optim.SparseAdam(table.parameters())
+for _ in range(3):
+    with step():
+        optimizer.zero_grad()
+        table(torch.randperm(2000)[:1000]).pow(2).sum().backward()
+        use(8)
+        table.weight.grad.mul_(2.0)
+        use(8)
+        found += digest([table.weight.grad.coalesce().values()])
+        optimizer.step()
+found += digest(table.parameters())
+lists = [[torch.randn(64, 1024 + n) for n in range(12)] for _ in range(3)]
+with step():
+    torch._foreach_addcdiv_(*lists, torch.arange(1.0, 13.0))
+found += digest(lists[0])
+net, kept = nn.Linear(512, 512), [torch.zeros(512, 512) for _ in range(8)]
+def write():
+    with torch.no_grad():
+        kept[-1].add_(1)
+for _ in range(5):
+    with step():
+        net(torch.randn(8, 512)).sum().backward()
+        [one.sum().item() for one in kept]
+    kept[-1].sum().item()  # there again
+    thread = threading.Thread(target=write)
+    thread.start()
+    thread.join()
+    use(10)
+    found += digest(kept)
+for n in range(5):
+    with step():
+        loss = net(torch.randn(8, 512)).sum()
+        if n == 3:
+            with torch.profiler.profile(profile_memory=True):
+                loss = loss + net(torch.randn(8, 512)).sum() + use(10)
+        loss.backward()
+    found += digest(net.parameters()) + digest(p.grad for p in net.parameters())
+said(found=found, spilled=program.stats().spilled_out if program else 0)
+"""
+
 # No room on the host, or none for one operator: one error, and the program goes on with a smaller batch.
 ENDS = PROGRAM + """
 net = Net()
@@ -226,6 +277,10 @@ class Spills(ProgramCase):
 
     def test_an_exception_leaves_what_it_leaves(self):
         wide, tight = self.same_bits(FAILS, 7 << 20, "")
+        self.assertEqual(wide, tight)
+
+    def test_what_attacks_found(self):
+        wide, tight = self.same_bits(HARD, 14 << 20, "")
         self.assertEqual(wide, tight)
 
     def test_no_room_on_the_host(self):
