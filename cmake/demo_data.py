@@ -38,8 +38,26 @@ def run(command, folder, what):
 
 def digits(scratch, python):
     """The text of digits.csv. The wheel is asked for by platform, so any interpreter's pip will do."""
-    run([python, "-m", "pip", "download", "-q", "--no-deps", "--only-binary=:all:", "--python-version", "3.11",
-         "--platform", "manylinux2014_x86_64", "-d", ".", SCIKIT_LEARN], scratch, "downloading the digits")
+    run(
+        [
+            python,
+            "-m",
+            "pip",
+            "download",
+            "-q",
+            "--no-deps",
+            "--only-binary=:all:",
+            "--python-version",
+            "3.11",
+            "--platform",
+            "manylinux2014_x86_64",
+            "-d",
+            ".",
+            SCIKIT_LEARN,
+        ],
+        scratch,
+        "downloading the digits",
+    )
     wheels = list(scratch.glob("scikit_learn-*.whl"))
     if len(wheels) != 1:
         fail(f"expected one wheel of {SCIKIT_LEARN}, got {len(wheels)}")
@@ -94,7 +112,7 @@ def novels(scratch, _):
         # Each record states its unpacked length; where it ends, the zlib stream says.
         (length,) = struct.unpack_from(">I", data, position)
         unpacker = zlib.decompressobj()
-        record = unpacker.decompress(data[position + 4:])
+        record = unpacker.decompress(data[position + 4 :])
         if len(record) != length:
             fail(f"a record of {length} bytes unpacked to {len(record)}")
         position = len(data) - len(unpacker.unused_data)

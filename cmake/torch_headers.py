@@ -24,8 +24,12 @@ SUFFIXES = (".h", ".hpp", ".cuh", ".inl")
 
 
 def pip(*arguments):
-    done = subprocess.run([sys.executable, "-m", "pip", "--disable-pip-version-check", *arguments],
-                          stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "pip", "--disable-pip-version-check", *arguments],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+    )
     if done.returncode:
         lines = done.stderr.strip().splitlines() or ["no reason given"]
         raise SystemExit(f"pip {arguments[0]} failed: {lines[-1]}")
@@ -36,8 +40,18 @@ def wheel_address(version):
     with tempfile.TemporaryDirectory() as folder:
         report = pathlib.Path(folder, "report.json")
         # Only looks: the index gives the metadata by itself.
-        pip("install", "--quiet", "--dry-run", "--ignore-installed", "--no-deps", "--only-binary", ":all:",
-            "--report", str(report), f"torch=={version}")
+        pip(
+            "install",
+            "--quiet",
+            "--dry-run",
+            "--ignore-installed",
+            "--no-deps",
+            "--only-binary",
+            ":all:",
+            "--report",
+            str(report),
+            f"torch=={version}",
+        )
         return json.loads(report.read_text())["install"][0]["download_info"]["url"]
 
 
@@ -64,7 +78,9 @@ class RangedFile(io.RawIOBase):
         request = urllib.request.Request(self.address, headers={"Range": f"bytes={first}-{first + count - 1}"})
         with urllib.request.urlopen(request, context=self.context, timeout=180) as answer:
             if answer.status != 206:
-                raise SystemExit("the server of the wheel answers no range requests, and the whole wheel is not fetched for its headers")
+                raise SystemExit(
+                    "the server of the wheel answers no range requests, and the whole wheel is not fetched for its headers"
+                )
             return answer.read(), int(answer.headers["Content-Range"].rpartition("/")[2])
 
     def readable(self):
@@ -89,8 +105,8 @@ class RangedFile(io.RawIOBase):
             self.piece_start = min(self.position, max(self.size - self.PIECE, 0))
             self.piece, _ = self.fetch(self.piece_start, min(self.PIECE, self.size - self.piece_start))
             offset = self.position - self.piece_start
-        part = self.piece[offset:offset + len(buffer)]
-        buffer[:len(part)] = part
+        part = self.piece[offset : offset + len(buffer)]
+        buffer[: len(part)] = part
         self.position += len(part)
         return len(part)
 
@@ -109,7 +125,11 @@ def main():
     shutil.rmtree(part, ignore_errors=True)
     try:
         with open_wheel(wheel_address(version)) as file, zipfile.ZipFile(file) as wheel:
-            headers = [entry for entry in wheel.infolist() if entry.filename.startswith(KEPT) and entry.filename.endswith(SUFFIXES)]
+            headers = [
+                entry
+                for entry in wheel.infolist()
+                if entry.filename.startswith(KEPT) and entry.filename.endswith(SUFFIXES)
+            ]
             # In the file's order, so that each byte is fetched once.
             for entry in sorted(headers, key=lambda entry: entry.header_offset):
                 target = part / "include" / entry.filename.removeprefix(KEPT)

@@ -52,8 +52,9 @@ class Runner:
     def command(self, arguments, log):
         """Runs one command into the file `log`; True if it succeeded."""
         with log.open("wb") as output:
-            status = subprocess.run(arguments, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=output,
-                                    stderr=subprocess.STDOUT).returncode
+            status = subprocess.run(
+                arguments, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
+            ).returncode
         return status == 0
 
     def tail(self, log, lines=60):
@@ -65,8 +66,13 @@ class Runner:
         """What the folders' tests need of a configured build; nothing: all of it, which tests of benches and installations run."""
         if not self.folders:
             return []
-        help_text = subprocess.run(["cmake", "--build", str(folder), "--target", "help"], cwd=ROOT, stdin=subprocess.DEVNULL,
-                                   capture_output=True, text=True).stdout
+        help_text = subprocess.run(
+            ["cmake", "--build", str(folder), "--target", "help"],
+            cwd=ROOT,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+        ).stdout
         names = [f"berth_tests_{name}" for name in self.folders]
         return names if all(re.search(rf"^(?:\.\.\. )?{name}\b", help_text, re.MULTILINE) for name in names) else []
 
@@ -74,8 +80,19 @@ class Runner:
         folder = ROOT / "build" / name
         folder.mkdir(parents=True, exist_ok=True)
         log = folder / "tests-run.log"
-        configure = ["cmake", "-S", ".", "-B", str(folder), "-G", "Ninja", "-C", f"cmake/{name}.cmake",
-                     f"-DBERTH_WERROR={'ON' if os.environ.get('CI') else 'OFF'}", "-DBERTH_BUILD_TESTS=ON"]
+        configure = [
+            "cmake",
+            "-S",
+            ".",
+            "-B",
+            str(folder),
+            "-G",
+            "Ninja",
+            "-C",
+            f"cmake/{name}.cmake",
+            f"-DBERTH_WERROR={'ON' if os.environ.get('CI') else 'OFF'}",
+            "-DBERTH_BUILD_TESTS=ON",
+        ]
         if name == "asan":
             configure.append(f"-DBERTH_KERNEL_ONLY={'OFF' if self.everything else 'ON'}")
         if shutil.which("ccache"):
@@ -89,14 +106,30 @@ class Runner:
         self.say(f"{name}: building")
         # Goes on after an error, so that what was built is tested all the same.
         targets = self.targets(folder)
-        ok = self.command(self.prefix(name) + ["cmake", "--build", str(folder), "-j", str(self.jobs),
-                                               *(["--target", *targets] if targets else []), "--", "-k", "0"], log)
+        ok = self.command(
+            self.prefix(name)
+            + [
+                "cmake",
+                "--build",
+                str(folder),
+                "-j",
+                str(self.jobs),
+                *(["--target", *targets] if targets else []),
+                "--",
+                "-k",
+                "0",
+            ],
+            log,
+        )
         if not ok:
             self.tail(log)
             self.fail(f"{name}: build", f"see {log.relative_to(ROOT)}")
         if name == "release" and not self.folders:
             log = folder / "tests-run-headers.log"
-            if self.command(["cmake", "--build", str(folder), "-j", str(self.jobs), "--target", "all_verify_interface_header_sets"], log):
+            if self.command(
+                ["cmake", "--build", str(folder), "-j", str(self.jobs), "--target", "all_verify_interface_header_sets"],
+                log,
+            ):
                 self.passed += 1
             else:
                 self.tail(log)
@@ -107,12 +140,34 @@ class Runner:
         self.say(f"{name}: testing")
         report = folder / "tests-run.xml"
         report.unlink(missing_ok=True)
-        arguments = self.prefix(name) + ["ctest", "--test-dir", str(folder), "-j", str(self.jobs), "--no-tests=error", "--timeout", "900",
-                     "--output-junit", str(report)] + ([] if self.everything else ["-LE", "long"]) + \
-            (["-L", f"^({'|'.join(self.folders)})$"] if self.folders else [])
+        arguments = (
+            self.prefix(name)
+            + [
+                "ctest",
+                "--test-dir",
+                str(folder),
+                "-j",
+                str(self.jobs),
+                "--no-tests=error",
+                "--timeout",
+                "900",
+                "--output-junit",
+                str(report),
+            ]
+            + ([] if self.everything else ["-LE", "long"])
+            + (["-L", f"^({'|'.join(self.folders)})$"] if self.folders else [])
+        )
         environment = dict(os.environ, BERTH_TEST_THOROUGH="1") if self.everything else None
-        process = subprocess.Popen(arguments, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                   stderr=subprocess.STDOUT, text=True, errors="replace")
+        process = subprocess.Popen(
+            arguments,
+            cwd=ROOT,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+        )
         shown = 0
         for line in process.stdout:
             match = re.match(r"\s*(\d+)/(\d+) Test", line)
@@ -135,8 +190,11 @@ class Runner:
             counted += 1
             if case.get("status") == "run":
                 self.passed += 1
-            elif case.get("status") in ("notrun", "disabled") and case.find("skipped") is not None and \
-                    "SKIP_" in (case.find("skipped").get("message") or ""):
+            elif (
+                case.get("status") in ("notrun", "disabled")
+                and case.find("skipped") is not None
+                and "SKIP_" in (case.find("skipped").get("message") or "")
+            ):
                 self.skipped += 1
                 self.say(f"skipped {name}: {case.get('name')}")
             else:
@@ -147,7 +205,9 @@ class Runner:
 
 
 def main():
-    parser = argparse.ArgumentParser(prog="tests/run", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="tests/run", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("folders", nargs="*", metavar="FOLDER", help="of tests, such as pool; default: all")
     parser.add_argument("--quick", action="store_true", help="without the sanitizer builds")
     parser.add_argument("--all", action="store_true", help="also what takes long: two hours more on two cores")
@@ -158,7 +218,13 @@ def main():
         if name not in folders():
             parser.error(f"no folder of tests '{name}', there are: {', '.join(folders())}")
     runner = Runner(arguments.jobs, arguments.all, arguments.folders)
-    for name in ["release"] if arguments.quick or arguments.folders else CONFIGURATIONS if arguments.all else ["release", "asan"]:
+    for name in (
+        ["release"]
+        if arguments.quick or arguments.folders
+        else CONFIGURATIONS
+        if arguments.all
+        else ["release", "asan"]
+    ):
         folder = runner.build(name)
         if folder is not None:
             runner.test(name, folder)

@@ -18,8 +18,12 @@ import torch
 import torch.nn as nn
 
 FORM, OUTPUT, STEPS = sys.argv[1], pathlib.Path(sys.argv[2]), 6
-SETTINGS = {"python": {"stacks": "python", "global_record_annotations": True}, "cpp": {"context": None},
-            "cut": {"context": None, "max_entries": 150}, "late": {"context": None, "global_record_annotations": True}}
+SETTINGS = {
+    "python": {"stacks": "python", "global_record_annotations": True},
+    "cpp": {"context": None},
+    "cut": {"context": None, "max_entries": 150},
+    "late": {"context": None, "global_record_annotations": True},
+}
 
 
 def written_by_cpp():
@@ -32,8 +36,17 @@ def written_by_cpp():
 
 def written_by_python():
     snapshot = torch.cuda.memory._snapshot()
-    frames = {id(frame): frame for trace in snapshot["device_traces"] for entry in trace for frame in entry.get("frames", [])}
-    frames.update({id(frame): frame for segment in snapshot["segments"] for block in segment["blocks"] for frame in block["frames"]})
+    frames = {
+        id(frame): frame for trace in snapshot["device_traces"] for entry in trace for frame in entry.get("frames", [])
+    }
+    frames.update(
+        {
+            id(frame): frame
+            for segment in snapshot["segments"]
+            for block in segment["blocks"]
+            for frame in block["frames"]
+        }
+    )
     for frame in frames.values():  # no paths of the machine that made it
         path = frame["filename"]
         at = path.find("site-packages/")
@@ -72,8 +85,16 @@ def main():
     data = written_by_cpp() if FORM == "cpp" else written_by_python()
     OUTPUT.write_bytes(gzip.compress(data, 9, mtime=0))
     stats = torch.cuda.memory_stats()
-    print(json.dumps({"reserved_peak": stats["reserved_bytes.all.peak"], "reserved": stats["reserved_bytes.all.current"],
-                      "allocated_peak": stats["allocated_bytes.all.peak"], "bytes": len(data)}))
+    print(
+        json.dumps(
+            {
+                "reserved_peak": stats["reserved_bytes.all.peak"],
+                "reserved": stats["reserved_bytes.all.current"],
+                "allocated_peak": stats["allocated_bytes.all.peak"],
+                "bytes": len(data),
+            }
+        )
+    )
 
 
 main()

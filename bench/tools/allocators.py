@@ -19,7 +19,11 @@ import training  # noqa: E402
 from training import Failure, Report, Training, note  # noqa: E402
 
 # glibc caps the threshold at 32 MiB and ignores larger values; so one more form never maps at all.
-RAISED = {"MALLOC_MMAP_THRESHOLD_": str(32 << 20), "MALLOC_TRIM_THRESHOLD_": str(8 << 30), "MALLOC_TOP_PAD_": str(64 << 20)}
+RAISED = {
+    "MALLOC_MMAP_THRESHOLD_": str(32 << 20),
+    "MALLOC_TRIM_THRESHOLD_": str(8 << 30),
+    "MALLOC_TOP_PAD_": str(64 << 20),
+}
 UNMAPPED = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(8 << 30), "MALLOC_TOP_PAD_": str(64 << 20)}
 PRELOADED = {
     "jemalloc": r"libjemalloc\.so\.2",
@@ -65,7 +69,15 @@ def environments(plan, only):
 
 
 def measure(model, arguments, folder):
-    problem = Training(arguments.build_dir, model, arguments.steps, arguments.warmup, arguments.data, arguments.threads, arguments.batch)
+    problem = Training(
+        arguments.build_dir,
+        model,
+        arguments.steps,
+        arguments.warmup,
+        arguments.data,
+        arguments.threads,
+        arguments.batch,
+    )
     note(f"allocators: {model}: record and plan")
     plan, said, _ = problem.record_and_plan(folder, arguments.time_limit)
     settings = environments(plan, arguments.only)
@@ -76,18 +88,32 @@ def measure(model, arguments, folder):
         for name in names[shift:] + names[:shift]:
             result = problem.run(settings[name])
             runs[name].append(result)
-            note(f"allocators: {model}: round {turn + 1}/{arguments.rounds}: {name}: "
-                 f"{statistics.median(training.step_times([result])):.1f} ms ({time.monotonic() - start:.0f} s)")
+            note(
+                f"allocators: {model}: round {turn + 1}/{arguments.rounds}: {name}: "
+                f"{statistics.median(training.step_times([result])):.1f} ms ({time.monotonic() - start:.0f} s)"
+            )
     others = [name for name in OTHERS if name in runs]
     best = min(others, key=lambda name: training.summary(runs[name])["step_ms"]["median"])
-    answer = {"model": model, "description": runs["glibc"][0].get("description", model), "plan": said, "best_other": best,
-              "losses_agree": training.losses_agree([r for results in runs.values() for r in results]), "allocators": {}}
+    answer = {
+        "model": model,
+        "description": runs["glibc"][0].get("description", model),
+        "plan": said,
+        "best_other": best,
+        "losses_agree": training.losses_agree([r for results in runs.values() for r in results]),
+        "allocators": {},
+    }
     for name, results in runs.items():
-        ratios = {"glibc": training.paired_ratios(results, runs["glibc"]), "best_other": training.paired_ratios(results, runs[best])}
+        ratios = {
+            "glibc": training.paired_ratios(results, runs["glibc"]),
+            "best_other": training.paired_ratios(results, runs[best]),
+        }
         answer["allocators"][name] = {
             **training.summary(results),
             "median_step_ms_by_round": [statistics.median(training.step_times([r])) for r in results],
-            "speed_over": {key: {"median": statistics.median(value), "min": min(value), "max": max(value)} for key, value in ratios.items()},
+            "speed_over": {
+                key: {"median": statistics.median(value), "min": min(value), "max": max(value)}
+                for key, value in ratios.items()
+            },
             "counts": results[-1]["counts"],
             "arena_bytes": (results[-1]["stats"] or {}).get("arena"),
             "arena_bound_bytes": (results[-1]["stats"] or {}).get("arena_bound"),
@@ -99,20 +125,49 @@ def section(answer):
     rows = []
     for name, one in answer["allocators"].items():
         time_ms, over, best = one["step_ms"], one["speed_over"]["glibc"], one["speed_over"]["best_other"]
-        rows.append([
-            name, f"{time_ms['median']:.1f}", f"{time_ms['p25']:.1f}..{time_ms['p75']:.1f}",
-            f"{over['median']:.3f} ({over['min']:.3f}..{over['max']:.3f})",
-            f"{best['median']:.3f} ({best['min']:.3f}..{best['max']:.3f})",
-            f"{one['minor_faults_per_step']:,.0f}", training.mebibytes(one["peak_rss_bytes"]), f"{one['thread_ms_per_step']:.1f}", f"{one['user_seconds']:.2f}", f"{one['system_seconds']:.2f}"])
+        rows.append(
+            [
+                name,
+                f"{time_ms['median']:.1f}",
+                f"{time_ms['p25']:.1f}..{time_ms['p75']:.1f}",
+                f"{over['median']:.3f} ({over['min']:.3f}..{over['max']:.3f})",
+                f"{best['median']:.3f} ({best['min']:.3f}..{best['max']:.3f})",
+                f"{one['minor_faults_per_step']:,.0f}",
+                training.mebibytes(one["peak_rss_bytes"]),
+                f"{one['thread_ms_per_step']:.1f}",
+                f"{one['user_seconds']:.2f}",
+                f"{one['system_seconds']:.2f}",
+            ]
+        )
     losses = "losses of all runs equal to the last bit" if answer["losses_agree"] else "LOSSES DIFFER"
-    return f"**{answer['model']}**: {answer['description']}; best other: {answer['best_other']}; {losses}\n\n" + training.table(
-        ["allocator", "step, ms", "quartiles", "speed over glibc", "speed over best other", "faults a step", "peak memory", "processor, ms", "user, s", "system, s"], rows)
+    return (
+        f"**{answer['model']}**: {answer['description']}; best other: {answer['best_other']}; {losses}\n\n"
+        + training.table(
+            [
+                "allocator",
+                "step, ms",
+                "quartiles",
+                "speed over glibc",
+                "speed over best other",
+                "faults a step",
+                "peak memory",
+                "processor, ms",
+                "user, s",
+                "system, s",
+            ],
+            rows,
+        )
+    )
 
 
 def main(argv):
     report = Report("allocators", __doc__, ["gpt", "resnet18"], steps=10, warmup=6, rounds=5, output="cpu-allocators")
-    report.parser.add_argument("--only", action="append", help="an allocator of the table; may be repeated; glibc always runs")
-    report.parser.add_argument("--time-limit", type=float, default=10, help="seconds for berth plan (default: %(default)s)")
+    report.parser.add_argument(
+        "--only", action="append", help="an allocator of the table; may be repeated; glibc always runs"
+    )
+    report.parser.add_argument(
+        "--time-limit", type=float, default=10, help="seconds for berth plan (default: %(default)s)"
+    )
     arguments = report.parse(argv)
     known = [*OTHERS, "berth, no plan", "berth learn", "berth serve"]
     for name in arguments.only or []:

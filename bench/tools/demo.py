@@ -25,7 +25,9 @@ SMOKE_MODELS = ["mlp"]
 
 
 def parse(argv):
-    parser = argparse.ArgumentParser(prog="bench/demo", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="bench/demo", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--model", choices=[*MODELS, "all"], default="all", help="default: all")
     parser.add_argument("--steps", type=int, help="measured steps a run (default: 10)")
     parser.add_argument("--warmup", type=int, help="steps before them (default: 6)")
@@ -35,7 +37,12 @@ def parse(argv):
     parser.add_argument("--data", type=pathlib.Path, default=training.ROOT / "build/data", help="folder of the inputs")
     parser.add_argument("--smoke", action="store_true", help="the smallest form: a small model, few steps; for tests")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of the table")
-    parser.add_argument("--build-dir", type=pathlib.Path, default=training.ROOT / "build/release", help="use this build; implies --no-build")
+    parser.add_argument(
+        "--build-dir",
+        type=pathlib.Path,
+        default=training.ROOT / "build/release",
+        help="use this build; implies --no-build",
+    )
     parser.add_argument("--no-build", action="store_true", help="no set-up, no build: take what is there")
     arguments = parser.parse_args(argv)
     for name, usual, smoke in (("steps", 10, 4), ("warmup", 6, 8), ("rounds", 2, 1)):
@@ -107,23 +114,42 @@ def text_table(answers):
         for name, one in answer["allocators"].items():
             time_ms, counts = one["step_ms"], one["counts"]
             planned = one["arena_bytes"] and one["arena_bound_bytes"]
-            arena = f"{training.mebibytes(one['arena_bytes'])} / {one['arena_bytes'] / one['arena_bound_bytes']:.3f}" if planned else "-"
-            rows.append([
-                name, f"{time_ms['median']:.1f} ms", f"{time_ms['p25']:.1f}..{time_ms['p75']:.1f}",
-                f"{one['speed_over_glibc']:.2f}x", f"{one['minor_faults_per_step']:,.0f}",
-                training.mebibytes(one["peak_rss_bytes"]), arena,
-                f"{counts['hits']:,.0f}" if counts else "-",
-                f"{counts['misses'] + counts['unplanned']:,.1f}" if counts else "-",
-                "equal" if one["losses_agree"] else "DIFFER"])
+            arena = (
+                f"{training.mebibytes(one['arena_bytes'])} / {one['arena_bytes'] / one['arena_bound_bytes']:.3f}"
+                if planned
+                else "-"
+            )
+            rows.append(
+                [
+                    name,
+                    f"{time_ms['median']:.1f} ms",
+                    f"{time_ms['p25']:.1f}..{time_ms['p75']:.1f}",
+                    f"{one['speed_over_glibc']:.2f}x",
+                    f"{one['minor_faults_per_step']:,.0f}",
+                    training.mebibytes(one["peak_rss_bytes"]),
+                    arena,
+                    f"{counts['hits']:,.0f}" if counts else "-",
+                    f"{counts['misses'] + counts['unplanned']:,.1f}" if counts else "-",
+                    "equal" if one["losses_agree"] else "DIFFER",
+                ]
+            )
         parts.append(answer["description"] + "\n\n" + training.table(header, rows))
-    parts.append("step: median of the measured steps, spread: its quartiles; page faults, hits and misses are those of one step;\n"
-                 "speed: glibc's time over its own, in the same round; losses: all bits of the loss of every step, beside glibc's.")
+    parts.append(
+        "step: median of the measured steps, spread: its quartiles; page faults, hits and misses are those of one step;\n"
+        "speed: glibc's time over its own, in the same round; losses: all bits of the loss of every step, beside glibc's."
+    )
     return "\n\n".join(parts)
 
 
 def main(argv):
     arguments = parse(argv)
-    models = SMOKE_MODELS if arguments.smoke and arguments.model == "all" else list(MODELS) if arguments.model == "all" else [arguments.model]
+    models = (
+        SMOKE_MODELS
+        if arguments.smoke and arguments.model == "all"
+        else list(MODELS)
+        if arguments.model == "all"
+        else [arguments.model]
+    )
     with tempfile.TemporaryDirectory() as folder:
         answers = [measure(model, arguments, pathlib.Path(folder)) for model in models]
     if arguments.json:

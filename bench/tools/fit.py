@@ -63,12 +63,34 @@ def rows_of(model, arguments):
         equal = run["digest"] == wide["digest"]
         wrong += [] if equal and run["peak"] <= limit else [f"{model}, {label}"]
         scheduled = run["ms"][-3:]
-        rows.append([model, label, training.mebibytes(run["peak"]), training.mebibytes(run["spilled"][1]), training.mebibytes(run["spilled"][-1]),
-                     str(run["program"]["runs_again"]), f"{statistics.median(scheduled):.0f}", f"{run['ms'][1] / usual:.2f}, "
-                     f"{statistics.median(scheduled) / usual:.2f}", "equal" if equal else "DIFFERENT"])
+        rows.append(
+            [
+                model,
+                label,
+                training.mebibytes(run["peak"]),
+                training.mebibytes(run["spilled"][1]),
+                training.mebibytes(run["spilled"][-1]),
+                str(run["program"]["runs_again"]),
+                f"{statistics.median(scheduled):.0f}",
+                f"{run['ms'][1] / usual:.2f}, {statistics.median(scheduled) / usual:.2f}",
+                "equal" if equal else "DIFFERENT",
+            ]
+        )
     if arguments.least:
         found = least(model, wide["live"], arguments)
-        rows.append([model, "least", training.mebibytes(found), "", "", "", "", "", f"{100 * found / wide['live']:.0f} % of what it holds"])
+        rows.append(
+            [
+                model,
+                "least",
+                training.mebibytes(found),
+                "",
+                "",
+                "",
+                "",
+                "",
+                f"{100 * found / wide['live']:.0f} % of what it holds",
+            ]
+        )
     return rows, wrong
 
 
@@ -89,8 +111,13 @@ def main(argv):
         found, faults = rows_of(model, arguments)
         rows += found
         wrong += faults
-    report.keep(argv, arguments, "Spilled: bytes that one step sends to the host, the second one (as recorded) and the last one (scheduled).",
-                ["model", "limit", "held", "spilled, recorded", "scheduled", "run again", "step, ms", "over no limit", "bits"], rows)
+    report.keep(
+        argv,
+        arguments,
+        "Spilled: bytes that one step sends to the host, the second one (as recorded) and the last one (scheduled).",
+        ["model", "limit", "held", "spilled, recorded", "scheduled", "run again", "step, ms", "over no limit", "bits"],
+        rows,
+    )
     if wrong:
         raise Failure(f"other bits, or more than the limit: {'; '.join(wrong)}")
     return 0

@@ -52,11 +52,25 @@ class Results:
         if arguments.resume:
             self.unpack(arguments.resume)
         known = json.loads(self.path.read_text()) if self.path.is_file() else {}
-        same = known.get("sources") == self.key and known.get("small") == arguments.small and known.get("standin") == bool(arguments.standin)
+        same = (
+            known.get("sources") == self.key
+            and known.get("small") == arguments.small
+            and known.get("standin") == bool(arguments.standin)
+        )
         if known and not same:
             print("gpu: what was found before is of other sources: it is not counted", file=sys.stderr)
-        self.report = known if same else {"sources": self.key, "small": arguments.small, "standin": bool(arguments.standin), "machine": {}, "rows": {},
-                                          "begun": {}}
+        self.report = (
+            known
+            if same
+            else {
+                "sources": self.key,
+                "small": arguments.small,
+                "standin": bool(arguments.standin),
+                "machine": {},
+                "rows": {},
+                "begun": {},
+            }
+        )
         self.rows, self.begun = self.report["rows"], self.report["begun"]
         for name in ("logs", "kept"):
             (self.folder / name).mkdir(parents=True, exist_ok=True)
@@ -112,16 +126,30 @@ class Results:
     def to_text(self):
         """The report as Markdown."""
         machine = self.report["machine"]
-        lines = ["# bench/gpu", "", ", ".join(f"{name}: {value}" for name, value in machine.items()), "",
-                 f"Commit {self.report.get('commit', 'unknown')}, {self.report.get('date', '')}, `{self.report.get('command', '')}`."]
+        lines = [
+            "# bench/gpu",
+            "",
+            ", ".join(f"{name}: {value}" for name, value in machine.items()),
+            "",
+            f"Commit {self.report.get('commit', 'unknown')}, {self.report.get('date', '')}, `{self.report.get('command', '')}`.",
+        ]
         if self.report["standin"]:
-            lines += ["", "On the stand-in: kernels do nothing and take no time. Values and times mean nothing; that it ran, addresses and counts do."]
+            lines += [
+                "",
+                "On the stand-in: kernels do nothing and take no time. Values and times mean nothing; that it ran, addresses and counts do.",
+            ]
         lines += ["", "| row | wanted, s | took, s | result | |", "| --- | --- | --- | --- | --- |"]
         for row in ROWS:
             found = self.rows.get(row.name)
             if found is not None or not row.more:
-                lines.append(f"| {row.name} | {row.wants:.0f} | " + (f"{found['seconds']:.1f} | {found['outcome']} | {cell(found['text'])} |" if found else
-                                                                    "| not yet | |"))
+                lines.append(
+                    f"| {row.name} | {row.wants:.0f} | "
+                    + (
+                        f"{found['seconds']:.1f} | {found['outcome']} | {cell(found['text'])} |"
+                        if found
+                        else "| not yet | |"
+                    )
+                )
         took = sum(found["seconds"] for found in self.rows.values())
         wanted = sum(row.wants for row in ROWS if row.name in self.rows)
         return "\n".join([*lines, "", f"{len(self.rows)} rows wanted {wanted:.0f} s and took {took:.0f} s.", ""])
@@ -146,12 +174,24 @@ def run_here(arguments):
         outcome, text, data = "skip", str(reason), {}
     except Failure as failure:
         words = str(failure).splitlines()
-        telling = [line for line in words[1:] if re.search(r"rror|FAILED|failed|what\(\)|wanted|refus", line) and not line.startswith("frame #")]
+        telling = [
+            line
+            for line in words[1:]
+            if re.search(r"rror|FAILED|failed|what\(\)|wanted|refus", line) and not line.startswith("frame #")
+        ]
         rest = [line for line in words[1:] if line.strip()]
         last = (telling or rest or [""])[-1].strip()
-        outcome, text, data = "fail", f"{words[0][:300]}: {last[:300]}" if last else words[0], {"tail": words[:1] + words[1:][-40:]}
+        outcome, text, data = (
+            "fail",
+            f"{words[0][:300]}: {last[:300]}" if last else words[0],
+            {"tail": words[:1] + words[1:][-40:]},
+        )
     except Exception as error:  # a fault of this script is a row's failure, the others still run
-        outcome, text, data = "fail", f"{type(error).__name__}: {error}", {"tail": traceback.format_exc().splitlines()[-20:]}
+        outcome, text, data = (
+            "fail",
+            f"{type(error).__name__}: {error}",
+            {"tail": traceback.format_exc().splitlines()[-20:]},
+        )
     arguments.answer.write_text(json.dumps({"outcome": outcome, "text": text, **data}))
     return 0
 
@@ -190,10 +230,22 @@ def run_row(row, arguments, passed_on, results, stop):
         found = json.loads(answer.read_text())
     else:
         words = log.read_text(errors="replace").splitlines()[-40:]
-        how = f"ended at its limit, {limit:.0f} s" if code is None else \
-            f"was ended by signal {-code}" if code < 0 else f"ended with {code} and no answer"
+        how = (
+            f"ended at its limit, {limit:.0f} s"
+            if code is None
+            else f"was ended by signal {-code}"
+            if code < 0
+            else f"ended with {code} and no answer"
+        )
         found = {"outcome": "fail", "text": how, "tail": words}
-    return {"outcome": found.pop("outcome"), "text": found.pop("text"), "wanted": row.wants, "seconds": round(seconds, 1), "point": row.point, **found}
+    return {
+        "outcome": found.pop("outcome"),
+        "text": found.pop("text"),
+        "wanted": row.wants,
+        "seconds": round(seconds, 1),
+        "point": row.point,
+        **found,
+    }
 
 
 def run_all(rows, arguments, passed_on, results):
@@ -204,8 +256,13 @@ def run_all(rows, arguments, passed_on, results):
         if row.name in results.rows:
             continue
         if results.begun.get(row.name, 0) >= 2:
-            found = {"outcome": "fail", "text": "the machine or the call ended twice while it ran: name it to try it again", "wanted": row.wants,
-                     "seconds": 0, "point": row.point}
+            found = {
+                "outcome": "fail",
+                "text": "the machine or the call ended twice while it ran: name it to try it again",
+                "wanted": row.wants,
+                "seconds": 0,
+                "point": row.point,
+            }
         elif began and stop - time.monotonic() < row.wants or time.monotonic() >= stop:
             left.append(row.name)  # a later one may want less
             continue
@@ -216,7 +273,10 @@ def run_all(rows, arguments, passed_on, results):
         if found is None:
             left.append(row.name)
             continue
-        print(f"{found['outcome']:8} {row.name} ({found['seconds']:.0f} of {row.wants:.0f} s): {found['text']}", flush=True)
+        print(
+            f"{found['outcome']:8} {row.name} ({found['seconds']:.0f} of {row.wants:.0f} s): {found['text']}",
+            flush=True,
+        )
         if found["outcome"] == "fail":
             print("".join(f"         | {line}\n" for line in found.get("tail", [])), end="", flush=True)
     return left
@@ -225,21 +285,51 @@ def run_all(rows, arguments, passed_on, results):
 def parse(argv):
     groups = "\n".join(f"  {name:10} {text}" for name, text in GROUPS.items())
     wants = sum(row.wants for row in ROWS if not row.more)
-    parser = argparse.ArgumentParser(prog="bench/gpu", formatter_class=argparse.RawDescriptionHelpFormatter,
-                                     description=f"{__doc__}\nGroups of rows; together they want {wants / 60:.0f} minutes:\n{groups}")
+    parser = argparse.ArgumentParser(
+        prog="bench/gpu",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description=f"{__doc__}\nGroups of rows; together they want {wants / 60:.0f} minutes:\n{groups}",
+    )
     add = parser.add_argument
-    add("names", nargs="*", metavar="NAME", help="run these groups or rows, also what failed in them (default: all that is not done)")
+    add(
+        "names",
+        nargs="*",
+        metavar="NAME",
+        help="run these groups or rows, also what failed in them (default: all that is not done)",
+    )
     add("--list", action="store_true", help="the rows, what they want, and what became of them")
     add("--more", action="store_true", help="also the rows beyond the half hour")
     add("--again", action="store_true", help="forget what was found by the rows that run")
-    add("--minutes", type=float, default=30, help="start nothing that wants more than is left of so many minutes (default: %(default)s)")
-    add("--archive", type=pathlib.Path, help="what is written after each row (default: berth-gpu.tar.gz in the folder of --work)")
+    add(
+        "--minutes",
+        type=float,
+        default=30,
+        help="start nothing that wants more than is left of so many minutes (default: %(default)s)",
+    )
+    add(
+        "--archive",
+        type=pathlib.Path,
+        help="what is written after each row (default: berth-gpu.tar.gz in the folder of --work)",
+    )
     add("--resume", type=pathlib.Path, metavar="ARCHIVE", help="go on from the archive of an earlier call")
     add("--pack", action="store_true", help="fill .carry/gpu from the build, for the machine with the GPU")
-    add("--rehearse", action="store_true", help="all of it on the stand-in, in a clean folder that has only what would be carried")
+    add(
+        "--rehearse",
+        action="store_true",
+        help="all of it on the stand-in, in a clean folder that has only what would be carried",
+    )
     add("--small", action="store_true", help="small sizes, for tests")
-    add("--standin", type=pathlib.Path, metavar="FOLDER", help="run on this stand-in: values and times mean nothing then")
-    add("--build-dir", type=pathlib.Path, help="take this build (default: .carry/gpu/build where it is there, else build/release)")
+    add(
+        "--standin",
+        type=pathlib.Path,
+        metavar="FOLDER",
+        help="run on this stand-in: values and times mean nothing then",
+    )
+    add(
+        "--build-dir",
+        type=pathlib.Path,
+        help="take this build (default: .carry/gpu/build where it is there, else build/release)",
+    )
     add("--python", help="the interpreter that has torch (default: BERTH_PYTHON, that of .venv, python3)")
     add("--work", type=pathlib.Path, help="folder of what is done (default: build/gpu, or build/gpu-rehearsal)")
     add("--patience", type=float, default=2, help=argparse.SUPPRESS)  # times what a row wants is its limit
@@ -263,19 +353,32 @@ def parse(argv):
 def show_list(rows, results):
     for row in rows:
         found = results.rows.get(row.name)
-        print(f"{found['outcome'] if found else 'more' if row.more else '-':8} {row.wants:4.0f} s  {row.name}{f' (point {row.point})' if row.point else ''}: "
-              f"{found['text'] if found else row.text}")
+        print(
+            f"{found['outcome'] if found else 'more' if row.more else '-':8} {row.wants:4.0f} s  {row.name}{f' (point {row.point})' if row.point else ''}: "
+            f"{found['text'] if found else row.text}"
+        )
 
 
 def main(argv):
     arguments = parse(argv)
-    chosen = [row for row in ROWS if row.name in arguments.names or row.group in arguments.names or (not arguments.names and (arguments.more or not row.more))]
+    chosen = [
+        row
+        for row in ROWS
+        if row.name in arguments.names
+        or row.group in arguments.names
+        or (not arguments.names and (arguments.more or not row.more))
+    ]
     if arguments.row:
         return run_here(arguments)
     if arguments.pack:
         return gpu_pack.pack_here(arguments)
     if arguments.rehearse:
-        kept = [*arguments.names, *(["--more"] if arguments.more else []), *(["--small"] if arguments.small else []), "--again"]
+        kept = [
+            *arguments.names,
+            *(["--more"] if arguments.more else []),
+            *(["--small"] if arguments.small else []),
+            "--again",
+        ]
         return gpu_pack.rehearse(arguments, kept)
     if arguments.list:
         show_list(ROWS if not arguments.names else chosen, Results(arguments))
@@ -295,12 +398,30 @@ def main(argv):
         print("gpu: all of it was done before this call: --again repeats it")
         return 0
     if arguments.standin:
-        print("gpu: on the stand-in kernels do nothing: losses, values and times mean nothing and are not compared", flush=True)
+        print(
+            "gpu: on the stand-in kernels do nothing: losses, values and times mean nothing and are not compared",
+            flush=True,
+        )
     command = without_places(shlex.join(["bench/gpu", *argv]))
-    results.report |= {"machine": json.loads(without_places(json.dumps(bench.machine()))), "commit": gpu_pack.manifest().get("commit") or training.commit(),
-                       "date": datetime.date.today().isoformat(), "command": command, "note": note}
-    passed_on = ["--work", arguments.work, "--archive", arguments.archive, "--python", bench.python, "--build-dir", bench.build,
-                 *(["--small"] if arguments.small else []), *(["--standin", arguments.standin] if arguments.standin else [])]
+    results.report |= {
+        "machine": json.loads(without_places(json.dumps(bench.machine()))),
+        "commit": gpu_pack.manifest().get("commit") or training.commit(),
+        "date": datetime.date.today().isoformat(),
+        "command": command,
+        "note": note,
+    }
+    passed_on = [
+        "--work",
+        arguments.work,
+        "--archive",
+        arguments.archive,
+        "--python",
+        bench.python,
+        "--build-dir",
+        bench.build,
+        *(["--small"] if arguments.small else []),
+        *(["--standin", arguments.standin] if arguments.standin else []),
+    ]
     before = set(results.rows)
     left = run_all(chosen, arguments, passed_on, results)
     results.write()
@@ -308,8 +429,13 @@ def main(argv):
     for name in set(results.rows) - before:
         outcome = results.rows[name]["outcome"]
         counts[outcome] = counts.get(outcome, 0) + 1
-    print("gpu: " + (", ".join(f"{count} {outcome}" for outcome, count in sorted(counts.items())) or "no row ended in this call"))
-    failed = [row.name for row in chosen if row.name not in before and results.rows.get(row.name, {}).get("outcome") == "fail"]
+    print(
+        "gpu: "
+        + (", ".join(f"{count} {outcome}" for outcome, count in sorted(counts.items())) or "no row ended in this call")
+    )
+    failed = [
+        row.name for row in chosen if row.name not in before and results.rows.get(row.name, {}).get("outcome") == "fail"
+    ]
     if failed:
         print(f"gpu: failed: {', '.join(failed)}")
     if left:

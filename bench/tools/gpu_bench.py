@@ -40,7 +40,7 @@ def without_places(text):
 def short_name(command):
     """Of a program behind what launches it: a script or a file."""
     words = [str(word) for word in command]
-    words = words[words.index("--") + 1:] if "--" in words else words
+    words = words[words.index("--") + 1 :] if "--" in words else words
     return pathlib.Path(next((word for word in words if word.endswith(".py")), words[0])).name
 
 
@@ -71,10 +71,21 @@ class Bench:
 
     def torch_root(self):
         if self.torch_root_ is None:
-            result = subprocess.run([self.python, "-c", "import importlib.util as u; s = u.find_spec('torch'); "
-                                     "print(s.submodule_search_locations[0] if s else '')"], capture_output=True, text=True, stdin=subprocess.DEVNULL)
+            result = subprocess.run(
+                [
+                    self.python,
+                    "-c",
+                    "import importlib.util as u; s = u.find_spec('torch'); "
+                    "print(s.submodule_search_locations[0] if s else '')",
+                ],
+                capture_output=True,
+                text=True,
+                stdin=subprocess.DEVNULL,
+            )
             if result.returncode != 0 or not result.stdout.strip():
-                raise Failure(f"{pathlib.Path(self.python).name} has no torch: name one that has by --python or BERTH_PYTHON")
+                raise Failure(
+                    f"{pathlib.Path(self.python).name} has no torch: name one that has by --python or BERTH_PYTHON"
+                )
             self.torch_root_ = pathlib.Path(result.stdout.strip())
         return self.torch_root_
 
@@ -84,8 +95,15 @@ class Bench:
 
     def run(self, command, environment=None, cwd=ROOT, accept=(0,)):
         """Runs a command to its end and returns its standard output. It belongs to the row's process group, which ends at the row's limit."""
-        result = subprocess.run([str(part) for part in command], env=self.environment(environment or {}), cwd=cwd, text=True, errors="replace",
-                                stdin=subprocess.DEVNULL, capture_output=True)
+        result = subprocess.run(
+            [str(part) for part in command],
+            env=self.environment(environment or {}),
+            cwd=cwd,
+            text=True,
+            errors="replace",
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+        )
         said, errors, code = result.stdout, result.stderr, result.returncode
         if self.logs:
             print(f"$ {shlex.join(map(str, command))}\n{said}{errors}(ended with {code})", flush=True)
@@ -98,12 +116,30 @@ class Bench:
 
     def environment(self, extra):
         """Without what steers allocators; with what carried programs are linked to: their own libraries, torch's and CUDA's."""
-        names = {"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "CUBLAS_WORKSPACE_CONFIG", "PYTORCH_NO_CUDA_MEMORY_CACHING"}
+        names = {
+            "PYTORCH_ALLOC_CONF",
+            "PYTORCH_CUDA_ALLOC_CONF",
+            "CUBLAS_WORKSPACE_CONFIG",
+            "PYTORCH_NO_CUDA_MEMORY_CACHING",
+        }
         clean = {name: value for name, value in training.clean_environment({}).items() if name not in names}
-        libraries = [self.build / "lib", self.torch_root() / "lib", self.torch_root().parent / "nvidia/cu13/lib", pathlib.Path("/usr/local/cuda/lib64")]
-        path = [*(str(folder) for folder in libraries if folder.is_dir()), *filter(None, [clean.get("LD_LIBRARY_PATH")])]
-        return {**clean, "LD_LIBRARY_PATH": ":".join(path), "PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1",
-                **{name: str(value) for name, value in extra.items()}}
+        libraries = [
+            self.build / "lib",
+            self.torch_root() / "lib",
+            self.torch_root().parent / "nvidia/cu13/lib",
+            pathlib.Path("/usr/local/cuda/lib64"),
+        ]
+        path = [
+            *(str(folder) for folder in libraries if folder.is_dir()),
+            *filter(None, [clean.get("LD_LIBRARY_PATH")]),
+        ]
+        return {
+            **clean,
+            "LD_LIBRARY_PATH": ":".join(path),
+            "PYTHONUNBUFFERED": "1",
+            "PYTHONDONTWRITEBYTECODE": "1",
+            **{name: str(value) for name, value in extra.items()},
+        }
 
     def launch(self, command, environment=None, installs=False, devices=1, copies=False):
         """A command that uses CUDA. `installs`: the program is linked to berth; else berth is put under it where the mode asks for it.
@@ -112,8 +148,14 @@ class Bench:
         mode = environment.get("BERTH_MODE", "off")
         library = self.program("libberth_torch_cuda.so") if mode != "off" and not installs else None
         if self.standin:
-            front = [self.standin / "berth-standin", *([] if copies else ["--copy-limit", 1 << 20]), "--devices", devices,
-                     *(["--preload", library] if library else []), "--"]
+            front = [
+                self.standin / "berth-standin",
+                *([] if copies else ["--copy-limit", 1 << 20]),
+                "--devices",
+                devices,
+                *(["--preload", library] if library else []),
+                "--",
+            ]
         else:
             # Through env, so that a front of the command's own is left alone.
             front = ["env", f"LD_PRELOAD={library}"] if library else []
@@ -160,8 +202,13 @@ class Process:
 
     def __init__(self, command, log):
         self.log = open(log, "wb")
-        self.process = subprocess.Popen([str(part) for part in command], stdin=subprocess.DEVNULL, stdout=self.log, stderr=subprocess.STDOUT,
-                                        start_new_session=True)
+        self.process = subprocess.Popen(
+            [str(part) for part in command],
+            stdin=subprocess.DEVNULL,
+            stdout=self.log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
 
     def wait(self, seconds):
         """Its exit code, or None where it was ended at its limit."""

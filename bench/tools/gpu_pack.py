@@ -15,12 +15,33 @@ import training
 from gpu_bench import PACK, Bench, find_build
 from training import ROOT, Failure
 
-BUILT = ["berth", "berth-device-report", "libberth_torch_cuda.so", "libberth_torch_cuda_allocator.so", "libberth.so", "bench/cuda_latency",
-         "bench/page_costs", "bench/train/train_cuda", "tests/cuda/berth_cuda_gpu_test"]
+BUILT = [
+    "berth",
+    "berth-device-report",
+    "libberth_torch_cuda.so",
+    "libberth_torch_cuda_allocator.so",
+    "libberth.so",
+    "bench/cuda_latency",
+    "bench/page_costs",
+    "bench/train/train_cuda",
+    "tests/cuda/berth_cuda_gpu_test",
+]
 # What results depend on, beside the machine.
-SOURCES = ("CMakeLists.txt", "csrc", "include", "cmake", "bench", "python_shim/berth", "tests/cuda", "tests/torch", "tests/support")
+SOURCES = (
+    "CMakeLists.txt",
+    "csrc",
+    "include",
+    "cmake",
+    "bench",
+    "python_shim/berth",
+    "tests/cuda",
+    "tests/torch",
+    "tests/support",
+)
 # There wherever a torch for CUDA runs. What else a program is linked to is taken along.
-COMMON = re.compile(r"lib(c|m|dl|rt|pthread|stdc\+\+|gcc_s|z|torch|torch_cpu|torch_cuda|c10|c10_cuda)\.so(\.\d+)*|ld-linux-.*")
+COMMON = re.compile(
+    r"lib(c|m|dl|rt|pthread|stdc\+\+|gcc_s|z|torch|torch_cpu|torch_cuda|c10|c10_cuda)\.so(\.\d+)*|ld-linux-.*"
+)
 TRAVELS = 64 << 20  # bytes that a lent machine may take
 
 
@@ -30,7 +51,12 @@ def state_of_tree():
     for name in SOURCES:
         top = ROOT / name
         for path in [top] if top.is_file() else sorted(top.rglob("*")):
-            if path.is_file() and "results" not in path.parts and "__pycache__" not in path.parts and path.suffix != ".md":
+            if (
+                path.is_file()
+                and "results" not in path.parts
+                and "__pycache__" not in path.parts
+                and path.suffix != ".md"
+            ):
                 digest.update(str(path.relative_to(ROOT)).encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()[:16]
 
@@ -43,9 +69,13 @@ def torch_version(root):
 
 
 def run(command, **options):
-    result = subprocess.run([str(part) for part in command], capture_output=True, text=True, stdin=subprocess.DEVNULL, **options)
+    result = subprocess.run(
+        [str(part) for part in command], capture_output=True, text=True, stdin=subprocess.DEVNULL, **options
+    )
     if result.returncode != 0:
-        raise Failure(f"{pathlib.Path(str(command[0])).name} ended with {result.returncode}: {(result.stdout + result.stderr).strip()[-1000:]}")
+        raise Failure(
+            f"{pathlib.Path(str(command[0])).name} ended with {result.returncode}: {(result.stdout + result.stderr).strip()[-1000:]}"
+        )
     return result.stdout
 
 
@@ -86,8 +116,14 @@ def pack(arguments, folder):
             shutil.copy2(ROOT / "build/data" / name, folder / "build/data" / name)
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     checksums = {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
-    manifest = {"commit": training.commit(), "sources": state_of_tree(), "machine": platform.machine(), "torch": version, "cuda": cuda or "13",
-                "files": checksums}
+    manifest = {
+        "commit": training.commit(),
+        "sources": state_of_tree(),
+        "machine": platform.machine(),
+        "torch": version,
+        "cuda": cuda or "13",
+        "files": checksums,
+    }
     (folder / "manifest.json").write_text(json.dumps(manifest, indent=1) + "\n")
     return sum(path.stat().st_size for path in files)
 
@@ -103,15 +139,20 @@ def check(bench):
     carried = manifest()
     if not carried or bench.build != PACK / "build":
         return ""
-    damaged = [name for name, checksum in carried["files"].items()
-               if not (PACK / name).is_file() or hashlib.sha256((PACK / name).read_bytes()).hexdigest() != checksum]
+    damaged = [
+        name
+        for name, checksum in carried["files"].items()
+        if not (PACK / name).is_file() or hashlib.sha256((PACK / name).read_bytes()).hexdigest() != checksum
+    ]
     if damaged:
         raise Failure(f"not as they were packed: {', '.join(damaged)}: run bench/gpu --pack again and copy .carry")
     if platform.machine() != carried["machine"]:
         raise Failure(f"what was packed is for {carried['machine']}, this machine is {platform.machine()}")
     version, cuda = torch_version(bench.torch_root())
     if version.split(".")[:2] != carried["torch"].split(".")[:2]:
-        raise Failure(f"what was packed is for torch {carried['torch']}, {pathlib.Path(bench.python).name} has {version}")
+        raise Failure(
+            f"what was packed is for torch {carried['torch']}, {pathlib.Path(bench.python).name} has {version}"
+        )
     if cuda and cuda.split(".")[0] != carried["cuda"].split(".")[0]:
         raise Failure(f"what was packed is for CUDA {carried['cuda']}, the torch here has {cuda}")
     return "" if carried["sources"] == state_of_tree() else "the sources beside it are not those that were packed"
@@ -126,7 +167,9 @@ def travelling_files():
 def pack_here(arguments):
     size = pack(arguments, PACK)
     tree = sum((ROOT / name).stat().st_size for name in travelling_files())
-    print(f"gpu: {size / 2**20:.1f} MiB in {PACK.relative_to(ROOT)}; with the working tree {(size + tree) / 2**20:.1f} MiB travel")
+    print(
+        f"gpu: {size / 2**20:.1f} MiB in {PACK.relative_to(ROOT)}; with the working tree {(size + tree) / 2**20:.1f} MiB travel"
+    )
     if size + tree > TRAVELS:
         raise Failure(f"that is more than the {TRAVELS >> 20} MiB that a lent machine takes")
     return 0
@@ -147,7 +190,29 @@ def rehearse(arguments, passed_on):
         size = pack(arguments, clean / PACK.relative_to(ROOT))
         shutil.copytree(build / "standin", standin)
         print(f"gpu: rehearsed in a clean folder, with {size / 2**20:.1f} MiB that are carried", flush=True)
-        variables = {name: value for name, value in training.clean_environment({}).items() if name not in ("PYTHONPATH", "LD_LIBRARY_PATH")}
-        command = [sys.executable, "-B", clean / "bench/tools/gpu.py", "--standin", standin, "--python", shutil.which(python) or python,
-                   "--minutes", "inf", "--patience", "20", "--work", arguments.work, "--archive", arguments.archive, *passed_on]
-        return subprocess.run([str(part) for part in command], cwd=top, env=variables, stdin=subprocess.DEVNULL).returncode
+        variables = {
+            name: value
+            for name, value in training.clean_environment({}).items()
+            if name not in ("PYTHONPATH", "LD_LIBRARY_PATH")
+        }
+        command = [
+            sys.executable,
+            "-B",
+            clean / "bench/tools/gpu.py",
+            "--standin",
+            standin,
+            "--python",
+            shutil.which(python) or python,
+            "--minutes",
+            "inf",
+            "--patience",
+            "20",
+            "--work",
+            arguments.work,
+            "--archive",
+            arguments.archive,
+            *passed_on,
+        ]
+        return subprocess.run(
+            [str(part) for part in command], cwd=top, env=variables, stdin=subprocess.DEVNULL
+        ).returncode

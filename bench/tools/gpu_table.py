@@ -34,7 +34,7 @@ def size(bench):
 
 def misses(result):
     """Per step, over the second half of the steps: requests that did not get the bytes that the plan has for them."""
-    steps = result["steps"][len(result["steps"]) // 2:]
+    steps = result["steps"][len(result["steps"]) // 2 :]
     return [step["misses"] + step["unplanned"] for step in steps]
 
 
@@ -47,7 +47,10 @@ start = Group("start", "whether it runs at all")
 def doctor(bench):
     found = json.loads(bench.cuda([bench.program("berth"), "doctor", "--device", "--json"]))
     device = found["devices"][0]
-    works = ", ".join(f"{one['name']}: {'not promised' if not one['promised'] else 'works' if one['works'] else one['error']}" for one in device["tries"])
+    works = ", ".join(
+        f"{one['name']}: {'not promised' if not one['promised'] else 'works' if one['works'] else one['error']}"
+        for one in device["tries"]
+    )
     return passed(f"{device['name']}, CUDA {found['driver']}: {device['why']}; {works}", **found)
 
 
@@ -58,33 +61,61 @@ def trains_equally(environment):
         native = bench.child("train", *given, environment={"BERTH_MODE": "off"})
         equal = ours["losses_hex"] == native["losses_hex"] and ours["weights_sha256"] == native["weights_sha256"]
         stats = ours["stats"]
-        text = (f"{ours['description']}: {stats['hits']} hits of {stats['requests']} requests, {stats['driver_calls']} driver calls, "
-                f"{stats['device_memory']}; losses and weights {'not compared' if bench.standin else 'equal' if equal else 'DIFFER'}")
-        return decided(bench, equal, text, equal=None if bench.standin else equal, stats=stats, native_loss=native["last_loss"], loss=ours["last_loss"])
+        text = (
+            f"{ours['description']}: {stats['hits']} hits of {stats['requests']} requests, {stats['driver_calls']} driver calls, "
+            f"{stats['device_memory']}; losses and weights {'not compared' if bench.standin else 'equal' if equal else 'DIFFER'}"
+        )
+        return decided(
+            bench,
+            equal,
+            text,
+            equal=None if bench.standin else equal,
+            stats=stats,
+            native_loss=native["last_loss"],
+            loss=ours["last_loss"],
+        )
 
     return run
 
 
-start.row("train", "an MLP: allocated, freed, trained, planned; losses and weights are the native allocator's", wants=50, point=1)(trains_equally({}))
+start.row(
+    "train",
+    "an MLP: allocated, freed, trained, planned; losses and weights are the native allocator's",
+    wants=50,
+    point=1,
+)(trains_equally({}))
 
 # ---------------------------------------------------------------------------------------------------- what calls cost
 
 cost = Group("cost", "what the driver's calls cost, and which of them wait for the device")
 
 
-@cost.row("calls", "by live handles, by the size of a handle, for several mappings at once; Device's own calls; while the device copies", wants=60, point=7)
+@cost.row(
+    "calls",
+    "by live handles, by the size of a handle, for several mappings at once; Device's own calls; while the device copies",
+    wants=60,
+    point=7,
+)
 def page_costs(bench):
     small = ["--smoke"] if bench.small else []
     found = json.loads(bench.cuda([bench.program("bench/page_costs"), *small]))
     most = max(map(int, found["us"]["alias"]))
-    each = ", ".join(f"{call} {found['us'][call]['1']:.1f} us alone, {found['us'][call][str(most)] / most:.2f} us a page of {most}"
-                     for call in ("commit", "alias", "decommit"))
-    handles = ", ".join(f"{count}: {us:.1f}" for count, us in sorted(found["live_handles_us"]["cuMemCreate"].items(), key=lambda one: int(one[0])))
+    each = ", ".join(
+        f"{call} {found['us'][call]['1']:.1f} us alone, {found['us'][call][str(most)] / most:.2f} us a page of {most}"
+        for call in ("commit", "alias", "decommit")
+    )
+    handles = ", ".join(
+        f"{count}: {us:.1f}"
+        for count, us in sorted(found["live_handles_us"]["cuMemCreate"].items(), key=lambda one: int(one[0]))
+    )
     large = ", ".join(f"{call} {times[str(most)]:.1f}" for call, times in found["one_handle_us"].items())
     waits = [name for name, one in found["busy"]["calls"].items() if one["waited"] > found["rounds"] / 2]
     event = "event: {record:.2f} us to record, {query:.2f} us to ask, {wait:.1f} us to wait".format(**found["event_us"])
     waiting = "" if bench.standin else f"; these wait for the device: {', '.join(waits) or 'none'}"
-    return measured(f"cuMemCreate by live handles, us: {handles}; one handle of {most} pages, us: {large}; {each}; {event}{waiting}", **found)
+    return measured(
+        f"cuMemCreate by live handles, us: {handles}; one handle of {most} pages, us: {large}; {each}; {event}{waiting}",
+        **found,
+    )
 
 
 # ------------------------------------------------------------------------------------------------------ the device
@@ -94,8 +125,12 @@ device = Group("device", "the cases of tests/cuda/gpu_test.cc, each a process")
 
 def device_case(case):
     def run(bench):
-        said = bench.cuda([bench.program("tests/cuda/berth_cuda_gpu_test"), case.replace(",", "\\,"), "--durations", "yes"], {"BERTH_MODE": "off"},
-                          copies=True, accept=(0, 77))
+        said = bench.cuda(
+            [bench.program("tests/cuda/berth_cuda_gpu_test"), case.replace(",", "\\,"), "--durations", "yes"],
+            {"BERTH_MODE": "off"},
+            copies=True,
+            accept=(0, 77),
+        )
         if bench.last_code == 77:
             raise Failure(f"the test finds no GPU: {bench.last_errors.strip() or said.strip()}")
         if "No test cases matched" in said + bench.last_errors or "No test ran" in said:
@@ -119,7 +154,11 @@ ends = Group("ends", "exit, fork, signals")
 def exits(bench):
     bench.child("lifecycle", "--how", "exit", environment={"BERTH_MODE": "learn"})
     words = bench.last_errors.strip()
-    return failed(f"it complains: {words.splitlines()[-1]}", tail=words.splitlines()) if words else passed("silent, exit code 0")
+    return (
+        failed(f"it complains: {words.splitlines()[-1]}", tail=words.splitlines())
+        if words
+        else passed("silent, exit code 0")
+    )
 
 
 @ends.row("fork", "frees in a forked child reach no driver, and the parent goes on", wants=20, point=5)
@@ -130,11 +169,19 @@ def forks(bench):
     return passed(text, **found) if good else failed(text, **found)
 
 
-@ends.row("signals", "a program that trains ends by SIGTERM, by Ctrl-C as an exception, by SIGKILL; its memory comes back", wants=40, point=5)
+@ends.row(
+    "signals",
+    "a program that trains ends by SIGTERM, by Ctrl-C as an exception, by SIGKILL; its memory comes back",
+    wants=40,
+    point=5,
+)
 def signals(bench):
     found = bench.child("lifecycle", "--how", "signals", environment={"BERTH_MODE": "learn"})
-    wrong = [f"{one['signal']}: ended with {one['exit_code']} instead of {one['wanted']}, {mebibytes(one['kept_bytes'])} kept" for one in found["ends"]
-             if one["exit_code"] != one["wanted"] or one["kept_bytes"] > 64 << 20]
+    wrong = [
+        f"{one['signal']}: ended with {one['exit_code']} instead of {one['wanted']}, {mebibytes(one['kept_bytes'])} kept"
+        for one in found["ends"]
+        if one["exit_code"] != one["wanted"] or one["kept_bytes"] > 64 << 20
+    ]
     slowest = max(one["seconds"] for one in found["ends"])
     text = "; ".join(wrong) or f"{len(found['ends'])} signals, the slowest end after {slowest:.2f} s"
     return failed(text, **found) if wrong else passed(text, **found)
@@ -149,7 +196,13 @@ def graphed(how):
     def run(bench):
         if how == "compile":
             try:
-                bench.run([bench.python, "-c", "import importlib.util as u; import sys; sys.exit(0 if u.find_spec('triton') else 3)"])
+                bench.run(
+                    [
+                        bench.python,
+                        "-c",
+                        "import importlib.util as u; import sys; sys.exit(0 if u.find_spec('triton') else 3)",
+                    ]
+                )
             except Failure:
                 raise Skip("no triton here, which torch.compile needs") from None
             if bench.standin:
@@ -158,17 +211,23 @@ def graphed(how):
         ours = bench.child("graphs", *given, environment={"BERTH_MODE": "learn"})
         theirs = bench.child("graphs", *given, environment={"BERTH_MODE": "off"})
         same = ours["losses_hex"] == theirs["losses_hex"]
-        return decided(bench, same, f"{len(ours['losses_hex'])} losses {'not compared' if bench.standin else 'equal' if same else 'DIFFER'}; reserved "
-                       f"{mebibytes(ours['reserved_peak_bytes'])} under berth, {mebibytes(theirs['reserved_peak_bytes'])} under the native allocator",
-                       berth={key: ours[key] for key in ("reserved_peak_bytes", "allocated_peak_bytes")},
-                       native={key: theirs[key] for key in ("reserved_peak_bytes", "allocated_peak_bytes")})
+        return decided(
+            bench,
+            same,
+            f"{len(ours['losses_hex'])} losses {'not compared' if bench.standin else 'equal' if same else 'DIFFER'}; reserved "
+            f"{mebibytes(ours['reserved_peak_bytes'])} under berth, {mebibytes(theirs['reserved_peak_bytes'])} under the native allocator",
+            berth={key: ours[key] for key in ("reserved_peak_bytes", "allocated_peak_bytes")},
+            native={key: theirs[key] for key in ("reserved_peak_bytes", "allocated_peak_bytes")},
+        )
 
     return run
 
 
 graphs.row("graph", "a whole step in one CUDAGraph, memory asked for beside it", wants=30, point=5)(graphed("graph"))
 graphs.row("callables", "make_graphed_callables", wants=30, point=5)(graphed("callables"))
-graphs.row("compile", "torch.compile, mode reduce-overhead: states of the pool are saved and restored", wants=80, point=5)(graphed("compile"))
+graphs.row(
+    "compile", "torch.compile, mode reduce-overhead: states of the pool are saved and restored", wants=80, point=5
+)(graphed("compile"))
 
 # -------------------------------------------------------------------------------------------------------------- sharing
 
@@ -177,7 +236,9 @@ sharing = Group("sharing", "CUDA IPC, other GPUs, NCCL")
 
 def shared(consumer):
     def run(bench):
-        found = bench.child("sharing", "--consumer", consumer, "--rounds", 3 if bench.small else 40, environment={"BERTH_MODE": "learn"})
+        found = bench.child(
+            "sharing", "--consumer", consumer, "--rounds", 3 if bench.small else 40, environment={"BERTH_MODE": "learn"}
+        )
         good = found["exit_code"] == 0 and not found["wrong"]
         values = "values not compared" if bench.standin else f"{len(found['wrong'])} wrong"
         text = f"{found['rounds']} tensors shared with a process under '{found['consumer']}', {values}"
@@ -188,7 +249,9 @@ def shared(consumer):
     return run
 
 
-sharing.row("berth", "tensors of virtual memory, shared with a process that runs berth", wants=30, point=4)(shared("same"))
+sharing.row("berth", "tensors of virtual memory, shared with a process that runs berth", wants=30, point=4)(
+    shared("same")
+)
 sharing.row("native", "the same with a process under PyTorch's own allocator", wants=30, point=4)(shared("native"))
 
 
@@ -197,24 +260,49 @@ def peers(bench):
     if not bench.standin and bench.gpus < 2:
         raise Skip("one GPU here")
     found = bench.child("peers", environment={"BERTH_MODE": "learn"}, devices=2)
-    return decided(bench, not found["wrong"], f"{len(found['sizes'])} sizes, {len(found['wrong'])} of them wrong, peer access: {found['can_access']}", **found)
+    return decided(
+        bench,
+        not found["wrong"],
+        f"{len(found['sizes'])} sizes, {len(found['wrong'])} of them wrong, peer access: {found['can_access']}",
+        **found,
+    )
 
 
 @sharing.row("nccl", "one rank: set_device first, collectives, DDP, a registered pool", wants=40, point=4)
 def nccl(bench):
     found = bench.child("distributed", *(["--steps", 5] if bench.small else []), environment={"BERTH_MODE": "learn"})
-    return decided(bench, found["equal"], f"collectives {'not compared' if bench.standin else 'equal' if found['equal'] else 'DIFFER'}, registered pool: {found['registered_pool']}", **found)
+    return decided(
+        bench,
+        found["equal"],
+        f"collectives {'not compared' if bench.standin else 'equal' if found['equal'] else 'DIFFER'}, registered pool: {found['registered_pool']}",
+        **found,
+    )
 
 
 # ------------------------------------------------------------------------------------------------------------- numerics
 
-numerics = Group("numerics", "losses and weights of planned training, bit for bit those of the native allocator, deterministic algorithms on")
+numerics = Group(
+    "numerics",
+    "losses and weights of planned training, bit for bit those of the native allocator, deterministic algorithms on",
+)
 
 
 def numbers(model, *how):
     def run(bench):
         steps = 10 if bench.small else 40
-        given = ["--model", model, "--deterministic", "--written-out", "--weights", "--steps", steps, "--warmup", 0, *how, *size(bench)]
+        given = [
+            "--model",
+            model,
+            "--deterministic",
+            "--written-out",
+            "--weights",
+            "--steps",
+            steps,
+            "--warmup",
+            0,
+            *how,
+            *size(bench),
+        ]
         trace, plan = bench.folder / "run.trace", bench.folder / "run.plan"
         train = lambda **environment: bench.child("train", *given, environment=environment)  # noqa: E731
         runs = {"native": train(BERTH_MODE="off")}
@@ -224,16 +312,27 @@ def numbers(model, *how):
         runs["berth serve"] = train(BERTH_MODE="serve", BERTH_PLAN=plan)
         runs["berth learn"] = train(BERTH_MODE="learn")
         native = runs["native"]
-        same = lambda run: run["losses_hex"] == native["losses_hex"] and run["weights_sha256"] == native["weights_sha256"]  # noqa: E731
+        same = lambda run: (
+            run["losses_hex"] == native["losses_hex"] and run["weights_sha256"] == native["weights_sha256"]
+        )  # noqa: E731
         equal = {name: same(run) for name, run in runs.items()}
         differ = [] if bench.standin else [name for name, good in equal.items() if not good]
         if differ:  # whose fault it is
             equal["native again"] = same(train(BERTH_MODE="off"))
-        served = {name: statistics.mean(misses(run)) for name, run in runs.items() if name in ("berth serve", "berth learn")}
+        served = {
+            name: statistics.mean(misses(run)) for name, run in runs.items() if name in ("berth serve", "berth learn")
+        }
         requests = runs["berth serve"]["steps"][-1]["requests"]
-        data = {"description": native["description"], "equal": None if bench.standin else equal, "misses_a_step": served, "requests_a_step": requests,
-                "last_loss": None if bench.standin else native["last_loss"], "arena_bytes": planned["arena_bytes"],
-                "lower_bound_bytes": planned["lower_bound_bytes"], "warnings": native["warnings"]}
+        data = {
+            "description": native["description"],
+            "equal": None if bench.standin else equal,
+            "misses_a_step": served,
+            "requests_a_step": requests,
+            "last_loss": None if bench.standin else native["last_loss"],
+            "arena_bytes": planned["arena_bytes"],
+            "lower_bound_bytes": planned["lower_bound_bytes"],
+            "warnings": native["warnings"],
+        }
         said = ", ".join(f"{name} {count:.1f}" for name, count in served.items())
         bound = planned["arena_bytes"] / planned["lower_bound_bytes"]
         text = f"{native['description']}: misses a step of {requests} requests: {said}; arena / bound {bound:.3f}"
@@ -244,7 +343,11 @@ def numbers(model, *how):
         planned_steps = sum(step["hits"] > 0.9 * step["requests"] for step in runs["berth learn"]["steps"])
         if not differ and planned_steps < steps // 2:
             return failed(f"equal, but berth learn served only {planned_steps} of {steps} steps; {text}", **data)
-        return failed(f"DIFFER: {', '.join(differ)}; {text}", **data) if differ else passed(f"equal over {steps} steps; {text}", **data)
+        return (
+            failed(f"DIFFER: {', '.join(differ)}; {text}", **data)
+            if differ
+            else passed(f"equal over {steps} steps; {text}", **data)
+        )
 
     return run
 
@@ -284,7 +387,13 @@ def beside(model, how, rounds, names):
                     if name == "caching" or name.startswith("berth"):
                         raise
                     broken[name] = str(failure).splitlines()[-1][:200]
-        data = {"description": runs["caching"][0]["description"], "rounds": len(runs["caching"]), "steps": steps, "broken": broken, "allocators": {}}
+        data = {
+            "description": runs["caching"][0]["description"],
+            "rounds": len(runs["caching"]),
+            "steps": steps,
+            "broken": broken,
+            "allocators": {},
+        }
         median = lambda result, key: statistics.median(step[key] for step in result["steps"][warmup:])  # noqa: E731
         for name, results in runs.items():
             if not results:
@@ -293,25 +402,42 @@ def beside(model, how, rounds, names):
             ratios = [median(ours, "ms") / median(theirs, "ms") for ours, theirs in zip(results, runs["caching"])]
             last = results[-1]
             data["allocators"][name] = {
-                "step_ms": {"median": statistics.median(every), "p25": every[len(every) // 4], "p75": every[3 * len(every) // 4]},
+                "step_ms": {
+                    "median": statistics.median(every),
+                    "p25": every[len(every) // 4],
+                    "p75": every[3 * len(every) // 4],
+                },
                 "step_over_caching": {"median": statistics.median(ratios), "min": min(ratios), "max": max(ratios)},
                 "queue_ms": statistics.median(median(result, "queue_ms") for result in results),
-                "reserved_peak_bytes": last["reserved_peak_bytes"], "allocated_peak_bytes": last["allocated_peak_bytes"],
+                "reserved_peak_bytes": last["reserved_peak_bytes"],
+                "allocated_peak_bytes": last["allocated_peak_bytes"],
                 "reserved_over_allocated": last["reserved_peak_bytes"] / max(last["allocated_peak_bytes"], 1),
-                "device_used_bytes": last["device_used_bytes"], "misses_a_step": statistics.mean(misses(last)) if last["stats"] else None,
-                "driver_calls_a_step": statistics.mean(step["driver_calls"] for step in last["steps"][warmup:]) if last["stats"] else None,
-                "arena_bytes": last["stats"].get("arena"), "arena_bound_bytes": last["stats"].get("arena_bound")}
+                "device_used_bytes": last["device_used_bytes"],
+                "misses_a_step": statistics.mean(misses(last)) if last["stats"] else None,
+                "driver_calls_a_step": statistics.mean(step["driver_calls"] for step in last["steps"][warmup:])
+                if last["stats"]
+                else None,
+                "arena_bytes": last["stats"].get("arena"),
+                "arena_bound_bytes": last["stats"].get("arena_bound"),
+            }
         data["berth_pool"] = {key: recorded[key] for key in ("reserved_peak_bytes", "allocated_peak_bytes")}
-        said = "; ".join(f"{name} {mebibytes(one['reserved_peak_bytes'])} ({one['reserved_over_allocated']:.3f}), {one['step_ms']['median']:.1f} ms"
-                         for name, one in data["allocators"].items())
-        return measured(f"{data['description']}: {said}" + "".join(f"; {name}: {why}" for name, why in broken.items()), **data)
+        said = "; ".join(
+            f"{name} {mebibytes(one['reserved_peak_bytes'])} ({one['reserved_over_allocated']:.3f}), {one['step_ms']['median']:.1f} ms"
+            for name, one in data["allocators"].items()
+        )
+        return measured(
+            f"{data['description']}: {said}" + "".join(f"; {name}: {why}" for name, why in broken.items()), **data
+        )
 
     return run
 
 
 times.row("gpt2", "GPT-2 small, bf16: caching, expandable segments, berth learn, berth serve", wants=130)(
-    beside("gpt2", ("--precision", "bf16"), 3, NATIVE))
-times.row("resnet50", "ResNet-50, bf16, channels last: the same", wants=130)(beside("resnet50", ("--precision", "bf16", "--channels-last"), 3, NATIVE))
+    beside("gpt2", ("--precision", "bf16"), 3, NATIVE)
+)
+times.row("resnet50", "ResNet-50, bf16, channels last: the same", wants=130)(
+    beside("resnet50", ("--precision", "bf16", "--channels-last"), 3, NATIVE)
+)
 
 
 def latencies(threads):
@@ -321,40 +447,84 @@ def latencies(threads):
         modes = {"caching": "off", "berth": "learn"}
         for turn in range(rounds):
             for name in list(modes)[:: 1 if turn % 2 == 0 else -1]:
-                said = bench.cuda([program, "--threads", threads, "--steps", 20 if bench.small else 300], {"BERTH_MODE": modes[name]}, installs=True)
+                said = bench.cuda(
+                    [program, "--threads", threads, "--steps", 20 if bench.small else 300],
+                    {"BERTH_MODE": modes[name]},
+                    installs=True,
+                )
                 times[name].append(json.loads(said)["median_ns"])
         ratios = [ours / theirs for ours, theirs in zip(times["berth"], times["caching"])]
-        data = {"ns": {name: {"median": statistics.median(found), "min": min(found), "max": max(found)} for name, found in times.items()},
-                "ratio": {"median": statistics.median(ratios), "min": min(ratios), "max": max(ratios)}, "rounds": rounds, "threads": threads}
-        return measured("berth {:.0f} ns, caching {:.0f} ns: {median:.3f} ({min:.3f} to {max:.3f})".format(
-            data["ns"]["berth"]["median"], data["ns"]["caching"]["median"], **data["ratio"]), **data)
+        data = {
+            "ns": {
+                name: {"median": statistics.median(found), "min": min(found), "max": max(found)}
+                for name, found in times.items()
+            },
+            "ratio": {"median": statistics.median(ratios), "min": min(ratios), "max": max(ratios)},
+            "rounds": rounds,
+            "threads": threads,
+        }
+        return measured(
+            "berth {:.0f} ns, caching {:.0f} ns: {median:.3f} ({min:.3f} to {max:.3f})".format(
+                data["ns"]["berth"]["median"], data["ns"]["caching"]["median"], **data["ratio"]
+            ),
+            **data,
+        )
 
     return run
 
 
-times.row("small operators", "one allocation and its free beside PyTorch's caching allocator", wants=40, point=6)(latencies(1))
+times.row("small operators", "one allocation and its free beside PyTorch's caching allocator", wants=40, point=6)(
+    latencies(1)
+)
 
 # -------------------------------------------------------------------------------------------------------- step programs
 
-steps = Group("steps", "step programs: memory and time beside eager and checkpoints, predicted beside measured, cuDNN's algorithms by choice")
+steps = Group(
+    "steps",
+    "step programs: memory and time beside eager and checkpoints, predicted beside measured, cuDNN's algorithms by choice",
+)
 
 
 def stepped(model, precision):
     def run(bench):
         algorithms = bench.folder / "algorithms"
-        given = ["--model", model, "--precision", precision, "--steps", 2 if bench.small else 15, *size(bench), "--algorithms", algorithms,
-                 "--library", bench.program("libberth_torch_cuda_allocator.so")]
+        given = [
+            "--model",
+            model,
+            "--precision",
+            precision,
+            "--steps",
+            2 if bench.small else 15,
+            *size(bench),
+            "--algorithms",
+            algorithms,
+            "--library",
+            bench.program("libberth_torch_cuda_allocator.so"),
+        ]
         found = bench.child("steps", *given, environment={"BERTH_MODE": "off"})
         eager = next(one for one in found["runs"] if one["label"] == "eager")
         rows, wrong = [], []
         for one in found["runs"]:
             program = one.get("program", {})
             ratios = [ours / theirs for ours, theirs in zip(one["ms"], eager["ms"])]
-            rows.append({"label": one["label"], "peak_bytes": one["peak"], "predicted_bytes": one.get("predicted"), "ms": statistics.median(one["ms"]),
-                         "queued_ms": statistics.median(one["queued_ms"]), "ratio": statistics.median(ratios),
-                         "predicted_ratio": program["predicted_ns"] / program["recorded_ns"] if program.get("recorded_ns") else None,
-                         "losses_equal": None if bench.standin else one["losses_hex"] == eager["losses_hex"],
-                         **{name: program.get(name) for name in ("scheduled", "runs_again", "choices", "chosen", "budget_not_met", "last_refusal")}})
+            rows.append(
+                {
+                    "label": one["label"],
+                    "peak_bytes": one["peak"],
+                    "predicted_bytes": one.get("predicted"),
+                    "ms": statistics.median(one["ms"]),
+                    "queued_ms": statistics.median(one["queued_ms"]),
+                    "ratio": statistics.median(ratios),
+                    "predicted_ratio": program["predicted_ns"] / program["recorded_ns"]
+                    if program.get("recorded_ns")
+                    else None,
+                    "losses_equal": None if bench.standin else one["losses_hex"] == eager["losses_hex"],
+                    **{
+                        name: program.get(name)
+                        for name in ("scheduled", "runs_again", "choices", "chosen", "budget_not_met", "last_refusal")
+                    },
+                }
+            )
             if program and (not program["scheduled"] or program["last_refusal"]):
                 wrong.append(f"{one['label']} ran no schedule: {program['last_refusal']}")
             if not bench.standin and "other bits" not in one["label"] and one["losses_hex"] != eager["losses_hex"]:
@@ -381,20 +551,30 @@ soak = Group("soak", "patterns in blocks on four streams, used on others, checke
 
 def soaked(threads, environment, seconds):
     def run(bench):
-        given = ["--seconds", 1 if bench.small else seconds, "--threads", threads, *(["--blocks", 30, "--largest", 1 << 20] if bench.small else [])]
+        given = [
+            "--seconds",
+            1 if bench.small else seconds,
+            "--threads",
+            threads,
+            *(["--blocks", 30, "--largest", 1 << 20] if bench.small else []),
+        ]
         found = bench.child("soak", *given, environment=environment)
         stats = found["stats"]
         served = f", {stats['hits']} hits of {stats['requests']} requests" if stats else ""
         words = "values not compared" if bench.standin else f"{found['wrong_words']} wrong words"
-        text = (f"{words} in {found['blocks']} blocks, {found['bytes'] / 2**30:.1f} GiB, {found['crossings']} uses on another "
-                f"stream{served}")
+        text = (
+            f"{words} in {found['blocks']} blocks, {found['bytes'] / 2**30:.1f} GiB, {found['crossings']} uses on another "
+            f"stream{served}"
+        )
         return decided(bench, found["wrong_words"] == 0, text, **found)
 
     return run
 
 
 soak.row("berth", "one thread, learning in place, 30 s", wants=45, point=3)(soaked(1, {"BERTH_MODE": "learn"}, 30))
-soak.row("two threads", "two threads with four streams each, 15 s", wants=35, point=3)(soaked(2, {"BERTH_MODE": "learn"}, 15))
+soak.row("two threads", "two threads with four streams each, 15 s", wants=35, point=3)(
+    soaked(2, {"BERTH_MODE": "learn"}, 15)
+)
 times.row("two threads", "allocate and free, each thread on a stream of its own", wants=40, point=6)(latencies(2))
 
 # ------------------------------------------------------------------------------------------------------------- promises
@@ -428,28 +608,54 @@ def promises(topic):
 
 
 for topic in ("streams", "pools", "statistics", "snapshot"):
-    promised.row(topic, f"tests/torch/cuda_{topic}_test.py under berth; where one fails, under PyTorch's own allocator too", wants=20,
-                 point=3 if topic == "streams" else 0)(promises(topic))
-promised.row("plain", "the MLP of start/train with BERTH_MEMORY=plain", wants=30, point=4)(trains_equally({"BERTH_MEMORY": "plain"}))
+    promised.row(
+        topic,
+        f"tests/torch/cuda_{topic}_test.py under berth; where one fails, under PyTorch's own allocator too",
+        wants=20,
+        point=3 if topic == "streams" else 0,
+    )(promises(topic))
+promised.row("plain", "the MLP of start/train with BERTH_MEMORY=plain", wants=30, point=4)(
+    trains_equally({"BERTH_MEMORY": "plain"})
+)
 
 
 @promised.row("plug", "libberth.so as PyTorch's pluggable allocator: losses beside the native allocator's", wants=30)
 def plug(bench):
     steps = ["--steps", 4 if bench.small else 30, *size(bench)]
-    ours = bench.child("plug", "--library", bench.program("libberth.so"), *steps, environment={"BERTH_MODE": "learn"}, installs=True)
+    ours = bench.child(
+        "plug", "--library", bench.program("libberth.so"), *steps, environment={"BERTH_MODE": "learn"}, installs=True
+    )
     theirs = bench.child("plug", *steps, environment={"BERTH_MODE": "off"})
-    return decided(bench, ours["losses_hex"] == theirs["losses_hex"], f"{len(ours['losses_hex'])} losses of an MLP under '{ours['allocator']}'",
-                   losses_equal=None if bench.standin else ours["losses_hex"] == theirs["losses_hex"])
+    return decided(
+        bench,
+        ours["losses_hex"] == theirs["losses_hex"],
+        f"{len(ours['losses_hex'])} losses of an MLP under '{ours['allocator']}'",
+        losses_equal=None if bench.standin else ours["losses_hex"] == theirs["losses_hex"],
+    )
 
 
 # ---------------------------------------------------------------------------------------------- beyond the half hour
 
-for name, (text, *how) in {"gpt2 fp16": ("GPT-2 with autocast, GradScaler and clipping", "gpt2", "--precision", "fp16", "--clip"),
-                           "resnet50 fp16": ("ResNet-50 with autocast and GradScaler, channels last", "resnet50", "--precision", "fp16", "--channels-last")}.items():
+for name, (text, *how) in {
+    "gpt2 fp16": ("GPT-2 with autocast, GradScaler and clipping", "gpt2", "--precision", "fp16", "--clip"),
+    "resnet50 fp16": (
+        "ResNet-50 with autocast and GradScaler, channels last",
+        "resnet50",
+        "--precision",
+        "fp16",
+        "--channels-last",
+    ),
+}.items():
     numerics.row(name, text, wants=110, point=1, more=True)(numbers(*how))
-soak.row("native", "the same under PyTorch's own allocator: the program keeps its rules", wants=40, more=True)(soaked(1, {"BERTH_MODE": "off"}, 20))
-soak.row("four threads", "four threads with four streams each, two minutes", wants=150, point=3, more=True)(soaked(4, {"BERTH_MODE": "learn"}, 120))
-soak.row("checked", "two threads with BERTH_CHECK=full", wants=70, point=3, more=True)(soaked(2, {"BERTH_MODE": "learn", "BERTH_CHECK": "full"}, 40))
+soak.row("native", "the same under PyTorch's own allocator: the program keeps its rules", wants=40, more=True)(
+    soaked(1, {"BERTH_MODE": "off"}, 20)
+)
+soak.row("four threads", "four threads with four streams each, two minutes", wants=150, point=3, more=True)(
+    soaked(4, {"BERTH_MODE": "learn"}, 120)
+)
+soak.row("checked", "two threads with BERTH_CHECK=full", wants=70, point=3, more=True)(
+    soaked(2, {"BERTH_MODE": "learn", "BERTH_CHECK": "full"}, 40)
+)
 
 
 @soak.row("sanitizer", "a short one under compute-sanitizer", point=3, wants=120, more=True)
@@ -459,53 +665,111 @@ def sanitizer(bench):
         raise Skip("no compute-sanitizer here" if not bench.standin else "the stand-in has its own checker")
     path = bench.folder / "child.json"
     environment = {"BERTH_MODE": "learn"}
-    inner, _ = bench.launch([bench.python, "-B", CHILDREN / "soak.py", "--json", path, "--seconds", 20, "--blocks", 30,
-                             "--largest", 1 << 20], environment)
-    said = bench.run([found, "--tool", "memcheck", "--target-processes", "all", "--error-exitcode", 9, *inner], environment)
+    inner, _ = bench.launch(
+        [
+            bench.python,
+            "-B",
+            CHILDREN / "soak.py",
+            "--json",
+            path,
+            "--seconds",
+            20,
+            "--blocks",
+            30,
+            "--largest",
+            1 << 20,
+        ],
+        environment,
+    )
+    said = bench.run(
+        [found, "--tool", "memcheck", "--target-processes", "all", "--error-exitcode", 9, *inner], environment
+    )
     wrong = json.loads(path.read_text())["wrong_words"]
     last = next((line for line in reversed(said.splitlines()) if "ERROR SUMMARY" in line), "no summary")
     return passed(f"{last.strip('= ')}, {wrong} wrong words") if wrong == 0 else failed(f"{wrong} wrong words")
 
 
-repeats = Group("repeats", "whether a step's requests repeat with the real libraries: misses of a plan learned in place")
+repeats = Group(
+    "repeats", "whether a step's requests repeat with the real libraries: misses of a plan learned in place"
+)
 
 
 def repeated(model, *how):
     def run(bench):
         steps = 12 if bench.small else 40
-        found = bench.child("train", "--model", model, "--steps", steps, "--warmup", 0, *how, *size(bench), environment={"BERTH_MODE": "learn"})
+        found = bench.child(
+            "train",
+            "--model",
+            model,
+            "--steps",
+            steps,
+            "--warmup",
+            0,
+            *how,
+            *size(bench),
+            environment={"BERTH_MODE": "learn"},
+        )
         late = misses(found)
-        counts = sorted({step["requests"] for step in found["steps"][len(found["steps"]) // 2:]})
-        calls = sum(step["driver_calls"] for step in found["steps"][len(found["steps"]) // 2:])
-        text = (f"{found['description']}: {counts[0]}{f' to {counts[-1]}' if len(counts) > 1 else ''} requests a step, "
-                f"{statistics.mean(late):.1f} misses a step, {max(late)} at most; {calls} driver calls in {len(late)} steps")
-        return measured(text, description=found["description"], requests=counts, misses=late, driver_calls=calls, stats=found["stats"])
+        counts = sorted({step["requests"] for step in found["steps"][len(found["steps"]) // 2 :]})
+        calls = sum(step["driver_calls"] for step in found["steps"][len(found["steps"]) // 2 :])
+        text = (
+            f"{found['description']}: {counts[0]}{f' to {counts[-1]}' if len(counts) > 1 else ''} requests a step, "
+            f"{statistics.mean(late):.1f} misses a step, {max(late)} at most; {calls} driver calls in {len(late)} steps"
+        )
+        return measured(
+            text,
+            description=found["description"],
+            requests=counts,
+            misses=late,
+            driver_calls=calls,
+            stats=found["stats"],
+        )
 
     return run
 
 
 for name, how in {
-        "gpt2": ("gpt2",), "gpt2 bf16": ("gpt2", "--precision", "bf16", "--fused-optimizer"),
-        "gpt2 fp16": ("gpt2", "--precision", "fp16", "--clip", "--accumulate", 2), "resnet50": ("resnet50",),
-        "resnet50 benchmark": ("resnet50", "--benchmark", "--precision", "bf16", "--channels-last"), "llama bf16": ("llama", "--precision", "bf16"),
-        "mlp": ("mlp",)}.items():
+    "gpt2": ("gpt2",),
+    "gpt2 bf16": ("gpt2", "--precision", "bf16", "--fused-optimizer"),
+    "gpt2 fp16": ("gpt2", "--precision", "fp16", "--clip", "--accumulate", 2),
+    "resnet50": ("resnet50",),
+    "resnet50 benchmark": ("resnet50", "--benchmark", "--precision", "bf16", "--channels-last"),
+    "llama bf16": ("llama", "--precision", "bf16"),
+    "mlp": ("mlp",),
+}.items():
     repeats.row(name, " ".join(map(str, how)), wants=60, point=2, more=True)(repeated(*how))
 
 
-@repeats.row("snapshot", "a real snapshot of an MLP's memory, kept beside the results for the readers' tests", wants=30, point=2, more=True)
+@repeats.row(
+    "snapshot",
+    "a real snapshot of an MLP's memory, kept beside the results for the readers' tests",
+    wants=30,
+    point=2,
+    more=True,
+)
 def snapshot(bench):
     path = bench.folder / "snapshot-mlp.pickle"
     found = bench.child("snapshot", "--pickle", path, environment={"BERTH_MODE": "off"})
     shutil.copy(path, bench.kept / path.name)
-    return measured(f"{found['entries']} entries, {found['segments']} segments, {path.stat().st_size} bytes, without stack frames", **found)
+    return measured(
+        f"{found['entries']} entries, {found['segments']} segments, {path.stat().st_size} bytes, without stack frames",
+        **found,
+    )
 
 
 latency = Group("latency", "what an allocation, the start, and waiting for an event cost")
-latency.row("4 threads", "allocate and free, each thread on a stream of its own", wants=60, point=6, more=True)(latencies(4))
+latency.row("4 threads", "allocate and free, each thread on a stream of its own", wants=60, point=6, more=True)(
+    latencies(4)
+)
 
 
-@latency.row("startup", "what installing berth and loading a plan of many slots adds to the first request, the mapping of the arena included",
-             wants=60, point=6, more=True)
+@latency.row(
+    "startup",
+    "what installing berth and loading a plan of many slots adds to the first request, the mapping of the arena included",
+    wants=60,
+    point=6,
+    more=True,
+)
 def startup(bench):
     program, requests = bench.program("bench/cuda_latency"), 500 if bench.small else 10000
     trace, plan = bench.folder / "run.trace", bench.folder / "run.plan"
@@ -516,23 +780,38 @@ def startup(bench):
     times = {name: [] for name in modes}
     for turn in range(1 if bench.small else 7):
         for name in list(modes)[:: 1 if turn % 2 == 0 else -1]:
-            times[name].append(json.loads(bench.cuda([*command, "--warmup", 0], modes[name], installs=True))["start_ms"])
+            times[name].append(
+                json.loads(bench.cuda([*command, "--warmup", 0], modes[name], installs=True))["start_ms"]
+            )
     added = [ours - theirs for ours, theirs in zip(times["berth"], times["caching"])]
-    return measured(f"{statistics.median(added):.1f} ms ({min(added):.1f} to {max(added):.1f}) with {said['buffers']} slots, arena "
-                    f"{mebibytes(said['arena_bytes'])}", start_ms=times, slots=said["buffers"], arena_bytes=said["arena_bytes"])
+    return measured(
+        f"{statistics.median(added):.1f} ms ({min(added):.1f} to {max(added):.1f}) with {said['buffers']} slots, arena "
+        f"{mebibytes(said['arena_bytes'])}",
+        start_ms=times,
+        slots=said["buffers"],
+        arena_bytes=said["arena_bytes"],
+    )
 
 
-@latency.row("wait", "a stream waits for an event that is over, between two small kernels", wants=30, point=3, more=True)
+@latency.row(
+    "wait", "a stream waits for an event that is over, between two small kernels", wants=30, point=3, more=True
+)
 def wait(bench):
     found = bench.child("wait_cost", *(["--pairs", 50] if bench.small else []), environment={"BERTH_MODE": "off"})
     waits, alone = found["wait for what is over"], found["kernel alone"]
-    return measured(f"host {waits['host_us'] - alone['host_us']:.2f} us, device {waits['device_us'] - alone['device_us']:.2f} us over a kernel alone "
-                    f"({alone['device_us']:.2f} us)", **found)
+    return measured(
+        f"host {waits['host_us'] - alone['host_us']:.2f} us, device {waits['device_us'] - alone['device_us']:.2f} us over a kernel alone "
+        f"({alone['device_us']:.2f} us)",
+        **found,
+    )
 
 
-times.row("llama", "a Llama of 1.1 B weights, cudaMallocAsync too", wants=240, more=True)(beside("llama", ("--precision", "bf16"), 2, (*NATIVE, "async")))
-times.row("resnet50 benchmark", "ResNet-50 where cuDNN tries its algorithms, cudaMallocAsync too", wants=200, more=True)(
-    beside("resnet50", ("--precision", "bf16", "--channels-last", "--benchmark"), 1, (*NATIVE, "async")))
+times.row("llama", "a Llama of 1.1 B weights, cudaMallocAsync too", wants=240, more=True)(
+    beside("llama", ("--precision", "bf16"), 2, (*NATIVE, "async"))
+)
+times.row(
+    "resnet50 benchmark", "ResNet-50 where cuDNN tries its algorithms, cudaMallocAsync too", wants=200, more=True
+)(beside("resnet50", ("--precision", "bf16", "--channels-last", "--benchmark"), 1, (*NATIVE, "async")))
 
 
 train_cpp = Group("train-cpp", "the C++ programs of bench/train: memory and step time")
@@ -540,7 +819,9 @@ train_cpp = Group("train-cpp", "the C++ programs of bench/train: memory and step
 
 def cpp(model):
     def run(bench):
-        data_folder = next((folder for folder in (ROOT / "build/data", bench.build / "data") if (folder / "text.txt").is_file()), None)
+        data_folder = next(
+            (folder for folder in (ROOT / "build/data", bench.build / "data") if (folder / "text.txt").is_file()), None
+        )
         if data_folder is None:
             raise Skip("no data: cmake/setup fetches it into build/data, and bench/gpu --pack takes it along")
         found = {"rounds": []}
@@ -548,22 +829,52 @@ def cpp(model):
             one = {}
             for name in list(ALLOCATORS)[:: 1 if turn % 2 == 0 else -1]:
                 path = bench.folder / "run.json"
-                bench.cuda([bench.program("bench/train/train_cuda"), "--device", "cuda", "--model", model, "--data", data_folder, "--steps",
-                            3 if bench.small else 20, "--warmup", 8 if bench.small else 20, "--threads", 1, "--quiet", "--json", path,
-                            *training.settling(ALLOCATORS[name])], ALLOCATORS[name], installs=True)
+                bench.cuda(
+                    [
+                        bench.program("bench/train/train_cuda"),
+                        "--device",
+                        "cuda",
+                        "--model",
+                        model,
+                        "--data",
+                        data_folder,
+                        "--steps",
+                        3 if bench.small else 20,
+                        "--warmup",
+                        8 if bench.small else 20,
+                        "--threads",
+                        1,
+                        "--quiet",
+                        "--json",
+                        path,
+                        *training.settling(ALLOCATORS[name]),
+                    ],
+                    ALLOCATORS[name],
+                    installs=True,
+                )
                 result = json.loads(path.read_text())
-                one[name] = {"step_ms": statistics.median(step["ms"] for step in result["steps"]), **result["memory"], "losses": result["losses_hex"]}
+                one[name] = {
+                    "step_ms": statistics.median(step["ms"] for step in result["steps"]),
+                    **result["memory"],
+                    "losses": result["losses_hex"],
+                }
             found["rounds"].append(one)
         first = found["rounds"][0]
         length = min(len(one["losses"]) for one in first.values())
-        found["losses_equal"] = None if bench.standin else {
-            name: one["losses"][:length] == first["caching"]["losses"][:length] for name, one in first.items()}
+        found["losses_equal"] = (
+            None
+            if bench.standin
+            else {name: one["losses"][:length] == first["caching"]["losses"][:length] for name, one in first.items()}
+        )
         for one in found["rounds"]:
             for result in one.values():
                 del result["losses"]
-        said = "; ".join(f"{name} {mebibytes(first[name]['reserved_peak_bytes'])} "
-                         f"({first[name]['reserved_peak_bytes'] / max(first[name]['allocated_peak_bytes'], 1):.3f}), "
-                         f"{statistics.median(one[name]['step_ms'] for one in found['rounds']):.1f} ms" for name in first)
+        said = "; ".join(
+            f"{name} {mebibytes(first[name]['reserved_peak_bytes'])} "
+            f"({first[name]['reserved_peak_bytes'] / max(first[name]['allocated_peak_bytes'], 1):.3f}), "
+            f"{statistics.median(one[name]['step_ms'] for one in found['rounds']):.1f} ms"
+            for name in first
+        )
         return measured(f"{result_text(model)}: {said}", **found)
 
     return run
@@ -576,4 +887,9 @@ def result_text(model):
 for model in ("gpt", "resnet18", "lstm", "mlp"):
     train_cpp.row(model, f"bench/train's {result_text(model)} under every allocator", wants=60, more=True)(cpp(model))
 for model, precision in (("gpt2", "fp32"), ("resnet50", "bf16")):
-    steps.row(f"{model} {precision}", f"{model}, {precision}: eager, checkpoints, engines and budgets in turns", wants=200, more=True)(stepped(model, precision))
+    steps.row(
+        f"{model} {precision}",
+        f"{model}, {precision}: eager, checkpoints, engines and budgets in turns",
+        wants=200,
+        more=True,
+    )(stepped(model, precision))

@@ -36,17 +36,40 @@ class Bench:
         self.launcher = arguments.build_dir / "standin/berth-standin"
 
     def command(self, name):
-        return [str(part) for part in [self.arguments.python, "-B", CHILD, name, *(["small"] if self.arguments.smoke else [])]]
+        return [
+            str(part)
+            for part in [self.arguments.python, "-B", CHILD, name, *(["small"] if self.arguments.smoke else [])]
+        ]
 
     def forecast(self, name):
         with tempfile.TemporaryDirectory() as folder:
-            text = training.run([self.berth, "dry-run", "--json", "-o", pathlib.Path(folder) / "x.trace", "--", *self.command(name)])
+            text = training.run(
+                [self.berth, "dry-run", "--json", "-o", pathlib.Path(folder) / "x.trace", "--", *self.command(name)]
+            )
         return json.loads(text)["ranks"][0]
 
     def finishes(self, name, setting, limit):
         """Whether the program ends well on a device of so many bytes."""
-        done = subprocess.run([self.launcher, "--memory", str(limit), "--pace", "eager", "--check", "off", "--copy-limit", str(MIB), "--values", "zeros",
-                               "--", *self.command(name)], env=training.clean_environment({"PYTORCH_ALLOC_CONF": setting}), capture_output=True, text=True)
+        done = subprocess.run(
+            [
+                self.launcher,
+                "--memory",
+                str(limit),
+                "--pace",
+                "eager",
+                "--check",
+                "off",
+                "--copy-limit",
+                str(MIB),
+                "--values",
+                "zeros",
+                "--",
+                *self.command(name),
+            ],
+            env=training.clean_environment({"PYTORCH_ALLOC_CONF": setting}),
+            capture_output=True,
+            text=True,
+        )
         if done.returncode == 0:
             return True
         if not OUT_OF_MEMORY.search(done.stderr):
@@ -75,25 +98,45 @@ class Bench:
         answers = []
         for allocator, setting in ALLOCATORS.items():
             said = rank["allocators"][allocator]
-            found, runs = self.find(name, setting, (live - 1) // PAGE * PAGE, -(-said["reserved_peak_bytes"] // PAGE) * PAGE)
-            answers.append({"program": name, "allocator": allocator, "live_bytes": live, "reserved_bytes": said["reserved_peak_bytes"],
-                            "forecast_bytes": said["least_bytes"], "found_bytes": found, "difference": said["least_bytes"] / found - 1, "runs": runs})
-            note(f"least_device: {name}, {allocator}: {said['least_bytes'] / MIB:,.0f} MiB forecast, {found / MIB:,.0f} found, "
-                 f"{answers[-1]['difference']:+.2%}, {runs} runs")
+            found, runs = self.find(
+                name, setting, (live - 1) // PAGE * PAGE, -(-said["reserved_peak_bytes"] // PAGE) * PAGE
+            )
+            answers.append(
+                {
+                    "program": name,
+                    "allocator": allocator,
+                    "live_bytes": live,
+                    "reserved_bytes": said["reserved_peak_bytes"],
+                    "forecast_bytes": said["least_bytes"],
+                    "found_bytes": found,
+                    "difference": said["least_bytes"] / found - 1,
+                    "runs": runs,
+                }
+            )
+            note(
+                f"least_device: {name}, {allocator}: {said['least_bytes'] / MIB:,.0f} MiB forecast, {found / MIB:,.0f} found, "
+                f"{answers[-1]['difference']:+.2%}, {runs} runs"
+            )
         return answers
 
 
 def markdown(answers):
-    lines = ["| program | allocator | live, MiB | reserved without a limit | forecast | found | difference |",
-             "| --- | --- | ---: | ---: | ---: | ---: | ---: |"]
+    lines = [
+        "| program | allocator | live, MiB | reserved without a limit | forecast | found | difference |",
+        "| --- | --- | ---: | ---: | ---: | ---: | ---: |",
+    ]
     for one in answers:
         figures = " | ".join(f"{one[name + '_bytes'] / MIB:,.0f}" for name in ("live", "reserved", "forecast", "found"))
-        lines.append(f"| {one['program']} | {one['allocator']} | {figures} | {one['difference']:+.2%} |".replace("%", " %"))
+        lines.append(
+            f"| {one['program']} | {one['allocator']} | {figures} | {one['difference']:+.2%} |".replace("%", " %")
+        )
     return "\n".join(lines) + "\n"
 
 
 def main():
-    parser = argparse.ArgumentParser(prog="bench/least_device", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="bench/least_device", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     add = parser.add_argument
     programs = [name.replace("_", "-") for name in names()]
     add("--only", action="append", choices=programs, metavar="NAME", help=f"may be repeated: {', '.join(programs)}")
@@ -109,7 +152,11 @@ def main():
         arguments.precision = 0.05
     try:
         bench = Bench(arguments)
-        answers = [one for name in arguments.only or (["growing-batches"] if arguments.smoke else programs) for one in bench.measure(name)]
+        answers = [
+            one
+            for name in arguments.only or (["growing-batches"] if arguments.smoke else programs)
+            for one in bench.measure(name)
+        ]
     except Failure as failure:
         print(f"least_device: {failure}", file=sys.stderr)
         return 1
@@ -117,8 +164,10 @@ def main():
     print(text, end="")
     if arguments.output:
         host = training.machine()
-        head = (f"# The smallest GPU by dry runs, beside runs at limits\n\nCommit {training.commit()}, {datetime.date.today()}, {host['cpu']}, "
-                f"{host['cores']} cores, no GPU; `bench/least_device --precision {arguments.precision}`.\n\n")
+        head = (
+            f"# The smallest GPU by dry runs, beside runs at limits\n\nCommit {training.commit()}, {datetime.date.today()}, {host['cpu']}, "
+            f"{host['cores']} cores, no GPU; `bench/least_device --precision {arguments.precision}`.\n\n"
+        )
         arguments.output.write_text(head + text)
         arguments.output.with_suffix(".json").write_text(json.dumps(answers, indent=1) + "\n")
     return 0 if all(abs(one["difference"]) <= (0.1 if arguments.smoke else 0.02) for one in answers) else 1

@@ -112,9 +112,17 @@ def main(argv):
         rows += measure("smoke", [[i, 31 - i, 512 * (1 + i * 7919 % 9)] for i in range(15)], arguments, berth)
     for path in arguments.traces:
         rows += measure(path.name.split(".")[0], step_of(path), arguments, berth)
-    header = ["step", "requests", "pairs alive together"] + [f"{engine}: {what}" for engine in arguments.engines for what in ("gap, %", "s")]
-    report.keep(argv, arguments, "Gap: peak over the bound, less 1; sizes are multiples of 512 bytes, as PyTorch's. A program has "
-                f"{arguments.time_limit:g} s; an empty cell is a longer piece than one it gave up on.", header, rows)
+    header = ["step", "requests", "pairs alive together"] + [
+        f"{engine}: {what}" for engine in arguments.engines for what in ("gap, %", "s")
+    ]
+    report.keep(
+        argv,
+        arguments,
+        "Gap: peak over the bound, less 1; sizes are multiples of 512 bytes, as PyTorch's. A program has "
+        f"{arguments.time_limit:g} s; an empty cell is a longer piece than one it gave up on.",
+        header,
+        rows,
+    )
     return 0
 
 

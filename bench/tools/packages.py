@@ -10,12 +10,30 @@ NETWORKS = ROOT / "bench/tools/network_children"
 
 
 def add_options(add):
-    add("--setup", action="store_true", help=f"put torchvision into {FOLDER.relative_to(ROOT)} (pip, 15 MB), and nothing else")
+    add(
+        "--setup",
+        action="store_true",
+        help=f"put torchvision into {FOLDER.relative_to(ROOT)} (pip, 15 MB), and nothing else",
+    )
 
 
 def setup(python):
     # Without what torchvision asks for: it would bring another torch.
-    training.run([python, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-deps", "--upgrade", "--target", FOLDER, *PACKAGES])
+    training.run(
+        [
+            python,
+            "-m",
+            "pip",
+            "install",
+            "-q",
+            "--disable-pip-version-check",
+            "--no-deps",
+            "--upgrade",
+            "--target",
+            FOLDER,
+            *PACKAGES,
+        ]
+    )
 
 
 def path(*folders):

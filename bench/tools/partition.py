@@ -42,14 +42,33 @@ def section(model, answer):
             if run is None:
                 cells += ["fails", "", "", ""]
                 continue
-            cells += [f"{run['peak'] / 2**20:.1f}", f"{100 * run['peak'] / whole['peak']:.0f}" + ("" if run["met"] else " (not met)"), f"{ratio(run):.2f}",
-                      "yes" if run["equal"] else "NO"]
+            cells += [
+                f"{run['peak'] / 2**20:.1f}",
+                f"{100 * run['peak'] / whole['peak']:.0f}" + ("" if run["met"] else " (not met)"),
+                f"{ratio(run):.2f}",
+                "yes" if run["equal"] else "NO",
+            ]
         rows.append(cells)
     of = {label: rises([run for run in runs if run["label"] == label]) for label in ("pytorch", "berth")}
     words = f" What fails: {failed[0]['error'][:160].rstrip()} .." if failed else ""
-    return (f"**{model}**: eager holds {eager['peak'] / 2**20:.1f} MiB. A smaller budget took more memory {of['pytorch']} times by PyTorch, "
-            f"{of['berth']} times by berth.{words}\n\n" + training.table(
-                ["budget", "PyTorch, MiB", "of its 100 %", "over eager", "equal", "berth, MiB", "of PyTorch's 100 %", "over eager", "equal"], rows))
+    return (
+        f"**{model}**: eager holds {eager['peak'] / 2**20:.1f} MiB. A smaller budget took more memory {of['pytorch']} times by PyTorch, "
+        f"{of['berth']} times by berth.{words}\n\n"
+        + training.table(
+            [
+                "budget",
+                "PyTorch, MiB",
+                "of its 100 %",
+                "over eager",
+                "equal",
+                "berth, MiB",
+                "of PyTorch's 100 %",
+                "over eager",
+                "equal",
+            ],
+            rows,
+        )
+    )
 
 
 def main(argv):
@@ -63,11 +82,22 @@ def main(argv):
     if arguments.smoke:
         arguments.model, arguments.steps, arguments.threads = ["vit"], 1, 1
     models = {model: measure(model, arguments) for model in arguments.model or MODELS}
-    report.keep_text(argv, arguments, "\n\n".join([
-        "Equal: gradients have the bits of the model as it is; over eager: time of forward and backward.",
-        *(section(model, answer) for model, answer in models.items())]))
-    wrong = [model for model, answer in models.items()
-             if not all(run["equal"] for run in answer["runs"] if run["label"] == "berth") or any(run["label"] == "berth" for run in answer["failed"])]
+    report.keep_text(
+        argv,
+        arguments,
+        "\n\n".join(
+            [
+                "Equal: gradients have the bits of the model as it is; over eager: time of forward and backward.",
+                *(section(model, answer) for model, answer in models.items()),
+            ]
+        ),
+    )
+    wrong = [
+        model
+        for model, answer in models.items()
+        if not all(run["equal"] for run in answer["runs"] if run["label"] == "berth")
+        or any(run["label"] == "berth" for run in answer["failed"])
+    ]
     if wrong:
         raise Failure(f"gradients differ from those of the model as it is: {', '.join(wrong)}")
     return 0

@@ -30,8 +30,13 @@ class Run:
 
         start = time.monotonic()
         with tempfile.TemporaryFile("w+", errors="replace") as output:
-            process = subprocess.Popen([str(part) for part in [*self.under, *command]], stdin=subprocess.DEVNULL, stdout=output,
-                                       stderr=subprocess.STDOUT, preexec_fn=unlimited_stack)
+            process = subprocess.Popen(
+                [str(part) for part in [*self.under, *command]],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                preexec_fn=unlimited_stack,
+            )
             self.timed_out = False
             while True:
                 pid, status, usage = os.wait4(process.pid, os.WNOHANG)
@@ -56,13 +61,25 @@ class Report:
 
     def __init__(self, name, doc, limit="--time-limit", seconds=60):
         self.name = name
-        self.parser = argparse.ArgumentParser(prog=f"bench/{name}", description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+        self.parser = argparse.ArgumentParser(
+            prog=f"bench/{name}", description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
+        )
         add = self.parser.add_argument
         if limit:
-            add(limit, type=float, default=seconds, metavar="SECONDS", help="seconds a file and planner (default: %(default)s)")
+            add(
+                limit,
+                type=float,
+                default=seconds,
+                metavar="SECONDS",
+                help="seconds a file and planner (default: %(default)s)",
+            )
         add("--build-dir", type=pathlib.Path, default=ROOT / "build/release")
         add("--output", type=pathlib.Path, default=ROOT / "bench/results" / name, help="without suffix")
-        add("--smoke", action="store_true", help="an instance of its own, for tests: writes nothing but --output where given")
+        add(
+            "--smoke",
+            action="store_true",
+            help="an instance of its own, for tests: writes nothing but --output where given",
+        )
 
     def keep(self, argv, arguments, remarks, header, rows):
         self.keep_text(argv, arguments, f"{remarks}\n\n{training.table(header, rows)}")
@@ -70,9 +87,14 @@ class Report:
     def keep_text(self, argv, arguments, body):
         host = training.machine()
         # Files and folders by their names only.
-        words = [f"bench/{self.name}", *(pathlib.Path(word).name if os.sep in word else word for word in map(str, argv))]
-        text = (f"# bench/{self.name}\n\nCommit {training.commit()}, {datetime.date.today().isoformat()}, {host['cpu']}, {host['cores']} "
-                f"cores, {host['libc']}; `{shlex.join(words)}`.\n{body}\n")
+        words = [
+            f"bench/{self.name}",
+            *(pathlib.Path(word).name if os.sep in word else word for word in map(str, argv)),
+        ]
+        text = (
+            f"# bench/{self.name}\n\nCommit {training.commit()}, {datetime.date.today().isoformat()}, {host['cpu']}, {host['cores']} "
+            f"cores, {host['libc']}; `{shlex.join(words)}`.\n{body}\n"
+        )
         if not arguments.smoke or "--output" in argv:
             arguments.output.parent.mkdir(parents=True, exist_ok=True)
             arguments.output.with_suffix(".md").write_text(text)
@@ -105,7 +127,10 @@ def max_load(rows):
 
 def peak_of(rows, offsets):
     """The peak of a placement; Failure where two buffers alive together share a byte."""
-    events = sorted([(lower, 1, i) for i, (lower, _, _) in enumerate(rows)] + [(upper, 0, i) for i, (_, upper, _) in enumerate(rows)])
+    events = sorted(
+        [(lower, 1, i) for i, (lower, _, _) in enumerate(rows)]
+        + [(upper, 0, i) for i, (_, upper, _) in enumerate(rows)]
+    )
     live = []  # (offset, end), ascending
     for _, birth, i in events:
         block = (offsets[i], offsets[i] + rows[i][2])
@@ -126,8 +151,13 @@ def read_offsets(path, count):
 
 
 def answer(run, seconds=None, peak=None, proven=False, by=""):
-    return {"seconds": run.seconds if seconds is None else seconds, "peak": peak, "proven": proven, "by": by,
-            "memory_bytes": run.memory_bytes}
+    return {
+        "seconds": run.seconds if seconds is None else seconds,
+        "peak": peak,
+        "proven": proven,
+        "by": by,
+        "memory_bytes": run.memory_bytes,
+    }
 
 
 def run_berth(program, path, rows, limit, *options):
@@ -138,19 +168,28 @@ def run_berth(program, path, rows, limit, *options):
         if run.timed_out:
             return answer(run)
         if run.code != 0:
-            return {**answer(run), "error": run.text.strip().splitlines()[-1] if run.text.strip() else f"ended with {run.code}"}
+            return {
+                **answer(run),
+                "error": run.text.strip().splitlines()[-1] if run.text.strip() else f"ended with {run.code}",
+            }
         said = json.loads(run.text)
         peak = peak_of(rows, read_offsets(placed, len(rows)))
         if peak != said["arena_bytes"]:
             raise Failure(f"berth says {said['arena_bytes']} bytes and needs {peak}")
-        return {**answer(run, said["seconds"], peak, said["proven_optimal"], said["engine"]), "bound": said["lower_bound_bytes"]}
+        return {
+            **answer(run, said["seconds"], peak, said["proven_optimal"], said["engine"]),
+            "bound": said["lower_bound_bytes"],
+        }
 
 
 def run_minimalloc(program, path, rows, limit, capacity):
     """MiniMalloc asks for a capacity and says whether it found a placement within."""
     with tempfile.TemporaryDirectory() as folder:
         placed = pathlib.Path(folder) / "placed.csv"
-        run = Run([program, f"--capacity={capacity}", f"--input={path}", f"--output={placed}", f"--timeout={limit}s"], limit + 60)
+        run = Run(
+            [program, f"--capacity={capacity}", f"--input={path}", f"--output={placed}", f"--timeout={limit}s"],
+            limit + 60,
+        )
         seconds = re.search(r"Elapsed time ([\d.]+)s", run.text)
         peak = peak_of(rows, read_offsets(placed, len(rows))) if run.code == 0 and placed.is_file() else None
         return answer(run, float(seconds.group(1)) if seconds else None, peak)

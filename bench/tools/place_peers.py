@@ -17,7 +17,10 @@ import peers  # noqa: E402
 import training  # noqa: E402
 from training import Failure, note  # noqa: E402
 
-PROGRAMS = {"minimalloc": ["minimalloc", "build/minimalloc", "build/release/minimalloc"], "idealloc": ["target/release/idealloc"]}
+PROGRAMS = {
+    "minimalloc": ["minimalloc", "build/minimalloc", "build/release/minimalloc"],
+    "idealloc": ["target/release/idealloc"],
+}
 
 
 def find_program(name, path):
@@ -28,7 +31,9 @@ def find_program(name, path):
     for candidate in [path, *(path / inner for inner in PROGRAMS[name])]:
         if candidate.is_file() and os.access(candidate, os.X_OK):
             return candidate.resolve()
-    raise Failure(f"--{name} '{path}' is no program and holds none of {', '.join(PROGRAMS[name])}: build it as its README says")
+    raise Failure(
+        f"--{name} '{path}' is no program and holds none of {', '.join(PROGRAMS[name])}: build it as its README says"
+    )
 
 
 def instances(paths, only):
@@ -52,17 +57,23 @@ def measure(rows, arguments, programs):
         bound = peers.max_load(rows)
         results = {"berth": peers.run_berth(programs["berth"], path, rows, arguments.time_limit)}
         if programs["minimalloc"]:
-            results["MiniMalloc"] = peers.run_minimalloc(programs["minimalloc"], path, rows, arguments.time_limit, bound)
+            results["MiniMalloc"] = peers.run_minimalloc(
+                programs["minimalloc"], path, rows, arguments.time_limit, bound
+            )
         if programs["idealloc"]:
             for tries in sorted({1, arguments.tries}):
-                results[f"idealloc, {tries}"] = peers.run_idealloc(programs["idealloc"], doubled, rows, arguments.time_limit, tries)
+                results[f"idealloc, {tries}"] = peers.run_idealloc(
+                    programs["idealloc"], doubled, rows, arguments.time_limit, tries
+                )
         return {"buffers": len(rows), "bound": bound, "results": results}
 
 
 def row(name, one):
     cells = [name, f"{one['buffers']:,}"]
     for result in one["results"].values():
-        gap = f"{100 * (result['peak'] / one['bound'] - 1):.4f}" if result["peak"] else result.get("error", "none found")
+        gap = (
+            f"{100 * (result['peak'] / one['bound'] - 1):.4f}" if result["peak"] else result.get("error", "none found")
+        )
         cells += [gap, f"{result['seconds']:.3f}", training.mebibytes(result["memory_bytes"])]
     return cells
 
@@ -81,18 +92,29 @@ def main(argv):
     for path in arguments.paths:
         if not path.exists():
             report.parser.error(f"there is no '{path}'")
-    programs = {"berth": training.program(arguments.build_dir.resolve(), "berth"),
-                "minimalloc": find_program("minimalloc", arguments.minimalloc), "idealloc": find_program("idealloc", arguments.idealloc)}
+    programs = {
+        "berth": training.program(arguments.build_dir.resolve(), "berth"),
+        "minimalloc": find_program("minimalloc", arguments.minimalloc),
+        "idealloc": find_program("idealloc", arguments.idealloc),
+    }
     rows, header = [], None
     for name, lifetimes in smoke_instances() if arguments.smoke else instances(arguments.paths, arguments.only):
         note(f"place_peers: {name}")
         one = measure(lifetimes, arguments, programs)
-        header = ["instance", "buffers"] + [f"{planner}: {what}" for planner in one["results"] for what in ("gap, %", "s", "memory")]
+        header = ["instance", "buffers"] + [
+            f"{planner}: {what}" for planner in one["results"] for what in ("gap, %", "s", "memory")
+        ]
         rows.append(row(name, one))
     if not rows:
         raise Failure("none of the files is a lifetimes CSV")
-    report.keep(argv, arguments, "Gap: peak over max load, less 1. MiniMalloc is asked for the max load; where it finds nothing in "
-                f"{arguments.time_limit:g} s it has no peak.", header, rows)
+    report.keep(
+        argv,
+        arguments,
+        "Gap: peak over max load, less 1. MiniMalloc is asked for the max load; where it finds nothing in "
+        f"{arguments.time_limit:g} s it has no peak.",
+        header,
+        rows,
+    )
     return 0
 
 

@@ -35,8 +35,10 @@ ZEROED = LATE + "; gradients stay between steps, as zero_grad() of torch 1.10 ha
 
 
 def cs336(name, gpu, live, reserved, *arguments):
-    return [(f"{name}", CS336, gpu, 1, "transformer.py", arguments, "live", live * MIB, SNAPSHOT),
-            (f"{name}", CS336, gpu, 1, "transformer.py", arguments, "reserved", reserved * MIB, SNAPSHOT)]
+    return [
+        (f"{name}", CS336, gpu, 1, "transformer.py", arguments, "live", live * MIB, SNAPSHOT),
+        (f"{name}", CS336, gpu, 1, "transformer.py", arguments, "reserved", reserved * MIB, SNAPSHOT),
+    ]
 
 
 def vit(name, gigabytes, note_of, *arguments):
@@ -44,8 +46,19 @@ def vit(name, gigabytes, note_of, *arguments):
 
 
 def lora(name, gigabytes, model, micro_batch):
-    return [(f"LoRA {name}, micro-batch {micro_batch}", LORA, "A100-40", 1, "lora.py", ("--model", model, "--micro-batch", micro_batch), "live",
-             gigabytes * GB, "re-made from litgpt's source of then")]
+    return [
+        (
+            f"LoRA {name}, micro-batch {micro_batch}",
+            LORA,
+            "A100-40",
+            1,
+            "lora.py",
+            ("--model", model, "--micro-batch", micro_batch),
+            "live",
+            gigabytes * GB,
+            "re-made from litgpt's source of then",
+        )
+    ]
 
 
 def bert(name, mebibytes, note_of, *arguments):
@@ -57,15 +70,31 @@ ROWS = [
     *cs336("2.7B, full step, context 128", "H100-80", 52264, 58280, "--context", 128),
     *cs336("2.7B, full step, context 512", "H100-80", 52326, 59920, "--context", 512),
     *cs336("2.7B, forward, context 128", "H100-80", 18456, 18756, "--context", 128, "--mode", "forward"),
-    *cs336("2.7B, forward, context 512, mixed", "H100-80", 38014, 38638, "--context", 512, "--mode", "forward", "--mixed"),
+    *cs336(
+        "2.7B, forward, context 512, mixed", "H100-80", 38014, 38638, "--context", 512, "--mode", "forward", "--mixed"
+    ),
     *cs336("small, inference", "H100-80", 531, 582, "--size", "small", "--mode", "inference"),
     *cs336("small, inference, mixed", "H100-80", 744, 822, "--size", "small", "--mode", "inference", "--mixed"),
     *vit("fp32, batch 64", 26.79, "", "--optimizer", "adam-2.0"),
     *vit("16-mixed, batch 64", 18.21, "", "--precision", "16-mixed", "--optimizer", "adam-2.0"),
     *vit("bf16, batch 64", 13.82, ADAM, "--precision", "bf16", "--optimizer", "adam-2.0"),
     *vit("bf16, batch 16", 5.69, ADAM, "--precision", "bf16", "--batch-size", 16, "--optimizer", "adam-2.0"),
-    *vit("bf16, 4 x 4, Adam", 3.91, ADAM, "--precision", "bf16", "--batch-size", 4, "--accumulate", 4, "--optimizer", "adam-2.0"),
-    *vit("bf16, 4 x 4, SGD", 2.02, "", "--precision", "bf16", "--batch-size", 4, "--accumulate", 4, "--optimizer", "sgd"),
+    *vit(
+        "bf16, 4 x 4, Adam",
+        3.91,
+        ADAM,
+        "--precision",
+        "bf16",
+        "--batch-size",
+        4,
+        "--accumulate",
+        4,
+        "--optimizer",
+        "adam-2.0",
+    ),
+    *vit(
+        "bf16, 4 x 4, SGD", 2.02, "", "--precision", "bf16", "--batch-size", 4, "--accumulate", 4, "--optimizer", "sgd"
+    ),
     *lora("Llama-2-7B", 21.30, "llama-2-7b", 1),
     *lora("Llama-2-7B", 29.07, "llama-2-7b", 2),
     *lora("phi-1.5", 4.82, "phi-1.5", 1),
@@ -73,12 +102,32 @@ ROWS = [
     *lora("phi-1.5", 10.68, "phi-1.5", 4),
     *bert("batch 1 x 4", 7338, LATE, "--batch-size", 1, "--accumulate", 4),
     *bert("batch 1 x 4, checkpoints", 5432, "", "--batch-size", 1, "--accumulate", 4, "--checkpoint"),
-    *bert("batch 1 x 4, checkpoints, fp16, Adafactor", 5932, "", "--batch-size", 1, "--accumulate", 4, "--checkpoint", "--fp16", "--adafactor"),
+    *bert(
+        "batch 1 x 4, checkpoints, fp16, Adafactor",
+        5932,
+        "",
+        "--batch-size",
+        1,
+        "--accumulate",
+        4,
+        "--checkpoint",
+        "--fp16",
+        "--adafactor",
+    ),
     *bert("batch 4", 13606, ZEROED),
     *bert("batch 4, fp16", 12596, ZEROED, "--fp16"),
     *bert("batch 4, Adafactor", 10952, ZEROED, "--adafactor"),
-    ("Llama 3.1 8B, FSDP2, 8 ranks", TITAN, "H100-80", 8, "sharded_llama.py", (), "reserved", 82.4 * GIB,
-     "torch of 2024; collectives end at once on the stand-in, so blocks that other streams use come back sooner"),
+    (
+        "Llama 3.1 8B, FSDP2, 8 ranks",
+        TITAN,
+        "H100-80",
+        8,
+        "sharded_llama.py",
+        (),
+        "reserved",
+        82.4 * GIB,
+        "torch of 2024; collectives end at once on the stand-in, so blocks that other streams use come back sooner",
+    ),
 ]
 SMOKE = [
     ("transformer", CS336, "H100-80", 1, "transformer.py", ("--size", "tiny"), "live", 0, ""),
@@ -100,45 +149,90 @@ class Bench:
         if key in self.reports:
             return self.reports[key]
         python = [self.arguments.python, "-B"]
-        launcher = [*python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", ranks] if ranks > 1 else python
+        launcher = (
+            [*python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", ranks] if ranks > 1 else python
+        )
         with tempfile.TemporaryDirectory() as folder:
-            text = training.run([self.berth, "dry-run", "--json", "--gpu", gpu, "--gpus", ranks, "-o", pathlib.Path(folder) / "x.trace", "--", *launcher,
-                                 CHILDREN / script, *options], {"PYTHONPATH": packages.path(), "HF_HUB_OFFLINE": "1"})
+            text = training.run(
+                [
+                    self.berth,
+                    "dry-run",
+                    "--json",
+                    "--gpu",
+                    gpu,
+                    "--gpus",
+                    ranks,
+                    "-o",
+                    pathlib.Path(folder) / "x.trace",
+                    "--",
+                    *launcher,
+                    CHILDREN / script,
+                    *options,
+                ],
+                {"PYTHONPATH": packages.path(), "HF_HUB_OFFLINE": "1"},
+            )
         self.reports[key] = json.loads(text)
         return self.reports[key]
 
     def measure(self, row):
         name, source, gpu, ranks, script, options, what, published, known = row
         report = self.report(gpu, ranks, script, options)
-        found = [rank["live_peak_bytes"] if what == "live" else rank["allocators"]["caching"]["reserved_peak_bytes"] for rank in report["ranks"]]
+        found = [
+            rank["live_peak_bytes"] if what == "live" else rank["allocators"]["caching"]["reserved_peak_bytes"]
+            for rank in report["ranks"]
+        ]
         caching = [rank["allocators"]["caching"]["least_bytes"] for rank in report["ranks"]]
-        answer = {"name": name, "source": source, "gpu": gpu, "what": what, "published_bytes": round(published), "dry_run_bytes": max(found),
-                  "least_bytes": max(caching), "held_in_run_bytes": [rank["held_in_run_bytes"] for rank in report["ranks"]],
-                  "difference": max(found) / published - 1 if published else None, "known": known, "seconds": report["seconds"]}
-        note(f"published: {name}, {what}: {answer['dry_run_bytes'] / MIB:,.0f} MiB"
-             + (f", {answer['difference']:+.1%}" if published else "") + f", {report['seconds']:.0f} s")
+        answer = {
+            "name": name,
+            "source": source,
+            "gpu": gpu,
+            "what": what,
+            "published_bytes": round(published),
+            "dry_run_bytes": max(found),
+            "least_bytes": max(caching),
+            "held_in_run_bytes": [rank["held_in_run_bytes"] for rank in report["ranks"]],
+            "difference": max(found) / published - 1 if published else None,
+            "known": known,
+            "seconds": report["seconds"],
+        }
+        note(
+            f"published: {name}, {what}: {answer['dry_run_bytes'] / MIB:,.0f} MiB"
+            + (f", {answer['difference']:+.1%}" if published else "")
+            + f", {report['seconds']:.0f} s"
+        )
         return answer
 
 
 def markdown(answers):
     mib = lambda value: f"{value / MIB:,.0f}" if value else "-"  # noqa: E731
-    lines = ["| configuration | GPU | what | published, MiB | dry run, MiB | difference | smallest limit, MiB | what is known of it |",
-             "| --- | --- | --- | ---: | ---: | ---: | ---: | --- |"]
+    lines = [
+        "| configuration | GPU | what | published, MiB | dry run, MiB | difference | smallest limit, MiB | what is known of it |",
+        "| --- | --- | --- | ---: | ---: | ---: | ---: | --- |",
+    ]
     for one in answers:
         difference = "-" if one["difference"] is None else f"{one['difference']:+.1%}".replace("%", " %")
-        lines.append(f"| {one['name']} | {one['gpu']} | {one['what']} | {mib(one['published_bytes'])} | {mib(one['dry_run_bytes'])} | {difference} | "
-                     f"{mib(one['least_bytes'])} | {one['known']} |")
+        lines.append(
+            f"| {one['name']} | {one['gpu']} | {one['what']} | {mib(one['published_bytes'])} | {mib(one['dry_run_bytes'])} | {difference} | "
+            f"{mib(one['least_bytes'])} | {one['known']} |"
+        )
     lines.append("")
     lines += [f"- {source}" for source in dict.fromkeys(one["source"] for one in answers)]
     return "\n".join(lines) + "\n"
 
 
 def main():
-    parser = argparse.ArgumentParser(prog="bench/published", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="bench/published", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     add = parser.add_argument
     add("--only", action="append", metavar="TEXT", help="rows whose names hold it; may be repeated")
     add("--build-dir", type=pathlib.Path, default=ROOT / "build/release", help="of berth")
-    add("--python", type=pathlib.Path, default=ROOT / ".venv/bin/python3", help="with torch for CUDA and transformers (cmake/setup)")
+    add(
+        "--python",
+        type=pathlib.Path,
+        default=ROOT / ".venv/bin/python3",
+        help="with torch for CUDA and transformers (cmake/setup)",
+    )
     add("--smoke", action="store_true", help="small programs of each kind, beside nothing, to see that they run")
     add("--output", type=pathlib.Path, help="a .md that is written; a .json goes beside it")
     packages.add_options(add)
@@ -146,7 +240,11 @@ def main():
     if arguments.setup:
         packages.setup(arguments.python)
         return 0
-    rows = [row for row in (SMOKE if arguments.smoke else ROWS) if not arguments.only or any(text in row[0] for text in arguments.only)]
+    rows = [
+        row
+        for row in (SMOKE if arguments.smoke else ROWS)
+        if not arguments.only or any(text in row[0] for text in arguments.only)
+    ]
     if not rows:
         parser.error(f"no row's name holds {' or '.join(arguments.only)}")
     answers = []
@@ -164,8 +262,10 @@ def main():
     print(text, end="")
     if arguments.output:
         host = training.machine()
-        head = (f"# Published peaks of real GPUs beside the dry run\n\nCommit {training.commit()}, {datetime.date.today()}, {host['cpu']}, "
-                f"{host['cores']} cores, no GPU; `bench/published`.\n\n")
+        head = (
+            f"# Published peaks of real GPUs beside the dry run\n\nCommit {training.commit()}, {datetime.date.today()}, {host['cpu']}, "
+            f"{host['cores']} cores, no GPU; `bench/published`.\n\n"
+        )
         arguments.output.write_text(head + text)
         arguments.output.with_suffix(".json").write_text(json.dumps(answers, indent=1) + "\n")
     return 0

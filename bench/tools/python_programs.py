@@ -30,7 +30,10 @@ def launcher(arguments, *options):
     if not python:
         raise Failure(f"{arguments.build_dir} has no package for Python: cmake says why")
     return [arguments.build_dir / "standin/berth-standin", *options, "--", python], {
-        "PYTHONPATH": str(arguments.build_dir / "python"), "OMP_NUM_THREADS": str(arguments.threads), "PYTHONDONTWRITEBYTECODE": "1"}
+        "PYTHONPATH": str(arguments.build_dir / "python"),
+        "OMP_NUM_THREADS": str(arguments.threads),
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
 
 
 def allocators(only):
@@ -64,26 +67,44 @@ def measure(model, arguments):
         shift = turn % len(names)
         for name in names[shift:] + names[:shift]:
             runs[name].append(run(arguments, model, settings[name]))
-            note(f"python: {model}: round {turn + 1}/{arguments.rounds}: {name}: "
-                 f"{statistics.median(step['ms'] for step in runs[name][-1]['steps']):.1f} ms")
-    times = {name: [statistics.median(step["ms"] for step in one["steps"]) for one in results] for name, results in runs.items()}
+            note(
+                f"python: {model}: round {turn + 1}/{arguments.rounds}: {name}: "
+                f"{statistics.median(step['ms'] for step in runs[name][-1]['steps']):.1f} ms"
+            )
+    times = {
+        name: [statistics.median(step["ms"] for step in one["steps"]) for one in results]
+        for name, results in runs.items()
+    }
     best = min((name for name in names if name != "berth"), key=lambda name: statistics.median(times[name]))
-    answer = {"model": model, "best_other": best, "losses_agree": training.losses_agree([one for results in runs.values() for one in results]),
-              "allocators": {}}
+    answer = {
+        "model": model,
+        "best_other": best,
+        "losses_agree": training.losses_agree([one for results in runs.values() for one in results]),
+        "allocators": {},
+    }
     for name, results in runs.items():
         ratios = {key: [b / a for a, b in zip(times[name], times[key])] for key in ("glibc", best)}
         answer["allocators"][name] = {
-            "step_ms_by_round": times[name], "peak_rss_bytes": statistics.median(one["peak_rss_bytes"] for one in results),
-            "minor_faults_per_step": statistics.median(step["minor_faults"] for one in results for step in one["steps"]),
-            "over_glibc": ratios["glibc"], "over_best": ratios[best]}
+            "step_ms_by_round": times[name],
+            "peak_rss_bytes": statistics.median(one["peak_rss_bytes"] for one in results),
+            "minor_faults_per_step": statistics.median(
+                step["minor_faults"] for one in results for step in one["steps"]
+            ),
+            "over_glibc": ratios["glibc"],
+            "over_best": ratios[best],
+        }
     return answer
 
 
 def costs(arguments):
     """Medians over as many processes as there are rounds."""
     command, environment = launcher(arguments)
-    runs = {kind: [json.loads(training.run([*command, HERE / "costs.py", kind], environment)) for _ in range(arguments.rounds)]
-            for kind in ("glibc", "berth")}
+    runs = {
+        kind: [
+            json.loads(training.run([*command, HERE / "costs.py", kind], environment)) for _ in range(arguments.rounds)
+        ]
+        for kind in ("glibc", "berth")
+    }
     return {kind: {name: [one[name] for one in results] for name in results[0]} for kind, results in runs.items()}
 
 
@@ -92,25 +113,41 @@ def spread(values, digits=3):
 
 
 def section(answer):
-    rows = [[name, spread(one["step_ms_by_round"], 1), spread(one["over_glibc"]), spread(one["over_best"]),
-             f"{one['minor_faults_per_step']:,.0f}", training.mebibytes(one["peak_rss_bytes"])] for name, one in answer["allocators"].items()]
+    rows = [
+        [
+            name,
+            spread(one["step_ms_by_round"], 1),
+            spread(one["over_glibc"]),
+            spread(one["over_best"]),
+            f"{one['minor_faults_per_step']:,.0f}",
+            training.mebibytes(one["peak_rss_bytes"]),
+        ]
+        for name, one in answer["allocators"].items()
+    ]
     losses = "losses of all runs equal to the last bit" if answer["losses_agree"] else "LOSSES DIFFER"
     return f"**{answer['model']}**: best other: {answer['best_other']}; {losses}\n\n" + training.table(
-        ["allocator", "step, ms", "speed over glibc", "speed over best other", "faults a step", "peak memory"], rows)
+        ["allocator", "step, ms", "speed over glibc", "speed over best other", "faults a step", "peak memory"], rows
+    )
 
 
 def costs_section(answer):
     one = answer["berth"]
     ratio = [b / a for a, b in zip(answer["glibc"]["request_ns"], one["request_ns"])]
-    return "**The package itself**: " + "; ".join([
-        f"`import berth` after torch {spread(one['import_ms'], 1)} ms", f"`install()` {spread(one['install_ms'], 1)} ms",
-        f"`stats()` {spread(one['stats_us'], 1)} us",
-        f"`torch.empty()` and its end: {spread(one['request_ns'], 0)} ns when planned, {spread(answer['glibc']['request_ns'], 0)} ns under glibc, "
-        f"ratio {spread(ratio)}"])
+    return "**The package itself**: " + "; ".join(
+        [
+            f"`import berth` after torch {spread(one['import_ms'], 1)} ms",
+            f"`install()` {spread(one['install_ms'], 1)} ms",
+            f"`stats()` {spread(one['stats_us'], 1)} us",
+            f"`torch.empty()` and its end: {spread(one['request_ns'], 0)} ns when planned, {spread(answer['glibc']['request_ns'], 0)} ns under glibc, "
+            f"ratio {spread(ratio)}",
+        ]
+    )
 
 
 def main(argv):
-    parser = argparse.ArgumentParser(prog="bench/python", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="bench/python", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     add = parser.add_argument
     add("--model", action="append", choices=MODELS, help=f"may be repeated (default: {', '.join(MODELS)})")
     add("--only", action="append", choices=list(PRELOADED), help="of the others; may be repeated; glibc always runs")
@@ -123,16 +160,37 @@ def main(argv):
     add("--smoke", action="store_true", help="the smallest form, for tests: prints, and writes nothing")
     arguments = parser.parse_args(argv)
     if arguments.smoke:
-        arguments.model, arguments.only, arguments.steps, arguments.warmup, arguments.rounds, arguments.threads = ["lstm"], ["jemalloc"], 2, 4, 1, 1
+        arguments.model, arguments.only, arguments.steps, arguments.warmup, arguments.rounds, arguments.threads = (
+            ["lstm"],
+            ["jemalloc"],
+            2,
+            4,
+            1,
+            1,
+        )
     arguments.build_dir = arguments.build_dir.resolve()
     answers = [measure(model, arguments) for model in arguments.model or MODELS]
     package = costs(arguments)
-    report = {"command": shlex.join(["bench/python", *argv]), "commit": training.commit(), "date": datetime.date.today().isoformat(),
-              "machine": training.machine(), "models": answers, "package": package}
+    report = {
+        "command": shlex.join(["bench/python", *argv]),
+        "commit": training.commit(),
+        "date": datetime.date.today().isoformat(),
+        "machine": training.machine(),
+        "models": answers,
+        "package": package,
+    }
     machine = report["machine"]
-    text = "\n\n".join([
-        f"`{report['command']}`, commit {report['commit']}, {report['date']}, {machine['cpu']}, {machine['cores']} cores, {machine['libc']}. "
-        "Medians over rounds, with the least and the most.", *map(section, answers), costs_section(package)]) + "\n"
+    text = (
+        "\n\n".join(
+            [
+                f"`{report['command']}`, commit {report['commit']}, {report['date']}, {machine['cpu']}, {machine['cores']} cores, {machine['libc']}. "
+                "Medians over rounds, with the least and the most.",
+                *map(section, answers),
+                costs_section(package),
+            ]
+        )
+        + "\n"
+    )
     print(text)
     if not arguments.smoke:
         arguments.output.with_suffix(".md").write_text("# Python on the CPU\n\n" + text)

@@ -37,7 +37,7 @@ class Page:
 
     def rows(self, after):
         """The first table behind a text: a dictionary a row, by the names of the columns."""
-        lines = self.text[self.find(after).end():].splitlines()[1:]
+        lines = self.text[self.find(after).end() :].splitlines()[1:]
         first = next((n for n, line in enumerate(lines) if line.startswith("|")), None)
         if first is None:
             raise Missing(f"{self.name} has no table behind '{after}'")
@@ -72,7 +72,9 @@ def demo_memory(page):
 
 
 def traces(page):
-    ratios = [row["arena / bound"] for row in page.rows("^# Recorded runs") if re.fullmatch(r"[\d.]+", row["arena / bound"])]
+    ratios = [
+        row["arena / bound"] for row in page.rows("^# Recorded runs") if re.fullmatch(r"[\d.]+", row["arena / bound"])
+    ]
     return len(ratios), max(ratios, key=float)
 
 
@@ -88,7 +90,10 @@ def over_eager(page, row):
 
 def figures(results):
     """Rows of the table: what, berth, baseline, measured at."""
-    pages = {name: Page(results / f"{name}.md") for name in ("demo", "traces", "changing", "cuda", "step", "partition", "schedule")}
+    pages = {
+        name: Page(results / f"{name}.md")
+        for name in ("demo", "traces", "changing", "cuda", "step", "partition", "schedule")
+    }
     page = pages.get
     step, partition, changing = page("step"), page("partition"), page("changing")
     mean = changing.find(r"^Of (\d+) programs .*Mean: berth (\d+\.\d+), expandable (\d+\.\d+)")
@@ -106,13 +111,25 @@ def figures(results):
         ("traces", f"[arena / bound, {runs} runs][traces]", f"{worst} at most", "1.000, the bound"),
         ("changing", f"[reserved / live, {mean[1]} programs][48], stand-in", mean[2], f"{mean[3]}, expandable"),
         ("cuda", "[CUDA allocate + free][cuda], stand-in", f"{ns[0]} ns", f"{ns[1]} ns, PyTorch"),
-        ("step", "[GPT step in 60 % of the memory][steps]", over_eager(step, "berth, 60 %"), f"{over_eager(step, 'eager')}, eager"),
-        ("step", f"[the same GPT, in {share:.0f} %][steps]", over_eager(step, "berth, memory of checkpoint"),
-         f"{over_eager(step, 'checkpoint')}, checkpoints"),
+        (
+            "step",
+            "[GPT step in 60 % of the memory][steps]",
+            over_eager(step, "berth, 60 %"),
+            f"{over_eager(step, 'eager')}, eager",
+        ),
+        (
+            "step",
+            f"[the same GPT, in {share:.0f} %][steps]",
+            over_eager(step, "berth, memory of checkpoint"),
+            f"{over_eager(step, 'checkpoint')}, checkpoints",
+        ),
         ("partition", "[torch.compile, GPT at 40 %][compile]", f"{memory[0]} MiB", f"{memory[1]} MiB, PyTorch"),
         ("schedule", f"[order of graphs, proven: {proven}][orders]", slowest, ""),
     ]
-    return [f"| {what} | {ours} | {baseline} | {pages[name].measured_at()} |".replace("|  |", "| |") for name, what, ours, baseline in rows]
+    return [
+        f"| {what} | {ours} | {baseline} | {pages[name].measured_at()} |".replace("|  |", "| |")
+        for name, what, ours, baseline in rows
+    ]
 
 
 def replaced(readme, rows):
@@ -121,7 +138,7 @@ def replaced(readme, rows):
     if not head:
         raise Missing("README.md has no table of figures")
     table = re.match(r"(?:\|.*\n)*", after)[0]
-    return before + head + "".join(f"{row}\n" for row in rows) + after[len(table):], table.splitlines()
+    return before + head + "".join(f"{row}\n" for row in rows) + after[len(table) :], table.splitlines()
 
 
 def main():

@@ -15,9 +15,27 @@ from training import Failure, Report, Training, note  # noqa: E402
 
 
 def measure(model, arguments, folder):
-    other, _, _ = Training(arguments.build_dir, "mlp" if model != "mlp" else "lstm", 2, 0, arguments.data, 1, 8).record_and_plan(folder, 1)
-    problem = Training(arguments.build_dir, model, arguments.steps, arguments.warmup, arguments.data, arguments.threads, arguments.batch)
-    unmarked = Training(arguments.build_dir, model, arguments.steps, arguments.warmup, arguments.data, arguments.threads, arguments.batch)
+    other, _, _ = Training(
+        arguments.build_dir, "mlp" if model != "mlp" else "lstm", 2, 0, arguments.data, 1, 8
+    ).record_and_plan(folder, 1)
+    problem = Training(
+        arguments.build_dir,
+        model,
+        arguments.steps,
+        arguments.warmup,
+        arguments.data,
+        arguments.threads,
+        arguments.batch,
+    )
+    unmarked = Training(
+        arguments.build_dir,
+        model,
+        arguments.steps,
+        arguments.warmup,
+        arguments.data,
+        arguments.threads,
+        arguments.batch,
+    )
     unmarked.arguments.append("--no-mark")
     trace = {"BERTH_MODE": "record", "BERTH_TRACE": str(folder / "run.trace")}
     settings = {
@@ -30,7 +48,9 @@ def measure(model, arguments, folder):
         shift = turn % len(names)
         for name in names[shift:] + names[:shift]:
             runs[name].append((unmarked if name == names[0] else problem).run(settings[name]))
-            note(f"recording: {model}: round {turn + 1}/{arguments.rounds}: {name}: {statistics.median(training.step_times(runs[name][-1:])):.1f} ms")
+            note(
+                f"recording: {model}: round {turn + 1}/{arguments.rounds}: {name}: {statistics.median(training.step_times(runs[name][-1:])):.1f} ms"
+            )
     if any(result["stats"]["hits"] for result in runs["pool, not recorded"]):
         raise Failure("the plan of another program served requests: the baseline is none")
     if not training.losses_agree([result for results in runs.values() for result in results]):
@@ -39,15 +59,26 @@ def measure(model, arguments, folder):
     for name, results in runs.items():
         # baseline over this one; its inverse is how much longer the step takes
         ratios = [1 / ratio for ratio in training.paired_ratios(results, runs[names[0]])]
-        answer["recorded"][name] = {**training.summary(results), "time_over_pool": {
-            "median": statistics.median(ratios), "min": min(ratios), "max": max(ratios)}}
+        answer["recorded"][name] = {
+            **training.summary(results),
+            "time_over_pool": {"median": statistics.median(ratios), "min": min(ratios), "max": max(ratios)},
+        }
     return answer
 
 
 def section(answer):
-    rows = [[name, f"{one['step_ms']['median']:.1f}", f"{one['step_ms']['p25']:.1f}..{one['step_ms']['p75']:.1f}",
-             "{median:.3f} ({min:.3f}..{max:.3f})".format(**one["time_over_pool"])] for name, one in answer["recorded"].items()]
-    return f"**{answer['model']}**: {answer['description']}\n\n" + training.table(["recorded", "step, ms", "quartiles", "time over pool"], rows)
+    rows = [
+        [
+            name,
+            f"{one['step_ms']['median']:.1f}",
+            f"{one['step_ms']['p25']:.1f}..{one['step_ms']['p75']:.1f}",
+            "{median:.3f} ({min:.3f}..{max:.3f})".format(**one["time_over_pool"]),
+        ]
+        for name, one in answer["recorded"].items()
+    ]
+    return f"**{answer['model']}**: {answer['description']}\n\n" + training.table(
+        ["recorded", "step, ms", "quartiles", "time over pool"], rows
+    )
 
 
 def main(argv):

@@ -51,16 +51,22 @@ class Picture:
         return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="{color}">{words}</text>'
 
     def draw(self):
-        parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif" font-size="12">',
-                 f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#fff"/>']
+        parts = [
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif" font-size="12">',
+            f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#fff"/>',
+        ]
         for k in range(self.x[0], self.x[1] + 1):
-            x, bottom = self.at(10**k, 10**self.y[0])
-            parts += [self.line([(x, bottom), self.at(10**k, 10**self.y[1])], 'stroke="#ddd"'),
-                      self.text(x, bottom + 18, {3: "1 k", 4: "10 k", 5: "100 k", 6: "1 M", 7: "10 M"}.get(k, f"{10**k:,}"))]
+            x, bottom = self.at(10**k, 10 ** self.y[0])
+            parts += [
+                self.line([(x, bottom), self.at(10**k, 10 ** self.y[1])], 'stroke="#ddd"'),
+                self.text(x, bottom + 18, {3: "1 k", 4: "10 k", 5: "100 k", 6: "1 M", 7: "10 M"}.get(k, f"{10**k:,}")),
+            ]
         for k in range(self.y[0], self.y[1] + 1):
-            left, y = self.at(10**self.x[0], 10**k)
-            parts += [self.line([(left, y), self.at(10**self.x[1], 10**k)], 'stroke="#ddd"'),
-                      self.text(left - 8, y + 4, f"{10**k:g} s", "end")]
+            left, y = self.at(10 ** self.x[0], 10**k)
+            parts += [
+                self.line([(left, y), self.at(10 ** self.x[1], 10**k)], 'stroke="#ddd"'),
+                self.text(left - 8, y + 4, f"{10**k:g} s", "end"),
+            ]
         parts.append(self.text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 12, "buffers"))
         parts.append(self.text(LEFT, 18, "Processor time of the first plan, one thread", "start", "#111"))
         for family, color in FAMILIES.items():
@@ -96,14 +102,27 @@ def main(argv):
         for count in sizes(arguments.most):
             note(f"scaling: {family}: {count:,} buffers")
             points.append(measure(program, family, count))
-    rows = [[p["family"], f"{p['buffers']:,}", f"{p['seconds']:.4f}", f"{1e9 * p['seconds'] / p['buffers'] / math.log2(p['buffers']):.1f}",
-             f"{100 * p['gap']:.4f}", f"{p['bytes_a_buffer']:.0f}" if p["buffers"] >= 100_000 else ""]  # below, what the process has at its start hides it
-            for p in points]
+    rows = [
+        [
+            p["family"],
+            f"{p['buffers']:,}",
+            f"{p['seconds']:.4f}",
+            f"{1e9 * p['seconds'] / p['buffers'] / math.log2(p['buffers']):.1f}",
+            f"{100 * p['gap']:.4f}",
+            f"{p['bytes_a_buffer']:.0f}" if p["buffers"] >= 100_000 else "",
+        ]  # below, what the process has at its start hides it
+        for p in points
+    ]
     if not arguments.smoke or "--output" in argv:
         arguments.output.parent.mkdir(parents=True, exist_ok=True)
         arguments.output.with_suffix(".svg").write_text(Picture(points).draw())
-    report.keep(argv, arguments, "The first plan, one dive on one thread, in processor time (up to 30,000 buffers the least of five); memory beyond the problem's own.",
-                ["family", "buffers", "s", "ns / (n log2 n)", "gap, %", "bytes a buffer"], rows)
+    report.keep(
+        argv,
+        arguments,
+        "The first plan, one dive on one thread, in processor time (up to 30,000 buffers the least of five); memory beyond the problem's own.",
+        ["family", "buffers", "s", "ns / (n log2 n)", "gap, %", "bytes a buffer"],
+        rows,
+    )
     return 0
 
 

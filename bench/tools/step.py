@@ -60,7 +60,12 @@ def measure(model, arguments):
 
 def measured(model, arguments):
     """The same, or what an earlier call of the same commit and options kept of it."""
-    key = {"commit": training.commit(), "steps": arguments.steps, "rounds": arguments.rounds, "threads": arguments.threads}
+    key = {
+        "commit": training.commit(),
+        "steps": arguments.steps,
+        "rounds": arguments.rounds,
+        "threads": arguments.threads,
+    }
     path = KEPT / f"{model}.json"
     if arguments.resume and path.is_file() and (kept := json.loads(path.read_text()))["key"] == key:
         note(f"step: {model}: measured by an earlier call")
@@ -79,17 +84,31 @@ def rows_of(answers):
         runs = [answer["runs"][k] for answer in answers]
         plain = [answer["runs"][0] for answer in answers]
         losses = [answer["runs"][0]["losses"] for answer in answers]
-        row = {"label": first["label"], "peak": first["peak"], "activations": answers[0]["activations"],
-               "ms": [statistics.median(run["ms"]) for run in runs],
-               "over_eager": [statistics.median(b / a for a, b in zip(base["ms"], run["ms"])) for base, run in zip(plain, runs)],
-               "equal": all(run["losses"][:n] == base[:n] for run, base in zip(runs, losses) for n in [min(len(run["losses"]), len(base))])}
+        row = {
+            "label": first["label"],
+            "peak": first["peak"],
+            "activations": answers[0]["activations"],
+            "ms": [statistics.median(run["ms"]) for run in runs],
+            "over_eager": [
+                statistics.median(b / a for a, b in zip(base["ms"], run["ms"])) for base, run in zip(plain, runs)
+            ],
+            "equal": all(
+                run["losses"][:n] == base[:n]
+                for run, base in zip(runs, losses)
+                for n in [min(len(run["losses"]), len(base))]
+            ),
+        }
         if program := first.get("program"):
             row["predicted"] = program["predicted_peak"] - program["resident"]
             row["again"], row["operators"] = program["runs_again"], program["operators"]
             row["predicted_time"] = program["predicted_ns"] / program["recorded_ns"]
-            row["ghost"] = [(run["program"]["step_ns"] - run["program"]["schedule_ns"]) / 1e6 / statistics.median(base["ms"])
-                            for run, base in zip(runs, plain)]
-            row["remark"] = program["last_refusal"] if program["scheduled"] == 0 else "not met" if program["budget_not_met"] else ""
+            row["ghost"] = [
+                (run["program"]["step_ns"] - run["program"]["schedule_ns"]) / 1e6 / statistics.median(base["ms"])
+                for run, base in zip(runs, plain)
+            ]
+            row["remark"] = (
+                program["last_refusal"] if program["scheduled"] == 0 else "not met" if program["budget_not_met"] else ""
+            )
             row["copied"] = program["copied_out"]
         found.append(row)
     return found
@@ -100,13 +119,39 @@ def table_of(rows):
     lines = []
     for row in rows:
         program = "predicted" in row
-        lines.append([row["label"], mib(row["peak"]), f"{100 * row['peak'] / row['activations']:.1f}", f"{row['predicted'] - row['peak']:+,}" if program else "",
-                      str(row["again"]) if program else "", mib(row["copied"]) if row.get("copied") else "",
-                      spread(row["ms"], 1), spread(row["over_eager"]),
-                      f"{row['predicted_time']:.2f}" if program else "", spread(row["ghost"]) if program else "", "yes" if row["equal"] else "NO",
-                      row.get("remark", "")])
-    return training.table(["run", "peak, MiB", "of eager, %", "predicted - peak, bytes", "run again", "copied, MiB", "step, ms", "over eager",
-                           "predicted", "ghost, of eager", "equal", ""], lines)
+        lines.append(
+            [
+                row["label"],
+                mib(row["peak"]),
+                f"{100 * row['peak'] / row['activations']:.1f}",
+                f"{row['predicted'] - row['peak']:+,}" if program else "",
+                str(row["again"]) if program else "",
+                mib(row["copied"]) if row.get("copied") else "",
+                spread(row["ms"], 1),
+                spread(row["over_eager"]),
+                f"{row['predicted_time']:.2f}" if program else "",
+                spread(row["ghost"]) if program else "",
+                "yes" if row["equal"] else "NO",
+                row.get("remark", ""),
+            ]
+        )
+    return training.table(
+        [
+            "run",
+            "peak, MiB",
+            "of eager, %",
+            "predicted - peak, bytes",
+            "run again",
+            "copied, MiB",
+            "step, ms",
+            "over eager",
+            "predicted",
+            "ghost, of eager",
+            "equal",
+            "",
+        ],
+        lines,
+    )
 
 
 def main(argv):
@@ -115,20 +160,35 @@ def main(argv):
     add("--model", action="append", choices=MODELS, help=f"may be repeated (default: {', '.join(MODELS)})")
     add("--steps", type=int, default=20, help="measured steps a run (default: %(default)s)")
     add("--rounds", type=int, default=3, help="default: %(default)s")
-    add("--data", type=pathlib.Path, default=training.ROOT / "build/data", help="of bench/train: cmake/setup fetches it")
+    add(
+        "--data", type=pathlib.Path, default=training.ROOT / "build/data", help="of bench/train: cmake/setup fetches it"
+    )
     add("--threads", type=int, default=2, help="of torch (default: %(default)s)")
-    add("--resume", action="store_true", 
-        help=f"take models that an earlier call of this commit and these options measured from {KEPT.relative_to(training.ROOT)}")
+    add(
+        "--resume",
+        action="store_true",
+        help=f"take models that an earlier call of this commit and these options measured from {KEPT.relative_to(training.ROOT)}",
+    )
     arguments = report.parser.parse_args(argv)
     if arguments.smoke:
         arguments.model, arguments.steps, arguments.rounds, arguments.threads = ["lstm", step_cpp.SMOKE], 2, 1, 1
     arguments.build_dir = arguments.build_dir.resolve()
     models = {model: rows_of(measured(model, arguments)) for model in arguments.model or MODELS}
-    report.keep_text(argv, arguments, "\n\n".join([
-        "Medians over rounds of paired ratios, with the least and the most. `over eager`: time of the step; `predicted`: the same by the times that it "
-        "was planned by; `ghost`: the body without kernels and the checks. `olla` orders alone; what `with copies` copies goes to plain memory, "
-        "at half the rate of this machine's memory (of C++ programs at 4 GB a second).",
-        *(f"**{model}**, {rows[2].get('operators', 0)} operators\n\n{table_of(rows)}" for model, rows in models.items())]))
+    report.keep_text(
+        argv,
+        arguments,
+        "\n\n".join(
+            [
+                "Medians over rounds of paired ratios, with the least and the most. `over eager`: time of the step; `predicted`: the same by the times that it "
+                "was planned by; `ghost`: the body without kernels and the checks. `olla` orders alone; what `with copies` copies goes to plain memory, "
+                "at half the rate of this machine's memory (of C++ programs at 4 GB a second).",
+                *(
+                    f"**{model}**, {rows[2].get('operators', 0)} operators\n\n{table_of(rows)}"
+                    for model, rows in models.items()
+                ),
+            ]
+        ),
+    )
     if not arguments.smoke:
         arguments.output.with_suffix(".svg").write_text(step_picture.picture(models))
     wrong = [f"{model}, {row['label']}" for model, rows in models.items() for row in rows if not row["equal"]]

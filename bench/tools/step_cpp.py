@@ -13,21 +13,58 @@ MODELS = [f"gpt{SUFFIX}", f"resnet18{SUFFIX}"]
 SMOKE = f"mlp{SUFFIX}"
 ROUNDS = 2  # at most: each of them plans anew
 WARMUP = 8  # steps until the program is recorded, planned, and planned once more
-STATS = ("scheduled", "operators", "predicted_peak", "resident", "recorded_peak", "predicted_ns", "recorded_ns", "bound_ns", "runs_again",
-         "last_refusal", "budget_not_met", "schedule_ns", "step_ns", "copied_out")
+STATS = (
+    "scheduled",
+    "operators",
+    "predicted_peak",
+    "resident",
+    "recorded_peak",
+    "predicted_ns",
+    "recorded_ns",
+    "bound_ns",
+    "runs_again",
+    "last_refusal",
+    "budget_not_met",
+    "schedule_ns",
+    "step_ns",
+    "copied_out",
+)
 
 
 def train(model, arguments, *options):
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "run.json"
-        training.run([arguments.build_dir / "bench/train/train", "--model", model.removesuffix(SUFFIX), "--data", arguments.data.resolve(),
-                      "--steps", max(2, 2 * arguments.steps // 5), "--warmup", WARMUP, "--threads", arguments.threads, "--quiet",
-                      "--step-peak", "--json", path, *options], {"BERTH_MODE": "off"})
+        training.run(
+            [
+                arguments.build_dir / "bench/train/train",
+                "--model",
+                model.removesuffix(SUFFIX),
+                "--data",
+                arguments.data.resolve(),
+                "--steps",
+                max(2, 2 * arguments.steps // 5),
+                "--warmup",
+                WARMUP,
+                "--threads",
+                arguments.threads,
+                "--quiet",
+                "--step-peak",
+                "--json",
+                path,
+                *options,
+            ],
+            {"BERTH_MODE": "off"},
+        )
         return json.loads(path.read_text())
 
 
 def answer(label, run):
-    found = {"label": label, "ms": [step["ms"] for step in run["steps"]], "losses": run["losses_hex"], "peak": run["step_peak_bytes"]}
+    found = {
+        "label": label,
+        "ms": [step["ms"] for step in run["steps"]],
+        "losses": run["losses_hex"],
+        "peak": run["step_peak_bytes"],
+    }
     if program := run["program"]:
         found["program"] = {name: program[name] for name in STATS}
     return found
@@ -60,4 +97,9 @@ class Program:
             label, options = self.rows[(turn + k) % len(self.rows)]
             note(f"step: {self.model}: round {turn + 1}, {label}")
             answers[label] = answer(label, train(self.model, self.arguments, *options))
-        return {"model": self.model, "activations": self.activations, "resident": self.resident, "runs": [answers[label] for label, _ in self.rows]}
+        return {
+            "model": self.model,
+            "activations": self.activations,
+            "resident": self.resident,
+            "runs": [answers[label] for label, _ in self.rows],
+        }

@@ -21,7 +21,17 @@ from schedule_recorded import OLLAS, ORDERS  # noqa: E402
 from training import Failure, note  # noqa: E402
 
 HERE = pathlib.Path(__file__).parent
-HEADER = ["network", "batch", "operators", "resident", "as written", "ours", "bound", "predicted - measured, bytes", "saving, %"]
+HEADER = [
+    "network",
+    "batch",
+    "operators",
+    "resident",
+    "as written",
+    "ours",
+    "bound",
+    "predicted - measured, bytes",
+    "saving, %",
+]
 
 
 def measure(network, batch, arguments):
@@ -32,16 +42,36 @@ def measure(network, batch, arguments):
     environment["PYTHONPATH"] = packages.path(environment["PYTHONPATH"])
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        training.run([*command, HERE / "step_children/network.py", network, batch, folder, *(["--small"] if arguments.smoke else [])],
-                     {**environment, "HF_HUB_OFFLINE": "1"})
+        training.run(
+            [
+                *command,
+                HERE / "step_children/network.py",
+                network,
+                batch,
+                folder,
+                *(["--small"] if arguments.smoke else []),
+            ],
+            {**environment, "HF_HUB_OFFLINE": "1"},
+        )
         found = json.loads((folder / "run.json").read_text())
-        run = peers.Run([training.program(arguments.build_dir, "berth"), "schedule", folder / "step.graph", "--order-only", "--no-addresses", "--json"],
-                        arguments.limit)
+        run = peers.Run(
+            [
+                training.program(arguments.build_dir, "berth"),
+                "schedule",
+                folder / "step.graph",
+                "--order-only",
+                "--no-addresses",
+                "--json",
+            ],
+            arguments.limit,
+        )
         if run.code != 0:
             raise Failure(f"{network}: `berth schedule` ended with {run.code}: {run.text[-500:]}")
         found["bound"] = json.loads(run.text)["bound_bytes"]
     if not found["scheduled"]:
-        raise Failure(f"{network}, batch {batch}: no step was scheduled: {found['last_refusal'] or found['last_divergence']}")
+        raise Failure(
+            f"{network}, batch {batch}: no step was scheduled: {found['last_refusal'] or found['last_divergence']}"
+        )
     return found
 
 
@@ -49,7 +79,14 @@ def row_of(network, batch, found):
     resident = found["resident"]
     written, ours = resident + found["eager"], resident + found["ours"]
     mib = [f"{one / 2**20:,.1f}" for one in (resident, written, ours, found["bound"])]
-    return [network, str(batch), f"{found['operators']:,}", *mib, f"{found['predicted_peak'] - ours:+,}", f"{100 * (1 - ours / written):.1f}"]
+    return [
+        network,
+        str(batch),
+        f"{found['operators']:,}",
+        *mib,
+        f"{found['predicted_peak'] - ours:+,}",
+        f"{100 * (1 - ours / written):.1f}",
+    ]
 
 
 def main(argv):
@@ -70,9 +107,17 @@ def main(argv):
         for network in arguments.network or ORDERS:
             rows.append(row_of(network, batch, measure(network, batch, arguments)))
             savings.setdefault(batch, []).append(float(rows[-1][-1]))
-    means = " ".join(f"At batch {batch} {statistics.mean(some):.1f} % are saved on average{f', where OLLA published {OLLAS[batch]} %' if batch in OLLAS else ''}."
-                     for batch, some in savings.items())
-    report.keep(argv, arguments, f"MiB, weights included; plain SGD, an update for each parameter, random weights. {means}", HEADER, rows)
+    means = " ".join(
+        f"At batch {batch} {statistics.mean(some):.1f} % are saved on average{f', where OLLA published {OLLAS[batch]} %' if batch in OLLAS else ''}."
+        for batch, some in savings.items()
+    )
+    report.keep(
+        argv,
+        arguments,
+        f"MiB, weights included; plain SGD, an update for each parameter, random weights. {means}",
+        HEADER,
+        rows,
+    )
     return 0
 
 

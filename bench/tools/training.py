@@ -35,14 +35,23 @@ def clean_environment(extra):
 
 def run(command, environment=None, show=False):
     """Runs a command to its end and returns its standard output; raises Failure with its last words."""
-    result = subprocess.run([str(part) for part in command], env=clean_environment(environment or {}),
-                            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                            stderr=None if show else subprocess.PIPE, text=True, errors="replace", cwd=ROOT)
+    result = subprocess.run(
+        [str(part) for part in command],
+        env=clean_environment(environment or {}),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=None if show else subprocess.PIPE,
+        text=True,
+        errors="replace",
+        cwd=ROOT,
+    )
     words = (result.stderr or "").strip()
     if "cannot be preloaded" in words:
         raise Failure(words.splitlines()[0])
     if result.returncode != 0:
-        how = f"was ended by signal {-result.returncode}" if result.returncode < 0 else f"ended with {result.returncode}"
+        how = (
+            f"was ended by signal {-result.returncode}" if result.returncode < 0 else f"ended with {result.returncode}"
+        )
         raise Failure(f"{pathlib.Path(command[0]).name} {how}: {' '.join(map(str, command))}\n{words[-2000:]}")
     return result.stdout
 
@@ -64,8 +73,17 @@ class Training:
             self.arguments += ["--batch", str(batch)]
 
     def command(self, json_path, steps=None, warmup=None):
-        return [program(self.build, "train"), *self.arguments, "--steps", steps or self.steps,
-                "--warmup", self.warmup if warmup is None else warmup, "--quiet", "--json", json_path]
+        return [
+            program(self.build, "train"),
+            *self.arguments,
+            "--steps",
+            steps or self.steps,
+            "--warmup",
+            self.warmup if warmup is None else warmup,
+            "--quiet",
+            "--json",
+            json_path,
+        ]
 
     def run(self, environment):
         """One run; what bench/train wrote, with the hits and misses of a measured step."""
@@ -82,8 +100,12 @@ class Training:
         if not after or not before:
             return None
         per_step = lambda *names: sum(after[name] - before[name] for name in names) / len(result["steps"])  # noqa: E731
-        return {"hits": per_step("hits"), "misses": per_step("lent", "misses_size", "misses_busy", "misses_lane"),
-                "unplanned": per_step("unplanned"), "requests": per_step("requests")}
+        return {
+            "hits": per_step("hits"),
+            "misses": per_step("lent", "misses_size", "misses_busy", "misses_lane"),
+            "unplanned": per_step("unplanned"),
+            "requests": per_step("requests"),
+        }
 
     def record_and_plan(self, folder, time_limit, steps=6):
         """`berth record`, `berth plan`, `berth verify`: the plan's path, what `plan` said, and the recorded run's result."""
@@ -99,7 +121,7 @@ def losses_agree(results):
     """Whether all runs had the same losses to the last bit, for as many steps as each made."""
     losses = [result["losses_hex"] for result in results]
     longest = max(losses, key=len)
-    return all(one and one == longest[:len(one)] for one in losses)
+    return all(one and one == longest[: len(one)] for one in losses)
 
 
 def step_times(results):
@@ -135,8 +157,13 @@ def machine():
     for line in pathlib.Path("/proc/meminfo").read_text().splitlines():
         if line.startswith("MemTotal"):
             memory = int(line.split()[1]) * 1024
-    return {"cpu": cpu, "cores": len(os.sched_getaffinity(0)), "memory_bytes": memory, "kernel": platform.release(),
-            "libc": " ".join(platform.libc_ver())}
+    return {
+        "cpu": cpu,
+        "cores": len(os.sched_getaffinity(0)),
+        "memory_bytes": memory,
+        "kernel": platform.release(),
+        "libc": " ".join(platform.libc_ver()),
+    }
 
 
 def commit():
@@ -157,9 +184,16 @@ def table(header, rows):
     """A markdown table, its columns aligned: the first to the left, the others to the right."""
     cells = [header, *rows]
     widths = [max(3, *(len(row[i]) for row in cells)) for i in range(len(header))]
-    line = lambda row: "| " + " | ".join(  # noqa: E731
-        (cell.ljust if i == 0 else cell.rjust)(widths[i]) for i, cell in enumerate(row)) + " |"
-    ruler = "| " + " | ".join("-" * width if i == 0 else "-" * (width - 1) + ":" for i, width in enumerate(widths)) + " |"
+    line = lambda row: (
+        "| "
+        + " | ".join(  # noqa: E731
+            (cell.ljust if i == 0 else cell.rjust)(widths[i]) for i, cell in enumerate(row)
+        )
+        + " |"
+    )
+    ruler = (
+        "| " + " | ".join("-" * width if i == 0 else "-" * (width - 1) + ":" for i, width in enumerate(widths)) + " |"
+    )
     return "\n".join([line(header), ruler, *map(line, rows)])
 
 
@@ -172,7 +206,9 @@ class Report:
 
     def __init__(self, name, doc, models, steps, warmup, rounds, output):
         self.name, self.models = name, models
-        self.parser = argparse.ArgumentParser(prog=f"bench/{name}", description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+        self.parser = argparse.ArgumentParser(
+            prog=f"bench/{name}", description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
+        )
         add = self.parser.add_argument
         add("--model", action="append", help=f"may be repeated (default: {' and '.join(models)})")
         add("--steps", type=int, default=steps, help="measured steps a run (default: %(default)s)")
@@ -183,7 +219,9 @@ class Report:
         add("--data", type=pathlib.Path, default=ROOT / "build/data")
         add("--build-dir", type=pathlib.Path, default=ROOT / "build/release")
         add("--output", type=pathlib.Path, default=ROOT / "bench/results" / output, help="without suffix")
-        add("--smoke", action="store_true", help="the smallest form, for tests: writes nothing but --output where given")
+        add(
+            "--smoke", action="store_true", help="the smallest form, for tests: writes nothing but --output where given"
+        )
 
     def parse(self, argv):
         arguments = self.parser.parse_args(argv)
@@ -197,11 +235,18 @@ class Report:
         """measure(model, arguments, folder) gives a model's answer, section(answer) its markdown. Prints and keeps both; returns the answers."""
         with tempfile.TemporaryDirectory() as folder:
             answers = [measure(model, arguments, pathlib.Path(folder)) for model in arguments.model or self.models]
-        report = {"command": shlex.join([f"bench/{self.name}", *argv]), "commit": commit(), "date": datetime.date.today().isoformat(),
-                  "machine": machine(), "models": answers}
+        report = {
+            "command": shlex.join([f"bench/{self.name}", *argv]),
+            "commit": commit(),
+            "date": datetime.date.today().isoformat(),
+            "machine": machine(),
+            "models": answers,
+        }
         host = report["machine"]
-        heading = (f"Commit {report['commit']}, {report['date']}, {host['cpu']}, {host['cores']} cores, "
-                   f"{host['memory_bytes'] / 2**30:.0f} GiB, {host['libc']}; `{report['command']}`")
+        heading = (
+            f"Commit {report['commit']}, {report['date']}, {host['cpu']}, {host['cores']} cores, "
+            f"{host['memory_bytes'] / 2**30:.0f} GiB, {host['libc']}; `{report['command']}`"
+        )
         text = "\n\n".join([heading, *map(section, answers)]) + "\n"
         if not arguments.smoke or "--output" in argv:
             arguments.output.parent.mkdir(parents=True, exist_ok=True)

@@ -26,8 +26,22 @@ Sizes and offsets are bytes, times are seconds. All functions may be called from
 """
 
 from berth._build import VERSION as __version__
-from berth._core import (Graph, Order, OrderProgress, Placement, Plan, Progress, Requests, Schedule, Scheduled, ScheduleProgress, Sequence,
-                         Step, Steps, Trace)
+from berth._core import (
+    Graph,
+    Order,
+    OrderProgress,
+    Placement,
+    Plan,
+    Progress,
+    Requests,
+    Schedule,
+    Scheduled,
+    ScheduleProgress,
+    Sequence,
+    Step,
+    Steps,
+    Trace,
+)
 from berth._errors import Error, InputError, SystemFailure, UsageError
 from berth._install import install, installed, load_plan, mark_step, record, release, resume, save_plan, scope, stats
 from berth._order import order, order_engines
@@ -38,9 +52,46 @@ from berth._stats import Miss, Stats
 from berth._step_program import StepProgram, StepProgramStats, pure
 
 __all__ = [
-    "Error", "Graph", "InputError", "Miss", "Order", "OrderProgress", "Placement", "Plan", "Progress", "Requests", "Schedule",
-    "ScheduleProgress", "Scheduled", "Sequence", "Stats", "Step", "StepProgram",
-    "StepProgramStats", "Steps", "SystemFailure", "Trace", "UsageError", "__version__",
-    "engines", "install", "installed", "load_plan", "mark_step", "order", "order_engines", "partitioner", "place", "plan", "pure", "record", "release",
-    "resume", "save_plan", "schedule", "schedule_engines", "scope", "stats",
+    "Error",
+    "Graph",
+    "InputError",
+    "Miss",
+    "Order",
+    "OrderProgress",
+    "Placement",
+    "Plan",
+    "Progress",
+    "Requests",
+    "Schedule",
+    "ScheduleProgress",
+    "Scheduled",
+    "Sequence",
+    "Stats",
+    "Step",
+    "StepProgram",
+    "StepProgramStats",
+    "Steps",
+    "SystemFailure",
+    "Trace",
+    "UsageError",
+    "__version__",
+    "engines",
+    "install",
+    "installed",
+    "load_plan",
+    "mark_step",
+    "order",
+    "order_engines",
+    "partitioner",
+    "place",
+    "plan",
+    "pure",
+    "record",
+    "release",
+    "resume",
+    "save_plan",
+    "schedule",
+    "schedule_engines",
+    "scope",
+    "stats",
 ]

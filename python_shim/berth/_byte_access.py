@@ -41,6 +41,7 @@ def _run_within() -> None:
 
 def _compiled(method: _Method) -> _Method:
     """Of a compiled graph, whose kernels take pointers."""
+
     @functools.wraps(method)
     def call(self: Any, inputs: Any) -> Any:
         result: list[Any] = []
@@ -53,6 +54,7 @@ def _compiled(method: _Method) -> _Method:
         finally:
             _here.work = before
         return result[0]
+
     return call
 
 
@@ -62,6 +64,7 @@ def _tolist(method: _Method) -> _Method:
         here = self.detach().cpu()
         _tell(here, "read_bytes")
         return method(here)
+
     return tolist
 
 
@@ -72,6 +75,7 @@ def _numpy(method: _Method) -> _Method:
         if here.device.type == "cpu":
             _tell(here, "share_bytes")
         return method(here, force=force)
+
     return numpy
 
 
@@ -82,6 +86,7 @@ def _repr(method: _Method) -> _Method:
         # Its operators are none of the step.
         with torch._C._ExcludeDispatchKeyGuard(torch._C.DispatchKeySet(_TAP)):
             return method(self, **kwargs)
+
     return __repr__
 
 
@@ -90,6 +95,7 @@ def _pointer(method: _Method) -> _Method:
     def pointer(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         _tell(self, "read_bytes" if getattr(_here, "saving", False) else "give_pointer")
         return method(self, *args, **kwargs)
+
     return pointer
 
 
@@ -101,6 +107,7 @@ def _by_element(method: _Method) -> _Method:
             if isinstance(tensor, torch.Tensor):
                 _tell(tensor, "share_bytes")
         return method(self, *args)
+
     return by_element
 
 
@@ -128,6 +135,7 @@ class _Records:
 
 def _saved(function: _Method) -> _Method:
     """Of torch.save(), which asks each storage for a number and later, one by one, for its bytes."""
+
     @functools.wraps(function)
     def save(obj: Any, file: Any, *args: Any, **kwargs: Any) -> Any:
         storages: Any = torch.UntypedStorage
@@ -140,18 +148,33 @@ def _saved(function: _Method) -> _Method:
         finally:
             _here.saving = before
             storages.data_ptr = pointer
+
     return save
 
 
 # Others go through these: storage(), __array__(), copy.deepcopy(), pickle.
-_WATCHED = {"tolist": _tolist, "__repr__": _repr, "numpy": _numpy, "__dlpack__": _pointer, "data_ptr": _pointer, "untyped_storage": _pointer,
-            "apply_": _by_element, "map_": _by_element, "map2_": _by_element}
+_WATCHED = {
+    "tolist": _tolist,
+    "__repr__": _repr,
+    "numpy": _numpy,
+    "__dlpack__": _pointer,
+    "data_ptr": _pointer,
+    "untyped_storage": _pointer,
+    "apply_": _by_element,
+    "map_": _by_element,
+    "map2_": _by_element,
+}
+
+
 def _data_parallel(method: _Method) -> _Method:
     @functools.wraps(method)
     def pre_forward(self: Any, *args: Any, **kwargs: Any) -> Any:
         if self.require_backward_grad_sync and torch.is_grad_enabled() and hasattr(torch.ops.berth, "run_as_written"):
-            torch.ops.berth.run_as_written("DistributedDataParallel looks at gradients behind torch's operators where it sums them up")
+            torch.ops.berth.run_as_written(
+                "DistributedDataParallel looks at gradients behind torch's operators where it sums them up"
+            )
         return method(self, *args, **kwargs)
+
     return pre_forward
 
 
@@ -161,11 +184,17 @@ def _state(function: _Method) -> _Method:
         if torch._C._len_torch_dispatch_stack() == 0 and hasattr(torch.ops.berth, "read_generators"):
             torch.ops.berth.read_generators()
         return function(*args, **kwargs)
+
     return get_rng_state
 
 
 # Functions by which the states of generators are read.
-_STATES = [(torch, "get_rng_state"), (torch.random, "get_rng_state"), (torch.cuda, "get_rng_state"), (torch.cuda.random, "get_rng_state")]
+_STATES = [
+    (torch, "get_rng_state"),
+    (torch.random, "get_rng_state"),
+    (torch.cuda, "get_rng_state"),
+    (torch.cuda.random, "get_rng_state"),
+]
 _lock = threading.Lock()
 _watches = 0
 _functions: list[tuple[Any, str, Any]] = []  # what stood in the modules

@@ -28,7 +28,13 @@ _KINDS: dict[int, type[Error]] = {2: UsageError, 3: InputError, 4: SystemFailure
 
 
 # What operators throw that a step program runs.
-_OPERATORS: dict[int, type[Exception]] = {16: RuntimeError, 17: IndexError, 18: ValueError, 19: TypeError, 20: NotImplementedError}
+_OPERATORS: dict[int, type[Exception]] = {
+    16: RuntimeError,
+    17: IndexError,
+    18: ValueError,
+    19: TypeError,
+    20: NotImplementedError,
+}
 
 
 def error_of(code: int, text: str) -> Exception:

@@ -28,7 +28,9 @@ def _kinds(device: Optional[str]) -> tuple[str, ...]:
         return _KINDS
     if device in _KINDS:
         return (device,)
-    raise UsageError(f"device is {device!r}, legal are: 'cpu', 'cuda', 'all', None for CUDA where there is a GPU and else the CPU")
+    raise UsageError(
+        f"device is {device!r}, legal are: 'cpu', 'cuda', 'all', None for CUDA where there is a GPU and else the CPU"
+    )
 
 
 def _text(value: Union[str, "os.PathLike[str]", bool, float]) -> str:
@@ -37,10 +39,22 @@ def _text(value: Union[str, "os.PathLike[str]", bool, float]) -> str:
     return os.fsdecode(value) if isinstance(value, os.PathLike) else str(value)
 
 
-def install(device: Optional[str] = None, *, mode: Optional[str] = None, plan: Optional[_Path] = None, trace: Optional[_Path] = None,
-            record: Optional[str] = None, check: Optional[str] = None, stats: Optional[_Path] = None, verbose: Optional[bool] = None,
-            tag: Optional[str] = None, plan_time_limit: Optional[float] = None, memory_limit: Union[int, str, None] = None,
-            memory: Optional[str] = None, handle: Union[int, str, None] = None) -> bool:
+def install(
+    device: Optional[str] = None,
+    *,
+    mode: Optional[str] = None,
+    plan: Optional[_Path] = None,
+    trace: Optional[_Path] = None,
+    record: Optional[str] = None,
+    check: Optional[str] = None,
+    stats: Optional[_Path] = None,
+    verbose: Optional[bool] = None,
+    tag: Optional[str] = None,
+    plan_time_limit: Optional[float] = None,
+    memory_limit: Union[int, str, None] = None,
+    memory: Optional[str] = None,
+    handle: Union[int, str, None] = None,
+) -> bool:
     """Makes berth PyTorch's allocator on "cpu", "cuda" or "all"; None: on CUDA where there is a GPU, else on the CPU.
 
     On CUDA, call it before CUDA is used: before the first tensor there, torch.cuda.set_device() and the like. On the
@@ -70,8 +84,19 @@ def install(device: Optional[str] = None, *, mode: Optional[str] = None, plan: O
     already. Raises InputError for a plan that cannot be read.
     """
     given: dict[str, Union[_Path, bool, float, None]] = {
-        "mode": mode, "plan": plan, "trace": trace, "record": record, "check": check, "stats": stats, "verbose": verbose, "tag": tag,
-        "plan_time_limit_seconds": plan_time_limit, "memory_limit": memory_limit, "memory": memory, "handle": handle}
+        "mode": mode,
+        "plan": plan,
+        "trace": trace,
+        "record": record,
+        "check": check,
+        "stats": stats,
+        "verbose": verbose,
+        "tag": tag,
+        "plan_time_limit_seconds": plan_time_limit,
+        "memory_limit": memory_limit,
+        "memory": memory,
+        "handle": handle,
+    }
     settings = {name: _text(value) for name, value in given.items() if value is not None}
     kinds = _kinds(device)
     if len(kinds) > 1:
@@ -96,7 +121,9 @@ def _check_names(settings: dict[str, str]) -> None:
         path = settings.get(name, os.environ.get(f"BERTH_{name.upper()}", ""))
         folder = path.endswith("/") or os.path.isdir(path)
         if path and not folder and "{device}" not in path:
-            raise UsageError(f"{name} is {path!r}, and the CPU and each GPU have one: with device 'all' the name must hold {{device}}")
+            raise UsageError(
+                f"{name} is {path!r}, and the CPU and each GPU have one: with device 'all' the name must hold {{device}}"
+            )
 
 
 def _with_line_that_opened_cuda(text: str) -> str:
@@ -104,14 +131,17 @@ def _with_line_that_opened_cuda(text: str) -> str:
     if "CUDA is in use already" not in text:
         return text
     where = f"It was opened by {_watcher.where}. " if _watcher.where else _guess()
-    return (f"{text}. {where}Put `import berth; berth.install()` above that line, or run the program unchanged with "
-            "`python -m berth run`")
+    return (
+        f"{text}. {where}Put `import berth; berth.install()` above that line, or run the program unchanged with "
+        "`python -m berth run`"
+    )
 
 
 _OPENS_CUDA = re.compile(
     r"""\.cuda\(|\bto\(["']cuda|device\s*=\s*["']cuda|set_default_device\(["']cuda|pin_memory\(|torch\.cuda\.(set_device|current_device|"""
     r"""get_device_name|get_device_properties|get_device_capability|synchronize|mem_get_info|is_bf16_supported|set_per_process_memory_fraction|"""
-    r"""reset_peak_memory_stats|get_rng_state|init)\(""")
+    r"""reset_peak_memory_stats|get_rng_state|init)\("""
+)
 
 
 def _guess() -> str:
@@ -197,8 +227,10 @@ def _one(device: Union[str, int, None]) -> tuple[_library.Adapter, str, int]:
     else:
         kind, _, number = str(device).partition(":")
         if kind not in _KINDS or (number and not number.isdigit()):
-            raise UsageError(f"device is {device!r}, legal are: 'cpu', 'cuda', 'cuda:N', the index of a GPU, None for the one that is "
-                             "installed")
+            raise UsageError(
+                f"device is {device!r}, legal are: 'cpu', 'cuda', 'cuda:N', the index of a GPU, None for the one that is "
+                "installed"
+            )
         index = int(number) if number else None
     if kind not in there:
         raise UsageError(f"berth is not installed on {kind}, but on {' and '.join(there)}")

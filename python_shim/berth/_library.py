@@ -41,8 +41,24 @@ class _Table(ctypes.Structure):
         ("resume", _function(_DEVICE, ctypes.POINTER(ctypes.c_uint64), _TEXT, _SIZE)),
         ("begin_scope", _function(_TEXT, result=ctypes.c_void_p)),
         ("end_scope", _function(ctypes.c_void_p, result=None)),
-        ("make_step_program", _function(_TEXT, _TEXT, ctypes.c_uint64, ctypes.c_double, ctypes.c_double, ctypes.c_uint64, ctypes.c_uint64,
-                                        ctypes.c_int, ctypes.c_int, ctypes.c_double, ctypes.POINTER(ctypes.c_void_p), _TEXT, _SIZE)),
+        (
+            "make_step_program",
+            _function(
+                _TEXT,
+                _TEXT,
+                ctypes.c_uint64,
+                ctypes.c_double,
+                ctypes.c_double,
+                ctypes.c_uint64,
+                ctypes.c_uint64,
+                ctypes.c_int,
+                ctypes.c_int,
+                ctypes.c_double,
+                ctypes.POINTER(ctypes.c_void_p),
+                _TEXT,
+                _SIZE,
+            ),
+        ),
         ("free_step_program", _function(ctypes.c_void_p, result=None)),
         ("begin_step", _function(ctypes.c_void_p, _TEXT, _SIZE)),
         ("end_step", _function(ctypes.c_void_p, ctypes.c_int, ctypes.POINTER(ctypes.c_int), _TEXT, _SIZE)),
@@ -135,11 +151,34 @@ class Adapter:
     def end_scope(self, scope: Optional[int]) -> None:
         self._table.end_scope(scope)
 
-    def make_step_program(self, engine: str, schedule: str, memory_budget: int, memory_share: float, time_budget: float,
-                          copy_rate: int, host_memory: int, other_bits: bool, second_thread: bool, plan_wait: float) -> Optional[int]:
+    def make_step_program(
+        self,
+        engine: str,
+        schedule: str,
+        memory_budget: int,
+        memory_share: float,
+        time_budget: float,
+        copy_rate: int,
+        host_memory: int,
+        other_bits: bool,
+        second_thread: bool,
+        plan_wait: float,
+    ) -> Optional[int]:
         program = ctypes.c_void_p()
-        self._call(self._table.make_step_program, engine.encode(), os.fsencode(schedule), memory_budget, memory_share, time_budget, copy_rate,
-                   host_memory, int(other_bits), int(second_thread), plan_wait, ctypes.byref(program))
+        self._call(
+            self._table.make_step_program,
+            engine.encode(),
+            os.fsencode(schedule),
+            memory_budget,
+            memory_share,
+            time_budget,
+            copy_rate,
+            host_memory,
+            int(other_bits),
+            int(second_thread),
+            plan_wait,
+            ctypes.byref(program),
+        )
         return program.value
 
     def allow_spills(self, host_memory: int) -> None:
@@ -176,8 +215,10 @@ def _check_torch() -> None:
         return version.split("+")[0].split(".")[:2]
 
     if minor(torch.__version__) != minor(_build.TORCH_VERSION):
-        raise UsageError(f"berth was built for torch {_build.TORCH_VERSION}, torch {torch.__version__} is imported: build it again in this "
-                         "environment, with `pip install ./python_shim`")
+        raise UsageError(
+            f"berth was built for torch {_build.TORCH_VERSION}, torch {torch.__version__} is imported: build it again in this "
+            "environment, with `pip install ./python_shim`"
+        )
 
 
 @functools.lru_cache(maxsize=None)
@@ -186,8 +227,10 @@ def adapter(device: str) -> Adapter:
     _check_torch()
     path = pathlib.Path(__file__).parent / f"libberth_torch_{device}_allocator.so"
     if not path.exists():
-        raise UsageError(f"this berth has no part for {device}: it was built for torch {_build.TORCH_VERSION}, "
-                         f"{'with' if _build.WITH_CUDA else 'without'} CUDA")
+        raise UsageError(
+            f"this berth has no part for {device}: it was built for torch {_build.TORCH_VERSION}, "
+            f"{'with' if _build.WITH_CUDA else 'without'} CUDA"
+        )
     return Adapter(path)
 
 

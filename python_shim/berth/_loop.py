@@ -56,7 +56,11 @@ class _Loop:
             return
         import torch
 
-        if torch._C._len_torch_dispatch_stack() > 0 or torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
+        if (
+            torch._C._len_torch_dispatch_stack() > 0
+            or torch.cuda.is_available()
+            and torch.cuda.is_current_stream_capturing()
+        ):
             return
         self._calls.append(id(optimizer))
         counts = collections.Counter(self._calls)

@@ -20,10 +20,21 @@ def order_engines() -> list[str]:
     return [name for name in _core.order_engines() if name != "olla"]
 
 
-def order(sizes: "ArrayLike", makers: "ArrayLike", readers: "Sequence[ArrayLike]", *, workspaces: "Optional[ArrayLike]" = None,
-          control: "Optional[ArrayLike]" = None, resident: int = 0, given: "Optional[ArrayLike]" = None, time_limit: Optional[float] = None,
-          progress: Optional[Callable[[_core.OrderProgress], object]] = None, engine: str = "auto", iterations: int = 0,
-          seed: int = 1) -> _core.Order:
+def order(
+    sizes: "ArrayLike",
+    makers: "ArrayLike",
+    readers: "Sequence[ArrayLike]",
+    *,
+    workspaces: "Optional[ArrayLike]" = None,
+    control: "Optional[ArrayLike]" = None,
+    resident: int = 0,
+    given: "Optional[ArrayLike]" = None,
+    time_limit: Optional[float] = None,
+    progress: Optional[Callable[[_core.OrderProgress], object]] = None,
+    engine: str = "auto",
+    iterations: int = 0,
+    seed: int = 1,
+) -> _core.Order:
     """Orders operators so that the peak of live bytes is low.
 
     sizes       size of each value in bytes
@@ -54,11 +65,17 @@ def order(sizes: "ArrayLike", makers: "ArrayLike", readers: "Sequence[ArrayLike]
     read = [_whole_numbers(f"readers[{row}]", some) for row, some in enumerate(readers)]
     first = np.cumsum([0, *map(len, read)], dtype=np.uint64)
     flat = np.concatenate([np.zeros(0, np.uint64), *read])
-    named = {"makers": makers_of[~unmade], "readers": flat, "control": _pairs(control),
-             "given": _whole_numbers("given", [] if given is None else given)}
+    named = {
+        "makers": makers_of[~unmade],
+        "readers": flat,
+        "control": _pairs(control),
+        "given": _whole_numbers("given", [] if given is None else given),
+    }
     largest = max((int(column.max()) for column in named.values() if len(column)), default=-1)
     if workspaces is None and largest >= _core.most_ordered:
-        raise UsageError(f"there are operators up to number {largest}, the most that are ordered are {_core.most_ordered}")
+        raise UsageError(
+            f"there are operators up to number {largest}, the most that are ordered are {_core.most_ordered}"
+        )
     spaces = np.zeros(largest + 1, np.uint64) if workspaces is None else _whole_numbers("workspaces", workspaces)
     for name, column in named.items():
         if len(column) and int(column.max()) >= len(spaces):
@@ -68,8 +85,21 @@ def order(sizes: "ArrayLike", makers: "ArrayLike", readers: "Sequence[ArrayLike]
     limit = _limit(time_limit, iterations)
     _check_search(limit, iterations, 1, engine, order_engines())
     makers_of = np.where(unmade, np.uint64(_NOBODY), makers_of)
-    return _core.order(spaces, bytes_of, makers_of.astype(np.uint32), first, flat.astype(np.uint32), named["control"].astype(np.uint32),
-                       resident, named["given"].astype(np.uint32), limit, iterations, seed, engine, progress)
+    return _core.order(
+        spaces,
+        bytes_of,
+        makers_of.astype(np.uint32),
+        first,
+        flat.astype(np.uint32),
+        named["control"].astype(np.uint32),
+        resident,
+        named["given"].astype(np.uint32),
+        limit,
+        iterations,
+        seed,
+        engine,
+        progress,
+    )
 
 
 def _pairs(control: "Optional[ArrayLike]") -> "NDArray[np.uint64]":

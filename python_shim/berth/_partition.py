@@ -17,7 +17,10 @@ if TYPE_CHECKING:
     import torch
     from torch.fx import GraphModule, Node
 
-_FLOPS, _BANDWIDTH = {"cuda": 1e5, "cpu": 1e2}, {"cuda": 1.5e3, "cpu": 1e1}  # of a device, a nanosecond: what counts is their ratio
+_FLOPS, _BANDWIDTH = (
+    {"cuda": 1e5, "cpu": 1e2},
+    {"cuda": 1.5e3, "cpu": 1e1},
+)  # of a device, a nanosecond: what counts is their ratio
 _LAUNCH = 1000  # nanoseconds that an operator takes at least
 _HALVINGS = 6
 
@@ -83,8 +86,10 @@ def _operator(node: "Node") -> "Optional[torch._ops.OpOverload[Any, Any]]":
 def _makes_view(node: "Node") -> bool:
     """Whether the node's result is a part of its first argument's bytes, or of its results."""
     target = _operator(node)
-    return node.target is operator.getitem or (target is not None and any(
-        one.alias_info is not None and not one.alias_info.is_write for one in target._schema.returns))
+    return node.target is operator.getitem or (
+        target is not None
+        and any(one.alias_info is not None and not one.alias_info.is_write for one in target._schema.returns)
+    )
 
 
 def _writes(node: "Node") -> bool:
@@ -113,7 +118,9 @@ def _nanoseconds(node: "Node") -> int:
     """What an operator takes, by its operations and the bytes that it moves."""
     made = _tensors(node.meta["val"])
     device = "cuda" if any(one.device.type == "cuda" for one in made) else "cpu"
-    moved = sum(one.nbytes for one in made) + sum(one.nbytes for source in node.all_input_nodes for one in _tensors(source.meta["val"]))
+    moved = sum(one.nbytes for one in made) + sum(
+        one.nbytes for source in node.all_input_nodes for one in _tensors(source.meta["val"])
+    )
     return _LAUNCH + int(max(_flops(node) / _FLOPS[device], moved / _BANDWIDTH[device]))
 
 
@@ -131,7 +138,9 @@ class _Step:
         self._runtime = runtime
         graph = joint.graph
         outputs = _flat(next(iter(graph.find_nodes(op="output"))).args)
-        self.forward, self.backward = (list(_leaves(some)) for some in (outputs[:forward_outputs], outputs[forward_outputs:]))
+        self.forward, self.backward = (
+            list(_leaves(some)) for some in (outputs[:forward_outputs], outputs[forward_outputs:])
+        )
         updates = [node for node in graph.nodes if _writes(node)]
         mutated = self._mutated_after_forward(joint, forward_outputs)
         updated = {_first(node) for node in updates}
@@ -151,7 +160,13 @@ class _Step:
             elif node.op == "call_function" and node in needed and not _makes_view(node):
                 self._add(node, "forward")
         self.border = len(self.nodes)
-        self._run("loss", "loss", 0, self.forward, [*(self._make(node, "step") for node in tangents), *(self._place[node, 0] for node in mutated)])
+        self._run(
+            "loss",
+            "loss",
+            0,
+            self.forward,
+            [*(self._make(node, "step") for node in tangents), *(self._place[node, 0] for node in mutated)],
+        )
         self.operators[-1]["traits"] = ["changes_state"]
         self.control += [[n, self.border] for n, node in enumerate(self.nodes) if node in updates]
         self.nodes.append(None)
@@ -192,8 +207,12 @@ class _Step:
             raise _Unsupported(f"{node.name} is to be made again by torch.utils.checkpoint")
         if node.target is not operator.getitem and node.op == "call_function" and _operator(node) is None:
             raise _Unsupported(f"{node.name} is no operator of a library")
-        if _writes(node) and (node.target is not torch.ops.aten.copy_.default or _first(node).op != "placeholder" or
-                              node.meta.get("partitioner_tag") == "is_backward" or node.meta.get("autograd_backward", False)):
+        if _writes(node) and (
+            node.target is not torch.ops.aten.copy_.default
+            or _first(node).op != "placeholder"
+            or node.meta.get("partitioner_tag") == "is_backward"
+            or node.meta.get("autograd_backward", False)
+        ):
             raise _Unsupported(f"{node.name} writes to what it is given")
         if "val" not in node.meta:
             raise _Unsupported(f"nothing is known of {node.name}")
@@ -226,8 +245,11 @@ class _Step:
         import torch
 
         value = node.meta["val"]
-        made = [self._make(node, "step", which) for which, one in enumerate(value) if isinstance(one, torch.Tensor)] \
-            if isinstance(value, (list, tuple)) else [self._make(node, "step")]
+        made = (
+            [self._make(node, "step", which) for which, one in enumerate(value) if isinstance(one, torch.Tensor)]
+            if isinstance(value, (list, tuple))
+            else [self._make(node, "step")]
+        )
         self._run(str(node.target), phase, max(0, int(self._runtime(node))), node.all_input_nodes, made)
         target = _operator(node)
         if (target is not None and torch.Tag.nondeterministic_seeded in target.tags) or "seed" in str(node.target):
@@ -248,12 +270,32 @@ class _Step:
             storage = self._place[self.base(node)]
             kind = self.storages[storage]["class"]
             reads[storage] = [storage, 0 if kind == "resident" else 1, 0, self.storages[storage]["bytes"]]
-        self.operators.append({"name": name, "phase": phase, "alternatives": [
-            {"ns": ns, "workspace": 0, "reads": list(reads.values()), "writes": [[storage, 1] for storage in made]}]})
+        self.operators.append(
+            {
+                "name": name,
+                "phase": phase,
+                "alternatives": [
+                    {
+                        "ns": ns,
+                        "workspace": 0,
+                        "reads": list(reads.values()),
+                        "writes": [[storage, 1] for storage in made],
+                    }
+                ],
+            }
+        )
 
     def graph(self) -> _core.Graph:
-        return _core.Graph.from_json(json.dumps({"format": "berth-graph 1", "storages": self.storages, "operators": self.operators,
-                                                 "control": self.control}))
+        return _core.Graph.from_json(
+            json.dumps(
+                {
+                    "format": "berth-graph 1",
+                    "storages": self.storages,
+                    "operators": self.operators,
+                    "control": self.control,
+                }
+            )
+        )
 
 
 class _Rebuilt:
@@ -326,21 +368,27 @@ def _plan(step: _Step, budget: int, share: float, limit: float, engine: str) -> 
             low = middle
         else:
             high, best = tried.peak, tried
-    warnings.warn(f"berth: nothing was found within the memory budget of {wanted:,} bytes ({found.why_not}): the step takes {best.peak:,}",
-                  stacklevel=2)
+    warnings.warn(
+        f"berth: nothing was found within the memory budget of {wanted:,} bytes ({found.why_not}): the step takes {best.peak:,}",
+        stacklevel=2,
+    )
     return best
 
 
 class Partitioner:
     """What partitioner() returns. It can be pickled where `runtime` can; torch's compiler does that with its options, for its caches."""
 
-    def __init__(self, memory_budget: Union[int, str], time_limit: float, engine: str, runtime: "Optional[Callable[[Node], int]]") -> None:
+    def __init__(
+        self, memory_budget: Union[int, str], time_limit: float, engine: str, runtime: "Optional[Callable[[Node], int]]"
+    ) -> None:
         self._arguments = (memory_budget, time_limit, engine, runtime)
         self._share = _share(memory_budget)
         self._budget = 0 if self._share > 0 else _bytes(memory_budget)
         self.planned: list[Planned] = []
 
-    def __call__(self, gm: "GraphModule", joint_inputs: Sequence[object], **options: Any) -> "tuple[GraphModule, GraphModule]":
+    def __call__(
+        self, gm: "GraphModule", joint_inputs: Sequence[object], **options: Any
+    ) -> "tuple[GraphModule, GraphModule]":
         import torch
         from torch._functorch import partitioners
 
@@ -353,19 +401,27 @@ class Partitioner:
             warnings.warn(f"berth: a graph is left to PyTorch's partitioner: {reason}", stacklevel=2)
             return partitioners.min_cut_rematerialization_partition(gm, joint_inputs, **options)
         found = _plan(step, self._budget, self._share, time_limit, engine)
-        self.planned.append(Planned(found.peak, step.resident, found.base_peak, found.time_ns, found.base_time_ns, found.recomputed))
+        self.planned.append(
+            Planned(found.peak, step.resident, found.base_peak, found.time_ns, found.base_time_ns, found.recomputed)
+        )
         assert found.schedule is not None
         rebuilt = _Rebuilt(step, gm, found.schedule)
         static = options.get("static_lifetime_input_indices") or []
         inputs = [node for node in gm.graph.find_nodes(op="placeholder") if str(node.target).startswith("primals")]
         forward, backward = partitioners._extract_fwd_bwd_modules(
-            gm, list(rebuilt.saved), saved_sym_nodes=[], num_fwd_outputs=options["num_fwd_outputs"],
-            static_lifetime_input_nodes=torch.utils._ordered_set.OrderedSet(inputs[k] for k in static))
+            gm,
+            list(rebuilt.saved),
+            saved_sym_nodes=[],
+            num_fwd_outputs=options["num_fwd_outputs"],
+            static_lifetime_input_nodes=torch.utils._ordered_set.OrderedSet(inputs[k] for k in static),
+        )
         return forward, rebuilt.graph_of(backward)
 
     def uuid(self) -> str:
         *plain, runtime = self._arguments
-        return hashlib.sha256(repr((_core.__file__, *plain, None if runtime is None else id(runtime))).encode()).hexdigest()
+        return hashlib.sha256(
+            repr((_core.__file__, *plain, None if runtime is None else id(runtime))).encode()
+        ).hexdigest()
 
     def __reduce__(self) -> "tuple[Any, ...]":
         return _restored, (*self._arguments, self.planned)
@@ -386,8 +442,13 @@ def _restored(*state: Any) -> Partitioner:
     return made
 
 
-def partitioner(memory_budget: Union[int, str], *, time_limit: float = 2.0, engine: str = "auto",
-                runtime: "Optional[Callable[[Node], int]]" = None) -> Partitioner:
+def partitioner(
+    memory_budget: Union[int, str],
+    *,
+    time_limit: float = 2.0,
+    engine: str = "auto",
+    runtime: "Optional[Callable[[Node], int]]" = None,
+) -> Partitioner:
     """Replaces torch.compile's partitioner: it decides which activations are saved and which are recomputed, and their order.
 
         compiled = torch.compile(model, options={"custom_partitioner_fn": berth.partitioner("60%")})

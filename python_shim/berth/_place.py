@@ -38,8 +38,18 @@ def _limit(time_limit: Optional[float], iterations: int) -> float:
     return math.inf if iterations else 10.0
 
 
-def plan(trace: _core.Trace, *, time_limit: Optional[float] = None, progress: Optional[_Progress] = None, capacity: Optional[int] = None,
-         alignment: Optional[int] = None, engine: str = "auto", iterations: int = 0, seed: int = 1, threads: int = 1) -> _core.Plan:
+def plan(
+    trace: _core.Trace,
+    *,
+    time_limit: Optional[float] = None,
+    progress: Optional[_Progress] = None,
+    capacity: Optional[int] = None,
+    alignment: Optional[int] = None,
+    engine: str = "auto",
+    iterations: int = 0,
+    seed: int = 1,
+    threads: int = 1,
+) -> _core.Plan:
     """Places every request of a trace's step.
 
     time_limit  seconds of the search; default: 10, or no limit where `iterations` is given
@@ -53,15 +63,30 @@ def plan(trace: _core.Trace, *, time_limit: Optional[float] = None, progress: Op
     Ctrl-C ends the search, and the best so far is returned. Raises InputError for a trace in which nothing repeats.
     """
     if not isinstance(trace, _core.Trace):
-        raise UsageError(f"trace is a {type(trace).__name__}: a berth.Trace is wanted, as berth.Trace.load(path) makes one")
+        raise UsageError(
+            f"trace is a {type(trace).__name__}: a berth.Trace is wanted, as berth.Trace.load(path) makes one"
+        )
     limit = _limit(time_limit, iterations)
     _check_search(limit, iterations, threads, engine, engines())
     return _core.plan(trace, alignment, limit, iterations, seed, threads, engine, capacity, progress)
 
 
-def place(sizes: "ArrayLike", lowers: "ArrayLike", uppers: "ArrayLike", *, pinned: Optional[Sequence[Optional[int]]] = None, period: int = 0,
-          alignment: int = 1, time_limit: Optional[float] = None, progress: Optional[_Progress] = None, capacity: Optional[int] = None,
-          engine: str = "auto", iterations: int = 0, seed: int = 1, threads: int = 1) -> _core.Placement:
+def place(
+    sizes: "ArrayLike",
+    lowers: "ArrayLike",
+    uppers: "ArrayLike",
+    *,
+    pinned: Optional[Sequence[Optional[int]]] = None,
+    period: int = 0,
+    alignment: int = 1,
+    time_limit: Optional[float] = None,
+    progress: Optional[_Progress] = None,
+    capacity: Optional[int] = None,
+    engine: str = "auto",
+    iterations: int = 0,
+    seed: int = 1,
+    threads: int = 1,
+) -> _core.Placement:
     """Places buffers: those that are alive together share no byte, and the high-water mark is as low as can be found.
 
     sizes       size of each buffer in bytes, above 0
@@ -77,18 +102,29 @@ def place(sizes: "ArrayLike", lowers: "ArrayLike", uppers: "ArrayLike", *, pinne
     """
     import numpy as np
 
-    columns = {"sizes": _whole_numbers("sizes", sizes), "lowers": _whole_numbers("lowers", lowers),
-               "uppers": _whole_numbers("uppers", uppers)}
+    columns = {
+        "sizes": _whole_numbers("sizes", sizes),
+        "lowers": _whole_numbers("lowers", lowers),
+        "uppers": _whole_numbers("uppers", uppers),
+    }
     count = len(columns["sizes"])
     for name, column in columns.items():
         if len(column) != count:
             raise UsageError(f"{name} has {len(column)} rows, sizes has {count}")
     for name, wrong, why in (
-            ("sizes", columns["sizes"] == 0, "a buffer of no bytes needs no place"),
-            ("uppers", columns["uppers"] <= columns["lowers"], "it is not after the row's lower"),
-            ("lowers", columns["lowers"] >= period if period else np.zeros(count, bool), f"it is not below the period, {period}"),
-            ("uppers", columns["uppers"] - columns["lowers"] > period if period else np.zeros(count, bool),
-             f"the buffer lives longer than the period, {period}")):
+        ("sizes", columns["sizes"] == 0, "a buffer of no bytes needs no place"),
+        ("uppers", columns["uppers"] <= columns["lowers"], "it is not after the row's lower"),
+        (
+            "lowers",
+            columns["lowers"] >= period if period else np.zeros(count, bool),
+            f"it is not below the period, {period}",
+        ),
+        (
+            "uppers",
+            columns["uppers"] - columns["lowers"] > period if period else np.zeros(count, bool),
+            f"the buffer lives longer than the period, {period}",
+        ),
+    ):
         if wrong.any():
             row = int(wrong.argmax())
             raise UsageError(f"{name}[{row}] is {columns[name][row]}: {why}")
@@ -96,8 +132,21 @@ def place(sizes: "ArrayLike", lowers: "ArrayLike", uppers: "ArrayLike", *, pinne
         raise UsageError(f"alignment is {alignment!r}: a power of two is wanted")
     limit = _limit(time_limit, iterations)
     _check_search(limit, iterations, threads, engine, engines())
-    return _core.place(columns["sizes"], columns["lowers"], columns["uppers"], _pins(pinned, count), period, alignment, limit, iterations,
-                       seed, threads, engine, capacity, progress)
+    return _core.place(
+        columns["sizes"],
+        columns["lowers"],
+        columns["uppers"],
+        _pins(pinned, count),
+        period,
+        alignment,
+        limit,
+        iterations,
+        seed,
+        threads,
+        engine,
+        capacity,
+        progress,
+    )
 
 
 def _whole_numbers(name: str, values: "ArrayLike") -> "NDArray[np.uint64]":

@@ -15,8 +15,22 @@ import sys
 from typing import NoReturn, Optional
 
 _HERE = pathlib.Path(__file__).parent
-_SETTINGS = ("mode", "plan", "trace", "stats", "tag", "memory-limit", "memory", "handle", "check", "record", "plan-time-limit", "budget", "time-budget",
-             "host-memory")
+_SETTINGS = (
+    "mode",
+    "plan",
+    "trace",
+    "stats",
+    "tag",
+    "memory-limit",
+    "memory",
+    "handle",
+    "check",
+    "record",
+    "plan-time-limit",
+    "budget",
+    "time-budget",
+    "host-memory",
+)
 _EPILOG = """examples:
   python -m berth run train.py --epochs 3
   python -m berth run --plan gpt.plan -m my_package.train
@@ -42,13 +56,28 @@ def has_gpu() -> bool:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m berth run", description="Run a program in Python under berth, unchanged.",
-                                     epilog=_EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter,
-                                     usage="%(prog)s [OPTIONS] SCRIPT.py | -m MODULE | -c CODE | -\n                           | PROGRAM [ARGUMENTS...]", allow_abbrev=False)
-    parser.add_argument("--device", choices=("auto", "cpu", "cuda", "all"), default="auto",
-                        help="whose memory berth serves; auto: the GPU's where there is one, else the CPU's")
-    parser.add_argument("--mode", choices=("learn", "record", "serve", "off"), help="what berth does; default: BERTH_MODE, or learn")
-    parser.add_argument("--plan", metavar="FILE", help="the plan that serve follows, and that learn starts from and keeps up to date; or a folder of plans")
+    parser = argparse.ArgumentParser(
+        prog="python -m berth run",
+        description="Run a program in Python under berth, unchanged.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        usage="%(prog)s [OPTIONS] SCRIPT.py | -m MODULE | -c CODE | -\n                           | PROGRAM [ARGUMENTS...]",
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "--device",
+        choices=("auto", "cpu", "cuda", "all"),
+        default="auto",
+        help="whose memory berth serves; auto: the GPU's where there is one, else the CPU's",
+    )
+    parser.add_argument(
+        "--mode", choices=("learn", "record", "serve", "off"), help="what berth does; default: BERTH_MODE, or learn"
+    )
+    parser.add_argument(
+        "--plan",
+        metavar="FILE",
+        help="the plan that serve follows, and that learn starts from and keeps up to date; or a folder of plans",
+    )
     parser.add_argument("--trace", metavar="FILE", help="the trace that mode record writes")
     parser.add_argument("--record", choices=("requests", "operators"), help="what a trace holds")
     parser.add_argument("--check", choices=("normal", "full"), help="full: check every block against every live byte")
@@ -56,13 +85,26 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--tag", help="a text that traces and plans carry")
     parser.add_argument("--plan-time-limit", metavar="SECONDS", help="how long learn may improve a plan")
     parser.add_argument("--memory-limit", metavar="SIZE", help="the most memory that berth holds, e.g. 8GiB")
-    parser.add_argument("--memory", choices=("auto", "virtual", "plain"), help="how berth allocates a GPU's memory; plain: by cudaMalloc only")
+    parser.add_argument(
+        "--memory",
+        choices=("auto", "virtual", "plain"),
+        help="how berth allocates a GPU's memory; plain: by cudaMalloc only",
+    )
     parser.add_argument("--handle", metavar="SIZE", help="the largest handle of a GPU's virtual memory, e.g. 32MiB")
-    parser.add_argument("--budget", metavar="SIZE|SHARE|fit",
-                        help="memory of a training step, which then runs by a schedule: 8GiB, 60%%, or fit for what the device has")
-    parser.add_argument("--fit", action="store_true", help="the same as --budget fit: trains a step that is larger than the device")
-    parser.add_argument("--time-budget", metavar="SHARE", help="instead of a size: the least memory for so much more time, e.g. 0.1")
-    parser.add_argument("--host-memory", metavar="SIZE", help="the most host memory for tensors that do not fit the device")
+    parser.add_argument(
+        "--budget",
+        metavar="SIZE|SHARE|fit",
+        help="memory of a training step, which then runs by a schedule: 8GiB, 60%%, or fit for what the device has",
+    )
+    parser.add_argument(
+        "--fit", action="store_true", help="the same as --budget fit: trains a step that is larger than the device"
+    )
+    parser.add_argument(
+        "--time-budget", metavar="SHARE", help="instead of a size: the least memory for so much more time, e.g. 0.1"
+    )
+    parser.add_argument(
+        "--host-memory", metavar="SIZE", help="the most host memory for tensors that do not fit the device"
+    )
     parser.add_argument("--verbose", action="store_true", help="print one line at exit: steps, hits, misses, memory")
     return parser
 
@@ -76,9 +118,14 @@ def _split(parser: argparse.ArgumentParser, arguments: list[str]) -> tuple[list[
     """Our options, and from the first word that is neither one of them nor its value on what is to be run, as it is."""
     valued = {name for action in parser._actions for name in action.option_strings if action.nargs != 0}
     end = 0
-    while end < len(arguments) and arguments[end].startswith("-") and arguments[end] != "--" and not _is_python(arguments[end]):
+    while (
+        end < len(arguments)
+        and arguments[end].startswith("-")
+        and arguments[end] != "--"
+        and not _is_python(arguments[end])
+    ):
         end += 2 if arguments[end] in valued else 1
-    return arguments[:end], arguments[end + (arguments[end:end + 1] == ["--"]):]
+    return arguments[:end], arguments[end + (arguments[end : end + 1] == ["--"]) :]
 
 
 def _fail(text: str, code: int = 2) -> NoReturn:
@@ -155,7 +202,9 @@ def _environment(options: argparse.Namespace) -> dict[str, str]:
     device = options.device
     if device == "auto":
         device = "cuda" if (_HERE / "libberth_torch_cuda.so").exists() and has_gpu() else "cpu"
-    libraries = [str(_HERE / f"libberth_torch_{kind}.so") for kind in (("cpu", "cuda") if device == "all" else (device,))]
+    libraries = [
+        str(_HERE / f"libberth_torch_{kind}.so") for kind in (("cpu", "cuda") if device == "all" else (device,))
+    ]
     for library in libraries:
         if not os.path.exists(library):
             _fail(f"this berth has no part for {device}: it was built for a torch without CUDA")
@@ -163,7 +212,9 @@ def _environment(options: argparse.Namespace) -> dict[str, str]:
         for name in ("plan", "trace", "stats"):
             path = environment.get(f"BERTH_{name.upper()}", "")
             if path and not path.endswith("/") and not os.path.isdir(path) and "{device}" not in path:
-                _fail(f"--{name} is '{path}', and the CPU and each GPU have one: with --device all the name must hold {{device}}")
+                _fail(
+                    f"--{name} is '{path}', and the CPU and each GPU have one: with --device all the name must hold {{device}}"
+                )
     environment["LD_PRELOAD"] = ":".join([*libraries, *filter(None, [os.environ.get("LD_PRELOAD")])])
     return environment
 
@@ -190,7 +241,10 @@ def main() -> int:
         run(arguments[1:])
     program = str(_HERE / "bin" / "berth")
     if arguments in ([], ["-h"], ["--help"]):
-        print("`berth run` (python -m berth run) runs a program in Python under berth: see `berth run --help`.\n", flush=True)
+        print(
+            "`berth run` (python -m berth run) runs a program in Python under berth: see `berth run --help`.\n",
+            flush=True,
+        )
     try:
         os.execv(program, ["berth", *arguments])
     except OSError as error:

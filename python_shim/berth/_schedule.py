@@ -16,10 +16,20 @@ def schedule_engines() -> list[str]:
     return list(_core.schedule_engines())
 
 
-def schedule(graph: Union[_core.Graph, _core.Trace], budget: int, *, rate_out: Optional[int] = None, rate_in: Optional[int] = None,
-             addresses: bool = True, given: Sequence[_core.Schedule] = (), time_limit: Optional[float] = None,
-             progress: Optional[Callable[[_core.ScheduleProgress], object]] = None, engine: str = "auto", iterations: int = 0,
-             seed: int = 1) -> _core.Scheduled:
+def schedule(
+    graph: Union[_core.Graph, _core.Trace],
+    budget: int,
+    *,
+    rate_out: Optional[int] = None,
+    rate_in: Optional[int] = None,
+    addresses: bool = True,
+    given: Sequence[_core.Schedule] = (),
+    time_limit: Optional[float] = None,
+    progress: Optional[Callable[[_core.ScheduleProgress], object]] = None,
+    engine: str = "auto",
+    iterations: int = 0,
+    seed: int = 1,
+) -> _core.Scheduled:
     """Plans a step within a budget of memory: the order of its operators, and what to keep, recompute and copy.
 
     graph       a Graph, or a Trace with operators whose step repeats
@@ -40,7 +50,11 @@ def schedule(graph: Union[_core.Graph, _core.Trace], budget: int, *, rate_out: O
         graph = _core.Graph.from_trace(graph)
     if not isinstance(graph, _core.Graph):
         raise UsageError(f"graph is a {type(graph).__name__}: a berth.Graph or a berth.Trace is wanted")
-    for name, value, least, most in (("budget", budget, 0, _MOST), ("rate_out", rate_out, 1, _FASTEST), ("rate_in", rate_in, 1, _FASTEST)):
+    for name, value, least, most in (
+        ("budget", budget, 0, _MOST),
+        ("rate_out", rate_out, 1, _FASTEST),
+        ("rate_in", rate_in, 1, _FASTEST),
+    ):
         if value is None and name != "budget":
             continue
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:

@@ -106,8 +106,22 @@ def pure(name: str) -> None:
     _pure.add(name)
 
 
-_UNITS = {"": 1, "B": 1, "K": 1 << 10, "KIB": 1 << 10, "M": 1 << 20, "MIB": 1 << 20, "G": 1 << 30, "GIB": 1 << 30, "T": 1 << 40, "TIB": 1 << 40,
-          "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+_UNITS = {
+    "": 1,
+    "B": 1,
+    "K": 1 << 10,
+    "KIB": 1 << 10,
+    "M": 1 << 20,
+    "MIB": 1 << 20,
+    "G": 1 << 30,
+    "GIB": 1 << 30,
+    "T": 1 << 40,
+    "TIB": 1 << 40,
+    "KB": 10**3,
+    "MB": 10**6,
+    "GB": 10**9,
+    "TB": 10**12,
+}
 
 
 def _share(text: Union[int, str]) -> float:
@@ -191,9 +205,20 @@ class StepProgram:
     every block at its planned address.
     """
 
-    def __init__(self, memory_budget: Union[int, str] = 0, *, time_budget: Optional[float] = None, engine: str = "auto",
-                 copy_rate: int = 0, host_memory: Union[int, str] = 0, schedule: Union[str, "os.PathLike[str]"] = "", other_bits: bool = False, second_thread: bool = False,
-                 plan_wait: float = 0.3, of_loop: bool = False) -> None:
+    def __init__(
+        self,
+        memory_budget: Union[int, str] = 0,
+        *,
+        time_budget: Optional[float] = None,
+        engine: str = "auto",
+        copy_rate: int = 0,
+        host_memory: Union[int, str] = 0,
+        schedule: Union[str, "os.PathLike[str]"] = "",
+        other_bits: bool = False,
+        second_thread: bool = False,
+        plan_wait: float = 0.3,
+        of_loop: bool = False,
+    ) -> None:
         self._program: Union[int, None] = None
         if not of_loop:
             from berth import _loop
@@ -212,12 +237,23 @@ class StepProgram:
         if isinstance(copy_rate, bool) or not isinstance(copy_rate, int) or not 0 <= copy_rate <= 10**15:
             raise UsageError(f"copy_rate is {copy_rate!r}; bytes a second from 0 to {10**15} are wanted")
         if time_budget is not None and not time_budget >= 0:
-            raise UsageError(f"time_budget is {time_budget!r}; a number from 0 on is wanted, such as 0.1 for a tenth more time")
+            raise UsageError(
+                f"time_budget is {time_budget!r}; a number from 0 on is wanted, such as 0.1 for a tenth more time"
+            )
         if isinstance(plan_wait, bool) or not isinstance(plan_wait, (int, float)) or not plan_wait >= 0:
             raise UsageError(f"plan_wait is {plan_wait!r}; a number of seconds from 0 on is wanted")
         self._program = self._adapter.make_step_program(
-            engine, os.fspath(schedule), 0 if share > 0 else _bytes(memory_budget), share, -1.0 if time_budget is None else float(time_budget), copy_rate,
-            self._host_memory, other_bits, bool(second_thread), float(plan_wait))
+            engine,
+            os.fspath(schedule),
+            0 if share > 0 else _bytes(memory_budget),
+            share,
+            -1.0 if time_budget is None else float(time_budget),
+            copy_rate,
+            self._host_memory,
+            other_bits,
+            bool(second_thread),
+            float(plan_wait),
+        )
         if self._host_memory > 0:
             watch_for_good()  # between steps, too, tensors may be on the host
 

@@ -20,8 +20,21 @@ class Changing(unittest.TestCase):
         self.output = pathlib.Path(temporary.name) / "changing"
 
     def run_script(self, *arguments):
-        return subprocess.run([ROOT / "bench/changing", "--build-dir", BUILT[0], "--python", BUILT[1], "--output", self.output, *arguments],
-                              capture_output=True, text=True, stdin=subprocess.DEVNULL)
+        return subprocess.run(
+            [
+                ROOT / "bench/changing",
+                "--build-dir",
+                BUILT[0],
+                "--python",
+                BUILT[1],
+                "--output",
+                self.output,
+                *arguments,
+            ],
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+        )
 
     def test_each_program_is_run_under_each_allocator(self):
         result = self.run_script("--smoke")
@@ -46,7 +59,11 @@ class Changing(unittest.TestCase):
                 one = answer["allocators"][setting]
                 self.assertAlmostEqual(one["driver_us"], 33.2 * one["memory_calls"], places=3)
                 self.assertGreater(one["memory_calls"], 0)
-            self.assertNotAlmostEqual(answer["allocators"]["berth"]["driver_us"], 33.2 * answer["allocators"]["berth"]["memory_calls"], places=3)
+            self.assertNotAlmostEqual(
+                answer["allocators"]["berth"]["driver_us"],
+                33.2 * answer["allocators"]["berth"]["memory_calls"],
+                places=3,
+            )
         self.assertEqual(self.output.with_suffix(".md").read_text(), result.stdout)
         self.assertNotIn(str(ROOT), json.dumps(report["programs"]))
 

@@ -21,8 +21,12 @@ class Doctor(unittest.TestCase):
         if not BUILT:
             self.skipTest("no build was given")
         python = ["--python", BUILT[1]] if len(BUILT) > 1 else []
-        result = subprocess.run([ROOT / "bench/doctor", "--smoke", "--build-dir", BUILT[0], *python, "--output", self.output, *arguments],
-                                capture_output=True, text=True, stdin=subprocess.DEVNULL)
+        result = subprocess.run(
+            [ROOT / "bench/doctor", "--smoke", "--build-dir", BUILT[0], *python, "--output", self.output, *arguments],
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+        )
         print(result.stdout, result.stderr)
         return result
 

@@ -38,7 +38,9 @@ def has_gpu():
 
 
 def run(*arguments):
-    return subprocess.run([ROOT / "bench/gpu", *map(str, arguments)], capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    return subprocess.run(
+        [ROOT / "bench/gpu", *map(str, arguments)], capture_output=True, text=True, stdin=subprocess.DEVNULL
+    )
 
 
 def processes_with(word):
@@ -89,11 +91,16 @@ class TheTable(unittest.TestCase):
 
     def test_the_order_is_that_of_worth(self):
         groups = list(dict.fromkeys(row.group for row in ROWS if not row.more))
-        self.assertEqual(groups, ["start", "cost", "device", "ends", "graphs", "sharing", "numerics", "time", "steps", "soak", "promises"])
+        self.assertEqual(
+            groups,
+            ["start", "cost", "device", "ends", "graphs", "sharing", "numerics", "time", "steps", "soak", "promises"],
+        )
 
     def test_every_case_of_the_device_is_a_row(self):
         text = (ROOT / "tests/cuda/gpu_test.cc").read_text()
-        self.assertEqual(len(gpu_table.CASES), len(re.findall(r"^TEST_CASE\(", text, re.MULTILINE)) - 1)  # the other process of a case
+        self.assertEqual(
+            len(gpu_table.CASES), len(re.findall(r"^TEST_CASE\(", text, re.MULTILINE)) - 1
+        )  # the other process of a case
 
 
 class ThePack(Folder):
@@ -104,22 +111,34 @@ class ThePack(Folder):
         (self.pack / "build").mkdir(parents=True)
         (self.pack / "build/berth").write_text("a program")
         self.torch.mkdir()
-        self.manifest = {"sources": gpu_pack.state_of_tree(), "machine": platform.machine(), "torch": "2.11.0", "cuda": "13.0",
-                         "files": {"build/berth": hashlib.sha256(b"a program").hexdigest()}}
+        self.manifest = {
+            "sources": gpu_pack.state_of_tree(),
+            "machine": platform.machine(),
+            "torch": "2.11.0",
+            "cuda": "13.0",
+            "files": {"build/berth": hashlib.sha256(b"a program").hexdigest()},
+        }
         self.enterContext(mock.patch.object(gpu_pack, "PACK", self.pack))
 
     def check(self, torch="2.11.0+cu130", cuda="13.0", **changed):
         (self.pack / "manifest.json").write_text(json.dumps(self.manifest | changed))
-        (self.torch / "version.py").write_text(f"__all__ = ['__version__', 'cuda']\n__version__ = '{torch}'\ncuda: Optional[str] = '{cuda}'\n")
-        return gpu_pack.check(types.SimpleNamespace(build=self.pack / "build", python="python3", torch_root=lambda: self.torch))
+        (self.torch / "version.py").write_text(
+            f"__all__ = ['__version__', 'cuda']\n__version__ = '{torch}'\ncuda: Optional[str] = '{cuda}'\n"
+        )
+        return gpu_pack.check(
+            types.SimpleNamespace(build=self.pack / "build", python="python3", torch_root=lambda: self.torch)
+        )
 
     def test_it_is_taken_where_it_fits_the_machine(self):
         self.assertEqual(self.check(), "")
         self.assertIn("not those that were packed", self.check(sources="0123"))
 
     def test_it_is_refused_by_name_where_it_cannot_run(self):
-        for said, changed in (("for aarch64_be, this machine is", {"machine": "aarch64_be"}), ("for torch 2.11.0, python3 has 2.12.1", {"torch": "2.12.1"}),
-                              ("for CUDA 13.0, the torch here has 12.8", {"cuda": "12.8"})):
+        for said, changed in (
+            ("for aarch64_be, this machine is", {"machine": "aarch64_be"}),
+            ("for torch 2.11.0, python3 has 2.12.1", {"torch": "2.12.1"}),
+            ("for CUDA 13.0, the torch here has 12.8", {"cuda": "12.8"}),
+        ):
             here = {name: value for name, value in changed.items() if name in ("torch", "cuda")}
             with self.assertRaisesRegex(Failure, said):
                 self.check(**(here or changed))
@@ -131,8 +150,21 @@ class ThePack(Folder):
 @unittest.skipUnless(BUILT, "no build was given")
 class OnTheStandin(Folder):
     def command(self, *arguments, work=None):
-        return [ROOT / "bench/gpu", "--standin", f"{BUILT[0]}/standin", "--build-dir", BUILT[0], "--python", BUILT[1], "--small",
-                "--work", work or self.folder, "--archive", self.archive, *arguments]
+        return [
+            ROOT / "bench/gpu",
+            "--standin",
+            f"{BUILT[0]}/standin",
+            "--build-dir",
+            BUILT[0],
+            "--python",
+            BUILT[1],
+            "--small",
+            "--work",
+            work or self.folder,
+            "--archive",
+            self.archive,
+            *arguments,
+        ]
 
     def gpu(self, *arguments, code=0, work=None):
         result = run(*self.command(*arguments, work=work)[1:])
@@ -156,8 +188,10 @@ class OnTheStandin(Folder):
         self.assertIn("gpu: failed: start/doctor, ends/fork", said)
         said = self.gpu("--patience", 0.02, "ends/exit", "sharing/native", code=1)
         self.assertEqual(said.count("ended at its limit"), 2)
-        self.assertEqual({name: row["outcome"] for name, row in self.report()["rows"].items()},
-                         {name: "fail" for name in ("start/doctor", "ends/fork", "ends/exit", "sharing/native")})
+        self.assertEqual(
+            {name: row["outcome"] for name, row in self.report()["rows"].items()},
+            {name: "fail" for name in ("start/doctor", "ends/fork", "ends/exit", "sharing/native")},
+        )
         self.assertEqual(processes_with(str(self.folder)), [])
 
     def test_what_failed_is_repeated_where_it_is_named_only(self):
@@ -170,20 +204,32 @@ class OnTheStandin(Folder):
         self.assertIn("gpu: 1 pass", self.gpu("--again", "start/doctor"))
 
     def test_a_second_call_goes_on_where_the_first_was_cut(self):
-        process = subprocess.Popen([str(part) for part in self.command("start/doctor", "soak/berth", "device/4 context", "promises/plug")], stdout=subprocess.DEVNULL,
-                                   stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
+        process = subprocess.Popen(
+            [str(part) for part in self.command("start/doctor", "soak/berth", "device/4 context", "promises/plug")],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            stdin=subprocess.DEVNULL,
+        )
         until = time.monotonic() + 60
         while time.monotonic() < until and not (self.archive.is_file() and "soak/berth" in self.report()["begun"]):
             time.sleep(0.1)
         process.send_signal(signal.SIGTERM)
         self.assertEqual(process.wait(20), 128 + signal.SIGTERM)
         self.assertEqual(processes_with(str(self.folder)), [])
-        self.assertEqual((list(self.report()["rows"]), self.report()["begun"]), (["start/doctor", "device/4 context"], {"soak/berth": 1}))
+        self.assertEqual(
+            (list(self.report()["rows"]), self.report()["begun"]),
+            (["start/doctor", "device/4 context"], {"soak/berth": 1}),
+        )
         # On another machine, which has the archive alone.
-        said = self.gpu("start/doctor", "soak/berth", "promises/plug", "--resume", self.archive, work=self.folder / "other")
+        said = self.gpu(
+            "start/doctor", "soak/berth", "promises/plug", "--resume", self.archive, work=self.folder / "other"
+        )
         self.assertNotIn("start/doctor", said)
         self.assertIn("gpu: 2 ran", said)
-        self.assertEqual((list(self.report()["rows"]), self.report()["begun"]), (["start/doctor", "device/4 context", "soak/berth", "promises/plug"], {}))
+        self.assertEqual(
+            (list(self.report()["rows"]), self.report()["begun"]),
+            (["start/doctor", "device/4 context", "soak/berth", "promises/plug"], {}),
+        )
         self.assertIn("logs/start-doctor.log", self.members())
 
     def test_a_row_that_ended_the_machine_twice_is_left_alone(self):
@@ -216,8 +262,10 @@ class AllOfIt(Folder):
         report, members = self.report(), self.members()
         rows = report["rows"]
         self.assertEqual(list(rows), [row.name for row in ROWS if not row.more])
-        self.assertEqual({name for name, row in rows.items() if row["outcome"] not in ("pass", "ran", "measured")},
-                         {name for name in ("graphs/compile",) if rows[name]["outcome"] == "skip"})
+        self.assertEqual(
+            {name for name, row in rows.items() if row["outcome"] not in ("pass", "ran", "measured")},
+            {name for name in ("graphs/compile",) if rows[name]["outcome"] == "skip"},
+        )
         self.assertTrue(report["standin"])
         self.assertIn("stand-in", report["machine"]["gpu"])
         for name in rows:

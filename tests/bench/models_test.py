@@ -21,8 +21,23 @@ class Models(unittest.TestCase):
         self.folder = pathlib.Path(temporary.name)
 
     def run_script(self, *arguments):
-        return subprocess.run([ROOT / "bench/models", "--build-dir", BUILT[0], "--python", BUILT[1], "--output", self.folder / "models",
-                               "--folder", self.folder / "kept", *arguments], capture_output=True, text=True, stdin=subprocess.DEVNULL)
+        return subprocess.run(
+            [
+                ROOT / "bench/models",
+                "--build-dir",
+                BUILT[0],
+                "--python",
+                BUILT[1],
+                "--output",
+                self.folder / "models",
+                "--folder",
+                self.folder / "kept",
+                *arguments,
+            ],
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+        )
 
     def test_a_row_is_measured_once_and_its_trace_is_kept(self):
         result = self.run_script("--smoke")
@@ -63,18 +78,29 @@ class Models(unittest.TestCase):
         for sample in samples:
             with self.subTest(sample=sample.name):
                 berth = pathlib.Path(BUILT[0]) / "berth"
-                plan = subprocess.run([berth, "plan", sample, "-o", self.folder / "x.plan", "--json"], capture_output=True, text=True)
+                plan = subprocess.run(
+                    [berth, "plan", sample, "-o", self.folder / "x.plan", "--json"], capture_output=True, text=True
+                )
                 self.assertEqual(plan.returncode, 0, plan.stderr)
                 said = json.loads(plan.stdout)
                 self.assertEqual(said["arena_bytes"], said["lower_bound_bytes"])
-                replayed = subprocess.run([berth, "replay", sample, "--allocator", "planned,pool,expandable", "--json"], capture_output=True, text=True)
+                replayed = subprocess.run(
+                    [berth, "replay", sample, "--allocator", "planned,pool,expandable", "--json"],
+                    capture_output=True,
+                    text=True,
+                )
                 self.assertEqual(replayed.returncode, 0, replayed.stderr)
-                held = {name: one["reserved_peak_bytes"] for name, one in json.loads(replayed.stdout)["allocators"].items()}
+                held = {
+                    name: one["reserved_peak_bytes"] for name, one in json.loads(replayed.stdout)["allocators"].items()
+                }
                 self.assertLess(held["planned"], held["expandable"])
                 self.assertLess(held["pool"], held["expandable"])
 
     def test_a_row_that_is_not_there_is_wrong_usage(self):
-        for arguments, words in ((["--only", "alexnet"], "there is no row 'alexnet'"), (["--jobs", "0"], "--jobs and --rows are 1 or more")):
+        for arguments, words in (
+            (["--only", "alexnet"], "there is no row 'alexnet'"),
+            (["--jobs", "0"], "--jobs and --rows are 1 or more"),
+        ):
             result = self.run_script(*arguments)
             self.assertEqual(result.returncode, 2)
             self.assertIn(words, result.stderr)

@@ -15,7 +15,7 @@ import peers  # noqa: E402
 from training import Failure  # noqa: E402
 
 # Everything side by side, which is never the optimum but always legal.
-STACK = r'''
+STACK = r"""
 def stack(path):
     rows = [line.split(",") for line in open(path).read().splitlines()[1:]]
     top, lines = 0, ["id,lower,upper,size,offset"]
@@ -23,8 +23,11 @@ def stack(path):
         lines.append(",".join([*row[:4], str(top)]))
         top += int(row[3])
     return "\n".join(lines) + "\n", top
-'''
-BERTH = "#!/usr/bin/env python3\nimport json, os, sys\n" + STACK + r'''
+"""
+BERTH = (
+    "#!/usr/bin/env python3\nimport json, os, sys\n"
+    + STACK
+    + r"""
 arguments = sys.argv[1:]
 value = lambda name: arguments[arguments.index(name) + 1] if name in arguments else None
 engine = value("--engine") or "auto"
@@ -36,33 +39,42 @@ if os.environ.get("MISSING"):
 open(value("-o"), "w").write(text)
 json.dump({"arena_bytes": top + int(os.environ.get("LIE", 0)), "lower_bound_bytes": top, "proven_optimal": engine == "auto",
            "engine": engine, "seconds": 0.25}, sys.stdout)
-'''
-MINIMALLOC = "#!/usr/bin/env python3\nimport os, sys\n" + STACK + r'''
+"""
+)
+MINIMALLOC = (
+    "#!/usr/bin/env python3\nimport os, sys\n"
+    + STACK
+    + r"""
 options = dict(argument[2:].split("=") for argument in sys.argv[1:])
 print("Elapsed time 1.500s", file=sys.stderr)
 text, top = stack(options["input"])
 if top > int(options["capacity"]):
     sys.exit(1)
 open(options["output"], "w").write(text)
-'''
-IDEALLOC = "#!/usr/bin/env python3\nimport sys\n" + STACK + r'''
+"""
+)
+IDEALLOC = (
+    "#!/usr/bin/env python3\nimport sys\n"
+    + STACK
+    + r"""
 path = sys.argv[sys.argv.index("--input") + 1]
 assert "ex-csv" in sys.argv
 assert all(int(n) % 2 == 0 for line in open(path).read().splitlines()[1:] for n in line.split(",")[1:3]), "ticks are not doubled"
 print("Total allocation time: 2500000 μs")
 print(f"Makespan:\t{stack(path)[1]} bytes")
-'''
+"""
+)
 
 
-SCALING = r'''#!/usr/bin/env python3
+SCALING = r"""#!/usr/bin/env python3
 import sys
 options = dict(zip(sys.argv[1::2], sys.argv[2::2]))
 n = int(options["--buffers"])
 print('{"buffers": %d, "family": "%s", "seconds": %f, "gap": 0.01, "bytes_a_buffer": 200}' % (n, options["--family"], n * 1e-6))
-'''
+"""
 
 
-PLACE = r'''#!/usr/bin/env python3
+PLACE = r"""#!/usr/bin/env python3
 import os, pathlib, sys
 print("instance  n  bound  peak  gap %  known %  first s  cpu s  wall s  iters  engine")
 engine = sys.argv[sys.argv.index("--engine") + 1] if "--engine" in sys.argv else "dive WAT"
@@ -71,12 +83,12 @@ for name in (pathlib.Path(path).name for path in sys.argv[1:] if path.endswith("
     peak = 165 if os.environ.get("BAD") in (name, f"{name} {threads}") else 150
     print(f"{name}  2  150  {peak}  {100 * peak / 150 - 100:.4f}  0.001  0.250  0.260  3  {engine}")
 print("memory: at most 79 MiB")
-'''
+"""
 
-REPLAN = r'''#!/usr/bin/env python3
+REPLAN = r"""#!/usr/bin/env python3
 print("instance  n  changed  anew ms  ms  time / anew  moved %  peak / anew  by")
 print("torch_medium_128_training.csv   7190   72   9.42   1.66   0.176 (4.672)   0.00 (97.57)   1.0048 (1.0094)  replan 20x")
-'''
+"""
 
 
 class Scripts(unittest.TestCase):
@@ -84,8 +96,14 @@ class Scripts(unittest.TestCase):
         temporary = tempfile.TemporaryDirectory()
         self.addCleanup(temporary.cleanup)
         self.folder = pathlib.Path(temporary.name)
-        for name, text in {"build/berth": BERTH, "build/bench/scaling": SCALING, "build/bench/place": PLACE,
-                           "build/bench/replan": REPLAN, "mini/build/minimalloc": MINIMALLOC, "ideal/target/release/idealloc": IDEALLOC}.items():
+        for name, text in {
+            "build/berth": BERTH,
+            "build/bench/scaling": SCALING,
+            "build/bench/place": PLACE,
+            "build/bench/replan": REPLAN,
+            "mini/build/minimalloc": MINIMALLOC,
+            "ideal/target/release/idealloc": IDEALLOC,
+        }.items():
             path = self.folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
@@ -94,15 +112,28 @@ class Scripts(unittest.TestCase):
         self.rows.write_text("id,lower,upper,size\na,0,4,100\nb,2,6,50\n")
 
     def run_script(self, name, *arguments, **environment):
-        return subprocess.run([ROOT / "bench" / name, "--build-dir", self.folder / "build", "--output", self.folder / "table",
-                               *map(str, arguments)], env={"PATH": "/usr/local/bin:/usr/bin:/bin", **environment},
-                              capture_output=True, text=True, stdin=subprocess.DEVNULL)
+        return subprocess.run(
+            [
+                ROOT / "bench" / name,
+                "--build-dir",
+                self.folder / "build",
+                "--output",
+                self.folder / "table",
+                *map(str, arguments),
+            ],
+            env={"PATH": "/usr/local/bin:/usr/bin:/bin", **environment},
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+        )
 
     def cells(self, text):
         return [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("|")]
 
     def test_each_planner_has_its_gap_time_and_memory(self):
-        result = self.run_script("place_peers", self.rows, "--minimalloc", self.folder / "mini", "--idealloc", self.folder / "ideal")
+        result = self.run_script(
+            "place_peers", self.rows, "--minimalloc", self.folder / "mini", "--idealloc", self.folder / "ideal"
+        )
         self.assertEqual(result.returncode, 0, result.stderr)
         header, _, row = self.cells(result.stdout)
         one = dict(zip(header, row))
@@ -135,10 +166,17 @@ class Scripts(unittest.TestCase):
     def accept(self, **environment):
         folder = self.folder / "instances"
         folder.mkdir(exist_ok=True)
-        files = {"iopddl_G_1", "somas_bert_base", *acceptance.EXACT, *(row[0] for row in acceptance.FOLDS + acceptance.SYNTHETIC + acceptance.COPIES)}
+        files = {
+            "iopddl_G_1",
+            "somas_bert_base",
+            *acceptance.EXACT,
+            *(row[0] for row in acceptance.FOLDS + acceptance.SYNTHETIC + acceptance.COPIES),
+        }
         for name in files:
             (folder / f"{name}.csv").write_text(self.rows.read_text())
-        result = self.run_script("acceptance", folder, "--minimalloc", self.folder / "mini/build/minimalloc", **environment)
+        result = self.run_script(
+            "acceptance", folder, "--minimalloc", self.folder / "mini/build/minimalloc", **environment
+        )
         self.assertEqual(result.returncode, 0, result.stderr)
         return [row for row in self.cells(result.stdout) if len(row) == 5]
 
@@ -146,11 +184,24 @@ class Scripts(unittest.TestCase):
         rows = self.accept()
         self.assertIn(["real traces", "iopddl_G_1", "1 in 1 s", "1.000000 in 0.250 s", "yes"], rows)
         self.assertIn(["exact, at 1,048,576", "the sum", "0.1x MiniMalloc", "1.500 s / 9.000 s", "**no**"], rows)
-        self.assertIn(["1M: 50 copies", "syn_rand_20k", "1.011 in 30 s, < 1 GB", "1.0000 in 0.2 s, 79 MiB", "yes"], rows)
-        self.assertIn(["re-plan, 1 % changed", "torch_medium_128_training, median of 21", "0.25x the time, 1 % moved, 1.01x",
-                       "0.176x, 0.00 %, 1.0048x", "yes"], rows)
-        self.assertEqual({row[1] for row in rows if row[-1] == "**no**"} - {"the sum", *acceptance.EXACT, "torch_medium_128_training",
-                                                                          "somas_bert_base"}, set())
+        self.assertIn(
+            ["1M: 50 copies", "syn_rand_20k", "1.011 in 30 s, < 1 GB", "1.0000 in 0.2 s, 79 MiB", "yes"], rows
+        )
+        self.assertIn(
+            [
+                "re-plan, 1 % changed",
+                "torch_medium_128_training, median of 21",
+                "0.25x the time, 1 % moved, 1.01x",
+                "0.176x, 0.00 %, 1.0048x",
+                "yes",
+            ],
+            rows,
+        )
+        self.assertEqual(
+            {row[1] for row in rows if row[-1] == "**no**"}
+            - {"the sum", *acceptance.EXACT, "torch_medium_128_training", "somas_bert_base"},
+            set(),
+        )
 
     def test_what_is_not_met_in_acceptance_is_marked(self):
         rows = self.accept(BAD="iopddl_G_1.csv")

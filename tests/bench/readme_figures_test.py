@@ -17,11 +17,18 @@ class Figures(unittest.TestCase):
         self.addCleanup(temporary.cleanup)
         self.root = pathlib.Path(temporary.name)
         shutil.copy(ROOT / "README.md", self.root)
-        shutil.copytree(ROOT / "bench/results", self.root / "bench/results", ignore=shutil.ignore_patterns("*.json", "*.png", "*.svg"))
+        shutil.copytree(
+            ROOT / "bench/results",
+            self.root / "bench/results",
+            ignore=shutil.ignore_patterns("*.json", "*.png", "*.svg"),
+        )
 
     def figures(self, *arguments, root=None):
-        done = subprocess.run([sys.executable, "-B", ROOT / "bench/tools/readme_figures.py", "--root", root or self.root, *arguments],
-                              capture_output=True, text=True)
+        done = subprocess.run(
+            [sys.executable, "-B", ROOT / "bench/tools/readme_figures.py", "--root", root or self.root, *arguments],
+            capture_output=True,
+            text=True,
+        )
         return done.returncode, done.stdout + done.stderr
 
     def change(self, name, pattern, new):
@@ -43,14 +50,15 @@ class Figures(unittest.TestCase):
 
     def test_a_page_that_is_measured_again_is_noticed_and_written(self):
         for name, pattern, new, found in (
-                ("demo.md", r"^\| berth learn +\|", "| berth learn | 300.4 ms | 1 |", "300 ms"),
-                ("demo.md", r"Commit [0-9a-f]+", "Commit 1234567", "1234567, 20"),
-                ("traces.md", r"^\| bert \| 1,239 \| 1\.000", "| bert | 1,239 | 1.001", "1.001 at most"),
-                ("changing.md", r"Mean: berth [\d.]+,", "Mean: berth 1.234,", "1.234"),
-                ("cuda.md", r"^\| 1 +\| +\d+ \| +\d+ \|", "| 1 | 208 | 81 |", "81 ns | 208 ns, PyTorch"),
-                ("step.md", r"^(\| berth, 60 % .*?) 1\.01 ", r"\1 1.05 ", "1.05 x"),
-                ("partition.md", r"^\| 40% +\| +[\d.]+ \|", "| 40% | 50.1 |", "50.1 MiB, PyTorch"),
-                ("schedule.md", r"^(\| UNet .*\| +)yes", r"\1 no", "proven: 8 of 9")):
+            ("demo.md", r"^\| berth learn +\|", "| berth learn | 300.4 ms | 1 |", "300 ms"),
+            ("demo.md", r"Commit [0-9a-f]+", "Commit 1234567", "1234567, 20"),
+            ("traces.md", r"^\| bert \| 1,239 \| 1\.000", "| bert | 1,239 | 1.001", "1.001 at most"),
+            ("changing.md", r"Mean: berth [\d.]+,", "Mean: berth 1.234,", "1.234"),
+            ("cuda.md", r"^\| 1 +\| +\d+ \| +\d+ \|", "| 1 | 208 | 81 |", "81 ns | 208 ns, PyTorch"),
+            ("step.md", r"^(\| berth, 60 % .*?) 1\.01 ", r"\1 1.05 ", "1.05 x"),
+            ("partition.md", r"^\| 40% +\| +[\d.]+ \|", "| 40% | 50.1 |", "50.1 MiB, PyTorch"),
+            ("schedule.md", r"^(\| UNet .*\| +)yes", r"\1 no", "proven: 8 of 9"),
+        ):
             with self.subTest(name=name, found=found):
                 self.change(f"bench/results/{name}", pattern, new)
                 code, text = self.figures("--check")
@@ -58,7 +66,9 @@ class Figures(unittest.TestCase):
                 self.assertRegex(text, rf"bench/results has: .*{re.escape(found)}")
                 self.assertEqual(self.figures(), (0, ""))
                 self.assertEqual(self.figures("--check"), (0, ""))
-        before, after = (root.joinpath("README.md").read_text(encoding="utf-8").splitlines() for root in (ROOT, self.root))
+        before, after = (
+            root.joinpath("README.md").read_text(encoding="utf-8").splitlines() for root in (ROOT, self.root)
+        )
         self.assertEqual(len(before), len(after))  # nothing but the rows
 
     def test_a_figure_that_a_page_has_no_more_is_named(self):

@@ -10,7 +10,7 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 
-TRAIN = r'''#!/usr/bin/env python3
+TRAIN = r"""#!/usr/bin/env python3
 import json, os, sys
 arguments = [a for a in sys.argv[1:] if a != "--quiet"]
 options = dict(zip(arguments[::2], arguments[1::2]))
@@ -30,9 +30,9 @@ json.dump({"model": options["--model"], "description": "a fake", "losses_hex": l
            "steps": [{"ms": 20.0 if off else 10.0, "thread_ms": 9.0, "minor_faults": 5000 if off else 0}] * steps,
            "peak_rss_bytes": 3 << 20, "user_seconds": 1.5, "system_seconds": 0.5, "stats_after_warmup": stats(warmup), "stats": stats(warmup + steps)},
           open(options["--json"], "w"))
-'''
+"""
 
-BERTH = r'''#!/usr/bin/env python3
+BERTH = r"""#!/usr/bin/env python3
 import os, subprocess, sys
 command, arguments = sys.argv[1], sys.argv[2:]
 if command == "record":
@@ -44,7 +44,7 @@ if command == "plan":
     print('{"buffers": 11, "arena_bytes": 2048, "lower_bound_bytes": 1024, "engine": "fake"}')
 if command == "verify" and os.environ.get("FAIL_IN") == "verify":
     sys.exit(1)
-'''
+"""
 
 
 class Scripts(unittest.TestCase):
@@ -63,8 +63,13 @@ class Scripts(unittest.TestCase):
             path.chmod(0o755)
 
     def run_script(self, name, *arguments, **environment):
-        return subprocess.run([ROOT / "bench" / name, "--build-dir", self.build, "--data", self.data, *map(str, arguments)],
-                              env={**os.environ, **environment}, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+        return subprocess.run(
+            [ROOT / "bench" / name, "--build-dir", self.build, "--data", self.data, *map(str, arguments)],
+            env={**os.environ, **environment},
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+        )
 
     def test_the_demo_prints_one_row_an_allocator(self):
         result = self.run_script("demo", "--model", "gpt", "--steps", 3, "--rounds", 2)
@@ -143,7 +148,9 @@ class Scripts(unittest.TestCase):
     def test_the_smoke_form_of_the_comparison_writes_no_results(self):
         before = sorted((ROOT / "bench").rglob("*"))
         self.assertEqual(self.run_script("allocators", "--smoke").returncode, 0)
-        self.assertEqual([p for p in sorted((ROOT / "bench").rglob("*")) if p not in before and "__pycache__" not in str(p)], [])
+        self.assertEqual(
+            [p for p in sorted((ROOT / "bench").rglob("*")) if p not in before and "__pycache__" not in str(p)], []
+        )
 
 
 if __name__ == "__main__":

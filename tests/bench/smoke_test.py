@@ -11,8 +11,12 @@ BUILD, DATA = sys.argv[1:]
 
 
 def run(name, *arguments):
-    result = subprocess.run([ROOT / "bench" / name, "--smoke", "--build-dir", BUILD, "--data", DATA, *arguments],
-                            capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    result = subprocess.run(
+        [ROOT / "bench" / name, "--smoke", "--build-dir", BUILD, "--data", DATA, *arguments],
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+    )
     print(result.stdout, result.stderr, sep="\n")
     if result.returncode != 0:
         sys.exit(f"bench/{name} ended with {result.returncode}")

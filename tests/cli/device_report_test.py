@@ -13,7 +13,12 @@ import unittest
 
 BUILD = pathlib.Path(sys.argv.pop(1))
 BERTH = BUILD / "berth"
-FORMS = ["virtual, with file descriptors and RDMA", "virtual, with file descriptors, without RDMA", "virtual, without file descriptors and RDMA", "plain"]
+FORMS = [
+    "virtual, with file descriptors and RDMA",
+    "virtual, with file descriptors, without RDMA",
+    "virtual, without file descriptors and RDMA",
+    "plain",
+]
 
 
 def has_driver():
@@ -28,8 +33,13 @@ class Doctor(unittest.TestCase):
     def doctor(self, *arguments, code=0, standin=(), program=BERTH, **variables):
         front = [BUILD / "standin/berth-standin", *standin, "--"] if standin is not None else []
         clean = {name: value for name, value in os.environ.items() if not name.startswith("BERTH_")}
-        result = subprocess.run([*front, program, "doctor", *arguments], env={**clean, **variables}, capture_output=True, text=True,
-                                stdin=subprocess.DEVNULL)
+        result = subprocess.run(
+            [*front, program, "doctor", *arguments],
+            env={**clean, **variables},
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+        )
         self.assertEqual(result.returncode, code, result.stdout + result.stderr)
         self.stderr = result.stderr
         return result.stdout
@@ -40,8 +50,12 @@ class Doctor(unittest.TestCase):
         return found, found["devices"][0]
 
     def test_each_form_is_tried_and_the_best_that_works_is_taken(self):
-        for driver, works, memory in (("full", [True, True, True, True], "virtual"), ("wsl", [False, True, True, True], "virtual"),
-                                      ("no-descriptors", [False, False, True, True], "virtual"), ("no-virtual", [False, False, False, True], "plain")):
+        for driver, works, memory in (
+            ("full", [True, True, True, True], "virtual"),
+            ("wsl", [False, True, True, True], "virtual"),
+            ("no-descriptors", [False, False, True, True], "virtual"),
+            ("no-virtual", [False, False, False, True], "plain"),
+        ):
             with self.subTest(driver=driver):
                 found, device = self.device("--driver", driver)
                 self.assertEqual([one["name"] for one in device["tries"]], FORMS)
@@ -49,16 +63,27 @@ class Doctor(unittest.TestCase):
                 self.assertEqual([one["error"] is None for one in device["tries"]], works)
                 self.assertEqual((device["memory"], device["refused"]), (memory, None))
                 taken = FORMS[works.index(True)].split(", ", 1)[-1]
-                self.assertTrue(device["why"].startswith("plain, its" if memory == "plain" else "virtual, in pages of 2.0 MiB, " + taken), device["why"])
-                self.assertEqual((found["driver"], found["memory_setting"], found["handle_setting_bytes"]), ("13.0", "auto", 0))
+                self.assertTrue(
+                    device["why"].startswith(
+                        "plain, its" if memory == "plain" else "virtual, in pages of 2.0 MiB, " + taken
+                    ),
+                    device["why"],
+                )
+                self.assertEqual(
+                    (found["driver"], found["memory_setting"], found["handle_setting_bytes"]), ("13.0", "auto", 0)
+                )
 
     def test_the_text_names_what_was_refused_and_what_is_used(self):
         start = time.monotonic()
-        text = " ".join(self.doctor("--device", standin=("--driver", "wsl", "--gpu", "A100-40"), BERTH_HANDLE="32MiB").split())
+        text = " ".join(
+            self.doctor("--device", standin=("--driver", "wsl", "--gpu", "A100-40"), BERTH_HANDLE="32MiB").split()
+        )
         self.assertLess(time.monotonic() - start, 2)
         self.assertIn("cuda:0: NVIDIA A100-SXM4-40GB, 39.4 GiB, ", text)
         self.assertIn("RDMA of virtual memory yes", text)
-        self.assertIn("with file descriptors and RDMA cuMemSetAccess failed: unknown error (cudaErrorUnknown, 999)", text)
+        self.assertIn(
+            "with file descriptors and RDMA cuMemSetAccess failed: unknown error (cudaErrorUnknown, 999)", text
+        )
         self.assertIn("berth uses: virtual, in pages of 2.0 MiB, with file descriptors, without RDMA; in vain: ", text)
         self.assertIn("(BERTH_MEMORY=auto, BERTH_HANDLE=32.0 MiB)", text)
 
@@ -66,7 +91,10 @@ class Doctor(unittest.TestCase):
         several = ("--devices", "3")
         found = json.loads(self.doctor("--device", "--json", standin=several))["devices"]
         self.assertEqual([(one["index"], one["peers"]) for one in found], [(0, [1, 2]), (1, [0, 2]), (2, [0, 1])])
-        self.assertEqual([one["index"] for one in json.loads(self.doctor("--device", "2", "--json", standin=several))["devices"]], [2])
+        self.assertEqual(
+            [one["index"] for one in json.loads(self.doctor("--device", "2", "--json", standin=several))["devices"]],
+            [2],
+        )
         self.doctor("--device", "3", code=2, standin=several)
         self.assertIn("cuda:3 was asked for, the driver shows 3", self.stderr)
 
@@ -88,7 +116,12 @@ class Doctor(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             self.doctor("--device", standin=("--log", f"{folder}/log"))
             calls = [line.split()[0].split("(")[0] for line in pathlib.Path(folder, "log").read_text().splitlines()]
-        for came, went in (("cuMemCreate", "cuMemRelease"), ("cuMemMap", "cuMemUnmap"), ("cuMemAddressReserve", "cuMemAddressFree"), ("cudaMalloc", "cudaFree")):
+        for came, went in (
+            ("cuMemCreate", "cuMemRelease"),
+            ("cuMemMap", "cuMemUnmap"),
+            ("cuMemAddressReserve", "cuMemAddressFree"),
+            ("cudaMalloc", "cudaFree"),
+        ):
             self.assertEqual(calls.count(came), calls.count(went), came)
             self.assertGreater(calls.count(came), 0)
 
@@ -106,7 +139,11 @@ class Doctor(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             alone, child = pathlib.Path(folder, "berth"), pathlib.Path(folder, "berth-device-report")
             shutil.copy(BERTH, alone)
-            for script, said in ((None, "berth was built without CUDA"), ("kill -SEGV $$", "was ended by signal 11"), ("exit 3", "ended with 3 and wrote nothing")):
+            for script, said in (
+                (None, "berth was built without CUDA"),
+                ("kill -SEGV $$", "was ended by signal 11"),
+                ("exit 3", "ended with 3 and wrote nothing"),
+            ):
                 if script is not None:
                     child.write_text(f"#!/bin/sh\n{script}\n")
                     child.chmod(0o755)
@@ -114,9 +151,12 @@ class Doctor(unittest.TestCase):
                 self.assertIn(said, self.stderr)
 
     def test_wrong_usage_is_named(self):
-        for arguments, said in (((), "--device for what this machine's GPUs can do"), (("--device", "x.trace"), "'x.trace' is no number of a device"),
-                                (("--device", "--gpu-total", "8GiB"), "--gpu-total goes with a snapshot or a trace"),
-                                (("x.trace", "--device"), "--device of a snapshot wants a number")):
+        for arguments, said in (
+            ((), "--device for what this machine's GPUs can do"),
+            (("--device", "x.trace"), "'x.trace' is no number of a device"),
+            (("--device", "--gpu-total", "8GiB"), "--gpu-total goes with a snapshot or a trace"),
+            (("x.trace", "--device"), "--device of a snapshot wants a number"),
+        ):
             self.doctor(*arguments, code=2, standin=None)
             self.assertIn(said, self.stderr)
 

@@ -31,7 +31,9 @@ class PageTest(unittest.TestCase):
         cls.trace = pathlib.Path(cls.folder) / "run.trace"
         cls.html = pathlib.Path(cls.folder) / "run.html"
         subprocess.run([NAMED_RUN, cls.trace, str(REQUESTS)], check=True)
-        answer = subprocess.run([BERTH, "show", cls.trace, "--html", cls.html, "--json"], check=True, stdout=subprocess.PIPE)
+        answer = subprocess.run(
+            [BERTH, "show", cls.trace, "--html", cls.html, "--json"], check=True, stdout=subprocess.PIPE
+        )
         cls.summary = json.loads(answer.stdout)
         cls.browser = Browser(find_browser())
         cls.addClassCleanup(cls.browser.__exit__)
@@ -59,8 +61,10 @@ class PageTest(unittest.TestCase):
         return self.run_js("[page.state.window.t0, page.state.window.t1]")
 
     def middle(self, selector):
-        return self.run_js(f"(({{x, y, width, height}}) => [x + width / 2, y + height / 2])"
-                           f"(document.querySelector({json.dumps(selector)}).getBoundingClientRect())")
+        return self.run_js(
+            f"(({{x, y, width, height}}) => [x + width / 2, y + height / 2])"
+            f"(document.querySelector({json.dumps(selector)}).getBoundingClientRect())"
+        )
 
     def place_of(self, block, layout=0):
         """Zooms to a block; where it is drawn then."""
@@ -70,22 +74,30 @@ class PageTest(unittest.TestCase):
             f"((map, i) => {{ const box = map.over.getBoundingClientRect(), v = map.view;"
             f" const t = (Math.max(v.birth[i], page.state.window.t0) + Math.min(v.end[i], page.state.window.t1)) / 2;"
             f" return [box.x + map.xOf(t, page.state.window), box.y + map.yOf(map.layout.addresses[i] + v.bytes[i] / 2)]; }})"
-            f"(page.maps[{layout}], {block})")
+            f"(page.maps[{layout}], {block})"
+        )
 
     def large_block(self):
         """Of the second step, which is then looked at."""
         self.run_js("page.showStep(1)")
         self.run_js("page.showStep(1)")
         self.browser.settle()
-        return self.run_js("(() => { const v = page.view, {t0, t1} = page.state.window; let best = -1;"
-                           " for (let i = 0; i < v.count; ++i) if (v.birth[i] > t0 && v.end[i] < t1 && v.of.module[i]"
-                           " && !(v.bytes[i] <= v.bytes[best])) best = i; return best; })()")
+        return self.run_js(
+            "(() => { const v = page.view, {t0, t1} = page.state.window; let best = -1;"
+            " for (let i = 0; i < v.count; ++i) if (v.birth[i] > t0 && v.end[i] < t1 && v.of.module[i]"
+            " && !(v.bytes[i] <= v.bytes[best])) best = i; return best; })()"
+        )
 
     def test_a_run_of_50000_requests_opens_and_draws_quickly(self):
         seconds = self.open()
-        draw = self.run_js("(() => { const t = []; for (let k = 0; k < 9; ++k) { const s = performance.now(); page.dirty.base = true;"
-                           " page.drawNow(); t.push(performance.now() - s); } return t.sort((a, b) => a - b)[4]; })()")
-        print(f"page of {self.html.stat().st_size / 1e6:.1f} MB: {seconds:.2f} s to open, {draw:.0f} ms to draw", flush=True)
+        draw = self.run_js(
+            "(() => { const t = []; for (let k = 0; k < 9; ++k) { const s = performance.now(); page.dirty.base = true;"
+            " page.drawNow(); t.push(performance.now() - s); } return t.sort((a, b) => a - b)[4]; })()"
+        )
+        print(
+            f"page of {self.html.stat().st_size / 1e6:.1f} MB: {seconds:.2f} s to open, {draw:.0f} ms to draw",
+            flush=True,
+        )
         self.assertGreater(self.run_js("page.view.count"), REQUESTS)
         self.assertLess(seconds, MOST_LOAD_SECONDS)
         self.assertLess(draw, MOST_DRAW_MS)
@@ -164,8 +176,10 @@ class PageTest(unittest.TestCase):
         self.browser.press("/")
         self.browser.call("Input.insertText", text="layers.47")
         self.browser.settle()
-        wanted = self.run_js("(() => { let n = 0; for (let i = 0; i < page.view.count; ++i)"
-                             " n += page.view.nameOf('module', i).includes('layers.47'); return n; })()")
+        wanted = self.run_js(
+            "(() => { let n = 0; for (let i = 0; i < page.view.count; ++i)"
+            " n += page.view.nameOf('module', i).includes('layers.47'); return n; })()"
+        )
         self.assertGreater(wanted, 100)
         self.assertIn(f"{wanted:,} blocks", self.text("#chip"))
         self.browser.press("Enter")
@@ -184,8 +198,10 @@ class PageTest(unittest.TestCase):
         self.browser.click(*self.middle("#tab-misses"))
         self.assertTrue(self.run_js("document.getElementById('memory').hidden"))
         self.assertIn("requests were served", self.text("#misses"))
-        self.assertEqual(self.run_js("page.steps.counts.reduce((sum, step) => sum + step.reduce((a, b) => a + b), 0)"),
-                         self.run_js("page.view.count"))
+        self.assertEqual(
+            self.run_js("page.steps.counts.reduce((sum, step) => sum + step.reduce((a, b) => a + b), 0)"),
+            self.run_js("page.view.count"),
+        )
         self.browser.press("1")
         self.assertFalse(self.run_js("document.getElementById('memory').hidden"))
 
@@ -202,12 +218,27 @@ class PageTest(unittest.TestCase):
     def test_plans_lifetimes_schedules_and_statistics_have_a_page(self):
         folder = pathlib.Path(self.folder)
         plan, stats, rows = folder / "run.plan", folder / "run.json", folder / "rows.csv"
-        subprocess.run([BERTH, "plan", self.trace, "-o", plan, "--time-limit", "1"], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        subprocess.run(
+            [BERTH, "plan", self.trace, "-o", plan, "--time-limit", "1"],
+            check=True,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
         stats.write_text('{"requests": 10, "hits": 7, "misses_size": 3, "misses": []}')
         rows.write_text("id,lower,upper,size\na,5,10,4\n</script>,7,12,4\nc,10,20,8\n")
         graph, schedule = ROOT / "tests/graph/data/lstm.trace.gz", folder / "x.schedule"
-        subprocess.run([BERTH, "schedule", graph, "--order-only", "-o", schedule], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        inputs = {"plan": [plan], "lifetimes": [rows], "schedule": [schedule, graph], "served": [self.trace, "--plan", plan]}
+        subprocess.run(
+            [BERTH, "schedule", graph, "--order-only", "-o", schedule],
+            check=True,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        inputs = {
+            "plan": [plan],
+            "lifetimes": [rows],
+            "schedule": [schedule, graph],
+            "served": [self.trace, "--plan", plan],
+        }
         for name, arguments in inputs.items():
             with self.subTest(name):
                 page = folder / f"{name}.html"

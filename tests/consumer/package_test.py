@@ -15,7 +15,15 @@ import unittest
 
 BUILD, CMAKE, CXX, CC, *REST = sys.argv[1:]
 PYTHON, LAUNCHER = REST if REST else (None, None)
-NAMES = ("BERTH_MODE", "BERTH_TORCH_ROOT", "Torch_DIR", "CMAKE_PREFIX_PATH", "BERTH_PYTHON", "VIRTUAL_ENV", "CONDA_PREFIX")
+NAMES = (
+    "BERTH_MODE",
+    "BERTH_TORCH_ROOT",
+    "Torch_DIR",
+    "CMAKE_PREFIX_PATH",
+    "BERTH_PYTHON",
+    "VIRTUAL_ENV",
+    "CONDA_PREFIX",
+)
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name not in NAMES}
 C_PROGRAM = """
 #include <berth/berth.h>
@@ -31,7 +39,9 @@ def mapped(name):
     with open("/proc/self/maps") as maps:
         return any(name in line for line in maps)
 """
-PYTHON_PROGRAM = MAPPED + """
+PYTHON_PROGRAM = (
+    MAPPED
+    + """
 import ctypes, json
 print("before torch:", "libtorch" if mapped("libtorch_cpu") else "no libtorch")
 import torch
@@ -42,6 +52,7 @@ text = ctypes.create_string_buffer(1 << 16)
 assert berth.berth_torch_cuda_stats(0, text, len(text)) > 0
 print("requests:", json.loads(text.value)["requests"])
 """
+)
 CUDA_PROGRAM = """
 #include <ATen/ATen.h>
 #include <dlfcn.h>
@@ -74,8 +85,13 @@ WITH_TORCH = bool(TORCH)
 
 
 def run(*command, **options):
-    return subprocess.run([str(word) for word in command], capture_output=True, text=True, env=ENVIRONMENT | options.pop("extra", {}),
-                          **options)
+    return subprocess.run(
+        [str(word) for word in command],
+        capture_output=True,
+        text=True,
+        env=ENVIRONMENT | options.pop("extra", {}),
+        **options,
+    )
 
 
 class Installed(unittest.TestCase):
@@ -93,14 +109,26 @@ class Installed(unittest.TestCase):
     def project(self, lists, languages="CXX", **files):
         """A project with these lines behind its first two."""
         folder = pathlib.Path(tempfile.mkdtemp(dir=self.folder))
-        (folder / "CMakeLists.txt").write_text(f"cmake_minimum_required(VERSION 3.25)\nproject(user LANGUAGES {languages})\n{lists}\n")
+        (folder / "CMakeLists.txt").write_text(
+            f"cmake_minimum_required(VERSION 3.25)\nproject(user LANGUAGES {languages})\n{lists}\n"
+        )
         for name, text in files.items():
             (folder / name.replace("_", ".")).write_text(text)
         return folder
 
     def configure(self, folder, *options):
-        return run(CMAKE, "-S", folder, "-B", folder / "build", f"-DCMAKE_PREFIX_PATH={self.prefix}", f"-DCMAKE_CXX_COMPILER={CXX}",
-                   f"-DCMAKE_C_COMPILER={CC}", "-DBERTH_TORCH_STUBS=ALWAYS", *options)
+        return run(
+            CMAKE,
+            "-S",
+            folder,
+            "-B",
+            folder / "build",
+            f"-DCMAKE_PREFIX_PATH={self.prefix}",
+            f"-DCMAKE_CXX_COMPILER={CXX}",
+            f"-DCMAKE_C_COMPILER={CC}",
+            "-DBERTH_TORCH_STUBS=ALWAYS",
+            *options,
+        )
 
     def refused(self, folder, *options):
         """Why configuring fails, in one line."""
@@ -118,25 +146,38 @@ class Installed(unittest.TestCase):
     # --- The C ABI
 
     def test_the_static_library_links_into_a_project_of_c(self):
-        folder = self.project("find_package(berth CONFIG REQUIRED COMPONENTS capi)\nadd_executable(user user.c)\n"
-                              "target_link_libraries(user PRIVATE berth::capi)", "C", user_c=C_PROGRAM)
+        folder = self.project(
+            "find_package(berth CONFIG REQUIRED COMPONENTS capi)\nadd_executable(user user.c)\n"
+            "target_link_libraries(user PRIVATE berth::capi)",
+            "C",
+            user_c=C_PROGRAM,
+        )
         self.assertEqual(run(self.built(folder) / "user").returncode, 0)
 
     def test_a_target_of_the_users_own_is_not_linked_for_a_library_of_its_name(self):
         """find_package(berth) links libm, libdl and the like; a project may have targets m and dl."""
-        own = "\n".join(f"add_library({name} STATIC own.c)\ntarget_compile_definitions({name} INTERFACE main=not_{name})"
-                        for name in ("m", "dl", "rt", "pthread", "stdc++", "gcc", "c"))
+        own = "\n".join(
+            f"add_library({name} STATIC own.c)\ntarget_compile_definitions({name} INTERFACE main=not_{name})"
+            for name in ("m", "dl", "rt", "pthread", "stdc++", "gcc", "c")
+        )
         for languages, name in (("C", "user.c"), ("CXX C", "user.cc")):
-            folder = self.project(f"find_package(berth CONFIG REQUIRED COMPONENTS capi)\n{own}\nadd_executable(user {name})\n"
-                                  "target_link_libraries(user PRIVATE berth::capi)", languages,
-                                  **{name.replace(".", "_"): C_PROGRAM, "own_c": "int own;\n"})
+            folder = self.project(
+                f"find_package(berth CONFIG REQUIRED COMPONENTS capi)\n{own}\nadd_executable(user {name})\n"
+                "target_link_libraries(user PRIVATE berth::capi)",
+                languages,
+                **{name.replace(".", "_"): C_PROGRAM, "own_c": "int own;\n"},
+            )
             self.assertEqual(run(self.built(folder) / "user").returncode, 0)
 
     def test_the_shared_library_is_a_target(self):
         for languages in ("C", "CXX"):
             name = "user.c" if languages == "C" else "user.cc"
-            folder = self.project(f"find_package(berth CONFIG REQUIRED COMPONENTS shared)\nadd_executable(user {name})\n"
-                                  "target_link_libraries(user PRIVATE berth::shared)", languages, **{name.replace(".", "_"): C_PROGRAM})
+            folder = self.project(
+                f"find_package(berth CONFIG REQUIRED COMPONENTS shared)\nadd_executable(user {name})\n"
+                "target_link_libraries(user PRIVATE berth::shared)",
+                languages,
+                **{name.replace(".", "_"): C_PROGRAM},
+            )
             self.assertEqual(run(self.built(folder) / "user").returncode, 0)
 
     def test_pkg_config_knows_the_shared_library_wherever_it_was_moved(self):
@@ -148,7 +189,9 @@ class Installed(unittest.TestCase):
         extra = {"PKG_CONFIG_PATH": str(file.parent)}
         flags = run("pkg-config", "--cflags", "--libs", "berth", extra=extra)
         self.assertEqual(flags.returncode, 0, flags.stderr)
-        self.assertEqual(run("pkg-config", "--modversion", "berth", extra=extra).stdout.strip(), cache("CMAKE_PROJECT_VERSION"))
+        self.assertEqual(
+            run("pkg-config", "--modversion", "berth", extra=extra).stdout.strip(), cache("CMAKE_PROJECT_VERSION")
+        )
         source = self.folder / "user.c"
         source.write_text(C_PROGRAM)
         built = run(CC, source, "-o", self.folder / "user", *flags.stdout.split())
@@ -170,8 +213,12 @@ class Installed(unittest.TestCase):
             for path in (header, root / "include/torch/csrc/api/include/torch/torch.h", root / "lib/libtorch_cpu.so"):
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text("")
-            header.write_text("".join(f"#define TORCH_VERSION_{part} {number}\n"
-                                      for part, number in zip(("MAJOR", "MINOR", "PATCH"), other.split("."))))
+            header.write_text(
+                "".join(
+                    f"#define TORCH_VERSION_{part} {number}\n"
+                    for part, number in zip(("MAJOR", "MINOR", "PATCH"), other.split("."))
+                )
+            )
             reason = self.refused(folder, f"-DBERTH_TORCH_ROOT={root}")
             self.assertIn(f"the libtorch in {root.resolve()} is {other}, and this berth was built with {ours}", reason)
 
@@ -196,9 +243,16 @@ class Installed(unittest.TestCase):
             file.unlink()
         (config,) = other.rglob("berthConfig.cmake")
         lines = config.read_text().splitlines()
-        config.write_text("\n".join('set(_berth_torch_cuda_reason "this berth was built without CUDA: no headers")'
-                                    if line.startswith("set(_berth_torch_cuda_reason") and '""' in line or
-                                    line.startswith('set(_berth_torch_cuda_reason "this') else line for line in lines))
+        config.write_text(
+            "\n".join(
+                'set(_berth_torch_cuda_reason "this berth was built without CUDA: no headers")'
+                if line.startswith("set(_berth_torch_cuda_reason")
+                and '""' in line
+                or line.startswith('set(_berth_torch_cuda_reason "this')
+                else line
+                for line in lines
+            )
+        )
         folder = self.project("find_package(berth CONFIG REQUIRED COMPONENTS torch_cuda)")
         reason = self.refused(folder, f"-DCMAKE_PREFIX_PATH={other}")
         self.assertIn("berth::torch_cuda is not to be had: this berth was built without CUDA: no headers", reason)
@@ -215,8 +269,11 @@ class Installed(unittest.TestCase):
         lines = ["find_package(berth CONFIG REQUIRED COMPONENTS torch)", "find_package(Torch REQUIRED)"]
         for order in (lines, lines[::-1]):
             options = [] if order is lines else [f"-DTorch_DIR={TORCH}/share/cmake/Torch"]
-            folder = self.project("\n".join(order) + "\nadd_executable(user user.cc)\n"
-                                  "target_link_libraries(user PRIVATE berth::torch ${TORCH_LIBRARIES})", user_cc=program)
+            folder = self.project(
+                "\n".join(order) + "\nadd_executable(user user.cc)\n"
+                "target_link_libraries(user PRIVATE berth::torch ${TORCH_LIBRARIES})",
+                user_cc=program,
+            )
             build = self.built(folder, *options)
             needed = run("ldd", build / "user").stdout
             self.assertEqual(len({line for line in needed.splitlines() if "libtorch_cpu.so" in line}), 1, needed)
@@ -227,12 +284,18 @@ class Installed(unittest.TestCase):
         other = self.folder / "other/share/cmake/Torch"
         other.mkdir(parents=True)
         (other / "TorchConfig.cmake").write_text(f"set(TORCH_INSTALL_PREFIX {self.folder}/other)\n")
-        folder = self.project(f"find_package(berth CONFIG REQUIRED COMPONENTS torch)\nfind_package(Torch REQUIRED PATHS {other} NO_DEFAULT_PATH)")
-        (folder / "CMakeLists.txt").write_text((folder / "CMakeLists.txt").read_text().replace(
-            "find_package(Torch", f"set(Torch_DIR {other})\nfind_package(Torch"))
-        self.assertIn(f"find_package(Torch) found the libtorch in {other.parent.parent.parent.resolve()}, and berth uses the one in {TORCH}",
-                      self.refused(folder))
-
+        folder = self.project(
+            f"find_package(berth CONFIG REQUIRED COMPONENTS torch)\nfind_package(Torch REQUIRED PATHS {other} NO_DEFAULT_PATH)"
+        )
+        (folder / "CMakeLists.txt").write_text(
+            (folder / "CMakeLists.txt")
+            .read_text()
+            .replace("find_package(Torch", f"set(Torch_DIR {other})\nfind_package(Torch")
+        )
+        self.assertIn(
+            f"find_package(Torch) found the libtorch in {other.parent.parent.parent.resolve()}, and berth uses the one in {TORCH}",
+            self.refused(folder),
+        )
 
     # --- The library that is preloaded
 
@@ -248,15 +311,20 @@ class Installed(unittest.TestCase):
 
     @unittest.skipUnless(PYTHON, "there is no torch with CUDA")
     def test_the_preloaded_library_serves_a_program_that_is_linked_to_libtorch(self):
-        folder = self.project("find_package(berth CONFIG REQUIRED COMPONENTS torch_cuda)\nadd_executable(user user.cc)\n"
-                              "target_link_libraries(user PRIVATE berth_libtorch::torch_cuda ${CMAKE_DL_LIBS})", user_cc=CUDA_PROGRAM)
+        folder = self.project(
+            "find_package(berth CONFIG REQUIRED COMPONENTS torch_cuda)\nadd_executable(user user.cc)\n"
+            "target_link_libraries(user PRIVATE berth_libtorch::torch_cuda ${CMAKE_DL_LIBS})",
+            user_cc=CUDA_PROGRAM,
+        )
         ran = self.preloaded(self.built(folder) / "user")
         self.assertEqual((ran.returncode, ran.stdout), (0, "requests: 3\n"), ran.stderr)
 
     @unittest.skipUnless(PYTHON, "there is no torch with CUDA")
     def test_the_preloaded_library_refuses_another_libtorch_by_its_version(self):
         stub = self.folder / "stub.so"
-        (self.folder / "stub.c").write_text("unsigned long long aoti_torch_abi_version(void) { return (2ULL << 56) | (15ULL << 48); }\n")
+        (self.folder / "stub.c").write_text(
+            "unsigned long long aoti_torch_abi_version(void) { return (2ULL << 56) | (15ULL << 48); }\n"
+        )
         self.assertEqual(run(CC, "-shared", "-fPIC", "-o", stub, self.folder / "stub.c").returncode, 0)
         ran = self.preloaded(PYTHON, "-c", PYTHON_PROGRAM, LD_PRELOAD=str(stub))
         self.assertEqual(ran.returncode, 2, ran.stderr)
@@ -264,8 +332,14 @@ class Installed(unittest.TestCase):
 
     @unittest.skipUnless(PYTHON, "there is no torch with CUDA")
     def test_the_preloaded_library_leaves_a_program_alone_without_a_mode(self):
-        ran = self.preloaded(PYTHON, "-c", "import torch; assert torch.cuda.memory.memory_allocated() == 0\n" + MAPPED +
-                             "print(mapped('libberth_torch_cuda_allocator'))", BERTH_MODE="off")
+        ran = self.preloaded(
+            PYTHON,
+            "-c",
+            "import torch; assert torch.cuda.memory.memory_allocated() == 0\n"
+            + MAPPED
+            + "print(mapped('libberth_torch_cuda_allocator'))",
+            BERTH_MODE="off",
+        )
         self.assertEqual((ran.returncode, ran.stdout), (0, "False\n"), ran.stderr)
 
 

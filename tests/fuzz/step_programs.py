@@ -73,13 +73,24 @@ class Run:
         torch.manual_seed(seed)
         calls_of_state[0] = 0
         hidden[0] = torch.zeros(N, N)
-        self.net = nn.Sequential(nn.Linear(N, N), nn.ReLU(inplace=True), nn.Linear(N, N), nn.Dropout(0.2), nn.LayerNorm(N))
+        self.net = nn.Sequential(
+            nn.Linear(N, N), nn.ReLU(inplace=True), nn.Linear(N, N), nn.Dropout(0.2), nn.LayerNorm(N)
+        )
         self.norm = nn.BatchNorm1d(N)
         self.table = nn.Embedding(10, N)
         self.lstm = nn.LSTM(N, N)
-        self.parameters = [*self.net.parameters(), *self.norm.parameters(), *self.table.parameters(), *self.lstm.parameters()]
-        kinds = [lambda: torch.optim.SGD(self.parameters, 0.05, momentum=0.9), lambda: torch.optim.AdamW(self.parameters, 0.01),
-                 lambda: torch.optim.Adam(self.parameters, 0.01, foreach=True), lambda: torch.optim.SGD(self.parameters, 0.05, foreach=False)]
+        self.parameters = [
+            *self.net.parameters(),
+            *self.norm.parameters(),
+            *self.table.parameters(),
+            *self.lstm.parameters(),
+        ]
+        kinds = [
+            lambda: torch.optim.SGD(self.parameters, 0.05, momentum=0.9),
+            lambda: torch.optim.AdamW(self.parameters, 0.01),
+            lambda: torch.optim.Adam(self.parameters, 0.01, foreach=True),
+            lambda: torch.optim.SGD(self.parameters, 0.05, foreach=False),
+        ]
         self.optimizer = kinds[seed % len(kinds)]()
         self.buffer = torch.zeros(N, N)
         self.array = np.linspace(-1, 1, N * N, dtype=np.float32).reshape(N, N)
@@ -95,8 +106,16 @@ class Run:
         self.log.append(value.detach().clone() if isinstance(value, torch.Tensor) else value)
 
     def everything(self):
-        found = [*self.parameters, *(p.grad for p in self.parameters), *self.norm.buffers(), self.buffer, hidden[0], torch.get_rng_state(),
-                 torch.from_numpy(self.array.copy()), self.generator.get_state()]
+        found = [
+            *self.parameters,
+            *(p.grad for p in self.parameters),
+            *self.norm.buffers(),
+            self.buffer,
+            hidden[0],
+            torch.get_rng_state(),
+            torch.from_numpy(self.array.copy()),
+            self.generator.get_state(),
+        ]
         for state in self.optimizer.state.values():
             found += [value for value in state.values() if isinstance(value, torch.Tensor)]
         return [one.detach().clone() if isinstance(one, torch.Tensor) else one for one in found + self.values]
@@ -106,39 +125,154 @@ def pick(run, n):
     return run.values[n % len(run.values)]
 
 
-UNARY = ["x.relu()", "x.tanh()", "x.sigmoid()", "x.sin()", "x.neg()", "x.abs()", "x.square()", "x.softmax(-1)", "x.cumsum(0)", "x.flip(0)",
-         "x.clone()", "x.t().contiguous()", "x.t()", "x.reshape(-1).reshape(N, N)", "x.clamp(-1, 1)", "x.double().float()", "x.bfloat16().float()",
-         "x.sort(0)[0]", "x.roll(1, 0)", "x.triu()", "nn.functional.gelu(x)", "nn.functional.layer_norm(x, (N,))", "nn.functional.dropout(x, 0.3)",
-         "x + torch.tensor(1.5)", "x * k", "x.exp().clamp(max=9)", "x.mean(0, keepdim=True).expand(N, N)", "x[:, :3].repeat(1, 2)", "x.logsumexp(0).expand(N, N)",
-         "torch.fft.fft(x).real", "x.std(0, keepdim=True) + x", "x.unfold(0, 3, 1).sum(-1).repeat(2, 1)[:N]", "x.new_zeros(N, N) + x", "x.detach()"]
-BINARY = ["x + y", "x * y", "x - y", "x @ y", "torch.maximum(x, y)", "torch.where(x > 0, x, y)", "torch.addmm(x, x, y)", "torch.cat([x, y])[3:9]",
-          "torch.stack([x, y]).mean(0)", "nn.functional.linear(x, y)", "x.lerp(y, 0.3)", "torch.einsum('ij,jk->ik', x, y)",
-          "nn.functional.scaled_dot_product_attention(x[None, None], y[None, None], x[None, None])[0, 0]"]
-IN_PLACE = ["x.add_(1)", "x.mul_(0.5)", "x.clamp_(-2, 2)", "x.copy_(y)", "x.fill_(0.25)", "x[0].add_(1)", "x.t().mul_(0.9)", "x[:, 1:3].zero_()",
-            "x.add_(y, alpha=0.1)", "nn.functional.relu_(x)", "x[1:].copy_(y[:-1])", "x.masked_fill_(x > 1, 0.5)", "x.index_add_(0, torch.tensor([0, 2]), y[:2])",
-            "torch.ops.step_fuzz.writes(x)", "run.buffer.add_(x.detach())", "run.buffer.mul_(0.9).add_(y.detach().mean())"]
-LEAVE = ["x.sum().item()", "x.tolist()", "repr(x)", "x.argmax().item()", "bool((x > 0).any())", "x.shape", "x.numpy(force=True).sum().item()",
-         "torch.ops.step_fuzz.count(x)", "x.nonzero().shape", "x.unique().shape", "torch.equal(x, y)", "x.is_contiguous()", "x._version",
-         "torch.get_rng_state().sum().item()", "float(run.array.sum())", "torch.allclose(x, y)", "run.view_of_weight is not None and float(run.view_of_weight.sum())"]
-BY_DATA = ["x[x > 0].sum() + x", "torch.ops.step_fuzz.keep(x).sum() * x", "x.masked_select(x > y).mean() + y", "torch.ops.step_fuzz.stateful(x)",
-           "torch.ops.step_fuzz.draws(x)", "torch.ops.step_fuzz.pure(x)", "x.index_select(0, torch.arange(N).flip(0))", "x.gather(0, x.argsort(0))",
-           "run.table(torch.arange(N))", "x.repeat_interleave(torch.tensor([2, 0, 1, 1, 1, 1]), 0)", "torch.linalg.qr(x + torch.eye(N))[0]",
-           "run.lstm(x[None])[0][0]", "run.norm(x)", "run.net(x)", "checkpoint(run.net, x, use_reentrant=False)",
-           "nn.functional.max_pool1d(x[None], 3, 1, 1)[0]", "x.tensor_split(torch.tensor([3]))[0].repeat(2, 1)",
-           "run.lstm(nn.utils.rnn.pack_padded_sequence(x[:, None], torch.tensor([N])))[0].data"]
-OUTSIDE = ["torch.tensor(run.array) + x", "torch.from_numpy(run.array) * x", "torch.from_numpy(run.array).clone()", "torch.as_tensor(run.array)[0] + x",
-           "torch.from_dlpack(x.detach().contiguous()) + 1", "torch.frombuffer(run.array, dtype=torch.float32).reshape(N, N) - x"]
-OUTSIDE_DO = ["run.array += 0.5", "run.array[0] = 3", "x.detach().numpy()[0, 0] = 2", "torch.from_numpy(run.array).mul_(0.9)",
-              "np.copyto(run.array, x.numpy(force=True))", "x.detach().apply_(lambda v: v * 0.5)", "run.array[:] = 1; torch.from_numpy(run.array).add_(x.detach())"]
-DRAW = ["torch.rand(N, N)", "torch.randn(N, N) + x", "x + torch.rand_like(x)", "torch.bernoulli(torch.full((N, N), 0.5)) * x",
-        "torch.rand(N, N, generator=run.generator)", "torch.randperm(N).float() + x", "torch.normal(x.detach(), 0.1)", "torch.empty(N, N).uniform_(0, k + 1)"]
+UNARY = [
+    "x.relu()",
+    "x.tanh()",
+    "x.sigmoid()",
+    "x.sin()",
+    "x.neg()",
+    "x.abs()",
+    "x.square()",
+    "x.softmax(-1)",
+    "x.cumsum(0)",
+    "x.flip(0)",
+    "x.clone()",
+    "x.t().contiguous()",
+    "x.t()",
+    "x.reshape(-1).reshape(N, N)",
+    "x.clamp(-1, 1)",
+    "x.double().float()",
+    "x.bfloat16().float()",
+    "x.sort(0)[0]",
+    "x.roll(1, 0)",
+    "x.triu()",
+    "nn.functional.gelu(x)",
+    "nn.functional.layer_norm(x, (N,))",
+    "nn.functional.dropout(x, 0.3)",
+    "x + torch.tensor(1.5)",
+    "x * k",
+    "x.exp().clamp(max=9)",
+    "x.mean(0, keepdim=True).expand(N, N)",
+    "x[:, :3].repeat(1, 2)",
+    "x.logsumexp(0).expand(N, N)",
+    "torch.fft.fft(x).real",
+    "x.std(0, keepdim=True) + x",
+    "x.unfold(0, 3, 1).sum(-1).repeat(2, 1)[:N]",
+    "x.new_zeros(N, N) + x",
+    "x.detach()",
+]
+BINARY = [
+    "x + y",
+    "x * y",
+    "x - y",
+    "x @ y",
+    "torch.maximum(x, y)",
+    "torch.where(x > 0, x, y)",
+    "torch.addmm(x, x, y)",
+    "torch.cat([x, y])[3:9]",
+    "torch.stack([x, y]).mean(0)",
+    "nn.functional.linear(x, y)",
+    "x.lerp(y, 0.3)",
+    "torch.einsum('ij,jk->ik', x, y)",
+    "nn.functional.scaled_dot_product_attention(x[None, None], y[None, None], x[None, None])[0, 0]",
+]
+IN_PLACE = [
+    "x.add_(1)",
+    "x.mul_(0.5)",
+    "x.clamp_(-2, 2)",
+    "x.copy_(y)",
+    "x.fill_(0.25)",
+    "x[0].add_(1)",
+    "x.t().mul_(0.9)",
+    "x[:, 1:3].zero_()",
+    "x.add_(y, alpha=0.1)",
+    "nn.functional.relu_(x)",
+    "x[1:].copy_(y[:-1])",
+    "x.masked_fill_(x > 1, 0.5)",
+    "x.index_add_(0, torch.tensor([0, 2]), y[:2])",
+    "torch.ops.step_fuzz.writes(x)",
+    "run.buffer.add_(x.detach())",
+    "run.buffer.mul_(0.9).add_(y.detach().mean())",
+]
+LEAVE = [
+    "x.sum().item()",
+    "x.tolist()",
+    "repr(x)",
+    "x.argmax().item()",
+    "bool((x > 0).any())",
+    "x.shape",
+    "x.numpy(force=True).sum().item()",
+    "torch.ops.step_fuzz.count(x)",
+    "x.nonzero().shape",
+    "x.unique().shape",
+    "torch.equal(x, y)",
+    "x.is_contiguous()",
+    "x._version",
+    "torch.get_rng_state().sum().item()",
+    "float(run.array.sum())",
+    "torch.allclose(x, y)",
+    "run.view_of_weight is not None and float(run.view_of_weight.sum())",
+]
+BY_DATA = [
+    "x[x > 0].sum() + x",
+    "torch.ops.step_fuzz.keep(x).sum() * x",
+    "x.masked_select(x > y).mean() + y",
+    "torch.ops.step_fuzz.stateful(x)",
+    "torch.ops.step_fuzz.draws(x)",
+    "torch.ops.step_fuzz.pure(x)",
+    "x.index_select(0, torch.arange(N).flip(0))",
+    "x.gather(0, x.argsort(0))",
+    "run.table(torch.arange(N))",
+    "x.repeat_interleave(torch.tensor([2, 0, 1, 1, 1, 1]), 0)",
+    "torch.linalg.qr(x + torch.eye(N))[0]",
+    "run.lstm(x[None])[0][0]",
+    "run.norm(x)",
+    "run.net(x)",
+    "checkpoint(run.net, x, use_reentrant=False)",
+    "nn.functional.max_pool1d(x[None], 3, 1, 1)[0]",
+    "x.tensor_split(torch.tensor([3]))[0].repeat(2, 1)",
+    "run.lstm(nn.utils.rnn.pack_padded_sequence(x[:, None], torch.tensor([N])))[0].data",
+]
+OUTSIDE = [
+    "torch.tensor(run.array) + x",
+    "torch.from_numpy(run.array) * x",
+    "torch.from_numpy(run.array).clone()",
+    "torch.as_tensor(run.array)[0] + x",
+    "torch.from_dlpack(x.detach().contiguous()) + 1",
+    "torch.frombuffer(run.array, dtype=torch.float32).reshape(N, N) - x",
+]
+OUTSIDE_DO = [
+    "run.array += 0.5",
+    "run.array[0] = 3",
+    "x.detach().numpy()[0, 0] = 2",
+    "torch.from_numpy(run.array).mul_(0.9)",
+    "np.copyto(run.array, x.numpy(force=True))",
+    "x.detach().apply_(lambda v: v * 0.5)",
+    "run.array[:] = 1; torch.from_numpy(run.array).add_(x.detach())",
+]
+DRAW = [
+    "torch.rand(N, N)",
+    "torch.randn(N, N) + x",
+    "x + torch.rand_like(x)",
+    "torch.bernoulli(torch.full((N, N), 0.5)) * x",
+    "torch.rand(N, N, generator=run.generator)",
+    "torch.randperm(N).float() + x",
+    "torch.normal(x.detach(), 0.1)",
+    "torch.empty(N, N).uniform_(0, k + 1)",
+]
 DRAW_DO = ["torch.manual_seed(k)", "torch.set_rng_state(torch.get_rng_state())", "run.generator.manual_seed(k)"]
-SET = ["torch.set_default_dtype(torch.float64); run.values.append(torch.arange(0, 1, 0.1).sum().float() + x); torch.set_default_dtype(torch.float32)",
-       "torch.set_num_threads(1); run.values.append(x.sum() + x); torch.set_num_threads(2)",
-       "torch.set_flush_denormal(True); run.values.append(x * 1e-39); torch.set_flush_denormal(False)",
-       "torch.use_deterministic_algorithms(True); run.values.append(x.index_add(0, torch.tensor([0, 0]), y[:2])); torch.use_deterministic_algorithms(False)"]
-ERRORS = ["x.index_select(0, torch.tensor([N if k == {bad} else 1]))[0] + y", "torch.linalg.cholesky(torch.eye(N) * (-1 if k == {bad} else 1)) + x",
-          "nn.functional.embedding(torch.tensor([N if k == {bad} else 0]), x)[0] + y", "torch.linalg.inv(x.detach() * (0 if k == {bad} else 1) + torch.eye(N) * (0 if k == {bad} else 3))"]
+SET = [
+    "torch.set_default_dtype(torch.float64); run.values.append(torch.arange(0, 1, 0.1).sum().float() + x); torch.set_default_dtype(torch.float32)",
+    "torch.set_num_threads(1); run.values.append(x.sum() + x); torch.set_num_threads(2)",
+    "torch.set_flush_denormal(True); run.values.append(x * 1e-39); torch.set_flush_denormal(False)",
+    "torch.use_deterministic_algorithms(True); run.values.append(x.index_add(0, torch.tensor([0, 0]), y[:2])); torch.use_deterministic_algorithms(False)",
+]
+ERRORS = [
+    "x.index_select(0, torch.tensor([N if k == {bad} else 1]))[0] + y",
+    "torch.linalg.cholesky(torch.eye(N) * (-1 if k == {bad} else 1)) + x",
+    "nn.functional.embedding(torch.tensor([N if k == {bad} else 0]), x)[0] + y",
+    "torch.linalg.inv(x.detach() * (0 if k == {bad} else 1) + torch.eye(N) * (0 if k == {bad} else 3))",
+]
 
 
 class Statement:
@@ -149,8 +283,17 @@ class Statement:
         return f"{self.kind}({self.code}; {self.numbers}" + "".join(f"\n    {one}" for one in self.inner) + ")"
 
     def run(self, run):
-        scope = {"run": run, "k": run.step, "N": N, "torch": torch, "nn": nn, "np": np, "checkpoint": checkpoint,
-                 "x": pick(run, self.numbers[0]), "y": pick(run, self.numbers[1])}
+        scope = {
+            "run": run,
+            "k": run.step,
+            "N": N,
+            "torch": torch,
+            "nn": nn,
+            "np": np,
+            "checkpoint": checkpoint,
+            "x": pick(run, self.numbers[0]),
+            "y": pick(run, self.numbers[1]),
+        }
         getattr(self, "do_" + self.kind)(run, scope)
 
     def do_value(self, run, scope):
@@ -185,7 +328,9 @@ class Statement:
 
     def do_backward(self, run, scope):
         run.optimizer.zero_grad(set_to_none=self.numbers[0] % 2 == 0)
-        loss = sum((run.values[n % len(run.values)].float().square().mean() for n in self.numbers), run.net[0].weight.sum() * 0)
+        loss = sum(
+            (run.values[n % len(run.values)].float().square().mean() for n in self.numbers), run.net[0].weight.sum() * 0
+        )
         try:
             loss.backward()
         except RuntimeError as error:  # of what was written in place
@@ -198,20 +343,43 @@ class Statement:
 
 def draw(random_, depth=0):
     """A list of statements."""
+
     def numbers():
         return [random_.randrange(100) for _ in range(3)]
 
     def one():
         choice = random_.random()
-        for share, kind, codes in ((0.25, "value", UNARY), (0.15, "value", BINARY), (0.12, "do", IN_PLACE), (0.08, "see", LEAVE), (0.12, "value", BY_DATA),
-                                   (0.05, "value", OUTSIDE), (0.05, "do", OUTSIDE_DO), (0.04, "value", DRAW), (0.02, "do", DRAW_DO), (0.02, "do", SET),
-                                   (0.03, "try", ERRORS), (0.02, "hook", ["hook"])):
+        for share, kind, codes in (
+            (0.25, "value", UNARY),
+            (0.15, "value", BINARY),
+            (0.12, "do", IN_PLACE),
+            (0.08, "see", LEAVE),
+            (0.12, "value", BY_DATA),
+            (0.05, "value", OUTSIDE),
+            (0.05, "do", OUTSIDE_DO),
+            (0.04, "value", DRAW),
+            (0.02, "do", DRAW_DO),
+            (0.02, "do", SET),
+            (0.03, "try", ERRORS),
+            (0.02, "hook", ["hook"]),
+        ):
             if choice < share:
                 return Statement(kind, random_.choice(codes).replace("{bad}", str(random_.randrange(2, 12))), numbers())
             choice -= share
         if depth == 0 and choice < 0.02:
-            return Statement("with", random_.choice(["torch.no_grad()", "torch.enable_grad()", "torch.autocast('cpu', torch.bfloat16)", "torch.inference_mode()"]),
-                             numbers(), draw(random_, 1))
+            return Statement(
+                "with",
+                random_.choice(
+                    [
+                        "torch.no_grad()",
+                        "torch.enable_grad()",
+                        "torch.autocast('cpu', torch.bfloat16)",
+                        "torch.inference_mode()",
+                    ]
+                ),
+                numbers(),
+                draw(random_, 1),
+            )
         if depth == 0:
             return Statement("sometimes", "", numbers(), draw(random_, 1))
         return Statement("value", "x + 1", numbers())
@@ -258,17 +426,38 @@ def difference(a, b):
                 return f"step {step}: {what}: {len(these)} and {len(those)}"
             for n, (one, other) in enumerate(zip(these, those)):
                 if isinstance(one, torch.Tensor):
-                    same = isinstance(other, torch.Tensor) and one.shape == other.shape and one.dtype == other.dtype and \
-                        torch.equal(one.nan_to_num() if one.is_floating_point() else one, other.nan_to_num() if other.is_floating_point() else other)
+                    same = (
+                        isinstance(other, torch.Tensor)
+                        and one.shape == other.shape
+                        and one.dtype == other.dtype
+                        and torch.equal(
+                            one.nan_to_num() if one.is_floating_point() else one,
+                            other.nan_to_num() if other.is_floating_point() else other,
+                        )
+                    )
                 else:
-                    same = one == other or (one != one and other != other) or (repr(one) == repr(other) and "nan" in repr(one))
+                    same = (
+                        one == other
+                        or (one != one and other != other)
+                        or (repr(one) == repr(other) and "nan" in repr(one))
+                    )
                 if not same:
                     return f"step {step}: {what}, number {n}: {one} and {other}"
     return ""
 
 
 def options_of(random_):
-    return random_.choice([{}, {}, {}, {"engine": "release"}, {"engine": "order"}, {"second_thread": True}, {"memory_budget": "80%", "engine": "chen"}])
+    return random_.choice(
+        [
+            {},
+            {},
+            {},
+            {"engine": "release"},
+            {"engine": "order"},
+            {"second_thread": True},
+            {"memory_budget": "80%", "engine": "chen"},
+        ]
+    )
 
 
 def main():
@@ -280,7 +469,9 @@ def main():
     parser.add_argument("--keep-going", action="store_true", help="after one that differs")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
-    seeds = [arguments.only] if arguments.only is not None else range(arguments.seed, arguments.seed + arguments.programs)
+    seeds = (
+        [arguments.only] if arguments.only is not None else range(arguments.seed, arguments.seed + arguments.programs)
+    )
     differ, scheduled, began, shown = 0, 0, time.monotonic(), time.monotonic()
     for n, seed in enumerate(seeds):
         random_ = random.Random(seed)

@@ -8,7 +8,23 @@ import pathlib
 import re
 import sys
 
-ORDER = ["core", "trace", "plan", "place", "graph", "schedule", "device", "pool", "runtime", "cuda", "capi", "replay", "torch", "cli", "standin"]
+ORDER = [
+    "core",
+    "trace",
+    "plan",
+    "place",
+    "graph",
+    "schedule",
+    "device",
+    "pool",
+    "runtime",
+    "cuda",
+    "capi",
+    "replay",
+    "torch",
+    "cli",
+    "standin",
+]
 # The folders of a folder, lowest first; "" is what lies in none of them.
 FLOORS = {"place": ["problem", "bounds", "fits", "dives", "exact", "stages", "", "oracle"]}
 WITHOUT_LIBTORCH = ORDER[: ORDER.index("torch")] + ["cli"]
@@ -69,7 +85,11 @@ def folder_violations(root, folder):
                     yield f"{where}: {other} does not lie below {name}"
                 elif other == "torch" and name == "cli":
                     yield f"{where}: the program links no libtorch"
-                elif name == "torch" and path.relative_to(folder).parts[0] != "cuda" and (other == "cuda" or target.startswith("csrc/torch/cuda/")):
+                elif (
+                    name == "torch"
+                    and path.relative_to(folder).parts[0] != "cuda"
+                    and (other == "cuda" or target.startswith("csrc/torch/cuda/"))
+                ):
                     yield f"{where}: only csrc/torch/cuda may, the CPU part builds without CUDA"
             elif quoted and (path.parent / target).exists():
                 yield f"{where}: internal headers are included from the root, as csrc/{name}/{target}"

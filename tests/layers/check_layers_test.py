@@ -28,33 +28,53 @@ class CheckLayers(unittest.TestCase):
         self.assertIn(text, found[0])
 
     def test_a_folder_may_include_those_below_it_and_itself(self):
-        self.assertEqual(self.found({
-            "csrc/plan/plan.h": '#include "csrc/core/bytes.h"\n#include "csrc/trace/trace.h"\n',
-            "csrc/plan/plan.cc": '#include "csrc/plan/plan.h"\n#include <berth/bytes.h>\n#include <vector>\n',
-            "csrc/plan/CMakeLists.txt": "berth_layer(plan SOURCES plan.cc LINK berth::core berth::trace)\n",
-            "include/berth/plan.h": "#include <berth/bytes.h>\n"}), [])
+        self.assertEqual(
+            self.found(
+                {
+                    "csrc/plan/plan.h": '#include "csrc/core/bytes.h"\n#include "csrc/trace/trace.h"\n',
+                    "csrc/plan/plan.cc": '#include "csrc/plan/plan.h"\n#include <berth/bytes.h>\n#include <vector>\n',
+                    "csrc/plan/CMakeLists.txt": "berth_layer(plan SOURCES plan.cc LINK berth::core berth::trace)\n",
+                    "include/berth/plan.h": "#include <berth/bytes.h>\n",
+                }
+            ),
+            [],
+        )
 
     def test_including_a_folder_above_is_found(self):
-        self.assert_one({"csrc/core/x.cc": '\n  #  include "csrc/plan/plan.h"\n'},
-                        "csrc/core/x.cc:2: includes csrc/plan/plan.h: plan does not lie below core")
+        self.assert_one(
+            {"csrc/core/x.cc": '\n  #  include "csrc/plan/plan.h"\n'},
+            "csrc/core/x.cc:2: includes csrc/plan/plan.h: plan does not lie below core",
+        )
 
     def test_including_a_floor_above_is_found(self):
-        below = {"csrc/place/README.md": "", "csrc/place/exact/x.cc": '#include "csrc/place/dives/dive.h"\n',
-                 "csrc/place/place.cc": '#include "csrc/place/stages/search.h"\n',
-                 "csrc/place/oracle/ilp.cc": '#include "csrc/place/ilp_engine.h"\n'}
+        below = {
+            "csrc/place/README.md": "",
+            "csrc/place/exact/x.cc": '#include "csrc/place/dives/dive.h"\n',
+            "csrc/place/place.cc": '#include "csrc/place/stages/search.h"\n',
+            "csrc/place/oracle/ilp.cc": '#include "csrc/place/ilp_engine.h"\n',
+        }
         self.assertEqual(self.found(below), [])
-        self.assert_one({**below, "csrc/place/dives/x.cc": '#include "csrc/place/exact/x.h"\n'},
-                        "csrc/place/dives/x.cc:1: includes csrc/place/exact/x.h: exact does not lie below dives")
-        self.assert_one({**below, "csrc/place/stages/x.cc": '#include "csrc/place/portfolio.h"\n'},
-                        "place does not lie below stages")
-        self.assert_one({**below, "csrc/place/x.cc": '#include "csrc/place/oracle/ilp.h"\n'},
-                        "oracle does not lie below place")
-        self.assert_one({**below, "csrc/place/attic/x.cc": '#include "csrc/place/place.h"\n'},
-                        "csrc/place/attic is not in the order of the floors")
+        self.assert_one(
+            {**below, "csrc/place/dives/x.cc": '#include "csrc/place/exact/x.h"\n'},
+            "csrc/place/dives/x.cc:1: includes csrc/place/exact/x.h: exact does not lie below dives",
+        )
+        self.assert_one(
+            {**below, "csrc/place/stages/x.cc": '#include "csrc/place/portfolio.h"\n'},
+            "place does not lie below stages",
+        )
+        self.assert_one(
+            {**below, "csrc/place/x.cc": '#include "csrc/place/oracle/ilp.h"\n'}, "oracle does not lie below place"
+        )
+        self.assert_one(
+            {**below, "csrc/place/attic/x.cc": '#include "csrc/place/place.h"\n'},
+            "csrc/place/attic is not in the order of the floors",
+        )
 
     def test_linking_a_folder_above_is_found(self):
-        self.assert_one({"csrc/device/CMakeLists.txt": "berth_layer(device\n  LINK berth::pool)\n"},
-                        "csrc/device/CMakeLists.txt:2: links pool")
+        self.assert_one(
+            {"csrc/device/CMakeLists.txt": "berth_layer(device\n  LINK berth::pool)\n"},
+            "csrc/device/CMakeLists.txt:2: links pool",
+        )
 
     def test_the_lower_layers_and_the_program_may_not_include_libtorch(self):
         for folder in ("runtime", "cuda", "replay", "cli", "core"):
@@ -62,13 +82,26 @@ class CheckLayers(unittest.TestCase):
         self.assert_one({"csrc/cli/x.cc": '#include "csrc/torch/adapter.h"\n'}, "the program links no libtorch")
 
     def test_a_program_that_the_program_starts_may_include_libtorch(self):
-        self.assertEqual(self.found({"csrc/replay/README.md": "", "csrc/replay/children/x.cc": "#include <c10/core/Allocator.h>\n"}), [])
+        self.assertEqual(
+            self.found({"csrc/replay/README.md": "", "csrc/replay/children/x.cc": "#include <c10/core/Allocator.h>\n"}),
+            [],
+        )
 
     def test_the_cpu_part_of_the_adapter_may_not_include_cuda(self):
         self.assert_one({"csrc/torch/x.cc": '#include "csrc/cuda/x.h"\n'}, "only csrc/torch/cuda may")
         self.assert_one({"csrc/torch/x.cc": '#include "csrc/torch/cuda/x.h"\n'}, "only csrc/torch/cuda may")
-        self.assertEqual(self.found({"csrc/torch/README.md": "", "csrc/torch/cuda/y/x.cc": '#include "csrc/torch/cuda/y/x.h"\n'}), [])
-        self.assertEqual(self.found({"csrc/torch/README.md": "", "csrc/torch/cuda/x.cc": '#include "csrc/cuda/x.h"\n#include "csrc/torch/cuda/x.h"\n'}), [])
+        self.assertEqual(
+            self.found({"csrc/torch/README.md": "", "csrc/torch/cuda/y/x.cc": '#include "csrc/torch/cuda/y/x.h"\n'}), []
+        )
+        self.assertEqual(
+            self.found(
+                {
+                    "csrc/torch/README.md": "",
+                    "csrc/torch/cuda/x.cc": '#include "csrc/cuda/x.h"\n#include "csrc/torch/cuda/x.h"\n',
+                }
+            ),
+            [],
+        )
 
     def test_the_lower_layers_may_not_include_cuda(self):
         self.assert_one({"csrc/runtime/x.cc": "#include <cuda_runtime_api.h>\n"}, "builds without CUDA")

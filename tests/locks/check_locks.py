@@ -17,9 +17,12 @@ LEFT_OUT = {"standin", "cli", "replay"}
 WAITED_FOR = re.compile(
     r"\b(?:std::(?:recursive_|shared_|timed_|recursive_timed_)*mutex|SpinMutex|SetupMutex|pthread_(?:mutex|rwlock|once)_t|sem_t"
     r"|std::once_flag|std::condition_variable(?:_any)?|std::atomic_flag|std::(?:counting|binary)_semaphore|std::latch|std::barrier)"
-    r"\s+(\w+)")
-LOCAL_STATIC = re.compile(r"^\s+(?:\[\[\w+\]\]\s+)?(?:static|thread_local static|static thread_local)\s+(?!constexpr\b|constinit\b|inline\b)"
-                          r"(?:[\w:<>,&*\s]|\(\*\))*?\b(\w+)(?:\[\w*\])?\s*(=|\{|$)(.*)$")
+    r"\s+(\w+)"
+)
+LOCAL_STATIC = re.compile(
+    r"^\s+(?:\[\[\w+\]\]\s+)?(?:static|thread_local static|static thread_local)\s+(?!constexpr\b|constinit\b|inline\b)"
+    r"(?:[\w:<>,&*\s]|\(\*\))*?\b(\w+)(?:\[\w*\])?\s*(=|\{|$)(.*)$"
+)
 CONSTANT = re.compile(r"^\s*(?:nullptr|true|false|\d[\w']*|\{\s*\}|\"[^\"]*\")?\s*\}?\s*[;,].*$")
 
 

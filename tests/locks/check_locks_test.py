@@ -56,7 +56,10 @@ class CheckLocks(unittest.TestCase):
     def test_finds_each_kind_of_lock(self):
         path = self.write("csrc/core/a.cc", LOCKS)
         names = [name for _, name in check_locks.locks(path)]
-        self.assertEqual(names, ["plain", "mutex_", "setup", "wake", "once", "kLoaded", "registered", "kept", "on_two_lines", "kNames"])
+        self.assertEqual(
+            names,
+            ["plain", "mutex_", "setup", "wake", "once", "kLoaded", "registered", "kept", "on_two_lines", "kNames"],
+        )
 
     def test_takes_nothing_else_for_one(self):
         path = self.write("csrc/core/a.cc", NO_LOCKS)
@@ -72,8 +75,17 @@ class CheckLocks(unittest.TestCase):
         row = Lock("csrc/core/a.cc", "mutex", Fork.HELD, "csrc/core/a.cc", "held(mutex)", "")
         self.assertEqual(list(check_locks.violations(self.root, (row,))), [])
         for wrong in ({"name": "other"}, {"text": "not_held(mutex)"}, {"where": "csrc/core/b.cc"}):
-            row = Lock(**{"file": "csrc/core/a.cc", "name": "mutex", "fork": Fork.HELD, "where": "csrc/core/a.cc",
-                          "text": "held(mutex)", "why": ""} | wrong)
+            row = Lock(
+                **{
+                    "file": "csrc/core/a.cc",
+                    "name": "mutex",
+                    "fork": Fork.HELD,
+                    "where": "csrc/core/a.cc",
+                    "text": "held(mutex)",
+                    "why": "",
+                }
+                | wrong
+            )
             self.assertTrue(list(check_locks.violations(self.root, (row,))), wrong)
 
     def test_leaves_the_stand_in_and_the_program_out(self):

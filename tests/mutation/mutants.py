@@ -77,8 +77,17 @@ class Copy:
 
     def command(self, arguments):
         with self.log.open("ab") as output:
-            return subprocess.run(arguments, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
-                                  env=self.environment).returncode == 0
+            return (
+                subprocess.run(
+                    arguments,
+                    cwd=self.folder,
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    env=self.environment,
+                ).returncode
+                == 0
+            )
 
     def refresh(self):
         """The copy as the tree is, where files that are alike keep their time."""
@@ -101,9 +110,22 @@ class Copy:
                 path.unlink()
 
     def configure(self, cuda, torch):
-        arguments = ["cmake", "-S", str(self.tree), "-B", str(self.build), "-DCMAKE_BUILD_TYPE=Release", f"-DCMAKE_CXX_FLAGS_RELEASE={FLAGS}",
-                     "-DBERTH_BUILD_TESTS=ON", "-DBERTH_BUILD_BENCH=OFF", f"-DBERTH_WITH_TORCH={'ON' if torch else 'OFF'}", "-DBERTH_WITH_CUDA=ON",
-                     "-DBERTH_BUILD_PYTHON=OFF", "-DBERTH_WITH_HIGHS=OFF", f"-DCUDAToolkit_ROOT={cuda}"]
+        arguments = [
+            "cmake",
+            "-S",
+            str(self.tree),
+            "-B",
+            str(self.build),
+            "-DCMAKE_BUILD_TYPE=Release",
+            f"-DCMAKE_CXX_FLAGS_RELEASE={FLAGS}",
+            "-DBERTH_BUILD_TESTS=ON",
+            "-DBERTH_BUILD_BENCH=OFF",
+            f"-DBERTH_WITH_TORCH={'ON' if torch else 'OFF'}",
+            "-DBERTH_WITH_CUDA=ON",
+            "-DBERTH_BUILD_PYTHON=OFF",
+            "-DBERTH_WITH_HIGHS=OFF",
+            f"-DCUDAToolkit_ROOT={cuda}",
+        ]
         if shutil.which("ninja"):
             arguments += ["-G", "Ninja"]
         if shutil.which("ccache"):
@@ -124,8 +146,14 @@ class Copy:
             report.unlink(missing_ok=True)
             try:
                 with self.log.open("ab") as output:
-                    status = subprocess.run([str(binary), filtered, "--warn", "NoTests", "-r", "xml", "-o", str(report)], cwd=self.folder,
-                                            stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, timeout=self.timeout).returncode
+                    status = subprocess.run(
+                        [str(binary), filtered, "--warn", "NoTests", "-r", "xml", "-o", str(report)],
+                        cwd=self.folder,
+                        stdin=subprocess.DEVNULL,
+                        stdout=output,
+                        stderr=subprocess.STDOUT,
+                        timeout=self.timeout,
+                    ).returncode
             except subprocess.TimeoutExpired:
                 return failed_test(report), f"not over after {self.timeout:g} s"
             if status < 0:
@@ -161,7 +189,13 @@ class Copy:
 
 def cuda_headers():
     """The toolkit of the headers that the tree would be built with."""
-    done = subprocess.run(["cmake", "-P", "cmake/BerthCudaLocate.cmake"], cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    done = subprocess.run(
+        ["cmake", "-P", "cmake/BerthCudaLocate.cmake"],
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+    )
     line = (done.stderr + done.stdout).strip()
     if done.returncode or line.startswith("none") or " " not in line:
         raise Broken(f"the tests on the stand-in need CUDA's headers: {line.removeprefix('none ') or 'cmake failed'}")
@@ -169,24 +203,41 @@ def cuda_headers():
 
 
 def table(results, seconds, command, commit):
-    lines = ["# tests/mutants", "",
-             f"`{command}`, commit {commit}, {time.strftime('%Y-%m-%d', time.gmtime())}, {seconds:.0f} s. Each line is one piece of source text removed or changed, "
-             "and the first test that then failed. Rules: 2.1 to 2.4 and ends as in csrc/runtime/README.md; S1 to S15 as in csrc/README.md.", "",
-             "| rule | mutant | what is removed | killed by | s |", "| --- | --- | --- | --- | ---: |"]
+    lines = [
+        "# tests/mutants",
+        "",
+        f"`{command}`, commit {commit}, {time.strftime('%Y-%m-%d', time.gmtime())}, {seconds:.0f} s. Each line is one piece of source text removed or changed, "
+        "and the first test that then failed. Rules: 2.1 to 2.4 and ends as in csrc/runtime/README.md; S1 to S15 as in csrc/README.md.",
+        "",
+        "| rule | mutant | what is removed | killed by | s |",
+        "| --- | --- | --- | --- | ---: |",
+    ]
     for result in results:
         by = result.by if result.killed else f"**survived**: {result.by}"
-        lines.append(f"| {result.mutant.rule} | {result.mutant.name} | {result.mutant.what} | {by} | {result.seconds:.0f} |")
+        lines.append(
+            f"| {result.mutant.rule} | {result.mutant.name} | {result.mutant.what} | {by} | {result.seconds:.0f} |"
+        )
     lines += [f"| {rule} | | none | {why} | |" for rule, why in WITHOUT.items()]
     killed = sum(result.killed for result in results)
     return "\n".join(lines + ["", f"{killed} of {len(results)} mutants killed."]) + "\n"
 
 
 def parse(arguments):
-    parser = argparse.ArgumentParser(prog="tests/mutants", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="tests/mutants", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("names", metavar="NAME", nargs="*", help="mutants or rules (default: all)")
     parser.add_argument("--list", action="store_true", help="list the mutants and run nothing")
-    parser.add_argument("-j", "--jobs", type=int, default=1, help="mutants at once, each in a copy of its own (default: %(default)s)")
-    parser.add_argument("--timeout", metavar="SECONDS", type=float, default=120, help="of one test program; one that is not over then has failed (default: %(default)s)")
+    parser.add_argument(
+        "-j", "--jobs", type=int, default=1, help="mutants at once, each in a copy of its own (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--timeout",
+        metavar="SECONDS",
+        type=float,
+        default=120,
+        help="of one test program; one that is not over then has failed (default: %(default)s)",
+    )
     parser.add_argument("--output", metavar="FILE", type=pathlib.Path, help="write the table to FILE, in Markdown")
     options = parser.parse_args(arguments)
     if options.jobs < 1 or options.timeout <= 0:
@@ -199,10 +250,15 @@ def parse(arguments):
 
 def run(options, mutants):
     start = time.monotonic()
-    say = lambda text: print(f"[{int(time.monotonic() - start) // 60:2d}:{int(time.monotonic() - start) % 60:02d}] {text}", flush=True)
+    say = lambda text: print(
+        f"[{int(time.monotonic() - start) // 60:2d}:{int(time.monotonic() - start) % 60:02d}] {text}", flush=True
+    )
     cuda = cuda_headers()
     jobs = min(options.jobs, len(mutants))
-    copies = [Copy(ROOT / "build" / "mutants" / str(n), max(1, (os.cpu_count() or 2) // jobs), options.timeout) for n in range(jobs)]
+    copies = [
+        Copy(ROOT / "build" / "mutants" / str(n), max(1, (os.cpu_count() or 2) // jobs), options.timeout)
+        for n in range(jobs)
+    ]
     for copy in copies:
         say(f"building {copy.folder.relative_to(ROOT)}")
         copy.prepare(cuda, mutants)
@@ -220,7 +276,9 @@ def run(options, mutants):
                 mutant = waiting.get_nowait()
                 result = results[mutant.name] = copy.judge(mutant)
                 verdict = "killed by" if result.killed else "SURVIVED:"
-                say(f"{len(results)}/{len(mutants)} {mutant.rule} {mutant.name}: {mutant.what}; {verdict} {result.by} ({result.seconds:.0f} s)")
+                say(
+                    f"{len(results)}/{len(mutants)} {mutant.rule} {mutant.name}: {mutant.what}; {verdict} {result.by} ({result.seconds:.0f} s)"
+                )
         except queue.Empty:
             pass
         except (Broken, OSError) as error:
@@ -247,7 +305,10 @@ def main(arguments):
         return 0
     if lost := [mutant for mutant in mutants if occurrences(mutant) != 1]:
         for mutant in lost:
-            print(f"FAILED {mutant.name}: its text is in {mutant.file} {occurrences(mutant)} times, wanted once", file=sys.stderr)
+            print(
+                f"FAILED {mutant.name}: its text is in {mutant.file} {occurrences(mutant)} times, wanted once",
+                file=sys.stderr,
+            )
         return 1
     try:
         results, seconds = run(options, mutants)
@@ -255,8 +316,15 @@ def main(arguments):
         print(f"tests/mutants: {error}", file=sys.stderr)
         return 3
     if options.output:
-        commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout.strip() or "unknown"
-        options.output.write_text(table(results, seconds, " ".join(["tests/mutants", *arguments]), commit), encoding="utf-8")
+        commit = (
+            subprocess.run(
+                ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True
+            ).stdout.strip()
+            or "unknown"
+        )
+        options.output.write_text(
+            table(results, seconds, " ".join(["tests/mutants", *arguments]), commit), encoding="utf-8"
+        )
     killed = sum(result.killed for result in results)
     print(f"{killed} of {len(results)} mutants killed")
     return 0 if killed == len(results) else 1

@@ -22,7 +22,33 @@ class Table(unittest.TestCase):
     def test_each_rule_has_a_mutant_or_a_reason(self):
         rules = {mutant.rule for mutant in table.MUTANTS}
         self.assertFalse(rules & set(table.WITHOUT))
-        self.assertEqual(rules | set(table.WITHOUT), {"2.1", "2.2", "2.3", "2.4", "ends", "alias", "handles", "pages", "parked", "kinds", "learning", "planning", "folder", "plan", "graph", "referee", "order", "kept", "copies", "step", "barrier"} | {f"S{n}" for n in range(1, 16)})
+        self.assertEqual(
+            rules | set(table.WITHOUT),
+            {
+                "2.1",
+                "2.2",
+                "2.3",
+                "2.4",
+                "ends",
+                "alias",
+                "handles",
+                "pages",
+                "parked",
+                "kinds",
+                "learning",
+                "planning",
+                "folder",
+                "plan",
+                "graph",
+                "referee",
+                "order",
+                "kept",
+                "copies",
+                "step",
+                "barrier",
+            }
+            | {f"S{n}" for n in range(1, 16)},
+        )
 
     def test_names_and_changes_are_unique(self):
         self.assertEqual(len({mutant.name for mutant in table.MUTANTS}), len(table.MUTANTS))
@@ -40,10 +66,14 @@ class Script(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             report = pathlib.Path(folder, "report.xml")
             self.assertEqual(mutants.failed_test(report), "before its first test")
-            report.write_text('<Group><TestCase name="One &lt; two">\n</TestCase><TestCase name="A block&apos;s bytes">\n<Exp')
+            report.write_text(
+                '<Group><TestCase name="One &lt; two">\n</TestCase><TestCase name="A block&apos;s bytes">\n<Exp'
+            )
             self.assertEqual(mutants.failed_test(report), "A block's bytes")
-            report.write_text('<TestCase name="One"><OverallResult success="true"/></TestCase>'
-                              '<TestCase name="Two"><Expression success="false"/></TestCase><TestCase name="Three">')
+            report.write_text(
+                '<TestCase name="One"><OverallResult success="true"/></TestCase>'
+                '<TestCase name="Two"><Expression success="false"/></TestCase><TestCase name="Three">'
+            )
             self.assertEqual(mutants.failed_test(report), "Two")
 
     def test_list_names_each_mutant_and_builds_nothing(self):

@@ -17,7 +17,9 @@ ABBREVIATION = re.compile(r"\b(e\.g|i\.e|etc|vs|al|cf)\.")
 END = re.compile(r"(?<=[.!?])(?<!\.\.)[\"')*_]*(?:\s+|$)")
 COMMAND = re.compile(r"\s+python -m ")  # an example in a help text
 ENTRY = re.compile(r"\s*\S+(?: \S+)*?\s{2,}(?=\S)")  # of a list in a help text: a name, two spaces, what it is
-LITERAL = re.compile(r'R"\((?P<raw>.*?)\)"|"(?P<plain>(?:[^"\\\n]|\\.)*)"|\'(?:[^\'\\\n]|\\.)+\'|//[^\n]*|/\*.*?\*/', re.DOTALL)
+LITERAL = re.compile(
+    r'R"\((?P<raw>.*?)\)"|"(?P<plain>(?:[^"\\\n]|\\.)*)"|\'(?:[^\'\\\n]|\\.)+\'|//[^\n]*|/\*.*?\*/', re.DOTALL
+)
 
 
 def sentences(text):
@@ -69,7 +71,7 @@ def of_markdown(lines):
             item = re.match(r"(?:[-*>]|\d+\.)\s+", bare)
             if item:
                 result.end()
-            result.add(number, bare[item.end():] if item else bare)
+            result.add(number, bare[item.end() :] if item else bare)
     result.end()
     return result.found
 
@@ -113,7 +115,7 @@ def of_help(number, text):
         if not line.strip() or entry or COMMAND.match(line):
             result.end()
         if line.strip() and not COMMAND.match(line):
-            result.add(number, line[entry.end():] if entry else line)
+            result.add(number, line[entry.end() :] if entry else line)
     result.end()
     return result.found
 
@@ -125,7 +127,7 @@ def of_literals(source):
         raw, plain = match.group("raw"), match.group("plain")
         if raw is None and plain is None:
             continue
-        if source[last:match.start()].strip():
+        if source[last : match.start()].strip():
             found += of_help(start, text)
             text = ""
         if not text:
@@ -170,7 +172,12 @@ def too_long(path):
 
 def broken_links(path, root):
     """(line, target) of each link to a file that is missing or lies outside the repository, or to a heading that is missing."""
-    text = re.sub(r"^```.*?^```", lambda code: "\n" * code.group().count("\n"), path.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    text = re.sub(
+        r"^```.*?^```",
+        lambda code: "\n" * code.group().count("\n"),
+        path.read_text(encoding="utf-8"),
+        flags=re.MULTILINE | re.DOTALL,
+    )
     text = re.sub(r"`[^`\n]*`", "", text)
     for match in re.finditer(r"\]\(([^)\s]+)\)|^\[[^\]]+\]: (\S+)", text, re.MULTILINE):
         target = match.group(1) or match.group(2)
@@ -190,15 +197,30 @@ def headings(path):
 
 def is_read(name):
     path = pathlib.PurePath(name)
-    return path.name in ("README.md", "CHANGELOG.md") or name.startswith("include/berth/") or \
-        name.startswith(("csrc/", "python_shim/module/")) and path.suffix in (".cc", ".h") and path.parent.name != "generated" or \
-        name.startswith(("python_shim/berth/", "python_shim/backend/")) and path.suffix == ".py"
+    return (
+        path.name in ("README.md", "CHANGELOG.md")
+        or name.startswith("include/berth/")
+        or name.startswith(("csrc/", "python_shim/module/"))
+        and path.suffix in (".cc", ".h")
+        and path.parent.name != "generated"
+        or name.startswith(("python_shim/berth/", "python_shim/backend/"))
+        and path.suffix == ".py"
+    )
 
 
 def files(root):
-    listed = subprocess.run(["git", "-C", str(root), "ls-files", "-co", "--exclude-standard"], capture_output=True, text=True, check=False)
-    names = listed.stdout.splitlines() if listed.returncode == 0 else \
-        [path.relative_to(root).as_posix() for path in root.rglob("*") if not {"build", ".venv"} & set(path.relative_to(root).parts)]
+    listed = subprocess.run(
+        ["git", "-C", str(root), "ls-files", "-co", "--exclude-standard"], capture_output=True, text=True, check=False
+    )
+    names = (
+        listed.stdout.splitlines()
+        if listed.returncode == 0
+        else [
+            path.relative_to(root).as_posix()
+            for path in root.rglob("*")
+            if not {"build", ".venv"} & set(path.relative_to(root).parts)
+        ]
+    )
     return [root / name for name in sorted(names) if is_read(name) and (root / name).is_file()]
 
 
@@ -207,7 +229,9 @@ def violations(root, paths):
         name = path.relative_to(root).as_posix()
         yield from (f"{name}:{number}: {count} words: {sentence}" for number, count, sentence in too_long(path))
         if path.suffix == ".md":
-            yield from (f"{name}:{number}: links to {target}, which is not there" for number, target in broken_links(path, root))
+            yield from (
+                f"{name}:{number}: links to {target}, which is not there" for number, target in broken_links(path, root)
+            )
 
 
 def main():

@@ -44,7 +44,9 @@ class Prose(unittest.TestCase):
 
     def test_comments_of_a_header_are_read(self):
         self.assertEqual(self.lines("include/berth/x.h", f"// {FITS}\n// {FITS}.\nint x;\n"), [1])
-        self.assertEqual(self.lines("include/berth/x.h", f"/* {FITS[:70]}\n * {FITS[:100]} */\nint x; /* {FITS} */\n"), [1])
+        self.assertEqual(
+            self.lines("include/berth/x.h", f"/* {FITS[:70]}\n * {FITS[:100]} */\nint x; /* {FITS} */\n"), [1]
+        )
 
     def test_a_comment_behind_code_is_apart_from_the_next_line(self):
         self.assertEqual(self.lines("include/berth/x.h", f"int x;  // {FITS}\n// {FITS}.\nint y;\n"), [])
@@ -60,7 +62,9 @@ class Prose(unittest.TestCase):
 
     def test_docstrings_and_messages_of_python_are_read(self):
         self.assertEqual(self.lines("x.py", f'"""{FITS}.\n\n{LONG}."""\nx = 1\n'), [1])
-        self.assertEqual(self.lines("x.py", f'raise Error(f"{FITS} "\n            "{{x}}")\nraise Error("{FITS}. {FITS}")\n'), [1])
+        self.assertEqual(
+            self.lines("x.py", f'raise Error(f"{FITS} "\n            "{{x}}")\nraise Error("{FITS}. {FITS}")\n'), [1]
+        )
         self.assertEqual(self.lines("x.py", f'HELP = """{FITS}\n  python -m berth {LONG}\n"""  # {LONG}\n'), [])
 
     def test_a_link_to_nothing_is_found(self):
@@ -70,16 +74,32 @@ class Prose(unittest.TestCase):
             (root / "there.md").write_text("# A heading\n")
             (root.parent / "outside.md").write_text("")
             page = root / "README.md"
-            page.write_text("[a](there.md) [b](there.md#a-heading) [c](https://x.y/z) `[d](e)`\n```\n[f](g)\n```\n"
-                            "[h](nowhere.md) [i](there.md#none)\n[j](../outside.md)\n\n[k]: nothing.md\n")
-            self.assertEqual(list(check_prose.broken_links(page, root)),
-                             [(5, "nowhere.md"), (5, "there.md#none"), (6, "../outside.md"), (8, "nothing.md")])
+            page.write_text(
+                "[a](there.md) [b](there.md#a-heading) [c](https://x.y/z) `[d](e)`\n```\n[f](g)\n```\n"
+                "[h](nowhere.md) [i](there.md#none)\n[j](../outside.md)\n\n[k]: nothing.md\n"
+            )
+            self.assertEqual(
+                list(check_prose.broken_links(page, root)),
+                [(5, "nowhere.md"), (5, "there.md#none"), (6, "../outside.md"), (8, "nothing.md")],
+            )
 
     def test_all_files_that_users_read_are_read(self):
-        for name in ("README.md", "CHANGELOG.md", "csrc/pool/README.md", "include/berth/place.h", "csrc/cli/show.cc",
-                     "python_shim/berth/_place.py", "python_shim/module/place_module.cc"):
+        for name in (
+            "README.md",
+            "CHANGELOG.md",
+            "csrc/pool/README.md",
+            "include/berth/place.h",
+            "csrc/cli/show.cc",
+            "python_shim/berth/_place.py",
+            "python_shim/module/place_module.cc",
+        ):
             self.assertTrue(check_prose.is_read(name), name)
-        for name in ("tests/run", "tests/prose/check_prose.py", "csrc/plan/generated/plan_generated.h", "bench/results/pool.md"):
+        for name in (
+            "tests/run",
+            "tests/prose/check_prose.py",
+            "csrc/plan/generated/plan_generated.h",
+            "bench/results/pool.md",
+        ):
             self.assertFalse(check_prose.is_read(name), name)
 
 

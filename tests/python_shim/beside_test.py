@@ -16,7 +16,21 @@ class Beside(ProgramCase):
         """Runs a program twice, and once more to see that it was served: the counters are those of the run under berth."""
         program = PROGRAMS / name
         native = self.ran([sys.executable, *launch, program, DEVICE])
-        out = self.ran([sys.executable, "-m", "berth", "run", "--device", DEVICE, "--stats", "{rank}-{pid}.json", *(launch or ()), program, DEVICE])
+        out = self.ran(
+            [
+                sys.executable,
+                "-m",
+                "berth",
+                "run",
+                "--device",
+                DEVICE,
+                "--stats",
+                "{rank}-{pid}.json",
+                *(launch or ()),
+                program,
+                DEVICE,
+            ]
+        )
         self.assertTrue(native.strip())
         self.assertEqual(out, native, self.stderr[-3000:])
         self.assertNotIn("berth: warning", self.stderr)
@@ -40,7 +54,9 @@ class Beside(ProgramCase):
 
     def test_ranks(self):
         if DEVICE == "cpu":
-            self.both("parallel.py", launch=("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"), files=2)
+            self.both(
+                "parallel.py", launch=("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"), files=2
+            )
         else:
             self.both("parallel.py")
 

@@ -5,22 +5,28 @@ import unittest
 
 from support import PREAMBLE, ProgramCase
 
-NETWORK = PREAMBLE + """
+NETWORK = (
+    PREAMBLE
+    + """
 net = torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.GELU(), torch.nn.Linear(256, 64))
 
 def forward():
     x = torch.randn(32, 64)
     return (net(x) - x).square().mean()
 """
+)
 
 
 class Installs(ProgramCase):
     def test_losses_are_the_same_to_the_bit_and_every_request_is_a_hit(self):
-        program = """
+        program = (
+            """
             import sys
             import berth
             berth.install("cpu", mode=sys.argv[1])
-        """ + "\n".join(" " * 12 + line for line in NETWORK.splitlines()) + """
+        """
+            + "\n".join(" " * 12 + line for line in NETWORK.splitlines())
+            + """
             optimizer = torch.optim.AdamW(net.parameters())
             losses = []
             def step():
@@ -36,6 +42,7 @@ class Installs(ProgramCase):
                 share, marks = hits_of(step)
                 print(share, marks)
         """
+        )
         native = self.python(program, "off").splitlines()[0]
         losses, hits = self.python(program, "learn").splitlines()
         self.assertEqual(losses, native)
@@ -45,7 +52,10 @@ class Installs(ProgramCase):
 
     def test_steps_are_found_whatever_the_optimizer(self):
         """Gradient accumulation, fused, two optimizers, marked by the user; a compiled one emits no mark, and its step is found."""
-        program = "import berth\nberth.install('cpu')\n" + NETWORK + """
+        program = (
+            "import berth\nberth.install('cpu')\n"
+            + NETWORK
+            + """
 kind = sys.argv[1]
 if kind == "accumulation":
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
@@ -94,6 +104,7 @@ for _ in range(10):
 share, marks = hits_of(step)
 print(round(share, 4), marks)
 """
+        )
         for kind, marks in (("accumulation", 1), ("fused", 1), ("gan", 2), ("compiled", 0), ("marked", 1)):
             with self.subTest(kind):
                 share, seen = map(float, self.python(program, kind).split())
@@ -101,7 +112,10 @@ print(round(share, 4), marks)
                 self.assertEqual(seen, marks)
 
     def test_a_planned_block_has_the_same_address_in_every_step(self):
-        program = "import sys\nimport berth\nberth.install('cpu', mode=sys.argv[1])\n" + NETWORK + """
+        program = (
+            "import sys\nimport berth\nberth.install('cpu', mode=sys.argv[1])\n"
+            + NETWORK
+            + """
 optimizer = torch.optim.AdamW(net.parameters())
 addresses = []
 def step():
@@ -130,12 +144,18 @@ for number in range(100):
     keep.append(torch.empty(100 * number + 1))  # what lives on is no part of the step
 print(sum(one != other for a, b in zip(addresses, addresses[1:]) for one, other in zip(a, b)))
 """
+        )
         changes = {mode: int(self.python(program, mode)) for mode in ("off", "learn")}
-        print(f"addresses that changed from step to step in 100 steps: glibc {changes['off']}, berth {changes['learn']}")
+        print(
+            f"addresses that changed from step to step in 100 steps: glibc {changes['off']}, berth {changes['learn']}"
+        )
         self.assertEqual(changes["learn"], 0)
 
     def test_traces_plans_and_memory_are_at_hand(self):
-        program = "import berth\nberth.install('cpu', verbose=True)\n" + NETWORK + """
+        program = (
+            "import berth\nberth.install('cpu', verbose=True)\n"
+            + NETWORK
+            + """
 optimizer = torch.optim.AdamW(net.parameters())
 def step():
     with berth.scope("forward"):
@@ -179,13 +199,29 @@ except berth.InputError as error:
     print("x-cpu.trace" in str(error))
 print(berth.stats().trace_entries_lost)
 """
-        self.assertEqual(self.python(program).splitlines(), [
-            "False", "True", "a recording is open already: end that one first", "5 2 True", "True", "True", "True True True True True", "True", "0"])
+        )
+        self.assertEqual(
+            self.python(program).splitlines(),
+            [
+                "False",
+                "True",
+                "a recording is open already: end that one first",
+                "5 2 True",
+                "True",
+                "True",
+                "True True True True True",
+                "True",
+                "0",
+            ],
+        )
         self.assertIn("berth: cpu: ", self.stderr)
         self.assertFalse((self.folder / "none.plan").exists() or (self.folder / "y.trace").exists())
 
     def test_a_plan_is_kept_and_served_and_one_of_another_model_is_a_warning(self):
-        program = "import sys\nimport berth\nberth.install('cpu', plan='net.plan', mode=sys.argv[1], stats='stats.json')\n" + NETWORK + """
+        program = (
+            "import sys\nimport berth\nberth.install('cpu', plan='net.plan', mode=sys.argv[1], stats='stats.json')\n"
+            + NETWORK
+            + """
 if len(sys.argv) > 2:
     net = torch.nn.Sequential(*[layer for width in range(65, 75) for layer in (torch.nn.Linear(width, width + 1), torch.nn.Tanh())])
     def forward():
@@ -203,6 +239,7 @@ for _ in range(300):
 for _ in range(50):
     step()
 """
+        )
         self.python(program, "learn")
         self.assertTrue((self.folder / "net.plan").exists())
         self.python(program, "serve")
@@ -259,8 +296,10 @@ class Processes(ProgramCase):
                     process.join()
                     print(strategy, float(shared.sum()), float(got.sum()), process.exitcode)
         """)
-        self.assertEqual(out.splitlines(), ["fork 201600.0 0", "spawn 201600.0 0", "file_descriptor 1000.0 1000.0 0",
-                                            "file_system 1000.0 1000.0 0"])
+        self.assertEqual(
+            out.splitlines(),
+            ["fork 201600.0 0", "spawn 201600.0 0", "file_descriptor 1000.0 1000.0 0", "file_system 1000.0 1000.0 0"],
+        )
 
     def test_whatever_ends_a_program_ends_it_well(self):
         program = """
@@ -331,20 +370,27 @@ class Misuse(ProgramCase):
             except RuntimeError as error:
                 print(type(error).__name__, str(error)[:40])
         """)
-        self.assertEqual(out.splitlines(), [
-            "device is 'gpu', legal are: 'cpu', 'cuda', 'all', None for CUDA where there is a GPU and else the CPU",
-            "mode is 'lern', legal are: learn, record, serve, off",
-            "mode is 'serve' and BERTH_PLAN names no plan: set it to a file that `berth plan` wrote",
-            "memory_limit is '6 apples', legal are: a size such as 6GiB; 0: the device's own",
-            "plan_time_limit_seconds is '-1', legal are: seconds, 0.001 to 86400",
-            "plan is 'one.plan', and the CPU and each GPU have one: with device 'all' the name must hold {device}",
-            "False False", "True True True False",
-            "berth is installed on the CPU already, with other settings (mode), which stay for the life of the process: install it once",
-            "berth is installed on the CPU already, with other settings (verbose, tag), which stay for the life of the process: install it once",
-            "berth is not installed on cuda, but on cpu",
-            "device is 'tpu:1', legal are: 'cpu', 'cuda', 'cuda:N', the index of a GPU, None for the one that is installed",
-            "berth is not installed on cuda, but on cpu",
-            "the CPU's tensors are in host memory already: release memory without contents", "True", "OutOfMemoryError DefaultCPUAllocator: can't allocate memo"])
+        self.assertEqual(
+            out.splitlines(),
+            [
+                "device is 'gpu', legal are: 'cpu', 'cuda', 'all', None for CUDA where there is a GPU and else the CPU",
+                "mode is 'lern', legal are: learn, record, serve, off",
+                "mode is 'serve' and BERTH_PLAN names no plan: set it to a file that `berth plan` wrote",
+                "memory_limit is '6 apples', legal are: a size such as 6GiB; 0: the device's own",
+                "plan_time_limit_seconds is '-1', legal are: seconds, 0.001 to 86400",
+                "plan is 'one.plan', and the CPU and each GPU have one: with device 'all' the name must hold {device}",
+                "False False",
+                "True True True False",
+                "berth is installed on the CPU already, with other settings (mode), which stay for the life of the process: install it once",
+                "berth is installed on the CPU already, with other settings (verbose, tag), which stay for the life of the process: install it once",
+                "berth is not installed on cuda, but on cpu",
+                "device is 'tpu:1', legal are: 'cpu', 'cuda', 'cuda:N', the index of a GPU, None for the one that is installed",
+                "berth is not installed on cuda, but on cpu",
+                "the CPU's tensors are in host memory already: release memory without contents",
+                "True",
+                "OutOfMemoryError DefaultCPUAllocator: can't allocate memo",
+            ],
+        )
 
     def test_another_torch_is_refused_with_both_versions(self):
         self.write("torch/__init__.py", "__version__ = '2.4.1+cpu'\n")

@@ -5,7 +5,9 @@ import unittest
 
 from support import PREAMBLE, ProgramCase
 
-NETWORK = PREAMBLE + """
+NETWORK = (
+    PREAMBLE
+    + """
 def make(device="cuda"):
     net = torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.GELU(), torch.nn.Linear(256, 64)).to(device)
     optimizer = torch.optim.AdamW(net.parameters())
@@ -17,11 +19,15 @@ def make(device="cuda"):
         optimizer.zero_grad()
     return step
 """
+)
 
 
 class Cuda(ProgramCase):
     def test_a_program_learns_with_one_line(self):
-        program = "import berth\nprint(berth.install(), berth.installed('cuda'), berth.installed('cpu'))\n" + NETWORK + """
+        program = (
+            "import berth\nprint(berth.install(), berth.installed('cuda'), berth.installed('cpu'))\n"
+            + NETWORK
+            + """
 step = make()
 for _ in range(10):
     step()
@@ -40,12 +46,25 @@ try:
 except torch.OutOfMemoryError as error:
     print(str(error)[:37])
 """
-        self.assertEqual(self.python(program).splitlines(), [
-            "True True False", "True 1", "berth True True", "3 512 True", "True None", "True True",
-            "CUDA out of memory. Tried to allocate"])
+        )
+        self.assertEqual(
+            self.python(program).splitlines(),
+            [
+                "True True False",
+                "True 1",
+                "berth True True",
+                "3 512 True",
+                "True None",
+                "True True",
+                "CUDA out of memory. Tried to allocate",
+            ],
+        )
 
     def test_both_devices_at_once_have_a_file_each(self):
-        program = ("import berth\nberth.install('all', plan='{device}.plan', stats='{device}.json')\n" + NETWORK + """
+        program = (
+            "import berth\nberth.install('all', plan='{device}.plan', stats='{device}.json')\n"
+            + NETWORK
+            + """
 both = make("cuda"), make("cpu")
 def step():
     for one in both:
@@ -54,13 +73,17 @@ def step():
 for _ in range(10):
     step()
 print(hits_of(step, device="cuda")[0] > 0.98, hits_of(step, device="cpu")[0] > 0.98)
-""")
+"""
+        )
         self.assertEqual(self.python(program).split(), ["True", "True"])
         for name in ("0.plan", "cpu.plan", "0.json", "cpu.json"):
             self.assertTrue((self.folder / name).exists(), name)
 
     def test_cuda_graphs_are_captured_beside_a_plan(self):
-        program = "import berth\nberth.install('cuda')\n" + NETWORK + """
+        program = (
+            "import berth\nberth.install('cuda')\n"
+            + NETWORK
+            + """
 step = make()
 for _ in range(10):
     step()
@@ -75,10 +98,14 @@ for _ in range(20):
     step()
 print(hits_of(step)[0] > 0.98, made.data_ptr() == pointer)
 """
+        )
         self.assertEqual(self.python(program).split(), ["True", "True"])
 
     def test_a_planned_block_has_the_same_address_in_every_step(self):
-        program = "import sys\nimport berth\nberth.install('cuda', mode=sys.argv[1])\n" + NETWORK + """
+        program = (
+            "import sys\nimport berth\nberth.install('cuda', mode=sys.argv[1])\n"
+            + NETWORK
+            + """
 net = torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.GELU(), torch.nn.Linear(256, 64)).to("cuda")
 optimizer = torch.optim.AdamW(net.parameters())
 addresses, keep = [], []
@@ -103,13 +130,19 @@ for number in range(100):
     keep.append(torch.empty(100 * (number % 40) + 1, device="cuda"))  # what lives on is no part of the step
 print(torch.cuda.get_allocator_backend(), sum(one != other for a, b in zip(addresses, addresses[1:]) for one, other in zip(a, b)))
 """
+        )
         native, learned = (self.python(program, mode).split() for mode in ("off", "learn"))
-        print(f"addresses that changed from step to step in 100 steps: caching allocator {native[1]}, berth {learned[1]}")
+        print(
+            f"addresses that changed from step to step in 100 steps: caching allocator {native[1]}, berth {learned[1]}"
+        )
         self.assertEqual((native[0], learned), ("native", ["berth", "0"]))
 
     @unittest.skipIf(os.environ.get("BERTH_MEMORY") == "plain", "what lives in plain memory cannot leave its addresses")
     def test_everything_leaves_the_gpu_for_a_while_and_comes_back(self):
-        program = "import berth\nberth.install('cuda')\n" + NETWORK + """
+        program = (
+            "import berth\nberth.install('cuda')\n"
+            + NETWORK
+            + """
 step = make()
 held = torch.arange(3 << 20).to("cuda")
 for _ in range(10):
@@ -148,9 +181,23 @@ with torch.cuda.graph(torch.cuda.CUDAGraph()):
         print("while a graph is being captured" in str(error), berth.stats().parked > 0)
 print(berth.resume() > 0, int(held.cpu().sum()) == (3 << 19) * ((3 << 20) - 1), hits_of(step)[0] > 0.98)
 """
-        self.assertEqual(self.python(program, standin=()).splitlines(), [
-            "True 0 True True", "True 0 0", "True True", "True 0 True True", "True True", "True True", "True True True", "True True True",
-            "True", "True True", "True True True"])
+        )
+        self.assertEqual(
+            self.python(program, standin=()).splitlines(),
+            [
+                "True 0 True True",
+                "True 0 0",
+                "True True",
+                "True 0 True True",
+                "True True",
+                "True True",
+                "True True True",
+                "True True True",
+                "True",
+                "True True",
+                "True True True",
+            ],
+        )
 
     def test_the_line_that_opened_cuda_too_early_is_named(self):
         seen = self.python("""
@@ -168,7 +215,10 @@ print(berth.resume() > 0, int(held.cpu().sum()) == (3 << 19) * ((3 << 20) - 1), 
         """)
         self.assertIn("CUDA is in use already", seen)
         self.assertIn(f"It was opened by {self.folder}/program.py, line 6.", seen)
-        self.assertIn("Put `import berth; berth.install()` above that line, or run the program unchanged with `python -m berth run`", seen)
+        self.assertIn(
+            "Put `import berth; berth.install()` above that line, or run the program unchanged with `python -m berth run`",
+            seen,
+        )
         guessed = self.python("""
             import torch
             x = torch.ones(5).to("cuda")
@@ -178,10 +228,15 @@ print(berth.resume() > 0, int(held.cpu().sum()) == (3 << 19) * ((3 << 20) - 1), 
             except berth.UsageError as error:
                 print(error)
         """)
-        self.assertIn(f"It may have been opened by {self.folder}/program.py, line 3: `x = torch.ones(5).to(\"cuda\")`.", guessed)
+        self.assertIn(
+            f'It may have been opened by {self.folder}/program.py, line 3: `x = torch.ones(5).to("cuda")`.', guessed
+        )
 
     def test_memory_is_had_as_it_was_asked_for_or_as_it_works(self):
-        program = "import berth\nberth.install('cuda', memory=sys.argv[1], verbose=True)\n" + NETWORK + """
+        program = (
+            "import berth\nberth.install('cuda', memory=sys.argv[1], verbose=True)\n"
+            + NETWORK
+            + """
 try:
     step = make()
     for _ in range(10):
@@ -191,12 +246,14 @@ except RuntimeError as error:
     print(str(error).split("; plain memory")[0])
 print(berth.stats().device_memory)
 """
+        )
         program = "import sys\n" + program
         for driver, memory, said in (
-                ("full", "auto", "virtual, in pages of 2.0 MiB, with file descriptors and RDMA"),
-                ("full", "plain", "plain, as it was asked for"),
-                ("wsl", "virtual", "virtual, in pages of 2.0 MiB, with file descriptors, without RDMA; in vain: "),
-                ("no-virtual", "auto", "plain, its virtual memory does not work: ")):
+            ("full", "auto", "virtual, in pages of 2.0 MiB, with file descriptors and RDMA"),
+            ("full", "plain", "plain, as it was asked for"),
+            ("wsl", "virtual", "virtual, in pages of 2.0 MiB, with file descriptors, without RDMA; in vain: "),
+            ("no-virtual", "auto", "plain, its virtual memory does not work: "),
+        ):
             with self.subTest(driver=driver, memory=memory):
                 served, device_memory = self.python(program, memory, standin=("--driver", driver)).splitlines()
                 self.assertEqual(served, "True")
@@ -218,7 +275,8 @@ print(berth.stats().device_memory)
         self.assertIn("memory is 'managed', legal are: auto, virtual, plain", self.stderr)
 
     def test_what_was_asked_of_the_wrong_gpu_is_one_error(self):
-        out = self.python("""
+        out = self.python(
+            """
             import berth
             berth.install("cuda")
             import torch
@@ -235,7 +293,9 @@ print(berth.stats().device_memory)
                 print(type(error).__name__, "7" in str(error))
             x = torch.ones(5, device="cuda:1")
             print(berth.stats(0).requests, berth.stats("cuda:1").requests, torch.cuda.current_device())
-        """, standin=("--devices", "2", "--copy-limit", "1048576"))
+        """,
+            standin=("--devices", "2", "--copy-limit", "1048576"),
+        )
         self.assertEqual(out.splitlines(), ["0 0", "InputError True", "InputError True", "SystemFailure True", "0 1 0"])
 
 

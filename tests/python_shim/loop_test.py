@@ -239,15 +239,25 @@ class Loops(ProgramCase):
         launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "29731"]
         alone = self.go(text=RANKS, launcher=launcher)
         self.assertEqual(alone.returncode, 0, alone.stderr[-2000:])
-        under = self.go("--budget", "60%", launcher=["torchrun", *launcher[3:]],
-                        PATH=f"{sys.prefix}/bin:/usr/bin:/bin")
+        under = self.go("--budget", "60%", launcher=["torchrun", *launcher[3:]], PATH=f"{sys.prefix}/bin:/usr/bin:/bin")
         self.assertEqual(sorted(under.stdout.split("\n")), sorted(alone.stdout.split("\n")), under.stderr[-2000:])
 
     def test_interrupted(self):
-        self.write("train.py", HEAD + PROGRAMS["plain"].replace("range(10)", "range(10**6)").replace("print(loss.item().hex())", "print(1, flush=True)"))
-        process = subprocess.Popen([STANDIN, "--", sys.executable, "-m", "berth", "run", "--device", "cpu", "--budget", "60%", "train.py"],
-                                   cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                                   preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
+        self.write(
+            "train.py",
+            HEAD
+            + PROGRAMS["plain"]
+            .replace("range(10)", "range(10**6)")
+            .replace("print(loss.item().hex())", "print(1, flush=True)"),
+        )
+        process = subprocess.Popen(
+            [STANDIN, "--", sys.executable, "-m", "berth", "run", "--device", "cpu", "--budget", "60%", "train.py"],
+            cwd=self.folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        )
         for _ in range(30):
             process.stdout.readline()
         process.send_signal(signal.SIGINT)
@@ -257,7 +267,10 @@ class Loops(ProgramCase):
 
     def test_wrong_budgets_are_told(self):
         self.write("train.py", "")
-        for options, text in ((("--budget", "much"), "--budget is 'much'"), (("--budget", "1GiB", "--host-memory", "x"), "--host-memory is 'x'")):
+        for options, text in (
+            (("--budget", "much"), "--budget is 'much'"),
+            (("--budget", "1GiB", "--host-memory", "x"), "--host-memory is 'x'"),
+        ):
             result = self.go(*options)
             self.assertEqual(result.returncode, 2)
             self.assertIn(text, result.stderr)

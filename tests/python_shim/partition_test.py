@@ -5,7 +5,9 @@ import unittest
 from support import PREAMBLE, ProgramCase
 
 # compiled(model, budget): by kernels of libtorch one by one, so that what a partition needs can be counted to the byte.
-PROGRAM = PREAMBLE + """
+PROGRAM = (
+    PREAMBLE
+    + """
 import copy, warnings
 import berth
 from torch import nn
@@ -59,6 +61,7 @@ def peak_of(call, x):
         most = max(most, live)
     return most
 """
+)
 
 
 class Partitions(ProgramCase):
@@ -67,7 +70,9 @@ class Partitions(ProgramCase):
         return super().python(text, *arguments, TORCHINDUCTOR_CACHE_DIR=str(self.folder / "inductor"), **options)
 
     def test_bits_are_those_of_the_model_and_peaks_are_as_planned(self):
-        program = PROGRAM + """
+        program = (
+            PROGRAM
+            + """
 for make in (attention, convolutions):
     torch.manual_seed(1)
     net, x = make()
@@ -92,11 +97,14 @@ for make in (attention, convolutions):
     assert peaks == sorted(peaks, reverse=True), (make.__name__, peaks)
 print("done")
 """
+        )
         self.assertEqual(self.python(program).splitlines(), ["done"])
 
     def test_what_a_step_writes_to_its_inputs_is_read_by_no_second_run(self):
         # Batch norms in training read and write their statistics: a second run would read the new ones.
-        program = PROGRAM + """
+        program = (
+            PROGRAM
+            + """
 net, x = convolutions()
 first = copy.deepcopy(net)
 expected = left_by(first, first, x)
@@ -108,10 +116,13 @@ assert any("nothing was found within the memory budget" in str(one.message) for 
 assert planned[0].recomputed > 0 and all(torch.equal(a, b) for a, b in zip(found, expected))
 print("done")
 """
+        )
         self.assertEqual(self.python(program).splitlines(), ["done"])
 
     def test_a_partitioner_can_be_pickled_and_torch_logs_no_error(self):
-        program = PROGRAM + """
+        program = (
+            PROGRAM
+            + """
 import pickle
 from torch._inductor.custom_graph_pass import CustomPartitionerFn
 net, x = attention()
@@ -121,20 +132,26 @@ print(isinstance(copied, CustomPartitionerFn), copied.uuid() == made.uuid(), cop
 left_by(net, torch.compile(net, options={"custom_partitioner_fn": made}), x)
 print(len(pickle.loads(pickle.dumps(made)).planned), len(copy.deepcopy(made).planned))
 """
+        )
         self.assertEqual(self.python(program).splitlines(), ["True True True", "1 1"])
         self.assertNotIn("Traceback", self.stderr)
         # In another process, which has imported nothing yet.
-        program = PROGRAM + """
+        program = (
+            PROGRAM
+            + """
 import pickle, subprocess, sys
 text = pickle.dumps(berth.partitioner(2**30))
 code = "import pickle, sys; made = pickle.loads(sys.stdin.buffer.read()); print(made.uuid())"
 print(subprocess.run([sys.executable, "-c", code], input=text, capture_output=True, check=True).stdout.decode().strip() ==
       berth.partitioner(2**30).uuid())
 """
+        )
         self.assertEqual(self.python(program).splitlines(), ["True"])
 
     def test_a_graph_that_is_not_supported_goes_to_pytorch_in_words(self):
-        program = PROGRAM + """
+        program = (
+            PROGRAM
+            + """
 def scaled(x):
     return (x * 2).relu().sum()
 with warnings.catch_warnings(record=True) as caught:
@@ -151,13 +168,16 @@ for budget in ("some", "0%", -3):
     except berth.UsageError as error:
         print(error)
 """
+        )
         lines = self.python(program).splitlines()
         self.assertEqual(lines[0], "True")
         self.assertEqual(len(lines), 4)
         self.assertTrue(all("memory_budget is" in line for line in lines[1:]), lines)
 
     def test_the_compiler_s_own_kernels_compute_the_same(self):
-        program = PROGRAM + """
+        program = (
+            PROGRAM
+            + """
 net, x = attention()
 first = copy.deepcopy(net)
 expected = left_by(first, first, x)
@@ -167,6 +187,7 @@ for a, b in zip(left_by(net, call, x), expected):
     torch.testing.assert_close(a, b)
 print(made.planned[0].recomputed > 0)
 """
+        )
         self.assertEqual(self.python(program).splitlines(), ["True"])
 
 

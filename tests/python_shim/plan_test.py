@@ -81,7 +81,9 @@ class Place(Case):
     def test_pins_circles_and_nothing(self):
         placed = berth.place([10, 10], [0, 0], [5, 5], pinned=[None, 0])
         self.assertEqual(placed.offsets.tolist(), [10, 0])
-        around = berth.place([4, 6], [8, 2], [12, 8], period=10)  # the first lives on [8, 12), which is [8, 10) and [0, 2)
+        around = berth.place(
+            [4, 6], [8, 2], [12, 8], period=10
+        )  # the first lives on [8, 12), which is [8, 10) and [0, 2)
         self.assertEqual((around.high_water_mark, around.proven_optimal), (6, True))
         self.assertEqual(len(berth.place([], [], [])), 0)
 
@@ -92,23 +94,24 @@ class Place(Case):
     def test_what_is_wrong_is_named_by_argument_and_row(self):
         good = {"sizes": [1, 2], "lowers": [0, 1], "uppers": [2, 3]}
         for changes, text in (
-                ({"sizes": [1, 0]}, "sizes[1] is 0: a buffer of no bytes needs no place"),
-                ({"sizes": [1, -5]}, "sizes[1] is -5: 0 to"),
-                ({"sizes": [1, 2, 3]}, "lowers has 2 rows, sizes has 3"),
-                ({"uppers": [2, 1]}, "uppers[1] is 1: it is not after the row's lower"),
-                ({"sizes": [1.5, 2]}, "sizes holds float64: whole numbers are wanted"),
-                ({"sizes": [[1, 2]]}, "sizes has 2 dimensions: one is wanted"),
-                ({"sizes": ["a", "b"]}, "sizes holds <U1: whole numbers are wanted"),
-                ({"lowers": [0, 9], "uppers": [2, 10], "period": 5}, "lowers[1] is 9: it is not below the period, 5"),
-                ({"uppers": [2, 9], "period": 5}, "uppers[1] is 9: the buffer lives longer than the period, 5"),
-                ({"pinned": [0]}, "pinned has 1 rows, sizes has 2"),
-                ({"pinned": [0, -1]}, "pinned[1] is -1"),
-                ({"pinned": [0, 0]}, "pin"),
-                ({"alignment": 3}, "alignment is 3: a power of two is wanted"),
-                ({"time_limit": 0}, "time_limit is 0"),
-                ({"iterations": -1}, "iterations is -1"),
-                ({"threads": 1.5}, "threads is 1.5"),
-                ({"engine": "best"}, "engine is 'best', legal are: auto")):
+            ({"sizes": [1, 0]}, "sizes[1] is 0: a buffer of no bytes needs no place"),
+            ({"sizes": [1, -5]}, "sizes[1] is -5: 0 to"),
+            ({"sizes": [1, 2, 3]}, "lowers has 2 rows, sizes has 3"),
+            ({"uppers": [2, 1]}, "uppers[1] is 1: it is not after the row's lower"),
+            ({"sizes": [1.5, 2]}, "sizes holds float64: whole numbers are wanted"),
+            ({"sizes": [[1, 2]]}, "sizes has 2 dimensions: one is wanted"),
+            ({"sizes": ["a", "b"]}, "sizes holds <U1: whole numbers are wanted"),
+            ({"lowers": [0, 9], "uppers": [2, 10], "period": 5}, "lowers[1] is 9: it is not below the period, 5"),
+            ({"uppers": [2, 9], "period": 5}, "uppers[1] is 9: the buffer lives longer than the period, 5"),
+            ({"pinned": [0]}, "pinned has 1 rows, sizes has 2"),
+            ({"pinned": [0, -1]}, "pinned[1] is -1"),
+            ({"pinned": [0, 0]}, "pin"),
+            ({"alignment": 3}, "alignment is 3: a power of two is wanted"),
+            ({"time_limit": 0}, "time_limit is 0"),
+            ({"iterations": -1}, "iterations is -1"),
+            ({"threads": 1.5}, "threads is 1.5"),
+            ({"engine": "best"}, "engine is 'best', legal are: auto"),
+        ):
             with self.subTest(text), self.assertRaises(berth.UsageError) as caught:
                 berth.place(**{**good, **changes})
             self.assertIn(text, str(caught.exception))
@@ -121,7 +124,9 @@ class Orders(Case):
 
     def random_operators(self, count, seed):
         draw = random.Random(seed)
-        readers = [sorted({draw.randrange(maker + 1, count) for _ in range(draw.randrange(3))}) for maker in range(count - 1)]
+        readers = [
+            sorted({draw.randrange(maker + 1, count) for _ in range(draw.randrange(3))}) for maker in range(count - 1)
+        ]
         return [draw.randrange(1, 500) for _ in readers], list(range(count - 1)), readers
 
     def peak_of(self, order, sizes, makers, readers):
@@ -134,7 +139,9 @@ class Orders(Case):
 
     def test_what_is_large_is_used_up_before_more_is_made(self):
         found = berth.order(**self.SMALL)
-        self.assertEqual((found.given_peak, found.peak, found.bound, found.gap, found.proven_optimal), (190, 110, 110, 0.0, True))
+        self.assertEqual(
+            (found.given_peak, found.peak, found.bound, found.gap, found.proven_optimal), (190, 110, 110, 0.0, True)
+        )
         self.assertEqual(sorted(found.order.tolist()), [0, 1, 2, 3, 4])
         self.assertIn("5 operators: peak 110", repr(found))
 
@@ -175,26 +182,30 @@ class Orders(Case):
 
     def test_what_is_wrong_is_named_by_argument_and_row(self):
         for changes, text in (
-                ({"sizes": [1, -5, 1, 1]}, "sizes[1] is -5: 0 to"),
-                ({"makers": [0, 1, -2, 3]}, "makers[2] is -2: 0 to"),
-                ({"makers": [0, 1.5, 2, 3]}, "makers holds float64: whole numbers are wanted"),
-                ({"makers": [0, 1]}, "makers has 2 rows, sizes has 4"),
-                ({"readers": [[2]]}, "readers has 1 rows, sizes has 4"),
-                ({"readers": [[2], [3], [-4], [4]]}, "readers[2][0] is -4"),
-                ({"readers": [[2], [3], [4], [1 << 40]]}, "operators up to number 1099511627776, the most that are ordered are 32768"),
-                ({"workspaces": [0, 0]}, "makers names operator 3, workspaces has 2 rows"),
-                ({"workspaces": [0] * 4}, "readers names operator 4, workspaces has 4 rows"),
-                ({"workspaces": [0] * 40000}, "a graph of 40000 operators is to be ordered, the most is 32768"),
-                ({"control": [1, 2]}, "control has the shape (2,)"),
-                ({"control": [(0, -1)]}, "control[1] is -1"),
-                ({"control": [(4, 0)]}, "lies on a cycle"),
-                ({"given": [0, 1]}, "the order has 2 nodes"),
-                ({"resident": -1}, "resident is -1"),
-                ({"resident": 1 << 62}, "resident is"),
-                ({"sizes": [(1 << 62) - 1] * 4}, "all sizes together are above"),
-                ({"time_limit": 0}, "time_limit is 0"),
-                ({"iterations": -1}, "iterations is -1"),
-                ({"engine": "olla"}, "engine is 'olla', legal are: auto")):
+            ({"sizes": [1, -5, 1, 1]}, "sizes[1] is -5: 0 to"),
+            ({"makers": [0, 1, -2, 3]}, "makers[2] is -2: 0 to"),
+            ({"makers": [0, 1.5, 2, 3]}, "makers holds float64: whole numbers are wanted"),
+            ({"makers": [0, 1]}, "makers has 2 rows, sizes has 4"),
+            ({"readers": [[2]]}, "readers has 1 rows, sizes has 4"),
+            ({"readers": [[2], [3], [-4], [4]]}, "readers[2][0] is -4"),
+            (
+                {"readers": [[2], [3], [4], [1 << 40]]},
+                "operators up to number 1099511627776, the most that are ordered are 32768",
+            ),
+            ({"workspaces": [0, 0]}, "makers names operator 3, workspaces has 2 rows"),
+            ({"workspaces": [0] * 4}, "readers names operator 4, workspaces has 4 rows"),
+            ({"workspaces": [0] * 40000}, "a graph of 40000 operators is to be ordered, the most is 32768"),
+            ({"control": [1, 2]}, "control has the shape (2,)"),
+            ({"control": [(0, -1)]}, "control[1] is -1"),
+            ({"control": [(4, 0)]}, "lies on a cycle"),
+            ({"given": [0, 1]}, "the order has 2 nodes"),
+            ({"resident": -1}, "resident is -1"),
+            ({"resident": 1 << 62}, "resident is"),
+            ({"sizes": [(1 << 62) - 1] * 4}, "all sizes together are above"),
+            ({"time_limit": 0}, "time_limit is 0"),
+            ({"iterations": -1}, "iterations is -1"),
+            ({"engine": "olla"}, "engine is 'olla', legal are: auto"),
+        ):
             with self.subTest(text), self.assertRaises(berth.UsageError) as caught:
                 berth.order(**{**self.SMALL, **changes})
             self.assertIn(text, str(caught.exception))
@@ -209,26 +220,52 @@ class Schedules(Case):
 
         def operator(name, phase, ns, reads, makes):
             read = [[storage, int(storage > 0), 0, sizes[storage]] for storage in reads]
-            return {"name": name, "phase": phase,
-                    "alternatives": [{"ns": ns, "workspace": 0, "reads": read, "writes": [[makes, 1]], "algorithm": "only"}]}
+            return {
+                "name": name,
+                "phase": phase,
+                "alternatives": [
+                    {"ns": ns, "workspace": 0, "reads": read, "writes": [[makes, 1]], "algorithm": "only"}
+                ],
+            }
 
-        graph = {"format": "berth-graph 1", "storages": [{"bytes": size, "class": kind} for size, kind in zip(sizes, classes)],
-                 "operators": [operator("grow", "forward", 10, [0], 1), operator("shrink", "forward", 20, [1], 2),
-                               operator("widen", "backward", 30, [2], 3), operator("narrow", "backward", 40, [3], 4),
-                               operator("join", "backward", 50, [1, 4], 5)]}
+        graph = {
+            "format": "berth-graph 1",
+            "storages": [{"bytes": size, "class": kind} for size, kind in zip(sizes, classes)],
+            "operators": [
+                operator("grow", "forward", 10, [0], 1),
+                operator("shrink", "forward", 20, [1], 2),
+                operator("widen", "backward", 30, [2], 3),
+                operator("narrow", "backward", 40, [3], 4),
+                operator("join", "backward", 50, [1, 4], 5),
+            ],
+        }
         return berth.Graph.from_json(json.dumps({**graph, **changes}))
 
     def chain(self, length):
         """A graph of many layers, whose search has something to do."""
-        storages = [{"bytes": 100, "class": "input"}] + [{"bytes": 900 + k % 7, "class": "step"} for k in range(2 * length)]
+        storages = [{"bytes": 100, "class": "input"}] + [
+            {"bytes": 900 + k % 7, "class": "step"} for k in range(2 * length)
+        ]
 
         def operator(name, phase, ns, reads, makes):
-            return {"name": name, "phase": phase, "alternatives": [
-                {"ns": ns, "workspace": 0, "reads": [[s, int(s > 0), 0, storages[s]["bytes"]] for s in reads], "writes": [[makes, 1]]}]}
+            return {
+                "name": name,
+                "phase": phase,
+                "alternatives": [
+                    {
+                        "ns": ns,
+                        "workspace": 0,
+                        "reads": [[s, int(s > 0), 0, storages[s]["bytes"]] for s in reads],
+                        "writes": [[makes, 1]],
+                    }
+                ],
+            }
 
         forward = [operator(f"f{k}", "forward", 100 + k, [k], k + 1) for k in range(length)]
         backward = [operator(f"b{k}", "backward", 200, [length + k, length - k], length + k + 1) for k in range(length)]
-        return berth.Graph.from_json(json.dumps({"format": "berth-graph 1", "storages": storages, "operators": forward + backward}))
+        return berth.Graph.from_json(
+            json.dumps({"format": "berth-graph 1", "storages": storages, "operators": forward + backward})
+        )
 
     def test_a_graph_is_read_and_written(self):
         graph = self.step()
@@ -239,7 +276,9 @@ class Schedules(Case):
         for name in ("step.graph", "step.json"):
             graph.save(self.folder / name)
             self.assertEqual(berth.Graph.load(self.folder / name), graph)
-        self.assertEqual(json.loads((self.folder / "step.json").read_text())["operators"][0]["alternatives"][0]["algorithm"], "only")
+        self.assertEqual(
+            json.loads((self.folder / "step.json").read_text())["operators"][0]["alternatives"][0]["algorithm"], "only"
+        )
         self.assertEqual(berth.Graph.from_json(graph.to_json()), graph)
         self.assertIn("5 operators, 6 storages", repr(graph))
         with self.assertRaises(berth.InputError) as caught:
@@ -253,7 +292,10 @@ class Schedules(Case):
         found = berth.schedule(graph, 800, iterations=1000)
         schedule = found.schedule
         self.assertIsNone(schedule.verify(graph))
-        self.assertEqual((found.base_peak, found.base_time_ns, found.time_ns, found.recomputed, found.recomputed_ns), (1000, 150, 160, 1, 10))
+        self.assertEqual(
+            (found.base_peak, found.base_time_ns, found.time_ns, found.recomputed, found.recomputed_ns),
+            (1000, 150, 160, 1, 10),
+        )
         self.assertLessEqual(found.peak, 800)
         self.assertEqual((schedule.budget, schedule.time_ns, schedule.peak), (800, 160, found.peak))
         steps = schedule.steps
@@ -277,11 +319,16 @@ class Schedules(Case):
         unit, rate = 1 << 12, 10**15  # smaller values are not copied
         rows = json.loads(self.step(unit).to_json())
         look = {"ns": 10, "workspace": 0, "reads": [[2, 1, 0, 100 * unit]], "writes": []}
-        rows["operators"].insert(2, {"name": "look", "phase": "forward", "alternatives": [look]})  # the copy ends meanwhile
+        rows["operators"].insert(
+            2, {"name": "look", "phase": "forward", "alternatives": [look]}
+        )  # the copy ends meanwhile
         graph = berth.Graph.from_json(json.dumps(rows))
         found = berth.schedule(graph, 800 * unit, rate_in=rate, iterations=1000)
         self.assertIsNone(found.schedule.verify(graph, rate, rate))
-        self.assertEqual((found.recomputed, found.copied_out, found.copied_in, found.host_peak), (0, 400 * unit, 400 * unit, 400 * unit))
+        self.assertEqual(
+            (found.recomputed, found.copied_out, found.copied_in, found.host_peak),
+            (0, 400 * unit, 400 * unit, 400 * unit),
+        )
         self.assertLess(found.time_ns, 170)
         self.assertEqual(found.schedule.host_bytes, 400 * unit)
         steps = found.schedule.steps
@@ -316,12 +363,19 @@ class Schedules(Case):
         self.assertLess(found.seconds, 150)
 
     def test_what_is_wrong_is_named(self):
-        for arguments, changes, text in ((("x.graph", 800), {}, "graph is a str: a berth.Graph or a berth.Trace is wanted"),
-                                         ((self.step(), -1), {}, "budget is -1"), ((self.step(), None), {}, "budget is None"),
-                                         ((self.step(), 800), {"rate_in": 0}, "rate_in is 0"),
-                                         ((self.step(), 800), {"rate_out": 1 << 60}, "rate_out is 1152921504606846976: bytes from 1 to 1000000000000000"),
-                                         ((self.step(), 800), {"engine": "ilp"}, "engine is 'ilp', legal are: auto"),
-                                         ((self.step(), 800), {"time_limit": 0}, "time_limit is 0")):
+        for arguments, changes, text in (
+            (("x.graph", 800), {}, "graph is a str: a berth.Graph or a berth.Trace is wanted"),
+            ((self.step(), -1), {}, "budget is -1"),
+            ((self.step(), None), {}, "budget is None"),
+            ((self.step(), 800), {"rate_in": 0}, "rate_in is 0"),
+            (
+                (self.step(), 800),
+                {"rate_out": 1 << 60},
+                "rate_out is 1152921504606846976: bytes from 1 to 1000000000000000",
+            ),
+            ((self.step(), 800), {"engine": "ilp"}, "engine is 'ilp', legal are: auto"),
+            ((self.step(), 800), {"time_limit": 0}, "time_limit is 0"),
+        ):
             with self.subTest(text), self.assertRaises(berth.UsageError) as caught:
                 berth.schedule(*arguments, **changes)
             self.assertIn(text, str(caught.exception))
@@ -370,7 +424,9 @@ class Traces(Case):
         self.assertTrue((requests.freed > requests.ticks).all())
         self.assertEqual(requests.lanes.dtype, np.uint32)
         self.assertFalse(requests.bytes.flags.owndata or requests.bytes.flags.writeable)
-        self.assertEqual((trace.marks, trace.alignment, trace.closed, trace.cut_bytes, trace.lanes.tolist()), (5, 512, True, 0, [0]))
+        self.assertEqual(
+            (trace.marks, trace.alignment, trace.closed, trace.cut_bytes, trace.lanes.tolist()), (5, 512, True, 0, [0])
+        )
         (step,) = trace.steps()
         self.assertEqual(step.bytes.tolist(), [1000, 2000, 3000])
         self.assertEqual(step.lengths.tolist(), [2, 2, 1])
@@ -387,7 +443,11 @@ class Traces(Case):
         self.assertEqual((self.folder / "x.trace").stat().st_size, (self.folder / "y.trace").stat().st_size)
 
     def test_a_damaged_file_is_an_input_error_that_names_it(self):
-        for content, text in ((b"", "is empty"), (b"nonsense", "is no trace"), (b"BERTHTRC" + bytes(100), "is no whole trace")):
+        for content, text in (
+            (b"", "is empty"),
+            (b"nonsense", "is no trace"),
+            (b"BERTHTRC" + bytes(100), "is no whole trace"),
+        ):
             path = self.folder / "bad.trace"
             path.write_bytes(content)
             with self.assertRaises(berth.InputError) as caught:
@@ -412,7 +472,9 @@ class Plans(Case):
         self.assertEqual(plan.arena_bytes, 2048 + 3072)
         self.assertEqual((plan.lower_bound, plan.gap, plan.alignment, len(plan)), (5120, 0.0, 512, 3))
         (sequence,) = plan.sequences
-        self.assertEqual((sequence.lane, sequence.parent, sequence.fork, sequence.period, len(sequence)), (0, -1, 0, 3, 3))
+        self.assertEqual(
+            (sequence.lane, sequence.parent, sequence.fork, sequence.period, len(sequence)), (0, -1, 0, 3, 3)
+        )
         np.testing.assert_array_equal(sequence.offsets, step.offsets)
         self.assertEqual(sequence.sizes.tolist(), [1024, 2048, 3072])
         self.assertEqual(sequence.births.tolist(), [0, 1, 2])

@@ -27,8 +27,13 @@ class Readme(ProgramCase):
     def test_shell(self):
         blocks = [text for kind, text in BLOCKS if kind == "sh"]
         self.assertTrue(blocks)
-        self.write("train.py", next(text for kind, text in BLOCKS if kind == "python").replace("import berth\n", "").replace(
-            'berth.install("cpu")', "").replace('print(berth.stats("cpu").hit_rate)', ""))
+        self.write(
+            "train.py",
+            next(text for kind, text in BLOCKS if kind == "python")
+            .replace("import berth\n", "")
+            .replace('berth.install("cpu")', "")
+            .replace('print(berth.stats("cpu").hit_rate)', ""),
+        )
         bin_folder = self.folder / "bin"
         bin_folder.mkdir()
         (bin_folder / "python").symlink_to(sys.executable)

@@ -7,7 +7,9 @@ import unittest
 from support import PREAMBLE, ProgramCase, run
 
 # A program trains on the CPU or on CUDA and prints what it leaves; the arguments are a device, a limit in bytes, host memory, and a variant.
-PROGRAM = PREAMBLE + """
+PROGRAM = (
+    PREAMBLE
+    + """
 import contextlib, hashlib, io, os
 import berth
 from torch import nn
@@ -50,8 +52,11 @@ def said(**what):
     live = berth.stats(device) if limit or device == "cuda" else None
     print(json.dumps({**what, "peak": live.reserved_peak if live else 0}))
 """
+)
 
-TRAINS = PROGRAM + """
+TRAINS = (
+    PROGRAM
+    + """
 rows = 8 if device == "cpu" else 64
 net = Net().to(device)
 optimizer = torch.optim.AdamW(net.parameters(), foreach=variant == "lists")
@@ -69,9 +74,12 @@ stats = program.stats() if program else None
 said(losses=losses, state=digest(state_of(net, optimizer)), generator=digest([torch.get_rng_state()]),
      spilled=stats.spilled_out if stats else 0, back=stats.spilled_in if stats else 0, scheduled=stats.scheduled if stats else 0)
 """
+)
 
 # What the body does with bytes behind torch's operators, and what lies between steps.
-READS = PROGRAM + """
+READS = (
+    PROGRAM
+    + """
 program = program_of(plan_wait=0.1) if host else None
 
 def run(variant):
@@ -127,9 +135,12 @@ def run(variant):
 found = {variant: run(variant) for variant in ("numpy", "tolist", "pointer", "save", "evaluate", "grows", "fork")}
 said(found=found, spilled=program.stats().spilled_out if program else 0)
 """
+)
 
 # An exception in the body at each of its operators, in turn; then training goes on.
-FAILS = PROGRAM + """
+FAILS = (
+    PROGRAM
+    + """
 net = Net(layers=1)
 optimizer = torch.optim.AdamW(net.parameters(), foreach=False)
 program = program_of(plan_wait=0.1) if host else None
@@ -161,9 +172,12 @@ for step in range(24):
         found.append(digest(p.grad for p in net.parameters() if p.grad is not None))
 said(found=found, state=digest(state_of(net, optimizer)), spilled=program.stats().spilled_out if program else 0)
 """
+)
 
 # Operators on sparse tensors, lists with a tensor of numbers, writes by a thread of the program's own, a profiler that begins within a step.
-HARD = PROGRAM + """
+HARD = (
+    PROGRAM
+    + """
 import threading
 program = program_of(plan_wait=0.1) if host else None
 def step():
@@ -212,9 +226,12 @@ for n in range(5):
     found += digest(net.parameters()) + digest(p.grad for p in net.parameters())
 said(found=found, spilled=program.stats().spilled_out if program else 0)
 """
+)
 
 # No room on the host, or none for one operator: one error, and the program goes on with a smaller batch.
-ENDS = PROGRAM + """
+ENDS = (
+    PROGRAM
+    + """
 net = Net()
 optimizer = torch.optim.AdamW(net.parameters(), foreach=False)
 program = program_of(plan_wait=0.1)
@@ -237,12 +254,15 @@ for rows in sizes:
         assert digest(net.parameters()) == before
 said(errors=errors, spilled=program.stats().spilled_out)
 """
+)
 
 
 class Spills(ProgramCase):
     def answer(self, text, *arguments, standin=(), **variables):
         self.write("program.py", text)
-        result = run([sys.executable, "program.py", *map(str, arguments)], folder=self.folder, standin=standin, **variables)
+        result = run(
+            [sys.executable, "program.py", *map(str, arguments)], folder=self.folder, standin=standin, **variables
+        )
         self.assertEqual(result.returncode, 0, result.stderr[-3000:])
         return json.loads(result.stdout.splitlines()[-1])
 

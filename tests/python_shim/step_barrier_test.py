@@ -5,7 +5,9 @@ import unittest
 
 from support import PREAMBLE, ProgramCase
 
-PROGRAM = PREAMBLE + """
+PROGRAM = (
+    PREAMBLE
+    + """
 import numpy as np
 import berth
 from torch import nn
@@ -34,6 +36,7 @@ def say(make, least=1, **options):
     same, stats = as_eager(make, **options)
     print(same, stats.scheduled >= least, "" if same and stats.scheduled >= least else stats)
 """
+)
 
 
 class Barriers(ProgramCase):
@@ -41,7 +44,8 @@ class Barriers(ProgramCase):
         self.assertEqual(self.python(PROGRAM + program).split("\n")[:count], ["True True "] * count)
 
     def test_operators_of_somebody_run_when_they_are_called(self):
-        self.check("""
+        self.check(
+            """
 @torch.library.custom_op("barrier::count", mutates_args=())
 def count(x: torch.Tensor) -> int: return int((x > 0).sum())
 
@@ -70,10 +74,13 @@ def stateful():
     calls[0] = 0
     return lambda k: (torch.ops.barrier.state(weight * 2) + torch.rand(()), torch.rand(2))
 say(counting), say(keeping), say(stateful)
-""", 3)
+""",
+            3,
+        )
 
     def test_bytes_of_others_are_read_and_written_at_the_call(self):
-        self.check("""
+        self.check(
+            """
 def copies():
     buffer = np.zeros((64, 64), np.float32)
     def body(k):
@@ -119,10 +126,13 @@ def dlpack():
         return x.clone(), y.sum()
     return body
 say(copies), say(older_view), say(view_of_the_step), say(by_element), say(dlpack)
-""", 5)
+""",
+            5,
+        )
 
     def test_what_is_set_and_drawn_is_as_at_the_call(self):
-        self.check("""
+        self.check(
+            """
 def default_type():
     def body(k):
         torch.set_default_dtype(torch.float64 if k == 4 else torch.float32)
@@ -141,10 +151,13 @@ def state():
         return a, b, again
     return body
 say(default_type), say(state)
-""", 2)
+""",
+            2,
+        )
 
     def test_errors_of_data_are_caught_in_the_body(self):
-        self.check("""
+        self.check(
+            """
 def caught():
     net = nn.Linear(8, 10)
     optimizer = torch.optim.SGD(net.parameters(), 0.1)
@@ -167,10 +180,13 @@ def jitter():
         except torch.linalg.LinAlgError: return torch.eye(4) * 2,
     return body
 say(caught), say(jitter)
-""", 2)
+""",
+            2,
+        )
 
     def test_modes_compilers_and_profilers_see_what_they_would(self):
-        self.check("""
+        self.check(
+            """
 from torch.utils._python_dispatch import TorchDispatchMode
 class Names(TorchDispatchMode):
     def __init__(self): super().__init__(); self.names = []
@@ -200,11 +216,17 @@ with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], pr
     for k in range(4):
         with program.step(): net(torch.ones(64, 64)).square().mean().backward()
 print(sum(event.name == "aten::addmm" for event in profile.events()) == 4, "profiler" in program.stats().last_refusal, "")
-""", 3)
+""",
+            3,
+        )
 
-    @unittest.skipIf(any(importlib.util.find_spec(name) is None for name in ("torchvision", "PIL")), "torchvision is not installed, or no Pillow")
+    @unittest.skipIf(
+        any(importlib.util.find_spec(name) is None for name in ("torchvision", "PIL")),
+        "torchvision is not installed, or no Pillow",
+    )
     def test_operators_of_torchvision_that_are_known_are_no_barriers(self):
-        self.check("""
+        self.check(
+            """
 from torchvision import ops
 def pooling(how, channels):
     def make():
@@ -239,10 +261,13 @@ for make in makes:
         print(same, stats.scheduled >= 3 and stats.barriers == 0, "" if stats.barriers == 0 else stats)
 same, stats = as_eager(suppressed)
 print(same, "torchvision::nms" in stats.barrier_operators + stats.last_divergence, "")
-""", 11)
+""",
+            11,
+        )
 
     def test_shapes_in_turn_each_have_a_program(self):
-        self.check("""
+        self.check(
+            """
 def lengths():
     net = nn.Linear(8, 8)
     return lambda k: (net(torch.ones(8 + 4 * (k % 6), 8)).square().mean(),)
@@ -260,7 +285,9 @@ def pooled():
         with torch.no_grad(): return net(torch.randn(2, 1, 16)),
     return body
 say(packed), say(pooled)
-""", 3)
+""",
+            3,
+        )
 
 
 if __name__ == "__main__":

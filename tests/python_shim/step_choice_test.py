@@ -6,7 +6,9 @@ import unittest
 
 from support import PREAMBLE, ProgramCase
 
-PROGRAM = PREAMBLE + """
+PROGRAM = (
+    PREAMBLE
+    + """
 import ctypes
 import berth
 from torch import nn
@@ -46,42 +48,60 @@ def train(budget=0, kind=torch.float32, layout=torch.contiguous_format, steps=4,
         program.save_graph(graph)
     return program.stats(), peak, executed
 """
+)
 CONVOLUTIONS = 12  # six, forward and backward, of which the first one makes no gradient of its image
 EXECUTIONS = 6 + 5 + 6
 
 
 class StepChoice(ProgramCase):
     def test_a_budget_takes_algorithms_with_less_workspace(self):
-        said = self.python(PROGRAM + """
+        said = self.python(
+            PROGRAM
+            + """
 free, peak, _ = train()
 print(free.scheduled, free.choices, free.predicted_peak <= free.recorded_peak, free.predicted_peak - free.resident - peak)
 for options in ({}, {"kind": torch.bfloat16, "layout": torch.channels_last}):
     tight, peak, _ = train("90%", **options)
     print(tight.budget_not_met, tight.predicted_peak <= 9 * tight.recorded_peak // 10, tight.chosen > 0, tight.predicted_peak - tight.resident - peak)
-""").splitlines()
+"""
+        ).splitlines()
         self.assertEqual(said, [f"2 {CONVOLUTIONS} True 0"] + [" True True 0"] * 2)
 
     def test_other_bits_are_taken_only_where_they_are_allowed(self):
-        said = self.python(PROGRAM + """
+        said = self.python(
+            PROGRAM
+            + """
 own, _, executed = train("90%", graph="own.json")
 other, peak, _ = train("90%", graph="other.json", other_bits=True)
 print(other.predicted_peak - other.resident - peak, other.chosen > own.chosen)
-""").split()
+"""
+        ).split()
         self.assertEqual(said, ["0", "True"])
 
         def algorithms(name):
             graph = json.loads((self.folder / name).read_text())
-            return {part for one in graph["operators"] for way in one["alternatives"] for part in way.get("algorithm", "0").split("|")}
+            return {
+                part
+                for one in graph["operators"]
+                for way in one["alternatives"]
+                for part in way.get("algorithm", "0").split("|")
+            }
 
         self.assertEqual(algorithms("own.json"), {"0"})
         self.assertEqual(algorithms("other.json"), {"0", "2"})
 
     def test_every_planner_takes_what_it_has_room_for(self):
-        self.assertEqual(self.python(PROGRAM + """
+        self.assertEqual(
+            self.python(
+                PROGRAM
+                + """
 for engine in ("knapsack", "monet", "dymem"):
     stats, peak, _ = train("90%", engine=engine, copy_rate=10**9 if engine == "dymem" else 0, other_bits=True)
     print(engine, stats.scheduled, stats.last_refusal or "runs", stats.chosen > 0, stats.predicted_peak - stats.resident == peak or stats.copied_out > 0)
-"""), "".join(f"{engine} 2 runs True True\n" for engine in ("knapsack", "monet", "dymem")))
+"""
+            ),
+            "".join(f"{engine} 2 runs True True\n" for engine in ("knapsack", "monet", "dymem")),
+        )
 
     def test_a_file_spares_the_next_process_the_measurements(self):
         program = PROGRAM + "\nprint(train()[2])\n"
@@ -101,13 +121,18 @@ for engine in ("knapsack", "monet", "dymem"):
         (self.folder / "x.algorithms").write_text(kept[:-20])
         self.assertGreater(executions()[1], 100)
         self.assertEqual(len(self.stderr.splitlines()), 1, self.stderr)
-        self.assertIn("x.algorithms is damaged: its checksum is another: algorithms are measured again, and the file is replaced [algorithms-file]",
-                      self.stderr)
+        self.assertIn(
+            "x.algorithms is damaged: its checksum is another: algorithms are measured again, and the file is replaced [algorithms-file]",
+            self.stderr,
+        )
         self.assertEqual(executions(), usual)
 
     def test_a_failing_algorithm_gives_way_to_the_operator(self):
         # The fourth step begins with a convolution that libtorch runs; the second one is run by an algorithm that was chosen.
-        self.assertEqual(self.python(PROGRAM + """
+        self.assertEqual(
+            self.python(
+                PROGRAM
+                + """
 import berth._library
 fail = ctypes.CDLL(None).berth_standin_fail
 adapter, steps = berth._library.step_adapter(), [0]
@@ -120,7 +145,10 @@ def begin_and_fail(program):
 adapter.begin_step = begin_and_fail
 stats, peak, executed = train("100%", steps=5, other_bits=True)
 print(stats.scheduled, stats.recovered, executed[2:])
-"""), f"3 0 [{EXECUTIONS}, {EXECUTIONS + 1}, {EXECUTIONS}]\n")
+"""
+            ),
+            f"3 0 [{EXECUTIONS}, {EXECUTIONS + 1}, {EXECUTIONS}]\n",
+        )
 
 
 if __name__ == "__main__":

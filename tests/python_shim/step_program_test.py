@@ -8,7 +8,9 @@ import unittest
 from support import PREAMBLE, ProgramCase, run
 
 # A program prints what training leaves; run with the argument "program" the step runs by a schedule.
-PROGRAM = PREAMBLE + """
+PROGRAM = (
+    PREAMBLE
+    + """
 import contextlib, hashlib
 import berth
 from torch import nn
@@ -63,6 +65,7 @@ def train(make_optimizer, again=False, clip=False, autocast=False, schedule=Fals
     print(losses, left)
     return program.stats()
 """
+)
 
 RUNS = {
     "AdamW, a list at a time": "train(lambda p: torch.optim.AdamW(p, foreach=True), clip=True)",
@@ -76,7 +79,19 @@ RUNS = {
 
 
 # Of step_coverage.py: what no step program may have, and a step that is never twice the same.
-AS_WRITTEN = {"Embedding, sparse", "index, mask", "nonzero", "unique", "deepcopy", "data_ptr", "storage", "dlpack", "saved", "sparse", "LBFGS"}
+AS_WRITTEN = {
+    "Embedding, sparse",
+    "index, mask",
+    "nonzero",
+    "unique",
+    "deepcopy",
+    "data_ptr",
+    "storage",
+    "dlpack",
+    "saved",
+    "sparse",
+    "LBFGS",
+}
 
 
 class Steps(ProgramCase):
@@ -94,11 +109,16 @@ class Steps(ProgramCase):
     def test_bits_are_those_of_the_step_as_written(self):
         for name, call in RUNS.items():
             with self.subTest(name):
-                program = PROGRAM + f"\nstats = {call}\nprint(stats, file=sys.stderr)\nassert sys.argv[1] == 'plain' or stats.scheduled >= 4, stats\n"
+                program = (
+                    PROGRAM
+                    + f"\nstats = {call}\nprint(stats, file=sys.stderr)\nassert sys.argv[1] == 'plain' or stats.scheduled >= 4, stats\n"
+                )
                 self.assertEqual(self.python(program, "plain"), self.python(program, "program"))
 
     def test_a_body_that_draws_by_contents_and_sets_generators_runs_as_it_is(self):
-        program = PROGRAM + """
+        program = (
+            PROGRAM
+            + """
 program = berth.StepProgram(plan_wait=1e9)
 for step in range(4):
     with program.step() if sys.argv[1] == "program" else contextlib.nullcontext():
@@ -108,10 +128,13 @@ for step in range(4):
         print((first + torch.poisson(rates)).tolist())
 assert sys.argv[1] == "plain" or "aten::poisson" in program.stats().last_refusal, program.stats()
 """
+        )
         self.assertEqual(self.python(program, "plain"), self.python(program, "program"))
 
     def test_a_budget_changes_no_bit(self):
-        program = PROGRAM + """
+        program = (
+            PROGRAM
+            + """
 torch.manual_seed(3)
 stats = train(lambda p: torch.optim.AdamW(p, foreach=True), batch=(16, 32))
 torch.manual_seed(3)
@@ -122,10 +145,13 @@ torch.manual_seed(3)
 share = train(lambda p: torch.optim.AdamW(p, foreach=True), budget="85%", batch=(16, 32))
 assert sys.argv[1] == "plain" or share.predicted_peak - share.resident <= 0.85 * (share.recorded_peak - share.resident) and not share.budget_not_met, share
 """
+        )
         self.assertEqual(self.python(program, "plain"), self.python(program, "program"))
 
     def test_a_schedule_that_was_planned_from_the_saved_graph_is_followed(self):
-        program = PROGRAM + """
+        program = (
+            PROGRAM
+            + """
 import pathlib
 net, ids = Net(), torch.randint(50, (16, 32))
 sgd = torch.optim.SGD(net.parameters(), 0.1)
@@ -146,10 +172,13 @@ planned.schedule.save("x.schedule")
 followed = run(berth.StepProgram(schedule="x.schedule", plan_wait=1e9))
 print(followed.runs_again == planned.recomputed > 0, followed.schedule_not_taken == "", 0 <= planned.peak - followed.predicted_peak < 64 * followed.operators)
 """
+        )
         self.assertEqual(self.python(program, "x").split(), ["True"] * 3)
 
     def test_a_trace_and_a_step_program_have_the_same_step(self):
-        program = PROGRAM + """
+        program = (
+            PROGRAM
+            + """
 if sys.argv[1] == "trace":
     berth.install("cpu", mode="record", record="operators", trace="step.trace")
 net = Net()
@@ -169,9 +198,11 @@ else:
             body()
     program.save_graph("step.graph")
 """
+        )
         self.python(program, "trace")
         self.python(program, "program")
-        found = json.loads(self.python("""
+        found = json.loads(
+            self.python("""
 import collections, json
 import berth
 def step_of(graph):
@@ -181,7 +212,8 @@ def step_of(graph):
     return resident, peak, collections.Counter(one["bytes"] for one in storages if one["bytes"] >= 1024)
 traced, stepped = step_of(berth.Graph.from_trace(berth.Trace.load("step.trace"))), step_of(berth.Graph.load("step.graph"))
 print(json.dumps([traced[:2], stepped[:2], sum((stepped[2] - traced[2]).values())]))
-"""))
+""")
+        )
         (traced_resident, traced_peak), (resident, peak), unknown = found
         self.assertEqual(resident, traced_resident)
         self.assertAlmostEqual(peak / traced_peak, 1, delta=0.02)
@@ -190,7 +222,9 @@ print(json.dumps([traced[:2], stepped[:2], sum((stepped[2] - traced[2]).values()
 
     def test_a_schedule_of_a_trace_runs_the_program(self):
         # As a user does it: the training program is the same in the recorded run and by the schedule.
-        program = PROGRAM + """
+        program = (
+            PROGRAM
+            + """
 class Images(nn.Module):
     def __init__(self):
         super().__init__()
@@ -218,6 +252,7 @@ program.save_graph(sys.argv[1] + ".graph", as_written=True)
 stats = program.stats()
 print(json.dumps([stats.scheduled, stats.runs_again, stats.predicted_peak, stats.schedule_not_taken]))
 """
+        )
         compare = """
 import json, sys
 import berth
@@ -234,12 +269,27 @@ for name in sys.argv[1:]:
         assert len(one) == len(other), (name, len(one), len(other))
     assert len(a[2]) > 20, name
 """
+
         def losses():
             return [line for line in self.stderr.splitlines() if line.startswith(("0x", "-0x"))]
 
         def plan(trace):
             for budget in ("85%", "95%", "100%"):
-                ran = run([*berth, "schedule", trace, "--budget", budget, "--iterations", "500", "-o", "x.schedule", "--json"], folder=self.folder)
+                ran = run(
+                    [
+                        *berth,
+                        "schedule",
+                        trace,
+                        "--budget",
+                        budget,
+                        "--iterations",
+                        "500",
+                        "-o",
+                        "x.schedule",
+                        "--json",
+                    ],
+                    folder=self.folder,
+                )
                 if ran.returncode == 0:
                     return json.loads(ran.stdout)
                 self.assertEqual(ran.returncode, 1, ran.stderr)
@@ -250,7 +300,21 @@ for name in sys.argv[1:]:
         subjects = "net", "images"
         for subject in subjects:
             with self.subTest(subject):
-                self.ran([*berth, "record", "--operators", "--device", "cpu", "-o", f"{subject}.trace", "--", sys.executable, "train.py", subject])
+                self.ran(
+                    [
+                        *berth,
+                        "record",
+                        "--operators",
+                        "--device",
+                        "cpu",
+                        "-o",
+                        f"{subject}.trace",
+                        "--",
+                        sys.executable,
+                        "train.py",
+                        subject,
+                    ]
+                )
                 recorded = losses()
                 planned = plan(f"{subject}.trace")
                 out = self.ran([sys.executable, "train.py", subject], BERTH_SCHEDULE="x.schedule")
@@ -259,7 +323,9 @@ for name in sys.argv[1:]:
                 self.assertGreaterEqual(scheduled, 5)
                 self.assertEqual(again, planned["recomputed"])
                 # A trace has workspaces as their blocks are rounded.
-                self.assertTrue(planned["peak_bytes"] - 4096 < peak <= planned["peak_bytes"], (peak, planned["peak_bytes"]))
+                self.assertTrue(
+                    planned["peak_bytes"] - 4096 < peak <= planned["peak_bytes"], (peak, planned["peak_bytes"])
+                )
                 self.assertEqual(losses(), recorded)
         self.python(compare, *subjects, name="compare.py")
         # The last one is of the images.
@@ -268,7 +334,9 @@ for name in sys.argv[1:]:
         self.assertIn("operator 0, aten::embedding, takes or makes others, or of other sizes", self.stderr)
 
     def test_operators_that_are_loaded_later_are_part_of_steps(self):
-        program = PROGRAM + """
+        program = (
+            PROGRAM
+            + """
 program = berth.StepProgram(plan_wait=1e9)
 weight = torch.ones(40, 40, requires_grad=True)
 for step in range(10):
@@ -282,11 +350,14 @@ for step in range(10):
         print((x + 1).sum().item())
 print(sys.argv[1] == "plain" or program.stats().scheduled >= 4 and program.stats().programs == 2)
 """
+        )
         self.assertEqual(self.python(program, "plain"), self.python(program, "program"))
 
     def test_memory_on_cuda_is_what_the_program_says(self):
         # On the stand-in kernels do nothing: what is asked for and when is what counts.
-        program = PROGRAM + """
+        program = (
+            PROGRAM
+            + """
 def peaks(budget, berths, **options):
     if berths and not berth.installed("cuda"):
         berth.install("cuda")
@@ -319,6 +390,7 @@ for measured, said in ((free, stats), (half, tight)):
     assert 0 <= predicted - measured <= 4096, (measured, predicted, said)
 print("done")
 """
+        )
         program += """
 if sys.argv[1] == "native":
     rate = 10**13
@@ -329,11 +401,15 @@ if sys.argv[1] == "native":
         for allocator in ("native", "berth"):
             with self.subTest(allocator):
                 # Without expandable segments PyTorch's allocator counts rests of up to 1 MiB that it does not split off.
-                self.assertEqual(self.python(program, allocator, PYTORCH_ALLOC_CONF="expandable_segments:True").split(), ["done"])
+                self.assertEqual(
+                    self.python(program, allocator, PYTORCH_ALLOC_CONF="expandable_segments:True").split(), ["done"]
+                )
 
     def test_kernels_on_a_device_are_timed_where_they_run(self):
         # Recorded one by one, a call takes what its host part takes; its kernels take a microsecond each on the stand-in.
-        program = PREAMBLE + """
+        program = (
+            PREAMBLE
+            + """
 import berth
 
 @torch.library.custom_op("berth_test::thoughtful", mutates_args=())
@@ -357,10 +433,13 @@ for step in range(8):
 assert program.stats().runs_again > 0, program.stats()
 print(min(said[:2]) > 1e7, max(said[3:]) < 1e6)
 """
+        )
         self.assertEqual(self.python(program).split(), ["True", "True"])
 
     def test_captured_steps_are_scheduled_where_they_are_known_and_draw_once(self):
-        program = PREAMBLE + """
+        program = (
+            PREAMBLE
+            + """
 import berth
 
 def captured(warm_up, budget, odd):
@@ -390,11 +469,15 @@ def captured(warm_up, budget, odd):
 
 captured(*map(eval, sys.argv[1:]))
 """
+        )
         refused = " is captured into a graph, before the step is known: steps are recorded outside"
         again = "its schedule draws numbers again"
-        for arguments, printed, said in ((("0", "0", "False"), "0 0 False aten::addmm" + refused, refused),
-                                         (("4", "0", "True"), "1 1 False aten::mul.Tensor" + refused, refused),
-                                         (("4", "0", "False"), "2 0 False", ""), (("4", "'60MiB'", "False"), "1 0 True", again)):
+        for arguments, printed, said in (
+            (("0", "0", "False"), "0 0 False aten::addmm" + refused, refused),
+            (("4", "0", "True"), "1 1 False aten::mul.Tensor" + refused, refused),
+            (("4", "0", "False"), "2 0 False", ""),
+            (("4", "'60MiB'", "False"), "1 0 True", again),
+        ):
             with self.subTest(arguments):
                 self.assertEqual(self.python(program, *arguments).strip(), printed)
                 self.assertIn(said, self.stderr)
@@ -403,8 +486,14 @@ captured(*map(eval, sys.argv[1:]))
     def test_what_no_program_may_have_runs_as_written_and_is_named(self):
         # Each body's words stand in stats().last_refusal; none: it is scheduled, or never twice the same.
         bodies = {
-            "quantized": ("torch.quantize_per_tensor(x * step, 0.1, 0, torch.qint8).dequantize().sum()", "quantize_per_tensor"),
-            "nested": ("torch.nested.nested_tensor([x[0], x[1, :2]]).to_padded_tensor(step).sum()", "is no dense tensor"),
+            "quantized": (
+                "torch.quantize_per_tensor(x * step, 0.1, 0, torch.qint8).dequantize().sum()",
+                "quantize_per_tensor",
+            ),
+            "nested": (
+                "torch.nested.nested_tensor([x[0], x[1, :2]]).to_padded_tensor(step).sum()",
+                "is no dense tensor",
+            ),
             "subclass": ("Logged(x * step).add(1).inner.sum()", ""),
             "a mode": ("under_mode(lambda: (x * step).exp().sum())", ""),
             "a mask": ("x[x > 0.1 * step].sum()", ""),
@@ -416,7 +505,9 @@ captured(*map(eval, sys.argv[1:]))
             "NumPy's view": ("through_numpy(x.clone(), step).sum()", ""),
             "other shapes": ("x[:1 + step % 2].sum() * step", ""),
         }
-        program = PROGRAM + """
+        program = (
+            PROGRAM
+            + """
 from torch.utils._python_dispatch import TorchDispatchMode
 class Logged(torch.Tensor):
     @staticmethod
@@ -447,6 +538,7 @@ for step in range(9):
     print(float(loss).hex(), [one.hex() for one in seen])
 print(program.stats().last_refusal if sys.argv[1] == "program" else "")
 """
+        )
         for name, (body, words) in bodies.items():
             with self.subTest(name):
                 plain = self.python(program.replace("BODY", body), "plain").splitlines()
@@ -455,7 +547,9 @@ print(program.stats().last_refusal if sys.argv[1] == "program" else "")
                 self.assertIn(words, found[-1])
 
     def test_training_goes_on_after_states_are_loaded_and_kernels_fail(self):
-        program = PROGRAM + """
+        program = (
+            PROGRAM
+            + """
 import copy
 net, rows = Net(), torch.randint(50, (9, 4, 12))
 optimizer = torch.optim.AdamW(net.parameters(), foreach=True)
@@ -484,10 +578,13 @@ for step in range(24):
 print(digest(net.parameters()))
 assert sys.argv[1] == "plain" or program.stats().scheduled >= 14, program.stats()
 """
+        )
         self.assertEqual(self.python(program, "plain"), self.python(program, "program"))
 
     def test_an_error_in_the_body_is_the_body_s_own(self):
-        program = PROGRAM + """
+        program = (
+            PROGRAM
+            + """
 net = Net()
 program = berth.StepProgram(plan_wait=1e9)
 ids = torch.randint(50, (4, 12))
@@ -501,10 +598,13 @@ for step in range(6):
         print(error, loss.item() != 0)
 print(program.stats().scheduled)
 """
+        )
         self.assertEqual(self.python(program, "x").splitlines(), ["'mine' True", "3"])
 
     def test_engines_go_by_the_names_of_papers_and_of_users(self):
-        program = PROGRAM + """
+        program = (
+            PROGRAM
+            + """
 for engine in ("eager", "release", "olla", "berth"):
     program = berth.StepProgram(engine=engine, plan_wait=1e9)
     for step in range(4):
@@ -516,26 +616,33 @@ try:
 except berth.UsageError as error:
     print(error)
 """
+        )
         self.assertIn("engine is 'best'; one of auto", self.python(program, "plain"))
 
     def test_wrong_budgets_are_refused(self):
-        program = PROGRAM + """
+        program = (
+            PROGRAM
+            + """
 for budget in ("much", "-1", -1, "3 parsecs"):
     try:
         berth.StepProgram(budget, plan_wait=1e9)
     except berth.UsageError as error:
         print(error)
 """
+        )
         lines = self.python(program, "x").splitlines()
         self.assertEqual(len(lines), 4)
         self.assertTrue(all("memory_budget is" in line for line in lines), lines)
-        program = PROGRAM + """
+        program = (
+            PROGRAM
+            + """
 for arguments in ({"memory_budget": "150%"}, {"time_budget": -1}, {"time_budget": 0.1, "memory_budget": "60%"}):
     try:
         berth.StepProgram(**arguments, plan_wait=1e9)
     except berth.UsageError as error:
         print(error)
 """
+        )
         lines = self.python(program, "x").splitlines()
         self.assertEqual(len(lines), 3)
         for line, words in zip(lines, ("memory_share is 1.5", "time_budget is -1", "2 budgets are given")):

@@ -32,12 +32,25 @@ def hits_of(step, tries=2000, device=None):
 """
 
 
-def run(command, *, folder=None, standin=("--copy-limit", "1048576"), timeout=300, stdin=subprocess.DEVNULL, **variables):
+def run(
+    command, *, folder=None, standin=("--copy-limit", "1048576"), timeout=300, stdin=subprocess.DEVNULL, **variables
+):
     """A command on the stand-in; a variable that is None is not there."""
-    environment = {name: value for name, value in {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1",
-                                                   **variables}.items() if value is not None}
-    return subprocess.run([STANDIN, *standin, "--", *map(str, command)], cwd=folder, capture_output=True, text=True, timeout=timeout,
-                          env=environment, stdin=stdin, preexec_fn=heed_interrupts)
+    environment = {
+        name: value
+        for name, value in {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1", **variables}.items()
+        if value is not None
+    }
+    return subprocess.run(
+        [STANDIN, *standin, "--", *map(str, command)],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        env=environment,
+        stdin=stdin,
+        preexec_fn=heed_interrupts,
+    )
 
 
 def heed_interrupts():

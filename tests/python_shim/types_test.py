@@ -40,8 +40,24 @@ placed: berth.Placement = berth.place(np.array([1, 2]), [0, 1], [1, 2], pinned=[
 
 def mypy(*arguments):
     environment = {**os.environ, "MYPYPATH": PACKAGE}
-    result = subprocess.run([sys.executable, "-m", "mypy", "--config-file", f"{SOURCE}/python_shim/pyproject.toml", "--python-version", "3.12",
-                             "--cache-dir", os.devnull, *arguments], capture_output=True, text=True, env=environment, cwd="/")
+    result = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "mypy",
+            "--config-file",
+            f"{SOURCE}/python_shim/pyproject.toml",
+            "--python-version",
+            "3.12",
+            "--cache-dir",
+            os.devnull,
+            *arguments,
+        ],
+        capture_output=True,
+        text=True,
+        env=environment,
+        cwd="/",
+    )
     return result.returncode, result.stdout + result.stderr
 
 

@@ -62,8 +62,11 @@ class Wheel(unittest.TestCase):
 
     def test_all_of_the_package_is_there(self):
         names = {path.relative_to(self.package).as_posix() for path in self.package.rglob("*") if path.is_file()}
-        built = {path.relative_to(BUILD + "/python/berth").as_posix() for path in pathlib.Path(BUILD, "python/berth").rglob("*")
-                 if path.is_file() and "__pycache__" not in path.parts}
+        built = {
+            path.relative_to(BUILD + "/python/berth").as_posix()
+            for path in pathlib.Path(BUILD, "python/berth").rglob("*")
+            if path.is_file() and "__pycache__" not in path.parts
+        }
         self.assertEqual(names, built)
 
     def test_no_path_of_the_build_is_in_it(self):
@@ -85,8 +88,10 @@ class Wheel(unittest.TestCase):
         shutil.copytree(self.package, site / "berth")
         for path in (site / "berth").glob("libberth_torch_cuda*"):
             path.unlink()
-        text = ("import berth\nprint(berth.install(None), berth.installed('cpu'))\ntry:\n    berth.install('cuda')\n"
-                "except berth.UsageError as error:\n    print(error)\n")
+        text = (
+            "import berth\nprint(berth.install(None), berth.installed('cpu'))\ntry:\n    berth.install('cuda')\n"
+            "except berth.UsageError as error:\n    print(error)\n"
+        )
         out = call(STANDIN, "--", sys.executable, "-B", "-c", text, extra={"PYTHONPATH": str(site)}, cwd=self.folder)
         self.assertIn("True True\nthis berth has no part for cuda: it was built for torch", out)
 
@@ -99,15 +104,34 @@ class Wheel(unittest.TestCase):
             place, extra = self.folder / "venv", {}
             call(sys.executable, "-m", "venv", place)
             python = place / "bin" / "python"
-            torch = importlib.util.find_spec("torch").submodule_search_locations[0]  # which is not imported outside the stand-in
+            torch = importlib.util.find_spec("torch").submodule_search_locations[
+                0
+            ]  # which is not imported outside the stand-in
             (site,) = place.glob("lib/python3*/site-packages")
             (site / "torch.pth").write_text(str(pathlib.Path(torch).parent) + "\n")
             call(python, "-m", "pip", "install", "-q", "--no-deps", self.wheel)
             self.assertIn("berth 0", call(place / "bin" / "berth", "--version"))
         out = call(STANDIN, "--", python, "-B", program, place, extra=extra, cwd=self.folder)
         self.assertEqual(out, "True True 5\n")
-        out = call(STANDIN, "--", python, "-B", "-m", "berth", "record", "-o", "x.trace", "--device", "cpu", "--", python, "-c",
-                   "import torch; torch.ones(5)", extra=extra, cwd=self.folder)
+        out = call(
+            STANDIN,
+            "--",
+            python,
+            "-B",
+            "-m",
+            "berth",
+            "record",
+            "-o",
+            "x.trace",
+            "--device",
+            "cpu",
+            "--",
+            python,
+            "-c",
+            "import torch; torch.ones(5)",
+            extra=extra,
+            cwd=self.folder,
+        )
         self.assertTrue((self.folder / "x.trace").exists())
         out = call(STANDIN, "--", python, "-B", "-m", "berth", "doctor", "--device", extra=extra, cwd=self.folder)
         self.assertIn("berth uses: virtual, in pages of 2.0 MiB", out)

@@ -37,8 +37,15 @@ class Recorder(unittest.TestResult):
         self.write({"event": "start", "test": name_of(test)})
 
     def stopTest(self, test):
-        self.write({"event": "end", "test": name_of(test), "status": self.status, "detail": self.detail[-6000:],
-                    "seconds": round(time.monotonic() - self.start, 3)})
+        self.write(
+            {
+                "event": "end",
+                "test": name_of(test),
+                "status": self.status,
+                "detail": self.detail[-6000:],
+                "seconds": round(time.monotonic() - self.start, 3),
+            }
+        )
         super().stopTest(test)
 
     def worst(self, status, detail):

@@ -43,22 +43,58 @@ class Missing(Exception):
 
 
 def parse(arguments):
-    parser = argparse.ArgumentParser(prog="tests/conformance", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pytorch", metavar="DIR", type=pathlib.Path, help="the checkout; its folders test and test/inductor are used")
-    parser.add_argument("--programs", metavar="DIR", type=pathlib.Path, help="PyTorch's C++ test programs; without it they are left out")
-    parser.add_argument("--allocator", metavar="NAMES", default="native,berth", help="native, berth or both (default: %(default)s)")
-    parser.add_argument("--only", metavar="TEXT", action="append", default=[],
-                        help="only tests whose PART:CLASS.METHOD contains TEXT; may be repeated")
+    parser = argparse.ArgumentParser(
+        prog="tests/conformance", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--pytorch", metavar="DIR", type=pathlib.Path, help="the checkout; its folders test and test/inductor are used"
+    )
+    parser.add_argument(
+        "--programs", metavar="DIR", type=pathlib.Path, help="PyTorch's C++ test programs; without it they are left out"
+    )
+    parser.add_argument(
+        "--allocator", metavar="NAMES", default="native,berth", help="native, berth or both (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--only",
+        metavar="TEXT",
+        action="append",
+        default=[],
+        help="only tests whose PART:CLASS.METHOD contains TEXT; may be repeated",
+    )
     parser.add_argument("--list", action="store_true", help="list the tests and what is left out, and run nothing")
-    parser.add_argument("--device", choices=("auto", "standin", "gpu"), default="auto", help="default: the GPU where there is one")
-    parser.add_argument("--build", metavar="DIR", type=pathlib.Path, default=ROOT / "build" / "release", help="berth's build (default: build/release)")
-    parser.add_argument("--python", metavar="FILE", default=str(ROOT / ".venv" / "bin" / "python"), help="an interpreter that has torch")
+    parser.add_argument(
+        "--device", choices=("auto", "standin", "gpu"), default="auto", help="default: the GPU where there is one"
+    )
+    parser.add_argument(
+        "--build",
+        metavar="DIR",
+        type=pathlib.Path,
+        default=ROOT / "build" / "release",
+        help="berth's build (default: build/release)",
+    )
+    parser.add_argument(
+        "--python", metavar="FILE", default=str(ROOT / ".venv" / "bin" / "python"), help="an interpreter that has torch"
+    )
     parser.add_argument("--mode", default="learn", help="BERTH_MODE for berth (default: %(default)s)")
-    parser.add_argument("--memory", choices=("auto", "virtual", "plain"), default="auto", help="BERTH_MEMORY for berth (default: %(default)s)")
-    parser.add_argument("--timeout", metavar="SECONDS", type=float, default=120, help="of one test (default: %(default)s)")
-    parser.add_argument("-j", "--jobs", type=int, default=min(os.cpu_count() or 2, 8), help="parts at once (default: %(default)s)")
-    parser.add_argument("--any-version", action="store_true", help="go on where the checkout is of another version than torch")
-    parser.add_argument("--no-install", action="store_true", help="say which packages are missing instead of installing them")
+    parser.add_argument(
+        "--memory",
+        choices=("auto", "virtual", "plain"),
+        default="auto",
+        help="BERTH_MEMORY for berth (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--timeout", metavar="SECONDS", type=float, default=120, help="of one test (default: %(default)s)"
+    )
+    parser.add_argument(
+        "-j", "--jobs", type=int, default=min(os.cpu_count() or 2, 8), help="parts at once (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--any-version", action="store_true", help="go on where the checkout is of another version than torch"
+    )
+    parser.add_argument(
+        "--no-install", action="store_true", help="say which packages are missing instead of installing them"
+    )
     parser.add_argument("--output", metavar="FILE", type=pathlib.Path, help="write FILE.json and FILE.md")
     options = parser.parse_args(arguments)
     options.allocators = options.allocator.split(",")
@@ -102,7 +138,9 @@ class Suite:
 
     def python(self, code):
         """What `code` prints, or None where it fails."""
-        done = subprocess.run([self.options.python, "-c", code], capture_output=True, text=True, stdin=subprocess.DEVNULL)
+        done = subprocess.run(
+            [self.options.python, "-c", code], capture_output=True, text=True, stdin=subprocess.DEVNULL
+        )
         return done.stdout.strip() if done.returncode == 0 else None
 
     def find_torch(self):
@@ -128,30 +166,64 @@ class Suite:
             return None
         file = self.options.pytorch / "version.txt"
         version = file.read_text().strip() if file.is_file() else "unknown"
-        if re.match(r"[\d.]*", version).group().strip(".") != re.match(r"[\d.]*", self.torch).group() and not self.options.any_version:
-            raise Missing(f"the checkout is of version {version}, torch is {self.torch}; --any-version goes on all the same")
+        if (
+            re.match(r"[\d.]*", version).group().strip(".") != re.match(r"[\d.]*", self.torch).group()
+            and not self.options.any_version
+        ):
+            raise Missing(
+                f"the checkout is of version {version}, torch is {self.torch}; --any-version goes on all the same"
+            )
         return version
 
     def find_packages(self):
-        names = [re.match(r"[\w-]+", line).group() for line in REQUIREMENTS.read_text().splitlines() if re.match(r"\w", line)]
+        names = [
+            re.match(r"[\w-]+", line).group() for line in REQUIREMENTS.read_text().splitlines() if re.match(r"\w", line)
+        ]
         check = "import importlib.util; print(*[n for n in %r if importlib.util.find_spec(n) is None])" % (names,)
 
         def missing():
-            return subprocess.run([self.options.python, "-c", check], capture_output=True, text=True, check=True,
-                                  env={**os.environ, "PYTHONPATH": str(self.packages)}).stdout.strip()
+            return subprocess.run(
+                [self.options.python, "-c", check],
+                capture_output=True,
+                text=True,
+                check=True,
+                env={**os.environ, "PYTHONPATH": str(self.packages)},
+            ).stdout.strip()
 
         if missing() and not self.options.no_install:
             report.say(f"installing {missing()} into {self.packages}")
-            subprocess.run([self.options.python, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--upgrade",
-                            "--target", str(self.packages), "-r", str(REQUIREMENTS)], stdin=subprocess.DEVNULL)
+            subprocess.run(
+                [
+                    self.options.python,
+                    "-m",
+                    "pip",
+                    "install",
+                    "-q",
+                    "--disable-pip-version-check",
+                    "--upgrade",
+                    "--target",
+                    str(self.packages),
+                    "-r",
+                    str(REQUIREMENTS),
+                ],
+                stdin=subprocess.DEVNULL,
+            )
         if missing():
             raise Missing(f"these packages of tests/pytorch/requirements.txt are missing: {missing()}")
 
     def environment(self, allocator):
-        environment = {name: value for name, value in os.environ.items()
-                       if not name.startswith(("BERTH_", "PYTORCH_", "PYTEST", "TORCH_", "CUDA_")) and name not in ("CI", "LD_PRELOAD")}
-        environment.update(PYTHONPATH=str(self.packages), PYTHONDONTWRITEBYTECODE="1", PYTORCH_PRINT_REPRO_ON_FAILURE="0")
-        environment["LD_LIBRARY_PATH"] = ":".join(filter(None, (str(self.torch_library), environment.get("LD_LIBRARY_PATH"))))
+        environment = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("BERTH_", "PYTORCH_", "PYTEST", "TORCH_", "CUDA_"))
+            and name not in ("CI", "LD_PRELOAD")
+        }
+        environment.update(
+            PYTHONPATH=str(self.packages), PYTHONDONTWRITEBYTECODE="1", PYTORCH_PRINT_REPRO_ON_FAILURE="0"
+        )
+        environment["LD_LIBRARY_PATH"] = ":".join(
+            filter(None, (str(self.torch_library), environment.get("LD_LIBRARY_PATH")))
+        )
         if allocator == "berth":
             environment["BERTH_MODE"] = self.options.mode
             environment["BERTH_MEMORY"] = self.options.memory
@@ -164,9 +236,17 @@ class Suite:
     def target(self, part, allocator, folder):
         command = []
         if self.standin:
-            command = [str(self.options.build / "standin" / "berth-standin"), "--devices", str(part.devices),
-                       "--pace", part.pace, "--copy-limit", str(64 << 20),
-                       *(["--preload", str(self.berth)] if allocator == "berth" else []), "--"]
+            command = [
+                str(self.options.build / "standin" / "berth-standin"),
+                "--devices",
+                str(part.devices),
+                "--pace",
+                part.pace,
+                "--copy-limit",
+                str(64 << 20),
+                *(["--preload", str(self.berth)] if allocator == "berth" else []),
+                "--",
+            ]
         if part.program:
             kind, file = supervisor.Program, self.options.programs and self.options.programs / part.file
         else:
@@ -214,7 +294,9 @@ class Run:
                 test = f"{part.name}:{name}"
                 if self.suite.options.only and not any(text in test for text in self.suite.options.only):
                     continue
-                reason = exclusions.reason(self.suite.exclusions, test, self.suite.standin, allocator, self.suite.checkout)
+                reason = exclusions.reason(
+                    self.suite.exclusions, test, self.suite.standin, allocator, self.suite.checkout
+                )
                 if reason is not None:
                     with self.lock:
                         self.excluded.setdefault(test, {})[allocator] = reason
@@ -225,7 +307,9 @@ class Run:
                     self.outcomes.update({f"{part.name}:{name}": {} for name in chosen})
                 return
             if chosen:
-                supervisor.run_part(target, chosen, part.alone, lambda name, outcome: self.keep(part, name, allocator, outcome))
+                supervisor.run_part(
+                    target, chosen, part.alone, lambda name, outcome: self.keep(part, name, allocator, outcome)
+                )
                 self.check_allocator(part, allocator, target)
         except supervisor.Broken as error:
             self.broken[part.name, allocator] = str(error)
@@ -245,8 +329,11 @@ class Run:
         options = self.suite.options
         parts = [part for part in PARTS if (options.programs if part.program else options.pytorch) is not None]
         with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-            jobs = [pool.submit(self.job, part, allocator) for part in parts
-                    for allocator in (options.allocators[:1] if options.list else options.allocators)]
+            jobs = [
+                pool.submit(self.job, part, allocator)
+                for part in parts
+                for allocator in (options.allocators[:1] if options.list else options.allocators)
+            ]
             for job in jobs:
                 job.result()
 
@@ -270,9 +357,15 @@ def main():
         report.print_list(run)
         return 0
     facts = {
-        "commit": commit(), "date": datetime.date.today().isoformat(), "torch": suite.torch, "checkout": suite.checkout,
-        "device": "the stand-in" if suite.standin else suite.python("import torch; print(torch.cuda.get_device_name())"),
-        "mode": options.mode, "allocators": options.allocators,
+        "commit": commit(),
+        "date": datetime.date.today().isoformat(),
+        "torch": suite.torch,
+        "checkout": suite.checkout,
+        "device": "the stand-in"
+        if suite.standin
+        else suite.python("import torch; print(torch.cuda.get_device_name())"),
+        "mode": options.mode,
+        "allocators": options.allocators,
     }
     result = report.result(run, facts)
     report.print_result(result)

@@ -25,7 +25,9 @@ def load(path=TABLE):
             if not row or row[0].startswith("#"):
                 continue
             if len(row) != 3 or not WHERE.fullmatch(row[0]) or not all(row):
-                raise ValueError(f"{path.name}:{number}: wanted 'WHERE<tab>PART:CLASS.METHOD<tab>REASON', WHERE one of standin, berth, always, a version")
+                raise ValueError(
+                    f"{path.name}:{number}: wanted 'WHERE<tab>PART:CLASS.METHOD<tab>REASON', WHERE one of standin, berth, always, a version"
+                )
             rows.append(Exclusion(*row))
     return rows
 

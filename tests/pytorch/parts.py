@@ -16,17 +16,43 @@ class Part:
     pace: str = "eager"  # of the stand-in's scheduler
 
     def wants(self, class_name, method):
-        return any(fnmatch.fnmatchcase(class_name, pattern) for pattern in self.classes) and \
-            any(fnmatch.fnmatchcase(method, pattern) for pattern in self.tests)
+        return any(fnmatch.fnmatchcase(class_name, pattern) for pattern in self.classes) and any(
+            fnmatch.fnmatchcase(method, pattern) for pattern in self.tests
+        )
 
 
 # What in TestCuda reaches the allocator: memory, its limits and errors, streams, events, captures, pinned memory, and
 # the storages that have paths of their own. The rest of that class tests kernels and libraries.
 ALLOCATOR = (
-    "*memory*", "*oom*", "*allocator*", "*Allocator*", "*alloc*", "*snapshot*", "*stream*", "*event*", "*graph*",
-    "*pinned*", "*pin_*", "*fraction*", "*empty_cache*", "*mem_get_info*", "*caching*", "*storage*", "*set_*settings*",
-    "*check_error*", "*copy_non_blocking*", "*to_non_blocking*", "*fuzz*", "*synchronize*", "*device_count*",
-    "*cublas_workspace*", "*uuid*", "*host_*", "*pool*", "*checkpoint*")
+    "*memory*",
+    "*oom*",
+    "*allocator*",
+    "*Allocator*",
+    "*alloc*",
+    "*snapshot*",
+    "*stream*",
+    "*event*",
+    "*graph*",
+    "*pinned*",
+    "*pin_*",
+    "*fraction*",
+    "*empty_cache*",
+    "*mem_get_info*",
+    "*caching*",
+    "*storage*",
+    "*set_*settings*",
+    "*check_error*",
+    "*copy_non_blocking*",
+    "*to_non_blocking*",
+    "*fuzz*",
+    "*synchronize*",
+    "*device_count*",
+    "*cublas_workspace*",
+    "*uuid*",
+    "*host_*",
+    "*pool*",
+    "*checkpoint*",
+)
 
 PARTS = (
     Part("trace", "test/test_cuda_trace.py", ("TestCudaTrace",), alone=True),

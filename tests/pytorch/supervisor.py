@@ -35,8 +35,15 @@ class Process:
 
     def __init__(self, command, environment, folder):
         self.output = tempfile.NamedTemporaryFile(dir=folder, suffix=".log")
-        self.process = subprocess.Popen(command, env=environment, cwd=folder, stdin=subprocess.DEVNULL,
-                                        stdout=self.output, stderr=subprocess.STDOUT, start_new_session=True)
+        self.process = subprocess.Popen(
+            command,
+            env=environment,
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=self.output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
 
     def ended(self):
         return self.process.poll() is not None
@@ -62,7 +69,13 @@ class PythonFile:
     """The tests of one Python file, through case_runner.py."""
 
     def __init__(self, command, environment, file, folder, timeout):
-        self.command, self.environment, self.file, self.folder, self.timeout = command, environment, file, folder, timeout
+        self.command, self.environment, self.file, self.folder, self.timeout = (
+            command,
+            environment,
+            file,
+            folder,
+            timeout,
+        )
         self.allocator = None
 
     def list(self):
@@ -78,7 +91,9 @@ class PythonFile:
         """One process for `tests`, until it ends by itself or by ours; returns its events."""
         events, pending, started = [], "", time.monotonic()
         with tempfile.NamedTemporaryFile(dir=self.folder, suffix=".events") as stream:
-            process = Process([*self.command, str(RUNNER), str(self.file), stream.name, *tests], self.environment, self.folder)
+            process = Process(
+                [*self.command, str(RUNNER), str(self.file), stream.name, *tests], self.environment, self.folder
+            )
             reader = open(stream.name, encoding="utf-8")
             try:
                 while True:
@@ -94,8 +109,15 @@ class PythonFile:
                     if time.monotonic() - started > (self.timeout if in_test else max(self.timeout, START_SECONDS)):
                         process.end()
                         if in_test:
-                            events.append({"event": "end", "test": events[-1]["test"], "status": "timed out",
-                                           "seconds": self.timeout, "detail": process.tail()})
+                            events.append(
+                                {
+                                    "event": "end",
+                                    "test": events[-1]["test"],
+                                    "status": "timed out",
+                                    "seconds": self.timeout,
+                                    "detail": process.tail(),
+                                }
+                            )
                         break
                     time.sleep(POLL_SECONDS)
             finally:
@@ -104,9 +126,15 @@ class PythonFile:
             fixtures = [event["detail"] for event in events if event["event"] == "fixture"]
             self.last_output = "\n".join([process.tail(), *fixtures])
             if events and events[-1]["event"] == "start":
-                events.append({"event": "end", "test": events[-1]["test"], "status": "crashed",
-                               "seconds": round(time.monotonic() - started, 3),
-                               "detail": f"{process.how_it_ended()}\n{self.last_output}"})
+                events.append(
+                    {
+                        "event": "end",
+                        "test": events[-1]["test"],
+                        "status": "crashed",
+                        "seconds": round(time.monotonic() - started, 3),
+                        "detail": f"{process.how_it_ended()}\n{self.last_output}",
+                    }
+                )
         for event in events:
             if event["event"] == "module":
                 self.allocator = event.get("allocator")
@@ -119,12 +147,26 @@ class Program:
     """The tests of one gtest program, a process each."""
 
     def __init__(self, command, environment, file, folder, timeout):
-        self.command, self.environment, self.file, self.folder, self.timeout = command, environment, file, folder, timeout
+        self.command, self.environment, self.file, self.folder, self.timeout = (
+            command,
+            environment,
+            file,
+            folder,
+            timeout,
+        )
         self.allocator = None  # a C++ program does not say
 
     def list(self):
-        done = subprocess.run([*self.command, str(self.file), "--gtest_list_tests"], env=self.environment, cwd=self.folder,
-                              stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=START_SECONDS)
+        done = subprocess.run(
+            [*self.command, str(self.file), "--gtest_list_tests"],
+            env=self.environment,
+            cwd=self.folder,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=START_SECONDS,
+        )
         if done.returncode != 0:
             raise Broken((done.stdout + done.stderr)[-4000:])
         tests, suite = [], ""

@@ -36,6 +36,7 @@ def is_noise(value):
 
 def unless_noise(assertion):
     """The assertion, which holds where one of the two things that it compares is noise."""
+
     def changed(self, *arguments, **named):
         if any(map(is_noise, arguments[:2])):
             return None
@@ -54,8 +55,17 @@ def ignore():
     import torch
     from torch.testing._internal import common_utils
 
-    for name in ("assertEqual", "assertNotEqual", "assertTrue", "assertFalse", "assertLess", "assertLessEqual", "assertGreater",
-                 "assertGreaterEqual", "assertAlmostEqual"):
+    for name in (
+        "assertEqual",
+        "assertNotEqual",
+        "assertTrue",
+        "assertFalse",
+        "assertLess",
+        "assertLessEqual",
+        "assertGreater",
+        "assertGreaterEqual",
+        "assertAlmostEqual",
+    ):
         setattr(common_utils.TestCase, name, unless_noise(getattr(common_utils.TestCase, name)))
 
     item = torch.Tensor.item
@@ -69,7 +79,13 @@ def ignore():
     torch.Tensor.item = noisy_item
     for name in ("equal", "allclose"):
         plain = getattr(torch, name)
-        setattr(torch, name, lambda x, y, *rest, plain=plain, **named: same_shape(x, y) if is_noise((x, y)) else plain(x, y, *rest, **named))
+        setattr(
+            torch,
+            name,
+            lambda x, y, *rest, plain=plain, **named: (
+                same_shape(x, y) if is_noise((x, y)) else plain(x, y, *rest, **named)
+            ),
+        )
     if "torch._dynamo.testing" in sys.modules:
         for module in list(sys.modules.values()):
             if getattr(module, "same", None) is sys.modules["torch._dynamo.testing"].same:

@@ -23,17 +23,27 @@ class Run(unittest.TestCase):
         temporary = tempfile.TemporaryDirectory()
         self.addCleanup(temporary.cleanup)
         self.folder = pathlib.Path(temporary.name)
-        for name, text in (("tests/run_tests.py", (ROOT / "tests/run_tests.py").read_text()), ("tests/pool/CMakeLists.txt", ""),
-                           ("tests/plan/CMakeLists.txt", ""), ("tests/bench/CMakeLists.txt", ""), ("tools/cmake", "#!/bin/sh\n" + CMAKE),
-                           ("tools/ctest", "#!/bin/sh\n" + CTEST), ("calls", "")):
+        for name, text in (
+            ("tests/run_tests.py", (ROOT / "tests/run_tests.py").read_text()),
+            ("tests/pool/CMakeLists.txt", ""),
+            ("tests/plan/CMakeLists.txt", ""),
+            ("tests/bench/CMakeLists.txt", ""),
+            ("tools/cmake", "#!/bin/sh\n" + CMAKE),
+            ("tools/ctest", "#!/bin/sh\n" + CTEST),
+            ("calls", ""),
+        ):
             path = self.folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
             path.chmod(0o755)
 
     def run_tests(self, *arguments):
-        done = subprocess.run([sys.executable, "-B", self.folder / "tests/run_tests.py", "--no-setup", *arguments], text=True,
-                              capture_output=True, env={"PATH": f"{self.folder}/tools:/usr/bin:/bin", "CALLS": str(self.folder / "calls")})
+        done = subprocess.run(
+            [sys.executable, "-B", self.folder / "tests/run_tests.py", "--no-setup", *arguments],
+            text=True,
+            capture_output=True,
+            env={"PATH": f"{self.folder}/tools:/usr/bin:/bin", "CALLS": str(self.folder / "calls")},
+        )
         return done, (self.folder / "calls").read_text().splitlines()
 
     def test_a_folder_is_built_and_tested_alone(self):

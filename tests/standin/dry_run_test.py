@@ -68,8 +68,14 @@ class DryRun(unittest.TestCase):
         self.trace = pathlib.Path(self.folder.name) / "x.trace"
 
     def run_dry(self, *options, program, variables=None):
-        return subprocess.run([BERTH, "dry-run", "-o", str(self.trace), *options, "--", *program], capture_output=True, text=True, timeout=300,
-                              env={**os.environ, **(variables or {})}, cwd=self.folder.name)
+        return subprocess.run(
+            [BERTH, "dry-run", "-o", str(self.trace), *options, "--", *program],
+            capture_output=True,
+            text=True,
+            timeout=300,
+            env={**os.environ, **(variables or {})},
+            cwd=self.folder.name,
+        )
 
     def json_of(self, *options, program, code=0):
         done = self.run_dry("--json", *options, program=program)
@@ -78,7 +84,10 @@ class DryRun(unittest.TestCase):
 
     def test_what_a_program_needs_has_stable_names(self):
         found = self.json_of(program=text_of(TRAINS))
-        self.assertEqual((found["gpu"], found["gpus"], found["exit_code"], found["fits"], found["worst_rank"]), ("H100-80", 1, 0, True, 0))
+        self.assertEqual(
+            (found["gpu"], found["gpus"], found["exit_code"], found["fits"], found["worst_rank"]),
+            ("H100-80", 1, 0, True, 0),
+        )
         rank = found["ranks"][0]
         self.assertEqual(rank["steps"], 4)
         weights = 4 * (2 * 256 * 4096 + 4096 + 256)
@@ -88,10 +97,15 @@ class DryRun(unittest.TestCase):
             one = rank["allocators"][name]
             self.assertGreaterEqual(one["least_bytes"], rank["live_peak_bytes"])
             self.assertGreaterEqual(one["reserved_peak_bytes"], one["least_bytes"])
-            self.assertEqual(found["devices"][0]["allocators"][name]["least_device_bytes"], one["least_bytes"] + found["context_bytes"])
+            self.assertEqual(
+                found["devices"][0]["allocators"][name]["least_device_bytes"],
+                one["least_bytes"] + found["context_bytes"],
+            )
         self.assertGreaterEqual(rank["held_in_run_bytes"], rank["live_peak_bytes"])
         self.assertEqual(found["lacking_code"], [])
-        self.assertEqual(found["left_out"]["context"], {"bytes": found["context_bytes"], "counted": True, "estimate": True})
+        self.assertEqual(
+            found["left_out"]["context"], {"bytes": found["context_bytes"], "counted": True, "estimate": True}
+        )
         self.assertEqual(found["left_out"]["nccl"]["communicators"], 0)
         self.assertGreaterEqual(rank["plan"]["arena_bytes"], rank["plan"]["lower_bound_bytes"])
         self.assertGreaterEqual(rank["plan"]["outside_arena_bytes"], rank["plan"]["resident_bytes"])
@@ -102,15 +116,36 @@ class DryRun(unittest.TestCase):
         roles = {holder["role"]: holder["bytes"] for holder in rank["holders_by_role"]}
         self.assertEqual(roles["parameter"], weights)
         self.assertGreaterEqual(roles["optimizer"], 2 * weights)
-        verified = subprocess.run([BERTH, "verify", rank["plan"]["file"], rank["trace"]], capture_output=True, text=True)
+        verified = subprocess.run(
+            [BERTH, "verify", rank["plan"]["file"], rank["trace"]], capture_output=True, text=True
+        )
         self.assertEqual(verified.returncode, 0, verified.stderr)
 
     def test_what_does_not_fit_is_said_and_by_how_much(self):
-        done = self.run_dry("--gpu", "A100-40", "--total", "540MiB", "--steps", "4", program=text_of(TRAINS.replace("range(4)", "range(10**9)")))
+        done = self.run_dry(
+            "--gpu",
+            "A100-40",
+            "--total",
+            "540MiB",
+            "--steps",
+            "4",
+            program=text_of(TRAINS.replace("range(4)", "range(10**9)")),
+        )
         self.assertEqual(done.returncode, 1, done.stderr)
         self.assertIn("loss 0.0", done.stdout)
-        for words in ("Dry run on NVIDIA A100-SXM4-40GB", "PyTorch, caching", "PyTorch, expandable", "berth, with the plan",
-                      "too much", "`python -m berth run --fit` trains it", "Who holds the peak", "4 steps", "The host read 3 times", "What a dry run cannot know", "wrote " + str(self.trace)):
+        for words in (
+            "Dry run on NVIDIA A100-SXM4-40GB",
+            "PyTorch, caching",
+            "PyTorch, expandable",
+            "berth, with the plan",
+            "too much",
+            "`python -m berth run --fit` trains it",
+            "Who holds the peak",
+            "4 steps",
+            "The host read 3 times",
+            "What a dry run cannot know",
+            "wrote " + str(self.trace),
+        ):
             self.assertIn(words, done.stdout)
 
     def test_what_pytorch_finishes_after_retries_fits(self):
@@ -128,12 +163,16 @@ for step in range(1, 13):
         self.assertEqual(caching["retries"], 6)
         self.assertGreaterEqual(caching["reserved_peak_bytes"], 78 * 64 * MIB)
         self.assertLess(caching["least_bytes"], (12 * 64 + 4) * MIB)
-        emptied = self.json_of("--gpu", "A100-40", program=text_of(grows.replace("del batch", "del batch; torch.cuda.empty_cache()")))
+        emptied = self.json_of(
+            "--gpu", "A100-40", program=text_of(grows.replace("del batch", "del batch; torch.cuda.empty_cache()"))
+        )
         self.assertLess(emptied["ranks"][0]["allocators"]["caching"]["reserved_peak_bytes"], (12 * 64 + 4) * MIB)
 
     def test_settings_of_pytorchs_allocator_are_followed_or_named(self):
-        program = text_of("import torch; a = torch.empty(100 << 20, device='cuda', dtype=torch.uint8); del a;"
-                          " b = torch.empty(30 << 20, device='cuda', dtype=torch.uint8)")
+        program = text_of(
+            "import torch; a = torch.empty(100 << 20, device='cuda', dtype=torch.uint8); del a;"
+            " b = torch.empty(30 << 20, device='cuda', dtype=torch.uint8)"
+        )
         reserved = {}
         for setting in ("", "max_split_size_mb:64,garbage_collection_threshold:0.8"):
             done = self.run_dry("--json", program=program, variables={"PYTORCH_ALLOC_CONF": setting})
@@ -145,7 +184,11 @@ for step in range(1, 13):
 
     def test_a_gpu_that_torch_has_no_code_for_is_named(self):
         asks = "import torch; print('sm_70' in (torch._C._cuda_getArchFlags() or '').split())"
-        known = subprocess.run([os.path.join(os.path.dirname(BERTH), "standin", "berth-standin"), "--", PYTHON, "-c", asks], capture_output=True, text=True)
+        known = subprocess.run(
+            [os.path.join(os.path.dirname(BERTH), "standin", "berth-standin"), "--", PYTHON, "-c", asks],
+            capture_output=True,
+            text=True,
+        )
         if known.stdout.strip() != "False":
             self.skipTest("this torch has code for a V100")
         program = text_of("import torch; torch.ones(1).cuda()")
@@ -166,7 +209,9 @@ for step in range(1, 13):
         self.assertIn("'H100' fits several GPUs: H100-80, H100-PCIe-80 or H100-NVL-94", done.stderr)
         self.assertEqual(self.run_dry("--values", "some", program=["true"]).returncode, 2)
         for program in ([], None):
-            done = subprocess.run([BERTH, "dry-run", *(["--"] if program == [] else [])], capture_output=True, text=True)
+            done = subprocess.run(
+                [BERTH, "dry-run", *(["--"] if program == [] else [])], capture_output=True, text=True
+            )
             self.assertEqual(done.returncode, 2)
             self.assertIn("no program to run", done.stderr)
 
@@ -174,14 +219,20 @@ for step in range(1, 13):
         triton = pathlib.Path(PYTHON).parent.parent / "triton"
         if not triton.is_dir():
             self.skipTest("no Triton: cmake/setup fetches it")
-        done = self.run_dry("--json", program=text_of(TRAINS.replace("optimizer = ", "net.compile()\noptimizer = ")), variables={"PYTHONPATH": str(triton)})
+        done = self.run_dry(
+            "--json",
+            program=text_of(TRAINS.replace("optimizer = ", "net.compile()\noptimizer = ")),
+            variables={"PYTHONPATH": str(triton)},
+        )
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIsNotNone(json.loads(done.stdout)["ranks"][0]["plan"])
 
     def test_the_program_sees_the_gpu_and_values_that_were_chosen(self):
-        asks = ("import torch; print(torch.cuda.get_device_name(), torch.cuda.device_count(), torch.cuda.mem_get_info()[1]);"
-                " a = torch.randn(64, device='cuda'); print(a.sum().item(), a.sum().half().item(), (a > 0).any().item(), a[:2].tolist(),"
-                " torch.tensor([3, 4]).cuda().tolist(), a.argmax().item())")
+        asks = (
+            "import torch; print(torch.cuda.get_device_name(), torch.cuda.device_count(), torch.cuda.mem_get_info()[1]);"
+            " a = torch.randn(64, device='cuda'); print(a.sum().item(), a.sum().half().item(), (a > 0).any().item(), a[:2].tolist(),"
+            " torch.tensor([3, 4]).cuda().tolist(), a.argmax().item())"
+        )
         done = self.run_dry("--gpu", "l4", "--gpus", "3", "--total", "2GiB", "--values", "1.5", program=text_of(asks))
         self.assertIn(f"NVIDIA L4 3 {2 << 30}", done.stdout)
         self.assertIn("1.5 1.5 True [1.5, 1.5] [3, 4] 1", done.stdout)
@@ -204,8 +255,12 @@ for step in range(1, 13):
         done = self.run_dry("--fit", "batch=--no-such", program=text_of(TRAINS))
         self.assertEqual(done.returncode, 2)
         self.assertIn("the program refuses '--no-such 1'", done.stderr)
-        for fit, words in (("batch=9", "argument 9 of the program, which has 3"), ("batch=1", "is '-B' there"), ("batch=", "are wanted"),
-                           ("batch=size", "an option of the program is wanted")):
+        for fit, words in (
+            ("batch=9", "argument 9 of the program, which has 3"),
+            ("batch=1", "is '-B' there"),
+            ("batch=", "are wanted"),
+            ("batch=size", "an option of the program is wanted"),
+        ):
             done = self.run_dry("--fit", fit, program=text_of(TRAINS))
             self.assertEqual(done.returncode, 2)
             self.assertIn(words, done.stderr)
@@ -213,7 +268,7 @@ for step in range(1, 13):
     def test_a_program_that_fails_keeps_its_traceback_its_code_and_its_trace(self):
         done = self.run_dry(program=text_of("import torch; torch.ones(1).cuda(); raise ValueError('it went wrong')"))
         self.assertEqual(done.returncode, 4)  # 1 is "does not fit", and nothing else
-        self.assertNotIn("berth:", done.stderr[:done.stderr.index("ValueError: it went wrong")])
+        self.assertNotIn("berth:", done.stderr[: done.stderr.index("ValueError: it went wrong")])
         self.assertIn("ended with exit code 1", done.stderr)
         self.assertTrue(self.trace.exists())
         self.assertFalse(self.trace.with_suffix(".plan").exists())
@@ -266,18 +321,33 @@ finally:
         """What runs a script as a job of several ranks."""
         script = pathlib.Path(self.folder.name) / name
         script.write_text(text)
-        return [PYTHON, "-B", "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks), str(script)]
+        return [
+            PYTHON,
+            "-B",
+            "-m",
+            "torch.distributed.run",
+            "--standalone",
+            "--nproc-per-node",
+            str(ranks),
+            str(script),
+        ]
 
     def test_a_sharded_model_has_a_plan_a_rank_with_its_share(self):
         # Ended in the middle: each rank by itself, once all have made their steps.
         found = self.json_of("--gpus", "2", "--steps", "4", program=self.job("sharded.py", SHARDED, 2))
-        self.assertEqual([(rank["rank"], rank["device"], rank["steps"]) for rank in found["ranks"]], [(0, 0, 4), (1, 1, 4)])
+        self.assertEqual(
+            [(rank["rank"], rank["device"], rank["steps"]) for rank in found["ranks"]], [(0, 0, 4), (1, 1, 4)]
+        )
         layer = 4 * 256 * 256 + 4 * 256 + 2 * 256 * 1024 + 1024 + 256 + 4 * 256
         share = 2 * 4 * layer / 2
-        self.assertEqual(found["left_out"]["nccl"], {"bytes": 544 * MIB, "communicators": 1, "counted": False, "estimate": True})
+        self.assertEqual(
+            found["left_out"]["nccl"], {"bytes": 544 * MIB, "communicators": 1, "counted": False, "estimate": True}
+        )
         for rank in found["ranks"]:
             self.assertTrue(rank["trace"].endswith(f"x-{rank['rank']}-{rank['rank']}.trace"), rank["trace"])
-            verified = subprocess.run([BERTH, "verify", rank["plan"]["file"], rank["trace"]], capture_output=True, text=True)
+            verified = subprocess.run(
+                [BERTH, "verify", rank["plan"]["file"], rank["trace"]], capture_output=True, text=True
+            )
             self.assertEqual(verified.returncode, 0, verified.stderr)
             roles = {holder["role"]: holder["bytes"] for holder in rank["holders_by_role"]}
             self.assertGreaterEqual(roles["parameter"], share)  # and what was gathered
@@ -297,7 +367,9 @@ finally:
         for rank in found["ranks"]:
             self.assertTrue(pathlib.Path(rank["trace"]).exists())
             self.assertTrue(pathlib.Path(rank["plan"]["file"]).exists())
-        self.assertEqual(sorted(path.name for path in self.trace.parent.glob("*trace*")), ["x-0-0.trace", "x-1-0.trace"])
+        self.assertEqual(
+            sorted(path.name for path in self.trace.parent.glob("*trace*")), ["x-0-0.trace", "x-1-0.trace"]
+        )
 
 
 if __name__ == "__main__":

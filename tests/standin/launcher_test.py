@@ -29,7 +29,9 @@ VERSION = next(path.name.rsplit(".", 1)[1] for path in pathlib.Path(LIBRARIES).g
 
 
 def launch(*arguments, **environment):
-    return subprocess.run([LAUNCHER, *arguments], capture_output=True, text=True, timeout=60, env={**os.environ, **environment})
+    return subprocess.run(
+        [LAUNCHER, *arguments], capture_output=True, text=True, timeout=60, env={**os.environ, **environment}
+    )
 
 
 class Launcher(unittest.TestCase):
@@ -49,13 +51,20 @@ class Launcher(unittest.TestCase):
         show = "import os; print(os.environ['TORCHINDUCTOR_CACHE_DIR'], os.environ['USE_PYTORCH_KERNEL_CACHE'])"
         self.assertEqual(launch(sys.executable, "-c", show, TORCHINDUCTOR_CACHE_DIR="/mine").stdout, "/mine 0\n")
         unset = {name: value for name, value in os.environ.items() if name != "TORCHINDUCTOR_CACHE_DIR"}
-        done = subprocess.run([LAUNCHER, sys.executable, "-c", show], capture_output=True, text=True, env={**unset, "TMPDIR": "/temporary"})
+        done = subprocess.run(
+            [LAUNCHER, sys.executable, "-c", show],
+            capture_output=True,
+            text=True,
+            env={**unset, "TMPDIR": "/temporary"},
+        )
         self.assertRegex(done.stdout, "^/temporary/berth-standin-[^/ ]+ 0$")
 
     def test_calls_are_logged_and_fail_on_demand(self):
         with tempfile.TemporaryDirectory() as folder:
             log = pathlib.Path(folder) / "calls"
-            done = launch("--log", str(log), "--fail", "cudaGetDeviceCount:1:100", "--", sys.executable, "-c", USES_CUDA, VERSION)
+            done = launch(
+                "--log", str(log), "--fail", "cudaGetDeviceCount:1:100", "--", sys.executable, "-c", USES_CUDA, VERSION
+            )
             self.assertEqual(done.stdout.split()[0], "100")
             self.assertEqual(log.read_text().splitlines()[-1], "cudaMemGetInfo")
             self.assertIn("cudaGetDeviceCount = ", log.read_text())
@@ -63,7 +72,9 @@ class Launcher(unittest.TestCase):
     def test_a_library_can_be_put_after_the_stand_ins(self):
         with tempfile.TemporaryDirectory() as folder:
             library, source = pathlib.Path(folder) / "more.so", pathlib.Path(folder) / "more.c"
-            source.write_text("int cudaGetDeviceCount(int*); int more(int* count) { return cudaGetDeviceCount(count); }\n")
+            source.write_text(
+                "int cudaGetDeviceCount(int*); int more(int* count) { return cudaGetDeviceCount(count); }\n"
+            )
             subprocess.run([COMPILER, "-shared", "-fPIC", "-o", library, source], check=True)
             uses = "import ctypes; n = ctypes.c_int(); print(ctypes.CDLL(None).more(ctypes.byref(n)), n.value)"
             done = launch("--devices", "2", "--preload", str(library), "--", sys.executable, "-c", uses)
@@ -84,7 +95,13 @@ class Launcher(unittest.TestCase):
             self.assertIn(message, done.stderr)
 
     def test_a_setting_that_cannot_be_read_ends_the_program(self):
-        for option, value in (("--gpu", "H100-81"), ("--devices", "-1"), ("--pace", "slow"), ("--fail", "cudaFree"), ("--seed", "")):
+        for option, value in (
+            ("--gpu", "H100-81"),
+            ("--devices", "-1"),
+            ("--pace", "slow"),
+            ("--fail", "cudaFree"),
+            ("--seed", ""),
+        ):
             done = launch(option, value, "--", sys.executable, "-c", USES_CUDA, VERSION)
             self.assertEqual(done.returncode, 2, done)
             self.assertIn(f"is '{value}', wanted", done.stderr)

@@ -87,7 +87,9 @@ class Libraries(unittest.TestCase):
         embedding(zeros(8, dtype=torch.long)).sum().backward()
         self.assertTrue(embedding.weight.grad.is_sparse)
         optimizer.step()
-        neighbours = torch.sparse_coo_tensor(torch.randint(0, 100, (2, 500)), torch.ones(500), (100, 100)).coalesce().cuda()
+        neighbours = (
+            torch.sparse_coo_tensor(torch.randint(0, 100, (2, 500)), torch.ones(500), (100, 100)).coalesce().cuda()
+        )
         layer = nn.Linear(16, 16).cuda()
         self.assert_calls("cusparseSpMM", lambda: torch.sparse.mm(neighbours, layer(zeros(100, 16))).sum().backward())
         rows = neighbours.cpu().to_sparse_csr().cuda()
@@ -95,9 +97,15 @@ class Libraries(unittest.TestCase):
         self.assertEqual((rows @ rows).shape, (100, 100))
 
     def test_products_of_eight_bits_and_of_half_the_elements(self):
-        a, b, scale = zeros(64, 32).to(torch.float8_e4m3fn), zeros(48, 32).to(torch.float8_e4m3fn).t(), torch.tensor(1.0).cuda()
+        a, b, scale = (
+            zeros(64, 32).to(torch.float8_e4m3fn),
+            zeros(48, 32).to(torch.float8_e4m3fn).t(),
+            torch.tensor(1.0).cuda(),
+        )
         self.assertEqual(torch._scaled_mm(a, b, scale, scale, out_dtype=torch.bfloat16).shape, (64, 48))
-        self.assertEqual(torch._int_mm(zeros(32, 64, dtype=torch.int8), zeros(64, 32, dtype=torch.int8)).shape, (32, 32))
+        self.assertEqual(
+            torch._int_mm(zeros(32, 64, dtype=torch.int8), zeros(64, 32, dtype=torch.int8)).shape, (32, 32)
+        )
         warnings.simplefilter("ignore")  # the interface may change
         weight = torch.tensor([0.0, 0.0, 1.0, 1.0]).tile((128, 32)).half().cuda()
         half = torch.sparse.to_sparse_semi_structured(weight)

@@ -64,8 +64,12 @@ def collectives():
     equal(y, [10 * r + rank for r in range(world)])
     # Rank r sends s + 1 values to rank s, so every one gets rank + 1 from each.
     y = torch.zeros(world * (rank + 1)).to(device)
-    dist.all_to_all_single(y, on_device(*(rank for s in range(world) for _ in range(s + 1))),
-                           [rank + 1] * world, [s + 1 for s in range(world)])
+    dist.all_to_all_single(
+        y,
+        on_device(*(rank for s in range(world) for _ in range(s + 1))),
+        [rank + 1] * world,
+        [s + 1 for s in range(world)],
+    )
     equal(y, [r for r in range(world) for _ in range(rank + 1)])
     parts = [torch.zeros(1).to(device) for _ in range(world)]
     dist.gather(on_device(rank), parts if rank == 0 else None, 0)
@@ -80,8 +84,10 @@ def collectives():
 def messages():
     right, left = (rank + 1) % world, (rank - 1) % world
     y = [torch.zeros(3).to(device) for _ in range(40)]
-    work = dist.batch_isend_irecv([dist.P2POp(dist.isend, on_device(rank, i, 0), right) for i in range(40)] +
-                                  [dist.P2POp(dist.irecv, y[i], left) for i in range(40)])
+    work = dist.batch_isend_irecv(
+        [dist.P2POp(dist.isend, on_device(rank, i, 0), right) for i in range(40)]
+        + [dist.P2POp(dist.irecv, y[i], left) for i in range(40)]
+    )
     for request in work:
         request.wait()
     for i in range(40):
@@ -172,8 +178,15 @@ def main():
         torch.cuda.synchronize()
         print("waited for a rank that is gone, and nothing happened")
         os._exit(8)
-    for case in (collectives, messages, groups, a_side_stream_has_its_own_order, graphs_hold_collectives,
-                 data_parallel, sharded):
+    for case in (
+        collectives,
+        messages,
+        groups,
+        a_side_stream_has_its_own_order,
+        graphs_hold_collectives,
+        data_parallel,
+        sharded,
+    ):
         case()
     torch.cuda.synchronize()
     assert runtime.berth_standin_violations() == 0

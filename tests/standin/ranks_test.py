@@ -16,9 +16,23 @@ PROGRAM = str(pathlib.Path(__file__).with_name("ranks_program.py"))
 def job(*arguments):
     # torchrun looks seldom: it would end the other ranks, too, before they have said what they met.
     return subprocess.run(
-        [sys.executable, "-B", "-m", "torch.distributed.run", "--standalone", "--monitor-interval", "10", "--nproc-per-node", str(RANKS), PROGRAM,
-         *arguments],
-        capture_output=True, text=True, timeout=500)
+        [
+            sys.executable,
+            "-B",
+            "-m",
+            "torch.distributed.run",
+            "--standalone",
+            "--monitor-interval",
+            "10",
+            "--nproc-per-node",
+            str(RANKS),
+            PROGRAM,
+            *arguments,
+        ],
+        capture_output=True,
+        text=True,
+        timeout=500,
+    )
 
 
 class Ranks(unittest.TestCase):

@@ -18,7 +18,8 @@ import torch.nn.functional as F
 MIB = 1 << 20
 # How the allocator under test gets memory from the driver.
 DRIVER_CALL = {"expandable_segments:True": "cuMemCreate", "backend:cudaMallocAsync": "cudaMallocAsync"}.get(
-    os.environ.get("PYTORCH_ALLOC_CONF"), "cudaMalloc")
+    os.environ.get("PYTORCH_ALLOC_CONF"), "cudaMalloc"
+)
 runtime = ctypes.CDLL(None)
 runtime.berth_standin_calls.restype = ctypes.c_uint64
 runtime.berth_standin_used.restype = ctypes.c_size_t
@@ -37,9 +38,15 @@ class Bottleneck(nn.Module):
     def __init__(self, inputs, width, outputs, stride):
         super().__init__()
         self.body = nn.Sequential(
-            nn.Conv2d(inputs, width, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU(),
-            nn.Conv2d(width, width, 3, stride, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU(),
-            nn.Conv2d(width, outputs, 1, bias=False), nn.BatchNorm2d(outputs))
+            nn.Conv2d(inputs, width, 1, bias=False),
+            nn.BatchNorm2d(width),
+            nn.ReLU(),
+            nn.Conv2d(width, width, 3, stride, 1, bias=False),
+            nn.BatchNorm2d(width),
+            nn.ReLU(),
+            nn.Conv2d(width, outputs, 1, bias=False),
+            nn.BatchNorm2d(outputs),
+        )
         self.short = nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
 
     def forward(self, x):
@@ -127,8 +134,14 @@ class TorchOnTheStandin(unittest.TestCase):
         self.assertGreater(executions[True], executions[False])  # all engines were tried
 
     def test_recurrent_networks_train(self):
-        kinds = ((nn.LSTM, {}), (nn.LSTM, {"bidirectional": True, "num_layers": 2, "dropout": 0.1}), (nn.LSTM, {"proj_size": 24}),
-                 (nn.GRU, {"num_layers": 2}), (nn.GRU, {"bias": False}), (nn.RNN, {"bidirectional": True}))
+        kinds = (
+            (nn.LSTM, {}),
+            (nn.LSTM, {"bidirectional": True, "num_layers": 2, "dropout": 0.1}),
+            (nn.LSTM, {"proj_size": 24}),
+            (nn.GRU, {"num_layers": 2}),
+            (nn.GRU, {"bias": False}),
+            (nn.RNN, {"bidirectional": True}),
+        )
         for kind, options in kinds:
             with self.subTest(kind=kind.__name__, **options):
                 before = calls("cudnnRNNForward"), calls("cudnnRNNBackwardWeights_v8")
@@ -141,7 +154,9 @@ class TorchOnTheStandin(unittest.TestCase):
                 out.sum().backward()
                 self.assertEqual(x.grad.shape, x.shape)
                 self.assertEqual([p.grad.shape for p in net.parameters()], [p.shape for p in net.parameters()])
-                self.assertEqual((calls("cudnnRNNForward") - before[0], calls("cudnnRNNBackwardWeights_v8") - before[1]), (1, 1))
+                self.assertEqual(
+                    (calls("cudnnRNNForward") - before[0], calls("cudnnRNNBackwardWeights_v8") - before[1]), (1, 1)
+                )
 
     def test_training_keeps_what_a_recurrent_network_needs_backward(self):
         # The native allocator's "allocated" has rests that it does not split off; the other one counts no requests.
@@ -167,15 +182,19 @@ class TorchOnTheStandin(unittest.TestCase):
             self.assertLess(held(100)[0], long / 2)
 
     def test_packed_sequences_and_their_lengths(self):
-        packed = nn.utils.rnn.pack_padded_sequence(torch.randn(4, 12, 40, device="cuda"), torch.tensor([12, 9, 5, 1]), batch_first=True)
+        packed = nn.utils.rnn.pack_padded_sequence(
+            torch.randn(4, 12, 40, device="cuda"), torch.tensor([12, 9, 5, 1]), batch_first=True
+        )
         out, (hidden, _) = nn.LSTM(40, 32).cuda()(packed)
         self.assertEqual((tuple(out.data.shape), tuple(hidden.shape)), ((27, 32), (1, 4, 32)))
 
     def test_ctc_loss_takes_cudnns(self):
         # Lengths on the host, and on the device: one function each.
         targets = torch.randint(1, 20, (40,), dtype=torch.int32)
-        for name, arguments in (("cudnnCTCLoss", (targets, (50,) * 4, (10,) * 4)),
-                                ("cudnnCTCLoss_v8", (targets.cuda(), *(torch.full((4,), n, dtype=torch.int32).cuda() for n in (50, 10))))):
+        for name, arguments in (
+            ("cudnnCTCLoss", (targets, (50,) * 4, (10,) * 4)),
+            ("cudnnCTCLoss_v8", (targets.cuda(), *(torch.full((4,), n, dtype=torch.int32).cuda() for n in (50, 10)))),
+        ):
             with self.subTest(name):
                 before = calls(name)
                 scores = torch.randn(50, 4, 20, device="cuda", requires_grad=True)
@@ -222,8 +241,12 @@ print(torch.cuda.max_memory_allocated() > 0, [calls(name) for name in (b"cudnnCo
 """
         for benchmark in (False, True):
             with self.subTest(benchmark=benchmark):
-                result = subprocess.run([sys.executable, "-c", program.format(benchmark=benchmark)], capture_output=True, text=True,
-                                        env={**os.environ, "TORCH_CUDNN_V8_API_DISABLED": "1"})
+                result = subprocess.run(
+                    [sys.executable, "-c", program.format(benchmark=benchmark)],
+                    capture_output=True,
+                    text=True,
+                    env={**os.environ, "TORCH_CUDNN_V8_API_DISABLED": "1"},
+                )
                 self.assertEqual((result.stdout, result.returncode), (f"True [4, 0] {benchmark}\n", 0), result.stderr)
 
     def test_linear_with_bias_takes_the_fused_product(self):
@@ -237,7 +260,12 @@ print(torch.cuda.max_memory_allocated() > 0, [calls(name) for name in (b"cudnnCo
         from torch.nn.attention import SDPBackend, sdpa_kernel
 
         q = torch.empty(2, 4, 128, 64, device="cuda", dtype=torch.bfloat16, requires_grad=True)
-        for backend in (SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.CUDNN_ATTENTION, SDPBackend.MATH):
+        for backend in (
+            SDPBackend.FLASH_ATTENTION,
+            SDPBackend.EFFICIENT_ATTENTION,
+            SDPBackend.CUDNN_ATTENTION,
+            SDPBackend.MATH,
+        ):
             with self.subTest(backend), sdpa_kernel(backend):
                 F.scaled_dot_product_attention(q, q, q, is_causal=True).sum().backward()
 

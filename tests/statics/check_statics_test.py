@@ -14,13 +14,13 @@ import check_statics  # noqa: E402
 COMPILER = shutil.which("c++") or shutil.which("g++")
 
 DESTROYED = {
-    "a local one": 'const std::string& name() { static const std::string kName = make(); return kName; }',
-    "one of the file": 'std::string name = make();',
+    "a local one": "const std::string& name() { static const std::string kName = make(); return kName; }",
+    "one of the file": "std::string name = make();",
 }
 KEPT = {
-    "one that is made by new": 'const std::string& name() { static const auto& kName = *new std::string(make()); return kName; }',
-    "one of a thread": 'std::string& name() { thread_local std::string text = make(); return text; }',
-    "one without a destructor": 'std::size_t size() { static const std::size_t kSize = make().size(); return kSize; }',
+    "one that is made by new": "const std::string& name() { static const auto& kName = *new std::string(make()); return kName; }",
+    "one of a thread": "std::string& name() { thread_local std::string text = make(); return text; }",
+    "one without a destructor": "std::size_t size() { static const std::size_t kSize = make().size(); return kSize; }",
 }
 
 

@@ -27,10 +27,22 @@ class Browser:
         self.profile = tempfile.TemporaryDirectory(prefix="berth-browser-", ignore_cleanup_errors=True)
         to_browser, self.out = os.pipe()
         self.input, from_browser = os.pipe()
-        arguments = [program, "--headless=new", "--remote-debugging-pipe", "--no-first-run", "--disable-gpu",
-                     "--no-sandbox", "--disable-dev-shm-usage", "--disable-background-networking",
-                     "--disable-component-update", "--disable-sync", "--hide-scrollbars", f"--user-data-dir={self.profile.name}",
-                     f"--window-size={width},{height}", "about:blank"]
+        arguments = [
+            program,
+            "--headless=new",
+            "--remote-debugging-pipe",
+            "--no-first-run",
+            "--disable-gpu",
+            "--no-sandbox",
+            "--disable-dev-shm-usage",
+            "--disable-background-networking",
+            "--disable-component-update",
+            "--disable-sync",
+            "--hide-scrollbars",
+            f"--user-data-dir={self.profile.name}",
+            f"--window-size={width},{height}",
+            "about:blank",
+        ]
 
         def descriptors():
             # The protocol is spoken on 3 and 4, whatever stood there before.
@@ -39,8 +51,14 @@ class Browser:
             os.dup2(b, 4)
 
         self.log = open(pathlib.Path(self.profile.name) / "log", "wb")
-        self.process = subprocess.Popen(arguments, preexec_fn=descriptors, close_fds=False, stdin=subprocess.DEVNULL,
-                                        stdout=self.log, stderr=self.log)
+        self.process = subprocess.Popen(
+            arguments,
+            preexec_fn=descriptors,
+            close_fds=False,
+            stdin=subprocess.DEVNULL,
+            stdout=self.log,
+            stderr=self.log,
+        )
         os.close(to_browser)
         os.close(from_browser)
         self.session = None
@@ -71,7 +89,7 @@ class Browser:
             message["sessionId"] = self.session
         data = json.dumps(message).encode() + b"\0"
         while data:
-            data = data[os.write(self.out, data):]
+            data = data[os.write(self.out, data) :]
         deadline = time.monotonic() + self.timeout
         while True:
             answer = self.read(deadline, method)
@@ -88,7 +106,9 @@ class Browser:
                 raise TimeoutError(f"the browser did not answer in {self.timeout} s: {what}")
             data = os.read(self.input, 1 << 20)
             if not data:
-                raise RuntimeError("the browser is gone: " + pathlib.Path(self.log.name).read_text(errors="replace")[-2000:])
+                raise RuntimeError(
+                    "the browser is gone: " + pathlib.Path(self.log.name).read_text(errors="replace")[-2000:]
+                )
             self.rest += data
         message, self.rest = self.rest.split(b"\0", 1)
         return json.loads(message)
@@ -107,10 +127,15 @@ class Browser:
             self.complaints.append(about["entry"]["text"])
 
     def resize(self, width, height, scale=1):
-        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=scale, mobile=False)
+        self.call(
+            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=scale, mobile=False
+        )
 
     def dark(self, on):
-        self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark" if on else "light"}])
+        self.call(
+            "Emulation.setEmulatedMedia",
+            features=[{"name": "prefers-color-scheme", "value": "dark" if on else "light"}],
+        )
 
     def open(self, path):
         """Opens a file; returns the seconds until it has drawn."""

@@ -63,15 +63,18 @@ class Accounts:
         for entry in snapshot["device_traces"][self.device]:
             action, address, size = entry["action"], entry.get("addr"), entry["size"]
             if action in CAME:
-                assert not any(first < address + size and address < last for first, last in self.mapped.items()), \
+                assert not any(first < address + size and address < last for first, last in self.mapped.items()), (
                     f"{size} bytes at {address:#x} are mapped twice"
+                )
                 self.mapped[address] = address + size
                 self.moves += previous in WENT
             elif action in WENT:
                 self.left = size
                 self.unmap(address, address + size)
                 assert self.left == 0, f"{self.left} of {size} bytes at {address:#x} are unmapped, and were not mapped"
-                assert not any(address <= block < address + size for block in self.blocks), f"a block lived in {size} bytes at {address:#x}"
+                assert not any(address <= block < address + size for block in self.blocks), (
+                    f"a block lived in {size} bytes at {address:#x}"
+                )
             elif action == "alloc":
                 assert address not in self.blocks, f"two blocks at {address:#x}"
                 self.blocks[address] = (size, False)
@@ -95,22 +98,46 @@ class Accounts:
 
         ranges = [(segment["address"], segment["address"] + segment["total_size"]) for segment in segments]
         compare("history and snapshot", joined(self.mapped.items()), joined(ranges))
-        compare("reserved and snapshot", stats["reserved_bytes.all.current"], sum(last - first for first, last in ranges))
+        compare(
+            "reserved and snapshot", stats["reserved_bytes.all.current"], sum(last - first for first, last in ranges)
+        )
         compare("reserved and driver", stats["reserved_bytes.all.current"], driver_bytes(self.device) - self.beside)
         compare("segments", stats["segment.all.current"], len(segments))
         compare("segments since", stats["segment.all.allocated"] - stats["segment.all.freed"], len(segments))
-        compare("peaks", [stats[f"{name}.all.peak"] >= stats[f"{name}.all.current"]
-                          for name in ("reserved_bytes", "segment", "allocated_bytes")], [True] * 3)
+        compare(
+            "peaks",
+            [
+                stats[f"{name}.all.peak"] >= stats[f"{name}.all.current"]
+                for name in ("reserved_bytes", "segment", "allocated_bytes")
+            ],
+            [True] * 3,
+        )
         if away == 0:
             blocks = [block for segment in segments for block in segment["blocks"]]
             active = [block for block in blocks if block["state"] != "inactive"]
-            compare("history and blocks", self.blocks,
-                    {block["address"]: (block["requested_size"], block["state"] == "active_pending_free") for block in active})
-            compare("allocated", stats["allocated_bytes.all.current"], sum(segment["allocated_size"] for segment in segments))
+            compare(
+                "history and blocks",
+                self.blocks,
+                {
+                    block["address"]: (block["requested_size"], block["state"] == "active_pending_free")
+                    for block in active
+                },
+            )
+            compare(
+                "allocated",
+                stats["allocated_bytes.all.current"],
+                sum(segment["allocated_size"] for segment in segments),
+            )
             compare("active", stats["active_bytes.all.current"], sum(segment["active_size"] for segment in segments))
-            compare("requested", stats["requested_bytes.all.current"], sum(segment["requested_size"] for segment in segments))
+            compare(
+                "requested",
+                stats["requested_bytes.all.current"],
+                sum(segment["requested_size"] for segment in segments),
+            )
             compare("blocks", stats["active.all.current"], len(active))
-        assert found == wanted, "\n".join(f"{name}: {found[name]} and {wanted[name]}" for name in found if found[name] != wanted[name])
+        assert found == wanted, "\n".join(
+            f"{name}: {found[name]} and {wanted[name]}" for name in found if found[name] != wanted[name]
+        )
         return segments
 
     def check_empty(self):

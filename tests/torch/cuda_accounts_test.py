@@ -218,7 +218,9 @@ class Bench(Account):
                 self.accounts.check_empty()
 
 
-@unittest.skipUnless(IS_BERTH and not PLAIN, "the native allocator stitches no blocks, and plain memory has one address")
+@unittest.skipUnless(
+    IS_BERTH and not PLAIN, "the native allocator stitches no blocks, and plain memory has one address"
+)
 class Stitched(Account):
     def test_blocks_of_pieces_are_where_they_live(self):
         before = berth_stats()["stitched"]

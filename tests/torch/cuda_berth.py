@@ -64,8 +64,14 @@ def child(script, scenario, *arguments, exit_code=0, **environment):
     A variable of the environment that is None is not there.
     """
     there = {name: str(value) for name, value in {**os.environ, **environment}.items() if value is not None}
-    result = subprocess.run([sys.executable, "-B", script, scenario, *map(str, arguments)], capture_output=True, text=True, timeout=300,
-                            stdin=subprocess.DEVNULL, env=there)
+    result = subprocess.run(
+        [sys.executable, "-B", script, scenario, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        stdin=subprocess.DEVNULL,
+        env=there,
+    )
     if result.returncode != exit_code:
         raise AssertionError(f"{scenario} ended with {result.returncode}:\n{result.stdout}\n{result.stderr}")
     return result.stdout, result.stderr

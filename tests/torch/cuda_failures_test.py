@@ -22,8 +22,17 @@ FUNCTIONS = (
     "cudaEventQuery cudaEventSynchronize cudaMemcpyAsync cudaMemcpyPeerAsync cudaIpcGetMemHandle cuCtxPushCurrent cuCtxPopCurrent "
     "cuMemAddressReserve cuMemAddressFree cuMemCreate cuMemRelease cuMemMap cuMemUnmap cuMemSetAccess cuMemExportToShareableHandle"
 ).split()
-START_FUNCTIONS = [*FUNCTIONS, "cudaRuntimeGetVersion", "cudaGetDeviceCount", "cudaGetDeviceProperties", "cuDeviceGet",
-                   "cudaGetDriverEntryPointByVersion", "cuDeviceGetAttribute", "cuDevicePrimaryCtxRetain", "cuMemGetAllocationGranularity"]
+START_FUNCTIONS = [
+    *FUNCTIONS,
+    "cudaRuntimeGetVersion",
+    "cudaGetDeviceCount",
+    "cudaGetDeviceProperties",
+    "cuDeviceGet",
+    "cudaGetDriverEntryPointByVersion",
+    "cuDeviceGetAttribute",
+    "cuDevicePrimaryCtxRetain",
+    "cuMemGetAllocationGranularity",
+]
 
 runtime.berth_standin_fail.argtypes = [ctypes.c_char_p, ctypes.c_uint64, ctypes.c_int, ctypes.c_uint64]
 runtime.berth_standin_calls.argtypes = [ctypes.c_char_p]
@@ -100,7 +109,9 @@ def share():
     tensor = empty(3 * MIB)
     _, handle, _, _, counter, counter_offset, _, _ = tensor.untyped_storage()._share_cuda_()
     assert handle
-    torch.UntypedStorage._release_ipc_counter(counter, counter_offset, device="cuda:0")  # as if another process were done with it
+    torch.UntypedStorage._release_ipc_counter(
+        counter, counter_offset, device="cuda:0"
+    )  # as if another process were done with it
     del tensor
     torch.cuda.ipc_collect()
 
@@ -110,8 +121,14 @@ def copy_between():
     here.to("cuda:1")
 
 
-WORKLOADS = {"growth and release": grow_and_give_back, "two streams": use_on_two_streams, "exhaustion": run_out, "capture": capture,
-             "sharing": share, "another GPU": copy_between}
+WORKLOADS = {
+    "growth and release": grow_and_give_back,
+    "two streams": use_on_two_streams,
+    "exhaustion": run_out,
+    "capture": capture,
+    "sharing": share,
+    "another GPU": copy_between,
+}
 
 
 class FaultLoop(CudaCase):
@@ -163,7 +180,9 @@ class FaultLoop(CudaCase):
         for count in (1, FOREVER):
             function, n, met = START_FUNCTIONS[0], 1, 0
             while function:
-                said = json.loads(child(__file__, "start", function, n, count, BERTH_STANDIN_DEVICES=64)[0].splitlines()[-1])
+                said = json.loads(
+                    child(__file__, "start", function, n, count, BERTH_STANDIN_DEVICES=64)[0].splitlines()[-1]
+                )
                 self.assertEqual(said["failures"], [])
                 function, n, met = said["function"], said["n"], met + said["met"]
             self.assertGreater(met, 20)
@@ -177,7 +196,7 @@ for workload in WORKLOADS:
 def start(function, n, count):
     """Every fault from `function`'s n-th call on meets the start of another GPU, until those are used up."""
     device, met_any, failures, n = 1, 0, [], int(n)
-    functions = START_FUNCTIONS[START_FUNCTIONS.index(function):]
+    functions = START_FUNCTIONS[START_FUNCTIONS.index(function) :]
     functions.append(None)
     while device < torch.cuda.device_count() and functions[0]:
         with failing(functions[0], n, NOT_PERMITTED, int(count)) as met:

@@ -18,7 +18,12 @@ TENSORS, EACH = 3, 400 * MIB  # 600 handles
 
 
 class Filter(ctypes.Structure):
-    _fields_ = [("code", ctypes.c_ushort), ("jump_true", ctypes.c_ubyte), ("jump_false", ctypes.c_ubyte), ("value", ctypes.c_uint)]
+    _fields_ = [
+        ("code", ctypes.c_ushort),
+        ("jump_true", ctypes.c_ubyte),
+        ("jump_false", ctypes.c_ubyte),
+        ("value", ctypes.c_uint),
+    ]
 
 
 class Program(ctypes.Structure):
@@ -29,12 +34,18 @@ def confine():
     """As in a container: pidfd_getfd() is refused, in this process and its children, and descriptors are few."""
     load_number, jump_if_equal, give = 0x20, 0x15, 0x06
     refuse, allow, eperm, pidfd_getfd = 0x00050000, 0x7FFF0000, 1, 438
-    filters = (Filter * 4)(Filter(load_number, 0, 0, 0), Filter(jump_if_equal, 0, 1, pidfd_getfd), Filter(give, 0, 0, refuse | eperm),
-                           Filter(give, 0, 0, allow))
+    filters = (Filter * 4)(
+        Filter(load_number, 0, 0, 0),
+        Filter(jump_if_equal, 0, 1, pidfd_getfd),
+        Filter(give, 0, 0, refuse | eperm),
+        Filter(give, 0, 0, allow),
+    )
     libc = ctypes.CDLL(None, use_errno=True)
     set_no_new_privileges, set_seccomp, mode_filter = 38, 22, 2
     assert libc.prctl(set_no_new_privileges, 1, 0, 0, 0) == 0
-    assert libc.prctl(set_seccomp, mode_filter, ctypes.byref(Program(len(filters), filters)), 0, 0) == 0, ctypes.get_errno()
+    assert libc.prctl(set_seccomp, mode_filter, ctypes.byref(Program(len(filters), filters)), 0, 0) == 0, (
+        ctypes.get_errno()
+    )
     assert libc.syscall(pidfd_getfd, -1, 0, 0) == -1 and ctypes.get_errno() == eperm
     resource.setrlimit(resource.RLIMIT_NOFILE, (DESCRIPTORS, DESCRIPTORS))
 

@@ -254,7 +254,9 @@ class Processes(unittest.TestCase):
         child(__file__, "run_steps", 20, devices, BERTH_MODE="record", BERTH_TRACE=trace, **environment)
         for device in range(devices):
             suffix = f".{device}" if device else ""
-            subprocess.run([BERTH, "plan", f"{trace}{suffix}", "-o", f"{plan}{suffix}"], check=True, capture_output=True)
+            subprocess.run(
+                [BERTH, "plan", f"{trace}{suffix}", "-o", f"{plan}{suffix}"], check=True, capture_output=True
+            )
         return plan
 
     def serve(self, plan, devices=1, **environment):
@@ -313,8 +315,10 @@ class Processes(unittest.TestCase):
     def test_children_of_a_parent_that_has_not_used_cuda_train(self):
         output, errors = child(__file__, "fork_before_cuda")
         self.assertEqual(errors, "")
-        self.assertEqual(json.loads(output), {
-            "children": [{"hits": 5, "grandchild": "refused"}] * 2, "parent": {"hits": 5, "grandchild": "refused"}})
+        self.assertEqual(
+            json.loads(output),
+            {"children": [{"hits": 5, "grandchild": "refused"}] * 2, "parent": {"hits": 5, "grandchild": "refused"}},
+        )
 
     def test_tensors_that_live_at_exit_are_no_trouble(self):
         for mode in ("learn", "record"):
@@ -340,7 +344,14 @@ class Processes(unittest.TestCase):
 
     def test_another_backend_of_pytorchs_is_refused_by_both_names(self):
         for backend in ("cudaMallocAsync", "native"):
-            output, errors = child(__file__, "run_steps", 3, 1, exit_code=2, PYTORCH_ALLOC_CONF=f"expandable_segments:True, backend:{backend}")
+            output, errors = child(
+                __file__,
+                "run_steps",
+                3,
+                1,
+                exit_code=2,
+                PYTORCH_ALLOC_CONF=f"expandable_segments:True, backend:{backend}",
+            )
             self.assertEqual((output, len(errors.splitlines())), ("", 1), errors)
             self.assertIn(f"PYTORCH_ALLOC_CONF asks for backend:{backend}, and berth is to be the allocator", errors)
 
@@ -352,7 +363,9 @@ class Processes(unittest.TestCase):
         self.assertEqual(found["freed"], found["allocated"])
 
     def test_settings_of_pytorchs_that_berth_lacks_are_one_warning(self):
-        _, errors = child(__file__, "run_steps", 3, 1, PYTORCH_ALLOC_CONF="max_split_size_mb:128,garbage_collection_threshold:0.8")
+        _, errors = child(
+            __file__, "run_steps", 3, 1, PYTORCH_ALLOC_CONF="max_split_size_mb:128,garbage_collection_threshold:0.8"
+        )
         warnings = warnings_in(errors)
         self.assertEqual(len(warnings), 1, errors)
         self.assertIn("max_split_size_mb, garbage_collection_threshold", warnings[0])

@@ -46,14 +46,21 @@ void users_free(void* pointer, size_t size, int device, void* stream) {
 def pool_of(tensor):
     """The id of the pool whose segment holds the tensor."""
     where = tensor.data_ptr()
-    ids = [tuple(segment["segment_pool_id"]) for segment in torch.cuda.memory_snapshot()
-           if segment["address"] <= where < segment["address"] + segment["total_size"]]
+    ids = [
+        tuple(segment["segment_pool_id"])
+        for segment in torch.cuda.memory_snapshot()
+        if segment["address"] <= where < segment["address"] + segment["total_size"]
+    ]
     assert len(ids) == 1, ids
     return ids[0]
 
 
 def bytes_of(pool_id):
-    return sum(segment["total_size"] for segment in torch.cuda.memory_snapshot() if tuple(segment["segment_pool_id"]) == tuple(pool_id))
+    return sum(
+        segment["total_size"]
+        for segment in torch.cuda.memory_snapshot()
+        if tuple(segment["segment_pool_id"]) == tuple(pool_id)
+    )
 
 
 class MemPools(CudaCase):
@@ -68,8 +75,12 @@ class MemPools(CudaCase):
         after = empty(2 * MIB)
         self.assertEqual([pool_of(tensor) for tensor in inside], [tuple(pool.id)] * 2)
         self.assertEqual([pool_of(tensor) for tensor in (before, after)], [(0, 0)] * 2)
-        sizes = sorted(block["requested_size"] for segment in pool.snapshot() for block in segment["blocks"]
-                       if block["state"] == "active_allocated")
+        sizes = sorted(
+            block["requested_size"]
+            for segment in pool.snapshot()
+            for block in segment["blocks"]
+            if block["state"] == "active_allocated"
+        )
         self.assertEqual(sizes, [1000, 2 * MIB])
         self.assertEqual({tuple(segment["segment_pool_id"]) for segment in pool.snapshot()}, {tuple(pool.id)})
         del inside, before, after
@@ -147,8 +158,10 @@ class MemPools(CudaCase):
                 thread.start()
                 thread.join()
             seen["again"] = empty(MIB)
-        self.assertEqual({name: pool_of(tensor) for name, tensor in seen.items()},
-                         {"outer": tuple(outer.id), "inner": tuple(inner.id), "again": tuple(outer.id), "thread": (0, 0)})
+        self.assertEqual(
+            {name: pool_of(tensor) for name, tensor in seen.items()},
+            {"outer": tuple(outer.id), "inner": tuple(inner.id), "again": tuple(outer.id), "thread": (0, 0)},
+        )
         seen.clear()
 
     def test_emptying_the_cache_inside_a_pool_leaves_its_memory(self):
@@ -264,7 +277,6 @@ class UsersAllocator(CudaCase):
         del kept
         torch.cuda.empty_cache()
         self.assertEqual(self.count("made"), self.count("freed"))
-
 
     @unittest.skipUnless(ALLOCATOR == "berth", "PyTorch's allocator serves it from the same pool, again and again")
     def test_the_users_allocator_may_ask_for_memory_itself(self):
@@ -435,23 +447,33 @@ class Graphs(CudaCase):
         del result, graph
 
     def test_the_state_of_a_pool_can_be_restored(self):
-        graph, result = self.capture(lambda: [torch.zeros(size, dtype=torch.uint8, device="cuda") for size in (512, 4 * MIB)])
+        graph, result = self.capture(
+            lambda: [torch.zeros(size, dtype=torch.uint8, device="cuda") for size in (512, 4 * MIB)]
+        )
         pool, device = graph.pool(), 0
         live = {tensor.data_ptr() for tensor in result}
         self.assertTrue(torch._C._cuda_checkPoolLiveAllocations(device, pool, live))
         self.assertFalse(torch._C._cuda_checkPoolLiveAllocations(device, pool, set()))
         state = torch._C._cuda_getCheckpointState(device, pool)
-        second, more = self.capture(lambda: [torch.zeros(2 * MIB, dtype=torch.uint8, device="cuda") for _ in range(3)], pool=pool)
-        self.assertTrue(torch._C._cuda_checkPoolLiveAllocations(device, pool, live | {tensor.data_ptr() for tensor in more}))
+        second, more = self.capture(
+            lambda: [torch.zeros(2 * MIB, dtype=torch.uint8, device="cuda") for _ in range(3)], pool=pool
+        )
+        self.assertTrue(
+            torch._C._cuda_checkPoolLiveAllocations(device, pool, live | {tensor.data_ptr() for tensor in more})
+        )
         stale = [tensor.untyped_storage()._cdata for tensor in more]
         torch._C._cuda_setCheckpointPoolState(device, state, stale, [])
         self.assertTrue(torch._C._cuda_checkPoolLiveAllocations(device, pool, live))
         del more
-        third, again = self.capture(lambda: [torch.zeros(2 * MIB, dtype=torch.uint8, device="cuda") for _ in range(3)], pool=pool)
+        third, again = self.capture(
+            lambda: [torch.zeros(2 * MIB, dtype=torch.uint8, device="cuda") for _ in range(3)], pool=pool
+        )
         for tensor in again:
             for other in result:
-                self.assertTrue(tensor.data_ptr() + 2 * MIB <= other.data_ptr() or
-                                other.data_ptr() + other.numel() <= tensor.data_ptr())
+                self.assertTrue(
+                    tensor.data_ptr() + 2 * MIB <= other.data_ptr()
+                    or other.data_ptr() + other.numel() <= tensor.data_ptr()
+                )
         del again, tensor, other, result
 
     def test_callables_become_graphs(self):
@@ -475,7 +497,9 @@ class OtherLibraries(CudaCase):
         return graph, result
 
     def segments(self, identity):
-        return [segment for segment in torch.cuda.memory_snapshot() if tuple(segment["segment_pool_id"]) == tuple(identity)]
+        return [
+            segment for segment in torch.cuda.memory_snapshot() if tuple(segment["segment_pool_id"]) == tuple(identity)
+        ]
 
     def check_segments(self, identity):
         """Each is one allocation of the driver's, which other processes open by one handle."""
@@ -490,7 +514,9 @@ class OtherLibraries(CudaCase):
             self.assertEqual(driver.cudaIpcGetMemHandle(ctypes.create_string_buffer(64), inside), 0)
 
     def test_graphs_and_pools_have_segments_that_the_driver_knows_as_one(self):
-        graph, result = self.capture(lambda: [torch.zeros(size, dtype=torch.uint8, device="cuda") for size in (100, 3 * MIB, 30 * MIB)])
+        graph, result = self.capture(
+            lambda: [torch.zeros(size, dtype=torch.uint8, device="cuda") for size in (100, 3 * MIB, 30 * MIB)]
+        )
         self.check_segments(graph.pool())
         pool = torch.cuda.MemPool()
         with torch.cuda.use_mem_pool(pool):
@@ -509,8 +535,12 @@ class OtherLibraries(CudaCase):
         segments |= {segment["address"]: segment["total_size"] for segment in self.segments(graph.pool())}
         del graph, result
         self.settle()
-        told = [entry for entry in torch.cuda.memory._snapshot()["device_traces"][0]
-                if any(first <= entry["addr"] < first + size for first, size in segments.items()) and entry["action"].startswith("segment")]
+        told = [
+            entry
+            for entry in torch.cuda.memory._snapshot()["device_traces"][0]
+            if any(first <= entry["addr"] < first + size for first, size in segments.items())
+            and entry["action"].startswith("segment")
+        ]
         self.assertEqual({entry["action"] for entry in told}, {"segment_alloc", "segment_free"})
         for address, size in segments.items():
             mine = [(entry["action"], entry["size"]) for entry in told if entry["addr"] == address]
@@ -519,8 +549,9 @@ class OtherLibraries(CudaCase):
     def test_nccl_registers_a_pool_and_forgets_it_before_it_goes(self):
         with tempfile.TemporaryDirectory() as folder:
             distributed = torch.distributed
-            distributed.init_process_group("nccl", init_method=f"file://{folder}/meeting", rank=0, world_size=1,
-                                           device_id=torch.device("cuda", 0))
+            distributed.init_process_group(
+                "nccl", init_method=f"file://{folder}/meeting", rank=0, world_size=1, device_id=torch.device("cuda", 0)
+            )
             self.addCleanup(distributed.destroy_process_group)
             backend = distributed.group.WORLD._get_backend(torch.device("cuda"))
             pool = torch.cuda.MemPool()

@@ -34,13 +34,16 @@ class Settings(CudaCase):
     def test_sizes_are_rounded_as_was_said_last(self):
         size, large = 84 * MIB, 400 * MIB
         for text, wanted in (
-                ("", {size: size}),
-                ("roundup_power2_divisions:4", {size: 96 * MIB, 80 * MIB: 80 * MIB}),
-                ("garbage_collection_threshold:0.5", {size: size}),
-                ("garbage_collection_threshold:0.5,max_split_size_mb:40", {size: size}),
-                ("garbage_collection_threshold:0.5,roundup_power2_divisions:[64:8,128:2,256:2,512:2,1024:1,>:1]",
-                 {size: 88 * MIB, large: 512 * MIB}),
-                ("release_lock_on_cudamalloc:True", {size: size})):
+            ("", {size: size}),
+            ("roundup_power2_divisions:4", {size: 96 * MIB, 80 * MIB: 80 * MIB}),
+            ("garbage_collection_threshold:0.5", {size: size}),
+            ("garbage_collection_threshold:0.5,max_split_size_mb:40", {size: size}),
+            (
+                "garbage_collection_threshold:0.5,roundup_power2_divisions:[64:8,128:2,256:2,512:2,1024:1,>:1]",
+                {size: 88 * MIB, large: 512 * MIB},
+            ),
+            ("release_lock_on_cudamalloc:True", {size: size}),
+        ):
             configure(text or "roundup_power2_divisions:1")
             if not text.count("roundup"):
                 configure("roundup_power2_divisions:1")
@@ -49,8 +52,15 @@ class Settings(CudaCase):
                     self.assertEqual(asked_for(asked), (taken, asked))
 
     def test_what_is_wrong_is_refused(self):
-        for text in ("foo:1,bar:2", "garbage_collection_threshold:1.2", "max_split_size_mb:2", "release_lock_on_cudamalloc:none",
-                     "pinned_use_cuda_host_register:none", "pinned_num_register_threads:none", "pinned_num_register_threads:1024"):
+        for text in (
+            "foo:1,bar:2",
+            "garbage_collection_threshold:1.2",
+            "max_split_size_mb:2",
+            "release_lock_on_cudamalloc:none",
+            "pinned_use_cuda_host_register:none",
+            "pinned_num_register_threads:none",
+            "pinned_num_register_threads:1024",
+        ):
             with self.subTest(text), self.assertRaises((RuntimeError, ValueError)):
                 configure(text)
 
@@ -65,8 +75,11 @@ class Plots(CudaCase):
                 del x
                 snapshot = torch.cuda.memory._snapshot()
                 text = json.dumps(snapshot)  # before the plots, which filter what they are given
-                for picture in (_memory_viz.trace_plot(snapshot), _memory_viz.trace_plot(snapshot, filter_freed=True),
-                                _memory_viz.segment_plot(snapshot)):
+                for picture in (
+                    _memory_viz.trace_plot(snapshot),
+                    _memory_viz.trace_plot(snapshot, filter_freed=True),
+                    _memory_viz.segment_plot(snapshot),
+                ):
                     self.assertIn("<script", picture)
                 self.assertEqual(os.path.basename(__file__) in text, context is not None)
                 self.assertEqual("::rand" in text, stacks == "all")
@@ -75,15 +88,21 @@ class Plots(CudaCase):
 
 class Opening(CudaCase):
     def child(self, text, **variables):
-        return subprocess.run([sys.executable, "-B", "-c", text], capture_output=True, text=True, env={**os.environ, **variables})
+        return subprocess.run(
+            [sys.executable, "-B", "-c", text], capture_output=True, text=True, env={**os.environ, **variables}
+        )
 
     def test_asking_whether_memory_is_pinned_opens_no_gpu(self):
-        result = self.child("import torch\nprint(torch.ones(10).is_pinned(), torch._C._cuda_hasPrimaryContext(0), torch.cuda.is_initialized())")
+        result = self.child(
+            "import torch\nprint(torch.ones(10).is_pinned(), torch._C._cuda_hasPrimaryContext(0), torch.cuda.is_initialized())"
+        )
         self.assertEqual(result.stdout, "False False False\n", result.stderr)
 
     def test_another_backend_is_there_or_is_refused(self):
-        result = self.child("import torch\ntorch.cuda.init()\nprint(torch.cuda.get_allocator_backend())",
-                            PYTORCH_ALLOC_CONF="max_split_size_mb:20,backend:cudaMallocAsync")
+        result = self.child(
+            "import torch\ntorch.cuda.init()\nprint(torch.cuda.get_allocator_backend())",
+            PYTORCH_ALLOC_CONF="max_split_size_mb:20,backend:cudaMallocAsync",
+        )
         if ALLOCATOR == "berth":
             self.assertEqual(result.returncode, 2)
             self.assertIn("asks for backend:cudaMallocAsync, and berth is to be the allocator", result.stderr)

@@ -69,7 +69,7 @@ class Segments(CudaCase):
 
     def test_a_tensor_is_a_block_with_the_size_that_was_asked_for(self):
         kept = empty(1234)
-        block, = blocks_at(kept.data_ptr())
+        (block,) = blocks_at(kept.data_ptr())
         self.assertEqual((block["requested_size"], block["state"]), (1234, "active_allocated"))
         self.assertGreaterEqual(block["size"], 1234)
 
@@ -79,19 +79,21 @@ class Segments(CudaCase):
                 kept = empty(size)
                 where = kept.data_ptr()
                 del kept
-            freed, = [block for block in blocks() if block["address"] <= where < block["address"] + block["size"]]
+            (freed,) = [block for block in blocks() if block["address"] <= where < block["address"] + block["size"]]
             self.assertEqual((freed["requested_size"], freed["state"]), (size, "inactive"))
 
     def test_snapshots_and_history_say_what_was_asked_for_where_sizes_are_rounded(self):
         history()
         with rounding(4):
             kept = empty(3 * MIB + 5000)
-            block, = blocks_at(kept.data_ptr())
+            (block,) = blocks_at(kept.data_ptr())
             where = kept.data_ptr()
             del kept
         self.assertEqual((block["requested_size"], block["size"]), (3 * MIB + 5000, 3 * MIB + MIB // 2))
-        self.assertEqual([entry["size"] for entry in trace() if entry["addr"] == where and "segment" not in entry["action"]],
-                         [3 * MIB + 5000] * 3)
+        self.assertEqual(
+            [entry["size"] for entry in trace() if entry["addr"] == where and "segment" not in entry["action"]],
+            [3 * MIB + 5000] * 3,
+        )
 
     def test_a_block_that_waits_for_a_stream_is_pending(self):
         side = torch.cuda.Stream()
@@ -101,7 +103,7 @@ class Segments(CudaCase):
         shared.record_stream(side)
         where = shared.data_ptr()
         del shared
-        block, = blocks_at(where)
+        (block,) = blocks_at(where)
         self.assertEqual(block["state"], "active_pending_free")
         side.synchronize()
         torch.cuda.empty_cache()
@@ -109,8 +111,10 @@ class Segments(CudaCase):
 
     def test_a_snapshot_names_the_settings(self):
         snapshot = torch.cuda.memory._snapshot()
-        self.assertEqual(set(snapshot) & {"segments", "device_traces", "allocator_settings", "external_annotations"},
-                         {"segments", "device_traces", "allocator_settings", "external_annotations"})
+        self.assertEqual(
+            set(snapshot) & {"segments", "device_traces", "allocator_settings", "external_annotations"},
+            {"segments", "device_traces", "allocator_settings", "external_annotations"},
+        )
         self.assertIn("expandable_segments", snapshot["allocator_settings"])
         self.assertEqual(len(snapshot["device_traces"]), torch.cuda.device_count())
 
@@ -148,7 +152,7 @@ class History(CudaCase):
         history()
         with self.assertRaises(torch.OutOfMemoryError):
             empty(200 * GIB)
-        entry, = (entry for entry in trace() if entry["action"] == "oom")
+        (entry,) = (entry for entry in trace() if entry["action"] == "oom")
         self.assertEqual(entry["size"], 200 * GIB)
         self.assertLess(entry["device_free"], 80 * GIB)
 
@@ -176,24 +180,31 @@ class History(CudaCase):
         side = torch.cuda.Stream()
         with torch.cuda.stream(side):
             kept = empty(5000)
-        entry, = (entry for entry in trace() if entry["action"] == "alloc")
+        (entry,) = (entry for entry in trace() if entry["action"] == "alloc")
         self.assertEqual(entry["stream"], side.cuda_stream)
         del kept
 
     def test_contexts_are_taken_as_asked(self):
         # The function that is named where a block was made, in the entry of that, and in that of its free.
         for context, of_blocks, of_entries, of_frees in (
-                (None, "", "", ""), ("state", "allocate_here", "", ""), ("alloc", *["allocate_here"] * 3),
-                ("all", "allocate_here", "allocate_here", "free_here")):
+            (None, "", "", ""),
+            ("state", "allocate_here", "", ""),
+            ("alloc", *["allocate_here"] * 3),
+            ("all", "allocate_here", "allocate_here", "free_here"),
+        ):
             with self.subTest(context=context):
                 history(context=context)
                 kept = allocate_here(6000)
-                block, = blocks_at(kept.data_ptr())
+                (block,) = blocks_at(kept.data_ptr())
                 box = [kept]
                 del kept
                 free_here(box)
                 entries = {entry["action"]: entry for entry in trace() if entry["size"] == 6000}
-                for one, named in ((block, of_blocks), (entries["alloc"], of_entries), (entries["free_requested"], of_frees)):
+                for one, named in (
+                    (block, of_blocks),
+                    (entries["alloc"], of_entries),
+                    (entries["free_requested"], of_frees),
+                ):
                     names = [frame["name"] for frame in one.get("frames", [])]
                     self.assertEqual([name for name in names if name.endswith("_here")], [named] if named else [])
 
@@ -232,8 +243,10 @@ class History(CudaCase):
         with torch.autograd.profiler.record_function("forward of block 7"):
             empty(100)
         told = torch.cuda.memory._snapshot()["external_annotations"]
-        self.assertEqual([(one["stage"], one["name"], one["device"]) for one in told],
-                         [("START", "forward of block 7", 0), ("END", "forward of block 7", 0)])
+        self.assertEqual(
+            [(one["stage"], one["name"], one["device"]) for one in told],
+            [("START", "forward of block 7", 0), ("END", "forward of block 7", 0)],
+        )
         torch.cuda.memory._record_memory_history(None)
 
     def test_the_viewers_take_a_snapshot(self):

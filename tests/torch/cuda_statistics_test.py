@@ -24,10 +24,16 @@ class Statistics(CudaCase):
         return kept, {name: after[name] - before[name] for name in names}
 
     def test_counters_follow_requests_and_frees(self):
-        names = [f"{what}.{pool}.{kind}" for what in ("allocation", "requested_bytes", "allocated_bytes", "active", "active_bytes")
-                 for pool in ("all", "small_pool", "large_pool") for kind in ("current", "allocated", "freed")]
+        names = [
+            f"{what}.{pool}.{kind}"
+            for what in ("allocation", "requested_bytes", "allocated_bytes", "active", "active_bytes")
+            for pool in ("all", "small_pool", "large_pool")
+            for kind in ("current", "allocated", "freed")
+        ]
         kept, change = self.changes(names, lambda: [empty(1000), empty(3 * MIB), empty(0)])
-        self.assertEqual([change[f"allocation.{pool}.current"] for pool in ("all", "small_pool", "large_pool")], [2, 1, 1])
+        self.assertEqual(
+            [change[f"allocation.{pool}.current"] for pool in ("all", "small_pool", "large_pool")], [2, 1, 1]
+        )
         self.assertEqual(change["allocation.all.allocated"], 2)
         self.assertEqual(change["allocation.all.freed"], 0)
         self.assertEqual(change["requested_bytes.small_pool.current"], 1000)
@@ -45,7 +51,12 @@ class Statistics(CudaCase):
         self.assertEqual(change["active.all.current"], -2)
 
     def test_requested_bytes_are_what_was_asked_for_where_sizes_are_rounded(self):
-        names = ["requested_bytes.all.current", "requested_bytes.all.freed", "requested_bytes.large_pool.current", "allocated_bytes.all.current"]
+        names = [
+            "requested_bytes.all.current",
+            "requested_bytes.all.freed",
+            "requested_bytes.large_pool.current",
+            "allocated_bytes.all.current",
+        ]
         asked = 3 * MIB + 5000
         rounded = 3 * MIB + MIB // 2
         with rounding(4):
@@ -63,7 +74,11 @@ class Statistics(CudaCase):
         stats = torch.cuda.memory_stats()
         for name, value in stats.items():
             if ".all." in name and not name.endswith(".peak"):
-                self.assertEqual(value, stats[name.replace(".all.", ".small_pool.")] + stats[name.replace(".all.", ".large_pool.")], name)
+                self.assertEqual(
+                    value,
+                    stats[name.replace(".all.", ".small_pool.")] + stats[name.replace(".all.", ".large_pool.")],
+                    name,
+                )
 
     def test_the_short_names_are_the_long_ones(self):
         kept = empty(5 * MIB)
@@ -146,7 +161,11 @@ class Statistics(CudaCase):
             finally:
                 torch.cuda.caching_allocator_enable(True)
 
-        for call, work in ((b"cudaMalloc", in_pool), (b"cudaMalloc", uncached), (b"cuMemCreate", lambda: empty(640 * MIB))):
+        for call, work in (
+            (b"cudaMalloc", in_pool),
+            (b"cudaMalloc", uncached),
+            (b"cuMemCreate", lambda: empty(640 * MIB)),
+        ):
             with self.subTest(call=call, work=work.__name__):
                 refuse(call)
                 try:
@@ -155,7 +174,10 @@ class Statistics(CudaCase):
                 finally:
                     runtime.berth_standin_clear_faults()
                 self.assertNotIsInstance(caught.exception, torch.OutOfMemoryError)
-                self.assertRegex(str(caught.exception), call.decode() + r" failed on cuda:0: operation not permitted \(cudaErrorNotPermitted, 800\)")
+                self.assertRegex(
+                    str(caught.exception),
+                    call.decode() + r" failed on cuda:0: operation not permitted \(cudaErrorNotPermitted, 800\)",
+                )
                 work()
 
     def test_memory_can_be_asked_for_without_a_tensor(self):
@@ -177,7 +199,10 @@ class Limits(CudaCase):
         ooms = stat("num_ooms")
         with self.assertRaises(torch.OutOfMemoryError) as caught:
             empty(200 * GIB)
-        self.assertRegex(str(caught.exception), r"^CUDA out of memory\. Tried to allocate 200\.00 GiB\. GPU 0 has a total capacity of 79\.")
+        self.assertRegex(
+            str(caught.exception),
+            r"^CUDA out of memory\. Tried to allocate 200\.00 GiB\. GPU 0 has a total capacity of 79\.",
+        )
         self.assertIsInstance(caught.exception, RuntimeError)
         self.assertIs(torch.cuda.OutOfMemoryError, torch.OutOfMemoryError)
         self.assertEqual(stat("num_ooms") - ooms, 1)
@@ -206,8 +231,11 @@ class Limits(CudaCase):
             empty(200 * MIB)
         self.assertRegex(str(caught.exception), r"of which 3\d\.\d\d GiB is free")  # on the device
         if ALLOCATOR == "berth":
-            self.assertRegex(str(caught.exception), r"under the limit of 39\.\d GiB \(BERTH_MEMORY_LIMIT, or a memory fraction\): asked 200\.0 MiB"
-                                                    r".* \d+\.\d MiB left of the limit")
+            self.assertRegex(
+                str(caught.exception),
+                r"under the limit of 39\.\d GiB \(BERTH_MEMORY_LIMIT, or a memory fraction\): asked 200\.0 MiB"
+                r".* \d+\.\d MiB left of the limit",
+            )
         del kept
         torch.cuda.set_per_process_memory_fraction(1.0)
         kept = empty(TOTAL // 2 + MIB)

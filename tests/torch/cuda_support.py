@@ -19,7 +19,6 @@ PLAIN = os.environ.get("BERTH_MEMORY") == "plain"  # berth on cudaMalloc through
 RANDOM, LAZY, EAGER = 0, 1, 2
 
 
-
 class Gpu:
     """In place of the stand-in's functions where there is a real runtime."""
 
@@ -59,12 +58,19 @@ def use(tensor, stream, writes=True):
     """A kernel on `stream` that uses all of the tensor, and that the stand-in's checker knows of."""
     if isinstance(runtime, Gpu):
         with torch.cuda.stream(stream):
-            torch.cuda._sleep({EAGER: 1, RANDOM: 50_000, LAZY: 50_000_000}[runtime.pace])  # cycles: LAZY outlasts what the host does next
+            torch.cuda._sleep(
+                {EAGER: 1, RANDOM: 50_000, LAZY: 50_000_000}[runtime.pace]
+            )  # cycles: LAZY outlasts what the host does next
             if writes:
                 tensor.fill_(1)
         return
     access = Access(tensor.data_ptr(), tensor.untyped_storage().nbytes(), int(writes))
-    assert runtime.berth_standin_launch(ctypes.c_void_p(stream.cuda_stream), b"use", ctypes.byref(access), ctypes.c_size_t(1)) == 0
+    assert (
+        runtime.berth_standin_launch(
+            ctypes.c_void_p(stream.cuda_stream), b"use", ctypes.byref(access), ctypes.c_size_t(1)
+        )
+        == 0
+    )
 
 
 def empty(size):

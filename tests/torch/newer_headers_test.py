@@ -34,8 +34,25 @@ def main():
     if not include.is_dir():
         print(f"no headers in {torch}: cmake/setup fetches them")
         return SKIPPED
-    flags = ["-fsyntax-only", "-std=c++20", "-DNDEBUG", "-DFMT_HEADER_ONLY=1", "-DBERTH_CUDA=1", "-Wall", "-Wextra", "-Werror", "-Werror=suggest-override",
-             f"-I{ROOT}", f"-I{ROOT}/include", "-isystem", include, "-isystem", include / "torch/csrc/api/include", "-isystem", cuda]
+    flags = [
+        "-fsyntax-only",
+        "-std=c++20",
+        "-DNDEBUG",
+        "-DFMT_HEADER_ONLY=1",
+        "-DBERTH_CUDA=1",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        "-Werror=suggest-override",
+        f"-I{ROOT}",
+        f"-I{ROOT}/include",
+        "-isystem",
+        include,
+        "-isystem",
+        include / "torch/csrc/api/include",
+        "-isystem",
+        cuda,
+    ]
     with tempfile.TemporaryDirectory() as folder:
         # The CUDA side as one file: each of its sources takes as long as all of them.
         together = pathlib.Path(folder, "cuda.cc")

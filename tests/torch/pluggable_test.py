@@ -15,8 +15,22 @@ import unittest
 
 OK, USAGE, INPUT = 0, 2, 3
 STEPS = 60
-FIELDS = ("requests", "frees", "hits", "misses", "live_bytes", "live_peak_bytes", "reserved_bytes", "reserved_peak_bytes", "arena_bytes",
-          "arena_bound_bytes", "steps", "plans_learned", "driver_calls", "misuses")
+FIELDS = (
+    "requests",
+    "frees",
+    "hits",
+    "misses",
+    "live_bytes",
+    "live_peak_bytes",
+    "reserved_bytes",
+    "reserved_peak_bytes",
+    "arena_bytes",
+    "arena_bound_bytes",
+    "steps",
+    "plans_learned",
+    "driver_calls",
+    "misuses",
+)
 
 
 class Statistics(ctypes.Structure):
@@ -28,6 +42,7 @@ class Berth:
 
     def __init__(self, library, malloc="berth_malloc_or_throw"):
         import torch
+
         self.torch, self.abi = torch, ctypes.CDLL(library)
         pluggable = torch.cuda.memory.CUDAPluggableAllocator(library, malloc, "berth_free")
         hooks, address = pluggable.allocator(), lambda function: ctypes.cast(function, ctypes.c_void_p).value
@@ -74,8 +89,17 @@ def train(library, malloc):
     torch.cuda.synchronize()
     torch._C._cuda_clearCublasWorkspaces()
     end = berth.statistics()
-    print(json.dumps({**after, "late_hits": after["hits"] - middle["hits"], "late_misses": after["misses"] - middle["misses"],
-                      "live_bytes": end["live_bytes"], "unfreed": end["requests"] - end["frees"]}))
+    print(
+        json.dumps(
+            {
+                **after,
+                "late_hits": after["hits"] - middle["hits"],
+                "late_misses": after["misses"] - middle["misses"],
+                "live_bytes": end["live_bytes"],
+                "unfreed": end["requests"] - end["frees"],
+            }
+        )
+    )
 
 
 def misuse(library):
@@ -90,9 +114,13 @@ def misuse(library):
     block = tensor.data_ptr()
     assert berth.release(block, device=1)[0] == USAGE
     torch.empty(8, device="cuda:1")
-    for code, text, words in ((*berth.release(block, device=1), "no memory of device 1"), (*berth.release(block + 512), "no live block"),
-                              (*berth.release(id(tensor)), "no memory of device 0"), (*berth.release(block, size=999), "it has 1000"),
-                              (*berth.release(block, device=70), "device 70")):
+    for code, text, words in (
+        (*berth.release(block, device=1), "no memory of device 1"),
+        (*berth.release(block + 512), "no live block"),
+        (*berth.release(id(tensor)), "no memory of device 0"),
+        (*berth.release(block, size=999), "it has 1000"),
+        (*berth.release(block, device=70), "device 70"),
+    ):
         assert code == USAGE and words in text, (code, text, words)
     assert berth.abi.berth_load_plan(0, b"/nowhere/at.plan") == INPUT
     live = berth.statistics()["live_bytes"]
@@ -111,6 +139,7 @@ def streams(library):
     berth = Berth(library)
     torch, runtime = berth.torch, ctypes.CDLL(None)
     import cuda_support as support
+
     runtime.berth_standin_set_pace(support.LAZY)
     size, side = 8 * support.MIB, torch.cuda.Stream()
     warm = support.empty(size)
@@ -141,6 +170,7 @@ def graphs(library):
     berth = Berth(library)
     torch, runtime = berth.torch, ctypes.CDLL(None)
     import cuda_support as support
+
     side, replays = torch.cuda.Stream(), torch.cuda.Stream()
     sizes = [support.MIB, 3 * support.MIB, 300 * support.KIB, 5 * support.MIB]
 
@@ -193,9 +223,17 @@ class Pluggable(unittest.TestCase):
         self.folder = pathlib.Path(temporary.name)
 
     def child(self, case, *arguments, **settings):
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("BERTH_") or name.startswith("BERTH_STANDIN")}
-        done = subprocess.run([sys.executable, "-B", __file__, case, LIBRARY, *arguments], capture_output=True, text=True,
-                              env={**environment, "TEST_ALLOCATOR": "pluggable", **settings})
+        environment = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith("BERTH_") or name.startswith("BERTH_STANDIN")
+        }
+        done = subprocess.run(
+            [sys.executable, "-B", __file__, case, LIBRARY, *arguments],
+            capture_output=True,
+            text=True,
+            env={**environment, "TEST_ALLOCATOR": "pluggable", **settings},
+        )
         self.assertEqual(done.returncode, 0, done.stderr)
         return json.loads(done.stdout) if done.stdout else None
 

@@ -147,7 +147,9 @@ def vit_b_16(size):
     model = networks.image("vit", 16).model
     optimizer = torch.optim.AdamW(model.parameters(), 1e-4)
     for _ in range(60):
-        image_step(model, optimizer, torch.randn(16, 3, 224, 224, device="cuda"), torch.randint(1000, (16,), device="cuda"))
+        image_step(
+            model, optimizer, torch.randn(16, 3, 224, 224, device="cuda"), torch.randint(1000, (16,), device="cuda")
+        )
         yield "step"
 
 
@@ -179,16 +181,33 @@ def gan(size):
     width = 16 if size == "small" else 64
 
     def up(inputs, outputs, stride=2):
-        return [nn.ConvTranspose2d(inputs, outputs, 4, stride, 1 if stride == 2 else 0, bias=False), nn.BatchNorm2d(outputs), nn.ReLU(True)]
+        return [
+            nn.ConvTranspose2d(inputs, outputs, 4, stride, 1 if stride == 2 else 0, bias=False),
+            nn.BatchNorm2d(outputs),
+            nn.ReLU(True),
+        ]
 
     def down(inputs, outputs):
         return [nn.Conv2d(inputs, outputs, 4, 2, 1, bias=False), nn.BatchNorm2d(outputs), nn.LeakyReLU(0.2, True)]
 
     with torch.device("cuda"):
-        generator = nn.Sequential(*up(100, 8 * width, 1), *up(8 * width, 4 * width), *up(4 * width, 2 * width), *up(2 * width, width),
-                                  nn.ConvTranspose2d(width, 3, 4, 2, 1), nn.Tanh())
-        critic = nn.Sequential(nn.Conv2d(3, width, 4, 2, 1), nn.LeakyReLU(0.2, True), *down(width, 2 * width), *down(2 * width, 4 * width),
-                               *down(4 * width, 8 * width), nn.Conv2d(8 * width, 1, 4), nn.Flatten(0))
+        generator = nn.Sequential(
+            *up(100, 8 * width, 1),
+            *up(8 * width, 4 * width),
+            *up(4 * width, 2 * width),
+            *up(2 * width, width),
+            nn.ConvTranspose2d(width, 3, 4, 2, 1),
+            nn.Tanh(),
+        )
+        critic = nn.Sequential(
+            nn.Conv2d(3, width, 4, 2, 1),
+            nn.LeakyReLU(0.2, True),
+            *down(width, 2 * width),
+            *down(2 * width, 4 * width),
+            *down(4 * width, 8 * width),
+            nn.Conv2d(8 * width, 1, 4),
+            nn.Flatten(0),
+        )
     makes, judges = (torch.optim.Adam(model.parameters(), 2e-4, betas=(0.5, 0.999)) for model in (generator, critic))
     batch = 16 if size == "small" else 128
     for _ in range(60):
@@ -210,7 +229,9 @@ def turns_of(count):
     @program(f"{count} kinds of steps in random turns: batches and lengths of their own, every third an evaluation")
     def turns(size):
         words, turn = Words(size), random.Random(count)
-        kinds = [(8, 512, True), (16, 384, True), (24, 256, False), (4, 768, True), (12, 320, True), (6, 1000, False)][:count]
+        kinds = [(8, 512, True), (16, 384, True), (24, 256, False), (4, 768, True), (12, 320, True), (6, 1000, False)][
+            :count
+        ]
         for _ in range(120):
             batch, length, trains = turn.choice(kinds)
             length //= 8 if size == "small" else 1
@@ -241,27 +262,48 @@ def lengths_1024(size):
         yield "length"
 
 
-@program("generation of 96 tokens after prompts of 32 to 160, each layer's cache one tensor that grows by a token",
-         settles=15)
+@program(
+    "generation of 96 tokens after prompts of 32 to 160, each layer's cache one tensor that grows by a token",
+    settles=15,
+)
 @torch.no_grad()
 def generation(size):
-    width, heads, layers, batch, words, turn = (64, 4, 2, 4, 512, random.Random(7)) if size == "small" else (1024, 16, 6, 32, 8192, random.Random(7))
+    width, heads, layers, batch, words, turn = (
+        (64, 4, 2, 4, 512, random.Random(7)) if size == "small" else (1024, 16, 6, 32, 8192, random.Random(7))
+    )
     with torch.device("cuda"):
         embed, head = nn.Embedding(words, width), nn.Linear(width, words, bias=False)
-        blocks = nn.ModuleList(nn.ModuleDict({"norm": nn.LayerNorm(width), "into": nn.Linear(width, 3 * width), "out": nn.Linear(width, width),
-                                              "up": nn.Linear(width, 4 * width), "down": nn.Linear(4 * width, width)}) for _ in range(layers))
+        blocks = nn.ModuleList(
+            nn.ModuleDict(
+                {
+                    "norm": nn.LayerNorm(width),
+                    "into": nn.Linear(width, 3 * width),
+                    "out": nn.Linear(width, width),
+                    "up": nn.Linear(width, 4 * width),
+                    "down": nn.Linear(4 * width, width),
+                }
+            )
+            for _ in range(layers)
+        )
     for _ in range(30):
         cache = [None] * layers
-        fresh = torch.randint(words, (batch, turn.choice((32, 64, 96, 128, 160)) // (4 if size == "small" else 1)), device="cuda")
+        fresh = torch.randint(
+            words, (batch, turn.choice((32, 64, 96, 128, 160)) // (4 if size == "small" else 1)), device="cuda"
+        )
         kind = f"prompt {fresh.shape[1]}"
         for _ in range(12 if size == "small" else 96):
             x = embed(fresh)
             for index, block in enumerate(blocks):
-                q, k, v = (part.view(batch, -1, heads, width // heads).transpose(1, 2) for part in block["into"](block["norm"](x)).chunk(3, -1))
+                q, k, v = (
+                    part.view(batch, -1, heads, width // heads).transpose(1, 2)
+                    for part in block["into"](block["norm"](x)).chunk(3, -1)
+                )
                 if cache[index] is not None:
                     k, v = torch.cat((cache[index][0], k), 2), torch.cat((cache[index][1], v), 2)
                 cache[index] = k, v
-                x = x + block["out"](F.scaled_dot_product_attention(q, k, v, is_causal=x.shape[1] > 1).transpose(1, 2).reshape(x.shape))
+                x = x + block["out"](
+                    F.scaled_dot_product_attention(q, k, v, is_causal=x.shape[1] > 1).transpose(1, 2).reshape(x.shape)
+                )
                 x = x + block["down"](F.gelu(block["up"](x)))
             fresh = head(x[:, -1:]).argmax(-1)
         del cache, fresh, x, q, k, v
@@ -269,11 +311,30 @@ def generation(size):
 
 
 IMAGES = {  # torchvision: name, batch
-    "alexnet": 256, "vgg16": 16, "resnet18": 32, "resnet50": 16, "densenet121": 16, "mobilenet_v3_large": 32, "efficientnet_b0": 16, "convnext_tiny": 16,
-    "swin_t": 16, "shufflenet_v2_x1_0": 64}
+    "alexnet": 256,
+    "vgg16": 16,
+    "resnet18": 32,
+    "resnet50": 16,
+    "densenet121": 16,
+    "mobilenet_v3_large": 32,
+    "efficientnet_b0": 16,
+    "convnext_tiny": 16,
+    "swin_t": 16,
+    "shufflenet_v2_x1_0": 64,
+}
 TEXTS = {  # transformers: what differs from the default
-    "bert": {"num_hidden_layers": 4}, "gpt2": {"n_layer": 4}, "t5": {"num_layers": 4}, "distilbert": {"n_layers": 4},
-    "llama": {"num_hidden_layers": 4, "hidden_size": 1024, "intermediate_size": 2816, "num_attention_heads": 16, "num_key_value_heads": 4}}
+    "bert": {"num_hidden_layers": 4},
+    "gpt2": {"n_layer": 4},
+    "t5": {"num_layers": 4},
+    "distilbert": {"n_layers": 4},
+    "llama": {
+        "num_hidden_layers": 4,
+        "hidden_size": 1024,
+        "intermediate_size": 2816,
+        "num_attention_heads": 16,
+        "num_key_value_heads": 4,
+    },
+}
 
 
 def static(name, kind):
@@ -284,11 +345,20 @@ def static(name, kind):
     def run(size):
         problem = networks.image(name, IMAGES[name]) if name in IMAGES else networks.text(name, 8, 256, **TEXTS[name])
         model = problem.model.train()
-        optimizer = torch.optim.AdamW(model.parameters(), 1e-4) if kind == "AdamW" else torch.optim.SGD(model.parameters(), 0.01, momentum=0.9)
+        optimizer = (
+            torch.optim.AdamW(model.parameters(), 1e-4)
+            if kind == "AdamW"
+            else torch.optim.SGD(model.parameters(), 0.01, momentum=0.9)
+        )
         for _ in range(30):
             if name in IMAGES:
                 batch = IMAGES[name]
-                image_step(model, optimizer, torch.randn(batch, 3, 224, 224, device="cuda"), torch.randint(1000, (batch,), device="cuda"))
+                image_step(
+                    model,
+                    optimizer,
+                    torch.randn(batch, 3, 224, 224, device="cuda"),
+                    torch.randint(1000, (batch,), device="cuda"),
+                )
             else:
                 words = torch.randint(1000, (8, 256), device="cuda")
                 optimizer.zero_grad()

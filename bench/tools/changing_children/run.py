@@ -28,8 +28,15 @@ import torch  # noqa: E402
 programs = importlib.import_module(arguments.programs)
 
 # What waits until the device is done. What brings memory or takes it back, cudaFree too, the stand-in counts by its table of costs.
-WAITS = ["cudaFree", "cudaDeviceSynchronize", "cudaStreamSynchronize", "cudaEventSynchronize", "cuCtxSynchronize", "cuStreamSynchronize",
-         "cuEventSynchronize"]
+WAITS = [
+    "cudaFree",
+    "cudaDeviceSynchronize",
+    "cudaStreamSynchronize",
+    "cudaEventSynchronize",
+    "cuCtxSynchronize",
+    "cuStreamSynchronize",
+    "cuEventSynchronize",
+]
 
 child.must_be(child.wanted_allocator())
 warnings.simplefilter("ignore")
@@ -50,9 +57,27 @@ if arguments.limit_bytes:
 def counted():
     stats = child.berth_stats()
     waits = sum(runtime.berth_standin_calls(name.encode()) for name in WAITS)
-    return {"memory_calls": runtime.berth_standin_memory_calls(), "waits": waits,
-            "driver_us": runtime.berth_standin_driver_microseconds(), **{name: stats.get(name, 0) for name in (
-        "requests", "hits", "hits_bucket", "lent", "misses_size", "misses_busy", "misses_lane", "unplanned", "realigned", "plans_learned", "driver_calls")}}
+    return {
+        "memory_calls": runtime.berth_standin_memory_calls(),
+        "waits": waits,
+        "driver_us": runtime.berth_standin_driver_microseconds(),
+        **{
+            name: stats.get(name, 0)
+            for name in (
+                "requests",
+                "hits",
+                "hits_bucket",
+                "lent",
+                "misses_size",
+                "misses_busy",
+                "misses_lane",
+                "unplanned",
+                "realigned",
+                "plans_learned",
+                "driver_calls",
+            )
+        },
+    }
 
 
 def wait_for_plan():
@@ -78,14 +103,26 @@ except torch.OutOfMemoryError as error:
 memory = torch.cuda.memory_stats()
 if arguments.snapshot:
     torch.cuda.memory._dump_snapshot(arguments.snapshot)
-result = {"program": arguments.program, "does": does, "settles": settles, "steps": steps, "out_of_memory": problem,
-          "allocated_peak_bytes": memory["allocated_bytes.all.peak"], "reserved_peak_bytes": memory["reserved_bytes.all.peak"],
-          "device_peak_bytes": runtime.berth_standin_peak(0) - held_by_runtime, "violations": runtime.berth_standin_violations(), "stats": child.berth_stats()}
+result = {
+    "program": arguments.program,
+    "does": does,
+    "settles": settles,
+    "steps": steps,
+    "out_of_memory": problem,
+    "allocated_peak_bytes": memory["allocated_bytes.all.peak"],
+    "reserved_peak_bytes": memory["reserved_bytes.all.peak"],
+    "device_peak_bytes": runtime.berth_standin_peak(0) - held_by_runtime,
+    "violations": runtime.berth_standin_violations(),
+    "stats": child.berth_stats(),
+}
 # What is kept where the program is done with its tensors and says so.
 function = None
 gc.collect()
 torch.cuda.empty_cache()
-result["left_allocated_bytes"], result["left_reserved_bytes"] = torch.cuda.memory_allocated(), torch.cuda.memory_reserved()
+result["left_allocated_bytes"], result["left_reserved_bytes"] = (
+    torch.cuda.memory_allocated(),
+    torch.cuda.memory_reserved(),
+)
 child.write(arguments, result)
 sys.stdout.flush()
 if os.environ.get("BERTH_MODE") != "record":  # whose trace is closed at the end

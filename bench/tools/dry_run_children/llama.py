@@ -20,9 +20,15 @@ import torch  # noqa: E402
 from transformers import LlamaConfig, LlamaForCausalLM  # noqa: E402
 
 full = arguments.size == "full"
-config = LlamaConfig(vocab_size=32000 if full else 512, hidden_size=2048 if full else 64, intermediate_size=5632 if full else 128,
-                     num_hidden_layers=22 if full else 2, num_attention_heads=32 if full else 4, num_key_value_heads=4 if full else 2,
-                     max_position_embeddings=2048)
+config = LlamaConfig(
+    vocab_size=32000 if full else 512,
+    hidden_size=2048 if full else 64,
+    intermediate_size=5632 if full else 128,
+    num_hidden_layers=22 if full else 2,
+    num_attention_heads=32 if full else 4,
+    num_key_value_heads=4 if full else 2,
+    max_position_embeddings=2048,
+)
 if arguments.only_build:
     device = "meta" if arguments.init == "device" else "cpu"
 else:

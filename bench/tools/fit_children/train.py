@@ -39,6 +39,19 @@ except torch.OutOfMemoryError as error:
     json.dump({"error": str(error).splitlines()[0]}, open(path, "w"))
     sys.exit(0)
 stats, memory = program.stats() if program else None, berth.stats()
-json.dump({"peak": memory.reserved_peak, "live": memory.live_peak, "ms": ms, "spilled": spilled, "digest": digest.hexdigest(),
-           "program": {one: getattr(stats, one) for one in ("scheduled", "runs_again", "spill_ns", "spilled_out", "spilled_in", "resident")} if stats else None},
-          open(path, "w"))
+json.dump(
+    {
+        "peak": memory.reserved_peak,
+        "live": memory.live_peak,
+        "ms": ms,
+        "spilled": spilled,
+        "digest": digest.hexdigest(),
+        "program": {
+            one: getattr(stats, one)
+            for one in ("scheduled", "runs_again", "spill_ns", "spilled_out", "spilled_in", "resident")
+        }
+        if stats
+        else None,
+    },
+    open(path, "w"),
+)

@@ -7,7 +7,6 @@ import os
 import pathlib
 
 
-
 def on_standin():
     """Whether the driver is the stand-in's, by the launcher or in another way. Asked before torch is imported or after."""
     try:

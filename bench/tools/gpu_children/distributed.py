@@ -18,8 +18,9 @@ for _ in range(3):
     dist.all_reduce(x)
     dist.all_gather_into_tensor(gathered, x)
 equal = bool(torch.equal(gathered.cpu(), torch.arange(1 << 20, dtype=torch.float32)))
-model = torch.nn.parallel.DistributedDataParallel(torch.nn.Sequential(torch.nn.Linear(512, 2048), torch.nn.GELU(), torch.nn.Linear(2048, 16)).cuda(),
-                                                  device_ids=[0])
+model = torch.nn.parallel.DistributedDataParallel(
+    torch.nn.Sequential(torch.nn.Linear(512, 2048), torch.nn.GELU(), torch.nn.Linear(2048, 16)).cuda(), device_ids=[0]
+)
 optimizer = torch.optim.AdamW(model.parameters())
 for _ in range(arguments.steps):
     optimizer.zero_grad()

@@ -24,8 +24,13 @@ torch.use_deterministic_algorithms(True, warn_only=True)
 torch.utils.deterministic.fill_uninitialized_memory = False
 torch.manual_seed(1)
 width, batch = (64, 16) if arguments.size == "small" else (2048, 512)
-model = torch.nn.Sequential(torch.nn.Linear(width, 2 * width), torch.nn.GELU(), torch.nn.Linear(2 * width, width), torch.nn.GELU(),
-                            torch.nn.Linear(width, 10)).cuda()
+model = torch.nn.Sequential(
+    torch.nn.Linear(width, 2 * width),
+    torch.nn.GELU(),
+    torch.nn.Linear(2 * width, width),
+    torch.nn.GELU(),
+    torch.nn.Linear(width, 10),
+).cuda()
 data = [(torch.randn(batch, width).cuda(), torch.randint(10, (batch,)).cuda()) for _ in range(4)]
 losses = torch.zeros(arguments.steps, device="cuda")
 optimizer = torch.optim.SGD(model.parameters(), 0.01, momentum=0.9)
@@ -76,6 +81,12 @@ else:
             with torch.no_grad():
                 call(data[0][0]).sum().item()
 torch.cuda.synchronize()
-child.write(arguments, {
-    "losses_hex": [struct.pack(">f", value).hex() for value in losses.tolist()], "reserved_peak_bytes": torch.cuda.max_memory_reserved(),
-    "allocated_peak_bytes": torch.cuda.max_memory_allocated(), "stats": child.berth_stats()})
+child.write(
+    arguments,
+    {
+        "losses_hex": [struct.pack(">f", value).hex() for value in losses.tolist()],
+        "reserved_peak_bytes": torch.cuda.max_memory_reserved(),
+        "allocated_peak_bytes": torch.cuda.max_memory_allocated(),
+        "stats": child.berth_stats(),
+    },
+)

@@ -35,8 +35,11 @@ def ended_by(number, wanted):
     """Another process that trains, and how it ends by the signal."""
     free = torch.cuda.mem_get_info()[0]
     with tempfile.TemporaryDirectory() as folder:
-        process = subprocess.Popen([sys.executable, "-B", __file__, "--how", "train", "--json", pathlib.Path(folder, "child.json")],
-                                   stdout=subprocess.PIPE, text=True)
+        process = subprocess.Popen(
+            [sys.executable, "-B", __file__, "--how", "train", "--json", pathlib.Path(folder, "child.json")],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
         process.stdout.readline()  # it trains
         time.sleep(0.3)
         start = time.monotonic()
@@ -49,7 +52,13 @@ def ended_by(number, wanted):
         if kept <= 0:
             break
         time.sleep(0.1)
-    return {"signal": signal.Signals(number).name, "exit_code": process.returncode, "wanted": wanted, "seconds": seconds, "kept_bytes": max(kept, 0)}
+    return {
+        "signal": signal.Signals(number).name,
+        "exit_code": process.returncode,
+        "wanted": wanted,
+        "seconds": seconds,
+        "kept_bytes": max(kept, 0),
+    }
 
 
 if arguments.how == "fork":
@@ -61,11 +70,26 @@ if arguments.how == "fork":
         os._exit(0)
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     again = [torch.full((1 << n,), 1.0, device="cuda").sum().item() for n in range(4, 20)]
-    child.write(arguments, {"child_exit_code": code, "sums_right": child.STANDIN or again == [float(1 << n) for n in range(4, 20)],
-                            "kept_right": child.STANDIN or all(bool((block == n).all()) for n, block in enumerate(kept, 4))})
+    child.write(
+        arguments,
+        {
+            "child_exit_code": code,
+            "sums_right": child.STANDIN or again == [float(1 << n) for n in range(4, 20)],
+            "kept_right": child.STANDIN or all(bool((block == n).all()) for n, block in enumerate(kept, 4)),
+        },
+    )
 elif arguments.how == "signals":
     torch.ones(1, device="cuda")
-    child.write(arguments, {"ends": [ended_by(signal.SIGTERM, -signal.SIGTERM), ended_by(signal.SIGINT, 3), ended_by(signal.SIGKILL, -signal.SIGKILL)]})
+    child.write(
+        arguments,
+        {
+            "ends": [
+                ended_by(signal.SIGTERM, -signal.SIGTERM),
+                ended_by(signal.SIGINT, 3),
+                ended_by(signal.SIGKILL, -signal.SIGKILL),
+            ]
+        },
+    )
 elif arguments.how == "train":
     model = torch.nn.Sequential(torch.nn.Linear(512, 2048), torch.nn.GELU(), torch.nn.Linear(2048, 512)).cuda()
     optimizer = torch.optim.AdamW(model.parameters())
@@ -89,7 +113,12 @@ else:
     import builtins
 
     kept, sums, side = blocks()
-    builtins.kept_to_the_end = (kept, sums, side, torch.cuda.Event())  # freed by nobody, or by the interpreter's last breath
+    builtins.kept_to_the_end = (
+        kept,
+        sums,
+        side,
+        torch.cuda.Event(),
+    )  # freed by nobody, or by the interpreter's last breath
     builtins.kept_graph = torch.cuda.CUDAGraph()
     atexit.register(lambda: kept.clear())
     child.write(arguments, {"blocks": len(kept)})

@@ -28,7 +28,9 @@ class Attention(nn.Module):
 
     def turn(self, x):
         half = x.shape[-1] // 2
-        angles = torch.arange(x.shape[-2], device=x.device)[:, None] * 10000 ** (-torch.arange(half, device=x.device) / half)
+        angles = torch.arange(x.shape[-2], device=x.device)[:, None] * 10000 ** (
+            -torch.arange(half, device=x.device) / half
+        )
         cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
         one, other = x[..., :half], x[..., half:]
         return torch.cat((one * cos - other * sin, one * sin + other * cos), -1)
@@ -44,7 +46,7 @@ class Attention(nn.Module):
         if self.fused:
             y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         else:
-            scores = q @ k.transpose(-2, -1) * self.size ** -0.5
+            scores = q @ k.transpose(-2, -1) * self.size**-0.5
             hidden = torch.ones(length, length, dtype=torch.bool, device=x.device).triu(1)
             y = scores.masked_fill(hidden, float("-inf")).softmax(-1) @ v
         return self.out(y.transpose(1, 2).reshape(batch, length, width))
@@ -54,7 +56,11 @@ class Gpt2Block(nn.Module):
     def __init__(self, width, heads, fused):
         super().__init__()
         self.before, self.attention = nn.LayerNorm(width), Attention(width, heads, heads, fused, True, False)
-        self.between, self.into, self.out = nn.LayerNorm(width), nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+        self.between, self.into, self.out = (
+            nn.LayerNorm(width),
+            nn.Linear(width, 4 * width),
+            nn.Linear(4 * width, width),
+        )
 
     def forward(self, x):
         x = x + self.attention(self.before(x))
@@ -81,7 +87,9 @@ class LlamaBlock(nn.Module):
         super().__init__()
         self.before, self.attention = nn.RMSNorm(width), Attention(width, heads, kv_heads, fused, False, True)
         self.between = nn.RMSNorm(width)
-        self.gate, self.up, self.down = (nn.Linear(a, b, bias=False) for a, b in ((width, inner), (width, inner), (inner, width)))
+        self.gate, self.up, self.down = (
+            nn.Linear(a, b, bias=False) for a, b in ((width, inner), (width, inner), (inner, width))
+        )
 
     def forward(self, x):
         x = x + self.attention(self.before(x))
@@ -92,7 +100,11 @@ class LlamaBlock(nn.Module):
 class Llama(nn.Module):
     def __init__(self, words, width, layers, heads, kv_heads, inner, fused):
         super().__init__()
-        self.words, self.norm, self.head = nn.Embedding(words, width), nn.RMSNorm(width), nn.Linear(width, words, bias=False)
+        self.words, self.norm, self.head = (
+            nn.Embedding(words, width),
+            nn.RMSNorm(width),
+            nn.Linear(width, words, bias=False),
+        )
         self.blocks = nn.Sequential(*(LlamaBlock(width, heads, kv_heads, inner, fused) for _ in range(layers)))
         for module in self.modules():
             if isinstance(module, (nn.Linear, nn.Embedding)):
@@ -106,11 +118,20 @@ class Bottleneck(nn.Module):
     def __init__(self, inputs, width, outputs, stride):
         super().__init__()
         self.body = nn.Sequential(
-            nn.Conv2d(inputs, width, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU(inplace=True),
-            nn.Conv2d(width, width, 3, stride, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU(inplace=True),
-            nn.Conv2d(width, outputs, 1, bias=False), nn.BatchNorm2d(outputs))
-        self.short = nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs)) \
-            if inputs != outputs or stride != 1 else nn.Identity()
+            nn.Conv2d(inputs, width, 1, bias=False),
+            nn.BatchNorm2d(width),
+            nn.ReLU(inplace=True),
+            nn.Conv2d(width, width, 3, stride, 1, bias=False),
+            nn.BatchNorm2d(width),
+            nn.ReLU(inplace=True),
+            nn.Conv2d(width, outputs, 1, bias=False),
+            nn.BatchNorm2d(outputs),
+        )
+        self.short = (
+            nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
+            if inputs != outputs or stride != 1
+            else nn.Identity()
+        )
 
     def forward(self, x):
         return F.relu(self.body(x) + self.short(x))
@@ -119,7 +140,12 @@ class Bottleneck(nn.Module):
 class ResNet(nn.Module):
     def __init__(self, blocks, width, classes):
         super().__init__()
-        layers = [nn.Conv2d(3, width, 7, 2, 3, bias=False), nn.BatchNorm2d(width), nn.ReLU(inplace=True), nn.MaxPool2d(3, 2, 1)]
+        layers = [
+            nn.Conv2d(3, width, 7, 2, 3, bias=False),
+            nn.BatchNorm2d(width),
+            nn.ReLU(inplace=True),
+            nn.MaxPool2d(3, 2, 1),
+        ]
         inputs = width
         for stage, count in enumerate(blocks):
             for block in range(count):
@@ -146,24 +172,40 @@ def make(name, size, batch, fused=True, pin=True, device="cpu"):
         words, length, width, layers, heads, own = (512, 64, 64, 2, 4, 4) if small else (50257, 1024, 768, 12, 12, 8)
         with on_device:
             model = Gpt2(words, length, width, layers, heads, fused)
-        batches, text = tokens(words, batch or own, length, 4, pin), f"GPT-2, {layers} layers of width {width}, {batch or own} x {length}"
+        batches, text = (
+            tokens(words, batch or own, length, 4, pin),
+            f"GPT-2, {layers} layers of width {width}, {batch or own} x {length}",
+        )
     elif name == "llama":
-        words, length, width, layers, heads, kv_heads, inner, own = (512, 64, 64, 2, 4, 2, 160, 2) if small else \
-            (32000, 2048, 2048, 22, 32, 4, 5632, 2)
+        words, length, width, layers, heads, kv_heads, inner, own = (
+            (512, 64, 64, 2, 4, 2, 160, 2) if small else (32000, 2048, 2048, 22, 32, 4, 5632, 2)
+        )
         with on_device:
             model = Llama(words, width, layers, heads, kv_heads, inner, fused)
-        batches, text = tokens(words, batch or own, length, 4, pin), f"Llama, {layers} layers of width {width}, {batch or own} x {length}"
+        batches, text = (
+            tokens(words, batch or own, length, 4, pin),
+            f"Llama, {layers} layers of width {width}, {batch or own} x {length}",
+        )
     elif name == "resnet50":
         blocks, width, side, classes, own = ((1, 1, 1, 1), 8, 32, 10, 4) if small else ((3, 4, 6, 3), 64, 224, 1000, 64)
         with on_device:
             model = ResNet(blocks, width, classes)
-        batches = [(torch.randn(batch or own, 3, side, side), torch.randint(classes, (batch or own,))) for _ in range(4)]
+        batches = [
+            (torch.randn(batch or own, 3, side, side), torch.randint(classes, (batch or own,))) for _ in range(4)
+        ]
         batches = [(x.pin_memory(), y) for x, y in batches] if pin else batches
         text = f"ResNet-{2 + 3 * sum(blocks)}, {batch or own} x 3 x {side} x {side}"
     elif name == "mlp":
         width, own = (64, 16) if small else (2048, 512)
         with on_device:
-            model = nn.Sequential(nn.Linear(784, width), nn.ReLU(), nn.Dropout(0.1), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 10))
+            model = nn.Sequential(
+                nn.Linear(784, width),
+                nn.ReLU(),
+                nn.Dropout(0.1),
+                nn.Linear(width, width),
+                nn.ReLU(),
+                nn.Linear(width, 10),
+            )
         batches = [(torch.randn(batch or own, 784), torch.randint(10, (batch or own,))) for _ in range(4)]
         text = f"MLP of width {width}, batch {batch or own}"
     else:

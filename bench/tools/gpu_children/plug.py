@@ -17,7 +17,8 @@ import models  # noqa: E402
 
 if arguments.library:
     torch.cuda.memory.change_current_allocator(
-        torch.cuda.memory.CUDAPluggableAllocator(arguments.library, "berth_malloc_or_throw", "berth_free"))
+        torch.cuda.memory.CUDAPluggableAllocator(arguments.library, "berth_malloc_or_throw", "berth_free")
+    )
 torch.use_deterministic_algorithms(True, warn_only=True)
 torch.utils.deterministic.fill_uninitialized_memory = False
 torch.manual_seed(1)
@@ -33,4 +34,10 @@ for index in range(arguments.steps):
     optimizer.step()
     losses[index] = loss.detach()
 torch.cuda.synchronize()
-child.write(arguments, {"allocator": torch.cuda.get_allocator_backend(), "losses_hex": [struct.pack(">f", value).hex() for value in losses.tolist()]})
+child.write(
+    arguments,
+    {
+        "allocator": torch.cuda.get_allocator_backend(),
+        "losses_hex": [struct.pack(">f", value).hex() for value in losses.tolist()],
+    },
+)

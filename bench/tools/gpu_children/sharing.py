@@ -49,7 +49,9 @@ def main():
         del tensor
     inbox.put(None)
     process.join(60)
-    child.write(arguments, {"consumer": consumer, "rounds": arguments.rounds, "wrong": wrong, "exit_code": process.exitcode})
+    child.write(
+        arguments, {"consumer": consumer, "rounds": arguments.rounds, "wrong": wrong, "exit_code": process.exitcode}
+    )
 
 
 if __name__ == "__main__":

@@ -27,10 +27,21 @@ for index in range(arguments.steps):
 torch.cuda.synchronize()
 snapshot = torch.cuda.memory._snapshot()
 torch.cuda.memory._record_memory_history(enabled=None)
-for entries in (snapshot["segments"], *(segment["blocks"] for segment in snapshot["segments"]), *snapshot["device_traces"]):
+for entries in (
+    snapshot["segments"],
+    *(segment["blocks"] for segment in snapshot["segments"]),
+    *snapshot["device_traces"],
+):
     for entry in entries:
         entry.pop("frames", None)
         entry["frames"] = []
 with open(arguments.pickle, "wb") as file:
     pickle.dump(snapshot, file, protocol=4)
-child.write(arguments, {"entries": sum(map(len, snapshot["device_traces"])), "segments": len(snapshot["segments"]), "keys": sorted(snapshot)})
+child.write(
+    arguments,
+    {
+        "entries": sum(map(len, snapshot["device_traces"])),
+        "segments": len(snapshot["segments"]),
+        "keys": sorted(snapshot),
+    },
+)

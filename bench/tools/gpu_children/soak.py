@@ -98,7 +98,16 @@ workers[0].run(until)
 for thread in threads:
     thread.join()
 torch.cuda.synchronize()
-child.write(arguments, {
-    "wrong_words": sum(int(count) for worker in workers for count in worker.wrong), "blocks": sum(w.blocks for w in workers),
-    "bytes": sum(w.bytes for w in workers), "crossings": sum(w.crossings for w in workers), "steps": sum(w.steps for w in workers),
-    "reserved_peak_bytes": torch.cuda.max_memory_reserved(), "allocated_peak_bytes": torch.cuda.max_memory_allocated(), "stats": child.berth_stats()})
+child.write(
+    arguments,
+    {
+        "wrong_words": sum(int(count) for worker in workers for count in worker.wrong),
+        "blocks": sum(w.blocks for w in workers),
+        "bytes": sum(w.bytes for w in workers),
+        "crossings": sum(w.crossings for w in workers),
+        "steps": sum(w.steps for w in workers),
+        "reserved_peak_bytes": torch.cuda.max_memory_reserved(),
+        "allocated_peak_bytes": torch.cuda.max_memory_allocated(),
+        "stats": child.berth_stats(),
+    },
+)

@@ -41,6 +41,7 @@ def package_without_core():
     package.__path__, package._build = [str(pathlib.Path(__file__).resolve().parents[3] / "python_shim/berth")], build
     sys.modules["berth"], sys.modules["berth._build"] = package, build
     from berth import _library
+
     return _library.Adapter(arguments.library)
 
 
@@ -49,7 +50,9 @@ adapter = package_without_core()
 
 class Program:
     def __init__(self, engine="auto", share=0.0, other_bits=False):
-        self.here = adapter.make_step_program(engine, "", 0, share, -1.0, 0, other_bits, False, float("inf"))  # waits for its plans
+        self.here = adapter.make_step_program(
+            engine, "", 0, share, -1.0, 0, other_bits, False, float("inf")
+        )  # waits for its plans
 
     def __enter__(self):
         adapter.begin_step(self.here)
@@ -79,7 +82,11 @@ class Run:
             if isinstance(module, (models.Gpt2Block, models.Bottleneck)):
                 module.forward = functools.partial(checkpoint, module.forward, use_reentrant=False)
         sgd = arguments.model == "resnet50"
-        self.optimizer = torch.optim.SGD(self.model.parameters(), 0.01, momentum=0.9) if sgd else torch.optim.AdamW(self.model.parameters(), 1e-4)
+        self.optimizer = (
+            torch.optim.SGD(self.model.parameters(), 0.01, momentum=0.9)
+            if sgd
+            else torch.optim.AdamW(self.model.parameters(), 1e-4)
+        )
         self.losses, self.ms, self.queued_ms, self.peak = [], [], [], 0
 
     def body(self, x, target):
@@ -108,7 +115,13 @@ class Run:
         self.losses.append(struct.pack(">f", loss.item()).hex())
 
     def answer(self):
-        found = {"label": self.label, "ms": self.ms, "queued_ms": self.queued_ms, "peak": self.peak, "losses_hex": self.losses}
+        found = {
+            "label": self.label,
+            "ms": self.ms,
+            "queued_ms": self.queued_ms,
+            "peak": self.peak,
+            "losses_hex": self.losses,
+        }
         if self.program is not None:
             stats = found["program"] = self.program.stats()
             found["predicted"] = stats["predicted_peak"] - stats["resident"]
@@ -121,7 +134,12 @@ def settled(run):
     return run
 
 
-runs = [settled(Run("eager")), settled(Run("checkpoint", again=True)), settled(Run("release", Program("release"))), settled(Run("auto", Program()))]
+runs = [
+    settled(Run("eager")),
+    settled(Run("checkpoint", again=True)),
+    settled(Run("release", Program("release"))),
+    settled(Run("auto", Program())),
+]
 for share in (0.9, 0.75, 0.6):
     runs.append(settled(Run(f"auto, {share:.0%}", Program(share=share))))
 if arguments.model == "resnet50":
@@ -132,5 +150,11 @@ for run in runs:
 for turn in range(arguments.steps):
     for k in range(len(runs)):
         runs[(turn + k) % len(runs)].step()
-child.write(arguments, {"description": f"{problem.text}, {arguments.precision}", "cudnn": torch.backends.cudnn.version(),
-                        "runs": [run.answer() for run in runs]})
+child.write(
+    arguments,
+    {
+        "description": f"{problem.text}, {arguments.precision}",
+        "cudnn": torch.backends.cudnn.version(),
+        "runs": [run.answer() for run in runs],
+    },
+)

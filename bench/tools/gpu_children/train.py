@@ -91,19 +91,35 @@ for index in range(total):
     end = time.perf_counter()
     after = child.berth_stats()
     count = lambda *names: sum(after.get(name, 0) - before.get(name, 0) for name in names)  # noqa: E731
-    steps.append({"ms": 1e3 * (end - start), "queue_ms": 1e3 * (queued - start), "requests": count("requests"), "hits": count("hits"),
-                  "misses": count("lent", "misses_size", "misses_busy", "misses_lane"), "unplanned": count("unplanned"),
-                  "driver_calls": count("driver_calls")})
+    steps.append(
+        {
+            "ms": 1e3 * (end - start),
+            "queue_ms": 1e3 * (queued - start),
+            "requests": count("requests"),
+            "hits": count("hits"),
+            "misses": count("lent", "misses_size", "misses_busy", "misses_lane"),
+            "unplanned": count("unplanned"),
+            "driver_calls": count("driver_calls"),
+        }
+    )
     before = after
 
 memory = torch.cuda.memory_stats()
 free, all_memory = torch.cuda.mem_get_info()
 result = {
-    "description": f"{problem.text}, {arguments.precision}", "allocator": torch.cuda.get_allocator_backend(), "warmup": arguments.warmup, "steps": steps,
-    "losses_hex": [struct.pack(">f", value).hex() for value in losses.tolist()], "last_loss": str(losses[-1].item()),
-    "allocated_peak_bytes": memory["allocated_bytes.all.peak"], "requested_peak_bytes": memory.get("requested_bytes.all.peak", 0),
-    "reserved_peak_bytes": memory["reserved_bytes.all.peak"], "device_used_bytes": all_memory - free,
-    "stats": child.berth_stats(), "warnings": sorted(seen)}
+    "description": f"{problem.text}, {arguments.precision}",
+    "allocator": torch.cuda.get_allocator_backend(),
+    "warmup": arguments.warmup,
+    "steps": steps,
+    "losses_hex": [struct.pack(">f", value).hex() for value in losses.tolist()],
+    "last_loss": str(losses[-1].item()),
+    "allocated_peak_bytes": memory["allocated_bytes.all.peak"],
+    "requested_peak_bytes": memory.get("requested_bytes.all.peak", 0),
+    "reserved_peak_bytes": memory["reserved_bytes.all.peak"],
+    "device_used_bytes": all_memory - free,
+    "stats": child.berth_stats(),
+    "warnings": sorted(seen),
+}
 if arguments.weights:
     digest = hashlib.sha256()
     for value in model.state_dict().values():

@@ -42,5 +42,13 @@ times = {kind: [] for kind in kinds}
 for turn in range(7):
     for kind in kinds[:: 1 if turn % 2 == 0 else -1]:
         times[kind].append(run(kind))
-child.write(arguments, {kind: {"host_us": statistics.median(host for host, _ in found), "device_us": statistics.median(device for _, device in found)}
-                        for kind, found in times.items()})
+child.write(
+    arguments,
+    {
+        kind: {
+            "host_us": statistics.median(host for host, _ in found),
+            "device_us": statistics.median(device for _, device in found),
+        }
+        for kind, found in times.items()
+    },
+)

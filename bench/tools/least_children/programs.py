@@ -34,7 +34,9 @@ class Words(nn.Module):
     def __init__(self, layers=6, width=512, checkpoints=False):
         super().__init__()
         self.embedding, self.head = nn.Embedding(8192, width, device="cuda"), nn.Linear(width, 8192, device="cuda")
-        self.layers = nn.ModuleList(nn.TransformerEncoderLayer(width, 8, 4 * width, batch_first=True, device="cuda") for _ in range(layers))
+        self.layers = nn.ModuleList(
+            nn.TransformerEncoderLayer(width, 8, 4 * width, batch_first=True, device="cuda") for _ in range(layers)
+        )
         self.checkpoints = checkpoints
 
     def forward(self, batch, length):
@@ -71,7 +73,10 @@ def perceptron():
 @program
 def convolutions():
     widths = (3, 64, 128, 256, 512)
-    layers = [nn.Sequential(nn.Conv2d(a, b, 3, 2 if a > 3 else 1, 1), nn.BatchNorm2d(b), nn.ReLU()) for a, b in zip(widths, widths[1:])]
+    layers = [
+        nn.Sequential(nn.Conv2d(a, b, 3, 2 if a > 3 else 1, 1), nn.BatchNorm2d(b), nn.ReLU())
+        for a, b in zip(widths, widths[1:])
+    ]
     model = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 100)).cuda()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     for _ in range(6):

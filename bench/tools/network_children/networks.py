@@ -67,7 +67,13 @@ def of_words(model, x, target):
 
 
 # Names of torchvision are taken as they are.
-IMAGES = {"vgg": "vgg16", "mobilenet": "mobilenet_v2", "mnasnet": "mnasnet1_0", "efficientnet": "efficientnet_b0", "vit": "vit_b_16"}
+IMAGES = {
+    "vgg": "vgg16",
+    "mobilenet": "mobilenet_v2",
+    "mnasnet": "mnasnet1_0",
+    "efficientnet": "efficientnet_b0",
+    "vit": "vit_b_16",
+}
 
 
 def image(name, batch, side=224):
@@ -76,7 +82,9 @@ def image(name, batch, side=224):
 
     extra = {"init_weights": False} if name == "googlenet" else {}
     model = made(lambda: getattr(torchvision.models, IMAGES.get(name, name))(weights=None, **extra))
-    return Problem(model, (torch.randn(batch, 3, side, side), torch.randint(1000, (batch,))), of_classes, (BasicBlock, Bottleneck))
+    return Problem(
+        model, (torch.randn(batch, 3, side, side), torch.randint(1000, (batch,))), of_classes, (BasicBlock, Bottleneck)
+    )
 
 
 def video(batch, frames=16, side=112):
@@ -93,7 +101,8 @@ TEXTS = {  # of transformers: model, configuration, what of it differs from the 
     "t5": ("T5ForConditionalGeneration", "T5Config", {"decoder_start_token_id": 0}),
     "llama": ("LlamaForCausalLM", "LlamaConfig", {}),
     "mixtral": ("MixtralForCausalLM", "MixtralConfig", {}),
-    "distilbert": ("DistilBertForMaskedLM", "DistilBertConfig", {})}
+    "distilbert": ("DistilBertForMaskedLM", "DistilBertConfig", {}),
+}
 
 
 def never_packed():
@@ -111,34 +120,55 @@ def text(name, batch, length=512, **shape):
     model_class, configuration, own = TEXTS[name]
     config = getattr(transformers, configuration)(**{**own, **shape})
     model = made(lambda: getattr(transformers, model_class)(config).to(config.dtype or torch.float32))
-    return Problem(model, (torch.randint(5, min(config.vocab_size, 1000), (batch, length)),), lambda model, x: model(input_ids=x, labels=x).loss)
+    return Problem(
+        model,
+        (torch.randint(5, min(config.vocab_size, 1000), (batch, length)),),
+        lambda model, x: model(input_ids=x, labels=x).loss,
+    )
 
 
 def translator(batch, words=32000, length=128, layers=6):
     source, target = torch.randint(words, (batch, length)), torch.randint(words, (batch, length))
-    return Problem(made(lambda: modules.Translator(words, layers)), (source, target),
-                   lambda model, x, y: classified(model(x, y).flatten(0, 1), y.flatten()))
+    return Problem(
+        made(lambda: modules.Translator(words, layers)),
+        (source, target),
+        lambda model, x, y: classified(model(x, y).flatten(0, 1), y.flatten()),
+    )
 
 
 def unet(batch, side=256, width=64):
-    return Problem(made(lambda: modules.UNet(width=width)), (torch.randn(batch, 3, side, side), torch.randint(2, (batch, side, side))), of_classes)
+    return Problem(
+        made(lambda: modules.UNet(width=width)),
+        (torch.randn(batch, 3, side, side), torch.randint(2, (batch, side, side))),
+        of_classes,
+    )
 
 
 def lstm(batch, words=10000, length=35, width=1500):
     shape = (batch, length)
-    return Problem(made(lambda: modules.Lstm(words, width)), (torch.randint(words, shape), torch.randint(words, shape)), of_words)
+    return Problem(
+        made(lambda: modules.Lstm(words, width)), (torch.randint(words, shape), torch.randint(words, shape)), of_words
+    )
 
 
 SPECIAL = {"resnet3d": video, "transformer": translator, "unet": unet, "lstm": lstm}
-SMALL = {"vit": {}, "resnet3d": {"frames": 4, "side": 32}, "transformer": {"words": 500, "length": 16, "layers": 1}, "unet": {"side": 32, "width": 8},
-         "lstm": {"words": 500, "length": 8, "width": 32}, "gpt2": {"length": 32, "vocab_size": 500, "n_layer": 2},
-         **{name: {"length": 32, "vocab_size": 500, "num_hidden_layers": 2} for name in ("bert", "xlmr")}}
+SMALL = {
+    "vit": {},
+    "resnet3d": {"frames": 4, "side": 32},
+    "transformer": {"words": 500, "length": 16, "layers": 1},
+    "unet": {"side": 32, "width": 8},
+    "lstm": {"words": 500, "length": 8, "width": 32},
+    "gpt2": {"length": 32, "vocab_size": 500, "n_layer": 2},
+    **{name: {"length": 32, "vocab_size": 500, "num_hidden_layers": 2} for name in ("bert", "xlmr")},
+}
 
 
 def make(name, batch, small=False, **shape):
     """`small`: a size for tests. `shape`: what differs from the network as it was published."""
     shape = {**shape, **(SMALL.get(name, {"side": 64}) if small else {})}
-    return (SPECIAL[name] if name in SPECIAL else functools.partial(text if name in TEXTS else image, name))(batch, **shape)
+    return (SPECIAL[name] if name in SPECIAL else functools.partial(text if name in TEXTS else image, name))(
+        batch, **shape
+    )
 
 
 def written_out(name, batch, small=False):

@@ -9,8 +9,12 @@ parser.add_argument("--accumulate", type=int, default=1)
 parser.add_argument("--checkpoint", action="store_true")
 parser.add_argument("--fp16", action="store_true")
 parser.add_argument("--adafactor", action="store_true")
-parser.add_argument("--gradients", choices=("zeroed", "dropped"), default="zeroed",
-                    help="zero_grad() of torch before 2.0 filled gradients with zeros; since then it drops them")
+parser.add_argument(
+    "--gradients",
+    choices=("zeroed", "dropped"),
+    default="zeroed",
+    help="zero_grad() of torch before 2.0 filled gradients with zeros; since then it drops them",
+)
 parser.add_argument("--steps", type=int, default=4)
 parser.add_argument("--small", action="store_true")
 arguments = parser.parse_args()
@@ -18,8 +22,11 @@ arguments = parser.parse_args()
 import torch  # noqa: E402
 from transformers import BertConfig, BertForSequenceClassification  # noqa: E402
 
-sizes = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 128} if arguments.small else {
-    "hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 16, "intermediate_size": 4096}
+sizes = (
+    {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 128}
+    if arguments.small
+    else {"hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 16, "intermediate_size": 4096}
+)
 config = BertConfig(vocab_size=30522, max_position_embeddings=512, **sizes)
 config._attn_implementation = "eager"
 with torch.device("cuda"):
@@ -29,6 +36,7 @@ if arguments.checkpoint:
     model.gradient_checkpointing_enable()
 if arguments.adafactor:
     from transformers.optimization import Adafactor
+
     optimizer = Adafactor(model.parameters(), lr=5e-5, scale_parameter=False, relative_step=False)
 else:
     optimizer = torch.optim.AdamW(model.parameters(), lr=5e-5, foreach=False)

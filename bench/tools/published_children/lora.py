@@ -13,8 +13,10 @@ from torch import nn  # noqa: E402
 
 PHI = arguments.model != "llama-2-7b"  # parallel residuals, biases, gelu; else a gated feed-forward part
 WIDTH, LAYERS, HEADS, HIDDEN, VOCABULARY, LENGTH, ROTARY = {
-    "phi-1.5": (2048, 24, 32, 8192, 51200, 1044, 32), "llama-2-7b": (4096, 32, 32, 11008, 32000, 1304, 128),
-    "tiny": (64, 2, 2, 128, 512, 256, 16)}[arguments.model]
+    "phi-1.5": (2048, 24, 32, 8192, 51200, 1044, 32),
+    "llama-2-7b": (4096, 32, 32, 11008, 32000, 1304, 128),
+    "tiny": (64, 2, 2, 128, 512, 256, 16),
+}[arguments.model]
 RANK, ALPHA, DROPOUT = 8, 16, 0.05
 
 
@@ -102,9 +104,16 @@ class Block(nn.Module):
         return self.feed_forward(self.second(x)) + x
 
 
-embedding, head, blocks, last = parameter(VOCABULARY, WIDTH), Linear(WIDTH, VOCABULARY), nn.ModuleList(Block() for _ in range(LAYERS)), norm()
+embedding, head, blocks, last = (
+    parameter(VOCABULARY, WIDTH),
+    Linear(WIDTH, VOCABULARY),
+    nn.ModuleList(Block() for _ in range(LAYERS)),
+    norm(),
+)
 optimizer = torch.optim.AdamW([one for one in blocks.parameters() if one.requires_grad], lr=3e-4)
-angles = torch.arange(2048 if PHI else 4096, device="cuda").float()[:, None] * (1 / 10000 ** (torch.arange(0, ROTARY, 2, device="cuda").float() / ROTARY))
+angles = torch.arange(2048 if PHI else 4096, device="cuda").float()[:, None] * (
+    1 / 10000 ** (torch.arange(0, ROTARY, 2, device="cuda").float() / ROTARY)
+)
 angles = angles.repeat(1, 2)
 cosine, sine = angles.cos().to(torch.bfloat16), angles.sin().to(torch.bfloat16)
 for step in range(4):
@@ -114,8 +123,10 @@ for step in range(4):
         x = block(x, cosine[:LENGTH], sine[:LENGTH])
     logits = [head(one) for one in last(x).split(128, dim=1)]  # lm_head_chunk_size
     logits[-1] = logits[-1][..., :-1, :]
-    losses = [F.cross_entropy(one.reshape(-1, VOCABULARY), wanted.reshape(-1), ignore_index=-1, reduction="none")
-              for one, wanted in zip(logits, tokens[..., 1:].split(128, dim=1))]
+    losses = [
+        F.cross_entropy(one.reshape(-1, VOCABULARY), wanted.reshape(-1), ignore_index=-1, reduction="none")
+        for one, wanted in zip(logits, tokens[..., 1:].split(128, dim=1))
+    ]
     (torch.cat(losses).mean() / 128).backward()
     if step % 2 == 1:
         optimizer.step()

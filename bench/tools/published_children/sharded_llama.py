@@ -18,8 +18,9 @@ from torch.distributed.device_mesh import init_device_mesh  # noqa: E402
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard  # noqa: E402
 from torch.utils.checkpoint import CheckpointPolicy, create_selective_checkpoint_contexts  # noqa: E402
 
-WIDTH, LAYERS, HEADS, GROUPS, VOCABULARY, LENGTH, BATCH, HIDDEN = (64, 2, 4, 2, 512, 128, 2, 128) if arguments.small else (
-    4096, 32, 32, 8, 128256, 8192, 2, 14336)
+WIDTH, LAYERS, HEADS, GROUPS, VOCABULARY, LENGTH, BATCH, HIDDEN = (
+    (64, 2, 4, 2, 512, 128, 2, 128) if arguments.small else (4096, 32, 32, 8, 128256, 8192, 2, 14336)
+)
 SIZE = WIDTH // HEADS
 rank = int(os.environ["LOCAL_RANK"])
 torch.cuda.set_device(rank)
@@ -32,7 +33,7 @@ def turns():
 
 
 def rotate(query, key, turned):
-    turned = turned[:query.shape[1]].view(1, query.shape[1], 1, -1)
+    turned = turned[: query.shape[1]].view(1, query.shape[1], 1, -1)
     pairs = [torch.view_as_complex(one.float().reshape(*one.shape[:-1], -1, 2)) for one in (query, key)]
     return [torch.view_as_real(one * turned).flatten(3).to(query.dtype) for one in pairs]
 
@@ -47,16 +48,26 @@ class Attention(nn.Module):
         batch, length, _ = x.shape
         query, key, value = (one(x).view(batch, length, -1, SIZE) for one in (self.query, self.key, self.value))
         query, key = rotate(query, key, turned)
-        key, value = (one[:, :, :, None, :].expand(batch, length, GROUPS, HEADS // GROUPS, SIZE).reshape(batch, length, HEADS, SIZE)
-                      for one in (key, value))
-        mixed = F.scaled_dot_product_attention(query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2), is_causal=True)
+        key, value = (
+            one[:, :, :, None, :]
+            .expand(batch, length, GROUPS, HEADS // GROUPS, SIZE)
+            .reshape(batch, length, HEADS, SIZE)
+            for one in (key, value)
+        )
+        mixed = F.scaled_dot_product_attention(
+            query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2), is_causal=True
+        )
         return self.output(mixed.transpose(1, 2).contiguous().view(batch, length, -1))
 
 
 class FeedForward(nn.Module):
     def __init__(self):
         super().__init__()
-        self.gate, self.up, self.down = nn.Linear(WIDTH, HIDDEN, bias=False), nn.Linear(WIDTH, HIDDEN, bias=False), nn.Linear(HIDDEN, WIDTH, bias=False)
+        self.gate, self.up, self.down = (
+            nn.Linear(WIDTH, HIDDEN, bias=False),
+            nn.Linear(WIDTH, HIDDEN, bias=False),
+            nn.Linear(HIDDEN, WIDTH, bias=False),
+        )
 
     def forward(self, x):
         return self.down(F.silu(self.gate(x)) * self.up(x))
@@ -76,7 +87,10 @@ class Block(nn.Module):
 class Model(nn.Module):
     def __init__(self):
         super().__init__()
-        self.embedding, self.blocks = nn.Embedding(VOCABULARY, WIDTH), nn.ModuleDict({str(i): Block() for i in range(LAYERS)})
+        self.embedding, self.blocks = (
+            nn.Embedding(VOCABULARY, WIDTH),
+            nn.ModuleDict({str(i): Block() for i in range(LAYERS)}),
+        )
         self.norm, self.head = nn.RMSNorm(WIDTH, eps=1e-5), nn.Linear(WIDTH, VOCABULARY, bias=False)
         self.register_buffer("turned", turns(), persistent=False)
 
@@ -87,9 +101,13 @@ class Model(nn.Module):
         return self.head(self.norm(x))
 
 
-SAVED = {torch.ops.aten.mm.default, torch.ops.aten._scaled_dot_product_efficient_attention.default,
-         torch.ops.aten._scaled_dot_product_flash_attention.default, torch.ops._c10d_functional.reduce_scatter_tensor.default,
-         torch.ops.aten.max.default}
+SAVED = {
+    torch.ops.aten.mm.default,
+    torch.ops.aten._scaled_dot_product_efficient_attention.default,
+    torch.ops.aten._scaled_dot_product_flash_attention.default,
+    torch.ops._c10d_functional.reduce_scatter_tensor.default,
+    torch.ops.aten.max.default,
+}
 
 
 def contexts():

@@ -14,7 +14,9 @@ arguments = parser.parse_args()
 import torch  # noqa: E402
 from torch import nn  # noqa: E402
 
-WIDTH, HIDDEN, LAYERS, HEADS = {"tiny": (64, 128, 2, 2), "small": (768, 3072, 12, 12), "2.7b": (2560, 10240, 32, 32)}[arguments.size]
+WIDTH, HIDDEN, LAYERS, HEADS = {"tiny": (64, 128, 2, 2), "small": (768, 3072, 12, 12), "2.7b": (2560, 10240, 32, 32)}[
+    arguments.size
+]
 VOCABULARY, BATCH, LENGTH = 10000, 4, arguments.context
 
 
@@ -64,7 +66,9 @@ class Attention(nn.Module):
 
     def forward(self, x):
         batch, length, _ = x.shape
-        query, key, value = (one(x).view(batch, length, HEADS, -1).transpose(1, 2) for one in (self.query, self.key, self.value))
+        query, key, value = (
+            one(x).view(batch, length, HEADS, -1).transpose(1, 2) for one in (self.query, self.key, self.value)
+        )
         positions = torch.arange(length, device=x.device).unsqueeze(0).expand(batch, -1)
         query = self.rotary(query, positions)
         key = self.rotary(key, positions)
@@ -90,7 +94,12 @@ class FeedForward(nn.Module):
 class Block(nn.Module):
     def __init__(self):
         super().__init__()
-        self.before_attention, self.before_feed_forward, self.attention, self.feed_forward = Norm(), Norm(), Attention(), FeedForward()
+        self.before_attention, self.before_feed_forward, self.attention, self.feed_forward = (
+            Norm(),
+            Norm(),
+            Attention(),
+            FeedForward(),
+        )
 
     def forward(self, x):
         x = x + self.attention(self.before_attention(x))
@@ -120,7 +129,10 @@ class AdamW(torch.optim.Optimizer):
         for group in self.param_groups:
             for parameter in group["params"]:
                 state, gradient = self.state[parameter], parameter.grad
-                first, second = state.get("first", torch.zeros_like(parameter)), state.get("second", torch.zeros_like(parameter))
+                first, second = (
+                    state.get("first", torch.zeros_like(parameter)),
+                    state.get("second", torch.zeros_like(parameter)),
+                )
                 first.mul_(0.9).add_(gradient, alpha=0.1)
                 second.mul_(0.95).addcmul_(gradient, gradient, value=0.05)
                 parameter.data.sub_(1e-4 * first / (torch.sqrt(second) + 1e-8))

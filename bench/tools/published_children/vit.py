@@ -7,8 +7,12 @@ parser = argparse.ArgumentParser()
 parser.add_argument("--precision", choices=("32", "16-mixed", "bf16"), default="32")
 parser.add_argument("--batch-size", type=int, default=64)
 parser.add_argument("--accumulate", type=int, default=1)
-parser.add_argument("--optimizer", choices=("adam", "adam-2.0", "sgd"), default="adam",
-                    help="adam-2.0: as torch 2.0 computes it, with one more temporary copy of the parameters than today's")
+parser.add_argument(
+    "--optimizer",
+    choices=("adam", "adam-2.0", "sgd"),
+    default="adam",
+    help="adam-2.0: as torch 2.0 computes it, with one more temporary copy of the parameters than today's",
+)
 parser.add_argument("--small", action="store_true")
 arguments = parser.parse_args()
 
@@ -44,7 +48,11 @@ class Adam20(torch.optim.Optimizer):
 
 
 with torch.device("cuda"):
-    model = VisionTransformer(image_size=224, patch_size=16, num_layers=2, num_heads=2, hidden_dim=64, mlp_dim=128) if arguments.small else vit_l_16(weights=None)
+    model = (
+        VisionTransformer(image_size=224, patch_size=16, num_layers=2, num_heads=2, hidden_dim=64, mlp_dim=128)
+        if arguments.small
+        else vit_l_16(weights=None)
+    )
     model.heads.head = torch.nn.Linear(64 if arguments.small else 1024, 10)
 if arguments.precision == "bf16":
     model = model.to(torch.bfloat16)

@@ -23,9 +23,16 @@ class Block(nn.Module):
 
     def __init__(self, width_in, width, stride):
         super().__init__()
-        self.one, self.two = nn.Conv2d(width_in, width, 3, stride, 1, bias=False), nn.Conv2d(width, width, 3, 1, 1, bias=False)
+        self.one, self.two = (
+            nn.Conv2d(width_in, width, 3, stride, 1, bias=False),
+            nn.Conv2d(width, width, 3, 1, 1, bias=False),
+        )
         self.norm_one, self.norm_two = nn.BatchNorm2d(width), nn.BatchNorm2d(width)
-        self.short = nn.Sequential(nn.Conv2d(width_in, width, 1, stride, bias=False), nn.BatchNorm2d(width)) if stride > 1 else nn.Identity()
+        self.short = (
+            nn.Sequential(nn.Conv2d(width_in, width, 1, stride, bias=False), nn.BatchNorm2d(width))
+            if stride > 1
+            else nn.Identity()
+        )
 
     def forward(self, x):
         y = F.relu(self.norm_one(self.one(x)))
@@ -67,10 +74,14 @@ class Layer(nn.Module):
 
     def forward(self, x):
         rows, length, width = x.shape
-        q, k, v = (part.view(rows, length, self.heads, -1).transpose(1, 2) for part in self.mix(self.norm(x)).chunk(3, -1))
+        q, k, v = (
+            part.view(rows, length, self.heads, -1).transpose(1, 2) for part in self.mix(self.norm(x)).chunk(3, -1)
+        )
         scores = q @ k.transpose(-1, -2) / math.sqrt(width / self.heads)
         if self.causal:
-            scores = scores.masked_fill(torch.ones(length, length, dtype=torch.bool, device=x.device).triu(1), -math.inf)
+            scores = scores.masked_fill(
+                torch.ones(length, length, dtype=torch.bool, device=x.device).triu(1), -math.inf
+            )
         x = x + self.dropout(self.join((scores.softmax(-1) @ v).transpose(1, 2).reshape(rows, length, width)))
         return x + self.dropout(self.mlp(self.norm_mlp(x)))
 
@@ -119,13 +130,21 @@ class Patches(nn.Module):
 
 def vit():
     net = Transformer(Patches(), 4, 192, 3, 196, 10, False)
-    return net, lambda: (torch.randn(4, 3, 224, 224), torch.randint(0, 10, (4,))), lambda out, target: F.cross_entropy(out.mean(1), target)
+    return (
+        net,
+        lambda: (torch.randn(4, 3, 224, 224), torch.randint(0, 10, (4,))),
+        lambda out, target: F.cross_entropy(out.mean(1), target),
+    )
 
 
 class Lstm(Checkpointed):
     def __init__(self):
         super().__init__()
-        self.embed, self.lstm, self.head = nn.Embedding(512, 128), nn.LSTM(128, 256, 2, batch_first=True), nn.Linear(256, 512)
+        self.embed, self.lstm, self.head = (
+            nn.Embedding(512, 128),
+            nn.LSTM(128, 256, 2, batch_first=True),
+            nn.Linear(256, 512),
+        )
 
     def forward(self, x):
         return self.head(self.run(self.lstm, self.embed(x))[0])
@@ -142,8 +161,14 @@ class UNet(Checkpointed):
     def __init__(self, width=24, depth=3):
         super().__init__()
         widths = [width * 2**k for k in range(depth + 1)]
-        twice = lambda a, b: nn.Sequential(nn.Conv2d(a, b, 3, 1, 1, bias=False), nn.BatchNorm2d(b), nn.ReLU(),  # noqa: E731
-                                           nn.Conv2d(b, b, 3, 1, 1, bias=False), nn.BatchNorm2d(b), nn.ReLU())
+        twice = lambda a, b: nn.Sequential(
+            nn.Conv2d(a, b, 3, 1, 1, bias=False),
+            nn.BatchNorm2d(b),
+            nn.ReLU(),  # noqa: E731
+            nn.Conv2d(b, b, 3, 1, 1, bias=False),
+            nn.BatchNorm2d(b),
+            nn.ReLU(),
+        )
         self.down = nn.ModuleList(twice(a, b) for a, b in zip([3, *widths], widths))
         self.up = nn.ModuleList(nn.ConvTranspose2d(b, a, 2, 2) for a, b in zip(widths, widths[1:]))
         self.join = nn.ModuleList(twice(2 * a, a) for a in widths[:-1])

@@ -44,8 +44,21 @@ gc.collect()
 for _ in range(steps):
     before, start = resource.getrusage(resource.RUSAGE_SELF), time.perf_counter()
     step()
-    measured.append({"ms": 1000 * (time.perf_counter() - start), "minor_faults": resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before.ru_minflt})
+    measured.append(
+        {
+            "ms": 1000 * (time.perf_counter() - start),
+            "minor_faults": resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before.ru_minflt,
+        }
+    )
 usage = resource.getrusage(resource.RUSAGE_SELF)
 with open(path, "w") as file:
-    json.dump({"steps": measured, "losses_hex": losses, "settled_after": settled, "peak_rss_bytes": usage.ru_maxrss * 1024,
-               "system_seconds": usage.ru_stime}, file)
+    json.dump(
+        {
+            "steps": measured,
+            "losses_hex": losses,
+            "settled_after": settled,
+            "peak_rss_bytes": usage.ru_maxrss * 1024,
+            "system_seconds": usage.ru_stime,
+        },
+        file,
+    )

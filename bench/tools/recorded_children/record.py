@@ -23,7 +23,11 @@ problem = networks.written_out(arguments.model, arguments.batch, arguments.small
 model = problem.model.train()
 inputs = [one.cuda() for one in problem.inputs]
 # SGD updates parameter by parameter, as in the graphs that OLLA orders: one operator for all would hold every gradient until the end.
-optimizer = torch.optim.AdamW(model.parameters(), 1e-4) if arguments.adam else torch.optim.SGD(model.parameters(), 0.01, foreach=False)
+optimizer = (
+    torch.optim.AdamW(model.parameters(), 1e-4)
+    if arguments.adam
+    else torch.optim.SGD(model.parameters(), 0.01, foreach=False)
+)
 for _ in range(arguments.steps):
     optimizer.zero_grad()
     loss = problem.loss(model, *inputs)

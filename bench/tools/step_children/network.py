@@ -39,6 +39,7 @@ def trained(model):
         problem.loss(model, *inputs).backward()
         optimizer.step()
         optimizer.zero_grad()
+
     return body
 
 
@@ -46,6 +47,7 @@ def scheduled(body, program):
     def step():
         with program.step():
             body()
+
     return step
 
 
@@ -58,6 +60,15 @@ eager = last_peak(trained(copy.deepcopy(first)))
 ours = last_peak(scheduled(trained(first), program))
 program.save_graph(folder / "step.graph")
 stats = program.stats()
-(folder / "run.json").write_text(json.dumps({
-    "eager": eager, "ours": ours,
-    **{key: getattr(stats, key) for key in ("operators", "resident", "predicted_peak", "scheduled", "last_refusal", "last_divergence")}}))
+(folder / "run.json").write_text(
+    json.dumps(
+        {
+            "eager": eager,
+            "ours": ours,
+            **{
+                key: getattr(stats, key)
+                for key in ("operators", "resident", "predicted_peak", "scheduled", "last_refusal", "last_divergence")
+            },
+        }
+    )
+)

@@ -28,8 +28,13 @@ class Run:
     def __init__(self, label, share, partition=None):
         self.label, self.share, self.partition, self.net, self.ms = label, share, partition, copy.deepcopy(net), []
         self.budget = share if partition is partitioners.min_cut_rematerialization_partition else 1.0
-        self.call = self.net if partition is None else torch.compile(
-            self.net, backend=aot_autograd(fw_compiler=boxed_nop, bw_compiler=boxed_nop, partition_fn=partition))
+        self.call = (
+            self.net
+            if partition is None
+            else torch.compile(
+                self.net, backend=aot_autograd(fw_compiler=boxed_nop, bw_compiler=boxed_nop, partition_fn=partition)
+            )
+        )
 
     def step(self):
         torch.manual_seed(3)
@@ -67,7 +72,9 @@ for run in runs[1:]:
 answers = []
 for run in runs:
     run.clear()
-    answers.append({"label": run.label, "share": run.share, "equal": run.equal, "met": run.met, "peak": peak_of(run.step)})
+    answers.append(
+        {"label": run.label, "share": run.share, "equal": run.equal, "met": run.met, "peak": peak_of(run.step)}
+    )
     run.clear()
     run.ms = []
 for turn in range(steps):

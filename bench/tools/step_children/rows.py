@@ -22,6 +22,10 @@ FEW = ("eager", "release", "monet, 60 %", "berth, 60 %")  # of C++ programs in t
 def rows():
     found = [Row("eager"), Row("release", "release"), Row("olla", "olla")]
     found += [Row(f"{engine}, 60 %", engine, 0.6) for engine in ("chen", "knapsack")]
-    found += [Row(f"{engine}, {share} %", engine, share / 100) for engine in ("checkmate", "monet", "berth") for share in SHARES]
+    found += [
+        Row(f"{engine}, {share} %", engine, share / 100)
+        for engine in ("checkmate", "monet", "berth")
+        for share in SHARES
+    ]
     found += [Row(f"{engine} with copies, 60 %", engine, 0.6, copies=True) for engine in ("vdnn", "dymem", "berth")]
     return [*found, Row("berth, least in 1.5 x", "berth", more_time=0.5)]

@@ -62,9 +62,25 @@ class Run:
         found = {"label": self.label, "losses": self.losses, "peak": self.peak()}
         if self.program is not None:
             stats = self.program.stats()
-            found["program"] = {key: getattr(stats, key) for key in (
-                "scheduled", "operators", "predicted_peak", "resident", "recorded_peak", "predicted_ns", "recorded_ns", "bound_ns", "runs_again",
-                "last_refusal", "budget_not_met", "schedule_ns", "step_ns", "copied_out")}
+            found["program"] = {
+                key: getattr(stats, key)
+                for key in (
+                    "scheduled",
+                    "operators",
+                    "predicted_peak",
+                    "resident",
+                    "recorded_peak",
+                    "predicted_ns",
+                    "recorded_ns",
+                    "bound_ns",
+                    "runs_again",
+                    "last_refusal",
+                    "budget_not_met",
+                    "schedule_ns",
+                    "step_ns",
+                    "copied_out",
+                )
+            }
         return found
 
 
@@ -94,7 +110,11 @@ def program_of(row):
 
 eager, again = settled(Run("eager")), settled(Run("checkpoint", again=True))
 # A share is of what the step takes beside what is there between steps.
-resident, activations, rate = settled(Run("release", berth.StepProgram(engine="release", plan_wait=1e9))).program.stats().resident, eager.peak(), copy_rate()
+resident, activations, rate = (
+    settled(Run("release", berth.StepProgram(engine="release", plan_wait=1e9))).program.stats().resident,
+    eager.peak(),
+    copy_rate(),
+)
 
 
 def planned(label, program):
@@ -112,8 +132,15 @@ for turn in range(rounds):
     for step in range(steps):
         for k in range(len(runs)):
             runs[(step + k) % len(runs)].step()
-    answers.append([{"ms": run.ms, "step_ns": stats.step_ns, "schedule_ns": stats.schedule_ns}
-                    for run in runs for stats in [run.program.stats() if run.program else berth.StepProgram(engine="eager", plan_wait=1e9).stats()]])
+    answers.append(
+        [
+            {"ms": run.ms, "step_ns": stats.step_ns, "schedule_ns": stats.schedule_ns}
+            for run in runs
+            for stats in [
+                run.program.stats() if run.program else berth.StepProgram(engine="eager", plan_wait=1e9).stats()
+            ]
+        ]
+    )
 said = [run.answer() for run in runs]
 for answer in answers:
     for run, one in zip(said, answer):
@@ -121,4 +148,6 @@ for answer in answers:
         if "program" in one:
             one["program"] = {**one["program"], "step_ns": one.pop("step_ns"), "schedule_ns": one.pop("schedule_ns")}
 with open(path, "w") as file:
-    json.dump([{"model": name, "activations": activations, "resident": resident, "runs": answer} for answer in answers], file)
+    json.dump(
+        [{"model": name, "activations": activations, "resident": resident, "runs": answer} for answer in answers], file
+    )

@@ -13,7 +13,9 @@ torch.set_num_threads(1)
 
 def network(seed=0, width=64):
     torch.manual_seed(seed)
-    return torch.nn.Sequential(torch.nn.Linear(width, 2 * width), torch.nn.GELU(), torch.nn.Linear(2 * width, width)).to(DEVICE)
+    return torch.nn.Sequential(
+        torch.nn.Linear(width, 2 * width), torch.nn.GELU(), torch.nn.Linear(2 * width, width)
+    ).to(DEVICE)
 
 
 def batch(width=64, rows=16):
@@ -22,7 +24,12 @@ def batch(width=64, rows=16):
 
 def show(*values):
     """Prints values to the bit; of CUDA only that they are there."""
-    print(*(value.detach().float().cpu().sum().item().hex() if DEVICE == "cpu" else tuple(value.shape) for value in values))
+    print(
+        *(
+            value.detach().float().cpu().sum().item().hex() if DEVICE == "cpu" else tuple(value.shape)
+            for value in values
+        )
+    )
 
 
 def train(net, optimizer, steps=60, loss_of=None):

@@ -26,7 +26,14 @@ class Module(lightning.LightningModule):
 torch.manual_seed(0)
 rows = torch.randn(640, 64)
 module = Module()
-trainer = lightning.Trainer(accelerator=DEVICE if DEVICE == "cpu" else "gpu", devices=1, max_epochs=1, logger=False, enable_checkpointing=False,
-                            enable_progress_bar=False, enable_model_summary=False)
+trainer = lightning.Trainer(
+    accelerator=DEVICE if DEVICE == "cpu" else "gpu",
+    devices=1,
+    max_epochs=1,
+    logger=False,
+    enable_checkpointing=False,
+    enable_progress_bar=False,
+    enable_model_summary=False,
+)
 trainer.fit(module, DataLoader(rows, batch_size=16))
 show(module.net[0].weight)

@@ -25,8 +25,12 @@ def train(net, rank):
 
 
 def main(rank):
-    dist.init_process_group("gloo" if DEVICE == "cpu" else "fake", rank=rank, world_size=world,
-                            store=None if DEVICE == "cpu" else torch.testing._internal.distributed.fake_pg.FakeStore())
+    dist.init_process_group(
+        "gloo" if DEVICE == "cpu" else "fake",
+        rank=rank,
+        world_size=world,
+        store=None if DEVICE == "cpu" else torch.testing._internal.distributed.fake_pg.FakeStore(),
+    )
     if world == 2:
         train(DistributedDataParallel(network()), rank)
     sharded = network(1)

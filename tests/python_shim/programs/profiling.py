@@ -17,10 +17,15 @@ def step():
 
 for _ in range(30):
     step()
-with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True, record_shapes=True) as profiler:
+with torch.profiler.profile(
+    activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True, record_shapes=True
+) as profiler:
     for _ in range(3):
         loss = step()
-asked = {event.key: event.self_cpu_memory_usage if DEVICE == "cpu" else event.self_device_memory_usage for event in profiler.key_averages()}
+asked = {
+    event.key: event.self_cpu_memory_usage if DEVICE == "cpu" else event.self_device_memory_usage
+    for event in profiler.key_averages()
+}
 print(asked["aten::addmm"], asked["aten::gelu"], asked["aten::mean"])
 if DEVICE == "cuda":
     torch.cuda.memory._record_memory_history()
@@ -30,5 +35,9 @@ if DEVICE == "cuda":
     from torch.cuda import _memory_viz
 
     snapshot = torch.cuda.memory._snapshot()
-    print("alloc" in _memory_viz.trace(snapshot), _memory_viz.trace_plot(snapshot).startswith("\n<!DOCTYPE html>"), torch.cuda.memory_summary() != "")
+    print(
+        "alloc" in _memory_viz.trace(snapshot),
+        _memory_viz.trace_plot(snapshot).startswith("\n<!DOCTYPE html>"),
+        torch.cuda.memory_summary() != "",
+    )
 show(loss)
