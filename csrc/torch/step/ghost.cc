@@ -323,14 +323,9 @@ void Ghost::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::S
     return;
   }
   const OperatorFacts& facts = facts_of(op);
-  if (facts.as_written) {
-    diverge(stack->back().toStringRef());
-    lock.unlock();
-    recorder_->call(op, keys, stack);
-    return;
-  }
-  if (::torch::profiler::impl::profilerEnabled()) {
-    diverge("a profiler began in the step");
+  const bool profiled = ::torch::profiler::impl::profilerEnabled();
+  if (facts.as_written || profiled) {
+    diverge(profiled ? "a profiler began in the step" : stack->back().toStringRef());
     lock.unlock();
     recorder_->call(op, keys, stack);
     return;

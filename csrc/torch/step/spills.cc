@@ -206,23 +206,20 @@ void Spills::Use::begin(const c10::OperatorHandle& op, const c10::Stack& stack) 
                        [&](const c10::Storage& storage) { spills.use(storage, opaque, used_); });
     });
   }
-  try {
-    for (void* const one : used_)
-      if (Entry& entry = *static_cast<Entry*>(one); entry.away) spills.bring_back(entry);
-  } catch (...) {
-    end();
-    used_.clear();
-    throw;
-  }
+  bring_back();
 }
 
 void Spills::Use::begin(const c10::Storage& storage) {
   Spills& spills = get();
   const std::lock_guard lock(spills.mutex_);
   spills.use(storage, false, used_);
+  bring_back();
+}
+
+void Spills::Use::bring_back() {
   try {
     for (void* const one : used_)
-      if (Entry& entry = *static_cast<Entry*>(one); entry.away) spills.bring_back(entry);
+      if (Entry& entry = *static_cast<Entry*>(one); entry.away) get().bring_back(entry);
   } catch (...) {
     end();
     used_.clear();

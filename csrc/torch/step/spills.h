@@ -89,6 +89,8 @@ class Spills final : public RoomMaker {
    private:
     void begin(const c10::OperatorHandle& op, const c10::Stack& stack);
     void begin(const c10::Storage& storage);
+    // Of what it uses. Under the lock.
+    void bring_back();
     static void see_results(const c10::OperatorHandle& op, const c10::Stack& stack);
     void end() noexcept;
     std::vector<void*> used_;  // entries
