@@ -275,6 +275,10 @@ PoolBlock* Pool::State::allocate(Bytes asked, LaneKey lane, Mobility mobility) n
   if (mine == nullptr) return nullptr;
   if (waiting.unproven() > kMostUnproven && !is_captured(lane)) [[unlikely]]
     synchronize_for_unproven();
+  // In segments the best fit may lie in a block that waits, so each request looks, as in PyTorch's
+  // allocator.
+  if (!maps && !waiting.empty() && !is_captured(lane)) [[unlikely]]
+    process_some_events();
   const End end = static_cast<End>(mobility);
   bool fresh = false;
   Chunk* hole = nullptr;

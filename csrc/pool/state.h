@@ -53,7 +53,7 @@ struct Pool::State {
   void hand_out(Chunk* block, Bytes asked, LaneKey lane, LaneHoles* mine) noexcept;
   Bytes process_events() noexcept;
   Bytes order_waiting() noexcept;
-  // The same for a request that would grow the pool: a look at a few lanes, in turn.
+  // The same for one request: a look at a few lanes, in turn.
   Bytes process_some_events() noexcept;
   LaneHoles* holes_of(LaneKey lane) noexcept;
   // The hole of this end that `mine` or nobody owns and that the end's rule picks; null: none fits.

@@ -5,7 +5,7 @@ import ctypes
 import unittest
 
 import torch
-from cuda_support import ALLOCATOR, GIB, MIB, CudaCase, driver_bytes, empty, rounding, runtime, stat
+from cuda_support import ALLOCATOR, GIB, MIB, PLAIN, CudaCase, driver_bytes, empty, rounding, runtime, stat
 
 TOTAL = torch.cuda.get_device_properties(0).total_memory
 
@@ -164,7 +164,7 @@ class Statistics(CudaCase):
         for call, work in (
             (b"cudaMalloc", in_pool),
             (b"cudaMalloc", uncached),
-            (b"cuMemCreate", lambda: empty(640 * MIB)),
+            (b"cudaMalloc" if PLAIN else b"cuMemCreate", lambda: empty(640 * MIB)),
         ):
             with self.subTest(call=call, work=work.__name__):
                 refuse(call)

@@ -49,8 +49,11 @@ bool carries_key(const c10::Stack& stack, std::size_t arguments) {
 
 void front(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack* stack,
            const Former& former) {
-  if (former && carries_key(*stack, op.schema().arguments().size())) [[unlikely]] {
-    former->callBoxed(op, keys, stack);
+  if (carries_key(*stack, op.schema().arguments().size())) [[unlikely]] {
+    if (former)
+      former->callBoxed(op, keys, stack);
+    else
+      op.redispatchBoxed(below(keys), stack);
     return;
   }
   OperatorListener* const listener = current.load(std::memory_order_acquire);
