@@ -237,7 +237,8 @@ int make_step_program(const char* engine, const char* schedule, std::uint64_t me
                                 .schedule = schedule,
                                 .other_bits = other_bits != 0,
                                 .second_thread = second_thread != 0,
-                                .plan_wait_seconds = plan_wait_seconds});
+                                .plan_wait_seconds = plan_wait_seconds,
+                                .other_threads = false});
     return BERTH_OK;
   });
 }
@@ -310,6 +311,13 @@ int declare_pure(const char* name, char* message, std::size_t size) {
   });
 }
 
+int watch_threads(char* message, std::size_t size) {
+  return answer(message, size, [] {
+    torch::watch_threads();
+    return BERTH_OK;
+  });
+}
+
 int allow_spills(std::uint64_t host_memory, char* message, std::size_t size) {
   return answer(message, size, [&] {
     adapted().serve_step_programs();
@@ -338,7 +346,8 @@ constexpr berth_torch_table kTable = {install,
                                       step_program_stats,
                                       save_step_graph,
                                       declare_pure,
-                                      allow_spills};
+                                      allow_spills,
+                                      watch_threads};
 
 }  // namespace
 }  // namespace berth::torch

@@ -69,6 +69,8 @@ typedef struct berth_torch_table {
   int (*declare_pure)(const char* name, char* message, size_t size);
   // Lets tensors spill to so many bytes of the host: see allow_spills().
   int (*allow_spills)(uint64_t host_memory, char* message, size_t size);
+  // Operators of all threads are seen from now on.
+  int (*watch_threads)(char* message, size_t size);
 } berth_torch_table;
 
 const berth_torch_table* berth_torch_adapter(void);

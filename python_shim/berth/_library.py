@@ -67,6 +67,7 @@ class _Table(ctypes.Structure):
         ("save_step_graph", _function(ctypes.c_void_p, _TEXT, ctypes.c_int, _TEXT, _SIZE)),
         ("declare_pure", _function(_TEXT, _TEXT, _SIZE)),
         ("allow_spills", _function(ctypes.c_uint64, _TEXT, _SIZE)),
+        ("watch_threads", _function(_TEXT, _SIZE)),
     ]
 
 
@@ -183,6 +184,9 @@ class Adapter:
 
     def allow_spills(self, host_memory: int) -> None:
         self._call(self._table.allow_spills, host_memory)
+
+    def watch_threads(self) -> None:
+        self._call(self._table.watch_threads)
 
     def free_step_program(self, program: Optional[int]) -> None:
         self._table.free_step_program(program)

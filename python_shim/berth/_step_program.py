@@ -231,6 +231,7 @@ class StepProgram:
         for name in sorted(_pure):
             self._adapter.declare_pure(name)
         from berth._byte_access import Watch, watch_for_good  # imports torch
+        from berth._other_threads import when_there_are_any
 
         self._watch = Watch()
         share = _share(memory_budget)
@@ -254,6 +255,8 @@ class StepProgram:
             bool(second_thread),
             float(plan_wait),
         )
+        if engine != "eager":
+            when_there_are_any(self._adapter.watch_threads)
         if self._host_memory > 0:
             watch_for_good()  # between steps, too, tensors may be on the host
 

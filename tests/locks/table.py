@@ -47,6 +47,8 @@ LOCKS = (
     Lock("csrc/torch/step/ghost.h", "mutex_", Fork.UNUSED, *NO_TAP, "a child's operators are told to nobody"),
     Lock("csrc/torch/step/tap.cc", "registration_mutex", Fork.REFUSED, "csrc/torch/step/tap.cc",
          "SetupMutex registration_mutex;", "a child that finds it locked cannot use step programs"),
+    Lock("csrc/torch/step/other_threads.cc", "registration_mutex", Fork.REFUSED, "csrc/torch/step/other_threads.cc",
+         "SetupMutex registration_mutex;", "as that of tap.cc"),
     Lock("csrc/torch/step/composites.cc", "mutex_", Fork.REFUSED, "csrc/torch/step/composites.cc", "SetupMutex mutex_;", "as that of tap.cc"),
     Lock("csrc/torch/step/composites.cc", "found", Fork.REFUSED, "csrc/torch/step/composites.cc",
          "(void)readers();", "made where the first tap is made, under its `registration_mutex`"),

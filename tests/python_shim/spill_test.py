@@ -228,6 +228,52 @@ said(found=found, spilled=program.stats().spilled_out if program else 0)
 """
 )
 
+# Threads of the program's own read, write and make tensors of the step while others leave. What they find is told where the program waits for them.
+THREADS = (
+    PROGRAM
+    + """
+import queue, threading
+from concurrent.futures import ThreadPoolExecutor
+net = Net()
+optimizer = torch.optim.AdamW(net.parameters(), foreach=False)
+average = [p.detach().clone() for p in net.parameters()]
+program = program_of(plan_wait=0.1) if host else None
+pool, found, done = ThreadPoolExecutor(2), [], threading.Event()
+def follow():
+    with torch.no_grad():
+        for kept, p in zip(average, net.parameters()):
+            kept.lerp_(p, 0.1)
+def look():
+    return [p.detach().sum().item().hex() for p in net.parameters()][:3], net.out.weight.detach().numpy()[0, :2].tolist(), net.out.bias.detach().tolist()[:2]
+def stir():
+    # Nobody waits for it: it takes all locks that there are, and holds Python's while tensors die.
+    while not done.is_set():
+        some = [p.detach() + 1 for p in net.parameters()]
+        views = [one.untyped_storage() for one in some]
+        del some
+        views.clear()
+stirring = threading.Thread(target=stir)
+stirring.start()
+for step in range(6):
+    ids = pool.submit(lambda: torch.randint(200, (8, 64))).result()
+    with program.step() if program else contextlib.nullcontext():
+        optimizer.zero_grad()
+        x = net.embed(ids)
+        for block in net.blocks:
+            x = block(x)
+        made = pool.submit(lambda: x.detach() * 2)
+        found.append(made.result().sum().item().hex())
+        loss = nn.functional.cross_entropy(net.out(x).view(-1, 200), ids.view(-1))
+        loss.backward()
+        optimizer.step()
+        pool.submit(follow).result()
+    found.append(pool.submit(look).result())
+done.set()
+stirring.join()
+said(found=found, state=digest(state_of(net, optimizer)), average=digest(average), spilled=program.stats().spilled_out if program else 0)
+"""
+)
+
 # No room on the host, or none for one operator: one error, and the program goes on with a smaller batch.
 ENDS = (
     PROGRAM
@@ -302,6 +348,11 @@ class Spills(ProgramCase):
     def test_what_attacks_found(self):
         wide, tight = self.same_bits(HARD, 14 << 20, "")
         self.assertEqual(wide, tight)
+
+    def test_threads_of_the_program_find_all_bytes(self):
+        for _ in range(2):
+            wide, tight = self.same_bits(THREADS, 16 << 20, "")
+            self.assertEqual(wide, tight)
 
     def test_no_room_on_the_host(self):
         found = self.answer(ENDS, "cpu", 20 << 20, 60 << 20, "host")

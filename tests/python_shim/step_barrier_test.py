@@ -155,6 +155,77 @@ say(default_type), say(state)
             2,
         )
 
+    def test_other_threads_find_what_they_would(self):
+        """The body waits for each of them, so all that they find is told."""
+        self.check(
+            """
+from concurrent.futures import ThreadPoolExecutor
+pool = ThreadPoolExecutor(1)
+def beside(what, when="forward"):
+    def make():
+        net = nn.Sequential(nn.Linear(16, 16), nn.Dropout(0.1), nn.Linear(16, 4))
+        optimizer = torch.optim.AdamW(net.parameters())
+        average = [p.detach().clone() for p in net.parameters()]
+        def body(k):
+            told = []
+            def ask(place, *given):
+                if place == when: told.append(pool.submit(what, net, average, *given).result())
+            optimizer.zero_grad()
+            loss = (net(torch.randn(8, 16)) * 2).square().mean()
+            ask("forward", loss)
+            if loss.grad_fn is not None and not any(p.grad is not None for p in net.parameters()): loss.backward()
+            ask("backward")
+            optimizer.step()
+            ask("step")
+            return [loss, *told, *net.parameters(), *average, torch.rand(1)]
+        return body
+    return make
+@torch.no_grad()
+def follow(net, average):
+    for kept, p in zip(average, net.parameters()): kept.lerp_(p, 0.1)
+@torch.no_grad()
+def scale(net, average): net[0].weight.mul_(0.99)
+for make in (
+    beside(lambda net, average, loss: loss.item()),
+    beside(lambda net, average, loss: loss.detach().numpy().copy().tolist()),
+    beside(lambda net, average, loss: loss.detach().reshape(1).tolist()),
+    beside(lambda net, average, loss: loss.backward()),
+    beside(lambda net, average, loss: torch.rand(3).tolist()),
+    beside(lambda net, average: net[0].weight.grad.norm().item(), "backward"),
+    beside(follow, "step"), beside(scale, "step"),
+):
+    same, stats = as_eager(make)
+    print(same, "on another thread" in stats.last_divergence + stats.last_refusal, "")
+program = berth.StepProgram(plan_wait=1e9)
+x = torch.ones(8)
+for k in range(6):
+    with program.step(): y = (x * 3).sum()
+    pool.submit(lambda: x.add_(1)).result()  # between steps: none of them
+print(y.item() == 3 * 8 * 6, program.stats().scheduled == 4, "")
+""",
+            9,
+        )
+
+    def test_forward_mode_derivatives(self):
+        self.check(
+            """
+import torch.autograd.forward_ad as fa
+def dual():
+    net = nn.Linear(8, 8)
+    def body(k):
+        net.zero_grad()
+        x = torch.randn(4, 8)
+        with fa.dual_level():
+            y = torch.tanh(net(fa.make_dual(x, torch.ones_like(x))))
+            loss = (y * y).sum() + (fa.unpack_dual(y).tangent ** 2).sum()
+        loss.backward()
+        return loss, net.weight.grad, torch.func.jvp(lambda v: net(v).sum(), (x,), (x,))[1], torch.func.hessian(lambda w: (w ** 3).sum())(torch.ones(3))
+    return body
+say(dual, least=0)
+""",
+            1,
+        )
+
     def test_errors_of_data_are_caught_in_the_body(self):
         self.check(
             """

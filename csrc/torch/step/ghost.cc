@@ -408,6 +408,27 @@ void Ghost::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::S
   follow();
 }
 
+void Ghost::called_elsewhere(const c10::OperatorHandle& op, const c10::Stack& stack) {
+  std::unique_lock lock(mutex_);
+  if (over_) return;
+  if (recorder_ != nullptr) {
+    lock.unlock();
+    recorder_->called_elsewhere(op, stack);
+    return;
+  }
+  if (barrier_ != nullptr) {
+    note_within(op, stack);
+    return;
+  }
+  const auto is_of_step = [&](const at::Tensor& tensor, bool) {
+    return tensor.defined() && tensor.has_storage() &&
+           numbers_.contains(tensor.storage().unsafeGetStorageImpl());
+  };
+  if (!facts_of(op).random && !any_argument(op, stack, is_of_step)) return;
+  called_elsewhere_ = true;
+  diverge(fmt::format("{} is called on another thread", name_of(op)));
+}
+
 void Ghost::expect_bytes(const Call& expected) {
   const auto is_written = [&](StorageNumber storage) {
     return std::any_of(
@@ -672,7 +693,9 @@ void Ghost::go_on_as_written(std::string_view why) {
 }
 
 void Ghost::finish() {
+  const std::lock_guard lock(mutex_);
   if (recorder_ != nullptr) return;
+  const auto over = c10::make_scope_exit([this] { over_ = true; });
   stop_following();
   for (std::size_t n = 0; n < others_.size() && next_ < program().calls.size(); ++n)
     if (others_[n]->program.calls.size() == next_) (void)change_program(others_[n]);
@@ -690,6 +713,7 @@ void Ghost::finish() {
 }
 
 void Ghost::fail() {
+  const std::lock_guard lock(mutex_);
   if (recorder_ == nullptr) catch_up();
 }
 

@@ -50,6 +50,8 @@ class Ghost final : public OperatorListener {
 
   void call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack* stack) override;
 
+  void called_elsewhere(const c10::OperatorHandle& op, const c10::Stack& stack) override;
+
   [[nodiscard]] std::uint64_t effects() override;
 
   // The body has ended: the rest of the schedule runs, and tensors that are still there get their
@@ -72,6 +74,8 @@ class Ghost final : public OperatorListener {
   }
   // Whether memory was exhausted, and the step was run all the same.
   [[nodiscard]] bool recovered() const noexcept { return recovered_; }
+  // Whether it diverged because another thread called an operator on the step's tensors.
+  [[nodiscard]] bool called_elsewhere() const noexcept { return called_elsewhere_; }
 
  private:
   // Lets the schedule run behind the check, or go on.
@@ -161,6 +165,8 @@ class Ghost final : public OperatorListener {
   std::string divergence_;
   std::uint64_t schedule_ns_ = 0;
   bool ran_ = false, recovered_ = false;
+  bool called_elsewhere_ = false;
+  bool over_ = false;  // the body's tensors have their bytes
   Follower* follower_;
   std::uint32_t follow_from_ = 0;  // call: up to there the body reads back too often
   std::size_t ran_beside_ = 0;     // by executors that are gone

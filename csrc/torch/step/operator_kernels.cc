@@ -102,9 +102,9 @@ void OperatorKernels::register_new() {
     const bool everywhere = key_ == c10::DispatchKey::BackendSelect;
     if (everywhere && !is_boxable(*op)) continue;
     Former former;
-    if (!op->isKernelFallthroughKernel(key_) &&
-        (op->hasKernelForDispatchKey(key_) ||
-         (!everywhere && op->hasComputedKernelForDispatchKey(key_))))
+    const bool has = op->hasKernelForDispatchKey(key_);
+    if (has ? !op->isKernelFallthroughKernel(key_)
+            : !everywhere && op->hasComputedKernelForDispatchKey(key_))
       former.emplace(op->getComputedKernelForDispatchKey(key_));
     handles_.push_back(
         dispatcher.registerImpl(name, key_,

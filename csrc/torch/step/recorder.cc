@@ -53,6 +53,15 @@ void Recorder::refuse(const c10::OperatorHandle& op, std::string_view why) {
   if (record_.refusal.empty()) record_.refusal = fmt::format("{} {}", name_of(op), why);
 }
 
+void Recorder::called_elsewhere(const c10::OperatorHandle& op, const c10::Stack& stack) {
+  const std::lock_guard lock(mutex_);
+  const bool writes = any_argument(op, stack, [&](const at::Tensor& tensor, bool written) {
+    return written && tensor.defined() && tensor.has_storage() &&
+           numbers_.contains(tensor.storage().unsafeGetStorageImpl());
+  });
+  if (writes) refuse(op, "is called on another thread, and writes a tensor of the step");
+}
+
 StorageNumber Recorder::number_of(const at::Tensor& tensor, std::uint32_t maker) {
   c10::StorageImpl* const storage = tensor.storage().unsafeGetStorageImpl();
   const bool from_outside = maker == RecordedStorage::kFromOutside;

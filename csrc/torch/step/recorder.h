@@ -38,6 +38,7 @@ class Recorder final : public OperatorListener {
            std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> storages);
 
   void call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack* stack) override;
+  void called_elsewhere(const c10::OperatorHandle& op, const c10::Stack& stack) override;
   [[nodiscard]] std::uint64_t effects() override { return effects_; }
   // Writes down a call that has run already when it was called, with the arguments that it took,
   // the results that it gave and what it wrote beside them: the first one of a step that goes on

@@ -101,19 +101,6 @@ void for_each_storage(const at::Tensor& tensor, const Visit& visit) {
 
 std::atomic<bool> Spills::on_{false};
 
-namespace {
-thread_local unsigned depth = 0;  // of the mutex, on this thread
-}  // namespace
-
-void Spills::Mutex::lock() {
-  if (depth == 0) mutex_.lock();
-  ++depth;
-}
-
-void Spills::Mutex::unlock() noexcept {
-  if (--depth == 0) mutex_.unlock();
-}
-
 Spills::Spills() {
   BERTH_CHECK(::pthread_atfork([] { get().mutex_.lock(); }, [] { get().mutex_.unlock(); },
                                [] { get().mutex_.unlock(); }) == 0,
@@ -141,8 +128,7 @@ Bytes Spills::known() const {
   const std::lock_guard lock(mutex_);
   Bytes all = 0;
   for (const Entry& one : entries_)
-    if (const auto storage = one.away ? nullptr : one.storage.lock(); storage != nullptr)
-      all += storage->nbytes();
+    if (!one.away && !one.storage.expired()) all += one.bytes;
   return all;
 }
 
@@ -153,73 +139,87 @@ std::string Spills::why_no_room() const {
 
 // --- Who uses what ------------------------------------------------------------------------------
 
-Spills::Entry* Spills::find_or_add(const c10::Storage& storage) {
-  c10::StorageImpl* const impl = storage.unsafeGetStorageImpl();
-  if (const auto found = by_storage_.find(impl); found != by_storage_.end()) {
-    return &*found->second;  // the weak reference keeps its address
-  }
-  if (impl->_mutable_data_ptr_no_checks().get() == nullptr || impl->nbytes() < kLeast)
+Spills::Entry* Spills::find_or_add(c10::StorageImpl& storage) {
+  const auto found = by_storage_.find(&storage);  // the weak reference keeps its address
+  if (found != by_storage_.end()) return &*found->second;
+  if (storage._mutable_data_ptr_no_checks().get() == nullptr || storage.nbytes() < kLeast)
     return nullptr;
   drop_dead();
-  entries_.push_back({.storage = storage.getWeakStorageImpl(), .address = impl});
-  by_storage_.emplace(impl, std::prev(entries_.end()));
+  entries_.push_back({.storage = Weak::reclaim_copy(&storage),
+                      .address = &storage,
+                      .device = storage.device(),
+                      .bytes = storage.nbytes()});
+  by_storage_.emplace(&storage, std::prev(entries_.end()));
   return &entries_.back();
 }
 
-void Spills::drop_dead() {
-  if (entries_.size() < 2 * alive_ + 256) return;
+void Spills::drop_dead(bool all) {
+  if (!all && entries_.size() < 2 * alive_ + 256) return;
   for (auto one = entries_.begin(); one != entries_.end();) {
     if (!one->storage.expired() || one->away || one->uses > 0) {
       ++one;
       continue;
     }
+    forget_copy(*one);
     by_storage_.erase(one->address);
     one = entries_.erase(one);
   }
   alive_ = entries_.size();
 }
 
-void Spills::use(const c10::Storage& storage, bool opaque, std::vector<void*>& used) {
-  Entry* const entry = find_or_add(storage);
+void Spills::use(const Used& one, bool stays, std::vector<void*>& used) {
+  Entry* const entry = find_or_add(*one.storage);
   if (entry == nullptr) return;
   entries_.splice(entries_.end(), entries_, by_storage_.at(entry->address));
   ++entry->uses;
   used.push_back(entry);
-  entry->stays |= opaque;
-  const std::optional<c10::Stream> stream = stream_now(storage.device());
+  if (!entry->away) entry->bytes = one.storage->nbytes();
+  entry->written |= one.written;
+  if (one.written && !entry->away) forget_copy(*entry);
+  entry->stays |= stays;
+  const std::optional<c10::Stream> stream = stream_now(entry->device);
   if (entry->stream && stream != entry->stream) entry->stays = true;
   entry->stream = stream;
 }
 
-void Spills::Use::begin(const c10::OperatorHandle& op, const c10::Stack& stack) {
+void Spills::Use::begin(const c10::OperatorHandle& op, const c10::Stack& stack, bool stays) {
   const OperatorFacts& facts = facts_of(op);
   if (facts.view || facts.allocates) return;
   const std::size_t arguments = op.schema().arguments().size();
   const auto given = c10::ArrayRef<c10::IValue>(stack).slice(stack.size() - arguments);
-  Spills& spills = get();
-  const std::lock_guard lock(spills.mutex_);
-  const bool opaque = facts.opaque;  // it may keep a pointer
+  c10::SmallVector<Used, 8> storages;
   for (std::size_t n = 0; n < arguments; ++n) {
-    if (given[n].isStorage()) spills.use(given[n].toStorage(), opaque, used_);
-    for_each_tensor(given[n], form_of(given[n]), [&](const at::Tensor& tensor) {
-      for_each_storage(tensor,
-                       [&](const c10::Storage& storage) { spills.use(storage, opaque, used_); });
+    const c10::IValue& value = given[n];
+    const bool written = facts.writes[n];
+    if (value.isStorage()) storages.push_back({value.toStorage().unsafeGetStorageImpl(), true});
+    for_each_tensor(value, form_of(value), [&](const at::Tensor& tensor) {
+      for_each_storage(tensor, [&](const c10::Storage& storage) {
+        storages.push_back({storage.unsafeGetStorageImpl(), written});
+      });
     });
+  }
+  stays |= facts.opaque;  // it may keep a pointer
+  {
+    Spills& spills = get();
+    const std::lock_guard lock(spills.mutex_);
+    for (const Used& one : storages) spills.use(one, stays, used_);
   }
   bring_back();
 }
 
 void Spills::Use::begin(const c10::Storage& storage) {
-  Spills& spills = get();
-  const std::lock_guard lock(spills.mutex_);
-  spills.use(storage, false, used_);
+  {
+    Spills& spills = get();
+    const std::lock_guard lock(spills.mutex_);
+    // Whoever takes a storage may write it.
+    spills.use({storage.unsafeGetStorageImpl(), true}, false, used_);
+  }
   bring_back();
 }
 
 void Spills::Use::bring_back() {
   try {
-    for (void* const one : used_)
-      if (Entry& entry = *static_cast<Entry*>(one); entry.away) get().bring_back(entry);
+    for (void* const one : used_) get().bring_back(*static_cast<Entry*>(one));
   } catch (...) {
     end();
     used_.clear();
@@ -235,26 +235,28 @@ void Spills::Use::end() noexcept {
 void Spills::see(c10::StorageImpl& storage) {
   if (!on()) return;
   const std::lock_guard lock(mutex_);
-  Entry* const entry =
-      find_or_add(c10::Storage(c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(&storage)));
+  Entry* const entry = find_or_add(storage);
   if (entry != nullptr && !entry->stream) entry->stream = stream_now(storage.device());
 }
 
 void Spills::Use::see_results(const c10::OperatorHandle& op, const c10::Stack& stack) {
   const std::size_t results = op.schema().returns().size();
   if (results > stack.size()) return;
-  const auto given = c10::ArrayRef<c10::IValue>(stack).slice(stack.size() - results);
-  Spills& spills = get();
-  const std::lock_guard lock(spills.mutex_);
-  for (const c10::IValue& value : given)
+  c10::SmallVector<c10::StorageImpl*, 4> storages;
+  for (const c10::IValue& value : c10::ArrayRef<c10::IValue>(stack).slice(stack.size() - results))
     for_each_tensor(value, form_of(value), [&](const at::Tensor& tensor) {
       for_each_storage(tensor, [&](const c10::Storage& storage) {
-        Entry* const entry = spills.find_or_add(storage);
-        if (entry == nullptr) return;
-        if (!entry->stream) entry->stream = stream_now(storage.device());
-        entry->stays |= facts_of(op).opaque;
+        storages.push_back(storage.unsafeGetStorageImpl());
       });
     });
+  Spills& spills = get();
+  const std::lock_guard lock(spills.mutex_);
+  for (c10::StorageImpl* const one : storages) {
+    Entry* const entry = spills.find_or_add(*one);
+    if (entry == nullptr) continue;
+    if (!entry->stream) entry->stream = stream_now(one->device());
+    entry->stays |= facts_of(op).opaque;
+  }
 }
 
 // --- Away and back ------------------------------------------------------------------------------
@@ -270,53 +272,110 @@ void Spills::drop(void* entry) noexcept {
   auto& gone = *static_cast<Entry*>(entry);
   if (!gone.away) return;
   gone.away = false;
+  spills.figures_.host -= gone.copy.bytes;
+  spills.spare_bytes_ += gone.copy.bytes;
   spills.keep_spare(gone);
 }
 
+// What the storage had is no memory, and nobody is to be told that it is gone.
+void Spills::put(c10::StorageImpl& storage, c10::DataPtr block) {
+  (void)storage.set_data_ptr(std::move(block)).release_context();
+}
+
 void Spills::bring_back(Entry& entry) {
-  const auto storage = entry.storage.lock();
+  {
+    const std::lock_guard lock(mutex_);
+    if (!entry.away) return;
+  }
+  const Strong storage = entry.storage.lock();
   if (storage == nullptr) return;
   const Elapsed elapsed;
-  const c10::Device device = storage->device();
-  {
-    const c10::DeviceGuard here(device);
-    c10::DataPtr block = [&] {
-      const c10::DebugInfoGuard unseen(c10::DebugInfoKind::PROFILER_STATE, unseen_if_alone(true));
-      return storage->allocator()->allocate(storage->nbytes());
-    }();
-    entry.away = false;
-    allow_bytes(*storage);
-    storage->set_data_ptr_noswap(std::move(block));
-    if (device.is_cpu()) {
-      std::memcpy(storage->mutable_data(), entry.copy.plain.get(), entry.copy.bytes);
-    } else {
-      const Plain plain;
-      if (entry.left_on && entry.left_on != entry.stream) {
-        c10::Event copied(device.type());
-        copied.record(*entry.left_on);
-        copied.block(*stream_now(device));
-      }
-      all_bytes(c10::Storage(storage)).copy_(entry.copy.pinned, /*non_blocking=*/true);
+  const c10::DeviceGuard here(entry.device);
+  c10::DataPtr block = [&] {
+    const c10::DebugInfoGuard unseen(c10::DebugInfoKind::PROFILER_STATE, unseen_if_alone(true));
+    return storage->allocator()->allocate(storage->nbytes());
+  }();
+  const std::lock_guard lock(mutex_);
+  if (!entry.away) return;  // another thread has brought it back
+  entry.away = false;
+  allow_bytes(*storage);
+  put(*storage, std::move(block));
+  if (entry.device.is_cpu()) {
+    std::memcpy(storage->mutable_data(), entry.copy.plain.get(), entry.copy.bytes);
+  } else {
+    const Plain plain;
+    if (entry.left_on && entry.left_on != entry.stream) {
+      c10::Event copied(entry.device.type());
+      copied.record(*entry.left_on);
+      copied.block(*stream_now(entry.device));
     }
+    all_bytes(c10::Storage(storage)).copy_(entry.copy.pinned, /*non_blocking=*/true);
   }
   figures_.in += entry.copy.bytes;
-  keep_spare(entry);
+  figures_.host -= entry.copy.bytes;
+  copied_bytes_ += entry.copy.bytes;
+  entry.copied = true;
+  if (entry.written) forget_copy(entry);
   figures_.ns += elapsed.ns();
 }
 
-bool Spills::may_leave(Entry& entry, c10::StorageImpl& storage, c10::Device device,
-                       const std::optional<c10::Stream>& stream) const {
-  return entry.uses == 0 && !entry.away && !entry.stays && storage.device() == device &&
-         storage.nbytes() >= kLeast && entry.stream == stream &&
-         storage.allocator() == c10::GetAllocator(device.type()) &&
-         storage._mutable_data_ptr_no_checks().get() != nullptr && !is_foreign(storage);
+bool Spills::may_leave(const Entry& entry, const std::optional<c10::Stream>& stream) {
+  return entry.uses == 0 && !entry.away && !entry.stays && entry.stream == stream;
+}
+
+std::vector<Spills::Strong> Spills::candidates(c10::Device device, Bytes bytes) const {
+  const std::optional<c10::Stream> stream = stream_now(device);
+  std::vector<Weak> found;
+  {
+    const std::lock_guard lock(mutex_);
+    Bytes of_them = 0;
+    for (auto one = entries_.begin(); one != entries_.end() && of_them < bytes; ++one) {
+      if (one->device != device || !may_leave(*one, stream) || one->storage.expired()) continue;
+      found.push_back(one->storage);
+      of_them += one->bytes;
+    }
+  }
+  std::vector<Strong> storages;
+  storages.reserve(found.size());
+  for (const Weak& one : found)
+    if (Strong storage = one.lock(); storage != nullptr) storages.push_back(std::move(storage));
+  return storages;
+}
+
+Bytes Spills::leave(const std::vector<Strong>& storages, Bytes bytes) {
+  const std::lock_guard lock(mutex_);
+  Bytes freed = 0;
+  for (const Strong& storage : storages) {
+    if (freed >= bytes) break;
+    const auto found = by_storage_.find(storage.get());
+    if (found == by_storage_.end()) continue;
+    const Bytes size = storage->nbytes();
+    if (leave(*found->second, *storage)) freed += size;
+  }
+  return freed;
 }
 
 bool Spills::host_has(Bytes bytes) {
-  const auto fits = [&] { return figures_.host + spare_bytes_ + bytes <= allowed_; };
-  for (; !fits() && !spares_.empty(); spares_.pop_front())
-    spare_bytes_ -= spares_.front().copy.bytes;
+  const auto fits = [&] {
+    return figures_.host + copied_bytes_ + spare_bytes_ + bytes <= allowed_;
+  };
+  const auto drop_spares = [&] {
+    for (; !fits() && !spares_.empty(); spares_.pop_front())
+      spare_bytes_ -= spares_.front().copy.bytes;
+  };
+  drop_spares();
+  for (auto one = entries_.begin(); !fits() && one != entries_.end(); ++one) {
+    forget_copy(*one);
+    drop_spares();
+  }
   return fits();
+}
+
+void Spills::forget_copy(Entry& entry) {
+  if (!std::exchange(entry.copied, false)) return;
+  copied_bytes_ -= entry.copy.bytes;
+  spare_bytes_ += entry.copy.bytes;
+  keep_spare(entry);
 }
 
 Spills::Copy Spills::take_spare(Bytes bytes, const std::optional<c10::Stream>& stream) {
@@ -331,49 +390,60 @@ Spills::Copy Spills::take_spare(Bytes bytes, const std::optional<c10::Stream>& s
 }
 
 void Spills::keep_spare(Entry& entry) {
-  figures_.host -= entry.copy.bytes;
-  spare_bytes_ += entry.copy.bytes;
   spares_.push_back({std::exchange(entry.copy, {}), entry.stream});
   for (; spares_.size() > kMostSpares || spare_bytes_ > kMostSpareBytes; spares_.pop_front())
     spare_bytes_ -= spares_.front().copy.bytes;
 }
 
-bool Spills::leave(Entry& entry) {
-  const auto impl = entry.storage.lock();
-  if (impl == nullptr) return false;
-  const c10::Storage storage(impl);
-  const Bytes bytes = impl->nbytes();
-  const c10::Device device = impl->device();
-  if (!host_has(bytes)) {
-    why_ = fmt::format("{} of tensors are on the host, of {} that host_memory allows",
-                       format_bytes(figures_.host), format_bytes(allowed_));
-    return false;
-  }
-  Copy copy = take_spare(bytes, entry.stream);
-  if (device.is_cpu()) {
-    if (copy.bytes == 0) copy.plain = std::make_unique_for_overwrite<std::byte[]>(bytes);
-    std::memcpy(copy.plain.get(), impl->data(), bytes);
+Spills::Copy Spills::copy_of(c10::StorageImpl& storage, Copy room) {
+  const Bytes bytes = storage.nbytes();
+  if (storage.device().is_cpu()) {
+    if (room.bytes == 0) room.plain = std::make_unique_for_overwrite<std::byte[]>(bytes);
+    std::memcpy(room.plain.get(), storage.data(), bytes);
   } else {
     const Plain plain;
-    if (copy.bytes == 0)
-      copy.pinned = at::empty({static_cast<std::int64_t>(bytes)},
+    if (room.bytes == 0)
+      room.pinned = at::empty({static_cast<std::int64_t>(bytes)},
                               at::TensorOptions().dtype(at::kByte).pinned_memory(true));
-    copy.pinned.copy_(all_bytes(storage), /*non_blocking=*/true);
+    room.pinned.copy_(all_bytes(c10::Storage(Strong::reclaim_copy(&storage))),
+                      /*non_blocking=*/true);
   }
-  copy.bytes = bytes;
-  entry.copy = std::move(copy);
-  figures_.out += bytes;
+  room.bytes = bytes;
+  return room;
+}
+
+bool Spills::leave(Entry& entry, c10::StorageImpl& storage) {
+  const Bytes bytes = storage.nbytes();
+  const c10::Device device = entry.device;
+  if (!may_leave(entry, stream_now(device)) || bytes < kLeast ||
+      storage.allocator() != c10::GetAllocator(device.type()) ||
+      storage._mutable_data_ptr_no_checks().get() == nullptr || is_foreign(storage))
+    return false;
+  if (entry.copied && entry.copy.bytes == bytes) {
+    entry.copied = false;
+    copied_bytes_ -= bytes;
+  } else {
+    forget_copy(entry);
+    if (!host_has(bytes)) {
+      why_ = fmt::format("{} of tensors are on the host, of {} that host_memory allows",
+                         format_bytes(figures_.host), format_bytes(allowed_));
+      return false;
+    }
+    entry.copy = copy_of(storage, take_spare(bytes, entry.stream));
+    figures_.out += bytes;
+  }
   figures_.host += bytes;
   figures_.host_peak = std::max(figures_.host_peak, figures_.host);
   // A block of another stream is free once this stream has copied it.
   if (entry.stream)
     c10::impl::VirtualGuardImpl(device.type())
-        .recordDataPtrOnStream(impl->_mutable_data_ptr_no_checks(), *entry.stream);
+        .recordDataPtrOnStream(storage._mutable_data_ptr_no_checks(), *entry.stream);
   entry.away = true;
+  entry.written = false;
   entry.left_on = entry.stream;
   const c10::DebugInfoGuard unseen(c10::DebugInfoKind::PROFILER_STATE, unseen_if_alone(false));
-  impl->set_data_ptr_noswap(c10::DataPtr(nullptr, &entry, &drop, device));
-  deny_bytes(*impl, kAway);
+  storage.set_data_ptr_noswap(c10::DataPtr(nullptr, &entry, &drop, device));
+  deny_bytes(storage, kAway);
   return true;
 }
 
@@ -384,9 +454,10 @@ void Spills::move(c10::StorageImpl& from, c10::StorageImpl& to) {
   Entry& entry = *found->second;
   auto known = by_storage_.find(&to);
   if (known == by_storage_.end()) {
-    entries_.push_back({.storage = c10::weak_intrusive_ptr<c10::StorageImpl>(
-                            c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(&to)),
-                        .address = &to});
+    entries_.push_back({.storage = Weak::reclaim_copy(&to),
+                        .address = &to,
+                        .device = to.device(),
+                        .bytes = to.nbytes()});
     known = by_storage_.emplace(&to, std::prev(entries_.end())).first;
   }
   Entry& there = *known->second;
@@ -395,19 +466,16 @@ void Spills::move(c10::StorageImpl& from, c10::StorageImpl& to) {
   there.left_on = entry.left_on;
   there.away = true;
   entry.away = false;
-  from.set_data_ptr_noswap(c10::DataPtr(nullptr, from.device()));
+  put(from, c10::DataPtr(nullptr, from.device()));
   to.set_data_ptr_noswap(c10::DataPtr(nullptr, &there, &drop, to.device()));
   deny_bytes(to, kAway);
 }
 
-std::string Spills::who_stays(c10::Device device) {
+std::string Spills::who_stays(c10::Device device) const {
   Bytes used = 0, others = 0;
-  for (Entry& one : entries_) {
-    const auto storage = one.away ? nullptr : one.storage.lock();
-    if (storage == nullptr || storage->device() != device ||
-        storage->_mutable_data_ptr_no_checks().get() == nullptr)
-      continue;
-    (one.uses > 0 ? used : others) += storage->nbytes();
+  for (const Entry& one : entries_) {
+    if (one.away || one.device != device || one.storage.expired()) continue;
+    (one.uses > 0 ? used : others) += one.bytes;
   }
   return fmt::format(
       "no tensor is left that could go to the host: operators use {} now, and somebody else may "
@@ -416,26 +484,24 @@ std::string Spills::who_stays(c10::Device device) {
 }
 
 bool Spills::make_room(c10::Device device, Bytes bytes) noexcept {
-  if (!on()) return false;
+  thread_local bool leaving = false;
+  if (!on() || leaving) return false;
+  leaving = true;
+  const auto over = c10::make_scope_exit([&] { leaving = false; });
   try {
     if (is_captured(device)) return false;
-    const std::lock_guard lock(mutex_);
-    if (std::exchange(leaving_, true)) return false;
     const Elapsed elapsed;
-    const auto over = c10::make_scope_exit([&] {
-      leaving_ = false;
-      figures_.ns += elapsed.ns();
-    });
-    const std::optional<c10::Stream> stream = stream_now(device);
-    why_.clear();
-    Bytes freed = 0;
-    for (auto one = entries_.begin(); one != entries_.end() && freed < bytes; ++one) {
-      const auto storage = one->storage.lock();
-      if (storage == nullptr || !may_leave(*one, *storage, device, stream)) continue;
-      const Bytes size = storage->nbytes();
-      if (leave(*one)) freed += size;
+    {
+      const std::lock_guard lock(mutex_);
+      why_.clear();
+      drop_dead(true);
     }
+    Bytes freed = leave(candidates(device, bytes), bytes);
+    // Some of the first ones had to stay.
+    if (freed < bytes) freed += leave(candidates(device, kMaxBytes), bytes - freed);
+    const std::lock_guard lock(mutex_);
     if (freed == 0 && why_.empty()) why_ = who_stays(device);
+    figures_.ns += elapsed.ns();
     return freed > 0;
   } catch (const std::exception& error) {  // no memory on the host, or a device that fails
     const std::lock_guard lock(mutex_);

@@ -26,9 +26,8 @@ namespace berth::torch::step {
 // the least recently used first. They come back before the operator that takes them.
 //
 // A tensor keeps its storage, its views and its version: the storage alone loses its memory for a
-// while. Who asks it for its bytes by a pointer meanwhile gets a c10::Error. Operators of threads
-// under a tap find all bytes; so do berth::read_bytes and the methods of Python's tensors that call
-// it.
+// while. Who asks it for its bytes by a pointer meanwhile gets a c10::Error. Operators of all
+// threads find all bytes; so do berth::read_bytes and the methods of Python's tensors that call it.
 //
 // Tensors that stay: what an operator under a tap has not taken or made yet; memory that its
 // allocator did not give, or that others may use (see is_foreign()); what an operator took that
@@ -37,11 +36,14 @@ namespace berth::torch::step {
 //
 // On the CPU the host is plain memory. From a device bytes go to pinned memory by the calling
 // thread's current stream, and come back by it; the host waits for neither. A tensor that has come
-// back is copied anew when it leaves again: a thread without a tap may have written it. Its host
-// memory serves the next tensor of its size.
+// back keeps its copy until an operator writes it, or the host memory is needed: it leaves again
+// without one. Threads without a tap are seen, too (see other_threads.h). Host memory of a tensor
+// that is gone serves the next one of its size.
 //
-// Thread-safe. Off it costs one load an operator. On it costs O(operands) an operator, and O(known
-// tensors) a request that finds no room.
+// Thread-safe. No memory is asked for under the lock, and no reference to a storage is made or
+// dropped there: either may wait for Python's lock, whose holder may wait for this one. Off it
+// costs one load an operator. On it costs O(operands) an operator, and O(known tensors) a request
+// that finds no room.
 class Spills final : public RoomMaker {
  public:
   struct Figures {
@@ -87,9 +89,9 @@ class Spills final : public RoomMaker {
     }
 
    private:
-    void begin(const c10::OperatorHandle& op, const c10::Stack& stack);
+    void begin(const c10::OperatorHandle& op, const c10::Stack& stack, bool stays = false);
     void begin(const c10::Storage& storage);
-    // Of what it uses. Under the lock.
+    // Of what it uses.
     void bring_back();
     static void see_results(const c10::OperatorHandle& op, const c10::Stack& stack);
     void end() noexcept;
@@ -117,6 +119,9 @@ class Spills final : public RoomMaker {
   [[nodiscard]] std::string why_no_room() const override;
 
  private:
+  using Strong = c10::intrusive_ptr<c10::StorageImpl>;
+  using Weak = c10::weak_intrusive_ptr<c10::StorageImpl>;
+
   struct Copy {                          // on the host
     std::unique_ptr<std::byte[]> plain;  // of the CPU
     at::Tensor pinned;                   // of a device
@@ -127,57 +132,66 @@ class Spills final : public RoomMaker {
     std::optional<c10::Stream> stream;
   };
   struct Entry {
-    c10::weak_intrusive_ptr<c10::StorageImpl> storage;
+    Weak storage;
     const c10::StorageImpl* address = nullptr;
+    c10::Device device = c10::kCPU;
+    Bytes bytes = 0;         // when it was used last
     std::uint32_t uses = 0;  // that stand
     bool stays = false;
     bool away = false;
+    bool copied = false;                      // it is there, and its copy has the same bytes
+    bool written = false;                     // since it left
     std::optional<c10::Stream> stream = {};   // that used it
     std::optional<c10::Stream> left_on = {};  // by which it left
     Copy copy = {};
   };
   using Entries = std::list<Entry>;
-  // Recursive: an allocator that has no room for what comes back asks for room. Held over a fork,
-  // so that a child finds all bytes. At most one of a process.
-  class Mutex {
-   public:
-    void lock();
-    void unlock() noexcept;
-
-   private:
-    std::mutex mutex_;
-  };
-
   Spills();
-  // Under the lock, all of them.
-  Entry* find_or_add(const c10::Storage& storage);
-  void use(const c10::Storage& storage, bool opaque, std::vector<void*>& used);
+  // Without the lock: brings one back that is in use, so that it stays.
   void bring_back(Entry& entry);
+  // Without the lock: the storages of the device that may leave as far as is known, the least
+  // recently used first, up to so many bytes.
+  [[nodiscard]] std::vector<Strong> candidates(c10::Device device, Bytes bytes) const;
+  // Without the lock: lets them leave. Returns the bytes that are free now.
+  Bytes leave(const std::vector<Strong>& storages, Bytes bytes);
+
+  // Under the lock, all that follow.
+  Entry* find_or_add(c10::StorageImpl& storage);
+  struct Used {
+    c10::StorageImpl* storage = nullptr;
+    bool written = false;
+  };
+  void use(const Used& one, bool stays, std::vector<void*>& used);
+  // Fills `room`, which is empty or has its size.
+  [[nodiscard]] static Copy copy_of(c10::StorageImpl& storage, Copy room);
   // Whether its memory is free now.
-  bool leave(Entry& entry);
-  [[nodiscard]] bool may_leave(Entry& entry, c10::StorageImpl& storage, c10::Device device,
-                               const std::optional<c10::Stream>& stream) const;
+  bool leave(Entry& entry, c10::StorageImpl& storage);
+  [[nodiscard]] static bool may_leave(const Entry& entry, const std::optional<c10::Stream>& stream);
   // Whether there is room for so much more on the host, once spare memory goes.
   bool host_has(Bytes bytes);
+  // Its copy, if any, is none of it any more.
+  void forget_copy(Entry& entry);
   // Host memory of that size whose last copy was on that stream; none where there is none.
   Copy take_spare(Bytes bytes, const std::optional<c10::Stream>& stream);
   void keep_spare(Entry& entry);
+  static void put(c10::StorageImpl& storage, c10::DataPtr block);
   // Why nothing of the device may leave.
-  [[nodiscard]] std::string who_stays(c10::Device device);
-  void drop_dead();
+  [[nodiscard]] std::string who_stays(c10::Device device) const;
+  // Forgets tensors that are gone, where there are many, or all of them.
+  void drop_dead(bool all = false);
   static void drop(void* entry) noexcept;
 
   static std::atomic<bool> on_;
-  mutable Mutex mutex_;
+  mutable std::mutex mutex_;  // held over a fork, so that a child finds all bytes
   Bytes allowed_ = 0;
   Figures figures_;
-  bool leaving_ = false;
   std::string why_;
   Entries entries_;  // the least recently used first
   std::unordered_map<const c10::StorageImpl*, Entries::iterator> by_storage_;
   std::deque<Spare> spares_;  // the oldest first
   Bytes spare_bytes_ = 0;
-  std::size_t alive_ = 0;  // entries after the last look for dead ones
+  Bytes copied_bytes_ = 0;  // copies of tensors that are there
+  std::size_t alive_ = 0;   // entries after the last look for dead ones
 };
 
 }  // namespace berth::torch::step

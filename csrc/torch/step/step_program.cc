@@ -11,6 +11,7 @@
 #include "csrc/torch/step/captures.h"
 #include "csrc/torch/step/elapsed.h"
 #include "csrc/torch/step/ghost.h"
+#include "csrc/torch/step/other_threads.h"
 #include "csrc/torch/step/planning_thread.h"
 #include "csrc/torch/step/program.h"
 #include "csrc/torch/step/recorder.h"
@@ -162,6 +163,7 @@ class StepProgram::State {
     BERTH_CHECK(options.max_programs > 0, kUsage, "max_programs is 0; at least 1 is wanted");
     if (options.host_memory > 0) allow_spills(options.host_memory);
     if (as_written()) return;
+    if (options.other_threads) OtherThreads::see();
     const std::string why = why_not(scheduling());
     BERTH_CHECK(why.empty(), kUsage, "{}", why);
     const Config config = Config::from_environment();
@@ -210,9 +212,11 @@ class StepProgram::State {
       ghost_.emplace(first, std::move(others), follow ? &follower_ : nullptr, &memory_,
                      looks_at_bytes_);
       tap_.emplace(*ghost_);
+      elsewhere_.emplace(*ghost_);
     } else if (pause_.over()) {
       recorder_.emplace(looks_at_bytes_);
       tap_.emplace(*recorder_);
+      elsewhere_.emplace(*recorder_);
       range_.emplace();
     }
   }
@@ -261,6 +265,7 @@ class StepProgram::State {
     range_.reset();
     tap_.reset();
     if (recorder_) {
+      elsewhere_.reset();
       StepRecord record = recorder_->take();
       recorder_.reset();
       if (!failed) learn(std::move(record));
@@ -268,6 +273,7 @@ class StepProgram::State {
       try {
         end_ghost(failed);
       } catch (...) {
+        elsewhere_.reset();
         ghost_.reset();
         throw;
       }
@@ -380,11 +386,12 @@ class StepProgram::State {
   }
 
   void end_ghost(bool failed) {
-    if (failed) {
+    if (failed)
       ghost_->fail();
-      return;
-    }
-    ghost_->finish();
+    else
+      ghost_->finish();
+    elsewhere_.reset();
+    if (failed) return;
     if (ghost_->recovered()) {
       ++stats_.recovered;
       warn("step-memory",
@@ -393,7 +400,8 @@ class StepProgram::State {
     if (ghost_->diverged()) {
       ++stats_.diverged;
       stats_.last_divergence = ghost_->divergence();
-      learn(ghost_->take_record());
+      // A step that other threads joined in is no new one.
+      if (!ghost_->called_elsewhere()) learn(ghost_->take_record());
       return;
     }
     ++stats_.scheduled;
@@ -513,6 +521,7 @@ class StepProgram::State {
   std::optional<Recorder> recorder_;
   std::optional<Ghost> ghost_;
   std::optional<Tap> tap_;
+  std::optional<OtherThreads> elsewhere_;
   std::optional<WrittenStep> range_;
   Elapsed began_;
   PlanningThread planning_;  // reads what stands above
@@ -532,9 +541,12 @@ void share_bytes(const at::Tensor& tensor) { ask_for_bytes(kShareBytes, tensor);
 void allow_spills(std::uint64_t host_memory) {
   BERTH_CHECK(host_memory > 0, kUsage, "host_memory is 0; a number of bytes is wanted");
   static auto* const between = new BetweenSteps;  // told to the end of the process
+  OtherThreads::see();
   Spills::get().allow(host_memory);
   Tap::stay(*between);
 }
+
+void watch_threads() { OtherThreads::see(); }
 
 void pure(std::string_view name) {
   BERTH_CHECK(name.find("::") != std::string_view::npos, kUsage,

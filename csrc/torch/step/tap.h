@@ -14,6 +14,12 @@ class OperatorListener {
   // run_kernel() or in its own way. `keys` are those of the call. Called from any thread on which
   // the step runs, autograd's included. An exception is the operator's error to the program.
   virtual void call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack* stack) = 0;
+  // A thread that runs no part of the step is about to call an operator; its arguments are the last
+  // ones of `stack` (see other_threads.h). What the step has of them is to be as the program sees
+  // it.
+  virtual void called_elsewhere(const c10::OperatorHandle& op, const c10::Stack& stack) {
+    (void)op, (void)stack;
+  }
   // The number of calls so far that must not run twice: they write, or draw random numbers.
   [[nodiscard]] virtual std::uint64_t effects() = 0;
 };

@@ -82,6 +82,22 @@ struct OperatorFacts {
 // pure.
 [[nodiscard]] const OperatorFacts& facts_of(const c10::OperatorHandle& op);
 
+// Whether is(const at::Tensor&, bool written) holds for a tensor that the call takes; its arguments
+// are the last ones of `stack`.
+template <typename Is>
+bool any_argument(const c10::OperatorHandle& op, const c10::Stack& stack, const Is& is) {
+  const OperatorFacts& facts = facts_of(op);
+  const std::size_t arguments = op.schema().arguments().size();
+  bool any = false;
+  for (std::size_t n = 0; n < arguments && !any; ++n) {
+    const c10::IValue& value = stack[stack.size() - arguments + n];
+    for_each_tensor(value, form_of(value), [&](const at::Tensor& tensor) {
+      any = any || is(tensor, static_cast<bool>(facts.writes[n]));
+    });
+  }
+  return any;
+}
+
 // Whether the call gives bytes that are there to a tensor that has none: a view, as recurrent
 // networks make one of all of their weights for cuDNN.
 [[nodiscard]] bool makes_view(const OperatorFacts& facts, c10::ArrayRef<c10::IValue> arguments);

@@ -1,0 +1,98 @@
+#include "csrc/torch/step/other_threads.h"
+
+#include "csrc/core/setup_mutex.h"
+#include "csrc/torch/step/operator_kernels.h"
+#include "csrc/torch/step/spill_parts.h"
+#include "csrc/torch/step/tensors.h"
+
+#include <ATen/Parallel.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <pthread.h>
+
+#include <atomic>
+#include <mutex>
+#include <shared_mutex>
+
+namespace berth::torch::step {
+
+namespace {
+
+constexpr c10::DispatchKey kKey = c10::DispatchKey::BackendSelect;
+constexpr c10::DispatchKeySet kBelow(c10::DispatchKeySet::FULL_AFTER, kKey);
+
+std::atomic<OperatorListener*> listener{nullptr};
+
+// Held by threads that are with the listener. Never destroyed, and new in a forked child, in which
+// there is no step.
+std::shared_mutex* visits = new std::shared_mutex;
+
+SetupMutex registration_mutex;
+OperatorKernels* kernels = nullptr;  // under the lock
+
+thread_local bool within = false;  // a call that was told of
+
+class Within {
+ public:
+  Within() { within = true; }
+  ~Within() { within = false; }
+  Within(const Within&) = delete;
+  Within& operator=(const Within&) = delete;
+};
+
+// Whether the thread is a step's, runs a schedule, or does a part of an operator.
+bool is_told_elsewhere() {
+  const c10::impl::LocalDispatchKeySet local = c10::impl::tls_local_dispatch_key_set();
+  return (local.included_ | local.excluded_).has(kTapKey) || at::in_parallel_region();
+}
+
+void front(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack* stack,
+           const Former& former) {
+  const auto run = [&](c10::Stack* part) {
+    if (former)
+      former->callBoxed(op, keys, part);
+    else
+      op.redispatchBoxed(keys & kBelow, part);
+  };
+  const bool spills = Spills::on();
+  if ((!spills && listener.load(std::memory_order_acquire) == nullptr) || within ||
+      is_told_elsewhere() || facts_of(op).view) {
+    run(stack);
+    return;
+  }
+  const Within here;
+  {
+    const std::shared_lock visit(*visits);
+    if (OperatorListener* const there = listener.load(std::memory_order_acquire); there != nullptr)
+      there->called_elsewhere(op, *stack);
+  }
+  run_with_bytes(op, stack, run);
+}
+
+}  // namespace
+
+void OtherThreads::see() {
+  const std::lock_guard lock(registration_mutex);
+  if (kernels == nullptr) {
+    (void)::pthread_atfork(nullptr, nullptr, [] {
+      listener.store(nullptr);
+      visits = new std::shared_mutex;
+    });
+    kernels = new OperatorKernels(kKey, front, "berth's view of other threads");
+  }
+  if (kernels->behind()) kernels->register_new();
+}
+
+OtherThreads::OtherThreads(OperatorListener& one) {
+  {
+    const std::lock_guard lock(registration_mutex);
+    if (kernels != nullptr && kernels->behind()) kernels->register_new();
+  }
+  listener.store(&one, std::memory_order_release);
+}
+
+OtherThreads::~OtherThreads() {
+  listener.store(nullptr, std::memory_order_release);
+  const std::unique_lock none(*visits);
+}
+
+}  // namespace berth::torch::step
