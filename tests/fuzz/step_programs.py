@@ -3,7 +3,8 @@
 
 A body is a list of statements, drawn from a seed: operators of torch's on random values, in place and on views, with gradients, hooks and
 optimizers; operators of its own that count, keep state, draw, or write what they do not say; NumPy, DLPack and pointers; shapes and errors
-that data decide; generators; what a process can set; compiled parts; and some that are others in some steps. It needs torch and berth.
+that data decide; generators; what a process can set; compiled parts; other threads; and some that are others in some steps. It needs torch
+and berth.
 
     tests/fuzz/step_programs.py --programs 3000 --seed 1     # 0: all equal, 1: a body differed; prints its seed
     tests/fuzz/step_programs.py --only 1234 --tell           # one of them, with its statements
@@ -13,6 +14,7 @@ import argparse
 import contextlib
 import random
 import sys
+import threading
 import time
 import traceback
 import warnings
@@ -321,6 +323,22 @@ class Statement:
             for one in self.inner:
                 one.run(run)
 
+    def do_thread(self, run, scope):
+        errors = []
+
+        def work():
+            try:
+                for one in self.inner:
+                    one.run(run)
+            except Exception as error:
+                errors.append(error)
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+        if errors:
+            raise errors[0]
+
     def do_hook(self, run, scope):
         x = scope["x"]
         if x.requires_grad:
@@ -380,6 +398,9 @@ def draw(random_, depth=0):
                 numbers(),
                 draw(random_, 1),
             )
+        choice -= 0.02
+        if depth == 0 and choice < 0.02:
+            return Statement("thread", "", numbers(), draw(random_, 1))
         if depth == 0:
             return Statement("sometimes", "", numbers(), draw(random_, 1))
         return Statement("value", "x + 1", numbers())
