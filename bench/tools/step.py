@@ -5,6 +5,7 @@ them takes a step, so that times are paired. The C++ programs of bench/train are
 holds beside what is there between steps, as libtorch's allocator counts it; "predicted" is the same by the program. A budget of 60 % is that share
 of what the step as written holds so. Runs on the CPU, on the stand-in's launcher, since torch wants NVIDIA's libraries. Needs a quiet machine, and
 there one to five minutes a model; a call that was ended goes on with --resume.
+`gpt_operator` has an operator of somebody's own in its middle, which is a barrier; `gpt_lengths` has batches of twelve lengths.
 Writes NAME.md and NAME.svg: a panel a model, memory over time.
 """
 
@@ -28,7 +29,7 @@ import rows  # noqa: E402
 
 KEPT = training.ROOT / "build/step"  # answers of models, for --resume
 COPY_RATE = 4_000_000_000  # bytes a second, of the C++ programs
-MODELS = ["gpt", "resnet18", "vit", "lstm", "unet", "bert", *step_cpp.MODELS]
+MODELS = ["gpt", "resnet18", "vit", "lstm", "unet", "bert", *rows.HARD, *step_cpp.MODELS]
 
 
 def spread(values, digits=2):
@@ -41,6 +42,7 @@ def child(script, arguments, *words):
         path = pathlib.Path(folder) / "run.json"
         command, environment = launcher(arguments)
         environment["PYTHONPATH"] += f":{HERE / 'python_children'}"
+        environment["STEP_PEAK_LIBRARY"] = str(arguments.build_dir / "bench/train/libberth_bench_step_peak.so")
         training.run([*command, HERE / "step_children" / script, *words, path], environment, show=True)
         return json.loads(path.read_text())
 
@@ -110,6 +112,8 @@ def rows_of(answers):
                 program["last_refusal"] if program["scheduled"] == 0 else "not met" if program["budget_not_met"] else ""
             )
             row["copied"] = program["copied_out"]
+            if program["barriers"]:
+                row["remark"] += f"{program['barriers']} barriers: {program['barrier_operators']}"
         found.append(row)
     return found
 

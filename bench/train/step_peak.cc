@@ -1,12 +1,14 @@
 #include "bench/train/step_peak.h"
 
+#include "csrc/torch/step/profilers.h"
+
 #include <algorithm>
 #include <mutex>
 #include <unordered_map>
 
 namespace berth::bench {
 
-class StepPeak::Memory final : public c10::MemoryReportingInfoBase {
+class StepPeak::Memory final : public torch::step::MemoryListener {
  public:
   void reportMemoryUsage(void* block, std::int64_t bytes, std::size_t, std::size_t,
                          c10::Device) override {
@@ -22,7 +24,6 @@ class StepPeak::Memory final : public c10::MemoryReportingInfoBase {
       if (only_frees_) base_ = peak_ = live_;
     }
   }
-  void reportOutOfMemory(std::int64_t, std::size_t, std::size_t, c10::Device) override {}
   [[nodiscard]] bool memoryProfilingEnabled() const override { return true; }
 
   void begin_load() {

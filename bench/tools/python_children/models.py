@@ -113,6 +113,48 @@ def gpt():
     return net, lambda: (tokens(), tokens()), tokens_loss
 
 
+@torch.library.custom_op("bench::double", mutates_args=())
+def double(x: torch.Tensor) -> torch.Tensor:
+    return x * 2
+
+
+double.register_autograd(lambda context, gradient: double(gradient))
+
+
+class Doubled(Layer):
+    """With an operator of somebody's own, of which libtorch knows nothing."""
+
+    def forward(self, x):
+        return double(super().forward(x))
+
+
+def gpt_operator():
+    net, batch, loss_of = gpt()
+    net.blocks[2] = Doubled(256, 4, True, 0.0)
+    return net, batch, loss_of
+
+
+class Varied(Transformer):
+    """Of batches of several lengths."""
+
+    def forward(self, x):
+        x = self.embed(x) + self.place[:, : x.shape[1]]
+        for block in self.blocks:
+            x = self.run(block, x)
+        return self.head(self.norm(x))
+
+
+def gpt_lengths():
+    net = Varied(nn.Embedding(512, 256), 4, 256, 4, 192, 512, True)
+
+    def batch():
+        length = 16 * (1 + torch.randint(0, 12, ()).item())
+        tokens = lambda: torch.randint(0, 512, (4, length))  # noqa: E731
+        return tokens(), tokens()
+
+    return net, batch, tokens_loss
+
+
 def bert():
     net = Transformer(nn.Embedding(512, 256), 4, 256, 4, 128, 512, False, dropout=0.1)
     tokens = lambda: torch.randint(0, 512, (8, 128))  # noqa: E731
@@ -188,4 +230,13 @@ def unet():
     return UNet(), lambda: (torch.randn(2, 3, 96, 96), torch.randint(0, 2, (2, 96, 96))), F.cross_entropy
 
 
-MODELS = {"resnet18": resnet18, "gpt": gpt, "vit": vit, "lstm": lstm, "unet": unet, "bert": bert}
+MODELS = {
+    "resnet18": resnet18,
+    "gpt": gpt,
+    "vit": vit,
+    "lstm": lstm,
+    "unet": unet,
+    "bert": bert,
+    "gpt_operator": gpt_operator,
+    "gpt_lengths": gpt_lengths,
+}

@@ -13,10 +13,10 @@ import torch
 
 import models
 import rows
-from memory import peak_of
+from memory import peak_of_step
 
 name, steps, rounds, path = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
-WARMUP = 7  # steps until every program is recorded, planned, and planned once more
+WARMUP = rows.HARD.get(name, 7)  # steps until every program is recorded, planned, and planned once more
 torch.manual_seed(1)
 net, batch, loss_of = models.MODELS[name]()
 first_state = torch.get_rng_state()
@@ -55,8 +55,7 @@ class Run:
         return batch()
 
     def peak(self):
-        drawn = self.draw()  # there before the step and after it
-        return peak_of(lambda: self.step(drawn))
+        return peak_of_step(self.draw, self.step)
 
     def answer(self):
         found = {"label": self.label, "losses": self.losses, "peak": self.peak()}
@@ -79,6 +78,8 @@ class Run:
                     "schedule_ns",
                     "step_ns",
                     "copied_out",
+                    "barriers",
+                    "barrier_operators",
                 )
             }
         return found
@@ -105,6 +106,8 @@ def program_of(row):
     if row.more_time:
         return berth.StepProgram(engine=row.engine, time_budget=row.more_time, plan_wait=1e9)
     budget = resident + int(row.share * activations) if row.share else 0
+    if row.share and name in rows.HARD:
+        budget = f"{row.share:.0%}"  # of each program of its own
     return berth.StepProgram(budget, engine=row.engine, copy_rate=rate if row.copies else 0, plan_wait=1e9)
 
 
@@ -122,8 +125,9 @@ def planned(label, program):
     return settled(Run(label, program))
 
 
-runs = [eager, again, *(planned(row.label, program_of(row)) for row in rows.rows() if row.engine)]
-runs.append(planned("berth, memory of checkpoint", berth.StepProgram(resident + again.peak(), plan_wait=1e9)))
+runs = [eager, again, *(planned(row.label, program_of(row)) for row in rows.rows(name) if row.engine)]
+if name not in rows.HARD:
+    runs.append(planned("berth, memory of checkpoint", berth.StepProgram(resident + again.peak(), plan_wait=1e9)))
 answers = []
 for turn in range(rounds):
     print(f"step: {name}: round {turn + 1}/{rounds}", file=sys.stderr, flush=True)

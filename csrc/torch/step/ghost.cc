@@ -2,6 +2,7 @@
 
 #include "csrc/torch/step/elapsed.h"
 #include "csrc/torch/step/ghost_storage.h"
+#include "csrc/torch/step/profilers.h"
 #include "csrc/torch/step/scheduling.h"
 #include "csrc/torch/step/tensors.h"
 
@@ -13,7 +14,6 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/util/ScopeExit.h>
 #include <fmt/format.h>
-#include <torch/csrc/profiler/orchestration/observer.h>
 
 #include <algorithm>
 #include <deque>
@@ -323,7 +323,7 @@ void Ghost::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::S
     return;
   }
   const OperatorFacts& facts = facts_of(op);
-  const bool profiled = ::torch::profiler::impl::profilerEnabled();
+  const bool profiled = is_profiled();
   if (facts.as_written || profiled) {
     diverge(profiled ? "a profiler began in the step" : stack->back().toStringRef());
     lock.unlock();

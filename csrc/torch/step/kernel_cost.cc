@@ -1,5 +1,6 @@
 #include "csrc/torch/step/kernel_cost.h"
 
+#include "csrc/torch/step/profilers.h"
 #include "csrc/torch/step/spills.h"
 #include "csrc/torch/step/tensors.h"
 
@@ -10,7 +11,7 @@
 
 namespace berth::torch::step {
 
-class KernelCost::Memory final : public c10::MemoryReportingInfoBase {
+class KernelCost::Memory final : public MemoryListener {
  public:
   void reportMemoryUsage(void* block, std::int64_t bytes, std::size_t, std::size_t,
                          c10::Device) override {
@@ -24,7 +25,6 @@ class KernelCost::Memory final : public c10::MemoryReportingInfoBase {
       blocks_.erase(found);
     }
   }
-  void reportOutOfMemory(std::int64_t, std::size_t, std::size_t, c10::Device) override {}
   [[nodiscard]] bool memoryProfilingEnabled() const override { return true; }
 
   Bytes held = 0, peak = 0;

@@ -2,13 +2,13 @@
 
 #include "csrc/torch/step/captures.h"
 #include "csrc/torch/step/kernel_cost.h"
+#include "csrc/torch/step/profilers.h"
 #include "csrc/torch/step/tensors.h"
 
 #include <ATen/core/grad_mode.h>
 #include <c10/util/ScopeExit.h>
 #include <fmt/format.h>
 #include <torch/csrc/autograd/graph_task.h>
-#include <torch/csrc/profiler/orchestration/observer.h>
 
 #include <algorithm>
 #include <utility>
@@ -309,8 +309,7 @@ void Recorder::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10
     return run();
   }
   if (const std::string why = why_refused(op); !why.empty()) refuse(op, why);
-  if (::torch::profiler::impl::profilerEnabled())
-    refuse(op, "is called under a profiler that began in the step");
+  if (is_profiled()) refuse(op, "is called under a profiler that began in the step");
   if (is_captured(given()))
     refuse(op, "is captured into a graph, before the step is known: steps are recorded outside");
   if (!streams_.is_same(device_of(given())))

@@ -6,6 +6,7 @@
 #include "csrc/torch/step/denied_bytes.h"
 #include "csrc/torch/step/elapsed.h"
 #include "csrc/torch/step/outside_memory.h"
+#include "csrc/torch/step/profilers.h"
 #include "csrc/torch/step/tap.h"
 #include "csrc/torch/step/tensors.h"
 
@@ -21,7 +22,6 @@
 #include <c10/util/ThreadLocalDebugInfo.h>
 #include <fmt/format.h>
 #include <pthread.h>
-#include <torch/csrc/profiler/orchestration/observer.h>
 
 #include <algorithm>
 #include <cstring>
@@ -57,12 +57,11 @@ class Plain {
 };
 
 // Keeps from a profiler, and from what measures kernels, that a tensor's memory comes or goes.
-class Unseen final : public c10::MemoryReportingInfoBase {
+class Unseen final : public MemoryListener {
  public:
   // `enabled`: libtorch's own table of blocks has it.
   explicit Unseen(bool enabled) : enabled_(enabled) {}
   void reportMemoryUsage(void*, std::int64_t, std::size_t, std::size_t, c10::Device) override {}
-  void reportOutOfMemory(std::int64_t, std::size_t, std::size_t, c10::Device) override {}
   [[nodiscard]] bool memoryProfilingEnabled() const override { return enabled_; }
 
  private:
@@ -72,9 +71,7 @@ class Unseen final : public c10::MemoryReportingInfoBase {
 // None beside a profiler, whose place it would take: the guard then does nothing. What measures a
 // kernel has that place, too.
 std::shared_ptr<Unseen> unseen_if_alone(bool enabled) {
-  auto* const there = c10::ThreadLocalDebugInfo::get(c10::DebugInfoKind::PROFILER_STATE);
-  const bool profiled = dynamic_cast<::torch::profiler::impl::ProfilerStateBase*>(there) != nullptr;
-  return profiled ? nullptr : std::make_shared<Unseen>(enabled);
+  return is_profiled() ? nullptr : std::make_shared<Unseen>(enabled);
 }
 
 // Calls visit(const c10::Storage&) for what holds the tensor's bytes: of a sparse one the storages

@@ -13,6 +13,7 @@
 #include "csrc/torch/step/ghost.h"
 #include "csrc/torch/step/other_threads.h"
 #include "csrc/torch/step/planning_thread.h"
+#include "csrc/torch/step/profilers.h"
 #include "csrc/torch/step/program.h"
 #include "csrc/torch/step/recorder.h"
 #include "csrc/torch/step/scheduling.h"
@@ -27,7 +28,6 @@
 #include <berth/warnings.h>
 
 #include <fmt/format.h>
-#include <torch/csrc/profiler/orchestration/observer.h>
 
 #include <algorithm>
 #include <atomic>
@@ -180,7 +180,7 @@ class StepProgram::State {
     expect_mark_by_program();
     if (as_written()) return;
     if (planning_.lost()) plan_lost();
-    if (::torch::profiler::impl::profilerEnabled()) {
+    if (is_profiled()) {
       refuse_once("a profiler is on, which sees what the program calls");
       return;
     }
