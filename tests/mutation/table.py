@@ -53,6 +53,7 @@ KEPT = ((STEP, "[retention]~[acceptance]"),)
 COPIES = ((STEP, "[timeline]"), (STEP, "[offload]~[acceptance]"))
 # With libtorch.
 PROGRAMS = (("berth_torch_step_test", "[step]~[fork]"),)
+THREADS = (("berth_torch_step_test", "[threads]"),)
 
 HEADER, ARENA_CC, ARENA_PLAN = "csrc/runtime/arena.h", "csrc/runtime/arena.cc", "csrc/runtime/arena_plan.cc"
 OCCUPANCY, OCCUPANCY_CC, PINS = "csrc/runtime/occupancy.h", "csrc/runtime/occupancy.cc", "csrc/runtime/pins.h"
@@ -776,6 +777,14 @@ MUTANTS = (
            "modes_.use(*call.modes);", "static_cast<void>(modes_);", BARRIERS),
     Mutant("barrier-checked", "barrier", "what may fail by data is put off", RECORDER,
            "!call.host_read && may_fail(call, on_host)", "false", BARRIERS),
+    Mutant("threads-takes", "threads", "what another thread takes of a step has no bytes there", GHOST,
+           "  if (!facts_of(op).random && !any_argument(op, stack, is_of_step)) return;\n",
+           "  if (!facts_of(op).random && any_argument(op, stack, is_of_step)) return;\n", THREADS),
+    Mutant("threads-draws", "threads", "another thread draws before what a step has put off", GHOST,
+           "  if (!facts_of(op).random && !any_argument(op, stack, is_of_step)) return;\n",
+           "  if (!any_argument(op, stack, is_of_step)) return;\n", THREADS),
+    Mutant("threads-writes", "threads", "what another thread writes while a step is recorded is no reason", RECORDER,
+           "  if (writes) refuse(op, ", "  if (!writes) refuse(op, ", THREADS),
     Mutant("step-number", "step", "numbers that change are those of the record", GHOST,
            "    executor_->set_value(next_, n, value);\n", "    static_cast<void>(n);\n", PROGRAMS),
     Mutant("step-readers", "step", "a result takes the bytes of an operand that others read later", STEP_PROGRAM,

@@ -46,6 +46,7 @@ class Table(unittest.TestCase):
                 "copies",
                 "step",
                 "barrier",
+                "threads",
             }
             | {f"S{n}" for n in range(1, 16)},
         )

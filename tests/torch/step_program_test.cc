@@ -1426,7 +1426,7 @@ TEST_CASE("A thread of the body's finds what the step as written leaves there", 
       const Tensor out = net->forward(torch::randn({2, 4}));
       Tensor doubled, drawn, weight;
       // Of the first four steps two are recorded and two are scheduled without the thread.
-      if (step >= 4) std::thread([&] { doubled = out.detach() * 2; }).join();
+      if (step >= 4 && step != 6) std::thread([&] { doubled = out.detach() * 2; }).join();
       if (step == 6) std::thread([&] { drawn = torch::rand({2}); }).join();
       out.square().sum().backward();
       optimizer.step();
@@ -1441,6 +1441,25 @@ TEST_CASE("A thread of the body's finds what the step as written leaves there", 
       REQUIRE(program.stats().made == 1);
       REQUIRE_THAT(program.stats().last_divergence, Catch::Contains("on another thread"));
     }
+    return Outcome{.tensors = left, .versions = {}, .stats = {}};
+  };
+  REQUIRE(same(run(false), run(true)));
+}
+
+TEST_CASE("A step in which another thread writes is refused", "[step][threads]") {
+  const auto run = [](bool by_program) {
+    torch::manual_seed(7);
+    Tensor weight = torch::ones({4, 4});
+    StepProgram program(waiting());
+    std::vector<Tensor> left;
+    for (int step = 0; step < 6; ++step) {
+      if (by_program) program.begin();
+      const Tensor out = torch::randn({4, 4}).matmul(weight);
+      std::thread([&] { weight.mul_(0.5); }).join();
+      left.push_back(out.matmul(weight));
+      if (by_program) program.end();
+    }
+    if (by_program) REQUIRE_THAT(program.stats().last_refusal, Catch::Contains("another thread"));
     return Outcome{.tensors = left, .versions = {}, .stats = {}};
   };
   REQUIRE(same(run(false), run(true)));
