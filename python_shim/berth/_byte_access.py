@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib.util
 import sys
 import threading
 from typing import Any, Callable
@@ -201,6 +202,41 @@ _functions: list[tuple[Any, str, Any]] = []  # what stood in the modules
 _before: dict[str, Any] = {}  # what torch.Tensor itself had; None where it inherited
 
 
+_INDUCTOR = "torch._inductor.output_code"
+
+
+def _watch_graphs(module: Any) -> None:
+    graph = getattr(module, "CompiledFxGraph", None)
+    if graph is not None:
+        _functions.append((graph, "__call__", graph.__call__))
+        graph.__call__ = _compiled(graph.__call__)
+
+
+class _Imports:
+    """Watches the graphs of inductor from when it is imported, which the first compiled call does."""
+
+    @staticmethod
+    def find_spec(name: str, path: Any = None, target: Any = None) -> Any:
+        if name != _INDUCTOR:
+            return None
+        with _lock:
+            if _Imports in sys.meta_path:
+                sys.meta_path.remove(_Imports)
+        spec = importlib.util.find_spec(name)
+        if spec is None or spec.loader is None:
+            return spec
+        run = spec.loader.exec_module
+
+        def exec_module(module: Any) -> None:
+            run(module)
+            with _lock:
+                if _watches > 0:
+                    _watch_graphs(module)
+
+        spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec
+
+
 _for_good: list[Any] = []
 
 
@@ -220,11 +256,10 @@ class Watch:
             _watches += 1
             if _watches > 1:
                 return
-            inductor = sys.modules.get("torch._inductor.output_code")
-            if inductor is not None and hasattr(inductor, "CompiledFxGraph"):
-                graph = inductor.CompiledFxGraph
-                _functions.append((graph, "__call__", graph.__call__))
-                graph.__call__ = _compiled(graph.__call__)
+            if _INDUCTOR in sys.modules:
+                _watch_graphs(sys.modules[_INDUCTOR])
+            else:
+                sys.meta_path.insert(0, _Imports)
             distributed = sys.modules.get("torch.nn.parallel.distributed")
             if distributed is not None and hasattr(distributed.DistributedDataParallel, "_pre_forward"):
                 wrapped = distributed.DistributedDataParallel
@@ -246,6 +281,8 @@ class Watch:
             _watches -= 1
             if _watches > 0:
                 return
+            if _Imports in sys.meta_path:
+                sys.meta_path.remove(_Imports)
             while _functions:
                 setattr(*_functions.pop())
             for name, before in _before.items():

@@ -235,6 +235,16 @@ class Loops(ProgramCase):
         stats = json.loads([line for line in under.stderr.splitlines() if line.startswith("{")][-1])
         self.assertGreaterEqual(stats["scheduled"], 10)
 
+    def test_inductor_is_watched_when_it_comes(self):
+        """Its kernels take pointers. A program imports it with its first compiled call, long after torch."""
+        self.write(
+            "train.py",
+            HEAD
+            + "import torch._inductor.output_code as code; print(hasattr(code.CompiledFxGraph.__call__, '__wrapped__'))",
+        )
+        under = self.go("--budget", "60%")
+        self.assertEqual(under.stdout.strip(), "True", under.stderr[-2000:])
+
     def test_ranks(self):
         launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "29731"]
         alone = self.go(text=RANKS, launcher=launcher)
