@@ -83,6 +83,27 @@ for step in range(12):
     print(loss.item().hex())
 finish(*net.parameters())
 """,
+    # Batches are slices: of a tensor, of one that another step made, and those of a loader of single items.
+    "slices": """
+net = net_of()
+optimizer = torch.optim.SGD(net.parameters(), 0.01)
+data = torch.randn(192, 32)
+loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(data), 32, shuffle=True)
+def step(x):
+    optimizer.zero_grad()
+    loss = (net(x) - x).pow(2).mean()
+    loss.backward()
+    optimizer.step()
+    print(loss.item().hex())
+for epoch in range(2):
+    for x in data.split(32):
+        step(x)
+    for index in torch.randperm(192).split(32):
+        step(data[index])
+    for (x,) in loader:
+        step(x)
+finish(*net.parameters())
+""",
     "closure": """
 net = net_of(8, 1)
 optimizer = torch.optim.LBFGS(net.parameters(), max_iter=3)
@@ -170,7 +191,7 @@ for name, text in json.load(open("programs.json")).items():
 print(json.dumps(found))
 """
 # The least steps that run by a schedule.
-SCHEDULED = {"plain": 10, "gan": 6, "accumulates": 6, "closure": 0, "fails": 5, "compiled": 0, "own": None, "exits": 6}
+SCHEDULED = {"plain": 10, "gan": 6, "accumulates": 6, "slices": 24, "closure": 0, "fails": 5, "compiled": 0, "own": None, "exits": 6}
 
 RANKS = """
 import torch.distributed as dist

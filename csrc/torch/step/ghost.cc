@@ -222,8 +222,11 @@ bool Ghost::check(const Call& expected, const c10::OperatorHandle& op,
       std::uint32_t tensors = 0;
       bool fits = true;
       for_each_tensor(value, argument.form, [&](const at::Tensor& tensor) {
-        if (tensors++ < argument.tensors && fits)
-          fits = check_tensor(expected.operands[operand++], tensor, what);
+        if (tensors++ >= argument.tensors || !fits) return;
+        const Operand& one = expected.operands[operand];
+        fits = check_tensor(one, tensor, what);
+        if (fits && one.moves) executor_->set_offset(next_, operand, tensor.storage_offset());
+        ++operand;
       });
       if (fits && tensors != argument.tensors) *what = "a list of another length";
       return fits && tensors == argument.tensors;

@@ -126,9 +126,11 @@ void Recorder::describe_arguments(Call& call, c10::ArrayRef<c10::IValue> argumen
       const auto operand = static_cast<std::uint32_t>(call.operands.size());
       if (facts.writes[n] && tensor.defined()) call.writes.push_back(operand);
       if (facts.aside[n] && trains && tensor.defined()) call.aside.push_back(operand);
-      call.operands.push_back(
-          tensor.defined() ? describe(tensor, number_of(tensor, RecordedStorage::kFromOutside))
-                           : Operand());
+      Operand& one = call.operands.emplace_back();
+      if (!tensor.defined()) return;
+      one = describe(tensor, number_of(tensor, RecordedStorage::kFromOutside));
+      one.moves =
+          !facts.writes[n] && record_.storages[one.storage].maker == RecordedStorage::kFromOutside;
     });
   }
 }
@@ -203,6 +205,10 @@ void Recorder::describe_results(Call& call, c10::ArrayRef<c10::IValue> results,
       }
       const std::size_t known = record_.storages.size();
       one.operand = describe(tensor, number_of(tensor, maker));
+      // A view without a word in the schema: where it lies an argument says.
+      if (record_.storages.size() == known)
+        for (Operand& operand : call.operands)
+          operand.moves &= operand.storage != one.operand.storage;
       if (call.barrier && record_.storages.size() > known) {
         record_.storages.back().made_by_barrier = true;
         foreign_.back() = record_.storages.back().foreign =
@@ -214,6 +220,8 @@ void Recorder::describe_results(Call& call, c10::ArrayRef<c10::IValue> results,
 }
 
 void Recorder::add(Call call) {
+  for (Operand& one : call.operands)
+    if (one.moves) one.offset = 0;
   const auto is_on_host = [&](const Operand& one) {
     return record_.storages[one.storage].device.is_cpu();
   };

@@ -37,7 +37,7 @@ void for_each_tensor(const c10::IValue& value, Form form, const Visit& visit) {
 
 // The operand that `tensor` is, apart from its storage's number. Requires: defined, not refused.
 [[nodiscard]] Operand describe(const at::Tensor& tensor, StorageNumber storage);
-// Whether `tensor` is that operand, apart from its storage.
+// Whether `tensor` is that operand, apart from its storage, and from its offset where it moves.
 [[nodiscard]] bool matches(const at::Tensor& tensor, const Operand& operand);
 
 // A tensor that is that part of `storage`.
