@@ -104,6 +104,29 @@ for epoch in range(2):
         step(x)
 finish(*net.parameters())
 """,
+    # More rounds than a window of calls holds.
+    "rounds": """
+nets = [net_of(8, 1) for _ in range(2)]
+optimizers = [torch.optim.SGD(net.parameters(), 0.01) for net in nets]
+for step in range(40):
+    for net, optimizer in zip(nets, optimizers):
+        optimizer.zero_grad()
+        loss = net(torch.randn(16, 8)).pow(2).mean()
+        loss.backward()
+        optimizer.step()
+    print(loss.item().hex())
+finish(*nets[0].parameters(), *nets[1].parameters())
+""",
+    # No two steps are alike.
+    "unlike": """
+net = net_of(8, 1)
+optimizer = torch.optim.SGD(net.parameters(), 0.01)
+for step in range(20):
+    optimizer.zero_grad()
+    net(torch.randn(16 + step, 8)).pow(2).mean().backward()
+    optimizer.step()
+finish(*net.parameters())
+""",
     "closure": """
 net = net_of(8, 1)
 optimizer = torch.optim.LBFGS(net.parameters(), max_iter=3)
@@ -191,7 +214,19 @@ for name, text in json.load(open("programs.json")).items():
 print(json.dumps(found))
 """
 # The least steps that run by a schedule.
-SCHEDULED = {"plain": 10, "gan": 6, "accumulates": 6, "slices": 24, "closure": 0, "fails": 5, "compiled": 0, "own": None, "exits": 6}
+SCHEDULED = {
+    "plain": 10,
+    "gan": 6,
+    "accumulates": 6,
+    "slices": 24,
+    "rounds": 34,
+    "unlike": 0,
+    "closure": 0,
+    "fails": 5,
+    "compiled": 0,
+    "own": None,
+    "exits": 6,
+}
 
 RANKS = """
 import torch.distributed as dist
@@ -232,6 +267,9 @@ class Loops(ProgramCase):
                     continue
                 stats = json.loads([line for line in under.stderr.splitlines() if line.startswith("{")][-1])
                 self.assertGreaterEqual(stats["scheduled"], SCHEDULED[name], under.stderr)
+                if name == "rounds":
+                    self.assertLessEqual(stats["steps"], 41)
+                self.assertEqual("no two of 16 were the same" in under.stderr, name == "unlike", under.stderr)
 
     def test_fits(self):
         """The program holds 1.2 MiB between steps."""
