@@ -198,10 +198,10 @@ void share_bytes(const at::Tensor& tensor);
 void allow_spills(std::uint64_t host_memory);
 
 // berth sees the operators of all threads from now on. Another thread may take a tensor that a step
-// has used. It finds the bytes that the step as written leaves there, and the rest of that step runs
-// as written. While a step is recorded, such an operator that writes makes the step
-// refused. A thread that draws random numbers counts too. Costs each operator outside of steps some
-// 0.3 us. Thread-safe.
+// has used. It finds the bytes that the step as written leaves there, and the rest of that step
+// runs as written. While a step is recorded, such an operator that writes makes the step refused. A
+// thread that draws random numbers counts too. Costs each operator outside of steps some 0.3 us.
+// Thread-safe.
 void watch_threads();
 
 // Declares an operator pure: "my::op" with all its overloads, or "my::op.overload". Its results

@@ -6,6 +6,7 @@ import functools
 import importlib.util
 import sys
 import threading
+import weakref
 from typing import Any, Callable
 
 import torch
@@ -167,13 +168,27 @@ _WATCHED = {
 }
 
 
+_summed: weakref.WeakSet[Any] = weakref.WeakSet()  # modules of DistributedDataParallel whose gradients tell
+
+
+def _compared(parameter: torch.Tensor) -> None:
+    """The gradient is there. DistributedDataParallel asks next whether it lies in its bucket."""
+    if _watches > 0 and parameter.grad is not None and parameter.grad.layout is torch.strided:
+        torch.ops.berth.compare_storage(parameter.grad.detach())
+
+
 def _data_parallel(method: _Method) -> _Method:
     @functools.wraps(method)
     def pre_forward(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if self.require_backward_grad_sync and torch.is_grad_enabled() and hasattr(torch.ops.berth, "run_as_written"):
-            torch.ops.berth.run_as_written(
-                "DistributedDataParallel looks at gradients behind torch's operators where it sums them up"
-            )
+        if hasattr(torch.ops.berth, "compare_storage") and torch.is_grad_enabled():
+            if self.find_unused_parameters and any(one.is_cuda for one in self._module_parameters):
+                torch.ops.berth.run_as_written(
+                    "DistributedDataParallel looks for unused parameters behind torch's operators"
+                )
+            if self not in _summed:
+                _summed.add(self)
+                for parameter in self._module_parameters:
+                    parameter.register_post_accumulate_grad_hook(_compared)
         return method(self, *args, **kwargs)
 
     return pre_forward

@@ -228,19 +228,43 @@ SCHEDULED = {
     "exits": 6,
 }
 
+# Data in parallel, in four ways; in one a rank leaves its program, which the other does not.
 RANKS = """
+import contextlib
 import torch.distributed as dist
 dist.init_process_group("gloo")
-net = nn.parallel.DistributedDataParallel(net_of())
-optimizer = torch.optim.AdamW(net.parameters())
-torch.manual_seed(dist.get_rank())
-for step in range(8):
-    loss = net(torch.randn(16, 32)).pow(2).mean()
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-told = hashlib.sha256(b"".join(p.detach().clone().numpy().tobytes() for p in net.parameters())).hexdigest()
-os.write(1, f"{dist.get_rank()} {told}\\n".encode())  # both ranks write there
+rank, parallel = dist.get_rank(), nn.parallel.DistributedDataParallel
+
+class Net(nn.Module):
+    def __init__(self, unused):
+        super().__init__()
+        self.body, self.norm, self.unused = net_of(), nn.BatchNorm1d(32), nn.Linear(4, 4) if unused else None
+    def forward(self, x):
+        return self.norm(self.body(x))
+
+told, scheduled, barriers = [], [], ""
+for variant in ("plain", "views", "unused", "leaves"):
+    torch.manual_seed(0)
+    net = parallel(Net(variant == "unused"), gradient_as_bucket_view=variant == "views", find_unused_parameters=variant == "unused")
+    optimizer = torch.optim.AdamW(net.parameters())
+    torch.manual_seed(rank)
+    for step in range(9):
+        for last in (False, True) if variant == "views" else (True,):
+            with contextlib.nullcontext() if last else net.no_sync():
+                loss = net(torch.randn(16, 32)).pow(2).mean()
+                if variant == "leaves" and step > 5 and rank == 0:
+                    loss = loss * loss.detach()
+                loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        told.append(loss.item().hex())
+    told.append(hashlib.sha256(b"".join(p.detach().clone().numpy().tobytes() for p in net.parameters())).hexdigest())
+    loop = sys.modules.get("berth._loop")
+    if loop is not None:
+        scheduled.append(loop.stats().scheduled)
+        barriers = loop.stats().barrier_operators
+os.write(1, f"{rank} {' '.join(told)}\\n".encode())  # both ranks write there
+os.write(2, f"stats {json.dumps([scheduled, barriers])}\\n".encode())
 dist.destroy_process_group()
 """
 
@@ -310,6 +334,12 @@ class Loops(ProgramCase):
         self.assertEqual(alone.returncode, 0, alone.stderr[-2000:])
         under = self.go("--budget", "60%", launcher=["torchrun", *launcher[3:]], PATH=f"{sys.prefix}/bin:/usr/bin:/bin")
         self.assertEqual(sorted(under.stdout.split("\n")), sorted(alone.stdout.split("\n")), under.stderr[-2000:])
+        stats = [json.loads(line[6:]) for line in under.stderr.splitlines() if line.startswith("stats ")]
+        self.assertEqual(len(stats), 2, under.stderr[-2000:])
+        for scheduled, barriers in stats:
+            each = [after - before for before, after in zip([0, *scheduled], scheduled)]
+            self.assertTrue(all(one >= 3 for one in each), each)
+            self.assertIn("c10d::allreduce_", barriers)
 
     def test_interrupted(self):
         self.write(

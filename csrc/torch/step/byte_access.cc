@@ -28,8 +28,9 @@ void register_byte_access() {
   library->def("run_as_written(str why) -> ()");
   library->impl("run_as_written", ::torch::dispatch(c10::DispatchKey::CompositeExplicitAutograd,
                                                     [](std::string_view) {}));
-  for (const char* schema : {"read_bytes(Tensor self) -> ()", "share_bytes(Tensor(a!) self) -> ()",
-                             "give_pointer(Tensor self) -> ()"}) {
+  for (const char* schema :
+       {"read_bytes(Tensor self) -> ()", "share_bytes(Tensor(a!) self) -> ()",
+        "give_pointer(Tensor self) -> ()", "compare_storage(Tensor self) -> ()"}) {
     library->def(schema);
     const std::string_view text = schema;
     library->impl(

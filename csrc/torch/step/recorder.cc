@@ -1,6 +1,7 @@
 #include "csrc/torch/step/recorder.h"
 
 #include "csrc/torch/step/captures.h"
+#include "csrc/torch/step/elapsed.h"
 #include "csrc/torch/step/kernel_cost.h"
 #include "csrc/torch/step/tensors.h"
 
@@ -297,7 +298,7 @@ void Recorder::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10
   if (facts.random || std::count(facts.writes.begin(), facts.writes.end(), true) > 0) ++effects_;
   if (within) note_within(op, *stack);
   const Passes how = passes(c10::ArrayRef<c10::IValue>(*stack).slice(below, arguments));
-  if (within || how != Passes::kNot) {
+  if (within || how != Passes::kNot || facts.wraps) {
     lock.unlock();
     how == Passes::kForOthers ? run_in_python(op, stack) : run_kernel_told(op, keys, stack);
     return;
@@ -312,6 +313,7 @@ void Recorder::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10
     if (record_.refusal.empty()) record_.refusal = stack->back().toStringRef();
     return run();
   }
+  if (facts.compares) return run();
   if (facts.reads_generators) {
     record_.sets_generators = true;
     return run();
@@ -363,7 +365,10 @@ void Recorder::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10
   if (hidden_) taken.assign(stack->begin() + static_cast<std::ptrdiff_t>(below), stack->end());
   std::vector<StorageNumber> wrote;
   {
-    const KernelCost cost(given());
+    // What measures a kernel its threads must not have.
+    std::optional<KernelCost> cost;
+    if (!facts.collective) cost.emplace(given());
+    const Elapsed elapsed;
     if (call.barrier) {
       wrote_ = &wrote;
       const auto over = c10::make_scope_exit([&] {
@@ -376,9 +381,9 @@ void Recorder::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10
       run_kernel(op, keys, stack);
     }
     const auto results = c10::ArrayRef<c10::IValue>(*stack).slice(below);
-    call.ns = cost.ns(results);
+    call.ns = cost ? cost->ns(results) : elapsed.ns();
     // Results are part of what is held at the end; a workspace is what there was besides.
-    call.workspace = cost.peak() > cost.held() ? cost.peak() - cost.held() : 0;
+    if (cost && cost->peak() > cost->held()) call.workspace = cost->peak() - cost->held();
   }
   if (call.barrier)
     generators_.see();

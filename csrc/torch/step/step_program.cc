@@ -455,8 +455,8 @@ class StepProgram::State {
     record.came_before = !hashes_.insert(hash_of(record)).second;
     unlike_ = record.came_before ? 0 : unlike_ + 1;
     if (unlike_ == kToldUnlike && stats_.scheduled == 0 && !std::exchange(told_unlike_, true))
-      warn("step-unlike",
-           fmt::format("steps run as they are, since no two of {} were the same: {}", unlike_, why));
+      warn("step-unlike", fmt::format("steps run as they are, since no two of {} were the same: {}",
+                                      unlike_, why));
     candidates_.push_back(std::move(record));
     if (candidates_.size() > kMaxCandidates) {
       const auto first_new = std::find_if(candidates_.begin(), candidates_.end(),
