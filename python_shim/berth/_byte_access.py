@@ -168,6 +168,22 @@ _WATCHED = {
 }
 
 
+def _loads(method: _Method) -> _Method:
+    @functools.wraps(method)
+    def __next__(self: Any) -> Any:
+        if not hasattr(torch.ops.berth, "set_aside") or getattr(_here, "loading", False):
+            return method(self)
+        _here.loading = True
+        torch.ops.berth.set_aside(True)
+        try:
+            return method(self)
+        finally:
+            torch.ops.berth.set_aside(False)
+            _here.loading = False
+
+    return __next__
+
+
 _summed: weakref.WeakSet[Any] = weakref.WeakSet()  # modules of DistributedDataParallel whose gradients tell
 
 
@@ -280,6 +296,11 @@ class Watch:
                 wrapped = distributed.DistributedDataParallel
                 _functions.append((wrapped, "_pre_forward", wrapped._pre_forward))
                 wrapped._pre_forward = _data_parallel(wrapped._pre_forward)
+            loader = sys.modules.get("torch.utils.data.dataloader")
+            if loader is not None and hasattr(loader, "_BaseDataLoaderIter"):
+                iterator = loader._BaseDataLoaderIter
+                _functions.append((iterator, "__next__", iterator.__next__))
+                iterator.__next__ = _loads(iterator.__next__)
             _functions.append((torch.serialization, "_save", torch.serialization._save))
             torch.serialization._save = _saved(torch.serialization._save)
             for module, name in _STATES:

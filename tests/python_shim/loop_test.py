@@ -104,6 +104,31 @@ for epoch in range(2):
         step(x)
 finish(*net.parameters())
 """,
+    # A loader calls something else for each item. It takes what the step has made, and draws numbers between those of the model.
+    "loader": """
+net, last = net_of(), [torch.ones(())]
+class Items(torch.utils.data.Dataset):
+    def __len__(self):
+        return 96
+    def __getitem__(self, item):
+        own = torch.Generator().manual_seed(item)
+        parts = [torch.rand(8, generator=own) for _ in range(1 + item % 4)]
+        return torch.cat([*parts, torch.zeros(32 - 8 * len(parts))])
+def collate(items):
+    x = torch.stack(items)
+    return x * last[0] + 0.1 * torch.randn(x.shape) + net[0][0].bias[:32]
+optimizer = torch.optim.SGD(net.parameters(), 0.01)
+for epoch in range(3):
+    for n, x in enumerate(torch.utils.data.DataLoader(Items(), 4, shuffle=True, collate_fn=collate)):
+        loss = (net(x) - x.detach()).pow(2).mean()
+        last[0] = 1 + loss.detach()
+        loss.backward()
+        if n % 2:
+            optimizer.step()
+            optimizer.zero_grad()
+            print(loss.item().hex())
+finish(*net.parameters())
+""",
     # More rounds than a window of calls holds.
     "rounds": """
 nets = [net_of(8, 1) for _ in range(2)]
@@ -218,7 +243,8 @@ SCHEDULED = {
     "plain": 10,
     "gan": 6,
     "accumulates": 6,
-    "slices": 24,
+    "slices": 18,
+    "loader": 20,
     "rounds": 34,
     "unlike": 0,
     "closure": 0,

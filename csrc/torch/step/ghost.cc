@@ -341,6 +341,16 @@ void Ghost::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::S
     stack->pop_back();
     return;
   }
+  const auto number_of_known = [&](const c10::StorageImpl* storage) {
+    const auto found = numbers_.find(storage);
+    return found == numbers_.end() ? kNoStorage : found->second;
+  };
+  if (aside_.has(op, c10::ArrayRef<c10::IValue>(*stack).slice(stack->size() - arguments),
+                 c10::ArrayRef<Call>(program().calls).slice(0, next_), number_of_known)) {
+    lock.unlock();
+    run_kernel(op, keys, stack);
+    return;
+  }
   if (facts.reads_generators) {
     // Where the step sets them, they are as the body left them.
     if (!program().sets_generators) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "csrc/core/follower.h"
+#include "csrc/torch/step/aside.h"
 #include "csrc/torch/step/current_streams.h"
 #include "csrc/torch/step/executor.h"
 #include "csrc/torch/step/generators.h"
@@ -176,6 +177,7 @@ class Ghost final : public OperatorListener {
   std::exception_ptr failed_;      // what the follower's part of the schedule threw
   // Of steps that were taken back, or went on by another program; the last one is in use.
   std::list<Instructions> as_recorded_;
+  Aside aside_;
   std::vector<StorageNumber> bound_;  // by the call that is checked
   std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> compared_;
 };

@@ -313,7 +313,11 @@ void Recorder::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10
     if (record_.refusal.empty()) record_.refusal = stack->back().toStringRef();
     return run();
   }
-  if (facts.compares) return run();
+  const auto number_of_known = [&](const c10::StorageImpl* storage) {
+    const auto found = numbers_.find(storage);
+    return found == numbers_.end() ? kNoStorage : found->second;
+  };
+  if (facts.compares || aside_.has(op, given(), record_.calls, number_of_known)) return run();
   if (facts.reads_generators) {
     record_.sets_generators = true;
     return run();
