@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+import importlib.util
 import sys
 import threading
+import weakref
 from typing import Any, Callable
 
 import torch
@@ -166,13 +168,43 @@ _WATCHED = {
 }
 
 
+def _loads(method: _Method) -> _Method:
+    @functools.wraps(method)
+    def __next__(self: Any) -> Any:
+        if not hasattr(torch.ops.berth, "set_aside") or getattr(_here, "loading", False):
+            return method(self)
+        _here.loading = True
+        torch.ops.berth.set_aside(True)
+        try:
+            return method(self)
+        finally:
+            torch.ops.berth.set_aside(False)
+            _here.loading = False
+
+    return __next__
+
+
+_summed: weakref.WeakSet[Any] = weakref.WeakSet()  # modules of DistributedDataParallel whose gradients tell
+
+
+def _compared(parameter: torch.Tensor) -> None:
+    """The gradient is there. DistributedDataParallel asks next whether it lies in its bucket."""
+    if _watches > 0 and parameter.grad is not None and parameter.grad.layout is torch.strided:
+        torch.ops.berth.compare_storage(parameter.grad.detach())
+
+
 def _data_parallel(method: _Method) -> _Method:
     @functools.wraps(method)
     def pre_forward(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if self.require_backward_grad_sync and torch.is_grad_enabled() and hasattr(torch.ops.berth, "run_as_written"):
-            torch.ops.berth.run_as_written(
-                "DistributedDataParallel looks at gradients behind torch's operators where it sums them up"
-            )
+        if hasattr(torch.ops.berth, "compare_storage") and torch.is_grad_enabled():
+            if self.find_unused_parameters and any(one.is_cuda for one in self._module_parameters):
+                torch.ops.berth.run_as_written(
+                    "DistributedDataParallel looks for unused parameters behind torch's operators"
+                )
+            if self not in _summed:
+                _summed.add(self)
+                for parameter in self._module_parameters:
+                    parameter.register_post_accumulate_grad_hook(_compared)
         return method(self, *args, **kwargs)
 
     return pre_forward
@@ -201,6 +233,41 @@ _functions: list[tuple[Any, str, Any]] = []  # what stood in the modules
 _before: dict[str, Any] = {}  # what torch.Tensor itself had; None where it inherited
 
 
+_INDUCTOR = "torch._inductor.output_code"
+
+
+def _watch_graphs(module: Any) -> None:
+    graph = getattr(module, "CompiledFxGraph", None)
+    if graph is not None:
+        _functions.append((graph, "__call__", graph.__call__))
+        graph.__call__ = _compiled(graph.__call__)
+
+
+class _Imports:
+    """Watches the graphs of inductor from when it is imported, which the first compiled call does."""
+
+    @staticmethod
+    def find_spec(name: str, path: Any = None, target: Any = None) -> Any:
+        if name != _INDUCTOR:
+            return None
+        with _lock:
+            if _Imports in sys.meta_path:
+                sys.meta_path.remove(_Imports)
+        spec = importlib.util.find_spec(name)
+        if spec is None or spec.loader is None:
+            return spec
+        run = spec.loader.exec_module
+
+        def exec_module(module: Any) -> None:
+            run(module)
+            with _lock:
+                if _watches > 0:
+                    _watch_graphs(module)
+
+        spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec
+
+
 _for_good: list[Any] = []
 
 
@@ -220,16 +287,20 @@ class Watch:
             _watches += 1
             if _watches > 1:
                 return
-            inductor = sys.modules.get("torch._inductor.output_code")
-            if inductor is not None and hasattr(inductor, "CompiledFxGraph"):
-                graph = inductor.CompiledFxGraph
-                _functions.append((graph, "__call__", graph.__call__))
-                graph.__call__ = _compiled(graph.__call__)
+            if _INDUCTOR in sys.modules:
+                _watch_graphs(sys.modules[_INDUCTOR])
+            else:
+                sys.meta_path.insert(0, _Imports)
             distributed = sys.modules.get("torch.nn.parallel.distributed")
             if distributed is not None and hasattr(distributed.DistributedDataParallel, "_pre_forward"):
                 wrapped = distributed.DistributedDataParallel
                 _functions.append((wrapped, "_pre_forward", wrapped._pre_forward))
                 wrapped._pre_forward = _data_parallel(wrapped._pre_forward)
+            loader = sys.modules.get("torch.utils.data.dataloader")
+            if loader is not None and hasattr(loader, "_BaseDataLoaderIter"):
+                iterator = loader._BaseDataLoaderIter
+                _functions.append((iterator, "__next__", iterator.__next__))
+                iterator.__next__ = _loads(iterator.__next__)
             _functions.append((torch.serialization, "_save", torch.serialization._save))
             torch.serialization._save = _saved(torch.serialization._save)
             for module, name in _STATES:
@@ -246,6 +317,8 @@ class Watch:
             _watches -= 1
             if _watches > 0:
                 return
+            if _Imports in sys.meta_path:
+                sys.meta_path.remove(_Imports)
             while _functions:
                 setattr(*_functions.pop())
             for name, before in _before.items():

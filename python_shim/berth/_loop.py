@@ -19,6 +19,7 @@ from berth._install import installed_adapters
 from berth._step_program import StepProgram, _bytes, _share
 
 _WINDOW = 64  # calls of optimizers that are remembered
+_LONGEST_ROUND = _WINDOW // 2  # calls of optimizers
 _MOST_OF_HOST = 0.75  # of what the host has, where nobody says
 _MOST_OF_DEVICE = 0.95  # of what the device has: blocks have holes between them
 _COPY_RATE = {"cuda": 20 * 10**9, "cpu": 4 * 10**9}  # bytes a second; PCIe 4, and memcpy() of one thread
@@ -37,13 +38,40 @@ def free_host_memory() -> int:
     return max(free, 0)
 
 
+class _Rounds:
+    """Finds where a round of optimizers ends: with the one that is called least often, the last new one of several."""
+
+    def __init__(self) -> None:
+        self._calls: collections.deque[int] = collections.deque(maxlen=_WINDOW)
+        self._order: list[int] = []  # as they first came
+        self._length = 0  # of this round
+
+    def ends(self, optimizer: int) -> bool:
+        """Whether a round ends with this call."""
+        self._calls.append(optimizer)
+        counts = collections.Counter(self._calls)
+        self._order = [one for one in self._order if one in counts]
+        if optimizer not in self._order:
+            self._order.append(optimizer)
+        # A window may begin within a round, so that counts differ by one.
+        least = min(counts.values()) + 1
+        last = next(one for one in reversed(self._order) if counts[one] <= least)
+        self._length += 1
+        if optimizer != last and self._length < _LONGEST_ROUND:
+            return False
+        if optimizer != last:  # which is called no more
+            self._calls = collections.deque((one for one in self._calls if one != last), _WINDOW)
+        self._length = 0
+        return True
+
+
 class _Loop:
     """The loop of one process. Of the thread that begins it."""
 
     def __init__(self, budget: str, time_budget: Optional[float], host_memory: int) -> None:
         self._budget, self._time_budget, self._host_memory = budget, time_budget, host_memory
         self._thread = threading.get_ident()
-        self._calls: collections.deque[int] = collections.deque(maxlen=_WINDOW)
+        self._rounds = _Rounds()
         self._program: Optional[StepProgram] = None
         self._open = self._over = False
         for _, adapter in installed_adapters():
@@ -62,9 +90,7 @@ class _Loop:
             and torch.cuda.is_current_stream_capturing()
         ):
             return
-        self._calls.append(id(optimizer))
-        counts = collections.Counter(self._calls)
-        if counts[id(optimizer)] > min(counts.values()):
+        if not self._rounds.ends(id(optimizer)):
             return
         if self._program is None:
             self._program = self._make_program()

@@ -83,6 +83,75 @@ for step in range(12):
     print(loss.item().hex())
 finish(*net.parameters())
 """,
+    # Batches are slices: of a tensor, of one that another step made, and those of a loader of single items.
+    "slices": """
+net = net_of()
+optimizer = torch.optim.SGD(net.parameters(), 0.01)
+data = torch.randn(192, 32)
+loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(data), 32, shuffle=True)
+def step(x):
+    optimizer.zero_grad()
+    loss = (net(x) - x).pow(2).mean()
+    loss.backward()
+    optimizer.step()
+    print(loss.item().hex())
+for epoch in range(2):
+    for x in data.split(32):
+        step(x)
+    for index in torch.randperm(192).split(32):
+        step(data[index])
+    for (x,) in loader:
+        step(x)
+finish(*net.parameters())
+""",
+    # A loader calls something else for each item. It takes what the step has made, and draws numbers between those of the model.
+    "loader": """
+net, last = net_of(), [torch.ones(())]
+class Items(torch.utils.data.Dataset):
+    def __len__(self):
+        return 96
+    def __getitem__(self, item):
+        own = torch.Generator().manual_seed(item)
+        parts = [torch.rand(8, generator=own) for _ in range(1 + item % 4)]
+        return torch.cat([*parts, torch.zeros(32 - 8 * len(parts))])
+def collate(items):
+    x = torch.stack(items)
+    return x * last[0] + 0.1 * torch.randn(x.shape) + net[0][0].bias[:32]
+optimizer = torch.optim.SGD(net.parameters(), 0.01)
+for epoch in range(3):
+    for n, x in enumerate(torch.utils.data.DataLoader(Items(), 4, shuffle=True, collate_fn=collate)):
+        loss = (net(x) - x.detach()).pow(2).mean()
+        last[0] = 1 + loss.detach()
+        loss.backward()
+        if n % 2:
+            optimizer.step()
+            optimizer.zero_grad()
+            print(loss.item().hex())
+finish(*net.parameters())
+""",
+    # More rounds than a window of calls holds.
+    "rounds": """
+nets = [net_of(8, 1) for _ in range(2)]
+optimizers = [torch.optim.SGD(net.parameters(), 0.01) for net in nets]
+for step in range(40):
+    for net, optimizer in zip(nets, optimizers):
+        optimizer.zero_grad()
+        loss = net(torch.randn(16, 8)).pow(2).mean()
+        loss.backward()
+        optimizer.step()
+    print(loss.item().hex())
+finish(*nets[0].parameters(), *nets[1].parameters())
+""",
+    # No two steps are alike.
+    "unlike": """
+net = net_of(8, 1)
+optimizer = torch.optim.SGD(net.parameters(), 0.01)
+for step in range(20):
+    optimizer.zero_grad()
+    net(torch.randn(16 + step, 8)).pow(2).mean().backward()
+    optimizer.step()
+finish(*net.parameters())
+""",
     "closure": """
 net = net_of(8, 1)
 optimizer = torch.optim.LBFGS(net.parameters(), max_iter=3)
@@ -170,21 +239,58 @@ for name, text in json.load(open("programs.json")).items():
 print(json.dumps(found))
 """
 # The least steps that run by a schedule.
-SCHEDULED = {"plain": 10, "gan": 6, "accumulates": 6, "closure": 0, "fails": 5, "compiled": 0, "own": None, "exits": 6}
+SCHEDULED = {
+    "plain": 10,
+    "gan": 6,
+    "accumulates": 6,
+    "slices": 18,
+    "loader": 20,
+    "rounds": 34,
+    "unlike": 0,
+    "closure": 0,
+    "fails": 5,
+    "compiled": 0,
+    "own": None,
+    "exits": 6,
+}
 
+# Data in parallel, in four ways; in one a rank leaves its program, which the other does not.
 RANKS = """
+import contextlib
 import torch.distributed as dist
 dist.init_process_group("gloo")
-net = nn.parallel.DistributedDataParallel(net_of())
-optimizer = torch.optim.AdamW(net.parameters())
-torch.manual_seed(dist.get_rank())
-for step in range(8):
-    loss = net(torch.randn(16, 32)).pow(2).mean()
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-told = hashlib.sha256(b"".join(p.detach().clone().numpy().tobytes() for p in net.parameters())).hexdigest()
-os.write(1, f"{dist.get_rank()} {told}\\n".encode())  # both ranks write there
+rank, parallel = dist.get_rank(), nn.parallel.DistributedDataParallel
+
+class Net(nn.Module):
+    def __init__(self, unused):
+        super().__init__()
+        self.body, self.norm, self.unused = net_of(), nn.BatchNorm1d(32), nn.Linear(4, 4) if unused else None
+    def forward(self, x):
+        return self.norm(self.body(x))
+
+told, scheduled, barriers = [], [], ""
+for variant in ("plain", "views", "unused", "leaves"):
+    torch.manual_seed(0)
+    net = parallel(Net(variant == "unused"), gradient_as_bucket_view=variant == "views", find_unused_parameters=variant == "unused")
+    optimizer = torch.optim.AdamW(net.parameters())
+    torch.manual_seed(rank)
+    for step in range(9):
+        for last in (False, True) if variant == "views" else (True,):
+            with contextlib.nullcontext() if last else net.no_sync():
+                loss = net(torch.randn(16, 32)).pow(2).mean()
+                if variant == "leaves" and step > 5 and rank == 0:
+                    loss = loss * loss.detach()
+                loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        told.append(loss.item().hex())
+    told.append(hashlib.sha256(b"".join(p.detach().clone().numpy().tobytes() for p in net.parameters())).hexdigest())
+    loop = sys.modules.get("berth._loop")
+    if loop is not None:
+        scheduled.append(loop.stats().scheduled)
+        barriers = loop.stats().barrier_operators
+os.write(1, f"{rank} {' '.join(told)}\\n".encode())  # both ranks write there
+os.write(2, f"stats {json.dumps([scheduled, barriers])}\\n".encode())
 dist.destroy_process_group()
 """
 
@@ -211,6 +317,9 @@ class Loops(ProgramCase):
                     continue
                 stats = json.loads([line for line in under.stderr.splitlines() if line.startswith("{")][-1])
                 self.assertGreaterEqual(stats["scheduled"], SCHEDULED[name], under.stderr)
+                if name == "rounds":
+                    self.assertLessEqual(stats["steps"], 41)
+                self.assertEqual("no two of 16 were the same" in under.stderr, name == "unlike", under.stderr)
 
     def test_fits(self):
         """The program holds 1.2 MiB between steps."""
@@ -235,12 +344,28 @@ class Loops(ProgramCase):
         stats = json.loads([line for line in under.stderr.splitlines() if line.startswith("{")][-1])
         self.assertGreaterEqual(stats["scheduled"], 10)
 
+    def test_inductor_is_watched_when_it_comes(self):
+        """Its kernels take pointers. A program imports it with its first compiled call, long after torch."""
+        self.write(
+            "train.py",
+            HEAD
+            + "import torch._inductor.output_code as code; print(hasattr(code.CompiledFxGraph.__call__, '__wrapped__'))",
+        )
+        under = self.go("--budget", "60%")
+        self.assertEqual(under.stdout.strip(), "True", under.stderr[-2000:])
+
     def test_ranks(self):
         launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "29731"]
         alone = self.go(text=RANKS, launcher=launcher)
         self.assertEqual(alone.returncode, 0, alone.stderr[-2000:])
         under = self.go("--budget", "60%", launcher=["torchrun", *launcher[3:]], PATH=f"{sys.prefix}/bin:/usr/bin:/bin")
         self.assertEqual(sorted(under.stdout.split("\n")), sorted(alone.stdout.split("\n")), under.stderr[-2000:])
+        stats = [json.loads(line[6:]) for line in under.stderr.splitlines() if line.startswith("stats ")]
+        self.assertEqual(len(stats), 2, under.stderr[-2000:])
+        for scheduled, barriers in stats:
+            each = [after - before for before, after in zip([0, *scheduled], scheduled)]
+            self.assertTrue(all(one >= 3 for one in each), each)
+            self.assertIn("c10d::allreduce_", barriers)
 
     def test_interrupted(self):
         self.write(

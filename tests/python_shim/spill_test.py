@@ -274,6 +274,25 @@ said(found=found, state=digest(state_of(net, optimizer)), average=digest(average
 """
 )
 
+# A kernel that calls operators inside, with less room each time, until there is none: it has the addresses of what these made.
+NESTED = (
+    PROGRAM
+    + """
+program = program_of()
+net, x = nn.LSTM(64, 128, 2), torch.randn(12, 4, 64)
+right = digest([net(x)[0]])
+held, ends = [], []
+while len(held) < 60:
+    held.append(torch.ones(1 << 14))
+    held[-1].numpy()
+    try:
+        ends.append(digest([net(x)[0]]) == right)
+    except torch.OutOfMemoryError:
+        ends.append("no room")
+said(ends=ends, spilled=program.stats().spilled_out)
+"""
+)
+
 # No room on the host, or none for one operator: one error, and the program goes on with a smaller batch.
 ENDS = (
     PROGRAM
@@ -353,6 +372,11 @@ class Spills(ProgramCase):
         for _ in range(2):
             wide, tight = self.same_bits(THREADS, 16 << 20, "")
             self.assertEqual(wide, tight)
+
+    def test_a_kernel_keeps_what_it_made(self):
+        ends = self.answer(NESTED, "cpu", 5 << 20, 1 << 30, "")["ends"]
+        self.assertNotIn(False, ends)
+        self.assertEqual({True, "no room"}, set(ends))
 
     def test_no_room_on_the_host(self):
         found = self.answer(ENDS, "cpu", 20 << 20, 60 << 20, "host")

@@ -10,7 +10,11 @@ namespace {
 
 void do_nothing(const at::Tensor&) {}
 
+thread_local bool aside = false;
+
 }  // namespace
+
+bool is_aside() noexcept { return aside; }
 
 void ask_for_bytes(std::string_view how, const at::Tensor& tensor) {
   const auto op = c10::Dispatcher::singleton().findSchema({std::string(how), ""});
@@ -25,11 +29,15 @@ void register_byte_access() {
   library->def("read_generators() -> ()");
   library->impl("read_generators",
                 ::torch::dispatch(c10::DispatchKey::CompositeExplicitAutograd, [] {}));
+  library->def("set_aside(bool on) -> ()");
+  library->impl("set_aside", ::torch::dispatch(c10::DispatchKey::CompositeExplicitAutograd,
+                                               [](bool on) { aside = on; }));
   library->def("run_as_written(str why) -> ()");
   library->impl("run_as_written", ::torch::dispatch(c10::DispatchKey::CompositeExplicitAutograd,
                                                     [](std::string_view) {}));
-  for (const char* schema : {"read_bytes(Tensor self) -> ()", "share_bytes(Tensor(a!) self) -> ()",
-                             "give_pointer(Tensor self) -> ()"}) {
+  for (const char* schema :
+       {"read_bytes(Tensor self) -> ()", "share_bytes(Tensor(a!) self) -> ()",
+        "give_pointer(Tensor self) -> ()", "compare_storage(Tensor self) -> ()"}) {
     library->def(schema);
     const std::string_view text = schema;
     library->impl(

@@ -19,6 +19,16 @@ inline constexpr std::string_view kGivePointer = "berth::give_pointer";
 // berth::read_generators() -> (): the body reads the state of a generator.
 inline constexpr std::string_view kReadGenerators = "berth::read_generators";
 
+// berth::compare_storage(Tensor self) -> (): before its next operator the body asks, behind
+// libtorch's operators, whether another tensor has the same bytes.
+inline constexpr std::string_view kCompareStorage = "berth::compare_storage";
+
+// berth::set_aside(bool on) -> (): what this thread calls from now on makes data, not the step: a
+// loader's calls. The tap does not see this operator.
+inline constexpr std::string_view kSetAside = "berth::set_aside";
+// Whether it is on, on this thread.
+[[nodiscard]] bool is_aside() noexcept;
+
 // berth::run_as_written(str why) -> (): the rest of the step needs tensors with bytes.
 inline constexpr std::string_view kRunAsWritten = "berth::run_as_written";
 

@@ -78,7 +78,8 @@ Executor::Executor(const Program& program, const Instructions& instructions,
       holds_(instructions.buffers, kNoStorage, memory),
       holders_(program.storages.size(), kNoBuffer, memory),
       versions_(program.storages.size(), 0, memory),
-      values_(program.calls.size(), memory) {
+      values_(program.calls.size(), memory),
+      offsets_(program.calls.size(), memory) {
   if (times_ != nullptr) times_->begin_step();
 }
 
@@ -91,6 +92,8 @@ void Executor::take_over(Executor& other) {
   const std::size_t calls = std::min(values_.size(), other.values_.size());
   std::move(other.values_.begin(), other.values_.begin() + static_cast<std::ptrdiff_t>(calls),
             values_.begin());
+  std::move(other.offsets_.begin(), other.offsets_.begin() + static_cast<std::ptrdiff_t>(calls),
+            offsets_.begin());
   // Those that calls left which run again they leave again.
   if (program_.sets_generators) generator_states_ = std::move(other.generator_states_);
 }
@@ -136,6 +139,10 @@ void Executor::set_value(std::uint32_t call, std::uint32_t argument, c10::IValue
   values_[call].emplace_back(argument, std::move(value));
 }
 
+void Executor::set_offset(std::uint32_t call, std::uint32_t operand, std::int64_t offset) {
+  if (offset != 0 || !offsets_[call].empty()) offsets_[call].emplace_back(operand, offset);
+}
+
 void Executor::set_generator_state(std::uint32_t call, std::string state) {
   generator_states_.insert_or_assign(call, std::move(state));
 }
@@ -158,11 +165,19 @@ void Executor::check_bytes(const Instruction& instruction) const {
   }
 }
 
-at::Tensor Executor::tensor(const Operand& operand, BufferNumber buffer) const {
+at::Tensor Executor::tensor(std::uint32_t call, std::uint32_t number, BufferNumber buffer) const {
+  const Operand& operand = program_.calls[call].operands[number];
   if (operand.storage == kNoStorage) return {};
   const c10::Storage& storage = buffers_[buffer];
   BERTH_ASSERT(storage, "buffer {} of storage {} is not there", buffer, operand.storage);
-  return make_tensor(storage, operand, plain_keys(storage.device()));
+  at::Tensor made = make_tensor(storage, operand, plain_keys(storage.device()));
+  if (operand.moves && !offsets_[call].empty()) [[unlikely]] {
+    const auto& given = offsets_[call];
+    const auto last = std::find_if(given.rbegin(), given.rend(),
+                                   [&](const auto& one) { return one.first == number; });
+    if (last != given.rend()) made.unsafeGetTensorImpl()->set_storage_offset(last->second);
+  }
+  return made;
 }
 
 namespace {
@@ -184,7 +199,7 @@ void Executor::push_arguments(const Instruction& instruction, bool again, c10::S
   std::uint32_t number = 0, operand = 0;  // of the call's operands, of the instruction's
   const auto next_tensor = [&] {
     const BufferNumber buffer = instruction.operands[operand++];
-    at::Tensor found = tensor(call.operands[number], buffer);
+    at::Tensor found = tensor(instruction.call, number, buffer);
     const bool aside =
         !call.aside.empty() && std::count(call.aside.begin(), call.aside.end(), number) > 0;
     ++number;

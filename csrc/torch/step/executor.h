@@ -50,6 +50,8 @@ class Executor {
   void bind(StorageNumber number, c10::Storage storage);
   // A number that may be another in each step.
   void set_value(std::uint32_t call, std::uint32_t argument, c10::IValue value);
+  // Where an operand that moves lies in its storage in this step, in elements.
+  void set_offset(std::uint32_t call, std::uint32_t operand, std::int64_t offset);
 
   // What the bytes of an operand from outside are hashed to where the call is checked: it throws
   // where they are others when it runs.
@@ -105,7 +107,7 @@ class Executor {
   // What is where after an instruction has run its call.
   void note_run(const Instruction& instruction, c10::ArrayRef<c10::IValue> results);
   void push_arguments(const Instruction& instruction, bool again, c10::Stack* stack);
-  at::Tensor tensor(const Operand& operand, BufferNumber buffer) const;
+  at::Tensor tensor(std::uint32_t call, std::uint32_t operand, BufferNumber buffer) const;
   void release(const Instruction& instruction, const Needed& needed);
   // Whether the bytes that the instruction lets go of, or has written over, may still be asked for:
   // then they are put aside.
@@ -150,6 +152,8 @@ class Executor {
   std::pmr::vector<std::uint32_t> versions_;  // by storage: the highest that was made
   // By call, the values that were given for this step.
   std::pmr::vector<std::pmr::vector<std::pair<std::uint32_t, c10::IValue>>> values_;
+  // By call, where operands that move lie; none where all lie at 0.
+  std::pmr::vector<std::pmr::vector<std::pair<std::uint32_t, std::int64_t>>> offsets_;
   // By call: those that were given, and those that calls had which run again.
   std::unordered_map<std::uint32_t, std::string> generator_states_;
   std::optional<c10::Device> copied_from_;  // since the host has waited

@@ -1,5 +1,6 @@
 #include "csrc/torch/step/ghost.h"
 
+#include "csrc/torch/step/denied_bytes.h"
 #include "csrc/torch/step/elapsed.h"
 #include "csrc/torch/step/ghost_storage.h"
 #include "csrc/torch/step/profilers.h"
@@ -222,8 +223,11 @@ bool Ghost::check(const Call& expected, const c10::OperatorHandle& op,
       std::uint32_t tensors = 0;
       bool fits = true;
       for_each_tensor(value, argument.form, [&](const at::Tensor& tensor) {
-        if (tensors++ < argument.tensors && fits)
-          fits = check_tensor(expected.operands[operand++], tensor, what);
+        if (tensors++ >= argument.tensors || !fits) return;
+        const Operand& one = expected.operands[operand];
+        fits = check_tensor(one, tensor, what);
+        if (fits && one.moves) executor_->set_offset(next_, operand, tensor.storage_offset());
+        ++operand;
       });
       if (fits && tensors != argument.tensors) *what = "a list of another length";
       return fits && tensors == argument.tensors;
@@ -314,10 +318,12 @@ void Ghost::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::S
   }
   std::unique_lock lock(mutex_);
   const std::size_t arguments = op.schema().arguments().size();
+  if (!compared_.empty()) [[unlikely]]
+    end_compare(c10::ArrayRef<c10::IValue>(*stack).slice(stack->size() - arguments, arguments));
   if (barrier_ != nullptr) note_within(op, *stack);
   const Passes how =
       passes(c10::ArrayRef<c10::IValue>(*stack).slice(stack->size() - arguments, arguments));
-  if (barrier_ != nullptr || how != Passes::kNot) {
+  if (barrier_ != nullptr || how != Passes::kNot || facts_of(op).wraps) {
     lock.unlock();
     how == Passes::kForOthers ? run_in_python(op, stack) : run_kernel_told(op, keys, stack);
     return;
@@ -328,6 +334,21 @@ void Ghost::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::S
     diverge(profiled ? "a profiler began in the step" : stack->back().toStringRef());
     lock.unlock();
     recorder_->call(op, keys, stack);
+    return;
+  }
+  if (facts.compares) {
+    let_compare(stack->back().toTensor());
+    stack->pop_back();
+    return;
+  }
+  const auto number_of_known = [&](const c10::StorageImpl* storage) {
+    const auto found = numbers_.find(storage);
+    return found == numbers_.end() ? kNoStorage : found->second;
+  };
+  if (aside_.has(op, c10::ArrayRef<c10::IValue>(*stack).slice(stack->size() - arguments),
+                 c10::ArrayRef<Call>(program().calls).slice(0, next_), number_of_known)) {
+    lock.unlock();
+    run_kernel(op, keys, stack);
     return;
   }
   if (facts.reads_generators) {
@@ -664,6 +685,28 @@ void Ghost::show_bytes(const Call& call) {
     if (one.storage != kNoStorage)
       if (c10::Storage* const real = executor_->holder(one.storage); real != nullptr)
         share_bytes(*real, *storages_[one.storage].lock());
+}
+
+void Ghost::let_compare(const at::Tensor& tensor) {
+  if (!why_refused(tensor).empty()) return;
+  c10::StorageImpl& storage = *tensor.storage().unsafeGetStorageImpl();
+  if (has_bytes(storage)) return;
+  allow_bytes(storage);
+  compared_.emplace_back(tensor.storage().getWeakStorageImpl());
+}
+
+void Ghost::end_compare(c10::ArrayRef<c10::IValue> arguments) {
+  for (const c10::IValue& value : arguments)
+    for_each_tensor(value, form_of(value), [&](const at::Tensor& tensor) {
+      if (!tensor.defined() || !tensor.has_storage()) return;
+      c10::StorageImpl* const storage = tensor.storage().unsafeGetStorageImpl();
+      const auto one = std::find_if(compared_.begin(), compared_.end(), [&](const auto& other) {
+        return other._unsafe_get_target() == storage;
+      });
+      if (one == compared_.end()) return;
+      compared_.erase(one);
+      if (!has_bytes(*storage)) take_bytes_back(*storage);
+    });
 }
 
 void Ghost::give_bytes() {

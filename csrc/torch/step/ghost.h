@@ -1,6 +1,7 @@
 #pragma once
 
 #include "csrc/core/follower.h"
+#include "csrc/torch/step/aside.h"
 #include "csrc/torch/step/current_streams.h"
 #include "csrc/torch/step/executor.h"
 #include "csrc/torch/step/generators.h"
@@ -121,6 +122,9 @@ class Ghost final : public OperatorListener {
   void make_results(const Call& expected, c10::Stack* stack, c10::Stack read);
   // The body uses the bytes of the call's operands itself.
   void show_bytes(const Call& call);
+  // Lets the body compare the tensor's storage, until it calls an operator with the tensor.
+  void let_compare(const at::Tensor& tensor);
+  void end_compare(c10::ArrayRef<c10::IValue> arguments);
   // Runs what the body has called, gives the tensors that it holds their bytes.
   void catch_up();
   void diverge(std::string why);
@@ -173,7 +177,9 @@ class Ghost final : public OperatorListener {
   std::exception_ptr failed_;      // what the follower's part of the schedule threw
   // Of steps that were taken back, or went on by another program; the last one is in use.
   std::list<Instructions> as_recorded_;
+  Aside aside_;
   std::vector<StorageNumber> bound_;  // by the call that is checked
+  std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> compared_;
 };
 
 }  // namespace berth::torch::step

@@ -1,6 +1,7 @@
 #include "csrc/torch/step/recorder.h"
 
 #include "csrc/torch/step/captures.h"
+#include "csrc/torch/step/elapsed.h"
 #include "csrc/torch/step/kernel_cost.h"
 #include "csrc/torch/step/profilers.h"
 #include "csrc/torch/step/tensors.h"
@@ -126,9 +127,11 @@ void Recorder::describe_arguments(Call& call, c10::ArrayRef<c10::IValue> argumen
       const auto operand = static_cast<std::uint32_t>(call.operands.size());
       if (facts.writes[n] && tensor.defined()) call.writes.push_back(operand);
       if (facts.aside[n] && trains && tensor.defined()) call.aside.push_back(operand);
-      call.operands.push_back(
-          tensor.defined() ? describe(tensor, number_of(tensor, RecordedStorage::kFromOutside))
-                           : Operand());
+      Operand& one = call.operands.emplace_back();
+      if (!tensor.defined()) return;
+      one = describe(tensor, number_of(tensor, RecordedStorage::kFromOutside));
+      one.moves =
+          !facts.writes[n] && record_.storages[one.storage].maker == RecordedStorage::kFromOutside;
     });
   }
 }
@@ -203,6 +206,10 @@ void Recorder::describe_results(Call& call, c10::ArrayRef<c10::IValue> results,
       }
       const std::size_t known = record_.storages.size();
       one.operand = describe(tensor, number_of(tensor, maker));
+      // A view without a word in the schema: where it lies an argument says.
+      if (record_.storages.size() == known)
+        for (Operand& operand : call.operands)
+          operand.moves &= operand.storage != one.operand.storage;
       if (call.barrier && record_.storages.size() > known) {
         record_.storages.back().made_by_barrier = true;
         foreign_.back() = record_.storages.back().foreign =
@@ -214,6 +221,8 @@ void Recorder::describe_results(Call& call, c10::ArrayRef<c10::IValue> results,
 }
 
 void Recorder::add(Call call) {
+  for (Operand& one : call.operands)
+    if (one.moves) one.offset = 0;
   const auto is_on_host = [&](const Operand& one) {
     return record_.storages[one.storage].device.is_cpu();
   };
@@ -289,7 +298,7 @@ void Recorder::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10
   if (facts.random || std::count(facts.writes.begin(), facts.writes.end(), true) > 0) ++effects_;
   if (within) note_within(op, *stack);
   const Passes how = passes(c10::ArrayRef<c10::IValue>(*stack).slice(below, arguments));
-  if (within || how != Passes::kNot) {
+  if (within || how != Passes::kNot || facts.wraps) {
     lock.unlock();
     how == Passes::kForOthers ? run_in_python(op, stack) : run_kernel_told(op, keys, stack);
     return;
@@ -304,6 +313,11 @@ void Recorder::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10
     if (record_.refusal.empty()) record_.refusal = stack->back().toStringRef();
     return run();
   }
+  const auto number_of_known = [&](const c10::StorageImpl* storage) {
+    const auto found = numbers_.find(storage);
+    return found == numbers_.end() ? kNoStorage : found->second;
+  };
+  if (facts.compares || aside_.has(op, given(), record_.calls, number_of_known)) return run();
   if (facts.reads_generators) {
     record_.sets_generators = true;
     return run();
@@ -354,7 +368,10 @@ void Recorder::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10
   if (hidden_) taken.assign(stack->begin() + static_cast<std::ptrdiff_t>(below), stack->end());
   std::vector<StorageNumber> wrote;
   {
-    const KernelCost cost(given());
+    // What measures a kernel its threads must not have.
+    std::optional<KernelCost> cost;
+    if (!facts.collective) cost.emplace(given());
+    const Elapsed elapsed;
     if (call.barrier) {
       wrote_ = &wrote;
       const auto over = c10::make_scope_exit([&] {
@@ -367,9 +384,9 @@ void Recorder::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10
       run_kernel(op, keys, stack);
     }
     const auto results = c10::ArrayRef<c10::IValue>(*stack).slice(below);
-    call.ns = cost.ns(results);
+    call.ns = cost ? cost->ns(results) : elapsed.ns();
     // Results are part of what is held at the end; a workspace is what there was besides.
-    call.workspace = cost.peak() > cost.held() ? cost.peak() - cost.held() : 0;
+    if (cost && cost->peak() > cost->held()) call.workspace = cost->peak() - cost->held();
   }
   if (call.barrier)
     generators_.see();

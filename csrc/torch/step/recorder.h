@@ -1,5 +1,6 @@
 #pragma once
 
+#include "csrc/torch/step/aside.h"
 #include "csrc/torch/step/current_streams.h"
 #include "csrc/torch/step/generators.h"
 #include "csrc/torch/step/hidden_writes.h"
@@ -85,6 +86,7 @@ class Recorder final : public OperatorListener {
   // By storage: whether others may use its bytes, from outside or since the body asked for them,
   // and whether a call has written it that runs later than it was called.
   std::vector<std::uint8_t> foreign_, pending_;
+  Aside aside_;
   // While a barrier runs: what its operators write.
   std::vector<StorageNumber>* wrote_ = nullptr;
 };

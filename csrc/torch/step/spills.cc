@@ -179,7 +179,13 @@ void Spills::use(const Used& one, bool stays, std::vector<void*>& used) {
   entry->stream = stream;
 }
 
+namespace {
+thread_local Spills::Use* innermost = nullptr;  // of an operator, on this thread
+}  // namespace
+
 void Spills::Use::begin(const c10::OperatorHandle& op, const c10::Stack& stack, bool stays) {
+  outer_ = std::exchange(innermost, this);
+  stands_ = true;
   const OperatorFacts& facts = facts_of(op);
   if (facts.view || facts.allocates) return;
   const std::size_t arguments = op.schema().arguments().size();
@@ -205,6 +211,7 @@ void Spills::Use::begin(const c10::OperatorHandle& op, const c10::Stack& stack, 
 }
 
 void Spills::Use::begin(const c10::Storage& storage) {
+  stands_ = true;
   {
     Spills& spills = get();
     const std::lock_guard lock(spills.mutex_);
@@ -219,14 +226,19 @@ void Spills::Use::bring_back() {
     for (void* const one : used_) get().bring_back(*static_cast<Entry*>(one));
   } catch (...) {
     end();
-    used_.clear();
     throw;
   }
 }
 
 void Spills::Use::end() noexcept {
+  if (innermost == this) innermost = outer_;
+  stands_ = false;
   const std::lock_guard lock(get().mutex_);
-  for (void* const one : used_) --static_cast<Entry*>(one)->uses;
+  if (outer_ != nullptr)
+    outer_->used_.insert(outer_->used_.end(), used_.begin(), used_.end());
+  else
+    for (void* const one : used_) --static_cast<Entry*>(one)->uses;
+  used_.clear();
 }
 
 void Spills::see(c10::StorageImpl& storage) {
@@ -253,6 +265,9 @@ void Spills::Use::see_results(const c10::OperatorHandle& op, const c10::Stack& s
     if (entry == nullptr) continue;
     if (!entry->stream) entry->stream = stream_now(one->device());
     entry->stays |= facts_of(op).opaque;
+    if (outer_ == nullptr) continue;
+    ++entry->uses;
+    used_.push_back(entry);
   }
 }
 

@@ -64,7 +64,8 @@ class Spills final : public RoomMaker {
   [[nodiscard]] Bytes known() const;
 
   // While it stands, what an operator takes is there and stays. Throws c10::OutOfMemoryError where
-  // there is no room for all of it.
+  // there is no room for all of it. What operators inside take and make stays as long: the kernel
+  // around them may have its address.
   class Use {
    public:
     // A call whose arguments are the last ones of `stack`.
@@ -77,7 +78,7 @@ class Spills final : public RoomMaker {
         begin(storage);
     }
     ~Use() {
-      if (!used_.empty()) [[unlikely]]
+      if (stands_) [[unlikely]]
         end();
     }
     Use(const Use&) = delete;
@@ -93,9 +94,11 @@ class Spills final : public RoomMaker {
     void begin(const c10::Storage& storage);
     // Of what it uses.
     void bring_back();
-    static void see_results(const c10::OperatorHandle& op, const c10::Stack& stack);
+    void see_results(const c10::OperatorHandle& op, const c10::Stack& stack);
     void end() noexcept;
     std::vector<void*> used_;  // entries
+    bool stands_ = false;
+    Use* outer_ = nullptr;  // of the operator that calls this one
   };
 
   // A storage that is there and stays, since others have its address.

@@ -55,6 +55,8 @@ constexpr std::uint32_t kMostTold = 4;  // steps whose spills are reported
 // next one is kept whole before others are. After so many steps in turn of which none was known
 // steps are recorded more seldom.
 constexpr std::size_t kMaxCandidates = 16, kMaxHashes = 4096, kMaxUnlike = 64;
+// Steps after which the program is told that no two were the same.
+constexpr std::size_t kToldUnlike = 16;
 
 // How long to run steps as they are after tries that led to nothing: 1, 2, 4, .. 1024 steps.
 class Pause {
@@ -452,6 +454,9 @@ class StepProgram::State {
     if (hashes_.size() == kMaxHashes) hashes_.clear();
     record.came_before = !hashes_.insert(hash_of(record)).second;
     unlike_ = record.came_before ? 0 : unlike_ + 1;
+    if (unlike_ == kToldUnlike && stats_.scheduled == 0 && !std::exchange(told_unlike_, true))
+      warn("step-unlike", fmt::format("steps run as they are, since no two of {} were the same: {}",
+                                      unlike_, why));
     candidates_.push_back(std::move(record));
     if (candidates_.size() > kMaxCandidates) {
       const auto first_new = std::find_if(candidates_.begin(), candidates_.end(),
@@ -513,6 +518,7 @@ class StepProgram::State {
   std::deque<StepRecord> candidates_;
   std::unordered_set<std::uint64_t> hashes_;  // of all that waited
   std::size_t unlike_ = 0;                    // steps in turn of which none was known
+  bool told_unlike_ = false;
   std::uint64_t found_out_ = operators_found_out();
   std::uint32_t beside_ = 0;  // steps that were begun beside another one, and have not ended
   Pause pause_;

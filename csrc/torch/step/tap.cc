@@ -88,6 +88,10 @@ void run_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::St
 }
 
 void run_kernel_told(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack* stack) {
+  if (facts_of(op).collective) {
+    run_kernel(op, keys, stack);
+    return;
+  }
   run_with_bytes(op, stack, [&](c10::Stack* part) { op.redispatchBoxed(below(keys), part); });
 }
 

@@ -65,8 +65,8 @@ Operand describe(const at::Tensor& tensor, StorageNumber storage) {
 }
 
 bool matches(const at::Tensor& tensor, const Operand& operand) {
-  return tensor.storage_offset() == operand.offset && tensor.dtype() == operand.type &&
-         tensor.sizes() == c10::IntArrayRef(operand.sizes) &&
+  return (operand.moves || tensor.storage_offset() == operand.offset) &&
+         tensor.dtype() == operand.type && tensor.sizes() == c10::IntArrayRef(operand.sizes) &&
          tensor.strides() == c10::IntArrayRef(operand.strides) &&
          tensor.unsafeGetTensorImpl()->is_wrapped_number() == operand.wrapped_number;
 }
@@ -269,6 +269,7 @@ OperatorFacts find_facts(const c10::OperatorHandle& op) {
        !(name == "aten::_ctc_loss" && op.operator_name().overload_name.empty())) ||
       name == "aten::_pack_padded_sequence";
   facts.reads_generators = name == kReadGenerators;
+  facts.compares = name == kCompareStorage;
   facts.as_written = name == kRunAsWritten;
   facts.gives_bytes = name == "aten::set_" && arguments > 1;
   facts.fails = graph::fails_by_contents(c10::toString(op.operator_name()));
@@ -285,6 +286,8 @@ OperatorFacts find_opaque_facts(const c10::OperatorHandle& op) {
   const std::size_t arguments = op.schema().arguments().size();
   const std::string_view name = op.operator_name().name;
   facts.opaque = true;
+  facts.collective = name.starts_with("c10d::") || name.starts_with("_c10d_functional::");
+  facts.wraps = name == "_c10d_functional::_wrap_tensor_autograd";
   facts.host_read = true;
   facts.shows_bytes = name == kShareBytes || name == kGivePointer;
   facts.writes.resize(arguments, true);
@@ -316,7 +319,8 @@ PureOperators& pure_operators() {
 
 bool is_known(const c10::OperatorHandle& op) {
   const std::string& name = op.operator_name().name;
-  if (name == kReadBytes || name == kReadGenerators || name == kRunAsWritten) return true;
+  for (const std::string_view known : {kReadBytes, kReadGenerators, kCompareStorage, kRunAsWritten})
+    if (name == known) return true;
   for (const std::string_view own : {"aten::", "prim::", "profiler::"})
     if (name.starts_with(own)) return true;
   if (std::find(kPure.begin(), kPure.end(), name) != kPure.end()) return true;

@@ -37,7 +37,7 @@ void for_each_tensor(const c10::IValue& value, Form form, const Visit& visit) {
 
 // The operand that `tensor` is, apart from its storage's number. Requires: defined, not refused.
 [[nodiscard]] Operand describe(const at::Tensor& tensor, StorageNumber storage);
-// Whether `tensor` is that operand, apart from its storage.
+// Whether `tensor` is that operand, apart from its storage, and from its offset where it moves.
 [[nodiscard]] bool matches(const at::Tensor& tensor, const Operand& operand);
 
 // A tensor that is that part of `storage`.
@@ -68,6 +68,7 @@ struct OperatorFacts {
   // the result, where there are kernels for it.
   std::optional<c10::OperatorHandle> in_place, out;
   bool reads_generators = false;  // the body does, and calls nothing
+  bool compares = false;          // the body does, and calls nothing
   bool as_written = false;        // the step must run so from here on, as its argument says
   bool gives_bytes = false;       // gives a tensor the bytes of a storage
   bool listwise = false;          // does the same for each element of its lists
@@ -75,6 +76,10 @@ struct OperatorFacts {
   // Nobody knows what it does: an operator that is not libtorch's own and that nobody has declared
   // pure, whatever its schema and its tags say, or one that gives the body an address.
   bool opaque = false;
+  // Opaque, and goes on behind the call, on threads that get the caller's state: what these call is
+  // none of the step's.
+  bool collective = false;
+  bool wraps = false;  // opaque, and makes a tensor that stands for its argument
   graph::Fails fails = graph::Fails::kNever;  // by what its arguments hold
   std::string refusal;                        // why no step program may have it
 };
