@@ -266,6 +266,18 @@ void Pool::State::end_use(Chunk* block) noexcept {
   slab.give(block);
 }
 
+namespace {
+
+// Segments are for blocks by size alone, as PyTorch's: what stays fills holes that others left, and
+// has no segments of its own.
+constexpr Bytes kMostSmall = Bytes{1} << 20;
+
+Mobility in_segments(Bytes size) noexcept {
+  return size <= kMostSmall ? Mobility::kMovable : Mobility::kTemporary;
+}
+
+}  // namespace
+
 PoolBlock* Pool::State::allocate(Bytes asked, LaneKey lane, Mobility mobility) noexcept {
   if (asked == 0 || asked > kMaxBytes) return nullptr;
   const Bytes size = align_up(asked, options.alignment);
@@ -279,6 +291,7 @@ PoolBlock* Pool::State::allocate(Bytes asked, LaneKey lane, Mobility mobility) n
   // allocator.
   if (!maps && !waiting.empty() && !is_captured(lane)) [[unlikely]]
     process_some_events();
+  if (!maps) mobility = in_segments(size);
   const End end = static_cast<End>(mobility);
   bool fresh = false;
   Chunk* hole = nullptr;

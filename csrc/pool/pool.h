@@ -83,8 +83,9 @@ struct PoolStats {
 // the high end, residents the smallest of their area; the gap between the ends closes last. A block
 // enters another end's holes only where the pool would have to grow otherwise, and grows the end
 // that needs fewer new pages. Committed pages stay committed until trim(), so that the steady state
-// takes no page faults. On a device that maps no pages each growth is a segment of its own, blocks
-// take the smallest hole, and enter another end's only where memory is out.
+// takes no page faults. On a device that maps no pages each growth is a segment of its own. Blocks
+// take the smallest hole there; small ones, up to 1 MiB, and others have segments of their own
+// whatever their mobility, and enter another end's only where memory is out.
 //
 // Where a page may be behind several addresses (DeviceProperties::aliases), the pool grows only by
 // what is missing in all holes that the lane may take: the block is *stitched* of whole pages of
