@@ -313,6 +313,17 @@ void Pool::State::shrink(Segment& segment) noexcept {
   slab.give(edge);
 }
 
+Bytes Pool::State::idle() const noexcept {
+  if (maps) return 0;
+  Bytes sum = 0;
+  for (const auto& segment : segments) {
+    const Chunk* chunk = segment->head;
+    while (chunk != nullptr && chunk->kind == Chunk::Kind::kHole) chunk = chunk->next;
+    if (chunk == nullptr) sum += segment->last - segment->first;
+  }
+  return sum;
+}
+
 Bytes Pool::State::release_free_segments() noexcept {
   Bytes given = 0;
   for (Bytes next = 0;;) {

@@ -515,6 +515,8 @@ Bytes Pool::order_waiting() noexcept { return state_->order_waiting(); }
 
 Bytes Pool::trim() noexcept { return state_->trim(); }
 
+Bytes Pool::idle() const noexcept { return state_->idle(); }
+
 std::size_t Pool::move_pages(void* to, std::size_t count, std::size_t room, LaneKey lane,
                              bool others) noexcept {
   return state_->move_pages(to, count, room, lane, others);

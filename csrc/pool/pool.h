@@ -161,6 +161,10 @@ class Pool : public PageSource {
   // committed.
   Bytes trim() noexcept override;
 
+  // Where the device maps no pages, the bytes of segments without a block: trim() gives them back.
+  // 0 elsewhere. O(segments).
+  [[nodiscard]] Bytes idle() const noexcept;
+
   // Stitched blocks count as bytes of their homes (true) until they count where they live again:
   // see PoolOptions::moved. For who takes memory away from below the pool for a while.
   void count_at_home(bool home) noexcept;

@@ -159,7 +159,7 @@ Arena::Outcome Arena::lend(const Lane& lane, const PlanLookup::Entry& wanted, st
     const std::optional<ByteRange> bytes =
         lending_.find(lane, wanted, occupancy_.rounded(wanted.requested),
                       [&](ByteRange range) { return may_borrow(lane, range); });
-    return bytes ? hand_out_lent(lane, *bytes, wanted.requested, id) : miss;
+    return bytes ? hand_out_lent(lane.key, *bytes, wanted.requested, id) : miss;
   } catch (const std::bad_alloc&) {
     return miss;  // host memory is short: the pool may still have a block
   }
@@ -177,7 +177,7 @@ Arena::Outcome Arena::lend_idle(Lane& lane, Bytes requested, std::uint64_t id, O
     leave_schedule(lane);
     const std::optional<ByteRange> bytes = lending_.find_idle(
         occupancy_.rounded(requested), [&](ByteRange range) { return may_borrow(lane, range); });
-    return bytes ? hand_out_lent(lane, *bytes, requested, id) : miss;
+    return bytes ? hand_out_lent(lane.key, *bytes, requested, id) : miss;
   } catch (const std::bad_alloc&) {
     return miss;
   }
@@ -192,10 +192,32 @@ bool Arena::may_borrow(const Lane& lane, ByteRange bytes) noexcept {
   return guards_.wait(lane.key, bytes, Guards::Binds::kShared) && ensure(bytes, lane.key, bytes);
 }
 
-Arena::Outcome Arena::hand_out_lent(const Lane& lane, ByteRange bytes, Bytes requested,
+// The pool should not grow for this request: what is free, and no slot needs soon, of the smallest
+// gap that is large enough.
+Arena::Outcome Arena::lend_spare(Bytes requested, LaneKey key, std::uint64_t id) noexcept {
+  if (memory_.committed() == 0 || requested < kLeastIdle) return {};
+  const Bytes size = occupancy_.rounded(requested);
+  try {
+    for (const Spare spare : {Spare::kLong, Spare::kSoon, Spare::kNow}) {
+      std::vector<ByteRange> used = bytes_in_use();
+      for (const auto& [other, lane] : lanes_.all())
+        if (lookup_ && lane->mode != Lane::Mode::kResting) lending_.add_needed(*lane, spare, &used);
+      ByteRange best{};
+      for (const ByteRange gap : without(memory_.stretches(), united(std::move(used))))
+        if (gap.size() >= size && (best.size() == 0 || gap.size() < best.size())) best = gap;
+      const ByteRange bytes{best.first, best.first + size};
+      if (best.size() != 0 && order_after_lanes(key, bytes))
+        return hand_out_lent(key, bytes, requested, id);
+    }
+  } catch (const std::bad_alloc&) {  // host memory is short
+  }
+  return {};
+}
+
+Arena::Outcome Arena::hand_out_lent(LaneKey key, ByteRange bytes, Bytes requested,
                                     std::uint64_t id) {
   occupancy_.reserve(occupancy_.cells().size() + 1);  // every cell may still come off schedule
-  occupancy_.lend(bytes, {requested, id, lane.key});
+  occupancy_.lend(bytes, {requested, id, key});
   return Outcome::handed_out(Served::kLent, memory_.base() + bytes.first, bytes.size());
 }
 
@@ -296,6 +318,17 @@ void Arena::offer(Spare spare, std::vector<ByteRange>* free) {
   }
 }
 
+// Work on `key` runs after what the plan's lanes have queued on these bytes.
+bool Arena::order_after_lanes(LaneKey key, ByteRange bytes) noexcept {
+  for (const auto& [other, lane] : lanes_.all()) {
+    if (other == key || !lane->used || !device_.properties().asynchronous) continue;
+    LaneEvents::Point point;
+    if (events_.record(other, &point) != LaneEvents::Recorded::kYes || !events_.wait(key, point))
+      return false;
+  }
+  return guards_.wait(key, bytes, Guards::Binds::kShared);
+}
+
 bool Arena::lend(LaneKey key, ByteRange bytes) noexcept {
   const Bytes first = offset_of(reinterpret_cast<void*>(bytes.first));
   const ByteRange here{first, first + bytes.size()};
@@ -304,13 +337,7 @@ bool Arena::lend(LaneKey key, ByteRange bytes) noexcept {
   } catch (const std::bad_alloc&) {
     return false;
   }
-  for (const auto& [other, lane] : lanes_.all()) {
-    if (other == key || !lane->used || !device_.properties().asynchronous) continue;
-    LaneEvents::Point point;
-    if (events_.record(other, &point) != LaneEvents::Recorded::kYes || !events_.wait(key, point))
-      return false;
-  }
-  if (!guards_.wait(key, here, Guards::Binds::kShared)) return false;
+  if (!order_after_lanes(key, here)) return false;
   occupancy_.give_away(here, key);
   recount();
   return true;

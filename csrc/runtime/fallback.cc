@@ -4,15 +4,22 @@
 
 #include <berth/error.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace berth {
 
-PoolBlock* Fallback::allocate(Bytes size, LaneKey lane, trace::Tag tag, std::uint64_t id) {
+void* Fallback::allocate(Bytes size, LaneKey lane, trace::Tag tag, std::uint64_t id) {
   const Mobility kind = mobility_.classify(size, lane, tag);
   store_.forget_failure();
   PoolBlock* block = pool_.allocate(size, lane, kind);
   if (block == nullptr) block = search_ordered(size, lane, kind);
+  if (block == nullptr && !store_.properties().maps_pages && !events_.captured()) {
+    if (arena_.idle() && arena_.give_back() != 0) block = pool_.allocate(size, lane, kind);
+    if (block == nullptr)
+      if (void* const lent = borrow(size, lane, id)) return lent;
+    if (block == nullptr) block = search_idle(size, lane, kind, id);
+  }
   if (block == nullptr) {
     const PageStore::Exceeding exceeding(store_);
     block = pool_.allocate(size, lane, kind);
@@ -26,7 +33,29 @@ PoolBlock* Fallback::allocate(Bytes size, LaneKey lane, trace::Tag tag, std::uin
     throw OutOfMemory(exhaustion(size, lane, {}));
   }
   hand_out(block, size, tag, id);
-  return block;
+  return block->pointer;
+}
+
+// Where no pages are mapped, so that none of them can be lent to the pool, the arena lends bytes.
+void* Fallback::borrow(Bytes size, LaneKey lane, std::uint64_t id) noexcept {
+  const Arena::Outcome lent = arena_.lend_spare(size, lane, id);
+  if (lent.pointer != nullptr) counters_.handed_out(lent.size, size);
+  return lent.pointer;
+}
+
+// Idle segments of other sizes go before more is held than ever was. That waits for the device: so
+// a few times after each change of plan, then at growing distances.
+PoolBlock* Fallback::search_idle(Bytes size, LaneKey lane, Mobility kind,
+                                 std::uint64_t id) noexcept {
+  constexpr std::uint64_t kDistance = 1024;  // requests
+  constexpr unsigned kAtOnce = 8, kMostDoublings = 20;
+  if (arena_.plan().get() != idle_plan_) idle_searches_ = 0;
+  idle_plan_ = arena_.plan().get();
+  if (idle_searches_ == 0) idle_from_ = 0;
+  if (id < idle_from_ || pool_.idle() == 0) return nullptr;
+  if (++idle_searches_ > kAtOnce)
+    idle_from_ = id + (kDistance << std::min(idle_searches_ - kAtOnce, kMostDoublings));
+  return pool_.trim() == 0 ? nullptr : pool_.allocate(size, lane, kind);
 }
 
 PoolBlock* Fallback::allocate_at(void* pointer, Bytes size, LaneKey lane,
