@@ -515,6 +515,15 @@ Bytes Pool::order_waiting() noexcept { return state_->order_waiting(); }
 
 Bytes Pool::trim() noexcept { return state_->trim(); }
 
+bool Pool::lacks(Bytes size, LaneKey lane) noexcept {
+  if (state_->is_scarce(size)) return false;
+  LaneHoles* const mine = state_->holes_of(lane);
+  const auto largest = [](const LaneHoles& holes) {
+    return std::max(holes.trees[0].largest(), holes.trees[1].largest());
+  };
+  return mine != nullptr && std::max(largest(*mine), largest(state_->nobody)) < size;
+}
+
 Bytes Pool::idle() const noexcept { return state_->idle(); }
 
 std::size_t Pool::move_pages(void* to, std::size_t count, std::size_t room, LaneKey lane,

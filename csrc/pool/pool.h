@@ -161,6 +161,10 @@ class Pool : public PageSource {
   // committed.
   Bytes trim() noexcept override;
 
+  // Whether a block of so many bytes has no room in a hole of either end that the lane may take as
+  // it is, while memory is not scarce: the pool would grow, or make it of pieces. O(1).
+  [[nodiscard]] bool lacks(Bytes size, LaneKey lane) noexcept;
+
   // Where the device maps no pages, the bytes of segments without a block: trim() gives them back.
   // 0 elsewhere. O(segments).
   [[nodiscard]] Bytes idle() const noexcept;

@@ -192,23 +192,17 @@ bool Arena::may_borrow(const Lane& lane, ByteRange bytes) noexcept {
   return guards_.wait(lane.key, bytes, Guards::Binds::kShared) && ensure(bytes, lane.key, bytes);
 }
 
-// The pool should not grow for this request: what is free, and no slot needs soon, of the smallest
-// gap that is large enough.
-Arena::Outcome Arena::lend_spare(Bytes requested, LaneKey key, std::uint64_t id) noexcept {
-  if (memory_.committed() == 0 || requested < kLeastIdle) return {};
+Arena::Outcome Arena::lend_spare(Spare spare, Bytes requested, LaneKey key,
+                                 std::uint64_t id) noexcept {
+  if (memory_.committed() == 0) return {};
   const Bytes size = occupancy_.rounded(requested);
   try {
-    for (const Spare spare : {Spare::kLong, Spare::kSoon, Spare::kNow}) {
-      std::vector<ByteRange> used = bytes_in_use();
-      for (const auto& [other, lane] : lanes_.all())
-        if (lookup_ && lane->mode != Lane::Mode::kResting) lending_.add_needed(*lane, spare, &used);
-      ByteRange best{};
-      for (const ByteRange gap : without(memory_.stretches(), united(std::move(used))))
-        if (gap.size() >= size && (best.size() == 0 || gap.size() < best.size())) best = gap;
-      const ByteRange bytes{best.first, best.first + size};
-      if (best.size() != 0 && order_after_lanes(key, bytes))
-        return hand_out_lent(key, bytes, requested, id);
-    }
+    ByteRange best{};
+    for (const ByteRange gap : spare_bytes(spare))
+      if (gap.size() >= size && (best.size() == 0 || gap.size() < best.size())) best = gap;
+    const ByteRange bytes{best.first, best.first + size};
+    if (best.size() != 0 && order_after_lanes(key, bytes))
+      return hand_out_lent(key, bytes, requested, id);
   } catch (const std::bad_alloc&) {  // host memory is short
   }
   return {};
@@ -295,8 +289,8 @@ bool Arena::unpin(const void* pointer) noexcept {
 // --- What is lent to others
 // -------------------------------------------------------------------------
 
-void Arena::offer(Spare spare, std::vector<ByteRange>* free) {
-  if (memory_.committed() == 0) return;
+// Bytes that have memory, that nobody uses now, and that the plan can spare.
+std::vector<ByteRange> Arena::spare_bytes(Spare spare) const {
   // While a lane follows the plan its slots are needed, in the next step if not in this one: what
   // no slot has is offered first.
   bool aligned = false;
@@ -306,11 +300,15 @@ void Arena::offer(Spare spare, std::vector<ByteRange>* free) {
     aligned |= lane->mode == Lane::Mode::kAligned;
     if (lane->mode != Lane::Mode::kResting) lending_.add_needed(*lane, spare, &used);
   }
-  used = united(std::move(used));
+  return without(aligned && spare == Spare::kThisStep ? memory_.unneeded() : memory_.stretches(),
+                 united(std::move(used)));
+}
+
+void Arena::offer(Spare spare, std::vector<ByteRange>* free) {
+  if (memory_.committed() == 0) return;
   const Bytes page = device_.properties().page_bytes;
   const Bytes base = reinterpret_cast<Bytes>(memory_.base());
-  for (const ByteRange bytes : without(
-           aligned && spare == Spare::kThisStep ? memory_.unneeded() : memory_.stretches(), used)) {
+  for (const ByteRange bytes : spare_bytes(spare)) {
     const Bytes first = align_up(bytes.first, page), last = align_down(bytes.last, page);
     if (first >= last) continue;
     const ByteRange whole = device_.whole_handles({base + first, base + last});

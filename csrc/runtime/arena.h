@@ -207,9 +207,13 @@ class Arena : public PageLender {
   // range is too small.
   Status ensure_range(Bytes bytes) noexcept;
 
-  // Bytes for a request that the plan does not serve, where no pages are mapped and the pool should
-  // not grow: those that no birth needs soon. They are off schedule until they are freed.
-  [[nodiscard]] Outcome lend_spare(Bytes requested, LaneKey key, std::uint64_t id) noexcept;
+  // Bytes for a request that the plan does not serve, of those that it can spare (kThisStep to
+  // kNow): of the smallest gap that is large enough. They are off schedule until they are freed.
+  [[nodiscard]] Outcome lend_spare(Spare spare, Bytes requested, LaneKey key,
+                                   std::uint64_t id) noexcept;
+
+  // Whether a lane of the plan rests, or missed so often in its step.
+  [[nodiscard]] bool astray(std::uint32_t misses) const noexcept;
 
   // Whether it holds memory that nothing needs: no plan is served, and nothing lives there.
   [[nodiscard]] bool idle() const noexcept {
@@ -328,6 +332,7 @@ class Arena : public PageLender {
   [[nodiscard]] bool may_borrow(const Lane& lane, ByteRange bytes) noexcept;
   Outcome lend(const Lane& lane, const PlanLookup::Entry& wanted, std::uint64_t id);
   Outcome lend_idle(Lane& lane, Bytes requested, std::uint64_t id, Outcome miss);
+  [[nodiscard]] std::vector<ByteRange> spare_bytes(Spare spare) const;
   Outcome hand_out_lent(LaneKey key, ByteRange bytes, Bytes requested, std::uint64_t id);
   [[nodiscard]] bool order_after_lanes(LaneKey key, ByteRange bytes) noexcept;
   [[nodiscard]] bool ensure(ByteRange bytes, LaneKey key, ByteRange around) noexcept;

@@ -12,12 +12,28 @@ namespace berth {
 void* Fallback::allocate(Bytes size, LaneKey lane, trace::Tag tag, std::uint64_t id) {
   const Mobility kind = mobility_.classify(size, lane, tag);
   store_.forget_failure();
+  // Before the pool makes a block of whole pages that the arena lends: the rest of the last page
+  // would serve nobody. Bytes of the arena leave none.
+  if (store_.properties().aliases && size >= store_.properties().page_bytes &&
+      arena_.astray(Lending::kFewMisses) && !events_.captured() && pool_.lacks(size, lane)) {
+    void* lent = borrow({Spare::kThisStep}, size, lane, id);
+    if (lent == nullptr && !pool_.may_grow(size, size))
+      lent = borrow({Spare::kLong}, size, lane, id);
+    // A step that missed so often is another than the plan's: what its slots need next is no loss.
+    constexpr std::uint32_t kManyMisses = 32;
+    if (lent == nullptr && arena_.astray(kManyMisses) && !pool_.may_grow(size, size))
+      lent = borrow({Spare::kSoon, Spare::kNow}, size, lane, id);
+    if (lent != nullptr) return lent;
+  }
   PoolBlock* block = pool_.allocate(size, lane, kind);
   if (block == nullptr) block = search_ordered(size, lane, kind);
   if (block == nullptr && !store_.properties().maps_pages && !events_.captured()) {
     if (arena_.idle() && arena_.give_back() != 0) block = pool_.allocate(size, lane, kind);
-    if (block == nullptr)
-      if (void* const lent = borrow(size, lane, id)) return lent;
+    // Below that a segment costs little.
+    constexpr Bytes kLeastBorrowed = Bytes{1} << 20;
+    if (block == nullptr && size >= kLeastBorrowed)
+      if (void* const lent = borrow({Spare::kLong, Spare::kSoon, Spare::kNow}, size, lane, id))
+        return lent;
     if (block == nullptr) block = search_idle(size, lane, kind, id);
   }
   if (block == nullptr) {
@@ -36,11 +52,15 @@ void* Fallback::allocate(Bytes size, LaneKey lane, trace::Tag tag, std::uint64_t
   return block->pointer;
 }
 
-// Where no pages are mapped, so that none of them can be lent to the pool, the arena lends bytes.
-void* Fallback::borrow(Bytes size, LaneKey lane, std::uint64_t id) noexcept {
-  const Arena::Outcome lent = arena_.lend_spare(size, lane, id);
-  if (lent.pointer != nullptr) counters_.handed_out(lent.size, size);
-  return lent.pointer;
+void* Fallback::borrow(std::initializer_list<Spare> spares, Bytes size, LaneKey lane,
+                       std::uint64_t id) noexcept {
+  for (const Spare spare : spares) {
+    const Arena::Outcome lent = arena_.lend_spare(spare, size, lane, id);
+    if (lent.pointer == nullptr) continue;
+    counters_.handed_out(lent.size, size);
+    return lent.pointer;
+  }
+  return nullptr;
 }
 
 // Idle segments of other sizes go before more is held than ever was. That waits for the device: so

@@ -8,6 +8,7 @@
 #include "csrc/runtime/arena.h"
 
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <string>
 
@@ -42,7 +43,10 @@ class Fallback {
   void mark_step() noexcept { mobility_.mark_step(); }
 
  private:
-  void* borrow(Bytes size, LaneKey lane, std::uint64_t id) noexcept;
+  using Spare = PageLender::Spare;
+  // Bytes of the arena, of those that it can spare.
+  void* borrow(std::initializer_list<Spare> spares, Bytes size, LaneKey lane,
+               std::uint64_t id) noexcept;
   PoolBlock* search_idle(Bytes size, LaneKey lane, Mobility mobility, std::uint64_t id) noexcept;
   PoolBlock* search_ordered(Bytes size, LaneKey lane, Mobility mobility) noexcept;
   PoolBlock* search_everywhere(Bytes size, LaneKey lane, Mobility mobility) noexcept;
