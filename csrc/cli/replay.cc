@@ -29,7 +29,7 @@ struct ReplayOptions {
   std::vector<std::string> allocators = {"planned", "pool", "glibc"};
   std::vector<std::string> perturbations;
   std::uint64_t seed = 1;
-  std::string memory_limit, handle, plan, gpu = "H100";
+  std::string memory_limit, handle, plan, gpu = "H100", memory = "virtual";
   bool steps = false;
   bool json = false;
 };
@@ -52,6 +52,7 @@ replay::Result replay_one(const std::string& name, const replay::Workload& workl
     berth.planned = name == "planned";
     berth.steps = true;
     berth.memory_limit = limit;
+    if (options.memory == "plain") berth.memory = replay::PaperMemory::kPlain;
     if (!options.plan.empty() && berth.planned) berth.plan = read_plan(options.plan);
     if (!options.handle.empty()) berth.handle = size_option("--handle", options.handle);
     return replay::through_berth(workload, berth);
@@ -307,6 +308,11 @@ Command add_replay(CLI::App& program) {
                   "The most memory that berth asks the driver for at a time: the larger, the fewer "
                   "calls and the more memory")
       ->type_name("SIZE");
+  app->add_option("--memory", options->memory,
+                  "The memory under planned and pool, as BERTH_MEMORY: virtual or plain")
+      ->check(CLI::IsMember({"virtual", "plain"}))
+      ->type_name("NAME")
+      ->capture_default_str();
   app->add_option("--gpu", options->gpu,
                   "The GPU whose driver's calls cost what is reported: H100 or A100")
       ->check(CLI::IsMember({"H100", "A100"}))

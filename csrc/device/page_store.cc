@@ -77,6 +77,7 @@ Status PageStore::reserve(Bytes size, Bytes alignment, void** base) noexcept {
     if (watcher_ != nullptr) watcher_->addresses_reserved(*base, size);
     return status;
   }
+  if (is_beyond_target(size)) return {Status::Code::kOutOfMemory, kTarget};
   if (const Status status = take(size); !status.ok()) return status;
   const Status status = device_.reserve(size, alignment, base);
   note_failure(status);
@@ -117,8 +118,7 @@ Status PageStore::commit(void* base, Bytes size, Residency residency, Bytes most
     missing += hole.last - hole.first;
   // Where nothing is missing the pages may still have to be made resident.
   if (missing == 0) return device_.commit(base, size, residency, most);
-  if (target_ != 0 && !exceeding_ && missing > target_ - std::min(target_, held_))
-    return {Status::Code::kOutOfMemory, kTarget};
+  if (is_beyond_target(missing)) return {Status::Code::kOutOfMemory, kTarget};
   if (const Status status = take(missing); !status.ok()) return status;
   Status status = device_.commit(base, size, residency, most);
   note_failure(status);

@@ -138,6 +138,9 @@ class PageStore final : public ForwardingDevice {
   // The device unmaps these addresses by `call`, unless it fails.
   template <class Call>
   Status unmap(Bytes first, Bytes last, Call&& call) noexcept;
+  [[nodiscard]] bool is_beyond_target(Bytes more) const noexcept {
+    return target_ != 0 && !exceeding_ && more > target_ - std::min(target_, held_);
+  }
   void note_failure(const Status& status) noexcept {
     if (!status.ok() && status.code() != Status::Code::kOutOfMemory) failure_ = status;
   }

@@ -207,8 +207,8 @@ bool Pool::State::prepare_segments() noexcept {
 Chunk* Pool::State::grow_segment(End end, LaneHoles& mine, Bytes size, bool* fresh) noexcept {
   if (size > kMaxBytes / 2) return nullptr;
   const Bytes least = round_up(size, unit), shared = options.segment_bytes;
-  Bytes wish = end == End::kResident ? round_up(least, options.resident_growth_bytes) : least;
-  if (size > unit / 2 && size < shared / 2) wish = std::max(wish, round_up(shared, unit));
+  const bool shares = size > unit / 2 && size < shared / 2;
+  const Bytes wish = shares ? std::max(least, round_up(shared, unit)) : least;
   std::unique_ptr<Segment> segment(new (std::nothrow) Segment);
   if (segment == nullptr || !prepare_segments()) return nullptr;
   for (Bytes more = wish;; more = least) {
@@ -311,6 +311,17 @@ void Pool::State::shrink(Segment& segment) noexcept {
   returned[static_cast<int>(segment.end)].erase(edge);
   segment.unlink(edge);
   slab.give(edge);
+}
+
+Bytes Pool::State::idle() const noexcept {
+  if (maps) return 0;
+  Bytes sum = 0;
+  for (const auto& segment : segments) {
+    const Chunk* chunk = segment->head;
+    while (chunk != nullptr && chunk->kind == Chunk::Kind::kHole) chunk = chunk->next;
+    if (chunk == nullptr) sum += segment->last - segment->first;
+  }
+  return sum;
 }
 
 Bytes Pool::State::release_free_segments() noexcept {

@@ -266,6 +266,18 @@ void Pool::State::end_use(Chunk* block) noexcept {
   slab.give(block);
 }
 
+namespace {
+
+// Segments are for blocks by size alone, as PyTorch's: what stays fills holes that others left, and
+// has no segments of its own.
+constexpr Bytes kMostSmall = Bytes{1} << 20;
+
+Mobility in_segments(Bytes size) noexcept {
+  return size <= kMostSmall ? Mobility::kMovable : Mobility::kTemporary;
+}
+
+}  // namespace
+
 PoolBlock* Pool::State::allocate(Bytes asked, LaneKey lane, Mobility mobility) noexcept {
   if (asked == 0 || asked > kMaxBytes) return nullptr;
   const Bytes size = align_up(asked, options.alignment);
@@ -279,6 +291,7 @@ PoolBlock* Pool::State::allocate(Bytes asked, LaneKey lane, Mobility mobility) n
   // allocator.
   if (!maps && !waiting.empty() && !is_captured(lane)) [[unlikely]]
     process_some_events();
+  if (!maps) mobility = in_segments(size);
   const End end = static_cast<End>(mobility);
   bool fresh = false;
   Chunk* hole = nullptr;
@@ -501,6 +514,17 @@ Bytes Pool::process_events() noexcept { return state_->process_events(); }
 Bytes Pool::order_waiting() noexcept { return state_->order_waiting(); }
 
 Bytes Pool::trim() noexcept { return state_->trim(); }
+
+bool Pool::lacks(Bytes size, LaneKey lane) noexcept {
+  if (state_->is_scarce(size)) return false;
+  LaneHoles* const mine = state_->holes_of(lane);
+  const auto largest = [](const LaneHoles& holes) {
+    return std::max(holes.trees[0].largest(), holes.trees[1].largest());
+  };
+  return mine != nullptr && std::max(largest(*mine), largest(state_->nobody)) < size;
+}
+
+Bytes Pool::idle() const noexcept { return state_->idle(); }
 
 std::size_t Pool::move_pages(void* to, std::size_t count, std::size_t room, LaneKey lane,
                              bool others) noexcept {

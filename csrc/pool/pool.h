@@ -83,8 +83,9 @@ struct PoolStats {
 // the high end, residents the smallest of their area; the gap between the ends closes last. A block
 // enters another end's holes only where the pool would have to grow otherwise, and grows the end
 // that needs fewer new pages. Committed pages stay committed until trim(), so that the steady state
-// takes no page faults. On a device that maps no pages each growth is a segment of its own, blocks
-// take the smallest hole, and enter another end's only where memory is out.
+// takes no page faults. On a device that maps no pages each growth is a segment of its own. Blocks
+// take the smallest hole there; small ones, up to 1 MiB, and others have segments of their own
+// whatever their mobility, and enter another end's only where memory is out.
 //
 // Where a page may be behind several addresses (DeviceProperties::aliases), the pool grows only by
 // what is missing in all holes that the lane may take: the block is *stitched* of whole pages of
@@ -159,6 +160,14 @@ class Pool : public PageSource {
   // an asynchronous device before. Returns bytes given back; pages whose return failed stay
   // committed.
   Bytes trim() noexcept override;
+
+  // Whether a block of so many bytes has no room in a hole of either end that the lane may take as
+  // it is, while memory is not scarce: the pool would grow, or make it of pieces. O(1).
+  [[nodiscard]] bool lacks(Bytes size, LaneKey lane) noexcept;
+
+  // Where the device maps no pages, the bytes of segments without a block: trim() gives them back.
+  // 0 elsewhere. O(segments).
+  [[nodiscard]] Bytes idle() const noexcept;
 
   // Stitched blocks count as bytes of their homes (true) until they count where they live again:
   // see PoolOptions::moved. For who takes memory away from below the pool for a while.

@@ -112,6 +112,7 @@ struct Pool::State {
   void end_pages(Chunk* chunk) noexcept;
   void shrink(Segment& segment) noexcept;
   Bytes release_free_segments() noexcept;
+  [[nodiscard]] Bytes idle() const noexcept;
   [[nodiscard]] bool prepare_segments() noexcept;  // room for one more
   void count_reserved(Bytes more) noexcept {
     stats.reserved += more;

@@ -15,14 +15,17 @@ namespace berth::replay {
 namespace {
 
 constexpr Bytes kPage = Bytes{2} << 20;
+constexpr Bytes kPlainPage = 512;  // as the CUDA device has it on plain memory
 
 class CountingDevice final : public PaperDevice {
  public:
-  explicit CountingDevice(Bytes total) {
+  CountingDevice(Bytes total, PaperMemory memory) {
+    const bool maps = memory == PaperMemory::kVirtual;
     properties_.name = "paper";
     properties_.total_bytes = total;
-    properties_.page_bytes = kPage;
-    properties_.maps_pages = properties_.aliases = properties_.asynchronous = true;
+    properties_.page_bytes = maps ? kPage : kPlainPage;
+    properties_.maps_pages = properties_.aliases = maps;
+    properties_.asynchronous = true;
   }
 
   [[nodiscard]] const DeviceProperties& properties() const noexcept override { return properties_; }
@@ -35,7 +38,10 @@ class CountingDevice final : public PaperDevice {
   // Addresses come from the system, so that they are nobody else's; an alignment is had by asking
   // for more.
   Status reserve(Bytes size, Bytes alignment, void** base) noexcept override {
-    memory_calls_.add(MemoryCall::kReserve);
+    const bool maps = properties_.maps_pages;
+    memory_calls_.add(maps ? MemoryCall::kReserve : MemoryCall::kMalloc);
+    if (!maps && size > properties_.total_bytes - held_)
+      return {Status::Code::kOutOfMemory, "cudaMalloc"};
     const Bytes whole = size + std::max(alignment, kPage);
     void* const at =
         mmap(nullptr, whole, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -43,19 +49,25 @@ class CountingDevice final : public PaperDevice {
     const Bytes first = align_up(reinterpret_cast<Bytes>(at), std::max(alignment, kPage));
     *base = reinterpret_cast<void*>(first);
     reservations_[first] = {at, whole};
+    if (!maps) held_ += size;
     return {};
   }
   Status release(void* base, Bytes size) noexcept override {
-    memory_calls_.add(MemoryCall::kFreeAddresses);
+    const bool maps = properties_.maps_pages;
+    memory_calls_.add(maps ? MemoryCall::kFreeAddresses : MemoryCall::kFree);
     const auto found = reservations_.find(reinterpret_cast<Bytes>(base));
     if (found == reservations_.end()) return {Status::Code::kFailed, "release"};
-    (void)decommit(base, size);
+    if (maps)
+      (void)decommit(base, size);
+    else
+      held_ -= size;
     (void)munmap(found->second.first, found->second.second);
     reservations_.erase(found);
     return {};
   }
   // One handle for each stretch without memory.
   Status commit(void* base, Bytes size, Residency, Bytes most) noexcept override {
+    if (!properties_.maps_pages) return {};
     const Bytes first = reinterpret_cast<Bytes>(base), last = first + size;
     std::vector<ByteRange> missing;
     Bytes wanted = 0;
@@ -169,8 +181,8 @@ class CountingDevice final : public PaperDevice {
 
 }  // namespace
 
-std::unique_ptr<PaperDevice> make_paper_device(Bytes total) {
-  return std::make_unique<CountingDevice>(align_up(total, kPage));
+std::unique_ptr<PaperDevice> make_paper_device(Bytes total, PaperMemory memory) {
+  return std::make_unique<CountingDevice>(align_up(total, kPage), memory);
 }
 
 }  // namespace berth::replay

@@ -113,14 +113,16 @@ Result through_berth(const Workload& workload, const BerthOptions& options) {
                           ? options.memory_limit
                           : std::min<Bytes>(4 * std::min(live_peak, kMaxBytes / 8), kMaxBytes / 2) +
                                 (Bytes{1} << 30);
-  const std::unique_ptr<PaperDevice> device = make_paper_device(total);
+  const std::unique_ptr<PaperDevice> device = make_paper_device(total, options.memory);
   Allocator::Options allocator_options;
   const bool learns = options.planned && !options.plan;
   allocator_options.config.mode = learns ? Mode::kLearn : Mode::kOff;
   allocator_options.config.handle = options.handle;
   allocator_options.alignment = workload.alignment;
   allocator_options.start_threads = options.background;
+  // As on CUDA: segments of PyTorch's sizes where memory is plain.
   allocator_options.pool.growth_bytes = Bytes{2} << 20;
+  allocator_options.pool.segment_bytes = Bytes{20} << 20;
   Allocator allocator(*device, allocator_options);
   if (options.plan) allocator.load_plan(*options.plan);
 

@@ -2,6 +2,7 @@
 
 #include "csrc/plan/plan.h"
 #include "csrc/replay/layout.h"
+#include "csrc/replay/paper_device.h"
 #include "csrc/replay/result.h"
 #include "csrc/replay/workload.h"
 
@@ -14,6 +15,7 @@ struct BerthOptions {
   bool steps = false;      // fill Result::steps
   Bytes memory_limit = 0;  // 0: more than the run can need
   Bytes handle = 0;        // Config::handle
+  PaperMemory memory = PaperMemory::kVirtual;
   // Plan beside the run, as in training, where steps are long: a plan serves from the end of the
   // step after the one that began it, and the replay waits for it in between. Else it serves at
   // once.

@@ -60,7 +60,8 @@ Learning::Options Allocator::State::learning_options() {
                       .folder = folder,
                       .program = options.program,
                       .in_place = !options.start_threads},
-          .has_room = [this](const PlanLookup& plan) { return has_room(plan); }};
+          .has_room = [this](const PlanLookup& plan) { return has_room(plan); },
+          .make_room = [this](const PlanLookup& plan) { return make_room(plan); }};
 }
 
 // Null where BERTH_PLAN names none, or no plan is asked for.
@@ -277,9 +278,13 @@ Bytes Allocator::State::allowance(Bytes asked) const noexcept {
 }
 
 Bytes Allocator::State::target(Bytes asked) const noexcept {
-  if (!device.properties().aliases) return 0;  // what is held lies where it is
+  const DeviceProperties& properties = device.properties();
   const Bytes live = std::max(counters.live_peak, counters.live + rounded(asked));
-  return live + live / kTargetPart + kTargetPages * device.properties().page_bytes;
+  const Bytes wanted = live + live / kTargetPart + kTargetPages * properties.page_bytes;
+  if (properties.aliases) return wanted;
+  // What is held lies where it is: only what plans add to it counts.
+  const bool planned = made_room || arena.committed() != 0;
+  return properties.maps_pages || !planned ? 0 : std::max(store.peak(), wanted);
 }
 
 // What is not worth a search beside so much that lives.
@@ -390,7 +395,7 @@ void* Allocator::State::allocate_elsewhere(Bytes size, LaneKey lane, trace::Tag 
   BERTH_CHECK(!forked, kUsage,
               "a block of {} was asked for in a forked child: berth serves the parent only",
               format_bytes(size));
-  PoolBlock* const block = fallback.allocate(size, lane, tag, id);
+  void* const pointer = fallback.allocate(size, lane, tag, id);
   // Without marks, the sequence itself is searched now and then, and a plan is taken up as soon as
   // it is there.
   if (!captured()) {
@@ -402,7 +407,7 @@ void* Allocator::State::allocate_elsewhere(Bytes size, LaneKey lane, trace::Tag 
     }
     decide_watched();
   }
-  return block->pointer;
+  return pointer;
 }
 
 // A block that its asker never gets.

@@ -107,6 +107,9 @@ struct Allocator::State {
   void fill_arena() noexcept;
   void drop_leftover() noexcept;
   [[nodiscard]] bool has_room(const PlanLookup& plan) noexcept;
+  // Where no pages are mapped, idle segments of the pool go back for the arena of a plan, unless
+  // more would be held with it than ever was.
+  [[nodiscard]] Learning::Options::Room make_room(const PlanLookup& plan) noexcept;
   // What may be held for the sake of a request while pages of the arena could serve it.
   [[nodiscard]] Bytes allowance(Bytes asked) const noexcept;
   [[nodiscard]] Bytes slack(Bytes live) const noexcept;
@@ -141,6 +144,7 @@ struct Allocator::State {
   std::uint64_t next_id = 0;    // of blocks; also counts requests
   unsigned leftover_looks = 0;  // for pages of an earlier plan, in vain
   std::uint64_t leftover_wait = 0;
+  bool made_room = false;     // make_room() did, ever
   std::uint64_t fill_at = 0;  // the request at which the arena is filled where no mark comes
   bool forked = false, shut = false;
 };

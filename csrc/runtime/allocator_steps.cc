@@ -94,6 +94,20 @@ bool Allocator::State::has_room(const PlanLookup& plan) noexcept {
          free + arena.committed() + pool.reserved() - pool.stats().live >= arena.needed(plan);
 }
 
+Learning::Options::Room Allocator::State::make_room(const PlanLookup& plan) noexcept {
+  using Room = Learning::Options::Room;
+  if (device.properties().maps_pages) return Room::kMade;
+  const Bytes more = arena.growth_for(plan);
+  if (more == 0) return Room::kMade;
+  // The former range goes before the new one comes.
+  const auto held = [&] { return store.held() - arena.committed() + more; };
+  if (held() - pool.idle() > store.peak()) return Room::kNone;
+  if (arena.in_use()) return Room::kInUse;
+  made_room = true;
+  if (held() > store.peak()) (void)pool.trim();
+  return held() <= store.peak() ? Room::kMade : Room::kNone;
+}
+
 void Allocator::load_plan(Plan plan) {
   const std::optional<std::string> violation = verify(plan);
   BERTH_CHECK(!violation, kInput, "the plan is refused: {}", *violation);

@@ -159,7 +159,7 @@ Arena::Outcome Arena::lend(const Lane& lane, const PlanLookup::Entry& wanted, st
     const std::optional<ByteRange> bytes =
         lending_.find(lane, wanted, occupancy_.rounded(wanted.requested),
                       [&](ByteRange range) { return may_borrow(lane, range); });
-    return bytes ? hand_out_lent(lane, *bytes, wanted.requested, id) : miss;
+    return bytes ? hand_out_lent(lane.key, *bytes, wanted.requested, id) : miss;
   } catch (const std::bad_alloc&) {
     return miss;  // host memory is short: the pool may still have a block
   }
@@ -177,7 +177,7 @@ Arena::Outcome Arena::lend_idle(Lane& lane, Bytes requested, std::uint64_t id, O
     leave_schedule(lane);
     const std::optional<ByteRange> bytes = lending_.find_idle(
         occupancy_.rounded(requested), [&](ByteRange range) { return may_borrow(lane, range); });
-    return bytes ? hand_out_lent(lane, *bytes, requested, id) : miss;
+    return bytes ? hand_out_lent(lane.key, *bytes, requested, id) : miss;
   } catch (const std::bad_alloc&) {
     return miss;
   }
@@ -192,10 +192,26 @@ bool Arena::may_borrow(const Lane& lane, ByteRange bytes) noexcept {
   return guards_.wait(lane.key, bytes, Guards::Binds::kShared) && ensure(bytes, lane.key, bytes);
 }
 
-Arena::Outcome Arena::hand_out_lent(const Lane& lane, ByteRange bytes, Bytes requested,
+Arena::Outcome Arena::lend_spare(Spare spare, Bytes requested, LaneKey key,
+                                 std::uint64_t id) noexcept {
+  if (memory_.committed() == 0) return {};
+  const Bytes size = occupancy_.rounded(requested);
+  try {
+    ByteRange best{};
+    for (const ByteRange gap : spare_bytes(spare))
+      if (gap.size() >= size && (best.size() == 0 || gap.size() < best.size())) best = gap;
+    const ByteRange bytes{best.first, best.first + size};
+    if (best.size() != 0 && order_after_lanes(key, bytes))
+      return hand_out_lent(key, bytes, requested, id);
+  } catch (const std::bad_alloc&) {  // host memory is short
+  }
+  return {};
+}
+
+Arena::Outcome Arena::hand_out_lent(LaneKey key, ByteRange bytes, Bytes requested,
                                     std::uint64_t id) {
   occupancy_.reserve(occupancy_.cells().size() + 1);  // every cell may still come off schedule
-  occupancy_.lend(bytes, {requested, id, lane.key});
+  occupancy_.lend(bytes, {requested, id, key});
   return Outcome::handed_out(Served::kLent, memory_.base() + bytes.first, bytes.size());
 }
 
@@ -273,8 +289,8 @@ bool Arena::unpin(const void* pointer) noexcept {
 // --- What is lent to others
 // -------------------------------------------------------------------------
 
-void Arena::offer(Spare spare, std::vector<ByteRange>* free) {
-  if (memory_.committed() == 0) return;
+// Bytes that have memory, that nobody uses now, and that the plan can spare.
+std::vector<ByteRange> Arena::spare_bytes(Spare spare) const {
   // While a lane follows the plan its slots are needed, in the next step if not in this one: what
   // no slot has is offered first.
   bool aligned = false;
@@ -284,16 +300,31 @@ void Arena::offer(Spare spare, std::vector<ByteRange>* free) {
     aligned |= lane->mode == Lane::Mode::kAligned;
     if (lane->mode != Lane::Mode::kResting) lending_.add_needed(*lane, spare, &used);
   }
-  used = united(std::move(used));
+  return without(aligned && spare == Spare::kThisStep ? memory_.unneeded() : memory_.stretches(),
+                 united(std::move(used)));
+}
+
+void Arena::offer(Spare spare, std::vector<ByteRange>* free) {
+  if (memory_.committed() == 0) return;
   const Bytes page = device_.properties().page_bytes;
   const Bytes base = reinterpret_cast<Bytes>(memory_.base());
-  for (const ByteRange bytes : without(
-           aligned && spare == Spare::kThisStep ? memory_.unneeded() : memory_.stretches(), used)) {
+  for (const ByteRange bytes : spare_bytes(spare)) {
     const Bytes first = align_up(bytes.first, page), last = align_down(bytes.last, page);
     if (first >= last) continue;
     const ByteRange whole = device_.whole_handles({base + first, base + last});
     if (whole.first < whole.last) free->push_back(whole);
   }
+}
+
+// Work on `key` runs after what the plan's lanes have queued on these bytes.
+bool Arena::order_after_lanes(LaneKey key, ByteRange bytes) noexcept {
+  for (const auto& [other, lane] : lanes_.all()) {
+    if (other == key || !lane->used || !device_.properties().asynchronous) continue;
+    LaneEvents::Point point;
+    if (events_.record(other, &point) != LaneEvents::Recorded::kYes || !events_.wait(key, point))
+      return false;
+  }
+  return guards_.wait(key, bytes, Guards::Binds::kShared);
 }
 
 bool Arena::lend(LaneKey key, ByteRange bytes) noexcept {
@@ -304,13 +335,7 @@ bool Arena::lend(LaneKey key, ByteRange bytes) noexcept {
   } catch (const std::bad_alloc&) {
     return false;
   }
-  for (const auto& [other, lane] : lanes_.all()) {
-    if (other == key || !lane->used || !device_.properties().asynchronous) continue;
-    LaneEvents::Point point;
-    if (events_.record(other, &point) != LaneEvents::Recorded::kYes || !events_.wait(key, point))
-      return false;
-  }
-  if (!guards_.wait(key, here, Guards::Binds::kShared)) return false;
+  if (!order_after_lanes(key, here)) return false;
   occupancy_.give_away(here, key);
   recount();
   return true;

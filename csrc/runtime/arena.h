@@ -192,12 +192,35 @@ class Arena : public PageLender {
   // Bytes of the pages under the slots of a plan.
   [[nodiscard]] Bytes needed(const PlanLookup& plan) const;
 
+  // Where no pages are mapped: the range that would take the place of this one for a plan; 0 where
+  // this one does. 0 elsewhere.
+  [[nodiscard]] Bytes growth_for(const PlanLookup& plan) const noexcept {
+    const Bytes bytes = plan.plan().arena_bytes;
+    if (device_.properties().maps_pages || bytes <= memory_.range_bytes()) return 0;
+    return memory_.range_of(bytes);
+  }
+
   // Ends serving; live blocks stay, off schedule.
   void deactivate() noexcept;
 
   // Makes the range at least this large. Keeps the base where anything is live; fails then if the
   // range is too small.
   Status ensure_range(Bytes bytes) noexcept;
+
+  // Bytes for a request that the plan does not serve, of those that it can spare (kThisStep to
+  // kNow): of the smallest gap that is large enough. They are off schedule until they are freed.
+  [[nodiscard]] Outcome lend_spare(Spare spare, Bytes requested, LaneKey key,
+                                   std::uint64_t id) noexcept;
+
+  // Whether a lane of the plan rests, or missed so often in its step.
+  [[nodiscard]] bool astray(std::uint32_t misses) const noexcept;
+
+  // Whether it holds memory that nothing needs: no plan is served, and nothing lives there.
+  [[nodiscard]] bool idle() const noexcept {
+    return lookup_ == nullptr && memory_.committed() != 0 && !in_use();
+  }
+  // Whether something lives there, or a graph pins something.
+  [[nodiscard]] bool in_use() const noexcept { return !occupancy_.empty() || !pins_.empty(); }
 
   // Gives back all pages on which nothing lives and no graph pins anything; those that a plan needs
   // come back with the next blocks on them. Where no pages are mapped all or nothing, and the plan
@@ -309,7 +332,9 @@ class Arena : public PageLender {
   [[nodiscard]] bool may_borrow(const Lane& lane, ByteRange bytes) noexcept;
   Outcome lend(const Lane& lane, const PlanLookup::Entry& wanted, std::uint64_t id);
   Outcome lend_idle(Lane& lane, Bytes requested, std::uint64_t id, Outcome miss);
-  Outcome hand_out_lent(const Lane& lane, ByteRange bytes, Bytes requested, std::uint64_t id);
+  [[nodiscard]] std::vector<ByteRange> spare_bytes(Spare spare) const;
+  Outcome hand_out_lent(LaneKey key, ByteRange bytes, Bytes requested, std::uint64_t id);
+  [[nodiscard]] bool order_after_lanes(LaneKey key, ByteRange bytes) noexcept;
   [[nodiscard]] bool ensure(ByteRange bytes, LaneKey key, ByteRange around) noexcept;
   void memory_changed() noexcept;
   void guard_moved(const ArenaMemory::Brought& brought, LaneKey key) noexcept;

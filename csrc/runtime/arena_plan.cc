@@ -123,6 +123,13 @@ bool Arena::entered() const noexcept {
                      [](const auto& one) { return one.second->entered; });
 }
 
+bool Arena::astray(std::uint32_t misses) const noexcept {
+  const auto& lanes = lanes_.all();
+  return std::any_of(lanes.begin(), lanes.end(), [&](const auto& one) {
+    return one.second->mode == Lane::Mode::kResting || one.second->misses >= misses;
+  });
+}
+
 // --- Memory -------------------------------------------------------------------------------------
 
 Status Arena::ensure_range(Bytes bytes) noexcept {

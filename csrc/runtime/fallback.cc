@@ -4,15 +4,38 @@
 
 #include <berth/error.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace berth {
 
-PoolBlock* Fallback::allocate(Bytes size, LaneKey lane, trace::Tag tag, std::uint64_t id) {
+void* Fallback::allocate(Bytes size, LaneKey lane, trace::Tag tag, std::uint64_t id) {
   const Mobility kind = mobility_.classify(size, lane, tag);
   store_.forget_failure();
+  // Before the pool makes a block of whole pages that the arena lends: the rest of the last page
+  // would serve nobody. Bytes of the arena leave none.
+  if (store_.properties().aliases && size >= store_.properties().page_bytes &&
+      arena_.astray(Lending::kFewMisses) && !events_.captured() && pool_.lacks(size, lane)) {
+    void* lent = borrow({Spare::kThisStep}, size, lane, id);
+    if (lent == nullptr && !pool_.may_grow(size, size))
+      lent = borrow({Spare::kLong}, size, lane, id);
+    // A step that missed so often is another than the plan's: what its slots need next is no loss.
+    constexpr std::uint32_t kManyMisses = 32;
+    if (lent == nullptr && arena_.astray(kManyMisses) && !pool_.may_grow(size, size))
+      lent = borrow({Spare::kSoon, Spare::kNow}, size, lane, id);
+    if (lent != nullptr) return lent;
+  }
   PoolBlock* block = pool_.allocate(size, lane, kind);
   if (block == nullptr) block = search_ordered(size, lane, kind);
+  if (block == nullptr && !store_.properties().maps_pages && !events_.captured()) {
+    if (arena_.idle() && arena_.give_back() != 0) block = pool_.allocate(size, lane, kind);
+    // Below that a segment costs little.
+    constexpr Bytes kLeastBorrowed = Bytes{1} << 20;
+    if (block == nullptr && size >= kLeastBorrowed)
+      if (void* const lent = borrow({Spare::kLong, Spare::kSoon, Spare::kNow}, size, lane, id))
+        return lent;
+    if (block == nullptr) block = search_idle(size, lane, kind, id);
+  }
   if (block == nullptr) {
     const PageStore::Exceeding exceeding(store_);
     block = pool_.allocate(size, lane, kind);
@@ -26,7 +49,33 @@ PoolBlock* Fallback::allocate(Bytes size, LaneKey lane, trace::Tag tag, std::uin
     throw OutOfMemory(exhaustion(size, lane, {}));
   }
   hand_out(block, size, tag, id);
-  return block;
+  return block->pointer;
+}
+
+void* Fallback::borrow(std::initializer_list<Spare> spares, Bytes size, LaneKey lane,
+                       std::uint64_t id) noexcept {
+  for (const Spare spare : spares) {
+    const Arena::Outcome lent = arena_.lend_spare(spare, size, lane, id);
+    if (lent.pointer == nullptr) continue;
+    counters_.handed_out(lent.size, size);
+    return lent.pointer;
+  }
+  return nullptr;
+}
+
+// Idle segments of other sizes go before more is held than ever was. That waits for the device: so
+// a few times after each change of plan, then at growing distances.
+PoolBlock* Fallback::search_idle(Bytes size, LaneKey lane, Mobility kind,
+                                 std::uint64_t id) noexcept {
+  constexpr std::uint64_t kDistance = 1024;  // requests
+  constexpr unsigned kAtOnce = 8, kMostDoublings = 20;
+  if (arena_.plan().get() != idle_plan_) idle_searches_ = 0;
+  idle_plan_ = arena_.plan().get();
+  if (idle_searches_ == 0) idle_from_ = 0;
+  if (id < idle_from_ || pool_.idle() == 0) return nullptr;
+  if (++idle_searches_ > kAtOnce)
+    idle_from_ = id + (kDistance << std::min(idle_searches_ - kAtOnce, kMostDoublings));
+  return pool_.trim() == 0 ? nullptr : pool_.allocate(size, lane, kind);
 }
 
 PoolBlock* Fallback::allocate_at(void* pointer, Bytes size, LaneKey lane,

@@ -8,6 +8,7 @@
 #include "csrc/runtime/arena.h"
 
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <string>
 
@@ -31,8 +32,8 @@ class Fallback {
         counters_(counters),
         mobility_(options.has_steps) {}
 
-  // A block for the request. Throws OutOfMemory.
-  [[nodiscard]] PoolBlock* allocate(Bytes size, LaneKey lane, trace::Tag tag, std::uint64_t id);
+  // Bytes for the request: a block of the pool, or of the arena. Throws OutOfMemory.
+  [[nodiscard]] void* allocate(Bytes size, LaneKey lane, trace::Tag tag, std::uint64_t id);
   // One at these bytes; null where they are not free.
   [[nodiscard]] PoolBlock* allocate_at(void* pointer, Bytes size, LaneKey lane,
                                        std::uint64_t id) noexcept;
@@ -42,6 +43,11 @@ class Fallback {
   void mark_step() noexcept { mobility_.mark_step(); }
 
  private:
+  using Spare = PageLender::Spare;
+  // Bytes of the arena, of those that it can spare.
+  void* borrow(std::initializer_list<Spare> spares, Bytes size, LaneKey lane,
+               std::uint64_t id) noexcept;
+  PoolBlock* search_idle(Bytes size, LaneKey lane, Mobility mobility, std::uint64_t id) noexcept;
   PoolBlock* search_ordered(Bytes size, LaneKey lane, Mobility mobility) noexcept;
   PoolBlock* search_everywhere(Bytes size, LaneKey lane, Mobility mobility) noexcept;
   // `failure`: what the device answered; empty where it has not got that much.
@@ -55,6 +61,10 @@ class Fallback {
   Pool& pool_;
   Accounts& counters_;
   MobilityClassifier mobility_;
+  // Of search_idle(): the first request that may come to it, how often one did, under which plan.
+  std::uint64_t idle_from_ = 0;
+  unsigned idle_searches_ = 0;
+  const PlanLookup* idle_plan_ = nullptr;
 };
 
 }  // namespace berth

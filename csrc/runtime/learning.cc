@@ -186,7 +186,7 @@ bool Learning::adopt(Notes& notes) {
     return false;
   }
   learner_.plan_taken(result->kinds, result->cycle);
-  if (!serve(result->plan, notes)) return false;
+  if (!serve_beside_pool(result->plan, notes)) return false;
   learner_.plan_serves();
   cycle_ = result->cycle;
   looks_ = 0;
@@ -204,6 +204,7 @@ bool Learning::adopt_read(std::shared_ptr<const PlanLookup> plan, Notes& notes) 
     finder_->refuse_found();
     return false;
   }
+  (void)options_.make_room(*plan);  // it serves wherever its arena can be had
   if (!serve_given(std::move(plan), notes)) return false;
   ++counters_.plans_found;
   return true;
@@ -219,6 +220,30 @@ bool Learning::serve(const std::shared_ptr<const PlanLookup>& plan, Notes& notes
   if (refused_.plan != plan) refused_ = {};
   missing_steps_ = 0;
   return true;
+}
+
+// The same for a plan of steps that the pool has served: it must not cost memory. Where blocks that
+// cross the mark keep a smaller arena, the pool serves one step, so that they end.
+bool Learning::serve_beside_pool(const std::shared_ptr<const PlanLookup>& plan, Notes& notes) {
+  using Room = Options::Room;
+  const std::shared_ptr<const PlanLookup> former = std::exchange(refused_.former, nullptr);
+  const Room room = options_.make_room(*plan);
+  if (room == Room::kMade) return serve(plan, notes);
+  note_refused(plan);
+  if (former) {
+    serve_former(former);
+    drain_after_ = kRelearnAfter << std::min(drains_++, kMostDoublings);
+  } else if (room == Room::kInUse && arena_.plan() && drain_after_ == 0) {
+    refused_.former = arena_.plan();
+    refused_.wait = 1;
+    arena_.deactivate();
+  }
+  return false;
+}
+
+// It fits where it was.
+void Learning::serve_former(const std::shared_ptr<const PlanLookup>& plan) {
+  (void)arena_.activate(plan, Arena::Pages::kAsUsed);
 }
 
 bool Learning::serve_given(std::shared_ptr<const PlanLookup> plan, Notes& notes) {
@@ -253,7 +278,7 @@ void Learning::try_again(Notes& notes) {
   if (refused_.wait > 0) --refused_.wait;
   if (refused_.wait > 0) return;
   if (options_.has_room(*refused_.plan)) {
-    serve(std::shared_ptr(refused_.plan), notes);
+    serve_beside_pool(std::shared_ptr(refused_.plan), notes);
   } else {
     refused_.wait = kTryAgainAfter << std::min(refused_.times++, kMostDoublings);
   }
@@ -272,6 +297,7 @@ void Learning::end_window(std::uint64_t requests, Notes& notes) {
   window_astray_ = all_astray;
   if (made == 0) return;
   if (hits != 0 && arena_.plan() == refused_.plan) refused_ = {};
+  if (drain_after_ > 0) --drain_after_;
   try_again(notes);
   if (!arena_.plan()) return;
   // A change of steps is seen from the misses now.

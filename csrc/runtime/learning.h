@@ -39,6 +39,13 @@ class Learning {
     Planner::Options planner;
     // Whether the memory of its arena may be there now.
     std::function<bool(const PlanLookup& plan)> has_room;
+    // Makes room for it where no more would be held with it than was held before.
+    enum class Room : std::uint8_t {
+      kMade,
+      kInUse,  // there would be room, but for what lives in the arena
+      kNone,
+    };
+    std::function<Room(const PlanLookup& plan)> make_room;
   };
   // `counters` outlives it: hits are read there, plans counted.
   Learning(Options options, Arena& arena, Device& device, Stats& counters);
@@ -117,6 +124,8 @@ class Learning {
     std::shared_ptr<const PlanLookup> plan;
     unsigned times = 0;
     std::uint64_t wait = 0;  // steps
+    // What the arena served until it was to be emptied for this plan.
+    std::shared_ptr<const PlanLookup> former = {};
   };
 
   void run_waiting_errands(SpinMutex& mutex) noexcept;
@@ -139,6 +148,8 @@ class Learning {
   void watch_finder(std::uint64_t requests, Notes& notes);
   void watch_searches(std::uint64_t requests, Notes& notes);
   bool serve(const std::shared_ptr<const PlanLookup>& plan, Notes& notes);
+  bool serve_beside_pool(const std::shared_ptr<const PlanLookup>& plan, Notes& notes);
+  void serve_former(const std::shared_ptr<const PlanLookup>& plan);
   void note_refused(const std::shared_ptr<const PlanLookup>& plan) noexcept;
   void end_window(std::uint64_t requests, Notes& notes);
   void try_again(Notes& notes);
@@ -171,6 +182,9 @@ class Learning {
   bool cycle_ = false;  // the plan has steps in the same turns always
 
   Refused refused_;
+  // Of arenas that were to be emptied in vain: steps to wait, how often.
+  std::uint64_t drain_after_ = 0;
+  unsigned drains_ = 0;
   bool said_refused_ = false, said_no_period_ = false, said_too_long_ = false;
 
   // Of a plan that was given: windows in a row that it hardly served.

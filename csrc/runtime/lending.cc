@@ -10,8 +10,6 @@ namespace {
 constexpr std::size_t kMostTries = 64;
 // Requests ahead for which nothing is lent that is needed soon.
 constexpr std::uint32_t kSoon = 64;
-// After fewer misses in a step one change may explain them, and it goes on as planned.
-constexpr std::uint32_t kFewMisses = 4;
 // Blocks that a request of a lane that rests looks at.
 constexpr std::size_t kMostTriesIdle = 256;
 

@@ -38,6 +38,9 @@ class Lending {
   Lending(const Lending&) = delete;
   Lending& operator=(const Lending&) = delete;
 
+  // After fewer misses in a step one change may explain them, and it goes on as planned.
+  static constexpr std::uint32_t kFewMisses = 4;
+
   void follow(const PlanLookup& lookup) noexcept;
 
   // Whether the lane may have bytes that nobody uses; where it may, they are the result.

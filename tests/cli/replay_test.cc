@@ -74,6 +74,18 @@ TEST_CASE("Replaying says how the steps of each kind were served", "[cli][replay
                Contains("planned, by kind of step"));
 }
 
+TEST_CASE("On plain memory the pool holds segments of PyTorch's sizes", "[cli][replay]") {
+  const TemporaryFolder folder;
+  write_text(folder / "run.csv", events_csv(10));
+  const nlohmann::json json = run_berth_json({"replay", folder / "run.csv", "--memory", "plain",
+                                              "--allocator", "planned,pool,caching-model"});
+  const auto& all = json["allocators"];
+  REQUIRE(all["pool"]["reserved_peak_bytes"] == all["caching-model"]["reserved_peak_bytes"]);
+  REQUIRE(all["pool"]["memory_calls"]["cudaMalloc"].get<int>() > 0);
+  REQUIRE(all["pool"]["memory_calls"]["cuMemCreate"] == 0);
+  REQUIRE(all["planned"]["hits"].get<std::uint64_t>() > 0);
+}
+
 TEST_CASE("Another allocator is measured or said not to be there", "[cli][replay]") {
   const TemporaryFolder folder;
   write_text(folder / "run.csv", events_csv(10));

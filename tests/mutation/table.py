@@ -38,6 +38,8 @@ PLACES = (("berth_place_test", "[threads]"),)
 FINDS = ((RUNTIME, "[folder]~[threads]"),)
 KINDS = ((RUNTIME, "[kinds]"),)
 TARGET = ((RUNTIME, "[target]"),)
+PLAIN = ((RUNTIME, "[plain]"), (RUNTIME, "[learn]~[threads]"))
+SEGMENTS = ((POOL, "[segments]"),)
 PARKING = ((RUNTIME, "[release]"),)
 BARRIERS = (("berth_torch_step_test", "[barrier]"),)
 PROGRAMS_OF_PLANS = ARENA + ((RUNTIME, "[programs]"),)
@@ -299,8 +301,8 @@ MUTANTS = (
            "!is_captured(mine.lane) && process_some_events() != 0)", "false)", LANES_OF_POOL),
     Mutant("s13-search", "S13", "an exhausted pool gives memory back and waits while a graph is captured", FALLBACK,
            "  if (events_.captured()) return nullptr;\n  if (!events_", "  if (!events_", BLOCKS_OF_POOL),
-    Mutant("target-ignored", "pages", "memory grows past what should be held while other memory would do", "csrc/device/page_store.cc",
-           "if (target_ != 0 && !exceeding_ &&", "if (false &&", TARGET),
+    Mutant("target-ignored", "pages", "memory grows past what should be held while other memory would do", "csrc/device/page_store.h",
+           "return target_ != 0 && !exceeding_ &&", "return false &&", TARGET),
     Mutant("target-final", "pages", "what should be held is a limit", FALLBACK,
            "    const PageStore::Exceeding exceeding(store_);\n", "", TARGET),
     Mutant("s13-step", "S13", "a step ends while a graph is captured", STEPS,
@@ -447,7 +449,34 @@ MUTANTS = (
     Mutant("pages-lent", "pages", "bytes that an arena lends are not taken off its schedule", ARENA_CC,
            "  occupancy_.give_away(here, key);\n", "", MOVING),
     Mutant("pages-lent-guards", "pages", "an arena lends bytes that other lanes may still use", ARENA_CC,
-           "  if (!guards_.wait(key, here, Guards::Binds::kShared)) return false;\n", "", MOVING),
+           "return guards_.wait(key, bytes, Guards::Binds::kShared);", "return true;", MOVING),
+    Mutant("pages-rest", "pages", "an unknown step takes whole pages of the arena", FALLBACK,
+           "arena_.astray(Lending::kFewMisses) &&", "false &&", MOVING),
+    Mutant("pages-few-misses", "pages", "one change in a step lets the arena lend what comes soon", FALLBACK,
+           "constexpr std::uint32_t kManyMisses = 32;", "constexpr std::uint32_t kManyMisses = 0;",
+           (("berth_replay_test", "One changed request*"),)),
+    Mutant("plain-size", "plain", "in segments blocks are split by their mobility", BLOCKS,
+           "  if (!maps) mobility = in_segments(size);\n", "", SEGMENTS),
+    Mutant("plain-small", "plain", "a block of 1 MiB lies in a segment of larger ones", BLOCKS,
+           "return size <= kMostSmall ?", "return size < kMostSmall ?", SEGMENTS),
+    Mutant("plain-judged", "plain", "a plan serves that holds more than the pool did", STEPS,
+           "  if (held() - pool.idle() > store.peak()) return Room::kNone;\n", "", PLAIN),
+    Mutant("plain-idle", "plain", "idle segments stay beside the arena", STEPS,
+           "  if (held() > store.peak()) (void)pool.trim();\n", "", PLAIN),
+    Mutant("plain-idle-only", "plain", "a segment in which a block lives counts as idle", PAGES,
+           "if (chunk == nullptr) sum +=", "sum +=", PLAIN),
+    Mutant("plain-emptied", "plain", "an arena in use stays too small for a new plan", LEARNING,
+           "    arena_.deactivate();\n", "", PLAIN),
+    Mutant("plain-former", "plain", "an arena that could not be emptied serves no plan", LEARNING,
+           "    serve_former(former);\n", "", PLAIN),
+    Mutant("plain-borrows", "plain", "the pool grows past what was held while the arena has bytes", FALLBACK,
+           "if (block == nullptr && size >= kLeastBorrowed)", "if (false)", PLAIN),
+    Mutant("plain-empty-arena", "plain", "an arena that serves no plan stays while the pool grows", FALLBACK,
+           "arena_.idle() && arena_.give_back() != 0", "false", PLAIN),
+    Mutant("plain-idle-goes", "plain", "the pool grows past what was held beside idle segments", FALLBACK,
+           "    if (block == nullptr) block = search_idle(size, lane, kind, id);\n", "", PLAIN),
+    Mutant("plain-target", "plain", "in segments nothing is noticed that grows past what was held", ALLOCATOR,
+           "  return properties.maps_pages || !planned ? 0 :", "  return true || !planned ? 0 :", PLAIN),
     Mutant("pages-stale", "pages", "a stitch stays when its pages leave their home", PIECES,
            "      stitches.give_up_over(range);\n", "", MOVING),
     Mutant("pages-proof", "pages", "addresses whose pages moved wait for no point of who had them", PIECES,

@@ -33,6 +33,7 @@ class Table(unittest.TestCase):
                 "alias",
                 "handles",
                 "pages",
+                "plain",
                 "parked",
                 "kinds",
                 "learning",

@@ -490,6 +490,27 @@ TEST_CASE("Pages that come for one lane of a plan are waited for by the others",
   served.free(second);
 }
 
+TEST_CASE("An unknown step takes bytes of the arena, and keeps no rest of a page from others",
+          "[runtime][pages]") {
+  constexpr Bytes kPage = Bytes{256} << 10;
+  test::SimulatedDevice device({.total_bytes = 512 * kMiB, .page_bytes = kPage});
+  Served served(device, side_by_side(16));
+  Allocator& allocator = *served.allocator;
+  for (int i = 0; i < 3; ++i) {
+    std::vector<void*> blocks;
+    for (Bytes k = 0; k < 16; ++k) blocks.push_back(allocator.allocate(kMiB - k, 0));
+    for (void* const block : blocks) served.free(block);
+    allocator.mark_step(0);
+  }
+  const Bytes before = allocator.stats().reserved;
+  // The pool serves 24, until the lane rests, and the arena the rest: 15 MiB, or 30 of whole pages.
+  std::vector<void*> others;
+  for (int i = 0; i < 84; ++i) others.push_back(allocator.allocate(kPage + 512, 0));
+  CHECK(allocator.stats().reserved <= before + 8 * kMiB);
+  CHECK(allocator.is_valid() == "");
+  for (void* const block : others) served.free(block);
+}
+
 TEST_CASE("What an arena lends to another lane is ordered before and after", "[runtime][pages]") {
   constexpr Bytes kPage = Bytes{256} << 10;
   test::SimulatedDevice device({.total_bytes = 20 * kMiB, .page_bytes = kPage});

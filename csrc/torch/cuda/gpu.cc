@@ -97,7 +97,6 @@ Allocator::Options Gpu::options(const Config& config, bool main) {
     options.config.mode = Mode::kOff;
     options.has_steps = false;
     options.config.verbose = false;  // the line at exit is the main allocator's
-    options.pool.resident_growth_bytes = options.pool.growth_bytes;
   }
   return options;
 }
