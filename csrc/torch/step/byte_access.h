@@ -24,7 +24,7 @@ inline constexpr std::string_view kReadGenerators = "berth::read_generators";
 inline constexpr std::string_view kCompareStorage = "berth::compare_storage";
 
 // berth::set_aside(bool on) -> (): what this thread calls from now on makes data, not the step: a
-// loader's calls. The tap does not see this operator.
+// loader's calls.
 inline constexpr std::string_view kSetAside = "berth::set_aside";
 // Whether it is on, on this thread.
 [[nodiscard]] bool is_aside() noexcept;

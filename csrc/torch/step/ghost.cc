@@ -345,7 +345,8 @@ void Ghost::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::S
     const auto found = numbers_.find(storage);
     return found == numbers_.end() ? kNoStorage : found->second;
   };
-  if (aside_.has(op, c10::ArrayRef<c10::IValue>(*stack).slice(stack->size() - arguments),
+  if (facts.sets_aside ||
+      aside_.has(op, c10::ArrayRef<c10::IValue>(*stack).slice(stack->size() - arguments),
                  c10::ArrayRef<Call>(program().calls).slice(0, next_), number_of_known)) {
     lock.unlock();
     run_kernel(op, keys, stack);

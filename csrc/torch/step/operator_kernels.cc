@@ -1,6 +1,5 @@
 #include "csrc/torch/step/operator_kernels.h"
 
-#include "csrc/torch/step/byte_access.h"
 #include "csrc/torch/step/tensors.h"
 
 #include <c10/util/Exception.h>
@@ -50,8 +49,7 @@ bool is_of_steps(const c10::OperatorHandle& op) {
   const std::string& name = op.operator_name().name;
   const auto has_kernel = [&](c10::DispatchKey key) { return op.hasKernelForDispatchKey(key); };
   return op.hasSchema() && (!is_composite(op) || std::ranges::any_of(kDevices, has_kernel)) &&
-         !name.starts_with("prim::") && !name.starts_with("profiler::") && name != kSetAside &&
-         !facts_of(op).view;
+         !name.starts_with("prim::") && !name.starts_with("profiler::") && !facts_of(op).view;
 }
 
 // Whether libtorch has a kernel on the key for a view. In a thread that has the key it would be

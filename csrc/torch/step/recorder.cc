@@ -317,7 +317,8 @@ void Recorder::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10
     const auto found = numbers_.find(storage);
     return found == numbers_.end() ? kNoStorage : found->second;
   };
-  if (facts.compares || aside_.has(op, given(), record_.calls, number_of_known)) return run();
+  if (facts.compares || facts.sets_aside || aside_.has(op, given(), record_.calls, number_of_known))
+    return run();
   if (facts.reads_generators) {
     record_.sets_generators = true;
     return run();

@@ -270,6 +270,7 @@ OperatorFacts find_facts(const c10::OperatorHandle& op) {
       name == "aten::_pack_padded_sequence";
   facts.reads_generators = name == kReadGenerators;
   facts.compares = name == kCompareStorage;
+  facts.sets_aside = name == kSetAside;
   facts.as_written = name == kRunAsWritten;
   facts.gives_bytes = name == "aten::set_" && arguments > 1;
   facts.fails = graph::fails_by_contents(c10::toString(op.operator_name()));
@@ -319,7 +320,8 @@ PureOperators& pure_operators() {
 
 bool is_known(const c10::OperatorHandle& op) {
   const std::string& name = op.operator_name().name;
-  for (const std::string_view known : {kReadBytes, kReadGenerators, kCompareStorage, kRunAsWritten})
+  for (const std::string_view known :
+       {kReadBytes, kReadGenerators, kCompareStorage, kSetAside, kRunAsWritten})
     if (name == known) return true;
   for (const std::string_view own : {"aten::", "prim::", "profiler::"})
     if (name.starts_with(own)) return true;

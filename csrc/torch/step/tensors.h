@@ -69,6 +69,7 @@ struct OperatorFacts {
   std::optional<c10::OperatorHandle> in_place, out;
   bool reads_generators = false;  // the body does, and calls nothing
   bool compares = false;          // the body does, and calls nothing
+  bool sets_aside = false;        // begins or ends what a loader calls, and calls nothing
   bool as_written = false;        // the step must run so from here on, as its argument says
   bool gives_bytes = false;       // gives a tensor the bytes of a storage
   bool listwise = false;          // does the same for each element of its lists
