@@ -9,10 +9,10 @@ NETWORK = (
     PREAMBLE
     + """
 def make(device="cuda"):
-    net = torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.GELU(), torch.nn.Linear(256, 64)).to(device)
+    net = torch.nn.Sequential(torch.nn.Linear(512, 2048), torch.nn.GELU(), torch.nn.Linear(2048, 512)).to(device)
     optimizer = torch.optim.AdamW(net.parameters())
     def step():
-        x = torch.randn(32, 64, device=device)
+        x = torch.randn(2048, 512, device=device)
         loss = (net(x) - x).square().mean()
         loss.backward()
         optimizer.step()
