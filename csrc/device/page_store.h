@@ -57,6 +57,7 @@ class PageStore final : public ForwardingDevice {
   // The most that should be held: pages beyond it are refused as by the limit, but for who says
   // that they must be had (Exceeding). 0 is no target.
   void set_target(Bytes target) noexcept { target_ = target; }
+  [[nodiscard]] bool has_target() const noexcept { return target_ != 0; }
   // The most that a handle of pages has that come from here on; 0: a page, or a 4,096th of what is
   // held.
   void set_handle(Bytes bytes) noexcept { handle_ = bytes; }

@@ -27,7 +27,9 @@ void* Fallback::allocate(Bytes size, LaneKey lane, trace::Tag tag, std::uint64_t
   }
   PoolBlock* block = pool_.allocate(size, lane, kind);
   if (block == nullptr) block = search_ordered(size, lane, kind);
-  if (block == nullptr && !store_.properties().maps_pages && !events_.captured()) {
+  // Where there was no plan, segments stay: a captured graph may use them.
+  if (block == nullptr && !store_.properties().maps_pages && store_.has_target() &&
+      !events_.captured()) {
     if (arena_.idle() && arena_.give_back() != 0) block = pool_.allocate(size, lane, kind);
     // Below that a segment costs little.
     constexpr Bytes kLeastBorrowed = Bytes{1} << 20;
