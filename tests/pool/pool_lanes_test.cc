@@ -291,7 +291,7 @@ TEST_CASE("In segments blocks of up to 1 MiB share, and those that stay fill hol
   SimulatedDevice device({.total_bytes = 256 * kMiB, .maps_pages = false});
   test::LonePool pool(device, {.segment_bytes = 20 * kMiB});
   PoolBlock* const one = pool.allocate(kMiB, 1, Mobility::kTemporary);
-  PoolBlock* const other = pool.allocate(kMiB, 1, Mobility::kMovable);
+  PoolBlock* const other = pool.allocate(kMiB / 2, 1, Mobility::kMovable);
   CHECK(pool.reserved() == 2 * kMiB);
   PoolBlock* const large = pool.allocate(9 * kMiB, 1, Mobility::kTemporary);
   PoolBlock* const stays = pool.allocate(9 * kMiB, 1, Mobility::kResident);
