@@ -37,7 +37,7 @@ std::string Pool::State::is_valid() const {
       at = chunk->last();
       switch (chunk->kind) {
         case Chunk::Kind::kLive:
-          live += chunk->size;
+          live += live_bytes(*chunk);
           ++blocks;
           if (table.find(chunk->pointer) != chunk) return name() + " is live and not in the table";
           if (chunk->requested > chunk->size) return name() + " is smaller than requested";
@@ -108,7 +108,7 @@ std::string Pool::State::is_valid() const {
     if (stitch.lent.empty() ? has != block->size : has >= block->size)
       return fmt::format("{} has {} B", name(), has);
     if (block->kind == Chunk::Kind::kLive) {
-      live += block->size;
+      live += live_bytes(*block);
       ++blocks;
       if (table.find(block->pointer) != block) return name() + " is live and not in the table";
     } else {

@@ -74,7 +74,9 @@ Chunk* Pool::State::find_hole_slowly(End end, LaneHoles& mine, Bytes size, bool*
 }
 
 bool Pool::State::prove_holes(const LaneHoles* mine) noexcept {
-  if (lanes.size() < 2 || events.captured()) return false;
+  // In segments a hole stays its lane's, as in PyTorch's allocator: lanes that mix in a segment
+  // keep it from each other.
+  if (!maps || lanes.size() < 2 || events.captured()) return false;
   const auto for_each_other = [&](auto&& visit) {
     std::size_t left = kAskedToGrow;
     for (const auto& [lane, holes] : lanes) {
@@ -301,10 +303,12 @@ PoolBlock* Pool::State::allocate(Bytes asked, LaneKey lane, Mobility mobility) n
   if (hole == nullptr) hole = find_hole(end, *mine, size);
   if (hole == nullptr) hole = find_hole_slowly(end, *mine, size, &fresh);
   if (hole == nullptr) return nullptr;
+  // In segments a rest that no large block could use stays with the block.
+  const bool rests = maps || end == End::kLow || hole->size - size > kMostSmall;
   Chunk* const block =
-      hole->stitch != nullptr ? hole : cut(hole, options.splits ? size : hole->size);
-  // What is over of fresh pages is nobody's.
-  if (fresh && mine != &nobody)
+      hole->stitch != nullptr ? hole : cut(hole, options.splits && rests ? size : hole->size);
+  // What is over of fresh pages is nobody's; of a fresh segment it is the lane's.
+  if (maps && fresh && mine != &nobody)
     for (Chunk* const rest : {block->previous, block->next})
       if (rest != nullptr && rest->kind == Chunk::Kind::kHole && rest->owner == mine) {
         disown(rest);
@@ -324,7 +328,7 @@ void Pool::State::hand_out(Chunk* block, Bytes asked, LaneKey lane, LaneHoles* m
   block->tag = 0;
   block->proof = 0;
   table.insert(block);
-  stats.live += block->size;
+  stats.live += live_bytes(*block);
   stats.live_peak = std::max(stats.live_peak, stats.live);
   ++stats.blocks;
   ++stats.allocations[static_cast<int>(block->mobility)];
@@ -382,7 +386,7 @@ void Pool::State::record_use(Chunk* block, LaneKey lane) {
 void Pool::State::free(Chunk* block, std::optional<LaneKey> freeing) noexcept {
   const bool must_wait = waits(block, freeing);
   table.erase(block);
-  stats.live -= block->size;
+  stats.live -= live_bytes(*block);
   --stats.blocks;
   if (!must_wait) {
     block->points.clear();

@@ -26,7 +26,8 @@ enum class Mobility : std::uint8_t {
 // set to the size asked for; it, `id`, `born` and `tag` are the caller's.
 struct PoolBlock {
   void* pointer = nullptr;
-  Bytes size = 0;  // rounded up to the pool's alignment
+  Bytes size =
+      0;  // rounded up to the pool's alignment; in segments with a rest that nobody could use
   Bytes requested = 0;
   LaneKey lane = 0;
   Mobility mobility = Mobility::kTemporary;
@@ -85,7 +86,9 @@ struct PoolStats {
 // that needs fewer new pages. Committed pages stay committed until trim(), so that the steady state
 // takes no page faults. On a device that maps no pages each growth is a segment of its own. Blocks
 // take the smallest hole there; small ones, up to 1 MiB, and others have segments of their own
-// whatever their mobility, and enter another end's only where memory is out.
+// whatever their mobility, and enter another end's only where memory is out. A hole stays its
+// lane's there, and a large block takes a rest of up to 1 MiB: all as PyTorch's caching allocator
+// does.
 //
 // Where a page may be behind several addresses (DeviceProperties::aliases), the pool grows only by
 // what is missing in all holes that the lane may take: the block is *stitched* of whole pages of

@@ -28,6 +28,10 @@ struct Pool::State {
   State& operator=(const State&) = delete;
 
   // --- pool.cc: holes and blocks
+  // What counts as live of a block.
+  [[nodiscard]] Bytes live_bytes(const PoolBlock& block) const noexcept {
+    return align_up(block.requested, options.alignment);
+  }
   PoolBlock* allocate(Bytes asked, LaneKey lane, Mobility mobility) noexcept;
   void record_use(Chunk* block, LaneKey lane);
   [[nodiscard]] bool waits(const Chunk* block, std::optional<LaneKey> freeing) const noexcept {

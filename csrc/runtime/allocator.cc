@@ -88,8 +88,8 @@ PoolOptions Allocator::State::pool_options() {
       held.moved(to, from, size);
   };
   if (BlockListener* const listener = options.listener) {
-    result.completed = [listener](const PoolBlock& block) {
-      listener->completed({block.pointer, block.requested, block.size, block.lane});
+    result.completed = [this, listener](const PoolBlock& block) {
+      listener->completed({block.pointer, block.requested, rounded(block.requested), block.lane});
     };
   }
   return result;

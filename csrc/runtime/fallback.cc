@@ -93,12 +93,12 @@ void Fallback::hand_out(PoolBlock* block, Bytes size, trace::Tag tag, std::uint6
   block->id = id;
   block->born = mobility_.now();
   block->tag = tag;
-  counters_.handed_out_by_pool(block->size, size);
+  counters_.handed_out_by_pool(align_up(size, options_.alignment), size);
   counters_.count(block->mobility);
 }
 
 void Fallback::free(PoolBlock* block, std::optional<LaneKey> freeing) noexcept {
-  const Bytes size = block->size;
+  const Bytes size = align_up(block->requested, options_.alignment);
   counters_.taken_back_by_pool(size, block->requested);
   mobility_.learn(block->requested, block->lane, block->tag, block->born);
   const bool waits = pool_.waits(block, freeing);

@@ -291,13 +291,42 @@ TEST_CASE("In segments blocks of up to 1 MiB share, and those that stay fill hol
   SimulatedDevice device({.total_bytes = 256 * kMiB, .maps_pages = false});
   test::LonePool pool(device, {.segment_bytes = 20 * kMiB});
   PoolBlock* const one = pool.allocate(kMiB, 1, Mobility::kTemporary);
-  PoolBlock* const other = pool.allocate(kMiB, 1, Mobility::kMovable);
+  PoolBlock* const other = pool.allocate(kMiB / 2, 1, Mobility::kMovable);
   CHECK(pool.reserved() == 2 * kMiB);
   PoolBlock* const large = pool.allocate(9 * kMiB, 1, Mobility::kTemporary);
   PoolBlock* const stays = pool.allocate(9 * kMiB, 1, Mobility::kResident);
   CHECK(pool.reserved() == 22 * kMiB);
   for (PoolBlock* const block : {one, other, large, stays}) pool.free(block);
   CHECK(pool.trim() == 22 * kMiB);
+}
+
+TEST_CASE("In segments a large block takes a rest of up to 1 MiB", "[pool][segments]") {
+  SimulatedDevice device({.total_bytes = 256 * kMiB, .maps_pages = false});
+  test::LonePool pool(device, {.segment_bytes = 20 * kMiB});
+  PoolBlock* const whole = pool.allocate(19 * kMiB + kMiB, 1, Mobility::kTemporary);
+  pool.free(whole);
+  PoolBlock* const rest = pool.allocate(19 * kMiB, 1, Mobility::kTemporary);
+  CHECK(rest->size == 20 * kMiB);
+  pool.free(rest);
+  PoolBlock* const split = pool.allocate(19 * kMiB - 512, 1, Mobility::kTemporary);
+  CHECK(split->size == 19 * kMiB - 512);
+  CHECK(pool.reserved() == 20 * kMiB);
+  pool.free(split);
+}
+
+TEST_CASE("In segments a hole stays its lane's, and so does the rest of a new segment",
+          "[pool][segments]") {
+  SimulatedDevice device({.total_bytes = 256 * kMiB, .maps_pages = false});
+  test::LonePool pool(device, {.segment_bytes = 20 * kMiB});
+  PoolBlock* const one = pool.allocate(3 * kMiB, 1, Mobility::kTemporary);
+  PoolBlock* const other = pool.allocate(3 * kMiB, 2, Mobility::kTemporary);
+  CHECK(pool.reserved() == 40 * kMiB);
+  pool.free(one);
+  (void)pool.process_events();
+  (void)pool.process_events();
+  PoolBlock* const more = pool.allocate(18 * kMiB, 2, Mobility::kTemporary);
+  CHECK(pool.reserved() == 58 * kMiB);
+  for (PoolBlock* const block : {other, more}) pool.free(block);
 }
 
 TEST_CASE("A device that maps no pages is asked for segments and gets whole ones back",
@@ -377,7 +406,7 @@ class Reference {
     PoolBlock* const block = pool_.allocate(size, lane, mobility);
     if (block == nullptr) return;
     const Bytes first = reinterpret_cast<Bytes>(block->pointer);
-    REQUIRE(block->size == align_up(size, options_.alignment));
+    REQUIRE(block->size >= align_up(size, options_.alignment));
     REQUIRE(block->requested == size);
     REQUIRE(first % options_.alignment == 0);
     REQUIRE(pool_.find(block->pointer) == block);
@@ -388,7 +417,7 @@ class Reference {
     device_.hand_out(lane, block->pointer, block->size);
     REQUIRE(device_.violations() == std::vector<std::string>{});
     live_.emplace(first, block);
-    bytes_ += block->size;
+    bytes_ += align_up(size, options_.alignment);
     for_each_mark(*block, [](std::uint64_t* mark) { *mark = reinterpret_cast<Bytes>(mark); });
   }
   // Words of a block, so many that one lies in each page: no other block has their memory.
@@ -402,7 +431,7 @@ class Reference {
     std::advance(it, static_cast<std::ptrdiff_t>(random_() % live_.size()));
     PoolBlock* const block = it->second;
     live_.erase(it);
-    bytes_ -= block->size;
+    bytes_ -= align_up(block->requested, options_.alignment);
     for_each_mark(
         *block, [](const std::uint64_t* mark) { REQUIRE(*mark == reinterpret_cast<Bytes>(mark)); });
     device_.touch(block->lane, block->pointer, block->size);

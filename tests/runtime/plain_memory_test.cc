@@ -6,7 +6,6 @@
 #include "tests/support/simulated_device.h"
 #include "tests/support/small_step.h"
 
-#include <utility>
 #include <vector>
 
 using namespace berth;
@@ -88,6 +87,22 @@ TEST_CASE("In segments a plan that would hold more than the pool does not serve"
   REQUIRE(run.peak() == 80 * kMiB);
 }
 
+TEST_CASE("In segments nothing goes for a plan that does not serve", "[plain][learn]") {
+  Plain run;
+  // A segment of 40 MiB lies idle, one of 60 MiB does not.
+  run.free(run.allocate(40 * kMiB));
+  void* const large = run.allocate(60 * kMiB);
+  run.free(large);
+  void* const stays = run.allocate(41 * kMiB);
+  const std::vector<Bytes> sizes(4, 15 * kMiB);
+  double share = 1;
+  for (int i = 0; i < 40; ++i) share = run.step(sizes);
+  REQUIRE(share == 0.0);
+  REQUIRE(run.allocator.stats().plan_failures > 0);
+  REQUIRE(run.device.calls(test::CallKind::kRelease) == 0);
+  run.free(stays);
+}
+
 TEST_CASE("In segments the arena lends to steps that the plan does not know", "[plain][lend]") {
   const std::vector<Bytes> sizes = {30 * kMiB, 44 * kMiB, 12 * kMiB};
   Plain run;
@@ -105,15 +120,15 @@ TEST_CASE("In segments the arena lends to steps that the plan does not know", "[
 TEST_CASE("In segments an arena that is too small for a new plan is emptied for it",
           "[plain][learn]") {
   Plain run;
-  void* crossing = run.allocate(3 * kMiB);
-  run.free(run.allocate(300 * kMiB));  // the plans may hold so much
+  void* crossing = run.allocate(40 * kMiB);
+  run.free(run.allocate(320 * kMiB));  // the plans may hold so much
   // A block crosses each mark.
   const auto step = [&](const std::vector<Bytes>& sizes) {
-    run.free(std::exchange(crossing, nullptr));
     const Stats before = run.allocator.stats();
+    run.free(crossing);
+    crossing = run.allocate(40 * kMiB);
     std::vector<void*> blocks;
     for (const Bytes size : sizes) blocks.push_back(run.allocate(size));
-    crossing = run.allocate(3 * kMiB);
     for (void* const block : blocks) run.free(block);
     run.allocator.mark_step(0);
     return run.allocator.stats().hits - before.hits;
@@ -124,7 +139,33 @@ TEST_CASE("In segments an arena that is too small for a new plan is emptied for 
   REQUIRE(hits == 6);
   for (int i = 0; i < 60; ++i) hits = step(large);
   REQUIRE(hits == 6);
-  REQUIRE(run.peak() == 320 * kMiB);
+  REQUIRE(run.peak() == 360 * kMiB);
+  run.free(crossing);
+}
+
+TEST_CASE("In segments an arena that was emptied goes before the pool grows", "[plain][learn]") {
+  Plain run;
+  void* crossing = run.allocate(40 * kMiB);
+  run.free(run.allocate(320 * kMiB));  // the plans may hold so much
+  // A block crosses each mark.
+  const auto step = [&](const std::vector<Bytes>& sizes) {
+    const Stats before = run.allocator.stats();
+    run.free(crossing);
+    crossing = run.allocate(40 * kMiB);
+    std::vector<void*> blocks;
+    for (const Bytes size : sizes) blocks.push_back(run.allocate(size));
+    for (void* const block : blocks) run.free(block);
+    run.allocator.mark_step(0);
+    return run.allocator.stats().hits - before.hits;
+  };
+  std::uint64_t hits = 0;
+  const std::vector<Bytes> small(5, 24 * kMiB);
+  // No gap of the arena is large enough for the first block.
+  const std::vector<Bytes> large = {200 * kMiB, 2 * kMiB, 2 * kMiB, 2 * kMiB, 2 * kMiB};
+  for (int i = 0; i < 12; ++i) hits = step(small);
+  REQUIRE(hits == 6);
+  for (int i = 0; i < 60; ++i) step(large);
+  REQUIRE(run.peak() <= 420 * kMiB);
   run.free(crossing);
 }
 
