@@ -519,6 +519,12 @@ Bytes Pool::order_waiting() noexcept { return state_->order_waiting(); }
 
 Bytes Pool::trim() noexcept { return state_->trim(); }
 
+bool Pool::grow_by_pages() noexcept {
+  if (!state_->maps || state_->unit == state_->page) return false;
+  state_->unit = state_->grain = state_->options.resident_growth_bytes = state_->page;
+  return true;
+}
+
 bool Pool::lacks(Bytes size, LaneKey lane) noexcept {
   if (state_->is_scarce(size)) return false;
   LaneHoles* const mine = state_->holes_of(lane);

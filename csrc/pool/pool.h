@@ -42,7 +42,8 @@ struct PoolOptions {
   // Address range of the two ends, and of the residents' area, where the device maps pages. 0:
   // twice the device's memory, less where the system has no addresses for that.
   Bytes range_bytes = 0;
-  // The range is committed, and given back by trim(), in multiples of this; rounded up to pages.
+  // The range is committed, and given back by trim(), in multiples of this; rounded up to pages. By
+  // single pages after grow_by_pages().
   Bytes growth_bytes = Bytes{2} << 20;
   // Residents' area grows in multiples of this, or of growth_bytes where less is left.
   Bytes resident_growth_bytes = Bytes{32} << 20;
@@ -163,6 +164,9 @@ class Pool : public PageSource {
   // an asynchronous device before. Returns bytes given back; pages whose return failed stay
   // committed.
   Bytes trim() noexcept override;
+  // Memory is out: from now on single pages come and go, where the device maps pages. Whether they
+  // did not before.
+  bool grow_by_pages() noexcept;
 
   // Whether a block of so many bytes has no room in a hole of either end that the lane may take as
   // it is, while memory is not scarce: the pool would grow, or make it of pieces. O(1).

@@ -125,9 +125,10 @@ PoolBlock* Fallback::search_everywhere(Bytes size, LaneKey lane, Mobility kind) 
   arena_.synchronized();
   pool_.process_events();
   if (PoolBlock* block = pool_.allocate(size, lane, kind)) return block;
+  const bool smaller = pool_.grow_by_pages();
   Bytes given = arena_.give_back();
   if (options_.free_pages != Allocator::FreePages::kStay) given += pool_.trim();
-  return given == 0 ? nullptr : pool_.allocate(size, lane, kind);
+  return given == 0 && !smaller ? nullptr : pool_.allocate(size, lane, kind);
 }
 
 std::string Fallback::exhaustion(Bytes size, LaneKey lane, std::string failure) {

@@ -93,6 +93,24 @@ TEST_CASE("A request that is refused says who has the memory", "[runtime][exhaus
   for (void* block : blocks) REQUIRE(allocator.free(block) == Allocator::FreeOutcome::kDone);
 }
 
+TEST_CASE("Where memory is out, single pages between blocks serve", "[runtime][exhaustion]") {
+  const auto device = make_host_device(Bytes{1} << 30);
+  Allocator::Options options;
+  options.config.mode = Mode::kOff;
+  options.config.memory_limit = Bytes{1} << 20;
+  test::CheckedAllocator allocator(*device, options);
+  // In each growth of 64 KiB a block stays.
+  std::vector<void*> blocks, between;
+  for (int i = 0; i < 15; ++i) {
+    blocks.push_back(allocator.allocate(Bytes{16} << 10, 0));
+    between.push_back(allocator.allocate(Bytes{48} << 10, 0));
+  }
+  for (void* block : between) REQUIRE(allocator.free(block) == Allocator::FreeOutcome::kDone);
+  blocks.push_back(allocator.allocate(Bytes{750} << 10, 0));
+  CHECK(allocator.stats().reserved <= Bytes{1} << 20);
+  for (void* block : blocks) REQUIRE(allocator.free(block) == Allocator::FreeOutcome::kDone);
+}
+
 TEST_CASE("A driver that refuses is told as what it is, not as a lack of memory",
           "[runtime][exhaustion]") {
   test::SimulatedDevice device;
