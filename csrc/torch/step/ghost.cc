@@ -312,11 +312,12 @@ void Ghost::make_results(const Call& expected, c10::Stack* stack, c10::Stack rea
 }
 
 void Ghost::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack* stack) {
-  if (recorder_ != nullptr) {
+  std::unique_lock lock(mutex_);
+  if (recorder_ != nullptr) {  // another thread may have made it
+    lock.unlock();
     recorder_->call(op, keys, stack);
     return;
   }
-  std::unique_lock lock(mutex_);
   const std::size_t arguments = op.schema().arguments().size();
   if (!compared_.empty()) [[unlikely]]
     end_compare(c10::ArrayRef<c10::IValue>(*stack).slice(stack->size() - arguments, arguments));
@@ -600,8 +601,11 @@ bool Ghost::take_results(const Call& expected, c10::ArrayRef<c10::IValue> argume
 }
 
 std::uint64_t Ghost::effects() {
-  if (recorder_ != nullptr) return recorder_->effects();
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
+  if (recorder_ != nullptr) {
+    lock.unlock();
+    return recorder_->effects();
+  }
   return barrier_ != nullptr ? 0 : effects_;
 }
 
