@@ -293,6 +293,26 @@ said(ends=ends, spilled=program.stats().spilled_out)
 """
 )
 
+# Of twelve tensors of 1 MiB, each read once a step in turn, eight fit; a tensor that the step makes lives over all reads.
+IN_TURN = (
+    PROGRAM
+    + """
+program = program_of(engine="eager")
+tensors = [torch.full((1 << 18,), float(n)) for n in range(12)]
+back, last = [], 0
+for step in range(5):
+    with program.step():
+        made = tensors[0] + 1
+        assert [int(t.max()) for t in tensors] == list(range(12))
+        assert int(made.min()) == 1
+        del made
+    now = program.stats().spilled_in
+    back.append((now - last) >> 20)
+    last = now
+said(back=back)
+"""
+)
+
 # No room on the host, or none for one operator: one error, and the program goes on with a smaller batch.
 ENDS = (
     PROGRAM
@@ -377,6 +397,12 @@ class Spills(ProgramCase):
         ends = self.answer(NESTED, "cpu", 5 << 20, 1 << 30, "")["ends"]
         self.assertNotIn(False, ends)
         self.assertEqual({True, "no room"}, set(ends))
+
+    def test_those_used_last_leave_first(self):
+        """Of 13 in turn in room for 8 the least recently used ones would be the next ones: 12 would come back a step. Least are 5."""
+        back = self.answer(IN_TURN, "cpu", (8 << 20) + (256 << 10), 1 << 30, "")["back"]
+        self.assertGreaterEqual(back[0], 4)
+        self.assertLessEqual(max(back[2:]), 6, back)
 
     def test_no_room_on_the_host(self):
         found = self.answer(ENDS, "cpu", 20 << 20, 60 << 20, "host")

@@ -35,6 +35,9 @@ namespace {
 // Smaller ones are not worth a copy each.
 constexpr Bytes kLeast = 512;
 
+// Uses of a step that are noted: 4 B each.
+constexpr std::uint32_t kMostUses = 1U << 20;
+
 // Host memory that is kept for the next tensors of its size.
 constexpr std::size_t kMostSpares = 256;
 constexpr Bytes kMostSpareBytes = Bytes{1} << 30;
@@ -142,12 +145,53 @@ Spills::Entry* Spills::find_or_add(c10::StorageImpl& storage) {
   if (storage._mutable_data_ptr_no_checks().get() == nullptr || storage.nbytes() < kLeast)
     return nullptr;
   drop_dead();
+  Entry& entry = add(storage);
+  entry.touched = clock_;
+  if (made_.size() == kMostUses) return &entry;
+  entry.made = made_.size();
+  if (entry.made < made_before_.size() && made_before_[entry.made].bytes == entry.bytes)
+    entry.used_before = made_before_[entry.made].used_at;
+  made_.push_back({.bytes = entry.bytes});
+  return &entry;
+}
+
+Spills::Entry& Spills::add(c10::StorageImpl& storage) {
   entries_.push_back({.storage = Weak::reclaim_copy(&storage),
                       .address = &storage,
                       .device = storage.device(),
                       .bytes = storage.nbytes()});
   by_storage_.emplace(&storage, std::prev(entries_.end()));
-  return &entries_.back();
+  return entries_.back();
+}
+
+void Spills::note_use(Entry& entry) {
+  if (clock_ == kMostUses) return;
+  entry.touched = clock_;
+  entry.used_at.push_back(clock_++);
+}
+
+std::uint64_t Spills::next_use(const Entry& entry) const {
+  constexpr std::uint64_t kNever = ~std::uint64_t{0};
+  const std::vector<std::uint32_t>& before = entry.used_before;
+  if (entry.used_at.size() < before.size()) return before[entry.used_at.size()];
+  // Of one that the step makes only this step is known.
+  if (entry.made == kMadeBefore && !before.empty()) return std::uint64_t{length_} + before.front();
+  if (length_ != 0 && (entry.made == kMadeBefore || !before.empty())) return kNever;
+  // As far off as its last use.
+  return std::uint64_t{clock_} + (clock_ - entry.touched);
+}
+
+void Spills::end_step() {
+  if (!on()) return;
+  const std::lock_guard lock(mutex_);
+  for (Entry& one : entries_) {
+    if (one.made != kMadeBefore) made_[one.made].used_at = one.used_at;
+    one.made = kMadeBefore;
+    one.used_before = std::exchange(one.used_at, {});
+    one.touched = 0;
+  }
+  made_before_ = std::exchange(made_, {});
+  length_ = std::exchange(clock_, 0);
 }
 
 void Spills::drop_dead(bool all) {
@@ -158,6 +202,7 @@ void Spills::drop_dead(bool all) {
       continue;
     }
     forget_copy(*one);
+    if (one->made != kMadeBefore) made_[one->made].used_at = std::move(one->used_at);
     by_storage_.erase(one->address);
     one = entries_.erase(one);
   }
@@ -169,6 +214,7 @@ void Spills::use(const Used& one, bool stays, std::vector<void*>& used) {
   if (entry == nullptr) return;
   entries_.splice(entries_.end(), entries_, by_storage_.at(entry->address));
   ++entry->uses;
+  note_use(*entry);
   used.push_back(entry);
   if (!entry->away) entry->bytes = one.storage->nbytes();
   entry->written |= one.written;
@@ -340,11 +386,16 @@ std::vector<Spills::Strong> Spills::candidates(c10::Device device, Bytes bytes) 
   std::vector<Weak> found;
   {
     const std::lock_guard lock(mutex_);
+    std::vector<std::pair<std::uint64_t, const Entry*>> all;
+    for (const Entry& one : entries_)
+      if (one.device == device && may_leave(one, stream) && !one.storage.expired())
+        all.emplace_back(next_use(one), &one);
+    std::stable_sort(all.begin(), all.end(),
+                     [](const auto& a, const auto& b) { return a.first > b.first; });
     Bytes of_them = 0;
-    for (auto one = entries_.begin(); one != entries_.end() && of_them < bytes; ++one) {
-      if (one->device != device || !may_leave(*one, stream) || one->storage.expired()) continue;
-      found.push_back(one->storage);
-      of_them += one->bytes;
+    for (auto one = all.begin(); one != all.end() && of_them < bytes; ++one) {
+      found.push_back(one->second->storage);
+      of_them += one->second->bytes;
     }
   }
   std::vector<Strong> storages;
@@ -466,13 +517,14 @@ void Spills::move(c10::StorageImpl& from, c10::StorageImpl& to) {
   Entry& entry = *found->second;
   auto known = by_storage_.find(&to);
   if (known == by_storage_.end()) {
-    entries_.push_back({.storage = Weak::reclaim_copy(&to),
-                        .address = &to,
-                        .device = to.device(),
-                        .bytes = to.nbytes()});
-    known = by_storage_.emplace(&to, std::prev(entries_.end())).first;
+    add(to);
+    known = by_storage_.find(&to);
   }
   Entry& there = *known->second;
+  there.used_at = std::move(entry.used_at);
+  there.used_before = std::move(entry.used_before);
+  there.touched = entry.touched;
+  there.made = std::exchange(entry.made, kMadeBefore);
   there.copy = std::exchange(entry.copy, {});
   there.stream = entry.stream;
   there.left_on = entry.left_on;

@@ -22,8 +22,10 @@
 
 namespace berth::torch::step {
 
-// Spills: where a request finds no room, tensors that no running operator uses leave for the host,
-// the least recently used first. They come back before the operator that takes them.
+// Spills: where a request finds no room, tensors that no running operator uses leave for the host.
+// They come back before the operator that takes them. Those leave first that are used last, as far
+// as the step before shows it (L. A. Belady, IBM Systems Journal 5(2), 1966); without a step before
+// the least recently used ones.
 //
 // A tensor keeps its storage, its views and its version: the storage alone loses its memory for a
 // while. Who asks it for its bytes by a pointer meanwhile gets a c10::Error. Operators of all
@@ -111,6 +113,9 @@ class Spills final : public RoomMaker {
     const Use use_;
   };
 
+  // A step has ended. The next one is expected to use its tensors in the same order: those that
+  // were there before it, and the k-th one that it makes.
+  void end_step();
   // The storage has got bytes that an operator made: they may leave.
   void see(c10::StorageImpl& storage);
   // Whether the storage's bytes are on the host.
@@ -147,13 +152,22 @@ class Spills final : public RoomMaker {
     std::optional<c10::Stream> stream = {};   // that used it
     std::optional<c10::Stream> left_on = {};  // by which it left
     Copy copy = {};
+    // By the clock of uses: its uses in this step and in the one before, and the last one.
+    std::vector<std::uint32_t> used_at = {}, used_before = {};
+    std::uint32_t touched = 0;
+    std::size_t made = kMadeBefore;  // in this step, as so manieth
+  };
+  static constexpr std::size_t kMadeBefore = ~std::size_t{0};
+  struct Made {  // in a step
+    Bytes bytes = 0;
+    std::vector<std::uint32_t> used_at = {};
   };
   using Entries = std::list<Entry>;
   Spills();
   // Without the lock: brings one back that is in use, so that it stays.
   void bring_back(Entry& entry);
-  // Without the lock: the storages of the device that may leave as far as is known, the least
-  // recently used first, up to so many bytes.
+  // Without the lock: the storages of the device that may leave as far as is known, those first
+  // that are used last, up to so many bytes.
   [[nodiscard]] std::vector<Strong> candidates(c10::Device device, Bytes bytes) const;
   // Without the lock: lets them leave. Returns the bytes that are free now.
   Bytes leave(const std::vector<Strong>& storages, Bytes bytes);
@@ -165,6 +179,10 @@ class Spills final : public RoomMaker {
     bool written = false;
   };
   void use(const Used& one, bool stays, std::vector<void*>& used);
+  Entry& add(c10::StorageImpl& storage);
+  void note_use(Entry& entry);
+  // When it is used next, by the clock of this step and the next ones.
+  [[nodiscard]] std::uint64_t next_use(const Entry& entry) const;
   // Fills `room`, which is empty or has its size.
   [[nodiscard]] static Copy copy_of(c10::StorageImpl& storage, Copy room);
   // Whether its memory is free now.
@@ -195,6 +213,9 @@ class Spills final : public RoomMaker {
   Bytes spare_bytes_ = 0;
   Bytes copied_bytes_ = 0;  // copies of tensors that are there
   std::size_t alive_ = 0;   // entries after the last look for dead ones
+  // The clock of this step, and how long the one before was; what both made, in order.
+  std::uint32_t clock_ = 0, length_ = 0;
+  std::vector<Made> made_, made_before_;
 };
 
 }  // namespace berth::torch::step

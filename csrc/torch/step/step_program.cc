@@ -229,6 +229,7 @@ class StepProgram::State {
       return false;
     }
     takes_over_ = false;
+    Spills::get().end_step();
     try {
       end_step(failed);
       tell_of_spills();
