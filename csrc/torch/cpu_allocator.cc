@@ -117,6 +117,7 @@ void set_cpu_allocator(Installation& installation) {
               "berth::torch::install() cannot replace libtorch's CPU allocator: another one with a "
               "priority above {} stands already",
               kPriority);
+  note_asks_for_room(c10::kCPU);
 }
 
 }  // namespace berth::torch

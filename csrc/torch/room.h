@@ -23,4 +23,8 @@ class RoomMaker {
 void set_room_maker(RoomMaker& maker) noexcept;
 [[nodiscard]] RoomMaker* room_maker() noexcept;
 
+// Whether the device's allocator is berth's, which asks the room maker before it throws.
+void note_asks_for_room(c10::DeviceType device) noexcept;
+[[nodiscard]] bool asks_for_room(c10::DeviceType device) noexcept;
+
 }  // namespace berth::torch

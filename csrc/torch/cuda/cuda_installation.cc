@@ -9,6 +9,7 @@
 #include "csrc/torch/cuda/stream_captures.h"
 #include "csrc/torch/program.h"
 #include "csrc/torch/range_observer.h"
+#include "csrc/torch/room.h"
 
 #include <berth/error.h>
 #include <berth/torch_cuda.h>
@@ -164,6 +165,7 @@ void make_installation(const Config& config) {
   ::torch::cuda::CUDAPluggableAllocator::changeCurrentAllocator(*kept);
   // What torch.accelerator asks.
   c10::SetAllocator(c10::kCUDA, kept->get(), 1);
+  note_asks_for_room(c10::kCUDA);
   add_backend(*backend);
   observe_ranges();
   tell_reads(**kept);

@@ -1,16 +1,23 @@
 #include "csrc/torch/step/spill_parts.h"
 
+#include "csrc/torch/step/generators.h"
 #include "csrc/torch/step/tensors.h"
 
 #include <ATen/core/List.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <c10/util/Exception.h>
 
 #include <algorithm>
+#include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
 namespace berth::torch::step {
 
 namespace {
+
+constexpr Bytes kLeastRoom = Bytes{1} << 20;
 
 // The elements of the call's lists of tensors, the same in all; 0 where there are none, or others.
 std::size_t elements_of(c10::ArrayRef<c10::IValue> arguments) {
@@ -36,7 +43,55 @@ c10::IValue cut(const c10::IValue& list, std::size_t first, std::size_t end) {
   return some;
 }
 
+// The device that is not the CPU among the arguments, else the current one.
+c10::Device device_where_it_works(c10::ArrayRef<c10::IValue> arguments) {
+  std::optional<c10::Device> found;
+  for (const c10::IValue& value : arguments) {
+    if (value.isDevice() && !value.toDevice().is_cpu()) found = value.toDevice();
+    for_each_tensor(value, form_of(value), [&](const at::Tensor& tensor) {
+      if (tensor.defined() && !tensor.device().is_cpu()) found = tensor.device();
+    });
+  }
+  if (found && found->has_index()) return *found;
+  if (!c10::impl::hasDeviceGuardImpl(c10::kCUDA)) return c10::kCPU;
+  return c10::impl::VirtualGuardImpl(c10::kCUDA).getDevice();
+}
+
 }  // namespace
+
+void run_with_room(const c10::OperatorHandle& op, c10::Stack* stack,
+                   const std::function<void(c10::Stack* part)>& run) {
+  const OperatorFacts& facts = facts_of(op);
+  const bool writes = std::count(facts.writes.begin(), facts.writes.end(), true) > 0;
+  if (Spills::get().allocators_ask() || writes || facts.opaque) {
+    run(stack);
+    return;
+  }
+  const std::size_t below = stack->size() - op.schema().arguments().size();
+  const c10::Stack given(stack->begin() + static_cast<std::ptrdiff_t>(below), stack->end());
+  std::optional<std::string> drawn_from;
+  if (facts.random) drawn_from = state_of(generator_of(given));
+  // How much it asked for is not told.
+  Bytes bytes = kLeastRoom;
+  for (const c10::IValue& value : given)
+    for_each_tensor(value, form_of(value), [&](const at::Tensor& tensor) {
+      if (tensor.defined()) bytes += tensor.nbytes();
+    });
+  for (;; bytes *= 2) {
+    try {
+      run(stack);
+      return;
+    } catch (const c10::OutOfMemoryError& error) {
+      RoomMaker& maker = Spills::get();
+      if (!maker.make_room(device_where_it_works(given), bytes))
+        TORCH_CHECK_WITH(OutOfMemoryError, false, error.what_without_backtrace(), "; ",
+                         maker.why_no_room());
+    }
+    stack->resize(below);
+    stack->insert(stack->end(), given.begin(), given.end());
+    if (drawn_from) set_state(generator_of(given), *drawn_from);
+  }
+}
 
 bool run_in_parts(const c10::OperatorHandle& op, c10::Stack* stack,
                   const std::function<void(c10::Stack* part)>& run) {
@@ -78,7 +133,7 @@ bool run_in_parts(const c10::OperatorHandle& op, c10::Stack* stack,
     for (std::size_t n = 0; n < arguments; ++n)
       part.push_back(is_cut(n) ? cut(given[n], first, end) : given[n]);
     Spills::Use use(op, part);
-    run(&part);
+    run_with_room(op, &part, run);
     use.note_results(op, part);
     for (std::size_t n = 0; n < results; ++n) {
       const c10::List<c10::IValue> some = part[part.size() - results + n].toList();

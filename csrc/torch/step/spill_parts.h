@@ -16,6 +16,12 @@ namespace berth::torch::step {
 bool run_in_parts(const c10::OperatorHandle& op, c10::Stack* stack,
                   const std::function<void(c10::Stack* part)>& run);
 
+// Runs a call whose bytes are there. Where an allocator that is not berth's has no memory left for
+// it, tensors leave for the host and the call runs again, as long as some leave. A call that writes
+// to what it takes does not run again: it may have begun to.
+void run_with_room(const c10::OperatorHandle& op, c10::Stack* stack,
+                   const std::function<void(c10::Stack* part)>& run);
+
 // Runs a call with the bytes of all that it takes there, in parts where it can be. `run` gets a
 // stack with arguments and leaves the results there.
 template <typename Run>
@@ -26,7 +32,7 @@ void run_with_bytes(const c10::OperatorHandle& op, c10::Stack* stack, const Run&
   }
   if (run_in_parts(op, stack, run)) return;
   Spills::Use use(op, *stack);
-  run(stack);
+  run_with_room(op, stack, run);
   use.note_results(op, *stack);
 }
 

@@ -156,6 +156,8 @@ Spills::Entry* Spills::find_or_add(c10::StorageImpl& storage) {
 }
 
 Spills::Entry& Spills::add(c10::StorageImpl& storage) {
+  if (const c10::DeviceType type = storage.device_type(); type != c10::kCPU && !asks_for_room(type))
+    allocators_ask_.store(false, std::memory_order_relaxed);
   entries_.push_back({.storage = Weak::reclaim_copy(&storage),
                       .address = &storage,
                       .device = storage.device(),
@@ -349,10 +351,15 @@ void Spills::bring_back(Entry& entry) {
   if (storage == nullptr) return;
   const Elapsed elapsed;
   const c10::DeviceGuard here(entry.device);
-  c10::DataPtr block = [&] {
-    const c10::DebugInfoGuard unseen(c10::DebugInfoKind::PROFILER_STATE, unseen_if_alone(true));
-    return storage->allocator()->allocate(storage->nbytes());
-  }();
+  c10::DataPtr block;
+  for (Bytes room = storage->nbytes(); block.get() == nullptr; room *= 2) {
+    try {
+      const c10::DebugInfoGuard unseen(c10::DebugInfoKind::PROFILER_STATE, unseen_if_alone(true));
+      block = storage->allocator()->allocate(storage->nbytes());
+    } catch (const c10::OutOfMemoryError&) {
+      if (asks_for_room(entry.device.type()) || !make_room(entry.device, room)) throw;
+    }
+  }
   const std::lock_guard lock(mutex_);
   if (!entry.away) return;  // another thread has brought it back
   entry.away = false;

@@ -58,6 +58,11 @@ class Spills final : public RoomMaker {
   [[nodiscard]] static Spills& get();
   [[nodiscard]] static bool on() noexcept { return on_.load(std::memory_order_acquire); }
 
+  // Whether the allocators of all devices whose tensors are known are berth's.
+  [[nodiscard]] bool allocators_ask() const noexcept {
+    return allocators_ask_.load(std::memory_order_relaxed);
+  }
+
   // Lets tensors take so many bytes of the host, or as many as were allowed before. On from then
   // on.
   void allow(Bytes host_bytes);
@@ -203,6 +208,7 @@ class Spills final : public RoomMaker {
   static void drop(void* entry) noexcept;
 
   static std::atomic<bool> on_;
+  std::atomic<bool> allocators_ask_{true};
   mutable std::mutex mutex_;  // held over a fork, so that a child finds all bytes
   Bytes allowed_ = 0;
   Figures figures_;
