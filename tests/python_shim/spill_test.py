@@ -296,6 +296,35 @@ said(ends=ends, spilled=program.stats().spilled_out)
 """
 )
 
+# DistributedDataParallel compares storages that may be on the host, and its backend reads lists of lists by pointers.
+RANKS = (
+    PROGRAM
+    + """
+import tempfile
+import torch.distributed as dist
+dist.init_process_group("gloo", init_method=f"file://{tempfile.mkdtemp()}/store", rank=0, world_size=1)
+program = program_of(plan_wait=0.1) if host else None
+net = nn.parallel.DistributedDataParallel(Net(), gradient_as_bucket_view=True)
+optimizer = torch.optim.AdamW(net.parameters(), foreach=False)
+losses = []
+for step in range(6):
+    ids = torch.randint(200, (8, 64))
+    with program.step() if program else contextlib.nullcontext():
+        optimizer.zero_grad()
+        for last in (False, True):
+            with contextlib.nullcontext() if last else net.no_sync():
+                loss = nn.functional.cross_entropy(net(ids).view(-1, 200), ids.view(-1))
+                loss.backward()
+        optimizer.step()
+    parts = [torch.empty(8, 64, dtype=torch.long)]
+    big = [torch.randn(1 << 18) for _ in range(12)]
+    dist.all_gather(parts, ids)
+    losses.append((loss.item().hex(), digest(parts), sum(one.sum().item() for one in big)))
+    del big
+said(losses=losses, state=digest(state_of(net, optimizer)), spilled=program.stats().spilled_out if program else 0)
+"""
+)
+
 # Of twelve tensors of 1 MiB, each read once a step in turn, eight fit; a tensor that the step makes lives over all reads.
 IN_TURN = (
     PROGRAM
@@ -395,6 +424,10 @@ class Spills(ProgramCase):
         for _ in range(2):
             wide, tight = self.same_bits(THREADS, 16 << 20, "")
             self.assertEqual(wide, tight)
+
+    def test_data_in_parallel(self):
+        wide, tight = self.same_bits(RANKS, 14 << 20, "")
+        self.assertEqual(wide, tight)
 
     def test_a_kernel_keeps_what_it_made(self):
         ends = self.answer(NESTED, "cpu", 5 << 20, 1 << 30, "")["ends"]

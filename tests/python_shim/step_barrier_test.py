@@ -155,6 +155,87 @@ say(default_type), say(state)
             2,
         )
 
+    def test_collectives_over_lists_of_lists(self):
+        """They take tensors in lists of lists, whose bytes the backend reads by pointers."""
+        self.check(
+            """
+import tempfile
+import torch.distributed as dist
+dist.init_process_group("gloo", init_method=f"file://{tempfile.mkdtemp()}/store", rank=0, world_size=1)
+def gathered():
+    w = torch.randn(16, 16, requires_grad=True)
+    def body(k):
+        y = (torch.randn(4, 16) @ w).relu()
+        scattered, parts, everywhere = torch.empty(4, 16), [torch.empty(4, 16)], [torch.empty(4, 16)]
+        dist.scatter(scattered, [y.detach() * 2], src=0)
+        dist.gather(scattered, parts, dst=0)
+        dist.all_gather(everywhere, parts[0] + 1)
+        (y * everywhere[0]).mean().backward()
+        with torch.no_grad():
+            w.sub_(w.grad)
+        w.grad = None
+        return everywhere[0], w.detach().clone()
+    return body
+say(gathered)
+""",
+            1,
+        )
+
+    def test_what_is_set_is_seen(self):
+        """One step leaves out what the others set between two operators: it is another one. Setting that is no step's part is unset."""
+        found = self.python(
+            PROGRAM
+            + """
+import torch.backends.cuda as cuda, torch.backends.cudnn as cudnn, torch.backends.mkldnn as mkldnn, torch.backends.nnpack as nnpack
+from torch.backends.quantized import supported_engines
+def attribute(of, name, value):
+    return (lambda: getattr(of, name)), (lambda one: setattr(of, name, one)), value
+def fill(on): torch.utils.deterministic.fill_uninitialized_memory = on
+engine = [one for one in supported_engines if one != torch.backends.quantized.engine]
+settings = {
+    "default type": (torch.get_default_dtype, torch.set_default_dtype, torch.float64),
+    "threads": (torch.get_num_threads, torch.set_num_threads, 2),
+    "near zero": (lambda: False, torch.set_flush_denormal, True),
+    "deterministic": (torch.are_deterministic_algorithms_enabled, torch.use_deterministic_algorithms, True),
+    "fill": (lambda: torch.utils.deterministic.fill_uninitialized_memory, fill, not torch.utils.deterministic.fill_uninitialized_memory),
+    "cudnn": attribute(cudnn, "enabled", False),
+    "cudnn.benchmark": attribute(cudnn, "benchmark", True),
+    "cudnn.benchmark_limit": attribute(cudnn, "benchmark_limit", 3),
+    "cudnn.deterministic": attribute(cudnn, "deterministic", True),
+    "cudnn.conv": attribute(cudnn.conv, "fp32_precision", "ieee"),
+    "cudnn.rnn": attribute(cudnn.rnn, "fp32_precision", "ieee"),
+    "mkldnn": attribute(mkldnn, "enabled", False),
+    "mkldnn.deterministic": attribute(mkldnn, "deterministic", True),
+    "mkldnn.matmul": attribute(mkldnn.matmul, "fp32_precision", "bf16"),
+    "mkldnn.conv": attribute(mkldnn.conv, "fp32_precision", "bf16"),
+    "mkldnn.rnn": attribute(mkldnn.rnn, "fp32_precision", "bf16"),
+    "nnpack": (lambda: True, lambda on: torch.backends.nnpack.set_flags(on), False),
+    "matmul": attribute(cuda.matmul, "fp32_precision", "tf32"),
+    "all precisions": (lambda: "highest", torch.set_float32_matmul_precision, "high"),
+    "fp16 sums": attribute(cuda.matmul, "allow_fp16_reduced_precision_reduction", False),
+    "bf16 sums": attribute(cuda.matmul, "allow_bf16_reduced_precision_reduction", False),
+    "fp16 accumulation": attribute(cuda.matmul, "allow_fp16_accumulation", True),
+    "linear algebra": (lambda: "default", cuda.preferred_linalg_library, "cusolver"),
+    **({"quantized": attribute(torch.backends.quantized, "engine", engine[0])} if engine else {}),
+}
+missed = []
+for name, (get, put, other) in settings.items():
+    before = get()
+    program = berth.StepProgram(plan_wait=1e9)
+    x = torch.ones(4)
+    for k in range(8):
+        with program.step():
+            y = x + 1
+            if k != 6: put(other)
+            z = y * 2
+            put(before)
+            w = z + 1
+    if program.stats().diverged != 1 or program.stats().scheduled < 3: missed.append((name, program.stats()))
+print(len(settings) >= 23, missed)
+"""
+        )
+        self.assertEqual(found.strip(), "True []")
+
     def test_other_threads_find_what_they_would(self):
         """The body waits for each of them, so all that they find is told."""
         self.check(

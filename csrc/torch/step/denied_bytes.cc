@@ -1,7 +1,5 @@
 #include "csrc/torch/step/denied_bytes.h"
 
-#include <string>
-
 namespace berth::torch::step {
 
 namespace {
@@ -19,11 +17,14 @@ constexpr const char* kAsked = "the bytes of a tensor were asked for behind libt
 
 }  // namespace
 
-void deny_bytes(c10::StorageImpl& storage, const char* why) {
-  storage.release_data_and_set_meta_custom_data_ptr_error_msg_(std::string(kAsked) + why);
+Denial::Denial(const char* why) : text_(std::string(kAsked) + why) {}
+
+void deny_bytes(c10::StorageImpl& storage, const Denial& why) {
+  storage.release_data_and_set_meta_custom_data_ptr_error_msg_(why.text());
 }
 
 void allow_bytes(c10::StorageImpl& storage) { storage.*throws_on_access() = false; }
+void deny_bytes_again(c10::StorageImpl& storage) { storage.*throws_on_access() = true; }
 
 bool asks_for_bytes(const c10::Error& error) {
   return error.msg().find(kAsked) != std::string::npos;

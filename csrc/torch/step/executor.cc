@@ -226,6 +226,9 @@ void Executor::push_arguments(const Instruction& instruction, bool again, c10::S
         stack->push_back(cut ? slice(value, instruction.first, instruction.count) : value);
         break;
       }
+      case Form::kNested:
+        BERTH_ASSERT(false, "call {} is a barrier, which the body runs", instruction.call);
+        break;
       case Form::kTensor:
         stack->emplace_back(next_tensor());
         break;

@@ -9,16 +9,19 @@ namespace berth::torch::step {
 
 namespace {
 
-constexpr const char* kNoBytes =
-    "inside of a step that berth runs by a schedule: they are not there before the step has ended. "
-    "Read them after it, or by an operator such as item()";
+const Denial& no_bytes() {
+  static const Denial why(
+      "inside of a step that berth runs by a schedule: they are not there before the step has "
+      "ended. Read them after it, or by an operator such as item()");
+  return why;
+}
 
 }  // namespace
 
 c10::Storage make_ghost_storage(const RecordedStorage& like) {
   c10::Storage storage(c10::Storage::use_byte_size_t(), static_cast<std::size_t>(like.bytes),
                        c10::DataPtr(nullptr, like.device), like.allocator, true);
-  deny_bytes(*storage.unsafeGetStorageImpl(), kNoBytes);
+  deny_bytes(*storage.unsafeGetStorageImpl(), no_bytes());
   return storage;
 }
 
@@ -28,7 +31,7 @@ bool has_bytes(c10::StorageImpl& storage) {
 
 void take_bytes_back(c10::StorageImpl& ghost) {
   ghost.set_data_ptr_noswap(c10::DataPtr(nullptr, ghost.device()));
-  deny_bytes(ghost, kNoBytes);
+  deny_bytes(ghost, no_bytes());
 }
 
 namespace {

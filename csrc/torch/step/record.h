@@ -40,6 +40,7 @@ enum class Form : std::uint8_t {
   kTensor,           // one, or none where one is optional
   kTensors,          // a list
   kOptionalTensors,  // a list with gaps
+  kNested,           // tensors in lists of lists, tuples or dictionaries: of barriers only
 };
 
 struct Argument {

@@ -117,6 +117,8 @@ void Recorder::describe_arguments(Call& call, c10::ArrayRef<c10::IValue> argumen
       if (!is_plain_value(value))
         refuse(call.op, fmt::format("takes a {}, which no step program can keep", value.tagKind()));
     }
+    if (argument.form == Form::kNested && !call.barrier)
+      refuse(call.op, "takes tensors in lists of lists, which no step program can keep");
     for_each_tensor(value, argument.form, [&](const at::Tensor& tensor) {
       ++argument.tensors;
       if (const std::string_view why = why_refused(tensor); !why.empty()) {

@@ -42,9 +42,12 @@ constexpr std::uint32_t kMostUses = 1U << 20;
 constexpr std::size_t kMostSpares = 256;
 constexpr Bytes kMostSpareBytes = Bytes{1} << 30;
 
-constexpr const char* kAway =
-    "while they are on the host, since there was no room for them on the device. Read them by an "
-    "operator, or call berth::torch::read_bytes() before";
+const Denial& away_text() {
+  static const Denial why(
+      "while they are on the host, since there was no room for them on the device. Read them by an "
+      "operator, or call berth::torch::read_bytes() before");
+  return why;
+}
 
 std::optional<c10::Stream> stream_now(c10::Device device) {
   if (device.is_cpu()) return std::nullopt;
@@ -211,6 +214,21 @@ void Spills::drop_dead(bool all) {
   alive_ = entries_.size();
 }
 
+// The weak reference of an entry keeps the storage where it is.
+void Spills::let_compare() {
+  if (!on()) return;
+  const std::lock_guard lock(mutex_);
+  compared_ = true;
+  for (const Entry& one : entries_)
+    if (one.away) allow_bytes(*one.address);
+}
+
+void Spills::end_compare() {
+  if (!std::exchange(compared_, false)) return;
+  for (const Entry& one : entries_)
+    if (one.away) deny_bytes_again(*one.address);
+}
+
 void Spills::use(const Used& one, bool stays, std::vector<void*>& used) {
   Entry* const entry = find_or_add(*one.storage);
   if (entry == nullptr) return;
@@ -253,6 +271,7 @@ void Spills::Use::begin(const c10::OperatorHandle& op, const c10::Stack& stack, 
   {
     Spills& spills = get();
     const std::lock_guard lock(spills.mutex_);
+    spills.end_compare();
     for (const Used& one : storages) spills.use(one, stays, used_);
   }
   bring_back();
@@ -513,7 +532,7 @@ bool Spills::leave(Entry& entry, c10::StorageImpl& storage) {
   entry.left_on = entry.stream;
   const c10::DebugInfoGuard unseen(c10::DebugInfoKind::PROFILER_STATE, unseen_if_alone(false));
   storage.set_data_ptr_noswap(c10::DataPtr(nullptr, &entry, &drop, device));
-  deny_bytes(storage, kAway);
+  deny_bytes(storage, away_text());
   return true;
 }
 
@@ -539,7 +558,7 @@ void Spills::move(c10::StorageImpl& from, c10::StorageImpl& to) {
   entry.away = false;
   put(from, c10::DataPtr(nullptr, from.device()));
   to.set_data_ptr_noswap(c10::DataPtr(nullptr, &there, &drop, to.device()));
-  deny_bytes(to, kAway);
+  deny_bytes(to, away_text());
 }
 
 std::string Spills::who_stays(c10::Device device) const {

@@ -118,6 +118,9 @@ class Spills final : public RoomMaker {
     const Use use_;
   };
 
+  // Until the next operator storages may be compared, by at::Tensor::is_alias_of(): that asks for
+  // their pointers and needs no bytes.
+  void let_compare();
   // A step has ended. The next one is expected to use its tensors in the same order: those that
   // were there before it, and the k-th one that it makes.
   void end_step();
@@ -146,7 +149,7 @@ class Spills final : public RoomMaker {
   };
   struct Entry {
     Weak storage;
-    const c10::StorageImpl* address = nullptr;
+    c10::StorageImpl* address = nullptr;
     c10::Device device = c10::kCPU;
     Bytes bytes = 0;         // when it was used last
     std::uint32_t uses = 0;  // that stand
@@ -184,6 +187,7 @@ class Spills final : public RoomMaker {
     bool written = false;
   };
   void use(const Used& one, bool stays, std::vector<void*>& used);
+  void end_compare();
   Entry& add(c10::StorageImpl& storage);
   void note_use(Entry& entry);
   // When it is used next, by the clock of this step and the next ones.
@@ -218,6 +222,7 @@ class Spills final : public RoomMaker {
   std::deque<Spare> spares_;  // the oldest first
   Bytes spare_bytes_ = 0;
   Bytes copied_bytes_ = 0;  // copies of tensors that are there
+  bool compared_ = false;   // let_compare() stands
   std::size_t alive_ = 0;   // entries after the last look for dead ones
   // The clock of this step, and how long the one before was; what both made, in order.
   std::uint32_t clock_ = 0, length_ = 0;

@@ -63,6 +63,8 @@ void front(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack* 
     run_kernel(op, keys, stack);
   else
     listener->call(op, keys, stack);
+  if (facts_of(op).compares) [[unlikely]]
+    Spills::get().let_compare();
 }
 
 void register_new_operators() {

@@ -27,7 +27,14 @@ Form form_of(const c10::IValue& value) {
   if (value.isTensor()) return Form::kTensor;
   if (value.isTensorList()) return Form::kTensors;
   if (value.isOptionalTensorList()) return Form::kOptionalTensors;
-  return Form::kValue;
+  if (!value.isList() && !value.isTuple() && !value.isGenericDict()) [[likely]]
+    return Form::kValue;
+  // Of numbers, most often.
+  if (value.isList() && (value.toListRef().empty() || !value.toListRef().front().isPtrType()))
+    return Form::kValue;
+  bool nested = false;
+  value.visit([&](const c10::IValue& one) { return nested |= one.isTensor(); });
+  return nested ? Form::kNested : Form::kValue;
 }
 
 // The keys that tensors have of which none is refused below for its keys.

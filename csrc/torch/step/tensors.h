@@ -25,6 +25,11 @@ void for_each_tensor(const c10::IValue& value, Form form, const Visit& visit) {
   const at::Tensor none;
   if (form == Form::kTensor) {
     visit(value.isTensor() ? value.toTensor() : none);
+  } else if (form == Form::kNested) {
+    value.visit([&](const c10::IValue& one) {
+      if (one.isTensor()) visit(one.toTensor());
+      return false;
+    });
   } else if (form != Form::kValue) {
     for (const c10::IValue& element : value.toListRef())
       visit(element.isTensor() ? element.toTensor() : none);
