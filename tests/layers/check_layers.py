@@ -26,7 +26,10 @@ ORDER = [
     "standin",
 ]
 # The folders of a folder, lowest first; "" is what lies in none of them.
-FLOORS = {"place": ["problem", "bounds", "fits", "dives", "exact", "stages", "", "oracle"]}
+FLOORS = {
+    "place": ["problem", "bounds", "fits", "dives", "exact", "stages", "", "oracle"],
+    "cli": ["core", "summaries", "report", "dry_run", ""],
+}
 WITHOUT_LIBTORCH = ORDER[: ORDER.index("torch")] + ["cli"]
 WIDEST = 100  # columns of a README
 SOURCES = {".h", ".cc", ".cu", ".cuh", ".in"}
