@@ -28,6 +28,7 @@ ORDER = [
 # The folders of a folder, lowest first; "" is what lies in none of them.
 FLOORS = {
     "place": ["problem", "bounds", "fits", "dives", "exact", "stages", "", "oracle"],
+    "standin": ["", "runtime", "driver", "libraries", "nccl"],
     "cli": ["core", "summaries", "report", "dry_run", ""],
 }
 WITHOUT_LIBTORCH = ORDER[: ORDER.index("torch")] + ["cli"]

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "csrc/standin/reduction.h"
+#include "csrc/standin/nccl/reduction.h"
 
 #include <array>
 #include <cstddef>

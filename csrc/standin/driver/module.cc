@@ -1,4 +1,4 @@
-#include "csrc/standin/module.h"
+#include "csrc/standin/driver/module.h"
 
 #include <elf.h>
 

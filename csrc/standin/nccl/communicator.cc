@@ -1,7 +1,7 @@
-#include "csrc/standin/communicator.h"
+#include "csrc/standin/nccl/communicator.h"
 
 #include "csrc/standin/calls.h"
-#include "csrc/standin/outbox.h"
+#include "csrc/standin/nccl/outbox.h"
 
 #include <fmt/format.h>
 #include <sys/mman.h>

@@ -1,4 +1,4 @@
-#include "csrc/standin/collective.h"
+#include "csrc/standin/nccl/collective.h"
 
 namespace berth::standin {
 

@@ -2,7 +2,7 @@
 // takes where TORCH_CUDNN_V8_API_DISABLED=1: three algorithms with workspaces, as in cudnn.cc.
 
 #include "csrc/standin/control.h"
-#include "csrc/standin/cudnn_shapes.h"
+#include "csrc/standin/libraries/cudnn_shapes.h"
 #include "csrc/standin/library_handle.h"
 
 #include <algorithm>

@@ -5,7 +5,7 @@
 
 #include "csrc/standin/api.h"
 #include "csrc/standin/control.h"
-#include "csrc/standin/cudnn_shapes.h"
+#include "csrc/standin/libraries/cudnn_shapes.h"
 #include "csrc/standin/library_handle.h"
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "csrc/standin/abi.h"
-#include "csrc/standin/collective.h"
+#include "csrc/standin/nccl/collective.h"
 #include "csrc/standin/process.h"
 
 #include <atomic>

@@ -1,4 +1,4 @@
-#include "csrc/standin/outbox.h"
+#include "csrc/standin/nccl/outbox.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>

@@ -1,8 +1,8 @@
 // The driver's modules: kernels that were compiled while the program runs, by Triton or nvrtc. They
 // are loaded, asked for what they take, and launched as nothing, in their stream's turn.
 
+#include "csrc/standin/driver/module.h"
 #include "csrc/standin/entry.h"
-#include "csrc/standin/module.h"
 
 #include <algorithm>
 #include <cstring>

@@ -4,7 +4,7 @@
 // state, then a projection; all biases behind them in the same order.
 
 #include "csrc/standin/control.h"
-#include "csrc/standin/cudnn_shapes.h"
+#include "csrc/standin/libraries/cudnn_shapes.h"
 #include "csrc/standin/library_handle.h"
 
 #include <algorithm>

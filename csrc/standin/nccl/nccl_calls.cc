@@ -1,7 +1,7 @@
 // NCCL. Its ranks are threads or processes of one machine, and its collectives move real bytes.
 
-#include "csrc/standin/communicator.h"
 #include "csrc/standin/entry.h"
+#include "csrc/standin/nccl/communicator.h"
 
 #include <algorithm>
 #include <chrono>
