@@ -85,7 +85,6 @@ CachingModel::Block* CachingModel::allocate(Bytes size, std::uint32_t stream) {
   }
   block->in_use = true;
   allocated_ += block->size;
-  allocated_peak_ = std::max(allocated_peak_, allocated_);
   return block;
 }
 
