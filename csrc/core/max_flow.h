@@ -4,18 +4,20 @@
 
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <vector>
 
-namespace berth::schedule {
+namespace berth {
 
-// A network whose minimum cut is looked for: the largest flow from kSource to kSink, by Dinic 1970.
-// O(V^2 E) at worst, a few sweeps over the network in practice. Reusable: it keeps its memory; not
-// thread-safe.
+// A network, its largest flow from kSource to kSink and its minimum cuts, by blocking flows along
+// shortest paths (Dinic 1970). O(V^2 E) at worst, a few sweeps over the network in practice.
+// Reusable: it keeps its memory. Not thread-safe.
 class MaxFlow {
  public:
   using Vertex = std::uint32_t;
   static constexpr Vertex kSource = 0, kSink = 1;
-  // More than all others together may be: no cut goes through such an arc where one can avoid it.
+  // No cut goes through such an arc where one can avoid it. All other capacities together stay
+  // below half of it.
   static constexpr Bytes kInfinite = std::numeric_limits<Bytes>::max() / 2;
 
   // Leaves the source and the sink alone, without arcs.
@@ -24,7 +26,9 @@ class MaxFlow {
   void add_arc(Vertex from, Vertex to, Bytes capacity);
 
   // The value of the cut; to be asked once after arcs were added.
-  [[nodiscard]] Bytes run();
+  [[nodiscard]] Bytes run() { return *run(std::numeric_limits<std::uint64_t>::max()); }
+  // Nothing where it took more than `work` looks at arcs.
+  [[nodiscard]] std::optional<Bytes> run(std::uint64_t work);
   // Of the last run: vertices that the source still reaches, the least side of a minimum cut; and
   // those that still reach the sink, what is left of them being the largest.
   [[nodiscard]] bool reached(Vertex vertex) const { return level_[vertex] != kUnseen; }
@@ -45,6 +49,8 @@ class MaxFlow {
   std::size_t used_ = 2;  // of arcs_
   std::vector<std::uint32_t> level_, next_;
   std::vector<Vertex> queue_;
+  std::vector<Arc*> path_;
+  std::uint64_t looks_ = 0;
 };
 
-}  // namespace berth::schedule
+}  // namespace berth

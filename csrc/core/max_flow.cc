@@ -1,8 +1,8 @@
-#include "csrc/schedule/max_flow.h"
+#include "csrc/core/max_flow.h"
 
 #include <algorithm>
 
-namespace berth::schedule {
+namespace berth {
 
 void MaxFlow::clear() {
   used_ = 2;
@@ -28,6 +28,7 @@ bool MaxFlow::find_levels() {
   level_[kSource] = 0;
   for (std::size_t head = 0; head < queue_.size(); ++head) {
     const Vertex at = queue_[head];
+    looks_ += arcs_[at].size();
     for (const Arc& arc : arcs_[at]) {
       if (arc.left == 0 || level_[arc.to] != kUnseen) continue;
       level_[arc.to] = level_[at] + 1;
@@ -39,14 +40,15 @@ bool MaxFlow::find_levels() {
 
 // Along the levels, without recursion: a path may be as long as the graph.
 Bytes MaxFlow::push() {
-  std::vector<Arc*> path;
+  path_.clear();
   Vertex at = kSource;
   while (at != kSink) {
     bool moved = false;
     for (std::uint32_t& k = next_[at]; k < arcs_[at].size(); ++k) {
+      ++looks_;
       Arc& arc = arcs_[at][k];
       if (arc.left == 0 || level_[arc.to] != level_[at] + 1) continue;
-      path.push_back(&arc);
+      path_.push_back(&arc);
       at = arc.to;
       moved = true;
       break;
@@ -54,14 +56,14 @@ Bytes MaxFlow::push() {
     if (moved) continue;
     if (at == kSource) return 0;
     level_[at] = kUnseen;  // leads nowhere
-    Arc* const last = path.back();
-    path.pop_back();
+    Arc* const last = path_.back();
+    path_.pop_back();
     at = arcs_[last->to][last->back].to;
     ++next_[at];
   }
   Bytes most = kInfinite;
-  for (const Arc* const arc : path) most = std::min(most, arc->left);
-  for (Arc* const arc : path) {
+  for (const Arc* const arc : path_) most = std::min(most, arc->left);
+  for (Arc* const arc : path_) {
     if (arc->left < kInfinite / 2) arc->left -= most;
     Arc& back = arcs_[arc->to][arc->back];
     if (back.left < kInfinite / 2) back.left += most;
@@ -69,11 +71,15 @@ Bytes MaxFlow::push() {
   return most;
 }
 
-Bytes MaxFlow::run() {
+std::optional<Bytes> MaxFlow::run(std::uint64_t work) {
   Bytes flow = 0;
+  looks_ = 0;
   while (find_levels()) {
     next_.assign(used_, 0);
-    while (const Bytes pushed = push()) flow += pushed;
+    while (const Bytes pushed = push()) {
+      flow += pushed;
+      if (looks_ > work) return std::nullopt;
+    }
   }
   return flow;
 }
@@ -93,4 +99,4 @@ std::vector<bool> MaxFlow::reach_sink() {
   return reaches;
 }
 
-}  // namespace berth::schedule
+}  // namespace berth
