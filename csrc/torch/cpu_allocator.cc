@@ -2,7 +2,7 @@
 
 #include "csrc/core/check.h"
 #include "csrc/torch/installation.h"
-#include "csrc/torch/room.h"
+#include "csrc/torch/shared/room.h"
 #include "csrc/torch/thread_lane.h"
 
 #include <berth/warnings.h>

@@ -2,7 +2,7 @@
 
 #include "csrc/core/check.h"
 #include "csrc/device/host_device.h"
-#include "csrc/torch/program.h"
+#include "csrc/torch/shared/program.h"
 #include "csrc/torch/thread_lane.h"
 
 #include <pthread.h>

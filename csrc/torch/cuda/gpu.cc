@@ -4,9 +4,9 @@
 #include "csrc/torch/cuda/pool_state.h"
 #include "csrc/torch/cuda/segments.h"
 #include "csrc/torch/installation.h"
-#include "csrc/torch/program.h"
-#include "csrc/torch/range_numbers.h"
-#include "csrc/torch/room.h"
+#include "csrc/torch/shared/program.h"
+#include "csrc/torch/shared/range_numbers.h"
+#include "csrc/torch/shared/room.h"
 #include "csrc/trace/known_ranges.h"
 
 #include <berth/error.h>

@@ -1,4 +1,4 @@
-#include "csrc/torch/program.h"
+#include "csrc/torch/shared/program.h"
 
 #include "csrc/core/check.h"
 

@@ -1,7 +1,7 @@
-#include "csrc/torch/backend.h"
+#include "csrc/torch/shared/backend.h"
 
 #include "csrc/core/check.h"
-#include "csrc/torch/step_limit.h"
+#include "csrc/torch/shared/step_limit.h"
 
 #include <pthread.h>
 

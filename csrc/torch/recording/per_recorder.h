@@ -1,6 +1,6 @@
 #pragma once
 
-#include "csrc/torch/backend.h"
+#include "csrc/torch/shared/backend.h"
 #include "csrc/trace/recorder.h"
 
 #include <array>

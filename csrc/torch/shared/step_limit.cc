@@ -1,6 +1,6 @@
-#include "csrc/torch/step_limit.h"
+#include "csrc/torch/shared/step_limit.h"
 
-#include "csrc/torch/loaded_symbol.h"
+#include "csrc/torch/shared/loaded_symbol.h"
 
 #include <dlfcn.h>
 

@@ -1,4 +1,4 @@
-#include "csrc/torch/range_numbers.h"
+#include "csrc/torch/shared/range_numbers.h"
 
 #include <atomic>
 

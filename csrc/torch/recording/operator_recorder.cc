@@ -1,11 +1,11 @@
-#include "csrc/torch/operator_recorder.h"
+#include "csrc/torch/recording/operator_recorder.h"
 
 #include "csrc/core/setup_mutex.h"
-#include "csrc/torch/backend.h"
-#include "csrc/torch/block_roles.h"
-#include "csrc/torch/module_ranges.h"
-#include "csrc/torch/operator_traits.h"
-#include "csrc/torch/per_recorder.h"
+#include "csrc/torch/recording/block_roles.h"
+#include "csrc/torch/recording/module_ranges.h"
+#include "csrc/torch/recording/operator_traits.h"
+#include "csrc/torch/recording/per_recorder.h"
+#include "csrc/torch/shared/backend.h"
 #include "csrc/torch/step/operator_kernels.h"
 #include "csrc/torch/step/tensors.h"
 

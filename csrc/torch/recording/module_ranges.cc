@@ -1,8 +1,8 @@
-#include "csrc/torch/module_ranges.h"
+#include "csrc/torch/recording/module_ranges.h"
 
-#include "csrc/torch/backend.h"
-#include "csrc/torch/loaded_symbol.h"
-#include "csrc/torch/operator_recorder.h"
+#include "csrc/torch/recording/operator_recorder.h"
+#include "csrc/torch/shared/backend.h"
+#include "csrc/torch/shared/loaded_symbol.h"
 #include "csrc/torch/step/tap.h"
 
 #include <dlfcn.h>

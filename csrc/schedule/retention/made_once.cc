@@ -1,4 +1,4 @@
-#include "csrc/schedule/baselines/made_once.h"
+#include "csrc/schedule/retention/made_once.h"
 
 namespace berth::schedule {
 

@@ -1,6 +1,6 @@
-#include "csrc/torch/operator_traits.h"
+#include "csrc/torch/recording/operator_traits.h"
 
-#include "csrc/torch/per_recorder.h"
+#include "csrc/torch/recording/per_recorder.h"
 #include "csrc/torch/step/record.h"
 #include "csrc/torch/step/tensors.h"
 

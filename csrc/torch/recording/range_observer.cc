@@ -1,7 +1,7 @@
-#include "csrc/torch/range_observer.h"
+#include "csrc/torch/recording/range_observer.h"
 
-#include "csrc/torch/backend.h"
-#include "csrc/torch/range_numbers.h"
+#include "csrc/torch/shared/backend.h"
+#include "csrc/torch/shared/range_numbers.h"
 
 #include <ATen/record_function.h>
 
