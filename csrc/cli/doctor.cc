@@ -189,14 +189,15 @@ int doctor(const DoctorOptions& options) {
   if (!options.gpu_total.empty()) visit.gpu_total = size_option("--gpu-total", options.gpu_total);
   std::optional<Snapshot> snapshot;
   Trace trace;
-  if (is_pickle(options.input)) {
+  const OpenedFile input(options.input);
+  if (input.kind == InputKind::kPickle) {
     snapshot = read_snapshot(options.input, device);
     visit.of_snapshot = true;
     visit.expandable = snapshot->expandable;
     trace = std::move(snapshot->trace);
   } else {
     BERTH_CHECK(!device, kUsage, "--device goes with a snapshot, '{}' is none", options.input);
-    trace = read_trace_input(options.input);
+    trace = read_trace_input(input);
   }
   const bool cut =
       std::find(trace.strings.begin(), trace.strings.end(), kBeforeHistory) != trace.strings.end();

@@ -215,7 +215,7 @@ int plan_trace(const PlanOptions& options) {
 
 int plan(const PlanOptions& options) {
   use_ilp();
-  const InputKind kind = identify(options.input);
+  const InputKind kind = identify(OpenedFile(options.input));
   const bool to_folder = kind == InputKind::kTrace && PlanFolder::is_named_by(options.output);
   if (!to_folder) check_files(std::array{options.input}, {{"-o", options.output}}, options.json);
   switch (kind) {
@@ -227,6 +227,7 @@ int plan(const PlanOptions& options) {
     case InputKind::kSchedule:
     case InputKind::kGraph:
     case InputKind::kStatistics:
+    case InputKind::kPickle:
       break;
   }
   throw Error(ErrorKind::kInput,

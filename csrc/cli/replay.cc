@@ -235,7 +235,7 @@ int replay(const ReplayOptions& options) {
   for (const std::string& name : options.allocators) throw_if_unknown("allocator", name, names);
   PerturbationOption perturb{.seed = options.seed};
   for (const std::string& text : options.perturbations) add_perturbation(perturb, text);
-  replay::Workload workload = replay::make_workload(read_trace_input(options.input));
+  replay::Workload workload = replay::make_workload(read_trace_input(OpenedFile(options.input)));
   if (!options.perturbations.empty())
     workload = replay::perturb(workload, perturb.perturbation, perturb.seed);
 

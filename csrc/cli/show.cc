@@ -67,7 +67,7 @@ std::string write_pictures(const ShowOptions& options, const std::string& svg) {
 
 // How a plan would serve the run of a trace.
 int show_served(const ShowOptions& options) {
-  const Trace trace = read_trace_input(options.input);
+  const Trace trace = read_trace_input(OpenedFile(options.input));
   const Plan plan = read_plan(options.plan);
   const replay::Workload workload = replay::make_workload(trace);
   const replay::Result result = replay::through_berth(workload, {.plan = plan});
@@ -154,7 +154,7 @@ int show(const ShowOptions& options) {
       "x.svg --addresses");
   if (std::filesystem::is_directory(options.input)) return show_folder(options);
   const InputKind kind = identify(
-      options.input,
+      OpenedFile(options.input),
       fmt::format("a plan, a folder of plans, a schedule, a run's statistics (BERTH_STATS), {}",
                   kTracesAndCsv));
   if (kind == InputKind::kSchedule) return show_schedule(options);
@@ -173,6 +173,7 @@ int show(const ShowOptions& options) {
   switch (kind) {
     case InputKind::kSchedule:
     case InputKind::kGraph:
+    case InputKind::kPickle:
       break;  // not here
     case InputKind::kPlan: {
       const Plan plan = read_plan(options.input);

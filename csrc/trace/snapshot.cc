@@ -633,10 +633,7 @@ std::vector<std::string> Snapshot::notes() const {
   return notes;
 }
 
-bool is_pickle(const std::string& path) {
-  const std::vector<std::byte> head = read_file_head(path, 16);
-  return begins_as_pickle(is_gzip(head) ? gunzip_head(path, 16) : head);
-}
+bool is_pickle(std::span<const std::byte> head) noexcept { return begins_as_pickle(head); }
 
 Snapshot parse_snapshot(std::span<const std::byte> data, const std::string& name,
                         std::optional<std::uint32_t> device) {

@@ -9,7 +9,8 @@ namespace berth::cli {
 graph::TracedGraph read_graph_input(const std::string& path) {
   const std::string wanted =
       fmt::format("a trace with operators (berth record --operators), or {}", graph::kGraphForms);
-  switch (identify(path, wanted)) {
+  const OpenedFile file(path);
+  switch (identify(file, wanted)) {
     case InputKind::kGraph:
     case InputKind::kStatistics: {  // a JSON object
       graph::TracedGraph read;
@@ -17,6 +18,7 @@ graph::TracedGraph read_graph_input(const std::string& path) {
       return read;
     }
     case InputKind::kTrace:
+    case InputKind::kPickle:
       break;
     case InputKind::kSchedule:
       throw Error(
@@ -32,7 +34,7 @@ graph::TracedGraph read_graph_input(const std::string& path) {
               "'{}' has lifetimes and no operators: a graph or a trace with operators is wanted",
               path));
   }
-  const Trace trace = read_trace_input(path);
+  const Trace trace = read_trace_input(file);
   try {
     return graph::graph_from_trace(trace);
   } catch (const Error& error) {

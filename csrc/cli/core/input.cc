@@ -17,49 +17,61 @@ namespace berth::cli {
 
 namespace {
 
+constexpr std::size_t kHeadBytes = 4096;  // the first line of a graph
+
+std::string_view as_text(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
 // What lies in the frame of plan files, one first section each.
-std::optional<InputKind> kind_in_frame(const std::string& path) {
-  const std::vector<std::byte> head = read_file_head(path, kFirstSectionBytes);
-  const auto first = first_section(head);
+std::optional<InputKind> kind_in_frame(std::span<const std::byte> head) {
+  const auto first = first_section(head.first(std::min(head.size(), kFirstSectionBytes)));
   if (first == SectionType::kSchedule) return InputKind::kSchedule;
   if (first == SectionType::kGraph) return InputKind::kGraph;
   const auto magic = std::as_bytes(std::span(kPlanMagic));
-  const bool is_plan =
-      std::ranges::equal(std::span(head).first(std::min(head.size(), magic.size())), magic);
+  const bool is_plan = std::ranges::equal(head.first(std::min(head.size(), magic.size())), magic);
   return is_plan ? std::optional(InputKind::kPlan) : std::nullopt;
 }
 
 // A JSON object; nothing else that is read begins so.
-bool begins_as_json(const std::string& path) {
-  for (const std::byte byte : read_file_head(path, 64)) {
-    const char letter = static_cast<char>(byte);
-    if (std::string_view(" \t\r\n").find(letter) == std::string_view::npos) return letter == '{';
+bool begins_as_json(std::span<const std::byte> head) {
+  const std::string_view text = as_text(head.first(std::min<std::size_t>(head.size(), 64)));
+  const std::size_t first = text.find_first_not_of(" \t\r\n");
+  return first != std::string_view::npos && text[first] == '{';
+}
+
+// Plans, schedules, graphs and JSON are read as they are, all else packed as well.
+std::optional<InputKind> kind_of(const FileHead& head) {
+  if (!head.packed) {
+    if (const auto kind = kind_in_frame(head.bytes)) return kind;
+    if (begins_as_json(head.bytes)) return InputKind::kStatistics;
   }
-  return false;
+  if (is_pickle(head.bytes)) return InputKind::kPickle;
+  if (const auto form = trace_form(head.bytes))
+    return *form == TraceForm::kLifetimes ? InputKind::kLifetimes : InputKind::kTrace;
+  if (graph::is_graph_text(as_text(head.bytes))) return InputKind::kGraph;
+  return std::nullopt;
 }
 
 }  // namespace
 
-InputKind identify(const std::string& path, std::string_view wanted) {
-  if (const auto kind = kind_in_frame(path)) return *kind;
-  if (begins_as_json(path)) return InputKind::kStatistics;
+OpenedFile::OpenedFile(std::string file)
+    : path(std::move(file)), head(read_file_beginning(path, kHeadBytes)), kind(kind_of(head)) {}
+
+InputKind identify(const OpenedFile& file, std::string_view wanted) {
   BERTH_CHECK(
-      !is_pickle(path), kInput,
+      file.kind != InputKind::kPickle, kInput,
       "'{}' is a pickle: `berth import {} -o x.trace` makes a trace of a memory snapshot of "
       "PyTorch, `berth doctor {}` says what berth would save",
-      path, path, path);
-  if (const auto form = find_trace_form(path))
-    return *form == TraceForm::kLifetimes ? InputKind::kLifetimes : InputKind::kTrace;
-  constexpr std::size_t kLine = 4096;  // of a graph
-  const std::vector<std::byte> head = read_unpacked_head(path, kLine);
-  const std::string_view text(reinterpret_cast<const char*>(head.data()), head.size());
-  if (graph::is_graph_text(text)) return InputKind::kGraph;
-  BERTH_CHECK(!head.empty(), kInput, "'{}' is empty: {} is wanted", path, wanted);
+      file.path, file.path, file.path);
+  if (file.kind) return *file.kind;
+  const std::string_view text = as_text(file.head.bytes);
+  BERTH_CHECK(!text.empty(), kInput, "'{}' is empty: {} is wanted", file.path, wanted);
   throw Error(
       ErrorKind::kInput,
       fmt::format("'{}' is in no form that this command reads: it begins with '{}'. It "
                   "reads {}",
-                  path, csv::printable(text.substr(0, text.find_first_of("\r\n"))), wanted));
+                  file.path, csv::printable(text.substr(0, text.find_first_of("\r\n"))), wanted));
 }
 
 std::string_view name_of(InputKind kind) noexcept {
@@ -74,17 +86,19 @@ std::string_view name_of(InputKind kind) noexcept {
       return "a trace";
     case InputKind::kLifetimes:
       return "a CSV of lifetimes";
+    case InputKind::kPickle:
+      return "a pickle";
     case InputKind::kStatistics:
       break;
   }
   return "a JSON object";
 }
 
-Trace read_trace_input(const std::string& path) {
-  const InputKind kind = identify(path);
+Trace read_trace_input(const OpenedFile& file) {
+  const InputKind kind = identify(file);
   BERTH_CHECK(kind == InputKind::kTrace || kind == InputKind::kLifetimes, kInput,
-              "'{}' is {}: a trace or a CSV is wanted", path, name_of(kind));
-  return read_trace(path);
+              "'{}' is {}: a trace or a CSV is wanted", file.path, name_of(kind));
+  return read_trace(file.path);
 }
 
 }  // namespace berth::cli

@@ -1,7 +1,9 @@
 #pragma once
 
+#include "csrc/trace/file.h"
 #include "csrc/trace/trace.h"
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -15,6 +17,17 @@ enum class InputKind {
   kTrace,  // format 1 or events CSV
   kLifetimes,
   kStatistics,  // JSON that a run wrote
+  kPickle,      // such as a memory snapshot of PyTorch
+};
+
+// The beginning of a file, read once, and what that tells.
+struct OpenedFile {
+  // Throws Error(kInput) where the file cannot be read.
+  explicit OpenedFile(std::string file);
+
+  std::string path;
+  FileHead head;
+  std::optional<InputKind> kind;  // nothing: none of these
 };
 
 // What commands read, for their messages.
@@ -24,12 +37,12 @@ inline constexpr std::string_view kTracesAndCsv =
 
 // Throws Error(kInput) for what cannot be read, and for what is none of these, with `wanted`: what
 // the command reads. Of a pickle it says that `berth import` is wanted.
-[[nodiscard]] InputKind identify(const std::string& path, std::string_view wanted = kTracesAndCsv);
+[[nodiscard]] InputKind identify(const OpenedFile& file, std::string_view wanted = kTracesAndCsv);
 
 // "a plan", "a JSON object": for messages.
 [[nodiscard]] std::string_view name_of(InputKind kind) noexcept;
 
 // Reads a trace, or lifetimes as one. Throws Error(kInput), for all else too.
-[[nodiscard]] Trace read_trace_input(const std::string& path);
+[[nodiscard]] Trace read_trace_input(const OpenedFile& file);
 
 }  // namespace berth::cli
