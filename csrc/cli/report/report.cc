@@ -2,11 +2,11 @@
 
 #include "csrc/cli/core/output.h"
 #include "csrc/cli/summaries/stats_summary.h"
-#include "csrc/cli/summaries/traced_blocks.h"
 #include "csrc/place/plan_trace.h"
 #include "csrc/replay/through_berth.h"
 #include "csrc/replay/torch_layout.h"
 #include "csrc/replay/workload.h"
+#include "csrc/trace/traced_blocks.h"
 
 #include <berth/place.h>
 

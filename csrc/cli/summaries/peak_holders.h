@@ -12,10 +12,8 @@ namespace berth::cli {
 // Who holds the peak of a run: all that lives at it, weights and all else that outlives steps as
 // well, by module, operator and role.
 //
-// A block belongs to the module that was running when it was asked for; of what a backward node
-// asks for, to the module whose forward made the node; and where none was running (weights, the
-// optimizer's state), to the first one that used it. Numbers in a module's name are one: all
-// layers are "layers.*". Its operator is the innermost one that does more than allocate.
+// Blocks have the origins of TracedBlocks. Numbers in a module's name are one: all layers are
+// "layers.*".
 struct PeakHolders {
   struct Holder {
     std::string module, op, role;  // empty: not known, or summed over

@@ -1,6 +1,6 @@
 #include "csrc/cli/summaries/trace_summary.h"
 
-#include "csrc/cli/summaries/traced_blocks.h"
+#include "csrc/trace/traced_blocks.h"
 
 #include <fmt/format.h>
 
@@ -99,7 +99,7 @@ TraceSummary summarize(const Trace& trace) {
   Sums modules, operators, phases, scopes;
   std::vector<const TracedBlock*> held;
   for (const TracedBlock& block : traced.blocks()) {
-    if (block.born > summary.peak_tick || block.freed <= summary.peak_tick) continue;
+    if (!block.lives_at(summary.peak_tick)) continue;
     if (residents.contains(block.id)) {
       summary.resident_bytes += block.bytes;
       ++summary.resident_blocks;
