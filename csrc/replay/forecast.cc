@@ -1,5 +1,6 @@
 #include "csrc/replay/forecast.h"
 
+#include "csrc/facts/rounding.h"
 #include "csrc/place/plan_trace.h"
 #include "csrc/replay/hits_by_kind.h"
 #include "csrc/replay/through_berth.h"
@@ -15,7 +16,6 @@
 namespace berth::replay {
 namespace {
 
-constexpr Bytes kUnit = 512;            // what sizes are rounded to on CUDA
 constexpr std::uint32_t kEnough = 8;    // repeats within which berth has learnt any step
 constexpr double kPlanningSeconds = 2;  // as in learning
 
@@ -36,7 +36,7 @@ trace::Tick end_of_unrecorded(const Trace& trace) {
 
 // What lives at the peak, and how much of it outlives steps.
 void weigh(const Trace& trace, const std::optional<Step>& step, Forecast& result) {
-  const TracedBlocks traced(trace, result.on_cpu ? trace.alignment : kUnit);
+  const TracedBlocks traced(trace, result.on_cpu ? trace.alignment : facts::kCudaUnit);
   const std::vector<TracedBlock>& blocks = traced.blocks();
   result.live = traced.peak();
   result.frees = traced.frees();
@@ -119,7 +119,7 @@ std::optional<double> Forecast::batch_factor(Bytes bytes, Bytes reserved) const 
 Forecast forecast(const Trace& trace) {
   Forecast result;
   result.alignment = trace.alignment;
-  result.on_cpu = trace.program.device_name == "cpu" || trace.alignment < kUnit;
+  result.on_cpu = trace.program.device_name == "cpu" || trace.alignment < facts::kCudaUnit;
   Repeats repeats = find_repeats(trace);
   // Where kinds of steps come in turns one of them may still tell what outlives steps.
   weigh(trace, repeats.kinds.empty() ? repeats.step : extract_step(trace), result);
@@ -146,7 +146,7 @@ Forecast forecast(const Trace& trace) {
     longer = repeat_step(trace, *window, times);
     const Workload workload = make_workload(longer);
     result.repeated = times;
-    result.repeated_live = workload.live_peak(result.on_cpu ? trace.alignment : kUnit);
+    result.repeated_live = workload.live_peak(result.on_cpu ? trace.alignment : facts::kCudaUnit);
     result.assumed = !window->seen_twice;
     const Result again = learn_in_place(workload);
     serve(workload, again, result);

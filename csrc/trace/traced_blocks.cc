@@ -1,6 +1,6 @@
 #include "csrc/trace/traced_blocks.h"
 
-#include "csrc/trace/operator_names.h"
+#include "csrc/facts/operator_kinds.h"
 
 #include <algorithm>
 #include <iterator>
@@ -80,7 +80,7 @@ class BlockWalk {
       bool backward = false;
       for (const auto& [op, maker] : operators_) {
         backward |= op.backward;
-        if (origin.op == 0 || !trace::only_allocates(trace.name(op.name))) origin.op = op.name;
+        if (origin.op == 0 || !facts::only_allocates(trace.name(op.name))) origin.op = op.name;
       }
       if (origin.phase == Origin::Phase::kUnknown && !operators_.empty())
         origin.phase = backward ? Origin::Phase::kBackward : Origin::Phase::kForward;

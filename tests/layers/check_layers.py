@@ -10,6 +10,7 @@ import sys
 
 ORDER = [
     "core",
+    "facts",
     "trace",
     "plan",
     "place",

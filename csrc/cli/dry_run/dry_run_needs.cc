@@ -1,6 +1,8 @@
 #include "csrc/cli/dry_run/dry_run_needs.h"
 
 #include "csrc/core/check.h"
+#include "csrc/facts/operator_kinds.h"
+#include "csrc/facts/rounding.h"
 #include "csrc/place/plan_trace.h"
 #include "csrc/replay/least_limit.h"
 #include "csrc/replay/through_berth.h"
@@ -14,18 +16,15 @@
 #include <berth/warnings.h>
 
 #include <algorithm>
-#include <array>
 #include <unordered_map>
 #include <utility>
 
 namespace berth::cli {
 namespace {
 
-constexpr Bytes kLiveUnit = 512;  // what live sizes are rounded to, whoever serves them
-
 // With that much no run finishes.
 Bytes too_little(const replay::Workload& workload) {
-  return std::max<Bytes>(workload.least_live_peak(kLiveUnit), 1) - 1;
+  return std::max<Bytes>(workload.least_live_peak(facts::kCudaUnit), 1) - 1;
 }
 
 // PyTorch's own allocators, by the model of them on paper.
@@ -86,13 +85,10 @@ Needs::Reserved ours(const std::string& name, const replay::Workload& workload, 
 // Operators that ask the host what a kernel computed, or whose results are as large as values say,
 // and turns to private pools.
 void count_reads(const Trace& trace, Needs& needs) {
-  constexpr std::array<std::string_view, 7> kByValue = {
-      "aten::nonzero",    "aten::masked_select",      "aten::_unique", "aten::_unique2",
-      "aten::unique_dim", "aten::unique_consecutive", "aten::bincount"};
   std::vector<char> kinds(trace.strings.size(), 0);
   for (std::size_t i = 0; i < trace.strings.size(); ++i) {
     if (trace.strings[i] == "aten::_local_scalar_dense") kinds[i] = 1;
-    if (std::ranges::find(kByValue, trace.strings[i]) != kByValue.end()) kinds[i] = 2;
+    if (facts::sizes_by_contents(trace.strings[i])) kinds[i] = 2;
   }
   // Operands are those on the device only: what has none reads the host's memory.
   std::unordered_map<std::uint64_t, char> open;
@@ -167,7 +163,7 @@ Needs find_needs(const RankTraces::File& file, const NeedsOptions& options) {
               .program = trace.program,
               .requests = workload.requests,
               .steps = workload.steps,
-              .live_peak = workload.live_peak(kLiveUnit),
+              .live_peak = workload.live_peak(facts::kCudaUnit),
               .torn = trace.cut_bytes > 0};
   if (workload.requests == 0) return needs;
   count_reads(trace, needs);

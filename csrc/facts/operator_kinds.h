@@ -6,7 +6,7 @@
 
 // What is known of operators by their names alone, where neither schema nor operands say it. Names
 // are libtorch's, with or without the overload behind a dot.
-namespace berth::graph {
+namespace berth::facts {
 
 namespace detail {
 template <std::size_t N>
@@ -19,6 +19,12 @@ template <std::size_t N>
 }
 }  // namespace detail
 
+// Makes room that another operator fills: it does not tell who needs the memory.
+[[nodiscard]] constexpr bool only_allocates(std::string_view name) noexcept {
+  return name.starts_with("aten::empty") || name.starts_with("aten::new_empty") ||
+         name.starts_with("aten::resize");
+}
+
 // Changes the tensor in place, but not what its memory holds.
 [[nodiscard]] constexpr bool only_changes_shape(std::string_view name) noexcept {
   return detail::is_one_of(
@@ -27,28 +33,49 @@ template <std::size_t N>
              "aten::as_strided_", "aten::rename_", "aten::set_", "aten::set_data"});
 }
 
+// The arguments of a norm that are its running statistics.
+inline constexpr std::size_t kRunningMean = 3, kRunningVariance = 4;
+
 // Writes the argument at `position` though its schema is silent: the running statistics of a norm.
 [[nodiscard]] constexpr bool writes_unseen(std::string_view name, std::uint16_t position) noexcept {
-  return (position == 3 || position == 4) &&
+  return (position == kRunningMean || position == kRunningVariance) &&
          detail::is_one_of(
              name, {"aten::batch_norm", "aten::_batch_norm_impl_index", "aten::native_batch_norm",
                     "aten::cudnn_batch_norm", "aten::miopen_batch_norm", "aten::instance_norm"});
 }
 
-// Takes the running statistics of a norm as its arguments 3 and 4, and gives or takes those of the
-// batch where it trains.
+// Operators whose arguments 3 and 4 are the running statistics of a norm, and that give or take the
+// statistics of the batch where they train. Most schemas do not tell that they are written.
+struct RunningStatistics {
+  static constexpr std::size_t kAlways = ~std::size_t{0};
+  std::string_view name;
+  bool writes;
+  std::size_t training;  // the argument that tells whether it trains; kAlways: it does
+};
+inline constexpr RunningStatistics kWithStatistics[] = {
+    {"aten::native_batch_norm", true, 5},
+    {"aten::_native_batch_norm_legit", true, 5},
+    {"aten::_batch_norm_with_update", true, RunningStatistics::kAlways},
+    {"aten::cudnn_batch_norm", true, 5},
+    {"aten::miopen_batch_norm", true, 5},
+    {"aten::batch_norm_gather_stats", true, RunningStatistics::kAlways},
+    {"aten::batch_norm_gather_stats_with_counts", true, RunningStatistics::kAlways},
+    {"aten::native_batch_norm_backward", false, 7},
+    {"aten::batch_norm_backward", false, 7},
+    {"aten::cudnn_batch_norm_backward", false, RunningStatistics::kAlways},
+    {"aten::miopen_batch_norm_backward", false, RunningStatistics::kAlways},
+};
+
 [[nodiscard]] constexpr bool updates_statistics(std::string_view name) noexcept {
-  return detail::is_one_of(
-      name, {"aten::native_batch_norm", "aten::_native_batch_norm_legit",
-             "aten::_batch_norm_with_update", "aten::cudnn_batch_norm", "aten::miopen_batch_norm",
-             "aten::batch_norm_gather_stats", "aten::batch_norm_gather_stats_with_counts",
-             "aten::native_batch_norm_backward", "aten::batch_norm_backward",
-             "aten::cudnn_batch_norm_backward", "aten::miopen_batch_norm_backward"});
+  name = name.substr(0, name.find('.'));
+  for (const RunningStatistics& one : kWithStatistics)
+    if (one.name == name) return true;
+  return false;
 }
 
 // Of these and what calls them: an argument that is such statistics.
 [[nodiscard]] constexpr bool is_statistics(std::string_view name, std::uint16_t position) noexcept {
-  return (position == 3 || position == 4) &&
+  return (position == kRunningMean || position == kRunningVariance) &&
          (updates_statistics(name) || writes_unseen(name, position));
 }
 
@@ -59,13 +86,23 @@ template <std::size_t N>
   return updates_statistics(name) && (back ? !output && position == 5 : output && position == 1);
 }
 
-// Gives the host a number or a shape that depends on contents, so that it has to wait for them.
-[[nodiscard]] constexpr bool waits_for_contents(std::string_view name) noexcept {
+// Gives the host a number that depends on contents.
+[[nodiscard]] constexpr bool reads_number(std::string_view name) noexcept {
+  return detail::is_one_of(name, {"aten::item", "aten::_local_scalar_dense", "aten::is_nonzero",
+                                  "aten::equal", "aten::allclose"});
+}
+
+// Gives results whose shapes depend on contents.
+[[nodiscard]] constexpr bool sizes_by_contents(std::string_view name) noexcept {
   return detail::is_one_of(
-      name, {"aten::item", "aten::_local_scalar_dense", "aten::is_nonzero", "aten::equal",
-             "aten::allclose", "aten::nonzero", "aten::masked_select", "aten::_unique",
-             "aten::_unique2", "aten::unique_consecutive", "aten::unique_dim", "aten::is_same_size",
-             "berth::read_bytes", "berth::share_bytes"});
+      name, {"aten::nonzero", "aten::masked_select", "aten::_unique", "aten::_unique2",
+             "aten::unique_consecutive", "aten::unique_dim", "aten::bincount"});
+}
+
+// The host waits for contents: for such a number or shape, or because berth's operator reads them.
+[[nodiscard]] constexpr bool waits_for_contents(std::string_view name) noexcept {
+  return reads_number(name) || sizes_by_contents(name) ||
+         detail::is_one_of(name, {"berth::read_bytes", "berth::share_bytes"});
 }
 
 // What its arguments hold may make an operator fail: always; where one is on the CPU, as with
@@ -171,4 +208,4 @@ inline constexpr std::string_view kEngine = "autograd::engine::evaluate_function
   return type >= 0 && type < 16 ? kBytes[type] : 0;
 }
 
-}  // namespace berth::graph
+}  // namespace berth::facts
