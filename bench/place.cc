@@ -160,7 +160,8 @@ int main(int argc, char** argv) {
     if (name.find(".csv") == std::string::npos && path.extension() != ".trace") continue;
     if (name == "KNOWN.csv" || name.find(only) == std::string::npos) continue;
     try {
-      if (trace_form(path.string()) == TraceForm::kLifetimes) {
+      if (trace_form(read_file_beginning(path.string(), kTraceHeadBytes).bytes) ==
+          TraceForm::kLifetimes) {
         const Problem problem = problem_of(read_lifetimes(path.string()), fold);
         instances.emplace_back(name, copies > 1 ? repeat(problem, copies) : problem);
         continue;

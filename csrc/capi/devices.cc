@@ -3,6 +3,7 @@
 #include "csrc/capi/cuda_device_of_process.h"
 #include "csrc/core/setup_mutex.h"
 #include "csrc/device/host_device.h"
+#include "csrc/facts/rounding.h"
 
 #include <pthread.h>
 
@@ -85,7 +86,7 @@ Allocator::Options DeviceOfProcess::options(const Settings& settings, const Devi
   options.program.device_name = device.properties().name;
   options.program.device_bytes = device.properties().total_bytes;
   options.program.tag = settings.config.tag;
-  options.alignment = 512;
+  options.alignment = facts::kCudaUnit;
   options.device_index = index;
   options.captures = &graphs_.captures();
   options.pool.growth_bytes =

@@ -1,8 +1,8 @@
 #include "csrc/cli/device_report.h"
 
-#include "csrc/cli/exit_code.h"
-#include "csrc/cli/output.h"
-#include "csrc/cli/scratch_folder.h"
+#include "csrc/cli/core/exit_code.h"
+#include "csrc/cli/core/output.h"
+#include "csrc/cli/core/scratch_folder.h"
 #include "csrc/core/check.h"
 #include "csrc/replay/child_process.h"
 #include "csrc/replay/standin_files.h"

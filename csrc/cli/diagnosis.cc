@@ -1,6 +1,6 @@
 #include "csrc/cli/diagnosis.h"
 
-#include "csrc/cli/output.h"
+#include "csrc/cli/core/output.h"
 
 #include <fmt/format.h>
 

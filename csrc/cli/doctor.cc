@@ -1,11 +1,11 @@
-#include "csrc/cli/command.h"
+#include "csrc/cli/core/command.h"
+#include "csrc/cli/core/exit_code.h"
+#include "csrc/cli/core/input.h"
+#include "csrc/cli/core/option_values.h"
+#include "csrc/cli/core/output.h"
 #include "csrc/cli/device_report.h"
 #include "csrc/cli/diagnosis.h"
-#include "csrc/cli/exit_code.h"
-#include "csrc/cli/input.h"
-#include "csrc/cli/option_values.h"
-#include "csrc/cli/output.h"
-#include "csrc/cli/trace_summary.h"
+#include "csrc/cli/summaries/trace_summary.h"
 #include "csrc/core/check.h"
 #include "csrc/replay/forecast.h"
 #include "csrc/trace/snapshot.h"
@@ -189,14 +189,15 @@ int doctor(const DoctorOptions& options) {
   if (!options.gpu_total.empty()) visit.gpu_total = size_option("--gpu-total", options.gpu_total);
   std::optional<Snapshot> snapshot;
   Trace trace;
-  if (is_pickle(options.input)) {
+  const OpenedFile input(options.input);
+  if (input.kind == InputKind::kPickle) {
     snapshot = read_snapshot(options.input, device);
     visit.of_snapshot = true;
     visit.expandable = snapshot->expandable;
     trace = std::move(snapshot->trace);
   } else {
     BERTH_CHECK(!device, kUsage, "--device goes with a snapshot, '{}' is none", options.input);
-    trace = read_trace_input(options.input);
+    trace = read_trace_input(input);
   }
   const bool cut =
       std::find(trace.strings.begin(), trace.strings.end(), kBeforeHistory) != trace.strings.end();

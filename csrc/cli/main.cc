@@ -1,3 +1,3 @@
-#include "csrc/cli/program.h"
+#include "csrc/cli/core/program.h"
 
 int main(int argc, char** argv) { return berth::cli::run_program(argc, argv); }

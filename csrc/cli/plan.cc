@@ -1,13 +1,13 @@
-#include "csrc/cli/command.h"
-#include "csrc/cli/exit_code.h"
-#include "csrc/cli/input.h"
-#include "csrc/cli/interrupt.h"
-#include "csrc/cli/lifetimes.h"
-#include "csrc/cli/option_values.h"
-#include "csrc/cli/output.h"
-#include "csrc/cli/output_file.h"
-#include "csrc/cli/search_options.h"
-#include "csrc/cli/step_summary.h"
+#include "csrc/cli/core/command.h"
+#include "csrc/cli/core/exit_code.h"
+#include "csrc/cli/core/input.h"
+#include "csrc/cli/core/interrupt.h"
+#include "csrc/cli/core/lifetimes.h"
+#include "csrc/cli/core/option_values.h"
+#include "csrc/cli/core/output.h"
+#include "csrc/cli/core/output_file.h"
+#include "csrc/cli/core/search_options.h"
+#include "csrc/cli/summaries/step_summary.h"
 #include "csrc/core/check.h"
 #include "csrc/place/plan_trace.h"
 #include "csrc/plan/file.h"
@@ -215,7 +215,7 @@ int plan_trace(const PlanOptions& options) {
 
 int plan(const PlanOptions& options) {
   use_ilp();
-  const InputKind kind = identify(options.input);
+  const InputKind kind = identify(OpenedFile(options.input));
   const bool to_folder = kind == InputKind::kTrace && PlanFolder::is_named_by(options.output);
   if (!to_folder) check_files(std::array{options.input}, {{"-o", options.output}}, options.json);
   switch (kind) {
@@ -227,6 +227,7 @@ int plan(const PlanOptions& options) {
     case InputKind::kSchedule:
     case InputKind::kGraph:
     case InputKind::kStatistics:
+    case InputKind::kPickle:
       break;
   }
   throw Error(ErrorKind::kInput,

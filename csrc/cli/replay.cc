@@ -1,10 +1,10 @@
-#include "csrc/cli/command.h"
-#include "csrc/cli/exit_code.h"
-#include "csrc/cli/input.h"
-#include "csrc/cli/option_values.h"
-#include "csrc/cli/output.h"
-#include "csrc/cli/spelling.h"
-#include "csrc/cli/stats_summary.h"
+#include "csrc/cli/core/command.h"
+#include "csrc/cli/core/exit_code.h"
+#include "csrc/cli/core/input.h"
+#include "csrc/cli/core/option_values.h"
+#include "csrc/cli/core/output.h"
+#include "csrc/cli/core/spelling.h"
+#include "csrc/cli/summaries/stats_summary.h"
 #include "csrc/plan/file.h"
 #include "csrc/replay/hits_by_kind.h"
 #include "csrc/replay/through_berth.h"
@@ -235,7 +235,7 @@ int replay(const ReplayOptions& options) {
   for (const std::string& name : options.allocators) throw_if_unknown("allocator", name, names);
   PerturbationOption perturb{.seed = options.seed};
   for (const std::string& text : options.perturbations) add_perturbation(perturb, text);
-  replay::Workload workload = replay::make_workload(read_trace_input(options.input));
+  replay::Workload workload = replay::make_workload(read_trace_input(OpenedFile(options.input)));
   if (!options.perturbations.empty())
     workload = replay::perturb(workload, perturb.perturbation, perturb.seed);
 

@@ -1,6 +1,6 @@
 #include "csrc/cli/schedule_addresses.h"
 
-#include "csrc/cli/output.h"
+#include "csrc/cli/core/output.h"
 #include "csrc/core/check.h"
 #include "csrc/schedule/joint/flatten.h"
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "csrc/cli/search_options.h"
+#include "csrc/cli/core/search_options.h"
 #include "csrc/schedule/joint/addresses.h"
 
 #include <atomic>

@@ -1,20 +1,20 @@
-#include "csrc/cli/address_picture.h"
-#include "csrc/cli/command.h"
-#include "csrc/cli/exit_code.h"
-#include "csrc/cli/folder_summary.h"
-#include "csrc/cli/graph_input.h"
-#include "csrc/cli/input.h"
-#include "csrc/cli/output.h"
-#include "csrc/cli/output_file.h"
-#include "csrc/cli/picture.h"
-#include "csrc/cli/plan_summary.h"
-#include "csrc/cli/png.h"
-#include "csrc/cli/rate_options.h"
-#include "csrc/cli/report.h"
-#include "csrc/cli/report_page.h"
-#include "csrc/cli/schedule_summary.h"
-#include "csrc/cli/stats_summary.h"
-#include "csrc/cli/trace_summary.h"
+#include "csrc/cli/core/command.h"
+#include "csrc/cli/core/exit_code.h"
+#include "csrc/cli/core/graph_input.h"
+#include "csrc/cli/core/input.h"
+#include "csrc/cli/core/output.h"
+#include "csrc/cli/core/output_file.h"
+#include "csrc/cli/core/rate_options.h"
+#include "csrc/cli/report/report.h"
+#include "csrc/cli/report/report_page.h"
+#include "csrc/cli/summaries/address_picture.h"
+#include "csrc/cli/summaries/folder_summary.h"
+#include "csrc/cli/summaries/picture.h"
+#include "csrc/cli/summaries/plan_summary.h"
+#include "csrc/cli/summaries/png.h"
+#include "csrc/cli/summaries/schedule_summary.h"
+#include "csrc/cli/summaries/stats_summary.h"
+#include "csrc/cli/summaries/trace_summary.h"
 #include "csrc/core/check.h"
 #include "csrc/graph/file.h"
 #include "csrc/graph/schedule_file.h"
@@ -67,7 +67,7 @@ std::string write_pictures(const ShowOptions& options, const std::string& svg) {
 
 // How a plan would serve the run of a trace.
 int show_served(const ShowOptions& options) {
-  const Trace trace = read_trace_input(options.input);
+  const Trace trace = read_trace_input(OpenedFile(options.input));
   const Plan plan = read_plan(options.plan);
   const replay::Workload workload = replay::make_workload(trace);
   const replay::Result result = replay::through_berth(workload, {.plan = plan});
@@ -154,7 +154,7 @@ int show(const ShowOptions& options) {
       "x.svg --addresses");
   if (std::filesystem::is_directory(options.input)) return show_folder(options);
   const InputKind kind = identify(
-      options.input,
+      OpenedFile(options.input),
       fmt::format("a plan, a folder of plans, a schedule, a run's statistics (BERTH_STATS), {}",
                   kTracesAndCsv));
   if (kind == InputKind::kSchedule) return show_schedule(options);
@@ -173,6 +173,7 @@ int show(const ShowOptions& options) {
   switch (kind) {
     case InputKind::kSchedule:
     case InputKind::kGraph:
+    case InputKind::kPickle:
       break;  // not here
     case InputKind::kPlan: {
       const Plan plan = read_plan(options.input);

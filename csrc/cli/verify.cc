@@ -1,12 +1,12 @@
 #include "csrc/plan/verify.h"
 
-#include "csrc/cli/command.h"
-#include "csrc/cli/exit_code.h"
-#include "csrc/cli/graph_input.h"
-#include "csrc/cli/input.h"
-#include "csrc/cli/output.h"
-#include "csrc/cli/rate_options.h"
-#include "csrc/cli/schedule_summary.h"
+#include "csrc/cli/core/command.h"
+#include "csrc/cli/core/exit_code.h"
+#include "csrc/cli/core/graph_input.h"
+#include "csrc/cli/core/input.h"
+#include "csrc/cli/core/output.h"
+#include "csrc/cli/core/rate_options.h"
+#include "csrc/cli/summaries/schedule_summary.h"
 #include "csrc/core/check.h"
 #include "csrc/core/file.h"
 #include "csrc/graph/file.h"
@@ -32,7 +32,7 @@ struct VerifyOptions {
 
 // Why a legal plan does not serve the step of a trace, or nothing.
 std::optional<std::string> find_mismatch(const Plan& plan, const std::string& path) {
-  const Trace trace = read_trace_input(path);
+  const Trace trace = read_trace_input(OpenedFile(path));
   if (plan.sequences.size() > plan.lane_keys.size()) {
     StepKinds kinds;
     kinds.learn(trace);
@@ -68,16 +68,11 @@ int verify_schedule(const VerifyOptions& options) {
 }
 
 int verify(const VerifyOptions& options) {
-  const auto first = first_section(read_file_head(options.plan, kFirstSectionBytes));
-  if (first == SectionType::kSchedule) return verify_schedule(options);
-  BERTH_CHECK(first != SectionType::kGraph, kInput,
-              "'{}' is a graph: a plan or a schedule is wanted", options.plan);
-  if (!first) {
-    constexpr std::string_view kWanted = "a plan or a schedule";
-    const InputKind kind = identify(options.plan, kWanted);
-    BERTH_CHECK(kind == InputKind::kPlan, kInput, "'{}' is {}: {} is wanted", options.plan,
-                name_of(kind), kWanted);
-  }
+  constexpr std::string_view kWanted = "a plan or a schedule";
+  const InputKind kind = identify(OpenedFile(options.plan), kWanted);
+  if (kind == InputKind::kSchedule) return verify_schedule(options);
+  BERTH_CHECK(kind == InputKind::kPlan, kInput, "'{}' is {}: {} is wanted", options.plan,
+              name_of(kind), kWanted);
   const Plan plan =
       parse_plan(read_file(options.plan, kMaxPlanFileBytes), options.plan, PlanCheck::kFile);
   const bool compares = !options.trace.empty();

@@ -1,5 +1,6 @@
 #include "csrc/cuda/device_memory.h"
 #include "csrc/cuda/shared_memory.h"
+#include "csrc/facts/rounding.h"
 
 #include <algorithm>
 #include <map>
@@ -9,8 +10,7 @@
 namespace berth {
 namespace {
 
-// What PyTorch's users count on as an alignment, and the unit of sizes.
-constexpr Bytes kPage = 512;
+constexpr Bytes kPage = facts::kCudaUnit;
 
 class PlainMemory final : public CudaDeviceMemory {
  public:

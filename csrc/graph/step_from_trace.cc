@@ -1,9 +1,8 @@
 #include "csrc/graph/step_from_trace.h"
 
 #include "csrc/core/check.h"
-#include "csrc/graph/operator_kinds.h"
+#include "csrc/facts/operator_kinds.h"
 #include "csrc/graph/step_graph.h"
-#include "csrc/trace/operator_names.h"
 
 #include <algorithm>
 #include <limits>
@@ -278,7 +277,7 @@ class StepBuilder {
     }
   }
   static bool only_allocates(std::string_view name) {
-    return trace::only_allocates(name) && !name.starts_with("aten::resize");
+    return facts::only_allocates(name) && !name.starts_with("aten::resize");
   }
   static bool fills(std::string_view name, bool random) {
     const std::string_view base = name.substr(0, name.find('.'));
@@ -306,10 +305,10 @@ class StepBuilder {
   // State that no result depends on: running statistics of a norm that trains, which has saved
   // those of the batch.
   static bool is_aside(std::string_view name, const Call& call, const Use& one) {
-    if (!is_statistics(name, one.position)) return false;
+    if (!facts::is_statistics(name, one.position)) return false;
     const auto saved = [&](const std::vector<Use>& uses, bool output) {
       return std::any_of(uses.begin(), uses.end(), [&](const Use& other) {
-        return other.bytes > 0 && is_saved_by_norm(name, output, other.position);
+        return other.bytes > 0 && facts::is_saved_by_norm(name, output, other.position);
       });
     };
     return saved(call.arguments, false) || saved(call.results, true);
@@ -321,9 +320,9 @@ class StepBuilder {
     const auto is_integer = [&](const Use& use) { return !is_there(use) || use.integers; };
     const bool on_host = trace_.program.device_name == "cpu" &&
                          std::any_of(call.arguments.begin(), call.arguments.end(), is_there);
-    return !waits_for_contents(name(call)) &&
-           may_fail(fails_by_contents(name(call)), on_host,
-                    std::all_of(call.arguments.begin(), call.arguments.end(), is_integer));
+    return !facts::waits_for_contents(name(call)) &&
+           facts::may_fail(facts::fails_by_contents(name(call)), on_host,
+                           std::all_of(call.arguments.begin(), call.arguments.end(), is_integer));
   }
 
   StepCall as_step_call(std::uint32_t n) const {
@@ -331,7 +330,7 @@ class StepBuilder {
     StepCall step{.name = std::string(name(call)),
                   .backward = call.backward,
                   .random = call.random,
-                  .host_read = waits_for_contents(name(call)),
+                  .host_read = facts::waits_for_contents(name(call)),
                   .checked = may_fail_in(call),
                   .ns = std::min(call.ns, again_.calls[n].ns),
                   .workspace = std::max(call.workspace, again_.calls[n].workspace),

@@ -2,8 +2,7 @@
 
 #include "csrc/core/check.h"
 #include "csrc/core/checksum.h"
-#include "csrc/graph/operator_kinds.h"
-#include "csrc/trace/operator_names.h"
+#include "csrc/facts/operator_kinds.h"
 
 #include <algorithm>
 #include <unordered_set>
@@ -110,7 +109,7 @@ class Finder {
       unit.first_tick = unit.last_tick = entry.tick;
       unit.backward = begin.backward;
       unit.in_optimizer = !thread.optimizer_ranges.empty();
-      unit.only_allocates = trace::only_allocates(trace_.name(begin.name));
+      unit.only_allocates = facts::only_allocates(trace_.name(begin.name));
     }
     link(op, parent, begin, entry.thread);
     thread.open.push_back(begin.op);
@@ -118,18 +117,18 @@ class Finder {
     Unit& unit = result_.units[op.unit];
     if (unit.forward == kNoUnit && op.forward != op.unit) unit.forward = op.forward;
     unit.random |= begin.random;
-    unit.host_sync |= waits_for_contents(trace_.name(begin.name));
-    unit.collective |= is_collective(trace_.name(begin.name));
+    unit.host_sync |= facts::waits_for_contents(trace_.name(begin.name));
+    unit.collective |= facts::is_collective(trace_.name(begin.name));
   }
 
   bool is_node(const Operator& op, const Operator* parent) const {
     const std::string_view name = trace_.name(op.name);
-    if (name.starts_with(kEngine)) return true;
+    if (name.starts_with(facts::kEngine)) return true;
     if (!op.backward) return false;
-    if (parent == nullptr) return !is_operator(name);
+    if (parent == nullptr) return !facts::is_operator(name);
     if (!parent->backward) return true;
     const std::string_view around = trace_.name(parent->name);
-    return around.starts_with(kEngine) && around.ends_with(": " + std::string(name));
+    return around.starts_with(facts::kEngine) && around.ends_with(": " + std::string(name));
   }
 
   // The numbers of operators inside a backward one count other nodes: they follow their parent.
@@ -145,7 +144,7 @@ class Finder {
     const auto cause = causes_.find({begin.forward_thread, begin.sequence});
     if (cause == causes_.end()) return;
     op.forward = cause->second;
-    if (parent != nullptr && trace_.name(parent->name).starts_with(kEngine))
+    if (parent != nullptr && trace_.name(parent->name).starts_with(facts::kEngine))
       parent->forward = op.forward;
   }
 
@@ -173,16 +172,16 @@ class Finder {
     if (!block.born) block.bytes = std::max(block.bytes, align_up(*end, trace_.alignment));
     const std::string_view name = trace_.name(found->second.name);
     const bool new_result = operand.output && operand.access == trace::Access::kWrite;
-    if (operand.bytes > 0 && is_saved_by_norm(name, operand.output, operand.position))
+    if (operand.bytes > 0 && facts::is_saved_by_norm(name, operand.output, operand.position))
       trains_.insert(found->second.unit);
     unit.gives |= operand.output;
     unit.gives_new |= new_result;
-    if (trace::only_allocates(name)) return;
+    if (facts::only_allocates(name)) return;
 
     // A result that lies in an argument's block was read or written as that.
-    if (only_changes_shape(name) || (operand.output && !new_result)) return;
+    if (facts::only_changes_shape(name) || (operand.output && !new_result)) return;
     const bool unseen =
-        !operand.output && !found->second.backward && writes_unseen(name, operand.position);
+        !operand.output && !found->second.backward && facts::writes_unseen(name, operand.position);
     Touch& touch = unit.touches.emplace_back();
     touch.block = operand.block;
     touch.writes = operand.access != trace::Access::kRead || unseen;
@@ -190,7 +189,7 @@ class Finder {
                    operand.byte_offset == 0 && *end == bytes_of(operand) &&
                    align_up(*end, trace_.alignment) >= block.bytes;
     touch.reads = !touch.covers;
-    touch.aside = !operand.output && is_statistics(name, operand.position);
+    touch.aside = !operand.output && facts::is_statistics(name, operand.position);
     touch.offset = operand.byte_offset;
     touch.end = *end;
   }
@@ -219,7 +218,7 @@ class Finder {
 
   // Without holes between its elements; 0 where that cannot be told.
   Bytes bytes_of(const trace::Operand& operand) const {
-    Bytes bytes = element_bytes(operand.element_type);
+    Bytes bytes = facts::element_bytes(operand.element_type);
     for (const std::int64_t size : trace_.shapes[operand.shape]) {
       const auto product =
           checked_multiply(bytes, static_cast<Bytes>(std::max<std::int64_t>(size, 0)));

@@ -1,5 +1,7 @@
 #include "csrc/replay/caching_model.h"
 
+#include "csrc/facts/rounding.h"
+
 #include <algorithm>
 #include <bit>
 #include <iterator>
@@ -9,7 +11,6 @@ namespace berth::replay {
 namespace {
 
 constexpr Bytes kMiB = Bytes{1} << 20;
-constexpr Bytes kCachingUnit = 512;
 constexpr Bytes kSmall = kMiB;              // the largest request of the small pool
 constexpr Bytes kSmallSegment = 2 * kMiB;   // and the page of its expandable segments
 constexpr Bytes kLargeSegment = 20 * kMiB;  // the same of the large pool
@@ -85,7 +86,6 @@ CachingModel::Block* CachingModel::allocate(Bytes size, std::uint32_t stream) {
   }
   block->in_use = true;
   allocated_ += block->size;
-  allocated_peak_ = std::max(allocated_peak_, allocated_);
   return block;
 }
 
@@ -154,7 +154,8 @@ std::uint64_t CachingModel::new_addresses(Bytes size) {
 
 Bytes CachingModel::round_size(Bytes size) const noexcept {
   const Bytes divisions = options_.roundup_divisions;
-  if (divisions <= 1 || size <= kCachingUnit * divisions) return round_up(size, kCachingUnit);
+  if (divisions <= 1 || size <= facts::kCudaUnit * divisions)
+    return round_up(size, facts::kCudaUnit);
   if (std::has_single_bit(size)) return size;
   const Bytes division = std::bit_floor(size) / divisions;
   return division == 0 ? std::bit_ceil(size) : round_up(size, division);
@@ -162,7 +163,7 @@ Bytes CachingModel::round_size(Bytes size) const noexcept {
 
 bool CachingModel::splits(const Block* block, Bytes size) const noexcept {
   const Bytes rest = block->size - size;
-  if (block->pool->small || options_.expandable) return rest >= kCachingUnit;
+  if (block->pool->small || options_.expandable) return rest >= facts::kCudaUnit;
   return size < options_.max_split && rest > kSmall;
 }
 

@@ -66,7 +66,6 @@ class CachingModel {
   [[nodiscard]] Bytes reserved_peak() const noexcept { return reserved_peak_; }
   // Bytes of blocks that are handed out, unsplit rests included: PyTorch's `allocated`.
   [[nodiscard]] Bytes allocated() const noexcept { return allocated_; }
-  [[nodiscard]] Bytes allocated_peak() const noexcept { return allocated_peak_; }
   // How often the cache was given back and a request tried once more: num_alloc_retries.
   [[nodiscard]] std::uint64_t retries() const noexcept { return retries_; }
   // cudaMalloc and cudaFree; of expandable segments, pages mapped or unmapped at once.
@@ -113,7 +112,7 @@ class CachingModel {
   std::deque<Block> blocks_;
   std::vector<Block*> unused_, pending_;
   std::uint64_t next_address_;
-  Bytes reserved_ = 0, reserved_peak_ = 0, allocated_ = 0, allocated_peak_ = 0;
+  Bytes reserved_ = 0, reserved_peak_ = 0, allocated_ = 0;
   std::uint64_t driver_calls_ = 0, retries_ = 0;
   MemoryCallCounts memory_calls_;
 };

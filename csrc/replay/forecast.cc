@@ -1,67 +1,61 @@
 #include "csrc/replay/forecast.h"
 
+#include "csrc/facts/rounding.h"
 #include "csrc/place/plan_trace.h"
 #include "csrc/replay/hits_by_kind.h"
 #include "csrc/replay/through_berth.h"
 #include "csrc/replay/through_caching_model.h"
 #include "csrc/trace/snapshot.h"
 #include "csrc/trace/step_coverage.h"
+#include "csrc/trace/traced_blocks.h"
 
 #include <algorithm>
 #include <optional>
-#include <unordered_map>
 #include <unordered_set>
 
 namespace berth::replay {
 namespace {
 
-constexpr Bytes kUnit = 512;            // what sizes are rounded to on CUDA
 constexpr std::uint32_t kEnough = 8;    // repeats within which berth has learnt any step
 constexpr double kPlanningSeconds = 2;  // as in learning
 
-// What lives at the peak, and how much of it outlives steps.
-void weigh(const Trace& trace, const std::optional<Step>& step, Forecast& result) {
-  struct Block {
-    Bytes bytes = 0;
-    std::uint64_t born = 0, freed = ~std::uint64_t{0};  // requests before
-  };
-  std::unordered_map<trace::BlockId, Block> blocks;
-  std::uint64_t requests = 0, peak_at = 0, before = 0;
-  const Bytes unit = result.on_cpu ? trace.alignment : kUnit;
-  Bytes live = 0;
+// The tick from which on the history has all requests.
+trace::Tick end_of_unrecorded(const Trace& trace) {
+  std::uint64_t before = 0;
+  trace::Tick until = 0;
   for (const trace::Entry& entry : trace.entries) {
-    if (const auto* request = std::get_if<trace::Request>(&entry.event)) {
-      Block& block = blocks[request->id];
-      block.bytes = align_up(request->bytes, unit);
-      block.born = requests++;
-      live += block.bytes;
-      if (live > result.live) {
-        result.live = live;
-        peak_at = block.born;
-      }
-    } else if (const auto* free = std::get_if<trace::Free>(&entry.event)) {
-      ++result.frees;
-      const auto it = blocks.find(free->id);
-      if (it == blocks.end() || it->second.freed <= requests) continue;
-      it->second.freed = requests;
-      live -= it->second.bytes;
-    } else if (const auto* begin = std::get_if<trace::RangeBegin>(&entry.event)) {
+    if (const auto* begin = std::get_if<trace::RangeBegin>(&entry.event)) {
       if (begin->kind == trace::RangeKind::kPhase && trace.name(begin->name) == kBeforeHistory)
         before = begin->range;
     } else if (const auto* end = std::get_if<trace::RangeEnd>(&entry.event)) {
-      if (before != 0 && end->range == before) result.recorded_requests = requests;
+      if (before != 0 && end->range == before) until = entry.tick;
     }
   }
-  result.recorded_requests = requests - result.recorded_requests;
+  return until;
+}
+
+// What lives at the peak, and how much of it outlives steps.
+void weigh(const Trace& trace, const std::optional<Step>& step, Forecast& result) {
+  const TracedBlocks traced(trace, result.on_cpu ? trace.alignment : facts::kCudaUnit);
+  const std::vector<TracedBlock>& blocks = traced.blocks();
+  result.live = traced.peak();
+  result.frees = traced.frees();
+  const auto requests_before = [&](trace::Tick tick) {
+    const auto after = std::ranges::lower_bound(blocks, tick, {}, &TracedBlock::born);
+    return static_cast<std::uint64_t>(after - blocks.begin());
+  };
+  result.recorded_requests = blocks.size() - requests_before(end_of_unrecorded(trace));
   std::unordered_set<trace::BlockId> residents;
   if (step) {
     for (const Resident& resident : step->residents) residents.insert(resident.block);
   }
   result.resident_by_step = step.has_value();
-  for (const auto& [id, block] : blocks) {
-    if (block.born > peak_at || block.freed <= peak_at) continue;
-    const std::uint64_t lived = std::min(block.freed, requests) - block.born;
-    if (step ? residents.contains(id) : 2 * lived >= requests) result.resident += block.bytes;
+  for (std::uint64_t k = 0; k < blocks.size(); ++k) {
+    const TracedBlock& block = blocks[k];
+    if (!block.lives_at(traced.peak_tick())) continue;
+    const std::uint64_t lived = requests_before(block.freed) - k;
+    if (step ? residents.contains(block.id) : 2 * lived >= blocks.size())
+      result.resident += block.bytes;
   }
 }
 
@@ -125,7 +119,7 @@ std::optional<double> Forecast::batch_factor(Bytes bytes, Bytes reserved) const 
 Forecast forecast(const Trace& trace) {
   Forecast result;
   result.alignment = trace.alignment;
-  result.on_cpu = trace.program.device_name == "cpu" || trace.alignment < kUnit;
+  result.on_cpu = trace.program.device_name == "cpu" || trace.alignment < facts::kCudaUnit;
   Repeats repeats = find_repeats(trace);
   // Where kinds of steps come in turns one of them may still tell what outlives steps.
   weigh(trace, repeats.kinds.empty() ? repeats.step : extract_step(trace), result);
@@ -152,7 +146,7 @@ Forecast forecast(const Trace& trace) {
     longer = repeat_step(trace, *window, times);
     const Workload workload = make_workload(longer);
     result.repeated = times;
-    result.repeated_live = workload.live_peak(result.on_cpu ? trace.alignment : kUnit);
+    result.repeated_live = workload.live_peak(result.on_cpu ? trace.alignment : facts::kCudaUnit);
     result.assumed = !window->seen_twice;
     const Result again = learn_in_place(workload);
     serve(workload, again, result);

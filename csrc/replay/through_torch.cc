@@ -1,6 +1,7 @@
 #include "csrc/replay/through_torch.h"
 
 #include "csrc/core/check.h"
+#include "csrc/facts/rounding.h"
 #include "csrc/replay/shared_workload.h"
 #include "csrc/replay/standin_files.h"
 
@@ -26,7 +27,8 @@ Result through_torch(const std::string& name, const Workload& workload, Bytes li
     return result;
   }
   constexpr Bytes kLeast = Bytes{80} << 30;
-  const Bytes total = limit != 0 ? limit : std::max(kLeast, 4 * workload.live_peak(512));
+  const Bytes total =
+      limit != 0 ? limit : std::max(kLeast, 4 * workload.live_peak(facts::kCudaUnit));
   const bool expandable = name == "expandable";
   const SharedHeader answer = run_in_child(
       {standin->launcher.string(), "--memory", std::to_string(total), "--check", "off", "--",

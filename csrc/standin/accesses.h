@@ -42,8 +42,6 @@ class Accesses {
   // Forgets [begin, end): the memory was given back.
   void erase(std::uintptr_t begin, std::uintptr_t end);
 
-  [[nodiscard]] std::size_t range_count() const { return ranges_.size(); }
-
  private:
   struct AccessedRange {
     std::uintptr_t end = 0;

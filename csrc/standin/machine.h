@@ -97,7 +97,6 @@ class Machine {
   // wait for that whatever this one does meanwhile, and calls `tend` with the lock held now and
   // then.
   void attend(std::function<void()> tend);
-  [[nodiscard]] std::uint64_t now_us() const { return clock_us_; }
 
   // --- events (event.cc) ---
   std::shared_ptr<Event> event_of(EventHandle handle);
@@ -118,7 +117,6 @@ class Machine {
   Status refuse_during_capture(Stream& stream);
   static CaptureMode& thread_capture_mode();
   Status launch(Lock& lock, Stream& stream, const std::shared_ptr<Graph>& graph);
-  [[nodiscard]] std::size_t open_captures() const { return captures_.size(); }
 
   // --- happens-before (checker.cc) ---
   // What the host has seen to be over.

@@ -5,8 +5,8 @@
 #include "csrc/plan/file.h"
 #include "csrc/runtime/settings.h"
 #include "csrc/torch/adapted.h"
-#include "csrc/torch/backend.h"
-#include "csrc/torch/operator_recorder.h"
+#include "csrc/torch/recording/operator_recorder.h"
+#include "csrc/torch/shared/backend.h"
 
 #include <berth/berth.h>
 #include <berth/step_program.h>

@@ -1,8 +1,9 @@
 #include "csrc/torch/cpu_allocator.h"
 
 #include "csrc/core/check.h"
+#include "csrc/facts/rounding.h"
 #include "csrc/torch/installation.h"
-#include "csrc/torch/room.h"
+#include "csrc/torch/shared/room.h"
 #include "csrc/torch/thread_lane.h"
 
 #include <berth/warnings.h>
@@ -16,8 +17,6 @@
 namespace berth::torch {
 
 namespace {
-
-constexpr std::size_t kHostAlignment = 64;
 
 // Above libtorch's own (0) and those of its extensions.
 constexpr std::uint8_t kPriority = 100;
@@ -69,7 +68,7 @@ void free_block(void* block) noexcept {
 // A block in a forked child.
 void* allocate_from_system(std::size_t bytes) {
   void* block = nullptr;
-  if (const int error = ::posix_memalign(&block, kHostAlignment, bytes); error != 0)
+  if (const int error = ::posix_memalign(&block, facts::kHostAlignment, bytes); error != 0)
     throw_as_libtorch(bytes, fmt::format("in a forked child, {}", std::strerror(error)), true);
   return block;
 }

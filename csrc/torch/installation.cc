@@ -2,7 +2,8 @@
 
 #include "csrc/core/check.h"
 #include "csrc/device/host_device.h"
-#include "csrc/torch/program.h"
+#include "csrc/facts/rounding.h"
+#include "csrc/torch/shared/program.h"
 #include "csrc/torch/thread_lane.h"
 
 #include <pthread.h>
@@ -15,7 +16,6 @@ namespace berth::torch {
 namespace {
 
 // libtorch's promise to kernels (c10::gAlignment).
-constexpr Bytes kAlignment = 64;
 constexpr int kHost = -1;  // is no GPU
 
 // Whose lock the calling thread's fork holds: an installation may be made between two of its
@@ -31,7 +31,7 @@ Installation::Installation(const Config& config)
       allocator_(std::make_unique<Allocator>(
           *device_, Allocator::Options{.config = config,
                                        .program = this_program(config, device_->properties()),
-                                       .alignment = kAlignment,
+                                       .alignment = facts::kHostAlignment,
                                        .device_index = kHost})) {}
 
 Installation& Installation::create(const Config& config) {

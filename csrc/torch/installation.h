@@ -1,7 +1,7 @@
 #pragma once
 
 #include "csrc/runtime/allocator.h"
-#include "csrc/torch/backend.h"
+#include "csrc/torch/shared/backend.h"
 
 #include <atomic>
 #include <memory>

@@ -1,12 +1,12 @@
 #include "csrc/core/checksum.h"
 #include "csrc/core/setup_mutex.h"
-#include "csrc/torch/backend.h"
 #include "csrc/torch/cpu_allocator.h"
 #include "csrc/torch/installation.h"
-#include "csrc/torch/operator_recorder.h"
-#include "csrc/torch/program.h"
-#include "csrc/torch/range_numbers.h"
-#include "csrc/torch/range_observer.h"
+#include "csrc/torch/recording/operator_recorder.h"
+#include "csrc/torch/recording/range_observer.h"
+#include "csrc/torch/shared/backend.h"
+#include "csrc/torch/shared/program.h"
+#include "csrc/torch/shared/range_numbers.h"
 
 #include <berth/torch.h>
 

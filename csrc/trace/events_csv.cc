@@ -1,4 +1,5 @@
 #include "csrc/core/check.h"
+#include "csrc/facts/rounding.h"
 #include "csrc/trace/csv.h"
 #include "csrc/trace/csv_forms.h"
 
@@ -22,7 +23,7 @@ class EventsParser {
     if (!rows_.next()) rows_.fail("is missing: the file is empty");
     if (rows_.whole() != kEventsHeader)
       rows_.fail(fmt::format("is '{}', not '{}'", printable(rows_.whole()), kEventsHeader));
-    trace_.alignment = 512;
+    trace_.alignment = facts::kCudaUnit;
     while (rows_.next()) {
       if (rows_.size() != kFields)
         rows_.fail(fmt::format("has {} fields, not {}", rows_.size(), kFields));

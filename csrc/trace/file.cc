@@ -14,7 +14,6 @@ namespace berth {
 namespace {
 
 constexpr Bytes kMaxFileBytes = Bytes{4} << 30;
-constexpr std::size_t kHead = 256;  // that tells a form
 constexpr Bytes kMaxUnpackedBytes = Bytes{1} << 30;
 
 using Data = std::span<const std::byte>;
@@ -29,16 +28,9 @@ bool begins_with(Data data, std::string_view text) {
   return head.starts_with(text);
 }
 
-std::optional<TraceForm> find_form(Data data) {
-  if (begins_with(data, trace_file::kFileMagic)) return TraceForm::kTrace;
-  if (begins_with(data, csv::kEventsHeader)) return TraceForm::kEvents;
-  if (begins_with(data, csv::kLifetimesHeader)) return TraceForm::kLifetimes;
-  return std::nullopt;
-}
-
 TraceForm form_of(Data data, const std::string& name) {
   BERTH_CHECK(!data.empty(), kInput, "'{}' is empty", name);
-  if (const auto form = find_form(data)) return *form;
+  if (const auto form = trace_form(data)) return *form;
   const std::string_view text = as_text(data);
   throw Error(ErrorKind::kInput,
               fmt::format("'{}' is no trace: it begins with '{}', not with {} nor with a line '{}' "
@@ -122,19 +114,18 @@ void write_text(const std::string& path, const std::string& text) {
 
 }  // namespace
 
-TraceForm trace_form(const std::string& path) {
-  return form_of(read_unpacked_head(path, kHead), path);
+std::optional<TraceForm> trace_form(Data head) {
+  if (begins_with(head, trace_file::kFileMagic)) return TraceForm::kTrace;
+  if (begins_with(head, csv::kEventsHeader)) return TraceForm::kEvents;
+  if (begins_with(head, csv::kLifetimesHeader)) return TraceForm::kLifetimes;
+  return std::nullopt;
 }
 
-std::optional<TraceForm> find_trace_form(const std::string& path) {
-  return find_form(read_unpacked_head(path, kHead));
-}
-
-std::vector<std::byte> read_unpacked_head(const std::string& path, std::size_t count) {
+FileHead read_file_beginning(const std::string& path, std::size_t count) {
   std::vector<std::byte> head = read_file_head(path, std::max<std::size_t>(count, 2));
-  if (is_gzip(head)) return gunzip_head(path, count);
+  if (is_gzip(head)) return {true, gunzip_head(path, count)};
   head.resize(std::min(head.size(), count));
-  return head;
+  return {false, std::move(head)};
 }
 
 Trace parse_trace(Data data, const std::string& name) {

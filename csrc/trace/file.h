@@ -19,13 +19,17 @@ enum class TraceForm {
   kLifetimes,  // CSV `id,lower,upper,size`
 };
 
-// Throws Error(kInput) where the file is none of them. Reads its beginning only.
-[[nodiscard]] TraceForm trace_form(const std::string& path);
-// The same, or nothing where it is none of them.
-[[nodiscard]] std::optional<TraceForm> find_trace_form(const std::string& path);
+// The form of a file by its beginning, which is not packed: kTraceHeadBytes of it, or all. Nothing
+// where it is none of them.
+inline constexpr std::size_t kTraceHeadBytes = 256;
+[[nodiscard]] std::optional<TraceForm> trace_form(std::span<const std::byte> head);
 
-// The first `count` bytes of what a file holds, unpacked where it is packed with gzip.
-[[nodiscard]] std::vector<std::byte> read_unpacked_head(const std::string& path, std::size_t count);
+// The first bytes of what a file holds, at most `count`.
+struct FileHead {
+  bool packed = false;           // with gzip
+  std::vector<std::byte> bytes;  // unpacked
+};
+[[nodiscard]] FileHead read_file_beginning(const std::string& path, std::size_t count);
 
 // Reads a trace of any form (parse_trace: not packed). Trusts nothing: throws Error(kInput) that
 // names path, line or chunk, and the reason. A torn tail is cut and counted in Trace::cut_bytes.

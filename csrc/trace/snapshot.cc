@@ -2,6 +2,7 @@
 
 #include "csrc/core/check.h"
 #include "csrc/core/file.h"
+#include "csrc/facts/rounding.h"
 #include "csrc/trace/gzip.h"
 #include "csrc/trace/pickle.h"
 #include "csrc/trace/snapshot_frames.h"
@@ -22,7 +23,6 @@ using Value = Pickle::Value;
 using Type = Pickle::Type;
 
 constexpr Bytes kMaxBytesOfFile = Bytes{4} << 30;
-constexpr Bytes kUnit = 512;                  // sizes of PyTorch's CUDA allocator are rounded to it
 constexpr Bytes kMostSmall = Bytes{1} << 20;  // its small segments hold what is no larger
 // The first ids; what was there before the history counts from kFirstOld on.
 constexpr BlockId kFirstOld = BlockId{1} << 62;
@@ -105,7 +105,7 @@ class SnapshotReader {
     choose(device);
     read_settings();
     read_segments();
-    snapshot_.trace.alignment = kUnit;
+    snapshot_.trace.alignment = facts::kCudaUnit;
     read_history();
     finish();
     return std::move(snapshot_);
@@ -633,10 +633,7 @@ std::vector<std::string> Snapshot::notes() const {
   return notes;
 }
 
-bool is_pickle(const std::string& path) {
-  const std::vector<std::byte> head = read_file_head(path, 16);
-  return begins_as_pickle(is_gzip(head) ? gunzip_head(path, 16) : head);
-}
+bool is_pickle(std::span<const std::byte> head) noexcept { return begins_as_pickle(head); }
 
 Snapshot parse_snapshot(std::span<const std::byte> data, const std::string& name,
                         std::optional<std::uint32_t> device) {

@@ -65,9 +65,8 @@ struct Snapshot {
   [[nodiscard]] std::vector<std::string> notes() const;
 };
 
-// Whether a file begins as a pickle, plain or packed with gzip. Throws Error(kInput) where it
-// cannot be read.
-[[nodiscard]] bool is_pickle(const std::string& path);
+// Whether a file that begins so, not packed, is a pickle.
+[[nodiscard]] bool is_pickle(std::span<const std::byte> head) noexcept;
 
 // Reads the history of `device`, or, where none is named, of the only device that has one. Trusts
 // nothing (pickle.h). Throws Error(kInput) for what is no snapshot or has no history, Error(kUsage)

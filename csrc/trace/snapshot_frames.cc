@@ -1,6 +1,6 @@
 #include "csrc/trace/snapshot_frames.h"
 
-#include "csrc/trace/operator_names.h"
+#include "csrc/facts/operator_kinds.h"
 
 #include <fmt/format.h>
 
@@ -82,7 +82,7 @@ SnapshotFrames::Frame SnapshotFrames::read(Pickle::Value value, Trace& trace) {
   frame.kind = Frame::Kind::kOther;
   if (const std::string_view op = operator_in(name); !op.empty()) {
     const std::string whole = fmt::format("aten::{}", op);
-    if (only_allocates(whole)) return frame;
+    if (facts::only_allocates(whole)) return frame;
     frame.kind = Frame::Kind::kOperator;
     frame.text = string(whole, trace);
     return frame;

@@ -100,7 +100,7 @@ struct PlaceOptions {
   std::function<void(const PlaceProgress&)> progress = {};
   // Called from the calling thread with every legal placement whose mark is below the last one's:
   // the first at once, and the one that place_buffers() returns. The engine ilp_pyramid has that
-  // one alone. What it throws comes out of place_buffers(). replan() does not call it.
+  // one alone. What it throws comes out of place_buffers().
   std::function<void(const Placement&)> improved = {};
   std::vector<Bytes> warm_start = {};  // offsets of an earlier placement, one a buffer, or empty
 };
@@ -111,36 +111,6 @@ struct PlaceOptions {
 // illegal input (zero size, bad arc, alignment that is no power of two, pins that collide, sums
 // beyond kMaxBytes).
 [[nodiscard]] Placement place_buffers(const Problem& problem, const PlaceOptions& options = {});
-
-// A placement that is in use, of a problem that has changed since. Refers to what it is given.
-struct PlacedBefore {
-  static constexpr std::uint32_t kNew = ~std::uint32_t{0};
-
-  const Problem& problem;             // as it was
-  const std::vector<Bytes>& offsets;  // legal for it, as place_buffers() makes them
-  // For each buffer of the new problem its index in the old one, or kNew. Each index occurs at most
-  // once. Empty: the same buffers in the same order.
-  std::vector<std::uint32_t> origin = {};
-};
-
-struct Replanned {
-  Placement placement;
-  std::size_t changed = 0;  // buffers that are new, have grown, or live on other ticks
-  std::size_t moved = 0;    // the others whose offset is not the old one
-};
-
-// Places a changed problem with as few moves as can be: to fit comes first, then the fewest moved
-// buffers, then the mark. To fit is to stay within options.capacity; without one, within the old
-// mark, or 1 % above the new lower bound where that is more.
-//
-// Unchanged buffers keep their offsets, and changed ones move to holes. Where a changed buffer
-// finds no hole, up to 1, 2, 4, then 8 others move to holes to make room for it. Where that does
-// not fit, place_buffers() plans everything but pins anew. The caller pins blocks that are in use.
-//
-// A hole is looked for in O(n) for n up to 2^15, else in the conflicts of the changed buffer.
-// Re-entrant and deterministic as place_buffers() is. Throws Error(kUsage) for illegal input.
-[[nodiscard]] Replanned replan(const Problem& problem, const PlacedBefore& before,
-                               const PlaceOptions& options = {});
 
 // The bound alone: the largest sum of rounded sizes alive at one tick, or at a cut through lanes
 // that edges join, summed over lanes that none join. O(n log n) as a rule.

@@ -25,6 +25,7 @@ What else is here:
 Sizes and offsets are bytes, times are seconds. All functions may be called from any thread.
 """
 
+from berth import _install
 from berth._build import VERSION as __version__
 from berth._core import (
     Graph,
@@ -50,6 +51,15 @@ from berth._place import engines, place, plan
 from berth._schedule import schedule, schedule_engines
 from berth._stats import Miss, Stats
 from berth._step_program import StepProgram, StepProgramStats, pure
+
+
+def _begin_loop() -> None:
+    from berth import _loop  # imports torch
+
+    _loop.begin()
+
+
+_install.loop_begins.append(_begin_loop)
 
 __all__ = [
     "Error",

@@ -8,7 +8,7 @@ import os
 import re
 import sys
 import types
-from typing import Iterator, Optional, Union
+from typing import Callable, Iterator, Optional, Union
 
 from berth import _library
 from berth._errors import UsageError
@@ -16,6 +16,7 @@ from berth._stats import Stats, stats_of
 
 _Path = Union[str, "os.PathLike[str]"]
 _KINDS = ("cpu", "cuda")
+loop_begins: list[Callable[[], None]] = []  # begins the loop of BERTH_BUDGET, once berth is installed
 
 
 def _kinds(device: Optional[str]) -> tuple[str, ...]:
@@ -109,9 +110,8 @@ def install(
         except UsageError as error:
             raise UsageError(_with_line_that_opened_cuda(str(error))) from None
     if done and os.environ.get("BERTH_BUDGET"):
-        from berth import _loop  # imports torch
-
-        _loop.begin()
+        for begin in loop_begins:
+            begin()
     return done
 
 

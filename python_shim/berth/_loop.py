@@ -16,7 +16,7 @@ from typing import Any, Optional, Union
 from berth._byte_access import watch_for_good  # imports torch
 from berth._errors import UsageError
 from berth._install import installed_adapters
-from berth._step_program import StepProgram, _bytes, _share
+from berth._step_program import StepProgram, _bytes, _share, loop_ends
 
 _WINDOW = 64  # calls of optimizers that are remembered
 _LONGEST_ROUND = _WINDOW // 2  # calls of optimizers
@@ -166,12 +166,7 @@ def begin() -> None:
     _loop = _Loop(budget, more, max(host_memory, 1))
     register_optimizer_step_post_hook(_loop.ended)
     atexit.register(_loop.end)
-
-
-def give_way() -> None:
-    """The program makes a step program itself."""
-    if _loop is not None:
-        _loop.end()
+    loop_ends.append(_loop.end)
 
 
 def stats() -> Any:

@@ -7,7 +7,7 @@ import dataclasses
 import json
 import os
 import re
-from typing import Iterator, Optional, Union
+from typing import Callable, Iterator, Optional, Union
 
 from berth import _library
 from berth._errors import UsageError
@@ -90,6 +90,9 @@ class StepProgramStats:
 
 
 _pure: set[str] = set()
+loop_ends: list[
+    Callable[[], None]
+] = []  # ends the loop of BERTH_BUDGET, which gives way to a program of the user's own
 
 
 def pure(name: str) -> None:
@@ -221,9 +224,8 @@ class StepProgram:
     ) -> None:
         self._program: Union[int, None] = None
         if not of_loop:
-            from berth import _loop
-
-            _loop.give_way()
+            for end in loop_ends:
+                end()
         self._host_memory = _bytes(host_memory, "host_memory")
         # That of the allocator that serves or records the step, so that marks and traces have it.
         there = dict(installed_adapters())

@@ -1,4 +1,4 @@
-#include "csrc/cli/picture.h"
+#include "csrc/cli/summaries/picture.h"
 #include "csrc/core/bytes.h"
 #include "csrc/core/check.h"
 #include "csrc/place/plan_trace.h"

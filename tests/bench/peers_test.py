@@ -1,4 +1,4 @@
-"""bench/place_peers, bench/olla, bench/scaling and bench/acceptance, on stand-ins for berth and the other planners."""
+"""bench/place_peers, bench/olla and bench/scaling, on stand-ins for berth and the other planners."""
 
 import gzip
 import pathlib
@@ -10,7 +10,6 @@ import xml.dom.minidom
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "bench/tools"))
-import acceptance  # noqa: E402
 import peers  # noqa: E402
 from training import Failure  # noqa: E402
 
@@ -74,23 +73,6 @@ print('{"buffers": %d, "family": "%s", "seconds": %f, "gap": 0.01, "bytes_a_buff
 """
 
 
-PLACE = r"""#!/usr/bin/env python3
-import os, pathlib, sys
-print("instance  n  bound  peak  gap %  known %  first s  cpu s  wall s  iters  engine")
-engine = sys.argv[sys.argv.index("--engine") + 1] if "--engine" in sys.argv else "dive WAT"
-threads = sys.argv[sys.argv.index("--threads") + 1] if "--threads" in sys.argv else "1"
-for name in (pathlib.Path(path).name for path in sys.argv[1:] if path.endswith(".csv")):
-    peak = 165 if os.environ.get("BAD") in (name, f"{name} {threads}") else 150
-    print(f"{name}  2  150  {peak}  {100 * peak / 150 - 100:.4f}  0.001  0.250  0.260  3  {engine}")
-print("memory: at most 79 MiB")
-"""
-
-REPLAN = r"""#!/usr/bin/env python3
-print("instance  n  changed  anew ms  ms  time / anew  moved %  peak / anew  by")
-print("torch_medium_128_training.csv   7190   72   9.42   1.66   0.176 (4.672)   0.00 (97.57)   1.0048 (1.0094)  replan 20x")
-"""
-
-
 class Scripts(unittest.TestCase):
     def setUp(self):
         temporary = tempfile.TemporaryDirectory()
@@ -99,8 +81,6 @@ class Scripts(unittest.TestCase):
         for name, text in {
             "build/berth": BERTH,
             "build/bench/scaling": SCALING,
-            "build/bench/place": PLACE,
-            "build/bench/replan": REPLAN,
             "mini/build/minimalloc": MINIMALLOC,
             "ideal/target/release/idealloc": IDEALLOC,
         }.items():
@@ -162,52 +142,6 @@ class Scripts(unittest.TestCase):
 
     def test_a_peak_that_is_not_the_placements_ends_the_comparison(self):
         self.assertIn("berth says 151 bytes and needs 150", self.run_script("place_peers", self.rows, LIE="1").stderr)
-
-    def accept(self, **environment):
-        folder = self.folder / "instances"
-        folder.mkdir(exist_ok=True)
-        files = {
-            "iopddl_G_1",
-            "somas_bert_base",
-            *acceptance.EXACT,
-            *(row[0] for row in acceptance.FOLDS + acceptance.SYNTHETIC + acceptance.COPIES),
-        }
-        for name in files:
-            (folder / f"{name}.csv").write_text(self.rows.read_text())
-        result = self.run_script(
-            "acceptance", folder, "--minimalloc", self.folder / "mini/build/minimalloc", **environment
-        )
-        self.assertEqual(result.returncode, 0, result.stderr)
-        return [row for row in self.cells(result.stdout) if len(row) == 5]
-
-    def test_each_row_of_acceptance_says_what_is_wanted_and_found_and_whether_it_is_met(self):
-        rows = self.accept()
-        self.assertIn(["real traces", "iopddl_G_1", "1 in 1 s", "1.000000 in 0.250 s", "yes"], rows)
-        self.assertIn(["exact, at 1,048,576", "the sum", "0.1x MiniMalloc", "1.500 s / 9.000 s", "**no**"], rows)
-        self.assertIn(
-            ["1M: 50 copies", "syn_rand_20k", "1.011 in 30 s, < 1 GB", "1.0000 in 0.2 s, 79 MiB", "yes"], rows
-        )
-        self.assertIn(
-            [
-                "re-plan, 1 % changed",
-                "torch_medium_128_training, median of 21",
-                "0.25x the time, 1 % moved, 1.01x",
-                "0.176x, 0.00 %, 1.0048x",
-                "yes",
-            ],
-            rows,
-        )
-        self.assertEqual(
-            {row[1] for row in rows if row[-1] == "**no**"}
-            - {"the sum", *acceptance.EXACT, "torch_medium_128_training", "somas_bert_base"},
-            set(),
-        )
-
-    def test_what_is_not_met_in_acceptance_is_marked(self):
-        rows = self.accept(BAD="iopddl_G_1.csv")
-        self.assertIn(["real traces", "iopddl_G_1", "1 in 1 s", "1.100000 in 0.250 s", "**no**"], rows)
-        rows = self.accept(BAD="iopddl_G_1.csv 8")
-        self.assertIn("1 of", next(row for row in rows if row[0] == "the same on 1, 2, 8 threads")[3])
 
     def test_wrong_usage_ends_with_2(self):
         self.assertEqual(self.run_script("place_peers").returncode, 2)

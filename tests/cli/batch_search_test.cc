@@ -1,4 +1,4 @@
-#include "csrc/cli/batch_search.h"
+#include "csrc/cli/dry_run/batch_search.h"
 
 #include "tests/catch.h"
 

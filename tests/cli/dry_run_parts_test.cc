@@ -1,11 +1,10 @@
-#include "csrc/cli/batch_argument.h"
-#include "csrc/cli/gpu_use.h"
-#include "csrc/cli/host_watch.h"
-#include "csrc/cli/left_out.h"
-#include "csrc/cli/peak_holders.h"
-#include "csrc/cli/python_program.h"
-#include "csrc/cli/rank_traces.h"
-#include "csrc/cli/scratch_folder.h"
+#include "csrc/cli/core/host_watch.h"
+#include "csrc/cli/core/python_program.h"
+#include "csrc/cli/core/scratch_folder.h"
+#include "csrc/cli/dry_run/batch_argument.h"
+#include "csrc/cli/dry_run/gpu_use.h"
+#include "csrc/cli/dry_run/left_out.h"
+#include "csrc/cli/dry_run/rank_traces.h"
 #include "csrc/trace/recorder.h"
 #include "tests/catch.h"
 
@@ -46,57 +45,6 @@ TEST_CASE("The batch of a program stands where its option or its place says", "[
   for (const char* const text : {"batch=", "=--n", "batch=1", "batch=9", "batch=size", "batch=0"})
     REQUIRE_THROWS_AS(BatchArgument(text, program), Error);
   REQUIRE_THROWS_WITH(BatchArgument("batch=2", program), Contains("'--batch-size' there"));
-}
-
-TEST_CASE("The holders of a peak are weights and activations by module and role",
-          "[cli][dry-run]") {
-  using namespace berth::trace;
-  Trace trace;
-  trace.alignment = 512;
-  trace.lanes = {{0}};
-  trace.strings = {"", "layers.0.mlp", "layers.1.mlp", "aten::empty", "aten::mm", "MmBackward0"};
-  Tick tick = 0;
-  const auto add = [&](const Event& event, ThreadId thread = 0) {
-    trace.entries.push_back({.tick = tick++, .time_ns = 0, .thread = thread, .event = event});
-  };
-  add(Request{.id = 1, .bytes = 1000, .lane = 0});  // weights: of the first module that uses them
-  add(Request{.id = 2, .bytes = 3000, .lane = 0});  // dies before the peak
-  add(Free{.id = 2});
-  for (const std::uint64_t layer : {0, 1}) {
-    add(RangeBegin{
-        .range = layer + 1, .name = static_cast<StringId>(layer + 1), .kind = RangeKind::kModule});
-    add(OperatorBegin{
-        .op = 2 * layer + 1, .name = 4, .sequence = static_cast<std::int64_t>(layer)});
-    if (layer == 0) add(Operand{.op = 1, .block = 1});
-    add(OperatorBegin{.op = 2 * layer + 2, .name = 3});
-    add(Request{.id = 10 + layer, .bytes = 512, .lane = 0});
-    add(OperatorEnd{.op = 2 * layer + 2});
-    add(OperatorEnd{.op = 2 * layer + 1});
-    add(Role{.id = 10 + layer, .role = RoleKind::kActivation});
-    add(RangeEnd{.range = layer + 1});
-  }
-  add(Role{.id = 1, .role = RoleKind::kParameter});
-  // The engine's thread: what the node of layer 1 asks for is that module's.
-  add(OperatorBegin{.op = 9, .name = 5, .sequence = 1, .forward_thread = 0, .backward = true}, 1);
-  add(Request{.id = 20, .bytes = 4096, .lane = 0}, 1);
-  add(OperatorEnd{.op = 9}, 1);
-
-  const PeakHolders found = find_peak_holders(trace);
-  REQUIRE(found.peak == 1024 + 2 * 512 + 4096);
-  REQUIRE(found.holders.size() == 3);
-  REQUIRE(found.holders[0].op == "MmBackward0");
-  REQUIRE(found.holders[0].module == "layers.*.mlp");
-  REQUIRE(found.by_module.size() == 1);
-  REQUIRE(found.by_module[0].blocks == 4);
-  REQUIRE(found.by_module[0].bytes == found.peak);
-  const auto role = [&](const std::string& name) {
-    for (const auto& holder : found.by_role)
-      if (holder.role == name) return holder.bytes;
-    return Bytes{0};
-  };
-  REQUIRE(role("parameter") == 1024);
-  REQUIRE(role("activation") == 1024);
-  REQUIRE(role("") == 4096);
 }
 
 TEST_CASE("A program that takes the last of the host's memory is ended and told",

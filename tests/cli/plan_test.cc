@@ -1,4 +1,4 @@
-#include "csrc/cli/lifetimes.h"
+#include "csrc/cli/core/lifetimes.h"
 #include "csrc/trace/file.h"
 #include "tests/catch.h"
 #include "tests/cli/program.h"

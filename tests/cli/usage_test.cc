@@ -1,5 +1,5 @@
-#include "csrc/cli/help_format.h"
-#include "csrc/cli/output.h"
+#include "csrc/cli/core/help_format.h"
+#include "csrc/cli/core/output.h"
 #include "tests/catch.h"
 #include "tests/cli/program.h"
 

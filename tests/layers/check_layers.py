@@ -10,6 +10,7 @@ import sys
 
 ORDER = [
     "core",
+    "facts",
     "trace",
     "plan",
     "place",
@@ -26,12 +27,39 @@ ORDER = [
     "standin",
 ]
 # The folders of a folder, lowest first; "" is what lies in none of them.
-FLOORS = {"place": ["problem", "bounds", "fits", "dives", "exact", "stages", "", "oracle"]}
+FLOORS = {
+    "place": ["problem", "bounds", "fits", "dives", "exact", "stages", "", "oracle"],
+    "schedule": ["", "order", "retention", "baselines", "offload", "joint", "policy", "oracle"],
+    "torch": ["shared", "step", "recording", "", "cuda"],
+    "standin": ["", "runtime", "driver", "libraries", "nccl"],
+    "cli": ["core", "summaries", "report", "dry_run", ""],
+}
+# The modules of the Python package, lowest first.
+PYTHON = [
+    "_build",
+    "_core",
+    "_errors",
+    "_stats",
+    "_byte_access",
+    "_other_threads",
+    "_library",
+    "_install",
+    "_place",
+    "_order",
+    "_schedule",
+    "_step_program",
+    "_partition",
+    "_loop",
+    "_program",
+    "__init__",
+    "__main__",
+]
 WITHOUT_LIBTORCH = ORDER[: ORDER.index("torch")] + ["cli"]
 WIDEST = 100  # columns of a README
 SOURCES = {".h", ".cc", ".cu", ".cuh", ".in"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 LIBTORCH = re.compile(r"^(torch|ATen|c10|caffe2)/")
+IMPORT = re.compile(r"^\s*from berth(?:\.(\w+))? import (.*)")
 CUDA = re.compile(r"^(cuda|cuda_runtime|cuda_runtime_api|cublas|cudnn|nvtx3/.*)(\.h|\.hpp)?$")
 
 
@@ -79,18 +107,18 @@ def folder_violations(root, folder):
             other = target.split("/")[1] if target.startswith("csrc/") else None
             if other is not None:
                 floor = floor_violation(folder, path, target) if other == name else None
-                if floor is not None:
-                    yield f"{where}: {floor}"
-                elif other != name and (other not in ORDER or ORDER.index(other) > ORDER.index(name)):
-                    yield f"{where}: {other} does not lie below {name}"
-                elif other == "torch" and name == "cli":
-                    yield f"{where}: the program links no libtorch"
-                elif (
+                if (
                     name == "torch"
                     and path.relative_to(folder).parts[0] != "cuda"
                     and (other == "cuda" or target.startswith("csrc/torch/cuda/"))
                 ):
                     yield f"{where}: only csrc/torch/cuda may, the CPU part builds without CUDA"
+                elif floor is not None:
+                    yield f"{where}: {floor}"
+                elif other != name and (other not in ORDER or ORDER.index(other) > ORDER.index(name)):
+                    yield f"{where}: {other} does not lie below {name}"
+                elif other == "torch" and name == "cli":
+                    yield f"{where}: the program links no libtorch"
             elif quoted and (path.parent / target).exists():
                 yield f"{where}: internal headers are included from the root, as csrc/{name}/{target}"
             elif LIBTORCH.match(target) and name in WITHOUT_LIBTORCH and path.parent.name != "children":
@@ -107,11 +135,32 @@ def folder_violations(root, folder):
                     yield f"{build.relative_to(root)}:{number}: links torch: the program links no libtorch"
 
 
+def python_violations(root):
+    """Violations of the Python package: its modules import those below them, and its C++ part includes no libtorch."""
+    package = root / "python_shim/berth"
+    for path in sorted(package.glob("*.py")):
+        if path.stem not in PYTHON:
+            yield f"{path.relative_to(root)}: is not in the order of the modules: {' '.join(PYTHON)}"
+            continue
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            match = IMPORT.match(line)
+            if match is None:
+                continue
+            for name in [match.group(1)] if match.group(1) else re.findall(r"\w+", match.group(2)):
+                if name in PYTHON and PYTHON.index(name) >= PYTHON.index(path.stem):
+                    yield f"{path.relative_to(root)}:{number}: imports {name}: it does not lie below {path.stem}"
+    for path in sources(root / "python_shim"):
+        for number, _, target in includes(path):
+            if target.startswith(("csrc/torch/", "csrc/standin/")) or LIBTORCH.match(target):
+                yield f"{path.relative_to(root)}:{number}: includes {target}: the module builds without libtorch"
+
+
 def violations(root):
     """All violations below `root`, as texts that name file and line."""
     folders = [folder for folder in sorted((root / "csrc").iterdir()) if folder.is_dir() and any(folder.iterdir())]
     for folder in folders:
         yield from folder_violations(root, folder)
+    yield from python_violations(root)
     for path in sources(root / "include"):
         for number, quoted, target in includes(path):
             if quoted or target.startswith("csrc/"):

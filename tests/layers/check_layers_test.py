@@ -122,6 +122,20 @@ class CheckLayers(unittest.TestCase):
     def test_an_include_relative_to_its_own_folder_is_found(self):
         self.assert_one({"csrc/core/x.cc": '#include "bytes.h"\n'}, "from the root, as csrc/core/bytes.h")
 
+    def test_a_python_module_may_import_those_below_it(self):
+        self.assertEqual(self.found({"python_shim/berth/_install.py": "from berth import _library\n"}), [])
+        self.assert_one(
+            {"python_shim/berth/_library.py": "\n    from berth._install import install\n"},
+            "python_shim/berth/_library.py:2: imports _install: it does not lie below _library",
+        )
+        self.assert_one({"python_shim/berth/_errors.py": "from berth import _stats\n"}, "imports _stats")
+        self.assert_one({"python_shim/berth/_attic.py": ""}, "is not in the order of the modules")
+
+    def test_the_python_module_may_not_include_libtorch(self):
+        self.assert_one(
+            {"python_shim/module/x.cc": '#include "csrc/torch/adapter.h"\n'}, "the module builds without libtorch"
+        )
+
     def test_a_line_of_a_readme_that_is_too_wide_is_found(self):
         with tempfile.TemporaryDirectory() as folder:
             root = pathlib.Path(folder)

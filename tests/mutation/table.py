@@ -86,7 +86,7 @@ BOUND = "csrc/schedule/retention/bound.cc"
 STEP_GRAPH = "csrc/graph/step_graph.cc"
 STEP_EXECUTOR, GHOST, STEP_PROGRAM, TENSORS, RECORDER, OUTSIDE_MEMORY = (f"csrc/torch/step/{name}.cc" for name in (
     "executor", "ghost", "program", "tensors", "recorder", "outside_memory"))
-KNAPSACK, MADE_ONCE = "csrc/schedule/baselines/knapsack.cc", "csrc/schedule/baselines/made_once.cc"
+KNAPSACK, MADE_ONCE = "csrc/schedule/baselines/knapsack.cc", "csrc/schedule/retention/made_once.cc"
 
 # Rules without code that these tests could reach, and why.
 WITHOUT = {
@@ -821,8 +821,8 @@ MUTANTS = (
            "    executor_->set_value(next_, n, value);\n", "    static_cast<void>(n);\n", PROGRAMS),
     Mutant("step-readers", "step", "a result takes the bytes of an operand that others read later", STEP_PROGRAM,
            "readers[one.storage] != 1 ||\n          last[one.storage] != &call || ", "", PROGRAMS),
-    Mutant("step-hidden", "step", "batch norm's statistics are not known to be written", TENSORS,
-           'RunningStatistics{"aten::native_batch_norm", true, 5},', 'RunningStatistics{"aten::native_batch_norm", false, 5},', PROGRAMS),
+    Mutant("step-hidden", "step", "batch norm's statistics are not known to be written", "csrc/facts/operator_kinds.h",
+           '{"aten::native_batch_norm", true, 5},', '{"aten::native_batch_norm", false, 5},', PROGRAMS),
     Mutant("step-hidden-rnn", "step", "an LSTM's workspace is not known to be written", TENSORS,
            "if (schema.arguments()[n].name() == known.argument) facts.writes[n] = true;", "static_cast<void>(known);", PROGRAMS),
 )

@@ -4,7 +4,6 @@
 
 #include "csrc/place/bounds/arc_clique.h"
 #include "csrc/place/bounds/lane_cut.h"
-#include "csrc/place/bounds/max_flow.h"
 #include "tests/catch.h"
 
 #include <berth/place.h>
@@ -67,24 +66,6 @@ Problem joined_lanes(std::uint64_t seed, bool circle) {
 }
 
 }  // namespace
-
-TEST_CASE("A maximum flow is found whatever the order of edges", "[place][bound]") {
-  // Two paths that share nothing but a bridge which the first shortest path had better not take.
-  MaxFlow flow(6);
-  flow.add_edge(0, 1, 10);
-  flow.add_edge(0, 2, 10);
-  flow.add_edge(1, 2, 2);
-  flow.add_edge(1, 3, 4);
-  flow.add_edge(1, 4, 8);
-  flow.add_edge(2, 4, 9);
-  flow.add_edge(4, 3, 6);
-  flow.add_edge(3, 5, 10);
-  flow.add_edge(4, 5, 10);
-  REQUIRE(flow.run(0, 5, 1000) == 19);
-  MaxFlow again(2);
-  again.add_edge(0, 1, 1);
-  REQUIRE_FALSE(again.run(0, 1, 0));
-}
 
 TEST_CASE("The heaviest cut of joined lanes is the heaviest set of unordered buffers",
           "[place][bound][lane][property]") {

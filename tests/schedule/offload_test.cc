@@ -13,8 +13,11 @@
 #include <berth/error.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <limits>
 #include <random>
+#include <thread>
 
 using namespace berth;
 using namespace berth::schedule::offload;
@@ -425,21 +428,19 @@ TEST_CASE("A cancelled or hurried search of copies has a plan", "[schedule][offl
   Machine machine = machine_of(200);
   const CopyResult kept = plan_copies(problem, machine, by_budget(1, "keep"));
   machine.budget = kept.kept_peak - (kept.kept_peak - kept.least_peak) * 8 / 10;
-  for (int calls = 1; calls < 6; ++calls) {
+  for (int ms = 0; ms < 25; ms += 5) {
+    CAPTURE(ms);
     std::atomic<bool> cancel{false};
-    int seen = 0;
-    Bytes excess = ~Bytes{0};
     CopyOptions options = by_budget(0);
-    options.time_limit_seconds = 20;
+    options.time_limit_seconds = 60;
     options.cancel = &cancel;
-    options.progress = [&](const CopyProgress& progress) {
-      excess = progress.excess;
-      if (++seen >= calls) cancel = true;
-    };
+    std::jthread canceller([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(ms));
+      cancel = true;
+    });
     const CopyResult result = plan_copies(problem, machine, options);
     check_result(problem, machine, result);
-    CHECK(seen == calls);
-    CHECK(result.outcome.excess == excess);
+    CHECK(result.seconds < 30);
   }
   CopyOptions options = by_budget(0);
   options.time_limit_seconds = 0;

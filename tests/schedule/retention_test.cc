@@ -10,9 +10,12 @@
 #include "tests/schedule/random_stages.h"
 #include "tests/schedule/stage_accounts.h"
 
+#include <atomic>
+#include <chrono>
 #include <filesystem>
 #include <limits>
 #include <string>
+#include <thread>
 
 using namespace berth;
 using namespace berth::schedule;
@@ -511,10 +514,12 @@ TEST_CASE("A cancelled or hurried search has a legal plan or says why not, none 
     RetentionOptions options = budgeted(4'000);
     options.cancel = &cancel;
     check(problem, options);
-    for (int call = 0; call < 6; ++call) {
+    for (int wait = 0; wait < 6; ++wait) {
       cancel = false;
-      int calls = 0;
-      options.progress = [&](const RetentionProgress&) { cancel = cancel || calls++ == call; };
+      std::jthread canceller([&] {
+        std::this_thread::sleep_for(std::chrono::microseconds(100 * wait));
+        cancel = true;
+      });
       check(problem, options);
     }
     for (const double seconds : {0.001, 0.05}) {

@@ -364,20 +364,6 @@ TEST_CASE("A timeline is what its rules say, by definition", "[schedule][timelin
   CHECK(over > 100);
 }
 
-TEST_CASE("Slower operators, slower rates and a late copy never shorten a step that has room",
-          "[schedule][timeline]") {
-  const Problem problem =
-      problem_of({10, 20, 1, 5}, 2, {value_of(4, kNobody, {0, 3}), value_of(6, kNobody, {0, 3})});
-  const Machine machine = machine_of();
-  const CopyPlan plan = plan_of(problem, {{Fate::kOffload, 2}, {Fate::kOffload, 2}});
-  const std::vector<Deviation> all = sensitivity(problem, machine, plan);
-  REQUIRE(all.size() == 4);
-  CHECK(all[0].outcome.ns == 38 * kMs);
-  CHECK(all[1].outcome.ns == 52 * kMs);
-  CHECK(all[2].outcome.ns > 49 * kMs);
-  CHECK(all[3].outcome.ns == 51 * kMs);
-}
-
 TEST_CASE("What is no copy problem, plan or machine is refused by name", "[schedule][timeline]") {
   const Problem good = problem_of({1, 1, 1}, 1, {value_of(4, 0, {1, 2}), value_of(4, 1, {2})});
   const Machine machine = machine_of();

@@ -1,4 +1,4 @@
-#include "csrc/standin/module.h"
+#include "csrc/standin/driver/module.h"
 
 #include "tests/catch.h"
 #include "tests/standin/fixture.h"

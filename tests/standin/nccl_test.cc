@@ -1,4 +1,4 @@
-#include "csrc/standin/reduction.h"
+#include "csrc/standin/nccl/reduction.h"
 #include "tests/catch.h"
 #include "tests/standin/fixture.h"
 

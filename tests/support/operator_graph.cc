@@ -1,7 +1,7 @@
 #include "tests/support/operator_graph.h"
 
 #include "csrc/core/checksum.h"
-#include "csrc/trace/operator_names.h"
+#include "csrc/facts/operator_kinds.h"
 
 #include <algorithm>
 
@@ -105,7 +105,7 @@ class OperatorGraphBuilder {
     (operand.output ? op.results : op.arguments).push_back(operand);
     if (operand.block == 0) return;
     Block& block = block_of(operand.block);
-    const bool allocates = trace::only_allocates(trace_.name(op.begin.name));
+    const bool allocates = facts::only_allocates(trace_.name(op.begin.name));
     const bool writes = operand.access != trace::Access::kRead && !allocates;
     // Results of inner operators come before those of outer ones. What was there before the
     // recording has no maker.

@@ -1,4 +1,4 @@
-#include "csrc/torch/block_roles.h"
+#include "csrc/torch/recording/block_roles.h"
 
 #include "tests/catch.h"
 

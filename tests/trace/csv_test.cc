@@ -18,6 +18,10 @@ std::span<const std::byte> bytes_of(std::string_view text) {
   return std::as_bytes(std::span(text));
 }
 
+std::optional<TraceForm> form_of_file(const std::string& path) {
+  return trace_form(read_file_beginning(path, kTraceHeadBytes).bytes);
+}
+
 Trace parse(std::string_view text) { return parse_trace(bytes_of(text), "x.csv"); }
 
 std::string problem_of(std::string_view text) {
@@ -61,7 +65,7 @@ TEST_CASE("Events become requests and frees and marks in their order", "[trace][
 
 TEST_CASE("A recorded run in events form has the requests it is known for", "[trace][csv]") {
   const Trace t = read_trace(BERTH_TEST_DATA "/vgg16.csv.gz");
-  REQUIRE(trace_form(BERTH_TEST_DATA "/vgg16.csv.gz") == TraceForm::kEvents);
+  REQUIRE(form_of_file(BERTH_TEST_DATA "/vgg16.csv.gz") == TraceForm::kEvents);
   REQUIRE(count<trace::Request>(t) == 606);
   REQUIRE(count<trace::Free>(t) == 572);
   REQUIRE(count<trace::StepMark>(t) == 4);
@@ -156,7 +160,7 @@ TEST_CASE("Lifetimes keep their rows and order and are written with offsets", "[
   const std::vector<Lifetime> rows = {{"b1", 3, 9, 100}, {"0", 0, 4, 7}};
   write_lifetimes(path, rows, std::vector<Bytes>{0, 128});
   REQUIRE(read_lifetimes(path) == rows);
-  REQUIRE(trace_form(path) == TraceForm::kLifetimes);
+  REQUIRE(form_of_file(path) == TraceForm::kLifetimes);
   if (path.ends_with(".csv")) {
     const auto data = read_file(path, 1000);
     REQUIRE(std::string(reinterpret_cast<const char*>(data.data()), data.size()) ==
@@ -194,7 +198,7 @@ TEST_CASE("Packed data unpacks to what it was over several members", "[trace][gz
   packed.insert(packed.end(), more.begin(), more.end());
   REQUIRE(is_gzip(packed));
   write_file_atomically(folder / "both", packed);
-  REQUIRE(trace_form(folder / "both") == TraceForm::kLifetimes);
+  REQUIRE(form_of_file(folder / "both") == TraceForm::kLifetimes);
   REQUIRE(read_lifetimes(folder / "both").size() == 2);
 }
 

@@ -77,7 +77,8 @@ TEST_CASE("A trace with entries of every kind reads back as it was written", "[t
   REQUIRE(test::equal(before, after));
   REQUIRE(after.closed);
   REQUIRE(after.cut_bytes == 0);
-  REQUIRE(trace_form(folder / "a.trace") == TraceForm::kTrace);
+  REQUIRE(trace_form(read_file_beginning(folder / "a.trace", kTraceHeadBytes).bytes) ==
+          TraceForm::kTrace);
 }
 
 TEST_CASE("An empty trace reads back", "[trace][file]") {

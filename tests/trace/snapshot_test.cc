@@ -161,8 +161,10 @@ TEST_CASE("A history that is cut keeps what was there before, and says what is n
 }
 
 TEST_CASE("A packed pickle is known by its content", "[trace][snapshot]") {
-  REQUIRE(is_pickle(BERTH_SNAPSHOTS "/cpp.pickle.gz"));
-  REQUIRE_FALSE(is_pickle(BERTH_SNAPSHOTS "/make.py"));
+  const FileHead packed = read_file_beginning(BERTH_SNAPSHOTS "/cpp.pickle.gz", 16);
+  REQUIRE(packed.packed);
+  REQUIRE(is_pickle(packed.bytes));
+  REQUIRE_FALSE(is_pickle(read_file_beginning(BERTH_SNAPSHOTS "/make.py", 16).bytes));
 }
 
 #endif

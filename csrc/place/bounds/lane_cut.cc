@@ -1,8 +1,9 @@
 #include "csrc/place/bounds/lane_cut.h"
 
-#include "csrc/place/bounds/max_flow.h"
+#include "csrc/core/max_flow.h"
 
 #include <algorithm>
+#include <optional>
 #include <tuple>
 #include <vector>
 
@@ -21,7 +22,7 @@ using Position = unsigned __int128;
 struct Lane {
   std::vector<Position> points;  // where edges leave and arrive, sorted
   std::vector<Bytes> most;       // before the first, and from each to the next
-  std::uint32_t first = 0;       // the first point's node
+  MaxFlow::Vertex first = 0;     // the first point's vertex
 };
 
 void set_most(const Conflicts& conflicts, std::uint32_t number, std::uint64_t steps, Lane& lane) {
@@ -95,35 +96,35 @@ Bytes heaviest_cut(const Conflicts& conflicts, std::span<const std::uint32_t> la
     all[edge.to_lane].points.push_back(arrives(edge, step));
   });
   if (count > kMaxPoints) return 0;
-  // A node a point: on the closed side where the lane's moment is not before it.
-  std::uint32_t nodes = 2;
+  // A vertex a point: on the closed side where the lane's moment is not before it.
+  MaxFlow flow;
   for (const std::uint32_t l : lanes) {
     auto& points = all[l].points;
     std::sort(points.begin(), points.end());
     points.erase(std::unique(points.begin(), points.end()), points.end());
-    all[l].first = nodes;
-    nodes += static_cast<std::uint32_t>(points.size());
+    for (std::size_t p = 0; p < points.size(); ++p) {
+      const MaxFlow::Vertex vertex = flow.add_vertex();
+      if (p == 0) all[l].first = vertex;
+    }
     set_most(conflicts, l, steps, all[l]);
   }
-  MaxFlow flow(nodes);
-  constexpr std::uint32_t kSource = 0, kSink = 1;
   unsigned __int128 sum = 0;
   for (const std::uint32_t l : lanes) {
     const Lane& lane = all[l];
     sum += lane.most.front();
     for (std::uint32_t p = 0; p < lane.points.size(); ++p) {
-      const std::uint32_t node = lane.first + p;
-      if (p > 0) flow.add_edge(node, node - 1, MaxFlow::kInfinite);
+      const MaxFlow::Vertex vertex = lane.first + p;
+      if (p > 0) flow.add_arc(vertex, vertex - 1, MaxFlow::kInfinite);
       const Bytes before = lane.most[p], after = lane.most[p + 1];
       if (after > before) {
-        flow.add_edge(kSource, node, static_cast<MaxFlow::Value>(after - before));
+        flow.add_arc(MaxFlow::kSource, vertex, after - before);
         sum += after - before;
       } else if (after < before) {
-        flow.add_edge(node, kSink, static_cast<MaxFlow::Value>(before - after));
+        flow.add_arc(vertex, MaxFlow::kSink, before - after);
       }
     }
   }
-  const auto node_of = [&](std::uint32_t l, Position point) {
+  const auto vertex_of = [&](std::uint32_t l, Position point) {
     const auto& points = all[l].points;
     return all[l].first +
            static_cast<std::uint32_t>(std::lower_bound(points.begin(), points.end(), point) -
@@ -133,12 +134,12 @@ Bytes heaviest_cut(const Conflicts& conflicts, std::span<const std::uint32_t> la
     if (conflicts.lanes().group(edge.from_lane) != conflicts.lanes().group(lanes.front()) ||
         conflicts.lanes().group(edge.to_lane) != conflicts.lanes().group(lanes.front()))
       return;
-    flow.add_edge(node_of(edge.to_lane, arrives(edge, step)),
-                  node_of(edge.from_lane, leaves(edge, step)), MaxFlow::kInfinite);
+    flow.add_arc(vertex_of(edge.to_lane, arrives(edge, step)),
+                 vertex_of(edge.from_lane, leaves(edge, step)), MaxFlow::kInfinite);
   });
-  if (sum >= MaxFlow::kInfinite) return 0;
-  const auto cut = flow.run(kSource, kSink, kMaxWork);
-  return cut ? static_cast<Bytes>(sum) - static_cast<Bytes>(*cut) : 0;
+  if (sum >= MaxFlow::kInfinite / 2) return 0;
+  const std::optional<Bytes> cut = flow.run(kMaxWork);
+  return cut ? static_cast<Bytes>(sum) - *cut : 0;
 }
 
 }  // namespace berth::place

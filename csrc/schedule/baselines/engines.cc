@@ -1,9 +1,9 @@
 #include "csrc/schedule/baselines/engines.h"
 
 #include "csrc/core/check.h"
-#include "csrc/schedule/baselines/cheapest.h"
 #include "csrc/schedule/baselines/knapsack.h"
 #include "csrc/schedule/baselines/monet_form.h"
+#include "csrc/schedule/retention/cheapest.h"
 #include "csrc/schedule/retention/chen.h"
 #include "csrc/schedule/retention/retention.h"
 

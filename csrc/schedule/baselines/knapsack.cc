@@ -1,8 +1,8 @@
 #include "csrc/schedule/baselines/knapsack.h"
 
-#include "csrc/schedule/baselines/made_once.h"
+#include "csrc/core/max_flow.h"
 #include "csrc/schedule/baselines/operator_classes.h"
-#include "csrc/schedule/max_flow.h"
+#include "csrc/schedule/retention/made_once.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "csrc/graph/operator_kinds.h"
+#include "csrc/facts/operator_kinds.h"
 
 #include <string_view>
 
@@ -10,7 +10,7 @@ namespace berth::schedule {
 
 // Products, convolutions and attention: worth more than their results' bytes.
 [[nodiscard]] constexpr bool is_compute_intensive(std::string_view name) noexcept {
-  return graph::detail::is_one_of(name, {"aten::mm",
+  return facts::detail::is_one_of(name, {"aten::mm",
                                          "aten::bmm",
                                          "aten::addmm",
                                          "aten::baddbmm",
@@ -41,7 +41,7 @@ namespace berth::schedule {
 // Whether the compiler can make it part of a kernel with what is around it.
 [[nodiscard]] constexpr bool is_fusible(std::string_view name) noexcept {
   return !is_compute_intensive(name) &&
-         !graph::detail::is_one_of(
+         !facts::detail::is_one_of(
              name,
              {"aten::cat", "aten::max_pool2d", "aten::max_pool2d_with_indices", "aten::max_pool3d",
               "aten::avg_pool2d", "aten::adaptive_avg_pool2d", "aten::adaptive_avg_pool3d",

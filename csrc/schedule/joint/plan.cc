@@ -3,7 +3,6 @@
 
 #include "csrc/core/check.h"
 #include "csrc/graph/hash.h"
-#include "csrc/schedule/baselines/cheapest.h"
 #include "csrc/schedule/baselines/engines.h"
 #include "csrc/schedule/baselines/knapsack.h"
 #include "csrc/schedule/joint/addresses.h"
@@ -19,6 +18,7 @@
 #include "csrc/schedule/order/from_graph.h"
 #include "csrc/schedule/order/order.h"
 #include "csrc/schedule/order/postpone.h"
+#include "csrc/schedule/retention/cheapest.h"
 #include "csrc/schedule/retention/from_graph.h"
 #include "csrc/schedule/retention/from_schedule.h"
 #include "csrc/schedule/retention/retention.h"

@@ -1,7 +1,7 @@
 #include "csrc/schedule/joint/time_bound.h"
 
+#include "csrc/core/max_flow.h"
 #include "csrc/schedule/joint/working_set.h"
-#include "csrc/schedule/max_flow.h"
 #include "csrc/schedule/order/from_graph.h"
 
 #include <algorithm>

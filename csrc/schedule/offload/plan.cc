@@ -61,9 +61,6 @@ class OffloadPlanning {
     if (best_ && !found.score.better_than(best_->score)) return;
     best_ = found;
     result_.engine = engine;
-    if (options_.progress)
-      options_.progress(
-          {watch_.seconds(), found.score.ns, found.score.excess, engine, search_.simulations()});
   }
 
   void find_least_peak() {

@@ -7,27 +7,17 @@
 #include <berth/schedule.h>
 
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <vector>
 
 namespace berth::schedule::offload {
-
-struct CopyProgress {
-  double seconds = 0;
-  std::uint64_t ns = 0;  // of the best plan so far
-  Bytes excess = 0;
-  std::string engine;  // that found it
-  std::uint64_t simulations = 0;
-};
 
 // Engines are those of copy_engines(): "offload" and "recompute" use one way out of the device,
 // "joint" both; "auto" runs these three one after the other and goes on from the best. "keep",
 // "vdnn" and "dymem" follow their rule, whatever the budget. Iterations are plays of the timeline,
 // of each of the searches.
 struct CopyOptions : PlannerOptions {
-  std::function<void(const CopyProgress&)> progress = {};  // from the calling thread
-  Bytes least_bytes = Bytes{1} << 20;                      // smaller values are not copied: latency
+  Bytes least_bytes = Bytes{1} << 20;  // smaller values are not copied: latency
 };
 
 struct CopyResult {

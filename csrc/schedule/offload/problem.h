@@ -65,9 +65,6 @@ struct Machine {
   // Copies to the host begin when the last reader before the border has ended, not with its start:
   // the steps of a schedule say no more.
   bool out_behind_reader = false;
-  // Both copies of this value take that much longer: what one late copy does.
-  Value late = kNobody;
-  std::uint64_t late_ns = 0;
 };
 inline constexpr std::uint64_t kMostRate = 1'000'000'000'000'000;  // bytes per second
 

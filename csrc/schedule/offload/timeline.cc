@@ -40,14 +40,13 @@ void Timeline::Engine::set_speed(std::uint64_t now, std::uint64_t rate) {
 Timeline::Timeline(const Problem& problem, const Machine& machine)
     : problem_(problem), machine_(machine) {
   check(machine);
-  std::uint64_t total = machine.late_ns;
+  std::uint64_t total = 0;
   const auto add = [&total](std::uint64_t ns) {
     BERTH_CHECK(total <= kMostTotal && ns <= kMostTotal - total, kInput,
                 "all copies one after the other take more than {} ns at {} ns so far", kMostTotal,
                 total);
     total += ns;
   };
-  add(machine.late_ns);
   for (const Problem::ValueOf& value : problem.values) {
     if (!value.movable) continue;
     add(copy_ns(value.bytes, machine.out.loaded));
@@ -86,10 +85,6 @@ void Timeline::start_copies() {
                             const Machine::Rate& rate) {
     const Value v = engine.queue[engine.head++];
     engine.begin(v, problem_.values[v].bytes, clock_, rate.alone);
-    if (v == machine_.late) {
-      engine.left += Wide{machine_.late_ns} * rate.alone;
-      engine.end += machine_.late_ns;
-    }
     CopyTime& time = times[v];
     if (time.start != clock_) {
       time.cause = CopyTime::Cause::kEngine;
@@ -389,41 +384,6 @@ Report Timeline::report() const {
   report.overlap = overlap();
   report.chain = chain();
   return report;
-}
-
-std::vector<Deviation> sensitivity(const Problem& problem, const Machine& machine,
-                                   const CopyPlan& plan) {
-  std::vector<Deviation> all;
-  for (const std::uint64_t percent : {80, 120}) {
-    Problem other = problem;
-    for (Problem::OperatorOf& op : other.operators)
-      op.ns = op.ns / 100 * percent + op.ns % 100 * percent / 100;
-    all.push_back(
-        {fmt::format("operators take {} %", percent), Timeline(other, machine).play(plan)});
-  }
-  Machine slow = machine;
-  for (Machine::Rate* rate : {&slow.out, &slow.in})
-    for (std::uint64_t* speed : {&rate->alone, &rate->loaded})
-      *speed = std::max<std::uint64_t>(1, *speed * 7 / 10);
-  all.push_back({"rates are 70 %", Timeline(problem, slow).play(plan)});
-  std::vector<Value> copied;
-  Timeline timeline(problem, machine);
-  Outcome worst = timeline.play(plan);
-  for (Value v = 0; v < problem.values.size(); ++v)
-    if (timeline.execution().fate[v] == Fate::kOffload) copied.push_back(v);
-  std::stable_sort(copied.begin(), copied.end(), [&](Value a, Value b) {
-    return problem.values[a].bytes > problem.values[b].bytes;
-  });
-  copied.resize(std::min(copied.size(), kMostLate));
-  for (const Value v : copied) {
-    Machine late = machine;
-    late.late = v;
-    late.late_ns = copy_ns(problem.values[v].bytes, std::min(machine.out.alone, machine.in.alone));
-    const Outcome outcome = Timeline(problem, late).play(plan);
-    if (outcome.ns > worst.ns || outcome.excess > worst.excess) worst = outcome;
-  }
-  all.push_back({"the worst of the largest copies takes twice as long", worst});
-  return all;
 }
 
 }  // namespace berth::schedule::offload

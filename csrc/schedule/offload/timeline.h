@@ -126,7 +126,6 @@ class Timeline {
   Execution execution_;
   Engine out_, in_;
   std::uint64_t clock_ = 0;  // up to where both engines were played
-  Index current_run_ = 0;
   Bytes live_ = 0, host_ = 0, host_peak_ = 0;
   std::size_t leaving_ = 0;  // values out of use whose copy to the host has not ended
   std::vector<RunTime> runs_;
@@ -137,16 +136,5 @@ class Timeline {
   std::vector<Value> by_need_, reloads_;
   Outcome outcome_;
 };
-
-// A plan where times are not as expected: operators take 80 and 120 % of what the problem says,
-// both rates are 70 % of the machine's, and the worst of the kMostLate largest copies, each late by
-// as much as it takes alone.
-inline constexpr std::size_t kMostLate = 64;
-struct Deviation {
-  std::string what;
-  Outcome outcome;
-};
-[[nodiscard]] std::vector<Deviation> sensitivity(const Problem& problem, const Machine& machine,
-                                                 const CopyPlan& plan);
 
 }  // namespace berth::schedule::offload

@@ -1,7 +1,7 @@
 #include "csrc/core/check.h"
 #include "csrc/place/oracle/integer_program.h"
 #include "csrc/schedule/baselines/checkmate_engine.h"
-#include "csrc/schedule/baselines/made_once.h"
+#include "csrc/schedule/retention/made_once.h"
 
 #include <berth/schedule_ilp.h>
 

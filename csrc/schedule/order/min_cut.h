@@ -1,6 +1,6 @@
 #pragma once
 
-#include "csrc/schedule/max_flow.h"
+#include "csrc/core/max_flow.h"
 #include "csrc/schedule/order/bit_rows.h"
 #include "csrc/schedule/order/problem.h"
 

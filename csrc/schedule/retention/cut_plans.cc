@@ -1,6 +1,6 @@
 #include "csrc/schedule/retention/cut_plans.h"
 
-#include "csrc/schedule/max_flow.h"
+#include "csrc/core/max_flow.h"
 
 #include <algorithm>
 #include <cmath>

@@ -21,9 +21,9 @@ constexpr Bytes kMaxFileBytes = Bytes{64} << 20;
 
 std::int64_t kib(Bytes bytes) { return static_cast<std::int64_t>((bytes + 1023) / 1024); }
 
-class Reader {
+class PublishedReader {
  public:
-  Reader(const Json& file, const Json& table)
+  PublishedReader(const Json& file, const Json& table)
       : checkmate_(member(file, "name", "the file").get<std::string>().starts_with("checkmate")),
         table_(graph::read_monet_table(file, table)) {}
 
@@ -184,7 +184,7 @@ std::vector<PublishedGraph> read_published(const std::string& path) {
       const auto [found, added] = graphs.try_emplace(table);
       if (added) {
         found->second.name = member(file, "name", "the file").get<std::string>();
-        found->second.problem = Reader(file, tables[table]).read();
+        found->second.problem = PublishedReader(file, tables[table]).read();
         const std::string wrong = found->second.problem.violation();
         BERTH_CHECK(wrong.empty(), kInput, "{}", wrong);
       }

@@ -55,7 +55,6 @@ class RetentionPlanning {
         model_(StageModel::make(problem)),
         random_(options.seed) {
     search_.stop = [this] { return watch_.stopped(); };
-    search_.found = [this](const FoundRetention&) { report(); };
   }
 
   RetentionResult run() {
@@ -80,17 +79,12 @@ class RetentionPlanning {
       result_.why_not = fmt::format("nothing was found that fits {}, in {} moves", problem_.budget,
                                     search_.moves);
     }
-    report();
     return std::move(result_);
   }
 
  private:
   [[nodiscard]] std::size_t cells() const {
     return std::max<std::size_t>(problem_.values.size() * problem_.stages.size(), 1);
-  }
-  void report() {
-    if (options_.progress && best_.plan)
-      options_.progress({watch_.seconds(), best_.cost, result_.cost_bound, best_by_});
   }
   // Whether it fits. `near`: where it does not, it is worth going on from all the same.
   bool offer(const Retention& plan, const char* engine, bool near = false) {
@@ -107,7 +101,6 @@ class RetentionPlanning {
     best_.plan = plan;
     best_.cost = cost.cost;
     best_by_ = engine;
-    report();
     return true;
   }
 
@@ -169,7 +162,6 @@ class RetentionPlanning {
                    [&] { return watch_.stopped() || watch_.seconds() - before > share; });
     bounding_seconds_ += watch_.seconds() - before;
     result_.cost_bound = std::max(result_.cost_bound, bound_->cost());
-    report();
   }
 
   // Squeezes from everything kept, then branches from the best.

@@ -5,22 +5,14 @@
 #include <berth/schedule.h>
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
 namespace berth::schedule {
 
-struct RetentionProgress {
-  double seconds = 0;
-  std::int64_t cost = 0, bound = 0;  // in the problem's unit; the best so far
-  std::string engine;                // that found it
-};
-
 // Engines are those of retention_engines(); iterations are moves that are tried.
 struct RetentionOptions : PlannerOptions {
-  std::function<void(const RetentionProgress&)> progress = {};  // from the calling thread
   // The result is never worse than this one. One that does not fit is where the search begins.
   std::optional<Retention> given = {};
 };

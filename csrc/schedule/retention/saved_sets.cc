@@ -1,6 +1,6 @@
 #include "csrc/schedule/retention/saved_sets.h"
 
-#include "csrc/schedule/baselines/made_once.h"
+#include "csrc/schedule/retention/made_once.h"
 #include "csrc/schedule/retention/search.h"
 
 #include <algorithm>

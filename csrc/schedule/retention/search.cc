@@ -21,7 +21,6 @@ void squeeze(WorkingPlan& plan, const Squeeze& how, MoveSource& source, std::mt1
       return;
     best.plan = plan.plan();
     best.cost = plan.cost();
-    search.found(best);
   };
   RetentionMove move;
   double price = how.price, temperature = how.temperature;

@@ -17,9 +17,7 @@ struct FoundRetention {
 
 struct RetentionSearch {
   std::function<bool()> stop = [] { return false; };  // asked every few hundred moves
-  std::function<void(const FoundRetention&)> found = [](const auto&) {
-  };                        // each time it gets better
-  std::uint64_t moves = 0;  // counted
+  std::uint64_t moves = 0;                            // counted
 };
 
 // How a search begins and cools. Prices are in the problem's units: cost for each byte over the

@@ -1,7 +1,7 @@
 #include "csrc/torch/cuda/cuda_allocator.h"
 
 #include "csrc/torch/cuda/pool_state.h"
-#include "csrc/torch/operator_recorder.h"
+#include "csrc/torch/recording/operator_recorder.h"
 
 #include <berth/error.h>
 #include <berth/warnings.h>

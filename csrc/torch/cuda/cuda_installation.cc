@@ -2,14 +2,14 @@
 #include "csrc/cuda/cuda_device.h"
 #include "csrc/plan/file.h"
 #include "csrc/plan/folder.h"
-#include "csrc/torch/backend.h"
 #include "csrc/torch/cuda/cuda_allocator.h"
 #include "csrc/torch/cuda/cudnn/convolution_choice.h"
 #include "csrc/torch/cuda/fed_reads.h"
 #include "csrc/torch/cuda/stream_captures.h"
-#include "csrc/torch/program.h"
-#include "csrc/torch/range_observer.h"
-#include "csrc/torch/room.h"
+#include "csrc/torch/recording/range_observer.h"
+#include "csrc/torch/shared/backend.h"
+#include "csrc/torch/shared/program.h"
+#include "csrc/torch/shared/room.h"
 
 #include <berth/error.h>
 #include <berth/torch_cuda.h>

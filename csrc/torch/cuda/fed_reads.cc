@@ -1,7 +1,7 @@
 #include "csrc/torch/cuda/fed_reads.h"
 
 #include "csrc/torch/cuda/cuda_allocator.h"
-#include "csrc/torch/loaded_symbol.h"
+#include "csrc/torch/shared/loaded_symbol.h"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/record_function.h>

@@ -1,12 +1,13 @@
 #include "csrc/torch/cuda/gpu.h"
 
+#include "csrc/facts/rounding.h"
 #include "csrc/plan/folder.h"
 #include "csrc/torch/cuda/pool_state.h"
 #include "csrc/torch/cuda/segments.h"
 #include "csrc/torch/installation.h"
-#include "csrc/torch/program.h"
-#include "csrc/torch/range_numbers.h"
-#include "csrc/torch/room.h"
+#include "csrc/torch/shared/program.h"
+#include "csrc/torch/shared/range_numbers.h"
+#include "csrc/torch/shared/room.h"
 #include "csrc/trace/known_ranges.h"
 
 #include <berth/error.h>
@@ -30,8 +31,7 @@ using c10::cuda::CUDACachingAllocator::AllocatorState;
 using c10::cuda::CUDACachingAllocator::CheckpointDelta;
 using PoolPointer = PrivatePools::PoolPointer;
 
-// What PyTorch's users may count on.
-constexpr Bytes kAlignment = 512;
+using facts::kCudaUnit;
 
 // Puts a range of no length where the trace is, if one is recorded.
 void note_in_trace(Allocator& allocator, std::string_view name) {
@@ -45,7 +45,7 @@ Bytes round_to_division(Bytes size) {
   if (size > kMaxBytes) return size;
   const std::size_t divisions =
       c10::CachingAllocator::AcceleratorAllocatorConfig::roundup_power2_divisions(size);
-  if (divisions <= 1 || size <= kAlignment * divisions) return size;
+  if (divisions <= 1 || size <= kCudaUnit * divisions) return size;
   const Bytes power = std::bit_floor(size);
   const Bytes unit = power / divisions;
   return unit == 0 ? size : (size + unit - 1) / unit * unit;
@@ -85,7 +85,7 @@ Allocator::Options Gpu::options(const Config& config, bool main) {
   Allocator::Options options;
   options.config = config;
   options.program = this_program(config, store_.properties());
-  options.alignment = kAlignment;
+  options.alignment = kCudaUnit;
   options.device_index = index_;
   options.lock = &mutex_;
   options.captures = &pools_.captures();
@@ -150,7 +150,7 @@ void* Gpu::allocate_on(std::size_t asked, LaneKey lane, cudaStream_t stream) {
 
 void* Gpu::allocate_at(void* address, std::size_t size, const c10::cuda::CUDAStream& stream) {
   if (size == 0) return nullptr;
-  TORCH_CHECK(size <= kMaxBytes && reinterpret_cast<std::uintptr_t>(address) % kAlignment == 0,
+  TORCH_CHECK(size <= kMaxBytes && reinterpret_cast<std::uintptr_t>(address) % kCudaUnit == 0,
               "berth: ", size, " bytes at ", address, ": no block can be there");
   const LaneKey lane = lanes_.lane_of(stream);
   const PoolPointer routed = pools_.routed() ? pools_.routed_for(stream.stream()) : nullptr;
@@ -276,7 +276,7 @@ Allocator::FreeOutcome Gpu::free(void* block) noexcept {
 // What a live block takes; 0 of what is none.
 std::int64_t Gpu::size_of(const void* block) noexcept {
   const auto info = find(block);
-  return info ? static_cast<std::int64_t>(align_up(info->requested, kAlignment)) : 0;
+  return info ? static_cast<std::int64_t>(align_up(info->requested, kCudaUnit)) : 0;
 }
 
 void Gpu::record_use(const void* block, const c10::cuda::CUDAStream& stream) {

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "csrc/core/bytes.h"
-#include "csrc/torch/room.h"
+#include "csrc/torch/shared/room.h"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>

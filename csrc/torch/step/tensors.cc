@@ -1,7 +1,7 @@
 #include "csrc/torch/step/tensors.h"
 
 #include "csrc/core/setup_mutex.h"
-#include "csrc/graph/operator_kinds.h"
+#include "csrc/facts/operator_kinds.h"
 #include "csrc/torch/step/byte_access.h"
 #include "csrc/torch/step/program.h"
 
@@ -101,28 +101,6 @@ at::Tensor all_bytes(c10::Storage storage) {
 }
 
 namespace {
-
-// Operators with running statistics, their third and fourth argument. Most schemas do not say that
-// they are written.
-struct RunningStatistics {
-  std::string_view name;
-  bool writes;
-  std::size_t training;  // the argument
-};
-constexpr std::array<std::size_t, 2> kStatistics = {3, 4};
-constexpr std::array kWithStatistics = {
-    RunningStatistics{"aten::native_batch_norm", true, 5},
-    RunningStatistics{"aten::_native_batch_norm_legit", true, 5},
-    RunningStatistics{"aten::_batch_norm_with_update", true, OperatorFacts::kAlways},
-    RunningStatistics{"aten::cudnn_batch_norm", true, 5},
-    RunningStatistics{"aten::miopen_batch_norm", true, 5},
-    RunningStatistics{"aten::batch_norm_gather_stats", true, OperatorFacts::kAlways},
-    RunningStatistics{"aten::batch_norm_gather_stats_with_counts", true, OperatorFacts::kAlways},
-    RunningStatistics{"aten::native_batch_norm_backward", false, 7},
-    RunningStatistics{"aten::batch_norm_backward", false, 7},
-    RunningStatistics{"aten::cudnn_batch_norm_backward", false, OperatorFacts::kAlways},
-    RunningStatistics{"aten::miopen_batch_norm_backward", false, OperatorFacts::kAlways},
-};
 
 // Other arguments that are written without a word in the schema, as BERTH_CHECK=full has found.
 struct HiddenWrite {
@@ -235,12 +213,12 @@ OperatorFacts find_facts(const c10::OperatorHandle& op) {
     if (const auto* list = type->castRaw<c10::ListType>()) type = list->getElementType().get();
     facts.scalars[n] = is_number(*type) && !shaped_by_numbers(name);
   }
-  for (const RunningStatistics& known : kWithStatistics) {
+  for (const facts::RunningStatistics& known : facts::kWithStatistics) {
     // Overloads may have none.
-    if (name != known.name || arguments <= kStatistics.back() ||
-        schema.arguments()[kStatistics.front()].name() != "running_mean")
+    if (name != known.name || arguments <= facts::kRunningVariance ||
+        schema.arguments()[facts::kRunningMean].name() != "running_mean")
       continue;
-    for (const std::size_t argument : kStatistics) {
+    for (const std::size_t argument : {facts::kRunningMean, facts::kRunningVariance}) {
       facts.aside[argument] = true;
       facts.writes[argument] = facts.writes[argument] || known.writes;
     }
@@ -280,7 +258,7 @@ OperatorFacts find_facts(const c10::OperatorHandle& op) {
   facts.sets_aside = name == kSetAside;
   facts.as_written = name == kRunAsWritten;
   facts.gives_bytes = name == "aten::set_" && arguments > 1;
-  facts.fails = graph::fails_by_contents(c10::toString(op.operator_name()));
+  facts.fails = facts::fails_by_contents(c10::toString(op.operator_name()));
   if (name.starts_with("aten::set_") || name.starts_with("aten::resize_"))
     facts.refusal = "changes the bytes that a tensor has";
   else if (op.hasTag(at::Tag::inplace_view))
@@ -428,13 +406,13 @@ bool resembles(const Call& call, const c10::OperatorHandle& op,
 
 bool may_fail(const Call& call, bool on_host) {
   if (found_out().has(found_out().failing, call.op)) return true;
-  const graph::Fails fails = facts_of(call.op).fails;
+  const facts::Fails fails = facts_of(call.op).fails;
   bool integers = true;
   for (const Operand& one : call.operands) {
     if (one.storage == kNoStorage) continue;
     integers &= c10::isIntegralType(c10::typeMetaToScalarType(one.type), true);
   }
-  return graph::may_fail(fails, on_host, integers);
+  return facts::may_fail(fails, on_host, integers);
 }
 
 Passes passes(c10::ArrayRef<c10::IValue> arguments) {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "csrc/graph/operator_kinds.h"
+#include "csrc/facts/operator_kinds.h"
 #include "csrc/torch/step/record.h"
 
 #include <ATen/core/Tensor.h>
@@ -67,7 +67,7 @@ struct OperatorFacts {
   // By argument: state that no result depends on where the argument `training` is true. kAlways:
   // there is no such argument.
   std::vector<bool> aside;
-  static constexpr std::size_t kAlways = ~std::size_t{0};
+  static constexpr std::size_t kAlways = facts::RunningStatistics::kAlways;
   std::size_t training = kAlways;
   // Of what works element by element: the same in place of its first argument, and with a place for
   // the result, where there are kernels for it.
@@ -86,7 +86,7 @@ struct OperatorFacts {
   // none of the step's.
   bool collective = false;
   bool wraps = false;  // opaque, and makes a tensor that stands for its argument
-  graph::Fails fails = graph::Fails::kNever;  // by what its arguments hold
+  facts::Fails fails = facts::Fails::kNever;  // by what its arguments hold
   std::string refusal;                        // why no step program may have it
 };
 // Kept for each operator, on each thread; those of an opaque one until some operator is declared

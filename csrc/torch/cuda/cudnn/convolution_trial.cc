@@ -1,6 +1,7 @@
 #include "csrc/torch/cuda/cudnn/convolution_trial.h"
 
 #include "csrc/core/bytes.h"
+#include "csrc/facts/rounding.h"
 #include "csrc/torch/step/kernel_cost.h"
 
 #include <ATen/core/Generator.h>
@@ -214,7 +215,7 @@ class Trial {
       if (one.storage == step::kNoStorage) return;
       Bytes elements = 1;
       for (const std::int64_t size : one.sizes) elements *= static_cast<Bytes>(size);
-      bytes += align_up(elements * one.type.itemsize(), 512);
+      bytes += align_up(elements * one.type.itemsize(), facts::kCudaUnit);
     };
     for (const Operand& one : call_.operands) add(one);
     for (const step::ResultTensor& one : call_.result_tensors) add(one.operand);
@@ -321,7 +322,7 @@ class Trial {
     std::vector<Algorithm> found;
     for (const ConvolutionPlan& plan :
          plans_of(calls_, at::native::getCudnnHandle(), piece.convolution, kMostTried)) {
-      if (align_up(plan.workspace(), 512) > room_) continue;
+      if (align_up(plan.workspace(), facts::kCudaUnit) > room_) continue;
       try {
         if (std::optional<Algorithm> one = measure(piece, plan)) found.push_back(std::move(*one));
       } catch (const c10::OutOfMemoryError&) {  // others use the device, too
