@@ -24,6 +24,7 @@
 #include <berth/config.h>
 #include <berth/graph.h>
 #include <berth/referee.h>
+#include <berth/schedule.h>
 #include <berth/step_program.h>
 #include <berth/warnings.h>
 
@@ -376,7 +377,7 @@ class StepProgram::State {
   // To be compared with: nothing is recorded.
   [[nodiscard]] bool as_written() const { return options_.engine == "eager"; }
   [[nodiscard]] SchedulingOptions scheduling() const {
-    return {.engine = engine_of(options_.engine),
+    return {.engine = schedule::step_engine_of(options_.engine),
             .budget = options_.memory_budget,
             .share = options_.memory_share,
             .more_time = options_.time_budget,
