@@ -206,7 +206,8 @@ struct StepResult {
 // plan_within() for a program whose residents may be on the host while no operator uses them
 // (spills). `outside` is the most residents and inputs that one call takes. The step may take all
 // of the budget but these. The schedule counts residents as if they stayed, so its peak is above
-// the budget. It gets no less than an easy search needs.
+// the budget. If a search finds nothing there, the step gets as much as an easy search needs, or
+// the least memory that "auto" finds, and more spills.
 [[nodiscard]] StepResult plan_beside_spills(const graph::Graph& graph, const StepOptions& options,
                                             Bytes outside);
 // The most residents and inputs that one operator of the graph takes.

@@ -133,6 +133,10 @@ TEST_CASE("Where residents may spill, a step takes all of the budget but one cal
   CHECK(found.verdict.resident == 5'000);
   CHECK(found.verdict.peak - found.verdict.resident <= budget - 500);
   CHECK(found.verdict.recomputed > 0);
+  // With less than any schedule needs it is the least that is found.
+  const StepResult little = plan_beside_spills(step, counted(550), most_from_outside(step));
+  REQUIRE(little.schedule);
+  CHECK(little.verdict.peak <= found.verdict.peak);
 }
 
 TEST_CASE("Without a budget nothing runs twice, and faster ways come where they have room",

@@ -78,9 +78,15 @@ StepResult plan_beside_spills(const graph::Graph& graph, const StepOptions& opti
   const Bytes least = least_budget(graph).bytes;
   const Bytes found_easily = least + (recorded.peak - std::min(recorded.peak, least)) / 10;
   StepOptions planning = options;
-  planning.budget = std::max(recorded.resident + options.budget - std::min(options.budget, outside),
-                             found_easily);
-  return plan_within(graph, planning);
+  planning.budget = recorded.resident + options.budget - std::min(options.budget, outside);
+  StepResult result = plan_step(graph, planning);
+  if (result.schedule) return result;
+  planning.budget = std::max(planning.budget, found_easily);
+  result = plan_within(graph, planning);
+  if (result.schedule || options.engine != "auto") return result;
+  LeastMemory memory(graph, options);
+  if (const StepResult* const any = memory.find()) result = *any;
+  return result;
 }
 
 std::optional<graph::Schedule> plan_unbudgeted(const graph::Graph& graph,
