@@ -235,7 +235,13 @@ std::optional<Planned> follow(const Program& program, const SchedulingOptions& o
     const graph::Graph& graph = result.of.graph;
     std::string different = why_not_for(graph, *options.given);
     if (different.empty()) {
+      // Copies take another part of the time here than where the schedule was found. Within its
+      // budget what has no room waits for them.
       result.chosen = fitted(*options.given);
+      result.chosen.budget = options.given->budget;
+      if (!graph::replay(graph, result.chosen, rates_of(options).value_or(graph::CopyRates{}))
+               .violation.empty())
+        result.chosen.budget = 0;
       prove(result, options);
       return result;
     }

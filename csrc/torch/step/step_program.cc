@@ -16,6 +16,7 @@
 #include "csrc/torch/step/profilers.h"
 #include "csrc/torch/step/program.h"
 #include "csrc/torch/step/recorder.h"
+#include "csrc/torch/step/roofline_times.h"
 #include "csrc/torch/step/scheduling.h"
 #include "csrc/torch/step/spills.h"
 #include "csrc/torch/step/tap.h"
@@ -358,7 +359,10 @@ class StepProgram::State {
     program = std::move(made);
     ++stats_.made;
     takes_over_ = true;
-    if (!program.schedule_not_taken.empty())
+    const bool followed_by_other = std::any_of(
+        programs_.begin(), programs_.end(),
+        [](const Scheduled& one) { return !one.meanwhile && one.schedule_not_taken.empty(); });
+    if (!program.schedule_not_taken.empty() && !followed_by_other)
       warn("step-schedule", fmt::format("a step is not run by the schedule that was given: {}",
                                         program.schedule_not_taken));
     if (!program.budget_not_met.empty())
@@ -492,6 +496,7 @@ class StepProgram::State {
     candidates_.erase(like);
     try {
       Program program = make_program(std::move(first), record);
+      time_by_roofline(program);
       find_ways(program, scheduling());
       programs_.push_front(schedule_meanwhile(program, scheduling()));
       programs_.front().meanwhile = true;
