@@ -13,20 +13,12 @@
 namespace berth::bench {
 namespace {
 
-using Shape = std::vector<std::int64_t>;
-
 struct Called {
   std::string_view name;
   std::uint64_t parent = 0;
   std::vector<trace::Operand> operands;
   bool calls_kernels = false;
 };
-
-double elements(const Shape& shape) {
-  return std::accumulate(shape.begin(), shape.end(), 1.0, [](double all, std::int64_t one) {
-    return all * static_cast<double>(one);
-  });
-}
 
 class Model {
  public:
@@ -49,56 +41,19 @@ class Model {
   }
 
   [[nodiscard]] std::uint64_t ns(const Called& op) const {
-    double bytes = 0;
-    for (const trace::Operand& one : op.operands) bytes += static_cast<double>(one.bytes);
-    return static_cast<std::uint64_t>(
-        std::max({1e9 * flops(op) / device_.flops_per_second,
-                  1e9 * bytes / device_.bytes_per_second, device_.least_ns}));
+    std::vector<graph::RooflineOperand> operands;
+    for (const trace::Operand& one : op.operands)
+      operands.push_back({.shape = trace_.shapes[one.shape],
+                          .bytes = one.bytes,
+                          .output = one.output,
+                          .position = one.position,
+                          .half = is_half(one.element_type)});
+    return graph::ns_by_roofline(op.name, operands, device_);
   }
 
  private:
-  // Of the argument at a position, or of the first result.
-  [[nodiscard]] const Shape* argument(const Called& op, std::uint16_t position) const {
-    for (const trace::Operand& one : op.operands)
-      if (!one.output && one.position == position) return &trace_.shapes[one.shape];
-    return nullptr;
-  }
-  [[nodiscard]] const Shape* result(const Called& op) const {
-    for (const trace::Operand& one : op.operands)
-      if (one.output) return &trace_.shapes[one.shape];
-    return nullptr;
-  }
-
-  [[nodiscard]] double flops(const Called& op) const {
-    const auto named = [&](std::string_view part) {
-      return op.name.find(part) != std::string_view::npos;
-    };
-    const bool backward = named("_backward");
-    if (named("conv")) {
-      const Shape* const weight = argument(op, backward ? 2 : 1);
-      const Shape* const made = backward ? argument(op, 0) : result(op);
-      if (weight == nullptr || made == nullptr || weight->empty() || weight->front() == 0) return 0;
-      // Backward: one of the input and one of the weight.
-      return (backward ? 4.0 : 2.0) * elements(*made) * elements(*weight) /
-             static_cast<double>(weight->front());
-    }
-    if (named("dot_product") || named("efficient_attention") || named("flash_attention")) {
-      const Shape* const query = argument(op, backward ? 1 : 0);
-      const Shape* const key = argument(op, backward ? 2 : 1);
-      if (query == nullptr || key == nullptr || key->size() < 2) return 0;
-      // Two products forward; five backward, which makes one of them again.
-      return (backward ? 10.0 : 4.0) * elements(*query) *
-             static_cast<double>((*key)[key->size() - 2]);
-    }
-    if (named("mm") || op.name == "aten::linear" || op.name == "aten::matmul") {
-      const bool adds = named("addmm") || named("baddbmm");
-      const Shape* const left = argument(op, adds ? 1 : 0);
-      const Shape* const made = result(op);
-      if (left == nullptr || made == nullptr || left->empty()) return 0;
-      return 2.0 * elements(*made) * static_cast<double>(left->back());
-    }
-    return 0;
-  }
+  // c10::ScalarType's Half and BFloat16.
+  static bool is_half(int element_type) { return element_type == 5 || element_type == 15; }
 
   const Trace& trace_;
   const Roofline& device_;

@@ -45,6 +45,23 @@ Bytes budget_option(const std::string& text, Bytes base) {
   return static_cast<Bytes>(share * static_cast<double>(base));
 }
 
+// The least memory within a share of time more. The limit is that of all searches, of which there
+// are seven at most, with half of the limit each.
+schedule::StepResult plan_within_time(const graph::Graph& graph, schedule::StepOptions how,
+                                      double more_time) {
+  how.time_limit_seconds *= 2.0 / 7;
+  schedule::LeastMemory least(graph, how);
+  const schedule::StepResult* const fastest = least.fastest();
+  if (fastest == nullptr) {
+    schedule::StepResult none;
+    none.why_not = fmt::format("no schedule was found in {:.3f} s", how.time_limit_seconds);
+    return none;
+  }
+  const auto most_ns =
+      static_cast<std::uint64_t>((1 + more_time) * static_cast<double>(fastest->base_ns));
+  return *least.find(most_ns);
+}
+
 // Where one way is said alone, it holds for both.
 std::optional<graph::CopyRates> rates_of(const ScheduleOptions& options) {
   std::optional<Bytes> out, in;
@@ -55,7 +72,8 @@ std::optional<graph::CopyRates> rates_of(const ScheduleOptions& options) {
 }
 
 Json to_json(const schedule::StepResult& result, Bytes budget, const ScheduleOptions& options) {
-  Json json = {{"budget_bytes", budget},
+  Json json = {{"budget_bytes", options.time_budget ? Json(nullptr) : Json(budget)},
+               {"time_budget", options.time_budget ? Json(*options.time_budget) : Json(nullptr)},
                {"base_peak_bytes", result.base_peak},
                {"base_time_ns", result.base_ns},
                {"order_peak_bytes", result.order_peak ? Json(*result.order_peak) : Json(nullptr)},
@@ -98,7 +116,9 @@ std::string to_text(const schedule::StepResult& result, Bytes budget, const grap
                       format_ms(result.base_ns));
   if (result.order_peak)
     text += fmt::format("  best order   {}\n", format_exactly(*result.order_peak));
-  text += fmt::format("  budget       {}\n", format_exactly(budget));
+  text += options.time_budget
+              ? fmt::format("  budget       {} more time\n", format_percent(*options.time_budget))
+              : fmt::format("  budget       {}\n", format_exactly(budget));
   text += fmt::format("  least        {}, by {}\n", format_exactly(result.least_budget),
                       result.largest);
   if (!result.schedule) return text + fmt::format("  {}\n", result.why_not);
@@ -179,7 +199,7 @@ int step(const ScheduleOptions& options) {
     const Bytes least = schedule::least_budget(graph).bytes;
     for (Bytes k = 0; k < 8; ++k)
       budgets.push_back(least + (std::max(base, least) - least) * k / 7);
-  } else {
+  } else if (!options.time_budget) {
     budgets = {budget_option(options.budget, base)};
   }
   std::vector<schedule::StepResult> results;
@@ -191,7 +211,12 @@ int step(const ScheduleOptions& options) {
     line.show("planning");
     if (line.shown())
       how.progress = [&line](const schedule::StepProgress& now) { line.show(describe(now)); };
-    results = schedule::plan_budgets(graph, budgets, how);
+    if (options.time_budget) {
+      results = {plan_within_time(graph, how, *options.time_budget)};
+      budgets = {results.back().verdict.peak};
+    } else {
+      results = schedule::plan_budgets(graph, budgets, how);
+    }
     cancelled = interrupt.cancelled().load();
   }
   const schedule::StepResult& last = results.back();
@@ -223,12 +248,12 @@ int step(const ScheduleOptions& options) {
 }
 
 int run(const ScheduleOptions& options) {
-  const int modes =
-      (options.order_only ? 1 : 0) + (options.budget.empty() ? 0 : 1) + (options.budgets ? 1 : 0);
+  const int modes = (options.order_only ? 1 : 0) + (options.budget.empty() ? 0 : 1) +
+                    (options.budgets ? 1 : 0) + (options.time_budget ? 1 : 0);
   BERTH_CHECK(
       modes == 1, kUsage,
-      "one of --budget SIZE, --budgets and --order-only is wanted: what the step may need, or "
-      "only the order with the least memory");
+      "one of --budget SIZE, --time-budget SHARE, --budgets and --order-only is wanted: what the "
+      "step may need, or only the order with the least memory");
   return options.order_only ? order_step(options) : step(options);
 }
 
@@ -250,6 +275,11 @@ Command add_schedule(CLI::App& program) {
                   "Memory on the device, everything counted: e.g. 8GiB, or 60% of the peak of the "
                   "recorded step; exit 1 where no schedule that fits is found")
       ->type_name("SIZE");
+  app->add_option("--time-budget", options->time_budget,
+                  "Instead of a size: the least memory for so much more time than the recorded "
+                  "step, e.g. 0.1")
+      ->check(CLI::Range(0.0, 1000.0).description(""))
+      ->type_name("SHARE");
   app->add_flag("--budgets", options->budgets,
                 "Plan for eight budgets, from the need of the largest operator to the whole peak");
   app->add_flag("--order-only", options->order_only,

@@ -2,6 +2,7 @@
 
 #include "csrc/cli/core/search_options.h"
 
+#include <optional>
 #include <string>
 
 namespace berth::cli {
@@ -9,7 +10,8 @@ namespace berth::cli {
 // What `berth schedule` takes.
 struct ScheduleOptions {
   std::string input, output;
-  std::string budget;  // as typed
+  std::string budget;                 // as typed
+  std::optional<double> time_budget;  // a share of the recorded time, more than that
   bool order_only = false, json = false, budgets = false, no_addresses = false;
   std::string rate_out, rate_in;  // as typed; empty: nothing is copied
   SearchOptions search;

@@ -24,6 +24,9 @@ struct GpuModel {
   int l2_cache;
   int memory_bus_bits;
   bool peer_access;  // between two of them in one machine
+  // The most it can do, by its maker: for models of time, which no measurement stands behind.
+  double fp32_tflops, half_tflops;  // of products; half: of 16-bit numbers, on tensor cores
+  double gigabytes_per_second;      // of its memory
 };
 
 [[nodiscard]] const std::vector<GpuModel>& gpus();

@@ -77,6 +77,9 @@ std::shared_ptr<PlanFolder> Allocator::State::plan_folder() const {
 
 PoolOptions Allocator::State::pool_options() {
   PoolOptions result = options.pool;
+  // A device that gives more than it has, as that of a dry run, is not to end at its addresses.
+  if (const Bytes limit = options.config.memory_limit; limit / 2 > device.properties().total_bytes)
+    result.range_bytes = std::min(std::max(result.range_bytes, limit), kMaxBytes / 4);
   result.alignment = options.alignment;
   result.may_grow = [this](Bytes more, Bytes asked) {
     return store.held() + more <= allowance(asked);

@@ -196,4 +196,62 @@ struct StepResult {
                                                    const std::vector<Bytes>& budgets,
                                                    const StepOptions& options);
 
+// The policy of step programs, of `berth schedule` and of dry runs: which plans they make.
+
+// plan_step(), and a longer search if nothing fits in its time. "auto" then searches five times as
+// long, with rates first for a schedule without copies, which has fewer choices. Not where the
+// budget is below StepResult::least_budget.
+[[nodiscard]] StepResult plan_within(const graph::Graph& graph, const StepOptions& options);
+
+// plan_within() for a program whose residents may be on the host while no operator uses them
+// (spills). `outside` is the most residents and inputs that one call takes. The step may take all
+// of the budget but these. The schedule counts residents as if they stayed, so its peak is above
+// the budget. If a search finds nothing there, the step gets as much as an easy search needs, or
+// the least memory that "auto" finds, and more spills.
+[[nodiscard]] StepResult plan_beside_spills(const graph::Graph& graph, const StepOptions& options,
+                                            Bytes outside);
+// The most residents and inputs that one operator of the graph takes.
+[[nodiscard]] Bytes most_from_outside(const graph::Graph& graph);
+
+// The least memory in which nothing is recomputed or copied, each operator as recorded. With
+// `faster_ways` the fastest alternatives that leave the peak as it is. Nothing where it was
+// cancelled. StepOptions::budget, rates and engine are not used.
+[[nodiscard]] std::optional<graph::Schedule> plan_unbudgeted(const graph::Graph& graph,
+                                                             const StepOptions& options,
+                                                             bool faster_ways);
+
+// Finds schedules that need little memory for their time, by halving the range of budgets between
+// the largest operator and the fastest schedule. Keeps what it has found, so that further questions
+// cost less. StepOptions::budget is not used; the time limit is that of one question's searches:
+// half of it for the fastest schedule, and half for each of at most six halvings.
+class LeastMemory {
+ public:
+  // `graph` outlives it.
+  LeastMemory(const graph::Graph& graph, StepOptions options);
+
+  static constexpr std::uint64_t kAnyTime = ~std::uint64_t{0};
+  // The fastest schedule, within any budget. Null where there was no time for any, or it was
+  // cancelled. The result stays until the next question.
+  [[nodiscard]] const StepResult* fastest();
+  // The schedule with the least peak of those that take at most `most_ns`. If none is within it,
+  // the fastest that was found. Null and valid as above.
+  [[nodiscard]] const StepResult* find(std::uint64_t most_ns = kAnyTime);
+
+ private:
+  [[nodiscard]] const StepResult* best(std::uint64_t most_ns) const;
+
+  const graph::Graph& graph_;
+  StepOptions options_;
+  std::vector<StepResult> found_;  // the fastest first
+  std::vector<Bytes> failed_;      // budgets that no schedule was found for
+};
+
+// The engine that goes by this name: papers' names are synonyms, "olla" of "order", and "berth" of
+// "auto". What is no synonym is itself.
+[[nodiscard]] std::string step_engine_of(const std::string& name);
+
+// Why no step can be planned by the engine, in words; empty where it can. Copies need rates,
+// recomputation needs a budget.
+[[nodiscard]] std::string why_not(const std::string& engine, bool has_budget, bool has_rates);
+
 }  // namespace berth::schedule

@@ -213,6 +213,28 @@ TEST_CASE("A step is planned within a budget, verified and shown", "[cli][schedu
   REQUIRE(nlohmann::json::parse(copied.out)["time_ns"] <= json["time_ns"]);
 }
 
+TEST_CASE("A budget of time gets the least memory within it", "[cli][schedule]") {
+  const TemporaryFolder folder;
+  write_text(folder / "x.json", trained(12));
+  const auto planned = [&](const char* share) {
+    return run_berth_json({"schedule", folder / "x.json", "--time-budget", share, "--iterations",
+                           "3000", "-o", folder / share});
+  };
+  const nlohmann::json none = planned("0"), some = planned("0.3"), more = planned("0.6");
+  REQUIRE(none["budget_bytes"].is_null());
+  REQUIRE(some["time_budget"] == 0.3);
+  REQUIRE(none["time_ns"] == none["base_time_ns"]);
+  REQUIRE(some["time_ns"].get<double>() <= 1.3 * some["base_time_ns"].get<double>());
+  REQUIRE(some["peak_bytes"] < none["peak_bytes"]);
+  REQUIRE(more["peak_bytes"] < some["peak_bytes"]);
+  REQUIRE(run_berth({"verify", folder / "0.3", folder / "x.json"}).code == 0);
+  const Ran text =
+      run_berth({"schedule", folder / "x.json", "--time-budget", "0.3", "--iterations", "3000"});
+  REQUIRE_THAT(text.out, Contains("30.00 % more time"));
+  REQUIRE(run_berth({"schedule", folder / "x.json", "--time-budget", "-1"}).code == 2);
+  REQUIRE(run_berth({"schedule", folder / "x.json", "--time-budget", "1", "--budgets"}).code == 2);
+}
+
 TEST_CASE("What is copied has its place on the host in the schedule", "[cli][schedule]") {
   const TemporaryFolder folder;
   write_text(folder / "x.json", trained(12, 4 << 20));

@@ -55,3 +55,14 @@ TEST_CASE("No two GPUs have one name, and each has room beside its context", "[d
     REQUIRE(gpu.context_bytes < gpu.total_memory / 16);
   }
 }
+
+TEST_CASE("Each GPU has speeds that its memory and its tensor cores can have", "[device][gpus]") {
+  for (const GpuModel& gpu : gpus()) {
+    INFO(gpu.short_name);
+    const double bits_a_pin = 8 * gpu.gigabytes_per_second / gpu.memory_bus_bits;
+    REQUIRE(bits_a_pin > 1.5);  // HBM2
+    REQUIRE(bits_a_pin < 32);   // GDDR7
+    REQUIRE(gpu.half_tflops >= 1.99 * gpu.fp32_tflops);
+    REQUIRE(gpu.fp32_tflops > 5);
+  }
+}

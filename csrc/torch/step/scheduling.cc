@@ -56,53 +56,8 @@ graph::Schedule fitted(graph::Schedule schedule) {
   return schedule;
 }
 
-// Halvings of the range between what the largest operator needs and what the best order does, each
-// with half of the time.
-constexpr int kHalvings = 6;
 // A program is planned again where it takes this part more or less than was predicted.
 constexpr std::uint64_t kWorthPlanning = 10;
-// Times as long is searched for what fits a budget where nothing was found that does.
-constexpr double kHarder = 5;
-
-// The schedule that needs least of those within `most_ns`, among the budgets that are tried.
-std::optional<graph::Schedule> least_within_time(const graph::Graph& graph,
-                                                 schedule::StepOptions planning,
-                                                 std::uint64_t most_ns) {
-  const std::vector<graph::Schedule> known = planning.given;
-  planning.time_limit_seconds /= 2;
-  planning.budget = kMaxBytes;
-  schedule::StepResult best = schedule::plan_step(graph, planning);
-  if (!best.schedule) return std::nullopt;  // its time was over before the first one
-  Bytes low = best.least_budget, high = best.verdict.peak;
-  for (int n = 0; n < kHalvings && low < high; ++n) {
-    planning.budget = low + (high - low) / 2;
-    planning.given = known;  // to begin with
-    planning.given.push_back(*best.schedule);
-    schedule::StepResult within = schedule::plan_step(graph, planning);
-    if (!within.schedule || within.verdict.ns > most_ns) {
-      low = planning.budget + 1;
-      continue;
-    }
-    high = within.verdict.peak;
-    best = std::move(within);
-  }
-  return std::move(best.schedule);
-}
-
-// Within a budget. Where all of berth finds nothing in its time, it looks longer, and also where
-// nothing is copied, which may be searched the better.
-schedule::StepResult plan_within(const graph::Graph& graph, schedule::StepOptions planning) {
-  schedule::StepResult result = schedule::plan_step(graph, planning);
-  if (result.schedule || planning.engine != "auto" || result.missing_bytes > 0) return result;
-  planning.time_limit_seconds *= kHarder;
-  if (planning.rates) {
-    schedule::StepOptions alone = planning;
-    alone.rates.reset();
-    schedule::StepResult without = schedule::plan_step(graph, alone);
-    if (without.schedule) return without;
-  }
-  return schedule::plan_step(graph, planning);
-}
 
 // In words why the step cannot be run by the schedule; empty where it can.
 std::string why_not_for(const graph::Graph& graph, const graph::Schedule& schedule) {
@@ -134,22 +89,8 @@ graph::Graph written_graph(const Program& program) {
   return graph_of(program, alignment_of(program), {.twins = false}).graph;
 }
 
-std::string engine_of(const std::string& name) {
-  return name == "berth" ? "auto" : name == "olla" ? "order" : name;
-}
-
 std::string why_not(const SchedulingOptions& options) {
-  const auto& engines = schedule::step_engines();
-  if (std::find(engines.begin(), engines.end(), options.engine) == engines.end())
-    return fmt::format("engine is '{}'; one of {}, berth, olla, eager is wanted", options.engine,
-                       fmt::join(engines, ", "));
-  if (is_one_of(options.engine, {"copies", "vdnn", "dymem"}) && options.copy_rate == 0)
-    return fmt::format("the engine {} copies to the host: copy_rate is to say how fast",
-                       options.engine);
-  if (!has_budget(options) && !is_one_of(options.engine, {"auto", "order", "release"}))
-    return fmt::format("the engine {} makes again what does not fit a budget: none is given",
-                       options.engine);
-  return {};
+  return schedule::why_not(options.engine, has_budget(options), options.copy_rate > 0);
 }
 
 namespace {
@@ -167,31 +108,6 @@ struct Planned {
 std::optional<graph::CopyRates> rates_of(const SchedulingOptions& options) {
   if (options.copy_rate == 0) return std::nullopt;
   return graph::CopyRates{options.copy_rate, options.copy_rate};
-}
-
-// The least memory that is found in which nothing is run again, each operator as it was recorded:
-// without a budget planners take the fastest ways, whatever their workspace.
-graph::Schedule order_of(graph::Graph graph, schedule::StepOptions planning) {
-  for (graph::Operator& op : graph.operators) op.alternatives.resize(1);
-  planning.engine = "order";
-  planning.rates.reset();
-  planning.budget = kMaxBytes;
-  std::optional<graph::Schedule> found = schedule::plan_step(graph, planning).schedule;
-  BERTH_CHECK(found, kUsage, "the step program was over before its step was planned");
-  return fitted(*std::move(found));
-}
-
-// Takes the fastest ways to run each operator that leave the peak as it is.
-void take_faster_ways(const graph::Graph& graph, graph::Schedule& schedule) {
-  const graph::Verdict verdict = graph::replay(graph, schedule);
-  for (std::size_t k = 0; k < schedule.steps.size(); ++k) {
-    graph::ScheduleStep& step = schedule.steps[k];
-    if (step.kind != graph::ScheduleStep::Kind::kRun) continue;
-    const auto& ways = graph.operators[step.op].alternatives;
-    const Bytes room = verdict.peak - verdict.live[k] + ways[step.alternative].workspace;
-    for (std::uint32_t n = 0; n < ways.size(); ++n)
-      if (ways[n].ns < ways[step.alternative].ns && ways[n].workspace <= room) step.alternative = n;
-  }
 }
 
 // What a planner or a file says is proven before anything is run by it.
@@ -255,17 +171,6 @@ Bytes most_taken_from_outside(const Program& program) {
   return most;
 }
 
-// Where what is there between steps leaves when it is not used: all of the budget is for what the
-// step adds, but for what one call takes besides. The planner counts the rest as if it stayed.
-schedule::StepResult plan_with_spills(const graph::Graph& graph, schedule::StepOptions planning,
-                                      const Program& program, const graph::Verdict& recorded,
-                                      Bytes least) {
-  const Bytes room = planning.budget - std::min(planning.budget, most_taken_from_outside(program));
-  const Bytes found_easily = least + (recorded.peak - std::min(recorded.peak, least)) / 10;
-  planning.budget = std::max(recorded.resident + room, found_easily);
-  return plan_within(graph, planning);
-}
-
 Planned plan(const Program& program, const SchedulingOptions& options,
              const graph::Verdict& recorded, bool split, const Refinement* before) {
   Planned result;
@@ -284,14 +189,15 @@ Planned plan(const Program& program, const SchedulingOptions& options,
     if (before != nullptr && before->split == split) planning.given = {before->schedule};
     std::optional<graph::Schedule> found;
     if (options.more_time >= 0) {
-      found = least_within_time(
-          graph, planning,
-          static_cast<std::uint64_t>((1 + options.more_time) * static_cast<double>(recorded.ns)));
+      schedule::LeastMemory least(graph, planning);
+      if (const schedule::StepResult* const within = least.find(static_cast<std::uint64_t>(
+              (1 + options.more_time) * static_cast<double>(recorded.ns))))
+        found = within->schedule;
     } else if (planning.budget > 0) {
-      schedule::StepResult within = plan_within(graph, planning);
+      schedule::StepResult within = schedule::plan_within(graph, planning);
       if (!within.schedule && options.spills && options.share == 0)
         if (schedule::StepResult other =
-                plan_with_spills(graph, planning, program, recorded, within.least_budget);
+                schedule::plan_beside_spills(graph, planning, most_taken_from_outside(program));
             other.schedule)
           within = std::move(other);
       found = std::move(within.schedule);
@@ -299,8 +205,9 @@ Planned plan(const Program& program, const SchedulingOptions& options,
       if (!found) result.not_met = not_met(within, planning.budget, recorded);
     }
     check_not_cancelled(options);
-    result.chosen = found ? std::move(*found) : order_of(graph, planning);
-    if (!found && options.engine != "order") take_faster_ways(graph, result.chosen);
+    if (!found) found = schedule::plan_unbudgeted(graph, planning, options.engine != "order");
+    BERTH_CHECK(found, kUsage, "the step program was over before its step was planned");
+    result.chosen = std::move(*found);
   }
   prove(result, options);
   return result;
@@ -328,7 +235,13 @@ std::optional<Planned> follow(const Program& program, const SchedulingOptions& o
     const graph::Graph& graph = result.of.graph;
     std::string different = why_not_for(graph, *options.given);
     if (different.empty()) {
+      // Copies take another part of the time here than where the schedule was found. Within its
+      // budget what has no room waits for them.
       result.chosen = fitted(*options.given);
+      result.chosen.budget = options.given->budget;
+      if (!graph::replay(graph, result.chosen, rates_of(options).value_or(graph::CopyRates{}))
+               .violation.empty())
+        result.chosen.budget = 0;
       prove(result, options);
       return result;
     }

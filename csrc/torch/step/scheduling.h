@@ -64,10 +64,6 @@ bool take_if_better(Scheduled& ran, Scheduled found, const SchedulingOptions& op
 // Each call once, in the order of the record, values released after their last use.
 [[nodiscard]] Instructions instructions_as_recorded(const Program& program);
 
-// The engine that goes by this name here: papers' names are synonyms, "olla" of "order", and
-// "berth" of "auto". What is no synonym is itself.
-[[nodiscard]] std::string engine_of(const std::string& name);
-
 // Why no program can be scheduled so, in words; empty where it can.
 [[nodiscard]] std::string why_not(const SchedulingOptions& options);
 

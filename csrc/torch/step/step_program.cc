@@ -16,6 +16,7 @@
 #include "csrc/torch/step/profilers.h"
 #include "csrc/torch/step/program.h"
 #include "csrc/torch/step/recorder.h"
+#include "csrc/torch/step/roofline_times.h"
 #include "csrc/torch/step/scheduling.h"
 #include "csrc/torch/step/spills.h"
 #include "csrc/torch/step/tap.h"
@@ -24,6 +25,7 @@
 #include <berth/config.h>
 #include <berth/graph.h>
 #include <berth/referee.h>
+#include <berth/schedule.h>
 #include <berth/step_program.h>
 #include <berth/warnings.h>
 
@@ -358,7 +360,10 @@ class StepProgram::State {
     program = std::move(made);
     ++stats_.made;
     takes_over_ = true;
-    if (!program.schedule_not_taken.empty())
+    const bool followed_by_other = std::any_of(
+        programs_.begin(), programs_.end(),
+        [](const Scheduled& one) { return !one.meanwhile && one.schedule_not_taken.empty(); });
+    if (!program.schedule_not_taken.empty() && !followed_by_other)
       warn("step-schedule", fmt::format("a step is not run by the schedule that was given: {}",
                                         program.schedule_not_taken));
     if (!program.budget_not_met.empty())
@@ -377,7 +382,7 @@ class StepProgram::State {
   // To be compared with: nothing is recorded.
   [[nodiscard]] bool as_written() const { return options_.engine == "eager"; }
   [[nodiscard]] SchedulingOptions scheduling() const {
-    return {.engine = engine_of(options_.engine),
+    return {.engine = schedule::step_engine_of(options_.engine),
             .budget = options_.memory_budget,
             .share = options_.memory_share,
             .more_time = options_.time_budget,
@@ -492,6 +497,7 @@ class StepProgram::State {
     candidates_.erase(like);
     try {
       Program program = make_program(std::move(first), record);
+      time_by_roofline(program);
       find_ways(program, scheduling());
       programs_.push_front(schedule_meanwhile(program, scheduling()));
       programs_.front().meanwhile = true;

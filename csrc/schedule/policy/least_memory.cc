@@ -1,0 +1,61 @@
+#include "csrc/core/bytes.h"
+
+#include <berth/schedule.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace berth::schedule {
+namespace {
+
+constexpr int kHalvings = 6;
+
+}  // namespace
+
+LeastMemory::LeastMemory(const graph::Graph& graph, StepOptions options)
+    : graph_(graph), options_(std::move(options)) {
+  options_.time_limit_seconds /= 2;
+}
+
+const StepResult* LeastMemory::best(std::uint64_t most_ns) const {
+  const StepResult* best = &found_.front();
+  for (const StepResult& one : found_)
+    if (one.verdict.ns <= most_ns && one.verdict.peak < best->verdict.peak) best = &one;
+  return best;
+}
+
+const StepResult* LeastMemory::fastest() {
+  if (found_.empty()) {
+    StepOptions planning = options_;
+    planning.budget = kMaxBytes;
+    StepResult fastest = plan_step(graph_, planning);
+    if (!fastest.schedule) return nullptr;
+    found_.push_back(std::move(fastest));
+  }
+  return &found_.front();
+}
+
+const StepResult* LeastMemory::find(std::uint64_t most_ns) {
+  if (fastest() == nullptr) return nullptr;
+  StepOptions planning = options_;
+  // What is known already narrows the range.
+  Bytes low = found_.front().least_budget;
+  for (const Bytes budget : failed_) low = std::max(low, budget + 1);
+  for (const StepResult& one : found_)
+    if (one.verdict.ns > most_ns) low = std::max(low, one.verdict.peak + 1);
+  for (int n = 0; n < kHalvings; ++n) {
+    if (options_.cancel != nullptr && *options_.cancel) break;
+    const Bytes high = best(most_ns)->verdict.peak;
+    if (low >= high) break;
+    planning.budget = low + (high - low) / 2;
+    planning.given = options_.given;  // to begin with
+    for (const StepResult& one : found_) planning.given.push_back(*one.schedule);
+    StepResult within = plan_step(graph_, planning);
+    if (!within.schedule) failed_.push_back(planning.budget);
+    if (!within.schedule || within.verdict.ns > most_ns) low = planning.budget + 1;
+    if (within.schedule) found_.push_back(std::move(within));
+  }
+  return best(most_ns);
+}
+
+}  // namespace berth::schedule

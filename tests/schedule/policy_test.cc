@@ -1,0 +1,177 @@
+#include "tests/catch.h"
+
+#include <berth/referee.h>
+#include <berth/schedule.h>
+
+#include <atomic>
+#include <string>
+#include <vector>
+
+namespace berth::schedule {
+namespace {
+
+using graph::Graph;
+using graph::StorageClass;
+using graph::StorageId;
+
+StorageId add_storage(Graph& graph, Bytes bytes, StorageClass kind) {
+  graph.storages.push_back({bytes, kind, trace::RoleKind::kUnknown});
+  return static_cast<StorageId>(graph.storages.size() - 1);
+}
+
+// An operator of 1000 ns that makes 100 bytes. Residents are read as they were.
+StorageId add_operator(Graph& graph, graph::Phase phase, const std::vector<StorageId>& reads) {
+  graph::Operator op;
+  op.name = phase == graph::Phase::kForward ? "forward" : "backward";
+  op.phase = phase;
+  graph::Alternative way;
+  way.ns = 1000;
+  for (const StorageId s : reads)
+    way.reads.push_back(
+        {{s, graph.storages[s].kind == StorageClass::kStep ? 1U : 0U}, 0, graph.storages[s].bytes});
+  const StorageId made = add_storage(graph, 100, StorageClass::kStep);
+  way.writes = {{made, 1}};
+  op.alternatives = {way};
+  graph.operators.push_back(op);
+  return made;
+}
+
+// Ten layers and their gradients; each layer has a weight of so many bytes, and one more.
+Graph layers(Bytes weight) {
+  Graph graph;
+  std::vector<StorageId> weights, made;
+  for (int k = 0; weight > 0 && k < 10; ++k)
+    weights.push_back(add_storage(graph, weight, StorageClass::kResident));
+  const auto with_weight = [&](std::vector<StorageId> reads, std::size_t layer) {
+    if (weight > 0) reads.push_back(weights[layer]);
+    return reads;
+  };
+  for (std::size_t k = 0; k < 10; ++k)
+    made.push_back(add_operator(
+        graph, graph::Phase::kForward,
+        with_weight(k == 0 ? std::vector<StorageId>{} : std::vector<StorageId>{made.back()}, k)));
+  StorageId gradient = made.back();
+  for (std::size_t k = 10; k-- > 0;)
+    gradient =
+        add_operator(graph, graph::Phase::kBackward,
+                     with_weight(gradient == made[k] ? std::vector<StorageId>{gradient}
+                                                     : std::vector<StorageId>{gradient, made[k]},
+                                 k));
+  return graph;
+}
+
+StepOptions counted(Bytes budget = 0) {
+  StepOptions options;
+  options.budget = budget;
+  options.iteration_budget = 5'000;
+  options.time_limit_seconds = 60;
+  return options;
+}
+
+}  // namespace
+
+TEST_CASE("Less memory takes more time, and each share of time gets the least found for it",
+          "[schedule][policy]") {
+  const Graph step = layers(0);
+  LeastMemory least(step, counted());
+  const StepResult* const free = least.find(20'000);
+  REQUIRE(free != nullptr);
+  const Bytes base = free->verdict.peak;
+  CHECK(free->verdict.ns == 20'000);
+  CHECK(base == free->base_peak);
+  const StepResult* const more = least.find(24'000);
+  REQUIRE(more->schedule);
+  CHECK(more->verdict.ns <= 24'000);
+  CHECK(more->verdict.peak < base);
+  const Bytes some = more->verdict.peak;
+  const StepResult* const any = least.find();
+  CHECK(any->verdict.peak < some);
+  CHECK(any->verdict.peak >= any->least_budget);
+  CHECK(graph::replay(step, *any->schedule).violation == "");
+  // No answer is worse for what was asked since.
+  CHECK(least.find(20'000)->verdict.peak <= base);
+  CHECK(least.find(24'000)->verdict.peak <= some);
+}
+
+TEST_CASE("Where no schedule takes so little time, the fastest one is found",
+          "[schedule][policy]") {
+  const Graph step = layers(0);
+  LeastMemory least(step, counted());
+  const StepResult* const found = least.find(1);
+  REQUIRE(found != nullptr);
+  CHECK(found->verdict.ns == 20'000);
+}
+
+TEST_CASE("A cancelled search for the least memory ends", "[schedule][policy]") {
+  const Graph step = layers(0);
+  const std::atomic<bool> cancelled{true};
+  StepOptions options = counted();
+  options.cancel = &cancelled;
+  LeastMemory least(step, options);
+  const StepResult* const found = least.find();
+  if (found != nullptr) CHECK(graph::replay(step, *found->schedule).violation == "");
+}
+
+TEST_CASE("A budget that no time is enough for is not searched for longer", "[schedule][policy]") {
+  const Graph step = layers(0);
+  const StepResult none = plan_within(step, counted(250));
+  CHECK_FALSE(none.schedule);
+  CHECK(none.missing_bytes == 50);
+  const StepResult some = plan_within(step, counted(600));
+  REQUIRE(some.schedule);
+  CHECK(some.verdict.peak <= 600);
+}
+
+TEST_CASE("Where residents may spill, a step takes all of the budget but one call's share of them",
+          "[schedule][policy]") {
+  const Graph step = layers(500);  // 5,000 bytes of weights, and 1,200 of the step
+  CHECK(most_from_outside(step) == 500);
+  const Bytes budget = 1'300;
+  REQUIRE_FALSE(plan_within(step, counted(budget)).schedule);
+  const StepResult found = plan_beside_spills(step, counted(budget), most_from_outside(step));
+  REQUIRE(found.schedule);
+  CHECK(found.verdict.resident == 5'000);
+  CHECK(found.verdict.peak - found.verdict.resident <= budget - 500);
+  CHECK(found.verdict.recomputed > 0);
+  // With less than any schedule needs it is the least that is found.
+  const StepResult little = plan_beside_spills(step, counted(550), most_from_outside(step));
+  REQUIRE(little.schedule);
+  CHECK(little.verdict.peak <= found.verdict.peak);
+}
+
+TEST_CASE("Without a budget nothing runs twice, and faster ways come where they have room",
+          "[schedule][policy]") {
+  Graph step = layers(0);
+  // In the first operator there is room for a workspace, in the last one of the forward part not.
+  for (const std::size_t op : {std::size_t{0}, std::size_t{9}}) {
+    graph::Alternative faster = step.operators[op].alternatives.front();
+    faster.ns = 10;
+    faster.workspace = 150;
+    step.operators[op].alternatives.push_back(faster);
+  }
+  const auto as_written = plan_unbudgeted(step, counted(), false);
+  REQUIRE(as_written);
+  const graph::Verdict slow = graph::replay(step, *as_written);
+  CHECK(slow.ns == 20'000);
+  const auto faster = plan_unbudgeted(step, counted(), true);
+  REQUIRE(faster);
+  const graph::Verdict fast = graph::replay(step, *faster);
+  CHECK(fast.violation == "");
+  CHECK(fast.peak == slow.peak);
+  CHECK(fast.ns == 20'000 - 990);
+}
+
+TEST_CASE("Engines are refused without what they need, and papers' names are synonyms",
+          "[schedule][policy]") {
+  CHECK(step_engine_of("berth") == "auto");
+  CHECK(step_engine_of("olla") == "order");
+  CHECK(step_engine_of("chen") == "chen");
+  CHECK(why_not("auto", false, false).empty());
+  CHECK(why_not("chen", true, false).empty());
+  CHECK(why_not("chen", false, false).find("none is given") != std::string::npos);
+  CHECK(why_not("copies", true, false).find("copy_rate") != std::string::npos);
+  CHECK(why_not("copies", true, true).empty());
+  CHECK(why_not("nobody", true, true).find("'nobody'") != std::string::npos);
+}
+
+}  // namespace berth::schedule
