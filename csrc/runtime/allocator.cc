@@ -337,7 +337,7 @@ void* Allocator::State::allocate_slowly(Bytes size, LaneKey lane, trace::Tag tag
   const Arena::Outcome outcome = ask_arena(size, lane, tag, id);
   BERTH_CHECK(size <= kMaxBytes, kUsage, "a block of {} bytes was asked for, the most is {}", size,
               kMaxBytes);
-  if (arena.missing() != 0 && next_id >= fill_at) fill_arena();
+  if (arena.missing() != 0 && next_id >= fill_at) fill_arena(false);
   void* const pointer =
       outcome.pointer != nullptr ? outcome.pointer : allocate_elsewhere(size, lane, tag, id, notes);
   if (watched) watch_request(pointer, size, lane, tag, id);

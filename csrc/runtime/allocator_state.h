@@ -104,7 +104,7 @@ struct Allocator::State {
   // Allocator::trim().
   Bytes trim() noexcept;
   // The pages that the arena still needs, as far as that raises no peak.
-  void fill_arena() noexcept;
+  void fill_arena(bool marked) noexcept;
   void drop_leftover() noexcept;
   [[nodiscard]] bool has_room(const PlanLookup& plan) noexcept;
   // Where no pages are mapped, idle segments of the pool go back for the arena of a plan, unless
@@ -144,8 +144,9 @@ struct Allocator::State {
   std::uint64_t next_id = 0;    // of blocks; also counts requests
   unsigned leftover_looks = 0;  // for pages of an earlier plan, in vain
   std::uint64_t leftover_wait = 0;
-  bool made_room = false;     // make_room() did, ever
-  std::uint64_t fill_at = 0;  // the request at which the arena is filled where no mark comes
+  bool made_room = false;        // make_room() did, ever
+  std::uint64_t fill_at = 0;     // the request at which the arena is filled where no mark comes
+  std::uint64_t filled_for = 0;  // the hits that were counted then
   bool forked = false, shut = false;
 };
 

@@ -61,16 +61,19 @@ void Allocator::State::step_ended(LaneKey lane, Notes& notes) {
   pool.process_events();
   learning.step_ended(lane, next_id, notes);
   counters.realigned += arena.mark(lane);
-  if (arena.missing() != 0) fill_arena();
+  if (arena.missing() != 0) fill_arena(true);
   if (arena.has_leftover()) drop_leftover();
   fallback.mark_step();
   decide_watched();
 }
 
-void Allocator::State::fill_arena() noexcept {
+void Allocator::State::fill_arena(bool marked) noexcept {
   // Before its first step starts, what comes lives on: weights, which would have the arena's bytes.
   if (captured() || !arena.entered()) return;
   fill_at = next_id + arena.slot_count();
+  // Nor between marks where no request came to it since: its lanes may be over.
+  const std::uint64_t hits = counters.hits + counters.hits_bucket;
+  if (std::exchange(filled_for, hits) == hits && !marked) return;
   // Beyond that pages come with the blocks on them only.
   const Bytes most = std::max(store.peak(), target(0));
   (void)arena.fill(store.held() + arena.missing() <= most);

@@ -71,6 +71,24 @@ TEST_CASE("Where no mark comes the arena is filled by requests", "[runtime][page
   CHECK(served.allocator->is_valid() == "");
 }
 
+TEST_CASE("An arena whose lanes are over is not filled", "[runtime][pages]") {
+  test::SimulatedDevice device;
+  Served served(device, side_by_side(8));
+  served.free(served.allocator->allocate(48 * kMiB, 7));  // so much may be held
+  (void)served.allocator->trim();
+  served.allocator->mark_step(0);
+  void* const first = served.allocator->allocate(kMiB, 0);
+  for (int look = 0; look < 2; ++look) {  // the first one finds that block's hit
+    (void)served.allocator->trim();
+    for (int i = 0; i < 20; ++i) served.free(served.allocator->allocate(kMiB, 7));
+  }
+  (void)served.allocator->trim();
+  const Bytes reserved = served.allocator->stats().reserved;
+  for (int i = 0; i < 100; ++i) served.free(served.allocator->allocate(kMiB, 7));
+  CHECK(served.allocator->stats().reserved <= reserved + 2 * kMiB);
+  served.free(first);
+}
+
 TEST_CASE("An arena that fills and the pool keep to the limit together", "[runtime][pages]") {
   test::SimulatedDevice device;
   Served served(device, side_by_side(40), 64 * kMiB);
