@@ -206,7 +206,10 @@ bool Pool::State::prepare_segments() noexcept {
 
 Chunk* Pool::State::grow_segment(End end, LaneHoles& mine, Bytes size, bool* fresh) noexcept {
   if (size > kMaxBytes / 2) return nullptr;
-  const Bytes least = round_up(size, unit), shared = options.segment_bytes;
+  const bool large =
+      options.large_segment_bytes != 0 && stats.reserved / 2 >= options.large_segment_bytes;
+  const Bytes least = round_up(size, unit);
+  const Bytes shared = large ? options.large_segment_bytes : options.segment_bytes;
   const bool shares = size > unit / 2 && size < shared / 2;
   const Bytes wish = shares ? std::max(least, round_up(shared, unit)) : least;
   std::unique_ptr<Segment> segment(new (std::nothrow) Segment);

@@ -50,6 +50,9 @@ struct PoolOptions {
   // Where the device maps no pages: the segment that blocks share which are smaller than half of it
   // and larger than half a growth. 0: as large as each of them.
   Bytes segment_bytes = 0;
+  // The same once the pool holds twice as much: fewer segments have edges that no block fits. 0: as
+  // before.
+  Bytes large_segment_bytes = 0;
   // Whether a block leaves the rest of its hole to others. Else it takes the whole of it.
   bool splits = true;
   // Whether `more` may be asked for for the sake of a request of `asked` bytes, while pages of the

@@ -314,6 +314,20 @@ TEST_CASE("In segments a large block takes a rest of up to 1 MiB", "[pool][segme
   pool.free(split);
 }
 
+TEST_CASE("Segments that blocks share are larger once the pool holds much", "[pool][segments]") {
+  SimulatedDevice device({.total_bytes = Bytes{1} << 30, .maps_pages = false});
+  test::LonePool pool(device, {.segment_bytes = 20 * kMiB, .large_segment_bytes = 64 * kMiB});
+  std::vector<PoolBlock*> blocks{pool.allocate(4 * kMiB, 1, Mobility::kTemporary)};
+  CHECK(pool.reserved() == 20 * kMiB);
+  blocks.push_back(pool.allocate(108 * kMiB, 1, Mobility::kTemporary));
+  CHECK(pool.reserved() == 128 * kMiB);
+  // Neither fits the first segment.
+  blocks.push_back(pool.allocate(17 * kMiB, 1, Mobility::kTemporary));
+  blocks.push_back(pool.allocate(30 * kMiB, 1, Mobility::kTemporary));
+  CHECK(pool.reserved() == 192 * kMiB);
+  for (PoolBlock* const block : blocks) pool.free(block);
+}
+
 TEST_CASE("In segments a hole stays its lane's, and so does the rest of a new segment",
           "[pool][segments]") {
   SimulatedDevice device({.total_bytes = 256 * kMiB, .maps_pages = false});

@@ -94,6 +94,8 @@ Allocator::Options Gpu::options(const Config& config, bool main) {
   options.pool.segment_bytes = Bytes{20} << 20;  // as PyTorch's
   options.free_pages = main ? Allocator::FreePages::kGoWhenExhausted : Allocator::FreePages::kStay;
   if (!main) {
+    // Plain memory is as PyTorch's, which has no other.
+    if (properties.maps_pages) options.pool.large_segment_bytes = Bytes{64} << 20;
     options.config.mode = Mode::kOff;
     options.has_steps = false;
     options.config.verbose = false;  // the line at exit is the main allocator's
