@@ -40,6 +40,7 @@ KINDS = ((RUNTIME, "[kinds]"),)
 TARGET = ((RUNTIME, "[target]"),)
 PLAIN = ((RUNTIME, "[plain]"), (RUNTIME, "[learn]~[threads]"))
 SEGMENTS = ((POOL, "[segments]"),)
+PAGES_SHARED = ((RUNTIME, "[pages]"), (RUNTIME, "[exhaustion]"))
 PARKING = ((RUNTIME, "[release]"),)
 BARRIERS = (("berth_torch_step_test", "[barrier]"),)
 PROGRAMS_OF_PLANS = ARENA + ((RUNTIME, "[programs]"),)
@@ -452,6 +453,12 @@ MUTANTS = (
            "return guards_.wait(key, bytes, Guards::Binds::kShared);", "return true;", MOVING),
     Mutant("pages-rest", "pages", "an unknown step takes whole pages of the arena", FALLBACK,
            "arena_.astray(Lending::kFewMisses) &&", "false &&", MOVING),
+    Mutant("pages-unasked", "pages", "an arena whose lanes are over takes its missing pages", STEPS,
+           "  if (std::exchange(filled_for, hits) == hits && !marked) return;\n", "", PAGES_SHARED),
+    Mutant("pages-single", "pages", "where memory is out growths come and go, not pages", FALLBACK,
+           "pool_.grow_by_pages()", "false", PAGES_SHARED),
+    Mutant("segments-large", "plain", "a pool that holds much has small segments", PAGES,
+           "options.large_segment_bytes != 0 &&", "false &&", SEGMENTS),
     Mutant("plain-size", "plain", "in segments blocks are split by their mobility", BLOCKS,
            "  if (!maps) mobility = in_segments(size);\n", "", SEGMENTS),
     Mutant("plain-small", "plain", "a block of 1 MiB lies in a segment of larger ones", BLOCKS,
