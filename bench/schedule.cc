@@ -3,11 +3,11 @@
 // units.
 #include "csrc/core/check.h"
 #include "csrc/graph/file.h"
+#include "csrc/papers/published.h"
 #include "csrc/schedule/offload/from_graph.h"
 #include "csrc/schedule/offload/plan.h"
 #include "csrc/schedule/order/from_graph.h"
 #include "csrc/schedule/order/order.h"
-#include "csrc/schedule/retention/published.h"
 #include "csrc/schedule/retention/retention.h"
 
 #include <CLI/CLI.hpp>

@@ -5,7 +5,7 @@
 #include "bench/roofline.h"
 #include "csrc/core/check.h"
 #include "csrc/graph/from_trace.h"
-#include "csrc/schedule/baselines/engines.h"
+#include "csrc/papers/planners.h"
 #include "csrc/schedule/joint/working_set.h"
 #include "csrc/schedule/order/from_graph.h"
 #include "csrc/schedule/order/order.h"

@@ -13,9 +13,9 @@
 #include "csrc/schedule/joint/working_set.h"
 #include "csrc/schedule/order/from_graph.h"
 #include "csrc/schedule/order/order.h"
+#include "csrc/schedule/use_papers.h"
 
 #include <berth/schedule.h>
-#include <berth/schedule_ilp.h>
 
 #include <fmt/format.h>
 
@@ -153,7 +153,7 @@ std::string to_table(const std::vector<schedule::StepResult>& results,
 }
 
 int step(const ScheduleOptions& options) {
-  use_checkmate();
+  use_papers_where_built();
   const auto& engines = schedule::step_engines();
   BERTH_CHECK(std::find(engines.begin(), engines.end(), options.search.engine) != engines.end(),
               kUsage, "--engine is {}: with a budget one of {} is wanted", options.search.engine,
@@ -262,7 +262,9 @@ Command add_schedule(CLI::App& program) {
       ->type_name("SIZE");
   app->add_flag("--no-addresses", options->no_addresses,
                 "Write the schedule without offsets in an arena or on the host");
+  use_papers_where_built();
   std::vector<std::string> engines = schedule::step_engines();
+  const std::string papers = fmt::to_string(fmt::join(engines.begin() + 4, engines.end(), ", "));
   for (const std::string& engine : schedule::order_engines())
     if (std::find(engines.begin(), engines.end(), engine) == engines.end())
       engines.push_back(engine);
@@ -273,9 +275,9 @@ Command add_schedule(CLI::App& program) {
       "first\n"
       "schedule Ctrl-C ends berth with exit code 130. Addresses are found afterwards, within the\n"
       "same limit.\n\n"
-      "Engines for a budget: auto, order, retain, copies. Planners of papers, on the recorded\n"
-      "order: release, chen, checkmate, knapsack, monet, vdnn, dymem. auto and the others are for\n"
-      "--order-only.\n\n"
+      "Engines for a budget: auto, order, retain, copies. On the recorded order: " +
+      papers +
+      ". auto and the others are for --order-only.\n\n"
       "Example:\n  berth schedule gpt.trace --budget 60% -o gpt.schedule\n"
       "  berth schedule bert.graph --order-only -o bert.schedule");
   return {app, [options] { return run(*options); }};

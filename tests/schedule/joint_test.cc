@@ -7,6 +7,7 @@
 #include "tests/support/random_schedule.h"
 
 #include <berth/error.h>
+#include <berth/papers.h>
 #include <berth/schedule.h>
 
 #include <algorithm>
@@ -366,6 +367,7 @@ TEST_CASE("What others would do is legal and within the budget, or not there",
   CAPTURE(seed);
   std::mt19937 random(seed);
   std::map<std::string, int> fit;
+  use_papers();
   for (int k = 0; k < 12; ++k) {
     CAPTURE(k);
     Graph step = test::random_graph(random, 2 + random() % 12);
@@ -400,6 +402,7 @@ TEST_CASE("A chain by Chen's rule fits less than what is kept whole", "[joint][b
   StepOptions options = with(1000);
   options.engine = "release";
   REQUIRE_FALSE(plan_step(step, options).schedule);
+  use_papers();
   options.engine = "chen";
   const StepResult chen = plan_step(step, options);
   REQUIRE(chen.schedule);
@@ -411,6 +414,7 @@ TEST_CASE("A chain by Chen's rule fits less than what is kept whole", "[joint][b
 
 TEST_CASE("An engine of others that lacks something says what", "[joint][baselines]") {
   const Graph step = chain(4, 100, 1000);
+  use_papers();
   StepOptions options = with(100'000);
   options.engine = "dymem";
   REQUIRE_THROWS_WITH(plan_step(step, options), Catch::Matchers::Contains("rates of copies"));

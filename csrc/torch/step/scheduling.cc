@@ -10,7 +10,6 @@
 
 #include <berth/referee.h>
 #include <berth/schedule.h>
-#include <berth/schedule_ilp.h>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -440,7 +439,6 @@ Instructions instructions_as_recorded(const Program& program) {
 }
 
 void find_ways(Program& program, const SchedulingOptions& options) {
-  if (options.engine == "checkmate") use_checkmate();
   if (options.engine == "release" || options.engine == "order") return;
   const ProgramGraph written = graph_of(program, alignment_of(program), {.twins = false});
   const graph::Verdict recorded = graph::replay(written.graph, as_recorded(written));

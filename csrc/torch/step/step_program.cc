@@ -4,6 +4,7 @@
 #include "csrc/core/table_memory.h"
 #include "csrc/graph/step_from_trace.h"
 #include "csrc/runtime/settings.h"
+#include "csrc/schedule/use_papers.h"
 #include "csrc/torch/shared/backend.h"
 #include "csrc/torch/shared/program.h"
 #include "csrc/torch/shared/range_numbers.h"
@@ -166,6 +167,7 @@ class StepProgram::State {
     if (options.host_memory > 0) allow_spills(options.host_memory);
     if (as_written()) return;
     if (options.other_threads) OtherThreads::see();
+    use_papers_where_built();
     const std::string why = why_not(scheduling());
     BERTH_CHECK(why.empty(), kUsage, "{}", why);
     const Config config = Config::from_environment();

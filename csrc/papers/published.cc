@@ -1,4 +1,4 @@
-#include "csrc/schedule/retention/published.h"
+#include "csrc/papers/published.h"
 
 #include "csrc/core/check.h"
 #include "csrc/core/file.h"
