@@ -578,33 +578,4 @@ StepProgram::Step::~Step() noexcept(false) {
   (void)program_->end(std::uncaught_exceptions() > exceptions_);
 }
 
-std::string StepProgramStats::to_json() const {
-  const auto text = [](const std::string& words) {
-    std::string escaped;
-    for (const char c : words) {
-      if (c == '"' || c == '\\') escaped += '\\';
-      escaped += static_cast<unsigned char>(c) < ' ' ? ' ' : c;
-    }
-    return escaped;
-  };
-  std::string all = fmt::format(
-      R"({{"steps": {}, "scheduled": {}, "diverged": {}, "refused": {}, "recovered": {}, )"
-      R"("programs": {}, "planning": {}, "made": {}, "refined": {}, )"
-      R"("operators": {}, "predicted_peak": {}, "resident": {}, "recorded_peak": {}, )"
-      R"("predicted_ns": {}, "recorded_ns": {}, "bound_ns": {}, "step_ns": {}, "schedule_ns": {}, )"
-      R"("ran_beside": {}, "runs_again": {}, "choices": {}, "chosen": {}, )",
-      steps, scheduled, diverged, refused, recovered, programs, planning, made, refined, operators,
-      predicted_peak, resident, recorded_peak, predicted_ns, recorded_ns, bound_ns, step_ns,
-      schedule_ns, ran_beside, runs_again, choices, chosen);
-  all += fmt::format(
-      R"("copied_out": {}, "host_peak": {}, "spilled_out": {}, "spilled_in": {}, )"
-      R"("spilled_peak": {}, "spill_ns": {}, "barriers": {}, "barrier_operators": "{}", )"
-      R"("last_divergence": "{}", "last_refusal": "{}", "budget_not_met": "{}", )"
-      R"("schedule_not_taken": "{}"}})",
-      copied_out, host_peak, spilled_out, spilled_in, spilled_peak, spill_ns, barriers,
-      text(barrier_operators), text(last_divergence), text(last_refusal), text(budget_not_met),
-      text(schedule_not_taken));
-  return all;
-}
-
 }  // namespace berth::torch
