@@ -74,7 +74,7 @@ Json to_json(const schedule::StepResult& result, Bytes budget, const ScheduleOpt
   json["time_ns"] = result.verdict.ns;
   json["recomputed"] = result.verdict.recomputed;
   json["recomputed_ns"] = result.verdict.recomputed_ns;
-  json["offloaded_bytes"] = result.verdict.copied_out;
+  json["offloaded_bytes"] = result.verdict.offloaded_bytes;
   json["host_peak_bytes"] = result.verdict.host_peak;
   json["engine"] = result.schedule->engine;
   if (result.addresses) {
@@ -111,12 +111,12 @@ std::string to_text(const schedule::StepResult& result, Bytes budget, const grap
       fmt::format("  lower bound  {}, gap {}{}\n", format_ms(result.ns_bound),
                   format_percent(result.gap()), result.proven_optimal ? ", proven optimal" : "");
   if (verdict.recomputed != 0)
-    text += fmt::format("  made again   {}, {}\n", format_number_of(verdict.recomputed, "operator"),
+    text += fmt::format("  recomputed   {}, {}\n", format_number_of(verdict.recomputed, "operator"),
                         format_ms(verdict.recomputed_ns));
-  if (verdict.copied_out != 0)
+  if (verdict.offloaded_bytes != 0)
     text += fmt::format(
-        "  copied       {} out, {} in, at most {} on the host{}\n",
-        format_bytes(verdict.copied_out), format_bytes(verdict.copied_in),
+        "  offloaded    {} out, {} in, at most {} on the host{}\n",
+        format_bytes(verdict.offloaded_bytes), format_bytes(verdict.reloaded_bytes),
         format_bytes(verdict.host_peak),
         result.addresses ? fmt::format(" in {}", format_bytes(result.addresses->host_bytes)) : "");
   text += fmt::format("  planned in   {:.3f} s by {}, seed {}{}\n", result.seconds,
@@ -133,8 +133,8 @@ std::string to_table(const std::vector<schedule::StepResult>& results,
                {"peak"},
                {"time"},
                {"more"},
-               {"made again"},
-               {"copied out"},
+               {"recomputed"},
+               {"offloaded"},
                {"engine", Table::Align::kLeft}});
   for (std::size_t k = 0; k < results.size(); ++k) {
     const schedule::StepResult& one = results[k];
@@ -146,7 +146,7 @@ std::string to_table(const std::vector<schedule::StepResult>& results,
                format_percent(static_cast<double>(one.verdict.ns) /
                                   static_cast<double>(std::max<std::uint64_t>(one.base_ns, 1)) -
                               1),
-               format_count(one.verdict.recomputed), format_bytes(one.verdict.copied_out),
+               format_count(one.verdict.recomputed), format_bytes(one.verdict.offloaded_bytes),
                one.schedule->engine});
   }
   return table.to_string();
@@ -253,9 +253,9 @@ Command add_schedule(CLI::App& program) {
   app->add_flag("--budgets", options->budgets,
                 "Plan for eight budgets, from the need of the largest operator to the whole peak");
   app->add_flag("--order-only", options->order_only,
-                "Order operators only: no recomputation, no copies");
+                "Order operators only: no recomputation, no offload");
   app->add_option("--rate-out", options->rate_out,
-                  "Bytes a second that the device copies to the host; without rates no copies")
+                  "Bytes a second that the device copies to the host; without rates no offload")
       ->type_name("SIZE");
   app->add_option("--rate-in", options->rate_in,
                   "The same for copies back; each of the two defaults to the other")

@@ -158,11 +158,11 @@ struct StepResult {
   std::optional<graph::Schedule> schedule;  // the fastest that fits; nothing: none was found
   std::optional<Addresses> addresses;       // of it, where they were wanted
   graph::Verdict verdict;                   // the referee's, of that one
-  // The step as it was recorded, nothing made again, each operator in its fastest way.
+  // The step as it was recorded, nothing recomputed, each operator by its fastest alternative.
   Bytes base_peak = 0;
   std::uint64_t base_ns = 0;
   std::optional<Bytes>
-      order_peak;              // of the best order, nothing made again, where one was looked for
+      order_peak;              // of the best order, nothing recomputed, where one was searched for
   Bytes least_budget = 0;      // nothing fits less: what the largest operator needs
   std::string largest;         // that operator
   std::uint64_t ns_bound = 0;  // no schedule is faster

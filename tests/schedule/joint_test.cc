@@ -100,7 +100,7 @@ TEST_CASE("Where making again is dear and copies are fast, values are copied", "
   const StepResult copied = plan_step(step, options);
   REQUIRE(copied.schedule);
   REQUIRE(copied.verdict.peak <= options.budget);
-  REQUIRE(copied.verdict.copied_out > 0);
+  REQUIRE(copied.verdict.offloaded_bytes > 0);
   REQUIRE(copied.verdict.ns < again.verdict.ns);
 }
 
@@ -123,7 +123,7 @@ TEST_CASE("Copies and making again together are no slower than one of them", "[j
   REQUIRE(both.schedule);
   REQUIRE(both.verdict.ns <= copied.verdict.ns);
   REQUIRE(both.verdict.ns < again.verdict.ns);
-  REQUIRE(both.verdict.copied_out > 0);
+  REQUIRE(both.verdict.offloaded_bytes > 0);
   REQUIRE(both.verdict.recomputed > 0);
 }
 

@@ -102,8 +102,8 @@ class JointPlanning {
     if (!result_.schedule && result_.base_peak <= options_.budget) offer(kept(first_), "order");
     if (!result_.schedule)
       result_.why_not = fmt::format(
-          "nothing was found within {}: in the best order {} are needed at once, nothing made "
-          "again",
+          "nothing was found within {}: in the best order {} are needed at once, nothing "
+          "recomputed",
           format_bytes(options_.budget), format_bytes(*result_.order_peak));
     return finish();
   }

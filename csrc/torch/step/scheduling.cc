@@ -395,7 +395,7 @@ Scheduled scheduled_from(Program& program, const SchedulingOptions& options,
   Scheduled result;
   const graph::Verdict& verdict = best.verdict;
   result.instructions = instructions_of(program, best.of, best.chosen, verdict.peak);
-  result.copied_out = verdict.copied_out;
+  result.offloaded_bytes = verdict.offloaded_bytes;
   result.host_peak = verdict.host_peak;
   result.program = std::move(program);
   result.predicted_peak = verdict.peak;
@@ -419,7 +419,7 @@ Scheduled scheduled_from(Program& program, const SchedulingOptions& options,
                   [&](const Instruction& one) {
                     return one.again_later && result.program.calls[one.call].random;
                   });
-  result.runs_again = verdict.recomputed;
+  result.recomputed = verdict.recomputed;
   for (const Call& call : result.program.calls) result.choices += call.ways.empty() ? 0 : 1;
   for (const Instruction& one : result.instructions.list)
     result.chosen += one.way == Instruction::kAsRecorded ? 0 : 1;

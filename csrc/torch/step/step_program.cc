@@ -420,10 +420,10 @@ class StepProgram::State {
     stats_.predicted_ns = ran.predicted_ns;
     stats_.recorded_ns = ran.recorded_ns;
     stats_.bound_ns = ran.bound_ns;
-    stats_.runs_again = ran.runs_again;
+    stats_.recomputed = ran.recomputed;
     stats_.choices = ran.choices;
     stats_.chosen = ran.chosen;
-    stats_.copied_out = ran.copied_out;
+    stats_.offloaded_bytes = ran.offloaded_bytes;
     stats_.host_peak = ran.host_peak;
     stats_.barriers = ran.barriers;
     stats_.barrier_operators = ran.barrier_operators;

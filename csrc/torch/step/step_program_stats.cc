@@ -32,10 +32,10 @@ void for_each(const StepProgramStats& stats, const Number& number, const Text& t
   NUMBER(step_ns);
   NUMBER(schedule_ns);
   NUMBER(ran_beside);
-  NUMBER(runs_again);
+  NUMBER(recomputed);
   NUMBER(choices);
   NUMBER(chosen);
-  NUMBER(copied_out);
+  NUMBER(offloaded_bytes);
   NUMBER(host_peak);
   NUMBER(spilled_out);
   NUMBER(spilled_in);
