@@ -13,7 +13,6 @@
 #include "csrc/schedule/joint/working_set.h"
 #include "csrc/schedule/order/from_graph.h"
 #include "csrc/schedule/order/order.h"
-#include "csrc/schedule/use_papers.h"
 
 #include <berth/schedule.h>
 
@@ -153,7 +152,6 @@ std::string to_table(const std::vector<schedule::StepResult>& results,
 }
 
 int step(const ScheduleOptions& options) {
-  use_papers_where_built();
   const auto& engines = schedule::step_engines();
   BERTH_CHECK(std::find(engines.begin(), engines.end(), options.search.engine) != engines.end(),
               kUsage, "--engine is {}: with a budget one of {} is wanted", options.search.engine,
@@ -262,7 +260,6 @@ Command add_schedule(CLI::App& program) {
       ->type_name("SIZE");
   app->add_flag("--no-addresses", options->no_addresses,
                 "Write the schedule without offsets in an arena or on the host");
-  use_papers_where_built();
   std::vector<std::string> engines = schedule::step_engines();
   const std::string papers = fmt::to_string(fmt::join(engines.begin() + 4, engines.end(), ", "));
   for (const std::string& engine : schedule::order_engines())

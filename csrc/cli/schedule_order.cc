@@ -11,7 +11,6 @@
 #include "csrc/graph/schedule_file.h"
 #include "csrc/schedule/order/from_graph.h"
 #include "csrc/schedule/order/order.h"
-#include "csrc/schedule/use_papers.h"
 
 #include <fmt/format.h>
 
@@ -101,7 +100,6 @@ std::optional<schedule::Addresses> write(const ScheduleOptions& options, const g
 }  // namespace
 
 int order_step(const ScheduleOptions& options) {
-  use_papers_where_built();
   check_files(std::array{options.input}, {{"-o", options.output}}, options.json);
   graph::Graph graph = read_graph_input(options.input).graph;
   const graph::Graph given = graph;

@@ -2,6 +2,7 @@
 
 #include "csrc/core/check.h"
 #include "csrc/papers/copy_rules.h"
+#include "csrc/papers/importers/importers.h"
 #include "csrc/papers/monet_form.h"
 #include "csrc/schedule/offload/named_rules.h"
 #include "csrc/schedule/retention/cheapest.h"
@@ -60,6 +61,7 @@ BaselinePlan plan_baseline(const std::string& engine, const graph::Graph& graph,
 namespace berth {
 
 void use_papers() {
+  graph::add_forms_of_papers();
   for (const char* const name : {"chen", "checkmate", "knapsack", "monet"})
     schedule::add_retention_rule({name, schedule::plan_named});
   schedule::offload::add_copy_rule({"vdnn", schedule::offload::vdnn_plan});

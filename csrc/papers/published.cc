@@ -3,7 +3,7 @@
 #include "csrc/core/check.h"
 #include "csrc/core/file.h"
 #include "csrc/graph/json.h"
-#include "csrc/graph/monet_table.h"
+#include "csrc/papers/importers/monet_table.h"
 
 #include <algorithm>
 #include <cmath>

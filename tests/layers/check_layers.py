@@ -31,7 +31,7 @@ ORDER = [
 FLOORS = {
     "place": ["problem", "bounds", "fits", "dives", "exact", "stages", "", "oracle"],
     "schedule": ["", "order", "retention", "offload", "joint", "policy"],
-    "papers": ["", "oracle"],
+    "papers": ["importers", "", "oracle"],
     "torch": ["shared", "step", "recording", "", "cuda"],
     "standin": ["", "runtime", "driver", "libraries", "nccl"],
     "cli": ["core", "summaries", "report", "dry_run", ""],

@@ -1,6 +1,6 @@
 #include "csrc/schedule/offload/named_rules.h"
 
-#include "csrc/schedule/named_list.h"
+#include "csrc/core/named_list.h"
 
 namespace berth::schedule::offload {
 namespace {

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-namespace berth::schedule {
+namespace berth {
 
-// Planners by name, which libraries add as they are linked. Thread-safe.
+// What libraries add by name as they are linked, in that order. Thread-safe.
 template <class Named>
 class NamedList {
  public:
@@ -27,4 +27,4 @@ class NamedList {
   std::vector<Named> all_;
 };
 
-}  // namespace berth::schedule
+}  // namespace berth
