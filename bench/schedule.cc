@@ -3,12 +3,14 @@
 // units.
 #include "csrc/core/check.h"
 #include "csrc/graph/file.h"
+#include "csrc/papers/published.h"
 #include "csrc/schedule/offload/from_graph.h"
 #include "csrc/schedule/offload/plan.h"
 #include "csrc/schedule/order/from_graph.h"
 #include "csrc/schedule/order/order.h"
-#include "csrc/schedule/retention/published.h"
 #include "csrc/schedule/retention/retention.h"
+
+#include <berth/papers.h>
 
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
@@ -105,6 +107,7 @@ ordered_json copies(const Asked& asked) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  berth::use_papers();
   CLI::App app{"Plans one published graph and prints the result as JSON"};
   app.require_subcommand(1);
   Asked asked;

@@ -5,13 +5,14 @@
 #include "bench/roofline.h"
 #include "csrc/core/check.h"
 #include "csrc/graph/from_trace.h"
-#include "csrc/schedule/baselines/engines.h"
+#include "csrc/papers/planners.h"
 #include "csrc/schedule/joint/working_set.h"
 #include "csrc/schedule/order/from_graph.h"
 #include "csrc/schedule/order/order.h"
 #include "csrc/schedule/retention/bound.h"
 #include "csrc/trace/file.h"
 
+#include <berth/papers.h>
 #include <berth/schedule.h>
 #include <berth/schedule_ilp.h>
 
@@ -162,6 +163,7 @@ ordered_json order(const graph::Graph& graph, const Asked& asked) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  berth::use_papers();
   CLI::App app{"Plans one recorded step and prints the result as JSON"};
   Asked asked;
   bool orders = false;

@@ -39,6 +39,7 @@ berth_configure_target(berth_python_module)
 set_target_properties(berth_python_module PROPERTIES OUTPUT_NAME _core LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/python/module")
 target_include_directories(berth_python_module SYSTEM PRIVATE "${NB_DIR}/include")  # whose names shadow each other
 target_link_libraries(berth_python_module PRIVATE berth_headers berth::cli berth::schedule berth::graph berth::place berth::plan berth::trace berth::core)
+berth_use_papers(berth_python_module)
 
 # What the package was built with, which it compares with what is imported.
 set(BERTH_PYTHON_CUDA False)

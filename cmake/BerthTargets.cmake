@@ -74,6 +74,14 @@ function(berth_layer name)
   set_property(GLOBAL APPEND PROPERTY BERTH_LAYERS ${target})
 endfunction()
 
+# berth_use_papers(TARGET): it has the planners of papers as engines, where they are built (csrc/schedule/use_papers.h).
+function(berth_use_papers target)
+  if(TARGET berth_papers)
+    target_link_libraries(${target} PRIVATE berth::papers berth::schedule_ilp)
+    target_compile_definitions(${target} PRIVATE BERTH_WITH_PAPERS=1)
+  endif()
+endfunction()
+
 # berth_test(NAME SOURCES a_test.cc ... LINK berth::layer ... [LABELS l] [SKIPPED_WHERE regex])
 #
 # A Catch2 executable whose test cases are CTest entries; one whose output has the expression counts as skipped.

@@ -70,7 +70,7 @@ def rows_of(model, arguments):
                 training.mebibytes(run["peak"]),
                 training.mebibytes(run["spilled"][1]),
                 training.mebibytes(run["spilled"][-1]),
-                str(run["program"]["runs_again"]),
+                str(run["program"]["recomputed"]),
                 f"{statistics.median(scheduled):.0f}",
                 f"{run['ms'][1] / usual:.2f}, {statistics.median(scheduled) / usual:.2f}",
                 "equal" if equal else "DIFFERENT",

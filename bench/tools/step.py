@@ -102,7 +102,7 @@ def rows_of(answers):
         }
         if program := first.get("program"):
             row["predicted"] = program["predicted_peak"] - program["resident"]
-            row["again"], row["operators"] = program["runs_again"], program["operators"]
+            row["again"], row["operators"] = program["recomputed"], program["operators"]
             row["predicted_time"] = program["predicted_ns"] / program["recorded_ns"]
             row["ghost"] = [
                 (run["program"]["step_ns"] - run["program"]["schedule_ns"]) / 1e6 / statistics.median(base["ms"])
@@ -111,7 +111,7 @@ def rows_of(answers):
             row["remark"] = (
                 program["last_refusal"] if program["scheduled"] == 0 else "not met" if program["budget_not_met"] else ""
             )
-            row["copied"] = program["copied_out"]
+            row["copied"] = program["offloaded_bytes"]
             if program["barriers"]:
                 row["remark"] += f"{program['barriers']} barriers: {program['barrier_operators']}"
         found.append(row)

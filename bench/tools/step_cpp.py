@@ -22,12 +22,12 @@ STATS = (
     "predicted_ns",
     "recorded_ns",
     "bound_ns",
-    "runs_again",
+    "recomputed",
     "last_refusal",
     "budget_not_met",
     "schedule_ns",
     "step_ns",
-    "copied_out",
+    "offloaded_bytes",
 )
 
 

@@ -15,7 +15,6 @@
 #include "csrc/schedule/order/order.h"
 
 #include <berth/schedule.h>
-#include <berth/schedule_ilp.h>
 
 #include <fmt/format.h>
 
@@ -92,7 +91,7 @@ Json to_json(const schedule::StepResult& result, Bytes budget, const ScheduleOpt
   json["time_ns"] = result.verdict.ns;
   json["recomputed"] = result.verdict.recomputed;
   json["recomputed_ns"] = result.verdict.recomputed_ns;
-  json["offloaded_bytes"] = result.verdict.copied_out;
+  json["offloaded_bytes"] = result.verdict.offloaded_bytes;
   json["host_peak_bytes"] = result.verdict.host_peak;
   json["engine"] = result.schedule->engine;
   if (result.addresses) {
@@ -131,12 +130,12 @@ std::string to_text(const schedule::StepResult& result, Bytes budget, const grap
       fmt::format("  lower bound  {}, gap {}{}\n", format_ms(result.ns_bound),
                   format_percent(result.gap()), result.proven_optimal ? ", proven optimal" : "");
   if (verdict.recomputed != 0)
-    text += fmt::format("  made again   {}, {}\n", format_number_of(verdict.recomputed, "operator"),
+    text += fmt::format("  recomputed   {}, {}\n", format_number_of(verdict.recomputed, "operator"),
                         format_ms(verdict.recomputed_ns));
-  if (verdict.copied_out != 0)
+  if (verdict.offloaded_bytes != 0)
     text += fmt::format(
-        "  copied       {} out, {} in, at most {} on the host{}\n",
-        format_bytes(verdict.copied_out), format_bytes(verdict.copied_in),
+        "  offloaded    {} out, {} in, at most {} on the host{}\n",
+        format_bytes(verdict.offloaded_bytes), format_bytes(verdict.reloaded_bytes),
         format_bytes(verdict.host_peak),
         result.addresses ? fmt::format(" in {}", format_bytes(result.addresses->host_bytes)) : "");
   text += fmt::format("  planned in   {:.3f} s by {}, seed {}{}\n", result.seconds,
@@ -153,8 +152,8 @@ std::string to_table(const std::vector<schedule::StepResult>& results,
                {"peak"},
                {"time"},
                {"more"},
-               {"made again"},
-               {"copied out"},
+               {"recomputed"},
+               {"offloaded"},
                {"engine", Table::Align::kLeft}});
   for (std::size_t k = 0; k < results.size(); ++k) {
     const schedule::StepResult& one = results[k];
@@ -166,14 +165,13 @@ std::string to_table(const std::vector<schedule::StepResult>& results,
                format_percent(static_cast<double>(one.verdict.ns) /
                                   static_cast<double>(std::max<std::uint64_t>(one.base_ns, 1)) -
                               1),
-               format_count(one.verdict.recomputed), format_bytes(one.verdict.copied_out),
+               format_count(one.verdict.recomputed), format_bytes(one.verdict.offloaded_bytes),
                one.schedule->engine});
   }
   return table.to_string();
 }
 
 int step(const ScheduleOptions& options) {
-  use_checkmate();
   const auto& engines = schedule::step_engines();
   BERTH_CHECK(std::find(engines.begin(), engines.end(), options.search.engine) != engines.end(),
               kUsage, "--engine is {}: with a budget one of {} is wanted", options.search.engine,
@@ -283,9 +281,9 @@ Command add_schedule(CLI::App& program) {
   app->add_flag("--budgets", options->budgets,
                 "Plan for eight budgets, from the need of the largest operator to the whole peak");
   app->add_flag("--order-only", options->order_only,
-                "Order operators only: no recomputation, no copies");
+                "Order operators only: no recomputation, no offload");
   app->add_option("--rate-out", options->rate_out,
-                  "Bytes a second that the device copies to the host; without rates no copies")
+                  "Bytes a second that the device copies to the host; without rates no offload")
       ->type_name("SIZE");
   app->add_option("--rate-in", options->rate_in,
                   "The same for copies back; each of the two defaults to the other")
@@ -293,6 +291,7 @@ Command add_schedule(CLI::App& program) {
   app->add_flag("--no-addresses", options->no_addresses,
                 "Write the schedule without offsets in an arena or on the host");
   std::vector<std::string> engines = schedule::step_engines();
+  const std::string papers = fmt::to_string(fmt::join(engines.begin() + 4, engines.end(), ", "));
   for (const std::string& engine : schedule::order_engines())
     if (std::find(engines.begin(), engines.end(), engine) == engines.end())
       engines.push_back(engine);
@@ -303,9 +302,9 @@ Command add_schedule(CLI::App& program) {
       "first\n"
       "schedule Ctrl-C ends berth with exit code 130. Addresses are found afterwards, within the\n"
       "same limit.\n\n"
-      "Engines for a budget: auto, order, retain, copies. Planners of papers, on the recorded\n"
-      "order: release, chen, checkmate, knapsack, monet, vdnn, dymem. auto and the others are for\n"
-      "--order-only.\n\n"
+      "Engines for a budget: auto, order, retain, copies. On the recorded order: " +
+      papers +
+      ". auto and the others are for --order-only.\n\n"
       "Example:\n  berth schedule gpt.trace --budget 60% -o gpt.schedule\n"
       "  berth schedule bert.graph --order-only -o bert.schedule");
   return {app, [options] { return run(*options); }};

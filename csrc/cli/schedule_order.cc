@@ -12,8 +12,6 @@
 #include "csrc/schedule/order/from_graph.h"
 #include "csrc/schedule/order/order.h"
 
-#include <berth/schedule_ilp.h>
-
 #include <fmt/format.h>
 
 #include <array>
@@ -102,7 +100,6 @@ std::optional<schedule::Addresses> write(const ScheduleOptions& options, const g
 }  // namespace
 
 int order_step(const ScheduleOptions& options) {
-  use_olla();
   check_files(std::array{options.input}, {{"-o", options.output}}, options.json);
   graph::Graph graph = read_graph_input(options.input).graph;
   const graph::Graph given = graph;

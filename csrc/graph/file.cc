@@ -5,6 +5,7 @@
 #include "csrc/graph/from_trace.h"
 #include "csrc/graph/graph_file.h"
 #include "csrc/graph/json.h"
+#include "csrc/graph/other_forms.h"
 #include "csrc/plan/section_file.h"
 #include "csrc/trace/chunk_frame.h"
 #include "csrc/trace/file.h"
@@ -124,48 +125,30 @@ Graph from_berth(const Json& root) {
   return graph;
 }
 
-GraphForm form_of(const Json& root) {
+Graph graph_in(const Json& root) {
   BERTH_CHECK(root.is_object(), kInput, "it is no JSON object");
   if (root.contains("format")) {
     const Json& format = root["format"];
     BERTH_CHECK(format.is_string() && format.get<std::string>() == kFormat, kInput,
                 "its format is {}, this berth reads '{}'", format.dump(), kFormat);
-    return GraphForm::kBerth;
+    return from_berth(root);
   }
-  if (root.contains("cost_variants")) return GraphForm::kMonet;
-  if (root.contains("nodes") && root.contains("edges")) {
-    const Json& nodes = root["nodes"];
-    const bool layers = nodes.is_array() && !nodes.empty() && nodes[0].is_object() &&
-                        (nodes[0].contains("fwd_ms") || nodes[0].contains("activation_bytes"));
-    return layers ? GraphForm::kPipedream : GraphForm::kPartitioning;
-  }
-  if (root.contains("nodes") && root.contains("links")) return GraphForm::kMoccasin;
+  for (const OtherForm& form : other_forms())
+    if (form.is_json != nullptr && form.is_json(root)) return form.from_json(root);
   throw Error(ErrorKind::kInput,
               fmt::format("it has neither a format, nor nodes with edges or links: it is no graph. "
                           "These are read: {}",
-                          kGraphForms));
+                          graph_forms()));
 }
 
 Graph parse(std::string_view text) {
-  if (is_dtr_log(text)) return import_dtr(text);
-  if (is_pipedream_text(text)) return import_pipedream(pipedream_from_text(text));
+  for (const OtherForm& form : other_forms())
+    if (form.is_text != nullptr && form.is_text(text)) return form.from_text(text);
   check_depth(text);
   const Json root = Json::parse(text, nullptr, false);
   BERTH_CHECK(!root.is_discarded(), kInput,
-              "it is neither JSON nor another form of a graph. These are read: {}", kGraphForms);
-  switch (form_of(root)) {
-    case GraphForm::kPartitioning:
-      return import_partitioning(root);
-    case GraphForm::kMoccasin:
-      return import_moccasin(root);
-    case GraphForm::kMonet:
-      return import_monet(root);
-    case GraphForm::kPipedream:
-      return import_pipedream(root);
-    case GraphForm::kBerth:
-      break;
-  }
-  return from_berth(root);
+              "it is neither JSON nor another form of a graph. These are read: {}", graph_forms());
+  return graph_in(root);
 }
 
 Graph graph_of_trace(const std::string& path) {
@@ -179,7 +162,17 @@ Graph graph_of_trace(const std::string& path) {
 
 }  // namespace
 
-bool is_graph_text(std::string_view head) { return is_pipedream_text(head); }
+std::string graph_forms() {
+  std::string text = "berth's graph (binary or JSON)";
+  for (const OtherForm& form : other_forms()) text += ", " + form.name;
+  return text;
+}
+
+bool is_graph_text(std::string_view head) {
+  return std::ranges::any_of(other_forms(), [&](const OtherForm& form) {
+    return form.is_text != nullptr && form.is_text(head);
+  });
+}
 
 void check_depth(std::string_view text) {
   int depth = 0;

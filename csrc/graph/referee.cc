@@ -360,7 +360,7 @@ class Referee {
     out_end_ = sum(out_end_, ns_of(bytes, rates_.out), "ns");
     leaving_.push_back({out_end_, bytes, state.offset});
     if (state.offset != Buffer::kNoOffset && bytes != 0) taken_.at(state.offset).leaving = true;
-    verdict_.copied_out = sum(verdict_.copied_out, bytes, "bytes copied out");
+    verdict_.offloaded_bytes = sum(verdict_.offloaded_bytes, bytes, "bytes copied out");
     host_ = sum(host_, bytes, "bytes on the host");
     verdict_.host_peak = std::max(verdict_.host_peak, host_);
     state.place = Place::kHost;
@@ -401,7 +401,7 @@ class Referee {
     state.ready = in_end_;
     if (state.host_offset != Buffer::kNoOffset && bytes != 0)
       host_taken_.at(state.host_offset).free_at = in_end_;
-    verdict_.copied_in = sum(verdict_.copied_in, bytes, "bytes copied in");
+    verdict_.reloaded_bytes = sum(verdict_.reloaded_bytes, bytes, "bytes copied in");
     host_ -= bytes;
   }
 

@@ -144,7 +144,7 @@ int install(const char* settings, int unasked, char* message, std::size_t size) 
   return answer(message, size, [&] { return install_with(settings, unasked != 0); });
 }
 
-int is_installed() { return adapted().installed() ? 1 : 0; }
+int installed() { return adapted().installed() ? 1 : 0; }
 
 // Writes what `make` returns, as much as there is room for; its size, 0 where there is no memory.
 template <class Make>
@@ -326,28 +326,14 @@ int allow_spills(std::uint64_t host_memory, char* message, std::size_t size) {
   });
 }
 
-constexpr berth_torch_table kTable = {install,
-                                      is_installed,
-                                      mark_step,
-                                      stats,
-                                      load_plan,
-                                      save_plan,
-                                      begin_recording,
-                                      end_recording,
-                                      release,
-                                      resume,
-                                      begin_scope,
-                                      end_scope,
-                                      make_step_program,
-                                      free_step_program,
-                                      begin_step,
-                                      end_step,
-                                      program_step_ended,
-                                      step_program_stats,
-                                      save_step_graph,
-                                      declare_pure,
-                                      allow_spills,
-                                      watch_threads};
+#define BERTH_DECLARATION(result, name, parameters) #result " " #name #parameters ";"
+#define BERTH_POINTER(result, name, parameters) .name = name,
+constexpr berth_torch_table kTable = {.version = BERTH_VERSION,
+                                      .size = sizeof(berth_torch_table),
+                                      .declarations = BERTH_TORCH_FUNCTIONS(BERTH_DECLARATION),
+                                      BERTH_TORCH_FUNCTIONS(BERTH_POINTER)};
+#undef BERTH_POINTER
+#undef BERTH_DECLARATION
 
 }  // namespace
 }  // namespace berth::torch

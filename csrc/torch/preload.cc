@@ -107,7 +107,17 @@ int bring_in(void* libtorch, char* message, std::size_t size) noexcept {
     return 4;
   }
   void* const adapter = ::dlsym(loaded, "berth_torch_adapter");
-  allocator.store(reinterpret_cast<decltype(&berth_torch_adapter)>(adapter)());
+  const berth_torch_table* const table =
+      reinterpret_cast<decltype(&berth_torch_adapter)>(adapter)();
+  if (std::strcmp(table->version, BERTH_VERSION) != 0 || table->size != sizeof(berth_torch_table)) {
+    std::snprintf(message, size,
+                  "%s is of berth %s, with a table of %llu bytes; this is berth %s, "
+                  "with one of %zu",
+                  kAllocator, table->version, static_cast<unsigned long long>(table->size),
+                  BERTH_VERSION, sizeof(berth_torch_table));
+    return 4;
+  }
+  allocator.store(table);
   return 0;
 }
 

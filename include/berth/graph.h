@@ -65,7 +65,7 @@ struct Traits {
   bool host_sync = false;
   bool collective = false;
   bool draws_again = false;  // random, but drawn again from the generator's state of the first run
-  // Whether it must not run again.
+  // Whether it must not be recomputed.
   [[nodiscard]] bool only_once() const noexcept {
     return (random && !draws_again) || changes_state || host_sync || collective;
   }

@@ -16,7 +16,7 @@ using BufferId = std::uint32_t;
 // How a step is run: which operator when and in which way, and which bytes are where. Plain data;
 // what a planner finds, the referee replays and an executor follows.
 //
-// A buffer holds one run's result for a storage. An operator that runs again writes into another
+// A buffer holds one run's result for a storage. A recomputed operator writes into another
 // buffer of the same storage, so two versions can be alive side by side. Each input and each
 // resident has one buffer, which is there at the beginning. Any other buffer is born on the device
 // at its first write or its copy in. Its drop or its copy out ends it there; after a copy out it
@@ -107,7 +107,7 @@ struct Verdict {
 
   std::uint64_t compute_ns = 0;                     // of all runs
   std::uint64_t recomputed_ns = 0, recomputed = 0;  // of runs after an operator's first
-  Bytes copied_out = 0, copied_in = 0;
+  Bytes offloaded_bytes = 0, reloaded_bytes = 0;
   std::uint64_t ns = 0;  // from the first run to the end of the last run and copy
 };
 

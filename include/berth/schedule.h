@@ -137,10 +137,11 @@ struct StepProgress {
 // rates, copies to the host. "order" does the first alone, "retain" recomputes, "copies" copies;
 // all start from the same orders. Each search has the whole budget of iterations.
 //
-// The others are planners of papers, for comparison; they plan the recorded order. "release" keeps
-// each value until its last use. "chen", "checkmate", "knapsack" (of PyTorch's compiler) and
-// "monet" recompute. "vdnn" and "dymem" copy, by rules without a budget: their plan fits or does
-// not. "checkmate" is there once use_checkmate() was called (<berth/schedule_ilp.h>).
+// "release" keeps each value until its last use, in the recorded order. The others are planners of
+// papers, for comparison, on the recorded order too; they are there once use_papers() was called
+// (<berth/papers.h>, a library of its own). "chen", "checkmate", "knapsack" (of PyTorch's compiler)
+// and "monet" recompute. "vdnn" and "dymem" copy, by rules without a budget: their plan fits or
+// does not. "checkmate" needs use_checkmate() as well (<berth/schedule_ilp.h>).
 struct StepOptions : PlannerOptions {
   Bytes budget = 0;  // of everything on the device, residents included
   // How fast the device copies, 1 to 10^15 bytes a second each way; nothing: it does not.
@@ -157,11 +158,11 @@ struct StepResult {
   std::optional<graph::Schedule> schedule;  // the fastest that fits; nothing: none was found
   std::optional<Addresses> addresses;       // of it, where they were wanted
   graph::Verdict verdict;                   // the referee's, of that one
-  // The step as it was recorded, nothing made again, each operator in its fastest way.
+  // The step as it was recorded, nothing recomputed, each operator by its fastest alternative.
   Bytes base_peak = 0;
   std::uint64_t base_ns = 0;
   std::optional<Bytes>
-      order_peak;              // of the best order, nothing made again, where one was looked for
+      order_peak;              // of the best order, nothing recomputed, where one was searched for
   Bytes least_budget = 0;      // nothing fits less: what the largest operator needs
   std::string largest;         // that operator
   std::uint64_t ns_bound = 0;  // no schedule is faster
@@ -188,7 +189,7 @@ struct StepResult {
 [[nodiscard]] StepResult plan_step(const graph::Graph& graph, const StepOptions& options);
 
 // "auto" first, then "order", "retain", "copies", and the others that StepOptions names.
-[[nodiscard]] const std::vector<std::string>& step_engines();
+[[nodiscard]] std::vector<std::string> step_engines();
 
 // A schedule for each budget, least first: each is also offered to the larger ones, so that more
 // memory never costs time. The time limit is that of all together.

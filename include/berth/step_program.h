@@ -82,11 +82,11 @@ struct StepProgramStats {
   // difference is the body without kernels, and the checks.
   std::uint64_t step_ns = 0, schedule_ns = 0;
   std::uint64_t ran_beside = 0;  // instructions that ran on the second thread
-  std::uint64_t runs_again = 0;  // operators that its schedule runs more than once
+  std::uint64_t recomputed = 0;  // operators that its schedule runs more than once
   // Operators that a library has other algorithms for (cuDNN, for convolutions), and runs that take
   // one of those.
   std::uint64_t choices = 0, chosen = 0;
-  std::uint64_t copied_out = 0, host_peak = 0;  // bytes a step, and most of them at one time
+  std::uint64_t offloaded_bytes = 0, host_peak = 0;  // bytes a step, and most of them at one time
   // Spills of the process so far: bytes that went to the host because a request found no room, and
   // bytes that came back. The most bytes on the host at one time. The time that the program waited.
   std::uint64_t spilled_out = 0, spilled_in = 0, spilled_peak = 0, spill_ns = 0;

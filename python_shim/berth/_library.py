@@ -9,6 +9,7 @@ import ctypes
 import functools
 import os
 import pathlib
+import re
 import threading
 from typing import Any, Callable, Optional
 
@@ -16,59 +17,53 @@ from berth import _build
 from berth._errors import SystemFailure, UsageError, error_of
 
 _MESSAGE_BYTES = 4096
-_DEVICE = ctypes.c_int
-_TEXT = ctypes.c_char_p
-_SIZE = ctypes.c_size_t
+_TYPES: dict[str, Any] = {
+    "void": None,
+    "int": ctypes.c_int,
+    "double": ctypes.c_double,
+    "size_t": ctypes.c_size_t,
+    "uint64_t": ctypes.c_uint64,
+    "const char*": ctypes.c_char_p,
+    "char*": ctypes.c_char_p,
+    "void*": ctypes.c_void_p,
+    "void**": ctypes.POINTER(ctypes.c_void_p),
+    "int*": ctypes.POINTER(ctypes.c_int),
+    "uint64_t*": ctypes.POINTER(ctypes.c_uint64),
+}
+_DECLARATION = re.compile(r"(?P<result>[\w ]+\**) (?P<name>\w+)\((?P<parameters>[^)]*)\)")
 
 
-def _function(*arguments: Any, result: Any = ctypes.c_int) -> Any:
-    return ctypes.CFUNCTYPE(result, *arguments)
+class _Head(ctypes.Structure):
+    """How berth_torch_table begins, in all versions."""
+
+    _fields_ = [("version", ctypes.c_char_p), ("size", ctypes.c_uint64), ("declarations", ctypes.c_char_p)]
 
 
-class _Table(ctypes.Structure):
-    """berth_torch_table, member by member."""
+def _member(declaration: str) -> tuple[str, Any]:
+    """Name and type of a function of the table: "int mark(const char* name)"."""
+    match = _DECLARATION.fullmatch(declaration)
+    if match is None:
+        raise SystemFailure(f"the adapter declares {declaration!r}, which is no function")
+    parameters = (
+        [] if match["parameters"] == "void" else [text.rsplit(" ", 1)[0] for text in match["parameters"].split(", ")]
+    )
+    try:
+        return match["name"], ctypes.CFUNCTYPE(_TYPES[match["result"]], *(_TYPES[text] for text in parameters))
+    except KeyError as unknown:
+        raise SystemFailure(f"the adapter declares {declaration!r}, with the unknown type {unknown}") from None
 
-    _fields_ = [
-        ("install", _function(_TEXT, ctypes.c_int, _TEXT, _SIZE)),
-        ("installed", _function()),
-        ("mark_step", _function(result=None)),
-        ("stats", _function(_DEVICE, _TEXT, _SIZE, result=_SIZE)),
-        ("load_plan", _function(_DEVICE, _TEXT, _TEXT, _SIZE)),
-        ("save_plan", _function(_DEVICE, _TEXT, _TEXT, _SIZE)),
-        ("begin_recording", _function(_DEVICE, _TEXT, ctypes.c_int, _TEXT, _SIZE)),
-        ("end_recording", _function(_DEVICE, _TEXT, _SIZE)),
-        ("release", _function(_DEVICE, ctypes.c_int, ctypes.POINTER(ctypes.c_uint64), _TEXT, _SIZE)),
-        ("resume", _function(_DEVICE, ctypes.POINTER(ctypes.c_uint64), _TEXT, _SIZE)),
-        ("begin_scope", _function(_TEXT, result=ctypes.c_void_p)),
-        ("end_scope", _function(ctypes.c_void_p, result=None)),
-        (
-            "make_step_program",
-            _function(
-                _TEXT,
-                _TEXT,
-                ctypes.c_uint64,
-                ctypes.c_double,
-                ctypes.c_double,
-                ctypes.c_uint64,
-                ctypes.c_uint64,
-                ctypes.c_int,
-                ctypes.c_int,
-                ctypes.c_double,
-                ctypes.POINTER(ctypes.c_void_p),
-                _TEXT,
-                _SIZE,
-            ),
-        ),
-        ("free_step_program", _function(ctypes.c_void_p, result=None)),
-        ("begin_step", _function(ctypes.c_void_p, _TEXT, _SIZE)),
-        ("end_step", _function(ctypes.c_void_p, ctypes.c_int, ctypes.POINTER(ctypes.c_int), _TEXT, _SIZE)),
-        ("program_step_ended", _function(ctypes.c_int, result=None)),
-        ("step_program_stats", _function(ctypes.c_void_p, _TEXT, _SIZE, result=_SIZE)),
-        ("save_step_graph", _function(ctypes.c_void_p, _TEXT, ctypes.c_int, _TEXT, _SIZE)),
-        ("declare_pure", _function(_TEXT, _TEXT, _SIZE)),
-        ("allow_spills", _function(ctypes.c_uint64, _TEXT, _SIZE)),
-        ("watch_threads", _function(_TEXT, _SIZE)),
-    ]
+
+def _table_at(address: int, name: str) -> Any:
+    """The table of an adapter, by the declarations that it brings. Raises SystemFailure for one of another berth."""
+    head = _Head.from_address(address)
+    version = head.version.decode()
+    if version != _build.VERSION:
+        raise SystemFailure(f"{name} is of berth {version}, this is berth {_build.VERSION}: install the package again")
+    functions = [_member(text) for text in head.declarations.decode().split(";") if text]
+    table: Any = type("_Table", (ctypes.Structure,), {"_fields_": [*_Head._fields_, *functions]})
+    if ctypes.sizeof(table) != head.size:
+        raise SystemFailure(f"{name} has a table of {head.size} bytes, and declares {ctypes.sizeof(table)}")
+    return table.from_address(address)
 
 
 class Adapter:
@@ -79,8 +74,8 @@ class Adapter:
             library = ctypes.CDLL(str(path))
         except OSError as error:
             raise SystemFailure(f"cannot load {path.name}: {error}") from None
-        library.berth_torch_adapter.restype = ctypes.POINTER(_Table)
-        self._table: Any = library.berth_torch_adapter().contents
+        library.berth_torch_adapter.restype = ctypes.c_void_p
+        self._table: Any = _table_at(library.berth_torch_adapter(), path.name)
         self._local = threading.local()
 
     def _call(self, function: Callable[..., int], *arguments: Any) -> bool:

@@ -204,7 +204,7 @@ class _Step:
         if node.op == "placeholder" and not str(node.target).startswith(("primals", "tangents")):
             raise _Unsupported(f"it has the input {node.target}")
         if node.meta.get("recompute") is not None:
-            raise _Unsupported(f"{node.name} is to be made again by torch.utils.checkpoint")
+            raise _Unsupported(f"{node.name} is to be recomputed by torch.utils.checkpoint")
         if node.target is not operator.getitem and node.op == "call_function" and _operator(node) is None:
             raise _Unsupported(f"{node.name} is no operator of a library")
         if _writes(node) and (

@@ -56,13 +56,13 @@ class StepProgramStats:
     """Time of its schedule on the body's thread. The rest of the step is the body without kernels, and the checks."""
     ran_beside: int
     """Instructions that ran on the second thread."""
-    runs_again: int
+    recomputed: int
     """Operators that the schedule runs more than once."""
     choices: int
     """Operators for which a library has other algorithms (cuDNN, for convolutions)."""
     chosen: int
     """Runs of the schedule that use one of these."""
-    copied_out: int
+    offloaded_bytes: int
     """Bytes that a step copies to the host and back."""
     host_peak: int
     """The most of these bytes on the host at one time."""

@@ -1,4 +1,5 @@
 // berth._core: traces, plans and the planner as Python objects. Links no libtorch.
+#include "csrc/schedule/use_papers.h"
 #include "python_shim/module/bindings.h"
 #include "python_shim/module/errors.h"
 
@@ -7,6 +8,7 @@
 NB_MODULE(_core, module) {
   module.doc() = "Traces, plans and the planner of berth. What is public is in berth itself.";
   berth::python::translate_errors();
+  berth::use_papers_where_built();
   berth::python::bind_search(module);
   berth::python::bind_order(module);
   berth::python::bind_trace(module);

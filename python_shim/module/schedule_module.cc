@@ -256,8 +256,8 @@ void bind_scheduled(nb::module_& module) {
       .def_prop_ro("recomputed", of_verdict(&graph::Verdict::recomputed),
                    "Operators that run again.")
       .def_prop_ro("recomputed_ns", of_verdict(&graph::Verdict::recomputed_ns), "Of these runs.")
-      .def_prop_ro("copied_out", of_verdict(&graph::Verdict::copied_out), "To the host.")
-      .def_prop_ro("copied_in", of_verdict(&graph::Verdict::copied_in), "Back.")
+      .def_prop_ro("offloaded_bytes", of_verdict(&graph::Verdict::offloaded_bytes), "To the host.")
+      .def_prop_ro("reloaded_bytes", of_verdict(&graph::Verdict::reloaded_bytes), "Back.")
       .def_prop_ro("host_peak", of_verdict(&graph::Verdict::host_peak), "Most that is away.")
       .def_ro("seconds", &Scheduled::seconds, "That it took.")
       .def_ro("cancelled", &Scheduled::cancelled, "Whether Ctrl-C ended the search.")

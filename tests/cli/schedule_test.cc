@@ -130,10 +130,10 @@ TEST_CASE("The algorithm that a run takes is shown by its name", "[cli][schedule
       run_berth({"schedule", folder / "x.json", "--budget", "8KiB", "-o", folder / "x.schedule"})
           .code == 0);
   const nlohmann::json shown = run_berth_json({"show", folder / "x.schedule", folder / "x.json"});
-  REQUIRE(shown["other_ways"].size() == 1);
-  REQUIRE(shown["other_ways"][0]["algorithm"] == "winograd");
+  REQUIRE(shown["alternatives_taken"].size() == 1);
+  REQUIRE(shown["alternatives_taken"][0]["algorithm"] == "winograd");
   const Ran ran = run_berth({"show", folder / "x.schedule", folder / "x.json"});
-  REQUIRE_THAT(ran.out, Contains("not in the recorded way"));
+  REQUIRE_THAT(ran.out, Contains("by another alternative than recorded"));
   REQUIRE_THAT(ran.out, Contains("winograd"));
 }
 
@@ -203,9 +203,9 @@ TEST_CASE("A step is planned within a budget, verified and shown", "[cli][schedu
   REQUIRE(run_berth({"verify", folder / "x.schedule", folder / "x.json"}).code == 0);
   const Ran shown = run_berth({"show", folder / "x.schedule", folder / "x.json"});
   REQUIRE(shown.code == 0);
-  REQUIRE_THAT(shown.out, Contains("run again"));
+  REQUIRE_THAT(shown.out, Contains("recomputed"));
   const Ran text = planned({"--budget", "60%"});
-  REQUIRE_THAT(text.out, Contains("made again"));
+  REQUIRE_THAT(text.out, Contains("recomputed"));
   REQUIRE_THAT(text.out, Contains("least        192.0 KiB"));
   // The same with copies at a rate that hides them.
   const Ran copied = planned({"--budget", "60%", "--rate-out", "1TB", "--json"});
@@ -280,7 +280,7 @@ TEST_CASE("Eight budgets are a row each, and none is slower than a smaller one",
     if (rows[k - 1]["fits"]) REQUIRE(rows[k]["time_ns"] <= rows[k - 1]["time_ns"]);
   REQUIRE(rows[7]["recomputed"] == 0);
   REQUIRE_THAT(run_berth({"schedule", folder / "x.json", "--budgets", "--iterations", "500"}).out,
-               Contains("made again"));
+               Contains("recomputed"));
 }
 
 TEST_CASE("A budget that nothing fits says what needs how much", "[cli][schedule]") {
@@ -430,7 +430,7 @@ TEST_CASE("A schedule is written without addresses where that is asked for", "[c
   REQUIRE(read_text(folder / "b").size() < read_text(folder / "a").size());
 }
 
-TEST_CASE("What runs again and what is copied is shown with its cost", "[cli][schedule]") {
+TEST_CASE("What is recomputed and what is offloaded is shown with its cost", "[cli][schedule]") {
   const TemporaryFolder folder;
   const berth::graph::Graph graph = berth::graph::parse_graph(R"({"format": "berth-graph 1",
     "storages": [{"bytes": 1024, "class": "input"}, {"bytes": 2048, "class": "step"}, {"bytes": 4096, "class": "step"}],
@@ -470,9 +470,9 @@ TEST_CASE("What runs again and what is copied is shown with its cost", "[cli][sc
   REQUIRE(json["peak_operator"] == "grow");
   REQUIRE(json["peak_workspace_bytes"] == 512);
   REQUIRE(json["peak_bytes"] == 1024 + 2048 + 4096 + 512);
-  REQUIRE(json["run_again"] ==
+  REQUIRE(json["recomputed_operators"] ==
           nlohmann::json::parse(R"([{"operator": 0, "name": "make", "times": 1, "ns": 1000}])"));
-  REQUIRE(json["copied"] ==
+  REQUIRE(json["offloaded"] ==
           nlohmann::json::parse(R"([{"buffer": 2, "bytes": 4096, "made_by": "grow"}])"));
   REQUIRE(json["offloaded_bytes"] == 4096);
   REQUIRE(json["time_ns"] ==
@@ -480,8 +480,8 @@ TEST_CASE("What runs again and what is copied is shown with its cost", "[cli][sc
   REQUIRE(json["base_time_ns"] == 8000);
   const Ran shown = run_berth({"show", folder / "x.schedule", folder / "x.json"});
   for (const char* word :
-       {"run again", "1 run, 0.001 ms", "while grow runs", "512 B of them are workspace", "copied",
-        "4.0 KiB out, 4.0 KiB in", "grow"})
+       {"recomputed", "1 run, 0.001 ms", "while grow runs", "512 B of them are workspace",
+        "offloaded", "4.0 KiB out, 4.0 KiB in", "grow"})
     REQUIRE_THAT(shown.out, Contains(word));
   // A read before its copy in.
   std::swap(schedule.steps[5], schedule.steps[6]);

@@ -308,7 +308,7 @@ TEST_CASE("A legal schedule has the peak and the times of its steps", "[graph][r
   CHECK(verdict.recomputed == 1);
   CHECK(verdict.recomputed_ns == 10);
   CHECK(verdict.ns == 77);
-  CHECK(verdict.copied_out == 0);
+  CHECK(verdict.offloaded_bytes == 0);
 }
 
 TEST_CASE("Each kind of damage to a schedule is named", "[graph][referee]") {
@@ -483,8 +483,8 @@ TEST_CASE("Copies run beside operators, one after the other each way", "[graph][
   CHECK(free.compute_ns == 500);
   CHECK(free.peak == 2200);  // b begins before x is gone
   CHECK(free.live.back() == 1600);
-  CHECK(free.copied_out == 1000);
-  CHECK(free.copied_in == 1000);
+  CHECK(free.offloaded_bytes == 1000);
+  CHECK(free.reloaded_bytes == 1000);
   CHECK(free.host_peak == 1000);
   SECTION("a budget makes a birth wait for the copy out") {
     schedule.budget = 1600;
@@ -527,7 +527,7 @@ TEST_CASE("Copies run beside operators, one after the other each way", "[graph][
     const Verdict twice = replay(graph, schedule, rates);
     REQUIRE(twice.violation == "");
     CHECK(twice.ns == 900);
-    CHECK(twice.copied_out == 2000);
+    CHECK(twice.offloaded_bytes == 2000);
     CHECK(twice.host_peak == 1000);
   }
   SECTION("copies in go one after the other") {

@@ -16,6 +16,7 @@ ORDER = [
     "place",
     "graph",
     "schedule",
+    "papers",
     "device",
     "pool",
     "runtime",
@@ -29,7 +30,8 @@ ORDER = [
 # The folders of a folder, lowest first; "" is what lies in none of them.
 FLOORS = {
     "place": ["problem", "bounds", "fits", "dives", "exact", "stages", "", "oracle"],
-    "schedule": ["", "order", "retention", "baselines", "offload", "joint", "policy", "oracle"],
+    "schedule": ["", "order", "retention", "offload", "joint", "policy"],
+    "papers": ["importers", "", "oracle"],
     "torch": ["shared", "step", "recording", "", "cuda"],
     "standin": ["", "runtime", "driver", "libraries", "nccl"],
     "cli": ["core", "summaries", "report", "dry_run", ""],

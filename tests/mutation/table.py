@@ -87,7 +87,7 @@ BOUND = "csrc/schedule/retention/bound.cc"
 STEP_GRAPH = "csrc/graph/step_graph.cc"
 STEP_EXECUTOR, GHOST, STEP_PROGRAM, TENSORS, RECORDER, OUTSIDE_MEMORY = (f"csrc/torch/step/{name}.cc" for name in (
     "executor", "ghost", "program", "tensors", "recorder", "outside_memory"))
-KNAPSACK, MADE_ONCE = "csrc/schedule/baselines/knapsack.cc", "csrc/schedule/retention/made_once.cc"
+KNAPSACK, MADE_ONCE = "csrc/schedule/retention/knapsack.cc", "csrc/schedule/retention/made_once.cc"
 
 # Rules without code that these tests could reach, and why.
 WITHOUT = {

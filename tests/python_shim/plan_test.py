@@ -326,7 +326,7 @@ class Schedules(Case):
         found = berth.schedule(graph, 800 * unit, rate_in=rate, iterations=1000)
         self.assertIsNone(found.schedule.verify(graph, rate, rate))
         self.assertEqual(
-            (found.recomputed, found.copied_out, found.copied_in, found.host_peak),
+            (found.recomputed, found.offloaded_bytes, found.reloaded_bytes, found.host_peak),
             (0, 400 * unit, 400 * unit, 400 * unit),
         )
         self.assertLess(found.time_ns, 170)

@@ -97,7 +97,7 @@ print(other.predicted_peak - other.resident - peak, other.chosen > own.chosen)
                 + """
 for engine in ("knapsack", "monet", "dymem"):
     stats, peak, _ = train("90%", engine=engine, copy_rate=10**9 if engine == "dymem" else 0, other_bits=True)
-    print(engine, stats.scheduled, stats.last_refusal or "runs", stats.chosen > 0, stats.predicted_peak - stats.resident == peak or stats.copied_out > 0)
+    print(engine, stats.scheduled, stats.last_refusal or "runs", stats.chosen > 0, stats.predicted_peak - stats.resident == peak or stats.offloaded_bytes > 0)
 """
             ),
             "".join(f"{engine} 2 runs True True\n" for engine in ("knapsack", "monet", "dymem")),

@@ -347,7 +347,7 @@ TEST_CASE("The referee accepts the addresses of random schedules and sees no oth
     REQUIRE(before.violation == "");
     ++made;
     again += before.recomputed > 0;
-    copied += before.copied_out > 0;
+    copied += before.offloaded_bytes > 0;
 
     const Addresses addresses = place_addresses(graph, *schedule, options);
     const graph::Verdict after = graph::replay(graph, *schedule, options.rates);
@@ -504,7 +504,7 @@ TEST_CASE("A planned step with copies fits its budget with its addresses",
       CHECK(placed.violation == "");
       CHECK(placed.ns <= bare.ns);
       CHECK(addresses.arena_bytes == addresses.live_peak);
-      copied += placed.copied_out > 0;
+      copied += placed.offloaded_bytes > 0;
     }
   CHECK(copied >= 4);
 }

@@ -1,6 +1,6 @@
 // Plans by the rules of others, for recorded steps: legal, and with the marks that tell them apart.
-#include "csrc/schedule/baselines/knapsack.h"
-#include "csrc/schedule/baselines/monet_form.h"
+#include "csrc/papers/monet_form.h"
+#include "csrc/schedule/retention/knapsack.h"
 #include "csrc/schedule/retention/made_once.h"
 #include "csrc/schedule/retention/retention.h"
 #include "csrc/schedule/retention/saved_sets.h"

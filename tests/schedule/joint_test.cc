@@ -7,6 +7,7 @@
 #include "tests/support/random_schedule.h"
 
 #include <berth/error.h>
+#include <berth/papers.h>
 #include <berth/schedule.h>
 
 #include <algorithm>
@@ -99,7 +100,7 @@ TEST_CASE("Where making again is dear and copies are fast, values are copied", "
   const StepResult copied = plan_step(step, options);
   REQUIRE(copied.schedule);
   REQUIRE(copied.verdict.peak <= options.budget);
-  REQUIRE(copied.verdict.copied_out > 0);
+  REQUIRE(copied.verdict.offloaded_bytes > 0);
   REQUIRE(copied.verdict.ns < again.verdict.ns);
 }
 
@@ -122,7 +123,7 @@ TEST_CASE("Copies and making again together are no slower than one of them", "[j
   REQUIRE(both.schedule);
   REQUIRE(both.verdict.ns <= copied.verdict.ns);
   REQUIRE(both.verdict.ns < again.verdict.ns);
-  REQUIRE(both.verdict.copied_out > 0);
+  REQUIRE(both.verdict.offloaded_bytes > 0);
   REQUIRE(both.verdict.recomputed > 0);
 }
 
@@ -366,6 +367,7 @@ TEST_CASE("What others would do is legal and within the budget, or not there",
   CAPTURE(seed);
   std::mt19937 random(seed);
   std::map<std::string, int> fit;
+  use_papers();
   for (int k = 0; k < 12; ++k) {
     CAPTURE(k);
     Graph step = test::random_graph(random, 2 + random() % 12);
@@ -400,6 +402,7 @@ TEST_CASE("A chain by Chen's rule fits less than what is kept whole", "[joint][b
   StepOptions options = with(1000);
   options.engine = "release";
   REQUIRE_FALSE(plan_step(step, options).schedule);
+  use_papers();
   options.engine = "chen";
   const StepResult chen = plan_step(step, options);
   REQUIRE(chen.schedule);
@@ -411,6 +414,7 @@ TEST_CASE("A chain by Chen's rule fits less than what is kept whole", "[joint][b
 
 TEST_CASE("An engine of others that lacks something says what", "[joint][baselines]") {
   const Graph step = chain(4, 100, 1000);
+  use_papers();
   StepOptions options = with(100'000);
   options.engine = "dymem";
   REQUIRE_THROWS_WITH(plan_step(step, options), Catch::Matchers::Contains("rates of copies"));

@@ -1,5 +1,5 @@
 #include "csrc/graph/file.h"
-#include "csrc/schedule/offload/baselines.h"
+#include "csrc/papers/copy_rules.h"
 #include "csrc/schedule/offload/from_graph.h"
 #include "csrc/schedule/offload/plan.h"
 #include "csrc/schedule/offload/search.h"
@@ -11,6 +11,7 @@
 #include "tests/schedule/random_copies.h"
 
 #include <berth/error.h>
+#include <berth/papers.h>
 
 #include <algorithm>
 #include <atomic>
@@ -460,6 +461,7 @@ TEST_CASE("Copies of an empty step, without a budget or by an unknown engine",
   std::mt19937 random(1);
   const Problem problem = test::random_copy_problem(random, 5);
   CHECK(plan_copies(problem, machine_of(1000), by_budget(100)).engine == "keep");
+  use_papers();
   for (const std::string& engine : copy_engines())
     check_result(problem, machine_of(1000),
                  plan_copies(problem, machine_of(1000), by_budget(100, engine)));
@@ -498,6 +500,7 @@ TEST_CASE("Published profiles keep, copy and recompute in the time that is known
       check_result(problem, machine, result);
       return result;
     };
+    use_papers();
     const CopyResult kept = play("keep"), vdnn = play("vdnn"), dymem = play("dymem");
     CHECK(kept.outcome.ns / 1000 == row.kept_us);
     CHECK(kept.outcome.device_peak - problem.constant == row.kept);

@@ -1,6 +1,6 @@
+#include "csrc/papers/published.h"
 #include "csrc/schedule/retention/bound.h"
 #include "csrc/schedule/retention/model.h"
-#include "csrc/schedule/retention/published.h"
 #include "csrc/schedule/retention/retention.h"
 #include "tests/catch.h"
 #include "tests/schedule/few_stages.h"

@@ -3,7 +3,7 @@
 #include "csrc/schedule/retention/retention.h"
 
 #include "csrc/core/check.h"
-#include "csrc/schedule/retention/published.h"
+#include "csrc/papers/published.h"
 #include "csrc/schedule/retention/search.h"
 #include "tests/catch.h"
 #include "tests/schedule/published.h"

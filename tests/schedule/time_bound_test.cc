@@ -159,7 +159,7 @@ TEST_CASE("Nor is one with copies", "[joint][bound]") {
     TimeBoundOptions options{.budget = verdict.peak, .rates = rates, .places = 4};
     if (k % 2 == 1) options.rates.reset();
     const std::uint64_t bound = time_bound(graph, order_problem(graph).first_order(), options);
-    CAPTURE(once(graph), verdict.copied_out, verdict.recomputed);
+    CAPTURE(once(graph), verdict.offloaded_bytes, verdict.recomputed);
     REQUIRE(bound <= verdict.ns);
   }
   REQUIRE(judged > 50);

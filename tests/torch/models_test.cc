@@ -128,7 +128,7 @@ TEST_CASE("A trace of a step program has its graph, and a schedule of the trace 
     const berth::Bytes predicted = followed["program"]["predicted_peak"];
     REQUIRE(predicted + 4096 > planned.verdict.peak);
     REQUIRE(predicted < planned.verdict.peak + 65536);
-    REQUIRE(followed["program"]["runs_again"] == planned.verdict.recomputed);
+    REQUIRE(followed["program"]["recomputed"] == planned.verdict.recomputed);
     REQUIRE(followed["losses_hex"] == recorded["losses_hex"]);
   }
   // The last one is of the MLP.

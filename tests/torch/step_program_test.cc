@@ -801,7 +801,7 @@ TEST_CASE("A step program takes the memory that it says, and less where it is to
   const Result half = measured(true, stats.resident + share);
   CAPTURE(half.outcome.stats.budget_not_met, half.outcome.stats.predicted_peak);
   REQUIRE(half.outcome.stats.budget_not_met.empty());
-  REQUIRE(half.outcome.stats.runs_again > 0);
+  REQUIRE(half.outcome.stats.recomputed > 0);
   REQUIRE(half.peak < free.peak * 3 / 4);
   REQUIRE(static_cast<double>(half.peak) ==
           Approx(static_cast<double>(half.outcome.stats.predicted_peak)).margin(slack));
@@ -837,7 +837,8 @@ TEST_CASE("What a step takes is what its program says, to the byte", "[step][mem
           }
           const StepProgramStats stats = program.stats();
           if (stats.scheduled == scheduled) continue;
-          CAPTURE(options.engine, options.memory_share, step, stats.runs_again, stats.copied_out);
+          CAPTURE(options.engine, options.memory_share, step, stats.recomputed,
+                  stats.offloaded_bytes);
           REQUIRE(memory->peak - before ==
                   static_cast<std::int64_t>(stats.predicted_peak - stats.resident));
         }
@@ -856,7 +857,7 @@ TEST_CASE("A budget changes no bit", "[step]") {
         const auto budget = free.stats.resident +
                             static_cast<std::uint64_t>(share * static_cast<double>(activations));
         const Outcome tight = train(subject.make, true, kSteps, {.memory_budget = budget});
-        CAPTURE(share, tight.stats.budget_not_met, tight.stats.runs_again,
+        CAPTURE(share, tight.stats.budget_not_met, tight.stats.recomputed,
                 tight.stats.last_divergence);
         REQUIRE(tight.stats.scheduled >= kSteps - 4);
         REQUIRE(same(plain, tight));
@@ -882,7 +883,7 @@ TEST_CASE("Batch norms run again, and their statistics are written once", "[step
   const Outcome tight = train(make, true, kSteps, {.memory_share = 0.9});
   CAPTURE(tight.stats.budget_not_met);
   REQUIRE(tight.stats.budget_not_met.empty());
-  REQUIRE(tight.stats.runs_again > 0);
+  REQUIRE(tight.stats.recomputed > 0);
   REQUIRE(same(plain, tight));
 }
 
@@ -1108,7 +1109,7 @@ TEST_CASE("A budget may be a share of what the step adds, or of time", "[step]")
   const Outcome plain = train(make_deep, false);
   const Outcome share = train(make_deep, true, kSteps, {.memory_share = 0.8});
   CAPTURE(share.stats.budget_not_met);
-  REQUIRE(share.stats.runs_again > 0);
+  REQUIRE(share.stats.recomputed > 0);
   const auto added = [&](std::uint64_t peak) {
     return static_cast<double>(peak - share.stats.resident);
   };
@@ -1139,7 +1140,7 @@ TEST_CASE("Whoever plans a step, its bits are those of the step as written", "[s
         train(make_deep, true, kSteps, {.engine = engine, .memory_share = again ? 0.85 : 0});
     CAPTURE(engine, planned.stats.budget_not_met);
     REQUIRE(planned.stats.scheduled >= kSteps - 4);
-    REQUIRE((planned.stats.runs_again > 0) == again);
+    REQUIRE((planned.stats.recomputed > 0) == again);
     REQUIRE(planned.stats.budget_not_met.empty());
     REQUIRE(same(plain, planned));
   }
@@ -1174,7 +1175,7 @@ TEST_CASE("What is copied to the host comes back to the bit, wherever the step g
     CAPTURE(engine, copied.stats.budget_not_met);
     REQUIRE(copied.stats.budget_not_met.empty());
     REQUIRE(copied.stats.scheduled >= kSteps - 4);
-    if (!by_rule) REQUIRE(copied.stats.copied_out > 0);
+    if (!by_rule) REQUIRE(copied.stats.offloaded_bytes > 0);
     if (!by_rule) REQUIRE(copied.stats.host_peak > 0);
     REQUIRE(same(plain, copied));
   }
@@ -1208,7 +1209,7 @@ TEST_CASE("What is copied to the host comes back to the bit, wherever the step g
         train(make, true, kSteps,
               {.engine = "copies", .memory_share = 0.6, .copy_rate = 1'000'000'000'000});
     CAPTURE(at, copied.stats.last_divergence, copied.stats.budget_not_met);
-    REQUIRE(copied.stats.copied_out > 0);
+    REQUIRE(copied.stats.offloaded_bytes > 0);
     REQUIRE(copied.stats.diverged >= 1);
     REQUIRE(same(other, copied));
   }
@@ -1241,7 +1242,7 @@ TEST_CASE("What comes from outside stays where it is, and is resident only where
             {.engine = "copies", .memory_share = 0.6, .copy_rate = 1'000'000'000'000});
   CAPTURE(copied.stats.last_divergence, copied.stats.budget_not_met);
   REQUIRE(copied.stats.scheduled >= kSteps - 4);
-  REQUIRE(copied.stats.copied_out > 0);
+  REQUIRE(copied.stats.offloaded_bytes > 0);
   REQUIRE(same(plain, free));
   REQUIRE(same(plain, copied));
   REQUIRE(free.stats.resident < 16384 * 32 * sizeof(float));
@@ -1277,7 +1278,7 @@ TEST_CASE("A step's graph is saved, and a schedule that was planned for it elsew
   const Outcome given = train(make_deep, true, kSteps, {.schedule = file});
   CAPTURE(given.stats.schedule_not_taken);
   REQUIRE(given.stats.schedule_not_taken.empty());
-  REQUIRE(given.stats.runs_again == planned.verdict.recomputed);
+  REQUIRE(given.stats.recomputed == planned.verdict.recomputed);
   // Planners round sizes up.
   REQUIRE(given.stats.predicted_peak <= planned.verdict.peak);
   REQUIRE(planned.verdict.peak - given.stats.predicted_peak < 64 * given.stats.operators);
@@ -1287,7 +1288,7 @@ TEST_CASE("A step's graph is saved, and a schedule that was planned for it elsew
   const Outcome by_variable = train(make_deep, true);
   const Outcome other = train(make_mlp, true), other_plain = train(make_mlp, false);
   ::unsetenv("BERTH_SCHEDULE");
-  REQUIRE(by_variable.stats.runs_again == planned.verdict.recomputed);
+  REQUIRE(by_variable.stats.recomputed == planned.verdict.recomputed);
   REQUIRE_THAT(other.stats.schedule_not_taken, Catch::Contains("it is for a step of"));
   REQUIRE(other.stats.scheduled >= kSteps - 4);
   REQUIRE(same(other_plain, other));
@@ -1609,7 +1610,7 @@ TEST_CASE("While a step is being planned, it runs as it was recorded", "[step][p
   CAPTURE(program.stats().to_json());
   REQUIRE(program.stats().scheduled == losses.size() - 2);
   REQUIRE(program.stats().budget_not_met.empty());
-  REQUIRE(program.stats().runs_again > 0);
+  REQUIRE(program.stats().recomputed > 0);
   const Outcome plain = train(make, false, static_cast<int>(losses.size()), {}, false);
   for (std::size_t n = 0; n < losses.size(); ++n) REQUIRE(same_bits(losses[n], plain.tensors[n]));
 }

@@ -48,7 +48,7 @@ json.dump(
         "digest": digest.hexdigest(),
         "program": {
             one: getattr(stats, one)
-            for one in ("scheduled", "runs_again", "spill_ns", "spilled_out", "spilled_in", "resident")
+            for one in ("scheduled", "recomputed", "spill_ns", "spilled_out", "spilled_in", "resident")
         }
         if stats
         else None,

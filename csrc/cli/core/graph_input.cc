@@ -8,7 +8,7 @@ namespace berth::cli {
 
 graph::TracedGraph read_graph_input(const std::string& path) {
   const std::string wanted =
-      fmt::format("a trace with operators (berth record --operators), or {}", graph::kGraphForms);
+      fmt::format("a trace with operators (berth record --operators), or {}", graph::graph_forms());
   const OpenedFile file(path);
   switch (identify(file, wanted)) {
     case InputKind::kGraph:

@@ -9,6 +9,7 @@
 #include "csrc/cli/core/spelling.h"
 #include "csrc/core/file.h"
 #include "csrc/replay/through_malloc.h"
+#include "csrc/schedule/use_papers.h"
 
 #include <fmt/format.h>
 
@@ -121,6 +122,7 @@ int run_program(int argc, char** argv) noexcept {
     if (argc == 3 && std::string_view(argv[1]) == replay::kMallocChild)
       return replay::malloc_child(argv[2]);
     read_pipes_too(kMostOfPipe);
+    use_papers_where_built();
     return run({argv + std::min(argc, 1), argv + argc});
   } catch (const Error& error) {
     print_error(error.what());

@@ -52,8 +52,8 @@ Report report_of(const graph::Schedule& schedule, const graph::Graph& graph,
            ? "nothing runs twice"
            : fmt::format("{} again, {}", format_number_of(verdict.recomputed, "run"),
                          format_ms(verdict.recomputed_ns))});
-  if (verdict.copied_out != 0)
-    report.facts.push_back({"copied to the host", format_bytes(verdict.copied_out),
+  if (verdict.offloaded_bytes != 0)
+    report.facts.push_back({"copied to the host", format_bytes(verdict.offloaded_bytes),
                             fmt::format("{} there at most", format_bytes(verdict.host_peak))});
 
   Report::View& view = report.views.emplace_back();

@@ -127,8 +127,8 @@ Json ScheduleSummary::to_json() const {
   Json json = {{"operators_run", count_of(schedule_, Kind::kRun)},
                {"buffers", schedule_.buffers.size()},
                {"drops", count_of(schedule_, Kind::kDrop)},
-               {"copies_out", count_of(schedule_, Kind::kCopyOut)},
-               {"copies_in", count_of(schedule_, Kind::kCopyIn)},
+               {"offloads", count_of(schedule_, Kind::kCopyOut)},
+               {"reloads", count_of(schedule_, Kind::kCopyIn)},
                {"arena_bytes", schedule_.arena_bytes},
                {"host_arena_bytes", schedule_.host_bytes},
                {"budget_bytes", schedule_.budget},
@@ -153,29 +153,29 @@ Json ScheduleSummary::to_json() const {
   json["base_time_ns"] = has_before() ? Json(before_.ns) : Json(nullptr);
   json["recomputed"] = after_.recomputed;
   json["recomputed_ns"] = after_.recomputed_ns;
-  json["offloaded_bytes"] = after_.copied_out;
-  json["copied_in_bytes"] = after_.copied_in;
+  json["offloaded_bytes"] = after_.offloaded_bytes;
+  json["reloaded_bytes"] = after_.reloaded_bytes;
   json["host_peak_bytes"] = after_.host_peak;
   json["largest"] = Json::array();
   for (std::size_t k = 0; k < std::min(largest_.size(), kMostRows); ++k)
     json["largest"].push_back({{"buffer", largest_[k].buffer},
                                {"bytes", largest_[k].bytes},
                                {"made_by", largest_[k].maker}});
-  json["run_again"] = Json::array();
+  json["recomputed_operators"] = Json::array();
   for (const Again& one : again_)
-    json["run_again"].push_back({{"operator", one.op},
-                                 {"name", graph_->operators[one.op].name},
-                                 {"times", one.times},
-                                 {"ns", one.ns}});
-  json["other_ways"] = Json::array();
+    json["recomputed_operators"].push_back({{"operator", one.op},
+                                            {"name", graph_->operators[one.op].name},
+                                            {"times", one.times},
+                                            {"ns", one.ns}});
+  json["alternatives_taken"] = Json::array();
   for (const Chosen& one : chosen_)
-    json["other_ways"].push_back({{"operator", one.op},
-                                  {"name", graph_->operators[one.op].name},
-                                  {"alternative", one.alternative},
-                                  {"algorithm", one.algorithm}});
-  json["copied"] = Json::array();
+    json["alternatives_taken"].push_back({{"operator", one.op},
+                                          {"name", graph_->operators[one.op].name},
+                                          {"alternative", one.alternative},
+                                          {"algorithm", one.algorithm}});
+  json["offloaded"] = Json::array();
   for (const Copied& one : copied_)
-    json["copied"].push_back(
+    json["offloaded"].push_back(
         {{"buffer", one.buffer}, {"bytes", one.bytes}, {"made_by", one.maker}});
   return json;
 }
@@ -216,12 +216,12 @@ std::string ScheduleSummary::to_text(const std::string& path) const {
                     (static_cast<double>(after_.ns) / static_cast<double>(before_.ns) - 1) * 100);
   line("time", time);
   if (after_.recomputed != 0)
-    line("run again", fmt::format("{}, {}", format_number_of(after_.recomputed, "run"),
-                                  format_ms(after_.recomputed_ns)));
-  if (after_.copied_out != 0)
-    line("copied",
-         fmt::format("{} out, {} in, at most {} on the host", format_bytes(after_.copied_out),
-                     format_bytes(after_.copied_in), format_bytes(after_.host_peak)));
+    line("recomputed", fmt::format("{}, {}", format_number_of(after_.recomputed, "run"),
+                                   format_ms(after_.recomputed_ns)));
+  if (after_.offloaded_bytes != 0)
+    line("offloaded",
+         fmt::format("{} out, {} in, at most {} on the host", format_bytes(after_.offloaded_bytes),
+                     format_bytes(after_.reloaded_bytes), format_bytes(after_.host_peak)));
   using Align = Table::Align;
   const std::vector<Table::Column> buffers = {
       {"bytes", Align::kRight}, {"buffer", Align::kRight}, {"made by", Align::kLeft}};
@@ -230,19 +230,21 @@ std::string ScheduleSummary::to_text(const std::string& path) const {
   };
   text += table_of("alive at the peak, residents apart", Table(buffers), largest_, add_buffer);
   text += table_of(
-      "run again",
+      "recomputed",
       Table({{"time", Align::kRight}, {"runs", Align::kRight}, {"operator", Align::kLeft}}), again_,
       [this](Table& table, const Again& one) {
         table.add({format_ms(one.ns), std::to_string(one.times), graph_->operators[one.op].name});
       });
   text += table_of(
-      "not in the recorded way",
-      Table({{"way", Align::kRight}, {"algorithm", Align::kLeft}, {"operator", Align::kLeft}}),
+      "by another alternative than recorded",
+      Table({{"alternative", Align::kRight},
+             {"algorithm", Align::kLeft},
+             {"operator", Align::kLeft}}),
       chosen_, [this](Table& table, const Chosen& one) {
         table.add({std::to_string(one.alternative), one.algorithm.empty() ? "-" : one.algorithm,
                    graph_->operators[one.op].name});
       });
-  text += table_of("copied to the host", Table(buffers), copied_, add_buffer);
+  text += table_of("offloaded to the host", Table(buffers), copied_, add_buffer);
   return text;
 }
 

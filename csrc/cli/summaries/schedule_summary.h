@@ -44,7 +44,7 @@ class ScheduleSummary {
     std::string maker;
   };
 
-  struct Chosen {  // a run that is not in the recorded way
+  struct Chosen {  // a run by another alternative than recorded
     graph::OperatorId op = 0;
     std::uint32_t alternative = 0;
     std::string algorithm;

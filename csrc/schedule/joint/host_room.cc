@@ -25,7 +25,7 @@ std::int64_t ns_of(const StageProblem& problem, std::size_t t) {
   return alternatives.empty() ? ns : ns + least_cost(alternatives.front().methods);
 }
 
-Bytes copied_in(std::int64_t ns, Bytes per_second) {
+Bytes reloaded_bytes(std::int64_t ns, Bytes per_second) {
   const double bytes = static_cast<double>(ns) * 1e-9 * static_cast<double>(per_second);
   return static_cast<Bytes>(std::min(bytes, static_cast<double>(StageProblem::kMostBytes / 4)));
 }
@@ -42,7 +42,7 @@ Bytes host_room(const StageProblem& problem, const graph::CopyRates& rates) {
   for (std::size_t t = 1; t < problem.stages.size(); ++t) rest += ns_of(problem, t);
   const std::int64_t above =
       evaluate(*StageModel::make(problem), keep_everything(problem)).peak - problem.budget;
-  return std::min({copied_in(ns_of(problem, 0), rates.out), copied_in(rest, rates.in),
+  return std::min({reloaded_bytes(ns_of(problem, 0), rates.out), reloaded_bytes(rest, rates.in),
                    static_cast<Bytes>(std::max<std::int64_t>(above, 0))});
 }
 
@@ -54,7 +54,7 @@ void add_host_room(StageProblem& problem, Bytes bytes, const graph::CopyRates& r
     StageProblem::StageOf& stage = problem.stages[t];
     rest += ns_of(problem, t);
     const std::int64_t missing =
-        most - std::min(most, static_cast<std::int64_t>(copied_in(rest, rates.in)));
+        most - std::min(most, static_cast<std::int64_t>(reloaded_bytes(rest, rates.in)));
     stage.fixed += missing;
     stage.closing += missing;
   }

@@ -3,8 +3,6 @@
 
 #include "csrc/core/check.h"
 #include "csrc/graph/hash.h"
-#include "csrc/schedule/baselines/engines.h"
-#include "csrc/schedule/baselines/knapsack.h"
 #include "csrc/schedule/joint/addresses.h"
 #include "csrc/schedule/joint/flatten.h"
 #include "csrc/schedule/joint/holes.h"
@@ -14,6 +12,7 @@
 #include "csrc/schedule/joint/unrolled.h"
 #include "csrc/schedule/joint/working_set.h"
 #include "csrc/schedule/offload/from_graph.h"
+#include "csrc/schedule/offload/named_rules.h"
 #include "csrc/schedule/offload/to_schedule.h"
 #include "csrc/schedule/order/from_graph.h"
 #include "csrc/schedule/order/order.h"
@@ -21,6 +20,8 @@
 #include "csrc/schedule/retention/cheapest.h"
 #include "csrc/schedule/retention/from_graph.h"
 #include "csrc/schedule/retention/from_schedule.h"
+#include "csrc/schedule/retention/knapsack.h"
+#include "csrc/schedule/retention/named_rules.h"
 #include "csrc/schedule/retention/retention.h"
 #include "csrc/schedule/retention/saved_sets.h"
 #include "csrc/schedule/stopwatch.h"
@@ -59,6 +60,12 @@ bool contains(const std::vector<std::string>& engines, const std::string& engine
   return std::find(engines.begin(), engines.end(), engine) != engines.end();
 }
 
+std::optional<NamedRetentionRule> retention_rule(const std::string& name) {
+  for (const NamedRetentionRule& rule : retention_rules())
+    if (rule.name == name) return rule;
+  return std::nullopt;
+}
+
 class JointPlanning {
  public:
   JointPlanning(const graph::Graph& graph, const StepOptions& options)
@@ -95,8 +102,8 @@ class JointPlanning {
     if (!result_.schedule && result_.base_peak <= options_.budget) offer(kept(first_), "order");
     if (!result_.schedule)
       result_.why_not = fmt::format(
-          "nothing was found within {}: in the best order {} are needed at once, nothing made "
-          "again",
+          "nothing was found within {}: in the best order {} are needed at once, nothing "
+          "recomputed",
           format_bytes(options_.budget), format_bytes(*result_.order_peak));
     return finish();
   }
@@ -111,10 +118,10 @@ class JointPlanning {
     const StageGraph stages = stage_graph(graph_, first_, options_.budget);
     if (options_.engine == "release") {
       offer(to_schedule(graph_, stages, keep_everything(stages.problem)), options_.engine);
-    } else if (contains(baseline_engines(), options_.engine)) {
-      const BaselinePlan found = plan_baseline(options_.engine, graph_, stages, options_,
-                                               [this] { return watch_.stopped(); });
-      if (found.plan) offer(to_schedule(graph_, stages, *found.plan), options_.engine);
+    } else if (const auto rule = retention_rule(options_.engine)) {
+      const std::optional<Retention> plan =
+          rule->plan(rule->name, graph_, stages, options_, [this] { return watch_.stopped(); });
+      if (plan) offer(to_schedule(graph_, stages, *plan), options_.engine);
     } else {
       BERTH_CHECK(options_.rates, kUsage,
                   "the engine {} copies to the host: it wants the rates of copies",
@@ -448,21 +455,19 @@ Bytes place(const graph::Graph& graph, const StepOptions& options, double time_l
 
 }  // namespace
 
-const std::vector<std::string>& step_engines() {
-  static const auto& kEngines = *new const std::vector<std::string>([] {
-    std::vector<std::string> all = own_engines();
-    all.emplace_back("release");
-    all.insert(all.end(), baseline_engines().begin(), baseline_engines().end());
-    all.insert(all.end(), {"vdnn", "dymem"});
-    return all;
-  }());
-  return kEngines;
+std::vector<std::string> step_engines() {
+  std::vector<std::string> all = own_engines();
+  all.emplace_back("release");
+  for (const NamedRetentionRule& rule : retention_rules()) all.push_back(rule.name);
+  for (const offload::NamedRule& rule : offload::copy_rules()) all.push_back(rule.name);
+  return all;
 }
 
 StepResult plan_step(const graph::Graph& graph, const StepOptions& options) {
   BERTH_CHECK(contains(step_engines(), options.engine), kUsage,
-              "no engine '{}' plans a step, legal are: {}", options.engine,
-              fmt::join(step_engines(), ", "));
+              "no engine '{}' plans a step, legal are: {}. Planners of papers are engines from "
+              "berth::use_papers() on (berth/papers.h)",
+              options.engine, fmt::join(step_engines(), ", "));
   const std::string wrong = graph::violation(graph);
   BERTH_CHECK(wrong.empty(), kInput, "{}", wrong);
   constexpr int kMostPlans = 4;

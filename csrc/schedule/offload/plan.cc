@@ -1,7 +1,7 @@
 #include "csrc/schedule/offload/plan.h"
 
 #include "csrc/core/check.h"
-#include "csrc/schedule/offload/baselines.h"
+#include "csrc/schedule/offload/named_rules.h"
 #include "csrc/schedule/offload/search.h"
 #include "csrc/schedule/stopwatch.h"
 
@@ -30,8 +30,10 @@ class OffloadPlanning {
     result_.kept_peak = kept.device_peak;
     find_least_peak();
     take({search_.all_kept(), search_.price(search_.all_kept())}, "keep");
-    if (options_.engine == "vdnn" || options_.engine == "dymem") {
-      result_.plan = options_.engine == "vdnn" ? vdnn_plan(problem_) : dymem_plan(problem_);
+    const std::vector<NamedRule> rules = copy_rules();
+    const auto rule = std::ranges::find(rules, options_.engine, &NamedRule::name);
+    if (rule != rules.end()) {
+      result_.plan = rule->plan(problem_);
       result_.engine = options_.engine;
     } else {
       search_all();
@@ -142,10 +144,10 @@ class OffloadPlanning {
 
 }  // namespace
 
-const std::vector<std::string>& copy_engines() {
-  static const auto& kEngines = *new const std::vector<std::string>{
-      "auto", "joint", "offload", "recompute", "keep", "vdnn", "dymem"};
-  return kEngines;
+std::vector<std::string> copy_engines() {
+  std::vector<std::string> engines = {"auto", "joint", "offload", "recompute", "keep"};
+  for (const NamedRule& rule : copy_rules()) engines.push_back(rule.name);
+  return engines;
 }
 
 CopyResult plan_copies(const Problem& problem, const Machine& machine, const CopyOptions& options) {

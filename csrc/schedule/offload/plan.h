@@ -13,9 +13,9 @@
 namespace berth::schedule::offload {
 
 // Engines are those of copy_engines(): "offload" and "recompute" use one way out of the device,
-// "joint" both; "auto" runs these three one after the other and goes on from the best. "keep",
-// "vdnn" and "dymem" follow their rule, whatever the budget. Iterations are plays of the timeline,
-// of each of the searches.
+// "joint" both; "auto" runs these three one after the other and goes on from the best. "keep"
+// keeps everything; a rule of copy_rules() is followed, whatever the budget. Iterations are plays
+// of the timeline, of each of the searches.
 struct CopyOptions : PlannerOptions {
   Bytes least_bytes = Bytes{1} << 20;  // smaller values are not copied: latency
 };
@@ -43,7 +43,7 @@ struct CopyResult {
 [[nodiscard]] CopyResult plan_copies(const Problem& problem, const Machine& machine,
                                      const CopyOptions& options = {});
 
-// "auto" first, then "joint", "offload", "recompute", "keep", "vdnn", "dymem".
-[[nodiscard]] const std::vector<std::string>& copy_engines();
+// "auto" first, then "joint", "offload", "recompute", "keep", and the rules of copy_rules().
+[[nodiscard]] std::vector<std::string> copy_engines();
 
 }  // namespace berth::schedule::offload

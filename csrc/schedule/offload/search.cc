@@ -1,6 +1,6 @@
 #include "csrc/schedule/offload/search.h"
 
-#include "csrc/schedule/offload/baselines.h"
+#include "csrc/schedule/offload/uses.h"
 
 #include <algorithm>
 #include <cmath>

@@ -8,7 +8,7 @@
 #include <optional>
 #include <string>
 
-// The door to OLLA's integer program, which is a library of its own (csrc/schedule/oracle): who
+// The door to OLLA's integer program, which is a library of its own (csrc/papers/oracle): who
 // links that calls use_olla(), and nobody else carries the solver.
 namespace berth::schedule {
 

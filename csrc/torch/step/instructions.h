@@ -74,10 +74,10 @@ struct Scheduled {
   std::uint64_t predicted_ns = 0, bound_ns = 0;  // no schedule within the budget takes less
   Bytes recorded_peak = 0;  // as the step was recorded, each value released after its last use
   std::uint64_t recorded_ns = 0;
-  std::uint64_t runs_again = 0;  // calls that run more than once
+  std::uint64_t recomputed = 0;  // calls that run more than once
   // Calls that have other ways, and runs that take one.
   std::uint64_t choices = 0, chosen = 0;
-  Bytes copied_out = 0, host_peak = 0;
+  Bytes offloaded_bytes = 0, host_peak = 0;
   std::uint64_t barriers = 0;
   std::string barrier_operators;   // with how many calls each
   std::string budget_not_met;      // why the budget is not, and the least that would do

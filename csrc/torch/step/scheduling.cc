@@ -10,7 +10,6 @@
 
 #include <berth/referee.h>
 #include <berth/schedule.h>
-#include <berth/schedule_ilp.h>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -309,7 +308,7 @@ Scheduled scheduled_from(Program& program, const SchedulingOptions& options,
   Scheduled result;
   const graph::Verdict& verdict = best.verdict;
   result.instructions = instructions_of(program, best.of, best.chosen, verdict.peak);
-  result.copied_out = verdict.copied_out;
+  result.offloaded_bytes = verdict.offloaded_bytes;
   result.host_peak = verdict.host_peak;
   result.program = std::move(program);
   result.predicted_peak = verdict.peak;
@@ -333,7 +332,7 @@ Scheduled scheduled_from(Program& program, const SchedulingOptions& options,
                   [&](const Instruction& one) {
                     return one.again_later && result.program.calls[one.call].random;
                   });
-  result.runs_again = verdict.recomputed;
+  result.recomputed = verdict.recomputed;
   for (const Call& call : result.program.calls) result.choices += call.ways.empty() ? 0 : 1;
   for (const Instruction& one : result.instructions.list)
     result.chosen += one.way == Instruction::kAsRecorded ? 0 : 1;
@@ -353,7 +352,6 @@ Instructions instructions_as_recorded(const Program& program) {
 }
 
 void find_ways(Program& program, const SchedulingOptions& options) {
-  if (options.engine == "checkmate") use_checkmate();
   if (options.engine == "release" || options.engine == "order") return;
   const ProgramGraph written = graph_of(program, alignment_of(program), {.twins = false});
   const graph::Verdict recorded = graph::replay(written.graph, as_recorded(written));

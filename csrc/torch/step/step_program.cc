@@ -4,6 +4,7 @@
 #include "csrc/core/table_memory.h"
 #include "csrc/graph/step_from_trace.h"
 #include "csrc/runtime/settings.h"
+#include "csrc/schedule/use_papers.h"
 #include "csrc/torch/shared/backend.h"
 #include "csrc/torch/shared/program.h"
 #include "csrc/torch/shared/range_numbers.h"
@@ -168,6 +169,7 @@ class StepProgram::State {
     if (options.host_memory > 0) allow_spills(options.host_memory);
     if (as_written()) return;
     if (options.other_threads) OtherThreads::see();
+    use_papers_where_built();
     const std::string why = why_not(scheduling());
     BERTH_CHECK(why.empty(), kUsage, "{}", why);
     const Config config = Config::from_environment();
@@ -424,10 +426,10 @@ class StepProgram::State {
     stats_.predicted_ns = ran.predicted_ns;
     stats_.recorded_ns = ran.recorded_ns;
     stats_.bound_ns = ran.bound_ns;
-    stats_.runs_again = ran.runs_again;
+    stats_.recomputed = ran.recomputed;
     stats_.choices = ran.choices;
     stats_.chosen = ran.chosen;
-    stats_.copied_out = ran.copied_out;
+    stats_.offloaded_bytes = ran.offloaded_bytes;
     stats_.host_peak = ran.host_peak;
     stats_.barriers = ran.barriers;
     stats_.barrier_operators = ran.barrier_operators;
@@ -581,35 +583,6 @@ StepProgram::Step::Step(StepProgram& program)
 
 StepProgram::Step::~Step() noexcept(false) {
   (void)program_->end(std::uncaught_exceptions() > exceptions_);
-}
-
-std::string StepProgramStats::to_json() const {
-  const auto text = [](const std::string& words) {
-    std::string escaped;
-    for (const char c : words) {
-      if (c == '"' || c == '\\') escaped += '\\';
-      escaped += static_cast<unsigned char>(c) < ' ' ? ' ' : c;
-    }
-    return escaped;
-  };
-  std::string all = fmt::format(
-      R"({{"steps": {}, "scheduled": {}, "diverged": {}, "refused": {}, "recovered": {}, )"
-      R"("programs": {}, "planning": {}, "made": {}, "refined": {}, )"
-      R"("operators": {}, "predicted_peak": {}, "resident": {}, "recorded_peak": {}, )"
-      R"("predicted_ns": {}, "recorded_ns": {}, "bound_ns": {}, "step_ns": {}, "schedule_ns": {}, )"
-      R"("ran_beside": {}, "runs_again": {}, "choices": {}, "chosen": {}, )",
-      steps, scheduled, diverged, refused, recovered, programs, planning, made, refined, operators,
-      predicted_peak, resident, recorded_peak, predicted_ns, recorded_ns, bound_ns, step_ns,
-      schedule_ns, ran_beside, runs_again, choices, chosen);
-  all += fmt::format(
-      R"("copied_out": {}, "host_peak": {}, "spilled_out": {}, "spilled_in": {}, )"
-      R"("spilled_peak": {}, "spill_ns": {}, "barriers": {}, "barrier_operators": "{}", )"
-      R"("last_divergence": "{}", "last_refusal": "{}", "budget_not_met": "{}", )"
-      R"("schedule_not_taken": "{}"}})",
-      copied_out, host_peak, spilled_out, spilled_in, spilled_peak, spill_ns, barriers,
-      text(barrier_operators), text(last_divergence), text(last_refusal), text(budget_not_met),
-      text(schedule_not_taken));
-  return all;
 }
 
 }  // namespace berth::torch

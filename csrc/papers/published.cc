@@ -1,9 +1,9 @@
-#include "csrc/schedule/retention/published.h"
+#include "csrc/papers/published.h"
 
 #include "csrc/core/check.h"
 #include "csrc/core/file.h"
 #include "csrc/graph/json.h"
-#include "csrc/graph/monet_table.h"
+#include "csrc/papers/importers/monet_table.h"
 
 #include <algorithm>
 #include <cmath>

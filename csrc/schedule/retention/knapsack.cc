@@ -1,8 +1,8 @@
-#include "csrc/schedule/baselines/knapsack.h"
+#include "csrc/schedule/retention/knapsack.h"
 
 #include "csrc/core/max_flow.h"
-#include "csrc/schedule/baselines/operator_classes.h"
 #include "csrc/schedule/retention/made_once.h"
+#include "csrc/schedule/retention/operator_classes.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "csrc/graph/monet_table.h"
+#include "csrc/papers/importers/monet_table.h"
 
 #include "csrc/core/check.h"
 

@@ -1,13 +1,17 @@
-#include "csrc/schedule/baselines/engines.h"
+#include "csrc/papers/planners.h"
 
 #include "csrc/core/check.h"
-#include "csrc/schedule/baselines/knapsack.h"
-#include "csrc/schedule/baselines/monet_form.h"
+#include "csrc/papers/copy_rules.h"
+#include "csrc/papers/importers/importers.h"
+#include "csrc/papers/monet_form.h"
+#include "csrc/schedule/offload/named_rules.h"
 #include "csrc/schedule/retention/cheapest.h"
 #include "csrc/schedule/retention/chen.h"
+#include "csrc/schedule/retention/knapsack.h"
+#include "csrc/schedule/retention/named_rules.h"
 #include "csrc/schedule/retention/retention.h"
 
-#include <algorithm>
+#include <berth/papers.h>
 
 namespace berth::schedule {
 namespace {
@@ -15,13 +19,13 @@ namespace {
 constexpr std::size_t kGrid = 100;  // shares that Chen's rule and the knapsack try
 constexpr double kPrograms = 4;     // that Checkmate's rounding solves
 
-}  // namespace
-
-const std::vector<std::string>& baseline_engines() {
-  static const auto& kEngines =
-      *new const std::vector<std::string>{"chen", "checkmate", "knapsack", "monet"};
-  return kEngines;
+std::optional<Retention> plan_named(const std::string& name, const graph::Graph& graph,
+                                    const StageGraph& stages, const PlannerOptions& options,
+                                    const std::function<bool()>& stop) {
+  return plan_baseline(name, graph, stages, options, stop).plan;
 }
+
+}  // namespace
 
 BaselinePlan plan_baseline(const std::string& engine, const graph::Graph& graph,
                            const StageGraph& stages, const PlannerOptions& options,
@@ -53,3 +57,15 @@ BaselinePlan plan_baseline(const std::string& engine, const graph::Graph& graph,
 }
 
 }  // namespace berth::schedule
+
+namespace berth {
+
+void use_papers() {
+  graph::add_forms_of_papers();
+  for (const char* const name : {"chen", "checkmate", "knapsack", "monet"})
+    schedule::add_retention_rule({name, schedule::plan_named});
+  schedule::offload::add_copy_rule({"vdnn", schedule::offload::vdnn_plan});
+  schedule::offload::add_copy_rule({"dymem", schedule::offload::dymem_plan});
+}
+
+}  // namespace berth

@@ -1,4 +1,4 @@
-#include "csrc/schedule/baselines/monet_form.h"
+#include "csrc/papers/monet_form.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "csrc/schedule/baselines/checkmate_engine.h"
+#include "csrc/papers/checkmate_engine.h"
 
 #include "csrc/core/check.h"
 

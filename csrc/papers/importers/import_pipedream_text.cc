@@ -8,6 +8,7 @@
 // Of a partitioned profile each layer ends in " -- stage_id=0", which is left out.
 #include "csrc/core/check.h"
 #include "csrc/graph/json.h"
+#include "csrc/papers/importers/importers.h"
 
 #include <charconv>
 

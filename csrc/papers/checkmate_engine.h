@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-// The door to Checkmate's linear program, which is a library of its own (csrc/schedule/oracle): who
+// The door to Checkmate's linear program, which is a library of its own (csrc/papers/oracle): who
 // links that calls use_checkmate(), and nobody else carries the solver.
 namespace berth::schedule {
 

@@ -1,6 +1,7 @@
 // Graphs that others published, as ours.
 #include "csrc/core/check.h"
 #include "csrc/graph/json.h"
+#include "csrc/papers/importers/importers.h"
 
 #include <map>
 #include <set>

@@ -1,7 +1,8 @@
 // Graphs of MONeT's schedule zoo, as ours.
 #include "csrc/core/check.h"
 #include "csrc/graph/json.h"
-#include "csrc/graph/monet_table.h"
+#include "csrc/papers/importers/importers.h"
+#include "csrc/papers/importers/monet_table.h"
 
 #include <algorithm>
 #include <cmath>

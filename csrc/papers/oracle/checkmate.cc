@@ -1,6 +1,6 @@
 #include "csrc/core/check.h"
+#include "csrc/papers/checkmate_engine.h"
 #include "csrc/place/oracle/integer_program.h"
-#include "csrc/schedule/baselines/checkmate_engine.h"
 #include "csrc/schedule/retention/made_once.h"
 
 #include <berth/schedule_ilp.h>

@@ -1,6 +1,6 @@
 // Checkmate's rounding: what is published of it, and that its plans are ones of the step.
+#include "csrc/papers/checkmate_engine.h"
 #include "csrc/place/oracle/integer_program.h"
-#include "csrc/schedule/baselines/checkmate_engine.h"
 #include "csrc/schedule/retention/from_graph.h"
 #include "csrc/schedule/retention/retention.h"
 #include "tests/catch.h"

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "csrc/schedule/baselines/checkmate_engine.h"
+#include "csrc/papers/checkmate_engine.h"
 #include "csrc/schedule/retention/from_graph.h"
 #include "csrc/schedule/retention/model.h"
 
@@ -10,7 +10,6 @@
 #include <functional>
 #include <optional>
 #include <string>
-#include <vector>
 
 namespace berth::schedule {
 
@@ -30,8 +29,5 @@ struct BaselinePlan {
 [[nodiscard]] BaselinePlan plan_baseline(
     const std::string& engine, const graph::Graph& graph, const StageGraph& stages,
     const PlannerOptions& options, const std::function<bool()>& stop = [] { return false; });
-
-// Those names.
-[[nodiscard]] const std::vector<std::string>& baseline_engines();
 
 }  // namespace berth::schedule

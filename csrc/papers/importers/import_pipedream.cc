@@ -1,6 +1,7 @@
 // Layer profiles of PipeDream: forward layers with times of both directions.
 #include "csrc/core/check.h"
 #include "csrc/graph/json.h"
+#include "csrc/papers/importers/importers.h"
 
 #include <map>
 #include <queue>

@@ -2,6 +2,7 @@
 // line.
 #include "csrc/core/check.h"
 #include "csrc/graph/json.h"
+#include "csrc/papers/importers/importers.h"
 
 #include <algorithm>
 #include <array>
