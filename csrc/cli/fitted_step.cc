@@ -131,11 +131,10 @@ std::string to_text(const FittedStep& step, const DryRunJob& job) {
                              within.why_not));
   }
   if (step.least)
-    text +=
-        line("least memory",
-             fmt::format("{} was found, with {} more time. No schedule needs less than {}, for {}",
-                         format_bytes(step.least->verdict.peak), more_time(*step.least),
-                         format_bytes(within.least_budget), within.largest));
+    text += line("least memory",
+                 fmt::format("{} was found, with {} more time; {} alone needs {}",
+                             format_bytes(step.least->verdict.peak), more_time(*step.least),
+                             within.largest, format_bytes(within.least_budget)));
   if (!step.file.empty())
     text += line("written", fmt::format("{}. A run follows it without a search: {}", step.file,
                                         command_that_fits(job.program, step.named)));
