@@ -1,4 +1,4 @@
-#include "csrc/schedule/policy/rounds.h"
+#include "csrc/schedule/joint/passes.h"
 #include "tests/catch.h"
 
 #include <berth/referee.h>
@@ -62,14 +62,14 @@ Graph layers(Bytes weight) {
   return graph;
 }
 
-// So many rounds of the same layers, whose gradients add up in a storage each; the last operator
+// So many passes of the same layers, whose gradients add up in a storage each; the last operator
 // takes them.
-Graph accumulated(std::size_t rounds) {
+Graph accumulated(std::size_t passes) {
   Graph graph;
   std::vector<StorageId> sums;
   for (int k = 0; k < 10; ++k) sums.push_back(add_storage(graph, 20, StorageClass::kStep));
   std::vector<std::uint32_t> versions(10, 0);
-  for (std::size_t round = 0; round < rounds; ++round) {
+  for (std::size_t pass = 0; pass < passes; ++pass) {
     std::vector<StorageId> made = {add_operator(graph, graph::Phase::kForward,
                                                 {add_storage(graph, 100, StorageClass::kInput)})};
     for (int k = 1; k < 10; ++k)
@@ -174,17 +174,17 @@ TEST_CASE("Where residents may spill, a step takes all of the budget but one cal
   CHECK(little.verdict.peak <= found.verdict.peak);
 }
 
-TEST_CASE("A step with one forward part is one round, and accumulated gradients are several",
+TEST_CASE("A step with one forward part is one pass, and accumulated gradients are several",
           "[schedule][policy]") {
-  CHECK(rounds_of(layers(0)).size() == 1);
-  CHECK(rounds_of(accumulated(1)).size() == 1);
-  const auto rounds = rounds_of(accumulated(3));
-  REQUIRE(rounds.size() == 3);
-  CHECK(rounds[1] == std::pair<std::size_t, std::size_t>{20, 40});
-  CHECK(rounds[2] == std::pair<std::size_t, std::size_t>{40, 61});
+  CHECK(passes_of(layers(0)).size() == 1);
+  CHECK(passes_of(accumulated(1)).size() == 1);
+  const auto passes = passes_of(accumulated(3));
+  REQUIRE(passes.size() == 3);
+  CHECK(passes[1] == std::pair<std::size_t, std::size_t>{20, 40});
+  CHECK(passes[2] == std::pair<std::size_t, std::size_t>{40, 61});
 }
 
-TEST_CASE("Steps that accumulate gradients need little more memory than one round of them",
+TEST_CASE("Steps that accumulate gradients need little more memory than one pass of them",
           "[schedule][policy]") {
   const Graph one = accumulated(1), three = accumulated(3);
   LeastMemory least_of_one(one, counted()), least_of_three(three, counted());
@@ -192,11 +192,11 @@ TEST_CASE("Steps that accumulate gradients need little more memory than one roun
   const StepResult* const together = least_of_three.find();
   REQUIRE((alone != nullptr && together != nullptr));
   CHECK(alone->verdict.recomputed > 0);
-  // The batches of later rounds are there from the beginning.
+  // The batches of later passes are there from the beginning.
   CHECK(together->verdict.peak <= alone->verdict.peak + 2 * 100 + 10 * 20);
   CHECK(graph::replay(three, *together->schedule).violation == "");
   const Bytes budget = together->base_peak - (together->base_peak - together->verdict.peak) / 2;
-  CHECK_FALSE(plan_step(three, counted(budget)).schedule);  // what rounds are for
+  CHECK_FALSE(plan_whole(three, counted(budget)).schedule);  // what passes are for
   const StepResult within = plan_within(three, counted(budget));
   REQUIRE(within.schedule);
   CHECK(within.verdict.peak <= budget);

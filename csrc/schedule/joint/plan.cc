@@ -10,6 +10,7 @@
 #include "csrc/schedule/joint/flatten.h"
 #include "csrc/schedule/joint/holes.h"
 #include "csrc/schedule/joint/host_room.h"
+#include "csrc/schedule/joint/passes.h"
 #include "csrc/schedule/joint/reorder.h"
 #include "csrc/schedule/joint/time_bound.h"
 #include "csrc/schedule/joint/unrolled.h"
@@ -459,7 +460,7 @@ const std::vector<std::string>& step_engines() {
   return kEngines;
 }
 
-StepResult plan_step(const graph::Graph& graph, const StepOptions& options) {
+StepResult plan_whole(const graph::Graph& graph, const StepOptions& options) {
   BERTH_CHECK(contains(step_engines(), options.engine), kUsage,
               "no engine '{}' plans a step, legal are: {}", options.engine,
               fmt::join(step_engines(), ", "));

@@ -1,5 +1,4 @@
 #include "csrc/core/bytes.h"
-#include "csrc/schedule/policy/rounds.h"
 
 #include <berth/schedule.h>
 
@@ -29,7 +28,7 @@ const StepResult* LeastMemory::fastest() {
   if (found_.empty()) {
     StepOptions planning = options_;
     planning.budget = kMaxBytes;
-    StepResult fastest = plan_rounds(graph_, planning);
+    StepResult fastest = plan_step(graph_, planning);
     if (!fastest.schedule) return nullptr;
     found_.push_back(std::move(fastest));
   }
@@ -51,7 +50,7 @@ const StepResult* LeastMemory::find(std::uint64_t most_ns) {
     planning.budget = low + (high - low) / 2;
     planning.given = options_.given;  // to begin with
     for (const StepResult& one : found_) planning.given.push_back(*one.schedule);
-    StepResult within = plan_rounds(graph_, planning);
+    StepResult within = plan_step(graph_, planning);
     if (!within.schedule) failed_.push_back(planning.budget);
     if (!within.schedule || within.verdict.ns > most_ns) low = planning.budget + 1;
     if (within.schedule) found_.push_back(std::move(within));

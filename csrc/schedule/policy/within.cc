@@ -1,7 +1,6 @@
 #include "csrc/core/bytes.h"
 #include "csrc/graph/schedule.h"
 #include "csrc/schedule/joint/working_set.h"
-#include "csrc/schedule/policy/rounds.h"
 
 #include <berth/referee.h>
 #include <berth/schedule.h>
@@ -44,17 +43,17 @@ void take_faster_ways(const graph::Graph& graph, graph::Schedule& schedule) {
 }  // namespace
 
 StepResult plan_within(const graph::Graph& graph, const StepOptions& options) {
-  StepResult result = plan_rounds(graph, options);
+  StepResult result = plan_step(graph, options);
   if (result.schedule || options.engine != "auto" || result.missing_bytes > 0) return result;
   StepOptions longer = options;
   longer.time_limit_seconds *= kHarder;
   if (options.rates) {
     StepOptions alone = longer;
     alone.rates.reset();
-    StepResult without = plan_rounds(graph, alone);
+    StepResult without = plan_step(graph, alone);
     if (without.schedule) return without;
   }
-  return plan_rounds(graph, longer);
+  return plan_step(graph, longer);
 }
 
 Bytes most_from_outside(const graph::Graph& graph) {
@@ -80,7 +79,7 @@ StepResult plan_beside_spills(const graph::Graph& graph, const StepOptions& opti
   const Bytes found_easily = least + (recorded.peak - std::min(recorded.peak, least)) / 10;
   StepOptions planning = options;
   planning.budget = recorded.resident + options.budget - std::min(options.budget, outside);
-  StepResult result = plan_rounds(graph, planning);
+  StepResult result = plan_step(graph, planning);
   if (result.schedule) return result;
   planning.budget = std::max(planning.budget, found_easily);
   result = plan_within(graph, planning);
