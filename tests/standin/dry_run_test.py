@@ -322,6 +322,17 @@ for step in range(1, 13):
         self.assertIn("libtorch_cuda.so", [os.path.basename(one["library"]) for one in found["lacking_code"]])
         self.assertEqual(self.json_of("--gpu", "RTX4090", program=program)["lacking_code"], [])
 
+    def test_a_gpu_runs_the_code_of_an_older_one_of_its_generation(self):
+        # The gradient of an embedding sorts, and CUB chooses how by the version of the code that runs: sm_86 on an L4.
+        embeds = """
+import torch
+words = torch.nn.Embedding(5000, 64).cuda()
+words(torch.randint(5000, (8, 512), device="cuda")).sum().backward()
+"""
+        for gpu in ("L4", "RTX4090", "H100-80"):
+            done = self.run_dry("--gpu", gpu, program=text_of(embeds))
+            self.assertEqual(done.returncode, 0, done.stderr)
+
     def test_wrong_usage_is_named(self):
         done = self.run_dry("--gpu", "H100-81", program=["true"])
         self.assertEqual(done.returncode, 2)
