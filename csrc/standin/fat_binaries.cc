@@ -97,6 +97,18 @@ bool LibraryCode::runs_on(const GpuModel& gpu) const {
          std::ranges::any_of(translated, [&](std::uint32_t one) { return one <= own; });
 }
 
+std::uint32_t LibraryCode::version_on(const GpuModel& gpu) const {
+  const auto major = static_cast<std::uint32_t>(gpu.major);
+  const auto own = major * 10 + static_cast<std::uint32_t>(gpu.minor);
+  std::uint32_t best = 0;
+  for (const std::uint32_t one : compiled)
+    if (one / 10 == major && one <= own) best = std::max(best, one);
+  if (best == 0)
+    for (const std::uint32_t one : translated)
+      if (one <= own) best = std::max(best, one);
+  return best == 0 ? own : best;
+}
+
 void add_code(const void* fat_binary, LibraryCode& code) {
   if (fat_binary == nullptr) return;
   FatHeader header;
@@ -124,6 +136,15 @@ void note_fat_binary(const void* wrapper) {
   const std::lock_guard lock(libraries.mutex);
   Library& library = libraries.with(reinterpret_cast<std::uintptr_t>(wrapper));
   if (++library.seen <= kFewPerLibrary) add_code(known.binary, library.code);
+}
+
+std::uint32_t code_version(const void* kernel, const GpuModel& gpu) {
+  Libraries& libraries = Libraries::get();
+  const std::lock_guard lock(libraries.mutex);
+  const auto address = reinterpret_cast<std::uintptr_t>(kernel);
+  for (const Library& library : libraries.list)
+    if (library.begin <= address && address < library.end) return library.code.version_on(gpu);
+  return LibraryCode{}.version_on(gpu);
 }
 
 std::vector<LibraryCode> registered_code() {

@@ -10,6 +10,7 @@ import atexit
 import collections
 import contextlib
 import os
+import sys
 import threading
 from typing import Any, Optional, Union
 
@@ -23,6 +24,7 @@ _LONGEST_ROUND = _WINDOW // 2  # calls of optimizers
 _MOST_OF_HOST = 0.75  # of what the host has, where nobody says
 _MOST_OF_DEVICE = 0.95  # of what the device has: blocks have holes between them
 _COPY_RATE = {"cuda": 20 * 10**9, "cpu": 4 * 10**9}  # bytes a second; PCIe 4, and memcpy() of one thread
+_STEP_GRAPHS = "BERTH_STANDIN_STEP_GRAPHS"  # in a dry run: the folder that gets each process's step as a graph
 _GIVEN = ("BERTH_BUDGET", "BERTH_TIME_BUDGET", "BERTH_HOST_MEMORY")
 
 
@@ -65,6 +67,16 @@ class _Rounds:
         return True
 
 
+def _leave_job() -> None:
+    """Before this rank ends: its collectives have ended, and the others need not wait for it."""
+    import torch
+
+    distributed = torch.distributed
+    if distributed.is_available() and distributed.is_initialized():
+        torch.cuda.synchronize()
+        atexit.register(lambda: distributed.is_initialized() and distributed.destroy_process_group())
+
+
 class _Loop:
     """The loop of one process. Of the thread that begins it."""
 
@@ -95,6 +107,11 @@ class _Loop:
         if self._program is None:
             self._program = self._make_program()
         self.close(False)
+        if _STEP_GRAPHS in os.environ and self._program.stats().programs > 0:
+            self._program.save_graph(os.path.join(os.environ[_STEP_GRAPHS], f"{os.getpid()}.graph"))
+            self._over = True
+            _leave_job()
+            sys.exit(0)  # a dry run needs no more of the program
         self._program.begin()
         self._open = True
 
@@ -111,11 +128,17 @@ class _Loop:
             self._over = True
             with contextlib.suppress(Exception):
                 self.close(True)
+            if _STEP_GRAPHS in os.environ and self._program is not None:
+                stats = self._program.stats()
+                with open(os.path.join(os.environ[_STEP_GRAPHS], f"{os.getpid()}.why"), "w") as file:
+                    file.write(stats.last_refusal or stats.last_divergence)
 
     def stats(self) -> Any:
         return None if self._program is None else self._program.stats()
 
     def _make_program(self) -> StepProgram:
+        if _STEP_GRAPHS in os.environ:
+            return StepProgram(engine="release", of_loop=True)
         kinds = [kind for kind, _ in installed_adapters()]
         copy_rate = _COPY_RATE["cuda" if "cuda" in kinds or not kinds else "cpu"]
         budget: Union[int, str] = self._budget

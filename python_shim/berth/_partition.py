@@ -22,7 +22,6 @@ _FLOPS, _BANDWIDTH = (
     {"cuda": 1.5e3, "cpu": 1e1},
 )  # of a device, a nanosecond: what counts is their ratio
 _LAUNCH = 1000  # nanoseconds that an operator takes at least
-_HALVINGS = 6
 
 
 @dataclasses.dataclass(slots=True)
@@ -360,14 +359,8 @@ def _plan(step: _Step, budget: int, share: float, limit: float, engine: str) -> 
     if found.schedule is not None:
         return found
     # The same search whatever was wanted, so that less never becomes more.
-    low, high, best = found.least_budget - 1, whole.base_peak, whole
-    for _ in range(_HALVINGS):
-        middle = (low + high) // 2
-        tried = schedule(graph, middle, addresses=False, time_limit=limit, engine=engine)
-        if tried.schedule is None:
-            low = middle
-        else:
-            high, best = tried.peak, tried
+    least = schedule(graph, None, addresses=False, time_limit=2 * limit, engine=engine)
+    best = whole if least.schedule is None or least.peak > whole.peak else least
     warnings.warn(
         f"berth: nothing was found within the memory budget of {wanted:,} bytes ({found.why_not}): the step takes {best.peak:,}",
         stacklevel=2,

@@ -18,7 +18,7 @@ def schedule_engines() -> list[str]:
 
 def schedule(
     graph: Union[_core.Graph, _core.Trace],
-    budget: int,
+    budget: Optional[int],
     *,
     rate_out: Optional[int] = None,
     rate_in: Optional[int] = None,
@@ -33,12 +33,13 @@ def schedule(
     """Plans a step within a budget of memory: the order of its operators, and what to keep, recompute and copy.
 
     graph       a Graph, or a Trace with operators whose step repeats
-    budget      bytes on the device, everything counted, resident bytes included
+    budget      bytes on the device, everything counted, resident bytes included; None: as few as are found, in any time
     rate_out    bytes a second that the device copies to the host; None: the same as rate_in
     rate_in     bytes a second that it copies back; None: the same as rate_out; both None: no copies
     addresses   whether buffers get offsets in an arena; the arena then fits the budget
     given       known schedules of this graph; the result is never slower than one of them that fits
-    time_limit  seconds of the search; default: 10, or no limit where `iterations` is given
+    time_limit  seconds of the search; default: 10, or no limit where `iterations` is given. Without a budget there are
+                seven searches at most, of half of it each
     progress    a function that receives a ScheduleProgress now and then
     engine      one of schedule_engines()
     iterations  number of tries of each search; equal seeds then give equal schedules
@@ -55,7 +56,7 @@ def schedule(
         ("rate_out", rate_out, 1, _FASTEST),
         ("rate_in", rate_in, 1, _FASTEST),
     ):
-        if value is None and name != "budget":
+        if value is None:
             continue
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
             raise UsageError(f"{name} is {value!r}: bytes from {least} to {most} are wanted")

@@ -273,12 +273,12 @@ void bind_schedule(nb::module_& module) {
   bind_scheduled(module);
   module.def(
       "schedule",
-      [](const Graph& graph, Bytes budget, std::optional<Bytes> rate_out,
+      [](const Graph& graph, std::optional<Bytes> budget, std::optional<Bytes> rate_out,
          std::optional<Bytes> rate_in, bool addresses, const std::vector<Schedule>& given,
          double time_limit, std::uint64_t iterations, std::uint64_t seed, const std::string& engine,
          const nb::object& progress) {
         schedule::StepOptions options;
-        options.budget = budget;
+        options.budget = budget.value_or(0);
         if (rate_out && rate_in) options.rates = graph::CopyRates{*rate_out, *rate_in};
         options.addresses = addresses;
         options.given = given;
@@ -290,15 +290,24 @@ void bind_schedule(nb::module_& module) {
         watch.follow(options);
         Scheduled found;
         watch.run([&] {
-          static_cast<schedule::StepResult&>(found) = schedule::plan_step(graph, options);
+          schedule::StepResult& result = found;
+          if (budget) {
+            result = schedule::plan_step(graph, options);
+            return;
+          }
+          schedule::LeastMemory least(graph, options);
+          if (const schedule::StepResult* const any = least.find())
+            result = *any;
+          else
+            result.why_not = "no schedule was found in the time limit";
         });
         watch.raise_if_failed();
         found.cancelled = watch.cancelled();
         return found;
       },
-      nb::arg("graph"), nb::arg("budget"), nb::arg("rate_out").none(), nb::arg("rate_in").none(),
-      nb::arg("addresses"), nb::arg("given"), nb::arg("time_limit"), nb::arg("iterations"),
-      nb::arg("seed"), nb::arg("engine"), nb::arg("progress").none(),
+      nb::arg("graph"), nb::arg("budget").none(), nb::arg("rate_out").none(),
+      nb::arg("rate_in").none(), nb::arg("addresses"), nb::arg("given"), nb::arg("time_limit"),
+      nb::arg("iterations"), nb::arg("seed"), nb::arg("engine"), nb::arg("progress").none(),
       "What berth.schedule() calls once its arguments are checked.");
   module.def(
       "schedule_engines", [] { return schedule::step_engines(); },

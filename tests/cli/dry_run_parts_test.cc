@@ -5,6 +5,8 @@
 #include "csrc/cli/dry_run/gpu_use.h"
 #include "csrc/cli/dry_run/left_out.h"
 #include "csrc/cli/dry_run/rank_traces.h"
+#include "csrc/cli/dry_run/recorded_step.h"
+#include "csrc/cli/summaries/peak_holders.h"
 #include "csrc/trace/recorder.h"
 #include "tests/catch.h"
 
@@ -30,6 +32,19 @@
 using namespace berth;
 using namespace berth::cli;
 using Catch::Matchers::Contains;
+
+TEST_CASE("The command that fits keeps the interpreter, its options and what a shell would split",
+          "[cli][dry-run]") {
+  CHECK(command_that_fits({"python3", "-u", "-B", "train.py", "--name", "a b"}, "") ==
+        "python3 -u -B -m berth run --fit train.py --name 'a b'");
+  CHECK(command_that_fits({"/x/bin/python", "-m", "trainer", "--it's"}, "/tmp/x-{rank}.schedule") ==
+        "BERTH_SCHEDULE=/tmp/x-{rank}.schedule /x/bin/python -m berth run --fit -m trainer "
+        "'--it'\\''s'");
+  CHECK(command_that_fits({"torchrun", "--nproc-per-node", "2", "train.py"}, "") ==
+        "python -m berth run --fit torchrun --nproc-per-node 2 train.py");
+  CHECK(command_that_fits({"python", "-c", "import torch\ntorch.ones(1)"}, "") ==
+        "python -m berth run --fit -c '...'");
+}
 
 TEST_CASE("The batch of a program stands where its option or its place says", "[cli][dry-run]") {
   const std::vector<std::string> program = {"python", "train.py", "--batch-size", "8", "--n=3"};

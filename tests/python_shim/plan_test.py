@@ -341,6 +341,14 @@ class Schedules(Case):
         self.assertIn(found.largest, found.why_not)
         self.assertIn("nothing, operator", repr(found))
 
+    def test_without_a_budget_the_least_memory_is_found(self):
+        graph = self.step()
+        found = berth.schedule(graph, None, iterations=1000)
+        self.assertIsNone(found.schedule.verify(graph))
+        self.assertLess(found.peak, 1000)
+        self.assertGreaterEqual(found.peak, found.least_budget)
+        self.assertIsNone(berth.schedule(graph, found.peak - 1, iterations=1000).schedule)
+
     def test_progress_is_told_and_its_exception_is_raised(self):
         seen = []
         berth.schedule(self.step(), 2000, progress=seen.append)
@@ -366,7 +374,7 @@ class Schedules(Case):
         for arguments, changes, text in (
             (("x.graph", 800), {}, "graph is a str: a berth.Graph or a berth.Trace is wanted"),
             ((self.step(), -1), {}, "budget is -1"),
-            ((self.step(), None), {}, "budget is None"),
+            ((self.step(), True), {}, "budget is True"),
             ((self.step(), 800), {"rate_in": 0}, "rate_in is 0"),
             (
                 (self.step(), 800),

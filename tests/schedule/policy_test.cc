@@ -1,3 +1,4 @@
+#include "csrc/schedule/joint/passes.h"
 #include "tests/catch.h"
 
 #include <berth/referee.h>
@@ -5,6 +6,7 @@
 
 #include <atomic>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace berth::schedule {
@@ -57,6 +59,39 @@ Graph layers(Bytes weight) {
                      with_weight(gradient == made[k] ? std::vector<StorageId>{gradient}
                                                      : std::vector<StorageId>{gradient, made[k]},
                                  k));
+  return graph;
+}
+
+// So many passes of the same layers, whose gradients add up in a storage each; the last operator
+// takes them.
+Graph accumulated(std::size_t passes) {
+  Graph graph;
+  std::vector<StorageId> sums;
+  for (int k = 0; k < 10; ++k) sums.push_back(add_storage(graph, 20, StorageClass::kStep));
+  std::vector<std::uint32_t> versions(10, 0);
+  for (std::size_t pass = 0; pass < passes; ++pass) {
+    std::vector<StorageId> made = {add_operator(graph, graph::Phase::kForward,
+                                                {add_storage(graph, 100, StorageClass::kInput)})};
+    for (int k = 1; k < 10; ++k)
+      made.push_back(add_operator(graph, graph::Phase::kForward, {made.back()}));
+    StorageId gradient = made.back();
+    for (std::size_t k = 10; k-- > 0;) {
+      gradient = add_operator(graph, graph::Phase::kBackward,
+                              gradient == made[k] ? std::vector<StorageId>{gradient}
+                                                  : std::vector<StorageId>{gradient, made[k]});
+      graph::Alternative& way = graph.operators.back().alternatives.front();
+      if (versions[k] > 0) way.reads.push_back({{sums[k], versions[k]}, 0, 20});
+      way.writes.push_back({sums[k], ++versions[k]});
+    }
+  }
+  graph::Operator end;
+  end.name = "update";
+  end.phase = graph::Phase::kOptimizer;
+  end.traits.changes_state = true;
+  end.alternatives.emplace_back();
+  for (std::size_t k = 0; k < 10; ++k)
+    end.alternatives.front().reads.push_back({{sums[k], versions[k]}, 0, 20});
+  graph.operators.push_back(std::move(end));
   return graph;
 }
 
@@ -137,6 +172,41 @@ TEST_CASE("Where residents may spill, a step takes all of the budget but one cal
   const StepResult little = plan_beside_spills(step, counted(550), most_from_outside(step));
   REQUIRE(little.schedule);
   CHECK(little.verdict.peak <= found.verdict.peak);
+}
+
+TEST_CASE("A step with one forward part is one pass, and accumulated gradients are several",
+          "[schedule][policy]") {
+  CHECK(passes_of(layers(0)).size() == 1);
+  CHECK(passes_of(accumulated(1)).size() == 1);
+  const auto passes = passes_of(accumulated(3));
+  REQUIRE(passes.size() == 3);
+  CHECK(passes[1] == std::pair<std::size_t, std::size_t>{20, 40});
+  CHECK(passes[2] == std::pair<std::size_t, std::size_t>{40, 61});
+}
+
+TEST_CASE("Steps that accumulate gradients need little more memory than one pass of them",
+          "[schedule][policy]") {
+  const Graph one = accumulated(1), three = accumulated(3);
+  LeastMemory least_of_one(one, counted()), least_of_three(three, counted());
+  const StepResult* const alone = least_of_one.find();
+  const StepResult* const together = least_of_three.find();
+  REQUIRE((alone != nullptr && together != nullptr));
+  CHECK(alone->verdict.recomputed > 0);
+  // The batches of later passes are there from the beginning.
+  CHECK(together->verdict.peak <= alone->verdict.peak + 2 * 100 + 10 * 20);
+  CHECK(graph::replay(three, *together->schedule).violation == "");
+  const Bytes budget = together->base_peak - (together->base_peak - together->verdict.peak) / 2;
+  CHECK_FALSE(plan_whole(three, counted(budget)).schedule);  // what passes are for
+  const StepResult within = plan_within(three, counted(budget));
+  REQUIRE(within.schedule);
+  CHECK(within.verdict.peak <= budget);
+  CHECK(within.verdict.ns < together->verdict.ns);
+  StepOptions copying = counted(budget);
+  copying.rates = graph::CopyRates{200'000'000, 200'000'000};
+  const StepResult copied = plan_within(three, copying);
+  REQUIRE(copied.schedule);
+  CHECK(graph::replay(three, *copied.schedule, *copying.rates).violation == "");
+  CHECK(copied.verdict.ns <= within.verdict.ns);
 }
 
 TEST_CASE("Without a budget nothing runs twice, and faster ways come where they have room",

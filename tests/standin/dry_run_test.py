@@ -26,6 +26,30 @@ for step in range(4):
     optimizer.zero_grad()
     print("loss", loss.item())
 """
+# A step whose activations are most of it. With an argument it prints how its steps were run.
+DEEP = """
+import argparse, json, torch
+parser = argparse.ArgumentParser()
+parser.add_argument("--batch-size", type=int, default=4096)
+parser.add_argument("--steps", type=int, default=8)
+parser.add_argument("--told", action="store_true")
+given = parser.parse_args()
+layers = [torch.nn.Linear(1024, 1024) if k % 2 == 0 else torch.nn.GELU() for k in range(16)]
+net = torch.nn.Sequential(*layers).cuda()
+optimizer = torch.optim.AdamW(net.parameters())
+for step in range(given.steps):
+    loss = net(torch.randn(given.batch_size, 1024, device="cuda")).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+if given.told:
+    import berth
+    from berth import _loop
+    stats = _loop.stats()
+    print(json.dumps({name: getattr(stats, name) for name in (
+        "scheduled", "predicted_peak", "recorded_peak", "offloaded_bytes", "recomputed", "schedule_not_taken", "recovered", "made",
+    )} | {"held": berth.stats("cuda").reserved_peak}))
+"""
 SHARDED = """
 import os, torch, torch.distributed as dist
 from torch.distributed.fsdp import fully_shard
@@ -139,7 +163,7 @@ class DryRun(unittest.TestCase):
             "PyTorch, expandable",
             "berth, with the plan",
             "too much",
-            "`python -m berth run --fit` trains it",
+            "Larger than the GPU: berth trains it",
             "Who holds the peak",
             "4 steps",
             "The host read 3 times",
@@ -147,6 +171,105 @@ class DryRun(unittest.TestCase):
             "wrote " + str(self.trace),
         ):
             self.assertIn(words, done.stdout)
+
+    def test_a_step_that_does_not_fit_gets_a_schedule_that_a_run_follows(self):
+        script, total = pathlib.Path(self.folder.name) / "deep.py", 300 * MIB + 320 * MIB
+        script.write_text(DEEP)
+        schedule = pathlib.Path(self.folder.name) / "deep.schedule"
+        dry = [PYTHON, "-B", str(script)]
+        found = self.json_of("--gpu", "L4", "--total", str(total), "--schedule", str(schedule), program=dry, code=1)
+        (step,) = found["scheduled"]
+        self.assertTrue(step["fits"], step)
+        self.assertEqual(step["budget_bytes"], int(0.95 * 300 * MIB))
+        self.assertLessEqual(step["peak_bytes"], step["budget_bytes"])
+        self.assertGreater(step["base_peak_bytes"], step["budget_bytes"])
+        self.assertGreaterEqual(step["time_ns"], step["base_time_ns"])
+        self.assertGreater(step["recomputed"] + step["offloaded_bytes"], 0)
+        self.assertLessEqual(step["bound_bytes"], step["least_bytes"])
+        self.assertLessEqual(step["least_bytes"], step["peak_bytes"])
+        self.assertEqual((step["times"], step["spilled_bytes"]), ("roofline", 0))
+        # At least the products take their time: forward, and twice as much backward but for the first layer's input.
+        products = 2 * 4096 * 1024 * 1024 * (8 + 8 + 7)
+        self.assertGreater(step["base_time_ns"], 1e9 * products / 30.3e12)
+        self.assertIn(f"BERTH_SCHEDULE={schedule}", step["command"])
+        self.assertIn(f"-m berth run --fit {script}", step["command"])
+        # The run has what the GPU leaves beside its context. It follows the schedule, and plans nothing else.
+        ran = self.fit(script, total - 320 * MIB, schedule)
+        self.assertEqual((ran["schedule_not_taken"], ran["made"], ran["recovered"]), ("", 1, 0))
+        self.assertGreaterEqual(ran["scheduled"], 4)
+        self.assertEqual((ran["offloaded_bytes"], ran["recomputed"]), (step["offloaded_bytes"], step["recomputed"]))
+        self.assertLessEqual(ran["predicted_peak"], step["budget_bytes"])
+        self.assertLessEqual(ran["held"], 300 * MIB)
+
+    def fit(self, script, memory, schedule):
+        """What a program says that `berth run --fit` runs on the stand-in."""
+        folder = os.path.dirname(BERTH)
+        done = subprocess.run(
+            [os.path.join(folder, "standin", "berth-standin"), "--gpu", "L4", "--memory", str(memory)]
+            + ["--pace", "eager", "--copy-limit", str(MIB), "--values", "zeros", "--", PYTHON, "-B", "-m", "berth"]
+            + ["run", "--device", "cuda", "--fit", str(script), "--told"],
+            capture_output=True,
+            text=True,
+            timeout=300,
+            env={
+                **os.environ,
+                "PYTHONPATH": os.path.join(folder, "python"),
+                "BERTH_SCHEDULE": str(schedule),
+            },
+        )
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return json.loads(done.stdout.splitlines()[-1])
+
+    def test_what_a_schedule_costs_is_said_in_words(self):
+        script = pathlib.Path(self.folder.name) / "deep.py"
+        script.write_text(DEEP)
+        dry = [PYTHON, "-B", str(script)]
+        done = self.run_dry("--gpu", "L4", "--total", f"{300 + 320}MiB", "--time-limit", "0.5", program=dry)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn("the program runs once more", done.stderr)
+        text = " ".join(done.stdout.split())
+        for words in (
+            "Larger than the GPU: berth trains it by a schedule",
+            f"-m berth run --fit {script}",
+            "by the roofline of NVIDIA L4",
+            "alone needs",
+            "host memory",
+        ):
+            self.assertIn(words, text)
+
+    def test_a_program_that_needs_many_times_the_gpu_is_run_and_spills(self):
+        script = pathlib.Path(self.folder.name) / "deep.py"
+        script.write_text(DEEP)
+        dry = [PYTHON, "-B", str(script), "--steps", "4"]
+        found = self.json_of("--gpu", "L4", "--total", f"{100 + 320}MiB", "--time-limit", "0.5", program=dry, code=1)
+        self.assertEqual(found["exit_code"], 0)
+        (step,) = found["scheduled"]
+        self.assertGreater(step["resident_bytes"], 4 * 8 * 1024 * 1024 * 3 - 1)  # with the optimizer's two
+        self.assertGreater(step["base_peak_bytes"], 4 * step["budget_bytes"])
+        self.assertGreater(step["bound_bytes"], step["budget_bytes"])  # residents included
+        self.assertTrue(step["fits"], step)
+        self.assertEqual(step["spilled_bytes"], step["peak_bytes"] - step["budget_bytes"])
+
+    def test_a_program_whose_steps_are_no_ones_of_an_optimizer_has_no_schedule(self):
+        large = "import torch\nfor k in range(4): torch.ones(700 << 20, dtype=torch.uint8, device='cuda')"
+        found = self.json_of("--gpu", "L4", "--total", f"{300 + 320}MiB", program=text_of(large), code=1)
+        (step,) = found["scheduled"]
+        self.assertEqual((step["fits"], step["reason"]), (False, "no optimizer of torch's made three steps"))
+        found = self.json_of("--total", "640MiB", program=[CUDA_PROGRAM, "4", "4096"], code=1)
+        self.assertNotIn("scheduled", found)
+        self.assertIn("is not Python", found["why_not_scheduled"])
+
+    def test_step_programs_take_larger_batches_the_more_time_they_have(self):
+        script = pathlib.Path(self.folder.name) / "deep.py"
+        script.write_text(DEEP)
+        dry = [PYTHON, "-B", str(script), "--steps", "4", "--batch-size", "2048"]
+        fit = ["--fit", "batch=--batch-size", "--fit-runs", "6", "--time-limit", "0.3"]
+        found = self.json_of("--gpu", "L4", "--total", f"{400 + 320}MiB", *fit, program=dry)
+        rows = found["fit"]["scheduled"]
+        self.assertEqual([row["more_time"] for row in rows], [0.1, 0.2, 0.5])
+        largest = [found["fit"]["largest"]["planned"]["largest"], *(row["largest"] for row in rows)]
+        self.assertEqual(largest, sorted(largest))
+        self.assertGreater(largest[-1], largest[0])
 
     def test_what_pytorch_finishes_after_retries_fits(self):
         # Batches of growing length: each has a segment of its own, and PyTorch's allocator gives its cache back.
@@ -199,6 +322,17 @@ for step in range(1, 13):
         self.assertIn("libtorch_cuda.so", [os.path.basename(one["library"]) for one in found["lacking_code"]])
         self.assertEqual(self.json_of("--gpu", "RTX4090", program=program)["lacking_code"], [])
 
+    def test_a_gpu_runs_the_code_of_an_older_one_of_its_generation(self):
+        # The gradient of an embedding sorts, and CUB chooses how by the version of the code that runs: sm_86 on an L4.
+        embeds = """
+import torch
+words = torch.nn.Embedding(5000, 64).cuda()
+words(torch.randint(5000, (8, 512), device="cuda")).sum().backward()
+"""
+        for gpu in ("L4", "RTX4090", "H100-80"):
+            done = self.run_dry("--gpu", gpu, program=text_of(embeds))
+            self.assertEqual(done.returncode, 0, done.stderr)
+
     def test_wrong_usage_is_named(self):
         done = self.run_dry("--gpu", "H100-81", program=["true"])
         self.assertEqual(done.returncode, 2)
@@ -208,6 +342,10 @@ for step in range(1, 13):
         self.assertEqual(done.returncode, 2)
         self.assertIn("'H100' fits several GPUs: H100-80, H100-PCIe-80 or H100-NVL-94", done.stderr)
         self.assertEqual(self.run_dry("--values", "some", program=["true"]).returncode, 2)
+        done = self.run_dry("--gpus", "2", "--schedule", "x.schedule", program=["true"])
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("must hold {rank}", done.stderr)
+        self.assertEqual(self.run_dry("--schedule", str(self.trace), program=["true"]).returncode, 2)
         for program in ([], None):
             done = subprocess.run(
                 [BERTH, "dry-run", *(["--"] if program == [] else [])], capture_output=True, text=True

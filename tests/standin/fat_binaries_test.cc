@@ -68,6 +68,16 @@ TEST_CASE("A GPU runs code of its generation that is not newer, and older PTX", 
   REQUIRE(without_ptx.runs_on(*find_gpu("B300")));
 }
 
+TEST_CASE("A GPU runs the newest code of its generation that it can, and PTX after that",
+          "[standin][code]") {
+  const LibraryCode code = code_of(fat_binary({{kElf, 80}, {kElf, 86}, {kElf, 90}, {kPtx, 90}}));
+  REQUIRE(code.version_on(*find_gpu("A100-80")) == 80);
+  REQUIRE(code.version_on(*find_gpu("L4")) == 86);
+  REQUIRE(code.version_on(*find_gpu("H100-80")) == 90);
+  REQUIRE(code.version_on(*find_gpu("B200")) == 90);  // by PTX
+  REQUIRE(code.version_on(*find_gpu("T4")) == 75);    // nothing runs: its own
+}
+
 TEST_CASE("Bytes that are no fat binary, or a cut one, add nothing that is not there",
           "[standin][code]") {
   std::vector<char> bytes = fat_binary({{kElf, 80}, {kElf, 90}});

@@ -70,6 +70,15 @@ std::string berth_library(const std::string& name) {
                           name, here.string()));
 }
 
+std::string python_package() {
+  std::error_code ignored;
+  const fs::path here = fs::read_symlink("/proc/self/exe", ignored).parent_path();
+  for (const fs::path& folder : {here / "..", here / "python/berth"})
+    if (fs::exists(folder / "start/sitecustomize.py", ignored))
+      return fs::canonical(folder).string();
+  return {};
+}
+
 bool is_python(const std::string& program) {
   const std::string file = found_in_path(program);
   return named_python(program) || named_python(file) ||

@@ -17,6 +17,10 @@ namespace berth::cli {
 // or in the folders around it. Throws Error(kUsage) where it is missing.
 [[nodiscard]] std::string berth_library(const std::string& name);
 
+// The folder of berth's Python package, of this build or around this program. Empty where it is
+// missing.
+[[nodiscard]] std::string python_package();
+
 // Variables that bring berth into a program in Python, for "cpu", "cuda", "all" or "auto" (CUDA
 // where this machine has a GPU, else the CPU): LD_PRELOAD with the libraries that lie beside this
 // program or in the folders around it. Throws Error(kUsage) where they are missing.

@@ -11,7 +11,11 @@
 #include "csrc/cli/dry_run/dry_run_job.h"
 #include "csrc/cli/dry_run/dry_run_needs.h"
 #include "csrc/cli/dry_run/dry_run_report.h"
+#include "csrc/cli/dry_run/fitted_step.h"
+#include "csrc/cli/dry_run/gpu_use.h"
+#include "csrc/cli/dry_run/recorded_step.h"
 #include "csrc/core/check.h"
+#include "csrc/graph/schedule_file.h"
 #include "csrc/plan/file.h"
 #include "csrc/runtime/settings.h"
 
@@ -37,7 +41,7 @@ struct DryRunOptions {
   unsigned steps = 0;
   std::string fit;
   std::optional<unsigned> fit_runs;  // nothing: few
-  std::string tag;
+  std::string tag, schedule;
   double time_limit = 2;
   bool json = false;
   std::vector<std::string> program;  // and its arguments
@@ -76,6 +80,15 @@ DryRunJob job_of(const DryRunOptions& options) {
   job.trace = fs::absolute(options.trace).string();
   static_cast<void>(expand_file_name(job.trace, {}, 0));  // names a word that is none
   check_trace_output(job.trace);
+  if (!options.schedule.empty()) {
+    static_cast<void>(expand_file_name(options.schedule, {}, 0));
+    BERTH_CHECK(options.gpus == 1 || options.schedule.find("{rank}") != std::string::npos, kUsage,
+                "--schedule is '{}': with several GPUs each rank has a schedule, so that the name "
+                "must hold {{rank}}",
+                options.schedule);
+    check_trace_output(fs::absolute(options.schedule).string());
+    check_distinct({}, {{"-o", job.trace}, {"--schedule", options.schedule}});
+  }
   job.program = options.program;
   job.output_to_error = options.json;
   return job;
@@ -131,6 +144,45 @@ DryRunFitOptions fit_options(const DryRunOptions& options) {
   return fit;
 }
 
+// How steps run by schedules within the GPU's memory. The report says why where none can be
+// planned.
+std::vector<FittedStep> fit_steps(DryRunReport& report, const DryRunOptions& options) {
+  const DryRunJob& job = report.job;
+  report.why_no_steps = why_not_recorded(job);
+  if (!report.why_no_steps.empty()) return {};
+  if (std::ranges::any_of(report.gpus(), &GpuUse::shared)) {
+    report.why_no_steps = "several processes share a GPU";
+    return {};
+  }
+  print_note(report.fits() ? "the program runs once more, to record its step"
+                           : "it does not fit: the program runs once more, to record its step");
+  const std::vector<RecordedStep> steps = record_steps(job);
+  if (steps.empty()) report.why_no_steps = "the program failed when its step was recorded";
+  std::vector<FittedStep> fitted;
+  ProgressLine line;
+  for (const RecordedStep& step : steps) {
+    line.show(fmt::format("planning the step of rank {}", step.rank));
+    fitted.push_back(fit_step(step, job, options.time_limit));
+  }
+  return fitted;
+}
+
+// Each rank has a schedule of its own.
+void write_schedules(std::vector<FittedStep>& steps, const std::string& name) {
+  std::size_t found = 0;
+  for (FittedStep& step : steps) {
+    if (!step.within.schedule) continue;
+    ++found;
+    trace::Program program;
+    program.rank = step.rank;
+    step.named = fs::absolute(name).string();
+    step.file = expand_file_name(step.named, program, 0);
+    write_output(step.file, graph::serialize_schedule(*step.within.schedule));
+  }
+  if (found == 0)
+    print_note(fmt::format("--schedule: '{}' is not written, nothing was found", name));
+}
+
 int dry_run(const DryRunOptions& options) {
   DryRunReport report;
   report.job = job_of(options);
@@ -180,6 +232,10 @@ int dry_run(const DryRunOptions& options) {
     }
     report.ranks.push_back({std::move(needs), file});
   }
+  if (code == kDone && (!report.fits() || !options.schedule.empty())) {
+    report.steps = fit_steps(report, options);
+    if (!options.schedule.empty()) write_schedules(report.steps, options.schedule);
+  }
   if (options.json)
     print_json(report.to_json());
   else
@@ -228,7 +284,8 @@ Command add_dry_run(CLI::App& program, std::vector<std::string> arguments) {
       ->type_name("N")
       ->capture_default_str();
   app->add_option("--fit", options->fit,
-                  "Find the largest batch that fits. ARG is the program's option for it "
+                  "Find the largest batch that fits, as it is and with a step program. ARG is the "
+                  "program's option for it "
                   "(batch=--batch-size), or the place of that argument (batch=2). The program runs "
                   "several times")
       ->type_name("NAME=ARG");
@@ -237,13 +294,18 @@ Command add_dry_run(CLI::App& program, std::vector<std::string> arguments) {
                   "once all are within 1 % [16]")
       ->check(CLI::Range(1u, 1000u))
       ->type_name("N");
+  app->add_option("--schedule", options->schedule,
+                  "Write the schedule by which the step runs within the GPU's memory, for "
+                  "BERTH_SCHEDULE. With several GPUs the name must hold {rank}")
+      ->type_name("FILE");
   app->add_option("--values", options->values,
                   "Values that the program reads in place of kernels' results: zeros, a number, or "
                   "memory (the bytes that are there)")
       ->check(is_value)
       ->type_name("VALUE")
       ->capture_default_str();
-  app->add_option("--time-limit", options->time_limit, "Seconds to improve the plan for")
+  app->add_option("--time-limit", options->time_limit,
+                  "Seconds to improve the plan for; the same for each search of a schedule")
       ->check(CLI::PositiveNumber)
       ->type_name("S")
       ->capture_default_str();
@@ -258,6 +320,10 @@ Command add_dry_run(CLI::App& program, std::vector<std::string> arguments) {
       "the report shows by how much it exceeds it. PyTorch's allocators return their\n"
       "cache at a limit and try again. So the report has two figures: their reserved\n"
       "memory without a limit, and the smallest GPU on which the run finishes.\n\n"
+      "If a program in Python does not fit, it runs once more to record its step. The\n"
+      "report then has a schedule with which `python -m berth run --fit` trains it: its\n"
+      "memory, what it recomputes and copies, and its time. Times come from a roofline\n"
+      "of the GPU (arithmetic and memory at their maker's rates); they are estimates.\n\n"
       "  --gpu             as its driver names it              memory   context\n" +
       gpu_table() +
       "\nThe last parts of a name may be left out where one GPU is left: L4, H100-PCIe.\n"
@@ -276,7 +342,10 @@ Command add_dry_run(CLI::App& program, std::vector<std::string> arguments) {
       "Example:\n"
       "  berth dry-run --gpu H100-80 -o gpt.trace -- python train.py\n"
       "  berth dry-run --gpu A100-40 --fit batch=--batch-size -- python train.py --batch-size 8\n"
-      "  berth dry-run --gpus 2 -o 'gpt-{rank}.trace' -- torchrun --nproc-per-node 2 train.py");
+      "  berth dry-run --gpus 2 -o 'gpt-{rank}.trace' -- torchrun --nproc-per-node 2 train.py\n\n"
+      "For a step that does not fit:\n"
+      "  berth dry-run --gpu L4 --schedule gpt.schedule -- python train.py\n"
+      "  BERTH_SCHEDULE=gpt.schedule python -m berth run --fit train.py");
   return {app, [options] { return dry_run(*options); }};
 }
 

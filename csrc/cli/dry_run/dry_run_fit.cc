@@ -2,7 +2,9 @@
 
 #include "csrc/cli/core/output.h"
 #include "csrc/cli/core/scratch_folder.h"
+#include "csrc/cli/dry_run/fitted_step.h"
 #include "csrc/cli/dry_run/gpu_use.h"
+#include "csrc/cli/dry_run/recorded_step.h"
 #include "csrc/core/check.h"
 
 #include <fmt/format.h>
@@ -44,6 +46,56 @@ Bytes fixed_part(const std::vector<Needs>& all, Bytes context) {
     most = std::max(most, fixed);
   }
   return most;
+}
+
+// What a GPU must have for the step with a step program, by shares of time: `--fit` leaves a part
+// of it alone.
+std::optional<BatchSearch::Needs> scheduled_needs(const DryRunJob& job, double time_limit_seconds) {
+  BatchSearch::Needs most(kTimeShares.size());
+  const std::vector<RecordedStep> steps = record_steps(job);
+  if (steps.empty()) return std::nullopt;
+  for (const RecordedStep& step : steps) {
+    if (!step.graph) return BatchSearch::Needs(kTimeShares.size());
+    const auto least = least_memory_within_shares(*step.graph, time_limit_seconds);
+    for (std::size_t k = 0; k < least.size(); ++k) {
+      const Bytes needed =
+          least[k] ? job.gpu->context_bytes +
+                         static_cast<Bytes>(static_cast<double>(*least[k]) / kFittedShare)
+                   : job.total + 1;
+      most[k] = std::max(most[k].value_or(0), needed);
+    }
+  }
+  return most;
+}
+
+// The largest with a step program; begins with the largest that fits as it is.
+void find_scheduled(const DryRunJob& job, const BatchArgument& argument,
+                    const DryRunFitOptions& options, DryRunFit& fit) {
+  const unsigned runs = std::max(1U, options.most_runs / 2);
+  BatchSearch::Options search_options{.limit = job.total,
+                                      .fixed = job.gpu->context_bytes,
+                                      .most_runs = runs,
+                                      .few_runs = std::min(runs, options.few_runs)};
+  for (const DryRunFit::Row& row : fit.rows)
+    search_options.first = std::max(search_options.first, row.answer.largest);
+  BatchSearch search(search_options, [&](std::uint64_t batch) {
+    DryRunJob one = job;
+    one.program = argument.with(batch);
+    const auto needs = scheduled_needs(one, options.plan_time_limit_seconds / 2);
+    const std::string who = fmt::format("{} {} with a step program", argument.label(), batch);
+    if (!needs)
+      print_note(fmt::format("{}: the program refuses it", who));
+    else if (!needs->front())
+      print_note(fmt::format("{}: berth cannot schedule the step", who));
+    else
+      print_note(fmt::format("{}: needs {} for {:.0f} % more time", who,
+                             format_bytes(*needs->back()), 100 * kTimeShares.back()));
+    return needs;
+  });
+  const auto answers = search.find();
+  fit.runs += search.runs();
+  for (std::size_t k = 0; k < std::min(answers.size(), kTimeShares.size()); ++k)
+    if (answers[k]) fit.scheduled.push_back({kTimeShares[k], *answers[k]});
 }
 
 }  // namespace
@@ -100,6 +152,8 @@ DryRunFit find_fit(const DryRunJob& job, const BatchArgument& argument,
                                              kFitted.begin());
     if (at < answers.size() && answers[at]) fit.rows.push_back({name, *answers[at]});
   }
+  const bool shared = std::ranges::any_of(gpus_of(all), &GpuUse::shared);
+  if (why_not_recorded(job).empty() && !shared) find_scheduled(job, argument, options, fit);
   return fit;
 }
 

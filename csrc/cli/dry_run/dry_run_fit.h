@@ -16,8 +16,14 @@ struct DryRunFit {
     std::string name;  // of the allocator, as in Needs::Reserved
     BatchSearch::Answer answer;
   };
+  // The largest with a step program, by the time that it adds to the step: kTimeShares.
+  struct ScheduledRow {
+    double more_time = 0;
+    BatchSearch::Answer answer;
+  };
   std::string argument;  // as the user named it
   std::vector<Row> rows = {};
+  std::vector<ScheduledRow> scheduled = {};  // none where no step can be planned
   unsigned runs = 0;
 };
 
@@ -30,6 +36,9 @@ struct DryRunFitOptions {
 // Runs the program of `job` with other batches, and says of each on standard error how it went.
 // `all` is what its processes needed with the batch that it was given. A GPU has to hold all that
 // use it, with their contexts.
+//
+// A program in Python then runs with further batches, which record its step, for the largest ones
+// with a step program: half as many runs at most.
 //
 // Throws Error(kUsage) where the program refuses the argument.
 [[nodiscard]] DryRunFit find_fit(const DryRunJob& job, const BatchArgument& argument,

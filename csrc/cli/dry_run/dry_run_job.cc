@@ -45,6 +45,22 @@ std::string preload_of(const replay::StandinFiles& standin) {
   return preload;
 }
 
+// What makes the program record its step as `python -m berth run --fit` does, and save it.
+void record_step(const DryRunJob& job,
+                 std::vector<std::pair<std::string, std::string>>& variables) {
+  const char* const path = std::getenv("PYTHONPATH");
+  const std::string start = python_package() + "/start";
+  const GpuModel& gpu = *job.gpu;
+  variables.insert(variables.end(),
+                   {{"BERTH_RECORD", "requests"},
+                    {"BERTH_BUDGET", "fit"},
+                    {"BERTH_STANDIN_STEP_GRAPHS", job.step_graphs},
+                    {"BERTH_STANDIN_ROOFLINE",
+                     fmt::format("{},{},{}", 1e12 * gpu.fp32_tflops, 1e12 * gpu.half_tflops,
+                                 1e9 * gpu.gigabytes_per_second)},
+                    {"PYTHONPATH", path == nullptr || *path == '\0' ? start : start + ":" + path}});
+}
+
 // Adds what one process said of itself.
 void add_report(const fs::path& path, DryRun& run) {
   std::ifstream file(path);
@@ -106,10 +122,13 @@ DryRun run_dry(const DryRunJob& job) {
       {"BERTH_STANDIN_STEPS", std::to_string(job.steps)},
       {"BERTH_STANDIN_REPORT", (scratch.path() / "{pid}.json").string()},
       {"BERTH_MODE", "record"},
-      {"BERTH_RECORD", "operators"},
       {"BERTH_TRACE", traces.written_to()},
       {"BERTH_TAG", job.tag},
       {"BERTH_MEMORY_LIMIT", std::to_string(kRoom * job.total)}};
+  if (job.step_graphs.empty())
+    variables.emplace_back("BERTH_RECORD", "operators");
+  else
+    record_step(job, variables);
   // Nor may a GPU find what was compiled here.
   if (std::getenv("TORCHINDUCTOR_CACHE_DIR") == nullptr)
     variables.emplace_back(

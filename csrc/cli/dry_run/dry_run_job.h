@@ -21,6 +21,9 @@ struct DryRunJob {
   std::string tag;
   std::string trace;  // absolute; what RankTraces takes
   std::vector<std::string> program;
+  // A folder that gets the step of each process as a graph: the program then ends once two steps
+  // were the same, and its trace has requests alone. See recorded_step.h. Empty: none.
+  std::string step_graphs = {};
   bool output_to_error = false;  // where standard output is ours
 };
 

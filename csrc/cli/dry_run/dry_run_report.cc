@@ -96,8 +96,7 @@ std::string fit_text(const DryRunFit& fit) {
   std::string text = fmt::format("\nThe largest {} that fits ({})\n", fit.argument,
                                  format_number_of(fit.runs, "more run"));
   Table batches({{"allocator", Table::Align::kLeft}, {"largest"}, {"", Table::Align::kLeft}});
-  for (const DryRunFit::Row& row : fit.rows) {
-    const BatchSearch::Answer& answer = row.answer;
+  const auto add = [&](const std::string& name, const BatchSearch::Answer& answer) {
     std::string what;
     if (answer.smallest_too_large)
       what = format_count(*answer.smallest_too_large) + " does not fit";
@@ -110,10 +109,18 @@ std::string fit_text(const DryRunFit& fit) {
       what += "; none was tried between";
     if (answer.step > 1)
       what += fmt::format("; multiples of {}, as the program wants", answer.step);
-    batches.add(
-        {label(row.name), answer.largest == 0 ? "none" : format_count(answer.largest), what});
-  }
-  return text + batches.to_string();
+    batches.add({name, answer.largest == 0 ? "none" : format_count(answer.largest), what});
+  };
+  for (const DryRunFit::Row& row : fit.rows) add(label(row.name), row.answer);
+  for (const DryRunFit::ScheduledRow& row : fit.scheduled)
+    add(fmt::format("run --fit, + {:.0f} % time", 100 * row.more_time), row.answer);
+  text += batches.to_string();
+  if (!fit.scheduled.empty())
+    text += "  " + wrap(
+                       "run --fit: with a step program; time by the roofline, beside the step with "
+                       "the same batch as written",
+                       4, 98);
+  return text;
 }
 
 }  // namespace
@@ -223,19 +230,55 @@ Json DryRunReport::to_json() const {
                {"worst_rank", ranks.empty() ? Json(nullptr) : Json(worst())},
                {"devices", devices},
                {"ranks", list}};
+  if (!steps.empty()) {
+    Json planned = Json::array();
+    for (const FittedStep& step : steps) planned.push_back(cli::to_json(step, job));
+    json["scheduled"] = planned;
+  } else if (!why_no_steps.empty()) {
+    json["why_not_scheduled"] = why_no_steps;
+  }
   if (fit) {
-    Json rows = Json::object();
-    for (const DryRunFit::Row& row : fit->rows) {
-      rows[row.name] = {{"largest", row.answer.largest},
-                        {"exact", row.answer.exact},
-                        {"step", row.answer.step},
-                        {"flat", row.answer.flat},
-                        {"smallest_too_large", known(row.answer.smallest_too_large)},
-                        {"refused", known(row.answer.refused)}};
+    Json rows = Json::object(), scheduled = Json::array();
+    const auto answer_json = [&](const BatchSearch::Answer& answer) -> Json {
+      return {{"largest", answer.largest},
+              {"exact", answer.exact},
+              {"step", answer.step},
+              {"flat", answer.flat},
+              {"smallest_too_large", known(answer.smallest_too_large)},
+              {"refused", known(answer.refused)}};
+    };
+    for (const DryRunFit::Row& row : fit->rows) rows[row.name] = answer_json(row.answer);
+    for (const DryRunFit::ScheduledRow& row : fit->scheduled) {
+      scheduled.push_back(answer_json(row.answer));
+      scheduled.back()["more_time"] = row.more_time;
     }
-    json["fit"] = {{"argument", fit->argument}, {"runs", fit->runs}, {"largest", rows}};
+    json["fit"] = {{"argument", fit->argument},
+                   {"runs", fit->runs},
+                   {"largest", rows},
+                   {"scheduled", scheduled}};
   }
   return json;
+}
+
+// What is said of a step that is larger than the GPU.
+std::string DryRunReport::larger_text() const {
+  std::string text;
+  if (!steps.empty()) {
+    const auto most = std::ranges::max_element(
+        steps, {}, [](const FittedStep& step) { return step.within.base_peak; });
+    text += fits() ? "\nBy a schedule within the GPU's memory"
+                   : "\nLarger than the GPU: berth trains it by a schedule";
+    if (steps.size() > 1) text += fmt::format(", rank {} of {}", most->rank, steps.size());
+    return text + "\n" + cli::to_text(*most, job);
+  }
+  if (fits()) return text;
+  const Bytes needed = ranks[worst()].needs.live_peak + job.gpu->context_bytes;
+  return "\nLarger than the GPU: `python -m berth run --fit` trains it all the same\n  " +
+         wrap(fmt::format("At its peak {} of tensors then wait on the host. The GPU must have "
+                          "room for what the largest operator takes and makes.{}",
+                          format_bytes(needed - std::min(needed, job.total)),
+                          why_no_steps.empty() ? "" : " No schedule: " + why_no_steps + "."),
+              4, 98);
 }
 
 std::string DryRunReport::to_text() const {
@@ -365,13 +408,7 @@ std::string DryRunReport::to_text() const {
                                 needs.why_no_plan),
                     4, 98);
   }
-  if (!fits())
-    text += "\nLarger than the GPU: `python -m berth run --fit` trains it all the same\n  " +
-            wrap(fmt::format("At its peak {} of tensors then wait on the host. The GPU must have "
-                             "room for what the largest operator takes and makes.",
-                             format_bytes(needs.live_peak + context -
-                                          std::min(needs.live_peak + context, job.total))),
-                 4, 98);
+  text += larger_text();
   if (fit) text += fit_text(*fit);
   text += holders_text(needs.holders);
 

@@ -4,6 +4,7 @@
 #include "csrc/cli/dry_run/dry_run_fit.h"
 #include "csrc/cli/dry_run/dry_run_job.h"
 #include "csrc/cli/dry_run/dry_run_needs.h"
+#include "csrc/cli/dry_run/fitted_step.h"
 #include "csrc/cli/dry_run/gpu_use.h"
 
 #include <cstdint>
@@ -23,6 +24,9 @@ struct DryRunReport {
   DryRun run;
   std::vector<Rank> ranks;  // one for each GPU that a process used
   std::optional<DryRunFit> fit;
+  std::vector<FittedStep> steps =
+      {};                         // by schedules within the GPU's memory, where that was planned
+  std::string why_no_steps = {};  // where it was to be
 
   // Index of the one that needs most. Requires !ranks.empty().
   [[nodiscard]] std::size_t worst() const;
@@ -33,6 +37,9 @@ struct DryRunReport {
 
   [[nodiscard]] Json to_json() const;
   [[nodiscard]] std::string to_text() const;
+
+ private:
+  [[nodiscard]] std::string larger_text() const;
 };
 
 }  // namespace berth::cli

@@ -7,6 +7,7 @@
 #include "csrc/schedule/joint/flatten.h"
 #include "csrc/schedule/joint/holes.h"
 #include "csrc/schedule/joint/host_room.h"
+#include "csrc/schedule/joint/passes.h"
 #include "csrc/schedule/joint/reorder.h"
 #include "csrc/schedule/joint/time_bound.h"
 #include "csrc/schedule/joint/unrolled.h"
@@ -463,7 +464,7 @@ std::vector<std::string> step_engines() {
   return all;
 }
 
-StepResult plan_step(const graph::Graph& graph, const StepOptions& options) {
+StepResult plan_whole(const graph::Graph& graph, const StepOptions& options) {
   BERTH_CHECK(contains(step_engines(), options.engine), kUsage,
               "no engine '{}' plans a step, legal are: {}. Planners of papers are engines from "
               "berth::use_papers() on (berth/papers.h)",

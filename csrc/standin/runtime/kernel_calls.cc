@@ -130,13 +130,15 @@ void __cudaRegisterFunction(void**, const char* function, char*, const char* nam
 }
 void __cudaRegisterVar(void**, char*, char*, const char*, int, std::size_t, int, int) {}
 
-int cudaFuncGetAttributes(FunctionAttributes* attributes, const void* /*function*/) {
+int cudaFuncGetAttributes(FunctionAttributes* attributes, const void* function) {
   BERTH_STANDIN_ENTER();
   const GpuModel& gpu = Machine::get().gpu;
   *attributes = {};
   attributes->max_threads_per_block = 1024;
   attributes->registers = 32;
-  attributes->ptx_version = attributes->binary_version = gpu.major * 10 + gpu.minor;
+  // CUB looks for the parameters of a sort by it, among those of the GPUs that it was compiled for.
+  attributes->ptx_version = attributes->binary_version =
+      static_cast<int>(code_version(function, gpu));
   attributes->max_dynamic_shared_bytes = 48 * 1024;
   return kSuccess;
 }
