@@ -40,6 +40,7 @@ def main():
         "-DNDEBUG",
         "-DFMT_HEADER_ONLY=1",
         "-DBERTH_CUDA=1",
+        '-DBERTH_VERSION="0.1.0"',
         "-Wall",
         "-Wextra",
         "-Werror",
