@@ -81,7 +81,7 @@ void find_scheduled(const DryRunJob& job, const BatchArgument& argument,
   BatchSearch search(search_options, [&](std::uint64_t batch) {
     DryRunJob one = job;
     one.program = argument.with(batch);
-    const auto needs = scheduled_needs(one, options.plan_time_limit_seconds / 2);
+    const auto needs = scheduled_needs(one, options.plan_time_limit_seconds);
     const std::string who = fmt::format("{} {} with a step program", argument.label(), batch);
     if (!needs)
       print_note(fmt::format("{}: the program refuses it", who));

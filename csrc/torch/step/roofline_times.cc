@@ -55,7 +55,7 @@ std::uint64_t ns_of(const Call& call, const graph::Roofline& device) {
 }  // namespace
 
 void time_by_roofline(Program& program) {
-  static const std::optional<graph::Roofline> device = roofline_of_environment();
+  const std::optional<graph::Roofline> device = roofline_of_environment();
   if (!device) return;
   for (Call& call : program.calls) call.ns = ns_of(call, *device);
 }
