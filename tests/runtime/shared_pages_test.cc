@@ -12,6 +12,7 @@
 #include <berth/error.h>
 #include <berth/warnings.h>
 
+#include <atomic>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -36,13 +37,15 @@ Plan side_by_side(std::uint32_t count) {
 
 // Serves a plan from a file, as a program does that starts.
 struct Served {
-  Served(Device& device, const Plan& plan, Bytes limit = 0) {
+  Served(Device& device, const Plan& plan, Bytes limit = 0,
+         const std::atomic<int>* captures = nullptr) {
     write_plan(folder / "step.plan", plan);
     Allocator::Options options;
     options.start_threads = false;
     options.config.mode = Mode::kServe;
     options.config.plan = folder / "step.plan";
     options.config.memory_limit = limit;
+    options.captures = captures;
     allocator = std::make_unique<test::CheckedAllocator>(device, options);
   }
   void free(void* block) { REQUIRE(allocator->free(block) == Allocator::FreeOutcome::kDone); }
@@ -87,6 +90,26 @@ TEST_CASE("An arena whose lanes are over is not filled", "[runtime][pages]") {
   for (int i = 0; i < 100; ++i) served.free(served.allocator->allocate(kMiB, 7));
   CHECK(served.allocator->stats().reserved <= reserved + 2 * kMiB);
   served.free(first);
+}
+
+TEST_CASE("While a graph is captured no arena is filled", "[runtime][pages]") {
+  test::SimulatedDevice device;
+  std::atomic<int> captures{0};
+  Served served(device, side_by_side(8), 0, &captures);
+  served.free(served.allocator->allocate(48 * kMiB, 7));  // so much may be held
+  (void)served.allocator->trim();
+  served.allocator->mark_step(0);
+  void* const first = served.allocator->allocate(kMiB, 0);
+  (void)served.allocator->trim();
+  captures = 1;
+  const Stats before = served.allocator->stats();
+  void* const second = served.allocator->allocate(kMiB - 1, 0);
+  for (int i = 0; i < 20; ++i) served.free(served.allocator->allocate(kMiB, 7));
+  captures = 0;
+  const Stats after = served.allocator->stats();
+  CHECK(after.reserved <= before.reserved + 2 * kMiB);
+  served.free(first);
+  served.free(second);
 }
 
 TEST_CASE("An arena that fills and the pool keep to the limit together", "[runtime][pages]") {

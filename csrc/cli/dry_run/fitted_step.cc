@@ -109,12 +109,12 @@ std::string to_text(const FittedStep& step, const DryRunJob& job) {
                      ? "nothing"
                      : fmt::format("{}, {}", format_number_of(verdict.recomputed, "operator"),
                                    format_ms(verdict.recomputed_ns)));
-    text += line("offloaded",
-                 verdict.offloaded_bytes == 0
-                     ? "nothing"
-                     : fmt::format("{} to the host and {} back, at {} GB/s each way",
-                                   format_bytes(verdict.offloaded_bytes),
-                                   format_bytes(verdict.reloaded_bytes), kFittedRate / 1'000'000'000));
+    text += line("offloaded", verdict.offloaded_bytes == 0
+                                  ? "nothing"
+                                  : fmt::format("{} to the host and {} back, at {} GB/s each way",
+                                                format_bytes(verdict.offloaded_bytes),
+                                                format_bytes(verdict.reloaded_bytes),
+                                                kFittedRate / 1'000'000'000));
     text += line("host memory", format_bytes(verdict.host_peak + step.spilled));
     if (step.spilled > 0)
       text += line(
