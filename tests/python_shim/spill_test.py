@@ -304,7 +304,9 @@ import tempfile
 import torch.distributed as dist
 dist.init_process_group("gloo", init_method=f"file://{tempfile.mkdtemp()}/store", rank=0, world_size=1)
 program = program_of(plan_wait=0.1) if host else None
-net = nn.parallel.DistributedDataParallel(Net(), gradient_as_bucket_view=True)
+net = Net()
+net.unused = nn.Linear(3, 3)
+net = nn.parallel.DistributedDataParallel(net, gradient_as_bucket_view=True, find_unused_parameters=True)
 optimizer = torch.optim.AdamW(net.parameters(), foreach=False)
 losses = []
 for step in range(6):

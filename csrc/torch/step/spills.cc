@@ -215,16 +215,16 @@ void Spills::drop_dead(bool all) {
 }
 
 // The weak reference of an entry keeps the storage where it is.
-void Spills::let_compare() {
+void Spills::let_compare(const c10::StorageImpl& storage) {
   if (!on()) return;
   const std::lock_guard lock(mutex_);
-  compared_ = true;
+  compared_ = &storage;
   for (const Entry& one : entries_)
     if (one.away) allow_bytes(*one.address);
 }
 
 void Spills::end_compare() {
-  if (!std::exchange(compared_, false)) return;
+  compared_ = nullptr;
   for (const Entry& one : entries_)
     if (one.away) deny_bytes_again(*one.address);
 }
@@ -271,7 +271,8 @@ void Spills::Use::begin(const c10::OperatorHandle& op, const c10::Stack& stack, 
   {
     Spills& spills = get();
     const std::lock_guard lock(spills.mutex_);
-    spills.end_compare();
+    for (const Used& one : storages)
+      if (one.storage == spills.compared_) spills.end_compare();
     for (const Used& one : storages) spills.use(one, stays, used_);
   }
   bring_back();

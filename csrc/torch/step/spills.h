@@ -118,9 +118,9 @@ class Spills final : public RoomMaker {
     const Use use_;
   };
 
-  // Until the next operator storages may be compared, by at::Tensor::is_alias_of(): that asks for
-  // their pointers and needs no bytes.
-  void let_compare();
+  // Until the next operator that takes this one storages may be compared, by
+  // at::Tensor::is_alias_of(): that asks for their pointers and needs no bytes.
+  void let_compare(const c10::StorageImpl& storage);
   // A step has ended. The next one is expected to use its tensors in the same order: those that
   // were there before it, and the k-th one that it makes.
   void end_step();
@@ -221,9 +221,9 @@ class Spills final : public RoomMaker {
   std::unordered_map<const c10::StorageImpl*, Entries::iterator> by_storage_;
   std::deque<Spare> spares_;  // the oldest first
   Bytes spare_bytes_ = 0;
-  Bytes copied_bytes_ = 0;  // copies of tensors that are there
-  bool compared_ = false;   // let_compare() stands
-  std::size_t alive_ = 0;   // entries after the last look for dead ones
+  Bytes copied_bytes_ = 0;                      // copies of tensors that are there
+  const c10::StorageImpl* compared_ = nullptr;  // let_compare() stands until it is taken
+  std::size_t alive_ = 0;                       // entries after the last look for dead ones
   // The clock of this step, and how long the one before was; what both made, in order.
   std::uint32_t clock_ = 0, length_ = 0;
   std::vector<Made> made_, made_before_;

@@ -57,14 +57,17 @@ void front(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack* 
     return;
   }
   OperatorListener* const listener = current.load(std::memory_order_acquire);
+  c10::Storage compared;
+  if (facts_of(op).compares && stack->back().toTensor().has_storage()) [[unlikely]]
+    compared = stack->back().toTensor().storage();
   if (facts_of(op).view)
     op.redispatchBoxed(below(keys), stack);
   else if (listener == nullptr) [[unlikely]]
     run_kernel(op, keys, stack);
   else
     listener->call(op, keys, stack);
-  if (facts_of(op).compares) [[unlikely]]
-    Spills::get().let_compare();
+  if (compared) [[unlikely]]
+    Spills::get().let_compare(*compared.unsafeGetStorageImpl());
 }
 
 void register_new_operators() {
