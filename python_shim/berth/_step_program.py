@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import gc
 import json
 import os
 import re
@@ -146,6 +147,15 @@ def _bytes(size: Union[int, str], name: str = "memory_budget") -> int:
     return int(number * _UNITS[unit])
 
 
+def _tell_parameters() -> None:
+    """Parameters that are there already may leave in the first step, as those that come later: an operator takes each."""
+    import torch
+
+    for one in gc.get_objects():
+        if type(one) is torch.nn.Parameter and one.layout is torch.strided and one.device.type != "meta":
+            torch.ops.berth.read_bytes(one.detach())
+
+
 class StepProgram:
     """Runs the training step inside a scope by a schedule, with the bits of the step as written and in no more memory.
 
@@ -261,6 +271,7 @@ class StepProgram:
             when_there_are_any(self._adapter.watch_threads)
         if self._host_memory > 0:
             watch_for_good()  # between steps, too, tensors may be on the host
+            _tell_parameters()
 
     def __del__(self) -> None:
         if self._program is not None:

@@ -347,6 +347,18 @@ said(back=back)
 """
 )
 
+# Weights of 16 MiB that the first step reads last, if at all.
+MADE_BEFORE = (
+    PROGRAM
+    + """
+first, later = nn.Linear(512, 512), nn.ModuleList(nn.Linear(512, 512) for _ in range(16))
+program = program_of()
+with program.step():
+    x = first(torch.ones(4096, 512))
+said(sum=x.sum().item(), spilled=program.stats().spilled_out)
+"""
+)
+
 # No room on the host, or none for one operator: one error, and the program goes on with a smaller batch.
 ENDS = (
     PROGRAM
@@ -441,6 +453,10 @@ class Spills(ProgramCase):
         back = self.answer(IN_TURN, "cpu", (8 << 20) + (256 << 10), 1 << 30, "")["back"]
         self.assertGreaterEqual(back[0], 4)
         self.assertLessEqual(max(back[2:]), 6, back)
+
+    def test_weights_that_were_there_before(self):
+        found = self.answer(MADE_BEFORE, "cpu", 22 << 20, 1 << 30, "")
+        self.assertGreater(found["spilled"], 0)
 
     def test_no_room_on_the_host(self):
         found = self.answer(ENDS, "cpu", 20 << 20, 60 << 20, "host")
