@@ -9,6 +9,7 @@
 #include "csrc/plan/section_file.h"
 #include "csrc/trace/chunk_frame.h"
 #include "csrc/trace/file.h"
+#include "csrc/trace/role_names.h"
 
 #include <algorithm>
 #include <array>
@@ -31,9 +32,6 @@ std::uint8_t index_of(const std::array<std::string_view, N>& names, const Json& 
               fmt::join(names, ", "));
   return static_cast<std::uint8_t>(found - names.begin());
 }
-
-constexpr std::array<std::string_view, 7> kRoles = {
-    "unknown", "parameter", "gradient", "optimizer", "activation", "workspace", "input"};
 
 const Json& elements(const Json& value, std::size_t least, std::size_t most,
                      const std::string& whose) {
@@ -106,7 +104,7 @@ Graph from_berth(const Json& root) {
     storage.kind =
         static_cast<StorageClass>(index_of(kClasses, member(json, "class", whose), whose));
     if (json.contains("role"))
-      storage.role = static_cast<trace::RoleKind>(index_of(kRoles, json["role"], whose));
+      storage.role = static_cast<trace::RoleKind>(index_of(trace::kRoleNames, json["role"], whose));
     graph.storages.push_back(storage);
   }
   for (const Json& json :
@@ -257,7 +255,7 @@ std::string to_json(const Graph& graph) {
     Ordered json = {{"bytes", storage.bytes},
                     {"class", kClasses[static_cast<std::size_t>(storage.kind)]}};
     if (storage.role != trace::RoleKind::kUnknown)
-      json["role"] = kRoles[static_cast<std::size_t>(storage.role)];
+      json["role"] = trace::kRoleNames[static_cast<std::size_t>(storage.role)];
     root["storages"].push_back(std::move(json));
   }
   for (const Operator& op : graph.operators) {

@@ -85,6 +85,7 @@ STAGES, WORKING, SQUEEZE = (f"csrc/schedule/retention/{name}.cc" for name in ("m
 RETAIN, STAGE_PROBLEM = "csrc/schedule/retention/retention.cc", "csrc/schedule/retention/problem.cc"
 BOUND = "csrc/schedule/retention/bound.cc"
 STEP_GRAPH = "csrc/graph/step_graph.cc"
+GHOST_CHECK = "csrc/torch/step/ghost_check.cc"
 STEP_EXECUTOR, GHOST, STEP_PROGRAM, TENSORS, RECORDER, OUTSIDE_MEMORY = (f"csrc/torch/step/{name}.cc" for name in (
     "executor", "ghost", "program", "tensors", "recorder", "outside_memory"))
 KNAPSACK, MADE_ONCE = "csrc/schedule/retention/knapsack.cc", "csrc/schedule/retention/made_once.cc"
@@ -810,7 +811,7 @@ MUTANTS = (
            "    of_step |= is_at(pending_, n);\n", "", BARRIERS),
     Mutant("barrier-wrote", "barrier", "what a barrier writes beside its arguments does not belong to it", RECORDER,
            "  describe_wrote(call, wrote);\n  const auto results", "  const auto results", BARRIERS),
-    Mutant("barrier-modes", "barrier", "a call under other modes is the program's", GHOST,
+    Mutant("barrier-modes", "barrier", "a call under other modes is the program's", GHOST_CHECK,
            "modes != *expected.modes) {", "false) {", BARRIERS),
     Mutant("barrier-modes-set", "barrier", "a call that is put off runs under the modes of then", STEP_EXECUTOR,
            "modes_.use(*call.modes);", "static_cast<void>(modes_);", BARRIERS),
@@ -824,7 +825,7 @@ MUTANTS = (
            "  if (!any_argument(op, stack, is_of_step)) return;\n", THREADS),
     Mutant("threads-writes", "threads", "what another thread writes while a step is recorded is no reason", RECORDER,
            "  if (writes) refuse(op, ", "  if (!writes) refuse(op, ", THREADS),
-    Mutant("step-number", "step", "numbers that change are those of the record", GHOST,
+    Mutant("step-number", "step", "numbers that change are those of the record", GHOST_CHECK,
            "    executor_->set_value(next_, n, value);\n", "    static_cast<void>(n);\n", PROGRAMS),
     Mutant("step-readers", "step", "a result takes the bytes of an operand that others read later", STEP_PROGRAM,
            "readers[one.storage] != 1 ||\n          last[one.storage] != &call || ", "", PROGRAMS),

@@ -45,6 +45,23 @@ struct Plain {
   test::CheckedAllocator allocator;
 };
 
+// Steps with a block that crosses each mark.
+struct Crossing : Plain {
+  Crossing() { free(allocate(320 * kMiB)); }  // the plans may hold so much
+  // Returns the step's hits.
+  std::uint64_t cross(const std::vector<Bytes>& sizes) {
+    const Stats before = allocator.stats();
+    free(crossing);
+    crossing = allocate(40 * kMiB);
+    std::vector<void*> blocks;
+    for (const Bytes size : sizes) blocks.push_back(allocate(size));
+    for (void* const block : blocks) free(block);
+    allocator.mark_step(0);
+    return allocator.stats().hits - before.hits;
+  }
+  void* crossing = allocate(40 * kMiB);
+};
+
 }  // namespace
 
 TEST_CASE("In segments a plan holds no more than the pool did before it", "[plain][learn]") {
@@ -119,54 +136,28 @@ TEST_CASE("In segments the arena lends to steps that the plan does not know", "[
 
 TEST_CASE("In segments an arena that is too small for a new plan is emptied for it",
           "[plain][learn]") {
-  Plain run;
-  void* crossing = run.allocate(40 * kMiB);
-  run.free(run.allocate(320 * kMiB));  // the plans may hold so much
-  // A block crosses each mark.
-  const auto step = [&](const std::vector<Bytes>& sizes) {
-    const Stats before = run.allocator.stats();
-    run.free(crossing);
-    crossing = run.allocate(40 * kMiB);
-    std::vector<void*> blocks;
-    for (const Bytes size : sizes) blocks.push_back(run.allocate(size));
-    for (void* const block : blocks) run.free(block);
-    run.allocator.mark_step(0);
-    return run.allocator.stats().hits - before.hits;
-  };
+  Crossing run;
   std::uint64_t hits = 0;
   const std::vector<Bytes> small(5, 24 * kMiB), large(5, 40 * kMiB);
-  for (int i = 0; i < 12; ++i) hits = step(small);
+  for (int i = 0; i < 12; ++i) hits = run.cross(small);
   REQUIRE(hits == 6);
-  for (int i = 0; i < 60; ++i) hits = step(large);
+  for (int i = 0; i < 60; ++i) hits = run.cross(large);
   REQUIRE(hits == 6);
   REQUIRE(run.peak() == 360 * kMiB);
-  run.free(crossing);
+  run.free(run.crossing);
 }
 
 TEST_CASE("In segments an arena that was emptied goes before the pool grows", "[plain][learn]") {
-  Plain run;
-  void* crossing = run.allocate(40 * kMiB);
-  run.free(run.allocate(320 * kMiB));  // the plans may hold so much
-  // A block crosses each mark.
-  const auto step = [&](const std::vector<Bytes>& sizes) {
-    const Stats before = run.allocator.stats();
-    run.free(crossing);
-    crossing = run.allocate(40 * kMiB);
-    std::vector<void*> blocks;
-    for (const Bytes size : sizes) blocks.push_back(run.allocate(size));
-    for (void* const block : blocks) run.free(block);
-    run.allocator.mark_step(0);
-    return run.allocator.stats().hits - before.hits;
-  };
+  Crossing run;
   std::uint64_t hits = 0;
   const std::vector<Bytes> small(5, 24 * kMiB);
   // No gap of the arena is large enough for the first block.
   const std::vector<Bytes> large = {200 * kMiB, 2 * kMiB, 2 * kMiB, 2 * kMiB, 2 * kMiB};
-  for (int i = 0; i < 12; ++i) hits = step(small);
+  for (int i = 0; i < 12; ++i) hits = run.cross(small);
   REQUIRE(hits == 6);
-  for (int i = 0; i < 60; ++i) step(large);
+  for (int i = 0; i < 60; ++i) run.cross(large);
   REQUIRE(run.peak() <= 420 * kMiB);
-  run.free(crossing);
+  run.free(run.crossing);
 }
 
 TEST_CASE("In segments an arena that cannot be emptied serves its former plan", "[plain][learn]") {

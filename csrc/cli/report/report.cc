@@ -6,6 +6,7 @@
 #include "csrc/replay/through_berth.h"
 #include "csrc/replay/torch_layout.h"
 #include "csrc/replay/workload.h"
+#include "csrc/trace/role_names.h"
 #include "csrc/trace/traced_blocks.h"
 
 #include <berth/place.h>
@@ -42,26 +43,6 @@ std::string over(Bytes reserved, Bytes live) {
 
 Report::Fact bytes_fact(std::string what, Bytes bytes, std::string more) {
   return {std::move(what), format_bytes(bytes), std::move(more)};
-}
-
-std::string role_name(trace::RoleKind role) {
-  switch (role) {
-    case trace::RoleKind::kParameter:
-      return "parameter";
-    case trace::RoleKind::kGradient:
-      return "gradient";
-    case trace::RoleKind::kOptimizer:
-      return "optimizer state";
-    case trace::RoleKind::kActivation:
-      return "activation";
-    case trace::RoleKind::kWorkspace:
-      return "workspace";
-    case trace::RoleKind::kInput:
-      return "input";
-    case trace::RoleKind::kUnknown:
-      break;
-  }
-  return "";
 }
 
 std::string program_of(const trace::Program& program) {
@@ -362,7 +343,7 @@ Report report_of(const Trace& trace, const std::optional<Plan>& plan, const std:
              trace.name(block.origin.module != 0 ? block.origin.module : block.origin.scope)),
          .op = report.name(trace.name(block.origin.op)),
          .phase = report.name(phase_name(trace, block.origin)),
-         .role = report.name(role_name(block.role)),
+         .role = report.name(std::string(name_of(block.role))),
          .lane = block.lane});
   }
   for (const trace::Entry& entry : trace.entries) {

@@ -1,6 +1,7 @@
 #include "csrc/cli/core/output.h"
 #include "csrc/cli/report/report.h"
 #include "csrc/schedule/joint/lifetimes.h"
+#include "csrc/trace/role_names.h"
 
 #include <berth/referee.h>
 
@@ -15,8 +16,6 @@ using graph::ScheduleStep;
 using One = schedule::Lifetimes::One;
 
 constexpr std::array<const char*, 4> kPhases = {"forward", "loss", "backward", "optimizer"};
-constexpr std::array<const char*, 7> kRoles = {
-    "", "parameter", "gradient", "optimizer state", "activation", "workspace", "input"};
 
 }  // namespace
 
@@ -93,7 +92,7 @@ Report report_of(const graph::Schedule& schedule, const graph::Graph& graph,
       block.phase = phases[one.buffer];
       const graph::Buffer& buffer = schedule.buffers[one.buffer];
       const graph::Storage& storage = graph.storages[buffer.storage];
-      block.role = report.name(kRoles.at(static_cast<std::size_t>(storage.role)));
+      block.role = report.name(std::string(name_of(storage.role)));
       if (!buffer.offsets.empty()) offset = buffer.offsets[births[one.buffer]++];
     }
     if (block.birth >= block.end || block.bytes == 0) continue;

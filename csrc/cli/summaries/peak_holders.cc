@@ -1,5 +1,6 @@
 #include "csrc/cli/summaries/peak_holders.h"
 
+#include "csrc/trace/role_names.h"
 #include "csrc/trace/traced_blocks.h"
 
 #include <algorithm>
@@ -27,26 +28,6 @@ std::string without_numbers(std::string_view name) {
     text += '.';
     name.remove_prefix(dot + 1);
   }
-}
-
-std::string name_of(trace::RoleKind role) {
-  switch (role) {
-    case trace::RoleKind::kParameter:
-      return "parameter";
-    case trace::RoleKind::kGradient:
-      return "gradient";
-    case trace::RoleKind::kOptimizer:
-      return "optimizer";
-    case trace::RoleKind::kActivation:
-      return "activation";
-    case trace::RoleKind::kWorkspace:
-      return "workspace";
-    case trace::RoleKind::kInput:
-      return "input";
-    case trace::RoleKind::kUnknown:
-      break;
-  }
-  return "";
 }
 
 using Key = std::tuple<std::string, std::string, std::string>;  // module, operator, role
@@ -82,7 +63,7 @@ PeakHolders find_peak_holders(const Trace& trace) {
     if (!block.lives_at(traced.peak_tick())) continue;
     const auto [module, fresh] = modules.try_emplace(block.origin.module);
     if (fresh) module->second = without_numbers(trace.name(block.origin.module));
-    const std::string op(trace.name(block.origin.op)), role = name_of(block.role);
+    const std::string op(trace.name(block.origin.op)), role(name_of(block.role));
     all.add({module->second, op, role}, block.bytes);
     by_module.add({module->second, "", ""}, block.bytes);
     by_operator.add({"", op, ""}, block.bytes);

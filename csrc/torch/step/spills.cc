@@ -26,6 +26,7 @@
 #include <algorithm>
 #include <cstring>
 #include <exception>
+#include <tuple>
 #include <utility>
 
 namespace berth::torch::step {
@@ -413,16 +414,21 @@ std::vector<Spills::Strong> Spills::candidates(c10::Device device, Bytes bytes) 
   std::vector<Weak> found;
   {
     const std::lock_guard lock(mutex_);
-    std::vector<std::pair<std::uint64_t, const Entry*>> all;
-    for (const Entry& one : entries_)
+    // By the next use; where that is the same, those that were used longer ago come first.
+    using Candidate = std::tuple<std::uint64_t, std::size_t, const Entry*>;
+    std::vector<Candidate> heap;
+    std::size_t left = entries_.size();
+    for (const Entry& one : entries_) {
+      --left;
       if (one.device == device && may_leave(one, stream) && !one.storage.expired())
-        all.emplace_back(next_use(one), &one);
-    std::stable_sort(all.begin(), all.end(),
-                     [](const auto& a, const auto& b) { return a.first > b.first; });
-    Bytes of_them = 0;
-    for (auto one = all.begin(); one != all.end() && of_them < bytes; ++one) {
-      found.push_back(one->second->storage);
-      of_them += one->second->bytes;
+        heap.emplace_back(next_use(one), left, &one);
+    }
+    std::make_heap(heap.begin(), heap.end());
+    for (Bytes of_them = 0; !heap.empty() && of_them < bytes; heap.pop_back()) {
+      std::pop_heap(heap.begin(), heap.end());
+      const Entry& one = *std::get<const Entry*>(heap.back());
+      found.push_back(one.storage);
+      of_them += one.bytes;
     }
   }
   std::vector<Strong> storages;

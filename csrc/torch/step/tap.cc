@@ -57,10 +57,11 @@ void front(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack* 
     return;
   }
   OperatorListener* const listener = current.load(std::memory_order_acquire);
+  const OperatorFacts& facts = facts_of(op);
   c10::Storage compared;
-  if (facts_of(op).compares && stack->back().toTensor().has_storage()) [[unlikely]]
+  if (facts.compares && stack->back().toTensor().has_storage()) [[unlikely]]
     compared = stack->back().toTensor().storage();
-  if (facts_of(op).view)
+  if (facts.view)
     op.redispatchBoxed(below(keys), stack);
   else if (listener == nullptr) [[unlikely]]
     run_kernel(op, keys, stack);

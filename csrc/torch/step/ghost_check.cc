@@ -1,0 +1,153 @@
+// Whether what the body calls, and what its barriers give, is the program's.
+
+#include "csrc/torch/step/ghost.h"
+#include "csrc/torch/step/tensors.h"
+
+#include <ATen/core/grad_mode.h>
+#include <c10/util/SmallVector.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+namespace berth::torch::step {
+
+bool Ghost::check_tensor(const Operand& expected, const at::Tensor& tensor, std::string* why) {
+  const auto no = [&](std::string_view what) {
+    *why = what;
+    return false;
+  };
+  if (!tensor.defined()) return expected.storage == kNoStorage || no("a tensor is missing");
+  if (expected.storage == kNoStorage) return no("a tensor more");
+  if (const std::string_view refused = why_refused(tensor); !refused.empty())
+    return no(fmt::format("a tensor that {}", refused));
+  if (!matches(tensor, expected)) return no("a tensor of another shape or type");
+  const c10::Storage& storage = tensor.unsafeGetTensorImpl()->unsafe_storage();
+  c10::StorageImpl* const impl = storage.unsafeGetStorageImpl();
+  const bool seen = seen_[expected.storage] != 0;
+  if (seen && storages_[expected.storage]._unsafe_get_target() == impl) return true;
+  // From outside: it must be one there, too, and occur here first.
+  const RecordedStorage& recorded = program().storages[expected.storage];
+  if (seen || recorded.maker != RecordedStorage::kFromOutside ||
+      recorded.device != impl->device() || recorded.bytes != impl->nbytes() ||
+      numbers_.contains(impl))
+    return no("another tensor of this shape");
+  if (is_foreign(*impl) != recorded.foreign)
+    return no(recorded.foreign ? "a tensor whose memory libtorch allocated, where that was not so,"
+                               : "a tensor whose memory others may use, where that was not so,");
+  if (outside_.overlaps(*impl, recorded.foreign))
+    return no("a tensor with the memory of another one");
+  see(expected.storage, storage);
+  bound_.push_back(expected.storage);
+  executor_->bind(expected.storage, storage);
+  return true;
+}
+
+bool Ghost::check(const Call& expected, const c10::OperatorHandle& op,
+                  c10::ArrayRef<c10::IValue> arguments, std::string* why) {
+  if (&op.schema() != &expected.op.schema() ||
+      at::GradMode::is_enabled() != expected.gradients_on) {
+    *why = fmt::format("{} where {} was recorded", name_of(op), name_of(expected.op));
+    return false;
+  }
+  if (!streams_.is_same(device_of(arguments))) {
+    *why = fmt::format("{} is called on another stream", name_of(op));
+    return false;
+  }
+  if (const Modes modes = Modes::now(); modes != *expected.modes) {
+    *why = fmt::format("{} runs under another {}", name_of(op), expected.modes->difference(modes));
+    return false;
+  }
+  std::uint32_t operand = 0;
+  const auto check_argument = [&](std::uint32_t n, std::string* what) {
+    const Argument& argument = expected.arguments[n];
+    const c10::IValue& value = arguments[n];
+    if (form_of(value) != argument.form) {
+      *what = "an argument of another form";
+      return false;
+    }
+    if (argument.form != Form::kValue) {
+      std::uint32_t tensors = 0;
+      bool fits = true;
+      for_each_tensor(value, argument.form, [&](const at::Tensor& tensor) {
+        if (tensors++ >= argument.tensors || !fits) return;
+        const Operand& one = expected.operands[operand];
+        fits = check_tensor(one, tensor, what);
+        if (fits && one.moves) executor_->set_offset(next_, operand, tensor.storage_offset());
+        ++operand;
+      });
+      if (fits && tensors != argument.tensors) *what = "a list of another length";
+      return fits && tensors == argument.tensors;
+    }
+    if (argument.any || same_value(value, argument.value)) return true;
+    if (argument.scalar && value.tagKind() == argument.value.tagKind()) {
+      executor_->set_value(next_, n, value);
+      return true;
+    }
+    *what = "another value";
+    return false;
+  };
+  for (std::uint32_t n = 0; n < arguments.size(); ++n) {
+    std::string what;
+    if (check_argument(n, &what)) continue;
+    *why = fmt::format("{} takes {} in argument {}", name_of(op), what, n);
+    return false;
+  }
+  return true;
+}
+
+bool Ghost::take_results(const Call& expected, c10::ArrayRef<c10::IValue> arguments,
+                         c10::ArrayRef<c10::IValue> results) {
+  c10::SmallVector<at::Tensor, 8> operands;
+  for (std::size_t n = 0; n < arguments.size(); ++n)
+    if (expected.arguments[n].form != Form::kValue)
+      for_each_tensor(arguments[n], expected.arguments[n].form,
+                      [&](const at::Tensor& tensor) { operands.push_back(tensor); });
+  std::vector<std::pair<StorageNumber, c10::Storage>> made;
+  const auto is_expected = [&](const ResultTensor& one, const at::Tensor& tensor) {
+    if (one.argument != ResultTensor::kNew) {
+      const at::Tensor& operand = operands[one.argument];
+      return tensor.is_same(operand) && matches(tensor, expected.operands[one.argument]);
+    }
+    if (!tensor.defined()) return one.operand.storage == kNoStorage;
+    if (one.operand.storage == kNoStorage || !why_refused(tensor).empty() ||
+        !matches(tensor, one.operand) || tensor.key_set() != one.keys)
+      return false;
+    const StorageNumber number = one.operand.storage;
+    const c10::Storage& storage = tensor.storage();
+    c10::StorageImpl* const impl = storage.unsafeGetStorageImpl();
+    if (seen_[number] != 0) return storages_[number]._unsafe_get_target() == impl;
+    const auto known = std::find_if(made.begin(), made.end(),
+                                    [&](const auto& other) { return other.first == number; });
+    if (known != made.end()) return known->second.unsafeGetStorageImpl() == impl;
+    const RecordedStorage& like = program().storages[number];
+    if (numbers_.contains(impl) || impl->nbytes() != like.bytes || impl->device() != like.device ||
+        is_foreign(*impl) != like.foreign)
+      return false;
+    made.emplace_back(number, storage);
+    return true;
+  };
+  std::size_t next = 0;
+  for (std::size_t n = 0; n < expected.results.size(); ++n) {
+    const Result& result = expected.results[n];
+    if (form_of(results[n]) != result.form) return false;
+    if (result.form == Form::kValue && !expected.host_read && !same_value(results[n], result.value))
+      return false;
+    std::uint32_t tensors = 0;
+    bool fits = true;
+    for_each_tensor(results[n], result.form, [&](const at::Tensor& tensor) {
+      fits = fits && tensors++ < result.tensors &&
+             is_expected(expected.result_tensors[next++], tensor);
+    });
+    if (!fits || tensors != result.tensors) return false;
+  }
+  for (const auto& [number, storage] : made) {
+    see(number, storage);
+    if (expected.by_body) executor_->bind(number, storage);
+  }
+  if (expected.barrier) executor_->note_barrier(results);
+  return true;
+}
+
+}  // namespace berth::torch::step
