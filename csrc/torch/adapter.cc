@@ -318,6 +318,8 @@ int watch_threads(char* message, std::size_t size) {
   });
 }
 
+void watch_thread() { torch::watch_thread(); }
+
 int allow_spills(std::uint64_t host_memory, char* message, std::size_t size) {
   return answer(message, size, [&] {
     adapted().serve_step_programs();

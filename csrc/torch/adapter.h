@@ -75,7 +75,9 @@ enum berth_operator_error {
   /* Lets tensors spill to so many bytes of the host: see allow_spills(). */ \
   FUNCTION(int, allow_spills, (uint64_t host_memory, char* message, size_t size)) \
   /* Operators of all threads are seen from now on. */ \
-  FUNCTION(int, watch_threads, (char* message, size_t size))
+  FUNCTION(int, watch_threads, (char* message, size_t size)) \
+  /* Composite operators of the calling thread, too. */ \
+  FUNCTION(void, watch_thread, (void))
 // clang-format on
 
 typedef struct berth_torch_table {

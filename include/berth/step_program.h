@@ -203,6 +203,9 @@ void allow_spills(std::uint64_t host_memory);
 // thread that draws random numbers counts too. Costs each operator outside of steps some 0.3 us.
 // Thread-safe.
 void watch_threads();
+// The same for composite operators that the calling thread calls. Without it they are seen behind
+// the thread's first other operator. Python does this for each of its threads. Thread-safe.
+void watch_thread() noexcept;
 
 // Declares an operator pure: "my::op" with all its overloads, or "my::op.overload". Its results
 // depend on its arguments alone, and their shapes not on what the arguments hold. It has no effect

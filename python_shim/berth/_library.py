@@ -183,6 +183,9 @@ class Adapter:
     def watch_threads(self) -> None:
         self._call(self._table.watch_threads)
 
+    def watch_thread(self) -> None:
+        self._table.watch_thread()
+
     def free_step_program(self, program: Optional[int]) -> None:
         self._table.free_step_program(program)
 

@@ -17,6 +17,7 @@ from typing import Any, Optional, Union
 from berth._byte_access import watch_for_good  # imports torch
 from berth._errors import UsageError
 from berth._install import installed_adapters
+from berth._other_threads import in_each_new_one
 from berth._step_program import StepProgram, _bytes, _share, loop_ends
 
 _WINDOW = 64  # calls of optimizers that are remembered
@@ -88,6 +89,7 @@ class _Loop:
         self._open = self._over = False
         for _, adapter in installed_adapters():
             adapter.allow_spills(host_memory)
+            in_each_new_one(adapter.watch_thread)
         watch_for_good()
 
     def ended(self, optimizer: Any, *_: Any) -> None:

@@ -32,6 +32,25 @@ def _telling(start: _Start) -> _Start:
     return call
 
 
+_seen: set[Callable[[], None]] = set()
+
+
+def in_each_new_one(see: Callable[[], None]) -> None:
+    """Calls see() in each thread that threading starts from now on, before it runs anything. Thread-safe."""
+    with _lock:
+        if not _seen:
+            begin = threading.Thread._bootstrap  # type: ignore[attr-defined]
+
+            @functools.wraps(begin)
+            def _bootstrap(self: threading.Thread) -> None:
+                for one in tuple(_seen):
+                    one()
+                begin(self)
+
+            threading.Thread._bootstrap = _bootstrap  # type: ignore[attr-defined]
+        _seen.add(see)
+
+
 def when_there_are_any(tell: Callable[[], None]) -> None:
     """Calls tell() once: now if another thread runs Python, else before the first one starts. Thread-safe."""
     with _lock:

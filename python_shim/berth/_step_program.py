@@ -243,7 +243,7 @@ class StepProgram:
         for name in sorted(_pure):
             self._adapter.declare_pure(name)
         from berth._byte_access import Watch, watch_for_good  # imports torch
-        from berth._other_threads import when_there_are_any
+        from berth._other_threads import in_each_new_one, when_there_are_any
 
         self._watch = Watch()
         share = _share(memory_budget)
@@ -269,6 +269,8 @@ class StepProgram:
         )
         if engine != "eager":
             when_there_are_any(self._adapter.watch_threads)
+        if engine != "eager" or self._host_memory > 0:
+            in_each_new_one(self._adapter.watch_thread)
         if self._host_memory > 0:
             watch_for_good()  # between steps, too, tensors may be on the host
             _tell_parameters()

@@ -3,6 +3,7 @@
 #include "csrc/core/setup_mutex.h"
 #include "csrc/torch/step/denied_bytes.h"
 #include "csrc/torch/step/operator_kernels.h"
+#include "csrc/torch/step/other_threads.h"
 #include "csrc/torch/step/tensors.h"
 
 #include <ATen/core/grad_mode.h>
@@ -105,6 +106,8 @@ Readers& readers() {
   return *found;
 }
 
+std::atomic<bool> registered_any{false};
+
 class CompositeKernel final : public c10::OperatorKernel {
  public:
   explicit CompositeKernel(const c10::OperatorHandle& op) {
@@ -115,6 +118,12 @@ class CompositeKernel final : public c10::OperatorKernel {
   }
 
   void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack* stack) {
+    if (!c10::impl::tls_is_dispatch_key_included(kTapKey)) [[unlikely]] {
+      OtherThreads::run_composite(op, stack, [&](c10::Stack* of_it) {
+        op.redispatchBoxed(keys & kBelowComposites, of_it);
+      });
+      return;
+    }
     OperatorListener* const listener = Tap::listener();
     if (listener == nullptr) {
       op.redispatchBoxed(keys & kBelowComposites, stack);
@@ -160,6 +169,8 @@ bool has_kernel(const c10::OperatorHandle& op) {
 
 }  // namespace
 
+bool has_composites() noexcept { return registered_any.load(std::memory_order_acquire); }
+
 void register_composites() {
   struct Registered {
     std::unordered_set<std::string> operators;
@@ -182,6 +193,7 @@ void register_composites() {
         std::nullopt, nullptr, "berth's composites of steps"));
     registered->operators.insert(std::move(full));
   }
+  registered_any.store(true, std::memory_order_release);
 }
 
 }  // namespace berth::torch::step

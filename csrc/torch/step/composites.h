@@ -11,10 +11,12 @@ namespace berth::torch::step {
 // begins anew, told.
 //
 // How: a boxed kernel for each on a dispatch key above all others that libtorch keeps free, which
-// is in the thread's set as long as a tap stands. Those of which libtorch's sources show that they
-// touch no bytes have none.
+// is in the thread's set as long as a tap stands, or once OtherThreads sees the thread. Those of
+// which libtorch's sources show that they touch no bytes have none.
 
 // Registers the kernels of operators that have none yet. Not thread-safe.
 void register_composites();
+// Whether a thread may have their key.
+[[nodiscard]] bool has_composites() noexcept;
 
 }  // namespace berth::torch::step

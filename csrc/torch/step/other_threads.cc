@@ -1,6 +1,7 @@
 #include "csrc/torch/step/other_threads.h"
 
 #include "csrc/core/setup_mutex.h"
+#include "csrc/torch/step/composites.h"
 #include "csrc/torch/step/operator_kernels.h"
 #include "csrc/torch/step/spill_parts.h"
 #include "csrc/torch/step/tensors.h"
@@ -45,6 +46,17 @@ bool is_told_elsewhere() {
   return (local.included_ | local.excluded_).has(kTapKey) || at::in_parallel_region();
 }
 
+bool is_told_of(const c10::OperatorHandle& op) {
+  return (Spills::on() || listener.load(std::memory_order_acquire) != nullptr) && !within &&
+         !is_told_elsewhere() && !facts_of(op).view;
+}
+
+void tell(const c10::OperatorHandle& op, const c10::Stack& stack) {
+  const std::shared_lock visit(*visits);
+  if (OperatorListener* const there = listener.load(std::memory_order_acquire); there != nullptr)
+    there->called_elsewhere(op, stack);
+}
+
 void front(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack* stack,
            const Former& former) {
   const auto run = [&](c10::Stack* part) {
@@ -53,24 +65,20 @@ void front(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack* 
     else
       op.redispatchBoxed(keys & kBelow, part);
   };
-  const bool spills = Spills::on();
-  if ((!spills && listener.load(std::memory_order_acquire) == nullptr) || within ||
-      is_told_elsewhere() || facts_of(op).view) {
+  if (!is_told_of(op)) {
     run(stack);
     return;
   }
+  OtherThreads::see_composites();
   const Within here;
-  {
-    const std::shared_lock visit(*visits);
-    if (OperatorListener* const there = listener.load(std::memory_order_acquire); there != nullptr)
-      there->called_elsewhere(op, *stack);
-  }
+  tell(op, *stack);
   run_with_bytes(op, stack, run);
 }
 
 }  // namespace
 
 void OtherThreads::see() {
+  Tap::prepare();
   const std::lock_guard lock(registration_mutex);
   if (kernels == nullptr) {
     (void)::pthread_atfork(nullptr, nullptr, [] {
@@ -80,6 +88,23 @@ void OtherThreads::see() {
     kernels = new OperatorKernels(kKey, front, "berth's view of other threads");
   }
   if (kernels->behind()) kernels->register_new();
+}
+
+void OtherThreads::see_composites() noexcept {
+  if (has_composites() && !c10::impl::tls_is_dispatch_key_included(kCompositeKey))
+    c10::impl::tls_set_dispatch_key_included(kCompositeKey, true);
+}
+
+void OtherThreads::run_composite(const c10::OperatorHandle& op, c10::Stack* stack,
+                                 const std::function<void(c10::Stack*)>& run) {
+  if (!is_told_of(op)) {
+    run(stack);
+    return;
+  }
+  tell(op, *stack);
+  Spills::Use use(op, *stack);
+  run(stack);
+  use.note_results(op, *stack);
 }
 
 OtherThreads::OtherThreads(OperatorListener& one) {

@@ -562,6 +562,7 @@ void allow_spills(std::uint64_t host_memory) {
 }
 
 void watch_threads() { OtherThreads::see(); }
+void watch_thread() noexcept { OtherThreads::see_composites(); }
 
 void pure(std::string_view name) {
   BERTH_CHECK(name.find("::") != std::string_view::npos, kUsage,

@@ -113,6 +113,8 @@ void run_in_python(const c10::OperatorHandle& op, c10::Stack* stack) {
   (*c10::impl::getGlobalPyInterpreter())->dispatch(op, stack);
 }
 
+void Tap::prepare() { register_new_operators(); }
+
 Tap::Tap(OperatorListener& listener) {
   register_new_operators();
   current.store(&listener, std::memory_order_release);

@@ -51,6 +51,8 @@ class Tap {
   Tap(const Tap&) = delete;
   Tap& operator=(const Tap&) = delete;
 
+  // Registers the kernels, where that was not done. Thread-safe.
+  static void prepare();
   // From now on `between` receives the operators of this thread, and of threads that had a tap,
   // while there is none. It stays so to the end of the process.
   static void stay(OperatorListener& between);
