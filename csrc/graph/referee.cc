@@ -55,6 +55,9 @@ class Referee {
     Bytes offset = Buffer::kNoOffset;       // of the last of them
     Bytes host_offset = Buffer::kNoOffset;  // of its last copy out
     std::uint64_t ready = 0, away = 0;      // when its last copy in and its last copy out end
+    // Of a resident that is copied: where it begins, and what the host's copy holds.
+    bool moves = false, begins_on_host = false;
+    std::optional<ValueId> on_host = {};
   };
   struct Leaving {  // bytes that are being copied out
     std::uint64_t end = 0;
@@ -213,7 +216,13 @@ class Referee {
     for (std::size_t k = 0; k < operators; ++k)
       recorded_[graph_.order.empty() ? k : graph_.order[k]] = k;
     states_.resize(schedule_.buffers.size());
+    for (const Operator& op : graph_.operators)
+      for (const ValueId& written : op.alternatives.front().writes)
+        if (graph_.storages[written.storage].kind == StorageClass::kResident)
+          last_versions_[written.storage] =
+              std::max(last_version(written.storage), written.version);
     std::vector<bool> has_buffer(graph_.storages.size(), false);
+    const std::map<BufferId, ScheduleStep::Kind> copied_first = first_copies();
     for (BufferId buffer = 0; buffer < states_.size(); ++buffer) {
       const StorageId storage = schedule_.buffers[buffer].storage;
       BERTH_CHECK(storage < graph_.storages.size(), kInput,
@@ -225,18 +234,51 @@ class Referee {
                   buffer, storage);
       has_buffer[storage] = true;
       states_[buffer].holds = {storage, 0};
-      if (graph_.storages[storage].kind == StorageClass::kResident) {
-        BERTH_CHECK(schedule_.buffers[buffer].offsets.empty(), kInput,
-                    "buffer {} has a place in the arena, storage {} is resident", buffer, storage);
-        verdict_.resident =
-            sum(verdict_.resident, graph_.storages[storage].bytes, "resident bytes");
-      }
+      if (graph_.storages[storage].kind == StorageClass::kResident &&
+          begin_resident(buffer, copied_first))
+        continue;
       bear(buffer);
     }
     for (StorageId storage = 0; storage < graph_.storages.size(); ++storage)
       BERTH_CHECK(graph_.storages[storage].kind == StorageClass::kStep || has_buffer[storage],
                   kInput, "storage {} is there at the beginning and has no buffer", storage);
     verdict_.peak = verdict_.resident;
+  }
+
+  // Of each buffer that is copied, the first copy.
+  [[nodiscard]] std::map<BufferId, ScheduleStep::Kind> first_copies() const {
+    std::map<BufferId, ScheduleStep::Kind> first;
+    for (const ScheduleStep& step : schedule_.steps)
+      if (step.kind == ScheduleStep::Kind::kCopyOut || step.kind == ScheduleStep::Kind::kCopyIn)
+        first.try_emplace(step.buffer, step.kind);
+    return first;
+  }
+
+  // Whether the resident is on the host at the beginning.
+  bool begin_resident(BufferId buffer, const std::map<BufferId, ScheduleStep::Kind>& first) {
+    State& state = states_[buffer];
+    const StorageId storage = schedule_.buffers[buffer].storage;
+    const Bytes bytes = graph_.storages[storage].bytes;
+    BERTH_CHECK(schedule_.buffers[buffer].offsets.empty(), kInput,
+                "buffer {} has a place in the arena, storage {} is resident", buffer, storage);
+    const auto copied = first.find(buffer);
+    state.moves = copied != first.end();
+    state.begins_on_host = state.moves && copied->second == ScheduleStep::Kind::kCopyIn;
+    if (!state.moves) {
+      verdict_.resident = sum(verdict_.resident, bytes, "resident bytes");
+      return false;
+    }
+    // Its room on the host is there all the time.
+    host_ = sum(host_, bytes, "bytes on the host");
+    verdict_.host_peak = std::max(verdict_.host_peak, host_);
+    // What no operator writes has its copy there from the step before.
+    if (state.begins_on_host || last_version(storage) == 0) state.on_host = state.holds;
+    if (state.begins_on_host) state.place = Place::kHost;
+    return state.begins_on_host;
+  }
+  [[nodiscard]] std::uint32_t last_version(StorageId storage) const {
+    const auto found = last_versions_.find(storage);
+    return found == last_versions_.end() ? 0 : found->second;
   }
 
   void check_turn(OperatorId op) {
@@ -333,16 +375,16 @@ class Referee {
     return reads && paired && graph_.storages[value.storage].bytes <= storage_of(buffer).bytes;
   }
 
-  void check_movable(BufferId buffer, const char* does) const {
-    BERTH_CHECK(storage_of(buffer).kind != StorageClass::kResident, kInput,
-                "{} {} buffer {} of storage {}, which is resident", who(), does, buffer,
-                schedule_.buffers[buffer].storage);
+  void check_there(BufferId buffer, const char* does) const {
     BERTH_CHECK(states_[buffer].place == Place::kDevice, kInput, "{} {} {}", who(), does,
                 with_state(buffer));
   }
 
   void drop(BufferId buffer) {
-    check_movable(buffer, "drops");
+    BERTH_CHECK(storage_of(buffer).kind != StorageClass::kResident, kInput,
+                "{} drops buffer {} of storage {}, which is resident", who(), buffer,
+                schedule_.buffers[buffer].storage);
+    check_there(buffer, "drops");
     State& state = states_[buffer];
     now_ = std::max(now_, state.ready);
     free(storage_of(buffer).bytes, state.offset);
@@ -352,19 +394,31 @@ class Referee {
 
   void copy_out(const ScheduleStep& step) {
     const BufferId buffer = step.buffer;
-    check_movable(buffer, "copies out");
+    check_there(buffer, "copies out");
     State& state = states_[buffer];
     const Bytes bytes = storage_of(buffer).bytes;
+    BERTH_CHECK(!state.moves || step.host_offset == Buffer::kNoOffset, kInput,
+                "{} gives buffer {} a place on the host, storage {} is resident", who(), buffer,
+                schedule_.buffers[buffer].storage);
+    state.place = Place::kHost;
+    state.since = step_;
+    if (state.moves && state.on_host == state.holds) {  // the host has the same bytes
+      now_ = std::max(now_, state.ready);
+      free(bytes, state.offset);
+      return;
+    }
     out_end_ = std::max({out_end_, now_, state.ready});
     if (step.host_offset != Buffer::kNoOffset) take_on_host(step);
     out_end_ = sum(out_end_, ns_of(bytes, rates_.out), "ns");
     leaving_.push_back({out_end_, bytes, state.offset});
     if (state.offset != Buffer::kNoOffset && bytes != 0) taken_.at(state.offset).leaving = true;
     verdict_.offloaded_bytes = sum(verdict_.offloaded_bytes, bytes, "bytes copied out");
-    host_ = sum(host_, bytes, "bytes on the host");
-    verdict_.host_peak = std::max(verdict_.host_peak, host_);
-    state.place = Place::kHost;
-    state.since = step_;
+    if (state.moves) {
+      state.on_host = state.holds;
+    } else {
+      host_ = sum(host_, bytes, "bytes on the host");
+      verdict_.host_peak = std::max(verdict_.host_peak, host_);
+    }
     state.away = out_end_;
     state.host_offset = step.host_offset;
   }
@@ -402,25 +456,23 @@ class Referee {
     if (state.host_offset != Buffer::kNoOffset && bytes != 0)
       host_taken_.at(state.host_offset).free_at = in_end_;
     verdict_.reloaded_bytes = sum(verdict_.reloaded_bytes, bytes, "bytes copied in");
-    host_ -= bytes;
+    if (!state.moves) host_ -= bytes;
   }
 
   void end() {
     for (OperatorId op = 0; op < graph_.operators.size(); ++op)
       BERTH_CHECK(runs_[op] != 0, kInput, "{} is never run", name(op));
-    std::map<StorageId, std::uint32_t> last;  // versions of residents
-    for (const Operator& op : graph_.operators)
-      for (const ValueId& written : op.alternatives.front().writes)
-        if (graph_.storages[written.storage].kind == StorageClass::kResident)
-          last[written.storage] = std::max(last[written.storage], written.version);
     for (BufferId buffer = 0; buffer < states_.size(); ++buffer) {
       if (storage_of(buffer).kind != StorageClass::kResident) continue;
       const StorageId storage = schedule_.buffers[buffer].storage;
-      const auto found = last.find(storage);
-      const ValueId wanted = {storage, found == last.end() ? 0 : found->second};
+      const ValueId wanted = {storage, last_version(storage)};
       BERTH_CHECK(states_[buffer].holds == wanted, kInput,
                   "at the end {}, and the resident must hold {}", with_state(buffer),
                   graph::text_of(wanted));
+      const State& state = states_[buffer];
+      BERTH_CHECK(!state.moves || (state.place == Place::kHost) == state.begins_on_host, kInput,
+                  "at the end {}, and the resident began {}", with_state(buffer),
+                  state.begins_on_host ? "on the host" : "on the device");
     }
     verdict_.ns = std::max({now_, out_end_, in_end_});
   }
@@ -437,6 +489,7 @@ class Referee {
   std::vector<std::vector<OperatorId>> before_;
   std::vector<std::size_t> recorded_;  // its place in the recorded order
   std::optional<OperatorId> last_random_, last_in_step_;
+  std::map<StorageId, std::uint32_t> last_versions_;  // of residents that are written
   // By buffer.
   std::vector<State> states_;
   std::map<Bytes, Taken> taken_;               // of the arena

@@ -52,4 +52,18 @@ Schedule schedule_of_order(const Graph& graph, std::span<const OperatorId> order
   return schedule;
 }
 
+std::vector<bool> begin_on_host(const Graph& graph, const Schedule& schedule) {
+  std::vector<bool> known(schedule.buffers.size(), false), on_host(schedule.buffers.size(), false);
+  for (const ScheduleStep& step : schedule.steps) {
+    const bool copy =
+        step.kind == ScheduleStep::Kind::kCopyOut || step.kind == ScheduleStep::Kind::kCopyIn;
+    if (!copy || known[step.buffer]) continue;
+    known[step.buffer] = true;
+    on_host[step.buffer] =
+        step.kind == ScheduleStep::Kind::kCopyIn &&
+        graph.storages[schedule.buffers[step.buffer].storage].kind == StorageClass::kResident;
+  }
+  return on_host;
+}
+
 }  // namespace berth::graph

@@ -5,6 +5,7 @@
 #include <berth/referee.h>
 
 #include <span>
+#include <vector>
 
 namespace berth::graph {
 
@@ -14,5 +15,9 @@ namespace berth::graph {
 // order that does not name each operator once; whether it is legal says the referee.
 // O(reads + writes).
 [[nodiscard]] Schedule schedule_of_order(const Graph& graph, std::span<const OperatorId> order);
+
+// By buffer, whether the schedule begins with it on the host: a resident whose first copy is one
+// in. O(steps).
+[[nodiscard]] std::vector<bool> begin_on_host(const Graph& graph, const Schedule& schedule);
 
 }  // namespace berth::graph

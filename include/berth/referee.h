@@ -21,7 +21,8 @@ using BufferId = std::uint32_t;
 // resident has one buffer, which is there at the beginning. Any other buffer is born on the device
 // at its first write or its copy in. Its drop or its copy out ends it there; after a copy out it
 // may be copied in again. A buffer that is still there at the end counts as dropped after the last
-// step.
+// step. A resident may be copied out and in, too. It begins on the host where its first copy is one
+// in. It ends where it begins, since the next step begins there.
 struct Buffer {
   static constexpr Bytes kNoOffset = ~Bytes{0};
   StorageId storage = 0;
@@ -93,7 +94,8 @@ struct Verdict {
   // schedule is legal. The rest holds for legal ones alone.
   std::string violation;
 
-  Bytes resident = 0;  // all the time; part of every figure but arena and host
+  // All the time: residents that are never copied. Part of every figure but arena and host.
+  Bytes resident = 0;
   // Largest of `live` at a run or a copy in; `resident` where there is none. An input that is
   // dropped before is no part of it.
   Bytes peak = 0;
@@ -101,8 +103,9 @@ struct Verdict {
   // Bytes on the device by step: while an operator runs, its results and workspace included; after
   // any other step.
   std::vector<Bytes> live;
-  Bytes arena = 0;       // high-water mark of what has an offset
-  Bytes host_peak = 0;   // most that is copied out at one time
+  Bytes arena = 0;  // high-water mark of what has an offset
+  // Most that is copied out at one time. Residents that are copied count all the time.
+  Bytes host_peak = 0;
   Bytes host_arena = 0;  // high-water mark of what has a place on the host
 
   std::uint64_t compute_ns = 0;                     // of all runs
@@ -123,7 +126,8 @@ struct Verdict {
 // - What is random, changes state, waits for the host or is a collective runs once. Random
 //   operators keep their recorded order, and so do, among themselves, collectives and those that
 //   wait for the host. Control edges hold between first runs.
-// - Residents stay where they are, and hold their last version at the end.
+// - Residents are never dropped. At the end they hold their last version, and are where they were
+//   at the beginning, on the device or the host.
 // - Buffers that are on the device at one time share no byte of the arena, and fit it; the same of
 //   those that are on the host and its arena.
 // - Residents, what lies outside the arena and the whole arena fit the budget.
@@ -131,8 +135,10 @@ struct Verdict {
 // Time: operators run one after the other, beside one engine that copies out and one that copies
 // in. A copy begins when the runs before it in the list and the engine's copies before it have
 // ended. A copy in also waits for its copy out. A copy out also waits for the copies in from its
-// bytes on the host. A run waits for the copies in of what it reads and writes. A birth waits for
-// copies out where their bytes are in its place, or where both together exceed the budget.
+// bytes on the host. A copy out of a resident takes no time while the host has the same version,
+// as it has of one that no operator writes. A run waits for the copies in of what it reads and
+// writes. A birth waits for copies out where their bytes are in its place, or where both together
+// exceed the budget.
 //
 // O((steps + reads + writes) log buffers). Throws Error(kUsage) for rates of 0.
 [[nodiscard]] Verdict replay(const Graph& graph, const Schedule& schedule,

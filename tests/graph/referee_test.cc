@@ -85,11 +85,20 @@ class Twin {
     memory_.resize(schedule_.buffers.size());
     host_.resize(schedule_.buffers.size());
     births_.resize(schedule_.buffers.size(), 0);
+    std::vector<bool> begins_on_host(schedule_.buffers.size(), false);
     for (BufferId b = 0; b < schedule_.buffers.size(); ++b) {
       const StorageId s = schedule_.buffers[b].storage;
       if (graph_.storages[s].kind == StorageClass::kStep) continue;
       if (!bear(b)) return false;
       fill(b, {s, 0});
+      if (!is_resident(b)) continue;
+      if (!schedule_.buffers[b].offsets.empty()) return false;
+      const auto copied = std::find_if(
+          schedule_.steps.begin(), schedule_.steps.end(), [&](const ScheduleStep& step) {
+            return step.buffer == b && (step.kind == Kind::kCopyOut || step.kind == Kind::kCopyIn);
+          });
+      begins_on_host[b] = copied != schedule_.steps.end() && copied->kind == Kind::kCopyIn;
+      if (begins_on_host[b]) host_[b] = std::exchange(memory_[b], std::nullopt);
     }
     for (const ScheduleStep& step : schedule_.steps) {
       const bool legal = step.kind == Kind::kRun ? run(step) : move(step);
@@ -125,6 +134,8 @@ class Twin {
       for (const Operator& op : graph_.operators)
         for (const ValueId written : op.alternatives[0].writes)
           if (written.storage == s) last = std::max(last, written.version);
+      if (begins_on_host[b] && (memory_[b] || !host_[b])) return false;
+      if (begins_on_host[b]) memory_[b] = host_[b];
       if (!holds(b, {s, last}, graph_.storages[s].bytes)) return false;
     }
     return true;
@@ -138,6 +149,9 @@ class Twin {
 
   [[nodiscard]] Bytes bytes_of(BufferId b) const {
     return graph_.storages[schedule_.buffers[b].storage].bytes;
+  }
+  [[nodiscard]] bool is_resident(BufferId b) const {
+    return graph_.storages[schedule_.buffers[b].storage].kind == StorageClass::kResident;
   }
   void note(Bytes more) {
     for (const auto& content : memory_) more += content ? content->size() : 0;
@@ -217,7 +231,9 @@ class Twin {
   bool move(const ScheduleStep& step) {
     const BufferId b = step.buffer;
     if (b >= memory_.size()) return false;
-    if (graph_.storages[schedule_.buffers[b].storage].kind == StorageClass::kResident) return false;
+    if (is_resident(b) && step.kind == Kind::kDrop) return false;
+    if (is_resident(b) && step.kind == Kind::kCopyOut && step.host_offset != Buffer::kNoOffset)
+      return false;
     if (step.kind == Kind::kCopyIn) {
       if (!host_[b] || !bear(b)) return false;
       memory_[b] = std::exchange(host_[b], std::nullopt);
@@ -311,6 +327,32 @@ TEST_CASE("A legal schedule has the peak and the times of its steps", "[graph][r
   CHECK(verdict.offloaded_bytes == 0);
 }
 
+TEST_CASE("A resident may be on the host between its uses", "[graph][referee]") {
+  // It is read by step 0, and 2 ns at the end write it.
+  Schedule schedule = small_schedule();
+  const auto insert = [&](std::ptrdiff_t at, Kind kind) {
+    schedule.steps.insert(schedule.steps.begin() + at, step_of(kind, 0));
+  };
+  insert(10, Kind::kCopyOut);
+  insert(8, Kind::kCopyIn);
+  insert(3, Kind::kCopyOut);
+  insert(0, Kind::kCopyIn);
+  const CopyRates rates{Bytes{8} * 1'000'000'000, Bytes{16} * 1'000'000'000};
+  const Verdict verdict = replay(small_graph(), schedule, rates);
+  REQUIRE(verdict.violation == "");
+  CHECK(verdict.resident == 0);
+  CHECK(verdict.host_peak == 64);
+  // The first copy out finds the same bytes on the host.
+  CHECK(verdict.offloaded_bytes == 64);
+  CHECK(verdict.reloaded_bytes == 128);
+  CHECK(verdict.peak == 331);
+  CHECK(verdict.live[5] == 324 - 64);
+  // It comes 4 ns before the first operator, and again behind the last but one; it leaves in 8 ns.
+  CHECK(verdict.ns == 4 + 77 + 4 + 8);
+  schedule.budget = 64 + 260 + 7;
+  CHECK(replay(small_graph(), schedule, rates).violation == "");
+}
+
 TEST_CASE("Each kind of damage to a schedule is named", "[graph][referee]") {
   CHECK(violation_of([](Schedule&) {}) == "");
   const struct {
@@ -351,8 +393,23 @@ TEST_CASE("Each kind of damage to a schedule is named", "[graph][referee]") {
        "step 10: the schedule drops buffer 4, which was dropped at step 9"},
       {"a drop of a resident", [](Schedule& s) { s.steps[9].buffer = 0; },
        "step 9: the schedule drops buffer 0 of storage 0, which is resident"},
-      {"a copy out of a resident", [](Schedule& s) { s.steps[9] = step_of(Kind::kCopyOut, 0); },
-       "step 9: the schedule copies out buffer 0 of storage 0, which is resident"},
+      {"a resident that does not come back",
+       [](Schedule& s) { s.steps[9] = step_of(Kind::kCopyOut, 0); },
+       "at the end buffer 0, which was copied out at step 9, and the resident began on the device"},
+      {"a resident that comes and stays",
+       [](Schedule& s) { s.steps.insert(s.steps.begin(), step_of(Kind::kCopyIn, 0)); },
+       "at the end buffer 0, which holds version 1 of storage 0 since step 9, and the resident "
+       "began on the host"},
+      {"a resident that is used while it is away",
+       [](Schedule& s) { s.steps[7] = step_of(Kind::kCopyOut, 0); },
+       "step 8: operator 4 (u) reads version 0 of storage 0 in buffer 0, which was copied out at "
+       "step 7"},
+      {"a resident with a place on the host",
+       [](Schedule& s) {
+         s.host_bytes = 64;
+         s.steps[9] = step_of(Kind::kCopyOut, 0), s.steps[9].host_offset = 0;
+       },
+       "step 9: the schedule gives buffer 0 a place on the host, storage 0 is resident"},
       {"a read of what is away", [](Schedule& s) { s.steps[4] = step_of(Kind::kCopyOut, 3); },
        "step 5: operator 3 (h) reads version 2 of storage 2 in buffer 3, which was copied out at "
        "step 4"},

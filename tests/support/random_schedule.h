@@ -26,7 +26,10 @@ class RandomSchedule {
       if (graph_.storages[s].kind == StorageClass::kStep) continue;
       add_buffer(s);
       holds_.back() = {s, 0};
+      // It does where its first copy is one in.
+      if (is_resident(s) && copies_ && chance(0.3)) places_.back() = Place::kHost;
     }
+    const std::vector<Place> begin = places_;
     for (const Operator& op : graph_.operators) {
       for (const Read& read : op.alternatives.front().reads) ++reads_left_[read.value];
       for (const ValueId written : op.alternatives.front().writes)
@@ -39,6 +42,9 @@ class RandomSchedule {
         --reads_left_[read.value];
       let_go();
     }
+    for (BufferId buffer = 0; buffer < begin.size(); ++buffer)
+      if (is_resident(schedule_.buffers[buffer].storage) && places_[buffer] != begin[buffer])
+        add_step(begin[buffer] == Place::kHost ? Kind::kCopyOut : Kind::kCopyIn, buffer);
     schedule_.graph_hash = hash_of(graph_);
     if (placed) place();
     return std::move(schedule_);
@@ -52,6 +58,9 @@ class RandomSchedule {
   bool chance(double p) { return std::uniform_real_distribution<>(0, 1)(random_) < p; }
   [[nodiscard]] const graph::Storage& storage_of(BufferId buffer) const {
     return graph_.storages[schedule_.buffers[buffer].storage];
+  }
+  [[nodiscard]] bool is_resident(graph::StorageId storage) const {
+    return graph_.storages[storage].kind == graph::StorageClass::kResident;
   }
   BufferId add_buffer(graph::StorageId storage) {
     schedule_.buffers.push_back({storage, {}});
@@ -138,9 +147,13 @@ class RandomSchedule {
 
   void let_go() {
     for (BufferId buffer = 0; buffer < places_.size(); ++buffer) {
-      if (places_[buffer] != Place::kDevice ||
-          storage_of(buffer).kind == graph::StorageClass::kResident)
+      if (places_[buffer] != Place::kDevice) continue;
+      if (is_resident(schedule_.buffers[buffer].storage)) {
+        if (!copies_ || !chance(0.2)) continue;
+        add_step(Kind::kCopyOut, buffer);
+        places_[buffer] = Place::kHost;
         continue;
+      }
       const bool needed = reads_left_[holds_[buffer]] > 0;
       if (needed && copies_ && chance(0.2)) {
         add_step(Kind::kCopyOut, buffer);
@@ -187,6 +200,7 @@ class RandomSchedule {
       if (storage_of(buffer).kind == graph::StorageClass::kInput) bear(buffer);
     for (graph::ScheduleStep& step : schedule_.steps) {
       if (step.kind == Kind::kDrop || step.kind == Kind::kCopyOut) device.there.erase(step.buffer);
+      if (step.kind != Kind::kRun && is_resident(schedule_.buffers[step.buffer].storage)) continue;
       if (step.kind == Kind::kCopyOut && chance(0.8))
         step.host_offset = host.take(step.buffer, storage_of(step.buffer).bytes);
       if (step.kind == Kind::kCopyIn) {

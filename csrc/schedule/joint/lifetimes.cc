@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <utility>
 
 namespace berth::schedule {
 namespace {
@@ -19,10 +20,16 @@ class LifetimeWalk {
       : graph_(graph), schedule_(schedule), rates_(rates), buffers_(schedule.buffers.size()) {}
 
   Lifetimes take() {
+    const std::vector<bool> on_host = graph::begin_on_host(graph_, schedule_);
+    std::vector<bool> written(graph_.storages.size(), false);
+    for (const graph::Operator& op : graph_.operators)
+      for (const graph::ValueId& one : op.alternatives.front().writes) written[one.storage] = true;
     for (BufferId buffer = 0; buffer < buffers_.size(); ++buffer) {
       const graph::Storage& storage = storage_of(buffer);
-      if (storage.kind == StorageClass::kResident) {
-        resident_ += storage.bytes;
+      if (is_resident(buffer)) {
+        buffers_[buffer].on_host_too =
+            on_host[buffer] || !written[schedule_.buffers[buffer].storage];
+        if (!on_host[buffer]) resident_ += storage.bytes;
       } else if (storage.kind == StorageClass::kInput) {
         bear(buffer);
       }
@@ -58,11 +65,17 @@ class LifetimeWalk {
     std::size_t lifetime = kNone;       // the last one's
     std::size_t on_host = kNone;        // the last one's there
     std::uint64_t ready = 0, away = 0;  // when its last copy in and its last copy out end
+    bool on_host_too = false;           // of a resident: the same version
   };
   struct Leaving {  // by a copy
     std::uint64_t end = 0;
-    std::size_t lifetime = 0;
+    std::size_t lifetime = 0;  // kNone: of a resident
+    Bytes bytes = 0;           // of a resident
   };
+
+  [[nodiscard]] bool is_resident(BufferId buffer) const {
+    return storage_of(buffer).kind == StorageClass::kResident;
+  }
 
   [[nodiscard]] const graph::Storage& storage_of(BufferId buffer) const {
     return graph_.storages[schedule_.buffers[buffer].storage];
@@ -85,7 +98,10 @@ class LifetimeWalk {
     live_ -= result_.all[lifetime].bytes;
   }
   void see_off() {
-    die(leaving_.front().lifetime);
+    if (leaving_.front().lifetime == kNone)
+      resident_ -= leaving_.front().bytes;
+    else
+      die(leaving_.front().lifetime);
     leaving_.pop_front();
   }
   // A step, which cannot begin before `earliest`.
@@ -113,8 +129,10 @@ class LifetimeWalk {
     }
     begin(earliest);
     make_room(born);
-    for (const BufferId buffer : step.writes)
+    for (const BufferId buffer : step.writes) {
+      buffers_[buffer].on_host_too = false;
       if (is_birth(buffer)) bear(buffer);
+    }
     note(way.workspace);
     if (way.workspace != 0)
       result_.all.push_back(
@@ -122,13 +140,23 @@ class LifetimeWalk {
     now_ += way.ns;
   }
   [[nodiscard]] bool is_birth(BufferId buffer) const {
-    return buffers_[buffer].lifetime == kNone && storage_of(buffer).kind != StorageClass::kResident;
+    return buffers_[buffer].lifetime == kNone && !is_resident(buffer);
   }
 
   void copy_out(BufferId buffer) {
     State& state = buffers_[buffer];
     const Bytes bytes = storage_of(buffer).bytes;
+    if (std::exchange(state.on_host_too, is_resident(buffer))) {
+      now_ = std::max(now_, state.ready);
+      resident_ -= bytes;
+      return;
+    }
     const std::uint64_t start = std::max({out_end_, now_, state.ready});
+    if (is_resident(buffer)) {
+      state.away = out_end_ = start + ns_of(bytes, rates_.out);
+      leaving_.push_back({out_end_, kNone, bytes});
+      return;
+    }
     clear_host(start);
     state.on_host = result_.host.size();
     result_.host.push_back(
@@ -142,9 +170,13 @@ class LifetimeWalk {
   void copy_in(BufferId buffer) {
     State& state = buffers_[buffer];
     make_room(storage_of(buffer).bytes);
-    bear(buffer);
+    if (is_resident(buffer))
+      resident_ += storage_of(buffer).bytes;
+    else
+      bear(buffer);
     in_end_ = std::max({in_end_, now_, state.away}) + ns_of(storage_of(buffer).bytes, rates_.in);
     state.ready = in_end_;
+    if (is_resident(buffer)) return;
     coming_.push_back({in_end_, state.on_host});
   }
   // Ends what was copied in from the host by then.
