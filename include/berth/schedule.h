@@ -204,13 +204,24 @@ struct StepResult {
 // budget is below StepResult::least_budget.
 [[nodiscard]] StepResult plan_within(const graph::Graph& graph, const StepOptions& options);
 
-// plan_within() for a program whose residents may be on the host while no operator uses them
-// (spills). `outside` is the most residents and inputs that one call takes. The step may take all
-// of the budget but these. The schedule counts residents as if they stayed, so its peak is above
-// the budget. If a search finds nothing there, the step gets as much as an easy search needs, or
-// the least memory that "auto" finds, and more spills.
+// The fastest plan within the budget that also copies residents to the host while no operator uses
+// them, as far as `movable` says by storage. Several searches share the time: each leaves another
+// part of the budget to the step's own values. Of the schedule's residents those begin and end on
+// the host whose first copy is one in. Throws Error(kUsage) without rates.
+[[nodiscard]] StepResult plan_with_residents_away(const graph::Graph& graph,
+                                                  const StepOptions& options,
+                                                  const std::vector<bool>& movable);
+
+// plan_within() for a program whose residents may be on the host while no operator uses them: the
+// faster of it and, with rates, plan_with_residents_away(). If both find nothing, the program
+// itself has to find room where memory is out (spills), unless `outside` is empty. It is the most
+// residents and inputs that one call takes. The step may then take all of the budget but these. The
+// schedule counts residents as if they stayed, so its peak is above the budget. If a search finds
+// nothing there, the step gets as much as an easy search needs, or the least memory that "auto"
+// finds.
 [[nodiscard]] StepResult plan_beside_spills(const graph::Graph& graph, const StepOptions& options,
-                                            Bytes outside);
+                                            const std::vector<bool>& movable,
+                                            std::optional<Bytes> outside);
 // The most residents and inputs that one operator of the graph takes.
 [[nodiscard]] Bytes most_from_outside(const graph::Graph& graph);
 

@@ -163,15 +163,42 @@ TEST_CASE("Where residents may spill, a step takes all of the budget but one cal
   CHECK(most_from_outside(step) == 500);
   const Bytes budget = 1'300;
   REQUIRE_FALSE(plan_within(step, counted(budget)).schedule);
-  const StepResult found = plan_beside_spills(step, counted(budget), most_from_outside(step));
+  const std::vector<bool> all(step.storages.size(), true);
+  const StepResult found = plan_beside_spills(step, counted(budget), all, most_from_outside(step));
   REQUIRE(found.schedule);
   CHECK(found.verdict.resident == 5'000);
   CHECK(found.verdict.peak - found.verdict.resident <= budget - 500);
   CHECK(found.verdict.recomputed > 0);
   // With less than any schedule needs it is the least that is found.
-  const StepResult little = plan_beside_spills(step, counted(550), most_from_outside(step));
+  const StepResult little = plan_beside_spills(step, counted(550), all, most_from_outside(step));
   REQUIRE(little.schedule);
   CHECK(little.verdict.peak <= found.verdict.peak);
+  CHECK_FALSE(plan_beside_spills(step, counted(budget), all, std::nullopt).schedule);
+  // With rates the schedule has the copies itself, and keeps to the budget.
+  StepOptions copying = counted(budget);
+  copying.rates = graph::CopyRates{1'000'000'000, 1'000'000'000};
+  const StepResult copied = plan_beside_spills(step, copying, all, most_from_outside(step));
+  REQUIRE(copied.schedule);
+  CHECK(copied.verdict.peak <= budget);
+  CHECK(copied.verdict.reloaded_bytes > 0);
+}
+
+TEST_CASE("A plan may copy residents, and is faster than one that recomputes for them",
+          "[schedule][policy]") {
+  const Graph step = layers(500);  // 5,000 bytes of weights, and 1,200 of the step
+  StepOptions options = counted(3'200);
+  options.rates = graph::CopyRates{1'000'000'000, 1'000'000'000};
+  const std::vector<bool> all(step.storages.size(), true);
+  const StepResult found = plan_with_residents_away(step, options, all);
+  REQUIRE(found.schedule);
+  CHECK(found.verdict.peak <= 3'200);
+  CHECK(graph::replay(step, *found.schedule, *options.rates).violation == "");
+  CHECK(found.verdict.ns <= 21'000);  // 20,000 as recorded, and a first copy
+  CHECK(found.schedule->peak == found.verdict.peak);
+  // With nothing that may move there is none.
+  const std::vector<bool> none(step.storages.size(), false);
+  CHECK_FALSE(plan_with_residents_away(step, options, none).schedule);
+  CHECK(plan_with_residents_away(step, options, none).why_not != "");
 }
 
 TEST_CASE("A step with one forward part is one pass, and accumulated gradients are several",

@@ -44,19 +44,23 @@ FittedStep fit_step(const RecordedStep& step, const DryRunJob& job, double time_
   found.operators = graph.operators.size();
   schedule::StepOptions options = options_for(time_limit_seconds);
   options.budget = found.budget;
-  found.within = schedule::plan_within(graph, options);
+  std::vector<bool> movable;
+  for (const graph::Storage& one : graph.storages) {
+    movable.push_back(one.role != trace::RoleKind::kInput);
+    if (one.kind == graph::StorageClass::kResident) found.resident += one.bytes;
+  }
   schedule::LeastMemory least(graph, options);
-  if (const schedule::StepResult* const any = least.find()) found.least = *any;
-  if (!found.within.schedule && found.least && found.least->verdict.peak <= found.budget)
-    found.within = *found.least;
-  if (!found.within.schedule) {
-    if (found.least) options.given = {*found.least->schedule};
-    schedule::StepResult beside =
-        schedule::plan_beside_spills(graph, options, schedule::most_from_outside(graph));
-    if (beside.schedule) {
-      found.within = std::move(beside);
-      found.spilled = found.within.verdict.peak - std::min(found.within.verdict.peak, found.budget);
-    }
+  if (const schedule::StepResult* const any = least.find()) {
+    found.least = *any;
+    options.given = {*any->schedule};
+  }
+  found.within =
+      schedule::plan_beside_spills(graph, options, movable, schedule::most_from_outside(graph));
+  if (found.within.schedule) {
+    const Bytes peak = found.within.verdict.peak;
+    found.spilled = peak - std::min(peak, found.budget);
+    if (found.spilled == 0 && (!found.least || peak < found.least->verdict.peak))
+      found.least = found.within;
   }
   found.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return found;
@@ -88,10 +92,7 @@ std::string to_text(const FittedStep& step, const DryRunJob& job) {
   text += line("command", run);
   text += line("step", fmt::format("{}; {} as written, of which {} stay between steps",
                                    format_number_of(step.operators, "operator"),
-                                   format_bytes(within.base_peak),
-                                   format_bytes(within.schedule ? within.verdict.resident
-                                                : step.least    ? step.least->verdict.resident
-                                                                : 0)));
+                                   format_bytes(within.base_peak), format_bytes(step.resident)));
   text += line("budget", fmt::format("{}: {:.0f} % of the GPU's memory without the context",
                                      format_bytes(step.budget), 100 * kFittedShare));
   if (within.schedule) {
@@ -166,7 +167,7 @@ Json to_json(const FittedStep& step, const DryRunJob& job) {
   }
   const graph::Verdict& verdict = within.verdict;
   json["peak_bytes"] = verdict.peak;
-  json["resident_bytes"] = verdict.resident;
+  json["resident_bytes"] = step.resident;
   json["time_ns"] = verdict.ns;
   json["recomputed"] = verdict.recomputed;
   json["recomputed_ns"] = verdict.recomputed_ns;

@@ -24,6 +24,7 @@ struct FittedStep {
   std::string why_not;  // there is no step to plan; the rest is then empty
   std::size_t operators = 0;
   Bytes budget = 0;
+  Bytes resident = 0;           // what is there between steps, on the device or the host
   schedule::StepResult within;  // in the budget, or why there is no schedule for it
   // Residents leave the step no room in the budget: so much is on the host at the step's peak.
   Bytes spilled = 0;

@@ -14,6 +14,7 @@
 #include "csrc/schedule/joint/working_set.h"
 #include "csrc/schedule/offload/from_graph.h"
 #include "csrc/schedule/offload/named_rules.h"
+#include "csrc/schedule/offload/resident_copies.h"
 #include "csrc/schedule/offload/to_schedule.h"
 #include "csrc/schedule/order/from_graph.h"
 #include "csrc/schedule/order/order.h"
@@ -87,7 +88,8 @@ class JointPlanning {
     }
     for (const graph::Schedule& given : options_.given) {
       offer(given, given.engine);
-      if (!result_.schedule && (above_ == nullptr || given.peak < above_->peak)) above_ = &given;
+      if (!result_.schedule && (!above_ || given.peak < above_->peak))
+        above_ = offload::without_resident_copies(graph_, given);
     }
     if (!contains(own_engines(), options_.engine)) {
       follow();
@@ -303,10 +305,10 @@ class JointPlanning {
   // First in each order; then in rounds: the best is ordered again, with all that it runs again
   // free to move, and what to keep is searched for in the order that comes out.
   void retain(double share) {
-    if (above_ != nullptr && !result_.schedule) {
+    if (above_ && !result_.schedule) {
       const Unrolled unrolled = unroll(graph_, *above_);
       retain(postpone_changes(problem_, first_runs(unrolled, unrolled.graph.order)), retained_part_,
-             above_, share * kFromAbove);
+             &*above_, share * kFromAbove);
     }
     const double until = watch_.seconds() + share * watch_.left();
     const auto left = [&] {
@@ -415,7 +417,7 @@ class JointPlanning {
   OrderProblem problem_;  // of the graph
   Operators first_;       // as recorded
   std::vector<Operators> orders_;
-  const graph::Schedule* above_ = nullptr;   // the smallest given one, where none fits
+  std::optional<graph::Schedule> above_;     // the smallest given one, where none fits
   std::optional<graph::Schedule> retained_;  // the fastest that makes again and copies nothing
   std::uint64_t retained_ns_ = 0;
   Operators retained_order_;

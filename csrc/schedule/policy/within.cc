@@ -1,11 +1,14 @@
 #include "csrc/core/bytes.h"
+#include "csrc/core/check.h"
 #include "csrc/graph/schedule.h"
 #include "csrc/schedule/joint/working_set.h"
+#include "csrc/schedule/offload/resident_copies.h"
 
 #include <berth/referee.h>
 #include <berth/schedule.h>
 
 #include <algorithm>
+#include <array>
 #include <numeric>
 #include <set>
 #include <utility>
@@ -16,6 +19,9 @@ namespace {
 
 // So many times as long is searched for what fits a budget where nothing was found that does.
 constexpr double kHarder = 5;
+
+// Shares of the memory that the step's own values may take beside residents that move.
+constexpr std::array kOwnShares = {1.0, 0.7, 0.5, 0.35};
 
 // The step in its recorded order: its peak, and what of it is resident.
 graph::Verdict as_recorded(const graph::Graph& graph) {
@@ -72,21 +78,62 @@ Bytes most_from_outside(const graph::Graph& graph) {
   return most;
 }
 
+StepResult plan_with_residents_away(const graph::Graph& graph, const StepOptions& options,
+                                    const std::vector<bool>& movable) {
+  BERTH_CHECK(options.rates, kUsage, "residents are copied to the host: that wants rates");
+  BERTH_CHECK(movable.size() == graph.storages.size(), kUsage,
+              "movable names {} storages, the graph has {}", movable.size(), graph.storages.size());
+  const graph::Verdict recorded = as_recorded(graph);
+  const Bytes own = std::min(recorded.peak - recorded.resident, options.budget);
+  StepResult best;
+  best.why_not =
+      fmt::format("no copies of residents let the step fit {}", format_bytes(options.budget));
+  StepOptions planning = options;
+  planning.time_limit_seconds /= static_cast<double>(kOwnShares.size());
+  Bytes before = 0;
+  for (const double share : kOwnShares) {
+    planning.budget = recorded.resident + static_cast<Bytes>(share * static_cast<double>(own));
+    if (before != 0 && planning.budget >= before) continue;
+    StepResult plan = plan_step(graph, planning);
+    if (!plan.schedule) break;  // less memory does not help
+    before = plan.verdict.peak;
+    std::optional<graph::Schedule> moved = offload::best_resident_copies(
+        graph, *plan.schedule, movable, options.budget, *options.rates);
+    if (!moved) continue;
+    graph::Verdict verdict = graph::replay(graph, *moved, *options.rates);
+    if (best.schedule && verdict.ns >= best.verdict.ns) continue;
+    moved->peak = verdict.peak;
+    moved->ns = verdict.ns;
+    best = std::move(plan);
+    best.schedule = std::move(moved);
+    best.verdict = std::move(verdict);
+    best.proven_optimal = best.verdict.ns <= best.ns_bound;
+  }
+  return best;
+}
+
 StepResult plan_beside_spills(const graph::Graph& graph, const StepOptions& options,
-                              Bytes outside) {
+                              const std::vector<bool>& movable, std::optional<Bytes> outside) {
+  StepResult within = plan_within(graph, options);
+  if (options.rates && (!within.schedule || within.verdict.ns > within.base_ns))
+    if (StepResult away = plan_with_residents_away(graph, options, movable);
+        away.schedule && (!within.schedule || away.verdict.ns < within.verdict.ns))
+      return away;
+  if (within.schedule || !outside) return within;
   const graph::Verdict recorded = as_recorded(graph);
   const Bytes least = least_budget(graph).bytes;
   const Bytes found_easily = least + (recorded.peak - std::min(recorded.peak, least)) / 10;
   StepOptions planning = options;
-  planning.budget = recorded.resident + options.budget - std::min(options.budget, outside);
+  planning.budget = recorded.resident + options.budget - std::min(options.budget, *outside);
   StepResult result = plan_step(graph, planning);
   if (result.schedule) return result;
   planning.budget = std::max(planning.budget, found_easily);
   result = plan_within(graph, planning);
-  if (result.schedule || options.engine != "auto") return result;
+  if (result.schedule) return result;
+  if (options.engine != "auto") return within;
   LeastMemory memory(graph, options);
-  if (const StepResult* const any = memory.find()) result = *any;
-  return result;
+  const StepResult* const any = memory.find();
+  return any != nullptr && any->schedule ? *any : within;
 }
 
 std::optional<graph::Schedule> plan_unbudgeted(const graph::Graph& graph,

@@ -101,6 +101,7 @@ struct Planned {
   graph::Schedule chosen;
   graph::Verdict verdict;
   std::uint64_t ns_bound = 0;
+  bool spills = false;  // it fits the budget where tensors leave that it does not name
   std::string not_met;
 };
 
@@ -170,6 +171,22 @@ Bytes most_taken_from_outside(const Program& program) {
   return most;
 }
 
+// The storages of the graph that are the same in every step and that may be on the host while no
+// call uses them, by storage. Others know the address of foreign ones, and of what a barrier took.
+std::vector<bool> may_be_away(const Program& program, const ProgramGraph& of) {
+  std::vector<bool> movable(of.graph.storages.size(), false);
+  const auto set = [&](StorageNumber n, bool may) {
+    if (program.kinds[n] == StorageKind::kResident) movable[of.room[n]] = may;
+  };
+  for (StorageNumber n = 0; n < program.storages.size(); ++n)
+    set(n, !program.storages[n].foreign && of.graph.storages[of.room[n]].bytes > 0);
+  for (const Call& call : program.calls)
+    for (const Operand& one : call.operands)
+      if (call.barrier && facts_of(call.op).opaque && one.storage != kNoStorage)
+        set(one.storage, false);
+  return movable;
+}
+
 Planned plan(const Program& program, const SchedulingOptions& options,
              const graph::Verdict& recorded, bool split, const Refinement* before) {
   Planned result;
@@ -193,14 +210,15 @@ Planned plan(const Program& program, const SchedulingOptions& options,
               (1 + options.more_time) * static_cast<double>(recorded.ns))))
         found = within->schedule;
     } else if (planning.budget > 0) {
-      schedule::StepResult within = schedule::plan_within(graph, planning);
-      if (!within.schedule && options.spills && options.share == 0)
-        if (schedule::StepResult other =
-                schedule::plan_beside_spills(graph, planning, most_taken_from_outside(program));
-            other.schedule)
-          within = std::move(other);
+      schedule::StepResult within =
+          options.spills ? schedule::plan_beside_spills(
+                               graph, planning, may_be_away(program, result.of),
+                               options.share > 0 ? std::nullopt
+                                                 : std::optional(most_taken_from_outside(program)))
+                         : schedule::plan_within(graph, planning);
       found = std::move(within.schedule);
       if (found) result.ns_bound = within.ns_bound;
+      result.spills = found && within.verdict.peak > planning.budget;
       if (!found) result.not_met = not_met(within, planning.budget, recorded);
     }
     check_not_cancelled(options);
@@ -222,6 +240,22 @@ Bytes room_between_steps(const Program& program, const graph::Graph& graph,
   return recorded.peak - std::min(recorded.peak, there);
 }
 
+// What the schedule that was given copies of the residents, where the program's have to stay.
+std::string moves_what_stays(const Program& program, const ProgramGraph& of,
+                             const SchedulingOptions& options) {
+  const std::vector<bool> movable = may_be_away(program, of);
+  for (const graph::ScheduleStep& step : options.given->steps) {
+    if (step.kind != graph::ScheduleStep::Kind::kCopyOut) continue;
+    const graph::StorageId storage = options.given->buffers[step.buffer].storage;
+    if (of.graph.storages[storage].kind != graph::StorageClass::kResident) continue;
+    if (!options.spills) return "it keeps state on the host between uses, which needs host_memory";
+    if (!movable[storage])
+      return fmt::format("it copies {} of storage {} to the host, which has to stay here",
+                         format_bytes(of.graph.storages[storage].bytes), storage);
+  }
+  return {};
+}
+
 // By the schedule that was given, in the first form that it is for; where there is none, `why` says
 // what is different from the form that it comes closest to.
 std::optional<Planned> follow(const Program& program, const SchedulingOptions& options,
@@ -233,6 +267,7 @@ std::optional<Planned> follow(const Program& program, const SchedulingOptions& o
     result.of = graph_of(program, alignment_of(program), form);
     const graph::Graph& graph = result.of.graph;
     std::string different = why_not_for(graph, *options.given);
+    if (different.empty()) different = moves_what_stays(program, result.of, options);
     if (different.empty()) {
       // Copies take another part of the time here than where the schedule was found. Within its
       // budget what has no room waits for them.
@@ -253,6 +288,7 @@ std::optional<Planned> follow(const Program& program, const SchedulingOptions& o
 // Whether one is to be had rather than the other: budgets first, then what was asked for.
 bool better(const Planned& a, const Planned& b, const SchedulingOptions& options) {
   if (a.not_met.empty() != b.not_met.empty()) return a.not_met.empty();
+  if (a.spills != b.spills) return b.spills;
   const bool time_first = options.budget > 0 || options.share > 0;
   const auto key = [&](const Planned& one) {
     return time_first ? std::pair(one.verdict.ns, one.verdict.peak)

@@ -1,0 +1,127 @@
+#include "csrc/schedule/offload/resident_copies.h"
+
+#include "csrc/graph/schedule.h"
+#include "tests/catch.h"
+#include "tests/support/random_graph.h"
+
+#include <numeric>
+#include <random>
+
+namespace berth::schedule::offload {
+namespace {
+
+using graph::Graph;
+using graph::Schedule;
+using graph::StorageClass;
+using graph::Verdict;
+
+// Operators of 1000 ns, one after the other, each of which reads these residents of 100 bytes.
+Graph reading(std::uint32_t residents, const std::vector<std::vector<std::uint32_t>>& reads) {
+  Graph graph;
+  for (std::uint32_t n = 0; n < residents; ++n)
+    graph.storages.push_back({100, StorageClass::kResident, trace::RoleKind::kUnknown});
+  std::uint32_t before = 0;
+  for (const std::vector<std::uint32_t>& read : reads) {
+    graph::Operator op;
+    op.name = "op";
+    graph::Alternative way;
+    way.ns = 1000;
+    for (const std::uint32_t one : read) way.reads.push_back({{one, 0}, 0, 100});
+    if (before != 0) way.reads.push_back({{before, 1}, 0, 10});
+    before = static_cast<std::uint32_t>(graph.storages.size());
+    graph.storages.push_back({10});
+    way.writes = {{before, 1}};
+    op.alternatives = {std::move(way)};
+    graph.operators.push_back(std::move(op));
+  }
+  return graph;
+}
+
+Schedule in_order(const Graph& graph) {
+  std::vector<graph::OperatorId> order(graph.operators.size());
+  std::iota(order.begin(), order.end(), 0U);
+  return graph::schedule_of_order(graph, order);
+}
+
+std::vector<bool> all_of(const Graph& graph) {
+  return std::vector<bool>(graph.storages.size(), true);
+}
+
+// 100 bytes in 100 ns.
+constexpr graph::CopyRates kFast{1'000'000'000, 1'000'000'000};
+
+}  // namespace
+
+TEST_CASE("Residents that are used in turn come early, and cost no time", "[schedule][residents]") {
+  // 8 residents in room for 4, each read once forward and once backward.
+  std::vector<std::vector<std::uint32_t>> reads;
+  for (std::uint32_t n = 0; n < 8; ++n) reads.push_back({n});
+  for (std::uint32_t n = 8; n-- > 0;) reads.push_back({n});
+  const Graph graph = reading(8, reads);
+  const Schedule alone = in_order(graph);
+  CHECK(graph::replay(graph, alone, kFast).peak == 820);
+  const auto found = best_resident_copies(graph, alone, all_of(graph), 420, kFast);
+  REQUIRE(found);
+  const Verdict verdict = graph::replay(graph, *found, kFast);
+  CHECK(verdict.violation == "");
+  CHECK(verdict.peak <= 420);
+  CHECK(verdict.ns <= 16'000 + 100);  // what the first operator takes cannot come before it
+  CHECK(verdict.offloaded_bytes == 0);
+  // Two more than the least, four a way, to have one on its way.
+  CHECK(verdict.reloaded_bytes <= 1'000);
+}
+
+TEST_CASE("What is used last leaves", "[schedule][residents]") {
+  // Room for two of three; 0 is used all the time.
+  const Graph graph = reading(3, {{0}, {1}, {0}, {2}, {0}, {1}, {0}, {2}});
+  const Schedule alone = in_order(graph);
+  const auto found = with_resident_copies(graph, alone, all_of(graph), 220, 0, kFast);
+  REQUIRE(found);
+  const Verdict verdict = graph::replay(graph, *found, kFast);
+  CHECK(verdict.violation == "");
+  CHECK(verdict.peak <= 220);
+  CHECK(verdict.resident == 100);  // the one that stays
+  CHECK(verdict.reloaded_bytes == 400);
+}
+
+TEST_CASE("What may not move stays, and what does not fit is said", "[schedule][residents]") {
+  const Graph graph = reading(3, {{0}, {1}, {2}, {1, 2}});
+  const Schedule alone = in_order(graph);
+  std::vector<bool> movable = all_of(graph);
+  movable[0] = false;
+  const auto found = best_resident_copies(graph, alone, movable, 320, kFast);
+  REQUIRE(found);
+  CHECK(graph::replay(graph, *found, kFast).resident >= 100);
+  // The last operator takes two, beside the one that stays.
+  CHECK_FALSE(best_resident_copies(graph, alone, movable, 310, kFast));
+  CHECK(best_resident_copies(graph, alone, all_of(graph), 220, kFast));
+  CHECK_FALSE(best_resident_copies(graph, alone, all_of(graph), 219, kFast));
+}
+
+TEST_CASE("Schedules of random graphs fit with their residents away", "[schedule][residents]") {
+  std::mt19937 random(7);
+  int fitted = 0;
+  for (int round = 0; round < 400; ++round) {
+    CAPTURE(round);
+    const Graph graph = test::random_graph(random, 2 + random() % 12);
+    const Schedule alone =
+        graph.order.empty() ? in_order(graph) : graph::schedule_of_order(graph, graph.order);
+    const graph::CopyRates rates{1 + random() % 4'000'000'000, 1 + random() % 4'000'000'000};
+    const Verdict before = graph::replay(graph, alone, rates);
+    REQUIRE(before.violation == "");
+    const Bytes budget = before.peak - before.resident * (random() % 5) / 4;
+    const auto found = best_resident_copies(graph, alone, all_of(graph), budget, rates);
+    if (!found) continue;
+    ++fitted;
+    const Verdict verdict = graph::replay(graph, *found, rates);
+    REQUIRE(verdict.violation == "");
+    CHECK(verdict.peak <= budget);
+    CHECK(verdict.ns >= before.ns);
+    if (budget == before.peak) CHECK(verdict.ns == before.ns);
+    const Schedule back = without_resident_copies(graph, *found);
+    CHECK(back.steps == alone.steps);
+  }
+  CHECK(fitted > 100);
+}
+
+}  // namespace berth::schedule::offload
