@@ -1,7 +1,7 @@
 """bench/fit: training steps that are larger than the device, on the CPU with a limit: memory, time and bits.
 
 Each model trains without a limit and within shares of what it holds then. "as recorded" is a step while it is recorded, with spills alone; "scheduled"
-is a later one, by a schedule within the limit, with spills for the state that does not fit. Times are beside those of the step without a limit. Bits
+is a later one, by a schedule within the limit that copies state and values to the host. Times are beside those of the step without a limit. Bits
 are those of losses, weights, gradients and state of AdamW. "least" is the least limit in which it trains, found by halving; below it the largest
 operator does not fit. Needs a quiet machine. Writes NAME.md.
 """
@@ -50,7 +50,7 @@ def least(model, held, arguments):
 def rows_of(model, arguments):
     wide = train(model, 0, 0, arguments, arguments.steps)
     usual = statistics.median(wide["ms"][2:])
-    rows = [[model, "no limit", training.mebibytes(wide["peak"]), "", "", "", f"{usual:.0f}", "", ""]]
+    rows = [[model, "no limit", training.mebibytes(wide["peak"]), "", "", "", "", f"{usual:.0f}", "", ""]]
     wrong = []
     for share in arguments.share or SHARES:
         limit = int(share * wide["live"])
@@ -58,7 +58,7 @@ def rows_of(model, arguments):
         run = train(model, limit, int(0.95 * limit), arguments, arguments.steps)
         label = f"{100 * share:.0f} %"
         if "error" in run:
-            rows.append([model, label, training.mebibytes(limit), "", "", "", "", "", "out of memory"])
+            rows.append([model, label, training.mebibytes(limit), "", "", "", "", "", "", "out of memory"])
             continue
         equal = run["digest"] == wide["digest"]
         wrong += [] if equal and run["peak"] <= limit else [f"{model}, {label}"]
@@ -70,6 +70,7 @@ def rows_of(model, arguments):
                 training.mebibytes(run["peak"]),
                 training.mebibytes(run["spilled"][1]),
                 training.mebibytes(run["spilled"][-1]),
+                training.mebibytes(run["program"]["offloaded_bytes"]),
                 str(run["program"]["recomputed"]),
                 f"{statistics.median(scheduled):.0f}",
                 f"{run['ms'][1] / usual:.2f}, {statistics.median(scheduled) / usual:.2f}",
@@ -83,6 +84,7 @@ def rows_of(model, arguments):
                 model,
                 "least",
                 training.mebibytes(found),
+                "",
                 "",
                 "",
                 "",
@@ -114,8 +116,20 @@ def main(argv):
     report.keep(
         argv,
         arguments,
-        "Spilled: bytes that one step sends to the host, the second one (as recorded) and the last one (scheduled).",
-        ["model", "limit", "held", "spilled, recorded", "scheduled", "run again", "step, ms", "over no limit", "bits"],
+        "Spilled: bytes that one step sends to the host, the second one (as recorded) and the last one (scheduled). "
+        "Copied: by the schedule itself.",
+        [
+            "model",
+            "limit",
+            "held",
+            "spilled, recorded",
+            "scheduled",
+            "copied",
+            "run again",
+            "step, ms",
+            "over no limit",
+            "bits",
+        ],
         rows,
     )
     if wrong:

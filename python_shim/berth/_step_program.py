@@ -193,7 +193,8 @@ class StepProgram:
     host_memory: the most host memory for tensors that leave the device because a request finds no room: bytes, or a text
     such as "16GiB". With it a step larger than the device runs. It needs room for what its largest operator takes and
     makes. Such tensors come back before an operator that takes them. A read behind torch's operators that the body does
-    not tell of raises RuntimeError. 0: such a step ends in out of memory.
+    not tell of raises RuntimeError. With copy_rate the schedule itself keeps parameters and optimizer state there between
+    their uses, where memory_budget asks for it. 0: such a step ends in out of memory.
 
     engine: which planner plans the step. "auto" (or "berth") uses all of berth. "order" (or "olla") recomputes nothing
     and orders the operators, as OLLA does. "release" keeps the order, too. "eager" runs steps as they are. The planners

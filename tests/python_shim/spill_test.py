@@ -46,6 +46,8 @@ def digest(tensors):
     return [hashlib.sha256(t.detach().cpu().clone().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()).hexdigest() for t in tensors]
 
 def program_of(**options):
+    if "BUDGET" in os.environ:
+        options = {**options, "memory_budget": os.environ["BUDGET"], "copy_rate": 10**10, "plan_wait": 1e9}
     return berth.StepProgram(host_memory=host, **{"plan_wait": 1e9, **options})
 
 def state_of(net, optimizer):
@@ -76,6 +78,31 @@ for step in range(6):
 stats = program.stats() if program else None
 said(losses=losses, state=digest(state_of(net, optimizer)), generator=digest([torch.get_rng_state()]),
      spilled=stats.spilled_out if stats else 0, back=stats.spilled_in if stats else 0, scheduled=stats.scheduled if stats else 0)
+"""
+)
+
+# The schedule itself keeps state on the host: once it is there nothing leaves that it does not name.
+PLANNED = (
+    PROGRAM
+    + """
+rows, width = (8, 96) if device == "cpu" else (8, 384)
+net = Net(width).to(device)
+optimizer = torch.optim.AdamW(net.parameters(), foreach=variant == "lists")
+program = program_of()
+losses, spilled = [], []
+for step in range(10):
+    ids = torch.randint(200, (rows, 64), device=device)
+    with program.step():
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(net(ids).view(-1, 200), ids.view(-1))
+        loss.backward()
+        optimizer.step()
+    losses.append(loss.item().hex())
+    spilled.append(program.stats().spilled_out)
+stats = program.stats()
+there = berth.stats(device).live if limit else 0  # between steps
+said(losses=losses, state=digest(state_of(net, optimizer)), generator=digest([torch.get_rng_state()]), spilled=spilled, there=there,
+     offloaded=stats.offloaded_bytes, predicted=stats.predicted_peak, recorded=stats.recorded_peak, scheduled=stats.scheduled, not_met=stats.budget_not_met)
 """
 )
 
@@ -144,6 +171,7 @@ said(found=found, spilled=program.stats().spilled_out if program else 0)
 FAILS = (
     PROGRAM
     + """
+import signal
 net = Net(layers=1)
 optimizer = torch.optim.AdamW(net.parameters(), foreach=False)
 program = program_of(plan_wait=0.1) if host else None
@@ -154,7 +182,9 @@ stop, calls = 0, 0
 def count(*_):
     global calls
     calls += 1
-    if calls == stop:
+    if calls == stop and variant == "signal":
+        signal.raise_signal(signal.SIGINT)
+    elif calls == stop:
         raise Stop
 for module in net.modules():
     module.register_forward_hook(count)
@@ -171,7 +201,7 @@ for step in range(24):
             loss.backward()
             optimizer.step()
         found.append(loss.item().hex())
-    except Stop:
+    except (Stop, KeyboardInterrupt):
         found.append(digest(p.grad for p in net.parameters() if p.grad is not None))
 said(found=found, state=digest(state_of(net, optimizer)), spilled=program.stats().spilled_out if program else 0)
 """
@@ -359,6 +389,31 @@ said(sum=x.sum().item(), spilled=program.stats().spilled_out)
 """
 )
 
+# Two step programs in turn, each with a model of its own; the second one reads the weights of the first.
+TWO = (
+    PROGRAM
+    + """
+nets = [Net(layers=2), Net(layers=2)]
+optimizers = [torch.optim.AdamW(net.parameters(), foreach=False) for net in nets]
+programs = [program_of(), program_of()] if host else [None, None]
+losses = []
+for step in range(18):
+    which = step % 2
+    ids = torch.randint(200, (8, 64))
+    with programs[which].step() if host else contextlib.nullcontext():
+        optimizers[which].zero_grad()
+        loss = nn.functional.cross_entropy(nets[which](ids).view(-1, 200), ids.view(-1))
+        if which:
+            loss = loss + (nets[1].out.weight - nets[0].out.weight.detach()).pow(2).mean()
+        loss.backward()
+        optimizers[which].step()
+    losses.append(loss.item().hex())
+state = [digest(state_of(*one)) for one in zip(nets, optimizers)]
+assert not host or all(one.stats().scheduled > 4 for one in programs)
+said(losses=losses, state=state, spilled=sum(one.stats().spilled_out for one in programs) if host else 0)
+"""
+)
+
 # No room on the host, or none for one operator: one error, and the program goes on with a smaller batch.
 ENDS = (
     PROGRAM
@@ -397,9 +452,9 @@ class Spills(ProgramCase):
         self.assertEqual(result.returncode, 0, result.stderr[-3000:])
         return json.loads(result.stdout.splitlines()[-1])
 
-    def same_bits(self, text, limit, variant):
+    def same_bits(self, text, limit, variant, **variables):
         wide = self.answer(text, "cpu", 0, 0, variant)
-        tight = self.answer(text, "cpu", limit, 1 << 30, variant)
+        tight = self.answer(text, "cpu", limit, 1 << 30, variant, **variables)
         self.assertLessEqual(tight.pop("peak"), limit)
         self.assertGreater(tight.pop("spilled"), 0)
         wide.pop("peak"), wide.pop("spilled")
@@ -416,6 +471,53 @@ class Spills(ProgramCase):
                 self.assertGreaterEqual(tight["scheduled"], 3)
                 self.assertGreater(tight["back"], 0)
 
+    def test_planned(self):
+        """The step takes 15.3 MiB, of which its state is 5.7; the schedule has 9, and no tensor leaves beside it."""
+        for variant in ("elements", "lists"):
+            with self.subTest(variant):
+                wide = self.answer(PLANNED, "cpu", 0, 1 << 30, variant)
+                tight = self.answer(PLANNED, "cpu", 11 << 20, 1 << 30, variant, BUDGET="9MiB")
+                for name in ("losses", "state", "generator"):
+                    self.assertEqual(wide[name], tight[name], name)
+                self.assertGreater(wide["recorded"], 15 << 20)
+                self.assertEqual(tight["not_met"], "")
+                self.assertLessEqual(tight["predicted"], 9 << 20)
+                self.assertLessEqual(tight["peak"], 11 << 20)
+                self.assertGreater(tight["offloaded"], 2 << 20)
+                self.assertLess(tight["there"], 4 << 20)
+                self.assertGreaterEqual(tight["scheduled"], 6)
+                self.assertEqual(len(set(tight["spilled"][4:])), 1, tight["spilled"])
+
+    def test_planned_on_cuda(self):
+        """The step takes 108 MiB, of which its state is 63, beside 64 MiB of libraries' workspaces."""
+        for variant in ("elements", "lists"):
+            with self.subTest(variant):
+                found = self.answer(PLANNED, "cuda", 160 << 20, 1 << 30, variant, BUDGET="80MiB")
+                self.assertEqual(found["not_met"], "")
+                self.assertLessEqual(found["predicted"], 80 << 20)
+                self.assertLessEqual(found["peak"], 160 << 20)
+                self.assertGreater(found["offloaded"], 10 << 20)
+                self.assertLess(found["there"], (64 + 70) << 20)
+                self.assertGreaterEqual(found["scheduled"], 6)
+                self.assertEqual(len(set(found["spilled"][7:])), 1, found["spilled"])
+
+    def test_without_pinned_memory_state_stays(self):
+        """Requests for pinned memory fail but for that of item(): steps train, and the schedule's copies are not made."""
+        fail = ("--fail", "cudaHostAlloc:2:2:1000000")
+        found = self.answer(PLANNED, "cuda", 0, 1 << 30, "elements", standin=fail, BUDGET="80MiB")
+        self.assertGreaterEqual(found["scheduled"], 6)
+        self.assertEqual(found["spilled"][-1], 0)
+
+    def test_two_programs_in_turn(self):
+        wide, tight = self.same_bits(TWO, 12 << 20, "", BUDGET="7MiB")
+        self.assertEqual(wide, tight)
+
+    def test_the_body_reads_and_fails_while_state_is_away_by_the_schedule(self):
+        for text, limit in ((READS, 10), (FAILS, 7), (RANKS, 14)):
+            with self.subTest(limit):
+                wide, tight = self.same_bits(text, limit << 20, "", BUDGET="5MiB")
+                self.assertEqual(wide, tight)
+
     def test_off_where_all_fits(self):
         found = self.answer(TRAINS, "cpu", 1 << 30, 1 << 30, "elements")
         self.assertEqual(found["spilled"], 0)
@@ -427,8 +529,10 @@ class Spills(ProgramCase):
                 self.assertEqual(wide["found"][variant], tight["found"][variant])
 
     def test_an_exception_leaves_what_it_leaves(self):
-        wide, tight = self.same_bits(FAILS, 7 << 20, "")
-        self.assertEqual(wide, tight)
+        for variant in ("", "signal"):
+            with self.subTest(variant):
+                wide, tight = self.same_bits(FAILS, 7 << 20, variant)
+                self.assertEqual(wide, tight)
 
     def test_what_attacks_found(self):
         wide, tight = self.same_bits(HARD, 14 << 20, "")

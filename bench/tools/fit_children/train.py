@@ -17,7 +17,10 @@ berth.install("cpu", **({"memory_limit": limit} if limit else {}))
 torch.manual_seed(1)
 net, batch, loss_of = models.MODELS[name]()
 optimizer = torch.optim.AdamW(net.parameters(), lr=1e-4)
-program = berth.StepProgram(budget, host_memory=host, plan_wait=60) if host else None
+# As `run --fit` makes it.
+program = (
+    berth.StepProgram(budget, host_memory=host, copy_rate=4 * 10**9 if budget else 0, plan_wait=60) if host else None
+)
 digest, ms, spilled = hashlib.sha256(), [], []
 try:
     for _ in range(steps):
@@ -48,7 +51,15 @@ json.dump(
         "digest": digest.hexdigest(),
         "program": {
             one: getattr(stats, one)
-            for one in ("scheduled", "recomputed", "spill_ns", "spilled_out", "spilled_in", "resident")
+            for one in (
+                "scheduled",
+                "recomputed",
+                "offloaded_bytes",
+                "spill_ns",
+                "spilled_out",
+                "spilled_in",
+                "resident",
+            )
         }
         if stats
         else None,

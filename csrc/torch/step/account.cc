@@ -40,6 +40,7 @@ class Account {
         kept_(program.storages.size(), kNothing),
         of_body_(program.storages.size(), kNothing),
         comes_(program.storages.size()),
+        moves_(program.storages.size()),
         ran_(program.calls.size()) {
     for (const Call& call : program.calls) {
       if (call.by_body) for_each_made(call, [&](StorageNumber one) { comes_[one] = true; });
@@ -47,12 +48,19 @@ class Account {
         if (one.wrapped_number && from_outside(one.storage) && !stays(one.storage))
           comes_[one.storage] = true;
     }
+    for (const Instruction& one : instructions.list)
+      if (one.kind == Instruction::Kind::kCopyOut && is_resident(one.storage))
+        moves_[one.storage] = true;
     for (StorageNumber one = 0; one < program.storages.size(); ++one) {
       if (program.storages[one].maker != RecordedStorage::kFromOutside || comes_[one]) continue;
       const Bytes bytes = program.storages[one].bytes;
-      if (stays(one)) memory_.resident += bytes;
-      bind(one, stays(one) ? 0 : bytes);
+      const bool counts = moves_[one] || !stays(one);
+      if (!counts) memory_.resident += bytes;
+      bind(one, counts ? bytes : 0);
     }
+    for (const StorageNumber one : instructions.begin_on_host)
+      if (moves_[one]) send(one, instructions.first_of[one]);
+    most_ = live_;
   }
 
   StepMemory run() {
@@ -165,17 +173,34 @@ class Account {
         drop(buffer);
         return;
       case Instruction::Kind::kCopyOut:
+        if (is_resident(instruction.storage)) {
+          send(instruction.storage, buffer);
+          return;
+        }
         if (buffers_[buffer] == kNothing || from_outside(instruction.storage)) return;
         away_[buffer] = blocks_[buffers_[buffer]].first;
         let_go(buffers_[buffer]);
         return;
       case Instruction::Kind::kCopyIn:
         copy_in(buffer);
+        if (is_resident(instruction.storage) && of_body_[instruction.storage] == kNothing)
+          of_body_[instruction.storage] = share(buffers_[buffer]);
         return;
       case Instruction::Kind::kRun:
         run(instruction);
         return;
     }
+  }
+
+  [[nodiscard]] bool is_resident(StorageNumber storage) const {
+    return storage != kNoStorage && program_.kinds[storage] == StorageKind::kResident;
+  }
+  // The storage of somebody else, who has none of its bytes meanwhile.
+  void send(StorageNumber storage, BufferNumber buffer) {
+    if (buffers_[buffer] == kNothing) return;
+    away_[buffer] = blocks_[buffers_[buffer]].first;
+    let_go(of_body_[storage]);
+    let_go(buffers_[buffer]);
   }
 
   void copy_in(BufferNumber buffer) {
@@ -262,6 +287,7 @@ class Account {
   std::vector<Block> kept_, of_body_;  // by storage
   // By storage: not there when the step begins, a room that the body fills or a number of its own.
   std::vector<bool> comes_;
+  std::vector<bool> moves_;  // by storage: a resident that the instructions copy
   std::vector<bool> ran_;
 };
 

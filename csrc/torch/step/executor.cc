@@ -5,6 +5,7 @@
 #include "csrc/torch/step/hidden_writes.h"
 #include "csrc/torch/step/implementations.h"
 #include "csrc/torch/step/spill_parts.h"
+#include "csrc/torch/step/spills.h"
 #include "csrc/torch/step/tap.h"
 #include "csrc/torch/step/tensors.h"
 
@@ -81,6 +82,8 @@ Executor::Executor(const Program& program, const Instructions& instructions,
       values_(program.calls.size(), memory),
       offsets_(program.calls.size(), memory) {
   if (times_ != nullptr) times_->begin_step();
+  for (const StorageNumber one : instructions.begin_on_host)
+    if (const c10::Storage there = resident(one)) copies_.begin_without(there);
 }
 
 void Executor::take_over(Executor& other) {
@@ -407,14 +410,39 @@ void Executor::drop(BufferNumber buffer) {
 }
 
 void Executor::copy_out(const Instruction& instruction) {
-  // What came from outside somebody else has: it stays.
   const BufferNumber buffer = instruction.buffer;
+  if (instruction.storage != kNoStorage &&
+      program_.kinds[instruction.storage] == StorageKind::kResident) {
+    if (const c10::Storage there = resident(instruction.storage))
+      copies_.send(buffer, there);
+    else
+      copies_.skip_out();
+    return;
+  }
+  // What came from outside somebody else has: it stays.
   if (!buffers_[buffer] || program_.storages[instruction.storage].of_body()) {
     copies_.skip_out();
     return;
   }
-  copies_.out(buffer, std::move(buffers_[buffer]));
-  buffers_[buffer] = {};
+  try {
+    copies_.out(buffer, buffers_[buffer]);
+    buffers_[buffer] = {};
+  } catch (const std::exception&) {  // no memory on the host, or a device that fails: it stays
+    copies_.skip_out();
+  }
+}
+
+c10::Storage Executor::resident(StorageNumber number) const {
+  const c10::Storage& bound = buffers_[instructions_.first_of[number]];
+  return bound ? bound : Spills::get().find(program_.storages[number].identity);
+}
+
+void Executor::copy_in(const Instruction& instruction) {
+  if (instruction.storage == kNoStorage ||
+      program_.kinds[instruction.storage] != StorageKind::kResident)
+    copy_in(instruction.buffer);
+  else if (const c10::Storage away = resident(instruction.storage))
+    copies_.fetch(instruction.buffer, away);
 }
 
 void Executor::copy_in(BufferNumber buffer) {
@@ -441,7 +469,7 @@ void Executor::step(const Instruction& instruction, const Needed& needed, c10::S
       return;
     case Instruction::Kind::kCopyIn:
       copies_.end_outs(instruction.outs_ended);
-      copy_in(instruction.buffer);
+      copy_in(instruction);
       return;
     case Instruction::Kind::kRun:
       break;
@@ -633,6 +661,8 @@ void Executor::catch_up(std::uint32_t calls, const Needed& needed) {
     const Instruction& instruction = instructions_.list[next_];
     if (instruction.kind == Instruction::Kind::kCopyOut)
       copies_.skip_out();
+    else if (instruction.kind == Instruction::Kind::kCopyIn)
+      copy_in(instruction.buffer);
     else if (instruction.kind != Instruction::Kind::kRun || instruction.call < calls)
       step(instruction, needed, nullptr);
   }

@@ -125,7 +125,11 @@ class Executor {
   void drop_kept(const Needed& needed);
   void drop(BufferNumber buffer);
   void copy_out(const Instruction& instruction);
+  void copy_in(const Instruction& instruction);
   void copy_in(BufferNumber buffer);
+  // A storage that is the same in every step, also before the body has used it in this one; none
+  // where it is not known yet.
+  [[nodiscard]] c10::Storage resident(StorageNumber number) const;
   // What is needed comes back from the host, the current stream has waited for all copies.
   void end_copies(const Needed& needed);
 

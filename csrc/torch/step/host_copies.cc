@@ -12,6 +12,7 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <utility>
 
 namespace berth::torch::step {
@@ -65,7 +66,7 @@ void HostCopies::out(BufferNumber buffer, c10::Storage storage) {
   if (device.is_cpu()) {
     away.plain = std::make_unique<std::byte[]>(away.bytes);
     std::memcpy(away.plain.get(), storage.data(), away.bytes);
-    leaving_.push_back({});
+    skip_out();
   } else {
     away.pinned = at::empty({static_cast<std::int64_t>(away.bytes)},
                             at::TensorOptions().dtype(at::kByte).pinned_memory(true));
@@ -76,15 +77,45 @@ void HostCopies::out(BufferNumber buffer, c10::Storage storage) {
       away.pinned.copy_(all_bytes(storage), /*non_blocking=*/true);
     }
     away.out = event_of(stream);
-    leaving_.push_back({std::move(storage), away.out});
+    leaving_.push_back(note_leaving({std::move(storage), away.out, current_stream(device)}));
   }
   away_.insert_or_assign(buffer, std::move(away));
 }
 
+void HostCopies::send(BufferNumber buffer, const c10::Storage& storage) {
+  wait_for(buffer);
+  const c10::Device device = storage.device();
+  std::optional<c10::Stream> stream;
+  if (!device.is_cpu()) stream = copy_streams(device).out;
+  c10::DataPtr block = Spills::get().send(*storage.unsafeGetStorageImpl(), stream);
+  if (!stream || block.get() == nullptr) {
+    skip_out();
+    return;
+  }
+  leaving_.push_back(note_leaving(
+      {c10::Storage(c10::Storage::use_byte_size_t(), static_cast<std::int64_t>(storage.nbytes()),
+                    std::move(block), nullptr, /*resizable=*/false),
+       event_of(*stream), current_stream(device)}));
+}
+
+void HostCopies::fetch(BufferNumber buffer, const c10::Storage& storage) {
+  const c10::Device device = storage.device();
+  std::optional<c10::Stream> stream;
+  if (!device.is_cpu()) stream = copy_streams(device).in;
+  if (Spills::get().fetch(*storage.unsafeGetStorageImpl(), stream) && stream)
+    arriving_.insert_or_assign(buffer, Arriving{storage, event_of(*stream)});
+}
+
+void HostCopies::begin_without(const c10::Storage& storage) {
+  BERTH_ASSERT(leaving_.empty(), "{} copies of the step have begun", leaving_.size());
+  send(kNoBuffer, storage);
+  end();
+  ended_ = 0;
+}
+
 void HostCopies::end_outs(std::size_t count) {
   for (; ended_ < count && !leaving_.empty(); ++ended_, leaving_.pop_front())
-    if (const Leaving& one = leaving_.front(); one.out != nullptr)
-      one.out->block(current_stream(one.storage.device()));
+    if (leaving_.front() != nullptr) step::end(*leaving_.front());
 }
 
 c10::Storage HostCopies::in(BufferNumber buffer) {
@@ -104,7 +135,7 @@ c10::Storage HostCopies::in(BufferNumber buffer) {
       const at::Tensor to = here;
       to.copy_(away.pinned, /*non_blocking=*/true);
     }
-    arriving_.insert_or_assign(buffer, std::pair(away.device, event_of(stream)));
+    arriving_.insert_or_assign(buffer, Arriving{here.storage(), event_of(stream)});
   }
   away_.erase(found);
   return here.storage();
@@ -113,7 +144,7 @@ c10::Storage HostCopies::in(BufferNumber buffer) {
 void HostCopies::wait_for(BufferNumber buffer) {
   const auto found = arriving_.find(buffer);
   if (found == arriving_.end()) return;
-  found->second.second->block(current_stream(found->second.first));
+  found->second.in->block(current_stream(found->second.storage.device()));
   arriving_.erase(found);
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "csrc/torch/step/instructions.h"
+#include "csrc/torch/step/leaving_blocks.h"
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/Event.h>
@@ -11,7 +12,6 @@
 #include <memory>
 #include <optional>
 #include <unordered_map>
-#include <utility>
 
 namespace berth::torch::step {
 
@@ -36,6 +36,13 @@ class HostCopies {
 
   // Sends the bytes of a storage away, and lets go of it once they are there.
   void out(BufferNumber buffer, c10::Storage storage);
+  // The same of a storage that somebody else has, too, which loses its memory for a while (see
+  // spills.h); it stays where it has to.
+  void send(BufferNumber buffer, const c10::Storage& storage);
+  // That storage gets its bytes, for whom wait_for() is called before.
+  void fetch(BufferNumber buffer, const c10::Storage& storage);
+  // Sends one that a schedule has on the host when it begins. It is no copy of the schedule's.
+  void begin_without(const c10::Storage& storage);
   // Counts one that the schedule has and that is not made.
   void skip_out() { leaving_.emplace_back(); }
   // Lets go of the storages of the first `count` copies out, of all that there were.
@@ -59,14 +66,14 @@ class HostCopies {
     at::Tensor pinned = {};                   // of a device
     std::shared_ptr<c10::Event> out = {};     // of a device
   };
-  struct Leaving {
-    c10::Storage storage;
-    std::shared_ptr<c10::Event> out;
-  };
   std::unordered_map<BufferNumber, Away> away_;
-  std::deque<Leaving> leaving_;
-  std::size_t ended_ = 0;  // copies out whose storages are gone
-  std::unordered_map<BufferNumber, std::pair<c10::Device, std::shared_ptr<c10::Event>>> arriving_;
+  std::deque<std::shared_ptr<LeavingBlock>> leaving_;  // null: nothing waits for it
+  std::size_t ended_ = 0;                              // copies out whose storages are gone
+  struct Arriving {
+    c10::Storage storage;
+    std::shared_ptr<c10::Event> in;
+  };
+  std::unordered_map<BufferNumber, Arriving> arriving_;
 };
 
 }  // namespace berth::torch::step

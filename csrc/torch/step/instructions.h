@@ -50,6 +50,8 @@ struct Instructions {
   std::vector<Instruction> list;
   BufferNumber buffers = 0;
   std::vector<BufferNumber> first_of;  // by storage: where one from outside is
+  // Residents that are on the host when the step begins.
+  std::vector<StorageNumber> begin_on_host = {};
 };
 
 // What executors measure of a schedule, and the schedule as planners have it.

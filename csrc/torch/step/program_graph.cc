@@ -232,8 +232,9 @@ class Room {
  public:
   Room(const graph::Graph& graph, const graph::Schedule& schedule, Bytes most)
       : graph_(graph), schedule_(schedule), most_(most), there_(schedule.buffers.size(), false) {
+    const std::vector<bool> on_host = graph::begin_on_host(graph, schedule);
     for (std::size_t n = 0; n < there_.size(); ++n)
-      if (kind_of(static_cast<graph::BufferId>(n)) != graph::StorageClass::kStep)
+      if (kind_of(static_cast<graph::BufferId>(n)) != graph::StorageClass::kStep && !on_host[n])
         bear(static_cast<graph::BufferId>(n));
   }
 
@@ -367,6 +368,11 @@ Instructions instructions_of(const Program& program, const ProgramGraph& of,
   std::vector<StorageNumber> holds(schedule.buffers.size(), kNoStorage);
   for (StorageNumber n = 0; n < program.storages.size(); ++n)
     if (program.kinds[n] != StorageKind::kMade) holds[result.first_of[n]] = n;
+
+  const std::vector<bool> on_host = graph::begin_on_host(of.graph, schedule);
+  for (StorageNumber n = 0; n < program.storages.size(); ++n)
+    if (program.kinds[n] == StorageKind::kResident && on_host[result.first_of[n]])
+      result.begin_on_host.push_back(n);
 
   for (const graph::ScheduleStep& step : schedule.steps) {
     const std::uint32_t ended = room.before(step);

@@ -5,6 +5,7 @@
 #include "csrc/torch/step/captures.h"
 #include "csrc/torch/step/denied_bytes.h"
 #include "csrc/torch/step/elapsed.h"
+#include "csrc/torch/step/leaving_blocks.h"
 #include "csrc/torch/step/outside_memory.h"
 #include "csrc/torch/step/profilers.h"
 #include "csrc/torch/step/tap.h"
@@ -16,6 +17,7 @@
 #include <ATen/ops/empty.h>
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/Event.h>
+#include <c10/core/StreamGuard.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/util/ScopeExit.h>
@@ -62,6 +64,12 @@ class Plain {
       c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset |
           c10::DispatchKeySet(kTapKey) | c10::DispatchKeySet(kCompositeKey)};
 };
+
+void wait_for(c10::Stream first, c10::Stream then) {
+  c10::Event done(first.device_type());
+  done.record(first);
+  done.block(then);
+}
 
 // Keeps from a profiler, and from what measures kernels, that a tensor's memory comes or goes.
 class Unseen final : public MemoryListener {
@@ -238,6 +246,7 @@ void Spills::use(const Used& one, bool stays, std::vector<void*>& used) {
   note_use(*entry);
   used.push_back(entry);
   if (!entry->away) entry->bytes = one.storage->nbytes();
+  wait_for_arrival(*entry);
   entry->written |= one.written;
   if (one.written && !entry->away) forget_copy(*entry);
   entry->stays |= stays;
@@ -355,7 +364,7 @@ void Spills::drop(void* entry) noexcept {
   gone.away = false;
   spills.figures_.host -= gone.copy.bytes;
   spills.spare_bytes_ += gone.copy.bytes;
-  spills.keep_spare(gone);
+  spills.keep_spare(gone, gone.left_on);
 }
 
 // What the storage had is no memory, and nobody is to be told that it is gone.
@@ -363,7 +372,7 @@ void Spills::put(c10::StorageImpl& storage, c10::DataPtr block) {
   (void)storage.set_data_ptr(std::move(block)).release_context();
 }
 
-void Spills::bring_back(Entry& entry) {
+void Spills::bring_back(Entry& entry, bool scheduled, const std::optional<c10::Stream>& by) {
   {
     const std::lock_guard lock(mutex_);
     if (!entry.away) return;
@@ -390,19 +399,23 @@ void Spills::bring_back(Entry& entry) {
     std::memcpy(storage->mutable_data(), entry.copy.plain.get(), entry.copy.bytes);
   } else {
     const Plain plain;
-    if (entry.left_on && entry.left_on != entry.stream) {
-      c10::Event copied(entry.device.type());
-      copied.record(*entry.left_on);
-      copied.block(*stream_now(entry.device));
-    }
+    const c10::Stream here_now = *stream_now(entry.device);
+    const c10::Stream copies = by.value_or(here_now);
+    if (copies != here_now) wait_for(here_now, copies);
+    if (entry.left_on && entry.left_on != copies) wait_for(*entry.left_on, copies);
+    const c10::StreamGuard on(copies);
     all_bytes(c10::Storage(storage)).copy_(entry.copy.pinned, /*non_blocking=*/true);
+    if (copies != here_now) {
+      entry.arriving = std::make_shared<c10::Event>(entry.device.type());
+      entry.arriving->record(copies);
+    }
   }
-  figures_.in += entry.copy.bytes;
+  if (!scheduled) figures_.in += entry.copy.bytes;
   figures_.host -= entry.copy.bytes;
   copied_bytes_ += entry.copy.bytes;
   entry.copied = true;
   if (entry.written) forget_copy(entry);
-  figures_.ns += elapsed.ns();
+  if (!scheduled) figures_.ns += elapsed.ns();
 }
 
 bool Spills::may_leave(const Entry& entry, const std::optional<c10::Stream>& stream) {
@@ -470,8 +483,13 @@ bool Spills::host_has(Bytes bytes) {
 void Spills::forget_copy(Entry& entry) {
   if (!std::exchange(entry.copied, false)) return;
   copied_bytes_ -= entry.copy.bytes;
+  // Of one that is still on its way libtorch knows when the memory is free.
+  if (entry.arriving != nullptr) {
+    entry.copy = {};
+    return;
+  }
   spare_bytes_ += entry.copy.bytes;
-  keep_spare(entry);
+  keep_spare(entry, entry.stream);
 }
 
 Spills::Copy Spills::take_spare(Bytes bytes, const std::optional<c10::Stream>& stream) {
@@ -485,8 +503,8 @@ Spills::Copy Spills::take_spare(Bytes bytes, const std::optional<c10::Stream>& s
   return copy;
 }
 
-void Spills::keep_spare(Entry& entry) {
-  spares_.push_back({std::exchange(entry.copy, {}), entry.stream});
+void Spills::keep_spare(Entry& entry, const std::optional<c10::Stream>& last) {
+  spares_.push_back({std::exchange(entry.copy, {}), last});
   for (; spares_.size() > kMostSpares || spare_bytes_ > kMostSpareBytes; spares_.pop_front())
     spare_bytes_ -= spares_.front().copy.bytes;
 }
@@ -508,16 +526,21 @@ Spills::Copy Spills::copy_of(c10::StorageImpl& storage, Copy room) {
   return room;
 }
 
-bool Spills::leave(Entry& entry, c10::StorageImpl& storage) {
+bool Spills::leave(Entry& entry, c10::StorageImpl& storage, const std::optional<c10::Stream>& by,
+                   c10::DataPtr* block) {
   const Bytes bytes = storage.nbytes();
   const c10::Device device = entry.device;
   if (!may_leave(entry, stream_now(device)) || bytes < kLeast ||
       storage.allocator() != c10::GetAllocator(device.type()) ||
       storage._mutable_data_ptr_no_checks().get() == nullptr || is_foreign(storage))
     return false;
+  const bool scheduled = block != nullptr;
+  wait_for_arrival(entry);
+  std::optional<c10::Stream> copies = entry.stream;
   if (entry.copied && entry.copy.bytes == bytes) {
     entry.copied = false;
     copied_bytes_ -= bytes;
+    block = nullptr;
   } else {
     forget_copy(entry);
     if (!host_has(bytes)) {
@@ -525,8 +548,16 @@ bool Spills::leave(Entry& entry, c10::StorageImpl& storage) {
                          format_bytes(figures_.host), format_bytes(allowed_));
       return false;
     }
-    entry.copy = copy_of(storage, take_spare(bytes, entry.stream));
-    figures_.out += bytes;
+    Copy room = take_spare(bytes, entry.stream);
+    std::optional<c10::StreamGuard> on;
+    if (by) {
+      copies = by;
+      if (room.bytes == 0) room = take_spare(bytes, by);
+      wait_for(*entry.stream, *by);
+      on.emplace(*by);
+    }
+    entry.copy = copy_of(storage, std::move(room));
+    if (!scheduled) figures_.out += bytes;
   }
   figures_.host += bytes;
   figures_.host_peak = std::max(figures_.host_peak, figures_.host);
@@ -536,11 +567,68 @@ bool Spills::leave(Entry& entry, c10::StorageImpl& storage) {
         .recordDataPtrOnStream(storage._mutable_data_ptr_no_checks(), *entry.stream);
   entry.away = true;
   entry.written = false;
-  entry.left_on = entry.stream;
+  entry.left_on = copies;
   const c10::DebugInfoGuard unseen(c10::DebugInfoKind::PROFILER_STATE, unseen_if_alone(false));
-  storage.set_data_ptr_noswap(c10::DataPtr(nullptr, &entry, &drop, device));
+  c10::DataPtr had = storage.set_data_ptr(c10::DataPtr(nullptr, &entry, &drop, device));
+  if (block != nullptr) *block = std::move(had);
+  had.clear();
   deny_bytes(storage, away_text());
   return true;
+}
+
+void Spills::wait_for_arrival(Entry& entry) {
+  if (entry.arriving == nullptr) return;
+  const c10::Stream now = *stream_now(entry.device);
+  entry.arriving->block(now);
+  if (now == entry.stream) entry.arriving.reset();
+}
+
+c10::DataPtr Spills::send(c10::StorageImpl& storage, const std::optional<c10::Stream>& by) {
+  c10::DataPtr block(nullptr, storage.device());
+  if (!on() || is_captured(storage.device())) return block;
+  const std::lock_guard lock(mutex_);
+  Entry* const entry = find_or_add(storage);
+  if (entry == nullptr) return block;
+  if (!entry->stream) entry->stream = stream_now(entry->device);
+  try {
+    (void)leave(*entry, storage, by, &block);
+  } catch (const std::exception&) {  // no memory on the host: it stays
+  }
+  return block;
+}
+
+bool Spills::fetch(c10::StorageImpl& storage, const std::optional<c10::Stream>& by) {
+  if (!away(storage) || is_captured(storage.device())) return false;
+  Entry* entry = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    entry = find_or_add(storage);
+    if (entry == nullptr || !entry->away || entry->stream != stream_now(entry->device))
+      return false;
+    ++entry->uses;
+  }
+  const auto over = c10::make_scope_exit([&] {
+    const std::lock_guard lock(mutex_);
+    --entry->uses;
+  });
+  try {
+    bring_back(*entry, true, by);
+  } catch (const c10::OutOfMemoryError&) {
+    return false;
+  }
+  return true;
+}
+
+c10::Storage Spills::find(const c10::StorageImpl* address) const {
+  Weak known = Weak(Strong());
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = by_storage_.find(address);
+    if (found == by_storage_.end()) return {};
+    known = found->second->storage;
+  }
+  Strong storage = known.lock();
+  return storage == nullptr ? c10::Storage() : c10::Storage(std::move(storage));
 }
 
 void Spills::move(c10::StorageImpl& from, c10::StorageImpl& to) {
@@ -593,7 +681,9 @@ bool Spills::make_room(c10::Device device, Bytes bytes) noexcept {
       why_.clear();
       drop_dead(true);
     }
-    Bytes freed = leave(candidates(device, bytes), bytes);
+    // What leaves by a schedule already.
+    Bytes freed = end_all_leaving(device);
+    if (freed < bytes) freed += leave(candidates(device, bytes - freed), bytes - freed);
     // Some of the first ones had to stay.
     if (freed < bytes) freed += leave(candidates(device, kMaxBytes), bytes - freed);
     const std::lock_guard lock(mutex_);

@@ -5,6 +5,7 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/core/Event.h>
 #include <c10/core/Storage.h>
 #include <c10/core/Stream.h>
 
@@ -49,9 +50,10 @@ namespace berth::torch::step {
 class Spills final : public RoomMaker {
  public:
   struct Figures {
-    Bytes out = 0, in = 0;          // copied to the host, and back, since the process began
+    // Copied to the host, and back, since the process began, as no schedule said.
+    Bytes out = 0, in = 0;
     Bytes host = 0, host_peak = 0;  // on the host
-    std::uint64_t ns = 0;           // the calling threads' time
+    std::uint64_t ns = 0;           // the calling threads' time for these
   };
 
   // The one of this library.
@@ -126,6 +128,18 @@ class Spills final : public RoomMaker {
   void end_step();
   // The storage has got bytes that an operator made: they may leave.
   void see(c10::StorageImpl& storage);
+  // As a schedule says, for storages that others have, too. Both do nothing where the storage has
+  // to stay, or is there. A device copies by the stream `by`, which waits for the current one; on
+  // the CPU there is none. What uses the storage later waits for the copy.
+  //
+  // Lets it leave. Returns its memory, which is free once the current stream has waited for `by`:
+  // empty where it stays, or was free at once.
+  [[nodiscard]] c10::DataPtr send(c10::StorageImpl& storage, const std::optional<c10::Stream>& by);
+  // Brings it back. Where there is no room it comes when an operator takes it. Returns whether it
+  // is on its way.
+  bool fetch(c10::StorageImpl& storage, const std::optional<c10::Stream>& by);
+  // The storage with that address, if it is known and alive.
+  [[nodiscard]] c10::Storage find(const c10::StorageImpl* address) const;
   // Whether the storage's bytes are on the host.
   [[nodiscard]] static bool away(c10::StorageImpl& storage) noexcept;
   // Gives a storage without bytes those of one that is away, which has none then.
@@ -155,10 +169,11 @@ class Spills final : public RoomMaker {
     std::uint32_t uses = 0;  // that stand
     bool stays = false;
     bool away = false;
-    bool copied = false;                      // it is there, and its copy has the same bytes
-    bool written = false;                     // since it left
-    std::optional<c10::Stream> stream = {};   // that used it
-    std::optional<c10::Stream> left_on = {};  // by which it left
+    bool copied = false;                        // it is there, and its copy has the same bytes
+    bool written = false;                       // since it left
+    std::optional<c10::Stream> stream = {};     // that used it
+    std::optional<c10::Stream> left_on = {};    // by which it left
+    std::shared_ptr<c10::Event> arriving = {};  // that its users wait for; null: it is there
     Copy copy = {};
     // By the clock of uses: its uses in this step and in the one before, and the last one.
     std::vector<std::uint32_t> used_at = {}, used_before = {};
@@ -173,7 +188,8 @@ class Spills final : public RoomMaker {
   using Entries = std::list<Entry>;
   Spills();
   // Without the lock: brings one back that is in use, so that it stays.
-  void bring_back(Entry& entry);
+  void bring_back(Entry& entry, bool scheduled = false,
+                  const std::optional<c10::Stream>& by = std::nullopt);
   // Without the lock: the storages of the device that may leave as far as is known, those first
   // that are used last, up to so many bytes.
   [[nodiscard]] std::vector<Strong> candidates(c10::Device device, Bytes bytes) const;
@@ -194,8 +210,11 @@ class Spills final : public RoomMaker {
   [[nodiscard]] std::uint64_t next_use(const Entry& entry) const;
   // Fills `room`, which is empty or has its size.
   [[nodiscard]] static Copy copy_of(c10::StorageImpl& storage, Copy room);
-  // Whether its memory is free now.
-  bool leave(Entry& entry, c10::StorageImpl& storage);
+  // Whether it has left, and its memory is free now, or in `block` where a stream `by` copies it.
+  bool leave(Entry& entry, c10::StorageImpl& storage,
+             const std::optional<c10::Stream>& by = std::nullopt, c10::DataPtr* block = nullptr);
+  // The current stream waits for its copy.
+  static void wait_for_arrival(Entry& entry);
   [[nodiscard]] static bool may_leave(const Entry& entry, const std::optional<c10::Stream>& stream);
   // Whether there is room for so much more on the host, once spare memory goes.
   bool host_has(Bytes bytes);
@@ -203,7 +222,8 @@ class Spills final : public RoomMaker {
   void forget_copy(Entry& entry);
   // Host memory of that size whose last copy was on that stream; none where there is none.
   Copy take_spare(Bytes bytes, const std::optional<c10::Stream>& stream);
-  void keep_spare(Entry& entry);
+  // `last`: the stream that used it last.
+  void keep_spare(Entry& entry, const std::optional<c10::Stream>& last);
   static void put(c10::StorageImpl& storage, c10::DataPtr block);
   // Why nothing of the device may leave.
   [[nodiscard]] std::string who_stays(c10::Device device) const;
