@@ -180,6 +180,8 @@ int step(const ScheduleOptions& options) {
               "--budgets makes eight schedules: -o wants one, by --budget");
   BERTH_CHECK(!is_graph_name(options.output), kUsage,
               "'{}' is the name of a graph: what fits a budget is a schedule", options.output);
+  BERTH_CHECK(!options.offload_state || (!options.budget.empty() && rates_of(options)), kUsage,
+              "--offload-state copies state to the host: --budget and --rate-out are wanted");
   check_files(std::array{options.input}, {{"-o", options.output}}, options.json);
   const graph::Graph graph = read_graph_input(options.input).graph;
   const schedule::OrderProblem problem = schedule::order_problem(graph);
@@ -188,7 +190,7 @@ int step(const ScheduleOptions& options) {
   schedule::StepOptions how;
   how.engine = options.search.engine;
   how.rates = rates_of(options);
-  how.addresses = !options.output.empty() && !options.no_addresses;
+  how.addresses = !options.output.empty() && !options.no_addresses && !options.offload_state;
   how.seed = options.search.seed;
   how.iteration_budget = options.search.iterations;
   how.time_limit_seconds = options.search.seconds_left(how.time_limit_seconds);
@@ -212,6 +214,10 @@ int step(const ScheduleOptions& options) {
     if (options.time_budget) {
       results = {plan_within_time(graph, how, *options.time_budget)};
       budgets = {results.back().verdict.peak};
+    } else if (options.offload_state) {
+      how.budget = budgets.back();
+      const std::vector<bool> all(graph.storages.size(), true);
+      results = {schedule::plan_beside_spills(graph, how, all, std::nullopt)};
     } else {
       results = schedule::plan_budgets(graph, budgets, how);
     }
@@ -288,6 +294,9 @@ Command add_schedule(CLI::App& program) {
   app->add_option("--rate-in", options->rate_in,
                   "The same for copies back; each of the two defaults to the other")
       ->type_name("SIZE");
+  app->add_flag("--offload-state", options->offload_state,
+                "With rates: parameters and optimizer state may be on the host between their uses. "
+                "Such a schedule has no offsets");
   app->add_flag("--no-addresses", options->no_addresses,
                 "Write the schedule without offsets in an arena or on the host");
   std::vector<std::string> engines = schedule::step_engines();

@@ -13,6 +13,7 @@ struct ScheduleOptions {
   std::string budget;                 // as typed
   std::optional<double> time_budget;  // a share of the recorded time, more than that
   bool order_only = false, json = false, budgets = false, no_addresses = false;
+  bool offload_state = false;
   std::string rate_out, rate_in;  // as typed; empty: nothing is copied
   SearchOptions search;
 };

@@ -573,3 +573,38 @@ TEST_CASE("The time limit of a schedule is that of the whole command", "[cli][sc
     CHECK(took.count() < 3);
   }
 }
+
+TEST_CASE("State may be on the host between its uses", "[cli][schedule]") {
+  const TemporaryFolder folder;
+  // Four operators, each with a weight of 1 MiB.
+  berth::graph::Graph graph;
+  for (int k = 0; k < 4; ++k)
+    graph.storages.push_back({1 << 20, berth::graph::StorageClass::kResident});
+  for (std::uint32_t k = 0; k < 4; ++k) {
+    graph.storages.push_back({1024});
+    berth::graph::Alternative way;
+    way.ns = 1'000'000;
+    way.reads.push_back({{k, 0}, 0, 1 << 20});
+    if (k > 0) way.reads.push_back({{3 + k, 1}, 0, 1024});
+    way.writes = {{4 + k, 1}};
+    berth::graph::Operator& op = graph.operators.emplace_back();
+    op.name = "layer";
+    op.alternatives = {std::move(way)};
+  }
+  write_text(folder / "x.json", berth::graph::to_json(graph));
+  const std::vector<std::string> within = {
+      "schedule", folder / "x.json", "--budget", "3MiB", "--rate-out", "10GB", "--json"};
+  REQUIRE(run_berth(within).code == 1);
+  std::vector<std::string> away = within;
+  away.insert(away.end(), {"--offload-state", "-o", folder / "x.schedule"});
+  const Ran found = run_berth(away);
+  REQUIRE(found.code == 0);
+  const nlohmann::json json = nlohmann::json::parse(found.out);
+  REQUIRE(json["peak_bytes"] <= 3 << 20);
+  REQUIRE(json["recomputed"] == 0);
+  REQUIRE(run_berth({"verify", folder / "x.schedule", folder / "x.json"}).code == 0);
+  const Ran without =
+      run_berth({"schedule", folder / "x.json", "--budget", "3MiB", "--offload-state"});
+  REQUIRE(without.code == 2);
+  REQUIRE_THAT(without.err, Contains("--budget and --rate-out are wanted"));
+}
