@@ -328,6 +328,8 @@ int allow_spills(std::uint64_t host_memory, char* message, std::size_t size) {
   });
 }
 
+std::uint64_t known_to_spills(int device) { return torch::known_to_spills(device); }
+
 #define BERTH_DECLARATION(result, name, parameters) #result " " #name #parameters ";"
 #define BERTH_POINTER(result, name, parameters) .name = name,
 constexpr berth_torch_table kTable = {.version = BERTH_VERSION,

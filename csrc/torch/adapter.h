@@ -74,6 +74,8 @@ enum berth_operator_error {
   FUNCTION(int, declare_pure, (const char* name, char* message, size_t size)) \
   /* Lets tensors spill to so many bytes of the host: see allow_spills(). */ \
   FUNCTION(int, allow_spills, (uint64_t host_memory, char* message, size_t size)) \
+  /* The bytes of tensors on a GPU that spills know, on the CPU where `device` is below 0. */ \
+  FUNCTION(uint64_t, known_to_spills, (int device)) \
   /* Operators of all threads are seen from now on. */ \
   FUNCTION(int, watch_threads, (char* message, size_t size)) \
   /* Composite operators of the calling thread, too. */ \

@@ -197,6 +197,9 @@ void share_bytes(const at::Tensor& tensor);
 // operators, and of the steps of all step programs. StepProgramOptions::host_memory does this too.
 // A program calls it before its first step if that one does not fit. Throws Error(kUsage) for 0.
 void allow_spills(std::uint64_t host_memory);
+// The bytes of tensors on a GPU that may spill, on the CPU where `device` is below 0. What an
+// allocator has handed out beside them never leaves: workspaces of libraries. O(known tensors).
+[[nodiscard]] std::uint64_t known_to_spills(int device);
 
 // berth sees the operators of all threads from now on. Another thread may take a tensor that a step
 // has used. It finds the bytes that the step as written leaves there, and the rest of that step

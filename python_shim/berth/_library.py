@@ -177,6 +177,11 @@ class Adapter:
         )
         return program.value
 
+    def known_to_spills(self, device: int) -> int:
+        """Bytes of the tensors on a GPU that spills know, on the CPU where device is below 0."""
+        known: int = self._table.known_to_spills(device)
+        return known
+
     def allow_spills(self, host_memory: int) -> None:
         self._call(self._table.allow_spills, host_memory)
 

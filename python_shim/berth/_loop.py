@@ -152,7 +152,7 @@ class _Loop:
 
     @staticmethod
     def _device_memory() -> int:
-        """Bytes of the device that the program can have; 0 where nothing limits it."""
+        """Bytes of the device that a step can have; 0 where nothing limits it. What no tensor has, such as a library's workspace, never leaves."""
         from berth._install import stats
 
         kinds = dict(installed_adapters())
@@ -163,9 +163,14 @@ class _Loop:
             import torch
 
             free, _ = torch.cuda.mem_get_info()
-            held = stats("cuda").reserved
+            held, live = stats("cuda").reserved, stats("cuda").live
             limit = min(limit or free + held, free + held)
-        return int(_MOST_OF_DEVICE * limit)
+            known = kinds["cuda"].known_to_spills(torch.cuda.current_device())
+        elif "cpu" in kinds:
+            live, known = stats("cpu").live, kinds["cpu"].known_to_spills(-1)
+        else:
+            live = known = 0
+        return max(int(_MOST_OF_DEVICE * limit) - max(live - known, 0), 1 if limit else 0)
 
 
 _loop: Optional[_Loop] = None

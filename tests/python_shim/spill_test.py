@@ -10,7 +10,7 @@ from support import PREAMBLE, ProgramCase, run
 PROGRAM = (
     PREAMBLE
     + """
-import contextlib, hashlib, io, os
+import contextlib, hashlib, io, os, time
 import berth
 from torch import nn
 
@@ -103,6 +103,28 @@ stats = program.stats()
 there = berth.stats(device).live if limit else 0  # between steps
 said(losses=losses, state=digest(state_of(net, optimizer)), generator=digest([torch.get_rng_state()]), spilled=spilled, there=there,
      offloaded=stats.offloaded_bytes, predicted=stats.predicted_peak, recorded=stats.recorded_peak, scheduled=stats.scheduled, not_met=stats.budget_not_met)
+"""
+)
+
+# The same for an unchanged loop, in what the device has.
+LOOP = (
+    PROGRAM
+    + """
+import berth._loop
+net = Net(384).to(device)
+optimizer = torch.optim.AdamW(net.parameters(), foreach=False)
+spilled = []
+for step in range(14):
+    ids = torch.randint(200, (8, 64), device=device)
+    optimizer.zero_grad()
+    loss = nn.functional.cross_entropy(net(ids).view(-1, 200), ids.view(-1))
+    loss.backward()
+    optimizer.step()
+    stats = berth._loop.stats()
+    spilled.append(stats.spilled_out)
+    if stats.planning:
+        time.sleep(4)
+said(spilled=spilled, predicted=stats.predicted_peak, offloaded=stats.offloaded_bytes, not_met=stats.budget_not_met)
 """
 )
 
@@ -500,6 +522,18 @@ class Spills(ProgramCase):
                 self.assertLess(found["there"], (64 + 70) << 20)
                 self.assertGreaterEqual(found["scheduled"], 6)
                 self.assertEqual(len(set(found["spilled"][7:])), 1, found["spilled"])
+
+    def test_workspaces_of_libraries_are_none_of_the_steps_memory(self):
+        """They have 64 MiB of 160, and never leave: 152 MiB less these are for the step, of which 5 % are left."""
+        found = self.answer(
+            LOOP, "cuda", 0, 0, "", BERTH_BUDGET="fit", BERTH_MEMORY_LIMIT="160MiB", BERTH_HOST_MEMORY="1GiB"
+        )
+        self.assertEqual(found["not_met"], "")
+        self.assertGreater(found["predicted"], 70 << 20)
+        self.assertLessEqual(found["predicted"], (152 - 64) << 20)
+        self.assertGreater(found["offloaded"], 0)
+        # Some 28 MiB a step where the schedule counts on that memory.
+        self.assertLess(found["spilled"][-1] - found["spilled"][-7], 28 << 20, found["spilled"])
 
     def test_without_pinned_memory_state_stays(self):
         """Requests for pinned memory fail but for that of item(): steps train, and the schedule's copies are not made."""

@@ -136,11 +136,11 @@ Spills::Figures Spills::figures() const {
   return figures_;
 }
 
-Bytes Spills::known() const {
+Bytes Spills::known(std::optional<c10::Device> device) const {
   const std::lock_guard lock(mutex_);
   Bytes all = 0;
   for (const Entry& one : entries_)
-    if (!one.away && !one.storage.expired()) all += one.bytes;
+    if (!one.away && !one.storage.expired() && (!device || one.device == *device)) all += one.bytes;
   return all;
 }
 

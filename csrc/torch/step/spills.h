@@ -69,8 +69,8 @@ class Spills final : public RoomMaker {
   // on.
   void allow(Bytes host_bytes);
   [[nodiscard]] Figures figures() const;
-  // What all known tensors that are there take. O(known tensors).
-  [[nodiscard]] Bytes known() const;
+  // What all known tensors that are there take, on one device or on all. O(known tensors).
+  [[nodiscard]] Bytes known(std::optional<c10::Device> device = std::nullopt) const;
 
   // While it stands, what an operator takes is there and stays. Throws c10::OutOfMemoryError where
   // there is no room for all of it. What operators inside take and make stays as long: the kernel

@@ -561,6 +561,12 @@ void allow_spills(std::uint64_t host_memory) {
   Tap::stay(*between);
 }
 
+std::uint64_t known_to_spills(int device) {
+  return Spills::get().known(device < 0
+                                 ? c10::Device(c10::kCPU)
+                                 : c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(device)));
+}
+
 void watch_threads() { OtherThreads::see(); }
 void watch_thread() noexcept { OtherThreads::see_composites(); }
 
