@@ -2,7 +2,8 @@
 
 Each model trains without a limit and within shares of what it holds then. "as recorded" is a step while it is recorded, with spills alone; "scheduled"
 is a later one, by a schedule within the limit that copies state and values to the host. Times are beside those of the step without a limit. Bits
-are those of losses, weights, gradients and state of AdamW. "least" is the least limit in which it trains, found by halving; below it the largest
+are those of losses, weights, gradients and state of AdamW. Beside them is what people do: "checkpoint" is torch.utils.checkpoint around the blocks, where
+the model has some; "offload" copies what autograd saves to the host, as torch.autograd.graph.save_on_cpu does on a GPU. State stays where it is in both. "least" is the least limit in which it trains, found by halving; below it the largest
 operator does not fit. Needs a quiet machine. Writes NAME.md.
 """
 
@@ -21,15 +22,16 @@ from training import Failure, note  # noqa: E402
 HERE = pathlib.Path(__file__).parent
 MODELS = ["gpt", "bert", "vit", "unet", "resnet18", "lstm"]
 SHARES = [0.5, 0.35, 0.25]
+WAYS = ["checkpoint", "offload"]
 HOST = 16 << 30
 
 
-def train(model, limit, budget, arguments, steps):
+def train(model, limit, budget, arguments, steps, way=""):
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "run.json"
         command, environment = launcher(arguments)
         environment["PYTHONPATH"] += f":{HERE / 'python_children'}"
-        words = [model, limit, HOST if limit else 0, budget, steps, path]
+        words = [model, limit, HOST if limit else 0, budget, steps, path, way]
         training.run([*command, HERE / "fit_children/train.py", *map(str, words)], environment)
         return json.loads(path.read_text())
 
@@ -50,7 +52,14 @@ def least(model, held, arguments):
 def rows_of(model, arguments):
     wide = train(model, 0, 0, arguments, arguments.steps)
     usual = statistics.median(wide["ms"][2:])
-    rows = [[model, "no limit", training.mebibytes(wide["peak"]), "", "", "", "", f"{usual:.0f}", "", ""]]
+    rows = [[model, "no limit", training.mebibytes(wide["live"]), "", "", "", "", f"{usual:.0f}", "", ""]]
+    for way in WAYS:
+        note(f"fit: {model}: {way}")
+        run = train(model, 0, 0, arguments, arguments.steps, way)
+        ms = statistics.median(run["ms"][2:])
+        equal = "equal" if run["digest"] == wide["digest"] else "others"
+        live = f"{training.mebibytes(run['live'])}, {100 * run['live'] / wide['live']:.0f} %"
+        rows.append([model, way, live, "", "", "", "", f"{ms:.0f}", f"{ms / usual:.2f}", equal])
     wrong = []
     for share in arguments.share or SHARES:
         limit = int(share * wide["live"])
