@@ -50,10 +50,12 @@ bool carries_key(const c10::Stack& stack, std::size_t arguments) {
 void front(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack* stack,
            const Former& former) {
   if (carries_key(*stack, op.schema().arguments().size())) [[unlikely]] {
-    if (former)
-      former->callBoxed(op, keys, stack);
-    else
-      op.redispatchBoxed(below(keys), stack);
+    run_with_bytes(op, stack, [&](c10::Stack* part) {
+      if (former)
+        former->callBoxed(op, keys, part);
+      else
+        op.redispatchBoxed(below(keys), part);
+    });
     return;
   }
   OperatorListener* const listener = current.load(std::memory_order_acquire);

@@ -417,14 +417,18 @@ bool may_fail(const Call& call, bool on_host) {
 
 Passes passes(c10::ArrayRef<c10::IValue> arguments) {
   const bool traced = c10::impl::TorchDispatchModeTLS::any_modes_set();
-  bool stands_for_others = false, plain = false;
-  for (const c10::IValue& value : arguments)
+  bool stands_for_others = false, plain = false, meta = false, real = false;
+  for (const c10::IValue& value : arguments) {
+    if (value.isDevice()) (value.toDevice().is_meta() ? meta : real) = true;
     for_each_tensor(value, form_of(value), [&](const at::Tensor& tensor) {
       if (!tensor.defined()) return;
       stands_for_others |= tensor.unsafeGetTensorImpl()->is_python_dispatch();
+      meta |= tensor.is_meta();
       plain |= tensor.has_storage() && !tensor.is_meta();
     });
+  }
   if (traced) return stands_for_others || !plain ? Passes::kTraced : Passes::kNot;
+  if (meta && !plain && !real && !stands_for_others) return Passes::kTraced;
   return stands_for_others ? Passes::kForOthers : Passes::kNot;
 }
 

@@ -132,7 +132,7 @@ bool any_argument(const c10::OperatorHandle& op, const c10::Stack& stack, const 
 // Whether the call is none of the step's.
 enum class Passes : std::uint8_t {
   kNot,
-  kTraced,    // by torch.compile: nothing real is done
+  kTraced,    // by torch.compile, or on tensors without memory (meta): nothing real is done
   kForOthers  // its tensors stand for others (DTensor): the calls on those are the step's
 };
 [[nodiscard]] Passes passes(c10::ArrayRef<c10::IValue> arguments);
