@@ -251,6 +251,11 @@ _functions: list[tuple[Any, str, Any]] = []  # what stood in the modules
 _before: dict[str, Any] = {}  # what torch.Tensor itself had; None where it inherited
 
 
+def watches() -> bool:
+    """Whether methods tell now."""
+    return _watches > 0
+
+
 _INDUCTOR = "torch._inductor.output_code"
 
 

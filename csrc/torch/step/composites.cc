@@ -25,7 +25,7 @@ namespace {
 
 constexpr c10::DispatchKeySet kBelowComposites(c10::DispatchKeySet::FULL_AFTER, kCompositeKey);
 
-// Those that read bytes by a pointer, whatever their arguments.
+// Those of libtorch's that read bytes by a pointer, whatever their arguments.
 constexpr std::array<std::string_view, 9> kReadBytesAlways = {
     "aten::_pad_packed_sequence",
     "aten::ctc_loss.Tensor",
@@ -112,8 +112,8 @@ class CompositeKernel final : public c10::OperatorKernel {
  public:
   explicit CompositeKernel(const c10::OperatorHandle& op) {
     const std::string name = c10::toString(op.operator_name());
-    always_ =
-        std::find(kReadBytesAlways.begin(), kReadBytesAlways.end(), name) != kReadBytesAlways.end();
+    always_ = facts_of(op).opaque || std::find(kReadBytesAlways.begin(), kReadBytesAlways.end(),
+                                               name) != kReadBytesAlways.end();
     without_gradients_ = name == "aten::max_pool1d";
   }
 

@@ -7,6 +7,7 @@
 #include "csrc/torch/step/operator_kernels.h"
 #include "csrc/torch/step/spill_parts.h"
 #include "csrc/torch/step/spills.h"
+#include "csrc/torch/step/subclasses.h"
 #include "csrc/torch/step/tensors.h"
 
 #include <c10/core/impl/LocalDispatchKeySet.h>
@@ -85,6 +86,8 @@ void register_new_operators() {
   if (!kernels->behind()) return;
   kernels->register_new();
   register_composites();
+  register_subclasses();
+  watch_backward_nodes_of_operators();
 }
 
 }  // namespace
@@ -119,6 +122,7 @@ void Tap::prepare() { register_new_operators(); }
 
 Tap::Tap(OperatorListener& listener) {
   register_new_operators();
+  nodes_.emplace();
   current.store(&listener, std::memory_order_release);
   c10::impl::tls_set_dispatch_key_included(kTapKey, true);
   c10::impl::tls_set_dispatch_key_included(kCompositeKey, true);
