@@ -96,6 +96,7 @@ say(trained(by_pointers))
 say(trained(lambda y, net: (y + torch.ops.berth_extension_test.twice(y.detach()), [])))
 say(trained(lambda y, net: (extension.differentiable(y), [])), least=0)
 say(trained(lambda y, net: (torch.ops.berth_extension_test.differentiable(y), [])), least=0)
+say(trained(lambda y, net: (y, [torch.ops.berth_extension_test.differentiable(y.detach()).sum()])))
 """
 
 
@@ -110,7 +111,7 @@ class Extensions(ProgramCase):
 
     def check(self, when):
         printed = self.python(PROGRAM + BODIES, when, self.built / "extension.cc", self.built)
-        self.assertEqual(printed.split("\n")[:4], ["True True "] * 4)
+        self.assertEqual(printed.split("\n")[:5], ["True True "] * 5)
 
     def test_functions_classes_and_operators_in_cpp(self):
         """Whether the extension is there before the first step program or not."""

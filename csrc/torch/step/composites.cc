@@ -130,9 +130,13 @@ class CompositeKernel final : public c10::OperatorKernel {
       return;
     }
     const std::size_t below = stack->size() - op.schema().arguments().size();
-    if (always_ || (without_gradients_ && !needs_gradients(stack->at(below))) ||
+    if (always_ || facts_of(op).opaque || (without_gradients_ && !needs_gradients(stack->at(below))) ||
         readers().has(op)) {
       listener->call(op, keys, stack);
+      return;
+    }
+    if (!composite_) {
+      op.redispatchBoxed(keys & kBelowComposites, stack);
       return;
     }
     const c10::Stack arguments(stack->begin() + static_cast<std::ptrdiff_t>(below), stack->end());
@@ -154,12 +158,22 @@ class CompositeKernel final : public c10::OperatorKernel {
            value.toTensor().requires_grad();
   }
 
-  bool always_ = false, without_gradients_ = false;
+  bool always_ = false, without_gradients_ = false, composite_ = false;
 };
 
+// Whether a kernel for autograd that is not libtorch's may do all that the operator does.
+bool has_own_autograd(const c10::OperatorHandle& op) {
+  constexpr std::array kKeys{c10::DispatchKey::Autograd, c10::DispatchKey::AutogradCPU,
+                             c10::DispatchKey::AutogradCUDA};
+  return facts_of(op).opaque && !facts_of(op).collective &&
+         std::ranges::any_of(
+             kKeys, [&](c10::DispatchKey key) { return op.hasKernelForDispatchKey(key); });
+}
+
 bool has_kernel(const c10::OperatorHandle& op) {
-  if (!op.hasSchema() || !op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd) ||
-      !is_boxable(op))
+  if (!op.hasSchema() || !is_boxable(op) ||
+      (!op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd) &&
+       !has_own_autograd(op)))
     return false;
   const std::string& name = op.operator_name().name;
   return !name.starts_with("prim::") && !name.starts_with("profiler::") &&
