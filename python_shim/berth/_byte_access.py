@@ -6,6 +6,7 @@ import ctypes
 import functools
 import gc
 import importlib.util
+import os
 import sys
 import threading
 import weakref
@@ -230,6 +231,31 @@ class _Generators:
         ctypes.pythonapi.PyType_Modified(ctypes.py_object(torch.Generator))
 
 
+def _starts(method: _Method) -> _Method:
+    """Of a loader, whose workers are forked and have nothing of the step."""
+
+    @functools.wraps(method)
+    def start(self: Any) -> Any:
+        before = getattr(_here, "starting", False)
+        _here.starting = True
+        try:
+            return method(self)
+        finally:
+            _here.starting = before
+
+    return start
+
+
+def _forks() -> None:
+    """The child finds all bytes, and no step."""
+    told = _watches > 0 and not getattr(_here, "starting", False) and torch._C._len_torch_dispatch_stack() == 0
+    if told and hasattr(torch.ops.berth, "run_as_written"):
+        torch.ops.berth.run_as_written("the process is forked")
+
+
+os.register_at_fork(before=_forks)
+
+
 def _shared(method: _Method) -> _Method:
     """Of a storage, whose bytes get another place."""
 
@@ -321,6 +347,8 @@ class Watch:
                 wrapped._pre_forward = _data_parallel(wrapped._pre_forward)
             loader = sys.modules.get("torch.utils.data.dataloader")
             if loader is not None and hasattr(loader, "_BaseDataLoaderIter"):
+                _functions.append((loader.DataLoader, "_get_iterator", loader.DataLoader._get_iterator))
+                loader.DataLoader._get_iterator = _starts(loader.DataLoader._get_iterator)
                 iterator = loader._BaseDataLoaderIter
                 _functions.append((iterator, "__next__", iterator.__next__))
                 iterator.__next__ = _loads(iterator.__next__)

@@ -366,6 +366,46 @@ say(nested)
             1,
         )
 
+    def test_a_forked_child_finds_what_it_would(self):
+        self.check(
+            """
+import os
+def forked():
+    net = nn.Linear(8, 8)
+    optimizer = torch.optim.SGD(net.parameters(), 0.1)
+    def body(k):
+        optimizer.zero_grad()
+        loss = net(torch.randn(4, 8)).square().mean()
+        loss.backward()
+        optimizer.step()
+        if k < 3:
+            return loss, "", *net.parameters()
+        reader, writer = os.pipe()
+        child = os.fork()
+        if child == 0:
+            try:
+                os.write(writer, f"{net.weight.sum().item().hex()} {loss.item().hex()} {net.weight.detach().numpy()[0]}".encode())
+            finally:
+                os._exit(0)
+        os.waitpid(child, 0)
+        os.close(writer)
+        found = os.read(reader, 999)
+        os.close(reader)
+        return loss, found, *net.parameters()
+    return body
+def loaded():
+    data = torch.randn(16, 8)
+    w = torch.ones(8)
+    def body(k):
+        seen = [(x * w).sum() for (x,) in torch.utils.data.DataLoader(torch.utils.data.TensorDataset(data), 8, num_workers=1)]
+        w.add_(1)
+        return *seen, w
+    return body
+say(forked), say(loaded)
+""",
+            2,
+        )
+
     def test_what_moves_to_shared_memory(self):
         self.check(
             """
