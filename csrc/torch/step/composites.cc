@@ -130,8 +130,8 @@ class CompositeKernel final : public c10::OperatorKernel {
       return;
     }
     const std::size_t below = stack->size() - op.schema().arguments().size();
-    if (always_ || facts_of(op).opaque || (without_gradients_ && !needs_gradients(stack->at(below))) ||
-        readers().has(op)) {
+    if (always_ || facts_of(op).opaque ||
+        (without_gradients_ && !needs_gradients(stack->at(below))) || readers().has(op)) {
       listener->call(op, keys, stack);
       return;
     }
@@ -166,8 +166,8 @@ bool has_own_autograd(const c10::OperatorHandle& op) {
   constexpr std::array kKeys{c10::DispatchKey::Autograd, c10::DispatchKey::AutogradCPU,
                              c10::DispatchKey::AutogradCUDA};
   return facts_of(op).opaque && !facts_of(op).collective &&
-         std::ranges::any_of(
-             kKeys, [&](c10::DispatchKey key) { return op.hasKernelForDispatchKey(key); });
+         std::ranges::any_of(kKeys,
+                             [&](c10::DispatchKey key) { return op.hasKernelForDispatchKey(key); });
 }
 
 bool has_kernel(const c10::OperatorHandle& op) {
