@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
+import gc
 import importlib.util
+import os
 import sys
 import threading
 import weakref
@@ -210,27 +213,73 @@ def _data_parallel(method: _Method) -> _Method:
     return pre_forward
 
 
-def _state(function: _Method) -> _Method:
-    @functools.wraps(function)
-    def get_rng_state(*args: Any, **kwargs: Any) -> Any:
+def _state(method: _Method) -> _Method:
+    @functools.wraps(method)
+    def read(self: torch.Generator, *args: Any, **kwargs: Any) -> Any:
         if torch._C._len_torch_dispatch_stack() == 0 and hasattr(torch.ops.berth, "read_generators"):
             torch.ops.berth.read_generators()
-        return function(*args, **kwargs)
+        return method(self, *args, **kwargs)
 
-    return get_rng_state
+    return read
 
 
-# Functions by which the states of generators are read.
-_STATES = [
-    (torch, "get_rng_state"),
-    (torch.random, "get_rng_state"),
-    (torch.cuda, "get_rng_state"),
-    (torch.cuda.random, "get_rng_state"),
-]
+class _Generators:
+    """torch.Generator, which takes no attributes. Its dictionary takes methods."""
+
+    def __setattr__(self, name: str, method: Any) -> None:
+        gc.get_referents(torch.Generator.__dict__)[0][name] = method
+        ctypes.pythonapi.PyType_Modified(ctypes.py_object(torch.Generator))
+
+
+def _starts(method: _Method) -> _Method:
+    """Of a loader, whose workers are forked and have nothing of the step."""
+
+    @functools.wraps(method)
+    def start(self: Any) -> Any:
+        before = getattr(_here, "starting", False)
+        _here.starting = True
+        try:
+            return method(self)
+        finally:
+            _here.starting = before
+
+    return start
+
+
+def _forks() -> None:
+    """The child finds all bytes, and no step."""
+    told = _watches > 0 and not getattr(_here, "starting", False) and torch._C._len_torch_dispatch_stack() == 0
+    if told and hasattr(torch.ops.berth, "run_as_written"):
+        torch.ops.berth.run_as_written("the process is forked")
+
+
+os.register_at_fork(before=_forks)
+
+
+def _shared(method: _Method) -> _Method:
+    """Of a storage, whose bytes get another place."""
+
+    @functools.wraps(method)
+    def share(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if hasattr(torch.ops.berth, "run_as_written") and not self.is_shared():
+            torch.ops.berth.run_as_written("a storage moves to shared memory")
+        return method(self, *args, **kwargs)
+
+    return share
+
+
+# Methods by which the state of a generator is read. torch.get_rng_state() calls the first one.
+_STATES = ("get_state", "clone_state", "graphsafe_get_state", "get_offset", "__reduce__")
+_generators = _Generators()
 _lock = threading.Lock()
 _watches = 0
 _functions: list[tuple[Any, str, Any]] = []  # what stood in the modules
 _before: dict[str, Any] = {}  # what torch.Tensor itself had; None where it inherited
+
+
+def watches() -> bool:
+    """Whether methods tell now."""
+    return _watches > 0
 
 
 _INDUCTOR = "torch._inductor.output_code"
@@ -298,15 +347,21 @@ class Watch:
                 wrapped._pre_forward = _data_parallel(wrapped._pre_forward)
             loader = sys.modules.get("torch.utils.data.dataloader")
             if loader is not None and hasattr(loader, "_BaseDataLoaderIter"):
+                _functions.append((loader.DataLoader, "_get_iterator", loader.DataLoader._get_iterator))
+                loader.DataLoader._get_iterator = _starts(loader.DataLoader._get_iterator)
                 iterator = loader._BaseDataLoaderIter
                 _functions.append((iterator, "__next__", iterator.__next__))
                 iterator.__next__ = _loads(iterator.__next__)
             _functions.append((torch.serialization, "_save", torch.serialization._save))
             torch.serialization._save = _saved(torch.serialization._save)
-            for module, name in _STATES:
-                function = getattr(module, name)
-                _functions.append((module, name, function))
-                setattr(module, name, _state(function))
+            storages: Any = torch.UntypedStorage
+            for name in ("_share_fd_cpu_", "_share_filename_cpu_"):
+                _functions.append((storages, name, getattr(storages, name)))
+                setattr(storages, name, _shared(getattr(storages, name)))
+            for name in _STATES:
+                if method := torch.Generator.__dict__.get(name):
+                    _functions.append((_generators, name, method))
+                    setattr(_generators, name, _state(method))
             for name, telling in _WATCHED.items():
                 _before[name] = torch.Tensor.__dict__.get(name)
                 setattr(torch.Tensor, name, telling(getattr(torch.Tensor, name)))

@@ -79,11 +79,11 @@ def _leave_job() -> None:
 
 
 class _Loop:
-    """The loop of one process. Of the thread that begins it."""
+    """The loop of one process. Of the thread that first ends an optimizer's step()."""
 
     def __init__(self, budget: str, time_budget: Optional[float], host_memory: int) -> None:
         self._budget, self._time_budget, self._host_memory = budget, time_budget, host_memory
-        self._thread = threading.get_ident()
+        self._thread: Optional[int] = None
         self._rounds = _Rounds()
         self._program: Optional[StepProgram] = None
         self._open = self._over = False
@@ -94,7 +94,7 @@ class _Loop:
 
     def ended(self, optimizer: Any, *_: Any) -> None:
         """An optimizer's step() has ended."""
-        if self._over or threading.get_ident() != self._thread or self._process != os.getpid():
+        if self._over or self._process != os.getpid() or self._thread not in (None, threading.get_ident()):
             return
         import torch
 
@@ -104,6 +104,7 @@ class _Loop:
             and torch.cuda.is_current_stream_capturing()
         ):
             return
+        self._thread = threading.get_ident()
         if not self._rounds.ends(id(optimizer)):
             return
         if self._program is None:

@@ -243,7 +243,8 @@ class StepProgram:
         self._adapter = there.get("cuda") or there.get("cpu") or _library.step_adapter()
         for name in sorted(_pure):
             self._adapter.declare_pure(name)
-        from berth._byte_access import Watch, watch_for_good  # imports torch
+        from berth._byte_access import Watch, watch_for_good, watches  # imports torch
+        from berth._extensions import watch_extensions
         from berth._other_threads import in_each_new_one, when_there_are_any
 
         self._watch = Watch()
@@ -269,6 +270,7 @@ class StepProgram:
             float(plan_wait),
         )
         if engine != "eager":
+            watch_extensions(watches)
             when_there_are_any(self._adapter.watch_threads)
         if engine != "eager" or self._host_memory > 0:
             in_each_new_one(self._adapter.watch_thread)

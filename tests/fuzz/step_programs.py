@@ -431,8 +431,8 @@ def outcome(seed, body, program):
                         torch.set_default_dtype(torch.float32)
         except Exception as error:
             left = type(error).__name__
-            last = error
-            outcome.last = last
+            # A text: the exception keeps frames alive, and a checkpoint that it left would go on packing what later bodies save.
+            outcome.last = traceback.format_exception(error)
         seen.append((left, run.log, run.everything()))
     return seen
 
@@ -507,7 +507,7 @@ def main():
             differ += 1
             print(f"seed {seed}: {why[:600]}\n  {program.stats()}", flush=True)
             if arguments.tell and hasattr(outcome, "last"):
-                traceback.print_exception(outcome.last)
+                print("".join(outcome.last), file=sys.stderr)
             if not arguments.keep_going:
                 break
         if time.monotonic() - shown > 10 and sys.stderr.isatty():

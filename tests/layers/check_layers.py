@@ -44,6 +44,7 @@ PYTHON = [
     "_stats",
     "_byte_access",
     "_other_threads",
+    "_extensions",
     "_library",
     "_install",
     "_place",

@@ -193,6 +193,26 @@ for step in range(8):
     print(loss.item().hex())
 finish(*net.parameters())
 """,
+    # Another thread trains than the one that evaluates and ends.
+    "thread": """
+import threading
+net = net_of()
+optimizer = torch.optim.AdamW(net.parameters())
+def train():
+    torch.set_num_threads(1)
+    for step in range(12):
+        optimizer.zero_grad()
+        loss = net(torch.randn(16, 32)).pow(2).mean()
+        loss.backward()
+        optimizer.step()
+        print(loss.item().hex())
+for _ in range(2):
+    thread = threading.Thread(target=train)
+    thread.start()
+    thread.join()
+    print(net(torch.randn(4, 32)).sum().item().hex(), net[0][0].weight.detach().numpy().sum().item().hex())
+finish(*net.parameters())
+""",
     # It makes step programs itself: they are left to it.
     "own": """
 import contextlib
@@ -250,6 +270,7 @@ SCHEDULED = {
     "closure": 0,
     "fails": 5,
     "compiled": 0,
+    "thread": 6,
     "own": None,
     "exits": 6,
 }

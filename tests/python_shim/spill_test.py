@@ -279,6 +279,23 @@ for n in range(5):
                 loss = loss + net(torch.randn(8, 512)).sum() + use(10)
         loss.backward()
     found += digest(net.parameters()) + digest(p.grad for p in net.parameters())
+import torch.autograd.forward_ad as forward_ad
+for _ in range(2):  # tensors of zeros without memory, which kernels of their own take
+    with step(), forward_ad.dual_level():
+        y = net(forward_ad.make_dual(torch.randn(512, 512), torch.randn(512, 512)))
+        use(11)
+        tangent = forward_ad.unpack_dual((net(y) * y).mean()).tangent
+        use(11)
+        tangent.backward()
+    found += digest([tangent]) + digest(p.grad for p in net.parameters())
+    with step():  # a subclass of Python's
+        net.zero_grad()
+        rows = torch.nested.nested_tensor([torch.randn(200, 512), torch.randn(300, 512)], layout=torch.jagged)
+        use(11)
+        y = net(rows)
+        use(11)
+        y.values().square().mean().backward()
+    found += digest(p.grad for p in net.parameters())
 said(found=found, spilled=program.stats().spilled_out if program else 0)
 """
 )

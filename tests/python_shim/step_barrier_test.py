@@ -155,6 +155,25 @@ say(default_type), say(state)
             2,
         )
 
+    def test_a_generator_s_methods_give_its_state_at_the_call(self):
+        self.check(
+            """
+def default_one():
+    def body(k):
+        a, kept, b = torch.rand(4), torch.default_generator.get_state(), torch.rand(4)
+        return a, kept, b, torch.default_generator.get_state()
+    return body
+def own_one():
+    own = torch.Generator().manual_seed(3)
+    def body(k):
+        a, kept = torch.rand(4, generator=own), own.get_state()
+        return a, kept, own.clone_state().get_state(), torch.rand(4, generator=own)
+    return body
+say(default_one), say(own_one)
+""",
+            2,
+        )
+
     def test_collectives_over_lists_of_lists(self):
         """They take tensors in lists of lists, whose bytes the backend reads by pointers."""
         self.check(
@@ -289,6 +308,146 @@ for k in range(6):
 print(y.item() == 3 * 8 * 6, program.stats().scheduled == 4, "")
 """,
             11,
+        )
+
+    def test_storages_that_tensors_get_and_copies_of_them(self):
+        self.check(
+            """
+import copy
+def copied():
+    net = nn.Linear(8, 8)
+    optimizer = torch.optim.SGD(net.parameters(), 0.1, momentum=0.9)
+    def body(k):
+        optimizer.zero_grad()
+        loss = net(torch.randn(4, 8)).square().mean()
+        loss.backward()
+        optimizer.step()
+        kept = copy.deepcopy(net.state_dict()), copy.deepcopy(optimizer.state_dict()["state"])
+        return loss, *kept[0].values(), *(one["momentum_buffer"] for one in kept[1].values()), net.weight
+    return body
+def given():
+    w = torch.ones(6, 6)
+    def body(k):
+        y = torch.randn(6, 6) * w
+        view, all_of_it = torch.ones(5), torch.ones(3)
+        view.set_(y.untyped_storage(), 5, (4,), (2,))
+        all_of_it.set_(y)
+        all_of_it.add_(1)
+        return view, y, all_of_it.sum(), torch.ones(2).set_()
+    return body
+def grows():
+    def body(k):
+        y = torch.randn(4).mul(2)
+        longer = torch.ones(3).set_(y.untyped_storage(), 2, (4,), (1,))
+        longer[2:].fill_(k)
+        return y, longer[:2] + 0, longer[2:] + 0
+    return body
+say(copied), say(given), say(grows, least=0)
+""",
+            3,
+        )
+
+    def test_subclasses_find_what_they_would(self):
+        """Linear reaches a nested tensor's class whole, and the operators there are the step's."""
+        self.check(
+            """
+def nested():
+    net = nn.Linear(8, 8)
+    def body(k):
+        net.zero_grad()
+        rows = torch.nested.nested_tensor([torch.randn(3, 8), torch.randn(5, 8)], layout=torch.jagged)
+        y = net(rows).softmax(-1)
+        loss = (y * 2).unflatten(-1, [2, 4]).transpose(1, 2).contiguous().values().square().mean()
+        loss.backward()
+        return loss, net.weight.grad
+    return body
+say(nested)
+""",
+            1,
+        )
+
+    def test_a_forked_child_finds_what_it_would(self):
+        self.check(
+            """
+import os
+def forked():
+    net = nn.Linear(8, 8)
+    optimizer = torch.optim.SGD(net.parameters(), 0.1)
+    def body(k):
+        optimizer.zero_grad()
+        loss = net(torch.randn(4, 8)).square().mean()
+        loss.backward()
+        optimizer.step()
+        if k < 3:
+            return loss, "", *net.parameters()
+        reader, writer = os.pipe()
+        child = os.fork()
+        if child == 0:
+            try:
+                os.write(writer, f"{net.weight.sum().item().hex()} {loss.item().hex()} {net.weight.detach().numpy()[0]}".encode())
+            finally:
+                os._exit(0)
+        os.waitpid(child, 0)
+        os.close(writer)
+        found = os.read(reader, 999)
+        os.close(reader)
+        return loss, found, *net.parameters()
+    return body
+def loaded():
+    data = torch.randn(16, 8)
+    w = torch.ones(8)
+    def body(k):
+        seen = [(x * w).sum() for (x,) in torch.utils.data.DataLoader(torch.utils.data.TensorDataset(data), 8, num_workers=1)]
+        w.add_(1)
+        return *seen, w
+    return body
+say(forked), say(loaded)
+""",
+            2,
+        )
+
+    def test_what_moves_to_shared_memory(self):
+        self.check(
+            """
+def shared():
+    net = nn.Linear(8, 8)
+    def body(k):
+        y = net(torch.randn(4, 8)).detach().relu()
+        y.share_memory_()
+        before = y.sum()
+        y.add_(1)
+        queue = torch.multiprocessing.SimpleQueue()
+        queue.put(y.mul(2))
+        return y, before, queue.get()
+    return body
+say(shared, least=0)
+""",
+            1,
+        )
+
+    def test_tensors_without_memory(self):
+        """torch.compile makes such ones where it traces a graph for several shapes."""
+        self.check(
+            """
+def meta():
+    w = torch.randn(8, 8)
+    def body(k):
+        shape = (torch.empty(5 + k % 2, 8, device="meta") @ w.to("meta")).relu_().shape
+        return torch.randn(4, 8) @ w, *shape
+    return body
+def traced():
+    torch._dynamo.reset()
+    net, second = nn.Linear(8, 8), nn.Linear(8, 8)
+    compiled = torch.compile(nn.GELU(), backend="aot_eager")
+    def body(k):
+        net.zero_grad()
+        loss = second(compiled(net(torch.randn(4 + k % 3, 8)))).square().mean()
+        loss.backward()
+        return loss, net.weight.grad
+    return body
+say(meta), say(traced, least=0)
+""",
+            2,
         )
 
     def test_forward_mode_derivatives(self):

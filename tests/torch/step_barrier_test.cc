@@ -1,5 +1,6 @@
 // What is not known to be safe happens when it is called: each body here gives in each step what it
 // gives without a step program.
+#include "csrc/torch/step/outside_memory.h"
 #include "tests/catch.h"
 
 #include <berth/step_program.h>
@@ -122,6 +123,18 @@ TORCH_LIBRARY_IMPL(berth_barrier_test, CPU, library) {
   library.impl("write_global", write_global);
   library.impl("pure_double", pure_double);
   library.impl("write_argument", write_argument);
+}
+
+TEST_CASE("The memory of a storage that is no more may be another's", "[step-program]") {
+  berth::torch::step::OutsideMemory memory;
+  const Tensor plain = torch::ones({16});
+  Tensor foreign = torch::from_blob(plain.data_ptr(), {16});
+  REQUIRE_FALSE(memory.overlaps(foreign.storage(), true));
+  SECTION("one is there") { REQUIRE(memory.overlaps(plain.storage(), false)); }
+  SECTION("none is") {
+    foreign.reset();
+    REQUIRE_FALSE(memory.overlaps(plain.storage(), false));
+  }
 }
 
 TEST_CASE("An operator that nobody knows runs when it is called", "[step][barrier]") {

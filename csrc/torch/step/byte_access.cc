@@ -1,5 +1,7 @@
 #include "csrc/torch/step/byte_access.h"
 
+#include "csrc/torch/step/backward_nodes.h"
+
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/detach.h>
 #include <torch/library.h>
@@ -35,6 +37,9 @@ void register_byte_access() {
   library->def("run_as_written(str why) -> ()");
   library->impl("run_as_written", ::torch::dispatch(c10::DispatchKey::CompositeExplicitAutograd,
                                                     [](std::string_view) {}));
+  library->def("watch_backward() -> ()");
+  library->impl("watch_backward", ::torch::dispatch(c10::DispatchKey::CompositeExplicitAutograd,
+                                                    [] { watch_backward_nodes(); }));
   for (const char* schema :
        {"read_bytes(Tensor self) -> ()", "share_bytes(Tensor(a!) self) -> ()",
         "give_pointer(Tensor self) -> ()", "compare_storage(Tensor self) -> ()"}) {

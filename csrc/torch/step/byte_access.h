@@ -32,6 +32,9 @@ inline constexpr std::string_view kSetAside = "berth::set_aside";
 // berth::run_as_written(str why) -> (): the rest of the step needs tensors with bytes.
 inline constexpr std::string_view kRunAsWritten = "berth::run_as_written";
 
+// berth::watch_backward() -> (): a library is there that may have backward functions of its own
+// (see backward_nodes.h).
+
 // Calls one of these operators with a tensor. Does nothing where they are not registered.
 void ask_for_bytes(std::string_view how, const at::Tensor& tensor);
 

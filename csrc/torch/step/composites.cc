@@ -25,7 +25,7 @@ namespace {
 
 constexpr c10::DispatchKeySet kBelowComposites(c10::DispatchKeySet::FULL_AFTER, kCompositeKey);
 
-// Those that read bytes by a pointer, whatever their arguments.
+// Those of libtorch's that read bytes by a pointer, whatever their arguments.
 constexpr std::array<std::string_view, 9> kReadBytesAlways = {
     "aten::_pad_packed_sequence",
     "aten::ctc_loss.Tensor",
@@ -112,8 +112,8 @@ class CompositeKernel final : public c10::OperatorKernel {
  public:
   explicit CompositeKernel(const c10::OperatorHandle& op) {
     const std::string name = c10::toString(op.operator_name());
-    always_ =
-        std::find(kReadBytesAlways.begin(), kReadBytesAlways.end(), name) != kReadBytesAlways.end();
+    always_ = facts_of(op).opaque || std::find(kReadBytesAlways.begin(), kReadBytesAlways.end(),
+                                               name) != kReadBytesAlways.end();
     without_gradients_ = name == "aten::max_pool1d";
   }
 
@@ -130,9 +130,13 @@ class CompositeKernel final : public c10::OperatorKernel {
       return;
     }
     const std::size_t below = stack->size() - op.schema().arguments().size();
-    if (always_ || (without_gradients_ && !needs_gradients(stack->at(below))) ||
-        readers().has(op)) {
+    if (always_ || facts_of(op).opaque ||
+        (without_gradients_ && !needs_gradients(stack->at(below))) || readers().has(op)) {
       listener->call(op, keys, stack);
+      return;
+    }
+    if (!composite_) {
+      op.redispatchBoxed(keys & kBelowComposites, stack);
       return;
     }
     const c10::Stack arguments(stack->begin() + static_cast<std::ptrdiff_t>(below), stack->end());
@@ -154,12 +158,22 @@ class CompositeKernel final : public c10::OperatorKernel {
            value.toTensor().requires_grad();
   }
 
-  bool always_ = false, without_gradients_ = false;
+  bool always_ = false, without_gradients_ = false, composite_ = false;
 };
 
+// Whether a kernel for autograd that is not libtorch's may do all that the operator does.
+bool has_own_autograd(const c10::OperatorHandle& op) {
+  constexpr std::array kKeys{c10::DispatchKey::Autograd, c10::DispatchKey::AutogradCPU,
+                             c10::DispatchKey::AutogradCUDA};
+  return facts_of(op).opaque && !facts_of(op).collective &&
+         std::ranges::any_of(kKeys,
+                             [&](c10::DispatchKey key) { return op.hasKernelForDispatchKey(key); });
+}
+
 bool has_kernel(const c10::OperatorHandle& op) {
-  if (!op.hasSchema() || !op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd) ||
-      !is_boxable(op))
+  if (!op.hasSchema() || !is_boxable(op) ||
+      (!op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd) &&
+       !has_own_autograd(op)))
     return false;
   const std::string& name = op.operator_name().name;
   return !name.starts_with("prim::") && !name.starts_with("profiler::") &&

@@ -8,7 +8,8 @@ namespace berth::torch::step {
 // bytes by a pointer meanwhile, and then the step must have run up to there. Those that are known
 // to are told to the tap's listener themselves, as one call each. Another one that asks for bytes
 // that are not there is made one of them: where what it has called so far may be called again, it
-// begins anew, told.
+// begins anew, told. So are operators that are not libtorch's and have a kernel for autograd: it
+// may do all that they do.
 //
 // How: a boxed kernel for each on a dispatch key above all others that libtorch keeps free, which
 // is in the thread's set as long as a tap stands, or once OtherThreads sees the thread. Those of

@@ -303,7 +303,7 @@ void Ghost::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::S
   if (!fits) forget_bound();
   if (!fits &&
       makes_view(facts, c10::ArrayRef<c10::IValue>(*stack).slice(stack->size() - arguments))) {
-    run_kernel(op, keys, stack);
+    give_storage(op, keys, stack);
     return;
   }
   const auto given = c10::ArrayRef<c10::IValue>(*stack).slice(stack->size() - arguments);
@@ -553,6 +553,28 @@ void Ghost::show_bytes(const Call& call) {
     if (one.storage != kNoStorage)
       if (c10::Storage* const real = executor_->holder(one.storage); real != nullptr)
         share_bytes(*real, *storages_[one.storage].lock());
+}
+
+void Ghost::give_storage(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
+                         c10::Stack* stack) {
+  // libtorch compares the two storages by where their bytes are.
+  c10::SmallVector<c10::Storage, 2> compared;
+  const auto let_compare = [&](c10::Storage storage) {
+    if (has_bytes(*storage.unsafeGetStorageImpl())) return;
+    allow_bytes(*storage.unsafeGetStorageImpl());
+    compared.push_back(std::move(storage));
+  };
+  const std::size_t arguments = op.schema().arguments().size();
+  for (const c10::IValue& value :
+       c10::ArrayRef<c10::IValue>(*stack).slice(stack->size() - arguments))
+    if (value.isTensor() && value.toTensor().has_storage())
+      let_compare(value.toTensor().storage());
+    else if (value.isStorage())
+      let_compare(value.toStorage());
+  const auto over = c10::make_scope_exit([&] {
+    for (const c10::Storage& one : compared) deny_bytes_again(*one.unsafeGetStorageImpl());
+  });
+  run_kernel(op, keys, stack);
 }
 
 void Ghost::let_compare(const at::Tensor& tensor) {

@@ -122,6 +122,8 @@ class Ghost final : public OperatorListener {
   void make_results(const Call& expected, c10::Stack* stack, c10::Stack read);
   // The body uses the bytes of the call's operands itself.
   void show_bytes(const Call& call);
+  // Runs a call that gives a tensor another storage, either of which may be without bytes.
+  void give_storage(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack* stack);
   // Lets the body compare the tensor's storage, until it calls an operator with the tensor.
   void let_compare(const at::Tensor& tensor);
   void end_compare(c10::ArrayRef<c10::IValue> arguments);

@@ -36,7 +36,7 @@ bool Ghost::check_tensor(const Operand& expected, const at::Tensor& tensor, std:
   if (is_foreign(*impl) != recorded.foreign)
     return no(recorded.foreign ? "a tensor whose memory libtorch allocated, where that was not so,"
                                : "a tensor whose memory others may use, where that was not so,");
-  if (outside_.overlaps(*impl, recorded.foreign))
+  if (outside_.overlaps(storage, recorded.foreign))
     return no("a tensor with the memory of another one");
   see(expected.storage, storage);
   bound_.push_back(expected.storage);

@@ -3,6 +3,7 @@
 #include "csrc/torch/step/denied_bytes.h"
 #include "csrc/torch/step/spills.h"
 
+#include <cstring>
 #include <utility>
 
 namespace berth::torch::step {
@@ -41,8 +42,11 @@ bool fill(const c10::Storage& real, c10::StorageImpl& ghost) {
   const Spills::Use there(c10::Storage(c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(&ghost)));
   allow_bytes(ghost);
   if (ghost.data() == nullptr) return false;
-  if (ghost.data() != real.data())
+  if (ghost.data() == real.data()) return true;
+  if (ghost.allocator() != nullptr)
     ghost.allocator()->copy_data(ghost.mutable_data(), real.data(), ghost.nbytes());
+  else  // the body has moved it into shared memory
+    std::memcpy(ghost.mutable_data(), real.data(), ghost.nbytes());
   return true;
 }
 

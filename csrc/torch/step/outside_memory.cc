@@ -13,15 +13,16 @@ bool is_foreign(c10::StorageImpl& storage) {
          bytes.get_deleter() != allocator->raw_deleter();
 }
 
-bool OutsideMemory::overlaps(c10::StorageImpl& storage, bool foreign) {
-  const auto first = reinterpret_cast<std::uintptr_t>(storage._mutable_data_ptr_no_checks().get());
-  if (first == 0 || storage.nbytes() == 0) return false;
-  const Range range{first, first + storage.nbytes()};
-  (foreign ? foreign_ : plain_).push_back(range);
-  const std::vector<Range>& others = foreign ? plain_ : foreign_;
-  return std::any_of(others.begin(), others.end(), [&](const Range& other) {
-    return other.first < range.end && range.first < other.end;
-  });
+bool OutsideMemory::overlaps(const c10::Storage& storage, bool foreign) {
+  c10::StorageImpl& impl = *storage.unsafeGetStorageImpl();
+  const auto first = reinterpret_cast<std::uintptr_t>(impl._mutable_data_ptr_no_checks().get());
+  if (first == 0 || impl.nbytes() == 0) return false;
+  const std::uintptr_t end = first + impl.nbytes();
+  (foreign ? foreign_ : plain_).push_back({first, end, storage.getWeakStorageImpl()});
+  std::vector<Range>& others = foreign ? plain_ : foreign_;
+  std::erase_if(others, [](const Range& other) { return other.storage.expired(); });
+  return std::any_of(others.begin(), others.end(),
+                     [&](const Range& other) { return other.first < end && first < other.end; });
 }
 
 }  // namespace berth::torch::step

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <c10/core/StorageImpl.h>
+#include <c10/core/Storage.h>
 
 #include <cstdint>
 #include <vector>
@@ -13,17 +13,19 @@ namespace berth::torch::step {
 [[nodiscard]] bool is_foreign(c10::StorageImpl& storage);
 
 // Where the storages lie that a step takes from outside, to find two over the same addresses:
-// libtorch's allocators give none out twice, so one of them is foreign. O(1) a storage as long as
-// none is foreign, else O(storages).
+// libtorch's allocators give none out twice, so one of them is foreign. Storages are held weakly:
+// the memory of one that is no more may be another's. O(1) a storage as long as none is foreign,
+// else O(storages).
 class OutsideMemory {
  public:
-  // Notes one that was not noted before. Returns whether it overlaps one that was, unless both are
-  // foreign.
-  [[nodiscard]] bool overlaps(c10::StorageImpl& storage, bool foreign);
+  // Notes one that was not noted before. Returns whether it overlaps one that was and still is,
+  // unless both are foreign.
+  [[nodiscard]] bool overlaps(const c10::Storage& storage, bool foreign);
 
  private:
   struct Range {
     std::uintptr_t first = 0, end = 0;
+    c10::weak_intrusive_ptr<c10::StorageImpl> storage;
   };
   std::vector<Range> plain_, foreign_;
 };

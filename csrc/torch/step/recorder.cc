@@ -37,7 +37,7 @@ Recorder::Recorder(const Program& program, std::size_t calls,
     RecordedStorage& storage = record_.storages[number];
     foreign_.push_back(storage.foreign);
     if (const auto there = held_[number].lock(); there != nullptr && storage.of_body())
-      (void)outside_.overlaps(*there, storage.foreign);
+      (void)outside_.overlaps(c10::Storage(there), storage.foreign);
     storage.identity = held_[number]._unsafe_get_target();
     if (!held_[number].expired()) storage.gone = RecordedStorage::kNever;
     numbers_.emplace(storage.identity, number);
@@ -80,7 +80,7 @@ StorageNumber Recorder::number_of(const at::Tensor& tensor, std::uint32_t maker)
     const bool foreign = record_.storages.back().foreign;
     foreign_.push_back(foreign);
     pending_.push_back(0);
-    if (from_outside && outside_.overlaps(*storage, foreign) && record_.refusal.empty())
+    if (from_outside && outside_.overlaps(tensor.storage(), foreign) && record_.refusal.empty())
       record_.refusal =
           "two of the step's tensors have the same memory, of which libtorch allocated only one";
   }

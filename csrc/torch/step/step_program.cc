@@ -168,6 +168,7 @@ class StepProgram::State {
     BERTH_CHECK(options.max_programs > 0, kUsage, "max_programs is 0; at least 1 is wanted");
     if (options.host_memory > 0) allow_spills(options.host_memory);
     if (as_written()) return;
+    Tap::prepare();
     if (options.other_threads) OtherThreads::see();
     use_papers_where_built();
     const std::string why = why_not(scheduling());

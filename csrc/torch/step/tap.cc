@@ -7,6 +7,7 @@
 #include "csrc/torch/step/operator_kernels.h"
 #include "csrc/torch/step/spill_parts.h"
 #include "csrc/torch/step/spills.h"
+#include "csrc/torch/step/subclasses.h"
 #include "csrc/torch/step/tensors.h"
 
 #include <c10/core/impl/LocalDispatchKeySet.h>
@@ -50,10 +51,12 @@ bool carries_key(const c10::Stack& stack, std::size_t arguments) {
 void front(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack* stack,
            const Former& former) {
   if (carries_key(*stack, op.schema().arguments().size())) [[unlikely]] {
-    if (former)
-      former->callBoxed(op, keys, stack);
-    else
-      op.redispatchBoxed(below(keys), stack);
+    run_with_bytes(op, stack, [&](c10::Stack* part) {
+      if (former)
+        former->callBoxed(op, keys, part);
+      else
+        op.redispatchBoxed(below(keys), part);
+    });
     return;
   }
   OperatorListener* const listener = current.load(std::memory_order_acquire);
@@ -83,6 +86,8 @@ void register_new_operators() {
   if (!kernels->behind()) return;
   kernels->register_new();
   register_composites();
+  register_subclasses();
+  watch_backward_nodes_of_operators();
 }
 
 }  // namespace
@@ -117,6 +122,7 @@ void Tap::prepare() { register_new_operators(); }
 
 Tap::Tap(OperatorListener& listener) {
   register_new_operators();
+  nodes_.emplace();
   current.store(&listener, std::memory_order_release);
   c10::impl::tls_set_dispatch_key_included(kTapKey, true);
   c10::impl::tls_set_dispatch_key_included(kCompositeKey, true);

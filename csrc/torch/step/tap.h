@@ -1,8 +1,11 @@
 #pragma once
 
+#include "csrc/torch/step/backward_nodes.h"
+
 #include <ATen/core/dispatch/Dispatcher.h>
 
 #include <cstdint>
+#include <optional>
 
 namespace berth::torch::step {
 
@@ -61,6 +64,9 @@ class Tap {
   [[nodiscard]] static bool active() noexcept;
   // Who receives operators; null where nobody does.
   [[nodiscard]] static OperatorListener* listener() noexcept;
+
+ private:
+  std::optional<BackwardNodes> nodes_;
 };
 
 // The key of the tap: excluded while kernels run.

@@ -257,7 +257,7 @@ OperatorFacts find_facts(const c10::OperatorHandle& op) {
   facts.compares = name == kCompareStorage;
   facts.sets_aside = name == kSetAside;
   facts.as_written = name == kRunAsWritten;
-  facts.gives_bytes = name == "aten::set_" && arguments > 1;
+  facts.gives_bytes = name == "aten::set_";
   facts.fails = facts::fails_by_contents(c10::toString(op.operator_name()));
   if (name.starts_with("aten::set_") || name.starts_with("aten::resize_"))
     facts.refusal = "changes the bytes that a tensor has";
@@ -417,14 +417,18 @@ bool may_fail(const Call& call, bool on_host) {
 
 Passes passes(c10::ArrayRef<c10::IValue> arguments) {
   const bool traced = c10::impl::TorchDispatchModeTLS::any_modes_set();
-  bool stands_for_others = false, plain = false;
-  for (const c10::IValue& value : arguments)
+  bool stands_for_others = false, plain = false, meta = false, real = false;
+  for (const c10::IValue& value : arguments) {
+    if (value.isDevice()) (value.toDevice().is_meta() ? meta : real) = true;
     for_each_tensor(value, form_of(value), [&](const at::Tensor& tensor) {
       if (!tensor.defined()) return;
       stands_for_others |= tensor.unsafeGetTensorImpl()->is_python_dispatch();
+      meta |= tensor.is_meta();
       plain |= tensor.has_storage() && !tensor.is_meta();
     });
+  }
   if (traced) return stands_for_others || !plain ? Passes::kTraced : Passes::kNot;
+  if (meta && !plain && !real && !stands_for_others) return Passes::kTraced;
   return stands_for_others ? Passes::kForOthers : Passes::kNot;
 }
 
@@ -467,7 +471,20 @@ bool is_barrier(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> argume
 bool makes_view(const OperatorFacts& facts, c10::ArrayRef<c10::IValue> arguments) {
   if (!facts.gives_bytes || !arguments.front().isTensor()) return false;
   const at::Tensor& tensor = arguments.front().toTensor();
-  return tensor.defined() && tensor.has_storage() && tensor.storage().nbytes() == 0;
+  if (!tensor.defined() || !tensor.has_storage() || tensor.layout() != at::kStrided) return false;
+  if (arguments.size() < 5) return true;
+  // A storage that is too small would grow.
+  const c10::IValue& source = arguments[1];
+  const c10::Storage storage = source.isTensor() ? source.toTensor().storage() : source.toStorage();
+  if (!arguments[2].isInt() || !arguments[3].isIntList() || !arguments[4].isIntList()) return false;
+  const auto offset = static_cast<std::size_t>(arguments[2].toInt());
+  const std::vector<std::int64_t> sizes = arguments[3].toIntVector();
+  const std::vector<std::int64_t> strides = arguments[4].toIntVector();
+  const std::size_t item = tensor.itemsize();
+  const std::size_t bytes = strides.size() == sizes.size()
+                                ? at::detail::computeStorageNbytes(sizes, strides, item, offset)
+                                : at::detail::computeStorageNbytesContiguous(sizes, item, offset);
+  return bytes <= storage.nbytes();
 }
 
 bool is_plain_value(const c10::IValue& value) {

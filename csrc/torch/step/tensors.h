@@ -76,7 +76,7 @@ struct OperatorFacts {
   bool compares = false;          // the body does, and calls nothing
   bool sets_aside = false;        // begins or ends what a loader calls, and calls nothing
   bool as_written = false;        // the step must run so from here on, as its argument says
-  bool gives_bytes = false;       // gives a tensor the bytes of a storage
+  bool gives_bytes = false;       // gives a tensor another storage
   bool listwise = false;          // does the same for each element of its lists
   bool shapes_by_data = false;    // what its tensors hold may decide about the shape of its result
   // Nobody knows what it does: an operator that is not libtorch's own and that nobody has declared
@@ -109,8 +109,8 @@ bool any_argument(const c10::OperatorHandle& op, const c10::Stack& stack, const 
   return any;
 }
 
-// Whether the call gives bytes that are there to a tensor that has none: a view, as recurrent
-// networks make one of all of their weights for cuDNN.
+// Whether the call gives a tensor another storage as it is: a view, as recurrent networks make one
+// of all of their weights for cuDNN.
 [[nodiscard]] bool makes_view(const OperatorFacts& facts, c10::ArrayRef<c10::IValue> arguments);
 
 // Whether the operator's schema says that its results share the bytes of an argument, and that it
@@ -132,7 +132,7 @@ bool any_argument(const c10::OperatorHandle& op, const c10::Stack& stack, const 
 // Whether the call is none of the step's.
 enum class Passes : std::uint8_t {
   kNot,
-  kTraced,    // by torch.compile: nothing real is done
+  kTraced,    // by torch.compile, or on tensors without memory (meta): nothing real is done
   kForOthers  // its tensors stand for others (DTensor): the calls on those are the step's
 };
 [[nodiscard]] Passes passes(c10::ArrayRef<c10::IValue> arguments);

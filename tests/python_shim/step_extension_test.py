@@ -1,0 +1,123 @@
+"""Step programs of programs with libraries in C++ of their own, which read and write tensors by pointers: as without a step program."""
+
+import pathlib
+import shutil
+import tempfile
+import unittest
+
+from step_barrier_test import PROGRAM
+from support import ProgramCase
+
+SOURCE = """
+#include <torch/extension.h>
+
+torch::Tensor twice(const torch::Tensor& x) {
+  torch::Tensor y = torch::empty_like(x);
+  const float* const from = x.const_data_ptr<float>();
+  float* const to = static_cast<float*>(y.data_ptr());
+  for (int64_t n = 0; n < x.numel(); ++n) to[n] = 2 * from[n];
+  return y;
+}
+void scale(torch::Tensor x, double by) {
+  auto all = x.accessor<float, 2>();
+  for (int64_t n = 0; n < x.size(0); ++n)
+    for (int64_t k = 0; k < x.size(1); ++k) all[n][k] *= by;
+}
+double total(const std::vector<torch::Tensor>& all) {
+  double sum = 0;
+  for (const torch::Tensor& x : all)
+    for (int64_t n = 0; n < x.numel(); ++n) sum += x.const_data_ptr<float>()[n];
+  return sum;
+}
+torch::Tensor state() { return at::detail::getDefaultCPUGenerator().get_state(); }
+struct Function : torch::autograd::Function<Function> {
+  static torch::Tensor forward(torch::autograd::AutogradContext* context, torch::Tensor x) {
+    context->save_for_backward({x});
+    return twice(x);
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 torch::autograd::variable_list gradients) {
+    return {twice(gradients[0].contiguous()) + 0 * twice(context->get_saved_variables()[0])};
+  }
+};
+torch::Tensor differentiable(torch::Tensor x) { return Function::apply(x); }
+class Keeper {
+ public:
+  explicit Keeper(torch::Tensor x) : x_(x) {}
+  double total_of_kept() { return total({x_}); }
+ private:
+  torch::Tensor x_;
+};
+TORCH_LIBRARY(berth_extension_test, library) {
+  library.def("twice(Tensor x) -> Tensor", &twice);
+  library.def("differentiable(Tensor x) -> Tensor");
+}
+TORCH_LIBRARY_IMPL(berth_extension_test, Autograd, library) {
+  library.impl("differentiable", &differentiable);
+}
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
+  module.def("twice", &twice);
+  module.def("scale", &scale);
+  module.def("total", &total);
+  module.def("state", &state);
+  module.def("differentiable", &differentiable);
+  pybind11::class_<Keeper>(module, "Keeper").def(pybind11::init<torch::Tensor>()).def("total", &Keeper::total_of_kept);
+}
+"""
+
+BODIES = """
+import torch.utils.cpp_extension
+late = sys.argv[1] == "late"
+def load():
+    return torch.utils.cpp_extension.load("berth_extension_test", [sys.argv[2]], build_directory=sys.argv[3], extra_cflags=["-O0"])
+if late:
+    berth.StepProgram()
+extension = load()
+total = extension.total
+
+def trained(use):
+    def make():
+        net = nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.2), nn.Linear(8, 8))
+        optimizer = torch.optim.SGD(net.parameters(), 0.1)
+        keeper = extension.Keeper(net[0].weight.data)
+        def body(k):
+            optimizer.zero_grad()
+            y, found = use(net(torch.randn(4, 8)), net)
+            y.square().mean().backward()
+            optimizer.step()
+            return *found, total([p.data for p in net.parameters()]), keeper.total(), *net.parameters(), *(p.grad for p in net.parameters())
+        return body
+    return make
+
+def by_pointers(y, net):
+    extension.scale(net[0].weight.data, 0.9)
+    return y + extension.twice(y.detach()), [extension.total([y.detach(), y.detach() * 2]), extension.state()]
+say(trained(by_pointers))
+say(trained(lambda y, net: (y + torch.ops.berth_extension_test.twice(y.detach()), [])))
+say(trained(lambda y, net: (extension.differentiable(y), [])), least=0)
+say(trained(lambda y, net: (torch.ops.berth_extension_test.differentiable(y), [])), least=0)
+say(trained(lambda y, net: (y, [torch.ops.berth_extension_test.differentiable(y.detach()).sum()])))
+"""
+
+
+@unittest.skipUnless(shutil.which("c++") and shutil.which("ninja"), "a compiler and ninja are needed")
+class Extensions(ProgramCase):
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        cls.built = pathlib.Path(folder.name)
+        (cls.built / "extension.cc").write_text(SOURCE)
+
+    def check(self, when):
+        printed = self.python(PROGRAM + BODIES, when, self.built / "extension.cc", self.built)
+        self.assertEqual(printed.split("\n")[:5], ["True True "] * 5)
+
+    def test_functions_classes_and_operators_in_cpp(self):
+        """Whether the extension is there before the first step program or not."""
+        self.check("late")
+        self.check("early")
+
+
+if __name__ == "__main__":
+    unittest.main()
