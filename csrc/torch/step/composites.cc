@@ -112,8 +112,8 @@ class CompositeKernel final : public c10::OperatorKernel {
  public:
   explicit CompositeKernel(const c10::OperatorHandle& op) {
     const std::string name = c10::toString(op.operator_name());
-    always_ = facts_of(op).opaque || std::find(kReadBytesAlways.begin(), kReadBytesAlways.end(),
-                                               name) != kReadBytesAlways.end();
+    always_ =
+        std::find(kReadBytesAlways.begin(), kReadBytesAlways.end(), name) != kReadBytesAlways.end();
     without_gradients_ = name == "aten::max_pool1d";
   }
 
@@ -135,10 +135,6 @@ class CompositeKernel final : public c10::OperatorKernel {
       listener->call(op, keys, stack);
       return;
     }
-    if (!composite_) {
-      op.redispatchBoxed(keys & kBelowComposites, stack);
-      return;
-    }
     const c10::Stack arguments(stack->begin() + static_cast<std::ptrdiff_t>(below), stack->end());
     const std::uint64_t called = listener->effects();
     try {
@@ -158,7 +154,7 @@ class CompositeKernel final : public c10::OperatorKernel {
            value.toTensor().requires_grad();
   }
 
-  bool always_ = false, without_gradients_ = false, composite_ = false;
+  bool always_ = false, without_gradients_ = false;
 };
 
 // Whether a kernel for autograd that is not libtorch's may do all that the operator does.
