@@ -481,12 +481,21 @@ def options_of(random_):
     )
 
 
+def away(seed, body, random_):
+    """Options by which state has to be on the host: a share of what the step takes without a budget."""
+    free = berth.StepProgram(plan_wait=1e9)
+    outcome(seed, body, free)
+    budget = int(random_.uniform(0.3, 1) * free.stats().predicted_peak)
+    return {"memory_budget": max(budget, 1), "copy_rate": 10**10, "host_memory": "1GiB"}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--programs", type=int, default=100, help="default: %(default)s")
     parser.add_argument("--seed", type=int, default=1, help="of the first; default: %(default)s")
     parser.add_argument("--only", type=int, help="the one with this seed")
     parser.add_argument("--tell", action="store_true", help="print the statements")
+    parser.add_argument("--spills", action="store_true", help="with budgets below what is there between steps")
     parser.add_argument("--keep-going", action="store_true", help="after one that differs")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
@@ -497,6 +506,8 @@ def main():
     for n, seed in enumerate(seeds):
         random_ = random.Random(seed)
         body, options = draw(random_), options_of(random_)
+        if arguments.spills:
+            options = away(seed, body, random_)
         if arguments.tell:
             print(options, *body, sep="\n  ")
         # Some plans come while steps run.

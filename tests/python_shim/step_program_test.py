@@ -498,10 +498,11 @@ captured(*map(eval, sys.argv[1:]))
             "a mode": ("under_mode(lambda: (x * step).exp().sum())", ""),
             "a mask": ("x[x > 0.1 * step].sum()", ""),
             "resize": ("torch.ones(2).resize_(3).fill_(step).sum()", "resize_"),
-            "set": ("torch.ones(2).set_(x.clone()).sum() * step", "set_"),
+            "set": ("torch.ones(2).set_(x.clone()).sum() * step", ""),
             "its own generator": ("torch.rand(3, generator=own).sum() * step", ""),
             "a new generator": ("torch.rand(3, generator=torch.Generator().manual_seed(step)).sum()", ""),
-            "storage": ("torch.ones(2).set_(x.untyped_storage()).sum() * step", "set_"),
+            "storage": ("torch.ones(2).set_(x.untyped_storage()).sum() * step", ""),
+            "a longer storage": ("torch.ones(2).set_(x.clone().untyped_storage(), 0, (20,), (1,))[:12].sum() * step", "set_"),
             "NumPy's view": ("through_numpy(x.clone(), step).sum()", ""),
             "other shapes": ("x[:1 + step % 2].sum() * step", ""),
         }
