@@ -334,6 +334,7 @@ void* Allocator::State::allocate_slowly(Bytes size, LaneKey lane, trace::Tag tag
       throw;
     }
   }
+  if (next_id >= parts_at) look_at_parts();
   const Arena::Outcome outcome = ask_arena(size, lane, tag, id);
   BERTH_CHECK(size <= kMaxBytes, kUsage, "a block of {} bytes was asked for, the most is {}", size,
               kMaxBytes);
@@ -343,6 +344,22 @@ void* Allocator::State::allocate_slowly(Bytes size, LaneKey lane, trace::Tag tag
   if (watched) watch_request(pointer, size, lane, tag, id);
   tell_served(pointer, size, lane);
   return pointer;
+}
+
+// What lies free in parts of pages counts against what may be held beyond what lives: where it is
+// more than half of that, they are used before whole pages. Looks now and then, so that a request
+// pays for a few blocks.
+void Allocator::State::look_at_parts() noexcept {
+  constexpr std::uint64_t kLeastDistance = 16, kBlocksPaid = 8;
+  if (!device.properties().aliases || captured()) return;
+  parts_at = next_id + std::max(kLeastDistance, (pool.blocks() + arena.places()) / kBlocksPaid);
+  const Bytes target = store.target();
+  const Bytes spare = target - std::min(target, counters.live_peak);
+  try {
+    fallback.set_crowded(pool.parts() + arena.spare_parts() > spare / 2);
+    arena.set_most_left(spare / 2);
+  } catch (const std::bad_alloc&) {  // then as before
+  }
 }
 
 // Every request has one outcome, whatever its asker gets: it is counted before anything may fail.

@@ -38,6 +38,7 @@ PLACES = (("berth_place_test", "[threads]"),)
 FINDS = ((RUNTIME, "[folder]~[threads]"),)
 KINDS = ((RUNTIME, "[kinds]"),)
 TARGET = ((RUNTIME, "[target]"),)
+STITCHED = ((POOL, "[stitching]"),)
 PLAIN = ((RUNTIME, "[plain]"), (RUNTIME, "[learn]~[threads]"))
 SEGMENTS = ((POOL, "[segments]"),)
 PAGES_SHARED = ((RUNTIME, "[pages]"), (RUNTIME, "[exhaustion]"))
@@ -307,6 +308,28 @@ MUTANTS = (
            "return target_ != 0 && !exceeding_ &&", "return false &&", TARGET),
     Mutant("target-final", "pages", "what should be held is a limit", FALLBACK,
            "    const PageStore::Exceeding exceeding(store_);\n", "", TARGET),
+    Mutant("target-least", "pages", "memory grows past what should be held before all that lies free is used", FALLBACK,
+           "pool_.allocate(size, lane, kind, Pool::Growth::kLeast)", "pool_.allocate(size, lane, kind)", TARGET),
+    Mutant("target-least-pool", "pages", "a pool that should not grow takes what others need only after it grew", BLOCKS,
+           "growth == Growth::kLeast && !is_captured(lane)", "false", STITCHED),
+    Mutant("target-missing", "pages", "a pool with gaps grows by more than what is missing", PIECES,
+           "!grow_by(end, mine, missing)", "!grow_by(end, mine, missing + beside_edge(end, mine, size))", STITCHED),
+    Mutant("target-parts", "pages", "parts of pages are used before whole ones only where memory is out", ALLOCATOR,
+           "    fallback.set_crowded(pool.parts() + arena.spare_parts() > spare / 2);\n", "", TARGET),
+    Mutant("target-buckets", "pages", "blocks in buckets leave any part of their pages", ALLOCATOR,
+           "    arena.set_most_left(spare / 2);\n", "", TARGET),
+    Mutant("parts-lent", "pages", "parts of an arena's pages serve nobody", PARTS,
+           "    for (const ByteRange bytes : free.spared) add_hole(bytes);\n", "", STITCHED),
+    Mutant("parts-dense", "pages", "a block of the arena's pages takes whole ones first", PIECES,
+           "    if (growth != Growth::kFree && !grows)\n", "    if (false)\n", STITCHED),
+    Mutant("bucket-left", "pages", "a bucket's block leaves any part of its last page", ARENA_CC,
+           "occupancy_.left() + left > most_left_", "false", ARENA),
+    Mutant("bucket-left-kept", "pages", "what a bucket's block left of its page counts for ever", "csrc/runtime/occupancy.cc",
+           "  left_ -= strays_.find(offset)->left;\n", "", ARENA),
+    Mutant("lent-left", "pages", "an arena lends gaps and leaves any part of the last page", ARENA_CC,
+           "left_of_page(gap, size) <= most_left", "true", ARENA),
+    Mutant("spared-served", "pages", "what an arena can spare holds while slots are handed out", ARENA_CC,
+           "  if (std::exchange(spared_at_, at) != at) forget_spared();\n", "", ARENA),
     Mutant("s13-step", "S13", "a step ends while a graph is captured", STEPS,
            "  if (captured() || parked.parked()) return;\n", "  if (parked.parked()) return;\n", BLOCKS_OF_POOL),
     Mutant("s13-trim", "S13", "memory is given back while a graph is captured", RELEASE,
@@ -390,8 +413,8 @@ MUTANTS = (
            "if (rest != 0 && more && more->size() <= room - (wanted - rest)) take(*more);", "if (rest != 0 && more) take(*more);", HANDLES),
     Mutant("handle-arena", "handles", "an arena gives back parts of handles", "csrc/runtime/arena_memory.cc",
            "    give_back_pages(whole_handles({at, last}));", "    give_back_pages({at, last});", HANDLES),
-    Mutant("handle-lent", "handles", "an arena lends parts of handles", ARENA_CC,
-           "const ByteRange whole = device_.whole_handles({base + first, base + last});", "const ByteRange whole{base + first, base + last};", HANDLES),
+    Mutant("handle-lent", "handles", "whole pages of an arena's handles count as whole handles", PIECES,
+           "pages.first < pages.last ? device.whole_handles(pages) : pages;", "pages;", HANDLES),
     Mutant("handle-stitch", "handles", "a stitch takes the beginning of its last handle only", PIECES,
            "  chosen.push_back({fits->first, handle_at(fits->first + size - 1).last});", "  chosen.push_back({fits->first, fits->first + align_up(size, page)});", HANDLES),
     Mutant("alias-checker", "alias", "the stand-in's checker knows bytes by their addresses", "csrc/standin/memory.cc",
@@ -534,7 +557,7 @@ MUTANTS = (
     Mutant("pages-refused", "pages", "a request is refused though an idle arena has pages", FALLBACK,
            "  Bytes given = arena_.give_back();", "  Bytes given = 0;", ((RUNTIME, "[small_plans][limit]"),)),
     Mutant("bucket-scheduled", "2.2", "a block that is smaller than its slot is on schedule", ARENA_CC,
-           "  occupancy_.put_within(bytes, {requested, id, lane.key});\n", "  occupancy_.put(slot, bytes.size(), id, true);\n", ARENA),
+           "  occupancy_.put_within(bytes, {requested, id, lane.key}, left);\n", "  occupancy_.put(slot, bytes.size(), id, true);\n", ARENA),
     Mutant("branch-ends", "2.2", "on a branch the ends of its parents' slots are not passed", WALK,
            "        expire_ancestors(lane);\n", "        (void)0;\n", ARENA),
     Mutant("branch-jump", "2.2", "a jump to a branch forgets that its parents have slots", WALK_CC,
