@@ -530,7 +530,7 @@ bool Pool::grow_by_pages() noexcept {
 }
 
 bool Pool::lacks(Bytes size, LaneKey lane) noexcept {
-  if (state_->is_scarce(size)) return false;
+  if (size >= state_->page && state_->is_scarce(size)) return false;
   LaneHoles* const mine = state_->holes_of(lane);
   const auto largest = [](const LaneHoles& holes) {
     return std::max(holes.trees[0].largest(), holes.trees[1].largest());

@@ -25,7 +25,7 @@ constexpr Bytes kLooseArena = 2;
 // to this: the part below, and a page for each end of the pool; with a plan the larger of both.
 constexpr Bytes kSlackPart = 128, kSlackPages = 2;
 // Beyond the peak of live bytes memory is scarce from here on: the part below, and so many pages.
-constexpr Bytes kTargetPart = 64, kTargetPages = 4;
+constexpr Bytes kTargetPart = 128, kTargetPages = 4;
 
 }  // namespace
 
@@ -356,7 +356,9 @@ void Allocator::State::look_at_parts() noexcept {
   const Bytes target = store.target();
   const Bytes spare = target - std::min(target, counters.live_peak);
   try {
-    fallback.set_crowded(pool.parts() + arena.spare_parts() > spare / 2);
+    const bool crowded = pool.parts() + arena.spare_parts() > spare / 2;
+    fallback.set_crowded(crowded);
+    arena.set_crowded(crowded);
     arena.set_most_left(spare / 2);
   } catch (const std::bad_alloc&) {  // then as before
   }

@@ -160,6 +160,7 @@ bool Arena::ensure(ByteRange bytes, LaneKey key, ByteRange around) noexcept {
 // Other bytes for a request whose own are in use.
 Arena::Outcome Arena::lend(const Lane& lane, const PlanLookup::Entry& wanted, std::uint64_t id) {
   const Outcome miss = Outcome::missed(Served::kMissBusy);
+  if (crowded_) return miss;
   try {
     const std::optional<ByteRange> bytes =
         lending_.find(lane, wanted, occupancy_.rounded(wanted.requested),
@@ -177,7 +178,7 @@ Arena::Outcome Arena::lend(const Lane& lane, const PlanLookup::Entry& wanted, st
 //
 // Sound by the rule: all that is live here is off schedule from now on, and what is lent is, too.
 Arena::Outcome Arena::lend_idle(Lane& lane, Bytes requested, std::uint64_t id, Outcome miss) {
-  if (requested < kLeastIdle || !lane.entered || lanes_.lone() == nullptr) return miss;
+  if (crowded_ || requested < kLeastIdle || !lane.entered || lanes_.lone() == nullptr) return miss;
   try {
     leave_schedule(lane);
     const std::optional<ByteRange> bytes = lending_.find_idle(
@@ -308,26 +309,35 @@ bool Arena::unpin(const void* pointer) noexcept {
 const std::vector<ByteRange>& Arena::spare_bytes(Spare spare) {
   const PlanLookup::SlotIndex at = fast_lane_ != nullptr ? fast_lane_->next : 0;
   if (std::exchange(spared_at_, at) != at) forget_spared();
-  const auto kept = [&](Spare which) -> std::optional<std::vector<ByteRange>>& {
-    return spared_[static_cast<std::size_t>(which)];
+  const auto bit = [](Spare which) {
+    return static_cast<std::uint8_t>(1U << static_cast<unsigned>(which));
   };
-  if (kept(spare)) return *kept(spare);
-  if (!kept(Spare::kAny)) kept(Spare::kAny) = without(memory_.stretches(), bytes_in_use());
-  if (spare == Spare::kAny) return *kept(spare);
-  // While a lane follows the plan its slots are needed, in the next step if not in this one: what
-  // no slot has is offered first.
-  bool aligned = false;
-  std::vector<ByteRange> needed;
-  for (const auto& [key, lane] : lanes_.all()) {
-    if (!lookup_) break;  // lanes of the plan before: nothing is needed for them
-    aligned |= lane->mode == Lane::Mode::kAligned;
-    if (lane->mode != Lane::Mode::kResting) lending_.add_needed(*lane, spare, &needed);
-  }
-  needed = united(std::move(needed));
-  kept(spare) = aligned && spare == Spare::kThisStep
-                    ? without(without(memory_.unneeded(), bytes_in_use()), needed)
-                    : without(*kept(Spare::kAny), needed);
-  return *kept(spare);
+  const auto find = [&](Spare which, auto&& find_it) -> const std::vector<ByteRange>& {
+    std::vector<ByteRange>& found = spared_[static_cast<std::size_t>(which)];
+    if ((spared_known_ & bit(which)) != 0) return found;
+    found = find_it();
+    spared_known_ |= bit(which);
+    return found;
+  };
+  const auto unused = [&]() -> const std::vector<ByteRange>& {
+    return find(Spare::kAny, [&] { return without(memory_.stretches(), bytes_in_use()); });
+  };
+  if (spare == Spare::kAny) return unused();
+  return find(spare, [&] {
+    // While a lane follows the plan its slots are needed, in the next step if not in this one: what
+    // no slot has is offered first.
+    bool aligned = false;
+    std::vector<ByteRange> needed;
+    for (const auto& [key, lane] : lanes_.all()) {
+      if (!lookup_) break;  // lanes of the plan before: nothing is needed for them
+      aligned |= lane->mode == Lane::Mode::kAligned;
+      if (lane->mode != Lane::Mode::kResting) lending_.add_needed(*lane, spare, &needed);
+    }
+    needed = united(std::move(needed));
+    return aligned && spare == Spare::kThisStep
+               ? without(without(memory_.unneeded(), bytes_in_use()), needed)
+               : without(unused(), needed);
+  });
 }
 
 Bytes Arena::spare_parts() {

@@ -226,6 +226,9 @@ class Arena : public PageLender {
 
   // Of a block, the part that it may leave of its last page where pages are crowded.
   static constexpr Bytes kMostLeft = 64;
+  // Whether the bytes that it lends by itself are left to who looks for those that leave least of
+  // a page (lend_spare()).
+  void set_crowded(bool crowded) noexcept { crowded_ = crowded; }
   // What blocks may leave, all together, of their last pages within slots that are larger.
   void set_most_left(Bytes bytes) noexcept { most_left_ = bytes; }
   // Of what it can spare, the bytes on pages that it does not have free as a whole.
@@ -347,9 +350,7 @@ class Arena : public PageLender {
   [[nodiscard]] const std::vector<ByteRange>& spare_bytes(Spare spare);
   // Of the last page of a block that begins with a gap, what the gap has behind it.
   [[nodiscard]] Bytes left_of_page(ByteRange gap, Bytes size) const noexcept;
-  void forget_spared() noexcept {
-    for (auto& spared : spared_) spared.reset();
-  }
+  void forget_spared() noexcept { spared_known_ = 0; }
   Outcome hand_out_lent(LaneKey key, ByteRange bytes, Bytes requested, std::uint64_t id);
   [[nodiscard]] bool order_after_lanes(LaneKey key, ByteRange bytes) noexcept;
   [[nodiscard]] bool ensure(ByteRange bytes, LaneKey key, ByteRange around) noexcept;
@@ -375,9 +376,11 @@ class Arena : public PageLender {
   bool parked_ = false;
   Bytes unproven_ = 0;
   bool leftover_ = false;
+  bool crowded_ = false;
   Bytes most_left_ = kMaxBytes;
   // What spare_bytes() found, by Spare, until something changes; serve() changes the lane's next.
-  std::array<std::optional<std::vector<ByteRange>>, 5> spared_;
+  std::array<std::vector<ByteRange>, 5> spared_;
+  std::uint8_t spared_known_ = 0;  // a bit for each
   PlanLookup::SlotIndex spared_at_ = 0;
 
   ArenaMemory memory_;

@@ -12,20 +12,7 @@ namespace berth {
 void* Fallback::allocate(Bytes size, LaneKey lane, trace::Tag tag, std::uint64_t id) {
   const Mobility kind = mobility_.classify(size, lane, tag);
   store_.forget_failure();
-  // Before the pool makes a block of pages that the arena lends: bytes of the arena take no call of
-  // the device. Where no more should be held they may not leave much of a page that serves nobody.
-  if (store_.properties().aliases && size >= store_.properties().page_bytes &&
-      arena_.astray(Lending::kFewMisses) && !events_.captured() && pool_.lacks(size, lane)) {
-    const bool grows = pool_.may_grow(size, size);
-    const Bytes most_left = grows || !crowded_ ? kMaxBytes : size / Arena::kMostLeft;
-    void* lent = borrow({Spare::kThisStep}, size, lane, id, most_left);
-    if (lent == nullptr && !grows) lent = borrow({Spare::kLong}, size, lane, id, most_left);
-    // A step that missed so often is another than the plan's: what its slots need next is no loss.
-    constexpr std::uint32_t kManyMisses = 32;
-    if (lent == nullptr && !grows && arena_.astray(kManyMisses))
-      lent = borrow({Spare::kSoon, Spare::kNow}, size, lane, id, most_left);
-    if (lent != nullptr) return lent;
-  }
+  if (void* const lent = borrow_first(size, lane, id)) return lent;
   PoolBlock* block =
       pool_.allocate(size, lane, kind, crowded_ ? Pool::Growth::kDense : Pool::Growth::kFree);
   if (block == nullptr) block = search_ordered(size, lane, kind);
@@ -55,6 +42,30 @@ void* Fallback::allocate(Bytes size, LaneKey lane, trace::Tag tag, std::uint64_t
   }
   hand_out(block, size, tag, id);
   return block->pointer;
+}
+
+// Before the pool makes a block of pages that the arena lends: bytes of the arena take no call of
+// the device, and the rest of a page stays of use there. Where no more should be held they may not
+// leave much of a page that serves nobody.
+void* Fallback::borrow_first(Bytes size, LaneKey lane, std::uint64_t id) noexcept {
+  const Bytes page = store_.properties().page_bytes;
+  if (!store_.properties().aliases || events_.captured() || !pool_.lacks(size, lane))
+    return nullptr;
+  const bool grows = pool_.may_grow(std::max(size, page), size);
+  // Less than a page fills what others leave of theirs.
+  if (size < page)
+    return grows ? nullptr
+                 : borrow({Spare::kThisStep, Spare::kLong, Spare::kSoon, Spare::kNow}, size, lane,
+                          id, kMaxBytes);
+  if (!arena_.astray(Lending::kFewMisses)) return nullptr;
+  const Bytes most_left = grows || !crowded_ ? kMaxBytes : size / Arena::kMostLeft;
+  if (void* const lent = borrow({Spare::kThisStep}, size, lane, id, most_left)) return lent;
+  if (grows) return nullptr;
+  if (void* const lent = borrow({Spare::kLong}, size, lane, id, most_left)) return lent;
+  // A step that missed so often is another than the plan's: what its slots need next is no loss.
+  constexpr std::uint32_t kManyMisses = 32;
+  if (!arena_.astray(kManyMisses)) return nullptr;
+  return borrow({Spare::kSoon, Spare::kNow}, size, lane, id, most_left);
 }
 
 void* Fallback::borrow(std::initializer_list<Spare> spares, Bytes size, LaneKey lane,

@@ -47,7 +47,8 @@ class Fallback {
 
  private:
   using Spare = PageLender::Spare;
-  // Bytes of the arena, of those that it can spare.
+  // Bytes of the arena, of those that it can spare; before the pool is asked, and any time.
+  void* borrow_first(Bytes size, LaneKey lane, std::uint64_t id) noexcept;
   void* borrow(std::initializer_list<Spare> spares, Bytes size, LaneKey lane, std::uint64_t id,
                Bytes most_left) noexcept;
   PoolBlock* search_idle(Bytes size, LaneKey lane, Mobility mobility, std::uint64_t id) noexcept;

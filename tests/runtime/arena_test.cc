@@ -495,6 +495,29 @@ TEST_CASE("Blocks in buckets leave of their pages what they may all together", "
   CHECK(device.violations().empty());
 }
 
+// What it lends may leave most of a page to nobody: lend_spare() looks for what leaves least.
+TEST_CASE("An arena where parts of pages are many lends no bytes by itself", "[arena]") {
+  for (const bool crowded : {false, true}) {
+    CAPTURE(crowded);
+    // For a slot whose bytes are in use.
+    HostServing serving(kTwoOnOne);
+    serving.arena.set_crowded(crowded);
+    void* const a = serving.hit(64);
+    REQUIRE(serving.free(a));
+    (void)serving.hit(64);
+    CHECK(serving.arena.allocate(60, 0, 0).served == (crowded ? Served::kMissBusy : Served::kLent));
+    // To a lane that rests.
+    HostServing resting(
+        plan_of({sequence_of({{0, kLarge, 1}, {kLarge, 2 * kLarge, 1}, {3 * kLarge, 64, 1}})}));
+    resting.arena.set_crowded(crowded);
+    REQUIRE(resting.free(resting.hit(kLarge)));
+    int lent = 0;
+    for (int i = 0; i < 200; ++i)
+      lent += resting.arena.allocate(3 * kLarge / 2, 0, 0).served == Served::kLent;
+    CHECK((lent == 0) == crowded);
+  }
+}
+
 TEST_CASE("What an arena can spare is looked up anew once a slot was handed out", "[arena]") {
   constexpr Bytes kPage = Bytes{64} << 10;
   test::SimulatedDevice device({.total_bytes = 64 * kPage, .page_bytes = kPage});
