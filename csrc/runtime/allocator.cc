@@ -347,19 +347,20 @@ void* Allocator::State::allocate_slowly(Bytes size, LaneKey lane, trace::Tag tag
 }
 
 // What lies free in parts of pages counts against what may be held beyond what lives: where it is
-// more than half of that, they are used before whole pages. Looks now and then, so that a request
-// pays for a few blocks.
+// most of that, they are used before whole pages. What buckets leave may be more: their blocks are
+// found again without a search. Looks now and then, so that a request pays for a few blocks.
 void Allocator::State::look_at_parts() noexcept {
-  constexpr std::uint64_t kLeastDistance = 16, kBlocksPaid = 8;
-  if (!device.properties().aliases || captured()) return;
+  constexpr std::uint64_t kLeastDistance = 16, kBlocksPaid = 8, kNever = ~std::uint64_t{0};
+  if (!device.properties().aliases) parts_at = kNever;
+  if (parts_at == kNever || captured()) return;
   parts_at = next_id + std::max(kLeastDistance, (pool.blocks() + arena.places()) / kBlocksPaid);
   const Bytes target = store.target();
   const Bytes spare = target - std::min(target, counters.live_peak);
   try {
-    const bool crowded = pool.parts() + arena.spare_parts() > spare / 2;
+    const bool crowded = pool.parts() + arena.spare_parts() > spare / 4 * 3;
     fallback.set_crowded(crowded);
     arena.set_crowded(crowded);
-    arena.set_most_left(spare / 2);
+    arena.set_most_left(2 * spare);
   } catch (const std::bad_alloc&) {  // then as before
   }
 }
