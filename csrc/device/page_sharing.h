@@ -45,8 +45,8 @@ class PageLender {
     kNow,       // now; in a step more or less as planned: as kLong
     kAny,       // now, whatever is planned
   };
-  // Appends stretches of whole pages that have memory and that nobody uses now, in address order.
-  // Throws std::bad_alloc.
+  // Appends stretches of bytes that have memory and that nobody uses now, in address order. Where
+  // one begins or ends within a page, somebody uses the rest of it. Throws std::bad_alloc.
   virtual void offer(Spare spare, std::vector<ByteRange>* free) = 0;
   // Lends free bytes for work on `lane`, which waits for earlier users; false, and nothing changed,
   // where it cannot. Nobody gets them before take_back().

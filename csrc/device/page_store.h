@@ -58,6 +58,7 @@ class PageStore final : public ForwardingDevice {
   // that they must be had (Exceeding). 0 is no target.
   void set_target(Bytes target) noexcept { target_ = target; }
   [[nodiscard]] bool has_target() const noexcept { return target_ != 0; }
+  [[nodiscard]] Bytes target() const noexcept { return target_; }
   // The most that a handle of pages has that come from here on; 0: a page, or a 4,096th of what is
   // held.
   void set_handle(Bytes bytes) noexcept { handle_ = bytes; }

@@ -115,11 +115,18 @@ Bytes Pool::State::growth_for(End end, const LaneHoles& mine, Bytes size) noexce
 
 Chunk* Pool::State::grow(End end, LaneHoles& mine, Bytes size, bool* fresh) noexcept {
   if (!maps) return grow_segment(end, mine, size, fresh);
-  if (Chunk* const hole = grow_returned(end, mine, size, fresh)) return hole;
+  if (Chunk* const hole = grow_returned(end, mine, size, 0, fresh)) return hole;
   return grow_edge(end, mine, size, fresh);
 }
 
-Chunk* Pool::State::grow_returned(End end, LaneHoles& mine, Bytes size, bool* fresh) noexcept {
+bool Pool::State::grow_by(End end, LaneHoles& mine, Bytes pages) noexcept {
+  bool fresh = false;
+  return grow_returned(end, mine, pages, pages, &fresh) != nullptr ||
+         grow_edge(end, mine, pages + beside_edge(end, mine, kMaxBytes / 4), &fresh) != nullptr;
+}
+
+Chunk* Pool::State::grow_returned(End end, LaneHoles& mine, Bytes size, Bytes pages,
+                                  bool* fresh) noexcept {
   // Only after a trim() are there such pages; few, and this path ends in a system call anyway.
   for (Chunk* gap = returned[static_cast<int>(end)].front(); gap != nullptr;
        gap = HoleTree::after(gap)) {
@@ -129,8 +136,10 @@ Chunk* Pool::State::grow_returned(End end, LaneHoles& mine, Bytes size, bool* fr
     Chunk* const near = from_top ? after : before;
     Chunk* const far = from_top ? before : after;
     const Bytes have = near == nullptr ? 0 : near->size;
+    if (pages > gap->size) continue;
     if (have + gap->size + (far == nullptr ? 0 : far->size) < size) continue;
-    const Bytes need = std::min(round_up(size - std::min(size, have), unit), gap->size);
+    const Bytes need =
+        std::max(pages, std::min(round_up(size - std::min(size, have), unit), gap->size));
     if (need == 0) continue;
     const Bytes at = from_top ? gap->last() - need : gap->first();
     if (!device.commit(pointer_at(at), need, Device::Residency::kOnDemand, device.handle_bytes())

@@ -72,23 +72,25 @@ Chunk* Pool::State::stitch_parts(End end, LaneHoles& mine, Bytes size, Spare spa
   FreePages free;
   const auto find = [&] {
     Parts parts;
+    const auto add_hole = [&](ByteRange hole) {
+      const ByteRange first = handle_at(hole.first), last = handle_at(hole.last - 1);
+      if (first.first != hole.first && first.last <= hole.last)
+        parts.ends.push_back({{hole.first, first.last}, first.first});
+      if (last.last != hole.last && last.first >= hole.first)
+        parts.beginnings.push_back({last.first, hole.last});
+    };
     const auto add = [&](const LaneHoles& holes) {
       for (const HoleTree& tree : holes.trees)
-        tree.for_each(1, [&](const Chunk* hole) {
-          const ByteRange first = handle_at(hole->first()), last = handle_at(hole->last() - 1);
-          if (first.first != hole->first() && first.last <= hole->last())
-            parts.ends.push_back({{hole->first(), first.last}, first.first});
-          if (last.last != hole->last() && last.first >= hole->first())
-            parts.beginnings.push_back({last.first, hole->last()});
-        });
+        tree.for_each(1, [&](const Chunk* hole) { add_hole({hole->first(), hole->last()}); });
     };
     add(mine);
     if (&mine != &nobody) add(nobody);
     if (others)
       for (const auto& [lane, holes] : lanes)
         if (holes.get() != &mine) add(*holes);
-    parts.sort();
     free = free_pages(mine, spare);
+    for (const ByteRange bytes : free.spared) add_hole(bytes);
+    parts.sort();
     return best_fit(parts, size, page);
   };
   try {
@@ -98,10 +100,8 @@ Chunk* Pool::State::stitch_parts(End end, LaneHoles& mine, Bytes size, Spare spa
       const Bytes missing = align_up(fit.whole - free.bytes, unit);
       // Not where to grow takes no more than that.
       if (missing >= growth_for(end, mine, size)) return nullptr;
-      if (spare == Spare::kThisStep && !may_grow(missing, size)) return nullptr;
-      bool fresh = false;
-      if (grow(end, mine, missing + beside_edge(end, mine, size), &fresh) == nullptr)
-        return nullptr;
+      if (spare < Spare::kNow && !may_grow(missing, size)) return nullptr;
+      if (!grow_by(end, mine, missing)) return nullptr;
       fit = find();
       if (free.bytes < fit.whole) return nullptr;
     }

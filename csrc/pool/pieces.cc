@@ -37,7 +37,17 @@ Pool::State::FreePages Pool::State::free_pages(const LaneHoles& mine, Spare spar
   if (spare == Spare::kAny)
     for (const auto& [lane, holes] : lanes)
       if (holes.get() != &mine) add_all(*holes);
-  if (lender != nullptr) lender->offer(spare, &free.stretches);
+  if (lender != nullptr) {
+    lender->offer(spare, &free.spared);
+    for (const ByteRange bytes : free.spared) {
+      const ByteRange pages{align_up(bytes.first, page), align_down(bytes.last, page)};
+      const ByteRange whole = pages.first < pages.last ? device.whole_handles(pages) : pages;
+      if (whole.first < whole.last) free.stretches.push_back(whole);
+      const ByteRange end = handle_at(bytes.last - 1);
+      if (end.first >= bytes.first && end.last != bytes.last && bytes.last - end.first >= page / 4)
+        free.tails.push_back({end.first, bytes.last});
+    }
+  }
   for (const ByteRange stretch : free.stretches) free.bytes += stretch.size();
   return free;
 }
@@ -109,11 +119,14 @@ bool Pool::State::order_after_owners(const LaneHoles& mine, const std::vector<By
 
 // What the lender needs soon costs it requests that miss: it goes only where more memory would have
 // to be held than may be.
-Chunk* Pool::State::stitch_spared(End end, LaneHoles& mine, Bytes size) noexcept {
+Chunk* Pool::State::stitch_spared(End end, LaneHoles& mine, Bytes size, Growth growth) noexcept {
   for (const Spare spare : {Spare::kThisStep, Spare::kLong, Spare::kSoon, Spare::kNow}) {
+    const bool grows = may_grow(growth_for(end, mine, size), size);
     if (Chunk* const block = stitch_again(mine, size, spare)) return block;
+    if (growth != Growth::kFree && !grows)
+      if (Chunk* const block = stitch_parts(end, mine, size, spare, true)) return block;
     if (Chunk* const block = stitch(end, mine, size, spare)) return block;
-    if (lender == nullptr || may_grow(growth_for(end, mine, size), size)) break;
+    if (lender == nullptr || grows) break;
   }
   return nullptr;
 }
@@ -151,10 +164,7 @@ Chunk* Pool::State::stitch(End end, LaneHoles& mine, Bytes size, Spare spare) no
       const Bytes missing = align_up(size - free.bytes, unit);
       if (missing >= growth_for(end, mine, size)) return nullptr;
       if (spare != Spare::kNow && !may_grow(missing, size)) return nullptr;
-      bool fresh = false;
-      if (!slab.prepare(4) ||
-          grow(end, mine, missing + beside_edge(end, mine, size), &fresh) == nullptr)
-        return nullptr;
+      if (!slab.prepare(4) || !grow_by(end, mine, missing)) return nullptr;
       free = free_pages(mine, spare);
       if (free.bytes < size) return nullptr;
     }

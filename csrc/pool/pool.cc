@@ -40,7 +40,8 @@ Chunk* Pool::State::find_hole(End end, LaneHoles& mine, Bytes size) noexcept {
   return (own->first() < free->first()) == (end != End::kHigh) ? own : free;
 }
 
-Chunk* Pool::State::find_hole_slowly(End end, LaneHoles& mine, Bytes size, bool* fresh) noexcept {
+Chunk* Pool::State::find_hole_slowly(End end, LaneHoles& mine, Bytes size, Growth growth,
+                                     bool* fresh) noexcept {
   const bool resident = end == End::kResident;
   const End other = end == End::kLow ? End::kHigh : End::kLow;
   // No segment is given back, or serves a large block, while a small one lives in it.
@@ -59,7 +60,7 @@ Chunk* Pool::State::find_hole_slowly(End end, LaneHoles& mine, Bytes size, bool*
   if (size >= page / 2 && (is_scarce(size) || !may_grow(growth_for(end, mine, size), size)))
     if (Chunk* const block = stitch_parts(end, mine, size, Spare::kThisStep, true)) return block;
   if (size >= page)
-    if (Chunk* const block = stitch_spared(end, mine, size)) return block;
+    if (Chunk* const block = stitch_spared(end, mine, size, growth)) return block;
   if (Chunk* const hole = grow(end, mine, size, fresh)) return hole;
   for (const End any : {End::kLow, End::kHigh, End::kResident})
     if (Chunk* const hole = find_hole(any, mine, size)) return hole;
@@ -280,7 +281,8 @@ Mobility in_segments(Bytes size) noexcept {
 
 }  // namespace
 
-PoolBlock* Pool::State::allocate(Bytes asked, LaneKey lane, Mobility mobility) noexcept {
+PoolBlock* Pool::State::allocate(Bytes asked, LaneKey lane, Mobility mobility,
+                                 Growth growth) noexcept {
   if (asked == 0 || asked > kMaxBytes) return nullptr;
   const Bytes size = align_up(asked, options.alignment);
   // Host memory first: one chunk for new pages, one for what they were beside, one for the block.
@@ -301,7 +303,9 @@ PoolBlock* Pool::State::allocate(Bytes asked, LaneKey lane, Mobility mobility) n
   if (size >= page && is_scarce(size))
     hole = stitch_parts(end, *mine, size, Spare::kThisStep, false);
   if (hole == nullptr) hole = find_hole(end, *mine, size);
-  if (hole == nullptr) hole = find_hole_slowly(end, *mine, size, &fresh);
+  if (hole == nullptr && growth == Growth::kLeast && !is_captured(lane))
+    hole = stitch_parts(end, *mine, size, Spare::kAny, true);
+  if (hole == nullptr) hole = find_hole_slowly(end, *mine, size, growth, &fresh);
   if (hole == nullptr) return nullptr;
   // In segments a rest that no large block could use stays with the block.
   const bool rests = maps || end == End::kLow || hole->size - size > kMostSmall;
@@ -478,8 +482,8 @@ Pool::~Pool() = default;
 
 bool Pool::may_grow(Bytes more, Bytes asked) noexcept { return state_->may_grow(more, asked); }
 
-PoolBlock* Pool::allocate(Bytes size, LaneKey lane, Mobility mobility) noexcept {
-  return state_->allocate(size, lane, mobility);
+PoolBlock* Pool::allocate(Bytes size, LaneKey lane, Mobility mobility, Growth growth) noexcept {
+  return state_->allocate(size, lane, mobility, growth);
 }
 
 PoolBlock* Pool::find(const void* pointer) noexcept { return state_->table.find(pointer); }
@@ -526,7 +530,7 @@ bool Pool::grow_by_pages() noexcept {
 }
 
 bool Pool::lacks(Bytes size, LaneKey lane) noexcept {
-  if (state_->is_scarce(size)) return false;
+  if (size >= state_->page && state_->is_scarce(size)) return false;
   LaneHoles* const mine = state_->holes_of(lane);
   const auto largest = [](const LaneHoles& holes) {
     return std::max(holes.trees[0].largest(), holes.trees[1].largest());
@@ -535,6 +539,23 @@ bool Pool::lacks(Bytes size, LaneKey lane) noexcept {
 }
 
 Bytes Pool::idle() const noexcept { return state_->idle(); }
+
+std::uint64_t Pool::blocks() const noexcept { return state_->stats.blocks; }
+
+Bytes Pool::parts() const noexcept {
+  Bytes parts = 0;
+  const auto add = [&](const LaneHoles& holes) {
+    for (const HoleTree& tree : holes.trees)
+      tree.for_each(1, [&](const Chunk* hole) {
+        const Bytes first = align_up(hole->first(), state_->page);
+        const Bytes last = align_down(hole->last(), state_->page);
+        parts += hole->size - (first < last ? last - first : 0);
+      });
+  };
+  add(state_->nobody);
+  for (const auto& [lane, holes] : state_->lanes) add(*holes);
+  return parts;
+}
 
 std::size_t Pool::move_pages(void* to, std::size_t count, std::size_t room, LaneKey lane,
                              bool others) noexcept {

@@ -120,7 +120,15 @@ class Pool : public PageSource {
   // Hands out a block, or null where the device or the limit refuses more memory, the size is 0 or
   // beyond every range, or the host's memory is exhausted (nothing changed then). Polls the events
   // of waiting blocks before it grows.
-  [[nodiscard]] PoolBlock* allocate(Bytes size, LaneKey lane, Mobility mobility) noexcept;
+  [[nodiscard]] PoolBlock* allocate(Bytes size, LaneKey lane, Mobility mobility) noexcept {
+    return allocate(size, lane, mobility, Growth::kFree);
+  }
+  // kDense: a block made of pieces takes parts of pages before whole ones. kLeast: more than should
+  // be held: whatever lies free, of any lane and of the lender, goes into the block before the pool
+  // grows, and it grows by what that lacks.
+  enum class Growth : std::uint8_t { kFree, kDense, kLeast };
+  [[nodiscard]] PoolBlock* allocate(Bytes size, LaneKey lane, Mobility mobility,
+                                    Growth growth) noexcept;
 
   // The live block that starts at `pointer`, or null. O(1).
   [[nodiscard]] PoolBlock* find(const void* pointer) noexcept;
@@ -190,6 +198,10 @@ class Pool : public PageSource {
   [[nodiscard]] bool let_go_of(ByteRange pages) noexcept override;
   // Whose bytes blocks may be stitched of, too; outlives the pool's last call.
   void borrow_from(PageLender* lender) noexcept;
+
+  // Bytes of holes on pages that others use as well. O(holes).
+  [[nodiscard]] Bytes parts() const noexcept;
+  [[nodiscard]] std::uint64_t blocks() const noexcept;  // live. O(1)
 
   // What is committed. O(1).
   [[nodiscard]] Bytes reserved() const noexcept;

@@ -32,7 +32,7 @@ struct Pool::State {
   [[nodiscard]] Bytes live_bytes(const PoolBlock& block) const noexcept {
     return align_up(block.requested, options.alignment);
   }
-  PoolBlock* allocate(Bytes asked, LaneKey lane, Mobility mobility) noexcept;
+  PoolBlock* allocate(Bytes asked, LaneKey lane, Mobility mobility, Growth growth) noexcept;
   void record_use(Chunk* block, LaneKey lane);
   [[nodiscard]] bool waits(const Chunk* block, std::optional<LaneKey> freeing) const noexcept {
     return block->pins != 0 ||
@@ -63,7 +63,8 @@ struct Pool::State {
   // The hole of this end that `mine` or nobody owns and that the end's rule picks; null: none fits.
   Chunk* find_hole(End end, LaneHoles& mine, Bytes size) noexcept;
   // The rest of the ways to a hole, or to a stitched block, in order; `fresh` as grow() says.
-  Chunk* find_hole_slowly(End end, LaneHoles& mine, Bytes size, bool* fresh) noexcept;
+  Chunk* find_hole_slowly(End end, LaneHoles& mine, Bytes size, Growth growth,
+                          bool* fresh) noexcept;
   // Holes of lanes that are past the epoch in which they came free become nobody's; lanes that have
   // others end an epoch. Looks at kAskedToGrow lanes at most, and not at `mine`. Returns whether
   // any did.
@@ -101,8 +102,11 @@ struct Pool::State {
   // A hole of at least `size` bytes on new pages, owned by `mine`; null, and nothing changed, where
   // that cannot be. `fresh`: no lane has used any of it.
   Chunk* grow(End end, LaneHoles& mine, Bytes size, bool* fresh) noexcept;
-  Chunk* grow_returned(End end, LaneHoles& mine, Bytes size, bool* fresh) noexcept;
+  // Takes `pages` bytes of new pages at least.
+  Chunk* grow_returned(End end, LaneHoles& mine, Bytes size, Bytes pages, bool* fresh) noexcept;
   Chunk* grow_edge(End end, LaneHoles& mine, Bytes size, bool* fresh) noexcept;
+  // So many bytes of new pages, wherever. False, and nothing changed, where that cannot be.
+  [[nodiscard]] bool grow_by(End end, LaneHoles& mine, Bytes pages) noexcept;
   Chunk* grow_segment(End end, LaneHoles& mine, Bytes size, bool* fresh) noexcept;
   Bytes trim() noexcept;
   Bytes give_back(Chunk* hole) noexcept;
@@ -133,15 +137,16 @@ struct Pool::State {
   // A live block of whole pages of several holes and of those that the lender can spare (kAny: of
   // other lanes' holes, too), or null: those of a stitch that lies idle; a new one, for which the
   // pool may grow by what is missing.
-  Chunk* stitch_spared(End end, LaneHoles& mine, Bytes size) noexcept;
+  Chunk* stitch_spared(End end, LaneHoles& mine, Bytes size, Growth growth) noexcept;
   Chunk* stitch_again(LaneHoles& mine, Bytes size, Spare spare) noexcept;
   Chunk* stitch(End end, LaneHoles& mine, Bytes size, Spare spare) noexcept;
   Chunk* live_on(Stitch& stitch, LaneHoles& mine, Bytes size) noexcept;
-  // Whole handles of holes that the lane may have, or anybody; of each hole one stretch. And what
-  // lies behind them, in the handle where the hole ends.
+  // Whole handles of holes that the lane may have, or anybody, and of what the lender spares; of
+  // each hole one stretch. And what lies behind them, in the handle where the hole ends.
   struct FreePages {
     std::vector<ByteRange> stretches, tails;
-    Bytes bytes = 0;  // of the stretches
+    Bytes bytes = 0;                // of the stretches
+    std::vector<ByteRange> spared;  // what the lender spares
   };
   [[nodiscard]] FreePages free_pages(const LaneHoles& mine, Spare spare);
   // The handles behind a block of so many bytes, of fewest stretches.

@@ -25,7 +25,7 @@ constexpr Bytes kLooseArena = 2;
 // to this: the part below, and a page for each end of the pool; with a plan the larger of both.
 constexpr Bytes kSlackPart = 128, kSlackPages = 2;
 // Beyond the peak of live bytes memory is scarce from here on: the part below, and so many pages.
-constexpr Bytes kTargetPart = 64, kTargetPages = 4;
+constexpr Bytes kTargetPart = 128, kTargetPages = 4;
 
 }  // namespace
 
@@ -334,6 +334,7 @@ void* Allocator::State::allocate_slowly(Bytes size, LaneKey lane, trace::Tag tag
       throw;
     }
   }
+  if (next_id >= parts_at) look_at_parts();
   const Arena::Outcome outcome = ask_arena(size, lane, tag, id);
   BERTH_CHECK(size <= kMaxBytes, kUsage, "a block of {} bytes was asked for, the most is {}", size,
               kMaxBytes);
@@ -343,6 +344,25 @@ void* Allocator::State::allocate_slowly(Bytes size, LaneKey lane, trace::Tag tag
   if (watched) watch_request(pointer, size, lane, tag, id);
   tell_served(pointer, size, lane);
   return pointer;
+}
+
+// What lies free in parts of pages counts against what may be held beyond what lives: where it is
+// most of that, they are used before whole pages. What buckets leave may be more: their blocks are
+// found again without a search. Looks now and then, so that a request pays for a few blocks.
+void Allocator::State::look_at_parts() noexcept {
+  constexpr std::uint64_t kLeastDistance = 16, kBlocksPaid = 8, kNever = ~std::uint64_t{0};
+  if (!device.properties().aliases) parts_at = kNever;
+  if (parts_at == kNever || captured()) return;
+  parts_at = next_id + std::max(kLeastDistance, (pool.blocks() + arena.places()) / kBlocksPaid);
+  const Bytes target = store.target();
+  const Bytes spare = target - std::min(target, counters.live_peak);
+  try {
+    const bool crowded = pool.parts() + arena.spare_parts() > spare / 4 * 3;
+    fallback.set_crowded(crowded);
+    arena.set_crowded(crowded);
+    arena.set_most_left(2 * spare);
+  } catch (const std::bad_alloc&) {  // then as before
+  }
 }
 
 // Every request has one outcome, whatever its asker gets: it is counted before anything may fail.

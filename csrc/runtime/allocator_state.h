@@ -113,6 +113,8 @@ struct Allocator::State {
   // What may be held for the sake of a request while pages of the arena could serve it.
   [[nodiscard]] Bytes allowance(Bytes asked) const noexcept;
   [[nodiscard]] Bytes slack(Bytes live) const noexcept;
+  // Whether parts of pages are to be used before whole ones.
+  void look_at_parts() noexcept;
   // What should be held at most once so much more is asked for.
   [[nodiscard]] Bytes target(Bytes asked) const noexcept;
   void note_held() noexcept;
@@ -144,6 +146,7 @@ struct Allocator::State {
   std::uint64_t next_id = 0;    // of blocks; also counts requests
   unsigned leftover_looks = 0;  // for pages of an earlier plan, in vain
   std::uint64_t leftover_wait = 0;
+  std::uint64_t parts_at = 0;    // the request at which look_at_parts() looks next
   bool made_room = false;        // make_room() did, ever
   std::uint64_t fill_at = 0;     // the request at which the arena is filled where no mark comes
   std::uint64_t filled_for = 0;  // the hits that were counted then

@@ -20,6 +20,7 @@ constexpr Bytes kLeastIdle = Bytes{1} << 20;
 // --- Requests -----------------------------------------------------------------------------------
 
 Arena::Outcome Arena::serve_slowly(Bytes requested, LaneKey key, std::uint64_t id) {
+  forget_spared();
   if (!lookup_) return {};
   tend_guards();
   outgrown_.reset();
@@ -98,11 +99,15 @@ Arena::Outcome Arena::hand_out_bucket(Lane& lane, PlanLookup::SlotIndex slot, By
     return Outcome::missed(Served::kMissSize);
   }
   const ByteRange bytes{entry.offset, entry.offset + occupancy_.rounded(requested)};
+  const Bytes left = left_of_page(
+      {entry.offset, entry.offset + occupancy_.rounded(entry.requested)}, bytes.size());
+  if (left > bytes.size() / kMostLeft && occupancy_.left() + left > most_left_)
+    return Outcome::missed(Served::kMissBusy);
   if (entry.shared || !may_have(lane, entry)) return Outcome::missed(Served::kMissBusy);
   if (!memory_.ready() && !ensure(bytes, lane.key, bytes))
     return Outcome::missed(Served::kMissBusy);
   occupancy_.reserve(occupancy_.cells().size() + 1);  // every cell may still come off schedule
-  occupancy_.put_within(bytes, {requested, id, lane.key});
+  occupancy_.put_within(bytes, {requested, id, lane.key}, left);
   return Outcome::handed_out(Served::kBucket, memory_.base() + bytes.first, bytes.size());
 }
 
@@ -155,6 +160,7 @@ bool Arena::ensure(ByteRange bytes, LaneKey key, ByteRange around) noexcept {
 // Other bytes for a request whose own are in use.
 Arena::Outcome Arena::lend(const Lane& lane, const PlanLookup::Entry& wanted, std::uint64_t id) {
   const Outcome miss = Outcome::missed(Served::kMissBusy);
+  if (crowded_) return miss;
   try {
     const std::optional<ByteRange> bytes =
         lending_.find(lane, wanted, occupancy_.rounded(wanted.requested),
@@ -172,7 +178,7 @@ Arena::Outcome Arena::lend(const Lane& lane, const PlanLookup::Entry& wanted, st
 //
 // Sound by the rule: all that is live here is off schedule from now on, and what is lent is, too.
 Arena::Outcome Arena::lend_idle(Lane& lane, Bytes requested, std::uint64_t id, Outcome miss) {
-  if (requested < kLeastIdle || !lane.entered || lanes_.lone() == nullptr) return miss;
+  if (crowded_ || requested < kLeastIdle || !lane.entered || lanes_.lone() == nullptr) return miss;
   try {
     leave_schedule(lane);
     const std::optional<ByteRange> bytes = lending_.find_idle(
@@ -192,14 +198,16 @@ bool Arena::may_borrow(const Lane& lane, ByteRange bytes) noexcept {
   return guards_.wait(lane.key, bytes, Guards::Binds::kShared) && ensure(bytes, lane.key, bytes);
 }
 
-Arena::Outcome Arena::lend_spare(Spare spare, Bytes requested, LaneKey key,
-                                 std::uint64_t id) noexcept {
+Arena::Outcome Arena::lend_spare(Spare spare, Bytes requested, LaneKey key, std::uint64_t id,
+                                 Bytes most_left) noexcept {
   if (memory_.committed() == 0) return {};
   const Bytes size = occupancy_.rounded(requested);
   try {
     ByteRange best{};
     for (const ByteRange gap : spare_bytes(spare))
-      if (gap.size() >= size && (best.size() == 0 || gap.size() < best.size())) best = gap;
+      if (gap.size() >= size && (best.size() == 0 || gap.size() < best.size()) &&
+          left_of_page(gap, size) <= most_left)
+        best = gap;
     const ByteRange bytes{best.first, best.first + size};
     if (best.size() != 0 && order_after_lanes(key, bytes))
       return hand_out_lent(key, bytes, requested, id);
@@ -208,8 +216,14 @@ Arena::Outcome Arena::lend_spare(Spare spare, Bytes requested, LaneKey key,
   return {};
 }
 
+Bytes Arena::left_of_page(ByteRange gap, Bytes size) const noexcept {
+  const Bytes end = gap.first + size;
+  return std::min(align_up(end, device_.properties().page_bytes), gap.last) - end;
+}
+
 Arena::Outcome Arena::hand_out_lent(LaneKey key, ByteRange bytes, Bytes requested,
                                     std::uint64_t id) {
+  forget_spared();
   occupancy_.reserve(occupancy_.cells().size() + 1);  // every cell may still come off schedule
   occupancy_.lend(bytes, {requested, id, key});
   return Outcome::handed_out(Served::kLent, memory_.base() + bytes.first, bytes.size());
@@ -220,6 +234,7 @@ Arena::Outcome Arena::hand_out_lent(LaneKey key, ByteRange bytes, Bytes requeste
 
 Arena::Freed Arena::free(void* pointer, std::optional<LaneKey> freeing) noexcept {
   using Binds = Guards::Binds;
+  forget_spared();
   const Bytes offset = offset_of(pointer);
   const Occupancy::Taken taken = occupancy_.take(offset, owner());
   Freed freed;
@@ -275,6 +290,7 @@ bool Arena::pin(const void* pointer) {
   const std::optional<Block> block = find(pointer);
   if (!block) return false;
   const Bytes offset = offset_of(pointer);
+  forget_spared();
   pins_.pin({offset, offset + occupancy_.rounded(block->requested)});
   recount();
   return true;
@@ -290,30 +306,56 @@ bool Arena::unpin(const void* pointer) noexcept {
 // -------------------------------------------------------------------------
 
 // Bytes that have memory, that nobody uses now, and that the plan can spare.
-std::vector<ByteRange> Arena::spare_bytes(Spare spare) const {
-  // While a lane follows the plan its slots are needed, in the next step if not in this one: what
-  // no slot has is offered first.
-  bool aligned = false;
-  std::vector<ByteRange> used = bytes_in_use();
-  for (const auto& [key, lane] : lanes_.all()) {
-    if (!lookup_) break;  // lanes of the plan before: nothing is needed for them
-    aligned |= lane->mode == Lane::Mode::kAligned;
-    if (lane->mode != Lane::Mode::kResting) lending_.add_needed(*lane, spare, &used);
+const std::vector<ByteRange>& Arena::spare_bytes(Spare spare) {
+  const PlanLookup::SlotIndex at = fast_lane_ != nullptr ? fast_lane_->next : 0;
+  if (std::exchange(spared_at_, at) != at) forget_spared();
+  const auto bit = [](Spare which) {
+    return static_cast<std::uint8_t>(1U << static_cast<unsigned>(which));
+  };
+  const auto find = [&](Spare which, auto&& find_it) -> const std::vector<ByteRange>& {
+    std::vector<ByteRange>& found = spared_[static_cast<std::size_t>(which)];
+    if ((spared_known_ & bit(which)) != 0) return found;
+    found = find_it();
+    spared_known_ |= bit(which);
+    return found;
+  };
+  const auto unused = [&]() -> const std::vector<ByteRange>& {
+    return find(Spare::kAny, [&] { return without(memory_.stretches(), bytes_in_use()); });
+  };
+  if (spare == Spare::kAny) return unused();
+  return find(spare, [&] {
+    // While a lane follows the plan its slots are needed, in the next step if not in this one: what
+    // no slot has is offered first.
+    bool aligned = false;
+    std::vector<ByteRange> needed;
+    for (const auto& [key, lane] : lanes_.all()) {
+      if (!lookup_) break;  // lanes of the plan before: nothing is needed for them
+      aligned |= lane->mode == Lane::Mode::kAligned;
+      if (lane->mode != Lane::Mode::kResting) lending_.add_needed(*lane, spare, &needed);
+    }
+    needed = united(std::move(needed));
+    return aligned && spare == Spare::kThisStep
+               ? without(without(memory_.unneeded(), bytes_in_use()), needed)
+               : without(unused(), needed);
+  });
+}
+
+Bytes Arena::spare_parts() {
+  const Bytes page = device_.properties().page_bytes;
+  Bytes parts = 0;
+  if (memory_.committed() == 0) return parts;
+  for (const ByteRange bytes : spare_bytes(Spare::kAny)) {
+    const Bytes first = align_up(bytes.first, page), last = align_down(bytes.last, page);
+    parts += bytes.size() - (first < last ? last - first : 0);
   }
-  return without(aligned && spare == Spare::kThisStep ? memory_.unneeded() : memory_.stretches(),
-                 united(std::move(used)));
+  return parts;
 }
 
 void Arena::offer(Spare spare, std::vector<ByteRange>* free) {
   if (memory_.committed() == 0) return;
-  const Bytes page = device_.properties().page_bytes;
   const Bytes base = reinterpret_cast<Bytes>(memory_.base());
-  for (const ByteRange bytes : spare_bytes(spare)) {
-    const Bytes first = align_up(bytes.first, page), last = align_down(bytes.last, page);
-    if (first >= last) continue;
-    const ByteRange whole = device_.whole_handles({base + first, base + last});
-    if (whole.first < whole.last) free->push_back(whole);
-  }
+  for (const ByteRange bytes : spare_bytes(spare))
+    free->push_back({base + bytes.first, base + bytes.last});
 }
 
 // Work on `key` runs after what the plan's lanes have queued on these bytes.
@@ -328,6 +370,7 @@ bool Arena::order_after_lanes(LaneKey key, ByteRange bytes) noexcept {
 }
 
 bool Arena::lend(LaneKey key, ByteRange bytes) noexcept {
+  forget_spared();
   const Bytes first = offset_of(reinterpret_cast<void*>(bytes.first));
   const ByteRange here{first, first + bytes.size()};
   try {
@@ -342,6 +385,7 @@ bool Arena::lend(LaneKey key, ByteRange bytes) noexcept {
 }
 
 void Arena::take_back(Bytes address) noexcept {
+  forget_spared();
   const Bytes first = offset_of(reinterpret_cast<void*>(address));
   const std::optional<Occupancy::Away> away = occupancy_.take_away_back(first);
   if (!away) return;

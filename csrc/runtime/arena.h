@@ -15,6 +15,7 @@
 #include "csrc/runtime/pins.h"
 #include "csrc/runtime/walk.h"
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -208,9 +209,10 @@ class Arena : public PageLender {
   Status ensure_range(Bytes bytes) noexcept;
 
   // Bytes for a request that the plan does not serve, of those that it can spare (kThisStep to
-  // kNow): of the smallest gap that is large enough. They are off schedule until they are freed.
-  [[nodiscard]] Outcome lend_spare(Spare spare, Bytes requested, LaneKey key,
-                                   std::uint64_t id) noexcept;
+  // kNow): of the smallest gap that is large enough, and of whose last page they leave `most_left`
+  // at most. They are off schedule until they are freed.
+  [[nodiscard]] Outcome lend_spare(Spare spare, Bytes requested, LaneKey key, std::uint64_t id,
+                                   Bytes most_left) noexcept;
 
   // Whether a lane of the plan rests, or missed so often in its step.
   [[nodiscard]] bool astray(std::uint32_t misses) const noexcept;
@@ -222,6 +224,15 @@ class Arena : public PageLender {
   // Whether something lives there, or a graph pins something.
   [[nodiscard]] bool in_use() const noexcept { return !occupancy_.empty() || !pins_.empty(); }
 
+  // Of a block, the part that it may leave of its last page where pages are crowded.
+  static constexpr Bytes kMostLeft = 64;
+  // Whether the bytes that it lends by itself are left to who looks for those that leave least of
+  // a page (lend_spare()).
+  void set_crowded(bool crowded) noexcept { crowded_ = crowded; }
+  // What blocks may leave, all together, of their last pages within slots that are larger.
+  void set_most_left(Bytes bytes) noexcept { most_left_ = bytes; }
+  // Of what it can spare, the bytes on pages that it does not have free as a whole.
+  [[nodiscard]] Bytes spare_parts();
   // Gives back all pages on which nothing lives and no graph pins anything; those that a plan needs
   // come back with the next blocks on them. Where no pages are mapped all or nothing, and the plan
   // goes with it. Waits for the device. Returns bytes given back.
@@ -267,6 +278,10 @@ class Arena : public PageLender {
   // Bytes that are handed out, rounded. O(cells + off_schedule()).
   [[nodiscard]] Bytes live() const noexcept { return occupancy_.live(); }
   // Requests of one period that the plan leaves to the pool.
+  // Places of the plan at which a block may begin, and blocks elsewhere.
+  [[nodiscard]] std::size_t places() const noexcept {
+    return occupancy_.cells().size() + occupancy_.off_schedule();
+  }
   [[nodiscard]] std::uint64_t slot_count() const noexcept {
     return lookup_ ? lookup_->slot_count() : 0;
   }
@@ -332,7 +347,10 @@ class Arena : public PageLender {
   [[nodiscard]] bool may_borrow(const Lane& lane, ByteRange bytes) noexcept;
   Outcome lend(const Lane& lane, const PlanLookup::Entry& wanted, std::uint64_t id);
   Outcome lend_idle(Lane& lane, Bytes requested, std::uint64_t id, Outcome miss);
-  [[nodiscard]] std::vector<ByteRange> spare_bytes(Spare spare) const;
+  [[nodiscard]] const std::vector<ByteRange>& spare_bytes(Spare spare);
+  // Of the last page of a block that begins with a gap, what the gap has behind it.
+  [[nodiscard]] Bytes left_of_page(ByteRange gap, Bytes size) const noexcept;
+  void forget_spared() noexcept { spared_known_ = 0; }
   Outcome hand_out_lent(LaneKey key, ByteRange bytes, Bytes requested, std::uint64_t id);
   [[nodiscard]] bool order_after_lanes(LaneKey key, ByteRange bytes) noexcept;
   [[nodiscard]] bool ensure(ByteRange bytes, LaneKey key, ByteRange around) noexcept;
@@ -358,6 +376,12 @@ class Arena : public PageLender {
   bool parked_ = false;
   Bytes unproven_ = 0;
   bool leftover_ = false;
+  bool crowded_ = false;
+  Bytes most_left_ = kMaxBytes;
+  // What spare_bytes() found, by Spare, until something changes; serve() changes the lane's next.
+  std::array<std::vector<ByteRange>, 5> spared_;
+  std::uint8_t spared_known_ = 0;  // a bit for each
+  PlanLookup::SlotIndex spared_at_ = 0;
 
   ArenaMemory memory_;
   Occupancy occupancy_;

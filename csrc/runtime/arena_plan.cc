@@ -33,6 +33,7 @@ Status Arena::activate(std::shared_ptr<const PlanLookup> plan, Pages when) {
   if (!ranged.ok()) return ranged;
   const std::shared_ptr<const PlanLookup> before = lookup_;
 
+  forget_spared();
   deactivate();
   lookup_ = std::move(plan);
   entries_ = &lookup_->entry(0);
@@ -65,6 +66,7 @@ bool Arena::fence(const Lane& lane) noexcept {
 }
 
 void Arena::deactivate() noexcept {
+  forget_spared();
   if (!lookup_) return;
   // Live blocks of the plan go on as byte ranges: a range outlives its plan.
   occupancy_.leave(owner());
@@ -81,6 +83,7 @@ void Arena::deactivate() noexcept {
 // ----------------------------------------------------------------------------------------
 
 bool Arena::mark(LaneKey key) {
+  forget_spared();
   poll_guards();
   if (!lookup_) return false;
   Lane* marking = lanes_.find(key);
@@ -161,6 +164,7 @@ bool Arena::fill(bool may_grow) noexcept {
 
 // Pages came or went that no block asked for.
 void Arena::memory_changed() noexcept {
+  forget_spared();
   if (!lookup_) return;
   occupancy_.memory_changed([&](ByteRange bytes) { return memory_.has(bytes); },
                             [&](PlanLookup::SlotIndex slot) {

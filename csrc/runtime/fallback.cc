@@ -12,20 +12,9 @@ namespace berth {
 void* Fallback::allocate(Bytes size, LaneKey lane, trace::Tag tag, std::uint64_t id) {
   const Mobility kind = mobility_.classify(size, lane, tag);
   store_.forget_failure();
-  // Before the pool makes a block of whole pages that the arena lends: the rest of the last page
-  // would serve nobody. Bytes of the arena leave none.
-  if (store_.properties().aliases && size >= store_.properties().page_bytes &&
-      arena_.astray(Lending::kFewMisses) && !events_.captured() && pool_.lacks(size, lane)) {
-    void* lent = borrow({Spare::kThisStep}, size, lane, id);
-    if (lent == nullptr && !pool_.may_grow(size, size))
-      lent = borrow({Spare::kLong}, size, lane, id);
-    // A step that missed so often is another than the plan's: what its slots need next is no loss.
-    constexpr std::uint32_t kManyMisses = 32;
-    if (lent == nullptr && arena_.astray(kManyMisses) && !pool_.may_grow(size, size))
-      lent = borrow({Spare::kSoon, Spare::kNow}, size, lane, id);
-    if (lent != nullptr) return lent;
-  }
-  PoolBlock* block = pool_.allocate(size, lane, kind);
+  if (void* const lent = borrow_first(size, lane, id)) return lent;
+  PoolBlock* block =
+      pool_.allocate(size, lane, kind, crowded_ ? Pool::Growth::kDense : Pool::Growth::kFree);
   if (block == nullptr) block = search_ordered(size, lane, kind);
   // Where there was no plan, segments stay: a captured graph may use them.
   if (block == nullptr && !store_.properties().maps_pages && store_.has_target() &&
@@ -34,13 +23,14 @@ void* Fallback::allocate(Bytes size, LaneKey lane, trace::Tag tag, std::uint64_t
     // Below that a segment costs little.
     constexpr Bytes kLeastBorrowed = Bytes{1} << 20;
     if (block == nullptr && size >= kLeastBorrowed)
-      if (void* const lent = borrow({Spare::kLong, Spare::kSoon, Spare::kNow}, size, lane, id))
+      if (void* const lent =
+              borrow({Spare::kLong, Spare::kSoon, Spare::kNow}, size, lane, id, kMaxBytes))
         return lent;
     if (block == nullptr) block = search_idle(size, lane, kind, id);
   }
   if (block == nullptr) {
     const PageStore::Exceeding exceeding(store_);
-    block = pool_.allocate(size, lane, kind);
+    block = pool_.allocate(size, lane, kind, Pool::Growth::kLeast);
     if (block == nullptr) block = search_everywhere(size, lane, kind);
   }
   if (block == nullptr) {
@@ -54,10 +44,34 @@ void* Fallback::allocate(Bytes size, LaneKey lane, trace::Tag tag, std::uint64_t
   return block->pointer;
 }
 
+// Before the pool makes a block of pages that the arena lends: bytes of the arena take no call of
+// the device, and the rest of a page stays of use there. Where no more should be held they may not
+// leave much of a page that serves nobody.
+void* Fallback::borrow_first(Bytes size, LaneKey lane, std::uint64_t id) noexcept {
+  const Bytes page = store_.properties().page_bytes;
+  if (!store_.properties().aliases || events_.captured() || !pool_.lacks(size, lane))
+    return nullptr;
+  const bool grows = pool_.may_grow(std::max(size, page), size);
+  // Less than a page fills what others leave of theirs.
+  if (size < page)
+    return grows ? nullptr
+                 : borrow({Spare::kThisStep, Spare::kLong, Spare::kSoon, Spare::kNow}, size, lane,
+                          id, kMaxBytes);
+  if (!arena_.astray(Lending::kFewMisses)) return nullptr;
+  const Bytes most_left = grows || !crowded_ ? kMaxBytes : size / Arena::kMostLeft;
+  if (void* const lent = borrow({Spare::kThisStep}, size, lane, id, most_left)) return lent;
+  if (grows) return nullptr;
+  if (void* const lent = borrow({Spare::kLong}, size, lane, id, most_left)) return lent;
+  // A step that missed so often is another than the plan's: what its slots need next is no loss.
+  constexpr std::uint32_t kManyMisses = 32;
+  if (!arena_.astray(kManyMisses)) return nullptr;
+  return borrow({Spare::kSoon, Spare::kNow}, size, lane, id, most_left);
+}
+
 void* Fallback::borrow(std::initializer_list<Spare> spares, Bytes size, LaneKey lane,
-                       std::uint64_t id) noexcept {
+                       std::uint64_t id, Bytes most_left) noexcept {
   for (const Spare spare : spares) {
-    const Arena::Outcome lent = arena_.lend_spare(spare, size, lane, id);
+    const Arena::Outcome lent = arena_.lend_spare(spare, size, lane, id, most_left);
     if (lent.pointer == nullptr) continue;
     counters_.handed_out(lent.size, size);
     return lent.pointer;

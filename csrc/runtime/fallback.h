@@ -40,13 +40,17 @@ class Fallback {
   // Takes a block back, and says so to the listener.
   void free(PoolBlock* block, std::optional<LaneKey> freeing) noexcept;
 
+  // Whether what lies free in parts of pages is to be used before whole ones.
+  void set_crowded(bool crowded) noexcept { crowded_ = crowded; }
+
   void mark_step() noexcept { mobility_.mark_step(); }
 
  private:
   using Spare = PageLender::Spare;
-  // Bytes of the arena, of those that it can spare.
-  void* borrow(std::initializer_list<Spare> spares, Bytes size, LaneKey lane,
-               std::uint64_t id) noexcept;
+  // Bytes of the arena, of those that it can spare; before the pool is asked, and any time.
+  void* borrow_first(Bytes size, LaneKey lane, std::uint64_t id) noexcept;
+  void* borrow(std::initializer_list<Spare> spares, Bytes size, LaneKey lane, std::uint64_t id,
+               Bytes most_left) noexcept;
   PoolBlock* search_idle(Bytes size, LaneKey lane, Mobility mobility, std::uint64_t id) noexcept;
   PoolBlock* search_ordered(Bytes size, LaneKey lane, Mobility mobility) noexcept;
   PoolBlock* search_everywhere(Bytes size, LaneKey lane, Mobility mobility) noexcept;
@@ -65,6 +69,7 @@ class Fallback {
   std::uint64_t idle_from_ = 0;
   unsigned idle_searches_ = 0;
   const PlanLookup* idle_plan_ = nullptr;
+  bool crowded_ = false;
 };
 
 }  // namespace berth

@@ -38,6 +38,7 @@ void Occupancy::make_stray(CellIndex index) noexcept {
 }
 
 void Occupancy::remove_stray(Bytes offset) noexcept {
+  left_ -= strays_.find(offset)->left;
   strays_.erase(offset);
   --attention_;
 }
@@ -78,8 +79,9 @@ Occupancy::Taken Occupancy::take_found(Bytes offset, const Block& block) noexcep
   return taken;
 }
 
-void Occupancy::put_within(ByteRange bytes, const Block& block) noexcept {
-  strays_.insert(bytes, Stray{PlanLookup::kNone, block, Use::kLive, true});
+void Occupancy::put_within(ByteRange bytes, const Block& block, Bytes left) noexcept {
+  strays_.insert(bytes, Stray{PlanLookup::kNone, block, Use::kLive, true, left});
+  left_ += left;
   ++attention_;
 }
 

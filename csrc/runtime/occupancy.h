@@ -164,7 +164,9 @@ class Occupancy {
   void lend(ByteRange bytes, const Block& block) noexcept;
   // Bytes of a slot that may be handed out, for a block that is smaller than it: off schedule until
   // it is freed, and while its plan is followed its own lane's alone. There is room for one more.
-  void put_within(ByteRange bytes, const Block& block) noexcept;
+  void put_within(ByteRange bytes, const Block& block, Bytes left = 0) noexcept;
+  // What blocks leave of their last pages, as put_within() was told.
+  [[nodiscard]] Bytes left() const noexcept { return left_; }
   // The same for somebody who has blocks of his own there, and gives them back by take_away_back().
   // They are no live block of the arena.
   void give_away(ByteRange bytes, LaneKey lane) noexcept;
@@ -221,6 +223,7 @@ class Occupancy {
     Block block;                         // else
     Use use = Use::kLive;
     bool within = false;  // a slot of the plan that is followed
+    Bytes left = 0;
   };
 
   // The cell at an offset where a planned block is live, or kNone.
@@ -270,7 +273,8 @@ class Occupancy {
   const PlanLookup* lookup_ = nullptr;
   const PlanLookup::Entry* entries_ = nullptr;
   std::vector<Cell> cells_;
-  IntervalMap<Stray> strays_;     // X
+  IntervalMap<Stray> strays_;  // X
+  Bytes left_ = 0;
   IntervalMap<int> live_shared_;  // live slots that share bytes with other lanes
 };
 

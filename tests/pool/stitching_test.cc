@@ -255,6 +255,133 @@ TEST_CASE("What a lender needs later goes only where the pool may not grow", "[p
   CHECK(device.violations().empty());
 }
 
+namespace {
+
+// Spares bytes of pages of its own, some with each Spare.
+struct PartLender : PageLender {
+  explicit PartLender(SimulatedDevice& the_device, Bytes pages) : device(the_device), size(pages) {
+    void* at = nullptr;
+    REQUIRE(device.reserve(size * kPage, kPage, &at).ok());
+    REQUIRE(device.commit(at, size * kPage, Device::Residency::kOnDemand).ok());
+    base = reinterpret_cast<Bytes>(at);
+  }
+  ~PartLender() override { CHECK(device.release(pointer_at(base), size * kPage).ok()); }
+  void offer(Spare spare, std::vector<ByteRange>* free) override {
+    if (spare < from) return;
+    for (const ByteRange bytes : spared) free->push_back({base + bytes.first, base + bytes.last});
+  }
+  bool lend(LaneKey, ByteRange bytes) noexcept override {
+    lent.push_back({bytes.first - base, bytes.last - base});
+    return true;
+  }
+  void take_back(Bytes first) noexcept override {
+    std::erase_if(lent, [&](ByteRange bytes) { return bytes.first == first - base; });
+  }
+  SimulatedDevice& device;
+  const Bytes size;
+  Bytes base = 0;
+  Spare from = Spare::kThisStep;
+  std::vector<ByteRange> spared, lent;
+};
+
+}  // namespace
+
+TEST_CASE("A block begins and ends within pages of the lender", "[pool][stitching][parts]") {
+  SimulatedDevice device{{.total_bytes = 256 * kPage, .page_bytes = kPage}};
+  PageStore store{device};
+  PartLender lender(device, 4);
+  // The free end of a page, a page, and the free beginning of another: no two whole pages.
+  lender.spared = {{kPage / 2, 2 * kPage + kPage / 2}};
+  store.set_limit(kPage);
+  test::LonePool pool{store, {.growth_bytes = kPage}};
+  pool.borrow_from(&lender);
+  PoolBlock* const block = pool.allocate(2 * kPage, 1, Mobility::kTemporary);
+  REQUIRE(block != nullptr);
+  CHECK(pool.reserved() == 0);
+  CHECK(lender.lent.size() == 3);
+  device.hand_out(1, block->pointer, block->size);
+  std::memset(block->pointer, 0x5A, block->size);
+  const auto* const home = static_cast<const unsigned char*>(pointer_at(lender.base));
+  CHECK(home[kPage / 2 - 1] == 0);
+  CHECK(home[kPage / 2] == 0x5A);
+  CHECK(home[2 * kPage + kPage / 2 - 1] == 0x5A);
+  CHECK(home[2 * kPage + kPage / 2] == 0);
+  device.touch(1, block->pointer, block->size);
+  pool.free(block);
+  CHECK(lender.lent.empty());
+  CHECK(pool.is_valid() == "");
+  // It is found again.
+  const std::uint64_t calls = device.calls(CallKind::kAlias);
+  CHECK(pool.allocate(2 * kPage, 1, Mobility::kTemporary) != nullptr);
+  CHECK(device.calls(CallKind::kAlias) == calls);
+  CHECK(device.violations().empty());
+}
+
+TEST_CASE("A dense block takes parts of the lender's pages before whole ones",
+          "[pool][stitching][parts]") {
+  for (const bool dense : {false, true}) {
+    CAPTURE(dense);
+    SimulatedDevice device{{.total_bytes = 256 * kPage, .page_bytes = kPage}};
+    PartLender lender(device, 8);
+    lender.from = PageLender::Spare::kLong;
+    lender.spared = {{kPage / 2, 2 * kPage + kPage / 2}, {4 * kPage, 6 * kPage}};
+    PoolOptions options{.growth_bytes = kPage};
+    options.may_grow = [](Bytes, Bytes) { return false; };
+    test::LonePool pool{device, options};
+    pool.borrow_from(&lender);
+    PoolBlock* const block = pool.allocate(2 * kPage, 1, Mobility::kTemporary,
+                                           dense ? Pool::Growth::kDense : Pool::Growth::kFree);
+    REQUIRE(block != nullptr);
+    CHECK(pool.reserved() == 0);
+    // Else the two whole pages.
+    CHECK(lender.lent.front().first == (dense ? kPage / 2 : 4 * kPage));
+    pool.free(block);
+    CHECK(device.violations().empty());
+  }
+}
+
+TEST_CASE("A pool that should not grow takes all that lies free before it does",
+          "[pool][stitching]") {
+  for (const bool least : {false, true}) {
+    CAPTURE(least);
+    SimulatedDevice device{{.total_bytes = 256 * kPage, .page_bytes = kPage}};
+    PartLender lender(device, 8);
+    lender.from = PageLender::Spare::kAny;
+    lender.spared = {{0, 8 * kPage}};
+    PoolOptions options{.growth_bytes = kPage};
+    options.may_grow = [](Bytes, Bytes) { return false; };
+    test::LonePool pool{device, options};
+    pool.borrow_from(&lender);
+    PoolBlock* const block = pool.allocate(10 * kPage, 1, Mobility::kTemporary,
+                                           least ? Pool::Growth::kLeast : Pool::Growth::kDense);
+    REQUIRE(block != nullptr);
+    CHECK(pool.reserved() == (least ? 2 : 10) * kPage);
+    CHECK(lender.lent.size() == (least ? 1 : 0));
+    pool.free(block);
+    CHECK(device.violations().empty());
+  }
+}
+
+// A gap that trim() left has no hole beside it: the edge's hole is of no use there.
+TEST_CASE("A pool grows by no more than what is missing where it has gaps", "[pool][stitching]") {
+  Fixture f;
+  PoolBlock* const gap = f.allocate(8 * kPage);
+  REQUIRE(f.allocate(kPage) != nullptr);
+  f.free(gap);
+  CHECK(f.pool.trim() == 8 * kPage);
+  // The gap is filled, all but for its last page.
+  PoolBlock* const hole = f.allocate(2 * kPage);
+  REQUIRE(f.allocate(kPage) != nullptr);
+  REQUIRE(f.allocate(4 * kPage) != nullptr);
+  PoolBlock* const below = f.allocate(3 * kPage);
+  REQUIRE(f.allocate(9 * kPage) != nullptr);
+  PoolBlock* const edge = f.allocate(4 * kPage);
+  for (PoolBlock* const block : {hole, below, edge}) f.free(block);
+  const Bytes before = f.pool.reserved();
+  REQUIRE(f.allocate(10 * kPage) != nullptr);
+  CHECK(f.pool.reserved() == before + kPage);
+}
+
 TEST_CASE("A stitched block that another lane uses waits for it", "[pool][stitching][lanes]") {
   Fixture f;
   f.leave_holes(8, 2 * kPage);

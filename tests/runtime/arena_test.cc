@@ -473,6 +473,85 @@ TEST_CASE("Of requests that a bucket is too small for a bounded number is rememb
   CHECK_FALSE(serving.arena.wants_growth());
 }
 
+// Slots of two pages. A block of a page and a quarter leaves three quarters of its second page.
+TEST_CASE("Blocks in buckets leave of their pages what they may all together", "[arena]") {
+  constexpr Bytes kPage = Bytes{64} << 10;
+  test::SimulatedDevice device({.total_bytes = 64 * kPage, .page_bytes = kPage});
+  const Bytes slot = 2 * kPage, less = kPage + kPage / 4;
+  Serving serving(plan_of({sequence_of({{0, slot, 4, kPage},
+                                        {slot, slot, 4, kPage},
+                                        {2 * slot, slot, 4, kPage},
+                                        {3 * slot, slot, 4, kPage}})}),
+                  device);
+  serving.arena.set_most_left(kPage);
+  const auto served = [&](Bytes size) { return serving.arena.allocate(size, 0, 0); };
+  const Arena::Outcome first = served(less);
+  REQUIRE(first.served == Served::kBucket);
+  CHECK(served(less).served == Served::kMissBusy);
+  // Nearly all of its page.
+  CHECK(served(2 * kPage - kPage / 64).served == Served::kBucket);
+  REQUIRE(serving.free(first.pointer));
+  CHECK(served(less).served == Served::kBucket);
+  CHECK(device.violations().empty());
+}
+
+// What it lends may leave most of a page to nobody: lend_spare() looks for what leaves least.
+TEST_CASE("An arena where parts of pages are many lends no bytes by itself", "[arena]") {
+  for (const bool crowded : {false, true}) {
+    CAPTURE(crowded);
+    // For a slot whose bytes are in use.
+    HostServing serving(kTwoOnOne);
+    serving.arena.set_crowded(crowded);
+    void* const a = serving.hit(64);
+    REQUIRE(serving.free(a));
+    (void)serving.hit(64);
+    CHECK(serving.arena.allocate(60, 0, 0).served == (crowded ? Served::kMissBusy : Served::kLent));
+    // To a lane that rests.
+    HostServing resting(
+        plan_of({sequence_of({{0, kLarge, 1}, {kLarge, 2 * kLarge, 1}, {3 * kLarge, 64, 1}})}));
+    resting.arena.set_crowded(crowded);
+    REQUIRE(resting.free(resting.hit(kLarge)));
+    int lent = 0;
+    for (int i = 0; i < 200; ++i)
+      lent += resting.arena.allocate(3 * kLarge / 2, 0, 0).served == Served::kLent;
+    CHECK((lent == 0) == crowded);
+  }
+}
+
+TEST_CASE("What an arena can spare is looked up anew once a slot was handed out", "[arena]") {
+  constexpr Bytes kPage = Bytes{64} << 10;
+  test::SimulatedDevice device({.total_bytes = 64 * kPage, .page_bytes = kPage});
+  Serving serving(plan_of({sequence_of({{0, kPage, 2}, {kPage, kPage, 2}})}), device);
+  const auto lend = [&](Bytes size) {
+    return serving.arena.lend_spare(PageLender::Spare::kAny, size, 0, 0, kPage).pointer;
+  };
+  CHECK(lend(3 * kPage) == nullptr);
+  void* const first = serving.hit(kPage);
+  CHECK(lend(2 * kPage) == nullptr);
+  void* const lent = lend(kPage);
+  CHECK(apart(first, lent) == kPage);
+  CHECK(device.violations().empty());
+}
+
+TEST_CASE("What an arena lends leaves no more of the last page than it may", "[arena]") {
+  constexpr Bytes kPage = Bytes{64} << 10;
+  test::SimulatedDevice device({.total_bytes = 64 * kPage, .page_bytes = kPage});
+  Serving serving(plan_of({sequence_of({{0, 3 * kPage, 1}})}), device);
+  const auto lend = [&](Bytes size, Bytes most_left) {
+    return serving.arena.lend_spare(PageLender::Spare::kAny, size, 0, 0, most_left).pointer;
+  };
+  CHECK(lend(kPage + kPage / 4, kPage / 2) == nullptr);
+  void* const whole = lend(kPage, 0);
+  REQUIRE(whole != nullptr);
+  void* const left = lend(kPage + kPage / 4, kPage);
+  REQUIRE(left != nullptr);
+  // It shares its page with what lives behind it.
+  CHECK(apart(whole, left) == kPage);
+  CHECK(lend(kPage - kPage / 4, 0) != nullptr);
+  REQUIRE(serving.free(left));
+  CHECK(device.violations().empty());
+}
+
 TEST_CASE("A bucket is to grow by a request only once that was served elsewhere", "[arena]") {
   HostServing serving(plan_of({sequence_of({{0, 64, 1, 32}, {64, 64, 1}})}));
   REQUIRE(serving.miss(100) == Served::kMissSize);  // and the pool refuses it

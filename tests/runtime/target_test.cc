@@ -73,6 +73,81 @@ TEST_CASE("What is held is what lives, without a limit", "[learn][target]") {
   CHECK(held.of_live <= 1.02);
 }
 
+// Experts whose shares of the work change at each step: as many requests, of any size.
+TEST_CASE("Steps of any sizes hold what lives, too", "[learn][target]") {
+  test::SimulatedDevice device(
+      {.total_bytes = Bytes{64} << 30, .page_bytes = kPage, .maps_pages = true});
+  Allocator::Options options;
+  options.alignment = 512;
+  options.config.mode = Mode::kLearn;
+  options.config.plan_time_limit_seconds = 60;
+  options.start_threads = false;
+  Allocator allocator(device, options);
+  std::mt19937 random(5);
+  std::vector<void*> kept, live;
+  for (int i = 0; i < 60; ++i) kept.push_back(allocator.allocate(Bytes{11} << 20, 0));
+  for (int step = 0; step < 60; ++step) {
+    for (int layer = 0; layer < 10; ++layer) {
+      for (int expert = 0; expert < 8; ++expert) {
+        const Bytes rows = 200 + random() % 120;
+        void* const scratch = allocator.allocate(rows * 4096, 0);
+        for (const Bytes columns : {4096, 11264, 11264, 4096})
+          live.push_back(allocator.allocate(rows * columns, 0));
+        allocator.free(scratch);
+      }
+    }
+    while (!live.empty()) {
+      allocator.free(live.back());
+      live.pop_back();
+    }
+    allocator.mark_step(0);
+  }
+  CHECK(allocator.is_valid() == "");
+  const Stats stats = allocator.stats();
+  const double of_live =
+      static_cast<double>(stats.reserved_peak) / static_cast<double>(stats.live_peak);
+  CAPTURE(of_live, stats.hits, stats.hits_bucket, stats.lent);
+  CHECK(stats.hits_bucket > 1000);
+  CHECK(of_live <= 1.08);
+  for (void* const pointer : kept) allocator.free(pointer);
+}
+
+// A buffer of small blocks that grows from step to step, beside steps that a plan serves.
+TEST_CASE("Small blocks that stay share pages of the arena", "[learn][target]") {
+  test::SimulatedDevice device(
+      {.total_bytes = Bytes{64} << 30, .page_bytes = kPage, .maps_pages = true});
+  Allocator::Options options;
+  options.alignment = 512;
+  options.config.mode = Mode::kLearn;
+  options.config.plan_time_limit_seconds = 60;
+  options.start_threads = false;
+  Allocator allocator(device, options);
+  std::mt19937 random(3);
+  std::vector<void*> kept, live;
+  for (int step = 0; step < 80; ++step) {
+    const auto more = step < 8 ? 0 : 20 + random() % 30;
+    for (unsigned long i = 0; i < more; ++i) kept.push_back(allocator.allocate(451584, 0));
+    for (int i = 0; i < 24; ++i) {
+      void* const scratch = allocator.allocate(Bytes{5} << 20, 0);
+      live.push_back(allocator.allocate(Bytes{3} << 20, 0));
+      allocator.free(scratch);
+    }
+    while (!live.empty()) {
+      allocator.free(live.back());
+      live.pop_back();
+    }
+    allocator.mark_step(0);
+  }
+  CHECK(allocator.is_valid() == "");
+  const Stats stats = allocator.stats();
+  const double of_live =
+      static_cast<double>(stats.reserved_peak) / static_cast<double>(stats.live_peak);
+  CAPTURE(of_live, stats.hits, stats.lent);
+  CHECK(stats.hits > 200);
+  CHECK(of_live <= 1.01);
+  for (void* const pointer : kept) allocator.free(pointer);
+}
+
 TEST_CASE("Steps that repeat make no call of the device", "[learn][target]") {
   test::SimulatedDevice device(
       {.total_bytes = Bytes{64} << 30, .page_bytes = kPage, .maps_pages = true});
