@@ -62,6 +62,8 @@ LOCKS = (
          "under its mutex alone"),
     Lock("csrc/torch/step/step_program.cc", "between", Fork.REFUSED, "csrc/torch/step/step_program.cc",
          "static auto* const between = new BetweenSteps;", "nothing but memory is taken in it"),
+    Lock("csrc/torch/step/subclasses.cc", "registered", Fork.REFUSED, "csrc/torch/step/tap.cc",
+         "const std::lock_guard lock(registration_mutex);", "only there"),
     Lock("csrc/torch/step/composites.cc", "registered", Fork.REFUSED, "csrc/torch/step/tap.cc",
          "const std::lock_guard lock(registration_mutex);", "only there"),
     Lock("csrc/torch/step/tensors.cc", "found", Fork.REFUSED, "csrc/torch/step/tensors.cc",

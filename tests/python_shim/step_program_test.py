@@ -502,7 +502,10 @@ captured(*map(eval, sys.argv[1:]))
             "its own generator": ("torch.rand(3, generator=own).sum() * step", ""),
             "a new generator": ("torch.rand(3, generator=torch.Generator().manual_seed(step)).sum()", ""),
             "storage": ("torch.ones(2).set_(x.untyped_storage()).sum() * step", ""),
-            "a longer storage": ("torch.ones(2).set_(x.clone().untyped_storage(), 0, (20,), (1,))[:12].sum() * step", "set_"),
+            "a longer storage": (
+                "torch.ones(2).set_(x.clone().untyped_storage(), 0, (20,), (1,))[:12].sum() * step",
+                "set_",
+            ),
             "NumPy's view": ("through_numpy(x.clone(), step).sum()", ""),
             "other shapes": ("x[:1 + step % 2].sum() * step", ""),
         }
