@@ -308,8 +308,6 @@ MUTANTS = (
            "return target_ != 0 && !exceeding_ &&", "return false &&", TARGET),
     Mutant("target-final", "pages", "what should be held is a limit", FALLBACK,
            "    const PageStore::Exceeding exceeding(store_);\n", "", TARGET),
-    Mutant("target-least", "pages", "memory grows past what should be held before all that lies free is used", FALLBACK,
-           "pool_.allocate(size, lane, kind, Pool::Growth::kLeast)", "pool_.allocate(size, lane, kind)", TARGET),
     Mutant("target-least-pool", "pages", "a pool that should not grow takes what others need only after it grew", BLOCKS,
            "growth == Growth::kLeast && !is_captured(lane)", "false", STITCHED),
     Mutant("target-missing", "pages", "a pool with gaps grows by more than what is missing", PIECES,
