@@ -114,11 +114,13 @@ StepResult plan_with_residents_away(const graph::Graph& graph, const StepOptions
 
 StepResult plan_beside_spills(const graph::Graph& graph, const StepOptions& options,
                               const std::vector<bool>& movable, std::optional<Bytes> outside) {
-  StepResult within = plan_within(graph, options);
+  StepResult within = plan_step(graph, options);
   if (options.rates && (!within.schedule || within.verdict.ns > within.base_ns))
     if (StepResult away = plan_with_residents_away(graph, options, movable);
         away.schedule && (!within.schedule || away.verdict.ns < within.verdict.ns))
       return away;
+  // The longer search is for where neither has found anything.
+  if (!within.schedule) within = plan_within(graph, options);
   if (within.schedule || !outside) return within;
   const graph::Verdict recorded = as_recorded(graph);
   const Bytes least = least_budget(graph).bytes;
