@@ -212,13 +212,13 @@ struct StepResult {
                                                   const StepOptions& options,
                                                   const std::vector<bool>& movable);
 
-// plan_within() for a program whose residents may be on the host while no operator uses them: the
-// faster of it and, with rates, plan_with_residents_away(). If both find nothing, the program
-// itself has to find room where memory is out (spills), unless `outside` is empty. It is the most
-// residents and inputs that one call takes. The step may then take all of the budget but these. The
-// schedule counts residents as if they stayed, so its peak is above the budget. If a search finds
-// nothing there, the step gets as much as an easy search needs, or the least memory that "auto"
-// finds.
+// A plan for a program whose residents may be on the host while no operator uses them: the faster
+// one of plan_step() and, with rates, plan_with_residents_away(). If both find nothing, it is that
+// of plan_within(). If that finds nothing either, the program itself has to find room where memory
+// is out (spills), unless `outside` is empty. It is the most residents and inputs that one call
+// takes. The step may then take all of the budget but these. The schedule counts residents as if
+// they stayed, so its peak is above the budget. If a search finds nothing there, the step gets as
+// much as an easy search needs, or the least memory that "auto" finds.
 [[nodiscard]] StepResult plan_beside_spills(const graph::Graph& graph, const StepOptions& options,
                                             const std::vector<bool>& movable,
                                             std::optional<Bytes> outside);
