@@ -275,14 +275,18 @@ void Allocator::State::note_held() noexcept {
   counters.hold(arena.committed(), pool.reserved());
 }
 
+Bytes Allocator::State::live_with(Bytes asked) const noexcept {
+  return std::max({counters.live_peak, counters.live + rounded(asked), foretold_live});
+}
+
 Bytes Allocator::State::allowance(Bytes asked) const noexcept {
-  const Bytes live = std::max(counters.live_peak, counters.live + rounded(asked));
+  const Bytes live = live_with(asked);
   return std::max(std::min(store.peak(), target(asked)), live + slack(live));
 }
 
 Bytes Allocator::State::target(Bytes asked) const noexcept {
   const DeviceProperties& properties = device.properties();
-  const Bytes live = std::max(counters.live_peak, counters.live + rounded(asked));
+  const Bytes live = live_with(asked);
   const Bytes wanted = live + live / kTargetPart + kTargetPages * properties.page_bytes;
   if (properties.aliases) return wanted;
   // What is held lies where it is: only what plans add to it counts.

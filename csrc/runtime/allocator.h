@@ -18,12 +18,15 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
 namespace berth {
 
 class PlanLookup;
+struct Foretold;
+struct StepRequests;
 namespace test {
 struct UnverifiedPlan;
 }
@@ -104,9 +107,14 @@ class Allocator {
 
   // The steps that come are others than those before, and these will not come again, as where a
   // schedule takes over: what was learned of them is let go of and their plan is no longer served,
-  // so that idle memory goes back, and those that come are learned. In mode learn without a plan
+  // so that idle memory goes back, and those that come are learned. With `foretold` they are served
+  // by its plan from the next mark on, as if they had been learned. In mode learn without a plan
   // that was given; else nothing. Not while a graph is captured. Waits for the device's work.
-  void expect_other_steps() noexcept;
+  void expect_other_steps(const Foretold* foretold = nullptr) noexcept;
+  // Plans steps for expect_other_steps(): see foretell(). On any thread, without the lock. Null
+  // where nothing is learned.
+  [[nodiscard]] std::shared_ptr<const Foretold> foretell(std::span<const StepRequests> kinds,
+                                                         double seconds) const;
 
   // Hands out exactly these bytes of the pool, whoever had them; false where they are not free. See
   // Pool::allocate_at().

@@ -110,6 +110,8 @@ struct Allocator::State {
   // Where no pages are mapped, idle segments of the pool go back for the arena of a plan, unless
   // more would be held with it than ever was.
   [[nodiscard]] Learning::Options::Room make_room(const PlanLookup& plan) noexcept;
+  // The most that lived, will where that is foretold, or does with so much more.
+  [[nodiscard]] Bytes live_with(Bytes asked) const noexcept;
   // What may be held for the sake of a request while pages of the arena could serve it.
   [[nodiscard]] Bytes allowance(Bytes asked) const noexcept;
   [[nodiscard]] Bytes slack(Bytes live) const noexcept;
@@ -148,6 +150,8 @@ struct Allocator::State {
   std::uint64_t leftover_wait = 0;
   std::uint64_t parts_at = 0;    // the request at which look_at_parts() looks next
   bool made_room = false;        // make_room() did, ever
+  Bytes foretold_live = 0;       // in the first step that was foretold; 0 behind it
+  unsigned foretold_marks = 0;   // until then
   std::uint64_t fill_at = 0;     // the request at which the arena is filled where no mark comes
   std::uint64_t filled_for = 0;  // the hits that were counted then
   bool forked = false, shut = false;

@@ -3,6 +3,7 @@
 #include "csrc/core/check.h"
 #include "csrc/plan/verify.h"
 #include "csrc/runtime/allocator_state.h"
+#include "csrc/runtime/foretold.h"
 
 #include <fmt/format.h>
 
@@ -15,6 +16,8 @@ namespace {
 
 // The longest distance between looks for pages that an earlier plan left: 2 to the power of this.
 constexpr unsigned kMostLooks = 6;
+// The step that ends when others are expected has its mark still to come.
+constexpr unsigned kForetoldMarks = 2;
 
 }  // namespace
 
@@ -33,9 +36,16 @@ void Allocator::mark_step(LaneKey lane) noexcept {
   }
 }
 
-void Allocator::expect_other_steps() noexcept {
+std::shared_ptr<const Foretold> Allocator::foretell(std::span<const StepRequests> kinds,
+                                                    double seconds) const {
+  if (state_->options.config.mode != Mode::kLearn) return nullptr;
+  return berth::foretell(kinds, state_->options.program, state_->options.alignment, seconds);
+}
+
+void Allocator::expect_other_steps(const Foretold* foretold) noexcept {
   State& state = *state_;
   const Errands errands(state.learning, state.mutex);
+  Notes notes;
   const std::lock_guard lock(state.mutex);
   if (state.forked || state.captured() || state.parked.parked()) return;
   const State::NotesHeld notes_held{state};
@@ -49,6 +59,14 @@ void Allocator::expect_other_steps() noexcept {
   // What those steps held is no measure of what these may.
   state.store.forget_peak();
   state.counters.begin_other_steps();
+  if (foretold == nullptr) return;
+  try {
+    state.foretold_live = state.counters.live + foretold->plan->plan().lower_bound;
+    state.foretold_marks = kForetoldMarks;
+    state.learning.serve_foretold(*foretold, notes);
+  } catch (const std::exception&) {  // no memory: they are learned
+    ++state.counters.plan_failures;
+  }
 }
 
 void Allocator::State::step_ended(LaneKey lane, Notes& notes) {
@@ -56,6 +74,7 @@ void Allocator::State::step_ended(LaneKey lane, Notes& notes) {
   recording.append(trace::StepMark{recording.lane(lane)});
   // No event may be asked, no memory given back.
   if (captured() || parked.parked()) return;
+  if (foretold_marks > 0 && --foretold_marks == 0) foretold_live = 0;
   // As the pool does for its own: what no event covers is not kept until memory runs out.
   if (arena.unproven() > Pool::kMostUnproven && lane_events.synchronize()) note_held();
   pool.process_events();

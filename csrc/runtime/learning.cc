@@ -185,15 +185,24 @@ bool Learning::adopt(Notes& notes) {
     learner_.in_vain();
     return false;
   }
-  learner_.plan_taken(result->kinds, result->cycle);
-  if (!serve_beside_pool(result->plan, notes)) return false;
+  return serve_learned(result->plan, result->kinds, result->cycle, notes);
+}
+
+bool Learning::serve_learned(const std::shared_ptr<const PlanLookup>& plan,
+                             std::span<const KnownKind> kinds, bool cycle, Notes& notes) {
+  learner_.plan_taken(kinds, cycle);
+  if (!serve_beside_pool(plan, notes)) return false;
   learner_.plan_serves();
-  cycle_ = result->cycle;
+  cycle_ = cycle;
   looks_ = 0;
   ++counters_.plans_learned;
   given_ = false;
   if (finder_) finder_->stop();
   return true;
+}
+
+void Learning::serve_foretold(const Foretold& foretold, Notes& notes) {
+  (void)serve_learned(foretold.plan, foretold.kinds, false, notes);
 }
 
 // Serves the plan that the planner read from the folder, if it could.

@@ -3,6 +3,7 @@
 #include "csrc/core/spin_mutex.h"
 #include "csrc/device/device.h"
 #include "csrc/runtime/arena.h"
+#include "csrc/runtime/foretold.h"
 #include "csrc/runtime/learner.h"
 #include "csrc/runtime/notes.h"
 #include "csrc/runtime/plan_finder.h"
@@ -17,6 +18,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -100,6 +102,8 @@ class Learning {
   // The steps that come are others than those before: what was learned is let go of, a plan that is
   // being made, too. False where nothing is learned, or the plan was given.
   [[nodiscard]] bool other_steps_come();
+  // Serves those that come by a plan that was made before they did, as if it had been learned.
+  void serve_foretold(const Foretold& foretold, Notes& notes);
 
   // Does what waits until the lock is free: call it without the lock after anything above.
   void run_errands(SpinMutex& mutex) noexcept {
@@ -144,6 +148,8 @@ class Learning {
   }
   void search(Search search);
   bool adopt(Notes& notes);
+  bool serve_learned(const std::shared_ptr<const PlanLookup>& plan,
+                     std::span<const KnownKind> kinds, bool cycle, Notes& notes);
   bool adopt_read(std::shared_ptr<const PlanLookup> plan, Notes& notes);
   void watch_finder(std::uint64_t requests, Notes& notes);
   void watch_searches(std::uint64_t requests, Notes& notes);

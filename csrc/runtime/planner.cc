@@ -64,12 +64,6 @@ bool explains_most(const Step& step, const Trace& trace) {
   return 2 * repeat * step.repeats >= static_cast<double>(trace.entries.size());
 }
 
-std::vector<KnownKind> known(std::span<const StepKind> kinds) {
-  std::vector<KnownKind> result;
-  for (const StepKind& kind : kinds) result.push_back({kind.lane, kind.hash, kind.requests.size()});
-  return result;
-}
-
 }  // namespace
 
 Planner::Planner(Options options) : options_(std::move(options)) {}

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <vector>
 
 namespace berth {
 
@@ -20,6 +21,11 @@ struct KnownKind {
   std::uint64_t hash = 0;
   std::uint64_t requests = 0;
 };
+[[nodiscard]] inline std::vector<KnownKind> known(std::span<const StepKind> kinds) {
+  std::vector<KnownKind> result;
+  for (const StepKind& kind : kinds) result.push_back({kind.lane, kind.hash, kind.requests.size()});
+  return result;
+}
 
 // The kinds of steps that a run had lately, told by the hash of their requests, and which of them
 // its plan has: says when what was recorded has a kind that is worth a plan.

@@ -8,6 +8,7 @@
 
 #include <pthread.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <utility>
 
@@ -57,8 +58,23 @@ void Installation::mark_step() noexcept {
   if (!forked()) allocator_->mark_step(thread_lane());
 }
 
-void Installation::expect_other_steps() noexcept {
-  if (!forked()) allocator_->expect_other_steps();
+void Installation::expect_other_steps(std::span<const ForetoldOn> foretold) noexcept {
+  if (forked()) return;
+  const auto own = std::find_if(foretold.begin(), foretold.end(),
+                                [](const ForetoldOn& one) { return one.device.is_cpu(); });
+  allocator_->expect_other_steps(own == foretold.end() ? nullptr : own->steps.get());
+}
+
+std::shared_ptr<const Foretold> Installation::foretell(c10::Device device,
+                                                       std::span<const StepRequests> kinds,
+                                                       double seconds) {
+  return device.is_cpu() && !forked() ? allocator_->foretell(kinds, seconds) : nullptr;
+}
+
+Bytes Installation::requested(c10::Device device, const void* block) noexcept {
+  if (!device.is_cpu() || forked()) return 0;
+  const auto found = allocator_->find(block);
+  return found ? found->requested : 0;
 }
 
 // A child of a child needs no handlers any more: nothing of berth runs in either.

@@ -39,7 +39,11 @@ class Installation final : public Backend {
     return forked() ? nullptr : allocator_->recorder();
   }
   void mark_step() noexcept override;
-  void expect_other_steps() noexcept override;
+  void expect_other_steps(std::span<const ForetoldOn> foretold) noexcept override;
+  [[nodiscard]] std::shared_ptr<const Foretold> foretell(c10::Device device,
+                                                         std::span<const StepRequests> kinds,
+                                                         double seconds) override;
+  [[nodiscard]] Bytes requested(c10::Device device, const void* block) noexcept override;
 
  private:
   explicit Installation(const Config& config);

@@ -138,8 +138,8 @@ struct StepProgramStats {
 // share_bytes() provide the true ones.
 //
 // With berth as the allocator the scope's end marks the step, unless the program marks steps
-// itself. Once a schedule takes over, berth drops its plan of the steps as written. From its fourth
-// step on the schedule finds every block at its planned address.
+// itself. Once a schedule takes over, berth drops its plan of the steps as written. A plan of the
+// schedule's own requests takes its place, so its first step finds its blocks at planned addresses.
 //
 // One step at a time in a process; further ones run as they are. Not thread-safe: a program belongs
 // to the thread that trains. Costs some microseconds an operator of the body.

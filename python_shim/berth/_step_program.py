@@ -215,9 +215,11 @@ class StepProgram:
     where a core is free.
 
     One step at a time in a process. A program belongs to the thread that trains. It does not need berth.install(). With
-    it the end of a step is its mark, unless the program calls mark_step(). From its fourth step on the schedule finds
-    every block at its planned address.
+    it the end of a step is its mark, unless the program calls mark_step(). A schedule is planned with its addresses: its
+    first step finds its blocks there.
     """
+
+    _program: Union[int, None] = None  # also where making one failed
 
     def __init__(
         self,
@@ -233,7 +235,6 @@ class StepProgram:
         plan_wait: float = 0.3,
         of_loop: bool = False,
     ) -> None:
-        self._program: Union[int, None] = None
         if not of_loop:
             for end in loop_ends:
                 end()

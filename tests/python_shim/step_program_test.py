@@ -405,6 +405,46 @@ if sys.argv[1] == "native":
                     self.python(program, allocator, PYTORCH_ALLOC_CONF="expandable_segments:True").split(), ["done"]
                 )
 
+    def test_a_schedule_finds_its_planned_addresses_from_its_first_step_on(self):
+        program = (
+            PROGRAM
+            + """
+device, lengths, early = sys.argv[1], [int(one) for one in sys.argv[2].split(",")], sys.argv[3] == "early"
+berth.install(device)
+now = lambda: berth.stats(0) if device == "cuda" else berth.stats()
+net = Net().to(device)
+optimizer = torch.optim.AdamW(net.parameters(), foreach=False)
+program = berth.StepProgram("75%", plan_wait=1e9)
+first, shares = set(), []
+for step in range(9 * len(lengths)):
+    ids = torch.randint(50, (64, lengths[step % len(lengths)])).to(device)
+    before, made = now(), program.stats().made
+    with program.step():
+        if early:
+            optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(net(ids).view(-1, 50), ids.view(-1))
+        loss.backward()
+        optimizer.step()
+        if not early:
+            optimizer.zero_grad()
+    if made == len(lengths) and ids.shape not in first:  # all have their schedules
+        first.add(ids.shape)
+        shares.append((now().hits - before.hits) / (now().requests - before.requests))
+assert len(shares) == len(lengths) and program.stats().diverged <= len(lengths), (shares, program.stats())
+assert device == "cpu" or now().reserved_peak < 1.05 * now().live_peak + 2**23, now()
+print(*(round(one, 2) for one in shares))
+"""
+        )
+        for device, lengths, zeroed, least in (
+            ("cuda", "64", "early", 0.95),
+            ("cuda", "64", "late", 0.95),
+            ("cuda", "64,48", "early", 0.95),
+            ("cpu", "64", "early", 0.85),
+        ):
+            with self.subTest(device=device, lengths=lengths, zeroed=zeroed):
+                shares = [float(one) for one in self.python(program, device, lengths, zeroed).split()]
+                self.assertGreaterEqual(min(shares), least)
+
     def test_kernels_on_a_device_are_timed_where_they_run(self):
         # Recorded one by one, a call takes what its host part takes; its kernels take a microsecond each on the stand-in.
         program = (
@@ -622,6 +662,12 @@ except berth.UsageError as error:
 """
         )
         self.assertIn("engine is 'best'; one of auto", self.python(program, "plain"))
+
+    def test_a_wrong_argument_is_one_error(self):
+        self.write("wrong.py", "import berth\nberth.StepProgram(budget=1)\n")
+        errors = run([sys.executable, "wrong.py"], folder=self.folder).stderr
+        self.assertIn("unexpected keyword argument 'budget'", errors)
+        self.assertEqual(errors.count("Error"), 1, errors)
 
     def test_wrong_budgets_are_refused(self):
         program = (

@@ -4,6 +4,7 @@
 #include "csrc/device/host_device.h"
 #include "csrc/plan/file.h"
 #include "csrc/runtime/allocator.h"
+#include "csrc/runtime/foretold.h"
 #include "tests/catch.h"
 #include "tests/support/checked_allocator.h"
 #include "tests/support/simulated_device.h"
@@ -115,6 +116,75 @@ TEST_CASE("Steps that will not come again leave neither plan nor memory behind",
   REQUIRE(told.reserved < told.arena + (Bytes{1} << 20));
   REQUIRE(untold.arena > 2 * told.arena);
   REQUIRE(untold.reserved > 2 * told.reserved);
+}
+
+namespace {
+
+StepRequests requests_of(const std::vector<test::Operation>& step) {
+  StepRequests result;
+  for (const test::Operation& one : step)
+    result.events.push_back({one.bytes, static_cast<std::uint32_t>(one.frees), false});
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("Steps that are foretold find their places from the first one on", "[learn]") {
+  const auto written = test::training_step(40, 65536), scheduled = test::training_step(12, 65536);
+  const bool moves = GENERATE(false, true);
+  Run run(moves ? std::make_unique<test::SimulatedDevice>() : make_host_device(Bytes{1} << 30));
+  for (int i = 0; i < 6; ++i) run.step(written);
+  const std::vector<StepRequests> kinds{requests_of(scheduled), requests_of(written)};
+
+  SECTION("one kind") {
+    const auto foretold = run.allocator.foretell(std::span(kinds).first(1), 1);
+    REQUIRE(foretold != nullptr);
+    run.allocator.expect_other_steps(foretold.get());
+    run.allocator.mark_step(0);
+    for (int i = 0; i < 3; ++i) REQUIRE(run.step(scheduled) == 1.0);
+    REQUIRE(run.allocator.stats().reserved <
+            run.allocator.stats().arena + (Bytes{1} << 20));  // the other plan's memory is gone
+  }
+  SECTION("two kinds in any turns") {
+    const auto foretold = run.allocator.foretell(kinds, 1);
+    run.allocator.expect_other_steps(foretold.get());
+    run.allocator.mark_step(0);
+    for (int i = 0; i < 6; ++i) REQUIRE(run.step(i % 3 == 0 ? written : scheduled) == 1.0);
+  }
+  SECTION("others come") {
+    const auto foretold = run.allocator.foretell(std::span(kinds).first(1), 1);
+    run.allocator.expect_other_steps(foretold.get());
+    const auto third = test::training_step(31, 40000);
+    double share = 0;
+    for (int i = 0; i < 12; ++i) share = run.step(third);
+    REQUIRE(share == 1.0);  // they were learned
+  }
+}
+
+TEST_CASE("What a foretold step leaves to the next one has a place, or is the pool's", "[learn]") {
+  // Requests 0 and 2 outlive their step. The next one frees 0 before its first request.
+  const bool seen = GENERATE(true, false);  // whether it is known where
+  StepRequests step;
+  step.events = {
+      {0, 0, true}, {40000, 0, false}, {50000, 0, false}, {0, 1, false}, {60000, 0, false}};
+  if (!seen) step.events.erase(step.events.begin());
+  Run run;
+  const auto foretold = run.allocator.foretell(std::span(&step, 1), 1);
+  REQUIRE(foretold != nullptr);
+  run.allocator.expect_other_steps(foretold.get());
+  run.allocator.mark_step(0);
+  void* last = nullptr;
+  std::vector<void*> kept;
+  for (int i = 0; i < 4; ++i) {
+    if (last != nullptr) run.free(last);
+    last = run.allocate(40000);
+    run.free(run.allocate(50000));
+    kept.push_back(run.allocate(60000));
+    run.allocator.mark_step(0);
+  }
+  REQUIRE(run.allocator.stats().hits == (seen ? 8U : 4U));
+  run.free(last);
+  for (void* const one : kept) run.free(one);
 }
 
 TEST_CASE("A few steps of another kind do not cost the plan", "[learn]") {

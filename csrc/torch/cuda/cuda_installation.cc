@@ -46,9 +46,29 @@ class CudaBackend final : public Backend {
     return gpus.empty() ? nullptr : gpus.front()->planned().recorder();
   }
   void mark_step() noexcept override { allocator_.mark_step(); }
-  void expect_other_steps() noexcept override {
+  void expect_other_steps(std::span<const ForetoldOn> foretold) noexcept override {
     if (allocator_.forked()) return;
-    for (Gpu* const gpu : allocator_.gpus()) gpu->planned().expect_other_steps();
+    for (Gpu* const gpu : allocator_.gpus()) {
+      const auto own = std::find_if(foretold.begin(), foretold.end(), [&](const ForetoldOn& one) {
+        return one.device.is_cuda() && one.device.index() == gpu->device().index();
+      });
+      gpu->planned().expect_other_steps(own == foretold.end() ? nullptr : own->steps.get());
+    }
+  }
+  [[nodiscard]] std::shared_ptr<const Foretold> foretell(c10::Device device,
+                                                         std::span<const StepRequests> kinds,
+                                                         double seconds) override {
+    if (!device.is_cuda() || allocator_.forked()) return nullptr;
+    for (Gpu* const gpu : allocator_.gpus())
+      if (gpu->device().index() == device.index()) return gpu->planned().foretell(kinds, seconds);
+    return nullptr;
+  }
+  [[nodiscard]] Bytes requested(c10::Device device, const void* block) noexcept override {
+    if (!device.is_cuda() || allocator_.forked()) return 0;
+    for (Gpu* const gpu : allocator_.gpus())
+      if (gpu->device().index() == device.index())
+        if (const auto found = gpu->planned().find(block)) return found->requested;
+    return 0;
   }
 
  private:

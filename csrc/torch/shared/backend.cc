@@ -5,6 +5,7 @@
 
 #include <pthread.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 
@@ -61,8 +62,21 @@ void mark_step_by_program() noexcept { mark(Marker::kProgram); }
 void mark_step_by_optimizer() noexcept { mark(Marker::kOptimizer); }
 void expect_mark_by_program() noexcept { claim(Marker::kProgram); }
 
-void expect_other_steps() noexcept {
-  for_all([](Backend& one) { one.expect_other_steps(); });
+void expect_other_steps(std::span<const ForetoldOn> foretold) noexcept {
+  for_all([&](Backend& one) { one.expect_other_steps(foretold); });
+}
+
+std::shared_ptr<const Foretold> foretell(c10::Device device, std::span<const StepRequests> kinds,
+                                         double seconds) {
+  for (int n = 0; backend(n) != nullptr; ++n)
+    if (auto found = backend(n)->foretell(device, kinds, seconds)) return found;
+  return nullptr;
+}
+
+Bytes requested_bytes(c10::Device device, const void* block) noexcept {
+  Bytes found = 0;
+  for_all([&](Backend& one) { found = std::max(found, one.requested(device, block)); });
+  return found;
 }
 
 std::uint32_t fork_count() noexcept { return forks.load(std::memory_order_relaxed); }

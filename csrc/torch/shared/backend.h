@@ -1,10 +1,21 @@
 #pragma once
 
+#include "csrc/runtime/foretold.h"
 #include "csrc/trace/recorder.h"
 
+#include <c10/core/Device.h>
+
 #include <cstdint>
+#include <memory>
+#include <span>
 
 namespace berth::torch {
+
+// A plan of steps that are known before they come, for the allocator of one device.
+struct ForetoldOn {
+  c10::Device device;
+  std::shared_ptr<const Foretold> steps;
+};
 
 // One installed allocator, the CPU's or CUDA's, as those see it who listen to libtorch: ranges,
 // optimizers, the program's own marks. Thread-safe.
@@ -19,8 +30,13 @@ class Backend {
   [[nodiscard]] virtual Recorder* recorder() noexcept = 0;
   // A step of the calling thread ends.
   virtual void mark_step() noexcept = 0;
-  // Allocator::expect_other_steps().
-  virtual void expect_other_steps() noexcept = 0;
+  // Allocator::expect_other_steps(), with what is foretold for the devices that are its own.
+  virtual void expect_other_steps(std::span<const ForetoldOn> foretold) noexcept = 0;
+  // Allocator::foretell(). Null where it is not the device's.
+  [[nodiscard]] virtual std::shared_ptr<const Foretold> foretell(
+      c10::Device device, std::span<const StepRequests> kinds, double seconds) = 0;
+  // What was asked for with the live block that starts there; 0 where it is not its own.
+  [[nodiscard]] virtual Bytes requested(c10::Device device, const void* block) noexcept = 0;
 };
 
 inline constexpr int kMaxBackends = 2;
@@ -39,7 +55,13 @@ void expect_mark_by_program() noexcept;
 void mark_step_by_optimizer() noexcept;
 
 // For all of them.
-void expect_other_steps() noexcept;
+void expect_other_steps(std::span<const ForetoldOn> foretold = {}) noexcept;
+// Of the one that serves the device; null where none does, or no plan fits. On any thread.
+[[nodiscard]] std::shared_ptr<const Foretold> foretell(c10::Device device,
+                                                       std::span<const StepRequests> kinds,
+                                                       double seconds);
+// What was asked for with a live block; 0 where it is none of berth's.
+[[nodiscard]] Bytes requested_bytes(c10::Device device, const void* block) noexcept;
 
 // How many forks lie between the process that installed berth and this one. What was made at
 // another count is another process's.

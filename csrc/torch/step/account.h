@@ -1,6 +1,7 @@
 #pragma once
 
 #include "csrc/core/bytes.h"
+#include "csrc/runtime/foretold.h"
 #include "csrc/torch/step/instructions.h"
 
 namespace berth::torch::step {
@@ -17,5 +18,10 @@ struct StepMemory {
 // storages, so the two change together. O(instructions + storages) for each value that is read
 // back.
 [[nodiscard]] StepMemory memory_of(const Program& program, const Instructions& instructions);
+
+// What that executor and the body ask of the allocator of one device, in order, as far as records
+// tell: kernels ask as they did then. States of generators and copies of residents are left out.
+[[nodiscard]] StepRequests requests_of(const Program& program, const Instructions& instructions,
+                                       c10::Device device);
 
 }  // namespace berth::torch::step

@@ -1,6 +1,8 @@
 #pragma once
 
 #include "csrc/graph/schedule.h"
+#include "csrc/runtime/foretold.h"
+#include "csrc/torch/shared/backend.h"
 #include "csrc/torch/step/kernel_times.h"
 #include "csrc/torch/step/program.h"
 
@@ -61,6 +63,12 @@ struct Refinement {
   bool split = false;  // whether lists are taken apart in it
 };
 
+// What a step asks of the allocator of one device.
+struct RequestsOn {
+  c10::Device device;
+  StepRequests requests;
+};
+
 // A program and how it is run.
 struct Scheduled {
   Program program;
@@ -84,6 +92,9 @@ struct Scheduled {
   std::string barrier_operators;   // with how many calls each
   std::string budget_not_met;      // why the budget is not, and the least that would do
   std::string schedule_not_taken;  // why the one that was given is not
+  // What it asks of berth's allocators, and their plans of it and of the programs beside it.
+  std::vector<RequestsOn> requests;
+  std::vector<ForetoldOn> foretold;
   // The plan that is being looked for meanwhile, by the planning thread's number; 0: none.
   std::uint64_t ticket = 0;
   bool meanwhile = false;  // as recorded, until the first plan is there

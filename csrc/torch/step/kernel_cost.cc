@@ -1,5 +1,6 @@
 #include "csrc/torch/step/kernel_cost.h"
 
+#include "csrc/torch/shared/backend.h"
 #include "csrc/torch/step/profilers.h"
 #include "csrc/torch/step/spills.h"
 #include "csrc/torch/step/tensors.h"
@@ -8,29 +9,49 @@
 #include <c10/util/SmallVector.h>
 
 #include <algorithm>
+#include <unordered_map>
 
 namespace berth::torch::step {
 
 class KernelCost::Memory final : public MemoryListener {
  public:
   void reportMemoryUsage(void* block, std::int64_t bytes, std::size_t, std::size_t,
-                         c10::Device) override {
+                         c10::Device device) override {
     if (bytes > 0) {
-      blocks_[block] = static_cast<Bytes>(bytes);
-      held += static_cast<Bytes>(bytes);
+      const auto size = static_cast<Bytes>(bytes);
+      blocks_[block] = {size, made_};
+      held += size;
       peak = std::max(peak, held);
+      if (++made_ > kMostRequests) return;
+      // What is reported may be rounded.
+      const Bytes asked = requested_bytes(device, block);
+      requests.push_back({.bytes = asked > 0 ? asked : size, .device = device});
     } else if (const auto found = blocks_.find(block); found != blocks_.end()) {
       // What was there before the kernel and is freed in it is not its own.
-      held -= found->second;
+      held -= found->second.bytes;
+      if (made_ <= kMostRequests)
+        requests[found->second.request].freed = static_cast<std::uint32_t>(made_);
       blocks_.erase(found);
     }
   }
   [[nodiscard]] bool memoryProfilingEnabled() const override { return true; }
+  [[nodiscard]] bool complete() const noexcept { return made_ <= kMostRequests; }
+  // Which request made the block that is held there; null where none did.
+  [[nodiscard]] KernelRequest* find(const void* block) {
+    const auto found = blocks_.find(const_cast<void*>(block));
+    return found == blocks_.end() ? nullptr : &requests[found->second.request];
+  }
 
   Bytes held = 0, peak = 0;
+  std::vector<KernelRequest> requests;
 
  private:
-  std::unordered_map<void*, Bytes> blocks_;
+  struct Block {
+    Bytes bytes = 0;
+    std::size_t request = 0;
+  };
+  std::size_t made_ = 0;
+  std::unordered_map<void*, Block> blocks_;
 };
 
 namespace {
@@ -66,5 +87,18 @@ std::uint64_t KernelCost::ns(c10::ArrayRef<c10::IValue> results) const {
 
 Bytes KernelCost::peak() const noexcept { return memory_->peak; }
 Bytes KernelCost::held() const noexcept { return memory_->held; }
+
+std::vector<KernelRequest> KernelCost::requests(c10::ArrayRef<c10::IValue> results) const {
+  if (!memory_->complete()) return {};
+  std::uint32_t number = 0;
+  for (const c10::IValue& value : results)
+    for_each_tensor(value, form_of(value), [&](const at::Tensor& tensor) {
+      const std::uint32_t result = number++;
+      if (!tensor.defined() || !tensor.has_storage()) return;
+      KernelRequest* const made = memory_->find(tensor.storage().data());
+      if (made != nullptr && made->result == KernelRequest::kNone) made->result = result;
+    });
+  return memory_->requests;
+}
 
 }  // namespace berth::torch::step

@@ -2,6 +2,7 @@
 
 #include "csrc/core/bytes.h"
 #include "csrc/torch/step/elapsed.h"
+#include "csrc/torch/step/record.h"
 
 #include <ATen/core/ivalue.h>
 #include <c10/core/Allocator.h>
@@ -9,7 +10,7 @@
 
 #include <cstdint>
 #include <memory>
-#include <unordered_map>
+#include <vector>
 
 namespace berth::torch::step {
 
@@ -27,6 +28,10 @@ class KernelCost {
   [[nodiscard]] Bytes peak() const noexcept;
   // Bytes of what is still held.
   [[nodiscard]] Bytes held() const noexcept;
+  // What it asked allocators for, in order, and which of it are the storages of these results; none
+  // where that is more than kMostRequests.
+  [[nodiscard]] std::vector<KernelRequest> requests(c10::ArrayRef<c10::IValue> results) const;
+  static constexpr std::size_t kMostRequests = 256;
 
  private:
   class Memory;

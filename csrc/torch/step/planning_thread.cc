@@ -28,6 +28,7 @@ struct Job {
   Program program;
   SchedulingOptions options;
   std::unique_ptr<Refinement> before;
+  std::vector<RequestsOn> beside;
 };
 
 PlanningThread::Planned planned(Job& job) {
@@ -36,6 +37,7 @@ PlanningThread::Planned planned(Job& job) {
     result.scheduled = job.before == nullptr
                            ? schedule(job.program, job.options)
                            : schedule_again(job.program, *job.before, job.options);
+    foretell(*result.scheduled, job.beside);
   } catch (const std::exception& error) {
     result.error = error.what();
   }
@@ -117,13 +119,14 @@ void PlanningThread::renew() {
 }
 
 PlanningThread::Ticket PlanningThread::plan(Program program, const SchedulingOptions& options,
-                                            std::unique_ptr<Refinement> before) {
+                                            std::unique_ptr<Refinement> before,
+                                            std::vector<RequestsOn> beside) {
   renew();
   if (!shared_->stops_at_exit) {
     Shared::stop_at_exit(shared_);
     shared_->stops_at_exit = true;
   }
-  Job job{++last_, std::move(program), options, std::move(before)};
+  Job job{++last_, std::move(program), options, std::move(before), std::move(beside)};
   job.options.cancel = &shared_->cancel;
   std::unique_lock lock(shared_->mutex);
   shared_->jobs.push_back(std::move(job));

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -140,6 +141,12 @@ bool same_calls(const StepRecord& record, const StepRecord& other, std::string* 
   return false;
 }
 
+void note_left(StepRecord& record, const StepRecord& next) {
+  if (record.step + 1 != next.step) return;
+  for (const StepRecord::Left& one : next.left)
+    record.storages[one.storage].gone_in_next = one.gone;
+}
+
 std::uint64_t hash_of(const StepRecord& record) {
   std::uint64_t hash = record.calls.size();
   const auto add = [&](std::uint64_t value) {
@@ -177,6 +184,12 @@ Program make_program(StepRecord first, const StepRecord& second) {
                                 ? StorageKind::kResident
                                 : StorageKind::kInput);
   }
+  std::unordered_set<const c10::StorageImpl*> left;
+  for (const RecordedStorage& one : first.storages)
+    if (one.identity != nullptr) left.insert(one.identity);
+  for (std::size_t n = 0; n < first.storages.size(); ++n)
+    first.storages[n].fresh =
+        program.kinds[n] == StorageKind::kInput && !left.contains(second.storages[n].identity);
   program.sets_generators = first.sets_generators || second.sets_generators;
   program.calls = std::move(first.calls);
   program.storages = std::move(first.storages);

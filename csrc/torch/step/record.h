@@ -84,6 +84,15 @@ struct Way {
   std::shared_ptr<const Implementation> implementation;
 };
 
+// A request that a kernel made of an allocator.
+struct KernelRequest {
+  static constexpr std::uint32_t kNone = ~std::uint32_t{0};
+  Bytes bytes = 0;
+  c10::Device device = c10::kCPU;
+  std::uint32_t result = kNone;  // the result tensor whose storage it is
+  std::uint32_t freed = kNone;   // so many requests the kernel had made when it freed it
+};
+
 // One operator that did something: views are not among them.
 struct Call {
   explicit Call(c10::OperatorHandle handle) : op(std::move(handle)) {}
@@ -121,8 +130,9 @@ struct Call {
 
   // Measured.
   std::uint64_t ns = 0;
-  Bytes workspace = 0;    // most that it held beside its results
-  std::vector<Way> ways;  // others than the operator itself
+  Bytes workspace = 0;                       // most that it held beside its results
+  std::vector<KernelRequest> requests = {};  // in order; none where there were too many
+  std::vector<Way> ways;                     // others than the operator itself
 };
 
 struct RecordedStorage {
@@ -140,6 +150,11 @@ struct RecordedStorage {
   // outlives the step.
   static constexpr std::uint32_t kNever = ~std::uint32_t{0};
   std::uint32_t gone = kNever;
+  // Of one that outlives its step: so many calls the next step had made when it went; kNever where
+  // that was not seen.
+  std::uint32_t gone_in_next = kNever;
+  // From outside, and another one in each step that the step before did not make, as a batch is.
+  bool fresh = false;
   // Its address, to tell what is the same in two steps; null where nobody had it at the end.
   const c10::StorageImpl* identity = nullptr;
 
@@ -154,6 +169,13 @@ struct StepRecord {
   // Whether the step set a generator that it had drawn from, as torch.utils.checkpoint does.
   bool sets_generators = false;
   bool came_before = false;  // one like it, which was not kept
+  std::uint64_t step = 0;    // which of the run's
+  // What the step before this one left, and how many calls this one had made when it went.
+  struct Left {
+    StorageNumber storage = 0;  // of that step
+    std::uint32_t gone = 0;
+  };
+  std::vector<Left> left = {};
   // Why it cannot be made a program, naming the operator and what to do; empty where it can.
   std::string refusal;
 };

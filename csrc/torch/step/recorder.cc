@@ -50,6 +50,16 @@ Recorder::Recorder(const Program& program, std::size_t calls,
         if (one.storage != kNoStorage) foreign_[one.storage] = 1;
 }
 
+Recorder::Recorder(std::uint64_t step, const StepRecord* before, bool looks_at_bytes) {
+  if (looks_at_bytes) hidden_.emplace();
+  record_.step = step;
+  if (before == nullptr || before->step + 1 != step) return;
+  for (StorageNumber number = 0; number < before->storages.size(); ++number)
+    if (before->storages[number].outlives && !before->storages[number].of_body() &&
+        !before->held[number].expired())
+      left_.emplace_back(number, before->held[number]);
+}
+
 void Recorder::refuse(const c10::OperatorHandle& op, std::string_view why) {
   if (record_.refusal.empty()) record_.refusal = fmt::format("{} {}", name_of(op), why);
 }
@@ -99,6 +109,11 @@ void Recorder::drop_dead() {
     return true;
   };
   alive_.erase(std::remove_if(alive_.begin(), alive_.end(), dead), alive_.end());
+  std::erase_if(left_, [&](const auto& one) {
+    if (!one.second.expired()) return false;
+    record_.left.push_back({one.first, static_cast<std::uint32_t>(record_.calls.size())});
+    return true;
+  });
 }
 
 void Recorder::describe_arguments(Call& call, c10::ArrayRef<c10::IValue> arguments) {
@@ -266,6 +281,7 @@ void Recorder::add_run(const Call& like, c10::ArrayRef<c10::IValue> arguments,
   call.host_read = like.host_read;
   call.ns = like.ns;
   call.workspace = like.workspace;
+  call.requests = like.requests;
   call.versions = like.versions;
   describe_arguments(call, arguments);
   describe_wrote(call, wrote);
@@ -390,6 +406,7 @@ void Recorder::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10
     call.ns = cost ? cost->ns(results) : elapsed.ns();
     // Results are part of what is held at the end; a workspace is what there was besides.
     if (cost && cost->peak() > cost->held()) call.workspace = cost->peak() - cost->held();
+    if (cost) call.requests = cost->requests(results);
   }
   if (call.barrier)
     generators_.see();
@@ -417,6 +434,7 @@ StepRecord Recorder::take() {
   for (StorageNumber number = 0; number < held_.size(); ++number)
     record_.storages[number].outlives = !held_[number].expired();
   alive_.clear();
+  left_.clear();
   record_.held = std::move(held_);
   numbers_.clear();
   draws_by_contents_.clear();

@@ -17,6 +17,7 @@
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 namespace berth::torch::step {
@@ -29,10 +30,10 @@ namespace berth::torch::step {
 // kernel, and the cost of observing its allocations.
 class Recorder final : public OperatorListener {
  public:
-  // `looks_at_bytes`: what is written without being said is found, and refused.
-  explicit Recorder(bool looks_at_bytes = false) {
-    if (looks_at_bytes) hidden_.emplace();
-  }
+  // Of the run's step with this number; `before` is an earlier one, or null. `looks_at_bytes`: what
+  // is written without being said is found, and refused.
+  explicit Recorder(std::uint64_t step = 0, const StepRecord* before = nullptr,
+                    bool looks_at_bytes = false);
   // Goes on after the first `calls` calls of a program, in which `storages` have occurred, the
   // first ones by number.
   Recorder(const Program& program, std::size_t calls,
@@ -81,6 +82,8 @@ class Recorder final : public OperatorListener {
   // held longer stands between the blocks of the heap, which then grows.
   std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> held_;
   std::vector<StorageNumber> alive_;  // of those that were when last looked at
+  // What the step before left, by the number that it has there.
+  std::vector<std::pair<StorageNumber, c10::weak_intrusive_ptr<c10::StorageImpl>>> left_;
   OutsideMemory outside_;
   CurrentStreams streams_;
   // By storage: whether others may use its bytes, from outside or since the body asked for them,

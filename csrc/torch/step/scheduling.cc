@@ -58,6 +58,9 @@ graph::Schedule fitted(graph::Schedule schedule) {
 // A program is planned again where it takes this part more or less than was predicted.
 constexpr std::uint64_t kWorthPlanning = 10;
 
+// So long allocators may look for better places of what is foretold.
+constexpr double kForetellSeconds = 0.2;
+
 // In words why the step cannot be run by the schedule; empty where it can.
 std::string why_not_for(const graph::Graph& graph, const graph::Schedule& schedule) {
   std::string different = graph::difference(schedule, graph);
@@ -411,6 +414,22 @@ Scheduled schedule_meanwhile(Program program, const SchedulingOptions& options) 
   Scheduled result = scheduled_from(program, {.engine = "release"}, nullptr);
   if (has_budget(options)) result.budget_not_met = "the step is still being planned";
   return result;
+}
+
+void foretell(Scheduled& scheduled, std::span<const RequestsOn> beside) {
+  if (backend(0) == nullptr) return;
+  std::vector<c10::Device> devices;
+  for (const RecordedStorage& one : scheduled.program.storages)
+    if (one.bytes > 0 && std::find(devices.begin(), devices.end(), one.device) == devices.end())
+      devices.push_back(one.device);
+  for (const c10::Device device : devices) {
+    std::vector<StepRequests> kinds{requests_of(scheduled.program, scheduled.instructions, device)};
+    for (const RequestsOn& one : beside)
+      if (one.device == device) kinds.push_back(one.requests);
+    scheduled.requests.push_back({device, kinds.front()});
+    if (auto steps = berth::torch::foretell(device, kinds, kForetellSeconds))
+      scheduled.foretold.push_back({device, std::move(steps)});
+  }
 }
 
 std::optional<Program> measured_anew(Scheduled& ran, std::unique_ptr<Refinement>& before) {

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 
 namespace berth::torch::step {
@@ -51,6 +52,10 @@ void find_ways(Program& program, const SchedulingOptions& options);
                                        const SchedulingOptions& options);
 // By which it may be run meanwhile: as it was recorded, in the least memory without a search.
 [[nodiscard]] Scheduled schedule_meanwhile(Program program, const SchedulingOptions& options);
+
+// Has berth's allocators plan the addresses of a schedule that will take over, beside those of
+// other programs. On any thread. Nothing where no allocator of berth is installed.
+void foretell(Scheduled& scheduled, std::span<const RequestsOn> beside);
 
 // Behind a step by the schedule: once enough of them were measured, and where its calls take a
 // tenth more or less there than was predicted, the program with these times, which is worth

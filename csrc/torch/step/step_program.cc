@@ -221,7 +221,8 @@ class StepProgram::State {
       tap_.emplace(*ghost_);
       elsewhere_.emplace(*ghost_);
     } else if (pause_.over()) {
-      recorder_.emplace(looks_at_bytes_);
+      recorder_.emplace(stats_.steps, candidates_.empty() ? nullptr : &candidates_.back(),
+                        looks_at_bytes_);
       tap_.emplace(*recorder_);
       elsewhere_.emplace(*recorder_);
       range_.emplace();
@@ -234,6 +235,7 @@ class StepProgram::State {
       return false;
     }
     takes_over_ = false;
+    foretold_.clear();
     Spills::get().end_step();
     try {
       end_step(failed);
@@ -243,7 +245,7 @@ class StepProgram::State {
       mark_step_by_program();
       throw;
     }
-    if (takes_over_) expect_other_steps();
+    if (takes_over_) expect_other_steps(foretold_);
     mark_step_by_program();
     return takes_over_;
   }
@@ -312,7 +314,8 @@ class StepProgram::State {
       std::unique_ptr<Refinement> before;
       std::optional<Program> program = measured_anew(ran, before);
       if (!program) return;
-      ran.ticket = planning_.plan(*std::move(program), scheduling(), std::move(before));
+      ran.ticket =
+          planning_.plan(*std::move(program), scheduling(), std::move(before), beside(&ran));
       wait_for_plans();
     } catch (const std::exception& error) {
       no_times(ran, error.what());
@@ -350,12 +353,21 @@ class StepProgram::State {
     }
   }
 
+  // What the programs but this one ask of allocators.
+  [[nodiscard]] std::vector<RequestsOn> beside(const Scheduled* program) const {
+    std::vector<RequestsOn> result;
+    for (const Scheduled& one : programs_)
+      if (&one != program) result.insert(result.end(), one.requests.begin(), one.requests.end());
+    return result;
+  }
+
   void take_refined(Scheduled& ran, PlanningThread::Planned& found) {
     if (!found.scheduled) {
       no_times(ran, found.error);
     } else if (take_if_better(ran, *std::move(found.scheduled), scheduling())) {
       ++stats_.refined;
       takes_over_ = true;
+      foretold_ = ran.foretold;
     }
   }
 
@@ -363,6 +375,7 @@ class StepProgram::State {
     program = std::move(made);
     ++stats_.made;
     takes_over_ = true;
+    foretold_ = program.foretold;
     const bool followed_by_other = std::any_of(
         programs_.begin(), programs_.end(),
         [](const Scheduled& one) { return !one.meanwhile && one.schedule_not_taken.empty(); });
@@ -378,7 +391,8 @@ class StepProgram::State {
   void plan_lost() {
     for (Scheduled& one : programs_) {
       if (one.ticket == 0) continue;
-      one.ticket = one.meanwhile ? planning_.plan(one.program, scheduling()) : 0;
+      one.ticket =
+          one.meanwhile ? planning_.plan(one.program, scheduling(), nullptr, beside(&one)) : 0;
     }
   }
 
@@ -478,6 +492,7 @@ class StepProgram::State {
   }
 
   void learn(StepRecord record) {
+    if (!candidates_.empty()) note_left(candidates_.back(), record);
     if (!record.refusal.empty()) {
       refuse(record.refusal);
       return;
@@ -504,7 +519,8 @@ class StepProgram::State {
       find_ways(program, scheduling());
       programs_.push_front(schedule_meanwhile(program, scheduling()));
       programs_.front().meanwhile = true;
-      programs_.front().ticket = planning_.plan(std::move(program), scheduling());
+      programs_.front().ticket =
+          planning_.plan(std::move(program), scheduling(), nullptr, beside(&programs_.front()));
     } catch (const std::exception& error) {  // the step that was run is none the worse
       refuse(error.what());
       return;
@@ -522,9 +538,10 @@ class StepProgram::State {
   StepProgramStats stats_;
   Spills::Figures spills_;  // behind the last step
   std::uint32_t told_of_spills_ = 0;
-  double may_wait_;                // for plans, seconds
-  bool takes_over_ = false;        // another schedule than before, behind this step
-  std::list<Scheduled> programs_;  // the one that came last first
+  double may_wait_;                   // for plans, seconds
+  bool takes_over_ = false;           // another schedule than before, behind this step
+  std::vector<ForetoldOn> foretold_;  // of that schedule
+  std::list<Scheduled> programs_;     // the one that came last first
   std::deque<StepRecord> candidates_;
   std::unordered_set<std::uint64_t> hashes_;  // of all that waited
   std::size_t unlike_ = 0;                    // steps in turn of which none was known
