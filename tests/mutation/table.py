@@ -822,7 +822,7 @@ MUTANTS = (
            "    if (told == generator_states_.end() && instruction.again_later)", PROGRAMS),
     Mutant("step-aside", "step", "a batch norm that runs again writes its statistics again", STEP_EXECUTOR,
            "    if (again) return at::empty_like(found);\n", "", PROGRAMS),
-    Mutant("step-needed", "step", "what the body still has is let go of", STEP_EXECUTOR,
+    Mutant("step-needed", "step", "what the body still has is let go of", "csrc/torch/step/buffers.h",
            "return !made_again && needed(storage);", "return !made_again && needed(storage) && false;", PROGRAMS),
     Mutant("step-put-off", "step", "state that is put off beside the body is never written", STEP_EXECUTOR,
            "  for (; !postponed_.empty(); postponed_.pop_front()) step(*postponed_.front(), needed, nullptr);\n", "  postponed_.clear();\n", PROGRAMS),

@@ -1,5 +1,6 @@
 #include "csrc/torch/step/account.h"
 
+#include "csrc/torch/step/buffers.h"
 #include "csrc/torch/step/generators.h"
 
 #include <ATen/CPUGeneratorImpl.h>
@@ -28,21 +29,112 @@ Bytes bytes_of_state() {
   return bytes;
 }
 
+// Counts memory as long as somebody holds it, and writes down what is asked of the allocator of one
+// device, where one is given. Outlives its shares.
+class Ledger {
+ public:
+  explicit Ledger(std::optional<c10::Device> device) : device_(device) {}
+  Ledger(const Ledger&) = delete;
+  Ledger& operator=(const Ledger&) = delete;
+
+  static constexpr std::uint32_t kNoRequest = ~std::uint32_t{0};
+
+  // Memory that somebody holds, together with others.
+  class Share {
+   public:
+    Share() = default;
+    Share(const Share& other) noexcept : ledger_(other.ledger_), block_(other.block_) {
+      if (ledger_ != nullptr) ++ledger_->blocks_[block_].holders;
+    }
+    Share(Share&& other) noexcept
+        : ledger_(std::exchange(other.ledger_, nullptr)), block_(other.block_) {}
+    Share& operator=(Share other) noexcept {
+      std::swap(ledger_, other.ledger_);
+      std::swap(block_, other.block_);
+      return *this;
+    }
+    ~Share() {
+      if (ledger_ != nullptr) ledger_->let_go(block_);
+    }
+    explicit operator bool() const noexcept { return ledger_ != nullptr; }
+    [[nodiscard]] Bytes bytes() const { return ledger_->blocks_[block_].bytes; }
+    // The request of the step that it came with.
+    [[nodiscard]] std::uint32_t request() const { return ledger_->blocks_[block_].request; }
+
+   private:
+    friend class Ledger;
+    Share(Ledger& ledger, std::size_t block) : ledger_(&ledger), block_(block) {}
+    Ledger* ledger_ = nullptr;
+    std::size_t block_ = 0;
+  };
+
+  // Memory that is there, and no request.
+  [[nodiscard]] Share find(Bytes bytes) { return add(bytes, kNoRequest); }
+  [[nodiscard]] Share make(Bytes bytes, c10::Device device) {
+    return add(bytes, ask(bytes, device));
+  }
+  // What is there was asked for now.
+  void ask_for(const Share& share, Bytes bytes, c10::Device device) {
+    blocks_[share.block_].request = ask(bytes, device);
+  }
+  // So much more is there for a moment.
+  void pass(Bytes more) noexcept { most_ = std::max(most_, live_ + more); }
+  // A kernel's own request, which is not counted.
+  std::uint32_t ask(Bytes bytes, c10::Device device) {
+    if (!device_ || device != *device_ || bytes == 0) return kNoRequest;
+    events_.push_back({.bytes = bytes});
+    return asked_++;
+  }
+  void give_back(std::uint32_t request) {
+    if (request != kNoRequest) events_.push_back({.request = request});
+  }
+  // What the step before left of a storage goes.
+  void let_go_of_last(StorageNumber storage) {
+    if (device_) events_.push_back({.request = storage, .of_last = true});
+  }
+
+  // The most that was there at one time since the ledger began.
+  [[nodiscard]] Bytes most() const noexcept { return most_; }
+  void begin() noexcept { most_ = live_; }
+  [[nodiscard]] const std::optional<c10::Device>& device() const noexcept { return device_; }
+  // In order; what the step before left goes by the number of its storage.
+  [[nodiscard]] const std::vector<StepRequests::Event>& events() const noexcept { return events_; }
+
+ private:
+  struct Block {
+    Bytes bytes = 0;
+    std::size_t holders = 1;
+    std::uint32_t request = kNoRequest;
+  };
+  Share add(Bytes bytes, std::uint32_t request) {
+    blocks_.push_back({.bytes = bytes, .request = request});
+    live_ += bytes;
+    pass(0);
+    return {*this, blocks_.size() - 1};
+  }
+  void let_go(std::size_t block) {
+    if (--blocks_[block].holders > 0) return;
+    live_ -= blocks_[block].bytes;
+    give_back(blocks_[block].request);
+  }
+
+  const std::optional<c10::Device> device_;
+  std::vector<StepRequests::Event> events_;
+  std::uint32_t asked_ = 0;  // requests among them
+  Bytes live_ = 0, most_ = 0;
+  std::vector<Block> blocks_;
+};
+
 class Account {
  public:
-  // Writes down what is asked of the allocator of `device`, where one is given.
   Account(const Program& program, const Instructions& instructions,
           std::optional<c10::Device> device = std::nullopt)
       : program_(program),
         instructions_(instructions),
-        device_(device),
-        buffers_(instructions.buffers, kNothing),
+        ledger_(device),
+        buffers_(program, instructions),
         away_(instructions.buffers, 0),
-        holds_(instructions.buffers, kNoStorage),
-        holders_(program.storages.size(), kNoBuffer),
-        versions_(program.storages.size(), 0),
-        kept_(program.storages.size(), kNothing),
-        of_body_(program.storages.size(), kNothing),
+        of_body_(program.storages.size()),
         comes_(program.storages.size()),
         moves_(program.storages.size()),
         went_(program.storages.size()),
@@ -61,12 +153,12 @@ class Account {
       const Bytes bytes = program.storages[one].bytes;
       const bool counts = moves_[one] || !stays(one);
       if (!counts) memory_.resident += bytes;
-      bind(one, counts ? bytes : 0);
+      bind(one, ledger_.find(counts ? bytes : 0));
     }
     for (const StorageNumber one : instructions.begin_on_host)
       if (moves_[one]) send(one, instructions.first_of[one]);
-    most_ = live_;
-    if (device_) ask_for_batch();
+    ledger_.begin();
+    ask_for_batch();
   }
 
   StepMemory run() {
@@ -74,85 +166,40 @@ class Account {
       if (program_.calls[call].host_read || program_.calls[call].checked) run_through(call);
     body_at(static_cast<std::uint32_t>(program_.calls.size()));
     for (; next_ < instructions_.list.size(); ++next_) step(instructions_.list[next_]);
-    for (StorageNumber one = 0; one < holders_.size(); ++one)
-      if (holders_[one] != kNoBuffer && needed(one)) copy_in(holders_[one]);
+    for (StorageNumber one = 0; one < buffers_.storages(); ++one)
+      if (buffers_.holder(one) != kNoBuffer && needed(one)) copy_in(buffers_.holder(one));
     note_state();
-    memory_.peak = memory_.resident + most_;
+    memory_.peak = memory_.resident + ledger_.most();
     return memory_;
   }
 
   // What was asked for. To be called behind run().
   StepRequests requests() {
     StepRequests result;
-    for (const StepRequests::Event& event : events_) {
+    for (StepRequests::Event event : ledger_.events()) {
+      if (event.of_last) {
+        const Ledger::Share* const left = buffers_.find(event.request);
+        if (left == nullptr || left->request() == Ledger::kNoRequest) continue;
+        event.request = left->request();
+      }
       result.events.push_back(event);
-      if (!event.of_last) continue;
-      const StorageNumber left = event.request;  // while it was not known which request makes it
-      const BufferNumber buffer = holders_[left];
-      const Block block = buffer != kNoBuffer ? buffers_[buffer] : kept_[left];
-      if (block == kNothing || blocks_[block].request == kNoRequest)
-        result.events.pop_back();
-      else
-        result.events.back().request = blocks_[block].request;
     }
     return result;
   }
 
  private:
-  // Memory that somebody holds, counted as long as anybody does.
-  using Block = std::size_t;
-  static constexpr Block kNothing = ~Block{0};
-
-  static constexpr std::uint32_t kNoRequest = ~std::uint32_t{0};
-  struct Memory {
-    Bytes bytes = 0;
-    std::size_t holders = 1;
-    std::uint32_t request = kNoRequest;  // of the step, that it came with
-  };
-
-  Block make(Bytes bytes, c10::Device device) {
-    blocks_.push_back({.bytes = bytes, .request = began_ ? ask(bytes, device) : kNoRequest});
-    live_ += bytes;
-    most_ = std::max(most_, live_);
-    return blocks_.size() - 1;
+  [[nodiscard]] Ledger::Share make(StorageNumber storage, Bytes bytes) {
+    return ledger_.make(bytes, program_.storages[storage].device);
   }
-  Block make_for(StorageNumber storage, Bytes bytes) {
-    return make(bytes, program_.storages[storage].device);
-  }
-  Block share(Block block) {
-    if (block != kNothing) ++blocks_[block].holders;
-    return block;
-  }
-  void let_go(Block& block) {
-    if (block != kNothing && --blocks_[block].holders == 0) {
-      live_ -= blocks_[block].bytes;
-      give_back(blocks_[block].request);
-    }
-    block = kNothing;
-  }
-
   // The program makes what is fresh in each step before it begins, and lets go of the last one then
   // that the step did not.
   void ask_for_batch() {
     for (StorageNumber one = 0; one < program_.storages.size(); ++one) {
       const RecordedStorage& storage = program_.storages[one];
-      const Block block = of_body_[one];
-      if (!storage.fresh || block == kNothing) continue;
-      blocks_[block].request = ask(storage.bytes, storage.device);
-      if (storage.gone == RecordedStorage::kNever)
-        events_.push_back({.request = one, .of_last = true});
+      if (!storage.fresh || !of_body_[one]) continue;
+      ledger_.ask_for(of_body_[one], storage.bytes, storage.device);
+      if (storage.gone == RecordedStorage::kNever) ledger_.let_go_of_last(one);
     }
-    began_ = true;
-  }
-
-  // A request that is written down, where that is wanted.
-  std::uint32_t ask(Bytes bytes, c10::Device device) {
-    if (!device_ || device != *device_ || bytes == 0) return kNoRequest;
-    events_.push_back({.bytes = bytes});
-    return asked_++;
-  }
-  void give_back(std::uint32_t request) {
-    if (request != kNoRequest) events_.push_back({.request = request});
   }
 
   [[nodiscard]] bool from_outside(StorageNumber one) const {
@@ -177,12 +224,9 @@ class Account {
     return program_.kinds[one] == StorageKind::kResident || program_.storages[one].outlives;
   }
 
-  void bind(StorageNumber number, Bytes bytes) {
-    const BufferNumber buffer = instructions_.first_of[number];
-    buffers_[buffer] = make_for(number, bytes);
-    of_body_[number] = share(buffers_[buffer]);
-    holds_[buffer] = number;
-    holders_[number] = buffer;
+  void bind(StorageNumber number, Ledger::Share memory) {
+    of_body_[number] = memory;
+    buffers_.bind(number, std::move(memory));
   }
 
   // The body has made that many calls, and the numbers of the next one: what comes with them is
@@ -195,29 +239,27 @@ class Account {
     }
     if (calls < program_.calls.size()) numbers_of(program_.calls[calls]);
     for (StorageNumber one = 0; one < program_.storages.size(); ++one) {
-      if (program_.storages[one].gone <= calls) {
-        let_go(of_body_[one]);
-        let_go(kept_[one]);
-      }
-      if (device_ && program_.storages[one].gone_in_next <= calls && !went_[one]) {
+      if (program_.storages[one].gone <= calls) of_body_[one] = {};
+      if (program_.storages[one].gone_in_next <= calls && !went_[one]) {
         went_[one] = true;
-        events_.push_back({.request = one, .of_last = true});
+        ledger_.let_go_of_last(one);
       }
     }
+    buffers_.drop_kept([&](StorageNumber one) { return program_.storages[one].gone > calls; });
     note_state();
   }
   void numbers_of(const Call& call) {
     for (const Operand& one : call.operands)
-      if (one.wrapped_number && comes_[one.storage] && of_body_[one.storage] == kNothing &&
-          buffers_[instructions_.first_of[one.storage]] == kNothing)
+      if (one.wrapped_number && comes_[one.storage] && !of_body_[one.storage] &&
+          !buffers_.first_of(one.storage))
         come(one.storage);
   }
-  void come(StorageNumber number) { bind(number, program_.storages[number].bytes); }
+  void come(StorageNumber number) { bind(number, make(number, program_.storages[number].bytes)); }
   // The generator's state is looked at before and after operators are run.
   void note_state() {
     const auto drawn = std::any_of(program_.calls.begin(), program_.calls.begin() + body_,
                                    [](const Call& call) { return call.random; });
-    if (drawn && !program_.sets_generators) most_ = std::max(most_, live_ + state_);
+    if (drawn && !program_.sets_generators) ledger_.pass(state_);
   }
   [[nodiscard]] bool needed(StorageNumber storage) const {
     const RecordedStorage& one = program_.storages[storage];
@@ -242,14 +284,13 @@ class Account {
           send(instruction.storage, buffer);
           return;
         }
-        if (buffers_[buffer] == kNothing || from_outside(instruction.storage)) return;
-        away_[buffer] = blocks_[buffers_[buffer]].bytes;
-        let_go(buffers_[buffer]);
+        if (!buffers_[buffer] || from_outside(instruction.storage)) return;
+        leave(buffer);
         return;
       case Instruction::Kind::kCopyIn:
         copy_in(buffer);
-        if (is_resident(instruction.storage) && of_body_[instruction.storage] == kNothing)
-          of_body_[instruction.storage] = share(buffers_[buffer]);
+        if (is_resident(instruction.storage) && !of_body_[instruction.storage])
+          of_body_[instruction.storage] = buffers_[buffer];
         return;
       case Instruction::Kind::kRun:
         run(instruction);
@@ -262,57 +303,52 @@ class Account {
   }
   // The storage of somebody else, who has none of its bytes meanwhile.
   void send(StorageNumber storage, BufferNumber buffer) {
-    if (buffers_[buffer] == kNothing) return;
-    away_[buffer] = blocks_[buffers_[buffer]].bytes;
-    let_go(of_body_[storage]);
-    let_go(buffers_[buffer]);
+    if (!buffers_[buffer]) return;
+    of_body_[storage] = {};
+    leave(buffer);
+  }
+  void leave(BufferNumber buffer) {
+    away_[buffer] = buffers_[buffer].bytes();
+    buffers_[buffer] = {};
   }
 
   void copy_in(BufferNumber buffer) {
-    if (buffers_[buffer] == kNothing && away_[buffer] > 0)
-      buffers_[buffer] = make_for(holds_[buffer], away_[buffer]);
+    if (!buffers_[buffer] && away_[buffer] > 0)
+      buffers_[buffer] = make(buffers_.holds(buffer), away_[buffer]);
     away_[buffer] = 0;
   }
 
   bool keep(const Instruction& instruction) {
-    const BufferNumber buffer = instruction.buffer;
-    const StorageNumber storage = holds_[buffer];
-    if (storage == kNoStorage || holders_[storage] != buffer) return false;
-    if ((instruction.made_again && storage == instruction.storage) || !needed(storage))
+    if (!buffers_.would_keep(instruction, [&](StorageNumber one) { return needed(one); }))
       return false;
-    copy_in(buffer);
-    let_go(kept_[storage]);
-    kept_[storage] = share(buffers_[buffer]);
-    holders_[storage] = kNoBuffer;
+    copy_in(instruction.buffer);
+    buffers_.keep(instruction.buffer);
     return true;
   }
 
   void drop(BufferNumber buffer) {
-    if (const StorageNumber storage = holds_[buffer];
-        storage != kNoStorage && holders_[storage] == buffer)
-      holders_[storage] = kNoBuffer;
-    let_go(buffers_[buffer]);
+    (void)buffers_.drop(buffer);
     away_[buffer] = 0;
   }
 
   // A kernel's requests as they were recorded; make(number of a result tensor) asks for that one.
   template <typename Make>
   void ask_as_recorded(const Call& call, const Make& make) {
-    if (!device_) return;
+    if (!ledger_.device()) return;
     std::vector<std::pair<std::uint32_t, std::uint32_t>> own;  // freed when, and the request
     for (std::uint32_t n = 0; n < call.requests.size(); ++n) {
       std::erase_if(own, [&](const auto& one) {
         if (one.first != n) return false;
-        give_back(one.second);
+        ledger_.give_back(one.second);
         return true;
       });
       const KernelRequest& request = call.requests[n];
       if (request.result != KernelRequest::kNone)
         make(request.result);
       else if (request.freed != KernelRequest::kNone)  // else it stays for later steps
-        own.emplace_back(request.freed, ask(request.bytes, request.device));
+        own.emplace_back(request.freed, ledger_.ask(request.bytes, request.device));
     }
-    for (const auto& [when, request] : own) give_back(request);
+    for (const auto& [when, request] : own) ledger_.give_back(request);
   }
 
   void run(const Instruction& instruction) {
@@ -331,12 +367,12 @@ class Account {
         comes.erase(one);
       });
       for (const StorageNumber one : comes) come(one);
-      most_ = std::max(most_, live_ + call.workspace);
+      ledger_.pass(call.workspace);
     }
     const bool over = instruction.storage != kNoStorage && !keep(instruction);
     // What it draws from is looked at, or set for the time of the call.
     const bool sets = call.random && (again || program_.sets_generators);
-    if (sets || (call.random && instruction.again_later)) most_ = std::max(most_, live_ + state_);
+    if (sets || (call.random && instruction.again_later)) ledger_.pass(state_);
     Bytes beside = 0;  // what the kernel holds, and goes with it
     if (again)
       for (const std::uint32_t operand : call.aside)
@@ -344,13 +380,13 @@ class Account {
             call.operands[operand].sizes, call.operands[operand].type.itemsize());
     // Kernels on the CPU take one element of a list at a time, so a part takes what all take.
     if (!over) beside += call.workspace;
-    std::vector<std::pair<BufferNumber, Block>> made;
+    std::vector<std::pair<BufferNumber, Ledger::Share>> made;
     const auto make_result = [&](BufferNumber buffer) {
       const auto has_it = [&](const auto& one) { return one.first == buffer; };
       if (buffer == kNoBuffer || std::any_of(made.begin(), made.end(), has_it)) return;
       for (const Instruction::Made& one : instruction.made)
         if (one.buffer == buffer)
-          made.emplace_back(buffer, make_for(one.storage, program_.storages[one.storage].bytes));
+          made.emplace_back(buffer, make(one.storage, program_.storages[one.storage].bytes));
     };
     if (!over && !call.barrier) {
       const bool as_recorded =
@@ -359,45 +395,27 @@ class Account {
         ask_as_recorded(call,
                         [&](std::uint32_t result) { make_result(instruction.results[result]); });
       for (const BufferNumber buffer : instruction.results) make_result(buffer);
-      if (!as_recorded && device_)
-        give_back(ask(instruction.way == Instruction::kAsRecorded
-                          ? call.workspace
-                          : call.ways[instruction.way].workspace,
-                      *device_));
+      if (!as_recorded && ledger_.device())
+        ledger_.give_back(ledger_.ask(instruction.way == Instruction::kAsRecorded
+                                          ? call.workspace
+                                          : call.ways[instruction.way].workspace,
+                                      *ledger_.device()));
     }
-    most_ = std::max(most_, live_ + std::max(beside, sets ? state_ : 0));
-    for (const auto& [buffer, block] : made) {
-      let_go(buffers_[buffer]);
-      buffers_[buffer] = block;
-    }
-    for (const Instruction::Made& one : instruction.made) {
-      const StorageNumber before = std::exchange(holds_[one.buffer], one.storage);
-      if (before != kNoStorage && before != one.storage && holders_[before] == one.buffer)
-        holders_[before] = kNoBuffer;
-      if (one.version < versions_[one.storage]) continue;
-      versions_[one.storage] = one.version;
-      holders_[one.storage] = one.buffer;
-    }
+    ledger_.pass(std::max(beside, sets ? state_ : 0));
+    for (auto& [buffer, memory] : made) buffers_[buffer] = std::move(memory);
+    buffers_.note_made(instruction);
   }
 
   const Program& program_;
   const Instructions& instructions_;
-  const std::optional<c10::Device> device_;
-  std::vector<StepRequests::Event> events_;  // of that device; frees of last by storage
-  std::uint32_t asked_ = 0;                  // requests among them
-  bool began_ = false;                       // what was there before is
+  Ledger ledger_;  // of what is beside what is resident
   StepMemory memory_;
   const Bytes state_ = bytes_of_state();
-  Bytes live_ = 0, most_ = 0;  // beside what is resident
-  std::size_t next_ = 0;       // instruction
-  std::uint32_t body_ = 0;     // calls that the body has made
-  std::vector<Memory> blocks_;
-  std::vector<Block> buffers_;
-  std::vector<Bytes> away_;            // by buffer: on the host
-  std::vector<StorageNumber> holds_;   // by buffer
-  std::vector<BufferNumber> holders_;  // by storage
-  std::vector<std::uint32_t> versions_;
-  std::vector<Block> kept_, of_body_;  // by storage
+  std::size_t next_ = 0;    // instruction
+  std::uint32_t body_ = 0;  // calls that the body has made
+  Buffers<Ledger::Share> buffers_;
+  std::vector<Bytes> away_;             // by buffer: on the host
+  std::vector<Ledger::Share> of_body_;  // by storage
   // By storage: not there when the step begins, a room that the body fills or a number of its own.
   std::vector<bool> comes_;
   std::vector<bool> moves_;  // by storage: a resident that the instructions copy

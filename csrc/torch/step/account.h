@@ -14,9 +14,9 @@ struct StepMemory {
 
 // The memory of an executor that runs the instructions, and of the body beside it. It assumes that
 // the body has tensors as long as in the two records. When the body reads a value back, it has not
-// made the values behind that point yet. The walk repeats with numbers what `Executor` does with
-// storages, so the two change together. O(instructions + storages) for each value that is read
-// back.
+// made the values behind that point yet. The walk does with numbers what `Executor` does with
+// bytes, by the same table of buffers (`buffers.h`). O(instructions + storages) for each value that
+// is read back.
 [[nodiscard]] StepMemory memory_of(const Program& program, const Instructions& instructions);
 
 // What that executor and the body ask of the allocator of one device, in order, as far as records

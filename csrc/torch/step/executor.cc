@@ -74,11 +74,8 @@ Executor::Executor(const Program& program, const Instructions& instructions,
     : program_(program),
       instructions_(instructions),
       times_(times),
-      buffers_(instructions.buffers, memory),
+      buffers_(program, instructions, memory),
       ran_(program.calls.size(), memory),
-      holds_(instructions.buffers, kNoStorage, memory),
-      holders_(program.storages.size(), kNoBuffer, memory),
-      versions_(program.storages.size(), 0, memory),
       values_(program.calls.size(), memory),
       offsets_(program.calls.size(), memory) {
   if (times_ != nullptr) times_->begin_step();
@@ -87,9 +84,9 @@ Executor::Executor(const Program& program, const Instructions& instructions,
 }
 
 void Executor::take_over(Executor& other) {
-  const std::size_t storages = std::min(holders_.size(), other.holders_.size());
+  const std::size_t storages = std::min(buffers_.storages(), other.buffers_.storages());
   for (StorageNumber one = 0; one < storages; ++one)
-    if (const BufferNumber from = other.holders_[one];
+    if (const BufferNumber from = other.buffers_.holder(one);
         from != kNoBuffer && program_.storages[one].maker == RecordedStorage::kFromOutside)
       bind(one, std::move(other.buffers_[from]));
   const std::size_t calls = std::min(values_.size(), other.values_.size());
@@ -115,10 +112,8 @@ void Executor::begin_behind(std::uint32_t calls, const There& there, const Neede
     for (const Instruction::Made& made : one.made) {
       const auto found = there.find(made.storage);
       buffers_[made.buffer] = found == there.end() ? c10::Storage() : found->second;
-      holds_[made.buffer] = made.storage;
-      versions_[made.storage] = made.version;
-      holders_[made.storage] = made.buffer;
     }
+    buffers_.note_made(one);
   }
 }
 
@@ -132,10 +127,7 @@ bool Executor::may_try_again() {
 }
 
 void Executor::bind(StorageNumber number, c10::Storage storage) {
-  const BufferNumber buffer = instructions_.first_of[number];
-  buffers_[buffer] = std::move(storage);
-  holds_[buffer] = number;
-  holders_[number] = buffer;
+  buffers_.bind(number, std::move(storage));
 }
 
 void Executor::set_value(std::uint32_t call, std::uint32_t argument, c10::IValue value) {
@@ -364,32 +356,13 @@ void Executor::note_run(const Instruction& instruction, c10::ArrayRef<c10::IValu
       const BufferNumber buffer = instruction.results[result++];
       if (buffer != kNoBuffer) buffers_[buffer] = made.storage();
     });
-  for (const Instruction::Made& made : instruction.made) {
-    const StorageNumber before = std::exchange(holds_[made.buffer], made.storage);
-    if (before != kNoStorage && before != made.storage && holders_[before] == made.buffer)
-      holders_[before] = kNoBuffer;
-    if (made.version < versions_[made.storage]) continue;  // an older one, made again
-    versions_[made.storage] = made.version;
-    holders_[made.storage] = made.buffer;
-  }
-}
-
-bool Executor::would_keep(const Instruction& instruction, const Needed& needed) const {
-  // What the schedule has there is not there yet where the step has gone another way.
-  const BufferNumber buffer = instruction.buffer;
-  const StorageNumber storage = holds_[buffer];
-  if (storage == kNoStorage || holders_[storage] != buffer) return false;
-  const bool made_again = instruction.made_again && storage == instruction.storage;
-  return !made_again && needed(storage);
+  buffers_.note_made(instruction);
 }
 
 bool Executor::keep(const Instruction& instruction, const Needed& needed) {
-  if (!would_keep(instruction, needed)) return false;
-  const BufferNumber buffer = instruction.buffer;
-  const StorageNumber storage = holds_[buffer];
-  if (!buffers_[buffer] && copies_.has(buffer)) buffers_[buffer] = copies_.in(buffer);
-  kept_[storage] = buffers_[buffer];
-  holders_[storage] = kNoBuffer;
+  if (!buffers_.would_keep(instruction, needed)) return false;
+  copy_in(instruction.buffer);
+  buffers_.keep(instruction.buffer);
   return true;
 }
 
@@ -400,12 +373,8 @@ void Executor::release(const Instruction& instruction, const Needed& needed) {
 }
 
 void Executor::drop(BufferNumber buffer) {
-  if (const StorageNumber storage = holds_[buffer];
-      storage != kNoStorage && holders_[storage] == buffer) {
-    holders_[storage] = kNoBuffer;
+  if (const StorageNumber storage = buffers_.drop(buffer); storage != kNoStorage)
     left_traces_ |= program_.storages[storage].of_body();
-  }
-  buffers_[buffer] = {};
   copies_.drop(buffer);
 }
 
@@ -433,7 +402,7 @@ void Executor::copy_out(const Instruction& instruction) {
 }
 
 c10::Storage Executor::resident(StorageNumber number) const {
-  const c10::Storage& bound = buffers_[instructions_.first_of[number]];
+  const c10::Storage& bound = buffers_.first_of(number);
   return bound ? bound : Spills::get().find(program_.storages[number].identity);
 }
 
@@ -451,8 +420,8 @@ void Executor::copy_in(BufferNumber buffer) {
 
 void Executor::end_copies(const Needed& needed) {
   copies_.end();
-  for (StorageNumber storage = 0; storage < holders_.size(); ++storage) {
-    const BufferNumber buffer = holders_[storage];
+  for (StorageNumber storage = 0; storage < buffers_.storages(); ++storage) {
+    const BufferNumber buffer = buffers_.holder(storage);
     if (buffer == kNoBuffer) continue;
     if (needed(storage)) copy_in(buffer);
     copies_.wait_for(buffer);
@@ -506,7 +475,7 @@ Executor::Beside Executor::beside(const Instruction& instruction, std::uint32_t 
     case Instruction::Kind::kRelease:
       if (from_outside(instruction.storage))
         return is_small_state(instruction.storage) ? Beside::kPostpone : Beside::kEnd;
-      return would_keep(instruction, needed) ? Beside::kWait : Beside::kRun;
+      return buffers_.would_keep(instruction, needed) ? Beside::kWait : Beside::kRun;
     case Instruction::Kind::kRun:
       break;
   }
@@ -538,8 +507,9 @@ Executor::Beside Executor::beside(const Instruction& instruction, std::uint32_t 
   if (writes_outside)
     return all_small && instruction.made.size() == call.writes.size() ? Beside::kPostpone
                                                                       : Beside::kEnd;
-  return instruction.storage != kNoStorage && would_keep(instruction, needed) ? Beside::kWait
-                                                                              : Beside::kRun;
+  return instruction.storage != kNoStorage && buffers_.would_keep(instruction, needed)
+             ? Beside::kWait
+             : Beside::kRun;
 }
 
 void Executor::run_beside(const Follower::Turn& turn, const Needed& needed) {
@@ -584,11 +554,7 @@ void Executor::make_up(const Needed& needed) {
   for (; !postponed_.empty(); postponed_.pop_front()) step(*postponed_.front(), needed, nullptr);
 }
 
-c10::Storage* Executor::holder(StorageNumber number) {
-  if (const auto kept = kept_.find(number); kept != kept_.end()) return &kept->second;
-  const BufferNumber buffer = holders_[number];
-  return buffer != kNoBuffer && buffers_[buffer] ? &buffers_[buffer] : nullptr;
-}
+c10::Storage* Executor::holder(StorageNumber number) { return buffers_.find(number); }
 
 void Executor::wait_for_host() {
   if (!copied_from_) return;
@@ -597,14 +563,10 @@ void Executor::wait_for_host() {
   copied_from_.reset();
 }
 
-void Executor::drop_kept(const Needed& needed) {
-  std::erase_if(kept_, [&](const auto& one) { return !needed(one.first); });
-}
-
 void Executor::run_through(std::uint32_t call, const Needed& needed, c10::Stack* results) {
   Below below(*this);
   make_up(needed);
-  drop_kept(needed);
+  buffers_.drop_kept(needed);
   while (ran_[call] == 0) {
     const Instruction& instruction = instructions_.list.at(next_);
     const bool last = instruction.kind == Instruction::Kind::kRun && instruction.call == call;
@@ -617,7 +579,7 @@ void Executor::run_through(std::uint32_t call, const Needed& needed, c10::Stack*
 void Executor::run_before(std::uint32_t call, const Needed& needed) {
   Below below(*this);
   make_up(needed);
-  drop_kept(needed);
+  buffers_.drop_kept(needed);
   const auto is_it = [&](const Instruction& one) {
     return one.kind == Instruction::Kind::kRun && one.call == call;
   };
@@ -645,7 +607,7 @@ void Executor::skip_barrier() {
 void Executor::finish(const Needed& needed) {
   Below below(*this);
   make_up(needed);
-  drop_kept(needed);
+  buffers_.drop_kept(needed);
   for (; next_ < instructions_.list.size(); ++next_)
     step(instructions_.list[next_], needed, nullptr);
   end_copies(needed);
@@ -668,8 +630,9 @@ void Executor::catch_up(std::uint32_t calls, const Needed& needed) {
   }
   end_copies(needed);
   std::vector<bool> wanted(buffers_.size());
-  for (StorageNumber storage = 0; storage < holders_.size(); ++storage)
-    if (holders_[storage] != kNoBuffer && needed(storage)) wanted[holders_[storage]] = true;
+  for (StorageNumber storage = 0; storage < buffers_.storages(); ++storage)
+    if (const BufferNumber buffer = buffers_.holder(storage); buffer != kNoBuffer)
+      wanted[buffer] = wanted[buffer] || needed(storage);
   for (BufferNumber buffer = 0; buffer < buffers_.size(); ++buffer)
     if (!wanted[buffer]) drop(buffer);
   wait_for_host();

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "csrc/core/follower.h"
+#include "csrc/torch/step/buffers.h"
 #include "csrc/torch/step/host_copies.h"
 #include "csrc/torch/step/instructions.h"
 
@@ -109,10 +110,9 @@ class Executor {
   void push_arguments(const Instruction& instruction, bool again, c10::Stack* stack);
   at::Tensor tensor(std::uint32_t call, std::uint32_t operand, BufferNumber buffer) const;
   void release(const Instruction& instruction, const Needed& needed);
-  // Whether the bytes that the instruction lets go of, or has written over, may still be asked for:
-  // then they are put aside.
+  // Puts the bytes aside that the instruction lets go of, or has written over, where they may still
+  // be asked for. Whether they may.
   bool keep(const Instruction& instruction, const Needed& needed);
-  [[nodiscard]] bool would_keep(const Instruction& instruction, const Needed& needed) const;
   enum class Beside : std::uint8_t { kRun, kPostpone, kWait, kEnd };
   [[nodiscard]] Beside beside(const Instruction& instruction, std::uint32_t calls,
                               const Needed& needed) const;
@@ -121,8 +121,6 @@ class Executor {
   void make_up(const Needed& needed);
   // Waits for copies to the CPU: the body may have waited for them before they were begun.
   void wait_for_host();
-  // Of what was put aside, what nobody asks for any more. O(what was).
-  void drop_kept(const Needed& needed);
   void drop(BufferNumber buffer);
   void copy_out(const Instruction& instruction);
   void copy_in(const Instruction& instruction);
@@ -148,12 +146,8 @@ class Executor {
     at::Tensor real, instead;
   };
   std::unordered_map<BufferNumber, Shadow> shadows_;
-  std::unordered_map<StorageNumber, c10::Storage> kept_;  // gone by the schedule, but needed then
-  std::pmr::vector<c10::Storage> buffers_;
-  std::pmr::vector<std::uint8_t> ran_;        // by call
-  std::pmr::vector<StorageNumber> holds_;     // by buffer
-  std::pmr::vector<BufferNumber> holders_;    // by storage; kNoBuffer: it is not there
-  std::pmr::vector<std::uint32_t> versions_;  // by storage: the highest that was made
+  Buffers<c10::Storage> buffers_;
+  std::pmr::vector<std::uint8_t> ran_;  // by call
   // By call, the values that were given for this step.
   std::pmr::vector<std::pmr::vector<std::pair<std::uint32_t, c10::IValue>>> values_;
   // By call, where operands that move lie; none where all lie at 0.
