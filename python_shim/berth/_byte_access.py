@@ -104,6 +104,32 @@ def _pointer(method: _Method) -> _Method:
     return pointer
 
 
+def _exports(function: _Method) -> _Method:
+    tells = _pointer(function)
+
+    @functools.wraps(function)
+    def export(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        return (tells if _watches > 0 else function)(tensor, *args, **kwargs)
+
+    return export
+
+
+_EXPORTS = ("_to_dlpack", "_to_dlpack_versioned")  # of torch._C
+_exported: list[_Method] = []  # what was there
+
+
+def _watch_exports() -> None:
+    """For good. Modules may have imported them by another name."""
+    if _exported:
+        return
+    _exported.extend(getattr(torch._C, name) for name in _EXPORTS if hasattr(torch._C, name))
+    for function in tuple(_exported):
+        tells = _exports(function)
+        for names in gc.get_referrers(function):
+            if isinstance(names, dict) and "__spec__" in names:
+                names.update({name: tells for name, one in names.items() if one is function})
+
+
 def _by_element(method: _Method) -> _Method:
     @functools.wraps(method)
     def by_element(self: torch.Tensor, *args: Any) -> Any:
@@ -157,12 +183,11 @@ def _saved(function: _Method) -> _Method:
     return save
 
 
-# Others go through these: storage(), __array__(), copy.deepcopy(), pickle.
+# Others go through these and the functions below: storage(), __array__(), copy.deepcopy(), pickle, __dlpack__().
 _WATCHED = {
     "tolist": _tolist,
     "__repr__": _repr,
     "numpy": _numpy,
-    "__dlpack__": _pointer,
     "data_ptr": _pointer,
     "untyped_storage": _pointer,
     "apply_": _by_element,
@@ -329,6 +354,10 @@ def watch_for_good() -> None:
 
 class Watch:
     """While one is entered, methods of torch.Tensor tell. They cost nothing otherwise. Thread-safe."""
+
+    def __init__(self) -> None:
+        with _lock:
+            _watch_exports()
 
     def __enter__(self) -> None:
         global _watches

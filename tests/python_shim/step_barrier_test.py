@@ -125,9 +125,17 @@ def dlpack():
         y.mul_(2)
         return x.clone(), y.sum()
     return body
-say(copies), say(older_view), say(view_of_the_step), say(by_element), say(dlpack)
+from torch.utils.dlpack import to_dlpack as by_another_name
+def capsule():
+    def body(k):
+        x = torch.ones(4) * (k + 1)
+        y, z = torch.from_dlpack(by_another_name(x)), torch.from_dlpack(torch.to_dlpack(x * 3))
+        y.mul_(2)
+        return x.clone(), z.sum()
+    return body
+say(copies), say(older_view), say(view_of_the_step), say(by_element), say(dlpack), say(capsule)
 """,
-            5,
+            6,
         )
 
     def test_what_is_set_and_drawn_is_as_at_the_call(self):
