@@ -163,6 +163,38 @@ say(default_type), say(state)
             2,
         )
 
+    def test_generators_that_a_step_makes(self):
+        """One or two, which draw in turn or not, and are set again: each step has its own ones."""
+        self.check(
+            """
+def anew():
+    net = nn.Linear(8, 8)
+    def body(k):
+        one = torch.Generator().manual_seed(k)
+        x = torch.rand(4, 8, generator=one)
+        noise = torch.randn(4, 8, generator=one) + torch.rand(4, 8)
+        return net(x + noise), x, one.get_state() if k > 4 else None
+    return body
+def kept():
+    made = [torch.Generator().manual_seed(n) for n in range(3)]
+    def body(k):
+        a, b = made[k % 3], made[(k * k) % 3]  # they are one in some steps
+        return torch.rand(4, generator=a), torch.rand(4, generator=b), torch.rand(4, generator=a) * 2
+    return body
+def set_again():
+    def body(k):
+        one = torch.Generator().manual_seed(k)
+        a = torch.rand(4, generator=one)
+        if k > 3: one.manual_seed(7)
+        b = torch.rand(4, generator=one)
+        one.manual_seed(9)
+        return a, b, torch.rand(4)
+    return body
+say(anew, 3), say(kept, 4), say(set_again)
+""",
+            3,
+        )
+
     def test_a_generator_s_methods_give_its_state_at_the_call(self):
         self.check(
             """
