@@ -361,6 +361,16 @@ TEST_CASE("Composite operators that read by pointers find the bytes", "[step][ba
     });
     CHECK(stats.scheduled > 2);
   }
+  SECTION("one that is found to read when it fails") {
+    const auto stats = as_eager([] {
+      return [](int step) {
+        const Tensor x = torch::linspace(-1, step + 1, 64).mul(2);
+        const auto [most, least] = torch::choose_qparams_optimized(x, 64, 200, 0.16, 8);
+        return x * most + least;
+      };
+    });
+    CHECK(stats.scheduled > 1);
+  }
   SECTION("an LSTM over packed sequences") {
     const auto stats = as_eager([] {
       torch::nn::LSTM net(8, 8);
