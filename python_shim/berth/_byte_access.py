@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import gc
@@ -10,7 +11,7 @@ import os
 import sys
 import threading
 import weakref
-from typing import Any, Callable
+from typing import Any, Callable, Iterator
 
 import torch
 
@@ -98,10 +99,46 @@ def _repr(method: _Method) -> _Method:
 def _pointer(method: _Method) -> _Method:
     @functools.wraps(method)
     def pointer(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-        _tell(self, "read_bytes" if getattr(_here, "saving", False) else "give_pointer")
+        copies = getattr(_here, "saving", False) or getattr(_here, "copying", False)
+        _tell(self, "read_bytes" if copies else "give_pointer")
         return method(self, *args, **kwargs)
 
     return pointer
+
+
+def _copies(method: _Method) -> _Method:
+    @functools.wraps(method)
+    def copy(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        with _copying():
+            return method(self, *args, **kwargs)
+
+    return copy
+
+
+def _exports(function: _Method) -> _Method:
+    tells = _pointer(function)
+
+    @functools.wraps(function)
+    def export(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        return (tells if _watches > 0 else function)(tensor, *args, **kwargs)
+
+    return export
+
+
+_EXPORTS = ("_to_dlpack", "_to_dlpack_versioned")  # of torch._C
+_exported: list[_Method] = []  # what was there
+
+
+def _watch_exports() -> None:
+    """For good. Modules may have imported them by another name."""
+    if _exported:
+        return
+    _exported.extend(getattr(torch._C, name) for name in _EXPORTS if hasattr(torch._C, name))
+    for function in tuple(_exported):
+        tells = _exports(function)
+        for names in gc.get_referrers(function):
+            if isinstance(names, dict) and "__spec__" in names:
+                names.update({name: tells for name, one in names.items() if one is function})
 
 
 def _by_element(method: _Method) -> _Method:
@@ -116,26 +153,89 @@ def _by_element(method: _Method) -> _Method:
     return by_element
 
 
+@contextlib.contextmanager
+def _copying() -> Iterator[None]:
+    """A storage that is asked for is copied, or written to a file: nobody keeps its address."""
+    before = getattr(_here, "copying", False)
+    _here.copying = True
+    try:
+        yield
+    finally:
+        _here.copying = before
+
+
+_pointer_of: Any = torch.UntypedStorage.data_ptr
+
+
+def _bring(storage: Any) -> None:
+    """The storage has its bytes until something else needs the memory."""
+    try:
+        _pointer_of(storage)
+    except RuntimeError:
+        _tell(torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage), "read_bytes")
+
+
 class _Records:
     """A file of torch.save(). Each storage has its bytes while it is written, and no longer."""
 
-    def __init__(self, file: Any, pointer: _Method) -> None:
-        self._file, self._pointer = file, pointer
+    def __init__(self, file: Any) -> None:
+        self._file = file
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._file, name)
 
-    def _has_bytes(self, storage: Any) -> bool:
-        try:
-            self._pointer(storage)
-        except RuntimeError:
-            return False
-        return True
-
     def write_record(self, name: str, data: Any, size: int) -> Any:
-        if torch.is_storage(data) and not self._has_bytes(data):
-            _tell(torch.empty(0, dtype=torch.uint8, device=data.device).set_(data), "read_bytes")
+        if torch.is_storage(data):
+            _bring(data)
         return self._file.write_record(name, data, size)
+
+
+def _written(method: _Method) -> _Method:
+    """Of a storage, by pickle and by files of the older form."""
+
+    @functools.wraps(method)
+    def write(self: Any, *args: Any) -> Any:
+        _bring(self)
+        return method(self, *args)
+
+    return write
+
+
+class _Storage:
+    """Of a tensor from a file: its bytes, in memory of the allocator."""
+
+    def __init__(self, tensor: Any) -> None:
+        with _copying():
+            read = tensor._typed_storage()._untyped_storage
+            self._copy = torch.empty(0, dtype=torch.uint8).set_(read).clone()
+
+    def _typed_storage(self) -> Any:
+        with _copying():
+            return self._copy._typed_storage()
+
+
+class _Loaded:
+    """A file of torch.load(). What comes from it has memory that no allocator knows again, and which would stay."""
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+    def get_storage_from_record(self, *args: Any) -> Any:
+        return _Storage(self._file.get_storage_from_record(*args))
+
+
+def _loaded(function: _Method) -> _Method:
+    @functools.wraps(function)
+    def load(zip_file: Any, *args: Any, **kwargs: Any) -> Any:
+        from berth._install import installed_adapters
+
+        limited = _for_good and any(kind == "cpu" for kind, _ in installed_adapters())
+        return function(_Loaded(zip_file) if limited else zip_file, *args, **kwargs)
+
+    return load
 
 
 def _saved(function: _Method) -> _Method:
@@ -149,7 +249,7 @@ def _saved(function: _Method) -> _Method:
         _here.saving = True
         storages.data_ptr = lambda self: self._cdata if getattr(_here, "saving", False) else pointer(self)
         try:
-            return function(obj, _Records(file, pointer), *args, **kwargs)
+            return function(obj, _Records(file), *args, **kwargs)
         finally:
             _here.saving = before
             storages.data_ptr = pointer
@@ -157,14 +257,15 @@ def _saved(function: _Method) -> _Method:
     return save
 
 
-# Others go through these: storage(), __array__(), copy.deepcopy(), pickle.
+# Others go through these and the functions below: storage(), __array__(), copy.deepcopy(), pickle, __dlpack__().
 _WATCHED = {
     "tolist": _tolist,
     "__repr__": _repr,
     "numpy": _numpy,
-    "__dlpack__": _pointer,
     "data_ptr": _pointer,
     "untyped_storage": _pointer,
+    "__deepcopy__": _copies,
+    "__reduce_ex__": _copies,
     "apply_": _by_element,
     "map_": _by_element,
     "map2_": _by_element,
@@ -330,6 +431,10 @@ def watch_for_good() -> None:
 class Watch:
     """While one is entered, methods of torch.Tensor tell. They cost nothing otherwise. Thread-safe."""
 
+    def __init__(self) -> None:
+        with _lock:
+            _watch_exports()
+
     def __enter__(self) -> None:
         global _watches
         with _lock:
@@ -354,7 +459,11 @@ class Watch:
                 iterator.__next__ = _loads(iterator.__next__)
             _functions.append((torch.serialization, "_save", torch.serialization._save))
             torch.serialization._save = _saved(torch.serialization._save)
+            _functions.append((torch.serialization, "_load", torch.serialization._load))
+            torch.serialization._load = _loaded(torch.serialization._load)
             storages: Any = torch.UntypedStorage
+            _functions.append((storages, "_write_file", storages._write_file))
+            storages._write_file = _written(storages._write_file)
             for name in ("_share_fd_cpu_", "_share_filename_cpu_"):
                 _functions.append((storages, name, getattr(storages, name)))
                 setattr(storages, name, _shared(getattr(storages, name)))

@@ -430,6 +430,35 @@ said(sum=x.sum().item(), spilled=program.stats().spilled_out)
 """
 )
 
+# What is copied, pickled, saved and loaded may leave later: ten copies of a model of 2 MiB and its state in room for 14 MiB.
+COPIES = (
+    PROGRAM
+    + """
+import copy, pickle
+net = nn.Sequential(*(nn.Linear(256, 256) for _ in range(8)))
+optimizer = torch.optim.AdamW(net.parameters(), foreach=False)
+program = program_of() if host else None
+kept = []
+for step in range(4):
+    x = torch.randn(64, 256)
+    with program.step() if program else contextlib.nullcontext():
+        optimizer.zero_grad()
+        net(x).square().mean().backward()
+        optimizer.step()
+        if step == 3:
+            kept.append(pickle.loads(pickle.dumps([p.grad for p in net.parameters()])))
+            kept.append(copy.deepcopy([p.grad for p in net.parameters()]))
+    for older in (False, True):
+        file = io.BytesIO()
+        torch.save([*net.parameters(), *state_of(net, optimizer)], file, _use_new_zipfile_serialization=not older)
+        file.seek(0)
+        kept.append(torch.load(file))
+    kept.append(list(copy.deepcopy(net.state_dict()).values()))
+    kept.append(list(pickle.loads(pickle.dumps(net)).parameters()))
+said(found=[digest(one) for one in kept], spilled=program.stats().spilled_out if program else 0)
+"""
+)
+
 # Two step programs in turn, each with a model of its own; the second one reads the weights of the first.
 TWO = (
     PROGRAM
@@ -614,6 +643,10 @@ class Spills(ProgramCase):
     def test_weights_that_were_there_before(self):
         found = self.answer(MADE_BEFORE, "cpu", 22 << 20, 1 << 30, "")
         self.assertGreater(found["spilled"], 0)
+
+    def test_copies_of_tensors_leave(self):
+        wide, tight = self.same_bits(COPIES, 14 << 20, "")
+        self.assertEqual(wide, tight)
 
     def test_no_room_on_the_host(self):
         found = self.answer(ENDS, "cpu", 20 << 20, 60 << 20, "host")

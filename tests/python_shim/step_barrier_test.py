@@ -125,9 +125,17 @@ def dlpack():
         y.mul_(2)
         return x.clone(), y.sum()
     return body
-say(copies), say(older_view), say(view_of_the_step), say(by_element), say(dlpack)
+from torch.utils.dlpack import to_dlpack as by_another_name
+def capsule():
+    def body(k):
+        x = torch.ones(4) * (k + 1)
+        y, z = torch.from_dlpack(by_another_name(x)), torch.from_dlpack(torch.to_dlpack(x * 3))
+        y.mul_(2)
+        return x.clone(), z.sum()
+    return body
+say(copies), say(older_view), say(view_of_the_step), say(by_element), say(dlpack), say(capsule)
 """,
-            5,
+            6,
         )
 
     def test_what_is_set_and_drawn_is_as_at_the_call(self):
@@ -153,6 +161,38 @@ def state():
 say(default_type), say(state)
 """,
             2,
+        )
+
+    def test_generators_that_a_step_makes(self):
+        """One or two, which draw in turn or not, and are set again: each step has its own ones."""
+        self.check(
+            """
+def anew():
+    net = nn.Linear(8, 8)
+    def body(k):
+        one = torch.Generator().manual_seed(k)
+        x = torch.rand(4, 8, generator=one)
+        noise = torch.randn(4, 8, generator=one) + torch.rand(4, 8)
+        return net(x + noise), x, one.get_state() if k > 4 else None
+    return body
+def kept():
+    made = [torch.Generator().manual_seed(n) for n in range(3)]
+    def body(k):
+        a, b = made[k % 3], made[(k * k) % 3]  # they are one in some steps
+        return torch.rand(4, generator=a), torch.rand(4, generator=b), torch.rand(4, generator=a) * 2
+    return body
+def set_again():
+    def body(k):
+        one = torch.Generator().manual_seed(k)
+        a = torch.rand(4, generator=one)
+        if k > 3: one.manual_seed(7)
+        b = torch.rand(4, generator=one)
+        one.manual_seed(9)
+        return a, b, torch.rand(4)
+    return body
+say(anew, 3), say(kept, 4), say(set_again)
+""",
+            3,
         )
 
     def test_a_generator_s_methods_give_its_state_at_the_call(self):
@@ -525,14 +565,28 @@ def compiled():
         y.backward()
         return y, net[0].weight.grad
     return body
-say(moded), say(compiled)
+def compiled_attention():
+    # Kernels of fake tensors call operators that are none of aten.
+    torch._dynamo.reset()
+    net = nn.Linear(8, 24)
+    def attend(x):
+        q, k, v = net(x).view(2, 16, 3, 2, 4).permute(2, 0, 3, 1, 4)
+        return nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+    fast = torch.compile(attend, backend="aot_eager")
+    def body(k):
+        net.zero_grad()
+        y = fast(torch.linspace(-1, 1, 256).view(2, 16, 8)).square().mean()
+        y.backward()
+        return y, net.weight.grad
+    return body
+say(moded), say(compiled), say(compiled_attention)
 program, net = berth.StepProgram(plan_wait=1e9), nn.Linear(64, 64)
 with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
     for k in range(4):
         with program.step(): net(torch.ones(64, 64)).square().mean().backward()
 print(sum(event.name == "aten::addmm" for event in profile.events()) == 4, "profiler" in program.stats().last_refusal, "")
 """,
-            3,
+            4,
         )
 
     @unittest.skipIf(

@@ -5,6 +5,7 @@
 
 #include <berth/step_program.h>
 
+#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/torch.h>
 
@@ -311,6 +312,18 @@ TEST_CASE("What a process has set is what an operator found when it was called",
   CHECK(torch::get_default_dtype() == caffe2::TypeMeta::Make<float>());
 }
 
+TEST_CASE("A step draws from the generators that it makes", "[step][barrier]") {
+  const auto stats = as_eager([] {
+    return [](int step) {
+      const auto own = at::make_generator<at::CPUGeneratorImpl>(step);
+      const auto other = at::make_generator<at::CPUGeneratorImpl>(step + 1);
+      const Tensor first = torch::rand({8}, own);
+      return first + torch::rand({8}) * torch::rand({8}, step % 2 == 0 ? own : other);
+    };
+  });
+  CHECK(stats.scheduled > 2);
+}
+
 TEST_CASE("What fails by what its arguments hold fails where it is called", "[step][barrier]") {
   const auto stats = as_eager([] {
     return [w = weights(), state = torch::zeros({8})](int step) {
@@ -347,6 +360,16 @@ TEST_CASE("Composite operators that read by pointers find the bytes", "[step][ba
       };
     });
     CHECK(stats.scheduled > 2);
+  }
+  SECTION("one that is found to read when it fails") {
+    const auto stats = as_eager([] {
+      return [](int step) {
+        const Tensor x = torch::linspace(-1, step + 1, 64).mul(2);
+        const auto [most, least] = torch::choose_qparams_optimized(x, 64, 200, 0.16, 8);
+        return x * most + least;
+      };
+    });
+    CHECK(stats.scheduled > 1);
   }
   SECTION("an LSTM over packed sequences") {
     const auto stats = as_eager([] {

@@ -1,23 +1,12 @@
 #include "csrc/torch/step/aside.h"
 
 #include "csrc/torch/step/byte_access.h"
+#include "csrc/torch/step/generators.h"
 #include "csrc/torch/step/tensors.h"
-
-#include <ATen/Context.h>
 
 #include <algorithm>
 
 namespace berth::torch::step {
-
-namespace {
-
-bool is_own_generator(const c10::IValue& value) {
-  if (!value.isGenerator() || !value.toGenerator().defined()) return false;
-  const at::Generator& generator = value.toGenerator();
-  return generator != at::globalContext().defaultGenerator(generator.device());
-}
-
-}  // namespace
 
 void Aside::see(c10::ArrayRef<Call> calls) {
   const auto note = [&](StorageNumber storage) {

@@ -42,6 +42,17 @@ at::Generator generator_of(c10::ArrayRef<c10::IValue> arguments) {
   return at::globalContext().defaultGenerator(device);
 }
 
+bool is_own_generator(const c10::IValue& value) {
+  if (!value.isGenerator() || !value.toGenerator().defined()) return false;
+  const at::Generator& generator = value.toGenerator();
+  return generator != at::globalContext().defaultGenerator(generator.device());
+}
+
+bool may_stand_for(const c10::IValue& value, const c10::IValue& recorded) {
+  return is_own_generator(value) && is_own_generator(recorded) &&
+         value.toGenerator().device() == recorded.toGenerator().device();
+}
+
 bool GeneratorStates::unchanged(const at::Generator& generator) {
   const auto seen = std::find_if(seen_.begin(), seen_.end(),
                                  [&](const auto& one) { return one.first == generator; });

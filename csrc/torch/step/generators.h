@@ -12,6 +12,12 @@ namespace berth::torch::step {
 // its device.
 [[nodiscard]] at::Generator generator_of(c10::ArrayRef<c10::IValue> arguments);
 
+// Whether the value is a generator that the program has made.
+[[nodiscard]] bool is_own_generator(const c10::IValue& value);
+// Whether a call may take this generator where that one was recorded: both are the program's own,
+// and of one device. Draws keep their order, whichever generators they are from.
+[[nodiscard]] bool may_stand_for(const c10::IValue& value, const c10::IValue& recorded);
+
 // The whole state of a generator: 5 KiB on the CPU. The tap does not see the call.
 [[nodiscard]] std::string state_of(at::Generator generator);
 void set_state(at::Generator generator, const std::string& state);

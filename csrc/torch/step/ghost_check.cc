@@ -1,5 +1,6 @@
 // Whether what the body calls, and what its barriers give, is the program's.
 
+#include "csrc/torch/step/generators.h"
 #include "csrc/torch/step/ghost.h"
 #include "csrc/torch/step/tensors.h"
 
@@ -81,7 +82,8 @@ bool Ghost::check(const Call& expected, const c10::OperatorHandle& op,
       return fits && tensors == argument.tensors;
     }
     if (argument.any || same_value(value, argument.value)) return true;
-    if (argument.scalar && value.tagKind() == argument.value.tagKind()) {
+    const bool is_number = argument.scalar && value.tagKind() == argument.value.tagKind();
+    if (is_number || may_stand_for(value, argument.value)) {
       executor_->set_value(next_, n, value);
       return true;
     }

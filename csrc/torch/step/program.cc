@@ -1,5 +1,6 @@
 #include "csrc/torch/step/program.h"
 
+#include "csrc/torch/step/generators.h"
 #include "csrc/torch/step/kernel_times.h"
 #include "csrc/torch/step/tensors.h"
 
@@ -17,7 +18,7 @@ namespace {
 
 bool same_argument(const Argument& a, const Argument& b) {
   if (a.form != b.form || a.tensors != b.tensors || a.any != b.any) return false;
-  if (a.any) return true;
+  if (a.any || may_stand_for(a.value, b.value)) return true;
   // A number of another type may make a result of another type.
   return a.form != Form::kValue || a.scalar ? a.value.tagKind() == b.value.tagKind()
                                             : same_value(a.value, b.value);

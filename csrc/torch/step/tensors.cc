@@ -9,6 +9,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/core/jit_type.h>
 #include <c10/core/TensorImpl.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/core/impl/TorchDispatchModeTLS.h>
 
 #include <algorithm>
@@ -429,7 +430,10 @@ Passes passes(c10::ArrayRef<c10::IValue> arguments) {
   }
   if (traced) return stands_for_others || !plain ? Passes::kTraced : Passes::kNot;
   if (meta && !plain && !real && !stands_for_others) return Passes::kTraced;
-  return stands_for_others ? Passes::kForOthers : Passes::kNot;
+  if (!stands_for_others) return Passes::kNot;
+  // In a kernel of a fake tensor calls do not go to Python: they are about its sizes.
+  return c10::impl::tls_is_dispatch_key_excluded(c10::DispatchKey::Python) ? Passes::kTraced
+                                                                           : Passes::kForOthers;
 }
 
 void note_shapes_by_data(const c10::OperatorHandle& op) {
