@@ -294,3 +294,44 @@ TEST_CASE("A block below a page takes bytes of the arena before a page of it", "
   CHECK(planned->is_valid() == "");
   planned->free(block);
 }
+
+// Blocks of no whole pages, of which each step keeps others until its end: what the holes between
+// them leave in parts of pages serves no large block, and one comes at the peak of each step.
+TEST_CASE("Medium blocks leave pages to large ones", "[learn][target]") {
+  test::SimulatedDevice device(
+      {.total_bytes = Bytes{64} << 30, .page_bytes = kPage, .maps_pages = true});
+  Allocator::Options options;
+  options.alignment = 512;
+  options.start_threads = false;
+  Allocator allocator(device, options);
+  std::mt19937 random(11);
+  std::vector<void*> kept, live;
+  for (int step = 0; step < 30; ++step) {
+    const Bytes length = 256 + 128 * (random() % 4);
+    for (int layer = 0; layer < 30; ++layer) {
+      void* const scratch = allocator.allocate(length * 19456, 0);
+      for (const Bytes width : {3584, 9728, 3584})
+        if (random() % 4 != 0) live.push_back(allocator.allocate(length * width * 2, 0));
+      allocator.free(scratch);
+    }
+    void* const large = allocator.allocate(length * 192000, 0);
+    if (step == 0)
+      for (int i = 0; i < 90; ++i)
+        kept.push_back(allocator.allocate(i % 3 == 0 ? 8716288 : 3211264, 0));
+    allocator.free(large);
+    std::vector<void*> gradients;
+    while (!live.empty()) {
+      allocator.free(live.back());
+      live.pop_back();
+      gradients.push_back(allocator.allocate(random() % 2 == 0 ? 8716288 : 3211264, 0));
+    }
+    for (void* const pointer : gradients) allocator.free(pointer);
+  }
+  CHECK(allocator.is_valid() == "");
+  const Stats stats = allocator.stats();
+  const double of_live =
+      static_cast<double>(stats.reserved_peak) / static_cast<double>(stats.live_peak);
+  CAPTURE(of_live);
+  CHECK(of_live <= 1.003);
+  for (void* const pointer : kept) allocator.free(pointer);
+}
