@@ -621,9 +621,25 @@ TEST_CASE("A tight block takes parts of pages before a hole that it would leave 
     REQUIRE(f.pool.allocate(kPage + kPage / 2, 1, Mobility::kTemporary, growth) != nullptr);
     CHECK(f.pool.stats().stitched == (tight ? 1 : 0));
     CHECK(f.pool.parts() == (tight ? 0 : kPage));
-    // One that leaves whole pages takes the hole.
-    REQUIRE(f.pool.allocate(kPage, 1, Mobility::kTemporary, growth) != nullptr);
-    CHECK(f.pool.stats().stitched == (tight ? 1 : 0));
     CHECK(f.pool.is_valid() == "");
   }
+}
+
+TEST_CASE("A tight block takes a hole that it leaves no part of before parts of pages",
+          "[pool][stitching][parts]") {
+  Fixture f;
+  PoolBlock* const whole = f.allocate(3 * kPage);
+  REQUIRE(f.allocate(kPage / 2) != nullptr);
+  PoolBlock* const part = f.allocate(kPage / 2);
+  REQUIRE(f.allocate(kPage) != nullptr);
+  PoolBlock* const exact = f.allocate(kPage + kPage / 2);
+  REQUIRE(f.allocate(kPage / 2) != nullptr);
+  const void* const there = exact->pointer;
+  for (PoolBlock* const block : {whole, part, exact}) f.free(block);
+  const PoolBlock* const block =
+      f.pool.allocate(kPage + kPage / 2, 1, Mobility::kTemporary, Pool::Growth::kTight);
+  REQUIRE(block != nullptr);
+  CHECK(block->pointer == there);
+  CHECK(f.pool.stats().stitched == 0);
+  CHECK(f.pool.is_valid() == "");
 }
