@@ -40,6 +40,29 @@ Chunk* Pool::State::find_hole(End end, LaneHoles& mine, Bytes size) noexcept {
   return (own->first() < free->first()) == (end != End::kHigh) ? own : free;
 }
 
+Chunk* Pool::State::find_dense_hole(End end, LaneHoles& mine, Bytes size, bool tight) noexcept {
+  const auto in_parts = [&](Bytes first, Bytes last) {
+    const Bytes whole = align_up(first, page), end_of_whole = align_down(last, page);
+    return last - first - (whole < end_of_whole ? end_of_whole - whole : 0);
+  };
+  Chunk* best = nullptr;
+  Bytes most = 0;
+  const auto consider = [&](Chunk* hole) {
+    const Bytes left = end == End::kHigh ? in_parts(hole->first(), hole->last() - size)
+                                         : in_parts(hole->first() + size, hole->last());
+    // A hole has less than two pages in parts.
+    const Bytes added = 2 * page + left - in_parts(hole->first(), hole->last());
+    if (best != nullptr && (added > most || (added == most && end != End::kHigh))) return;
+    best = hole;
+    most = added;
+  };
+  mine.at(end).for_each(size, consider);
+  if (&mine != &nobody) nobody.at(end).for_each(size, consider);
+  if (tight && (best == nullptr || most > 2 * page + page / kMostAdded))
+    if (Chunk* const block = stitch_parts(end, mine, size, Spare::kThisStep, false)) return block;
+  return best;
+}
+
 Chunk* Pool::State::find_hole_slowly(End end, LaneHoles& mine, Bytes size, Growth growth,
                                      bool* fresh) noexcept {
   const bool resident = end == End::kResident;
@@ -302,6 +325,9 @@ PoolBlock* Pool::State::allocate(Bytes asked, LaneKey lane, Mobility mobility,
   // A hole that is not its size would keep a part of a page at one end, and get one at the other.
   if (size >= page && is_scarce(size))
     hole = stitch_parts(end, *mine, size, Spare::kThisStep, false);
+  const bool dense = growth == Growth::kDense || growth == Growth::kTight;
+  if (hole == nullptr && dense && maps && size >= page)
+    hole = find_dense_hole(end, *mine, size, growth == Growth::kTight);
   if (hole == nullptr) hole = find_hole(end, *mine, size);
   if (hole == nullptr && growth == Growth::kLeast && !is_captured(lane))
     hole = stitch_parts(end, *mine, size, Spare::kAny, true);

@@ -123,10 +123,11 @@ class Pool : public PageSource {
   [[nodiscard]] PoolBlock* allocate(Bytes size, LaneKey lane, Mobility mobility) noexcept {
     return allocate(size, lane, mobility, Growth::kFree);
   }
-  // kDense: a block made of pieces takes parts of pages before whole ones. kLeast: more than should
-  // be held: whatever lies free, of any lane and of the lender, goes into the block before the pool
-  // grows, and it grows by what that lacks.
-  enum class Growth : std::uint8_t { kFree, kDense, kLeast };
+  // kDense: a block takes the hole that leaves least in parts of pages, and one made of pieces
+  // takes parts before whole pages. kTight: the same, and where every hole would leave much, parts
+  // go before holes. kLeast: more than should be held: whatever lies free, of any lane and of the
+  // lender, goes into the block before the pool grows, and it grows by what that lacks.
+  enum class Growth : std::uint8_t { kFree, kDense, kTight, kLeast };
   [[nodiscard]] PoolBlock* allocate(Bytes size, LaneKey lane, Mobility mobility,
                                     Growth growth) noexcept;
 

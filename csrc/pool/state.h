@@ -62,6 +62,11 @@ struct Pool::State {
   LaneHoles* holes_of(LaneKey lane) noexcept;
   // The hole of this end that `mine` or nobody owns and that the end's rule picks; null: none fits.
   Chunk* find_hole(End end, LaneHoles& mine, Bytes size) noexcept;
+  // Of those holes the one after which fewest bytes lie in parts of pages; a stitched block of
+  // parts where `tight` and each hole would leave more than kMostAdded-th of a page more of them
+  // than there are. O(holes of its size).
+  Chunk* find_dense_hole(End end, LaneHoles& mine, Bytes size, bool tight) noexcept;
+  static constexpr Bytes kMostAdded = 4;
   // The rest of the ways to a hole, or to a stitched block, in order; `fresh` as grow() says.
   Chunk* find_hole_slowly(End end, LaneHoles& mine, Bytes size, Growth growth,
                           bool* fresh) noexcept;

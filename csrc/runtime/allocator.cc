@@ -361,8 +361,12 @@ void Allocator::State::look_at_parts() noexcept {
   const Bytes target = store.target();
   const Bytes spare = target - std::min(target, counters.live_peak);
   try {
-    const bool crowded = pool.parts() + arena.spare_parts() > spare / 4 * 3;
-    fallback.set_crowded(crowded);
+    using Growth = Pool::Growth;
+    const Bytes parts = pool.parts() + arena.spare_parts();
+    const bool crowded = parts > spare / 4 * 3;
+    fallback.set_growth(!crowded                ? Growth::kFree
+                        : parts > spare / 2 * 3 ? Growth::kTight
+                                                : Growth::kDense);
     arena.set_crowded(crowded);
     arena.set_most_left(2 * spare);
   } catch (const std::bad_alloc&) {  // then as before

@@ -13,8 +13,7 @@ void* Fallback::allocate(Bytes size, LaneKey lane, trace::Tag tag, std::uint64_t
   const Mobility kind = mobility_.classify(size, lane, tag);
   store_.forget_failure();
   if (void* const lent = borrow_first(size, lane, id)) return lent;
-  PoolBlock* block =
-      pool_.allocate(size, lane, kind, crowded_ ? Pool::Growth::kDense : Pool::Growth::kFree);
+  PoolBlock* block = pool_.allocate(size, lane, kind, growth_);
   if (block == nullptr) block = search_ordered(size, lane, kind);
   // Where there was no plan, segments stay: a captured graph may use them.
   if (block == nullptr && !store_.properties().maps_pages && store_.has_target() &&
@@ -58,7 +57,8 @@ void* Fallback::borrow_first(Bytes size, LaneKey lane, std::uint64_t id) noexcep
                  : borrow({Spare::kThisStep, Spare::kLong, Spare::kSoon, Spare::kNow}, size, lane,
                           id, kMaxBytes);
   if (!arena_.astray(Lending::kFewMisses)) return nullptr;
-  const Bytes most_left = grows || !crowded_ ? kMaxBytes : size / Arena::kMostLeft;
+  const Bytes most_left =
+      grows || growth_ == Pool::Growth::kFree ? kMaxBytes : size / Arena::kMostLeft;
   if (void* const lent = borrow({Spare::kThisStep}, size, lane, id, most_left)) return lent;
   if (grows) return nullptr;
   if (void* const lent = borrow({Spare::kLong}, size, lane, id, most_left)) return lent;

@@ -40,8 +40,9 @@ class Fallback {
   // Takes a block back, and says so to the listener.
   void free(PoolBlock* block, std::optional<LaneKey> freeing) noexcept;
 
-  // Whether what lies free in parts of pages is to be used before whole ones.
-  void set_crowded(bool crowded) noexcept { crowded_ = crowded; }
+  // Whether what lies free in parts of pages is to be used before whole ones (kDense), and before
+  // holes (kTight).
+  void set_growth(Pool::Growth growth) noexcept { growth_ = growth; }
 
   void mark_step() noexcept { mobility_.mark_step(); }
 
@@ -69,7 +70,7 @@ class Fallback {
   std::uint64_t idle_from_ = 0;
   unsigned idle_searches_ = 0;
   const PlanLookup* idle_plan_ = nullptr;
-  bool crowded_ = false;
+  Pool::Growth growth_ = Pool::Growth::kFree;
 };
 
 }  // namespace berth

@@ -582,3 +582,64 @@ TEST_CASE("Whole handles move, the last of them with what lies behind",
   CHECK(f.device.committed() == 8 * kPage);
   CHECK(f.device.violations().empty());
 }
+
+TEST_CASE("A dense block takes the hole that leaves least in parts of pages",
+          "[pool][stitching][parts]") {
+  for (const bool dense : {false, true}) {
+    CAPTURE(dense);
+    Fixture f;
+    PoolBlock* const whole = f.allocate(4 * kPage);
+    REQUIRE(f.allocate(kPage) != nullptr);
+    PoolBlock* const exact = f.allocate(kPage + kPage / 2);
+    REQUIRE(f.allocate(kPage / 2) != nullptr);
+    void* const there = exact->pointer;
+    f.free(whole);
+    f.free(exact);
+    const PoolBlock* const block =
+        f.pool.allocate(kPage + kPage / 2, 1, Mobility::kTemporary,
+                        dense ? Pool::Growth::kDense : Pool::Growth::kFree);
+    REQUIRE(block != nullptr);
+    CHECK((block->pointer == there) == dense);
+    CHECK(f.pool.is_valid() == "");
+  }
+}
+
+TEST_CASE("A tight block takes parts of pages before a hole that it would leave in parts",
+          "[pool][stitching][parts]") {
+  for (const bool tight : {false, true}) {
+    CAPTURE(tight);
+    Fixture f;
+    PoolBlock* const whole = f.allocate(3 * kPage);
+    REQUIRE(f.allocate(kPage / 2) != nullptr);
+    PoolBlock* const part = f.allocate(kPage / 2);
+    REQUIRE(f.allocate(kPage) != nullptr);
+    f.free(whole);
+    f.free(part);
+    const Bytes before = f.pool.parts();
+    REQUIRE(before == kPage / 2);
+    const auto growth = tight ? Pool::Growth::kTight : Pool::Growth::kDense;
+    REQUIRE(f.pool.allocate(kPage + kPage / 2, 1, Mobility::kTemporary, growth) != nullptr);
+    CHECK(f.pool.stats().stitched == (tight ? 1 : 0));
+    CHECK(f.pool.parts() == (tight ? 0 : kPage));
+    CHECK(f.pool.is_valid() == "");
+  }
+}
+
+TEST_CASE("A tight block takes a hole that it leaves no part of before parts of pages",
+          "[pool][stitching][parts]") {
+  Fixture f;
+  PoolBlock* const whole = f.allocate(3 * kPage);
+  REQUIRE(f.allocate(kPage / 2) != nullptr);
+  PoolBlock* const part = f.allocate(kPage / 2);
+  REQUIRE(f.allocate(kPage) != nullptr);
+  PoolBlock* const exact = f.allocate(kPage + kPage / 2);
+  REQUIRE(f.allocate(kPage / 2) != nullptr);
+  const void* const there = exact->pointer;
+  for (PoolBlock* const block : {whole, part, exact}) f.free(block);
+  const PoolBlock* const block =
+      f.pool.allocate(kPage + kPage / 2, 1, Mobility::kTemporary, Pool::Growth::kTight);
+  REQUIRE(block != nullptr);
+  CHECK(block->pointer == there);
+  CHECK(f.pool.stats().stitched == 0);
+  CHECK(f.pool.is_valid() == "");
+}
