@@ -48,6 +48,7 @@ berth_status status_of(ErrorKind kind) noexcept {
 bool record_use(DeviceOfProcess& here, void* block, void* stream) {
   if (block == nullptr || !here.allocator().find(block)) return false;
   const auto held = here.hold(stream);
+  // mutant: s1-capi
   here.allocator().record_use(block, here.lane_of(stream));
   here.graphs().note_use(block, stream);
   return true;
@@ -91,6 +92,7 @@ berth_status release(void* block, std::size_t size, int index, void* stream) {
   }
   if (here->graphs().keep(block, stream)) return BERTH_OK;
   const auto held = here->hold(stream);
+  // mutant: s6-capi
   switch (here->allocator().free(block, here->lane_of(stream))) {
     case Allocator::FreeOutcome::kDone:
       return BERTH_OK;

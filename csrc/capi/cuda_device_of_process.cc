@@ -52,6 +52,7 @@ class Cuda final : public DeviceOfProcess {
   // Two handles are the legacy default stream, and one is another stream in each thread.
   static std::uint64_t handle_of(void* stream) noexcept {
     const auto handle = reinterpret_cast<std::uint64_t>(stream);
+    // mutant: s8-capi, s9-capi
     return handle <= 2 ? CudaDevice::lane_of(static_cast<cudaStream_t>(stream)) : handle;
   }
 

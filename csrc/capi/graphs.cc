@@ -66,6 +66,7 @@ void Graphs::release(Id id, Allocator& allocator, Device& device) {
 // To wait for the device would void a capture.
 void Graphs::let_go(Allocator& allocator, Device& device) noexcept {
   const std::lock_guard lock(mutex_);
+  // mutant: s15-abi-wait, s15-abi-open
   if (captures_.load() != 0 || released_.empty() || !device.synchronize_all().ok()) return;
   for (void* const block : released_) (void)allocator.unpin(block);
   released_.clear();
@@ -94,6 +95,7 @@ void* Graphs::allocate_in_capture(Allocator& allocator, Bytes size, LaneKey lane
     if (graph == nullptr) return block;
     const auto [it, added] = graph->blocks.insert({block, {size, stream}});
     try {
+      // mutant: s15-abi-pin
       (void)allocator.pin(block);
     } catch (...) {
       graph->blocks.erase(it);
@@ -112,6 +114,7 @@ bool Graphs::keep_in_capture(void* block, void* stream) {
   Block* const there = find_block(block, &graph);
   if (there == nullptr) return false;
   BERTH_CHECK(!there->kept, kUsage, "{} was freed before, in the capture that it is of", block);
+  // mutant: s15-abi-order
   if (there->used_elsewhere || there->stream != stream) return false;
   try {
     graph->kept[{there->stream, there->size}].push_back(block);

@@ -61,6 +61,7 @@ LaneKey StreamNumbers::take_done_number() noexcept {
       forgotten_.pop_back();
     }
     bool done = false;
+    // mutant: s10-number
     if (device_.query(one.done, &done).ok() && done) {
       device_.destroy(one.done);
       number = one.number;
@@ -87,6 +88,7 @@ void StreamNumbers::forget(std::uint64_t stream) noexcept {
     if (known == numbers_.end()) return;
     number = known->second;
     key = keys_[number];
+    // mutant: s10-capi
     numbers_.erase(known);
   }
   // An event of a captured stream would be the graph's.
@@ -95,6 +97,7 @@ void StreamNumbers::forget(std::uint64_t stream) noexcept {
   const bool recorded =
       device_.capturing(key, &captured).ok() && !captured && device_.record(key, &done).ok();
   const std::lock_guard lock(mutex_);
+  // mutant: s2-capi
   keys_[number] = key_when_gone(key);
   if (recorded) add_forgotten({number, done});
 }

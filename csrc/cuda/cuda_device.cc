@@ -312,6 +312,7 @@ Status CudaRuntimeDevice::copy(void* to, const void* from, Bytes size, LaneKey l
 
 CudaRuntimeDevice::OnLane::OnLane(CudaRuntimeDevice& gpu, LaneKey lane) noexcept {
   if ((lane & kForeignBit) != 0) {
+    // mutant: s2-device
     stream_ = CudaStreamScope::held(lane);
     if (stream_ == nullptr)
       status_ = {Status::Code::kUnsupported, "a stream that is not PyTorch's",
@@ -319,6 +320,7 @@ CudaRuntimeDevice::OnLane::OnLane(CudaRuntimeDevice& gpu, LaneKey lane) noexcept
     return;
   }
   if ((lane & kTagMask) == kThreadTag) {
+    // mutant: s9-other-thread
     if (lane != lane_of(cudaStreamPerThread)) {
       status_ = {Status::Code::kUnsupported, "another thread's default stream",
                  cudaErrorInvalidResourceHandle};
@@ -362,6 +364,7 @@ Status CudaRuntimeDevice::query(DeviceEvent event, bool* complete) noexcept {
     *complete = true;
     return {};
   }
+  // mutant: s13-aside
   const CudaCaptureAside aside(calls_);
   if (!aside.status().ok()) return aside.status();
   const Status status = calls_.cudaEventQuery(handle_of(event));
@@ -406,8 +409,10 @@ Status CudaRuntimeDevice::capturing(LaneKey lane, bool* capturing) noexcept {
 }
 
 LaneKey CudaRuntimeDevice::lane_of(cudaStream_t stream, bool foreign) noexcept {
+  // mutant: s8-foreign
   if (!foreign || reinterpret_cast<LaneKey>(stream) <= 2) return lane_of(stream);
   unsigned long long id = 0;
+  // mutant: s10-id
   if (!calls_.cudaStreamGetId(stream, &id).ok()) {
     static std::atomic<LaneKey> unknown{0};
     return kUnknownBit | (unknown.fetch_add(1) << 1) | kForeignBit;
@@ -497,6 +502,7 @@ std::string lacks_virtual_memory(int index, const DeviceProperties& properties) 
 
 LaneKey CudaDevice::thread_lane() noexcept {
   static std::atomic<LaneKey> next{0};
+  // mutant: s9-thread
   thread_local const LaneKey lane = next.fetch_add(1) << 2 | kThreadTag;
   return lane;
 }

@@ -60,6 +60,7 @@ class CudaDevice : public Device {
     const auto handle = reinterpret_cast<LaneKey>(stream);
     if (handle > 2) [[likely]]
       return handle;
+    // mutant: s8-handles
     return handle < 2 ? 0 : thread_lane();
   }
   // The same for a stream of anybody's. A foreign one that the driver does not know gets a lane

@@ -26,6 +26,7 @@ Status CudaEventPool::take(cudaEvent_t* event) noexcept {
 
 Status CudaEventPool::make(cudaEvent_t* event) noexcept {
   // An event belongs to the device, and to the context, that is current when it is made.
+  // mutant: s11-events
   const CudaCurrentDevice current(calls_, primary_);
   if (!current.status().ok()) return current.status();
   const Status status = calls_.cudaEventCreateWithFlags(event, cudaEventDisableTiming);

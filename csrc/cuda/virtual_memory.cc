@@ -135,6 +135,7 @@ class VirtualMemory final : public CudaDeviceMemory {
     const std::lock_guard lock(mutex_);
     ByteRange bytes;
     Reservation* const range = find(base, size, &bytes);
+    // mutant: handle-part
     if (range == nullptr || !is_whole(*range, bytes))
       return {Status::Code::kFailed, "decommit", cudaErrorInvalidValue};
     const CudaMemoryScope scope(calls_, primary_);
@@ -406,6 +407,7 @@ class VirtualMemory final : public CudaDeviceMemory {
     const auto it = range->mappings.find(page.first);
     if (it == range->mappings.end() || it->second.state != Mapping::State::kReady) return nullptr;
     const std::size_t pages = it->second.size() / page_;
+    // mutant: handle-alias
     if (pages > count) return nullptr;
     for (std::size_t i = 0; i < pages; ++i)
       if (reinterpret_cast<Bytes>(from[i]) != page.first + i * page_) return nullptr;
@@ -428,6 +430,7 @@ class VirtualMemory final : public CudaDeviceMemory {
       const auto next = std::next(it);
       Mapping& mapping = it->second;
       if (mapping.state != Mapping::State::kReady) {
+        // mutant: alias-retained, handle-kept
         const bool usable = mapping.memory.use_count() == 1 && it->first >= bytes.first &&
                             end_of(*it) <= bytes.last;
         Status status;
@@ -449,6 +452,7 @@ class VirtualMemory final : public CudaDeviceMemory {
       const Bytes end =
           next == range.mappings.end() ? bytes.last : std::min(bytes.last, next->first);
       for (Bytes size = 0; at < end; at += size) {
+        // mutant: handle-most
         size = std::min(most, end - at);
         if (const Status status = create(range, at, size); !status.ok()) return status;
       }
@@ -516,6 +520,7 @@ class VirtualMemory final : public CudaDeviceMemory {
       if (!status.ok()) return status;
       set(it->second, Mapping::State::kHeld);
     }
+    // mutant: alias-reference
     (void)let_go(range, it, it->second.memory.use_count() == 1);
     return {};
   }
@@ -535,6 +540,7 @@ class VirtualMemory final : public CudaDeviceMemory {
     for (auto it = first_behind(range, bytes.first);
          it != range.mappings.end() && it->first < bytes.last;) {
       const auto next = std::next(it);
+      // mutant: alias-over
       if (it->second.state == Mapping::State::kReady)
         return {Status::Code::kFailed, "alias", cudaErrorInvalidValue};
       if (const Status status = clear(range, it); !status.ok()) return status;
@@ -548,8 +554,8 @@ class VirtualMemory final : public CudaDeviceMemory {
     for (auto it = first_behind(range, bytes.first);
          it != range.mappings.end() && it->first < bytes.last;) {
       const auto next = std::next(it);
-      if (status.ok())
-        set(it->second, Mapping::State::kReady);
+      if (status.ok()) set(it->second, Mapping::State::kReady);
+      // mutant: alias-undo
       else if (it->second.state == Mapping::State::kFresh && !unmap(range, it).ok())
         set(it->second, Mapping::State::kMapped);
       it = next;

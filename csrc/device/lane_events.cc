@@ -56,6 +56,7 @@ LaneEvents::Recorded LaneEvents::record(LaneKey key, Point* point) noexcept {
   bool capturing = false;
   if (const Status status = device_.capturing(key, &capturing); !status.ok())
     return refusal(status, &device_errors_);
+  // mutant: s13-record
   if (capturing) return Recorded::kCapturing;
   DeviceEvent event = 0;
   if (const Status status = device_.record(key, &event); !status.ok())
@@ -93,13 +94,16 @@ void LaneEvents::thin_out(Lane& lane) noexcept {
 bool LaneEvents::reached(Point point) const noexcept {
   if (point.number == 0) return true;
   const Lane* const lane = find(point.lane);
+  // mutant: s1-reached
   return lane == nullptr || point.number <= lane->reached;
 }
 
 bool LaneEvents::ordered(LaneKey waiter, Point point) const noexcept {
+  // mutant: s8-edge
   if (waiter == point.lane || reached(point)) return true;
   const Lane& lane = *find(point.lane);
   const auto waited = lane.waited.find(waiter);
+  // mutant: s1-waited
   return waited != lane.waited.end() && waited->second >= point.number;
 }
 
@@ -110,8 +114,10 @@ bool LaneEvents::wait(LaneKey waiter, Point point) noexcept {
     ++device_errors_;
     return false;
   }
+  // mutant: s14-arena
   if (capturing) return false;
   Lane& lane = *lanes_.find(point.lane)->second;
+  // mutant: s1-thin
   const auto event =
       std::lower_bound(lane.events.begin(), lane.events.end(), point.number,
                        [](const Held& held, std::uint64_t number) { return held.number < number; });
@@ -130,6 +136,7 @@ bool LaneEvents::wait(LaneKey waiter, Point point) noexcept {
 std::size_t LaneEvents::ask(Lane& lane, std::size_t most) noexcept {
   bool capturing = false;
   // To ask for an event of a lane that is being captured would void the capture.
+  // mutant: s13-poll
   if (!device_.capturing(lane.key, &capturing).ok() || capturing) return 1;
   for (std::size_t asked = 1;; ++asked) {
     bool complete = false;
@@ -137,6 +144,7 @@ std::size_t LaneEvents::ask(Lane& lane, std::size_t most) noexcept {
       ++device_errors_;
       return asked;
     }
+    // mutant: s7-point
     if (!complete) return asked;
     lane.reached = lane.events.front().number;
     device_.destroy(lane.events.front().event);
@@ -151,6 +159,7 @@ std::size_t LaneEvents::ask(Lane& lane, std::size_t most) noexcept {
 }
 
 void LaneEvents::poll(std::size_t most) noexcept {
+  // mutant: s13-anybody
   if (captured()) return;
   std::size_t lanes = in_turn_.size();
   for (std::size_t asked = 0; lanes > 0 && asked < most; --lanes) {
@@ -169,6 +178,7 @@ void LaneEvents::poll_for_request() noexcept {
   }
   const std::size_t before = held_;
   poll(kAskedARequest);
+  // mutant: s12-oldest
   if (held_ == before) requests_to_pass_ = kRequestsBetween;
 }
 

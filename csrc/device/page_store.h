@@ -141,6 +141,7 @@ class PageStore final : public ForwardingDevice {
   template <class Call>
   Status unmap(Bytes first, Bytes last, Call&& call) noexcept;
   [[nodiscard]] bool is_beyond_target(Bytes more) const noexcept {
+    // mutant: target-ignored
     return target_ != 0 && !exceeding_ && more > target_ - std::min(target_, held_);
   }
   void note_failure(const Status& status) noexcept {

@@ -34,6 +34,7 @@ Status ParkedPages::park() noexcept {
     parked_ = true;
     return {};
   }
+  // mutant: parked-wait
   Status status = store_.synchronize_all();
   if (status.ok()) status = store_.reserve_pinned(size_, &pinned_);
   if (status.ok()) status = copy(false);
@@ -43,6 +44,7 @@ Status ParkedPages::park() noexcept {
   }
   parked_ = true;
   status = decommit(pieces_.size());
+  // mutant: park-undo
   if (!status.ok()) (void)unpark();
   return status;
 }
@@ -50,6 +52,7 @@ Status ParkedPages::park() noexcept {
 Status ParkedPages::unpark() noexcept {
   if (!parked_) return {};
   if (const Status status = commit(); !status.ok()) return status;
+  // mutant: parked-contents
   if (const Status status = copy(true); !status.ok()) {
     // The bytes are safe where they are; the pages would count a second time at the next try.
     (void)store_.synchronize_all();
@@ -86,9 +89,11 @@ Status ParkedPages::commit() noexcept {
     for (const Bytes other : piece.others) {
       // It may still have its memory, where that could not be given back.
       if (status.ok()) status = store_.decommit(pointer_at(other), piece.last - piece.first);
+      // mutant: parked-alias
       if (status.ok()) status = store_.alias(pointer_at(other), from_.data(), from_.size());
     }
     if (status.ok()) continue;
+    // mutant: unpark-undo
     (void)decommit(i + 1);
     return status;
   }

@@ -52,6 +52,7 @@ struct RunningStatistics {
   bool writes;
   std::size_t training;  // the argument that tells whether it trains; kAlways: it does
 };
+// mutant: step-hidden
 inline constexpr RunningStatistics kWithStatistics[] = {
     {"aten::native_batch_norm", true, 5},
     {"aten::_native_batch_norm_legit", true, 5},

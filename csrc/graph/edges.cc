@@ -46,10 +46,12 @@ Edges edges_of(const Graph& graph, const std::vector<std::uint32_t>& choice) {
   };
   for (auto it = edges.values.begin(); it != edges.values.end(); ++it) {
     const auto& [value, made] = *it;
+    // mutant: graph-write-read
     for (const OperatorId reader : made.readers) add(made.maker, reader);
     const auto next = std::next(it);
     if (next == edges.values.end() || next->first.storage != value.storage) continue;
     add(made.maker, next->second.maker);
+    // mutant: graph-read-write
     for (const OperatorId reader : made.readers) add(reader, next->second.maker);
   }
   std::optional<OperatorId> last_random, last_in_step;
@@ -57,6 +59,7 @@ Edges edges_of(const Graph& graph, const std::vector<std::uint32_t>& choice) {
     const OperatorId op = graph.order.empty() ? static_cast<OperatorId>(k) : graph.order[k];
     const Traits& traits = graph.operators[op].traits;
     if (traits.random) {
+      // mutant: graph-random
       add(last_random, op);
       last_random = op;
     }

@@ -29,6 +29,7 @@ class Referee {
       const ScheduleStep& step = schedule_.steps[step_];
       if (step.kind == ScheduleStep::Kind::kRun) {
         run(step);
+        // mutant: referee-workspace
         note_live();
         free(alternative_of(step).workspace, step.workspace_offset);
         continue;
@@ -155,6 +156,7 @@ class Referee {
   // What lies in these bytes of the arena, or the end of taken_.
   [[nodiscard]] std::map<Bytes, Taken>::const_iterator found_in(Bytes offset, Bytes end) const {
     auto next = taken_.lower_bound(offset);
+    // mutant: referee-touch
     if (next != taken_.begin() && std::prev(next)->second.end > offset) return std::prev(next);
     return next != taken_.end() && next->first < end ? next : taken_.end();
   }
@@ -273,6 +275,7 @@ class Referee {
     verdict_.host_peak = std::max(verdict_.host_peak, host_);
     // What no operator writes has its copy there from the step before.
     if (state.begins_on_host || last_version(storage) == 0) state.on_host = state.holds;
+    // mutant: referee-resident-begin
     if (state.begins_on_host) state.place = Place::kHost;
     return state.begins_on_host;
   }
@@ -292,6 +295,7 @@ class Referee {
       return;
     }
     for (const OperatorId earlier : before_[op])
+      // mutant: referee-control
       BERTH_CHECK(runs_[earlier] != 0, kInput, "{} runs before {}: a control edge forbids that",
                   who(), name(earlier));
     const auto keep_order = [&](std::optional<OperatorId>& last, const char* what) {
@@ -330,6 +334,7 @@ class Referee {
     BERTH_CHECK(buffer < states_.size(), kInput, "{} reads {} in buffer {}, there are {}", who(),
                 graph::text_of(value), buffer, states_.size());
     const State& state = states_[buffer];
+    // mutant: referee-version
     BERTH_CHECK(state.place == Place::kDevice && state.holds == value, kInput, "{} reads {} in {}",
                 who(), graph::text_of(value), with_state(buffer));
     now_ = std::max(now_, state.ready);
@@ -366,12 +371,14 @@ class Referee {
   [[nodiscard]] bool may_overwrite(const ScheduleStep& step, const Alternative& way, ValueId value,
                                    BufferId buffer) const {
     const ValueId held = states_[buffer].holds;
+    // mutant: referee-overwrite
     if (held.storage == value.storage) return held.version + 1 == value.version;
     bool reads = false;  // what this very buffer holds
     for (std::size_t k = 0; k < way.reads.size(); ++k)
       reads = reads || (step.reads[k] == buffer && way.reads[k].value == held);
     const bool paired = std::find(way.in_place.begin(), way.in_place.end(),
                                   std::pair(held, value)) != way.in_place.end();
+    // mutant: referee-in-place, referee-room
     return reads && paired && graph_.storages[value.storage].bytes <= storage_of(buffer).bytes;
   }
 
@@ -402,6 +409,7 @@ class Referee {
                 schedule_.buffers[buffer].storage);
     state.place = Place::kHost;
     state.since = step_;
+    // mutant: referee-resident-copy
     if (state.moves && state.on_host == state.holds) {  // the host has the same bytes
       now_ = std::max(now_, state.ready);
       free(bytes, state.offset);
@@ -410,6 +418,7 @@ class Referee {
     out_end_ = std::max({out_end_, now_, state.ready});
     if (step.host_offset != Buffer::kNoOffset) take_on_host(step);
     out_end_ = sum(out_end_, ns_of(bytes, rates_.out), "ns");
+    // mutant: referee-copied
     leaving_.push_back({out_end_, bytes, state.offset});
     if (state.offset != Buffer::kNoOffset && bytes != 0) taken_.at(state.offset).leaving = true;
     verdict_.offloaded_bytes = sum(verdict_.offloaded_bytes, bytes, "bytes copied out");
@@ -432,12 +441,14 @@ class Referee {
     if (bytes == 0) return;
     const Bytes end = offset + bytes;
     auto other = host_taken_.lower_bound(offset);
+    // mutant: referee-host
     if (other != host_taken_.begin() && std::prev(other)->second.end > offset) --other;
     while (other != host_taken_.end() && other->first < end) {
       BERTH_CHECK(other->second.free_at, kInput,
                   "{} puts {} at bytes {} to {} of the host's arena, where {} has bytes {} to {}",
                   who(), text_of(step.buffer), offset, end, text_of(other->second.buffer),
                   other->first, other->second.end);
+      // mutant: referee-host-wait
       out_end_ = std::max(out_end_, *other->second.free_at);
       other = host_taken_.erase(other);
     }
@@ -450,8 +461,10 @@ class Referee {
     BERTH_CHECK(state.place == Place::kHost, kInput, "{} copies in {}", who(), with_state(buffer));
     bear(buffer);
     const Bytes bytes = storage_of(buffer).bytes;
+    // mutant: referee-reload
     in_end_ = std::max({in_end_, now_, state.away});
     in_end_ = sum(in_end_, ns_of(bytes, rates_.in), "ns");
+    // mutant: referee-ready
     state.ready = in_end_;
     if (state.host_offset != Buffer::kNoOffset && bytes != 0)
       host_taken_.at(state.host_offset).free_at = in_end_;
@@ -466,10 +479,12 @@ class Referee {
       if (storage_of(buffer).kind != StorageClass::kResident) continue;
       const StorageId storage = schedule_.buffers[buffer].storage;
       const ValueId wanted = {storage, last_version(storage)};
+      // mutant: referee-end
       BERTH_CHECK(states_[buffer].holds == wanted, kInput,
                   "at the end {}, and the resident must hold {}", with_state(buffer),
                   graph::text_of(wanted));
       const State& state = states_[buffer];
+      // mutant: referee-resident-place
       BERTH_CHECK(!state.moves || (state.place == Place::kHost) == state.begins_on_host, kInput,
                   "at the end {}, and the resident began {}", with_state(buffer),
                   state.begins_on_host ? "on the host" : "on the device");

@@ -156,6 +156,7 @@ StepGraph::Added StepGraph::add(std::uint32_t number, const std::vector<std::uin
 }
 
 void StepGraph::add_control(OperatorId id, const StepCall& call) {
+  // mutant: step-read
   if (last_host_read_ != kNoNumber) graph_.control.emplace_back(last_host_read_, id);
   if (call.barrier) {
     for (; since_barrier_ < id; ++since_barrier_) graph_.control.emplace_back(since_barrier_, id);

@@ -74,6 +74,7 @@ class KindTime {
   }
   [[nodiscard]] bool always(const Slot& slot, std::uint64_t release,
                             std::optional<std::uint64_t> end) const noexcept {
+    // mutant: kinds-always
     return end && start_ + *end > birth(slot.birth, release);
   }
   // `end`: see KindPlan::ends.

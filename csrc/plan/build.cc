@@ -109,6 +109,7 @@ Plan skeleton(const Step& step, const Trace& trace, Bytes alignment) {
   std::vector<std::uint32_t> lanes(step.lanes.size(), kNoLane);
   for (std::size_t l = 0; l < step.lanes.size(); ++l) {
     const StepLane& lane = step.lanes[l];
+    // mutant: plan-no-requests
     if (lane.period == 0) continue;
     lanes[l] = static_cast<std::uint32_t>(plan.lane_keys.size());
     plan.lane_keys.push_back(lane.key);

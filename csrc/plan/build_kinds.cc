@@ -210,6 +210,7 @@ KindPlan skeleton(std::span<const StepKind> kinds, const trace::Program& program
   plan.alignment = alignment;
   std::vector<const StepKind*> order;
   for (const StepKind& kind : kinds) {
+    // mutant: plan-no-kind
     if (kind.requests.empty()) continue;
     order.push_back(&kind);
     if (std::find(plan.lane_keys.begin(), plan.lane_keys.end(), kind.lane) == plan.lane_keys.end())

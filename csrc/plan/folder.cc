@@ -76,7 +76,9 @@ std::string name_of(const Plan& plan) {
 // What a plan leaves to the pool makes its arena small, so the planned bytes come first.
 bool replaces(const PlanFolder::Found& a, const PlanFolder::Found& b) {
   if (!a.head.covers(b.head)) return false;
+  // mutant: folder-kinds
   if (!b.head.covers(a.head)) return a.head.plans_as_much_as(b.head);
+  // mutant: folder-order, folder-planned
   return std::tie(b.head.planned_bytes, a.head.arena_bytes, a.file) <
          std::tie(a.head.planned_bytes, b.head.arena_bytes, b.file);
 }
@@ -176,6 +178,7 @@ Plan PlanFolder::read(const Found& found) {
   refused_.insert(found.file);
   Plan plan = read_plan(file);
   // Another rank may have written the same since.
+  // mutant: folder-head
   BERTH_CHECK(found.head.agrees_with(head_of(plan)), kInput,
               "'{}' is malformed: its head is not that of its requests", file);
   refused_.erase(found.file);
@@ -194,6 +197,7 @@ bool PlanFolder::has(const Found& found) const {
 std::vector<PlanFolder::Found> PlanFolder::rivals(std::string_view prefix) const {
   std::vector<Found> found;
   for (File& file : files(names(), prefix)) {
+    // mutant: folder-refused
     if (refused_.contains(file.name)) continue;
     try {
       if (std::optional<PlanHead> head = read_plan_head(at(file.name)))
@@ -205,8 +209,10 @@ std::vector<PlanFolder::Found> PlanFolder::rivals(std::string_view prefix) const
 }
 
 void PlanFolder::keep(const Plan& plan) {
+  // mutant: folder-reads
   if (access_ == Access::kRead) return;
   const Found mine{name_of(plan), head_of(plan)};
+  // mutant: folder-nothing
   if (mine.head.planned_bytes == 0) return;  // of no use to anybody
   std::error_code error;
   std::filesystem::create_directories(path_, error);
@@ -239,6 +245,7 @@ void PlanFolder::keep_limits(const std::string& spared) const {
   std::size_t plans = ours.size();
   Bytes bytes = 0;
   for (const File& file : ours) bytes += file.bytes;
+  // mutant: folder-limit
   while (!ours.empty() && (plans > limits_.plans || bytes > limits_.bytes)) {
     const File oldest = std::move(ours.back());
     ours.pop_back();
@@ -262,6 +269,7 @@ void PlanFolder::keep_limits(const std::string& spared) const {
 void PlanFolder::remove(const std::string& file) const noexcept {
   try {
     const std::vector<std::byte> head = read_file_head(at(file), kPlanMagic.size());
+    // mutant: folder-foreign
     if (std::ranges::equal(head, std::as_bytes(std::span(kPlanMagic)))) ::unlink(at(file).c_str());
   } catch (const std::exception&) {
   }

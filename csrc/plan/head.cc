@@ -115,6 +115,7 @@ PlanHead head_of(const Plan& plan) {
       kind.planned_bytes = sum(kind.planned_bytes, planned);
       const auto [it, is_new] = known.try_emplace(kind.hash, kind.planned_bytes);
       it->second = std::min(it->second, kind.planned_bytes);
+      // mutant: head-many-told
       if (!is_new || head.kind_count++ >= PlanHead::kMostKinds) continue;
       head.kinds.push_back(std::move(kind));
       head.kinds.back().lane_key = plan.lane_keys[main];
@@ -127,6 +128,7 @@ PlanHead head_of(const Plan& plan) {
 
 bool PlanHead::covers(const PlanHead& other) const noexcept {
   if (fingerprint == other.fingerprint) return true;
+  // mutant: head-many-kinds
   if (other.kind_count > kMostKinds) return false;
   if (cycle && !other.cycle && other.kind_count > 1) return false;
   return std::all_of(other.kinds.begin(), other.kinds.end(), [&](const Kind& kind) {
@@ -145,9 +147,11 @@ bool PlanHead::plans_as_much_as(const PlanHead& other) const noexcept {
 }
 
 bool PlanHead::agrees_with(const PlanHead& actual) const noexcept {
+  // mutant: folder-claims-all
   if (planned_bytes > actual.planned_bytes) return false;
   return std::equal(kinds.begin(), kinds.end(), actual.kinds.begin(), actual.kinds.end(),
                     [](const Kind& told, const Kind& is) {
+                      // mutant: folder-claims
                       return told.lane_key == is.lane_key && same(told, is) &&
                              told.first == is.first && told.planned_bytes <= is.planned_bytes;
                     });

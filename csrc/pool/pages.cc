@@ -215,6 +215,7 @@ bool Pool::State::prepare_segments() noexcept {
 
 Chunk* Pool::State::grow_segment(End end, LaneHoles& mine, Bytes size, bool* fresh) noexcept {
   if (size > kMaxBytes / 2) return nullptr;
+  // mutant: segments-large
   const bool large =
       options.large_segment_bytes != 0 && stats.reserved / 2 >= options.large_segment_bytes;
   const Bytes least = round_up(size, unit);
@@ -255,6 +256,7 @@ Chunk* Pool::State::grow_segment(End end, LaneHoles& mine, Bytes size, bool* fre
 
 Bytes Pool::State::trim() noexcept {
   if (asynchronous) {
+    // mutant: s5-trim
     if (!events.synchronize()) return 0;
     free_ready(kAllLanes);
     stitches.drop();
@@ -331,6 +333,7 @@ Bytes Pool::State::idle() const noexcept {
   for (const auto& segment : segments) {
     const Chunk* chunk = segment->head;
     while (chunk != nullptr && chunk->kind == Chunk::Kind::kHole) chunk = chunk->next;
+    // mutant: plain-idle-only
     if (chunk == nullptr) sum += segment->last - segment->first;
   }
   return sum;

@@ -48,6 +48,7 @@ Fit best_fit(const Parts& parts, Bytes size, Bytes page) {
                                    [](ByteRange one, Bytes bytes) { return one.size() < bytes; });
       // No handle twice in a stitch: once it is free as a whole, both parts would reach for the
       // middle.
+      // mutant: s5-parts-twice
       if (end && part != parts.beginnings.end() && part->first == handle) ++part;
       if (part == parts.beginnings.end()) return;
       consider(
@@ -89,6 +90,7 @@ Chunk* Pool::State::stitch_parts(End end, LaneHoles& mine, Bytes size, Spare spa
       for (const auto& [lane, holes] : lanes)
         if (holes.get() != &mine) add(*holes);
     free = free_pages(mine, spare);
+    // mutant: parts-lent
     for (const ByteRange bytes : free.spared) add_hole(bytes);
     parts.sort();
     return best_fit(parts, size, page);
@@ -116,6 +118,7 @@ Chunk* Pool::State::stitch_parts(End end, LaneHoles& mine, Bytes size, Spare spa
     }
     if (fit.end) pieces.insert(pieces.begin(), *fit.end);
     if (fit.beginning) pieces.push_back(*fit.beginning);
+    // mutant: s5-parts
     if (others && !order_after_owners(mine, pieces)) return nullptr;
     // The handles of the parts.
     if (fit.end) pieces.front() = handle_at(fit.end->first);

@@ -24,6 +24,7 @@ bool larger(ByteRange a, ByteRange b) noexcept {
 Pool::State::FreePages Pool::State::free_pages(const LaneHoles& mine, Spare spare) {
   FreePages free;
   const auto add = [&](const Chunk* hole) {
+    // mutant: pages-part-hole
     const ByteRange whole = whole_handles(hole), end = handle_at(hole->last() - 1);
     if (whole.first < whole.last) free.stretches.push_back(whole);
     if (end.first >= hole->first() && end.last != hole->last())
@@ -41,6 +42,7 @@ Pool::State::FreePages Pool::State::free_pages(const LaneHoles& mine, Spare spar
     lender->offer(spare, &free.spared);
     for (const ByteRange bytes : free.spared) {
       const ByteRange pages{align_up(bytes.first, page), align_down(bytes.last, page)};
+      // mutant: handle-lent
       const ByteRange whole = pages.first < pages.last ? device.whole_handles(pages) : pages;
       if (whole.first < whole.last) free.stretches.push_back(whole);
       const ByteRange end = handle_at(bytes.last - 1);
@@ -81,6 +83,7 @@ std::vector<ByteRange> Pool::State::choose(FreePages& free, Bytes size) const {
     }
   }
   const auto fits = smallest(size);
+  // mutant: handle-stitch
   chosen.push_back({fits->first, handle_at(fits->first + size - 1).last});
   return chosen;
 }
@@ -123,6 +126,7 @@ Chunk* Pool::State::stitch_spared(End end, LaneHoles& mine, Bytes size, Growth g
   for (const Spare spare : {Spare::kThisStep, Spare::kLong, Spare::kSoon, Spare::kNow}) {
     const bool grows = may_grow(growth_for(end, mine, size), size);
     if (Chunk* const block = stitch_again(mine, size, spare)) return block;
+    // mutant: parts-dense
     if (growth != Growth::kFree && !grows)
       if (Chunk* const block = stitch_parts(end, mine, size, spare, true)) return block;
     if (Chunk* const block = stitch(end, mine, size, spare)) return block;
@@ -164,11 +168,13 @@ Chunk* Pool::State::stitch(End end, LaneHoles& mine, Bytes size, Spare spare) no
       const Bytes missing = align_up(size - free.bytes, unit);
       if (missing >= growth_for(end, mine, size)) return nullptr;
       if (spare != Spare::kNow && !may_grow(missing, size)) return nullptr;
+      // mutant: target-missing
       if (!slab.prepare(4) || !grow_by(end, mine, missing)) return nullptr;
       free = free_pages(mine, spare);
       if (free.bytes < size) return nullptr;
     }
     const std::vector<ByteRange> behind = choose(free, size);
+    // mutant: s5-pieces
     if (others && !order_after_owners(mine, behind)) return nullptr;
     Stitch* const stitch = stitches.make(behind);
     return stitch == nullptr ? nullptr : live_on(*stitch, mine, size);
@@ -192,6 +198,7 @@ Chunk* Pool::State::live_on(Stitch& stitch, LaneHoles& mine, Bytes size) noexcep
   }
   Stitches::for_each_piece(stitch, size, [&](ByteRange piece) {
     if (is_home(piece.first))
+      // mutant: pages-stitched
       stitch.pieces.push_back(
           take_out(hole_around(piece.first, nullptr), piece, Chunk::Kind::kStitched));
     return true;
@@ -262,6 +269,7 @@ std::vector<ByteRange> Pool::State::leaving(const std::vector<LaneHoles*>& of, B
       else if (!more || handle.size() < more->size())
         more = handle;
     }
+  // mutant: handle-moves
   if (rest != 0 && more && more->size() <= room - (wanted - rest)) take(*more);
   return chosen;
 }
@@ -281,6 +289,7 @@ std::size_t Pool::State::move_pages(void* to, std::size_t count, std::size_t roo
     if (chosen.empty() || !slab.prepare(2 * chosen.size() + 4)) return 0;
     moved.reserve(moved.size() + chosen.size());
     if (!aliases && asynchronous) return 0;
+    // mutant: s5-pages-went
     if (others && !order_after_owners(*mine, chosen)) return 0;
     if (aliases) {
       if (moved.size() > kMostMoved) return 0;
@@ -295,6 +304,7 @@ std::size_t Pool::State::move_pages(void* to, std::size_t count, std::size_t roo
     const LaneHoles* ended = nullptr;
     Moved end;
     for (ByteRange range : chosen) {
+      // mutant: pages-stale
       stitches.give_up_over(range);
       Chunk* const hole = hole_around(range.first, nullptr);
       LaneHoles* const owner = hole->owner;
@@ -306,8 +316,11 @@ std::size_t Pool::State::move_pages(void* to, std::size_t count, std::size_t roo
         pages += range.size() / page;
         if (options.moved) options.moved(there, pointer_at(range.first), range.size(), true);
       }
+      // mutant: pages-kept
       Chunk* const chunk = take_out(hole, range, Chunk::Kind::kMoved);
+      // mutant: pages-counted
       stats.reserved -= range.size();
+      // mutant: pages-proof
       if (!aliases || owner == &nobody) {
         moved.push_back({chunk, {}, 0});
         continue;
@@ -349,6 +362,7 @@ void Pool::State::unmap_moved() noexcept {
   if (moved.empty()) return;
   const bool mapped_still = device.properties().aliases;
   std::erase_if(moved, [&](const Moved& entry) {
+    // mutant: s5-unmap
     if (entry.proof > events.synchronizations() || !events.reached(entry.point)) return false;
     if (mapped_still && !device.decommit(entry.chunk->pointer, entry.chunk->size).ok())
       return false;

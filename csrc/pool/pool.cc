@@ -58,6 +58,7 @@ Chunk* Pool::State::find_dense_hole(End end, LaneHoles& mine, Bytes size, bool t
   };
   mine.at(end).for_each(size, consider);
   if (&mine != &nobody) nobody.at(end).for_each(size, consider);
+  // mutant: holes-tight, holes-left
   if (tight && (best == nullptr || most > 2 * page + page / kMostAdded))
     if (Chunk* const block = stitch_parts(end, mine, size, Spare::kThisStep, false)) return block;
   return best;
@@ -76,6 +77,7 @@ Chunk* Pool::State::find_hole_slowly(End end, LaneHoles& mine, Bytes size, Growt
   if (!apart)
     if (Chunk* const hole = find_hole(other, mine, size)) return hole;
   // No event may be asked while the lane is captured.
+  // mutant: s12-growth, s13-pool
   if (!waiting.empty() && !is_captured(mine.lane) && process_some_events() != 0)
     if (Chunk* const hole = find()) return hole;
   if (lanes.size() > 1 && !is_captured(mine.lane) && prove_holes(&mine))
@@ -89,6 +91,7 @@ Chunk* Pool::State::find_hole_slowly(End end, LaneHoles& mine, Bytes size, Growt
     if (Chunk* const hole = find_hole(any, mine, size)) return hole;
   if (!asynchronous) return nullptr;
   if (Chunk* const block = stitch_parts(end, mine, size, Spare::kSoon, true)) return block;
+  // mutant: s14-pool
   if (is_captured(mine.lane)) return nullptr;
   for (const End any : {end, other, resident ? End::kHigh : End::kResident})
     if (Chunk* const hole = take_hole_of_another_lane(any, mine, size)) return hole;
@@ -100,6 +103,7 @@ Chunk* Pool::State::find_hole_slowly(End end, LaneHoles& mine, Bytes size, Growt
 bool Pool::State::prove_holes(const LaneHoles* mine) noexcept {
   // In segments a hole stays its lane's, as in PyTorch's allocator: lanes that mix in a segment
   // keep it from each other.
+  // mutant: plain-lanes
   if (!maps || lanes.size() < 2 || events.captured()) return false;
   const auto for_each_other = [&](auto&& visit) {
     std::size_t left = kAskedToGrow;
@@ -117,6 +121,7 @@ bool Pool::State::prove_holes(const LaneHoles* mine) noexcept {
   };
   bool proven = false;
   const auto prove = [&](LaneKey, LaneHoles& holes) {
+    // mutant: s5-epoch
     if (holes.ended && events.reached(holes.end_of_epoch)) {
       proven |= disown_until(holes, holes.epoch - 1);
       holes.ended = false;
@@ -136,6 +141,7 @@ bool Pool::State::disown_until(LaneHoles& holes, std::uint32_t epoch) noexcept {
   for (HoleTree& tree : holes.trees) {
     for (Chunk* hole = tree.front(); hole != nullptr;) {
       Chunk* const next = HoleTree::after(hole);
+      // mutant: s5-newer
       if (hole->epoch <= epoch) {
         disown(hole);
         add_hole(hole);
@@ -153,7 +159,9 @@ Chunk* Pool::State::take_hole_of_another_lane(End end, LaneHoles& mine, Bytes si
     Chunk* const hole = find_hole(end, *holes, size);
     if (hole == nullptr) continue;
     LaneEvents::Point point;
+    // mutant: s14-source
     if (events.record(lane, &point) != LaneEvents::Recorded::kYes) continue;
+    // mutant: s5-hole
     if (events.wait(mine.lane, point)) return hole;
   }
   return nullptr;
@@ -202,6 +210,7 @@ Chunk* Pool::State::add_hole(Chunk* chunk) noexcept {
   // Bytes that nobody owns may become a lane's, so that they coalesce.
   const auto coalesces = [&](const Chunk* with) {
     if (with == nullptr || with->kind != Chunk::Kind::kHole) return false;
+    // mutant: s5-neighbour
     if (with->owner != owner && with->owner != &nobody && owner != &nobody) return false;
     if (owner == &nobody) owner = with->owner;
     return true;
@@ -299,6 +308,7 @@ namespace {
 constexpr Bytes kMostSmall = Bytes{1} << 20;
 
 Mobility in_segments(Bytes size) noexcept {
+  // mutant: plain-small
   return size <= kMostSmall ? Mobility::kMovable : Mobility::kTemporary;
 }
 
@@ -318,6 +328,7 @@ PoolBlock* Pool::State::allocate(Bytes asked, LaneKey lane, Mobility mobility,
   // allocator.
   if (!maps && !waiting.empty() && !is_captured(lane)) [[unlikely]]
     process_some_events();
+  // mutant: plain-size
   if (!maps) mobility = in_segments(size);
   const End end = static_cast<End>(mobility);
   bool fresh = false;
@@ -326,18 +337,22 @@ PoolBlock* Pool::State::allocate(Bytes asked, LaneKey lane, Mobility mobility,
   if (size >= page && is_scarce(size))
     hole = stitch_parts(end, *mine, size, Spare::kThisStep, false);
   const bool dense = growth == Growth::kDense || growth == Growth::kTight;
+  // mutant: holes-dense
   if (hole == nullptr && dense && maps && size >= page)
     hole = find_dense_hole(end, *mine, size, growth == Growth::kTight);
   if (hole == nullptr) hole = find_hole(end, *mine, size);
+  // mutant: target-least-pool
   if (hole == nullptr && growth == Growth::kLeast && !is_captured(lane))
     hole = stitch_parts(end, *mine, size, Spare::kAny, true);
   if (hole == nullptr) hole = find_hole_slowly(end, *mine, size, growth, &fresh);
   if (hole == nullptr) return nullptr;
   // In segments a rest that no large block could use stays with the block.
+  // mutant: plain-rest
   const bool rests = maps || end == End::kLow || hole->size - size > kMostSmall;
   Chunk* const block =
       hole->stitch != nullptr ? hole : cut(hole, options.splits && rests ? size : hole->size);
   // What is over of fresh pages is nobody's; of a fresh segment it is the lane's.
+  // mutant: plain-fresh
   if (maps && fresh && mine != &nobody)
     for (Chunk* const rest : {block->previous, block->next})
       if (rest != nullptr && rest->kind == Chunk::Kind::kHole && rest->owner == mine) {
@@ -426,10 +441,12 @@ void Pool::State::free(Chunk* block, std::optional<LaneKey> freeing) noexcept {
   block->kind = Chunk::Kind::kWaiting;
   stats.waiting += block->size;
   try {
+    // mutant: s6-pool
     if (freeing) record_use(block, *freeing);
   } catch (const std::bad_alloc&) {
     block->proof = events.synchronizations() + 1;
   }
+  // mutant: s15-pool
   if (block->pins == 0) wait_for_lanes(block);
 }
 
@@ -490,6 +507,7 @@ Bytes Pool::State::process_some_events() noexcept {
 
 Bytes Pool::State::synchronize_for_unproven() noexcept {
   const Bytes most = std::max(stats.reserved / kUnprovenPart, unproven_least);
+  // mutant: s2-kept, s13-unproven
   if (waiting.unproven() <= most || events.captured()) return 0;
   if (!events.synchronize()) {
     unproven_least = 2 * waiting.unproven();

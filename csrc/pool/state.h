@@ -35,6 +35,7 @@ struct Pool::State {
   PoolBlock* allocate(Bytes asked, LaneKey lane, Mobility mobility, Growth growth) noexcept;
   void record_use(Chunk* block, LaneKey lane);
   [[nodiscard]] bool waits(const Chunk* block, std::optional<LaneKey> freeing) const noexcept {
+    // mutant: s1-pool-waits
     return block->pins != 0 ||
            (asynchronous && (!block->points.empty() || (freeing && *freeing != block->lane)));
   }

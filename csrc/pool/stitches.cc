@@ -174,6 +174,7 @@ bool Stitches::unmap(Place stitch) noexcept {
 void Stitches::unmap() noexcept {
   for (Place stitch = given_up_.begin(); stitch != given_up_.end();) {
     const Place next = std::next(stitch);
+    // mutant: s5-stitch
     if (stitch->proof <= events_.synchronizations() && events_.reached(stitch->point))
       (void)unmap(stitch);
     stitch = next;

@@ -33,10 +33,12 @@ bool WaitingChunks::add(Chunk* chunk) noexcept {
       case LaneEvents::Recorded::kYes:
         point = recorded;
         break;
+      // mutant: s7-held
       case LaneEvents::Recorded::kCapturing:
         break;
       case LaneEvents::Recorded::kUnsupported:
       case LaneEvents::Recorded::kFailed:
+        // mutant: s2-pool
         await_proof(chunk);
         point = {};
         break;
@@ -53,6 +55,7 @@ bool WaitingChunks::enqueue(Chunk* chunk) noexcept {
   }
   for (std::vector<LaneEvents::Point>& points = chunk->points; !points.empty(); points.pop_back()) {
     const LaneEvents::Point point = points.back();
+    // mutant: s7-let-go
     if (point.number != kUnrecorded && events_.reached(point)) continue;
     Queue* const queue = queue_of(point.lane);
     if (queue == nullptr) {
@@ -125,6 +128,7 @@ void WaitingChunks::drain_in_order(Queue& queue, Chunk** ordered) noexcept {
     Chunk* const before = chunk->left;
     const bool waits =
         std::all_of(chunk->points.begin(), chunk->points.end(), [&](LaneEvents::Point point) {
+          // mutant: s7-ordered
           return point.number != kUnrecorded && events_.wait(chunk->lane, point);
         });
     if (waits) {
@@ -145,6 +149,7 @@ void WaitingChunks::drain(Queue& queue, Chunk** ready) noexcept {
   while (queue.head != nullptr) {
     const LaneEvents::Point point = queue.head->points.back();
     if (point.number != kUnrecorded) {
+      // mutant: s7-complete
       if (!events_.reached(point)) return;
       settle(queue.pop(), ready);
       continue;
@@ -152,6 +157,7 @@ void WaitingChunks::drain(Queue& queue, Chunk** ready) noexcept {
     // From here to the tail all wait for the end of a capture.
     LaneEvents::Point fresh;
     const LaneEvents::Recorded recorded = events_.record(queue.lane, &fresh);
+    // mutant: s13-deferred
     if (recorded == LaneEvents::Recorded::kCapturing) return;
     const bool proven = recorded == LaneEvents::Recorded::kYes;
     for (Chunk* chunk = queue.head; chunk != nullptr; chunk = chunk->right) {

@@ -291,6 +291,7 @@ Bytes Allocator::State::target(Bytes asked) const noexcept {
   if (properties.aliases) return wanted;
   // What is held lies where it is: only what plans add to it counts.
   const bool planned = made_room || arena.committed() != 0;
+  // mutant: plain-target
   return properties.maps_pages || !planned ? 0 : std::max(store.peak(), wanted);
 }
 
@@ -330,6 +331,7 @@ void* Allocator::State::allocate_slowly(Bytes size, LaneKey lane, trace::Tag tag
                                         Notes& notes) {
   const NotesHeld notes_held{*this};
   if (size <= kMaxBytes) store.set_target(target(size));
+  // mutant: parked-request
   if (parked.parked()) {
     try {
       unpark();
@@ -363,11 +365,14 @@ void Allocator::State::look_at_parts() noexcept {
   try {
     using Growth = Pool::Growth;
     const Bytes parts = pool.parts() + arena.spare_parts();
+    // mutant: target-parts
     const bool crowded = parts > spare / 4 * 3;
+    // mutant: target-tight
     fallback.set_growth(!crowded                ? Growth::kFree
                         : parts > spare / 2 * 3 ? Growth::kTight
                                                 : Growth::kDense);
     arena.set_crowded(crowded);
+    // mutant: target-buckets
     arena.set_most_left(2 * spare);
   } catch (const std::bad_alloc&) {  // then as before
   }
@@ -429,6 +434,7 @@ void* Allocator::State::allocate_elsewhere(Bytes size, LaneKey lane, trace::Tag 
   void* const pointer = fallback.allocate(size, lane, tag, id);
   // Without marks, the sequence itself is searched now and then, and a plan is taken up as soon as
   // it is there.
+  // mutant: s13-adopt
   if (!captured()) {
     try {  // the request is served, whatever becomes of the plan
       arena.grow_bucket();
@@ -556,6 +562,7 @@ void Allocator::record_use(const void* pointer, LaneKey lane) {
   } else if (PoolBlock* block = state.pool.find(pointer)) {
     if (block->lane == lane) return;
     id = block->id;
+    // mutant: s1-pool
     state.pool.record_use(block, lane);
   } else {
     return;

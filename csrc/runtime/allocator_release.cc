@@ -17,6 +17,7 @@ namespace berth {
 Bytes Allocator::trim() noexcept {
   State& state = *state_;
   const std::lock_guard lock(state.mutex);
+  // mutant: s13-trim
   if (state.captured() || state.parked.parked()) return 0;
   const State::NotesHeld notes_held{state};
   return state.trim();
@@ -32,6 +33,7 @@ Bytes Allocator::release(bool keep_contents) {
   State& state = *state_;
   const std::lock_guard lock(state.mutex);
   BERTH_CHECK(!state.forked, kUsage, "memory is to be released in a forked child");
+  // mutant: s13-release
   BERTH_CHECK(!state.captured(), kUsage,
               "memory is to be released while a graph is being captured: end the capture first");
   BERTH_CHECK(!keep_contents || state.device.properties().maps_pages, kUsage,
@@ -56,6 +58,7 @@ Bytes Allocator::release(bool keep_contents) {
 }
 
 void Allocator::State::unpark() {
+  // mutant: s13-resume
   BERTH_CHECK(!captured() || !parked.parked(), kUsage,
               "memory that was released with its contents cannot come back while a graph is being "
               "captured: resume before the capture");

@@ -61,6 +61,7 @@ void Allocator::expect_other_steps(const Foretold* foretold) noexcept {
   state.counters.begin_other_steps();
   if (foretold == nullptr) return;
   try {
+    // mutant: foretold-live
     state.foretold_live = state.counters.live + foretold->plan->plan().lower_bound;
     state.foretold_marks = kForetoldMarks;
     state.learning.serve_foretold(*foretold, notes);
@@ -73,14 +74,17 @@ void Allocator::State::step_ended(LaneKey lane, Notes& notes) {
   ++counters.steps;
   recording.append(trace::StepMark{recording.lane(lane)});
   // No event may be asked, no memory given back.
+  // mutant: s13-step, parked-step
   if (captured() || parked.parked()) return;
   if (foretold_marks > 0 && --foretold_marks == 0) foretold_live = 0;
   // As the pool does for its own: what no event covers is not kept until memory runs out.
+  // mutant: s2-arena-kept
   if (arena.unproven() > Pool::kMostUnproven && lane_events.synchronize()) note_held();
   pool.process_events();
   learning.step_ended(lane, next_id, notes);
   counters.realigned += arena.mark(lane);
   if (arena.missing() != 0) fill_arena(true);
+  // mutant: leftover-stays
   if (arena.has_leftover()) drop_leftover();
   fallback.mark_step();
   decide_watched();
@@ -88,10 +92,12 @@ void Allocator::State::step_ended(LaneKey lane, Notes& notes) {
 
 void Allocator::State::fill_arena(bool marked) noexcept {
   // Before its first step starts, what comes lives on: weights, which would have the arena's bytes.
+  // mutant: s13-fill, fill-entered
   if (captured() || !arena.entered()) return;
   fill_at = next_id + arena.slot_count();
   // Nor between marks where no request came to it since: its lanes may be over.
   const std::uint64_t hits = counters.hits + counters.hits_bucket;
+  // mutant: pages-unasked
   if (std::exchange(filled_for, hits) == hits && !marked) return;
   // Beyond that pages come with the blocks on them only.
   const Bytes most = std::max(store.peak(), target(0));
@@ -123,9 +129,11 @@ Learning::Options::Room Allocator::State::make_room(const PlanLookup& plan) noex
   if (more == 0) return Room::kMade;
   // The former range goes before the new one comes.
   const auto held = [&] { return store.held() - arena.committed() + more; };
+  // mutant: plain-judged
   if (held() - pool.idle() > store.peak()) return Room::kNone;
   if (arena.in_use()) return Room::kInUse;
   made_room = true;
+  // mutant: plain-idle
   if (held() > store.peak()) (void)pool.trim();
   return held() <= store.peak() ? Room::kMade : Room::kNone;
 }
@@ -146,6 +154,7 @@ void Allocator::serve(std::shared_ptr<const PlanLookup> plan) {
       !state.captured(), kUsage,
       "a plan was loaded while a graph is being captured: its arena would void the capture");
   const State::NotesHeld notes_held{state};
+  // mutant: parked-plan
   if (state.parked.parked()) state.unpark();
   const Bytes needed = state.arena.needed(*plan);
   const auto refuse = [&](const std::string& why) {

@@ -62,6 +62,7 @@ Arena::Outcome Arena::hand_out(Lane& lane, PlanLookup::SlotIndex slot, std::uint
     return occupancy_.is_free(entries_[there]);
   });
   if (!other) return lend(lane, entry, id);
+  // mutant: kinds-bucket-size
   if (entries_[*other].requested != entry.requested)
     return hand_out_bucket(lane, *other, entry.requested, id);
   if (may_have(lane, entries_[*other])) return hand_out_planned(lane.key, *other, id);
@@ -75,7 +76,9 @@ Arena::Outcome Arena::hand_out_planned(LaneKey key, PlanLookup::SlotIndex slot, 
   if (occupancy_.is_bare(entry.cell)) {
     const ByteRange bytes{entry.offset, entry.offset + size};
     const ByteRange all = lookup_->cell_bytes(entry.cell);
+    // mutant: pages-ensured
     if (!ensure(bytes, key, all)) return Outcome::missed(Served::kMissBusy);
+    // mutant: pages-partly
     all_there = memory_.has(all);
   }
   occupancy_.put(slot, size, id, all_there);
@@ -94,19 +97,24 @@ Arena::Outcome Arena::hand_out_bucket(Lane& lane, PlanLookup::SlotIndex slot, By
   if (requested <= entries_[slot].requested && !usable(slot))
     slot = walk_.other_way(lane, slot, requested, usable).value_or(slot);
   const PlanLookup::Entry& entry = entries_[slot];
+  // mutant: bucket-larger
   if (requested > entry.requested) {
+    // mutant: growth-refused
     note_outgrown(lane, slot, requested);
     return Outcome::missed(Served::kMissSize);
   }
   const ByteRange bytes{entry.offset, entry.offset + occupancy_.rounded(requested)};
   const Bytes left = left_of_page(
       {entry.offset, entry.offset + occupancy_.rounded(entry.requested)}, bytes.size());
+  // mutant: bucket-left
   if (left > bytes.size() / kMostLeft && occupancy_.left() + left > most_left_)
     return Outcome::missed(Served::kMissBusy);
+  // mutant: bucket-x
   if (entry.shared || !may_have(lane, entry)) return Outcome::missed(Served::kMissBusy);
   if (!memory_.ready() && !ensure(bytes, lane.key, bytes))
     return Outcome::missed(Served::kMissBusy);
   occupancy_.reserve(occupancy_.cells().size() + 1);  // every cell may still come off schedule
+  // mutant: bucket-scheduled
   occupancy_.put_within(bytes, {requested, id, lane.key}, left);
   return Outcome::handed_out(Served::kBucket, memory_.base() + bytes.first, bytes.size());
 }
@@ -121,7 +129,9 @@ void Arena::note_outgrown(const Lane& lane, PlanLookup::SlotIndex slot, Bytes re
 void Arena::grow_bucket() {
   if (!outgrown_) return;
   const auto [room, growth] = *std::exchange(outgrown_, std::nullopt);
+  // mutant: growth-bounded
   if (growth_.size() >= kMostGrowth) return;
+  // mutant: growth-once
   if (growth.bytes <= StepKind::kTrusted * room) {
     growth_.push_back(growth);
     return;
@@ -132,6 +142,7 @@ void Arena::grow_bucket() {
   Bytes& once = came_once_[place];
   const Bytes twice = std::min(once, growth.bytes);
   once = std::max(once, growth.bytes);
+  // mutant: growth-never
   if (twice <= room) return;
   growth_.push_back(growth);
   growth_.back().bytes = twice;
@@ -141,12 +152,15 @@ void Arena::grow_bucket() {
 bool Arena::may_have(const Lane& lane, const PlanLookup::Entry& entry) {
   const ByteRange bytes{entry.offset, entry.offset + occupancy_.rounded(entry.requested)};
   if (!occupancy_.is_free(entry)) return false;
+  // mutant: pins
   if (pins_.touching(bytes)) return false;
+  // mutant: guards
   return guards_.wait(lane.key, bytes, entry.shared ? Guards::Binds::kShared : Guards::Binds::kAll);
 }
 
 // The pages under bytes that the lane may have, and as far as they lie free those around them.
 bool Arena::ensure(ByteRange bytes, LaneKey key, ByteRange around) noexcept {
+  // mutant: s13-pages
   if (events_.captured()) return false;  // what moves is ordered by events
   const ArenaMemory::Brought brought = memory_.ensure(bytes, around, key);
   guard_moved(brought, key);
@@ -160,6 +174,7 @@ bool Arena::ensure(ByteRange bytes, LaneKey key, ByteRange around) noexcept {
 // Other bytes for a request whose own are in use.
 Arena::Outcome Arena::lend(const Lane& lane, const PlanLookup::Entry& wanted, std::uint64_t id) {
   const Outcome miss = Outcome::missed(Served::kMissBusy);
+  // mutant: target-lent
   if (crowded_) return miss;
   try {
     const std::optional<ByteRange> bytes =
@@ -178,6 +193,7 @@ Arena::Outcome Arena::lend(const Lane& lane, const PlanLookup::Entry& wanted, st
 //
 // Sound by the rule: all that is live here is off schedule from now on, and what is lent is, too.
 Arena::Outcome Arena::lend_idle(Lane& lane, Bytes requested, std::uint64_t id, Outcome miss) {
+  // mutant: target-idle
   if (crowded_ || requested < kLeastIdle || !lane.entered || lanes_.lone() == nullptr) return miss;
   try {
     leave_schedule(lane);
@@ -191,10 +207,12 @@ Arena::Outcome Arena::lend_idle(Lane& lane, Bytes requested, std::uint64_t id, O
 
 void Arena::leave_schedule(Lane& lane) {
   occupancy_.reserve(occupancy_.cells().size() + 1);
+  // mutant: x-idle
   if (!std::exchange(lane.all_astray, true)) walk_.leave_schedule(lane);
 }
 
 bool Arena::may_borrow(const Lane& lane, ByteRange bytes) noexcept {
+  // mutant: guards-lent
   return guards_.wait(lane.key, bytes, Guards::Binds::kShared) && ensure(bytes, lane.key, bytes);
 }
 
@@ -205,6 +223,7 @@ Arena::Outcome Arena::lend_spare(Spare spare, Bytes requested, LaneKey key, std:
   try {
     ByteRange best{};
     for (const ByteRange gap : spare_bytes(spare))
+      // mutant: lent-left
       if (gap.size() >= size && (best.size() == 0 || gap.size() < best.size()) &&
           left_of_page(gap, size) <= most_left)
         best = gap;
@@ -250,17 +269,22 @@ Arena::Freed Arena::free(void* pointer, std::optional<LaneKey> freeing) noexcept
   // free.
   const ByteRange bytes{offset, offset + freed.size};
   bool guarded = true;
+  // mutant: s6-arena
   if (freeing && *freeing != freed.owner) guarded &= guards_.add(bytes, *freeing, Binds::kAll);
   if (const auto uses = uses_.find(offset); uses != uses_.end()) {
+    // mutant: s1-arena
     for (const LaneKey lane : uses->second) guarded &= guards_.add(bytes, lane, Binds::kAll);
     uses_.erase(uses);
   }
   // Of an earlier plan, or lent: any lane may be next to have the bytes.
+  // mutant: s5-lent
   if (!taken.planned && !taken.within) guarded &= let_go(bytes, freed.owner);
+  // mutant: s4-event
   if (taken.shared) guarded &= guards_.add(bytes, freed.owner, Binds::kShared);
   if (!guarded) {
     freed.device_error = true;
     unproven_ += freed.size;
+    // mutant: s2-arena
     occupancy_.lose(bytes, taken.block);
   }
   recount();
@@ -308,6 +332,7 @@ bool Arena::unpin(const void* pointer) noexcept {
 // Bytes that have memory, that nobody uses now, and that the plan can spare.
 const std::vector<ByteRange>& Arena::spare_bytes(Spare spare) {
   const PlanLookup::SlotIndex at = fast_lane_ != nullptr ? fast_lane_->next : 0;
+  // mutant: spared-served
   if (std::exchange(spared_at_, at) != at) forget_spared();
   const auto bit = [](Spare which) {
     return static_cast<std::uint8_t>(1U << static_cast<unsigned>(which));
@@ -363,9 +388,11 @@ bool Arena::order_after_lanes(LaneKey key, ByteRange bytes) noexcept {
   for (const auto& [other, lane] : lanes_.all()) {
     if (other == key || !lane->used || !device_.properties().asynchronous) continue;
     LaneEvents::Point point;
+    // mutant: s5-lend-lanes
     if (events_.record(other, &point) != LaneEvents::Recorded::kYes || !events_.wait(key, point))
       return false;
   }
+  // mutant: pages-lent-guards
   return guards_.wait(key, bytes, Guards::Binds::kShared);
 }
 
@@ -379,6 +406,7 @@ bool Arena::lend(LaneKey key, ByteRange bytes) noexcept {
     return false;
   }
   if (!order_after_lanes(key, here)) return false;
+  // mutant: pages-lent
   occupancy_.give_away(here, key);
   recount();
   return true;
@@ -389,6 +417,7 @@ void Arena::take_back(Bytes address) noexcept {
   const Bytes first = offset_of(reinterpret_cast<void*>(address));
   const std::optional<Occupancy::Away> away = occupancy_.take_away_back(first);
   if (!away) return;
+  // mutant: s5-lend-back
   if (!let_go({first, away->last}, away->lane)) {
     unproven_ += away->last - first;
     occupancy_.lose({first, away->last}, {away->last - first, 0, away->lane});
@@ -400,6 +429,7 @@ void Arena::take_back(Bytes address) noexcept {
 // -----------------------------------------------------------------------------------
 
 void Arena::poll_guards() noexcept {
+  // mutant: s2-arena-poll
   events_.poll_all();
   guards_.let_go();
   recount();
@@ -416,12 +446,14 @@ void Arena::synchronized() noexcept {
 // Where no mark comes guards go by the requests that they slow down, a few at each.
 void Arena::tend_guards() noexcept {
   if (guards_.empty()) return;
+  // mutant: s12-path, s12-requests
   events_.poll_for_request();
   guards_.let_go_of_some();
   recount();
 }
 
 void Arena::recount() noexcept {
+  // mutant: guards-fast, s15-fast, parked-fast
   attention_ =
       static_cast<std::uint32_t>(occupancy_.off_schedule() + pins_.size() + guards_.binding_all()) +
       (parked_ ? 1 : 0);

@@ -91,6 +91,7 @@ class Arena : public PageLender {
       return nullptr;
     walk_.advance(lane, entry.birth);
     Occupancy::Cell& cell = occupancy_.cell(entry.cell);
+    // mutant: itself-fast, x-fast, shared-fast
     if (((cell.slot ^ PlanLookup::kNone) | entry.shared | attention_) != 0) [[unlikely]]
       return nullptr;
     cell.slot = lane.next++;
@@ -123,6 +124,7 @@ class Arena : public PageLender {
   // used on its own lane only, and says what was asked for. `owner`, where it is not null, is set
   // to whose it was. False else, and free() decides.
   [[nodiscard]] bool take_back(void* pointer, Bytes* asked, LaneKey* owner = nullptr) noexcept {
+    // mutant: s1-fast-free
     if (lookup_ == nullptr || !uses_.empty()) [[unlikely]]
       return false;
     const PlanLookup::CellIndex index = lookup_->cell_at(offset_of(pointer));

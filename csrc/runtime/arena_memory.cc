@@ -275,9 +275,11 @@ Bytes ArenaMemory::release() noexcept {
 Bytes ArenaMemory::give_back(ByteRange bytes) noexcept {
   if (!device_.properties().maps_pages) return 0;
   const Bytes before = committed_;
+  // mutant: pages-part
   const Bytes begin = align_up(bytes.first, page()) / page(), end = bytes.last / page();
   for (Bytes at = pages_.next_set(begin, end); at < end;) {
     const Bytes last = pages_.next_clear(at, end);
+    // mutant: handle-arena
     give_back_pages(whole_handles({at, last}));
     at = pages_.next_set(last, end);
   }

@@ -27,6 +27,7 @@ Status Arena::activate(std::shared_ptr<const PlanLookup> plan, Pages when) {
   std::vector<ByteRange> pages = memory_.pages_under(plan->covered());
   occupancy_.reserve(occupancy_.cells().size() + cells.size());
   for (const auto& [key, lane] : lanes_.all()) {
+    // mutant: s5-new-plan
     if (!fence(*lane)) return {Status::Code::kFailed, "synchronize"};
   }
   const Status ranged = ensure_range(plan->plan().arena_bytes);
@@ -84,6 +85,7 @@ void Arena::deactivate() noexcept {
 
 bool Arena::mark(LaneKey key) {
   forget_spared();
+  // mutant: s12-mark
   poll_guards();
   if (!lookup_) return false;
   Lane* marking = lanes_.find(key);
@@ -106,8 +108,10 @@ Lane* Arena::take_over(LaneKey key) {
   Lane& lane = *lanes_.lone();
   occupancy_.reserve(occupancy_.cells().size());
   const Lane before = lane;
+  // mutant: s5-moved
   if (!fence(before)) return nullptr;
   lanes_.serve_to(lane, key);
+  // mutant: x-moved
   occupancy_.hand_over(walk_.sequences(before), before.position, before.key);
   walk_.start(lane);
   fast_lane_ = nullptr;
@@ -138,7 +142,9 @@ bool Arena::astray(std::uint32_t misses) const noexcept {
 Status Arena::ensure_range(Bytes bytes) noexcept {
   if (bytes <= memory_.range_bytes()) return {};
   if (memory_.base() == nullptr) return memory_.reserve(bytes);
+  // mutant: s15-range
   if (!occupancy_.empty() || !pins_.empty()) return {Status::Code::kFailed, "arena in use"};
+  // mutant: s5-range
   if (device_.properties().asynchronous && !events_.synchronize())
     return {Status::Code::kFailed, "synchronize"};
   const Bytes before = memory_.range_bytes();
@@ -178,6 +184,7 @@ void Arena::memory_changed() noexcept {
 void Arena::guard_moved(const ArenaMemory::Brought& brought, LaneKey key) noexcept {
   if (brought.moved.size() == 0 || !device_.properties().asynchronous) return;
   if (const Lane* const lone = lanes_.lone(); lone != nullptr && lone->key == key) return;
+  // mutant: s5-pages-came
   if (!guards_.add(brought.moved, key, Guards::Binds::kAll)) (void)events_.synchronize();
 }
 
@@ -216,6 +223,7 @@ Bytes Arena::give_back_leftover() noexcept {
 
 Bytes Arena::give_back(const std::vector<ByteRange>& stretches) {
   if (stretches.empty()) return 0;
+  // mutant: s5-pages
   if (device_.properties().asynchronous && !events_.synchronize()) return 0;
   synchronized();
   Bytes given = 0;
@@ -236,8 +244,10 @@ Bytes Arena::give_back(const std::vector<ByteRange>& stretches) {
 
 std::vector<ByteRange> Arena::bytes_in_use() const {
   std::vector<ByteRange> used;
+  // mutant: x-pages
   occupancy_.for_each_block(
       owner(), [&](ByteRange bytes, const Block&, Occupancy::Use) { used.push_back(bytes); });
+  // mutant: s15-retire
   pins_.for_each([&](ByteRange bytes) { used.push_back(bytes); });
   return united(std::move(used));
 }

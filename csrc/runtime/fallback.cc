@@ -18,17 +18,22 @@ void* Fallback::allocate(Bytes size, LaneKey lane, trace::Tag tag, std::uint64_t
   // Where there was no plan, segments stay: a captured graph may use them.
   if (block == nullptr && !store_.properties().maps_pages && store_.has_target() &&
       !events_.captured()) {
+    // mutant: plain-empty-arena
     if (arena_.idle() && arena_.give_back() != 0) block = pool_.allocate(size, lane, kind);
     // Below that a segment costs little.
     constexpr Bytes kLeastBorrowed = Bytes{1} << 20;
+    // mutant: plain-borrows
     if (block == nullptr && size >= kLeastBorrowed)
       if (void* const lent =
               borrow({Spare::kLong, Spare::kSoon, Spare::kNow}, size, lane, id, kMaxBytes))
         return lent;
+    // mutant: plain-idle-goes
     if (block == nullptr) block = search_idle(size, lane, kind, id);
   }
   if (block == nullptr) {
+    // mutant: target-final
     const PageStore::Exceeding exceeding(store_);
+    // mutant: target-least
     block = pool_.allocate(size, lane, kind, Pool::Growth::kLeast);
     if (block == nullptr) block = search_everywhere(size, lane, kind);
   }
@@ -52,10 +57,12 @@ void* Fallback::borrow_first(Bytes size, LaneKey lane, std::uint64_t id) noexcep
     return nullptr;
   const bool grows = pool_.may_grow(std::max(size, page), size);
   // Less than a page fills what others leave of theirs.
+  // mutant: target-small
   if (size < page)
     return grows ? nullptr
                  : borrow({Spare::kThisStep, Spare::kLong, Spare::kSoon, Spare::kNow}, size, lane,
                           id, kMaxBytes);
+  // mutant: pages-rest
   if (!arena_.astray(Lending::kFewMisses)) return nullptr;
   const Bytes most_left =
       grows || growth_ == Pool::Growth::kFree ? kMaxBytes : size / Arena::kMostLeft;
@@ -134,12 +141,15 @@ PoolBlock* Fallback::search_ordered(Bytes size, LaneKey lane, Mobility kind) noe
 
 // Memory is exhausted: a synchronisation, and memory that is nobody's at the device.
 PoolBlock* Fallback::search_everywhere(Bytes size, LaneKey lane, Mobility kind) noexcept {
+  // mutant: s13-search
   if (events_.captured()) return nullptr;
   if (!events_.synchronize()) return nullptr;
   arena_.synchronized();
   pool_.process_events();
   if (PoolBlock* block = pool_.allocate(size, lane, kind)) return block;
+  // mutant: pages-single
   const bool smaller = pool_.grow_by_pages();
+  // mutant: pages-refused
   Bytes given = arena_.give_back();
   if (options_.free_pages != Allocator::FreePages::kStay) given += pool_.trim();
   return given == 0 && !smaller ? nullptr : pool_.allocate(size, lane, kind);

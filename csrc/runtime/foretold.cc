@@ -33,6 +33,7 @@ Trace run_of(std::span<const StepRequests> kinds) {
           add(trace::Request{.id = ++made, .bytes = event.bytes});
         else if (!event.of_last)
           add(trace::Free{first + 1 + event.request});
+        // mutant: foretold-left
         else if (step > 0)
           add(trace::Free{last + 1 + event.request});
       }

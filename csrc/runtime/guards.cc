@@ -64,6 +64,7 @@ void Guards::put(Lane& lane, ByteRange bytes, LaneEvents::Point point, Binds bin
   std::vector<Guard*> covered;
   tree_.visit_touching(bytes, [&](RangeNode& node) {
     auto& guard = static_cast<Guard&>(node);
+    // mutant: guards-overlap
     if (guard.point.lane == lane.key && guard.bytes.first >= bytes.first &&
         guard.bytes.last <= bytes.last && (binds == Binds::kAll || guard.binds == binds))
       covered.push_back(&guard);
@@ -73,6 +74,7 @@ void Guards::put(Lane& lane, ByteRange bytes, LaneEvents::Point point, Binds bin
   guard.place = std::prev(lane.guards.end());
   tree_.insert(guard);
   if (binds == Binds::kAll) ++binding_all_;
+  // mutant: s1-early
   for (Guard* const earlier : covered) drop(*earlier);
 }
 
@@ -82,6 +84,7 @@ bool Guards::wait(LaneKey lane, ByteRange bytes, Binds binds) noexcept {
   try {
     tree_.visit_touching(bytes, [&](const RangeNode& node) {
       const auto& guard = static_cast<const Guard&>(node);
+      // mutant: s4-wait
       if (binds == Binds::kAll && guard.binds != Binds::kAll) return true;
       if (events_.ordered(lane, guard.point)) return true;
       const auto known = std::find_if(last.begin(), last.end(), [&](LaneEvents::Point point) {
@@ -104,6 +107,7 @@ bool Guards::wait(LaneKey lane, ByteRange bytes, Binds binds) noexcept {
 void Guards::let_go(Lane& lane, std::size_t most) noexcept {
   for (; most > 0 && !lane.guards.empty(); --most) {
     Guard& oldest = lane.guards.front();
+    // mutant: s7-guard
     if (!events_.reached(oldest.point)) break;
     drop(oldest);
   }

@@ -114,6 +114,7 @@ Learner::MarkingLane* Learner::marking_lane(std::uint32_t lane) noexcept {
 
 void Learner::add(const RunRecord::Entry& entry) noexcept {
   if (!records() || record_.add(entry)) return;
+  // mutant: learn-gap
   const bool gap = record_.end() != began_;
   start_again();
   // A run that is faster than its chunks come is not searched without end.
@@ -161,6 +162,7 @@ std::optional<Learner::Find> Learner::mark(LaneKey key, Fit fit) noexcept {
   if (records()) {
     const std::optional<std::uint64_t> kind = new_kind(*marking, step, fit);
     const bool served = beside_plan_ && fit == Fit::kAll;
+    // mutant: learn-repeats, kinds-known
     const bool repeating = pattern != 0 && !known(*marking, pattern) && !served;
     const bool help = pattern != 0 || kind || seen_.knows(step) || served;
     marks_without_repeat_ = help ? 0 : marks_without_repeat_ + 1;
@@ -169,6 +171,7 @@ std::optional<Learner::Find> Learner::mark(LaneKey key, Fit fit) noexcept {
       --marks_to_wait_;
       return std::nullopt;
     }
+    // mutant: learn-too-soon
     const unsigned too_long_before = std::exchange(marks_too_long_, 0);
     if (repeating) {
       if (const auto from = repeats(*marking, pattern)) return Find{*from, Search::kAtMarks};
@@ -176,6 +179,7 @@ std::optional<Learner::Find> Learner::mark(LaneKey key, Fit fit) noexcept {
     if (kind) return Find{*kind, Search::kKinds};
     if (repeating && outgrows_record(*marking, pattern)) {
       marks_too_long_ = too_long_before + 1;
+      // mutant: learn-too-long
       if (marks_too_long_ == kMostTooLong) {
         too_long_ = 0;
         for (std::uint32_t back = 1; back <= pattern; ++back)
@@ -189,6 +193,7 @@ std::optional<Learner::Find> Learner::mark(LaneKey key, Fit fit) noexcept {
       marks_in_cycle_ = cycle == 0 ? 0 : marks_in_cycle_ + 1;
       const auto from =
           marks_in_cycle_ > (kLongCycle << cycles_tried_) ? repeats(*marking, cycle) : std::nullopt;
+      // mutant: kinds-cycle
       if (from) return Find{*from, Search::kCycle};
     }
     // What crosses its marks may be other than it was when its kind was learned.
@@ -236,9 +241,11 @@ std::optional<std::uint64_t> Learner::new_kind(const MarkingLane& marking, const
 // The steps that repeat, and as many before them: what is kept from step to step shows.
 std::optional<std::uint64_t> Learner::repeats(const MarkingLane& marking,
                                               std::uint32_t pattern) const noexcept {
+  // mutant: learn-recent
   std::uint64_t back =
       std::min({std::uint64_t{4} * pattern, marking.whole, marking.history.kept()});
   while (back != 0 && marking.history.began(back) < record_.begin()) --back;
+  // mutant: learn-whole
   if (back < std::uint64_t{2} * pattern) return std::nullopt;
   return marking.history.began(back);
 }
@@ -257,6 +264,7 @@ void Learner::searching(Search search) noexcept {
   // Of so many kinds the plan keeps those that serve most; a search for one more is rarely worth
   // it.
   if (search == Search::kKinds && ++kind_searches_ > kFreeKindSearches)
+    // mutant: kinds-search-wait
     marks_to_wait_ = std::uint64_t{8} << std::min(kind_searches_ - kFreeKindSearches, 10u);
   if (search == Search::kCycle) {
     marks_in_cycle_ = 0;
@@ -273,7 +281,9 @@ void Learner::in_vain() noexcept {
   if (!records()) return;
   finds_no_period_ |= last_search_ == Search::kByPeriod && searches_ >= kManySearches;
   if (last_search_ != Search::kByPeriod) {
+    // mutant: learn-vain
     marks_to_wait_ = std::max(marks_to_wait_, std::uint64_t{1} << std::min(vain_at_marks_++, 16u));
+    // mutant: learn-silence
   } else if (searched_all_ || searches_ >= kMostSearches) {
     fall_silent();
   }

@@ -240,11 +240,13 @@ bool Learning::serve_beside_pool(const std::shared_ptr<const PlanLookup>& plan, 
   if (room == Room::kMade) return serve(plan, notes);
   note_refused(plan);
   if (former) {
+    // mutant: plain-former
     serve_former(former);
     drain_after_ = kRelearnAfter << std::min(drains_++, kMostDoublings);
   } else if (room == Room::kInUse && arena_.plan() && drain_after_ == 0) {
     refused_.former = arena_.plan();
     refused_.wait = 1;
+    // mutant: plain-emptied
     arena_.deactivate();
   }
   return false;
@@ -274,6 +276,7 @@ void Learning::note_refused(const std::shared_ptr<const PlanLookup>& plan) noexc
   if (refused_.plan != plan) {
     refused_ = {.plan = plan};
     // Other steps may have another arena.
+    // mutant: learn-refused
     if (options_.learns && !arena_.plan()) learner_.watch();
   }
   refused_.wait = kTryAgainAfter << std::min(refused_.times++, kMostDoublings);
@@ -307,6 +310,7 @@ void Learning::end_window(std::uint64_t requests, Notes& notes) {
   if (made == 0) return;
   if (hits != 0 && arena_.plan() == refused_.plan) refused_ = {};
   if (drain_after_ > 0) --drain_after_;
+  // mutant: learn-try-again
   try_again(notes);
   if (!arena_.plan()) return;
   // A change of steps is seen from the misses now.
@@ -332,6 +336,7 @@ void Learning::watch_misses(std::uint64_t requests, std::uint64_t hits, std::uin
     missing_steps_ = 0;
     relearn_after_ = kRelearnAfter << std::min(relearns_++, kMostDoublings);
     learner_.start();
+    // mutant: kinds-turns
   } else if (astray_at_all && cycle_ && planner_idle()) {
     // Its steps come in other turns: each of them is known.
     cycle_ = false;
@@ -339,6 +344,7 @@ void Learning::watch_misses(std::uint64_t requests, std::uint64_t hits, std::uin
     search({learner_.record().end(), Learner::Search::kKinds});
   } else if (astray_at_all && !learner_.records() && look_after_ == 0 && marks_ != 0) {
     look_after_ = looks_ == 0 ? 0 : kRelearnAfter << std::min(looks_ - 1, kMostDoublings);
+    // mutant: kinds-looked-for
     ++looks_;
     learner_.look_for_kinds();
   }

@@ -68,7 +68,9 @@ void Lending::add_needed(const Lane& lane, PageLender::Spare spare,
 std::optional<ByteRange> Lending::unused_in(ByteRange gap, Bytes size, std::size_t* tries) const {
   ByteRange bytes{gap.first, gap.first + size};
   for (; bytes.last <= gap.last && *tries > 0; --*tries) {
+    // mutant: x-lent
     auto taken = occupancy_.touching(bytes);
+    // mutant: pins-lent
     if (!taken) taken = pins_.touching(bytes);
     if (!taken) return bytes;
     const Bytes first = align_up(taken->last, alignment_);

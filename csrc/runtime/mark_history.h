@@ -47,6 +47,7 @@ class MarkHistory {
   // The fewest intervals after which they repeat; 0 where they do not. Intervals without requests
   // are no steps.
   [[nodiscard]] std::uint32_t pattern() const noexcept {
+    // mutant: learn-pattern
     for (std::uint32_t p = 1; 2 * p <= kept() && p <= kMostPattern; ++p) {
       bool equal = true, empty = true;
       for (std::uint32_t back = 1; equal && back <= p; ++back) {

@@ -22,6 +22,7 @@ void Occupancy::forget_plan() noexcept {
 
 void Occupancy::put(SlotIndex slot, Bytes size, std::uint64_t id, bool all_there) {
   const PlanLookup::Entry& entry = entries_[slot];
+  // mutant: shared-noted
   if (entry.shared) live_shared_.insert({entry.offset, entry.offset + size}, 0);
   cells_[entry.cell] = {slot, !all_there, id};
   if (!all_there) make_stray(entry.cell);
@@ -38,6 +39,7 @@ void Occupancy::make_stray(CellIndex index) noexcept {
 }
 
 void Occupancy::remove_stray(Bytes offset) noexcept {
+  // mutant: bucket-left-kept
   left_ -= strays_.find(offset)->left;
   strays_.erase(offset);
   --attention_;

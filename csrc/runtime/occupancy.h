@@ -65,6 +65,7 @@ class Occupancy {
   template <class OwnerOf>
   void leave(OwnerOf&& owner_of) noexcept {
     for (CellIndex index = 0; index < cells_.size(); ++index) {
+      // mutant: x-new-plan
       if (!cells_[index].empty()) outlive(index, owner_of(cells_[index].slot & ~kOffSchedule));
     }
     forget_plan();
@@ -78,8 +79,11 @@ class Occupancy {
   [[nodiscard]] bool is_free(const PlanLookup::Entry& entry) const {
     if (entry.cell == PlanLookup::kNone) return false;
     const ByteRange bytes{entry.offset, entry.offset + rounded(entry.requested)};
+    // mutant: itself-slow
     if (!cells_[entry.cell].empty()) return false;
+    // mutant: x-slow
     if (strays_.find_touching(bytes)) return false;
+    // mutant: shared-slow
     return !entry.shared || !live_shared_.find_touching(bytes);
   }
   [[nodiscard]] bool is_bare(CellIndex index) const noexcept { return cells_[index].slot == kBare; }
@@ -91,11 +95,13 @@ class Occupancy {
       Cell& cell = cells_[index];
       const bool there = has_memory(lookup_->cell_bytes(index));
       if (cell.empty()) {
+        // mutant: pages-fast
         cell.slot = there ? PlanLookup::kNone : kBare;
         continue;
       }
       if (cell.partly != there) continue;
       cell.partly = !there;
+      // mutant: pages-gone
       if (!there)
         make_stray(index);
       else if (on_schedule(cell.slot & ~kOffSchedule))
@@ -124,6 +130,7 @@ class Occupancy {
       const CellIndex index = (it++)->second.second.cell;
       if (index != PlanLookup::kNone) settle(index, lane, on_schedule);
     }
+    // mutant: x-alive
     for_each_alive(sequences, position, [&](CellIndex index) { settle(index, lane, on_schedule); });
   }
   // The plan's only lane, which stands at `position`, is another stream's from here on: what it has
@@ -260,6 +267,7 @@ class Occupancy {
   }
   void clear(CellIndex index) noexcept {
     Cell& cell = cells_[index];
+    // mutant: pages-freed
     cell.slot = std::exchange(cell.partly, false) ? kBare : PlanLookup::kNone;
   }
   void make_stray(CellIndex index) noexcept;

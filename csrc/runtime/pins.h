@@ -27,6 +27,7 @@ class Pins {
   bool unpin(Bytes first) noexcept {
     std::uint32_t* const times = ranges_.find(first);
     if (times == nullptr) return false;
+    // mutant: s15-unpin, s15-twice
     if (--*times == 0) ranges_.erase(first);
     return true;
   }

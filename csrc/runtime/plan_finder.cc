@@ -96,6 +96,7 @@ void PlanFinder::follow(Path& path, Bytes bytes) noexcept {
     return;
   }
   while (path.matched != 0 && path.first[path.matched] != bytes)
+    // mutant: find-overlap
     path.matched = path.fallback[path.matched - 1];
   if (path.first[path.matched] == bytes) ++path.matched;
   if (!path.begun()) return;
@@ -125,6 +126,7 @@ template <class Eligible>
 void PlanFinder::choose(const Eligible& eligible) noexcept {
   const Path* best = nullptr;
   for (const Path& path : paths_) {
+    // mutant: find-refused
     if (path.refused || !eligible(path)) continue;
     if (best == nullptr || path.off_by() < best->off_by()) best = &path;
   }
@@ -144,10 +146,12 @@ void PlanFinder::choose_surely() noexcept {
     if (path.begun()) {
       alone &= path.plan == begun->plan;
       over &= path.since >= 2 * path.requests;
+      // mutant: find-longer
     } else if (!path.any && path.matched >= begun->since) {  // may yet turn out to begin so, too
       return;
     }
   }
+  // mutant: find-alike
   if (alone || over) choose([](const Path& path) { return path.begun(); });
 }
 
@@ -160,6 +164,7 @@ void PlanFinder::mark() noexcept {
     if (!path.any || path.refused) continue;
     path.since = 0;
     path.lost = false;
+    // mutant: find-lost
     if (!std::exchange(path.on_way, true)) on_way_.push_back(i);
   }
 }
@@ -169,6 +174,7 @@ void PlanFinder::refuse_found() noexcept {
   for (Path& path : paths_) {
     if (path.plan == found_ && !path.refused) {
       path.refused = true;
+      // mutant: finder-refused-begun
       begun_ -= path.begun() ? 1 : 0;
     }
     left |= !path.refused;

@@ -76,6 +76,7 @@ std::optional<KindPlan> skeleton_within(std::span<const StepKind> kinds,
     const std::span<const StepKind> some = kinds.first(count);
     KindPlan frame = skeleton(some, program, alignment);
     const auto crossing = static_cast<double>(load_of(some, true));
+    // mutant: kinds-limit
     if (fits(frame, std::min(most, static_cast<Bytes>(kMostCrossing * crossing)))) return frame;
     leave_crossing(frame);
     if (plans_any(frame.plan) &&
@@ -86,6 +87,7 @@ std::optional<KindPlan> skeleton_within(std::span<const StepKind> kinds,
 }
 
 std::optional<Plan> within(Plan skeleton, Bytes most) {
+  // mutant: cycle-limit
   if (fits(skeleton, most)) return skeleton;
   leave_crossing(skeleton);
   std::vector<Sequence*> lanes;

@@ -125,6 +125,7 @@ void Planner::forget() {
 }
 
 void Planner::work_on(Job job) {
+  // mutant: planner-era-kinds
   if (std::exchange(working_era_, job.era) != job.era) {
     kinds_ = StepKinds();
     cycle_ = turns_ = false;
@@ -230,6 +231,7 @@ void Planner::place(const Problem& problem, Bytes most_bytes, Result result, con
   options.cancel = &cancel_;
   options.time_limit_seconds = options_.time_limit_seconds;
   options.improved = [&](const Placement& better) {
+    // mutant: plan-publish
     offer(finish(better, options), kWorthSwitching);
   };
   const Plan best = finish(place_buffers(problem, options), options);
@@ -241,6 +243,7 @@ void Planner::place(const Problem& problem, Bytes most_bytes, Result result, con
 
 // What is there now may be another file than the one that was looked at in the beginning.
 void Planner::write(const Plan& plan) const {
+  // mutant: plan-overwrite
   (void)read_plan_if_there(options_.plan_file);
   write_plan(options_.plan_file, plan);
 }
@@ -267,6 +270,7 @@ void Planner::keep_in_folder(const Plan& plan) {
 
 void Planner::publish(Result result) {
   const std::lock_guard lock(mutex_);
+  // mutant: planner-era
   if (working_era_ != era_) return;
   result_ = std::move(result);
   ready_.store(true, std::memory_order_release);
@@ -282,6 +286,7 @@ void Planner::stop() noexcept {
   {
     const std::lock_guard lock(mutex_);
     stopped_ = true;
+    // mutant: plan-cancel
     cancel_.store(true);
   }
   wake_.notify_all();

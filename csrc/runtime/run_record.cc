@@ -13,6 +13,7 @@ bool RunRecord::add(const Entry& entry) noexcept {
     ++used_;
     --spare_;
     // At the limit the oldest make room before it is needed.
+    // mutant: learn-limit
     while (spare_ < kSpareChunks && used_ + spare_ == kMostChunks) drop_oldest();
   }
   (*slot((end_ - base_) / kChunkEntries).chunk)[at % kChunkEntries] = entry;
@@ -26,6 +27,7 @@ void RunRecord::drop_oldest() noexcept {
   --used_;
   base_ += kChunkEntries;
   begin_ = std::max(begin_, base_);
+  // mutant: learn-shared
   if (oldest.shared) return;
   slot(used_ + spare_) = std::move(oldest);
   ++spare_;

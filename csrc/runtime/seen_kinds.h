@@ -68,6 +68,7 @@ class SeenKinds {
       news_ = {one.name, one.shape};
       first = std::min(first.value_or(one.from), one.from);
     }
+    // mutant: kinds-several
     if (!first && !served) first = several(step, from, oldest, enough);
     return first || (served && !knows_bucket()) ? first : many_alike(shape, oldest);
   }

@@ -125,6 +125,7 @@ void Walk::pass_step_end(Lane& lane) noexcept {
   lane.outgrown = false;
   lane.misses = 0;
   const std::uint32_t root = root_of(lane), start = start_of(lane);
+  // mutant: kinds-branch-end
   if (lane.sequence != root || start != root) return jump(lane, {start, 0});
   pass_root_end(lane);
   expect(lane, {root, 0});
@@ -135,9 +136,11 @@ void Walk::pass_root_end(Lane& lane) noexcept {
   const std::uint32_t root = lane.sequence;
   const std::uint32_t period = lookup_->plan().sequences[root].period;
   for (std::uint32_t tick = lane.position + 1; tick < period; ++tick) {
+    // mutant: ends-circle
     for (const SlotIndex slot : lookup_->ends_at(root, tick)) occupancy_.expire(slot);
   }
   lane.position = 0;
+  // mutant: ends-zero
   for (const SlotIndex slot : lookup_->ends_at(root, 0)) occupancy_.expire(slot);
 }
 
@@ -158,6 +161,7 @@ bool Walk::take_branch(Lane& lane, Bytes requested) noexcept {
 // inputs may take other kernels than long ones.
 bool Walk::is_next_bucket(Lane& lane, Bytes requested) noexcept {
   if (!lookup_->is_bucket(lane.next)) return false;
+  // mutant: kinds-between
   if (branches() && !is_between(lane.next, requested)) (void)take_bucket(lane, requested);
   return true;
 }
@@ -236,28 +240,34 @@ bool Walk::wraps(SlotIndex slot) const noexcept {
 // ----------------------------------------------------------------------------------------
 
 bool Walk::on_schedule(const Lane& lane, SlotIndex slot) const noexcept {
+  // mutant: x-left-branch
   if (path(lane).index(slot) == path(lane).size()) return false;
   const Sequence& own = lookup_->plan().sequences[lookup_->sequence_of(slot)];
   const std::uint32_t period = own.period;
   const PlanLookup::Entry& entry = entries_[slot];
   if (lane.position >= period) return false;
   // What a branch leaves alive at its end is off schedule in later steps, whichever these are.
+  // mutant: x-branch-wraps
   if (own.parent >= 0 && lane.position < entry.birth) return false;
   const std::uint32_t age = lane.position >= entry.birth ? lane.position - entry.birth
                                                          : lane.position + period - entry.birth;
+  // mutant: ends-jump
   return age < entry.length;
 }
 
 // Afterwards off schedule is what the plan did not put there, and what it would not have alive now.
 void Walk::jump(Lane& lane, PathPlace place) noexcept {
   ++jumps_;
+  // mutant: branch-before
   const std::vector<std::uint32_t>& before = path(lane).sequences();
   const std::uint32_t position = lane.position;
   lane.sequence = place.sequence;
+  // mutant: branch-jump
   lane.parent_ends = path(lane).sequences().size() > 1;
   BERTH_ASSERT(place.index < path(lane).size(), "request {} of {}", place.index, path(lane).size());
   set_next(lane, place.index < path(lane).size() ? place.index : 0);
   lane.position = entries_[lane.next].birth;
+  // mutant: x-jump
   occupancy_.rebuild(before, position, [&](SlotIndex slot) { return on_schedule(lane, slot); });
 }
 
@@ -338,6 +348,7 @@ Walk::Step Walk::next_searching(Lane& lane, Bytes requested) noexcept {
       // Skipped slots were not born: the walk to the next birth does all that is to be done.
       expect(lane, place);
     } else {
+      // mutant: path-end
       begin_again(lane, place);
     }
   }
@@ -358,6 +369,7 @@ void Walk::begin_again(Lane& lane, PathPlace place) noexcept {
     expect(lane, place);
   } else {
     // The path that a step begins on makes the requests of the root's, to its own end.
+    // mutant: path-again
     jump(lane, place.index < paths_.paths[start].size() ? PathPlace{start, place.index} : place);
   }
 }
@@ -431,6 +443,7 @@ std::optional<std::uint32_t> Walk::nearest_mark(const Path& path, std::uint32_t 
   std::uint32_t least = ~0u;
   for (std::size_t i = 0; i < marks.size(); ++i) {
     const std::uint32_t before = i == 0 ? marks.back() : marks[i - 1];
+    // mutant: kinds-phase
     const bool equal = (marks[i] + size - before) % size == came;
     if ((as_many && !equal) || (!known && !equal)) continue;
     const std::uint32_t ahead = (marks[i] + size - next) % size;

@@ -110,9 +110,11 @@ class Walk {
   // Moves the lane's position forward to `tick` of its path.
   void advance(Lane& lane, std::uint32_t tick) noexcept {
     while (lane.position < tick) {
+      // mutant: ends-walk
       ++lane.position;
       for (const std::uint32_t slot : lookup_->ends_at(lane.sequence, lane.position))
         occupancy_.expire(slot);
+      // mutant: branch-ends
       if (lane.parent_ends) [[unlikely]]
         expire_ancestors(lane);
     }

@@ -104,6 +104,7 @@ void Machine::note_accesses(Stream& stream, const Operation& operation) {
     const Accesses::Access noted{{stream.component, stream.enqueued}, access.kind};
     for (const NamedBytes& piece : space.named(access.begin, access.size)) {
       accesses.add(piece.bytes, piece.bytes + piece.size, noted, stream.clock);
+      // mutant: alias-unmapped
       if (piece.begin != piece.bytes)
         accesses.add(piece.begin, piece.begin + piece.size, noted, stream.clock);
     }

@@ -115,6 +115,7 @@ std::vector<NamedBytes> AddressSpace::named(std::uintptr_t begin, std::size_t si
     // What is not mapped has no other address: the rest is one piece, but for neighbours.
     const std::uintptr_t end =
         there != nullptr ? std::min(there->end(), begin + size) : begin + size;
+    // mutant: alias-checker
     const std::uintptr_t bytes = mapped ? there->bytes + (reached - there->begin) : reached;
     if (!pieces.empty() && pieces.back().bytes + pieces.back().size == bytes) {
       pieces.back().size += end - reached;

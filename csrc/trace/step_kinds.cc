@@ -189,6 +189,7 @@ class LaneSteps {
     for (StepKind& kind : kinds) {
       if (kind.released >= most / kLittle && kind.released != 0) continue;
       kind.released = 0;
+      // mutant: kinds-release-end
       kind.release = most == 0 ? 0 : static_cast<std::uint32_t>(kind.requests.size());
     }
   }
@@ -284,6 +285,7 @@ void add(StepKind& to, const StepKind& from) {
 
 // Whether what was put together are sizes of one step.
 bool is_like(const StepKind& bucket) {
+  // mutant: bucket-unlike
   return static_cast<double>(load_of(bucket)) <=
          StepKinds::kMostLoss * static_cast<double>(bucket.load);
 }
@@ -385,6 +387,7 @@ void StepKinds::divide(const LaneLog& log, std::uint64_t lane, std::vector<Tick>
   // Before the first mark there may be but the end of a step.
   for (std::size_t i = 1; i + 1 < bounds.size(); ++i) steps.push_back(step(i));
   const StepParts parts(std::move(steps));
+  // mutant: kinds-parts
   if (!(divides_ |= parts.tell())) return;
 
   for (std::size_t i = 0, count = bounds.size(); i + 1 < count; ++i) {
@@ -466,6 +469,7 @@ void StepKinds::grow(std::uint64_t lane, std::size_t requests, std::size_t index
     if (kind.lane != lane || !kind.bucket() || kind.requests.size() != requests) continue;
     if (index >= requests) continue;
     StepKind::Request& request = kind.requests[index];
+    // mutant: bucket-grows
     request.bytes = std::max(request.bytes, bytes);
     request.most = std::max(request.most, request.bytes);
     kind.load = 0;  // of the step that was larger nothing else is known

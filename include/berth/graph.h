@@ -67,6 +67,7 @@ struct Traits {
   bool draws_again = false;  // random, but drawn again from the generator's state of the first run
   // Whether it must not be recomputed.
   [[nodiscard]] bool only_once() const noexcept {
+    // mutant: referee-again, referee-drawn-again
     return (random && !draws_again) || changes_state || host_sync || collective;
   }
   friend bool operator==(const Traits&, const Traits&) = default;

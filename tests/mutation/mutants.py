@@ -6,7 +6,7 @@ edited. First the
 tests must pass as the sources are; then each mutant of tests/mutation/table.py is built, and its tests run until one
 fails. A mutant that does not build shows nothing and counts as one that survived.
 
-Exit code: 0 where every mutant was killed; 1 where one survived or its text is not found; 2 for wrong usage; 3 where the
+Exit code: 0 where every mutant was killed; 1 where one survived or its point is not found; 2 for wrong usage; 3 where the
 sources cannot be built or do not pass as they are.
 """
 
@@ -23,6 +23,7 @@ import threading
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+from points import Lost, changed  # noqa: E402
 from table import MUTANTS, WITHOUT  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
@@ -34,10 +35,13 @@ class Broken(Exception):
     """The sources cannot be tested as they are; ends with exit code 3."""
 
 
-def occurrences(mutant, root=ROOT):
-    """How often the mutant's text is in its file; 0 where there is no such file."""
-    path = root / mutant.file
-    return path.read_text(encoding="utf-8").count(mutant.old) if mutant.old and path.is_file() else 0
+def why_lost(mutant):
+    """Why the mutant cannot be made of the sources; None where it can."""
+    try:
+        changed(mutant.name, mutant.change)
+    except Lost as error:
+        return str(error)
+    return None
 
 
 def programs(mutants):
@@ -170,11 +174,12 @@ class Copy:
 
     def judge(self, mutant):
         start = time.monotonic()
-        path = self.tree / mutant.file
+        file, mutated = changed(mutant.name, mutant.change, self.tree)
+        path = self.tree / file
         text = path.read_text(encoding="utf-8")
         killed, by = False, None
         try:
-            path.write_text(text.replace(mutant.old, mutant.new), encoding="utf-8")
+            path.write_text(mutated, encoding="utf-8")
             for test in mutant.tests:  # the next program is built only where this one shows nothing
                 if not self.make([test[0]]):
                     by = f"does not build: see {self.log.relative_to(ROOT)}"
@@ -299,16 +304,12 @@ def main(arguments):
     mutants = [mutant for mutant in MUTANTS if not options.names or {mutant.name, mutant.rule} & set(options.names)]
     if options.list:
         for mutant in mutants:
-            print(f"{mutant.rule:5} {mutant.name:16} {mutant.what} ({mutant.file})")
+            print(f"{mutant.rule:5} {mutant.name:16} {mutant.what}")
         for rule, why in WITHOUT.items():
             print(f"{rule:5} {'(none)':16} {why}")
         return 0
-    if lost := [mutant for mutant in mutants if occurrences(mutant) != 1]:
-        for mutant in lost:
-            print(
-                f"FAILED {mutant.name}: its text is in {mutant.file} {occurrences(mutant)} times, wanted once",
-                file=sys.stderr,
-            )
+    if lost := [f"{mutant.name}: {why}" for mutant in mutants if (why := why_lost(mutant))]:
+        print("\n".join(f"FAILED {one}" for one in lost), file=sys.stderr)
         return 1
     try:
         results, seconds = run(options, mutants)

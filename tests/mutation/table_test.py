@@ -9,15 +9,19 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import mutants  # noqa: E402
+import points  # noqa: E402
 import table  # noqa: E402
 
 
 class Table(unittest.TestCase):
-    def test_each_text_is_in_its_file_once(self):
+    def test_each_mutant_has_its_point_and_changes_something(self):
         for mutant in table.MUTANTS:
             with self.subTest(mutant=mutant.name):
-                self.assertEqual(mutants.occurrences(mutant), 1, f"in {mutant.file}")
-                self.assertNotEqual(mutant.old, mutant.new)
+                file, text = points.changed(mutant.name, mutant.change)
+                self.assertNotEqual(text, (points.ROOT / file).read_text(encoding="utf-8"))
+
+    def test_each_point_has_its_mutant(self):
+        self.assertEqual(set(points.points()), {mutant.name for mutant in table.MUTANTS})
 
     def test_each_rule_has_a_mutant_or_a_reason(self):
         rules = {mutant.rule for mutant in table.MUTANTS}
@@ -54,13 +58,56 @@ class Table(unittest.TestCase):
 
     def test_names_and_changes_are_unique(self):
         self.assertEqual(len({mutant.name for mutant in table.MUTANTS}), len(table.MUTANTS))
-        self.assertEqual(len({(mutant.file, mutant.old, mutant.new) for mutant in table.MUTANTS}), len(table.MUTANTS))
+        changes = {points.changed(mutant.name, mutant.change) for mutant in table.MUTANTS}
+        self.assertEqual(len(changes), len(table.MUTANTS))
 
     def test_each_test_program_is_built(self):
         text = "\n".join(path.read_text() for path in (mutants.ROOT / "tests").glob("*/CMakeLists.txt"))
         for program in mutants.programs(table.MUTANTS):
             name = program.removeprefix("berth_").removesuffix("_test")
             self.assertRegex(text, rf"berth_test\({name}\s")
+
+
+class Points(unittest.TestCase):
+    TEXT = """  // mutant: one, two
+  // Why it is so.
+  if (f(a, "};") && b[0] == '{')
+    return {1, 2};
+  // mutant: three
+  for (int i = 0; i < 3; ++i) {
+    // mutant: four
+    g([&] { h(); i = Point{1}.x; });
+    k();
+  }
+"""
+
+    def changed(self, name, change):
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder)
+            (root / "csrc").mkdir()
+            (root / "csrc" / "a.cc").write_text(self.TEXT)
+            file, text = points.changed(name, change, root)
+            self.assertEqual(file, "csrc/a.cc")
+            return text
+
+    def test_statements_end_where_they_end(self):
+        branch = "if (f(a, \"};\") && b[0] == '{')\n    return {1, 2};"
+        self.assertEqual(self.changed("two", points.Drop()), self.TEXT.replace(branch, ""))
+        self.assertEqual(self.changed("four", points.Drop(2)).count("();"), 0)
+        self.assertIn("  x {\n    // mutant: four", self.changed("three", points.Replace("x {")))
+        self.assertIn("if (true)\n    return {1, 2};", self.changed("one", points.ALWAYS))
+        self.assertIn("i < 4;", self.changed("three", points.Swap("i < 3", "i < 4")))
+
+    def test_what_is_not_there_is_lost(self):
+        for name, change in (
+            ("five", points.Drop()),
+            ("three", points.NEVER),
+            ("four", points.Drop(3)),
+            ("one", points.Swap("absent", "")),
+            ("three", points.Swap("i", "j")),
+        ):
+            with self.subTest(name=name), self.assertRaises(points.Lost):
+                self.changed(name, change)
 
 
 class Script(unittest.TestCase):

@@ -24,7 +24,9 @@ void run_side_by_side(std::size_t threads, const Run& run) {
     if (threads > 1) others.reserve(threads - 1);
     for (unsigned thread = 1; thread < threads; ++thread)
       others.emplace_back(std::cref(run), thread);
+    // mutant: place-threads
   } catch (const std::system_error&) {  // those that were started do all
+    // mutant: place-memory
   } catch (const std::bad_alloc&) {
   }
   run(0u);

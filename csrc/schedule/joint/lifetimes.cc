@@ -181,6 +181,7 @@ class LifetimeWalk {
   }
   // Ends what was copied in from the host by then.
   void clear_host(std::uint64_t now) {
+    // mutant: copies-host
     while (!coming_.empty() && coming_.front().end <= now) {
       Lifetimes::One& one = result_.host[coming_.front().lifetime];
       one.death = tick_;

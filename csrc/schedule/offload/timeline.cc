@@ -97,6 +97,7 @@ void Timeline::start_copies() {
     host_ += problem_.values[out_.running].bytes;
     host_peak_ = std::max(host_peak_, host_);
   }
+  // mutant: copies-source
   if (in_.idle() && in_.head < in_.queue.size() && out_at_[in_.queue[in_.head]] == Place::kDone) {
     begin(in_, in_times_, machine_.in);
     CopyTime& time = in_times_[in_.running];
@@ -104,6 +105,7 @@ void Timeline::start_copies() {
       time.cause = CopyTime::Cause::kSource;
   }
   const bool both = !out_.idle() && !in_.idle();
+  // mutant: copies-duplex
   out_.set_speed(clock_, both ? machine_.out.loaded : machine_.out.alone);
   in_.set_speed(clock_, both ? machine_.in.loaded : machine_.in.alone);
 }
@@ -153,6 +155,7 @@ void Timeline::wait_for_reloads(Index run, std::uint64_t& now) {
 // Waits until there is room for that much, and takes it.
 void Timeline::take_room(Index run, Bytes wanted, std::uint64_t& now) {
   advance(now);
+  // mutant: copies-room
   while (machine_.budget != 0 && live_ + wanted > machine_.budget && leaving_ != 0) {
     step_engines(kForever);
     now = clock_;
@@ -222,6 +225,7 @@ void Timeline::end_uses(Index run) {
     if (execution_.last_use[v] == run) {
       live_ -= bytes;
     } else if (execution_.last_before[v] == run && execution_.fate[v] != Fate::kKeep) {
+      // mutant: copies-early
       out_of_use_[v] = execution_.fate[v] == Fate::kOffload;
       if (!out_of_use_[v] || out_at_[v] == Place::kDone)
         live_ -= bytes;
@@ -288,6 +292,7 @@ Outcome Timeline::play(const CopyPlan& plan) {
     queue_reloads(run, false);
     now = time.end;
     advance(now);
+    // mutant: copies-workspace
     live_ -= one.workspace;
     if (!again && op < problem_.border) {
       queue_out(run, true, one.reads);

@@ -21,6 +21,7 @@ void Triggers::set(CopyPlan& plan, const std::vector<std::int32_t>& lead) {
     for (const Value v : problem_.operators[runs[run].op].reads) {
       if (execution_.fate[v] != Fate::kOffload || execution_.first_after[v] != run) continue;
       const std::uint64_t ns = copy_ns(problem_.values[v].bytes, machine_.in.loaded);
+      // mutant: copies-order
       const std::uint64_t deadline = std::min(start_[run], next);
       next = deadline - std::min(deadline, ns + ns / 10);
       at = std::min(at, run - 1);

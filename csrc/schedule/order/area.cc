@@ -47,6 +47,7 @@ double WorkingOrder::price(std::uint32_t first, std::span<const Node> nodes) {
     for (const Value v : problem_.nodes[nodes[k]].reads) {
       if (seen_[v] == call_) continue;
       seen_[v] = call_;
+      // mutant: order-last-reader
       if (last_reader(v) < end) new_kept_[k] += problem_.values[v].bytes;
     }
   }

@@ -93,6 +93,7 @@ class ExactSearch {
     if (!frames_.empty()) undo();  // the choice that led here
   }
 
+  // mutant: order-fits
   [[nodiscard]] bool fits(Node n) const { return execution_.live_at(n) <= capacity_; }
   [[nodiscard]] std::optional<Node> find_free() const {
     for (const Node n : execution_.ready())

@@ -51,6 +51,7 @@ Bytes MinCut::live(Node v, const std::vector<std::uint32_t>& position, std::uint
     for (const Node after : problem_.nodes[n].after)
       if (fates_[after] == Fate::kExecuted) flow_.add_arc(kSource, vertex_[n], kInfinite);
   }
+  // mutant: order-constant
   Bytes always = problem_.constant + problem_.nodes[v].made;
   for (const OrderProblem::ValueOf& value : problem_.values) {
     if (value.maker == v || value.bytes == 0 || value.readers.empty()) continue;
@@ -78,6 +79,7 @@ Bytes MinCut::live(Node v, const std::vector<std::uint32_t>& position, std::uint
   }
   const Bytes cut = flow_.run();
   find_side(side);
+  // mutant: order-bound
   return always + cut;
 }
 

@@ -345,6 +345,7 @@ class RetentionBound::Prices {
           cost = kInfinity;
           for (const StageMethod& method : methods_of(n, t))
             if (method.workspace <= slack) cost = std::min(cost, static_cast<double>(method.cost));
+          // mutant: kept-bound
           cost /= static_cast<double>(node.makes.size());
         }
         for (const StageValue value : node.makes) run_cost_[cell(value, t)] = cost;

@@ -31,6 +31,7 @@ class CheckmateModel : public StageModel {
       for (const StageValue value : node.makes) live += problem_.values[value].bytes;
       total.peak = std::max(total.peak, live);
       for (const StageValue value : node.reads)
+        // mutant: kept-freed
         if (last_[value] == id && !has(between.after, value)) live -= problem_.values[value].bytes;
     });
     return total;

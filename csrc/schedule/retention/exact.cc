@@ -37,13 +37,16 @@ class ExactModel : public StageModel {
     for_each_bit(runs, [&](std::size_t id) {
       const StageProblem::NodeOf& node = problem_.nodes[id];
       for (const StageValue value : node.makes) live += problem_.values[value].bytes;
+      // mutant: kept-fixed
       const std::int64_t base = stage.fixed + live;
       const bool due = is_due(t, id);
       const Ways& mine = ways(static_cast<StageNode>(id), !due);
+      // mutant: kept-over-later, kept-over-kept
       const bool may = node.over && !has(between.after, *node.over) && ends_at(*node.over, id);
       const StageMethod& method =
           pick(may && !node.always_in_place ? mine.any : mine.plain, budget - base, total);
       total.cost += may_run(t, id, due) ? method.cost : StageProblem::kNever;
+      // mutant: kept-workspace
       total.peak = std::max(total.peak, base + method.workspace);
       if (observer_ != nullptr)
         observer_->runs(static_cast<StageNode>(id), method,
@@ -53,6 +56,7 @@ class ExactModel : public StageModel {
         if (ends_at(value, id) && !has(between.after, value)) live -= problem_.values[value].bytes;
       // Nor does a second copy of what was kept.
       for (const StageValue value : node.makes)
+        // mutant: kept-twice
         if (has(between.before, value) ||
             (last_[value].call != call_ && !has(between.after, value)))
           live -= problem_.values[value].bytes;

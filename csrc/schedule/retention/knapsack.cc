@@ -156,6 +156,7 @@ class Partition {
   }
 
   [[nodiscard]] bool is_banned(StageNode n, Bans bans) const {
+    // mutant: kept-random
     if (input_[n] || random_[n]) return true;
     if (bans == Bans::kHeavy ? heavy_[n] : !fusible_[n]) return true;
     const StageProblem::NodeOf& node = problem_.nodes[n];

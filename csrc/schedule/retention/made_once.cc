@@ -21,6 +21,7 @@ std::vector<KeptRows> rows_made_once(const StageProblem& problem, std::size_t fi
       const StageValue v = wanted.back();
       wanted.pop_back();
       used[v] = t;
+      // mutant: kept-once
       if (before[v] || made[v] != 0) continue;
       const StageProblem::NodeOf& maker = problem.nodes[problem.values[v].maker];
       for (const StageValue result : maker.makes)

@@ -103,6 +103,7 @@ void StageModel::find_runs(std::size_t t, std::uint32_t alternative, const Betwe
   for (const StageNode node : stage.must_run) runs[node / 64] |= std::uint64_t{1} << (node % 64);
   if (!stage.alternatives.empty())
     for (const StageValue value : stage.alternatives[alternative].reads)
+      // mutant: kept-need
       if (!has(between.after, value) && (needs_after() || !has(between.before, value))) need(value);
   for (std::size_t w = 0; w < between.after.size(); ++w)
     for (std::uint64_t left = between.after[w] & ~between.before[w]; left != 0; left &= left - 1)

@@ -55,6 +55,7 @@ class MonetModel : public StageModel {
           take(node, t, in_place ? ways(node, t > 0).in_place : ways(node, t > 0).plain, base,
                total);
         } else {
+          // mutant: kept-over-d
           const bool may = one.over && !has(between.after, *one.over) && !has(reads, *one.over);
           const bool joint = id + 1 < problem_.nodes.size() &&
                              problem_.nodes[id + 1].with_previous && has(runs, id + 1);
@@ -77,6 +78,7 @@ class MonetModel : public StageModel {
       }
       if (stays) there += bytes;
     });
+    // mutant: kept-behind
     if (passed < problem_.values.size())  // at the nodes behind the walk
       total.peak = std::max(total.peak, stage.fixed + there);
     if (!closes) return total;
@@ -90,6 +92,7 @@ class MonetModel : public StageModel {
  private:
   // Its result and what stands beside it, but for what is counted as kept already.
   [[nodiscard]] std::int64_t standing(StageNode node, ConstWords after) const {
+    // mutant: kept-local
     std::int64_t bytes = problem_.nodes[node].local_bytes + problem_.values[node].bytes;
     const ConstWords local = local_.row(node);
     for (std::size_t w = 0; w < local.size(); ++w)

@@ -73,6 +73,7 @@ void check(const StageProblem& problem) {
                 "{} runs with the one before it: there is none", whose);
     BERTH_CHECK(!node.over || !node.in_place.empty(), kInput,
                 "{} takes over a result and has no way to do so", whose);
+    // mutant: kept-twice-read
     check_distinct(node.reads, whose, "reads");
     check_distinct(node.makes, whose, "makes");
     check_distinct(node.local, whose, "stands beside");

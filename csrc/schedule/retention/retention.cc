@@ -126,6 +126,7 @@ class RetentionPlanning {
     }
     result_.cost_bound = bound_->cost();
     (void)offer(everything, "keep");
+    // mutant: kept-given
     if (options_.given && !offer(*options_.given, "given", true)) nearest_is_given_ = true;
     if (options_.engine == "cut" || options_.engine == "auto") offer_cuts();
     if (options_.engine == "chen" || options_.engine == "auto") offer_chen();

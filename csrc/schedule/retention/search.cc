@@ -16,6 +16,7 @@ void squeeze(WorkingPlan& plan, const Squeeze& how, MoveSource& source, std::mt1
              RetentionSearch& search, FoundRetention& best) {
   constexpr std::uint64_t kPriceEvery = 128;
   const auto take = [&] {
+    // mutant: kept-again
     if (plan.excess() != 0 || plan.cost() >= StageProblem::kNever ||
         (best.plan && plan.cost() >= best.cost))
       return;

@@ -112,9 +112,11 @@ void WorkingPlan::price(std::size_t index, const RetentionMove& move) {
       const bool before = plan_.kept.has(t, one.value);
       if (!changed_before || !changed_after || before != plan_.kept.has(t + 1, one.value))
         return false;
+      // mutant: kept-passes
       if (uses(t, one.value)) return false;
       shift += before ? problem_.values[one.value].bytes : -problem_.values[one.value].bytes;
     }
+    // mutant: kept-margin, kept-margin-last
     if (shift > old.more || -shift >= old.less) return false;
     now = old;
     now.peak += shift;

@@ -73,6 +73,7 @@ class Buffers {
     const StorageNumber storage = holds_[instruction.buffer];
     if (storage == kNoStorage || holders_[storage] != instruction.buffer) return false;
     const bool made_again = instruction.made_again && storage == instruction.storage;
+    // mutant: step-needed
     return !made_again && needed(storage);
   }
   // Puts these bytes aside. Requires would_keep().

@@ -140,7 +140,9 @@ class CompositeKernel final : public c10::OperatorKernel {
     try {
       op.redispatchBoxed(keys & kBelowComposites, stack);
     } catch (const c10::Error& error) {
+      // mutant: barrier-reader
       if (!asks_for_bytes(error) || listener->effects() != called) throw;
+      // mutant: barrier-reader-kept
       readers().add(op);
       stack->resize(below);
       stack->insert(stack->end(), arguments.begin(), arguments.end());

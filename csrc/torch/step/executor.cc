@@ -42,6 +42,7 @@ class Executor::Below {
 
   void use_modes_of(const Call& call) {
     c10::GradMode::set_enabled(call.gradients_on);
+    // mutant: barrier-modes-set
     if (std::exchange(last_, call.modes.get()) != call.modes.get()) modes_.use(*call.modes);
   }
 
@@ -199,6 +200,7 @@ void Executor::push_arguments(const Instruction& instruction, bool again, c10::S
         !call.aside.empty() && std::count(call.aside.begin(), call.aside.end(), number) > 0;
     ++number;
     if (!aside) return found;
+    // mutant: step-aside
     if (again) return at::empty_like(found);
     if (!beside_) return found;
     const auto [shadow, fresh] = shadows_.try_emplace(buffer);
@@ -280,6 +282,7 @@ void Executor::run(const Instruction& instruction, const Needed& needed, c10::St
     const auto generator = [&] {
       return generator_of(c10::ArrayRef<c10::IValue>(*stack).slice(below));
     };
+    // mutant: step-draw-again
     if (told != generator_states_.end())
       drawing.emplace(generator(), told->second);
     else if (instruction.again_later)
@@ -482,6 +485,7 @@ Executor::Beside Executor::beside(const Instruction& instruction, std::uint32_t 
   const Call& call = program_.calls[instruction.call];
   if (call.random || call.host_read || call.checked || *call.modes != Modes::now())
     return Beside::kEnd;
+  // mutant: step-body-ahead
   if (instruction.call >= calls) return Beside::kWait;
   if (call.by_body) return Beside::kRun;
   const auto is_aside = [&](std::size_t operand) {
@@ -548,9 +552,11 @@ void Executor::make_up(const Needed& needed) {
   for (const auto& [buffer, shadow] : shadows_) {
     if (!shadow.instead.defined()) continue;
     left_traces_ = true;
+    // mutant: step-shadow
     shadow.real.copy_(shadow.instead);
   }
   shadows_.clear();
+  // mutant: step-put-off
   for (; !postponed_.empty(); postponed_.pop_front()) step(*postponed_.front(), needed, nullptr);
 }
 

@@ -363,6 +363,7 @@ void Ghost::called_elsewhere(const c10::OperatorHandle& op, const c10::Stack& st
     return tensor.defined() && tensor.has_storage() &&
            numbers_.contains(tensor.storage().unsafeGetStorageImpl());
   };
+  // mutant: threads-takes, threads-draws
   if (!facts_of(op).random && !any_argument(op, stack, is_of_step)) return;
   called_elsewhere_ = true;
   diverge(fmt::format("{} is called on another thread", name_of(op)));
@@ -501,6 +502,7 @@ void Ghost::draw(const Call& expected, const c10::OperatorHandle& op, c10::Dispa
 template <typename Run>
 void Ghost::run(const Run& how) {
   // Where the body has set a generator, what it called before drew from what was there.
+  // mutant: step-generator
   const auto set_by_body = generators_.put_back();
   const CurrentStreams::Guard streams(streams_);
   const Elapsed elapsed;

@@ -56,6 +56,7 @@ bool Ghost::check(const Call& expected, const c10::OperatorHandle& op,
     *why = fmt::format("{} is called on another stream", name_of(op));
     return false;
   }
+  // mutant: barrier-modes
   if (const Modes modes = Modes::now(); modes != *expected.modes) {
     *why = fmt::format("{} runs under another {}", name_of(op), expected.modes->difference(modes));
     return false;
@@ -83,7 +84,9 @@ bool Ghost::check(const Call& expected, const c10::OperatorHandle& op,
     }
     if (argument.any || same_value(value, argument.value)) return true;
     const bool is_number = argument.scalar && value.tagKind() == argument.value.tagKind();
+    // mutant: step-own-generator
     if (is_number || may_stand_for(value, argument.value)) {
+      // mutant: step-number
       executor_->set_value(next_, n, value);
       return true;
     }

@@ -9,6 +9,7 @@ bool is_foreign(c10::StorageImpl& storage) {
   if (bytes.get() == nullptr || storage.nbytes() == 0) return false;
   const c10::Allocator* const allocator = storage.allocator();
   // libtorch lets no storage grow of which NumPy has an array.
+  // mutant: barrier-foreign
   return !storage.resizable() || allocator == nullptr ||
          bytes.get_deleter() != allocator->raw_deleter();
 }

@@ -94,6 +94,7 @@ void find_twins(Program& program) {
       const auto times =
           std::count_if(call.operands.begin(), call.operands.end(),
                         [&](const Operand& other) { return other.storage == one.storage; });
+      // mutant: step-readers
       if (program.kinds[one.storage] != StorageKind::kMade || storage.of_body() ||
           storage.outlives || storage.bytes != made.bytes || storage.device != made.device ||
           !whole || as_result != result.operand || readers[one.storage] != 1 ||

@@ -70,6 +70,7 @@ void Recorder::called_elsewhere(const c10::OperatorHandle& op, const c10::Stack&
     return written && tensor.defined() && tensor.has_storage() &&
            numbers_.contains(tensor.storage().unsafeGetStorageImpl());
   });
+  // mutant: threads-writes
   if (writes) refuse(op, "is called on another thread, and writes a tensor of the step");
 }
 
@@ -167,8 +168,10 @@ void Recorder::decide(Call& call) {
     if (storage == kNoStorage) continue;
     on_host |= record_.storages[storage].device.is_cpu();
     of_step |= !record_.storages[storage].of_body();
+    // mutant: barrier-pending
     of_step |= is_at(pending_, n);
   }
+  // mutant: barrier-checked
   call.checked = !call.host_read && may_fail(call, on_host);
   if (!foreign || call.host_read) return;
   call.by_body = !of_step;
@@ -415,6 +418,7 @@ void Recorder::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10
   for (std::size_t n = 0; n < counters.size(); ++n)
     if (counters[n].enabled() && counters[n].current_version() != versions[n])
       call.versions.emplace_back(call.writes[n], counters[n].current_version() - versions[n]);
+  // mutant: barrier-wrote
   describe_wrote(call, wrote);
   const auto results = c10::ArrayRef<c10::IValue>(*stack).slice(below);
   describe_results(call, results, operands);

@@ -228,6 +228,7 @@ OperatorFacts find_facts(const c10::OperatorHandle& op) {
 
   for (const HiddenWrite& known : kHiddenWrites)
     for (std::size_t n = 0; name == known.name && n < arguments; ++n)
+      // mutant: step-hidden-rnn
       if (schema.arguments()[n].name() == known.argument) facts.writes[n] = true;
 
   facts.view = is_view_by_schema(op);
@@ -346,6 +347,7 @@ const OperatorFacts& facts_of(const c10::OperatorHandle& op) {
   const auto found = known.facts.find(&op.schema());
   if (found != known.facts.end()) [[likely]]
     return found->second;
+  // mutant: barrier-opaque
   return known.facts.emplace(&op.schema(), is_known(op) ? find_facts(op) : find_opaque_facts(op))
       .first->second;
 }
