@@ -230,10 +230,7 @@ class _Loaded:
 def _loaded(function: _Method) -> _Method:
     @functools.wraps(function)
     def load(zip_file: Any, *args: Any, **kwargs: Any) -> Any:
-        from berth._install import installed_adapters
-
-        limited = _for_good and any(kind == "cpu" for kind, _ in installed_adapters())
-        return function(_Loaded(zip_file) if limited else zip_file, *args, **kwargs)
+        return function(_Loaded(zip_file) if _copies_loaded else zip_file, *args, **kwargs)
 
     return load
 
@@ -419,10 +416,13 @@ class _Imports:
 
 
 _for_good: list[Any] = []
+_copies_loaded = False  # what torch.load() reads
 
 
-def watch_for_good() -> None:
-    """From now on methods tell, whether a step runs or not."""
+def watch_for_good(cpu_may_leave: bool) -> None:
+    """From now on methods tell, whether a step runs or not. cpu_may_leave: the CPU's memory is berth's."""
+    global _copies_loaded
+    _copies_loaded |= cpu_may_leave
     if not _for_good:
         _for_good.append(Watch())
         _for_good[0].__enter__()

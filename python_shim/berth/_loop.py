@@ -90,7 +90,7 @@ class _Loop:
         for _, adapter in installed_adapters():
             adapter.allow_spills(host_memory)
             in_each_new_one(adapter.watch_thread)
-        watch_for_good()
+        watch_for_good("cpu" in dict(installed_adapters()))
 
     def ended(self, optimizer: Any, *_: Any) -> None:
         """An optimizer's step() has ended."""

@@ -276,7 +276,7 @@ class StepProgram:
         if engine != "eager" or self._host_memory > 0:
             in_each_new_one(self._adapter.watch_thread)
         if self._host_memory > 0:
-            watch_for_good()  # between steps, too, tensors may be on the host
+            watch_for_good("cpu" in there)  # between steps, too, tensors may be on the host
             _tell_parameters()
 
     def __del__(self) -> None:
