@@ -5,8 +5,9 @@
 namespace berth {
 
 std::vector<ByteRange> united(std::vector<ByteRange> ranges) {
-  std::sort(ranges.begin(), ranges.end(),
-            [](ByteRange a, ByteRange b) { return a.first < b.first; });
+  const auto before = [](ByteRange a, ByteRange b) { return a.first < b.first; };
+  if (!std::is_sorted(ranges.begin(), ranges.end(), before))
+    std::sort(ranges.begin(), ranges.end(), before);
   std::size_t last = 0;
   for (std::size_t i = 1; i < ranges.size(); ++i) {
     if (ranges[i].first <= ranges[last].last)

@@ -1,5 +1,7 @@
 #include "csrc/runtime/lending.h"
 
+#include "csrc/core/byte_ranges.h"
+
 #include <algorithm>
 #include <utility>
 
@@ -10,6 +12,10 @@ namespace {
 constexpr std::size_t kMostTries = 64;
 // Requests ahead for which nothing is lent that is needed soon.
 constexpr std::uint32_t kSoon = 64;
+// To sort a slot costs so many times what it costs to pass one over.
+constexpr std::uint32_t kSortCost = 8;
+// Ticks that are kept in the order of their bytes, of all paths together.
+constexpr std::size_t kMostOrdered = std::size_t{1} << 22;
 // Blocks that a request of a lane that rests looks at.
 constexpr std::size_t kMostTriesIdle = 256;
 
@@ -18,6 +24,8 @@ constexpr std::size_t kMostTriesIdle = 256;
 void Lending::follow(const PlanLookup& lookup) noexcept {
   lookup_ = &lookup;
   gaps_ = {};
+  orders_ = {};
+  ordered_ = 0;
 }
 
 std::optional<ByteRange> Lending::find(const Lane& lane, const PlanLookup::Entry& wanted,
@@ -43,8 +51,25 @@ std::optional<ByteRange> Lending::find_idle(Bytes size, const MayHave& may_have)
   return std::nullopt;
 }
 
-void Lending::add_needed(const Lane& lane, PageLender::Spare spare,
-                         std::vector<ByteRange>* bytes) const {
+const std::vector<std::uint32_t>& Lending::by_bytes(std::uint32_t sequence) {
+  if (ordered_ > kMostOrdered) {
+    orders_ = {};
+    ordered_ = 0;
+  }
+  const auto [found, fresh] = orders_.try_emplace(sequence);
+  std::vector<std::uint32_t>& order = found->second;
+  if (!fresh) return order;
+  const Path& path = walk_.path(sequence);
+  for (std::uint32_t tick = 0; tick < path.size(); ++tick)
+    if (lookup_->entry(path.slot(tick)).cell != PlanLookup::kNone) order.push_back(tick);
+  std::sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
+    return lookup_->entry(path.slot(a)).offset < lookup_->entry(path.slot(b)).offset;
+  });
+  ordered_ += order.size();
+  return order;
+}
+
+void Lending::add_needed(const Lane& lane, PageLender::Spare spare, std::vector<ByteRange>* bytes) {
   using Spare = PageLender::Spare;
   if (spare == Spare::kAny) return;
   const Path& path = walk_.path(lane);
@@ -56,11 +81,18 @@ void Lending::add_needed(const Lane& lane, PageLender::Spare spare,
   }
   // The k-th request of a path is its tick k.
   const std::uint32_t until = std::min(path.size(), lane.position + ahead);
-  for (std::uint32_t tick = lane.position + 1; tick < until; ++tick) {
+  const auto add = [&](std::uint32_t tick) {
     const PlanLookup::Entry& entry = lookup_->entry(path.slot(tick));
-    if (entry.cell == PlanLookup::kNone) continue;
-    bytes->push_back({entry.offset, entry.offset + occupancy_.rounded(entry.requested)});
+    if (entry.cell != PlanLookup::kNone)
+      add_united(*bytes, {entry.offset, entry.offset + occupancy_.rounded(entry.requested)});
+  };
+  // Many come in the order of their bytes, which spares a sort.
+  if (until > lane.position && (until - lane.position) * kSortCost > path.size()) {
+    for (const std::uint32_t tick : by_bytes(lane.sequence))
+      if (tick > lane.position && tick < until) add(tick);
+    return;
   }
+  for (std::uint32_t tick = lane.position + 1; tick < until; ++tick) add(tick);
 }
 
 // The first bytes of a gap that nothing off schedule and no captured graph has; looks at `tries`

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <unordered_map>
 #include <vector>
 
 namespace berth {
@@ -48,8 +49,9 @@ class Lending {
   // Bytes that no birth in the next ticks needs, while the lane has what was `wanted` for it.
   [[nodiscard]] std::optional<ByteRange> find(const Lane& lane, const PlanLookup::Entry& wanted,
                                               Bytes size, const MayHave& may_have);
-  // Appends the bytes of slots that are born before others may use what the lane can spare.
-  void add_needed(const Lane& lane, PageLender::Spare spare, std::vector<ByteRange>* bytes) const;
+  // Appends the bytes of slots that are born before others may use what the lane can spare, in
+  // order where they are many. O(ticks of the lane's path), at the first time sorted.
+  void add_needed(const Lane& lane, PageLender::Spare spare, std::vector<ByteRange>* bytes);
   // Any bytes under slots that are not live. Requires that no slot is handed out before they are
   // off schedule.
   [[nodiscard]] std::optional<ByteRange> find_idle(Bytes size, const MayHave& may_have) const;
@@ -67,6 +69,8 @@ class Lending {
     std::uint64_t busy = 0;         // requests that asked for a gap
   };
 
+  // The ticks of a path that have a place, ascending by their bytes.
+  [[nodiscard]] const std::vector<std::uint32_t>& by_bytes(std::uint32_t sequence);
   [[nodiscard]] std::uint64_t turns() const noexcept { return walk_.jumps() + walk_.step_ends(); }
   [[nodiscard]] bool find_gaps(const Lane& lane, const PlanLookup::Entry& wanted);
   [[nodiscard]] std::vector<ByteRange> needed(const Lane& lane, std::uint32_t until);
@@ -79,6 +83,8 @@ class Lending {
   const Bytes alignment_;
   const PlanLookup* lookup_ = nullptr;
   Gaps gaps_;
+  std::unordered_map<std::uint32_t, std::vector<std::uint32_t>> orders_;  // by sequence
+  std::size_t ordered_ = 0;                                               // ticks in them
 };
 
 }  // namespace berth

@@ -149,8 +149,9 @@ class Walk {
                                                               SlotIndex slot) const noexcept {
     return {path(lane).index(slot), path(lane).size()};
   }
-  [[nodiscard]] const Path& path(const Lane& lane) const noexcept {
-    return paths_.paths[lane.sequence];
+  [[nodiscard]] const Path& path(const Lane& lane) const noexcept { return path(lane.sequence); }
+  [[nodiscard]] const Path& path(std::uint32_t sequence) const noexcept {
+    return paths_.paths[sequence];
   }
   // The sequences that have slots on the lane's path.
   [[nodiscard]] const std::vector<std::uint32_t>& sequences(const Lane& lane) const noexcept {
