@@ -58,8 +58,10 @@ graph::Schedule fitted(graph::Schedule schedule) {
 // A program is planned again where it takes this part more or less than was predicted.
 constexpr std::uint64_t kWorthPlanning = 10;
 
-// So long allocators may look for better places of what is foretold.
+// So long allocators may look for better places of what is foretold. Steps of more requests and
+// frees than that, all together, are learned: planning takes some 200 bytes for each.
 constexpr double kForetellSeconds = 0.2;
+constexpr std::size_t kMostForetold = std::size_t{1} << 17;
 
 // In words why the step cannot be run by the schedule; empty where it can.
 std::string why_not_for(const graph::Graph& graph, const graph::Schedule& schedule) {
@@ -427,6 +429,9 @@ void foretell(Scheduled& scheduled, std::span<const RequestsOn> beside) {
     for (const RequestsOn& one : beside)
       if (one.device == device) kinds.push_back(one.requests);
     scheduled.requests.push_back({device, kinds.front()});
+    std::size_t events = 0;
+    for (const StepRequests& one : kinds) events += one.events.size();
+    if (events > kMostForetold) continue;
     if (auto steps = berth::torch::foretell(device, kinds, kForetellSeconds))
       scheduled.foretold.push_back({device, std::move(steps)});
   }
