@@ -207,7 +207,7 @@ class _Storage:
     def __init__(self, tensor: Any) -> None:
         with _copying():
             read = tensor._typed_storage()._untyped_storage
-            self._copy = torch.empty(0, dtype=torch.uint8).set_(read).clone()
+            self._copy: Any = torch.empty(0, dtype=torch.uint8).set_(read).clone()
 
     def _typed_storage(self) -> Any:
         with _copying():
