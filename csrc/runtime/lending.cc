@@ -56,9 +56,8 @@ const std::vector<std::uint32_t>& Lending::by_bytes(std::uint32_t sequence) {
     orders_ = {};
     ordered_ = 0;
   }
-  const auto [found, fresh] = orders_.try_emplace(sequence);
-  std::vector<std::uint32_t>& order = found->second;
-  if (!fresh) return order;
+  if (const auto known = orders_.find(sequence); known != orders_.end()) return known->second;
+  std::vector<std::uint32_t> order;
   const Path& path = walk_.path(sequence);
   for (std::uint32_t tick = 0; tick < path.size(); ++tick)
     if (lookup_->entry(path.slot(tick)).cell != PlanLookup::kNone) order.push_back(tick);
@@ -66,7 +65,7 @@ const std::vector<std::uint32_t>& Lending::by_bytes(std::uint32_t sequence) {
     return lookup_->entry(path.slot(a)).offset < lookup_->entry(path.slot(b)).offset;
   });
   ordered_ += order.size();
-  return order;
+  return orders_.emplace(sequence, std::move(order)).first->second;
 }
 
 void Lending::add_needed(const Lane& lane, PageLender::Spare spare, std::vector<ByteRange>* bytes) {

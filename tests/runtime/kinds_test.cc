@@ -243,7 +243,8 @@ TEST_CASE("What looked like steps before the first mark has no room in the plan"
   });
   first.insert(first.end(), step.begin(), step.end());
 
-  Served marked_at_the_start(5), marked(5);
+  // Both searches find the best places, also on a loaded machine.
+  Served marked_at_the_start(5, 2), marked(5, 2);
   marked_at_the_start.step({}, 0);
   for (int i = 0; i < 12; ++i) {
     marked_at_the_start.step(i == 0 ? first : step, 1);
@@ -253,10 +254,7 @@ TEST_CASE("What looked like steps before the first mark has no room in the plan"
   CHECK(marked.share() >= 0.999);
   // Only a long record is searched for steps where marks may yet come.
   CHECK((marked.stats().plans_learned > 1) == (layer_count == 100));
-  // On a loaded machine the search may end before it finds the best places.
-  const auto arena = static_cast<double>(marked.stats().arena);
-  const auto other = static_cast<double>(marked_at_the_start.stats().arena);
-  CHECK((arena <= 1.01 * other && other <= 1.01 * arena));
+  CHECK(marked.stats().arena == marked_at_the_start.stats().arena);
 }
 
 TEST_CASE("Steps of two kinds in turns of six are served", "[learn][kinds]") {
