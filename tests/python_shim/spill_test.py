@@ -259,6 +259,13 @@ lists = [[torch.randn(64, 1024 + n) for n in range(12)] for _ in range(3)]
 with step():
     torch._foreach_addcdiv_(*lists, torch.arange(1.0, 13.0))
 found += digest(lists[0])
+many = [torch.rand(512, 512) for _ in range(16)]
+for _ in range(3):
+    with step():  # the first results leave before the last ones are there
+        roots = torch._foreach_sqrt(many)
+        found += digest(roots)
+    del roots
+del many
 net, kept = nn.Linear(512, 512), [torch.zeros(512, 512) for _ in range(8)]
 def write():
     with torch.no_grad():

@@ -89,7 +89,8 @@ Bytes KernelCost::peak() const noexcept { return memory_->peak; }
 Bytes KernelCost::held() const noexcept { return memory_->held; }
 
 std::vector<KernelRequest> KernelCost::requests(c10::ArrayRef<c10::IValue> results) const {
-  if (!memory_->complete()) return {};
+  // What left meanwhile has no address, or that of another by now.
+  if (!memory_->complete() || Spills::get().figures().ns != spilled_ns_) return {};
   std::uint32_t number = 0;
   for (const c10::IValue& value : results)
     for_each_tensor(value, form_of(value), [&](const at::Tensor& tensor) {

@@ -29,7 +29,7 @@ class KernelCost {
   // Bytes of what is still held.
   [[nodiscard]] Bytes held() const noexcept;
   // What it asked allocators for, in order, and which of it are the storages of these results; none
-  // where that is more than kMostRequests.
+  // where that is more than kMostRequests, or where tensors left or came back meanwhile.
   [[nodiscard]] std::vector<KernelRequest> requests(c10::ArrayRef<c10::IValue> results) const;
   static constexpr std::size_t kMostRequests = 256;
 
