@@ -47,9 +47,10 @@ Bytes budget_option(const std::string& text, Bytes base) {
 // The least memory within a share of time more. The limit is that of all searches, of which there
 // are seven at most, with half of the limit each.
 schedule::StepResult plan_within_time(const graph::Graph& graph, schedule::StepOptions how,
-                                      double more_time) {
+                                      double more_time, bool offload_state) {
   how.time_limit_seconds *= 2.0 / 7;
-  schedule::LeastMemory least(graph, how);
+  schedule::LeastMemory least(graph, how,
+                              std::vector<bool>(offload_state ? graph.storages.size() : 0, true));
   const schedule::StepResult* const fastest = least.fastest();
   if (fastest == nullptr) {
     schedule::StepResult none;
@@ -180,8 +181,12 @@ int step(const ScheduleOptions& options) {
               "--budgets makes eight schedules: -o wants one, by --budget");
   BERTH_CHECK(!is_graph_name(options.output), kUsage,
               "'{}' is the name of a graph: what fits a budget is a schedule", options.output);
-  BERTH_CHECK(!options.offload_state || (!options.budget.empty() && rates_of(options)), kUsage,
-              "--offload-state copies state to the host: --budget and --rate-out are wanted");
+  BERTH_CHECK(
+      !options.offload_state ||
+          ((!options.budget.empty() || options.time_budget) && rates_of(options)),
+      kUsage,
+      "--offload-state copies state to the host: --rate-out, and --budget or --time-budget, "
+      "are wanted");
   check_files(std::array{options.input}, {{"-o", options.output}}, options.json);
   const graph::Graph graph = read_graph_input(options.input).graph;
   const schedule::OrderProblem problem = schedule::order_problem(graph);
@@ -212,7 +217,7 @@ int step(const ScheduleOptions& options) {
     if (line.shown())
       how.progress = [&line](const schedule::StepProgress& now) { line.show(describe(now)); };
     if (options.time_budget) {
-      results = {plan_within_time(graph, how, *options.time_budget)};
+      results = {plan_within_time(graph, how, *options.time_budget, options.offload_state)};
       budgets = {results.back().verdict.peak};
     } else if (options.offload_state) {
       how.budget = budgets.back();

@@ -238,8 +238,10 @@ struct StepResult {
 // half of it for the fastest schedule, and half for each of at most six halvings.
 class LeastMemory {
  public:
-  // `graph` outlives it.
-  LeastMemory(const graph::Graph& graph, StepOptions options);
+  // `graph` outlives it. With rates, residents may be on the host while no operator uses them, as
+  // far as `movable` says by storage: where plan_step() finds nothing, plan_with_residents_away()
+  // is asked. Throws Error(kUsage) where `movable` is neither empty nor as long as the storages.
+  LeastMemory(const graph::Graph& graph, StepOptions options, std::vector<bool> movable = {});
 
   static constexpr std::uint64_t kAnyTime = ~std::uint64_t{0};
   // The fastest schedule, within any budget. Null where there was no time for any, or it was
@@ -251,9 +253,11 @@ class LeastMemory {
 
  private:
   [[nodiscard]] const StepResult* best(std::uint64_t most_ns) const;
+  [[nodiscard]] StepResult plan(const StepOptions& planning) const;
 
   const graph::Graph& graph_;
   StepOptions options_;
+  std::vector<bool> movable_;      // empty: nothing is
   std::vector<StepResult> found_;  // the fastest first
   std::vector<Bytes> failed_;      // budgets that no schedule was found for
 };

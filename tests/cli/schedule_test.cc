@@ -606,5 +606,17 @@ TEST_CASE("State may be on the host between its uses", "[cli][schedule]") {
   const Ran without =
       run_berth({"schedule", folder / "x.json", "--budget", "3MiB", "--offload-state"});
   REQUIRE(without.code == 2);
-  REQUIRE_THAT(without.err, Contains("--budget and --rate-out are wanted"));
+  REQUIRE_THAT(without.err, Contains("--rate-out, and --budget or --time-budget, are wanted"));
+  // The least memory within a share of time.
+  std::vector<std::string> timed = {
+      "schedule", folder / "x.json", "--time-budget", "1", "--rate-out", "10GB", "--json"};
+  const Ran on_device = run_berth(timed);
+  REQUIRE(on_device.code == 0);
+  REQUIRE(nlohmann::json::parse(on_device.out)["peak_bytes"] > 4 << 20);
+  timed.push_back("--offload-state");
+  const Ran on_host = run_berth(timed);
+  REQUIRE(on_host.code == 0);
+  const nlohmann::json least = nlohmann::json::parse(on_host.out);
+  REQUIRE(least["peak_bytes"] <= 3 << 20);
+  REQUIRE(least["time_ns"] <= 2 * least["base_time_ns"].get<std::uint64_t>());
 }

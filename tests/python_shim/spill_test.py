@@ -48,6 +48,8 @@ def digest(tensors):
 def program_of(**options):
     if "BUDGET" in os.environ:
         options = {**options, "memory_budget": os.environ["BUDGET"], "copy_rate": 10**10, "plan_wait": 1e9}
+    if "TIME" in os.environ:
+        options = {**options, "time_budget": float(os.environ["TIME"]), "copy_rate": 10**10, "plan_wait": 1e9}
     return berth.StepProgram(host_memory=host, **{"plan_wait": 1e9, **options})
 
 def state_of(net, optimizer):
@@ -564,6 +566,17 @@ class Spills(ProgramCase):
                 self.assertLess(tight["there"], 5 << 20)
                 self.assertGreaterEqual(tight["scheduled"], 6)
                 self.assertEqual(len(set(tight["spilled"][4:])), 1, tight["spilled"])
+
+    def test_planned_within_a_time(self):
+        """The least memory for a time has state on the host where it may be there, and is less then."""
+        wide = self.answer(PLANNED, "cpu", 0, 1 << 30, "elements")
+        on_device = self.answer(PLANNED, "cpu", 0, 0, "elements", TIME="9")
+        least = self.answer(PLANNED, "cpu", 0, 1 << 30, "elements", TIME="9")
+        for name in ("losses", "state", "generator"):
+            self.assertEqual(wide[name], least[name], name)
+        self.assertGreater(least["offloaded"], 0)
+        self.assertLess(least["predicted"], 0.9 * on_device["predicted"])
+        self.assertGreaterEqual(least["scheduled"], 6)
 
     def test_planned_on_cuda(self):
         """The step takes 108 MiB, of which its state is 63, beside 64 MiB of libraries' workspaces."""

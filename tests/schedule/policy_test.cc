@@ -1,4 +1,5 @@
 #include "csrc/schedule/joint/passes.h"
+#include "csrc/schedule/joint/working_set.h"
 #include "tests/catch.h"
 
 #include <berth/referee.h>
@@ -199,6 +200,31 @@ TEST_CASE("A plan may copy residents, and is faster than one that recomputes for
   const std::vector<bool> none(step.storages.size(), false);
   CHECK_FALSE(plan_with_residents_away(step, options, none).schedule);
   CHECK(plan_with_residents_away(step, options, none).why_not != "");
+}
+
+TEST_CASE("The least memory has residents on the host where they may be", "[schedule][policy]") {
+  const Graph step = layers(500);  // 5,000 bytes of weights, and 1,200 of the step
+  StepOptions options = counted();
+  options.rates = graph::CopyRates{1'000'000'000, 1'000'000'000};
+  const std::vector<bool> all(step.storages.size(), true), none(step.storages.size(), false);
+  LeastMemory on_device(step, options, none), away(step, options, all);
+  const StepResult* const staying = on_device.find();
+  REQUIRE(staying != nullptr);
+  CHECK(staying->verdict.peak > 5'000);
+  const StepResult* const left = away.find();
+  REQUIRE(left != nullptr);
+  CHECK(left->verdict.peak < 3'200);
+  CHECK(left->verdict.peak >= least_budget(step, all).bytes);
+  CHECK(graph::replay(step, *left->schedule, *options.rates).violation == "");
+  // Within a share of time as well.
+  const StepResult* const soon = away.find(24'000);
+  REQUIRE(soon != nullptr);
+  CHECK(soon->verdict.ns <= 24'000);
+  CHECK(soon->verdict.peak < 5'000);
+  // Without rates nothing is copied, and as many storages as there are have to be named.
+  LeastMemory without(step, counted(), all);
+  CHECK(without.find()->verdict.peak > 5'000);
+  CHECK_THROWS(LeastMemory(step, options, std::vector<bool>(1, true)));
 }
 
 TEST_CASE("A step with one forward part is one pass, and accumulated gradients are several",

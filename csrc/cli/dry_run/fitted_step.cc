@@ -38,7 +38,8 @@ FittedStep fit_step(const RecordedStep& step, const DryRunJob& job, double time_
                    .operators = 0,
                    .budget = fitted_budget(job),
                    .within = {},
-                   .least = {}};
+                   .least = {},
+                   .bound = {}};
   if (!step.graph) return found;
   const graph::Graph& graph = *step.graph;
   found.operators = graph.operators.size();
@@ -49,7 +50,8 @@ FittedStep fit_step(const RecordedStep& step, const DryRunJob& job, double time_
     movable.push_back(one.role != trace::RoleKind::kInput);
     if (one.kind == graph::StorageClass::kResident) found.resident += one.bytes;
   }
-  schedule::LeastMemory least(graph, options);
+  found.bound = schedule::least_budget(graph, movable);
+  schedule::LeastMemory least(graph, options, movable);
   if (const schedule::StepResult* const any = least.find()) {
     found.least = *any;
     options.given = {*any->schedule};
@@ -135,7 +137,7 @@ std::string to_text(const FittedStep& step, const DryRunJob& job) {
     text += line("least memory",
                  fmt::format("{} was found, with {} more time; {} alone needs {}",
                              format_bytes(step.least->verdict.peak), more_time(*step.least),
-                             within.largest, format_bytes(within.least_budget)));
+                             step.bound.largest, format_bytes(step.bound.bytes)));
   if (!step.file.empty())
     text += line("written", fmt::format("{}. A run follows it without a search: {}", step.file,
                                         command_that_fits(job.program, step.named)));
@@ -155,7 +157,7 @@ Json to_json(const FittedStep& step, const DryRunJob& job) {
   json["times"] = "roofline";
   json["base_peak_bytes"] = within.base_peak;
   json["base_time_ns"] = within.base_ns;
-  json["bound_bytes"] = within.least_budget;
+  json["bound_bytes"] = step.bound.bytes;
   json["least_bytes"] = step.least ? Json(step.least->verdict.peak) : Json(nullptr);
   json["least_time_ns"] = step.least ? Json(step.least->verdict.ns) : Json(nullptr);
   json["seconds"] = step.seconds;

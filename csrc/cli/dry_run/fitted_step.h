@@ -3,6 +3,7 @@
 #include "csrc/cli/core/output.h"
 #include "csrc/cli/dry_run/dry_run_job.h"
 #include "csrc/cli/dry_run/recorded_step.h"
+#include "csrc/schedule/joint/working_set.h"
 
 #include <berth/schedule.h>
 
@@ -29,6 +30,7 @@ struct FittedStep {
   // Residents leave the step no room in the budget: so much is on the host at the step's peak.
   Bytes spilled = 0;
   std::optional<schedule::StepResult> least;  // the least memory that was found, in any time
+  schedule::LeastBudget bound;                // no schedule needs less
   double seconds = 0;                         // of planning
   std::string file = {};                      // of the schedule; empty: not written
   std::string named = {};                     // the same as a run takes it, {rank} and all

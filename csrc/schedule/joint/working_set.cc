@@ -7,14 +7,23 @@
 
 namespace berth::schedule {
 
-Bytes needed(const graph::Graph& graph, const graph::Alternative& way) {
+namespace {
+
+// The storages of all operands of a way, each once, by number.
+std::vector<graph::StorageId> storages_of(const graph::Alternative& way) {
   std::vector<graph::StorageId> storages;
   for (const graph::Read& read : way.reads) storages.push_back(read.value.storage);
   for (const graph::ValueId& written : way.writes) storages.push_back(written.storage);
   std::sort(storages.begin(), storages.end());
   storages.erase(std::unique(storages.begin(), storages.end()), storages.end());
+  return storages;
+}
+
+}  // namespace
+
+Bytes needed(const graph::Graph& graph, const graph::Alternative& way) {
   Bytes bytes = way.workspace, spared = 0;
-  for (const graph::StorageId s : storages)
+  for (const graph::StorageId s : storages_of(way))
     if (graph.storages[s].kind != graph::StorageClass::kResident) bytes += graph.storages[s].bytes;
   for (const auto& [input, result] : way.in_place)
     spared += std::min(graph.storages[input.storage].bytes, graph.storages[result.storage].bytes);
@@ -22,14 +31,25 @@ Bytes needed(const graph::Graph& graph, const graph::Alternative& way) {
 }
 
 LeastBudget least_budget(const graph::Graph& graph) {
-  Bytes residents = 0;
-  for (const graph::Storage& storage : graph.storages)
-    if (storage.kind == graph::StorageClass::kResident) residents += storage.bytes;
+  return least_budget(graph, std::vector<bool>(graph.storages.size(), false));
+}
+
+LeastBudget least_budget(const graph::Graph& graph, const std::vector<bool>& movable) {
+  const auto is_resident = [&](graph::StorageId s) {
+    return graph.storages[s].kind == graph::StorageClass::kResident;
+  };
+  Bytes residents = 0;  // that stay
+  for (graph::StorageId s = 0; s < graph.storages.size(); ++s)
+    if (is_resident(s) && !movable[s]) residents += graph.storages[s].bytes;
   LeastBudget least{residents, "what is resident"};
   for (graph::OperatorId op = 0; op < graph.operators.size(); ++op) {
     Bytes bytes = kMaxBytes;
-    for (const graph::Alternative& way : graph.operators[op].alternatives)
-      bytes = std::min(bytes, needed(graph, way));
+    for (const graph::Alternative& way : graph.operators[op].alternatives) {
+      Bytes taken = 0;  // of residents that may be on the host
+      for (const graph::StorageId s : storages_of(way))
+        if (is_resident(s) && movable[s]) taken += graph.storages[s].bytes;
+      bytes = std::min(bytes, needed(graph, way) + taken);
+    }
     if (residents + bytes > least.bytes)
       least = {residents + bytes, fmt::format("operator {} ({})", op, graph.operators[op].name)};
   }

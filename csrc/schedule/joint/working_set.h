@@ -4,6 +4,7 @@
 #include "csrc/graph/graph.h"
 
 #include <string>
+#include <vector>
 
 namespace berth::schedule {
 
@@ -18,5 +19,8 @@ struct LeastBudget {
   std::string largest;  // in words
 };
 [[nodiscard]] LeastBudget least_budget(const graph::Graph& graph);
+// The same where residents may be on the host while no operator uses them, as far as `movable` says
+// by storage.
+[[nodiscard]] LeastBudget least_budget(const graph::Graph& graph, const std::vector<bool>& movable);
 
 }  // namespace berth::schedule

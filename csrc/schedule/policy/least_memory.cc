@@ -1,4 +1,6 @@
 #include "csrc/core/bytes.h"
+#include "csrc/core/check.h"
+#include "csrc/schedule/joint/working_set.h"
 
 #include <berth/schedule.h>
 
@@ -12,9 +14,24 @@ constexpr int kHalvings = 6;
 
 }  // namespace
 
-LeastMemory::LeastMemory(const graph::Graph& graph, StepOptions options)
-    : graph_(graph), options_(std::move(options)) {
+LeastMemory::LeastMemory(const graph::Graph& graph, StepOptions options, std::vector<bool> movable)
+    : graph_(graph), options_(std::move(options)), movable_(std::move(movable)) {
+  BERTH_CHECK(movable_.empty() || movable_.size() == graph.storages.size(), kUsage,
+              "movable names {} storages, the graph has {}", movable_.size(),
+              graph.storages.size());
   options_.time_limit_seconds /= 2;
+  if (!options_.rates) movable_.clear();
+}
+
+StepResult LeastMemory::plan(const StepOptions& planning) const {
+  if (movable_.empty()) return plan_step(graph_, planning);
+  // Each has half of the time.
+  StepOptions half = planning;
+  half.time_limit_seconds /= 2;
+  StepResult result = plan_step(graph_, half);
+  if (result.schedule) return result;
+  half.given.clear();
+  return plan_with_residents_away(graph_, half, movable_);
 }
 
 const StepResult* LeastMemory::best(std::uint64_t most_ns) const {
@@ -39,7 +56,7 @@ const StepResult* LeastMemory::find(std::uint64_t most_ns) {
   if (fastest() == nullptr) return nullptr;
   StepOptions planning = options_;
   // What is known already narrows the range.
-  Bytes low = found_.front().least_budget;
+  Bytes low = movable_.empty() ? found_.front().least_budget : least_budget(graph_, movable_).bytes;
   for (const Bytes budget : failed_) low = std::max(low, budget + 1);
   for (const StepResult& one : found_)
     if (one.verdict.ns > most_ns) low = std::max(low, one.verdict.peak + 1);
@@ -50,7 +67,7 @@ const StepResult* LeastMemory::find(std::uint64_t most_ns) {
     planning.budget = low + (high - low) / 2;
     planning.given = options_.given;  // to begin with
     for (const StepResult& one : found_) planning.given.push_back(*one.schedule);
-    StepResult within = plan_step(graph_, planning);
+    StepResult within = plan(planning);
     if (!within.schedule) failed_.push_back(planning.budget);
     if (!within.schedule || within.verdict.ns > most_ns) low = planning.budget + 1;
     if (within.schedule) found_.push_back(std::move(within));

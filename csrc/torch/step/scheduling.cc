@@ -210,7 +210,8 @@ Planned plan(const Program& program, const SchedulingOptions& options,
     if (before != nullptr && before->split == split) planning.given = {before->schedule};
     std::optional<graph::Schedule> found;
     if (options.more_time >= 0) {
-      schedule::LeastMemory least(graph, planning);
+      schedule::LeastMemory least(
+          graph, planning, options.spills ? may_be_away(program, result.of) : std::vector<bool>());
       if (const schedule::StepResult* const within = least.find(static_cast<std::uint64_t>(
               (1 + options.more_time) * static_cast<double>(recorded.ns))))
         found = within->schedule;
