@@ -234,13 +234,14 @@ struct StepResult {
 
 // Finds schedules that need little memory for their time, by halving the range of budgets between
 // the largest operator and the fastest schedule. Keeps what it has found, so that further questions
-// cost less. StepOptions::budget is not used; the time limit is that of one question's searches:
-// half of it for the fastest schedule, and half for each of at most six halvings.
+// cost less. StepOptions::budget is not used. The time limit is that of one question's searches:
+// half of it for the fastest schedule, and half for each halving. There are at most six, or nine
+// with residents that may be on the host.
 class LeastMemory {
  public:
   // `graph` outlives it. With rates, residents may be on the host while no operator uses them, as
-  // far as `movable` says by storage: where plan_step() finds nothing, plan_with_residents_away()
-  // is asked. Throws Error(kUsage) where `movable` is neither empty nor as long as the storages.
+  // far as `movable` says by storage: plan_with_residents_away() halves what plan_step() found.
+  // Throws Error(kUsage) where `movable` is neither empty nor as long as the storages.
   LeastMemory(const graph::Graph& graph, StepOptions options, std::vector<bool> movable = {});
 
   static constexpr std::uint64_t kAnyTime = ~std::uint64_t{0};
@@ -253,13 +254,17 @@ class LeastMemory {
 
  private:
   [[nodiscard]] const StepResult* best(std::uint64_t most_ns) const;
-  [[nodiscard]] StepResult plan(const StepOptions& planning) const;
+  // Halves the range from `low` to the best peak so often, by `plan(options)`.
+  template <typename Plan>
+  void halve(std::uint64_t most_ns, Bytes low, int times, const Plan& plan,
+             std::vector<Bytes>& failed);
 
   const graph::Graph& graph_;
   StepOptions options_;
   std::vector<bool> movable_;      // empty: nothing is
   std::vector<StepResult> found_;  // the fastest first
-  std::vector<Bytes> failed_;      // budgets that no schedule was found for
+  // Budgets that no schedule was found for; with residents on the host.
+  std::vector<Bytes> failed_, failed_away_;
 };
 
 // The engine that goes by this name: papers' names are synonyms, "olla" of "order", and "berth" of

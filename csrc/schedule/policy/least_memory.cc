@@ -10,7 +10,7 @@
 namespace berth::schedule {
 namespace {
 
-constexpr int kHalvings = 6;
+constexpr int kHalvings = 6, kHalvingsAway = 3;
 
 }  // namespace
 
@@ -21,17 +21,6 @@ LeastMemory::LeastMemory(const graph::Graph& graph, StepOptions options, std::ve
               graph.storages.size());
   options_.time_limit_seconds /= 2;
   if (!options_.rates) movable_.clear();
-}
-
-StepResult LeastMemory::plan(const StepOptions& planning) const {
-  if (movable_.empty()) return plan_step(graph_, planning);
-  // Each has half of the time.
-  StepOptions half = planning;
-  half.time_limit_seconds /= 2;
-  StepResult result = plan_step(graph_, half);
-  if (result.schedule) return result;
-  half.given.clear();
-  return plan_with_residents_away(graph_, half, movable_);
 }
 
 const StepResult* LeastMemory::best(std::uint64_t most_ns) const {
@@ -54,25 +43,40 @@ const StepResult* LeastMemory::fastest() {
 
 const StepResult* LeastMemory::find(std::uint64_t most_ns) {
   if (fastest() == nullptr) return nullptr;
-  StepOptions planning = options_;
   // What is known already narrows the range.
-  Bytes low = movable_.empty() ? found_.front().least_budget : least_budget(graph_, movable_).bytes;
-  for (const Bytes budget : failed_) low = std::max(low, budget + 1);
+  Bytes low = found_.front().least_budget;
   for (const StepResult& one : found_)
     if (one.verdict.ns > most_ns) low = std::max(low, one.verdict.peak + 1);
-  for (int n = 0; n < kHalvings; ++n) {
-    if (options_.cancel != nullptr && *options_.cancel) break;
+  halve(
+      most_ns, low, kHalvings,
+      [&](const StepOptions& planning) { return plan_step(graph_, planning); }, failed_);
+  if (!movable_.empty())
+    halve(
+        most_ns, least_budget(graph_, movable_).bytes, kHalvingsAway,
+        [&](const StepOptions& planning) {
+          return plan_with_residents_away(graph_, planning, movable_);
+        },
+        failed_away_);
+  return best(most_ns);
+}
+
+template <typename Plan>
+void LeastMemory::halve(std::uint64_t most_ns, Bytes low, int times, const Plan& plan,
+                        std::vector<Bytes>& failed) {
+  StepOptions planning = options_;
+  for (const Bytes budget : failed) low = std::max(low, budget + 1);
+  for (int n = 0; n < times; ++n) {
+    if (options_.cancel != nullptr && *options_.cancel) return;
     const Bytes high = best(most_ns)->verdict.peak;
-    if (low >= high) break;
+    if (low >= high) return;
     planning.budget = low + (high - low) / 2;
     planning.given = options_.given;  // to begin with
     for (const StepResult& one : found_) planning.given.push_back(*one.schedule);
     StepResult within = plan(planning);
-    if (!within.schedule) failed_.push_back(planning.budget);
+    if (!within.schedule) failed.push_back(planning.budget);
     if (!within.schedule || within.verdict.ns > most_ns) low = planning.budget + 1;
     if (within.schedule) found_.push_back(std::move(within));
   }
-  return best(most_ns);
 }
 
 }  // namespace berth::schedule

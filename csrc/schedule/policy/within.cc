@@ -90,6 +90,10 @@ StepResult plan_with_residents_away(const graph::Graph& graph, const StepOptions
       fmt::format("no copies of residents let the step fit {}", format_bytes(options.budget));
   StepOptions planning = options;
   planning.time_limit_seconds /= static_cast<double>(kOwnShares.size());
+  for (graph::Schedule& given : planning.given) {
+    given = offload::without_resident_copies(graph, std::move(given));
+    given.budget = 0;  // that was one with residents away
+  }
   Bytes before = 0;
   for (const double share : kOwnShares) {
     planning.budget = recorded.resident + static_cast<Bytes>(share * static_cast<double>(own));
