@@ -405,6 +405,31 @@ if sys.argv[1] == "native":
                     self.python(program, allocator, PYTORCH_ALLOC_CONF="expandable_segments:True").split(), ["done"]
                 )
 
+    def test_checkpoints_with_attention_on_cuda_are_scheduled(self):
+        """The backward part of attention has the tag of draws, and draws nothing."""
+        program = (
+            PROGRAM
+            + """
+query = torch.randn(2, 4, 64, 32, device="cuda", requires_grad=True)
+with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.EFFICIENT_ATTENTION):
+    attended = nn.functional.scaled_dot_product_attention(query, query, query, dropout_p=0.1)
+before = torch.cuda.get_rng_state()
+attended.sum().backward()
+print(torch.equal(before, torch.cuda.get_rng_state()))
+net = Net(again=True).cuda()
+optimizer = torch.optim.AdamW(net.parameters())
+program = berth.StepProgram(plan_wait=1e9)
+for step in range(8):
+    ids = torch.randint(50, (8, 64)).cuda()
+    with program.step():
+        nn.functional.cross_entropy(net(ids).view(-1, 50), ids.view(-1)).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+print(program.stats().scheduled >= 5, program.stats().last_refusal)
+"""
+        )
+        self.assertEqual(self.python(program), "True\nTrue \n")
+
     def test_a_schedule_finds_its_planned_addresses_from_its_first_step_on(self):
         program = (
             PROGRAM

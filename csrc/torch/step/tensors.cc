@@ -147,6 +147,14 @@ constexpr std::array<std::string_view, 22> kDrawsByShape = {
     "aten::uniform",
     "aten::uniform_"};
 
+// Operators that have the tag of draws and leave their generator as it is: attention on the CPU,
+// whose kernel knows no dropout, and backward parts, which take the seed that the forward part
+// gave.
+constexpr std::array<std::string_view, 3> kDrawsNothing = {
+    "aten::_scaled_dot_product_cudnn_attention_backward",
+    "aten::_scaled_dot_product_efficient_attention_backward",
+    "aten::_scaled_dot_product_flash_attention_for_cpu"};
+
 bool same_arguments(const c10::FunctionSchema& schema, const c10::FunctionSchema& other) {
   const auto& arguments = schema.arguments();
   return other.arguments().size() >= arguments.size() &&
@@ -232,9 +240,8 @@ OperatorFacts find_facts(const c10::OperatorHandle& op) {
       if (schema.arguments()[n].name() == known.argument) facts.writes[n] = true;
 
   facts.view = is_view_by_schema(op);
-  // Attention on the CPU has the tag and draws nothing: its kernel knows no dropout.
   facts.random = op.hasTag(at::Tag::nondeterministic_seeded) &&
-                 name != "aten::_scaled_dot_product_flash_attention_for_cpu";
+                 std::find(kDrawsNothing.begin(), kDrawsNothing.end(), name) == kDrawsNothing.end();
   facts.draws_by_shape =
       std::find(kDrawsByShape.begin(), kDrawsByShape.end(), name) != kDrawsByShape.end() &&
       op.operator_name().overload_name != "Tensor";
