@@ -373,7 +373,7 @@ void Allocator::State::look_at_parts() noexcept {
                                                 : Growth::kDense);
     arena.set_crowded(crowded);
     // mutant: target-buckets
-    arena.set_most_left(2 * spare);
+    arena.set_most_left(spare / 2 * 5);
   } catch (const std::bad_alloc&) {  // then as before
   }
 }

@@ -1,6 +1,7 @@
 #include "csrc/runtime/allocator.h"
 #include "tests/catch.h"
 #include "tests/support/simulated_device.h"
+#include "tests/support/small_program.h"
 
 #include <algorithm>
 #include <random>
@@ -71,6 +72,37 @@ TEST_CASE("What is held is what lives, without a limit", "[learn][target]") {
   const Held held = train(device, 200, true);
   CAPTURE(held.of_live, held.calls_of_last_steps);
   CHECK(held.of_live <= 1.02);
+}
+
+// What blocks in buckets leave of their pages is little beside what they spare: few requests go to
+// the pool for it.
+TEST_CASE("Buckets serve steps of random lengths on large pages", "[learn][target]") {
+  test::SimulatedDevice device(
+      {.total_bytes = Bytes{64} << 30, .page_bytes = kPage, .maps_pages = true});
+  Allocator::Options options;
+  options.alignment = 512;
+  options.config.mode = Mode::kLearn;
+  options.config.plan_time_limit_seconds = 60;
+  options.start_threads = false;
+  Allocator allocator(device, options);
+  test::Program program;
+  std::mt19937 random(7);
+  Stats before;
+  for (int step = 0; step < 200; ++step) {
+    if (step == 50) before = allocator.stats();
+    const Bytes length = 64 + 48 * (random() % 20);
+    program.run(test::Program::training({.layers = 20, .batch = 16 * length}), allocator);
+    allocator.mark_step(0);
+  }
+  const Stats stats = allocator.stats();
+  const auto served =
+      static_cast<double>(stats.hits + stats.hits_bucket - before.hits - before.hits_bucket);
+  const double share = served / static_cast<double>(stats.requests - before.requests);
+  const double of_live =
+      static_cast<double>(stats.reserved_peak) / static_cast<double>(stats.live_peak);
+  CAPTURE(share, of_live);
+  CHECK(share >= 0.99);
+  CHECK(of_live <= 1.05);
 }
 
 // Experts whose shares of the work change at each step: as many requests, of any size.
