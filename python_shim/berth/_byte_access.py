@@ -45,6 +45,31 @@ def _run_within() -> None:
     _here.work()
 
 
+def _as_tensor(storage: Any) -> torch.Tensor:
+    """A tensor of it without elements, whose making is none of the step."""
+    with torch._C._ExcludeDispatchKeyGuard(torch._C.DispatchKeySet(_TAP)):
+        made = torch.empty(0, dtype=torch.uint8, device=storage.device)
+    return made.set_(storage, 0, (0,), (1,))
+
+
+def _resized(method: _Method) -> _Method:
+    """Of a storage, which has other bytes then."""
+
+    @functools.wraps(method)
+    def resize_(self: Any, size: Any) -> Any:
+        if (
+            torch._C._len_torch_dispatch_stack() > 0
+            or self.device.type == "meta"
+            or not hasattr(torch.ops.berth, "resize_storage")
+        ):
+            return method(self, size)
+        with torch.no_grad():
+            torch.ops.berth.resize_storage(_as_tensor(self), int(size))
+        return self
+
+    return resize_
+
+
 def _compiled(method: _Method) -> _Method:
     """Of a compiled graph, whose kernels take pointers."""
 
@@ -94,6 +119,33 @@ def _repr(method: _Method) -> _Method:
             return method(self, **kwargs)
 
     return __repr__
+
+
+# Functions of FSDP that ask for a storage in order to resize it.
+_RESIZES = {
+    ("torch.distributed.fsdp._fully_shard._fsdp_param", "alloc_storage"),
+    ("torch.distributed.fsdp._fully_shard._fsdp_param", "free_storage"),
+    ("torch.distributed.utils", "_alloc_storage"),
+    ("torch.distributed.utils", "_free_storage"),
+}
+
+
+def _only_resizes() -> bool:
+    """Whether such a function asks the caller of this one."""
+    frame = sys._getframe(2)
+    if frame.f_code.co_name == "_typed_storage" and frame.f_back is not None:
+        frame = frame.f_back
+    return (frame.f_globals.get("__name__"), frame.f_code.co_name) in _RESIZES
+
+
+def _storage(method: _Method) -> _Method:
+    tells = _pointer(method)
+
+    @functools.wraps(method)
+    def untyped_storage(self: torch.Tensor) -> Any:
+        return method(self) if _only_resizes() else tells(self)
+
+    return untyped_storage
 
 
 def _pointer(method: _Method) -> _Method:
@@ -260,7 +312,7 @@ _WATCHED = {
     "__repr__": _repr,
     "numpy": _numpy,
     "data_ptr": _pointer,
-    "untyped_storage": _pointer,
+    "untyped_storage": _storage,
     "__deepcopy__": _copies,
     "__reduce_ex__": _copies,
     "apply_": _by_element,
@@ -464,6 +516,8 @@ class Watch:
             storages: Any = torch.UntypedStorage
             _functions.append((storages, "_write_file", storages._write_file))
             storages._write_file = _written(storages._write_file)
+            _functions.append((storages, "resize_", storages.resize_))
+            storages.resize_ = _resized(storages.resize_)
             for name in ("_share_fd_cpu_", "_share_filename_cpu_"):
                 _functions.append((storages, name, getattr(storages, name)))
                 setattr(storages, name, _shared(getattr(storages, name)))

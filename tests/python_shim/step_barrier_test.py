@@ -240,6 +240,50 @@ say(gathered)
             1,
         )
 
+    def test_storages_of_another_size(self):
+        """By hand, by a storage that is older than the step, and by FSDP: weights have bytes while they are used."""
+        self.check(
+            """
+import tempfile
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+def by_hand(older):
+    def make():
+        shard, w = torch.randn(16, 16), torch.randn(16, 16, requires_grad=True)
+        storage = w.untyped_storage()
+        storage.resize_(0)
+        def body(k):
+            of = storage if older else w.untyped_storage()
+            of.resize_(1024)
+            w.data.copy_(shard)
+            loss = (torch.randn(64, 16) @ w).relu().sum()
+            loss.backward()
+            first = of[3]
+            of.resize_(0)
+            shard.sub_(w.grad, alpha=0.001)
+            w.grad = None
+            return loss, first, shard.clone()
+        return body
+    return make
+dist.init_process_group("gloo", init_method=f"file://{tempfile.mkdtemp()}/store", rank=0, world_size=1)
+def sharded():
+    net = nn.Sequential(*(nn.Sequential(nn.Linear(16, 64), nn.Dropout(0.1), nn.Linear(64, 16)) for _ in range(3)))
+    for part in (*net, net):
+        fully_shard(part, mesh=init_device_mesh("cpu", (1,)))
+    optimizer = torch.optim.AdamW(net.parameters())
+    def body(k):
+        loss = net(torch.randn(32, 16)).square().mean()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        return loss.detach(), *(one.to_local().clone() for one in net.parameters())
+    return body
+say(by_hand(False)), say(by_hand(True)), say(sharded, least=4), say(sharded, least=4, memory_budget="50%")
+""",
+            4,
+        )
+
     def test_what_is_set_is_seen(self):
         """One step leaves out what the others set between two operators: it is another one. Setting that is no step's part is unset."""
         found = self.python(

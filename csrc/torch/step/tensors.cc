@@ -278,6 +278,7 @@ OperatorFacts find_opaque_facts(const c10::OperatorHandle& op) {
   facts.wraps = name == "_c10d_functional::_wrap_tensor_autograd";
   facts.host_read = true;
   facts.shows_bytes = name == kShareBytes || name == kGivePointer;
+  facts.resizes = name == kResizeStorage;
   facts.writes.resize(arguments, true);
   facts.scalars.resize(arguments);
   facts.aside.resize(arguments);

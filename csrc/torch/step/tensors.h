@@ -85,7 +85,8 @@ struct OperatorFacts {
   // Opaque, and goes on behind the call, on threads that get the caller's state: what these call is
   // none of the step's.
   bool collective = false;
-  bool wraps = false;  // opaque, and makes a tensor that stands for its argument
+  bool resizes = false;  // opaque, and gives its tensor's storage another size
+  bool wraps = false;    // opaque, and makes a tensor that stands for its argument
   facts::Fails fails = facts::Fails::kNever;  // by what its arguments hold
   std::string refusal;                        // why no step program may have it
 };
