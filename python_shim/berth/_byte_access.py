@@ -19,11 +19,33 @@ _Method = Callable[..., Any]
 _TAP = torch._C.DispatchKey.ZeroTensor  # the key under which the step program sees operators
 
 
+# Modes by which torch traces: tensors are none of the step.
+_TRACING = tuple(
+    getattr(torch._C._TorchDispatchModeKey, name)
+    for name in ("FAKE", "PROXY", "FUNCTIONAL")
+    if hasattr(torch._C._TorchDispatchModeKey, name)
+)
+
+
+def _traces() -> bool:
+    return torch._C._len_torch_dispatch_stack() > 0 and any(
+        torch._C._get_dispatch_mode(key) is not None for key in _TRACING
+    )
+
+
+def _unseen() -> contextlib.AbstractContextManager[Any]:
+    """The program's own modes do not see what is called within."""
+    if torch._C._len_torch_dispatch_stack() == 0:
+        return contextlib.nullcontext()
+    from torch.utils._python_dispatch import _disable_current_modes
+
+    return _disable_current_modes()
+
+
 def _tell(tensor: torch.Tensor, how: str) -> None:
     plain = tensor.layout is torch.strided and type(tensor).__torch_dispatch__ is torch.Tensor.__torch_dispatch__
-    # Under a mode, as where torch.compile traces, tensors are none of the step.
-    if plain and torch._C._len_torch_dispatch_stack() == 0 and hasattr(torch.ops.berth, how):
-        with torch.no_grad():
+    if plain and not _traces() and hasattr(torch.ops.berth, how):
+        with torch.no_grad(), _unseen():
             getattr(torch.ops.berth, how)(tensor.detach())
 
 
@@ -57,13 +79,9 @@ def _resized(method: _Method) -> _Method:
 
     @functools.wraps(method)
     def resize_(self: Any, size: Any) -> Any:
-        if (
-            torch._C._len_torch_dispatch_stack() > 0
-            or self.device.type == "meta"
-            or not hasattr(torch.ops.berth, "resize_storage")
-        ):
+        if _traces() or self.device.type == "meta" or not hasattr(torch.ops.berth, "resize_storage"):
             return method(self, size)
-        with torch.no_grad():
+        with torch.no_grad(), _unseen():
             torch.ops.berth.resize_storage(_as_tensor(self), int(size))
         return self
 
@@ -366,8 +384,9 @@ def _data_parallel(method: _Method) -> _Method:
 def _state(method: _Method) -> _Method:
     @functools.wraps(method)
     def read(self: torch.Generator, *args: Any, **kwargs: Any) -> Any:
-        if torch._C._len_torch_dispatch_stack() == 0 and hasattr(torch.ops.berth, "read_generators"):
-            torch.ops.berth.read_generators()
+        if not _traces() and hasattr(torch.ops.berth, "read_generators"):
+            with _unseen():
+                torch.ops.berth.read_generators()
         return method(self, *args, **kwargs)
 
     return read
@@ -398,9 +417,14 @@ def _starts(method: _Method) -> _Method:
 
 def _forks() -> None:
     """The child finds all bytes, and no step."""
-    told = _watches > 0 and not getattr(_here, "starting", False) and torch._C._len_torch_dispatch_stack() == 0
-    if told and hasattr(torch.ops.berth, "run_as_written"):
-        torch.ops.berth.run_as_written("the process is forked")
+    if (
+        _watches > 0
+        and not getattr(_here, "starting", False)
+        and not _traces()
+        and hasattr(torch.ops.berth, "run_as_written")
+    ):
+        with _unseen():
+            torch.ops.berth.run_as_written("the process is forked")
 
 
 os.register_at_fork(before=_forks)
@@ -412,7 +436,8 @@ def _shared(method: _Method) -> _Method:
     @functools.wraps(method)
     def share(self: Any, *args: Any, **kwargs: Any) -> Any:
         if hasattr(torch.ops.berth, "run_as_written") and not self.is_shared():
-            torch.ops.berth.run_as_written("a storage moves to shared memory")
+            with _unseen():
+                torch.ops.berth.run_as_written("a storage moves to shared memory")
         return method(self, *args, **kwargs)
 
     return share

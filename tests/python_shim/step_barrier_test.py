@@ -633,6 +633,81 @@ print(sum(event.name == "aten::addmm" for event in profile.events()) == 4, "prof
             4,
         )
 
+    def test_what_modes_of_the_program_do(self):
+        """They see calls below torch's operators, make and draw what is asked of them, and may use any tensor."""
+        self.check(
+            """
+from torch.autograd.graph import allow_mutation_on_saved_tensors
+from torch.utils._python_dispatch import TorchDispatchMode
+class Mode(TorchDispatchMode):
+    def __init__(self, does=lambda out: None): super().__init__(); self.does = does
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        out = func(*args, **(kwargs or {}))
+        self.does(out)
+        return out
+def draws():
+    def body(k):
+        x = torch.rand(64, 64)
+        with Mode(): y = torch.rand(64, 64).sin() + torch.zeros(64, 64)
+        return x * 2, y, torch.rand(2)
+    return body
+def reads_states():
+    def body(k):
+        x = torch.rand(64, 64)
+        with Mode(): state = torch.get_rng_state()
+        return x * 2, state
+    return body
+def uses_others():
+    w, sums = torch.randn(64, 64), torch.zeros(2)
+    def body(k):
+        w.mul_(1.01)
+        with Mode(lambda out: sums.add_(out.sum() + w[0, 0])): y = torch.ones(64, 64) * 2
+        before = sums * 2
+        with Mode(lambda out: sums.mul_(0.5)), Mode(lambda out: sums.add_(w.sum())): z = y * 2 + w
+        return before, sums.clone(), z
+    return body
+def views():
+    w, sums = torch.randn(64, 64), torch.zeros(2)
+    def body(k):
+        w.mul_(1.01)
+        with Mode(lambda out: sums.add_(out.sum())): y = w.view(32, 128)
+        return y * 2, sums.clone()
+    return body
+def shows():
+    w = torch.randn(64, 64)
+    def body(k):
+        w.mul_(1.01)
+        with Mode(): first, second = w.numpy()[0, 0].item(), w.tolist()[1][1]
+        return first, second
+    return body
+def saves():
+    def body(k):
+        x = torch.rand(64, 64)
+        with allow_mutation_on_saved_tensors():
+            a = torch.rand(64, 64, requires_grad=True)
+            b = a.sin() * x
+            c = b.exp()
+            b.mul_(2)
+            (b.sum() + c.sum()).backward()
+        return a, a.grad, x * 2, torch.rand(2)
+    return body
+def whole():
+    # torch.tensor() disables modes, which stay on their stack.
+    net = nn.Linear(8, 8)
+    optimizer = torch.optim.Adam(net.parameters())
+    def body(k):
+        with Mode():
+            loss = net(torch.rand(4, 8)).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        return loss, net.weight.detach().clone()
+    return body
+say(draws), say(reads_states, least=0), say(uses_others), say(views), say(shows), say(saves), say(whole, least=3)
+""",
+            7,
+        )
+
     @unittest.skipIf(
         any(importlib.util.find_spec(name) is None for name in ("torchvision", "PIL")),
         "torchvision is not installed, or no Pillow",

@@ -400,6 +400,7 @@ void Ghost::run_with_body(std::unique_lock<std::mutex>& lock, const c10::Operato
   const std::size_t below = stack->size() - expected.arguments.size();
   const c10::Stack arguments(stack->begin() + static_cast<std::ptrdiff_t>(below), stack->end());
   Barrier barrier;
+  drew_ |= expected.random;
   if (expected.by_body) {
     run_kernel(op, keys, stack);
   } else {
