@@ -488,6 +488,7 @@ MUTANTS = (
     Mutant("threads-takes", "threads", "what another thread takes of a step has no bytes there", Swap("!any_argument", "any_argument"), THREADS),
     Mutant("threads-draws", "threads", "another thread draws before what a step has put off", Swap("facts_of(op).random && !", ""), THREADS),
     Mutant("threads-writes", "threads", "what another thread writes while a step is recorded is no reason", Swap("writes) refuse", "!writes) refuse"), THREADS),
+    Mutant("step-moves", "step", "what a step writes of a buffer is the same part each time", Swap("record_.storages[one.storage].maker ==", "!facts.writes[n] && record_.storages[one.storage].maker =="), PROGRAMS),
     Mutant("step-number", "step", "numbers that change are those of the record", Replace("static_cast<void>(n);"), PROGRAMS),
     Mutant("step-readers", "step", "a result takes the bytes of an operand that others read later", Swap("readers[one.storage] != 1 ||\n          last[one.storage] != &call ||", ""), PROGRAMS),
     Mutant("step-hidden", "step", "batch norm's statistics are not known to be written", Swap('native_batch_norm", true, 5},', 'native_batch_norm", false, 5},'), PROGRAMS),

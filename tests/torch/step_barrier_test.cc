@@ -189,6 +189,23 @@ TEST_CASE("A step may give storages another size", "[step][barrier]") {
   static_cast<void>(as_eager(shared));
 }
 
+TEST_CASE("A step may write another part of a buffer each time", "[step]") {
+  const auto ring = [] {
+    const Tensor buffer = torch::zeros({64, 8}), counts = torch::zeros({64});
+    return [=](int step) {
+      const auto at = [&](int n) { return std::int64_t{8} * ((step + n) % 8); };
+      const Tensor x = torch::randn({8, 8}).relu();
+      buffer.slice(0, at(0), at(0) + 8).copy_(x);
+      counts.slice(0, at(3), at(3) + 8).add_(1);
+      const Tensor before = buffer.mul(2).sum();
+      buffer.slice(0, at(5), at(5) + 8).mul_(0.5);
+      return torch::stack({before, buffer.sum(), counts.dot(torch::arange(64.0))});
+    };
+  };
+  REQUIRE(as_eager(ring).scheduled >= 5);
+  REQUIRE(as_eager(ring, {.memory_share = 0.8}).scheduled >= 5);
+}
+
 TEST_CASE("A tensor that gets another storage leaves an empty one as it was", "[step][barrier]") {
   const auto stats = as_eager([] {
     return [empty = torch::empty({0})](int) {

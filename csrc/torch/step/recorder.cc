@@ -159,8 +159,8 @@ void Recorder::describe_arguments(Call& call, c10::ArrayRef<c10::IValue> argumen
       Operand& one = call.operands.emplace_back();
       if (!tensor.defined()) return;
       one = describe(tensor, number_of(tensor, RecordedStorage::kFromOutside));
-      one.moves =
-          !facts.writes[n] && record_.storages[one.storage].maker == RecordedStorage::kFromOutside;
+      // mutant: step-moves
+      one.moves = record_.storages[one.storage].maker == RecordedStorage::kFromOutside;
     });
   }
 }
