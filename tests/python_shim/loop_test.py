@@ -231,6 +231,21 @@ for step in range(8):
     print(loss.item().hex())
 finish(*net.parameters())
 """,
+    # No optimizer of torch's.
+    "by_hand": """
+weights = [torch.randn(32, 32, requires_grad=True) for _ in range(3)]
+for step in range(8):
+    x = torch.randn(16, 32)
+    for weight in weights:
+        x = torch.tanh(x @ weight)
+    loss = x.pow(2).mean()
+    gradients = torch.autograd.grad(loss, weights)
+    with torch.no_grad():
+        for weight, gradient in zip(weights, gradients):
+            weight.sub_(gradient)
+    print(loss.item().hex())
+finish(*weights)
+""",
     "exits": """
 net = net_of()
 optimizer = torch.optim.AdamW(net.parameters())
@@ -272,6 +287,7 @@ SCHEDULED = {
     "compiled": 0,
     "thread": 6,
     "own": None,
+    "by_hand": None,
     "exits": 6,
 }
 
@@ -343,6 +359,7 @@ class Loops(ProgramCase):
                 under = self.go("--budget", "60%", text=text)
                 self.assertEqual([under.stdout, under.returncode], alone[name], under.stderr[-2000:])
                 self.assertNotIn("Traceback", under.stderr)
+                self.assertEqual("loop-unmarked" in under.stderr, name == "by_hand", under.stderr)
                 if SCHEDULED[name] is None:
                     continue
                 stats = json.loads([line for line in under.stderr.splitlines() if line.startswith("{")][-1])
