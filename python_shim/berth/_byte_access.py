@@ -19,11 +19,33 @@ _Method = Callable[..., Any]
 _TAP = torch._C.DispatchKey.ZeroTensor  # the key under which the step program sees operators
 
 
+# Modes by which torch traces: tensors are none of the step.
+_TRACING = tuple(
+    getattr(torch._C._TorchDispatchModeKey, name)
+    for name in ("FAKE", "PROXY", "FUNCTIONAL")
+    if hasattr(torch._C._TorchDispatchModeKey, name)
+)
+
+
+def _traces() -> bool:
+    return torch._C._len_torch_dispatch_stack() > 0 and any(
+        torch._C._get_dispatch_mode(key) is not None for key in _TRACING
+    )
+
+
+def _unseen() -> contextlib.AbstractContextManager[Any]:
+    """The program's own modes do not see what is called within."""
+    if torch._C._len_torch_dispatch_stack() == 0:
+        return contextlib.nullcontext()
+    from torch.utils._python_dispatch import _disable_current_modes
+
+    return _disable_current_modes()
+
+
 def _tell(tensor: torch.Tensor, how: str) -> None:
     plain = tensor.layout is torch.strided and type(tensor).__torch_dispatch__ is torch.Tensor.__torch_dispatch__
-    # Under a mode, as where torch.compile traces, tensors are none of the step.
-    if plain and torch._C._len_torch_dispatch_stack() == 0 and hasattr(torch.ops.berth, how):
-        with torch.no_grad():
+    if plain and not _traces() and hasattr(torch.ops.berth, how):
+        with torch.no_grad(), _unseen():
             getattr(torch.ops.berth, how)(tensor.detach())
 
 
@@ -43,6 +65,27 @@ def _use_bytes(_: list[torch.Tensor]) -> None:
 @torch.library.impl(_library, "run_within", "CompositeExplicitAutograd")
 def _run_within() -> None:
     _here.work()
+
+
+def _as_tensor(storage: Any) -> torch.Tensor:
+    """A tensor of it without elements, whose making is none of the step."""
+    with torch._C._ExcludeDispatchKeyGuard(torch._C.DispatchKeySet(_TAP)):
+        made = torch.empty(0, dtype=torch.uint8, device=storage.device)
+    return made.set_(storage, 0, (0,), (1,))
+
+
+def _resized(method: _Method) -> _Method:
+    """Of a storage, which has other bytes then."""
+
+    @functools.wraps(method)
+    def resize_(self: Any, size: Any) -> Any:
+        if _traces() or self.device.type == "meta" or not hasattr(torch.ops.berth, "resize_storage"):
+            return method(self, size)
+        with torch.no_grad(), _unseen():
+            torch.ops.berth.resize_storage(_as_tensor(self), int(size))
+        return self
+
+    return resize_
 
 
 def _compiled(method: _Method) -> _Method:
@@ -94,6 +137,33 @@ def _repr(method: _Method) -> _Method:
             return method(self, **kwargs)
 
     return __repr__
+
+
+# Functions of FSDP that ask for a storage in order to resize it.
+_RESIZES = {
+    ("torch.distributed.fsdp._fully_shard._fsdp_param", "alloc_storage"),
+    ("torch.distributed.fsdp._fully_shard._fsdp_param", "free_storage"),
+    ("torch.distributed.utils", "_alloc_storage"),
+    ("torch.distributed.utils", "_free_storage"),
+}
+
+
+def _only_resizes() -> bool:
+    """Whether such a function asks the caller of this one."""
+    frame = sys._getframe(2)
+    if frame.f_code.co_name == "_typed_storage" and frame.f_back is not None:
+        frame = frame.f_back
+    return (frame.f_globals.get("__name__"), frame.f_code.co_name) in _RESIZES
+
+
+def _storage(method: _Method) -> _Method:
+    tells = _pointer(method)
+
+    @functools.wraps(method)
+    def untyped_storage(self: torch.Tensor) -> Any:
+        return method(self) if _only_resizes() else tells(self)
+
+    return untyped_storage
 
 
 def _pointer(method: _Method) -> _Method:
@@ -260,7 +330,7 @@ _WATCHED = {
     "__repr__": _repr,
     "numpy": _numpy,
     "data_ptr": _pointer,
-    "untyped_storage": _pointer,
+    "untyped_storage": _storage,
     "__deepcopy__": _copies,
     "__reduce_ex__": _copies,
     "apply_": _by_element,
@@ -314,8 +384,9 @@ def _data_parallel(method: _Method) -> _Method:
 def _state(method: _Method) -> _Method:
     @functools.wraps(method)
     def read(self: torch.Generator, *args: Any, **kwargs: Any) -> Any:
-        if torch._C._len_torch_dispatch_stack() == 0 and hasattr(torch.ops.berth, "read_generators"):
-            torch.ops.berth.read_generators()
+        if not _traces() and hasattr(torch.ops.berth, "read_generators"):
+            with _unseen():
+                torch.ops.berth.read_generators()
         return method(self, *args, **kwargs)
 
     return read
@@ -346,9 +417,14 @@ def _starts(method: _Method) -> _Method:
 
 def _forks() -> None:
     """The child finds all bytes, and no step."""
-    told = _watches > 0 and not getattr(_here, "starting", False) and torch._C._len_torch_dispatch_stack() == 0
-    if told and hasattr(torch.ops.berth, "run_as_written"):
-        torch.ops.berth.run_as_written("the process is forked")
+    if (
+        _watches > 0
+        and not getattr(_here, "starting", False)
+        and not _traces()
+        and hasattr(torch.ops.berth, "run_as_written")
+    ):
+        with _unseen():
+            torch.ops.berth.run_as_written("the process is forked")
 
 
 os.register_at_fork(before=_forks)
@@ -360,7 +436,8 @@ def _shared(method: _Method) -> _Method:
     @functools.wraps(method)
     def share(self: Any, *args: Any, **kwargs: Any) -> Any:
         if hasattr(torch.ops.berth, "run_as_written") and not self.is_shared():
-            torch.ops.berth.run_as_written("a storage moves to shared memory")
+            with _unseen():
+                torch.ops.berth.run_as_written("a storage moves to shared memory")
         return method(self, *args, **kwargs)
 
     return share
@@ -464,6 +541,8 @@ class Watch:
             storages: Any = torch.UntypedStorage
             _functions.append((storages, "_write_file", storages._write_file))
             storages._write_file = _written(storages._write_file)
+            _functions.append((storages, "resize_", storages.resize_))
+            storages.resize_ = _resized(storages.resize_)
             for name in ("_share_fd_cpu_", "_share_filename_cpu_"):
                 _functions.append((storages, name, getattr(storages, name)))
                 setattr(storages, name, _shared(getattr(storages, name)))

@@ -136,6 +136,31 @@ class _Loop:
                 with open(os.path.join(os.environ[_STEP_GRAPHS], f"{os.getpid()}.why"), "w") as file:
                     file.write(stats.last_refusal or stats.last_divergence)
 
+    def exit(self) -> None:
+        """The process ends."""
+        if self._trains and self._program is None and not self._over and self._process == os.getpid():
+            print(
+                "berth: warning: steps ran as they are: they end where the step() of an optimizer of torch's ends, and "
+                "none did [loop-unmarked]",
+                file=sys.stderr,
+            )
+        self.end()
+
+    _trains = False
+
+    def watch_backward(self) -> None:
+        """Sees whether this process trains."""
+        from torch import autograd
+
+        engine = autograd._engine_run_backward
+
+        def run(*args: Any, **kwargs: Any) -> Any:
+            self._trains = True
+            autograd._engine_run_backward = engine
+            return engine(*args, **kwargs)
+
+        autograd._engine_run_backward = run
+
     def stats(self) -> Any:
         return None if self._program is None else self._program.stats()
 
@@ -196,7 +221,8 @@ def begin() -> None:
 
     _loop = _Loop(budget, more, max(host_memory, 1))
     register_optimizer_step_post_hook(_loop.ended)
-    atexit.register(_loop.end)
+    _loop.watch_backward()
+    atexit.register(_loop.exit)
     loop_ends.append(_loop.end)
 
 

@@ -231,6 +231,21 @@ for step in range(8):
     print(loss.item().hex())
 finish(*net.parameters())
 """,
+    # No optimizer of torch's.
+    "by_hand": """
+weights = [torch.randn(32, 32, requires_grad=True) for _ in range(3)]
+for step in range(8):
+    x = torch.randn(16, 32)
+    for weight in weights:
+        x = torch.tanh(x @ weight)
+    loss = x.pow(2).mean()
+    gradients = torch.autograd.grad(loss, weights)
+    with torch.no_grad():
+        for weight, gradient in zip(weights, gradients):
+            weight.sub_(gradient)
+    print(loss.item().hex())
+finish(*weights)
+""",
     "exits": """
 net = net_of()
 optimizer = torch.optim.AdamW(net.parameters())
@@ -272,13 +287,16 @@ SCHEDULED = {
     "compiled": 0,
     "thread": 6,
     "own": None,
+    "by_hand": None,
     "exits": 6,
 }
 
-# Data in parallel, in four ways; in one a rank leaves its program, which the other does not.
+# Data in parallel, in five ways; in one a rank leaves its program, which the other does not.
 RANKS = """
 import contextlib
 import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
 dist.init_process_group("gloo")
 rank, parallel = dist.get_rank(), nn.parallel.DistributedDataParallel
 
@@ -291,9 +309,14 @@ class Net(nn.Module):
 
 told, scheduled, barriers = [], [], ""
 loop = sys.modules.get("berth._loop")
-for variant in ("plain", "views", "unused", "leaves"):
+for variant in ("plain", "views", "unused", "sharded", "leaves"):
     torch.manual_seed(0)
-    net = parallel(Net(variant == "unused"), gradient_as_bucket_view=variant == "views", find_unused_parameters=variant == "unused")
+    net = Net(variant == "unused")
+    if variant == "sharded":
+        for part in (*(one for one in net.body if list(one.parameters())), net):
+            fully_shard(part, mesh=init_device_mesh("cpu", (2,)))
+    else:
+        net = parallel(net, gradient_as_bucket_view=variant == "views", find_unused_parameters=variant == "unused")
     optimizer = torch.optim.AdamW(net.parameters())
     torch.manual_seed(rank)
     for step in range(9):
@@ -308,7 +331,7 @@ for variant in ("plain", "views", "unused", "leaves"):
         told.append(loss.item().hex())
         if loop is not None and loop.stats() is not None and loop.stats().planning:
             time.sleep(1)  # the loop has waited for plans as long as it may
-    told.append(hashlib.sha256(b"".join(p.detach().clone().numpy().tobytes() for p in net.parameters())).hexdigest())
+    told.append(hashlib.sha256(b"".join((p.to_local() if variant == "sharded" else p).detach().clone().numpy().tobytes() for p in net.parameters())).hexdigest())
     if loop is not None:
         scheduled.append(loop.stats().scheduled)
         barriers = loop.stats().barrier_operators
@@ -336,6 +359,7 @@ class Loops(ProgramCase):
                 under = self.go("--budget", "60%", text=text)
                 self.assertEqual([under.stdout, under.returncode], alone[name], under.stderr[-2000:])
                 self.assertNotIn("Traceback", under.stderr)
+                self.assertEqual("loop-unmarked" in under.stderr, name == "by_hand", under.stderr)
                 if SCHEDULED[name] is None:
                     continue
                 stats = json.loads([line for line in under.stderr.splitlines() if line.startswith("{")][-1])

@@ -240,6 +240,50 @@ say(gathered)
             1,
         )
 
+    def test_storages_of_another_size(self):
+        """By hand, by a storage that is older than the step, and by FSDP: weights have bytes while they are used."""
+        self.check(
+            """
+import tempfile
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+def by_hand(older):
+    def make():
+        shard, w = torch.randn(16, 16), torch.randn(16, 16, requires_grad=True)
+        storage = w.untyped_storage()
+        storage.resize_(0)
+        def body(k):
+            of = storage if older else w.untyped_storage()
+            of.resize_(1024)
+            w.data.copy_(shard)
+            loss = (torch.randn(64, 16) @ w).relu().sum()
+            loss.backward()
+            first = of[3]
+            of.resize_(0)
+            shard.sub_(w.grad, alpha=0.001)
+            w.grad = None
+            return loss, first, shard.clone()
+        return body
+    return make
+dist.init_process_group("gloo", init_method=f"file://{tempfile.mkdtemp()}/store", rank=0, world_size=1)
+def sharded():
+    net = nn.Sequential(*(nn.Sequential(nn.Linear(16, 64), nn.Dropout(0.1), nn.Linear(64, 16)) for _ in range(3)))
+    for part in (*net, net):
+        fully_shard(part, mesh=init_device_mesh("cpu", (1,)))
+    optimizer = torch.optim.AdamW(net.parameters())
+    def body(k):
+        loss = net(torch.randn(32, 16)).square().mean()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        return loss.detach(), *(one.to_local().clone() for one in net.parameters())
+    return body
+say(by_hand(False)), say(by_hand(True)), say(sharded, least=4), say(sharded, least=4, memory_budget="50%")
+""",
+            4,
+        )
+
     def test_what_is_set_is_seen(self):
         """One step leaves out what the others set between two operators: it is another one. Setting that is no step's part is unset."""
         found = self.python(
@@ -587,6 +631,81 @@ with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], pr
 print(sum(event.name == "aten::addmm" for event in profile.events()) == 4, "profiler" in program.stats().last_refusal, "")
 """,
             4,
+        )
+
+    def test_what_modes_of_the_program_do(self):
+        """They see calls below torch's operators, make and draw what is asked of them, and may use any tensor."""
+        self.check(
+            """
+from torch.autograd.graph import allow_mutation_on_saved_tensors
+from torch.utils._python_dispatch import TorchDispatchMode
+class Mode(TorchDispatchMode):
+    def __init__(self, does=lambda out: None): super().__init__(); self.does = does
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        out = func(*args, **(kwargs or {}))
+        self.does(out)
+        return out
+def draws():
+    def body(k):
+        x = torch.rand(64, 64)
+        with Mode(): y = torch.rand(64, 64).sin() + torch.zeros(64, 64)
+        return x * 2, y, torch.rand(2)
+    return body
+def reads_states():
+    def body(k):
+        x = torch.rand(64, 64)
+        with Mode(): state = torch.get_rng_state()
+        return x * 2, state
+    return body
+def uses_others():
+    w, sums = torch.randn(64, 64), torch.zeros(2)
+    def body(k):
+        w.mul_(1.01)
+        with Mode(lambda out: sums.add_(out.sum() + w[0, 0])): y = torch.ones(64, 64) * 2
+        before = sums * 2
+        with Mode(lambda out: sums.mul_(0.5)), Mode(lambda out: sums.add_(w.sum())): z = y * 2 + w
+        return before, sums.clone(), z
+    return body
+def views():
+    w, sums = torch.randn(64, 64), torch.zeros(2)
+    def body(k):
+        w.mul_(1.01)
+        with Mode(lambda out: sums.add_(out.sum())): y = w.view(32, 128)
+        return y * 2, sums.clone()
+    return body
+def shows():
+    w = torch.randn(64, 64)
+    def body(k):
+        w.mul_(1.01)
+        with Mode(): first, second = w.numpy()[0, 0].item(), w.tolist()[1][1]
+        return first, second
+    return body
+def saves():
+    def body(k):
+        x = torch.rand(64, 64)
+        with allow_mutation_on_saved_tensors():
+            a = torch.rand(64, 64, requires_grad=True)
+            b = a.sin() * x
+            c = b.exp()
+            b.mul_(2)
+            (b.sum() + c.sum()).backward()
+        return a, a.grad, x * 2, torch.rand(2)
+    return body
+def whole():
+    # torch.tensor() disables modes, which stay on their stack.
+    net = nn.Linear(8, 8)
+    optimizer = torch.optim.Adam(net.parameters())
+    def body(k):
+        with Mode():
+            loss = net(torch.rand(4, 8)).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        return loss, net.weight.detach().clone()
+    return body
+say(draws), say(reads_states, least=0), say(uses_others), say(views), say(shows), say(saves), say(whole, least=3)
+""",
+            7,
         )
 
     @unittest.skipIf(

@@ -1,5 +1,6 @@
 // What is not known to be safe happens when it is called: each body here gives in each step what it
 // gives without a step program.
+#include "csrc/torch/step/byte_access.h"
 #include "csrc/torch/step/outside_memory.h"
 #include "tests/catch.h"
 
@@ -126,6 +127,97 @@ TORCH_LIBRARY_IMPL(berth_barrier_test, CPU, library) {
   library.impl("write_argument", write_argument);
 }
 
+namespace {
+
+void resize_storage(const Tensor& of, std::int64_t bytes) {
+  berth::torch::step::register_byte_access();
+  const torch::NoGradGuard no_gradients;
+  (void)c10::Dispatcher::singleton()
+      .findSchemaOrThrow("berth::resize_storage", "")
+      .typed<Tensor(const Tensor&, std::int64_t)>()
+      .call(torch::empty({0}, of.options().requires_grad(false)).set_(of.storage(), 0, {0}, {1}),
+            bytes);
+}
+
+}  // namespace
+
+TEST_CASE("A step may give storages another size", "[step][barrier]") {
+  // The weights have bytes while they are used, as those of FSDP do.
+  const auto sharded = [] {
+    const Tensor shard = weights(), weight = shard.clone().set_requires_grad(true);
+    resize_storage(weight, 0);
+    return [=](int step) {
+      const auto use = [&] {
+        resize_storage(weight, 8 * 8 * 4);
+        weight.detach().copy_(shard);
+        const Tensor loss = torch::randn({16, 8}).matmul(weight).relu().matmul(weight).sum();
+        loss.backward();
+        resize_storage(weight, 0);
+        const torch::NoGradGuard no_gradients;
+        shard.sub_(weight.grad(), 0.001);
+        weight.mutable_grad().reset();
+        return loss.detach();
+      };
+      return step == 6 ? use() + use() : use();
+    };
+  };
+  REQUIRE(as_eager(sharded).scheduled >= 5);
+  REQUIRE(as_eager(sharded, {.memory_share = 0.5}).scheduled >= 5);
+  // What the step makes grows, and shrinks behind a call that reads it.
+  const auto grows = [] {
+    return [](int) {
+      const Tensor x = torch::randn({64, 64}), y = x.relu();
+      const Tensor sum = y.sum();
+      resize_storage(y, 64 * 64 * 4 * 2);
+      const Tensor all = torch::empty({0}).set_(y.storage(), 0, {128, 64}, {64, 1});
+      all.slice(0, 64).copy_(x);
+      const Tensor whole = all.mul(2).sum();
+      resize_storage(y, 64 * 4);
+      return torch::stack({sum, whole, y[0].sum()});
+    };
+  };
+  REQUIRE(as_eager(grows).scheduled >= 5);
+  // Whoever had its address asks for the new one.
+  const auto shared = [] {
+    return [w = weights().clone()](int step) {
+      berth::torch::share_bytes(w);
+      resize_storage(w, 8 * 8 * 4 * (1 + step % 2));
+      w.add_(1);
+      return torch::tensor(w.data_ptr<float>()[3]);
+    };
+  };
+  static_cast<void>(as_eager(shared));
+}
+
+TEST_CASE("A step may write another part of a buffer each time", "[step]") {
+  const auto ring = [] {
+    const Tensor buffer = torch::zeros({64, 8}), counts = torch::zeros({64});
+    return [=](int step) {
+      const auto at = [&](int n) { return std::int64_t{8} * ((step + n) % 8); };
+      const Tensor x = torch::randn({8, 8}).relu();
+      buffer.slice(0, at(0), at(0) + 8).copy_(x);
+      counts.slice(0, at(3), at(3) + 8).add_(1);
+      const Tensor before = buffer.mul(2).sum();
+      buffer.slice(0, at(5), at(5) + 8).mul_(0.5);
+      return torch::stack({before, buffer.sum(), counts.dot(torch::arange(64.0))});
+    };
+  };
+  REQUIRE(as_eager(ring).scheduled >= 5);
+  REQUIRE(as_eager(ring, {.memory_share = 0.8}).scheduled >= 5);
+}
+
+TEST_CASE("A tensor that gets another storage leaves an empty one as it was", "[step][barrier]") {
+  const auto stats = as_eager([] {
+    return [empty = torch::empty({0})](int) {
+      Tensor x = empty.detach();
+      x.set_(torch::randn({8, 8}));
+      REQUIRE(empty.storage().data() == nullptr);
+      return x.mul(2).sum();
+    };
+  });
+  REQUIRE(stats.scheduled >= 5);
+}
+
 TEST_CASE("The memory of a storage that is no more may be another's", "[step-program]") {
   berth::torch::step::OutsideMemory memory;
   const Tensor plain = torch::ones({16});
@@ -134,6 +226,10 @@ TEST_CASE("The memory of a storage that is no more may be another's", "[step-pro
   SECTION("one is there") { REQUIRE(memory.overlaps(plain.storage(), false)); }
   SECTION("none is") {
     foreign.reset();
+    REQUIRE_FALSE(memory.overlaps(plain.storage(), false));
+  }
+  SECTION("one is, with other memory") {
+    memory.forget(foreign.storage().unsafeGetStorageImpl());
     REQUIRE_FALSE(memory.overlaps(plain.storage(), false));
   }
 }

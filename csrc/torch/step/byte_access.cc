@@ -1,16 +1,48 @@
 #include "csrc/torch/step/byte_access.h"
 
 #include "csrc/torch/step/backward_nodes.h"
+#include "csrc/torch/step/tensors.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/native/Resize.h>
+#include <ATen/ops/copy.h>
 #include <ATen/ops/detach.h>
+#include <ATen/ops/narrow.h>
+#include <c10/core/DeviceGuard.h>
 #include <torch/library.h>
+
+#include <algorithm>
+#include <utility>
 
 namespace berth::torch::step {
 
 namespace {
 
 void do_nothing(const at::Tensor&) {}
+
+// As UntypedStorage.resize_() of Python's does.
+at::Tensor resize_storage(const at::Tensor& self, std::int64_t bytes) {
+  const c10::Storage storage = self.storage();
+  c10::StorageImpl* const impl = storage.unsafeGetStorageImpl();
+  TORCH_CHECK(bytes >= 0, "the size of a storage is ", bytes);
+  const auto size = static_cast<std::size_t>(bytes);
+  if (storage.device_type() == c10::kCPU) {
+    at::native::resize_bytes_cpu(impl, size);
+    return self.detach();
+  }
+  TORCH_CHECK(storage.resizable(), "Trying to resize storage that is not resizable");
+  const c10::DeviceGuard here(storage.device());
+  const std::size_t kept = std::min(size, storage.nbytes());
+  c10::DataPtr block(nullptr, storage.device());
+  if (size > 0) block = storage.allocator()->allocate(size);
+  // On the stream that allocated it and will free what was there.
+  const c10::Storage before(c10::Storage::use_byte_size_t(), kept,
+                            impl->set_data_ptr(std::move(block)), storage.allocator(), false);
+  impl->set_nbytes(size);
+  if (kept > 0)
+    all_bytes(storage).narrow(0, 0, static_cast<std::int64_t>(kept)).copy_(all_bytes(before));
+  return self.detach();
+}
 
 thread_local bool aside = false;
 
@@ -37,6 +69,9 @@ void register_byte_access() {
   library->def("run_as_written(str why) -> ()");
   library->impl("run_as_written", ::torch::dispatch(c10::DispatchKey::CompositeExplicitAutograd,
                                                     [](std::string_view) {}));
+  library->def("resize_storage(Tensor(a!) self, int bytes) -> Tensor");
+  library->impl("resize_storage", ::torch::dispatch(c10::DispatchKey::CompositeExplicitAutograd,
+                                                    TORCH_FN(resize_storage)));
   library->def("watch_backward() -> ()");
   library->impl("watch_backward", ::torch::dispatch(c10::DispatchKey::CompositeExplicitAutograd,
                                                     [] { watch_backward_nodes(); }));

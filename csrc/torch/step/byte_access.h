@@ -16,6 +16,10 @@ inline constexpr std::string_view kShareBytes = "berth::share_bytes";
 // berth::give_pointer(Tensor self) -> (): the body gives the address to code that may do anything.
 inline constexpr std::string_view kGivePointer = "berth::give_pointer";
 
+// berth::resize_storage(Tensor(a!) self, int bytes) -> Tensor: the body gives the tensor's storage
+// another size. Returns a tensor of it.
+inline constexpr std::string_view kResizeStorage = "berth::resize_storage";
+
 // berth::read_generators() -> (): the body reads the state of a generator.
 inline constexpr std::string_view kReadGenerators = "berth::read_generators";
 

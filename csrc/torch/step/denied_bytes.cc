@@ -23,6 +23,7 @@ void deny_bytes(c10::StorageImpl& storage, const Denial& why) {
   storage.release_data_and_set_meta_custom_data_ptr_error_msg_(why.text());
 }
 
+bool denies_bytes(const c10::StorageImpl& storage) { return storage.*throws_on_access(); }
 void allow_bytes(c10::StorageImpl& storage) { storage.*throws_on_access() = false; }
 void deny_bytes_again(c10::StorageImpl& storage) { storage.*throws_on_access() = true; }
 

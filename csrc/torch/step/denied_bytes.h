@@ -21,6 +21,7 @@ class Denial {
 
 // From now on who asks the storage for its bytes gets a c10::Error.
 void deny_bytes(c10::StorageImpl& storage, const Denial& why);
+[[nodiscard]] bool denies_bytes(const c10::StorageImpl& storage);
 // No longer; and again, for the reason that it has.
 void allow_bytes(c10::StorageImpl& storage);
 void deny_bytes_again(c10::StorageImpl& storage);

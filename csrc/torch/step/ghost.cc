@@ -400,6 +400,7 @@ void Ghost::run_with_body(std::unique_lock<std::mutex>& lock, const c10::Operato
   const std::size_t below = stack->size() - expected.arguments.size();
   const c10::Stack arguments(stack->begin() + static_cast<std::ptrdiff_t>(below), stack->end());
   Barrier barrier;
+  drew_ |= expected.random;
   if (expected.by_body) {
     run_kernel(op, keys, stack);
   } else {
@@ -431,6 +432,8 @@ void Ghost::run_with_body(std::unique_lock<std::mutex>& lock, const c10::Operato
       return expected.operands[operand].storage == one;
     });
   };
+  const bool resizes = facts_of(op).resizes;
+  if (resizes) forget_size(expected);
   if (!barrier.strayed && std::all_of(barrier.wrote.begin(), barrier.wrote.end(), is_written) &&
       take_results(expected, arguments, results)) {
     ++effects_;
@@ -440,9 +443,18 @@ void Ghost::run_with_body(std::unique_lock<std::mutex>& lock, const c10::Operato
   }
   if (expected.barrier && !barrier.strayed) executor_->skip_barrier();
   if (!barrier.strayed) catch_up();
+  if (resizes) see(expected.operands.front().storage, arguments.front().toTensor().storage());
   const Call like = expected;
   go_on_as_written(fmt::format("{} gave or wrote something else than was recorded", name_of(op)));
   recorder_->add_run(like, arguments, results, barrier.wrote);
+}
+
+void Ghost::forget_size(const Call& call) {
+  const StorageNumber old = call.operands.front().storage;
+  const c10::StorageImpl* const storage = storages_[old]._unsafe_get_target();
+  outside_.forget(storage);
+  numbers_.erase(storage);
+  storages_[old] = no_storage();
 }
 
 void Ghost::note_within(const c10::OperatorHandle& op, const c10::Stack& stack) {
@@ -562,8 +574,11 @@ void Ghost::give_storage(const c10::OperatorHandle& op, c10::DispatchKeySet keys
   // libtorch compares the two storages by where their bytes are.
   c10::SmallVector<c10::Storage, 2> compared;
   const auto let_compare = [&](c10::Storage storage) {
-    if (has_bytes(*storage.unsafeGetStorageImpl())) return;
-    allow_bytes(*storage.unsafeGetStorageImpl());
+    c10::StorageImpl& impl = *storage.unsafeGetStorageImpl();
+    // An empty one stays as it is.
+    // mutant: barrier-empty
+    if (has_bytes(impl) || !denies_bytes(impl)) return;
+    allow_bytes(impl);
     compared.push_back(std::move(storage));
   };
   const std::size_t arguments = op.schema().arguments().size();
@@ -582,7 +597,7 @@ void Ghost::give_storage(const c10::OperatorHandle& op, c10::DispatchKeySet keys
 void Ghost::let_compare(const at::Tensor& tensor) {
   if (!why_refused(tensor).empty()) return;
   c10::StorageImpl& storage = *tensor.storage().unsafeGetStorageImpl();
-  if (has_bytes(storage)) return;
+  if (has_bytes(storage) || !denies_bytes(storage)) return;
   allow_bytes(storage);
   compared_.emplace_back(tensor.storage().getWeakStorageImpl());
 }

@@ -96,6 +96,8 @@ class Ghost final : public OperatorListener {
   // written where its results are others than the program's.
   void run_with_body(std::unique_lock<std::mutex>& lock, const c10::OperatorHandle& op,
                      c10::DispatchKeySet keys, c10::Stack* stack);
+  // The call has given its tensor's storage another size, and so another number.
+  void forget_size(const Call& call);
   // An operator is called inside of a barrier.
   void note_within(const c10::OperatorHandle& op, const c10::Stack& stack);
   // Whether the results are those of the program's call; notes their storages then.

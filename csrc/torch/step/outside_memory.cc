@@ -26,4 +26,10 @@ bool OutsideMemory::overlaps(const c10::Storage& storage, bool foreign) {
                      [&](const Range& other) { return other.first < end && first < other.end; });
 }
 
+void OutsideMemory::forget(const c10::StorageImpl* storage) {
+  for (std::vector<Range>* const ranges : {&plain_, &foreign_})
+    std::erase_if(*ranges,
+                  [&](const Range& one) { return one.storage._unsafe_get_target() == storage; });
+}
+
 }  // namespace berth::torch::step

@@ -21,6 +21,8 @@ class OutsideMemory {
   // Notes one that was not noted before. Returns whether it overlaps one that was and still is,
   // unless both are foreign.
   [[nodiscard]] bool overlaps(const c10::Storage& storage, bool foreign);
+  // A storage lies somewhere else from now on.
+  void forget(const c10::StorageImpl* storage);
 
  private:
   struct Range {

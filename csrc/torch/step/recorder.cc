@@ -117,6 +117,17 @@ void Recorder::drop_dead() {
   });
 }
 
+void Recorder::forget_size(const Call& call) {
+  const StorageNumber old = call.operands.front().storage;
+  if (old == kNoStorage) return;
+  const c10::StorageImpl* const storage = held_[old]._unsafe_get_target();
+  outside_.forget(storage);
+  numbers_.erase(storage);
+  held_[old].reset();
+  std::erase(alive_, old);
+  record_.storages[old].gone = static_cast<std::uint32_t>(record_.calls.size()) + 1;
+}
+
 void Recorder::describe_arguments(Call& call, c10::ArrayRef<c10::IValue> arguments) {
   const OperatorFacts& facts = facts_of(call.op);
   const bool trains =
@@ -148,8 +159,8 @@ void Recorder::describe_arguments(Call& call, c10::ArrayRef<c10::IValue> argumen
       Operand& one = call.operands.emplace_back();
       if (!tensor.defined()) return;
       one = describe(tensor, number_of(tensor, RecordedStorage::kFromOutside));
-      one.moves =
-          !facts.writes[n] && record_.storages[one.storage].maker == RecordedStorage::kFromOutside;
+      // mutant: step-moves
+      one.moves = record_.storages[one.storage].maker == RecordedStorage::kFromOutside;
     });
   }
 }
@@ -234,6 +245,9 @@ void Recorder::describe_results(Call& call, c10::ArrayRef<c10::IValue> results,
         record_.storages.back().made_by_barrier = true;
         foreign_.back() = record_.storages.back().foreign =
             is_foreign(*tensor.storage().unsafeGetStorageImpl());
+        // Who has the storage has it in its new size, too.
+        // mutant: barrier-resized-foreign
+        if (facts_of(call.op).resizes) foreign_.back() |= foreign_[call.operands.front().storage];
       }
       one.keys = tensor.key_set();
     });
@@ -288,6 +302,7 @@ void Recorder::add_run(const Call& like, c10::ArrayRef<c10::IValue> arguments,
   call.versions = like.versions;
   describe_arguments(call, arguments);
   describe_wrote(call, wrote);
+  if (facts_of(call.op).resizes) forget_size(call);
   std::vector<at::TensorImpl*> operands;
   for (const c10::IValue& value : arguments)
     for_each_tensor(value, form_of(value), [&](const at::Tensor& tensor) {
@@ -420,6 +435,8 @@ void Recorder::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10
       call.versions.emplace_back(call.writes[n], counters[n].current_version() - versions[n]);
   // mutant: barrier-wrote
   describe_wrote(call, wrote);
+  // mutant: barrier-resized
+  if (facts.resizes) forget_size(call);
   const auto results = c10::ArrayRef<c10::IValue>(*stack).slice(below);
   describe_results(call, results, operands);
   if (hidden_)

@@ -61,6 +61,9 @@ class Recorder final : public OperatorListener {
   void describe_arguments(Call& call, c10::ArrayRef<c10::IValue> arguments);
   // Fills in what else a barrier wrote.
   void describe_wrote(Call& call, const std::vector<StorageNumber>& wrote) const;
+  // The call has given its tensor's storage another size: from now on it is another storage, which
+  // the call makes.
+  void forget_size(const Call& call);
   // Decides when the call may run, by what it takes.
   void decide(Call& call);
   // An operator is called inside of a barrier.

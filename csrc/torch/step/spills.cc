@@ -277,7 +277,7 @@ void Spills::Use::begin(const c10::OperatorHandle& op, const c10::Stack& stack, 
       });
     });
   }
-  stays |= facts.opaque;  // it may keep a pointer
+  stays |= facts.opaque && !facts.resizes;  // it may keep a pointer
   {
     Spills& spills = get();
     const std::lock_guard lock(spills.mutex_);
@@ -342,7 +342,7 @@ void Spills::Use::see_results(const c10::OperatorHandle& op, const c10::Stack& s
     Entry* const entry = spills.find_or_add(*one);
     if (entry == nullptr) continue;
     if (!entry->stream) entry->stream = stream_now(one->device());
-    entry->stays |= facts_of(op).opaque;
+    entry->stays |= facts_of(op).opaque && !facts_of(op).resizes;
     if (outer_ == nullptr) continue;
     ++entry->uses;
     used_.push_back(entry);

@@ -28,6 +28,12 @@ c10::DispatchKeySet below(c10::DispatchKeySet keys) {
   return keys & (keys.has(kCompositeKey) ? kBelowComposites : kBelowTap);
 }
 
+// Whether a mode of the program's gets the call as it is.
+bool goes_to_mode(const c10::OperatorHandle& op) {
+  return is_under_mode() &&
+         !op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
+}
+
 std::atomic<OperatorListener*> current{nullptr};
 std::atomic<OperatorListener*> between_steps{nullptr};
 
@@ -64,7 +70,9 @@ void front(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack* 
   c10::Storage compared;
   if (facts.compares && stack->back().toTensor().has_storage()) [[unlikely]]
     compared = stack->back().toTensor().storage();
-  if (facts.view)
+  if (facts.view && listener != nullptr && goes_to_mode(op)) [[unlikely]]
+    run_in_python(op, stack);
+  else if (facts.view)
     op.redispatchBoxed(below(keys), stack);
   else if (listener == nullptr) [[unlikely]]
     run_kernel(op, keys, stack);
@@ -101,6 +109,11 @@ void run_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::St
 void run_kernel_told(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack* stack) {
   if (facts_of(op).collective) {
     run_kernel(op, keys, stack);
+    return;
+  }
+  // What a mode calls is seen.
+  if (goes_to_mode(op)) [[unlikely]] {
+    run_in_python(op, stack);
     return;
   }
   run_with_bytes(op, stack, [&](c10::Stack* part) { op.redispatchBoxed(below(keys), part); });

@@ -285,6 +285,7 @@ OperatorFacts find_opaque_facts(const c10::OperatorHandle& op) {
   facts.wraps = name == "_c10d_functional::_wrap_tensor_autograd";
   facts.host_read = true;
   facts.shows_bytes = name == kShareBytes || name == kGivePointer;
+  facts.resizes = name == kResizeStorage;
   facts.writes.resize(arguments, true);
   facts.scalars.resize(arguments);
   facts.aside.resize(arguments);
@@ -425,8 +426,31 @@ bool may_fail(const Call& call, bool on_host) {
   return facts::may_fail(fails, on_host, integers);
 }
 
+namespace {
+
+bool is_traced() {
+  using c10::impl::TorchDispatchModeKey;
+  using c10::impl::TorchDispatchModeTLS;
+  if (!TorchDispatchModeTLS::any_modes_set()) [[likely]]
+    return false;
+  for (const auto key :
+       {TorchDispatchModeKey::FAKE, TorchDispatchModeKey::PROXY, TorchDispatchModeKey::FUNCTIONAL})
+    if (TorchDispatchModeTLS::get_mode(key)) return true;
+  return false;
+}
+
+}  // namespace
+
+bool is_under_mode() {
+  // Where modes are disabled they stay on their stack.
+  return c10::impl::TorchDispatchModeTLS::any_modes_set(/*skip_infra_modes=*/true) &&
+         c10::impl::tls_is_dispatch_key_included(c10::DispatchKey::Python) &&
+         !c10::impl::tls_is_dispatch_key_excluded(c10::DispatchKey::Python) && !is_traced();
+}
+
 Passes passes(c10::ArrayRef<c10::IValue> arguments) {
-  const bool traced = c10::impl::TorchDispatchModeTLS::any_modes_set();
+  // Modes of the program's may make what is asked of them, draws among it.
+  const bool traced = is_traced();
   bool stands_for_others = false, plain = false, meta = false, real = false;
   for (const c10::IValue& value : arguments) {
     if (value.isDevice()) (value.toDevice().is_meta() ? meta : real) = true;
@@ -438,6 +462,7 @@ Passes passes(c10::ArrayRef<c10::IValue> arguments) {
     });
   }
   if (traced) return stands_for_others || !plain ? Passes::kTraced : Passes::kNot;
+  if (stands_for_others && is_under_mode()) return Passes::kTraced;
   if (meta && !plain && !real && !stands_for_others) return Passes::kTraced;
   if (!stands_for_others) return Passes::kNot;
   // In a kernel of a fake tensor calls do not go to Python: they are about its sizes.
@@ -482,7 +507,7 @@ bool is_barrier(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> argume
 }
 
 bool makes_view(const OperatorFacts& facts, c10::ArrayRef<c10::IValue> arguments) {
-  if (!facts.gives_bytes || !arguments.front().isTensor()) return false;
+  if (!facts.gives_bytes || !arguments.front().isTensor() || is_under_mode()) return false;
   const at::Tensor& tensor = arguments.front().toTensor();
   if (!tensor.defined() || !tensor.has_storage() || tensor.layout() != at::kStrided) return false;
   if (arguments.size() < 5) return true;

@@ -85,7 +85,8 @@ struct OperatorFacts {
   // Opaque, and goes on behind the call, on threads that get the caller's state: what these call is
   // none of the step's.
   bool collective = false;
-  bool wraps = false;  // opaque, and makes a tensor that stands for its argument
+  bool resizes = false;  // opaque, and gives its tensor's storage another size
+  bool wraps = false;    // opaque, and makes a tensor that stands for its argument
   facts::Fails fails = facts::Fails::kNever;  // by what its arguments hold
   std::string refusal;                        // why no step program may have it
 };
@@ -129,6 +130,9 @@ bool any_argument(const c10::OperatorHandle& op, const c10::Stack& stack, const 
                              c10::ArrayRef<c10::IValue> arguments);
 // Whether what the call's arguments hold may make it fail. `on_host`: one is on the CPU.
 [[nodiscard]] bool may_fail(const Call& call, bool on_host);
+// Whether the call goes to a dispatch mode of the program's in Python, which may do anything. Those
+// by which libtorch traces are none.
+[[nodiscard]] bool is_under_mode();
 // Whether the call is none of the step's.
 enum class Passes : std::uint8_t {
   kNot,
