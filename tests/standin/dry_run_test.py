@@ -246,7 +246,9 @@ class DryRun(unittest.TestCase):
         (step,) = found["scheduled"]
         self.assertGreater(step["resident_bytes"], 4 * 8 * 1024 * 1024 * 3 - 1)  # with the optimizer's two
         self.assertGreater(step["base_peak_bytes"], 4 * step["budget_bytes"])
-        self.assertGreater(step["bound_bytes"], step["budget_bytes"])  # residents included
+        # State alone leaves no room; what the largest operator takes of it and makes does.
+        self.assertGreater(step["resident_bytes"], step["budget_bytes"])
+        self.assertLess(step["bound_bytes"], step["budget_bytes"])
         self.assertTrue(step["fits"], step)
         self.assertEqual(step["spilled_bytes"], step["peak_bytes"] - step["budget_bytes"])
 
