@@ -150,8 +150,9 @@ class _Loop:
 
     def watch_backward(self) -> None:
         """Sees whether this process trains."""
-        from torch import autograd
+        import torch
 
+        autograd: Any = torch.autograd
         engine = autograd._engine_run_backward
 
         def run(*args: Any, **kwargs: Any) -> Any:
