@@ -44,11 +44,11 @@ Bytes budget_option(const std::string& text, Bytes base) {
   return static_cast<Bytes>(share * static_cast<double>(base));
 }
 
-// The least memory within a share of time more. The limit is that of all searches, of which there
-// are seven at most, with half of the limit each.
+// The least memory within a share of time more. The limit is that of all searches, with half of it
+// each: there are seven at most, and three more with state on the host.
 schedule::StepResult plan_within_time(const graph::Graph& graph, schedule::StepOptions how,
                                       double more_time, bool offload_state) {
-  how.time_limit_seconds *= 2.0 / 7;
+  how.time_limit_seconds *= offload_state ? 2.0 / 10 : 2.0 / 7;
   schedule::LeastMemory least(graph, how,
                               std::vector<bool>(offload_state ? graph.storages.size() : 0, true));
   const schedule::StepResult* const fastest = least.fastest();

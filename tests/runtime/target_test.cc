@@ -24,16 +24,24 @@ std::uint64_t memory_calls(const test::SimulatedDevice& device) {
          device.calls(CallKind::kAlias);
 }
 
-// Steps of random lengths, each a stack of blocks that is freed from the top, beside blocks that
-// stay: one more every few steps.
-Held train(test::SimulatedDevice& device, int steps, bool vary, Bytes limit = 0) {
+Allocator::Options learning(Bytes limit = 0) {
   Allocator::Options options;
   options.alignment = 512;
   options.config.mode = Mode::kLearn;
   options.config.memory_limit = limit;
   options.config.plan_time_limit_seconds = 60;
   options.start_threads = false;
-  Allocator allocator(device, options);
+  return options;
+}
+
+double held_of_live(const Stats& stats) {
+  return static_cast<double>(stats.reserved_peak) / static_cast<double>(stats.live_peak);
+}
+
+// Steps of random lengths, each a stack of blocks that is freed from the top, beside blocks that
+// stay: one more every few steps.
+Held train(test::SimulatedDevice& device, int steps, bool vary, Bytes limit = 0) {
+  Allocator allocator(device, learning(limit));
   std::mt19937 random(7);
   std::vector<void*> kept, live;
   Held held;
@@ -58,7 +66,7 @@ Held train(test::SimulatedDevice& device, int steps, bool vary, Bytes limit = 0)
   }
   CHECK(allocator.is_valid() == "");
   const Stats stats = allocator.stats();
-  held.of_live = static_cast<double>(stats.reserved_peak) / static_cast<double>(stats.live_peak);
+  held.of_live = held_of_live(stats);
   held.calls_of_last_steps = memory_calls(device) - calls;
   for (void* const pointer : kept) allocator.free(pointer);
   return held;
@@ -79,12 +87,7 @@ TEST_CASE("What is held is what lives, without a limit", "[learn][target]") {
 TEST_CASE("Buckets serve steps of random lengths on large pages", "[learn][target]") {
   test::SimulatedDevice device(
       {.total_bytes = Bytes{64} << 30, .page_bytes = kPage, .maps_pages = true});
-  Allocator::Options options;
-  options.alignment = 512;
-  options.config.mode = Mode::kLearn;
-  options.config.plan_time_limit_seconds = 60;
-  options.start_threads = false;
-  Allocator allocator(device, options);
+  Allocator allocator(device, learning());
   test::Program program;
   std::mt19937 random(7);
   Stats before;
@@ -98,8 +101,7 @@ TEST_CASE("Buckets serve steps of random lengths on large pages", "[learn][targe
   const auto served =
       static_cast<double>(stats.hits + stats.hits_bucket - before.hits - before.hits_bucket);
   const double share = served / static_cast<double>(stats.requests - before.requests);
-  const double of_live =
-      static_cast<double>(stats.reserved_peak) / static_cast<double>(stats.live_peak);
+  const double of_live = held_of_live(stats);
   CAPTURE(share, of_live);
   CHECK(share >= 0.99);
   CHECK(of_live <= 1.05);
@@ -109,12 +111,7 @@ TEST_CASE("Buckets serve steps of random lengths on large pages", "[learn][targe
 TEST_CASE("Steps of any sizes hold what lives, too", "[learn][target]") {
   test::SimulatedDevice device(
       {.total_bytes = Bytes{64} << 30, .page_bytes = kPage, .maps_pages = true});
-  Allocator::Options options;
-  options.alignment = 512;
-  options.config.mode = Mode::kLearn;
-  options.config.plan_time_limit_seconds = 60;
-  options.start_threads = false;
-  Allocator allocator(device, options);
+  Allocator allocator(device, learning());
   std::mt19937 random(5);
   std::vector<void*> kept, live;
   for (int i = 0; i < 60; ++i) kept.push_back(allocator.allocate(Bytes{11} << 20, 0));
@@ -136,8 +133,7 @@ TEST_CASE("Steps of any sizes hold what lives, too", "[learn][target]") {
   }
   CHECK(allocator.is_valid() == "");
   const Stats stats = allocator.stats();
-  const double of_live =
-      static_cast<double>(stats.reserved_peak) / static_cast<double>(stats.live_peak);
+  const double of_live = held_of_live(stats);
   CAPTURE(of_live, stats.hits, stats.hits_bucket, stats.lent);
   CHECK(stats.hits_bucket > 1000);
   CHECK(of_live <= 1.05);
@@ -148,12 +144,7 @@ TEST_CASE("Steps of any sizes hold what lives, too", "[learn][target]") {
 TEST_CASE("Small blocks that stay share pages of the arena", "[learn][target]") {
   test::SimulatedDevice device(
       {.total_bytes = Bytes{64} << 30, .page_bytes = kPage, .maps_pages = true});
-  Allocator::Options options;
-  options.alignment = 512;
-  options.config.mode = Mode::kLearn;
-  options.config.plan_time_limit_seconds = 60;
-  options.start_threads = false;
-  Allocator allocator(device, options);
+  Allocator allocator(device, learning());
   std::mt19937 random(3);
   std::vector<void*> kept, live;
   for (int step = 0; step < 80; ++step) {
@@ -172,8 +163,7 @@ TEST_CASE("Small blocks that stay share pages of the arena", "[learn][target]") 
   }
   CHECK(allocator.is_valid() == "");
   const Stats stats = allocator.stats();
-  const double of_live =
-      static_cast<double>(stats.reserved_peak) / static_cast<double>(stats.live_peak);
+  const double of_live = held_of_live(stats);
   CAPTURE(of_live, stats.hits, stats.lent);
   CHECK(stats.hits > 200);
   CHECK(of_live <= 1.01);
@@ -361,8 +351,7 @@ TEST_CASE("Medium blocks leave pages to large ones", "[learn][target]") {
   }
   CHECK(allocator.is_valid() == "");
   const Stats stats = allocator.stats();
-  const double of_live =
-      static_cast<double>(stats.reserved_peak) / static_cast<double>(stats.live_peak);
+  const double of_live = held_of_live(stats);
   CAPTURE(of_live);
   CHECK(of_live <= 1.003);
   for (void* const pointer : kept) allocator.free(pointer);
