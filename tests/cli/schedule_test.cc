@@ -563,7 +563,10 @@ TEST_CASE("The time limit of a schedule is that of the whole command", "[cli][sc
   const TemporaryFolder folder;
   write_text(folder / "x.json", trained(60));
   for (const std::vector<std::string>& mode : std::vector<std::vector<std::string>>{
-           {"--budgets"}, {"--budget", "50%", "-o", folder / "x.schedule"}}) {
+           {"--budgets"},
+           {"--budget", "50%", "-o", folder / "x.schedule"},
+           {"--time-budget", "1"},
+           {"--time-budget", "1", "--rate-out", "10GB", "--offload-state"}}) {
     std::vector<std::string> command = {"schedule", folder / "x.json", "--time-limit", "2"};
     command.insert(command.end(), mode.begin(), mode.end());
     const auto start = std::chrono::steady_clock::now();
