@@ -2,9 +2,11 @@
 """Removes the rules of serving and of streams from the sources, one at a time, and demands that a test fails each time.
 
 The sources are copied to build/mutants, where they are built, with libtorch where a mutant wants it (those of `step`); the tree itself is never
-edited. First the
-tests must pass as the sources are; then each mutant of tests/mutation/table.py is built, and its tests run until one
-fails. A mutant that does not build shows nothing and counts as one that survived.
+edited. First the tests must pass as the sources are; then each mutant of tests/mutation/table.py is built, and its tests run until one
+fails. A mutant that does not build shows nothing and counts as one that survived. A test program has --timeout, or four times as long as it took
+without a mutant where that is longer.
+
+All mutants take hours. --output keeps each result at once, beside those of earlier runs, and --resume runs what is missing there.
 
 Exit code: 0 where every mutant was killed; 1 where one survived or its point is not found; 2 for wrong usage; 3 where the
 sources cannot be built or do not pass as they are.
@@ -23,8 +25,12 @@ import threading
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from points import Lost, changed  # noqa: E402
+import page  # noqa: E402
+from points import Lost, changed, points  # noqa: E402
 from table import MUTANTS, WITHOUT  # noqa: E402
+
+LONGEST = 3600  # seconds of a test program without a mutant
+SLOWER = 4  # how much longer than that a mutant may take
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 COPIED = ("CMakeLists.txt", "cmake", "csrc", "include", "tests")
@@ -74,6 +80,7 @@ class Copy:
 
     def __init__(self, folder, cores, timeout):
         self.folder, self.cores, self.timeout = folder, cores, timeout
+        self.took = {}  # seconds, by test program and its filter, without a mutant
         self.tree, self.build, self.log = folder / "tree", folder / "build", folder / "log.txt"
         # Compiled alike in every copy.
         self.environment = dict(os.environ, CCACHE_BASEDIR=str(self.tree), CCACHE_NOHASHDIR="1")
@@ -140,9 +147,13 @@ class Copy:
     def make(self, targets, cores=None):
         return self.command(["cmake", "--build", str(self.build), "-j", str(cores or self.cores), "--target", *targets])
 
+    def limit(self, test):
+        return max(self.timeout, SLOWER * self.took[test]) if test in self.took else LONGEST
+
     def first_failure(self, tests):
-        """The test that fails, and how; None where all pass."""
+        """The test that fails, and how; None where all pass. The first time shows how long they take."""
         for program, filtered in tests:
+            limit, start = self.limit((program, filtered)), time.monotonic()
             binary = next(self.build.rglob(program), None)
             if binary is None:
                 raise Broken(f"the test program {program} was not built")
@@ -156,14 +167,15 @@ class Copy:
                         stdin=subprocess.DEVNULL,
                         stdout=output,
                         stderr=subprocess.STDOUT,
-                        timeout=self.timeout,
+                        timeout=limit,
                     ).returncode
             except subprocess.TimeoutExpired:
-                return failed_test(report), f"not over after {self.timeout:g} s"
+                return failed_test(report), f"not over after {limit:.0f} s"
             if status < 0:
                 return failed_test(report), f"signal {-status}"
             if status != 0:
                 return failed_test(report), "failed"
+            self.took.setdefault((program, filtered), time.monotonic() - start)
         return None
 
     def prepare(self, cuda, mutants):
@@ -207,24 +219,9 @@ def cuda_headers():
     return pathlib.Path(line.rpartition(" ")[0]).parent
 
 
-def table(results, seconds, command, commit):
-    lines = [
-        "# tests/mutants",
-        "",
-        f"`{command}`, commit {commit}, {time.strftime('%Y-%m-%d', time.gmtime())}, {seconds:.0f} s. Each line is one piece of source text removed or changed, "
-        "and the first test that then failed. Rules: 2.1 to 2.4 and ends as in csrc/runtime/README.md; S1 to S15 as in csrc/README.md.",
-        "",
-        "| rule | mutant | what is removed | killed by | s |",
-        "| --- | --- | --- | --- | ---: |",
-    ]
-    for result in results:
-        by = result.by if result.killed else f"**survived**: {result.by}"
-        lines.append(
-            f"| {result.mutant.rule} | {result.mutant.name} | {result.mutant.what} | {by} | {result.seconds:.0f} |"
-        )
-    lines += [f"| {rule} | | none | {why} | |" for rule, why in WITHOUT.items()]
-    killed = sum(result.killed for result in results)
-    return "\n".join(lines + ["", f"{killed} of {len(results)} mutants killed."]) + "\n"
+def commit_of_tree():
+    done = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True)
+    return done.stdout.strip() or "unknown"
 
 
 def parse(arguments):
@@ -243,10 +240,19 @@ def parse(arguments):
         default=120,
         help="of one test program; one that is not over then has failed (default: %(default)s)",
     )
-    parser.add_argument("--output", metavar="FILE", type=pathlib.Path, help="write the table to FILE, in Markdown")
+    parser.add_argument(
+        "--output", metavar="FILE", type=pathlib.Path, help="keep each result in FILE, in Markdown, beside those there"
+    )
+    parser.add_argument(
+        "--resume",
+        action="store_true",
+        help="only mutants that FILE does not have as killed, with their source file as it is now",
+    )
     options = parser.parse_args(arguments)
     if options.jobs < 1 or options.timeout <= 0:
         parser.error("--jobs and --timeout are at least 1")
+    if options.resume and not options.output:
+        parser.error("--resume needs --output FILE, which has the results so far")
     known = {name for mutant in MUTANTS for name in (mutant.name, mutant.rule)}
     if unknown := [name for name in options.names if name not in known]:
         parser.error(f"no mutant and no rule is named {unknown[0]}: --list names them")
@@ -270,8 +276,11 @@ def run(options, mutants):
     say("the tests without a mutant")
     if failure := copies[0].first_failure(sorted({test for mutant in mutants for test in mutant.tests})):
         raise Broken(f"the sources do not pass as they are: {failure[0]} ({failure[1]})")
+    for copy in copies[1:]:
+        copy.took = copies[0].took
 
     waiting, results, errors = queue.SimpleQueue(), {}, []
+    rows, commit, keeping = page.read(options.output) if options.output else {}, commit_of_tree(), threading.Lock()
     for mutant in mutants:
         waiting.put(mutant)
 
@@ -280,6 +289,10 @@ def run(options, mutants):
             while not errors:
                 mutant = waiting.get_nowait()
                 result = results[mutant.name] = copy.judge(mutant)
+                if options.output:
+                    with keeping:
+                        rows[mutant.name] = page.row_of(result, commit)
+                        page.write(options.output, rows)
                 verdict = "killed by" if result.killed else "SURVIVED:"
                 say(
                     f"{len(results)}/{len(mutants)} {mutant.rule} {mutant.name}: {mutant.what}; {verdict} {result.by} ({result.seconds:.0f} s)"
@@ -296,7 +309,7 @@ def run(options, mutants):
         thread.join()
     if errors:
         raise Broken(str(errors[0]))
-    return [results[mutant.name] for mutant in mutants], time.monotonic() - start
+    return [results[mutant.name] for mutant in mutants]
 
 
 def main(arguments):
@@ -311,21 +324,22 @@ def main(arguments):
     if lost := [f"{mutant.name}: {why}" for mutant in mutants if (why := why_lost(mutant))]:
         print("\n".join(f"FAILED {one}" for one in lost), file=sys.stderr)
         return 1
+    if options.resume:
+        rows = page.read(options.output)
+        known = {
+            name
+            for name, row in rows.items()
+            if name in points() and page.is_still_true(row, points()[name][0].file, ROOT)
+        }
+        mutants = [mutant for mutant in mutants if mutant.name not in known]
+        print(f"{len(known)} mutants were killed with their source as it is, {len(mutants)} run now", flush=True)
+        if not mutants:
+            return 0
     try:
-        results, seconds = run(options, mutants)
+        results = run(options, mutants)
     except Broken as error:
         print(f"tests/mutants: {error}", file=sys.stderr)
         return 3
-    if options.output:
-        commit = (
-            subprocess.run(
-                ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True
-            ).stdout.strip()
-            or "unknown"
-        )
-        options.output.write_text(
-            table(results, seconds, " ".join(["tests/mutants", *arguments]), commit), encoding="utf-8"
-        )
     killed = sum(result.killed for result in results)
     print(f"{killed} of {len(results)} mutants killed")
     return 0 if killed == len(results) else 1

@@ -3,12 +3,14 @@
 import io
 import contextlib
 import pathlib
+import subprocess
 import sys
 import tempfile
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import mutants  # noqa: E402
+import page  # noqa: E402
 import points  # noqa: E402
 import table  # noqa: E402
 
@@ -137,6 +139,47 @@ class Script(unittest.TestCase):
             mutants.main(["s99"])
         self.assertEqual(ended.exception.code, 2)
         self.assertIn("s99", output.getvalue())
+
+
+class Page(unittest.TestCase):
+    def rows(self):
+        first, second = table.MUTANTS[0].name, table.MUTANTS[1].name
+        return {
+            second: page.Row(second, page.SURVIVED + "every test passes", 7, "abc1234", "2026-11-22"),
+            first: page.Row(first, "A | B (signal 6)", 12, "abc1234", "2026-11-22"),
+        }
+
+    def test_what_is_written_is_read_again(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "page.md"
+            self.assertEqual(page.read(path), {})
+            page.write(path, self.rows() | {"gone": page.Row("gone", "A", 1, "abc1234", "2026-11-22")})
+            self.assertEqual(page.read(path), self.rows())
+            self.assertIn(f"1 of 2 mutants killed; {len(table.MUTANTS) - 2} of {len(table.MUTANTS)}", path.read_text())
+
+    def test_a_result_holds_as_long_as_its_source_file_is_unchanged(self):
+        with tempfile.TemporaryDirectory() as folder:
+            git = lambda *words: subprocess.run(
+                ["git", "-c", "user.name=A", "-c", "user.email=a@b", *words],
+                cwd=folder,
+                capture_output=True,
+                text=True,
+                check=True,
+            ).stdout.strip()
+            (pathlib.Path(folder) / "a.cc").write_text("1")
+            git("init", "-q")
+            git("add", ".")
+            git("commit", "-q", "-m", "A")
+            row = page.Row("x", "A", 1, git("rev-parse", "HEAD"), "2026-11-22")
+            self.assertTrue(page.is_still_true(row, "a.cc", folder))
+            self.assertFalse(page.is_still_true(page.Row("x", page.SURVIVED, 1, row.commit, row.date), "a.cc", folder))
+            self.assertFalse(page.is_still_true(page.Row("x", "A", 1, "0" * 40, row.date), "a.cc", folder))
+            (pathlib.Path(folder) / "a.cc").write_text("2")
+            self.assertFalse(page.is_still_true(row, "a.cc", folder))
+
+    def test_resuming_needs_a_page(self):
+        with contextlib.redirect_stderr(io.StringIO()), self.assertRaises(SystemExit):
+            mutants.main(["--resume"])
 
 
 if __name__ == "__main__":
