@@ -27,8 +27,8 @@ constexpr StorageId kNoStorage = std::numeric_limits<StorageId>::max();
 
 class TraceGraphBuilder {
  public:
-  TraceGraphBuilder(const Trace& trace, const Step& step)
-      : trace_(trace), found_(find_units(trace)) {
+  TraceGraphBuilder(const Trace& trace, const TracedRun& run, const Step& step)
+      : trace_(trace), run_(run), found_(find_units(trace, run)) {
     first_tick_ = step.first_tick;
     last_tick_ = step.last_tick;
     for (const StepLane& lane : step.lanes) keys_.insert(lane.key);
@@ -62,10 +62,12 @@ class TraceGraphBuilder {
   }
 
  private:
-  // What is known of a block beside its BlockLife.
+  // What is known of a block beside its life in the run.
   struct Block {
     BlockId id = 0;
-    BlockLife* life = nullptr;
+    const TracedBlock* life = nullptr;
+    bool before = false;  // the recording
+    UnitIndex requested_by = kNoUnit;
     UnitIndex maker = kNoUnit;  // of one that is born in the step
     bool asked = false;         // nobody filled it but who asked for it
     bool aside = false;         // state that no operator's results depend on
@@ -79,17 +81,19 @@ class TraceGraphBuilder {
     Tick first = 0, last = 0;
     UnitIndex unit = kNoUnit;
     Block* block = nullptr;
-    Bytes inner = 0, inner_peak = 0, kept = 0;  // of blocks requested in it; `kept` outlive it
   };
 
   Graph& graph() { return result_.graph; }
   bool in_step(UnitIndex unit) const { return unit >= begin_ && unit < end_; }
   bool keeps(UnitIndex unit) const { return in_step(unit) && kept_[unit - begin_]; }
   bool born_inside(const Block& block) const {
-    return block.life->born && *block.life->born >= first_tick_;
+    return !block.before && block.life->born >= first_tick_;
   }
-  bool in_lane(const BlockLife& life) const {
-    return !life.born || keys_.contains(trace_.lanes[life.lane].key);
+  bool in_lane(const Block& block) const {
+    return block.before || keys_.contains(trace_.lanes[block.life->lane].key);
+  }
+  UnitIndex unit_of(OperatorIndex op) const {
+    return op == kNoOperator ? kNoUnit : found_.unit_of[op];
   }
   Block* find(BlockId id) {
     const auto found = index_.find(id);
@@ -98,12 +102,15 @@ class TraceGraphBuilder {
 
   // All that are alive at some time of the step, in the order of their births.
   void list_blocks() {
-    for (auto& [id, life] : found_.blocks)
-      if (life.bytes != 0 && life.born.value_or(0) < last_tick_ && life.freed >= first_tick_)
-        blocks_.push_back({.id = id, .life = &life});
+    const auto list = [&](BlockId id, const TracedBlock& life, bool before) {
+      if (life.bytes != 0 && life.born < last_tick_ && life.freed >= first_tick_)
+        blocks_.push_back(
+            {.id = id, .life = &life, .before = before, .requested_by = unit_of(life.op)});
+    };
+    for (const auto& [id, life] : run_.before()) list(id, life, true);
+    for (const TracedBlock& life : run_.blocks()) list(life.id, life, false);
     std::sort(blocks_.begin(), blocks_.end(), [](const Block& a, const Block& b) {
-      return std::tuple(a.life->born.value_or(0), a.id) <
-             std::tuple(b.life->born.value_or(0), b.id);
+      return std::tuple(a.life->born, a.id) < std::tuple(b.life->born, b.id);
     });
     for (std::size_t b = 0; b < blocks_.size(); ++b) index_[blocks_[b].id] = b;
   }
@@ -112,10 +119,10 @@ class TraceGraphBuilder {
   void choose_units() {
     std::vector<bool> asks(end_ - begin_, false), ours(end_ - begin_, false);
     for (const Block& block : blocks_) {
-      const UnitIndex unit = block.life->requested_in;
+      const UnitIndex unit = block.requested_by;
       if (!born_inside(block) || !in_step(unit)) continue;
       asks[unit - begin_] = true;
-      if (in_lane(*block.life)) ours[unit - begin_] = true;
+      if (in_lane(block)) ours[unit - begin_] = true;
     }
     kept_.assign(end_ - begin_, false);
     for (UnitIndex u = begin_; u < end_; ++u) {
@@ -123,7 +130,8 @@ class TraceGraphBuilder {
       bool writes = false, mine = ours[u - begin_];
       for (const Touch& touch : unit.touches) {
         writes |= touch.writes;
-        mine |= in_lane(found_.blocks.at(touch.block));
+        const Block* const block = find(touch.block);
+        mine |= block != nullptr && in_lane(*block);
       }
       const bool only_views = unit.gives && !unit.gives_new && !writes && !asks[u - begin_];
       kept_[u - begin_] =
@@ -135,8 +143,7 @@ class TraceGraphBuilder {
   // first that writes it. Where one reads it before, who asked for it has filled it.
   void find_makers() {
     for (Block& block : blocks_)
-      if (born_inside(block) && keeps(block.life->requested_in))
-        block.maker = block.life->requested_in;
+      if (born_inside(block) && keeps(block.requested_by)) block.maker = block.requested_by;
     for (UnitIndex u = begin_; u < end_; ++u) {
       if (!keeps(u)) continue;
       for (const Touch& touch : found_.units[u].touches) {
@@ -152,9 +159,9 @@ class TraceGraphBuilder {
     }
     for (Block& block : blocks_) {
       if (!born_inside(block) || block.maker != kNoUnit) continue;
-      if (!in_lane(*block.life) && !used_.contains(block.id)) continue;
+      if (!in_lane(block) && !used_.contains(block.id)) continue;
       block.asked = true;
-      const UnitIndex asker = block.life->requested_in;
+      const UnitIndex asker = block.requested_by;
       if (!in_step(asker) || !found_.units[asker].only_allocates) continue;
       kept_[asker - begin_] = true;
       block.maker = asker;
@@ -166,7 +173,7 @@ class TraceGraphBuilder {
       if (keeps(u)) sources_.push_back({found_.units[u].first_tick, found_.units[u].last_tick, u});
     for (Block& block : blocks_)
       if (block.asked && block.maker == kNoUnit)
-        sources_.push_back({*block.life->born, *block.life->born, kNoUnit, &block});
+        sources_.push_back({block.life->born, block.life->born, kNoUnit, &block});
     std::sort(sources_.begin(), sources_.end(),
               [](const Source& a, const Source& b) { return a.first < b.first; });
     BERTH_CHECK(sources_.size() <= Graph::kMaxOperators, kInput,
@@ -179,9 +186,9 @@ class TraceGraphBuilder {
       made.alternatives.resize(1);
       graph().order.push_back(op);
       if (source.unit == kNoUnit) {
-        const BlockLife& life = *source.block->life;
-        made.name =
-            life.around == 0 ? "outside of operators" : std::string(trace_.name(life.around));
+        const OperatorIndex around = source.block->life->op;
+        made.name = around == kNoOperator ? "outside of operators"
+                                          : std::string(trace_.name(run_.operators()[around].name));
         source.block->requested_in = op;
         continue;
       }
@@ -191,8 +198,8 @@ class TraceGraphBuilder {
       made.traits.random = made.traits.draws_again = unit.random;
       made.traits.host_sync = unit.host_sync;
       made.traits.collective = unit.collective;
-      if (in_step(unit.forward)) {
-        const OperatorId forward = operator_of_[unit.forward - begin_];
+      if (in_step(unit.forward_unit)) {
+        const OperatorId forward = operator_of_[unit.forward_unit - begin_];
         if (forward != kNone) made.forward = forward;
       }
     }
@@ -200,12 +207,12 @@ class TraceGraphBuilder {
 
   void make_storages() {
     for (Block& block : blocks_) {
-      const BlockLife& life = *block.life;
-      if (born_inside(block) && keeps(life.requested_in))
-        block.requested_in = operator_of_[life.requested_in - begin_];
+      const TracedBlock& life = *block.life;
+      if (born_inside(block) && keeps(block.requested_by))
+        block.requested_in = operator_of_[block.requested_by - begin_];
       const bool inner =
           block.requested_in != kNone && life.freed <= sources_[block.requested_in].last;
-      counted_.push_back(in_lane(life) || used_.contains(block.id));
+      counted_.push_back(in_lane(block) || used_.contains(block.id));
       if (!counted_.back() || inner) continue;
       block.storage = static_cast<StorageId>(graph().storages.size());
       graph().storages.push_back({life.bytes,
@@ -258,42 +265,37 @@ class TraceGraphBuilder {
           fullest_[entered] = entered % 2 == 1 ? sources_[op].first : sources_[op - 1].last;
       }
     };
-    const auto from =
-        std::partition_point(trace_.entries.begin(), trace_.entries.end(),
-                             [this](const trace::Entry& e) { return e.tick < first_tick_; });
-    for (auto entry = from; entry != trace_.entries.end() && entry->tick < last_tick_; ++entry) {
-      const auto* request = std::get_if<trace::Request>(&entry->event);
-      const auto* free = std::get_if<trace::Free>(&entry->event);
-      if (request == nullptr && free == nullptr) continue;
-      Block* const block = find(request != nullptr ? request->id : free->id);
-      if (block == nullptr || !counted_[static_cast<std::size_t>(block - blocks_.data())]) continue;
-      if (free != nullptr && entry->tick != block->life->freed) continue;
-      const Moment moment = moment_at(entry->tick);
+    std::vector<std::pair<Tick, std::size_t>> changes;  // births and frees within the step
+    std::vector<std::vector<const TracedBlock*>> requested(sources_.size());
+    for (std::size_t b = 0; b < blocks_.size(); ++b) {
+      const Block& block = blocks_[b];
+      if (!counted_[b]) continue;
+      if (born_inside(block)) changes.emplace_back(block.life->born, b);
+      if (block.life->freed < last_tick_) changes.emplace_back(block.life->freed, b);
+      if (block.requested_in != kNone) requested[block.requested_in].push_back(block.life);
+    }
+    std::sort(changes.begin(), changes.end());
+    for (const auto& [tick, b] : changes) {
+      Block& block = blocks_[b];
+      const Moment moment = moment_at(tick);
       enter(moment);
-      const Bytes bytes = block->life->bytes;
-      Source* const source =
-          block->requested_in == kNone ? nullptr : &sources_[block->requested_in];
-      if (free != nullptr) {
-        live -= bytes;
-        block->freed = moment;
-        if (source != nullptr && block->storage == kNoStorage) source->inner -= bytes;
+      if (tick == block.life->freed) {
+        live -= block.life->bytes;
+        block.freed = moment;
         continue;
       }
-      block->born = moment;
-      add(live, bytes);
+      block.born = moment;
+      add(live, block.life->bytes);
       result_.recorded_peak = std::max(result_.recorded_peak, live);
       if (live > most[moment]) {
         most[moment] = live;
-        fullest_[moment] = entry->tick;
+        fullest_[moment] = tick;
       }
-      if (source == nullptr) continue;
-      source->inner += bytes;
-      source->inner_peak = std::max(source->inner_peak, source->inner);
-      if (block->storage != kNoStorage) source->kept += bytes;
     }
     enter(static_cast<Moment>(fullest_.size() - 1));
     for (OperatorId op = 0; op < sources_.size(); ++op)
-      graph().operators[op].alternatives[0].workspace = sources_[op].inner_peak - sources_[op].kept;
+      graph().operators[op].alternatives[0].workspace =
+          workspace_of(requested[op], sources_[op].last);
   }
 
   static void add(Bytes& sum, Bytes bytes) {
@@ -377,14 +379,14 @@ class TraceGraphBuilder {
     const auto moments = static_cast<Moment>(fullest_.size());
     for (const Block& block : blocks_) {
       if (block.storage == kNoStorage) continue;
-      const BlockLife& life = *block.life;
+      const TracedBlock& life = *block.life;
       TracedGraph::Lifetime& lifetime = result_.lifetimes[block.storage];
       if (!born_inside(block))
         lifetime.first = 0;
       else if (block.requested_in != kNone)
         lifetime.first = 2 * block.requested_in + 1;
       else
-        lifetime.first = block.born + (*life.born <= fullest_[block.born] ? 0 : 1);
+        lifetime.first = block.born + (life.born <= fullest_[block.born] ? 0 : 1);
       lifetime.last = life.freed >= last_tick_
                           ? moments
                           : block.freed + (life.freed > fullest_[block.freed] ? 1 : 0);
@@ -408,7 +410,8 @@ class TraceGraphBuilder {
     std::vector<PhaseHint> hints;
     for (const Source& source : sources_) {
       if (source.unit == kNoUnit) {
-        hints.push_back({.backward = source.block->life->backward});
+        const OperatorIndex around = source.block->life->op;
+        hints.push_back({.backward = around != kNoOperator && run_.operators()[around].backward});
         continue;
       }
       const Unit& unit = found_.units[source.unit];
@@ -504,6 +507,7 @@ class TraceGraphBuilder {
   }
 
   const Trace& trace_;
+  const TracedRun& run_;
   Units found_;
   Choices choices_;
   Tick first_tick_ = 0, last_tick_ = 0;
@@ -524,19 +528,20 @@ class TraceGraphBuilder {
 }  // namespace
 
 TracedGraph graph_from_trace(const Trace& trace) {
-  BERTH_CHECK(std::any_of(trace.entries.begin(), trace.entries.end(),
-                          [](const trace::Entry& entry) {
-                            return std::holds_alternative<trace::Operand>(entry.event);
-                          }),
-              kInput,
+  const TracedRun run(trace);
+  BERTH_CHECK(!run.operands().empty(), kInput,
               "the trace has requests but no operators: `berth record --operators` records them");
-  if (auto written = step_from_trace(trace)) return *std::move(written);
+  for (const auto& [operand, op, tick] : run.operands())
+    BERTH_CHECK(checked_add(operand->byte_offset, operand->bytes), kInput,
+                "operator {} takes bytes {} to {} of a block", operand->op, operand->byte_offset,
+                operand->byte_offset + operand->bytes);
+  if (auto written = step_from_trace(trace, run)) return *std::move(written);
   std::string why_not;
   StepOptions options;
   options.max_unroll = 1;  // what is kept for the step after it is alive at the end
   const auto step = extract_step(trace, options, &why_not);
   BERTH_CHECK(step, kInput, "no step can be cut out of the trace: {}", why_not);
-  return TraceGraphBuilder(trace, *step).run();
+  return TraceGraphBuilder(trace, run, *step).run();
 }
 
 Bytes peak_as_recorded(const TracedGraph& traced) {

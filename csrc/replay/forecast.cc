@@ -7,7 +7,7 @@
 #include "csrc/replay/through_caching_model.h"
 #include "csrc/trace/snapshot.h"
 #include "csrc/trace/step_coverage.h"
-#include "csrc/trace/traced_blocks.h"
+#include "csrc/trace/traced_run.h"
 
 #include <algorithm>
 #include <optional>
@@ -36,7 +36,7 @@ trace::Tick end_of_unrecorded(const Trace& trace) {
 
 // What lives at the peak, and how much of it outlives steps.
 void weigh(const Trace& trace, const std::optional<Step>& step, Forecast& result) {
-  const TracedBlocks traced(trace, result.on_cpu ? trace.alignment : facts::kCudaUnit);
+  const TracedRun traced(trace, result.on_cpu ? trace.alignment : facts::kCudaUnit);
   const std::vector<TracedBlock>& blocks = traced.blocks();
   result.live = traced.peak();
   result.frees = traced.frees();

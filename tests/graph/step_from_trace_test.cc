@@ -22,7 +22,9 @@ class Steps {
     body();
     run.add(trace::RangeEnd{ranges_});
   }
-  [[nodiscard]] std::optional<TracedGraph> graph() { return step_from_trace(run.builder.trace()); }
+  [[nodiscard]] std::optional<TracedGraph> graph() {
+    return step_from_trace(run.builder.trace(), TracedRun(run.builder.trace()));
+  }
 
   Recording run;
 

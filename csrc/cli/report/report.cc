@@ -7,7 +7,7 @@
 #include "csrc/replay/torch_layout.h"
 #include "csrc/replay/workload.h"
 #include "csrc/trace/role_names.h"
-#include "csrc/trace/traced_blocks.h"
+#include "csrc/trace/traced_run.h"
 
 #include <berth/place.h>
 
@@ -309,7 +309,7 @@ Report report_of(const Plan& plan, const std::string& name) {
 
 Report report_of(const Trace& trace, const std::optional<Plan>& plan, const std::string& name) {
   const replay::Workload workload = replay::make_workload(trace);
-  const TracedBlocks traced(trace);
+  const TracedRun traced(trace);
   Report report;
   report.title = name;
   report.about =

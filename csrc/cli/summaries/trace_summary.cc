@@ -1,6 +1,6 @@
 #include "csrc/cli/summaries/trace_summary.h"
 
-#include "csrc/trace/traced_blocks.h"
+#include "csrc/trace/traced_run.h"
 
 #include <fmt/format.h>
 
@@ -81,7 +81,7 @@ TraceSummary summarize(const Trace& trace) {
   summary.cut_bytes = trace.cut_bytes;
   summary.alignment = trace.alignment;
   summary.program = trace.program;
-  const TracedBlocks traced(trace);
+  const TracedRun traced(trace);
   summary.requests = traced.blocks().size();
   summary.frees = traced.frees();
   summary.marks = traced.marks();
