@@ -2,14 +2,14 @@
 
 #include "csrc/core/check.h"
 #include "csrc/graph/choices.h"
-#include "csrc/graph/phases.h"
 #include "csrc/graph/step_from_trace.h"
+#include "csrc/graph/step_graph.h"
 #include "csrc/graph/units.h"
 #include "csrc/trace/step.h"
 
 #include <algorithm>
 #include <limits>
-#include <map>
+#include <numeric>
 #include <set>
 #include <utility>
 
@@ -48,14 +48,12 @@ class TraceGraphBuilder {
     find_makers();
     make_operators();
     make_storages();
-    find_aside();
     replay();
-    make_values();
+    find_operands();
+    make_graph();
     finish_lifetimes();
-    set_phases();
     set_times();
     set_roles();
-    set_control();
     const std::string wrong = violation(graph());
     BERTH_CHECK(wrong.empty(), kInput, "the trace's step is no graph: {}", wrong);
     return std::move(result_);
@@ -66,11 +64,9 @@ class TraceGraphBuilder {
   struct Block {
     BlockId id = 0;
     const TracedBlock* life = nullptr;
-    bool before = false;  // the recording
     UnitIndex requested_by = kNoUnit;
     UnitIndex maker = kNoUnit;  // of one that is born in the step
     bool asked = false;         // nobody filled it but who asked for it
-    bool aside = false;         // state that no operator's results depend on
     StorageId storage = kNoStorage;
     OperatorId requested_in = kNone;
     Moment born = 0, freed = 0;  // at the request and the free
@@ -87,10 +83,10 @@ class TraceGraphBuilder {
   bool in_step(UnitIndex unit) const { return unit >= begin_ && unit < end_; }
   bool keeps(UnitIndex unit) const { return in_step(unit) && kept_[unit - begin_]; }
   bool born_inside(const Block& block) const {
-    return !block.before && block.life->born >= first_tick_;
+    return !block.life->before && block.life->born >= first_tick_;
   }
   bool in_lane(const Block& block) const {
-    return block.before || keys_.contains(trace_.lanes[block.life->lane].key);
+    return block.life->before || keys_.contains(trace_.lanes[block.life->lane].key);
   }
   UnitIndex unit_of(OperatorIndex op) const {
     return op == kNoOperator ? kNoUnit : found_.unit_of[op];
@@ -102,13 +98,12 @@ class TraceGraphBuilder {
 
   // All that are alive at some time of the step, in the order of their births.
   void list_blocks() {
-    const auto list = [&](BlockId id, const TracedBlock& life, bool before) {
+    const auto list = [&](const TracedBlock& life) {
       if (life.bytes != 0 && life.born < last_tick_ && life.freed >= first_tick_)
-        blocks_.push_back(
-            {.id = id, .life = &life, .before = before, .requested_by = unit_of(life.op)});
+        blocks_.push_back({.id = life.id, .life = &life, .requested_by = unit_of(life.op)});
     };
-    for (const auto& [id, life] : run_.before()) list(id, life, true);
-    for (const TracedBlock& life : run_.blocks()) list(life.id, life, false);
+    for (const auto& [id, life] : run_.before()) list(life);
+    for (const TracedBlock& life : run_.blocks()) list(life);
     std::sort(blocks_.begin(), blocks_.end(), [](const Block& a, const Block& b) {
       return std::tuple(a.life->born, a.id) < std::tuple(b.life->born, b.id);
     });
@@ -182,26 +177,26 @@ class TraceGraphBuilder {
     operator_of_.assign(end_ - begin_, kNone);
     for (OperatorId op = 0; op < sources_.size(); ++op) {
       const Source& source = sources_[op];
-      Operator& made = graph().operators.emplace_back();
-      made.alternatives.resize(1);
-      graph().order.push_back(op);
+      StepCall& call = calls_.emplace_back();
       if (source.unit == kNoUnit) {
         const OperatorIndex around = source.block->life->op;
-        made.name = around == kNoOperator ? "outside of operators"
-                                          : std::string(trace_.name(run_.operators()[around].name));
+        const bool outside = around == kNoOperator;
+        call.name = outside ? "outside of operators" : trace_.name(run_.operators()[around].name);
+        call.backward = !outside && run_.operators()[around].backward;
         source.block->requested_in = op;
         continue;
       }
       const Unit& unit = found_.units[source.unit];
       operator_of_[source.unit - begin_] = op;
-      made.name = std::string(trace_.name(unit.name));
-      made.traits.random = made.traits.draws_again = unit.random;
-      made.traits.host_sync = unit.host_sync;
-      made.traits.collective = unit.collective;
-      if (in_step(unit.forward_unit)) {
-        const OperatorId forward = operator_of_[unit.forward_unit - begin_];
-        if (forward != kNone) made.forward = forward;
-      }
+      call.name = trace_.name(unit.name);
+      call.backward = unit.backward;
+      call.in_optimizer = unit.in_optimizer;
+      call.random = unit.random;
+      call.host_read = unit.host_sync;
+      call.collective = unit.collective;
+      if (!in_step(unit.forward_unit)) continue;
+      const OperatorId forward = operator_of_[unit.forward_unit - begin_];
+      if (forward != kNone) call.forward = forward;
     }
   }
 
@@ -214,28 +209,17 @@ class TraceGraphBuilder {
           block.requested_in != kNone && life.freed <= sources_[block.requested_in].last;
       counted_.push_back(in_lane(block) || used_.contains(block.id));
       if (!counted_.back() || inner) continue;
-      block.storage = static_cast<StorageId>(graph().storages.size());
-      graph().storages.push_back({life.bytes,
-                                  born_inside(block)        ? StorageClass::kStep
-                                  : life.freed < last_tick_ ? StorageClass::kInput
-                                                            : StorageClass::kResident,
-                                  life.role});
+      block.storage = static_cast<StorageId>(storages_.size());
+      const bool resident = !born_inside(block) && life.freed >= last_tick_;
+      storages_.push_back({.bytes = life.bytes,
+                           .kind = resident             ? StorageClass::kResident
+                                   : born_inside(block) ? StorageClass::kStep
+                                                        : StorageClass::kInput,
+                           .same = resident,
+                           .role = life.role});
       result_.blocks.push_back(block.id);
     }
-    result_.lifetimes.resize(graph().storages.size());
-  }
-
-  // Residents that each operator of the step takes as state that its results do not depend on.
-  void find_aside() {
-    std::set<BlockId> aside, other;
-    for (const Source& source : sources_)
-      if (source.unit != kNoUnit)
-        for (const Touch& touch : found_.units[source.unit].touches)
-          (touch.aside ? aside : other).insert(touch.block);
-    for (Block& block : blocks_)
-      block.aside = block.storage != kNoStorage && aside.contains(block.id) &&
-                    !other.contains(block.id) &&
-                    graph().storages[block.storage].kind == StorageClass::kResident;
+    result_.lifetimes.resize(storages_.size());
   }
 
   // --- What is alive when ------------------------------------------------------------------------
@@ -294,8 +278,7 @@ class TraceGraphBuilder {
     }
     enter(static_cast<Moment>(fullest_.size() - 1));
     for (OperatorId op = 0; op < sources_.size(); ++op)
-      graph().operators[op].alternatives[0].workspace =
-          workspace_of(requested[op], sources_[op].last);
+      calls_[op].workspace = workspace_of(requested[op], sources_[op].last);
   }
 
   static void add(Bytes& sum, Bytes bytes) {
@@ -307,8 +290,7 @@ class TraceGraphBuilder {
 
   // --- What operators read and write -------------------------------------------------------------
 
-  void make_values() {
-    std::vector<std::uint32_t> version(graph().storages.size(), 0);
+  void find_operands() {
     std::vector<std::vector<Block*>> makes(sources_.size());
     std::set<BlockId> operands;  // of any operator
     for (Block& block : blocks_) {
@@ -318,10 +300,9 @@ class TraceGraphBuilder {
       makes[maker].push_back(&block);
     }
     for (OperatorId op = 0; op < sources_.size(); ++op) {
-      Alternative& one = graph().operators[op].alternatives[0];
+      std::vector<CallOperand>& taken = calls_[op].operands;
       for (Block* block : makes[op]) {
-        one.writes.push_back({block->storage, 1});
-        version[block->storage] = 1;
+        taken.push_back({.storage = block->storage, .writes = true, .reads = false});
         use(*block, op);
       }
       if (sources_[op].unit == kNoUnit) continue;
@@ -330,7 +311,9 @@ class TraceGraphBuilder {
         if (block == nullptr || block->storage == kNoStorage) continue;
         operands.insert(block->id);
         const bool made_here = born_inside(*block) && block->first_use == op;
-        if (!made_here) take(*block, touch, op, version[block->storage]);
+        if (made_here) continue;
+        taken.push_back(operand_of(*block, touch));
+        use(*block, op);
       }
     }
     // What no operator takes is needed until it is freed, for all that is known.
@@ -340,27 +323,29 @@ class TraceGraphBuilder {
         continue;
       const OperatorId reader = last_begun_before(block.life->freed);
       if (reader == kNone || reader <= block.last_use) continue;
-      graph().operators[reader].alternatives[0].reads.push_back(
-          {{block.storage, 1}, 0, block.life->bytes});
+      calls_[reader].operands.push_back({.storage = block.storage, .bytes = block.life->bytes});
       use(block, reader);
     }
   }
 
-  void take(Block& block, const Touch& touch, OperatorId op, std::uint32_t& version) {
-    if (block.aside) return;
-    Operator& made = graph().operators[op];
-    Alternative& one = made.alternatives[0];
-    const Bytes size = graph().storages[block.storage].bytes;
+  static CallOperand operand_of(const Block& block, const Touch& touch) {
     // The rest of what is written in part comes from before.
     const bool whole = touch.writes && !touch.covers;
+    const Bytes size = block.life->bytes;
     const Bytes begin = whole ? 0 : std::min(touch.offset, size);
     const Bytes end = whole ? size : std::min(touch.end, size);
-    if (touch.reads) one.reads.push_back({{block.storage, version}, begin, end - begin});
-    if (touch.writes) {
-      one.writes.push_back({block.storage, ++version});
-      made.traits.changes_state |= !born_inside(block);
-    }
-    use(block, op);
+    return {.storage = block.storage,
+            .offset = begin,
+            .bytes = end - begin,
+            .writes = touch.writes,
+            .reads = touch.reads,
+            .aside = touch.aside};
+  }
+
+  void make_graph() {
+    result_.graph = graph_of(storages_, calls_, StepForm::kRecording);
+    result_.graph.order.resize(calls_.size());
+    std::iota(result_.graph.order.begin(), result_.graph.order.end(), 0);
   }
 
   static void use(Block& block, OperatorId op) {
@@ -405,20 +390,6 @@ class TraceGraphBuilder {
   }
 
   // --- What else is known of them ----------------------------------------------------------------
-
-  void set_phases() {
-    std::vector<PhaseHint> hints;
-    for (const Source& source : sources_) {
-      if (source.unit == kNoUnit) {
-        const OperatorIndex around = source.block->life->op;
-        hints.push_back({.backward = around != kNoOperator && run_.operators()[around].backward});
-        continue;
-      }
-      const Unit& unit = found_.units[source.unit];
-      hints.push_back({.backward = unit.backward, .in_optimizer = unit.in_optimizer});
-    }
-    find_phases(graph(), hints);
-  }
 
   // Each is the median of the steps before that ran the same units, the lower of two.
   void set_times() {
@@ -465,47 +436,6 @@ class TraceGraphBuilder {
     }
   }
 
-  // Random numbers are drawn in their order, and state that no result depends on is written in its
-  // order, the first time: what runs again writes elsewhere. So it is with what waits for others.
-  // Once the host has been given a number, all that it asks for later may depend on it.
-  void set_control() {
-    const auto chain = [this](auto has) {
-      OperatorId before = kNone;
-      for (OperatorId op = 0; op < sources_.size(); ++op) {
-        if (!has(graph().operators[op].traits)) continue;
-        if (before != kNone) graph().control.emplace_back(before, op);
-        before = op;
-      }
-    };
-    std::map<BlockId, OperatorId> wrote;  // what is aside
-    for (OperatorId op = 0; op < sources_.size(); ++op) {
-      if (sources_[op].unit == kNoUnit) continue;
-      for (const Touch& touch : found_.units[sources_[op].unit].touches) {
-        const Block* const block = touch.aside && touch.writes ? find(touch.block) : nullptr;
-        if (block == nullptr || !block->aside) continue;
-        const auto [before, first] = wrote.try_emplace(block->id, op);
-        if (!first) graph().control.emplace_back(std::exchange(before->second, op), op);
-      }
-    }
-    chain([](const Traits& traits) { return traits.random; });
-    chain([](const Traits& traits) { return traits.host_sync || traits.collective; });
-    std::map<ValueId, OperatorId> makers;
-    OperatorId waited = kNone;
-    for (OperatorId op = 0; op < sources_.size(); ++op) {
-      const Alternative& one = graph().operators[op].alternatives[0];
-      for (const ValueId& written : one.writes) makers[written] = op;
-      const auto made_later = [&](const Read& read) {
-        const auto maker = makers.find(read.value);
-        return maker != makers.end() && maker->second > waited;
-      };
-      // What reads something of later is behind the wait as that is.
-      if (waited != kNone && !graph().operators[op].traits.host_sync &&
-          std::none_of(one.reads.begin(), one.reads.end(), made_later))
-        graph().control.emplace_back(waited, op);
-      if (graph().operators[op].traits.host_sync) waited = op;
-    }
-  }
-
   const Trace& trace_;
   const TracedRun& run_;
   Units found_;
@@ -520,6 +450,8 @@ class TraceGraphBuilder {
   std::unordered_map<BlockId, std::size_t> index_;
   std::set<BlockId> used_;       // operands of units that are kept
   std::vector<Source> sources_;  // by operator
+  std::vector<StepCall> calls_;  // by operator
+  std::vector<StepStorage> storages_;
   std::size_t begun_ = 0;
   std::vector<Tick> fullest_;  // of each moment: when most was alive
   TracedGraph result_;

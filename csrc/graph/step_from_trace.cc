@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <numeric>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -64,10 +63,7 @@ struct Record {
 // Reads the steps of a run, one after the other.
 class Reader {
  public:
-  Reader(const Trace& trace, const TracedRun& run) : trace_(trace), run_(run) {
-    for (const TracedBlock& block : run.blocks()) blocks_[block.id] = &block;
-    for (const auto& [id, block] : run.before()) blocks_[id] = &block;
-  }
+  Reader(const Trace& trace, const TracedRun& run) : trace_(trace), run_(run) {}
 
   // The last two steps that follow each other and are the same.
   [[nodiscard]] std::optional<std::pair<Record, Record>> last_two() {
@@ -93,7 +89,6 @@ class Reader {
     set_workspaces(found->second);
     return found;
   }
-  [[nodiscard]] const TracedBlock& block(BlockId id) const { return *blocks_.at(id); }
 
  private:
   Record read(Tick first, Tick last, trace::ThreadId thread) {
@@ -170,7 +165,6 @@ class Reader {
 
   const Trace& trace_;
   const TracedRun& run_;
-  std::unordered_map<BlockId, const TracedBlock*> blocks_;
   OperatorIndex op_ = 0;
   std::size_t operand_ = 0;  // the next of the run
 };
@@ -178,19 +172,14 @@ class Reader {
 // What a step program knows of its calls, as far as a trace says it.
 class StepBuilder {
  public:
-  StepBuilder(const Trace& trace, const TracedRun& run, const Reader& reader,
-              std::pair<Record, Record>& records)
-      : trace_(trace), run_(run), reader_(reader), record_(records.first), again_(records.second) {}
+  StepBuilder(const Trace& trace, const TracedRun& run, std::pair<Record, Record>& records)
+      : trace_(trace), run_(run), record_(records.first), again_(records.second) {}
 
   TracedGraph run() && {
     find_what_the_body_fills();
     find_storages();
     for (std::uint32_t n = 0; n < record_.calls.size(); ++n) calls_.push_back(as_step_call(n));
-    std::vector<StorageId> rooms(storages_.size());
-    std::iota(rooms.begin(), rooms.end(), 0);
-    StepGraph graph(storages_, calls_, std::move(rooms));
-    for (std::uint32_t n = 0; n < record_.calls.size(); ++n) graph.add(n);
-    result_.graph = std::move(graph).finish();
+    result_.graph = graph_of(storages_, calls_, StepForm::kProgram);
     result_.recorded_peak = std::max(run_.peak_between(record_.first, record_.last),
                                      run_.peak_between(again_.first, again_.last));
     result_.steps = 2;
@@ -203,13 +192,13 @@ class StepBuilder {
   std::string_view name(const Call& call) const { return trace_.name(call.name); }
   bool empty(std::uint32_t storage) const { return record_.storages[storage].block == 0; }
   const TracedBlock& block(std::uint32_t storage) const {
-    return reader_.block(record_.storages[storage].block);
+    return run_.block(record_.storages[storage].block);
   }
   Bytes bytes(std::uint32_t storage) const { return empty(storage) ? 0 : block(storage).bytes; }
   bool outlives(std::uint32_t storage) const {
     if (empty(storage)) return false;
     return block(storage).freed >= record_.last ||
-           reader_.block(again_.storages[storage].block).freed >= again_.last;
+           run_.block(again_.storages[storage].block).freed >= again_.last;
   }
 
   // Room that is read before an operator has filled it the body has filled.
@@ -303,7 +292,6 @@ class StepBuilder {
 
   const Trace& trace_;
   const TracedRun& run_;
-  const Reader& reader_;
   Record& record_;
   const Record& again_;
   std::vector<StepStorage> storages_;
@@ -314,10 +302,9 @@ class StepBuilder {
 }  // namespace
 
 std::optional<TracedGraph> step_from_trace(const Trace& trace, const TracedRun& run) {
-  Reader reader(trace, run);
-  auto records = reader.last_two();
+  auto records = Reader(trace, run).last_two();
   if (!records) return std::nullopt;
-  return StepBuilder(trace, run, reader, *records).run();
+  return StepBuilder(trace, run, *records).run();
 }
 
 }  // namespace berth::graph

@@ -14,8 +14,6 @@ class Finder {
   Finder(const Trace& trace, const TracedRun& run)
       : trace_(trace), run_(run), has_operands_(run.operators().size()) {
     for (const auto& [operand, op, tick] : run.operands()) has_operands_[op] = true;
-    for (const auto& [id, block] : run.before()) bytes_[id] = block.bytes;
-    for (const TracedBlock& block : run.blocks()) bytes_[block.id] = block.bytes;
   }
 
   Units run() && {
@@ -91,7 +89,7 @@ class Finder {
     touch.writes = operand.access != trace::Access::kRead || unseen;
     touch.covers = operand.access == trace::Access::kWrite && !operand.output &&
                    operand.byte_offset == 0 && end == bytes_of(operand) &&
-                   align_up(end, trace_.alignment) >= bytes_.at(operand.block);
+                   align_up(end, trace_.alignment) >= run_.block(operand.block).bytes;
     touch.reads = !touch.covers;
     touch.aside = !operand.output && facts::is_statistics(name, operand.position);
     touch.offset = operand.byte_offset;
@@ -150,7 +148,6 @@ class Finder {
   const TracedRun& run_;
   Units result_;
   std::vector<bool> has_operands_;  // by operator
-  std::unordered_map<trace::BlockId, Bytes> bytes_;
   std::unordered_set<std::uint64_t> seen_;
   std::unordered_set<UnitIndex> trains_;  // norms that do
 };

@@ -84,7 +84,7 @@ class RunWalk {
     const Bytes bytes = align_up(request.bytes, unit_);
     const Thread& thread = threads_[entry.thread];
     live_ += bytes;
-    index_[request.id] = found_.blocks_.size();
+    found_.index_[request.id] = found_.blocks_.size();
     found_.before_.erase(request.id);
     found_.blocks_.push_back(
         {.id = request.id,
@@ -106,13 +106,15 @@ class RunWalk {
     TracedBlock& block = block_of(free.id);
     if (block.freed != TracedBlock::kNever) return;
     block.freed = entry.tick;
-    live_ -= block.requested == 0 ? 0 : block.bytes;
+    live_ -= block.before ? 0 : block.bytes;
   }
   void see(const trace::Entry&, const trace::Role& role) { block_of(role.id).role = role.role; }
 
   TracedBlock& block_of(trace::BlockId id) {
-    const auto it = index_.find(id);
-    return it == index_.end() ? found_.before_[id] : found_.blocks_[it->second];
+    const auto it = found_.index_.find(id);
+    if (it != found_.index_.end()) return found_.blocks_[it->second];
+    return found_.before_.try_emplace(id, TracedBlock{.id = id, .before = true, .origin = {}})
+        .first->second;
   }
 
   // --- Ranges ------------------------------------------------------------------------------------
@@ -199,7 +201,7 @@ class RunWalk {
     keep(found_.operands_, entry, operand);
     if (operand.block == 0) return;
     TracedBlock& block = block_of(operand.block);
-    if (block.id == 0) {
+    if (block.before) {
       const auto end = checked_add(operand.byte_offset, operand.bytes);
       if (end) block.bytes = std::max(block.bytes, align_up(*end, unit_));
     } else if (block.origin.module == 0) {
@@ -238,7 +240,6 @@ class RunWalk {
   const Bytes unit_;
   TracedRun& found_;
   std::unordered_map<trace::ThreadId, Thread> threads_;
-  std::unordered_map<trace::BlockId, std::size_t> index_;
   std::unordered_map<std::uint64_t, OperatorIndex> number_;
   // The last forward operator to begin with a number of autograd made the node that has it.
   std::map<std::pair<trace::ThreadId, std::int64_t>, OperatorIndex> makers_;
@@ -247,6 +248,11 @@ class RunWalk {
 
 TracedRun::TracedRun(const Trace& trace, Bytes unit) {
   RunWalk(trace, unit != 0 ? unit : trace.alignment, *this);
+}
+
+const TracedBlock& TracedRun::block(trace::BlockId id) const {
+  const auto it = index_.find(id);
+  return it == index_.end() ? before_.at(id) : blocks_[it->second];
 }
 
 Bytes TracedRun::peak_between(trace::Tick first, trace::Tick last) const noexcept {

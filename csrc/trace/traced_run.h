@@ -52,6 +52,7 @@ struct OfOperator {
 struct TracedBlock {
   static constexpr trace::Tick kNever = std::numeric_limits<trace::Tick>::max();
   trace::BlockId id = 0;
+  bool before = false;             // requested before the recording
   Bytes requested = 0, bytes = 0;  // as requested; rounded
   trace::LaneId lane = 0;
   trace::Tick born = 0, freed = kNever;
@@ -88,6 +89,8 @@ class TracedRun {
   [[nodiscard]] const std::unordered_map<trace::BlockId, TracedBlock>& before() const noexcept {
     return before_;
   }
+  // A block of either. Requires: an operand, a role or a free of the trace names it.
+  [[nodiscard]] const TracedBlock& block(trace::BlockId id) const;
   [[nodiscard]] const std::vector<TracedOperator>& operators() const noexcept { return operators_; }
   [[nodiscard]] const std::vector<OfOperator<trace::Operand>>& operands() const noexcept {
     return operands_;
@@ -110,6 +113,7 @@ class TracedRun {
 
   std::vector<TracedBlock> blocks_;
   std::unordered_map<trace::BlockId, TracedBlock> before_;
+  std::unordered_map<trace::BlockId, std::size_t> index_;  // into blocks_
   std::vector<TracedOperator> operators_;
   std::vector<OfOperator<trace::Operand>> operands_;
   std::vector<OfOperator<trace::Choice>> choices_;
