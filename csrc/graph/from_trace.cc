@@ -1,9 +1,9 @@
 #include "csrc/graph/from_trace.h"
 
 #include "csrc/core/check.h"
-#include "csrc/graph/choices.h"
 #include "csrc/graph/step_from_trace.h"
 #include "csrc/graph/step_graph.h"
+#include "csrc/graph/tried_alternatives.h"
 #include "csrc/graph/units.h"
 #include "csrc/trace/step.h"
 
@@ -39,7 +39,7 @@ class TraceGraphBuilder {
     };
     begin_ = static_cast<UnitIndex>(at(first_tick_));
     end_ = static_cast<UnitIndex>(at(last_tick_));
-    for (const Unit& unit : found_.units) choices_.add(unit);
+    for (const Unit& unit : found_.units) tried_.add(unit);
   }
 
   TracedGraph run() && {
@@ -418,7 +418,7 @@ class TraceGraphBuilder {
       Operator& made = graph().operators[op];
       made.alternatives[0].ns = std::min(*middle, kMostNs);
       made.alternatives =
-          choices_.alternatives(found_.units[unit], made.alternatives[0], trace_.alignment);
+          tried_.alternatives(found_.units[unit], made.alternatives[0], trace_.alignment);
     }
   }
 
@@ -439,7 +439,7 @@ class TraceGraphBuilder {
   const Trace& trace_;
   const TracedRun& run_;
   Units found_;
-  Choices choices_;
+  TriedAlternatives tried_;
   Tick first_tick_ = 0, last_tick_ = 0;
   UnitIndex begin_ = 0, end_ = 0;  // the step's units
   std::set<std::uint64_t> keys_;   // of the step's lanes

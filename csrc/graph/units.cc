@@ -20,8 +20,8 @@ class Finder {
     for (OperatorIndex op = 0; op < run_.operators().size(); ++op) add(op);
     for (const auto& [operand, op, tick] : run_.operands())
       if (operand->block != 0 && unit_of(op) != kNoUnit) add(*operand, op);
-    for (const auto& [choice, op, tick] : run_.choices())
-      if (unit_of(op) != kNoUnit) result_.units[unit_of(op)].choices.push_back(*choice);
+    for (const auto& [alternative, op, tick] : run_.alternatives())
+      if (unit_of(op) != kNoUnit) result_.units[unit_of(op)].alternatives.push_back(*alternative);
     for (UnitIndex u = 0; u < result_.units.size(); ++u) {
       std::vector<Touch>& touches = result_.units[u].touches;
       if (!trains_.contains(u))

@@ -31,7 +31,7 @@ struct Unit : TracedOperator {
   bool gives_new = false;            // one of them is none of its arguments'
   UnitIndex forward_unit = kNoUnit;  // whose gradient it takes
   std::vector<Touch> touches = {};   // by block, each once
-  std::vector<trace::Choice> choices = {};
+  std::vector<trace::Alternative> alternatives = {};
 };
 
 struct Units {

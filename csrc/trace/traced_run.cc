@@ -208,8 +208,8 @@ class RunWalk {
       block.origin.module = module(threads_[entry.thread]);
     }
   }
-  void see(const trace::Entry& entry, const trace::Choice& choice) {
-    keep(found_.choices_, entry, choice);
+  void see(const trace::Entry& entry, const trace::Alternative& alternative) {
+    keep(found_.alternatives_, entry, alternative);
   }
   template <class Entry>
   void keep(std::vector<OfOperator<Entry>>& all, const trace::Entry& at, const Entry& entry) const {

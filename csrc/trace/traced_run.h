@@ -41,7 +41,7 @@ struct TracedOperator {
   bool host_sync = false;     // the host waited in it, or bytes were copied to it
 };
 
-// An entry of an operator that has begun: an Operand or a Choice of the trace.
+// An entry of an operator that has begun: an Operand or a Alternative of the trace.
 template <class Entry>
 struct OfOperator {
   const Entry* entry = nullptr;
@@ -95,8 +95,8 @@ class TracedRun {
   [[nodiscard]] const std::vector<OfOperator<trace::Operand>>& operands() const noexcept {
     return operands_;
   }
-  [[nodiscard]] const std::vector<OfOperator<trace::Choice>>& choices() const noexcept {
-    return choices_;
+  [[nodiscard]] const std::vector<OfOperator<trace::Alternative>>& alternatives() const noexcept {
+    return alternatives_;
   }
   [[nodiscard]] Bytes peak() const noexcept { return peak_; }
   // The largest sum of live bytes from one tick to another. O(blocks).
@@ -116,7 +116,7 @@ class TracedRun {
   std::unordered_map<trace::BlockId, std::size_t> index_;  // into blocks_
   std::vector<TracedOperator> operators_;
   std::vector<OfOperator<trace::Operand>> operands_;
-  std::vector<OfOperator<trace::Choice>> choices_;
+  std::vector<OfOperator<trace::Alternative>> alternatives_;
   Bytes peak_ = 0;
   trace::Tick peak_tick_ = 0;
   std::size_t peak_step_ = 0, frees_ = 0, marks_ = 0, threads_ = 0;

@@ -101,17 +101,17 @@ Bytes bytes_of_inputs(const graph::Graph& graph) {
 
 }  // namespace
 
-TEST_CASE("An operator takes a faster way where its workspace fits between the addresses",
+TEST_CASE("An operator takes a faster alternative where its workspace fits between the addresses",
           "[schedule][addresses][holes]") {
   graph::Graph graph = small_graph();
-  // g: 300 bytes in 100 ns as it is; two ways more.
-  graph::Alternative way = graph.operators[1].alternatives[0];
-  way.workspace = 1024;
-  way.ns = 60;
-  graph.operators[1].alternatives.push_back(way);
-  way.workspace = 4096;
-  way.ns = 20;
-  graph.operators[1].alternatives.push_back(way);
+  // g: 300 bytes in 100 ns as it is; two alternatives more.
+  graph::Alternative taken = graph.operators[1].alternatives[0];
+  taken.workspace = 1024;
+  taken.ns = 60;
+  graph.operators[1].alternatives.push_back(taken);
+  taken.workspace = 4096;
+  taken.ns = 20;
+  graph.operators[1].alternatives.push_back(taken);
   std::vector<graph::OperatorId> order = {0, 1, 2, 3};
   const auto placed = [&](Bytes capacity) {
     graph::Schedule schedule = graph::schedule_of_order(graph, order);
@@ -131,17 +131,18 @@ TEST_CASE("An operator takes a faster way where its workspace fits between the a
   CHECK(placed(5120 + 4096) == 80);
 }
 
-TEST_CASE("Faster ways in holes are legal, whatever the schedule", "[schedule][addresses][holes]") {
+TEST_CASE("Faster alternatives in holes are legal, whatever the schedule",
+          "[schedule][addresses][holes]") {
   std::mt19937 random(3);
   int faster = 0;
   for (int k = 0; k < 400; ++k) {
     CAPTURE(k);
     graph::Graph graph = random_graph(random, 2 + random() % 10);
     for (graph::Operator& op : graph.operators) {
-      graph::Alternative way = op.alternatives[0];
-      way.ns = way.ns / 2;
-      way.workspace += 1 + random() % 2000;
-      op.alternatives.push_back(way);
+      graph::Alternative taken = op.alternatives[0];
+      taken.ns = taken.ns / 2;
+      taken.workspace += 1 + random() % 2000;
+      op.alternatives.push_back(taken);
     }
     auto made = RandomSchedule(random, graph, k % 2 == 0).make(false);
     if (!made) continue;
@@ -253,9 +254,9 @@ TEST_CASE("Addresses are as aligned as the sizes of the storages", "[schedule][a
     graph::Graph graph = random_graph(random, 2 + random() % 20);
     for (graph::Storage& storage : graph.storages) storage.bytes *= 64;
     for (graph::Operator& op : graph.operators)
-      for (graph::Alternative& way : op.alternatives) {
-        for (graph::Read& read : way.reads) read.bytes *= 64;
-        way.workspace = random() % 300;
+      for (graph::Alternative& taken : op.alternatives) {
+        for (graph::Read& read : taken.reads) read.bytes *= 64;
+        taken.workspace = random() % 300;
       }
     std::optional<graph::Schedule> schedule = RandomSchedule(random, graph, true).make(false);
     if (!schedule) continue;

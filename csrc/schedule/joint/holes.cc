@@ -69,14 +69,16 @@ class Arena {
   std::priority_queue<Later::Death, std::vector<Later::Death>, Later> deaths_;
 };
 
-// The fastest way that needs no more and takes and gives the same; nothing where the one it has is.
+// The fastest alternative that needs no more and takes and gives the same; nothing where the one it
+// has is.
 std::optional<std::uint32_t> faster(const graph::Operator& op, std::uint32_t has, Bytes workspace) {
   const graph::Alternative& now = op.alternatives[has];
   std::uint32_t best = has;
   for (std::uint32_t a = 0; a < op.alternatives.size(); ++a) {
-    const graph::Alternative& way = op.alternatives[a];
-    if (way.ns < op.alternatives[best].ns && way.workspace <= workspace && way.reads == now.reads &&
-        way.writes == now.writes && way.in_place == now.in_place)
+    const graph::Alternative& alternative = op.alternatives[a];
+    if (alternative.ns < op.alternatives[best].ns && alternative.workspace <= workspace &&
+        alternative.reads == now.reads && alternative.writes == now.writes &&
+        alternative.in_place == now.in_place)
       best = a;
   }
   return best == has ? std::nullopt : std::optional(best);
@@ -96,10 +98,10 @@ std::size_t use_holes(const graph::Graph& graph, graph::Schedule& schedule, Byte
     const graph::Operator& op = graph.operators[step.op];
     if (!faster(op, step.alternative, kMaxBytes)) continue;
     const Piece free = arena.largest_free(2 * k + 2, capacity);
-    const auto way = faster(op, step.alternative, free.bytes);
-    if (!way) continue;
-    const Bytes workspace = op.alternatives[*way].workspace;
-    step.alternative = *way;
+    const auto alternative = faster(op, step.alternative, free.bytes);
+    if (!alternative) continue;
+    const Bytes workspace = op.alternatives[*alternative].workspace;
+    step.alternative = *alternative;
     step.workspace_offset = workspace == 0 ? graph::Buffer::kNoOffset : free.begin;
     better.arena_bytes = std::max(better.arena_bytes, workspace == 0 ? 0 : free.begin + workspace);
     ++changed;
