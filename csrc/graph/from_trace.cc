@@ -69,7 +69,7 @@ class TraceGraphBuilder {
     bool asked = false;         // nobody filled it but who asked for it
     StorageId storage = kNoStorage;
     OperatorId requested_in = kNone;
-    Moment born = 0, freed = 0;  // at the request and the free
+    Moment birth = 0, end = 0;  // at the request and the free
     OperatorId first_use = kNone, last_use = kNone;
   };
   // What an operator stands for: a unit, or a block that was filled outside of all.
@@ -83,7 +83,7 @@ class TraceGraphBuilder {
   bool in_step(UnitIndex unit) const { return unit >= begin_ && unit < end_; }
   bool keeps(UnitIndex unit) const { return in_step(unit) && kept_[unit - begin_]; }
   bool born_inside(const Block& block) const {
-    return !block.life->before && block.life->born >= first_tick_;
+    return !block.life->before && block.life->birth >= first_tick_;
   }
   bool in_lane(const Block& block) const {
     return block.life->before || keys_.contains(trace_.lanes[block.life->lane].key);
@@ -99,13 +99,13 @@ class TraceGraphBuilder {
   // All that are alive at some time of the step, in the order of their births.
   void list_blocks() {
     const auto list = [&](const TracedBlock& life) {
-      if (life.bytes != 0 && life.born < last_tick_ && life.freed >= first_tick_)
+      if (life.bytes != 0 && life.birth < last_tick_ && life.end >= first_tick_)
         blocks_.push_back({.id = life.id, .life = &life, .requested_by = unit_of(life.op)});
     };
     for (const auto& [id, life] : run_.before()) list(life);
     for (const TracedBlock& life : run_.blocks()) list(life);
     std::sort(blocks_.begin(), blocks_.end(), [](const Block& a, const Block& b) {
-      return std::tuple(a.life->born, a.id) < std::tuple(b.life->born, b.id);
+      return std::tuple(a.life->birth, a.id) < std::tuple(b.life->birth, b.id);
     });
     for (std::size_t b = 0; b < blocks_.size(); ++b) index_[blocks_[b].id] = b;
   }
@@ -168,7 +168,7 @@ class TraceGraphBuilder {
       if (keeps(u)) sources_.push_back({found_.units[u].first_tick, found_.units[u].last_tick, u});
     for (Block& block : blocks_)
       if (block.asked && block.maker == kNoUnit)
-        sources_.push_back({block.life->born, block.life->born, kNoUnit, &block});
+        sources_.push_back({block.life->birth, block.life->birth, kNoUnit, &block});
     std::sort(sources_.begin(), sources_.end(),
               [](const Source& a, const Source& b) { return a.first < b.first; });
     BERTH_CHECK(sources_.size() <= Graph::kMaxOperators, kInput,
@@ -206,11 +206,11 @@ class TraceGraphBuilder {
       if (born_inside(block) && keeps(block.requested_by))
         block.requested_in = operator_of_[block.requested_by - begin_];
       const bool inner =
-          block.requested_in != kNone && life.freed <= sources_[block.requested_in].last;
+          block.requested_in != kNone && life.end <= sources_[block.requested_in].last;
       counted_.push_back(in_lane(block) || used_.contains(block.id));
       if (!counted_.back() || inner) continue;
       block.storage = static_cast<StorageId>(storages_.size());
-      const bool resident = !born_inside(block) && life.freed >= last_tick_;
+      const bool resident = !born_inside(block) && life.end >= last_tick_;
       storages_.push_back({.bytes = life.bytes,
                            .kind = resident             ? StorageClass::kResident
                                    : born_inside(block) ? StorageClass::kStep
@@ -231,7 +231,7 @@ class TraceGraphBuilder {
     return static_cast<Moment>(2 * begun_ - (runs ? 1 : 0));
   }
 
-  // Follows the step's requests and frees: moments of births and deaths, the time of most bytes of
+  // Follows the step's requests and frees: moments of births and ends, the time of most bytes of
   // each moment, workspaces.
   void replay() {
     Bytes live = 0;
@@ -254,8 +254,8 @@ class TraceGraphBuilder {
     for (std::size_t b = 0; b < blocks_.size(); ++b) {
       const Block& block = blocks_[b];
       if (!counted_[b]) continue;
-      if (born_inside(block)) changes.emplace_back(block.life->born, b);
-      if (block.life->freed < last_tick_) changes.emplace_back(block.life->freed, b);
+      if (born_inside(block)) changes.emplace_back(block.life->birth, b);
+      if (block.life->end < last_tick_) changes.emplace_back(block.life->end, b);
       if (block.requested_in != kNone) requested[block.requested_in].push_back(block.life);
     }
     std::sort(changes.begin(), changes.end());
@@ -263,12 +263,12 @@ class TraceGraphBuilder {
       Block& block = blocks_[b];
       const Moment moment = moment_at(tick);
       enter(moment);
-      if (tick == block.life->freed) {
+      if (tick == block.life->end) {
         live -= block.life->bytes;
-        block.freed = moment;
+        block.end = moment;
         continue;
       }
-      block.born = moment;
+      block.birth = moment;
       add(live, block.life->bytes);
       result_.recorded_peak = std::max(result_.recorded_peak, live);
       if (live > most[moment]) {
@@ -319,9 +319,9 @@ class TraceGraphBuilder {
     // What no operator takes is needed until it is freed, for all that is known.
     for (Block& block : blocks_) {
       if (block.storage == kNoStorage || !born_inside(block) || operands.contains(block.id) ||
-          block.life->freed >= last_tick_)
+          block.life->end >= last_tick_)
         continue;
-      const OperatorId reader = last_begun_before(block.life->freed);
+      const OperatorId reader = last_begun_before(block.life->end);
       if (reader == kNone || reader <= block.last_use) continue;
       calls_[reader].operands.push_back({.storage = block.storage, .bytes = block.life->bytes});
       use(block, reader);
@@ -367,21 +367,20 @@ class TraceGraphBuilder {
       const TracedBlock& life = *block.life;
       TracedGraph::Lifetime& lifetime = result_.lifetimes[block.storage];
       if (!born_inside(block))
-        lifetime.first = 0;
+        lifetime.birth = 0;
       else if (block.requested_in != kNone)
-        lifetime.first = 2 * block.requested_in + 1;
+        lifetime.birth = 2 * block.requested_in + 1;
       else
-        lifetime.first = block.born + (life.born <= fullest_[block.born] ? 0 : 1);
-      lifetime.last = life.freed >= last_tick_
-                          ? moments
-                          : block.freed + (life.freed > fullest_[block.freed] ? 1 : 0);
+        lifetime.birth = block.birth + (life.birth <= fullest_[block.birth] ? 0 : 1);
+      lifetime.end =
+          life.end >= last_tick_ ? moments : block.end + (life.end > fullest_[block.end] ? 1 : 0);
       if (block.first_use != kNone) {
-        lifetime.first = std::min(lifetime.first, 2 * block.first_use + 1);
-        lifetime.last = std::max(lifetime.last, 2 * block.last_use + 2);
+        lifetime.birth = std::min(lifetime.birth, 2 * block.first_use + 1);
+        lifetime.end = std::max(lifetime.end, 2 * block.last_use + 2);
       }
-      lifetime.last = std::max(lifetime.first, lifetime.last);
+      lifetime.end = std::max(lifetime.birth, lifetime.end);
       if (graph().storages[block.storage].kind == StorageClass::kResident) continue;
-      const Tick until = std::min(life.freed, last_tick_);
+      const Tick until = std::min(life.end, last_tick_);
       const Tick since = block.last_use == kNone ? first_tick_ : sources_[block.last_use].last;
       if (until <= since) continue;
       const auto held = checked_multiply(life.bytes, until - since);
@@ -480,8 +479,8 @@ Bytes peak_as_recorded(const TracedGraph& traced) {
   const std::size_t moments = 2 * traced.graph.operators.size() + 1;
   std::vector<Bytes> born(moments + 1, 0), gone(moments + 1, 0);
   for (StorageId s = 0; s < traced.graph.storages.size(); ++s) {
-    born[traced.lifetimes[s].first] += traced.graph.storages[s].bytes;
-    gone[traced.lifetimes[s].last] += traced.graph.storages[s].bytes;
+    born[traced.lifetimes[s].birth] += traced.graph.storages[s].bytes;
+    gone[traced.lifetimes[s].end] += traced.graph.storages[s].bytes;
   }
   Bytes live = 0, peak = 0;
   for (std::size_t moment = 0; moment < moments; ++moment) {

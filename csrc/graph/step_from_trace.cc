@@ -197,8 +197,8 @@ class StepBuilder {
   Bytes bytes(std::uint32_t storage) const { return empty(storage) ? 0 : block(storage).bytes; }
   bool outlives(std::uint32_t storage) const {
     if (empty(storage)) return false;
-    return block(storage).freed >= record_.last ||
-           run_.block(again_.storages[storage].block).freed >= again_.last;
+    return block(storage).end >= record_.last ||
+           run_.block(again_.storages[storage].block).end >= again_.last;
   }
 
   // Room that is read before an operator has filled it the body has filled.
@@ -233,7 +233,7 @@ class StepBuilder {
     for (std::uint32_t n = 0; n < record_.storages.size(); ++n) {
       const bool made = record_.storages[n].maker != kNoNumber;
       const bool same = record_.storages[n].block == again_.storages[n].block;
-      const bool resident = outlives(n) || (!empty(n) && same && block(n).freed >= again_.last);
+      const bool resident = outlives(n) || (!empty(n) && same && block(n).end >= again_.last);
       storages_.push_back({.bytes = bytes(n),
                            .kind = made       ? StorageClass::kStep
                                    : resident ? StorageClass::kResident

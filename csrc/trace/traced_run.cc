@@ -91,7 +91,7 @@ class RunWalk {
          .requested = request.bytes,
          .bytes = bytes,
          .lane = request.lane,
-         .born = entry.tick,
+         .birth = entry.tick,
          .live = live_,
          .op = thread.operators.empty() ? kNoOperator : thread.operators.back(),
          .origin = origin(thread)});
@@ -104,8 +104,8 @@ class RunWalk {
   void see(const trace::Entry& entry, const trace::Free& free) {
     ++found_.frees_;
     TracedBlock& block = block_of(free.id);
-    if (block.freed != TracedBlock::kNever) return;
-    block.freed = entry.tick;
+    if (block.end != TracedBlock::kNever) return;
+    block.end = entry.tick;
     live_ -= block.before ? 0 : block.bytes;
   }
   void see(const trace::Entry&, const trace::Role& role) { block_of(role.id).role = role.role; }
@@ -259,7 +259,7 @@ Bytes TracedRun::peak_between(trace::Tick first, trace::Tick last) const noexcep
   Bytes there = 0, peak = 0;
   for (const TracedBlock& block : blocks_) {
     if (block.lives_at(first)) there += block.bytes;
-    if (block.born > first && block.born <= last) peak = std::max(peak, block.live);
+    if (block.birth > first && block.birth <= last) peak = std::max(peak, block.live);
   }
   return std::max(there, peak);
 }
@@ -268,12 +268,12 @@ Bytes workspace_of(const std::vector<const TracedBlock*>& requested, trace::Tick
   std::vector<std::pair<trace::Tick, const TracedBlock*>> changes;
   Bytes live = 0, most = 0;
   for (const TracedBlock* const block : requested) {
-    changes.emplace_back(block->born, block);
-    if (block->freed <= end) changes.emplace_back(block->freed, block);
+    changes.emplace_back(block->birth, block);
+    if (block->end <= end) changes.emplace_back(block->end, block);
   }
   std::sort(changes.begin(), changes.end());
   for (const auto& [tick, block] : changes) {
-    live = tick == block->freed ? live - block->bytes : live + block->bytes;
+    live = tick == block->end ? live - block->bytes : live + block->bytes;
     most = std::max(most, live);
   }
   return most - live;

@@ -55,14 +55,14 @@ struct TracedBlock {
   bool before = false;             // requested before the recording
   Bytes requested = 0, bytes = 0;  // as requested; rounded
   trace::LaneId lane = 0;
-  trace::Tick born = 0, freed = kNever;
+  trace::Tick birth = 0, end = kNever;
   Bytes live = 0;  // bytes of all blocks when it was born, its own among them
   trace::RoleKind role = trace::RoleKind::kUnknown;
   OperatorIndex op = kNoOperator;  // the innermost one that was running at the request
   Origin origin;
 
   [[nodiscard]] bool lives_at(trace::Tick tick) const noexcept {
-    return born <= tick && freed > tick;
+    return birth <= tick && end > tick;
   }
 };
 

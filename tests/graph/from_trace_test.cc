@@ -258,8 +258,8 @@ TEST_CASE("What is freed late is held, and a planner may free it at its last rea
   REQUIRE(x != traced.blocks.end());
   const TracedGraph::Lifetime lifetime =
       traced.lifetimes[static_cast<std::size_t>(x - traced.blocks.begin())];
-  CHECK(lifetime.first == 1);
-  CHECK(lifetime.last >= 6);  // while aten::exp ran, at moment 5, it was there
+  CHECK(lifetime.birth == 1);
+  CHECK(lifetime.end >= 6);  // while aten::exp ran, at moment 5, it was there
   CHECK(traced.recorded_peak == kK + 16 * kK + kK + 8 * kK);
   CHECK(peak_as_recorded(traced) == traced.recorded_peak);
   CHECK(peak_at_last_readers(traced.graph) == kK + 16 * kK + kK);
@@ -352,8 +352,8 @@ TEST_CASE("What is there at the beginning only is an input", "[graph][trace]") {
   CHECK(graph.storages[0].kind == StorageClass::kInput);
   CHECK(graph.storages[1].kind == StorageClass::kStep);
   CHECK(alternative_of(graph, "aten::exp").reads == std::vector<Read>{{{0, 0}, 0, kK}});
-  CHECK(traced.lifetimes[0].first == 0);
-  CHECK(traced.lifetimes[1].last == 3);
+  CHECK(traced.lifetimes[0].birth == 0);
+  CHECK(traced.lifetimes[1].end == 3);
 }
 
 TEST_CASE("Times are medians over the recorded steps", "[graph][trace]") {

@@ -50,23 +50,23 @@ class Arena {
       if (one.buffer == Lifetimes::One::kWorkspace) continue;
       const Bytes offset = schedule_.buffers[one.buffer].offsets[births_[one.buffer]++];
       if (one.bytes == 0 || offset == graph::Buffer::kNoOffset) continue;
-      deaths_.emplace(one.death, taken_.emplace(offset, offset + one.bytes));
+      ends_.emplace(one.end, taken_.emplace(offset, offset + one.bytes));
     }
-    for (; !deaths_.empty() && deaths_.top().first <= tick; deaths_.pop())
-      taken_.erase(deaths_.top().second);
+    for (; !ends_.empty() && ends_.top().first <= tick; ends_.pop())
+      taken_.erase(ends_.top().second);
   }
 
   using Taken = std::multimap<Bytes, Bytes>;  // begin, end
   struct Later {
-    using Death = std::pair<std::uint64_t, Taken::iterator>;
-    bool operator()(const Death& a, const Death& b) const { return a.first > b.first; }
+    using End = std::pair<std::uint64_t, Taken::iterator>;
+    bool operator()(const End& a, const End& b) const { return a.first > b.first; }
   };
   const graph::Schedule& schedule_;
   const Lifetimes lifetimes_;
   std::vector<std::size_t> births_;  // of each buffer, so far
   std::size_t next_ = 0;             // lifetime
   Taken taken_;
-  std::priority_queue<Later::Death, std::vector<Later::Death>, Later> deaths_;
+  std::priority_queue<Later::End, std::vector<Later::End>, Later> ends_;
 };
 
 // The fastest alternative that needs no more and takes and gives the same; nothing where the one it

@@ -56,7 +56,7 @@ class LifetimeWalk {
     }
     for (auto* const all : {&result_.all, &result_.host})
       for (Lifetimes::One& one : *all)
-        if (one.death == 0) one.death = tick_ + 2;
+        if (one.end == 0) one.end = tick_ + 2;
     return std::move(result_);
   }
 
@@ -94,7 +94,7 @@ class LifetimeWalk {
     note(0);
   }
   void die(std::size_t lifetime) {
-    result_.all[lifetime].death = tick_;
+    result_.all[lifetime].end = tick_;
     live_ -= result_.all[lifetime].bytes;
   }
   void see_off() {
@@ -136,7 +136,7 @@ class LifetimeWalk {
     note(taken.workspace);
     if (taken.workspace != 0)
       result_.all.push_back(
-          {.step = tick_ / 2 - 1, .bytes = taken.workspace, .birth = tick_, .death = tick_ + 1});
+          {.step = tick_ / 2 - 1, .bytes = taken.workspace, .birth = tick_, .end = tick_ + 1});
     now_ += taken.ns;
   }
   [[nodiscard]] bool is_birth(BufferId buffer) const {
@@ -184,7 +184,7 @@ class LifetimeWalk {
     // mutant: copies-host
     while (!coming_.empty() && coming_.front().end <= now) {
       Lifetimes::One& one = result_.host[coming_.front().lifetime];
-      one.death = tick_;
+      one.end = tick_;
       host_ -= one.bytes;
       coming_.pop_front();
     }
