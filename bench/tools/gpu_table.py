@@ -521,7 +521,14 @@ def stepped(model, precision):
                     "losses_equal": None if bench.standin else one["losses_hex"] == eager["losses_hex"],
                     **{
                         name: program.get(name)
-                        for name in ("scheduled", "recomputed", "choices", "chosen", "budget_not_met", "last_refusal")
+                        for name in (
+                            "scheduled",
+                            "recomputed",
+                            "alternatives",
+                            "chosen",
+                            "budget_not_met",
+                            "last_refusal",
+                        )
                     },
                 }
             )

@@ -21,7 +21,7 @@ ENGINES = ["ilp_pyramid", "ilp", "auto"]
 
 
 def step_of(path):
-    """(birth, death or None, bytes) of the requests of a run's second step, in ticks of its requests."""
+    """(birth, end or None, bytes) of the requests of a run's second step, in ticks of its requests."""
     with (gzip.open if path.suffix == ".gz" else open)(path, "rt", newline="") as file:
         rows = csv.reader(file)
         if next(rows, []) != ["action", "id", "bytes", "stream"]:
@@ -44,7 +44,7 @@ def step_of(path):
 
 def first(requests, count):
     """Lifetimes of the first `count` requests, up to the birth of the next; sizes as PyTorch rounds them."""
-    return [(birth, min(count, death or count), -(-size // 512) * 512) for birth, death, size in requests[:count]]
+    return [(birth, min(count, end or count), -(-size // 512) * 512) for birth, end, size in requests[:count]]
 
 
 def pairs(rows):

@@ -1,15 +1,15 @@
 #include "csrc/graph/from_trace.h"
 
 #include "csrc/core/check.h"
-#include "csrc/graph/choices.h"
-#include "csrc/graph/phases.h"
 #include "csrc/graph/step_from_trace.h"
+#include "csrc/graph/step_graph.h"
+#include "csrc/graph/tried_alternatives.h"
 #include "csrc/graph/units.h"
 #include "csrc/trace/step.h"
 
 #include <algorithm>
 #include <limits>
-#include <map>
+#include <numeric>
 #include <set>
 #include <utility>
 
@@ -27,8 +27,8 @@ constexpr StorageId kNoStorage = std::numeric_limits<StorageId>::max();
 
 class TraceGraphBuilder {
  public:
-  TraceGraphBuilder(const Trace& trace, const Step& step)
-      : trace_(trace), found_(find_units(trace)) {
+  TraceGraphBuilder(const Trace& trace, const TracedRun& run, const Step& step)
+      : trace_(trace), run_(run), found_(find_units(trace, run)) {
     first_tick_ = step.first_tick;
     last_tick_ = step.last_tick;
     for (const StepLane& lane : step.lanes) keys_.insert(lane.key);
@@ -39,7 +39,7 @@ class TraceGraphBuilder {
     };
     begin_ = static_cast<UnitIndex>(at(first_tick_));
     end_ = static_cast<UnitIndex>(at(last_tick_));
-    for (const Unit& unit : found_.units) choices_.add(unit);
+    for (const Unit& unit : found_.units) tried_.add(unit);
   }
 
   TracedGraph run() && {
@@ -48,30 +48,28 @@ class TraceGraphBuilder {
     find_makers();
     make_operators();
     make_storages();
-    find_aside();
     replay();
-    make_values();
+    find_operands();
+    make_graph();
     finish_lifetimes();
-    set_phases();
     set_times();
     set_roles();
-    set_control();
     const std::string wrong = violation(graph());
     BERTH_CHECK(wrong.empty(), kInput, "the trace's step is no graph: {}", wrong);
     return std::move(result_);
   }
 
  private:
-  // What is known of a block beside its BlockLife.
+  // What is known of a block beside its life in the run.
   struct Block {
     BlockId id = 0;
-    BlockLife* life = nullptr;
+    const TracedBlock* life = nullptr;
+    UnitIndex requested_by = kNoUnit;
     UnitIndex maker = kNoUnit;  // of one that is born in the step
     bool asked = false;         // nobody filled it but who asked for it
-    bool aside = false;         // state that no operator's results depend on
     StorageId storage = kNoStorage;
     OperatorId requested_in = kNone;
-    Moment born = 0, freed = 0;  // at the request and the free
+    Moment birth = 0, end = 0;  // at the request and the free
     OperatorId first_use = kNone, last_use = kNone;
   };
   // What an operator stands for: a unit, or a block that was filled outside of all.
@@ -79,17 +77,19 @@ class TraceGraphBuilder {
     Tick first = 0, last = 0;
     UnitIndex unit = kNoUnit;
     Block* block = nullptr;
-    Bytes inner = 0, inner_peak = 0, kept = 0;  // of blocks requested in it; `kept` outlive it
   };
 
   Graph& graph() { return result_.graph; }
   bool in_step(UnitIndex unit) const { return unit >= begin_ && unit < end_; }
   bool keeps(UnitIndex unit) const { return in_step(unit) && kept_[unit - begin_]; }
   bool born_inside(const Block& block) const {
-    return block.life->born && *block.life->born >= first_tick_;
+    return !block.life->before && block.life->birth >= first_tick_;
   }
-  bool in_lane(const BlockLife& life) const {
-    return !life.born || keys_.contains(trace_.lanes[life.lane].key);
+  bool in_lane(const Block& block) const {
+    return block.life->before || keys_.contains(trace_.lanes[block.life->lane].key);
+  }
+  UnitIndex unit_of(OperatorIndex op) const {
+    return op == kNoOperator ? kNoUnit : found_.unit_of[op];
   }
   Block* find(BlockId id) {
     const auto found = index_.find(id);
@@ -98,12 +98,14 @@ class TraceGraphBuilder {
 
   // All that are alive at some time of the step, in the order of their births.
   void list_blocks() {
-    for (auto& [id, life] : found_.blocks)
-      if (life.bytes != 0 && life.born.value_or(0) < last_tick_ && life.freed >= first_tick_)
-        blocks_.push_back({.id = id, .life = &life});
+    const auto list = [&](const TracedBlock& life) {
+      if (life.bytes != 0 && life.birth < last_tick_ && life.end >= first_tick_)
+        blocks_.push_back({.id = life.id, .life = &life, .requested_by = unit_of(life.op)});
+    };
+    for (const auto& [id, life] : run_.before()) list(life);
+    for (const TracedBlock& life : run_.blocks()) list(life);
     std::sort(blocks_.begin(), blocks_.end(), [](const Block& a, const Block& b) {
-      return std::tuple(a.life->born.value_or(0), a.id) <
-             std::tuple(b.life->born.value_or(0), b.id);
+      return std::tuple(a.life->birth, a.id) < std::tuple(b.life->birth, b.id);
     });
     for (std::size_t b = 0; b < blocks_.size(); ++b) index_[blocks_[b].id] = b;
   }
@@ -112,10 +114,10 @@ class TraceGraphBuilder {
   void choose_units() {
     std::vector<bool> asks(end_ - begin_, false), ours(end_ - begin_, false);
     for (const Block& block : blocks_) {
-      const UnitIndex unit = block.life->requested_in;
+      const UnitIndex unit = block.requested_by;
       if (!born_inside(block) || !in_step(unit)) continue;
       asks[unit - begin_] = true;
-      if (in_lane(*block.life)) ours[unit - begin_] = true;
+      if (in_lane(block)) ours[unit - begin_] = true;
     }
     kept_.assign(end_ - begin_, false);
     for (UnitIndex u = begin_; u < end_; ++u) {
@@ -123,7 +125,8 @@ class TraceGraphBuilder {
       bool writes = false, mine = ours[u - begin_];
       for (const Touch& touch : unit.touches) {
         writes |= touch.writes;
-        mine |= in_lane(found_.blocks.at(touch.block));
+        const Block* const block = find(touch.block);
+        mine |= block != nullptr && in_lane(*block);
       }
       const bool only_views = unit.gives && !unit.gives_new && !writes && !asks[u - begin_];
       kept_[u - begin_] =
@@ -135,8 +138,7 @@ class TraceGraphBuilder {
   // first that writes it. Where one reads it before, who asked for it has filled it.
   void find_makers() {
     for (Block& block : blocks_)
-      if (born_inside(block) && keeps(block.life->requested_in))
-        block.maker = block.life->requested_in;
+      if (born_inside(block) && keeps(block.requested_by)) block.maker = block.requested_by;
     for (UnitIndex u = begin_; u < end_; ++u) {
       if (!keeps(u)) continue;
       for (const Touch& touch : found_.units[u].touches) {
@@ -152,9 +154,9 @@ class TraceGraphBuilder {
     }
     for (Block& block : blocks_) {
       if (!born_inside(block) || block.maker != kNoUnit) continue;
-      if (!in_lane(*block.life) && !used_.contains(block.id)) continue;
+      if (!in_lane(block) && !used_.contains(block.id)) continue;
       block.asked = true;
-      const UnitIndex asker = block.life->requested_in;
+      const UnitIndex asker = block.requested_by;
       if (!in_step(asker) || !found_.units[asker].only_allocates) continue;
       kept_[asker - begin_] = true;
       block.maker = asker;
@@ -166,7 +168,7 @@ class TraceGraphBuilder {
       if (keeps(u)) sources_.push_back({found_.units[u].first_tick, found_.units[u].last_tick, u});
     for (Block& block : blocks_)
       if (block.asked && block.maker == kNoUnit)
-        sources_.push_back({*block.life->born, *block.life->born, kNoUnit, &block});
+        sources_.push_back({block.life->birth, block.life->birth, kNoUnit, &block});
     std::sort(sources_.begin(), sources_.end(),
               [](const Source& a, const Source& b) { return a.first < b.first; });
     BERTH_CHECK(sources_.size() <= Graph::kMaxOperators, kInput,
@@ -175,60 +177,49 @@ class TraceGraphBuilder {
     operator_of_.assign(end_ - begin_, kNone);
     for (OperatorId op = 0; op < sources_.size(); ++op) {
       const Source& source = sources_[op];
-      Operator& made = graph().operators.emplace_back();
-      made.alternatives.resize(1);
-      graph().order.push_back(op);
+      StepCall& call = calls_.emplace_back();
       if (source.unit == kNoUnit) {
-        const BlockLife& life = *source.block->life;
-        made.name =
-            life.around == 0 ? "outside of operators" : std::string(trace_.name(life.around));
+        const OperatorIndex around = source.block->life->op;
+        const bool outside = around == kNoOperator;
+        call.name = outside ? "outside of operators" : trace_.name(run_.operators()[around].name);
+        call.backward = !outside && run_.operators()[around].backward;
         source.block->requested_in = op;
         continue;
       }
       const Unit& unit = found_.units[source.unit];
       operator_of_[source.unit - begin_] = op;
-      made.name = std::string(trace_.name(unit.name));
-      made.traits.random = made.traits.draws_again = unit.random;
-      made.traits.host_sync = unit.host_sync;
-      made.traits.collective = unit.collective;
-      if (in_step(unit.forward)) {
-        const OperatorId forward = operator_of_[unit.forward - begin_];
-        if (forward != kNone) made.forward = forward;
-      }
+      call.name = trace_.name(unit.name);
+      call.backward = unit.backward;
+      call.in_optimizer = unit.in_optimizer;
+      call.random = unit.random;
+      call.host_read = unit.host_sync;
+      call.collective = unit.collective;
+      if (!in_step(unit.forward_unit)) continue;
+      const OperatorId forward = operator_of_[unit.forward_unit - begin_];
+      if (forward != kNone) call.forward = forward;
     }
   }
 
   void make_storages() {
     for (Block& block : blocks_) {
-      const BlockLife& life = *block.life;
-      if (born_inside(block) && keeps(life.requested_in))
-        block.requested_in = operator_of_[life.requested_in - begin_];
+      const TracedBlock& life = *block.life;
+      if (born_inside(block) && keeps(block.requested_by))
+        block.requested_in = operator_of_[block.requested_by - begin_];
       const bool inner =
-          block.requested_in != kNone && life.freed <= sources_[block.requested_in].last;
-      counted_.push_back(in_lane(life) || used_.contains(block.id));
+          block.requested_in != kNone && life.end <= sources_[block.requested_in].last;
+      counted_.push_back(in_lane(block) || used_.contains(block.id));
       if (!counted_.back() || inner) continue;
-      block.storage = static_cast<StorageId>(graph().storages.size());
-      graph().storages.push_back({life.bytes,
-                                  born_inside(block)        ? StorageClass::kStep
-                                  : life.freed < last_tick_ ? StorageClass::kInput
-                                                            : StorageClass::kResident,
-                                  life.role});
+      block.storage = static_cast<StorageId>(storages_.size());
+      const bool resident = !born_inside(block) && life.end >= last_tick_;
+      storages_.push_back({.bytes = life.bytes,
+                           .kind = resident             ? StorageClass::kResident
+                                   : born_inside(block) ? StorageClass::kStep
+                                                        : StorageClass::kInput,
+                           .same = resident,
+                           .role = life.role});
       result_.blocks.push_back(block.id);
     }
-    result_.lifetimes.resize(graph().storages.size());
-  }
-
-  // Residents that each operator of the step takes as state that its results do not depend on.
-  void find_aside() {
-    std::set<BlockId> aside, other;
-    for (const Source& source : sources_)
-      if (source.unit != kNoUnit)
-        for (const Touch& touch : found_.units[source.unit].touches)
-          (touch.aside ? aside : other).insert(touch.block);
-    for (Block& block : blocks_)
-      block.aside = block.storage != kNoStorage && aside.contains(block.id) &&
-                    !other.contains(block.id) &&
-                    graph().storages[block.storage].kind == StorageClass::kResident;
+    result_.lifetimes.resize(storages_.size());
   }
 
   // --- What is alive when ------------------------------------------------------------------------
@@ -240,7 +231,7 @@ class TraceGraphBuilder {
     return static_cast<Moment>(2 * begun_ - (runs ? 1 : 0));
   }
 
-  // Follows the step's requests and frees: moments of births and deaths, the time of most bytes of
+  // Follows the step's requests and frees: moments of births and ends, the time of most bytes of
   // each moment, workspaces.
   void replay() {
     Bytes live = 0;
@@ -258,42 +249,36 @@ class TraceGraphBuilder {
           fullest_[entered] = entered % 2 == 1 ? sources_[op].first : sources_[op - 1].last;
       }
     };
-    const auto from =
-        std::partition_point(trace_.entries.begin(), trace_.entries.end(),
-                             [this](const trace::Entry& e) { return e.tick < first_tick_; });
-    for (auto entry = from; entry != trace_.entries.end() && entry->tick < last_tick_; ++entry) {
-      const auto* request = std::get_if<trace::Request>(&entry->event);
-      const auto* free = std::get_if<trace::Free>(&entry->event);
-      if (request == nullptr && free == nullptr) continue;
-      Block* const block = find(request != nullptr ? request->id : free->id);
-      if (block == nullptr || !counted_[static_cast<std::size_t>(block - blocks_.data())]) continue;
-      if (free != nullptr && entry->tick != block->life->freed) continue;
-      const Moment moment = moment_at(entry->tick);
+    std::vector<std::pair<Tick, std::size_t>> changes;  // births and frees within the step
+    std::vector<std::vector<const TracedBlock*>> requested(sources_.size());
+    for (std::size_t b = 0; b < blocks_.size(); ++b) {
+      const Block& block = blocks_[b];
+      if (!counted_[b]) continue;
+      if (born_inside(block)) changes.emplace_back(block.life->birth, b);
+      if (block.life->end < last_tick_) changes.emplace_back(block.life->end, b);
+      if (block.requested_in != kNone) requested[block.requested_in].push_back(block.life);
+    }
+    std::sort(changes.begin(), changes.end());
+    for (const auto& [tick, b] : changes) {
+      Block& block = blocks_[b];
+      const Moment moment = moment_at(tick);
       enter(moment);
-      const Bytes bytes = block->life->bytes;
-      Source* const source =
-          block->requested_in == kNone ? nullptr : &sources_[block->requested_in];
-      if (free != nullptr) {
-        live -= bytes;
-        block->freed = moment;
-        if (source != nullptr && block->storage == kNoStorage) source->inner -= bytes;
+      if (tick == block.life->end) {
+        live -= block.life->bytes;
+        block.end = moment;
         continue;
       }
-      block->born = moment;
-      add(live, bytes);
+      block.birth = moment;
+      add(live, block.life->bytes);
       result_.recorded_peak = std::max(result_.recorded_peak, live);
       if (live > most[moment]) {
         most[moment] = live;
-        fullest_[moment] = entry->tick;
+        fullest_[moment] = tick;
       }
-      if (source == nullptr) continue;
-      source->inner += bytes;
-      source->inner_peak = std::max(source->inner_peak, source->inner);
-      if (block->storage != kNoStorage) source->kept += bytes;
     }
     enter(static_cast<Moment>(fullest_.size() - 1));
     for (OperatorId op = 0; op < sources_.size(); ++op)
-      graph().operators[op].alternatives[0].workspace = sources_[op].inner_peak - sources_[op].kept;
+      calls_[op].workspace = workspace_of(requested[op], sources_[op].last);
   }
 
   static void add(Bytes& sum, Bytes bytes) {
@@ -305,8 +290,7 @@ class TraceGraphBuilder {
 
   // --- What operators read and write -------------------------------------------------------------
 
-  void make_values() {
-    std::vector<std::uint32_t> version(graph().storages.size(), 0);
+  void find_operands() {
     std::vector<std::vector<Block*>> makes(sources_.size());
     std::set<BlockId> operands;  // of any operator
     for (Block& block : blocks_) {
@@ -316,10 +300,9 @@ class TraceGraphBuilder {
       makes[maker].push_back(&block);
     }
     for (OperatorId op = 0; op < sources_.size(); ++op) {
-      Alternative& one = graph().operators[op].alternatives[0];
+      std::vector<CallOperand>& taken = calls_[op].operands;
       for (Block* block : makes[op]) {
-        one.writes.push_back({block->storage, 1});
-        version[block->storage] = 1;
+        taken.push_back({.storage = block->storage, .writes = true, .reads = false});
         use(*block, op);
       }
       if (sources_[op].unit == kNoUnit) continue;
@@ -328,37 +311,41 @@ class TraceGraphBuilder {
         if (block == nullptr || block->storage == kNoStorage) continue;
         operands.insert(block->id);
         const bool made_here = born_inside(*block) && block->first_use == op;
-        if (!made_here) take(*block, touch, op, version[block->storage]);
+        if (made_here) continue;
+        taken.push_back(operand_of(*block, touch));
+        use(*block, op);
       }
     }
     // What no operator takes is needed until it is freed, for all that is known.
     for (Block& block : blocks_) {
       if (block.storage == kNoStorage || !born_inside(block) || operands.contains(block.id) ||
-          block.life->freed >= last_tick_)
+          block.life->end >= last_tick_)
         continue;
-      const OperatorId reader = last_begun_before(block.life->freed);
+      const OperatorId reader = last_begun_before(block.life->end);
       if (reader == kNone || reader <= block.last_use) continue;
-      graph().operators[reader].alternatives[0].reads.push_back(
-          {{block.storage, 1}, 0, block.life->bytes});
+      calls_[reader].operands.push_back({.storage = block.storage, .bytes = block.life->bytes});
       use(block, reader);
     }
   }
 
-  void take(Block& block, const Touch& touch, OperatorId op, std::uint32_t& version) {
-    if (block.aside) return;
-    Operator& made = graph().operators[op];
-    Alternative& one = made.alternatives[0];
-    const Bytes size = graph().storages[block.storage].bytes;
+  static CallOperand operand_of(const Block& block, const Touch& touch) {
     // The rest of what is written in part comes from before.
     const bool whole = touch.writes && !touch.covers;
+    const Bytes size = block.life->bytes;
     const Bytes begin = whole ? 0 : std::min(touch.offset, size);
     const Bytes end = whole ? size : std::min(touch.end, size);
-    if (touch.reads) one.reads.push_back({{block.storage, version}, begin, end - begin});
-    if (touch.writes) {
-      one.writes.push_back({block.storage, ++version});
-      made.traits.changes_state |= !born_inside(block);
-    }
-    use(block, op);
+    return {.storage = block.storage,
+            .offset = begin,
+            .bytes = end - begin,
+            .writes = touch.writes,
+            .reads = touch.reads,
+            .aside = touch.aside};
+  }
+
+  void make_graph() {
+    result_.graph = graph_of(storages_, calls_, StepForm::kRecording);
+    result_.graph.order.resize(calls_.size());
+    std::iota(result_.graph.order.begin(), result_.graph.order.end(), 0);
   }
 
   static void use(Block& block, OperatorId op) {
@@ -377,24 +364,23 @@ class TraceGraphBuilder {
     const auto moments = static_cast<Moment>(fullest_.size());
     for (const Block& block : blocks_) {
       if (block.storage == kNoStorage) continue;
-      const BlockLife& life = *block.life;
+      const TracedBlock& life = *block.life;
       TracedGraph::Lifetime& lifetime = result_.lifetimes[block.storage];
       if (!born_inside(block))
-        lifetime.first = 0;
+        lifetime.birth = 0;
       else if (block.requested_in != kNone)
-        lifetime.first = 2 * block.requested_in + 1;
+        lifetime.birth = 2 * block.requested_in + 1;
       else
-        lifetime.first = block.born + (*life.born <= fullest_[block.born] ? 0 : 1);
-      lifetime.last = life.freed >= last_tick_
-                          ? moments
-                          : block.freed + (life.freed > fullest_[block.freed] ? 1 : 0);
+        lifetime.birth = block.birth + (life.birth <= fullest_[block.birth] ? 0 : 1);
+      lifetime.end =
+          life.end >= last_tick_ ? moments : block.end + (life.end > fullest_[block.end] ? 1 : 0);
       if (block.first_use != kNone) {
-        lifetime.first = std::min(lifetime.first, 2 * block.first_use + 1);
-        lifetime.last = std::max(lifetime.last, 2 * block.last_use + 2);
+        lifetime.birth = std::min(lifetime.birth, 2 * block.first_use + 1);
+        lifetime.end = std::max(lifetime.end, 2 * block.last_use + 2);
       }
-      lifetime.last = std::max(lifetime.first, lifetime.last);
+      lifetime.end = std::max(lifetime.birth, lifetime.end);
       if (graph().storages[block.storage].kind == StorageClass::kResident) continue;
-      const Tick until = std::min(life.freed, last_tick_);
+      const Tick until = std::min(life.end, last_tick_);
       const Tick since = block.last_use == kNone ? first_tick_ : sources_[block.last_use].last;
       if (until <= since) continue;
       const auto held = checked_multiply(life.bytes, until - since);
@@ -403,19 +389,6 @@ class TraceGraphBuilder {
   }
 
   // --- What else is known of them ----------------------------------------------------------------
-
-  void set_phases() {
-    std::vector<PhaseHint> hints;
-    for (const Source& source : sources_) {
-      if (source.unit == kNoUnit) {
-        hints.push_back({.backward = source.block->life->backward});
-        continue;
-      }
-      const Unit& unit = found_.units[source.unit];
-      hints.push_back({.backward = unit.backward, .in_optimizer = unit.in_optimizer});
-    }
-    find_phases(graph(), hints);
-  }
 
   // Each is the median of the steps before that ran the same units, the lower of two.
   void set_times() {
@@ -444,7 +417,7 @@ class TraceGraphBuilder {
       Operator& made = graph().operators[op];
       made.alternatives[0].ns = std::min(*middle, kMostNs);
       made.alternatives =
-          choices_.alternatives(found_.units[unit], made.alternatives[0], trace_.alignment);
+          tried_.alternatives(found_.units[unit], made.alternatives[0], trace_.alignment);
     }
   }
 
@@ -462,50 +435,10 @@ class TraceGraphBuilder {
     }
   }
 
-  // Random numbers are drawn in their order, and state that no result depends on is written in its
-  // order, the first time: what runs again writes elsewhere. So it is with what waits for others.
-  // Once the host has been given a number, all that it asks for later may depend on it.
-  void set_control() {
-    const auto chain = [this](auto has) {
-      OperatorId before = kNone;
-      for (OperatorId op = 0; op < sources_.size(); ++op) {
-        if (!has(graph().operators[op].traits)) continue;
-        if (before != kNone) graph().control.emplace_back(before, op);
-        before = op;
-      }
-    };
-    std::map<BlockId, OperatorId> wrote;  // what is aside
-    for (OperatorId op = 0; op < sources_.size(); ++op) {
-      if (sources_[op].unit == kNoUnit) continue;
-      for (const Touch& touch : found_.units[sources_[op].unit].touches) {
-        const Block* const block = touch.aside && touch.writes ? find(touch.block) : nullptr;
-        if (block == nullptr || !block->aside) continue;
-        const auto [before, first] = wrote.try_emplace(block->id, op);
-        if (!first) graph().control.emplace_back(std::exchange(before->second, op), op);
-      }
-    }
-    chain([](const Traits& traits) { return traits.random; });
-    chain([](const Traits& traits) { return traits.host_sync || traits.collective; });
-    std::map<ValueId, OperatorId> makers;
-    OperatorId waited = kNone;
-    for (OperatorId op = 0; op < sources_.size(); ++op) {
-      const Alternative& one = graph().operators[op].alternatives[0];
-      for (const ValueId& written : one.writes) makers[written] = op;
-      const auto made_later = [&](const Read& read) {
-        const auto maker = makers.find(read.value);
-        return maker != makers.end() && maker->second > waited;
-      };
-      // What reads something of later is behind the wait as that is.
-      if (waited != kNone && !graph().operators[op].traits.host_sync &&
-          std::none_of(one.reads.begin(), one.reads.end(), made_later))
-        graph().control.emplace_back(waited, op);
-      if (graph().operators[op].traits.host_sync) waited = op;
-    }
-  }
-
   const Trace& trace_;
+  const TracedRun& run_;
   Units found_;
-  Choices choices_;
+  TriedAlternatives tried_;
   Tick first_tick_ = 0, last_tick_ = 0;
   UnitIndex begin_ = 0, end_ = 0;  // the step's units
   std::set<std::uint64_t> keys_;   // of the step's lanes
@@ -516,6 +449,8 @@ class TraceGraphBuilder {
   std::unordered_map<BlockId, std::size_t> index_;
   std::set<BlockId> used_;       // operands of units that are kept
   std::vector<Source> sources_;  // by operator
+  std::vector<StepCall> calls_;  // by operator
+  std::vector<StepStorage> storages_;
   std::size_t begun_ = 0;
   std::vector<Tick> fullest_;  // of each moment: when most was alive
   TracedGraph result_;
@@ -524,27 +459,28 @@ class TraceGraphBuilder {
 }  // namespace
 
 TracedGraph graph_from_trace(const Trace& trace) {
-  BERTH_CHECK(std::any_of(trace.entries.begin(), trace.entries.end(),
-                          [](const trace::Entry& entry) {
-                            return std::holds_alternative<trace::Operand>(entry.event);
-                          }),
-              kInput,
+  const TracedRun run(trace);
+  BERTH_CHECK(!run.operands().empty(), kInput,
               "the trace has requests but no operators: `berth record --operators` records them");
-  if (auto written = step_from_trace(trace)) return *std::move(written);
+  for (const auto& [operand, op, tick] : run.operands())
+    BERTH_CHECK(checked_add(operand->byte_offset, operand->bytes), kInput,
+                "operator {} takes bytes {} to {} of a block", operand->op, operand->byte_offset,
+                operand->byte_offset + operand->bytes);
+  if (auto written = step_from_trace(trace, run)) return *std::move(written);
   std::string why_not;
   StepOptions options;
   options.max_unroll = 1;  // what is kept for the step after it is alive at the end
   const auto step = extract_step(trace, options, &why_not);
   BERTH_CHECK(step, kInput, "no step can be cut out of the trace: {}", why_not);
-  return TraceGraphBuilder(trace, *step).run();
+  return TraceGraphBuilder(trace, run, *step).run();
 }
 
 Bytes peak_as_recorded(const TracedGraph& traced) {
   const std::size_t moments = 2 * traced.graph.operators.size() + 1;
   std::vector<Bytes> born(moments + 1, 0), gone(moments + 1, 0);
   for (StorageId s = 0; s < traced.graph.storages.size(); ++s) {
-    born[traced.lifetimes[s].first] += traced.graph.storages[s].bytes;
-    gone[traced.lifetimes[s].last] += traced.graph.storages[s].bytes;
+    born[traced.lifetimes[s].birth] += traced.graph.storages[s].bytes;
+    gone[traced.lifetimes[s].end] += traced.graph.storages[s].bytes;
   }
   Bytes live = 0, peak = 0;
   for (std::size_t moment = 0; moment < moments; ++moment) {

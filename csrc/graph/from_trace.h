@@ -31,7 +31,7 @@ struct TracedGraph {
   using Moment = std::uint32_t;
   // Moments at which the run had the block, half-open; empty where none saw it.
   struct Lifetime {
-    Moment first = 0, last = 0;
+    Moment birth = 0, end = 0;
   };
 
   Graph graph;

@@ -17,17 +17,17 @@ class Phases {
         derived_(graph.storages.size(), false),
         decided_(graph.operators.size(), true) {}
 
-  void run(const std::vector<PhaseHint>& hints) {
+  void run(const std::vector<StepCall>& calls) {
     bool backward = false;
     for (OperatorId op = 0; op < graph_.operators.size(); ++op) {
       Operator& made = graph_.operators[op];
-      if (hints[op].backward) {
+      if (calls[op].backward) {
         made.phase = Phase::kBackward;
         if (!backward && made.forward) set_loss(*made.forward, op);
         backward = true;
         continue;
       }
-      decide(op, hints[op].in_optimizer);
+      decide(op, calls[op].in_optimizer);
       if (made.phase != Phase::kOptimizer && decided_[op]) backward = false;
     }
     follow_readers();
@@ -85,6 +85,39 @@ class Phases {
 
 }  // namespace
 
-void find_phases(Graph& graph, const std::vector<PhaseHint>& hints) { Phases(graph).run(hints); }
+void find_phases_by_role(Graph& graph, const std::vector<StepCall>& calls) {
+  Phases(graph).run(calls);
+}
+
+std::vector<Phase> phases_by_use(const std::vector<StepCall>& calls, std::size_t storages) {
+  const auto last = std::find_if(calls.rbegin(), calls.rend(),
+                                 [](const StepCall& call) { return call.backward; });
+  const auto end = static_cast<std::size_t>(calls.rend() - last);
+  std::vector<bool> written(storages), read(storages);
+  std::vector<Phase> phases;
+  bool late_host_read = false, late_draw = false;
+  for (std::size_t n = 0; n < calls.size(); ++n) {
+    const StepCall& call = calls[n];
+    bool late = call.backward;
+    if (!late && n >= end && end > 0) {
+      late = late_host_read || (call.random && late_draw);
+      for (const CallOperand& one : call.operands)
+        late = late || (one.storage != kNoNumber &&
+                        (written[one.storage] || (one.writes && read[one.storage])));
+    }
+    phases.push_back(call.backward ? Phase::kBackward : late ? Phase::kOptimizer : Phase::kForward);
+    if (!late) continue;
+    late_host_read |= call.host_read;
+    late_draw |= call.random;
+    for (const CallOperand& one : call.operands) {
+      if (one.storage == kNoNumber) continue;
+      read[one.storage] = true;
+      if (one.writes) written[one.storage] = true;
+    }
+    for (const std::uint32_t storage : call.results)
+      if (storage != kNoNumber) written[storage] = true;
+  }
+  return phases;
+}
 
 }  // namespace berth::graph

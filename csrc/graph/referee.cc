@@ -314,20 +314,21 @@ class Referee {
     BERTH_CHECK(step.alternative < graph_.operators[step.op].alternatives.size(), kInput,
                 "{} runs by alternative {}, it has {}", who(), step.alternative,
                 graph_.operators[step.op].alternatives.size());
-    const Alternative& way = alternative_of(step);
-    BERTH_CHECK(step.reads.size() == way.reads.size() && step.writes.size() == way.writes.size(),
-                kInput, "{} has {} buffers to read and {} to write, {} and {} are wanted", who(),
-                step.reads.size(), step.writes.size(), way.reads.size(), way.writes.size());
+    const Alternative& taken = alternative_of(step);
+    BERTH_CHECK(
+        step.reads.size() == taken.reads.size() && step.writes.size() == taken.writes.size(),
+        kInput, "{} has {} buffers to read and {} to write, {} and {} are wanted", who(),
+        step.reads.size(), step.writes.size(), taken.reads.size(), taken.writes.size());
     check_turn(step.op);
-    for (std::size_t k = 0; k < way.reads.size(); ++k) read(way.reads[k].value, step.reads[k]);
-    for (std::size_t k = 0; k < way.writes.size(); ++k) write(step, way, k);
-    take(kWorkspace, way.workspace, step.workspace_offset);
+    for (std::size_t k = 0; k < taken.reads.size(); ++k) read(taken.reads[k].value, step.reads[k]);
+    for (std::size_t k = 0; k < taken.writes.size(); ++k) write(step, taken, k);
+    take(kWorkspace, taken.workspace, step.workspace_offset);
     if (runs_[step.op] > 1) {
       ++verdict_.recomputed;
-      verdict_.recomputed_ns = sum(verdict_.recomputed_ns, way.ns, "ns");
+      verdict_.recomputed_ns = sum(verdict_.recomputed_ns, taken.ns, "ns");
     }
-    verdict_.compute_ns = sum(verdict_.compute_ns, way.ns, "ns");
-    now_ = sum(now_, way.ns, "ns");
+    verdict_.compute_ns = sum(verdict_.compute_ns, taken.ns, "ns");
+    now_ = sum(now_, taken.ns, "ns");
   }
 
   void read(ValueId value, BufferId buffer) {
@@ -341,15 +342,15 @@ class Referee {
   }
 
   // The k-th write of an alternative, all of whose reads were found.
-  void write(const ScheduleStep& step, const Alternative& way, std::size_t k) {
-    const ValueId value = way.writes[k];
+  void write(const ScheduleStep& step, const Alternative& taken, std::size_t k) {
+    const ValueId value = taken.writes[k];
     const BufferId buffer = step.writes[k];
     BERTH_CHECK(buffer < states_.size(), kInput, "{} writes {} into buffer {}, there are {}", who(),
                 graph::text_of(value), buffer, states_.size());
-    for (std::size_t other = 0; other < way.reads.size(); ++other)
-      BERTH_CHECK(way.reads[other].value.storage != value.storage || step.reads[other] == buffer,
+    for (std::size_t other = 0; other < taken.reads.size(); ++other)
+      BERTH_CHECK(taken.reads[other].value.storage != value.storage || step.reads[other] == buffer,
                   kInput, "{} writes {} into buffer {} and reads {} in buffer {}: one is wanted",
-                  who(), graph::text_of(value), buffer, graph::text_of(way.reads[other].value),
+                  who(), graph::text_of(value), buffer, graph::text_of(taken.reads[other].value),
                   step.reads[other]);
     State& state = states_[buffer];
     if (state.place == Place::kUnborn) {
@@ -359,8 +360,8 @@ class Referee {
                   graph::text_of(value), buffer, storage);
       bear(buffer);
     } else {
-      BERTH_CHECK(state.place == Place::kDevice && may_overwrite(step, way, value, buffer), kInput,
-                  "{} writes {} into {}", who(), graph::text_of(value), with_state(buffer));
+      BERTH_CHECK(state.place == Place::kDevice && may_overwrite(step, taken, value, buffer),
+                  kInput, "{} writes {} into {}", who(), graph::text_of(value), with_state(buffer));
       now_ = std::max(now_, state.ready);
     }
     state.holds = value;
@@ -368,16 +369,16 @@ class Referee {
   }
 
   // The version before, or a read whose bytes the alternative lets it take over.
-  [[nodiscard]] bool may_overwrite(const ScheduleStep& step, const Alternative& way, ValueId value,
-                                   BufferId buffer) const {
+  [[nodiscard]] bool may_overwrite(const ScheduleStep& step, const Alternative& taken,
+                                   ValueId value, BufferId buffer) const {
     const ValueId held = states_[buffer].holds;
     // mutant: referee-overwrite
     if (held.storage == value.storage) return held.version + 1 == value.version;
     bool reads = false;  // what this very buffer holds
-    for (std::size_t k = 0; k < way.reads.size(); ++k)
-      reads = reads || (step.reads[k] == buffer && way.reads[k].value == held);
-    const bool paired = std::find(way.in_place.begin(), way.in_place.end(),
-                                  std::pair(held, value)) != way.in_place.end();
+    for (std::size_t k = 0; k < taken.reads.size(); ++k)
+      reads = reads || (step.reads[k] == buffer && taken.reads[k].value == held);
+    const bool paired = std::find(taken.in_place.begin(), taken.in_place.end(),
+                                  std::pair(held, value)) != taken.in_place.end();
     // mutant: referee-in-place, referee-room
     return reads && paired && graph_.storages[value.storage].bytes <= storage_of(buffer).bytes;
   }

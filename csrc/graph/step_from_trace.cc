@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <numeric>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -30,6 +29,7 @@ struct Use {
 };
 
 struct Call {
+  OperatorIndex op = 0;
   trace::StringId name = 0;
   bool backward = false, random = false;
   std::vector<Use> arguments, results;
@@ -52,7 +52,6 @@ struct Record {
   Tick first = 0, last = 0;
   std::vector<Call> calls;
   std::vector<Storage> storages;
-  Bytes peak = 0;     // most that was alive
   bool whole = true;  // nothing of it is memory of others
 
   [[nodiscard]] bool same(const Record& other) const {
@@ -61,111 +60,78 @@ struct Record {
   }
 };
 
-struct Block {
-  Bytes bytes = 0;  // rounded; of one made before the recording, what operands reach
-  Bytes asked = 0;
-  bool requested = false;
-  Tick freed = std::numeric_limits<Tick>::max();
-};
-
-// Goes through the trace once, and keeps the last two steps that follow each other and are the
-// same.
+// Reads the steps of a run, one after the other.
 class Reader {
  public:
-  explicit Reader(const Trace& trace) : trace_(trace) {}
+  Reader(const Trace& trace, const TracedRun& run) : trace_(trace), run_(run) {}
 
-  void run() {
-    for (const trace::Entry& entry : trace_.entries)
-      std::visit([&](const auto& event) { see(entry, event); }, entry.event);
+  // The last two steps that follow each other and are the same.
+  [[nodiscard]] std::optional<std::pair<Record, Record>> last_two() {
+    std::optional<std::pair<Record, Record>> found;
+    std::optional<Record> before;
+    const trace::Entry* begin = nullptr;
+    for (const trace::Entry& entry : trace_.entries) {
+      const auto* const opens = std::get_if<trace::RangeBegin>(&entry.event);
+      const auto* const closes = std::get_if<trace::RangeEnd>(&entry.event);
+      if (begin == nullptr && opens != nullptr && trace_.name(opens->name) == kStepRange) {
+        begin = &entry;
+      } else if (begin != nullptr && closes != nullptr &&
+                 closes->range == std::get<trace::RangeBegin>(begin->event).range) {
+        Record record = read(begin->tick, entry.tick, begin->thread);
+        begin = nullptr;
+        if (!record.calls.empty() && record.whole && before && before->same(record))
+          found.emplace(*before, record);
+        before = std::move(record);
+      }
+    }
+    if (!found) return found;
+    set_workspaces(found->first);
+    set_workspaces(found->second);
+    return found;
   }
-  [[nodiscard]] bool found() const noexcept { return found_.has_value(); }
-  [[nodiscard]] std::pair<Record, Record>& records() { return *found_; }
-  [[nodiscard]] const Block& block(BlockId id) { return blocks_[id]; }
 
  private:
-  struct Open {
-    std::uint64_t op = 0;
-    std::uint32_t call = kNoNumber;  // kNoNumber: none of the step's
-    std::uint32_t depth = 0;         // operators inside that are open
-    std::uint64_t begin_ns = 0;
-    std::unordered_map<BlockId, Bytes> inner;
-    Bytes held = 0, most = 0;
-  };
-
-  void see(const trace::Entry& entry, const trace::RangeBegin& range) {
-    if (trace_.name(range.name) != kStepRange || inside_) return;
-    inside_ = true;
-    range_ = range.range;
-    thread_ = entry.thread;
-    record_ = {};
-    record_.first = entry.tick;
-    record_.peak = live_;
-    numbers_.clear();
-    open_.clear();
-  }
-  void see(const trace::Entry& entry, const trace::RangeEnd& range) {
-    if (!inside_ || range.range != range_) return;
-    inside_ = false;
-    record_.last = entry.tick;
-    if (!record_.calls.empty() && record_.whole && before_ && before_->same(record_))
-      found_.emplace(*before_, record_);
-    before_ = std::move(record_);
+  Record read(Tick first, Tick last, trace::ThreadId thread) {
+    Record record{.first = first, .last = last, .calls = {}, .storages = {}};
+    const std::vector<TracedOperator>& operators = run_.operators();
+    for (; op_ < operators.size() && operators[op_].first_tick < last; ++op_) {
+      const TracedOperator& op = operators[op_];
+      const bool called = op.parent != kNoOperator && operators[op.parent].first_tick > first;
+      if (op.first_tick < first || called || (op.thread != thread && !op.backward)) continue;
+      record.calls.push_back({.op = op_,
+                              .name = op.name,
+                              .backward = op.backward,
+                              .random = op.random,
+                              .arguments = {},
+                              .results = {},
+                              .ns = op.last_tick < last ? op.ns : 0});
+    }
+    std::unordered_map<BlockId, std::uint32_t> numbers;
+    const std::vector<OfOperator<trace::Operand>>& operands = run_.operands();
+    for (; operand_ < operands.size() && operands[operand_].tick < last; ++operand_) {
+      const auto call =
+          std::ranges::lower_bound(record.calls, operands[operand_].op, {}, &Call::op);
+      if (operands[operand_].tick > first && call != record.calls.end() &&
+          call->op == operands[operand_].op)
+        add(record, *call, numbers, *operands[operand_].entry);
+    }
+    return record;
   }
 
-  void see(const trace::Entry& entry, const trace::OperatorBegin& begin) {
-    if (!inside_) return;
-    Open& open = open_[entry.thread];
-    if (open.op != 0) {
-      ++open.depth;
-      return;
-    }
-    open = {.op = begin.op, .begin_ns = entry.time_ns, .inner = {}};
-    if (entry.thread != thread_ && !begin.backward) return;
-    open.call = static_cast<std::uint32_t>(record_.calls.size());
-    record_.calls.push_back({.name = begin.name,
-                             .backward = begin.backward,
-                             .random = begin.random,
-                             .arguments = {},
-                             .results = {}});
-  }
-  void see(const trace::Entry& entry, const trace::OperatorEnd& end) {
-    const auto found = open_.find(entry.thread);
-    if (!inside_ || found == open_.end()) return;
-    Open& open = found->second;
-    if (open.op != end.op) {
-      if (open.depth > 0) --open.depth;
-      return;
-    }
-    if (open.call != kNoNumber) {
-      Call& call = record_.calls[open.call];
-      if (entry.time_ns > open.begin_ns) call.ns = entry.time_ns - open.begin_ns;
-      call.workspace = open.most - std::min(open.most, open.held);
-    }
-    open = {};
-  }
-  void see(const trace::Entry& entry, const trace::Operand& operand) {
-    const auto end = checked_add(operand.byte_offset, operand.bytes);
-    BERTH_CHECK(end, kInput, "operator {} takes bytes {} to {} of a block", operand.op,
-                operand.byte_offset, operand.byte_offset + operand.bytes);
-    Block& block = blocks_[operand.block];
-    if (!block.requested) block.bytes = std::max(block.bytes, align_up(*end, trace_.alignment));
-    const auto found = open_.find(entry.thread);
-    if (!inside_ || found == open_.end() || found->second.op != operand.op ||
-        found->second.call == kNoNumber)
-      return;
-    const std::uint32_t number = found->second.call;
-    const auto next = static_cast<std::uint32_t>(record_.storages.size());
+  static void add(Record& record, Call& call, std::unordered_map<BlockId, std::uint32_t>& numbers,
+                  const trace::Operand& operand) {
+    const auto next = static_cast<std::uint32_t>(record.storages.size());
     std::uint32_t storage = next;
     if (operand.block == 0) {
       // What has no bytes has no block: a result is another each time.
-      record_.whole = record_.whole && operand.bytes == 0;
+      record.whole = record.whole && operand.bytes == 0;
       if (!operand.output) return;
     } else {
-      storage = numbers_.try_emplace(operand.block, next).first->second;
+      storage = numbers.try_emplace(operand.block, next).first->second;
     }
+    const auto number = static_cast<std::uint32_t>(&call - record.calls.data());
     if (storage == next)
-      record_.storages.push_back({operand.block, operand.output ? number : kNoNumber});
-    Call& call = record_.calls[number];
+      record.storages.push_back({operand.block, operand.output ? number : kNoNumber});
     (operand.output ? call.results : call.arguments)
         .push_back({.storage = storage,
                     .offset = operand.byte_offset,
@@ -177,67 +143,45 @@ class Reader {
                     .position = operand.position});
   }
 
-  void see(const trace::Entry& entry, const trace::Request& request) {
-    Block& block = blocks_[request.id];
-    block.bytes = align_up(request.bytes, trace_.alignment);
-    block.asked = request.bytes;
-    block.requested = true;
-    live_ += block.bytes;
-    record_.peak = std::max(record_.peak, live_);
-    const auto found = open_.find(entry.thread);
-    if (!inside_ || found == open_.end() || found->second.op == 0) return;
-    Open& open = found->second;
-    open.inner[request.id] = block.bytes;
-    open.held += block.bytes;
-    open.most = std::max(open.most, open.held);
+  void set_workspaces(Record& record) const {
+    std::vector<std::vector<const TracedBlock*>> requested(record.calls.size());
+    for (const TracedBlock& block : run_.blocks()) {
+      OperatorIndex op = block.op;
+      const auto is_call = [&](const Call& call) { return call.op == op; };
+      while (op != kNoOperator && op >= record.calls.front().op) {
+        const auto call = std::ranges::lower_bound(record.calls, op, {}, &Call::op);
+        if (call != record.calls.end() && is_call(*call)) {
+          requested[static_cast<std::size_t>(call - record.calls.begin())].push_back(&block);
+          break;
+        }
+        op = run_.operators()[op].parent;
+      }
+    }
+    for (std::size_t n = 0; n < record.calls.size(); ++n) {
+      const Tick end = run_.operators()[record.calls[n].op].last_tick;
+      if (end < record.last) record.calls[n].workspace = workspace_of(requested[n], end);
+    }
   }
-  void see(const trace::Entry& entry, const trace::Free& free) {
-    Block& block = blocks_[free.id];
-    block.freed = entry.tick;
-    if (block.requested) live_ -= block.bytes;
-    const auto found = open_.find(entry.thread);
-    if (!inside_ || found == open_.end()) return;
-    const auto inner = found->second.inner.find(free.id);
-    if (inner == found->second.inner.end()) return;
-    found->second.held -= inner->second;
-    found->second.inner.erase(inner);
-  }
-
-  template <class Other>
-  void see(const trace::Entry&, const Other&) {}
 
   const Trace& trace_;
-  std::unordered_map<BlockId, Block> blocks_;
-  Bytes live_ = 0;
-  bool inside_ = false;
-  std::uint64_t range_ = 0;
-  trace::ThreadId thread_ = 0;
-  Record record_;
-  std::unordered_map<BlockId, std::uint32_t> numbers_;
-  std::unordered_map<trace::ThreadId, Open> open_;  // outermost
-  std::optional<Record> before_;
-  std::optional<std::pair<Record, Record>> found_;
+  const TracedRun& run_;
+  OperatorIndex op_ = 0;
+  std::size_t operand_ = 0;  // the next of the run
 };
 
 // What a step program knows of its calls, as far as a trace says it.
 class StepBuilder {
  public:
-  StepBuilder(const Trace& trace, Reader& reader)
-      : trace_(trace),
-        reader_(reader),
-        record_(reader.records().first),
-        again_(reader.records().second) {}
+  StepBuilder(const Trace& trace, const TracedRun& run, std::pair<Record, Record>& records)
+      : trace_(trace), run_(run), record_(records.first), again_(records.second) {}
 
   TracedGraph run() && {
     find_what_the_body_fills();
     find_storages();
     for (std::uint32_t n = 0; n < record_.calls.size(); ++n) calls_.push_back(as_step_call(n));
-    std::vector<StorageId> rooms(storages_.size());
-    std::iota(rooms.begin(), rooms.end(), 0);
-    StepGraph graph(storages_, calls_, std::move(rooms));
-    for (std::uint32_t n = 0; n < record_.calls.size(); ++n) graph.add(n);
-    result_.graph = std::move(graph).finish();
-    result_.recorded_peak = std::max(record_.peak, again_.peak);
+    result_.graph = graph_of(storages_, calls_, StepForm::kProgram);
+    result_.recorded_peak = std::max(run_.peak_between(record_.first, record_.last),
+                                     run_.peak_between(again_.first, again_.last));
     result_.steps = 2;
     const std::string wrong = violation(result_.graph);
     BERTH_CHECK(wrong.empty(), kInput, "the trace's step is no graph: {}", wrong);
@@ -247,14 +191,14 @@ class StepBuilder {
  private:
   std::string_view name(const Call& call) const { return trace_.name(call.name); }
   bool empty(std::uint32_t storage) const { return record_.storages[storage].block == 0; }
-  const Block& block(std::uint32_t storage) {
-    return reader_.block(record_.storages[storage].block);
+  const TracedBlock& block(std::uint32_t storage) const {
+    return run_.block(record_.storages[storage].block);
   }
-  Bytes bytes(std::uint32_t storage) { return empty(storage) ? 0 : block(storage).bytes; }
-  bool outlives(std::uint32_t storage) {
+  Bytes bytes(std::uint32_t storage) const { return empty(storage) ? 0 : block(storage).bytes; }
+  bool outlives(std::uint32_t storage) const {
     if (empty(storage)) return false;
-    return block(storage).freed >= record_.last ||
-           reader_.block(again_.storages[storage].block).freed >= again_.last;
+    return block(storage).end >= record_.last ||
+           run_.block(again_.storages[storage].block).end >= again_.last;
   }
 
   // Room that is read before an operator has filled it the body has filled.
@@ -289,7 +233,7 @@ class StepBuilder {
     for (std::uint32_t n = 0; n < record_.storages.size(); ++n) {
       const bool made = record_.storages[n].maker != kNoNumber;
       const bool same = record_.storages[n].block == again_.storages[n].block;
-      const bool resident = outlives(n) || (!empty(n) && same && block(n).freed >= again_.last);
+      const bool resident = outlives(n) || (!empty(n) && same && block(n).end >= again_.last);
       storages_.push_back({.bytes = bytes(n),
                            .kind = made       ? StorageClass::kStep
                                    : resident ? StorageClass::kResident
@@ -297,7 +241,7 @@ class StepBuilder {
                            .same = same,
                            .maker = record_.storages[n].maker,
                            .outlives = outlives(n),
-                           .outliving_bytes = empty(n) ? 0 : block(n).asked});
+                           .outliving_bytes = empty(n) ? 0 : block(n).requested});
       result_.blocks.push_back(record_.storages[n].block);
     }
   }
@@ -347,7 +291,7 @@ class StepBuilder {
   }
 
   const Trace& trace_;
-  Reader& reader_;
+  const TracedRun& run_;
   Record& record_;
   const Record& again_;
   std::vector<StepStorage> storages_;
@@ -357,11 +301,10 @@ class StepBuilder {
 
 }  // namespace
 
-std::optional<TracedGraph> step_from_trace(const Trace& trace) {
-  Reader reader(trace);
-  reader.run();
-  if (!reader.found()) return std::nullopt;
-  return StepBuilder(trace, reader).run();
+std::optional<TracedGraph> step_from_trace(const Trace& trace, const TracedRun& run) {
+  auto records = Reader(trace, run).last_two();
+  if (!records) return std::nullopt;
+  return StepBuilder(trace, run, *records).run();
 }
 
 }  // namespace berth::graph

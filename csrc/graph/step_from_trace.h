@@ -1,6 +1,7 @@
 #pragma once
 
 #include "csrc/graph/from_trace.h"
+#include "csrc/trace/traced_run.h"
 
 #include <optional>
 #include <string_view>
@@ -20,7 +21,7 @@ inline constexpr std::string_view kStepRange = "berth.StepProgram";
 // steps and outlives both is resident. One operator more, the last, is the end of the step.
 //
 // Memory that is not the recorded device's is no part of it: a step on CUDA that takes some of the
-// host's is none of the program's. Of the result `lifetimes` is empty. O(entries).
-[[nodiscard]] std::optional<TracedGraph> step_from_trace(const Trace& trace);
+// host's is none of the program's. Of the result `lifetimes` is empty. O(entries log entries).
+[[nodiscard]] std::optional<TracedGraph> step_from_trace(const Trace& trace, const TracedRun& run);
 
 }  // namespace berth::graph

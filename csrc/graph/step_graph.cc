@@ -1,5 +1,7 @@
 #include "csrc/graph/step_graph.h"
 
+#include "csrc/graph/phases.h"
+
 #include <algorithm>
 #include <numeric>
 #include <utility>
@@ -14,48 +16,16 @@ std::vector<std::uint32_t> numbers_to(std::size_t end) {
   return numbers;
 }
 
-// Backward is what ran in it; the optimizer is what came after the last of that and needs something
-// of it. What could as well have run before (counts of steps) is no part of it.
-std::vector<Phase> phases_of(const std::vector<StepCall>& calls, std::size_t storages) {
-  const auto last = std::find_if(calls.rbegin(), calls.rend(),
-                                 [](const StepCall& call) { return call.backward; });
-  const auto end = static_cast<std::size_t>(calls.rend() - last);
-  std::vector<bool> written(storages), read(storages);
-  std::vector<Phase> phases;
-  bool late_host_read = false, late_draw = false;
-  for (std::size_t n = 0; n < calls.size(); ++n) {
-    const StepCall& call = calls[n];
-    bool late = call.backward;
-    if (!late && n >= end && end > 0) {
-      late = late_host_read || (call.random && late_draw);
-      for (const CallOperand& one : call.operands)
-        late = late || (one.storage != kNoNumber &&
-                        (written[one.storage] || (one.writes && read[one.storage])));
-    }
-    phases.push_back(call.backward ? Phase::kBackward : late ? Phase::kOptimizer : Phase::kForward);
-    if (!late) continue;
-    late_host_read |= call.host_read;
-    late_draw |= call.random;
-    for (const CallOperand& one : call.operands) {
-      if (one.storage == kNoNumber) continue;
-      read[one.storage] = true;
-      if (one.writes) written[one.storage] = true;
-    }
-    for (const std::uint32_t storage : call.results)
-      if (storage != kNoNumber) written[storage] = true;
-  }
-  return phases;
-}
-
 }  // namespace
 
 StepGraph::StepGraph(const std::vector<StepStorage>& storages, const std::vector<StepCall>& calls,
-                     std::vector<StorageId> rooms)
-    : storages_(storages), calls_(calls), rooms_(std::move(rooms)) {
+                     std::vector<StorageId> rooms, StepForm form)
+    : storages_(storages), calls_(calls), rooms_(std::move(rooms)), form_(form) {
   for (std::uint32_t n = 0; n < storages_.size(); ++n)
     if (rooms_[n] == graph_.storages.size())
-      graph_.storages.push_back({.bytes = storages_[n].bytes, .kind = storages_[n].kind});
+      graph_.storages.push_back({storages_[n].bytes, storages_[n].kind, storages_[n].role});
   versions_.resize(graph_.storages.size(), 0);
+  makers_.resize(graph_.storages.size(), kNoNumber);
   find_aside();
 }
 
@@ -97,9 +67,10 @@ std::uint32_t StepGraph::add_read(Alternative& to, const CallOperand& operand) c
   return static_cast<std::uint32_t>(to.reads.size() - 1);
 }
 
-void StepGraph::write(Alternative& alternative, std::uint32_t storage) {
+void StepGraph::write(OperatorId id, Alternative& alternative, std::uint32_t storage) {
   const StorageId room = rooms_[storage];
   alternative.writes.push_back({room, ++versions_[room]});
+  makers_[room] = id;
 }
 
 StepGraph::Added StepGraph::add(std::uint32_t call) {
@@ -115,27 +86,33 @@ StepGraph::Added StepGraph::add(std::uint32_t number, const std::vector<std::uin
   op.name = call.name;
   op.traits.random = op.traits.draws_again = call.random;
   op.traits.host_sync = call.host_read;
+  op.traits.collective = call.collective;
+  op.forward = call.forward;
   Alternative& alternative = op.alternatives.emplace_back();
   alternative.ns = static_cast<std::uint64_t>(share * static_cast<double>(call.ns));
   alternative.workspace = static_cast<Bytes>(share * static_cast<double>(call.workspace));
 
   Added added;
+  OperatorId last_made = kNoNumber;  // of what it reads
   for (const std::uint32_t n : operands) {
     const CallOperand& one = call.operands[n];
-    added.reads.push_back(
-        one.storage == kNoNumber || aside_[one.storage] ? kNoNumber : add_read(alternative, one));
+    const bool reads = one.storage != kNoNumber && one.reads && !aside_[one.storage];
+    added.reads.push_back(reads ? add_read(alternative, one) : kNoNumber);
+    const OperatorId maker = reads ? makers_[rooms_[one.storage]] : kNoNumber;
+    if (maker != kNoNumber && (last_made == kNoNumber || maker > last_made)) last_made = maker;
   }
   std::vector<std::uint32_t>& made = added.made;
   for (const std::uint32_t n : operands) {
     const CallOperand& one = call.operands[n];
     if (!one.writes || one.storage == kNoNumber) continue;
     if (aside_[one.storage])
-      alternative.workspace += graph_.storages[rooms_[one.storage]].bytes;
+      alternative.workspace +=
+          form_ == StepForm::kProgram ? graph_.storages[rooms_[one.storage]].bytes : 0;
     else if (std::find(made.begin(), made.end(), one.storage) == made.end())
       made.push_back(one.storage);
   }
   for (const std::uint32_t storage : made) {
-    write(alternative, storage);
+    write(id, alternative, storage);
     op.traits.changes_state |= graph_.storages[rooms_[storage]].kind != StorageClass::kStep;
   }
   for (const std::uint32_t n : results) {
@@ -145,31 +122,37 @@ StepGraph::Added StepGraph::add(std::uint32_t number, const std::vector<std::uin
     const auto at = std::find(made.begin(), made.end(), storage);
     added.writes.back() = static_cast<std::uint32_t>(at - made.begin());
     if (at != made.end()) continue;
-    write(alternative, storage);
+    write(id, alternative, storage);
     made.push_back(storage);
   }
-  add_control(id, call);
+  add_control(id, call, last_made);
   if (call.host_read || call.checked) last_host_read_ = id;
   call_of_.push_back(number);
   graph_.operators.push_back(std::move(op));
   return added;
 }
 
-void StepGraph::add_control(OperatorId id, const StepCall& call) {
+void StepGraph::follow(OperatorId& before, OperatorId id) {
+  if (before != kNoNumber) graph_.control.emplace_back(before, id);
+  before = id;
+}
+
+void StepGraph::add_control(OperatorId id, const StepCall& call, OperatorId last_made) {
+  const bool in_step = call.host_read || call.collective;
+  // What reads something that was made later is behind a read of the host as its maker is.
+  const bool behind = (last_made != kNoNumber && last_made > last_host_read_) ||
+                      (in_step && last_in_step_ != kNoNumber && last_in_step_ >= last_host_read_);
   // mutant: step-read
-  if (last_host_read_ != kNoNumber) graph_.control.emplace_back(last_host_read_, id);
+  if (last_host_read_ != kNoNumber && !behind) graph_.control.emplace_back(last_host_read_, id);
   if (call.barrier) {
     for (; since_barrier_ < id; ++since_barrier_) graph_.control.emplace_back(since_barrier_, id);
     ++since_barrier_;
   }
-  for (const CallOperand& one : call.operands) {
-    if (!one.writes || one.storage == kNoNumber || !aside_[one.storage]) continue;
-    const auto [before, first] = last_aside_.try_emplace(one.storage, id);
-    if (!first) graph_.control.emplace_back(std::exchange(before->second, id), id);
-  }
-  if (!call.random) return;
-  if (last_random_ != kNoNumber) graph_.control.emplace_back(last_random_, id);
-  last_random_ = id;
+  for (const CallOperand& one : call.operands)
+    if (one.writes && one.storage != kNoNumber && aside_[one.storage])
+      follow(last_aside_.try_emplace(one.storage, kNoNumber).first->second, id);
+  if (call.random) follow(last_random_, id);
+  if (in_step) follow(last_in_step_, id);
 }
 
 void StepGraph::add_end() {
@@ -189,11 +172,22 @@ void StepGraph::add_end() {
 }
 
 Graph StepGraph::finish() && {
-  const std::vector<Phase> phases = phases_of(calls_, storages_.size());
+  if (form_ == StepForm::kRecording) {
+    find_phases_by_role(graph_, calls_);
+    return std::move(graph_);
+  }
+  const std::vector<Phase> phases = phases_by_use(calls_, storages_.size());
   for (OperatorId op = 0; op < call_of_.size(); ++op)
     graph_.operators[op].phase = phases[call_of_[op]];
   add_end();
   return std::move(graph_);
+}
+
+Graph graph_of(const std::vector<StepStorage>& storages, const std::vector<StepCall>& calls,
+               StepForm form) {
+  StepGraph graph(storages, calls, numbers_to(storages.size()), form);
+  for (std::uint32_t n = 0; n < calls.size(); ++n) graph.add(n);
+  return std::move(graph).finish();
 }
 
 }  // namespace berth::graph

@@ -36,7 +36,7 @@ class Builder {
           due.push_back(first[n] + 1);
       }
       stage.must_run = std::move(due);
-      for (StageProblem::AlternativeOf& one : stage.alternatives) one.reads = mapped(one.reads);
+      for (StageProblem::AlternativesOf& one : stage.alternatives) one.reads = mapped(one.reads);
     }
     // By MONeT's rules what a stage reads is kept behind it: the last one needs a row for that.
     form_.problem.stages.emplace_back();

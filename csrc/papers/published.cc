@@ -55,9 +55,10 @@ class PublishedReader {
 
  private:
   // Those that can be had; of them `only` one, where that is said.
-  std::vector<StageMethod> methods(std::size_t k, const std::vector<graph::MonetMethod>& all,
-                                   std::optional<std::size_t> only) const {
-    std::vector<StageMethod> found;
+  std::vector<StageAlternative> alternatives(std::size_t k,
+                                             const std::vector<graph::MonetAlternative>& all,
+                                             std::optional<std::size_t> only) const {
+    std::vector<StageAlternative> found;
     for (std::size_t m = 0; m < all.size(); ++m) {
       if (only && m != *only) continue;
       const double time = all[m].ms * 100;
@@ -80,11 +81,11 @@ class PublishedReader {
     one.makes = {static_cast<StageValue>(k)};
     const std::set<StageValue> reads(node.reads[0].begin(), node.reads[0].end());
     one.reads.assign(reads.begin(), reads.end());
-    one.first = methods(k, node.methods, only);
-    if (!checkmate_ && !node.again.empty()) one.again = methods(k, node.again, only);
+    one.first = alternatives(k, node.alternatives, only);
+    if (!checkmate_ && !node.again.empty()) one.again = alternatives(k, node.again, only);
     if (!checkmate_ && node.over) {
       one.over = static_cast<StageValue>(*node.over);
-      one.in_place = methods(k, node.in_place, only);
+      one.in_place = alternatives(k, node.in_place, only);
     }
     one.with_previous = !checkmate_ && node.parent;
     if (one.with_previous)
@@ -125,7 +126,7 @@ class PublishedReader {
         if (read <= table_.loss) reads.insert(static_cast<StageValue>(read));
       stage.alternatives.push_back(
           {{reads.begin(), reads.end()},
-           methods(k, node.methods, node.algorithms ? std::nullopt : std::optional(a))});
+           alternatives(k, node.alternatives, node.algorithms ? std::nullopt : std::optional(a))});
     }
     problem_.stages.push_back(std::move(stage));
   }

@@ -42,7 +42,7 @@ std::string not_ordered(const Plan& plan, const Use& a, const Use& b) {
 
 // One lane's slots and the shadows of another's, over two turns of the lane's circle. The shadow of
 // a slot on another lane is the time between the last tick that is known to lie before its birth
-// and the first tick that knows of its death: no slot of that lane which lives then is ordered.
+// and the first tick that knows of its end: no slot of that lane which lives then is ordered.
 class PairSweep {
  public:
   // `clocks` are those of the other lanes.
@@ -130,7 +130,7 @@ class PairSweep {
       const auto learned = of_shadowing.learned(lane_, birth + slot.length);
       Shadow shadow{.begin = 0, .length = static_cast<std::uint64_t>(period), .slot = k};
       if (known && learned && *learned - *known < period) {
-        // Edges that do not contradict each other never let a death be known before its birth.
+        // Edges that do not contradict each other never let an end be known before its birth.
         const std::int64_t rest = *known % period;
         shadow.begin = static_cast<std::uint64_t>(rest < 0 ? rest + period : rest);
         shadow.length = static_cast<std::uint64_t>(std::max<std::int64_t>(0, *learned - *known));

@@ -12,10 +12,10 @@ namespace berth {
 
 // Whether a plan keeps its invariants whatever program follows it: alignment, bounds, legal arcs
 // and sequences, and disjoint bytes of all slots that can be alive together, over wrap-around
-// lifetimes, lanes (apart unless edges order both deaths before the other's births) and branches.
+// lifetimes, lanes (apart unless edges order both ends before the other's births) and branches.
 // Returns the first violation, in one line that names the slots.
 //
-// A sweep over births and deaths with an address-ordered set: O(n log n) time, O(n) memory. Shares
+// A sweep over births and ends with an address-ordered set: O(n log n) time, O(n) memory. Shares
 // no code with the planner.
 [[nodiscard]] std::optional<std::string> verify(const Plan& plan);
 

@@ -7,7 +7,7 @@
 #include "csrc/replay/through_caching_model.h"
 #include "csrc/trace/snapshot.h"
 #include "csrc/trace/step_coverage.h"
-#include "csrc/trace/traced_blocks.h"
+#include "csrc/trace/traced_run.h"
 
 #include <algorithm>
 #include <optional>
@@ -36,12 +36,12 @@ trace::Tick end_of_unrecorded(const Trace& trace) {
 
 // What lives at the peak, and how much of it outlives steps.
 void weigh(const Trace& trace, const std::optional<Step>& step, Forecast& result) {
-  const TracedBlocks traced(trace, result.on_cpu ? trace.alignment : facts::kCudaUnit);
+  const TracedRun traced(trace, result.on_cpu ? trace.alignment : facts::kCudaUnit);
   const std::vector<TracedBlock>& blocks = traced.blocks();
   result.live = traced.peak();
   result.frees = traced.frees();
   const auto requests_before = [&](trace::Tick tick) {
-    const auto after = std::ranges::lower_bound(blocks, tick, {}, &TracedBlock::born);
+    const auto after = std::ranges::lower_bound(blocks, tick, {}, &TracedBlock::birth);
     return static_cast<std::uint64_t>(after - blocks.begin());
   };
   result.recorded_requests = blocks.size() - requests_before(end_of_unrecorded(trace));
@@ -53,7 +53,7 @@ void weigh(const Trace& trace, const std::optional<Step>& step, Forecast& result
   for (std::uint64_t k = 0; k < blocks.size(); ++k) {
     const TracedBlock& block = blocks[k];
     if (!block.lives_at(traced.peak_tick())) continue;
-    const std::uint64_t lived = requests_before(block.freed) - k;
+    const std::uint64_t lived = requests_before(block.end) - k;
     if (step ? residents.contains(block.id) : 2 * lived >= blocks.size())
       result.resident += block.bytes;
   }

@@ -125,13 +125,13 @@ class Reader {
     return trace::Copy{enumerator<trace::CopyDirection>(s.direction()), size(s.bytes()),
                        s.duration(), lane(s.lane())};
   }
-  trace::Event convert(const Choice& s) {
-    return trace::Choice{.op = s.op(),
-                         .key = s.key(),
-                         .algorithm = s.algorithm(),
-                         .workspace_bytes = size(s.workspace_bytes()),
-                         .duration_ns = s.duration(),
-                         .chosen = s.chosen()};
+  trace::Event convert(const Alternative& s) {
+    return trace::Alternative{.op = s.op(),
+                              .key = s.key(),
+                              .algorithm = s.algorithm(),
+                              .workspace_bytes = size(s.workspace_bytes()),
+                              .duration_ns = s.duration(),
+                              .chosen = s.chosen()};
   }
   trace::Event convert(const Segment& s) {
     return trace::Segment{s.address(), size(s.bytes()), s.reserve()};
@@ -213,7 +213,7 @@ DecodeResult decode_chunk(std::span<const std::byte> table, Trace& trace) {
   read(chunk.requests(), chunk.frees(), chunk.uses(), chunk.event_records(), chunk.event_waits(),
        chunk.synchronizes(), chunk.step_marks(), chunk.range_begins(), chunk.range_ends(),
        chunk.operator_begins(), chunk.operator_ends(), chunk.operands(), chunk.roles(),
-       chunk.copies(), chunk.choices(), chunk.segments(), chunk.device_times());
+       chunk.copies(), chunk.alternatives(), chunk.segments(), chunk.device_times());
   result.problem = reader.take_problem();
   result.end = chunk.end();
   return result;

@@ -96,9 +96,9 @@ void ChunkEncoder::add(const trace::Entry& e) {
             push<Copy>(tick, time, x.bytes, x.duration_ns, thread, x.lane,
                        static_cast<CopyDirection>(x.direction));
           },
-          [&](const trace::Choice& x) {
-            push<Choice>(tick, time, x.op, x.key, x.workspace_bytes, x.duration_ns, thread,
-                         x.algorithm, x.chosen);
+          [&](const trace::Alternative& x) {
+            push<Alternative>(tick, time, x.op, x.key, x.workspace_bytes, x.duration_ns, thread,
+                              x.algorithm, x.chosen);
           },
           [&](const trace::Segment& x) {
             push<Segment>(tick, time, x.address, x.bytes, thread, x.reserve);

@@ -47,8 +47,8 @@ class ChunkEncoder {
                  std::vector<EventRecord>, std::vector<EventWait>, std::vector<Synchronize>,
                  std::vector<StepMark>, std::vector<RangeBegin>, std::vector<RangeEnd>,
                  std::vector<OperatorBegin>, std::vector<OperatorEnd>, std::vector<Operand>,
-                 std::vector<Role>, std::vector<Copy>, std::vector<Choice>, std::vector<Segment>,
-                 std::vector<DeviceTime>>;
+                 std::vector<Role>, std::vector<Copy>, std::vector<Alternative>,
+                 std::vector<Segment>, std::vector<DeviceTime>>;
 
   flatbuffers::FlatBufferBuilder builder_{4096};
   std::vector<std::byte> table_;
@@ -63,6 +63,6 @@ class ChunkEncoder {
 
 // What an entry takes in a chunk at most.
 inline constexpr std::size_t kMaxEntryBytes = sizeof(Operand);
-static_assert(sizeof(OperatorBegin) <= kMaxEntryBytes && sizeof(Choice) <= kMaxEntryBytes);
+static_assert(sizeof(OperatorBegin) <= kMaxEntryBytes && sizeof(Alternative) <= kMaxEntryBytes);
 
 }  // namespace berth::trace_file

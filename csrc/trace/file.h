@@ -39,7 +39,7 @@ struct FileHead {
 // one belongs to the lane of the request before it. Blocks are numbered ID + 1; alignment is 512,
 // as sizes of PyTorch's CUDA allocator are rounded.
 //
-// Lifetimes: the k-th row is block k; at one time deaths come before births; alignment is 1.
+// Lifetimes: the k-th row is block k; at one time ends come before births; alignment is 1.
 [[nodiscard]] Trace read_trace(const std::string& path);
 [[nodiscard]] Trace parse_trace(std::span<const std::byte> data, const std::string& name);
 

@@ -16,8 +16,8 @@ struct LifetimeEnd {
   std::size_t row = 0;
 };
 
-// All ends of all rows in the order of time. At one time deaths come first, so that a row may take
-// the bytes of one that ends there; of births, and of deaths, the rows' order decides.
+// All ends of all rows in the order of time. At one time ends come first, so that a row may take
+// the bytes of one that ends there; of births, and of ends, the rows' order decides.
 [[nodiscard]] std::vector<LifetimeEnd> sorted_ends(std::span<const Lifetime> rows);
 
 }  // namespace berth

@@ -32,7 +32,7 @@ RunLog make_run_log(const Trace& trace) {
       if (it == live.end()) continue;
       auto& requests = log.lanes[it->second.lane].requests;
       requests[it->second.index].freed = entry.tick;
-      requests[it->second.index].death = static_cast<std::uint32_t>(requests.size());
+      requests[it->second.index].end = static_cast<std::uint32_t>(requests.size());
       live.erase(it);
     } else if (const auto* mark = std::get_if<StepMark>(&entry.event)) {
       LaneLog& lane = log.lanes[mark->lane];

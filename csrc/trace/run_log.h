@@ -18,7 +18,7 @@ struct LaneRequest {
   Bytes bytes = 0;
   BlockId block = 0;
   Tag tag = 0;
-  std::uint32_t death = kAlive;  // requests that its lane had made when it was freed
+  std::uint32_t end = kAlive;  // requests that its lane had made when it was freed
 };
 
 struct LaneMark {

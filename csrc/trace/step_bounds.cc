@@ -41,12 +41,11 @@ std::vector<Bytes> alive_before(const std::vector<LaneRequest>& requests) {
   std::vector<Bytes> alive(n + 1, 0);
   const auto long_life = static_cast<std::size_t>(kLongLife * static_cast<double>(n));
   for (std::size_t i = 0; i < n; ++i) {
-    const std::size_t death = requests[i].death;
-    if (requests[i].death == LaneRequest::kAlive || death <= i + 1 || death - i > long_life)
-      continue;
-    // The one at i is there before those from i + 1 to its death.
+    const std::size_t end = requests[i].end;
+    if (requests[i].end == LaneRequest::kAlive || end <= i + 1 || end - i > long_life) continue;
+    // The one at i is there before those from i + 1 to its end.
     alive[i + 1] += requests[i].bytes;
-    alive[std::min(death, n)] -= requests[i].bytes;  // wraps around and back again in the sum
+    alive[std::min(end, n)] -= requests[i].bytes;  // wraps around and back again in the sum
   }
   for (std::size_t i = 1; i <= n; ++i) alive[i] += alive[i - 1];
   alive.pop_back();

@@ -120,7 +120,7 @@ class LaneSteps {
     const bool again = step.next != kNone;
     if (request.freed < bounds_[own + 1]) {
       count(known.seen);
-      known.length = std::max(known.length, std::max(1u, request.death - at));
+      known.length = std::max(known.length, std::max(1u, request.end - at));
       return;
     }
     const std::uint32_t to_end = step.end - at;
@@ -171,7 +171,7 @@ class LaneSteps {
     for_each_outliving(kinds, [&](std::uint32_t at, std::size_t, std::size_t last) {
       if (last == steps_.size() || steps_[last].kind == kNone) return;
       const LaneRequest& request = log_.requests[at];
-      freed[steps_[last].kind][request.death - steps_[last].begin] += request.bytes;
+      freed[steps_[last].kind][request.end - steps_[last].begin] += request.bytes;
     });
     Bytes most = 0;
     for (std::size_t i = 0; i < kinds.size(); ++i) {
@@ -206,7 +206,7 @@ class LaneSteps {
         if (ticks > release) known.behind = std::max(known.behind, ticks - release);
       };
       for (std::size_t i = own + 1; i < last; ++i) lives_into(i, steps_[i].end - steps_[i].begin);
-      if (last < steps_.size()) lives_into(last, log_.requests[at].death - steps_[last].begin);
+      if (last < steps_.size()) lives_into(last, log_.requests[at].end - steps_[last].begin);
     });
   }
 

@@ -72,12 +72,12 @@ std::optional<StepLaneLog> StepLaneLog::make(const LaneLog& log, LaneId lane, co
   for (std::uint32_t k = 0; k < result.period_; ++k) {
     LifetimeEvidence evidence(result.period_);
     for (std::uint32_t i = result.begin_ + k; i < end; i += result.period_) {
-      const std::uint32_t death = requests[i].death;
+      const std::uint32_t freed = requests[i].end;
       // What is freed after the last request that repeats is so by the program's end or by what
       // comes instead of the next step, unless it is of the last repeat and freed within that.
       const bool in_last = requests[i].freed < result.bounds_.back() && i + result.period_ >= end;
-      if (death < known_to || (in_last && death == end)) {
-        evidence.ended(death - i);
+      if (freed < known_to || (in_last && freed == end)) {
+        evidence.ended(freed - i);
       } else {
         evidence.still_alive(known_to - i);
       }

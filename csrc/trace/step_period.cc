@@ -17,9 +17,9 @@ std::vector<LiveLoad> live_loads(std::span<const LaneRequest> requests) {
   std::vector<LiveLoad> live(requests.size() + 1);
   // Deaths first, as differences that wrap around; the sums never do.
   for (const LaneRequest& r : requests) {
-    if (r.death == LaneRequest::kAlive) continue;
-    live[r.death].bytes -= r.bytes;
-    live[r.death].blocks -= 1;
+    if (r.end == LaneRequest::kAlive) continue;
+    live[r.end].bytes -= r.bytes;
+    live[r.end].blocks -= 1;
   }
   for (std::size_t i = 0; i < requests.size(); ++i) {
     live[i + 1].bytes += live[i].bytes + requests[i].bytes;

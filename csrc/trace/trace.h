@@ -134,8 +134,8 @@ struct Copy {
   LaneId lane = 0;
 };
 
-// One implementation that could run for `op` (a convolution algorithm, say).
-struct Choice {
+// One of several ways to run `op`: a convolution algorithm, say.
+struct Alternative {
   std::uint64_t op = 0;
   std::uint64_t key = 0;  // hash of the problem
   std::uint32_t algorithm = 0;
@@ -161,7 +161,7 @@ struct DeviceTime {
 
 using Event = std::variant<Request, Free, Use, EventRecord, EventWait, Synchronize, StepMark,
                            RangeBegin, RangeEnd, OperatorBegin, OperatorEnd, Operand, Role, Copy,
-                           Choice, Segment, DeviceTime>;
+                           Alternative, Segment, DeviceTime>;
 
 // One entry a tick. `time_ns` counts from the start of the recording, 0 where not known.
 struct Entry {

@@ -14,7 +14,7 @@ namespace berth {
 
 // One buffer. Its lifetime is [birth, birth + length) in ticks of its lane. On a lane with a period
 // P the lifetime is an arc on a circle of P ticks, with birth < P and 0 < length <= P. At one tick
-// deaths come before births.
+// ends come before births.
 struct Buffer {
   Bytes size = 0;
   Bytes alignment = 1;  // a power of two; Problem::alignment where larger

@@ -13,8 +13,8 @@ namespace berth::graph {
 
 using BufferId = std::uint32_t;
 
-// How a step is run: which operator when and in which way, and which bytes are where. Plain data;
-// what a planner finds, the referee replays and an executor follows.
+// How a step is run: which operator when and by which alternative, and which bytes are where. Plain
+// data; what a planner finds, the referee replays and an executor follows.
 //
 // A buffer holds one run's result for a storage. A recomputed operator writes into another
 // buffer of the same storage, so two versions can be alive side by side. Each input and each

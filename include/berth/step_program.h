@@ -86,7 +86,7 @@ struct StepProgramStats {
   std::uint64_t recomputed = 0;  // operators that its schedule runs more than once
   // Operators that a library has other algorithms for (cuDNN, for convolutions), and runs that take
   // one of those.
-  std::uint64_t choices = 0, chosen = 0;
+  std::uint64_t alternatives = 0, chosen = 0;
   std::uint64_t offloaded_bytes = 0, host_peak = 0;  // bytes a step, and most of them at one time
   // Spills of the process so far: bytes that went to the host because a request found no room, and
   // bytes that came back. The most bytes on the host at one time. The time that the program waited.

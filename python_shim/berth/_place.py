@@ -73,8 +73,8 @@ def plan(
 
 def place(
     sizes: "ArrayLike",
-    lowers: "ArrayLike",
-    uppers: "ArrayLike",
+    births: "ArrayLike",
+    ends: "ArrayLike",
     *,
     pinned: Optional[Sequence[Optional[int]]] = None,
     period: int = 0,
@@ -90,22 +90,22 @@ def place(
     """Places buffers: those that are alive together share no byte, and the high-water mark is as low as can be found.
 
     sizes       size of each buffer in bytes, above 0
-    lowers      the beginning of its lifetime, in any unit of time, from 0
-    uppers      the end of its lifetime; one buffer may end when the next begins
+    births      the beginning of its lifetime, in any unit of time, from 0
+    ends      the end of its lifetime; one buffer may end when the next begins
     pinned      the offset of each buffer that has one already, else None
     period      0, or the length of a circle of time: lower < period, upper - lower <= period, and an upper beyond the
                 period wraps around
     alignment   alignment of all offsets, a power of two; sizes are rounded up to it
 
-    sizes, lowers and uppers are one-dimensional and equally long: NumPy arrays or lists of whole numbers. The others are as those of
+    sizes, births and ends are one-dimensional and equally long: NumPy arrays or lists of whole numbers. The others are as those of
     plan(). Ctrl-C ends the search, and the best so far is returned. Raises UsageError that names argument and row.
     """
     import numpy as np
 
     columns = {
         "sizes": _whole_numbers("sizes", sizes),
-        "lowers": _whole_numbers("lowers", lowers),
-        "uppers": _whole_numbers("uppers", uppers),
+        "births": _whole_numbers("births", births),
+        "ends": _whole_numbers("ends", ends),
     }
     count = len(columns["sizes"])
     for name, column in columns.items():
@@ -113,15 +113,15 @@ def place(
             raise UsageError(f"{name} has {len(column)} rows, sizes has {count}")
     for name, wrong, why in (
         ("sizes", columns["sizes"] == 0, "a buffer of no bytes needs no place"),
-        ("uppers", columns["uppers"] <= columns["lowers"], "it is not after the row's lower"),
+        ("ends", columns["ends"] <= columns["births"], "it is not after the row's birth"),
         (
-            "lowers",
-            columns["lowers"] >= period if period else np.zeros(count, bool),
+            "births",
+            columns["births"] >= period if period else np.zeros(count, bool),
             f"it is not below the period, {period}",
         ),
         (
-            "uppers",
-            columns["uppers"] - columns["lowers"] > period if period else np.zeros(count, bool),
+            "ends",
+            columns["ends"] - columns["births"] > period if period else np.zeros(count, bool),
             f"the buffer lives longer than the period, {period}",
         ),
     ):
@@ -134,8 +134,8 @@ def place(
     _check_search(limit, iterations, threads, engine, engines())
     return _core.place(
         columns["sizes"],
-        columns["lowers"],
-        columns["uppers"],
+        columns["births"],
+        columns["ends"],
         _pins(pinned, count),
         period,
         alignment,

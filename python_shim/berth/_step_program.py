@@ -59,7 +59,7 @@ class StepProgramStats:
     """Instructions that ran on the second thread."""
     recomputed: int
     """Operators that the schedule runs more than once."""
-    choices: int
+    alternatives: int
     """Operators for which a library has other algorithms (cuDNN, for convolutions)."""
     chosen: int
     """Runs of the schedule that use one of these."""

@@ -25,7 +25,7 @@ struct PlacedBuffers : Placement {
   bool cancelled = false;
 };
 
-PlacedBuffers place(const Numbers& sizes, const Numbers& lowers, const Numbers& uppers,
+PlacedBuffers place(const Numbers& sizes, const Numbers& births, const Numbers& ends,
                     const std::optional<Pins>& pinned, std::uint64_t period, Bytes alignment,
                     const SearchArguments& arguments) {
   Problem problem;
@@ -35,8 +35,8 @@ PlacedBuffers place(const Numbers& sizes, const Numbers& lowers, const Numbers& 
   for (std::size_t i = 0; i < problem.buffers.size(); ++i) {
     Buffer& buffer = problem.buffers[i];
     buffer.size = sizes(i);
-    buffer.birth = lowers(i);
-    buffer.length = uppers(i) - lowers(i);
+    buffer.birth = births(i);
+    buffer.length = ends(i) - births(i);
     if (pinned && (*pinned)(i) >= 0) buffer.pinned = static_cast<Bytes>((*pinned)(i));
   }
   Search search(arguments);
@@ -95,14 +95,14 @@ void bind_search(nb::module_& module) {
       .def("__repr__", &describe);
   module.def(
       "place",
-      [](const Numbers& sizes, const Numbers& lowers, const Numbers& uppers,
+      [](const Numbers& sizes, const Numbers& births, const Numbers& ends,
          const std::optional<Pins>& pinned, std::uint64_t period, Bytes alignment,
          double time_limit, std::uint64_t iterations, std::uint64_t seed, unsigned threads,
          const std::string& engine, std::optional<Bytes> capacity, const nb::object& progress) {
-        return place(sizes, lowers, uppers, pinned, period, alignment,
+        return place(sizes, births, ends, pinned, period, alignment,
                      {time_limit, iterations, seed, threads, engine, capacity, progress});
       },
-      nb::arg("sizes"), nb::arg("lowers"), nb::arg("uppers"), nb::arg("pinned").none(),
+      nb::arg("sizes"), nb::arg("births"), nb::arg("ends"), nb::arg("pinned").none(),
       nb::arg("period"), nb::arg("alignment"), nb::arg("time_limit"), nb::arg("iterations"),
       nb::arg("seed"), nb::arg("threads"), nb::arg("engine"), nb::arg("capacity").none(),
       nb::arg("progress").none(), "What berth.place() calls once its arguments are checked.");

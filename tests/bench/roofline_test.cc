@@ -99,7 +99,7 @@ TEST_CASE("Views, room and whoever calls a kernel take no time of their own", "[
   run.end(outer);
   const auto found = times(run);
   CHECK(found == std::map<std::uint64_t, std::uint64_t>{{outer + 1, 2000}});
-  const graph::Units units = graph::find_units(run.builder.trace());
+  const graph::Units units = graph::find_units(run.builder.trace(), TracedRun(run.builder.trace()));
   CHECK(units.units.back().ns == 2000);  // the caller's is its kernel's
 }
 

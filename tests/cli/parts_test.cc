@@ -148,7 +148,7 @@ TEST_CASE("A picture without a bound claims none", "[cli][parts]") {
   REQUIRE_THAT(to_svg(picture), Contains("no smaller one exists"));
 }
 
-TEST_CASE("The live line of a picture falls at the tick of a death", "[cli][parts]") {
+TEST_CASE("The live line of a picture falls at the tick of an end", "[cli][parts]") {
   Picture picture;
   picture.arena = picture.bound = 4;
   picture.panels.push_back({"", 3, {{0, 4, 0, 2, false}, {0, 2, 2, 1, false}}});

@@ -23,7 +23,7 @@ OperatorId find(const Graph& graph, const std::string& name) {
   REQUIRE(found != graph.operators.end());
   return static_cast<OperatorId>(found - graph.operators.begin());
 }
-const Alternative& way_of(const Graph& graph, const std::string& name) {
+const Alternative& alternative_of(const Graph& graph, const std::string& name) {
   return graph.operators[find(graph, name)].alternatives[0];
 }
 std::vector<std::string> names_of(const Graph& graph) {
@@ -89,8 +89,8 @@ TEST_CASE("A training step has its operators, phases, roles and links", "[graph]
   CHECK(graph.storages[1] == Storage{kK, StorageClass::kResident, RoleKind::kInput});
   CHECK(graph.storages[2] == Storage{2 * kK, StorageClass::kStep, RoleKind::kActivation});
   CHECK(graph.storages[3].bytes == 64);  // as the run rounds
-  CHECK(way_of(graph, "aten::add_").writes == Values{{0, 1}});
-  CHECK(way_of(graph, "aten::mm").ns == 10);
+  CHECK(alternative_of(graph, "aten::add_").writes == Values{{0, 1}});
+  CHECK(alternative_of(graph, "aten::mm").ns == 10);
   CHECK(graph.order == std::vector<OperatorId>{0, 1, 2, 3, 4, 5});
   CHECK(traced.recorded_peak == 5 * kK + 2 * kK + 128 + 2 * kK + 4 * kK);
   CHECK(peak_as_recorded(traced) == traced.recorded_peak);
@@ -108,10 +108,10 @@ TEST_CASE("What changes a block in place makes its next version from the one bef
     run.free({x, y});
   });
   const Graph& graph = traced.graph;
-  CHECK(way_of(graph, "aten::mul").writes == Values{{1, 1}});
-  CHECK(way_of(graph, "aten::relu_").reads == std::vector<Read>{{{1, 1}, 0, kK}});
-  CHECK(way_of(graph, "aten::relu_").writes == Values{{1, 2}});
-  CHECK(way_of(graph, "aten::sum").reads == std::vector<Read>{{{1, 2}, 0, kK}});
+  CHECK(alternative_of(graph, "aten::mul").writes == Values{{1, 1}});
+  CHECK(alternative_of(graph, "aten::relu_").reads == std::vector<Read>{{{1, 1}, 0, kK}});
+  CHECK(alternative_of(graph, "aten::relu_").writes == Values{{1, 2}});
+  CHECK(alternative_of(graph, "aten::sum").reads == std::vector<Read>{{{1, 2}, 0, kK}});
   CHECK_FALSE(graph.operators[find(graph, "aten::relu_")].traits.changes_state);
 }
 
@@ -131,8 +131,8 @@ TEST_CASE("Views are no operators and their readers read a part of the base", "[
   });
   const Graph& graph = traced.graph;
   CHECK(names_of(graph) == Names{"aten::mul", "aten::exp", "aten::clone"});
-  CHECK(way_of(graph, "aten::exp").reads == std::vector<Read>{{{1, 1}, 2 * kK, 256}});
-  CHECK(way_of(graph, "aten::clone").reads == std::vector<Read>{{{1, 1}, 0, 64}});
+  CHECK(alternative_of(graph, "aten::exp").reads == std::vector<Read>{{{1, 1}, 2 * kK, 256}});
+  CHECK(alternative_of(graph, "aten::clone").reads == std::vector<Read>{{{1, 1}, 0, 64}});
   CHECK(peak_as_recorded(traced) == traced.recorded_peak);
 }
 
@@ -155,11 +155,11 @@ TEST_CASE("A place for the result is read where it is written in part", "[graph]
     run.free(y);
   });
   const Graph& graph = traced.graph;
-  CHECK(way_of(graph, "aten::cat").reads == std::vector<Read>{{{0, 0}, 0, kK}});
-  CHECK(way_of(graph, "aten::cat").writes == Values{{1, 1}});
-  CHECK(way_of(graph, "aten::exp").reads ==
+  CHECK(alternative_of(graph, "aten::cat").reads == std::vector<Read>{{{0, 0}, 0, kK}});
+  CHECK(alternative_of(graph, "aten::cat").writes == Values{{1, 1}});
+  CHECK(alternative_of(graph, "aten::exp").reads ==
         std::vector<Read>{{{0, 0}, 0, kK}, {{1, 1}, 0, 2 * kK}});
-  CHECK(way_of(graph, "aten::exp").writes == Values{{1, 2}});
+  CHECK(alternative_of(graph, "aten::exp").writes == Values{{1, 2}});
 }
 
 TEST_CASE("Gradients that add up are written in place", "[graph][trace]") {
@@ -184,9 +184,10 @@ TEST_CASE("Gradients that add up are written in place", "[graph][trace]") {
     run.free(sum);
   });
   const Graph& graph = traced.graph;
-  CHECK(way_of(graph, "aten::add_").reads == std::vector<Read>{{{1, 1}, 0, kK}, {{2, 1}, 0, kK}});
-  CHECK(way_of(graph, "aten::add_").writes == Values{{1, 2}});
-  CHECK(way_of(graph, "aten::addcdiv_").reads ==
+  CHECK(alternative_of(graph, "aten::add_").reads ==
+        std::vector<Read>{{{1, 1}, 0, kK}, {{2, 1}, 0, kK}});
+  CHECK(alternative_of(graph, "aten::add_").writes == Values{{1, 2}});
+  CHECK(alternative_of(graph, "aten::addcdiv_").reads ==
         std::vector<Read>{{{0, 0}, 0, kK}, {{1, 2}, 0, kK}});
 }
 
@@ -234,7 +235,7 @@ TEST_CASE("An optimizer over a list of tensors is one operator", "[graph][trace]
     run.free(gradient);
   });
   REQUIRE(traced.graph.operators.size() == 2);
-  const Alternative& one = way_of(traced.graph, "aten::_foreach_addcmul_");
+  const Alternative& one = alternative_of(traced.graph, "aten::_foreach_addcmul_");
   CHECK(one.reads.size() == 81);
   CHECK(one.writes.size() == 40);
   CHECK(traced.graph.operators[1].phase == Phase::kOptimizer);
@@ -257,8 +258,8 @@ TEST_CASE("What is freed late is held, and a planner may free it at its last rea
   REQUIRE(x != traced.blocks.end());
   const TracedGraph::Lifetime lifetime =
       traced.lifetimes[static_cast<std::size_t>(x - traced.blocks.begin())];
-  CHECK(lifetime.first == 1);
-  CHECK(lifetime.last >= 6);  // while aten::exp ran, at moment 5, it was there
+  CHECK(lifetime.birth == 1);
+  CHECK(lifetime.end >= 6);  // while aten::exp ran, at moment 5, it was there
   CHECK(traced.recorded_peak == kK + 16 * kK + kK + 8 * kK);
   CHECK(peak_as_recorded(traced) == traced.recorded_peak);
   CHECK(peak_at_last_readers(traced.graph) == kK + 16 * kK + kK);
@@ -281,9 +282,9 @@ TEST_CASE("A block that no operator takes is read by the one that ran at its fre
     run.free({hidden, y, z});
   });
   const Graph& graph = traced.graph;
-  CHECK(way_of(graph, "aten::rnn").workspace == 0);
-  CHECK(way_of(graph, "aten::rnn").writes == Values{{1, 1}, {2, 1}});
-  CHECK(way_of(graph, "aten::rnn_backward").reads ==
+  CHECK(alternative_of(graph, "aten::rnn").workspace == 0);
+  CHECK(alternative_of(graph, "aten::rnn").writes == Values{{1, 1}, {2, 1}});
+  CHECK(alternative_of(graph, "aten::rnn_backward").reads ==
         std::vector<Read>{{{2, 1}, 0, kK}, {{1, 1}, 0, 2 * kK}});
 }
 
@@ -304,7 +305,7 @@ TEST_CASE("What an operator needs beside its results is its workspace", "[graph]
     run.free(y);
   });
   REQUIRE(names_of(traced.graph) == Names{"aten::conv2d"});
-  const Alternative& one = way_of(traced.graph, "aten::conv2d");
+  const Alternative& one = alternative_of(traced.graph, "aten::conv2d");
   CHECK(one.workspace == 12 * kK - 2 * kK);  // the result takes the place of what is gone by then
   CHECK(one.writes == Values{{1, 1}});
   CHECK(traced.graph.storages.size() == 2);
@@ -328,10 +329,10 @@ TEST_CASE("Room belongs to who first writes it, else to who asked for it", "[gra
   const Graph& graph = traced.graph;
   CHECK(names_of(graph) ==
         Names{"aten::exp", "aten::fill_", "aten::empty", "outside of operators", "aten::add"});
-  CHECK(way_of(graph, "aten::fill_").writes == Values{{1, 1}});
-  CHECK(way_of(graph, "aten::fill_").reads.empty());
-  CHECK(way_of(graph, "aten::empty").writes.size() == 1);
-  CHECK(way_of(graph, "aten::add").reads.size() == 3);
+  CHECK(alternative_of(graph, "aten::fill_").writes == Values{{1, 1}});
+  CHECK(alternative_of(graph, "aten::fill_").reads.empty());
+  CHECK(alternative_of(graph, "aten::empty").writes.size() == 1);
+  CHECK(alternative_of(graph, "aten::add").reads.size() == 3);
   // As recorded the room is there while aten::exp runs, as planned it is not.
   CHECK(traced.recorded_peak == kK + 4 * kK + 8 * kK);
   CHECK(peak_as_recorded(traced) == traced.recorded_peak);
@@ -350,9 +351,9 @@ TEST_CASE("What is there at the beginning only is an input", "[graph][trace]") {
   REQUIRE(graph.storages.size() == 2);
   CHECK(graph.storages[0].kind == StorageClass::kInput);
   CHECK(graph.storages[1].kind == StorageClass::kStep);
-  CHECK(way_of(graph, "aten::exp").reads == std::vector<Read>{{{0, 0}, 0, kK}});
-  CHECK(traced.lifetimes[0].first == 0);
-  CHECK(traced.lifetimes[1].last == 3);
+  CHECK(alternative_of(graph, "aten::exp").reads == std::vector<Read>{{{0, 0}, 0, kK}});
+  CHECK(traced.lifetimes[0].birth == 0);
+  CHECK(traced.lifetimes[1].end == 3);
 }
 
 TEST_CASE("Times are medians over the recorded steps", "[graph][trace]") {
@@ -383,8 +384,9 @@ TEST_CASE("Times are medians over the recorded steps", "[graph][trace]") {
     run.free(y);
   });
   CHECK(traced.steps == 4);
-  CHECK(way_of(traced.graph, "aten::exp").ns == 25);  // of 9005, 35, 15 and 25 the lower middle
-  CHECK(way_of(traced.graph, "aten::mm").ns == 42);
+  CHECK(alternative_of(traced.graph, "aten::exp").ns ==
+        25);  // of 9005, 35, 15 and 25 the lower middle
+  CHECK(alternative_of(traced.graph, "aten::mm").ns == 42);
 }
 
 TEST_CASE("What no role tells goes with who reads it", "[graph][trace]") {
@@ -429,7 +431,7 @@ TEST_CASE("Random numbers keep their order, and what comes after a wait of the h
   CHECK(names_of(graph) == Names{"aten::bernoulli", "aten::item", "aten::rand_like",
                                  "aten::_local_scalar_dense", "outside of operators", "aten::mul"});
   using Edge = std::pair<OperatorId, OperatorId>;
-  CHECK(graph.control == std::vector<Edge>{{0, 2}, {1, 3}, {1, 2}, {3, 4}});
+  CHECK(graph.control == std::vector<Edge>{{1, 2}, {0, 2}, {1, 3}, {3, 4}});
 }
 
 TEST_CASE("Running statistics are written though the operator does not say so", "[graph][trace]") {
@@ -444,7 +446,7 @@ TEST_CASE("Running statistics are written though the operator does not say so", 
     run.end(op);
     run.free(y);
   });
-  const Alternative& one = way_of(traced.graph, "aten::batch_norm");
+  const Alternative& one = alternative_of(traced.graph, "aten::batch_norm");
   CHECK(one.writes == Values{{2, 1}, {1, 1}});
   CHECK(traced.graph.operators[0].traits.changes_state);
 }
@@ -489,7 +491,7 @@ TEST_CASE("A norm that trains may run again: no result depends on its running st
   }
 }
 
-TEST_CASE("Other implementations are alternatives where none is better in both", "[graph][trace]") {
+TEST_CASE("Other algorithms are alternatives where none is better in both", "[graph][trace]") {
   Recording run;
   const BlockId input = run.request(kK);
   const TracedGraph traced = graph_of(run, [&](int number) {
@@ -498,12 +500,12 @@ TEST_CASE("Other implementations are alternatives where none is better in both",
     const BlockId workspace = run.request(2 * kK);
     run.spend(100);
     const auto tries = [&](std::uint32_t algorithm, std::uint64_t ns, Bytes bytes, bool chosen) {
-      run.add(trace::Choice{.op = op,
-                            .key = 5,
-                            .algorithm = algorithm,
-                            .workspace_bytes = bytes,
-                            .duration_ns = ns,
-                            .chosen = chosen});
+      run.add(trace::Alternative{.op = op,
+                                 .key = 5,
+                                 .algorithm = algorithm,
+                                 .workspace_bytes = bytes,
+                                 .duration_ns = ns,
+                                 .chosen = chosen});
     };
     if (number == 0) {  // they are tried once
       tries(0, 90, 0, false);
@@ -518,16 +520,16 @@ TEST_CASE("Other implementations are alternatives where none is better in both",
     run.end(op);
     run.free(y);
   });
-  const std::vector<Alternative>& ways = traced.graph.operators[0].alternatives;
+  const std::vector<Alternative>& alternatives = traced.graph.operators[0].alternatives;
   std::vector<std::pair<std::uint64_t, Bytes>> found;
   Names algorithms;
-  for (const Alternative& one : ways) {
+  for (const Alternative& one : alternatives) {
     algorithms.push_back(one.algorithm);
     found.emplace_back(one.ns, one.workspace);
-    CHECK(one.reads == ways[0].reads);
-    CHECK(one.writes == ways[0].writes);
+    CHECK(one.reads == alternatives[0].reads);
+    CHECK(one.writes == alternatives[0].writes);
   }
-  // 40 ns are not the implementation's own.
+  // 40 ns are not the algorithm's own.
   CHECK(found ==
         std::vector<std::pair<std::uint64_t, Bytes>>{{100, 2 * kK}, {70, 16 * kK}, {130, 0}});
   CHECK(algorithms == Names{"2", "1", "0"});

@@ -191,32 +191,32 @@ class Twin {
     ran_.push_back(step.op);
     const Operator& op = graph_.operators[step.op];
     if (step.alternative >= op.alternatives.size()) return false;
-    const Alternative& way = op.alternatives[step.alternative];
-    if (way.reads.size() != step.reads.size() || way.writes.size() != step.writes.size())
+    const Alternative& taken = op.alternatives[step.alternative];
+    if (taken.reads.size() != step.reads.size() || taken.writes.size() != step.writes.size())
       return false;
-    for (std::size_t k = 0; k < way.reads.size(); ++k) {
+    for (std::size_t k = 0; k < taken.reads.size(); ++k) {
       if (step.reads[k] >= memory_.size()) return false;
-      if (!holds(step.reads[k], way.reads[k].value,
-                 graph_.storages[way.reads[k].value.storage].bytes))
+      if (!holds(step.reads[k], taken.reads[k].value,
+                 graph_.storages[taken.reads[k].value.storage].bytes))
         return false;
     }
     const std::set<BufferId> targets(step.writes.begin(), step.writes.end());
     if (targets.size() != step.writes.size()) return false;
     const auto before = memory_;
-    for (std::size_t k = 0; k < way.writes.size(); ++k) {
+    for (std::size_t k = 0; k < taken.writes.size(); ++k) {
       const BufferId b = step.writes[k];
-      const ValueId value = way.writes[k];
+      const ValueId value = taken.writes[k];
       if (b >= memory_.size()) return false;
-      for (std::size_t r = 0; r < way.reads.size(); ++r)
-        if (way.reads[r].value.storage == value.storage && step.reads[r] != b) return false;
+      for (std::size_t r = 0; r < taken.reads.size(); ++r)
+        if (taken.reads[r].value.storage == value.storage && step.reads[r] != b) return false;
       if (before[b]) {
         const ValueId held = before[b]->front();
         const bool next = held == ValueId{value.storage, value.version - 1};
         bool paired = false;
-        for (const auto& pair : way.in_place)
-          for (std::size_t r = 0; r < way.reads.size(); ++r)
+        for (const auto& pair : taken.in_place)
+          for (std::size_t r = 0; r < taken.reads.size(); ++r)
             paired |= pair == std::pair(held, value) && step.reads[r] == b &&
-                      way.reads[r].value == held &&
+                      taken.reads[r].value == held &&
                       graph_.storages[value.storage].bytes <= bytes_of(b);
         if (!next && !paired) return false;
       } else if (births_[b] != 0 || schedule_.buffers[b].storage != value.storage || !bear(b)) {
@@ -224,8 +224,8 @@ class Twin {
       }
       fill(b, value);
     }
-    if (!is_free(arena_, step.workspace_offset, way.workspace)) return false;
-    note(way.workspace);
+    if (!is_free(arena_, step.workspace_offset, taken.workspace)) return false;
+    note(taken.workspace);
     return true;
   }
   bool move(const ScheduleStep& step) {

@@ -22,7 +22,9 @@ class Steps {
     body();
     run.add(trace::RangeEnd{ranges_});
   }
-  [[nodiscard]] std::optional<TracedGraph> graph() { return step_from_trace(run.builder.trace()); }
+  [[nodiscard]] std::optional<TracedGraph> graph() {
+    return step_from_trace(run.builder.trace(), TracedRun(run.builder.trace()));
+  }
 
   Recording run;
 
@@ -94,6 +96,25 @@ TEST_CASE("Room that the body fills comes from outside, and what is small is alw
   CHECK(kinds == std::map<Bytes, StorageClass>{{64, StorageClass::kInput},
                                                {8192, StorageClass::kStep},
                                                {16384, StorageClass::kInput}});
+}
+
+TEST_CASE("What reads a value that was made behind a read of the host has no edge to that read",
+          "[graph][trace][step]") {
+  Steps steps;
+  const BlockId weight = steps.run.request(256);
+  for (int n = 0; n < 2; ++n)
+    steps.step([&] {
+      const BlockId first = steps.run.make("aten::mul", {weight}, 64);
+      steps.run.read("aten::item", {first});
+      const BlockId behind = steps.run.make("aten::exp", {weight}, 64);
+      steps.run.free(steps.run.make("aten::sum", {behind, first}, 4));
+      steps.run.free({first, behind});
+    });
+  const auto traced = steps.graph();
+  REQUIRE(traced);
+  std::vector<std::pair<OperatorId, OperatorId>> control = traced->graph.control;
+  std::erase_if(control, [](const auto& edge) { return edge.second == 4; });  // the end
+  CHECK(control == std::vector<std::pair<OperatorId, OperatorId>>{{1, 2}});
 }
 
 TEST_CASE("A trace without two steps that are the same has no step of a program",

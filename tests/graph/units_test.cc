@@ -10,6 +10,12 @@ using namespace berth;
 using namespace berth::graph;
 using test::Recording;
 
+namespace {
+
+Units units_of(const Trace& trace) { return find_units(trace, TracedRun(trace)); }
+
+}  // namespace
+
 TEST_CASE("An operator whose end is missing ends at its thread's next mark", "[graph][trace]") {
   Recording run;
   const trace::BlockId x = run.request(64);
@@ -17,7 +23,7 @@ TEST_CASE("An operator whose end is missing ends at its thread's next mark", "[g
   run.takes(torn, x);
   run.mark();
   run.make("aten::mm", {x}, 64);
-  const Units found = find_units(run.builder.trace());
+  const Units found = units_of(run.builder.trace());
   REQUIRE(found.units.size() == 2);
   CHECK(found.units[0].last_tick < found.units[1].first_tick);
 }
@@ -31,7 +37,7 @@ TEST_CASE("An operator that threw ends with the one around it", "[graph][trace]"
   run.takes(torn, x);
   run.end(outer);
   run.make("aten::mm", {x}, 64);
-  const Units found = find_units(run.builder.trace());
+  const Units found = units_of(run.builder.trace());
   REQUIRE(found.units.size() == 2);
   CHECK(found.units[0].host_sync);
   CHECK_FALSE(found.units[1].host_sync);
@@ -44,7 +50,7 @@ TEST_CASE("Operators without operands are passed through", "[graph][trace]") {
   run.make("aten::mm", {x}, 64);
   run.make("aten::exp", {x}, 64);
   run.end(wrapper);
-  CHECK(find_units(run.builder.trace()).units.size() == 2);
+  CHECK(units_of(run.builder.trace()).units.size() == 2);
 }
 
 TEST_CASE("What runs in an optimizer's range is known", "[graph][trace]") {
@@ -54,7 +60,7 @@ TEST_CASE("What runs in an optimizer's range is known", "[graph][trace]") {
   run.change("aten::add_", x);
   run.add(trace::RangeEnd{4});
   run.change("aten::mul_", x);
-  const Units found = find_units(run.builder.trace());
+  const Units found = units_of(run.builder.trace());
   REQUIRE(found.units.size() == 2);
   CHECK(found.units[0].in_optimizer);
   CHECK_FALSE(found.units[1].in_optimizer);
@@ -66,7 +72,7 @@ TEST_CASE("Units of any trace are in order and do not overlap on their thread",
   for (std::uint64_t seed = 1; seed <= 200; ++seed) {
     CAPTURE(seed);
     const Trace trace = test::random_trace(seed, 600);
-    const Units found = find_units(trace);
+    const Units found = units_of(trace);
     units += found.units.size();
     std::map<trace::ThreadId, trace::Tick> last;
     trace::Tick before = 0;
@@ -75,7 +81,7 @@ TEST_CASE("Units of any trace are in order and do not overlap on their thread",
       REQUIRE(unit.first_tick >= before);
       REQUIRE(unit.last_tick >= unit.first_tick);
       if (last.contains(unit.thread)) REQUIRE(unit.first_tick > last[unit.thread]);
-      REQUIRE((unit.forward == kNoUnit || unit.forward < u));
+      REQUIRE((unit.forward_unit == kNoUnit || unit.forward_unit < u));
       for (std::size_t t = 1; t < unit.touches.size(); ++t)
         REQUIRE(unit.touches[t - 1].block < unit.touches[t].block);
       before = unit.first_tick;

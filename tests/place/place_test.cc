@@ -122,7 +122,7 @@ TEST_CASE("Lanes share bytes where edges prove the order both ways", "[place][la
     REQUIRE(placement.high_water_mark == 8);
     REQUIRE(Execution(problem, placement.offsets, 1).run(8) == std::nullopt);
   }
-  SECTION("an edge before the death proves nothing") {
+  SECTION("an edge before the end proves nothing") {
     problem.edges = {{.from_lane = 0, .from_tick = 1, .to_lane = 1, .to_tick = 4},
                      {.from_lane = 1, .from_tick = 6, .to_lane = 0, .to_tick = 0, .delta = 1}};
     REQUIRE(place_buffers(problem).high_water_mark == 16);

@@ -20,8 +20,8 @@ EVENTS = "action,id,bytes,stream\n"
 
 def random_lifetimes(count, seed):
     draw = random.Random(seed)
-    lowers = [draw.randrange(1000) for _ in range(count)]
-    return [draw.randrange(1, 5000) for _ in range(count)], lowers, [lower + draw.randrange(1, 100) for lower in lowers]
+    births = [draw.randrange(1000) for _ in range(count)]
+    return [draw.randrange(1, 5000) for _ in range(count)], births, [birth + draw.randrange(1, 100) for birth in births]
 
 
 class Case(unittest.TestCase):
@@ -48,14 +48,14 @@ class Case(unittest.TestCase):
 
 class Place(Case):
     def test_no_two_buffers_that_are_alive_together_share_a_byte(self):
-        sizes, lowers, uppers = random_lifetimes(300, 1)
-        placed = berth.place(sizes, lowers, uppers, alignment=64, iterations=20)
+        sizes, births, ends = random_lifetimes(300, 1)
+        placed = berth.place(sizes, births, ends, alignment=64, iterations=20)
         offsets = placed.offsets
         self.assertEqual(len(placed), 300)
         self.assertTrue((offsets % 64 == 0).all())
         for a in range(300):
             for b in range(a):
-                if lowers[a] < uppers[b] and lowers[b] < uppers[a]:
+                if births[a] < ends[b] and births[b] < ends[a]:
                     self.assertTrue(offsets[a] + sizes[a] <= offsets[b] or offsets[b] + sizes[b] <= offsets[a], (a, b))
         self.assertEqual(placed.high_water_mark, max(int(o) + -(-s // 64) * 64 for o, s in zip(offsets, sizes)))
         self.assertGreaterEqual(placed.high_water_mark, placed.lower_bound)
@@ -92,17 +92,17 @@ class Place(Case):
         self.assertTrue(placed.proven_infeasible)
 
     def test_what_is_wrong_is_named_by_argument_and_row(self):
-        good = {"sizes": [1, 2], "lowers": [0, 1], "uppers": [2, 3]}
+        good = {"sizes": [1, 2], "births": [0, 1], "ends": [2, 3]}
         for changes, text in (
             ({"sizes": [1, 0]}, "sizes[1] is 0: a buffer of no bytes needs no place"),
             ({"sizes": [1, -5]}, "sizes[1] is -5: 0 to"),
-            ({"sizes": [1, 2, 3]}, "lowers has 2 rows, sizes has 3"),
-            ({"uppers": [2, 1]}, "uppers[1] is 1: it is not after the row's lower"),
+            ({"sizes": [1, 2, 3]}, "births has 2 rows, sizes has 3"),
+            ({"ends": [2, 1]}, "ends[1] is 1: it is not after the row's birth"),
             ({"sizes": [1.5, 2]}, "sizes holds float64: whole numbers are wanted"),
             ({"sizes": [[1, 2]]}, "sizes has 2 dimensions: one is wanted"),
             ({"sizes": ["a", "b"]}, "sizes holds <U1: whole numbers are wanted"),
-            ({"lowers": [0, 9], "uppers": [2, 10], "period": 5}, "lowers[1] is 9: it is not below the period, 5"),
-            ({"uppers": [2, 9], "period": 5}, "uppers[1] is 9: the buffer lives longer than the period, 5"),
+            ({"births": [0, 9], "ends": [2, 10], "period": 5}, "births[1] is 9: it is not below the period, 5"),
+            ({"ends": [2, 9], "period": 5}, "ends[1] is 9: the buffer lives longer than the period, 5"),
             ({"pinned": [0]}, "pinned has 1 rows, sizes has 2"),
             ({"pinned": [0, -1]}, "pinned[1] is -1"),
             ({"pinned": [0, 0]}, "pin"),

@@ -59,7 +59,7 @@ class StepChoice(ProgramCase):
             PROGRAM
             + """
 free, peak, _ = train()
-print(free.scheduled, free.choices, free.predicted_peak <= free.recorded_peak, free.predicted_peak - free.resident - peak)
+print(free.scheduled, free.alternatives, free.predicted_peak <= free.recorded_peak, free.predicted_peak - free.resident - peak)
 for options in ({}, {"kind": torch.bfloat16, "layout": torch.channels_last}):
     tight, peak, _ = train("90%", **options)
     print(tight.budget_not_met, tight.predicted_peak <= 9 * tight.recorded_peak // 10, tight.chosen > 0, tight.predicted_peak - tight.resident - peak)

@@ -82,13 +82,13 @@ graph::Schedule with_a_copy() {
 struct Row {
   graph::BufferId buffer;
   Bytes bytes;
-  std::uint64_t birth, death;
+  std::uint64_t birth, end;
   friend bool operator==(const Row&, const Row&) = default;
 };
 std::vector<Row> rows(const Lifetimes& lifetimes) {
   std::vector<Row> rows;
   for (const Lifetimes::One& one : lifetimes.all)
-    rows.push_back({one.buffer, one.bytes, one.birth, one.death});
+    rows.push_back({one.buffer, one.bytes, one.birth, one.end});
   return rows;
 }
 
@@ -101,17 +101,17 @@ Bytes bytes_of_inputs(const graph::Graph& graph) {
 
 }  // namespace
 
-TEST_CASE("An operator takes a faster way where its workspace fits between the addresses",
+TEST_CASE("An operator takes a faster alternative where its workspace fits between the addresses",
           "[schedule][addresses][holes]") {
   graph::Graph graph = small_graph();
-  // g: 300 bytes in 100 ns as it is; two ways more.
-  graph::Alternative way = graph.operators[1].alternatives[0];
-  way.workspace = 1024;
-  way.ns = 60;
-  graph.operators[1].alternatives.push_back(way);
-  way.workspace = 4096;
-  way.ns = 20;
-  graph.operators[1].alternatives.push_back(way);
+  // g: 300 bytes in 100 ns as it is; two alternatives more.
+  graph::Alternative taken = graph.operators[1].alternatives[0];
+  taken.workspace = 1024;
+  taken.ns = 60;
+  graph.operators[1].alternatives.push_back(taken);
+  taken.workspace = 4096;
+  taken.ns = 20;
+  graph.operators[1].alternatives.push_back(taken);
   std::vector<graph::OperatorId> order = {0, 1, 2, 3};
   const auto placed = [&](Bytes capacity) {
     graph::Schedule schedule = graph::schedule_of_order(graph, order);
@@ -131,17 +131,18 @@ TEST_CASE("An operator takes a faster way where its workspace fits between the a
   CHECK(placed(5120 + 4096) == 80);
 }
 
-TEST_CASE("Faster ways in holes are legal, whatever the schedule", "[schedule][addresses][holes]") {
+TEST_CASE("Faster alternatives in holes are legal, whatever the schedule",
+          "[schedule][addresses][holes]") {
   std::mt19937 random(3);
   int faster = 0;
   for (int k = 0; k < 400; ++k) {
     CAPTURE(k);
     graph::Graph graph = random_graph(random, 2 + random() % 10);
     for (graph::Operator& op : graph.operators) {
-      graph::Alternative way = op.alternatives[0];
-      way.ns = way.ns / 2;
-      way.workspace += 1 + random() % 2000;
-      op.alternatives.push_back(way);
+      graph::Alternative taken = op.alternatives[0];
+      taken.ns = taken.ns / 2;
+      taken.workspace += 1 + random() % 2000;
+      op.alternatives.push_back(taken);
     }
     auto made = RandomSchedule(random, graph, k % 2 == 0).make(false);
     if (!made) continue;
@@ -169,13 +170,13 @@ TEST_CASE("What is copied out keeps its bytes until the copy has ended", "[sched
                                {kWorkspace, 300, 4, 5}, {3, 1536, 8, 16}, {1, 2048, 12, 14},
                                {4, 256, 14, 16}};
   // It is gone when its copy in has ended, for which the last operator waits.
-  expected[1].death = 14;
-  expected[5].death = 16;
+  expected[1].end = 14;
+  expected[5].end = 16;
   const Lifetimes slow = lifetimes_of(graph, schedule, {1'000'000'000, 1'000'000'000});
   CHECK(rows(slow) == expected);
   CHECK(slow.live_peak == 2048 + 512 + 1536 + 2048);
   // A copy that takes 1000 ns ends with h.
-  expected[1].death = 10;
+  expected[1].end = 10;
   CHECK(rows(lifetimes_of(graph, schedule, {2'048'000'000, 1'000'000'000})) == expected);
 }
 
@@ -193,7 +194,7 @@ TEST_CASE("A drop waits for the copy in, and copies out end meanwhile", "[schedu
   const auto first = std::find_if(lifetimes.all.begin(), lifetimes.all.end(),
                                   [](const Lifetimes::One& one) { return one.buffer == 2; });
   REQUIRE(first != lifetimes.all.end());
-  CHECK(first->death == 2 * 5 + 2);
+  CHECK(first->end == 2 * 5 + 2);
 }
 
 TEST_CASE("A copy out waits for the copy in before it", "[schedule][addresses]") {
@@ -205,10 +206,10 @@ TEST_CASE("A copy out waits for the copy in before it", "[schedule][addresses]")
   REQUIRE(graph::replay(graph, schedule).violation == "");
   // Out to 2158 ns, in to 4206, out to 6254; h ends at 5110.
   const Lifetimes lifetimes = lifetimes_of(graph, schedule, {1'000'000'000, 1'000'000'000});
-  std::vector<std::uint64_t> deaths;
+  std::vector<std::uint64_t> ends;
   for (const Lifetimes::One& one : lifetimes.all)
-    if (one.buffer == 1) deaths.push_back(one.death);
-  CHECK(deaths == std::vector<std::uint64_t>{2 * 6 + 2, 2 * 8 + 2, 2 * 9 + 2});
+    if (one.buffer == 1) ends.push_back(one.end);
+  CHECK(ends == std::vector<std::uint64_t>{2 * 6 + 2, 2 * 8 + 2, 2 * 9 + 2});
 }
 
 TEST_CASE("A write waits for the copy in of what it writes over", "[schedule][addresses]") {
@@ -225,7 +226,7 @@ TEST_CASE("A write waits for the copy in of what it writes over", "[schedule][ad
   // Out to 2158 and 2670 ns, in to 4206; h ends at 1110.
   const Lifetimes lifetimes = lifetimes_of(graph, schedule, {1'000'000'000, 1'000'000'000});
   for (const Lifetimes::One& one : lifetimes.all)
-    if (one.buffer == 2) CHECK(one.death == 2 * 6 + 2);
+    if (one.buffer == 2) CHECK(one.end == 2 * 6 + 2);
 }
 
 TEST_CASE("Under a budget a birth has the bytes that it waits for", "[schedule][addresses]") {
@@ -253,9 +254,9 @@ TEST_CASE("Addresses are as aligned as the sizes of the storages", "[schedule][a
     graph::Graph graph = random_graph(random, 2 + random() % 20);
     for (graph::Storage& storage : graph.storages) storage.bytes *= 64;
     for (graph::Operator& op : graph.operators)
-      for (graph::Alternative& way : op.alternatives) {
-        for (graph::Read& read : way.reads) read.bytes *= 64;
-        way.workspace = random() % 300;
+      for (graph::Alternative& taken : op.alternatives) {
+        for (graph::Read& read : taken.reads) read.bytes *= 64;
+        taken.workspace = random() % 300;
       }
     std::optional<graph::Schedule> schedule = RandomSchedule(random, graph, true).make(false);
     if (!schedule) continue;
@@ -308,7 +309,7 @@ TEST_CASE("What is copied out has a place on the host until it is back", "[sched
   const Lifetimes waited = lifetimes_of(graph, schedule, quick().rates);
   REQUIRE(waited.host.size() == 2);
   CHECK(waited.host[0].step == 2);
-  CHECK(waited.host[0].death == 2 * 7 + 2);
+  CHECK(waited.host[0].end == 2 * 7 + 2);
   CHECK(waited.host[1].birth == 2 * 7 + 2);
   // Without that wait b leaves while a still comes back.
   std::rotate(schedule.steps.begin() + 4, schedule.steps.begin() + 5, schedule.steps.begin() + 9);

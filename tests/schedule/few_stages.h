@@ -8,15 +8,15 @@
 namespace berth::test {
 
 // A random problem of a few stages, small enough to try all plans: three to five operators, some
-// in place, some with several methods, and closing operators with one alternative or two.
+// in place, some with several alternatives, and closing operators with one alternative or two.
 inline schedule::StageProblem few_stages(std::mt19937& random, schedule::StageRules rules) {
   using namespace schedule;
   StageProblem problem;
   problem.rules = rules;
   const bool monet = rules == StageRules::kMonet, checkmate = rules == StageRules::kCheckmate;
   const auto chance = [&](unsigned percent) { return random() % 100 < percent; };
-  const auto methods = [&] {
-    std::vector<StageMethod> found;
+  const auto alternatives = [&] {
+    std::vector<StageAlternative> found;
     for (std::size_t k = 1 + (checkmate ? 0 : random() % 2); k > 0; --k)
       found.push_back(
           {static_cast<std::int64_t>(random() % 20), static_cast<std::int64_t>(random() % 8)});
@@ -33,8 +33,8 @@ inline schedule::StageProblem few_stages(std::mt19937& random, schedule::StageRu
       node.makes.push_back(value);
       problem.values.push_back({static_cast<std::int64_t>(1 + random() % 12), n, chance(92)});
     }
-    node.first = methods();
-    if (chance(30)) node.again = methods();
+    node.first = alternatives();
+    if (chance(30)) node.again = alternatives();
     node.only_once = chance(6);
     if (!checkmate && n > 0 && chance(25)) {
       node.over = node.reads.back();
@@ -74,10 +74,10 @@ inline schedule::StageProblem few_stages(std::mt19937& random, schedule::StageRu
     stage.fixed = static_cast<std::int64_t>(random() % 6);
     stage.closing = stage.fixed + static_cast<std::int64_t>(random() % 10);
     for (std::size_t a = 1 + random() % 2; a > 0; --a) {
-      StageProblem::AlternativeOf one;
+      StageProblem::AlternativesOf one;
       for (StageValue value = 0; value < values; ++value)
         if (chance(35)) one.reads.push_back(value);
-      one.methods = methods();
+      one.all = alternatives();
       stage.alternatives.push_back(std::move(one));
     }
     problem.stages.push_back(std::move(stage));

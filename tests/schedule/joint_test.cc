@@ -33,12 +33,12 @@ Graph chain(std::size_t length, Bytes bytes, std::uint64_t ns) {
     graph::Operator op;
     op.name = phase == Phase::kForward ? "forward" : "backward";
     op.phase = phase;
-    graph::Alternative way;
-    way.ns = ns;
-    for (const graph::StorageId s : reads) way.reads.push_back({{s, 1}, 0, bytes});
+    graph::Alternative taken;
+    taken.ns = ns;
+    for (const graph::StorageId s : reads) taken.reads.push_back({{s, 1}, 0, bytes});
     const graph::StorageId made = storage();
-    way.writes = {{made, 1}};
-    op.alternatives = {way};
+    taken.writes = {{made, 1}};
+    op.alternatives = {taken};
     graph.operators.push_back(op);
     return made;
   };
@@ -206,9 +206,9 @@ TEST_CASE("A schedule that does not fit may be what the search for one begins wi
     Graph step = chain(24, 1024, 1000);
     for (graph::Storage& storage : step.storages) storage.bytes = 64 + random() % 2048;
     for (graph::Operator& op : step.operators) {
-      graph::Alternative& way = op.alternatives.front();
-      way.ns = 100 + random() % 2000;
-      for (graph::Read& read : way.reads) read.bytes = step.storages[read.value.storage].bytes;
+      graph::Alternative& taken = op.alternatives.front();
+      taken.ns = 100 + random() % 2000;
+      for (graph::Read& read : taken.reads) read.bytes = step.storages[read.value.storage].bytes;
     }
     StepOptions options = with(kMaxBytes);
     options.iteration_budget = 300;
@@ -297,12 +297,12 @@ TEST_CASE("Weights decay as late as they may, so that what reads them may run ag
     graph::Operator decay;
     decay.name = "decay";
     decay.phase = Phase::kOptimizer;
-    graph::Alternative way;
-    way.ns = 1;
-    way.workspace = 4;
-    way.reads = {{{weight, 0}, 0, 256}, {{rate, 0}, 0, 64}};
-    way.writes = {{weight, 1}};
-    decay.alternatives = {way};
+    graph::Alternative taken;
+    taken.ns = 1;
+    taken.workspace = 4;
+    taken.reads = {{{weight, 0}, 0, 256}, {{rate, 0}, 0, 64}};
+    taken.writes = {{weight, 1}};
+    decay.alternatives = {taken};
     step.operators.push_back(decay);
   }
   for (graph::OperatorId k = 0; k < chained; ++k) {

@@ -380,23 +380,23 @@ TEST_CASE("The steps of a plan find each version where they read it, within the 
     std::vector<int> runs(graph.operators.size(), 0);
     for (const graph::ScheduleStep& step : schedule.steps) {
       if (step.kind == graph::ScheduleStep::Kind::kRun) {
-        const graph::Alternative& way = graph.operators[step.op].alternatives[0];
-        REQUIRE(step.reads.size() == way.reads.size());
-        REQUIRE(step.writes.size() == way.writes.size());
+        const graph::Alternative& taken = graph.operators[step.op].alternatives[0];
+        REQUIRE(step.reads.size() == taken.reads.size());
+        REQUIRE(step.writes.size() == taken.writes.size());
         again += ++runs[step.op] > 1;
         for (std::size_t k = 0; k < step.reads.size(); ++k) {
-          REQUIRE(schedule.buffers[step.reads[k]].storage == way.reads[k].value.storage);
+          REQUIRE(schedule.buffers[step.reads[k]].storage == taken.reads[k].value.storage);
           REQUIRE(held[step.reads[k]].here);
-          REQUIRE(held[step.reads[k]].version == way.reads[k].value.version);
+          REQUIRE(held[step.reads[k]].version == taken.reads[k].value.version);
         }
         for (std::size_t k = 0; k < step.writes.size(); ++k) {
           Held& one = held[step.writes[k]];
-          REQUIRE(schedule.buffers[step.writes[k]].storage == way.writes[k].storage);
-          REQUIRE(one.version + 1 == way.writes[k].version);
+          REQUIRE(schedule.buffers[step.writes[k]].storage == taken.writes[k].storage);
+          REQUIRE(one.version + 1 == taken.writes[k].version);
           if (!one.here) live += bytes_of(step.writes[k]);
-          one = {way.writes[k].version, true, false};
+          one = {taken.writes[k].version, true, false};
         }
-        peak = std::max(peak, live + way.workspace);
+        peak = std::max(peak, live + taken.workspace);
         continue;
       }
       Held& one = held[step.buffer];

@@ -40,9 +40,9 @@ std::vector<Bytes> live_by_definition(const OrderProblem& problem, const Order& 
     for (const OrderProblem::ValueOf& value : problem.values) {
       if (value.maker == kNoNode && value.readers.empty()) continue;
       const std::size_t birth = value.maker == kNoNode ? 0 : at[value.maker];
-      std::size_t death = birth;
-      for (const Node reader : value.readers) death = std::max(death, at[reader]);
-      if (birth <= k && k <= death) bytes += value.bytes;
+      std::size_t end = birth;
+      for (const Node reader : value.readers) end = std::max(end, at[reader]);
+      if (birth <= k && k <= end) bytes += value.bytes;
     }
     live.push_back(bytes);
   }

@@ -27,14 +27,14 @@ StorageId add_operator(Graph& graph, graph::Phase phase, const std::vector<Stora
   graph::Operator op;
   op.name = phase == graph::Phase::kForward ? "forward" : "backward";
   op.phase = phase;
-  graph::Alternative way;
-  way.ns = 1000;
+  graph::Alternative taken;
+  taken.ns = 1000;
   for (const StorageId s : reads)
-    way.reads.push_back(
+    taken.reads.push_back(
         {{s, graph.storages[s].kind == StorageClass::kStep ? 1U : 0U}, 0, graph.storages[s].bytes});
   const StorageId made = add_storage(graph, 100, StorageClass::kStep);
-  way.writes = {{made, 1}};
-  op.alternatives = {way};
+  taken.writes = {{made, 1}};
+  op.alternatives = {taken};
   graph.operators.push_back(op);
   return made;
 }
@@ -80,9 +80,9 @@ Graph accumulated(std::size_t passes) {
       gradient = add_operator(graph, graph::Phase::kBackward,
                               gradient == made[k] ? std::vector<StorageId>{gradient}
                                                   : std::vector<StorageId>{gradient, made[k]});
-      graph::Alternative& way = graph.operators.back().alternatives.front();
-      if (versions[k] > 0) way.reads.push_back({{sums[k], versions[k]}, 0, 20});
-      way.writes.push_back({sums[k], ++versions[k]});
+      graph::Alternative& taken = graph.operators.back().alternatives.front();
+      if (versions[k] > 0) taken.reads.push_back({{sums[k], versions[k]}, 0, 20});
+      taken.writes.push_back({sums[k], ++versions[k]});
     }
   }
   graph::Operator end;
@@ -262,7 +262,7 @@ TEST_CASE("Steps that accumulate gradients need little more memory than one pass
   CHECK(copied.verdict.ns <= within.verdict.ns);
 }
 
-TEST_CASE("Without a budget nothing runs twice, and faster ways come where they have room",
+TEST_CASE("Without a budget nothing runs twice, and faster alternatives come where they have room",
           "[schedule][policy]") {
   Graph step = layers(0);
   // In the first operator there is room for a workspace, in the last one of the forward part not.

@@ -9,13 +9,13 @@ namespace berth::test {
 
 namespace detail {
 
-inline std::vector<schedule::StageMethod> random_methods(std::mt19937& random,
-                                                         std::int64_t least_workspace) {
-  std::vector<schedule::StageMethod> methods;
+inline std::vector<schedule::StageAlternative> random_alternatives(std::mt19937& random,
+                                                                   std::int64_t least_workspace) {
+  std::vector<schedule::StageAlternative> alternatives;
   for (std::size_t k = 1 + random() % 3; k > 0; --k)
-    methods.push_back({static_cast<std::int64_t>(1 + random() % 20),
-                       least_workspace + static_cast<std::int64_t>(random() % 20)});
-  return methods;
+    alternatives.push_back({static_cast<std::int64_t>(1 + random() % 20),
+                            least_workspace + static_cast<std::int64_t>(random() % 20)});
+  return alternatives;
 }
 
 // What stands beside each operator by MONeT: what it reads, and what was made before it for later.
@@ -37,8 +37,8 @@ inline void find_local(schedule::StageProblem& problem) {
 // much. Checkmate has as many stages as operators.
 //
 // kExact: operators with several results, in place where that is wanted and where it must be, such
-// that run once, several ways. kMonet: masks, algorithms, negative workspaces. Both: up to three
-// alternatives of what closes a stage.
+// that run once, several alternatives. kMonet: masks, algorithms, negative workspaces. Both: up to
+// three alternatives of what closes a stage.
 inline schedule::StageProblem random_stage_problem(std::mt19937& random, schedule::StageRules rules,
                                                    std::size_t nodes, std::size_t stages) {
   using namespace schedule;
@@ -56,22 +56,22 @@ inline schedule::StageProblem random_stage_problem(std::mt19937& random, schedul
       for (StageValue v = 0; v < problem.values.size(); ++v)
         if (!gone[v] && (v + 1 == problem.values.size() ? !one_in(5) : one_in(4)))
           node.reads.push_back(v);
-    node.first = detail::random_methods(random, monet && one_in(3) ? -8 : 0);
+    node.first = detail::random_alternatives(random, monet && one_in(3) ? -8 : 0);
     if (rules != StageRules::kCheckmate && one_in(3))
-      node.again = detail::random_methods(random, 0);
+      node.again = detail::random_alternatives(random, 0);
     node.only_once = one_in(8);
     if (rules != StageRules::kCheckmate && !node.reads.empty() && !node.with_previous &&
         one_in(3)) {
       node.over = node.reads[random() % node.reads.size()];
       node.in_place =
-          detail::random_methods(random, exact ? -problem.values[*node.over].bytes : -4);
+          detail::random_alternatives(random, exact ? -problem.values[*node.over].bytes : -4);
       if (exact && one_in(3)) {
         node.always_in_place = true;
         gone[*node.over] = true;
         problem.values[*node.over].keepable = false;
       }
     }
-    if (node.with_previous) node.in_place = detail::random_methods(random, -4);
+    if (node.with_previous) node.in_place = detail::random_alternatives(random, -4);
     for (std::size_t made = exact && one_in(4) ? 2 : 1; made > 0; --made) {
       node.makes.push_back(static_cast<StageValue>(problem.values.size()));
       problem.values.push_back({static_cast<std::int64_t>(1 + random() % 30), n});
@@ -94,10 +94,10 @@ inline schedule::StageProblem random_stage_problem(std::mt19937& random, schedul
                                   {},
                                   {}};
       for (std::size_t a = 1 + (one_in(2) ? random() % 3 : 0); a > 0; --a) {
-        StageProblem::AlternativeOf one;
+        StageProblem::AlternativesOf one;
         for (StageValue v = 0; v < problem.values.size(); ++v)
           if (!gone[v] && (v + t == problem.values.size() || one_in(5))) one.reads.push_back(v);
-        one.methods = detail::random_methods(random, 0);
+        one.all = detail::random_alternatives(random, 0);
         stage.alternatives.push_back(std::move(one));
       }
       problem.stages.push_back(std::move(stage));

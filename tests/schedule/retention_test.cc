@@ -138,8 +138,8 @@ std::optional<std::int64_t> least_cost(const StageProblem& problem) {
         bool legal = true;
         for (std::size_t v = 0; v < values; ++v) legal &= !kept[v] || problem.values[v].keepable;
         if (!legal) continue;
-        const std::size_t ways = std::max<std::size_t>(problem.stages[t].alternatives.size(), 1);
-        for (std::size_t a = 0; a < ways; ++a) {
+        const std::size_t count = std::max<std::size_t>(problem.stages[t].alternatives.size(), 1);
+        for (std::size_t a = 0; a < count; ++a) {
           const StageAccount stage = account(t, a, set_of_bits(before), kept);
           if (!stage.fits || stage.cost >= StageProblem::kNever) continue;
           next[after] = std::min(next[after], reached[before] + stage.cost);
@@ -562,7 +562,7 @@ TEST_CASE("What has no results, or little to choose, is planned all the same", "
   StageProblem problem;
   problem.stages.resize(1);
   CHECK(plan_retention(problem, budgeted(2'000)).proven_optimal);
-  // Closing operators alone, whose fastest ways do not fit.
+  // Closing operators alone, whose fastest alternatives do not fit.
   for (int t = 0; t < 4; ++t)
     problem.stages.push_back({0, 0, {}, {{{}, {{1, 50}, {7, 10}}}, {{}, {{3, 40}}}}});
   problem.budget = 20;
@@ -589,7 +589,7 @@ TEST_CASE("What is no problem of stages, and no plan of one, is refused by name"
   const auto says = [](const char* text) { return Catch::Matchers::Contains(text); };
   CHECK_THAT(wrong([](P& p) { p.stages.clear(); }), says("3 operators in 0 stages"));
   CHECK_THAT(wrong([](P& p) { p.stages.resize(P::kMostStages + 1); }), says("the most is 16384"));
-  CHECK_THAT(wrong([](P& p) { p.nodes[1].first.clear(); }), says("operator 1 has no way to run"));
+  CHECK_THAT(wrong([](P& p) { p.nodes[1].first.clear(); }), says("operator 1 has no alternative"));
   CHECK_THAT(wrong([](P& p) { p.nodes[1].always_in_place = true; }),
              says("operator 1 runs in place of nothing"));
   CHECK_THAT(wrong([](P& p) { p.nodes[0].with_previous = true; }), says("there is none"));
@@ -608,7 +608,7 @@ TEST_CASE("What is no problem of stages, and no plan of one, is refused by name"
   CHECK_THAT(wrong([](P& p) { p.nodes[1].reads = {9}; }), says("operator 1 reads result 9"));
   CHECK_THAT(wrong([](P& p) { p.nodes[2].reads = {1, 0, 1}; }), says("reads result 1 twice"));
   CHECK_THAT(wrong([](P& p) { p.nodes[1].local = {3}; }), says("stands beside result 3"));
-  CHECK_THAT(wrong([](P& p) { p.nodes[2].over = 0; }), says("no way to do so"));
+  CHECK_THAT(wrong([](P& p) { p.nodes[2].over = 0; }), says("no alternative to do so"));
   CHECK_THAT(wrong([](P& p) {
                p.nodes[2].over = 0;
                p.nodes[2].in_place = {{1, 0}};
@@ -620,7 +620,7 @@ TEST_CASE("What is no problem of stages, and no plan of one, is refused by name"
   CHECK_THAT(wrong([](P& p) { p.stages[1].fixed = -5; }), says("stage 1 has -5 bytes"));
   CHECK_THAT(wrong([](P& p) { p.stages[1].closing = P::kMostBytes; }), says("stage 1 has"));
   CHECK_THAT(wrong([](P& p) { p.stages[0].must_run = {3}; }), says("stage 0 runs operator 3"));
-  CHECK_THAT(wrong([](P& p) { p.stages[1].alternatives[0].methods.clear(); }),
+  CHECK_THAT(wrong([](P& p) { p.stages[1].alternatives[0].all.clear(); }),
              says("stage 1 has an alternative that cannot run"));
   CHECK_THAT(wrong([](P& p) { p.stages[1].alternatives[0].reads = {3}; }),
              says("stage 1 reads result 3"));
@@ -663,7 +663,7 @@ TEST_CASE("What is no problem of stages, and no plan of one, is refused by name"
                p.nodes[1].in_place = {{1, 0}};
                p.nodes[2].with_previous = true;
              }),
-             says("operator 2 has no way in place"));
+             says("operator 2 has no alternative in place"));
 
   const StageProblem problem = chain();
   const auto refused = [&](const Retention& plan) {

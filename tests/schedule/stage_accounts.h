@@ -44,12 +44,12 @@ class StageAccounts {
         break;
     }
     if (problem_.rules != schedule::StageRules::kCheckmate && !alternatives.empty())
-      run(alternatives[alternative].methods, problem_.stages[t].closing + closing_bytes());
+      run(alternatives[alternative].all, problem_.stages[t].closing + closing_bytes());
     return account_;
   }
 
  private:
-  using Methods = std::vector<schedule::StageMethod>;
+  using Alternatives = std::vector<schedule::StageAlternative>;
 
   template <class Holds>
   [[nodiscard]] std::int64_t bytes_where(const Holds& holds) const {
@@ -87,15 +87,15 @@ class StageAccounts {
     }
   }
 
-  [[nodiscard]] const Methods& plain(std::size_t node) const {
+  [[nodiscard]] const Alternatives& plain(std::size_t node) const {
     const auto& one = problem_.nodes[node];
     if (one.always_in_place) return one.in_place;
     return t_ > 0 && !one.again.empty() ? one.again : one.first;
   }
-  [[nodiscard]] std::optional<schedule::StageMethod> fastest(const Methods& methods,
-                                                             std::int64_t base) const {
-    std::optional<schedule::StageMethod> found;
-    for (const auto& one : methods) {
+  [[nodiscard]] std::optional<schedule::StageAlternative> fastest(const Alternatives& alternatives,
+                                                                  std::int64_t base) const {
+    std::optional<schedule::StageAlternative> found;
+    for (const auto& one : alternatives) {
       if (base + one.workspace > problem_.budget) continue;
       if (!found || one.cost < found->cost ||
           (one.cost == found->cost && one.workspace < found->workspace))
@@ -107,14 +107,14 @@ class StageAccounts {
     account_.peak = std::max(account_.peak, bytes);
     if (bytes > problem_.budget) account_.fits = false;
   }
-  void run(const Methods& methods, std::int64_t base) {
-    const auto method = fastest(methods, base);
-    if (!method) {
+  void run(const Alternatives& alternatives, std::int64_t base) {
+    const auto alternative = fastest(alternatives, base);
+    if (!alternative) {
       account_.fits = false;
       return;
     }
-    account_.cost += method->cost;
-    hold(base + method->workspace);
+    account_.cost += alternative->cost;
+    hold(base + alternative->workspace);
   }
 
   // Buffers by name: one that is kept from before, one that the stage makes. Of two of one value
@@ -136,11 +136,11 @@ class StageAccounts {
             const std::size_t maker = problem_.values[v].maker;
             return runs_[maker] && (maker == n || (maker < n && !before_[v] && wanted(v)));
           });
-      Methods methods = plain(n);
+      Alternatives alternatives = plain(n);
       if (node.over && !node.always_in_place && !after_[*node.over] && !closing_[*node.over] &&
           !read_from(n + 1, *node.over))
-        methods.insert(methods.end(), node.in_place.begin(), node.in_place.end());
-      run_node(n, methods, base);
+        alternatives.insert(alternatives.end(), node.in_place.begin(), node.in_place.end());
+      run_node(n, alternatives, base);
     }
   }
 
@@ -157,7 +157,8 @@ class StageAccounts {
              return runs_[maker] && maker <= n && (before_[v] || !freed(v, n));
            }));
       std::int64_t least = problem_.nodes[n].first.front().cost;
-      for (const auto& method : problem_.nodes[n].first) least = std::min(least, method.cost);
+      for (const auto& alternative : problem_.nodes[n].first)
+        least = std::min(least, alternative.cost);
       account_.cost +=
           problem_.nodes[n].only_once && n != t_ ? schedule::StageProblem::kNever : least;
     }
@@ -194,15 +195,16 @@ class StageAccounts {
       const bool joint =
           j + 1 < runs_.size() && runs_[j + 1] && problem_.nodes[j + 1].with_previous;
       if (!joint) {
-        Methods methods = plain(j);
-        if (may) methods.insert(methods.end(), node.in_place.begin(), node.in_place.end());
-        run_node(j, methods, base_of(j));
+        Alternatives alternatives = plain(j);
+        if (may)
+          alternatives.insert(alternatives.end(), node.in_place.begin(), node.in_place.end());
+        run_node(j, alternatives, base_of(j));
         continue;
       }
       // Both of them in place, or neither.
       const std::int64_t base = base_of(j), next_base = base_of(j + 1);
-      const auto cost_of = [&](const Methods& mine,
-                               const Methods& its) -> std::optional<std::int64_t> {
+      const auto cost_of = [&](const Alternatives& mine,
+                               const Alternatives& its) -> std::optional<std::int64_t> {
         const auto a = fastest(mine, base), b = fastest(its, next_base);
         if (!a || !b) return std::nullopt;
         return a->cost + b->cost;
@@ -216,9 +218,9 @@ class StageAccounts {
     }
   }
 
-  void run_node(std::size_t node, const Methods& methods, std::int64_t base) {
+  void run_node(std::size_t node, const Alternatives& alternatives, std::int64_t base) {
     const std::int64_t before = account_.cost;
-    run(methods, base);
+    run(alternatives, base);
     if (problem_.nodes[node].only_once && t_ > 0)
       account_.cost = before + schedule::StageProblem::kNever;
   }

@@ -36,9 +36,9 @@ Graph small_graph(std::mt19937& random, std::size_t operators) {
     graph::Operator op;
     op.name = "op";
     op.traits.random = random() % 8 == 0;
-    graph::Alternative way;
-    way.ns = 1 + random() % 30;
-    way.workspace = random() % 3 == 0 ? random() % 4 : 0;
+    graph::Alternative taken;
+    taken.ns = 1 + random() % 30;
+    taken.workspace = random() % 3 == 0 ? random() % 4 : 0;
     std::set<graph::ValueId> read;
     for (int k = 0; k < 2; ++k) {
       // The newest, or one from far back.
@@ -46,16 +46,16 @@ Graph small_graph(std::mt19937& random, std::size_t operators) {
       read.insert(random() % 2 == 0 ? values.back() : values[far]);
     }
     for (const graph::ValueId id : read)
-      way.reads.push_back({id, 0, graph.storages[id.storage].bytes});
+      taken.reads.push_back({id, 0, graph.storages[id.storage].bytes});
     const bool two = random() % 4 == 0;
-    way.writes.push_back(add(graph::StorageClass::kStep));
-    if (two) way.writes.push_back(add(graph::StorageClass::kStep));
-    op.alternatives.push_back(way);
+    taken.writes.push_back(add(graph::StorageClass::kStep));
+    if (two) taken.writes.push_back(add(graph::StorageClass::kStep));
+    op.alternatives.push_back(taken);
     if (random() % 4 == 0) {
-      way.ns *= 3;
-      way.workspace = 0;
-      if (way.reads.size() > 1) way.reads.pop_back();
-      op.alternatives.push_back(way);
+      taken.ns *= 3;
+      taken.workspace = 0;
+      if (taken.reads.size() > 1) taken.reads.pop_back();
+      op.alternatives.push_back(taken);
     }
     graph.operators.push_back(op);
   }
@@ -92,14 +92,14 @@ std::optional<std::uint64_t> least_time(const Graph& graph, Bytes budget) {
             return !other.traits.random || (ran >> (&other - graph.operators.data()) & 1) != 0;
           });
       if (one.traits.random && !earlier) continue;
-      for (const graph::Alternative& way : one.alternatives) {
+      for (const graph::Alternative& taken : one.alternatives) {
         std::uint32_t after = held;
         bool ready = true;
-        for (const graph::Read& read : way.reads)
+        for (const graph::Read& read : taken.reads)
           ready = ready && (held >> read.value.storage & 1) != 0;
-        for (const graph::ValueId id : way.writes) after |= 1U << id.storage;
-        if (!ready || bytes_of(after) + way.workspace > budget) continue;
-        open.emplace(ns + way.ns, ran | 1U << op, after);
+        for (const graph::ValueId id : taken.writes) after |= 1U << id.storage;
+        if (!ready || bytes_of(after) + taken.workspace > budget) continue;
+        open.emplace(ns + taken.ns, ran | 1U << op, after);
       }
     }
   }
@@ -174,12 +174,12 @@ TEST_CASE("What only the host has room for is copied out before and back after",
     graph::Operator op;
     op.name = "op";
     op.traits.random = made == 0;
-    graph::Alternative way;
-    way.ns = 1;
+    graph::Alternative taken;
+    taken.ns = 1;
     for (const graph::StorageId s : reads)
-      way.reads.push_back({{s, 1}, 0, graph.storages[s].bytes});
-    way.writes = {{made, 1}};
-    op.alternatives = {way};
+      taken.reads.push_back({{s, 1}, 0, graph.storages[s].bytes});
+    taken.writes = {{made, 1}};
+    op.alternatives = {taken};
     graph.operators.push_back(op);
   };
   add({}, 0);

@@ -96,10 +96,10 @@ TEST_CASE("What is run again behind the last stage keeps nothing", "[unrolled]")
     graph::Operator op;
     op.name = "op";
     op.phase = made == 0 ? graph::Phase::kForward : graph::Phase::kBackward;
-    graph::Alternative& way = op.alternatives.emplace_back();
-    way.ns = 1;
-    if (made == 1) way.reads = {{{0, 1}, 0, 8}};
-    way.writes = {{made, 1}};
+    graph::Alternative& taken = op.alternatives.emplace_back();
+    taken.ns = 1;
+    if (made == 1) taken.reads = {{{0, 1}, 0, 8}};
+    taken.writes = {{made, 1}};
     graph.operators.push_back(op);
   }
   graph::Schedule schedule = graph::schedule_of_order(graph, std::vector<graph::OperatorId>{0, 1});

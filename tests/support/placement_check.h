@@ -141,13 +141,13 @@ class Execution {
  private:
   struct Live {
     std::size_t buffer;
-    std::uint64_t left;  // ticks until its death
+    std::uint64_t left;  // ticks until its end
   };
   struct LaneState {
     std::uint64_t step = 0, tick = 0;
     std::vector<std::uint32_t> path;  // from the leaf to the root
     std::vector<Live> live;
-    bool died = false;  // deaths before this tick are done
+    bool died = false;  // ends before this tick are done
   };
 
   std::uint64_t period(std::uint32_t lane) const {
@@ -183,7 +183,7 @@ class Execution {
     return b;
   }
 
-  // A step's tick waits for the edges that lead to it; the death of a block at tick t comes as late
+  // A step's tick waits for the edges that lead to it; the end of a block at tick t comes as late
   // as the lane's tick t, or as the first edge that leaves at t or later and is waited for.
   bool may_run(std::uint32_t lane) const {
     const LaneState& state = lanes_[lane];

@@ -102,39 +102,39 @@ class RandomSchedule {
     graph::ScheduleStep step;
     step.op = number;
     step.alternative = static_cast<std::uint32_t>(random_() % op.alternatives.size());
-    const graph::Alternative& way = op.alternatives[step.alternative];
-    for (const graph::Read& read : way.reads)
+    const graph::Alternative& taken = op.alternatives[step.alternative];
+    for (const graph::Read& read : taken.reads)
       if (!get(read.value, depth)) return false;
-    for (const graph::Read& read : way.reads) {
+    for (const graph::Read& read : taken.reads) {
       const auto buffer = find(read.value, Place::kDevice);
       if (!buffer) return false;  // one of the others was made over it
       step.reads.push_back(*buffer);
     }
-    for (const graph::ValueId written : way.writes) {
-      const auto buffer = target(step, way, written);
+    for (const graph::ValueId written : taken.writes) {
+      const auto buffer = target(step, taken, written);
       if (!buffer) return false;
       step.writes.push_back(*buffer);
     }
-    for (std::size_t k = 0; k < way.writes.size(); ++k) holds_[step.writes[k]] = way.writes[k];
+    for (std::size_t k = 0; k < taken.writes.size(); ++k) holds_[step.writes[k]] = taken.writes[k];
     schedule_.steps.push_back(std::move(step));
     return true;
   }
 
   // Where an operator writes a value.
-  std::optional<BufferId> target(const graph::ScheduleStep& step, const graph::Alternative& way,
+  std::optional<BufferId> target(const graph::ScheduleStep& step, const graph::Alternative& taken,
                                  graph::ValueId written) {
     const auto is_free = [&step](BufferId buffer) {
       return std::find(step.writes.begin(), step.writes.end(), buffer) == step.writes.end();
     };
-    for (std::size_t k = 0; k < way.reads.size(); ++k)
-      if (way.reads[k].value.storage == written.storage)
+    for (std::size_t k = 0; k < taken.reads.size(); ++k)
+      if (taken.reads[k].value.storage == written.storage)
         return is_free(step.reads[k]) ? std::optional(step.reads[k]) : std::nullopt;
     const bool born = graph_.storages[written.storage].kind == graph::StorageClass::kStep;
     if (const auto before = find({written.storage, written.version - 1}, Place::kDevice);
         before && written.version > 0 && is_free(*before) && (!born || chance(0.7)))
       return before;
     if (!born) return std::nullopt;
-    for (const auto& [from, to] : way.in_place) {
+    for (const auto& [from, to] : taken.in_place) {
       const auto buffer = find(from, Place::kDevice);
       if (to == written && buffer && is_free(*buffer) && reads_left_[from] <= 1 && chance(0.5) &&
           std::find(step.reads.begin(), step.reads.end(), *buffer) != step.reads.end() &&

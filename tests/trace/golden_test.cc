@@ -50,7 +50,7 @@ Trace golden() {
   t.add(trace::OperatorEnd{8}, 2);
   t.add(trace::Role{block, trace::RoleKind::kGradient});
   t.add(trace::Copy{trace::CopyDirection::kDeviceToHost, 4096, 555, 1});
-  t.add(trace::Choice{8, 99, 2, 1 << 20, 333, true});
+  t.add(trace::Alternative{8, 99, 2, 1 << 20, 333, true});
   t.add(trace::Segment{0x7F0000000000, 2 << 20, false});
   t.add(trace::DeviceTime{8, 1, 1000, 250});
   t.free(block);

@@ -89,8 +89,8 @@ inline Trace random_trace(std::uint64_t seed, std::size_t entries) {
                         lane});
         break;
       case 12:
-        add(trace::Choice{operators, random(), static_cast<std::uint32_t>(below(9)), below(1000),
-                          below(1000), below(2) == 0});
+        add(trace::Alternative{operators, random(), static_cast<std::uint32_t>(below(9)),
+                               below(1000), below(1000), below(2) == 0});
         break;
       case 13:
         add(trace::Segment{random(), below(1 << 30), below(2) == 0});

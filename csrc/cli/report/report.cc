@@ -7,7 +7,7 @@
 #include "csrc/replay/torch_layout.h"
 #include "csrc/replay/workload.h"
 #include "csrc/trace/role_names.h"
-#include "csrc/trace/traced_blocks.h"
+#include "csrc/trace/traced_run.h"
 
 #include <berth/place.h>
 
@@ -309,7 +309,7 @@ Report report_of(const Plan& plan, const std::string& name) {
 
 Report report_of(const Trace& trace, const std::optional<Plan>& plan, const std::string& name) {
   const replay::Workload workload = replay::make_workload(trace);
-  const TracedBlocks traced(trace);
+  const TracedRun traced(trace);
   Report report;
   report.title = name;
   report.about =
@@ -325,7 +325,7 @@ Report report_of(const Trace& trace, const std::optional<Plan>& plan, const std:
   // Ticks of the trace to requests: those before a tick.
   std::vector<trace::Tick> births;
   for (const TracedBlock& block : traced.blocks()) {
-    if (block.requested != 0) births.push_back(block.born);
+    if (block.requested != 0) births.push_back(block.birth);
   }
   const auto request_of = [&](trace::Tick tick) {
     return static_cast<std::uint64_t>(std::lower_bound(births.begin(), births.end(), tick) -
@@ -336,7 +336,7 @@ Report report_of(const Trace& trace, const std::optional<Plan>& plan, const std:
     const std::uint64_t birth = view.blocks.size();
     view.blocks.push_back(
         {.birth = birth,
-         .end = block.freed == TracedBlock::kNever ? workload.requests : request_of(block.freed),
+         .end = block.end == TracedBlock::kNever ? workload.requests : request_of(block.end),
          .bytes = block.bytes,
          .requested = block.requested,
          .module = report.name(

@@ -68,7 +68,7 @@ Report report_of(const graph::Schedule& schedule, const graph::Graph& graph,
   for (const One& one : lifetimes.all) {
     Report::Block block;
     block.birth = runs[one.birth];
-    block.end = runs[one.death];
+    block.end = runs[one.end];
     block.bytes = block.requested = one.bytes;
     const ScheduleStep* step = one.birth < 2 ? nullptr : &schedule.steps[(one.birth - 2) / 2];
     const bool made = step != nullptr && step->kind == ScheduleStep::Kind::kRun;

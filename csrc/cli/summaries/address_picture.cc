@@ -37,10 +37,10 @@ Picture picture_of(const graph::Schedule& schedule, const graph::Graph& graph,
       offset = offsets[births[one.buffer]++];
     }
     if (offset == graph::Buffer::kNoOffset) continue;
-    const std::uint64_t birth = runs[one.birth], death = runs[one.death];
-    if (birth != death)
+    const std::uint64_t birth = runs[one.birth], end = runs[one.end];
+    if (birth != end)
       panel.boxes.push_back(
-          {.offset = offset, .size = one.bytes, .birth = birth, .length = death - birth});
+          {.offset = offset, .size = one.bytes, .birth = birth, .length = end - birth});
   }
   if (all_placed(lifetimes, schedule)) picture.bound = lifetimes.live_peak;
   return picture;

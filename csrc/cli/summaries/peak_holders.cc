@@ -1,7 +1,7 @@
 #include "csrc/cli/summaries/peak_holders.h"
 
 #include "csrc/trace/role_names.h"
-#include "csrc/trace/traced_blocks.h"
+#include "csrc/trace/traced_run.h"
 
 #include <algorithm>
 #include <cctype>
@@ -55,7 +55,7 @@ class Sums {
 }  // namespace
 
 PeakHolders find_peak_holders(const Trace& trace) {
-  const TracedBlocks traced(trace);
+  const TracedRun traced(trace);
   PeakHolders found{.peak = traced.peak(), .tick = traced.peak_tick()};
   std::unordered_map<StringId, std::string> modules;
   Sums all, by_module, by_operator, by_role;

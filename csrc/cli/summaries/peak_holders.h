@@ -12,7 +12,7 @@ namespace berth::cli {
 // Who holds the peak of a run: all that lives at it, weights and all else that outlives steps as
 // well, by module, operator and role.
 //
-// Blocks have the origins of TracedBlocks. Numbers in a module's name are one: all layers are
+// Blocks have the origins of TracedRun. Numbers in a module's name are one: all layers are
 // "layers.*".
 struct PeakHolders {
   struct Holder {

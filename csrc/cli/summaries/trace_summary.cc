@@ -1,6 +1,6 @@
 #include "csrc/cli/summaries/trace_summary.h"
 
-#include "csrc/trace/traced_blocks.h"
+#include "csrc/trace/traced_run.h"
 
 #include <fmt/format.h>
 
@@ -81,7 +81,7 @@ TraceSummary summarize(const Trace& trace) {
   summary.cut_bytes = trace.cut_bytes;
   summary.alignment = trace.alignment;
   summary.program = trace.program;
-  const TracedBlocks traced(trace);
+  const TracedRun traced(trace);
   summary.requests = traced.blocks().size();
   summary.frees = traced.frees();
   summary.marks = traced.marks();
@@ -123,8 +123,8 @@ TraceSummary summarize(const Trace& trace) {
         {.id = block->id,
          .requested = block->requested,
          .bytes = block->bytes,
-         .born = block->born,
-         .freed = block->freed == TracedBlock::kNever ? std::nullopt : std::optional(block->freed),
+         .birth = block->birth,
+         .end = block->end == TracedBlock::kNever ? std::nullopt : std::optional(block->end),
          .module = std::string(trace.name(block->origin.module)),
          .op = std::string(trace.name(block->origin.op)),
          .phase = phase_name(trace, block->origin),
@@ -151,8 +151,8 @@ Json TraceSummary::to_json() const {
     blocks.push_back({{"id", block.id},
                       {"bytes", block.bytes},
                       {"requested_bytes", block.requested},
-                      {"tick", block.born},
-                      {"freed_tick", block.freed ? Json(*block.freed) : Json(nullptr)},
+                      {"birth_tick", block.birth},
+                      {"end_tick", block.end ? Json(*block.end) : Json(nullptr)},
                       {"module", block.module},
                       {"operator", block.op},
                       {"phase", block.phase},
@@ -243,14 +243,14 @@ std::string TraceSummary::largest_to_text() const {
   if (!largest.empty()) {
     text += "\nThe largest blocks at the peak\n";
     Table table({{"bytes"},
-                 {"born"},
-                 {"freed"},
+                 {"birth"},
+                 {"end"},
                  {"phase", Table::Align::kLeft},
                  {"operator", Table::Align::kLeft},
                  {"module or scope", Table::Align::kLeft}});
     for (const PeakBlock& block : largest) {
-      table.add({format_bytes(block.bytes), format_count(block.born),
-                 block.freed ? format_count(*block.freed) : "never", block.phase, block.op,
+      table.add({format_bytes(block.bytes), format_count(block.birth),
+                 block.end ? format_count(*block.end) : "never", block.phase, block.op,
                  block.module.empty() ? block.scope : block.module});
     }
     text += table.to_string();

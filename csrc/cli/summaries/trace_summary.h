@@ -23,8 +23,8 @@ struct PeakBlock {
   trace::BlockId id = 0;
   Bytes requested = 0;
   Bytes bytes = 0;  // rounded
-  trace::Tick born = 0;
-  std::optional<trace::Tick> freed;
+  trace::Tick birth = 0;
+  std::optional<trace::Tick> end;
   std::string module, op, phase, scope;
 };
 

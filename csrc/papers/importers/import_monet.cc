@@ -54,7 +54,7 @@ class MonetImporter {
                     1};
       writes.push_back(*values_[k]);
     }
-    // What is more in the way of weights and their gradients is made here, and stays.
+    // What is more in the number of weights and their gradients is made here, and stays.
     const Bytes before = table_.nodes[k == 0 ? 0 : k - 1].fixed_bytes;
     if (node.fixed_bytes > before) {
       gradients_.push_back(
@@ -62,14 +62,14 @@ class MonetImporter {
            1});
       writes.push_back(gradients_.back());
     }
-    // Other implementations of the forward part differ in what they make for the backward part.
-    const std::size_t ways = node.algorithms                ? node.methods.size()
-                             : node.kind == Kind::kBackward ? node.reads.size()
-                                                            : 1;
-    for (std::size_t way = 0; way < ways; ++way) {
-      const std::size_t reads = node.algorithms ? 0 : way;
-      if (node.methods[way].ms < 0 || reads_part(node.reads[reads])) continue;
-      op.alternatives.push_back(alternative(k, way, reads, writes));
+    // Other alternatives of the forward part differ in what they make for the backward part.
+    const std::size_t count = node.algorithms                ? node.alternatives.size()
+                              : node.kind == Kind::kBackward ? node.reads.size()
+                                                             : 1;
+    for (std::size_t number = 0; number < count; ++number) {
+      const std::size_t reads = node.algorithms ? 0 : number;
+      if (node.alternatives[number].ms < 0 || reads_part(node.reads[reads])) continue;
+      op.alternatives.push_back(alternative(k, number, reads, writes));
     }
     BERTH_CHECK(!op.alternatives.empty(), kInput, "node {} cannot be run", k);
     graph_.operators.push_back(std::move(op));
@@ -80,27 +80,27 @@ class MonetImporter {
                        [&](std::size_t k) { return table_.nodes[k].kind == Kind::kPart; });
   }
 
-  Alternative alternative(std::size_t k, std::size_t way, std::size_t reads,
+  Alternative alternative(std::size_t k, std::size_t number, std::size_t reads,
                           const std::vector<ValueId>& writes) const {
     const MonetNode& node = table_.nodes[k];
-    const MonetMethod& method = node.methods[way];
+    const MonetAlternative& alternative = node.alternatives[number];
     Alternative one;
     one.writes = writes;
     if (node.algorithms || node.reads.size() > 1)
-      one.algorithm = fmt::format("{} {}", node.algorithms ? "algorithm" : "way", way);
+      one.algorithm = fmt::format("{} {}", node.algorithms ? "algorithm" : "alternative", number);
     std::vector<std::size_t> nodes = node.reads[reads];
     std::sort(nodes.begin(), nodes.end());
     nodes.erase(std::unique(nodes.begin(), nodes.end()), nodes.end());
     for (const std::size_t read : nodes)
       if (values_[read]) one.reads.push_back(read_of(*values_[read]));
-    double ms = method.ms, workspace = method.workspace_mib;
+    double ms = alternative.ms, workspace = alternative.workspace_mib;
     const std::optional<std::size_t> over = takes_over(k, nodes, workspace);
     if (over) {
       one.in_place.emplace_back(*values_[*over], *values_[k]);
       // The pair is an offer, so the slower of both forms counts.
-      if (way < node.in_place.size()) {
-        ms = std::max(ms, node.in_place[way].ms);
-        workspace = std::max(workspace, node.in_place[way].workspace_mib + mib(*over));
+      if (number < node.in_place.size()) {
+        ms = std::max(ms, node.in_place[number].ms);
+        workspace = std::max(workspace, node.in_place[number].workspace_mib + mib(*over));
       }
       if (workspace < 0) workspace += mib(*over);
     }

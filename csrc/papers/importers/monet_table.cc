@@ -9,7 +9,7 @@ namespace berth::graph {
 namespace {
 
 constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 50;
-constexpr std::size_t kMostWays = 64;
+constexpr std::size_t kMostAlternatives = 64;
 
 double number(const Json& value, const std::string& whose) {
   BERTH_CHECK(value.is_number() && std::abs(value.get<double>()) < 1e12, kInput, "{} is no number",
@@ -17,14 +17,14 @@ double number(const Json& value, const std::string& whose) {
   return value.get<double>();
 }
 
-std::vector<MonetMethod> methods(const Json& node, const char* ms, const char* workspaces,
-                                 const std::string& whose) {
+std::vector<MonetAlternative> alternatives(const Json& node, const char* ms, const char* workspaces,
+                                           const std::string& whose) {
   const Json& times = member(node, ms, whose);
   const Json& sizes = member(node, workspaces, whose);
   BERTH_CHECK(times.is_array() && sizes.is_array() && times.size() == sizes.size() &&
-                  !times.empty() && times.size() <= kMostWays,
+                  !times.empty() && times.size() <= kMostAlternatives,
               kInput, "{} has {} times and {} workspaces", whose, times.size(), sizes.size());
-  std::vector<MonetMethod> found;
+  std::vector<MonetAlternative> found;
   for (std::size_t k = 0; k < times.size(); ++k)
     found.push_back({number(times[k], whose), number(sizes[k], whose)});
   return found;
@@ -54,22 +54,22 @@ MonetNode read_node(const Json& node, std::size_t k) {
   one.fixed_bytes = whole(member(node, "fixed_bytes", whose), kMostBytes, whose);
   one.local_bytes = whole(member(node, "local_bytes", whose), kMostBytes, whose);
   const Json& lists = member(node, "deps", whose);
-  BERTH_CHECK(lists.is_array() && !lists.empty() && lists.size() <= kMostWays, kInput,
+  BERTH_CHECK(lists.is_array() && !lists.empty() && lists.size() <= kMostAlternatives, kInput,
               "{} has no list of what it reads", whose);
   for (const Json& list : lists) {
     BERTH_CHECK(list.is_array(), kInput, "{} has no list of what it reads", whose);
     std::vector<std::size_t>& reads = one.reads.emplace_back();
     for (const Json& read : list) reads.push_back(before(read));
   }
-  one.methods = methods(node, "ms", "ws_mb", whose);
+  one.alternatives = alternatives(node, "ms", "ws_mb", whose);
   one.algorithms = node.contains("conv");
-  BERTH_CHECK(one.algorithms || one.methods.size() >= one.reads.size(), kInput,
-              "{} has {} implementations and {} lists of what they read", whose, one.methods.size(),
-              one.reads.size());
-  if (node.contains("re_ms")) one.again = methods(node, "re_ms", "re_ws_mb", whose);
+  BERTH_CHECK(one.algorithms || one.alternatives.size() >= one.reads.size(), kInput,
+              "{} has {} alternatives and {} lists of what they read", whose,
+              one.alternatives.size(), one.reads.size());
+  if (node.contains("re_ms")) one.again = alternatives(node, "re_ms", "re_ws_mb", whose);
   if (node.contains("inplace_over")) {
     one.over = before(node["inplace_over"]);
-    one.in_place = methods(node, "ip_ms", "ip_ws_mb", whose);
+    one.in_place = alternatives(node, "ip_ms", "ip_ws_mb", whose);
   }
   if (node.contains("parent")) one.parent = before(node["parent"]);
   BERTH_CHECK((one.kind == MonetNode::Kind::kPart) == one.parent.has_value(), kInput,

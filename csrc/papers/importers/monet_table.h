@@ -12,25 +12,25 @@ namespace berth::graph {
 
 // One way to run an operator, as MONeT's authors measured it. A negative time: it cannot be had. A
 // negative workspace: what it takes over is more than what it needs.
-struct MonetMethod {
+struct MonetAlternative {
   double ms = 0;
   double workspace_mib = 0;
 };
 
 struct MonetNode {
-  // kPart: a further result of `parent` that only some of the backward ways read, a mask of bits or
-  // the indices of a pooling.
+  // kPart: a further result of `parent` that only some backward alternatives read, a mask of bits
+  // or the indices of a pooling.
   enum class Kind : std::uint8_t { kForward, kPart, kLoss, kBackward };
   Kind kind = Kind::kForward;
   std::string op;
   Bytes out_bytes = 0;
   Bytes fixed_bytes = 0;  // weights, and gradients of weights so far
   Bytes local_bytes = 0;  // what must be alive beside it
-  // What each implementation reads, at least one; all are nodes before this one.
+  // What each alternative reads, at least one; all are nodes before this one.
   std::vector<std::vector<std::size_t>> reads;
-  // One an implementation; where `algorithms`, one an algorithm of the only one. Where it is run
+  // One an alternative; where `algorithms`, one an algorithm of the only one. Where it is run
   // again, and in place of `over`: empty where the file says nothing of it.
-  std::vector<MonetMethod> methods, again, in_place;
+  std::vector<MonetAlternative> alternatives, again, in_place;
   bool algorithms = false;
   std::optional<std::size_t> over, parent;
 };

@@ -108,8 +108,9 @@ class Relaxation {
       block.running = std::max(block.running, stage.fixed);
       block.closing = std::max(block.closing, stage.fixed);
       if (stage.alternatives.empty()) continue;
-      const auto& methods = stage.alternatives.front().methods;
-      const StageMethod& smallest = *std::ranges::min_element(methods, {}, &StageMethod::workspace);
+      const auto& alternatives = stage.alternatives.front().all;
+      const StageAlternative& smallest =
+          *std::ranges::min_element(alternatives, {}, &StageAlternative::workspace);
       block.closing = std::max(block.closing, stage.closing + smallest.workspace);
       for (const StageValue v : stage.alternatives.front().reads) block.wanted[v] = true;
     }
@@ -146,13 +147,13 @@ class Relaxation {
     }
   }
 
-  [[nodiscard]] std::int64_t cost(StageNode n) const { return method(n).cost; }
-  [[nodiscard]] const StageMethod& method(StageNode n) const {
+  [[nodiscard]] std::int64_t cost(StageNode n) const { return alternative(n).cost; }
+  [[nodiscard]] const StageAlternative& alternative(StageNode n) const {
     const StageProblem::NodeOf& node = problem_.nodes[n];
-    const auto& ways = !node.again.empty()   ? node.again
-                       : !node.first.empty() ? node.first
-                                             : node.in_place;
-    return *std::ranges::min_element(ways, {}, &StageMethod::cost);
+    const auto& alternatives = !node.again.empty()   ? node.again
+                               : !node.first.empty() ? node.first
+                                                     : node.in_place;
+    return *std::ranges::min_element(alternatives, {}, &StageAlternative::cost);
   }
 
   void add_columns(IntegerProgram& program) {
@@ -215,7 +216,7 @@ class Relaxation {
       before = behind;
     }
   }
-  [[nodiscard]] std::int64_t workspace(StageNode n) const { return method(n).workspace; }
+  [[nodiscard]] std::int64_t workspace(StageNode n) const { return alternative(n).workspace; }
 
   // Their (2) to (7): U rises by what is made and falls by what is freed.
   void add_memory(IntegerProgram& program, std::size_t b, double budget) {

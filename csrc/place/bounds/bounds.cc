@@ -11,7 +11,7 @@
 namespace berth::place {
 namespace {
 
-// A change of load at a tick; at one tick deaths come first.
+// A change of load at a tick; at one tick ends come first.
 struct Change {
   std::uint64_t tick;
   bool birth;

@@ -16,7 +16,7 @@ constexpr std::size_t kMaxPoints = 100'000;
 constexpr std::uint64_t kMaxWork = 50'000'000;
 
 // Positions of a lane count half ticks: an edge leaves at 2t and arrives at 2t + 1, a buffer lives
-// over [2 birth + 1, 2 death).
+// over [2 birth + 1, 2 end).
 using Position = unsigned __int128;
 
 struct Lane {

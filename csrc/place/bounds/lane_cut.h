@@ -11,7 +11,7 @@ namespace berth::place {
 // that no moment's past holds what comes behind another's. All that lives at such moments
 // conflicts, so no placement has a lower mark. On lines this is the heaviest set of buffers that no
 // two are ordered of (by duality the least flow that carries every buffer from its birth to its
-// death); on circles cuts reach over a few steps.
+// end); on circles cuts reach over a few steps.
 //
 // For problems without branches. A maximum closure by a maximum flow over the edges' ends: as a
 // rule near O(buffers log + edges), at worst far more, so 0 where the edges are many or the flow

@@ -150,23 +150,23 @@ void cut_ring(ExactPart& all) {
 // Sections that hold all that another holds are enough. Lines only.
 void drop_sections(ExactPart& part) {
   std::vector<std::uint8_t> births(std::size_t{part.sections} + 1, 0);
-  std::vector<std::uint8_t> deaths(std::size_t{part.sections} + 1, 0);
+  std::vector<std::uint8_t> ends(std::size_t{part.sections} + 1, 0);
   const auto note = [&](const auto& span) {
     births[span.first] = 1;
-    deaths[span.last] = 1;
+    ends[span.last] = 1;
   };
   for (const auto& item : part.items) note(item);
   for (const auto& wall : part.walls) note(wall);
-  // Of a birth at x the section it is in; of a death at x the end of the sections before it.
+  // Of a birth at x the section it is in; of an end at x the end of the sections before it.
   std::vector<std::uint32_t> begin(births.size()), end(births.size());
   std::uint32_t count = 0;
-  bool after_death = true;
+  bool after_end = true;
   for (std::size_t x = 0; x < births.size(); ++x) {
     end[x] = count;
-    after_death |= deaths[x] != 0;
+    after_end |= ends[x] != 0;
     if (births[x] != 0) {
-      if (after_death) ++count;
-      after_death = false;
+      if (after_end) ++count;
+      after_end = false;
     }
     begin[x] = count == 0 ? 0 : count - 1;
   }

@@ -85,7 +85,7 @@ void Conflicts::set_lifetimes() {
   }
 }
 
-Moment Conflicts::death(Index i) const noexcept {
+Moment Conflicts::end(Index i) const noexcept {
   const Lifetime& life = lifetimes_[i];
   return life.wrapped > 0 ? Moment{1, life.wrapped} : Moment{0, life.end};
 }
@@ -112,10 +112,10 @@ bool Conflicts::conflict_in_lane(Index u, Index v) const noexcept {
 bool Conflicts::conflict_across_lanes(Index u, Index v) const noexcept {
   const std::uint32_t a = problem_.buffers[u].lane, b = problem_.buffers[v].lane;
   if (lanes_.group(a) != lanes_.group(b)) return true;
-  // The steps after which the next birth of the one has surely seen the death of the other.
+  // The steps after which the next birth of the one has surely seen the end of the other.
   const auto steps = [&](Index dies, std::uint32_t from, Index born,
                          std::uint32_t to) -> std::optional<std::uint64_t> {
-    const Moment seen = lanes_.seen(from, death(dies), to);
+    const Moment seen = lanes_.seen(from, end(dies), to);
     if (seen == LaneOrder::kNever) return std::nullopt;
     return seen.step + (lifetimes_[born].birth < seen.tick ? 1 : 0);
   };
@@ -131,7 +131,7 @@ Conflicts::Shadow Conflicts::shadow(Index i, std::uint32_t lane) const noexcept 
   const std::uint64_t birth = lifetimes_[i].birth;
   constexpr std::uint64_t kAlways = std::uint64_t{1} << 62;
   if (lanes_.group(own) != lanes_.group(lane)) return {0, period == 0 ? kAlways : period};
-  const Moment seen = lanes_.seen(own, death(i), lane);
+  const Moment seen = lanes_.seen(own, end(i), lane);
   if (period == 0) {
     // All that dies by `first` came before.
     std::uint64_t first = lanes_.known(lane, 0, own, birth).value_or(0);

@@ -54,8 +54,8 @@ class Conflicts {
   };
   [[nodiscard]] Shadow shadow(Index i, std::uint32_t lane) const noexcept;
 
-  // The moment of the buffer's death, in its own lane.
-  [[nodiscard]] Moment death(Index i) const noexcept;
+  // The moment of the buffer's end, in its own lane.
+  [[nodiscard]] Moment end(Index i) const noexcept;
 
  private:
   [[nodiscard]] bool on_common_path(Index u, Index v) const noexcept;

@@ -9,7 +9,7 @@
 namespace berth::place {
 namespace {
 
-// A birth or a death. Ticks are less than 2^63, and at one tick deaths come first.
+// A birth or an end. Ticks are less than 2^63, and at one tick ends come first.
 struct Event {
   std::uint64_t key;
   std::uint32_t arc;
@@ -42,7 +42,7 @@ Strip make_strip(const Conflicts& conflicts, std::span<const Arc> arcs, std::uin
   std::sort(events.begin(), events.end(),
             [](const Event& a, const Event& b) { return a.key < b.key; });
   if (period != 0) {
-    // Any birth that follows a death opens a section, so the first section may start there.
+    // Any birth that follows an end opens a section, so the first section may start there.
     for (std::size_t e = 0; e < events.size(); ++e) {
       const Event& before = events[e == 0 ? events.size() - 1 : e - 1];
       if (events[e].birth() && !before.birth()) {
@@ -53,14 +53,14 @@ Strip make_strip(const Conflicts& conflicts, std::span<const Arc> arcs, std::uin
   }
   std::vector<std::pair<std::uint32_t, std::uint32_t>> spans(count);
   std::uint32_t section = 0;
-  bool after_death = true;
+  bool after_end = true;
   for (const Event& event : events) {
     if (event.birth()) {
-      if (after_death) ++section;
-      after_death = false;
+      if (after_end) ++section;
+      after_end = false;
       spans[event.arc].first = section - 1;
     } else {
-      after_death = true;
+      after_end = true;
       spans[event.arc].second = section;  // of the current section, the end
     }
   }

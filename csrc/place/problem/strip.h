@@ -12,7 +12,7 @@ namespace berth::place {
 
 // Buffers over sections: time with everything dropped but what conflicts.
 //
-// A section is a maximal clique; it opens at the first birth after a death. Item i covers
+// A section is a maximal clique; it opens at the first birth after an end. Item i covers
 // sections [first, last), on a ring modulo `sections` (then last may lie behind it, by at most one
 // round, and first < sections). Items conflict exactly where their sections intersect.
 struct Strip {

@@ -25,7 +25,7 @@ Problem problem_of(const std::vector<Lifetimes::One>& lifetimes) {
     if (one.bytes == 0) continue;
     if (one.buffer != Lifetimes::One::kWorkspace) sizes |= one.bytes;
     problem.buffers.push_back(
-        {.size = one.bytes, .birth = one.birth, .length = one.death - one.birth});
+        {.size = one.bytes, .birth = one.birth, .length = one.end - one.birth});
   }
   problem.alignment = sizes & (~sizes + 1);
   return problem;

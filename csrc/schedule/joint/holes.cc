@@ -50,33 +50,35 @@ class Arena {
       if (one.buffer == Lifetimes::One::kWorkspace) continue;
       const Bytes offset = schedule_.buffers[one.buffer].offsets[births_[one.buffer]++];
       if (one.bytes == 0 || offset == graph::Buffer::kNoOffset) continue;
-      deaths_.emplace(one.death, taken_.emplace(offset, offset + one.bytes));
+      ends_.emplace(one.end, taken_.emplace(offset, offset + one.bytes));
     }
-    for (; !deaths_.empty() && deaths_.top().first <= tick; deaths_.pop())
-      taken_.erase(deaths_.top().second);
+    for (; !ends_.empty() && ends_.top().first <= tick; ends_.pop())
+      taken_.erase(ends_.top().second);
   }
 
   using Taken = std::multimap<Bytes, Bytes>;  // begin, end
   struct Later {
-    using Death = std::pair<std::uint64_t, Taken::iterator>;
-    bool operator()(const Death& a, const Death& b) const { return a.first > b.first; }
+    using End = std::pair<std::uint64_t, Taken::iterator>;
+    bool operator()(const End& a, const End& b) const { return a.first > b.first; }
   };
   const graph::Schedule& schedule_;
   const Lifetimes lifetimes_;
   std::vector<std::size_t> births_;  // of each buffer, so far
   std::size_t next_ = 0;             // lifetime
   Taken taken_;
-  std::priority_queue<Later::Death, std::vector<Later::Death>, Later> deaths_;
+  std::priority_queue<Later::End, std::vector<Later::End>, Later> ends_;
 };
 
-// The fastest way that needs no more and takes and gives the same; nothing where the one it has is.
+// The fastest alternative that needs no more and takes and gives the same; nothing where the one it
+// has is.
 std::optional<std::uint32_t> faster(const graph::Operator& op, std::uint32_t has, Bytes workspace) {
   const graph::Alternative& now = op.alternatives[has];
   std::uint32_t best = has;
   for (std::uint32_t a = 0; a < op.alternatives.size(); ++a) {
-    const graph::Alternative& way = op.alternatives[a];
-    if (way.ns < op.alternatives[best].ns && way.workspace <= workspace && way.reads == now.reads &&
-        way.writes == now.writes && way.in_place == now.in_place)
+    const graph::Alternative& alternative = op.alternatives[a];
+    if (alternative.ns < op.alternatives[best].ns && alternative.workspace <= workspace &&
+        alternative.reads == now.reads && alternative.writes == now.writes &&
+        alternative.in_place == now.in_place)
       best = a;
   }
   return best == has ? std::nullopt : std::optional(best);
@@ -96,10 +98,10 @@ std::size_t use_holes(const graph::Graph& graph, graph::Schedule& schedule, Byte
     const graph::Operator& op = graph.operators[step.op];
     if (!faster(op, step.alternative, kMaxBytes)) continue;
     const Piece free = arena.largest_free(2 * k + 2, capacity);
-    const auto way = faster(op, step.alternative, free.bytes);
-    if (!way) continue;
-    const Bytes workspace = op.alternatives[*way].workspace;
-    step.alternative = *way;
+    const auto alternative = faster(op, step.alternative, free.bytes);
+    if (!alternative) continue;
+    const Bytes workspace = op.alternatives[*alternative].workspace;
+    step.alternative = *alternative;
     step.workspace_offset = workspace == 0 ? graph::Buffer::kNoOffset : free.begin;
     better.arena_bytes = std::max(better.arena_bytes, workspace == 0 ? 0 : free.begin + workspace);
     ++changed;

@@ -8,9 +8,10 @@
 namespace berth::schedule {
 namespace {
 
-std::int64_t least_cost(const std::vector<StageMethod>& methods) {
-  std::int64_t least = methods.empty() ? 0 : methods.front().cost;
-  for (const StageMethod& method : methods) least = std::min(least, method.cost);
+std::int64_t least_cost(const std::vector<StageAlternative>& alternatives) {
+  std::int64_t least = alternatives.empty() ? 0 : alternatives.front().cost;
+  for (const StageAlternative& alternative : alternatives)
+    least = std::min(least, alternative.cost);
   return least;
 }
 
@@ -22,7 +23,7 @@ std::int64_t ns_of(const StageProblem& problem, std::size_t t) {
     ns += least_cost(node.first.empty() ? node.in_place : node.first);
   }
   const auto& alternatives = problem.stages[t].alternatives;
-  return alternatives.empty() ? ns : ns + least_cost(alternatives.front().methods);
+  return alternatives.empty() ? ns : ns + least_cost(alternatives.front().all);
 }
 
 Bytes reloaded_bytes(std::int64_t ns, Bytes per_second) {

@@ -56,7 +56,7 @@ class LifetimeWalk {
     }
     for (auto* const all : {&result_.all, &result_.host})
       for (Lifetimes::One& one : *all)
-        if (one.death == 0) one.death = tick_ + 2;
+        if (one.end == 0) one.end = tick_ + 2;
     return std::move(result_);
   }
 
@@ -94,7 +94,7 @@ class LifetimeWalk {
     note(0);
   }
   void die(std::size_t lifetime) {
-    result_.all[lifetime].death = tick_;
+    result_.all[lifetime].end = tick_;
     live_ -= result_.all[lifetime].bytes;
   }
   void see_off() {
@@ -119,10 +119,10 @@ class LifetimeWalk {
   }
 
   void run(const ScheduleStep& step) {
-    const graph::Alternative& way = graph_.operators[step.op].alternatives[step.alternative];
+    const graph::Alternative& taken = graph_.operators[step.op].alternatives[step.alternative];
     std::uint64_t earliest = 0;
     for (const BufferId buffer : step.reads) earliest = std::max(earliest, buffers_[buffer].ready);
-    Bytes born = way.workspace;
+    Bytes born = taken.workspace;
     for (const BufferId buffer : step.writes) {
       earliest = std::max(earliest, buffers_[buffer].ready);
       if (is_birth(buffer)) born += storage_of(buffer).bytes;
@@ -133,11 +133,11 @@ class LifetimeWalk {
       buffers_[buffer].on_host_too = false;
       if (is_birth(buffer)) bear(buffer);
     }
-    note(way.workspace);
-    if (way.workspace != 0)
+    note(taken.workspace);
+    if (taken.workspace != 0)
       result_.all.push_back(
-          {.step = tick_ / 2 - 1, .bytes = way.workspace, .birth = tick_, .death = tick_ + 1});
-    now_ += way.ns;
+          {.step = tick_ / 2 - 1, .bytes = taken.workspace, .birth = tick_, .end = tick_ + 1});
+    now_ += taken.ns;
   }
   [[nodiscard]] bool is_birth(BufferId buffer) const {
     return buffers_[buffer].lifetime == kNone && !is_resident(buffer);
@@ -184,7 +184,7 @@ class LifetimeWalk {
     // mutant: copies-host
     while (!coming_.empty() && coming_.front().end <= now) {
       Lifetimes::One& one = result_.host[coming_.front().lifetime];
-      one.death = tick_;
+      one.end = tick_;
       host_ -= one.bytes;
       coming_.pop_front();
     }

@@ -13,9 +13,9 @@ namespace berth::schedule {
 // When the bytes of a schedule are taken: what a placement has to know of it. Residents are no part
 // of it.
 //
-// Ticks are half-open, [birth, death), and step k has two of them: it begins at 2k + 2 and ends
+// Ticks are half-open, [birth, end), and step k has two of them: it begins at 2k + 2 and ends
 // before 2k + 4; tick 0 is the beginning. A workspace is [2k + 2, 2k + 3). A drop at step k is a
-// death at 2k + 2, so a birth at step k + 1 may have the bytes.
+// end at 2k + 2, so a birth at step k + 1 may have the bytes.
 //
 // What is copied out dies at the first step that begins when the copy has ended, by the clock of
 // the referee: a placement that keeps these lifetimes makes no birth wait. Under the budget of a
@@ -26,7 +26,7 @@ struct Lifetimes {
     graph::BufferId buffer = kWorkspace;
     std::size_t step = 0;  // of a workspace: whose; on the host: the copy out
     Bytes bytes = 0;       // 0 only where the storage has none
-    std::uint64_t birth = 0, death = 0;
+    std::uint64_t birth = 0, end = 0;
   };
   std::vector<One> all;  // in the order of their births; a buffer has one for each of its own
   Bytes live_peak = 0;   // most that is alive at one tick

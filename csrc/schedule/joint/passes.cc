@@ -42,9 +42,9 @@ std::vector<OperatorId> order_of(const Graph& graph) {
 
 template <class Visit>
 void for_each_value(const graph::Operator& op, const Visit& visit) {
-  for (const graph::Alternative& way : op.alternatives) {
-    for (const graph::Read& read : way.reads) visit(read.value, false);
-    for (const graph::ValueId& written : way.writes) visit(written, true);
+  for (const graph::Alternative& taken : op.alternatives) {
+    for (const graph::Read& read : taken.reads) visit(read.value, false);
+    for (const graph::ValueId& written : taken.writes) visit(written, true);
   }
 }
 
@@ -124,10 +124,10 @@ class Passes {
       op.forward = op.forward && place[*op.forward] != ~OperatorId{0}
                        ? std::optional(place[*op.forward])
                        : std::nullopt;
-      for (graph::Alternative& way : op.alternatives) {
-        for (graph::Read& read : way.reads) in_pass(read.value);
-        for (graph::ValueId& written : way.writes) in_pass(written);
-        for (auto& [from, to] : way.in_place) in_pass(from), in_pass(to);
+      for (graph::Alternative& taken : op.alternatives) {
+        for (graph::Read& read : taken.reads) in_pass(read.value);
+        for (graph::ValueId& written : taken.writes) in_pass(written);
+        for (auto& [from, to] : taken.in_place) in_pass(from), in_pass(to);
       }
       pass.graph.operators.push_back(std::move(op));
     }

@@ -180,14 +180,14 @@ class JointPlanning {
           {watch_.seconds(), result_.verdict.ns, result_.ns_bound, result_.verdict.peak, engine});
   }
 
-  // Of all operators, each in its fastest way.
+  // Of all operators, each by its fastest alternative.
   void find_bounds() {
     LeastBudget least = least_budget(graph_);
     result_.least_budget = least.bytes;
     result_.largest = std::move(least.largest);
     for (const graph::Operator& op : graph_.operators) {
       std::uint64_t fastest = op.alternatives.front().ns;
-      for (const graph::Alternative& way : op.alternatives) fastest = std::min(fastest, way.ns);
+      for (const graph::Alternative& taken : op.alternatives) fastest = std::min(fastest, taken.ns);
       result_.ns_bound += fastest;
     }
     result_.base_ns = result_.ns_bound;
@@ -219,7 +219,7 @@ class JointPlanning {
     retained_order_ = orders_.front();
   }
 
-  // Nothing made again: the ways follow by what there is room for.
+  // Nothing made again: alternatives follow by what there is room for.
   [[nodiscard]] graph::Schedule kept(const Operators& order) const {
     const StageGraph stages = stage_graph(graph_, order, options_.budget);
     return to_schedule(graph_, stages, keep_everything(stages.problem));

@@ -22,7 +22,7 @@ constexpr unsigned kCuts = 16;        // of a place, at ever closer prices
 constexpr double kPrices = 1e-6;      // the least of them, as a share of the largest
 constexpr double kMostFlow = 0x1p52;  // what the sum of all capacities is scaled to
 
-// The graph as the bound sees it: an operator reads what it reads in each of its ways, takes the
+// The graph as the bound sees it: an operator reads what each of its alternatives reads, takes the
 // time of the fastest, and the room of the smallest.
 class Pricing {
  public:
@@ -84,7 +84,7 @@ class Pricing {
   struct NodeOf {
     double ns = 0;
     bool again = false;  // it may run once more
-    Bytes own = 0;       // what it has alone, but for what only some of its ways read
+    Bytes own = 0;       // what it has alone, but for what only some of its alternatives read
     std::vector<std::uint32_t> reads, makes;  // values
     std::vector<OperatorId> before, after;
   };
@@ -113,22 +113,22 @@ class Pricing {
     node.ns =
         static_cast<double>(std::ranges::min(from.alternatives, {}, &graph::Alternative::ns).ns);
     once_ += node.ns;
-    const auto values_read = [](const graph::Alternative& way) {
+    const auto values_read = [](const graph::Alternative& taken) {
       std::vector<ValueId> read;
-      for (const graph::Read& one : way.reads) read.push_back(one.value);
+      for (const graph::Read& one : taken.reads) read.push_back(one.value);
       std::ranges::sort(read);
       read.erase(std::unique(read.begin(), read.end()), read.end());
       return read;
     };
     std::vector<ValueId> always = values_read(from.alternatives.front());
-    for (const graph::Alternative& way : from.alternatives) {
-      const std::vector<ValueId> read = values_read(way);
+    for (const graph::Alternative& taken : from.alternatives) {
+      const std::vector<ValueId> read = values_read(taken);
       std::erase_if(always, [&](ValueId id) { return !std::ranges::binary_search(read, id); });
     }
     node.own = kMaxBytes;
-    for (const graph::Alternative& way : from.alternatives) {
-      Bytes own = needed(graph_, way);
-      for (const ValueId id : values_read(way))
+    for (const graph::Alternative& taken : from.alternatives) {
+      Bytes own = needed(graph_, taken);
+      for (const ValueId id : values_read(taken))
         if (!std::ranges::binary_search(always, id) &&
             graph_.storages[id.storage].kind != StorageClass::kResident)
           own -= std::min(own, graph_.storages[id.storage].bytes);

@@ -24,8 +24,9 @@ namespace berth::schedule {
 //
 //   time >= operators once + (makers that run again) + p (bytes on the device - those there may be)
 //
-// for the X of that schedule, and no less than the least of the right side over all X and all ways
-// to have what is needed: a minimum cut. The largest over prices and operators v is the bound.
+// for the X of that schedule, and no less than the least of the right side over all X and all
+// alternatives to have what is needed: a minimum cut. The largest over prices and operators v is
+// the bound.
 //
 // Copies: those out end before v, those in begin behind it, so the time is no less than what both
 // take one after the other, r a byte. A mean of that, with weight w, and of the sum above, with

@@ -32,13 +32,13 @@ Unrolled unroll(const graph::Graph& graph, const graph::Schedule& schedule) {
     one.name = op.name;
     one.traits = op.traits;
     one.phase = runs_of[step.op].size() == 1 ? op.phase : graph::Phase::kBackward;
-    graph::Alternative way = op.alternatives[step.alternative];
-    way.in_place.clear();  // decided: the same buffer
-    for (std::size_t k = 0; k < way.reads.size(); ++k)
-      way.reads[k].value = {step.reads[k], version[step.reads[k]]};
-    for (std::size_t k = 0; k < way.writes.size(); ++k)
-      way.writes[k] = {step.writes[k], ++version[step.writes[k]]};
-    one.alternatives.push_back(std::move(way));
+    graph::Alternative taken = op.alternatives[step.alternative];
+    taken.in_place.clear();  // decided: the same buffer
+    for (std::size_t k = 0; k < taken.reads.size(); ++k)
+      taken.reads[k].value = {step.reads[k], version[step.reads[k]]};
+    for (std::size_t k = 0; k < taken.writes.size(); ++k)
+      taken.writes[k] = {step.writes[k], ++version[step.writes[k]]};
+    one.alternatives.push_back(std::move(taken));
     out.graph.operators.push_back(std::move(one));
   }
   for (const auto& [earlier, later] : graph.control)

@@ -10,9 +10,10 @@
 
 namespace berth::schedule {
 
-// A schedule as a graph of its own: each run is an operator, with the way that it takes as its only
-// one, each buffer a storage. So what is made again can be ordered, kept or copied like all else,
-// by planners that know nothing of it. When bytes are copied or dropped is not part of it.
+// A schedule as a graph of its own: each run is an operator, with the alternative that it takes as
+// its only one, each buffer a storage. So what is made again can be ordered, kept or copied like
+// all else, by planners that know nothing of it. When bytes are copied or dropped is not part of
+// it.
 //
 // `graph.order` is the order of the runs in the schedule. A run after an operator's first belongs
 // to the backward part.

@@ -9,11 +9,11 @@ namespace berth::schedule {
 
 namespace {
 
-// The storages of all operands of a way, each once, by number.
-std::vector<graph::StorageId> storages_of(const graph::Alternative& way) {
+// The storages of all operands of an alternative, each once, by number.
+std::vector<graph::StorageId> storages_of(const graph::Alternative& alternative) {
   std::vector<graph::StorageId> storages;
-  for (const graph::Read& read : way.reads) storages.push_back(read.value.storage);
-  for (const graph::ValueId& written : way.writes) storages.push_back(written.storage);
+  for (const graph::Read& read : alternative.reads) storages.push_back(read.value.storage);
+  for (const graph::ValueId& written : alternative.writes) storages.push_back(written.storage);
   std::sort(storages.begin(), storages.end());
   storages.erase(std::unique(storages.begin(), storages.end()), storages.end());
   return storages;
@@ -21,11 +21,11 @@ std::vector<graph::StorageId> storages_of(const graph::Alternative& way) {
 
 }  // namespace
 
-Bytes needed(const graph::Graph& graph, const graph::Alternative& way) {
-  Bytes bytes = way.workspace, spared = 0;
-  for (const graph::StorageId s : storages_of(way))
+Bytes needed(const graph::Graph& graph, const graph::Alternative& alternative) {
+  Bytes bytes = alternative.workspace, spared = 0;
+  for (const graph::StorageId s : storages_of(alternative))
     if (graph.storages[s].kind != graph::StorageClass::kResident) bytes += graph.storages[s].bytes;
-  for (const auto& [input, result] : way.in_place)
+  for (const auto& [input, result] : alternative.in_place)
     spared += std::min(graph.storages[input.storage].bytes, graph.storages[result.storage].bytes);
   return bytes - std::min(bytes, spared);
 }
@@ -44,11 +44,11 @@ LeastBudget least_budget(const graph::Graph& graph, const std::vector<bool>& mov
   LeastBudget least{residents, "what is resident"};
   for (graph::OperatorId op = 0; op < graph.operators.size(); ++op) {
     Bytes bytes = kMaxBytes;
-    for (const graph::Alternative& way : graph.operators[op].alternatives) {
+    for (const graph::Alternative& alternative : graph.operators[op].alternatives) {
       Bytes taken = 0;  // of residents that may be on the host
-      for (const graph::StorageId s : storages_of(way))
+      for (const graph::StorageId s : storages_of(alternative))
         if (is_resident(s) && movable[s]) taken += graph.storages[s].bytes;
-      bytes = std::min(bytes, needed(graph, way) + taken);
+      bytes = std::min(bytes, needed(graph, alternative) + taken);
     }
     if (residents + bytes > least.bytes)
       least = {residents + bytes, fmt::format("operator {} ({})", op, graph.operators[op].name)};

@@ -8,12 +8,12 @@
 
 namespace berth::schedule {
 
-// What an operator has on the device while it runs in one way, residents aside: its reads, results
-// and workspace; a result that can take over a read counts once.
-[[nodiscard]] Bytes needed(const graph::Graph& graph, const graph::Alternative& way);
+// What an operator has on the device while it runs by one alternative, residents aside: its reads,
+// results and workspace; a result that can take over a read counts once.
+[[nodiscard]] Bytes needed(const graph::Graph& graph, const graph::Alternative& taken);
 
-// What the largest operator of a step needs alone, in its smallest way, beside what is resident:
-// less is enough for no schedule.
+// What the largest operator of a step needs alone, by its smallest alternative, beside what is
+// resident: less is enough for no schedule.
 struct LeastBudget {
   Bytes bytes = 0;
   std::string largest;  // in words

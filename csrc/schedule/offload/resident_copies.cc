@@ -106,9 +106,9 @@ class Movement {
       const Bytes others = std::max(before, verdict.live[t] - all);
       before = verdict.live[t] - all;
       if (step.kind == Kind::kRun) {
-        const graph::Alternative& way = graph.operators[step.op].alternatives[step.alternative];
-        now += way.ns;
-        before -= way.workspace;
+        const graph::Alternative& taken = graph.operators[step.op].alternatives[step.alternative];
+        now += taken.ns;
+        before -= taken.workspace;
       }
       if (others + taken_at(t) > budget) return false;
       room_.push_back(budget - others);

@@ -66,8 +66,9 @@ class Writing {
     graph::ScheduleStep step;
     step.op = order_[op];
     step.alternative = choice_.empty() ? 0 : choice_[order_[op]];
-    const graph::Alternative& way = graph_.operators[step.op].alternatives[step.alternative];
-    for (const graph::Read& read : way.reads) step.reads.push_back(buffer_of_[read.value.storage]);
+    const graph::Alternative& taken = graph_.operators[step.op].alternatives[step.alternative];
+    for (const graph::Read& read : taken.reads)
+      step.reads.push_back(buffer_of_[read.value.storage]);
     std::vector<graph::BufferId> for_nothing;
     if (again)
       for (const Value v : one.makes) {
@@ -79,7 +80,7 @@ class Writing {
         }
         buffer_of_[storage_of_[v]] = made;
       }
-    for (const graph::ValueId& written : way.writes)
+    for (const graph::ValueId& written : taken.writes)
       step.writes.push_back(buffer_of_[written.storage]);
     schedule_.steps.push_back(std::move(step));
     // Those made for nothing are dropped, and what was there before is taken up again.

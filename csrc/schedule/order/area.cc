@@ -42,7 +42,7 @@ double WorkingOrder::price(std::uint32_t first, std::span<const Node> nodes) {
   ++call_;
   new_live_.resize(size);
   new_kept_.assign(size, 0);  // bytes that go after each step of the window
-  // From the right: a value's last reader in the window is its death, if none reads it beyond.
+  // From the right: a value's last reader in the window is its end, if none reads it beyond.
   for (std::uint32_t k = size; k-- > 0;) {
     for (const Value v : problem_.nodes[nodes[k]].reads) {
       if (seen_[v] == call_) continue;

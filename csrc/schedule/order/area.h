@@ -47,7 +47,7 @@ class WorkingOrder {
   double area_ = 0;
   // Of price(): the window as it would be.
   std::vector<Bytes> new_live_, new_kept_;
-  std::vector<std::uint32_t> seen_;  // by value: the call in which its death was found
+  std::vector<std::uint32_t> seen_;  // by value: the call in which its end was found
   std::uint32_t call_ = 0;
   double new_area_ = 0;
 };

@@ -33,16 +33,18 @@ graph::Verdict as_recorded(const graph::Graph& graph) {
   return graph::replay(graph, graph::schedule_of_order(graph, order));
 }
 
-// Takes the fastest ways to run each operator that leave the peak as it is.
+// Takes the fastest alternatives of each operator that leave the peak as it is.
 void take_faster_ways(const graph::Graph& graph, graph::Schedule& schedule) {
   const graph::Verdict verdict = graph::replay(graph, schedule);
   for (std::size_t k = 0; k < schedule.steps.size(); ++k) {
     graph::ScheduleStep& step = schedule.steps[k];
     if (step.kind != graph::ScheduleStep::Kind::kRun) continue;
-    const auto& ways = graph.operators[step.op].alternatives;
-    const Bytes room = verdict.peak - verdict.live[k] + ways[step.alternative].workspace;
-    for (std::uint32_t n = 0; n < ways.size(); ++n)
-      if (ways[n].ns < ways[step.alternative].ns && ways[n].workspace <= room) step.alternative = n;
+    const auto& alternatives = graph.operators[step.op].alternatives;
+    const Bytes room = verdict.peak - verdict.live[k] + alternatives[step.alternative].workspace;
+    for (std::uint32_t n = 0; n < alternatives.size(); ++n)
+      if (alternatives[n].ns < alternatives[step.alternative].ns &&
+          alternatives[n].workspace <= room)
+        step.alternative = n;
   }
 }
 
@@ -151,7 +153,7 @@ std::optional<graph::Schedule> plan_unbudgeted(const graph::Graph& graph,
   planning.rates.reset();
   planning.budget = kMaxBytes;
   std::optional<graph::Schedule> found = plan_step(as_written, planning).schedule;
-  if (found) found->graph_hash = found->budget = 0;  // of a graph with these ways alone
+  if (found) found->graph_hash = found->budget = 0;  // of a graph with these alternatives alone
   if (found && faster_ways) take_faster_ways(graph, *found);
   return found;
 }

@@ -19,11 +19,11 @@ constexpr std::size_t kMostLinks = std::size_t{1} << 21;   // reads times stages
 // its end, or run.
 enum Must : std::uint8_t { kRuns = 1, kNeedBefore = 2, kNeedAfter = 4 };
 
-// One way to run an operator, and what is counted in its place with it.
+// One alternative of an operator, and what is counted in its place with it.
 struct Option {
   std::vector<std::size_t> wants;  // places in needs_
   std::int64_t bytes = 0;
-  std::vector<StageMethod> methods;
+  std::vector<StageAlternative> alternatives;
 };
 
 // What a stage has at one moment, which must not be above the budget: `constant`, what the row
@@ -136,29 +136,31 @@ class RetentionBound::Prices {
   }
 
   // All that an operator may take, in stage t.
-  [[nodiscard]] std::vector<StageMethod> methods_of(StageNode n, std::size_t t) const {
+  [[nodiscard]] std::vector<StageAlternative> alternatives_of(StageNode n, std::size_t t) const {
     const StageProblem::NodeOf& node = problem_.nodes[n];
     const bool checkmate = problem_.rules == StageRules::kCheckmate;
     const bool again = (checkmate ? t > n : t > 0) && !node.again.empty();
-    std::vector<StageMethod> all;
+    std::vector<StageAlternative> all;
     if (!node.always_in_place) all = again ? node.again : node.first;
     if (node.always_in_place || !checkmate)
       all.insert(all.end(), node.in_place.begin(), node.in_place.end());
     if (checkmate)
-      for (StageMethod& method : all) method.workspace = 0;
+      for (StageAlternative& alternative : all) alternative.workspace = 0;
     return all;
   }
 
   // Those that fit, from which none is both faster and smaller than another.
-  static std::vector<StageMethod> fitting(const std::vector<StageMethod>& methods,
-                                          std::int64_t slack) {
-    std::vector<StageMethod> sorted = methods, kept;
-    std::sort(sorted.begin(), sorted.end(), [](const StageMethod& a, const StageMethod& b) {
-      return a.cost != b.cost ? a.cost < b.cost : a.workspace < b.workspace;
-    });
-    for (const StageMethod& method : sorted)
-      if (method.workspace <= slack && (kept.empty() || method.workspace < kept.back().workspace))
-        kept.push_back(method);
+  static std::vector<StageAlternative> fitting(const std::vector<StageAlternative>& alternatives,
+                                               std::int64_t slack) {
+    std::vector<StageAlternative> sorted = alternatives, kept;
+    std::sort(sorted.begin(), sorted.end(),
+              [](const StageAlternative& a, const StageAlternative& b) {
+                return a.cost != b.cost ? a.cost < b.cost : a.workspace < b.workspace;
+              });
+    for (const StageAlternative& alternative : sorted)
+      if (alternative.workspace <= slack &&
+          (kept.empty() || alternative.workspace < kept.back().workspace))
+        kept.push_back(alternative);
     return kept;
   }
 
@@ -252,8 +254,8 @@ class RetentionBound::Prices {
       const bool never =
           node.only_once && t > 0 && (problem_.rules == StageRules::kMonet || !due(t, n));
       Option option;
-      if (!never) option.methods = fitting(methods_of(n, t), budget_ - moment.constant);
-      if (option.methods.empty()) impossible_ = true;
+      if (!never) option.alternatives = fitting(alternatives_of(n, t), budget_ - moment.constant);
+      if (option.alternatives.empty()) impossible_ = true;
       moment.options.push_back(std::move(option));
       add(std::move(moment));
       if (!priced_) continue;
@@ -283,18 +285,18 @@ class RetentionBound::Prices {
     const bool monet = problem_.rules == StageRules::kMonet;
     const std::uint8_t kind = monet ? kNeedAfter : kNeedBefore;
     std::vector<std::uint32_t> wanted(values_, 0);  // by so many alternatives
-    std::vector<const StageProblem::AlternativeOf*> possible;
-    std::vector<std::vector<StageMethod>> methods;
+    std::vector<const StageProblem::AlternativesOf*> possible;
+    std::vector<std::vector<StageAlternative>> alternatives;
     const bool checkmate =
         problem_.rules == StageRules::kCheckmate;  // it closes stages for nothing
-    for (const StageProblem::AlternativeOf& one : stage.alternatives) {
+    for (const StageProblem::AlternativesOf& one : stage.alternatives) {
       std::int64_t bytes = stage.closing;
       for (const StageValue value : one.reads) bytes += problem_.values[value].bytes;
-      std::vector<StageMethod> fit =
-          checkmate ? std::vector<StageMethod>{{0, 0}} : fitting(one.methods, budget_ - bytes);
+      std::vector<StageAlternative> fit =
+          checkmate ? std::vector<StageAlternative>{{0, 0}} : fitting(one.all, budget_ - bytes);
       if (fit.empty()) continue;
       possible.push_back(&one);
-      methods.push_back(std::move(fit));
+      alternatives.push_back(std::move(fit));
       for (const StageValue value : one.reads) ++wanted[value];
     }
     if (possible.empty()) {
@@ -320,7 +322,7 @@ class RetentionBound::Prices {
     }
     for (std::size_t a = 0; a < possible.size(); ++a) {
       Option option;
-      option.methods = std::move(methods[a]);
+      option.alternatives = std::move(alternatives[a]);
       for (const StageValue value : possible[a]->reads) {
         if (wanted[value] == possible.size()) continue;
         option.wants.push_back(need_of[value]);
@@ -331,7 +333,7 @@ class RetentionBound::Prices {
     add(std::move(moment));
   }
 
-  // What making a value costs, at least: its share of the fastest method that fits alone.
+  // What making a value costs, at least: its share of the fastest alternative that fits alone.
   void find_run_costs() {
     for (StageNode n = 0; n < problem_.nodes.size(); ++n) {
       const StageProblem::NodeOf& node = problem_.nodes[n];
@@ -343,8 +345,9 @@ class RetentionBound::Prices {
           if (node.only_once && (checkmate || t > 0)) continue;
           const std::int64_t slack = budget_ - problem_.stages[t].fixed - standing_[n];
           cost = kInfinity;
-          for (const StageMethod& method : methods_of(n, t))
-            if (method.workspace <= slack) cost = std::min(cost, static_cast<double>(method.cost));
+          for (const StageAlternative& alternative : alternatives_of(n, t))
+            if (alternative.workspace <= slack)
+              cost = std::min(cost, static_cast<double>(alternative.cost));
           // mutant: kept-bound
           cost /= static_cast<double>(node.makes.size());
         }
@@ -537,7 +540,7 @@ class RetentionBound::Prices {
     return without;
   }
 
-  // The cheapest way to run what runs at a moment.
+  // The cheapest alternative of what runs at a moment.
   double best_option(std::size_t m) {
     const Moment& moment = moments_[m];
     const double price = prices_[m];
@@ -549,10 +552,10 @@ class RetentionBound::Prices {
       for (const Option& option : moment.options) {
         double wants = 0;
         for (const std::size_t need : option.wants) wants += prices_[moments_.size() + need];
-        for (const StageMethod& method : option.methods) {
+        for (const StageAlternative& alternative : option.alternatives) {
           const double has =
-              0.5 * static_cast<double>(option.bytes) + static_cast<double>(method.workspace);
-          const double cost = static_cast<double>(method.cost) + wants + price * relative(has);
+              0.5 * static_cast<double>(option.bytes) + static_cast<double>(alternative.workspace);
+          const double cost = static_cast<double>(alternative.cost) + wants + price * relative(has);
           if (cost >= found) continue;
           found = cost;
           chosen = &option;

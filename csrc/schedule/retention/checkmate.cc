@@ -1,6 +1,6 @@
 // Checkmate (Jain et al.: Checkmate: Breaking the Memory Wall with Optimal Tensor
-// Rematerialization, MLSys 2020): one stage an operator, each runs it; no workspace, one way to run
-// it.
+// Rematerialization, MLSys 2020): one stage an operator, each runs it; no workspace, one
+// alternative each.
 #include "csrc/schedule/retention/rules.h"
 
 #include <algorithm>
@@ -26,8 +26,8 @@ class CheckmateModel : public StageModel {
     for_each_bit(runs, [&](std::size_t id) {
       const StageProblem::NodeOf& node = problem_.nodes[id];
       const bool due = is_due(t, id);
-      const StageMethod& method = ways(static_cast<StageNode>(id), !due).plain.front();
-      total.cost += may_run(t, id, due) ? method.cost : StageProblem::kNever;
+      const StageAlternative& taken = alternatives(static_cast<StageNode>(id), !due).plain.front();
+      total.cost += may_run(t, id, due) ? taken.cost : StageProblem::kNever;
       for (const StageValue value : node.makes) live += problem_.values[value].bytes;
       total.peak = std::max(total.peak, live);
       for (const StageValue value : node.reads)

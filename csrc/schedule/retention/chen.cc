@@ -191,8 +191,10 @@ class Splitter {
     const auto cost_of = [&](StageValue value) {
       const StageProblem::NodeOf& node = problem_.nodes[problem_.values[value].maker];
       std::int64_t least = StageProblem::kNever;
-      for (const auto* methods : {node.again.empty() ? &node.first : &node.again, &node.in_place})
-        for (const StageMethod& method : *methods) least = std::min(least, method.cost);
+      for (const auto* alternatives :
+           {node.again.empty() ? &node.first : &node.again, &node.in_place})
+        for (const StageAlternative& alternative : *alternatives)
+          least = std::min(least, alternative.cost);
       return static_cast<double>(least);
     };
     double cost = 0, bytes = 1;

@@ -68,10 +68,11 @@ class Cutter {
     const StageProblem::NodeOf& node = problem_.nodes[n];
     if (node.only_once || node.last_stage < problem_.stages.size()) return std::nullopt;
     std::optional<double> least;
-    for (const auto* methods : {node.again.empty() ? &node.first : &node.again, &node.in_place})
-      for (const StageMethod& method : *methods)
-        least = std::min(least.value_or(static_cast<double>(method.cost)),
-                         static_cast<double>(method.cost));
+    for (const auto* alternatives :
+         {node.again.empty() ? &node.first : &node.again, &node.in_place})
+      for (const StageAlternative& alternative : *alternatives)
+        least = std::min(least.value_or(static_cast<double>(alternative.cost)),
+                         static_cast<double>(alternative.cost));
     return least;
   }
 

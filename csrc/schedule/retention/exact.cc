@@ -40,17 +40,17 @@ class ExactModel : public StageModel {
       // mutant: kept-fixed
       const std::int64_t base = stage.fixed + live;
       const bool due = is_due(t, id);
-      const Ways& mine = ways(static_cast<StageNode>(id), !due);
+      const NodeAlternatives& mine = alternatives(static_cast<StageNode>(id), !due);
       // mutant: kept-over-later, kept-over-kept
       const bool may = node.over && !has(between.after, *node.over) && ends_at(*node.over, id);
-      const StageMethod& method =
+      const StageAlternative& taken =
           pick(may && !node.always_in_place ? mine.any : mine.plain, budget - base, total);
-      total.cost += may_run(t, id, due) ? method.cost : StageProblem::kNever;
+      total.cost += may_run(t, id, due) ? taken.cost : StageProblem::kNever;
       // mutant: kept-workspace
-      total.peak = std::max(total.peak, base + method.workspace);
+      total.peak = std::max(total.peak, base + taken.workspace);
       if (observer_ != nullptr)
-        observer_->runs(static_cast<StageNode>(id), method,
-                        may && std::count(mine.in_place.begin(), mine.in_place.end(), method) > 0);
+        observer_->runs(static_cast<StageNode>(id), taken,
+                        may && std::count(mine.in_place.begin(), mine.in_place.end(), taken) > 0);
       // What nobody reads behind it does not outlive it.
       for (const StageValue value : node.reads)
         if (ends_at(value, id) && !has(between.after, value)) live -= problem_.values[value].bytes;
@@ -63,10 +63,10 @@ class ExactModel : public StageModel {
     });
     if (stage.alternatives.empty()) return total;
     const std::int64_t base = stage.closing + live;
-    const StageMethod& method = pick_closing(t, alternative, budget - base, total);
-    total.cost += method.cost;
-    total.peak = std::max(total.peak, base + method.workspace);
-    if (observer_ != nullptr) observer_->closes(method);
+    const StageAlternative& closing = pick_closing(t, alternative, budget - base, total);
+    total.cost += closing.cost;
+    total.peak = std::max(total.peak, base + closing.workspace);
+    if (observer_ != nullptr) observer_->closes(closing);
     return total;
   }
 

@@ -178,14 +178,14 @@ class Builder {
       one.always_in_place = true;
     }
     for (std::size_t a = 0; a < from.alternatives.size(); ++a) {
-      const Alternative& way = from.alternatives[a];
-      if (way.reads != recorded.reads || way.writes != recorded.writes) continue;
-      const StageMethod method{static_cast<std::int64_t>(way.ns),
-                               static_cast<std::int64_t>(way.workspace),
-                               static_cast<std::uint32_t>(a)};
-      one.first.push_back(method);
+      const Alternative& alternative = from.alternatives[a];
+      if (alternative.reads != recorded.reads || alternative.writes != recorded.writes) continue;
+      const StageAlternative counted{static_cast<std::int64_t>(alternative.ns),
+                                     static_cast<std::int64_t>(alternative.workspace),
+                                     static_cast<std::uint32_t>(a)};
+      one.first.push_back(counted);
       if (one.always_in_place) continue;
-      for (const auto& [input, result] : way.in_place) {
+      for (const auto& [input, result] : alternative.in_place) {
         const auto over = number_.find(input);
         // The bytes of an input are the caller's.
         if (over == number_.end() || !number_.contains(result) ||
@@ -194,22 +194,22 @@ class Builder {
             (one.over && *one.over != over->second))
           continue;
         one.over = over->second;
-        one.in_place.push_back(in_place(method, *one.over));
+        one.in_place.push_back(in_place(counted, *one.over));
         break;
       }
     }
     if (one.always_in_place) {
-      for (const StageMethod& method : one.first)
-        one.in_place.push_back(in_place(method, *one.over));
+      for (const StageAlternative& alternative : one.first)
+        one.in_place.push_back(in_place(alternative, *one.over));
       one.first.clear();
     }
     out_.problem.nodes.push_back(std::move(one));
   }
 
   // What it takes over is not asked for.
-  [[nodiscard]] StageMethod in_place(StageMethod method, StageValue over) const {
-    method.workspace -= out_.problem.values[over].bytes;
-    return method;
+  [[nodiscard]] StageAlternative in_place(StageAlternative alternative, StageValue over) const {
+    alternative.workspace -= out_.problem.values[over].bytes;
+    return alternative;
   }
 
   void add_stages() {
@@ -251,11 +251,11 @@ class Builder {
     const Alternative& recorded = graph_.operators[op].alternatives.front();
     std::map<std::vector<StageValue>, std::size_t> known;
     for (std::size_t a = 0; a < graph_.operators[op].alternatives.size(); ++a) {
-      const Alternative& way = graph_.operators[op].alternatives[a];
-      if (way.writes != recorded.writes) continue;
+      const Alternative& alternative = graph_.operators[op].alternatives[a];
+      if (alternative.writes != recorded.writes) continue;
       std::vector<StageValue> reads;
       bool constants_equal = true;
-      for (const graph::Read& read : way.reads) {
+      for (const graph::Read& read : alternative.reads) {
         if (constant_[read.value.storage])
           constants_equal &= std::count(recorded.reads.begin(), recorded.reads.end(), read) > 0;
         else
@@ -266,9 +266,9 @@ class Builder {
       reads.erase(std::unique(reads.begin(), reads.end()), reads.end());
       const auto [there, added] = known.try_emplace(reads, stage.alternatives.size());
       if (added) stage.alternatives.push_back({reads, {}});
-      stage.alternatives[there->second].methods.push_back({static_cast<std::int64_t>(way.ns),
-                                                           static_cast<std::int64_t>(way.workspace),
-                                                           static_cast<std::uint32_t>(a)});
+      stage.alternatives[there->second].all.push_back(
+          {static_cast<std::int64_t>(alternative.ns),
+           static_cast<std::int64_t>(alternative.workspace), static_cast<std::uint32_t>(a)});
     }
   }
 

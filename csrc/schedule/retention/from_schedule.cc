@@ -50,10 +50,11 @@ class Reader {
     for (std::size_t k = 0; k < schedule_.steps.size(); ++k) {
       const ScheduleStep& step = schedule_.steps[k];
       if (step.kind != ScheduleStep::Kind::kRun) continue;
-      const graph::Alternative& way = graph_.operators[step.op].alternatives[step.alternative];
+      const graph::Alternative& taken = graph_.operators[step.op].alternatives[step.alternative];
       for (const graph::BufferId buffer : step.reads)
         if (now[buffer] != kNoStep) contents_[now[buffer]].last_read = k;
-      for (std::size_t w = 0; w < way.writes.size(); ++w) hold(step.writes[w], way.writes[w], k);
+      for (std::size_t w = 0; w < taken.writes.size(); ++w)
+        hold(step.writes[w], taken.writes[w], k);
       if (ran[step.op]) continue;
       ran[step.op] = true;
       const std::size_t stage = stage_of[step.op];
@@ -67,8 +68,8 @@ class Reader {
   void take_alternative(std::size_t stage, std::uint32_t alternative) {
     const auto& alternatives = stages_.problem.stages[stage].alternatives;
     for (std::size_t a = 0; a < alternatives.size(); ++a)
-      for (const StageMethod& method : alternatives[a].methods)
-        if (method.tag == alternative) plan_.alternatives[stage] = static_cast<std::uint8_t>(a);
+      for (const StageAlternative& taken : alternatives[a].all)
+        if (taken.tag == alternative) plan_.alternatives[stage] = static_cast<std::uint8_t>(a);
   }
 
   // The last stage in which an operator that runs first takes each value from outside: some come

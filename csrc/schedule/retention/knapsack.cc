@@ -85,8 +85,9 @@ class Partition {
   }
   [[nodiscard]] std::int64_t cost(StageNode n) const {
     const StageProblem::NodeOf& node = problem_.nodes[n];
-    const std::vector<StageMethod>& ways = node.first.empty() ? node.in_place : node.first;
-    return std::ranges::min(ways, {}, &StageMethod::cost).cost;
+    const std::vector<StageAlternative>& alternatives =
+        node.first.empty() ? node.in_place : node.first;
+    return std::ranges::min(alternatives, {}, &StageAlternative::cost).cost;
   }
   // What cannot be made again: the step's inputs, and what is random.
   [[nodiscard]] Flags irreplaceable() const {

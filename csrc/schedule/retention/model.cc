@@ -8,13 +8,14 @@
 namespace berth::schedule {
 namespace {
 
-std::vector<StageMethod> pareto(std::vector<StageMethod> methods) {
-  std::sort(methods.begin(), methods.end(), [](const StageMethod& a, const StageMethod& b) {
-    return a.cost != b.cost ? a.cost < b.cost : a.workspace < b.workspace;
-  });
-  std::vector<StageMethod> kept;
-  for (const StageMethod& method : methods)
-    if (kept.empty() || method.workspace < kept.back().workspace) kept.push_back(method);
+std::vector<StageAlternative> pareto(std::vector<StageAlternative> alternatives) {
+  std::sort(alternatives.begin(), alternatives.end(),
+            [](const StageAlternative& a, const StageAlternative& b) {
+              return a.cost != b.cost ? a.cost < b.cost : a.workspace < b.workspace;
+            });
+  std::vector<StageAlternative> kept;
+  for (const StageAlternative& alternative : alternatives)
+    if (kept.empty() || alternative.workspace < kept.back().workspace) kept.push_back(alternative);
   return kept;
 }
 
@@ -52,8 +53,9 @@ StageModel::StageModel(const StageProblem& problem)
     for (const auto* values : {&node.makes, &node.reads, &node.local})
       for (const StageValue v : *values) touched_.add(n, v);
     if (node.over) touched_.add(n, *node.over);
-    const auto add = [&](std::vector<Ways>& list, const std::vector<StageMethod>& plain) {
-      std::vector<StageMethod> any = plain;
+    const auto add = [&](std::vector<NodeAlternatives>& list,
+                         const std::vector<StageAlternative>& plain) {
+      std::vector<StageAlternative> any = plain;
       any.insert(any.end(), node.in_place.begin(), node.in_place.end());
       list.push_back({pareto(node.always_in_place ? node.in_place : plain), pareto(any),
                       pareto(node.in_place)});
@@ -69,7 +71,7 @@ StageModel::StageModel(const StageProblem& problem)
     closing_.emplace_back();
     std::size_t row = first_closing_[t];
     for (const auto& one : problem.stages[t].alternatives) {
-      closing_.back().push_back(pareto(one.methods));
+      closing_.back().push_back(pareto(one.all));
       for (const StageValue v : one.reads) closing_reads_.add(row, v);
       ++row;
     }
@@ -82,14 +84,14 @@ bool StageModel::is_due(std::size_t t, std::size_t node) const {
   return std::binary_search(due.begin(), due.end(), node);
 }
 
-const StageMethod& StageModel::pick(const std::vector<StageMethod>& methods, std::int64_t slack,
-                                    StageCost& stage) noexcept {
+const StageAlternative& StageModel::pick(const std::vector<StageAlternative>& alternatives,
+                                         std::int64_t slack, StageCost& stage) noexcept {
   std::size_t k = 0;
-  while (k < methods.size() && methods[k].workspace > slack) ++k;
-  if (k > 0) stage.less = std::min(stage.less, methods[k - 1].workspace - slack);
-  if (k == methods.size()) return methods.back();
-  stage.more = std::min(stage.more, slack - methods[k].workspace);
-  return methods[k];
+  while (k < alternatives.size() && alternatives[k].workspace > slack) ++k;
+  if (k > 0) stage.less = std::min(stage.less, alternatives[k - 1].workspace - slack);
+  if (k == alternatives.size()) return alternatives.back();
+  stage.more = std::min(stage.more, slack - alternatives[k].workspace);
+  return alternatives[k];
 }
 
 void StageModel::find_runs(std::size_t t, std::uint32_t alternative, const Between& between,

@@ -26,7 +26,7 @@ struct StageCost {
   static constexpr std::int64_t kNoMargin = std::numeric_limits<std::int64_t>::max() / 2;
   std::int64_t cost = 0;
   std::int64_t peak = 0;
-  // How many bytes more and less (that less excluded) leave each choice of a method as it is.
+  // How many bytes more and less (that less excluded) leave each choice of an alternative as it is.
   std::int64_t more = kNoMargin, less = kNoMargin;
 };
 
@@ -34,8 +34,8 @@ struct StageCost {
 class StageObserver {
  public:
   virtual ~StageObserver() = default;
-  virtual void runs(StageNode node, const StageMethod& method, bool in_place) = 0;
-  virtual void closes(const StageMethod& method) = 0;
+  virtual void runs(StageNode node, const StageAlternative& alternative, bool in_place) = 0;
+  virtual void closes(const StageAlternative& alternative) = 0;
 };
 
 // A plan's stages, priced one by one. A stage depends on what is kept before and after it and on
@@ -73,20 +73,21 @@ class StageModel {
  protected:
   explicit StageModel(const StageProblem& problem);
 
-  // Methods from which none is both faster and smaller than another: by rising cost.
-  struct Ways {
-    std::vector<StageMethod> plain, any;  // `any`: with those in place
-    std::vector<StageMethod> in_place;
+  // Alternatives from which none is both faster and smaller than another: by rising cost.
+  struct NodeAlternatives {
+    std::vector<StageAlternative> plain, any;  // `any`: with those in place
+    std::vector<StageAlternative> in_place;
   };
-  [[nodiscard]] const Ways& ways(StageNode node, bool again) const {
+  [[nodiscard]] const NodeAlternatives& alternatives(StageNode node, bool again) const {
     return again ? again_[node] : first_[node];
   }
   // The fastest that fits the slack; the smallest where none does. Keeps the margins.
-  [[nodiscard]] static const StageMethod& pick(const std::vector<StageMethod>& methods,
-                                               std::int64_t slack, StageCost& stage) noexcept;
-  [[nodiscard]] const StageMethod& pick_closing(std::size_t t, std::uint32_t alternative,
-                                                std::int64_t slack,
-                                                StageCost& stage) const noexcept {
+  [[nodiscard]] static const StageAlternative& pick(
+      const std::vector<StageAlternative>& alternatives, std::int64_t slack,
+      StageCost& stage) noexcept;
+  [[nodiscard]] const StageAlternative& pick_closing(std::size_t t, std::uint32_t alternative,
+                                                     std::int64_t slack,
+                                                     StageCost& stage) const noexcept {
     return pick(closing_[t][alternative], slack, stage);
   }
   // Whether a run of the node in stage t is its first, or one that it must have anyway; and whether
@@ -107,9 +108,9 @@ class StageModel {
   BitTable touched_;
   std::vector<std::size_t> first_closing_;  // by stage: its row of closing_reads_, empty ones, too
   BitTable closing_reads_;
-  std::vector<Ways> first_, again_;
+  std::vector<NodeAlternatives> first_, again_;
   std::vector<std::uint32_t> first_due_;  // by node: the first stage that must run it, or 0
-  std::vector<std::vector<std::vector<StageMethod>>> closing_;
+  std::vector<std::vector<std::vector<StageAlternative>>> closing_;
 };
 
 // A whole plan, priced. O(stages) evaluations.

@@ -52,8 +52,9 @@ class MonetModel : public StageModel {
         const StageProblem::NodeOf& one = problem_.nodes[id];
         const std::int64_t base = stage.fixed + there + standing(node, between.after);
         if (one.with_previous) {
-          take(node, t, in_place ? ways(node, t > 0).in_place : ways(node, t > 0).plain, base,
-               total);
+          take(node, t,
+               in_place ? alternatives(node, t > 0).in_place : alternatives(node, t > 0).plain,
+               base, total);
         } else {
           // mutant: kept-over-d
           const bool may = one.over && !has(between.after, *one.over) && !has(reads, *one.over);
@@ -61,9 +62,9 @@ class MonetModel : public StageModel {
                              problem_.nodes[id + 1].with_previous && has(runs, id + 1);
           if (!may) {
             in_place = false;
-            take(node, t, ways(node, t > 0).plain, base, total);
+            take(node, t, alternatives(node, t > 0).plain, base, total);
           } else if (!joint) {
-            take(node, t, ways(node, t > 0).any, base, total);
+            take(node, t, alternatives(node, t > 0).any, base, total);
           } else {
             // The next one counts what this one leaves.
             const std::int64_t next_ahead =
@@ -71,8 +72,9 @@ class MonetModel : public StageModel {
             const std::int64_t next_base = stage.fixed + there - next_ahead + (stays ? bytes : 0) +
                                            standing(node + 1, between.after);
             in_place = chooses_in_place(node, t > 0, budget - base, budget - next_base, total);
-            take(node, t, in_place ? ways(node, t > 0).in_place : ways(node, t > 0).plain, base,
-                 total);
+            take(node, t,
+                 in_place ? alternatives(node, t > 0).in_place : alternatives(node, t > 0).plain,
+                 base, total);
           }
         }
       }
@@ -83,9 +85,9 @@ class MonetModel : public StageModel {
       total.peak = std::max(total.peak, stage.fixed + there);
     if (!closes) return total;
     const std::int64_t base = stage.closing + all_reads + between.after_bytes - kept_reads;
-    const StageMethod& method = pick_closing(t, alternative, budget - base, total);
-    total.cost += method.cost;
-    total.peak = std::max(total.peak, base + method.workspace);
+    const StageAlternative& closing = pick_closing(t, alternative, budget - base, total);
+    total.cost += closing.cost;
+    total.peak = std::max(total.peak, base + closing.workspace);
     return total;
   }
 
@@ -101,11 +103,11 @@ class MonetModel : public StageModel {
     return bytes;
   }
 
-  void take(StageNode node, std::size_t t, const std::vector<StageMethod>& methods,
+  void take(StageNode node, std::size_t t, const std::vector<StageAlternative>& alternatives,
             std::int64_t base, StageCost& total) const {
-    const StageMethod& method = pick(methods, problem_.budget - base, total);
-    total.cost += t > 0 && problem_.nodes[node].only_once ? StageProblem::kNever : method.cost;
-    total.peak = std::max(total.peak, base + method.workspace);
+    const StageAlternative& alternative = pick(alternatives, problem_.budget - base, total);
+    total.cost += t > 0 && problem_.nodes[node].only_once ? StageProblem::kNever : alternative.cost;
+    total.peak = std::max(total.peak, base + alternative.workspace);
   }
 
   // Of a node and its further result, which go the same way. Both ways are looked at, so a change
@@ -113,12 +115,12 @@ class MonetModel : public StageModel {
   [[nodiscard]] bool chooses_in_place(StageNode node, bool again, std::int64_t slack,
                                       std::int64_t next_slack, StageCost& total) const {
     StageCost plain, in_place;
-    const Ways& one = ways(node, again);
-    const Ways& next = ways(node + 1, again);
-    const auto try_way = [&](const std::vector<StageMethod>& mine,
-                             const std::vector<StageMethod>& its, StageCost& cost) {
-      const StageMethod& a = pick(mine, slack, cost);
-      const StageMethod& b = pick(its, next_slack, cost);
+    const NodeAlternatives& one = alternatives(node, again);
+    const NodeAlternatives& next = alternatives(node + 1, again);
+    const auto try_way = [&](const std::vector<StageAlternative>& mine,
+                             const std::vector<StageAlternative>& its, StageCost& cost) {
+      const StageAlternative& a = pick(mine, slack, cost);
+      const StageAlternative& b = pick(its, next_slack, cost);
       cost.cost = a.cost + b.cost;
       return a.workspace <= slack && b.workspace <= next_slack;
     };

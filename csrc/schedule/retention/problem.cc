@@ -8,13 +8,15 @@
 namespace berth::schedule {
 namespace {
 
-void check_methods(const std::vector<StageMethod>& methods, const std::string& whose) {
-  for (const StageMethod& method : methods) {
-    BERTH_CHECK(method.cost >= 0 && method.cost < StageProblem::kNever, kInput,
-                "{} costs {}, 0 to {} are legal", whose, method.cost, StageProblem::kNever - 1);
-    BERTH_CHECK(
-        method.workspace > -StageProblem::kMostBytes && method.workspace < StageProblem::kMostBytes,
-        kInput, "{} has a workspace of {}", whose, method.workspace);
+void check_alternatives(const std::vector<StageAlternative>& alternatives,
+                        const std::string& whose) {
+  for (const StageAlternative& alternative : alternatives) {
+    BERTH_CHECK(alternative.cost >= 0 && alternative.cost < StageProblem::kNever, kInput,
+                "{} costs {}, 0 to {} are legal", whose, alternative.cost,
+                StageProblem::kNever - 1);
+    BERTH_CHECK(alternative.workspace > -StageProblem::kMostBytes &&
+                    alternative.workspace < StageProblem::kMostBytes,
+                kInput, "{} has a workspace of {}", whose, alternative.workspace);
   }
 }
 
@@ -48,7 +50,7 @@ void check_monet(const StageProblem& problem) {
     BERTH_CHECK(!previous.with_previous, kInput,
                 "operator {} runs with the one before it, which does so itself", n);
     BERTH_CHECK(!previous.over || !node.in_place.empty(), kInput,
-                "operator {} has no way in place, the one before it has", n);
+                "operator {} has no alternative in place, the one before it has", n);
   }
 }
 
@@ -66,20 +68,21 @@ void check(const StageProblem& problem) {
   for (StageNode n = 0; n < nodes; ++n) {
     const StageProblem::NodeOf& node = problem.nodes[n];
     const std::string whose = fmt::format("operator {}", n);
-    BERTH_CHECK(!node.first.empty() || node.always_in_place, kInput, "{} has no way to run", whose);
+    BERTH_CHECK(!node.first.empty() || node.always_in_place, kInput, "{} has no alternative",
+                whose);
     BERTH_CHECK(!node.always_in_place || (node.over && !node.in_place.empty()), kInput,
                 "{} runs in place of nothing", whose);
     BERTH_CHECK(!node.with_previous || n > 0, kInput,
                 "{} runs with the one before it: there is none", whose);
     BERTH_CHECK(!node.over || !node.in_place.empty(), kInput,
-                "{} takes over a result and has no way to do so", whose);
+                "{} takes over a result and has no alternative to do so", whose);
     // mutant: kept-twice-read
     check_distinct(node.reads, whose, "reads");
     check_distinct(node.makes, whose, "makes");
     check_distinct(node.local, whose, "stands beside");
-    check_methods(node.first, whose);
-    check_methods(node.again, whose);
-    check_methods(node.in_place, whose);
+    check_alternatives(node.first, whose);
+    check_alternatives(node.again, whose);
+    check_alternatives(node.in_place, whose);
     check_bytes(node.local_bytes, whose);
     for (const StageValue v : node.makes) {
       BERTH_CHECK(v < values && problem.values[v].maker == n, kInput,
@@ -114,9 +117,9 @@ void check(const StageProblem& problem) {
       BERTH_CHECK(n < nodes, kInput, "{} runs operator {}, there are {}", whose, n, nodes);
     BERTH_CHECK(std::is_sorted(stage.must_run.begin(), stage.must_run.end()), kInput,
                 "what {} must run is not sorted", whose);
-    for (const StageProblem::AlternativeOf& one : stage.alternatives) {
-      check_methods(one.methods, whose);
-      BERTH_CHECK(!one.methods.empty(), kInput, "{} has an alternative that cannot run", whose);
+    for (const StageProblem::AlternativesOf& one : stage.alternatives) {
+      check_alternatives(one.all, whose);
+      BERTH_CHECK(!one.all.empty(), kInput, "{} has an alternative that cannot run", whose);
       for (const StageValue v : one.reads)
         BERTH_CHECK(v < values, kInput, "{} reads result {}, there are {}", whose, v, values);
       BERTH_CHECK(std::is_sorted(one.reads.begin(), one.reads.end()), kInput,

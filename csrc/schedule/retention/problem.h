@@ -11,7 +11,7 @@
 // Stage 0 runs the forward part; each later stage ends with one closing operator, as a rule of the
 // backward part, and begins with what is made again for it. Which values are kept at the beginning
 // of each stage, and which alternative each closing operator takes: that is a whole plan. What is
-// made again, in which way and when it is released follows by rule.
+// made again, by which alternative and when it is released follows by rule.
 namespace berth::schedule {
 
 using StageNode = std::uint32_t;  // an operator that can run in any stage, in the order that it has
@@ -24,13 +24,13 @@ enum class StageRules : std::uint8_t {
   kMonet,      // Shah et al. 2021, inequalities as published: with workspaces, in place, algorithms
 };
 
-// One way to run an operator, as it is counted: cost in the problem's unit of time, workspace in
-// its unit of bytes. MONeT's workspaces may be negative.
-struct StageMethod {
+// An alternative to run an operator, as it is counted: cost in the problem's unit of time,
+// workspace in its unit of bytes. MONeT's workspaces may be negative.
+struct StageAlternative {
   std::int64_t cost = 0;
   std::int64_t workspace = 0;
   std::uint32_t tag = 0;  // the caller's
-  friend bool operator==(const StageMethod&, const StageMethod&) = default;
+  friend bool operator==(const StageAlternative&, const StageAlternative&) = default;
 };
 
 // Plain data, checked by violation().
@@ -49,34 +49,36 @@ struct StageProblem {
     bool keepable = true;
   };
   struct NodeOf {
-    std::vector<StageValue> reads, makes;   // each once, reads ascending
-    std::vector<StageMethod> first, again;  // in stage 0, and in a later one; empty: as `first`
-    bool only_once = false;                 // it must not run again
+    std::vector<StageValue> reads, makes;  // each once, reads ascending
+    std::vector<StageAlternative> first,
+        again;               // in stage 0, and in a later one; empty: as `first`
+    bool only_once = false;  // it must not run again
     // Nor in a later stage than this one, at whose end something that it reads changes.
     std::uint32_t last_stage = std::numeric_limits<std::uint32_t>::max();
     // A read whose bytes its first result can take over, where nobody needs them any more, and the
-    // methods that do so. With kExact both count all the same, so that the workspace of such a
-    // method is less by the bytes that it takes over.
+    // alternatives that do so. With kExact both count all the same, so that the workspace of such
+    // an alternative is less by the bytes that it takes over.
     std::optional<StageValue> over;
-    std::vector<StageMethod> in_place;
-    bool always_in_place = false;  // it has no other way
-    // It is a further result of the node just before it, of which it takes the way (MONeT's masks
-    // and indices): runs with it alone, in place where that does.
+    std::vector<StageAlternative> in_place;
+    bool always_in_place = false;  // it has no other alternative
+    // It is a further result of the node just before it, of which it takes the alternative (MONeT's
+    // masks and indices): runs with it alone, in place where that does.
     bool with_previous = false;
     // kMonet: values that are counted beside it whatever it reads, ascending, and their sum.
     std::vector<StageValue> local;
     std::int64_t local_bytes = 0;
   };
-  struct AlternativeOf {
+  // Those that read the same values.
+  struct AlternativesOf {
     std::vector<StageValue> reads;  // of values of nodes, ascending, each once
-    std::vector<StageMethod> methods;
+    std::vector<StageAlternative> all;
   };
   // What a stage must do, and the operator that ends it.
   struct StageOf {
     std::int64_t fixed = 0;    // alive all through the stage, whatever is kept
     std::int64_t closing = 0;  // in its place while the closing operator runs: with its results
     std::vector<StageNode> must_run;
-    std::vector<AlternativeOf> alternatives;  // of the closing operator; empty: there is none
+    std::vector<AlternativesOf> alternatives;  // of the closing operator; empty: there is none
   };
 
   StageRules rules = StageRules::kExact;

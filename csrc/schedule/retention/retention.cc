@@ -105,7 +105,7 @@ class RetentionPlanning {
   }
 
   void start(const Retention& everything) {
-    // Without a budget every operator takes its fastest way, once.
+    // Without a budget every operator takes its fastest alternative, once.
     StageProblem free = problem_;
     free.budget = std::numeric_limits<std::int64_t>::max() / 4;
     const auto free_model = StageModel::make(free);
@@ -313,12 +313,12 @@ std::int64_t least_budget_of(const StageProblem& problem) {
   for (const StageProblem::StageOf& stage : problem.stages) {
     least = std::max(least, stage.fixed);
     std::int64_t closing = std::numeric_limits<std::int64_t>::max();
-    for (const StageProblem::AlternativeOf& one : stage.alternatives) {
+    for (const StageProblem::AlternativesOf& one : stage.alternatives) {
       std::int64_t bytes = stage.closing;
       for (const StageValue value : one.reads) bytes += problem.values[value].bytes;
-      std::int64_t workspace = one.methods.front().workspace;
-      for (const StageMethod& method : one.methods)
-        workspace = std::min(workspace, method.workspace);
+      std::int64_t workspace = one.all.front().workspace;
+      for (const StageAlternative& alternative : one.all)
+        workspace = std::min(workspace, alternative.workspace);
       closing = std::min(closing, bytes + workspace);
     }
     if (!stage.alternatives.empty()) least = std::max(least, closing);
@@ -328,9 +328,9 @@ std::int64_t least_budget_of(const StageProblem& problem) {
       for (const StageValue value : node.reads) bytes += problem.values[value].bytes;
       for (const StageValue value : node.makes) bytes += problem.values[value].bytes;
       std::int64_t workspace = std::numeric_limits<std::int64_t>::max();
-      for (const auto* methods : {&node.first, &node.in_place})
-        for (const StageMethod& method : *methods)
-          workspace = std::min(workspace, method.workspace);
+      for (const auto* alternatives : {&node.first, &node.in_place})
+        for (const StageAlternative& alternative : *alternatives)
+          workspace = std::min(workspace, alternative.workspace);
       if (problem.rules == StageRules::kCheckmate) workspace = 0;
       least = std::max(least, bytes + workspace);
     }

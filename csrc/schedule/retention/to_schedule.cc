@@ -65,10 +65,10 @@ class Writer : StageObserver {
     bool in_place = false;
   };
 
-  void runs(StageNode node, const StageMethod& method, bool in_place) override {
-    events_.push_back({node, method.tag, in_place});
+  void runs(StageNode node, const StageAlternative& alternative, bool in_place) override {
+    events_.push_back({node, alternative.tag, in_place});
   }
-  void closes(const StageMethod& method) override { closing_ = method.tag; }
+  void closes(const StageAlternative& alternative) override { closing_ = alternative.tag; }
 
   [[nodiscard]] std::int64_t bytes_of(std::size_t row) const {
     std::int64_t bytes = 0;
@@ -82,9 +82,9 @@ class Writer : StageObserver {
       last_use_[s] = last_use_[s] == kNever ? position : std::max(last_use_[s], position);
     };
     for (std::size_t p = 0; p < stages_.order.size(); ++p)
-      for (const Alternative& way : graph_.operators[stages_.order[p]].alternatives) {
-        for (const graph::Read& read : way.reads) use(read.value.storage, p);
-        for (const ValueId& written : way.writes) use(written.storage, p);
+      for (const Alternative& taken : graph_.operators[stages_.order[p]].alternatives) {
+        for (const graph::Read& read : taken.reads) use(read.value.storage, p);
+        for (const ValueId& written : taken.writes) use(written.storage, p);
       }
   }
 
@@ -115,13 +115,13 @@ class Writer : StageObserver {
   // Runs an operator; `over`: a value whose bytes its result takes. Returns buffers of results that
   // were there already.
   std::vector<BufferId> run(OperatorId op, std::uint32_t alternative, std::optional<ValueId> over) {
-    const Alternative& way = graph_.operators[op].alternatives[alternative];
+    const Alternative& taken = graph_.operators[op].alternatives[alternative];
     ScheduleStep step;
     step.op = op;
     step.alternative = alternative;
-    for (const graph::Read& read : way.reads) step.reads.push_back(buffer(read.value));
+    for (const graph::Read& read : taken.reads) step.reads.push_back(buffer(read.value));
     std::vector<BufferId> spare;
-    for (const ValueId& written : way.writes) {
+    for (const ValueId& written : taken.writes) {
       BufferId& mine = buffer(written);
       if (!number_.contains(written)) {
         if (mine == kNoBuffer) mine = add_buffer(written.storage);
@@ -140,8 +140,8 @@ class Writer : StageObserver {
         continue;
       } else if (over &&
                  graph_.storages[over->storage].bytes == graph_.storages[written.storage].bytes &&
-                 std::count(way.in_place.begin(), way.in_place.end(), std::pair(*over, written)) >
-                     0) {
+                 std::count(taken.in_place.begin(), taken.in_place.end(),
+                            std::pair(*over, written)) > 0) {
         mine = std::exchange(buffer(*over), kNoBuffer);
         over.reset();
       } else {
@@ -161,9 +161,9 @@ class Writer : StageObserver {
       drop(constant_[s]);
       constant_[s] = kNoBuffer;
     };
-    for (const Alternative& way : graph_.operators[op].alternatives) {
-      for (const graph::Read& read : way.reads) end(read.value.storage);
-      for (const ValueId& written : way.writes) end(written.storage);
+    for (const Alternative& taken : graph_.operators[op].alternatives) {
+      for (const graph::Read& read : taken.reads) end(read.value.storage);
+      for (const ValueId& written : taken.writes) end(written.storage);
     }
   }
 

@@ -96,7 +96,7 @@ bool WorkingPlan::apply(const RetentionMove& move) {
 }
 
 // A value that was flipped both before and after the stage, and that nothing in it touches, only
-// shifts its peak: as far as no choice of a method depends on it.
+// shifts its peak: as far as no choice of an alternative depends on it.
 void WorkingPlan::price(std::size_t index, const RetentionMove& move) {
   const std::uint32_t t = touched_[index];
   const StageCost& old = stages_[t];

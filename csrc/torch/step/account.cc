@@ -389,16 +389,16 @@ class Account {
           made.emplace_back(buffer, make(one.storage, program_.storages[one.storage].bytes));
     };
     if (!over && !call.barrier) {
-      const bool as_recorded =
-          instruction.way == Instruction::kAsRecorded && instruction.count == Instruction::kAll;
+      const bool as_recorded = instruction.alternative == Instruction::kAsRecorded &&
+                               instruction.count == Instruction::kAll;
       if (as_recorded)
         ask_as_recorded(call,
                         [&](std::uint32_t result) { make_result(instruction.results[result]); });
       for (const BufferNumber buffer : instruction.results) make_result(buffer);
       if (!as_recorded && ledger_.device())
-        ledger_.give_back(ledger_.ask(instruction.way == Instruction::kAsRecorded
+        ledger_.give_back(ledger_.ask(instruction.alternative == Instruction::kAsRecorded
                                           ? call.workspace
-                                          : call.ways[instruction.way].workspace,
+                                          : call.alternatives[instruction.alternative].workspace,
                                       *ledger_.device()));
     }
     ledger_.pass(std::max(beside, sets ? state_ : 0));

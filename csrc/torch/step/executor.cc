@@ -1,9 +1,9 @@
 #include "csrc/torch/step/executor.h"
 
 #include "csrc/core/check.h"
+#include "csrc/torch/step/algorithms.h"
 #include "csrc/torch/step/generators.h"
 #include "csrc/torch/step/hidden_writes.h"
-#include "csrc/torch/step/implementations.h"
 #include "csrc/torch/step/spill_parts.h"
 #include "csrc/torch/step/spills.h"
 #include "csrc/torch/step/tap.h"
@@ -292,11 +292,12 @@ void Executor::run(const Instruction& instruction, const Needed& needed, c10::St
   for (const std::uint32_t written : call.writes)
     if (const StorageNumber storage = call.operands[written].storage; storage != kNoStorage)
       left_traces_ |= !beside_ && program_.storages[storage].of_body();
-  const auto run_other_way = [&] {
+  const auto run_alternative = [&] {
     const Spills::Use use(call.op, *stack);
-    return call.ways[instruction.way].implementation->run(call, stack);
+    return call.alternatives[instruction.alternative].algorithm->run(call, stack);
   };
-  const bool other = !over && instruction.way != Instruction::kAsRecorded && run_other_way();
+  const bool other =
+      !over && instruction.alternative != Instruction::kAsRecorded && run_alternative();
   if (!other) {
     // Of parts of a call, and beside a body that takes a core as well, times are not the call's.
     const bool measured = times_ != nullptr && !beside_ && instruction.count == Instruction::kAll;

@@ -29,7 +29,7 @@ struct Instruction {
   std::uint32_t first = 0, count = kAll;
   static constexpr std::uint32_t kAll = ~std::uint32_t{0};
   std::vector<BufferNumber> operands = {}, results = {};
-  std::uint32_t way = kAsRecorded;  // of Call::ways
+  std::uint32_t alternative = kAsRecorded;  // of Call::alternatives
   static constexpr std::uint32_t kAsRecorded = ~std::uint32_t{0};
   struct Made {
     BufferNumber buffer = 0;
@@ -85,8 +85,8 @@ struct Scheduled {
   Bytes recorded_peak = 0;  // as the step was recorded, each value released after its last use
   std::uint64_t recorded_ns = 0;
   std::uint64_t recomputed = 0;  // calls that run more than once
-  // Calls that have other ways, and runs that take one.
-  std::uint64_t choices = 0, chosen = 0;
+  // Calls that have alternatives, and runs that take one.
+  std::uint64_t alternatives = 0, chosen = 0;
   Bytes offloaded_bytes = 0, host_peak = 0;
   std::uint64_t barriers = 0;
   std::string barrier_operators;   // with how many calls each

@@ -31,9 +31,10 @@ class PlanningThread {
     std::optional<Scheduled> scheduled;  // nothing: it failed
     std::string error;
   };
-  // Plans a program whose ways are known; with `before` once more, by the times that its calls have
-  // now. Allocators plan its addresses beside what other programs ask for. What `options` point to
-  // outlives this. Where there is no thread to be had, it is planned before this returns.
+  // Plans a program whose alternatives are known; with `before` once more, by the times that its
+  // calls have now. Allocators plan its addresses beside what other programs ask for. What
+  // `options` point to outlives this. Where there is no thread to be had, it is planned before this
+  // returns.
   Ticket plan(Program program, const SchedulingOptions& options,
               std::unique_ptr<Refinement> before = nullptr, std::vector<RequestsOn> beside = {});
   // What has been planned since the last call, in the order in which it was asked for. Does not

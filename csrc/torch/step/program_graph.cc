@@ -196,12 +196,12 @@ class Builder {
     out_.parts.push_back(part);
     if (part.count != Part::kWhole) return;
     // They take and leave the same.
-    for (const Way& way : call.ways) {
+    for (const CallAlternative& one : call.alternatives) {
       std::vector<Alternative>& alternatives = graph.last().alternatives;
       Alternative& other = alternatives.emplace_back(alternatives.front());
-      other.ns = way.ns;
-      other.workspace += align_up(way.workspace, alignment_) - call.workspace;
-      other.algorithm = way.name;
+      other.ns = one.ns;
+      other.workspace += align_up(one.workspace, alignment_) - call.workspace;
+      other.algorithm = one.name;
     }
   }
 
@@ -243,9 +243,9 @@ class Room {
     using Kind = graph::ScheduleStep::Kind;
     switch (step.kind) {
       case Kind::kRun: {
-        const graph::Alternative& way = graph_.operators[step.op].alternatives[step.alternative];
+        const graph::Alternative& taken = graph_.operators[step.op].alternatives[step.alternative];
         for (const graph::BufferId made : step.writes) bear(made);
-        make_room(way.workspace);
+        make_room(taken.workspace);
         break;
       }
       case Kind::kCopyIn:
@@ -321,7 +321,7 @@ Instruction run_of(const Program& program, const ProgramGraph& of, const graph::
   instruction.call = part.call;
   instruction.first = part.first;
   instruction.count = part.count;
-  if (step.alternative > 0) instruction.way = step.alternative - 1;
+  if (step.alternative > 0) instruction.alternative = step.alternative - 1;
   const std::vector<std::uint32_t> operands = numbers_of(call.arguments, part);
   for (std::size_t n = 0; n < operands.size(); ++n) {
     const StorageNumber storage = call.operands[operands[n]].storage;

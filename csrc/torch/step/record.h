@@ -75,14 +75,14 @@ struct Twin {
   std::uint32_t operand = 0;  // whose bytes it takes
 };
 
-class Implementation;
+class LibraryAlgorithm;
 
-// Another way to run a call, by another algorithm: see implementations.h.
-struct Way {
+// Another way to run a call, by an algorithm of a library: see algorithms.h.
+struct CallAlternative {
   std::string name;  // for people
   std::uint64_t ns = 0;
   Bytes workspace = 0;
-  std::shared_ptr<const Implementation> implementation;
+  std::shared_ptr<const LibraryAlgorithm> algorithm;
 };
 
 // A request that a kernel made of an allocator.
@@ -131,9 +131,9 @@ struct Call {
 
   // Measured.
   std::uint64_t ns = 0;
-  Bytes workspace = 0;                       // most that it held beside its results
-  std::vector<KernelRequest> requests = {};  // in order; none where there were too many
-  std::vector<Way> ways;                     // others than the operator itself
+  Bytes workspace = 0;                        // most that it held beside its results
+  std::vector<KernelRequest> requests = {};   // in order; none where there were too many
+  std::vector<CallAlternative> alternatives;  // others than the operator itself
 };
 
 struct RecordedStorage {

@@ -4,7 +4,7 @@
 #include "csrc/core/check.h"
 #include "csrc/graph/hash.h"
 #include "csrc/torch/step/account.h"
-#include "csrc/torch/step/implementations.h"
+#include "csrc/torch/step/algorithms.h"
 #include "csrc/torch/step/program_graph.h"
 #include "csrc/torch/step/tensors.h"
 
@@ -312,7 +312,7 @@ bool goes_by_times(const SchedulingOptions& options) {
 std::uint64_t ns_by_times_of(const Program& program, const Scheduled& scheduled) {
   std::uint64_t ns = scheduled.predicted_ns;
   for (const Instruction& one : scheduled.instructions.list) {
-    if (one.kind != Instruction::Kind::kRun || one.way != Instruction::kAsRecorded ||
+    if (one.kind != Instruction::Kind::kRun || one.alternative != Instruction::kAsRecorded ||
         one.count != Instruction::kAll)
       continue;
     ns += program.calls[one.call].ns;
@@ -375,9 +375,10 @@ Scheduled scheduled_from(Program& program, const SchedulingOptions& options,
                     return one.again_later && result.program.calls[one.call].random;
                   });
   result.recomputed = verdict.recomputed;
-  for (const Call& call : result.program.calls) result.choices += call.ways.empty() ? 0 : 1;
+  for (const Call& call : result.program.calls)
+    result.alternatives += call.alternatives.empty() ? 0 : 1;
   for (const Instruction& one : result.instructions.list)
-    result.chosen += one.way == Instruction::kAsRecorded ? 0 : 1;
+    result.chosen += one.alternative == Instruction::kAsRecorded ? 0 : 1;
   if (goes_by_times(options) && !given && best.not_met.empty())
     result.refinement = std::make_unique<Refinement>(Refinement{
         KernelTimes(result.program.calls.size()), fitted(std::move(best.chosen)), best.split});
@@ -397,9 +398,9 @@ void find_ways(Program& program, const SchedulingOptions& options) {
   if (options.engine == "release" || options.engine == "order") return;
   const ProgramGraph written = graph_of(program, alignment_of(program), {.twins = false});
   const graph::Verdict recorded = graph::replay(written.graph, as_recorded(written));
-  find_implementations(program, {.other_bits = options.other_bits,
-                                 .room = room_between_steps(program, written.graph, recorded),
-                                 .file = options.algorithms});
+  find_algorithms(program, {.other_bits = options.other_bits,
+                            .room = room_between_steps(program, written.graph, recorded),
+                            .file = options.algorithms});
 }
 
 Scheduled schedule(Program& program, const SchedulingOptions& options) {

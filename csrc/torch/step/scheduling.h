@@ -40,7 +40,7 @@ struct SchedulingOptions {
 // it (`csrc/graph/step_from_trace`).
 [[nodiscard]] graph::Graph written_graph(const Program& program);
 
-// Asks libraries for other ways to run the program's calls, which they measure: no step runs
+// Asks libraries for alternatives of the program's calls, which they measure: no step runs
 // meanwhile. Before it is planned.
 void find_ways(Program& program, const SchedulingOptions& options);
 

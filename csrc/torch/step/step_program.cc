@@ -442,7 +442,7 @@ class StepProgram::State {
     stats_.recorded_ns = ran.recorded_ns;
     stats_.bound_ns = ran.bound_ns;
     stats_.recomputed = ran.recomputed;
-    stats_.choices = ran.choices;
+    stats_.alternatives = ran.alternatives;
     stats_.chosen = ran.chosen;
     stats_.offloaded_bytes = ran.offloaded_bytes;
     stats_.host_peak = ran.host_peak;

@@ -33,7 +33,7 @@ void for_each(const StepProgramStats& stats, const Number& number, const Text& t
   NUMBER(schedule_ns);
   NUMBER(ran_beside);
   NUMBER(recomputed);
-  NUMBER(choices);
+  NUMBER(alternatives);
   NUMBER(chosen);
   NUMBER(offloaded_bytes);
   NUMBER(host_peak);

@@ -44,7 +44,7 @@ struct Role;
 
 struct Copy;
 
-struct Choice;
+struct Alternative;
 
 struct Segment;
 
@@ -924,7 +924,7 @@ FLATBUFFERS_MANUALLY_ALIGNED_STRUCT(8) Copy FLATBUFFERS_FINAL_CLASS {
 };
 FLATBUFFERS_STRUCT_END(Copy, 48);
 
-FLATBUFFERS_MANUALLY_ALIGNED_STRUCT(8) Choice FLATBUFFERS_FINAL_CLASS {
+FLATBUFFERS_MANUALLY_ALIGNED_STRUCT(8) Alternative FLATBUFFERS_FINAL_CLASS {
  private:
   uint64_t tick_;
   uint64_t time_;
@@ -938,7 +938,7 @@ FLATBUFFERS_MANUALLY_ALIGNED_STRUCT(8) Choice FLATBUFFERS_FINAL_CLASS {
   int8_t padding0__;  int16_t padding1__;  int32_t padding2__;
 
  public:
-  Choice()
+  Alternative()
       : tick_(0),
         time_(0),
         op_(0),
@@ -955,7 +955,7 @@ FLATBUFFERS_MANUALLY_ALIGNED_STRUCT(8) Choice FLATBUFFERS_FINAL_CLASS {
     (void)padding1__;
     (void)padding2__;
   }
-  Choice(uint64_t _tick, uint64_t _time, uint64_t _op, uint64_t _key, uint64_t _workspace_bytes, uint64_t _duration, uint32_t _thread, uint32_t _algorithm, bool _chosen)
+  Alternative(uint64_t _tick, uint64_t _time, uint64_t _op, uint64_t _key, uint64_t _workspace_bytes, uint64_t _duration, uint32_t _thread, uint32_t _algorithm, bool _chosen)
       : tick_(flatbuffers::EndianScalar(_tick)),
         time_(flatbuffers::EndianScalar(_time)),
         op_(flatbuffers::EndianScalar(_op)),
@@ -1000,7 +1000,7 @@ FLATBUFFERS_MANUALLY_ALIGNED_STRUCT(8) Choice FLATBUFFERS_FINAL_CLASS {
     return flatbuffers::EndianScalar(chosen_) != 0;
   }
 };
-FLATBUFFERS_STRUCT_END(Choice, 64);
+FLATBUFFERS_STRUCT_END(Alternative, 64);
 
 FLATBUFFERS_MANUALLY_ALIGNED_STRUCT(8) Segment FLATBUFFERS_FINAL_CLASS {
  private:
@@ -1260,7 +1260,7 @@ struct Chunk FLATBUFFERS_FINAL_CLASS : private flatbuffers::Table {
     VT_OPERANDS = 36,
     VT_ROLES = 38,
     VT_COPIES = 40,
-    VT_CHOICES = 42,
+    VT_ALTERNATIVES = 42,
     VT_SEGMENTS = 44,
     VT_DEVICE_TIMES = 46,
     VT_END = 48
@@ -1322,8 +1322,8 @@ struct Chunk FLATBUFFERS_FINAL_CLASS : private flatbuffers::Table {
   const flatbuffers::Vector<const berth::trace_file::Copy *> *copies() const {
     return GetPointer<const flatbuffers::Vector<const berth::trace_file::Copy *> *>(VT_COPIES);
   }
-  const flatbuffers::Vector<const berth::trace_file::Choice *> *choices() const {
-    return GetPointer<const flatbuffers::Vector<const berth::trace_file::Choice *> *>(VT_CHOICES);
+  const flatbuffers::Vector<const berth::trace_file::Alternative *> *alternatives() const {
+    return GetPointer<const flatbuffers::Vector<const berth::trace_file::Alternative *> *>(VT_ALTERNATIVES);
   }
   const flatbuffers::Vector<const berth::trace_file::Segment *> *segments() const {
     return GetPointer<const flatbuffers::Vector<const berth::trace_file::Segment *> *>(VT_SEGMENTS);
@@ -1375,8 +1375,8 @@ struct Chunk FLATBUFFERS_FINAL_CLASS : private flatbuffers::Table {
            verifier.VerifyVector(roles()) &&
            VerifyOffset(verifier, VT_COPIES) &&
            verifier.VerifyVector(copies()) &&
-           VerifyOffset(verifier, VT_CHOICES) &&
-           verifier.VerifyVector(choices()) &&
+           VerifyOffset(verifier, VT_ALTERNATIVES) &&
+           verifier.VerifyVector(alternatives()) &&
            VerifyOffset(verifier, VT_SEGMENTS) &&
            verifier.VerifyVector(segments()) &&
            VerifyOffset(verifier, VT_DEVICE_TIMES) &&
@@ -1447,8 +1447,8 @@ struct ChunkBuilder {
   void add_copies(flatbuffers::Offset<flatbuffers::Vector<const berth::trace_file::Copy *>> copies) {
     fbb_.AddOffset(Chunk::VT_COPIES, copies);
   }
-  void add_choices(flatbuffers::Offset<flatbuffers::Vector<const berth::trace_file::Choice *>> choices) {
-    fbb_.AddOffset(Chunk::VT_CHOICES, choices);
+  void add_alternatives(flatbuffers::Offset<flatbuffers::Vector<const berth::trace_file::Alternative *>> alternatives) {
+    fbb_.AddOffset(Chunk::VT_ALTERNATIVES, alternatives);
   }
   void add_segments(flatbuffers::Offset<flatbuffers::Vector<const berth::trace_file::Segment *>> segments) {
     fbb_.AddOffset(Chunk::VT_SEGMENTS, segments);
@@ -1491,14 +1491,14 @@ inline flatbuffers::Offset<Chunk> CreateChunk(
     flatbuffers::Offset<flatbuffers::Vector<const berth::trace_file::Operand *>> operands = 0,
     flatbuffers::Offset<flatbuffers::Vector<const berth::trace_file::Role *>> roles = 0,
     flatbuffers::Offset<flatbuffers::Vector<const berth::trace_file::Copy *>> copies = 0,
-    flatbuffers::Offset<flatbuffers::Vector<const berth::trace_file::Choice *>> choices = 0,
+    flatbuffers::Offset<flatbuffers::Vector<const berth::trace_file::Alternative *>> alternatives = 0,
     flatbuffers::Offset<flatbuffers::Vector<const berth::trace_file::Segment *>> segments = 0,
     flatbuffers::Offset<flatbuffers::Vector<const berth::trace_file::DeviceTime *>> device_times = 0,
     bool end = false) {
   ChunkBuilder builder_(_fbb);
   builder_.add_device_times(device_times);
   builder_.add_segments(segments);
-  builder_.add_choices(choices);
+  builder_.add_alternatives(alternatives);
   builder_.add_copies(copies);
   builder_.add_roles(roles);
   builder_.add_operands(operands);
@@ -1543,7 +1543,7 @@ inline flatbuffers::Offset<Chunk> CreateChunkDirect(
     const std::vector<berth::trace_file::Operand> *operands = nullptr,
     const std::vector<berth::trace_file::Role> *roles = nullptr,
     const std::vector<berth::trace_file::Copy> *copies = nullptr,
-    const std::vector<berth::trace_file::Choice> *choices = nullptr,
+    const std::vector<berth::trace_file::Alternative> *alternatives = nullptr,
     const std::vector<berth::trace_file::Segment> *segments = nullptr,
     const std::vector<berth::trace_file::DeviceTime> *device_times = nullptr,
     bool end = false) {
@@ -1565,7 +1565,7 @@ inline flatbuffers::Offset<Chunk> CreateChunkDirect(
   auto operands__ = operands ? _fbb.CreateVectorOfStructs<berth::trace_file::Operand>(*operands) : 0;
   auto roles__ = roles ? _fbb.CreateVectorOfStructs<berth::trace_file::Role>(*roles) : 0;
   auto copies__ = copies ? _fbb.CreateVectorOfStructs<berth::trace_file::Copy>(*copies) : 0;
-  auto choices__ = choices ? _fbb.CreateVectorOfStructs<berth::trace_file::Choice>(*choices) : 0;
+  auto alternatives__ = alternatives ? _fbb.CreateVectorOfStructs<berth::trace_file::Alternative>(*alternatives) : 0;
   auto segments__ = segments ? _fbb.CreateVectorOfStructs<berth::trace_file::Segment>(*segments) : 0;
   auto device_times__ = device_times ? _fbb.CreateVectorOfStructs<berth::trace_file::DeviceTime>(*device_times) : 0;
   return berth::trace_file::CreateChunk(
@@ -1589,7 +1589,7 @@ inline flatbuffers::Offset<Chunk> CreateChunkDirect(
       operands__,
       roles__,
       copies__,
-      choices__,
+      alternatives__,
       segments__,
       device_times__,
       end);

@@ -117,22 +117,22 @@ class View {
     this.findPeak();
   }
 
-  // Bytes alive over time. At one time deaths come before births.
+  // Bytes alive over time. At one time ends come before births.
   sumLive() {
     const {count, birth, end, bytes, period} = this;
-    const deaths = new Float64Array(count);
+    const ends = new Float64Array(count);
     let now = 0;
     for (let i = 0; i < count; ++i) {
-      deaths[i] = end[i];
+      ends[i] = end[i];
       if (end[i] <= period) continue;
-      deaths[i] -= period;
+      ends[i] -= period;
       now += bytes[i];
     }
-    const order = Uint32Array.from(deaths, (_, i) => i).sort((a, b) => deaths[a] - deaths[b]);
+    const order = Uint32Array.from(ends, (_, i) => i).sort((a, b) => ends[a] - ends[b]);
     const times = [0], values = [now];
     for (let b = 0, d = 0; b < count || d < count;) {
-      const time = Math.min(b < count ? birth[b] : Infinity, d < count ? deaths[order[d]] : Infinity);
-      for (; d < count && deaths[order[d]] === time; ++d) now -= bytes[order[d]];
+      const time = Math.min(b < count ? birth[b] : Infinity, d < count ? ends[order[d]] : Infinity);
+      for (; d < count && ends[order[d]] === time; ++d) now -= bytes[order[d]];
       for (; b < count && birth[b] === time; ++b) now += bytes[b];
       if (time >= period) break;
       if (times[times.length - 1] === time) values[values.length - 1] = now;

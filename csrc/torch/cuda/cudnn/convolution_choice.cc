@@ -5,7 +5,7 @@
 #include "csrc/graph/algorithm_cache.h"
 #include "csrc/torch/cuda/cudnn/convolution_call.h"
 #include "csrc/torch/cuda/cudnn/convolution_trial.h"
-#include "csrc/torch/step/implementations.h"
+#include "csrc/torch/step/algorithms.h"
 
 #include <ATen/Context.h>
 #include <c10/core/DeviceGuard.h>
@@ -28,14 +28,14 @@ using graph::AlgorithmProfile;
 using step::Call;
 using step::Program;
 
-class Convolutions final : public step::ImplementationSource {
+class Convolutions final : public step::AlgorithmSource {
  public:
   void find(Program& program, const step::SearchOptions& options) override {
     const Calls* const calls = Calls::find();
     if (calls == nullptr || !at::globalContext().userEnabledCuDNN()) return;
     AlgorithmCache& cache = caches_.try_emplace(options.file, options.file).first->second;
     // Of the same convolution one, so that its plans are built once.
-    std::map<std::string, std::vector<step::Way>> found;
+    std::map<std::string, std::vector<step::CallAlternative>> found;
     for (Call& call : program.calls) {
       const std::optional<c10::Device> device = device_of(program, call);
       if (!device) continue;
@@ -55,13 +55,13 @@ class Convolutions final : public step::ImplementationSource {
         cache.add(key, *measured);
         profile = cache.find(key);
       }
-      const auto [ways, fresh] = found.try_emplace(key);
+      const auto [alternatives, fresh] = found.try_emplace(key);
       if (fresh)
         for (const graph::Algorithm& one : profile->algorithms)
           if (one.same_bits || options.other_bits)
-            ways->second.push_back(
-                {one.name, one.ns, one.workspace, implementation_of(*calls, *of, one)});
-      call.ways = better_ways(call, ways->second, profile->ns);
+            alternatives->second.push_back(
+                {one.name, one.ns, one.workspace, algorithm_of(*calls, *of, one)});
+      call.alternatives = better_alternatives(call, alternatives->second, profile->ns);
     }
     cache.save();
   }
@@ -81,24 +81,26 @@ class Convolutions final : public step::ImplementationSource {
 
   // Those that take less time or less memory than the operator itself and than each other, fastest
   // first. Times are in relation to the operator's own, which the step's record knows better.
-  static std::vector<step::Way> better_ways(const Call& call, std::vector<step::Way> ways,
-                                            std::uint64_t as_written_ns) {
-    for (step::Way& way : ways) {
-      const std::uint64_t saved = as_written_ns - std::min(as_written_ns, way.ns);
-      const std::uint64_t added = way.ns - std::min(way.ns, as_written_ns);
-      way.ns = call.ns - std::min(call.ns, saved) + added;
+  static std::vector<step::CallAlternative> better_alternatives(
+      const Call& call, std::vector<step::CallAlternative> alternatives,
+      std::uint64_t as_written_ns) {
+    for (step::CallAlternative& one : alternatives) {
+      const std::uint64_t saved = as_written_ns - std::min(as_written_ns, one.ns);
+      const std::uint64_t added = one.ns - std::min(one.ns, as_written_ns);
+      one.ns = call.ns - std::min(call.ns, saved) + added;
     }
-    std::sort(ways.begin(), ways.end(), [](const step::Way& a, const step::Way& b) {
-      return a.ns != b.ns ? a.ns < b.ns : a.workspace < b.workspace;
-    });
+    std::sort(alternatives.begin(), alternatives.end(),
+              [](const step::CallAlternative& a, const step::CallAlternative& b) {
+                return a.ns != b.ns ? a.ns < b.ns : a.workspace < b.workspace;
+              });
     Bytes least = kMaxBytes;
-    std::erase_if(ways, [&](const step::Way& way) {
+    std::erase_if(alternatives, [&](const step::CallAlternative& one) {
       const bool beaten =
-          way.workspace >= least || (way.ns >= call.ns && way.workspace >= call.workspace);
-      least = std::min(least, way.workspace);
+          one.workspace >= least || (one.ns >= call.ns && one.workspace >= call.workspace);
+      least = std::min(least, one.workspace);
       return beaten;
     });
-    return ways;
+    return alternatives;
   }
 
   std::map<std::string, AlgorithmCache> caches_;  // by file
@@ -111,7 +113,7 @@ SetupMutex offering;
 void offer_convolutions() {
   const std::lock_guard lock(offering);
   static auto* const convolutions = new Convolutions;
-  step::offer_implementations(*convolutions);
+  step::offer_algorithms(*convolutions);
 }
 
 }  // namespace berth::torch::cudnn

@@ -108,9 +108,9 @@ class Plainly {
 };
 
 // One algorithm of each piece, separated by '|'.
-class ConvolutionWay final : public step::Implementation {
+class ConvolutionAlgorithm final : public step::LibraryAlgorithm {
  public:
-  ConvolutionWay(const Calls& calls, ConvolutionCall of, const Algorithm& algorithm)
+  ConvolutionAlgorithm(const Calls& calls, ConvolutionCall of, const Algorithm& algorithm)
       : calls_(calls), of_(std::move(of)), workspace_(algorithm.workspace) {
     for (std::size_t begin = 0; begin <= algorithm.name.size();) {
       const std::size_t end = std::min(algorithm.name.find('|', begin), algorithm.name.size());
@@ -299,7 +299,7 @@ class Trial {
     result.add_(beside(tensors_.operands[*of_.bias], result.dim()));
   }
 
-  // What libtorch does beside cuDNN, as ConvolutionWay does it.
+  // What libtorch does beside cuDNN, as ConvolutionAlgorithm does it.
   Rest measure_rest() {
     Rest rest;
     if (of_.bias) rest.ns = time([&] { add_bias(tensors_.results.front()); });
@@ -403,10 +403,10 @@ std::optional<AlgorithmProfile> measure_algorithms(const Calls& calls, const Cal
   }
 }
 
-std::shared_ptr<const step::Implementation> implementation_of(const Calls& calls,
-                                                              const ConvolutionCall& of,
-                                                              const Algorithm& algorithm) {
-  return std::make_shared<ConvolutionWay>(calls, of, algorithm);
+std::shared_ptr<const step::LibraryAlgorithm> algorithm_of(const Calls& calls,
+                                                           const ConvolutionCall& of,
+                                                           const Algorithm& algorithm) {
+  return std::make_shared<ConvolutionAlgorithm>(calls, of, algorithm);
 }
 
 }  // namespace berth::torch::cudnn

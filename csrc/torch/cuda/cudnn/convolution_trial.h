@@ -2,7 +2,7 @@
 
 #include "csrc/graph/algorithm_cache.h"
 #include "csrc/torch/cuda/cudnn/convolution_call.h"
-#include "csrc/torch/step/implementations.h"
+#include "csrc/torch/step/algorithms.h"
 
 #include <berth/bytes.h>
 
@@ -38,7 +38,7 @@ inline constexpr std::size_t kMostTried = 16;
 
 // Runs the call by that algorithm, and not where it takes more workspace than that. Its plans are
 // built when they are first needed.
-[[nodiscard]] std::shared_ptr<const step::Implementation> implementation_of(
+[[nodiscard]] std::shared_ptr<const step::LibraryAlgorithm> algorithm_of(
     const Calls& calls, const ConvolutionCall& of, const graph::Algorithm& algorithm);
 
 }  // namespace berth::torch::cudnn

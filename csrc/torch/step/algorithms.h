@@ -11,9 +11,9 @@
 namespace berth::torch::step {
 
 // One other algorithm. Immutable, apart from caches of its own. Runs on the executor's thread.
-class Implementation {
+class LibraryAlgorithm {
  public:
-  virtual ~Implementation() = default;
+  virtual ~LibraryAlgorithm() = default;
   // Replaces the call's arguments on top of the stack by its results, as the operator would, in the
   // current streams, below autograd. False where the library cannot after all: the stack is as it
   // was. Throws where memory is exhausted.
@@ -30,19 +30,19 @@ struct SearchOptions {
   std::string file = {};
 };
 
-// A library that knows other ways. Lives for ever.
-class ImplementationSource {
+// A library that knows alternatives. Lives for ever.
+class AlgorithmSource {
  public:
-  virtual ~ImplementationSource() = default;
-  // Fills Call::ways of the calls that it knows, fastest first; leaves alone those that it does
-  // not. No step runs meanwhile. Throws nothing but what memory exhausted throws.
+  virtual ~AlgorithmSource() = default;
+  // Fills Call::alternatives of the calls that it knows, fastest first; leaves alone those that it
+  // does not. No step runs meanwhile. Throws nothing but what memory exhausted throws.
   virtual void find(Program& program, const SearchOptions& options) = 0;
 };
 
 // From now on programs are shown to the source. Once each. Thread-safe.
-void offer_implementations(ImplementationSource& source);
+void offer_algorithms(AlgorithmSource& source);
 
-// Asks the sources. What fails there is as if there were no other way.
-void find_implementations(Program& program, const SearchOptions& options);
+// Asks the sources. What fails there is as if there were no alternative.
+void find_algorithms(Program& program, const SearchOptions& options);
 
 }  // namespace berth::torch::step

@@ -10,13 +10,13 @@
 
 namespace berth::graph {
 
-// The implementations that a run tried of each problem, by the key of the problem. What one call
+// The alternatives that a run tried of each problem, by the key of the problem. What one call
 // tried is known to all of the same key. Kept are the first Graph::kMaxAlternatives of each.
-class Choices {
+class TriedAlternatives {
  public:
   void add(const Unit& unit);
 
-  // `recorded` first, then the ways to run the unit that are faster than all that need no more
+  // `recorded` first, then alternatives of the unit that are faster than all that need no more
   // workspace, fastest first; Graph::kMaxAlternatives in all at most. `recorded` alone where a
   // problem of the unit does not say what was chosen. A unit may hold several problems: they run
   // one after the other, so that times add up and workspaces share their bytes. An algorithm is
@@ -25,14 +25,14 @@ class Choices {
                                                       Bytes alignment) const;
 
  private:
-  struct Way {
+  struct Tried {
     std::uint64_t ns = 0;
     Bytes workspace = 0;
     std::string algorithm = {};  // numbers, one a problem
   };
-  static void prune(std::vector<Way>& ways);
+  static void prune(std::vector<Tried>& tried);
 
-  std::unordered_map<std::uint64_t, std::map<std::uint32_t, Way>> known_;  // by key, by algorithm
+  std::unordered_map<std::uint64_t, std::map<std::uint32_t, Tried>> known_;  // by key, by algorithm
 };
 
 }  // namespace berth::graph

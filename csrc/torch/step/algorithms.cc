@@ -1,4 +1,4 @@
-#include "csrc/torch/step/implementations.h"
+#include "csrc/torch/step/algorithms.h"
 
 #include "csrc/core/setup_mutex.h"
 
@@ -17,26 +17,26 @@ namespace {
 
 SetupMutex sources_mutex;
 
-std::vector<ImplementationSource*>& sources() {
-  static auto* const all = new std::vector<ImplementationSource*>;
+std::vector<AlgorithmSource*>& sources() {
+  static auto* const all = new std::vector<AlgorithmSource*>;
   return *all;
 }
 
 }  // namespace
 
-void offer_implementations(ImplementationSource& source) {
+void offer_algorithms(AlgorithmSource& source) {
   const std::lock_guard lock(sources_mutex);
   auto& all = sources();
   if (std::find(all.begin(), all.end(), &source) == all.end()) all.push_back(&source);
 }
 
-void find_implementations(Program& program, const SearchOptions& options) {
-  std::vector<ImplementationSource*> all;
+void find_algorithms(Program& program, const SearchOptions& options) {
+  std::vector<AlgorithmSource*> all;
   {
     const std::lock_guard lock(sources_mutex);
     all = sources();
   }
-  for (ImplementationSource* const source : all) {
+  for (AlgorithmSource* const source : all) {
     try {
       source->find(program, options);
     } catch (const std::exception& error) {
