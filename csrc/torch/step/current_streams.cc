@@ -18,7 +18,7 @@ bool CurrentStreams::is_same(c10::Device device) {
   return true;
 }
 
-CurrentStreams::Guard::Guard(const CurrentStreams& streams) {
+CurrentStreams::Guard::Guard(const CurrentStreams& streams, bool put_off) : put_off_(put_off) {
   for (const c10::Stream& stream : streams.streams_) {
     const c10::impl::VirtualGuardImpl on(stream.device_type());
     const c10::Stream before = on.getStream(stream.device());
@@ -32,6 +32,7 @@ CurrentStreams::Guard::~Guard() {
   for (const auto& [stream, before] : changed_) {
     const c10::impl::VirtualGuardImpl on(stream.device_type());
     on.exchangeStream(before);
+    if (!put_off_) continue;
     c10::Event done(stream.device_type());
     done.record(stream);
     done.block(before);

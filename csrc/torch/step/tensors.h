@@ -77,6 +77,8 @@ struct OperatorFacts {
   bool sets_aside = false;        // begins or ends what a loader calls, and calls nothing
   bool as_written = false;        // the step must run so from here on, as its argument says
   bool gives_bytes = false;       // gives a tensor another storage
+  bool records_stream = false;    // tells the allocator of a stream that uses the memory
+  bool orders_streams = false;    // the body orders streams
   bool listwise = false;          // does the same for each element of its lists
   bool shapes_by_data = false;    // what its tensors hold may decide about the shape of its result
   // Nobody knows what it does: an operator that is not libtorch's own and that nobody has declared
